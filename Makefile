@@ -1,0 +1,81 @@
+# Every target sets up what it needs. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps --only-binary :all:
+NATIVE := $(wildcard src/railwright/native/*.c src/railwright/native/*.h)
+DEBIAN_PACKAGES := fio chromium chromium-driver
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
+
+.PHONY: setup
+setup: .venv/ready ## Create .venv with railwright, its timed loops and NIXL
+
+.venv/ready: requirements/base.txt requirements/build.txt pyproject.toml hatch_build.py $(NATIVE) src/railwright/launch/nixl.requirements.txt
+	@command -v cc >/dev/null || { echo "a C compiler is needed: apt-get install gcc"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python $(PIP) -r requirements/build.txt -r requirements/base.txt
+	$(BIN)/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation --editable .
+	$(BIN)/railwright setup nixl
+	@touch $@
+
+.PHONY: prove
+prove: setup ## Measure this machine: report on the terminal, out/results.jsonl, out/report.html
+	@# Status 1 (something is slow) and 3 (something could not be judged) are answers, not failures of make.
+	$(BIN)/railwright prove || { status=$$?; echo "railwright prove ended with exit status $$status"; [ $$status -ne 2 ]; }
+
+.PHONY: test
+test: test-deps check ## Set up everything and run all tests: what .ci/run calls
+	$(BIN)/python -m pytest
+
+.PHONY: check
+check: .venv/dev-ready ## Lint, format, types, layers, schemas
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python scripts/write-schemas --check
+	$(BIN)/python scripts/check-house
+
+.PHONY: test-deps
+test-deps: .venv/dev-ready .venv-mpich/ready ## Install what the tests need besides: Debian packages, MPICH beside Open MPI
+	@missing=$$(for package in $(DEBIAN_PACKAGES); do \
+		dpkg-query -W -f '$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || echo $$package; done); \
+	if [ -n "$$missing" ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi
+
+.venv/dev-ready: .venv/ready requirements/dev.txt
+	$(BIN)/python $(PIP) -r requirements/dev.txt
+	@touch $@
+
+.venv-mpich/ready: requirements/mpich.txt
+	$(PYTHON) -m venv .venv-mpich
+	.venv-mpich/bin/python $(PIP) -r requirements/mpich.txt
+	@touch $@
+
+.PHONY: format
+format: .venv/dev-ready ## Format and sort imports
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: schemas
+schemas: .venv/dev-ready ## Write schema/*.json from the models
+	$(BIN)/python scripts/write-schemas
+
+.PHONY: measure-overhead
+measure-overhead: test-deps ## Our timed loops against plain C and fio, in interleaved pairs; writes docs/measured/overhead
+	$(BIN)/python scripts/measure-overhead
+
+.PHONY: lock
+lock: .venv/dev-ready ## Write the locked requirements anew (needs `uv`)
+	scripts/lock
+
+.PHONY: clean
+clean: ## Remove what was built and measured
+	rm -rf .venv .venv-mpich out dist .cache

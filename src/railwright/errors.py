@@ -1,0 +1,50 @@
+"""The errors a user can see, and the exit status each one means.
+
+    RailwrightError               status 2  usage, or an error of our own
+    ├── UsageError                status 2  the command line or an input file is wrong
+    └── CannotJudge               status 3  something needed could not be read or measured
+
+An error states the exact cause once, where it is known, with the value seen, and ends with the next step.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+EXIT_OK = 0
+EXIT_SLOW = 1
+EXIT_USAGE = 2
+EXIT_UNJUDGED = 3
+
+
+class RailwrightError(Exception):
+    """Something that ends the command. `hint` is the next step for the user."""
+
+    exit_status = EXIT_USAGE
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+
+
+class UsageError(RailwrightError):
+    """The command line or an input file cannot be used as it is."""
+
+
+class CannotJudge(RailwrightError):
+    """What was asked could not be read or measured, so nothing can be said about it."""
+
+    exit_status = EXIT_UNJUDGED
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """An error for a name that does not exist, with the nearest names that do."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(names)}"
+    return UsageError(f"there is no {kind} named {name[:80]!r}", hint=hint)

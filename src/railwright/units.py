@@ -1,0 +1,125 @@
+"""Bytes, seconds and bytes per second inside; GB/s = 10^9, KiB/MiB/GiB and Gb/s when printed.
+
+Nothing else is ever printed, so that two figures from Railwright can always be held side by side.
+"""
+
+from __future__ import annotations
+
+import re
+
+from railwright.errors import UsageError
+
+GB = 10**9
+KIB = 2**10
+MIB = 2**20
+GIB = 2**30
+TIB = 2**40
+
+_SIZE = re.compile(r"(\d{1,20})\s*([KMGT]?)(i?B)?", re.IGNORECASE)
+_STEP = re.compile(r"([x+])(.+)")
+_FACTOR = {"": 1, "K": KIB, "M": MIB, "G": GIB, "T": TIB}
+_RATE = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(Gb/s|Tb/s|Mb/s|GB/s)", re.IGNORECASE)
+
+MAX_SIZE_BYTES = 64 * TIB
+MAX_SWEEP_SIZES = 64
+
+
+def parse_size(text: str) -> int:
+    """`4K`, `4KiB`, `1M`, `8` as bytes; K, M, G, T are powers of 1024. Raises UsageError."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"not a size: {text[:40]!r}", hint="write bytes, or a number with K, M, G or T, like 64K")
+    size = int(match.group(1)) * _FACTOR[match.group(2).upper()]
+    if size > MAX_SIZE_BYTES:
+        raise UsageError(f"size {text.strip()!r} is above 64 TiB", hint="give a size that fits in this machine")
+    return size
+
+
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """A sweep: `8:1M:x2` (factor), `0:64K:+4K` (step), or `8,4K,1M`. Raises UsageError."""
+    if ":" not in text:
+        sizes = tuple(parse_size(part) for part in text.split(","))
+        return _checked_sweep(sizes, text)
+    parts = text.split(":")
+    if len(parts) not in (2, 3):
+        raise UsageError(f"not a sweep of sizes: {text[:60]!r}", hint="write FIRST:LAST:xFACTOR, like 8:1M:x2")
+    first, last = parse_size(parts[0]), parse_size(parts[1])
+    step = _STEP.fullmatch(parts[2].strip()) if len(parts) == 3 else _STEP.fullmatch("x2")
+    if step is None:
+        raise UsageError(f"not a step: {parts[2][:40]!r}", hint="write xFACTOR or +STEP, like x2 or +4K")
+    multiply, amount = step.group(1) == "x", parse_size(step.group(2))
+    if last < first or (multiply and (amount < 2 or first == 0)) or amount == 0:
+        raise UsageError(
+            f"the sweep {text[:60]!r} never ends or is empty", hint="FIRST must not exceed LAST, and the step must grow"
+        )
+    sizes_list = [first]
+    while len(sizes_list) <= MAX_SWEEP_SIZES:
+        following = sizes_list[-1] * amount if multiply else sizes_list[-1] + amount
+        if following > last:
+            break
+        sizes_list.append(following)
+    return _checked_sweep(tuple(sizes_list), text)
+
+
+def _checked_sweep(sizes: tuple[int, ...], text: str) -> tuple[int, ...]:
+    if len(sizes) > MAX_SWEEP_SIZES:
+        raise UsageError(f"the sweep {text[:60]!r} has more than {MAX_SWEEP_SIZES} sizes", hint="take a larger step")
+    if min(sizes) < 1:
+        raise UsageError(f"the sweep {text[:60]!r} has a size of 0 bytes", hint="the least size is 1")
+    return sizes
+
+
+def parse_line_rate(text: str) -> float:
+    """`400Gb/s`, `1.6Tb/s` or `50GB/s` as bits per second. Raises UsageError."""
+    match = _RATE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"not a rate: {text[:40]!r}", hint="write a line rate like 400Gb/s")
+    number, unit = float(match.group(1)), match.group(2)
+    if unit.endswith("B/s"):
+        return number * 8e9
+    return number * {"m": 1e6, "g": 1e9, "t": 1e12}[unit[0].lower()]
+
+
+def format_size(size_bytes: float) -> str:
+    """8 B, 64 KiB, 1.5 MiB, 24 GiB."""
+    for factor, unit in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if size_bytes >= factor:
+            value = size_bytes / factor
+            return f"{value:.0f} {unit}" if value == int(value) or value >= 100 else f"{value:.1f} {unit}"
+    return f"{size_bytes:.0f} B"
+
+
+def format_bandwidth(bytes_per_s: float) -> str:
+    """Three significant figures in GB/s (10^9), MB/s below 10 MB/s."""
+    if bytes_per_s < 0.01 * GB:
+        return f"{_significant(bytes_per_s / 1e6)} MB/s"
+    return f"{_significant(bytes_per_s / GB)} GB/s"
+
+
+def format_line_rate(bits_per_s: float) -> str:
+    """400 Gb/s."""
+    return f"{bits_per_s / 1e9:g} Gb/s"
+
+
+def format_duration(seconds: float) -> str:
+    """264 ns, 3.92 us, 1.05 ms, 2.3 s; minutes above 120 s."""
+    for factor, unit in ((1e-6, "ns"), (1e-3, "us"), (1.0, "ms")):
+        if abs(seconds) < factor:
+            return f"{_significant(seconds / factor * 1000)} {unit}"
+    if seconds < 120:
+        return f"{_significant(seconds)} s"
+    return f"{seconds / 60:.1f} min"
+
+
+def format_operations(per_s: float) -> str:
+    """65.1 kIO/s."""
+    if per_s >= 1e6:
+        return f"{_significant(per_s / 1e6)} MIO/s"
+    return f"{_significant(per_s / 1e3)} kIO/s" if per_s >= 1000 else f"{_significant(per_s)} IO/s"
+
+
+def _significant(value: float) -> str:
+    magnitude = abs(value)
+    if magnitude >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if magnitude >= 10 else f"{value:.2f}"
