@@ -1,0 +1,1 @@
+"""What is there: devices, links and paths."""

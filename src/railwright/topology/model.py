@@ -1,0 +1,183 @@
+"""What is there: devices, the links between them, and the paths over those links.
+
+A topology holds facts only (generation, width, lanes, MTU). What those facts allow is computed in `limits`,
+so that one formula with one source serves every machine.
+All types are frozen and are exactly what `schema/topology.schema.json` describes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+SCHEMA_VERSION = 1
+
+Scalar = str | int | float | bool
+
+DeviceKind = Literal[
+    "host",
+    "cpu",  # the cores of one NUMA node: what NCCL calls a CPU; fact `package` names the socket
+    "memory",  # the memory of one NUMA node
+    "root_port",
+    "pcie_switch",
+    "card",  # several PCI functions that share one PCIe link (a dual-port NIC)
+    "gpu",
+    "nvswitch",
+    "nic",
+    "drive",
+    "fabric",  # everything beyond the NICs' ports
+]
+
+PathKind = Literal["LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET"]
+"""NCCL's path kinds, nearest first (NCCL src/graph/topo.h)."""
+
+SourceKind = Literal["live", "capture", "saved", "shape"]
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One thing that data can start from, pass through or end at."""
+
+    id: str
+    """Unique in the topology: kind and index, like `gpu0`; a drive keeps its kernel name (`nvme0n1`)."""
+    kind: DeviceKind
+    name: str = ""
+    """What the machine calls it, like `NVIDIA H100 80GB HBM3`; empty where it does not say."""
+    address: str = ""
+    """PCI address with domain, like `0000:1b:00.0`; empty for what is not on PCI."""
+    numa: int | None = None
+    """NUMA node, None where the machine does not say."""
+    facts: dict[str, Scalar] = {}
+    """Further facts; names carry units (`memory_bytes`, `line_rate_bits_per_s`)."""
+
+
+class PcieLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="pcie", forbid_unknown_fields=True):
+    """A trained PCIe link. None is 'the machine does not say', never a guess."""
+
+    gt_per_s: float | None = None
+    width: int | None = None
+    max_gt_per_s: float | None = None
+    max_width: int | None = None
+    max_payload_bytes: int | None = None
+    max_read_request_bytes: int | None = None
+    acs_redirect: bool | None = None
+    """True where Access Control Services send peer-to-peer requests up to the root complex."""
+
+
+class NvlinkLink(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="nvlink", forbid_unknown_fields=True
+):
+    """All NVLinks between two devices taken together."""
+
+    generation: int
+    links: int
+    max_links: int | None = None
+
+
+class C2cLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="c2c", forbid_unknown_fields=True):
+    """NVLink-C2C between a Grace CPU and its GPU."""
+
+    generation: int = 1
+
+
+class SmpLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="smp", forbid_unknown_fields=True):
+    """Between two NUMA nodes: UPI, xGMI, or the mesh of one socket."""
+
+    name: str = ""
+    links: int | None = None
+    gt_per_s: float | None = None
+    distance: int | None = None
+    """ACPI SLIT distance, 10 = local."""
+
+
+class MemoryLink(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="memory", forbid_unknown_fields=True
+):
+    """The memory channels of one NUMA node."""
+
+    channels: int | None = None
+    transfers_per_s: float | None = None
+    bus_bytes: int | None = None
+
+
+class EthernetLink(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="ethernet", forbid_unknown_fields=True
+):
+    """A NIC's Ethernet port; RDMA over it is RoCEv2."""
+
+    line_rate_bits_per_s: float | None = None
+    mtu_bytes: int | None = None
+    rdma: bool = False
+
+
+class InfinibandLink(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="infiniband", forbid_unknown_fields=True
+):
+    """A host channel adapter's InfiniBand port."""
+
+    line_rate_bits_per_s: float | None = None
+    mtu_bytes: int | None = None
+
+
+class InternalLink(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="internal", forbid_unknown_fields=True
+):
+    """Inside one chip or one hypervisor: there is no published limit to hold a figure against."""
+
+    name: str = ""
+
+
+Protocol = PcieLink | NvlinkLink | C2cLink | SmpLink | MemoryLink | EthernetLink | InfinibandLink | InternalLink
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A link between two devices, both ways unless `one_way` (then only from `a` to `b`)."""
+
+    a: str
+    b: str
+    protocol: Protocol
+    one_way: bool = False
+
+    @property
+    def id(self) -> str:
+        """`gpu0--switch1`, or `gpu0->switch1` for one direction."""
+        return f"{self.a}->{self.b}" if self.one_way else f"{self.a}--{self.b}"
+
+
+class Unknown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Something that could not be read, and why: `what` is a device or file, `why` one clause."""
+
+    what: str
+    why: str
+
+
+class Topology(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One machine, or a cluster of them."""
+
+    name: str
+    source: SourceKind
+    devices: tuple[Device, ...]
+    links: tuple[Link, ...]
+    unknown: tuple[Unknown, ...] = ()
+    schema_version: int = SCHEMA_VERSION
+
+    def of_kind(self, *kinds: DeviceKind) -> tuple[Device, ...]:
+        """The devices of the kinds given, in the topology's order."""
+        return tuple(device for device in self.devices if device.kind in kinds)
+
+    def device(self, device_id: str) -> Device | None:
+        """The device with that id, or None."""
+        return next((device for device in self.devices if device.id == device_id), None)
+
+
+class Path(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The way from one device to another: its kind, the devices passed and the links used, in order."""
+
+    kind: PathKind
+    devices: tuple[str, ...]
+    links: tuple[Link, ...]
+
+    @property
+    def id(self) -> str:
+        """`gpu0>nic0`."""
+        return f"{self.devices[0]}>{self.devices[-1]}"
