@@ -1,0 +1,73 @@
+"""What should be possible: a limit with its reason and its source.
+
+Two kinds of limit are never mixed: `derived` comes from hardware facts and documents, `measured_ceiling` from a
+simpler measurement of the same resource in the same run.
+Experience (what healthy machines of a class reach) is an `Expected`, never a limit.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Quantity = Literal["bandwidth_bytes_per_s", "latency_s", "operations_per_s"]
+LimitKind = Literal["derived", "measured_ceiling"]
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Where a number comes from: a document or a measurement, named so that a reader can find it."""
+
+    title: str
+    section: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.title}, {self.section}" if self.section else self.title
+
+
+class Constant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A number that was looked up. A test holds that `limits` has no number that is not one of these."""
+
+    value: float
+    unit: str
+    source: Source
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of a derivation: what was computed, and its value as text with its unit."""
+
+    text: str
+    value: str
+
+
+class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="limit", forbid_unknown_fields=True):
+    """The best value a path can reach: a bandwidth from above, a latency from below."""
+
+    quantity: Quantity
+    value: float
+    kind: LimitKind
+    because: str
+    """One clause that names the narrowest link: `PCIe 5.0 x16, MaxPayload 256 B, between gpu0 and switch1`."""
+    bottleneck: str = ""
+    """The id of that link or device, empty for a measured ceiling."""
+    derivation: tuple[Step, ...] = ()
+    sources: tuple[Source, ...] = ()
+
+
+class Expected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What healthy systems of this class reach, and who says so. `high` is None where only one side is known."""
+
+    quantity: Quantity
+    low: float
+    high: float | None = None
+    because: str
+    sources: tuple[Source, ...]
+
+
+class NoLimit(msgspec.Struct, frozen=True, kw_only=True, tag="no_limit", forbid_unknown_fields=True):
+    """There is no limit to give, and `why`: an unknown generation, a virtual link, no document."""
+
+    quantity: Quantity
+    why: str
+    missing: tuple[str, ...] = ()
+    """The facts that would be needed, each as `device: fact`."""

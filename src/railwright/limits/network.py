@@ -1,0 +1,67 @@
+"""What a NIC's port carries as payload: RoCEv2 and TCP over Ethernet, and InfiniBand.
+
+payload share = MTU / (MTU + headers of one packet), for full packets of a long transfer.
+"""
+
+from __future__ import annotations
+
+from railwright.limits.model import Constant, Expected, Limit, NoLimit, Step
+from railwright.limits.sources import IBTA, IEEE_8023, RFC_IP_TCP, ROCE
+from railwright.topology.model import EthernetLink, InfinibandLink, Link
+from railwright.units import format_bandwidth, format_line_rate
+
+BITS_PER_BYTE = 8
+FRAME_BYTES = Constant(value=14 + 4 + 20, unit="bytes: header, FCS, preamble and gap", source=IEEE_8023)
+ROCE_BYTES = Constant(value=20 + 8 + 12 + 4, unit="bytes: IPv4, UDP, BTH and ICRC", source=ROCE)
+TCP_BYTES = Constant(value=20 + 20 + 12, unit="bytes: IPv4, TCP and time stamps, inside the MTU", source=RFC_IP_TCP)
+INFINIBAND_BYTES = Constant(value=8 + 12 + 4 + 2, unit="bytes: LRH, BTH, ICRC and VCRC", source=IBTA)
+RDMA_MTUS = tuple(
+    Constant(value=size, unit="bytes of payload in a packet", source=IBTA) for size in (256, 512, 1024, 2048, 4096)
+)
+
+
+def rdma_mtu(ethernet_mtu_bytes: int) -> int:
+    """The RDMA MTU that fits an Ethernet MTU: the largest of 256 to 4096 that leaves room for the headers."""
+    fitting = [int(mtu.value) for mtu in RDMA_MTUS if mtu.value + ROCE_BYTES.value <= ethernet_mtu_bytes]
+    return max(fitting, default=int(RDMA_MTUS[0].value))
+
+
+def payload_share(protocol: EthernetLink | InfinibandLink) -> tuple[float, str] | None:
+    """(share of the line rate, in words), None where the MTU is unknown."""
+    if protocol.mtu_bytes is None:
+        return None
+    if isinstance(protocol, InfinibandLink):
+        mtu = protocol.mtu_bytes
+        return mtu / (mtu + INFINIBAND_BYTES.value), f"InfiniBand MTU {mtu}"
+    if protocol.rdma:
+        mtu = rdma_mtu(protocol.mtu_bytes)
+        return mtu / (mtu + FRAME_BYTES.value + ROCE_BYTES.value), f"RoCEv2 MTU {mtu}"
+    mtu = protocol.mtu_bytes
+    return (mtu - TCP_BYTES.value) / (mtu + FRAME_BYTES.value), f"TCP MTU {mtu}"
+
+
+def limit(link: Link) -> tuple[Limit | NoLimit, Expected | None]:
+    """The limit of one port, each direction. No band: what healthy systems reach depends on what runs over it."""
+    protocol = link.protocol
+    assert isinstance(protocol, EthernetLink | InfinibandLink)
+    share = payload_share(protocol)
+    if protocol.line_rate_bits_per_s is None or share is None:
+        missing = "line rate" if protocol.line_rate_bits_per_s is None else "MTU"
+        why = f"the {missing} of {link.id} cannot be read"
+        return NoLimit(quantity="bandwidth_bytes_per_s", why=why, missing=(f"{link.id}: {missing}",)), None
+    line = protocol.line_rate_bits_per_s / BITS_PER_BYTE
+    value = line * share[0]
+    rate = format_line_rate(protocol.line_rate_bits_per_s)
+    found = Limit(
+        quantity="bandwidth_bytes_per_s",
+        value=value,
+        kind="derived",
+        because=f"{rate} port of {link.a}, {share[1]}: {share[0]:.1%} payload",
+        bottleneck=link.id,
+        derivation=(
+            Step(text=f"{rate} line rate", value=format_bandwidth(line)),
+            Step(text=f"{share[0]:.3f} payload, {share[1]}", value=format_bandwidth(value)),
+        ),
+        sources=(IBTA,) if isinstance(protocol, InfinibandLink) else (IEEE_8023, ROCE if protocol.rdma else RFC_IP_TCP),
+    )
+    return found, None

@@ -1,0 +1,63 @@
+"""The limit of a path: its narrowest link.
+
+A link without a known limit (inside a chip, between sockets, virtual) cannot raise what the others allow, so the
+narrowest known link still bounds the path; but then nothing is expected of it, since the unknown link may be narrower.
+"""
+
+from __future__ import annotations
+
+from railwright.limits import memory, network, nvlink, pcie
+from railwright.limits.model import Expected, Limit, NoLimit
+from railwright.topology.model import (
+    C2cLink,
+    EthernetLink,
+    InfinibandLink,
+    InternalLink,
+    Link,
+    MemoryLink,
+    NvlinkLink,
+    Path,
+    PcieLink,
+)
+
+_WIDE_ENOUGH = frozenset({"", "root complex", "card", "namespace", "drive controller"})
+
+
+def link_limit(link: Link) -> tuple[Limit | NoLimit, Expected | None]:
+    """The limit and band of one link, each direction, whatever its protocol."""
+    match link.protocol:
+        case PcieLink():
+            return pcie.limit(link)
+        case NvlinkLink() | C2cLink():
+            return nvlink.limit(link)
+        case EthernetLink() | InfinibandLink():
+            return network.limit(link)
+        case MemoryLink():
+            return memory.limit(link)
+        case InternalLink(name=name):
+            why = f"{link.id} is {name or 'inside one chip'}: no document gives its rate"
+        case _:
+            why = f"no document gives the rate of {link.id} between NUMA nodes"
+    return NoLimit(quantity="bandwidth_bytes_per_s", why=why), None
+
+
+def path_limit(path: Path) -> tuple[Limit | NoLimit, Expected | None]:
+    """The limit of a path and, where every link that matters is known, its band."""
+    found = [(link, *link_limit(link)) for link in path.links]
+    known = [(limit, band) for _, limit, band in found if isinstance(limit, Limit)]
+    unknown = [(link, limit) for link, limit, _ in found if isinstance(limit, NoLimit)]
+    if not known:
+        why = unknown[0][1].why if unknown else f"{path.id} has no link"
+        missing = tuple(name for _, limit in unknown for name in limit.missing)
+        return NoLimit(quantity="bandwidth_bytes_per_s", why=why, missing=missing), None
+    narrowest, band = min(known, key=lambda pair: pair[0].value)
+    return narrowest, None if any(_may_be_narrower(link) for link, _ in unknown) else band
+
+
+def _may_be_narrower(link: Link) -> bool:
+    """Whether a link of unknown rate can hold a path back. Memory and the inside of a chip or card do not hold one
+    device back; a hypervisor's emulated link, or one between sockets, may.
+    """
+    if isinstance(link.protocol, InternalLink):
+        return link.protocol.name not in _WIDE_ENOUGH
+    return not isinstance(link.protocol, MemoryLink)

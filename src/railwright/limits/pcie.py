@@ -1,0 +1,116 @@
+"""What a trained PCIe link can carry as payload.
+
+raw rate = GT/s x width x encoding; a transaction of MaxPayload bytes costs 24 bytes of framing, header and LCRC
+more; SKIP sets take a fixed share. That is the limit.
+Acknowledgement and flow-control packets, sent as often as the specification asks, take a further share: real links
+lie between the two, so that is the band.
+"""
+
+from __future__ import annotations
+
+from railwright.limits.model import Constant, Expected, Limit, NoLimit, Step
+from railwright.limits.sources import INTEL_AN708, PCIE_BENCH, PCIE_SPEC
+from railwright.topology.model import Link, PcieLink
+from railwright.units import format_bandwidth
+
+BITS_PER_BYTE = 8
+
+# GT/s -> (PCIe generation, payload bits per bit on the wire)
+_ENCODING: dict[float, tuple[int, Constant]] = {
+    2.5: (1, Constant(value=8 / 10, unit="8b/10b", source=PCIE_SPEC)),
+    5.0: (2, Constant(value=8 / 10, unit="8b/10b", source=PCIE_SPEC)),
+    8.0: (3, Constant(value=128 / 130, unit="128b/130b", source=PCIE_SPEC)),
+    16.0: (4, Constant(value=128 / 130, unit="128b/130b", source=PCIE_SPEC)),
+    32.0: (5, Constant(value=128 / 130, unit="128b/130b", source=PCIE_SPEC)),
+    64.0: (6, Constant(value=236 / 256, unit="TLP bytes per flit byte", source=PCIE_SPEC)),
+}
+TLP_OVERHEAD_BYTES = Constant(value=24, unit="bytes of framing, 64-bit header and LCRC", source=INTEL_AN708)
+SKIP_SHARE = Constant(value=1 / 370, unit="SKIP ordered sets per block", source=PCIE_SPEC)
+DLLP_BYTES = Constant(value=2 * 8, unit="bytes of one acknowledgement and one flow-control packet", source=PCIE_BENCH)
+# MaxPayload -> bytes between two such pairs
+_DLLP_INTERVAL: dict[int, Constant] = {
+    128: Constant(value=144, unit="byte times", source=PCIE_BENCH),
+    256: Constant(value=168, unit="byte times", source=PCIE_BENCH),
+    512: Constant(value=182, unit="byte times", source=PCIE_BENCH),
+}
+MAX_PAYLOAD_RANGE = (
+    Constant(value=128, unit="bytes, the least MaxPayload", source=PCIE_SPEC),
+    Constant(value=4096, unit="bytes, the largest MaxPayload", source=PCIE_SPEC),
+)
+
+
+def generation(gt_per_s: float) -> int | None:
+    """1 to 6, None for a rate that no generation has."""
+    found = _ENCODING.get(gt_per_s)
+    return found[0] if found else None
+
+
+def describe(link: PcieLink) -> str:
+    """`PCIe 5.0 x16, MaxPayload 256 B`."""
+    number = generation(link.gt_per_s) if link.gt_per_s else None
+    name = f"PCIe {number}.0 x{link.width}" if number and link.width else "PCIe link of unknown rate"
+    payload = f"MaxPayload {link.max_payload_bytes} B" if link.max_payload_bytes else "MaxPayload not readable"
+    return f"{name}, {payload}"
+
+
+def raw_rate(gt_per_s: float, width: int) -> float | None:
+    """Bytes/s after the line encoding, None for an unknown generation."""
+    found = _ENCODING.get(gt_per_s)
+    return gt_per_s * 1e9 * width / BITS_PER_BYTE * found[1].value if found else None
+
+
+def payload_rate(raw: float, max_payload_bytes: float) -> float:
+    """Bytes/s of payload when every transaction is a full one."""
+    share = max_payload_bytes / (max_payload_bytes + TLP_OVERHEAD_BYTES.value)
+    return raw * share * (1 - SKIP_SHARE.value)
+
+
+def payload_rate_with_dllps(raw: float, max_payload_bytes: int) -> float:
+    """The same, less acknowledgements and flow control at the specification's rate (512 B rate above 512 B)."""
+    interval = _DLLP_INTERVAL[min(max_payload_bytes, max(_DLLP_INTERVAL))]
+    return payload_rate(raw, max_payload_bytes) * (1 - DLLP_BYTES.value / interval.value)
+
+
+def limit(link: Link) -> tuple[Limit | NoLimit, Expected | None]:
+    """The limit and band of one PCIe link, each direction."""
+    protocol = link.protocol
+    assert isinstance(protocol, PcieLink)
+    raw = raw_rate(protocol.gt_per_s, protocol.width) if protocol.gt_per_s and protocol.width else None
+    if raw is None:
+        why = f"the trained rate or width of {link.id} cannot be read"
+        return NoLimit(quantity="bandwidth_bytes_per_s", why=why, missing=(f"{link.id}: gt_per_s, width",)), None
+    least, most = (int(bound.value) for bound in MAX_PAYLOAD_RANGE)
+    known = protocol.max_payload_bytes if protocol.max_payload_bytes in range(least, most + 1) else None
+    value, low = payload_rate(raw, known or most), payload_rate_with_dllps(raw, _as_specified(known or least))
+    whole = (known or most) + int(TLP_OVERHEAD_BYTES.value)
+    because = f"{describe(protocol)}, between {link.a} and {link.b}"
+    found = Limit(
+        quantity="bandwidth_bytes_per_s",
+        value=value,
+        kind="derived",
+        because=because,
+        bottleneck=link.id,
+        derivation=(
+            _step(f"{protocol.gt_per_s:g} GT/s x {protocol.width} lanes, line encoding", raw),
+            _step(f"payload {known or most} B of {whole} B a transaction, less SKIP", value),
+            _step("less ACK and flow control at the specified rate", low),
+        ),
+        sources=(PCIE_SPEC, INTEL_AN708, PCIE_BENCH),
+    )
+    band = Expected(
+        quantity="bandwidth_bytes_per_s",
+        low=low,
+        high=value,
+        because="between the payload rate with acknowledgements at the specified rate and without",
+        sources=(PCIE_BENCH,),
+    )
+    return found, band
+
+
+def _step(text: str, bytes_per_s: float) -> Step:
+    return Step(text=text, value=format_bandwidth(bytes_per_s))
+
+
+def _as_specified(max_payload_bytes: int) -> int:
+    """The largest power-of-two MaxPayload for which an interval is specified."""
+    return max(size for size in _DLLP_INTERVAL if size <= max_payload_bytes)
