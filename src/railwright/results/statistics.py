@@ -1,0 +1,51 @@
+"""Order statistics: median, quantiles, and the interval of a median, with no distribution assumed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from railwright.results.model import Summary
+
+_NORMAL_975 = 1.959964  # the 97.5 % quantile of the normal distribution
+
+
+def quantile(ordered: Sequence[float], fraction: float) -> float:
+    """The quantile of sorted values, linear between neighbours (type 7 of Hyndman and Fan 1996)."""
+    position = (len(ordered) - 1) * fraction
+    below = math.floor(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def median_interval(ordered: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of the median by ranks (binomial, normal approximation; the whole range below 6 values)."""
+    count = len(ordered)
+    if count < 6:
+        return ordered[0], ordered[-1]
+    half_width = _NORMAL_975 * math.sqrt(count) / 2
+    low = max(0, math.floor((count - 1) / 2 - half_width))
+    high = min(count - 1, math.ceil((count - 1) / 2 + half_width))
+    return ordered[low], ordered[high]
+
+
+def rounded(samples: Sequence[float]) -> tuple[float, ...]:
+    """Samples to six significant digits: finer than a 1 ns clock below 1 ms, and half the size on disk."""
+    return tuple(float(f"{sample:.6g}") for sample in samples)
+
+
+def summarise(samples: Sequence[float]) -> Summary:
+    """The summary of at least one sample. Raises ValueError for none, or for a sample that is not a finite number."""
+    if not samples or not all(math.isfinite(sample) for sample in samples):
+        raise ValueError("a summary needs at least one sample, all of them finite")
+    ordered = sorted(samples)
+    low, high = median_interval(ordered)
+    return Summary(
+        count=len(ordered),
+        minimum=ordered[0],
+        median=quantile(ordered, 0.5),
+        p99=quantile(ordered, 0.99),
+        maximum=ordered[-1],
+        median_low=low,
+        median_high=high,
+    )
