@@ -1,0 +1,1 @@
+"""Where it is slow, and why. Pure."""

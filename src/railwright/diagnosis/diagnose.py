@@ -1,0 +1,145 @@
+"""A whole run, judged: points, then curves, then the machine's faults, then the exit status."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from railwright.diagnosis.causes import causes_of
+from railwright.diagnosis.limits_of import LimitFinder, ceilings
+from railwright.diagnosis.model import Diagnosis, Judged, JudgedPath, State, Verdict
+from railwright.diagnosis.verdict import WORST_FIRST, fraction_of_limit, judge
+from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
+from railwright.faults.model import Facts, Finding
+from railwright.faults.registry import FAULTS
+from railwright.limits.model import Limit
+from railwright.results.model import Evidence, Result, ResultFile, Verification
+from railwright.results.statistics import quantile
+from railwright.topology.model import Scalar
+
+_UNJUDGED: tuple[State, ...] = ("suspicious", "failed", "unknown")
+
+
+def diagnose(file: ResultFile) -> Diagnosis:
+    """Judge every point and curve of a results file. Pure: needs nothing but the file."""
+    finder = LimitFinder(file.run.topology, ceilings(file.results))
+    groups: dict[tuple[object, ...], list[Result]] = defaultdict(list)
+    for result in file.results:
+        groups[(*result.series(), result.parameters.get("size_bytes"))].append(result)
+    points = tuple(_judge_point(results, finder) for results in groups.values())
+    facts = Facts(topology=file.run.topology, results=file.results)
+    findings = tuple(finding for fault in FAULTS for finding in fault.look(facts))
+    curves: dict[tuple[object, ...], list[Judged]] = defaultdict(list)
+    for point in points:
+        curves[(point.benchmark, point.quantity, point.path, *_without_size(point.parameters).items())].append(point)
+    paths = tuple(_judge_curve(curve, finder, findings) for curve in curves.values())
+    return Diagnosis(points=points, paths=paths, findings=findings, exit_status=exit_status(paths, findings))
+
+
+def _judge_point(results: list[Result], finder: LimitFinder) -> Judged:
+    """One set of parameters over all launches."""
+    measured = [result for result in results if result.outcome == "measured" and result.summary is not None]
+    first = (measured or results)[0]
+    medians = sorted(result.summary.median for result in measured if result.summary is not None)
+    value = quantile(medians, 0.5) if medians else None
+    # A launch that failed outright is a point of its own; one that failed at this point makes this point fail.
+    failed = next((result for result in results if result.outcome == "failed"), None)
+    telling = failed or first
+    limit, expected = finder.find(first.benchmark, first.quantity, first.path, first.parameters)
+    checks = _together([result.verification for result in results if result.verification is not None])
+    wrong = checks.bytes_wrong if checks else 0
+    spread = (medians[-1] - medians[0]) / value if value and len(medians) > 1 else None
+    return Judged(
+        benchmark=first.benchmark,
+        quantity=first.quantity,
+        path=first.path,
+        parameters=first.parameters,
+        outcome=telling.outcome,
+        reason=telling.reason,
+        value=value,
+        launches=tuple(result.summary for result in measured if result.summary is not None),
+        launch_spread=spread,
+        limit=limit,
+        expected=expected,
+        fraction_of_limit=fraction_of_limit(value, limit) if value and isinstance(limit, Limit) else None,
+        verdict=judge(telling.outcome, telling.reason, value, limit, expected, wrong),
+        verification=checks,
+        evidence=_distinct(evidence for result in measured for evidence in result.evidence),
+        method=first.method,
+        ranks=first.ranks,
+        hosts=first.hosts,
+    )
+
+
+def _together(checks: list[Verification]) -> Verification | None:
+    if not checks:
+        return None
+    return Verification(
+        method=checks[0].method,
+        bytes_checked=sum(check.bytes_checked for check in checks),
+        bytes_wrong=sum(check.bytes_wrong for check in checks),
+    )
+
+
+def _distinct(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    """One of each claim and value: two values for one claim mean that the launches did not run alike."""
+    return tuple({(one.claim, one.value): one for one in evidence}.values())
+
+
+def _without_size(parameters: dict[str, Scalar]) -> dict[str, Scalar]:
+    return {key: value for key, value in sorted(parameters.items()) if key != "size_bytes"}
+
+
+def _judge_curve(points: list[Judged], finder: LimitFinder, findings: tuple[Finding, ...]) -> JudgedPath:
+    headline = _headline(points)
+    first = headline or points[0]
+    verdict = _worst(points, headline)
+    path = finder.path(first.path)
+    return JudgedPath(
+        benchmark=first.benchmark,
+        quantity=first.quantity,
+        path=first.path,
+        parameters=_without_size(first.parameters),
+        path_kind=path.kind if path else None,
+        headline=headline,
+        verdict=verdict,
+        causes=causes_of(first.benchmark, first.path, path, findings) if verdict.state == "slow" else (),
+        points=len(points),
+        measured_points=sum(point.outcome == "measured" for point in points),
+    )
+
+
+def _headline(points: list[Judged]) -> Judged | None:
+    """The largest size for a bandwidth, where the path and not the cost of a message decides; else the smallest."""
+    measured = [point for point in points if point.value is not None]
+    pick = max if points[0].quantity == "bandwidth_bytes_per_s" else min
+    return pick(measured, key=_size, default=None)
+
+
+def _size(point: Judged) -> int:
+    size = point.parameters.get("size_bytes", 0)
+    return size if isinstance(size, int) else 0
+
+
+def _worst(points: list[Judged], headline: Judged | None) -> Verdict:
+    """The worst of the judged points. A small size without a band says nothing; no judged point at all is unknown."""
+    telling = [point.verdict for point in points if point.verdict.state != "unknown"]
+    if not any(verdict.state != "waived" for verdict in telling) and headline is not None:
+        return headline.verdict
+    if not telling:
+        return points[0].verdict
+    worst = min(telling, key=lambda verdict: WORST_FIRST.index(verdict.state))
+    if headline is not None and headline.verdict.state == worst.state:
+        return headline.verdict
+    return worst
+
+
+def exit_status(paths: Iterable[JudgedPath], findings: Iterable[Finding]) -> int:
+    """1: something is slow or misconfigured; 3: something could not be judged, or nothing was; 0: all ok."""
+    states = [path.verdict.state for path in paths]
+    certainties = [finding.certainty for finding in findings]
+    if "slow" in states or "seen" in certainties or "likely" in certainties:
+        return EXIT_SLOW
+    if any(state in _UNJUDGED for state in states) or "could not look" in certainties or "ok" not in states:
+        return EXIT_UNJUDGED
+    return EXIT_OK

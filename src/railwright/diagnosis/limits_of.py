@@ -1,0 +1,173 @@
+"""Which limit a measured point is held against.
+
+Derived limits come from the path over the topology. Measured ceilings come from a simpler measurement of the same
+resource in the same run:
+    memory to memory of one host     one thread's memory copy of the same size (bandwidth), one cache line (latency)
+    drive to memory                  the raw device with the same reads
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from railwright.errors import RailwrightError
+from railwright.limits.memory import copy_limit
+from railwright.limits.model import Constant, Expected, Limit, NoLimit, Quantity, Source
+from railwright.limits.path import link_limit, path_limit
+from railwright.limits.sources import SAME_RUN, SINGLE_HOST_COPIES
+from railwright.results.model import Result
+from railwright.topology.model import MemoryLink, Path, Scalar, Topology
+from railwright.topology.paths import Graph
+from railwright.units import MIB, format_size
+
+COPY_BENCHMARK = "memory_copy"
+CORE_BENCHMARK = "core_latency"
+DEVICE_BENCHMARK = "device_read"
+
+# Inside one host the worst sound way is two copies, one after the other: into a shared buffer and out of it.
+TWO_COPIES = Constant(value=0.5, unit="of one thread's memory copy", source=SINGLE_HOST_COPIES)
+FILE_SYSTEM_SHARE = Constant(
+    value=0.8,
+    unit="of the raw device, direct random reads",
+    source=Source(title="Railwright docs/limits.md", section="direct reads of a file"),
+)
+_JUDGED_FROM_BYTES = MIB
+"""Below this size the cost of a message, not of its bytes, decides a bandwidth."""
+
+Bounds = tuple[Limit | NoLimit, Expected | None]
+
+
+class Ceilings(NamedTuple):
+    """The simpler measurements of a run: median values by what they were measured with."""
+
+    copies: dict[tuple[str, int], tuple[float, float]]
+    """(path, size in bytes) -> one thread's memory copy, bytes/s, in the slowest and the fastest launch."""
+    lines: dict[str, float]
+    """path -> one cache line from core to core, seconds."""
+    devices: dict[tuple[str, Quantity, tuple[tuple[str, Scalar], ...]], float]
+    """(path, quantity, parameters) -> the raw device."""
+
+
+def ceilings(results: Iterable[Result]) -> Ceilings:
+    """Collect them from verified results; the best launch is the ceiling: that is what the resource can do.
+
+    The same copy can be half as fast in the next process, by where its pages lie. So the band that something more
+    complicated is held to hangs on the slowest launch: a verdict of slow must not come from where pages lie.
+    """
+    found = Ceilings({}, {}, {})
+    for result in results:
+        if result.outcome != "measured" or result.summary is None:
+            continue
+        if result.verification is not None and result.verification.bytes_wrong:
+            continue
+        value = result.summary.median
+        size = result.parameters.get("size_bytes")
+        if result.benchmark == COPY_BENCHMARK and result.parameters.get("threads") == 1 and isinstance(size, int):
+            slowest, fastest = found.copies.get((result.path, size), (value, value))
+            found.copies[(result.path, size)] = (min(slowest, value), max(fastest, value))
+        elif result.benchmark == CORE_BENCHMARK:
+            found.lines[result.path] = min(value, found.lines.get(result.path, math.inf))
+        elif result.benchmark == DEVICE_BENCHMARK:
+            key = (result.path, result.quantity, tuple(sorted(result.parameters.items())))
+            better = min if result.quantity == "latency_s" else max
+            found.devices[key] = better(value, found.devices.get(key, value))
+    return found
+
+
+class LimitFinder:
+    """Limits for the points of one run."""
+
+    def __init__(self, topology: Topology, run_ceilings: Ceilings) -> None:
+        self._topology = topology
+        self._ceilings = run_ceilings
+        try:
+            self._graph: Graph | None = Graph(topology)
+        except RailwrightError:
+            self._graph = None
+
+    def path(self, path_id: str) -> Path | None:
+        """The path of `source>target` over the topology, None where it has no such devices."""
+        source, _, target = path_id.partition(">")
+        if self._graph is None or not {source, target} <= set(self._graph.devices):
+            return None
+        return self._graph.find(source, target)
+
+    def find(self, benchmark: str, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
+        """The limit and the expected band of one point."""
+        source, _, target = path_id.partition(">")
+        if benchmark == CORE_BENCHMARK:
+            return NoLimit(quantity=quantity, why="no document gives the latency between two cores"), None
+        if _is_memory(source) and _is_memory(target):
+            if benchmark == COPY_BENCHMARK:
+                return self._copy(quantity, path_id)
+            return self._within_host(quantity, path_id, parameters)
+        if _is_memory(target) and benchmark != DEVICE_BENCHMARK:
+            return self._above_device(quantity, path_id, parameters)
+        return self._derived(quantity, path_id)
+
+    def _derived(self, quantity: Quantity, path_id: str) -> Bounds:
+        path = self.path(path_id)
+        if path is None:
+            return NoLimit(quantity=quantity, why=f"the topology has no path {path_id}"), None
+        if quantity != "bandwidth_bytes_per_s":
+            return NoLimit(quantity=quantity, why="no document gives a latency or a rate of operations here"), None
+        return path_limit(path)
+
+    def _copy(self, quantity: Quantity, path_id: str) -> Bounds:
+        memory = path_id.partition(">")[0]
+        for link in self._topology.links:
+            if isinstance(link.protocol, MemoryLink) and memory in (link.a, link.b):
+                limit, _ = link_limit(link)
+                return (copy_limit(limit) if isinstance(limit, Limit) else limit), None
+        return NoLimit(quantity=quantity, why=f"the topology does not say how {memory} is attached"), None
+
+    def _within_host(self, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
+        if quantity == "latency_s":
+            floor = self._ceilings.lines.get(path_id)
+            if floor is None:
+                return NoLimit(quantity=quantity, why="core_latency was not measured in this run"), None
+            return _ceiling(quantity, floor, "one cache line from core to core, measured in this run"), None
+        size = parameters.get("size_bytes")
+        near = _nearest_size(self._ceilings.copies, path_id, size) if isinstance(size, int) else None
+        if near is None:
+            return NoLimit(quantity=quantity, why="memory_copy was not measured in this run at such a size"), None
+        slowest, value = self._ceilings.copies[(path_id, near)]
+        because = f"one thread's memory copy of {format_size(near)}, measured in this run"
+        limit = _ceiling(quantity, value, because)
+        if not isinstance(size, int) or size < _JUDGED_FROM_BYTES or parameters.get("transport") == "tcp":
+            return limit, None
+        reason = "inside one host the worst sound way copies each byte twice"
+        low = TWO_COPIES.value * slowest
+        return limit, Expected(quantity=quantity, low=low, because=reason, sources=(TWO_COPIES.source,))
+
+    def _above_device(self, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
+        value = self._ceilings.devices.get((path_id, quantity, tuple(sorted(parameters.items()))))
+        if value is None:
+            limit, _ = self._derived(quantity, path_id)
+            if isinstance(limit, NoLimit):
+                why = f"the raw device was not measured in this run, and {limit.why}"
+                return NoLimit(quantity=quantity, why=why, missing=limit.missing), None
+            return limit, None
+        because = "the same blocks read from the raw device, in this run"
+        limit = _ceiling(quantity, value, because)
+        share = FILE_SYSTEM_SHARE.value
+        low, high = (value, value / share) if quantity == "latency_s" else (share * value, value)
+        reason = "a file system adds a look-up of extents to each direct read"
+        sources = (FILE_SYSTEM_SHARE.source,)
+        return limit, Expected(quantity=quantity, low=low, high=high, because=reason, sources=sources)
+
+
+def _ceiling(quantity: Quantity, value: float, because: str) -> Limit:
+    return Limit(quantity=quantity, value=value, kind="measured_ceiling", because=because, sources=(SAME_RUN,))
+
+
+def _is_memory(device: str) -> bool:
+    return device.startswith("memory")
+
+
+def _nearest_size(copies: dict[tuple[str, int], tuple[float, float]], path_id: str, size: int) -> int | None:
+    """The measured copy size nearest to `size` by ratio, at most a factor of two away."""
+    sizes = [known for path, known in copies if path == path_id and size / 2 <= known <= size * 2]
+    return min(sizes, key=lambda known: abs(math.log(known / size)), default=None)

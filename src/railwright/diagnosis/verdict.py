@@ -1,0 +1,77 @@
+"""The one place where a measurement meets its limit.
+
+ok          within [expected low, limit x 1.02]
+slow        below the expected low
+suspicious  above limit x 1.02: the measurement or the limit is wrong, and neither may pass
+unknown     no limit, or no expected band
+For a latency the limit is a floor and the band is read upwards.
+"""
+
+from __future__ import annotations
+
+from railwright.diagnosis.model import State, Verdict
+from railwright.limits.model import Expected, Limit, NoLimit
+from railwright.results.model import Outcome
+from railwright.units import format_bandwidth, format_duration, format_operations
+
+TOLERANCE_ABOVE_LIMIT = 1.02
+
+WORST_FIRST: tuple[State, ...] = ("slow", "suspicious", "failed", "unknown", "ok", "waived")
+
+
+def format_quantity(quantity: str, value: float) -> str:
+    """The value with its unit, as it is printed everywhere."""
+    if quantity == "latency_s":
+        return format_duration(value)
+    return format_operations(value) if quantity == "operations_per_s" else format_bandwidth(value)
+
+
+def fraction_of_limit(value: float, limit: Limit) -> float:
+    """Measured / limit; for a latency floor / measured, so that 1 is always the best possible."""
+    return limit.value / value if limit.quantity == "latency_s" else value / limit.value
+
+
+def judge(
+    outcome: Outcome,
+    reason: str,
+    value: float | None,
+    limit: Limit | NoLimit,
+    expected: Expected | None,
+    wrong_bytes: int,
+) -> Verdict:
+    """The verdict on one value. Everything that is not provably fine is something other than ok."""
+    if outcome == "waived":
+        return Verdict(state="waived", why=reason)
+    if outcome == "failed" or value is None:
+        return Verdict(state="failed", why=reason or "no value was recorded")
+    if wrong_bytes:
+        return Verdict(state="failed", why=f"the data check found {wrong_bytes} wrong bytes")
+    if not value > 0:
+        return Verdict(state="suspicious", why=f"a value of {value} is not possible")
+    if isinstance(limit, NoLimit):
+        return Verdict(state="unknown", why=f"no limit: {limit.why}")
+    share = fraction_of_limit(value, limit)
+    if share > TOLERANCE_ABOVE_LIMIT:
+        word = "below the floor" if limit.quantity == "latency_s" else "above the limit"
+        return Verdict(
+            state="suspicious",
+            why=f"{share:.2f} of the limit: {word} of {format_quantity(limit.quantity, limit.value)}",
+        )
+    if expected is None:
+        return Verdict(state="unknown", why="no expected band is known for this path at this size")
+    return _against_band(value, expected)
+
+
+def _against_band(value: float, expected: Expected) -> Verdict:
+    printed = format_quantity(expected.quantity, value)
+    low = format_quantity(expected.quantity, expected.low)
+    if expected.quantity == "latency_s":
+        if expected.high is None:
+            return Verdict(state="unknown", why="the expected band has no upper end")
+        high = format_quantity(expected.quantity, expected.high)
+        if value > expected.high:
+            return Verdict(state="slow", why=f"{printed} is above the expected {high}")
+        return Verdict(state="ok", why=f"{printed} is within the expected {low} to {high}")
+    if value < expected.low:
+        return Verdict(state="slow", why=f"{printed} is below the expected {low}")
+    return Verdict(state="ok", why=f"{printed} is above the expected low of {low}")

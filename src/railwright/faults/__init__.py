@@ -1,0 +1,1 @@
+"""What can be wrong, one fault per file. Pure."""

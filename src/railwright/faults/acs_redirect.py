@@ -1,0 +1,71 @@
+"""ACS sends peer-to-peer requests up to the root complex, where a GPU and a NIC under one switch could talk directly.
+
+nccl-tests issue 112 shows 9.84 GB/s where the direct path carries several times that. In a VM it cannot be switched
+off from inside, and ATS decides instead.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from railwright.faults.model import Facts, Fault, Finding
+from railwright.results.model import Evidence
+from railwright.topology.model import Link, PcieLink, Topology
+
+
+def _look(facts: Facts) -> tuple[Finding, ...]:
+    peers = {device.id for device in facts.topology.of_kind("gpu", "nic")}
+    below = [link for link in facts.topology.links if isinstance(link.protocol, PcieLink) and peers & {link.a, link.b}]
+    switches = {device.id for device in facts.topology.of_kind("pcie_switch")}
+    shared = [link for link in below if switches & {link.a, link.b}]
+    redirected = [link for link in shared if _state(link) is True]
+    unreadable = [link for link in shared if _state(link) is None]
+    findings = []
+    if redirected:
+        findings.append(
+            Finding(
+                fault=FAULT.name,
+                where=tuple(link.id for link in redirected),
+                certainty="seen",
+                says=f"ACS sends peer-to-peer requests of {len(redirected)} ports below PCIe switches "
+                "up to the root complex",
+                costs="most of GPU-NIC and GPU-GPU bandwidth under one switch (nccl-tests issue 112: 9.84 GB/s)",
+                remedy="switch ACS off in the BIOS, or clear the ACS control bits of the switch ports with setpci; "
+                "in a VM that is for the host to do, and ATS must be on in the NICs instead",
+                evidence=(Evidence(claim="acs", value="request redirect on", seen="ACS control register"),),
+            )
+        )
+    if unreadable:
+        findings.append(
+            Finding(
+                fault=FAULT.name,
+                where=tuple(link.id for link in unreadable),
+                certainty="could not look",
+                says=f"the ACS state of {len(unreadable)} ports below PCIe switches cannot be read",
+                remedy="run as root: extended config space is hidden from other users",
+            )
+        )
+    return tuple(findings)
+
+
+def _state(link: Link) -> bool | None:
+    return link.protocol.acs_redirect if isinstance(link.protocol, PcieLink) else None
+
+
+def _degrade(topology: Topology, where: str) -> Topology:
+    """ACS redirect on the link `where`."""
+    links = tuple(
+        replace(link, protocol=replace(link.protocol, acs_redirect=True))
+        if link.id == where and isinstance(link.protocol, PcieLink)
+        else link
+        for link in topology.links
+    )
+    return replace(topology, links=links)
+
+
+FAULT = Fault(
+    name="acs_redirect",
+    summary="ACS detours peer-to-peer traffic through the root complex",
+    look=_look,
+    degrade=_degrade,
+)

@@ -1,0 +1,47 @@
+"""What can be wrong: a fault looks for itself in facts, and can be laid into a healthy topology."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from railwright.results.model import Evidence, Result
+from railwright.topology.model import Topology
+
+Certainty = Literal["seen", "likely", "possible", "could not look"]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A fault that was found (or could not be looked for), with its evidence and remedy."""
+
+    fault: str
+    where: tuple[str, ...]
+    """Ids of the devices, links or series concerned."""
+    certainty: Certainty
+    says: str
+    """One sentence: what is wrong and with which value."""
+    costs: str = ""
+    """What it takes away, with its source; empty where that is not known."""
+    remedy: str = ""
+    evidence: tuple[Evidence, ...] = ()
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a fault may look at."""
+
+    topology: Topology
+    results: tuple[Result, ...] = ()
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault. `look` and `degrade` are pure; `degrade` is None where a fault is not in the topology."""
+
+    name: str
+    summary: str
+    look: Callable[[Facts], tuple[Finding, ...]]
+    needs_results: bool = False
+    """True where only measurements can show it, so that an audit of settings alone cannot look for it."""
+    degrade: Callable[[Topology, str], Topology] | None = None
+    """(topology, device or link id) -> the topology as it would be with this fault there."""
