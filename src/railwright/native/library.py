@@ -1,0 +1,57 @@
+"""Loads the shared library of timed loops, which the package's build compiles from the C files beside this one."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from railwright.errors import CannotJudge
+
+LOOPS = Path(__file__).with_name("_loops.so")
+
+_FAILURES = {
+    -1001: "the library that was found lacks a function that the timed loop needs",
+    -1002: "a transfer did not finish in time",
+    -1003: "out of memory",
+    -1004: "no further thread could be started",
+}
+
+
+class NativeError(CannotJudge):
+    """A timed loop ended with an error; `code` is what it returned."""
+
+    def __init__(self, what: str, code: int, meaning: str = "") -> None:
+        super().__init__(f"{what}: {meaning or _FAILURES.get(code, f'error {code}')}")
+        self.code = code
+
+
+@functools.cache
+def loops() -> ctypes.CDLL:
+    """The library. Raises CannotJudge if it was not built."""
+    try:
+        return ctypes.CDLL(str(LOOPS))
+    except OSError as error:
+        raise CannotJudge(
+            f"the timed loops are not built: {error}", hint="run `make setup`, or reinstall the package"
+        ) from error
+
+
+def function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:  # noqa: ANN401 - ctypes types have no common base
+    """The C function with its types declared, so that a wrong call is a TypeError and not a crash."""
+    bound = getattr(loops(), name)
+    bound.restype = result
+    bound.argtypes = arguments
+    return bound  # type: ignore[no-any-return]
+
+
+def seconds_array(count: int) -> ctypes.Array[ctypes.c_double]:
+    """Room for `count` samples, touched before it is used in a timed loop."""
+    return (ctypes.c_double * count)()
+
+
+def flush_c_streams() -> None:
+    """Write out what C libraries of this process still hold in their stdio buffers, their log files for example."""
+    ctypes.CDLL(None).fflush(None)

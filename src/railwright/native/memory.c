@@ -1,0 +1,200 @@
+/* Buffers, the data check, memory copies, and the noise of the machine itself. */
+#include "railwright.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Where pages lie decides the result (1.7x at 1 MiB between two runs of one program, malloc against malloc), so
+ * every buffer comes from here: its own mapping, huge pages where the kernel has them, touched before use. */
+void *rw_alloc(size_t bytes) {
+  void *buffer = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (buffer == MAP_FAILED) return NULL;
+  madvise(buffer, bytes, MADV_HUGEPAGE);
+  memset(buffer, 0, bytes);
+  return buffer;
+}
+
+int rw_free(void *buffer, size_t bytes) { return munmap(buffer, bytes); }
+
+int rw_pin(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  return sched_setaffinity(0, sizeof set, &set) ? -errno : RW_OK;
+}
+
+/* The word that belongs at an index: splitmix64 (Steele, Lea and Flood 2014), so that a shifted, repeated, stale
+ * or zero block cannot look right. */
+static inline uint64_t word_at(uint64_t seed, uint64_t index) {
+  uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15ULL;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+static inline unsigned char byte_at(uint64_t seed, uint64_t position) {
+  return (unsigned char)(word_at(seed, position / 8) >> (8 * (position % 8)));
+}
+
+/* Fill with the pattern of `seed` that starts at byte `position`, a multiple of 8. */
+void rw_fill(unsigned char *buffer, size_t bytes, uint64_t seed, uint64_t position) {
+  size_t i = 0;
+  for (; i + 8 <= bytes; i += 8) {
+    uint64_t word = word_at(seed, (position + i) / 8);
+    memcpy(buffer + i, &word, 8);
+  }
+  for (; i < bytes; i++) buffer[i] = byte_at(seed, position + i);
+}
+
+/* How many bytes differ from the pattern. */
+int64_t rw_count_wrong(const unsigned char *buffer, size_t bytes, uint64_t seed, uint64_t position) {
+  int64_t wrong = 0;
+  size_t i = 0;
+  for (; i + 8 <= bytes; i += 8) {
+    uint64_t word, right = word_at(seed, (position + i) / 8);
+    memcpy(&word, buffer + i, 8);
+    if (word == right) continue;
+    for (size_t j = 0; j < 8; j++) wrong += buffer[i + j] != byte_at(seed, position + i + j);
+  }
+  for (; i < bytes; i++) wrong += buffer[i] != byte_at(seed, position + i);
+  return wrong;
+}
+
+/* One sample is the time of `inner` copies of `bytes`, divided by `inner`: small copies are shorter than a clock call. */
+int rw_copy(char *to, const char *from, size_t bytes, int inner, int warm, int samples, double *seconds) {
+  for (int k = -warm; k < samples; k++) {
+    double start = rw_now();
+    for (int i = 0; i < inner; i++) {
+      memcpy(to, from, bytes);
+      RW_KEEP(to);
+    }
+    if (k >= 0) seconds[k] = (rw_now() - start) / inner;
+  }
+  return RW_OK;
+}
+
+struct copier {
+  pthread_barrier_t *barrier;
+  pthread_t thread;
+  int cpu, samples, inner, status;
+  size_t bytes;
+  uint64_t seed;
+  double *start, *stop;
+  int64_t wrong;
+};
+
+static void *copy_thread(void *argument) {
+  struct copier *c = argument;
+  c->status = rw_pin(c->cpu);
+  unsigned char *from = rw_alloc(c->bytes), *to = rw_alloc(c->bytes);
+  if (!from || !to) c->status = RW_NO_MEMORY;
+  else rw_fill(from, c->bytes, c->seed, 0);
+  for (int k = -1; k < c->samples; k++) {
+    pthread_barrier_wait(c->barrier);
+    double start = rw_now();
+    if (c->status != RW_NO_MEMORY)
+      for (int i = 0; i < c->inner; i++) {
+        memcpy(to, from, c->bytes);
+        RW_KEEP(to);
+      }
+    if (k >= 0) c->start[k] = start, c->stop[k] = rw_now();
+  }
+  c->wrong = c->status == RW_NO_MEMORY ? (int64_t)c->bytes : rw_count_wrong(to, c->bytes, c->seed, 0);
+  if (from) rw_free(from, c->bytes);
+  if (to) rw_free(to, c->bytes);
+  return NULL;
+}
+
+/* `threads` pinned threads copy at once, each `bytes` between buffers of its own (touched by itself, so that they
+ * lie in its own NUMA node). One sample: from the first start to the last end, for `inner` copies per thread. */
+int rw_copy_threads(int threads, const int *cpus, size_t bytes, int inner, int samples, double *seconds, int64_t *wrong) {
+  pthread_barrier_t barrier;
+  struct copier *copiers = calloc((size_t)threads, sizeof *copiers);
+  double *times = calloc((size_t)threads * (size_t)samples * 2, sizeof *times);
+  int status = RW_OK, started = 0;
+  if (!copiers || !times) {
+    free(copiers), free(times);
+    return RW_NO_MEMORY;
+  }
+  pthread_barrier_init(&barrier, NULL, (unsigned)threads);
+  for (; started < threads; started++) {
+    struct copier *c = &copiers[started];
+    *c = (struct copier){.barrier = &barrier, .cpu = cpus[started], .samples = samples, .inner = inner, .bytes = bytes,
+                         .seed = (uint64_t)started + 1, .start = times + (size_t)started * 2 * (size_t)samples,
+                         .stop = times + ((size_t)started * 2 + 1) * (size_t)samples};
+    if (pthread_create(&c->thread, NULL, copy_thread, c)) break;
+  }
+  if (started < threads) return RW_NO_THREAD; /* the started ones wait at the barrier: the rank reports and ends */
+  *wrong = 0;
+  for (int t = 0; t < threads; t++) {
+    pthread_join(copiers[t].thread, NULL);
+    if (copiers[t].status) status = copiers[t].status;
+    *wrong += copiers[t].wrong;
+  }
+  for (int k = 0; k < samples; k++) {
+    double first = copiers[0].start[k], last = copiers[0].stop[k];
+    for (int t = 1; t < threads; t++) {
+      if (copiers[t].start[k] < first) first = copiers[t].start[k];
+      if (copiers[t].stop[k] > last) last = copiers[t].stop[k];
+    }
+    seconds[k] = (last - first) / inner;
+  }
+  pthread_barrier_destroy(&barrier);
+  free(copiers), free(times);
+  return status;
+}
+
+struct partner {
+  _Atomic int *ball;
+  int cpu, rounds, status;
+};
+
+static void *return_ball(void *argument) {
+  struct partner *p = argument;
+  p->status = rw_pin(p->cpu);
+  for (int k = 0; k < p->rounds; k++) {
+    while (atomic_load_explicit(p->ball, memory_order_acquire) != 2 * k + 1) {}
+    atomic_store_explicit(p->ball, 2 * k + 2, memory_order_release);
+  }
+  return NULL;
+}
+
+/* One cache line goes between two cores and back; a sample is half the mean round trip of `inner` trips.
+ * The least time in which any message can pass from one core to another. */
+int rw_core_latency(int cpu, int partner_cpu, int inner, int samples, double *seconds) {
+  _Alignas(128) _Atomic int ball = 0;
+  struct partner partner = {.ball = &ball, .cpu = partner_cpu, .rounds = inner * (samples + 1)};
+  pthread_t thread;
+  int status = rw_pin(cpu), sent = 0;
+  if (status) return status;
+  if (pthread_create(&thread, NULL, return_ball, &partner)) return RW_NO_THREAD;
+  for (int k = -1; k < samples; k++) {
+    double start = rw_now();
+    for (int i = 0; i < inner; i++, sent++) {
+      atomic_store_explicit(&ball, 2 * sent + 1, memory_order_release);
+      while (atomic_load_explicit(&ball, memory_order_acquire) != 2 * sent + 2) {}
+    }
+    if (k >= 0) seconds[k] = (rw_now() - start) / inner / 2;
+  }
+  pthread_join(thread, NULL);
+  return partner.status;
+}
+
+/* A fixed piece of work, timed `quanta` times in a row with no gap: what varies is the machine, not the work. */
+int rw_noise(int work, int quanta, double *seconds) {
+  uint64_t x = 88172645463325252ULL;
+  double last = rw_now();
+  for (int k = 0; k < quanta; k++) {
+    for (int i = 0; i < work; i++) x ^= x << 13, x ^= x >> 7, x ^= x << 17; /* xorshift64: a dependent chain */
+    RW_KEEP(x);
+    double now = rw_now();
+    seconds[k] = now - last;
+    last = now;
+  }
+  return RW_OK;
+}

@@ -1,0 +1,99 @@
+"""Buffers with a known pattern, memory copies, core-to-core latency and machine noise (`memory.c`)."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
+from types import TracebackType
+
+from railwright.errors import CannotJudge
+from railwright.native.library import NativeError, function, seconds_array
+from railwright.results.model import Verification
+from railwright.units import format_size
+
+PATTERN = "every byte against splitmix64 of its position"
+
+
+class Buffer:
+    """Anonymous memory on huge pages where there are any, touched before use. A context manager."""
+
+    def __init__(self, size_bytes: int) -> None:
+        address = function("rw_alloc", c_void_p, c_size_t)(size_bytes)
+        if address is None:
+            raise CannotJudge(f"cannot allocate {format_size(size_bytes)} of memory", hint="choose smaller sizes")
+        self.address: int = address
+        self.size_bytes = size_bytes
+
+    def __enter__(self) -> Buffer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        function("rw_free", c_int, c_void_p, c_size_t)(self.address, self.size_bytes)
+
+    def fill(self, seed: int, size_bytes: int | None = None, position: int = 0) -> None:
+        """Write the pattern of `seed` that starts at byte `position` (a multiple of 8)."""
+        function("rw_fill", None, c_void_p, c_size_t, c_uint64, c_uint64)(
+            self.address, self.size_bytes if size_bytes is None else size_bytes, seed, position
+        )
+
+    def count_wrong(self, seed: int, size_bytes: int | None = None, position: int = 0) -> int:
+        """How many bytes differ from the pattern."""
+        return int(
+            function("rw_count_wrong", c_int64, c_void_p, c_size_t, c_uint64, c_uint64)(
+                self.address, self.size_bytes if size_bytes is None else size_bytes, seed, position
+            )
+        )
+
+    def verify(self, seed: int, size_bytes: int) -> Verification:
+        """The data check over the first `size_bytes`."""
+        return Verification(method=PATTERN, bytes_checked=size_bytes, bytes_wrong=self.count_wrong(seed, size_bytes))
+
+
+def _checked(what: str, code: int) -> None:
+    if code:
+        raise NativeError(what, code)
+
+
+def pin(cpu: int) -> None:
+    """Bind the calling thread to one CPU. Raises NativeError."""
+    _checked(f"bind to CPU {cpu}", function("rw_pin", c_int, c_int)(cpu))
+
+
+def copy(target: Buffer, source: Buffer, size_bytes: int, *, inner: int, warm: int, samples: int) -> list[float]:
+    """Seconds per copy; each sample is the mean of `inner` copies."""
+    seconds = seconds_array(samples)
+    loop = function("rw_copy", c_int, c_void_p, c_void_p, c_size_t, c_int, c_int, c_int, POINTER(c_double))
+    _checked("memory copy", loop(target.address, source.address, size_bytes, inner, warm, samples, seconds))
+    return list(seconds)
+
+
+def copy_threads(cpus: list[int], size_bytes: int, *, inner: int, samples: int) -> tuple[list[float], Verification]:
+    """Seconds in which every thread, one on each CPU, copied `size_bytes` once; and the check of all of it."""
+    seconds, wrong = seconds_array(samples), c_int64(0)
+    loop = function(
+        "rw_copy_threads", c_int, c_int, POINTER(c_int), c_size_t, c_int, c_int, POINTER(c_double), POINTER(c_int64)
+    )
+    cpu_array = (c_int * len(cpus))(*cpus)
+    _checked(
+        f"memory copy on {len(cpus)} threads",
+        loop(len(cpus), cpu_array, size_bytes, inner, samples, seconds, ctypes.byref(wrong)),
+    )
+    check = Verification(method=PATTERN, bytes_checked=len(cpus) * size_bytes, bytes_wrong=wrong.value)
+    return list(seconds), check
+
+
+def core_latency(cpu: int, partner_cpu: int, *, inner: int, samples: int) -> list[float]:
+    """Seconds for one cache line to go from one core to another (half the round trip)."""
+    seconds = seconds_array(samples)
+    loop = function("rw_core_latency", c_int, c_int, c_int, c_int, c_int, POINTER(c_double))
+    _checked(f"cache line between CPU {cpu} and {partner_cpu}", loop(cpu, partner_cpu, inner, samples, seconds))
+    return list(seconds)
+
+
+def fixed_work(work: int, quanta: int) -> list[float]:
+    """Seconds of each of `quanta` equal pieces of work, timed without a gap."""
+    seconds = seconds_array(quanta)
+    _checked("noise", function("rw_noise", c_int, c_int, c_int, POINTER(c_double))(work, quanta, seconds))
+    return list(seconds)

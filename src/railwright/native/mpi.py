@@ -1,0 +1,131 @@
+"""MPI as the ranks use it: mpi4py sets up, the timed calls are in `mpi.c`.
+
+The thread level is `single`, because MPI's own locks cost 0.1 us a message at `multiple`; it is part of every record.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, Structure, c_double, c_int, c_ssize_t, c_void_p
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from railwright.errors import CannotJudge
+from railwright.native.library import NativeError, function, seconds_array
+from railwright.native.memory import Buffer
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+THREAD_LEVEL = "single"
+
+_MPICH_SEGMENT = "/dev/shm/mpich_shm_"  # noqa: S108 - MPICH's name, read only to be removed
+
+
+class _Mpi(Structure):
+    """Laid out as `struct rw_mpi` in mpi.c."""
+
+    _fields_ = (
+        ("comm", c_ssize_t),
+        ("byte", c_ssize_t),
+        ("status_ignore", c_void_p),
+        ("rank", c_int),
+        ("request_bytes", c_int),
+    )
+
+
+def initialise() -> Intracomm:
+    """MPI_Init, once per process; the world communicator. Raises CannotJudge where no MPI can be loaded."""
+    import mpi4py
+
+    mpi4py.rc.thread_level = THREAD_LEVEL
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        reason = str(error).splitlines()[-1]
+        hint = "install the `openmpi` package, or name one in MPI4PY_LIBMPI"
+        raise CannotJudge(f"no MPI library can be loaded: {reason}", hint=hint) from error
+    MPI.COMM_WORLD.Barrier()
+    _unlink_segments()
+    return MPI.COMM_WORLD
+
+
+def _unlink_segments() -> None:
+    """Take the names of MPICH's shared memory away once all ranks are attached, so that a kill leaves none behind."""
+    for path in _mapped_files():
+        if path.startswith(_MPICH_SEGMENT):
+            Path(path).unlink(missing_ok=True)
+
+
+def _mapped_files() -> list[str]:
+    with Path("/proc/self/maps").open(encoding="utf-8") as maps:
+        return sorted({"/" + line.rstrip("\n").partition("/")[2] for line in maps if "/" in line})
+
+
+def library_version() -> str:
+    """The first line of what the MPI library says of itself: `Open MPI v5.0.11`."""
+    from mpi4py import MPI
+
+    first = MPI.Get_library_version().strip("\0\n ").splitlines()[0]
+    return " ".join(first.split(",")[0].replace("Version:", " ").split())
+
+
+def _library_path() -> str:
+    """The libmpi that mpi4py loaded, so that the loop calls the very same one."""
+    for path in _mapped_files():
+        if Path(path).name.startswith("libmpi.so"):
+            return path
+    raise CannotJudge(
+        "the MPI library is not among this process's shared objects", hint="a statically linked MPI cannot be timed"
+    )
+
+
+class PointToPoint:
+    """The point-to-point loops between ranks 0 and 1 of a communicator."""
+
+    def __init__(self, comm: Intracomm) -> None:
+        from mpi4py import MPI
+
+        handle = ctypes.CDLL(_library_path())._handle
+        code = function("rw_mpi_bind", c_int, c_void_p)(handle)
+        if code:
+            raise NativeError("MPI", code)
+        self._comm = comm
+        self._mpi = _Mpi(
+            comm=MPI._handleof(comm),
+            byte=MPI._handleof(MPI.BYTE),
+            # An int handle (4 bytes) is the mark of the MPICH ABI, whose MPI_STATUS_IGNORE is 1; Open MPI's is 0.
+            status_ignore=1 if MPI._sizeof(MPI.Comm) == ctypes.sizeof(c_int) else 0,
+            rank=comm.rank,
+            request_bytes=MPI._sizeof(MPI.Request),
+        )
+
+    def latency(self, out: Buffer, into: Buffer, size_bytes: int, *, warm: int, iterations: int) -> list[float]:
+        """Half the round trip of each iteration, in seconds; meaningful on rank 0. Collective over both ranks."""
+        seconds = seconds_array(iterations)
+        loop = function(
+            "rw_mpi_latency", c_int, POINTER(_Mpi), c_void_p, c_void_p, c_int, c_int, c_int, POINTER(c_double)
+        )
+        self._check(loop(ctypes.byref(self._mpi), out.address, into.address, size_bytes, warm, iterations, seconds))
+        return list(seconds)
+
+    def window(
+        self, out: Buffer, into: Buffer, size_bytes: int, *, window: int, warm: int, iterations: int
+    ) -> list[float]:
+        """Seconds of each window of `window` messages with its answer; meaningful on rank 0. Collective."""
+        seconds = seconds_array(iterations)
+        loop = function(
+            "rw_mpi_bandwidth", c_int, POINTER(_Mpi), c_void_p, c_void_p, c_int, c_int, c_int, c_int, POINTER(c_double)
+        )
+        self._check(
+            loop(ctypes.byref(self._mpi), out.address, into.address, size_bytes, window, warm, iterations, seconds)
+        )
+        return list(seconds)
+
+    def _check(self, code: int) -> None:
+        if code < 0:
+            raise NativeError("MPI", code)
+        if code > 0:
+            from mpi4py import MPI
+
+            raise NativeError("MPI", code, MPI.Get_error_string(code))
