@@ -1,0 +1,1 @@
+"""On which machines: how ranks are started, followed and ended."""

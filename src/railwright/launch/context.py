@@ -1,0 +1,95 @@
+"""Where and with what a run is measured: host, software, environment, load, and the noise of the machine."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import time
+from pathlib import Path
+
+from railwright.native.memory import fixed_work
+from railwright.results.model import Context, Noise
+from railwright.results.statistics import quantile
+from railwright.topology.model import Topology
+
+_PACKAGES = ("mpi4py", "openmpi", "mpich", "nixl-cu13", "nixl-cu12")
+_ENVIRONMENT_PREFIXES = (
+    *("UCX_", "NIXL_", "NCCL_", "CUDA_", "CUFILE_"),
+    *("OMPI_", "PRTE_", "PMIX_", "MPICH_", "MPIR_", "FI_"),
+)
+_BUSY_WINDOW_S = 1.0
+_NOISE_WORK = 20_000
+_NOISE_QUANTA = 8_000
+
+
+def gather(topology: Topology) -> Context:
+    """The context of a run that starts now. Takes about 1.3 s: one to see how busy the machine is."""
+    cpus = topology.of_kind("cpu")
+    return Context(
+        host=platform.node(),
+        kernel=platform.release(),
+        operating_system=_operating_system(),
+        cpu=cpus[0].name if cpus else "",
+        cores=len(os.sched_getaffinity(0)),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        software=_software(),
+        environment={k: v for k, v in sorted(os.environ.items()) if k.startswith(_ENVIRONMENT_PREFIXES)},
+        load_average=os.getloadavg()[0],
+        busy_fraction=busy_fraction(),
+        noise=noise(),
+    )
+
+
+def _operating_system() -> str:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    except OSError:
+        return ""
+
+
+def _software() -> dict[str, str]:
+    found = {"Python": platform.python_version(), "libc": " ".join(platform.libc_ver())}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def busy_fraction() -> float:
+    """The share of all CPUs that was busy during one second, steal included; 0 where /proc/stat cannot be read."""
+    before = _cpu_times()
+    time.sleep(_BUSY_WINDOW_S)
+    after = _cpu_times()
+    total = after[0] - before[0]
+    return (total - (after[1] - before[1])) / total if total > 0 else 0.0
+
+
+def _cpu_times() -> tuple[int, int]:
+    """(all, idle and waiting for disks) in ticks."""
+    try:
+        fields = [int(field) for field in Path("/proc/stat").read_text("ascii").split("\n", 1)[0].split()[1:9]]
+    except (OSError, ValueError):
+        return 0, 0
+    return sum(fields), fields[3] + fields[4]
+
+
+def noise() -> Noise:
+    """A fixed piece of work, timed thousands of times: what it takes beyond its median was taken by others."""
+    times = sorted(fixed_work(_NOISE_WORK, _NOISE_QUANTA))
+    quantum = quantile(times, 0.5)
+    lost = sum(one - quantum for one in times if one > quantum)
+    return Noise(quantum_s=quantum, lost_fraction=lost / sum(times), worst_s=times[-1] - quantum, quanta=len(times))
+
+
+def available_memory_bytes() -> int | None:
+    """What the kernel says can still be allocated, None where it does not say."""
+    try:
+        for line in Path("/proc/meminfo").read_text("ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return None

@@ -1,0 +1,40 @@
+"""One measuring run per host at a time, and none on a host that is busy with something else."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+
+from railwright.errors import UsageError
+
+_NAME = "\0railwright-measuring"
+BUSY_ABOVE = 0.5
+
+
+@contextlib.contextmanager
+def measuring_alone(force: bool) -> Iterator[None]:
+    """Hold the host for one run. Raises UsageError if another run holds it; `force` measures beside it.
+
+    The lock is a name in Linux's abstract socket namespace: the kernel drops it when the process ends, however it
+    ends, so that there is no stale lock and no file.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as lock:
+        try:
+            lock.bind(_NAME)
+        except OSError as error:
+            if not force:
+                raise UsageError(
+                    "another railwright run is measuring on this host",
+                    hint="wait for it to end, or measure beside it with --force (both results suffer)",
+                ) from error
+        yield
+
+
+def refuse_busy_host(busy_fraction: float, force: bool) -> None:
+    """Raises UsageError where others use more than half of the CPUs."""
+    if busy_fraction > BUSY_ABOVE and not force:
+        raise UsageError(
+            f"this host is busy: {busy_fraction:.0%} of its CPU time in the last second went to other work",
+            hint="wait until it is idle, or measure all the same with --force",
+        )

@@ -1,0 +1,29 @@
+"""One rank on this machine, without MPI."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+RANK_PROGRAM = (sys.executable, "-m", "railwright.launch.rank")
+
+
+class LocalLauncher:
+    """Starts a benchmark of one rank as a plain child."""
+
+    name = "local"
+
+    def command(self, ranks: int) -> list[str]:
+        """The command line that starts `ranks` ranks: exactly one."""
+        if ranks != 1:
+            raise ValueError(f"the local launcher starts one rank, not {ranks}")
+        return list(RANK_PROGRAM)
+
+    def environment(self, scratch: Path) -> dict[str, str]:
+        """What the launcher adds to the ranks' environment: nothing."""
+        del scratch
+        return {}
+
+    def clean_up(self, started: float) -> None:
+        """Nothing: a plain child keeps no files."""
+        del started

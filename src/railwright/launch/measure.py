@@ -1,0 +1,98 @@
+"""Plans and runs a list of benchmarks, one launch after the other, each in fresh processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from railwright.benchmarks.base import Benchmark, Job, Plan
+from railwright.errors import CannotJudge
+from railwright.launch.local import LocalLauncher
+from railwright.launch.mpi import MpiLauncher
+from railwright.launch.session import Launcher, Session
+from railwright.results.model import Result
+from railwright.topology.model import Topology
+
+DEFAULT_SILENCE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One launch to come."""
+
+    benchmark: Benchmark
+    job: Job
+    plan: Plan
+
+
+@dataclass
+class Measurement:
+    """All launches of a run. `mpirun` None means the one beside this Python, or on the PATH."""
+
+    topology: Topology
+    mpirun: str | None = None
+    silence_s: float = DEFAULT_SILENCE_S
+    on_step: Callable[[str], None] = field(default=lambda _text: None)
+    _mpi: MpiLauncher | str | None = None
+
+    def plan(self, chosen: list[tuple[Benchmark, dict[str, str]]], launches: int) -> list[Planned]:
+        """Every launch in order: all benchmarks once, then again, so that drift touches all of them alike."""
+        cpus = tuple(sorted(os.sched_getaffinity(0)))
+        planned = []
+        for launch in range(launches):
+            for benchmark, options in chosen:
+                for variant in benchmark.variants(options):
+                    job = Job(
+                        benchmark=benchmark.name,
+                        options=options,
+                        variant=variant,
+                        launch=launch,
+                        cpus=cpus,
+                        topology=self.topology,
+                    )
+                    planned.append(Planned(benchmark, job, benchmark.plan(job)))
+        return planned
+
+    def results(self, one: Planned) -> Iterator[Result]:
+        """Run one planned launch; a waived or failed result where it cannot run."""
+        launcher = self._launcher(one.benchmark)
+        waived = one.plan.waived or (launcher if isinstance(launcher, str) else "")
+        if waived or isinstance(launcher, str):
+            yield self.without_measurement(one, waived)
+            return
+        session = Session(
+            benchmark=one.benchmark,
+            job=one.job,
+            plan=one.plan,
+            launcher=launcher,
+            base_environment=dict(os.environ),
+            silence_s=self.silence_s + one.plan.seconds,
+            on_step=self.on_step,
+        )
+        yield from session.results()
+
+    def _launcher(self, benchmark: Benchmark) -> Launcher | str:
+        """The launcher for a benchmark, or why there is none."""
+        if not benchmark.needs_mpi:
+            return LocalLauncher()
+        if self._mpi is None:
+            try:
+                self._mpi = MpiLauncher(self.mpirun)
+            except CannotJudge as error:
+                self._mpi = error.message
+        return self._mpi
+
+    def without_measurement(self, one: Planned, reason: str) -> Result:
+        """The record that stands for a launch that was not made."""
+        return Result(
+            benchmark=one.benchmark.name,
+            quantity=one.benchmark.quantities[0],
+            path=one.plan.path,
+            outcome="waived",
+            reason=reason,
+            method=one.benchmark.method,
+            parameters=one.job.variant.parameters,
+            launch=one.job.launch,
+            ranks=one.benchmark.ranks,
+        )

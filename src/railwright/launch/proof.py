@@ -1,0 +1,129 @@
+"""A whole measuring run: plan, refuse what cannot be, measure, and keep every record as it comes."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from railwright import __version__
+from railwright.benchmarks.base import Benchmark
+from railwright.errors import UsageError
+from railwright.launch.context import available_memory_bytes, gather
+from railwright.launch.exclusive import measuring_alone, refuse_busy_host
+from railwright.launch.measure import DEFAULT_SILENCE_S, Measurement, Planned
+from railwright.results.model import Context, End, Record, Result, ResultFile, Run
+from railwright.results.store import StoreFull, Writer
+from railwright.topology.model import Topology
+from railwright.topology.sources.counters import find_counters, moved, read_counters
+from railwright.topology.sources.root import live_root
+from railwright.units import format_duration, format_size
+
+_MOST_MEMORY_SHARE = 0.8
+_LONGEST_S = 4 * 3600.0
+
+
+@dataclass
+class Proof:
+    """What was asked for: benchmarks with settled options, and how often each is launched in fresh processes."""
+
+    topology: Topology
+    chosen: list[tuple[Benchmark, dict[str, str]]]
+    launches: int
+    command: tuple[str, ...]
+    mpirun: str | None = None
+    silence_s: float = DEFAULT_SILENCE_S
+    force: bool = False
+    on_step: Callable[[Planned, str], None] = field(default=lambda _planned, _text: None)
+    on_done: Callable[[Planned], None] = field(default=lambda _planned: None)
+
+    def __post_init__(self) -> None:
+        self._measurement = Measurement(topology=self.topology, mpirun=self.mpirun, silence_s=self.silence_s)
+        self.plan = self._measurement.plan(self.chosen, self.launches)
+        self.trouble: StoreFull | None = None
+        """Why the results file is not whole, None when it is."""
+
+    @property
+    def seconds(self) -> float:
+        """The estimated length of the whole run."""
+        return sum(one.plan.seconds for one in self.plan if not one.plan.waived)
+
+    def refuse_impossible(self) -> None:
+        """Raises UsageError for what does not fit in this machine's memory, or in an afternoon."""
+        available = available_memory_bytes()
+        for one in self.plan:
+            need = one.plan.memory_bytes
+            if not one.plan.waived and available is not None and need > _MOST_MEMORY_SHARE * available:
+                raise UsageError(
+                    f"{one.benchmark.name} would need {format_size(need)} of memory, {format_size(available)} are free",
+                    hint="choose smaller sizes",
+                )
+        if self.seconds > _LONGEST_S and not self.force:
+            raise UsageError(
+                f"the plan would take about {format_duration(self.seconds)}",
+                hint="choose smaller sizes or fewer launches, or say --force",
+            )
+
+    def run(self, output: Path) -> ResultFile:
+        """Measure everything; what was measured is kept whatever ends the run. Raises UsageError before it begins."""
+        with measuring_alone(self.force):
+            context = gather(self.topology)
+            refuse_busy_host(context.busy_fraction, self.force)
+            return self._measure(Writer(output), context)
+
+    def _measure(self, writer: Writer, context: Context) -> ResultFile:
+        run = Run(
+            railwright=__version__, started_at=_now(), command=self.command, context=context, topology=self.topology
+        )
+        results: list[Result] = []
+        root = live_root()
+        paths = find_counters(root)
+        before = read_counters(root, paths)
+        interrupted = ""
+        try:
+            writer.append(run)
+            for one in self.plan:
+                for result in self._one(one):
+                    results.append(result)
+                    writer.append(result)
+                self.on_done(one)
+        except KeyboardInterrupt as error:
+            interrupted = f"interrupted by {error or 'Ctrl-C'}"
+        except StoreFull as error:
+            self.trouble, interrupted = error, error.message
+        if interrupted:
+            results.extend(self._not_reached(writer, results, interrupted))
+        end = End(finished_at=_now(), interrupted=interrupted, counters_moved=moved(before, read_counters(root, paths)))
+        self._keep_if_possible(writer, [end])
+        writer.close()
+        return ResultFile(run=run, results=tuple(results), end=end)
+
+    def _one(self, one: Planned) -> Iterable[Result]:
+        self._measurement.on_step = lambda text: self.on_step(one, text)
+        return self._measurement.results(one)
+
+    def _not_reached(self, writer: Writer, results: list[Result], why: str) -> list[Result]:
+        """A waived record for each series that has no result at all, so that nothing is missing in silence."""
+        seen = {(result.benchmark, *result.parameters.items()) for result in results}
+        missing = [
+            self._measurement.without_measurement(one, why)
+            for one in self.plan
+            if one.job.launch == 0
+            and not any(
+                key[0] == one.benchmark.name and set(one.job.variant.parameters.items()) <= set(key[1:]) for key in seen
+            )
+        ]
+        self._keep_if_possible(writer, missing)
+        return missing
+
+    def _keep_if_possible(self, writer: Writer, records: Iterable[Record]) -> None:
+        try:
+            for record in records:
+                writer.append(record)
+        except StoreFull as error:
+            self.trouble = self.trouble or error
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")

@@ -1,0 +1,99 @@
+"""The program that every rank is: `python -m railwright.launch.rank`, started by a launcher, never by a user.
+
+It dies with its launcher, binds itself to its CPU, runs one benchmark and streams what it measures.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from railwright.benchmarks.base import Job
+from railwright.benchmarks.registry import find
+from railwright.errors import RailwrightError
+from railwright.launch.stream import Bye, Emitted, Failure, Hello, Sender, Step
+from railwright.native import memory
+from railwright.process import die_with_parent
+from railwright.results.statistics import rounded
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+STREAM_VARIABLE = "RAILWRIGHT_STREAM"
+SCRATCH_VARIABLE = "RAILWRIGHT_SCRATCH"
+JOB_FILE = "job.json"
+
+# How each launcher tells a process its rank before MPI_Init.
+_RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
+
+
+class LaunchedRank:
+    """This process as one rank; what benchmarks see of it is `benchmarks.base.Rank`."""
+
+    def __init__(self, job: Job, sender: Sender, scratch: Path) -> None:
+        self.index = next((int(os.environ[name]) for name in _RANK_VARIABLES if name in os.environ), 0)
+        self.size = 1
+        self.job = job
+        self.scratch = scratch
+        self._sender = sender
+        self._comm: Intracomm | None = None
+
+    @property
+    def comm(self) -> Intracomm:
+        """The world communicator; initialises MPI at the first use."""
+        if self._comm is None:
+            from railwright.native import mpi
+
+            self.step("MPI_Init")
+            self._comm = mpi.initialise()
+            self.index, self.size = self._comm.rank, self._comm.size
+        return self._comm
+
+    def step(self, text: str) -> None:
+        """Tell the parent what comes next."""
+        self._sender.send(Step(text))
+
+
+def main() -> None:
+    """Run the job of the environment; exit status 0 only when all of it was done."""
+    die_with_parent()
+    faulthandler.enable()
+    sender = Sender(os.environ[STREAM_VARIABLE])
+    scratch = Path(os.environ[SCRATCH_VARIABLE])
+    job = msgspec.json.decode((scratch / JOB_FILE).read_bytes(), type=Job)
+    rank = LaunchedRank(job, sender, scratch)
+    sender.send(Hello(rank.index, platform.node(), os.getpid()))
+    try:
+        memory.pin(job.cpu_of(rank.index))
+        for result in find(job.benchmark).run(rank):
+            sender.send(Emitted(msgspec.structs.replace(result, samples=rounded(result.samples))))
+    except RailwrightError as error:
+        sender.send(Failure(error.message))
+        _leave(1)
+    except Exception as error:  # a rank's own mistake must be named in the parent, whatever it is
+        sender.send(Failure(f"{type(error).__name__}: {error}"))
+        sys.excepthook(type(error), error, error.__traceback__)
+        _leave(1)
+    sender.send(Bye())
+    if rank.size > 1:
+        from mpi4py import MPI
+
+        MPI.Finalize()
+    _leave(0)
+
+
+def _leave(status: int) -> None:
+    """End without the exit handlers of vendor libraries, some of which crash (NIXL with libefa)."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""Runs one launch of one benchmark, and turns whatever happens to its ranks into results.
+
+A rank that is killed, hangs or crashes costs its own launch only: what it had measured is kept, and a `failed`
+result names the rank, its host, its process and the step it was at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from railwright.benchmarks.base import Benchmark, Job, Plan
+from railwright.launch import rank as rank_program
+from railwright.launch.scratch import scratch_folder
+from railwright.launch.stream import Bye, Emitted, Failure, Hello, Listener, Lost, Message, Step
+from railwright.process import Child, Finished, describe_status
+from railwright.results.model import Result
+from railwright.units import format_duration
+
+_TICK_S = 0.2
+_LEAVING_S = 10.0
+"""How long a launcher may take to end after all its ranks have said goodbye."""
+
+
+class Launcher(Protocol):
+    """How ranks are started: see `local` and `mpi`."""
+
+    name: str
+
+    def command(self, ranks: int) -> list[str]:
+        """The command line that starts `ranks` ranks."""
+
+    def environment(self, scratch: Path) -> dict[str, str]:
+        """What it adds to the ranks' environment."""
+
+    def clean_up(self, started: float) -> None:
+        """Remove what ranks that died in a launch begun at `started` (epoch seconds) left behind."""
+
+
+@dataclass
+class _RankState:
+    host: str = "?"
+    pid: int = 0
+    step: str = "start"
+    said_bye: bool = False
+
+    def describe(self, rank: int) -> str:
+        return f"rank {rank} (host {self.host}, pid {self.pid}) at step {self.step!r}"
+
+
+@dataclass
+class Session:
+    """One launch. `silence_s` is how long all ranks may be silent before the launch counts as hung."""
+
+    benchmark: Benchmark
+    job: Job
+    plan: Plan
+    launcher: Launcher
+    base_environment: dict[str, str]
+    silence_s: float
+    on_step: Callable[[str], None] = field(default=lambda _text: None)
+
+    def results(self) -> Iterator[Result]:
+        """The results as they come; a last one with outcome `failed` if a rank did not reach its end."""
+        self._ranks: dict[int, _RankState] = {}
+        self._trouble = ""
+        started = time.time()
+        with scratch_folder() as scratch, Listener() as listener:
+            (scratch / rank_program.JOB_FILE).write_bytes(msgspec.json.encode(self.job))
+            environment = (
+                self.base_environment
+                | self.launcher.environment(scratch)
+                | self.job.variant.environment
+                | {rank_program.STREAM_VARIABLE: listener.address, rank_program.SCRATCH_VARIABLE: str(scratch)}
+            )
+            with Child(self.launcher.command(self.benchmark.ranks), environment) as child:
+                yield from self._follow(listener, child)
+                self._settle(child)
+        if self._trouble:
+            self.launcher.clean_up(started)
+            yield self._failed(self._trouble)
+
+    def _follow(self, listener: Listener, child: Child) -> Iterator[Result]:
+        """Pass results on until all ranks are done, one is lost, or all are silent."""
+        heard = time.monotonic()
+        while not self._trouble:
+            exited = child.poll() is not None
+            messages = list(listener.wait(0.0 if exited else _TICK_S))
+            for number, message in messages:
+                heard = time.monotonic()
+                result = self._take(number, message, child)
+                if result is not None:
+                    yield result
+            if self._all_done():
+                return
+            if exited and not messages:
+                self._trouble = self._trouble or self._ended_early(child)
+            elif time.monotonic() - heard > self.silence_s:
+                stuck = [state.describe(n) for n, state in sorted(self._ranks.items()) if not state.said_bye]
+                names = "; ".join(stuck) or "no rank had started"
+                self._trouble = f"hung: silent for {format_duration(self.silence_s)}, ended by us: {names}"
+
+    def _take(self, number: int | None, message: Message | Lost, child: Child) -> Result | None:
+        state = self._ranks.setdefault(number, _RankState()) if number is not None else _RankState()
+        match message:
+            case Hello(rank=_, host=host, pid=pid):
+                state.host, state.pid = host, pid
+            case Step(text=text):
+                state.step = text
+                self.on_step(text)
+            case Emitted(result=result):
+                return msgspec.structs.replace(result, launch=self.job.launch)
+            case Bye():
+                state.said_bye = True
+            case Failure(message=text):
+                self._trouble = f"rank {number} (host {state.host}) at step {state.step!r}: {text}"
+            case Lost():
+                self._trouble = self._lost(number, state, child)
+        return None
+
+    def _lost(self, number: int | None, state: _RankState, child: Child) -> str:
+        """A rank's socket closed without a word: killed or crashed. The launcher's status says by what, if at all."""
+        finished = child.wait(_LEAVING_S)
+        name = state.describe(number) if number is not None else "a rank that had not said its number"
+        return f"{name} ended without a word; {self._last_words(finished)}"
+
+    def _ended_early(self, child: Child) -> str:
+        finished = child.wait(_LEAVING_S)
+        unfinished = [state.describe(n) for n, state in sorted(self._ranks.items()) if not state.said_bye]
+        before = "; ".join(unfinished) or "any rank had started"
+        return f"{self.launcher.name} ended ({self._last_words(finished)}) before {before}"
+
+    def _last_words(self, finished: Finished) -> str:
+        said = next((line.strip() for line in reversed(finished.output) if line.strip(" -*\t")), "")
+        status = describe_status(finished.returncode)
+        return f"{self.launcher.name}: {status}" + (f", its last line: {said[:200]!r}" if said else "")
+
+    def _all_done(self) -> bool:
+        return len(self._ranks) == self.benchmark.ranks and all(state.said_bye for state in self._ranks.values())
+
+    def _settle(self, child: Child) -> None:
+        """After the goodbyes the launcher must end by itself; its status then says nothing about the results."""
+        if not self._trouble:
+            child.wait(_LEAVING_S)
+
+    def _failed(self, reason: str) -> Result:
+        return Result(
+            benchmark=self.benchmark.name,
+            quantity=self.benchmark.quantities[0],
+            path=self.plan.path,
+            outcome="failed",
+            reason=reason,
+            method=self.benchmark.method,
+            parameters=self.job.variant.parameters,
+            launch=self.job.launch,
+            ranks=self.benchmark.ranks,
+        )

@@ -1,0 +1,134 @@
+"""The one place that starts a child process.
+
+A child gets its own process group, dies with its parent (PR_SET_PDEATHSIG), has a time-out, no shell, and no
+standard input. Only `topology.sources`, `launch`, `lab` and `watch` may use this module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import IO
+
+from railwright.errors import UsageError
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+KEPT_OUTPUT_LINES = 200
+_LINE_LIMIT = 4096
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent ends; end at once if the parent is already gone."""
+    parent = os.getppid()
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+@dataclass
+class Finished:
+    """How a child ended: its status (negative: by that signal) and the last lines it printed."""
+
+    returncode: int
+    output: list[str]
+    timed_out: bool = False
+
+    def describe(self) -> str:
+        """`exit status 1`, or `killed by SIGSEGV`."""
+        return describe_status(self.returncode)
+
+
+def describe_status(returncode: int) -> str:
+    """A return code in words; shells and MPI launchers report a signal as 128 + its number."""
+    number = -returncode if returncode < 0 else returncode - 128 if returncode > 128 else 0
+    if number:
+        with contextlib.suppress(ValueError):
+            return f"killed by {signal.Signals(number).name}"
+    return f"exit status {returncode}"
+
+
+@dataclass
+class Child:
+    """A running child. Use as a context manager: leaving it ends the whole process group."""
+
+    argv: Sequence[str]
+    environment: Mapping[str, str] | None = None
+    output: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_OUTPUT_LINES))
+
+    def __enter__(self) -> Child:
+        try:
+            self._popen = subprocess.Popen(
+                list(self.argv),
+                env=dict(self.environment) if self.environment is not None else None,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        except (FileNotFoundError, PermissionError) as error:
+            raise UsageError(f"cannot start {self.argv[0]}: {error.strerror}") from error
+        assert self._popen.stdout is not None
+        self._reader = threading.Thread(target=self._collect, args=(self._popen.stdout,), daemon=True)
+        self._reader.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """The child's process id, which is also its process group."""
+        return self._popen.pid
+
+    def poll(self) -> int | None:
+        """The return code, or None while the child runs."""
+        return self._popen.poll()
+
+    def wait(self, timeout_s: float) -> Finished:
+        """Wait for the end; after `timeout_s` the group is ended and `timed_out` is set."""
+        timed_out = False
+        try:
+            self._popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+            self.stop()
+        self._reader.join(1.0)
+        return Finished(returncode=self._popen.returncode, output=list(self.output), timed_out=timed_out)
+
+    def stop(self, grace_s: float = 1.0) -> None:
+        """SIGTERM to the whole group, SIGKILL to what is left after `grace_s`."""
+        if self._popen.poll() is None:
+            self._signal_group(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._popen.wait(grace_s)
+        # Also after a normal end: a launcher that died may have left ranks behind in its group.
+        self._signal_group(signal.SIGKILL)
+        self._popen.wait()
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, number)
+
+    def _collect(self, stream: IO[bytes]) -> None:
+        # readline is bounded: a child that prints no newline cannot fill our memory.
+        while line := stream.readline(_LINE_LIMIT):
+            self.output.append(line.decode("utf-8", "replace").rstrip("\n"))
+        stream.close()
+
+
+def run(argv: Sequence[str], *, timeout_s: float, environment: Mapping[str, str] | None = None) -> Finished:
+    """Run a child to its end. Raises UsageError if it cannot be started."""
+    with Child(argv, environment) as child:
+        return child.wait(timeout_s)
