@@ -1,0 +1,153 @@
+"""What a benchmark is: how it is planned in the parent, and run by the ranks of a launch.
+
+A benchmark emits results and path ids and knows nothing of limits.
+The parent never loads MPI, NIXL or CUDA: `plan` and `variants` run there, `run` in the ranks alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from railwright.errors import UsageError, unknown_name
+from railwright.limits.model import Quantity
+from railwright.results.model import Result
+from railwright.topology.model import Scalar, Topology
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+class Variant(msgspec.Struct, frozen=True, kw_only=True):
+    """One launch of a benchmark: what is varied by it, and the environment that brings that about."""
+
+    parameters: dict[str, Scalar] = {}
+    environment: dict[str, str] = {}
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a rank needs to know; sent to it as JSON."""
+
+    benchmark: str
+    options: dict[str, str]
+    variant: Variant
+    launch: int
+    cpus: tuple[int, ...]
+    """The CPUs that may be used; rank i is bound to the i-th, round and round."""
+    topology: Topology
+
+    def cpu_of(self, rank: int) -> int:
+        """The CPU that a rank is bound to."""
+        return self.cpus[rank % len(self.cpus)]
+
+    def memory_of(self, rank: int) -> str:
+        """The id of the memory nearest to a rank's CPU; `memory0` where NUMA cannot be read."""
+        cpu = self.cpu_of(rank)
+        for device in self.topology.of_kind("cpu"):
+            listed = str(device.facts.get("cpu_list", ""))
+            if device.numa is not None and cpu in _expand_cpu_list(listed):
+                return f"memory{device.numa}"
+        return "memory0"
+
+
+def _expand_cpu_list(text: str) -> set[int]:
+    cpus: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if first.isdecimal() and (last or first).isdecimal():
+            cpus.update(range(int(first), min(int(last or first), int(first) + 8192) + 1))
+    return cpus
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one launch will do to the machine, shown before it starts; `waived` says why it cannot run here."""
+
+    path: str
+    seconds: float
+    memory_bytes: int
+    moved_bytes: int = 0
+    files: tuple[str, ...] = ()
+    """Each file that will be written, with its size, in words."""
+    waived: str = ""
+
+
+class Rank(Protocol):
+    """What a rank's launcher offers to the benchmark that runs in it."""
+
+    index: int
+    size: int
+    job: Job
+    scratch: Path
+    """A folder that the launcher removes after the launch."""
+
+    @property
+    def comm(self) -> Intracomm:
+        """The MPI communicator of all ranks; initialises MPI. Raises CannotJudge without MPI."""
+
+    def step(self, text: str) -> None:
+        """Tell the parent what comes next, so that a hang or a crash can be named."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One setting of a benchmark, as text; `check` raises UsageError for what cannot be used."""
+
+    name: str
+    default: str
+    help: str
+    check: Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One data path's benchmark. `run` yields results from rank 0 and nothing from the others."""
+
+    name: str
+    summary: str
+    method: str
+    quantities: tuple[Quantity, ...]
+    ranks: int
+    plan: Callable[[Job], Plan]
+    run: Callable[[Rank], Iterator[Result]]
+    options: tuple[Option, ...] = ()
+    variants: Callable[[Mapping[str, str]], tuple[Variant, ...]] = field(default=lambda _options: (Variant(),))
+    needs_mpi: bool = False
+
+    def settle(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The options with defaults filled in and every value checked. Raises UsageError."""
+        known = {option.name: option for option in self.options}
+        for name in given:
+            if name not in known:
+                raise unknown_name(f"option of {self.name}", name, known)
+        settled = {name: given.get(name, option.default) for name, option in known.items()}
+        for name, text in settled.items():
+            try:
+                known[name].check(text)
+            except ValueError as error:
+                raise UsageError(f"{self.name} {name}={text[:60]!r}: {error}", hint=known[name].help) from error
+        return settled
+
+
+def positive_integer(text: str) -> int:
+    """A whole number from 1 to 10^9. Raises UsageError."""
+    if not text.isdecimal() or len(text) > 10 or not 1 <= int(text) <= 10**9:
+        raise UsageError(f"not a whole number from 1 to 1000000000: {text[:40]!r}")
+    return int(text)
+
+
+def choice(*allowed: str) -> Callable[[str], tuple[str, ...]]:
+    """A check for a comma-separated choice among `allowed`, which returns the parts chosen."""
+
+    def check(text: str) -> tuple[str, ...]:
+        parts = tuple(part.strip() for part in text.split(","))
+        for part in parts:
+            if part not in allowed:
+                raise unknown_name("choice", part, allowed)
+        return parts
+
+    return check

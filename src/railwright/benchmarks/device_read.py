@@ -1,0 +1,95 @@
+"""The same reads from the raw block device: the ceiling of `file_read`.
+
+The very blocks of a test file are read (the file system says where they lie), so that the data can be checked and
+the place on the device is the same. Reading needs permission on the device node and never writes to it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from railwright.benchmarks import direct_read
+from railwright.benchmarks.base import Benchmark, Job, Plan, Rank
+from railwright.benchmarks.direct_read import Target
+from railwright.errors import CannotJudge
+from railwright.native import files
+from railwright.results.model import Result
+from railwright.units import format_size, parse_size
+
+_ESTIMATE_BYTES_PER_S = 0.5e9
+
+
+def _node(folder: str) -> str:
+    """The block device node of a folder's file system. Raises CannotJudge where there is none that can be read."""
+    number = Path(folder).stat().st_dev
+    link = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/uevent")
+    try:
+        name = next(
+            line.removeprefix("DEVNAME=")
+            for line in link.read_text("utf-8").splitlines()
+            if line.startswith("DEVNAME=")
+        )
+    except (OSError, StopIteration):
+        raise CannotJudge(f"{folder} does not lie on one block device of this machine") from None
+    node = f"/dev/{name}"
+    try:
+        found = Path(node).stat()
+    except OSError as error:
+        raise CannotJudge(f"{node}: {error.strerror}") from error
+    if not stat.S_ISBLK(found.st_mode) or found.st_rdev != number:
+        raise CannotJudge(f"{node} is not the device of {folder}")
+    return node
+
+
+def _open(node: str) -> int:
+    """The device, to read directly. Raises CannotJudge; root may be refused too (device cgroups)."""
+    try:
+        return os.open(node, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
+    except OSError as error:
+        raise CannotJudge(f"{node} cannot be read directly: {error.strerror}") from error
+
+
+def _plan(job: Job) -> Plan:
+    size = parse_size(job.options["file-size"])
+    folder = job.options["directory"]
+    waived = direct_read.problem(job)
+    if not waived:
+        try:
+            os.close(_open(_node(folder)))
+        except CannotJudge as error:
+            waived = error.message
+    return Plan(
+        path=f"{direct_read.device_of(job.topology, folder)}>{job.memory_of(0)}",
+        seconds=2 + 10 * size / _ESTIMATE_BYTES_PER_S,
+        memory_bytes=64 * 2**20,
+        moved_bytes=17 * size,
+        files=(f"a nameless file of {format_size(size)} in {folder}",),
+        waived=waived,
+    )
+
+
+def _run(rank: Rank) -> Iterator[Result]:
+    options = rank.job.options
+    rank.step("writing the test file")
+    with direct_read.test_file(rank.job) as fd:
+        extents = tuple(files.extents(fd))
+        device = _open(_node(options["directory"]))
+        try:
+            yield from direct_read.measure(rank, BENCHMARK.name, BENCHMARK.method, Target(device, extents))
+        finally:
+            os.close(device)
+
+
+BENCHMARK = Benchmark(
+    name="device_read",
+    summary="direct reads of a file's blocks from the raw block device",
+    method="as file_read, on the block device itself: the ceiling of the file system",
+    quantities=("bandwidth_bytes_per_s", "operations_per_s", "latency_s"),
+    ranks=1,
+    plan=_plan,
+    run=_run,
+    options=direct_read.OPTIONS,
+)

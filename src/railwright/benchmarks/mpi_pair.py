@@ -1,0 +1,139 @@
+"""What the two MPI point-to-point benchmarks share: transports, buffers, the data check and the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, Variant, choice
+from railwright.benchmarks.evidence import LoopbackMeter, transport_evidence
+from railwright.limits.model import Quantity
+from railwright.native.memory import PATTERN, Buffer
+from railwright.native.mpi import THREAD_LEVEL, PointToPoint, library_version
+from railwright.results.model import Result, Verification
+from railwright.results.statistics import summarise
+from railwright.topology.model import Scalar
+from railwright.units import format_size, parse_sizes
+
+# Variables of both MPIs side by side: each ignores the other's.
+_TRANSPORTS: dict[str, dict[str, str]] = {
+    "shm": {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,sm"},
+    "tcp": {
+        "OMPI_MCA_pml": "ob1",
+        "OMPI_MCA_btl": "self,tcp",
+        "OMPI_MCA_btl_tcp_if_include": "lo",
+        "MPIR_CVAR_NOLOCAL": "1",
+        "MPIR_CVAR_CH4_NETMOD": "ofi",  # MPICH's UCX does not reach a peer of its own host over tcp
+        "FI_PROVIDER": "tcp",
+        "FI_TCP_IFACE": "lo",
+    },
+}
+_GIVE_UP_BYTES = 2**31 - 1
+"""MPI counts are C ints."""
+
+OPTIONS = (
+    Option("sizes", "8:4M:x4", "message sizes, like 8:4M:x4", parse_sizes),
+    Option("transports", "shm,tcp", "shm, tcp, or shm,tcp", choice(*_TRANSPORTS)),
+)
+
+
+class Timed(NamedTuple):
+    """What a loop measured at one size."""
+
+    samples: list[float]
+    sent_bytes: int
+    """Payload that rank 0 sent, warm-up included."""
+    settings: dict[str, Scalar]
+
+
+Loop = Callable[[PointToPoint, Buffer, Buffer, int], Timed]
+
+
+def variants(options: Mapping[str, str]) -> tuple[Variant, ...]:
+    """One launch for each transport, because an MPI library settles on one when it starts."""
+    chosen = choice(*_TRANSPORTS)(options["transports"])
+    return tuple(Variant(parameters={"transport": name}, environment=_TRANSPORTS[name]) for name in chosen)
+
+
+def plan(job: Job, seconds: float, moved_bytes: int) -> Plan:
+    """The plan of a pair of ranks on this machine."""
+    sizes = parse_sizes(job.options["sizes"])
+    too_large = [size for size in sizes if size > _GIVE_UP_BYTES]
+    waived = f"MPI counts end at 2 GiB, {format_size(too_large[0])} was asked for" if too_large else ""
+    return Plan(path=path(job), seconds=seconds, memory_bytes=4 * max(sizes), moved_bytes=moved_bytes, waived=waived)
+
+
+def path(job: Job) -> str:
+    """From the memory of rank 0 to that of rank 1."""
+    return f"{job.memory_of(0)}>{job.memory_of(1)}"
+
+
+def run(rank: Rank, benchmark: Benchmark, quantity: Quantity, loop: Loop) -> Iterator[Result]:
+    """The loop at every size between ranks 0 and 1, each size with its data check and its evidence."""
+    comm = rank.comm
+    pair = PointToPoint(comm)
+    for size in parse_sizes(rank.job.options["sizes"]):
+        rank.step(f"{benchmark.name} {format_size(size)}")
+        with Buffer(max(size, 1)) as out, Buffer(max(size, 1)) as into:
+            out.fill(_seed(size, rank.index))
+            into.fill(_seed(size, 2))  # poison: what a rank that received nothing would hold
+            meter = LoopbackMeter()
+            timed = loop(pair, out, into, size)
+            moved = meter.moved_bytes()
+            # In a one-way loop rank 0 receives nothing, and its poison must have stayed.
+            check = _check(into, size, quantity, rank.index)
+        checks = comm.gather((check.bytes_checked, check.bytes_wrong))
+        if rank.index == 0 and checks is not None:
+            yield _result(rank, benchmark, quantity, size, timed, checks, moved)
+
+
+def _seed(size: int, who: int) -> int:
+    return 4 * size + who
+
+
+def _check(into: Buffer, size: int, quantity: Quantity, rank: int) -> Verification:
+    if quantity == "bandwidth_bytes_per_s" and rank == 0:
+        return into.verify(_seed(size, 2), size)
+    return into.verify(_seed(size, 1 - rank), size)
+
+
+def _result(
+    rank: Rank,
+    benchmark: Benchmark,
+    quantity: Quantity,
+    size: int,
+    timed: Timed,
+    checks: list[tuple[int, int]],
+    moved: int | None,
+) -> Result:
+    job = rank.job
+    asked = str(job.variant.parameters["transport"])
+    evidence = transport_evidence(timed.sent_bytes, moved)
+    ran_elsewhere = evidence.value not in (asked, "unknown")
+    reason = f"{asked} was asked for, but {evidence.seen}: it ran over {evidence.value}" if ran_elsewhere else ""
+    cpus = sorted({job.cpu_of(0), job.cpu_of(1)})
+    return Result(
+        benchmark=benchmark.name,
+        quantity=quantity,
+        path=path(job),
+        outcome="failed" if ran_elsewhere else "measured",
+        reason=reason,
+        method=benchmark.method,
+        parameters={"size_bytes": size, "transport": asked},
+        settings={
+            **timed.settings,
+            "mpi": library_version(),
+            "thread_level": THREAD_LEVEL,
+            "cpus": ",".join(map(str, cpus)),
+            "oversubscribed": len(cpus) < rank.size,
+        },
+        ranks=rank.size,
+        samples=tuple(timed.samples),
+        summary=summarise(timed.samples),
+        verification=Verification(
+            method=PATTERN,
+            bytes_checked=sum(checked for checked, _ in checks),
+            bytes_wrong=sum(wrong for _, wrong in checks),
+        ),
+        evidence=(evidence,),
+    )
