@@ -1,0 +1,56 @@
+"""The devices and links of a machine while they are put together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import get_args
+
+from railwright.topology.model import Device, DeviceKind, Link, Protocol, Scalar
+
+_ID_PREFIX = {"pcie_switch": "switch"}
+_KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
+FABRIC = "fabric0"
+
+
+class Parts:
+    """Numbers devices of one kind in the order in which they are added."""
+
+    def __init__(self) -> None:
+        self._devices: list[Device] = []
+        self._links: list[Link] = []
+        self._counts: Counter[str] = Counter()
+        self._ids: set[str] = set()
+
+    def add(
+        self,
+        kind: DeviceKind,
+        *,
+        device_id: str = "",
+        name: str = "",
+        address: str = "",
+        numa: int | None = None,
+        facts: Mapping[str, Scalar | None] | None = None,
+    ) -> str:
+        """Adds a device and returns its id. Facts that are None or empty are left out."""
+        if not device_id or device_id in self._ids:
+            prefix = device_id or _ID_PREFIX.get(kind, kind)
+            while not device_id or device_id in self._ids:
+                device_id = f"{prefix}{self._counts[prefix]}"
+                self._counts[prefix] += 1
+        self._ids.add(device_id)
+        known = {key: value for key, value in (facts or {}).items() if value is not None and value != ""}
+        self._devices.append(Device(id=device_id, kind=kind, name=name, address=address, numa=numa, facts=known))
+        return device_id
+
+    def link(self, upper: str, lower: str, protocol: Protocol) -> None:
+        """Joins two devices; `upper` is the one nearer the CPU."""
+        self._links.append(Link(a=upper, b=lower, protocol=protocol))
+
+    def devices(self) -> tuple[Device, ...]:
+        """All devices, grouped by kind."""
+        return tuple(sorted(self._devices, key=lambda device: _KINDS.index(device.kind)))
+
+    def links(self) -> tuple[Link, ...]:
+        """All links, in the order in which they were added."""
+        return tuple(self._links)

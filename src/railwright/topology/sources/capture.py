@@ -1,0 +1,157 @@
+"""Captures what the sources read of a machine, for somebody else to look at.
+
+Discovery is run against a root that remembers; what it read is copied, and only if it matches the list below.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from railwright.errors import UsageError
+from railwright.topology.model import Topology
+from railwright.topology.sources.counters import read_counters
+from railwright.topology.sources.machine import discover
+from railwright.topology.sources.redact import Redactor
+from railwright.topology.sources.root import MANIFEST, NOT_SAID, Manifest, Root, Unreadable, components
+
+_FUNCTION = r"sys/devices/.*/[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+_PATTERNS = (
+    rf"{_FUNCTION}/(vendor|device|class|numa_node|config|uevent|physfn)",
+    rf"{_FUNCTION}/(current|max)_link_(speed|width)",
+    rf"{_FUNCTION}/aer_dev_(correctable|nonfatal|fatal)",
+    r"sys/devices/.*/net/[^/]+/(speed|mtu|operstate|type|dev_port|phys_port_name|statistics/\w+)",
+    r"sys/devices/.*/infiniband/[^/]+/fw_ver",
+    r"sys/devices/.*/infiniband/[^/]+/ports/\d+/(link_layer|rate|state|(hw_)?counters/\w+)",
+    r"sys/devices/.*/[^/]+/(size|model|queue/rotational|numa_node)",
+    r"sys/devices/system/node/(online|node\d+/(cpulist|meminfo|distance))",
+    r"sys/devices/system/cpu/(online|cpu\d+/topology/(physical_package_id|thread_siblings_list))",
+    r"sys/devices/virtual/dmi/id/(sys_vendor|product_name|bios_vendor|chassis_asset_tag)",
+    r"sys/firmware/dmi/tables/DMI",
+    r"sys/firmware/acpi/tables/FACP",
+    r"sys/hypervisor/type",
+    r"proc/(cpuinfo|meminfo|cmdline|modules|version|1/cgroup|self/net/(snmp|netstat))",
+    r"\.dockerenv",
+    r"run/\.containerenv",
+)
+PATTERNS = re.compile("|".join(_PATTERNS))
+_CONTENT_DROPPED = frozenset({".dockerenv", "run/.containerenv"})  # that they exist is all that is read
+_MARKER_ENTRIES = frozenset({"physfn"})
+"""Links whose existence is read from the directory's listing; they become empty files."""
+
+
+class Captured(msgspec.Struct, frozen=True, kw_only=True):
+    """What a capture holds, and the topology as it was read on the machine."""
+
+    destination: str
+    files: int
+    unreadable: int
+    """Files that were there and were refused; not those whose driver has nothing to say."""
+    topology: Topology
+
+
+class _Recorder:
+    """A root that remembers what was read from it."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self.files: dict[str, bytes] = {}
+        self.unreadable: dict[str, str] = {}
+
+    @property
+    def name(self) -> str:
+        return self._root.name
+
+    def read(self, path: str) -> str | Unreadable:
+        self.read_bytes(path)
+        return self._root.read(path)
+
+    def read_bytes(self, path: str) -> bytes | Unreadable:
+        answer = self._root.read_bytes(path)
+        if isinstance(answer, bytes):
+            self.files[path] = answer
+        elif not answer.is_absent:
+            self.unreadable[path] = answer.reason
+        return answer
+
+    def list(self, path: str) -> tuple[str, ...] | Unreadable:
+        answer = self._root.list(path)
+        if isinstance(answer, Unreadable):
+            if not answer.is_absent:
+                self.unreadable[path] = answer.reason
+            return answer
+        for name in _MARKER_ENTRIES & set(answer):
+            self.files[f"{path}/{name}"] = b""
+        return answer
+
+
+def capture(root: Root, destination: Path, *, redact: bool) -> Captured:
+    """Writes a capture: a directory, or one file if `destination` ends in `.jsonl`.
+
+    Raises UsageError for a destination that exists and is not empty, or cannot be written.
+    """
+    recorder = _Recorder(root)
+    topology = discover(recorder, "live")
+    read_counters(recorder)
+    files = {path: content for path, content in sorted(recorder.files.items()) if PATTERNS.fullmatch(path)}
+    files.update(dict.fromkeys(_CONTENT_DROPPED & files.keys(), b""))
+    unreadable = {path: reason for path, reason in sorted(recorder.unreadable.items()) if PATTERNS.fullmatch(path)}
+    if redact:
+        redactor = Redactor((root.name, root.name.partition(".")[0]))
+        files = {redactor.redact_path(path): redactor.redact(path, content) for path, content in files.items()}
+        unreadable = {redactor.redact_path(path): reason for path, reason in unreadable.items()}
+    manifest = Manifest(redacted=redact, unreadable=unreadable)
+    files[MANIFEST] = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
+    try:
+        if destination.suffix == ".jsonl":
+            write_archive(destination, files)
+        else:
+            _write_directory(destination, files)
+    except OSError as exc:
+        raise UsageError(f"{destination} cannot be written: {exc.strerror}", hint="choose another destination") from exc
+    return Captured(
+        destination=str(destination),
+        files=len(files),
+        unreadable=sum(reason != NOT_SAID for reason in unreadable.values()),
+        topology=topology,
+    )
+
+
+def write_archive(destination: Path, files: dict[str, bytes]) -> None:
+    """Writes files as one archive, a line per file in path order. Raises UsageError if it exists, OSError."""
+    try:
+        with destination.open("xb") as stream:
+            for path, content in sorted(files.items()):
+                _write_line(stream, path, content)
+    except FileExistsError:
+        raise UsageError(f"{destination} exists", hint="choose a new file") from None
+
+
+def _write_line(stream: BinaryIO, path: str, content: bytes) -> None:
+    try:
+        text = content.decode()
+        entry = {"path": path, "text": text} if all(char.isprintable() or char in "\n\t" for char in text) else None
+    except UnicodeDecodeError:
+        entry = None
+    entry = entry or {"path": path, "base64": base64.b64encode(content).decode()}
+    stream.write(msgspec.json.encode(entry) + b"\n")
+
+
+def _write_directory(destination: Path, files: dict[str, bytes]) -> None:
+    destination.mkdir(parents=True, exist_ok=True)
+    if any(destination.iterdir()):
+        raise UsageError(f"{destination} is not empty", hint="choose a new directory")
+    for path, content in files.items():
+        parts = components(path)
+        if isinstance(parts, Unreadable):
+            continue
+        file = destination.joinpath(*parts)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)

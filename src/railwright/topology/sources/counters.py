@@ -1,0 +1,122 @@
+"""Error and traffic counters of the network, read before and after a measurement.
+
+Names: `net.eth0.rx_dropped`, `rdma.mlx5_0.1.port_xmit_wait`, `pcie.0000:1b:00.0.correctable`, `tcp.RetransSegs`.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from railwright.topology.sources import text
+from railwright.topology.sources.network import NicPort, find_ports
+from railwright.topology.sources.notes import Notes
+from railwright.topology.sources.pci import scan_pci
+from railwright.topology.sources.root import Root, Unreadable
+from railwright.topology.sources.virtual_buses import scan_virtual_buses
+
+LOOPBACK = "sys/devices/virtual/net/lo"
+SNMP = "proc/self/net/snmp"
+NETSTAT = "proc/self/net/netstat"
+
+_SANE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+# Of the hundred fields of TcpExt, those that say that packets were lost, late or out of order.
+_TCP_EXTRA = frozenset({
+    "TCPLostRetransmit", "TCPFastRetrans", "TCPSlowStartRetrans", "TCPRetransFail", "TCPSynRetrans", "TCPTimeouts",
+    "TCPLossProbes", "TCPSpuriousRTOs", "TCPOFOQueue", "TCPSACKReorder", "TCPTSReorder", "TCPBacklogDrop",
+    "TCPRcvQDrop", "ListenDrops", "ListenOverflows", "PruneCalled", "TCPZeroWindowDrop",
+})  # fmt: skip
+_SNMP_FIELDS = {
+    "Tcp": ("tcp", frozenset({"InSegs", "OutSegs", "RetransSegs", "InErrs", "InCsumErrors"})),
+    "Udp": ("udp", frozenset({"InDatagrams", "OutDatagrams", "InErrors", "RcvbufErrors", "SndbufErrors"})),
+    "TcpExt": ("tcp", _TCP_EXTRA),
+}
+_AER_TOTALS = {
+    "aer_dev_correctable": "correctable",
+    "aer_dev_nonfatal": "nonfatal",
+    "aer_dev_fatal": "fatal",
+}
+_AER_TOTAL = re.compile(r"(?m)^TOTAL_ERR_\w+ (\d{1,20})$")
+
+
+class CounterPaths(msgspec.Struct, frozen=True):
+    """Where the counters of a machine are: name prefix to directory, and PCI address to its function's directory."""
+
+    directories: dict[str, str]
+    functions: dict[str, str]
+
+
+def find_counters(root: Root) -> CounterPaths:
+    """Looks once for everything that counts, so that reading is quick."""
+    directories = {"net.lo": f"{LOOPBACK}/statistics"}
+    functions: dict[str, str] = {}
+    ports: list[NicPort] = []
+    for address, function in scan_pci(root, Notes()).items():
+        if function.is_virtual_function:
+            continue
+        found = find_ports(root, function.path, function.entries)
+        ports += found
+        if found and "aer_dev_correctable" in function.entries:
+            functions[address] = function.path
+    for path, entries in scan_virtual_buses(root).items():
+        ports += find_ports(root, path, entries)
+    for port in ports:
+        if port.netdev:
+            directories[f"net.{port.netdev}"] = f"{port.netdev_path}/statistics"
+        if port.rdma_device:
+            directories[f"rdma.{port.rdma_device}.{port.rdma_port}"] = f"{port.rdma_path}/counters"
+            directories[f"rdma.{port.rdma_device}.{port.rdma_port}.hw"] = f"{port.rdma_path}/hw_counters"
+    return CounterPaths(directories, functions)
+
+
+def read_counters(root: Root, paths: CounterPaths | None = None) -> dict[str, int]:
+    """All counters by name, as the kernel counts them. What cannot be read is not in the answer."""
+    paths = paths or find_counters(root)
+    counters: dict[str, int] = {}
+    for prefix, directory in paths.directories.items():
+        name_prefix = prefix.removesuffix(".hw")
+        for name in text.names(root, directory):
+            value = text.number(root.read(f"{directory}/{name}")) if _SANE_NAME.fullmatch(name) else None
+            # `lifespan` is a setting of hw_counters: how many milliseconds the kernel caches them.
+            if value is not None and value >= 0 and name != "lifespan":
+                counters[f"{name_prefix}.{name}"] = value
+    for address, directory in paths.functions.items():
+        for file, name in _AER_TOTALS.items():
+            content = root.read(f"{directory}/{file}")
+            match = None if isinstance(content, Unreadable) else _AER_TOTAL.search(content)
+            if match:
+                counters[f"pcie.{address}.{name}"] = int(match.group(1))
+    counters.update(_protocol_counters(root.read(SNMP)))
+    counters.update(_protocol_counters(root.read(NETSTAT)))
+    return counters
+
+
+def moved(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
+    """How far each counter moved; those that stood still are left out.
+
+    A counter that went back was reset in between (a driver reload): what it has counted since is given.
+    One that was not there before is counted from 0.
+    """
+    steps = {name: value - before.get(name, 0) for name, value in sorted(after.items())}
+    return {
+        name: step if step > 0 else after[name] for name, step in steps.items() if step > 0 or (step < 0 < after[name])
+    }
+
+
+def _protocol_counters(content: str | Unreadable) -> dict[str, int]:
+    """Pairs of lines, names above values, as in /proc/net/snmp."""
+    if isinstance(content, Unreadable):
+        return {}
+    found: dict[str, int] = {}
+    lines = content.splitlines()
+    for names, values in zip(lines[::2], lines[1::2], strict=False):
+        protocol = names.partition(":")[0]
+        if protocol not in _SNMP_FIELDS or values.partition(":")[0] != protocol:
+            continue
+        prefix, wanted = _SNMP_FIELDS[protocol]
+        for name, value in zip(names.split()[1:], values.split()[1:], strict=False):
+            count = text.number(value)
+            if name in wanted and count is not None and count >= 0:
+                found[f"{prefix}.{name}"] = count
+    return found

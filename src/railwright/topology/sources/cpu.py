@@ -1,0 +1,143 @@
+"""NUMA nodes and their CPUs: one `cpu` device per node that has cores, and the distances between nodes."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from railwright.topology.sources import text
+from railwright.topology.sources.notes import Notes
+from railwright.topology.sources.root import Root, Unreadable
+
+_NODES = "sys/devices/system/node"
+_CPUS = "sys/devices/system/cpu"
+_MAX_NODES = 1024
+
+
+class NumaNode(msgspec.Struct, frozen=True, kw_only=True):
+    """One NUMA node. `package` is the socket, None where the machine does not say."""
+
+    number: int
+    cpus: tuple[int, ...]
+    package: int | None
+    cores: int | None
+    memory_bytes: int | None
+    distances: dict[int, int]
+    """ACPI SLIT distance to each node, 10 = local; empty where unreadable."""
+
+
+class Processor(msgspec.Struct, frozen=True, kw_only=True):
+    """What /proc/cpuinfo says of the first CPU. Empty or None where it does not."""
+
+    name: str = ""
+    vendor: str = ""
+    architecture: str = ""
+    family: int | None = None
+    model: int | None = None
+    is_virtual: bool = False
+
+
+def read_nodes(root: Root, notes: Notes) -> tuple[NumaNode, ...]:
+    """The NUMA nodes; one node with all CPUs where the kernel does not show nodes."""
+    numbers = text.id_list(root.read(f"{_NODES}/online"))
+    if not numbers:
+        names = text.names(root, _NODES)
+        numbers = tuple(sorted(int(name[4:]) for name in names if re.fullmatch(r"node\d{1,4}", name)))
+    if not numbers or len(numbers) > _MAX_NODES:
+        notes.missing("NUMA nodes", f"/{_NODES} does not list them; all CPUs are taken as one node")
+        cpus = _online_cpus(root, notes)
+        return (_node(root, 0, cpus, _total_memory(root, notes), {}, notes),)
+    nodes = []
+    for number in numbers:
+        path = f"{_NODES}/node{number}"
+        listed = text.id_list(root.read(f"{path}/cpulist"))
+        if listed is None:
+            notes.missing("CPUs", f"/{_NODES}/node*/cpulist cannot be read", f"NUMA node {number}")
+            listed = _online_cpus(root, notes) if len(numbers) == 1 else ()
+        cpus = listed
+        if len(numbers) == 1:
+            # Some VMs plug memory in later and leave it out of the node's own count.
+            memory_bytes = _total_memory(root, notes)
+        else:
+            memory_bytes = _kib(root.read(f"{path}/meminfo"), r"Node \d+ MemTotal:\s+(\d{1,15}) kB")
+            if memory_bytes is None:
+                notes.missing("memory size", f"/{_NODES}/node*/meminfo cannot be read", f"NUMA node {number}")
+        nodes.append(_node(root, number, cpus, memory_bytes, _distances(root, path, numbers, notes), notes))
+    return tuple(nodes)
+
+
+def read_processor(root: Root, notes: Notes) -> Processor:
+    """The processor's name and numbers."""
+    content = root.read("proc/cpuinfo")
+    if isinstance(content, Unreadable):
+        notes.missing("processor name", f"/proc/cpuinfo {content.reason}")
+        return Processor()
+    fields: dict[str, str] = {}
+    for line in content.partition("\n\n")[0].splitlines():
+        key, _, value = line.partition(":")
+        fields.setdefault(key.strip(), value.strip()[:4096])
+    architecture = "x86_64" if "vendor_id" in fields else "arm64" if "CPU implementer" in fields else ""
+    if not architecture:
+        notes.missing("processor name", "/proc/cpuinfo is not of a known architecture")
+    return Processor(
+        name=fields.get("model name", "")[:100],
+        vendor=fields.get("vendor_id", fields.get("CPU implementer", ""))[:32],
+        architecture=architecture,
+        family=text.number(fields.get("cpu family", "")),
+        model=text.number(fields.get("model", "")),
+        is_virtual="hypervisor" in fields.get("flags", "").split(),
+    )
+
+
+def _node(
+    root: Root, number: int, cpus: tuple[int, ...], memory_bytes: int | None, distances: dict[int, int], notes: Notes
+) -> NumaNode:
+    package, cores = None, None
+    if cpus:
+        package = text.number(root.read(f"{_CPUS}/cpu{cpus[0]}/topology/physical_package_id"))
+        siblings = {word for cpu in cpus if (word := _core(root, cpu))}
+        cores = len(siblings) or None
+        if package is None or package < 0:
+            package = None
+            notes.missing("socket", f"/{_CPUS}/cpu*/topology cannot be read", f"NUMA node {number}")
+    return NumaNode(
+        number=number, cpus=cpus, package=package, cores=cores, memory_bytes=memory_bytes, distances=distances
+    )
+
+
+def _core(root: Root, cpu: int) -> str:
+    return text.word(root.read(f"{_CPUS}/cpu{cpu}/topology/thread_siblings_list"))
+
+
+def _online_cpus(root: Root, notes: Notes) -> tuple[int, ...]:
+    cpus = text.id_list(root.read(f"{_CPUS}/online"))
+    if not cpus:
+        content = root.read("proc/cpuinfo")
+        found = [] if isinstance(content, Unreadable) else re.findall(r"(?m)^processor\s*:\s*(\d{1,6})$", content)
+        cpus = tuple(sorted({int(number) for number in found}))
+    if not cpus:
+        notes.missing("CPUs", f"neither /{_CPUS}/online nor /proc/cpuinfo lists them")
+    return cpus
+
+
+def _distances(root: Root, path: str, numbers: tuple[int, ...], notes: Notes) -> dict[int, int]:
+    row = root.read(f"{path}/distance")
+    values = [] if isinstance(row, Unreadable) else [text.number(part) for part in row.split()]
+    if len(values) != len(numbers) or any(value is None or not 1 <= value <= 255 for value in values):
+        if len(numbers) > 1:
+            notes.missing("distance between NUMA nodes", f"/{_NODES}/node*/distance cannot be read")
+        return {}
+    return {number: value for number, value in zip(numbers, values, strict=True) if value is not None}
+
+
+def _total_memory(root: Root, notes: Notes) -> int | None:
+    size_bytes = _kib(root.read("proc/meminfo"), r"(?m)^MemTotal:\s+(\d{1,15}) kB$")
+    if size_bytes is None:
+        notes.missing("memory size", "/proc/meminfo cannot be read")
+    return size_bytes
+
+
+def _kib(content: str | Unreadable, pattern: str) -> int | None:
+    match = None if isinstance(content, Unreadable) else re.search(pattern, content)
+    return int(match.group(1)) * 1024 if match else None

@@ -1,0 +1,81 @@
+"""A topology from whatever the user named: nothing, a capture, a saved file or a shape."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from railwright.errors import UsageError, unknown_name
+from railwright.topology.expand import expand
+from railwright.topology.model import Topology
+from railwright.topology.shapes import SHAPES
+from railwright.topology.sources.machine import discover
+from railwright.topology.sources.root import ArchiveRoot, CapturedRoot, DirectoryRoot, Unreadable, live_root
+from railwright.topology.sources.saved import load_topology
+
+
+def load(text: str | None) -> Topology:
+    """The machine this runs on for None; else a captured directory or `.jsonl`, a saved `.json`, or a shape.
+
+    A shape is a name with changes as `key=value` words, like `hgx-h100 nics=2`.
+    Where a directory has the name of a shape, `./hgx-h100` means the directory.
+    Raises UsageError.
+    """
+    if text is None:
+        return discover(live_root(), "live")
+    words = text.split()
+    if not words:
+        raise UsageError("an empty name is not a machine", hint="give a directory, a file or a shape like hgx-h100")
+    if words[0] in SHAPES:
+        return expand(words[0], _changes(words[1:]))
+    path = Path(text)
+    if _exists(path):
+        return _load_path(path)
+    if len(words) > 1 and _exists(Path(words[0])):
+        raise UsageError(f"changes like {words[1]!r} can be made to shapes only", hint="leave them out")
+    if "/" in text or path.suffix in (".json", ".jsonl"):
+        raise UsageError(f"there is no file or directory {text[:200]!r}", hint="check the path")
+    raise unknown_name("shape, file or directory", words[0], SHAPES)
+
+
+def open_capture(path: Path) -> CapturedRoot:
+    """The files of a capture: a directory, or a `.jsonl` archive. Raises UsageError."""
+    # Fixtures are called machine.jsonl in a folder named by the machine's shape.
+    resolved = path.resolve()
+    name = resolved.parent.name if resolved.name == "machine.jsonl" else resolved.stem
+    if path.is_dir():
+        return CapturedRoot(DirectoryRoot(path, resolved.name))
+    return CapturedRoot(ArchiveRoot(path, name))
+
+
+def _load_path(path: Path) -> Topology:
+    if not path.is_dir() and path.suffix == ".json":
+        return load_topology(path)
+    if not path.is_dir() and path.suffix != ".jsonl":
+        raise UsageError(
+            f"{path} is neither a directory, a .jsonl capture nor a saved .json topology",
+            hint="write one with: railwright topo capture DIR",
+        )
+    root = open_capture(path)
+    answers = [root.list(name) for name in ("sys", "proc")]
+    if any(not isinstance(answer, Unreadable) or not answer.is_absent for answer in answers):
+        return discover(root, "capture")
+    raise UsageError(f"{path} holds neither sys nor proc", hint="give the directory that `topo capture` wrote")
+
+
+def _changes(words: list[str]) -> dict[str, str]:
+    changes: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key or not value:
+            raise UsageError(f"not a change: {word[:60]!r}", hint="write key=value, like nics=2")
+        if key in changes:
+            raise UsageError(f"{key[:60]} is given twice", hint="give it once")
+        changes[key] = value
+    return changes
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False

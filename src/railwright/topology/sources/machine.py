@@ -1,0 +1,169 @@
+"""One machine, discovered: the sources put together into a topology."""
+
+from __future__ import annotations
+
+import itertools
+
+from railwright.topology.model import (
+    EthernetLink,
+    InfinibandLink,
+    InternalLink,
+    MemoryLink,
+    SmpLink,
+    SourceKind,
+    Topology,
+    Unknown,
+)
+from railwright.topology.parts import FABRIC, Parts
+from railwright.topology.sources import pci_names, text
+from railwright.topology.sources.block import find_drives
+from railwright.topology.sources.cpu import NumaNode, Processor, read_nodes, read_processor
+from railwright.topology.sources.memory import Channels, read_channels
+from railwright.topology.sources.network import NicPort, find_ports
+from railwright.topology.sources.notes import Notes
+from railwright.topology.sources.pci import scan_pci
+from railwright.topology.sources.pci_devices import CpuFinder, PciDevices, Unit, drive_facts, find_units, port_facts
+from railwright.topology.sources.root import Root
+from railwright.topology.sources.virtual_buses import scan_virtual_buses
+from railwright.topology.sources.virtualisation import read_virtualisation
+
+_SMP_NAMES = {"GenuineIntel": "UPI", "AuthenticAMD": "xGMI"}
+
+
+def discover(root: Root, source: SourceKind) -> Topology:
+    """The topology of the machine that `root` shows. Nothing is raised: what cannot be read is in `unknown`."""
+    notes = Notes()
+    parts = Parts()
+    processor = read_processor(root, notes)
+    nodes = read_nodes(root, notes)
+    facts = read_virtualisation(root, notes, cpu_says_virtual=processor.is_virtual)
+    parts.add("host", name=str(facts.pop("product", "")), facts={"processor": processor.name, **facts})
+    cpu_of_node = _add_cpus(root, parts, nodes, processor, notes)
+    _add_pci(root, parts, cpu_of_node, notes)
+    _add_virtual_buses(root, parts, cpu_of_node, notes)
+    if any(device.kind == "nic" for device in parts.devices()):
+        parts.add("fabric", device_id=FABRIC)
+    refused = tuple(Unknown(what=item.path, why=item.reason) for item in getattr(root, "refused", []))
+    unknown = (*notes.unknown(), *refused[:_REFUSED_AT_MOST])
+    return Topology(name=root.name, source=source, devices=parts.devices(), links=parts.links(), unknown=unknown)
+
+
+_REFUSED_AT_MOST = 20
+
+
+def _add_cpus(
+    root: Root, parts: Parts, nodes: tuple[NumaNode, ...], processor: Processor, notes: Notes
+) -> dict[int, str]:
+    """Adds CPUs, memory and the links between sockets. Returns the cpu device of every NUMA node."""
+    with_cores = [node for node in nodes if node.cpus] or list(nodes[:1])
+    packages = sorted({node.package for node in with_cores if node.package is not None})
+    channels = dict(zip(packages, read_channels(root, notes, sockets=len(packages)), strict=False))
+    cpu_of_node = {}
+    for node in with_cores:
+        facts = {
+            "package": node.package,
+            "cores": node.cores,
+            "threads": len(node.cpus) or None,
+            "cpu_list": _ranges(node.cpus),
+            "vendor": processor.vendor,
+            "architecture": processor.architecture,
+            "family": processor.family,
+            "model": processor.model,
+        }
+        cpu_of_node[node.number] = parts.add(
+            "cpu", device_id=f"cpu{node.number}", name=processor.name, numa=node.number, facts=facts
+        )
+    for node in nodes:
+        if node.number not in cpu_of_node:  # memory without cores: CXL, or a GPU's own memory
+            nearest = min(with_cores, key=lambda other: node.distances.get(other.number, 255))
+            cpu_of_node[node.number] = cpu_of_node[nearest.number]
+        if node.memory_bytes:
+            memory = parts.add(
+                "memory", device_id=f"memory{node.number}", numa=node.number, facts={"size_bytes": node.memory_bytes}
+            )
+            shared_by = sum(other.package == node.package for other in with_cores)
+            parts.link(cpu_of_node[node.number], memory, _memory_link(channels.get(_package(node)), shared_by))
+    for one, other in itertools.combinations(with_cores, 2):
+        same_package = one.package is not None and one.package == other.package
+        name = "in socket" if same_package else _SMP_NAMES.get(processor.vendor, "")
+        link = SmpLink(name=name, distance=one.distances.get(other.number))
+        parts.link(cpu_of_node[one.number], cpu_of_node[other.number], link)
+    return cpu_of_node
+
+
+def _package(node: NumaNode) -> int:
+    return -1 if node.package is None or not node.cpus else node.package
+
+
+def _memory_link(channels: Channels | None, nodes_in_socket: int) -> MemoryLink:
+    """The channels of one NUMA node: a socket's, shared evenly where it is split into several nodes."""
+    if channels is None:
+        return MemoryLink()
+    count = channels.channels
+    if count is not None:
+        count = count // nodes_in_socket if count % nodes_in_socket == 0 else None
+    return MemoryLink(channels=count, transfers_per_s=channels.transfers_per_s, bus_bytes=channels.bus_bytes)
+
+
+def _add_pci(root: Root, parts: Parts, cpu_of_node: dict[int, str], notes: Notes) -> None:
+    functions = scan_pci(root, notes)
+    ports = {address: find_ports(root, function.path, function.entries) for address, function in functions.items()}
+    drives = {address: find_drives(root, function.path, function.entries) for address, function in functions.items()}
+    units = find_units(functions, ports, drives)
+    placed = PciDevices(functions, parts, notes, CpuFinder(cpu_of_node)).add(units)
+    for device_id, unit in placed.items():
+        if unit.kind == "nic":
+            _link_to_fabric(parts, device_id, unit.port, notes, driver=unit.function.driver)
+        elif unit.kind == "drive" and unit.drive is None:
+            notes.missing("kernel name", f"no block device (driver: {unit.function.driver or 'none'})", device_id)
+    _note_nvlink(placed, notes)
+
+
+def _note_nvlink(placed: dict[str, Unit], notes: Notes) -> None:
+    for device_id, unit in placed.items():
+        if unit.kind == "gpu" and unit.function.vendor == pci_names.NVIDIA:
+            notes.missing("NVLink", "sysfs does not show it, only NVIDIA's library does", device_id)
+
+
+def _add_virtual_buses(root: Root, parts: Parts, cpu_of_node: dict[int, str], notes: Notes) -> None:
+    for path, entries in scan_virtual_buses(root).items():
+        numa = text.number(root.read(f"{path}/numa_node"))
+        cpu = cpu_of_node.get(numa if numa is not None and numa >= 0 else min(cpu_of_node))
+        bus = "Xen" if path.rpartition("/")[2].startswith(("vif-", "vbd-")) else "VMBus"
+        for port in find_ports(root, path, entries):
+            nic = parts.add("nic", name=f"{bus} network", numa=None, facts=port_facts(port))
+            if cpu:
+                parts.link(cpu, nic, InternalLink(name=bus))
+            _link_to_fabric(parts, nic, port, notes, driver=bus)
+        for drive in find_drives(root, path, entries):
+            device_id = parts.add(
+                "drive", device_id=drive.kernel_name, name=drive.model or f"{bus} drive", facts=drive_facts(drive)
+            )
+            if cpu:
+                parts.link(cpu, device_id, InternalLink(name=bus))
+
+
+def _link_to_fabric(parts: Parts, nic: str, port: NicPort | None, notes: Notes, *, driver: str) -> None:
+    if port is None:
+        notes.missing("line rate", f"no network or RDMA device (driver: {driver or 'none'})", nic)
+        parts.link(nic, FABRIC, EthernetLink())
+        return
+    if port.line_rate_bits_per_s is None:
+        why = "the port is down" if port.state == "down" else f"driver {driver or 'none'} does not say"
+        notes.missing("line rate", why, nic)
+    if port.link_layer == "InfiniBand":
+        notes.missing("InfiniBand MTU", "sysfs does not show it, only the verbs library does", nic)
+        parts.link(nic, FABRIC, InfinibandLink(line_rate_bits_per_s=port.line_rate_bits_per_s))
+        return
+    rdma = bool(port.rdma_device)
+    link = EthernetLink(line_rate_bits_per_s=port.line_rate_bits_per_s, mtu_bytes=port.mtu_bytes, rdma=rdma)
+    parts.link(nic, FABRIC, link)
+
+
+def _ranges(numbers: tuple[int, ...]) -> str:
+    """`0-3,8` as the kernel writes it."""
+    found = []
+    for _, run in itertools.groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        members = [number for _, number in run]
+        found.append(f"{members[0]}-{members[-1]}" if len(members) > 1 else f"{members[0]}")
+    return ",".join(found)

@@ -1,0 +1,99 @@
+"""Memory channels from the firmware's SMBIOS table, which only root may read and most VMs do not have.
+
+SMBIOS lists modules, not channels. A channel is counted only where the firmware's own names of the sockets say
+which channel they are on; otherwise it stays unknown.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from railwright.topology.sources.notes import Notes
+from railwright.topology.sources.root import Root, Unreadable
+from railwright.topology.sources.smbios import MEMORY_DEVICE, Structure, structures
+
+TABLE = "sys/firmware/dmi/tables/DMI"
+
+_USE_EXTENDED = 0xFFFF
+# (processor, channel) in the two locator strings of a module; each pattern is how one maker writes it.
+_LOCATORS = (
+    re.compile(r"P(\d)_NODE\d+_CHANNEL(\d+)_DIMM\d+"),  # Supermicro, Intel reference: bank locator
+    re.compile(r"NODE ?(\d)[ _]CHANNEL ?(\w)[ _]DIMM ?\d"),
+    re.compile(r"P(\d) CHANNEL ([A-P])"),  # AMD reference: bank locator
+    re.compile(r"(?:CPU|P)(\d)[ _-]?DIMM[ _-]?([A-P])\d?"),
+    re.compile(r"DIMM[ _-]P(\d)[ _-]([A-P])\d"),
+)
+
+
+class Channels(msgspec.Struct, frozen=True, kw_only=True):
+    """The populated memory channels of one socket. None where the firmware does not say."""
+
+    channels: int | None
+    transfers_per_s: float | None
+    bus_bytes: int | None
+
+
+class _Module(msgspec.Struct, frozen=True):
+    processor: str
+    channel: str
+    transfers_per_s: float | None
+    bus_bytes: int | None
+
+
+def read_channels(root: Root, notes: Notes, *, sockets: int) -> tuple[Channels, ...]:
+    """One entry per socket, in the order of the firmware's names; empty where nothing is known."""
+    table = root.read_bytes(TABLE)
+    if isinstance(table, Unreadable):
+        why = f"the firmware shows no SMBIOS table (/{TABLE})" if table.is_absent else f"/{TABLE}: {table.reason}"
+        notes.missing("memory channels and speed", why)
+        return ()
+    modules = [module for structure in structures(table) if (module := _module(structure))]
+    if not modules:
+        notes.missing("memory channels and speed", f"/{TABLE} lists no populated module")
+        return ()
+    processors = sorted({module.processor for module in modules})
+    if "" in processors or len(processors) != sockets:
+        named = 0 if "" in processors else len(processors)
+        notes.missing("memory channels", f"SMBIOS names memory of {named} sockets, the kernel sees {sockets}")
+        alike = _channels(modules)
+        return (Channels(channels=None, transfers_per_s=alike.transfers_per_s, bus_bytes=alike.bus_bytes),) * sockets
+    return tuple(_channels([module for module in modules if module.processor == name]) for name in processors)
+
+
+def _channels(modules: list[_Module]) -> Channels:
+    """A channel runs at the speed of the slowest module in the socket."""
+    speeds = [module.transfers_per_s for module in modules if module.transfers_per_s]
+    widths = {module.bus_bytes for module in modules}
+    return Channels(
+        channels=len({module.channel for module in modules}),
+        transfers_per_s=min(speeds) if len(speeds) == len(modules) else None,
+        bus_bytes=widths.pop() if len(widths) == 1 else None,
+    )
+
+
+def _module(structure: Structure) -> _Module | None:
+    """A populated memory module (DSP0134 section 7.18)."""
+    if structure.kind != MEMORY_DEVICE or not structure.number(0x0C, 2):
+        return None
+    bits = structure.number(0x0A, 2)
+    speed = structure.number(0x20, 2) or structure.number(0x15, 2)
+    if speed == _USE_EXTENDED:
+        speed = structure.number(0x58, 4) or structure.number(0x54, 4)
+    processor, channel = _place(structure.string(0x10), structure.string(0x11))
+    return _Module(
+        processor,
+        channel,
+        float(speed) * 1e6 if speed and speed < 100_000 else None,
+        bits // 8 if bits in (8, 16, 32, 64) else None,
+    )
+
+
+def _place(device_locator: str, bank_locator: str) -> tuple[str, str]:
+    """Processor and channel, both empty where the names do not tell."""
+    for locator in (bank_locator.upper(), device_locator.upper()):
+        for pattern in _LOCATORS:
+            if match := pattern.search(locator):
+                return match.group(1), match.group(2)
+    return "", ""

@@ -1,0 +1,196 @@
+"""The PCI functions of a machine, as the kernel nests them under /sys/devices.
+
+Links are never followed, so the tree is walked where it really is: the parent of a function is the directory
+above it.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from railwright.topology.sources import pci_names, text
+from railwright.topology.sources.notes import Notes
+from railwright.topology.sources.pci_config import PortType, acs_redirect, ats_enabled, pcie_capability
+from railwright.topology.sources.root import Root, Unreadable
+
+DEVICES = "sys/devices"
+ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
+# Where host bridges hang when they are not at the top: device-tree machines and Hyper-V.
+_HOLDER = re.compile(r"platform|LNXSYSTM:\d+|LNXSYBUS:\d+|ACPI\d+:\d+|MSFT1000:\d+|VMBUS:\d+|PNP0A0[38]:\w+"
+                     r"|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|.*pci[e0-9]*.*|soc[\w:@]*|axi[\w:@]*")  # fmt: skip
+_HOLDER_DEPTH = 7
+_MAX_BRIDGE_DEPTH = 24
+_WIDTHS = frozenset({1, 2, 4, 8, 12, 16, 32})
+_SPEEDS_GT_PER_S = frozenset({2.5, 5.0, 8.0, 16.0, 32.0, 64.0, 128.0})
+
+
+class PciFunction(msgspec.Struct, frozen=True, kw_only=True):
+    """One PCI function. None is 'the machine does not say'."""
+
+    address: str
+    path: str
+    parent: str | None
+    """The address of the bridge above; None on a root bus."""
+    entries: frozenset[str]
+    """The names in its directory."""
+    vendor: int
+    device: int
+    class_code: int
+    """24 bits: class, subclass, programming interface."""
+    numa: int | None
+    driver: str
+    config_bytes: int
+    """How much of the configuration space could be read: 64 without root, 4096 of a PCIe function."""
+    port_type: PortType | None
+    gt_per_s: float | None
+    width: int | None
+    max_gt_per_s: float | None
+    max_width: int | None
+    max_payload_bytes: int | None
+    max_read_request_bytes: int | None
+    acs_redirect: bool | None
+    ats_enabled: bool | None
+
+    @property
+    def is_bridge(self) -> bool:
+        """Whether other functions can be below it (PCI-to-PCI bridge)."""
+        return self.class_code >> 8 == 0x0604
+
+    @property
+    def package(self) -> str:
+        """The address without its function: functions of one package share one PCIe link."""
+        return self.address.rpartition(".")[0]
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return pci_names.device_name(self.vendor, self.device)
+
+    @property
+    def is_virtual_function(self) -> bool:
+        """Whether it is an SR-IOV virtual function whose physical function this kernel also sees."""
+        return "physfn" in self.entries
+
+
+def is_gpu(function: PciFunction) -> bool:
+    """Whether it is an accelerator of NVIDIA or AMD, and not the emulated display of a VM or a BMC's."""
+    if function.vendor not in (pci_names.NVIDIA, pci_names.AMD):
+        return False
+    kind = function.class_code >> 8
+    if kind == 0x0300:
+        # A BMC's Radeon of the PCI era has no PCIe link; a compute GPU without one does not exist.
+        return function.vendor == pci_names.NVIDIA or function.max_width is not None
+    return kind in (0x0302, 0x0380, 0x1200)
+
+
+def is_nvswitch(function: PciFunction) -> bool:
+    """Whether it is an NVSwitch: NVIDIA, class `other bridge` (NCCL src/graph/xml.h: 0x068000)."""
+    return function.vendor == pci_names.NVIDIA and function.class_code >> 8 == 0x0680
+
+
+def scan_pci(root: Root, notes: Notes) -> dict[str, PciFunction]:
+    """All PCI functions by address, in address order. Nothing is raised; what cannot be read goes to `notes`."""
+    found: dict[str, PciFunction] = {}
+    top = root.list(DEVICES)
+    if isinstance(top, Unreadable):
+        notes.missing("PCI devices", f"/{DEVICES} {top.reason}")
+        return {}
+    for bridge in _host_bridges(root, DEVICES, top, 0):
+        _scan_bus(root, bridge, None, 0, found, notes)
+    return dict(sorted(found.items(), key=lambda item: _address_order(item[0])))
+
+
+def _address_order(address: str) -> tuple[int, int, int, int]:
+    domain, bus, rest = address.split(":")
+    slot, function = rest.split(".")
+    return int(domain, 16), int(bus, 16), int(slot, 16), int(function)
+
+
+def _host_bridges(root: Root, path: str, names: tuple[str, ...], depth: int) -> list[str]:
+    found = [f"{path}/{name}" for name in names if _HOST_BRIDGE.fullmatch(name)]
+    if depth < _HOLDER_DEPTH:
+        for name in names:
+            if _HOLDER.fullmatch(name) and not _HOST_BRIDGE.fullmatch(name):
+                below = root.list(f"{path}/{name}")
+                if not isinstance(below, Unreadable):
+                    found += _host_bridges(root, f"{path}/{name}", below, depth + 1)
+    return found
+
+
+def _scan_bus(
+    root: Root, path: str, parent: str | None, depth: int, found: dict[str, PciFunction], notes: Notes
+) -> None:
+    names = root.list(path)
+    if isinstance(names, Unreadable):
+        notes.unreadable(f"what is below /{path}", names)
+        return
+    if depth > _MAX_BRIDGE_DEPTH:
+        notes.missing(f"what is below /{path}", f"more than {_MAX_BRIDGE_DEPTH} bridges above it")
+        return
+    for name in names:
+        if ADDRESS.fullmatch(name) and name not in found:
+            function = _read_function(root, f"{path}/{name}", parent, notes)
+            if function is not None:
+                found[name] = function
+            if function is None or function.is_bridge:
+                _scan_bus(root, f"{path}/{name}", name if function else parent, depth + 1, found, notes)
+        elif _HOST_BRIDGE.fullmatch(name) and parent:
+            # Intel VMD: drives hang below a host bridge of their own inside a PCI function.
+            _scan_bus(root, f"{path}/{name}", parent, depth + 1, found, notes)
+
+
+def _read_function(root: Root, path: str, parent: str | None, notes: Notes) -> PciFunction | None:
+    address = path.rpartition("/")[2]
+    entries = root.list(path)
+    if isinstance(entries, Unreadable):
+        notes.missing("PCI function", f"its directory {entries.reason}", address)
+        return None
+    numbers = {name: text.number(root.read(f"{path}/{name}"), 16) for name in ("vendor", "device", "class")}
+    vendor, device, class_code = numbers["vendor"], numbers["device"], numbers["class"]
+    if vendor is None or device is None or class_code is None:
+        lacking = ", ".join(name for name, value in numbers.items() if value is None)
+        notes.missing("PCI function", f"{lacking} cannot be read", address)
+        return None
+    config = root.read_bytes(f"{path}/config")
+    raw = config if isinstance(config, bytes) else b""
+    capability = pcie_capability(raw)
+    numa = text.number(root.read(f"{path}/numa_node"))
+    return PciFunction(
+        address=address,
+        path=path,
+        parent=parent,
+        entries=frozenset(entries),
+        vendor=vendor,
+        device=device,
+        class_code=class_code,
+        numa=numa if numa is not None and 0 <= numa < 4096 else None,
+        driver=text.uevent(root, path, "DRIVER"),
+        config_bytes=len(raw),
+        port_type=capability.port_type if capability else None,
+        gt_per_s=_speed(root.read(f"{path}/current_link_speed")),
+        width=_width(root.read(f"{path}/current_link_width")),
+        max_gt_per_s=_speed(root.read(f"{path}/max_link_speed")),
+        max_width=_width(root.read(f"{path}/max_link_width")),
+        max_payload_bytes=capability.max_payload_bytes if capability else None,
+        max_read_request_bytes=capability.max_read_request_bytes if capability else None,
+        acs_redirect=acs_redirect(raw),
+        ats_enabled=ats_enabled(raw),
+    )
+
+
+def _speed(answer: str | Unreadable) -> float | None:
+    """`32.0 GT/s PCIe` or, before Linux 5.7, `32 GT/s`; None for `Unknown`."""
+    if isinstance(answer, Unreadable):
+        return None
+    match = re.fullmatch(r"(\d{1,3}(?:\.\d)?) GT/s(?: PCIe)?", answer.strip())
+    speed = float(match.group(1)) if match else None
+    return speed if speed in _SPEEDS_GT_PER_S else None
+
+
+def _width(answer: str | Unreadable) -> int | None:
+    """A lane count; None for 0 and 255, which the kernel shows where there is no link."""
+    width = text.number(answer)
+    return width if width in _WIDTHS else None

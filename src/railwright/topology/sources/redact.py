@@ -1,0 +1,163 @@
+"""Takes out of a capture what identifies a machine, and nothing else.
+
+The same value always gets the same placeholder, so that two ports of one NIC still look like two ports of one NIC.
+Where a file can hold anything (firmware tables, the kernel command line, configuration space), what the sources
+need is kept and everything else is dropped: a list of what is secret is never complete.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from railwright.topology.sources import pci_config, smbios
+from railwright.topology.sources.memory import TABLE as SMBIOS_TABLE
+from railwright.topology.sources.smbios import Structure
+from railwright.topology.sources.virtualisation import MODULE, PARAMETER
+
+_MAC = re.compile(r"(?<![0-9A-Fa-f:])(?:[0-9A-Fa-f]{2}:){5}(?:[0-9A-Fa-f]{2})(?![0-9A-Fa-f:])")
+_UUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
+_GUID = re.compile(r"(?<![0-9A-Fa-f:])(?:[0-9A-Fa-f]{4}:){3,7}[0-9A-Fa-f]{4}(?![0-9A-Fa-f:])")
+_NAMED_BY_MAC = re.compile(r"(?<![a-z0-9])(enx|ibx|wlx|rocex)([0-9a-f]{12,16})(?![0-9a-z])")
+_IPV6 = re.compile(r"(?<![0-9A-Za-z:.])(?=[0-9A-Fa-f:]*::)[0-9A-Fa-f:]{3,39}(?![0-9A-Za-z:.])")
+_IPV4 = re.compile(r"(?<![\d.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\d.])")
+_EMPTY_STRINGS = frozenset({"", "NOT SPECIFIED", "NONE", "NO DIMM", "UNKNOWN", "TO BE FILLED BY O.E.M.", "0", "N/A"})
+
+_KEPT_STRUCTURES = frozenset({smbios.PROCESSOR, smbios.MEMORY_ARRAY, smbios.MEMORY_DEVICE, smbios.END_OF_TABLE})
+# Offsets of the string numbers of serial numbers and asset tags (DSP0134 sections 7.5 and 7.18).
+_SECRET_STRINGS = {smbios.PROCESSOR: (0x20, 0x21), smbios.MEMORY_DEVICE: (0x18, 0x19)}
+
+
+class Redactor:
+    """Replaces values consistently over all files of one capture. `host_names` are known from the machine."""
+
+    def __init__(self, host_names: tuple[str, ...]) -> None:
+        self._placeholders: dict[tuple[str, str], str] = {}
+        self._counts: dict[str, int] = {}
+        # Short names like `vm` or `db` would be found inside words that mean something else.
+        self._host_names = tuple(sorted({name for name in host_names if len(name) > 3}, key=len, reverse=True))
+
+    def redact(self, path: str, content: bytes) -> bytes:
+        """The content of one file without what identifies the machine."""
+        if path == SMBIOS_TABLE:
+            return self._smbios(content)
+        if path.endswith("/config"):
+            return self._config_space(content)
+        if path.startswith("sys/firmware/acpi/tables/"):
+            return content[:36]  # the table's header: signature, length, maker
+        text = content.decode("utf-8", errors="replace")
+        cleaned = self._text(path, text)
+        if path in _WHOLE_FILES:
+            cleaned = _WHOLE_FILES[path](cleaned)
+        return cleaned.encode()
+
+    def redact_path(self, path: str) -> str:
+        """The path without identities: some netdevs are named by their MAC address, Hyper-V's devices by a UUID."""
+        path = _UUID.sub(lambda match: self._value("uuid", match.group().lower()), path)
+        return _NAMED_BY_MAC.sub(lambda match: match.group(1) + self._name_by_mac(match.group(2)), path)
+
+    def _name_by_mac(self, digits: str) -> str:
+        mac = ":".join(digits[index : index + 2] for index in range(0, 12, 2))
+        return self._value("mac", mac.lower()).replace(":", "") + "0" * (len(digits) - 12)
+
+    def _text(self, path: str, text: str) -> str:
+        name = path.rpartition("/")[2]
+        if name in ("serial", "product_serial", "board_serial", "chassis_serial", "chassis_asset_tag", "product_uuid"):
+            known = text.strip() in ("OracleCloud.com", "Amazon EC2")
+            return (
+                text if known or text.strip().upper() in _EMPTY_STRINGS else self._value("serial", text.strip()) + "\n"
+            )
+        text = _UUID.sub(lambda match: self._value("uuid", match.group().lower()), text)
+        text = _MAC.sub(lambda match: self._value("mac", match.group().lower()), text)
+        text = _GUID.sub(lambda match: self._value("guid", match.group().lower()), text)
+        if name != "fw_ver" and path != "proc/version":  # a version of four numbers looks like an address
+            text = _IPV4.sub(lambda match: self._value("ipv4", match.group()), text)
+            text = _IPV6.sub(lambda match: self._value("ipv6", match.group().lower()), text)
+        text = _NAMED_BY_MAC.sub(lambda match: match.group(1) + self._name_by_mac(match.group(2)), text)
+        for host in self._host_names:
+            text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(host)}(?![A-Za-z0-9])", self._value("host", host), text)
+        return text
+
+    def _value(self, kind: str, value: str) -> str:
+        if kind in ("mac", "guid") and set(value) <= {"0", ":"}:
+            return value
+        key = (kind, value)
+        if key not in self._placeholders:
+            number = self._counts[kind] = self._counts.get(kind, 0) + 1
+            self._placeholders[key] = _FORMATS[kind](number)
+        return self._placeholders[key]
+
+    def _smbios(self, table: bytes) -> bytes:
+        kept = []
+        for structure in smbios.structures(table):
+            if structure.kind not in _KEPT_STRUCTURES:
+                continue
+            strings = list(structure.strings)
+            for offset in _SECRET_STRINGS.get(structure.kind, ()):
+                index = (structure.byte(offset) or 0) - 1
+                if 0 <= index < len(strings) and structure.string(offset).upper() not in _EMPTY_STRINGS:
+                    strings[index] = self._value("serial", structure.string(offset)).encode()
+            formatted = structure.formatted
+            if structure.kind == smbios.PROCESSOR:  # the processor's id is followed by nothing that is needed
+                formatted = formatted[:8] + bytes(min(8, len(formatted) - 8)) + formatted[16:]
+            kept.append(Structure(structure.kind, formatted, tuple(strings)).packed())
+        return b"".join(kept)
+
+    def _config_space(self, config: bytes) -> bytes:
+        """The standard header, the PCI Express, ACS and ATS capabilities, and a placeholder for the serial number."""
+        clean = bytearray(len(config))
+        clean[: pci_config.STANDARD_HEADER_BYTES] = config[: pci_config.STANDARD_HEADER_BYTES]
+        for identifier, offset in pci_config.capabilities(config):
+            size = 0x3C if identifier == pci_config.CAPABILITY_PCIE else 2
+            end = min(offset + size, pci_config.CONVENTIONAL_BYTES)
+            clean[offset:end] = config[offset:end]
+        for identifier, offset in pci_config.extended_capabilities(config):
+            kept = identifier in (pci_config.EXTENDED_ACS, pci_config.EXTENDED_ATS)
+            end = offset + (8 if kept else 4)
+            clean[offset:end] = config[offset:end]
+            if identifier == pci_config.EXTENDED_SERIAL_NUMBER:
+                serial = config[offset + 4 : offset + 12]
+                number = int(self._value("device serial", serial.hex()))
+                clean[offset + 4 : offset + 12] = number.to_bytes(8, "little")
+        return bytes(clean[: len(config)])
+
+
+_FORMATS: dict[str, Callable[[int], str]] = {
+    "serial": lambda number: f"SERIAL-{number}",
+    "host": lambda number: f"host-{number}",
+    "uuid": lambda number: f"00000000-0000-0000-0000-{number:012x}",
+    "mac": lambda number: f"02:00:00:{number >> 16 & 255:02x}:{number >> 8 & 255:02x}:{number & 255:02x}",
+    "guid": lambda number: f"0000:0000:{number >> 16 & 0xFFFF:04x}:{number & 0xFFFF:04x}",
+    "ipv4": lambda number: f"240.0.{number >> 8 & 255}.{number & 255}",
+    "ipv6": lambda number: f"2001:db8::{number:x}",
+    "device serial": str,
+}
+
+
+def _known_parameters(text: str) -> str:
+    return " ".join(word for word in text.split() if PARAMETER.fullmatch(word)) + "\n"
+
+
+def _release(text: str) -> str:
+    """`Linux version 6.8.0-41-generic` without who built it where."""
+    return " ".join(text.split()[:3]) + "\n"
+
+
+def _module_names(text: str) -> str:
+    """Module names without their addresses, which would help an attacker of the kernel."""
+    names = [line.split(" ")[0] for line in text.splitlines()]
+    return "".join(f"{name} 0 0 - Live 0x0\n" for name in names if MODULE.fullmatch(name))
+
+
+def _group_kinds(text: str) -> str:
+    """Which container system made the control groups, without the container's own name."""
+    kinds = [kind for kind in ("docker", "kubepods", "lxc", "libpod", "crio", "garden") if kind in text]
+    return "".join(f"0::/{kind}\n" for kind in kinds) or "0::/\n"
+
+
+_WHOLE_FILES: dict[str, Callable[[str], str]] = {
+    "proc/cmdline": _known_parameters,
+    "proc/version": _release,
+    "proc/modules": _module_names,
+    "proc/1/cgroup": _group_kinds,
+}

@@ -1,0 +1,362 @@
+"""Where the sources read from: this machine, a captured directory, or a captured archive.
+
+A capture comes from somebody else, so it is hostile input: no link is followed, nothing but regular files is opened,
+sizes and counts are bounded, and every refusal is an `Unreadable`, never an exception.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import errno
+import itertools
+import os
+import stat
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from railwright.errors import UsageError
+
+MAX_FILE_BYTES = 2**20
+MAX_DIRECTORY_ENTRIES = 20_000
+MAX_OPERATIONS = 200_000
+MAX_TOTAL_BYTES = 256 * 2**20
+MAX_COMPONENTS = 64
+MAX_ARCHIVE_BYTES = 256 * 2**20
+MAX_ARCHIVE_FILES = 100_000
+MANIFEST = "capture.json"
+
+ABSENT = "does not exist"
+DENIED = "permission denied"
+NOT_SAID = "the driver does not say"
+_REASONS = {
+    errno.ENOENT: ABSENT,
+    errno.ENOTDIR: ABSENT,
+    errno.EACCES: DENIED,
+    errno.EPERM: DENIED,
+    errno.ELOOP: "is a symbolic link",
+    errno.EINVAL: NOT_SAID,  # what sysfs answers for the speed of a link that is down
+    errno.EOPNOTSUPP: NOT_SAID,
+}
+
+
+Answer = TypeVar("Answer", str, bytes, tuple[str, ...])
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A path that could not be read, and one clause why."""
+
+    path: str
+    reason: str
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether there is simply no such file, which is often normal."""
+        return self.reason == ABSENT
+
+
+class Root(Protocol):
+    """A tree of files with paths relative to `/`, like `sys/devices/system/node/online`."""
+
+    @property
+    def name(self) -> str:
+        """What to call the machine."""
+
+    def read(self, path: str) -> str | Unreadable:
+        """The text of a file without its last newline; what cannot be printed becomes `?`."""
+
+    def read_bytes(self, path: str) -> bytes | Unreadable:
+        """The bytes of a file."""
+
+    def list(self, path: str) -> tuple[str, ...] | Unreadable:
+        """The names in a directory, sorted."""
+
+
+def printable(raw: bytes) -> str:
+    """Text that is safe to show on a terminal: a file's content may hold escape sequences."""
+    text = raw.decode("utf-8", errors="replace").rstrip("\n")
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in "\n\t" else "?" for char in text)
+
+
+def components(path: str) -> tuple[str, ...] | Unreadable:
+    """The parts of a relative path, or why it is refused."""
+    parts = tuple(path.split("/"))
+    if len(parts) > MAX_COMPONENTS:
+        return Unreadable(path[:200], f"is nested deeper than {MAX_COMPONENTS} directories")
+    if any(part in ("", ".", "..") or "\0" in part or len(part) > 255 for part in parts):
+        return Unreadable(path[:200], "is not a plain relative path")
+    return parts
+
+
+class DirectoryRoot:
+    """A directory tree on this machine. Raises UsageError if `base` is not a readable directory."""
+
+    def __init__(self, base: Path, name: str, *, process_id: int | None = None) -> None:
+        self._base = base
+        self._name = name
+        self._process_id = process_id
+        self._operations_left = MAX_OPERATIONS
+        self._bytes_left = MAX_TOTAL_BYTES
+        try:
+            os.close(os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        except (OSError, ValueError) as exc:
+            raise UsageError(f"{base} cannot be opened as a directory: {_reason(exc)}", hint="check the path") from exc
+
+    @property
+    def name(self) -> str:
+        """What to call the machine."""
+        return self._name
+
+    def read(self, path: str) -> str | Unreadable:
+        """The text of a file without its last newline; what cannot be printed becomes `?`."""
+        raw = self.read_bytes(path)
+        return raw if isinstance(raw, Unreadable) else printable(raw)
+
+    def read_bytes(self, path: str) -> bytes | Unreadable:
+        """The bytes of a regular file of at most 1 MiB."""
+        parent = self._open_parent(path)
+        if isinstance(parent, Unreadable):
+            return parent
+        directory, leaf = parent
+        try:
+            before = os.stat(leaf, dir_fd=directory, follow_symlinks=False)
+            if refusal := _refusal(before):
+                return Unreadable(path, refusal)
+            # O_NONBLOCK: the file may have become a FIFO between the two calls.
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+            descriptor = os.open(leaf, flags, dir_fd=directory)
+            try:
+                if refusal := _refusal(os.fstat(descriptor)):
+                    return Unreadable(path, refusal)
+                return self._read_descriptor(path, descriptor)
+            finally:
+                os.close(descriptor)
+        except (OSError, ValueError) as exc:
+            return Unreadable(path, _reason(exc))
+        finally:
+            os.close(directory)
+
+    def list(self, path: str) -> tuple[str, ...] | Unreadable:
+        """The names in a directory, sorted; refused beyond 20,000."""
+        parent = self._open_parent(path)
+        if isinstance(parent, Unreadable):
+            return parent
+        directory, leaf = parent
+        try:
+            descriptor = os.open(leaf, _DIRECTORY_FLAGS, dir_fd=directory)
+            try:
+                with os.scandir(descriptor) as entries:
+                    names = [entry.name for entry in itertools.islice(entries, MAX_DIRECTORY_ENTRIES + 1)]
+            finally:
+                os.close(descriptor)
+        except (OSError, ValueError) as exc:
+            return Unreadable(path, _reason(exc))
+        finally:
+            os.close(directory)
+        if len(names) > MAX_DIRECTORY_ENTRIES:
+            return Unreadable(path, f"has more than {MAX_DIRECTORY_ENTRIES} entries")
+        return tuple(sorted(names))
+
+    def _open_parent(self, path: str) -> tuple[int, str] | Unreadable:
+        """A descriptor of the directory that holds `path`, reached without following a link, and the last name."""
+        parts = components(self._own_process(path))
+        if isinstance(parts, Unreadable):
+            return parts
+        if self._operations_left <= 0:
+            return Unreadable(path, f"more than {MAX_OPERATIONS} files and directories were asked for")
+        self._operations_left -= 1
+        descriptor = -1
+        try:
+            descriptor = os.open(self._base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            for part in parts[:-1]:
+                child = os.open(part, _DIRECTORY_FLAGS, dir_fd=descriptor)
+                os.close(descriptor)
+                descriptor = child
+        except (OSError, ValueError) as exc:
+            if descriptor >= 0:
+                os.close(descriptor)
+            return Unreadable(path, _reason(exc))
+        return descriptor, parts[-1]
+
+    def _own_process(self, path: str) -> str:
+        """`proc/self` is a symbolic link, so on the live machine it is replaced by the process's own directory."""
+        if self._process_id is not None and path.startswith("proc/self/"):
+            return f"proc/{self._process_id}/{path.removeprefix('proc/self/')}"
+        return path
+
+    def _read_descriptor(self, path: str, descriptor: int) -> bytes | Unreadable:
+        chunks: list[bytes] = []
+        size_bytes = 0
+        while chunk := os.read(descriptor, 65_536):
+            chunks.append(chunk)
+            size_bytes += len(chunk)
+            if size_bytes > MAX_FILE_BYTES:
+                return Unreadable(path, "is larger than 1 MiB")
+        self._bytes_left -= size_bytes
+        if self._bytes_left < 0:
+            return Unreadable(path, f"more than {MAX_TOTAL_BYTES // 2**20} MiB were asked for")
+        return b"".join(chunks)
+
+
+_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def _refusal(status: os.stat_result) -> str:
+    if stat.S_ISLNK(status.st_mode):
+        return "is a symbolic link"
+    if not stat.S_ISREG(status.st_mode):
+        return "is not a regular file"
+    return "is larger than 1 MiB" if status.st_size > MAX_FILE_BYTES else ""
+
+
+def _reason(exc: OSError | ValueError) -> str:
+    if isinstance(exc, ValueError) or exc.errno is None:
+        return "is not a plain relative path"
+    return _REASONS.get(exc.errno, os.strerror(exc.errno).lower())
+
+
+def live_root() -> DirectoryRoot:
+    """The machine that this process runs on, called by its host name."""
+    return DirectoryRoot(Path("/"), os.uname().nodename, process_id=os.getpid())
+
+
+class _ArchiveLine(msgspec.Struct, frozen=True):
+    path: str
+    text: str | None = None
+    base64: str | None = None
+
+
+class ArchiveRoot:
+    """A captured machine in one file: a JSON object per line, `{"path": ..., "text": ...}` or `"base64"`.
+
+    A line that cannot be used is left out and listed in `refused`. Raises UsageError if the file cannot be read at all.
+    """
+
+    def __init__(self, file: Path, name: str) -> None:
+        self._name = name
+        self._files: dict[str, bytes] = {}
+        self._directories: dict[str, set[str]] = {"": set()}
+        self.refused: list[Unreadable] = []
+        raw = read_bounded(file, MAX_ARCHIVE_BYTES)
+        decoder = msgspec.json.Decoder(_ArchiveLine)
+        for number, line in enumerate(raw.split(b"\n"), start=1):
+            if number > MAX_ARCHIVE_FILES:
+                self.refused.append(Unreadable(f"line {number}", f"more than {MAX_ARCHIVE_FILES} lines"))
+                break
+            if line.strip():
+                self._take(number, line, decoder)
+
+    @property
+    def name(self) -> str:
+        """What to call the machine."""
+        return self._name
+
+    def _take(self, number: int, line: bytes, decoder: msgspec.json.Decoder[_ArchiveLine]) -> None:
+        try:
+            entry = decoder.decode(line)
+            content = base64.b64decode(entry.base64, validate=True) if entry.base64 is not None else None
+        except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError):
+            self.refused.append(Unreadable(f"line {number}", "is not a line of a capture"))
+            return
+        if content is None:
+            content = (entry.text or "").encode("utf-8", errors="replace")
+        parts = components(entry.path)
+        if isinstance(parts, Unreadable):
+            self.refused.append(Unreadable(printable(parts.path.encode("utf-8", "replace")), parts.reason))
+        elif len(content) > MAX_FILE_BYTES:
+            self.refused.append(Unreadable(entry.path, "is larger than 1 MiB"))
+        elif entry.path in self._files:
+            self.refused.append(Unreadable(entry.path, "is there twice"))
+        else:
+            self._files[entry.path] = content
+            for depth in range(len(parts)):
+                self._directories.setdefault("/".join(parts[:depth]), set()).add(parts[depth])
+
+    def read(self, path: str) -> str | Unreadable:
+        """The text of a file without its last newline; what cannot be printed becomes `?`."""
+        raw = self.read_bytes(path)
+        return raw if isinstance(raw, Unreadable) else printable(raw)
+
+    def read_bytes(self, path: str) -> bytes | Unreadable:
+        """The bytes of a file."""
+        content = self._files.get(path)
+        return Unreadable(path, ABSENT) if content is None else content
+
+    def list(self, path: str) -> tuple[str, ...] | Unreadable:
+        """The names in a directory, sorted; refused beyond 20,000."""
+        names = self._directories.get(path)
+        if names is None:
+            return Unreadable(path, ABSENT)
+        if len(names) > MAX_DIRECTORY_ENTRIES:
+            return Unreadable(path, f"has more than {MAX_DIRECTORY_ENTRIES} entries")
+        return tuple(sorted(names))
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`capture.json`: what a capture is, and what could not be read when it was made."""
+
+    format: int = 1
+    note: str = ""
+    redacted: bool = False
+    unreadable: dict[str, str] = {}
+    """Path to reason, for what was there and could not be read."""
+
+
+class CapturedRoot:
+    """A capture with its manifest: a file that was unreadable then is unreadable now, for the same reason."""
+
+    def __init__(self, files: DirectoryRoot | ArchiveRoot) -> None:
+        self._files = files
+        self.refused: list[Unreadable] = list(files.refused) if isinstance(files, ArchiveRoot) else []
+        self.manifest = Manifest()
+        raw = files.read_bytes(MANIFEST)
+        if isinstance(raw, bytes):
+            try:
+                self.manifest = msgspec.json.decode(raw, type=Manifest)
+            except (msgspec.DecodeError, RecursionError):
+                self.refused.append(Unreadable(MANIFEST, "is not a manifest"))
+
+    @property
+    def name(self) -> str:
+        """What to call the machine."""
+        return self._files.name
+
+    def read(self, path: str) -> str | Unreadable:
+        """The text of a file without its last newline; what cannot be printed becomes `?`."""
+        return self._explained(self._files.read(path))
+
+    def read_bytes(self, path: str) -> bytes | Unreadable:
+        """The bytes of a file."""
+        return self._explained(self._files.read_bytes(path))
+
+    def list(self, path: str) -> tuple[str, ...] | Unreadable:
+        """The names in a directory, sorted."""
+        return self._explained(self._files.list(path))
+
+    def _explained(self, answer: Answer | Unreadable) -> Answer | Unreadable:
+        if isinstance(answer, Unreadable) and answer.is_absent and answer.path in self.manifest.unreadable:
+            reason = printable(self.manifest.unreadable[answer.path].encode("utf-8", "replace"))
+            return Unreadable(answer.path, reason[:200])
+        return answer
+
+
+def read_bounded(file: Path, limit_bytes: int) -> bytes:
+    """The bytes of a regular file that the user named. Raises UsageError, also beyond `limit_bytes`."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except (OSError, ValueError) as exc:
+        raise UsageError(f"{file} cannot be read: {_reason(exc)}", hint="check the path") from exc
+    with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise UsageError(f"{file} is not a regular file", hint="give a file or a directory that was captured")
+        try:
+            raw = stream.read(limit_bytes + 1)
+        except OSError as exc:
+            raise UsageError(f"{file} cannot be read: {_reason(exc)}", hint="check the path") from exc
+    if len(raw) > limit_bytes:
+        raise UsageError(f"{file} is larger than {limit_bytes // 2**20} MiB", hint="check that it is a capture")
+    return raw

@@ -1,0 +1,59 @@
+"""Small texts of the kernel: numbers, lists and `KEY=value` lines, read so that garbage becomes None."""
+
+from __future__ import annotations
+
+import re
+
+from railwright.topology.sources.root import Root, Unreadable
+
+_LIST = re.compile(r"\d{1,7}(-\d{1,7})?(,\d{1,7}(-\d{1,7})?)*")
+_MAX_LISTED = 65_536
+_MAX_WORD = 200
+
+
+def number(text: str | Unreadable, base: int = 10) -> int | None:
+    """An integer, None where the text is unreadable or anything else."""
+    if isinstance(text, Unreadable) or len(text) > 24:
+        return None
+    try:
+        return int(text, base)
+    except ValueError:
+        return None
+
+
+def word(text: str | Unreadable) -> str:
+    """The first line without outer blanks, at most 200 characters; empty where unreadable."""
+    return "" if isinstance(text, Unreadable) else text.strip().partition("\n")[0][:_MAX_WORD].strip()
+
+
+def id_list(text: str | Unreadable) -> tuple[int, ...] | None:
+    """A kernel list like `0-3,8` as numbers, None where it is not one; an empty text is an empty list."""
+    if isinstance(text, Unreadable):
+        return None
+    text = text.strip()
+    if not text:
+        return ()
+    if len(text) > 8192 or not _LIST.fullmatch(text):
+        return None
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        span = range(int(first), int(last or first) + 1)
+        if len(found) + len(span) > _MAX_LISTED:
+            return None
+        found.update(span)
+    return tuple(sorted(found))
+
+
+def uevent(root: Root, path: str, key: str) -> str:
+    """The value of `key` in the directory's `uevent`, empty where it does not say."""
+    text = root.read(f"{path}/uevent")
+    if isinstance(text, Unreadable):
+        return ""
+    return next((line.partition("=")[2][:64] for line in text.splitlines() if line.startswith(f"{key}=")), "")
+
+
+def names(root: Root, path: str) -> tuple[str, ...]:
+    """The names in a directory, none where it cannot be listed."""
+    listed = root.list(path)
+    return () if isinstance(listed, Unreadable) else listed

@@ -1,0 +1,38 @@
+"""Devices on a hypervisor's own bus instead of PCI: Hyper-V's VMBus and Xen's front ends."""
+
+from __future__ import annotations
+
+import re
+
+from railwright.topology.sources import text
+from railwright.topology.sources.root import Root
+
+_DEVICES = "sys/devices"
+_XEN = re.compile(r"(vif|vbd)-\d{1,7}")
+_ACPI_HOLDER = re.compile(r"LNXSYSTM:\d+|LNXSYBUS:\d+|ACPI\d+:\d+|MSFT1000:\d+|VMBUS:\d+")
+_VMBUS_DEVICE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_DEPTH = 5
+
+
+def scan_virtual_buses(root: Root) -> dict[str, frozenset[str]]:
+    """Path to the names in it, for every device of a hypervisor's bus that has a network or a block device."""
+    found: dict[str, frozenset[str]] = {}
+    for name in text.names(root, _DEVICES):
+        if _XEN.fullmatch(name):
+            found[f"{_DEVICES}/{name}"] = frozenset(text.names(root, f"{_DEVICES}/{name}"))
+        elif _ACPI_HOLDER.fullmatch(name):
+            _scan_vmbus(root, f"{_DEVICES}/{name}", 0, found)
+    return {path: names for path, names in sorted(found.items()) if any(_carries(name) for name in names)}
+
+
+def _scan_vmbus(root: Root, path: str, depth: int, found: dict[str, frozenset[str]]) -> None:
+    for name in text.names(root, path):
+        below = f"{path}/{name}"
+        if _VMBUS_DEVICE.fullmatch(name):
+            found[below] = frozenset(text.names(root, below))
+        elif depth < _DEPTH and _ACPI_HOLDER.fullmatch(name):
+            _scan_vmbus(root, below, depth + 1, found)
+
+
+def _carries(name: str) -> bool:
+    return name in ("net", "block") or re.fullmatch(r"host\d+", name) is not None

@@ -1,0 +1,102 @@
+"""Whether this is a virtual machine or a container, and the kernel settings that change data paths."""
+
+from __future__ import annotations
+
+import re
+
+from railwright.topology.model import Scalar
+from railwright.topology.sources import text
+from railwright.topology.sources.notes import Notes
+from railwright.topology.sources.root import Root, Unreadable
+
+_DMI = "sys/devices/virtual/dmi/id"
+_ACPI_FACP = "sys/firmware/acpi/tables/FACP"
+
+# Text in the DMI vendor, product or BIOS fields -> hypervisor, cloud ("" = does not tell).
+_DMI_VENDORS: tuple[tuple[str, str, str], ...] = (
+    ("Amazon EC2", "kvm", "aws"),
+    ("Google Compute Engine", "kvm", "gcp"),
+    ("OracleCloud", "kvm", "oci"),
+    ("Alibaba Cloud", "kvm", "alibaba"),
+    ("KubeVirt", "kvm", ""),
+    ("OpenStack", "kvm", ""),
+    ("Microsoft Corporation Virtual Machine", "hyperv", ""),
+    ("VMware", "vmware", ""),
+    ("QEMU", "kvm", ""),
+    ("Bochs", "kvm", ""),
+    ("Xen", "xen", ""),
+    ("VirtualBox", "virtualbox", ""),
+    ("Parallels", "parallels", ""),
+    ("Apple Virtualization", "apple", ""),
+)
+_FIRECRACKER_OEM = b"FIRECK"  # ACPI OEM id that Firecracker's own tables carry
+_CONTAINERS = ("docker", "kubepods", "lxc", "libpod", "crio", "garden")
+
+# Words of the kernel command line that change what a data path can reach.
+PARAMETER = re.compile(
+    r"(?:intel_iommu|amd_iommu|iommu|iommu\.\w+|pci|pcie_\w+|numa_balancing|default_hugepagesz|hugepagesz|hugepages"
+    r"|transparent_hugepage|isolcpus|nohz_full|intel_idle\.max_cstate|processor\.max_cstate|idle|mitigations"
+    r"|nvme\.\w+|nvme_core\.\w+|swiotlb|pci=\w+)(?:=[\w.,:-]{1,100})?"
+)
+MODULE = re.compile(
+    r"nvidia(_\w+)?|nv_peer_mem|gdrdrv|amdgpu|mlx5_\w+|mlx4_\w+|ib_\w+|rdma_\w+|irdma|bnxt_\w+|efa|ena|ice|nvme_rdma"
+    r"|openvswitch|vfio_pci|smc"
+)
+
+
+def read_virtualisation(root: Root, notes: Notes, *, cpu_says_virtual: bool) -> dict[str, Scalar]:
+    """Facts of the host: `is_virtual`, `hypervisor`, `cloud`, `container`, `product` and kernel settings."""
+    dmi = {name: text.word(root.read(f"{_DMI}/{name}")) for name in ("sys_vendor", "product_name", "bios_vendor")}
+    tag = text.word(root.read(f"{_DMI}/chassis_asset_tag"))
+    product = " ".join(part for part in (dmi["sys_vendor"], dmi["product_name"]) if part)
+    if not product:
+        notes.missing("machine model", f"the firmware shows no DMI data (/{_DMI})")
+    everything = " ".join((product, dmi["bios_vendor"], tag if tag in ("OracleCloud.com", "Amazon EC2") else ""))
+    hypervisor, cloud = next(((found, where) for word, found, where in _DMI_VENDORS if word in everything), ("", ""))
+    acpi = root.read_bytes(_ACPI_FACP)
+    if isinstance(acpi, bytes) and acpi[10:16] == _FIRECRACKER_OEM:
+        hypervisor = "firecracker"
+    xen = text.word(root.read("sys/hypervisor/type"))
+    hypervisor = hypervisor or re.sub(r"[^a-z0-9]", "", xen.lower())
+    facts: dict[str, Scalar] = {}
+    # An EC2 `.metal` machine has the cloud's name in its firmware and no hypervisor under it.
+    if cpu_says_virtual or (hypervisor and not cloud):
+        facts["is_virtual"] = True
+        facts["hypervisor"] = hypervisor or "unknown"
+        if not hypervisor and isinstance(acpi, Unreadable):
+            notes.unreadable("hypervisor", acpi)
+    optional = {
+        "cloud": cloud,
+        "container": _container(root),
+        "product": product,
+        "kernel": _kernel(root),
+        "kernel_parameters": " ".join(_words(root, "proc/cmdline", PARAMETER)),
+        "modules": " ".join(_words(root, "proc/modules", MODULE)),
+    }
+    facts.update({name: value for name, value in optional.items() if value})
+    return facts
+
+
+def _container(root: Root) -> str:
+    """Docker leaves a file, others a name in the control group of process 1."""
+    if not isinstance(root.read(".dockerenv"), Unreadable):
+        return "docker"
+    if not isinstance(root.read("run/.containerenv"), Unreadable):
+        return "podman"
+    groups = root.read("proc/1/cgroup")
+    if isinstance(groups, Unreadable):
+        return ""
+    return next((name for name in _CONTAINERS if name in groups), "")
+
+
+def _kernel(root: Root) -> str:
+    match = re.match(r"Linux version (\S{1,80})", text.word(root.read("proc/version")))
+    return match.group(1) if match else ""
+
+
+def _words(root: Root, path: str, wanted: re.Pattern[str]) -> list[str]:
+    content = root.read(path)
+    if isinstance(content, Unreadable):
+        return []
+    candidates = content.split() if path == "proc/cmdline" else [line.split(" ")[0] for line in content.splitlines()]
+    return [word for word in candidates[:4096] if wanted.fullmatch(word)]

@@ -1,0 +1,173 @@
+"""Named shapes, their changes, and saved files."""
+
+import json
+
+import msgspec
+import pytest
+
+from railwright.errors import UsageError
+from railwright.topology.expand import CHANGES, expand
+from railwright.topology.paths import Affinity, Graph
+from railwright.topology.shapes import SHAPES
+from railwright.topology.sources.load import load
+from railwright.topology.sources.saved import decode_topology, encode_topology, load_topology, save_topology
+
+from .machines import NAMES, archive
+
+
+def affinity_rows(text):
+    affinity = Affinity(load(text))
+    return {gpu.id: affinity.nearest(gpu.id) for gpu in affinity.gpus}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_shape_expands_to_a_connected_machine(name):
+    topology = expand(name, {})
+    graph = Graph(topology)
+    for device in topology.of_kind("gpu", "nic", "drive", "memory"):
+        assert graph.find("cpu0", device.id) is not None
+    assert topology.unknown == ()
+
+
+def test_every_part_of_every_shape_has_a_source():
+    def parts(value):
+        if isinstance(value, msgspec.Struct):
+            yield value
+            for field in value.__struct_fields__:
+                yield from parts(getattr(value, field))
+
+    for shape in SHAPES.values():
+        found = [part for part in parts(shape) if part is not shape]
+        assert len(found) >= 4
+        assert all(len(part.source) > 20 for part in found)
+        assert shape.max_payload_source
+        assert shape.acs_source
+
+
+def test_two_nics_go_one_to_each_socket():
+    rows = affinity_rows("hgx-h100 nics=2")
+    assert [rows[f"gpu{number}"] for number in range(8)] == [("nic0",)] * 4 + [("nic1",)] * 4
+    affinity = Affinity(load("hgx-h100 nics=2"))
+    assert [affinity.kind(gpu.id, "nic0") for gpu in affinity.gpus] == ["PIX", "PHB", "PHB", "PHB", *["SYS"] * 4]
+
+
+def test_four_nics_go_one_to_each_switch_of_two_gpus():
+    affinity = Affinity(load("hgx-a100 nics=4"))
+    near = {
+        gpu.id: [nic.id for nic in affinity.nics if affinity.kind(gpu.id, nic.id) == "PIX"] for gpu in affinity.gpus
+    }
+    assert near == {f"gpu{number}": [f"nic{number // 2}"] for number in range(8)}
+
+
+def test_other_pcie_layout_puts_a_nic_under_every_gpus_switch():
+    affinity = Affinity(load("hgx-h100 nics=4 gpus-per-switch=2"))
+    assert all("PIX" in [affinity.kind(gpu.id, nic.id) for nic in affinity.nics] for gpu in affinity.gpus)
+
+
+def test_changes_are_made():
+    topology = expand("hgx-h100", {"nics": "1", "nic-rate": "800Gb/s", "nic-protocol": "ethernet", "mtu": "4200",
+                                   "pcie": "4", "nvlink": "12", "drives": "0", "gpus": "4"})  # fmt: skip
+    links = {link.b if link.a != "nic0" else "port": link.protocol for link in topology.links}
+    assert (links["port"].line_rate_bits_per_s, links["port"].mtu_bytes, links["port"].rdma) == (800e9, 4200, True)
+    nvlinks = [link.protocol for link in topology.links if link.a == "nvswitch0"]
+    assert len(topology.of_kind("gpu")) == 4
+    assert {(link.links, link.max_links) for link in nvlinks} == {(12, 18)}
+    assert topology.of_kind("drive") == ()
+    assert {link.protocol.gt_per_s for link in topology.links if link.b == "nic0"} == {16.0}
+
+
+def test_machines_without_gpus_or_nics_work():
+    assert expand("hgx-h100", {"gpus": "0", "nics": "0", "drives": "0"}).of_kind("gpu", "nic", "drive", "fabric") == ()
+    assert len(expand("hgx-h100", {"gpus": "0"}).of_kind("nic")) == 8
+    assert len(expand("laptop", {"nics": "3"}).of_kind("nic")) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("hgx-h100", {"nics": "-1"}, "nics=-1"),
+        ("hgx-h100", {"nics": "9999"}, "nics=9999"),
+        ("hgx-h100", {"nics": "²"}, "nics="),
+        ("hgx-h100", {"gpus": "many"}, "gpus=many"),
+        ("hgx-h100", {"sockets": "3"}, "sockets=3"),
+        ("hgx-h100", {"pcie": "9"}, "pcie=9"),
+        ("hgx-h100", {"nvlink": "19"}, "nvlink=19"),
+        ("pcie-8gpu", {"nvlink": "4"}, "nvlink=4"),
+        ("hgx-h100", {"nic-rate": "fast"}, "fast"),
+        ("hgx-h100", {"nic-rate": "0Gb/s"}, "nic-rate=0Gb/s"),
+        ("hgx-h100", {"nic-rate": "999999Tb/s"}, "nic-rate"),
+        ("hgx-h100", {"nic-protocol": "token-ring"}, "token-ring"),
+        ("hgx-h100", {"mtu": "9000"}, "mtu=9000"),
+        ("hgx-h100", {"mtu": "5", "nic-protocol": "ethernet"}, "mtu=5"),
+        ("hgx-h100", {"nick": "2"}, "nick"),
+        ("laptop", {"gpus": "1"}, "gpus=1"),
+        ("hgx-h10", {}, "hgx-h10"),
+    ],
+)
+def test_nonsense_is_refused_with_what_is_allowed(name, changes, message):
+    with pytest.raises(UsageError) as caught:
+        expand(name, changes)
+    assert message in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["", "  ", "hgx-h100 nics", "hgx-h100 =2", "hgx-h100 nics=", "hgx-h100 nics=1 nics=2",
+                                  "no/such/dir", "nothing.jsonl", "hgx-h101", "a\0b"])  # fmt: skip
+def test_what_is_no_machine_is_refused(text):
+    with pytest.raises(UsageError):
+        load(text)
+
+
+def test_near_names_are_offered():
+    with pytest.raises(UsageError, match="hgx-h100"):
+        load("hgx-h10O")
+    with pytest.raises(UsageError, match="nics"):
+        load("hgx-h100 nic=2")
+    assert set(CHANGES) >= {"gpus", "nics", "nic-rate", "nic-protocol", "mtu", "pcie", "nvlink", "sockets", "drives"}
+
+
+@pytest.mark.parametrize("text", [*(str(archive(name)) for name in NAMES), *SHAPES])
+def test_saved_topologies_come_back(tmp_path, text):
+    topology = load(text)
+    save_topology(topology, tmp_path / "saved.json")
+    again = load(str(tmp_path / "saved.json"))
+    assert again.source == "saved"
+    assert msgspec.structs.replace(again, source=topology.source) == topology
+
+
+def changed(**fields):
+    record = json.loads(encode_topology(expand("laptop", {})))
+    record.update(fields)
+    return json.dumps(record).encode()
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"", "not a saved topology"),
+        (b"[]", "not a saved topology"),
+        (b"\xff\xfe", "not a saved topology"),
+        (b"[" * 100_000, "not a saved topology"),
+        (changed(schema_version=99), "version 99"),
+        (changed(surprise=1), "surprise"),
+        (changed(devices=[{"id": "x", "kind": "toaster"}], links=[]), "toaster"),
+        (changed(devices=[{"id": "\x1b[31m", "kind": "gpu"}], links=[]), "not a device id"),
+        (changed(devices=[{"id": "gpu0", "kind": "gpu"}] * 2, links=[]), "two devices"),
+        (changed(links=[{"a": "cpu0", "b": "nowhere", "protocol": {"type": "pcie"}}]), "nowhere"),
+        (changed(links=[{"a": "cpu0", "b": "cpu0", "protocol": {"type": "pcie"}}]), "itself"),
+        (changed(links=[{"a": "cpu0", "b": "nic0", "protocol": {"type": "pcie", "width": -1}}]), "width"),
+        (changed(links=[{"a": "cpu0", "b": "nic0", "protocol": {"type": "pcie", "width": 0}}]), "width"),
+    ],
+)
+def test_broken_files_are_refused(raw, message):
+    with pytest.raises(UsageError) as caught:
+        decode_topology(raw, "file.json")
+    assert message in str(caught.value)
+    assert "file.json" in str(caught.value)
+
+
+def test_oversized_files_are_refused_unread(tmp_path):
+    with (tmp_path / "big.json").open("wb") as stream:
+        stream.truncate(65 * 2**20)
+    with pytest.raises(UsageError, match="larger than"):
+        load_topology(tmp_path / "big.json")
