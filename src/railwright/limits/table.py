@@ -32,7 +32,7 @@ def limits_of(topology: Topology, path_ids: Iterable[str]) -> tuple[PathLimit, .
         source, separator, target = path_id.partition(">")
         if not separator:
             hint = "write two device ids, like 'gpu0>nic0', and quote the >"
-            raise UsageError(f"not a path: {path_id[:60]!r}", hint=hint)
+            raise UsageError(f"not a path: {path_id!r}", hint=hint)
         path = graph.find(source.strip(), target.strip())
         if path is None:
             reason = f"{source} and {target} are not connected in {topology.name}"

@@ -1,0 +1,41 @@
+"""`railwright audit`: looks for every fault we know in the machine's settings."""
+
+from __future__ import annotations
+
+import click
+
+from railwright.cli.machine_option import MachineCommand, machine_option
+
+
+@click.command("audit", cls=MachineCommand)
+@machine_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON record for each finding.")
+def COMMAND(machine: str | None, as_json: bool) -> int:  # noqa: N802 - see cli/prove.py
+    """The settings that keep paths from their limit, each with evidence and remedy."""
+    import msgspec
+
+    from railwright.diagnosis.diagnose import exit_status
+    from railwright.errors import EXIT_OK, EXIT_UNJUDGED
+    from railwright.faults.model import Facts
+    from railwright.faults.registry import FAULTS
+    from railwright.report.findings_text import finding_lines
+    from railwright.report.records import FindingRecord
+    from railwright.topology.sources.load import load
+
+    topology = load(machine)
+    found = [(fault, fault.look(Facts(topology=topology))) for fault in FAULTS if not fault.needs_results]
+    findings = [finding for _, some in found for finding in some]
+    if as_json:
+        for finding in findings:
+            click.echo(msgspec.json.encode(FindingRecord(finding=finding)).decode())
+    else:
+        click.echo(f"audit of {topology.name}: {len(found)} faults looked for, {len(findings)} findings")
+        for fault, some in found:
+            click.echo(f"\n{fault.name}: {fault.summary}")
+            for finding in some:
+                for line in finding_lines(finding):
+                    click.echo(f"  {line}")
+            if not some:
+                click.echo("  not found")
+    status = exit_status((), findings)
+    return EXIT_OK if status == EXIT_UNJUDGED and not findings else status

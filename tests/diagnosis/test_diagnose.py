@@ -1,0 +1,180 @@
+"""A whole run, judged: ceilings of the same run, curves, causes and the exit status."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from msgspec.structs import replace
+
+from railwright.diagnosis.diagnose import diagnose
+from railwright.diagnosis.model import Diagnosis, JudgedPath
+from railwright.limits.model import Quantity
+from railwright.results.model import Context, Evidence, Result, ResultFile, Run, Verification
+from railwright.results.statistics import summarise
+from railwright.topology.expand import expand
+from railwright.topology.model import Scalar, Topology
+from railwright.units import MIB
+
+CLEAN = Verification(method="a test", bytes_checked=100, bytes_wrong=0)
+
+
+def measured(
+    benchmark: str,
+    value: float,
+    *,
+    quantity: Quantity = "bandwidth_bytes_per_s",
+    path: str = "memory0>memory0",
+    launch: int = 0,
+    verification: Verification | None = CLEAN,
+    **parameters: Scalar,
+) -> Result:
+    return Result(
+        benchmark=benchmark,
+        quantity=quantity,
+        path=path,
+        parameters=parameters,
+        launch=launch,
+        samples=(value,) * 3,
+        summary=summarise([value] * 3),
+        verification=verification,
+    )
+
+
+def copies(*values: float, size: int = 2 * MIB) -> list[Result]:
+    return [
+        measured("memory_copy", value, launch=launch, size_bytes=size, threads=1) for launch, value in enumerate(values)
+    ]
+
+
+def judged(results: list[Result], topology: Topology | None = None) -> Diagnosis:
+    run = Run(
+        railwright="0",
+        started_at="2026-01-01T00:00:00+00:00",
+        command=("railwright",),
+        context=Context(host="h", kernel="k"),
+        topology=topology or expand("laptop", {}),
+    )
+    return diagnose(ResultFile(run=run, results=tuple(results)))
+
+
+def path_of(diagnosis: Diagnosis, benchmark: str) -> JudgedPath:
+    (found,) = [path for path in diagnosis.paths if path.benchmark == benchmark]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("value", "state"), [(9e9, "ok"), (5e9, "ok"), (4.9e9, "slow"), (10.2e9, "ok"), (10.3e9, "suspicious")]
+)
+def test_a_transfer_within_a_host_is_held_against_the_memory_copy_of_the_same_run(value: float, state: str) -> None:
+    transfer = measured("mpi_bandwidth", value, transport="shm", size_bytes=2 * MIB)
+    path = path_of(judged([*copies(10e9), transfer]), "mpi_bandwidth")
+    assert path.verdict.state == state
+    assert path.headline is not None
+    assert path.headline.limit.kind == "measured_ceiling"  # type: ignore[union-attr]
+
+
+def test_slow_is_judged_against_the_slowest_copy_and_suspicious_against_the_fastest() -> None:
+    for value, state in ((5e9, "ok"), (3.9e9, "slow"), (19e9, "ok"), (21e9, "suspicious")):
+        transfer = measured("mpi_bandwidth", value, transport="shm", size_bytes=2 * MIB)
+        assert path_of(judged([*copies(8e9, 20e9), transfer]), "mpi_bandwidth").verdict.state == state
+
+
+def test_without_the_ceiling_the_verdict_is_unknown() -> None:
+    transfer = measured("mpi_bandwidth", 9e9, transport="shm", size_bytes=2 * MIB)
+    diagnosis = judged([transfer])
+    assert path_of(diagnosis, "mpi_bandwidth").verdict.state == "unknown"
+    assert diagnosis.exit_status == 3
+
+
+def test_a_ceiling_with_wrong_bytes_is_none() -> None:
+    wrong = Verification(method="a test", bytes_checked=100, bytes_wrong=1)
+    ceiling = measured("memory_copy", 10e9, verification=wrong, size_bytes=2 * MIB, threads=1)
+    transfer = measured("mpi_bandwidth", 9e9, transport="shm", size_bytes=2 * MIB)
+    diagnosis = judged([ceiling, transfer])
+    assert path_of(diagnosis, "mpi_bandwidth").verdict.state == "unknown"
+    assert path_of(diagnosis, "memory_copy").verdict.state == "failed"
+
+
+def test_a_ceiling_of_another_size_does_not_count() -> None:
+    transfer = measured("mpi_bandwidth", 9e9, transport="shm", size_bytes=64 * MIB)
+    assert path_of(judged([*copies(10e9), transfer]), "mpi_bandwidth").verdict.state == "unknown"
+
+
+def test_a_file_is_held_against_its_raw_device() -> None:
+    for value, state in ((1.9e9, "ok"), (1.5e9, "slow"), (2.2e9, "suspicious")):
+        results = [
+            measured("device_read", 2e9, path="nvme0n1>memory0", size_bytes=MIB, depth=4),
+            measured("file_read", value, path="nvme0n1>memory0", size_bytes=MIB, depth=4),
+        ]
+        assert path_of(judged(results), "file_read").verdict.state == state
+
+
+def test_a_file_read_latency_has_a_floor_and_a_band_above_it() -> None:
+    for value, state in ((100e-6, "ok"), (130e-6, "slow"), (90e-6, "suspicious")):
+        results = [
+            measured(name, seconds, quantity="latency_s", path="nvme0n1>memory0", size_bytes=4096, depth=32)
+            for name, seconds in (("device_read", 100e-6), ("file_read", value))
+        ]
+        assert path_of(judged(results), "file_read").verdict.state == state
+
+
+def test_a_drive_is_held_against_its_pcie_link() -> None:
+    reading = measured("device_read", 3e9, path="nvme0n1>memory0", size_bytes=MIB, depth=4)
+    path = path_of(judged([reading]), "device_read")
+    assert path.path_kind == "PHB"
+    assert path.headline is not None
+    assert "PCIe" in path.headline.limit.because  # type: ignore[union-attr]
+
+
+def test_a_launch_that_failed_makes_its_curve_fail_and_keeps_the_rest() -> None:
+    dead = Result(
+        benchmark="mpi_bandwidth",
+        quantity="bandwidth_bytes_per_s",
+        path="memory0>memory0",
+        outcome="failed",
+        reason="rank 1 (host h, pid 7) ended",
+        parameters={"transport": "shm"},
+        launch=1,
+    )
+    transfer = measured("mpi_bandwidth", 9e9, transport="shm", size_bytes=2 * MIB)
+    diagnosis = judged([*copies(10e9), transfer, dead])
+    path = path_of(diagnosis, "mpi_bandwidth")
+    assert path.verdict.state == "failed"
+    assert "rank 1" in path.verdict.why
+    assert path.headline is not None
+    assert path.headline.value == 9e9
+    assert diagnosis.exit_status == 3
+
+
+def test_the_fallback_to_tcp_is_the_cause_of_a_slow_transfer() -> None:
+    seen = Evidence(claim="ucx_protocol", value="tcp/lo", seen="UCX_PROTO_INFO")
+    slow = replace(measured("kv_transfer", 1e9, operation="WRITE", size_bytes=2 * MIB), evidence=(seen,), ranks=2)
+    diagnosis = judged([*copies(10e9), slow])
+    path = path_of(diagnosis, "kv_transfer")
+    assert path.verdict.state == "slow"
+    assert [cause.fault for cause in path.causes] == ["tcp_fallback"]
+    assert "SYS_PTRACE" in path.causes[0].remedy
+    assert diagnosis.exit_status == 1
+
+
+def test_a_degraded_link_is_the_cause_of_a_slow_drive() -> None:
+    from railwright.faults import pcie_below_maximum
+
+    healthy = expand("laptop", {})
+    link = next(link.id for link in healthy.links if "nvme0n1" in (link.a, link.b))
+    assert pcie_below_maximum.FAULT.degrade is not None
+    reading = measured("device_read", 3e9, path="nvme0n1>memory0", size_bytes=MIB, depth=4)
+    findings = judged([reading], pcie_below_maximum.FAULT.degrade(healthy, link)).findings
+    assert [finding.fault for finding in findings if link in finding.where] == ["pcie_below_maximum"]
+
+
+def test_the_exit_status_is_the_worst_that_was_found() -> None:
+    """All ok is 0; one unknown is 3; one slow is 1, whatever else there is; nothing at all is 3."""
+    ok = measured("mpi_bandwidth", 9e9, transport="shm", size_bytes=2 * MIB)
+    slow = measured("kv_transfer", 1e9, operation="READ", size_bytes=2 * MIB)
+    assert judged([]).exit_status == 3
+    for with_slow, order in itertools.product((True, False), (1, -1)):
+        results = [*copies(10e9), ok, *([slow] if with_slow else [])][::order]
+        # memory_copy itself is unknown or held against the channels: only `slow` outranks that
+        assert judged(results).exit_status == (1 if with_slow else judged(copies(10e9)).exit_status)

@@ -1,0 +1,69 @@
+"""The limit of a path is its narrowest link."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright.errors import UsageError
+from railwright.limits.model import Limit, NoLimit
+from railwright.limits.table import limits_of, paths_that_matter
+from railwright.topology.expand import expand
+from railwright.topology.model import Device, InternalLink, Link, MemoryLink, PcieLink, SmpLink, Topology
+
+GEN5 = PcieLink(gt_per_s=32.0, width=16, max_payload_bytes=256)
+GEN4_X8 = PcieLink(gt_per_s=16.0, width=8, max_payload_bytes=256)
+
+
+def two_sockets(*, gpu_link: PcieLink = GEN5, nic_link: PcieLink = GEN5, between: str = "smp") -> Topology:
+    kinds = {"cpu0": "cpu", "cpu1": "cpu", "memory0": "memory", "memory1": "memory", "gpu0": "gpu", "nic0": "nic"}
+    return Topology(
+        name="two sockets",
+        source="shape",
+        devices=tuple(Device(id=name, kind=kind) for name, kind in kinds.items()),  # type: ignore[arg-type]
+        links=(
+            Link(a="cpu0", b="memory0", protocol=MemoryLink(channels=8, transfers_per_s=4800e6, bus_bytes=8)),
+            Link(a="cpu1", b="memory1", protocol=MemoryLink()),
+            Link(a="cpu0", b="gpu0", protocol=gpu_link),
+            Link(a="cpu1", b="nic0", protocol=nic_link),
+            Link(a="cpu0", b="cpu1", protocol=SmpLink(name="UPI") if between == "smp" else InternalLink(name=between)),
+        ),
+    )
+
+
+def test_the_narrowest_link_is_named() -> None:
+    (row,) = limits_of(two_sockets(gpu_link=GEN4_X8), ["gpu0>memory0"])
+    assert isinstance(row.limit, Limit)
+    assert row.limit.bottleneck == "cpu0--gpu0"
+    assert "PCIe 4.0 x8" in row.limit.because
+    assert row.kind == "PHB"
+    assert row.expected is not None
+
+
+def test_a_link_between_sockets_may_be_narrower_so_nothing_is_expected() -> None:
+    (row,) = limits_of(two_sockets(), ["gpu0>nic0"])
+    assert row.kind == "SYS"
+    assert isinstance(row.limit, Limit)
+    assert row.expected is None
+
+
+def test_a_path_of_links_without_limits_has_none() -> None:
+    (row,) = limits_of(two_sockets(), ["cpu1>memory1"])
+    assert isinstance(row.limit, NoLimit)
+    assert "DMI" in row.limit.why
+
+
+@pytest.mark.parametrize("path", ["gpu0", "gpu0>", "gpu0>gpu9", ">nic0", "gpu0-nic0"])
+def test_what_is_no_path_is_refused(path: str) -> None:
+    with pytest.raises(UsageError) as error:
+        limits_of(two_sockets(), [path])
+    assert error.value.hint
+
+
+def test_every_path_that_matters_of_a_shape_has_a_limit() -> None:
+    topology = expand("hgx-h100", {})
+    rows = limits_of(topology, paths_that_matter(topology))
+    assert len(rows) > 30
+    assert {row.path for row in rows if isinstance(row.limit, NoLimit)} == set()
+    by_path = {row.path: row for row in rows}
+    assert by_path["gpu0>gpu1"].kind == "NVL"
+    assert by_path["gpu0>nic0"].kind == "PIX"
