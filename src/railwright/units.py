@@ -90,8 +90,8 @@ def format_size(size_bytes: float) -> str:
 
 
 def format_bandwidth(bytes_per_s: float) -> str:
-    """Three significant figures in GB/s (10^9), MB/s below 10 MB/s."""
-    if bytes_per_s < 0.01 * GB:
+    """Three significant figures in GB/s (10^9), in MB/s (10^6) below 0.1 GB/s."""
+    if bytes_per_s < 0.1 * GB:
         return f"{_significant(bytes_per_s / 1e6)} MB/s"
     return f"{_significant(bytes_per_s / GB)} GB/s"
 

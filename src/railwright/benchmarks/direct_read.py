@@ -122,7 +122,7 @@ def measure(rank: Rank, benchmark: str, method: str, target: Target) -> Iterator
         rank.step(f"{benchmark} {format_size(size)} depth {depth}")
         with Buffer(size * depth) as buffers:
             engine, evidence = _engine(options["engine"], target.fd, buffers, size)
-            offsets, positions = _order(target.extents, size)
+            offsets, positions = random_order(target.extents, size)
             checked = read_pass(target.fd, engine, offsets, positions, size, depth, buffers, seed=SEED, check=True)
             passes = [
                 read_pass(target.fd, engine, offsets, positions, size, depth, buffers, seed=SEED, check=False)
@@ -176,7 +176,7 @@ def _engine(wanted: str, fd: int, buffers: Buffer, size: int) -> tuple[Engine, E
     return "threads", Evidence(claim="engine", value="threads", seen=f"io_uring was refused: {refusal}")
 
 
-def _order(extents: tuple[Extent, ...], size: int) -> tuple[array.array[int], array.array[int]]:
+def random_order(extents: tuple[Extent, ...], size: int) -> tuple[array.array[int], array.array[int]]:
     """Every whole block of the extents once, in random order: (offsets in the descriptor, positions in the pattern)."""
     places = [
         (extent.physical + start, extent.logical + start)

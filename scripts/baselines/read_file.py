@@ -1,0 +1,44 @@
+"""Our side of the file comparison: `--write PATH BYTES` makes the file, `PATH SIZE DEPTH PASSES` reads it.
+
+Reading prints the seconds of all passes together, as a rate over the whole run is what fio reports.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+from railwright.benchmarks.direct_read import SEED, random_order
+from railwright.native.files import Extent, read_pass
+from railwright.native.memory import Buffer, pin
+
+CHUNK = 4 * 2**20
+
+
+def write(path: str, size: int) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_DIRECT, 0o600)
+    with Buffer(CHUNK) as buffer:
+        for position in range(0, size, CHUNK):
+            buffer.fill(SEED, position=position)
+            os.pwrite(fd, (ctypes.c_char * CHUNK).from_address(buffer.address), position)
+    os.fsync(fd)
+    os.close(fd)
+
+
+def read(path: str, size: int, depth: int, passes: int) -> None:
+    pin(0)
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    offsets, positions = random_order((Extent(0, 0, os.fstat(fd).st_size),), size)
+    with Buffer(size * depth) as buffers:
+        elapsed = sum(
+            read_pass(fd, "io_uring", offsets, positions, size, depth, buffers, seed=SEED, check=False).elapsed_s
+            for _ in range(passes)
+        )
+    print(elapsed)
+
+
+if sys.argv[1] == "--write":
+    write(sys.argv[2], int(sys.argv[3]))
+else:
+    read(sys.argv[1], *map(int, sys.argv[2:5]))

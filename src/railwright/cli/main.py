@@ -1,0 +1,109 @@
+"""The command line. Verbs are loaded when they are used, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import signal
+import sys
+
+import click
+
+from railwright import __version__
+from railwright.errors import RailwrightError
+
+# verb -> (module, one line of help): one file per verb
+VERBS: dict[str, tuple[str, str]] = {
+    "prove": ("prove", "Measure this machine and hold every path against its limit."),
+    "topo": ("topo", "Show, capture, load and export what is there."),
+    "limits": ("limits", "What each path of a machine can reach, and why; measures nothing."),
+    "audit": ("audit", "The settings that keep paths from their limit, with evidence and remedy."),
+    "run": ("run", "Run single benchmarks with all their options."),
+    "judge": ("judge", "Judge a results file again and write its reports."),
+    "compare": ("compare", "Hold two runs side by side, noise taken into account."),
+    "setup": ("setup", "Install optional parts (NIXL)."),
+}
+
+
+class Verbs(click.Group):
+    """Loads the module of a verb when it is called, and suggests the nearest name for one that does not exist."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click passes it
+        """All verbs, in the order of their table."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The click command of a verb."""
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"railwright.cli.{VERBS[cmd_name][0]}")
+        command: click.Command = module.COMMAND
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The list of verbs, without loading them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, text) for verb, (_, text) in VERBS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, but with our own error for a verb that does not exist."""
+        from railwright.errors import unknown_name
+
+        if args and not args[0].startswith("-") and args[0] not in VERBS:
+            raise unknown_name("command", args[0], VERBS)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="railwright")
+def cli() -> None:
+    """Prove every data path of this machine against the limit that its own hardware sets.
+
+    Exit status: 0 all ok, 1 something is slow or misconfigured, 2 usage or own error, 3 something could not be judged.
+    """
+
+
+def main() -> None:
+    """Run the command line and end with its status."""
+    _end_on_sigterm()
+    try:
+        status = cli.main(standalone_mode=False)
+        sys.exit(status if isinstance(status, int) else 0)
+    except RailwrightError as error:
+        _say(f"railwright: {error.message}", error.hint)
+        sys.exit(error.exit_status)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        _say(f"railwright: {error.format_message()}", "see railwright --help")
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        _say("railwright: interrupted", "")
+        sys.exit(2)
+    except BrokenPipeError:
+        # The reader of our output left (`| head`): nobody is there to be told anything.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(2)
+    except OSError as error:
+        where = f" {error.filename}" if error.filename else ""
+        _say(f"railwright: {error.strerror or error}{where}", "")
+        sys.exit(2)
+
+
+def _end_on_sigterm() -> None:
+    """SIGTERM ends the run like Ctrl-C does: children are stopped and what was measured is kept."""
+
+    def stop(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt("SIGTERM")
+
+    with contextlib.suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGTERM, stop)
+
+
+def _say(message: str, hint: str) -> None:
+    click.echo(message, err=True)
+    if hint:
+        click.echo(f"hint: {hint}", err=True)

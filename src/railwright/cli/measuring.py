@@ -1,0 +1,167 @@
+"""What the two measuring verbs, `prove` and `run`, share: options, the plan, progress and the report."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from railwright.launch.measure import Planned
+    from railwright.launch.proof import Proof
+    from railwright.results.model import ResultFile
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option("--output", "-O", type=click.Path(path_type=Path), default=Path("out"), show_default=True,
+                 help="Folder for results.jsonl, report.html and metrics.txt."),
+    click.option("--option", "-o", "options", multiple=True, metavar="[BENCHMARK.]NAME=VALUE",
+                 help="A benchmark's option, like mpi_latency.sizes=8:1M:x2."),
+    click.option("--mpirun", metavar="PATH", help="The mpirun to use; its own MPI library is used with it."),
+    click.option("--silence", type=click.FloatRange(1, 86400), default=60, show_default=True, metavar="SECONDS",
+                 help="Ranks silent for this long beyond their plan count as hung."),
+    click.option("--dry-run", is_flag=True, help="Show the plan and stop."),
+    click.option("--force", is_flag=True, help="Measure on a busy host, or beside another run."),
+    click.option("--json", "as_json", is_flag=True, help="Print the judged records instead of the report."),
+)  # fmt: skip
+
+
+def measuring_options(command: Command) -> Command:
+    """The options that `prove` and `run` have in common."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def settle(names: tuple[str, ...], given: tuple[str, ...]) -> list[tuple[Any, dict[str, str]]]:
+    """The benchmarks of those names with their options checked. Raises UsageError."""
+    from railwright.benchmarks.registry import find
+    from railwright.errors import UsageError, unknown_name
+
+    benchmarks = [find(name) for name in dict.fromkeys(names)]
+    settings: dict[str, dict[str, str]] = {benchmark.name: {} for benchmark in benchmarks}
+    for text in given:
+        key, separator, value = text.partition("=")
+        owner, dot, name = key.rpartition(".")
+        if not separator or not name:
+            raise UsageError(f"not an option: {text[:60]!r}", hint="write NAME=VALUE or BENCHMARK.NAME=VALUE")
+        if dot and owner not in settings:
+            raise unknown_name("benchmark in this run", owner, settings)
+        takers = [b for b in benchmarks if b.name == owner or (not dot and any(o.name == name for o in b.options))]
+        if not takers:
+            raise unknown_name("option of these benchmarks", name, {o.name for b in benchmarks for o in b.options})
+        for benchmark in takers:
+            settings[benchmark.name][name] = value
+    return [(benchmark, benchmark.settle(settings[benchmark.name])) for benchmark in benchmarks]
+
+
+def measure(proof: Proof, output: Path, *, dry_run: bool, as_json: bool) -> int:
+    """Show the plan, run it, and report; the exit status."""
+    show_plan(proof)
+    proof.refuse_impossible()
+    if dry_run:
+        return 0
+    with _Display(proof):
+        file = proof.run(output)
+    status = report(file, output, as_json=as_json)
+    if proof.trouble is not None:
+        raise proof.trouble
+    return status
+
+
+def show_plan(proof: Proof) -> None:
+    """What will be done, how long it takes, how much it moves and which files it writes; on standard error."""
+    from railwright.units import format_duration, format_size
+
+    click.echo(f"plan: {proof.launches} x {len(proof.plan) // proof.launches} launches", err=True)
+    for one in proof.plan:
+        if one.job.launch:
+            continue
+        variant = " ".join(str(value) for value in one.job.variant.parameters.values())
+        name = f"  {one.benchmark.name} {variant}".ljust(26)
+        if one.plan.waived:
+            click.echo(f"{name} waived: {one.plan.waived}", err=True)
+            continue
+        cost = f"about {format_duration(one.plan.seconds)}, moves {format_size(one.plan.moved_bytes)}"
+        click.echo(f"{name} {one.benchmark.ranks} rank{'s' * (one.benchmark.ranks > 1)}, {cost}", err=True)
+        for file in one.plan.files:
+            click.echo(f"{'':26} writes {file}", err=True)
+    click.echo(f"  all together about {format_duration(proof.seconds)}", err=True)
+
+
+class _Display:
+    """Progress on standard error: a bar on a terminal, plain lines elsewhere."""
+
+    def __init__(self, proof: Proof) -> None:
+        self._proof = proof
+        self._progress: Progress | None = None
+
+    def __enter__(self) -> None:
+        proof = self._proof
+        if not sys.stderr.isatty():
+            proof.on_done = lambda one: click.echo(f"done: {_title(one)}", err=True)
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.fields[step]}", markup=False), BarColumn(), TimeElapsedColumn())
+        progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        task = progress.add_task("", total=max(proof.seconds, 0.1), step="looking at the machine")
+        proof.on_step = lambda one, step: progress.update(task, step=f"{one.job.launch + 1}/{proof.launches} {step}")
+        proof.on_done = lambda one: progress.advance(task, 0 if one.plan.waived else one.plan.seconds)
+        progress.start()
+        self._progress = progress
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+
+def _title(one: Planned) -> str:
+    variant = " ".join(str(value) for value in one.job.variant.parameters.values())
+    waived = " (waived)" if one.plan.waived else ""
+    return f"launch {one.job.launch + 1}: {one.benchmark.name} {variant}".rstrip() + waived
+
+
+def report(file: ResultFile, output: Path, *, as_json: bool) -> int:
+    """Judge a run, write report.html and metrics.txt into `output`, and print it; the exit status."""
+    from railwright.diagnosis.diagnose import diagnose
+    from railwright.report.html import render_html
+    from railwright.report.openmetrics import render_openmetrics
+
+    diagnosis = diagnose(file)
+    if as_json:
+        from railwright.report.records import json_lines
+
+        for line in json_lines(file.run, diagnosis, file.end):
+            click.echo(line)
+    else:
+        from rich.console import Console
+
+        from railwright.report.text import render
+
+        render(file.run, diagnosis, file.end, Console())
+    _write(output / "report.html", render_html(file.run, diagnosis, file.results, file.end))
+    _write(output / "metrics.txt", render_openmetrics(file.run, diagnosis))
+    return diagnosis.exit_status
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a report whole: a half-written one never takes the place of an older one."""
+    from railwright.errors import RailwrightError
+
+    new = path.with_name(f".{path.name}.new")
+    try:
+        new.write_text(text, encoding="utf-8")
+        new.replace(path)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        hint = "the results are kept; `railwright judge` writes reports again"
+        raise RailwrightError(f"cannot write {path}: {error.strerror}", hint=hint) from error
+    click.echo(f"wrote {path}", err=True)

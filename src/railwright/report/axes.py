@@ -1,0 +1,104 @@
+"""The frames of a report's figures: axes, ticks with units, and margins that leave a phone room for the curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from railwright.limits.model import Quantity
+from railwright.report import wording
+
+_INK, _MUTED, _GRID = "--ink", "--muted", "--line"
+_SIZE_TICKS = 6
+_ROOM_FOR_BAND = 3.0
+"""A band may reach this factor beyond all medians and limits; one bad sample must not squeeze the curves flat."""
+
+
+def curve_layout(
+    quantity: Quantity, sizes: Sequence[float], values: Sequence[float], bands: Sequence[float]
+) -> dict[str, Any]:
+    """The frame of values over sizes, both logarithmic. All values are above 0."""
+    low, high = min(values), max(values)
+    low = max(min((*bands, low)), low / _ROOM_FOR_BAND) / 1.3
+    high = min(max((*bands, high)), high * _ROOM_FOR_BAND) * 1.3
+    value_axis = {
+        **_axis(),
+        **_ticks(quantity, _logarithmic_ticks(low, high)),
+        "type": "log",
+        "range": [math.log10(low), math.log10(high)],
+    }
+    return {
+        **_frame(),
+        "xaxis": {**_axis(), **_size_ticks(sizes), "type": "log"},
+        "yaxis": value_axis,
+        "height": 380,
+        "margin": {"l": 68, "r": 14, "t": 12, "b": 40},
+    }
+
+
+def dot_layout(quantity: Quantity, values: Sequence[float], rows: int) -> dict[str, Any]:
+    """The frame of a row of marks for each setting, from zero on, the first setting on top."""
+    high = max(values)
+    names = {"automargin": True, "type": "category", "showgrid": False, "range": [rows - 0.4, -0.6]}
+    return {
+        **_frame(),
+        "xaxis": {**_axis(), **_ticks(quantity, _linear_ticks(high)), "range": [0, high * 1.08]},
+        "yaxis": {**_axis(), **names},
+        "height": 70 + 56 * rows,
+        "margin": {"l": 8, "r": 14, "t": 12, "b": 40},
+    }
+
+
+def _frame() -> dict[str, Any]:
+    legend = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.12, "yanchor": "top", "font": {"color": _INK}}
+    return {
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"color": _INK, "size": 12},
+        "legend": legend,
+        "hoverlabel": {"bgcolor": "--surface", "bordercolor": _MUTED, "font": {"color": _INK}, "align": "left"},
+        "hovermode": "closest",
+    }
+
+
+def _axis() -> dict[str, Any]:
+    return {
+        "gridcolor": _GRID,
+        "linecolor": _MUTED,
+        "tickcolor": _MUTED,
+        "tickfont": {"color": _MUTED},
+        "zeroline": False,
+    }
+
+
+def _size_ticks(sizes: Sequence[float]) -> dict[str, Any]:
+    step = max(1, math.ceil(len(sizes) / _SIZE_TICKS))
+    shown = sizes[::-step][::-1]  # the largest size always has its tick: most headlines stand there
+    return {"tickvals": list(shown), "ticktext": [wording.scalar("size_bytes", size) for size in shown]}
+
+
+def _logarithmic_ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 of each power of ten where they are few, else 1."""
+    decades = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if high / low < 200 else (1,)
+    ticks = [step * 10.0**decade for decade in decades for step in steps]
+    return [tick for tick in ticks if low / 3 <= tick <= high * 3]
+
+
+def _linear_ticks(high: float) -> list[float]:
+    """Zero and at most four multiples of 1, 2 or 5 times a power of ten."""
+    decade = 10.0 ** math.floor(math.log10(high))
+    step = next(part * decade for part in (0.5, 1.0, 2.0, 5.0) if high / (part * decade) <= 4)
+    return [step * place for place in range(math.floor(high * 1.08 / step) + 1)]
+
+
+def _ticks(quantity: Quantity, values: list[float]) -> dict[str, Any]:
+    words = [_tick_words(wording.quantity(quantity, value)) if value else "0" for value in values]
+    return {"tickvals": values, "ticktext": words}
+
+
+def _tick_words(words: str) -> str:
+    """`10 GB/s` for `10.0 GB/s`: a tick is exact."""
+    number, _, unit = words.partition(" ")
+    return f"{float(number):g} {unit}"

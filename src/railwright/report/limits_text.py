@@ -1,0 +1,36 @@
+"""Limits as plain text, for `limits`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from railwright.limits.model import Limit
+from railwright.limits.table import PathLimit
+from railwright.report import wording
+from railwright.topology.model import Topology
+from railwright.units import format_bandwidth
+
+
+def render_limits(topology: Topology, rows: Iterable[PathLimit]) -> str:
+    """Each path with its limit, band, narrowest link, derivation and sources."""
+    lines = [f"limits of {wording.visible(topology.name)}, each direction", ""]
+    for row in rows:
+        lines += _row_lines(row)
+    return "\n".join(lines)
+
+
+def _row_lines(row: PathLimit) -> Iterator[str]:
+    name = f"{row.path}  {row.kind}"
+    if not isinstance(row.limit, Limit):
+        yield f"{name:26} unknown"
+        yield f"{'':8}{wording.visible(row.limit.why)}"
+        return
+    expected = ""
+    if row.expected is not None:
+        high = f" to {format_bandwidth(row.expected.high)}" if row.expected.high else " and up"
+        expected = f"   expected {format_bandwidth(row.expected.low)}{high}"
+    yield f"{name:26} {format_bandwidth(row.limit.value):>10}{expected}"
+    yield f"{'':8}because   {wording.visible(row.limit.because)}"
+    for step in row.limit.derivation:
+        yield f"{'':8}          {step.value:>10}  {wording.visible(step.text)}"
+    yield f"{'':8}source    {'; '.join(map(str, row.limit.sources))}"

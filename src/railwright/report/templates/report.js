@@ -1,0 +1,64 @@
+// Draws the figures and keeps their colours those of the page: in light, in dark, and on paper.
+(function () {
+  "use strict";
+
+  const root = document.documentElement;
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const touch = window.matchMedia("(pointer: coarse)");
+  const data = document.getElementById("figures");
+  const figures = data ? JSON.parse(data.textContent) : [];
+  const plots = Array.from(document.querySelectorAll(".plot"));
+  // No buttons: some would need permissions that this page does not give itself, and dragging does the rest.
+  const settings = { displayModeBar: false, displaylogo: false, responsive: true };
+
+  // A colour in a figure is the name of a CSS variable.
+  function resolved(value, style) {
+    if (typeof value === "string") {
+      return /^--[a-z]+(-\d+(-band)?)?$/.test(value) ? style.getPropertyValue(value).trim() : value;
+    }
+    if (Array.isArray(value)) {
+      return value.map((each) => resolved(each, style));
+    }
+    if (value !== null && typeof value === "object") {
+      return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, resolved(each, style)]));
+    }
+    return value;
+  }
+
+  function draw() {
+    const style = window.getComputedStyle(root);
+    const font = window.getComputedStyle(document.body).fontFamily;
+    for (const plot of plots) {
+      const figure = resolved(figures[Number(plot.dataset.figure)], style);
+      figure.layout.font.family = font;
+      figure.layout.dragmode = touch.matches ? false : "zoom"; // a finger scrolls the page
+      window.Plotly.react(plot, figure.data, figure.layout, settings);
+    }
+  }
+
+  // On paper everything is unfolded and light, whatever the screen shows.
+  function forPaper() {
+    root.classList.add("paper");
+    for (const each of document.querySelectorAll("details:not([open])")) {
+      each.dataset.folded = "";
+      each.open = true;
+    }
+    if (plots.length) draw();
+  }
+
+  function forScreen() {
+    root.classList.remove("paper");
+    for (const each of document.querySelectorAll("details[data-folded]")) {
+      delete each.dataset.folded;
+      each.open = false;
+    }
+    if (plots.length) draw();
+  }
+
+  if (plots.length) {
+    draw();
+    dark.addEventListener("change", draw);
+  }
+  window.addEventListener("beforeprint", forPaper);
+  window.addEventListener("afterprint", forScreen);
+})();

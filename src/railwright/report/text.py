@@ -1,0 +1,226 @@
+"""The report on a terminal: the machine, every path beside its limit, what holds it back, and what was not measured.
+
+Everything printed comes from the records that `report.records` writes, and a path is never told by colour alone.
+Text from the machine is shown with its control characters escaped and is never read as markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from railwright.diagnosis.model import Diagnosis, JudgedPath, State
+from railwright.faults.model import Finding
+from railwright.report import wording
+from railwright.results.model import End, Run
+
+# Blue and yellow stay apart for the common kinds of colour blindness; green and red are not used together.
+STATE_STYLE: dict[State, str] = {
+    "ok": "cyan",
+    "slow": "bold yellow",
+    "suspicious": "bold magenta",
+    "unknown": "dim",
+    "failed": "bold red",
+    "waived": "dim",
+}
+
+_WIDE_COLUMNS = 120
+_NUMBER_WIDTHS = {"measured": 10, "spread": 6, "limit": 10, "of limit": 8, "verdict": 10}
+_INDENT = 2
+_GAP = 2
+
+
+def render(run: Run, diagnosis: Diagnosis, end: End | None, console: Console) -> None:
+    """Print the report, fitted to the console's width; without colour where the console has none."""
+    printer = _Printer(console)
+    printer.header(run)
+    printer.paths(diagnosis.paths)
+    printer.findings(diagnosis)
+    printer.unmeasured(diagnosis)
+    printer.counters(end)
+    printer.closing(diagnosis, end)
+
+
+def fits(text: str, console: Console) -> str:
+    """The text with what does not print escaped, and what the console's encoding lacks as well."""
+    shown = wording.visible(text)
+    try:
+        return shown.encode(console.encoding, "backslashreplace").decode(console.encoding)
+    except LookupError:
+        return shown.encode("ascii", "backslashreplace").decode("ascii")
+
+
+class _Printer:
+    """Prints the parts of one report, each to the same console."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.wide = console.width >= _WIDE_COLUMNS
+        numbers = sum(_NUMBER_WIDTHS.values()) + _GAP * len(_NUMBER_WIDTHS)
+        room = max(console.width - numbers - _INDENT, 12)
+        self.varied_width = min(room, 34) if self.wide else room
+        self.because_width = room - self.varied_width - _GAP
+
+    def text(self, words: str, style: str = "") -> Text:
+        """Text that is safe to print; long words are folded, never cut."""
+        return Text(fits(words, self.console), style=style, overflow="fold")
+
+    def line(self, words: str = "", style: str = "", indent: int = 0) -> None:
+        """One paragraph, wrapped under its own indent."""
+        self.console.print(Padding(self.text(words, style), (0, 0, 0, indent), expand=False))
+
+    def heading(self, words: str) -> None:
+        """A blank line and a heading."""
+        self.console.print()
+        self.line(words, "bold")
+
+    def facts(self, pairs: Iterable[tuple[str, str]], indent: int = 0) -> None:
+        """Names and values in two columns."""
+        shown = [(name, value) for name, value in pairs if value]
+        if not shown:
+            return
+        grid = Table.grid(padding=(0, _GAP, 0, 0))
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, value in shown:
+            grid.add_row(self.text(name, "dim"), self.text(value))
+        self.console.print(Padding(grid, (0, 0, 0, indent), expand=False))
+
+    def header(self, run: Run) -> None:
+        """Where, with what and how quietly it was measured."""
+        context = run.context
+        self.line(f"railwright {run.railwright}, {run.started_at}", "bold")
+        self.facts(
+            (
+                ("command", " ".join(run.command)),
+                ("host", wording.machine_words(context)),
+                ("CPU", context.cpu or "not known"),
+                ("kernel", ", ".join(part for part in (context.kernel, context.operating_system) if part)),
+                ("noise", wording.noise_words(context)),
+                ("busy", wording.busy_words(context)),
+                ("unreadable", _unreadable(run)),
+            )
+        )
+
+    def paths(self, paths: tuple[JudgedPath, ...]) -> None:
+        """The table: one line for each curve, under a line for its benchmark and path."""
+        self.heading("Paths")
+        if not paths:
+            self.line("no path was measured", indent=_INDENT)
+            return
+        titles = {name: self.text(name, "dim") for name in ("varied", *_NUMBER_WIDTHS, "because")}
+        self._row(titles)
+        by_path = wording.grouped(paths, lambda each: (each.benchmark, each.path, each.path_kind))
+        for (benchmark, path, kind), group in by_path:
+            title = self.text(f"{benchmark}  ", "bold")
+            title.append_text(self.text(path + (f"  {kind}" if kind else "")))
+            self.console.print(title)
+            for judged in group:
+                self._path(judged)
+
+    def _path(self, judged: JudgedPath) -> None:
+        head = judged.headline
+        state = judged.verdict.state
+        lines = list(_because_lines(judged))
+        self._row(
+            {
+                "varied": self.text(_varied(judged)),
+                "measured": self.text(wording.quantity(judged.quantity, head.value if head else None)),
+                "spread": self.text(wording.percent(head.launch_spread if head else None), "dim"),
+                "limit": self.text(wording.limit_value(head.limit) if head else wording.ABSENT),
+                "of limit": self.text(wording.ratio(head.fraction_of_limit if head else None)),
+                "verdict": self.text(state, STATE_STYLE[state]),
+                "because": Text("\n").join(self.text(words, "dim") for words in lines),
+            }
+        )
+        if not self.wide:
+            for words in lines:
+                self.line(words, "dim", indent=_INDENT * 2)
+
+    def _row(self, cells: dict[str, Text]) -> None:
+        grid = Table.grid(padding=(0, _GAP, 0, 0))
+        grid.add_column(width=self.varied_width, overflow="fold")
+        for name, width in _NUMBER_WIDTHS.items():
+            grid.add_column(width=width, justify="left" if name == "verdict" else "right", overflow="fold")
+        shown = [cells["varied"], *(cells[name] for name in _NUMBER_WIDTHS)]
+        if self.wide:
+            grid.add_column(width=self.because_width, overflow="fold")
+            shown.append(cells["because"])
+        grid.add_row(*shown)
+        self.console.print(Padding(grid, (0, 0, 0, _INDENT), expand=False))
+
+    def findings(self, diagnosis: Diagnosis) -> None:
+        """What holds a path back, each with its evidence and remedy."""
+        found = all_findings(diagnosis)
+        if not found:
+            return
+        self.heading("What holds it back")
+        for finding in found:
+            self.line(f"{finding.fault} ({finding.certainty})  {', '.join(finding.where)}", "bold", indent=_INDENT)
+            self.line(finding.says, indent=_INDENT * 2)
+            evidence = tuple(("seen", f"{seen.claim} {seen.value} ({seen.seen})") for seen in finding.evidence)
+            self.facts((("costs", finding.costs), ("remedy", finding.remedy), *evidence), indent=_INDENT * 2)
+
+    def unmeasured(self, diagnosis: Diagnosis) -> None:
+        """What was waived or failed, and why."""
+        missing = wording.unmeasured(diagnosis.points)
+        if not missing:
+            return
+        self.heading("Not measured")
+        for entry in missing:
+            title = self.text(f"{entry.state}  ", STATE_STYLE[entry.state])
+            parts = (entry.benchmark, entry.path, entry.parameters, entry.size_words)
+            title.append_text(self.text("  ".join(part for part in parts if part), "default"))
+            self.console.print(Padding(title, (0, 0, 0, _INDENT), expand=False))
+            self.line(entry.reason, indent=_INDENT * 2)
+
+    def counters(self, end: End | None) -> None:
+        """NIC, link and TCP counters that changed."""
+        if end is None or not end.counters_moved:
+            return
+        self.heading("Counters that moved during the run")
+        self.facts(wording.moved_words(end.counters_moved), indent=_INDENT)
+
+    def closing(self, diagnosis: Diagnosis, end: End | None) -> None:
+        """Whether the run is whole, and the one sentence that says how it went."""
+        self.console.print()
+        cut_off = wording.cut_off_words(end)
+        if cut_off:
+            self.line(cut_off, STATE_STYLE["slow"])
+        self.line(wording.closing_words(diagnosis), "bold")
+
+
+def all_findings(diagnosis: Diagnosis) -> tuple[Finding, ...]:
+    """The causes of the paths, then the findings of the machine, each once."""
+    found: list[Finding] = []
+    for finding in (*(cause for path in diagnosis.paths for cause in path.causes), *diagnosis.findings):
+        if finding not in found:
+            found.append(finding)
+    return tuple(found)
+
+
+def _varied(judged: JudgedPath) -> str:
+    words = wording.parameter_words(judged.parameters)
+    size = judged.headline.parameters.get("size_bytes") if judged.headline else None
+    at_size = f"at {wording.scalar('size_bytes', size)}" if size is not None else ""
+    return ", ".join(part for part in (words, at_size) if part) or wording.QUANTITY_WORDS[judged.quantity]
+
+
+def _because_lines(judged: JudgedPath) -> Iterator[str]:
+    """What sets the limit; and what the verdict says, where that is not simply ok."""
+    if judged.headline is not None:
+        yield wording.because(judged.headline.limit)
+    why = judged.verdict.why
+    if judged.verdict.state != "ok" and why and not (judged.headline and why in wording.because(judged.headline.limit)):
+        yield f"{judged.verdict.state}: {why}"
+
+
+def _unreadable(run: Run) -> str:
+    unknown = run.topology.unknown
+    if not unknown:
+        return ""
+    return f"{wording.count(len(unknown), 'fact')} of this machine (railwright topo lists them)"

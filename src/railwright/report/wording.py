@@ -1,0 +1,229 @@
+"""The words, formats and escapes that every report shares, so that two reports never say one thing in two ways."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from railwright.diagnosis.model import Diagnosis, Judged, JudgedPath, State
+from railwright.diagnosis.verdict import WORST_FIRST, format_quantity
+from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, EXIT_USAGE
+from railwright.limits.model import Expected, Limit, NoLimit
+from railwright.results.model import Context, End
+from railwright.topology.model import Scalar
+from railwright.units import format_duration, format_size
+
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+
+ABSENT = "-"
+"""Printed where there is no value."""
+
+QUANTITY_WORDS = {"bandwidth_bytes_per_s": "bandwidth", "latency_s": "latency", "operations_per_s": "operations"}
+
+STATE_MEANING: dict[State, str] = {
+    "ok": "within the expected band, and at most 2 % above the limit",
+    "slow": "worse than the expected band",
+    "suspicious": "better than the limit: the measurement or the limit is wrong",
+    "unknown": "there is no limit, or no expected band, to hold it against",
+    "failed": "it was started and gave no valid value",
+    "waived": "it could not run here",
+}
+
+EXIT_MEANING = {
+    EXIT_OK: "every judged path is ok",
+    EXIT_SLOW: "something is slow or misconfigured",
+    EXIT_USAGE: "wrong usage, or an error of railwright itself",
+    EXIT_UNJUDGED: "something could not be judged, and nothing is worse",
+}
+
+# Format and control characters can hide or reorder text; surrogates and private ones cannot be shown at all.
+_UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def visible(text: str) -> str:
+    """The text with every character that does not print (escape codes, line ends, direction marks) as an escape."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escape(char) if unicodedata.category(char) in _UNPRINTABLE else char for char in text)
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def scalar(key: str, value: Scalar) -> str:
+    """A parameter's value; the unit is taken from the end of its name."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return visible(value)
+    if not math.isfinite(value):
+        return ABSENT
+    if key.endswith("_bytes"):
+        return format_size(value)
+    return format_duration(value) if key.endswith("_s") else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def parameter_words(parameters: Mapping[str, Scalar], *, without: Sequence[str] = ()) -> str:
+    """`transport shm, threads 2, size 64 KiB`; empty where nothing was varied."""
+    shown = ((key, scalar(key, value)) for key, value in parameters.items() if key not in without)
+    return ", ".join(f"{key_words(key)} {value}" for key, value in shown)
+
+
+def key_words(key: str) -> str:
+    """A parameter's name in words, without the unit that its value shows."""
+    for unit in ("_bytes", "_s"):
+        key = key.removesuffix(unit)
+    return visible(key.replace("_", " "))
+
+
+def quantity(name: str, value: float | None) -> str:
+    """The value with its unit, or `-` where there is none."""
+    return ABSENT if value is None or not math.isfinite(value) else format_quantity(name, value)
+
+
+def percent(fraction: float | None) -> str:
+    """`3.1 %`; two significant figures, whole numbers from 10 % on."""
+    if fraction is None or not math.isfinite(fraction):
+        return ABSENT
+    value = fraction * 100
+    return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %"
+
+
+def ratio(value: float | None) -> str:
+    """A fraction of limit or a ratio of two values: two decimals, three below 0.1."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    if 0 < value < 0.001:
+        return "<0.001"
+    return f"{value:.3f}" if 0 < value < 0.0995 else f"{value:.2f}"
+
+
+def limit_value(limit: Limit | NoLimit) -> str:
+    """The limit with its unit, or `-`."""
+    return quantity(limit.quantity, limit.value) if isinstance(limit, Limit) else ABSENT
+
+
+def because(limit: Limit | NoLimit) -> str:
+    """What sets the limit, and which kind of limit it is; or why there is none."""
+    if isinstance(limit, NoLimit):
+        missing = f" (missing: {', '.join(limit.missing)})" if limit.missing else ""
+        return visible(f"no limit: {limit.why}{missing}")
+    kind = "derived" if limit.kind == "derived" else "measured ceiling"
+    return visible(f"{limit.because} ({kind})")
+
+
+def band_words(expected: Expected) -> str:
+    """The expected band: `9.1 GB/s to 12 GB/s`, or `from 9.1 GB/s` where only the low side is known."""
+    low = quantity(expected.quantity, expected.low)
+    return f"from {low}" if expected.high is None else f"{low} to {quantity(expected.quantity, expected.high)}"
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """`1 path`, `3 paths`."""
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def moved_words(counters: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
+    """Counters by name, each with its change and its sign."""
+    return tuple((visible(name), f"{moved:+d}") for name, moved in sorted(counters.items()))
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> Iterable[tuple[Key, list[Item]]]:
+    """Items with the same key together, in the order in which the keys first appear."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups.items()
+
+
+def state_counts(states: Iterable[State]) -> tuple[tuple[State, int], ...]:
+    """How many of each state there are, the worst first, states that do not occur left out."""
+    found = list(states)
+    return tuple((state, found.count(state)) for state in WORST_FIRST if state in found)
+
+
+def counts_words(paths: Sequence[JudgedPath]) -> str:
+    """`7 paths: 1 slow, 2 unknown, 4 ok`."""
+    if not paths:
+        return "no path was measured"
+    counted = ", ".join(f"{number} {state}" for state, number in state_counts(path.verdict.state for path in paths))
+    return f"{count(len(paths), 'path')}: {counted}"
+
+
+def closing_words(diagnosis: Diagnosis) -> str:
+    """The one sentence a report ends with: the count of every verdict and what the exit status means."""
+    meaning = EXIT_MEANING.get(diagnosis.exit_status, "not a status of railwright")
+    return f"{counts_words(diagnosis.paths)}. Exit status {diagnosis.exit_status}: {meaning}."
+
+
+def cut_off_words(end: End | None) -> str:
+    """Why the run is not whole, empty when it ran to its end."""
+    if end is None:
+        return "The run was cut off: its records have no last line, so measurements may be missing."
+    return f"The run ended early: {visible(end.interrupted)}." if end.interrupted else ""
+
+
+def noise_words(context: Context) -> str:
+    """What the machine itself took away while nothing else was measured."""
+    noise = context.noise
+    if noise is None:
+        return "not measured"
+    work = f"{noise.quanta} times {format_duration(noise.quantum_s)} of work"
+    return f"{percent(noise.lost_fraction)} of the time lost, longest delay {format_duration(noise.worst_s)} ({work})"
+
+
+def busy_words(context: Context) -> str:
+    """How much of the machine others were using."""
+    return f"{percent(context.busy_fraction)} of all cores before the run, load average {context.load_average:.2f}"
+
+
+def machine_words(context: Context) -> str:
+    """`vm-1, 2 cores, 24 GiB`."""
+    parts = [visible(context.host)]
+    if context.cores:
+        parts.append(count(context.cores, "core"))
+    if context.memory_bytes:
+        parts.append(format_size(context.memory_bytes))
+    return ", ".join(parts)
+
+
+class Unmeasured:
+    """Points of one curve that were waived or failed for the same reason, taken together."""
+
+    def __init__(self, first: Judged) -> None:
+        self.benchmark = visible(first.benchmark)
+        self.path = visible(first.path)
+        self.parameters = parameter_words(first.parameters, without=("size_bytes",))
+        self.state: State = first.verdict.state
+        self.reason = visible(first.verdict.why or first.reason)
+        self.points = 0
+        self.sizes: list[str] = []
+
+    def add(self, point: Judged) -> None:
+        """Count one more point, and keep its size if it has one."""
+        self.points += 1
+        if "size_bytes" in point.parameters:
+            self.sizes.append(scalar("size_bytes", point.parameters["size_bytes"]))
+
+    @property
+    def size_words(self) -> str:
+        """`4 KiB`, or `4 KiB to 1 MiB (9 sizes)`; empty where no size was varied."""
+        if len(self.sizes) <= 1:
+            return "".join(self.sizes)
+        return f"{self.sizes[0]} to {self.sizes[-1]} ({len(self.sizes)} sizes)"
+
+
+def unmeasured(points: Iterable[Judged]) -> tuple[Unmeasured, ...]:
+    """All that was waived or failed, with points of one curve and one reason taken together."""
+    groups: dict[tuple[str, ...], Unmeasured] = {}
+    for point in points:
+        if point.verdict.state not in ("waived", "failed"):
+            continue
+        entry = Unmeasured(point)
+        key = (entry.benchmark, entry.path, entry.parameters, entry.state, entry.reason)
+        groups.setdefault(key, entry).add(point)
+    return tuple(groups.values())

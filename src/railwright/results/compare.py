@@ -1,0 +1,288 @@
+"""Two runs side by side: what became faster or slower beyond noise, and whether the two can be compared at all.
+
+faster        the difference is beyond the noise of both runs, and better in b than in a
+slower        the same, and worse in b
+within noise  no difference that can be told from noise, and one of more than 5 % can be excluded
+cannot tell   too few launches, or too much noise, or the two values are not of the same thing
+
+Of points that did not change at most 5 in 100 are called faster or slower, whatever the noise (a test holds that).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
+from railwright.limits.model import Quantity
+from railwright.results.fairness import (
+    Difference,
+    merged,
+    percent,
+    point_differences,
+    run_differences,
+    series_words,
+    unpaired_differences,
+)
+from railwright.results.model import Result, ResultFile, Run
+from railwright.results.ratio import CONFIDENCE, RatioInterval, ratio_interval
+from railwright.results.statistics import quantile
+from railwright.topology.model import Scalar
+
+Statement = Literal["faster", "slower", "within noise", "cannot tell"]
+Unit = Literal["launches", "samples of one launch", "none"]
+Reason = Literal["", "not the same thing", "no value", "few launches", "noise"]
+
+MIN_LAUNCHES = 3
+"""Below this the ranks of the launches can say nothing with more than 67 % confidence."""
+SMALLEST_CLAIM = 0.02
+"""A smaller difference is not claimed: each run is one visit to a machine, which itself drifts between visits."""
+LARGEST_DOUBT = 0.05
+"""`within noise` is said only where a difference larger than this can be excluded."""
+
+PointKey = tuple[str, Quantity, str, tuple[tuple[str, str], ...]]
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One run's values of a point. `spread` is (highest - lowest) / median of its launches."""
+
+    launches: tuple[float, ...] = ()
+    median: float | None = None
+    spread: float | None = None
+    within: tuple[float, float] | None = None
+    """The 95 % interval of the median inside its only launch; None where there are more."""
+
+
+class ComparedPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="compared", tag_field="record",
+                    forbid_unknown_fields=True):  # fmt: skip
+    """A point that both runs have. `ratio` is b / a, and its interval is over launches where both have several."""
+
+    benchmark: str
+    quantity: Quantity
+    path: str
+    parameters: dict[str, Scalar]
+    a: Side
+    b: Side
+    ratio: float | None = None
+    interval: RatioInterval | None = None
+    unit: Unit = "none"
+    statement: Statement
+    reason: Reason = ""
+    """Why it cannot be told, in a word; empty where it can."""
+    why: str
+
+
+class Decision(NamedTuple):
+    """What can be said of a point, and why."""
+
+    statement: Statement
+    reason: Reason
+    why: str
+
+
+class OneSided(msgspec.Struct, frozen=True, kw_only=True, tag="one_sided", tag_field="record",
+               forbid_unknown_fields=True):  # fmt: skip
+    """A point that only one run measured, and what the other has in its place."""
+
+    benchmark: str
+    quantity: Quantity
+    path: str
+    parameters: dict[str, Scalar]
+    measured_in: Literal["a", "b"]
+    other: Literal["absent", "waived", "failed"]
+    why: str
+
+
+class RunLabel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which run it was."""
+
+    host: str
+    started_at: str
+    railwright: str
+    command: tuple[str, ...]
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Two runs, compared. `across` are the parameters that were left out when pairing."""
+
+    a: RunLabel
+    b: RunLabel
+    across: tuple[str, ...]
+    differences: tuple[Difference, ...]
+    points: tuple[ComparedPoint, ...]
+    one_sided: tuple[OneSided, ...]
+    exit_status: int
+
+
+def compare(a: ResultFile, b: ResultFile, across: Iterable[str] = ()) -> Comparison:
+    """Pair the points of two runs and say what changed from `a` to `b`.
+
+    Points are pairs when benchmark, quantity, path and all parameters are the same; `across` names parameters that
+    may differ, for two algorithms or transports side by side.
+    """
+    ignored = tuple(dict.fromkeys(across))
+    sides = tuple(_grouped(file.results, ignored) for file in (a, b))
+    points: list[ComparedPoint] = []
+    one_sided: list[OneSided] = []
+    differences: list[Difference] = []
+    for key in dict.fromkeys((*sides[0], *sides[1])):
+        both = tuple([each for each in side.get(key, ()) if each.outcome == "measured"] for side in sides)
+        if both[0] and both[1]:
+            found = _about_point(both[0], both[1], (a, b), ignored)
+            differences += found
+            points.append(_point(both[0], both[1], ignored, found))
+        elif both[0] or both[1]:
+            other = sides[1 if both[0] else 0].get(key, ())
+            one_sided.append(_one_sided(both, other))
+    lone = [[each for key, found in side.items() if key not in sides[1 - number] for each in found
+             if each.outcome == "measured"] for number, side in enumerate(sides)]  # fmt: skip
+    paired = [each for key, found in sides[0].items() if key in sides[1] for each in found]
+    differences += unpaired_differences(lone[0], lone[1], paired)
+    return Comparison(
+        a=_label(a.run), b=_label(b.run), across=ignored, points=tuple(points), one_sided=tuple(one_sided),
+        differences=merged((*differences, *run_differences(a, b))), exit_status=_exit_status(points, one_sided),
+    )  # fmt: skip
+
+
+def _grouped(results: Iterable[Result], ignored: tuple[str, ...]) -> dict[PointKey, list[Result]]:
+    groups: dict[PointKey, list[Result]] = {}
+    for result in results:
+        groups.setdefault(_key(result, ignored), []).append(result)
+    return groups
+
+
+def _key(result: Result, ignored: tuple[str, ...]) -> PointKey:
+    # Values are compared as text: True and 1 are not the same value, and a NaN is the same as itself.
+    parameters = ((key, str(value)) for key, value in result.parameters.items() if key not in ignored)
+    return (result.benchmark, result.quantity, result.path, tuple(sorted(parameters)))
+
+
+def _label(run: Run) -> RunLabel:
+    return RunLabel(host=run.context.host, started_at=run.started_at, railwright=run.railwright, command=run.command)
+
+
+def _about_point(
+    a: Sequence[Result], b: Sequence[Result], runs: tuple[ResultFile, ResultFile], ignored: tuple[str, ...]
+) -> tuple[Difference, ...]:
+    varied = {key: value for key, value in a[0].parameters.items() if key != "size_bytes" and key not in ignored}
+    where = series_words(a[0].benchmark, a[0].path, varied)
+    found = list(point_differences(where, a, b, runs))
+    for key in ignored:
+        values = [sorted({str(each.parameters.get(key, "none")) for each in side}) for side in (a, b)]
+        if len(values[0]) > 1 or len(values[1]) > 1:
+            found.append(
+                Difference(
+                    what=key,
+                    a=", ".join(values[0]),
+                    b=", ".join(values[1]),
+                    severity="blocking",
+                    where=(where,),
+                    why="one side has several values of the parameter that is left out",
+                )
+            )
+    return tuple(found)
+
+
+def _point(
+    a: Sequence[Result], b: Sequence[Result], ignored: tuple[str, ...], differences: Sequence[Difference]
+) -> ComparedPoint:
+    first, second = _side(a), _side(b)
+    blocking = [f"{each.what} {each.a} and {each.b}" for each in differences if each.severity == "blocking"]
+    ratio = second.median / first.median if first.median and second.median else None
+    interval, unit = _interval(first, second)
+    if blocking:
+        decided = Decision("cannot tell", "not the same thing", f"not the same thing: {'; '.join(blocking)}")
+    elif ratio is None:
+        decided = Decision("cannot tell", "no value", "a launch recorded no value above 0")
+    else:
+        decided = _decide(a[0].quantity, first, second, ratio, interval)
+    return ComparedPoint(
+        benchmark=a[0].benchmark, quantity=a[0].quantity, path=a[0].path, a=first, b=second, ratio=ratio,
+        parameters={key: value for key, value in a[0].parameters.items() if key not in ignored},
+        interval=interval, unit=unit, statement=decided.statement, reason=decided.reason, why=decided.why,
+    )  # fmt: skip
+
+
+def _side(results: Sequence[Result]) -> Side:
+    """The medians of the launches; without any where one of them is not a finite number above 0."""
+    ordered = sorted(results, key=lambda result: result.launch)
+    launches: list[float] = []
+    for _, same in groupby(ordered, key=lambda result: result.launch):
+        medians = [_median(result) for result in same]
+        found = [value for value in medians if value is not None and math.isfinite(value) and value > 0]
+        if len(found) != len(medians):
+            return Side()
+        launches.append(quantile(sorted(found), 0.5))
+    medians_in_order = sorted(launches)
+    median = quantile(medians_in_order, 0.5)
+    spread = (medians_in_order[-1] - medians_in_order[0]) / median if len(launches) > 1 else None
+    summary = ordered[0].summary if len(ordered) == 1 else None
+    within = (summary.median_low, summary.median_high) if summary else None
+    return Side(launches=tuple(launches), median=median, spread=spread, within=within)
+
+
+def _median(result: Result) -> float | None:
+    if result.summary is not None:
+        return result.summary.median
+    if not result.samples or not all(math.isfinite(sample) for sample in result.samples):
+        return None
+    return quantile(sorted(result.samples), 0.5)
+
+
+def _interval(a: Side, b: Side) -> tuple[RatioInterval | None, Unit]:
+    """Over launches where both sides have several; else inside the launches, which says nothing about the next one."""
+    if len(a.launches) > 1 and len(b.launches) > 1:
+        return ratio_interval(a.launches, b.launches), "launches"
+    ranges = [side.within or (min(side.launches), max(side.launches)) for side in (a, b) if side.launches]
+    if len(ranges) < 2 or not all(low > 0 and math.isfinite(high) for low, high in ranges):
+        return None, "none"
+    (a_low, a_high), (b_low, b_high) = ranges
+    return RatioInterval(low=b_low / a_high, high=b_high / a_low, confidence=0.0), "samples of one launch"
+
+
+def _decide(quantity: Quantity, a: Side, b: Side, ratio: float, interval: RatioInterval | None) -> Decision:
+    few = [
+        f"{name} has {len(side.launches)}" for name, side in (("a", a), ("b", b)) if len(side.launches) < MIN_LAUNCHES
+    ]
+    if few or interval is None:
+        why = f"too few launches: {' and '.join(few)}, {MIN_LAUNCHES} are needed"
+        return Decision("cannot tell", "few launches", why)
+    difference = max(ratio, 1 / ratio) - 1
+    spread = max(a.spread or 0, b.spread or 0)
+    # Three launches are only 90 % sure by rank; there the difference must exceed what both runs spread over together.
+    sure = interval.confidence >= CONFIDENCE or difference > (a.spread or 0) + (b.spread or 0)
+    beyond = sure and (interval.low > 1 or interval.high < 1)
+    if beyond and difference >= SMALLEST_CLAIM:
+        better = (ratio > 1) != (quantity == "latency_s")
+        word: Statement = "faster" if better else "slower"
+        return Decision(word, "", f"{percent(difference)} apart, and the launches spread by at most {percent(spread)}")
+    if interval.low >= 1 / (1 + LARGEST_DOUBT) and interval.high <= 1 + LARGEST_DOUBT:
+        why = f"{percent(difference)} apart, and more than {percent(LARGEST_DOUBT)} can be excluded"
+        return Decision("within noise", "", why)
+    why = f"{percent(difference)} apart, but the launches spread by {percent(spread)}"
+    return Decision("cannot tell", "noise", f"{why}: the ratio may be {interval.low:.2f} to {interval.high:.2f}")
+
+
+def _one_sided(both: tuple[list[Result], ...], other: Sequence[Result]) -> OneSided:
+    result = (both[0] or both[1])[0]
+    failed = next((each for each in other if each.outcome == "failed"), None)
+    waived = next((each for each in other if each.outcome == "waived"), None)
+    replaced = failed or waived
+    return OneSided(
+        benchmark=result.benchmark, quantity=result.quantity, path=result.path, parameters=result.parameters,
+        measured_in="a" if both[0] else "b", other="failed" if failed else "waived" if waived else "absent",
+        why=replaced.reason if replaced else "the other run has no such point",
+    )  # fmt: skip
+
+
+def _exit_status(points: Sequence[ComparedPoint], one_sided: Sequence[OneSided]) -> int:
+    """1 if anything is slower; else 3 if anything could not be told, was lost in b, or nothing could be compared."""
+    statements = {point.statement for point in points}
+    if "slower" in statements:
+        return EXIT_SLOW
+    lost = any(each.other == "failed" for each in one_sided)
+    return EXIT_UNJUDGED if not statements or "cannot tell" in statements or lost else EXIT_OK

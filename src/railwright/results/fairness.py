@@ -1,0 +1,262 @@
+"""What makes two runs incomparable, or less comparable than they look: every difference with the values of both.
+
+`blocking` means that the two values are not of the same thing: 512 and 64 ranks, two methods, two routing modes.
+`caution` means that they are, and that something beside the thing under test may have made the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from railwright.results.model import Context, Result, ResultFile
+from railwright.topology.model import Scalar, Topology
+from railwright.units import format_duration
+
+Severity = Literal["blocking", "caution"]
+Series = tuple[str, str, str, tuple[tuple[str, Scalar], ...]]
+
+BLOCKING_SETTINGS = ("routing_mode", "thread_level")
+"""Settings that change what is measured; all others may change how fast it is."""
+
+NOT_RECORDED = "not recorded"
+
+_BUSY_FRACTION = 0.1  # from here on other work takes a share of what is measured, on any number of cores
+_LOST_FRACTION = 0.01  # noise that differs by less than this cannot explain the 2 % that `compare` looks for
+_CLOCK_FRACTION = 0.05  # as far apart as a core's clock must be to be told from the noise of timing fixed work
+_CLOCK_WORDS = ("clock", "_hz", "mtu", "firmware", "driver")
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="difference", tag_field="record",
+                 forbid_unknown_fields=True):  # fmt: skip
+    """One thing that is not the same in both runs. `where` names the curves concerned, empty for the whole run."""
+
+    what: str
+    a: str
+    b: str
+    severity: Severity
+    why: str = ""
+    where: tuple[str, ...] = ()
+
+
+def run_differences(a: ResultFile, b: ResultFile) -> tuple[Difference, ...]:
+    """What differs between the machines, their software and their state. All of it is caution."""
+    first, second = a.run.context, b.run.context
+    found = [
+        *_unequal("railwright", a.run.railwright, b.run.railwright),
+        *_unequal("run", _completeness(a), _completeness(b), why="a run that was cut off may miss launches"),
+    ]
+    for name in ("host", "cpu", "cores", "memory_bytes", "kernel", "operating_system"):
+        found += _unequal(name.replace("_", " "), str(getattr(first, name)), str(getattr(second, name)))
+    found += _mappings("version of", first.software, second.software)
+    found += _mappings("environment", first.environment, second.environment, absent="not set")
+    found += _load(first, second)
+    found += _topologies(a.run.topology, b.run.topology)
+    return tuple(found)
+
+
+def _unequal(what: str, a: str, b: str, *, why: str = "", severity: Severity = "caution") -> Iterator[Difference]:
+    if a != b:
+        yield Difference(what=what, a=a or NOT_RECORDED, b=b or NOT_RECORDED, severity=severity, why=why)
+
+
+def _mappings(
+    what: str, a: Mapping[str, Scalar], b: Mapping[str, Scalar], absent: str = NOT_RECORDED
+) -> Iterator[Difference]:
+    for key in sorted({*a, *b}):
+        yield from _unequal(f"{what} {key}", str(a.get(key, absent)), str(b.get(key, absent)))
+
+
+def _completeness(file: ResultFile) -> str:
+    if file.end is None:
+        return "cut off"
+    return f"ended early: {file.end.interrupted}" if file.end.interrupted else "complete"
+
+
+def _load(a: Context, b: Context) -> Iterator[Difference]:
+    """A busy machine, more noise, or another clock."""
+    if max(a.busy_fraction, b.busy_fraction) > _BUSY_FRACTION:
+        yield Difference(
+            what="busy before the run", a=f"{percent(a.busy_fraction)} of all cores", severity="caution",
+            b=f"{percent(b.busy_fraction)} of all cores", why="other work took part of the machine",
+        )  # fmt: skip
+    if a.noise is None or b.noise is None:
+        first, second = ("measured" if each.noise else "not measured" for each in (a, b))
+        yield from _unequal("noise", first, second)
+        return
+    less, more = sorted((a.noise.lost_fraction, b.noise.lost_fraction))
+    if more > 2 * less and more - less > _LOST_FRACTION:
+        yield Difference(
+            what="noise", a=f"{percent(a.noise.lost_fraction)} of the time lost", severity="caution",
+            b=f"{percent(b.noise.lost_fraction)} of the time lost", why="one machine was disturbed much more",
+        )  # fmt: skip
+    quick, long = sorted((a.noise.quantum_s, b.noise.quantum_s))
+    if quick > 0 and long / quick > 1 + _CLOCK_FRACTION:
+        yield Difference(
+            what="clocks", a=f"{format_duration(a.noise.quantum_s)} for fixed work", severity="caution",
+            b=f"{format_duration(b.noise.quantum_s)} for fixed work", why="a core ran at another speed",
+        )  # fmt: skip
+
+
+def _topologies(a: Topology, b: Topology) -> Iterator[Difference]:
+    """Numbers of GPUs, NICs and drives; and facts of links and devices that both have, such as MTU and link width."""
+    for kind in ("gpu", "nic", "drive"):
+        first, second = (str(sum(device.kind == kind for device in topology.devices)) for topology in (a, b))
+        yield from _unequal(f"number of {kind}s", first, second)
+    links = {link.id: link for link in b.links}
+    for link in a.links:
+        other = links.get(link.id)
+        if other is not None and other != link:
+            yield from _mappings(
+                f"link {link.id}", msgspec.to_builtins(link.protocol), msgspec.to_builtins(other.protocol)
+            )
+    devices = {device.id: device for device in b.devices}
+    for device in a.devices:
+        twin = devices.get(device.id)
+        if twin is not None:
+            yield from _mappings(f"device {device.id}", _telling(device.facts), _telling(twin.facts))
+
+
+def _telling(facts: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    return {key: value for key, value in facts.items() if any(word in key.lower() for word in _CLOCK_WORDS)}
+
+
+def point_differences(
+    where: str, a: Sequence[Result], b: Sequence[Result], runs: tuple[ResultFile, ResultFile]
+) -> tuple[Difference, ...]:
+    """What differs in how one point was measured on both sides."""
+    found: list[Difference] = []
+    for name in ("ranks", "hosts"):
+        first, second = (_values(getattr(each, name) for each in side) for side in (a, b))
+        why = f"a value of more {name} is of another system"
+        found += _unequal(name, first, second, why=why, severity="blocking")
+    first, second = (_values(each.method for each in side) for side in (a, b))
+    why = "methods differ in what they count as one operation"
+    found += _unequal("method", first, second, why=why, severity="blocking")
+    found += _settings(a, b, runs)
+    found += _evidence(a, b)
+    found += _verification(a, b)
+    return tuple(msgspec.structs.replace(each, where=(where,)) for each in found)
+
+
+def _values(values: Iterable[object]) -> str:
+    return ", ".join(sorted({str(value) for value in values}))
+
+
+def _settings(a: Sequence[Result], b: Sequence[Result], runs: tuple[ResultFile, ResultFile]) -> Iterator[Difference]:
+    # A time among the settings was measured along the way (a set-up, a part of the operation) and was not held.
+    keys = {key for result in (*a, *b) for key, value in result.settings.items()
+            if not (isinstance(value, float) and key.endswith("_s"))}  # fmt: skip
+    for key in sorted(keys.union(BLOCKING_SETTINGS)):
+        blocking = key in BLOCKING_SETTINGS
+        # What holds for a whole run may stand in its environment instead of in every result.
+        default = [run.run.context.environment.get(key, NOT_RECORDED) if blocking else NOT_RECORDED for run in runs]
+        first, second = (
+            _values(each.settings.get(key, otherwise) for each in side)
+            for side, otherwise in zip((a, b), default, strict=True)
+        )
+        name = key.replace("_", " ")
+        if blocking:
+            yield from _unequal(name, first, second, why="it changes what is measured", severity="blocking")
+        else:
+            yield from _unequal(name, first, second)
+
+
+def _evidence(a: Sequence[Result], b: Sequence[Result]) -> Iterator[Difference]:
+    claims = {seen.claim for result in (*a, *b) for seen in result.evidence}
+    for claim in sorted(claims):
+        first, second = (
+            _values(seen.value for result in side for seen in result.evidence if seen.claim == claim) for side in (a, b)
+        )
+        yield from _unequal(f"{claim} that really ran", first, second)
+
+
+def _verification(a: Sequence[Result], b: Sequence[Result]) -> Iterator[Difference]:
+    """Wrong bytes void a value. Data checked on one side only is not the same work; on neither, it is a caution."""
+    first, second = (_checked(side) for side in (a, b))
+    if "wrong" in first + second:
+        why = "a transfer that gave wrong bytes has no speed"
+        yield Difference(what="data check", a=first, b=second, severity="blocking", why=why)
+    elif first != second:
+        why = "only one side is known to have moved the right bytes"
+        yield Difference(what="data check", a=first, b=second, severity="blocking", why=why)
+    elif first != "verified":
+        yield Difference(what="data check", a=first, b=second, severity="caution", why="the data was not verified")
+
+
+def _checked(side: Sequence[Result]) -> str:
+    wrong = sum(result.verification.bytes_wrong for result in side if result.verification)
+    if wrong:
+        return f"{wrong} bytes wrong"
+    checked = [result.verification is not None and result.verification.bytes_checked > 0 for result in side]
+    return "verified" if all(checked) else "partly verified" if any(checked) else "not verified"
+
+
+def unpaired_differences(
+    only_a: Sequence[Result], only_b: Sequence[Result], paired: Iterable[Result]
+) -> tuple[Difference, ...]:
+    """Why curves of one benchmark found no partner at all: other sizes, another quantity, other parameters."""
+    with_partner = list(paired)
+    paired_series = {result.series() for result in with_partner}
+    paired_benchmarks = {(result.benchmark, result.quantity) for result in with_partner}
+    common = {result.series() for result in only_a} & {result.series() for result in only_b}
+    found = [_other_sizes(series, only_a, only_b) for series in sorted(common - paired_series, key=str)]
+    for benchmark in sorted({each.benchmark for each in only_a} & {each.benchmark for each in only_b}):
+        a, b = ([each for each in side if each.benchmark == benchmark] for side in (only_a, only_b))
+        first, second = (_values(each.quantity for each in side) for side in (a, b))
+        if first != second and not any(name == benchmark for name, _ in paired_benchmarks):
+            found.append(_blocked("quantity", first, second, benchmark, "they have different units"))
+        for quantity in sorted({each.quantity for each in a} & {each.quantity for each in b}):
+            mine, theirs = ([each for each in side if each.quantity == quantity] for side in (a, b))
+            alike = {each.series() for each in mine} & {each.series() for each in theirs}
+            if not alike and (benchmark, quantity) not in paired_benchmarks:
+                found += _other_parameters(benchmark, mine, theirs)
+    return tuple(found)
+
+
+def _other_sizes(series: Series, a: Sequence[Result], b: Sequence[Result]) -> Difference:
+    first, second = (
+        _values(each.parameters.get("size_bytes", "none") for each in side if each.series() == series)
+        for side in (a, b)
+    )
+    benchmark, _, path, varied = series
+    where = series_words(benchmark, path, dict(varied))
+    return _blocked("sizes", f"{first} B", f"{second} B", where, "no size was measured on both sides")
+
+
+def _blocked(what: str, a: str, b: str, where: str, why: str) -> Difference:
+    return Difference(what=what, a=a, b=b, severity="blocking", why=why, where=(where,))
+
+
+def _other_parameters(benchmark: str, a: Sequence[Result], b: Sequence[Result]) -> Iterator[Difference]:
+    names = {key for result in (*a, *b) for key in result.parameters if key != "size_bytes"}
+    for name in sorted(names):
+        first, second = (_values(each.parameters.get(name, NOT_RECORDED) for each in side) for side in (a, b))
+        if first != second:
+            why = f"no curve has the same value on both sides (--across {name} pairs them anyway)"
+            yield _blocked(name.replace("_", " "), first, second, benchmark, why)
+    for name in ("path", "ranks", "hosts"):
+        first, second = (_values(getattr(each, name) for each in side) for side in (a, b))
+        if first != second:
+            yield _blocked(name, first, second, benchmark, "no curve has the same value on both sides")
+
+
+def percent(fraction: float) -> str:
+    """`3.1 %`, as the reports print it."""
+    return f"{fraction * 100:.1f} %"
+
+
+def series_words(benchmark: str, path: str, varied: Mapping[str, Scalar]) -> str:
+    """`mpi_bandwidth memory0>memory0 transport shm`."""
+    return " ".join([benchmark, path, *(f"{key} {value}" for key, value in varied.items())])
+
+
+def merged(differences: Iterable[Difference]) -> tuple[Difference, ...]:
+    """Each difference once, with all the curves where it holds; what blocks comes first."""
+    places: dict[Difference, list[str]] = {}
+    for difference in differences:
+        places.setdefault(msgspec.structs.replace(difference, where=()), []).extend(difference.where)
+    found = [msgspec.structs.replace(each, where=tuple(dict.fromkeys(where))) for each, where in places.items()]
+    return tuple(sorted(found, key=lambda each: each.severity != "blocking"))

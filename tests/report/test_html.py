@@ -1,0 +1,191 @@
+"""The page as text: one file, no network, nothing from a machine can become code."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import msgspec
+import plotly.graph_objects
+import pytest
+
+from railwright.diagnosis.model import Diagnosis
+from railwright.errors import EXIT_OK, EXIT_UNJUDGED
+from railwright.report.figures import MAX_SERIES, figures
+from railwright.report.html import render_html
+
+from . import sample
+
+
+class Page(HTMLParser):
+    """Collects scripts, attributes and visible text as a browser's parser would."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.words: list[str] = []
+        self._inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            self.scripts[-1] += data
+        elif self._inside != "style":
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+@pytest.fixture(scope="module")
+def source() -> str:
+    return render_html(sample.run(), sample.diagnosis(), sample.results(), sample.end())
+
+
+@pytest.fixture(scope="module")
+def page(source: str) -> Page:
+    return Page(source)
+
+
+def test_hostile_names_are_text_and_nothing_else(page: Page) -> None:
+    assert len(page.scripts) == 3
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+    assert "alert(1)" in page.text
+    assert "[red]x[/red]" in page.text
+    assert "disk\\x1b[31m\\u202ered\\n" in page.text
+
+
+def test_only_the_two_scripts_that_we_wrote_into_the_page_may_run(page: Page) -> None:
+    policy = next(attributes["content"] for tag, attributes in page.tags if attributes.get("http-equiv"))
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    data, *code = page.scripts
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in code]
+    assert re.findall(r"'sha256-([^']+)'", policy) == hashes
+    assert "unsafe-inline" not in policy.split("style-src")[0]
+    assert json.loads(data)
+
+
+def test_the_page_refers_to_nothing_outside_itself(source: str, page: Page) -> None:
+    fetching = {"src", "href", "srcset", "action", "data", "poster", "xlink:href"}
+    assert not [attributes for _, attributes in page.tags if fetching & set(attributes)]
+    styles = re.findall(r"<style>(.*?)</style>", source, re.DOTALL)
+    assert not [style for style in styles if "url(" in style or "@import" in style]
+
+
+def test_it_says_what_was_measured_against_what_and_why(page: Page) -> None:
+    for words in (
+        "1 of 12 paths is slow",
+        "12 paths: 1 slow, 1 suspicious, 1 failed, 2 unknown, 6 ok, 1 waived.",
+        "DDR5-4800, 1 channel, one read and one write for each byte copied (derived)",
+        "4800 MT/s x 8 B x 1 channel 38.4 GB/s",
+        "JEDEC JESD79-5, DDR5 SDRAM",
+        "there is no GPU on this machine",
+        "killed by SIGSEGV in nixl_post_xfer_req",
+        "ip link set lo mtu 65536",
+        "TcpRetransSegs",
+        "UCX_TLS",
+        "Permission denied",
+    ):
+        assert words in page.text
+
+
+def test_the_data_of_the_figures_cannot_end_its_script(source: str) -> None:
+    start = source.index('id="figures">')
+    data = source[start + len('id="figures">') : source.index("</script>", start)]
+    assert "<" not in data
+    assert "script" in data
+    assert any("&lt;/script&gt;" in trace["text"][0] for figure in json.loads(data) for trace in figure["data"]
+               if "text" in trace)  # fmt: skip
+
+
+def test_the_figures_are_what_plotly_accepts() -> None:
+    for figure in figures(sample.diagnosis().points):
+        text = re.sub(r"--[a-z]+(-\d+(-band)?)?", "rgb(1, 2, 3)", json.dumps(figure.json()))
+        plotly.graph_objects.Figure(json.loads(text))
+
+
+def test_a_figure_shows_the_median_each_launch_the_band_and_the_limit() -> None:
+    drawn = {figure.title: figure for figure in figures(sample.diagnosis().points)}
+    traces = drawn["memory_copy, bandwidth"].data
+    names = [trace["name"] for trace in traces if trace.get("showlegend", True)]
+    assert names == ["threads 1", "threads 2", "limit", "expected"]
+    dashed = [trace for trace in traces if trace.get("line", {}).get("dash") == "dash" and trace["x"] != [None]]
+    assert len(dashed) == 1, "a limit that all curves share is drawn once"
+    assert set(dashed[0]["y"]) == {19.2e9}
+    launches = [trace for trace in traces if trace["mode"] == "markers"]
+    assert [len(trace["x"]) for trace in launches] == [30, 30]
+    latency = drawn["mpi_latency, latency"].data
+    assert len([trace for trace in latency if trace.get("line", {}).get("dash") == "dash"]) == 3
+
+
+def test_one_bad_sample_does_not_squeeze_the_curves_flat() -> None:
+    points = [point for point in sample.diagnosis(sample.CURVES[:1]).points if point.launches]
+    broken = tuple(
+        msgspec.structs.replace(point, launches=(msgspec.structs.replace(point.launches[0], minimum=1.0),))
+        for point in points
+    )
+    low, _ = figures(broken)[0].layout["yaxis"]["range"]
+    assert 10**low > min(point.value for point in points if point.value) / 5
+
+
+def test_a_setting_that_changes_with_the_size_is_told_as_a_range() -> None:
+    measured = tuple(
+        msgspec.structs.replace(result, settings={"iterations": 10 * place, "order": "random", "kept": place % 2})
+        for place, result in enumerate(sample.results(sample.CURVES[:1]))
+        if result.outcome == "measured"
+    )
+    text = Page(render_html(sample.run(), sample.diagnosis(), measured, sample.end())).text
+    assert "iterations 0 to 290, order random, kept 0 / 1." in text
+
+
+def test_many_curves_are_spread_over_several_figures() -> None:
+    one = sample.CURVES[0]
+    curves = tuple(
+        sample.Curve(one.benchmark, one.quantity, one.path, {"threads": threads}, 19.2e9, 1e9 * threads)
+        for threads in range(1, 15)
+    )
+    drawn = figures(sample.diagnosis(curves).points)
+    assert [figure.title for figure in drawn] == [f"memory_copy, bandwidth ({part} of 3)" for part in (1, 2, 3)]
+    assert [len({row.series for row in figure.rows}) for figure in drawn] == [MAX_SERIES, MAX_SERIES, 2]
+
+
+def test_values_that_a_logarithm_does_not_have_are_not_drawn() -> None:
+    points = sample.diagnosis().points
+    for value in (0.0, -1.0, float("nan"), float("inf"), None):
+        broken = tuple(msgspec.structs.replace(point, value=value) for point in points)
+        assert figures(broken) == ()
+
+
+def test_a_run_without_anything_measured_is_still_a_page() -> None:
+    nothing = Diagnosis(points=(), paths=(), findings=(), exit_status=EXIT_UNJUDGED)
+    source = render_html(sample.run(), nothing, (), None)
+    page = Page(source)
+    assert "Nothing was measured" in page.text
+    assert "The run was cut off" in page.text
+    assert len(page.scripts) == 1, "without a figure there is no plotly.js"
+    assert len(source) < 100_000
+
+
+def test_the_headline_counts_only_what_was_measured() -> None:
+    curve = sample.CURVES[0]
+    whole = sample.diagnosis((curve,))
+    fine = tuple(path for path in whole.paths if path.verdict.state in ("ok", "waived"))
+    source = render_html(
+        sample.run(), msgspec.structs.replace(whole, paths=fine, exit_status=EXIT_OK), (), sample.end()
+    )
+    assert '<h1 class="ok">The measured path is as fast as expected</h1>' in source

@@ -1,0 +1,131 @@
+"""The terminal report: complete, readable at 80 and 140 columns, plain where it must be, and safe."""
+
+from __future__ import annotations
+
+import io
+
+import msgspec
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from railwright.diagnosis.model import Diagnosis
+from railwright.errors import EXIT_UNJUDGED, UsageError
+from railwright.report.records import json_lines, read_json_lines
+from railwright.report.text import render
+from railwright.results.model import End
+
+from . import sample
+
+
+def rendered(
+    width: int = 80, *, diagnosis: Diagnosis | None = None, end: End | None = None, color: bool = False
+) -> str:
+    console = Console(
+        file=io.StringIO(), width=width, force_terminal=color, color_system="truecolor" if color else None
+    )
+    render(sample.run(), diagnosis or sample.diagnosis(), end or sample.end(), console)
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140, 200])
+def test_no_line_is_wider_than_the_console(width: int) -> None:
+    assert max(cell_len(line) for line in rendered(width).splitlines()) <= width
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_every_path_stands_with_its_limit_its_reason_and_its_verdict(width: int) -> None:
+    text = rendered(width)
+    row = next(line for line in text.splitlines() if "threads 1" in line)
+    for word in ("15.5 GB/s", "4.0 %", "19.2 GB/s", "0.81", "ok"):
+        assert word in row
+    assert "DDR5-4800, 1 channel" in text
+    assert "(derived)" in text
+    for state in ("slow", "suspicious", "failed", "unknown", "waived"):
+        assert state in text
+
+
+def test_because_stands_beside_its_row_where_there_is_room_and_under_it_elsewhere() -> None:
+    def first_row(width: int) -> str:
+        return next(line for line in rendered(width).splitlines() if "threads 1" in line)
+
+    assert "DDR5-4800" not in first_row(80)
+    assert "DDR5-4800" in first_row(140)
+
+
+def test_causes_reasons_and_counters_are_told() -> None:
+    text = " ".join(rendered().split())
+    assert "loopback_mtu (likely)" in text
+    assert "ip link set lo mtu 65536" in text
+    assert "MTU 1500 (/sys/class/net/lo/mtu)" in text
+    assert "there is no GPU on this machine" in text
+    assert "8 B to 2 MiB (10 sizes)" in text
+    assert "TcpRetransSegs +12" in text
+    assert "1 fact of this machine" in text
+
+
+def test_the_last_sentence_counts_the_verdicts_and_explains_the_exit_status() -> None:
+    text = " ".join(rendered().split())
+    assert text.endswith(
+        "12 paths: 1 slow, 1 suspicious, 1 failed, 2 unknown, 6 ok, 1 waived."
+        " Exit status 1: something is slow or misconfigured."
+    )
+
+
+def test_it_is_plain_where_there_is_no_terminal_and_coloured_where_there_is() -> None:
+    assert "\x1b" not in rendered()
+    assert "\x1b[" in rendered(color=True)
+
+
+def test_names_from_the_machine_are_neither_markup_nor_control_codes() -> None:
+    text = rendered(140)
+    assert "[red]x[/red]" in text
+    assert "disk\\x1b[31m\\u202ered\\n" in text
+    assert not any(char in text for char in "\x1b\u202e\r")
+
+
+def test_what_the_console_cannot_encode_is_escaped() -> None:
+    buffer = io.BytesIO()
+    console = Console(file=io.TextIOWrapper(buffer, encoding="ascii"), width=80, color_system=None)
+    context = msgspec.structs.replace(sample.run().context, cpu="Prozessor für Züge")
+    render(msgspec.structs.replace(sample.run(), context=context), sample.diagnosis(), sample.end(), console)
+    console.file.flush()
+    assert b"f\\xfcr Z\\xfcge" in buffer.getvalue()
+
+
+def test_a_run_without_an_end_is_called_cut_off() -> None:
+    console = Console(file=io.StringIO(), width=80, color_system=None)
+    render(sample.run(), sample.diagnosis(), None, console)
+    assert "The run was cut off" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "ended early: Ctrl-C" in rendered(end=End(finished_at="now", interrupted="Ctrl-C"))
+
+
+def test_a_run_without_paths_says_so() -> None:
+    nothing = Diagnosis(points=(), paths=(), findings=(), exit_status=EXIT_UNJUDGED)
+    assert "no path was measured. Exit status 3" in rendered(diagnosis=nothing)
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_the_json_records_decode_to_exactly_the_same_text(width: int) -> None:
+    lines = list(json_lines(sample.run(), sample.diagnosis(), sample.end()))
+    assert all("\n" not in line for line in lines)
+    run, diagnosis, end = read_json_lines(lines)
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    render(run, diagnosis, end, console)
+    assert console.file.getvalue() == rendered(width)  # type: ignore[attr-defined]
+
+
+def test_every_json_record_names_what_it_is() -> None:
+    lines = json_lines(sample.run(), sample.diagnosis(), sample.end())
+    names = [msgspec.json.decode(line)["record"] for line in lines]
+    assert list(dict.fromkeys(names)) == ["run", "judged", "path", "finding", "end", "exit"]
+
+
+def test_lines_that_are_no_report_are_refused() -> None:
+    lines = list(json_lines(sample.run(), sample.diagnosis(), sample.end()))
+    with pytest.raises(UsageError, match="line 1 is not a record"):
+        read_json_lines(["{}"])
+    with pytest.raises(UsageError, match="here are 1 and 0"):
+        read_json_lines(lines[:-1])
