@@ -80,6 +80,25 @@ def test_slow_is_judged_against_the_slowest_copy_and_suspicious_against_the_fast
         assert path_of(judged([*copies(8e9, 20e9), transfer]), "mpi_bandwidth").verdict.state == state
 
 
+@pytest.mark.parametrize(
+    ("nanoseconds", "size", "transport", "state"),
+    [
+        (300, 8, "shm", "ok"),
+        (899, 8, "shm", "ok"),
+        (901, 8, "shm", "slow"),
+        (58, 8, "shm", "suspicious"),
+        (300, 4096, "shm", "unknown"),
+        (4700, 8, "tcp", "unknown"),
+    ],
+)
+def test_a_small_message_is_held_against_one_cache_line(
+    nanoseconds: int, size: int, transport: str, state: str
+) -> None:
+    line = measured("core_latency", 60e-9, quantity="latency_s", verification=None)
+    message = measured("mpi_latency", nanoseconds * 1e-9, quantity="latency_s", size_bytes=size, transport=transport)
+    assert path_of(judged([line, message]), "mpi_latency").verdict.state == state
+
+
 def test_without_the_ceiling_the_verdict_is_unknown() -> None:
     transfer = measured("mpi_bandwidth", 9e9, transport="shm", size_bytes=2 * MIB)
     diagnosis = judged([transfer])

@@ -33,7 +33,10 @@ def diagnose(file: ResultFile) -> Diagnosis:
     for point in points:
         curves[(point.benchmark, point.quantity, point.path, *_without_size(point.parameters).items())].append(point)
     paths = tuple(_judge_curve(curve, finder, findings) for curve in curves.values())
-    return Diagnosis(points=points, paths=paths, findings=findings, exit_status=exit_status(paths, findings))
+    status = exit_status(paths, findings)
+    if status == EXIT_OK and (file.end is None or file.end.interrupted):
+        status = EXIT_UNJUDGED  # what a run that was cut off did not reach, nobody has judged
+    return Diagnosis(points=points, paths=paths, findings=findings, exit_status=status)
 
 
 def _judge_point(results: list[Result], finder: LimitFinder) -> Judged:

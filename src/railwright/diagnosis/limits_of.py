@@ -28,6 +28,12 @@ DEVICE_BENCHMARK = "device_read"
 
 # Inside one host the worst sound way is two copies, one after the other: into a shared buffer and out of it.
 TWO_COPIES = Constant(value=0.5, unit="of one thread's memory copy", source=SINGLE_HOST_COPIES)
+MESSAGE_LINES = Constant(
+    value=15,
+    unit="times one cache line from core to core, a message of at most one line by MPI over shared memory",
+    source=Source(title="Railwright docs/measured/2026-11-21-mpi-floor"),
+)
+CACHE_LINE_BYTES = Constant(value=64, unit="bytes", source=SINGLE_HOST_COPIES)
 FILE_SYSTEM_SHARE = Constant(
     value=0.8,
     unit="of the raw device, direct random reads",
@@ -128,7 +134,8 @@ class LimitFinder:
             floor = self._ceilings.lines.get(path_id)
             if floor is None:
                 return NoLimit(quantity=quantity, why="core_latency was not measured in this run"), None
-            return _ceiling(quantity, floor, "one cache line from core to core, measured in this run"), None
+            limit = _ceiling(quantity, floor, "one cache line from core to core, measured in this run")
+            return limit, _message_band(floor, parameters)
         size = parameters.get("size_bytes")
         near = _nearest_size(self._ceilings.copies, path_id, size) if isinstance(size, int) else None
         if near is None:
@@ -157,6 +164,20 @@ class LimitFinder:
         reason = "a file system adds a look-up of extents to each direct read"
         sources = (FILE_SYSTEM_SHARE.source,)
         return limit, Expected(quantity=quantity, low=low, high=high, because=reason, sources=sources)
+
+
+def _message_band(floor_s: float, parameters: dict[str, Scalar]) -> Expected | None:
+    """What a message of at most one cache line takes through shared memory; nothing is known of larger ones."""
+    size = parameters.get("size_bytes")
+    if parameters.get("transport") != "shm" or not isinstance(size, int) or size > CACHE_LINE_BYTES.value:
+        return None
+    return Expected(
+        quantity="latency_s",
+        low=floor_s,
+        high=MESSAGE_LINES.value * floor_s,
+        because="Open MPI takes about 4 and MPICH about 12 times one cache line",
+        sources=(MESSAGE_LINES.source,),
+    )
 
 
 def _ceiling(quantity: Quantity, value: float, because: str) -> Limit:
