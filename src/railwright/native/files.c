@@ -93,57 +93,65 @@ static int settle(struct rw_reads *w, int64_t result, int64_t index, const unsig
   return RW_OK;
 }
 
-/* Takes what has completed, refills those slots. Returns how many were put, or a negative error. */
-static int ring_turn(struct ring *r, struct rw_reads *w, int64_t *reading, double *started, int64_t *next, int64_t *done) {
+/* Hands the kernel one read at a time, as fio does: a batch would reach the device only when its last read has been
+ * prepared, and a virtual disk then works in lockstep with us (15 % fewer reads/s at a depth of 32). */
+static int ring_submit(struct ring *r, struct rw_reads *w, int slot, int64_t index) {
+  ring_put(r, w, slot, index);
+  for (;;) {
+    long taken = syscall(__NR_io_uring_enter, r->fd, 1, 0, 0, NULL, 0);
+    if (taken == 1) return RW_OK;
+    if (taken < 0 && errno != EINTR && errno != EAGAIN && errno != EBUSY) return -errno;
+  }
+}
+
+struct flight {
+  int64_t *reading; /* slot -> index of its read */
+  double *started;
+  int64_t next, done;
+};
+
+static int start_read(struct ring *r, struct rw_reads *w, struct flight *f, int slot) {
+  f->reading[slot] = f->next;
+  f->started[slot] = rw_now();
+  return ring_submit(r, w, slot, f->next++);
+}
+
+/* Takes what has completed and starts a read in each slot that became free. */
+static int ring_turn(struct ring *r, struct rw_reads *w, struct flight *f) {
   unsigned head = *r->cq_head, tail = __atomic_load_n(r->cq_tail, __ATOMIC_ACQUIRE);
-  int put = 0;
   for (; head != tail; head++) {
     struct io_uring_cqe *cqe = &r->cqes[head & *r->cq_mask];
-    int slot = (int)cqe->user_data;
-    double now = rw_now();
-    w->latencies[(*done)++] = now - started[slot];
-    int status = settle(w, cqe->res, reading[slot], w->buffers + (int64_t)slot * w->bytes, &w->wrong);
+    int slot = (int)cqe->user_data, result = cqe->res;
+    w->latencies[f->done++] = rw_now() - f->started[slot];
+    __atomic_store_n(r->cq_head, head + 1, __ATOMIC_RELEASE);
+    int status = settle(w, result, f->reading[slot], w->buffers + (int64_t)slot * w->bytes, &w->wrong);
+    if (!status && f->next < w->count) status = start_read(r, w, f, slot);
     if (status) return status;
-    if (*next < w->count) {
-      reading[slot] = *next;
-      started[slot] = now;
-      ring_put(r, w, slot, (*next)++);
-      put++;
-    }
   }
-  __atomic_store_n(r->cq_head, head, __ATOMIC_RELEASE);
-  return put;
+  return RW_OK;
 }
 
 int rw_read_uring(struct rw_reads *w) {
   struct ring ring;
-  int status = ring_open(&ring, (unsigned)w->depth), put = 0;
-  int64_t next = 0, done = 0;
-  int64_t *reading = calloc((size_t)w->depth, sizeof *reading);
-  double *started = calloc((size_t)w->depth, sizeof *started);
-  if (!status && (!reading || !started)) status = RW_NO_MEMORY;
+  struct flight flight = {.reading = calloc((size_t)w->depth, sizeof(int64_t)),
+                          .started = calloc((size_t)w->depth, sizeof(double))};
+  int status = ring_open(&ring, (unsigned)w->depth);
+  if (!status && (!flight.reading || !flight.started)) status = RW_NO_MEMORY;
   w->wrong = 0;
   double start = rw_now();
-  for (; !status && put < w->depth && next < w->count; put++) {
-    reading[put] = next;
-    started[put] = rw_now();
-    ring_put(&ring, w, put, next++);
-  }
-  while (!status && done < w->count) {
-    long entered = syscall(__NR_io_uring_enter, ring.fd, put, 1, IORING_ENTER_GETEVENTS, NULL, 0);
-    if (entered < 0 && errno != EINTR) status = -errno;
-    else if (entered >= 0 && entered < put) put -= (int)entered; /* the kernel took fewer: offer the rest again */
-    else if (entered >= 0) put = 0;
-    if (!status) {
-      int more = ring_turn(&ring, w, reading, started, &next, &done);
-      if (more < 0) status = more;
-      else put += more;
+  for (int slot = 0; !status && slot < w->depth && flight.next < w->count; slot++)
+    status = start_read(&ring, w, &flight, slot);
+  while (!status && flight.done < w->count) {
+    if (*ring.cq_head == __atomic_load_n(ring.cq_tail, __ATOMIC_ACQUIRE)) {
+      long entered = syscall(__NR_io_uring_enter, ring.fd, 0, 1, IORING_ENTER_GETEVENTS, NULL, 0);
+      if (entered < 0 && errno != EINTR) status = -errno;
     }
+    if (!status) status = ring_turn(&ring, w, &flight);
   }
   w->elapsed = rw_now() - start;
   /* After an error reads may still be in flight into the buffers: closing the ring waits for or cancels them. */
   ring_close(&ring);
-  free(reading), free(started);
+  free(flight.reading), free(flight.started);
   return status;
 }
 

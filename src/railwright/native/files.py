@@ -102,7 +102,8 @@ def io_uring_works(fd: int, buffer: Buffer, size_bytes: int) -> str:
 
 
 def extents(fd: int) -> list[Extent]:
-    """Where a file lies on its block device. Raises CannotJudge where the file system cannot say."""
+    """Where a file's bytes lie on its block device. Raises CannotJudge where the file system cannot say."""
+    end = os.fstat(fd).st_size
     rows = (c_uint64 * (4 * _MAX_EXTENTS))()
     found = function("rw_file_extents", c_int, c_int, c_int, POINTER(c_uint64))(fd, _MAX_EXTENTS, rows)
     if found < 0:
@@ -113,5 +114,6 @@ def extents(fd: int) -> list[Extent]:
         logical, physical, length, flags = rows[4 * row : 4 * row + 4]
         if flags & _UNUSABLE_EXTENT:
             raise CannotJudge(f"part of the file has no plain place on the device (FIEMAP flags 0x{flags:x})")
-        result.append(Extent(logical, physical, length))
+        # The last block of the file system reaches beyond the file's end.
+        result.append(Extent(logical, physical, min(length, max(0, end - logical))))
     return result
