@@ -48,11 +48,12 @@ class Finished:
 
 
 def describe_status(returncode: int) -> str:
-    """A return code in words; shells and MPI launchers report a signal as 128 + its number."""
-    number = -returncode if returncode < 0 else returncode - 128 if returncode > 128 else 0
-    if number:
-        with contextlib.suppress(ValueError):
-            return f"killed by {signal.Signals(number).name}"
+    """A return code in words; shells and MPI launchers report the signal of what they ran as 128 + its number."""
+    with contextlib.suppress(ValueError):
+        if returncode < 0:
+            return f"killed by {signal.Signals(-returncode).name}"
+        if returncode > 128:
+            return f"exit status {returncode} ({signal.Signals(returncode - 128).name} of what it ran)"
     return f"exit status {returncode}"
 
 
@@ -75,7 +76,7 @@ class Child:
                 start_new_session=True,
                 preexec_fn=die_with_parent,
             )
-        except (FileNotFoundError, PermissionError) as error:
+        except OSError as error:
             raise UsageError(f"cannot start {self.argv[0]}: {error.strerror}") from error
         assert self._popen.stdout is not None
         self._reader = threading.Thread(target=self._collect, args=(self._popen.stdout,), daemon=True)
@@ -109,13 +110,16 @@ class Child:
 
     def stop(self, grace_s: float = 1.0) -> None:
         """SIGTERM to the whole group, SIGKILL to what is left after `grace_s`."""
-        if self._popen.poll() is None:
-            self._signal_group(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._popen.wait(grace_s)
-        # Also after a normal end: a launcher that died may have left ranks behind in its group.
-        self._signal_group(signal.SIGKILL)
-        self._popen.wait()
+        try:
+            if self._popen.poll() is None:
+                self._signal_group(signal.SIGTERM)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._popen.wait(grace_s)
+        finally:
+            # Also after a normal end: a launcher that died may have left ranks behind in its group. And also when
+            # a second Ctrl-C cuts the grace short.
+            self._signal_group(signal.SIGKILL)
+            self._popen.wait()
 
     def _signal_group(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

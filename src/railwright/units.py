@@ -36,9 +36,9 @@ def parse_size(text: str) -> int:
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
-    """A sweep: `8:1M:x2` (factor), `0:64K:+4K` (step), or `8,4K,1M`. Raises UsageError."""
+    """A sweep: `8:1M:x2` (factor), `4K:64K:+4K` (step), or `8,4K,1M`. Raises UsageError."""
     if ":" not in text:
-        sizes = tuple(parse_size(part) for part in text.split(","))
+        sizes = tuple(dict.fromkeys(parse_size(part) for part in text.split(",")))
         return _checked_sweep(sizes, text)
     parts = text.split(":")
     if len(parts) not in (2, 3):

@@ -128,26 +128,42 @@ class Benchmark:
         for name, text in settled.items():
             try:
                 known[name].check(text)
-            except ValueError as error:
-                raise UsageError(f"{self.name} {name}={text[:60]!r}: {error}", hint=known[name].help) from error
+            except UsageError as error:
+                hint = error.hint or known[name].help
+                raise UsageError(f"{self.name} {name}: {error.message}", hint=hint) from error
         return settled
 
 
-def positive_integer(text: str) -> int:
-    """A whole number from 1 to 10^9. Raises UsageError."""
-    if not text.isdecimal() or len(text) > 10 or not 1 <= int(text) <= 10**9:
-        raise UsageError(f"not a whole number from 1 to 1000000000: {text[:40]!r}")
-    return int(text)
+def whole_number(most: int) -> Callable[[str], int]:
+    """A check for a whole number from 1 to `most`."""
+
+    def check(text: str) -> int:
+        if not text.isdecimal() or len(text) > len(str(most)) or not 1 <= int(text) <= most:
+            raise UsageError(f"not a whole number from 1 to {most}: {text[:40]!r}")
+        return int(text)
+
+    return check
 
 
 def choice(*allowed: str) -> Callable[[str], tuple[str, ...]]:
-    """A check for a comma-separated choice among `allowed`, which returns the parts chosen."""
+    """A check for a comma-separated choice among `allowed`, which returns the parts chosen, each once."""
 
     def check(text: str) -> tuple[str, ...]:
-        parts = tuple(part.strip() for part in text.split(","))
+        parts = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
         for part in parts:
             if part not in allowed:
                 raise unknown_name("choice", part, allowed)
         return parts
+
+    return check
+
+
+def one_of(*allowed: str) -> Callable[[str], str]:
+    """A check for exactly one of `allowed`."""
+
+    def check(text: str) -> str:
+        if text not in allowed:
+            raise unknown_name("choice", text, allowed)
+        return text
 
     return check

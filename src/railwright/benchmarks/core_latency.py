@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from railwright.benchmarks.base import Benchmark, Job, Plan, Rank
 from railwright.native import memory
-from railwright.results.model import Result
+from railwright.results.model import Result, Verification
 from railwright.results.statistics import summarise
 
 _ROUND_TRIPS_PER_SAMPLE = 100
@@ -28,6 +28,7 @@ def _run(rank: Rank) -> Iterator[Result]:
     cpu, partner = job.cpu_of(0), job.cpu_of(1)
     rank.step(f"core_latency CPU {cpu} to CPU {partner}")
     samples = memory.core_latency(cpu, partner, inner=_ROUND_TRIPS_PER_SAMPLE, samples=_SAMPLES)
+    trips = 2 * _ROUND_TRIPS_PER_SAMPLE * _SAMPLES
     yield Result(
         benchmark=BENCHMARK.name,
         quantity="latency_s",
@@ -36,6 +37,10 @@ def _run(rank: Rank) -> Iterator[Result]:
         settings={"round_trips_per_sample": _ROUND_TRIPS_PER_SAMPLE, "cpus": f"{cpu},{partner}"},
         samples=tuple(samples),
         summary=summarise(samples),
+        # Both threads go on only when they see the very number that the other has to send next.
+        verification=Verification(
+            method="the counter must arrive raised by one", bytes_checked=4 * trips, bytes_wrong=0
+        ),
     )
 
 

@@ -64,7 +64,7 @@ def _plan(job: Job) -> Plan:
     return Plan(
         path=f"{direct_read.device_of(job.topology, folder)}>{job.memory_of(0)}",
         seconds=2 + 10 * size / _ESTIMATE_BYTES_PER_S,
-        memory_bytes=64 * 2**20,
+        memory_bytes=direct_read.memory_bytes(job.options),
         moved_bytes=17 * size,
         files=(f"a nameless file of {format_size(size)} in {folder}",),
         waived=waived,

@@ -11,11 +11,11 @@ import contextlib
 import ctypes
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from railwright.benchmarks.base import Job, Option, Rank, choice, positive_integer
+from railwright.benchmarks.base import Job, Option, Rank, one_of, whole_number
 from railwright.errors import CannotJudge
 from railwright.native.files import Engine, Extent, io_uring_works, read_pass
 from railwright.native.memory import PATTERN, Buffer
@@ -30,14 +30,18 @@ _SMALL_BYTES = 64 * KIB
 _MOST_LATENCIES = 4096
 _WRITE_BYTES = 4 * MIB
 _MOST_READS_PER_PASS = 65_536
+_MOST_DEPTH = 4096
+_MOST_READ_BYTES = 2**30
+"""The kernel ends one read a page short of 2 GiB."""
+_FILE_MULTIPLE_BYTES = 4096
 
 OPTIONS = (
     Option("directory", ".", "the folder on the file system to measure", str),
     Option("file-size", "256M", "size of the test file, like 256M", parse_size),
     Option("sizes", "4K,1M", "sizes of one read, like 4K,1M", parse_sizes),
-    Option("depth", "32", "reads in flight at sizes below 64 KiB", positive_integer),
-    Option("large-depth", "4", "reads in flight from 64 KiB up", positive_integer),
-    Option("engine", "auto", "auto, io_uring or threads", choice("auto", "io_uring", "threads")),
+    Option("depth", "32", "reads in flight at sizes below 64 KiB", whole_number(_MOST_DEPTH)),
+    Option("large-depth", "4", "reads in flight from 64 KiB up", whole_number(_MOST_DEPTH)),
+    Option("engine", "auto", "auto, io_uring or threads", one_of("auto", "io_uring", "threads")),
 )
 
 
@@ -60,11 +64,28 @@ def problem(job: Job) -> str:
     if free.f_bavail * free.f_frsize < wanted + 64 * MIB:
         has = format_size(free.f_bavail * free.f_frsize)
         return f"{folder} has {has} free, the test file needs {format_size(wanted)} and 64 MiB to spare"
-    if max(parse_sizes(job.options["sizes"])) > wanted:
-        return f"a read is larger than the test file of {format_size(wanted)}"
-    if any(size % 512 for size in parse_sizes(job.options["sizes"])):
+    if wanted % _FILE_MULTIPLE_BYTES:
+        return f"the test file must be a multiple of {_FILE_MULTIPLE_BYTES} bytes, not {wanted}"
+    return _problem_of_sizes(parse_sizes(job.options["sizes"]), wanted)
+
+
+def _problem_of_sizes(sizes: tuple[int, ...], file_bytes: int) -> str:
+    if max(sizes) > file_bytes:
+        return f"a read is larger than the test file of {format_size(file_bytes)}"
+    if max(sizes) > _MOST_READ_BYTES:
+        return f"one read ends at {format_size(_MOST_READ_BYTES)}, {format_size(max(sizes))} was asked for"
+    if any(size % 512 for size in sizes):
         return "direct reads must be multiples of 512 bytes"
     return ""
+
+
+def memory_bytes(options: Mapping[str, str]) -> int:
+    """What a rank allocates: a buffer for each read in flight, and the one that the file is written from."""
+    return _WRITE_BYTES + max(size * _depth(options, size) for size in parse_sizes(options["sizes"]))
+
+
+def _depth(options: Mapping[str, str], size: int) -> int:
+    return int(options["depth"] if size < _SMALL_BYTES else options["large-depth"])
 
 
 def device_of(topology: Topology, folder: str) -> str:
@@ -109,16 +130,17 @@ def _open_nameless(folder: str) -> int:
     with contextlib.suppress(OSError):
         return os.open(folder, flags | os.O_TMPFILE, 0o600)
     path = Path(folder, f".railwright-{os.getpid()}")
-    fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
-    path.unlink()
-    return fd
+    try:
+        return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    finally:
+        path.unlink(missing_ok=True)  # a file system without O_DIRECT makes the file and then refuses to open it
 
 
 def measure(rank: Rank, benchmark: str, method: str, target: Target) -> Iterator[Result]:
     """All sizes: one checked pass, then timed passes."""
     options = rank.job.options
     for size in parse_sizes(options["sizes"]):
-        depth = int(options["depth"] if size < _SMALL_BYTES else options["large-depth"])
+        depth = _depth(options, size)
         rank.step(f"{benchmark} {format_size(size)} depth {depth}")
         with Buffer(size * depth) as buffers:
             engine, evidence = _engine(options["engine"], target.fd, buffers, size)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from railwright.cli.measuring import report
+from railwright.errors import UsageError
 
 
 @click.command("judge")
@@ -19,5 +20,9 @@ def COMMAND(results: Path, output: Path | None, as_json: bool) -> int:  # noqa: 
 
     file = load(results)
     folder = output or (results if results.is_dir() else results.parent)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"cannot write reports to {folder}: {error.strerror}"
+        raise UsageError(reason, hint="choose another folder with --output") from error
     return report(file, folder, as_json=as_json)

@@ -11,7 +11,7 @@ import sys
 import click
 
 from railwright import __version__
-from railwright.errors import RailwrightError
+from railwright.errors import EXIT_USAGE, RailwrightError
 
 # verb -> (module, one line of help): one file per verb
 VERBS: dict[str, tuple[str, str]] = {
@@ -69,28 +69,43 @@ def cli() -> None:
 def main() -> None:
     """Run the command line and end with its status."""
     _end_on_sigterm()
+    status = _status()
+    drop_output()
+    sys.exit(status)
+
+
+def _status() -> int:
+    """Run the command line; the exit status, with the one message of an error said."""
     try:
         status = cli.main(standalone_mode=False)
-        sys.exit(status if isinstance(status, int) else 0)
+        click.echo(nl=False)  # flushes, so that a full disk or a reader who left is noticed here
+        return status if isinstance(status, int) else 0
     except RailwrightError as error:
         _say(f"railwright: {error.message}", error.hint)
-        sys.exit(error.exit_status)
-    except click.exceptions.Exit as error:
-        sys.exit(error.exit_code)
+        return error.exit_status
     except click.ClickException as error:
         _say(f"railwright: {error.format_message()}", "see railwright --help")
-        sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         _say("railwright: interrupted", "")
-        sys.exit(2)
-    except BrokenPipeError:
-        # The reader of our output left (`| head`): nobody is there to be told anything.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(2)
+    except (BrokenPipeError, SystemExit):
+        # The reader of our output left (`| head`): nobody is there to be told anything. click and rich turn that into
+        # SystemExit(1), which would say that something is slow; nothing else of ours raises SystemExit.
+        pass
     except OSError as error:
-        where = f" {error.filename}" if error.filename else ""
+        where = f": {error.filename}" if error.filename else ""
         _say(f"railwright: {error.strerror or error}{where}", "")
-        sys.exit(2)
+    return EXIT_USAGE
+
+
+def drop_output() -> None:
+    """Let what is buffered for a reader who left go nowhere, so that the interpreter's end does not fail on it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None: it was closed before we began (`>&-`)
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def _end_on_sigterm() -> None:
@@ -104,6 +119,7 @@ def _end_on_sigterm() -> None:
 
 
 def _say(message: str, hint: str) -> None:
-    click.echo(message, err=True)
-    if hint:
-        click.echo(f"hint: {hint}", err=True)
+    with contextlib.suppress(OSError):  # standard error may be a full disk or a closed pipe: the status still tells
+        click.echo(message, err=True)
+        if hint:
+            click.echo(f"hint: {hint}", err=True)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from railwright.cli.main import drop_output
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from railwright.errors import RailwrightError
     from railwright.launch.measure import Planned
     from railwright.launch.proof import Proof
     from railwright.results.model import ResultFile
@@ -69,30 +73,37 @@ def measure(proof: Proof, output: Path, *, dry_run: bool, as_json: bool) -> int:
         return 0
     with _Display(proof):
         file = proof.run(output)
-    status = report(file, output, as_json=as_json)
-    if proof.trouble is not None:
-        raise proof.trouble
-    return status
+    try:
+        return report(file, output, as_json=as_json)
+    finally:
+        if proof.trouble is not None:  # that the results are not whole matters more than a report that is not written
+            raise proof.trouble
+
+
+def _note(text: str) -> None:
+    """A line on standard error. A measurement goes on when nobody can read it any more (`2>&1 | head`, full disk)."""
+    with contextlib.suppress(OSError):
+        click.echo(text, err=True)
 
 
 def show_plan(proof: Proof) -> None:
     """What will be done, how long it takes, how much it moves and which files it writes; on standard error."""
     from railwright.units import format_duration, format_size
 
-    click.echo(f"plan: {proof.launches} x {len(proof.plan) // proof.launches} launches", err=True)
+    _note(f"plan: {proof.launches} x {len(proof.plan) // proof.launches} launches")
     for one in proof.plan:
         if one.job.launch:
             continue
         variant = " ".join(str(value) for value in one.job.variant.parameters.values())
         name = f"  {one.benchmark.name} {variant}".ljust(26)
         if one.plan.waived:
-            click.echo(f"{name} waived: {one.plan.waived}", err=True)
+            _note(f"{name} waived: {one.plan.waived}")
             continue
         cost = f"about {format_duration(one.plan.seconds)}, moves {format_size(one.plan.moved_bytes)}"
-        click.echo(f"{name} {one.benchmark.ranks} rank{'s' * (one.benchmark.ranks > 1)}, {cost}", err=True)
+        _note(f"{name} {one.benchmark.ranks} rank{'s' * (one.benchmark.ranks > 1)}, {cost}")
         for file in one.plan.files:
-            click.echo(f"{'':26} writes {file}", err=True)
-    click.echo(f"  all together about {format_duration(proof.seconds)}", err=True)
+            _note(f"{'':26} writes {file}")
+    _note(f"  all together about {format_duration(proof.seconds)}")
 
 
 class _Display:
@@ -105,7 +116,7 @@ class _Display:
     def __enter__(self) -> None:
         proof = self._proof
         if not sys.stderr.isatty():
-            proof.on_done = lambda one: click.echo(f"done: {_title(one)}", err=True)
+            proof.on_done = lambda one: _note(f"done: {_title(one)}")
             return
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -130,30 +141,49 @@ def _title(one: Planned) -> str:
 
 
 def report(file: ResultFile, output: Path, *, as_json: bool) -> int:
-    """Judge a run, write report.html and metrics.txt into `output`, and print it; the exit status."""
+    """Judge a run, write report.html and metrics.txt into `output`, and print it; the exit status.
+
+    The files come first, and each is tried: what cannot be written or printed does not cost the rest.
+    """
     from railwright.diagnosis.diagnose import diagnose
     from railwright.report.html import render_html
     from railwright.report.openmetrics import render_openmetrics
 
     diagnosis = diagnose(file)
-    if as_json:
-        from railwright.report.records import json_lines
+    pages = {
+        "report.html": render_html(file.run, diagnosis, file.results, file.end),
+        "metrics.txt": render_openmetrics(file.run, diagnosis),
+    }
+    troubles = [trouble for name, text in pages.items() if (trouble := _write(output / name, text)) is not None]
+    with _reader_may_leave():
+        if as_json:
+            from railwright.report.records import json_lines
 
-        for line in json_lines(file.run, diagnosis, file.end):
-            click.echo(line)
-    else:
-        from rich.console import Console
+            for line in json_lines(file.run, diagnosis, file.end):
+                click.echo(line)
+        else:
+            from rich.console import Console
 
-        from railwright.report.text import render
+            from railwright.report.text import render
 
-        render(file.run, diagnosis, file.end, Console())
-    _write(output / "report.html", render_html(file.run, diagnosis, file.results, file.end))
-    _write(output / "metrics.txt", render_openmetrics(file.run, diagnosis))
+            render(file.run, diagnosis, file.end, Console())
+    if troubles:
+        raise troubles[0]
     return diagnosis.exit_status
 
 
-def _write(path: Path, text: str) -> None:
-    """Write a report whole: a half-written one never takes the place of an older one."""
+@contextlib.contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """`| head` leaves before all is printed: the exit status then still is that of the measurement."""
+    try:
+        yield
+        click.echo(nl=False)
+    except (BrokenPipeError, SystemExit):  # rich ends the program with SystemExit when the pipe is broken
+        drop_output()
+
+
+def _write(path: Path, text: str) -> RailwrightError | None:
+    """Write a report whole, or say why not: a half-written one never takes the place of an older one."""
     from railwright.errors import RailwrightError
 
     new = path.with_name(f".{path.name}.new")
@@ -161,7 +191,9 @@ def _write(path: Path, text: str) -> None:
         new.write_text(text, encoding="utf-8")
         new.replace(path)
     except OSError as error:
-        new.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            new.unlink(missing_ok=True)
         hint = "the results are kept; `railwright judge` writes reports again"
-        raise RailwrightError(f"cannot write {path}: {error.strerror}", hint=hint) from error
-    click.echo(f"wrote {path}", err=True)
+        return RailwrightError(f"cannot write {path}: {error.strerror}", hint=hint)
+    _note(f"wrote {path}")
+    return None

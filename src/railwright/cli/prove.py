@@ -39,7 +39,7 @@ def COMMAND(  # noqa: N802 - every verb's module exports its command by this nam
         topology=load(None),
         chosen=settle(names, (f"directory={directory}", *options)),
         launches=launches,
-        command=tuple(sys.argv),
+        command=("railwright", *sys.argv[1:]),
         mpirun=mpirun,
         silence_s=silence,
         force=force,

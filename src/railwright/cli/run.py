@@ -37,7 +37,7 @@ def COMMAND(  # noqa: N802 - every verb's module exports its command by this nam
         topology=load(None),
         chosen=settle(names, options),
         launches=launches,
-        command=tuple(sys.argv),
+        command=("railwright", *sys.argv[1:]),
         mpirun=mpirun,
         silence_s=silence,
         force=force,

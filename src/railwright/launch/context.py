@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import re
 import time
 from pathlib import Path
 
 from railwright.native.memory import fixed_work
 from railwright.results.model import Context, Noise
 from railwright.results.statistics import quantile
-from railwright.topology.model import Topology
+from railwright.topology.model import Scalar, Topology
+from railwright.topology.sources.root import live_root
 
 _PACKAGES = ("mpi4py", "openmpi", "mpich", "nixl-cu13", "nixl-cu12")
 _ENVIRONMENT_PREFIXES = (
@@ -35,6 +37,7 @@ def gather(topology: Topology) -> Context:
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         software=_software(),
         environment={k: v for k, v in sorted(os.environ.items()) if k.startswith(_ENVIRONMENT_PREFIXES)},
+        clocks=_clocks(),
         load_average=os.getloadavg()[0],
         busy_fraction=busy_fraction(),
         noise=noise(),
@@ -55,6 +58,20 @@ def _software() -> dict[str, str]:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
+    return found
+
+
+def _clocks() -> dict[str, Scalar]:
+    """The first CPU's frequency now and its governor, each only where the machine says it."""
+    root = live_root()
+    found: dict[str, Scalar] = {}
+    cpuinfo = root.read("proc/cpuinfo")
+    line = re.search(r"^cpu MHz\s*: ([0-9.]+)$", cpuinfo, re.MULTILINE) if isinstance(cpuinfo, str) else None
+    if line:
+        found["cpu_hz"] = float(line.group(1)) * 1e6
+    governor = root.read("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    if isinstance(governor, str):
+        found["cpu_governor"] = governor.strip()
     return found
 
 

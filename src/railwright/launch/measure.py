@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from railwright.benchmarks.base import Benchmark, Job, Plan
-from railwright.errors import CannotJudge
+from railwright.errors import RailwrightError
 from railwright.launch.local import LocalLauncher
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.session import Launcher, Session
@@ -54,6 +54,11 @@ class Measurement:
                     planned.append(Planned(benchmark, job, benchmark.plan(job)))
         return planned
 
+    def refuse_wrong_mpirun(self, planned: list[Planned]) -> None:
+        """Raises UsageError or CannotJudge for an --mpirun that cannot be used, before anything was measured."""
+        if self.mpirun is not None and any(one.benchmark.needs_mpi for one in planned):
+            self._mpi = MpiLauncher(self.mpirun)
+
     def results(self, one: Planned) -> Iterator[Result]:
         """Run one planned launch; a waived or failed result where it cannot run."""
         launcher = self._launcher(one.benchmark)
@@ -79,7 +84,7 @@ class Measurement:
         if self._mpi is None:
             try:
                 self._mpi = MpiLauncher(self.mpirun)
-            except CannotJudge as error:
+            except RailwrightError as error:
                 self._mpi = error.message
         return self._mpi
 

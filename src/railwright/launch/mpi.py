@@ -42,7 +42,10 @@ class MpiLauncher:
         library = self._library()
         variables = {"MPI4PY_LIBMPI": str(library)} if library else {}
         if self.flavour == "mpich":
-            return variables | {"TMPDIR": str(scratch)}
+            # Hydra hands the machine's topology to its ranks in a file of /tmp, which stays there when it is killed;
+            # with this variable set, also to nothing, every rank looks for itself.
+            topology = {"HWLOC_XMLFILE": os.environ.get("HWLOC_XMLFILE", "")}
+            return variables | topology | {"TMPDIR": str(scratch)}
         return variables | {
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -59,7 +62,7 @@ class MpiLauncher:
 
     def clean_up(self, started: float) -> None:
         """Remove MPICH segments of a launch that died in MPI_Init, before the ranks could unlink them."""
-        for segment in _SHARED_MEMORY.glob("mpich_shm_*") if self.flavour == "mpich" else ():
+        for segment in _SHARED_MEMORY.glob("mpich_sh*_*") if self.flavour == "mpich" else ():
             with contextlib.suppress(OSError):
                 found = segment.lstat()
                 if found.st_uid == os.getuid() and found.st_mtime >= started and not _is_mapped(str(segment)):

@@ -13,7 +13,7 @@ from railwright.errors import UsageError
 from railwright.launch.context import available_memory_bytes, gather
 from railwright.launch.exclusive import measuring_alone, refuse_busy_host
 from railwright.launch.measure import DEFAULT_SILENCE_S, Measurement, Planned
-from railwright.results.model import Context, End, Record, Result, ResultFile, Run
+from railwright.results.model import End, Record, Result, ResultFile, Run
 from railwright.results.store import StoreFull, Writer
 from railwright.topology.model import Topology
 from railwright.topology.sources.counters import find_counters, moved, read_counters
@@ -51,6 +51,7 @@ class Proof:
 
     def refuse_impossible(self) -> None:
         """Raises UsageError for what does not fit in this machine's memory, or in an afternoon."""
+        self._measurement.refuse_wrong_mpirun(self.plan)
         available = available_memory_bytes()
         for one in self.plan:
             need = one.plan.memory_bytes
@@ -70,19 +71,18 @@ class Proof:
         with measuring_alone(self.force):
             context = gather(self.topology)
             refuse_busy_host(context.busy_fraction, self.force)
-            return self._measure(Writer(output), context)
+            run = Run(
+                railwright=__version__, started_at=_now(), command=self.command, context=context, topology=self.topology
+            )
+            return self._measure(Writer(output, run), run)
 
-    def _measure(self, writer: Writer, context: Context) -> ResultFile:
-        run = Run(
-            railwright=__version__, started_at=_now(), command=self.command, context=context, topology=self.topology
-        )
+    def _measure(self, writer: Writer, run: Run) -> ResultFile:
         results: list[Result] = []
         root = live_root()
         paths = find_counters(root)
         before = read_counters(root, paths)
         interrupted = ""
         try:
-            writer.append(run)
             for one in self.plan:
                 for result in self._one(one):
                     results.append(result)

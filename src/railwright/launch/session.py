@@ -6,6 +6,8 @@ result names the rank, its host, its process and the step it was at.
 
 from __future__ import annotations
 
+import platform
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ from typing import Protocol
 import msgspec
 
 from railwright.benchmarks.base import Benchmark, Job, Plan
+from railwright.errors import RailwrightError
 from railwright.launch import rank as rank_program
 from railwright.launch.scratch import scratch_folder
 from railwright.launch.stream import Bye, Emitted, Failure, Hello, Listener, Lost, Message, Step
@@ -23,6 +26,8 @@ from railwright.results.model import Result
 from railwright.units import format_duration
 
 _TICK_S = 0.2
+_STATES = {"R": "running", "S": "asleep", "D": "waiting for a device", "T": "stopped", "t": "traced", "Z": "dead"}
+_TELLS_A_SIGNAL = re.compile(r"signal \d+", re.IGNORECASE)
 _LEAVING_S = 10.0
 """How long a launcher may take to end after all its ranks have said goodbye."""
 
@@ -52,6 +57,16 @@ class _RankState:
     def describe(self, rank: int) -> str:
         return f"rank {rank} (host {self.host}, pid {self.pid}) at step {self.step!r}"
 
+    def what_it_does(self) -> str:
+        """What the kernel says a rank of this host is doing: the one that is stopped or asleep holds up the others."""
+        if self.host != platform.node():
+            return ""
+        try:
+            letter = Path(f"/proc/{self.pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+        except (OSError, IndexError):
+            return ", gone"
+        return f", {_STATES.get(letter, letter)}"
+
 
 @dataclass
 class Session:
@@ -70,6 +85,16 @@ class Session:
         self._ranks: dict[int, _RankState] = {}
         self._trouble = ""
         started = time.time()
+        try:
+            yield from self._launch()
+        except (RailwrightError, OSError, msgspec.MsgspecError) as error:
+            cause = error.message if isinstance(error, RailwrightError) else error
+            self._trouble = self._trouble or f"{self.launcher.name}: {cause}"
+        if self._trouble:
+            self.launcher.clean_up(started)
+            yield self._failed(self._trouble)
+
+    def _launch(self) -> Iterator[Result]:
         with scratch_folder() as scratch, Listener() as listener:
             (scratch / rank_program.JOB_FILE).write_bytes(msgspec.json.encode(self.job))
             environment = (
@@ -80,10 +105,8 @@ class Session:
             )
             with Child(self.launcher.command(self.benchmark.ranks), environment) as child:
                 yield from self._follow(listener, child)
+                yield from self._drain(listener, child)
                 self._settle(child)
-        if self._trouble:
-            self.launcher.clean_up(started)
-            yield self._failed(self._trouble)
 
     def _follow(self, listener: Listener, child: Child) -> Iterator[Result]:
         """Pass results on until all ranks are done, one is lost, or all are silent."""
@@ -101,9 +124,18 @@ class Session:
             if exited and not messages:
                 self._trouble = self._trouble or self._ended_early(child)
             elif time.monotonic() - heard > self.silence_s:
-                stuck = [state.describe(n) for n, state in sorted(self._ranks.items()) if not state.said_bye]
+                waiting = [(n, state) for n, state in sorted(self._ranks.items()) if not state.said_bye]
+                stuck = [state.describe(n) + state.what_it_does() for n, state in waiting]
                 names = "; ".join(stuck) or "no rank had started"
                 self._trouble = f"hung: silent for {format_duration(self.silence_s)}, ended by us: {names}"
+
+    def _drain(self, listener: Listener, child: Child) -> Iterator[Result]:
+        """What ranks had sent before the trouble is still measured; what they say of the trouble came second."""
+        while messages := list(listener.wait(0.0)):
+            for number, message in messages:
+                result = self._take(number, message, child)
+                if result is not None:
+                    yield result
 
     def _take(self, number: int | None, message: Message | Lost, child: Child) -> Result | None:
         state = self._ranks.setdefault(number, _RankState()) if number is not None else _RankState()
@@ -118,16 +150,20 @@ class Session:
             case Bye():
                 state.said_bye = True
             case Failure(message=text):
-                self._trouble = f"rank {number} (host {state.host}) at step {state.step!r}: {text}"
+                # The first trouble is the cause: its launcher then ends the other ranks.
+                name = state.describe(number) if number is not None else "a rank"
+                self._trouble = self._trouble or f"{name}: {text}"
             case Lost():
-                self._trouble = self._lost(number, state, child)
+                self._trouble = self._trouble or self._lost(number, state, child)
         return None
 
     def _lost(self, number: int | None, state: _RankState, child: Child) -> str:
         """A rank's socket closed without a word: killed or crashed. The launcher's status says by what, if at all."""
         finished = child.wait(_LEAVING_S)
+        if finished.returncode < 0 and not finished.timed_out and self.benchmark.needs_mpi:
+            return self._ended_early(child)  # somebody killed the launcher itself, and its ranks died with it
         name = state.describe(number) if number is not None else "a rank that had not said its number"
-        return f"{name} ended without a word; {self._last_words(finished)}"
+        return f"{name} ended without a word; {self.launcher.name}: {self._last_words(finished)}"
 
     def _ended_early(self, child: Child) -> str:
         finished = child.wait(_LEAVING_S)
@@ -136,9 +172,11 @@ class Session:
         return f"{self.launcher.name} ended ({self._last_words(finished)}) before {before}"
 
     def _last_words(self, finished: Finished) -> str:
-        said = next((line.strip() for line in reversed(finished.output) if line.strip(" -*\t")), "")
+        """The launcher's status, and the line in which it names a signal, or else its last one."""
+        lines = [line.strip() for line in reversed(finished.output) if line.strip(" -*=\t")]
+        said = next((line for line in lines if _TELLS_A_SIGNAL.search(line)), lines[0] if lines else "")
         status = describe_status(finished.returncode)
-        return f"{self.launcher.name}: {status}" + (f", its last line: {said[:200]!r}" if said else "")
+        return status + (f", it says {said[:200]!r}" if said else "")
 
     def _all_done(self) -> bool:
         return len(self._ranks) == self.benchmark.ranks and all(state.said_bye for state in self._ranks.values())

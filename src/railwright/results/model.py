@@ -107,15 +107,16 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     """Name and version of each library that took part."""
     environment: dict[str, str] = {}
     """Environment variables that change what is measured (UCX_*, NCCL_*, OMPI_*, FI_* ...)."""
+    clocks: dict[str, Scalar] = {}
+    """What the machine says of its clocks before the run: `cpu_hz`, `cpu_governor`."""
     load_average: float = 0.0
     busy_fraction: float = 0.0
     """Share of all cores that was busy in the second before the run."""
     noise: Noise | None = None
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="record", omit_defaults=True,
-          forbid_unknown_fields=True):  # fmt: skip
-    """The first line of a results file."""
+class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="record", forbid_unknown_fields=True):
+    """The first line of a results file. Defaults are written too: the schema version must be in every file."""
 
     railwright: str
     started_at: str

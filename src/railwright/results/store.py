@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,19 +28,30 @@ class StoreFull(RailwrightError):
 
 
 class Writer:
-    """Appends records to a new results file; an existing one is kept as `results.previous.jsonl`."""
+    """Appends records to a new results file; an existing one is kept as `results.previous.jsonl`.
 
-    def __init__(self, folder: Path) -> None:
+    Nothing is moved before the `run` record is on the disk: a full disk costs neither these results nor the previous.
+    """
+
+    def __init__(self, folder: Path, run: Run) -> None:
         self.path = folder / RESULTS_NAME
+        new = folder / f".{RESULTS_NAME}.{os.getpid()}"
         try:
+            if folder.exists() and not folder.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             folder.mkdir(parents=True, exist_ok=True)
+            self._file = new.open("wb", buffering=0)
+        except OSError as error:
+            raise _cannot_write(folder, error) from error
+        try:
+            self.append(run)
             with contextlib.suppress(FileNotFoundError):
                 self.path.replace(folder / PREVIOUS_NAME)
-            self._file = self.path.open("xb", buffering=0)
-        except OSError as error:
-            raise UsageError(
-                f"cannot write results to {folder}: {error.strerror}", hint="choose another folder with --output"
-            ) from error
+            new.replace(self.path)
+        except (StoreFull, OSError) as error:
+            self._file.close()
+            new.unlink(missing_ok=True)
+            raise _cannot_write(folder, error.__cause__ if isinstance(error, StoreFull) else error) from error
 
     def append(self, record: Record) -> None:
         """Write one record whole or not at all. Raises StoreFull."""
@@ -63,15 +76,23 @@ class Writer:
         self._file.close()
 
 
+def _cannot_write(folder: Path, error: BaseException | None) -> UsageError:
+    reason = getattr(error, "strerror", None) or error
+    return UsageError(f"cannot write results to {folder}: {reason}", hint="choose another folder with --output")
+
+
 def load(path: Path) -> ResultFile:
     """A results file, or the one in a folder. A cut-off last line is left out. Raises UsageError."""
-    if path.is_dir():
-        path = path / RESULTS_NAME
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        if path.is_dir():
+            path = path / RESULTS_NAME
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise UsageError(f"{path} is not a file", hint="name a results.jsonl or its folder")
+        if found.st_size > _MOST_BYTES:
             raise UsageError(f"{path} is larger than {_MOST_BYTES // 2**20} MiB", hint="is it a results file?")
         with path.open("rb") as file:
-            return collect(_records(path, file))
+            return collect(_records(path, file), str(path))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", hint="name a results.jsonl or its folder") from error
 
@@ -81,15 +102,36 @@ def _records(path: Path, file: Iterator[bytes]) -> Iterator[Record]:
         if len(line) > _MOST_LINE_BYTES:
             raise UsageError(f"{path} line {number} is too long for a record")
         try:
-            yield _decoder.decode(line)
+            record = _decoder.decode(line)
+            if isinstance(record, Run) and record.schema_version != SCHEMA_VERSION:
+                _refuse_other_version(path, line)
+            yield record
         except msgspec.MsgspecError as error:
             if not line.endswith(b"\n") and number > 1:
                 return  # the run was cut off while it wrote
+            _refuse_other_version(path, line)
             hint = "is it a results.jsonl of this version?"
             raise UsageError(f"{path} line {number} is no record: {error}", hint=hint) from error
 
 
-def collect(records: Iterator[Record]) -> ResultFile:
+class _Versioned(msgspec.Struct, tag="run", tag_field="record"):
+    """What a `run` record of any version says of itself."""
+
+    schema_version: int = SCHEMA_VERSION
+
+
+def _refuse_other_version(path: Path, line: bytes) -> None:
+    """Raises UsageError when a line is a run of another schema version, whatever else it holds."""
+    with contextlib.suppress(msgspec.MsgspecError):
+        version = msgspec.json.decode(line, type=_Versioned).schema_version
+        if version != SCHEMA_VERSION:
+            raise UsageError(
+                f"{path} is of schema version {version}; this railwright reads version {SCHEMA_VERSION}",
+                hint="use the railwright that wrote it",
+            )
+
+
+def collect(records: Iterator[Record], name: str = "this results file") -> ResultFile:
     """Records as one results file. Raises UsageError when the first is no run, or of a schema we do not know."""
     run: Run | None = None
     end: End | None = None
@@ -98,17 +140,14 @@ def collect(records: Iterator[Record]) -> ResultFile:
         match record:
             case Run():
                 if run is not None:
-                    raise UsageError("two runs in one results file", hint="split it at the second `run` line")
+                    raise UsageError(f"{name} holds two runs", hint="split it at the second `run` line")
                 run = record
-            case Result():
+            case Result() if run is not None:
                 results.append(record)
-            case End():
+            case End() if run is not None:
                 end = record
+            case _:
+                break
     if run is None:
-        raise UsageError("a results file must begin with its `run` record", hint="is it empty or cut off at its start?")
-    if run.schema_version != SCHEMA_VERSION:
-        raise UsageError(
-            f"results of schema version {run.schema_version}; this railwright reads version {SCHEMA_VERSION}",
-            hint="use the railwright that wrote it",
-        )
+        raise UsageError(f"{name} does not begin with a `run` record", hint="is it empty or cut off at its start?")
     return ResultFile(run=run, results=tuple(results), end=end)
