@@ -103,6 +103,8 @@ def format_line_rate(bits_per_s: float) -> str:
 
 def format_duration(seconds: float) -> str:
     """264 ns, 3.92 us, 1.05 ms, 2.3 s; minutes above 120 s."""
+    if seconds == 0:
+        return "0 s"
     for factor, unit in ((1e-6, "ns"), (1e-3, "us"), (1.0, "ms")):
         if abs(seconds) < factor:
             return f"{_significant(seconds / factor * 1000)} {unit}"

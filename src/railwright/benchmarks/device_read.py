@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from railwright.benchmarks import direct_read
@@ -17,9 +18,6 @@ from railwright.benchmarks.direct_read import Target
 from railwright.errors import CannotJudge
 from railwright.native import files
 from railwright.results.model import Result
-from railwright.units import format_size, parse_size
-
-_ESTIMATE_BYTES_PER_S = 0.5e9
 
 
 def _node(folder: str) -> str:
@@ -53,22 +51,14 @@ def _open(node: str) -> int:
 
 
 def _plan(job: Job) -> Plan:
-    size = parse_size(job.options["file-size"])
-    folder = job.options["directory"]
-    waived = direct_read.problem(job)
-    if not waived:
-        try:
-            os.close(_open(_node(folder)))
-        except CannotJudge as error:
-            waived = error.message
-    return Plan(
-        path=f"{direct_read.device_of(job.topology, folder)}>{job.memory_of(0)}",
-        seconds=2 + 10 * size / _ESTIMATE_BYTES_PER_S,
-        memory_bytes=direct_read.memory_bytes(job.options),
-        moved_bytes=17 * size,
-        files=(f"a nameless file of {format_size(size)} in {folder}",),
-        waived=waived,
-    )
+    plan = direct_read.plan(job)
+    if plan.waived:
+        return plan
+    try:
+        os.close(_open(_node(job.options["directory"])))
+    except CannotJudge as error:
+        return replace(plan, waived=error.message)
+    return plan
 
 
 def _run(rank: Rank) -> Iterator[Result]:

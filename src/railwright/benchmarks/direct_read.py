@@ -9,13 +9,14 @@ from __future__ import annotations
 import array
 import contextlib
 import ctypes
+import errno
 import os
 import random
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from railwright.benchmarks.base import Job, Option, Rank, one_of, whole_number
+from railwright.benchmarks.base import Job, Option, Plan, Rank, one_of, whole_number
 from railwright.errors import CannotJudge
 from railwright.native.files import Engine, Extent, io_uring_works, read_pass
 from railwright.native.memory import PATTERN, Buffer
@@ -26,6 +27,7 @@ from railwright.units import KIB, MIB, format_size, parse_size, parse_sizes
 
 SEED = 20
 _PASSES = 7
+_ESTIMATE_BYTES_PER_S = 0.5e9
 _SMALL_BYTES = 64 * KIB
 _MOST_LATENCIES = 4096
 _WRITE_BYTES = 4 * MIB
@@ -50,6 +52,19 @@ class Target(NamedTuple):
 
     fd: int
     extents: tuple[Extent, ...]
+
+
+def plan(job: Job) -> Plan:
+    """What reading a test file in the folder of the options costs, and why that cannot be done."""
+    folder, size = job.options["directory"], parse_size(job.options["file-size"])
+    return Plan(
+        path=f"{device_of(job.topology, folder)}>{job.memory_of(0)}",
+        seconds=2 + 10 * size / _ESTIMATE_BYTES_PER_S,
+        memory_bytes=memory_bytes(job.options),
+        moved_bytes=(1 + len(parse_sizes(job.options["sizes"])) * (1 + _PASSES)) * size,
+        files=(f"a nameless file of {format_size(size)} in {folder}",),
+        waived=problem(job),
+    )
 
 
 def problem(job: Job) -> str:
@@ -114,8 +129,7 @@ def test_file(job: Job) -> Iterator[int]:
             for position in range(0, size, _WRITE_BYTES):
                 buffer.fill(SEED, position=position)
                 chunk = (ctypes.c_char * min(_WRITE_BYTES, size - position)).from_address(buffer.address)
-                if os.pwrite(fd, chunk, position) != len(chunk):
-                    raise CannotJudge(f"the disk of {folder} took only part of a write", hint="free some space")
+                _write_all(fd, memoryview(chunk), position)
         os.fsync(fd)
         yield fd
     except OSError as error:
@@ -123,6 +137,15 @@ def test_file(job: Job) -> Iterator[int]:
         raise CannotJudge(reason, hint="free some space, or choose another directory=...") from error
     finally:
         os.close(fd)
+
+
+def _write_all(fd: int, chunk: memoryview, position: int) -> None:
+    """A nearly full disk takes a part, and says why only when it is asked for the rest."""
+    while written := os.pwrite(fd, chunk, position):
+        chunk, position = chunk[written:], position + written
+        if not chunk:
+            return
+    raise OSError(errno.EIO, "the disk takes no more")
 
 
 def _open_nameless(folder: str) -> int:

@@ -5,25 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from railwright.benchmarks import direct_read
-from railwright.benchmarks.base import Benchmark, Job, Plan, Rank
+from railwright.benchmarks.base import Benchmark, Rank
 from railwright.benchmarks.direct_read import Target
 from railwright.native.files import Extent
 from railwright.results.model import Result
-from railwright.units import format_size, parse_size
-
-_ESTIMATE_BYTES_PER_S = 0.5e9
-
-
-def _plan(job: Job) -> Plan:
-    size = parse_size(job.options["file-size"])
-    return Plan(
-        path=f"{direct_read.device_of(job.topology, job.options['directory'])}>{job.memory_of(0)}",
-        seconds=2 + 10 * size / _ESTIMATE_BYTES_PER_S,
-        memory_bytes=direct_read.memory_bytes(job.options),
-        moved_bytes=17 * size,
-        files=(f"a nameless file of {format_size(size)} in {job.options['directory']}",),
-        waived=direct_read.problem(job),
-    )
+from railwright.units import parse_size
 
 
 def _run(rank: Rank) -> Iterator[Result]:
@@ -39,7 +25,7 @@ BENCHMARK = Benchmark(
     method="fio randread: O_DIRECT, every block once in random order, a fixed number in flight",
     quantities=("bandwidth_bytes_per_s", "operations_per_s", "latency_s"),
     ranks=1,
-    plan=_plan,
+    plan=direct_read.plan,
     run=_run,
     options=direct_read.OPTIONS,
 )

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from railwright.errors import RailwrightError
-    from railwright.launch.measure import Planned
     from railwright.launch.proof import Proof
+    from railwright.launch.session import Planned
     from railwright.results.model import ResultFile
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -36,11 +36,17 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def measuring_options(command: Command) -> Command:
-    """The options that `prove` and `run` have in common."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+def measuring_options(*, launches: int) -> Callable[[Command], Command]:
+    """The options that `prove` and `run` have in common, for `measure`."""
+    repeat = click.option("--launches", type=click.IntRange(1, 1000), default=launches, show_default=True,
+                          help="Fresh processes per benchmark; their spread is the noise.")  # fmt: skip
+
+    def decorate(command: Command) -> Command:
+        for option in reversed((*_OPTIONS, repeat)):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def settle(names: tuple[str, ...], given: tuple[str, ...]) -> list[tuple[Any, dict[str, str]]]:
@@ -65,8 +71,31 @@ def settle(names: tuple[str, ...], given: tuple[str, ...]) -> list[tuple[Any, di
     return [(benchmark, benchmark.settle(settings[benchmark.name])) for benchmark in benchmarks]
 
 
-def measure(proof: Proof, output: Path, *, dry_run: bool, as_json: bool) -> int:
-    """Show the plan, run it, and report; the exit status."""
+def measure(
+    names: tuple[str, ...],
+    *,
+    output: Path,
+    options: tuple[str, ...],
+    mpirun: str | None,
+    silence: float,
+    dry_run: bool,
+    force: bool,
+    as_json: bool,
+    launches: int,
+) -> int:
+    """Show the plan of those benchmarks, run it, and report; the exit status."""
+    from railwright.launch.proof import Proof
+    from railwright.topology.sources.load import load
+
+    proof = Proof(
+        topology=load(None),
+        chosen=settle(names, options),
+        launches=launches,
+        command=("railwright", *sys.argv[1:]),
+        mpirun=mpirun,
+        silence_s=silence,
+        force=force,
+    )
     show_plan(proof)
     proof.refuse_impossible()
     if dry_run:

@@ -6,24 +6,15 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from railwright.benchmarks.base import Benchmark, Job, Plan
+from railwright.benchmarks.base import Benchmark, Job
 from railwright.errors import RailwrightError
 from railwright.launch.local import LocalLauncher
 from railwright.launch.mpi import MpiLauncher
-from railwright.launch.session import Launcher, Session
+from railwright.launch.session import Launcher, Planned, Session
 from railwright.results.model import Result
 from railwright.topology.model import Topology
 
 DEFAULT_SILENCE_S = 60.0
-
-
-@dataclass(frozen=True)
-class Planned:
-    """One launch to come."""
-
-    benchmark: Benchmark
-    job: Job
-    plan: Plan
 
 
 @dataclass
@@ -64,12 +55,10 @@ class Measurement:
         launcher = self._launcher(one.benchmark)
         waived = one.plan.waived or (launcher if isinstance(launcher, str) else "")
         if waived or isinstance(launcher, str):
-            yield self.without_measurement(one, waived)
+            yield one.without_measurement("waived", waived)
             return
         session = Session(
-            benchmark=one.benchmark,
-            job=one.job,
-            plan=one.plan,
+            planned=one,
             launcher=launcher,
             base_environment=dict(os.environ),
             silence_s=self.silence_s + one.plan.seconds,
@@ -87,17 +76,3 @@ class Measurement:
             except RailwrightError as error:
                 self._mpi = error.message
         return self._mpi
-
-    def without_measurement(self, one: Planned, reason: str) -> Result:
-        """The record that stands for a launch that was not made."""
-        return Result(
-            benchmark=one.benchmark.name,
-            quantity=one.benchmark.quantities[0],
-            path=one.plan.path,
-            outcome="waived",
-            reason=reason,
-            method=one.benchmark.method,
-            parameters=one.job.variant.parameters,
-            launch=one.job.launch,
-            ranks=one.benchmark.ranks,
-        )

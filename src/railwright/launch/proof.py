@@ -12,7 +12,8 @@ from railwright.benchmarks.base import Benchmark
 from railwright.errors import UsageError
 from railwright.launch.context import available_memory_bytes, gather
 from railwright.launch.exclusive import measuring_alone, refuse_busy_host
-from railwright.launch.measure import DEFAULT_SILENCE_S, Measurement, Planned
+from railwright.launch.measure import DEFAULT_SILENCE_S, Measurement
+from railwright.launch.session import Planned
 from railwright.results.model import End, Record, Result, ResultFile, Run
 from railwright.results.store import StoreFull, Writer
 from railwright.topology.model import Topology
@@ -89,7 +90,7 @@ class Proof:
                     writer.append(result)
                 self.on_done(one)
         except KeyboardInterrupt as error:
-            interrupted = f"interrupted by {error or 'Ctrl-C'}"
+            interrupted = f"interrupted by {str(error) or 'Ctrl-C'}"
         except StoreFull as error:
             self.trouble, interrupted = error, error.message
         if interrupted:
@@ -107,7 +108,7 @@ class Proof:
         """A waived record for each series that has no result at all, so that nothing is missing in silence."""
         seen = {(result.benchmark, *result.parameters.items()) for result in results}
         missing = [
-            self._measurement.without_measurement(one, why)
+            one.without_measurement("waived", why)
             for one in self.plan
             if one.job.launch == 0
             and not any(

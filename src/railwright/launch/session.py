@@ -22,7 +22,7 @@ from railwright.launch import rank as rank_program
 from railwright.launch.scratch import scratch_folder
 from railwright.launch.stream import Bye, Emitted, Failure, Hello, Listener, Lost, Message, Step
 from railwright.process import Child, Finished, describe_status
-from railwright.results.model import Result
+from railwright.results.model import Outcome, Result
 from railwright.units import format_duration
 
 _TICK_S = 0.2
@@ -68,13 +68,34 @@ class _RankState:
         return f", {_STATES.get(letter, letter)}"
 
 
-@dataclass
-class Session:
-    """One launch. `silence_s` is how long all ranks may be silent before the launch counts as hung."""
+@dataclass(frozen=True)
+class Planned:
+    """One launch to come."""
 
     benchmark: Benchmark
     job: Job
     plan: Plan
+
+    def without_measurement(self, outcome: Outcome, reason: str) -> Result:
+        """The record that stands for a launch that brought none."""
+        return Result(
+            benchmark=self.benchmark.name,
+            quantity=self.benchmark.quantities[0],
+            path=self.plan.path,
+            outcome=outcome,
+            reason=reason,
+            method=self.benchmark.method,
+            parameters=self.job.variant.parameters,
+            launch=self.job.launch,
+            ranks=self.benchmark.ranks,
+        )
+
+
+@dataclass
+class Session:
+    """One launch. `silence_s` is how long all ranks may be silent before the launch counts as hung."""
+
+    planned: Planned
     launcher: Launcher
     base_environment: dict[str, str]
     silence_s: float
@@ -92,18 +113,18 @@ class Session:
             self._trouble = self._trouble or f"{self.launcher.name}: {cause}"
         if self._trouble:
             self.launcher.clean_up(started)
-            yield self._failed(self._trouble)
+            yield self.planned.without_measurement("failed", self._trouble)
 
     def _launch(self) -> Iterator[Result]:
         with scratch_folder() as scratch, Listener() as listener:
-            (scratch / rank_program.JOB_FILE).write_bytes(msgspec.json.encode(self.job))
+            (scratch / rank_program.JOB_FILE).write_bytes(msgspec.json.encode(self.planned.job))
             environment = (
                 self.base_environment
                 | self.launcher.environment(scratch)
-                | self.job.variant.environment
+                | self.planned.job.variant.environment
                 | {rank_program.STREAM_VARIABLE: listener.address, rank_program.SCRATCH_VARIABLE: str(scratch)}
             )
-            with Child(self.launcher.command(self.benchmark.ranks), environment) as child:
+            with Child(self.launcher.command(self.planned.benchmark.ranks), environment) as child:
                 yield from self._follow(listener, child)
                 yield from self._drain(listener, child)
                 self._settle(child)
@@ -146,7 +167,7 @@ class Session:
                 state.step = text
                 self.on_step(text)
             case Emitted(result=result):
-                return msgspec.structs.replace(result, launch=self.job.launch)
+                return msgspec.structs.replace(result, launch=self.planned.job.launch)
             case Bye():
                 state.said_bye = True
             case Failure(message=text):
@@ -160,7 +181,7 @@ class Session:
     def _lost(self, number: int | None, state: _RankState, child: Child) -> str:
         """A rank's socket closed without a word: killed or crashed. The launcher's status says by what, if at all."""
         finished = child.wait(_LEAVING_S)
-        if finished.returncode < 0 and not finished.timed_out and self.benchmark.needs_mpi:
+        if finished.returncode < 0 and not finished.timed_out and self.planned.benchmark.needs_mpi:
             return self._ended_early(child)  # somebody killed the launcher itself, and its ranks died with it
         name = state.describe(number) if number is not None else "a rank that had not said its number"
         return f"{name} ended without a word; {self.launcher.name}: {self._last_words(finished)}"
@@ -179,22 +200,11 @@ class Session:
         return status + (f", it says {said[:200]!r}" if said else "")
 
     def _all_done(self) -> bool:
-        return len(self._ranks) == self.benchmark.ranks and all(state.said_bye for state in self._ranks.values())
+        return len(self._ranks) == self.planned.benchmark.ranks and all(
+            state.said_bye for state in self._ranks.values()
+        )
 
     def _settle(self, child: Child) -> None:
         """After the goodbyes the launcher must end by itself; its status then says nothing about the results."""
         if not self._trouble:
             child.wait(_LEAVING_S)
-
-    def _failed(self, reason: str) -> Result:
-        return Result(
-            benchmark=self.benchmark.name,
-            quantity=self.benchmark.quantities[0],
-            path=self.plan.path,
-            outcome="failed",
-            reason=reason,
-            method=self.benchmark.method,
-            parameters=self.job.variant.parameters,
-            launch=self.job.launch,
-            ranks=self.benchmark.ranks,
-        )
