@@ -84,6 +84,8 @@ def main() -> None:
     if rank.size > 1:
         from mpi4py import MPI
 
+        # MPI_Finalize need not wait for the others, and Hydra kills those that are still at work when one has ended.
+        rank.comm.Barrier()
         MPI.Finalize()
     _leave(0)
 

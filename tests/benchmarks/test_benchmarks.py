@@ -1,0 +1,178 @@
+"""Every benchmark, run for real under both MPIs: verified data, what really ran, and records that fit the schema."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from railwright.benchmarks.evidence import transport_evidence
+from railwright.benchmarks.registry import BENCHMARKS
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = json.loads((ROOT / "schema" / "result.schema.json").read_text("utf-8"))
+TINY = ("-o", "sizes=1,4K,64K", "-o", "file-size=4M", "-o", "file_read.sizes=4K,64K", "-o", "device_read.sizes=4K,64K")
+MPI_NAMES = {"openmpi": "Open MPI v5", "mpich": "MPICH"}
+
+
+@pytest.fixture(scope="module", params=["openmpi", "mpich"])
+def measured(request, driver_of_module):
+    """All benchmarks once under one MPI; (name of the MPI, results, raw lines)."""
+    output = driver_of_module.folder / request.param
+    mpirun = request.getfixturevalue("mpiruns")[request.param]
+    names = [benchmark.name for benchmark in BENCHMARKS]
+    done = driver_of_module("run", *names, *TINY, "--force", "--mpirun", mpirun, "-O", str(output), within_s=120)
+    assert done.status == 3, done.err  # a VM has paths whose limit nobody can know
+    driver_of_module.expect_nothing_left()
+    return request.param, driver_of_module.results(folder=output), (output / "results.jsonl").read_bytes().splitlines()
+
+
+def test_every_benchmark_measured_and_every_byte_was_right(measured):
+    _, results, _ = measured
+    assert {result.benchmark for result in results} == {benchmark.name for benchmark in BENCHMARKS}
+    for result in results:
+        if result.outcome == "waived":
+            assert result.benchmark == "device_read", result.reason
+            assert result.reason
+            continue
+        assert result.outcome == "measured", result.reason
+        assert result.summary.minimum > 0
+        assert result.samples
+        assert result.method
+        if result.verification is None:
+            assert result.benchmark == "core_latency"
+            continue
+        assert result.verification.bytes_wrong == 0
+        assert result.verification.bytes_checked >= result.parameters.get("size_bytes", 1)
+
+
+def test_every_line_of_the_results_fits_the_schema(measured):
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    _, _, lines = measured
+    assert len(lines) > 20
+    for line in lines:
+        record = json.loads(line)
+        assert [error.message for error in validator.iter_errors(record)] == []
+    record["surprise"] = 1
+    assert list(validator.iter_errors(record)), "a schema that takes anything proves nothing"
+
+
+def test_both_transports_of_both_mpis_ran_where_they_were_asked_to(measured):
+    """The claim is held against a second source: the loopback interface's packets in the run's own counters."""
+    name, results, lines = measured
+    for benchmark in ("mpi_latency", "mpi_bandwidth"):
+        for transport in ("shm", "tcp"):
+            found = [one for one in results if one.benchmark == benchmark and one.parameters["transport"] == transport]
+            assert [one.parameters["size_bytes"] for one in found] == [1, 4096, 65536]
+            for one in found:
+                (evidence,) = one.evidence
+                assert (evidence.claim, evidence.value) == ("transport", transport)
+                assert one.settings["mpi"].startswith(MPI_NAMES[name])
+                assert one.settings["thread_level"] == "single"
+                assert one.ranks == 2
+    moved = json.loads(lines[-1])["counters_moved"]["net.lo.tx_bytes"]
+    sent = 65536 * (1010 * 2 + 64 * 22)
+    assert moved > sent, "what TCP sent at 64 KiB alone must have crossed the loopback interface"
+
+
+def test_nixl_moves_data_both_ways_and_names_ucx_s_protocol(measured):
+    name, results, _ = measured
+    found = [one for one in results if one.benchmark == "kv_transfer"]
+    for operation in ("WRITE", "READ"):
+        ours = [one for one in found if one.parameters["operation"] == operation]
+        assert [(one.parameters["size_bytes"], one.quantity) for one in ours] == [
+            (1, "latency_s"),
+            (4096, "latency_s"),
+            (65536, "latency_s"),
+            (65536, "bandwidth_bytes_per_s"),
+        ]
+        for one in ours:
+            claims = {evidence.claim: evidence for evidence in one.evidence}
+            assert set(claims) == {"ucx_protocol", "transport"}
+            assert one.settings["mpi"].startswith(MPI_NAMES[name])
+            if one.parameters["size_bytes"] >= 4096:
+                assert claims["ucx_protocol"].value != "unknown", claims["ucx_protocol"].seen
+
+
+def test_file_reads_say_which_engine_ran(measured):
+    _, results, _ = measured
+    found = [one for one in results if one.benchmark == "file_read"]
+    assert {(one.parameters["size_bytes"], one.quantity) for one in found} == {
+        (4096, "operations_per_s"),
+        (4096, "latency_s"),
+        (65536, "bandwidth_bytes_per_s"),
+        (65536, "latency_s"),
+    }
+    for one in found:
+        (evidence,) = one.evidence
+        assert evidence.claim == "engine"
+        assert evidence.value == one.settings["engine"]
+        assert one.settings["o_direct"] is True
+        assert one.verification.bytes_checked == 4 << 20
+
+
+@pytest.mark.parametrize("engine", ["io_uring", "threads"])
+def test_the_engine_that_was_asked_for_is_the_one_that_reads(railwright, engine):
+    process = railwright.start(
+        *("run", "file_read", "-o", f"engine={engine}", "-o", "sizes=4K", "-o", "file-size=64M", "-o", "depth=16"),
+        "--force",
+    )
+    seen = set()
+
+    def of_the_rank():
+        rank = railwright.rank(0)
+        if rank is not None:
+            seen.update(kinds_at_work(rank.pid))
+        return process.poll() is not None
+
+    railwright.wait_until(of_the_rank, "the end of the reads")
+    assert railwright.finish(process).status == 3
+    assert {one.settings["engine"] for one in railwright.results()} == {engine}
+    assert seen == {engine}, "the kernel saw another engine than the record says"
+
+
+def kinds_at_work(pid: int) -> set[str]:
+    """What the kernel shows: a ring among the descriptors, or many threads."""
+    kinds = set()
+    try:
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            if "io_uring" in str(descriptor.readlink()):
+                kinds.add("io_uring")
+        if len(list(Path(f"/proc/{pid}/task").iterdir())) > 8:
+            kinds.add("threads")
+    except OSError:
+        pass
+    return kinds
+
+
+@pytest.mark.parametrize(
+    ("sent", "moved", "value"),
+    [(1000, 1000, "tcp"), (1000, 5000, "tcp"), (1000, 0, "shm"), (1000, 500, "shm"), (1000, 501, "mixed"),
+     (1000, 999, "mixed"), (1000, None, "unknown")],
+)  # fmt: skip
+def test_the_transport_is_judged_by_what_crossed_the_loopback_interface(sent, moved, value):
+    assert transport_evidence(sent, moved).value == value
+
+
+def test_a_transport_that_did_not_run_makes_the_record_failed(railwright, mpirun):
+    """Shared memory is asked for, and the site's environment of a library is made to go over TCP all the same."""
+    wrapper = railwright.folder / "mpirun"
+    variables = "OMPI_MCA_btl=self,tcp MPIR_CVAR_NOLOCAL=1 MPIR_CVAR_CH4_NETMOD=ofi FI_PROVIDER=tcp FI_TCP_IFACE=lo"
+    library = Path(mpirun).parent.parent / "lib"
+    (railwright.folder / "lib").symlink_to(library)
+    wrapper = railwright.folder / "bin" / "mpirun"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\nexport {variables}\nexec {mpirun} "$@"\n')
+    wrapper.chmod(0o755)
+    done = railwright(
+        *("run", "mpi_latency", "-o", "sizes=4K", "-o", "transports=shm", "--force", "--mpirun", str(wrapper))
+    )
+    assert done.status == 3
+    (result,) = railwright.results()
+    assert result.outcome == "failed"
+    assert "shm was asked for, but lo carried" in result.reason
+    assert result.reason.endswith("it ran over tcp")
+    assert result.samples, "what was measured is kept all the same"

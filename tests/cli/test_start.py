@@ -1,0 +1,62 @@
+"""The command answers at once, because it loads what a verb needs when the verb is called."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"numpy", "rich", "plotly", "jinja2", "mpi4py", "prometheus_client", "msgspec"}
+
+
+def loaded_by(program: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys, json\n{program}\nprint(json.dumps(sorted(sys.modules)))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_the_package_root_loads_nothing_of_weight():
+    modules = loaded_by("import railwright")
+    assert not HEAVY & modules
+    assert [name for name in modules if name.startswith("railwright.")] == []
+
+
+HELP = """
+sys.argv = ["railwright", *{arguments}]
+from railwright.cli.main import main
+try: main()
+except SystemExit as end: assert end.code == 0, end.code
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["prove", "--help"], ["run", "--help"], ["topo", "-h"]]
+)
+def test_help_loads_nothing_of_weight(arguments):
+    modules = loaded_by(HELP.format(arguments=arguments))
+    assert not HEAVY & modules
+    assert "railwright.cli.main" in modules
+
+
+def test_help_names_every_verb_and_the_exit_status(railwright):
+    done = railwright("--help")
+    assert done.status == 0
+    for word in ("prove", "topo", "limits", "audit", "run", "judge", "compare", "setup", "Exit status"):
+        assert word in done.out
+
+
+def test_the_list_of_benchmarks_names_every_one_with_its_options(railwright):
+    from railwright.benchmarks.registry import BENCHMARKS
+
+    done = railwright("run")
+    assert done.status == 0
+    for benchmark in BENCHMARKS:
+        assert f"method: {benchmark.method}" in done.out
+        for option in benchmark.options:
+            assert f"-o {benchmark.name}.{option.name}={option.default}" in done.out

@@ -1,0 +1,128 @@
+"""Results on disk: whole records or none, the previous run kept, and every record type back as it was."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from railwright.errors import UsageError
+from railwright.results.model import Context, End, Evidence, Noise, Result, Run, Verification
+from railwright.results.statistics import summarise
+from railwright.results.store import StoreFull, Writer, load
+from railwright.topology.expand import expand
+
+RUN = Run(
+    railwright="9.9",
+    started_at="2026-01-02T03:04:05+00:00",
+    command=("railwright", "prove", "--é"),
+    context=Context(
+        host="h\u2028ost",
+        kernel="k",
+        environment={"UCX_TLS": "tcp"},
+        noise=Noise(quantum_s=1e-6, lost_fraction=0.1, worst_s=1e-3, quanta=10),
+    ),
+    topology=expand("hgx-h100", {}),
+)
+FULL = Result(
+    benchmark="mpi_latency",
+    quantity="latency_s",
+    path="memory0>memory0",
+    outcome="measured",
+    method="a method",
+    parameters={"size_bytes": 8, "transport": "shm", "flag": True, "share": 0.5},
+    settings={"iterations": 10_000},
+    launch=2,
+    ranks=2,
+    hosts=3,
+    samples=(1e-6, 1.0000001e-6, 3e-300),
+    summary=summarise([1e-6, 1.0000001e-6, 3e-300]),
+    verification=Verification(method="m", bytes_checked=2**63, bytes_wrong=1),
+    evidence=(Evidence(claim="transport", value="shm", seen="a\nline"),),
+    duration_s=1.5,
+)
+WAIVED = Result(benchmark="kv_transfer", quantity="latency_s", path="a>b", outcome="waived", reason="no NIXL")
+END = End(finished_at="later", interrupted="interrupted by Ctrl-C", counters_moved={"net.lo.tx_bytes": 2**40})
+
+
+def written(folder, *records, run=RUN):
+    writer = Writer(folder, run)
+    for record in records:
+        writer.append(record)
+    writer.close()
+    return folder / "results.jsonl"
+
+
+def test_every_record_comes_back_as_it_was(tmp_path):
+    path = written(tmp_path, FULL, WAIVED, END)
+    for where in (path, tmp_path):
+        file = load(where)
+        assert file.run == RUN
+        assert file.results == (FULL, WAIVED)
+        assert file.end == END
+
+
+def test_a_file_is_one_json_object_a_line_with_its_version(tmp_path):
+    lines = written(tmp_path, FULL, END).read_bytes().splitlines()
+    assert [json.loads(line)["record"] for line in lines] == ["run", "result", "end"]
+    assert json.loads(lines[0])["schema_version"] == 1
+
+
+def test_records_are_on_disk_as_soon_as_they_are_appended(tmp_path):
+    writer = Writer(tmp_path, RUN)
+    assert load(tmp_path).results == ()
+    writer.append(FULL)
+    assert load(tmp_path).results == (FULL,)
+    assert load(tmp_path).end is None
+    writer.close()
+
+
+def test_the_previous_results_are_kept_and_only_they(tmp_path):
+    for version in ("1", "2", "3"):
+        written(tmp_path, WAIVED, run=msgspec.structs.replace(RUN, railwright=version))
+    assert load(tmp_path).run.railwright == "3"
+    assert load(tmp_path / "results.previous.jsonl").run.railwright == "2"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["results.jsonl", "results.previous.jsonl"]
+
+
+def test_a_record_that_does_not_fit_leaves_no_part_of_itself(tmp_path, small_disk):
+    disk = small_disk("disk", "size=64k")
+    writer = Writer(disk, RUN)
+    large = msgspec.structs.replace(FULL, samples=(1.25,) * 20_000)
+    writer.append(WAIVED)
+    before = (disk / "results.jsonl").read_bytes()
+    with pytest.raises(StoreFull, match="No space left on device") as caught:
+        writer.append(large)
+    assert "what was measured is kept" in caught.value.hint
+    assert (disk / "results.jsonl").read_bytes() == before
+    writer.append(END)  # a small record still fits, and stands where the large one would have
+    writer.close()
+    assert load(disk).results == (WAIVED,)
+    assert load(disk).end == END
+
+
+def test_a_run_that_does_not_fit_costs_the_previous_results_nothing(tmp_path, small_disk):
+    disk = small_disk("disk", "size=128k")
+    before = written(disk, WAIVED).read_bytes()
+    large = msgspec.structs.replace(RUN, command=("x" * 200_000,))
+    for _ in range(2):
+        with pytest.raises(UsageError, match=r"cannot write results to .*: No space left on device"):
+            Writer(disk, large)
+    assert [path.name for path in disk.iterdir()] == ["results.jsonl"]
+    assert (disk / "results.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("cut", [1, 2, 40, 200])
+def test_a_last_line_that_was_cut_off_is_left_out(tmp_path, cut):
+    path = written(tmp_path, WAIVED, FULL)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-cut])
+    file = load(path)
+    assert file.results == ((WAIVED, FULL) if cut == 1 else (WAIVED,))
+    assert file.end is None
+
+
+def test_an_empty_folder_is_no_results(tmp_path):
+    with pytest.raises(UsageError, match=r"cannot read .*No such file"):
+        load(tmp_path)
