@@ -10,10 +10,10 @@ from railwright.benchmarks.evidence import LoopbackMeter, transport_evidence
 from railwright.limits.model import Quantity
 from railwright.native.memory import PATTERN, Buffer
 from railwright.native.mpi import THREAD_LEVEL, PointToPoint, library_version
-from railwright.results.model import Result, Verification
+from railwright.results.model import Evidence, Result, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.model import Scalar
-from railwright.units import format_size, parse_sizes
+from railwright.units import MIB, format_size, parse_sizes
 
 # Variables of both MPIs side by side: each ignores the other's.
 _TRANSPORTS: dict[str, dict[str, str]] = {
@@ -30,6 +30,7 @@ _TRANSPORTS: dict[str, dict[str, str]] = {
 }
 _GIVE_UP_BYTES = 2**31 - 1
 """MPI counts are C ints."""
+_PROBE_BYTES, _PROBE_MESSAGES = MIB, 64
 
 OPTIONS = (
     Option("sizes", "8:4M:x4", "message sizes, like 8:4M:x4", parse_sizes),
@@ -72,6 +73,8 @@ def run(rank: Rank, benchmark: Benchmark, quantity: Quantity, loop: Loop) -> Ite
     """The loop at every size between ranks 0 and 1, each size with its data check and its evidence."""
     comm = rank.comm
     pair = PointToPoint(comm)
+    rank.step(f"{benchmark.name} probe of the transport")
+    probed = _probe(pair)
     for size in parse_sizes(rank.job.options["sizes"]):
         rank.step(f"{benchmark.name} {format_size(size)}")
         with Buffer(max(size, 1)) as out, Buffer(max(size, 1)) as into:
@@ -79,12 +82,28 @@ def run(rank: Rank, benchmark: Benchmark, quantity: Quantity, loop: Loop) -> Ite
             into.fill(_seed(size, 2))  # poison: what a rank that received nothing would hold
             meter = LoopbackMeter()
             timed = loop(pair, out, into, size)
-            moved = meter.moved_bytes()
+            seen = transport_evidence(timed.sent_bytes, meter.moved_bytes())
             # In a one-way loop rank 0 receives nothing, and its poison must have stayed.
             check = _check(into, size, quantity, rank.index)
         checks = comm.gather((check.bytes_checked, check.bytes_wrong))
         if rank.index == 0 and checks is not None:
-            yield _result(rank, benchmark, quantity, size, timed, checks, moved)
+            yield _result(
+                rank,
+                benchmark,
+                quantity,
+                size,
+                timed,
+                checks,
+                seen if timed.sent_bytes >= _PROBE_BYTES * _PROBE_MESSAGES else probed,
+            )
+
+
+def _probe(pair: PointToPoint) -> Evidence:
+    """Which way this launch's messages take, by enough of them that nobody else's traffic over lo can mislead."""
+    with Buffer(_PROBE_BYTES) as out, Buffer(_PROBE_BYTES) as into:
+        meter = LoopbackMeter()
+        pair.window(out, into, _PROBE_BYTES, window=_PROBE_MESSAGES, warm=0, iterations=1)
+        return transport_evidence(_PROBE_BYTES * _PROBE_MESSAGES, meter.moved_bytes())
 
 
 def _seed(size: int, who: int) -> int:
@@ -104,11 +123,10 @@ def _result(
     size: int,
     timed: Timed,
     checks: list[tuple[int, int]],
-    moved: int | None,
+    evidence: Evidence,
 ) -> Result:
     job = rank.job
     asked = str(job.variant.parameters["transport"])
-    evidence = transport_evidence(timed.sent_bytes, moved)
     ran_elsewhere = evidence.value not in (asked, "unknown")
     reason = f"{asked} was asked for, but {evidence.seen}: it ran over {evidence.value}" if ran_elsewhere else ""
     cpus = sorted({job.cpu_of(0), job.cpu_of(1)})
