@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from railwright.benchmarks.base import Job, Option, Plan, Rank, one_of, whole_number
+from railwright.benchmarks.base import Job, Option, Plan, Rank, choice, one_of, whole_number
 from railwright.errors import CannotJudge
 from railwright.native.files import Engine, Extent, io_uring_works, read_pass
 from railwright.native.memory import PATTERN, Buffer
@@ -43,6 +43,7 @@ OPTIONS = (
     Option("sizes", "4K,1M", "sizes of one read, like 4K,1M", parse_sizes),
     Option("depth", "32", "reads in flight at sizes below 64 KiB", whole_number(_MOST_DEPTH)),
     Option("large-depth", "4", "reads in flight from 64 KiB up", whole_number(_MOST_DEPTH)),
+    Option("pages", "small,huge", "pages of the buffers from 64 KiB up: small, huge, or both", choice("small", "huge")),
     Option("engine", "auto", "auto, io_uring or threads", one_of("auto", "io_uring", "threads")),
 )
 
@@ -160,33 +161,38 @@ def _open_nameless(folder: str) -> int:
 
 
 def measure(rank: Rank, benchmark: str, method: str, target: Target) -> Iterator[Result]:
-    """All sizes: one checked pass, then timed passes."""
+    """All sizes, large ones by each kind of page: a read into small pages is a list of as many pieces."""
+    pages = choice("small", "huge")(rank.job.options["pages"])
+    for size in parse_sizes(rank.job.options["sizes"]):
+        for kind in pages if size >= _SMALL_BYTES else pages[:1]:
+            yield from _measure_size(rank, benchmark, method, target, size, kind)
+
+
+def _measure_size(rank: Rank, benchmark: str, method: str, target: Target, size: int, pages: str) -> Iterator[Result]:
+    """One checked pass, then timed passes."""
     options = rank.job.options
-    for size in parse_sizes(options["sizes"]):
-        depth = _depth(options, size)
-        rank.step(f"{benchmark} {format_size(size)} depth {depth}")
-        with Buffer(size * depth) as buffers:
-            engine, evidence = _engine(options["engine"], target.fd, buffers, size)
-            offsets, positions = random_order(target.extents, size)
-            checked = read_pass(target.fd, engine, offsets, positions, size, depth, buffers, seed=SEED, check=True)
-            passes = [
-                read_pass(target.fd, engine, offsets, positions, size, depth, buffers, seed=SEED, check=False)
-                for _ in range(_PASSES)
-            ]
-        common = Result(
-            benchmark=benchmark,
-            quantity="latency_s",
-            path=f"{device_of(rank.job.topology, options['directory'])}>{rank.job.memory_of(0)}",
-            method=method,
-            parameters={"size_bytes": size, "depth": depth},
-            settings={"engine": engine, "passes": _PASSES, "reads_per_pass": len(offsets), "order": "random",
-                      "o_direct": True, "cpus": str(rank.job.cpu_of(0))},
-            verification=Verification(
-                method=PATTERN, bytes_checked=len(offsets) * size, bytes_wrong=checked.wrong_bytes
-            ),
-            evidence=(evidence,),
-        )  # fmt: skip
-        yield from _as_results(common, size, len(offsets), [(one.elapsed_s, one.latencies_s) for one in passes])
+    depth = _depth(options, size)
+    rank.step(f"{benchmark} {format_size(size)} depth {depth} {pages} pages")
+    with Buffer(size * depth, huge=pages == "huge") as buffers:
+        engine, evidence = _engine(options["engine"], target.fd, buffers, size)
+        offsets, positions = random_order(target.extents, size)
+        checked = read_pass(target.fd, engine, offsets, positions, size, depth, buffers, seed=SEED, check=True)
+        passes = [
+            read_pass(target.fd, engine, offsets, positions, size, depth, buffers, seed=SEED, check=False)
+            for _ in range(_PASSES)
+        ]
+    common = Result(
+        benchmark=benchmark,
+        quantity="latency_s",
+        path=f"{device_of(rank.job.topology, options['directory'])}>{rank.job.memory_of(0)}",
+        method=method,
+        parameters={"size_bytes": size, "depth": depth, "pages": pages},
+        settings={"engine": engine, "passes": _PASSES, "reads_per_pass": len(offsets), "order": "random",
+                  "o_direct": True, "cpus": str(rank.job.cpu_of(0))},
+        verification=Verification(method=PATTERN, bytes_checked=len(offsets) * size, bytes_wrong=checked.wrong_bytes),
+        evidence=(evidence,),
+    )  # fmt: skip
+    yield from _as_results(common, size, len(offsets), [(one.elapsed_s, one.latencies_s) for one in passes])
 
 
 def _as_results(common: Result, size: int, reads: int, passes: list[tuple[float, list[float]]]) -> Iterator[Result]:

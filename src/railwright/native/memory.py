@@ -15,10 +15,10 @@ PATTERN = "every byte against splitmix64 of its position"
 
 
 class Buffer:
-    """Anonymous memory on huge pages where there are any, touched before use. A context manager."""
+    """Anonymous memory, touched before use, on huge pages where there are any or on small ones. A context manager."""
 
-    def __init__(self, size_bytes: int) -> None:
-        address = function("rw_alloc", c_void_p, c_size_t)(size_bytes)
+    def __init__(self, size_bytes: int, *, huge: bool = True) -> None:
+        address = function("rw_alloc", c_void_p, c_size_t, c_int)(size_bytes, int(huge))
         if address is None:
             raise CannotJudge(f"cannot allocate {format_size(size_bytes)} of memory", hint="choose smaller sizes")
         self.address: int = address
