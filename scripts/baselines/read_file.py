@@ -30,7 +30,7 @@ def read(path: str, size: int, depth: int, passes: int) -> None:
     pin(0)
     fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
     offsets, positions = random_order((Extent(0, 0, os.fstat(fd).st_size),), size)
-    with Buffer(size * depth, huge=False) as buffers:  # fio's pages are small ones
+    with Buffer(size * depth, huge=True) as buffers:
         elapsed = sum(
             read_pass(fd, "io_uring", offsets, positions, size, depth, buffers, seed=SEED, check=False).elapsed_s
             for _ in range(passes)

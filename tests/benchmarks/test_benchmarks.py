@@ -107,9 +107,8 @@ def test_file_reads_say_which_engine_ran(measured):
         (65536, "latency_s"),
     }
     for one in found:
-        (evidence,) = one.evidence
-        assert evidence.claim == "engine"
-        assert evidence.value == one.settings["engine"]
+        seen = {evidence.claim: evidence.value for evidence in one.evidence}
+        assert seen == {"engine": one.parameters["engine"], "pages": one.parameters["pages"]}
         assert one.settings["o_direct"] is True
         assert one.verification.bytes_checked == 4 << 20
 
@@ -130,7 +129,7 @@ def test_the_engine_that_was_asked_for_is_the_one_that_reads(railwright, engine)
 
     railwright.wait_until(of_the_rank, "the end of the reads")
     assert railwright.finish(process).status == 3
-    assert {one.settings["engine"] for one in railwright.results()} == {engine}
+    assert {one.parameters["engine"] for one in railwright.results()} == {engine}
     assert seen == {engine}, "the kernel saw another engine than the record says"
 
 
@@ -154,7 +153,7 @@ def kinds_at_work(pid: int) -> set[str]:
      (1000, 999, "mixed"), (1000, None, "unknown")],
 )  # fmt: skip
 def test_the_transport_is_judged_by_what_crossed_the_loopback_interface(sent, moved, value):
-    assert transport_evidence(sent, moved).value == value
+    assert transport_evidence(sent, moved, "shm").value == value
 
 
 def test_a_transport_that_did_not_run_makes_the_record_failed(railwright, mpirun):

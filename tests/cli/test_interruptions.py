@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from railwright.diagnosis.diagnose import diagnose
-from railwright.results.model import Context, End, Result, ResultFile, Run
+from railwright.results.model import Context, End, Result, ResultFile, Run, Verification
 from railwright.results.statistics import summarise
 from railwright.results.store import load
 from railwright.topology.expand import expand
@@ -85,7 +85,8 @@ def test_a_run_that_was_cut_off_is_never_all_ok(end, status):
     run = Run(railwright="0", started_at="now", command=("railwright",), context=Context(host="h", kernel="k"),
               topology=expand("laptop", {}))  # fmt: skip
     limit = diagnose(ResultFile(run=run, results=(drive,))).points[0].limit.value
-    healthy = replace(drive, samples=(0.99 * limit,), summary=summarise([0.99 * limit]))
+    checked = Verification(method="a test", bytes_checked=2**20, bytes_wrong=0)
+    healthy = replace(drive, samples=(0.99 * limit,), summary=summarise([0.99 * limit]), verification=checked)
     assert diagnose(ResultFile(run=run, results=(healthy,), end=end)).exit_status == status
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from railwright.diagnosis.diagnose import diagnose
 from railwright.diagnosis.model import Diagnosis, JudgedPath
-from railwright.limits.model import Quantity
+from railwright.limits.model import Limit, Quantity
 from railwright.results.model import Context, Evidence, Result, ResultFile, Run, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.expand import expand
@@ -74,10 +74,31 @@ def test_a_transfer_within_a_host_is_held_against_the_memory_copy_of_the_same_ru
     assert path.headline.limit.kind == "measured_ceiling"  # type: ignore[union-attr]
 
 
-def test_slow_is_judged_against_the_slowest_copy_and_suspicious_against_the_fastest() -> None:
-    for value, state in ((5e9, "ok"), (3.9e9, "slow"), (19e9, "ok"), (21e9, "suspicious")):
+def test_ok_is_against_the_fastest_copy_slow_against_the_slowest_and_nothing_between() -> None:
+    for value, state in ((10e9, "ok"), (9e9, "unknown"), (4e9, "unknown"), (3.9e9, "slow"), (21e9, "suspicious")):
         transfer = measured("mpi_bandwidth", value, transport="shm", size_bytes=2 * MIB)
         assert path_of(judged([*copies(8e9, 20e9), transfer]), "mpi_bandwidth").verdict.state == state
+
+
+def test_small_sizes_do_not_vouch_for_a_headline_without_a_limit() -> None:
+    transfers = [measured("mpi_bandwidth", 9e9, transport="shm", size_bytes=size) for size in (2 * MIB, 256 * MIB)]
+    path = path_of(judged([*copies(10e9), *transfers]), "mpi_bandwidth")
+    assert path.verdict.state == "unknown"
+
+
+def test_what_nobody_verified_is_neither_ok_nor_a_ceiling() -> None:
+    transfer = measured("mpi_bandwidth", 9e9, transport="shm", size_bytes=2 * MIB)
+    unchecked = replace(transfer, verification=None)
+    assert path_of(judged([*copies(10e9), unchecked]), "mpi_bandwidth").verdict.state == "unknown"
+    ceiling = [replace(copy, verification=None) for copy in copies(10e9)]
+    assert path_of(judged([*ceiling, transfer]), "mpi_bandwidth").verdict.state == "unknown"
+
+
+def test_a_copy_that_caches_may_hold_is_not_held_against_the_memory() -> None:
+    for size, limited in ((MIB, False), (1024 * MIB, True)):
+        path = path_of(judged(copies(10e9, size=size)), "memory_copy")
+        assert path.headline is not None
+        assert isinstance(path.headline.limit, Limit) == limited
 
 
 @pytest.mark.parametrize(
@@ -94,7 +115,7 @@ def test_slow_is_judged_against_the_slowest_copy_and_suspicious_against_the_fast
 def test_a_small_message_is_held_against_one_cache_line(
     nanoseconds: int, size: int, transport: str, state: str
 ) -> None:
-    line = measured("core_latency", 60e-9, quantity="latency_s", verification=None)
+    line = measured("core_latency", 60e-9, quantity="latency_s")
     message = measured("mpi_latency", nanoseconds * 1e-9, quantity="latency_s", size_bytes=size, transport=transport)
     assert path_of(judged([line, message]), "mpi_latency").verdict.state == state
 

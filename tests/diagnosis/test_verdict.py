@@ -5,11 +5,16 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from msgspec.structs import replace
 
 from railwright.diagnosis.verdict import judge
 from railwright.limits.model import Expected, Limit, NoLimit, Quantity, Source
+from railwright.results.model import Verification
 
 SOURCE = (Source(title="a test"),)
+CLEAN = Verification(method="a test", bytes_checked=100, bytes_wrong=0)
+WRONG = Verification(method="a test", bytes_checked=100, bytes_wrong=1)
+EMPTY = Verification(method="a test", bytes_checked=0, bytes_wrong=0)
 
 
 def bandwidth(limit: float = 100e9, low: float | None = 80e9) -> tuple[Limit, Expected | None]:
@@ -30,40 +35,49 @@ def bounds(quantity: Quantity, limit: float, low: float | None, high: float | No
     [(80e9, "ok"), (100e9, "ok"), (102e9, "ok"), (102.1e9, "suspicious"), (79.9e9, "slow"), (1.0, "slow")],
 )
 def test_a_bandwidth_is_ok_only_within_its_band(value: float, state: str) -> None:
-    assert judge("measured", "", value, *bandwidth(), 0).state == state
+    assert judge("measured", "", value, *bandwidth(), CLEAN).state == state
 
 
 @pytest.mark.parametrize(
     ("value", "state"), [(1e-6, "ok"), (2e-6, "ok"), (0.99e-6, "ok"), (0.97e-6, "suspicious"), (2.1e-6, "slow")]
 )
 def test_a_latency_is_read_upwards_from_its_floor(value: float, state: str) -> None:
-    assert judge("measured", "", value, *latency(), 0).state == state
+    assert judge("measured", "", value, *latency(), CLEAN).state == state
 
 
 def test_without_limit_or_band_nothing_is_ok() -> None:
     nothing = NoLimit(quantity="bandwidth_bytes_per_s", why="unknown machine")
-    assert judge("measured", "", 50e9, nothing, None, 0).state == "unknown"
-    assert judge("measured", "", 50e9, *bandwidth(low=None), 0).state == "unknown"
-    assert judge("measured", "", 1.5e-6, *latency(high=None), 0).state == "unknown"
+    assert judge("measured", "", 50e9, nothing, None, CLEAN).state == "unknown"
+    assert judge("measured", "", 50e9, *bandwidth(low=None), CLEAN).state == "unknown"
+    assert judge("measured", "", 1.5e-6, *latency(high=None), CLEAN).state == "unknown"
 
 
 def test_above_the_limit_is_suspicious_even_without_a_band() -> None:
-    assert judge("measured", "", 150e9, *bandwidth(low=None), 0).state == "suspicious"
+    assert judge("measured", "", 150e9, *bandwidth(low=None), CLEAN).state == "suspicious"
 
 
 def test_wrong_bytes_fail_whatever_the_speed() -> None:
-    verdict = judge("measured", "", 90e9, *bandwidth(), 1)
+    verdict = judge("measured", "", 90e9, *bandwidth(), WRONG)
     assert verdict.state == "failed"
     assert "1 wrong byte" in verdict.why
 
 
 def test_only_a_measured_value_can_be_ok() -> None:
-    """Every combination of outcome, value, limit, band and wrong bytes: ok only for a verified value in its band."""
+    """Every combination of outcome, value, limit, band and data check: ok only for a verified value in its band."""
     values = (None, -1.0, 0.0, float("nan"), float("inf"), 90e9)
     all_bounds = (bandwidth(), bandwidth(low=None), (NoLimit(quantity="bandwidth_bytes_per_s", why="?"), None))
     outcomes = ("measured", "waived", "failed")
-    for outcome, value, (limit, band), wrong in itertools.product(outcomes, values, all_bounds, (0, 7)):
-        verdict = judge(outcome, "because", value, limit, band, wrong)  # type: ignore[arg-type]
-        provably_fine = outcome == "measured" and value == 90e9 and band is not None and wrong == 0
-        assert (verdict.state == "ok") == provably_fine, (outcome, value, limit, wrong)
+    checks = (CLEAN, WRONG, EMPTY, None)
+    for outcome, value, (limit, band), check in itertools.product(outcomes, values, all_bounds, checks):
+        verdict = judge(outcome, "because", value, limit, band, check)  # type: ignore[arg-type]
+        provably_fine = outcome == "measured" and value == 90e9 and band is not None and check is CLEAN
+        assert (verdict.state == "ok") == provably_fine, (outcome, value, limit, check)
         assert verdict.why
+
+
+def test_between_two_edges_of_a_ceiling_that_varied_nothing_can_be_said() -> None:
+    limit, band = bandwidth(limit=100e9, low=50e9)
+    assert band is not None
+    varied = replace(band, doubtful_to=30e9)
+    for value, state in ((51e9, "ok"), (49e9, "unknown"), (30e9, "unknown"), (29e9, "slow")):
+        assert judge("measured", "", value, limit, varied, CLEAN).state == state

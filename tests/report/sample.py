@@ -114,7 +114,7 @@ def _result(curve: Curve, launch: int, size: int, error: float, chance: random.R
         parameters={**curve.parameters, "size_bytes": size}, launch=launch,
         ranks=1 if curve.benchmark == "memory_copy" else 2,
         settings={"iterations": 1000, "warmup": 100, "binding": "core 0, core 1", "thread_level": "single"},
-        samples=samples, summary=summarise(samples), duration_s=0.2,
+        samples=samples, summary=summarise(samples),
         verification=Verification(method="pattern of the byte's place", bytes_checked=size * 20, bytes_wrong=0),
         evidence=(Evidence(claim="transport", value=str(curve.parameters.get("transport", "memory")),
                            seen="UCX_LOG_LEVEL=info, ucp_worker.c"),),
@@ -211,7 +211,7 @@ def _judged(curve: Curve, size: int, found: tuple[Result, ...]) -> Judged:
         value=middle.median, launches=launches, launch_spread=(middle.maximum - middle.minimum) / middle.median,
         limit=limit, expected=expected, method=same[0].method, ranks=same[0].ranks,
         fraction_of_limit=fraction_of_limit(middle.median, limit) if isinstance(limit, Limit) else None,
-        verdict=judge("measured", "", middle.median, limit, expected, 0),
+        verdict=judge("measured", "", middle.median, limit, expected, same[0].verification),
         verification=same[0].verification, evidence=same[0].evidence,
     )  # fmt: skip
 
@@ -220,7 +220,7 @@ def _missing(result: Result) -> Judged:
     return Judged(
         benchmark=result.benchmark, quantity=result.quantity, path=result.path, parameters=result.parameters,
         outcome=result.outcome, reason=result.reason, limit=NoLimit(quantity=result.quantity, why="not measured"),
-        verdict=judge(result.outcome, result.reason, None, NoLimit(quantity=result.quantity, why=""), None, 0),
+        verdict=judge(result.outcome, result.reason, None, NoLimit(quantity=result.quantity, why=""), None, None),
     )  # fmt: skip
 
 

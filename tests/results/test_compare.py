@@ -168,8 +168,15 @@ def test_points_of_one_side_are_listed() -> None:
     extra = point(STEADY, size_bytes=8192)
     comparison = compare(a_file(both + extra), a_file(both))
     assert [(each.measured_in, each.other) for each in comparison.one_sided] == [("a", "absent")]
-    assert comparison.exit_status == EXIT_OK
+    assert comparison.exit_status == EXIT_UNJUDGED
     assert comparison.differences == ()
+
+
+def test_what_only_the_second_run_measured_is_no_loss() -> None:
+    both = point(STEADY)
+    comparison = compare(a_file(both), a_file(both + point(STEADY, size_bytes=8192)))
+    assert [(each.measured_in, each.other) for each in comparison.one_sided] == [("b", "absent")]
+    assert comparison.exit_status == EXIT_OK
 
 
 def test_a_point_that_failed_in_one_run_is_not_ok() -> None:

@@ -40,7 +40,6 @@ FULL = Result(
     summary=summarise([1e-6, 1.0000001e-6, 3e-300]),
     verification=Verification(method="m", bytes_checked=2**63, bytes_wrong=1),
     evidence=(Evidence(claim="transport", value="shm", seen="a\nline"),),
-    duration_s=1.5,
 )
 WAIVED = Result(benchmark="kv_transfer", quantity="latency_s", path="a>b", outcome="waived", reason="no NIXL")
 END = End(finished_at="later", interrupted="interrupted by Ctrl-C", counters_moved={"net.lo.tx_bytes": 2**40})

@@ -46,12 +46,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     def memory_of(self, rank: int) -> str:
         """The id of the memory nearest to a rank's CPU; `memory0` where NUMA cannot be read."""
-        cpu = self.cpu_of(rank)
-        for device in self.topology.of_kind("cpu"):
-            listed = str(device.facts.get("cpu_list", ""))
-            if device.numa is not None and cpu in _expand_cpu_list(listed):
-                return f"memory{device.numa}"
-        return "memory0"
+        return f"memory{node_of(self.topology, self.cpu_of(rank))}"
+
+
+def node_of(topology: Topology, cpu: int) -> int:
+    """The NUMA node of a CPU, 0 where the topology does not say."""
+    for device in topology.of_kind("cpu"):
+        if device.numa is not None and cpu in _expand_cpu_list(str(device.facts.get("cpu_list", ""))):
+            return device.numa
+    return 0
 
 
 def _expand_cpu_list(text: str) -> set[int]:

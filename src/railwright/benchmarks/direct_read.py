@@ -36,6 +36,7 @@ _MOST_DEPTH = 4096
 _MOST_READ_BYTES = 2**30
 """The kernel ends one read a page short of 2 GiB."""
 _FILE_MULTIPLE_BYTES = 4096
+_HUGE_PAGE_BYTES = 2 * MIB
 
 OPTIONS = (
     Option("directory", ".", "the folder on the file system to measure", str),
@@ -62,10 +63,14 @@ def plan(job: Job) -> Plan:
         path=f"{device_of(job.topology, folder)}>{job.memory_of(0)}",
         seconds=2 + 10 * size / _ESTIMATE_BYTES_PER_S,
         memory_bytes=memory_bytes(job.options),
-        moved_bytes=(1 + len(parse_sizes(job.options["sizes"])) * (1 + _PASSES)) * size,
+        moved_bytes=size + (1 + _PASSES) * sum(_reads(size, one) * one for one in parse_sizes(job.options["sizes"])),
         files=(f"a nameless file of {format_size(size)} in {folder}",),
         waived=problem(job),
     )
+
+
+def _reads(file_bytes: int, size: int) -> int:
+    return min(file_bytes // size, _MOST_READS_PER_PASS)
 
 
 def problem(job: Job) -> str:
@@ -173,7 +178,13 @@ def _measure_size(rank: Rank, benchmark: str, method: str, target: Target, size:
     options = rank.job.options
     depth = _depth(options, size)
     rank.step(f"{benchmark} {format_size(size)} depth {depth} {pages} pages")
-    with Buffer(size * depth, huge=pages == "huge") as buffers:
+    # At least one huge page, so that a small buffer can lie on one.
+    room = max(size * depth, _HUGE_PAGE_BYTES) if pages == "huge" else size * depth
+    with Buffer(room, huge=pages == "huge") as buffers:
+        pages_seen = _pages_evidence(buffers)
+        if pages_seen.value != pages:
+            yield _waived(rank, benchmark, method, size, f"{pages} pages were asked for, but {pages_seen.seen}")
+            return
         engine, evidence = _engine(options["engine"], target.fd, buffers, size)
         offsets, positions = random_order(target.extents, size)
         checked = read_pass(target.fd, engine, offsets, positions, size, depth, buffers, seed=SEED, check=True)
@@ -186,13 +197,25 @@ def _measure_size(rank: Rank, benchmark: str, method: str, target: Target, size:
         quantity="latency_s",
         path=f"{device_of(rank.job.topology, options['directory'])}>{rank.job.memory_of(0)}",
         method=method,
-        parameters={"size_bytes": size, "depth": depth, "pages": pages},
-        settings={"engine": engine, "passes": _PASSES, "reads_per_pass": len(offsets), "order": "random",
+        parameters={"size_bytes": size, "depth": depth, "pages": pages, "engine": engine},
+        settings={"passes": _PASSES, "reads_per_pass": len(offsets), "order": "random",
                   "o_direct": True, "cpus": str(rank.job.cpu_of(0))},
         verification=Verification(method=PATTERN, bytes_checked=len(offsets) * size, bytes_wrong=checked.wrong_bytes),
-        evidence=(evidence,),
+        evidence=(evidence, pages_seen),
     )  # fmt: skip
     yield from _as_results(common, size, len(offsets), [(one.elapsed_s, one.latencies_s) for one in passes])
+
+
+def _waived(rank: Rank, benchmark: str, method: str, size: int, reason: str) -> Result:
+    return Result(
+        benchmark=benchmark,
+        quantity="bandwidth_bytes_per_s",
+        path=f"{device_of(rank.job.topology, rank.job.options['directory'])}>{rank.job.memory_of(0)}",
+        method=method,
+        parameters={"size_bytes": size},
+        outcome="waived",
+        reason=reason,
+    )
 
 
 def _as_results(common: Result, size: int, reads: int, passes: list[tuple[float, list[float]]]) -> Iterator[Result]:
@@ -213,6 +236,15 @@ def _as_results(common: Result, size: int, reads: int, passes: list[tuple[float,
         summary=summary,
         settings={**common.settings, "samples_kept": f"1 of {every}"},
     )
+
+
+def _pages_evidence(buffers: Buffer) -> Evidence:
+    """What the kernel says of the buffers' mapping: it may refuse huge pages, or join small ones by itself."""
+    huge = buffers.huge_bytes()
+    if huge is None:
+        return Evidence(claim="pages", value="unknown", seen="/proc/self/smaps cannot be read")
+    kind = "huge" if huge >= buffers.size_bytes / 2 else "small"
+    return Evidence(claim="pages", value=kind, seen=f"AnonHugePages: {format_size(huge)} of the buffers' mapping")
 
 
 def _engine(wanted: str, fd: int, buffers: Buffer, size: int) -> tuple[Engine, Evidence]:

@@ -7,7 +7,9 @@ from pathlib import Path
 from railwright.results.model import Evidence
 from railwright.units import format_size
 
-_LOOPBACK_BYTES = Path("/sys/class/net/lo/statistics/tx_bytes")
+_INTERFACES = Path("/proc/self/net/dev")
+"""The counters of this process's own network namespace, which /sys need not show."""
+_SENT_BYTES_COLUMN = 8
 
 
 class LoopbackMeter:
@@ -22,20 +24,23 @@ class LoopbackMeter:
         return None if now is None or self._start is None else now - self._start
 
 
-def transport_evidence(sent_bytes: int, moved_bytes: int | None) -> Evidence:
-    """Whether `sent_bytes` of payload went over loopback TCP, judged by the interface's own counter."""
+def transport_evidence(sent_bytes: int, moved_bytes: int | None, otherwise: str) -> Evidence:
+    """Whether `sent_bytes` of payload went over loopback TCP, by the interface's own counter; `otherwise` if not."""
     if moved_bytes is None:
-        return Evidence(claim="transport", value="unknown", seen=f"{_LOOPBACK_BYTES} cannot be read")
+        return Evidence(claim="transport", value="unknown", seen=f"{_INTERFACES} cannot be read")
     seen = f"lo carried {format_size(moved_bytes)} while {format_size(sent_bytes)} were sent"
     if moved_bytes >= sent_bytes:
         return Evidence(claim="transport", value="tcp", seen=seen)
     if moved_bytes <= sent_bytes / 2:
-        return Evidence(claim="transport", value="shm", seen=seen)
+        return Evidence(claim="transport", value=otherwise, seen=seen)
     return Evidence(claim="transport", value="mixed", seen=seen)
 
 
 def _read() -> int | None:
     try:
-        return int(_LOOPBACK_BYTES.read_text(encoding="ascii"))
-    except (OSError, ValueError):
+        lines = _INTERFACES.read_text(encoding="ascii").splitlines()
+        return next(
+            int(line.split(":")[1].split()[_SENT_BYTES_COLUMN]) for line in lines if line.strip().startswith("lo:")
+        )
+    except (OSError, ValueError, IndexError, StopIteration):
         return None

@@ -22,7 +22,7 @@ def _run(rank: Rank) -> Iterator[Result]:
 BENCHMARK = Benchmark(
     name="file_read",
     summary="direct reads of a file into host memory",
-    method="fio randread: O_DIRECT, every block once in random order, a fixed number in flight",
+    method="fio randread: O_DIRECT, blocks in random order, each at most once a pass, a fixed number in flight",
     quantities=("bandwidth_bytes_per_s", "operations_per_s", "latency_s"),
     ranks=1,
     plan=direct_read.plan,

@@ -130,7 +130,7 @@ def _initiate(
     }
     evidence = (
         _chosen_protocol(rank, operation, size),
-        transport_evidence(size * (warm + iterations), moved),
+        transport_evidence(size * (warm + iterations), moved, "not lo"),
     )
     common = Result(
         benchmark=BENCHMARK.name,

@@ -33,4 +33,4 @@ def COMMAND(paths: tuple[str, ...], machine: str | None, as_json: bool) -> int: 
             click.echo(msgspec.json.encode(row).decode())
     else:
         click.echo(render_limits(topology, rows))
-    return EXIT_OK if all(isinstance(row.limit, Limit) for row in rows) else EXIT_UNJUDGED
+    return EXIT_OK if rows and all(isinstance(row.limit, Limit) for row in rows) else EXIT_UNJUDGED

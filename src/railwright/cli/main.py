@@ -7,6 +7,7 @@ import importlib
 import os
 import signal
 import sys
+import traceback
 
 import click
 
@@ -94,6 +95,9 @@ def _status() -> int:
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         _say(f"railwright: {error.strerror or error}{where}", "")
+    except Exception:
+        # A mistake of our own must not leave with status 1, which says that something is slow.
+        traceback.print_exc()
     return EXIT_USAGE
 
 

@@ -49,8 +49,7 @@ def _judge_point(results: list[Result], finder: LimitFinder) -> Judged:
     failed = next((result for result in results if result.outcome == "failed"), None)
     telling = failed or first
     limit, expected = finder.find(first.benchmark, first.quantity, first.path, first.parameters)
-    checks = _together([result.verification for result in results if result.verification is not None])
-    wrong = checks.bytes_wrong if checks else 0
+    checks = _together([result.verification for result in measured])
     spread = (medians[-1] - medians[0]) / value if value and len(medians) > 1 else None
     return Judged(
         benchmark=first.benchmark,
@@ -65,7 +64,7 @@ def _judge_point(results: list[Result], finder: LimitFinder) -> Judged:
         limit=limit,
         expected=expected,
         fraction_of_limit=fraction_of_limit(value, limit) if value and isinstance(limit, Limit) else None,
-        verdict=judge(telling.outcome, telling.reason, value, limit, expected, wrong),
+        verdict=judge(telling.outcome, telling.reason, value, limit, expected, checks),
         verification=checks,
         evidence=_distinct(evidence for result in measured for evidence in result.evidence),
         method=first.method,
@@ -74,8 +73,10 @@ def _judge_point(results: list[Result], finder: LimitFinder) -> Judged:
     )
 
 
-def _together(checks: list[Verification]) -> Verification | None:
-    if not checks:
+def _together(every: list[Verification | None]) -> Verification | None:
+    """The checks of all launches; None if a single one was not checked."""
+    checks = [check for check in every if check is not None and check.bytes_checked]
+    if not checks or len(checks) < len(every):
         return None
     return Verification(
         method=checks[0].method,
@@ -132,6 +133,8 @@ def _worst(points: list[Judged], headline: Judged | None) -> Verdict:
     if not telling:
         return points[0].verdict
     worst = min(telling, key=lambda verdict: WORST_FIRST.index(verdict.state))
+    if headline is not None and WORST_FIRST.index(headline.verdict.state) < WORST_FIRST.index(worst.state):
+        return headline.verdict  # smaller sizes cannot vouch for the one that stands for the curve
     if headline is not None and headline.verdict.state == worst.state:
         return headline.verdict
     return worst

@@ -34,6 +34,11 @@ MESSAGE_LINES = Constant(
     source=Source(title="Railwright docs/measured/2026-11-21-mpi-floor"),
 )
 CACHE_LINE_BYTES = Constant(value=64, unit="bytes", source=SINGLE_HOST_COPIES)
+LARGEST_CACHE = Constant(
+    value=1.25 * 2**30,
+    unit="bytes, above the largest last-level cache of a socket",
+    source=Source(title="AMD EPYC 9684X product page", section="L3 cache 1,152 MB"),
+)
 FILE_SYSTEM_SHARE = Constant(
     value=0.8,
     unit="of the raw device, direct random reads",
@@ -50,23 +55,23 @@ class Ceilings(NamedTuple):
 
     copies: dict[tuple[str, int], tuple[float, float]]
     """(path, size in bytes) -> one thread's memory copy, bytes/s, in the slowest and the fastest launch."""
-    lines: dict[str, float]
-    """path -> one cache line from core to core, seconds."""
-    devices: dict[tuple[str, Quantity, tuple[tuple[str, Scalar], ...]], float]
-    """(path, quantity, parameters) -> the raw device."""
+    lines: dict[str, tuple[float, float]]
+    """path -> one cache line from core to core, seconds, in the slowest and the fastest launch."""
+    devices: dict[tuple[str, Quantity, tuple[tuple[str, Scalar], ...]], tuple[float, float]]
+    """(path, quantity, parameters) -> the raw device, in its slowest and its fastest launch."""
 
 
 def ceilings(results: Iterable[Result]) -> Ceilings:
     """Collect them from verified results; the best launch is the ceiling: that is what the resource can do.
 
-    The same copy can be half as fast in the next process, by where its pages lie. So the band that something more
-    complicated is held to hangs on the slowest launch: a verdict of slow must not come from where pages lie.
+    The same copy can be half as fast in the next process, by where its pages lie. So the band has two edges: ok is
+    against the fastest launch, slow against the slowest, and between them nothing can be said.
     """
     found = Ceilings({}, {}, {})
     for result in results:
         if result.outcome != "measured" or result.summary is None:
             continue
-        if result.verification is not None and result.verification.bytes_wrong:
+        if result.verification is None or result.verification.bytes_wrong or not result.verification.bytes_checked:
             continue
         value = result.summary.median
         size = result.parameters.get("size_bytes")
@@ -74,11 +79,13 @@ def ceilings(results: Iterable[Result]) -> Ceilings:
             slowest, fastest = found.copies.get((result.path, size), (value, value))
             found.copies[(result.path, size)] = (min(slowest, value), max(fastest, value))
         elif result.benchmark == CORE_BENCHMARK:
-            found.lines[result.path] = min(value, found.lines.get(result.path, math.inf))
+            slowest, fastest = found.lines.get(result.path, (value, value))
+            found.lines[result.path] = (max(slowest, value), min(fastest, value))
         elif result.benchmark == DEVICE_BENCHMARK:
             key = (result.path, result.quantity, tuple(sorted(result.parameters.items())))
-            better = min if result.quantity == "latency_s" else max
-            found.devices[key] = better(value, found.devices.get(key, value))
+            worse, better = (max, min) if result.quantity == "latency_s" else (min, max)
+            slowest, fastest = found.devices.get(key, (value, value))
+            found.devices[key] = (worse(slowest, value), better(fastest, value))
     return found
 
 
@@ -107,7 +114,7 @@ class LimitFinder:
             return NoLimit(quantity=quantity, why="no document gives the latency between two cores"), None
         if _is_memory(source) and _is_memory(target):
             if benchmark == COPY_BENCHMARK:
-                return self._copy(quantity, path_id)
+                return self._copy(quantity, path_id, parameters)
             return self._within_host(quantity, path_id, parameters)
         if _is_memory(target) and benchmark != DEVICE_BENCHMARK:
             return self._above_device(quantity, path_id, parameters)
@@ -121,8 +128,16 @@ class LimitFinder:
             return NoLimit(quantity=quantity, why="no document gives a latency or a rate of operations here"), None
         return path_limit(path)
 
-    def _copy(self, quantity: Quantity, path_id: str) -> Bounds:
+    def _copy(self, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
+        """The memory's channels bound a copy only if no cache can hold it and one node's memory takes all of it."""
         memory = path_id.partition(">")[0]
+        size, threads = parameters.get("size_bytes", 0), parameters.get("threads", 1)
+        touched = 2 * size * threads if isinstance(size, int) and isinstance(threads, int) else 0
+        if touched <= LARGEST_CACHE.value:
+            why = f"a copy that touches {format_size(touched)} may stay in the caches"
+            return NoLimit(quantity=quantity, why=why), None
+        if len(self._topology.of_kind("memory")) > 1 and threads != 1:
+            return NoLimit(quantity=quantity, why="threads on several NUMA nodes use several memories"), None
         for link in self._topology.links:
             if isinstance(link.protocol, MemoryLink) and memory in (link.a, link.b):
                 limit, _ = link_limit(link)
@@ -131,11 +146,11 @@ class LimitFinder:
 
     def _within_host(self, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
         if quantity == "latency_s":
-            floor = self._ceilings.lines.get(path_id)
-            if floor is None:
+            lines = self._ceilings.lines.get(path_id)
+            if lines is None:
                 return NoLimit(quantity=quantity, why="core_latency was not measured in this run"), None
-            limit = _ceiling(quantity, floor, "one cache line from core to core, measured in this run")
-            return limit, _message_band(floor, parameters)
+            limit = _ceiling(quantity, lines[1], "one cache line from core to core, measured in this run")
+            return limit, _message_band(lines, parameters)
         size = parameters.get("size_bytes")
         near = _nearest_size(self._ceilings.copies, path_id, size) if isinstance(size, int) else None
         if near is None:
@@ -146,35 +161,46 @@ class LimitFinder:
         if not isinstance(size, int) or size < _JUDGED_FROM_BYTES or parameters.get("transport") == "tcp":
             return limit, None
         reason = "inside one host the worst sound way copies each byte twice"
-        low = TWO_COPIES.value * slowest
-        return limit, Expected(quantity=quantity, low=low, because=reason, sources=(TWO_COPIES.source,))
+        return limit, Expected(
+            quantity=quantity,
+            low=TWO_COPIES.value * value,
+            doubtful_to=TWO_COPIES.value * slowest,
+            because=reason,
+            sources=(TWO_COPIES.source,),
+        )
 
     def _above_device(self, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
-        value = self._ceilings.devices.get((path_id, quantity, tuple(sorted(parameters.items()))))
-        if value is None:
+        device = self._ceilings.devices.get((path_id, quantity, tuple(sorted(parameters.items()))))
+        if device is None:
             limit, _ = self._derived(quantity, path_id)
             if isinstance(limit, NoLimit):
                 why = f"the raw device was not measured in this run, and {limit.why}"
                 return NoLimit(quantity=quantity, why=why, missing=limit.missing), None
             return limit, None
+        slowest, value = device
         because = "the same blocks read from the raw device, in this run"
         limit = _ceiling(quantity, value, because)
         share = FILE_SYSTEM_SHARE.value
-        low, high = (value, value / share) if quantity == "latency_s" else (share * value, value)
+        is_latency = quantity == "latency_s"
+        low, high = (value, value / share) if is_latency else (share * value, value)
+        doubtful_to = slowest / share if is_latency else share * slowest
         reason = "a file system adds a look-up of extents to each direct read"
         sources = (FILE_SYSTEM_SHARE.source,)
-        return limit, Expected(quantity=quantity, low=low, high=high, because=reason, sources=sources)
+        return limit, Expected(
+            quantity=quantity, low=low, high=high, doubtful_to=doubtful_to, because=reason, sources=sources
+        )
 
 
-def _message_band(floor_s: float, parameters: dict[str, Scalar]) -> Expected | None:
+def _message_band(lines_s: tuple[float, float], parameters: dict[str, Scalar]) -> Expected | None:
     """What a message of at most one cache line takes through shared memory; nothing is known of larger ones."""
     size = parameters.get("size_bytes")
     if parameters.get("transport") != "shm" or not isinstance(size, int) or size > CACHE_LINE_BYTES.value:
         return None
     return Expected(
         quantity="latency_s",
-        low=floor_s,
-        high=MESSAGE_LINES.value * floor_s,
+        low=lines_s[1],
+        high=MESSAGE_LINES.value * lines_s[1],
+        doubtful_to=MESSAGE_LINES.value * lines_s[0],
         because="Open MPI takes about 4 and MPICH about 12 times one cache line",
         sources=(MESSAGE_LINES.source,),
     )

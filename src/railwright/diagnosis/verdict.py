@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from railwright.diagnosis.model import State, Verdict
 from railwright.limits.model import Expected, Limit, NoLimit
-from railwright.results.model import Outcome
+from railwright.results.model import Outcome, Verification
 from railwright.units import format_bandwidth, format_duration, format_operations
 
 TOLERANCE_ABOVE_LIMIT = 1.02
@@ -37,19 +37,21 @@ def judge(
     value: float | None,
     limit: Limit | NoLimit,
     expected: Expected | None,
-    wrong_bytes: int,
+    checked: Verification | None,
 ) -> Verdict:
     """The verdict on one value. Everything that is not provably fine is something other than ok."""
     if outcome == "waived":
         return Verdict(state="waived", why=reason)
     if outcome == "failed" or value is None:
         return Verdict(state="failed", why=reason or "no value was recorded")
-    if wrong_bytes:
-        return Verdict(state="failed", why=f"the data check found {wrong_bytes} wrong bytes")
+    if checked is not None and checked.bytes_wrong:
+        return Verdict(state="failed", why=f"the data check found {checked.bytes_wrong} wrong bytes")
     if not value > 0:
         return Verdict(state="suspicious", why=f"a value of {value} is not possible")
     if isinstance(limit, NoLimit):
         return Verdict(state="unknown", why=f"no limit: {limit.why}")
+    if checked is None or not checked.bytes_checked:
+        return Verdict(state="unknown", why="the data was not verified")
     share = fraction_of_limit(value, limit)
     if share > TOLERANCE_ABOVE_LIMIT:
         word = "below the floor" if limit.quantity == "latency_s" else "above the limit"
@@ -69,9 +71,19 @@ def _against_band(value: float, expected: Expected) -> Verdict:
         if expected.high is None:
             return Verdict(state="unknown", why="the expected band has no upper end")
         high = format_quantity(expected.quantity, expected.high)
+        if expected.doubtful_to is not None and expected.high < value <= expected.doubtful_to:
+            return _doubt(printed, high)
         if value > expected.high:
             return Verdict(state="slow", why=f"{printed} is above the expected {high}")
         return Verdict(state="ok", why=f"{printed} is within the expected {low} to {high}")
+    if expected.doubtful_to is not None and expected.doubtful_to <= value < expected.low:
+        return _doubt(printed, low)
     if value < expected.low:
         return Verdict(state="slow", why=f"{printed} is below the expected {low}")
     return Verdict(state="ok", why=f"{printed} is above the expected low of {low}")
+
+
+def _doubt(printed: str, edge: str) -> Verdict:
+    return Verdict(
+        state="unknown", why=f"{printed} is beyond the expected {edge}, but the ceiling itself varied as much"
+    )

@@ -27,7 +27,9 @@ def _look(facts: Facts) -> tuple[Finding, ...]:
 def _look_at(link: Link, pcie: PcieLink, *, idle_gpu: bool) -> tuple[Finding, ...]:
     narrow = bool(pcie.width and pcie.max_width and pcie.width < pcie.max_width)
     slow = bool(pcie.gt_per_s and pcie.max_gt_per_s and pcie.gt_per_s < pcie.max_gt_per_s)
-    if not (narrow or slow) or not (pcie.gt_per_s and pcie.width):
+    if not (pcie.gt_per_s and pcie.width):
+        return (_could_not_look(link),)
+    if not (narrow or slow):
         return ()
     best_rate, best_width = pcie.max_gt_per_s or pcie.gt_per_s, pcie.max_width or pcie.width
     now, best = raw_rate(pcie.gt_per_s, pcie.width), raw_rate(best_rate, best_width)
@@ -50,6 +52,16 @@ def _look_at(link: Link, pcie: PcieLink, *, idle_gpu: bool) -> tuple[Finding, ..
             ),
         ),
     )  # fmt: skip
+
+
+def _could_not_look(link: Link) -> Finding:
+    return Finding(
+        fault=FAULT.name,
+        where=(link.id,),
+        certainty="could not look",
+        says=f"the trained rate and width of {link.id} cannot be read",
+        remedy="look at current_link_speed and current_link_width of its two ends in /sys/bus/pci/devices",
+    )
 
 
 def _degrade(topology: Topology, where: str) -> Topology:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from railwright.benchmarks.base import Benchmark, Job
+from railwright.benchmarks.base import Benchmark, Job, node_of
 from railwright.errors import RailwrightError
 from railwright.launch.local import LocalLauncher
 from railwright.launch.mpi import MpiLauncher
@@ -29,7 +29,8 @@ class Measurement:
 
     def plan(self, chosen: list[tuple[Benchmark, dict[str, str]]], launches: int) -> list[Planned]:
         """Every launch in order: all benchmarks once, then again, so that drift touches all of them alike."""
-        cpus = tuple(sorted(os.sched_getaffinity(0)))
+        # CPUs of one NUMA node first: many machines number them in turn over the sockets.
+        cpus = tuple(sorted(os.sched_getaffinity(0), key=lambda cpu: (node_of(self.topology, cpu), cpu)))
         planned = []
         for launch in range(launches):
             for benchmark, options in chosen:
@@ -74,5 +75,5 @@ class Measurement:
             try:
                 self._mpi = MpiLauncher(self.mpirun)
             except RailwrightError as error:
-                self._mpi = error.message
+                self._mpi = error.message  # there is no mpirun: one that is there but broken fails its launches
         return self._mpi

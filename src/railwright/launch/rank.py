@@ -16,7 +16,7 @@ import msgspec
 
 from railwright.benchmarks.base import Job
 from railwright.benchmarks.registry import find
-from railwright.errors import RailwrightError
+from railwright.errors import CannotJudge, RailwrightError
 from railwright.launch.stream import Bye, Emitted, Failure, Hello, Sender, Step
 from railwright.native import memory
 from railwright.process import die_with_parent
@@ -30,14 +30,14 @@ SCRATCH_VARIABLE = "RAILWRIGHT_SCRATCH"
 JOB_FILE = "job.json"
 
 # How each launcher tells a process its rank before MPI_Init.
-_RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
+RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 
 
 class LaunchedRank:
     """This process as one rank; what benchmarks see of it is `benchmarks.base.Rank`."""
 
     def __init__(self, job: Job, sender: Sender, scratch: Path) -> None:
-        self.index = next((int(os.environ[name]) for name in _RANK_VARIABLES if name in os.environ), 0)
+        self.index = next((int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ), 0)
         self.size = 1
         self.job = job
         self.scratch = scratch
@@ -53,6 +53,10 @@ class LaunchedRank:
             self.step("MPI_Init")
             self._comm = mpi.initialise()
             self.index, self.size = self._comm.rank, self._comm.size
+            wanted = find(self.job.benchmark).ranks
+            if self.size != wanted:
+                reason = f"MPI has {self.size} ranks where {wanted} were started"
+                raise CannotJudge(reason, hint="mpirun and the MPI library do not belong together; see --mpirun")
         return self._comm
 
     def step(self, text: str) -> None:

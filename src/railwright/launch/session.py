@@ -111,15 +111,18 @@ class Session:
         except (RailwrightError, OSError, msgspec.MsgspecError) as error:
             cause = error.message if isinstance(error, RailwrightError) else error
             self._trouble = self._trouble or f"{self.launcher.name}: {cause}"
+        finally:
+            if not self._all_done():  # also when we are interrupted
+                self.launcher.clean_up(started)
         if self._trouble:
-            self.launcher.clean_up(started)
             yield self.planned.without_measurement("failed", self._trouble)
 
     def _launch(self) -> Iterator[Result]:
         with scratch_folder() as scratch, Listener() as listener:
             (scratch / rank_program.JOB_FILE).write_bytes(msgspec.json.encode(self.planned.job))
+            inherited = {k: v for k, v in self.base_environment.items() if k not in rank_program.RANK_VARIABLES}
             environment = (
-                self.base_environment
+                inherited
                 | self.launcher.environment(scratch)
                 | self.planned.job.variant.environment
                 | {rank_program.STREAM_VARIABLE: listener.address, rank_program.SCRATCH_VARIABLE: str(scratch)}

@@ -60,6 +60,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     quantity: Quantity
     low: float
     high: float | None = None
+    doubtful_to: float | None = None
+    """Where the ceiling itself varied: beyond the band's end up to here it cannot be said whether it is slow."""
     because: str
     sources: tuple[Source, ...]
 

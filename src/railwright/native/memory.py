@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import POINTER, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
+from pathlib import Path
 from types import TracebackType
 
 from railwright.errors import CannotJudge
@@ -31,6 +32,21 @@ class Buffer:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         function("rw_free", c_int, c_void_p, c_size_t)(self.address, self.size_bytes)
+
+    def huge_bytes(self) -> int | None:
+        """How much of the mapping lies on huge pages, by /proc/self/smaps; None where that cannot be read."""
+        try:
+            lines = Path("/proc/self/smaps").read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return None
+        inside = False
+        for line in lines:
+            first, dash, rest = line.partition("-")
+            if dash and " " in rest and ":" not in first:
+                inside = int(first, 16) <= self.address < int(rest.split()[0], 16)
+            elif inside and line.startswith("AnonHugePages:"):
+                return int(line.split()[1]) * 1024
+        return None
 
     def fill(self, seed: int, size_bytes: int | None = None, position: int = 0) -> None:
         """Write the pattern of `seed` that starts at byte `position` (a multiple of 8)."""

@@ -70,6 +70,14 @@ def library_version() -> str:
     return " ".join(first.split(",")[0].replace("Version:", " ").split())
 
 
+def thread_level() -> str:
+    """The level that the MPI library granted: `single` as asked, or a higher one."""
+    from mpi4py import MPI
+
+    names = {MPI.THREAD_SINGLE: "single", MPI.THREAD_FUNNELED: "funneled", MPI.THREAD_SERIALIZED: "serialized"}
+    return names.get(MPI.Query_thread(), "multiple")
+
+
 def _library_path() -> str:
     """The libmpi that mpi4py loaded, so that the loop calls the very same one."""
     for path in _mapped_files():

@@ -284,5 +284,5 @@ def _exit_status(points: Sequence[ComparedPoint], one_sided: Sequence[OneSided])
     statements = {point.statement for point in points}
     if "slower" in statements:
         return EXIT_SLOW
-    lost = any(each.other == "failed" for each in one_sided)
+    lost = any(each.measured_in == "a" for each in one_sided)
     return EXIT_UNJUDGED if not statements or "cannot tell" in statements or lost else EXIT_OK

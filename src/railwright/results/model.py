@@ -74,7 +74,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
     summary: Summary | None = None
     verification: Verification | None = None
     evidence: tuple[Evidence, ...] = ()
-    duration_s: float = 0.0
 
     def series(self) -> tuple[str, str, str, tuple[tuple[str, Scalar], ...]]:
         """What the points of one curve share: all but the size and the launch."""
