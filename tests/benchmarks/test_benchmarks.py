@@ -13,7 +13,18 @@ from railwright.benchmarks.registry import BENCHMARKS
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "schema" / "result.schema.json").read_text("utf-8"))
-TINY = ("-o", "sizes=1,4K,64K", "-o", "file-size=4M", "-o", "file_read.sizes=4K,64K", "-o", "device_read.sizes=4K,64K")
+TINY = (
+    "-o",
+    "array-size=3M",
+    "-o",
+    "sizes=1,4K,64K",
+    "-o",
+    "file-size=4M",
+    "-o",
+    "file_read.sizes=4K,64K",
+    "-o",
+    "device_read.sizes=4K,64K",
+)
 MPI_NAMES = {"openmpi": "Open MPI v5", "mpich": "MPICH"}
 
 

@@ -8,6 +8,7 @@ from railwright.benchmarks import (
     file_read,
     kv_transfer,
     memory_copy,
+    memory_stream,
     mpi_bandwidth,
     mpi_latency,
 )
@@ -15,6 +16,7 @@ from railwright.benchmarks.base import Benchmark
 from railwright.errors import unknown_name
 
 BENCHMARKS: tuple[Benchmark, ...] = (
+    memory_stream.BENCHMARK,
     memory_copy.BENCHMARK,
     core_latency.BENCHMARK,
     mpi_latency.BENCHMARK,

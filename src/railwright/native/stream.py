@@ -1,0 +1,39 @@
+"""STREAM's kernels (`stream.c`) on bound threads."""
+
+from __future__ import annotations
+
+from ctypes import POINTER, byref, c_double, c_int, c_size_t
+from typing import NamedTuple
+
+from railwright.native.library import NativeError, function, seconds_array
+from railwright.results.model import Verification
+
+KERNELS = ("copy", "scale", "add", "triad")
+WORDS_MOVED = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
+"""Words read and written per index, as STREAM counts them."""
+WORD_BYTES = 8
+
+
+class Passes(NamedTuple):
+    """Seconds of every timed pass, by kernel, and the check of all three arrays."""
+
+    seconds: dict[str, list[float]]
+    check: Verification
+
+
+def stream(cpus: list[int], words_per_thread: int, passes: int) -> Passes:
+    """Each of the threads, one on each CPU, runs the kernels over arrays of its own; the first pass is not kept."""
+    times = seconds_array(passes * len(KERNELS))
+    wrong = c_double(0)
+    loop = function("rw_stream", c_int, c_int, POINTER(c_int), c_size_t, c_int, POINTER(c_double), POINTER(c_double))
+    code = loop(len(cpus), (c_int * len(cpus))(*cpus), words_per_thread, passes, times, byref(wrong))
+    if code:
+        raise NativeError(f"STREAM on {len(cpus)} threads", code)
+    seconds = {name: list(times)[number :: len(KERNELS)][1:] for number, name in enumerate(KERNELS)}
+    checked = 3 * len(cpus) * words_per_thread * WORD_BYTES
+    check = Verification(
+        method="every word against the value that so many passes give",
+        bytes_checked=checked,
+        bytes_wrong=int(wrong.value) * WORD_BYTES,
+    )
+    return Passes(seconds, check)
