@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding
+from railwright.faults.model import Facts, Fault, Finding, with_pcie
 from railwright.results.model import Evidence
 from railwright.topology.model import Link, PcieLink, Topology
 
@@ -54,13 +54,7 @@ def _state(link: Link) -> bool | None:
 
 def _degrade(topology: Topology, where: str) -> Topology:
     """ACS redirect on the link `where`."""
-    links = tuple(
-        replace(link, protocol=replace(link.protocol, acs_redirect=True))
-        if link.id == where and isinstance(link.protocol, PcieLink)
-        else link
-        for link in topology.links
-    )
-    return replace(topology, links=links)
+    return with_pcie(topology, where, lambda link: replace(link, acs_redirect=True))
 
 
 FAULT = Fault(

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from railwright.results.model import Evidence, Result
-from railwright.topology.model import Topology
+from railwright.topology.model import PcieLink, Topology
 
 Certainty = Literal["seen", "likely", "possible", "could not look"]
 
@@ -45,3 +45,14 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """True where only measurements can show it, so that an audit of settings alone cannot look for it."""
     degrade: Callable[[Topology, str], Topology] | None = None
     """(topology, device or link id) -> the topology as it would be with this fault there."""
+
+
+def with_pcie(topology: Topology, where: str, change: Callable[[PcieLink], PcieLink]) -> Topology:
+    """The topology with one PCIe link changed: how a fault of such a link is laid into a healthy machine."""
+    links = tuple(
+        msgspec.structs.replace(link, protocol=change(link.protocol))
+        if link.id == where and isinstance(link.protocol, PcieLink)
+        else link
+        for link in topology.links
+    )
+    return msgspec.structs.replace(topology, links=links)

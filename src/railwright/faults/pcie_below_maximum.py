@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding
+from railwright.faults.model import Facts, Fault, Finding, with_pcie
 from railwright.limits.pcie import raw_rate
 from railwright.results.model import Evidence
 from railwright.topology.model import Link, PcieLink, Topology
@@ -66,13 +66,7 @@ def _could_not_look(link: Link) -> Finding:
 
 def _degrade(topology: Topology, where: str) -> Topology:
     """The link `where` at half its width."""
-    links = tuple(
-        replace(link, protocol=replace(link.protocol, width=max(1, link.protocol.width // 2)))
-        if link.id == where and isinstance(link.protocol, PcieLink) and link.protocol.width
-        else link
-        for link in topology.links
-    )
-    return replace(topology, links=links)
+    return with_pcie(topology, where, lambda link: replace(link, width=max(1, (link.width or 2) // 2)))
 
 
 FAULT = Fault(

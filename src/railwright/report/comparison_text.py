@@ -11,7 +11,7 @@ from rich.text import Text
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.report import wording
-from railwright.report.text import fits
+from railwright.report.page import Page
 from railwright.results.compare import ComparedPoint, Comparison, OneSided, RunLabel, Side, Statement
 from railwright.results.fairness import Difference
 
@@ -45,24 +45,8 @@ def render_comparison(comparison: Comparison, console: Console) -> None:
     printer.closing(comparison)
 
 
-class _Printer:
+class _Printer(Page):
     """Prints the parts of one comparison, each to the same console."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-
-    def text(self, words: str, style: str = "") -> Text:
-        """Text that is safe to print; long words are folded, never cut."""
-        return Text(fits(words, self.console), style=style, overflow="fold")
-
-    def line(self, words: str = "", style: str = "", indent: int = 0) -> None:
-        """One paragraph, wrapped under its own indent."""
-        self.console.print(Padding(self.text(words, style), (0, 0, 0, indent), expand=False))
-
-    def heading(self, words: str) -> None:
-        """A blank line and a heading."""
-        self.console.print()
-        self.line(words, "bold")
 
     def runs(self, comparison: Comparison) -> None:
         """Which two runs these are."""

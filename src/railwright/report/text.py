@@ -16,6 +16,7 @@ from rich.text import Text
 from railwright.diagnosis.model import Diagnosis, JudgedPath, State
 from railwright.faults.model import Finding
 from railwright.report import wording
+from railwright.report.page import Page
 from railwright.results.model import End, Run
 
 # Blue and yellow stay apart for the common kinds of colour blindness; green and red are not used together.
@@ -45,38 +46,16 @@ def render(run: Run, diagnosis: Diagnosis, end: End | None, console: Console) ->
     printer.closing(diagnosis, end)
 
 
-def fits(text: str, console: Console) -> str:
-    """The text with what does not print escaped, and what the console's encoding lacks as well."""
-    shown = wording.visible(text)
-    try:
-        return shown.encode(console.encoding, "backslashreplace").decode(console.encoding)
-    except LookupError:
-        return shown.encode("ascii", "backslashreplace").decode("ascii")
-
-
-class _Printer:
+class _Printer(Page):
     """Prints the parts of one report, each to the same console."""
 
     def __init__(self, console: Console) -> None:
-        self.console = console
+        super().__init__(console)
         self.wide = console.width >= _WIDE_COLUMNS
         numbers = sum(_NUMBER_WIDTHS.values()) + _GAP * len(_NUMBER_WIDTHS)
         room = max(console.width - numbers - _INDENT, 12)
         self.varied_width = min(room, 34) if self.wide else room
         self.because_width = room - self.varied_width - _GAP
-
-    def text(self, words: str, style: str = "") -> Text:
-        """Text that is safe to print; long words are folded, never cut."""
-        return Text(fits(words, self.console), style=style, overflow="fold")
-
-    def line(self, words: str = "", style: str = "", indent: int = 0) -> None:
-        """One paragraph, wrapped under its own indent."""
-        self.console.print(Padding(self.text(words, style), (0, 0, 0, indent), expand=False))
-
-    def heading(self, words: str) -> None:
-        """A blank line and a heading."""
-        self.console.print()
-        self.line(words, "bold")
 
     def facts(self, pairs: Iterable[tuple[str, str]], indent: int = 0) -> None:
         """Names and values in two columns."""
