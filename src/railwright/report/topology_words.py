@@ -22,6 +22,7 @@ from railwright.units import format_line_rate, format_size
 
 GENERATION_OF_GT_PER_S = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}
 
+# GPUDirect RDMA by default up to PXB, and P2C (NCCL src/graph/paths.cc, ncclTopoCheckGdr).
 KIND_MEANING: dict[PathKind, str] = {
     "LOC": "the same device",
     "NVL": "NVLink",

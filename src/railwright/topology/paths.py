@@ -25,8 +25,6 @@ from railwright.topology.model import (
 )
 
 KIND_ORDER: tuple[PathKind, ...] = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET")
-GPUDIRECT_KINDS: frozenset[PathKind] = frozenset({"PIX", "PXB", "P2C"})
-"""Distances at which NCCL uses GPUDirect RDMA by default (NCCL src/graph/paths.cc, ncclTopoCheckGdr)."""
 
 _BRIDGES = frozenset({"root_port", "pcie_switch", "card"})
 
