@@ -120,6 +120,14 @@ def format_operations(per_s: float) -> str:
     return f"{_significant(per_s / 1e3)} kIO/s" if per_s >= 1000 else f"{_significant(per_s)} IO/s"
 
 
+def format_flops(per_s: float) -> str:
+    """48.5 TFLOP/s, 4.86 GFLOP/s."""
+    for factor, unit in ((1e18, "EFLOP/s"), (1e15, "PFLOP/s"), (1e12, "TFLOP/s")):
+        if per_s >= factor:
+            return f"{_significant(per_s / factor)} {unit}"
+    return f"{_significant(per_s / 1e9)} GFLOP/s"
+
+
 def _significant(value: float) -> str:
     magnitude = abs(value)
     if magnitude >= 100:

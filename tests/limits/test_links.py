@@ -9,6 +9,7 @@ from railwright.limits.path import link_limit
 from railwright.limits.pcie import payload_rate, payload_rate_with_dllps, raw_rate
 from railwright.topology.model import (
     C2cLink,
+    EfaLink,
     EthernetLink,
     InfinibandLink,
     InternalLink,
@@ -18,6 +19,7 @@ from railwright.topology.model import (
     PcieLink,
     Protocol,
     SmpLink,
+    XgmiLink,
 )
 
 GB = 1e9
@@ -131,6 +133,9 @@ def test_ports_carry_the_payload_share_of_their_line_rate(protocol: Protocol, gb
         (NvlinkLink(generation=3, links=12), 300),
         (NvlinkLink(generation=5, links=18), 900),
         (C2cLink(), 450),
+        (XgmiLink(generation=4, links=1), 64),
+        (XgmiLink(generation=4, links=7), 448),
+        (XgmiLink(generation=3, links=1), 50),
         (MemoryLink(channels=8, transfers_per_s=4800e6, bus_bytes=8), 307.2),
     ],
 )
@@ -158,6 +163,10 @@ def test_a_healthy_nvlink_copy_lies_in_the_band() -> None:
         InfinibandLink(),
         NvlinkLink(generation=9, links=18),
         NvlinkLink(generation=4, links=0),
+        XgmiLink(generation=9, links=1),
+        XgmiLink(generation=4, links=0),
+        EfaLink(line_rate_bits_per_s=200e9),
+        EfaLink(mtu_bytes=9001),
     ],
 )
 def test_what_no_document_gives_has_no_limit_and_says_why(protocol: Protocol) -> None:
@@ -165,3 +174,19 @@ def test_what_no_document_gives_has_no_limit_and_says_why(protocol: Protocol) ->
     assert isinstance(limit, NoLimit)
     assert limit.why
     assert band is None
+
+
+def test_efa_is_limited_by_what_ethernet_alone_takes_and_says_so() -> None:
+    limit, band = limit_of(EfaLink(line_rate_bits_per_s=200e9, mtu_bytes=9001))
+    assert isinstance(limit, Limit)
+    assert limit.value * 8 / GB == pytest.approx(200 * 9001 / 9039)
+    assert "not public" in limit.because
+    assert band is not None
+    assert band.low * 8 / GB < 193.72 < limit.value * 8 / GB  # measured over SRD
+
+
+def test_an_efa_port_at_nine_tenths_of_its_rate_is_below_the_band() -> None:
+    _, band = limit_of(EfaLink(line_rate_bits_per_s=100e9, mtu_bytes=9001))
+    assert band is not None
+    assert band.low > 0.9 * 100e9 / 8
+    assert band.sources

@@ -6,10 +6,11 @@ narrowest known link still bounds the path; but then nothing is expected of it, 
 
 from __future__ import annotations
 
-from railwright.limits import memory, network, nvlink, pcie
+from railwright.limits import memory, network, nvlink, pcie, xgmi
 from railwright.limits.model import Expected, Limit, NoLimit
 from railwright.topology.model import (
     C2cLink,
+    EfaLink,
     EthernetLink,
     InfinibandLink,
     InternalLink,
@@ -18,6 +19,7 @@ from railwright.topology.model import (
     NvlinkLink,
     Path,
     PcieLink,
+    XgmiLink,
 )
 
 _WIDE_ENOUGH = frozenset({"", "root complex", "card", "namespace", "drive controller"})
@@ -30,7 +32,9 @@ def link_limit(link: Link) -> tuple[Limit | NoLimit, Expected | None]:
             return pcie.limit(link)
         case NvlinkLink() | C2cLink():
             return nvlink.limit(link)
-        case EthernetLink() | InfinibandLink():
+        case XgmiLink():
+            return xgmi.limit(link)
+        case EthernetLink() | InfinibandLink() | EfaLink():
             return network.limit(link)
         case MemoryLink():
             return memory.limit(link)

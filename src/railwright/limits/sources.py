@@ -25,6 +25,18 @@ NCCL_TESTS_212 = Source(title="nccl-tests issue 212", section="NVLink protocol o
 H200_MEASURED = Source(
     title="Measured on 2 H200 of one host, driver 580.159, CUDA 13.0", section="copy engine, 1 GiB: 395 GB/s of 450"
 )
+CDNA3 = Source(
+    title="AMD CDNA 3 Architecture white paper", section="Infinity Fabric between GPUs: 64 GB/s a link and direction"
+)
+CDNA2 = Source(
+    title="AMD Instinct MI250 microarchitecture, ROCm documentation",
+    section="Infinity Fabric between GPUs: 25 GT/s, 50 GB/s a 16-wide link",
+)
+SRD_PAPER = Source(
+    title="Shalev et al., A Cloud-Optimized Transport Protocol for Elastic and Scalable HPC, IEEE Micro 2020",
+    section="SRD over Ethernet; packet headers not given",
+)
+EFA_MEASURED = Source(title="AWS EFA, ports of 200 Gb/s", section="measured 193.72 Gb/s over SRD")
 IEEE_8023 = Source(title="IEEE 802.3", section="frame, FCS, preamble and inter-packet gap")
 ROCE = Source(title="InfiniBand Architecture Specification 1.5, Annex A17 RoCEv2", section="packet format")
 IBTA = Source(title="InfiniBand Architecture Specification 1.5", section="sections 7 and 9, packet headers")
@@ -33,3 +45,51 @@ JEDEC_DDR = Source(title="JEDEC JESD79", section="data rate and 64-bit data bus 
 SMBIOS = Source(title="DMTF DSP0134, SMBIOS reference", section="type 17, memory device")
 SAME_RUN = Source(title="this run")
 SINGLE_HOST_COPIES = Source(title="Railwright docs/limits.md", section="transfers inside one host")
+NCCL_TOPO = Source(title="NCCL (2026-06)", section="src/graph/topo.h and topo.cc, planning rates of links")
+NCCL_TUNING = Source(title="NCCL (2026-06)", section="src/graph/tuning.cc, model of algorithms and protocols")
+NVLINK_RINGS = Source(
+    title="nccl-tests of 4 to 8 H200 and B200, stas00/ml-engineering network/README.md, and of A100",
+    section="all_reduce ring busbw 363 to 366, 673 to 682 and 231 to 235 GB/s: 0.93 to 0.99 of the planning rate",
+)
+NCCL_ON_NICS = Source(
+    title="nccl-tests issues 175 and 152, stas00/ml-engineering network/README.md",
+    section="all_reduce 86, 93.3 and 92 GB/s over 4x 200 Gb/s: 0.88 to 0.95 of payload; 5 % below, 3 % above",
+)
+P5_ALL_TO_ALL = Source(
+    title="crazyguitar/aws-gpu-communication-benchmark, nccl_alltoall.csv",
+    section="2 to 32 hosts reach 0.79 to 0.88 of the limit; 5 % below",
+)
+NCCL_412 = Source(title="NCCL issue 412", section="16 GB/s is normal where NIC and GPU meet at the CPU")
+CROSS_NUMA_MEASURED = Source(
+    title="p2pBandwidthLatencyTest of RTX PRO 6000 across sockets", section="39 to 51 GB/s, where NCCL plans 16 to 22"
+)
+AMD_XGMI = Source(
+    title="AMD ROCm blog 2025-03-02, RCCL Bandwidth and xGMI Performance on MI300X",
+    section="protocol and CRC leave about 48 of 64 GB/s a link; 13 % below that for the algorithm",
+)
+P2C_MEASURED = Source(
+    title="Measured on GH200 (NCCL issues)",
+    section="96.1 GB/s of 100 through the Grace CPU with GPUDirect, 79.7 without",
+)
+NCCL_SMALL = Source(
+    title="Railwright docs/limits.md", section="small messages: an estimate of a factor of two either way, not measured"
+)
+NCCL_2409 = Source(
+    title="NCCL issue 2409", section="128 KiB chunks, 10 to 12 us a step: 13 GB/s beside a full line rate"
+)
+NCCL_PXN = Source(title="NCCL (2026-06)", section="src/transport/net.cc, recvSetup: PXN is not used on receive")
+NCCL_BUFFSIZE = Source(
+    title="NCCL user guide, Environment Variables", section="NCCL_BUFFSIZE, 4 MiB by default, in 8 steps"
+)
+NVL72_MEASURED = Source(
+    title="nccl-tests of 72 GB200 in one NVLink domain",
+    section="all_reduce 835 GB/s busbw: 429 GB/s a GPU in the switches",
+)
+NCCL_SOCKETS = Source(
+    title="nccl-tests over sockets by mistake, GKE A3 and Alps", section="4 and 5.4 GB/s where RDMA makes 340 and 122"
+)
+LAUNCH_MEASURED = Source(
+    title="Measured on 2 H200 of one host, NCCL 2.28.9, nccl-tests 2.19.6",
+    section="all_reduce of 8 B takes 16 to 20 us where NCCL's model says 7.8",
+)
+NCCL_TREES = Source(title="NCCL (2026-06)", section="src/graph/trees.cc, double binary tree")

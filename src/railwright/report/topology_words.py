@@ -7,6 +7,7 @@ from collections import defaultdict
 from railwright.topology.model import (
     C2cLink,
     Device,
+    EfaLink,
     EthernetLink,
     InfinibandLink,
     Link,
@@ -17,6 +18,7 @@ from railwright.topology.model import (
     Protocol,
     SmpLink,
     Topology,
+    XgmiLink,
 )
 from railwright.units import format_line_rate, format_size
 
@@ -25,8 +27,8 @@ GENERATION_OF_GT_PER_S = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128
 # GPUDirect RDMA by default up to PXB, and P2C (NCCL src/graph/paths.cc, ncclTopoCheckGdr).
 KIND_MEANING: dict[PathKind, str] = {
     "LOC": "the same device",
-    "NVL": "NVLink",
-    "NVB": "NVLink through another GPU",
+    "NVL": "NVLink or Infinity Fabric",
+    "NVB": "NVLink or Infinity Fabric through another GPU",
     "C2C": "NVLink-C2C between CPU and GPU",
     "PIX": "one PCIe switch between them: GPUDirect RDMA",
     "PXB": "several PCIe switches, no CPU: GPUDirect RDMA",
@@ -50,17 +52,21 @@ class Tree:
         self.devices = {device.id: device for device in topology.devices}
         self._below: dict[str, list[tuple[Device, Link]]] = defaultdict(list)
         self.sideways: list[Link] = []
-        """NVLink, C2C and links between sockets, which belong to no branch."""
+        """NVLink, Infinity Fabric, links between sockets, and C2C beside PCIe, which belong to no branch."""
         self.port: dict[str, Link] = {}
         """The network link of each NIC."""
         upper: dict[str, str] = {}
+        sideways = (NvlinkLink, XgmiLink, SmpLink)
+        # A GPU that hangs from PCIe stays there; one that only NVLink-C2C joins to a CPU hangs from that.
+        on_pcie = {link.b for link in topology.links if isinstance(link.protocol, PcieLink)}
         for link in topology.links:
             a, b = self.devices.get(link.a), self.devices.get(link.b)
             if a is None or b is None:
                 continue
-            if isinstance(link.protocol, EthernetLink | InfinibandLink):
+            second_way = isinstance(link.protocol, C2cLink) and (b.id in on_pcie or b.kind != "gpu")
+            if isinstance(link.protocol, EthernetLink | InfinibandLink | EfaLink):
                 self.port[a.id if a.kind == "nic" else b.id] = link
-            elif isinstance(link.protocol, NvlinkLink | C2cLink | SmpLink) or b.id in upper or a.id == b.id:
+            elif isinstance(link.protocol, sideways) or second_way or b.id in upper or a.id == b.id:
                 self.sideways.append(link)
             else:
                 upper[b.id] = a.id
@@ -118,6 +124,8 @@ def describe_link(protocol: Protocol) -> str:
             return _pcie(protocol.gt_per_s, protocol.width)
         case NvlinkLink():
             return f"{protocol.links}x NVLink {protocol.generation}"
+        case XgmiLink():
+            return f"{protocol.links}x Infinity Fabric {protocol.generation}"
         case C2cLink():
             return "NVLink-C2C"
         case SmpLink():
@@ -134,6 +142,8 @@ def describe_link(protocol: Protocol) -> str:
             return _port(kind, protocol.line_rate_bits_per_s, protocol.mtu_bytes)
         case InfinibandLink():
             return _port("InfiniBand", protocol.line_rate_bits_per_s, protocol.mtu_bytes)
+        case EfaLink():
+            return _port("EFA", protocol.line_rate_bits_per_s, protocol.mtu_bytes)
         case _:
             # Every root port hangs from a root complex; saying so on each line hides what differs.
             return "" if protocol.name == "root complex" else clean(protocol.name)

@@ -27,6 +27,8 @@ DeviceKind = Literal[
     "nic",
     "drive",
     "fabric",  # everything beyond the NICs' ports
+    "leaf",  # a switch that NICs are cabled to
+    "spine",  # a switch between leaves
 ]
 
 PathKind = Literal["LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET"]
@@ -74,6 +76,13 @@ class NvlinkLink(
     max_links: int | None = None
 
 
+class XgmiLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="xgmi", forbid_unknown_fields=True):
+    """All Infinity Fabric links between two AMD GPUs taken together; RCCL calls them XGMI."""
+
+    generation: int
+    links: int
+
+
 class C2cLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="c2c", forbid_unknown_fields=True):
     """NVLink-C2C between a Grace CPU and its GPU."""
 
@@ -119,6 +128,14 @@ class InfinibandLink(
     mtu_bytes: int | None = None
 
 
+class EfaLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="efa", forbid_unknown_fields=True):
+    """A port of an Elastic Fabric Adapter, which speaks SRD."""
+
+    line_rate_bits_per_s: float | None = None
+    mtu_bytes: int | None = None
+    """What the network takes, as for Ethernet."""
+
+
 class InternalLink(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="internal", forbid_unknown_fields=True
 ):
@@ -127,7 +144,18 @@ class InternalLink(
     name: str = ""
 
 
-Protocol = PcieLink | NvlinkLink | C2cLink | SmpLink | MemoryLink | EthernetLink | InfinibandLink | InternalLink
+Protocol = (
+    PcieLink
+    | NvlinkLink
+    | XgmiLink
+    | C2cLink
+    | SmpLink
+    | MemoryLink
+    | EthernetLink
+    | InfinibandLink
+    | EfaLink
+    | InternalLink
+)
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -14,6 +14,7 @@ from railwright.errors import UsageError, unknown_name
 from railwright.topology.model import (
     C2cLink,
     Device,
+    EfaLink,
     EthernetLink,
     InfinibandLink,
     Link,
@@ -22,10 +23,14 @@ from railwright.topology.model import (
     PathKind,
     SmpLink,
     Topology,
+    XgmiLink,
 )
 
 KIND_ORDER: tuple[PathKind, ...] = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET")
 
+_GPU_LINKS = (NvlinkLink, XgmiLink)
+"""What RCCL calls XGMI takes NVLink's place in every rule, so its paths are NVL and NVB too."""
+_PORTS = (EthernetLink, InfinibandLink, EfaLink)
 _BRIDGES = frozenset({"root_port", "pcie_switch", "card"})
 
 
@@ -57,7 +62,9 @@ class Graph:
             here = seen[-1]
             kind = KIND_ORDER[rank]
             if here == target:
-                return Path(kind=kind, devices=seen, links=links)
+                # From a NIC the way to a Grace CPU is PHB, and P2C once it goes on over NVLink-C2C.
+                whole = path_kind([self.devices[name] for name in seen], links)
+                return Path(kind=whole, devices=seen, links=links)
             if best.get((here, kind), hops + 1) <= hops:
                 continue
             best[(here, kind)] = hops
@@ -76,15 +83,13 @@ class Graph:
         """Whether data that came to `seen[-1]` over `links[-1]` may leave it over `onward`."""
         here = self.devices[seen[-1]]
         if here.kind == "gpu":
-            arrived_by_nvlink = isinstance(links[-1].protocol, NvlinkLink)
+            arrived_by_nvlink = isinstance(links[-1].protocol, _GPU_LINKS)
             to_nic = self.devices[seen[0]].kind == "gpu" and self.devices[target].kind in ("nic", "fabric")
-            return arrived_by_nvlink and (isinstance(onward.protocol, NvlinkLink) or to_nic)
+            return arrived_by_nvlink and (isinstance(onward.protocol, _GPU_LINKS) or to_nic)
         if here.kind == "nic":
-            return isinstance(onward.protocol, EthernetLink | InfinibandLink) or isinstance(
-                links[-1].protocol, EthernetLink | InfinibandLink
-            )
+            return isinstance(onward.protocol, _PORTS) or isinstance(links[-1].protocol, _PORTS)
         if here.kind == "nvswitch":
-            return isinstance(onward.protocol, NvlinkLink)
+            return isinstance(onward.protocol, _GPU_LINKS)
         return here.kind not in ("memory", "drive", "host")
 
 
@@ -98,7 +103,7 @@ def path_kind(devices: list[Device], links: tuple[Link, ...]) -> PathKind:
         return "NET"
     if any(isinstance(protocol, SmpLink) for protocol in protocols):
         return "SYS"
-    nvlinks = [isinstance(protocol, NvlinkLink) for protocol in protocols]
+    nvlinks = [isinstance(protocol, _GPU_LINKS) for protocol in protocols]
     if all(nvlinks):
         return "NVB" if any(device.kind == "gpu" for device in passed) else "NVL"
     crosses_cpu = any(device.kind == "cpu" for device in devices)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from railwright.errors import UsageError, unknown_name
+from railwright.errors import UsageError
 from railwright.topology.expand import expand
 from railwright.topology.model import Topology
-from railwright.topology.shapes import SHAPES
+from railwright.topology.shapes import canonical_name, unknown_shape
 from railwright.topology.sources.machine import discover
 from railwright.topology.sources.root import ArchiveRoot, CapturedRoot, DirectoryRoot, Unreadable, live_root
 from railwright.topology.sources.saved import load_topology
@@ -16,7 +16,8 @@ from railwright.topology.sources.saved import load_topology
 def load(text: str | None) -> Topology:
     """The machine this runs on for None; else a captured directory or `.jsonl`, a saved `.json`, or a shape.
 
-    A shape is a name with changes as `key=value` words, like `hgx-h100 nics=2`.
+    A shape is a name with changes as `key=value` words, like `hgx-h100 nics=2`; what vendors call it does too, like
+    `p5.48xlarge` or `Standard_ND96isr_H100_v5`.
     Where a directory has the name of a shape, `./hgx-h100` means the directory.
     Raises UsageError.
     """
@@ -25,7 +26,7 @@ def load(text: str | None) -> Topology:
     words = text.split()
     if not words:
         raise UsageError("an empty name is not a machine", hint="give a directory, a file or a shape like hgx-h100")
-    if words[0] in SHAPES:
+    if canonical_name(words[0]) is not None:
         return expand(words[0], _changes(words[1:]))
     path = Path(text)
     if _exists(path):
@@ -34,7 +35,7 @@ def load(text: str | None) -> Topology:
         raise UsageError(f"changes like {words[1]!r} can be made to shapes only", hint="leave them out")
     if "/" in text or path.suffix in (".json", ".jsonl"):
         raise UsageError(f"there is no file or directory {text[:200]!r}", hint="check the path")
-    raise unknown_name("shape, file or directory", words[0], SHAPES)
+    raise unknown_shape(words[0], "shape, file or directory")
 
 
 def open_capture(path: Path) -> CapturedRoot:

@@ -1,0 +1,150 @@
+"""Many like machines and the fabric between them: the one cluster file, as `schema/cluster.schema.json` describes it.
+
+The fabric is a list of tiers, the lowest first. A tier joins `hosts` machines; what leaves such a group goes through
+its uplinks, whose rate is the rate of what comes from below over `oversubscription`. In a rail-optimised fabric the
+lowest tier has one leaf for each rail (NIC number 0, 1, ... of every machine), so that a leaf joins one rail only.
+Without tiers the fabric is taken to be non-blocking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from railwright.errors import UsageError, unknown_name
+from railwright.topology.model import Device, EfaLink, EthernetLink, InfinibandLink, Link, Topology
+
+MOST_HOSTS = 1_000_000
+MOST_TIERS = 4
+_OVERSUBSCRIPTION = (0.1, 1000.0)
+_NETWORK = (EthernetLink, InfinibandLink, EfaLink)
+
+
+class Tier(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One level of switches: groups of `hosts` machines, joined by `switches` each."""
+
+    name: str = "leaf"
+    hosts: int
+    """How many machines one group joins."""
+    oversubscription: float = 1.0
+    """Rate from below over rate of the uplinks: 1 is non-blocking, 3 lets a third leave."""
+    switches: int | None = None
+    """Switches in each group; None: one leaf for each rail, or one. Used to count cables and to build a lab."""
+
+
+class Fabric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What joins the machines' NICs."""
+
+    rail_optimised: bool = False
+    tiers: tuple[Tier, ...] = ()
+    in_network_reduction: bool = False
+    """True where the switches reduce (SHARP) and NCCL's CollNet plugin is loaded."""
+
+
+class Storage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Machines that serve files to the cluster over its fabric."""
+
+    servers: int
+    host: str
+    """The shape of one, like `laptop drives=12`."""
+
+
+class ClusterFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The cluster file, in TOML or JSON."""
+
+    name: str = ""
+    hosts: int
+    host: str
+    """A shape with changes, like `hgx-h100 nics=4`, or the path of a saved topology beside this file."""
+    fabric: Fabric = Fabric()
+    storage: Storage | None = None
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    """`hosts` machines that are all like `host`, joined by `fabric`."""
+
+    name: str
+    host: Topology
+    hosts: int
+    fabric: Fabric = Fabric()
+    storage: tuple[int, Topology] | None = None
+    """How many storage servers, and one of them."""
+
+    @property
+    def gpus_per_host(self) -> int:
+        """The number of GPUs in one machine."""
+        return len(self.host.of_kind("gpu"))
+
+    @property
+    def ranks(self) -> int:
+        """One rank for each GPU."""
+        return self.gpus_per_host * self.hosts
+
+
+def cluster_of(
+    host: Topology,
+    hosts: int,
+    fabric: Fabric | None = None,
+    storage: tuple[int, Topology] | None = None,
+    name: str = "",
+) -> Cluster:
+    """A checked cluster. Raises UsageError for a count, tier or machine that makes no sense."""
+    if not 1 <= hosts <= MOST_HOSTS:
+        raise UsageError(f"{hosts} hosts make no sense", hint=f"give 1 to {MOST_HOSTS}")
+    checked = fabric or Fabric()
+    _check_tiers(checked, hosts)
+    if hosts > 1 and not any(isinstance(link.protocol, _NETWORK) for link in host.links):
+        missing = "has no NIC port"
+        raise UsageError(f"{host.name} {missing}, so {hosts} of them are not joined", hint="give it NICs, like nics=8")
+    return Cluster(name=name or host.name, host=host, hosts=hosts, fabric=checked, storage=storage)
+
+
+def _check_tiers(fabric: Fabric, hosts: int) -> None:
+    if len(fabric.tiers) > MOST_TIERS:
+        raise UsageError(f"{len(fabric.tiers)} tiers of switches", hint=f"give at most {MOST_TIERS}")
+    below = 1
+    low, high = _OVERSUBSCRIPTION
+    for number, tier in enumerate(fabric.tiers):
+        where = f"tier {number} ({tier.name[:40]})"
+        if tier.hosts < below or (number and tier.hosts % below) or tier.hosts > MOST_HOSTS:
+            hint = f"each tier joins whole groups of the one below: give a multiple of {below}"
+            raise UsageError(f"{where} joins {tier.hosts} hosts", hint=hint)
+        if not low <= tier.oversubscription <= high:
+            raise UsageError(
+                f"{where} has an oversubscription of {tier.oversubscription}",
+                hint=f"give {low:g} to {high:g}, 1 is none",
+            )
+        if tier.switches is not None and not 1 <= tier.switches <= MOST_HOSTS:
+            raise UsageError(f"{where} has {tier.switches} switches", hint="give 1 or more, or leave it out")
+        below = tier.hosts
+    if fabric.tiers and fabric.tiers[-1].hosts < hosts:
+        top = fabric.tiers[-1]
+        raise UsageError(
+            f"the highest tier, {top.name[:40]}, joins {top.hosts} of {hosts} hosts: the rest are disconnected",
+            hint="add a tier above it, or raise its hosts",
+        )
+
+
+def ports(host: Topology) -> tuple[tuple[Device, Link], ...]:
+    """The NIC ports of a machine that lead out of it, in the order of their rails."""
+    found = {}
+    for link in host.links:
+        if isinstance(link.protocol, _NETWORK):
+            for end in (link.a, link.b):
+                device = host.device(end)
+                if device is not None and device.kind == "nic":
+                    found[device.id] = link
+    return tuple((device, found[device.id]) for device in host.of_kind("nic") if device.id in found)
+
+
+def split_id(text: str, cluster: Cluster) -> tuple[str, int]:
+    """`gpu3@17` as device id and host number; without @ it is host 0. Raises UsageError."""
+    name, at, number = text.partition("@")
+    if at and not (number.isascii() and number.isdigit() and len(number) <= 7 and int(number) < cluster.hosts):
+        hint = f"hosts are numbered 0 to {cluster.hosts - 1}"
+        raise UsageError(f"there is no host {number[:20]!r} in {cluster.name[:80]}", hint=hint)
+    names: Iterable[str] = (device.id for device in cluster.host.devices)
+    if cluster.host.device(name) is None:
+        raise unknown_name(f"device in {cluster.host.name}", name, names)
+    return name, int(number) if at else 0

@@ -1,0 +1,169 @@
+"""A named shape with the changes that the user made, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from railwright.errors import UsageError, unknown_name
+from railwright.topology.shapes.model import GT_PER_S, NicPart, NicProtocol, Shape
+from railwright.units import format_line_rate, parse_line_rate
+
+_COUNTS: dict[str, tuple[int, ...]] = {
+    "gpus": tuple(range(17)),
+    "gpus-per-switch": tuple(range(9)),
+    "nics": tuple(range(33)),
+    "drives": tuple(range(33)),
+    "sockets": (1, 2, 4, 8),
+    "numa-per-socket": (1, 2, 4),
+    "pcie": tuple(GT_PER_S),
+    "nvlink": tuple(range(19)),
+}
+_IB_MTUS_BYTES = (256, 512, 1024, 2048, 4096)
+_MTU_SPAN_BYTES: dict[NicProtocol, tuple[int, int]] = {"ethernet": (1280, 9978), "efa": (1280, 9001)}
+"""The smallest that IPv6 allows (RFC 8200); the largest that ConnectX takes (maxmtu in `ip -d link`), and EC2."""
+_NIC_PROTOCOLS: tuple[NicProtocol, ...] = ("ethernet", "infiniband", "efa")
+_RATE_BITS_PER_S = (1e8, 3.2e12)
+CHANGES = (*_COUNTS, "nic-rate", "nic-protocol", "mtu")
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A shape with all changes made."""
+
+    shape: Shape
+    gpus: int
+    gpus_per_switch: int
+    nics: int
+    drives: int
+    sockets: int
+    numa_per_socket: int
+    pcie: int | None
+    nvlink_links: int
+    nic_rate_bits_per_s: float
+    nic_protocol: NicProtocol
+    mtu_bytes: int
+
+    @property
+    def nodes(self) -> int:
+        """NUMA nodes."""
+        return self.sockets * self.numa_per_socket
+
+    @property
+    def switches(self) -> int:
+        """PCIe switches."""
+        return -(-self.gpus // self.gpus_per_switch) if self.gpus_per_switch else 0
+
+
+def planned(shape: Shape, name: str, changes: Mapping[str, str]) -> Plan:
+    """The shape with the changes made. Raises UsageError for a change that is none, or makes no sense for it."""
+    for key in changes:
+        if key not in CHANGES:
+            raise unknown_name("change", key, CHANGES)
+    layout = shape.layout
+    counts = {key: _count(key, changes[key]) for key in _COUNTS if key in changes}
+    protocol = _protocol(changes.get("nic-protocol", shape.nic.protocol))
+    plan = Plan(
+        shape=shape,
+        gpus=counts.get("gpus", layout.gpus),
+        gpus_per_switch=counts.get("gpus-per-switch", layout.gpus_per_switch),
+        nics=counts.get("nics", layout.nics),
+        drives=counts.get("drives", layout.drives),
+        sockets=counts.get("sockets", layout.sockets),
+        numa_per_socket=counts.get("numa-per-socket", layout.numa_per_socket),
+        pcie=counts.get("pcie"),
+        nvlink_links=counts.get("nvlink", shape.nvlink.links if shape.nvlink else 0),
+        nic_rate_bits_per_s=_rate(changes.get("nic-rate"), shape.nic),
+        nic_protocol=protocol,
+        mtu_bytes=_mtu(changes.get("mtu"), protocol, shape.nic),
+    )
+    _check_gpus(plan, name)
+    _check_nvlink(plan, name)
+    if plan.drives and shape.drive is None:
+        raise UsageError(
+            f"what drives {name} has is not published, so drives={plan.drives} says too little", hint="leave drives out"
+        )
+    return plan
+
+
+def _check_gpus(plan: Plan, name: str) -> None:
+    gpu, xgmi = plan.shape.gpu, plan.shape.xgmi
+    if plan.gpus and gpu is None:
+        raise UsageError(f"{name} has no GPU, so gpus={plan.gpus} says too little", hint="take a shape that has GPUs")
+    if gpu is not None and gpu.attachment == "c2c":
+        if plan.gpus_per_switch:
+            raise UsageError(
+                f"gpus-per-switch={plan.gpus_per_switch}: the GPUs of {name} are on NVLink-C2C, not on PCIe",
+                hint="leave gpus-per-switch out",
+            )
+        if plan.gpus % plan.nodes and plan.gpus > plan.nodes:
+            raise UsageError(
+                f"gpus={plan.gpus}: each of the {plan.nodes} CPUs of {name} has as many GPUs as the others",
+                hint=f"give a multiple of {plan.nodes}",
+            )
+    if xgmi is not None and plan.gpus > xgmi.most_gpus:
+        raise UsageError(
+            f"gpus={plan.gpus}: Infinity Fabric joins at most {xgmi.most_gpus} GPUs of {name}",
+            hint=f"give 0 to {xgmi.most_gpus}",
+        )
+
+
+def _check_nvlink(plan: Plan, name: str) -> None:
+    nvlink, links = plan.shape.nvlink, plan.nvlink_links
+    most = nvlink.links if nvlink else 0
+    if links > most:
+        raise UsageError(f"nvlink={links}: a GPU of {name} has {most} links", hint=f"give 0 to {most}")
+    if nvlink is None or not nvlink.pairs or not links:
+        return
+    if links != most:
+        raise UsageError(
+            f"nvlink={links}: the links of {name} join fixed pairs of GPUs, so which would be missing is not clear",
+            hint=f"give 0 or {most}",
+        )
+    joined = 1 + max(max(one, other) for one, other, _ in nvlink.pairs)
+    if plan.gpus > joined:
+        raise UsageError(
+            f"gpus={plan.gpus}: NVLink joins {joined} GPUs of {name}", hint=f"give at most {joined}, or nvlink=0"
+        )
+
+
+def _count(key: str, text: str) -> int:
+    allowed = _COUNTS[key]
+    span = f"{allowed[0]} to {allowed[-1]}" if len(allowed) > 4 else ", ".join(str(value) for value in allowed)
+    if not (text.isascii() and text.isdigit() and len(text) <= 4 and int(text) in allowed):
+        raise UsageError(f"{key}={text[:40]} makes no sense", hint=f"{key} can be {span}")
+    return int(text)
+
+
+def _rate(text: str | None, nic: NicPart) -> float:
+    if text is None:
+        return nic.line_rate_bits_per_s
+    rate = parse_line_rate(text)
+    low, high = _RATE_BITS_PER_S
+    if not low <= rate <= high:
+        span = f"{format_line_rate(low)} to {format_line_rate(high)}"
+        raise UsageError(f"nic-rate={text[:40]} makes no sense", hint=f"nic-rate can be {span}")
+    return rate
+
+
+def _protocol(text: str) -> NicProtocol:
+    for protocol in _NIC_PROTOCOLS:
+        if text == protocol:
+            return protocol
+    known = ", ".join(_NIC_PROTOCOLS)
+    raise UsageError(f"nic-protocol={text[:40]} makes no sense", hint=f"nic-protocol can be {known}")
+
+
+def _mtu(text: str | None, protocol: NicProtocol, nic: NicPart) -> int:
+    if text is None:
+        return nic.mtu_bytes[protocol]
+    value = int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else -1
+    if protocol == "infiniband":
+        if value not in _IB_MTUS_BYTES:
+            hint = f"mtu can be {', '.join(map(str, _IB_MTUS_BYTES))}"
+            raise UsageError(f"mtu={text[:40]} is not an InfiniBand MTU", hint=hint)
+        return value
+    low, high = _MTU_SPAN_BYTES[protocol]
+    if not low <= value <= high:
+        raise UsageError(f"mtu={text[:40]} makes no sense", hint=f"mtu can be {low} to {high} bytes")
+    return value

@@ -1,0 +1,69 @@
+"""Machines that can be named: what they are made of, as data, each part with its source.
+
+A shape is what one published machine of that kind has; anything that differs is a change (`hgx-h100 nics=2`).
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from railwright.errors import UsageError, unknown_name
+from railwright.topology.shapes import amd, aws, azure, gcp, grace, laptop, nvidia, oci, pcie
+from railwright.topology.shapes.model import (
+    GIB,
+    GT_PER_S,
+    CpuPart,
+    DrivePart,
+    GpuPart,
+    Layout,
+    NicPart,
+    NicProtocol,
+    NvlinkPart,
+    Shape,
+    XgmiPart,
+)
+
+_FAMILIES = (nvidia, aws, azure, gcp, oci, grace, amd, pcie, laptop)
+
+SHAPES: dict[str, Shape] = {name: shape for family in _FAMILIES for name, shape in family.SHAPES.items()}
+"""By canonical name, which is in lower case."""
+ALIASES: dict[str, str] = {alias: name for family in _FAMILIES for alias, name in family.ALIASES.items()}
+"""The vendors' own names, as they write them, to the canonical name."""
+
+_CANONICAL = {name.lower(): name for name in SHAPES} | {alias.lower(): name for alias, name in ALIASES.items()}
+_SPELLING = {name.lower(): name for name in (*SHAPES, *ALIASES)}
+_MAX_NAME = 80
+_NEAR = 0.6
+
+
+def canonical_name(name: str) -> str | None:
+    """The name in SHAPES of a shape or of a vendor's name for it, upper or lower case; None if there is none."""
+    return _CANONICAL.get(name.lower())
+
+
+def unknown_shape(name: str, kind: str = "shape") -> UsageError:
+    """The error for a name that is none, with the nearest names, or all canonical ones."""
+    near = difflib.get_close_matches(name[:_MAX_NAME].lower(), _SPELLING, n=3, cutoff=_NEAR)
+    if not near:
+        return unknown_name(kind, name, SHAPES)
+    hint = f"did you mean {', '.join(_SPELLING[match] for match in near)}?"
+    return UsageError(f"there is no {kind} named {name[:_MAX_NAME]!r}", hint=hint)
+
+
+__all__ = [
+    "ALIASES",
+    "GIB",
+    "GT_PER_S",
+    "SHAPES",
+    "CpuPart",
+    "DrivePart",
+    "GpuPart",
+    "Layout",
+    "NicPart",
+    "NicProtocol",
+    "NvlinkPart",
+    "Shape",
+    "XgmiPart",
+    "canonical_name",
+    "unknown_shape",
+]

@@ -1,0 +1,145 @@
+"""What a named machine is described with: parts, how many of them, and which of them share a PCIe switch.
+
+Every part names its source.
+A source that begins with "assumed" is our choice where makers differ or say nothing, and says why it was taken.
+A fact that is None is one that no document gives: the links that need it then have no limit.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+NicProtocol = Literal["ethernet", "infiniband", "efa"]
+Attachment = Literal["pcie", "c2c"]
+
+GIB = 2**30
+GT_PER_S = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
+"""PCIe generation to transfers per lane (PCI Express Base Specification 6.0, section 1.2)."""
+
+
+class CpuPart(msgspec.Struct, frozen=True, kw_only=True):
+    """One socket, named as /proc/cpuinfo does it. Memory is that of the socket."""
+
+    name: str
+    vendor: str
+    architecture: str
+    family: int | None = None
+    model: int | None = None
+    cores: int
+    memory_bytes: int
+    memory_channels: int | None = None
+    memory_transfers_per_s: float | None = None
+    smp_name: str = ""
+    smp_links: int | None = None
+    smp_gt_per_s: float | None = None
+    source: str
+
+
+class GpuPart(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU and its link to the CPU: PCIe, or NVLink-C2C where the two are one module."""
+
+    name: str
+    vendor: Literal["nvidia", "amd"]
+    compute_capability: str = ""
+    """CUDA's; empty for AMD."""
+    memory_bytes: int
+    hbm_bandwidth_bytes_per_s: float
+    """Of its own memory, also where that is GDDR."""
+    fp64_tensor_flop_per_s: float | None = None
+    """Dense FP64 on tensor or matrix cores; None for a GPU without."""
+    attachment: Attachment = "pcie"
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    source: str
+
+
+class NvlinkPart(msgspec.Struct, frozen=True, kw_only=True):
+    """NVLinks from each GPU: to the NVSwitches, which the topology shows as one device, or directly to other GPUs."""
+
+    generation: int
+    links: int
+    """Of one GPU."""
+    switch_chips: int = 0
+    pairs: tuple[tuple[int, int, int], ...] = ()
+    """(GPU, GPU, links) where there is no switch."""
+    domain_hosts: int = 1
+    """Over how many hosts these NVLinks reach."""
+    source: str
+
+
+class XgmiPart(msgspec.Struct, frozen=True, kw_only=True):
+    """Infinity Fabric from each GPU directly to every other."""
+
+    generation: int
+    links: int
+    """Between two GPUs."""
+    most_gpus: int
+    source: str
+
+
+class NicPart(msgspec.Struct, frozen=True, kw_only=True):
+    """One NIC port and the PCIe link of its card.
+
+    `mtu_bytes` is the netdev's for Ethernet and EFA, a packet's payload for InfiniBand.
+    """
+
+    name: str
+    protocol: NicProtocol
+    line_rate_bits_per_s: float
+    mtu_bytes: dict[NicProtocol, int]
+    rdma: bool
+    ports_per_card: int = 1
+    """Ports that share the PCIe link."""
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    source: str
+
+
+class DrivePart(msgspec.Struct, frozen=True, kw_only=True):
+    """One NVMe drive on a root port of its own."""
+
+    name: str
+    size_bytes: int
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    source: str
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of everything there are, and which GPUs share a PCIe switch."""
+
+    sockets: int
+    numa_per_socket: int
+    gpus: int
+    gpus_per_switch: int
+    """0: every GPU and NIC has a root port of its own."""
+    switch_name: str = ""
+    uplink_generation: int | None = None
+    """PCIe generation from root port to switch where the CPU is older than the GPUs; None: that of the GPUs."""
+    nics: int
+    """Ports."""
+    drives: int
+    source: str
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine: its parts and how they are laid out. MaxPayload in bytes."""
+
+    title: str
+    layout: Layout
+    cpu: CpuPart
+    gpu: GpuPart | None = None
+    nvlink: NvlinkPart | None = None
+    xgmi: XgmiPart | None = None
+    nic: NicPart
+    drive: DrivePart | None = None
+    max_payload_bytes: int = 256
+    max_payload_source: str = (
+        "assumed 256 B: with it PCIe 5.0 x16 allows 52.0 GB/s, as H100 machines measure"
+        " (Azure ND H100 v5, nvbandwidth: 51 to 52 GB/s host to device), and PCIe 4.0 x16 26.0 GB/s, as A100 machines"
+        " measure (Azure ND A100 v4: 26.28 GB/s)"
+    )
+    acs_redirect: bool = False
+    acs_source: str = "NCCL user guide, Troubleshooting, PCI Access Control Services: to be off on bare metal"
