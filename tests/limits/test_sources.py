@@ -10,12 +10,12 @@ import pytest
 import railwright.limits
 
 FOLDER = Path(railwright.limits.__file__).parent
-# 0, 1 and 2 count and halve; 8 is the bits of a byte; 1e6 and 1e9 turn MT/s and GT/s into transfers.
-ARITHMETIC = {0, 1, 2, 8, 1e6, 1e9}
+# 0, 1 and 2 count and halve; 8 is the bits of a byte; 1e6 and 1e9 turn MT/s and GT/s into transfers, 1e-6 us into s.
+ARITHMETIC = {0, 1, 2, 8, 1e6, 1e9, 1e-6}
 
 
 def unsourced_numbers(source: str) -> list[str]:
-    """Numbers outside `Constant(...)` that are neither plain arithmetic nor the keys of a table of constants."""
+    """Numbers outside `Constant(...)` that are no plain arithmetic, no key of a table of constants, no slice of a text."""
     tree = ast.parse(source)
     sourced: set[ast.AST] = set()
     for node in ast.walk(tree):
@@ -24,7 +24,9 @@ def unsourced_numbers(source: str) -> list[str]:
         elif isinstance(node, ast.Dict) and all(_holds_constant(value) for value in node.values):
             sourced.update(key for key in node.keys if key is not None)
             sourced.update(part for value in node.values if isinstance(value, ast.Tuple) for part in value.elts)
-        elif isinstance(node, ast.GeneratorExp) and _holds_constant(node.elt):
+        elif isinstance(node, ast.Slice) or (
+            isinstance(node, ast.GeneratorExp) and _holds_constant(node.elt)
+        ):  # a text or list cut for display
             sourced.update(ast.walk(node))
     return [
         f"line {node.lineno}: {node.value}"

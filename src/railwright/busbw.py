@@ -1,0 +1,63 @@
+"""Algorithm and bus bandwidth of collectives, exactly as nccl-tests defines them (doc/PERFORMANCE.md, `*GetBw`).
+
+algbw = bytes of the operation / time.
+busbw = algbw x factor(operation, ranks): what each rank's link carries in a ring, to be held against a link.
+The size of an all_gather, reduce_scatter, all_to_all, gather or scatter is that of all ranks together.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+MAX_RANKS = 1 << 20
+
+_TWICE = frozenset({"all_reduce"})
+_ONCE = frozenset({"reduce_scatter", "all_gather", "all_to_all", "all_to_allv", "gather", "scatter"})
+_WHOLE = frozenset({"broadcast", "reduce", "send_recv", "hypercube"})
+
+OPERATIONS = _TWICE | _ONCE | _WHOLE
+DIVIDED = frozenset({"reduce_scatter", "all_gather", "all_to_all", "all_to_allv", "gather", "scatter", "hypercube"})
+"""Operations whose size is the count of one rank x ranks x the bytes of an element."""
+
+
+def factor(operation: str, ranks: int) -> Fraction:
+    """Busbw / algbw: 2(n-1)/n, (n-1)/n or 1. Raises KeyError for an unknown operation, ValueError below one rank."""
+    if ranks < 1:
+        raise ValueError(f"{ranks} ranks: an operation needs at least one")
+    if operation in _TWICE:
+        return Fraction(2 * (ranks - 1), ranks)
+    if operation in _ONCE:
+        return Fraction(ranks - 1, ranks)
+    if operation in _WHOLE:
+        return Fraction(1)
+    raise KeyError(operation)
+
+
+def counted_bytes(operation: str, size_bytes: int, ranks: int) -> Fraction:
+    """The bytes that algbw counts. All of the size but for hypercube, where a rank's own part is left out."""
+    if operation == "hypercube":
+        return Fraction(size_bytes * (ranks - 1), ranks)
+    return Fraction(size_bytes)
+
+
+def bus_bandwidth(operation: str, ranks: int, algorithm_bytes_per_s: float) -> float:
+    """The busbw of an algbw, both in bytes/s."""
+    return float(factor(operation, ranks)) * algorithm_bytes_per_s
+
+
+def ranks_between(operation: str, low: float, high: float) -> tuple[int, int] | None:
+    """The least and the most ranks whose factor is within [low, high]; None where the factor does not depend on ranks.
+
+    An empty range (least above most) means that no number of ranks has such a factor. n = 1 / (1 - f), with f halved
+    for all_reduce.
+    """
+    if operation not in _TWICE | _ONCE:
+        return None
+    scale = 2.0 if operation in _TWICE else 1.0
+    least_share, most_share = max(low / scale, 0.0), high / scale
+    if most_share < 0 or least_share >= 1:
+        return 2, 1
+    least = max(1, math.ceil(1 / (1 - least_share) - 1e-9))
+    most = MAX_RANKS if most_share >= 1 else math.floor(1 / (1 - most_share) + 1e-9)
+    return least, min(most, MAX_RANKS)

@@ -1,0 +1,265 @@
+"""What a collective can reach on a cluster, what to expect of it, and what holds it back.
+
+The limit of each algorithm is a maximum concurrent flow (`flow`, `traffic`); what is expected is the same program
+over what NCCL reaches of each link (`nccl`). The duals of the program name the bottleneck.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import msgspec
+
+from railwright.busbw import factor
+from railwright.errors import UsageError
+from railwright.limits import latency, nccl
+from railwright.limits.case import Case
+from railwright.limits.flow import Flow, Problem, solve
+from railwright.limits.flow_graph import Resource, flow_graph, not_counted
+from railwright.limits.model import Source
+from railwright.limits.path import link_limit
+from railwright.limits.software import software_limits
+from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING
+from railwright.limits.traffic import NOT_IN_NCCL, applicable, domain_hosts, domains, problem_of
+from railwright.topology.cluster import Cluster, ports
+
+
+class Rate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A limit and the band that healthy systems reach, in bytes/s; the band is None where no document tells it."""
+
+    limit: float
+    expected_low: float | None = None
+    expected_high: float | None = None
+
+    def times(self, share: float) -> Rate:
+        """The same, scaled."""
+        low, high = self.expected_low, self.expected_high
+        return Rate(
+            limit=self.limit * share,
+            expected_low=None if low is None else low * share,
+            expected_high=None if high is None else high * share,
+        )
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much of the limit one kind of link decides, and what relaxing it would bring."""
+
+    what: str
+    """`NIC port` or another kind of resource."""
+    where: tuple[str, ...]
+    """Ids of links, or of NIC ports with their direction."""
+    share: float
+    because: str
+    doubled_bytes_per_s: float
+    """The algbw if these links alone were twice as fast."""
+    then: str
+    """The kind of link that would hold it back then."""
+
+
+class Algorithm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One algorithm: its rates as busbw and algbw."""
+
+    name: str
+    algbw_bytes_per_s: Rate
+    busbw_bytes_per_s: Rate
+    bottleneck: tuple[Share, ...]
+    in_nccl: bool = True
+
+
+class CollectiveLimit(msgspec.Struct, frozen=True, kw_only=True, tag="collective", tag_field="record",
+                      omit_defaults=True, forbid_unknown_fields=True):  # fmt: skip
+    """The answer: the best algorithm's limit, the band of what NCCL would choose, and why."""
+
+    collective: str
+    cluster: str
+    hosts: int
+    ranks: int
+    algorithm: str
+    """What was asked for, or `auto`: the best of those that NCCL has there."""
+    size_bytes: int | None = None
+    algbw_bytes_per_s: Rate
+    busbw_bytes_per_s: Rate
+    time_s: Rate | None = None
+    """Of one operation of `size_bytes`: the limit is the least time."""
+    chosen: str
+    """The algorithm that is expected to be the fastest there."""
+    because: str
+    bottleneck: tuple[Share, ...]
+    software_limits: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    algorithms: tuple[Algorithm, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+def collective_limit(
+    cluster: Cluster, collective: str, algorithm: str = "auto", size_bytes: int | None = None
+) -> CollectiveLimit:
+    """Limit, band and bottleneck of one collective. Raises UsageError and CannotJudge."""
+    return limit_of(Case(cluster=cluster, algorithm=algorithm), collective, size_bytes)
+
+
+def limit_of(case: Case, collective: str, size_bytes: int | None = None) -> CollectiveLimit:
+    """The same for a case. Raises UsageError and CannotJudge."""
+    if size_bytes is not None and size_bytes < 1:
+        raise UsageError(f"a collective of {size_bytes} bytes moves nothing", hint="give --size 1 or more")
+    cluster = case.cluster
+    found = algorithms(case, collective)
+    usable = [one for one in found if one.in_nccl] or list(found)
+    best = max(usable, key=lambda one: one.algbw_bytes_per_s.limit)
+    likely, rate, time = at_size(cluster, collective, found, size_bytes)
+    share = float(factor(collective, cluster.ranks))
+    return CollectiveLimit(
+        collective=collective,
+        cluster=cluster.name,
+        hosts=cluster.hosts,
+        ranks=cluster.ranks,
+        algorithm=case.algorithm,
+        size_bytes=size_bytes,
+        algbw_bytes_per_s=rate,
+        busbw_bytes_per_s=rate.times(share),
+        time_s=time,
+        chosen=likely.name,
+        because=_because(best),
+        bottleneck=best.bottleneck,
+        software_limits=software_limits(cluster, collective, best.name),
+        assumptions=_assumptions(cluster, collective),
+        algorithms=found,
+        sources=_sources(cluster),
+    )
+
+
+def algorithms(case: Case, collective: str, *, explained: bool = True) -> tuple[Algorithm, ...]:
+    """Every algorithm that can run there at large sizes; without `explained` no bottleneck is looked for."""
+    cluster = case.cluster
+    if cluster.ranks < 2:
+        raise UsageError(
+            f"{collective} needs two GPUs, {cluster.name} has {cluster.ranks}", hint="give --count, or gpus=8"
+        )
+    name = case.algorithm.lower()
+    names = applicable(cluster, collective) if name == "auto" else (name,)
+    return tuple(_algorithm(case, collective, name, explained=explained) for name in names)
+
+
+def at_size(
+    cluster: Cluster, collective: str, found: tuple[Algorithm, ...], size_bytes: int | None
+) -> tuple[Algorithm, Rate, Rate | None]:
+    """(the algorithm that is likely the fastest, algbw, time) at one size, None for large sizes.
+
+    The limit needs no latency: no size can be faster than its bytes allow.
+    """
+    usable = [one for one in found if one.in_nccl] or list(found)
+    limit = max(one.algbw_bytes_per_s.limit for one in usable)
+    likely = max(usable, key=lambda one: _middle(cluster, collective, one, size_bytes))
+    low, high = likely.algbw_bytes_per_s.expected_low, likely.algbw_bytes_per_s.expected_high
+    rate = Rate(limit=limit, expected_low=low, expected_high=high)
+    if size_bytes is None:
+        return likely, rate, None
+    least = size_bytes / limit
+    if low is None or high is None:
+        return likely, rate, Rate(limit=least)
+    shortest, longest = latency.band_s(cluster, collective, likely.name, size_bytes, low, high)
+    at = Rate(limit=limit, expected_low=size_bytes / longest, expected_high=min(size_bytes / shortest, limit))
+    return likely, at, Rate(limit=least, expected_low=max(shortest, least), expected_high=longest)
+
+
+def _middle(cluster: Cluster, collective: str, one: Algorithm, size_bytes: int | None) -> float:
+    """What to rank algorithms by: the middle of the band at that size, 0 where there is no band."""
+    rate = one.algbw_bytes_per_s
+    if rate.expected_low is None or rate.expected_high is None:
+        return 0.0
+    middle = (rate.expected_low + rate.expected_high) / 2
+    if size_bytes is None:
+        return middle
+    return size_bytes / latency.time_s(cluster, collective, one.name, size_bytes, middle)
+
+
+def _algorithm(case: Case, collective: str, name: str, *, explained: bool) -> Algorithm:
+    problem = problem_of(case.cluster, collective, name, case.relay)
+    flow = solve(problem)
+    share = float(factor(collective, case.cluster.ranks))
+    low, high = _expected(case, collective, name, problem, flow)
+    rate = Rate(limit=flow.rate_bytes_per_s, expected_low=low, expected_high=high)
+    return Algorithm(
+        name=name,
+        algbw_bytes_per_s=rate,
+        busbw_bytes_per_s=rate.times(share),
+        bottleneck=_bottleneck(problem, flow) if explained else (),
+        in_nccl=name not in NOT_IN_NCCL,
+    )
+
+
+def _expected(
+    case: Case, collective: str, name: str, problem: Problem, flow: Flow
+) -> tuple[float | None, float | None]:
+    """The band: the same flow over what NCCL reaches of each link; (None, None) where a link it uses has no band."""
+    host, count = case.cluster.host, domains(case.cluster)
+    bands = nccl.Bands(host, collective, name, case.port_cap_bytes_per_s, wide=domain_hosts(case.cluster) > 1)
+    found = {key: bands.of(resource) for key, resource in problem.graph.resources.items()}
+    if any(found[key].low is None for key in flow.shares):
+        return None, None
+    high = solve(problem, lambda one: found[one.id].high).rate_bytes_per_s
+    low = solve(problem, lambda one: found[one.id].low or 0.0).rate_bytes_per_s
+    if low <= 0:  # without the links of unknown band nothing gets through, so they decide
+        return None, None
+    if name == "nvlstree":
+        cap = nccl.nvlstree_cap(host, len(ports(host)), count)
+        share = float(factor(collective, case.cluster.ranks))
+        low, high = (low, high) if cap is None else (min(low, cap[0] / share), min(high, cap[1] / share))
+    return low, high
+
+
+def _bottleneck(problem: Problem, flow: Flow) -> tuple[Share, ...]:
+    """The resources that decide the limit, by kind, the greatest share first."""
+    kinds: dict[str, list[Resource]] = defaultdict(list)
+    for name in flow.shares:
+        kinds[problem.graph.resources[name].kind].append(problem.graph.resources[name])
+    found = [_share(problem, flow, kind, resources) for kind, resources in kinds.items()]
+    return tuple(sorted(found, key=lambda one: -one.share))
+
+
+def _share(problem: Problem, flow: Flow, kind: str, resources: list[Resource]) -> Share:
+    doubled = solve(problem, lambda one: one.limit_bytes_per_s * (2 if one.kind == kind else 1))
+    following = max(doubled.shares, key=lambda name: doubled.shares[name], default="")
+    alike = [one for one in problem.graph.resources.values() if _alike(one, resources[0])]
+    return Share(
+        what=kind,
+        where=tuple(resource.id for resource in resources),
+        share=min(1.0, sum(flow.shares[resource.id] for resource in resources)),
+        because=f"{len(alike)} like {resources[0].words}" if len(alike) > 1 else resources[0].words,
+        doubled_bytes_per_s=doubled.rate_bytes_per_s,
+        then=problem.graph.resources[following].kind if following else "",
+    )
+
+
+def _alike(one: Resource, other: Resource) -> bool:
+    """The same kind of link at the same rate, in the same direction."""
+    direction = one.id.rpartition(":")[2] == other.id.rpartition(":")[2] or "tx" not in one.id + other.id
+    return (one.kind, one.limit_bytes_per_s) == (other.kind, other.limit_bytes_per_s) and direction
+
+
+def _because(best: Algorithm) -> str:
+    if not best.bottleneck:
+        return f"{best.name}: nothing known holds it back"
+    first = best.bottleneck[0]
+    return f"{best.name}: {first.what} decides {first.share:.0%} of it, {first.because}"
+
+
+def _assumptions(cluster: Cluster, collective: str) -> tuple[str, ...]:
+    found = ["one rank for each GPU, all hosts alike, ranks numbered host by host"]
+    unknown = not_counted(flow_graph(cluster))
+    if unknown:
+        found.append(f"not known and so not counted, the limit may be lower: {', '.join(unknown[:4])}")
+    if cluster.hosts > 1 and not cluster.fabric.tiers:
+        found.append("the fabric is non-blocking (a cluster file can say otherwise)")
+    if cluster.hosts > 1 and collective == "all_reduce" and not cluster.fabric.in_network_reduction:
+        found.append("the switches do not reduce (SHARP): with in_network_reduction=true in the cluster file they do")
+    return tuple(found)
+
+
+def _sources(cluster: Cluster) -> tuple[str, ...]:
+    named: dict[str, None] = {}
+    for link in cluster.host.links:
+        limit, _ = link_limit(link)
+        documents: tuple[Source, ...] = getattr(limit, "sources", ())
+        named.update(dict.fromkeys(map(str, documents)))
+    return (*named, str(NCCL_TOPO), str(NCCL_TUNING))

@@ -1,0 +1,128 @@
+"""How long a collective of few bytes takes: t = latency + S / bandwidth, by algorithm and protocol.
+
+Latencies and factors are those of NCCL's own tuning model (src/graph/tuning.cc), by which it chooses; the least time
+over its protocols counts. Small messages depend on what the model does not know (clocks, the proxy thread, cables),
+so the band around it is wide, and it closes as the size grows.
+"""
+
+from __future__ import annotations
+
+import math
+
+from railwright.limits.model import Constant
+from railwright.limits.sources import LAUNCH_MEASURED, NCCL_BUFFSIZE, NCCL_SMALL, NCCL_TUNING
+from railwright.limits.traffic import domain_hosts, domains
+from railwright.topology.cluster import Cluster
+from railwright.topology.model import NvlinkLink, XgmiLink
+
+US = 1e-6
+_LATENCY_US: dict[tuple[str, str, str], Constant] = {
+    ("tree", "base", "LL"): Constant(value=6.8, unit="us", source=NCCL_TUNING),
+    ("tree", "base", "LL128"): Constant(value=14.0, unit="us", source=NCCL_TUNING),
+    ("tree", "base", "Simple"): Constant(value=8.4, unit="us", source=NCCL_TUNING),
+    ("ring", "base", "LL"): Constant(value=6.6, unit="us", source=NCCL_TUNING),
+    ("ring", "base", "LL128"): Constant(value=14.0, unit="us", source=NCCL_TUNING),
+    ("ring", "base", "Simple"): Constant(value=8.4, unit="us", source=NCCL_TUNING),
+    ("tree", "NVLink", "LL"): Constant(value=0.6, unit="us", source=NCCL_TUNING),
+    ("tree", "NVLink", "LL128"): Constant(value=1.25, unit="us", source=NCCL_TUNING),
+    ("tree", "NVLink", "Simple"): Constant(value=4.0, unit="us", source=NCCL_TUNING),
+    ("ring", "NVLink", "LL"): Constant(value=0.6, unit="us", source=NCCL_TUNING),
+    ("ring", "NVLink", "LL128"): Constant(value=1.9, unit="us", source=NCCL_TUNING),
+    ("ring", "NVLink", "Simple"): Constant(value=3.4, unit="us", source=NCCL_TUNING),
+    ("nvls", "NVLink", "Simple"): Constant(value=25, unit="us", source=NCCL_TUNING),
+    ("nvlstree", "NVLink", "Simple"): Constant(value=25, unit="us", source=NCCL_TUNING),
+    ("tree", "PCIe", "LL"): Constant(value=1.0, unit="us", source=NCCL_TUNING),
+    ("tree", "PCIe", "LL128"): Constant(value=1.9, unit="us", source=NCCL_TUNING),
+    ("tree", "PCIe", "Simple"): Constant(value=4.0, unit="us", source=NCCL_TUNING),
+    ("ring", "PCIe", "LL"): Constant(value=1.0, unit="us", source=NCCL_TUNING),
+    ("ring", "PCIe", "LL128"): Constant(value=2.5, unit="us", source=NCCL_TUNING),
+    ("ring", "PCIe", "Simple"): Constant(value=5.7, unit="us", source=NCCL_TUNING),
+    ("tree", "network", "LL"): Constant(value=5.0, unit="us", source=NCCL_TUNING),
+    ("tree", "network", "LL128"): Constant(value=8.5, unit="us", source=NCCL_TUNING),
+    ("tree", "network", "Simple"): Constant(value=14, unit="us", source=NCCL_TUNING),
+    ("ring", "network", "LL"): Constant(value=2.7, unit="us", source=NCCL_TUNING),
+    ("ring", "network", "LL128"): Constant(value=4.0, unit="us", source=NCCL_TUNING),
+    ("ring", "network", "Simple"): Constant(value=14.0, unit="us", source=NCCL_TUNING),
+    ("nvlstree", "network", "Simple"): Constant(value=20.9, unit="us", source=NCCL_TUNING),
+}
+# protocol -> share of the algorithm's bandwidth
+_SHARE: dict[tuple[str, str], Constant] = {
+    ("ring", "LL"): Constant(value=0.5, unit="of the bandwidth", source=NCCL_TUNING),
+    ("ring", "LL128"): Constant(value=0.92, unit="of the bandwidth", source=NCCL_TUNING),
+    ("tree", "LL"): Constant(value=1 / 3.8, unit="of the bandwidth", source=NCCL_TUNING),
+    ("tree", "LL128"): Constant(value=120 / 128, unit="of the bandwidth", source=NCCL_TUNING),
+}
+_MANY_HOSTS_RING = Constant(value=1.4, unit="times, Ring and Simple over hosts", source=NCCL_TUNING)
+_PEER_US = Constant(value=14.0, unit="us for one message of a pair over the network", source=NCCL_TUNING)
+_PEERS_AT_ONCE = Constant(value=8, unit="pairs of a rank in flight", source=NCCL_SMALL)
+_CHUNK_BYTES = Constant(
+    value=4 * 1024 * 1024 / 8, unit="bytes of a step: NCCL_BUFFSIZE / 8 steps", source=NCCL_BUFFSIZE
+)
+_LAUNCH_US = Constant(value=8.0, unit="us from one operation's start to the next's, besides", source=LAUNCH_MEASURED)
+_SPREAD = Constant(value=2.5, unit="times shorter or longer", source=NCCL_SMALL)
+
+
+def time_s(cluster: Cluster, collective: str, algorithm: str, size_bytes: float, algbw_bytes_per_s: float) -> float:
+    """Seconds for one operation of that size when large ones run at `algbw_bytes_per_s`."""
+    if algorithm not in ("ring", "tree", "nvls", "nvlstree"):
+        return _direct_latency_s(cluster, collective, size_bytes, algbw_bytes_per_s) + size_bytes / algbw_bytes_per_s
+    times = [
+        _LAUNCH_US.value * US
+        + latency_s(cluster, collective, algorithm, protocol)
+        + size_bytes / (algbw_bytes_per_s * share)
+        for protocol, share in _protocols(algorithm)
+    ]
+    return min(times)
+
+
+def band_s(
+    cluster: Cluster, collective: str, algorithm: str, size_bytes: float, slow: float, fast: float
+) -> tuple[float, float]:
+    """(shortest, longest) seconds to expect, between the algbw `slow` and `fast` of large sizes, in bytes/s."""
+    times = [time_s(cluster, collective, algorithm, size_bytes, rate) for rate in (fast, slow)]
+    fast_latency, slow_latency = (time - size_bytes / rate for time, rate in zip(times, (fast, slow), strict=True))
+    return times[0] - fast_latency * (1 - 1 / _SPREAD.value), times[1] + slow_latency * (_SPREAD.value - 1)
+
+
+def latency_s(cluster: Cluster, collective: str, algorithm: str, protocol: str) -> float:
+    """NCCL's latency of one operation without its bytes, in seconds."""
+    count, ranks = domains(cluster), cluster.ranks
+    gpus = cluster.gpus_per_host * domain_hosts(cluster)
+    inside = _LATENCY_US[(algorithm, _medium(cluster, algorithm), protocol)].value
+    network = _LATENCY_US.get((algorithm, "network", protocol))
+    outside = network.value if network else 0.0
+    base = _LATENCY_US.get((algorithm, "base", protocol))
+    start = base.value if base else 0.0
+    if algorithm == "ring":
+        rounds = 2 if collective == "all_reduce" else 1
+        between = rounds * (count - 1)
+        steps = rounds * (ranks - 1) - between
+        factor = _MANY_HOSTS_RING.value if protocol == "Simple" and count > 1 and collective == "all_reduce" else 1.0
+        return (start + factor * (steps * inside + between * outside)) * US
+    levels = math.ceil(math.log2(count)) if count > 1 else 0
+    if algorithm == "tree":
+        return (start + 2 * ((gpus - 1) * inside + levels * outside)) * US
+    return (start + inside + 2 * levels * outside) * US
+
+
+def _protocols(algorithm: str) -> list[tuple[str, float]]:
+    names = [protocol for name, medium, protocol in _LATENCY_US if name == algorithm and medium == "NVLink"]
+    shares = [_SHARE.get((algorithm, name)) for name in names]
+    return [(name, share.value if share else 1.0) for name, share in zip(names, shares, strict=True)]
+
+
+def _medium(cluster: Cluster, algorithm: str) -> str:
+    joined = any(isinstance(link.protocol, NvlinkLink | XgmiLink) for link in cluster.host.links)
+    return "NVLink" if joined or algorithm in ("nvls", "nvlstree") else "PCIe"
+
+
+def _direct_latency_s(cluster: Cluster, collective: str, size_bytes: float, algbw_bytes_per_s: float) -> float:
+    """Start of the kernel, then one message for each remote peer, several of them in flight, and the time to fill and
+    to drain the buffers between GPU and NIC: a chunk of every peer in flight, at the rate of the whole.
+    """
+    start = _LATENCY_US[("ring", "base", "Simple")].value
+    peers = 1 if collective == "send_recv" else cluster.ranks - cluster.gpus_per_host * domain_hosts(cluster)
+    at_once = min(peers, _PEERS_AT_ONCE.value)
+    message = size_bytes if collective == "send_recv" else size_bytes / cluster.ranks
+    filling = 2 * at_once * min(message, _CHUNK_BYTES.value) / algbw_bytes_per_s
+    return (start + math.ceil(peers / _PEERS_AT_ONCE.value) * _PEER_US.value) * US + filling

@@ -1,0 +1,201 @@
+"""What NCCL reaches of each link on healthy machines: experience and NCCL's own planning figures, never a limit.
+
+A band (low, high) in bytes/s stands for each resource of the flow program. The program is solved with all lows and
+with all highs, so that what a collective is expected to reach follows from its links and is fitted to no system.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from railwright.limits import pcie
+from railwright.limits.flow_graph import Resource
+from railwright.limits.model import Constant
+from railwright.limits.sources import (
+    AMD_XGMI,
+    CROSS_NUMA_MEASURED,
+    NCCL_412,
+    NCCL_ON_NICS,
+    NCCL_SOCKETS,
+    NCCL_TOPO,
+    NCCL_TUNING,
+    NVL72_MEASURED,
+    NVLINK_RINGS,
+    P2C_MEASURED,
+    P5_ALL_TO_ALL,
+)
+from railwright.topology.model import Device, EthernetLink, NvlinkLink, PcieLink, SmpLink, Topology, XgmiLink
+
+# NVLink generation -> NCCL's planning rate of one link
+_NVLINK: dict[int, Constant] = {
+    1: Constant(value=18.0e9, unit="bytes/s a link and direction, SM60", source=NCCL_TOPO),
+    2: Constant(value=20.0e9, unit="bytes/s a link and direction, SM70", source=NCCL_TOPO),
+    3: Constant(value=20.0e9, unit="bytes/s a link and direction, SM80", source=NCCL_TOPO),
+    4: Constant(value=20.6e9, unit="bytes/s a link and direction, SM90", source=NCCL_TOPO),
+    5: Constant(value=40.1e9, unit="bytes/s a link and direction, SM100", source=NCCL_TOPO),
+}
+_NVLINK_SHARE = (
+    Constant(value=0.90, unit="of NCCL's planning rate, low", source=NVLINK_RINGS),
+    Constant(value=1.02, unit="of NCCL's planning rate, high", source=NVLINK_RINGS),
+)
+# compute capability (major) -> what NVLS reaches of the planning rate
+_NVLS: dict[int, Constant] = {
+    9: Constant(value=0.85, unit="of NVLink's planning rate, NVLS", source=NCCL_TUNING),
+    10: Constant(value=0.74, unit="of NVLink's planning rate, NVLS", source=NCCL_TUNING),
+}
+_NVLS_OVER_HOSTS = Constant(value=0.594, unit="of NVLink's planning rate, NVLS over a rack", source=NVL72_MEASURED)
+# compute capability (major) -> bytes/s of NVLSTree in a channel, of which there is one for each NIC: 2 hosts, more
+_NVLSTREE: dict[int, tuple[Constant, Constant]] = {
+    9: (
+        Constant(value=57.7e9, unit="bytes/s busbw a channel, 2 hosts", source=NCCL_TUNING),
+        Constant(value=45.5e9, unit="bytes/s busbw a channel, more hosts", source=NCCL_TUNING),
+    ),
+    10: (
+        Constant(value=96.0e9, unit="bytes/s busbw a channel, 2 hosts", source=NCCL_TUNING),
+        Constant(value=80.0e9, unit="bytes/s busbw a channel, more hosts", source=NCCL_TUNING),
+    ),
+}
+TREE_SHARE = Constant(value=0.92, unit="of the ring's rate on the same links", source=NCCL_TUNING)
+_XGMI_SHARE = (
+    Constant(value=0.65, unit="of links x rate, low", source=AMD_XGMI),
+    Constant(value=0.75, unit="of links x rate, high", source=AMD_XGMI),
+)
+_NIC_SHARE = (
+    Constant(value=0.82, unit="of a port's payload rate, low", source=NCCL_ON_NICS),
+    Constant(value=0.98, unit="of a port's payload rate, high", source=NCCL_ON_NICS),
+)
+_TCP = (
+    Constant(value=1.2e9, unit="bytes/s a port over sockets, low", source=NCCL_SOCKETS),
+    Constant(value=6e9, unit="bytes/s a port over sockets, high", source=NCCL_SOCKETS),
+)
+_ALL_TO_ALL_LOW = Constant(value=0.75, unit="of a port's payload rate, many peers at once", source=P5_ALL_TO_ALL)
+# NCCL plans PCIe with 12, 24, 48 GB/s for Gen3, 4, 5 x16: this share of its raw rate
+_PCIE_LOW = Constant(value=48 / 63.02, unit="of the raw rate", source=NCCL_TOPO)
+_SOCKETS: dict[str, Constant] = {
+    "Broadwell": Constant(value=6e9, unit="bytes/s, GPU to GPU", source=NCCL_TOPO),
+    "Skylake": Constant(value=10e9, unit="bytes/s, GPU to GPU", source=NCCL_TOPO),
+    "Sapphire Rapids": Constant(value=22e9, unit="bytes/s, GPU to GPU", source=NCCL_TOPO),
+    "Emerald Rapids": Constant(value=40e9, unit="bytes/s, GPU to GPU", source=NCCL_TOPO),
+    "AMD": Constant(value=16e9, unit="bytes/s, GPU to GPU", source=NCCL_TOPO),
+    "Arm": Constant(value=6e9, unit="bytes/s, GPU to GPU", source=NCCL_TOPO),
+}
+# Intel model numbers of family 6, the least of each class
+_INTEL_MODELS: dict[str, Constant] = {
+    "Emerald Rapids": Constant(value=207, unit="model", source=NCCL_TOPO),
+    "Sapphire Rapids": Constant(value=143, unit="model", source=NCCL_TOPO),
+    "Skylake": Constant(value=85, unit="model", source=NCCL_TOPO),
+    "Broadwell": Constant(value=0, unit="model", source=NCCL_TOPO),
+}
+_ACROSS_SOCKETS_HIGH = Constant(value=2.4, unit="of NCCL's planning rate", source=CROSS_NUMA_MEASURED)
+_ACROSS_CPU_LOW = Constant(value=16e9, unit="bytes/s between PCIe devices through a CPU", source=NCCL_412)
+_C2C_SHARE = Constant(value=0.8, unit="of the rate, low", source=P2C_MEASURED)
+
+
+class Band(NamedTuple):
+    """What is reached on healthy machines, in bytes/s; `low` None where no document says."""
+
+    low: float | None
+    high: float
+
+
+class Bands:
+    """The band of every resource of one machine, for one collective and algorithm."""
+
+    def __init__(
+        self, host: Topology, collective: str, algorithm: str, port_cap: float | None = None, *, wide: bool = False
+    ) -> None:
+        self._host = host
+        self._port_cap = float("inf") if port_cap is None else port_cap
+        self._wide = wide
+        """Whether NVLink joins several hosts."""
+        self._reducing = algorithm in ("nvls", "nvlstree", "collnet")
+        self._peers_at_once = collective == "all_to_all"
+        self._share = TREE_SHARE.value if algorithm == "tree" else 1.0
+
+    def of(self, resource: Resource) -> Band:
+        """The band of one resource."""
+        band = self._of(resource)
+        low = None if band.low is None else min(band.low * self._share, resource.limit_bytes_per_s)
+        return Band(low, min(band.high * self._share, resource.limit_bytes_per_s))
+
+    def _of(self, resource: Resource) -> Band:
+        rate, protocol = resource.limit_bytes_per_s, resource.link.protocol
+        if resource.kind in ("NIC port", "uplinks"):
+            low = _ALL_TO_ALL_LOW if self._peers_at_once else _NIC_SHARE[0]
+            cap = self._port_cap if resource.kind == "NIC port" else float("inf")
+            if isinstance(protocol, EthernetLink) and not protocol.rdma:
+                return Band(min(_TCP[0].value, cap, rate), min(_TCP[1].value, cap, rate))
+            return Band(min(low.value * rate, cap), min(_NIC_SHARE[1].value * rate, cap))
+        if isinstance(protocol, NvlinkLink):
+            return self._nvlink(protocol)
+        if isinstance(protocol, XgmiLink):
+            return Band(_XGMI_SHARE[0].value * rate, _XGMI_SHARE[1].value * rate)
+        if isinstance(protocol, PcieLink):
+            raw = pcie.raw_rate(protocol.gt_per_s or 0.0, protocol.width or 0)
+            return Band(_PCIE_LOW.value * raw if raw else None, rate)
+        if resource.kind == "C2C":
+            return Band(_C2C_SHARE.value * rate, rate)
+        if isinstance(protocol, SmpLink):
+            return self._between_sockets(resource)
+        return self._inside_cpu(resource)
+
+    def _nvlink(self, protocol: NvlinkLink) -> Band:
+        planned = _NVLINK.get(protocol.generation)
+        if planned is None:
+            return Band(None, float("inf"))
+        efficiency = self._nvls() if self._reducing else 1.0
+        if efficiency is None:
+            return Band(None, float("inf"))
+        rate = planned.value * protocol.links * efficiency
+        return Band(_NVLINK_SHARE[0].value * rate, _NVLINK_SHARE[1].value * rate)
+
+    def _nvls(self) -> float | None:
+        found = _NVLS_OVER_HOSTS if self._wide else _NVLS.get(_major(self._host))
+        return found.value if found else None
+
+    def _between_sockets(self, resource: Resource) -> Band:
+        if resource.link.protocol == SmpLink(name="in socket"):
+            return Band(_ACROSS_CPU_LOW.value, float("inf"))
+        cpu = self._host.device(resource.link.a)
+        planned = _SOCKETS.get(_cpu_class(cpu)) if cpu else None
+        if planned is None:
+            return Band(None, float("inf"))
+        return Band(planned.value, planned.value * _ACROSS_SOCKETS_HIGH.value)
+
+    def _inside_cpu(self, resource: Resource) -> Band:
+        """Peer-to-peer through a root complex; a Grace CPU passes its GPU's traffic at the full rate (P2C)."""
+        machine = self._host.device("host0")
+        if machine is not None and machine.facts.get("gpudirect_rdma") is False:
+            return Band(float("inf"), float("inf"))  # to and from memory, not from device to device
+        cpu = self._host.device(resource.link.a)
+        crosses = cpu is not None and cpu.kind == "cpu" and _cpu_class(cpu) != "Arm"
+        return Band(_ACROSS_CPU_LOW.value if crosses else float("inf"), float("inf"))
+
+
+def nvlstree_cap(host: Topology, nics: int, domains: int) -> tuple[float, float] | None:
+    """NCCL's own cap on NVLSTree's busbw in bytes/s, as (low, high); None where its tuning has none."""
+    found = _NVLSTREE.get(_major(host))
+    if found is None:
+        return None
+    cap = found[0 if domains == 2 else 1].value * nics
+    return _NVLINK_SHARE[0].value * cap, _NVLINK_SHARE[1].value * cap
+
+
+def _major(host: Topology) -> int:
+    gpus = host.of_kind("gpu")
+    text = str(gpus[0].facts.get("compute_capability", "")) if gpus else ""
+    major = text.partition(".")[0]
+    return int(major) if major.isdigit() else 0
+
+
+def _cpu_class(cpu: Device) -> str:
+    """NCCL's class of a CPU, by vendor, architecture and model (src/graph/topo.cc)."""
+    facts = cpu.facts
+    if facts.get("architecture") == "aarch64":
+        return "Arm"
+    if facts.get("vendor") == "AuthenticAMD":
+        return "AMD"
+    model = facts.get("model")
+    if facts.get("vendor") != "GenuineIntel" or not isinstance(model, int):
+        return ""
+    return next(name for name, least in _INTEL_MODELS.items() if model >= least.value)

@@ -1,0 +1,52 @@
+"""Limits that are real but not in the hardware: what NCCL's own rules cost, named as software."""
+
+from __future__ import annotations
+
+from railwright.limits.flow import solve
+from railwright.limits.model import Constant
+from railwright.limits.sources import NCCL_2409, NCCL_PXN
+from railwright.limits.traffic import domains, problem_of
+from railwright.topology.cluster import Cluster, ports
+from railwright.topology.paths import KIND_ORDER, Affinity
+from railwright.units import format_bandwidth
+
+_STEP_US = (
+    Constant(value=10, unit="us a step of one connection, fast", source=NCCL_2409),
+    Constant(value=12, unit="us a step of one connection, slow", source=NCCL_2409),
+)
+_CHUNK_BYTES = Constant(value=128 * 1024, unit="bytes in flight for each step of a connection", source=NCCL_2409)
+_NEAR = KIND_ORDER.index("PXB")
+
+
+def software_limits(cluster: Cluster, collective: str, algorithm: str) -> tuple[str, ...]:
+    """One sentence for each rule of the software that matters there, with its source."""
+    if domains(cluster) < 2 or not ports(cluster.host):
+        return ()
+    found = []
+    affinity = Affinity(cluster.host)
+    far = [gpu.id for gpu in affinity.gpus if not _has_near_nic(affinity, gpu.id)]
+    if far and algorithm == "direct":
+        found.append(
+            f"receivers with no NIC under their PCIe switch ({_named(far)}) take their data through the CPU: PXN helps"
+            f" the sender only ({NCCL_PXN}); expect less there than the limit"
+        )
+    if algorithm == "direct":
+        without = solve(problem_of(cluster, collective, "direct", relay="none")).rate_bytes_per_s
+        found.append(f"with PXN off (NCCL_PXN_DISABLE=1) the limit is {format_bandwidth(without)} algbw")
+    if collective in ("send_recv", "all_to_all"):
+        found.append(
+            "one connection keeps a fixed number of bytes in flight, so that its rate is at most those over the time"
+            f" of a step: {format_bandwidth(_CHUNK_BYTES.value / (_STEP_US[1].value * 1e-6))} to"
+            f" {format_bandwidth(_CHUNK_BYTES.value / (_STEP_US[0].value * 1e-6))} for a connection of one channel"
+            f" with 128 KiB chunks ({NCCL_2409}); NCCL_NCHANNELS_PER_NET_PEER and NCCL_P2P_NET_CHUNKSIZE raise it"
+        )
+    return tuple(found)
+
+
+def _has_near_nic(affinity: Affinity, gpu: str) -> bool:
+    kinds = [affinity.kind(gpu, nic) for nic in affinity.nearest(gpu)[:1]]
+    return any(kind is not None and KIND_ORDER.index(kind) <= _NEAR for kind in kinds)
+
+
+def _named(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 8 else f"{', '.join(names[:8])} ..."

@@ -1,0 +1,279 @@
+"""What each collective must move, by algorithm, per byte of its size: the demands of the flow program.
+
+n ranks, k NVLink domains (a host, or the hosts that share NVSwitches), G GPUs in a domain. S is nccl-tests' size.
+
+ring          each rank passes on 2(n-1)/n S (all_reduce), (n-1)/n S (all_gather, reduce_scatter) or S (broadcast,
+              reduce); the ring leaves every domain, socket and switch at least once.
+tree          between the domains a double binary tree, of which each half carries S/2 up and down; in a domain a
+              chain, up and down (NCCL src/graph/trees.cc).
+hierarchical  reduce_scatter and all_gather in the domain, all_reduce of S/G between the domains: 2(k-1)/k S leaves.
+nvls          the NVSwitches add and multiply: a GPU sends S and S/G, and receives as much.
+nvlstree      nvls in the domain, the double tree between domains.
+collnet       nvls in the domain where there is one, and the fabric's switches add: S leaves once.
+direct        all_to_all: S/n from every rank to every other; send_recv: S to the next rank.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from fractions import Fraction
+
+import msgspec
+
+from railwright.errors import UsageError, unknown_name
+from railwright.limits.flow import Commodity, Cut, Problem
+from railwright.limits.flow_graph import FlowGraph, Relay, flow_graph
+from railwright.limits.model import Constant
+from railwright.limits.sources import NCCL_TREES, NCCL_TUNING
+from railwright.topology.cluster import Cluster
+from railwright.topology.model import InternalLink, PcieLink, Topology
+
+ALGORITHMS: dict[str, tuple[str, ...]] = {
+    "all_reduce": ("ring", "tree", "nvls", "nvlstree", "hierarchical", "collnet"),
+    "all_gather": ("ring",),
+    "reduce_scatter": ("ring",),
+    "broadcast": ("ring",),
+    "reduce": ("ring",),
+    "all_to_all": ("direct",),
+    "send_recv": ("direct",),
+}
+NOT_IN_NCCL = ("hierarchical",)
+NVLS_CAPABILITY = Constant(value=9, unit="compute capability (major) from which NVSwitches reduce", source=NCCL_TUNING)
+_TREES_ALIKE = Constant(
+    value=64, unit="domains: from there the busiest one's load stays 2", source=NCCL_TREES
+)
+
+
+class Demands(msgspec.Struct, frozen=True, kw_only=True):
+    """Per unit of algbw: what each GPU sends, what leaves each group of GPUs in a host, each domain, each tier group,
+    and what each GPU moves through its NVSwitches by in-switch reduction and multicast.
+    """
+
+    per_gpu: Fraction
+    per_group: Fraction = Fraction(0)
+    per_domain: Fraction = Fraction(0)
+    nvswitch: Fraction = Fraction(0)
+
+
+def domain_hosts(cluster: Cluster) -> int:
+    """How many hosts of the cluster share their NVSwitches; 1 where each has its own or none."""
+    host = cluster.host.device("host0")
+    size = host.facts.get("nvlink_domain_hosts", 1) if host else 1
+    most = size if isinstance(size, int) and size > 0 else 1
+    return min(most, cluster.hosts)
+
+
+def domains(cluster: Cluster) -> int:
+    """How many NVLink domains the cluster has."""
+    return -(-cluster.hosts // domain_hosts(cluster))
+
+
+def has_nvls(host: Topology) -> bool:
+    """NVLink SHARP: NVSwitches of the third generation or later, so GPUs of compute capability 9.0 or later."""
+    if not host.of_kind("nvswitch"):
+        return False
+    capability = str(host.of_kind("gpu")[0].facts.get("compute_capability", ""))
+    major = capability.partition(".")[0]
+    return major.isdigit() and int(major) >= NVLS_CAPABILITY.value
+
+
+def applicable(cluster: Cluster, collective: str) -> tuple[str, ...]:
+    """The algorithms that can run there. Raises UsageError for an unknown collective."""
+    if collective not in ALGORITHMS:
+        raise unknown_name("collective", collective, ALGORITHMS)
+    many, nvls = domains(cluster) > 1, has_nvls(cluster.host)
+    can = {
+        "nvls": nvls and not many and cluster.ranks > 2,
+        "nvlstree": nvls and many,
+        "hierarchical": many,
+        "collnet": many and cluster.fabric.in_network_reduction,
+    }
+    return tuple(name for name in ALGORITHMS[collective] if can.get(name, True))
+
+
+def tree_load(count: int) -> Fraction:
+    """What the busiest of `count` domains sends in NCCL's double binary tree, per byte reduced.
+
+    Half of the data goes over each tree; a domain sends its half up to its parent and down to each child.
+    """
+    loads = [Fraction(0)] * count
+    for tree in range(2):
+        for number in range(count):
+            parent = _btree_parent(number, count)
+            if parent is None:
+                continue
+            for end in (number, parent):
+                place = (count - 1 - end) if tree and count % 2 == 0 else (end + tree) % count
+                loads[place] += Fraction(1, 2)
+    return max(loads)
+
+
+def _btree_parent(number: int, count: int) -> int | None:
+    """Binary tree over 0..count-1 whose leaves are the odd numbers: the parent changes the lowest set bit."""
+    if number == 0:
+        return None
+    bit = number & -number
+    parent = (number ^ bit) | (bit << 1)
+    return parent if parent < count else number ^ bit
+
+
+def _refuse(collective: str, algorithm: str, cluster: Cluster) -> None:
+    can = applicable(cluster, collective)
+    if algorithm not in can:
+        known = ALGORITHMS[collective]
+        reason = "cannot run on this cluster" if algorithm in known else "is not one of its algorithms"
+        raise UsageError(f"{collective} with {algorithm[:40]} {reason}", hint=f"here it can be {', '.join(can)}")
+
+
+def demands(collective: str, algorithm: str, cluster: Cluster) -> Demands:
+    """What the algorithm moves. Raises UsageError where it cannot run on that cluster."""
+    _refuse(collective, algorithm, cluster)
+    n, k = cluster.ranks, domains(cluster)
+    gpus = cluster.gpus_per_host * domain_hosts(cluster)
+    chain = Fraction(2 * (gpus - 1), gpus)
+    if algorithm == "ring":
+        share = {"all_reduce": Fraction(2 * (n - 1), n), "broadcast": Fraction(1), "reduce": Fraction(1)}
+        passed = share.get(collective, Fraction(n - 1, n))
+        return Demands(per_gpu=passed, per_group=passed, per_domain=passed if k > 1 else Fraction(0))
+    if algorithm == "nvls":
+        return Demands(per_gpu=Fraction(0), nvswitch=1 + Fraction(1, gpus))
+    leaving = {
+        "tree": tree_load(min(k, int(_TREES_ALIKE.value))) if k > 1 else Fraction(0),
+        "nvlstree": tree_load(min(k, int(_TREES_ALIKE.value))) if k > 1 else Fraction(0),
+        "hierarchical": Fraction(2 * (k - 1), k),
+        "collnet": Fraction(1),
+    }[algorithm]
+    reduced_in_switch = algorithm == "nvlstree" or (algorithm == "collnet" and has_nvls(cluster.host))
+    inside = Fraction(0) if reduced_in_switch else chain
+    return Demands(
+        per_gpu=inside + leaving / gpus,
+        per_group=Fraction(0) if reduced_in_switch else Fraction(1),
+        per_domain=leaving,
+        nvswitch=1 + Fraction(1, gpus) if reduced_in_switch else Fraction(0),
+    )
+
+
+def problem_of(cluster: Cluster, collective: str, algorithm: str, relay: Relay = "sender") -> Problem:
+    """The flow program of one collective over one cluster. Raises UsageError and CannotJudge."""
+    if cluster.ranks < 2:
+        raise UsageError(f"{cluster.ranks} GPU: a collective needs two", hint="give --count, or a machine with GPUs")
+    graph = flow_graph(cluster, relay)
+    if algorithm == "direct":
+        _refuse(collective, algorithm, cluster)
+        pairs = _all_to_all(cluster, graph) if collective == "all_to_all" else _send_recv(cluster, graph)
+        return Problem(graph, tuple(pairs))
+    return _symmetric(cluster, graph, demands(collective, algorithm, cluster))
+
+
+def _symmetric(cluster: Cluster, graph: FlowGraph, needs: Demands) -> Problem:
+    """One commodity: every GPU gives and takes the same, whoever its neighbour is; cuts keep the ring whole."""
+    many, shared = domains(cluster) > 1, domain_hosts(cluster) > 1
+    commodities: tuple[Commodity, ...] = ()
+    if needs.per_gpu:
+        sources = {f"s:{gpu}.src": float(needs.per_gpu) for gpu in graph.gpus}
+        # A GPU takes from its host, from its domain or from the network: one sink behind the three.
+        arcs = [*graph.arcs]
+        kinds = "s" + "d" * shared + "r" * many
+        arcs += [type(arcs[0])(f"{kind}:{gpu}.dst", f"{gpu}.in") for gpu in graph.gpus for kind in kinds]
+        graph = graph._replace(arcs=tuple(arcs))
+        sinks = {f"{gpu}.in": float(needs.per_gpu) for gpu in graph.gpus}
+        commodities = (Commodity("data", sources, sinks),)
+    cuts = [*_group_cuts(cluster.host, graph, needs)]
+    if many:
+        leaving = tuple(number for number, arc in enumerate(graph.arcs) if arc.head.startswith("tx:"))
+        cuts.append(Cut("every domain", leaving, float(needs.per_domain / domain_hosts(cluster))))
+        cuts += _tier_cuts(cluster, graph, needs)
+    loads = {}
+    if needs.nvswitch:
+        switched = {"gpu", "nvswitch"}
+        kinds_of = {device.id: device.kind for device in cluster.host.devices}
+        loads = {
+            name: float(needs.nvswitch)
+            for name, resource in graph.resources.items()
+            if {kinds_of.get(resource.link.a), kinds_of.get(resource.link.b)} == switched
+        }
+    return Problem(graph, commodities, tuple(cuts), loads)
+
+
+def _group_cuts(host: Topology, graph: FlowGraph, needs: Demands) -> Iterator[Cut]:
+    """What leaves the GPUs below each PCIe switch, root port and socket, where NVLink does not join them anyway."""
+    if host.of_kind("nvswitch") or not needs.per_group:
+        return
+    for device in host.of_kind("pcie_switch", "root_port", "cpu"):
+        below = _below(host, device.id)
+        inside = sum(gpu in below for gpu in graph.gpus)
+        if not 0 < inside < len(graph.gpus):
+            continue
+        leaving = tuple(
+            number
+            for number, arc in enumerate(graph.arcs)
+            if arc.tail.startswith("s:") and _device(arc.tail) in below and _device(arc.head) not in below
+        )
+        yield Cut(f"GPUs below {device.id}", leaving, float(needs.per_group))
+
+
+def _below(host: Topology, top: str) -> set[str]:
+    """That device and all that hangs below it: in a link the end nearer the CPU comes first."""
+    found, todo = {top}, [top]
+    while todo:
+        here = todo.pop()
+        for link in host.links:
+            if link.a == here and link.b not in found and isinstance(link.protocol, PcieLink | InternalLink):
+                found.add(link.b)
+                todo.append(link.b)
+    return found
+
+
+def _device(node: str) -> str:
+    return node.partition(":")[2].partition(".")[0].rstrip("^")
+
+
+def _tier_cuts(cluster: Cluster, graph: FlowGraph, needs: Demands) -> Iterator[Cut]:
+    for level, tier in enumerate(cluster.fabric.tiers):
+        if tier.hosts < cluster.hosts:
+            up = tuple(number for number, arc in enumerate(graph.arcs) if _is_uplink(arc.resource, level))
+            yield Cut(f"each group of {tier.hosts} hosts", up, float(needs.per_domain / tier.hosts))
+
+
+def _is_uplink(resource: str | None, level: int) -> bool:
+    return bool(resource) and str(resource).startswith(f"uplinks:{level}") and str(resource).endswith(":up")
+
+
+def _places(cluster: Cluster) -> Iterator[tuple[str, int | None, int]]:
+    """Where other hosts are, seen from one: (kind of sink, tier that joins them, how many)."""
+    inside = domain_hosts(cluster)
+    if inside > 1:
+        yield "d", None, inside - 1
+    known = inside
+    for level, tier in enumerate(cluster.fabric.tiers):
+        reached = min(max(tier.hosts, known), cluster.hosts)
+        if reached > known:
+            yield "r", level, reached - known
+        known = reached
+    if cluster.hosts > known:
+        yield "r", None, cluster.hosts - known
+
+
+def _all_to_all(cluster: Cluster, graph: FlowGraph) -> Iterator[Commodity]:
+    """One commodity for each destination and each distance: S/n from every rank to every other."""
+    share = 1 / cluster.ranks
+    for target in graph.gpus:
+        others = {f"s:{gpu}.src": share for gpu in graph.gpus if gpu != target}
+        if others:
+            yield Commodity(f"to {target}", others, {f"s:{target}.dst": share * len(others)})
+        for kind, tier, hosts in _places(cluster):
+            sources = {f"s:{gpu}.src": share * hosts for gpu in graph.gpus}
+            sinks = {f"{kind}:{target}.dst": share * hosts * len(graph.gpus)}
+            yield Commodity(f"to {target} of {hosts} hosts, {kind} {tier}", sources, sinks, tier)
+
+
+def _send_recv(cluster: Cluster, graph: FlowGraph) -> Iterator[Commodity]:
+    """Rank i to rank i + 1; the last GPU of a host to the first of the next."""
+    gpus = graph.gpus
+    for one, other in itertools.pairwise(gpus):
+        yield Commodity(f"{one} to {other}", {f"s:{one}.src": 1.0}, {f"s:{other}.dst": 1.0})
+    kind = "s" if cluster.hosts == 1 else "r" if domains(cluster) > 1 else "d"
+    tier = 0 if kind == "r" else None  # the next host is mostly one of the same leaf
+    name = f"{gpus[-1]} to {gpus[0]}{'' if kind == 's' else ' of the next host'}"
+    yield Commodity(name, {f"s:{gpus[-1]}.src": 1.0}, {f"{kind}:{gpus[0]}.dst": 1.0}, tier)
