@@ -1,0 +1,100 @@
+"""What NVIDIA's gdsio prints: one line per run (GPUDirect Storage 1.0 to 1.13).
+
+    IoType: READ XferType: GPUD Threads: 8 DataSetSize: 818796544/4096000(KiB) IOSize: 1024(KiB)
+    Throughput: 6.524658 GiB/sec, Avg_Latency: 1197.370995 usecs ops: 799606 total_time 119.679102 secs
+
+DataSetSize is what was moved / the size of all files; GiB is 2^30 bytes.
+"""
+
+from __future__ import annotations
+
+import re
+
+from railwright.errors import UsageError
+from railwright.results.model import Result
+from railwright.results.readers.log_lines import lines_of, number, refusal
+from railwright.results.readers.model import ForeignFile, point
+from railwright.topology.model import Scalar
+
+NAME = "gdsio (XferType:, Throughput: ... GiB/sec)"
+
+_RUN = re.compile(
+    r"IoType: (\w{2,16}) XferType: (\w{2,24}) Threads: (\d{1,7})(?: IoDepth: (\d{1,7}))? "
+    r"DataSetSize: (\d{1,16})(?:/(\d{1,16}))?\(KiB\) IOSize: ([\d-]{1,48})\(KiB\)\s{1,8}"
+    r"Throughput: (\S{1,24}) GiB/sec, Avg_Latency: (\S{1,24}) usecs ops: (\d{1,16}) total_time (\S{1,24}) secs"
+)
+_PATHS = {
+    "GPUD": "storage to GPU memory by cuFile", "CPUONLY": "storage to host memory",
+    "CPU_GPU": "storage to host memory, then copied to the GPU",
+}  # fmt: skip
+_OPERATIONS = {"READ": "read", "WRITE": "write", "RANDREAD": "randread", "RANDWRITE": "randwrite"}
+# Clocks of start and end differ per thread, so gdsio's own columns agree to a few parts in a thousand only.
+_AGREEMENT = 0.02
+
+
+def recognises(text: str) -> bool:
+    """The words of the line."""
+    return "XferType:" in text and "IoType:" in text and "Throughput:" in text
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """All runs as one file, a bandwidth and a mean latency each. Raises UsageError for a contradiction."""
+    lines = lines_of(text)
+    results: list[Result] = []
+    for place, line in enumerate(lines):
+        if "IoType:" not in line.text:
+            continue
+        following = lines[place + 1].text.strip() if place + 1 < len(lines) else ""
+        joined = line.text if "Throughput:" in line.text else f"{line.text.rstrip()} {following}"
+        found = _RUN.search(joined)
+        if found is not None:
+            results.extend(_results(found, line.number))
+        elif "XferType:" in line.text:
+            raise refusal(line.number, f"not a whole line of gdsio: {line.text.strip()[:80]!r}")
+    if not results:
+        raise UsageError(
+            "no line of gdsio's results was found (IoType: ... total_time ... secs)",
+            hint="give the line as gdsio printed it",
+        )
+    notes = [
+        "GiB is 2^30 bytes; the latency is a mean over all operations of all threads",
+        "the data was not checked",
+    ]
+    if any(result.parameters["transfer"] == "GPUD" for result in results):
+        notes.append("GPUD is the cuFile call: whether nvidia-fs, P2PDMA or compatibility mode ran is not printed")
+    return (ForeignFile(tool="gdsio", test="gdsio", results=tuple(results), notes=tuple(notes)),)
+
+
+def _results(found: re.Match[str], line: int) -> list[Result]:
+    io_type, transfer, threads, depth, moved, files, io_size = found.groups()[:7]
+    rate, latency, seconds = (number(found.group(place), "number", line) for place in (8, 9, 11))
+    operations, moved_bytes = int(found.group(10)), int(moved) * 1024
+    value = rate.value * 2**30
+    if seconds.value <= 0 or abs(moved_bytes / seconds.value - value) > _AGREEMENT * value + rate.half * 2**30:
+        raise refusal(line, f"throughput {rate.text} GiB/s is not {moved} KiB / {seconds.text} s of the same line")
+    sizes = [int(part) * 1024 for part in io_size.split("-") if part]
+    if len(sizes) == 1 and abs(operations * sizes[0] - moved_bytes) > _AGREEMENT * moved_bytes:
+        raise refusal(line, f"{operations} operations of {io_size} KiB are not the {moved} KiB that were moved")
+    parameters: dict[str, Scalar] = {
+        "size_bytes": max(sizes) if sizes else 0,
+        "operation": _OPERATIONS.get(io_type, io_type.lower()),
+        "transfer": transfer,
+        "threads": int(threads),
+        **({"depth": int(depth)} if depth else {}),
+        **({"io_sizes_kib": io_size} if len(sizes) > 1 else {}),
+    }
+    settings: dict[str, Scalar] = {"operations": operations, "duration_s": seconds.value, "moved_bytes": moved_bytes}
+    if files:
+        settings["files_bytes"] = int(files) * 1024
+    if transfer in _PATHS:
+        settings["crosses"] = _PATHS[transfer]
+    return [
+        point(
+            benchmark="gdsio", quantity="bandwidth_bytes_per_s", value=value, shown=f"{rate.text} GiB/sec", line=line,
+            method="gdsio", parameters=parameters, settings=settings,
+        ),
+        point(
+            benchmark="gdsio", quantity="latency_s", value=latency.value * 1e-6, shown=f"{latency.text} usecs mean",
+            line=line, method="gdsio", parameters=parameters, settings=settings,
+        ),
+    ]  # fmt: skip

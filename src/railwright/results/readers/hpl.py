@@ -1,0 +1,139 @@
+"""What High-Performance Linpack prints: xhpl 2.0 to 2.3 (also inside hpcc), NVIDIA HPL and rocHPL.
+
+    T/V                N    NB     P     Q               Time                 Gflops
+    WR11C2R4        5120   128     2     2              26.71             3.3515e+00
+    ||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=   4.41990053e-03 ...... PASSED
+
+NVIDIA's adds `( 4.213e+04)`, the same per GPU. Gflops = (2/3 N^3 + 3/2 N^2) / time / 10^9 (hpl testing/ptest
+HPL_pdtest.c), which is checked within the rounding of both.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from railwright.errors import UsageError
+from railwright.results.model import Result, Verification
+from railwright.results.readers.log_lines import Line, Number, by_origin, lines_of, number, overlap, refusal
+from railwright.results.readers.model import ForeignFile, point
+from railwright.topology.model import Scalar
+
+NAME = "HPL (T/V N NB P Q Time Gflops)"
+
+_ROW = re.compile(
+    r"(W[RC]\w{1,12}) +(\d{1,10}) +(\d{1,7}) +(\d{1,7}) +(\d{1,7}) +(\S{1,24}) +(\S{1,24})(?: +\( *(\S{1,24})\))?$"
+)
+_VERSION = re.compile(r"(HPLinpack|HPL-NVIDIA|HPL-MxP-NVIDIA|rocHPL) (?:version )?(\d{1,4}(?:\.\d{1,6}){0,3})")
+_RESIDUAL = re.compile(r"\|\|Ax-b\|\|_oo/\(.{20,80}\)= +(\S{1,32}) \.{3,12} (PASSED|FAILED)")
+_TOOLS = {"HPL-NVIDIA": "NVIDIA HPL", "HPL-MxP-NVIDIA": "NVIDIA HPL-MxP", "rocHPL": "rocHPL"}
+
+
+def recognises(text: str) -> bool:
+    """The words of the table's header."""
+    return "T/V" in text and "Gflops" in text
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """All runs as one file. Raises UsageError for a row whose rate is not its size over its time."""
+    runs = [run for stream in by_origin(lines_of(text)) for run in _runs(stream)]
+    if not runs:
+        raise UsageError(
+            "no row of an HPL table was found (WR..., N, NB, P, Q, time, Gflops)",
+            hint="give HPL.out or the output with the line that begins with W",
+        )
+    results = tuple(_result(run) for run in runs)
+    ranks = {result.ranks for result in results}
+    tool = runs[-1].tool
+    notes = [
+        f"line {run.line} has no residual below it: the answer was not checked, or the run ended there"
+        for run in runs
+        if run.residual is None
+    ]
+    if "MxP" in tool:
+        notes.append("HPL-MxP solves in low precision: its flop/s are not those of FP64")
+    if "Begin of HPL section" in text:
+        notes.append("an HPC Challenge file: only its HPL section was read")
+    return (
+        ForeignFile(
+            tool=tool,
+            version=runs[-1].version,
+            test="hpl_mxp" if "MxP" in tool else "hpl",
+            ranks=ranks.pop() if len(ranks) == 1 else None,
+            results=results,
+            notes=tuple(notes),
+        ),
+    )
+
+
+@dataclass
+class _Run:
+    """One row with what stood above and below it."""
+
+    row: re.Match[str]
+    line: int
+    tool: str
+    version: str
+    residual: re.Match[str] | None = None
+
+
+def _runs(stream: list[Line]) -> list[_Run]:
+    runs: list[_Run] = []
+    tool, version = "HPL", ""
+    for line in stream:
+        text = line.text.strip()
+        if found := _VERSION.search(text):
+            if found.group(1) != "HPLinpack" or not version:  # NVIDIA's prints both
+                version = found.group(2)
+            tool = _TOOLS.get(found.group(1), tool)
+        elif found := _ROW.match(text):
+            # Only NVIDIA's has a column per GPU.
+            runs.append(_Run(found, line.number, "NVIDIA HPL" if tool == "HPL" and found.group(8) else tool, version))
+        elif runs and runs[-1].residual is None and (found := _RESIDUAL.search(text)):
+            runs[-1].residual = found
+    return runs
+
+
+def _result(run: _Run) -> Result:
+    row, line = run.row, run.line
+    variant, order, block, rows, columns = row.group(1), *(int(row.group(place)) for place in (2, 3, 4, 5))
+    seconds, gflops = number(row.group(6), "time", line), number(row.group(7), "Gflops", line)
+    _check(order, seconds, gflops, line)
+    settings: dict[str, Scalar] = {"duration_s": seconds.value, "matrix_bytes": 8 * order * order}
+    if row.group(8):
+        share = number(row.group(8), "Gflops per GPU", line)
+        ranks = rows * columns
+        if not overlap(share.low, share.high, gflops.low / ranks, gflops.high / ranks):
+            raise refusal(line, f"{share.text} Gflops per GPU is not {gflops.text} / {ranks} GPUs")
+        settings["flop_per_s_per_gpu"] = share.value * 1e9
+    checked = None
+    if run.residual is not None:
+        settings["scaled_residual"] = number(run.residual.group(1), "residual", line).value
+        # The residual checks the whole solution vector; which of its values are wrong it cannot say.
+        wrong = 0 if run.residual.group(2) == "PASSED" else 8 * order
+        checked = Verification(method="HPL scaled residual", bytes_checked=8 * order, bytes_wrong=wrong)
+    return point(
+        benchmark="hpl",
+        quantity="flop_per_s",
+        value=gflops.value * 1e9,
+        shown=f"{gflops.text} Gflops",
+        line=line,
+        method=f"{run.tool} {run.version}".rstrip(),
+        parameters={"n": order, "nb": block, "p": rows, "q": columns, "variant": variant},
+        settings=settings,
+        ranks=rows * columns,
+        verification=checked,
+    )
+
+
+def _check(order: int, seconds: Number, gflops: Number, line: int) -> None:
+    if seconds.high <= 0 or gflops.value <= 0 or not order:
+        raise refusal(line, f"N {order}, time {seconds.text} s or {gflops.text} Gflops is 0")
+    operations = (2 / 3 * order**3 + 3 / 2 * order**2) / 1e9
+    slowest, fastest = operations / seconds.high, operations / max(seconds.low, 1e-9)
+    if not overlap(gflops.low, gflops.high, slowest, fastest):
+        raise refusal(
+            line,
+            f"{gflops.text} Gflops is not (2/3 N^3 + 3/2 N^2) / {seconds.text} s for N = {order}: "
+            f"{operations / max(seconds.value, 1e-9):.4g}",
+        )

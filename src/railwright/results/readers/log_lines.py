@@ -1,0 +1,149 @@
+"""The lines of a log as the tool printed them: launchers' prefixes, time stamps, colours and carriage returns removed.
+
+A launcher that marks its ranks (`[1,0]<stdout>:`, Slurm's `0: `, Hydra's `[0] `) mixes their lines, so every line has
+its origin and a table is read from one origin only.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from typing import NamedTuple
+
+from railwright.errors import UsageError
+
+MAX_CHARACTERS = 16 * 2**20
+MAX_LINES = 200_000
+MAX_LINE = 4096
+
+_COLOUR = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
+_TIME = re.compile(
+    r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?(?::? |$)"  # kubectl, CI, systemd
+)
+_TAG = re.compile(r"\[(?:\S{1,80}@)?(\d{1,6},\d{1,7})\]<std(?:out|err|diag)>: ?")  # mpirun --tag-output, PRRTE
+_LABEL = re.compile(r"[ ]{0,6}(\d{1,7}): ")  # srun --label
+_HYDRA = re.compile(r"\[(\d{1,7})\] ")  # mpiexec -l
+_NUMBER = re.compile(r"\d{1,24}(?:\.\d{1,24})?(?:[eE][+-]?\d{1,3})?|\.\d{1,24}")
+_WHOLE = re.compile(r"\d{1,19}")
+
+
+class Line(NamedTuple):
+    """One line: its number in the text, from 1, who printed it, and what."""
+
+    number: int
+    origin: str
+    text: str
+
+
+def refusal(line: int, reason: str, hint: str = "") -> UsageError:
+    """The error for a table that is not what it claims."""
+    return UsageError(
+        f"line {line}: {reason}", hint=hint or "give the tool's output as it was printed, from its header on"
+    )
+
+
+def bounded(text: str) -> str:
+    """The text itself. Raises UsageError when it is too large to read."""
+    if len(text) > MAX_CHARACTERS:
+        raise UsageError(
+            f"the text has {len(text)} characters, more than {MAX_CHARACTERS}", hint="cut out the part with the table"
+        )
+    return text
+
+
+def lines_of(text: str) -> list[Line]:
+    """All lines, cleaned. Raises UsageError for a text that is too large."""
+    bounded(text)
+    text = text.rstrip().replace("\r\n", "\n")
+    if "\x1b" in text:
+        text = _COLOUR.sub("", text)
+    if text.count("\n") > MAX_LINES:
+        raise UsageError(
+            f"the text has {text.count(chr(10))} lines, more than {MAX_LINES}", hint="cut out the part with the table"
+        )
+    return [_line(number, raw) for number, raw in enumerate(text.split("\n"), 1)]
+
+
+def _line(number: int, raw: str) -> Line:
+    raw = raw[:MAX_LINE].rstrip("\r")
+    raw = raw.rpartition("\r")[2]  # a progress line that was written over
+    origin = ""
+    for _ in range(3):
+        start = raw[:1]
+        if start not in "[0123456789 ":
+            break
+        found = _TIME.match(raw)
+        if found is None:
+            found = _TAG.match(raw) or _HYDRA.match(raw) or _LABEL.match(raw)
+            if found is None:
+                break
+            origin = found.group(1)
+        raw = raw[found.end() :]
+    return Line(number, origin, raw.rstrip())
+
+
+def by_origin(lines: Iterable[Line]) -> list[list[Line]]:
+    """The lines of each origin, in order; the origins as they first appear. Unmarked lines are an origin too."""
+    origins: dict[str, list[Line]] = {}
+    for line in lines:
+        origins.setdefault(line.origin, []).append(line)
+    return list(origins.values())
+
+
+def sections(lines: Iterable[Line], begins: Callable[[Line], bool]) -> list[list[Line]]:
+    """The lines cut before each one that begins a run; what stands before the first is a part of its own."""
+    parts: list[list[Line]] = [[]]
+    for line in lines:
+        if begins(line):
+            parts.append([])
+        parts[-1].append(line)
+    return parts
+
+
+class Number(NamedTuple):
+    """A printed number with half a unit of its last digit: what it can have been before rounding."""
+
+    value: float
+    half: float
+    text: str
+
+    @property
+    def low(self) -> float:
+        """The least value that prints like this."""
+        return max(0.0, self.value - self.half)
+
+    @property
+    def high(self) -> float:
+        """The greatest value that prints like this."""
+        return self.value + self.half
+
+
+def number(token: str, what: str, line: int) -> Number:
+    """A finite number of zero or more. Raises UsageError with the value for nan, inf, a sign, or anything else."""
+    if _NUMBER.fullmatch(token) is None:
+        raise refusal(line, f"{what} {token[:40]!r} is not a number of zero or more")
+    exponent = Decimal(token).as_tuple().exponent
+    value = float(token)
+    if not math.isfinite(value) or not isinstance(exponent, int):
+        raise refusal(line, f"{what} {token[:40]!r} is not a finite number")
+    return Number(value, 0.5 * 10.0**exponent * 1.001, token)  # 1.001: a tie may be rounded either way
+
+
+def whole(token: str, what: str, line: int) -> int:
+    """A whole number of zero or more. Raises UsageError with the value."""
+    if _WHOLE.fullmatch(token) is None:
+        raise refusal(line, f"{what} {token[:40]!r} is not a whole number")
+    return int(token)
+
+
+def overlap(low: float, high: float, other_low: float, other_high: float) -> bool:
+    """Whether two ranges have a value in common, to the precision of a float."""
+    slack = 1e-9 * max(abs(high), abs(other_high))
+    return low <= other_high + slack and other_low <= high + slack
+
+
+def cut_short(line: int, found: int, expected: int) -> str:
+    """The note for a last row that was cut off."""
+    return f"the text ends inside line {line} ({found} of {expected} columns): that row is left out"

@@ -1,0 +1,226 @@
+"""Communicators while they are read: whose line is whose, and what cannot be true together.
+
+Only the `Init` lines name a communicator. A line belongs to the communicator that its thread set up last, then to the
+one of its process and device (NCCL 2.22 and later connect from a thread of their own), then to the last one begun.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from railwright.errors import UsageError
+from railwright.results.readers.nccl_log_lines import Message
+from railwright.results.readers.nccl_log_messages import MAX_RANKS, Init, Order, Step
+from railwright.results.readers.nccl_log_model import (
+    Communicator,
+    Connection,
+    Counts,
+    Rank,
+    Ring,
+    Search,
+    TreeNode,
+)
+
+_HINT = "give the log of one run: two logs in one file, or lines mixed within a number, cannot be told apart"
+MAX_COMMUNICATORS = 4096
+_MAX_LOOKED_AT = 64
+_PRINTED_RANKS = 20
+"""How many ranks of a ring NCCL printed up to 2.22 (src/graph/rings.cc, MAXWIDTH)."""
+
+_Owner = tuple[str, int, str, int]
+
+
+class Draft:
+    """One communicator while its lines come in."""
+
+    def __init__(self, name: str, line: int) -> None:
+        self.name = name
+        self.line = line
+        self.size = 0
+        self.nodes: int | None = None
+        self.ranks: dict[int, Rank] = {}
+        self.orders: dict[int, Ring] = {}
+        self.steps: dict[tuple[int, int], tuple[Step, int]] = {}
+        self.trees: dict[tuple[int, int], TreeNode] = {}
+        self.heads: list[tuple[int, ...]] = []
+        self.connections: list[Connection] = []
+        self.searches: list[Search] = []
+        self.counts: Counts | None = None
+        self.pxn: bool | None = None
+
+    def set_size(self, size: int, line: int) -> None:
+        """Raises UsageError when the log has given another size."""
+        if not 0 < size <= MAX_RANKS or (self.size and self.size != size):
+            said = f"communicator {self.name or 'without a name'} has {size} ranks"
+            raise UsageError(f"line {line} contradicts earlier lines: {said}, not {self.size}", hint=_HINT)
+        self.size = size
+
+    def fits(self, rank: int, message: Message) -> bool:
+        """Whether that process can be this rank."""
+        known = self.ranks.get(rank)
+        same = (
+            known is None
+            or not known.host
+            or not message.host
+            or (known.host, known.pid) == (message.host, message.pid)
+        )
+        return same and (not self.size or rank < self.size)
+
+    def place(self, rank: int, message: Message, found: Init | None = None) -> None:
+        """What one of a rank's own lines says of it. Raises UsageError when it contradicts another one."""
+        if self.size and rank >= self.size:
+            raise UsageError(f"line {message.line}: rank {rank} of {self.size} ranks cannot be", hint=_HINT)
+        known = self.ranks.get(rank)
+        if known and not self.fits(rank, message):
+            seen = f"rank {rank} is {message.host}:{message.pid} here and {known.host}:{known.pid} there"
+            raise UsageError(f"line {message.line} contradicts line {known.line}: {seen}", hint=_HINT)
+        known = known or Rank(rank=rank, host=message.host, pid=message.pid, line=message.line)
+        if found is not None:
+            known = msgspec.structs.replace(
+                known,
+                cuda_dev=known.cuda_dev if found.cuda_dev is None else found.cuda_dev,
+                nvml_dev=known.nvml_dev if found.nvml_dev is None else found.nvml_dev,
+                bus_id=found.bus_id or known.bus_id,
+                complete=known.complete or found.complete,
+            )
+        elif known.cuda_dev is None and message.device is not None:
+            known = msgspec.structs.replace(known, cuda_dev=message.device)
+        self.ranks[rank] = known
+
+    def add_order(self, found: Order, line: int) -> None:
+        """A whole ring. Raises UsageError when the channel has another one."""
+        ranks = found.ranks[:-1] if found.cut else found.ranks
+        ring = Ring(channel=found.channel, ranks=ranks, whole=not found.cut, line=line)
+        known = self.orders.get(found.channel)
+        if known is not None and known.ranks != ring.ranks:
+            raise UsageError(
+                f"line {line} contradicts line {known.line}: two rings for channel {found.channel}", hint=_HINT
+            )
+        self.orders.setdefault(found.channel, ring)
+
+    def finish(self) -> Communicator:
+        """The communicator as far as it was seen."""
+        return Communicator(
+            id=self.name,
+            size=self.size or self._least_size(),
+            nodes=self.nodes,
+            ranks=tuple(self.ranks[rank] for rank in sorted(self.ranks)),
+            rings=tuple(self._ring(channel) for channel in sorted({*self.orders, *(key[0] for key in self.steps)})),
+            trees=tuple(self.trees[key] for key in sorted(self.trees)),
+            nvls_heads=tuple(dict.fromkeys(self.heads)),
+            connections=tuple(self.connections),
+            searches=tuple(self.searches),
+            counts=self.counts,
+            pxn=self.pxn,
+            line=self.line,
+        )
+
+    def _least_size(self) -> int:
+        """How many ranks there must be, where no line says how many there are."""
+        named = [*self.ranks, *(rank for ring in self.orders.values() for rank in ring.ranks)]
+        named += [end for one in self.connections for end in (one.source, one.target)]
+        return min(max(named, default=-1) + 1, MAX_RANKS)
+
+    def _ring(self, channel: int) -> Ring:
+        """The ring as rank 0 lists it; where that is not whole, as the ranks' own neighbours give it."""
+        listed = self.orders.get(channel)
+        size = self.size or self._least_size()
+        if listed is not None and listed.whole and len(listed.ranks) == size:
+            return listed
+        start = listed.ranks[0] if listed else min(rank for at, rank in self.steps if at == channel)
+        ranks, here = [start], start
+        while (channel, here) in self.steps and len(ranks) <= size:
+            here = self.steps[(channel, here)][0].following
+            if here == start:
+                line = listed.line if listed else self.steps[(channel, start)][1]
+                return Ring(channel=channel, ranks=tuple(ranks), line=line)
+            ranks.append(here)
+        if listed is None:
+            return Ring(channel=channel, ranks=tuple(ranks), whole=False, line=self.steps[(channel, start)][1])
+        cut = len(listed.ranks) < size and (len(listed.ranks) >= _PRINTED_RANKS or not listed.whole)
+        return msgspec.structs.replace(listed, whole=not cut)
+
+
+class Drafts:
+    """All communicators of a log."""
+
+    def __init__(self) -> None:
+        self.all: list[Draft] = []
+        self._named: dict[str, Draft] = {}
+        self._of: dict[_Owner, Draft] = {}
+
+    def of(self, message: Message) -> Draft:
+        """The communicator that a line without a name belongs to."""
+        for owner in _owners(message):
+            if owner in self._of:
+                return self._of[owner]
+        return self.all[-1] if self.all else self._begin("", message)
+
+    def of_rank(self, message: Message, rank: int) -> Draft | None:
+        """The communicator that a rank's own line belongs to: one in which that process can be this rank.
+
+        The same process has other ranks in other communicators, so a line that fits nowhere is left out, not refused.
+        """
+        draft = self.of(message)
+        if draft.fits(rank, message):
+            return draft
+        recent = reversed(self.all[-_MAX_LOOKED_AT:])
+        return next((one for one in recent if rank in one.ranks and one.fits(rank, message)), None)
+
+    def init(self, found: Init, message: Message) -> None:
+        """An `Init` line: its communicator is that of its thread from here on."""
+        draft = self._named.get(found.comm) if found.comm else self.of(message)
+        known = draft.ranks.get(found.rank) if draft else None
+        # Without an id, a rank that was ready already, or another size, means that a new communicator began.
+        again = known is not None and known.complete and not found.comm.startswith("0x")
+        resized = draft is not None and not found.comm.startswith("0x") and draft.size not in (0, found.size)
+        if draft is None or again or resized:
+            draft = self._adopt(found, message) or self._begin(found.comm, message)
+        draft.set_size(found.size, message.line)
+        draft.place(found.rank, message, found)
+        for owner in _owners(message):
+            self._of[owner] = draft
+
+    def order(self, found: Order, message: Message) -> None:
+        """A ring; the second one for a channel of a communicator without id that is ready begins the next one."""
+        draft = self.of(message)
+        if found.channel in draft.orders and not draft.name and any(one.complete for one in draft.ranks.values()):
+            draft = self._begin("", message)
+            for owner in _owners(message):
+                self._of[owner] = draft
+        draft.add_order(found, message.line)
+
+    def finish(self) -> tuple[Communicator, ...]:
+        """All communicators that have something to show, the largest first."""
+        finished = [draft.finish() for draft in self.all]
+        return tuple(sorted(finished, key=lambda one: -one.size))
+
+    def _adopt(self, found: Init, message: Message) -> Draft | None:
+        """A log without START lines tells the id only at the end: what was read without one gets it then."""
+        if not found.comm or not found.complete or found.comm in self._named:
+            return None
+        unnamed = self.of(message) if self.all else None
+        if unnamed is None or unnamed.name:
+            return None
+        unnamed.name = found.comm
+        self._named[found.comm] = unnamed
+        return unnamed
+
+    def _begin(self, name: str, message: Message) -> Draft:
+        if len(self.all) >= MAX_COMMUNICATORS:
+            raise UsageError(
+                f"line {message.line} begins communicator {len(self.all) + 1}, at most {MAX_COMMUNICATORS} can be read",
+                hint="give the log up to the first operation",
+            )
+        draft = Draft(name, message.line)
+        self.all.append(draft)
+        if name:
+            self._named[name] = draft
+        return draft
+
+
+def _owners(message: Message) -> tuple[_Owner, _Owner]:
+    return (
+        (message.host, message.pid, "thread", message.thread),
+        (message.host, message.pid, "device", -1 if message.device is None else message.device),
+    )

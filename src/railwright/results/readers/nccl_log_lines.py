@@ -1,0 +1,138 @@
+"""NCCL's messages out of a text where ranks, launchers and programs write over each other.
+
+A message begins with `host:pid:thread [device] NCCL INFO ` (INFO) or `host:pid:thread [device] file:line NCCL WARN `
+(NCCL src/debug.cc, 2.4 to 2.30); since 2.20 a time stamp may stand before it, and launchers put their own prefix there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from railwright.errors import UsageError
+
+MAX_MESSAGES = 2_000_000
+_MAX_MESSAGE = 4096
+_MAX_PREFIX = 300
+_MAX_OUTPUT = 40
+_MAX_ON_LINE = 64
+_MAX_KNOWN = 10_000
+_MARK = re.compile(r"NCCL (?:INFO|WARN) ")
+_DEVICE = re.compile(r"\[(-?\d{1,4})\][ \t](?:\S{1,120}:\d{1,6} (?:\(\S{1,80}\) )?)?$")
+_HOST = re.compile(r"<[\w.-]{1,64}>|[\w.-]{1,255}")
+# The one line that rank 0 of NCCL up to 2.22 prints without any prefix.
+_BARE_VERSION = re.compile(r"(?:^|[\s:>])(NCCL version \d\S{0,60})\s*$")
+
+
+class Message(NamedTuple):
+    """One message with the number of its line, counted from 1."""
+
+    line: int
+    host: str
+    pid: int
+    thread: int
+    device: int | None
+    warn: bool
+    text: str
+
+
+class _Prefix(NamedTuple):
+    """Who wrote a message; `start` is where the prefix begins in the text that was searched."""
+
+    start: int
+    host: str
+    pid: int
+    thread: int
+    device: int
+
+
+class _Piece(NamedTuple):
+    """A message of one line, with the text before it."""
+
+    before: str
+    warn: bool
+    text: str
+
+
+def split(text: str) -> Iterator[Message]:
+    """All messages, in order. Raises UsageError when there are more than can be judged in reasonable time."""
+    hosts: set[str] = set()
+    known: dict[str, _Prefix | None] = {}
+    count = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        if "NCCL " not in line:
+            continue
+        pieces = _pieces(line)
+        if not pieces and (bare := _BARE_VERSION.search(line[:200])):
+            yield Message(number, "", 0, 0, None, False, bare.group(1))
+        for piece in pieces:
+            count += 1
+            if count > MAX_MESSAGES:
+                raise UsageError(
+                    f"line {number} is beyond {MAX_MESSAGES} NCCL messages",
+                    hint="give the log of one run, or only the lines up to the first operation",
+                )
+            if piece.text:
+                yield _message(number, piece, hosts, known)
+
+
+def _pieces(line: str) -> list[_Piece]:
+    """The messages of one line: writers that do not wait for each other leave several on it."""
+    only = _MARK.search(line)
+    if only is None:
+        return []
+    start, end = only.span()
+    if line.find("NCCL ", end) < 0:  # nearly all lines
+        text = line[end : end + _MAX_MESSAGE].rstrip()
+        return [_Piece(line[max(0, start - _MAX_PREFIX) : start], line[start + 5] == "W", text)]
+    marks = list(itertools.islice(_MARK.finditer(line), _MAX_ON_LINE + 1))
+    pieces: list[_Piece] = []
+    for place, mark in enumerate(marks[:_MAX_ON_LINE]):
+        start = marks[place - 1].end() if place else 0
+        end = marks[place + 1].start() if place + 1 < len(marks) else len(line)
+        text = line[mark.end() : min(end, mark.end() + _MAX_MESSAGE)]
+        if end < len(line) and end - mark.end() <= _MAX_MESSAGE and (following := _prefix(text)):
+            text = text[: following.start]
+        before = line[max(start, mark.start() - _MAX_PREFIX) : mark.start()]
+        pieces.append(_Piece(before, "WARN" in mark.group(), text.rstrip()))
+    return pieces
+
+
+def _prefix(before: str) -> _Prefix | None:
+    """The prefix that `before` ends with. Read from its end, so that a long line costs no more than a short one."""
+    bracket = before.rfind("[", max(0, len(before) - _MAX_PREFIX))
+    found = _DEVICE.match(before, bracket) if bracket >= 0 else None
+    if found is None:
+        return None
+    device = int(found.group(1))
+    words = before[max(0, bracket - _MAX_PREFIX) : bracket].rstrip()
+    start = max(words.rfind(" "), words.rfind("\t")) + 1
+    parts = words[start:].rsplit(":", 2)
+    if len(parts) != 3 or not (parts[1].isascii() and parts[1].isdigit() and parts[2].isascii() and parts[2].isdigit()):
+        return _Prefix(bracket, "", 0, 0, device)
+    # A launcher's own prefix may stand before the name without a space: `[1,0]<stdout>:node0:25:25`.
+    name = parts[0].rpartition(":")[2]
+    if not _HOST.fullmatch(name):
+        return _Prefix(bracket, "", 0, 0, device)
+    at = max(0, bracket - _MAX_PREFIX) + start + len(parts[0]) - len(name)
+    return _Prefix(at, name, int(parts[1][:10]), int(parts[2][:10]), device)
+
+
+def _message(number: int, piece: _Piece, hosts: set[str], known: dict[str, _Prefix | None]) -> Message:
+    # A thread writes many lines with one prefix.
+    if piece.before not in known:
+        if len(known) >= _MAX_KNOWN:
+            known.clear()
+        known[piece.before] = _prefix(piece.before)
+    found = known[piece.before]
+    if found is None:
+        return Message(number, "", 0, 0, None, piece.warn, piece.text)
+    host = found.host
+    if not piece.before[: found.start].strip():
+        hosts.add(host)
+    elif host not in hosts:
+        # Output of the program stands directly before the name: `-1node0:795:795`.
+        host = next((host[cut:] for cut in range(1, min(len(host), _MAX_OUTPUT)) if host[cut:] in hosts), host)
+    return Message(number, host, found.pid, found.thread, found.device, piece.warn, piece.text)

@@ -1,0 +1,274 @@
+"""What NCCL's log says of one run: who took part, what NCCL saw, what it built and what it chose.
+
+Every fact keeps the number of the line it was read from, so that a finding can show its evidence.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from railwright.topology.model import PathKind
+
+Direction = Literal["send", "receive", ""]
+"""Which side of a connection wrote the line; empty where one line stands for both sides (P2P, SHM)."""
+
+
+class Rank(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One rank of a communicator, as far as its own lines name it."""
+
+    rank: int
+    host: str = ""
+    pid: int = 0
+    cuda_dev: int | None = None
+    nvml_dev: int | None = None
+    """NVML's index of the GPU: the physical one, unlike `cuda_dev`, which CUDA_VISIBLE_DEVICES renumbers."""
+    bus_id: str = ""
+    """PCI address as NCCL writes it, hexadecimal without separators: `901c0` is 0000:90:1c.0."""
+    complete: bool = False
+    """Whether its `Init COMPLETE` line was seen."""
+    line: int = 0
+
+
+class Ring(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One channel's ring."""
+
+    channel: int
+    ranks: tuple[int, ...]
+    whole: bool = True
+    """False where NCCL cut the line (20 ranks up to 2.22, 128 characters later) or the log did."""
+    line: int = 0
+
+
+class TreeNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One rank's place in one channel's tree; `up` is -1 at the root."""
+
+    channel: int
+    rank: int
+    up: int
+    down: tuple[int, ...] = ()
+    line: int = 0
+
+
+class Connection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One `Channel 00/0 : 1[1] -> 8[0] [send] via NET/IB/3(2)/GDRDMA` line."""
+
+    channel: int
+    source: int
+    target: int
+    transport: str
+    """`P2P`, `SHM`, `NET` or `COLLNET`."""
+    detail: str = ""
+    """What follows: `CUMEM/read`, `IPC`, `direct/direct`, `indirect/2[2]`."""
+    direction: Direction = ""
+    connection: int = 0
+    """0 for rings and trees; others are for send and receive operations (NCCL 2.12 and later write it)."""
+    network: str = ""
+    """`IB`, `Socket`, `AWS Libfabric`, `IBext_v8` ...; empty where `transport` is not a network."""
+    nic: int | None = None
+    """NCCL's own index of the NIC on that host."""
+    proxy: int | None = None
+    """The rank whose proxy and NIC send this data (PXN), None where the sender's own does."""
+    gdr: bool = False
+    gdr_over_pcie: bool = False
+    """`GDRDMA(PCI)`: on a C2C machine, the NIC reaches the GPU over PCIe all the same (2.26 and later)."""
+    shared: bool = False
+    line: int = 0
+
+
+class Nic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One NIC that NCCL listed; `link` is `IB` or `RoCE`, empty for sockets."""
+
+    host: str
+    network: str
+    index: int
+    name: str
+    port: int = 0
+    link: str = ""
+    line: int = 0
+
+
+class Network(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What the log says of a network on a host: that it is in use, absent or failed, or which provider it has."""
+
+    host: str
+    name: str
+    state: Literal["used", "absent", "failed", "plugin"]
+    says: str = ""
+    nics: int | None = None
+    """How many NICs the plugin found, where it says so (aws-ofi-nccl)."""
+    line: int = 0
+
+
+class GdrCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """NCCL's decision about GPUDirect RDMA for a NIC (`gpu` empty) or for a GPU and a NIC."""
+
+    host: str
+    nic: str
+    enabled: bool
+    gpu: str = ""
+    """Bus id before NCCL 2.25, a rank since."""
+    why: str = ""
+    line: int = 0
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An environment variable that NCCL took, with the host and process that said so."""
+
+    host: str
+    pid: int
+    name: str
+    value: str
+    line: int
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the graph search found for one pattern; bandwidths are NCCL's planning figures per channel."""
+
+    host: str
+    pattern: int
+    cross_nic: int
+    channels: int
+    intra_bytes_per_s: float
+    inter_bytes_per_s: float
+    intra_kind: str
+    inter_kind: str
+    same_channels: bool
+    line: int
+
+
+class SystemPath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One cell of NCCL's table of paths. A path from a GPU to a NIC may be PXN; the one back never is."""
+
+    source: str
+    target: str
+    kind: PathKind
+    bandwidth_bytes_per_s: float
+    line: int
+
+
+class SystemNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of NCCL's tree: what hangs below the node one level up, and over which link."""
+
+    depth: int
+    node: str
+    link: str
+    bandwidth_bytes_per_s: float | None
+
+
+class System(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One host as NCCL sees it, with its own planning bandwidths."""
+
+    host: str
+    max_bytes_per_s: float
+    total_bytes_per_s: float
+    nodes: tuple[SystemNode, ...] = ()
+    paths: tuple[SystemPath, ...] = ()
+    line: int = 0
+
+
+class Tuning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """NCCL's own estimate for one operation, algorithm and protocol; algbw, 0 where it will not be used."""
+
+    operation: str
+    algorithm: str
+    protocol: str
+    latency_s: float
+    bandwidth_bytes_per_s: float
+    line: int
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What NCCL chose for one operation and size. Before 2.23 the log does not name the operation."""
+
+    size_bytes: int
+    algorithm: str
+    protocol: str
+    operation: str = ""
+    channels: int | None = None
+    estimate_s: float | None = None
+    times: int = 1
+    line: int = 0
+
+
+class LoggedWarning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A WARN line."""
+
+    host: str
+    says: str
+    line: int
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Channels built, by use; None where that version does not say."""
+
+    collective: int
+    collnet: int | None = None
+    nvls: int | None = None
+    p2p: int | None = None
+    p2p_per_peer: int | None = None
+    line: int = 0
+
+
+class Communicator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One communicator; `id` is empty before NCCL 2.16, `size` is how many ranks it has."""
+
+    id: str
+    size: int
+    nodes: int | None = None
+    ranks: tuple[Rank, ...] = ()
+    rings: tuple[Ring, ...] = ()
+    trees: tuple[TreeNode, ...] = ()
+    nvls_heads: tuple[tuple[int, ...], ...] = ()
+    connections: tuple[Connection, ...] = ()
+    searches: tuple[Search, ...] = ()
+    counts: Counts | None = None
+    pxn: bool | None = None
+    """Whether rings use PXN, where NCCL says so (2.24 and later)."""
+    line: int = 0
+
+    @property
+    def host_by_rank(self) -> dict[int, str]:
+        """The host of every rank that has lines of its own in the log."""
+        return {one.rank: one.host for one in self.ranks}
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts of its ranks, in the order of the ranks."""
+        return tuple(dict.fromkeys(one.host for one in self.ranks if one.host))
+
+
+class Version(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A version line; `cuda` is what NCCL was built with. The host is empty for the bare line that 2.23 replaced."""
+
+    nccl: str
+    cuda: str = ""
+    host: str = ""
+    line: int = 0
+
+
+class NcclLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The whole log. `communicators` has the largest first."""
+
+    lines: int
+    messages: int
+    communicators: tuple[Communicator, ...]
+    versions: tuple[Version, ...] = ()
+    driver: int | None = None
+    """CUDA version of the driver: 13000 is 13.0."""
+    nics: tuple[Nic, ...] = ()
+    networks: tuple[Network, ...] = ()
+    gdr: tuple[GdrCheck, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    systems: tuple[System, ...] = ()
+    tuning: tuple[Tuning, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    warnings: tuple[LoggedWarning, ...] = ()
+    excerpts: dict[int, str] = {}
+    """The text of the lines that facts above were read from, by line number."""
+
+    @property
+    def main(self) -> Communicator:
+        """The largest communicator, the one that the summary is about."""
+        return self.communicators[0]

@@ -1,0 +1,331 @@
+"""The rows of an nccl-tests table, whatever printed them, checked against what nccl-tests computes.
+
+algbw = size / time and busbw = algbw x factor, each within the rounding of its column (nccl-tests src/*.cu, `*GetBw`).
+Until 2020-06 all_gather and reduce_scatter printed busbw as algbw too (nccl-tests ec1b5e2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from railwright import busbw
+from railwright.errors import UsageError
+from railwright.results.model import Result, Verification
+from railwright.results.readers.log_lines import Number, overlap, refusal
+from railwright.results.readers.model import point
+from railwright.topology.model import Scalar
+
+TYPE_BYTES = {
+    "int8": 1, "uint8": 1, "char": 1, "f8e4m3": 1, "f8e5m2": 1, "fp8_e4m3": 1, "fp8_e5m2": 1,
+    "half": 2, "bfloat16": 2, "int": 4, "int32": 4, "uint32": 4, "float": 4, "int64": 8, "uint64": 8, "double": 8,
+}  # fmt: skip
+"""Bytes of an element (nccl-tests src/common.cu `test_typenames`; fp8_* is what RCCL's fork prints)."""
+
+OPERATION_OF = {
+    "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
+    "alltoall": "all_to_all", "alltoallv": "all_to_allv", "sendrecv": "send_recv", "broadcast": "broadcast",
+    "reduce": "reduce", "gather": "gather", "scatter": "scatter", "hypercube": "hypercube",
+}  # fmt: skip
+"""Our names of the tests, by the program's own name without `_perf`."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One half of a row: out of place or in place."""
+
+    placement: str
+    time_us: Number
+    algbw: Number
+    busbw: Number
+    wrong: float | None
+    """Wrong elements (since 2.13) or the largest error (before); None where the data was not checked."""
+    extras: dict[str, float] = field(default_factory=dict)
+    """Per-iteration columns of `-I`, in seconds or percent."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One size."""
+
+    line: int
+    size_bytes: int
+    count: int
+    type: str
+    redop: str
+    root: int
+    timings: tuple[Timing, ...]
+    cycle: int = 0
+
+    @property
+    def series(self) -> tuple[str, str, int]:
+        """What may change within one table without a new header."""
+        return (self.type, self.redop, self.root)
+
+
+@dataclass
+class Table:
+    """One table with what was printed around it."""
+
+    operation: str = ""
+    version: str = ""
+    rows: list[Row] = field(default_factory=list)
+    ranks: int | None = None
+    hosts: int | None = None
+    gpus: tuple[str, ...] = ()
+    wrong_column: str = "#wrong"
+    cpu_time: bool = False
+    out_of_bounds: int | None = None
+    average: Number | None = None
+    settings: dict[str, Scalar] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    algbw_is_busbw: bool = False
+
+
+def add_row(table: Table, row: Row) -> None:
+    """Appends a row of a later size, or of a new series or cycle. Raises UsageError when sizes are mixed up."""
+    previous = table.rows[-1] if table.rows else None
+    if previous is None or previous.series != row.series:
+        cycle = previous.cycle if previous else 0
+    elif row.size_bytes > previous.size_bytes or (
+        row.size_bytes == previous.size_bytes and table.operation in busbw.DIVIDED
+    ):
+        cycle = previous.cycle
+    elif row.size_bytes == _first_size(table, row) and previous.size_bytes == table.settings.get("last_size_bytes"):
+        cycle = previous.cycle + 1
+    else:
+        raise refusal(
+            row.line,
+            f"size {row.size_bytes} after size {previous.size_bytes}: the rows of several tables are mixed",
+            "nccl-tests built without MPI=1 prints one table per process; otherwise give one table, or label the ranks",
+        )
+    table.rows.append(
+        Row(row.line, row.size_bytes, row.count, row.type, row.redop, row.root, row.timings, cycle)
+    )  # fmt: skip
+
+
+def _first_size(table: Table, row: Row) -> int:
+    return next(other.size_bytes for other in table.rows if other.series == row.series)
+
+
+def elements_per_count(row: Row) -> Fraction:
+    """Size / (count x bytes of the type): 1, or the ranks for the operations that divide their buffer."""
+    if row.type not in TYPE_BYTES:
+        raise refusal(row.line, f"type {row.type[:40]!r} is not one of NCCL's")
+    return Fraction(row.size_bytes, row.count * TYPE_BYTES[row.type])
+
+
+def settle_operation(table: Table) -> None:
+    """Finds the operation of a table that does not name it, or raises UsageError naming the candidates."""
+    if table.operation:
+        return
+    row = next((row for row in table.rows if row.count), None)
+    if row is None:
+        raise UsageError("the table has no row with data, so its operation is unknown", hint=_NAME_IT)
+    divided, rooted, reducing = elements_per_count(row) != 1, row.root >= 0, row.redop not in ("", "none")
+    unchecked_in_place = any(t.placement == "in_place" and t.wrong is None for t in row.timings) and any(
+        t.placement == "out_of_place" and t.wrong is not None for t in row.timings
+    )
+    if reducing and not rooted:
+        table.operation = "reduce_scatter" if divided else "all_reduce"
+    elif reducing and not divided:
+        table.operation = "reduce"
+    elif rooted and not divided:
+        table.operation = "broadcast"
+    elif not rooted and not reducing and not divided:
+        table.operation = "send_recv"
+    elif not rooted and not reducing and unchecked_in_place:  # only alltoall leaves out the check in place
+        table.operation = "all_to_all"
+    else:
+        names = "gather or scatter" if rooted else "all_gather or all_to_all"
+        raise refusal(row.line, f"the table does not say whether it is {names}", _NAME_IT)
+    table.notes.append(f"the text does not name the test: its columns are those of {table.operation}")
+
+
+_NAME_IT = "add the command line, or the line '# Collective test starting: NAME' above the table"
+
+
+def settle_ranks(table: Table, logged_ranks: int | None) -> None:
+    """Ranks from the device lines, else from size and count, NCCL's log, or busbw / algbw. Raises UsageError."""
+    data = [row for row in table.rows if row.count]
+    divided = table.operation in busbw.DIVIDED
+    if divided and data:
+        ratios = {elements_per_count(row) for row in data}
+        ratio = max(ratios)
+        if len(ratios) > 1 or ratio.denominator != 1:
+            line = next(row.line for row in data if elements_per_count(row) != min(ratios) or ratio.denominator != 1)
+            raise refusal(line, "size / (count x bytes of the type) is not the same whole number of ranks in every row")
+        if table.ranks is None:
+            table.ranks = int(ratio)
+            table.notes.append(f"no device lines: {table.ranks} ranks follow from size and count")
+        elif ratio != table.ranks:
+            raise refusal(
+                data[0].line, f"size {data[0].size_bytes} is for {ratio} ranks, the device lines name {table.ranks}"
+            )
+    if table.ranks is None and logged_ranks is not None:
+        table.ranks = logged_ranks
+        table.notes.append(f"no device lines: {logged_ranks} ranks by NCCL's log")
+    if table.ranks is None:
+        _solve_ranks(table, data)
+
+
+def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
+    least, most, line = 1, busbw.MAX_RANKS, 0
+    for row in data:
+        for timing in row.timings:
+            if timing.algbw.low <= 0:
+                continue
+            found = busbw.ranks_between(
+                table.operation, timing.busbw.low / timing.algbw.high, timing.busbw.high / timing.algbw.low
+            )
+            if found is None:
+                table.notes.append(f"no device lines: the number of ranks of a {table.operation} cannot be deduced")
+                return
+            if max(least, found[0]) > min(most, found[1]):
+                raise refusal(
+                    row.line,
+                    f"busbw {timing.busbw.text} is not algbw {timing.algbw.text} x the factor of {table.operation} "
+                    + (f"for the ranks of line {line}" if found[0] <= found[1] else "for any number of ranks"),
+                )
+            least, most, line = max(least, found[0]), min(most, found[1]), row.line
+    if least == most:
+        table.ranks = least
+        table.notes.append(f"no device lines: {least} ranks follow from busbw / algbw")
+    else:
+        table.notes.append(f"no device lines, and busbw / algbw fits {least} to {most} ranks")
+
+
+def check_rows(table: Table) -> None:
+    """Raises UsageError at the first row whose columns contradict each other."""
+    for row in table.rows:
+        if table.operation not in busbw.DIVIDED and row.count and elements_per_count(row) != 1:
+            raise refusal(
+                row.line, f"size {row.size_bytes} is not count {row.count} x {TYPE_BYTES[row.type]} B of {row.type}"
+            )
+        if row.size_bytes and not row.count:
+            raise refusal(row.line, f"size {row.size_bytes} with a count of 0")
+        for timing in row.timings if row.count else ():
+            _check_timing(table, row, timing)
+
+
+def _check_timing(table: Table, row: Row, timing: Timing) -> None:
+    time, algbw, bus = timing.time_us, timing.algbw, timing.busbw
+    if time.value <= 0:
+        raise refusal(row.line, f"time {time.text} us is not above 0")
+    low = high = 0.0
+    if table.operation != "all_to_allv" and not table.cpu_time:
+        size = float(busbw.counted_bytes(table.operation, row.size_bytes, table.ranks or 1))
+        low, high = size / time.high / 1e3, size / max(time.low, time.high * 1e-3) / 1e3  # bytes/us is MB/s
+        if not overlap(algbw.low, algbw.high, low, high):
+            if not _old_definition(table, timing, low, high):
+                raise refusal(
+                    row.line,
+                    f"algbw {algbw.text} GB/s is not size {row.size_bytes} / time {time.text} us = "
+                    f"{size / time.value / 1e3:.2f} GB/s",
+                )
+            return
+        low, high = max(low, algbw.low), min(high, algbw.high)
+    else:
+        low, high = algbw.low, algbw.high
+    if table.ranks is None:
+        return
+    share = float(busbw.factor(table.operation, table.ranks))
+    if not overlap(bus.low, bus.high, low * share, high * share):
+        raise refusal(
+            row.line,
+            f"busbw {bus.text} is not algbw {algbw.text} x {share:.4g}, the factor of {table.operation} "
+            f"for {table.ranks} ranks",
+        )
+
+
+def _old_definition(table: Table, timing: Timing, low: float, high: float) -> bool:
+    """Whether the algbw column is really the busbw, as before 2020-06."""
+    if table.operation not in ("all_gather", "reduce_scatter") or table.ranks is None:
+        return False
+    share = float(busbw.factor(table.operation, table.ranks))
+    same = timing.algbw.text == timing.busbw.text
+    if same and overlap(timing.algbw.low, timing.algbw.high, low * share, high * share):
+        table.algbw_is_busbw = True
+        return True
+    return False
+
+
+def results_of(table: Table) -> tuple[Result, ...]:
+    """One result per timing of every row with data: algbw in bytes/s, computed from size and time."""
+    method = f"nccl-tests {table.operation}" + (f" {table.version}" if table.version else "")
+    rows = (row for row in table.rows if row.count and row.size_bytes)
+    return tuple(_result(table, row, timing, method) for row in rows for timing in row.timings)
+
+
+def _result(table: Table, row: Row, timing: Timing, method: str) -> Result:
+    if table.cpu_time or table.operation == "all_to_allv":
+        value = timing.algbw.value * 1e9
+    else:
+        counted = busbw.counted_bytes(table.operation, row.size_bytes, table.ranks or 1)
+        value = float(counted) / (timing.time_us.value * 1e-6)
+    parameters: dict[str, Scalar] = {
+        "size_bytes": row.size_bytes,
+        "placement": timing.placement,
+        "type": row.type,
+        **({"redop": row.redop} if row.redop not in ("", "none") else {}),
+        **({"root": row.root} if row.root >= 0 else {}),
+    }
+    settings: dict[str, Scalar] = {**table.settings, "duration_s": timing.time_us.value * 1e-6, **timing.extras}
+    if table.ranks is not None:
+        settings["busbw_bytes_per_s"] = busbw.bus_bandwidth(table.operation, table.ranks, value)
+    return point(
+        benchmark=table.operation,
+        quantity="bandwidth_bytes_per_s",
+        value=value,
+        shown=f"{timing.busbw.text} GB/s busbw",
+        line=row.line,
+        method=method,
+        parameters=parameters,
+        settings=settings,
+        ranks=table.ranks,
+        hosts=table.hosts,
+        verification=_verification(table, row, timing),
+        launch=row.cycle,
+    )
+
+
+def _verification(table: Table, row: Row, timing: Timing) -> Verification | None:
+    if timing.wrong is None:
+        return None
+    if table.wrong_column == "#wrong":
+        wrong = min(round(timing.wrong * TYPE_BYTES[row.type]), 2**63 - 1)
+        return Verification(method="nccl-tests #wrong", bytes_checked=row.size_bytes, bytes_wrong=wrong)
+    # The old column is the largest difference; only the footer says whether any was out of bounds, not in which row.
+    if table.out_of_bounds == 0:
+        return Verification(method="nccl-tests error", bytes_checked=row.size_bytes, bytes_wrong=0)
+    return None
+
+
+def closing_notes(table: Table) -> Iterable[str]:
+    """What to know of the whole table."""
+    timings = [timing for row in table.rows for timing in row.timings]
+    if table.average is not None:
+        yield (
+            f"the average bus bandwidth of {table.average.text} GB/s is over all sizes and both placements: "
+            "it says nothing about any size"
+        )
+        mean = sum(timing.busbw.value for timing in timings) / max(len(timings), 1)
+        slack = 0.0051 + 1e-5 * mean + table.average.half
+        if abs(mean - table.average.value) > slack:
+            yield f"the mean busbw of the rows is {mean:.4g} GB/s, not {table.average.text}: rows are missing"
+    if timings and all(timing.wrong is None for timing in timings):
+        yield "the data was not checked"
+    elif table.wrong_column != "#wrong" and table.out_of_bounds != 0:
+        yield "which rows were wrong is not known: this version prints the largest error and one count for all rows"
+    if table.out_of_bounds:
+        yield f"nccl-tests counted {table.out_of_bounds} values out of bounds: the data was wrong"
+    empty = sum(1 for row in table.rows if not (row.count and row.size_bytes))
+    if empty:
+        yield f"rows with less than 16 bytes per rank, where nothing was sent: {empty}, left out"
+    if table.algbw_is_busbw:
+        yield "this version prints busbw in both columns: algbw was computed from size and time"
+    if table.cpu_time:
+        yield "the time column is CPU time (-C): bandwidths are as printed"
+    if table.ranks == 1:
+        yield "1 rank: nothing crossed a link; nccl-tests built without MPI=1 runs like this in each process"

@@ -1,0 +1,200 @@
+"""What nccl-tests writes with `-J FILE.json`: since 2.17.6, file version 3 in 2.19.6 (nccl-tests src/util.cu).
+
+`config.devices` has one device per process, not per GPU: with `-g 8` it names the first of eight.
+A file of a run that died is not closed and is not JSON.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from railwright.errors import UsageError
+from railwright.results.readers.log_lines import Number, bounded
+from railwright.results.readers.model import ForeignFile
+from railwright.results.readers.nccl_table import (
+    OPERATION_OF,
+    Row,
+    Table,
+    Timing,
+    add_row,
+    check_rows,
+    closing_notes,
+    results_of,
+    settle_operation,
+    settle_ranks,
+)
+
+_SIX_DECIMALS = 0.5e-6  # printf %lf
+_KNOWN_VERSIONS = (1, 2, 3)
+
+
+class _Half(msgspec.Struct):
+    alg_bw: float
+    bus_bw: float
+    time: float | None = None
+    cpu_time: float | None = None
+    nwrong: float | None = None
+
+
+class _PerIteration(msgspec.Struct):
+    min_us: float
+    max_us: float
+    p50_us: float
+    p99_us: float
+
+
+class _Row(msgspec.Struct):
+    size: int
+    count: int
+    type: str
+    redop: str
+    root: str
+    experiment_name: str = ""
+    out_of_place: _Half | None = None
+    in_place: _Half | None = None
+    out_of_place_per_iter: _PerIteration | None = None
+    in_place_per_iter: _PerIteration | None = None
+
+
+class _Device(msgspec.Struct):
+    rank: int
+    hostname: str
+    group: int = 0
+    device_info: str = ""
+
+
+class _Config(msgspec.Struct):
+    nthreads: int = 1
+    ngpus: int = 1
+    minimum_bytes: int = 0
+    maximum_bytes: int = 0
+    iterations: int = 0
+    warmup_iters: int = 0
+    aggregated_iterations: int = 1
+    devices: list[_Device] = []
+
+
+class _OutOfBounds(msgspec.Struct):
+    count: int
+
+
+class _Average(msgspec.Struct):
+    bandwidth: float | str  # "nan" when there was no row
+
+
+class _File(msgspec.Struct):
+    version: int
+    results: list[_Row]
+    args: list[str] = []
+    env: list[str] = []
+    nccl_version: int = 0
+    config: _Config | None = None
+    out_of_bounds: _OutOfBounds | None = None
+    average_bus_bandwidth: _Average | None = None
+
+
+def recognises(text: str) -> bool:
+    """A JSON object with the keys of a `-J` file."""
+    return text.lstrip()[:1] == "{" and '"results"' in text and '"alg_bw"' in text and '"bus_bw"' in text
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """The one run of the file; lines are counted as rows, from 1. Raises UsageError."""
+    try:
+        file = msgspec.json.decode(bounded(text), type=_File)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UsageError(
+            f"not a whole -J file of nccl-tests: {error}", hint="a run that died leaves it open: give the text output"
+        ) from error
+    if file.version not in _KNOWN_VERSIONS:
+        raise UsageError(
+            f"-J file version {file.version} is not known, only {_KNOWN_VERSIONS[0]} to {_KNOWN_VERSIONS[-1]}",
+            hint="give the text output of the same run",
+        )
+    table = _table(file)
+    settle_operation(table)
+    settle_ranks(table, None)
+    check_rows(table)
+    table.notes.extend(closing_notes(table))
+    pairs = (entry.partition("=") for entry in file.env if entry.startswith("NCCL_"))
+    return (
+        ForeignFile(
+            tool="nccl-tests",
+            test=table.operation,
+            ranks=table.ranks,
+            hosts=table.hosts,
+            gpus=table.gpus,
+            environment={name[:64]: value[:200] for name, _, value in list(pairs)[:64]},
+            results=results_of(table),
+            notes=tuple(table.notes),
+        ),
+    )
+
+
+def _table(file: _File) -> Table:
+    config = file.config or _Config()
+    table = Table(operation=_operation(file), out_of_bounds=file.out_of_bounds.count if file.out_of_bounds else None)
+    table.settings = {
+        "threads": config.nthreads,
+        "gpus_per_thread": config.ngpus,
+        "first_size_bytes": config.minimum_bytes,
+        "last_size_bytes": config.maximum_bytes,
+        "iterations": config.iterations,
+        "warmup_iterations": config.warmup_iters,
+        "aggregated_iterations": config.aggregated_iterations,
+        "nccl_version_code": file.nccl_version,
+    }
+    if config.devices:
+        groups = {device.group for device in config.devices}
+        table.ranks = len(config.devices) * config.nthreads * config.ngpus // len(groups)
+        table.hosts = len({device.hostname for device in config.devices}) if len(groups) == 1 else None
+        table.gpus = tuple(dict.fromkeys(device.device_info.strip() for device in config.devices))
+    average = file.average_bus_bandwidth.bandwidth if file.average_bus_bandwidth else None
+    if isinstance(average, float):
+        table.average = _number(average)
+    else:
+        table.notes.append("the file has no average bus bandwidth: the run did not end well")
+    for place, row in enumerate(file.results, 1):
+        halves = (
+            _timing("out_of_place", row.out_of_place, row.out_of_place_per_iter, table),
+            _timing("in_place", row.in_place, row.in_place_per_iter, table),
+        )
+        root = row.root.strip()
+        timings = tuple(half for half in halves if half is not None)
+        add_row(
+            table,
+            Row(place, row.size, row.count, row.type, row.redop, int(root) if root.isdigit() else -1, timings),
+        )
+    return table
+
+
+def _operation(file: _File) -> str:
+    names = [row.experiment_name for row in file.results[:1]] + file.args[:1]
+    for name in names:
+        stem = name.rpartition("/")[2].removesuffix("_mpi").removesuffix("_perf").lower()
+        if stem in OPERATION_OF:
+            return OPERATION_OF[stem]
+    return ""
+
+
+def _timing(placement: str, half: _Half | None, iterations: _PerIteration | None, table: Table) -> Timing | None:
+    if half is None:
+        return None
+    time = half.time if half.time is not None else half.cpu_time
+    if time is None or min(time, half.alg_bw, half.bus_bw, half.nwrong or 0) < 0:
+        raise UsageError(f"{placement} has a missing or negative number: {half}"[:300], hint="give the text output")
+    table.cpu_time = half.time is None
+    extras = (
+        {
+            "iteration_min_s": iterations.min_us * 1e-6,
+            "iteration_max_s": iterations.max_us * 1e-6,
+            "iteration_p99_s": iterations.p99_us * 1e-6,
+        }
+        if iterations
+        else {}
+    )
+    return Timing(placement, _number(time), _number(half.alg_bw), _number(half.bus_bw), half.nwrong, extras)
+
+
+def _number(value: float) -> Number:
+    return Number(value, _SIX_DECIMALS, f"{value:.2f}")

@@ -1,0 +1,30 @@
+"""Every reader of another tool's output, and the one that a text is for."""
+
+from __future__ import annotations
+
+from railwright.errors import UsageError
+from railwright.results.readers import fio, gdsio, hpl, nccl_tests, nixlbench, osu, perftest
+from railwright.results.readers.log_lines import bounded
+from railwright.results.readers.model import ForeignFile, Reader
+
+READERS: tuple[Reader, ...] = (nccl_tests, osu, perftest, nixlbench, gdsio, fio, hpl)
+
+
+def recognise(text: str) -> Reader:
+    """The one reader whose fixed words are in the text. Raises UsageError when it is none, or several."""
+    found = [reader for reader in READERS if reader.recognises(bounded(text))]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        looked_for = "; ".join(reader.NAME for reader in READERS)
+        raise UsageError(
+            f"no known tool printed this; looked for {looked_for}",
+            hint="give the output from the tool's first line, header included",
+        )
+    names = ", ".join(reader.NAME.partition(" (")[0] for reader in found)
+    raise UsageError(f"the text has the output of several tools: {names}", hint="give one tool's output at a time")
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """Every run in a text of one tool. Raises UsageError."""
+    return recognise(text).read(text)

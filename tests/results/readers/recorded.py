@@ -1,0 +1,29 @@
+"""Where the recorded outputs are, and what tests of readers ask of them again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from railwright.results.model import Result
+from railwright.results.readers.model import ForeignFile
+
+EXTERNAL = Path(__file__).parents[3] / "testdata" / "external"
+
+
+def text(name: str) -> str:
+    return (EXTERNAL / name).read_text(encoding="utf-8")
+
+
+def value(result: Result) -> float:
+    assert result.summary is not None
+    assert result.samples[0] == result.summary.median
+    return result.samples[0]
+
+
+def of(file: ForeignFile, quantity: str = "bandwidth_bytes_per_s") -> list[Result]:
+    return [result for result in file.results if result.quantity == quantity]
+
+
+def sizes(results: Iterable[Result]) -> list[object]:
+    return [result.parameters["size_bytes"] for result in results]

@@ -1,0 +1,241 @@
+"""nccl-tests: every recorded table whole, and every way in which a table is not what it claims."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.results.readers.recorded import sizes, text, value
+
+from railwright.errors import UsageError
+from railwright.results.readers import nccl_tests
+
+HEALTHY = "nccl_tests/2.18.3-all_gather-2xgb10-healthy.txt"
+OLD = "nccl_tests/before-2.13-all_reduce-4xv100-pcie.txt"
+ALL_TO_ALL = "nccl_tests/2.18.3-alltoall-16xrtx6000d-slow.txt"
+
+
+def test_an_old_table_without_root_or_version_is_read_to_its_last_row() -> None:
+    (file,) = nccl_tests.read(text(OLD))
+    assert (file.test, file.ranks, file.hosts, file.version) == ("all_reduce", 4, 1, "")
+    assert file.gpus == ("Tesla V100-PCIE-32GB",)
+    assert len(file.results) == 2 * 25
+    first, last = file.results[0], file.results[-1]
+    assert (first.parameters["size_bytes"], first.parameters["placement"]) == (8, "out_of_place")
+    assert value(first) == pytest.approx(8 / 16.36e-6)
+    assert (last.parameters["size_bytes"], last.parameters["placement"]) == (134217728, "in_place")
+    assert value(last) == pytest.approx(134217728 / 17974e-6)
+    assert last.settings["busbw_bytes_per_s"] == pytest.approx(134217728 / 17974e-6 * 1.5)
+    assert last.settings["shown"] == "11.20 GB/s busbw"
+    assert last.settings["line"] == 36
+    assert last.settings["iterations"] == 20
+    assert last.verification is not None
+    assert last.verification.bytes_wrong == 0
+
+
+def test_ranks_and_hosts_come_from_the_device_lines() -> None:
+    (file,) = nccl_tests.read(text(ALL_TO_ALL))
+    assert (file.tool, file.version, file.test) == ("nccl-tests", "2.18.3", "all_to_all")
+    assert (file.ranks, file.hosts, file.gpus) == (16, 2, ("NVIDIA RTX 6000D",))
+    assert {result.ranks for result in file.results} == {16}
+    assert {result.hosts for result in file.results} == {2}
+    assert file.environment["NCCL_P2P_DISABLE"] == "1"
+    assert file.environment["NCCL_NETDEVS_POLICY"] == "MAX:1"
+
+
+def test_the_collapse_of_a_faulty_network_is_read_as_printed() -> None:
+    (file,) = nccl_tests.read(text(ALL_TO_ALL))
+    assert len(file.results) == 2 * 24
+    at_16_mib = [r for r in file.results if r.parameters["size_bytes"] == 16777216]
+    assert value(at_16_mib[0]) == pytest.approx(16777216 / 459.13e-6)
+    assert value(at_16_mib[1]) == pytest.approx(16777216 / 70123.2e-6)
+
+
+def test_a_column_that_says_na_is_not_a_check() -> None:
+    (file,) = nccl_tests.read(text(ALL_TO_ALL))
+    for result in file.results:
+        assert (result.verification is None) == (result.parameters["placement"] == "in_place")
+
+
+def test_the_slow_machine_is_seven_times_slower_than_the_healthy_one() -> None:
+    (healthy,), (slow,) = (nccl_tests.read(text(name)) for name in (HEALTHY, HEALTHY.replace("healthy", "slow")))
+    assert sizes(healthy.results) == sizes(slow.results)
+    assert value(healthy.results[-1]) == pytest.approx(4294967296 / 95610.9e-6)
+    assert value(slow.results[-1]) == pytest.approx(4294967296 / 758014e-6)
+
+
+def test_a_table_of_the_first_algbw_definition_gives_algbw_of_today() -> None:
+    (file,) = nccl_tests.read(text("nccl_tests/before-2.10-all_gather-2xrtx2080ti-part.txt"))
+    assert (file.test, file.ranks, len(file.results)) == ("all_gather", 2, 26)
+    assert value(file.results[-1]) == pytest.approx(134217728 / 3070.3e-6)  # the table prints half of it
+    assert any("busbw in both columns" in note for note in file.notes)
+    assert any("rows are missing" in note for note in file.notes)
+
+
+def test_two_tables_of_one_text_are_two_files_with_their_own_ranks_and_environment() -> None:
+    pair, four = nccl_tests.read(text("nccl_tests/since-2.13-all_reduce-nvlink-pair-and-sys.txt"))
+    assert (pair.ranks, len(pair.results), pair.environment) == (2, 8, {})
+    assert (four.ranks, len(four.results), four.environment) == (4, 8, {"NCCL_P2P_DISABLE": "1"})
+    assert pair.hosts is None
+    assert any("2 ranks follow from busbw / algbw" in note for note in pair.notes)
+
+
+def test_a_json_file_says_the_same_as_the_text() -> None:
+    (printed,), (written,) = nccl_tests.read(text(HEALTHY)), nccl_tests.read(
+        text("nccl_tests/2.19.6-all_gather-2xgb10.json")
+    )  # fmt: skip
+    assert (written.test, written.ranks, written.hosts, written.gpus) == ("all_gather", 2, 2, ("NVIDIA GB10",))
+    assert written.environment == {"NCCL_SOCKET_IFNAME": "eth1"}
+    assert [value(r) for r in written.results] == pytest.approx([value(r) for r in printed.results])
+    assert [r.verification for r in written.results] == [r.verification for r in printed.results]
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        pytest.param(lambda line: f"[1,0]<stdout>:{line}", id="mpirun --tag-output"),
+        pytest.param(lambda line: f"[prterun-node1-2741@1,0]<stdout>: {line}", id="prterun"),
+        pytest.param(lambda line: f" 0: {line}", id="srun --label"),
+        pytest.param(lambda line: f"[0] {line}", id="mpiexec -l"),
+        pytest.param(lambda line: f"2026-09-01T10:00:00.123456789Z {line}", id="kubectl --timestamps"),
+        pytest.param(lambda line: f"[2026-09-01 10:00:00] [1,0]<stdout>:{line}", id="time stamp and tag"),
+        pytest.param(lambda line: f"\x1b[32m{line}\x1b[0m", id="colours"),
+        pytest.param(lambda line: f"{line}\r", id="CRLF"),
+        pytest.param(lambda line: f"    {line}", id="indented"),
+        pytest.param(lambda line: f"{line}\nnode1:21:21 [0] NCCL INFO comm 0x7f rank 0 nranks 2 - COMPLETE", id="log"),
+    ],
+)
+def test_what_a_launcher_puts_before_the_lines_does_not_matter(wrap: object) -> None:
+    assert callable(wrap)
+    plain = nccl_tests.read(text(HEALTHY))
+    wrapped = nccl_tests.read("\n".join(wrap(line) for line in text(HEALTHY).split("\n")))
+    assert [(r.parameters, r.samples) for r in wrapped[0].results] == [
+        (r.parameters, r.samples) for r in plain[0].results
+    ]
+    assert (wrapped[0].ranks, wrapped[0].hosts, len(wrapped)) == (2, 2, 1)
+
+
+def test_the_recorded_log_with_tags_is_read_whole() -> None:
+    (file,) = nccl_tests.read(text("nccl_tests/2.18.0-all_reduce-2xrtx5090-socket.txt"))
+    assert (file.version, file.ranks, file.hosts, len(file.results)) == ("2.18.0", 2, 1, 16)
+    assert value(file.results[-1]) == pytest.approx(134217728 / 58055.4e-6)
+
+
+def test_a_variable_in_nccls_log_is_part_of_the_environment() -> None:
+    logged = "node1:1:1 [0] NCCL INFO NCCL_IB_HCA set by environment to mlx5_0.\n" + text(HEALTHY)
+    assert nccl_tests.read(logged)[0].environment["NCCL_IB_HCA"] == "mlx5_0"
+
+
+def test_wrong_elements_are_wrong_bytes() -> None:
+    wrong = text(HEALTHY).replace("22.14       0", "22.14       5")
+    (file,) = nccl_tests.read(wrong)
+    checks = [result.verification for result in file.results]
+    assert [check.bytes_wrong for check in checks if check] == [0, 0, 0, 0, 5 * 4, 0]
+
+
+def test_an_old_table_with_values_out_of_bounds_is_verified_nowhere() -> None:
+    (file,) = nccl_tests.read(text(OLD).replace("Out of bounds values : 0 OK", "Out of bounds values : 3 FAILED"))
+    assert all(result.verification is None for result in file.results)
+    assert any("3 values out of bounds" in note for note in file.notes)
+
+
+def test_a_table_cut_inside_its_last_row_is_read_up_to_there() -> None:
+    whole = text(HEALTHY)
+    (file,) = nccl_tests.read(whole[: whole.index("95610.9")])
+    assert len(file.results) == 4
+    assert any("ends inside line 15" in note for note in file.notes)
+    assert any("no end" in note for note in file.notes)
+
+
+def test_the_per_iteration_columns_of_2_19_are_kept_beside_the_value() -> None:
+    table = (
+        "# Collective test starting: all_reduce_perf\n"
+        "#       size   count   type  redop  root  time  algbw  busbw #wrong i_min i_max i_p99 i_cv%"
+        "  time  algbw  busbw #wrong i_min i_max i_p99 i_cv%   timestamp\n"
+        "     1048576  262144  float    sum    -1  100.00  10.49  18.35      0  98.10 103.20 103.00 1.20"
+        "  101.00  10.38  18.17      0  99.00 104.00 104.00 1.10  2026-09-26 10:00:00\n"
+        "# Avg bus bandwidth    : 18.26\n"
+    )
+    (file,) = nccl_tests.read(table)
+    assert file.ranks == 8
+    assert file.results[0].settings["iteration_max_s"] == pytest.approx(103.2e-6)
+
+
+TAMPERED = [
+    pytest.param("22.14", "32.14", "busbw 32.14 is not algbw 44.28", id="busbw"),
+    pytest.param("44.28   22.14", "54.28   27.14", "algbw 54.28 GB/s is not size", id="both bandwidths"),
+    pytest.param("96986.7", "96.9867", "algbw 44.28 GB/s is not size", id="time in ms"),
+    pytest.param("  536870912 ", "  536870911 ", "not the same whole number", id="count"),
+    pytest.param("536870912     float", "536870912      half", "not the same whole number", id="type"),
+    pytest.param("536870912     float", "536870912     quark", "'quark' is not one of NCCL's", id="unknown type"),
+    pytest.param("22.14", "nan", "busbw 'nan'", id="nan"),
+    pytest.param("96986.7", "inf", "time 'inf'", id="inf"),
+    pytest.param("96986.7", "-96986.7", "time '-96986.7'", id="negative"),
+    pytest.param("96986.7", "0", "time 0 us is not above 0", id="no time"),
+    pytest.param("all_gather_perf", "all_reduce_perf", "is not count", id="another operation"),
+    pytest.param("  4294967296  ", "   429496729  ", "the rows of several tables are mixed", id="size"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "reason"), TAMPERED)
+def test_a_table_that_contradicts_itself_is_refused_with_line_and_value(old: str, new: str, reason: str) -> None:
+    assert old in text(HEALTHY)
+    with pytest.raises(UsageError) as refused:
+        nccl_tests.read(text(HEALTHY).replace(old, new))
+    assert reason in refused.value.message
+    assert refused.value.message.startswith("line ")
+    assert refused.value.hint
+
+
+def test_the_wrong_factor_is_refused_when_device_lines_name_other_ranks() -> None:
+    eight = text(OLD).replace("Rank  3 ", "Rank  7 ")
+    with pytest.raises(UsageError, match=r"the factor of all_reduce for 8 ranks"):
+        nccl_tests.read(eight)
+
+
+def test_tables_of_several_processes_without_mpi_are_refused_with_the_cause() -> None:
+    (table,) = [text(OLD)]
+    doubled = "\n".join(line for line in table.split("\n") for _ in (1, 2))
+    with pytest.raises(UsageError, match="mixed") as refused:
+        nccl_tests.read(doubled)
+    assert "MPI=1" in refused.value.hint
+
+
+def test_processes_without_mpi_that_are_labelled_are_read_apart() -> None:
+    lines = [f"[1,{rank}]<stdout>:{line}" for line in text(OLD).split("\n") for rank in (0, 1)]
+    assert [len(file.results) for file in nccl_tests.read("\n".join(lines))] == [50, 50]
+
+
+def test_a_table_that_could_be_two_operations_is_refused() -> None:
+    nameless = "\n".join(line for line in text(HEALTHY).split("\n") if "_perf" not in line)
+    with pytest.raises(UsageError, match="all_gather or all_to_all"):
+        nccl_tests.read(nameless)
+
+
+def test_rows_below_16_bytes_per_rank_are_left_out_and_counted() -> None:
+    empty = "           0             0     float    none      -1" + "     5.70    0.00    0.00       0" * 2 + "\n"
+    whole = text(HEALTHY)
+    place = whole.index("  1073741824     134")
+    (file,) = nccl_tests.read(whole[:place] + empty + whole[place:])
+    assert len(file.results) == 6
+    assert any("less than 16 bytes per rank, where nothing was sent: 1" in note for note in file.notes)
+
+
+def test_a_second_cycle_of_the_same_sizes_is_another_launch() -> None:
+    whole = text(HEALTHY)
+    rows = whole[whole.index("  1073741824     134") : whole.index("# Out of bounds")]
+    (file,) = nccl_tests.read(whole.replace(rows, rows * 2))
+    assert [result.launch for result in file.results] == [0] * 6 + [1] * 6
+
+
+def test_a_json_file_of_a_run_that_died_or_of_another_version_is_refused() -> None:
+    whole = text("nccl_tests/2.19.6-all_gather-2xgb10.json")
+    with pytest.raises(UsageError, match="not a whole -J file"):
+        nccl_tests.read(whole[:-20])
+    with pytest.raises(UsageError, match="version 9"):
+        nccl_tests.read(json.dumps({**json.loads(whole), "version": 9}))
+
+
+def test_text_without_a_row_is_refused() -> None:
+    with pytest.raises(UsageError, match="no row of an nccl-tests table"):
+        nccl_tests.read("# algbw and busbw, see doc/PERFORMANCE.md")

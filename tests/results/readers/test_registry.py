@@ -1,0 +1,101 @@
+"""Which reader a text is for, and that nothing large or hostile takes long."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+from tests.results.readers.recorded import EXTERNAL, text
+
+from railwright.errors import UsageError
+from railwright.results.readers import fio, gdsio, hpl, nccl_tests, nixlbench, osu, perftest, registry
+from railwright.results.readers.log_lines import MAX_CHARACTERS, MAX_LINES
+from railwright.results.readers.model import Reader
+
+READER_OF: dict[str, Reader] = {
+    "nccl_tests": nccl_tests, "osu": osu, "perftest": perftest, "nixlbench": nixlbench, "gdsio": gdsio, "fio": fio,
+    "hpl": hpl,
+}  # fmt: skip
+RECORDED = sorted(path for folder in READER_OF for path in (EXTERNAL / folder).iterdir() if path.suffix != ".md")
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_every_recorded_output_is_recognised_by_its_reader_alone(path: Path) -> None:
+    content = path.read_text(encoding="utf-8")
+    assert registry.recognise(content) is READER_OF[path.parent.name]
+    for file in registry.read(content):
+        assert file.results
+        for result in file.results:
+            assert result.outcome == "measured"
+            assert result.settings["shown"]
+            assert isinstance(result.settings["line"], int)
+            assert result.method
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_no_recorded_output_names_a_person_a_place_or_an_address(path: Path) -> None:
+    content = path.read_text(encoding="utf-8")
+    for private in ("/home/", "/tmp/", "/work/", "root@", "ip-1", ".com"):
+        assert private not in content
+
+
+def test_every_recorded_output_is_named_in_the_readme() -> None:
+    readme = (EXTERNAL / "README.md").read_text(encoding="utf-8")
+    assert [path.name for path in RECORDED if path.name not in readme] == []
+
+
+def test_an_unknown_text_is_refused_with_what_was_looked_for() -> None:
+    with pytest.raises(UsageError) as refused:
+        registry.recognise("iperf3 3.12\n[ ID] Interval Transfer Bitrate\n")
+    for reader in READER_OF.values():
+        assert reader.NAME in refused.value.message
+
+
+def test_the_output_of_two_tools_is_refused_with_their_names() -> None:
+    both = text("hpl/2.3-4ranks.txt") + text("osu/7.5-bibw-cuda-validated.txt")
+    with pytest.raises(UsageError, match="OSU Micro-Benchmarks, HPL"):
+        registry.recognise(both)
+
+
+def _seconds(action: object) -> float:
+    assert callable(action)
+    start = time.process_time()  # the machine may be busy with other things
+    with pytest.raises(UsageError):
+        action()
+    return time.process_time() - start
+
+
+def test_ten_megabytes_of_garbage_are_refused_at_once() -> None:
+    garbage = random.Random(1).randbytes(5_000_000).hex()
+    assert _seconds(lambda: registry.read(garbage)) < 2
+
+
+ANCHORS = {
+    "nccl_tests": "algbw busbw\n", "osu": "# OSU MPI Bandwidth Test v7.4\n", "perftest": "#bytes BW average[\n",
+    "nixlbench": "Block Size (B) Batch Size B/W (\n", "gdsio": "XferType: IoType: Throughput:\n",
+    "fio": "fio-3.33 IOPS= BW=\n", "hpl": "T/V Gflops\n",
+}  # fmt: skip
+GARBAGE = {
+    "spaces": " " * 10_000_000,
+    "digits": "1 " * 5_000_000,
+    "short lines": "8 2 float\n" * 199_000,
+    "long lines": ("# Rank  0 " + "9" * 5000 + "\n") * 2000,
+    "headers": ("# size count type time algbw busbw\n# Size  MB/s\n") * 95_000,
+    "options": ("(--a" + "(--b=" * 800 + "\n") * 2400,
+    "brackets": "[1,0]<std" * 1_100_000,
+}
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+@pytest.mark.parametrize("tool", ANCHORS)
+def test_ten_megabytes_of_garbage_with_a_tools_words_are_refused_soon(tool: str, kind: str) -> None:
+    assert _seconds(lambda: READER_OF[tool].read(ANCHORS[tool] + GARBAGE[kind][: MAX_CHARACTERS - 100])) < 2
+
+
+def test_a_text_that_is_too_large_is_refused_before_it_is_read() -> None:
+    with pytest.raises(UsageError, match="characters, more than"):
+        registry.recognise("a" * (MAX_CHARACTERS + 1))
+    with pytest.raises(UsageError, match="lines, more than"):
+        osu.read("# OSU MPI Bandwidth Test v7.4\n" + "x\n" * (MAX_LINES + 1))
