@@ -18,18 +18,21 @@ def COMMAND(machine: str | None, as_json: bool) -> int:  # noqa: N802 - see cli/
     from railwright.errors import EXIT_OK, EXIT_UNJUDGED
     from railwright.faults.model import Facts
     from railwright.faults.registry import FAULTS
+    from railwright.launch.context import environment
     from railwright.report.findings_text import finding_lines
     from railwright.report.records import FindingRecord
     from railwright.topology.sources.load import load
 
-    topology = load(machine)
-    found = [(fault, fault.look(Facts(topology=topology))) for fault in FAULTS if not fault.needs_results]
+    # What is set here says something of this machine only.
+    facts = Facts(topology=load(machine), environment=environment() if machine is None else {})
+    looked = [fault for fault in FAULTS if not fault.needs_results or facts.environment]
+    found = [(fault, fault.look(facts)) for fault in looked]
     findings = [finding for _, some in found for finding in some]
     if as_json:
         for finding in findings:
             click.echo(msgspec.json.encode(FindingRecord(finding=finding)).decode())
     else:
-        click.echo(f"audit of {topology.name}: {len(found)} faults looked for, {len(findings)} findings")
+        click.echo(f"audit of {facts.topology.name}: {len(found)} faults looked for, {len(findings)} findings")
         for fault, some in found:
             click.echo(f"\n{fault.name}: {fault.summary}")
             for finding in some:

@@ -18,8 +18,10 @@ from railwright.errors import EXIT_USAGE, RailwrightError
 VERBS: dict[str, tuple[str, str]] = {
     "prove": ("prove", "Measure this machine and hold every path against its limit."),
     "topo": ("topo", "Show, capture, load and export what is there."),
-    "limits": ("limits", "What each path of a machine can reach, and why; measures nothing."),
+    "limits": ("limits", "What each path and collective can reach, and why; measures nothing."),
+    "whatif": ("whatif", "Designs side by side: limits, bill of network parts, cost."),
     "audit": ("audit", "The settings that keep paths from their limit, with evidence and remedy."),
+    "explain": ("explain", "What a known tool printed: normal for its machine or not, why, and the next command."),
     "run": ("run", "Run single benchmarks with all their options."),
     "judge": ("judge", "Judge a results file again and write its reports."),
     "compare": ("compare", "Hold two runs side by side, noise taken into account."),

@@ -15,6 +15,7 @@ from railwright.cli.main import drop_output
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from railwright.diagnosis.model import Diagnosis
     from railwright.errors import RailwrightError
     from railwright.launch.proof import Proof
     from railwright.launch.session import Planned
@@ -184,6 +185,14 @@ def report(file: ResultFile, output: Path, *, as_json: bool) -> int:
         "metrics.txt": render_openmetrics(file.run, diagnosis),
     }
     troubles = [trouble for name, text in pages.items() if (trouble := _write(output / name, text)) is not None]
+    show(file, diagnosis, as_json=as_json)
+    if troubles:
+        raise troubles[0]
+    return diagnosis.exit_status
+
+
+def show(file: ResultFile, diagnosis: Diagnosis, *, as_json: bool) -> None:
+    """Print a judged run."""
     with _reader_may_leave():
         if as_json:
             from railwright.report.records import json_lines
@@ -196,9 +205,6 @@ def report(file: ResultFile, output: Path, *, as_json: bool) -> int:
             from railwright.report.text import render
 
             render(file.run, diagnosis, file.end, Console())
-    if troubles:
-        raise troubles[0]
-    return diagnosis.exit_status
 
 
 @contextlib.contextmanager

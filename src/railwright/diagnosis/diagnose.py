@@ -27,7 +27,8 @@ def diagnose(file: ResultFile) -> Diagnosis:
     for result in file.results:
         groups[(*result.series(), result.parameters.get("size_bytes"))].append(result)
     points = tuple(_judge_point(results, finder) for results in groups.values())
-    facts = Facts(topology=file.run.topology, results=file.results)
+    environment = file.run.context.environment
+    facts = Facts(topology=file.run.topology, results=file.results, environment=environment)
     findings = tuple(finding for fault in FAULTS for finding in fault.look(facts))
     curves: dict[tuple[object, ...], list[Judged]] = defaultdict(list)
     for point in points:

@@ -40,8 +40,13 @@ def judge(
     limit: Limit | NoLimit,
     expected: Expected | None,
     checked: Verification | None,
+    *,
+    must_check: bool = True,
 ) -> Verdict:
-    """The verdict on one value. Everything that is not provably fine is something other than ok."""
+    """The verdict on one value. Everything that is not provably fine is something other than ok.
+
+    Without `must_check` the data need not have been verified: for tables of tools that verify none, which say so.
+    """
     if outcome == "waived":
         return Verdict(state="waived", why=reason)
     if outcome == "failed" or value is None:
@@ -52,7 +57,7 @@ def judge(
         return Verdict(state="suspicious", why=f"a value of {value} is not possible")
     if isinstance(limit, NoLimit):
         return Verdict(state="unknown", why=f"no limit: {limit.why}")
-    if checked is None or not checked.bytes_checked:
+    if must_check and (checked is None or not checked.bytes_checked):
         return Verdict(state="unknown", why="the data was not verified")
     share = fraction_of_limit(value, limit)
     if share > TOLERANCE_ABOVE_LIMIT:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding, with_pcie
+from railwright.faults.model import Facts, Fault, Finding, Supposed, with_host, with_pcie
+from railwright.faults.parts import has_gpu_links, over_network
+from railwright.limits.case import Case
 from railwright.results.model import Evidence
 from railwright.topology.model import Link, PcieLink, Topology
 
 
 def _look(facts: Facts) -> tuple[Finding, ...]:
-    peers = {device.id for device in facts.topology.of_kind("gpu", "nic")}
-    below = [link for link in facts.topology.links if isinstance(link.protocol, PcieLink) and peers & {link.a, link.b}]
-    switches = {device.id for device in facts.topology.of_kind("pcie_switch")}
-    shared = [link for link in below if switches & {link.a, link.b}]
+    shared = _below_switches(facts.topology)
     redirected = [link for link in shared if _state(link) is True]
     unreadable = [link for link in shared if _state(link) is None]
     findings = []
@@ -48,6 +47,14 @@ def _look(facts: Facts) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
+def _below_switches(topology: Topology) -> list[Link]:
+    """The PCIe links between a switch and a GPU, a NIC or a card of NICs."""
+    peers = {device.id for device in topology.of_kind("gpu", "nic", "card")}
+    switches = {device.id for device in topology.of_kind("pcie_switch")}
+    below = [link for link in topology.links if isinstance(link.protocol, PcieLink) and peers & {link.a, link.b}]
+    return [link for link in below if switches & {link.a, link.b}]
+
+
 def _state(link: Link) -> bool | None:
     return link.protocol.acs_redirect if isinstance(link.protocol, PcieLink) else None
 
@@ -57,9 +64,29 @@ def _degrade(topology: Topology, where: str) -> Topology:
     return with_pcie(topology, where, lambda link: replace(link, acs_redirect=True))
 
 
+def _suppose(case: Case) -> tuple[Supposed, ...]:
+    """Only where peers share a switch and talk over it: GPU and NIC, or GPUs that have no NVLink."""
+    host = case.cluster.host
+    links = _below_switches(host)
+    uses_pcie = over_network(case) or (case.cluster.gpus_per_host > 1 and not has_gpu_links(host))
+    if not links or not uses_pcie or all(_state(link) for link in links):
+        return ()
+    for link in links:
+        host = _degrade(host, link.id)
+    return (
+        Supposed(
+            fault=FAULT.name,
+            says="ACS sends peer-to-peer requests below PCIe switches up to the root complex",
+            case=with_host(case, host),
+            tell_apart="as root: lspci -vvv | grep ACSCtl: a switch port with ReqRedir+ redirects; or railwright audit",
+        ),
+    )
+
+
 FAULT = Fault(
     name="acs_redirect",
     summary="ACS detours peer-to-peer traffic through the root complex",
     look=_look,
     degrade=_degrade,
+    suppose=_suppose,
 )

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from railwright.limits.case import Case
 from railwright.results.model import Evidence, Result
 from railwright.topology.model import PcieLink, Topology
 
@@ -33,6 +34,19 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     topology: Topology
     results: tuple[Result, ...] = ()
+    environment: dict[str, str] = {}
+    """Environment variables that were set (NCCL_*, UCX_* ...), as `results.model.Context` records them."""
+
+
+class Supposed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cluster would be if a fault were there: how it would be seen in measurements, and how to tell."""
+
+    fault: str
+    says: str
+    """What is supposed, as a clause: `one NIC of each host is not used`."""
+    case: Case
+    tell_apart: str
+    """The command or look that would tell it from the others."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +59,13 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """True where only measurements can show it, so that an audit of settings alone cannot look for it."""
     degrade: Callable[[Topology, str], Topology] | None = None
     """(topology, device or link id) -> the topology as it would be with this fault there."""
+    suppose: Callable[[Case], tuple[Supposed, ...]] | None = None
+    """The ways in which it could be there, for `explain`; None where it changes no curve."""
+
+
+def with_host(case: Case, host: Topology) -> Case:
+    """The case with other machines: a cluster is as fast as its slowest host, so one faulty host stands for all."""
+    return msgspec.structs.replace(case, cluster=msgspec.structs.replace(case.cluster, host=host))
 
 
 def with_pcie(topology: Topology, where: str, change: Callable[[PcieLink], PcieLink]) -> Topology:

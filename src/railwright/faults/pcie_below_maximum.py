@@ -8,28 +8,34 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding, with_pcie
+from railwright.faults.model import Facts, Fault, Finding, Supposed, with_host, with_pcie
+from railwright.faults.parts import has_gpu_links, over_network, pcie_above
+from railwright.limits.case import Case
 from railwright.limits.pcie import raw_rate
 from railwright.results.model import Evidence
-from railwright.topology.model import Link, PcieLink, Topology
+from railwright.topology.cluster import ports
+from railwright.topology.model import Device, Link, PcieLink, Topology
+from railwright.topology.shapes import GT_PER_S
 
 
 def _look(facts: Facts) -> tuple[Finding, ...]:
     gpus = {device.id for device in facts.topology.of_kind("gpu")}
-    return tuple(
-        finding
-        for link in facts.topology.links
-        if isinstance(link.protocol, PcieLink)
-        for finding in _look_at(link, link.protocol, idle_gpu=bool(gpus & {link.a, link.b}))
-    )
+    found: list[Finding] = []
+    unknown: list[Link] = []
+    for link in facts.topology.links:
+        if not isinstance(link.protocol, PcieLink):
+            continue
+        if link.protocol.gt_per_s and link.protocol.width:
+            found += _look_at(link, link.protocol, idle_gpu=bool(gpus & {link.a, link.b}))
+        else:
+            unknown.append(link)
+    return (*found, _could_not_look(unknown)) if unknown else tuple(found)
 
 
 def _look_at(link: Link, pcie: PcieLink, *, idle_gpu: bool) -> tuple[Finding, ...]:
     narrow = bool(pcie.width and pcie.max_width and pcie.width < pcie.max_width)
     slow = bool(pcie.gt_per_s and pcie.max_gt_per_s and pcie.gt_per_s < pcie.max_gt_per_s)
-    if not (pcie.gt_per_s and pcie.width):
-        return (_could_not_look(link),)
-    if not (narrow or slow):
+    if not (pcie.gt_per_s and pcie.width and (narrow or slow)):
         return ()
     best_rate, best_width = pcie.max_gt_per_s or pcie.gt_per_s, pcie.max_width or pcie.width
     now, best = raw_rate(pcie.gt_per_s, pcie.width), raw_rate(best_rate, best_width)
@@ -54,13 +60,13 @@ def _look_at(link: Link, pcie: PcieLink, *, idle_gpu: bool) -> tuple[Finding, ..
     )  # fmt: skip
 
 
-def _could_not_look(link: Link) -> Finding:
+def _could_not_look(unknown: list[Link]) -> Finding:
     return Finding(
         fault=FAULT.name,
-        where=(link.id,),
+        where=tuple(link.id for link in unknown),
         certainty="could not look",
-        says=f"the trained rate and width of {link.id} cannot be read",
-        remedy="look at current_link_speed and current_link_width of its two ends in /sys/bus/pci/devices",
+        says=f"the trained rate and width of {len(unknown)} PCIe links cannot be read",
+        remedy="look at current_link_speed and current_link_width of their ends in /sys/bus/pci/devices",
     )
 
 
@@ -69,9 +75,58 @@ def _degrade(topology: Topology, where: str) -> Topology:
     return with_pcie(topology, where, lambda link: replace(link, width=max(1, (link.width or 2) // 2)))
 
 
+def _suppose(case: Case) -> tuple[Supposed, ...]:
+    """The links of all GPUs or of all NICs: a collective waits for the slowest, so one such link costs as much."""
+    host = case.cluster.host
+    found: list[Supposed] = []
+    if over_network(case) or (case.cluster.gpus_per_host > 1 and not has_gpu_links(host)):
+        found += _suppose_for(case, "GPUs", host.of_kind("gpu"))
+    if over_network(case):
+        found += _suppose_for(case, "NICs", tuple(nic for nic, _ in ports(host)))
+    return tuple(found)
+
+
+def _suppose_for(case: Case, what: str, devices: tuple[Device, ...]) -> tuple[Supposed, ...]:
+    links = pcie_above(case.cluster.host, devices)
+    ways = (
+        (f"the {what} have half of their PCIe lanes", _at_half_width),
+        (f"the PCIe links of the {what} run one generation lower", _one_generation_lower),
+    )
+    found = []
+    for says, change in ways:
+        host = case.cluster.host
+        for link in links:
+            host = with_pcie(host, link.id, change)
+        if host != case.cluster.host:
+            tell_apart = (
+                "under load: lspci -vv -s ADDRESS | grep LnkSta (Speed, Width, downgraded), or railwright audit"
+            )
+            found.append(Supposed(fault=FAULT.name, says=says, case=with_host(case, host), tell_apart=tell_apart))
+    return tuple(found)
+
+
+def _at_half_width(link: PcieLink) -> PcieLink:
+    """Half of the lanes that it could have; a link that is known to be narrower still stays as it is."""
+    most = link.max_width or link.width
+    if not most or most < 2:
+        return link
+    half = most // 2
+    return link if link.width is not None and link.width <= half else replace(link, width=half)
+
+
+def _one_generation_lower(link: PcieLink) -> PcieLink:
+    """The next rate below the one that it could have; a link that is known to be slower still stays as it is."""
+    most = link.max_gt_per_s or link.gt_per_s
+    lower = max((rate for rate in GT_PER_S.values() if most and rate < most), default=None)
+    if lower is None or (link.gt_per_s is not None and link.gt_per_s <= lower):
+        return link
+    return replace(link, gt_per_s=lower)
+
+
 FAULT = Fault(
     name="pcie_below_maximum",
     summary="a PCIe link trained below what both its ends can do",
     look=_look,
     degrade=_degrade,
+    suppose=_suppose,
 )

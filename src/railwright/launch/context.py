@@ -36,12 +36,17 @@ def gather(topology: Topology) -> Context:
         cores=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         software=_software(),
-        environment={k: v for k, v in sorted(os.environ.items()) if k.startswith(_ENVIRONMENT_PREFIXES)},
+        environment=environment(),
         clocks=_clocks(),
         load_average=os.getloadavg()[0],
         busy_fraction=busy_fraction(),
         noise=noise(),
     )
+
+
+def environment() -> dict[str, str]:
+    """The environment variables that change what is measured."""
+    return {name: value for name, value in sorted(os.environ.items()) if name.startswith(_ENVIRONMENT_PREFIXES)}
 
 
 def _operating_system() -> str:

@@ -18,3 +18,5 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """Who may hand data to a peer nearer to a NIC: NCCL's PXN is `sender`, switched off it is `none`."""
     port_cap_bytes_per_s: float | None = None
     """What one NIC carries at most because of the software, whatever its line rate; None: no such cap."""
+    gpu_cap_bytes_per_s: float | None = None
+    """What one GPU carries to others of its host at most because of the software; None: no such cap."""

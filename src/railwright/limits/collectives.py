@@ -20,7 +20,7 @@ from railwright.limits.model import Source
 from railwright.limits.path import link_limit
 from railwright.limits.software import software_limits
 from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING
-from railwright.limits.traffic import NOT_IN_NCCL, applicable, domain_hosts, domains, problem_of
+from railwright.limits.traffic import NOT_IN_NCCL, applicable, domains, problem_of
 from railwright.topology.cluster import Cluster, ports
 
 
@@ -54,6 +54,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The algbw if these links alone were twice as fast."""
     then: str
     """The kind of link that would hold it back then."""
+    sources: tuple[Source, ...] = ()
 
 
 class Algorithm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -193,7 +194,7 @@ def _expected(
 ) -> tuple[float | None, float | None]:
     """The band: the same flow over what NCCL reaches of each link; (None, None) where a link it uses has no band."""
     host, count = case.cluster.host, domains(case.cluster)
-    bands = nccl.Bands(host, collective, name, case.port_cap_bytes_per_s, wide=domain_hosts(case.cluster) > 1)
+    bands = nccl.Bands(case, collective, name)
     found = {key: bands.of(resource) for key, resource in problem.graph.resources.items()}
     if any(found[key].low is None for key in flow.shares):
         return None, None
@@ -228,6 +229,7 @@ def _share(problem: Problem, flow: Flow, kind: str, resources: list[Resource]) -
         because=f"{len(alike)} like {resources[0].words}" if len(alike) > 1 else resources[0].words,
         doubled_bytes_per_s=doubled.rate_bytes_per_s,
         then=problem.graph.resources[following].kind if following else "",
+        sources=getattr(link_limit(resources[0].link)[0], "sources", ()),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from railwright.limits.model import Constant
-from railwright.limits.sources import LAUNCH_MEASURED, NCCL_BUFFSIZE, NCCL_SMALL, NCCL_TUNING
+from railwright.limits.sources import LAUNCH_MEASURED, NCCL_BUFFSIZE, NCCL_SMALL, NCCL_TUNING, RAMP_MEASURED
 from railwright.limits.traffic import domain_hosts, domains
 from railwright.topology.cluster import Cluster
 from railwright.topology.model import NvlinkLink, XgmiLink
@@ -59,6 +59,9 @@ _CHUNK_BYTES = Constant(
     value=4 * 1024 * 1024 / 8, unit="bytes of a step: NCCL_BUFFSIZE / 8 steps", source=NCCL_BUFFSIZE
 )
 _LAUNCH_US = Constant(value=8.0, unit="us from one operation's start to the next's, besides", source=LAUNCH_MEASURED)
+_RAMP = Constant(value=0.04, unit="of the bandwidth lost at most for each halving below 8 GiB", source=RAMP_MEASURED)
+_RAMP_FROM_BYTES = Constant(value=8 * 2**30, unit="bytes", source=RAMP_MEASURED)
+_MOST_HALVINGS = Constant(value=10, unit="halvings that are counted", source=RAMP_MEASURED)
 _SPREAD = Constant(value=2.5, unit="times shorter or longer", source=NCCL_SMALL)
 
 
@@ -78,7 +81,12 @@ def time_s(cluster: Cluster, collective: str, algorithm: str, size_bytes: float,
 def band_s(
     cluster: Cluster, collective: str, algorithm: str, size_bytes: float, slow: float, fast: float
 ) -> tuple[float, float]:
-    """(shortest, longest) seconds to expect, between the algbw `slow` and `fast` of large sizes, in bytes/s."""
+    """(shortest, longest) seconds to expect, between the algbw `slow` and `fast` of large sizes, in bytes/s.
+
+    Bandwidth is reached slowly: healthy machines still gain a little with each doubling up to 8 GiB.
+    """
+    halvings = min(max(math.log2(_RAMP_FROM_BYTES.value / size_bytes), 0.0), _MOST_HALVINGS.value)
+    slow *= 1 - _RAMP.value * halvings
     times = [time_s(cluster, collective, algorithm, size_bytes, rate) for rate in (fast, slow)]
     fast_latency, slow_latency = (time - size_bytes / rate for time, rate in zip(times, (fast, slow), strict=True))
     return times[0] - fast_latency * (1 - 1 / _SPREAD.value), times[1] + slow_latency * (_SPREAD.value - 1)
@@ -125,4 +133,4 @@ def _direct_latency_s(cluster: Cluster, collective: str, size_bytes: float, algb
     at_once = min(peers, _PEERS_AT_ONCE.value)
     message = size_bytes if collective == "send_recv" else size_bytes / cluster.ranks
     filling = 2 * at_once * min(message, _CHUNK_BYTES.value) / algbw_bytes_per_s
-    return (start + math.ceil(peers / _PEERS_AT_ONCE.value) * _PEER_US.value) * US + filling
+    return (_LAUNCH_US.value + start + math.ceil(peers / _PEERS_AT_ONCE.value) * _PEER_US.value) * US + filling

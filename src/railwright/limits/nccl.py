@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from railwright.limits import pcie
+from railwright.limits.case import Case
 from railwright.limits.flow_graph import Resource
 from railwright.limits.model import Constant
 from railwright.limits.sources import (
     AMD_XGMI,
     CROSS_NUMA_MEASURED,
+    H200_GATHERS,
     NCCL_412,
     NCCL_ON_NICS,
     NCCL_SOCKETS,
@@ -24,6 +26,7 @@ from railwright.limits.sources import (
     P2C_MEASURED,
     P5_ALL_TO_ALL,
 )
+from railwright.limits.traffic import domain_hosts
 from railwright.topology.model import Device, EthernetLink, NvlinkLink, PcieLink, SmpLink, Topology, XgmiLink
 
 # NVLink generation -> NCCL's planning rate of one link
@@ -34,6 +37,7 @@ _NVLINK: dict[int, Constant] = {
     4: Constant(value=20.6e9, unit="bytes/s a link and direction, SM90", source=NCCL_TOPO),
     5: Constant(value=40.1e9, unit="bytes/s a link and direction, SM100", source=NCCL_TOPO),
 }
+_NVLINK_OTHERS_LOW = Constant(value=0.80, unit="of NCCL's planning rate, all_gather and others", source=H200_GATHERS)
 _NVLINK_SHARE = (
     Constant(value=0.90, unit="of NCCL's planning rate, low", source=NVLINK_RINGS),
     Constant(value=1.02, unit="of NCCL's planning rate, high", source=NVLINK_RINGS),
@@ -55,6 +59,7 @@ _NVLSTREE: dict[int, tuple[Constant, Constant]] = {
         Constant(value=80.0e9, unit="bytes/s busbw a channel, more hosts", source=NCCL_TUNING),
     ),
 }
+_STEADY = ("all_reduce", "send_recv")
 TREE_SHARE = Constant(value=0.92, unit="of the ring's rate on the same links", source=NCCL_TUNING)
 _XGMI_SHARE = (
     Constant(value=0.65, unit="of links x rate, low", source=AMD_XGMI),
@@ -64,7 +69,7 @@ _NIC_SHARE = (
     Constant(value=0.82, unit="of a port's payload rate, low", source=NCCL_ON_NICS),
     Constant(value=0.98, unit="of a port's payload rate, high", source=NCCL_ON_NICS),
 )
-_TCP = (
+TCP_BAND = (
     Constant(value=1.2e9, unit="bytes/s a port over sockets, low", source=NCCL_SOCKETS),
     Constant(value=6e9, unit="bytes/s a port over sockets, high", source=NCCL_SOCKETS),
 )
@@ -101,13 +106,13 @@ class Band(NamedTuple):
 class Bands:
     """The band of every resource of one machine, for one collective and algorithm."""
 
-    def __init__(
-        self, host: Topology, collective: str, algorithm: str, port_cap: float | None = None, *, wide: bool = False
-    ) -> None:
-        self._host = host
-        self._port_cap = float("inf") if port_cap is None else port_cap
-        self._wide = wide
-        """Whether NVLink joins several hosts."""
+    def __init__(self, case: Case, collective: str, algorithm: str) -> None:
+        self._host = case.cluster.host
+        self._collective = collective
+        self._port_cap = _cap(case.port_cap_bytes_per_s)
+        self._gpu_cap = _cap(case.gpu_cap_bytes_per_s)
+        self._gpus = {gpu.id for gpu in case.cluster.host.of_kind("gpu")}
+        self._wide = domain_hosts(case.cluster) > 1
         self._reducing = algorithm in ("nvls", "nvlstree", "collnet")
         self._peers_at_once = collective == "all_to_all"
         self._share = TREE_SHARE.value if algorithm == "tree" else 1.0
@@ -115,6 +120,8 @@ class Bands:
     def of(self, resource: Resource) -> Band:
         """The band of one resource."""
         band = self._of(resource)
+        if self._gpus & {resource.link.a, resource.link.b}:
+            band = Band(None if band.low is None else min(band.low, self._gpu_cap), min(band.high, self._gpu_cap))
         low = None if band.low is None else min(band.low * self._share, resource.limit_bytes_per_s)
         return Band(low, min(band.high * self._share, resource.limit_bytes_per_s))
 
@@ -124,7 +131,7 @@ class Bands:
             low = _ALL_TO_ALL_LOW if self._peers_at_once else _NIC_SHARE[0]
             cap = self._port_cap if resource.kind == "NIC port" else float("inf")
             if isinstance(protocol, EthernetLink) and not protocol.rdma:
-                return Band(min(_TCP[0].value, cap, rate), min(_TCP[1].value, cap, rate))
+                return Band(min(TCP_BAND[0].value, cap, rate), min(TCP_BAND[1].value, cap, rate))
             return Band(min(low.value * rate, cap), min(_NIC_SHARE[1].value * rate, cap))
         if isinstance(protocol, NvlinkLink):
             return self._nvlink(protocol)
@@ -132,12 +139,18 @@ class Bands:
             return Band(_XGMI_SHARE[0].value * rate, _XGMI_SHARE[1].value * rate)
         if isinstance(protocol, PcieLink):
             raw = pcie.raw_rate(protocol.gt_per_s or 0.0, protocol.width or 0)
-            return Band(_PCIE_LOW.value * raw if raw else None, rate)
+            if raw is None:  # a NIC's own slot is taken to fit its ports, and said not to be counted
+                return Band(float("inf") if self._to_a_nic(resource) else None, float("inf"))
+            return Band(_PCIE_LOW.value * raw, rate)
         if resource.kind == "C2C":
             return Band(_C2C_SHARE.value * rate, rate)
         if isinstance(protocol, SmpLink):
             return self._between_sockets(resource)
         return self._inside_cpu(resource)
+
+    def _to_a_nic(self, resource: Resource) -> bool:
+        ends = [self._host.device(end) for end in (resource.link.a, resource.link.b)]
+        return any(end is not None and end.kind in ("nic", "card") for end in ends)
 
     def _nvlink(self, protocol: NvlinkLink) -> Band:
         planned = _NVLINK.get(protocol.generation)
@@ -147,7 +160,8 @@ class Bands:
         if efficiency is None:
             return Band(None, float("inf"))
         rate = planned.value * protocol.links * efficiency
-        return Band(_NVLINK_SHARE[0].value * rate, _NVLINK_SHARE[1].value * rate)
+        low = _NVLINK_SHARE[0] if self._collective in _STEADY else _NVLINK_OTHERS_LOW
+        return Band(low.value * rate, _NVLINK_SHARE[1].value * rate)
 
     def _nvls(self) -> float | None:
         found = _NVLS_OVER_HOSTS if self._wide else _NVLS.get(_major(self._host))
@@ -164,12 +178,13 @@ class Bands:
 
     def _inside_cpu(self, resource: Resource) -> Band:
         """Peer-to-peer through a root complex; a Grace CPU passes its GPU's traffic at the full rate (P2C)."""
-        machine = self._host.device("host0")
-        if machine is not None and machine.facts.get("gpudirect_rdma") is False:
-            return Band(float("inf"), float("inf"))  # to and from memory, not from device to device
         cpu = self._host.device(resource.link.a)
         crosses = cpu is not None and cpu.kind == "cpu" and _cpu_class(cpu) != "Arm"
         return Band(_ACROSS_CPU_LOW.value if crosses else float("inf"), float("inf"))
+
+
+def _cap(rate: float | None) -> float:
+    return float("inf") if rate is None else rate
 
 
 def nvlstree_cap(host: Topology, nics: int, domains: int) -> tuple[float, float] | None:

@@ -6,7 +6,7 @@ payload share = MTU / (MTU + headers of one packet), for full packets of a long 
 from __future__ import annotations
 
 from railwright.limits.model import Constant, Expected, Limit, NoLimit, Source, Step
-from railwright.limits.sources import EFA_MEASURED, IBTA, IEEE_8023, RFC_IP_TCP, ROCE, SRD_PAPER
+from railwright.limits.sources import EFA_MEASURED, IBTA, IEEE_8023, RDMA_MEASURED, RFC_IP_TCP, ROCE, SRD_PAPER
 from railwright.topology.model import EfaLink, EthernetLink, InfinibandLink, Link
 from railwright.units import format_bandwidth, format_line_rate
 
@@ -15,6 +15,7 @@ FRAME_BYTES = Constant(value=14 + 4 + 20, unit="bytes: header, FCS, preamble and
 ROCE_BYTES = Constant(value=20 + 8 + 12 + 4, unit="bytes: IPv4, UDP, BTH and ICRC", source=ROCE)
 TCP_BYTES = Constant(value=20 + 20 + 12, unit="bytes: IPv4, TCP and time stamps, inside the MTU", source=RFC_IP_TCP)
 INFINIBAND_BYTES = Constant(value=8 + 12 + 4 + 2, unit="bytes: LRH, BTH, ICRC and VCRC", source=IBTA)
+RDMA_HEALTHY_SHARE = Constant(value=0.95, unit="of the payload rate, large messages", source=RDMA_MEASURED)
 EFA_HEALTHY_SHARE = Constant(value=0.96, unit="of the line rate, large transfers over SRD", source=EFA_MEASURED)
 RDMA_MTUS = tuple(
     Constant(value=size, unit="bytes of payload in a packet", source=IBTA) for size in (256, 512, 1024, 2048, 4096)
@@ -46,7 +47,7 @@ def payload_share(protocol: EthernetLink | InfinibandLink | EfaLink) -> tuple[fl
 
 
 def limit(link: Link) -> tuple[Limit | NoLimit, Expected | None]:
-    """The limit of one port, each direction. A band only for EFA: elsewhere it depends on what runs over the port."""
+    """The limit of one port, each direction. No band for TCP: what it reaches depends on the host."""
     protocol = link.protocol
     assert isinstance(protocol, EthernetLink | InfinibandLink | EfaLink)
     share = payload_share(protocol)
@@ -69,7 +70,19 @@ def limit(link: Link) -> tuple[Limit | NoLimit, Expected | None]:
         ),
         sources=_sources(protocol),
     )
-    return found, _efa_band(line, value) if isinstance(protocol, EfaLink) else None
+    if isinstance(protocol, EfaLink):
+        return found, _efa_band(line, value)
+    return found, _rdma_band(value) if isinstance(protocol, InfinibandLink) or protocol.rdma else None
+
+
+def _rdma_band(limit_bytes_per_s: float) -> Expected:
+    return Expected(
+        quantity="bandwidth_bytes_per_s",
+        low=RDMA_HEALTHY_SHARE.value * limit_bytes_per_s,
+        high=limit_bytes_per_s,
+        because="healthy RDMA ports reach their payload rate with large messages",
+        sources=(RDMA_MEASURED,),
+    )
 
 
 def _efa_band(line_bytes_per_s: float, limit_bytes_per_s: float) -> Expected:

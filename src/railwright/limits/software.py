@@ -15,7 +15,7 @@ _STEP_US = (
     Constant(value=12, unit="us a step of one connection, slow", source=NCCL_2409),
 )
 _CHUNK_BYTES = Constant(value=128 * 1024, unit="bytes in flight for each step of a connection", source=NCCL_2409)
-_NEAR = KIND_ORDER.index("PXB")
+_NEAR = KIND_ORDER.index("P2C")  # the farthest over which NCCL uses GPUDirect RDMA by itself
 
 
 def software_limits(cluster: Cluster, collective: str, algorithm: str) -> tuple[str, ...]:

@@ -40,9 +40,7 @@ ALGORITHMS: dict[str, tuple[str, ...]] = {
 }
 NOT_IN_NCCL = ("hierarchical",)
 NVLS_CAPABILITY = Constant(value=9, unit="compute capability (major) from which NVSwitches reduce", source=NCCL_TUNING)
-_TREES_ALIKE = Constant(
-    value=64, unit="domains: from there the busiest one's load stays 2", source=NCCL_TREES
-)
+_TREES_ALIKE = Constant(value=64, unit="domains: from there the busiest one's load stays 2", source=NCCL_TREES)
 
 
 class Demands(msgspec.Struct, frozen=True, kw_only=True):

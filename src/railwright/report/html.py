@@ -1,17 +1,10 @@
 """The report as one page: a single HTML file that needs no network and may be opened anywhere, also years later.
 
-The page's own script and plotly.js are allowed by their hashes and nothing else may run, so that no name from a
-machine can become code. All text is escaped by Jinja2; the figures' data is escaped JSON that a browser never runs.
+How it stays safe and needs nothing from outside: `offline_page`.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-from functools import cache
-from importlib import resources
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import msgspec
@@ -21,112 +14,33 @@ from railwright.errors import RailwrightError
 from railwright.limits.model import Limit, Source, Step
 from railwright.report import wording
 from railwright.report.figures import figures
+from railwright.report.offline_page import as_it_is, render_page
 from railwright.report.text import all_findings
 from railwright.results.model import End, Result, Run
 from railwright.topology.model import Scalar, Topology
 from railwright.units import format_size
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-    from markupsafe import Markup
-
-# `unsafe-inline` for styles only: plotly.js sets style attributes on what it draws and adds a style sheet of its own.
-# A style can neither run code nor, with default-src 'none', send anything.
-_POLICY = "default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-
 _SHOWN_VALUES = 4
-
-STATE_SIGN: dict[State, str] = {
-    "ok": "\u2713",
-    "slow": "\u25bc",
-    "suspicious": "\u25b2",
-    "unknown": "?",
-    "failed": "\u2715",
-    "waived": "\u2013",
-}
-"""A sign beside each verdict word: its shape tells it apart where its colour does not."""
 
 
 def render_html(run: Run, diagnosis: Diagnosis, results: tuple[Result, ...], end: End | None) -> str:
     """The whole page. `results` are the raw records, for what was held while measuring."""
-    drawn = figures(diagnosis.points)
-    scripts = {"plotly_js": _plotly_js() if drawn else "", "page_js": _template_text("report.js")}
-    hashes = " ".join(_hash(script) for script in scripts.values() if script)
-    template = _environment().get_template("report.html.j2")
-    return template.render(
-        policy=_as_it_is(_POLICY.format(hashes=hashes)),
-        css=_as_it_is(_template_text("report.css")),
-        plotly_js=_as_it_is(scripts["plotly_js"]),
-        page_js=_as_it_is(scripts["page_js"]),
-        figures=drawn,
-        figures_json=_as_it_is(_script_json([figure.json() for figure in drawn])),
-        topology_svg=_as_it_is(_drawing(run.topology)),
-        run=run,
-        context=run.context,
-        end=end,
-        headline=_headline(diagnosis),
-        worst=_worst(diagnosis),
-        counts=wording.state_counts(path.verdict.state for path in diagnosis.paths),
-        closing=wording.closing_words(diagnosis),
-        cut_off=wording.cut_off_words(end),
-        paths=[_path_view(path) for path in diagnosis.paths],
-        findings=all_findings(diagnosis),
-        unmeasured=wording.unmeasured(diagnosis.points),
-        methods=_methods(results),
-    )
-
-
-def _as_it_is(text: str) -> Markup:
-    """Text that must not be escaped: only our own, plotly's, and what `_script_json` and `_drawing` made safe."""
-    from markupsafe import Markup
-
-    return Markup(text)  # noqa: S704
-
-
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("railwright.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["visible"] = wording.visible
-    environment.globals.update(words=wording, sign=STATE_SIGN, meaning=wording.STATE_MEANING)
-    return environment
-
-
-def _template_text(name: str) -> str:
-    return resources.files("railwright.report").joinpath("templates", name).read_text(encoding="utf-8")
-
-
-@cache
-def _plotly_js() -> str:
-    """plotly.js as its package brings it; it has one bundle, of all kinds of charts, 4.8 MB."""
-    from plotly.offline import get_plotlyjs
-
-    source: str = get_plotlyjs()
-    if "</script" in source.lower() or "<!--" in source:
-        raise RailwrightError(
-            "this version of plotly.js holds text that would end the script it stands in",
-            hint="install the version of plotly that railwright's lock file names",
-        )
-    return source.replace("\r\n", "\n")  # as a browser's parser does, or the hash would not fit
-
-
-def _hash(script: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
-
-
-def _script_json(value: object) -> str:
-    """JSON that can stand in a script element: no `<` to end it, no line separators that old parsers trip over."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    for char in "<>&\u2028\u2029":
-        text = text.replace(char, f"\\u{ord(char):04x}")
-    return text
+    fields = {
+        "topology_svg": as_it_is(_drawing(run.topology)),
+        "run": run,
+        "context": run.context,
+        "end": end,
+        "headline": _headline(diagnosis),
+        "worst": _worst(diagnosis),
+        "counts": wording.state_counts(path.verdict.state for path in diagnosis.paths),
+        "closing": wording.closing_words(diagnosis),
+        "cut_off": wording.cut_off_words(end),
+        "paths": [_path_view(path) for path in diagnosis.paths],
+        "findings": all_findings(diagnosis),
+        "unmeasured": wording.unmeasured(diagnosis.points),
+        "methods": _methods(results),
+    }
+    return render_page("report.html.j2", figures(diagnosis.points), fields)
 
 
 def _drawing(topology: Topology) -> str:

@@ -1,0 +1,215 @@
+"""The table of a known tool, held row by row against what the machine it ran on can reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec.structs import replace
+
+from railwright.busbw import OPERATIONS, bus_bandwidth
+from railwright.diagnosis.model import Judged
+from railwright.diagnosis.verdict import fraction_of_limit, judge
+from railwright.errors import UsageError
+from railwright.limits.case import Case
+from railwright.limits.cluster_path import cluster_path_limits
+from railwright.limits.collectives import Algorithm, algorithms, at_size
+from railwright.limits.hpl import hpl_limit
+from railwright.limits.model import Expected, Limit, NoLimit
+from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING
+from railwright.limits.storage import file_limit
+from railwright.limits.traffic import ALGORITHMS
+from railwright.results.model import Result
+from railwright.results.readers.model import ForeignFile
+from railwright.topology.cluster import Cluster, cluster_of
+from railwright.topology.model import Topology
+
+Limits = tuple[Limit | NoLimit, Expected | None]
+
+BYTES_DECIDE = 64 * 1024
+"""From this size on a stream of messages between two hosts is expected at the link's rate (perftest's own default)."""
+_STREAMS = ("ib_write_bw", "ib_read_bw", "ib_send_bw", "osu_bw", "osu_bibw", "nixlbench")
+_BOTH_WAYS = ("osu_bibw",)
+_FILES = ("gdsio", "fio")
+_GPU_WORDS = ("vram", "cuda", "d", "device", "gpu")
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What a table is held against: the cluster, and the path where the user names one (`gpu0:gpu0@1`)."""
+
+    cluster: Cluster
+    path: str = ""
+
+
+def machine_for(file: ForeignFile, machine: Machine) -> Machine:
+    """The machine with as many hosts and GPUs as the table has. Raises UsageError where they cannot be those.
+
+    A table that does not say how many hosts there were is taken to be of all hosts given.
+    """
+    cluster = machine.cluster
+    if file.test not in OPERATIONS or file.ranks is None:
+        return machine
+    hosts = file.hosts or cluster.hosts
+    if file.hosts is None and file.ranks < cluster.hosts:
+        hosts = file.ranks
+    if file.ranks % hosts or (file.hosts and cluster.hosts > 1 and file.hosts > cluster.hosts):
+        raise UsageError(
+            f"the table has {file.ranks} ranks on {file.hosts or 'an unknown number of'} hosts, {cluster.name} has"
+            f" {cluster.ranks} on {cluster.hosts}",
+            hint="give the machine it ran on, with --count for the number of hosts",
+        )
+    each = file.ranks // hosts
+    if each > cluster.gpus_per_host:
+        raise UsageError(
+            f"the table has {each} ranks on each of {hosts} hosts, {cluster.host.name} has"
+            f" {cluster.gpus_per_host} GPUs",
+            hint="give more hosts with --count, or the shape it ran on, like gpus=8",
+        )
+    smaller = cluster_of(_with_gpus(cluster.host, each), hosts, cluster.fabric, cluster.storage, cluster.name)
+    return replace(machine, cluster=smaller)
+
+
+def _with_gpus(host: Topology, count: int) -> Topology:
+    """The machine with its first GPUs only: a job on some of them still has all NICs."""
+    gone = {gpu.id for gpu in host.of_kind("gpu")[count:]}
+    return replace(
+        host,
+        devices=tuple(device for device in host.devices if device.id not in gone),
+        links=tuple(link for link in host.links if not {link.a, link.b} & gone),
+    )
+
+
+def judge_rows(file: ForeignFile, machine: Machine) -> tuple[Judged, ...]:
+    """Every row with limit, band and verdict. Tools that do not check their data are judged without that check."""
+    find = limit_finder(file, machine)
+    scale = bus_bandwidth(file.test, file.ranks, 1.0) if is_busbw(file) and file.ranks is not None else 1.0
+    return tuple(_judged(result, *find(result), scale) for result in file.results)
+
+
+def is_busbw(file: ForeignFile) -> bool:
+    """Whether the table's rates are judged and shown as busbw, as its readers are used to."""
+    return file.tool == "nccl-tests" and file.test in OPERATIONS and file.ranks is not None
+
+
+def _judged(result: Result, limit: Limit | NoLimit, expected: Expected | None, scale: float) -> Judged:
+    value = result.summary.median * scale if result.summary else None
+    if isinstance(limit, Limit):
+        limit = replace(limit, value=limit.value * scale)
+    if expected is not None:
+        high = None if expected.high is None else expected.high * scale
+        expected = replace(expected, low=expected.low * scale, high=high)
+    checked = result.verification
+    return Judged(
+        benchmark=result.benchmark,
+        quantity=result.quantity,
+        path=result.path,
+        parameters=result.parameters,
+        outcome=result.outcome,
+        reason=result.reason,
+        value=value,
+        limit=limit,
+        expected=expected,
+        fraction_of_limit=fraction_of_limit(value, limit) if value and isinstance(limit, Limit) else None,
+        verdict=judge(result.outcome, result.reason, value, limit, expected, checked, must_check=False),
+        verification=checked,
+        method=result.method,
+        ranks=result.ranks,
+        hosts=result.hosts,
+    )
+
+
+def limit_finder(file: ForeignFile, machine: Machine) -> Callable[[Result], Limits]:
+    """What gives each row its limit and band. Raises UsageError and CannotJudge."""
+    if file.test in ALGORITHMS and file.tool in ("nccl-tests", "railwright"):
+        cluster = machine.cluster
+        found = algorithms(Case(cluster=cluster), file.test)
+        return lambda result: collective_row(cluster, file.test, found, result)
+    if file.test in _STREAMS:
+        return lambda result: _stream(result, machine)
+    if file.test in _FILES:
+        return lambda result: _file(result, machine)
+    if file.test == "hpl":
+        return lambda result: _hpl(result, machine)
+    return lambda result: _none(result, f"no limit is derived for {file.test}")
+
+
+def collective_row(cluster: Cluster, collective: str, found: tuple[Algorithm, ...], result: Result) -> Limits:
+    """Limit and band of algbw at the row's size."""
+    size = result.parameters.get("size_bytes")
+    if result.quantity != "bandwidth_bytes_per_s" or not isinstance(size, int) or size < 1:
+        return _none(result, f"no limit is derived for {result.quantity} of a collective")
+    likely, rate, _ = at_size(cluster, collective, found, size)
+    best = max(found, key=lambda one: one.algbw_bytes_per_s.limit if one.in_nccl else 0.0)
+    narrowest = best.bottleneck[0] if best.bottleneck else None
+    limit = Limit(
+        quantity="bandwidth_bytes_per_s",
+        value=rate.limit,
+        kind="derived",
+        because=f"{best.name}: {narrowest.what}, {narrowest.because}" if narrowest else best.name,
+        bottleneck=narrowest.where[0] if narrowest else "",
+        sources=narrowest.sources if narrowest else (),
+    )
+    if rate.expected_low is None:
+        return limit, None
+    because = f"NCCL's {likely.name} over what it reaches of each link, and its latency"
+    return limit, Expected(
+        quantity="bandwidth_bytes_per_s", low=rate.expected_low, high=rate.expected_high, because=because,
+        sources=(NCCL_TOPO, NCCL_TUNING),
+    )  # fmt: skip
+
+
+def path_of(result: Result, machine: Machine) -> str:
+    """The path that a point-to-point row is about: the one the user named, else between the first GPUs or memories."""
+    if machine.path:
+        return machine.path
+    first = _is_gpu(result, "initiator", "send_buffer")
+    last = _is_gpu(result, "target", "receive_buffer")
+    if machine.cluster.hosts == 1:  # between two GPUs of the one host
+        return "gpu0:gpu1" if first and last else f"{'gpu0' if first else 'memory0'}:{'gpu0' if last else 'memory0'}"
+    return f"{'gpu0' if first else 'memory0'}:{'gpu0' if last else 'memory0'}@1"
+
+
+def _is_gpu(result: Result, *keys: str) -> bool:
+    """Whether the table says that this end is a GPU's memory; host memory where it says nothing."""
+    return any(str(result.parameters.get(key, "")).lower() in _GPU_WORDS for key in keys)
+
+
+def _stream(result: Result, machine: Machine) -> Limits:
+    if result.quantity != "bandwidth_bytes_per_s":
+        return _none(result, "no floor is documented for this latency")
+    path = path_of(result, machine)
+    if path == "memory0:memory0":
+        return _none(result, "inside one host no limit is known; if it ran between two hosts, give --count 2")
+    row = cluster_path_limits(machine.cluster, path)[0]
+    limit, expected = row.limit, row.expected
+    if isinstance(limit, NoLimit):
+        return limit, None
+    if result.benchmark in _BOTH_WAYS:
+        limit = replace(limit, value=limit.value * 2, because=f"both ways at once: {limit.because}")
+        if expected is not None:
+            expected = replace(expected, low=expected.low * 2, high=expected.high and expected.high * 2)
+    size = result.parameters.get("size_bytes")
+    if not isinstance(size, int) or size < BYTES_DECIDE:
+        expected = None
+    return limit, expected
+
+
+def _file(result: Result, machine: Machine) -> Limits:
+    if result.quantity != "bandwidth_bytes_per_s":
+        return _none(result, "no limit is derived for this quantity of files")
+    to_gpu = "gpu" in str(result.settings.get("crosses", result.parameters.get("transfer", ""))).lower()
+    return file_limit(machine.cluster, machine.cluster.hosts, to_gpus=1 if to_gpu else 0), None
+
+
+def _hpl(result: Result, machine: Machine) -> Limits:
+    order, rows, columns = (result.parameters.get(key) for key in ("n", "p", "q"))
+    if result.quantity != "flop_per_s" or not all(isinstance(value, int) for value in (order, rows, columns)):
+        return _none(result, "no limit is derived for this row")
+    assert isinstance(order, int)
+    assert isinstance(rows, int)
+    assert isinstance(columns, int)
+    return hpl_limit(machine.cluster.host, rows * columns, order)
+
+
+def _none(result: Result, why: str) -> Limits:
+    return NoLimit(quantity=result.quantity, why=why), None

@@ -1,0 +1,148 @@
+"""Which fault would give the curve that was seen: every fault's own curve, and how far the measured one is from it.
+
+The distance is the factor by which the two differ over the sizes, each size weighing as much as its bytes decide its
+time: what small messages take depends on much that no fault changes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+from msgspec.structs import replace
+
+from railwright.diagnosis.foreign import Machine, path_of
+from railwright.errors import RailwrightError
+from railwright.faults.model import Supposed
+from railwright.faults.registry import FAULTS
+from railwright.limits.case import Case
+from railwright.limits.cluster_path import cluster_path_limits
+from railwright.limits.collectives import algorithms, at_size
+from railwright.limits.model import Limit
+from railwright.limits.nccl import TCP_BAND
+from railwright.results.model import Result
+from railwright.results.readers.model import ForeignFile
+from railwright.topology.model import EthernetLink
+
+HEALTHY = "healthy"
+_MOST_SHOWN = 5
+_CLEARLY_BETTER = 0.9
+"""A fault is shown if its distance (in logarithms) is at most this share of the healthy machine's."""
+
+
+class Fitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A hypothesis beside the measured curve."""
+
+    fault: str
+    says: str
+    distance: float
+    """The typical factor between measured and predicted: 1.0 is the same, 2.0 is twice or half."""
+    predicted: tuple[tuple[int, float], ...]
+    """(size in bytes, algbw or bandwidth in bytes/s)."""
+    tell_apart: str = ""
+
+
+Curve = dict[int, tuple[float, float]]
+"""size -> (predicted bytes/s, weight from 0 to 1)."""
+
+
+def fit(file: ForeignFile, machine: Machine) -> tuple[Fitted, ...]:
+    """The healthy machine first, then the faults that come clearly nearer to the table, the nearest first."""
+    measured = _measured(file)
+    if len(measured) < 1:
+        return ()
+    case = Case(cluster=machine.cluster)
+    healthy = _fitted(HEALTHY, "nothing is wrong", file, machine, case, measured, "")
+    if healthy is None:
+        return ()
+    found = [
+        fitted
+        for one in supposed(case)
+        if (fitted := _fitted(one.fault, one.says, file, machine, one.case, measured, one.tell_apart)) is not None
+        and math.log(fitted.distance) <= _CLEARLY_BETTER * math.log(healthy.distance)
+    ]
+    return (healthy, *_merged(sorted(found, key=lambda one: one.distance))[:_MOST_SHOWN])
+
+
+def _merged(found: list[Fitted]) -> list[Fitted]:
+    """Ways of one fault that give the same curve are one: the measurement cannot tell them apart."""
+    merged: list[Fitted] = []
+    for one in found:
+        twin = next((n for n, other in enumerate(merged)
+                     if other.fault == one.fault and other.predicted == one.predicted), None)  # fmt: skip
+        if twin is None:
+            merged.append(one)
+        else:
+            merged[twin] = replace(merged[twin], says=f"{merged[twin].says}, or {one.says}")
+    return merged
+
+
+def supposed(case: Case) -> tuple[Supposed, ...]:
+    """Every way in which any fault could be there."""
+    return tuple(one for fault in FAULTS if fault.suppose is not None for one in fault.suppose(case))
+
+
+def _measured(file: ForeignFile) -> dict[int, float]:
+    """Size -> bytes/s: of each size the best placement, since a fault slows both."""
+    best: dict[int, float] = {}
+    for result in file.results:
+        size = result.parameters.get("size_bytes")
+        if isinstance(size, int) and result.quantity == "bandwidth_bytes_per_s" and result.summary is not None:
+            best[size] = max(best.get(size, 0.0), result.summary.median)
+    return {size: value for size, value in best.items() if value > 0}
+
+
+def _fitted(
+    fault: str, says: str, file: ForeignFile, machine: Machine, case: Case, measured: dict[int, float], tell: str
+) -> Fitted | None:
+    try:
+        curve = _curve(file, machine, case, sorted(measured))
+    except RailwrightError:
+        return None  # the machine with this fault cannot run the test at all, so it did not have it
+    weights = {size: weight for size, (_, weight) in curve.items()}
+    total = sum(weights.values())
+    if total <= 0:
+        return None
+    squares = sum(weights[size] * math.log(measured[size] / curve[size][0]) ** 2 for size in curve)
+    return Fitted(
+        fault=fault,
+        says=says,
+        distance=math.exp(math.sqrt(squares / total)),
+        predicted=tuple((size, value) for size, (value, _) in sorted(curve.items())),
+        tell_apart=tell,
+    )
+
+
+def _curve(file: ForeignFile, machine: Machine, case: Case, sizes: list[int]) -> Curve:
+    if file.tool == "nccl-tests":
+        return _collective_curve(file.test, case, sizes)
+    return _stream_curve(file.results[0], machine, case, sizes)
+
+
+def _collective_curve(collective: str, case: Case, sizes: list[int]) -> Curve:
+    found = algorithms(case, collective, explained=False)
+    curve: Curve = {}
+    for size in sizes:
+        likely, rate, _ = at_size(case.cluster, collective, found, size)
+        low, high = likely.algbw_bytes_per_s.expected_low, likely.algbw_bytes_per_s.expected_high
+        if rate.expected_low is None or rate.expected_high is None or low is None or high is None:
+            continue
+        middle = math.sqrt(rate.expected_low * rate.expected_high)
+        curve[size] = (middle, min(1.0, middle / ((low + high) / 2)))
+    return curve
+
+
+def _stream_curve(example: Result, machine: Machine, case: Case, sizes: list[int]) -> Curve:
+    """A stream of messages runs at the path's rate from some size on: below a quarter of the largest nothing counts."""
+    path = path_of(example, machine)
+    row = cluster_path_limits(case.cluster, path)[0]
+    if not isinstance(row.limit, Limit):
+        return {}
+    sockets = any(
+        isinstance(link.protocol, EthernetLink) and not link.protocol.rdma for link in case.cluster.host.links
+    )
+    low = row.expected.low if row.expected else row.limit.value
+    rate = min((low + row.limit.value) / 2, case.port_cap_bytes_per_s or math.inf)
+    if sockets and row.kind == "NET":
+        rate = min(rate, math.sqrt(TCP_BAND[0].value * TCP_BAND[1].value))
+    return {size: (rate, 1.0) for size in sizes if size * 4 >= sizes[-1]}

@@ -1,0 +1,158 @@
+"""GPUs use NICs of the other socket: wrong pinning of a pod or VM, wrong order in NCCL_IB_HCA, or wrong pairing.
+
+Measured across sockets: 140 of 400 Gb/s with ib_write_bw and 31.9 of 49 GB/s all_reduce (GKE A3 Ultra, GPU and NIC of
+different sockets); a test of four B200 pods that were misaligned on purpose fell from 22.2 to 11.2 GB/s busbw.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from railwright.faults.model import Facts, Fault, Finding, Supposed, with_host
+from railwright.faults.parts import above, over_network, rdma_ports
+from railwright.limits.case import Case
+from railwright.results.model import Evidence
+from railwright.topology.cluster import ports
+from railwright.topology.model import C2cLink, Device, InternalLink, Link, PcieLink, SmpLink, Topology
+from railwright.topology.paths import Affinity
+
+_COSTS = (
+    "NCCL plans 6 to 40 GB/s between sockets (src/graph/topo.h); measured on GKE A3 Ultra: 140 of 400 Gb/s with"
+    " ib_write_bw, 31.9 of 49 GB/s with all_reduce"
+)
+
+
+def _look(facts: Facts) -> tuple[Finding, ...]:
+    """A GPU that has no NIC on its side. Where there are fewer NICs than sockets with GPUs that cannot be otherwise."""
+    topology = facts.topology
+    nics = {nic.id for nic, _ in rdma_ports(topology)}
+    if not nics or not topology.of_kind("gpu"):
+        return ()
+    near = Affinity(_without_other_nics(topology, nics))
+    far = [gpu.id for gpu in near.gpus if any(near.kind(gpu.id, nic) == "SYS" for nic in near.nearest(gpu.id)[:1])]
+    if not far:
+        return ()
+    sockets = {_socket(topology, gpu.id) for gpu in near.gpus}
+    avoidable = len(nics) >= len(sockets)
+    return (
+        Finding(
+            fault=FAULT.name,
+            where=tuple(far),
+            certainty="likely" if avoidable else "possible",
+            says=f"{len(far)} GPUs reach every NIC only across sockets: {', '.join(far[:8])}",
+            costs=_COSTS,
+            remedy="give each pod or VM NICs of the sockets of its GPUs, or move a card; nvidia-smi topo -m shows SYS"
+            " where a pair crosses sockets",
+            evidence=(Evidence(claim="path", value="SYS", seen="PCIe tree and NUMA nodes"),),
+        ),
+    )
+
+
+def _without_other_nics(topology: Topology, nics: set[str]) -> Topology:
+    kept = tuple(device for device in topology.devices if device.kind != "nic" or device.id in nics)
+    names = {device.id for device in kept}
+    return replace(topology, devices=kept, links=tuple(link for link in topology.links if {link.a, link.b} <= names))
+
+
+class _Move(NamedTuple):
+    """A PCIe link of NICs that is to hang from another socket."""
+
+    link: Link
+    home: Device
+    away: Device
+
+
+def _degrade(topology: Topology, where: str) -> Topology:
+    """The NIC `where`, or all of them for a host's id, behind the other socket.
+
+    The NICs of both sockets change sides, so that each socket's GPUs would find the other's NICs at hand; as every GPU
+    is to use the NIC that was its own, the other socket is laid in once more for each side, as nothing but a way.
+    """
+    moves = _moves(topology, where)
+    devices = {device.id: device for device in topology.devices}
+    links = list(topology.links)
+    for move in moves:
+        beyond = f"{move.away.id}_beyond_{move.home.id}"
+        if beyond not in devices:
+            devices[beyond] = replace(move.away, id=beyond)
+            links.append(Link(a=move.home.id, b=beyond, protocol=_between(topology, move)))
+        root_port = f"root_port_of_{move.link.b}"
+        devices[root_port] = Device(id=root_port, kind="root_port", numa=move.away.numa)
+        links.append(Link(a=beyond, b=root_port, protocol=InternalLink(name="root complex")))
+        links[links.index(move.link)] = replace(move.link, a=root_port)
+    return replace(topology, devices=tuple(devices.values()), links=tuple(links))
+
+
+def _moves(topology: Topology, where: str) -> tuple[_Move, ...]:
+    known = {device.id: device for device in topology.devices}
+    everything = where in known and known[where].kind == "host"
+    found: dict[str, _Move] = {}
+    for nic, _ in ports(topology):
+        link, home = above(topology, nic.id), _cpu_of(topology, nic.id)
+        away = _other_socket(topology, home)
+        if link is not None and home is not None and away is not None and (everything or nic.id == where):
+            found[link.id] = _Move(link, home, away)
+    return tuple(found.values())
+
+
+def _cpu_of(topology: Topology, device_id: str) -> Device | None:
+    """The CPU that a device hangs from: in a link the end nearer the CPU is `a`."""
+    here: str | None = device_id
+    for _ in topology.devices:
+        device = topology.device(here) if here is not None else None
+        if device is None or device.kind == "cpu":
+            return device
+        here = next((link.a for link in topology.links if link.b == here and _leads_up(link)), None)
+    return None
+
+
+def _leads_up(link: Link) -> bool:
+    return isinstance(link.protocol, PcieLink | InternalLink | C2cLink)
+
+
+def _socket(topology: Topology, device_id: str) -> object:
+    cpu = _cpu_of(topology, device_id)
+    return cpu.facts.get("package", cpu.id) if cpu is not None else None
+
+
+def _other_socket(topology: Topology, home: Device | None) -> Device | None:
+    if home is None or "package" not in home.facts:
+        return None
+    known = (cpu for cpu in topology.of_kind("cpu") if "package" in cpu.facts)
+    return next((cpu for cpu in known if cpu.facts["package"] != home.facts["package"]), None)
+
+
+def _between(topology: Topology, move: _Move) -> SmpLink:
+    ends = {move.home.id, move.away.id}
+    found = (link.protocol for link in topology.links if {link.a, link.b} == ends)
+    return next((protocol for protocol in found if isinstance(protocol, SmpLink)), SmpLink())
+
+
+def _suppose(case: Case) -> tuple[Supposed, ...]:
+    host = case.cluster.host
+    hosts = host.of_kind("host")
+    if not over_network(case) or not hosts:
+        return ()
+    changed = _degrade(host, hosts[0].id)
+    if changed == host:
+        return ()
+    return (
+        Supposed(
+            fault=FAULT.name,
+            says="every GPU uses a NIC of the other socket",
+            case=with_host(case, changed),
+            tell_apart="nvidia-smi topo -m (SYS between a GPU and its NIC); ib_write_bw -d mlx5_N --use_cuda=N"
+            " --report_gbits; NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG",
+        ),
+    )
+
+
+FAULT = Fault(
+    name="nic_across_sockets",
+    summary="GPUs reach their NICs only across sockets",
+    look=_look,
+    degrade=_degrade,
+    suppose=_suppose,
+)

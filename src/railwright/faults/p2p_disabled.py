@@ -1,0 +1,83 @@
+"""GPUs of one host may not reach each other's memory, so that data between them goes over PCIe and host memory.
+
+NCCL_P2P_DISABLE, GPUs of different containers, and virtual machines without NVLink partitions do that.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from railwright.faults.model import Facts, Fault, Finding, Supposed, with_host
+from railwright.faults.parts import GPU_LINKS, can_run, has_gpu_links
+from railwright.faults.settings import Cause, is_one_of, look_at_settings
+from railwright.limits.case import Case
+from railwright.limits.model import Constant
+from railwright.limits.sources import NO_P2P_MEASURED
+from railwright.topology.model import Topology
+
+_SHARED_MEMORY = Constant(value=28e9, unit="bytes/s of a GPU through host memory", source=NO_P2P_MEASURED)
+_SOCKETS = Constant(value=3.5e9, unit="bytes/s of a GPU over loopback sockets", source=NO_P2P_MEASURED)
+_ACROSS_HOSTS = "nvlink_domain_hosts"
+_SETTINGS = {
+    "NCCL_P2P_DISABLE": Cause(is_one_of("1"), "takes NVLink and PCIe peer-to-peer away from NCCL"),
+    # 0 is the old number of LOC (NCCL src/graph/paths.cc, ncclGetLevel).
+    "NCCL_P2P_LEVEL": Cause(is_one_of("LOC", "0"), "takes NVLink and PCIe peer-to-peer away from NCCL"),
+    "NCCL_SHM_DISABLE": Cause(is_one_of("1"), "sends over the network what shared memory could carry"),
+}
+
+
+def _look(facts: Facts) -> tuple[Finding, ...]:
+    return look_at_settings(
+        facts,
+        FAULT.name,
+        _SETTINGS,
+        costs="NVLink's rate: GPUs of a host share PCIe and, across sockets, the 6 to 40 GB/s that NCCL plans there"
+        " (src/graph/topo.h)",
+        remedy="unset it; give containers of one job all GPUs and the host's IPC namespace (NCCL User Guide)",
+    )
+
+
+def _degrade(topology: Topology, _: str) -> Topology:
+    """The machine without NVLink or Infinity Fabric between its GPUs; where is its host."""
+    switches = {device.id for device in topology.of_kind("nvswitch")}
+    devices = tuple(
+        replace(device, facts={key: value for key, value in device.facts.items() if key != _ACROSS_HOSTS})
+        for device in topology.devices
+        if device.id not in switches
+    )
+    links = tuple(link for link in topology.links if not isinstance(link.protocol, GPU_LINKS))
+    return replace(topology, devices=devices, links=links)
+
+
+def _suppose(case: Case) -> tuple[Supposed, ...]:
+    """Only where GPUs of a host have NVLink: what they lose without it is not in the topology."""
+    cluster = case.cluster
+    without = with_host(case, _degrade(cluster.host, "host0"))
+    if not has_gpu_links(cluster.host) or not can_run(without):
+        return ()
+    return (
+        Supposed(
+            fault=FAULT.name,
+            says="GPUs of a host have neither peer-to-peer nor shared memory, so that sockets are used inside the host",
+            case=replace(without, gpu_cap_bytes_per_s=_SOCKETS.value),
+            tell_apart="NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG: connections in a"
+            " host say NET/Socket; df /dev/shm in the container; env | grep NCCL_SHM",
+        ),
+        Supposed(
+            fault=FAULT.name,
+            says="GPUs of a host do not reach each other directly, so that no NVLink is used",
+            case=replace(without, gpu_cap_bytes_per_s=_SHARED_MEMORY.value),
+            tell_apart="NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG: connections in a"
+            " host say SHM and not P2P; nvidia-smi topo -p2p r; env | grep NCCL_P2P",
+        ),
+    )
+
+
+FAULT = Fault(
+    name="p2p_disabled",
+    summary="GPUs of one host do not reach each other directly",
+    look=_look,
+    needs_results=True,
+    degrade=_degrade,
+    suppose=_suppose,
+)

@@ -1,0 +1,85 @@
+"""What several faults ask about a machine: what leads out of it, and what a GPU or NIC hangs from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
+
+from railwright.limits.case import Case
+from railwright.limits.traffic import domains
+from railwright.topology.cluster import ports
+from railwright.topology.model import (
+    Device,
+    EfaLink,
+    EthernetLink,
+    InfinibandLink,
+    Link,
+    NvlinkLink,
+    PcieLink,
+    Topology,
+    XgmiLink,
+)
+
+GPU_LINKS = (NvlinkLink, XgmiLink)
+
+
+def can_run(case: Case) -> bool:
+    """Whether there is a collective at all: two GPUs, and NICs where they are not joined by NVLink."""
+    cluster = case.cluster
+    return cluster.ranks > 1 and (domains(cluster) < 2 or bool(ports(cluster.host)))
+
+
+def over_network(case: Case) -> bool:
+    """Whether a collective of that cluster crosses NICs at all."""
+    return can_run(case) and domains(case.cluster) > 1
+
+
+def is_rdma(link: Link) -> bool:
+    """Whether that port can do RDMA."""
+    protocol = link.protocol
+    return isinstance(protocol, InfinibandLink | EfaLink) or (isinstance(protocol, EthernetLink) and protocol.rdma)
+
+
+def rdma_ports(topology: Topology) -> tuple[tuple[Device, Link], ...]:
+    """The NICs that can do RDMA, each with its port."""
+    return tuple((nic, link) for nic, link in ports(topology) if is_rdma(link))
+
+
+def has_gpu_links(topology: Topology) -> bool:
+    """Whether NVLink or Infinity Fabric joins GPUs of the machine."""
+    return any(isinstance(link.protocol, GPU_LINKS) for link in topology.links)
+
+
+def above(topology: Topology, device_id: str) -> Link | None:
+    """The link from a device towards the CPU, past its card; in such a link the end nearer the CPU is `a`."""
+    cards = {card.id for card in topology.of_kind("card")}
+    kinds = {device.id: device.kind for device in topology.devices}
+    upwards = {"cpu", "root_port", "pcie_switch", "card"}
+    here, link = device_id, None
+    for _ in topology.devices:  # no way up is longer, unless it is a circle
+        link = next((one for one in topology.links if one.b == here and kinds.get(one.a) in upwards), None)
+        if link is None or link.a not in cards:
+            return link
+        here = link.a
+    return link
+
+
+def pcie_above(topology: Topology, devices: Iterable[Device]) -> tuple[Link, ...]:
+    """The PCIe links that those devices or their cards hang from, each once."""
+    found = (above(topology, device.id) for device in devices)
+    return tuple({link.id: link for link in found if link is not None and isinstance(link.protocol, PcieLink)}.values())
+
+
+def with_links(topology: Topology, change: Callable[[Link], Link]) -> Topology:
+    """The topology with every link changed."""
+    return replace(topology, links=tuple(change(link) for link in topology.links))
+
+
+def with_host_facts(topology: Topology, **facts: bool) -> Topology:
+    """The topology with facts added to its hosts."""
+    devices = tuple(
+        replace(device, facts={**device.facts, **facts}) if device.kind == "host" else device
+        for device in topology.devices
+    )
+    return replace(topology, devices=devices)

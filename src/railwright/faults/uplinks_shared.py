@@ -1,0 +1,66 @@
+"""Flows meet on the uplinks of switches: hashing puts two on one link while another is empty, or there are too few.
+
+Two flows that meet on a link get half of it each. Meta (SIGCOMM 2024, RDMA over Ethernet for distributed training)
+gained up to 40 % AllReduce by spreading flows over more hash values than one for each pair.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from railwright.faults.model import Facts, Fault, Finding, Supposed
+from railwright.faults.parts import over_network
+from railwright.limits.case import Case
+from railwright.limits.traffic import domain_hosts, domains
+from railwright.topology.cluster import Cluster, Fabric, Tier
+
+_FLOWS_ON_A_LINK = 2.0
+"""The least collision there is."""
+
+
+def _look(_: Facts) -> tuple[Finding, ...]:
+    """Nothing on a host shows it: the counters of the switches and the curves of many hosts do."""
+    return ()
+
+
+def _suppose(case: Case) -> tuple[Supposed, ...]:
+    fabric = _shared(case.cluster) if over_network(case) else None
+    if fabric is None:
+        return ()
+    return (
+        Supposed(
+            fault=FAULT.name,
+            says="two flows share each uplink of the leaf switches (hashing, or too few uplinks)",
+            case=replace(case, cluster=replace(case.cluster, fabric=fabric)),
+            tell_apart="the same test with hosts of one leaf only: it is fast there; the switches' counters of uplinks"
+            " differ, and NCCL_IB_QPS_PER_CONNECTION=4 or adaptive routing changes the rate",
+        ),
+    )
+
+
+def _shared(cluster: Cluster) -> Fabric | None:
+    """The fabric with half of the uplink rate at its lowest tier; None where no traffic leaves that tier.
+
+    Where no tiers are known each NVLink domain is given a leaf of its own: whether hosts share one is not known.
+    """
+    fabric = cluster.fabric
+    if not fabric.tiers:
+        inside = domain_hosts(cluster)
+        leaf = Tier(name="leaf", hosts=inside, oversubscription=_FLOWS_ON_A_LINK)
+        tiers = (leaf, Tier(name="spine", hosts=inside * domains(cluster)))
+        return replace(fabric, rail_optimised=False, tiers=tiers)
+    lowest = fabric.tiers[0]
+    leaves_it = lowest.hosts < cluster.hosts or (fabric.rail_optimised and len(fabric.tiers) > 1)
+    if not leaves_it:
+        return None
+    shared = replace(lowest, oversubscription=lowest.oversubscription * _FLOWS_ON_A_LINK)
+    return replace(fabric, tiers=(shared, *fabric.tiers[1:]))
+
+
+FAULT = Fault(
+    name="uplinks_shared",
+    summary="flows meet on the uplinks of switches",
+    look=_look,
+    needs_results=True,
+    suppose=_suppose,
+)

@@ -1,0 +1,169 @@
+"""How many switches, ports and cables between switches a fabric needs; nothing here knows a price or a rate.
+
+Every port runs at the rate of the NICs' ports. A non-blocking fabric is counted so (R ports a switch, h = R/2 rounded
+down, K hosts with N rails, ceil is rounding up):
+
+one tier      K N <= R: one switch holds every NIC port.
+leaves        groups of h hosts, the last group takes the rest. In a group of m hosts a leaf takes floor(h / m) whole
+              rails (in a full group one), so it has d <= h ports to NICs. NVIDIA calls a full group a scalable unit.
+two tiers     S spines, each joined to each leaf by ceil(d / S) links, so that no way is better than another. S is the
+              least number for which the links to all leaves fit on one spine (sum of ceil(d / S) <= R) and those to
+              all spines on a leaf (d + S ceil(d / S) <= R). More than R leaves need a third tier.
+three tiers   pods of h leaves in order. S spines in every pod, the same number in all: the least for which the links
+              to the leaves of each pod fit on half a spine (u = sum of ceil(d / S) <= h). Spine s of every pod is in
+              plane s, whose C cores are each joined to it by ceil(u / C) links: the least C for which those of all
+              pods fit on one core (sum of ceil(u / C) <= R) and u + C ceil(u / C) <= R. More than R pods: refused.
+
+The result is NVIDIA's own table of larger fabrics, to the switch and the cable (DGX SuperPOD Reference Architecture,
+B200, table of larger component counts: 64 to 2048 nodes), which a test holds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from math import ceil
+
+import msgspec
+
+from railwright.errors import UsageError
+from railwright.limits.model import Constant, Source
+from railwright.topology.cluster import Fabric
+
+QUANTUM2 = Source(title="NVIDIA QM9700 and QM9790 NDR switches user manual", section="64 ports of 400 Gb/s")
+RADIX = Constant(value=64, unit="ports of a switch", source=QUANTUM2)
+
+_NAMES = ("leaf", "spine", "core")
+
+
+class SwitchTier(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All switches of one level, the ports of them that are used, towards the hosts and away from them."""
+
+    name: str
+    switches: int
+    ports_down: int
+    ports_up: int
+
+
+def non_blocking(hosts: int, rails: int, radix: int) -> tuple[SwitchTier, ...]:
+    """The Clos above for `hosts` of `rails` NIC ports each, leaves first. Raises UsageError where three tiers fail."""
+    half = radix // 2
+    if half < 2:
+        raise UsageError(f"switches of {radix} ports join nothing", hint="give --radix 4 or more")
+    if hosts * rails <= radix:
+        return (SwitchTier(name=_NAMES[0], switches=1, ports_down=hosts * rails, ports_up=0),)
+    leaves = _leaves(hosts, rails, half)
+    found = _two_tiers(leaves, radix) if leaves.total() <= radix else _three_tiers(leaves, radix)
+    if not found:
+        raise UsageError(
+            f"{hosts} hosts of {rails} NIC ports need more than three tiers of switches of {radix} ports",
+            hint="give a larger --radix, or describe the fabric in a --cluster file",
+        )
+    return found
+
+
+def _leaves(hosts: int, rails: int, half: int) -> Counter[int]:
+    """How many leaves have how many ports to NICs, the fullest first."""
+    found: Counter[int] = Counter()
+    groups, rest = divmod(hosts, half)
+    if groups:
+        found[half] += groups * rails
+    if rest:
+        together = half // rest
+        found[rest * together] += rails // together
+        found[rest * (rails % together)] += 1
+    return +Counter({ports: number for ports, number in found.items() if ports})
+
+
+def _least(first: int, last: int, fits: Callable[[int], bool]) -> int:
+    """The least number from `first` to `last` that fits; the last always does."""
+    return next((number for number in range(max(1, first), last) if fits(number)), last)
+
+
+def _links(ports: int, above: int) -> int:
+    """From one switch with that many ports down to each of the switches above."""
+    return ceil(Fraction(ports, above))
+
+
+def _even(ports: Iterable[int], above: int, radix: int, most: int) -> bool:
+    """Whether switches with those ports down can each be joined evenly to `above` switches of `most` ports down."""
+    each = list(ports)
+    own = all(down + above * _links(down, above) <= radix for down in set(each))
+    return own and sum(_links(down, above) for down in each) <= most
+
+
+def _two_tiers(leaves: Counter[int], radix: int) -> tuple[SwitchTier, ...]:
+    down = sum(ports * number for ports, number in leaves.items())
+    spines = _least(down // radix, radix // 2, lambda number: _even(leaves.elements(), number, radix, radix))
+    up = sum(number * spines * _links(ports, spines) for ports, number in leaves.items())
+    return (
+        SwitchTier(name=_NAMES[0], switches=leaves.total(), ports_down=down, ports_up=up),
+        SwitchTier(name=_NAMES[1], switches=spines, ports_down=up, ports_up=0),
+    )
+
+
+def _three_tiers(leaves: Counter[int], radix: int) -> tuple[SwitchTier, ...]:
+    half = radix // 2
+    if leaves.total() > radix * half:
+        return ()
+    pods = _pods(leaves, half)
+    down = sum(ports * number for ports, number in leaves.items())
+    kinds = set(pods)  # nearly all pods are alike
+    spines = _least(1, half, lambda number: all(_even(pod, number, radix, half) for pod in kinds))
+    of_spine = [sum(_links(ports, spines) for ports in pod) for pod in pods]
+    cores = _least(1, half, lambda number: _even(of_spine, number, radix, radix))
+    leaf_up = spines * sum(of_spine)
+    spine_up = spines * sum(cores * _links(ports, cores) for ports in of_spine)
+    return (
+        SwitchTier(name=_NAMES[0], switches=leaves.total(), ports_down=down, ports_up=leaf_up),
+        SwitchTier(name=_NAMES[1], switches=spines * len(pods), ports_down=leaf_up, ports_up=spine_up),
+        SwitchTier(name=_NAMES[2], switches=spines * cores, ports_down=spine_up, ports_up=0),
+    )
+
+
+def _pods(leaves: Counter[int], half: int) -> list[tuple[int, ...]]:
+    """The ports to NICs of each leaf, pod by pod."""
+    every = tuple(leaves.elements())
+    return [every[start : start + half] for start in range(0, len(every), half)]
+
+
+def described(fabric: Fabric, hosts: int, rails: int) -> tuple[SwitchTier, ...]:
+    """The tiers of a cluster file for `hosts` of `rails` NIC ports each.
+
+    Each group has the switches that its tier gives, else one leaf for each rail where rail-optimised, else one.
+    Its uplinks are its ports down over the oversubscription, rounded up, rail by rail in rail-optimised leaves; the
+    highest tier has none.
+    """
+    found = []
+    for level, tier in enumerate(fabric.tiers):
+        groups, rest = divmod(hosts, tier.hosts)
+        sizes = [(tier.hosts, groups), (rest, 1 if rest else 0)]
+        each = tier.switches or (rails if fabric.rail_optimised and level == 0 else 1)
+        found.append(
+            SwitchTier(
+                name=tier.name,
+                switches=(groups + (rest > 0)) * each,
+                ports_down=sum(number * _ports_down(fabric, level, size, rails) for size, number in sizes),
+                ports_up=sum(number * _ports_up(fabric, level, size, rails) for size, number in sizes),
+            )
+        )
+    return tuple(found)
+
+
+def _ports_down(fabric: Fabric, level: int, hosts: int, rails: int) -> int:
+    """Of one group of that tier with `hosts` hosts: to NICs, or to the uplinks of the groups below."""
+    if level == 0:
+        return hosts * rails
+    groups, rest = divmod(hosts, fabric.tiers[level - 1].hosts)
+    whole = groups * _ports_up(fabric, level - 1, fabric.tiers[level - 1].hosts, rails) if groups else 0
+    return whole + (_ports_up(fabric, level - 1, rest, rails) if rest else 0)
+
+
+def _ports_up(fabric: Fabric, level: int, hosts: int, rails: int) -> int:
+    if level == len(fabric.tiers) - 1:
+        return 0
+    ratio = Fraction(str(fabric.tiers[level].oversubscription))
+    if level == 0 and fabric.rail_optimised:
+        return rails * ceil(hosts / ratio)
+    return ceil(_ports_down(fabric, level, hosts, rails) / ratio)

@@ -1,0 +1,258 @@
+"""What a fault would do to the curves of a cluster: never faster, somewhere slower, and nothing where it cannot be."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from msgspec.structs import replace
+
+from railwright.errors import RailwrightError
+from railwright.faults.model import Facts, Fault, Supposed
+from railwright.faults.registry import FAULTS
+from railwright.limits.case import Case
+from railwright.limits.collectives import algorithms, at_size
+from railwright.topology.cluster import Fabric, Tier, cluster_of
+from railwright.topology.expand import expand
+from railwright.topology.model import EthernetLink, InfinibandLink, PcieLink, SmpLink, Topology
+from railwright.topology.paths import Affinity, Graph
+from railwright.topology.shapes import SHAPES
+
+COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
+SUPPOSING = [fault for fault in FAULTS if fault.suppose is not None]
+WITHOUT_A_CHANGE_ON_EVERY_FABRIC = {"pxn_off"}
+"""With a NIC for each GPU and no spines PXN changes no way."""
+
+
+def case_of(shape: str, hosts: int, changes: dict[str, str] | None = None, fabric: Fabric | None = None) -> Case:
+    return Case(cluster=cluster_of(expand(shape, changes or {}), hosts, fabric))
+
+
+def supposed(name: str, case: Case) -> tuple[Supposed, ...]:
+    (fault,) = [fault for fault in FAULTS if fault.name == name]
+    assert fault.suppose is not None
+    return fault.suppose(case)
+
+
+def middle(case: Case, collective: str) -> float | None:
+    """bytes/s of large sizes; None for an algorithm that this collective does not have."""
+    try:
+        found = algorithms(case, collective, explained=False)
+    except RailwrightError:
+        return None
+    _, rate, _ = at_size(case.cluster, collective, found, None)
+    assert rate.expected_low is not None
+    assert rate.expected_high is not None
+    return (rate.expected_low + rate.expected_high) / 2
+
+
+@cache
+def healthy(hosts: int) -> tuple[Case, dict[str, float | None]]:
+    case = case_of("hgx-h100", hosts)
+    return case, {name: middle(case, name) for name in COLLECTIVES}
+
+
+@pytest.mark.parametrize("hosts", [2, 4, 16])
+@pytest.mark.parametrize("fault", SUPPOSING, ids=lambda fault: fault.name)
+def test_a_fault_makes_no_collective_faster_and_at_least_one_slower(fault: Fault, hosts: int) -> None:
+    case, before = healthy(hosts)
+    assert fault.suppose is not None
+    ways = fault.suppose(case)
+    assert ways or fault.name in WITHOUT_A_CHANGE_ON_EVERY_FABRIC
+    for way in ways:
+        after = {name: middle(way.case, name) for name in COLLECTIVES}
+        pairs = [(after[name], before[name]) for name in COLLECTIVES if after[name] is not None]
+        assert all(now <= then * 1.000001 for now, then in pairs), (way.says, before, after)
+        assert any(now < then * 0.999 for now, then in pairs), (way.says, before, after)
+
+
+@pytest.mark.parametrize("fault", SUPPOSING, ids=lambda fault: fault.name)
+def test_what_is_supposed_is_said_and_can_be_told_apart(fault: Fault) -> None:
+    assert fault.suppose is not None
+    ways = fault.suppose(healthy(2)[0])
+    assert len({way.says for way in ways}) == len(ways)
+    for way in ways:
+        assert way.fault == fault.name
+        assert way.says
+        assert not way.says.endswith(".")
+        assert way.tell_apart
+
+
+@pytest.mark.parametrize("fault", SUPPOSING, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_shape_breaks_a_supposition_and_one_host_has_no_network(fault: Fault, shape: str) -> None:
+    assert fault.suppose is not None
+    one = Case(cluster=cluster_of(expand(shape, {}), 1))
+    found = fault.suppose(one)
+    if shape in ("laptop", "gh200"):
+        assert found == ()
+    inside = {"p2p_disabled", "nvlink_below_maximum", "algorithm_forced", "pcie_below_maximum", "acs_redirect"}
+    assert not found or fault.name in inside
+    many = Case(cluster=cluster_of(expand(shape, {}), 3))
+    for way in fault.suppose(many):
+        Graph(way.case.cluster.host)  # refuses links that end nowhere
+
+
+@pytest.mark.parametrize("fault", SUPPOSING, ids=lambda fault: fault.name)
+def test_a_cluster_without_gpus_nics_or_devices_has_nothing_to_suppose(fault: Fault) -> None:
+    assert fault.suppose is not None
+    nothing = Topology(name="nothing", source="saved", devices=(), links=())
+    host = expand("hgx-h100", {"nics": "0"})
+    for odd in (case_of("laptop", 5), Case(cluster=cluster_of(nothing, 1))):
+        assert fault.suppose(odd) == ()
+    unjoined = Case(cluster=replace(cluster_of(host, 1), hosts=4))
+    assert fault.suppose(unjoined) == ()
+
+
+def test_gpudirect_is_not_supposed_to_be_off_where_it_is_known_to_be_off() -> None:
+    (way,) = supposed("gpudirect_off", healthy(2)[0])
+    (host,) = way.case.cluster.host.of_kind("host")
+    assert host.facts["gpudirect_rdma"] is False
+    assert supposed("gpudirect_off", way.case) == ()
+    assert supposed("gpudirect_off", case_of("gcp-a3-mega", 2)) == ()  # no RDMA ports: TCPXO
+
+
+def test_acs_is_supposed_on_every_port_below_a_switch() -> None:
+    (way,) = supposed("acs_redirect", healthy(2)[0])
+    host = way.case.cluster.host
+    switches = {switch.id for switch in host.of_kind("pcie_switch")}
+    below = [link.protocol for link in host.links if link.a in switches and isinstance(link.protocol, PcieLink)]
+    assert len(below) == 16
+    assert all(isinstance(one, PcieLink) and one.acs_redirect for one in below)
+    assert supposed("acs_redirect", way.case) == ()
+
+
+def test_one_nic_and_half_of_many_nics_are_supposed_unused() -> None:
+    left = [len(way.case.cluster.host.of_kind("nic")) for way in supposed("nic_unused", healthy(2)[0])]
+    assert left == [7, 4]
+    assert [len(way.case.cluster.host.of_kind("nic")) for way in supposed("nic_unused", case_of("pcie-8gpu", 2))] == [1]
+    assert supposed("nic_unused", case_of("gh200", 2)) == ()
+
+
+def test_one_port_of_each_card_is_unused_where_cards_have_two() -> None:
+    _, half = supposed("nic_unused", case_of("oci-bm-gpu-h100-8", 2))
+    host = half.case.cluster.host
+    for card in host.of_kind("card"):
+        assert len([link for link in host.links if link.a == card.id]) == 1
+
+
+def test_pcie_links_are_halved_and_lowered_for_gpus_and_for_nics() -> None:
+    ways = supposed("pcie_below_maximum", healthy(2)[0])
+    seen = []
+    for way in ways:
+        changed = {
+            (link.b, link.protocol.gt_per_s, link.protocol.width)
+            for link, old in zip(way.case.cluster.host.links, healthy(2)[0].cluster.host.links, strict=True)
+            if link != old and isinstance(link.protocol, PcieLink)
+        }
+        assert len(changed) == 8
+        seen.append(min(changed))
+    assert seen == [("gpu0", 32.0, 8), ("gpu0", 16.0, 16), ("nic0", 32.0, 8), ("nic0", 16.0, 16)]
+
+
+def test_a_link_that_is_already_down_to_that_is_not_supposed_once_more() -> None:
+    ways = supposed("pcie_below_maximum", healthy(2)[0])
+    for way in ways:
+        assert way.says not in {again.says for again in supposed("pcie_below_maximum", way.case)}
+
+
+def test_nics_that_change_sides_are_reached_across_sockets_only() -> None:
+    (way,) = supposed("nic_across_sockets", healthy(2)[0])
+    affinity = Affinity(way.case.cluster.host)
+    assert {kind.kind for kind in affinity.paths.values() if kind is not None} == {"SYS"}
+    # Each GPU's way to its own NIC has become one step between sockets, not two.
+    for number in range(8):
+        path = affinity.paths[(f"gpu{number}", f"nic{number}")]
+        assert path is not None
+        assert sum(isinstance(link.protocol, SmpLink) for link in path.links) == 1
+
+
+def test_one_socket_has_no_other_socket() -> None:
+    assert supposed("nic_across_sockets", case_of("gh200", 2)) == ()
+
+
+def test_mtus_are_supposed_for_the_kind_of_network_that_there_is() -> None:
+    infiniband = supposed("mtu_small", healthy(2)[0])
+    roce = supposed("mtu_small", case_of("hgx-h100", 2, {"nic-protocol": "ethernet"}))
+    assert [_mtu(way) for way in infiniband] == [1024, 2048]
+    assert [_mtu(way) for way in roce] == [1500, 4096]
+    assert all("InfiniBand" in way.says for way in infiniband)
+    assert all("Ethernet" in way.says for way in roce)
+    assert supposed("mtu_small", case_of("aws-p5", 2)) == ()
+
+
+def _mtu(way: Supposed) -> int | None:
+    found = {
+        link.protocol.mtu_bytes
+        for link in way.case.cluster.host.links
+        if isinstance(link.protocol, EthernetLink | InfinibandLink)
+    }
+    assert len(found) == 1
+    return found.pop()
+
+
+def test_sockets_leave_no_rdma_port() -> None:
+    for shape in ("hgx-h100", "aws-p5", "pcie-8gpu"):
+        (way,) = supposed("tcp_fallback", case_of(shape, 2))
+        assert supposed("tcp_fallback", way.case) == ()
+
+
+def test_forced_algorithms_are_those_that_are_not_the_best() -> None:
+    assert [way.case.algorithm for way in supposed("algorithm_forced", healthy(2)[0])] == ["ring", "tree"]
+    (one_host,) = supposed("algorithm_forced", case_of("hgx-h100", 1))
+    assert one_host.case.algorithm == "ring"
+    assert "NVLS" in one_host.says
+    assert supposed("algorithm_forced", replace(healthy(2)[0], algorithm="ring")) == ()
+
+
+def test_pxn_is_supposed_off_where_spines_are_few() -> None:
+    rails = Fabric(rail_optimised=True, tiers=(Tier(hosts=16, oversubscription=8), Tier(name="spine", hosts=32)))
+    case = case_of("hgx-h100", 16, fabric=rails)
+    (way,) = supposed("pxn_off", case)
+    assert way.case.relay == "none"
+    assert supposed("pxn_off", way.case) == ()
+    slower, before = middle(way.case, "all_to_all"), middle(case, "all_to_all")
+    assert slower is not None
+    assert before is not None
+    assert slower < 0.99 * before
+
+
+def test_a_connection_holds_back_only_ports_that_carry_more() -> None:
+    (way,) = supposed("connection_ceiling", healthy(2)[0])
+    assert way.case.port_cap_bytes_per_s == 13e9
+    assert supposed("connection_ceiling", way.case) == ()
+    assert supposed("connection_ceiling", case_of("aws-p5", 2)) == ()  # ports of 100 Gb/s
+
+
+def test_uplinks_are_shared_only_where_traffic_leaves_the_leaf() -> None:
+    (no_tiers,) = supposed("uplinks_shared", healthy(4)[0])
+    assert no_tiers.case.cluster.fabric.tiers[0].oversubscription == 2
+    one_leaf = Fabric(tiers=(Tier(hosts=8),))
+    assert supposed("uplinks_shared", case_of("hgx-h100", 4, fabric=one_leaf)) == ()
+    two = Fabric(tiers=(Tier(hosts=2, oversubscription=3), Tier(name="spine", hosts=8)))
+    (way,) = supposed("uplinks_shared", case_of("hgx-h100", 4, fabric=two))
+    assert [tier.oversubscription for tier in way.case.cluster.fabric.tiers] == [6, 1]
+
+
+def test_a_rack_that_nvlink_joins_is_one_group_below_a_leaf() -> None:
+    (way,) = supposed("uplinks_shared", case_of("gb200-nvl72", 36))
+    lowest, spine = way.case.cluster.fabric.tiers
+    assert (lowest.hosts, spine.hosts) == (18, 36)
+    cluster_of(way.case.cluster.host, 36, way.case.cluster.fabric)  # refuses tiers that make no sense
+
+
+def test_without_peer_to_peer_no_nvlink_and_no_rack_is_left() -> None:
+    (way,) = supposed("p2p_disabled", case_of("gb200-nvl72", 36))
+    host = way.case.cluster.host
+    assert host.of_kind("nvswitch") == ()
+    assert "nvlink_domain_hosts" not in host.of_kind("host")[0].facts
+    assert supposed("p2p_disabled", way.case) == ()
+    assert supposed("p2p_disabled", case_of("pcie-8gpu", 2)) == ()
+
+
+def test_half_of_one_gpus_nvlinks_are_supposed_inactive() -> None:
+    (way,) = supposed("nvlink_below_maximum", healthy(2)[0])
+    (fault,) = [fault for fault in FAULTS if fault.name == "nvlink_below_maximum"]
+    (finding,) = fault.look(Facts(topology=way.case.cluster.host))
+    assert "9 of 18" in finding.says
+    assert supposed("nvlink_below_maximum", case_of("mi300x", 2)) == ()

@@ -1,0 +1,118 @@
+"""The model against published measurements, leaving one system out at a time.
+
+Nothing of the model is fitted to a single system: what rests on measured machines are shares of planning rates
+(NVLink's band, the all_to_all band of NICs). Each is taken anew here from the other systems alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from pathlib import Path
+
+import pytest
+
+from railwright.limits import nccl
+from railwright.limits.collectives import collective_limit
+from railwright.limits.hpl import hpl_limit
+from railwright.limits.model import Constant, Source
+from railwright.topology.cluster import cluster_of
+from railwright.topology.sources.load import load
+
+ROWS = list(csv.DictReader(Path("testdata/calibration/published.csv").read_text(encoding="utf-8").splitlines()))
+LARGE = 2**30
+SHAPES = {"p5.48xlarge": "aws-p5", "8x H200": "hgx-h200", "8x B200": "hgx-b200"}
+COLLECTIVES = {"alltoall_perf": "all_to_all", "all_reduce_perf": "all_reduce"}
+# What each system alone says of the planning rate of NVLink: busbw of rings over links x planning rate.
+RINGS = {"hgx-h200": (0.980, 0.987), "hgx-b200": (0.933, 0.945), "a100": (0.963, 0.979)}
+ALL_TO_ALL = {"aws-p5": 0.797}
+TOLERANCE = 1.02
+
+
+def shape_of(row) -> str:
+    return next(shape for words, shape in SHAPES.items() if row["hardware"].startswith(words))
+
+
+def collective_rows(shape=None):
+    rows = [row for row in ROWS if row["use"] == "calibration" and row["test"] in COLLECTIVES]
+    return [row for row in rows if shape is None or shape_of(row) == shape]
+
+
+def limit_for(row):
+    host = load(f"{shape_of(row)} gpus={row['gpus_per_node']}")
+    algorithm = "ring" if "ring" in row["metric"] else "auto"
+    cluster = cluster_of(host, int(row["nodes"]))
+    found = collective_limit(cluster, COLLECTIVES[row["test"]], algorithm, int(row["message_bytes"]))
+    return found.busbw_bytes_per_s
+
+
+def leave_out(monkeypatch, shape: str) -> None:
+    """The shares as they would be if that system had never been seen: 3 % beyond the others' extremes."""
+    others = [share for name, shares in RINGS.items() if name != shape for share in shares]
+    source = Source(title="the other systems")
+    band = (
+        Constant(value=min(others) * 0.97, unit="", source=source),
+        Constant(value=max(others) * 1.03, unit="", source=source),
+    )
+    monkeypatch.setattr(nccl, "_NVLINK_SHARE", band)
+    if shape in ALL_TO_ALL:
+        monkeypatch.setattr(nccl, "_ALL_TO_ALL_LOW", nccl._NIC_SHARE[0])
+
+
+@pytest.mark.parametrize("shape", SHAPES.values())
+def test_large_messages_of_a_system_left_out_are_within_7_percent_of_the_middle(shape, monkeypatch):
+    leave_out(monkeypatch, shape)
+    ratios = []
+    for row in collective_rows(shape):
+        if int(row["message_bytes"]) >= LARGE:
+            found = limit_for(row)
+            ratios.append(float(row["value"]) * 1e9 / ((found.expected_low + found.expected_high) / 2))
+    assert len(ratios) >= 10
+    assert statistics.median(ratios) == pytest.approx(1.0, abs=0.07)
+
+
+@pytest.mark.parametrize("row", collective_rows(), ids=lambda row: row["id"])
+def test_no_measurement_is_above_its_limit(row):
+    assert float(row["value"]) * 1e9 <= limit_for(row).limit * TOLERANCE
+
+
+@pytest.mark.parametrize("row", collective_rows(), ids=lambda row: row["id"])
+def test_every_measurement_of_a_healthy_machine_is_inside_its_band(row):
+    found = limit_for(row)
+    assert found.expected_low <= float(row["value"]) * 1e9 <= found.expected_high * TOLERANCE
+
+
+def hpl_rows():
+    return [
+        row
+        for row in ROWS
+        if row["test"] == "HPL" and "TOP500" in row["source"] and row["use"] in ("calibration", "seed")
+    ]
+
+
+def hpl(row):
+    facts = dict(
+        part.strip().split("=") for part in row["explains"].split(";") if part.count("=") == 1 and "column" not in part
+    )
+    gpus = int(facts["gpus"].partition(" ")[0])
+    memory = float(facts["matrix GB/GPU"])
+    host = load("dgx-a100" if memory > 45 else "aws-p4d")
+    return gpus, hpl_limit(host, gpus, int(row["message_bytes"])), float(row["value"]) * 1e12
+
+
+@pytest.mark.parametrize("row", hpl_rows(), ids=lambda row: row["id"])
+def test_linpack_of_known_systems_is_inside_the_band_of_its_peers(row):
+    _, (limit, band), value = hpl(row)
+    assert value <= limit.value
+    assert band is not None
+    assert band.low * 0.99 <= value <= band.high
+
+
+def test_linpack_is_in_the_median_within_7_percent_of_the_middle():
+    ratios = []
+    for row in hpl_rows():
+        if row["use"] == "calibration":
+            _, (_, band), value = hpl(row)
+            ratios.append(value / ((band.low + band.high) / 2))
+    assert len(ratios) >= 9
+    assert statistics.median(ratios) == pytest.approx(1.0, abs=0.07)

@@ -1,0 +1,215 @@
+"""Collectives: closed forms, NCCL's own model, fabrics, bottlenecks, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from tests.topology.machines import archive
+
+from railwright.errors import CannotJudge, UsageError
+from railwright.limits.case import Case
+from railwright.limits.collectives import algorithms, at_size, collective_limit
+from railwright.limits.latency import latency_s
+from railwright.limits.traffic import applicable, tree_load
+from railwright.results.readers import nccl_log
+from railwright.topology.cluster import Fabric, Tier, cluster_of
+from railwright.topology.shapes import SHAPES
+from railwright.topology.sources.load import load
+
+PAYLOAD = 4096 / 4122  # InfiniBand, MTU 4096
+
+
+def limit(shape, hosts, collective, algorithm="auto", fabric=None):
+    return collective_limit(cluster_of(load(shape), hosts, fabric), collective, algorithm)
+
+
+@pytest.mark.parametrize("nics", [1, 2, 4, 8])
+@pytest.mark.parametrize("hosts", [2, 3, 16, 1000])
+def test_rings_and_all_to_all_between_hosts_follow_the_closed_forms(nics, hosts):
+    n, port = 8 * hosts, 50e9 * PAYLOAD
+    ring = limit(f"hgx-h100 nics={nics}", hosts, "all_gather").busbw_bytes_per_s.limit
+    assert ring == pytest.approx(nics * port, rel=1e-4)
+    pairs = limit(f"hgx-h100 nics={nics}", hosts, "all_to_all").algbw_bytes_per_s.limit
+    assert pairs == pytest.approx(nics * port / 8 * n / (n - 8), rel=1e-4)
+
+
+@pytest.mark.parametrize(("hosts", "load_"), [(2, 1.0), (3, 1.5), (4, 2.0), (5, 2.0), (8, 2.0), (64, 2.0)])
+def test_the_busiest_host_of_the_double_tree(hosts, load_):
+    assert tree_load(hosts) == load_
+
+
+def test_in_a_double_tree_all_loads_together_are_two_edges_each_way():
+    for count in range(2, 40):
+        assert tree_load(count) * count >= 2 * (count - 1)
+
+
+def test_nvls_moves_1_plus_1_over_n_of_the_size():
+    for gpus in (4, 6, 8):
+        found = limit(f"hgx-h100 gpus={gpus}", 1, "all_reduce", "nvls").busbw_bytes_per_s.limit
+        assert found == pytest.approx(450e9 * 2 * (gpus - 1) / (gpus + 1), rel=1e-4)
+
+
+def test_ampere_has_no_nvls_and_two_hosts_have_nvlstree():
+    assert "nvls" not in applicable(cluster_of(load("hgx-a100"), 1), "all_reduce")
+    assert "nvlstree" in applicable(cluster_of(load("hgx-h100"), 2), "all_reduce")
+    with pytest.raises(UsageError, match="cannot run on this cluster"):
+        limit("hgx-a100", 1, "all_reduce", "nvls")
+
+
+def test_in_network_reduction_frees_all_reduce_from_the_tree():
+    with_sharp = limit("hgx-h100", 16, "all_reduce", fabric=Fabric(in_network_reduction=True)).busbw_bytes_per_s.limit
+    assert with_sharp > 1.5 * limit("hgx-h100", 16, "all_reduce").busbw_bytes_per_s.limit
+
+
+def test_oversubscription_takes_all_to_all_to_its_uplinks_and_leaves_rings_on_their_rails():
+    tiers = (Tier(hosts=4, oversubscription=4.0), Tier(name="spine", hosts=16))
+    rails = Fabric(rail_optimised=True, tiers=tiers)
+    free = limit("hgx-h100", 16, "all_to_all")
+    held = limit("hgx-h100", 16, "all_to_all", fabric=rails)
+    assert held.bottleneck[0].what == "uplinks"
+    # 12 of 15 other hosts are in other groups, and a quarter of the ports' rate leads there.
+    assert held.algbw_bytes_per_s.limit == pytest.approx(free.algbw_bytes_per_s.limit / 4 * 15 / 12, rel=1e-3)
+    ring = limit("hgx-h100", 16, "all_gather", fabric=rails)
+    assert ring.busbw_bytes_per_s.limit == pytest.approx(
+        limit("hgx-h100", 16, "all_gather").busbw_bytes_per_s.limit, rel=1e-3
+    )
+
+
+def test_pxn_keeps_all_to_all_on_its_rail_where_rails_are_not_joined():
+    rails = Fabric(rail_optimised=True, tiers=(Tier(hosts=16),))
+    with_pxn = algorithms(Case(cluster=cluster_of(load("hgx-h100"), 16, rails)), "all_to_all")[0]
+    assert with_pxn.algbw_bytes_per_s.limit == pytest.approx(
+        limit("hgx-h100", 16, "all_to_all").algbw_bytes_per_s.limit, rel=1e-3
+    )
+    without = algorithms(Case(cluster=cluster_of(load("hgx-h100"), 16, rails), relay="none"), "all_to_all")[0]
+    # Without PXN the way to another rail leads through the sender's CPU: no document limits it, but less is expected.
+    assert without.algbw_bytes_per_s.expected_high < with_pxn.algbw_bytes_per_s.expected_low
+
+
+def test_the_bottleneck_says_what_doubling_it_brings():
+    found = limit("hgx-h100 nics=2", 16, "all_to_all")
+    (ports,) = found.bottleneck
+    assert (ports.what, round(ports.share, 3)) == ("NIC port", 1.0)
+    assert ports.because.startswith("2 like 400 Gb/s port of nic0")
+    assert ports.doubled_bytes_per_s == pytest.approx(found.algbw_bytes_per_s.limit * 57.45 / 49.68, rel=1e-2)
+    assert ports.then == "PCIe"
+
+
+def test_the_latencies_are_those_that_nccl_printed_for_two_h200():
+    """NCCL's own table in a recorded log: `Tree LL 8.0 ... Ring Simple 15.2` us."""
+    log = nccl_log.read(archive_text("2.28.3-nvlink-2xh200.log"))
+    cluster = cluster_of(load("hgx-h200 gpus=2"), 1)
+    printed = {
+        (one.algorithm.lower(), one.protocol): one.latency_s for one in log.tuning if one.operation == "AllReduce"
+    }
+    compared = 0
+    for algorithm in ("tree", "ring"):
+        for protocol in ("LL", "LL128", "Simple"):
+            assert latency_s(cluster, "all_reduce", algorithm, protocol) == pytest.approx(
+                printed[(algorithm, protocol)], abs=0.06e-6
+            )
+            compared += 1
+    assert compared == 6
+
+
+def archive_text(name: str) -> str:
+    folder = archive("8xh100-8nic").parents[2] / "external/nccl-log"
+    return (folder / name).read_text(encoding="utf-8")
+
+
+def test_what_is_expected_grows_with_the_size_and_stays_below_the_limit():
+    cluster = cluster_of(load("hgx-h100"), 4)
+    found = algorithms(Case(cluster=cluster), "all_reduce", explained=False)
+    last = 0.0
+    for power in range(3, 34):
+        _, rate, time = at_size(cluster, "all_reduce", found, 2**power)
+        assert last < rate.expected_high <= rate.limit
+        assert 0 < rate.expected_low < rate.expected_high
+        assert time.limit <= time.expected_low <= time.expected_high
+        last = rate.expected_low
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("collective", ["all_reduce", "all_to_all", "send_recv"])
+def test_every_shape_has_a_limit_or_says_why_not(shape, collective):
+    cluster = cluster_of(load(shape), 4 if load(shape).of_kind("nic") else 1)
+    if cluster.ranks < 2:
+        with pytest.raises(UsageError, match="needs two GPUs"):
+            collective_limit(cluster, collective)
+        return
+    found = collective_limit(cluster, collective)
+    rate = found.busbw_bytes_per_s
+    assert rate.limit > 0
+    assert sum(share.share for share in found.bottleneck) == pytest.approx(1.0, abs=1e-3)
+    if rate.expected_low is not None:
+        assert rate.expected_low <= rate.expected_high <= rate.limit * 1.0001
+
+
+def test_a_rack_of_one_nvlink_domain_needs_no_network():
+    found = limit("gb200-nvl72", 18, "all_reduce")
+    assert found.ranks == 72
+    assert found.bottleneck[0].what == "NVLink"
+    assert found.busbw_bytes_per_s.expected_low < 835e9 < found.busbw_bytes_per_s.expected_high  # measured on NVL72
+    assert limit("gb200-nvl72", 36, "all_to_all").bottleneck[0].what == "NIC port"
+
+
+def test_a_port_of_unknown_rate_is_an_error_that_names_it():
+    from msgspec.structs import replace
+
+    from railwright.topology.model import EthernetLink
+
+    host = load("hgx-h100 nics=1")
+    links = tuple(
+        replace(link, protocol=EthernetLink(mtu_bytes=9000, rdma=True)) if "fabric0" in (link.a, link.b) else link
+        for link in host.links
+    )
+    with pytest.raises(CannotJudge, match="nic0--fabric0: line rate"):
+        collective_limit(cluster_of(replace(host, links=links), 2), "all_reduce")
+
+
+def test_a_gpu_that_reaches_no_nic_is_named():
+    from msgspec.structs import replace
+
+    host = load("pcie-8gpu gpus=2 nics=1")
+    gone = [link for link in host.links if link.b != "gpu1"]
+    with pytest.raises(CannotJudge, match="gpu1 has no way for its data"):
+        collective_limit(cluster_of(replace(host, links=tuple(gone)), 2), "all_to_all")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("hgx-h100", 0), "0 hosts make no sense"),
+        (("hgx-h100", 10**7), "hosts make no sense"),
+        (("hgx-h100 nics=0", 2), "has no NIC port"),
+    ],
+)
+def test_clusters_that_make_no_sense_are_refused(arguments, words):
+    with pytest.raises(UsageError, match=words):
+        cluster_of(load(arguments[0]), arguments[1])
+
+
+@pytest.mark.parametrize(
+    ("tiers", "words"),
+    [
+        ((Tier(hosts=0),), "joins 0 hosts"),
+        ((Tier(hosts=4), Tier(hosts=6)), "multiple of 4|joins 6 hosts"),
+        ((Tier(hosts=8), Tier(hosts=4)), "joins 4 hosts"),
+        ((Tier(hosts=4, oversubscription=-1),), "oversubscription of -1"),
+        ((Tier(hosts=4, oversubscription=float("nan")),), "oversubscription of nan"),
+        ((Tier(hosts=4),), "joins 4 of 16 hosts: the rest are disconnected"),
+        ((Tier(hosts=16, switches=-2),), "-2 switches"),
+    ],
+)
+def test_fabrics_that_make_no_sense_are_refused(tiers, words):
+    with pytest.raises(UsageError, match=words):
+        cluster_of(load("hgx-h100"), 16, Fabric(tiers=tiers))
+
+
+def test_an_unknown_collective_is_refused_with_the_nearest():
+    with pytest.raises(UsageError, match="allreduce") as raised:
+        limit("hgx-h100", 2, "allreduce")
+    assert "all_reduce" in raised.value.hint
+    with pytest.raises(UsageError, match="not one of its algorithms"):
+        limit("hgx-h100", 2, "all_to_all", "ring")
+    with pytest.raises(UsageError, match="moves nothing"):
+        collective_limit(cluster_of(load("hgx-h100"), 2), "all_reduce", size_bytes=0)
