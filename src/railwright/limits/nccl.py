@@ -37,7 +37,7 @@ _NVLINK: dict[int, Constant] = {
     4: Constant(value=20.6e9, unit="bytes/s a link and direction, SM90", source=NCCL_TOPO),
     5: Constant(value=40.1e9, unit="bytes/s a link and direction, SM100", source=NCCL_TOPO),
 }
-_NVLINK_OTHERS_LOW = Constant(value=0.80, unit="of NCCL's planning rate, all_gather and others", source=H200_GATHERS)
+_NVLINK_OTHERS_LOW = Constant(value=0.77, unit="of NCCL's planning rate, all_gather and others", source=H200_GATHERS)
 _NVLINK_SHARE = (
     Constant(value=0.90, unit="of NCCL's planning rate, low", source=NVLINK_RINGS),
     Constant(value=1.02, unit="of NCCL's planning rate, high", source=NVLINK_RINGS),

@@ -168,7 +168,7 @@ class _Writer:
         name = str(device.facts.get("rdma_device") or device.facts.get("netdev") or "")
         port = self._tree.port.get(device.id)
         attributes = {"name": name, "dev": str(self._nic_numbers[device.id])}
-        if port is not None and isinstance(port.protocol, EthernetLink | InfinibandLink):
+        if port is not None and isinstance(port.protocol, EfaLink | EthernetLink | InfinibandLink):
             if port.protocol.line_rate_bits_per_s:
                 attributes["speed"] = str(round(port.protocol.line_rate_bits_per_s / 1e6))
             if "rdma_port" in device.facts:
