@@ -130,7 +130,7 @@ class Bands:
         if resource.kind in ("NIC port", "uplinks"):
             low = _ALL_TO_ALL_LOW if self._peers_at_once else _NIC_SHARE[0]
             cap = self._port_cap if resource.kind == "NIC port" else float("inf")
-            if isinstance(protocol, EthernetLink) and not protocol.rdma:
+            if isinstance(protocol, EthernetLink) and not protocol.rdma and not self._bypasses_kernel(resource):
                 return Band(min(TCP_BAND[0].value, cap, rate), min(TCP_BAND[1].value, cap, rate))
             return Band(min(low.value * rate, cap), min(_NIC_SHARE[1].value * rate, cap))
         if isinstance(protocol, NvlinkLink):
@@ -147,6 +147,11 @@ class Bands:
         if isinstance(protocol, SmpLink):
             return self._between_sockets(resource)
         return self._inside_cpu(resource)
+
+    def _bypasses_kernel(self, resource: Resource) -> bool:
+        """Whether NCCL's plugin for that NIC takes TCP out of the kernel and into GPU memory (GPUDirect-TCPX)."""
+        nic = self._host.device(resource.link.a)
+        return nic is not None and nic.facts.get("gpudirect_tcp") is True
 
     def _to_a_nic(self, resource: Resource) -> bool:
         ends = [self._host.device(end) for end in (resource.link.a, resource.link.b)]
@@ -188,11 +193,14 @@ def _cap(rate: float | None) -> float:
 
 
 def nvlstree_cap(host: Topology, nics: int, domains: int) -> tuple[float, float] | None:
-    """NCCL's own cap on NVLSTree's busbw in bytes/s, as (low, high); None where its tuning has none."""
+    """NCCL's own cap on NVLSTree's busbw in bytes/s, as (low, high); None where its tuning has none.
+
+    There is a channel for each GPU that leads out of the host, so at most one for each GPU.
+    """
     found = _NVLSTREE.get(_major(host))
     if found is None:
         return None
-    cap = found[0 if domains == 2 else 1].value * nics
+    cap = found[0 if domains == 2 else 1].value * min(nics, len(host.of_kind("gpu")))
     return _NVLINK_SHARE[0].value * cap, _NVLINK_SHARE[1].value * cap
 
 
@@ -206,7 +214,7 @@ def _major(host: Topology) -> int:
 def _cpu_class(cpu: Device) -> str:
     """NCCL's class of a CPU, by vendor, architecture and model (src/graph/topo.cc)."""
     facts = cpu.facts
-    if facts.get("architecture") == "aarch64":
+    if facts.get("architecture") == "arm64":
         return "Arm"
     if facts.get("vendor") == "AuthenticAMD":
         return "AMD"

@@ -183,7 +183,7 @@ def _add_nics(parts: Parts, plan: Plan, cpus: list[str], switches: list[tuple[st
     """The NIC ports; where several share a card's PCIe link, below that card."""
     nic = plan.shape.nic
     names: list[str] = []
-    facts: dict[str, Scalar | None] = {"source": nic.source}
+    facts: dict[str, Scalar | None] = {"source": nic.source, "gpudirect_tcp": nic.gpudirect_tcp or None}
     cards = -(-plan.nics // nic.ports_per_card)
     for index in range(cards):
         upper, node = _place(parts, plan, cpus, switches, index, cards)

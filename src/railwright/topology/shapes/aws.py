@@ -116,6 +116,12 @@ SHAPES: dict[str, Shape] = {
 }
 
 ALIASES: dict[str, str] = {
+    "p3dn": "aws-p3dn",
+    "p4d": "aws-p4d",
+    "p4de": "aws-p4de",
+    "p5": "aws-p5",
+    "p5e": "aws-p5e",
+    "p5en": "aws-p5en",
     "p3dn.24xlarge": "aws-p3dn",
     "p4d.24xlarge": "aws-p4d",
     "p4de.24xlarge": "aws-p4de",

@@ -90,6 +90,8 @@ class NicPart(msgspec.Struct, frozen=True, kw_only=True):
     line_rate_bits_per_s: float
     mtu_bytes: dict[NicProtocol, int]
     rdma: bool
+    gpudirect_tcp: bool = False
+    """Whether NCCL's plugin for it brings TCP to GPU memory past the kernel (GPUDirect-TCPX and TCPXO)."""
     ports_per_card: int = 1
     """Ports that share the PCIe link."""
     pcie_generation: int | None = None

@@ -145,6 +145,7 @@ GCP_GVNIC_200G = NicPart(
     line_rate_bits_per_s=200e9,
     mtu_bytes={**_MTU_BYTES, "ethernet": 8244},
     rdma=False,
+    gpudirect_tcp=True,
     source="Google Cloud, Networking and GPU machines, A3 Mega (eight NICs of 200 Gb/s for GPUs, GPUDirect-TCPXO, MTU"
     " 8244). Google publishes no PCIe link of them",
 )
