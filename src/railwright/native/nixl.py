@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
+from collections.abc import Sequence
 from ctypes import POINTER, Structure, byref, c_bool, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from pathlib import Path
 from typing import Literal
@@ -18,6 +19,8 @@ from railwright.native.library import NativeError, function, seconds_array
 from railwright.native.memory import Buffer
 
 Operation = Literal["READ", "WRITE"]
+Blocks = Sequence[tuple[int, int]]
+"""Each (address, bytes)."""
 
 _OPERATIONS: dict[Operation, int] = {"READ": 0, "WRITE": 1}
 _DRAM = 0
@@ -130,8 +133,15 @@ class Agent:
         self, operation: Operation, local_address: int, remote_address: int, size_bytes: int, peer: str, blocks: int = 1
     ) -> Request:
         """A transfer of `blocks` consecutive blocks of `size_bytes` each, between host memories."""
-        ours = self._descriptors(local_address, size_bytes, blocks)
-        theirs = self._descriptors(remote_address, size_bytes, blocks)
+        ours, theirs = (
+            [(address + block * size_bytes, size_bytes) for block in range(blocks)]
+            for address in (local_address, remote_address)
+        )
+        return self.request_blocks(operation, ours, theirs, peer)
+
+    def request_blocks(self, operation: Operation, local: Blocks, remote: Blocks, peer: str) -> Request:
+        """A transfer of many blocks, the n-th of `local` with the n-th of `remote`, each (address, bytes)."""
+        ours, theirs = self._descriptors(local), self._descriptors(remote)
         handle = c_void_p()
         self._call(
             "create_xfer_req",
@@ -145,17 +155,11 @@ class Agent:
         )
         return Request(self._agent, handle)
 
-    def _descriptors(self, address: int, size_bytes: int, blocks: int) -> c_void_p:
+    def _descriptors(self, blocks: Blocks) -> c_void_p:
         descriptors = c_void_p()
         self._call("create_xfer_dlist", c_int(_DRAM), byref(descriptors))
-        for block in range(blocks):
-            self._call(
-                "xfer_dlist_add_desc",
-                descriptors,
-                c_void_p(address + block * size_bytes),
-                c_size_t(size_bytes),
-                c_uint64(0),
-            )
+        for address, size_bytes in blocks:
+            self._call("xfer_dlist_add_desc", descriptors, c_void_p(address), c_size_t(size_bytes), c_uint64(0))
         return descriptors
 
     def _call(self, name: str, *arguments: object) -> None:
