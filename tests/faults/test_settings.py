@@ -26,7 +26,7 @@ MAKING = [
     ("pxn_off", "NCCL_P2P_PXN_LEVEL", "0"),
     ("connection_ceiling", "NCCL_BUFFSIZE", "1048576"),
     ("connection_ceiling", "NCCL_P2P_NET_CHUNKSIZE", "65536"),
-    ("connection_ceiling", "NCCL_MAX_NCHANNELS", "1"),
+    ("few_channels", "NCCL_MAX_NCHANNELS", "1"),
     ("connection_ceiling", "NCCL_NCHANNELS_PER_NET_PEER", "1"),
 ]
 HARMLESS = {

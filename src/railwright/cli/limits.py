@@ -47,6 +47,8 @@ def COMMAND(  # noqa: N802 - see cli/prove.py; one option each
         raise UsageError("--algorithm and --size belong to a collective", hint="give --collective all_reduce")
     if paths and (between or collective):
         raise UsageError("'SOURCE>TARGET' is a path inside one machine", hint="give --path or --collective alone")
+    if between and collective is not None:
+        raise UsageError("--path and --collective are two questions", hint="give one of them")
     cluster = the_cluster(machine, count, cluster_file)
     if collective is not None:
         return _collective(cluster, collective, algorithm, size, as_json=as_json)
@@ -62,7 +64,9 @@ def _collective(cluster: Cluster, collective: str, algorithm: str, size: str | N
     from railwright.units import parse_size
 
     found = collective_limit(cluster, collective, algorithm, parse_size(size) if size is not None else None)
-    click.echo(msgspec.json.encode(found).decode() if as_json else render_collective(found))
+    # `omit_defaults` would leave out an empty list that readers look for.
+    record = {**msgspec.to_builtins(found), "software_limits": list(found.software_limits)}
+    click.echo(msgspec.json.encode(record).decode() if as_json else render_collective(found))
     return EXIT_OK if found.algbw_bytes_per_s.expected_low is not None else EXIT_UNJUDGED
 
 

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 @click.option("--svg", metavar="FILE", help="Write a picture as well.")
 @click.pass_context
 def COMMAND(context: click.Context, machine: str | None, as_json: bool, svg: str | None) -> None:  # noqa: N802
-    r"""Show a machine: PCIe tree, links, and which NICs each GPU reaches.
+    """Show a machine: PCIe tree, links, and which NICs each GPU reaches.
 
     \b
     railwright topo
     railwright topo --from hgx-h100 nics=2
     railwright topo --from capture.jsonl --svg machine.svg
-    """
+    """  # noqa: D301
     if context.invoked_subcommand is not None:
         if machine is not None or as_json or svg is not None:
             raise UsageError(

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import msgspec
 
-from railwright.diagnosis.foreign import Machine, is_busbw, judge_rows, machine_for
+from railwright.busbw import bus_bandwidth
+from railwright.diagnosis.foreign import Machine, differences, is_busbw, is_stream, judge_rows, machine_for
 from railwright.diagnosis.hypotheses import Fitted, fit
 from railwright.diagnosis.model import Judged, State, Verdict
 from railwright.diagnosis.verdict import WORST_FIRST
-from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
+from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.faults.model import Facts, Finding
 from railwright.faults.registry import FAULTS
 from railwright.limits.model import NoLimit
+from railwright.results.model import Verification
 from railwright.results.readers.model import ForeignFile
+from railwright.topology.model import Topology
+from railwright.units import format_size
 
+_NO_MACHINE = Topology(name="", source="shape", devices=(), links=())
+"""Settings of the software need no machine to be seen."""
 _CURVES: tuple[str, ...] = ("nccl-tests", "perftest", "OSU", "nixlbench")
 
 
@@ -37,22 +43,28 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_
     hypotheses: tuple[Fitted, ...] = ()
     """The healthy machine first, then the faults whose curves are nearest."""
     findings: tuple[Finding, ...] = ()
-    """What the table's own settings show."""
+    """What the table's own settings (evidence `setting`) and the machine given show."""
     notes: tuple[str, ...] = ()
     bandwidths_are: str = ""
     """`busbw` where the rates of collectives are busbw."""
     status: int
-    """The exit status: 0 ok, 1 slow, 3 could not be judged."""
+    """The exit status: 0 ok, 1 slow or misconfigured, 3 could not be judged."""
 
 
 def explain(file: ForeignFile, machine: Machine | None) -> Explained:
     """Judge one run. Raises UsageError where the machine cannot be the table's, CannotJudge where it is not known."""
+    if machine is not None and machine.path and not is_stream(file):
+        raise UsageError(
+            f"--path {machine.path[:80]!r} is about two devices, {file.test} is not of two", hint="leave --path out"
+        )
     placed = machine_for(file, machine) if machine is not None else None
     rows = judge_rows(file, placed) if placed is not None else tuple(_unjudged(file))
     headline = _headline(rows)
     verdict = _verdict(rows, headline)
-    curves = placed is not None and verdict.state in ("slow", "unknown") and file.tool in _CURVES
-    facts = Facts(topology=placed.cluster.host, environment=file.environment) if placed is not None else None
+    curves = verdict.state in ("slow", "unknown", "failed") and file.tool in _CURVES
+    host = placed.cluster.host if placed is not None else _NO_MACHINE
+    findings = tuple(_findings(Facts(topology=host, environment=file.environment)))
+    notes = differences(file, machine.cluster, placed.cluster) if machine is not None and placed is not None else ()
     return Explained(
         tool=file.tool,
         version=file.version,
@@ -65,23 +77,32 @@ def explain(file: ForeignFile, machine: Machine | None) -> Explained:
         headline=headline,
         verdict=verdict,
         hypotheses=fit(file, placed) if curves and placed is not None else (),
-        findings=tuple(_settings(facts)) if facts is not None else (),
-        notes=file.notes,
-        bandwidths_are="busbw" if placed is not None and is_busbw(file) else "",
-        status=_status(verdict.state),
+        findings=findings,
+        notes=(*notes, *file.notes),
+        bandwidths_are="busbw" if is_busbw(file) else "",
+        status=_status(verdict.state, rows, findings),
     )
 
 
 def _unjudged(file: ForeignFile) -> list[Judged]:
     none = NoLimit(quantity="bandwidth_bytes_per_s", why="no machine was given")
+    scale = bus_bandwidth(file.test, file.ranks, 1.0) if is_busbw(file) and file.ranks is not None else 1.0
     return [
         Judged(
             benchmark=result.benchmark, quantity=result.quantity, path=result.path, parameters=result.parameters,
-            outcome=result.outcome, value=result.summary.median if result.summary else None, limit=none,
-            verdict=Verdict(state="unknown", why=none.why), method=result.method,
+            outcome=result.outcome, value=result.summary.median * scale if result.summary else None, limit=none,
+            verdict=_wrong(result.verification) or Verdict(state="unknown", why=none.why),
+            verification=result.verification, method=result.method,
         )
         for result in file.results
     ]  # fmt: skip
+
+
+def _wrong(checked: Verification | None) -> Verdict | None:
+    """Wrong data needs no machine to be seen."""
+    if checked is None or not checked.bytes_wrong:
+        return None
+    return Verdict(state="failed", why=f"the data check found {checked.bytes_wrong} wrong bytes")
 
 
 def _headline(rows: tuple[Judged, ...]) -> int | None:
@@ -96,26 +117,53 @@ def _headline(rows: tuple[Judged, ...]) -> int | None:
 
 
 def _verdict(rows: tuple[Judged, ...], headline: int | None) -> Verdict:
-    """The headline's, unless another row is worse: a collapse in the middle or wrong data is not ok at the end."""
+    """The headline's, unless another row is worse: a collapse in the middle or wrong data is not ok at the end.
+
+    Wrong data comes before everything: how fast it came does not matter then.
+    """
     if headline is None:
         return Verdict(state="unknown", why="the table has no row")
-    chosen = rows[headline].verdict
+    chosen = rows[headline]
+    wrong = [row for row in rows if row.verdict.state == "failed"]
+    telling = [row for row in rows if row.verdict.state != "unknown"]
     order = {state: place for place, state in enumerate(WORST_FIRST)}
-    worst = min((row.verdict for row in rows if row.verdict.state != "unknown"), key=lambda one: order[one.state],
-                default=chosen)  # fmt: skip
-    if worst.state in ("slow", "suspicious", "failed") and order[worst.state] < order[chosen.state]:
-        count = sum(row.verdict.state == worst.state for row in rows)
-        return Verdict(state=worst.state, why=f"{count} of {len(rows)} rows are: {worst.why}")
-    return chosen
+    state = min((row.verdict.state for row in telling), key=order.__getitem__, default=chosen.verdict.state)
+    state = "failed" if wrong else state
+    if state == chosen.verdict.state or state not in ("slow", "suspicious", "failed"):
+        return Verdict(state=chosen.verdict.state, why=_at(chosen))
+    alike = [row for row in rows if row.verdict.state == state]
+    worst = min(alike, key=_share_of_band) if state == "slow" else max(alike, key=_share_of_limit)
+    return Verdict(state=state, why=f"{len(alike)} of {len(rows)} rows, like {_at(worst)}")
 
 
-def _settings(facts: Facts) -> list[Finding]:
-    """Faults that the recorded environment shows; what could not be looked at says nothing about a table."""
-    found = [finding for fault in FAULTS if not fault.needs_results for finding in fault.look(facts)]
+def _share_of_band(row: Judged) -> float:
+    """Measured over the low end of what is expected, below 1 for a slow row."""
+    return row.value / row.expected.low if row.value and row.expected and row.expected.low else 0.0
+
+
+def _share_of_limit(row: Judged) -> float:
+    return row.fraction_of_limit or 0.0
+
+
+def _at(row: Judged) -> str:
+    """Why, with the size and the placement of the row."""
+    size, placement = row.parameters.get("size_bytes"), row.parameters.get("placement", "")
+    if isinstance(row.limit, NoLimit) and row.verdict.state == "unknown":
+        return row.verdict.why
+    words = [format_size(size)] if isinstance(size, int) else []
+    words += [str(placement).replace("_", " ")] if placement else []
+    return f"{' '.join(words)}: {row.verdict.why}" if words else row.verdict.why
+
+
+def _findings(facts: Facts) -> list[Finding]:
+    """Faults that the recorded environment or the machine shows; what could not be looked at says nothing here."""
+    found = [finding for fault in FAULTS for finding in fault.look(facts)]
     return [finding for finding in found if finding.certainty != "could not look"]
 
 
-def _status(state: State) -> int:
-    if state in ("ok", "waived"):
-        return EXIT_OK
-    return EXIT_SLOW if state == "slow" else EXIT_UNJUDGED
+def _status(state: State, rows: tuple[Judged, ...], findings: tuple[Finding, ...]) -> int:
+    """As everywhere: 1 for slow or misconfigured, 3 for what could not be judged and nothing worse."""
+    slow = state == "slow" or any(row.verdict.state == "slow" for row in rows)
+    if slow or any(finding.certainty in ("seen", "likely") for finding in findings):
+        return EXIT_SLOW
+    return EXIT_OK if state in ("ok", "waived") else EXIT_UNJUDGED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -23,15 +24,27 @@ from railwright.results.model import Result
 from railwright.results.readers.model import ForeignFile
 from railwright.topology.cluster import Cluster, cluster_of
 from railwright.topology.model import Topology
+from railwright.topology.shapes import SHAPES
 
 Limits = tuple[Limit | NoLimit, Expected | None]
 
 BYTES_DECIDE = 64 * 1024
 """From this size on a stream of messages between two hosts is expected at the link's rate (perftest's own default)."""
 _STREAMS = ("ib_write_bw", "ib_read_bw", "ib_send_bw", "osu_bw", "osu_bibw", "nixlbench")
+_BOTH_WAYS_SHARE = 0.95
 _BOTH_WAYS = ("osu_bibw",)
 _FILES = ("gdsio", "fio")
+_BACKENDS_OF_FILES = ("POSIX", "GDS", "GDS_MT", "HF3FS", "GUSLI")
+_BACKENDS_OF_OBJECTS = ("OBJ", "AZURE_BLOB")
+"""nixlbench's back ends that move data to storage and not to another process (src/utils/utils.h of nixlbench)."""
 _GPU_WORDS = ("vram", "cuda", "d", "device", "gpu")
+_MODEL = re.compile(r"[A-Z]{0,6}\d{2,5}[A-Z]{0,4}")
+"""The part of a GPU's name that tells its model, like `H100`, `L40S` or `MI300X`."""
+_MEMORY = re.compile(r"(\d{1,4})GB?")
+_MOST_MODELS = 8
+"""GPU names of a table that are looked at; a job has one, or a few."""
+_FORM_FACTORS = ("PCIE", "NVL", "PRO", "ADA", "MAX")
+"""Words that tell two GPUs of one model apart."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,26 +60,92 @@ def machine_for(file: ForeignFile, machine: Machine) -> Machine:
     A table that does not say how many hosts there were is taken to be of all hosts given.
     """
     cluster = machine.cluster
-    if file.test not in OPERATIONS or file.ranks is None:
+    if file.ranks is None or (file.test not in OPERATIONS and file.test != "hpl"):
         return machine
-    hosts = file.hosts or cluster.hosts
-    if file.hosts is None and file.ranks < cluster.hosts:
-        hosts = file.ranks
-    if file.ranks % hosts or (file.hosts and cluster.hosts > 1 and file.hosts > cluster.hosts):
+    if file.test == "hpl":
+        _check_solvers(file.ranks, cluster)
+        return machine
+    hosts = file.hosts or min(cluster.hosts, file.ranks)
+    table = f"the table has {counted(file.ranks, 'rank')} on {counted(hosts, 'host')}"
+    if file.ranks % hosts:
         raise UsageError(
-            f"the table has {file.ranks} ranks on {file.hosts or 'an unknown number of'} hosts, {cluster.name} has"
-            f" {cluster.ranks} on {cluster.hosts}",
-            hint="give the machine it ran on, with --count for the number of hosts",
+            f"{table}, which is not the same number on each",
+            hint="give the machine it ran on, with --count for the number of hosts; hosts that differ are not judged",
+        )
+    if file.hosts and 1 < cluster.hosts < file.hosts:
+        raise UsageError(
+            f"{table}, --count or the cluster file give {cluster.hosts}", hint=f"give --count {file.hosts}"
         )
     each = file.ranks // hosts
     if each > cluster.gpus_per_host:
         raise UsageError(
-            f"the table has {each} ranks on each of {hosts} hosts, {cluster.host.name} has"
-            f" {cluster.gpus_per_host} GPUs",
-            hint="give more hosts with --count, or the shape it ran on, like gpus=8",
+            f"{table}, so {each} on each; {cluster.host.name[:80]} has {counted(cluster.gpus_per_host, 'GPU')}",
+            hint="give the shape it ran on, like gpus=8" + ("" if file.hosts else ", or more hosts with --count"),
         )
     smaller = cluster_of(_with_gpus(cluster.host, each), hosts, cluster.fabric, cluster.storage, cluster.name)
     return replace(machine, cluster=smaller)
+
+
+def counted(number: int, what: str) -> str:
+    """`1 host`, `2 hosts`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _check_solvers(ranks: int, cluster: Cluster) -> None:
+    """Linpack has a rank for each GPU; a machine without GPUs may have any number."""
+    if 0 < cluster.ranks < ranks:
+        raise UsageError(
+            f"the run has {counted(ranks, 'rank')}, {cluster.name[:80]} has {counted(cluster.ranks, 'GPU')} on"
+            f" {counted(cluster.hosts, 'host')}",
+            hint="give the number of hosts with --count",
+        )
+
+
+def differences(file: ForeignFile, given: Cluster, placed: Cluster) -> tuple[str, ...]:
+    """What the reader must know where the table is not of exactly the machine that was given."""
+    notes = []
+    own = next((gpu.name for gpu in given.host.of_kind("gpu") if _model_of(gpu.name)[0]), "")
+    if own and file.gpus and not any(_is_model(name, own) for name in file.gpus[:_MOST_MODELS]):
+        notes.append(f"the table is of {', '.join(file.gpus[:4])}, the machine given has {own}: is it the right one?")
+    if file.ranks is None and is_collective(file):
+        notes.append(f"the table does not say how many ranks there were: all {given.ranks} of the machine are assumed")
+    if placed.hosts < given.hosts:
+        notes.append(f"the table has {counted(placed.hosts, 'host')} of the {given.hosts} given")
+    if placed.gpus_per_host < given.gpus_per_host:
+        notes.append(
+            f"{placed.gpus_per_host} of the {given.gpus_per_host} GPUs of each host took part; all its NICs are counted"
+        )
+    return tuple(notes)
+
+
+def shapes_for(file: ForeignFile) -> tuple[str, ...]:
+    """The names of the shapes that have the GPU that the table names, and enough of them in one host."""
+    each = -(-file.ranks // (file.hosts or 1)) if file.ranks else 1
+    return tuple(
+        name
+        for name, shape in SHAPES.items()
+        if shape.gpu is not None
+        and (each <= shape.layout.gpus or not file.hosts)
+        and any(_is_model(seen, shape.gpu.name) for seen in file.gpus[:_MOST_MODELS])
+    )
+
+
+def _is_model(seen: str, known: str) -> bool:
+    """Whether two names are of the same GPU: makers, drivers and tools write the rest of a name each their own way."""
+    models, _ = _model_of(known)
+    return bool(models) and _model_of(seen) == _model_of(known) and _memories(seen, known)
+
+
+def _model_of(name: str) -> tuple[frozenset[str], frozenset[str]]:
+    words = re.findall(r"[A-Z0-9]{1,20}", name[:120].upper())
+    models = (word for word in words if _MODEL.fullmatch(word) and not _MEMORY.fullmatch(word))
+    return frozenset(models), frozenset(words) & frozenset(_FORM_FACTORS)
+
+
+def _memories(seen: str, known: str) -> bool:
+    """Whether the two do not name different sizes of memory."""
+    sizes = [re.findall(r"\b(\d{1,4})GB?\b", name[:120].upper()) for name in (seen, known)]
+    return not all(sizes) or sizes[0][0] == sizes[1][0]
 
 
 def _with_gpus(host: Topology, count: int) -> Topology:
@@ -87,8 +166,27 @@ def judge_rows(file: ForeignFile, machine: Machine) -> tuple[Judged, ...]:
 
 
 def is_busbw(file: ForeignFile) -> bool:
-    """Whether the table's rates are judged and shown as busbw, as its readers are used to."""
-    return file.tool == "nccl-tests" and file.test in OPERATIONS and file.ranks is not None
+    """Whether the table's rates are judged and shown as busbw, as its readers are used to; that of one rank is 0."""
+    return file.tool == "nccl-tests" and file.test in OPERATIONS and file.ranks is not None and file.ranks > 1
+
+
+def is_collective(file: ForeignFile) -> bool:
+    """Whether the table is of a collective whose algorithms are known."""
+    return file.test in ALGORITHMS and file.tool in ("nccl-tests", "railwright")
+
+
+def is_stream(file: ForeignFile) -> bool:
+    """Whether the table is about messages from one device to another, so that a path can be named for it."""
+    return file.test in _STREAMS and _backend(file) not in (*_BACKENDS_OF_FILES, *_BACKENDS_OF_OBJECTS)
+
+
+def _backend(file: ForeignFile) -> str:
+    return str(file.results[0].parameters.get("backend", "")).upper() if file.results else ""
+
+
+def goes_both_ways(result: Result) -> bool:
+    """Whether the rate is the sum of both directions."""
+    return result.benchmark in _BOTH_WAYS or result.parameters.get("direction") == "both"
 
 
 def _judged(result: Result, limit: Limit | NoLimit, expected: Expected | None, scale: float) -> Judged:
@@ -120,13 +218,15 @@ def _judged(result: Result, limit: Limit | NoLimit, expected: Expected | None, s
 
 def limit_finder(file: ForeignFile, machine: Machine) -> Callable[[Result], Limits]:
     """What gives each row its limit and band. Raises UsageError and CannotJudge."""
-    if file.test in ALGORITHMS and file.tool in ("nccl-tests", "railwright"):
+    if file.test in OPERATIONS and file.ranks == 1:
+        return lambda result: _none(result, "one rank alone sends nothing to another")
+    if is_collective(file):
         cluster = machine.cluster
         found = algorithms(Case(cluster=cluster), file.test)
         return lambda result: collective_row(cluster, file.test, found, result)
-    if file.test in _STREAMS:
+    if is_stream(file):
         return lambda result: _stream(result, machine)
-    if file.test in _FILES:
+    if file.test in _FILES or _backend(file) in _BACKENDS_OF_FILES:
         return lambda result: _file(result, machine)
     if file.test == "hpl":
         return lambda result: _hpl(result, machine)
@@ -176,7 +276,7 @@ def _is_gpu(result: Result, *keys: str) -> bool:
 
 def _stream(result: Result, machine: Machine) -> Limits:
     if result.quantity != "bandwidth_bytes_per_s":
-        return _none(result, "no floor is documented for this latency")
+        return _none(result, "only the bandwidth of messages has a limit here")
     path = path_of(result, machine)
     if path == "memory0:memory0":
         return _none(result, "inside one host no limit is known; if it ran between two hosts, give --count 2")
@@ -184,10 +284,13 @@ def _stream(result: Result, machine: Machine) -> Limits:
     limit, expected = row.limit, row.expected
     if isinstance(limit, NoLimit):
         return limit, None
-    if result.benchmark in _BOTH_WAYS:
+    if goes_both_ways(result):
         limit = replace(limit, value=limit.value * 2, because=f"both ways at once: {limit.because}")
         if expected is not None:
-            expected = replace(expected, low=expected.low * 2, high=expected.high and expected.high * 2)
+            # Both ways at once reach a little less of twice the rate: 46.4 of 49.7 GB/s on Slingshot (CSCS documentation).
+            expected = replace(
+                expected, low=expected.low * 2 * _BOTH_WAYS_SHARE, high=expected.high and expected.high * 2
+            )
     size = result.parameters.get("size_bytes")
     if not isinstance(size, int) or size < BYTES_DECIDE:
         expected = None
@@ -197,7 +300,8 @@ def _stream(result: Result, machine: Machine) -> Limits:
 def _file(result: Result, machine: Machine) -> Limits:
     if result.quantity != "bandwidth_bytes_per_s":
         return _none(result, "no limit is derived for this quantity of files")
-    to_gpu = "gpu" in str(result.settings.get("crosses", result.parameters.get("transfer", ""))).lower()
+    crosses = str(result.settings.get("crosses", result.parameters.get("transfer", "")))
+    to_gpu = "gpu" in crosses.lower() or _is_gpu(result, "initiator")
     return file_limit(machine.cluster, machine.cluster.hosts, to_gpus=1 if to_gpu else 0), None
 
 

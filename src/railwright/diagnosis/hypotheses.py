@@ -11,7 +11,7 @@ import math
 import msgspec
 from msgspec.structs import replace
 
-from railwright.diagnosis.foreign import Machine, path_of
+from railwright.diagnosis.foreign import BYTES_DECIDE, Machine, goes_both_ways, is_collective, is_stream, path_of
 from railwright.errors import RailwrightError
 from railwright.faults.model import Supposed
 from railwright.faults.registry import FAULTS
@@ -28,6 +28,17 @@ HEALTHY = "healthy"
 _MOST_SHOWN = 5
 _CLEARLY_BETTER = 0.9
 """A fault is shown if its distance (in logarithms) is at most this share of the healthy machine's."""
+_MUCH_FARTHER = 2.0
+"""A fault is left out if it is more than this factor farther from the table than the nearest."""
+_OF_NCCL = ("algorithm_forced", "connection_ceiling", "few_channels", "pxn_off")
+"""Settings and rules of NCCL, which tools that send messages themselves do not have."""
+_OF_STREAMS = {
+    "tcp_fallback": (
+        "the data goes over TCP sockets and not over RDMA",
+        "rdma link and ibv_devices in the job's container; UCX_LOG_LEVEL=info, or FI_LOG_LEVEL=info and fi_info",
+    )
+}
+"""fault -> (what is supposed, how to tell it) for tools that send messages without NCCL."""
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -49,7 +60,7 @@ Curve = dict[int, tuple[float, float]]
 def fit(file: ForeignFile, machine: Machine) -> tuple[Fitted, ...]:
     """The healthy machine first, then the faults that come clearly nearer to the table, the nearest first."""
     measured = _measured(file)
-    if len(measured) < 1:
+    if not measured or not (is_stream(file) or is_collective(file)):
         return ()
     case = Case(cluster=machine.cluster)
     healthy = _fitted(HEALTHY, "nothing is wrong", file, machine, case, measured, "")
@@ -57,11 +68,25 @@ def fit(file: ForeignFile, machine: Machine) -> tuple[Fitted, ...]:
         return ()
     found = [
         fitted
-        for one in supposed(case)
+        for one in _told_by(file, supposed(case))
         if (fitted := _fitted(one.fault, one.says, file, machine, one.case, measured, one.tell_apart)) is not None
         and math.log(fitted.distance) <= _CLEARLY_BETTER * math.log(healthy.distance)
     ]
-    return (healthy, *_merged(sorted(found, key=lambda one: one.distance))[:_MOST_SHOWN])
+    nearest = min((one.distance for one in found), default=1.0)
+    near = [one for one in found if one.distance <= _MUCH_FARTHER * nearest]
+    return (healthy, *_merged(sorted(near, key=lambda one: one.distance))[:_MOST_SHOWN])
+
+
+def _told_by(file: ForeignFile, every: tuple[Supposed, ...]) -> list[Supposed]:
+    """Those that the tool of the table can have, in words that hold for it."""
+    if not is_stream(file):
+        return list(every)
+    told = []
+    for one in every:
+        if one.fault not in _OF_NCCL:
+            says, tell = _OF_STREAMS.get(one.fault, (one.says, one.tell_apart))
+            told.append(replace(one, says=says, tell_apart=tell))
+    return told
 
 
 def _merged(found: list[Fitted]) -> list[Fitted]:
@@ -83,10 +108,13 @@ def supposed(case: Case) -> tuple[Supposed, ...]:
 
 
 def _measured(file: ForeignFile) -> dict[int, float]:
-    """Size -> bytes/s: of each size the best placement, since a fault slows both."""
+    """Size -> bytes/s: of each size the best placement, since a fault slows both; of streams what bytes decide."""
     best: dict[int, float] = {}
+    least = BYTES_DECIDE if is_stream(file) else 1
     for result in file.results:
         size = result.parameters.get("size_bytes")
+        if isinstance(size, int) and size < least:
+            continue
         if isinstance(size, int) and result.quantity == "bandwidth_bytes_per_s" and result.summary is not None:
             best[size] = max(best.get(size, 0.0), result.summary.median)
     return {size: value for size, value in best.items() if value > 0}
@@ -145,4 +173,5 @@ def _stream_curve(example: Result, machine: Machine, case: Case, sizes: list[int
     rate = min((low + row.limit.value) / 2, case.port_cap_bytes_per_s or math.inf)
     if sockets and row.kind == "NET":
         rate = min(rate, math.sqrt(TCP_BAND[0].value * TCP_BAND[1].value))
+    rate *= 2 if goes_both_ways(example) else 1
     return {size: (rate, 1.0) for size in sizes if size * 4 >= sizes[-1]}

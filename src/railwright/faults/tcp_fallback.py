@@ -9,6 +9,8 @@ cannot use CMA on anonymous memory and falls back to TCP emulation, at ten times
 
 from __future__ import annotations
 
+import re
+
 from msgspec.structs import replace
 
 from railwright.faults.model import Facts, Fault, Finding, Supposed, with_host
@@ -21,6 +23,8 @@ _SETTINGS = {
     "NCCL_NET": Cause(is_one_of("Socket"), "takes TCP sockets even where there is RDMA"),
     "NCCL_IB_DISABLE": Cause(is_one_of("1"), "turns InfiniBand and RoCE off, which leaves TCP sockets"),
 }
+_OVER_TCP = re.compile(r"(?:^| on )tcp\b")
+"""A lane of UCX: `tcp/lo`, or one of several in `52% on tcp/lo and 48% on tcp/eth0`."""
 
 
 def _look(facts: Facts) -> tuple[Finding, ...]:
@@ -39,7 +43,7 @@ def _look_at_ucx(facts: Facts) -> tuple[Finding, ...]:
     evidence = {}
     for result in facts.results:
         for one in result.evidence:
-            if one.claim == "ucx_protocol" and one.value.startswith("tcp") and result.hosts == 1:
+            if one.claim == "ucx_protocol" and _OVER_TCP.search(one.value) and result.hosts == 1:
                 fallen.setdefault((result.benchmark, result.path), []).append(one.value)
                 evidence[(result.benchmark, result.path)] = one
     return tuple(
@@ -47,7 +51,8 @@ def _look_at_ucx(facts: Facts) -> tuple[Finding, ...]:
             fault=FAULT.name,
             where=(benchmark, path),
             certainty="seen",
-            says=f"{benchmark} ran over {values[0]} between two processes of one host ({len(values)} points)",
+            says=f"{benchmark} ran over {', '.join(dict.fromkeys(values))} between two processes of one host "
+            f"({len(values)} points)",
             costs="about ten times the latency of CMA, and a third of its bandwidth at large blocks",
             remedy="give the processes ptrace rights towards each other (container capability SYS_PTRACE, or "
             "kernel.yama.ptrace_scope=0), or look at UCX_TLS; `ucx_info -d | grep cma` shows whether CMA is there",

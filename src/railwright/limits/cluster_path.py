@@ -23,10 +23,16 @@ def cluster_path_limits(cluster: Cluster, text: str) -> tuple[PathLimit, ...]:
     one, colon, other = text.partition(":")
     if not colon or not one or not other:
         raise UsageError(f"not a path: {text[:80]!r}", hint="write two devices, like gpu0:gpu0@2")
+    if cluster.hosts == 1 and any(end.partition("@")[2].strip() not in ("", "0") for end in (one, other)):
+        reason = f"{text[:80]!r} names a host by its number, and there is one host only"
+        raise UsageError(reason, hint="give --count 2 or more, or leave the @ out")
     (source, here), (target, there) = split_id(one.strip(), cluster), split_id(other.strip(), cluster)
     topology = two_hosts(cluster, here, there)
+    ends = [name if topology.device(name) else f"{name}@{number}" for name, number in ((source, here), (target, there))]
+    if ends[0] == ends[1]:
+        raise UsageError(f"both ends of {text[:80]!r} are {ends[0]}", hint="write two devices, like gpu0:gpu0@2")
     graph = Graph(topology)
-    found = graph.find(f"{source}@{here}", f"{target}@{there}")
+    found = graph.find(ends[0], ends[1])
     if found is None:
         raise UsageError(f"{one} and {other} are not connected in {cluster.name}", hint="see railwright topo")
     limit, expected = path_limit(found)

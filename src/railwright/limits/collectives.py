@@ -19,7 +19,7 @@ from railwright.limits.flow_graph import Resource, flow_graph, not_counted
 from railwright.limits.model import Source
 from railwright.limits.path import link_limit
 from railwright.limits.software import software_limits
-from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING
+from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING, RING_SEEN
 from railwright.limits.traffic import NOT_IN_NCCL, applicable, domains, problem_of
 from railwright.topology.cluster import Cluster, ports
 
@@ -123,7 +123,7 @@ def limit_of(case: Case, collective: str, size_bytes: int | None = None) -> Coll
         because=_because(best),
         bottleneck=best.bottleneck,
         software_limits=software_limits(cluster, collective, best.name),
-        assumptions=_assumptions(cluster, collective),
+        assumptions=_assumptions(cluster, collective, likely.name),
         algorithms=found,
         sources=_sources(cluster),
     )
@@ -152,6 +152,9 @@ def at_size(
     limit = max(one.algbw_bytes_per_s.limit for one in usable)
     likely = max(usable, key=lambda one: _middle(cluster, collective, one, size_bytes))
     low, high = likely.algbw_bytes_per_s.expected_low, likely.algbw_bytes_per_s.expected_high
+    ring = next((one.algbw_bytes_per_s.expected_low for one in usable if one.name == "ring"), None)
+    if likely.name == "tree" and low is not None and ring is not None:
+        low = min(low, ring)  # seen on two hosts: NCCL takes the ring although the tree would be faster
     rate = Rate(limit=limit, expected_low=low, expected_high=high)
     if size_bytes is None:
         return likely, rate, None
@@ -246,11 +249,13 @@ def _because(best: Algorithm) -> str:
     return f"{best.name}: {first.what} decides {first.share:.0%} of it, {first.because}"
 
 
-def _assumptions(cluster: Cluster, collective: str) -> tuple[str, ...]:
+def _assumptions(cluster: Cluster, collective: str, chosen: str) -> tuple[str, ...]:
     found = ["one rank for each GPU, all hosts alike, ranks numbered host by host"]
     unknown = not_counted(flow_graph(cluster))
     if unknown:
         found.append(f"not known and so not counted, the limit may be lower: {', '.join(unknown[:4])}")
+    if chosen == "tree" and cluster.hosts > 1:
+        found.append(f"NCCL takes the tree or the ring: the band covers both ({RING_SEEN})")
     if cluster.hosts > 1 and not cluster.fabric.tiers:
         found.append("the fabric is non-blocking (a cluster file can say otherwise)")
     if cluster.hosts > 1 and collective == "all_reduce" and not cluster.fabric.in_network_reduction:

@@ -117,3 +117,7 @@ CHANNELS_MEASURED = Source(
     title="Measured on 2 H200 of one host, NCCL 2.28.9, nccl-tests 2.19.6",
     section="all_reduce with NCCL_MAX_NCHANNELS=2: 41.7 GB/s",
 )
+RING_SEEN = Source(
+    title="LY Corporation, 2x 400G; aws-samples/aws-efa-eks, 2 p4d",
+    section="all_reduce on two hosts at the ring's rate: 800 Gb/s and 43.8 GB/s",
+)

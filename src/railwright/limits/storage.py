@@ -17,16 +17,13 @@ from railwright.units import format_bandwidth
 
 
 class Stage(NamedTuple):
-    """One thing all data must pass: what it is, how many work at once, the rate of all together in bytes/s."""
+    """One thing all data must pass: what it is, how many work at once, the slowest, the rate of all together."""
 
     what: str
     number: int
     limit: Limit
-
-    @property
-    def rate(self) -> float:
-        """Bytes/s of all of them."""
-        return self.limit.value * self.number
+    rate: float
+    """Bytes/s of all of them."""
 
 
 def file_limit(cluster: Cluster, clients: int = 1, *, to_gpus: int = 0) -> Limit | NoLimit:
@@ -34,44 +31,58 @@ def file_limit(cluster: Cluster, clients: int = 1, *, to_gpus: int = 0) -> Limit
 
     With storage servers in the cluster file their drives count, else each client's own.
     """
-    stages = list(_stages(cluster, clients, to_gpus))
+    found = [_stage(what, links, times) for what, links, times in _ways(cluster, clients, to_gpus)]
+    stages = [stage for stage in found if isinstance(stage, Stage)]
     if not stages:
         why = f"{cluster.host.name} has no drive whose rate is known, and there are no storage servers"
+        if cluster.storage is not None:
+            why = f"the storage servers, {cluster.storage[1].name}, have no drive whose rate is known"
         return NoLimit(
             quantity="bandwidth_bytes_per_s", why=why, missing=("a drive, or [storage] in the cluster file",)
         )
     least = min(stages, key=lambda stage: stage.rate)
-    others = ", ".join(f"{stage.what} {format_bandwidth(stage.rate)}" for stage in stages if stage is not least)
+    others = [f"{stage.what} {format_bandwidth(stage.rate)}" for stage in stages if stage is not least]
+    unknown = [name for name in found if isinstance(name, str)]
+    beside = f" (beside {', '.join(others)})" if others else ""
     return Limit(
         quantity="bandwidth_bytes_per_s",
         value=least.rate,
         kind="derived",
-        because=f"{least.number} {least.what}, each: {least.limit.because}" + (f" (beside {others})" if others else ""),
+        because=f"{least.number} {_words(least.what, least.number)}, each: {least.limit.because}{beside}"
+        + (f"; not known and not counted: {', '.join(unknown)}" if unknown else ""),
         bottleneck=least.limit.bottleneck,
         derivation=least.limit.derivation,
         sources=least.limit.sources,
     )
 
 
-def _stages(cluster: Cluster, clients: int, to_gpus: int) -> Iterable[Stage]:
+def _ways(cluster: Cluster, clients: int, to_gpus: int) -> Iterable[tuple[str, list[Link], int]]:
+    """(what, the links of one machine, how many machines) of all that the data pass."""
     if cluster.storage is not None:
         servers, server = cluster.storage
-        yield from _stage("drives of the servers", _drive_links(server), servers)
-        yield from _stage("NIC ports of the servers", [link for _, link in ports(server)], servers)
-        yield from _stage("NIC ports of the clients", [link for _, link in ports(cluster.host)], clients)
+        yield "drives of the servers", _drive_links(server), servers
+        yield "NIC ports of the servers", [link for _, link in ports(server)], servers
+        yield "NIC ports of the clients", [link for _, link in ports(cluster.host)], clients
     else:
-        yield from _stage("drives", _drive_links(cluster.host), clients)
+        yield "drives", _drive_links(cluster.host), clients
     if to_gpus:
-        yield from _stage("PCIe links of GPUs", _links_of(cluster.host, "gpu")[:to_gpus], clients)
+        yield "PCIe links of GPUs", _links_of(cluster.host, "gpu")[:to_gpus], clients
 
 
-def _stage(what: str, links: list[Link], times: int) -> Iterable[Stage]:
-    """The links of one machine, `times` over; links of several rates count by their mean. None known: no stage."""
+def _stage(what: str, links: list[Link], times: int) -> Stage | str:
+    """The links of one machine, `times` over; its name alone where the rate of one of them is not known."""
     limits = [limit for limit, _ in map(link_limit, links) if isinstance(limit, Limit)]
-    if limits and len(limits) == len(links):
-        least = min(limits, key=lambda limit: limit.value)
-        total = sum(limit.value for limit in limits)
-        yield Stage(what, round(total / least.value) * times, least)
+    if not limits or len(limits) < len(links):
+        return what
+    least = min(limits, key=lambda limit: limit.value)
+    return Stage(what, len(links) * times, least, sum(limit.value for limit in limits) * times)
+
+
+def _words(what: str, number: int) -> str:
+    """`drives of the servers`, for one of them `drive of the servers`."""
+    if number > 1:
+        return what
+    return what.replace("drives", "drive").replace("ports", "port").replace("links", "link")
 
 
 def _drive_links(host: Topology) -> list[Link]:

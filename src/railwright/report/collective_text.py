@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 from railwright.limits.collectives import Algorithm, CollectiveLimit, Rate, Share
 from railwright.report import wording
 from railwright.units import format_bandwidth, format_duration, format_size
+
+WIDTH = 110
+"""Characters of a line of text; a terminal of fewer breaks it once more."""
+LABEL = 10
+
+
+def labelled(label: str, text: str, *, indent: int = 0) -> Iterator[str]:
+    """A label and a sentence beside it, broken into lines; what the text has of control characters is escaped."""
+    first = " " * indent + f"{label:{LABEL}}"
+    yield from textwrap.wrap(
+        wording.visible(text), WIDTH, initial_indent=first, subsequent_indent=" " * (indent + LABEL),
+        break_on_hyphens=False, break_long_words=False,
+    ) or [first.rstrip()]  # fmt: skip
 
 
 def render_collective(found: CollectiveLimit) -> str:
@@ -25,7 +39,7 @@ def _lines(found: CollectiveLimit) -> Iterator[str]:
     if found.time_s is not None:
         yield f"{'time':10}{_time(found.time_s)}"
     yield ""
-    yield f"because   {wording.visible(found.because)}"
+    yield from labelled("because", found.because)
     for share in found.bottleneck:
         yield from _share_lines(share, found.algbw_bytes_per_s.limit)
     if len(found.algorithms) > 1:
@@ -37,10 +51,10 @@ def _lines(found: CollectiveLimit) -> Iterator[str]:
         if sentences:
             yield ""
         for number, sentence in enumerate(sentences):
-            yield f"{title if number == 0 else '':10}{wording.visible(sentence)}"
+            yield from labelled(title if number == 0 else "", sentence)
     yield ""
     for number, source in enumerate(found.sources):
-        yield f"{'source' if number == 0 else '':10}{source}"
+        yield from labelled("source" if number == 0 else "", source)
 
 
 def _rate(rate: Rate) -> str:

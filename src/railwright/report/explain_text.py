@@ -1,67 +1,133 @@
-"""A known tool's table beside what the machine can reach, as plain text, for `explain`."""
+"""A known tool's table beside what the machine can reach, as plain text, for `explain`.
+
+What is asked first stands first: the verdict, what it is held against, the likeliest cause and the next step; the rows
+come after it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from railwright.diagnosis.explain import Explained
+from railwright.diagnosis.foreign import counted
 from railwright.diagnosis.hypotheses import Fitted
 from railwright.diagnosis.model import Judged
 from railwright.diagnosis.verdict import format_quantity
-from railwright.limits.model import Limit
+from railwright.faults.model import Finding
+from railwright.limits.model import Limit, NoLimit
 from railwright.report import wording
+from railwright.report.collective_text import labelled
 from railwright.topology.model import Scalar
 from railwright.units import format_size
 
+_WIDEST_NAME = 38
+_WIDEST_SHOWN = 23
+_MOST_SEEN = 3
+_CLEARLY = 1.1
+"""A fault is named as the cause only if the healthy machine is farther from the table by this factor, and alone only
+if the other faults are."""
+_NEAR = 2.0
+"""Beyond this factor between curve and table a fault explains little of it."""
+
 
 def render_explained(found: Explained) -> str:
-    """Head, a line for each row, verdict with its limit, the hypotheses, what the settings show, notes."""
+    """Head with verdict, limit, cause and next step, a line for each row, the hypotheses, what settings show, notes."""
     return "\n".join(_lines(found))
 
 
 def _lines(found: Explained) -> Iterator[str]:
     yield _title(found)
     yield ""
-    yield from _table(found)
+    yield from labelled("verdict", f"{found.verdict.state}: {found.verdict.why}")
+    yield from _cause(found)
+    yield from _held_against(found)
     yield ""
-    yield f"verdict   {found.verdict.state}: {wording.visible(found.verdict.why)}"
-    if found.headline is not None:
-        limit = found.rows[found.headline].limit
-        if isinstance(limit, Limit):
-            yield f"limit     {wording.visible(limit.because)}"
-            yield f"source    {'; '.join(map(str, limit.sources))}"
+    yield from _table(found)
     yield from _hypotheses(found.hypotheses)
-    for number, finding in enumerate(found.findings):
-        if number == 0:
-            yield ""
-            yield "the table's own settings"
-        yield f"  {finding.certainty}: {wording.visible(finding.says)}"
-        if finding.remedy:
-            yield f"  {'':6}{wording.visible(finding.remedy)}"
+    settings = [one for one in found.findings if _is_setting(one)]
+    yield from _findings("settings that the table came with", settings)
+    yield from _findings("what the machine given shows", [one for one in found.findings if not _is_setting(one)])
     for number, note in enumerate(found.notes):
         if number == 0:
             yield ""
-        yield f"{'note' if number == 0 else '':10}{wording.visible(note)}"
+        yield from labelled("note" if number == 0 else "", note)
 
 
 def _title(found: Explained) -> str:
-    ranks = f", {found.ranks} ranks" if found.ranks else ""
-    hosts = f" on {found.hosts} host{'s' if found.hosts != 1 else ''}" if found.hosts else ""
+    ranks = f", {counted(found.ranks, 'rank')}" if found.ranks else ""
+    hosts = f" on {counted(found.hosts, 'host')}" if found.hosts else ""
     against = f", held against {wording.visible(found.machine)}" if found.machine else ", no machine given"
     test = "" if found.test == found.tool.rpartition(" ")[2].lower() else found.test
     return f"{wording.visible(' '.join(filter(None, (found.tool, found.version, test))))}{ranks}{hosts}{against}"
 
 
+def _held_against(found: Explained) -> Iterator[str]:
+    """Band, limit and source of the row that stands for the table."""
+    row = found.rows[found.headline] if found.headline is not None else None
+    if row is None:
+        return
+    unit = f" {found.bandwidths_are}" if found.bandwidths_are else ""
+    if not isinstance(row.limit, Limit):
+        if row.value is not None:
+            yield from labelled("measured", f"{format_quantity(row.quantity, row.value)}{unit}{_size_words(row)}")
+        return
+    if row.expected is not None:
+        yield from labelled("expected", f"{_band(row)}{unit}: {row.expected.because}")
+    yield from labelled("limit", f"{format_quantity(row.quantity, row.limit.value)}{unit}: {row.limit.because}")
+    yield from labelled("source", "; ".join(map(str, row.limit.sources)))
+
+
+def _size_words(row: Judged) -> str:
+    size = row.parameters.get("size_bytes")
+    return f" at {format_size(size)}" if isinstance(size, int) else ""
+
+
+def _cause(found: Explained) -> Iterator[str]:
+    """What was seen comes before what is only near: a setting of the run, else the fault with the nearest curve."""
+    if found.verdict.state not in ("slow", "unknown"):
+        return
+    seen = [one for one in found.findings if one.certainty == "seen" and _is_setting(one)]
+    if seen:
+        yield from labelled("seen", "; ".join(f"{one.fault}: {one.says}" for one in seen[:_MOST_SEEN]))
+        yield from labelled("next", "; ".join(dict.fromkeys(one.remedy for one in seen[:_MOST_SEEN])))
+    elif len(found.hypotheses) > 1:
+        healthy, nearest = found.hypotheses[:2]
+        if healthy.distance < _CLEARLY * nearest.distance:
+            return
+        label = "likely" if nearest.distance <= _NEAR else "perhaps"
+        near = f"within a factor of {nearest.distance:.2f}, a healthy machine {healthy.distance:.2f}"
+        rivals = {one.fault: None for one in found.hypotheses[2:] if one.distance <= _CLEARLY * nearest.distance}
+        rivals.pop(nearest.fault, None)
+        others = f"; about as near: {', '.join(rivals)}" if rivals else ""
+        yield from labelled(label, f"{nearest.fault}: {nearest.says} ({near}){others}")
+        yield from labelled("next", nearest.tell_apart)
+
+
+def _is_setting(finding: Finding) -> bool:
+    return any(seen.claim == "setting" for seen in finding.evidence)
+
+
 def _table(found: Explained) -> Iterator[str]:
-    unit = found.bandwidths_are or "measured"
+    """The tool's own string stands beside the value unless they are the same; without a machine nothing is judged."""
     names = _names(found.rows)
-    width = min(40, max(map(len, names), default=4))
-    yield f"  {'row':{width}}{'the tool says':>24}{unit:>12}{'of limit':>10}   {'expected':22} verdict"
-    for name, row, shown in zip(names, found.rows, found.shown, strict=True):
+    width = min(_WIDEST_NAME, max(map(len, names), default=4))
+    theirs = not found.bandwidths_are
+    unit = found.bandwidths_are or "measured"
+    head = f"  {'row':{width}}" + (f"{'the tool says':>{_WIDEST_SHOWN + 2}}" if theirs else "") + f"{unit:>14}"
+    judged = any(not isinstance(row.limit, NoLimit) for row in found.rows)
+    failed = any(row.verdict.state == "failed" for row in found.rows)
+    bands = [_band(row) for row in found.rows]
+    wide = max(map(len, (*bands, "expected")))
+    head += f"{'of limit':>10}   {'expected':{wide}} " if judged else "   "
+    yield f"{head} verdict" if judged or failed else head.rstrip()
+    for name, row, shown, band in zip(names, found.rows, found.shown, bands, strict=True):
         value = format_quantity(row.quantity, row.value) if row.value is not None else "none"
+        said = f"{wording.visible(shown)[:_WIDEST_SHOWN]:>{_WIDEST_SHOWN + 2}}" if theirs else ""
         share = f"{row.fraction_of_limit:.3f}" if row.fraction_of_limit is not None else ""
-        said = wording.visible(shown)[:23]
-        yield f"  {name[:width]:{width}}{said:>24}{value:>12}{share:>10}   {_band(row):22} {row.verdict.state}"
+        line = f"  {name[:width]:{width}}{said}{value:>14}"
+        line += f"{share:>10}   {band:{wide}} " if judged else "   "
+        yield f"{line} {row.verdict.state}" if judged or failed else line.rstrip()
 
 
 def _names(rows: tuple[Judged, ...]) -> list[str]:
@@ -98,13 +164,26 @@ def _band(row: Judged) -> str:
 
 
 def _hypotheses(fitted: tuple[Fitted, ...]) -> Iterator[str]:
+    """How a way is told from others stands once, below the last of the ways that it is told by."""
     if not fitted:
         return
     yield ""
     yield "what would give such a curve (the typical factor between it and the table; 1.00 is the same)"
-    for one in fitted:
-        yield f"  x{one.distance:<7.2f}{one.fault}: {wording.visible(one.says)}"
-        if one.tell_apart:
-            yield f"  {'':8}tell apart: {wording.visible(one.tell_apart)}"
+    for one, following in pairwise((*fitted, None)):
+        assert one is not None
+        yield from labelled(f"x{one.distance:.2f}", f"{one.fault}: {one.says}", indent=2)
+        if one.tell_apart and (following is None or following.tell_apart != one.tell_apart):
+            yield from labelled("", f"tell apart: {one.tell_apart}", indent=2)
     if len(fitted) == 1:
         yield "  no known fault comes nearer to the table than the healthy machine"
+
+
+def _findings(title: str, findings: Sequence[Finding]) -> Iterator[str]:
+    if findings:
+        yield ""
+        yield title
+    for finding in findings:
+        yield from labelled(finding.certainty, f"{finding.fault}: {finding.says}", indent=2)
+        for label, text in (("costs", finding.costs), ("remedy", finding.remedy)):
+            if text:
+                yield from labelled("", f"{label}: {text}", indent=2)

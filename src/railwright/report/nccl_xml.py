@@ -16,7 +16,16 @@ import msgspec
 
 from railwright.errors import UsageError
 from railwright.report.topology_words import GENERATION_OF_GT_PER_S, Tree
-from railwright.topology.model import Device, EthernetLink, InfinibandLink, Link, NvlinkLink, PcieLink, Topology
+from railwright.topology.model import (
+    Device,
+    EfaLink,
+    EthernetLink,
+    InfinibandLink,
+    Link,
+    NvlinkLink,
+    PcieLink,
+    Topology,
+)
 
 XML_VERSION = "1"
 """NCCL_TOPO_XML_VERSION in src/graph/xml.h."""

@@ -1,4 +1,8 @@
-"""The cluster file: TOML, or JSON where its name ends so."""
+"""The cluster file: TOML, or JSON where its name ends so or it begins with a brace.
+
+It may come from somebody else: it is bounded when read, names nothing outside its own folder, and what does not print
+never gets out of it.
+"""
 
 from __future__ import annotations
 
@@ -9,32 +13,74 @@ import msgspec
 from railwright.errors import UsageError
 from railwright.topology.cluster import Cluster, ClusterFile, cluster_of
 from railwright.topology.model import Topology
+from railwright.topology.shapes import canonical_name, unknown_shape
 from railwright.topology.sources.load import load
-from railwright.topology.sources.root import read_bounded
+from railwright.topology.sources.root import printable, read_bounded
 
 MAX_CLUSTER_FILE_BYTES = 2**20
+MAX_SERVERS = 100_000
+_MAX_NAME = 80
+_HINT = "see docs/cluster-file.md; the least is two lines: hosts = 16 and host = 'hgx-h100'"
 
 
 def load_cluster(file: Path) -> Cluster:
-    """Reads and checks a cluster file; a saved topology it names lies beside it. Raises UsageError."""
-    raw = read_bounded(file, MAX_CLUSTER_FILE_BYTES)
-    decode = msgspec.json.decode if file.suffix == ".json" else msgspec.toml.decode
+    """Reads and checks a cluster file; a saved topology or capture it names lies beside it. Raises UsageError."""
+    found = _decoded(file)
+    storage = None
+    if found.storage is not None:
+        servers = found.storage.servers
+        if not 1 <= servers <= MAX_SERVERS:
+            raise UsageError(f"{file}: {servers} storage servers", hint=f"give 1 to {MAX_SERVERS}")
+        storage = (servers, _machine(found.storage.host, file))
+    host = _machine(found.host, file)
+    try:
+        return cluster_of(host, found.hosts, found.fabric, storage, found.name)
+    except UsageError as error:
+        raise UsageError(f"{file}: {error.message}", hint=error.hint) from error
+
+
+def _decoded(file: Path) -> ClusterFile:
+    if file.is_dir():
+        raise UsageError(f"{file} is a folder", hint="give the cluster file in it")
+    try:
+        raw = read_bounded(file, MAX_CLUSTER_FILE_BYTES)
+    except UsageError as error:
+        raise UsageError(error.message, hint=_HINT) from error
+    is_json = file.suffix.lower() == ".json" or raw.lstrip().startswith(b"{")
+    decode = msgspec.json.decode if is_json else msgspec.toml.decode
     try:
         found = decode(raw, type=ClusterFile)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
-        hint = "see schema/cluster.schema.json and docs/cluster-file.md"
-        raise UsageError(f"{file} is not a cluster file: {str(error)[:200]}", hint=hint) from error
-    storage = None
-    if found.storage is not None:
-        if not 1 <= found.storage.servers <= 100_000:
-            raise UsageError(f"{file}: {found.storage.servers} storage servers", hint="give 1 or more")
-        storage = (found.storage.servers, _machine(found.storage.host, file))
-    return cluster_of(_machine(found.host, file), found.hosts, found.fabric, storage, found.name)
+        raise UsageError(f"{file} is not a cluster file: {_shown(str(error))}", hint=_HINT) from error
+    for name in (found.name, *(tier.name for tier in found.fabric.tiers)):
+        if len(name) > _MAX_NAME or not name.isprintable():
+            raise UsageError(
+                f"{file}: the name {_shown(name)!r} is too long or has characters that do not print",
+                hint=f"give names of up to {_MAX_NAME} printable characters",
+            )
+    return found
+
+
+def _shown(text: str) -> str:
+    return printable(text[:200].replace("\n", " ").encode("utf-8", "replace"))
 
 
 def _machine(text: str, file: Path) -> Topology:
-    """A shape with changes, or a saved topology or capture beside the cluster file."""
-    beside = file.parent / text
-    if text.endswith((".json", ".jsonl")) and not Path(text).is_absolute() and ".." not in Path(text).parts:
-        return load(str(beside))
-    return load(text)
+    """A shape with changes, or a saved topology or capture beside the cluster file. Raises UsageError."""
+    words = text.split()
+    if words and canonical_name(words[0]) is not None:
+        return load(text)
+    folder, named = file.parent, Path(text)
+    try:
+        beside = (folder / named).resolve()
+        is_beside = bool(words) and beside != folder.resolve() and beside.is_relative_to(folder.resolve())
+        exists = is_beside and beside.exists()
+    except (OSError, ValueError, RuntimeError):  # a name that is too long, a NUL in it, a loop of links
+        is_beside = exists = False
+    if exists and not named.is_absolute() and ".." not in named.parts:
+        return load(str(folder / named))
+    hint = "give a shape like 'hgx-h100 nics=4', or the name of a saved topology in the folder of the cluster file"
+    if is_beside and "/" not in text and not named.suffix:
+        raise unknown_shape(_shown(words[0]), "shape, or file beside the cluster file,")
+    what = "does not exist" if is_beside else "is not beside the cluster file"
+    raise UsageError(f"{file}: the host {_shown(text)!r} {what}", hint=hint)

@@ -1,0 +1,223 @@
+"""`railwright limits --collective`, `--path` and `--cluster`: answers, records, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from click.testing import CliRunner, Result
+
+from railwright.busbw import factor
+from railwright.cli.main import cli
+from railwright.errors import RailwrightError
+from railwright.topology.sources.load import load
+from railwright.topology.sources.saved import save_topology
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "schema/limit.schema.json").read_text(encoding="utf-8"))
+RATE = {"limit", "expected_low", "expected_high"}
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv")
+THREE_TIERS = """
+name = "three tiers"
+hosts = 12500
+host = "hgx-h100"
+
+[fabric]
+rail_optimised = true
+
+[[fabric.tiers]]
+name = "leaf"
+hosts = 125
+
+[[fabric.tiers]]
+name = "spine"
+hosts = 1250
+oversubscription = 2.0
+
+[[fabric.tiers]]
+name = "core"
+hosts = 12500
+"""
+
+
+def limits(*arguments: object) -> tuple[int, Result]:
+    """The command in this process: exit status and output; an error of ours has its own status and message."""
+    done = CliRunner().invoke(cli, ["limits", *map(str, arguments)], standalone_mode=False)
+    if isinstance(done.exception, RailwrightError):
+        return done.exception.exit_status, done
+    assert done.exception is None, done.exception
+    return done.return_value, done
+
+
+def record(*arguments: object) -> dict:
+    status, done = limits(*arguments, "--json")
+    assert status == 0, done.output
+    (line,) = done.stdout.splitlines()
+    found = json.loads(line)
+    jsonschema.validate(found, SCHEMA)
+    return found
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("size", [None, "64K"])
+def test_the_record_of_a_collective_has_what_a_program_needs(collective: str, size: str | None) -> None:
+    sized = () if size is None else ("--size", size)
+    found = record("--host", "hgx-h100", "--count", 16, "--collective", collective, *sized)
+    assert (found["record"], found["collective"], found["ranks"], found["hosts"]) == ("collective", collective, 128, 16)
+    share = float(factor(collective, 128))
+    for name in RATE:
+        assert found["busbw_bytes_per_s"][name] == pytest.approx(share * found["algbw_bytes_per_s"][name])
+        assert found["algbw_bytes_per_s"][name] > 0
+    rate = found["algbw_bytes_per_s"]
+    assert rate["expected_low"] <= rate["expected_high"] <= rate["limit"] * 1.0001
+    assert found["because"]
+    assert found["bottleneck"][0]["what"]
+    assert isinstance(found["software_limits"], list)
+    assert found["sources"]
+    assert ("time_s" in found) == (size is not None)
+
+
+def test_software_limits_are_there_even_where_there_is_none() -> None:
+    assert record("--host", "hgx-h100", "-c", "all_reduce")["software_limits"] == []
+    some = record("--host", "hgx-h100", "nics=4", "--count", 16, "-c", "all_to_all")["software_limits"]
+    assert any("PXN" in sentence for sentence in some)
+
+
+def test_the_text_fits_a_terminal_and_begins_with_the_answer(railwright) -> None:
+    done = railwright("limits", "--host", "hgx-h100", "nics=4", "--count", "16", "--collective", "all_to_all")
+    assert done.status == 0
+    lines = done.out.splitlines()
+    assert lines[0] == "all_to_all on 16 hosts of hgx-h100 nics=4, 128 ranks, large sizes"
+    assert lines[3].startswith("busbw ")
+    assert lines[4].startswith("algbw ")
+    assert max(map(len, lines)) <= 120
+
+
+def test_a_collective_without_a_band_could_not_be_judged() -> None:
+    status, done = limits("--host", "mi300x", "-c", "all_reduce")
+    assert status == (3 if "unknown" in done.stdout else 0)
+
+
+def test_a_hundred_thousand_gpus_are_the_same_question(tmp_path: Path) -> None:
+    file = tmp_path / "three.toml"
+    file.write_text(THREE_TIERS, encoding="utf-8")
+    for collective in ("all_reduce", "all_gather", "all_to_all"):
+        free = record("--host", "hgx-h100", "--count", 12500, "-c", collective)
+        tiers = record("--cluster", file, "-c", collective)
+        assert free["ranks"] == tiers["ranks"] == 100_000
+        assert tiers["cluster"] == "three tiers"
+        assert tiers["algbw_bytes_per_s"]["limit"] <= free["algbw_bytes_per_s"]["limit"] * 1.0001
+    assert tiers["algbw_bytes_per_s"]["limit"] < 0.6 * free["algbw_bytes_per_s"]["limit"], "2:1 holds all_to_all back"
+
+
+def test_a_part_of_a_cluster_file_s_hosts_can_be_asked_about(tmp_path: Path) -> None:
+    file = tmp_path / "three.toml"
+    file.write_text(THREE_TIERS, encoding="utf-8")
+    found = record("--cluster", file, "--count", 16, "-c", "all_to_all")
+    assert found["hosts"] == 16
+    alone = record("--host", "hgx-h100", "--count", 16, "-c", "all_to_all")
+    assert found["algbw_bytes_per_s"] == pytest.approx(alone["algbw_bytes_per_s"])
+
+
+def test_a_cluster_file_with_a_saved_topology_works_from_anywhere(railwright) -> None:
+    folder = railwright.folder / "clusters"
+    folder.mkdir()
+    save_topology(load("hgx-h100 nics=2"), folder / "saved.json")
+    (folder / "c.json").write_text('{"hosts": 4, "host": "saved.json"}', encoding="utf-8")
+    done = railwright("limits", "--cluster", "clusters/c.json", "--collective", "all_reduce", "--json")
+    assert done.status == 0, done.err
+    as_shape = record("--host", "hgx-h100", "nics=2", "--count", 4, "-c", "all_reduce")
+    assert json.loads(done.out)["algbw_bytes_per_s"] == as_shape["algbw_bytes_per_s"]
+
+
+def test_a_path_between_hosts_has_its_limit_and_that_over_all_near_nics() -> None:
+    status, done = limits("--host", "aws-p5", "--count", 3, "--path", "gpu0:gpu0@2", "--json")
+    assert status == 0
+    one, every = map(json.loads, done.stdout.splitlines())
+    for row in (one, every):
+        jsonschema.validate(row, SCHEMA)
+        assert row["kind"] == "NET"
+    assert every["path"] == "gpu0@0>gpu0@2 over 4 NICs"
+    assert one["limit"]["value"] < every["limit"]["value"] <= 4 * one["limit"]["value"]
+
+
+def test_a_path_inside_a_host_and_to_the_fabric_are_paths_too() -> None:
+    for text, first in (("gpu0:gpu1", "gpu0@0>gpu1@0"), ("gpu0:fabric0", "gpu0@0>fabric0")):
+        status, done = limits("--host", "hgx-h100", "--count", 2, "--path", text, "--json")
+        assert status == 0
+        assert json.loads(done.stdout.splitlines()[0])["path"] == first
+    assert limits("--host", "hgx-h100", "--path", "gpu0@0:gpu1@0")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (("--count", "0", "-c", "all_reduce"), "0 hosts make no sense", "1 to 1000000"),
+        (("--count", "-1", "-c", "all_reduce"), "-1 hosts make no sense", "1 to 1000000"),
+        (("--count", "1000000000", "-c", "all_reduce"), "1000000000 hosts make no sense", "1 to 1000000"),
+        (("-c", "all_reduec"), "no collective named 'all_reduec'", "all_reduce"),
+        (("-c", ""), "no collective named ''", "known: all_gather"),
+        (("-c", "all_reduce", "-a", "nonsense"), "all_reduce with nonsense", "ring, tree, nvls"),
+        (("-c", "all_to_all", "-a", "ring"), "all_to_all with ring", "direct"),
+        (("-c", "all_reduce", "--count", "2", "-a", "collnet"), "cannot run on this cluster", "ring, tree"),
+        (("-c", "all_reduce", "-a", "nvlstree"), "cannot run on this cluster", "ring, tree"),
+        (("-c", "all_reduce", "--size", "0"), "a collective of 0 bytes moves nothing", "1 or more"),
+        (("-c", "all_reduce", "--size", "-1"), "not a size: '-1'", "64K"),
+        (("-c", "all_reduce", "--size", "1e30"), "not a size: '1e30'", "64K"),
+        (("-c", "all_reduce", "--size", "1000T"), "size '1000T' is above 64 TiB", "fits"),
+        (("--size", "8"), "belong to a collective", "--collective"),
+        (("-a", "ring"), "belong to a collective", "--collective"),
+        (("-c", "all_reduce", "--path", "gpu0:gpu1"), "two questions", "one of them"),
+        (("gpu0>nic0", "-c", "all_reduce"), "is a path inside one machine", "alone"),
+        (("--count", "2", "--path", "nonsense"), "not a path: 'nonsense'", "gpu0:gpu0@2"),
+        (("--count", "2", "--path", ":"), "not a path: ':'", "gpu0:gpu0@2"),
+        (("--count", "2", "--path", "gpu0:"), "not a path: 'gpu0:'", "gpu0:gpu0@2"),
+        (("--count", "2", "--path", "gpu0:gpu0@99"), "no host '99'", "0 to 1"),
+        (("--count", "2", "--path", "gpu0:gpu0@-1"), "no host '-1'", "0 to 1"),
+        (("--count", "2", "--path", "gpu99:gpu0@1"), "named 'gpu99'", "gpu7"),
+        (("--count", "2", "--path", "gpu0\x1b[31m:gpu0@1"), "named 'gpu0\\x1b[31m'", "gpu0"),
+        (("--count", "2", "--path", "gpu0:gpu0"), "both ends of 'gpu0:gpu0' are gpu0@0", "two devices"),
+        (("--count", "2", "--path", "gpu0@1:gpu0@1"), "are gpu0@1", "two devices"),
+        (("--count", "2", "--path", "host0:host0@1"), "are not connected", "railwright topo"),
+        (("--path", "gpu0:gpu0@1"), "there is one host only", "--count 2"),
+        (("--cluster", "c.toml", "-c", "all_reduce"), "--host says them twice", "give one"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_refused_with_the_next_step(arguments, message, hint) -> None:
+    status, done = limits("--host", "hgx-h100", *arguments)
+    assert status == 2
+    assert isinstance(done.exception, RailwrightError)
+    assert message in done.exception.message
+    assert hint in done.exception.hint
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("machine", "message"),
+    [
+        (("--host", "hgx-h101"), "named 'hgx-h101'"),
+        (("--host", "laptop"), "needs two GPUs, laptop has 0"),
+        (("--host", "gh200"), "needs two GPUs, gh200 has 1"),
+        (("--host", "hgx-h100", "nics=0", "--count", "2"), "has no NIC port, so 2 of them are not joined"),
+        (("--cluster", "nowhere.toml"), "nowhere.toml cannot be read"),
+        (("--cluster", "/"), "/ is a folder"),
+        (("--cluster", "/dev/zero"), "/dev/zero is not a regular file"),
+    ],
+)
+def test_a_machine_that_cannot_be_is_refused(machine, message) -> None:
+    status, done = limits(*machine, "-c", "all_reduce")
+    assert status == 2
+    assert isinstance(done.exception, RailwrightError)
+    assert message in done.exception.message
+
+
+def test_the_command_refuses_with_one_message_and_status_2(railwright) -> None:
+    (railwright.folder / "c.toml").write_text('hosts = 4\nhost = "hgx-h100"\nhostz = 1\n', encoding="utf-8")
+    done = railwright("limits", "--cluster", "c.toml", "--collective", "all_reduce")
+    assert done.status == 2
+    assert "c.toml is not a cluster file: Object contains unknown field `hostz`" in done.message()
+    assert done.out == ""
+    many = railwright("limits", "--host", "hgx-h100", "--count", "many", "-c", "all_reduce")
+    assert many.status == 2
+    assert "'many' is not a valid integer" in many.message()

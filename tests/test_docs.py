@@ -1,0 +1,151 @@
+"""What README.md and the pages of docs/ say: their commands run, their output is what is printed, their links lead
+somewhere. Commands that measure are only parsed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import jsonschema
+import pytest
+from click.testing import CliRunner
+
+from railwright.cli.main import cli
+from railwright.errors import RailwrightError
+from railwright.topology.sources.cluster_file import load_cluster
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("README.md", "docs/limits.md", "docs/collectives.md", "docs/cluster-file.md", "docs/explain.md",
+         "docs/known-figures.md")  # fmt: skip
+CLUSTERS = sorted((ROOT / "examples/clusters").glob("*.toml"))
+OFFLINE = ("limits", "explain", "whatif", "topo")
+ANSWERS = (0, 1, 3)
+
+
+class Command(NamedTuple):
+    """A command line of a page, and the output that stands below it."""
+
+    page: str
+    line: int
+    text: str
+    output: tuple[tuple[int, str], ...]
+
+    @property
+    def arguments(self) -> list[str]:
+        return shlex.split(self.text, comments=True)[1:]
+
+
+def commands_of(page: str) -> list[Command]:
+    """`$ railwright ...` in fenced blocks with what follows, and `    railwright ...` in indented ones."""
+    found: list[Command] = []
+    fenced = open_command = False
+    for number, line in enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("```"):
+            fenced, open_command = not fenced, False
+        elif fenced and line.startswith("$ railwright "):
+            found.append(Command(page, number, line[2:], ()))
+            open_command = True
+        elif fenced and open_command and line.strip():
+            found[-1] = found[-1]._replace(output=(*found[-1].output, (number, line)))
+        elif not fenced and line.startswith("    railwright "):
+            found.append(Command(page, number, line.strip(), ()))
+    return found
+
+
+COMMANDS = [command for page in PAGES for command in commands_of(page)]
+
+
+def name_of(command: Command) -> str:
+    return f"{command.page}:{command.line}"
+
+
+@cache
+def answer(text: str) -> tuple[int, str]:
+    """(exit status, standard output) of a command that measures nothing."""
+    arguments = shlex.split(text, comments=True)[1:]
+    done = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    if isinstance(done.exception, RailwrightError):
+        return done.exception.exit_status, f"{done.exception.message} ({done.exception.hint})"
+    if done.exception is not None:
+        raise done.exception
+    return done.return_value if isinstance(done.return_value, int) else 0, done.stdout
+
+
+@pytest.fixture(autouse=True)
+def in_the_repository(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def test_every_page_that_shows_commands_is_read():
+    assert len(COMMANDS) >= 25
+    assert {command.page for command in COMMANDS} == set(PAGES)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=name_of)
+def test_every_command_of_the_docs_can_be_given(command):
+    verb, *rest = command.arguments
+    with click.Context(cli) as context:
+        found = cli.get_command(context, verb)
+        assert found is not None
+        found.make_context(verb, rest, parent=context)  # raises where the options are not those
+
+
+@pytest.mark.parametrize("command", [one for one in COMMANDS if one.arguments[0] in OFFLINE], ids=name_of)
+def test_every_command_of_the_docs_that_measures_nothing_gives_an_answer(command):
+    status, said = answer(command.text)
+    assert status in ANSWERS, said
+
+
+@pytest.mark.parametrize(
+    "command", [one for one in COMMANDS if one.arguments[0] in OFFLINE and one.output], ids=name_of
+)
+def test_the_output_in_the_docs_is_what_is_printed(command):
+    """Lines may be left out, broken elsewhere and columns moved together; nothing else."""
+    printed = " ".join(answer(command.text)[1].split())
+    place = 0
+    for number, line in command.output:
+        words = " ".join(line.split())
+        found = printed.find(words, place)
+        assert found >= 0, f"{command.page}:{number} is not printed by: {command.text}\n{words}"
+        place = found + len(words)
+
+
+@pytest.mark.parametrize("file", CLUSTERS, ids=lambda file: file.name)
+def test_the_example_clusters_load_and_are_what_the_schema_says(file):
+    found = load_cluster(file)
+    assert found.ranks > 500
+    assert found.fabric.tiers[-1].hosts >= found.hosts
+    schema = json.loads((ROOT / "schema/cluster.schema.json").read_text(encoding="utf-8"))
+    jsonschema.validate(tomllib.loads(file.read_text(encoding="utf-8")), schema)
+
+
+def test_the_cluster_files_in_the_docs_are_the_examples():
+    page = (ROOT / "docs/cluster-file.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert sorted(shown) == sorted(file.read_text(encoding="utf-8") for file in CLUSTERS)
+    assert len(shown) == 2
+
+
+def anchors_of(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [*PAGES, "ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page):
+    here = ROOT / page
+    for target in re.findall(r"\]\(([^)\s]+)\)", here.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        file = here.parent / name if name else here
+        assert file.exists(), f"{page}: {target}"
+        assert not anchor or anchor in anchors_of(file), f"{page}: {target}"
