@@ -287,7 +287,7 @@ def _stream(result: Result, machine: Machine) -> Limits:
     if goes_both_ways(result):
         limit = replace(limit, value=limit.value * 2, because=f"both ways at once: {limit.because}")
         if expected is not None:
-            # Both ways at once reach a little less of twice the rate: 46.4 of 49.7 GB/s on Slingshot (CSCS documentation).
+            # Both ways at once reach a little less than twice: 46.4 of 49.7 GB/s on Slingshot (CSCS documentation).
             expected = replace(
                 expected, low=expected.low * 2 * _BOTH_WAYS_SHARE, high=expected.high and expected.high * 2
             )
