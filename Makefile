@@ -7,7 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps --only-binary :all:
 NATIVE := $(wildcard src/railwright/native/*.c src/railwright/native/*.h)
-DEBIAN_PACKAGES := fio chromium chromium-driver
+DEBIAN_PACKAGES := fio chromium chromium-driver etcd-server
 
 .PHONY: help
 help: ## List the targets
@@ -45,7 +45,7 @@ check: .venv/dev-ready ## Lint, format, types, layers, schemas
 	$(BIN)/python scripts/check-house
 
 .PHONY: test-deps
-test-deps: .venv/dev-ready .venv-mpich/ready ## Install what the tests need besides: Debian packages, MPICH beside Open MPI
+test-deps: .venv/dev-ready .venv-mpich/ready .venv-moto/ready ## Install what the tests need besides: Debian packages, MPICH beside Open MPI, an S3 server
 	@missing=$$(for package in $(DEBIAN_PACKAGES); do \
 		dpkg-query -W -f '$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || echo $$package; done); \
 	if [ -n "$$missing" ]; then \
@@ -59,6 +59,11 @@ test-deps: .venv/dev-ready .venv-mpich/ready ## Install what the tests need besi
 .venv-mpich/ready: requirements/mpich.txt
 	$(PYTHON) -m venv .venv-mpich
 	.venv-mpich/bin/python $(PIP) -r requirements/mpich.txt
+	@touch $@
+
+.venv-moto/ready: requirements/moto.txt
+	$(PYTHON) -m venv .venv-moto
+	.venv-moto/bin/python $(PIP) -r requirements/moto.txt
 	@touch $@
 
 .PHONY: format
@@ -80,4 +85,4 @@ lock: .venv/dev-ready ## Write the locked requirements anew (needs `uv`)
 
 .PHONY: clean
 clean: ## Remove what was built and measured
-	rm -rf .venv .venv-mpich out dist .cache
+	rm -rf .venv .venv-mpich .venv-moto out dist .cache

@@ -1,4 +1,4 @@
-"""Our side of the file comparison: `--write PATH BYTES` makes the file, `PATH SIZE DEPTH PASSES` reads it.
+"""Our side of the file comparison: `--write PATH BYTES` makes the file, `PATH SIZE DEPTH PASSES [THREADS]` reads it.
 
 Reading prints the seconds of all passes together, as a rate over the whole run is what fio reports.
 """
@@ -26,19 +26,18 @@ def write(path: str, size: int) -> None:
     os.close(fd)
 
 
-def read(path: str, size: int, depth: int, passes: int) -> None:
+def read(path: str, size: int, depth: int, passes: int, threads: int = 1) -> None:
     pin(0)
     fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
     offsets, positions = random_order((Extent(0, 0, os.fstat(fd).st_size),), size)
-    with Buffer(size * depth, huge=True) as buffers:
-        elapsed = sum(
-            read_pass(fd, "io_uring", offsets, positions, size, depth, buffers, seed=SEED, check=False).elapsed_s
-            for _ in range(passes)
-        )
+    cpus = tuple(range(threads))
+    with Buffer(size * depth * threads, huge=True) as buffers:
+        work = (fd, "io_uring", offsets, positions, size, depth, buffers)
+        elapsed = sum(read_pass(*work, seed=SEED, check=False, cpus=cpus).elapsed_s for _ in range(passes))
     print(elapsed)
 
 
 if sys.argv[1] == "--write":
     write(sys.argv[2], int(sys.argv[3]))
 else:
-    read(sys.argv[1], *map(int, sys.argv[2:5]))
+    read(sys.argv[1], *map(int, sys.argv[2:6]))

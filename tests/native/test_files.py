@@ -1,4 +1,4 @@
-"""Reads at a depth by io_uring and by threads: verified data, every error by its name, extents that cover the file."""
+"""Reads and writes at a depth by both engines: verified data, every error by its name, extents that cover the file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ import fcntl
 import itertools
 import os
 import random
+import resource
 import subprocess
+import threading
+import time
+from pathlib import Path
 
 import pytest
 
@@ -38,11 +42,37 @@ def pattern(tmp_path):
     os.close(fd)
 
 
-def read(fd, engine, places, *, depth=4, size=BLOCK, means=None, check=True):
+def read(fd, engine, places, *, depth=4, size=BLOCK, means=None, check=True, seed=SEED, **more):
     offsets = array.array("q", places)
     positions = array.array("q", means if means is not None else places)
-    with Buffer(size * depth) as buffers:
-        return files.read_pass(fd, engine, offsets, positions, size, depth, buffers, seed=SEED, check=check)
+    with Buffer(size * depth * max(len(more.get("cpus", ())), 1)) as buffers:
+        return files.read_pass(fd, engine, offsets, positions, size, depth, buffers, seed=seed, check=check, **more)
+
+
+def write(fd, engine, places, *, depth=4, size=BLOCK, seed=SEED, sync=False, cpus=()):
+    offsets = array.array("q", places)
+    with Buffer(size * depth * max(len(cpus), 1)) as buffers:
+        return files.write_pass(fd, engine, offsets, offsets, size, depth, buffers, seed=seed, sync=sync, cpus=cpus)
+
+
+@pytest.fixture
+def blank(tmp_path):
+    """A file of zeros, open to read and write past the page cache."""
+    path = tmp_path / "blank"
+    path.write_bytes(bytes(BLOCK * BLOCKS))
+    fd = os.open(path, os.O_RDWR | os.O_DIRECT)
+    os.fsync(fd)
+    yield fd
+    os.close(fd)
+
+
+def tasks():
+    return {path.name for path in Path("/proc/self/task").iterdir()}
+
+
+def any_cpus(count):
+    """CPUs for that many threads, round and round over those there are."""
+    return tuple(itertools.islice(itertools.cycle(sorted(os.sched_getaffinity(0))), count))
 
 
 def shuffled(size=BLOCK):
@@ -61,6 +91,115 @@ def test_every_block_is_read_once_and_right(pattern, engine, depth):
     assert done.wrong_bytes == 0
     assert len(done.latencies_s) == BLOCKS
     assert all(0 < latency <= done.elapsed_s for latency in done.latencies_s)
+
+
+@engines
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_threads_share_the_blocks_and_each_is_read_once(pattern, engine, threads):
+    done = read(pattern, engine, shuffled(), cpus=any_cpus(threads))
+    assert done.wrong_bytes == 0
+    assert len(done.latencies_s) == BLOCKS
+    assert all(0 < latency <= done.elapsed_s for latency in done.latencies_s)
+
+
+@engines
+def test_one_wrong_byte_is_found_whichever_thread_reads_it(pattern, engine, tmp_path):
+    for place in (5, BLOCK * BLOCKS // 2 + 5, BLOCK * BLOCKS - 5):
+        with (tmp_path / "pattern").open("r+b") as file:
+            file.seek(place)
+            byte = file.read(1)[0]
+            file.seek(place)
+            file.write(bytes([byte ^ 4]))
+            os.fsync(file.fileno())
+    assert read(pattern, engine, shuffled(), cpus=any_cpus(3)).wrong_bytes == 3
+
+
+@engines
+def test_each_thread_runs_on_the_cpu_that_it_was_given(pattern, engine):
+    cpus, seen, deadline = any_cpus(2), set(), time.monotonic() + 20
+    stop, before = threading.Event(), tasks()
+
+    def read_on():
+        while not stop.is_set():
+            read(pattern, engine, shuffled() * 5, cpus=cpus)
+
+    reading = threading.Thread(target=read_on)
+    reading.start()
+    while seen != set(cpus) and time.monotonic() < deadline:
+        for task in tasks() - before - {str(reading.native_id)}:
+            try:
+                lines = Path("/proc/self/task", task, "status").read_text("utf-8").splitlines()
+                allowed = next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list:"))
+            except (OSError, StopIteration):
+                continue
+            if allowed.isdecimal():
+                seen.add(int(allowed))
+    stop.set()
+    reading.join()
+    assert seen == set(cpus)
+
+
+@engines
+@pytest.mark.parametrize(("depth", "threads"), [(1, 1), (32, 1), (3, 2), (512, 3)])
+def test_every_block_is_written_once_and_right(blank, engine, depth, threads):
+    done = write(blank, engine, shuffled(), depth=depth, cpus=any_cpus(threads))
+    assert len(done.latencies_s) == BLOCKS
+    assert all(0 < latency <= done.elapsed_s for latency in done.latencies_s)
+    assert read(blank, engine, shuffled(), stamped=True).wrong_bytes == 0
+
+
+@pytest.mark.parametrize("size", [512, 64 << 10])
+def test_what_one_engine_writes_the_other_reads_at_any_size(blank, size):
+    write(blank, "io_uring", shuffled(size)[: BLOCK * BLOCKS // size], size=size)
+    assert read(blank, "threads", shuffled(size)[: BLOCK * BLOCKS // size], size=size, stamped=True).wrong_bytes == 0
+
+
+def test_a_block_that_was_not_written_again_is_found(blank):
+    places = shuffled()
+    write(blank, "io_uring", places, seed=1)
+    write(blank, "io_uring", places[1:], seed=2)
+    assert 0.95 * BLOCK < read(blank, "threads", places, seed=2, stamped=True).wrong_bytes <= BLOCK
+
+
+def test_two_sectors_that_changed_places_are_found(blank, tmp_path):
+    """All but the first word of a sector is alike in every block: the stamps alone can tell."""
+    write(blank, "threads", shuffled(), sync=True)
+    with (tmp_path / "blank").open("r+b") as file:
+        data = bytearray(file.read())
+        one, other = slice(3 * 512, 4 * 512), slice(BLOCK + 3 * 512, BLOCK + 4 * 512)
+        assert data[one][8:] == data[other][8:]
+        data[one], data[other] = data[other], data[one]
+        file.seek(0)
+        file.write(data)
+        os.fsync(file.fileno())
+    assert 12 <= read(blank, "threads", shuffled(), stamped=True).wrong_bytes <= 16
+
+
+def test_no_sector_of_a_file_is_like_another(blank, tmp_path):
+    write(blank, "io_uring", shuffled(), sync=True)
+    data = (tmp_path / "blank").read_bytes()
+    assert len({data[at : at + 512] for at in range(0, len(data), 512)}) == len(data) // 512
+
+
+def test_the_fsync_has_a_clock_of_its_own(blank):
+    without, with_it = write(blank, "io_uring", shuffled()), write(blank, "io_uring", shuffled(), sync=True)
+    assert without.sync_s == 0
+    assert with_it.sync_s > 0
+
+
+@engines
+def test_cpu_seconds_are_those_of_the_process(pattern, engine):
+    """Comparing every byte keeps the threads busy, so there is something to count."""
+    before = time.process_time()
+    done = read(pattern, engine, shuffled() * 20, cpus=any_cpus(2))
+    whole = time.process_time() - before
+    assert 0.5 * whole < done.cpu_s <= whole + 0.02
+
+
+def test_buffers_that_do_not_fit_never_reach_the_loop(pattern):
+    places = array.array("q", [0])
+    with Buffer(BLOCK) as buffers, pytest.raises(ValueError, match="do not fit"):
+        files.read_pass(pattern, "threads", places, places, BLOCK, 1, buffers, seed=SEED, check=False, cpus=(0, 0))
 
 
 @engines
@@ -101,6 +240,51 @@ def test_a_read_that_cannot_be_is_an_error_by_its_name(pattern, engine, tmp_path
         read(fd, engine, [0, place, BLOCK] if fd_kind == "good" else [place])
     assert caught.value.code == -number
     os.close(other)
+
+
+@engines
+@pytest.mark.parametrize(("flags", "number"), [(os.O_RDONLY, errno.EBADF), (os.O_RDWR | os.O_DIRECT, errno.EINVAL)])
+def test_a_write_that_cannot_be_is_an_error_by_its_name(tmp_path, blank, engine, flags, number):
+    fd = os.open(tmp_path / "blank", flags)
+    with pytest.raises(NativeError, match=f"write with {engine}: {os.strerror(number)}"):
+        write(fd, engine, [0, 100, BLOCK], cpus=any_cpus(2))
+    os.close(fd)
+
+
+@engines
+def test_a_disk_that_is_full_in_the_middle_of_a_pass_is_named(small_disk, engine):
+    fd = os.open(small_disk("disk", "size=512k") / "file", os.O_RDWR | os.O_CREAT)
+    with pytest.raises(NativeError, match=f"write with {engine}: No space left on device") as caught:
+        write(fd, engine, shuffled(), cpus=any_cpus(2))
+    assert caught.value.code == -errno.ENOSPC
+    os.close(fd)
+
+
+def test_a_write_of_which_only_a_part_was_taken_is_an_error(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    fd = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3 * BLOCK + 100, hard))
+    try:
+        with pytest.raises(NativeError, match="took only a part of a write"):
+            write(fd, "threads", range(0, 4 * BLOCK, BLOCK))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        os.close(fd)
+
+
+@engines
+def test_more_threads_than_the_system_gives_are_an_error_and_none_stays(pattern, engine, tmp_path):
+    """Under a limit of address space that holds a few stacks."""
+    before = tasks()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text("utf-8").split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (256 << 20), hard))
+    try:
+        with pytest.raises(NativeError, match=r"no further thread|out of memory|Cannot allocate memory"):
+            read(pattern, engine, shuffled(), depth=2, cpus=any_cpus(256))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    assert tasks() == before
 
 
 def test_a_refused_io_uring_is_told_with_its_reason(pattern):

@@ -39,6 +39,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     cpus: tuple[int, ...]
     """The CPUs that may be used; rank i is bound to the i-th, round and round."""
     topology: Topology
+    ranks: int = 1
+    """How many processes the launch has."""
 
     def cpu_of(self, rank: int) -> int:
         """The CPU that a rank is bound to."""
@@ -115,11 +117,18 @@ class Benchmark:
     method: str
     quantities: tuple[Quantity, ...]
     ranks: int
+    """Of one launch; the default where `ranks_of` says how many."""
     plan: Callable[[Job], Plan]
     run: Callable[[Rank], Iterator[Result]]
     options: tuple[Option, ...] = ()
     variants: Callable[[Mapping[str, str]], tuple[Variant, ...]] = field(default=lambda _options: (Variant(),))
     needs_mpi: bool = False
+    ranks_of: Callable[[Mapping[str, str], tuple[int, ...]], int] | None = None
+    """How many ranks settled options ask for on those CPUs, where that is not always the same."""
+
+    def count_ranks(self, options: Mapping[str, str], cpus: tuple[int, ...]) -> int:
+        """The ranks of one launch with settled options on the CPUs that may be used."""
+        return self.ranks if self.ranks_of is None else self.ranks_of(options, cpus)
 
     def settle(self, given: Mapping[str, str]) -> dict[str, str]:
         """The options with defaults filled in and every value checked. Raises UsageError."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from railwright.benchmarks import direct_read
 from railwright.benchmarks.base import Benchmark, Job, Plan, Rank
+from railwright.benchmarks.direct_file import over_test_file
 from railwright.benchmarks.direct_read import Target
 from railwright.errors import CannotJudge
 from railwright.native import files
@@ -62,15 +63,17 @@ def _plan(job: Job) -> Plan:
 
 
 def _run(rank: Rank) -> Iterator[Result]:
-    options = rank.job.options
-    rank.step("writing the test file")
-    with direct_read.test_file(rank.job) as fd:
+    blank = direct_read.blank(rank, BENCHMARK.name, BENCHMARK.method)
+
+    def measure(fd: int) -> Iterator[Result]:
         extents = tuple(files.extents(fd))
-        device = _open(_node(options["directory"]))
+        device = _open(_node(rank.job.options["directory"]))
         try:
-            yield from direct_read.measure(rank, BENCHMARK.name, BENCHMARK.method, Target(device, extents))
+            yield from direct_read.measure(rank, blank, Target(device, extents))
         finally:
             os.close(device)
+
+    yield from over_test_file(rank, blank, measure)
 
 
 BENCHMARK = Benchmark(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from railwright.native.library import flush_c_streams
 from railwright.results.model import Evidence
+from railwright.results.readers import ucx_protocols
 from railwright.units import format_size
 
 _INTERFACES = Path("/proc/self/net/dev")
@@ -34,6 +36,21 @@ def transport_evidence(sent_bytes: int, moved_bytes: int | None, otherwise: str)
     if moved_bytes <= sent_bytes / 2:
         return Evidence(claim="transport", value=otherwise, seen=seen)
     return Evidence(claim="transport", value="mixed", seen=seen)
+
+
+def ucx_protocol_evidence(log: Path, verb: ucx_protocols.Operation, size_bytes: int) -> Evidence:
+    """The transport that UCX chose for transfers of that size to a peer, by its own log (`UCX_PROTO_INFO=y`)."""
+    flush_c_streams()  # UCX's log is buffered
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        return Evidence(claim="ucx_protocol", value="unknown", seen=f"UCX wrote no log: {error.strerror}")
+    protocol = ucx_protocols.chosen(ucx_protocols.read(lines), verb, size_bytes)
+    if protocol is None:
+        seen = f"UCX's log names no {verb} of {format_size(size_bytes)} to a peer"
+        return Evidence(claim="ucx_protocol", value="unknown", seen=seen)
+    seen = f"UCX_PROTO_INFO: ucp_{verb} by {protocol.description}"
+    return Evidence(claim="ucx_protocol", value=protocol.transport, seen=seen)
 
 
 def _read() -> int | None:

@@ -1,4 +1,4 @@
-"""Direct reads of a file (O_DIRECT, random order) by io_uring, or by threads where io_uring is forbidden."""
+"""Direct reads of a file (O_DIRECT) by io_uring, or by pools of threads where io_uring is forbidden."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from railwright.benchmarks import direct_read
 from railwright.benchmarks.base import Benchmark, Rank
+from railwright.benchmarks.direct_file import over_test_file
 from railwright.benchmarks.direct_read import Target
 from railwright.native.files import Extent
 from railwright.results.model import Result
@@ -13,16 +14,15 @@ from railwright.units import parse_size
 
 
 def _run(rank: Rank) -> Iterator[Result]:
-    rank.step("writing the test file")
-    with direct_read.test_file(rank.job) as fd:
-        whole = Extent(0, 0, parse_size(rank.job.options["file-size"]))
-        yield from direct_read.measure(rank, BENCHMARK.name, BENCHMARK.method, Target(fd, (whole,)))
+    whole = Extent(0, 0, parse_size(rank.job.options["file-size"]))
+    blank = direct_read.blank(rank, BENCHMARK.name, BENCHMARK.method)
+    yield from over_test_file(rank, blank, lambda fd: direct_read.measure(rank, blank, Target(fd, (whole,))))
 
 
 BENCHMARK = Benchmark(
     name="file_read",
     summary="direct reads of a file into host memory",
-    method="fio randread: O_DIRECT, blocks in random order, each at most once a pass, a fixed number in flight",
+    method="fio randread: O_DIRECT, each block at most once a pass, so many in flight on each thread",
     quantities=("bandwidth_bytes_per_s", "operations_per_s", "latency_s"),
     ranks=1,
     plan=direct_read.plan,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, Variant, choice
 from railwright.benchmarks.evidence import LoopbackMeter, transport_evidence
 from railwright.limits.model import Quantity
@@ -45,8 +47,12 @@ class Timed(NamedTuple):
 
     samples: list[float]
     sent_bytes: int
-    """Payload that rank 0 sent, warm-up included."""
+    """Payload that rank 0 sent, or both of them if `both_ways`, warm-up included."""
     settings: dict[str, Scalar]
+    messages_per_s: tuple[float, ...] = ()
+    """The same samples as a rate of messages, for a record of its own."""
+    both_ways: bool = False
+    """Whether a bandwidth is that of both directions at once, so that rank 0 receives too."""
 
 
 Loop = Callable[[PointToPoint, Buffer, Buffer, int], Timed]
@@ -84,7 +90,8 @@ def run(rank: Rank, benchmark: Benchmark, quantity: Quantity, loop: Loop) -> Ite
             timed = loop(pair, out, into, size)
             seen = transport_evidence(timed.sent_bytes, meter.moved_bytes(), "shm")
             # In a one-way loop rank 0 receives nothing, and its poison must have stayed.
-            check = _check(into, size, quantity, rank.index)
+            one_way = quantity == "bandwidth_bytes_per_s" and not timed.both_ways
+            check = into.verify(_seed(size, 2 if one_way and rank.index == 0 else 1 - rank.index), size)
         checks = comm.gather((check.bytes_checked, check.bytes_wrong))
         asked = rank.job.variant.parameters["transport"]
         # Few bytes and somebody else's traffic over lo can look like another transport; only then is it probed, for
@@ -92,7 +99,15 @@ def run(rank: Rank, benchmark: Benchmark, quantity: Quantity, loop: Loop) -> Ite
         if comm.bcast((seen.value != "shm" or asked == "tcp") and timed.sent_bytes < _PROBE_BYTES):
             seen = _probe(pair)
         if rank.index == 0 and checks is not None:
-            yield _result(rank, benchmark, quantity, size, timed, checks, seen)
+            result = _result(rank, benchmark, quantity, size, timed, checks, seen)
+            if timed.messages_per_s:
+                yield msgspec.structs.replace(
+                    result,
+                    quantity="operations_per_s",
+                    samples=timed.messages_per_s,
+                    summary=summarise(timed.messages_per_s),
+                )
+            yield result
 
 
 def _probe(pair: PointToPoint) -> Evidence:
@@ -106,12 +121,6 @@ def _probe(pair: PointToPoint) -> Evidence:
 
 def _seed(size: int, who: int) -> int:
     return 4 * size + who
-
-
-def _check(into: Buffer, size: int, quantity: Quantity, rank: int) -> Verification:
-    if quantity == "bandwidth_bytes_per_s" and rank == 0:
-        return into.verify(_seed(size, 2), size)
-    return into.verify(_seed(size, 1 - rank), size)
 
 
 def _result(

@@ -130,7 +130,7 @@ def show_plan(proof: Proof) -> None:
             _note(f"{name} waived: {one.plan.waived}")
             continue
         cost = f"about {format_duration(one.plan.seconds)}, moves {format_size(one.plan.moved_bytes)}"
-        _note(f"{name} {one.benchmark.ranks} rank{'s' * (one.benchmark.ranks > 1)}, {cost}")
+        _note(f"{name} {one.job.ranks} rank{'s' * (one.job.ranks > 1)}, {cost}")
         for file in one.plan.files:
             _note(f"{'':26} writes {file}")
     _note(f"  all together about {format_duration(proof.seconds)}")

@@ -16,11 +16,12 @@ def COMMAND(names: tuple[str, ...], **asked: Any) -> int:  # noqa: ANN401, N802 
     """Run single benchmarks; without a name, list them with their options."""
     if names:
         return measure(names, **asked)
-    from railwright.benchmarks.registry import BENCHMARKS
+    from railwright.benchmarks.registry import BENCHMARKS, EVERY
 
-    for benchmark in BENCHMARKS:
-        click.echo(f"{benchmark.name:16} {benchmark.summary}")
-        click.echo(f"{'':16} method: {benchmark.method}")
+    for benchmark in EVERY:
+        alone = "" if benchmark in BENCHMARKS else " (not part of prove)"
+        click.echo(f"{benchmark.name:18} {benchmark.summary}{alone}")
+        click.echo(f"{'':18} method: {benchmark.method}")
         for option in benchmark.options:
-            click.echo(f"{'':16} -o {benchmark.name}.{option.name}={option.default}    {option.help}")
+            click.echo(f"{'':18} -o {benchmark.name}.{option.name}={option.default}    {option.help}")
     return 0

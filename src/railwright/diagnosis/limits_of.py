@@ -3,7 +3,9 @@
 Derived limits come from the path over the topology. Measured ceilings come from a simpler measurement of the same
 resource in the same run:
     memory to memory of one host     one thread's memory copy of the same size (bandwidth), one cache line (latency)
+    a KV cache's blocks              one thread's memory copy of as many bytes, or of the most that were copied
     drive to memory                  the raw device with the same reads
+A drive's writes have no ceiling: what it reads does not hold for them.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
+from railwright.busbw import OPERATIONS
 from railwright.errors import RailwrightError
 from railwright.limits.memory import copy_limit
 from railwright.limits.model import Constant, Expected, Limit, NoLimit, Quantity, Source
@@ -22,14 +27,18 @@ from railwright.topology.model import MemoryLink, Path, Scalar, Topology
 from railwright.topology.paths import Graph
 from railwright.units import MIB, format_size
 
+BIDIRECTIONAL_BENCHMARK = "mpi_bidirectional"
+COLLECTIVES = frozenset(f"mpi_{operation}" for operation in OPERATIONS)
 COPY_BENCHMARK = "memory_copy"
 CORE_BENCHMARK = "core_latency"
 DEVICE_BENCHMARK = "device_read"
+WRITE_BENCHMARK = "file_write"
+KV_CACHE_BENCHMARK = "kv_cache"
 
 # Inside one host the worst sound way is two copies, one after the other: into a shared buffer and out of it.
 TWO_COPIES = Constant(value=0.5, unit="of one thread's memory copy", source=SINGLE_HOST_COPIES)
 MESSAGE_LINES = Constant(
-    value=15,
+    value=20,
     unit="times one cache line from core to core, a message of at most one line by MPI over shared memory",
     source=Source(title="Railwright docs/measured/2026-11-21-mpi-floor"),
 )
@@ -59,6 +68,8 @@ class Ceilings(NamedTuple):
     """path -> one cache line from core to core, seconds, in the slowest and the fastest launch."""
     devices: dict[tuple[str, Quantity, tuple[tuple[str, Scalar], ...]], tuple[float, float]]
     """(path, quantity, parameters) -> the raw device, in its slowest and its fastest launch."""
+    functional: dict[str, str]
+    """benchmark -> why its speed says nothing: its ranks shared cores."""
 
 
 def ceilings(results: Iterable[Result]) -> Ceilings:
@@ -67,8 +78,10 @@ def ceilings(results: Iterable[Result]) -> Ceilings:
     The same copy can be half as fast in the next process, by where its pages lie. So the band has two edges: ok is
     against the fastest launch, slow against the slowest, and between them nothing can be said.
     """
-    found = Ceilings({}, {}, {})
+    found = Ceilings({}, {}, {}, {})
     for result in results:
+        if result.settings.get("functional") is True:
+            found.functional[result.benchmark] = f"a functional run, its {result.ranks} ranks shared cores"
         if result.outcome != "measured" or result.summary is None:
             continue
         if result.verification is None or result.verification.bytes_wrong or not result.verification.bytes_checked:
@@ -110,14 +123,24 @@ class LimitFinder:
     def find(self, benchmark: str, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
         """The limit and the expected band of one point."""
         source, _, target = path_id.partition(">")
+        if benchmark in self._ceilings.functional:
+            return NoLimit(quantity=quantity, why=self._ceilings.functional[benchmark]), None
+        if benchmark in COLLECTIVES:
+            return NoLimit(quantity=quantity, why="no document says what a collective reaches inside one host"), None
         if benchmark == CORE_BENCHMARK:
             return NoLimit(quantity=quantity, why="no document gives the latency between two cores"), None
         if _is_memory(source) and _is_memory(target):
             if benchmark == COPY_BENCHMARK:
                 return self._copy(quantity, path_id, parameters)
-            return self._within_host(quantity, path_id, parameters)
+            if benchmark == KV_CACHE_BENCHMARK:
+                return self._kv_cache(quantity, path_id, parameters)
+            threads = parameters.get("threads", 1)
+            copies = 2 if benchmark == BIDIRECTIONAL_BENCHMARK else threads if isinstance(threads, int) else 1
+            return self._within_host(quantity, path_id, parameters, copies)
         if _is_memory(target) and benchmark != DEVICE_BENCHMARK:
             return self._above_device(quantity, path_id, parameters)
+        if benchmark == WRITE_BENCHMARK:
+            return self._written(quantity, path_id)
         return self._derived(quantity, path_id)
 
     def _derived(self, quantity: Quantity, path_id: str) -> Bounds:
@@ -127,6 +150,14 @@ class LimitFinder:
         if quantity != "bandwidth_bytes_per_s":
             return NoLimit(quantity=quantity, why="no document gives a latency or a rate of operations here"), None
         return path_limit(path)
+
+    def _written(self, quantity: Quantity, path_id: str) -> Bounds:
+        """A drive's link bounds its writes, but nothing is expected: flash takes less than it gives, and unevenly."""
+        limit, _ = self._derived(quantity, path_id)
+        why = "what the raw device reads says nothing of what it writes"
+        if isinstance(limit, NoLimit):
+            return replace(limit, why=f"{limit.why}; {why}"), None
+        return replace(limit, because=f"{limit.because}: an upper limit alone, {why}"), None
 
     def _copy(self, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
         """The memory's channels bound a copy only if no cache can hold it and one node's memory takes all of it."""
@@ -144,7 +175,12 @@ class LimitFinder:
                 return (copy_limit(limit) if isinstance(limit, Limit) else limit), None
         return NoLimit(quantity=quantity, why=f"the topology does not say how {memory} is attached"), None
 
-    def _within_host(self, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
+    def _within_host(self, quantity: Quantity, path_id: str, parameters: dict[str, Scalar], copies: int = 1) -> Bounds:
+        """Each thread and direction is a core's copying: n cannot do more than n copies, nor should they do less than
+        one.
+        """
+        if quantity == "operations_per_s":
+            return NoLimit(quantity=quantity, why="no document gives a rate of messages"), None
         if quantity == "latency_s":
             lines = self._ceilings.lines.get(path_id)
             if lines is None:
@@ -157,7 +193,8 @@ class LimitFinder:
             return NoLimit(quantity=quantity, why="memory_copy was not measured in this run at such a size"), None
         slowest, value = self._ceilings.copies[(path_id, near)]
         because = f"one thread's memory copy of {format_size(near)}, measured in this run"
-        limit = _ceiling(quantity, value, because)
+        because = f"{copies} at once of {because}" if copies > 1 else because
+        limit = _ceiling(quantity, copies * value, because)
         if not isinstance(size, int) or size < _JUDGED_FROM_BYTES or parameters.get("transport") == "tcp":
             return limit, None
         reason = "inside one host the worst sound way copies each byte twice"
@@ -168,6 +205,31 @@ class LimitFinder:
             because=reason,
             sources=(TWO_COPIES.source,),
         )
+
+    def _kv_cache(self, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
+        """Blocks of one request at the rate of a copy; a request larger than all copies is held against the largest.
+
+        A band only where a copy of that size was measured and no block is so small that its own cost decides.
+        """
+        size, layers = parameters.get("size_bytes"), parameters.get("layers")
+        largest = max((known for path, known in self._ceilings.copies if path == path_id), default=0)
+        if not isinstance(size, int) or not largest:
+            return NoLimit(quantity=quantity, why="memory_copy was not measured in this run"), None
+        copied = parameters | {"size_bytes": min(size, largest)}
+        limit, band = self._within_host("bandwidth_bytes_per_s", path_id, copied)
+        block = parameters.get("block_bytes")
+        if size > 2 * largest or not isinstance(block, int) or block < _JUDGED_FROM_BYTES:
+            band = None
+        if quantity == "bandwidth_bytes_per_s":
+            return limit, band
+        if isinstance(limit, NoLimit):
+            return replace(limit, quantity=quantity), None
+        awaited_bytes = float(size)
+        if parameters.get("until") == "first layer" and isinstance(layers, int) and layers > 0:
+            awaited_bytes /= layers
+        because = f"{format_size(awaited_bytes)} at the rate of {limit.because}"
+        floor = _ceiling(quantity, awaited_bytes / limit.value, because)
+        return floor, _as_latency(band, awaited_bytes, floor.value) if band else None
 
     def _above_device(self, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
         device = self._ceilings.devices.get((path_id, quantity, tuple(sorted(parameters.items()))))
@@ -204,6 +266,12 @@ def _message_band(lines_s: tuple[float, float], parameters: dict[str, Scalar]) -
         because="Open MPI takes about 4 and MPICH about 12 times one cache line",
         sources=(MESSAGE_LINES.source,),
     )
+
+
+def _as_latency(band: Expected, awaited_bytes: float, floor_s: float) -> Expected:
+    """The times in which so many bytes arrive at the rates of a band."""
+    doubtful_to = awaited_bytes / band.doubtful_to if band.doubtful_to else None
+    return replace(band, quantity="latency_s", low=floor_s, high=awaited_bytes / band.low, doubtful_to=doubtful_to)
 
 
 def _ceiling(quantity: Quantity, value: float, because: str) -> Limit:

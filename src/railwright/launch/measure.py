@@ -34,6 +34,7 @@ class Measurement:
         planned = []
         for launch in range(launches):
             for benchmark, options in chosen:
+                ranks = benchmark.count_ranks(options, cpus)
                 for variant in benchmark.variants(options):
                     job = Job(
                         benchmark=benchmark.name,
@@ -42,6 +43,7 @@ class Measurement:
                         launch=launch,
                         cpus=cpus,
                         topology=self.topology,
+                        ranks=ranks,
                     )
                     planned.append(Planned(benchmark, job, benchmark.plan(job)))
         return planned

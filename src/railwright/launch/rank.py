@@ -53,7 +53,7 @@ class LaunchedRank:
             self.step("MPI_Init")
             self._comm = mpi.initialise()
             self.index, self.size = self._comm.rank, self._comm.size
-            wanted = find(self.job.benchmark).ranks
+            wanted = self.job.ranks
             if self.size != wanted:
                 reason = f"MPI has {self.size} ranks where {wanted} were started"
                 raise CannotJudge(reason, hint="mpirun and the MPI library do not belong together; see --mpirun")

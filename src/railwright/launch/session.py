@@ -87,7 +87,7 @@ class Planned:
             method=self.benchmark.method,
             parameters=self.job.variant.parameters,
             launch=self.job.launch,
-            ranks=self.benchmark.ranks,
+            ranks=self.job.ranks,
         )
 
 
@@ -127,7 +127,7 @@ class Session:
                 | self.planned.job.variant.environment
                 | {rank_program.STREAM_VARIABLE: listener.address, rank_program.SCRATCH_VARIABLE: str(scratch)}
             )
-            with Child(self.launcher.command(self.planned.benchmark.ranks), environment) as child:
+            with Child(self.launcher.command(self.planned.job.ranks), environment) as child:
                 yield from self._follow(listener, child)
                 yield from self._drain(listener, child)
                 self._settle(child)
@@ -203,9 +203,7 @@ class Session:
         return status + (f", it says {said[:200]!r}" if said else "")
 
     def _all_done(self) -> bool:
-        return len(self._ranks) == self.planned.benchmark.ranks and all(
-            state.said_bye for state in self._ranks.values()
-        )
+        return len(self._ranks) == self.planned.job.ranks and all(state.said_bye for state in self._ranks.values())
 
     def _settle(self, child: Child) -> None:
         """After the goodbyes the launcher must end by itself; its status then says nothing about the results."""

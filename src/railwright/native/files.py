@@ -1,10 +1,11 @@
-"""File reads at a depth (`files.c`): io_uring by raw system calls, or a pool of pread threads."""
+"""Reads and writes of a file at a depth (`files.c`): io_uring by raw system calls, or pools of pread and pwrite."""
 
 from __future__ import annotations
 
 import array
 import errno
 import os
+from collections.abc import Sequence
 from ctypes import POINTER, Structure, byref, c_double, c_int, c_int64, c_uint64, c_void_p
 from typing import Literal, NamedTuple
 
@@ -14,38 +15,50 @@ from railwright.native.memory import Buffer
 
 Engine = Literal["io_uring", "threads"]
 
-_LOOPS: dict[Engine, str] = {"io_uring": "rw_read_uring", "threads": "rw_read_threads"}
+STAMPED = "every byte against splitmix64 of its place in the block and, in each sector's first word, in the file"
+_CHECK_NOTHING, _CHECK_PATTERN, _CHECK_STAMPED = range(3)
+_SHORT_WRITE = -1101
 _MAX_EXTENTS = 4096
 # Extents whose place on the device is not final or not plain bytes (linux/fiemap.h: UNKNOWN, DELALLOC, ENCODED,
 # DATA_ENCRYPTED, NOT_ALIGNED, DATA_INLINE, DATA_TAIL, UNWRITTEN).
 _UNUSABLE_EXTENT = 0x2 | 0x4 | 0x8 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800
 
 
-class _Reads(Structure):
-    """Laid out as `struct rw_reads` in files.c."""
+class _Pass(Structure):
+    """Laid out as `struct rw_pass` in files.c."""
 
     _fields_ = (
         ("fd", c_int),
+        ("threads", c_int),
         ("depth", c_int),
+        ("write", c_int),
         ("count", c_int64),
         ("bytes", c_int64),
-        ("from_", c_void_p),
+        ("at", c_void_p),
         ("means", c_void_p),
+        ("cpus", POINTER(c_int)),
         ("buffers", c_void_p),
         ("latencies", POINTER(c_double)),
         ("seed", c_uint64),
         ("check", c_int),
+        ("sync", c_int),
         ("wrong", c_int64),
         ("elapsed", c_double),
+        ("sync_elapsed", c_double),
+        ("cpu", c_double),
     )
 
 
 class Pass(NamedTuple):
-    """One pass over a list of reads."""
+    """One pass over a list of blocks."""
 
     elapsed_s: float
     latencies_s: list[float]
     wrong_bytes: int
+    sync_s: float = 0.0
+    """How long the fsync after the last operation took; it is not part of `elapsed_s`."""
+    cpu_s: float = 0.0
+    """CPU seconds of the whole process during the pass (getrusage), with the kernel's workers of a ring."""
 
 
 class Extent(NamedTuple):
@@ -67,28 +80,69 @@ def read_pass(
     *,
     seed: int,
     check: bool,
+    stamped: bool = False,
+    cpus: Sequence[int] = (),
 ) -> Pass:
-    """Read `size_bytes` at each offset, `depth` at a time; `positions` says which part of the pattern each one is.
+    """Read `size_bytes` at each offset, `depth` at a time on each thread.
 
-    With `check` every byte is compared (and the time is not to be used). Raises NativeError with the errno.
+    `positions` says which part of the pattern each block is. There is one thread bound to each of `cpus`, each with
+    its own part of the list, or one that is not bound. With `check` every byte is compared with the pattern, or with
+    what `write_pass` writes where `stamped` (and the time is not to be used). Raises NativeError with the errno.
     """
-    latencies = seconds_array(len(offsets))
-    reads = _Reads(
-        fd=fd,
-        depth=depth,
-        count=len(offsets),
-        bytes=size_bytes,
-        from_=offsets.buffer_info()[0],
-        means=positions.buffer_info()[0],
-        buffers=buffers.address,
-        latencies=latencies,
-        seed=seed,
-        check=int(check),
-    )
-    code = function(_LOOPS[engine], c_int, POINTER(_Reads))(byref(reads))
+    kind = (_CHECK_STAMPED if stamped else _CHECK_PATTERN) if check else _CHECK_NOTHING
+    one = _Pass(fd=fd, depth=depth, bytes=size_bytes, seed=seed, check=kind)
+    return _run("read", one, engine, offsets, positions, buffers, cpus)
+
+
+def write_pass(
+    fd: int,
+    engine: Engine,
+    offsets: array.array[int],
+    positions: array.array[int],
+    size_bytes: int,
+    depth: int,
+    buffers: Buffer,
+    *,
+    seed: int,
+    sync: bool,
+    cpus: Sequence[int] = (),
+) -> Pass:
+    """Write `size_bytes` at each offset, as `read_pass` reads them; with `sync` an fsync follows, timed apart.
+
+    A block is the pattern of `seed`, and the first word of each sector is that of its position: `STAMPED`.
+    Raises NativeError with the errno.
+    """
+    one = _Pass(fd=fd, depth=depth, bytes=size_bytes, seed=seed, write=1, sync=int(sync))
+    return _run("write", one, engine, offsets, positions, buffers, cpus)
+
+
+def _run(
+    verb: str,
+    one: _Pass,
+    engine: Engine,
+    offsets: array.array[int],
+    positions: array.array[int],
+    buffers: Buffer,
+    cpus: Sequence[int],
+) -> Pass:
+    one.threads, one.count = max(len(cpus), 1), len(offsets)
+    if buffers.size_bytes < one.threads * one.depth * one.bytes or len(positions) != one.count:
+        raise ValueError("the buffers or the positions do not fit the pass")  # C would go beyond their ends
+    bound = (c_int * len(cpus))(*cpus)
+    latencies = seconds_array(one.count)
+    one.at, one.means = offsets.buffer_info()[0], positions.buffer_info()[0]
+    one.cpus = bound if cpus else None
+    one.buffers, one.latencies = buffers.address, latencies
+    code = function("rw_file_pass", c_int, POINTER(_Pass), c_int)(byref(one), int(engine == "io_uring"))
     if code:
-        raise NativeError(f"read with {engine}", code, os.strerror(-code) if -1000 < code < 0 else "")
-    return Pass(reads.elapsed, list(latencies), reads.wrong)
+        raise NativeError(f"{verb} with {engine}", code, _meaning(code))
+    return Pass(one.elapsed, list(latencies), one.wrong, one.sync_elapsed, one.cpu)
+
+
+def _meaning(code: int) -> str:
+    if code == _SHORT_WRITE:
+        return "the file system took only a part of a write, as it does when there is no more room"
+    return os.strerror(-code) if -1000 < code < 0 else ""
 
 
 def io_uring_works(fd: int, buffer: Buffer, size_bytes: int) -> str:

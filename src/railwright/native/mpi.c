@@ -84,3 +84,26 @@ int rw_mpi_bandwidth(const struct rw_mpi *m, const char *out, char *in, int byte
   free(requests);
   return status;
 }
+
+/* A window of sends and one of receives on both ranks at once, one buffer for all of each; no answer, because each
+ * side's receives are the other's sends. Rank 0 writes the time of each timed pair of windows. */
+int rw_mpi_bidirectional(const struct rw_mpi *m, const char *out, char *in, int bytes, int window, int warm,
+                         int iterations, double *seconds) {
+  size_t stride = (size_t)m->request_bytes;
+  char *sends = malloc(2 * (size_t)window * stride);
+  if (!sends) return RW_NO_MEMORY;
+  char *receives = sends + (size_t)window * stride;
+  int status = mpi.barrier(m->comm);
+  for (int k = -warm; k < iterations && !status; k++) {
+    double start = rw_now();
+    for (int i = 0; i < window && !status; i++)
+      status = mpi.irecv(in, bytes, m->byte, 1 - m->rank, TAG, m->comm, receives + (size_t)i * stride);
+    for (int i = 0; i < window && !status; i++)
+      status = mpi.isend(out, bytes, m->byte, 1 - m->rank, TAG, m->comm, sends + (size_t)i * stride);
+    if (!status) status = mpi.waitall(window, sends, m->status_ignore);
+    if (!status) status = mpi.waitall(window, receives, m->status_ignore);
+    if (k >= 0 && m->rank == 0) seconds[k] = rw_now() - start;
+  }
+  free(sends);
+  return status;
+}

@@ -6,6 +6,7 @@ The thread level is `single`, because MPI's own locks cost 0.1 us a message at `
 from __future__ import annotations
 
 import ctypes
+import os
 from ctypes import POINTER, Structure, c_double, c_int, c_ssize_t, c_void_p
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,9 +79,37 @@ def thread_level() -> str:
     return names.get(MPI.Query_thread(), "multiple")
 
 
+def bind(binder: str) -> None:
+    """Bind a loop library's functions, by its C function `binder`, to the libmpi that mpi4py loaded.
+
+    Raises CannotJudge where that library cannot be found, NativeError where it lacks a function.
+    """
+    handle = ctypes.CDLL(_library_path())._handle
+    code = function(binder, c_int, c_void_p)(handle)
+    if code:
+        raise NativeError("MPI", code)
+
+
+def checked(code: int) -> None:
+    """Raises NativeError for what a loop returned, in the MPI library's own words where the error is MPI's."""
+    if code < 0:
+        raise NativeError("MPI", code)
+    if code > 0:
+        from mpi4py import MPI
+
+        raise NativeError("MPI", code, MPI.Get_error_string(code))
+
+
 def _library_path() -> str:
-    """The libmpi that mpi4py loaded, so that the loop calls the very same one."""
-    for path in _mapped_files():
+    """The libmpi that mpi4py loaded, so that the loop calls the very same one.
+
+    Where the launcher named it, that one: a profiling library in front of MPI's maps both into the process.
+    """
+    named = os.environ.get("MPI4PY_LIBMPI")
+    mapped = _mapped_files()
+    if named and (path := str(Path(named).resolve())) in mapped:
+        return path
+    for path in mapped:
         if Path(path).name.startswith("libmpi.so"):
             return path
     raise CannotJudge(
@@ -94,10 +123,7 @@ class PointToPoint:
     def __init__(self, comm: Intracomm) -> None:
         from mpi4py import MPI
 
-        handle = ctypes.CDLL(_library_path())._handle
-        code = function("rw_mpi_bind", c_int, c_void_p)(handle)
-        if code:
-            raise NativeError("MPI", code)
+        bind("rw_mpi_bind")
         self._comm = comm
         self._mpi = _Mpi(
             comm=MPI._handleof(comm),
@@ -114,26 +140,26 @@ class PointToPoint:
         loop = function(
             "rw_mpi_latency", c_int, POINTER(_Mpi), c_void_p, c_void_p, c_int, c_int, c_int, POINTER(c_double)
         )
-        self._check(loop(ctypes.byref(self._mpi), out.address, into.address, size_bytes, warm, iterations, seconds))
+        checked(loop(ctypes.byref(self._mpi), out.address, into.address, size_bytes, warm, iterations, seconds))
         return list(seconds)
 
     def window(
-        self, out: Buffer, into: Buffer, size_bytes: int, *, window: int, warm: int, iterations: int
+        self,
+        out: Buffer,
+        into: Buffer,
+        size_bytes: int,
+        *,
+        window: int,
+        warm: int,
+        iterations: int,
+        both_ways: bool = False,
     ) -> list[float]:
-        """Seconds of each window of `window` messages with its answer; meaningful on rank 0. Collective."""
+        """Seconds of each window of `window` messages, meaningful on rank 0. Collective.
+
+        From rank 0 with a one-byte answer, or `both_ways` at once with none.
+        """
         seconds = seconds_array(iterations)
-        loop = function(
-            "rw_mpi_bandwidth", c_int, POINTER(_Mpi), c_void_p, c_void_p, c_int, c_int, c_int, c_int, POINTER(c_double)
-        )
-        self._check(
-            loop(ctypes.byref(self._mpi), out.address, into.address, size_bytes, window, warm, iterations, seconds)
-        )
+        name = "rw_mpi_bidirectional" if both_ways else "rw_mpi_bandwidth"
+        loop = function(name, c_int, POINTER(_Mpi), c_void_p, c_void_p, c_int, c_int, c_int, c_int, POINTER(c_double))
+        checked(loop(ctypes.byref(self._mpi), out.address, into.address, size_bytes, window, warm, iterations, seconds))
         return list(seconds)
-
-    def _check(self, code: int) -> None:
-        if code < 0:
-            raise NativeError("MPI", code)
-        if code > 0:
-            from mpi4py import MPI
-
-            raise NativeError("MPI", code, MPI.Get_error_string(code))

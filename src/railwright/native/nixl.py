@@ -6,13 +6,27 @@ Signatures after src/bindings/rust/wrapper.h of NIXL 1.5.2 (the header is in no 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.util
 import os
-from collections.abc import Sequence
-from ctypes import POINTER, Structure, byref, c_bool, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from collections.abc import Iterator, Mapping, Sequence
+from ctypes import (
+    POINTER,
+    Structure,
+    byref,
+    c_bool,
+    c_char_p,
+    c_double,
+    c_int,
+    c_size_t,
+    c_uint,
+    c_uint16,
+    c_uint64,
+    c_void_p,
+)
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from railwright.errors import CannotJudge
 from railwright.native.library import NativeError, function, seconds_array
@@ -21,16 +35,34 @@ from railwright.native.memory import Buffer
 Operation = Literal["READ", "WRITE"]
 Blocks = Sequence[tuple[int, int]]
 """Each (address, bytes)."""
+Storage = Literal["OBJECT", "FILE"]
+Extents = Sequence[tuple[int, int, int]]
+"""Each (offset, bytes, what holds it: a file's descriptor or an object's number)."""
+Address = tuple[str, int]
+"""An IPv4 address in digits, and a port."""
 
 _OPERATIONS: dict[Operation, int] = {"READ": 0, "WRITE": 1}
 _DRAM = 0
-_STATUS = {
+_STORAGE: dict[Storage, int] = {"OBJECT": 3, "FILE": 4}
+LISTENER_DELAY_US = 100_000
+"""How long NIXL's own thread sleeps between two looks at its socket or its store: NIXL's default."""
+_NO_SYNC, _STRICT_SYNC, _READ_WRITE_SYNC = 0, 1, 2
+_ETCD_CLIENT = b"libetcd-cpp-api"
+_STORE_VARIABLE, _NAMESPACE_VARIABLE, _OTHER_STORE_VARIABLE = (
+    "NIXL_ETCD_ENDPOINTS",
+    "NIXL_ETCD_NAMESPACE",
+    "NIXL_TCPSTORE_ENDPOINT",
+)
+STATUS = {
     -1: "invalid parameter",
     -2: "the backend failed",
     -3: "invalid state",
     -4: "exception inside NIXL",
     -6: "agent or backend not found",
 }
+
+
+NOT_INSTALLED = "NIXL is not installed: run `railwright setup nixl`"
 
 
 class _AgentConfig(Structure):
@@ -59,6 +91,28 @@ def find_library() -> Path | None:
     return None
 
 
+def plugin_problem(backend: str) -> str:
+    """Why the plugin of a backend cannot be loaded, in the loader's own words, or an empty string. Loads it."""
+    library = find_library()
+    if library is None:
+        return NOT_INSTALLED
+    prepare_environment()
+    try:
+        ctypes.CDLL(str(library.parent / "plugins" / f"libplugin_{backend}.so"))
+    except OSError as error:
+        return str(error)
+    return ""
+
+
+def knows_etcd() -> bool:
+    """Whether the library was linked with etcd's client: only then does it look at NIXL_ETCD_ENDPOINTS."""
+    library = find_library()
+    try:
+        return library is not None and _ETCD_CLIENT in library.with_name("libnixl.so").read_bytes()
+    except OSError:
+        return False
+
+
 def prepare_environment() -> None:
     """What must be set before the library is loaded.
 
@@ -70,6 +124,23 @@ def prepare_environment() -> None:
         os.environ.setdefault("UCX_MODULES", "^efa")
 
 
+@contextlib.contextmanager
+def _store(exchange: Exchange) -> Iterator[None]:
+    """NIXL reads the store's address from the environment when an agent is made, and uses it for nothing else."""
+    before = {
+        name: os.environ.pop(name, None) for name in (_STORE_VARIABLE, _NAMESPACE_VARIABLE, _OTHER_STORE_VARIABLE)
+    }
+    if exchange.etcd:
+        os.environ.update({_STORE_VARIABLE: exchange.etcd, _NAMESPACE_VARIABLE: exchange.namespace})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
 def _entries(folder: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
@@ -78,10 +149,34 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
-class Agent:
-    """One NIXL agent with one backend. Keeps what it created until the process ends, as NIXL's own tools do."""
+class Exchange(NamedTuple):
+    """How an agent can give its metadata away by itself: through its own socket, or through a store."""
 
-    def __init__(self, name: str, backend: str = "UCX", *, progress_thread: bool) -> None:
+    listen_port: int = 0
+    """The TCP port that NIXL listens on (at every address of the host), 0 for no listener."""
+    etcd: str = ""
+    """The store's address, `http://127.0.0.1:2379`, empty for none."""
+    namespace: str = ""
+    """The prefix of this run's keys in the store."""
+
+
+class Agent:
+    """One NIXL agent with one backend. Keeps what it created until it is closed or the process ends."""
+
+    def __init__(
+        self,
+        name: str,
+        backend: str = "UCX",
+        *,
+        progress_thread: bool,
+        threads: int = 1,
+        parameters: Mapping[str, str] | None = None,
+        exchange: Exchange | None = None,
+    ) -> None:
+        """Raises CannotJudge without NIXL, NativeError for what NIXL refuses (`parameters` are the backend's own).
+
+        `threads` is how many threads will post: with more than one, UCX gets a worker for each, as in nixlbench.
+        """
         library = find_library()
         if library is None:
             raise CannotJudge("NIXL is not installed", hint="run `railwright setup nixl`")
@@ -90,29 +185,73 @@ class Agent:
         code = function("rw_nixl_bind", c_int, c_void_p)(self._library._handle)
         if code:
             raise NativeError("NIXL", code)
-        config = _AgentConfig(enable_prog_thread=progress_thread, num_workers=1)
+        # A thread of NIXL's own that loads metadata needs the agent's locks; nixlbench's threads share them.
+        exchange = exchange or Exchange()
+        serves_itself = bool(exchange.listen_port or exchange.etcd)
+        config = _AgentConfig(
+            enable_prog_thread=progress_thread,
+            enable_listen_thread=bool(exchange.listen_port),
+            listen_port=exchange.listen_port,
+            thread_sync=_STRICT_SYNC if serves_itself else _READ_WRITE_SYNC if threads > 1 else _NO_SYNC,
+            num_workers=1,
+            lthr_delay_us=LISTENER_DELAY_US,
+        )
         self.name = name
-        self._agent, self._backend, self._options = c_void_p(), c_void_p(), c_void_p()
-        self._call("create_configured_agent", name.encode(), byref(config), byref(self._agent))
-        memories, parameters = c_void_p(), c_void_p()
-        self._call("get_plugin_params", self._agent, backend.encode(), byref(memories), byref(parameters))
-        self._call("create_backend", self._agent, backend.encode(), parameters, byref(self._backend))
-        self._call("create_opt_args", byref(self._options))
-        self._call("opt_args_add_backend", self._options, self._backend)
+        self._threads = threads
+        self._agent, self._backend = c_void_p(), c_void_p()
+        with _store(exchange):
+            self._call("create_configured_agent", name.encode(), byref(config), byref(self._agent))
+        self._create_backend(backend, dict(parameters or {}))
+        self._options = self._new_options()
+
+    def _create_backend(self, backend: str, parameters: dict[str, str]) -> None:
+        if self._threads > 1 and backend == "UCX":
+            parameters.setdefault("num_workers", str(self._threads + 1))
+        memories, settings = c_void_p(), c_void_p()
+        self._call("get_plugin_params", self._agent, backend.encode(), byref(memories), byref(settings))
+        for key, value in parameters.items():
+            self._call("params_add", settings, key.encode(), value.encode())
+        try:
+            self._call("create_backend", self._agent, backend.encode(), settings, byref(self._backend))
+        except NativeError as error:
+            limited = os.environ.get("UCX_TLS", "") if backend == "UCX" else ""
+            why = f"the backend failed, with UCX_TLS={limited[:80]} in the environment" if limited else ""
+            raise NativeError(
+                f"NIXL create_backend {backend}", error.code, why or STATUS.get(error.code, "")
+            ) from error
+
+    def _new_options(self) -> c_void_p:
+        options = c_void_p()
+        self._call("create_opt_args", byref(options))
+        self._call("opt_args_add_backend", options, self._backend)
+        return options
+
+    def close(self) -> None:
+        """End the agent with its threads and sockets; all its requests must have been released."""
+        self._call("destroy_agent", self._agent)
 
     def register(self, buffer: Buffer) -> None:
         """Register host memory with the backend."""
+        self._register(_DRAM, [(buffer.address, buffer.size_bytes, 0, b"")])
+
+    def register_files(self, files: Sequence[tuple[int, int]]) -> None:
+        """Register open files, each (descriptor, bytes): NIXL reads and writes them as they were opened."""
+        self._register(_STORAGE["FILE"], [(0, size_bytes, fd, b"") for fd, size_bytes in files])
+
+    def register_objects(self, keys: Sequence[str], size_bytes: int) -> None:
+        """Register objects of a store; the n-th key is object number n."""
+        objects = [(0, size_bytes, number, key.encode()) for number, key in enumerate(keys)]
+        self._register(_STORAGE["OBJECT"], objects)
+
+    def _register(self, kind: int, regions: Sequence[tuple[int, int, int, bytes]]) -> None:
+        """Each region is (address, bytes, device, what the backend wants to know of it)."""
         memory = c_void_p()
-        self._call("create_reg_dlist", c_int(_DRAM), byref(memory))
-        self._call(
-            "reg_dlist_add_desc",
-            memory,
-            c_void_p(buffer.address),
-            c_size_t(buffer.size_bytes),
-            c_uint64(0),
-            None,
-            c_size_t(0),
-        )
+        self._call("create_reg_dlist", c_int(kind), byref(memory))
+        for address, size_bytes, device, note in regions:
+            self._call(
+                *("reg_dlist_add_desc", memory, c_void_p(address), c_size_t(size_bytes), c_uint64(device)),
+                *(note or None, c_size_t(len(note))),
+            )
         self._call("register_mem", self._agent, memory, self._options)
 
     def metadata(self) -> bytes:
@@ -123,11 +262,47 @@ class Agent:
 
     def connect(self, metadata: bytes) -> str:
         """Load a peer's metadata and connect to it; the peer's name."""
+        peer = self.load(metadata)
+        self.connect_to(peer)
+        return peer
+
+    def load(self, metadata: bytes) -> str:
+        """Load a peer's metadata; the peer's name."""
         name = c_char_p()
         self._call("load_remote_md", self._agent, metadata, c_size_t(len(metadata)), byref(name))
-        peer = (name.value or b"").decode()
+        return (name.value or b"").decode()
+
+    def connect_to(self, peer: str) -> None:
+        """Connect to a peer whose metadata is there."""
         self._call("agent_make_connection", self._agent, peer.encode(), self._options)
-        return peer
+
+    def knows(self, peer: str) -> bool:
+        """Whether a peer's metadata has arrived."""
+        return int(self._library.nixl_capi_check_remote_md(self._agent, peer.encode(), None)) == 0
+
+    def forget(self, peer: str) -> None:
+        """Drop a peer's metadata and the connection to it."""
+        self._call("invalidate_remote_md", self._agent, peer.encode())
+
+    def send_metadata(self, to: Address | None = None) -> None:
+        """Give the metadata to the agent that listens at an address, or to the store; NIXL does so in its own time."""
+        self._call("send_local_md", self._agent, self._routed(to))
+
+    def fetch_metadata(self, peer: str, from_: Address | None = None) -> None:
+        """Ask the agent that listens at an address, or the store, for a peer's metadata; `knows` says when it came."""
+        self._call("fetch_remote_md", self._agent, peer.encode(), self._routed(from_))
+
+    def withdraw_metadata(self) -> None:
+        """Take the metadata out of the store again."""
+        self._call("invalidate_local_md", self._agent, self._routed(None))
+
+    def _routed(self, address: Address | None) -> c_void_p:
+        options = c_void_p()
+        self._call("create_opt_args", byref(options))
+        if address is not None:
+            self._call("opt_args_set_ip_addr", options, address[0].encode())
+            self._call("opt_args_set_port", options, c_uint16(address[1]))
+        return options
 
     def request(
         self, operation: Operation, local_address: int, remote_address: int, size_bytes: int, peer: str, blocks: int = 1
@@ -139,40 +314,65 @@ class Agent:
         )
         return self.request_blocks(operation, ours, theirs, peer)
 
-    def request_blocks(self, operation: Operation, local: Blocks, remote: Blocks, peer: str) -> Request:
-        """A transfer of many blocks, the n-th of `local` with the n-th of `remote`, each (address, bytes)."""
-        ours, theirs = self._descriptors(local), self._descriptors(remote)
-        handle = c_void_p()
-        self._call(
-            "create_xfer_req",
-            self._agent,
-            c_int(_OPERATIONS[operation]),
-            ours,
-            theirs,
-            peer.encode(),
-            byref(handle),
-            self._options,
-        )
-        return Request(self._agent, handle)
+    def request_blocks(
+        self, operation: Operation, local: Blocks, remote: Blocks, peer: str, *, worker: int = 0
+    ) -> Request:
+        """A transfer of many blocks, the n-th of `local` with the n-th of `remote`, each (address, bytes).
 
-    def _descriptors(self, blocks: Blocks) -> c_void_p:
+        `worker` is which of the backend's workers takes it, one for each of the agent's `threads`.
+        """
+        theirs = self._descriptors(_DRAM, [(address, size_bytes, 0) for address, size_bytes in remote])
+        return self._request(operation, local, theirs, peer, worker)
+
+    def request_storage(
+        self, operation: Operation, local: Blocks, kind: Storage, extents: Extents, *, worker: int = 0
+    ) -> Request:
+        """A transfer between host memory and files or objects that this agent has registered."""
+        return self._request(operation, local, self._descriptors(_STORAGE[kind], extents), self.name, worker)
+
+    def _request(self, operation: Operation, local: Blocks, theirs: c_void_p, peer: str, worker: int) -> Request:
+        ours = self._descriptors(_DRAM, [(address, size_bytes, 0) for address, size_bytes in local])
+        options, handle = self._options, c_void_p()
+        if self._threads > 1:
+            note = f"worker_id={worker}".encode()
+            options = self._new_options()
+            self._call("opt_args_set_custom_param", options, note, c_size_t(len(note)))
+        self._call(
+            *("create_xfer_req", self._agent, c_int(_OPERATIONS[operation])),
+            *(ours, theirs, peer.encode(), byref(handle), options),
+        )
+        for list_ in (ours, theirs):
+            self._call("destroy_xfer_dlist", list_)
+        return Request(self._agent, handle, self._library)
+
+    def _descriptors(self, kind: int, blocks: Extents) -> c_void_p:
         descriptors = c_void_p()
-        self._call("create_xfer_dlist", c_int(_DRAM), byref(descriptors))
-        for address, size_bytes in blocks:
-            self._call("xfer_dlist_add_desc", descriptors, c_void_p(address), c_size_t(size_bytes), c_uint64(0))
+        self._call("create_xfer_dlist", c_int(kind), byref(descriptors))
+        for address, size_bytes, device in blocks:
+            self._call("xfer_dlist_add_desc", descriptors, c_void_p(address), c_size_t(size_bytes), c_uint64(device))
         return descriptors
 
     def _call(self, name: str, *arguments: object) -> None:
         code = getattr(self._library, f"nixl_capi_{name}")(*arguments)
         if code < 0:
-            raise NativeError(f"NIXL {name}", code, _STATUS.get(code, ""))
+            raise NativeError(f"NIXL {name}", code, STATUS.get(code, ""))
 
 
 class Request:
-    """A prepared transfer that can be posted again and again."""
+    """A prepared transfer that can be posted again and again, here or by a crew of threads (`nixl_crew`)."""
 
-    def __init__(self, agent: c_void_p, handle: c_void_p) -> None:
-        self._agent, self._handle = agent, handle
+    def __init__(self, agent: c_void_p, handle: c_void_p, library: ctypes.CDLL) -> None:
+        self._agent, self._handle, self._library = agent, handle, library
+
+    def release(self) -> None:
+        """Give it back; it cannot be posted any more. Raises NativeError while it is in flight."""
+        for name, arguments in (
+            ("release_xfer_req", (self._agent, self._handle)),
+            ("destroy_xfer_req", (self._handle,)),
+        ):
+            code = getattr(self._library, f"nixl_capi_{name}")(*arguments)
+            if code < 0:
+                raise NativeError(f"NIXL {name}", code, STATUS.get(code, ""))
 
     def time(self, *, warm: int, iterations: int, patience_s: float) -> tuple[list[float], list[float]]:
         """Seconds from post to done, and of the post call alone, of each timed iteration. Raises NativeError."""
@@ -182,5 +382,5 @@ class Request:
         )
         code = loop(self._agent, self._handle, warm, iterations, patience_s, seconds, posts)
         if code:
-            raise NativeError("NIXL transfer", code, _STATUS.get(code, ""))
+            raise NativeError("NIXL transfer", code, STATUS.get(code, ""))
         return list(seconds), list(posts)

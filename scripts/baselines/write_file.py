@@ -1,0 +1,28 @@
+"""Our side of the comparison of writes: `PATH SIZE DEPTH PASSES` writes over the file that is there.
+
+Prints the seconds of all passes together, as a rate over the whole run is what fio reports.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from railwright.benchmarks.direct_read import SEED, random_order
+from railwright.native.files import Extent, write_pass
+from railwright.native.memory import Buffer, pin
+
+
+def write(path: str, size: int, depth: int, passes: int) -> None:
+    pin(0)
+    fd = os.open(path, os.O_RDWR | os.O_DIRECT)
+    offsets, positions = random_order((Extent(0, 0, os.fstat(fd).st_size),), size)
+    with Buffer(size * depth, huge=True) as buffers:
+        elapsed = sum(
+            write_pass(fd, "io_uring", offsets, positions, size, depth, buffers, seed=SEED + one, sync=False).elapsed_s
+            for one in range(passes)
+        )
+    print(elapsed)
+
+
+write(sys.argv[1], *map(int, sys.argv[2:5]))

@@ -1,0 +1,138 @@
+"""The test file of the direct benchmarks, and the drive that it lies on.
+
+The file has no name (O_TMPFILE, or unlinked at once), so that nothing is left behind whatever ends the run: the kernel
+frees it when the last process that holds it is gone, and after a power cut the file system does so when it is mounted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from railwright.benchmarks.base import Job, Rank
+from railwright.errors import CannotJudge
+from railwright.native.memory import Buffer
+from railwright.results.model import Result
+from railwright.topology.model import Topology
+from railwright.units import MIB, format_size, parse_size
+
+SEED = 20
+SPARE_BYTES = 64 * MIB
+"""What must stay free beside the test file."""
+FILL_BYTES = 4 * MIB
+"""The buffer that the file is filled from."""
+_FILE_MULTIPLE_BYTES = 4096
+_PREFIX = ".railwright-"
+_CANNOT = (errno.EINVAL, errno.EOPNOTSUPP, errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+class NoDirectFile(CannotJudge):
+    """The file system refuses a direct file outright: nothing can be measured there, and nothing is broken."""
+
+
+def device_of(topology: Topology, folder: str) -> str:
+    """The id of the drive that a folder lies on: the topology's device, or the kernel's device number."""
+    try:
+        number = Path(folder).stat().st_dev
+    except OSError:
+        return "drive?"
+    link = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
+    names = [link.resolve().name, link.resolve().parent.name] if link.exists() else []
+    found = next((name for name in names if topology.device(name) is not None), None)
+    return found or (names[0] if names else f"dev{os.major(number)}:{os.minor(number)}")
+
+
+def folder_problem(job: Job) -> str:
+    """Why no test file of that size can be made in the folder of the options, or an empty string. Touches nothing."""
+    folder = Path(job.options["directory"])
+    wanted = parse_size(job.options["file-size"])
+    if not folder.is_dir():
+        return f"{folder} is not a folder"
+    if not os.access(folder, os.W_OK):
+        return f"{folder} cannot be written to"
+    free = os.statvfs(folder)
+    if free.f_bavail * free.f_frsize < wanted + SPARE_BYTES:
+        has = format_size(free.f_bavail * free.f_frsize)
+        return f"{folder} has {has} free, the test file needs {format_size(wanted)} and 64 MiB to spare"
+    if wanted % _FILE_MULTIPLE_BYTES:
+        return f"the test file must be a multiple of {_FILE_MULTIPLE_BYTES} bytes, not {wanted}"
+    return ""
+
+
+@contextlib.contextmanager
+def test_file(job: Job) -> Iterator[int]:
+    """A nameless file full of the pattern, synced, open with O_DIRECT.
+
+    Raises NoDirectFile where the file system refuses one, CannotJudge for all else (full disk, quota ...).
+    """
+    folder, size = job.options["directory"], parse_size(job.options["file-size"])
+    try:
+        fd = _open_nameless(folder)
+    except OSError as error:
+        kind = NoDirectFile if error.errno in _CANNOT else CannotJudge
+        reason = f"cannot make a direct test file in {folder}: {error.strerror}"
+        raise kind(reason, hint="choose another directory=...") from error
+    try:
+        with Buffer(FILL_BYTES) as buffer:
+            for position in range(0, size, FILL_BYTES):
+                buffer.fill(SEED, position=position)
+                chunk = (ctypes.c_char * min(FILL_BYTES, size - position)).from_address(buffer.address)
+                _write_all(fd, memoryview(chunk), position)
+        os.fsync(fd)
+        yield fd
+    except OSError as error:
+        reason = f"writing the test file in {folder}: {error.strerror}"
+        raise CannotJudge(reason, hint="free some space, or choose another directory=...") from error
+    finally:
+        os.close(fd)
+
+
+def over_test_file(rank: Rank, blank: Result, measure: Callable[[int], Iterator[Result]]) -> Iterator[Result]:
+    """What `measure` yields for a test file; `blank` waived with the reason where the file system refuses one."""
+    rank.step("writing the test file")
+    try:
+        with test_file(rank.job) as fd:
+            yield from measure(fd)
+    except NoDirectFile as error:
+        yield replace(blank, outcome="waived", reason=error.message)
+
+
+def _write_all(fd: int, chunk: memoryview, position: int) -> None:
+    """A nearly full disk takes a part, and says why only when it is asked for the rest."""
+    while written := os.pwrite(fd, chunk, position):
+        chunk, position = chunk[written:], position + written
+        if not chunk:
+            return
+    raise OSError(errno.EIO, "the disk takes no more")
+
+
+def _open_nameless(folder: str) -> int:
+    flags = os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC
+    with contextlib.suppress(OSError):
+        return os.open(folder, flags | os.O_TMPFILE, 0o600)
+    sweep(folder)
+    path = Path(folder, f"{_PREFIX}{os.getpid()}")
+    try:
+        return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    finally:
+        path.unlink(missing_ok=True)  # a file system without O_DIRECT makes the file and then refuses to open it
+
+
+def sweep(folder: str) -> None:
+    """Remove what a run left that was killed between making its file and taking the name away.
+
+    Only empty files of ours: nothing is written while there is a name. To lose the name harms no living run.
+    """
+    for path in Path(folder).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            found = path.lstat()
+            ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_size == 0
+            if ours and path.name.removeprefix(_PREFIX).isdecimal():
+                path.unlink()

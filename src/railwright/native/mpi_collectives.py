@@ -1,0 +1,103 @@
+"""MPI collectives on 32-bit floats, summed where they are reduced: the timed loops of `mpi_collectives.c`."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, Structure, c_double, c_int, c_int64, c_ssize_t, c_void_p
+from typing import TYPE_CHECKING
+
+from railwright.native.library import function, seconds_array
+from railwright.native.memory import Buffer
+from railwright.native.mpi import bind, checked
+from railwright.results.model import Verification
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+"""In the order of the C file's kinds."""
+FLOAT_BYTES = 4
+MOST_FLOATS = 2**31 - 1
+"""MPI counts are C ints."""
+MOST_RANKS = 1024
+"""Up to here a float holds every sum of the pattern exactly."""
+PATTERN = "every float against splitmix64 of its position and the ranks it is from"
+
+
+class _Collective(Structure):
+    """Laid out as `struct rw_collective` in mpi_collectives.c."""
+
+    _fields_ = (
+        ("comm", c_ssize_t),
+        ("type", c_ssize_t),
+        ("sum", c_ssize_t),
+        ("kind", c_int),
+        ("count", c_int),
+        ("rank", c_int),
+        ("ranks", c_int),
+    )
+
+
+class Pattern:
+    """What each rank sends in one operation, and what it must then hold. Needs no MPI.
+
+    `count` is the floats of the whole for all_reduce, and of one rank's share for the others.
+    """
+
+    def __init__(self, operation: str, count: int, rank: int, ranks: int) -> None:
+        if not 1 <= count <= MOST_FLOATS or not 0 <= rank < ranks <= MOST_RANKS:
+            raise ValueError(f"{operation} of {count} floats by rank {rank} of {ranks} cannot be checked")
+        kind = OPERATIONS.index(operation)
+        self._what = _Collective(kind=kind, count=count, rank=rank, ranks=ranks)
+        share, whole = count * FLOAT_BYTES, count * FLOAT_BYTES * ranks
+        self.sent_bytes = share if operation in ("all_reduce", "all_gather") else whole
+        self.received_bytes = share if operation in ("all_reduce", "reduce_scatter") else whole
+
+    def fill(self, out: Buffer, into: Buffer) -> None:
+        """This rank's floats to send, and poison where it will receive. Raises ValueError for too small a buffer."""
+        self._fits(out, self.sent_bytes)
+        self._fits(into, self.received_bytes)
+        function("rw_collective_fill", None, POINTER(_Collective), c_void_p, c_void_p)(
+            ctypes.byref(self._what), out.address, into.address
+        )
+
+    def verify(self, into: Buffer) -> Verification:
+        """The data check of all that this rank received; a wrong float counts as four wrong bytes."""
+        self._fits(into, self.received_bytes)
+        wrong = function("rw_collective_wrong", c_int64, POINTER(_Collective), c_void_p)(
+            ctypes.byref(self._what), into.address
+        )
+        return Verification(method=PATTERN, bytes_checked=self.received_bytes, bytes_wrong=wrong * FLOAT_BYTES)
+
+    @staticmethod
+    def _fits(buffer: Buffer, size_bytes: int) -> None:
+        if buffer.size_bytes < size_bytes:
+            raise ValueError(f"a buffer of {buffer.size_bytes} bytes is too small for {size_bytes}")
+
+
+class Collective(Pattern):
+    """One operation at one size over all ranks of a communicator. Raises CannotJudge where MPI cannot be timed."""
+
+    def __init__(self, comm: Intracomm, operation: str, count: int) -> None:
+        from mpi4py import MPI
+
+        super().__init__(operation, count, comm.rank, comm.size)
+        bind("rw_collectives_bind")
+        self._comm = comm  # the handle below is good for as long as this lives
+        self._what.comm = MPI._handleof(comm)
+        self._what.type = MPI._handleof(MPI.FLOAT)
+        self._what.sum = MPI._handleof(MPI.SUM)
+
+    def time(self, out: Buffer, into: Buffer, *, warm: int, operations: int, samples: int) -> list[float]:
+        """Seconds of one operation, from `samples` rows of `operations` back to back after a barrier.
+
+        By this rank's own clock, from its end of the barrier to its end of the last operation. Collective.
+        """
+        self._fits(out, self.sent_bytes)
+        self._fits(into, self.received_bytes)
+        seconds = seconds_array(samples)
+        loop = function(
+            "rw_collective", c_int, POINTER(_Collective), c_void_p, c_void_p, c_int, c_int, c_int, POINTER(c_double)
+        )
+        checked(loop(ctypes.byref(self._what), out.address, into.address, warm, operations, samples, seconds))
+        return list(seconds)

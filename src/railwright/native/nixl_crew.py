@@ -1,0 +1,66 @@
+"""Many threads that post NIXL requests of one agent at once (`nixl.c`), as nixlbench's `--num_threads`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ctypes import POINTER, Structure, byref, c_double, c_int, c_void_p
+from typing import NamedTuple
+
+from railwright.native.library import NativeError, function, seconds_array
+from railwright.native.nixl import STATUS, Request
+
+
+class _Crew(Structure):
+    """Laid out as `struct rw_nixl_crew` in nixl.c."""
+
+    _fields_ = (
+        ("agent", c_void_p),
+        ("requests", POINTER(c_void_p)),
+        ("cpus", POINTER(c_int)),
+        ("threads", c_int),
+        ("each", c_int),
+        ("depth", c_int),
+        ("iterations", c_int),
+        ("patience", c_double),
+        ("seconds", POINTER(c_double)),
+        ("posts", POINTER(c_double)),
+        ("elapsed", c_double),
+    )
+
+
+class CrewPass(NamedTuple):
+    """One pass of all threads."""
+
+    elapsed_s: float
+    """From the first thread's start to the last one's end."""
+    seconds: list[float]
+    """Post to done of every request of every thread."""
+    posts: list[float]
+
+
+def time_crew(
+    requests: Sequence[Sequence[Request]], cpus: Sequence[int], *, depth: int, iterations: int, patience_s: float
+) -> CrewPass:
+    """Each thread posts its own requests in turn, `depth` of them in flight, `iterations` times. Raises NativeError.
+
+    All threads have equally many requests of one agent, at least `depth`; `cpus` has a CPU for each thread.
+    """
+    threads, each = len(requests), len(requests[0])
+    seconds, posts = seconds_array(threads * iterations), seconds_array(threads * iterations)
+    handles = (c_void_p * (threads * each))(*(one._handle.value for mine in requests for one in mine))
+    crew = _Crew(
+        agent=requests[0][0]._agent,
+        requests=handles,
+        cpus=(c_int * threads)(*cpus),
+        threads=threads,
+        each=each,
+        depth=min(depth, each),
+        iterations=iterations,
+        patience=patience_s,
+        seconds=seconds,
+        posts=posts,
+    )
+    code = function("rw_nixl_crew", c_int, POINTER(_Crew))(byref(crew))
+    if code:
+        raise NativeError("NIXL transfer", code, STATUS.get(code, ""))
+    return CrewPass(crew.elapsed, list(seconds), list(posts))

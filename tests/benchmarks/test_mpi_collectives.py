@@ -1,0 +1,328 @@
+"""The MPI benchmarks of N ranks and of both directions, run for real: their data, their rates, and faults."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from railwright.benchmarks.base import Job, Variant
+from railwright.benchmarks.mpi_collective import OPTIONS, counts, moved_bytes, plan, repeats
+from railwright.benchmarks.registry import BENCHMARKS, EVERY, find
+from railwright.busbw import factor
+from railwright.diagnosis.limits_of import LimitFinder, ceilings
+from railwright.errors import UsageError
+from railwright.limits.model import NoLimit
+from railwright.native.memory import Buffer
+from railwright.native.mpi_collectives import OPERATIONS, Pattern
+from railwright.results.model import Result, Verification
+from railwright.results.statistics import summarise
+from railwright.topology.expand import expand
+
+NAMES = [f"mpi_{operation}" for operation in OPERATIONS]
+PAIRS = ["mpi_message_rate", "mpi_bidirectional"]
+SIZES = (8, 4096, 65536)
+TINY = ("-o", "sizes=8,4K,64K", "-o", "ranks=2", "-o", "transports=shm,tcp", "--force")
+KIB, MIB = 1 << 10, 1 << 20
+
+# What a library that adds up wrongly does to one word of one rank.
+WRONG_LIBRARY = """
+#include <stdint.h>
+int PMPI_Allreduce(const void *, void *, int, intptr_t, intptr_t, intptr_t);
+int PMPI_Comm_rank(intptr_t, int *);
+int MPI_Allreduce(const void *out, void *in, int count, intptr_t type, intptr_t sum, intptr_t comm) {
+  int rank = 0, status = PMPI_Allreduce(out, in, count, type, sum, comm);
+  PMPI_Comm_rank(comm, &rank);
+  if (rank == 1 && count > 1000) ((float *)in)[count - 1] += 1;
+  return status;
+}
+"""
+
+
+@pytest.fixture(scope="module", params=["openmpi", "mpich"])
+def measured(request, driver_of_module):
+    """All of them once with two ranks under one MPI, over both transports."""
+    output = driver_of_module.folder / request.param
+    mpirun = request.getfixturevalue("mpiruns")[request.param]
+    done = driver_of_module("run", *NAMES, *PAIRS, *TINY, "--mpirun", mpirun, "-O", str(output), within_s=240)
+    assert done.status == 3, done.err
+    driver_of_module.expect_nothing_left()
+    return driver_of_module.results(folder=output)
+
+
+def of(results, benchmark, quantity, **parameters):
+    return [
+        one
+        for one in results
+        if (one.benchmark, one.quantity) == (benchmark, quantity)
+        and all(one.parameters.get(key) == value for key, value in parameters.items())
+    ]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_each_collective_gives_both_rates_and_the_time_of_small_sizes(measured, operation, transport):
+    name = f"mpi_{operation}"
+    algbw = of(measured, name, "bandwidth_bytes_per_s", rate="algbw", transport=transport)
+    busbw = of(measured, name, "bandwidth_bytes_per_s", rate="busbw", transport=transport)
+    times = of(measured, name, "latency_s", transport=transport)
+    assert [one.parameters["size_bytes"] for one in algbw] == list(SIZES)
+    assert [one.parameters["size_bytes"] for one in times] == [8, 4096], "a time is of sizes below 64 KiB"
+    for a, b in zip(algbw, busbw, strict=True):
+        assert (a.outcome, a.reason, a.ranks) == ("measured", "", 2)
+        assert b.samples == pytest.approx([float(factor(operation, 2)) * one for one in a.samples], rel=1e-5)
+        size = a.parameters["size_bytes"]
+        held = {"all_reduce": 2 * size, "all_gather": 2 * size, "reduce_scatter": size, "all_to_all": 2 * size}
+        assert (a.verification.bytes_checked, a.verification.bytes_wrong) == (held[operation], 0)
+        assert [(one.claim, one.value) for one in a.evidence] == [("transport", transport)]
+        assert a.settings["functional"] is (len(os.sched_getaffinity(0)) < 2)
+    for a, time in zip(algbw, times, strict=False):
+        assert a.samples == pytest.approx([a.parameters["size_bytes"] / one for one in time.samples], rel=1e-5)
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_messages_per_second_are_the_bandwidth_by_the_size(measured, transport):
+    rates = of(measured, "mpi_message_rate", "operations_per_s", transport=transport)
+    bandwidths = of(measured, "mpi_message_rate", "bandwidth_bytes_per_s", transport=transport)
+    assert [one.parameters["size_bytes"] for one in rates] == list(SIZES)
+    for rate, bandwidth in zip(rates, bandwidths, strict=True):
+        size = rate.parameters["size_bytes"]
+        assert bandwidth.samples == pytest.approx([size * one for one in rate.samples], rel=1e-5)
+        assert (rate.outcome, rate.verification.bytes_wrong, rate.evidence[0].value) == ("measured", 0, transport)
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_both_directions_are_checked_on_both_ranks(measured, transport):
+    found = of(measured, "mpi_bidirectional", "bandwidth_bytes_per_s", transport=transport)
+    assert [one.parameters["size_bytes"] for one in found] == list(SIZES)
+    for one in found:
+        assert one.outcome == "measured", one.reason
+        assert one.verification.bytes_checked == 2 * one.parameters["size_bytes"]
+        assert one.verification.bytes_wrong == 0
+        assert one.evidence[0].value == transport
+
+
+def floats(buffer, count):
+    return (ctypes.c_float * count).from_address(buffer.address)
+
+
+def done_right(operation, rank, sent):
+    """What MPI must leave on a rank, from what every rank sent: worked out without our own check."""
+    ranks, count = len(sent), len(sent[0])
+    share = count // ranks
+    sums = [sum(each[i] for each in sent) for i in range(count)]
+    if operation == "all_reduce":
+        return sums
+    if operation == "reduce_scatter":
+        return sums[rank * share : (rank + 1) * share]
+    if operation == "all_gather":
+        return [word for each in sent for word in each]
+    return [word for each in sent for word in each[rank * share : (rank + 1) * share]]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("ranks", [2, 3, 5])
+def test_the_check_takes_the_right_result_and_sees_every_kind_of_wrong_one(operation, ranks):
+    count = 101
+    patterns = [Pattern(operation, count, rank, ranks) for rank in range(ranks)]
+    with Buffer(count * ranks * 4) as out, Buffer(count * ranks * 4) as into:
+        sent = []
+        for pattern in patterns:
+            pattern.fill(out, into)
+            sent.append(list(floats(out, pattern.sent_bytes // 4)))
+        for rank, pattern in enumerate(patterns):
+            pattern.fill(out, into)
+            assert pattern.verify(into).bytes_wrong == pattern.received_bytes, "untouched memory is all wrong"
+            right = done_right(operation, rank, sent)
+            held = floats(into, pattern.received_bytes // 4)
+            held[:] = right
+            assert pattern.verify(into).bytes_wrong == 0
+            assert pattern.verify(into).bytes_checked == len(right) * 4
+            held[len(right) // 2] += 1
+            assert pattern.verify(into).bytes_wrong == 4
+            held[:] = right[1:] + right[:1]
+            assert pattern.verify(into).bytes_wrong > 0, "shifted by one"
+            held[:] = done_right(operation, rank, [*sent[:-1], sent[0]])
+            assert pattern.verify(into).bytes_wrong > 0, "the last rank never took part, the first one twice"
+
+
+def test_buffers_that_are_too_small_and_ranks_that_cannot_be_are_refused():
+    with Buffer(64) as small, pytest.raises(ValueError, match="too small"):
+        Pattern("all_gather", 16, 0, 2).fill(small, small)
+    for count, rank, ranks in ((0, 0, 2), (1, 2, 2), (1, 0, 1025), (2**31, 0, 2)):
+        with pytest.raises(ValueError, match="cannot be checked"):
+            Pattern("all_reduce", count, rank, ranks)
+
+
+def job(ranks=2, cpus=(0, 1), **options):
+    settled = {option.name: option.default for option in OPTIONS} | options
+    variant = Variant(parameters={"transport": "shm"})
+    return Job(benchmark="mpi_all_reduce", options=settled, variant=variant, launch=0, cpus=cpus, ranks=ranks,
+               topology=expand("laptop", {}))  # fmt: skip
+
+
+@pytest.mark.parametrize(("cpus", "ranks"), [(1, 2), (2, 2), (5, 5), (64, 64), (300, 64)])
+def test_without_a_number_there_is_a_rank_for_each_core(cpus, ranks):
+    benchmark = find("mpi_all_reduce")
+    assert benchmark.count_ranks(benchmark.settle({}), tuple(range(cpus))) == ranks
+    assert benchmark.count_ranks(benchmark.settle({"ranks": "7"}), tuple(range(cpus))) == 7
+    assert find("mpi_latency").count_ranks({}, tuple(range(cpus))) == 2
+
+
+@pytest.mark.parametrize("text", ["1", "0", "-2", "513", "two", "", "2.0", "٣", "9" * 5000])
+def test_a_number_of_ranks_that_cannot_be_is_refused(text):
+    with pytest.raises(UsageError, match="not 'cores' or a whole number from 2 to 512"):
+        find("mpi_all_to_all").settle({"ranks": text})
+
+
+def test_sizes_are_rounded_down_to_whole_floats_of_every_rank_as_nccl_tests_does():
+    assert counts("all_reduce", job(ranks=3, sizes="1,4,10,4K")) == (1, 2, 1024)
+    assert counts("all_gather", job(ranks=3, sizes="1,8,12,4K")) == (1, 341)
+
+
+def test_the_plan_counts_every_rank_s_buffers_and_what_passes_between_them():
+    small, large = (plan("all_to_all", job(ranks=4, cpus=(0, 1, 2, 3), sizes=size)) for size in ("64M", "128M"))
+    assert large.memory_bytes - small.memory_bytes == 4 * 2 * 64 * MIB
+    assert small.moved_bytes == repeats(64 * MIB, functional=False).total * 3 * 64 * MIB
+    assert moved_bytes("all_reduce", MIB, 4) == 6 * MIB
+    assert "MPI counts end at" in plan("all_reduce", job(sizes="16G")).waived
+    assert plan("all_gather", job(sizes="15G")).waived == "", "a share of 7.5 GiB"
+
+
+def test_what_does_not_fit_into_memory_is_refused_before_anything_runs(railwright):
+    done = railwright("run", "mpi_all_to_all", "-o", "sizes=7G", "-o", "ranks=512", "--force")
+    assert done.status == 2
+    assert re.search(r"mpi_all_to_all would need 7\.\d TiB of memory, .* are free", done.message())
+    railwright.expect_nothing_left()
+
+
+def test_ranks_that_share_a_core_are_marked_and_never_judged(railwright, mpirun):
+    """Two ranks and one CPU, whatever machine this is."""
+    one = {min(os.sched_getaffinity(0))}
+    done = railwright(
+        *("run", "mpi_all_reduce", "memory_copy", "-o", "mpi_all_reduce.sizes=8,4K", "-o", "memory_copy.sizes=4K"),
+        *("-o", "ranks=2", "--force", "--mpirun", mpirun),
+        preexec_fn=lambda: os.sched_setaffinity(0, one),
+    )
+    assert done.status == 3, done.err
+    found = railwright.results("mpi_all_reduce")
+    assert [result.outcome for result in found] == ["measured"] * 6
+    assert all(result.settings["functional"] is True and result.verification.bytes_wrong == 0 for result in found)
+    assert "a functional run, its 2 ranks shared cores" in " ".join(done.out.split())
+    railwright.expect_nothing_left()
+
+
+def test_more_ranks_than_two_and_no_power_of_two_work(railwright, mpirun):
+    done = railwright(
+        *("run", *NAMES, "-o", "sizes=16,4K", "-o", "ranks=3", "--force", "--mpirun", mpirun), within_s=120
+    )
+    assert done.status == 3, done.err
+    found = railwright.results()
+    assert {result.benchmark for result in found} == set(NAMES)
+    for result in found:
+        assert (result.outcome, result.ranks) == ("measured", 3), result.reason
+        assert result.verification.bytes_wrong == 0
+    assert {one.parameters["size_bytes"] for one in found if one.benchmark == "mpi_all_gather"} == {12, 4092}
+    railwright.expect_nothing_left()
+
+
+def test_a_rank_that_dies_in_a_collective_is_named_and_costs_its_launch_only(railwright, mpirun):
+    process = railwright.start(
+        *("run", "mpi_all_reduce", "memory_copy", "-o", "mpi_all_reduce.sizes=8,64M", "-o", "memory_copy.sizes=4K"),
+        *("-o", "ranks=2", "--force", "--mpirun", mpirun),
+    )
+    railwright.wait_until(railwright.results, "a first result")
+    victim = railwright.wait_until(
+        lambda: next((one for one in [railwright.rank(1)] if one and one.resident_bytes() > 100 * MIB), None),
+        "rank 1 at work on 64 MiB",
+    )
+    os.kill(victim.pid, signal.SIGKILL)
+    done = railwright.finish(process)
+    assert done.status == 3, done.err
+    *kept, failed = railwright.results("mpi_all_reduce")
+    assert [one.outcome for one in kept] == ["measured"] * 3
+    assert (failed.outcome, failed.ranks) == ("failed", 2)
+    assert re.match(rf"rank 1 \(host \S+, pid {victim.pid}\) at step 'mpi_all_reduce 64 MiB'", failed.reason)
+    assert {result.outcome for result in railwright.results("memory_copy")} == {"measured"}
+    railwright.expect_nothing_left()
+
+
+def test_a_wrong_word_on_one_rank_fails_the_size_and_names_the_rank(railwright, mpirun):
+    """A library in front of MPI's own that adds one to the last float of rank 1, but not at small sizes."""
+    real = Path(mpirun).parent.parent / "lib"
+    name = "libmpi.so.40" if (real / "libmpi.so.40").exists() else "libmpi.so.12"
+    (railwright.folder / "lib").mkdir()
+    (railwright.folder / "bin").mkdir()
+    source = railwright.folder / "wrong.c"
+    source.write_text(WRONG_LIBRARY)
+    flags = ["-shared", "-fPIC", "-Wl,--no-as-needed", f"-Wl,-rpath,{real.resolve()}"]
+    library = railwright.folder / "lib" / name
+    subprocess.run(["cc", *flags, "-o", str(library), str(source), str((real / name).resolve())], check=True)
+    wrapper = railwright.folder / "bin" / "mpirun"
+    wrapper.write_text(f'#!/bin/sh\nexec {mpirun} "$@"\n')
+    wrapper.chmod(0o755)
+    done = railwright(
+        *("run", "mpi_all_reduce", "-o", "sizes=8,64K", "-o", "ranks=2", "--force", "--mpirun", str(wrapper))
+    )
+    assert done.status == 3, done.err
+    found = railwright.results()
+    small = [one for one in found if one.parameters["size_bytes"] == 8]
+    large = [one for one in found if one.parameters["size_bytes"] == 64 * KIB]
+    assert [one.outcome for one in small] == ["measured"] * 3, [one.reason for one in small]
+    assert [one.outcome for one in large] == ["failed"] * 2
+    for one in large:
+        assert one.reason == "wrong result at 64 KiB: 4 bytes on rank 1"
+        assert (one.verification.bytes_checked, one.verification.bytes_wrong) == (2 * 64 * KIB, 4)
+    assert "wrong result at 64 KiB" in " ".join(done.out.split())
+
+
+def seen(benchmark, quantity, value, **parameters):
+    settings = parameters.pop("settings", {})
+    return Result(benchmark=benchmark, quantity=quantity, path="memory0>memory0", parameters=parameters, ranks=4,
+                  samples=(value,), summary=summarise([value]), settings=settings,
+                  verification=Verification(method="x", bytes_checked=1, bytes_wrong=0))  # fmt: skip
+
+
+def limit_of(benchmark, quantity, *results, **parameters):
+    copy = seen("memory_copy", "bandwidth_bytes_per_s", 10e9, size_bytes=2 * MIB, threads=1)
+    finder = LimitFinder(expand("laptop", {}), ceilings([copy, *results]))
+    return finder.find(benchmark, quantity, "memory0>memory0", {"size_bytes": 2 * MIB, "transport": "shm"} | parameters)
+
+
+def test_two_directions_may_be_twice_a_copy_and_must_be_what_one_must_be():
+    one, expected_of_one = limit_of("mpi_bandwidth", "bandwidth_bytes_per_s")
+    both, expected_of_both = limit_of("mpi_bidirectional", "bandwidth_bytes_per_s")
+    rate, _ = limit_of("mpi_message_rate", "bandwidth_bytes_per_s")
+    assert (one.value, both.value, rate.value) == (10e9, 20e9, 10e9)
+    assert expected_of_both.low == expected_of_one.low == 5e9
+    assert both.because.startswith("2 at once of one thread's memory copy of 2 MiB")
+
+
+def test_what_no_document_limits_has_no_limit():
+    limit, expected = limit_of("mpi_message_rate", "operations_per_s")
+    assert isinstance(limit, NoLimit)
+    assert (limit.why, expected) == ("no document gives a rate of messages", None)
+    for name in NAMES:
+        for quantity in ("bandwidth_bytes_per_s", "latency_s"):
+            limit, expected = limit_of(name, quantity, rate="busbw")
+            assert isinstance(limit, NoLimit)
+            assert expected is None
+            assert "collective" in limit.why
+
+
+def test_a_functional_run_is_unknown_by_that_reason_even_where_a_limit_is_known():
+    crowded = seen("mpi_bidirectional", "bandwidth_bytes_per_s", 9e9, settings={"functional": True})
+    limit, expected = limit_of("mpi_bidirectional", "bandwidth_bytes_per_s", crowded)
+    assert isinstance(limit, NoLimit)
+    assert (limit.why, expected) == ("a functional run, its 4 ranks shared cores", None)
+    assert not isinstance(limit_of("mpi_bandwidth", "bandwidth_bytes_per_s", crowded)[0], NoLimit)
+
+
+def test_prove_runs_none_of_them_and_run_finds_all():
+    assert not {benchmark.name for benchmark in BENCHMARKS} & {*NAMES, *PAIRS}
+    assert {benchmark.name for benchmark in EVERY} >= {*NAMES, *PAIRS}
