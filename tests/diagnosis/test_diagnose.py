@@ -105,8 +105,8 @@ def test_a_copy_that_caches_may_hold_is_not_held_against_the_memory() -> None:
     ("nanoseconds", "size", "transport", "state"),
     [
         (300, 8, "shm", "ok"),
-        (899, 8, "shm", "ok"),
-        (901, 8, "shm", "slow"),
+        (1199, 8, "shm", "ok"),
+        (1201, 8, "shm", "slow"),
         (58, 8, "shm", "suspicious"),
         (300, 4096, "shm", "unknown"),
         (4700, 8, "tcp", "unknown"),

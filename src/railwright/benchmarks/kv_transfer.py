@@ -13,17 +13,15 @@ from typing import NamedTuple
 
 from railwright.benchmarks import kv_exchange
 from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, choice, whole_number
-from railwright.benchmarks.evidence import LoopbackMeter, transport_evidence
+from railwright.benchmarks.evidence import LoopbackMeter, transport_evidence, ucx_protocol_evidence
 from railwright.benchmarks.kv_exchange import Joined
 from railwright.benchmarks.nixl_pair import log_of, wait_for_initiator
 from railwright.errors import UsageError
 from railwright.native import nixl
-from railwright.native.library import flush_c_streams
 from railwright.native.memory import PATTERN, Buffer
 from railwright.native.mpi import library_version
 from railwright.native.nixl_crew import time_crew
-from railwright.results.model import Evidence, Result, Verification
-from railwright.results.readers import ucx_protocols
+from railwright.results.model import Result, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.model import Scalar
 from railwright.units import GIB, KIB, MIB, format_size, parse_size, parse_sizes
@@ -253,7 +251,7 @@ def _initiate(rank: Rank, joined: Joined, buffer: Buffer, point: Point) -> Itera
     if point.operation == "READ":
         wrong = buffer.count_wrong(_seed(point, 1), point.region_bytes)
     evidence = (
-        _chosen_protocol(rank, point),
+        ucx_protocol_evidence(log_of(rank), "get" if point.operation == "READ" else "put", point.size),
         transport_evidence(point.request_bytes * timed.requests, moved, "not lo"),
     )
     common = Result(
@@ -356,22 +354,6 @@ def _as_results(common: Result, timed: Timed, point: Point) -> Iterator[Result]:
     if point.size >= _LATENCY_UP_TO or not point.is_plain:
         rates = tuple(timed.rates)
         yield replace(common, quantity="bandwidth_bytes_per_s", samples=rates, summary=summarise(rates))
-
-
-def _chosen_protocol(rank: Rank, point: Point) -> Evidence:
-    flush_c_streams()  # UCX's log is buffered
-    try:
-        lines = log_of(rank).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
-        return Evidence(claim="ucx_protocol", value="unknown", seen=f"UCX wrote no log: {error.strerror}")
-    verb: ucx_protocols.Operation = "get" if point.operation == "READ" else "put"
-    protocol = ucx_protocols.chosen(ucx_protocols.read(lines), verb, point.size)
-    if protocol is None:
-        seen = f"UCX's log names no {verb} of {format_size(point.size)} to a peer"
-        return Evidence(claim="ucx_protocol", value="unknown", seen=seen)
-    return Evidence(
-        claim="ucx_protocol", value=protocol.transport, seen=f"UCX_PROTO_INFO: ucp_{verb} by {protocol.description}"
-    )
 
 
 BENCHMARK = Benchmark(

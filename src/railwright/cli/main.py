@@ -125,7 +125,9 @@ def _end_on_sigterm() -> None:
 
 
 def _say(message: str, hint: str) -> None:
+    from railwright.report.wording import visible
+
     with contextlib.suppress(OSError):  # standard error may be a full disk or a closed pipe: the status still tells
-        click.echo(message, err=True)
-        if hint:
-            click.echo(f"hint: {hint}", err=True)
+        # A name from a file may hold escape codes; an error of several lines is ours.
+        for line in (*message.splitlines(), *([f"hint: {hint}"] if hint else [])):
+            click.echo(visible(line), err=True)

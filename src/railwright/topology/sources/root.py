@@ -350,9 +350,10 @@ def read_bounded(file: Path, limit_bytes: int) -> bytes:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except (OSError, ValueError) as exc:
         raise UsageError(f"{file} cannot be read: {_reason(exc)}", hint="check the path") from exc
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # before fdopen, which refuses a directory in its own words
+        os.close(descriptor)
+        raise UsageError(f"{file} is not a regular file", hint="give a file or a directory that was captured")
     with os.fdopen(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise UsageError(f"{file} is not a regular file", hint="give a file or a directory that was captured")
         try:
             raw = stream.read(limit_bytes + 1)
         except OSError as exc:
