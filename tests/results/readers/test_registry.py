@@ -69,7 +69,7 @@ def _seconds(action: object) -> float:
 
 def test_ten_megabytes_of_garbage_are_refused_at_once() -> None:
     garbage = random.Random(1).randbytes(5_000_000).hex()
-    assert _seconds(lambda: registry.read(garbage)) < 2
+    assert _seconds(lambda: registry.read(garbage)) < 10  # linear is below 1 s, quadratic takes minutes
 
 
 ANCHORS = {
@@ -91,7 +91,7 @@ GARBAGE = {
 @pytest.mark.parametrize("kind", GARBAGE)
 @pytest.mark.parametrize("tool", ANCHORS)
 def test_ten_megabytes_of_garbage_with_a_tools_words_are_refused_soon(tool: str, kind: str) -> None:
-    assert _seconds(lambda: READER_OF[tool].read(ANCHORS[tool] + GARBAGE[kind][: MAX_CHARACTERS - 100])) < 2
+    assert _seconds(lambda: READER_OF[tool].read(ANCHORS[tool] + GARBAGE[kind][: MAX_CHARACTERS - 100])) < 10
 
 
 def test_a_text_that_is_too_large_is_refused_before_it_is_read() -> None:
