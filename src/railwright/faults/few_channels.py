@@ -13,7 +13,7 @@ from railwright.faults.settings import Cause, is_below, look_at_settings
 from railwright.limits.case import Case
 from railwright.limits.model import Constant
 from railwright.limits.sources import CHANNELS_MEASURED
-from railwright.limits.traffic import NVLS_CAPABILITY
+from railwright.limits.traffic import NVLS_CAPABILITY, compute_major
 
 _CHANNEL = Constant(value=20.85e9, unit="bytes/s of one channel over NVLink, Hopper", source=CHANNELS_MEASURED)
 _SUPPOSED = (1, 2, 4, 8)
@@ -42,8 +42,7 @@ def _suppose(case: Case) -> tuple[Supposed, ...]:
     host = case.cluster.host
     if not can_run(case) or not has_gpu_links(host) or case.gpu_cap_bytes_per_s is not None:
         return ()
-    major = str(host.of_kind("gpu")[0].facts.get("compute_capability", "")).partition(".")[0]
-    if major != f"{NVLS_CAPABILITY.value:.0f}":
+    if compute_major(host) != NVLS_CAPABILITY.value:
         return ()
     return tuple(
         Supposed(

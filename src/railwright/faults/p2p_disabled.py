@@ -8,12 +8,12 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.faults.model import Facts, Fault, Finding, Supposed, with_host
-from railwright.faults.parts import GPU_LINKS, can_run, has_gpu_links
+from railwright.faults.parts import can_run, has_gpu_links
 from railwright.faults.settings import Cause, is_one_of, look_at_settings
 from railwright.limits.case import Case
 from railwright.limits.model import Constant
 from railwright.limits.sources import NO_P2P_MEASURED
-from railwright.topology.model import Topology
+from railwright.topology.model import GPU_LINKS, Topology
 
 _SHARED_MEMORY = Constant(value=28e9, unit="bytes/s of a GPU through host memory", source=NO_P2P_MEASURED)
 _SOCKETS = Constant(value=3.5e9, unit="bytes/s of a GPU over loopback sockets", source=NO_P2P_MEASURED)

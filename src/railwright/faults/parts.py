@@ -10,18 +10,15 @@ from railwright.limits.case import Case
 from railwright.limits.traffic import domains
 from railwright.topology.cluster import ports
 from railwright.topology.model import (
+    GPU_LINKS,
     Device,
     EfaLink,
     EthernetLink,
     InfinibandLink,
     Link,
-    NvlinkLink,
     PcieLink,
     Topology,
-    XgmiLink,
 )
-
-GPU_LINKS = (NvlinkLink, XgmiLink)
 
 
 def can_run(case: Case) -> bool:

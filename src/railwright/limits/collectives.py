@@ -105,8 +105,7 @@ def limit_of(case: Case, collective: str, size_bytes: int | None = None) -> Coll
         raise UsageError(f"a collective of {size_bytes} bytes moves nothing", hint="give --size 1 or more")
     cluster = case.cluster
     found = algorithms(case, collective)
-    usable = [one for one in found if one.in_nccl] or list(found)
-    best = max(usable, key=lambda one: one.algbw_bytes_per_s.limit)
+    best = best_of(found)
     likely, rate, time = at_size(cluster, collective, found, size_bytes)
     share = float(factor(collective, cluster.ranks))
     return CollectiveLimit(
@@ -141,6 +140,15 @@ def algorithms(case: Case, collective: str, *, explained: bool = True) -> tuple[
     return tuple(_algorithm(case, collective, name, explained=explained) for name in names)
 
 
+def best_of(found: tuple[Algorithm, ...]) -> Algorithm:
+    """The algorithm with the highest limit, of those that NCCL has where it has any."""
+    return max(_usable(found), key=lambda one: one.algbw_bytes_per_s.limit)
+
+
+def _usable(found: tuple[Algorithm, ...]) -> tuple[Algorithm, ...]:
+    return tuple(one for one in found if one.in_nccl) or found
+
+
 def at_size(
     cluster: Cluster, collective: str, found: tuple[Algorithm, ...], size_bytes: int | None
 ) -> tuple[Algorithm, Rate, Rate | None]:
@@ -148,8 +156,8 @@ def at_size(
 
     The limit needs no latency: no size can be faster than its bytes allow.
     """
-    usable = [one for one in found if one.in_nccl] or list(found)
-    limit = max(one.algbw_bytes_per_s.limit for one in usable)
+    usable = _usable(found)
+    limit = best_of(found).algbw_bytes_per_s.limit
     likely = max(usable, key=lambda one: _middle(cluster, collective, one, size_bytes))
     low, high = likely.algbw_bytes_per_s.expected_low, likely.algbw_bytes_per_s.expected_high
     ring = next((one.algbw_bytes_per_s.expected_low for one in usable if one.name == "ring"), None)

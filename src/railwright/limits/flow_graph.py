@@ -18,12 +18,19 @@ from railwright.errors import CannotJudge
 from railwright.limits.model import Limit
 from railwright.limits.path import link_limit
 from railwright.topology.cluster import Cluster, Tier, ports
-from railwright.topology.model import C2cLink, Device, Link, NvlinkLink, PcieLink, SmpLink, Topology, XgmiLink
+from railwright.topology.model import (
+    GPU_LINKS,
+    C2cLink,
+    Device,
+    Link,
+    PcieLink,
+    SmpLink,
+    Topology,
+)
 
 Relay = Literal["none", "sender", "both"]
 ResourceKind = Literal["NIC port", "uplinks", "PCIe", "NVLink", "C2C", "between sockets", "inside the CPU"]
 
-_GPU_LINKS = (NvlinkLink, XgmiLink)
 _NOT_ON_THE_WAY = frozenset({"memory", "drive", "host", "fabric", "leaf", "spine"})
 
 
@@ -133,7 +140,7 @@ def _resource(link: Link, tail: str, head: str) -> Resource:
 
 
 def _kind(link: Link) -> ResourceKind:
-    if isinstance(link.protocol, _GPU_LINKS):
+    if isinstance(link.protocol, GPU_LINKS):
         return "NVLink"
     if isinstance(link.protocol, C2cLink):
         return "C2C"
@@ -147,7 +154,7 @@ def _all_joined(host: Topology) -> bool:
     gpus = [gpu.id for gpu in host.of_kind("gpu")]
     peers: dict[str, set[str]] = {gpu: set() for gpu in gpus}
     for link in host.links:
-        if isinstance(link.protocol, _GPU_LINKS):
+        if isinstance(link.protocol, GPU_LINKS):
             for one, other in ((link.a, link.b), (link.b, link.a)):
                 peers.setdefault(one, set()).add(other)
     switches = {switch.id for switch in host.of_kind("nvswitch")}
@@ -160,7 +167,7 @@ def _sending(host: _Host, tail_id: str, head_id: str, link: Link, resource: str)
     NCCL takes one way between two GPUs, the nearest: where NVLink joins them all, PCIe leads to no peer.
     """
     tail, head = host.devices[tail_id], host.devices[head_id]
-    over_gpu_link = isinstance(link.protocol, _GPU_LINKS)
+    over_gpu_link = isinstance(link.protocol, GPU_LINKS)
     if tail.kind == "nic" or (head.kind == "gpu" and host.joined and not over_gpu_link):
         return
     if head.kind == "nic" and not host.direct:
@@ -183,7 +190,7 @@ def _sending(host: _Host, tail_id: str, head_id: str, link: Link, resource: str)
 def _receiving(host: _Host, tail_id: str, head_id: str, link: Link, resource: str) -> Iterator[Arc]:
     """Arcs on the way from a NIC to a GPU."""
     tail, head = host.devices[tail_id], host.devices[head_id]
-    over_gpu_link, both = isinstance(link.protocol, _GPU_LINKS), host.relay == "both"
+    over_gpu_link, both = isinstance(link.protocol, GPU_LINKS), host.relay == "both"
     if head.kind == "nic" or (over_gpu_link and not both):
         return
     if tail.kind == "gpu" and not (both and over_gpu_link):
@@ -200,7 +207,7 @@ def _receiving(host: _Host, tail_id: str, head_id: str, link: Link, resource: st
 
 def _bouncing(host: _Host, tail_id: str, head_id: str, link: Link, resource: str) -> Iterator[Arc]:
     """The second way through the PCIe tree that data takes without GPUDirect: memory to NIC (t), NIC to memory (q)."""
-    if isinstance(link.protocol, _GPU_LINKS) or "gpu" in (host.devices[tail_id].kind, host.devices[head_id].kind):
+    if isinstance(link.protocol, GPU_LINKS) or "gpu" in (host.devices[tail_id].kind, host.devices[head_id].kind):
         return
     if host.devices[tail_id].kind != "nic":
         yield Arc(*_ends(host, "t", tail_id, head_id, link), resource)

@@ -13,7 +13,7 @@ from railwright.limits.model import Constant
 from railwright.limits.sources import LAUNCH_MEASURED, NCCL_BUFFSIZE, NCCL_SMALL, NCCL_TUNING, RAMP_MEASURED
 from railwright.limits.traffic import domain_hosts, domains
 from railwright.topology.cluster import Cluster
-from railwright.topology.model import NvlinkLink, XgmiLink
+from railwright.topology.model import GPU_LINKS
 
 US = 1e-6
 _LATENCY_US: dict[tuple[str, str, str], Constant] = {
@@ -120,7 +120,7 @@ def _protocols(algorithm: str) -> list[tuple[str, float]]:
 
 
 def _medium(cluster: Cluster, algorithm: str) -> str:
-    joined = any(isinstance(link.protocol, NvlinkLink | XgmiLink) for link in cluster.host.links)
+    joined = any(isinstance(link.protocol, GPU_LINKS) for link in cluster.host.links)
     return "NVLink" if joined or algorithm in ("nvls", "nvlstree") else "PCIe"
 
 

@@ -26,7 +26,7 @@ from railwright.limits.sources import (
     P2C_MEASURED,
     P5_ALL_TO_ALL,
 )
-from railwright.limits.traffic import domain_hosts
+from railwright.limits.traffic import compute_major, domain_hosts
 from railwright.topology.model import Device, EthernetLink, NvlinkLink, PcieLink, SmpLink, Topology, XgmiLink
 
 # NVLink generation -> NCCL's planning rate of one link
@@ -169,7 +169,7 @@ class Bands:
         return Band(low.value * rate, _NVLINK_SHARE[1].value * rate)
 
     def _nvls(self) -> float | None:
-        found = _NVLS_OVER_HOSTS if self._wide else _NVLS.get(_major(self._host))
+        found = _NVLS_OVER_HOSTS if self._wide else _NVLS.get(compute_major(self._host))
         return found.value if found else None
 
     def _between_sockets(self, resource: Resource) -> Band:
@@ -197,18 +197,11 @@ def nvlstree_cap(host: Topology, nics: int, domains: int) -> tuple[float, float]
 
     There is a channel for each GPU that leads out of the host, so at most one for each GPU.
     """
-    found = _NVLSTREE.get(_major(host))
+    found = _NVLSTREE.get(compute_major(host))
     if found is None:
         return None
     cap = found[0 if domains == 2 else 1].value * min(nics, len(host.of_kind("gpu")))
     return _NVLINK_SHARE[0].value * cap, _NVLINK_SHARE[1].value * cap
-
-
-def _major(host: Topology) -> int:
-    gpus = host.of_kind("gpu")
-    text = str(gpus[0].facts.get("compute_capability", "")) if gpus else ""
-    major = text.partition(".")[0]
-    return int(major) if major.isdigit() else 0
 
 
 def _cpu_class(cpu: Device) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from railwright.limits.model import Limit, NoLimit
 from railwright.limits.path import link_limit
 from railwright.topology.cluster import Cluster, ports
-from railwright.topology.model import Link, Topology
+from railwright.topology.model import Link, PcieLink, Topology
 from railwright.units import format_bandwidth
 
 
@@ -91,4 +91,4 @@ def _drive_links(host: Topology) -> list[Link]:
 
 def _links_of(host: Topology, kind: str) -> list[Link]:
     names = {device.id for device in host.devices if device.kind == kind}
-    return [link for link in host.links if link.b in names and link.protocol.__struct_config__.tag == "pcie"]
+    return [link for link in host.links if link.b in names and isinstance(link.protocol, PcieLink)]

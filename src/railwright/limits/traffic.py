@@ -69,11 +69,14 @@ def domains(cluster: Cluster) -> int:
 
 def has_nvls(host: Topology) -> bool:
     """NVLink SHARP: NVSwitches of the third generation or later, so GPUs of compute capability 9.0 or later."""
-    if not host.of_kind("nvswitch"):
-        return False
-    capability = str(host.of_kind("gpu")[0].facts.get("compute_capability", ""))
-    major = capability.partition(".")[0]
-    return major.isdigit() and int(major) >= NVLS_CAPABILITY.value
+    return bool(host.of_kind("nvswitch")) and compute_major(host) >= NVLS_CAPABILITY.value
+
+
+def compute_major(host: Topology) -> int:
+    """The major number of the GPUs' compute capability, 0 where it is not known."""
+    gpus = host.of_kind("gpu")
+    major = str(gpus[0].facts.get("compute_capability", "")).partition(".")[0] if gpus else ""
+    return int(major) if major.isdigit() else 0
 
 
 def applicable(cluster: Cluster, collective: str) -> tuple[str, ...]:

@@ -158,6 +158,10 @@ Protocol = (
 )
 
 
+GPU_LINKS = (NvlinkLink, XgmiLink)
+"""What joins GPUs directly, whoever made them."""
+
+
 class Link(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A link between two devices, both ways unless `one_way` (then only from `a` to `b`)."""
 
