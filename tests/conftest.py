@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import msgspec
 import pytest
+from tests.stand_ins import stand_ins  # noqa: F401 - a fixture
 
 from railwright.results.model import End, Record, Result, Run
 

@@ -16,7 +16,7 @@ import msgspec
 from railwright.errors import UsageError, unknown_name
 from railwright.limits.model import Quantity
 from railwright.results.model import Result
-from railwright.topology.model import Scalar, Topology
+from railwright.topology.model import Device, Scalar, Topology
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -41,14 +41,44 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     topology: Topology
     ranks: int = 1
     """How many processes the launch has."""
+    uses_gpus: bool = False
+    """Whether rank i works with the i-th GPU, round and round, and so is bound near it."""
+
+    @property
+    def gpus(self) -> tuple[Device, ...]:
+        """The NVIDIA GPUs that have a PCI address, in the order of it."""
+        found = (device for device in self.topology.of_kind("gpu") if device.address and _is_nvidia(device))
+        return tuple(sorted(found, key=lambda device: device.address))
+
+    def gpu_of(self, rank: int) -> Device:
+        """The GPU of a rank. There must be one: `plan` waives where there is none."""
+        return self.gpus[rank % len(self.gpus)]
 
     def cpu_of(self, rank: int) -> int:
-        """The CPU that a rank is bound to."""
-        return self.cpus[rank % len(self.cpus)]
+        """The CPU that a rank is bound to: one of its own as far as there are that many.
+
+        With `uses_gpus` it is on the NUMA node of the rank's GPU, where the machine says it and that node may be used.
+        """
+        near = self.cpus_near(self.gpu_of(rank)) if self.uses_gpus and self.gpus else ()
+        if not near:
+            return self.cpus[rank % len(self.cpus)]
+        node = self.gpu_of(rank).numa
+        return near[sum(self.gpu_of(earlier).numa == node for earlier in range(rank)) % len(near)]
+
+    def cpus_near(self, gpu: Device) -> tuple[int, ...]:
+        """The CPUs that may be used on a GPU's NUMA node; none where the machine does not say which node that is."""
+        if gpu.numa is None:
+            return ()
+        return tuple(cpu for cpu in self.cpus if node_of(self.topology, cpu) == gpu.numa)
 
     def memory_of(self, rank: int) -> str:
         """The id of the memory nearest to a rank's CPU; `memory0` where NUMA cannot be read."""
         return f"memory{node_of(self.topology, self.cpu_of(rank))}"
+
+
+def _is_nvidia(gpu: Device) -> bool:
+    """By its shape's vendor, or by the name that its PCI vendor gives it."""
+    return gpu.facts.get("vendor") == "nvidia" or gpu.name.startswith("NVIDIA")
 
 
 def node_of(topology: Topology, cpu: int) -> int:
@@ -125,6 +155,10 @@ class Benchmark:
     needs_mpi: bool = False
     ranks_of: Callable[[Mapping[str, str], tuple[int, ...]], int] | None = None
     """How many ranks settled options ask for on those CPUs, where that is not always the same."""
+    ranks_for: Callable[[Job], int] | None = None
+    """The same where it depends on the GPUs or on what is varied: asked of the job with its default ranks."""
+    uses_gpus: bool = False
+    """Whether ranks work with GPUs: see `Job.uses_gpus`."""
 
     def count_ranks(self, options: Mapping[str, str], cpus: tuple[int, ...]) -> int:
         """The ranks of one launch with settled options on the CPUs that may be used."""

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+import msgspec
+
 from railwright.benchmarks.base import Benchmark, Job, node_of
 from railwright.errors import RailwrightError
 from railwright.launch.local import LocalLauncher
@@ -44,7 +46,10 @@ class Measurement:
                         cpus=cpus,
                         topology=self.topology,
                         ranks=ranks,
+                        uses_gpus=benchmark.uses_gpus,
                     )
+                    if benchmark.ranks_for is not None:
+                        job = msgspec.structs.replace(job, ranks=benchmark.ranks_for(job))
                     planned.append(Planned(benchmark, job, benchmark.plan(job)))
         return planned
 
@@ -55,7 +60,7 @@ class Measurement:
 
     def results(self, one: Planned) -> Iterator[Result]:
         """Run one planned launch; a waived or failed result where it cannot run."""
-        launcher = self._launcher(one.benchmark)
+        launcher = self._launcher(one)
         waived = one.plan.waived or (launcher if isinstance(launcher, str) else "")
         if waived or isinstance(launcher, str):
             yield one.without_measurement("waived", waived)
@@ -69,9 +74,9 @@ class Measurement:
         )
         yield from session.results()
 
-    def _launcher(self, benchmark: Benchmark) -> Launcher | str:
-        """The launcher for a benchmark, or why there is none."""
-        if not benchmark.needs_mpi:
+    def _launcher(self, one: Planned) -> Launcher | str:
+        """The launcher for a launch, or why there is none; a single rank that may be alone needs no MPI."""
+        if not one.benchmark.needs_mpi or (one.benchmark.ranks_for is not None and one.job.ranks == 1):
             return LocalLauncher()
         if self._mpi is None:
             try:

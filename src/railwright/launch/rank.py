@@ -68,6 +68,8 @@ def main() -> None:
     """Run the job of the environment; exit status 0 only when all of it was done."""
     die_with_parent()
     faulthandler.enable()
+    # Before anything loads CUDA: its own order is "fastest first", and libraries that count devices must agree with us.
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     sender = Sender(os.environ[STREAM_VARIABLE])
     scratch = Path(os.environ[SCRATCH_VARIABLE])
     job = msgspec.json.decode((scratch / JOB_FILE).read_bytes(), type=Job)

@@ -1,0 +1,126 @@
+"""Where copies of GPUs begin and end: memory of each GPU, and host memory on the NUMA nodes that it is copied from."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from railwright.benchmarks.base import Job, node_of
+from railwright.errors import CannotJudge
+from railwright.native import memory
+from railwright.native.cuda import Device, DeviceBuffer, PinnedBuffer
+from railwright.native.cuda_copies import Place
+from railwright.native.memory import Buffer
+from railwright.results.model import Evidence, Verification
+
+NUMA_CHOICES = ("near", "each")
+_POISON = 0xA5
+"""What a target holds before a copy: no byte of it stays right by chance in more than one of 256 places."""
+
+
+class Gpu(NamedTuple):
+    """A GPU of the topology, opened."""
+
+    id: str
+    number: int
+    device: Device
+
+
+class HostNode(NamedTuple):
+    """A NUMA node as a place for host memory; `bound` is its number where memory shall be bound to it by name."""
+
+    id: str
+    cpu: int
+    bound: int | None
+
+
+def open_gpus(stack: ExitStack, job: Job) -> list[Gpu]:
+    """All GPUs of the job, closed with the stack. Raises CannotJudge, NativeError."""
+    return [Gpu(gpu.id, number, stack.enter_context(Device(gpu.address))) for number, gpu in enumerate(job.gpus)]
+
+
+def enable_peers(gpus: list[Gpu]) -> set[tuple[str, str]]:
+    """Lets every GPU reach every other one's memory where it can; the pairs (who, whose) that it was done for."""
+    pairs = {(one.id, other.id): (one, other) for one in gpus for other in gpus if one is not other}
+    reached = {ids: pair for ids, pair in pairs.items() if pair[0].device.can_access(pair[1].device)}
+    for one, other in reached.values():
+        one.device.enable_peer(other.device)
+    return set(reached)
+
+
+def near_memory(job: Job, index: int) -> str:
+    """The id of the memory that is near the index-th GPU."""
+    return f"memory{node_of(job.topology, job.cpu_of(index))}"
+
+
+def host_nodes(job: Job, index: int, wanted: str) -> list[HostNode]:
+    """Where host memory for the index-th GPU shall lie: `near` it, or on `each` node that has a CPU we may use."""
+    if wanted == "near":
+        return [HostNode(near_memory(job, index), job.cpu_of(index), None)]
+    nodes: dict[int, int] = {}
+    for cpu in job.cpus:
+        nodes.setdefault(node_of(job.topology, cpu), cpu)
+    return [HostNode(f"memory{node}", cpu, node) for node, cpu in sorted(nodes.items())]
+
+
+class Ends:
+    """Two buffers in one place: `out` holds the pattern of `seed` and is never written again, `into` receives."""
+
+    def __init__(self, name: str, out: Place, into: Place, seed: int) -> None:
+        self.name = name
+        self.out = out
+        self.into = into
+        self.seed = seed
+        out.fill(seed)
+
+
+def ends_on(stack: ExitStack, gpu: Gpu, size_bytes: int) -> Ends:
+    """Both buffers in a GPU's memory."""
+    out, into = (stack.enter_context(DeviceBuffer(gpu.device, size_bytes)) for _ in range(2))
+    return Ends(gpu.id, out, into, seed=gpu.number + 1)
+
+
+def ends_in_host(stack: ExitStack, node: HostNode, gpu: Gpu, size_bytes: int, *, pinned: bool) -> Ends:
+    """Both buffers in host memory; the calling thread stays bound to the node's CPU, near which they lie."""
+    memory.pin(node.cpu)
+
+    def buffer() -> Buffer:
+        if pinned:
+            return PinnedBuffer(gpu.device, size_bytes, node=node.bound)
+        return Buffer(size_bytes, node=node.bound)
+
+    out, into = (stack.enter_context(buffer()) for _ in range(2))
+    return Ends(node.id, out, into, seed=1000 + gpu.number)
+
+
+def poison(place: Place, size_bytes: int) -> None:
+    """Overwrite what a copy left there, so that old data cannot pass for new."""
+    if isinstance(place, DeviceBuffer):
+        place.set_bytes(_POISON, size_bytes)
+    else:
+        ctypes.memset(place.address, _POISON, size_bytes)
+
+
+def verified(target: Ends, source: Ends, size_bytes: int) -> Verification:
+    """The data check of a copy from `source` to `target`."""
+    return target.into.verify(source.seed, size_bytes)
+
+
+def both(first: Verification, second: Verification) -> Verification:
+    """One check of two targets."""
+    checked, wrong = first.bytes_checked + second.bytes_checked, first.bytes_wrong + second.bytes_wrong
+    return Verification(method=first.method, bytes_checked=checked, bytes_wrong=wrong)
+
+
+def placement(host: Ends) -> tuple[Evidence, ...]:
+    """On which node the kernel has the pages of host memory; nothing where it does not say."""
+    place = host.out
+    if isinstance(place, DeviceBuffer):
+        return ()
+    try:
+        there = place.pages_on(int(host.name.removeprefix("memory")))
+    except CannotJudge:
+        return ()
+    said = f"{there} of {place.pages} pages on {host.name}"
+    return (Evidence(claim="host_memory", value=said, seen="the kernel's move_pages"),)

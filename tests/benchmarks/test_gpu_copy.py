@@ -1,0 +1,253 @@
+"""gpu_copy and gpu_latency as real launches over a stand-in for libcuda: what is measured, checked, waived and said."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+from tests.stand_ins import environment
+
+from railwright.benchmarks import gpu_latency
+from railwright.benchmarks.base import Job, Variant
+from railwright.benchmarks.gpu_job import waived
+from railwright.benchmarks.registry import find
+from railwright.errors import UsageError
+from railwright.launch.measure import Measurement
+from railwright.topology.sources.load import load
+
+ROOT = Path(__file__).parents[2]
+HOSTS = ROOT / "testdata/hosts"
+SCHEMA = json.loads((ROOT / "schema/result.schema.json").read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def two_gpus():
+    return load(str(HOSTS / "2xh200-firecracker-vm/machine.jsonl"))
+
+
+@pytest.fixture
+def measure(stand_ins, two_gpus, monkeypatch, tmp_path):
+    """Every result of one launch on two stand-in GPUs."""
+
+    def run(name, *, faults=None, topology=two_gpus, **options):
+        addresses = [gpu.address for gpu in topology.of_kind("gpu")]
+        for variable, value in (
+            environment(stand_ins, *addresses, **(faults or {})) | {"TMPDIR": str(tmp_path)}
+        ).items():
+            monkeypatch.setenv(variable, value)
+        benchmark = find(name)
+        measurement = Measurement(topology=topology)
+        (planned,) = measurement.plan([(benchmark, benchmark.settle(options))], launches=1)
+        return list(measurement.results(planned))
+
+    return run
+
+
+def of(results, **parameters):
+    return [one for one in results if parameters.items() <= one.parameters.items()]
+
+
+def job_on(topology, cpus=(0, 1), **options):
+    benchmark = find("gpu_copy")
+    return Job(
+        benchmark=benchmark.name, options=benchmark.settle(options), variant=Variant(), launch=0, cpus=tuple(cpus),
+        topology=topology, uses_gpus=True,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def everything(stand_ins, two_gpus, tmp_path_factory):
+    """One launch of all that gpu_copy can do by default, at two sizes of which one fills no vector."""
+    with pytest.MonkeyPatch.context() as patch:
+        variables = environment(stand_ins, *(gpu.address for gpu in two_gpus.of_kind("gpu")))
+        for name, value in (variables | {"TMPDIR": str(tmp_path_factory.mktemp("tmp"))}).items():
+            patch.setenv(name, value)
+        benchmark = find("gpu_copy")
+        measurement = Measurement(topology=two_gpus)
+        (planned,) = measurement.plan([(benchmark, benchmark.settle({"sizes": "1001,256K"}))], launches=1)
+        return list(measurement.results(planned))
+
+
+def test_every_path_and_way_is_measured_once_and_every_byte_is_right(everything):
+    host = {(a, b) for gpu in ("gpu0", "gpu1") for a, b in (("memory0", gpu), (gpu, "memory0"))}
+    ways = [(engine, direction) for engine in ("ce", "sm") for direction in ("one", "both")]
+    expected = [
+        (f"{a}>{b}", {"engine": engine, "host": "pinned", "direction": direction})
+        for a, b in host
+        for engine, direction in ways
+    ]
+    expected += [(f"{gpu}>{gpu}", {"engine": e, "direction": "one"}) for gpu in ("gpu0", "gpu1") for e in ("ce", "sm")]
+    expected += [
+        (path, {"engine": engine, "by": by, "direction": direction})
+        for path in ("gpu0>gpu1", "gpu1>gpu0")
+        for by in ("read", "write")
+        for engine, direction in ways
+    ]
+    wanted = [(path, varied | {"size_bytes": size}) for path, varied in expected for size in (1001, 1 << 18)]
+    seen = [(one.path, one.parameters) for one in everything]
+    assert sorted(seen, key=str) == sorted(((p, {"size_bytes": v["size_bytes"]} | v) for p, v in wanted), key=str)
+    for one in everything:
+        assert one.outcome == "measured", one.reason
+        ways_checked = 2 if one.parameters["direction"] == "both" else 1
+        assert one.verification.bytes_checked == ways_checked * one.parameters["size_bytes"]
+        assert one.verification.bytes_wrong == 0
+        assert len(one.samples) == 5
+        assert one.settings["start"] == "held back until all is enqueued"
+
+
+def test_the_gpu_that_runs_a_copy_is_the_target_s_to_read_and_the_source_s_to_write(everything):
+    for one in everything:
+        source, target = one.path.split(">")
+        if "by" in one.parameters:
+            assert one.settings["run_by"] == (target if one.parameters["by"] == "read" else source)
+        else:
+            assert one.settings["run_by"] in (source, target)
+
+
+def test_records_fit_the_schema(everything):
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    for one in everything:
+        record = json.loads(msgspec.json.encode(one))
+        assert [error.message for error in validator.iter_errors(record)] == []
+
+
+def test_large_copies_the_other_way_run_as_long_as_what_is_measured(everything):
+    for one in of(everything, direction="both", size_bytes=1 << 18):
+        assert one.settings["other_way_ran_throughout"].endswith(" of 5 samples")
+    assert not [one for one in of(everything, direction="one") if "other_way_ran_throughout" in one.settings]
+
+
+def test_a_copy_engine_that_flips_a_bit_is_found_on_every_path(measure):
+    results = measure("gpu_copy", faults={"STANDIN_CUDA_CORRUPT": "1"}, sizes="64K", host="pinned,pageable")
+    for one in results:
+        ways = 2 if one.parameters["direction"] == "both" else 1
+        assert one.verification.bytes_wrong == (ways if one.parameters["engine"] == "ce" else 0), one.parameters
+
+
+def test_gpus_that_do_not_reach_each_other_copy_through_the_host_and_kernels_are_waived(measure):
+    results = measure("gpu_copy", faults={"STANDIN_CUDA_NO_PEER": "1"}, sizes="64K", paths="peer")
+    assert len(results) == 16
+    for one in of(results, engine="ce"):
+        assert (one.outcome, one.evidence[0].value) == ("measured", "none: through the host")
+        assert one.verification.bytes_wrong == 0
+    for one in of(results, engine="sm"):
+        assert one.outcome == "waived"
+        assert one.reason.endswith("does not reach the other GPU's memory directly")
+
+
+def test_memory_that_is_not_pinned_is_never_behind_a_held_stream(measure):
+    """The driver waits for the GPU while it enqueues such a copy: held back, both would wait for each other."""
+    results = measure("gpu_copy", sizes="64K", paths="host", host="pageable")
+    assert [(one.path, one.parameters["engine"], one.parameters["direction"]) for one in results] == [
+        *(("memory0>gpu0", "ce", "one"), ("gpu0>memory0", "ce", "one")),
+        *(("memory0>gpu1", "ce", "one"), ("gpu1>memory0", "ce", "one")),
+    ]
+    for one in results:
+        assert one.settings["start"] == "as enqueued"
+        assert one.verification.bytes_wrong == 0
+
+
+def test_latencies_are_of_copies_by_two_clocks_and_of_loads(measure):
+    results = measure("gpu_latency", sizes="8,4K", region="64K")
+    paths = ["memory0>gpu0", "gpu0>memory0", "memory0>gpu1", "gpu1>memory0", "gpu0>gpu1", "gpu1>gpu0"]
+    for clock in ("host", "gpu"):
+        for size in (8, 4096):
+            assert [one.path for one in of(results, kind="copy", clock=clock, size_bytes=size)] == paths
+    loads = of(results, kind="chase", size_bytes=64 << 10)
+    assert sorted(one.path for one in loads) == sorted([*paths[::2], "gpu1>gpu0", "gpu0>gpu0", "gpu1>gpu1"])
+    for one in results:
+        assert one.quantity == "latency_s"
+        assert 0 < one.summary.minimum < 1
+        assert one.verification.bytes_wrong == 0
+    assert {one.verification.bytes_checked for one in loads} == {8 * 100_003}
+
+
+def test_without_peer_access_loads_are_waived_and_copies_go_through_the_host(measure):
+    results = measure("gpu_latency", faults={"STANDIN_CUDA_NO_PEER": "1"}, region="64K")
+    waivers = [(one.path, one.reason) for one in results if one.outcome == "waived"]
+    assert waivers == [
+        ("gpu0>gpu1", "gpu1 does not reach gpu0's memory directly"),
+        ("gpu1>gpu0", "gpu0 does not reach gpu1's memory directly"),
+    ]
+    assert all(one.verification.bytes_wrong == 0 for one in of(results, kind="copy"))
+
+
+@pytest.mark.parametrize("name", ["gpu_copy", "gpu_latency"])
+def test_a_driver_that_does_not_work_is_a_waiver_in_its_own_words(measure, name):
+    (one,) = measure(name, faults={"STANDIN_CUDA_INIT": "100"})
+    assert (one.outcome, one.path) == ("waived", "memory0>gpu0")
+    assert one.reason == "the NVIDIA driver cannot be used: no CUDA-capable device is detected (CUDA error 100)"
+
+
+@pytest.mark.parametrize("name", ["gpu_copy", "gpu_latency"])
+def test_without_an_nvidia_gpu_it_is_waived_before_anything_starts(measure, name):
+    (one,) = measure(name, topology=load(str(HOSTS / "2cpu-firecracker-vm/machine.jsonl")))
+    assert (one.outcome, one.reason) == ("waived", "no NVIDIA GPU was found")
+
+
+def test_a_gpu_that_cuda_hides_fails_the_launch_by_its_address(measure, two_gpus):
+    (one,) = measure("gpu_copy", sizes="64K", faults={"STANDIN_GPUS": "1"})
+    assert one.outcome == "failed"
+    assert f"CUDA shows no GPU at {two_gpus.device('gpu1').address}" in one.reason
+
+
+def test_what_is_waived_says_how_many_gpus_there_are(two_gpus):
+    assert waived(job_on(two_gpus)) == ""
+    assert waived(job_on(two_gpus), least=4) == "4 GPUs are needed, 2 were found"
+    one = msgspec.structs.replace(two_gpus, devices=tuple(d for d in two_gpus.devices if d.id != "gpu1"))
+    assert waived(job_on(one), least=2) == "2 GPUs are needed, 1 was found"
+
+
+def test_each_rank_is_bound_to_a_cpu_of_its_own_near_its_gpu():
+    topology = load(str(HOSTS / "8xh100-8nic/machine.jsonl"))
+    job = job_on(topology, cpus=range(os.cpu_count() or 1))
+    numa_of_gpu = [gpu.numa for gpu in job.gpus]
+    assert len(job.gpus) == 8
+    assert len(set(numa_of_gpu)) == 2
+    lists = {cpu.numa: str(cpu.facts["cpu_list"]) for cpu in topology.of_kind("cpu")}
+    firsts = {numa: int(text.partition("-")[0].partition(",")[0]) for numa, text in lists.items()}
+    job = msgspec.structs.replace(job, cpus=tuple(first + k for first in firsts.values() for k in range(4)))
+    bound = [job.cpu_of(rank) for rank in range(8)]
+    assert len(set(bound)) == 8
+    for rank, cpu in enumerate(bound):
+        assert cpu - firsts[numa_of_gpu[rank]] in range(4)
+        assert job.memory_of(rank) == f"memory{numa_of_gpu[rank]}"
+    elsewhere = msgspec.structs.replace(job, uses_gpus=False)
+    assert [elsewhere.cpu_of(rank) for rank in range(8)] == list(job.cpus)
+    far = next(numa for numa in firsts if numa != numa_of_gpu[0])
+    only_far = msgspec.structs.replace(job, cpus=(firsts[far], firsts[far] + 1))
+    assert only_far.cpu_of(0) == firsts[far], "a node that may not be used is no reason to fail"
+
+
+def test_amd_s_gpus_are_not_asked_by_cuda(two_gpus):
+    devices = [
+        msgspec.structs.replace(device, name="AMD 1002:740f") if device.id == "gpu0" else device
+        for device in two_gpus.devices
+    ]
+    job = job_on(msgspec.structs.replace(two_gpus, devices=tuple(devices)))
+    assert [gpu.id for gpu in job.gpus] == ["gpu1"]
+
+
+def test_the_plan_grows_with_what_is_asked_for(two_gpus):
+    plan = find("gpu_copy").plan
+    small, large = plan(job_on(two_gpus, sizes="1M")), plan(job_on(two_gpus, sizes="1M,1G"))
+    assert (small.memory_bytes, large.memory_bytes) == (2 << 20, 2 << 30)
+    assert large.seconds > 10 * (small.seconds - 3)
+    assert plan(job_on(two_gpus, paths="peer")).memory_bytes == 0
+    # 4 warm-up and 16 timed copies, 5 times; with copies the other way 4 + 32 more.
+    alone, with_the_other = 20 * 5, 56 * 5
+    ways = 2 * (alone + with_the_other)  # by both engines
+    host, peer, local = 4 * ways, 4 * ways, 2 * 2 * alone
+    assert small.moved_bytes == (1 << 20) * (host + peer + local)
+
+
+@pytest.mark.parametrize("text", ["511", "8G", "0", "many"])
+def test_a_region_that_no_chain_fits_is_refused(text):
+    with pytest.raises(UsageError):
+        gpu_latency.parse_region(text)
+    with pytest.raises(UsageError, match="gpu_latency region"):
+        find("gpu_latency").settle({"region": text})

@@ -1,0 +1,50 @@
+"""Libraries that stand in for NVIDIA's, so that control flow, bindings and data checks are tested without a GPU.
+
+They are built here and put in front of LD_LIBRARY_PATH of a child process. Nothing that only a GPU can show is tested
+with them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent
+LIBRARIES = (
+    ("cuda.c", "libcuda.so.1"),
+    ("nccl.c", "libnccl.so.2"),
+    ("nvml.c", "libnvidia-ml.so.1"),
+    ("cufile.c", "libcufile.so.0"),
+    ("cublas.c", "libcublas.so.13"),
+)
+FLAGS = ("-std=c11", "-O2", "-g", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-Werror")
+
+
+@pytest.fixture(scope="session")
+def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all of them, for LD_LIBRARY_PATH of a child."""
+    folder = tmp_path_factory.mktemp("stand-ins")
+    for source, library in LIBRARIES:
+        if (FOLDER / source).exists():
+            build(source, folder / library)
+    return folder
+
+
+def build(source: str, library: Path) -> None:
+    """One stand-in, under the name by which it is looked for."""
+    soname = f"-Wl,-soname,{library.name}"
+    subprocess.run(["cc", *FLAGS, soname, "-o", str(library), str(FOLDER / source), "-ldl"], check=True)
+
+
+def environment(folder: Path, *addresses: str, **faults: str) -> dict[str, str]:
+    """What a child needs to find them: GPUs at those PCI addresses, and the faults that they shall have."""
+    before = os.environ.get("LD_LIBRARY_PATH", "")
+    return {
+        "LD_LIBRARY_PATH": f"{folder}:{before}" if before else str(folder),
+        "STANDIN_GPUS": str(len(addresses)),
+        "STANDIN_GPU_ADDRESSES": ",".join(addresses),
+        **faults,
+    }

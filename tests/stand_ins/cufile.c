@@ -1,0 +1,151 @@
+/* Stands in for libcufile.so.0: the memory of a stand-in GPU is host memory, so reads and writes are pread and pwrite.
+ *
+ * It reads the settings file that CUFILE_ENV_PATH_JSON names, as far as it knows its words, and counts what it did as
+ * the library does. STANDIN_CUFILE_ROUTE is the best way that this machine has: posix (the default), nvfs or p2p.
+ * Faults: STANDIN_CUFILE_OPEN=N the driver does not open, with error N; STANDIN_CUFILE_READ=N a read fails with N;
+ * STANDIN_CUFILE_CORRUPT=1 a byte of each read and write is wrong; STANDIN_CUFILE_SHORT=1 half of it is moved;
+ * STANDIN_CUFILE_UNCOUNTED=1 there are no statistics; STANDIN_CUFILE_OLD=1 they are laid out as in 1.15;
+ * STANDIN_CUFILE_FALLS_BACK=1 it uses posix whatever it was told. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+enum { NOT_LOADED = 5001, INVALID = 5022, NOT_REGISTERED = 5027, NOT_OPEN = 5001, DIO_NOT_SET = 5020 };
+enum { P2P = 5, NVFS = 6, POSIX = 7, TOTAL = 4, WRITES = 13, PER_GPU = 29, LEVEL_2_OLD = 1024, LEVEL_2 = 1136 };
+
+struct outcome {
+  int error, cuda;
+};
+
+struct description {
+  int type;
+  union {
+    int fd;
+    void *other;
+  } file;
+  const void *operations;
+};
+
+static int is_open, level, route = POSIX;
+static _Atomic uint64_t reads, writes;
+
+static int fault(const char *name) {
+  const char *text = getenv(name);
+  return text ? atoi(text) : 0;
+}
+
+static struct outcome outcome(int error) { return (struct outcome){error, 0}; }
+
+static void settings(char *text, size_t room) {
+  const char *path = getenv("CUFILE_ENV_PATH_JSON");
+  FILE *file = path ? fopen(path, "r") : NULL;
+  size_t got = file ? fread(text, 1, room - 1, file) : 0;
+  text[got] = '\0';
+  if (file) fclose(file);
+}
+
+static void write_log(const char *text) {
+  char path[4096], *start = strstr(text, "\"dir\": \"");
+  if (!start) return;
+  start += strlen("\"dir\": \"");
+  snprintf(path, sizeof path, "%.*s/cufile.log", (int)strcspn(start, "\""), start);
+  FILE *file = fopen(path, "a");
+  if (!file) return;
+  if (route == POSIX) fputs(" 22-11-2026 INFO cufio: using cuFile posix read/write with compat mode enabled\n", file);
+  fclose(file);
+}
+
+struct outcome cuFileDriverOpen(void) {
+  char text[8192];
+  const char *best = getenv("STANDIN_CUFILE_ROUTE");
+  if (fault("STANDIN_CUFILE_OPEN")) return outcome(fault("STANDIN_CUFILE_OPEN"));
+  settings(text, sizeof text);
+  route = !best ? POSIX : !strcmp(best, "nvfs") ? NVFS : !strcmp(best, "p2p") ? P2P : POSIX;
+  if (route == POSIX && strstr(text, "\"allow_compat_mode\": false")) return outcome(NOT_LOADED);
+  if (strstr(text, "\"force_compat_mode\": true") || fault("STANDIN_CUFILE_FALLS_BACK")) route = POSIX;
+  write_log(text);
+  is_open = 1;
+  return outcome(0);
+}
+
+struct outcome cuFileDriverClose(void) { return is_open = 0, outcome(0); }
+
+struct outcome cuFileDriverGetProperties(unsigned *p) {
+  p[0] = route == NVFS ? 2 : 0, p[1] = route == NVFS ? 26 : 0; /* the version of nvidia-fs */
+  p[7] = route == POSIX ? 2 : 0;                               /* the control flags, behind two sizes */
+  return outcome(is_open ? 0 : NOT_OPEN);
+}
+
+struct outcome cuFileGetVersion(int *version) { return *version = 1200, outcome(0); }
+
+struct outcome cuFileHandleRegister(void **handle, struct description *d) {
+  if (!is_open) return outcome(NOT_OPEN);
+  int *kept = malloc(sizeof *kept);
+  *kept = d->file.fd;
+  *handle = kept;
+  return outcome(d->type == 1 ? 0 : INVALID);
+}
+
+void cuFileHandleDeregister(void *handle) { free(handle); }
+
+struct outcome cuFileBufRegister(const void *base, size_t bytes, int flags) {
+  return outcome(!is_open ? NOT_OPEN : base && bytes && !flags ? 0 : INVALID);
+}
+
+struct outcome cuFileBufDeregister(const void *base) { return outcome(base ? 0 : INVALID); }
+
+ssize_t cuFileRead(void *handle, void *base, size_t bytes, off_t at, off_t in_memory) {
+  char *to = (char *)base + in_memory;
+  if (!handle) return -NOT_REGISTERED;
+  if (fault("STANDIN_CUFILE_READ")) return -fault("STANDIN_CUFILE_READ");
+  if (fault("STANDIN_CUFILE_SHORT")) bytes /= 2;
+  ssize_t got = pread(*(int *)handle, to, bytes, at);
+  if (got > 0 && fault("STANDIN_CUFILE_CORRUPT")) to[got / 2] ^= 1;
+  if (got >= 0) atomic_fetch_add(&reads, 1);
+  return got;
+}
+
+ssize_t cuFileWrite(void *handle, const void *base, size_t bytes, off_t at, off_t in_memory) {
+  if (!handle) return -NOT_REGISTERED;
+  char *from = (char *)(uintptr_t)base + in_memory, flip = (char)fault("STANDIN_CUFILE_CORRUPT");
+  *from ^= flip;
+  ssize_t gone = pwrite(*(int *)handle, from, bytes, at);
+  *from ^= flip;
+  if (gone >= 0) atomic_fetch_add(&writes, 1);
+  return gone;
+}
+
+struct outcome cuFileSetStatsLevel(int wanted) {
+  level = wanted;
+  return outcome(fault("STANDIN_CUFILE_UNCOUNTED") ? INVALID : 0);
+}
+
+struct outcome cuFileStatsStart(void) { return outcome(0); }
+
+struct outcome cuFileStatsStop(void) { return outcome(0); }
+
+struct outcome cuFileStatsReset(void) {
+  reads = writes = 0;
+  return outcome(0);
+}
+
+/* One idle GPU and the one that works. */
+struct outcome cuFileGetStatsL3(unsigned char *into) {
+  size_t at = fault("STANDIN_CUFILE_OLD") ? LEVEL_2_OLD : LEVEL_2;
+  uint64_t counters[PER_GPU] = {0}, did[] = {reads, writes};
+  if (level < 3) return outcome(INVALID);
+  memset(into, 0, at + 8 + 16 * (16 + sizeof counters));
+  memcpy(into, &did[0], sizeof did[0]);
+  memcpy(into + 16, &did[1], sizeof did[1]);
+  into[at] = 2;
+  counters[TOTAL] = counters[route] = did[0];
+  counters[WRITES + TOTAL] = counters[WRITES + route] = did[1];
+  memcpy(into + at + 8 + 16 + sizeof counters + 16, counters, sizeof counters);
+  return outcome(0);
+}
