@@ -15,7 +15,7 @@ from railwright.results.statistics import quantile
 from railwright.topology.model import Scalar, Topology
 from railwright.topology.sources.root import live_root
 
-_PACKAGES = ("mpi4py", "openmpi", "mpich", "nixl-cu13", "nixl-cu12")
+_PACKAGES = ("mpi4py", "openmpi", "mpich", "nixl-cu13", "nixl-cu12", "nvidia-nccl-cu13", "nvidia-nccl-cu12")
 _ENVIRONMENT_PREFIXES = (
     *("UCX_", "NIXL_", "NCCL_", "CUDA_", "CUFILE_"),
     *("OMPI_", "PRTE_", "PMIX_", "MPICH_", "MPIR_", "FI_"),

@@ -1,0 +1,50 @@
+"""What NCCL says it chose, out of its own log of an untimed operation (NCCL_DEBUG_SUBSYS=TUNING)."""
+
+from __future__ import annotations
+
+import re
+
+from railwright.results.model import Evidence
+from railwright.results.readers import nccl_log_lines, nccl_log_messages
+
+CLAIM = "algorithm"
+UNKNOWN = "unknown"
+SENDS = "send/recv"
+
+_MOST_WORDS = 200
+# `AllReduce [Symmetric]: 8 Bytes -> Kernel AllReduce_AGxLL_R nchannels 1 nthreads 512` (2.27), and since 2.29
+# `AllGather [Copy Engine]: 8 Bytes -> cudaMemcpy`.
+_WAY = re.compile(r"\w{1,30} \[(?P<way>Symmetric|Copy Engine)\]: \d{1,19} Bytes -> (?:Kernel )?(?P<name>\w{1,80})")
+
+
+def algorithm_evidence(log: str, *, sends_only: bool, problem: str = "") -> Evidence:
+    """`Ring/LL` and where that was read; `unknown` with the reason where nothing tells it."""
+    if problem:
+        return Evidence(claim=CLAIM, value=UNKNOWN, seen=problem)
+    found: dict[str, str] = {}
+    for message in nccl_log_lines.split(log):
+        chosen = nccl_log_messages.choice(message.text, message.line)
+        way = _WAY.match(message.text)
+        if chosen is not None:
+            found.setdefault(f"{chosen.algorithm}/{chosen.protocol}", message.text)
+        elif way is not None:
+            found.setdefault(f"{way['way'].lower()}/{way['name']}", message.text)
+    if found:
+        seen = "NCCL's log of an untimed operation: " + "; ".join(found.values())
+        return Evidence(claim=CLAIM, value=" and ".join(found), seen=seen[:_MOST_WORDS])
+    if sends_only:
+        seen = "NCCL chooses no algorithm for sends and receives, and its log names none"
+        return Evidence(claim=CLAIM, value=SENDS, seen=seen)
+    return Evidence(claim=CLAIM, value=UNKNOWN, seen="NCCL's log of an untimed operation names no algorithm")
+
+
+def contradiction(seen: Evidence, algorithm: str, protocol: str) -> str:
+    """How NCCL's choice differs from what was forced, empty where it does not or nothing is known. `free` is any."""
+    if seen.claim != CLAIM or seen.value in (UNKNOWN, SENDS):
+        return ""
+    asked = "/".join(part for part in (algorithm, protocol) if part != "free")
+    for choice in seen.value.split(" and "):
+        chosen = choice.split("/")
+        if (algorithm not in ("free", chosen[0])) or (protocol not in ("free", chosen[-1])):
+            return f"NCCL ran {choice} where {asked} was asked for"
+    return ""

@@ -1,0 +1,249 @@
+"""NCCL as the ranks use it: ctypes sets up communicators and buffers, the timed calls are in `nccl.c`.
+
+Only ranks may use this module: NCCL loads CUDA.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from ctypes import POINTER, Structure, byref, c_double, c_int, c_size_t, c_ssize_t, c_uint64, c_void_p
+from typing import TYPE_CHECKING, Literal
+
+from railwright.errors import CannotJudge
+from railwright.native import cuda
+from railwright.native.library import NativeError, function, seconds_array
+from railwright.native.nccl_library import Library as Library
+from railwright.native.nccl_library import NcclError, UniqueId
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast")
+"""In the order of the C file's kinds."""
+Buffers = Literal["plain", "registered", "symmetric"]
+
+_FAILED = -2000  # nccl.c's NCCL_FAILED: minus this is NCCL's own number
+_OURS = {
+    -1020: "another rank of this process failed",
+    -1021: "MPI_Barrier failed",
+}
+_SYMMETRIC = 1  # NCCL_WIN_COLL_SYMMETRIC
+_WARM, _TIME, _ONCE = range(3)
+
+
+class RankOfTeam(Structure):
+    """Laid out as `struct rw_nccl_rank` in nccl.c."""
+
+    _fields_ = (
+        ("comm", c_void_p),
+        ("context", c_void_p),
+        ("stream", c_void_p),
+        ("out", c_uint64),
+        ("into", c_uint64),
+        ("rank", c_int),
+    )
+
+
+class Operation(Structure):
+    """Laid out as `struct rw_nccl` in nccl.c: one operation at one size."""
+
+    _fields_ = (
+        ("comm", c_ssize_t),
+        ("count", c_size_t),
+        ("sent_bytes", c_size_t),
+        ("received_bytes", c_size_t),
+        ("largest_bytes", c_size_t),
+        ("kind", c_int),
+        ("ranks", c_int),
+        ("here", c_int),
+        ("in_place", c_int),
+        ("graph", c_int),
+        ("operations", c_int),
+    )
+
+
+class Team:
+    """This process's ranks of one communicator, one for each device, with a stream and two buffers each.
+
+    Making it is collective over all ranks. `comm` is the MPI communicator where the other ranks are processes.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        devices: Sequence[cuda.Device],
+        operation: str,
+        unique_id: bytes,
+        *,
+        comm: Intracomm | None = None,
+    ) -> None:
+        self.library, self.devices, self.operation, self.mpi = library, tuple(devices), operation, comm
+        self.ranks = comm.size if comm is not None else len(devices)
+        self.first = comm.rank if comm is not None else 0
+        self.streams = [cuda.Stream(device) for device in devices]
+        self.size_bytes = 0
+        self.members = (RankOfTeam * len(devices))()
+        for index, device in enumerate(devices):
+            self.members[index].context, self.members[index].stream = device.context, self.streams[index].handle
+            self.members[index].rank = self.first + index
+        self._communicators = (c_void_p * len(devices))()
+        self._initialise(unique_id)
+        if comm is not None:
+            _bind_mpi()
+
+    def _initialise(self, unique_id: bytes) -> None:
+        config, shared = self.library.config(self.operation), UniqueId.from_buffer_copy(unique_id)
+        self.library.call("ncclGroupStart")
+        for index, device in enumerate(self.devices):
+            device.make_current()
+            rank = c_int(self.first + index)
+            place = byref(self._communicators, index * ctypes.sizeof(c_void_p))
+            self.library.call("ncclCommInitRankConfig", place, c_int(self.ranks), shared, rank, byref(config))
+        self.library.call("ncclGroupEnd")
+        for index, member in enumerate(self.members):
+            member.comm = self._communicators[index]
+
+    def allocate(self, size_bytes: int, buffers: Buffers) -> str:
+        """Two buffers of the size for each rank, by ncclMemAlloc (2.19) as nccl-tests does; registered where asked.
+
+        Returns how they were allocated. Raises NcclError, and CannotJudge where the library or the communicator cannot
+        register in that way.
+        """
+        ours = self.library.has("ncclMemAlloc")
+        needed = {"registered": "ncclCommRegister", "symmetric": "ncclCommWindowRegister"}.get(buffers)
+        if needed and not (ours and self.library.has(needed)):
+            raise CannotJudge(f"NCCL {self.library.version} has no {needed}: {buffers} buffers are not possible")
+        self.size_bytes = size_bytes
+        for member, device in zip(self.members, self.devices, strict=True):
+            device.make_current()
+            member.out, member.into = (self._memory(device, size_bytes, ours=ours) for _ in range(2))
+        if needed:
+            self._register(needed, buffers)
+        return "ncclMemAlloc" if ours else "cuMemAlloc"
+
+    def _memory(self, device: cuda.Device, size_bytes: int, *, ours: bool) -> int:
+        if not ours:
+            return cuda.DeviceBuffer(device, size_bytes).address  # lives as long as the process
+        address = c_void_p()
+        self.library.call("ncclMemAlloc", byref(address), c_size_t(size_bytes))
+        assert address.value is not None
+        return address.value
+
+    def _register(self, name: str, buffers: Buffers) -> None:
+        """All in one group, because ncclCommWindowRegister is collective."""
+        handles = []
+        flags = (c_int(_SYMMETRIC),) if buffers == "symmetric" else ()
+        self.library.call("ncclGroupStart")
+        for member, device in zip(self.members, self.devices, strict=True):
+            device.make_current()
+            for address in (member.out, member.into):
+                handles.append(c_void_p())
+                comm, size = c_void_p(member.comm), c_size_t(self.size_bytes)
+                self.library.call(name, comm, c_void_p(address), size, byref(handles[-1]), *flags, comm=comm)
+        self.library.call("ncclGroupEnd")
+        if buffers == "symmetric" and not all(handle.value for handle in handles):
+            raise CannotJudge("NCCL gives no symmetric window here: not every GPU reaches every other's memory")
+
+    def what(
+        self, count: int, sizes_bytes: tuple[int, int, int], *, in_place: bool, graph: bool, operations: int
+    ) -> Operation:
+        """The operation with `count` floats in NCCL's sense; its bytes sent, received, and those of the buffers."""
+        sent, received, largest = sizes_bytes
+        if not 0 < max(sent, received) <= largest <= self.size_bytes:
+            raise ValueError(f"an operation of {max(sent, received)} bytes in buffers of {self.size_bytes}")
+        return Operation(
+            comm=_mpi_handle(self.mpi),
+            count=count,
+            sent_bytes=sent,
+            received_bytes=received,
+            largest_bytes=largest,
+            kind=OPERATIONS.index(self.operation),
+            ranks=self.ranks,
+            here=len(self.devices),
+            in_place=in_place,
+            graph=graph,
+            operations=operations,
+        )
+
+    def places(self, what: Operation, index: int) -> tuple[int, int]:
+        """Where a rank of this process sends from and receives in the first operation, as nccl.c places them."""
+        member = self.members[index]
+        out, into = (member.into if what.in_place else member.out), member.into
+        if what.in_place and self.operation == "all_gather":
+            out += member.rank * what.sent_bytes
+        if what.in_place and self.operation == "reduce_scatter":
+            into += member.rank * what.received_bytes
+        return out, into
+
+    def close(self) -> None:
+        """Destroy this process's communicators. The rest goes with the process."""
+        for member in self.members:
+            self.library.call("ncclCommDestroy", c_void_p(member.comm))
+
+    def time(self, what: Operation, samples: int) -> list[list[float]]:
+        """Seconds of one operation, `samples` for each rank of this process. Raises NativeError. Collective."""
+        seconds = seconds_array(samples * len(self.devices))
+        self._run(what, _TIME, seconds, samples)
+        return [list(seconds[index * samples : (index + 1) * samples]) for index in range(len(self.devices))]
+
+    def once(self, what: Operation) -> None:
+        """One operation and its end, launched as those that are timed. Raises NativeError. Collective."""
+        self._run(what, _ONCE, None, 0)
+
+    def warm(self, what: Operation) -> None:
+        """One operation and its end, launched plainly. Raises NativeError. Collective."""
+        self._run(what, _WARM, None, 0)
+
+    def _run(self, what: Operation, task: int, seconds: ctypes.Array[c_double] | None, samples: int) -> None:
+        loop = function("rw_nccl_run", c_int, POINTER(Operation), POINTER(RankOfTeam), c_int, c_int, POINTER(c_double))
+        code = loop(byref(what), self.members, task, samples, seconds)
+        if code:
+            raise self.failure(f"NCCL {self.operation}", code)
+
+    def failure(self, what: str, code: int) -> NativeError:
+        """The error for what a loop returned: NCCL's, ours or CUDA's."""
+        if code <= _FAILED:
+            result = _FAILED - code
+            return NcclError(what, result, self.library.error_text(result, c_void_p(self.members[0].comm)))
+        if code < 0:
+            return NativeError(what, code, _OURS.get(code, ""))
+        try:
+            cuda.checked(what, code)
+        except NativeError as error:
+            return error
+        raise ValueError("0 is no failure")
+
+
+def free_bytes(device: cuda.Device) -> int:
+    """How much memory can be allocated on a GPU now."""
+    free, total = c_size_t(), c_size_t()
+    device.make_current()
+    cuda.checked(f"free memory of {device.name}", _driver().cuMemGetInfo_v2(byref(free), byref(total)))
+    return free.value
+
+
+def set_bytes(device: cuda.Device, address: int, value: int, size_bytes: int) -> None:
+    """Set bytes of a GPU's memory, and wait for it. Raises NativeError."""
+    work = function("rw_cuda_set", c_int, c_void_p, c_uint64, c_int, c_size_t)
+    cuda.checked("set GPU memory", work(device.context, address, value, size_bytes))
+
+
+@functools.cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")  # the same one that cuda.c loaded before
+
+
+def _bind_mpi() -> None:
+    from railwright.native import mpi
+
+    mpi.bind("rw_nccl_bind_mpi")
+
+
+def _mpi_handle(comm: Intracomm | None) -> int:
+    if comm is None:
+        return 0
+    from mpi4py import MPI
+
+    return MPI._handleof(comm)

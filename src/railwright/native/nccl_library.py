@@ -1,0 +1,157 @@
+"""libnccl: where it is, what it exports, its errors and its configuration. Only ranks may load it: it loads CUDA.
+
+Structures and values after nccl.h of NCCL 2.18 to 2.30.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from ctypes import Structure, byref, c_char, c_char_p, c_int, c_size_t, c_uint, c_void_p
+from pathlib import Path
+
+from railwright.errors import CannotJudge
+from railwright.native.library import NativeError, function
+
+UNIQUE_ID_BYTES = 128
+SWITCHED_LOG = "ncclResetDebugInit"
+"""Reads NCCL_DEBUG and its like again; there from 2.24 on, out of the header since 2.28, still exported in 2.30."""
+
+_LIBRARY = "libnccl.so.2"
+_PACKAGES = ("nvidia.nccl", "nvidia.cu13", "nvidia.cu12")
+_INTERNAL, _INVALID_ARGUMENT, _INVALID_USAGE = 3, 4, 5
+_MAGIC, _UNDEFINED = 0xCAFEBEEF, -(2**31)
+_NEWEST_CONFIG = 23007  # the newest version whose ncclConfig_t is known here
+
+
+class UniqueId(Structure):
+    """ncclUniqueId."""
+
+    _fields_ = (("internal", c_char * UNIQUE_ID_BYTES),)
+
+
+class Config(Structure):
+    """ncclConfig_t of 2.30; NCCL reads as much of it as `size` says and as its own version knows."""
+
+    _fields_ = (
+        ("size", c_size_t),
+        ("magic", c_uint),
+        ("version", c_uint),
+        ("blocking", c_int),
+        ("cga_cluster_size", c_int),
+        ("min_ctas", c_int),
+        ("max_ctas", c_int),
+        ("net_name", c_char_p),
+        ("split_share", c_int),
+        ("traffic_class", c_int),
+        ("comm_name", c_char_p),
+        ("collnet_enable", c_int),
+        ("cta_policy", c_int),
+        ("shrink_share", c_int),
+        ("nvls_ctas", c_int),
+        ("channels_per_net_peer", c_int),
+        ("nvlink_centric_sched", c_int),
+        ("graph_usage_mode", c_int),
+        ("rma_contexts", c_int),
+        ("max_p2p_peers", c_int),
+        ("graph_stream_ordering", c_int),
+    )
+
+
+class NcclError(NativeError):
+    """NCCL refused or failed; `result` is its own number."""
+
+    def __init__(self, what: str, result: int, meaning: str) -> None:
+        super().__init__(what, result, meaning)
+        self.result = result
+
+    @property
+    def refused(self) -> bool:
+        """Whether NCCL says that what was asked of it cannot be, rather than that something broke."""
+        no_way = self.result == _INTERNAL and "algorithm/protocol" in self.message  # before 2.24
+        return no_way or self.result in (_INVALID_ARGUMENT, _INVALID_USAGE)
+
+
+def find_library(named: str = "") -> str:
+    """What to load: the library named, else that of an installed nvidia-nccl wheel, else the loader's own choice."""
+    if named:
+        return named
+    for package in _PACKAGES:
+        try:
+            spec = importlib.util.find_spec(package)
+        except ModuleNotFoundError:  # there is no package `nvidia` at all
+            break
+        for location in (spec.submodule_search_locations or []) if spec else []:
+            found = Path(location) / "lib" / _LIBRARY
+            if found.exists():
+                return str(found)
+    return _LIBRARY
+
+
+class Library:
+    """A loaded libnccl. Raises CannotJudge where it cannot be loaded or lacks what every loop needs."""
+
+    def __init__(self, named: str = "") -> None:
+        self.path = find_library(named)
+        try:
+            self._nccl = ctypes.CDLL(self.path)
+        except OSError as error:
+            hint = "install the nvidia-nccl-cu13 package, or give the option library=PATH"
+            raise CannotJudge(f"NCCL cannot be loaded: {error}", hint=hint) from error
+        if function("rw_nccl_bind", c_int, c_void_p)(self._nccl._handle):
+            raise CannotJudge(f"{self.path} is no NCCL, or one before 2.7")
+        code = c_int()
+        self._nccl.ncclGetVersion(byref(code))
+        self.code = code.value
+        """NCCL_VERSION_CODE, 22809 for 2.28.9."""
+
+    @property
+    def version(self) -> str:
+        """`2.28.9`."""
+        return f"{self.code // 10000}.{self.code // 100 % 100}.{self.code % 100}"
+
+    def has(self, name: str) -> bool:
+        """Whether the library exports a function."""
+        return hasattr(self._nccl, name)
+
+    def call(self, name: str, *arguments: object, comm: c_void_p | None = None) -> None:
+        """Call one of NCCL's functions. Raises NcclError in NCCL's own words."""
+        result = getattr(self._nccl, name)(*arguments)
+        if result:
+            raise NcclError(name, result, self.error_text(result, comm))
+
+    def error_text(self, result: int, comm: c_void_p | None = None) -> str:
+        """What NCCL says of one of its results, with its last warning where it keeps one (2.13 and later)."""
+        words = self._text("ncclGetErrorString", c_int(result)) or f"NCCL error {result}"
+        warning = self._text("ncclGetLastError", comm) if self.has("ncclGetLastError") else ""
+        return f"{words}: {warning}" if warning else words
+
+    def _text(self, name: str, argument: object) -> str:
+        ask = getattr(self._nccl, name)
+        ask.restype = c_char_p
+        said = ask(argument)
+        return " ".join(said.decode(errors="replace").split())[:300] if said else ""
+
+    def unique_id(self) -> bytes:
+        """What all ranks of one communicator must share; made by one of them."""
+        made = UniqueId()
+        self.call("ncclGetUniqueId", byref(made))
+        return bytes(made)
+
+    def read_environment_again(self) -> None:
+        """Make NCCL read NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE anew, at its next message."""
+        reset = getattr(self._nccl, SWITCHED_LOG)
+        reset.restype = None
+        reset()
+
+    def config(self, operation: str) -> Config:
+        """What nccl-tests 2.19.6 asks of a communicator: NVLink-centric schedules (2.28), a ring's two peers (2.30)."""
+        config = Config(size=ctypes.sizeof(Config), magic=_MAGIC, version=min(self.code, _NEWEST_CONFIG))
+        for name, kind in Config._fields_[3:]:
+            if kind is c_int:
+                setattr(config, name, _UNDEFINED)
+        if self.code >= 22800:
+            config.nvlink_centric_sched = 1
+        if self.code >= 23000 and operation == "send_recv":
+            config.max_p2p_peers = 2
+        return config

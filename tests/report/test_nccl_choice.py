@@ -1,0 +1,102 @@
+"""The table of what NCCL's own choice costs against the best one that was forced."""
+
+from __future__ import annotations
+
+from railwright.diagnosis.model import Judged, Verdict
+from railwright.limits.model import NoLimit
+from railwright.report.nccl_choice import cost_tables, lines
+from railwright.results.model import Evidence
+from railwright.results.statistics import summarise
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def point(size, seconds, algorithm=None, protocol=None, *, chosen="", quantity="latency_s", state="unknown",
+          outcome="measured", **parameters):  # fmt: skip
+    forced = {key: value for key, value in (("algorithm", algorithm), ("protocol", protocol)) if value}
+    samples = [seconds * 0.99, seconds, seconds * 1.01]
+    return Judged(
+        benchmark="nccl_all_reduce",
+        quantity=quantity,
+        path="gpu0>gpu1",
+        parameters={"size_bytes": size, "placement": "out of place", **forced, **parameters},
+        outcome=outcome,
+        value=seconds if outcome == "measured" else None,
+        launches=(summarise(samples),) if outcome == "measured" else (),
+        limit=NoLimit(quantity=quantity, why="none"),
+        verdict=Verdict(state=state, why=""),
+        evidence=(Evidence(claim="algorithm", value=chosen, seen="log"),) if chosen else (),
+    )
+
+
+def table(*points):
+    (found,) = cost_tables(points)
+    return found.rows
+
+
+def test_each_size_has_its_best_and_what_nccl_s_own_costs_against_it():
+    rows = table(
+        point(8, 12e-6, "free", "free", chosen="Ring/LL"),
+        point(8, 10e-6, "Tree", "LL"),
+        point(8, 15e-6, "Ring", "Simple"),
+        point(MIB, 40e-6, "free", "free", chosen="Ring/Simple"),
+        point(MIB, 60e-6, "Tree", "LL"),
+    )
+    first, second = rows
+    assert (first.size_bytes, first.best, first.best_s, first.own, first.own_s) == (
+        8,
+        "Tree/LL",
+        10e-6,
+        "Ring/LL",
+        12e-6,
+    )
+    assert first.ratio == 12e-6 / 10e-6
+    assert not first.within_noise
+    assert (second.best, second.own, second.ratio) == ("NCCL's own", "Ring/Simple", 1.0)
+
+
+def test_a_difference_smaller_than_the_samples_spread_is_called_noise():
+    (row,) = table(point(8, 10.1e-6, "free", chosen="Ring/LL"), point(8, 10e-6, "Ring"))
+    assert row.within_noise
+    assert row.best == "Ring"
+    assert "within noise" in "\n".join(lines(cost_tables([point(8, 10.1e-6, "free"), point(8, 10e-6, "Ring")])))
+
+
+def test_without_both_a_free_and_a_forced_one_there_is_no_table():
+    assert cost_tables([point(8, 1e-6)]) == ()
+    assert cost_tables([point(8, 1e-6, "Tree"), point(8, 2e-6, "Ring")]) == ()
+    assert cost_tables([]) == ()
+
+
+def test_what_failed_was_waived_or_is_a_bandwidth_does_not_take_part():
+    rows = table(
+        point(8, 12e-6, "free"),
+        point(8, 11e-6, "Ring"),
+        point(8, 1e-6, "Tree", state="failed"),
+        point(8, 1e-6, "PAT", outcome="waived"),
+        point(8, 1e-6, "NVLS", quantity="bandwidth_bytes_per_s"),
+    )
+    assert [(row.best, row.own) for row in rows] == [("Ring", "not known")]
+
+
+def test_curves_that_differ_in_anything_else_have_tables_of_their_own():
+    points = [
+        point(8, 2e-6, algorithm, launched=launched)
+        for algorithm in ("free", "Ring")
+        for launched in ("plain", "graph")
+    ]
+    titles = [found.title for found in cost_tables(points)]
+    assert len(titles) == 2
+    assert all(title.startswith("nccl_all_reduce  gpu0>gpu1  ") for title in titles)
+
+
+def test_the_text_is_aligned_and_shows_control_characters_escaped():
+    points = [point(8, 12e-6, "free", chosen="Ring\x1b[31m/LL"), point(64 * KIB, 13e-6, "free"),
+              point(8, 10e-6, "Tree"), point(64 * KIB, 10e-6, "Tree")]  # fmt: skip
+    title, head, *rows = lines(cost_tables(points))
+    assert title == "nccl_all_reduce  gpu0>gpu1  placement out of place"
+    assert head.split() == ["size", "best", "time", "NCCL's", "own", "time", "own", "/", "best"]
+    assert "\x1b" not in "".join(rows)
+    assert rows[0].rstrip().endswith("1.20")
+    assert rows[1].rstrip().endswith("1.30")
+    assert len({row.index("Tree") for row in rows}) == 1
