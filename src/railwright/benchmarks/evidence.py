@@ -38,19 +38,35 @@ def transport_evidence(sent_bytes: int, moved_bytes: int | None, otherwise: str)
     return Evidence(claim="transport", value="mixed", seen=seen)
 
 
-def ucx_protocol_evidence(log: Path, verb: ucx_protocols.Operation, size_bytes: int) -> Evidence:
-    """The transport that UCX chose for transfers of that size to a peer, by its own log (`UCX_PROTO_INFO=y`)."""
+def ucx_protocol_evidence(
+    log: Path,
+    verb: ucx_protocols.Operation,
+    size_bytes: int,
+    memories: ucx_protocols.Memories = ("host", "host"),
+    *,
+    to_self: bool = False,
+) -> Evidence:
+    """The transport that UCX chose for transfers of that size, by its own log (`UCX_PROTO_INFO=y`).
+
+    `memories` are the local and the remote one; `to_self` looks at what an agent does between memories of its own.
+    Where UCX emulates one of GPU memory the value says so, `software emulation over tcp/lo`: no setting of the host
+    gives it a transport then. Between host memories the transport itself tells (TCP, where there should be CMA).
+    """
     flush_c_streams()  # UCX's log is buffered
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
         return Evidence(claim="ucx_protocol", value="unknown", seen=f"UCX wrote no log: {error.strerror}")
-    protocol = ucx_protocols.chosen(ucx_protocols.read(lines), verb, size_bytes)
+    protocol = ucx_protocols.chosen(ucx_protocols.read(lines), verb, size_bytes, memories, to_self=to_self)
     if protocol is None:
-        seen = f"UCX's log names no {verb} of {format_size(size_bytes)} to a peer"
+        between = "" if memories == ("host", "host") else f" between {memories[0]} and {memories[1]}"
+        whom = "itself" if to_self else "a peer"
+        seen = f"UCX's log names no {verb} of {format_size(size_bytes)}{between} to {whom}"
         return Evidence(claim="ucx_protocol", value="unknown", seen=seen)
     seen = f"UCX_PROTO_INFO: ucp_{verb} by {protocol.description}"
-    return Evidence(claim="ucx_protocol", value=protocol.transport, seen=seen)
+    emulated = memories != ("host", "host") and protocol.description.startswith(ucx_protocols.EMULATION)
+    value = f"{ucx_protocols.EMULATION} over {protocol.transport}" if emulated else protocol.transport
+    return Evidence(claim="ucx_protocol", value=value, seen=seen)
 
 
 def _read() -> int | None:

@@ -1,40 +1,47 @@
-"""NIXL between host memory and storage, as when a KV cache is put aside and taken back: files (POSIX), objects (OBJ).
+"""NIXL between memory and storage, as when a KV cache is put aside and taken back: files and objects.
 
+Files go by POSIX, or by cuFile (GDS, GDS_MT) which also takes GPU memory; objects by OBJ.
 NIXL reads and writes a descriptor as it was opened: here with O_DIRECT, or through the page cache where asked.
 The OBJ plugin speaks S3. Objects keep their names from run to run, because NIXL cannot remove one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from railwright.benchmarks import gpu_job
 from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, Variant, choice, one_of, whole_number
 from railwright.benchmarks.direct_file import device_of, folder_problem
 from railwright.benchmarks.kv_exchange import Service, parse_service, unreachable
 from railwright.benchmarks.kv_storage import FileTarget, ObjectTarget, Target
 from railwright.benchmarks.kv_transfer import counts
 from railwright.errors import UsageError
-from railwright.native import nixl
+from railwright.native import cufile, nixl
+from railwright.native.cuda import Device, DeviceBuffer
 from railwright.native.library import NativeError
 from railwright.native.memory import PATTERN, Buffer
 from railwright.native.nixl_crew import CrewPass, time_crew
+from railwright.native.nixl_memory import AnyBuffer
 from railwright.results.model import Evidence, Result, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.model import Scalar
 from railwright.units import MIB, format_size, parse_size, parse_sizes
 
-_PASSES = {"POSIX": 7, "OBJ": 3}
-_MOST_REQUESTS = {"POSIX": 256, "OBJ": 8}
+_BY_CUFILE = ("GDS", "GDS_MT")
+_PASSES = {"POSIX": 7, "OBJ": 3, "GDS": 7, "GDS_MT": 7}
+_MOST_REQUESTS = {"POSIX": 256, "OBJ": 8, "GDS": 256, "GDS_MT": 256}
 _MOST_OBJECTS = 256
 _MOST_BLOCKS, _MOST_BATCHES, _MOST_DEPTH = 4096, 8, 64
 _MOST_BLOCK_BYTES = 2**30
 _SECTOR_BYTES = 512
 _PATIENCE_S = 60.0
 _ESTIMATE_BYTES_PER_S = 0.3e9
-_ESTIMATE_REQUEST_S = {"POSIX": 2e-4, "OBJ": 2e-2}
+_ESTIMATE_REQUEST_S = {"POSIX": 2e-4, "OBJ": 2e-2, "GDS": 2e-4, "GDS_MT": 2e-4}
 _QUEUES = {"auto": "", "aio": "use_aio", "uring": "use_uring", "posix_aio": "use_posix_aio"}
 _CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
 
@@ -69,6 +76,7 @@ def bucket_address(text: str) -> tuple[Service, str] | None:
 _BATCHES = counts(_MOST_BLOCKS, _MOST_BATCHES)
 _OPERATIONS = choice("WRITE", "READ")
 _DIRECT = choice("yes", "no")
+_MEMORIES = choice("DRAM", "VRAM")
 
 
 def _points(options: Mapping[str, str]) -> list[Point]:
@@ -82,16 +90,26 @@ def _points(options: Mapping[str, str]) -> list[Point]:
 
 def _requests(backend: str, point: Point, room: int) -> int:
     """How many requests there are, each for a place of its own; 0 where not even one fits."""
-    most = _MOST_REQUESTS[backend] if backend == "POSIX" else min(_MOST_REQUESTS[backend], _MOST_OBJECTS // point.batch)
+    most = min(_MOST_REQUESTS[backend], _MOST_OBJECTS // point.batch) if backend == "OBJ" else _MOST_REQUESTS[backend]
     return min(most, room // point.request_bytes)
 
 
 def _variants(options: Mapping[str, str]) -> tuple[Variant, ...]:
-    return tuple(Variant(parameters={"backend": name}) for name in choice(*_PASSES)(options["backend"]))
+    backends, memories = choice(*_PASSES)(options["backend"]), _MEMORIES(options["memory"])
+    return tuple(Variant(parameters=_varied(name, memory)) for name in backends for memory in memories)
+
+
+def _varied(backend: str, memory: str) -> dict[str, Scalar]:
+    """Host memory is not named, so that runs with and without the option compare."""
+    return {"backend": backend, "memory": memory} if memory == "VRAM" else {"backend": backend}
 
 
 def _backend(job: Job) -> str:
     return str(job.variant.parameters["backend"])
+
+
+def _on_gpu(job: Job) -> bool:
+    return "memory" in job.variant.parameters
 
 
 def _plan(job: Job) -> Plan:
@@ -107,7 +125,7 @@ def _plan(job: Job) -> Plan:
         seconds=2 + moved / _ESTIMATE_BYTES_PER_S + calls * _ESTIMATE_REQUEST_S[backend],
         memory_bytes=room + 4 * MIB,
         moved_bytes=moved,
-        files=(f"a nameless file of {format_size(room)} in {folder}" if backend == "POSIX" else kept,),
+        files=(kept if backend == "OBJ" else f"a nameless file of {format_size(room)} in {folder}",),
         waived=_problem(job),
     )
 
@@ -116,7 +134,12 @@ def _problem(job: Job) -> str:
     """Why this backend cannot be measured with these options, or an empty string. Asks no service."""
     if not nixl.find_library():
         return nixl.NOT_INSTALLED
-    if _backend(job) == "POSIX":
+    backend = _backend(job)
+    if _on_gpu(job) and backend not in _BY_CUFILE:
+        return f"NIXL's {backend} backend moves host memory only: -o backend=GDS"
+    if backend in _BY_CUFILE and (without := gpu_job.waived(job)):
+        return without
+    if backend != "OBJ":
         odd = [size for size in parse_sizes(job.options["sizes"]) if size % _SECTOR_BYTES]
         if odd and "yes" in _DIRECT(job.options["direct"]):
             return f"direct I/O takes multiples of {_SECTOR_BYTES} bytes, {odd[0]} was asked for: -o direct=no"
@@ -132,31 +155,54 @@ def _problem(job: Job) -> str:
 
 def _path(job: Job, operation: str, *, direct: bool) -> str:
     """From memory to the drive, to the page cache, or to the object store; or back."""
-    memory = job.memory_of(0)
+    memory = job.gpu_of(0).id if _on_gpu(job) and job.gpus else job.memory_of(0)
     drive = device_of(job.topology, job.options["directory"]) if direct else "pagecache"
-    storage = drive if _backend(job) == "POSIX" else "s3"
+    storage = "s3" if _backend(job) == "OBJ" else drive
     return f"{storage}>{memory}" if operation == "READ" else f"{memory}>{storage}"
 
 
 def _run(rank: Rank) -> Iterator[Result]:
     backend, options = _backend(rank.job), rank.job.options
     rank.step(f"NIXL plugin {backend}")
-    refused = nixl.plugin_problem(backend)
+    refused = (cufile.unusable() if backend in _BY_CUFILE else "") or nixl.plugin_problem(backend)
     address = bucket_address(options["s3"]) if backend == "OBJ" else None
     if not refused and address is not None and (silent := unreachable(address[0])):
         refused = f"no S3 answers at {silent}"
     if refused:
-        yield _waived(rank, f"NIXL's {backend} backend: {refused}", {"backend": backend})
+        yield _waived(rank, f"NIXL's {backend} backend: {refused}", dict(rank.job.variant.parameters))
         return
     room = parse_size(options["file-size"])
-    with Buffer(room) as buffer:
-        if address is not None:
+    with contextlib.ExitStack() as stack:
+        buffer = _buffer(rank, room, stack)
+        if address is not None and isinstance(buffer, Buffer):
             yield from _objects(rank, buffer, room, address)
         else:
-            with FileTarget(rank.job, buffer, _parameters_of_queue(options["queue"])) as file:
-                for direct in _DIRECT(options["direct"]):
-                    file.go_direct(direct == "yes")
-                    yield from _measure_all(rank, file, buffer, room)
+            yield from _files(rank, buffer, room)
+
+
+def _buffer(rank: Rank, room: int, stack: contextlib.ExitStack) -> AnyBuffer:
+    """The memory; with cuFile a GPU's context is the current one, for host memory too."""
+    if _backend(rank.job) not in _BY_CUFILE:
+        return stack.enter_context(Buffer(room))
+    device = stack.enter_context(Device(rank.job.gpu_of(0).address))
+    return stack.enter_context(DeviceBuffer(device, room)) if _on_gpu(rank.job) else stack.enter_context(Buffer(room))
+
+
+def _files(rank: Rank, buffer: AnyBuffer, room: int) -> Iterator[Result]:
+    """Waived where cuFile refuses the file: most file systems and drives have no GPUDirect Storage."""
+    backend, options = _backend(rank.job), rank.job.options
+    target = FileTarget(rank, buffer, backend, _parameters_of_queue(options["queue"]) if backend == "POSIX" else {})
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(target)
+        except NativeError as error:
+            if backend not in _BY_CUFILE:
+                raise
+            yield _waived(rank, error.message, dict(rank.job.variant.parameters))
+            return
+        for direct in _DIRECT(options["direct"]) if backend == "POSIX" else ("yes",):
+            file.go_direct(direct == "yes")
+            yield from _measure_all(rank, file, buffer, room)
 
 
 def _objects(rank: Rank, buffer: Buffer, room: int, address: tuple[Service, str]) -> Iterator[Result]:
@@ -186,7 +232,7 @@ def _waived(rank: Rank, reason: str, parameters: dict[str, Scalar]) -> Result:
     )
 
 
-def _measure_all(rank: Rank, target: Target, buffer: Buffer, room: int) -> Iterator[Result]:
+def _measure_all(rank: Rank, target: Target, buffer: AnyBuffer, room: int) -> Iterator[Result]:
     backend = _backend(rank.job)
     for point in _points(rank.job.options):
         parameters = _parameters(target, point)
@@ -207,7 +253,7 @@ def _parameters(target: Target, point: Point) -> dict[str, Scalar]:
     return varied | {name: value for name, value in many.items() if value != 1}
 
 
-def _measure(rank: Rank, target: Target, buffer: Buffer, point: Point, count: int) -> Iterator[Result]:
+def _measure(rank: Rank, target: Target, buffer: AnyBuffer, point: Point, count: int) -> Iterator[Result]:
     backend, region = _backend(rank.job), count * point.request_bytes
     good, poison = 4 * point.size + (point.operation == "READ"), 4 * point.size + 2
     blocks = [
@@ -219,10 +265,9 @@ def _measure(rank: Rank, target: Target, buffer: Buffer, point: Point, count: in
         target.lay(blocks)
         buffer.fill(poison, region)
     requests = [target.request(point.operation, one) for one in blocks]
-    passes = [
-        time_crew([requests], [-1], depth=point.depth, iterations=count, patience_s=_PATIENCE_S)
-        for _ in range(1 + _PASSES[backend])
-    ][1:]
+    one_pass = partial(time_crew, [requests], [-1], depth=point.depth, iterations=count, patience_s=_PATIENCE_S)
+    target.watch(one_pass, point.operation)
+    passes = [one_pass() for _ in range(_PASSES[backend])]
     for request in requests:
         request.release()
     wrong = buffer.count_wrong(good, region) if point.operation == "READ" else target.count_wrong(good, blocks)
@@ -283,16 +328,17 @@ def _block_sizes(text: str) -> tuple[int, ...]:
 
 BENCHMARK = Benchmark(
     name="kv_file",
-    summary="NIXL WRITE and READ between host memory and files, or objects of an S3 store",
-    method="nixlbench 1.4 --backend POSIX or OBJ: requests of `batch` descriptors, post and poll until done, in turn "
-    "over the file or the objects; 7 passes over a file, 3 over objects, after one that is not counted",
+    summary="NIXL WRITE and READ between host or GPU memory and files, or objects of an S3 store",
+    method="nixlbench 1.4 --backend POSIX, GDS, GDS_MT or OBJ: requests of `batch` descriptors, post and poll until "
+    "done, in turn over the file or the objects; 7 passes over a file, 3 over objects, after one that is not counted",
     quantities=("latency_s", "bandwidth_bytes_per_s"),
     ranks=1,
     plan=_plan,
     run=_run,
     variants=_variants,
     options=(
-        Option("backend", "POSIX", "POSIX, OBJ, or both", choice(*_PASSES)),
+        Option("backend", "POSIX", "POSIX, OBJ, GDS, GDS_MT, or several", choice(*_PASSES)),
+        Option("memory", "DRAM", "DRAM, VRAM (GDS and GDS_MT only), or both", _MEMORIES),
         Option("directory", ".", "the folder on the file system to measure", _folder),
         Option("file-size", "64M", "size of the test file, or of all objects of one point, like 64M", parse_size),
         Option("sizes", "4K,1M", "block sizes, like 4K,1M", _block_sizes),

@@ -1,6 +1,7 @@
 """What NIXL moves to and from in `kv_file`: a nameless file, or objects of an S3 store.
 
 Data is laid down and checked beside NIXL where that is possible: a file is read with pread.
+The first pass is watched and not timed, since cuFile's own counters cost time.
 """
 
 from __future__ import annotations
@@ -9,17 +10,19 @@ import contextlib
 import ctypes
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from railwright.benchmarks.base import Job
+from railwright.benchmarks.base import Rank
 from railwright.benchmarks.direct_file import FILL_BYTES, test_file
+from railwright.benchmarks.gpu_file import route_evidence
 from railwright.benchmarks.kv_exchange import Service
 from railwright.errors import CannotJudge
-from railwright.native import nixl
+from railwright.native import cufile, nixl
 from railwright.native.memory import Buffer
+from railwright.native.nixl_memory import AnyBuffer, memory_of
 from railwright.results.model import Evidence
 from railwright.topology.model import Scalar
 from railwright.units import parse_size
@@ -43,6 +46,9 @@ class Target(Protocol):
     def lay(self, requests: Sequence[Blocks]) -> None:
         """Put what the buffer holds in the places of these requests."""
 
+    def watch(self, one_pass: Callable[[], object], operation: nixl.Operation) -> None:
+        """Make a pass that is not timed, and see what runs."""
+
     def count_wrong(self, seed: int, requests: Sequence[Blocks]) -> int:
         """How many bytes there differ from the pattern; the buffer may be used up."""
 
@@ -51,19 +57,24 @@ class Target(Protocol):
 
 
 class FileTarget:
-    """A nameless file, by NIXL's POSIX backend. A context manager."""
+    """A nameless file, by NIXL's POSIX backend or by cuFile's. A context manager."""
 
-    def __init__(self, job: Job, buffer: Buffer, parameters: dict[str, str]) -> None:
-        self._buffer, self._size = buffer, parse_size(job.options["file-size"])
-        self._queue = job.options["queue"]
-        self._job, self._parameters, self._open = job, parameters, contextlib.ExitStack()
+    def __init__(self, rank: Rank, buffer: AnyBuffer, backend: str, parameters: dict[str, str]) -> None:
+        self._rank, self._buffer, self._backend = rank, buffer, backend
+        self._size, self._queue = parse_size(rank.job.options["file-size"]), rank.job.options["queue"]
+        self._parameters, self._open = parameters, contextlib.ExitStack()
         self._direct = True
+        self._route: Evidence | None = None
 
     def __enter__(self) -> FileTarget:
-        self._fd = self._open.enter_context(test_file(self._job))
-        self._agent = nixl.Agent("rank0", "POSIX", progress_thread=False, parameters=self._parameters)
-        self._agent.register(self._buffer)
-        self._agent.register_files([(self._fd, self._size)])
+        with contextlib.ExitStack() as stack:
+            self._fd = stack.enter_context(test_file(self._rank.job))
+            if self._backend != "POSIX":
+                cufile.write_settings(self._rank.scratch, None)
+            self._agent = nixl.Agent("rank0", self._backend, progress_thread=False, parameters=self._parameters)
+            self._agent.register(self._buffer)
+            self._agent.register_files([(self._fd, self._size)])
+            self._open = stack.pop_all()
         return self
 
     def __exit__(
@@ -79,21 +90,38 @@ class FileTarget:
 
     def parameters(self) -> dict[str, Scalar]:
         """What sets this target apart."""
-        return {"backend": "POSIX", "direct": self._direct, "queue": self._queue}
+        if self._backend == "POSIX":
+            return {"backend": self._backend, "direct": self._direct, "queue": self._queue}
+        return {**self._rank.job.variant.parameters, "direct": self._direct}
 
     def request(self, operation: nixl.Operation, blocks: Blocks) -> nixl.Request:
         """A transfer of blocks between the buffer and their places in the file."""
         ours = [(self._buffer.address + place, size) for place, size in blocks]
-        return self._agent.request_storage(operation, ours, "FILE", [(place, size, self._fd) for place, size in blocks])
+        theirs = [(place, size, self._fd) for place, size in blocks]
+        return self._agent.request_storage(operation, ours, "FILE", theirs, memory=memory_of(self._buffer))
 
     def lay(self, requests: Sequence[Blocks]) -> None:
         """Write what the buffer holds into the file, by pwrite."""
         region = _region(requests)
-        for place in range(0, region, FILL_BYTES):
-            chunk = (ctypes.c_char * min(FILL_BYTES, region - place)).from_address(self._buffer.address + place)
-            if os.pwrite(self._fd, chunk, place) != len(chunk):
-                raise CannotJudge("the test file could not be written", hint="free some space")
+        with Buffer(FILL_BYTES) as staging:
+            for place in range(0, region, FILL_BYTES):
+                length = min(FILL_BYTES, region - place)
+                address = self._buffer.address + place
+                if not isinstance(self._buffer, Buffer):
+                    ctypes.memmove(staging.address, self._buffer.read(length, place), length)
+                    address = staging.address
+                if os.pwrite(self._fd, (ctypes.c_char * length).from_address(address), place) != length:
+                    raise CannotJudge("the test file could not be written", hint="free some space")
         os.fsync(self._fd)
+
+    def watch(self, one_pass: Callable[[], object], operation: nixl.Operation) -> None:
+        """With cuFile, count which way its operations took."""
+        counting = self._backend != "POSIX" and cufile.attach() and cufile.start_counting()
+        one_pass()
+        if self._backend != "POSIX":
+            write = operation == "WRITE"
+            seen = cufile.counted(write=write) if counting else None
+            self._route = route_evidence(seen, self._rank.scratch / cufile.LOG_NAME, write=write)
 
     def count_wrong(self, seed: int, requests: Sequence[Blocks]) -> int:
         """How many bytes of the file differ from the pattern, by pread."""
@@ -113,7 +141,8 @@ class FileTarget:
         with contextlib.suppress(OSError, IndexError):
             line = Path(f"/proc/self/fdinfo/{self._fd}").read_text("ascii").split("flags:")[1].split()[0]
             flags = "direct" if int(line, 8) & os.O_DIRECT else "page cache"
-        return (Evidence(claim="io", value=flags, seen="the descriptor's flags in /proc/self/fdinfo"), _queue_seen())
+        io = Evidence(claim="io", value=flags, seen="the descriptor's flags in /proc/self/fdinfo")
+        return (io, self._route or _queue_seen())
 
 
 def _queue_seen() -> Evidence:
@@ -157,6 +186,11 @@ class ObjectTarget:
     def lay(self, requests: Sequence[Blocks]) -> None:
         """Write what the buffer holds into the objects, by NIXL."""
         self._once("WRITE", requests)
+
+    def watch(self, one_pass: Callable[[], object], operation: nixl.Operation) -> None:
+        """There is nothing more to be seen."""
+        del operation
+        one_pass()
 
     def count_wrong(self, seed: int, requests: Sequence[Blocks]) -> int:
         """How many bytes of the objects differ from the pattern, by NIXL into a poisoned buffer."""

@@ -30,7 +30,7 @@ from typing import Literal, NamedTuple
 
 from railwright.errors import CannotJudge
 from railwright.native.library import NativeError, function, seconds_array
-from railwright.native.memory import Buffer
+from railwright.native.nixl_memory import HOST, AnyBuffer, Memory, memory_of, prepare_gpus
 
 Operation = Literal["READ", "WRITE"]
 Blocks = Sequence[tuple[int, int]]
@@ -42,7 +42,6 @@ Address = tuple[str, int]
 """An IPv4 address in digits, and a port."""
 
 _OPERATIONS: dict[Operation, int] = {"READ": 0, "WRITE": 1}
-_DRAM = 0
 _STORAGE: dict[Storage, int] = {"OBJECT": 3, "FILE": 4}
 LISTENER_DELAY_US = 100_000
 """How long NIXL's own thread sleeps between two looks at its socket or its store: NIXL's default."""
@@ -97,6 +96,8 @@ def plugin_problem(backend: str) -> str:
     if library is None:
         return NOT_INSTALLED
     prepare_environment()
+    if backend.startswith("GDS"):
+        prepare_gpus(backend)
     try:
         ctypes.CDLL(str(library.parent / "plugins" / f"libplugin_{backend}.so"))
     except OSError as error:
@@ -119,8 +120,7 @@ def prepare_environment() -> None:
     `UCX_MODULES=^efa`: the wheel's EFA module loads the system's libibverbs beside the wheel's own, and the process
     then crashes at exit. Left alone where the user set it, and where an EFA device is present.
     """
-    efa = any("efa" in entry.name for entry in _entries("/sys/class/infiniband"))
-    if not efa:
+    if not any(Path("/sys/class/infiniband").glob("*efa*")):
         os.environ.setdefault("UCX_MODULES", "^efa")
 
 
@@ -139,14 +139,6 @@ def _store(exchange: Exchange) -> Iterator[None]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
-
-
-def _entries(folder: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []
 
 
 class Exchange(NamedTuple):
@@ -230,9 +222,10 @@ class Agent:
         """End the agent with its threads and sockets; all its requests must have been released."""
         self._call("destroy_agent", self._agent)
 
-    def register(self, buffer: Buffer) -> None:
-        """Register host memory with the backend."""
-        self._register(_DRAM, [(buffer.address, buffer.size_bytes, 0, b"")])
+    def register(self, buffer: AnyBuffer) -> None:
+        """Register a host's or a GPU's memory with the backend; the GPU's context must be the thread's current one."""
+        memory = memory_of(buffer)
+        self._register(memory.kind, [(buffer.address, buffer.size_bytes, memory.device, b"")])
 
     def register_files(self, files: Sequence[tuple[int, int]]) -> None:
         """Register open files, each (descriptor, bytes): NIXL reads and writes them as they were opened."""
@@ -315,23 +308,41 @@ class Agent:
         return self.request_blocks(operation, ours, theirs, peer)
 
     def request_blocks(
-        self, operation: Operation, local: Blocks, remote: Blocks, peer: str, *, worker: int = 0
+        self,
+        operation: Operation,
+        local: Blocks,
+        remote: Blocks,
+        peer: str,
+        *,
+        worker: int = 0,
+        memories: tuple[Memory, Memory] = (HOST, HOST),
     ) -> Request:
         """A transfer of many blocks, the n-th of `local` with the n-th of `remote`, each (address, bytes).
 
-        `worker` is which of the backend's workers takes it, one for each of the agent's `threads`.
+        `worker` is which of the backend's workers takes it, one for each of the agent's `threads`; `memories` are the
+        local and the remote one. The agent's own name is a peer too: then both are its own.
         """
-        theirs = self._descriptors(_DRAM, [(address, size_bytes, 0) for address, size_bytes in remote])
-        return self._request(operation, local, theirs, peer, worker)
+        ours, theirs = (self._blocks(memory, of) for memory, of in zip(memories, (local, remote), strict=True))
+        return self._request(operation, ours, theirs, peer, worker)
 
     def request_storage(
-        self, operation: Operation, local: Blocks, kind: Storage, extents: Extents, *, worker: int = 0
+        self,
+        operation: Operation,
+        local: Blocks,
+        kind: Storage,
+        extents: Extents,
+        *,
+        worker: int = 0,
+        memory: Memory = HOST,
     ) -> Request:
-        """A transfer between host memory and files or objects that this agent has registered."""
-        return self._request(operation, local, self._descriptors(_STORAGE[kind], extents), self.name, worker)
+        """A transfer between a memory and files or objects that this agent has registered."""
+        theirs = self._descriptors(_STORAGE[kind], extents)
+        return self._request(operation, self._blocks(memory, local), theirs, self.name, worker)
 
-    def _request(self, operation: Operation, local: Blocks, theirs: c_void_p, peer: str, worker: int) -> Request:
-        ours = self._descriptors(_DRAM, [(address, size_bytes, 0) for address, size_bytes in local])
+    def _blocks(self, memory: Memory, blocks: Blocks) -> c_void_p:
+        return self._descriptors(memory.kind, [(address, size_bytes, memory.device) for address, size_bytes in blocks])
+
+    def _request(self, operation: Operation, ours: c_void_p, theirs: c_void_p, peer: str, worker: int) -> Request:
         options, handle = self._options, c_void_p()
         if self._threads > 1:
             note = f"worker_id={worker}".encode()

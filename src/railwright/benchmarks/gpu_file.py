@@ -1,0 +1,228 @@
+"""What reads of files into GPU memory and writes from it share: options, ways, what really ran, and the passes.
+
+A block's offset in the file is its place in the GPU's memory, so one look at that memory checks a whole pass.
+Each way is a launch of its own: cuFile reads its settings once in a process.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from railwright.benchmarks import gpu_job
+from railwright.benchmarks.base import Job, Option, Plan, Rank, Variant, choice
+from railwright.benchmarks.cpu_cost import cpu_settings
+from railwright.benchmarks.direct_file import FILL_BYTES, device_of
+from railwright.benchmarks.direct_io import Point, block_order, options, points, problem
+from railwright.errors import CannotJudge
+from railwright.native import cufile
+from railwright.native.cuda import Device, DeviceBuffer, PinnedBuffer, driver_version
+from railwright.native.cufile import Counted, CuFile, Way
+from railwright.native.files import Extent, Pass
+from railwright.results.model import Evidence, Result
+from railwright.topology.model import Scalar
+from railwright.units import format_size, parse_size
+
+BOUNCE = "bounce"
+WAYS = ("gds", "cufile compat", BOUNCE)
+POISON = 0xA5
+_LEFT_OUT = ("pages", "engine")
+_DIRECT_ROUTES = ("nvidia-fs", "p2pdma")
+_MOST_LOG_BYTES = 2**20
+_LOG_SAYS_POSIX = ("cuFile using posix", "compat mode enabled", "no native GDS", "compat mode only")
+_ways = choice(*WAYS)
+
+
+def options_of(*, verb: str, sizes: str) -> tuple[Option, ...]:
+    """Those of the host's benchmark that mean something here, and the ways."""
+    kept = (one for one in options(verb=verb, sizes=sizes, pages="huge") if one.name not in _LEFT_OUT)
+    there = f"gds (no fallback), cufile compat, {BOUNCE} (pinned buffers of our own), or several"
+    return (*kept, Option("ways", ",".join(WAYS), there, _ways))
+
+
+def variants(given: Mapping[str, str]) -> tuple[Variant, ...]:
+    """A launch for each way."""
+    return tuple(Variant(parameters={"way": way}) for way in _ways(given["ways"]))
+
+
+def points_of(given: Mapping[str, str]) -> tuple[Point, ...]:
+    """Those of the host's benchmark; buffers have no choice of pages."""
+    return points({**given, "pages": "huge"})
+
+
+def path_of(job: Job, *, write: bool) -> str:
+    """From the drive to the rank's GPU, or back."""
+    drive = device_of(job.topology, job.options["directory"])
+    gpu = job.gpu_of(0).id if job.gpus else "gpu"
+    return f"{gpu}>{drive}" if write else f"{drive}>{gpu}"
+
+
+def plan_of(job: Job, *, passes: int, write: bool) -> Plan:
+    """What it costs and why it cannot be done. Whether cuFile can be used only a rank may try."""
+    folder, size = job.options["directory"], parse_size(job.options["file-size"])
+    every = points_of(job.options)
+    moved = (1 + passes) * sum(point.blocks(size) * point.size for point in every)
+    wear = f", and over it again: {format_size(size + moved)} of wear on the drive in each launch" if write else ""
+    settled = {**job.options, "pages": "huge"}
+    return Plan(
+        path=path_of(job, write=write),
+        seconds=3 + (1 + passes) * sum(point.planned_s(size) for point in every),
+        memory_bytes=FILL_BYTES + max(point.in_flight_bytes for point in every),
+        moved_bytes=size + moved,
+        files=(f"a nameless file of {format_size(size)} in {folder}{wear}",),
+        waived=gpu_job.waived(job) or problem(replace(job, options=settled), "write" if write else "read"),
+    )
+
+
+class Target(NamedTuple):
+    """What the passes of a launch work on."""
+
+    fd: int
+    way: str
+    buffer: DeviceBuffer
+    driver: CuFile | None
+    """None where the data goes through buffers of our own."""
+
+
+@contextlib.contextmanager
+def opened(rank: Rank, fd: int) -> Iterator[Target]:
+    """The GPU's memory, as large as the file, and cuFile's driver where the way needs it. Raises CannotJudge."""
+    way = str(rank.job.variant.parameters["way"])
+    rank.step("GPU memory")
+    size = parse_size(rank.job.options["file-size"])
+    with Device(rank.job.gpu_of(0).address) as device, DeviceBuffer(device, size) as buffer:
+        if way == BOUNCE:
+            yield Target(fd, way, buffer, None)
+            return
+        rank.step(f"cuFile for {way}")
+        with CuFile(rank.scratch, _cufile_way(way), fd, buffer) as driver:
+            yield Target(fd, way, buffer, driver)
+
+
+def _cufile_way(way: str) -> Way:
+    return "gds" if way == "gds" else "cufile compat"
+
+
+def over_ways(rank: Rank, blank: Result, fd: int, measure: Callable[[Target], Iterator[Result]]) -> Iterator[Result]:
+    """What `measure` yields; `blank` waived with cuFile's own reason where the way cannot be gone."""
+    parameters: dict[str, Scalar] = {"way": str(rank.job.variant.parameters["way"])}
+    with contextlib.ExitStack() as stack:
+        try:
+            target = stack.enter_context(opened(rank, fd))
+        except CannotJudge as error:
+            if parameters["way"] == BOUNCE:
+                raise
+            yield replace(blank, outcome="waived", reason=error.message, parameters=parameters)
+            return
+        yield from measure(target)
+
+
+OnePass = Callable[[bool], Pass]
+"""Makes a pass over all blocks: writes the file, or reads it."""
+
+
+class Work(NamedTuple):
+    """One point's blocks, and who moves them."""
+
+    point: Point
+    offsets: array.array[int]
+    cpus: tuple[int, ...]
+
+    @property
+    def region_bytes(self) -> int:
+        """The first bytes of the file and of the GPU's memory, all of which one pass moves."""
+        return len(self.offsets) * self.point.size
+
+
+def work_of(rank: Rank, point: Point) -> Work:
+    """So many workers as there are operations in flight, round and round over the CPUs near the GPU."""
+    region = point.blocks(parse_size(rank.job.options["file-size"])) * point.size
+    offsets, _ = block_order((Extent(0, 0, region),), point.size, point.order)
+    near = rank.job.cpus_near(rank.job.gpu_of(0)) or rank.job.cpus
+    workers = point.depth * point.threads
+    return Work(point, offsets, tuple(near[worker % len(near)] for worker in range(workers)))
+
+
+@contextlib.contextmanager
+def passes_of(target: Target, work: Work) -> Iterator[OnePass]:
+    """A function that makes one pass; between the first and the last the pinned buffers stay."""
+    with contextlib.ExitStack() as stack:
+        through: CuFile | PinnedBuffer = target.driver or stack.enter_context(
+            PinnedBuffer(target.buffer.device, work.point.size * len(work.cpus))
+        )
+        yield lambda write: cufile.gpu_pass(
+            *(target.fd, target.buffer, through, work.offsets, work.point.size, work.cpus), write=write
+        )
+
+
+def counted_pass(rank: Rank, target: Target, one_pass: OnePass, *, write: bool) -> tuple[Evidence, str]:
+    """One pass that is not timed: which way its data really took, and why that is not the one that was asked for."""
+    counting = target.driver is not None and cufile.start_counting()
+    one_pass(write)
+    if target.driver is None:
+        return Evidence(claim="route", value="pinned buffers", seen="our own reads, writes and copies"), ""
+    seen = cufile.counted(write=write) if counting else None
+    evidence = route_evidence(seen, rank.scratch / cufile.LOG_NAME, write=write)
+    return evidence, wrong_route(target.way, evidence)
+
+
+def route_evidence(seen: Counted | None, log: Path, *, write: bool) -> Evidence:
+    """By cuFile's own counters; by its log where this version has none."""
+    if seen is not None and seen.total:
+        by = {"p2pdma": seen.p2pdma, "nvidia-fs": seen.nvidia_fs, "posix": seen.posix}
+        taken = [name for name, count in by.items() if count]
+        said = ", ".join(f"{count} by {name}" for name, count in by.items() if count)
+        verb = "writes" if write else "reads"
+        value = taken[0] if len(taken) == 1 else "mixed" if taken else "unknown"
+        return Evidence(
+            claim="route", value=value, seen=f"cuFile counted {seen.total} {verb}: {said or 'none by name'}"
+        )
+    with contextlib.suppress(OSError), log.open(encoding="utf-8", errors="replace") as file:
+        text = file.read(_MOST_LOG_BYTES)
+        said_so = next((phrase for phrase in _LOG_SAYS_POSIX if phrase in text), "")
+        if said_so:
+            return Evidence(claim="route", value="posix", seen=f"cuFile's log says: {said_so}")
+        return Evidence(claim="route", value="unknown", seen="neither cuFile's counters nor its log say")
+    return Evidence(claim="route", value="unknown", seen="cuFile counts nothing and wrote no log")
+
+
+def wrong_route(way: str, evidence: Evidence) -> str:
+    """Why what ran is not the way that was asked for; empty where it is, or where nobody knows."""
+    direct = evidence.value in _DIRECT_ROUTES
+    fits = direct if way == "gds" else not direct and evidence.value != "mixed"
+    return "" if evidence.value == "unknown" or fits else f"{way} was asked for, but {evidence.seen}"
+
+
+def parameters_of(target: Target, point: Point, verb: str) -> dict[str, Scalar]:
+    """What was varied, as it stands in the record."""
+    return {
+        "size_bytes": point.size,
+        "depth": point.depth,
+        "threads": point.threads,
+        "order": point.order,
+        "way": target.way,
+        **({"operation": verb} if verb == "write" else {}),
+    }
+
+
+def settings_of(target: Target, work: Work, passes: list[Pass], kernel_s: float | None) -> dict[str, Scalar]:
+    """What the passes cost, and with which software."""
+    moved = len(work.offsets) * work.point.size
+    found: dict[str, Scalar] = {
+        "passes": len(passes),
+        "operations_per_pass": len(work.offsets),
+        "workers": len(work.cpus),
+        "o_direct": True,
+        "cuda_driver": driver_version(),
+        "cpus": ",".join(map(str, dict.fromkeys(work.cpus))),
+        **cpu_settings(passes, moved, kernel_s),
+    }
+    if target.driver is not None:
+        own = target.driver.properties()
+        found |= {"nvidia_fs": own.nvidia_fs, "cufile_version": own.version, "cufile_may_fall_back": own.compatible}
+    return found

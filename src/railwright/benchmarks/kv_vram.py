@@ -1,0 +1,326 @@
+"""NIXL transfers of GPU memory: to another GPU, to host memory and back, by either side, in two processes or in one.
+
+What UCX does between two memories depends on which side posts and on whether both are of one process, and it does not
+say when it falls back to copying piece by piece. So every record has the transport that UCX's own log names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from railwright.benchmarks import gpu_job
+from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, Variant, choice
+from railwright.benchmarks.evidence import ucx_protocol_evidence
+from railwright.benchmarks.kv_transfer import Point, Timed
+from railwright.benchmarks.nixl_pair import log_of, wait_for_initiator
+from railwright.native import nixl
+from railwright.native.cuda import Device, DeviceBuffer, PinnedBuffer, driver_version
+from railwright.native.memory import PATTERN, Buffer
+from railwright.native.mpi import library_version
+from railwright.native.nixl_memory import AnyBuffer, Memory, memory_of, prepare_gpus
+from railwright.results.model import Result, Verification
+from railwright.results.readers.ucx_protocols import Memories, Operation
+from railwright.results.statistics import summarise
+from railwright.topology.model import Scalar
+from railwright.units import KIB, format_size, parse_sizes
+
+_BUDGET_S = 1.5
+"""A point is timed less often where one transfer takes long: emulated ones are a hundred times slower."""
+_LEAST_ITERATIONS = 3
+_LATENCY_UP_TO = 64 * KIB
+_PATIENCE_S = 60.0
+_PLANNED_POINT_S = 1.2
+
+_LINKS = ("gpu-gpu", "gpu-host", "host-gpu")
+"""Initiator's memory and the other one: the side that is named first posts."""
+_WAYS_OF_UCX: dict[str, dict[str, str]] = {
+    "default": {},
+    "pipeline": {"UCX_RMA_PPLN_ENABLE": "y"},
+    "no peer errors": {},
+}
+"""name -> environment of NIXL's UCX. The pipeline is there from UCX 1.22 on, and off unless it is asked for."""
+_BACKEND: dict[str, dict[str, str]] = {"no peer errors": {"ucx_error_handling_mode": "none"}}
+"""name -> parameters of NIXL's backend. By default it takes only transports that notice when a peer has gone."""
+
+_OPERATIONS = choice("WRITE", "READ")
+_links = choice(*_LINKS)
+_processes = choice("2", "1")
+_hosts = choice("pinned", "pageable")
+_ways = choice(*_WAYS_OF_UCX)
+
+
+class Case(NamedTuple):
+    """Two memories, and who moves data between them."""
+
+    link: str
+    processes: int
+    host: str
+    """`pinned` or `pageable`, empty where both are GPUs."""
+
+    @property
+    def ours(self) -> str:
+        """The initiator's memory, as a key of `_buffers`."""
+        return self.host if self.link == "host-gpu" else "gpu"
+
+    @property
+    def theirs(self) -> str:
+        """The other one: on rank 1, or in the same process on rank 0."""
+        return self.host if self.link == "gpu-host" else "gpu" if self.link == "host-gpu" else "other gpu"
+
+    @property
+    def memories(self) -> Memories:
+        """As UCX calls the local and the remote one."""
+        return "host" if self.ours == self.host else "cuda", "host" if self.theirs == self.host else "cuda"
+
+    def place(self, job: Job, buffer: str, rank: int) -> str:
+        """The id of the device that holds a buffer of a rank."""
+        if buffer == self.host:
+            return job.memory_of(rank)
+        return job.gpu_of(1 if buffer == "other gpu" else 0).id
+
+    def path(self, job: Job, operation: nixl.Operation) -> str:
+        """From where the data comes to where it goes."""
+        other = 1 if self.processes == 2 else 0
+        ours, theirs = self.place(job, self.ours, 0), self.place(job, self.theirs, other)
+        return f"{ours}>{theirs}" if operation == "WRITE" else f"{theirs}>{ours}"
+
+    def parameters(self, job: Job, point: Point) -> dict[str, Scalar]:
+        """What was varied; the kind of host memory only where there is one."""
+        kind: dict[str, Scalar] = {"host": self.host} if self.host else {}
+        return {
+            "size_bytes": point.size,
+            "operation": point.operation,
+            "initiator": self.place(job, self.ours, 0),
+            "processes": self.processes,
+            **kind,
+        }
+
+
+def cases(options: Mapping[str, str], gpus: int) -> list[Case]:
+    """What the options ask for; GPU to GPU inside one process only where there are two GPUs."""
+    return [
+        Case(link, int(processes), host)
+        for processes in _processes(options["processes"])
+        for link in _links(options["links"])
+        for host in (("",) if link == "gpu-gpu" else _hosts(options["host"]))
+        if link != "gpu-gpu" or processes == "2" or gpus > 1
+    ]
+
+
+def _points(options: Mapping[str, str]) -> list[Point]:
+    return [
+        Point("READ" if operation == "READ" else "WRITE", size, 1, 1, 1)
+        for operation in _OPERATIONS(options["operations"])
+        for size in parse_sizes(options["sizes"])
+    ]
+
+
+def _variants(options: Mapping[str, str]) -> tuple[Variant, ...]:
+    ways = _ways(options["ucx"])
+    return tuple(Variant(parameters={} if way == "default" else {"ucx": way}) for way in ways)
+
+
+def _way(job: Job) -> str:
+    return str(job.variant.parameters.get("ucx", "default"))
+
+
+def _plan(job: Job) -> Plan:
+    waived = gpu_job.waived(job) or ("" if nixl.find_library() else nixl.NOT_INSTALLED)
+    every, largest = cases(job.options, len(job.gpus)), max(parse_sizes(job.options["sizes"]))
+    buffers = {(case.ours, 0) for case in every} | {(case.theirs, case.processes - 1) for case in every}
+    hosts = sum(name in ("pinned", "pageable") for name, _ in buffers)
+    return Plan(
+        path=every[0].path(job, "WRITE") if job.gpus else "gpu>gpu",
+        seconds=4 + len(every) * len(_points(job.options)) * _PLANNED_POINT_S,
+        memory_bytes=hosts * largest,
+        waived=waived,
+    )
+
+
+class _Side(NamedTuple):
+    """What a rank has: its agent, its buffers by name, and what the other rank told of its own."""
+
+    agent: nixl.Agent
+    buffers: dict[str, AnyBuffer]
+    peer: str
+    places: dict[str, tuple[int, Memory]]
+    """The other rank's buffers: address and memory."""
+
+
+def _run(rank: Rank) -> Iterator[Result]:
+    options, job = rank.job.options, rank.job
+    comm = rank.comm
+    # Only now: the MPI library has its own UCX, which read its environment when it was loaded.
+    os.environ.update({"UCX_PROTO_INFO": "y", "UCX_LOG_FILE": str(log_of(rank)), **_WAYS_OF_UCX[_way(job)]})
+    every = cases(options, len(job.gpus))
+    with contextlib.ExitStack() as stack:
+        rank.step("GPU memory")
+        buffers = _buffers(rank, every, stack)
+        side = _joined(rank, buffers)
+        for case in every:
+            for point in _points(options):
+                yield from _measure(rank, side, case, point)
+        comm.barrier()
+
+
+def _buffers(rank: Rank, every: list[Case], stack: contextlib.ExitStack) -> dict[str, AnyBuffer]:
+    """The buffers that this rank needs for any case; its first GPU's context is the current one afterwards."""
+    size, job = max(parse_sizes(rank.job.options["sizes"])), rank.job
+    mine = (case.ours for case in every if rank.index == 0)
+    theirs = (case.theirs for case in every if rank.index == case.processes - 1)
+    names = sorted({*mine, *theirs})
+    near = stack.enter_context(Device(job.gpu_of(rank.index).address))
+    devices: dict[str, Device] = {near.address: near}
+    found: dict[str, AnyBuffer] = {}
+    for name in names:
+        if name == "pinned":
+            found[name] = stack.enter_context(PinnedBuffer(near, size))
+        elif name == "pageable":
+            found[name] = stack.enter_context(Buffer(size))
+        else:
+            address = job.gpu_of(1 if name == "other gpu" else 0).address
+            if address not in devices:
+                devices[address] = stack.enter_context(Device(address))
+            found[name] = stack.enter_context(DeviceBuffer(devices[address], size))
+    near.make_current()
+    return found
+
+
+def _joined(rank: Rank, buffers: dict[str, AnyBuffer]) -> _Side:
+    """An agent with all buffers registered, connected to the other rank's. Metadata goes over MPI."""
+    rank.step("NIXL agent")
+    prepare_gpus()
+    parameters = _BACKEND.get(_way(rank.job))
+    agent = nixl.Agent(f"rank{rank.index}", progress_thread=rank.index == 1, parameters=parameters)
+    for buffer in buffers.values():
+        agent.register(buffer)
+    rank.step("NIXL metadata over MPI")
+    places = {name: (buffer.address, memory_of(buffer)) for name, buffer in buffers.items()}
+    metadata, theirs = rank.comm.allgather((agent.metadata(), places))[1 - rank.index]
+    peer = agent.connect(metadata)
+    rank.comm.barrier()
+    return _Side(agent, buffers, peer, theirs)
+
+
+def _seed(point: Point, who: int) -> int:
+    return 8 * point.size + 4 * (point.operation == "READ") + who
+
+
+def _measure(rank: Rank, side: _Side, case: Case, point: Point) -> Iterator[Result]:
+    """One point. Collective; rank 0 yields."""
+    where = "two processes" if case.processes == 2 else "one process"
+    rank.step(f"kv_vram {case.link} {point.operation} {format_size(point.size)} in {where}")
+    if rank.index == 0:
+        yield from _initiate(rank, side, case, point)
+        return
+    if case.processes == 2:
+        side.buffers[case.theirs].fill(_seed(point, 1), point.size)
+    rank.comm.barrier()
+    wait_for_initiator(rank)
+    wrong = 0
+    if case.processes == 2 and point.operation == "WRITE":
+        wrong = side.buffers[case.theirs].count_wrong(_seed(point, 0), point.size)
+    rank.comm.send(wrong, dest=0)
+
+
+def _initiate(rank: Rank, side: _Side, case: Case, point: Point) -> Iterator[Result]:
+    ours = side.buffers[case.ours]
+    alone = case.processes == 1
+    ours.fill(_seed(point, 0), point.size)
+    if alone:
+        side.buffers[case.theirs].fill(_seed(point, 1), point.size)
+        address, memory, peer = *_place(side.buffers[case.theirs]), side.agent.name
+    else:
+        address, memory, peer = *side.places[case.theirs], side.peer
+    rank.comm.barrier()
+    request = side.agent.request_blocks(
+        *(point.operation, [(ours.address, point.size)], [(address, point.size)], peer),
+        memories=(memory_of(ours), memory),
+    )
+    timed = _time(request, point)
+    request.release()
+    rank.comm.send(None, dest=1)
+    wrong = rank.comm.recv(source=1)
+    if point.operation == "READ":
+        wrong = ours.count_wrong(_seed(point, 1), point.size)
+    elif alone:
+        wrong = side.buffers[case.theirs].count_wrong(_seed(point, 0), point.size)
+    verb: Operation = "get" if point.operation == "READ" else "put"
+    common = Result(
+        benchmark=BENCHMARK.name,
+        quantity="latency_s",
+        path=case.path(rank.job, point.operation),
+        method=BENCHMARK.method,
+        parameters=case.parameters(rank.job, point) | rank.job.variant.parameters,
+        settings=_settings(rank, timed),
+        ranks=case.processes,
+        verification=Verification(method=PATTERN, bytes_checked=point.size, bytes_wrong=wrong),
+        evidence=(ucx_protocol_evidence(log_of(rank), verb, point.size, case.memories, to_self=alone),),
+    )
+    yield from _as_results(common, timed, point)
+
+
+def _place(buffer: AnyBuffer) -> tuple[int, Memory]:
+    return buffer.address, memory_of(buffer)
+
+
+def _time(request: nixl.Request, point: Point) -> Timed:
+    """As often as nixlbench does, but not longer than the budget: one transfer is looked at before."""
+    request.time(warm=0, iterations=1, patience_s=_PATIENCE_S)  # the first one maps the memory
+    ((probe,), _) = request.time(warm=0, iterations=1, patience_s=_PATIENCE_S)
+    warm, most = point.repeats()
+    iterations = max(_LEAST_ITERATIONS, min(most, int(_BUDGET_S / probe)))
+    warm = min(warm, iterations // 10)
+    seconds, posts = request.time(warm=warm, iterations=iterations, patience_s=_PATIENCE_S)
+    return Timed(seconds, posts, [point.size / second for second in seconds], 2 + warm + iterations)
+
+
+def _settings(rank: Rank, timed: Timed) -> dict[str, Scalar]:
+    way = _way(rank.job)
+    asked = " ".join(f"{key}={value}" for key, value in (_WAYS_OF_UCX[way] | _BACKEND.get(way, {})).items())
+    settings: dict[str, Scalar] = {
+        "iterations": len(timed.seconds),
+        "warm_up": timed.requests - len(timed.seconds),
+        "post_median_s": summarise(timed.posts).median,
+        "mpi": library_version(),
+        "backend": "UCX",
+        "cuda_driver": driver_version(),
+        "cpus": f"{rank.job.cpu_of(0)},{rank.job.cpu_of(1)}",
+    }
+    return settings | ({"ucx_set": asked} if asked else {})
+
+
+def _as_results(common: Result, timed: Timed, point: Point) -> Iterator[Result]:
+    """Small ones as latency, large ones as bandwidth, those of 64 KiB as both, as in kv_transfer."""
+    if point.size <= _LATENCY_UP_TO:
+        yield replace(common, samples=tuple(timed.seconds), summary=summarise(timed.seconds))
+    if point.size >= _LATENCY_UP_TO:
+        rates = tuple(timed.rates)
+        yield replace(common, quantity="bandwidth_bytes_per_s", samples=rates, summary=summarise(rates))
+
+
+BENCHMARK = Benchmark(
+    name="kv_vram",
+    summary="NIXL WRITE and READ of GPU memory: to another GPU, to host memory and back",
+    method="nixlbench 1.4: one request of one descriptor, post and poll until done; as often as there, at most 1.5 s",
+    quantities=("latency_s", "bandwidth_bytes_per_s"),
+    ranks=2,
+    plan=_plan,
+    run=_run,
+    variants=_variants,
+    options=(
+        Option("sizes", "4K,1M,256M", "block sizes, like 4K,1M,256M", parse_sizes),
+        Option("operations", "WRITE,READ", "WRITE, READ, or WRITE,READ", _OPERATIONS),
+        Option("links", ",".join(_LINKS), "initiator-other, of gpu-gpu, gpu-host and host-gpu", _links),
+        Option("processes", "2,1", "2, 1 (one agent between memories of its own), or both", _processes),
+        Option("host", "pinned", "host memory: pinned, pageable, or both", _hosts),
+        Option("ucx", "default", "default, pipeline (UCX_RMA_PPLN_ENABLE=y), no peer errors, or several", _ways),
+    ),
+    needs_mpi=True,
+    uses_gpus=True,
+)

@@ -1,0 +1,248 @@
+/* Files to and from GPU memory: by cuFile (GPUDirect Storage or its compatibility mode), or through pinned buffers of
+ * our own. libcufile is given by its handle; what its functions do is in NVIDIA's "cuFile API Reference Guide". */
+#include "cuda.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+enum { RW_SHORT_WRITE = -1101, CUFILE_PLAIN_FD = 1 };
+
+struct outcome { /* CUfileError_t: returned by value */
+  int error;
+  int cuda;
+};
+
+struct description { /* CUfileDescr_t */
+  int type;
+  union {
+    int fd;
+    void *other;
+  } file;
+  const void *operations;
+};
+
+struct properties { /* CUfileDrvProps_t, with room for what later versions add */
+  unsigned major, minor;
+  size_t poll_bytes, direct_bytes;
+  unsigned status, control, features;
+  unsigned rest[128];
+};
+
+static struct {
+  struct outcome (*driver_open)(void);
+  struct outcome (*driver_close)(void);
+  struct outcome (*properties)(struct properties *);
+  struct outcome (*handle_register)(void **, struct description *);
+  void (*handle_deregister)(void *);
+  struct outcome (*buffer_register)(const void *, size_t, int);
+  struct outcome (*buffer_deregister)(const void *);
+  ssize_t (*read)(void *, void *, size_t, off_t, off_t);
+  ssize_t (*write)(void *, const void *, size_t, off_t, off_t);
+  /* Not in every version: NULL where they are missing. */
+  struct outcome (*version)(int *);
+  struct outcome (*statistics_level)(int);
+  struct outcome (*statistics_start)(void);
+  struct outcome (*statistics_stop)(void);
+  struct outcome (*statistics_reset)(void);
+  struct outcome (*statistics)(void *);
+} cufile;
+
+static void *needed(void *library, const char *name, int *missing) {
+  void *symbol = dlsym(library, name);
+  if (!symbol) *missing = 1;
+  return symbol;
+}
+
+#define BIND(field, name) *(void **)&cufile.field = needed(library, name, &missing)
+#define BIND_IF_THERE(field, name) *(void **)&cufile.field = dlsym(library, name)
+
+int rw_cufile_bind(void *library) {
+  int missing = 0;
+  BIND(driver_open, "cuFileDriverOpen");
+  BIND(driver_close, "cuFileDriverClose");
+  BIND(properties, "cuFileDriverGetProperties");
+  BIND(handle_register, "cuFileHandleRegister");
+  BIND(handle_deregister, "cuFileHandleDeregister");
+  BIND(buffer_register, "cuFileBufRegister");
+  BIND(buffer_deregister, "cuFileBufDeregister");
+  BIND(read, "cuFileRead");
+  BIND(write, "cuFileWrite");
+  BIND_IF_THERE(version, "cuFileGetVersion");
+  BIND_IF_THERE(statistics_level, "cuFileSetStatsLevel");
+  BIND_IF_THERE(statistics_start, "cuFileStatsStart");
+  BIND_IF_THERE(statistics_stop, "cuFileStatsStop");
+  BIND_IF_THERE(statistics_reset, "cuFileStatsReset");
+  BIND_IF_THERE(statistics, "cuFileGetStatsL3");
+  return missing ? RW_MISSING_SYMBOL : RW_OK;
+}
+
+/* cuFile's own errors begin at 5000, and become negative as in its reads and writes. */
+static int code_of(struct outcome o) { return o.error ? -o.error : RW_OK; }
+
+int rw_cufile_open(void) { return code_of(cufile.driver_open()); }
+
+int rw_cufile_close(void) { return code_of(cufile.driver_close()); }
+
+int rw_cufile_register(int fd, void **handle) {
+  struct description d = {.type = CUFILE_PLAIN_FD, .file = {.fd = fd}};
+  return code_of(cufile.handle_register(handle, &d));
+}
+
+void rw_cufile_deregister(void *handle) { cufile.handle_deregister(handle); }
+
+int rw_cufile_register_buffer(void *context, uint64_t address, size_t bytes) {
+  int status = rw_cuda.use(context);
+  return status ? status : code_of(cufile.buffer_register((const void *)(uintptr_t)address, bytes, 0));
+}
+
+void rw_cufile_deregister_buffer(uint64_t address) { cufile.buffer_deregister((const void *)(uintptr_t)address); }
+
+/* values: nvidia-fs' major and minor version, status flags, control flags, feature flags, libcufile's version. */
+int rw_cufile_properties(unsigned *values) {
+  struct properties p = {0};
+  int version = 0, status = code_of(cufile.properties(&p));
+  if (cufile.version) cufile.version(&version);
+  unsigned found[] = {p.major, p.minor, p.status, p.control, p.features, (unsigned)version};
+  memcpy(values, found, sizeof found);
+  return status;
+}
+
+/* Begins to count what each GPU's reads and writes were; 0 ends it. */
+int rw_cufile_count(int level) {
+  if (!cufile.statistics_level || !cufile.statistics_start || !cufile.statistics_reset || !cufile.statistics_stop)
+    return RW_MISSING_SYMBOL;
+  if (!level) {
+    int status = code_of(cufile.statistics_stop());
+    return status ? status : code_of(cufile.statistics_level(0));
+  }
+  int status = code_of(cufile.statistics_level(level));
+  if (!status) status = code_of(cufile.statistics_reset());
+  return status ? status : code_of(cufile.statistics_start());
+}
+
+/* `into` must have room for any version's CUfileStatsLevel3_t. */
+int rw_cufile_counted(void *into) { return cufile.statistics ? code_of(cufile.statistics(into)) : RW_MISSING_SYMBOL; }
+
+/* One pass over a list of blocks; laid out alike in `native/cufile.py`. */
+struct rw_gpu_pass {
+  int fd;
+  int workers;             /* threads, each with one operation at a time */
+  int write;
+  int count;               /* operations */
+  int64_t bytes;           /* of one operation */
+  const int64_t *at;       /* offset of each block in the file, and in the GPU's memory */
+  const int *cpus;         /* the CPU of each worker */
+  void *context;
+  void *handle;            /* cuFile's of the file, or NULL: then through `pinned` */
+  uint64_t device;         /* where the GPU's memory begins */
+  unsigned char *pinned;   /* workers x bytes */
+  double *latencies;
+  double elapsed, cpu;     /* out */
+};
+
+struct crew {
+  struct rw_gpu_pass *pass;
+  atomic_int ready, go, failed;
+  _Atomic int64_t next;
+};
+
+struct hand {
+  struct crew *crew;
+  pthread_t thread;
+  int index;
+  void *stream;
+  double start, stop;
+};
+
+static int by_cufile(struct rw_gpu_pass *p, int64_t at) {
+  void *base = (void *)(uintptr_t)p->device;
+  ssize_t moved = p->write ? cufile.write(p->handle, base, (size_t)p->bytes, at, at)
+                           : cufile.read(p->handle, base, (size_t)p->bytes, at, at);
+  if (moved == -1) return errno ? -errno : -EIO;
+  if (moved < 0) return (int)moved;
+  return moved == p->bytes ? RW_OK : p->write ? RW_SHORT_WRITE : -ENODATA;
+}
+
+static int by_pinned(struct rw_gpu_pass *p, int64_t at, struct hand *me) {
+  unsigned char *slot = p->pinned + (int64_t)me->index * p->bytes;
+  uint64_t device = p->device + (uint64_t)at;
+  if (p->write) {
+    int status = rw_cuda.to_host_async(slot, device, (size_t)p->bytes, me->stream);
+    if (!status) status = rw_cuda.stream_synchronize(me->stream);
+    if (status) return status;
+    ssize_t moved = pwrite(p->fd, slot, (size_t)p->bytes, at);
+    return moved < 0 ? -errno : moved == p->bytes ? RW_OK : RW_SHORT_WRITE;
+  }
+  ssize_t moved = pread(p->fd, slot, (size_t)p->bytes, at);
+  if (moved != p->bytes) return moved < 0 ? -errno : -ENODATA;
+  int status = rw_cuda.to_device_async(device, slot, (size_t)p->bytes, me->stream);
+  return status ? status : rw_cuda.stream_synchronize(me->stream);
+}
+
+static void fail(struct crew *c, int status) {
+  int none = RW_OK;
+  atomic_compare_exchange_strong(&c->failed, &none, status);
+}
+
+static void *work(void *argument) {
+  struct hand *me = argument;
+  struct crew *c = me->crew;
+  struct rw_gpu_pass *p = c->pass;
+  int status = rw_pin(p->cpus[me->index]);
+  if (!status) status = rw_cuda.use(p->context);
+  if (!status && !p->handle) status = rw_cuda.stream_create(&me->stream, CUDA_STREAM_NON_BLOCKING);
+  if (status) fail(c, status);
+  atomic_fetch_add(&c->ready, 1);
+  while (!atomic_load(&c->go)) sched_yield();
+  me->start = rw_now();
+  for (int64_t k; !atomic_load(&c->failed) && (k = atomic_fetch_add(&c->next, 1)) < p->count;) {
+    double start = rw_now();
+    status = p->handle ? by_cufile(p, p->at[k]) : by_pinned(p, p->at[k], me);
+    p->latencies[k] = rw_now() - start;
+    if (status) fail(c, status);
+  }
+  me->stop = rw_now();
+  if (me->stream) rw_cuda.stream_destroy(me->stream);
+  return NULL;
+}
+
+static double cpu_seconds(void) {
+  struct rusage u;
+  getrusage(RUSAGE_SELF, &u);
+  return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+/* RW_OK, a negative errno, cuFile's negative error (below -5000), CUDA's positive one, or one of our own. */
+int rw_gpu_file_pass(struct rw_gpu_pass *p) {
+  struct crew c = {.pass = p};
+  struct hand *hands = calloc((size_t)p->workers, sizeof *hands);
+  if (!hands) return RW_NO_MEMORY;
+  int started = 0;
+  for (; started < p->workers; started++) {
+    hands[started] = (struct hand){.crew = &c, .index = started};
+    if (pthread_create(&hands[started].thread, NULL, work, &hands[started])) {
+      fail(&c, RW_NO_THREAD);
+      break;
+    }
+  }
+  while (atomic_load(&c.ready) < started) sched_yield();
+  double cpu = cpu_seconds(), first = 0, last = 0;
+  atomic_store(&c.go, 1);
+  for (int t = 0; t < started; t++) {
+    pthread_join(hands[t].thread, NULL);
+    if (!first || hands[t].start < first) first = hands[t].start;
+    if (hands[t].stop > last) last = hands[t].stop;
+  }
+  p->cpu = cpu_seconds() - cpu;
+  p->elapsed = last - first;
+  free(hands);
+  return atomic_load(&c.failed);
+}

@@ -1,0 +1,278 @@
+"""Files to and from GPU memory (`cufile.c`): by NVIDIA's cuFile, or through pinned buffers of our own.
+
+cuFile reads its settings once in a process, when its driver is opened; so a process measures one way only.
+It is opened only where that can end: libcufile 1.20 reads /proc/modules for ever where there is none, and with
+nvidia-fs loaded but not given to the container it closes descriptor 0. Needs a GPU's context (`cuda.Device`).
+"""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import json
+import os
+import struct
+from collections.abc import Sequence
+from ctypes import POINTER, Structure, byref, c_double, c_int, c_int64, c_size_t, c_uint, c_uint64, c_void_p
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, NamedTuple
+
+from railwright.errors import CannotJudge
+from railwright.native.cuda import DeviceBuffer, PinnedBuffer
+from railwright.native.cuda import checked as checked_by_cuda
+from railwright.native.files import Pass
+from railwright.native.library import NativeError, function, seconds_array
+from railwright.native.vendor_libraries import candidates
+
+Way = Literal["gds", "cufile compat"]
+LIBRARY = "libcufile.so.0"
+LOG_NAME = "cufile.log"
+
+_SETTINGS_VARIABLE, _FORCE_VARIABLE = "CUFILE_ENV_PATH_JSON", "CUFILE_FORCE_COMPAT_MODE"
+_SHORT_WRITE, _FIRST_OF_CUFILE = -1101, -5000
+_ERRORS = {  # cufile.h of 1.20
+    -5001: "the nvidia-fs driver is not loaded",
+    -5004: "the version of the nvidia-fs driver does not fit",
+    -5007: "GPUDirect Storage is not supported on this platform",
+    -5008: "GPUDirect Storage is not supported on this file",
+    -5009: "GPUDirect Storage is not supported on this GPU",
+    -5010: "the nvidia-fs driver refused a call",
+    -5011: "the CUDA driver refused a call",
+    -5016: "more memory than cuFile may pin",
+    -5018: "this type of file is not supported",
+    -5019: "the file's open flags are not supported",
+    -5020: "the file is not open for direct I/O",
+    -5025: "no right to use the driver or the file",
+    -5030: "cuFile's internal error",
+    -5031: "cuFile could not open the file anew",
+    -5033: "the nvidia-fs driver could not be initialised",
+    -5034: "GPUDirect Storage is switched off for this file",
+    -5036: "GPU memory could not be pinned",
+    -5048: "an internal error of the nvidia-fs driver",
+}
+_PER_GPU = struct.Struct("<16s29Q")
+_MOST_GPUS, _STATISTICS_BYTES = 16, 65536
+_GPU_COUNT_AT = (1024, 1136)
+"""Where CUfileStatsLevel3_t has its number of GPUs: until 1.18, and since the level before it grew by readv."""
+_READS, _WRITES = slice(4, 8), slice(17, 21)
+"""Of a GPU's values behind its id: total, p2p, nvfs and posix."""
+
+
+class Counted(NamedTuple):
+    """How many reads or writes there were, by the way that they really took."""
+
+    total: int
+    p2pdma: int
+    nvidia_fs: int
+    posix: int
+
+
+class Properties(NamedTuple):
+    """What cuFile says of itself."""
+
+    nvidia_fs: str
+    """The version of the nvidia-fs driver, `0.0` where there is none."""
+    compatible: bool
+    """Whether it may fall back to POSIX reads and writes."""
+    version: int
+    """libcufile's own, like 1150; 0 where it cannot say."""
+
+
+def unusable() -> str:
+    """Why cuFile's driver must not be opened here, or an empty string."""
+    modules = Path("/proc/modules")
+    if not modules.exists():
+        return "/proc/modules does not exist, and libcufile would wait for it without end"
+    try:
+        loaded = any(line.startswith("nvidia_fs ") for line in modules.read_text("ascii", "replace").splitlines())
+    except OSError as error:
+        return f"/proc/modules cannot be read: {error.strerror}"
+    if loaded and not any(Path("/dev").glob("nvidia-fs*")):
+        return "nvidia-fs is loaded, but there is no /dev/nvidia-fs*: the container was not given it"
+    return ""
+
+
+def write_settings(folder: Path, way: Way | None) -> Path:
+    """Our own cufile.json, in force for this process; its log goes to the same folder.
+
+    Without a way cuFile may choose, as it does by its defaults. Must be called before the library is loaded.
+    """
+    compatible = way != "gds"
+    properties: dict[str, object] = {"allow_compat_mode": compatible, "use_pci_p2pdma": True}
+    os.environ.pop(_FORCE_VARIABLE, None)
+    if way == "cufile compat":
+        properties["force_compat_mode"] = True
+        os.environ[_FORCE_VARIABLE] = "true"
+    settings = {
+        "logging": {"dir": str(folder), "level": "INFO"},
+        "profile": {"nvtx": False, "cufile_stats": 0},
+        "properties": properties,
+    }
+    path = folder / "cufile.json"
+    path.write_text(json.dumps(settings), encoding="utf-8")
+    os.environ[_SETTINGS_VARIABLE] = str(path)
+    return path
+
+
+def meaning(code: int) -> str:
+    """What an error of a pass or of cuFile says; empty where only CUDA or the loops know."""
+    if code == _SHORT_WRITE:
+        return "the file system took only a part of a write, as it does when there is no more room"
+    if code < _FIRST_OF_CUFILE:
+        return f"{_ERRORS.get(code, 'an error of cuFile')} (cuFile error {-code})"
+    return os.strerror(-code) if -1000 < code < 0 else ""
+
+
+def checked(what: str, code: int) -> None:
+    """Raises NativeError for what a call returned, in words."""
+    if code > 0:
+        checked_by_cuda(what, code)
+    if code:
+        raise NativeError(what, code, meaning(code))
+
+
+def find() -> ctypes.CDLL:
+    """The library. Raises CannotJudge with the loader's words."""
+    said = ""
+    for candidate in candidates(LIBRARY):
+        try:
+            return ctypes.CDLL(candidate, mode=ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            said = said or str(error)
+    raise CannotJudge(f"cuFile is not installed: {said}", hint="install the nvidia-cufile wheel, or CUDA's libcufile")
+
+
+def attach() -> bool:
+    """Look at a driver that another library of this process has opened; False where there is no libcufile."""
+    try:
+        library = find()
+    except CannotJudge:
+        return False
+    return not function("rw_cufile_bind", c_int, c_void_p)(library._handle)
+
+
+class CuFile:
+    """cuFile's driver, open, with one file and one GPU's memory registered. A context manager.
+
+    Raises CannotJudge where it is missing or would hang, NativeError for what it refuses.
+    """
+
+    def __init__(self, folder: Path, way: Way, fd: int, buffer: DeviceBuffer) -> None:
+        reason = unusable()
+        if reason:
+            raise CannotJudge(f"cuFile cannot be used: {reason}")
+        write_settings(folder, way)
+        self._library = find()
+        bind = function("rw_cufile_bind", c_int, c_void_p)
+        checked("cuFile", bind(self._library._handle))
+        buffer.device.make_current()
+        checked("cuFile driver", function("rw_cufile_open", c_int)())
+        handle = c_void_p()
+        register = function("rw_cufile_register", c_int, c_int, POINTER(c_void_p))
+        checked("cuFile on the test file", register(fd, byref(handle)))
+        assert handle.value is not None
+        self.handle: int = handle.value
+        self._buffer, self._fd = buffer, fd
+        register_buffer = function("rw_cufile_register_buffer", c_int, c_void_p, c_uint64, c_size_t)
+        code = register_buffer(buffer.device.context, buffer.address, buffer.size_bytes)
+        checked("cuFile on the GPU's memory", code)
+
+    def __enter__(self) -> CuFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        function("rw_cufile_deregister_buffer", None, c_uint64)(self._buffer.address)
+        function("rw_cufile_deregister", None, c_void_p)(self.handle)
+        function("rw_cufile_close", c_int)()
+
+    def properties(self) -> Properties:
+        """What the open driver says of itself. Raises NativeError."""
+        values = (c_uint * 6)()
+        checked("cuFile properties", function("rw_cufile_properties", c_int, POINTER(c_uint))(values))
+        allow_compat_mode = 1 << 1
+        return Properties(f"{values[0]}.{values[1]}", bool(values[3] & allow_compat_mode), values[5])
+
+
+def start_counting() -> bool:
+    """Let the open driver count each GPU's operations; False where this version cannot. It costs time."""
+    return not function("rw_cufile_count", c_int, c_int)(3)
+
+
+def counted(*, write: bool) -> Counted | None:
+    """What was counted since, of all GPUs, and no longer; None where that cannot be read."""
+    room = (ctypes.c_ubyte * _STATISTICS_BYTES)()
+    code = function("rw_cufile_counted", c_int, c_void_p)(ctypes.addressof(room))
+    function("rw_cufile_count", c_int, c_int)(0)
+    return None if code else read_counters(bytes(room), write=write)
+
+
+def read_counters(statistics: bytes, *, write: bool) -> Counted | None:
+    """The counters in a CUfileStatsLevel3_t of a version that is not known: where they add up to its own total."""
+    (reads,) = struct.unpack_from("<Q", statistics, 0)
+    (writes,) = struct.unpack_from("<Q", statistics, 16)
+    for at in _GPU_COUNT_AT:
+        (gpus,) = struct.unpack_from("<I", statistics, at)
+        if not 1 <= gpus <= _MOST_GPUS:
+            continue
+        rows = [_PER_GPU.unpack_from(statistics, at + 8 + gpu * _PER_GPU.size) for gpu in range(gpus)]
+        sums = [sum(column) for column in zip(*(row[1:] for row in rows), strict=True)]
+        found = Counted(*sums[_READS]), Counted(*sums[_WRITES])
+        if (found[0].total, found[1].total) == (reads, writes) and reads + writes:
+            return found[1] if write else found[0]
+    return None
+
+
+class _Pass(Structure):
+    """Laid out as `struct rw_gpu_pass` in cufile.c."""
+
+    _fields_ = (
+        ("fd", c_int),
+        ("workers", c_int),
+        ("write", c_int),
+        ("count", c_int),
+        ("bytes", c_int64),
+        ("at", c_void_p),
+        ("cpus", POINTER(c_int)),
+        ("context", c_void_p),
+        ("handle", c_void_p),
+        ("device", c_uint64),
+        ("pinned", c_void_p),
+        ("latencies", POINTER(c_double)),
+        ("elapsed", c_double),
+        ("cpu", c_double),
+    )
+
+
+def gpu_pass(
+    fd: int,
+    buffer: DeviceBuffer,
+    through: CuFile | PinnedBuffer,
+    offsets: array.array[int],
+    size_bytes: int,
+    cpus: Sequence[int],
+    *,
+    write: bool,
+) -> Pass:
+    """Read or write `size_bytes` at each offset of the file, which is also its place in the GPU's memory.
+
+    There is one worker on each of `cpus`, with one operation at a time. By cuFile, or through a pinned buffer that has
+    room for each of them. The data is the caller's to lay down and to check. Raises NativeError with the cause.
+    """
+    if len(offsets) and (max(offsets) + size_bytes > buffer.size_bytes or min(offsets) < 0):
+        raise ValueError("a block lies beyond the GPU's memory")  # C would go beyond its end
+    one = _Pass(fd=fd, workers=len(cpus), write=int(write), count=len(offsets), bytes=size_bytes)
+    if isinstance(through, CuFile):
+        one.handle = through.handle
+    elif through.size_bytes < len(cpus) * size_bytes:
+        raise ValueError("the pinned buffer has no room for each worker")
+    else:
+        one.pinned = through.address
+    bound = (c_int * len(cpus))(*cpus)
+    latencies = seconds_array(len(offsets))
+    one.at, one.cpus, one.latencies = offsets.buffer_info()[0], bound, latencies
+    one.context, one.device = buffer.device.context, buffer.address
+    checked("write" if write else "read", function("rw_gpu_file_pass", c_int, POINTER(_Pass))(byref(one)))
+    return Pass(one.elapsed, list(latencies), 0, 0.0, one.cpu)

@@ -1,0 +1,234 @@
+"""Files and GPU memory over stand-ins for libcuda and libcufile: real ranks, real files, no GPU."""
+# ruff: noqa: F811 - a fixture of another module is imported, and is an argument
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
+from tests.topology.machines import archive
+
+from railwright.benchmarks import gpu_file
+from railwright.benchmarks.base import Job, Variant
+from railwright.benchmarks.gpu_file import route_evidence, wrong_route
+from railwright.benchmarks.registry import BENCHMARKS, ON_REQUEST, find
+from railwright.errors import UsageError
+from railwright.launch.local import LocalLauncher
+from railwright.launch.session import Planned, Session
+from railwright.native.cufile import Counted
+from railwright.results.model import Evidence
+from railwright.topology.expand import expand
+from railwright.topology.sources.load import load
+
+VERBS = ("read", "write")
+SMALL = {"file-size": "1M", "sizes": "4K,64K", "depth": "3", "large-depth": "2", "order": "sequential"}
+DEFAULTS = {
+    "gpu_file_read": SMALL,
+    "gpu_file_write": SMALL | {"passes": "2"},
+    "kv_file": {"file-size": "1M", "sizes": "4K", "batches": "1"},
+}
+# For a launch on a busy machine; a hang is noticed by silence long before.
+SILENCE_S = 120.0
+
+# Whether cuFile may be opened here must not depend on the machine that the tests run on; the rank finds this first.
+SITE = """
+import os
+from railwright.native import cufile
+cufile.unusable = lambda: os.environ.get("TEST_CUFILE_UNUSABLE", "")
+"""
+
+
+@pytest.fixture(scope="module")
+def two_gpus():
+    return load(str(archive("2xh200-firecracker-vm")))
+
+
+@pytest.fixture
+def measure(stand_ins, two_gpus, tmp_path, monkeypatch):
+    """All launches of a benchmark on a GPU of a recorded machine, over files in a folder of this test's own."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    def run(name, *, topology=two_gpus, faults=None, **options):
+        benchmark = find(name)
+        folder, site = tmp_path / "files", tmp_path / "site"
+        for one in (folder, site):
+            one.mkdir(exist_ok=True)
+        (site / "sitecustomize.py").write_text(SITE)
+        settled = benchmark.settle({"directory": str(folder)} | DEFAULTS[name] | options)
+        addresses = [gpu.address for gpu in two_gpus.of_kind("gpu")]
+        variables = os.environ | environment(stand_ins, *addresses) | {"PYTHONPATH": str(site)} | (faults or {})
+        found = []
+        for variant in benchmark.variants(settled):
+            job = Job(benchmark=name, options=settled, variant=variant, launch=0, topology=topology, uses_gpus=True,
+                      cpus=tuple(sorted(os.sched_getaffinity(0))))  # fmt: skip
+            planned = Planned(benchmark, job, benchmark.plan(job))
+            if planned.plan.waived:
+                found.append(planned.without_measurement("waived", planned.plan.waived))
+                continue
+            found.extend(Session(planned, LocalLauncher(), variables, SILENCE_S).results())
+        assert not list(folder.iterdir()), "a file was left behind"
+        return found
+
+    return run
+
+
+def of(results, **parameters):
+    return [one for one in results if parameters.items() <= one.parameters.items()]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_way_is_measured_and_every_byte_checked(measure, verb):
+    results = measure(f"gpu_file_{verb}", faults={"STANDIN_CUFILE_ROUTE": "nvfs"})
+    assert {one.outcome for one in results} == {"measured"}, [one.reason for one in results]
+    for way, route in (("gds", "nvidia-fs"), ("cufile compat", "posix"), ("bounce", "pinned buffers")):
+        small, small_latency, large, large_latency = of(results, way=way)
+        assert [one.quantity for one in (small, large)] == ["operations_per_s", "bandwidth_bytes_per_s"]
+        assert (small.parameters["size_bytes"], large.parameters["size_bytes"]) == (4096, 65536)
+        assert (small.settings["workers"], large.settings["workers"]) == (3, 2)
+        assert small.path.split(">")[verb == "read"] == "gpu0"
+        assert small_latency.quantity == large_latency.quantity == "latency_s"
+        assert {one.evidence[0].value for one in of(results, way=way)} == {route}
+        for one in (small, large):
+            times = 2 if verb == "read" else 1
+            assert (one.verification.bytes_checked, one.verification.bytes_wrong) == (times << 20, 0)
+            assert one.settings["operations_per_pass"] == (1 << 20) // one.parameters["size_bytes"]
+            assert len(one.samples) == (7 if verb == "read" else 2)
+            assert one.settings["cpu_s_per_gb"] >= 0
+            assert "pages" not in one.parameters
+            assert one.parameters.get("operation", "read") == verb
+        assert 0 < large_latency.summary.median <= large_latency.summary.p99
+        assert ("cufile_version" in large.settings) == (way != "bounce")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(
+    ("way", "fault"), [("cufile compat", "STANDIN_CUFILE_CORRUPT"), ("bounce", "STANDIN_CUDA_CORRUPT")]
+)
+def test_data_that_is_wrong_on_the_gpu_or_in_the_file_is_counted(measure, verb, way, fault):
+    results = measure(f"gpu_file_{verb}", ways=way, sizes="64K", faults={fault: "1"})
+    assert all(one.verification.bytes_wrong > 0 for one in results)
+
+
+def test_without_gpudirect_storage_gds_is_waived_in_cufile_s_words_and_the_rest_is_measured(measure):
+    results = measure("gpu_file_read", sizes="64K")
+    (waived,) = of(results, way="gds")
+    assert waived.outcome == "waived"
+    assert waived.reason == "cuFile driver: the nvidia-fs driver is not loaded (cuFile error 5001)"
+    assert {one.parameters["way"] for one in results if one.outcome == "measured"} == {"cufile compat", "bounce"}
+
+
+def test_where_cufile_would_hang_it_is_not_opened_and_says_so(measure):
+    why = {"TEST_CUFILE_UNUSABLE": "/proc/modules does not exist"}
+    results = measure("gpu_file_write", sizes="64K", ways="cufile compat,bounce", faults=why)
+    (waived,) = [one for one in results if one.outcome == "waived"]
+    assert waived.reason == "cuFile cannot be used: /proc/modules does not exist"
+    assert of(results, way="bounce")[0].outcome == "measured"
+
+
+def test_a_fallback_that_nobody_asked_for_fails_the_way_that_was_asked_for(measure):
+    faults = {"STANDIN_CUFILE_ROUTE": "nvfs", "STANDIN_CUFILE_FALLS_BACK": "1"}
+    results = measure("gpu_file_read", sizes="64K", ways="gds", faults=faults)
+    assert {one.outcome for one in results} == {"failed"}
+    assert results[0].reason == "gds was asked for, but cuFile counted 16 reads: 16 by posix"
+
+
+def test_without_counters_the_log_tells(measure):
+    (rate, _) = measure("gpu_file_read", sizes="64K", ways="cufile compat", faults={"STANDIN_CUFILE_UNCOUNTED": "1"})
+    assert (rate.evidence[0].value, rate.evidence[0].seen) == ("posix", "cuFile's log says: compat mode enabled")
+
+
+def test_an_error_of_a_read_ends_the_launch_with_its_name(measure):
+    (failed,) = measure("gpu_file_read", sizes="64K", ways="cufile compat", faults={"STANDIN_CUFILE_READ": "5030"})
+    assert failed.outcome == "failed"
+    assert "cuFile's internal error (cuFile error 5030)" in failed.reason
+
+
+def test_without_a_gpu_both_are_waived_by_name(measure):
+    without = expand("laptop", {})
+    for verb in VERBS:
+        results = measure(f"gpu_file_{verb}", topology=without)
+        assert [one.reason for one in results] == ["no NVIDIA GPU was found"] * 3
+
+
+def test_they_run_on_request_only_since_they_take_long_and_wear_drives():
+    names = {benchmark.name for benchmark in ON_REQUEST}
+    assert {"gpu_file_read", "gpu_file_write"} <= names
+    assert not {"gpu_file_read", "gpu_file_write"} & {benchmark.name for benchmark in BENCHMARKS}
+
+
+@pytest.mark.parametrize(("option", "value"), [("ways", "gds,nothing"), ("io-threads", "0"), ("engine", "threads")])
+def test_an_option_that_cannot_be_used_is_refused(option, value):
+    with pytest.raises(UsageError):
+        find("gpu_file_read").settle({option: value})
+
+
+@pytest.mark.parametrize(
+    ("counted", "value"),
+    [
+        (Counted(16, 0, 16, 0), "nvidia-fs"),
+        (Counted(16, 16, 0, 0), "p2pdma"),
+        (Counted(16, 0, 0, 16), "posix"),
+        (Counted(16, 8, 0, 8), "mixed"),
+        (Counted(16, 0, 0, 0), "unknown"),
+    ],
+)
+def test_the_route_is_the_one_that_all_operations_took(tmp_path, counted, value):
+    assert route_evidence(counted, tmp_path / "no.log", write=False).value == value
+
+
+@pytest.mark.parametrize(
+    ("way", "route", "fits"),
+    [
+        ("gds", "nvidia-fs", True),
+        ("gds", "p2pdma", True),
+        ("gds", "posix", False),
+        ("gds", "mixed", False),
+        ("gds", "unknown", True),
+        ("cufile compat", "posix", True),
+        ("cufile compat", "nvidia-fs", False),
+        ("cufile compat", "mixed", False),
+    ],
+)
+def test_what_ran_is_held_against_what_was_asked_for(way, route, fits):
+    evidence = Evidence(claim="route", value=route, seen="cuFile counted")
+    assert (wrong_route(way, evidence) == "") is fits
+
+
+def test_each_way_is_a_launch_of_its_own():
+    assert gpu_file.variants({"ways": "bounce,gds"}) == (
+        Variant(parameters={"way": "bounce"}),
+        Variant(parameters={"way": "gds"}),
+    )
+
+
+def test_nixl_s_backends_of_cufile_are_waived_in_the_loader_s_words(measure):
+    results = measure("kv_file", backend="GDS,GDS_MT", memory="DRAM,VRAM")
+    assert [one.parameters for one in results] == [
+        {"backend": "GDS"},
+        {"backend": "GDS", "memory": "VRAM"},
+        {"backend": "GDS_MT"},
+        {"backend": "GDS_MT", "memory": "VRAM"},
+    ]
+    for one in results:
+        assert one.outcome == "waived"
+        backend = one.parameters["backend"]
+        assert one.reason.startswith(f"NIXL's {backend} backend: ")
+        assert "libcudart.so.13" in one.reason
+
+
+def test_nixl_s_backends_of_cufile_are_not_tried_where_cufile_would_hang(measure):
+    (one,) = measure("kv_file", backend="GDS", faults={"TEST_CUFILE_UNUSABLE": "there is no /proc/modules"})
+    assert (one.outcome, one.reason) == ("waived", "NIXL's GDS backend: there is no /proc/modules")
+
+
+def test_nixl_s_other_backends_move_host_memory_only(measure):
+    in_host_memory, _, on_gpu = measure("kv_file", backend="POSIX", memory="DRAM,VRAM", operations="READ")
+    assert (in_host_memory.outcome, in_host_memory.path.split(">")[1]) == ("measured", "memory0")
+    assert on_gpu.outcome == "waived"
+    assert on_gpu.reason == "NIXL's POSIX backend moves host memory only: -o backend=GDS"
+
+
+def test_without_a_gpu_nixl_s_backends_of_cufile_are_waived(measure):
+    (one,) = measure("kv_file", topology=expand("laptop", {}), backend="GDS")
+    assert one.reason == "no NVIDIA GPU was found"

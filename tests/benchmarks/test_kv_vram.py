@@ -1,0 +1,296 @@
+"""NIXL with GPU memory: what is planned, what UCX's own log says of it, and what is found when it emulates.
+
+The logs are of two H200 (NIXL 1.5.1, UCX 1.23). What only a GPU can show is not tested.
+"""
+# ruff: noqa: F811 - a fixture of another module is imported, and is an argument
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
+from tests.topology.machines import archive
+
+from railwright.benchmarks import kv_vram
+from railwright.benchmarks.base import Job, Variant
+from railwright.benchmarks.evidence import ucx_protocol_evidence
+from railwright.benchmarks.kv_vram import Case, cases
+from railwright.benchmarks.registry import BENCHMARKS, find
+from railwright.errors import UsageError
+from railwright.faults import rma_emulated, tcp_fallback
+from railwright.faults.model import Facts
+from railwright.launch.mpi import MpiLauncher
+from railwright.launch.session import Planned, Session
+from railwright.results.model import Evidence, Result
+from railwright.results.readers import ucx_protocols
+from railwright.topology.expand import expand
+from railwright.topology.sources.load import load
+
+MIB = 2**20
+SILENCE_S = 120.0
+
+
+def table(configuration: str, title: str, *rows: tuple[str, str, str]) -> str:
+    """As UCX prints it behind its time stamp."""
+    stamp = "[1795320179.018694] [vm:728  :0]   "
+    lines = [f"| initiator {configuration} |", f"| {title} |", "| Range | Description | Config |"]
+    lines += [f"| {' | '.join(row)} |" for row in rows]
+    return "".join(f"{stamp}+-----+\n{stamp}{line}\n" for line in lines)
+
+
+PUT, GET = "remote memory write by ucp_put*", "remote memory read by ucp_get*"
+EMULATED = ("0..inf", "software emulation", "tcp/lo")
+DEFAULT = (
+    table("self cfg#0", f"{PUT}(multi) from host memory to host", ("0..4294967295", "short", "cuda_copy/cuda"))
+    + table("intra-node cfg#2", f"{PUT} from host memory to host", ("0..inf", "zero-copy", "cma/memory"))
+    + table("intra-node cfg#2", f"{PUT} from host memory to cuda/dev[3]", EMULATED)
+    + table("intra-node cfg#2", "active message by ucp_am_send*(multi) from host memory", ("0..626", "short", "tcp/lo"))
+    + table("intra-node cfg#2", f"{PUT}(multi) from cuda/GPU0 to cuda/dev[3]", ("0..inf", "zero-copy", "cuda_ipc/cuda"))
+    + table("intra-node cfg#2", f"{PUT}(multi) from cuda/GPU0 to host", EMULATED)
+    + table("intra-node cfg#2", f"{GET}(multi) into host memory from cuda/dev[2]", EMULATED)
+)
+ALONE = table("self cfg#1", f"{PUT}(multi) from cuda/GPU0 to host", EMULATED)
+PIPELINE = table(
+    "intra-node cfg#2",
+    f"{PUT}(multi) from cuda/GPU0 to host",
+    ("0", "(?) rndv using no data fetch", ""),
+    ("1..4M", "(?) rndv using zero-copy flushed write to remote, cuda_copy, frag cuda", "cuda_ipc/cuda"),
+    ("4194305..14076194", "(?) rndv using pipeline cuda_copy, write to remote, frag host", "cma/memory"),
+    (
+        "14076195..inf",
+        "(?) rndv using pipeline zero-copy flushed write to remote, cuda_copy, frag cuda",
+        "cuda_ipc/cuda",
+    ),
+) + table("intra-node cfg#2", "rendezvous data send(multi) from cuda/GPU0 to cuda/dev[2]", ("1..inf", "x", "y/z"))
+
+
+@pytest.fixture
+def log(tmp_path):
+    def write(text: str):
+        path = tmp_path / "ucx.log"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def two_gpus():
+    return load(str(archive("2xh200-firecracker-vm")))
+
+
+def job_on(topology, **options):
+    settled = find("kv_vram").settle(options)
+    cpus = tuple(sorted(os.sched_getaffinity(0)))
+    variant = kv_vram.BENCHMARK.variants(settled)[0]
+    return Job(benchmark="kv_vram", options=settled, variant=variant, launch=0, cpus=cpus, topology=topology,
+               ranks=2, uses_gpus=True)  # fmt: skip
+
+
+# --- what UCX says
+
+
+def test_a_transfer_between_gpus_is_seen_as_cuda_ipc(log):
+    seen = ucx_protocol_evidence(log(DEFAULT), "put", 256 * MIB, ("cuda", "cuda"))
+    assert (seen.value, seen.seen) == ("cuda_ipc/cuda", "UCX_PROTO_INFO: ucp_put by zero-copy")
+
+
+@pytest.mark.parametrize(("verb", "memories"), [("put", ("cuda", "host")), ("get", ("host", "cuda"))])
+def test_emulation_stands_in_the_value_and_not_only_the_transport_below_it(log, verb, memories):
+    seen = ucx_protocol_evidence(log(DEFAULT), verb, 4096, memories)
+    assert seen.value == "software emulation over tcp/lo"
+    assert seen.seen == f"UCX_PROTO_INFO: ucp_{verb} by software emulation"
+
+
+def test_host_memory_is_not_mistaken_for_a_gpu_s_in_the_same_log(log):
+    assert ucx_protocol_evidence(log(DEFAULT), "put", 4096).value == "cma/memory"
+    # What UCX does for itself, without "(multi)", says nothing of NIXL's transfers.
+    both = DEFAULT + table("intra-node cfg#2", f"{PUT} from cuda/GPU0 to host", ("0..inf", "zero-copy", "x/y"))
+    assert "emulation" in ucx_protocol_evidence(log(both), "put", 4096, ("cuda", "host")).value
+
+
+def test_what_an_agent_does_with_itself_is_another_table(log):
+    assert ucx_protocol_evidence(log(DEFAULT), "put", 4096, ("cuda", "host"), to_self=True).value == "unknown"
+    assert "emulation" in ucx_protocol_evidence(log(ALONE), "put", 4096, ("cuda", "host"), to_self=True).value
+    nothing = ucx_protocol_evidence(log(ALONE), "put", 4096, ("cuda", "host"))
+    assert nothing.seen == "UCX's log names no put of 4 KiB between cuda and host to a peer"
+
+
+@pytest.mark.parametrize(
+    ("size", "transport", "how"),
+    [
+        (4096, "cuda_ipc/cuda", "flushed write to remote"),
+        (4 * MIB + 1, "cma/memory", "pipeline cuda_copy"),
+        (256 * MIB, "cuda_ipc/cuda", "pipeline zero-copy"),
+    ],
+)
+def test_the_pipeline_s_transports_are_read_by_size(log, size, transport, how):
+    seen = ucx_protocol_evidence(log(PIPELINE), "put", size, ("cuda", "host"))
+    assert seen.value == transport
+    assert how in seen.seen
+
+
+def test_a_log_of_nonsense_names_nothing():
+    lines = [
+        "",
+        "|",
+        "| cfg# |",
+        "| remote memory write by ucp_put* |",
+        "| 0..x | a | b |",
+        "| x" * 5000,
+        "| cfg#1 | |",
+    ]
+    assert ucx_protocols.read(lines) == ()
+
+
+# --- what is found
+
+
+def result_with(value: str, path: str = "gpu0>memory0") -> Result:
+    return Result(
+        benchmark="kv_vram",
+        quantity="bandwidth_bytes_per_s",
+        path=path,
+        method="",
+        evidence=(Evidence(claim="ucx_protocol", value=value, seen="UCX_PROTO_INFO: ucp_put by software emulation"),),
+    )
+
+
+def test_emulation_is_one_finding_for_each_path_with_its_cause_and_remedy(two_gpus):
+    value = "software emulation over tcp/lo"
+    results = (result_with(value), result_with(value), result_with(value, "memory0>gpu0"), result_with("cuda_ipc/cuda"))
+    facts = Facts(topology=two_gpus, results=results)
+    first, second = rma_emulated.FAULT.look(facts)
+    assert (first.where, second.where) == (("kv_vram", "gpu0>memory0"), ("kv_vram", "memory0>gpu0"))
+    assert first.certainty == "seen"
+    assert "software emulation over tcp/lo" in first.says
+    assert "(2 points)" in first.says
+    assert "UCX_RMA_PPLN_ENABLE=y" in first.remedy
+    assert first.costs
+    assert first.evidence
+    assert tcp_fallback.FAULT.look(facts) == (), "no ptrace right would help"
+
+
+def test_a_transport_is_no_finding(two_gpus):
+    for value in ("cuda_ipc/cuda", "cma/memory", "cuda_copy/cuda", "unknown"):
+        assert rma_emulated.FAULT.look(Facts(topology=two_gpus, results=(result_with(value),))) == ()
+
+
+# --- what is planned
+
+
+def test_every_link_is_planned_from_either_side_in_two_processes_and_in_one(two_gpus):
+    job = job_on(two_gpus)
+    every = cases(job.options, 2)
+    assert len(every) == len(set(every)) == 6
+    paths = {(case.processes, case.link): case.path(job, "WRITE") for case in every}
+    assert paths == {
+        (2, "gpu-gpu"): "gpu0>gpu1",
+        (2, "gpu-host"): "gpu0>memory0",
+        (2, "host-gpu"): "memory0>gpu0",
+        (1, "gpu-gpu"): "gpu0>gpu1",
+        (1, "gpu-host"): "gpu0>memory0",
+        (1, "host-gpu"): "memory0>gpu0",
+    }
+    assert {case.path(job, "READ") for case in every} == {"gpu1>gpu0", "memory0>gpu0", "gpu0>memory0"}
+
+
+def test_the_path_is_where_the_data_goes_and_the_initiator_who_posts(two_gpus):
+    job = job_on(two_gpus)
+    read, write = (kv_vram.Point(operation, 4096, 1, 1, 1) for operation in ("READ", "WRITE"))
+    by_gpu, by_host = Case("gpu-host", 2, "pinned"), Case("host-gpu", 2, "pinned")
+    assert by_gpu.path(job, "READ") == by_host.path(job, "WRITE") == "memory0>gpu0"
+    assert by_gpu.parameters(job, read)["initiator"] == "gpu0"
+    assert by_host.parameters(job, write)["initiator"] == "memory0"
+    assert (by_gpu.memories, by_host.memories) == (("cuda", "host"), ("host", "cuda"))
+    assert Case("gpu-gpu", 1, "").memories == ("cuda", "cuda")
+    assert "host" not in Case("gpu-gpu", 2, "").parameters(job, read)
+
+
+def test_one_gpu_is_its_own_peer_in_two_processes_only():
+    one = cases(find("kv_vram").settle({"links": "gpu-gpu"}), 1)
+    assert one == [Case("gpu-gpu", 2, "")]
+
+
+def test_the_default_is_not_named_so_that_it_compares_with_runs_without_the_option():
+    variants = kv_vram.BENCHMARK.variants(find("kv_vram").settle({"ucx": "default,pipeline"}))
+    assert variants == (Variant(), Variant(parameters={"ucx": "pipeline"}))
+
+
+def test_without_a_gpu_it_is_waived_by_name():
+    plan = kv_vram.BENCHMARK.plan(job_on(expand("laptop", {})))
+    assert plan.waived == "no NVIDIA GPU was found"
+
+
+@pytest.mark.parametrize(("option", "value"), [("links", "host-host"), ("processes", "3"), ("ucx", "fast")])
+def test_an_option_that_cannot_be_used_is_refused(option, value):
+    with pytest.raises(UsageError):
+        find("kv_vram").settle({option: value})
+
+
+def test_prove_runs_it():
+    assert kv_vram.BENCHMARK in BENCHMARKS
+
+
+# --- two real ranks with a real NIXL, which is told that the memory of a stand-in GPU is host memory, as it is
+
+SITE = """
+import os
+from railwright.native import nixl_memory
+nixl_memory.memory_of = lambda buffer: nixl_memory.HOST
+if "TEST_MOVES_NOTHING" in os.environ:
+    from railwright.native import nixl
+    nixl.Request.time = lambda self, *, warm, iterations, patience_s: ([1e-3] * iterations, [1e-4] * iterations)
+"""
+
+
+@pytest.fixture
+def measure(stand_ins, two_gpus, mpiruns, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    def run(faults=None, **options):
+        job = job_on(two_gpus, **options)
+        planned = Planned(kv_vram.BENCHMARK, job, kv_vram.BENCHMARK.plan(job))
+        assert not planned.plan.waived
+        addresses = [gpu.address for gpu in two_gpus.of_kind("gpu")]
+        # Without libnvidia-ml UCX's CUDA module is not loaded: it would call what a stand-in does not have.
+        folder = tmp_path / "cuda alone"
+        folder.mkdir()
+        (folder / "libcuda.so.1").symlink_to(stand_ins / "libcuda.so.1")
+        (folder / "sitecustomize.py").write_text(SITE)
+        variables = os.environ | environment(folder, *addresses) | {"PYTHONPATH": str(folder)} | (faults or {})
+        return list(Session(planned, MpiLauncher(mpiruns["openmpi"]), variables, SILENCE_S).results())
+
+    return run
+
+
+def test_every_case_moves_every_byte_and_says_which_it_was(measure):
+    results = measure(sizes="4K,1M", host="pinned,pageable")
+    assert {one.outcome for one in results} == {"measured"}, [one.reason for one in results]
+    seen = {
+        (one.path, one.parameters["operation"], one.parameters["initiator"], one.parameters["processes"],
+         one.parameters.get("host", ""), one.parameters["size_bytes"])
+        for one in results
+    }  # fmt: skip
+    assert len(seen) == len(results) == 2 * 2 * 2 * (1 + 2 + 2)
+    for one in results:
+        assert (one.verification.bytes_checked, one.verification.bytes_wrong) == (one.parameters["size_bytes"], 0)
+        assert one.ranks == one.parameters["processes"]
+        assert one.quantity == ("latency_s" if one.parameters["size_bytes"] == 4096 else "bandwidth_bytes_per_s")
+        assert one.evidence[0].claim == "ucx_protocol"
+        assert one.settings["warm_up"] >= 2
+        assert one.settings["iterations"] >= 3
+
+
+def test_data_that_never_came_is_counted_on_the_side_that_should_have_it(measure):
+    results = measure({"TEST_MOVES_NOTHING": "1"}, sizes="1M")
+    assert len(results) == 12
+    for one in results:
+        assert one.verification.bytes_wrong > 0.99 * MIB
+
+
+def test_memory_that_cannot_be_had_is_named(measure):
+    (failed,) = measure({"STANDIN_CUDA_NO_MEMORY": "1"}, sizes="1M")
+    assert failed.outcome == "failed"
+    assert "cannot allocate 1 MiB on" in failed.reason

@@ -1,0 +1,179 @@
+"""Files to and from GPU memory over stand-ins for libcuda and libcufile, each case in a process of its own."""
+# ruff: noqa: F811 - a fixture of another module is imported, and is an argument
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
+
+from railwright.errors import CannotJudge
+from railwright.native import cufile, vendor_libraries
+from railwright.native.cufile import Counted
+
+GPU = "0000:1b:00.0"
+SIZE, BLOCK = 1 << 20, 1 << 16
+
+CHILD = """
+import array, json, os, sys
+from pathlib import Path
+from railwright.errors import RailwrightError
+from railwright.native import cufile
+from railwright.native.cuda import Device, DeviceBuffer, PinnedBuffer
+from railwright.native.memory import Buffer
+import ctypes
+
+folder, way, write = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "write"
+SIZE, BLOCK, SEED = 1 << 20, 1 << 16, 7
+cufile.unusable = lambda: ""  # of the machine that the tests run on nothing is to be learnt
+fd = os.open(folder / "file", os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+with Buffer(SIZE) as host:
+    host.fill(SEED if not write else SEED + 1)
+    os.pwrite(fd, (ctypes.c_char * SIZE).from_address(host.address), 0)
+offsets = array.array("q", reversed(range(0, SIZE, BLOCK)))
+try:
+    with Device("0000:1b:00.0") as device, DeviceBuffer(device, SIZE) as buffer:
+        buffer.fill(SEED if write else SEED + 2)
+        through = PinnedBuffer(device, 3 * BLOCK) if way == "bounce" else cufile.CuFile(folder, way, fd, buffer)
+        with through:
+            counting = way != "bounce" and cufile.start_counting()
+            done = cufile.gpu_pass(fd, buffer, through, offsets, BLOCK, [min(os.sched_getaffinity(0))] * 3, write=write)
+            seen = cufile.counted(write=write) if counting else None
+            properties = None if way == "bounce" else through.properties()
+        wrong = buffer.count_wrong(SEED)
+    if write:
+        with Buffer(SIZE) as host:
+            os.preadv(fd, [(ctypes.c_char * SIZE).from_address(host.address)], 0)
+            wrong = host.count_wrong(SEED)
+    print(json.dumps({"wrong": wrong, "count": len(done.latencies_s), "elapsed": done.elapsed_s, "cpu": done.cpu_s,
+                      "least": min(done.latencies_s), "seen": seen, "properties": properties,
+                      "settings": json.loads(Path(folder, "cufile.json").read_text()) if properties else None}))
+except RailwrightError as error:
+    print(json.dumps({"error": error.message}))
+"""
+
+
+@pytest.fixture
+def moved(stand_ins, tmp_path):
+    """What a child says that moved a file to the GPU's memory or from it."""
+
+    def run(way, verb="read", **faults):
+        argv = [sys.executable, "-c", CHILD, str(tmp_path), way, verb]
+        done = subprocess.run(
+            argv,
+            env=os.environ | environment(stand_ins, GPU, **faults),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+@pytest.mark.parametrize("verb", ["read", "write"])
+@pytest.mark.parametrize("way", ["gds", "cufile compat", "bounce"])
+def test_every_way_moves_every_byte_to_its_place(moved, way, verb):
+    said = moved(way, verb, STANDIN_CUFILE_ROUTE="nvfs")
+    assert said["wrong"] == 0
+    assert said["count"] == SIZE // BLOCK
+    assert 0 < said["least"] <= said["elapsed"]
+    assert said["cpu"] >= 0
+
+
+@pytest.mark.parametrize("verb", ["read", "write"])
+@pytest.mark.parametrize("way", ["gds", "bounce"])
+def test_a_corrupted_byte_is_counted(moved, way, verb):
+    faults = {"STANDIN_CUFILE_CORRUPT" if way == "gds" else "STANDIN_CUDA_CORRUPT": "1"}
+    assert moved(way, verb, STANDIN_CUFILE_ROUTE="nvfs", **faults)["wrong"] >= 1
+
+
+@pytest.mark.parametrize("old", [{}, {"STANDIN_CUFILE_OLD": "1"}])
+@pytest.mark.parametrize(
+    ("way", "route", "counted"),
+    [
+        ("gds", "nvfs", [16, 0, 16, 0]),
+        ("gds", "p2p", [16, 16, 0, 0]),
+        ("cufile compat", "nvfs", [16, 0, 0, 16]),
+        ("cufile compat", "posix", [16, 0, 0, 16]),
+    ],
+)
+def test_cufile_s_own_counters_say_which_way_it_took(moved, way, route, counted, old):
+    for verb in ("read", "write"):
+        assert moved(way, verb, STANDIN_CUFILE_ROUTE=route, **old)["seen"] == counted
+
+
+def test_a_version_without_counters_is_no_error(moved):
+    assert moved("cufile compat", STANDIN_CUFILE_UNCOUNTED="1")["seen"] is None
+
+
+def test_the_settings_forbid_the_fallback_for_gds_and_force_it_for_the_compatibility_mode(moved):
+    gds = moved("gds", STANDIN_CUFILE_ROUTE="nvfs")
+    assert gds["settings"]["properties"]["allow_compat_mode"] is False
+    assert "force_compat_mode" not in gds["settings"]["properties"]
+    assert gds["properties"] == ["2.26", False, 1200]
+    compat = moved("cufile compat", STANDIN_CUFILE_ROUTE="nvfs")
+    assert compat["settings"]["properties"]["force_compat_mode"] is True
+    assert compat["properties"][1] is True
+
+
+@pytest.mark.parametrize(
+    ("way", "faults", "said"),
+    [
+        ("gds", {}, "cuFile driver: the nvidia-fs driver is not loaded (cuFile error 5001)"),
+        ("gds", {"STANDIN_CUFILE_OPEN": "5007"}, "cuFile driver: GPUDirect Storage is not supported on this platform"),
+        ("cufile compat", {"STANDIN_CUFILE_OPEN": "5999"}, "cuFile driver: an error of cuFile (cuFile error 5999)"),
+        ("cufile compat", {"STANDIN_CUFILE_READ": "5030"}, "read: cuFile's internal error (cuFile error 5030)"),
+        ("cufile compat", {"STANDIN_CUFILE_SHORT": "1"}, "read: No data available"),
+        ("bounce", {"STANDIN_CUDA_NO_PIN": "1"}, "cannot pin 192 KiB of host memory"),
+    ],
+)
+def test_every_error_is_told_in_words(moved, way, faults, said):
+    assert moved(way, **faults)["error"].startswith(said)
+
+
+def test_cufile_is_never_opened_where_it_would_hang(monkeypatch, tmp_path):
+    real = Path.exists
+    monkeypatch.setattr(Path, "exists", lambda path: str(path) != "/proc/modules" and real(path))
+    assert "would wait for it without end" in cufile.unusable()
+    with pytest.raises(CannotJudge, match="cuFile cannot be used: /proc/modules does not exist"):
+        cufile.CuFile(tmp_path, "gds", 0, None)
+    assert "CUFILE_ENV_PATH_JSON" not in os.environ
+    assert not list(tmp_path.iterdir())
+
+
+def test_cufile_is_never_opened_where_it_would_close_our_standard_input(monkeypatch):
+    monkeypatch.setattr(Path, "exists", lambda _path: True)
+    monkeypatch.setattr(Path, "read_text", lambda *_arguments, **_names: "nvidia_fs 299008 0 - Live 0x0\n")
+    monkeypatch.setattr(Path, "glob", lambda *_arguments: iter(()))
+    assert cufile.unusable() == "nvidia-fs is loaded, but there is no /dev/nvidia-fs*: the container was not given it"
+
+
+def test_counters_that_do_not_add_up_are_not_believed():
+    statistics = bytearray(65536)
+    struct.pack_into("<Q", statistics, 0, 10)
+    struct.pack_into("<I", statistics, 1136, 1)
+    struct.pack_into("<Q", statistics, 1144 + 16 + 4 * 8, 9)
+    assert cufile.read_counters(bytes(statistics), write=False) is None
+    struct.pack_into("<2Q", statistics, 1144 + 16 + 4 * 8, 10, 10)
+    assert cufile.read_counters(bytes(statistics), write=False) == Counted(10, 10, 0, 0)
+    struct.pack_into("<I", statistics, 1136, 4_000_000_000)
+    assert cufile.read_counters(bytes(statistics), write=False) is None
+
+
+def test_a_library_of_a_wheel_is_found_where_the_loader_does_not_look(tmp_path, monkeypatch):
+    library = tmp_path / "nvidia/cu13/lib/libcufile.so.0"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"not a library")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert vendor_libraries.candidates("libcufile.so.0") == ["libcufile.so.0", str(library)]
+    assert vendor_libraries.candidates("libcudart.so.12") == ["libcudart.so.12"]
+    assert vendor_libraries.preload("libc.so.6") == ""
+    assert "libnothing.so.9" in vendor_libraries.preload("libnothing.so.9")
