@@ -1,0 +1,138 @@
+"""What `train_step` can be asked for, and what follows from it before anything runs: its points and its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from railwright.benchmarks import gpu_job
+from railwright.benchmarks.base import Job, Option, Plan, choice, one_of, whole_number
+from railwright.benchmarks.train_buckets import SINGLE, TENSOR, cut, parse_buckets
+from railwright.benchmarks.train_model import Model, parse_model
+from railwright.busbw import factor
+from railwright.errors import UsageError
+from railwright.native.train_load import ELEMENT_BYTES
+from railwright.topology.model import Device
+from railwright.units import GIB, MIB
+
+AUTO = "auto"
+WAYS = ("torch", "gemm", "none")
+_ALL = "all"
+_MOST_GPUS = 72
+_MOST_ITERATIONS = 10_000
+_MOST_COMPUTE_MS = 60_000
+_MOST_BATCH = 4096
+
+# For the plan, on the slow side: PyTorch, CUDA and NCCL to start, ResNet-50 on one image, NCCL over PCIe, the check.
+_ESTIMATE_START_S = 20.0
+_ESTIMATE_IMAGE_S = 2e-3
+_ESTIMATE_BYTES_PER_S = 20e9
+_ESTIMATE_CHECKED_BYTES_PER_S = 0.5e9
+_HOST_BYTES = 4 * GIB  # of a process with PyTorch, CUDA and NCCL loaded
+_CHECKED_AT_ONCE_BYTES = 64 * MIB
+
+
+class Point(NamedTuple):
+    """One way to do a step."""
+
+    dtype: str
+    buckets: str
+    """As `train_buckets.parse_bucket` reads it."""
+    overlap: bool
+
+
+def _gpus_option(text: str) -> int:
+    """How many GPUs, 0 for all. Raises UsageError."""
+    return 0 if text == _ALL else whole_number(_MOST_GPUS)(text)
+
+
+def _library_option(text: str) -> str:
+    if not text or "\0" in text or len(text) > 4096:
+        raise UsageError(f"not a path of a library: {text[:40]!r}")
+    return text
+
+
+OPTIONS = (
+    Option("model", "resnet50", "resnet50, or a number of parameters like 25.6M or 7B", parse_model),
+    Option("dtypes", "fp32,fp16", "fp32, fp16, bf16", choice(*ELEMENT_BYTES)),
+    Option("buckets", f"25M,{SINGLE}", f"sizes like 25M, {SINGLE} (one for all gradients), {TENSOR} (one for each)",
+           parse_buckets),
+    Option("overlap", "yes,no", "yes: a bucket goes as soon as it is complete; no: all go after the backward pass",
+           choice("yes", "no")),
+    Option("compute", AUTO, f"{AUTO} (the first that can be), {', '.join(WAYS)}", one_of(AUTO, *WAYS)),
+    Option("compute-ms", "50", "milliseconds that a compute phase without PyTorch shall last",
+           whole_number(_MOST_COMPUTE_MS)),
+    Option("batch", "64", "images of a step with PyTorch, for each GPU", whole_number(_MOST_BATCH)),
+    Option("iterations", "100", "timed iterations, after one that is not", whole_number(_MOST_ITERATIONS)),
+    Option("gpus", _ALL, "all, or the first so many GPUs", _gpus_option),
+    Option("library", AUTO, f"{AUTO}, or the path of a libnccl.so.2", _library_option),
+)  # fmt: skip
+
+
+def points(options: Mapping[str, str]) -> tuple[Point, ...]:
+    """Every way that settled options ask for, each once. One bucket for all is complete last: never overlapped."""
+    found = (
+        Point(dtype, buckets, overlap == "yes" and buckets != SINGLE)
+        for dtype in choice(*ELEMENT_BYTES)(options["dtypes"])
+        for buckets in parse_buckets(options["buckets"])
+        for overlap in choice("yes", "no")(options["overlap"])
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def gpus_of(job: Job) -> tuple[Device, ...]:
+    """The GPUs of the launch, one for each rank."""
+    return job.gpus[: _gpus_option(job.options["gpus"]) or None]
+
+
+def processes(job: Job) -> int:
+    """How many processes the launch has."""
+    return max(1, len(gpus_of(job)))
+
+
+def path(job: Job) -> str:
+    """From the first rank's GPU to the last one's."""
+    gpus = gpus_of(job)
+    return f"{gpus[0].id}>{gpus[-1].id}" if gpus else "gpu0>gpu1"
+
+
+def plan(job: Job) -> Plan:
+    """The plan of all points; the memory is the host's, for gradients lie on the GPUs."""
+    options, ranks = job.options, processes(job)
+    model, rounds = parse_model(options["model"]), int(options["iterations"]) + 1
+    compute = max(int(options["compute-ms"]) * 1e-3, int(options["batch"]) * _ESTIMATE_IMAGE_S)
+    seconds, moved = _ESTIMATE_START_S, 0
+    for point in points(options):
+        size = model.parameters * ELEMENT_BYTES[point.dtype]
+        sent = float(factor("all_reduce", ranks)) * size
+        seconds += rounds * 2 * (compute + sent / _ESTIMATE_BYTES_PER_S) + 3 * size / _ESTIMATE_CHECKED_BYTES_PER_S
+        moved += int((2 * rounds + 2) * ranks * sent)
+    return Plan(
+        path=path(job),
+        seconds=seconds,
+        memory_bytes=ranks * (_HOST_BYTES + _CHECKED_AT_ONCE_BYTES),
+        moved_bytes=moved,
+        waived=_waived(job, model),
+    )
+
+
+def _waived(job: Job, model: Model) -> str:
+    """Why the launch cannot be, as far as that is known without loading anything."""
+    options = job.options
+    reason = gpu_job.waived(job, _gpus_option(options["gpus"]) or 1)
+    if reason:
+        return reason
+    library = options["library"]
+    if library != AUTO and not Path(library).exists():
+        return f"there is no NCCL at {library}"
+    if not model.tensors and options["compute"] == "torch":
+        return "compute=torch is ResNet-50: give model=resnet50, or compute=gemm"
+    try:
+        for point in points(options):
+            if point.buckets == TENSOR and not model.tensors:
+                return f"a model given by its number of parameters has no tensors: buckets={TENSOR} cannot be"
+            cut(point.buckets, model.gradients, ELEMENT_BYTES[point.dtype], divisible=not model.tensors)
+    except UsageError as error:
+        return error.message
+    return ""

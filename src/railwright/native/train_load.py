@@ -1,0 +1,274 @@
+"""The compute phase of a training step without a framework (`train_load.c`): cuBLAS, or a kernel of ours without it.
+
+A layer of p parameters is a matrix W; the forward pass of t tokens is W x X, the backward pass W^T x dY and dY x X^T:
+6 p t floating-point operations, as every dense layer takes. The last product is the gradient, where it will be reduced.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from ctypes import POINTER, Structure, byref, c_double, c_int, c_int64, c_uint, c_uint64, c_void_p
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from railwright.errors import CannotJudge
+from railwright.native.cuda import Device, DeviceBuffer, Stream
+from railwright.native.cuda import checked as checked_cuda
+from railwright.native.library import NativeError, function, seconds_array
+from railwright.native.memory import Buffer
+
+Kind = Literal["none", "gemm", "burn"]
+_KINDS: tuple[Kind, ...] = ("none", "gemm", "burn")
+
+CUDA_TYPES = {"fp32": 0, "fp16": 2, "bf16": 14}
+"""cudaDataType_t."""
+ELEMENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
+
+_WHEELS = (("cu13", "13"), ("cublas", "13"), ("cublas", "12"), ("cu12", "12"))
+"""Folders of the package `nvidia` and the major version of cuBLAS that lies in them."""
+_CUBLAS_FAILED = -2100
+_MEANINGS = {
+    1: "not initialised", 3: "allocation failed", 7: "invalid value", 8: "the GPU is not supported",
+    11: "mapping error", 13: "execution failed", 14: "internal error", 15: "not supported", 16: "licence error",
+}  # fmt: skip
+_BURN_THREADS = 512
+_LARGEST_BUFFER_BYTES = 1 << 30
+_TOKEN_STEP = 8
+"""Tensor cores want dimensions that are multiples of 8."""
+_FIRST_TOKENS = 256
+_FIRST_LOOPS = 4096
+_MOST_REPEATS = 1 << 24
+_CALIBRATIONS = 5
+_CLOSE_ENOUGH = 0.1
+_NUMBERS_BYTES = 1 << 20
+
+
+class _Layer(Structure):
+    """Laid out as `struct rw_layer` in train.h."""
+
+    _fields_ = (("first", c_int64), ("rows", c_int64), ("columns", c_int64))
+
+
+class LoadStruct(Structure):
+    """Laid out as `struct rw_load` in train.h."""
+
+    _fields_ = (
+        ("kind", c_int),
+        ("layer_count", c_int),
+        ("layers", POINTER(_Layer)),
+        ("repeats", c_int64),
+        ("tokens", c_int64),
+        ("element_bytes", c_int64),
+        ("cublas", c_void_p),
+        ("type", c_int),
+        ("grid", c_uint),
+        ("block", c_uint),
+        ("burn", c_void_p),
+        ("weights", c_uint64),
+        ("input", c_uint64),
+        ("output_gradient", c_uint64),
+        ("output", c_uint64),
+    )
+
+
+class CublasError(NativeError):
+    """cuBLAS refused or failed."""
+
+
+def checked(what: str, code: int) -> None:
+    """Raises NativeError for what the loops of train_load.c returned."""
+    if code <= _CUBLAS_FAILED:
+        status = _CUBLAS_FAILED - code
+        raise CublasError(f"cuBLAS {what}", code, f"{_MEANINGS.get(status, 'error')} (cuBLAS status {status})")
+    checked_cuda(what, code)
+
+
+class Cublas:
+    """cuBLAS for one device and stream. A context manager. Raises CannotJudge where there is none that works."""
+
+    def __init__(self, device: Device, stream: Stream) -> None:
+        device.make_current()
+        self.handle, self.version = _open()
+        checked("stream", function("rw_cublas_stream", c_int, c_void_p, c_void_p)(self.handle, stream.handle))
+
+    def __enter__(self) -> Cublas:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        function("rw_cublas_close", c_int, c_void_p)(self.handle)
+
+
+def _open() -> tuple[int, str]:
+    """The handle and the version of the first library that opens; a wrong major version for the driver does not."""
+    reasons: list[str] = []
+    for name in _libraries():
+        try:
+            library = ctypes.CDLL(name)
+        except OSError as error:
+            reasons.append(str(error))
+            continue
+        handle, version = c_void_p(), c_int()
+        start = function("rw_cublas_open", c_int, c_void_p, POINTER(c_void_p), POINTER(c_int))
+        try:
+            checked(f"in {name}", start(library._handle, byref(handle), byref(version)))
+        except NativeError as error:
+            reasons.append(error.message)
+            continue
+        assert handle.value is not None
+        code = version.value
+        return handle.value, f"{code // 10000}.{code // 100 % 100}.{code % 100}"
+    raise CannotJudge(f"no cuBLAS can be used: {reasons[0]}", hint="install the nvidia-cublas package")
+
+
+def _libraries() -> Iterator[str]:
+    """Those of the wheels, with what they need loaded before them, then the loader's own choice."""
+    spec = importlib.util.find_spec("nvidia")
+    for location in (spec.submodule_search_locations or []) if spec else []:
+        for folder, major in _WHEELS:
+            library = Path(location, folder, "lib", f"libcublas.so.{major}")
+            light = library.with_name(f"libcublasLt.so.{major}")
+            if library.exists() and light.exists():
+                with suppress(OSError):  # the library itself then says what is wrong
+                    ctypes.CDLL(str(light), mode=ctypes.RTLD_GLOBAL)
+                yield str(library)
+    yield from ("libcublas.so.13", "libcublas.so.12")
+
+
+def shape(parameters: int) -> tuple[int, int]:
+    """Rows and columns of a matrix of almost so many parameters: near a square, multiples of 8 where it has 64."""
+    step = _TOKEN_STEP if parameters >= _TOKEN_STEP**2 else 1
+    rows = max(step, math.isqrt(parameters) // step * step)
+    return rows, max(step, parameters // rows // step * step)
+
+
+class Load:
+    """A compute phase over layers of so many parameters each. A context manager that holds its memory on the GPU."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        layers: Sequence[int],
+        dtype: str,
+        device: Device,
+        *,
+        rank: int = 0,
+        cublas: Cublas | None = None,
+    ) -> None:
+        self.kind, self.device, self.dtype, self._rank = kind, device, dtype, rank
+        self._shapes = [shape(count) for count in layers]
+        self._layers = (_Layer * len(layers))()
+        first = 0
+        for index, count in enumerate(layers):
+            self._layers[index] = _Layer(first, *self._shapes[index])
+            first += count
+        self.struct = LoadStruct(
+            kind=_KINDS.index(kind), layer_count=len(layers), layers=self._layers, repeats=1, tokens=_FIRST_TOKENS,
+            element_bytes=ELEMENT_BYTES[dtype], type=CUDA_TYPES[dtype], block=_BURN_THREADS,
+            grid=device.multiprocessors,
+        )  # fmt: skip
+        if kind == "gemm":
+            assert cublas is not None
+            self.struct.cublas = cublas.handle
+        if kind == "burn":
+            self.struct.burn, self.struct.repeats = device.kernel("burn"), _FIRST_LOOPS
+        self._held = ExitStack()
+        self._allocate()
+
+    def __enter__(self) -> Load:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.close()
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations of one forward and backward pass; 0 where they are not counted."""
+        if self.kind != "gemm":
+            return 0.0
+        products = sum(rows * columns for rows, columns in self._shapes)
+        tokens, repeats = self.size
+        return 6.0 * products * tokens * repeats
+
+    def _most_tokens(self) -> int:
+        widest = max(max(one) for one in self._shapes)
+        most = int(_LARGEST_BUFFER_BYTES // (widest * ELEMENT_BYTES[self.dtype]) // _TOKEN_STEP * _TOKEN_STEP)
+        return max(_TOKEN_STEP, most)
+
+    def _allocate(self) -> None:
+        """Memory for the tokens of now; what was held before is given back first."""
+        self._held.close()
+        if self.kind == "none":
+            return
+        if self.kind == "burn":
+            self.struct.output = self._held.enter_context(DeviceBuffer(self.device, 8)).address
+            return
+        each = ELEMENT_BYTES[self.dtype]
+        rows, columns = (max(one[side] for one in self._shapes) for side in (0, 1))
+        weights = max(rows_ * columns_ for rows_, columns_ in self._shapes) * each
+        tokens = self.struct.tokens
+        self.struct.weights = self._numbers(weights, 1)
+        self.struct.input = self._numbers(columns * tokens * each, 2)
+        self.struct.output_gradient = self._numbers(rows * tokens * each, 3)
+        output = DeviceBuffer(self.device, max(rows, columns) * tokens * each)
+        self.struct.output = self._held.enter_context(output).address
+
+    def _numbers(self, size_bytes: int, seed: int) -> int:
+        """Memory of the GPU that holds small numbers, the same ones again after each MiB."""
+        buffer = self._held.enter_context(DeviceBuffer(self.device, size_bytes))
+        seed += 16 * self._rank  # every rank's gradients are to differ
+        write = function("rw_load_numbers", c_int, c_void_p, c_int64, c_int, c_uint64)
+        copy = function("rw_cuda_copy", c_int, c_void_p, c_uint64, c_uint64, ctypes.c_size_t)
+        with Buffer(_NUMBERS_BYTES) as staging:
+            write(staging.address, _NUMBERS_BYTES, CUDA_TYPES[self.dtype], seed)
+            held = min(_NUMBERS_BYTES, size_bytes)
+            checked_cuda("numbers", copy(self.device.context, buffer.address, staging.address, held))
+        while held < size_bytes:  # doubled on the GPU
+            more = min(held, size_bytes - held)
+            checked_cuda("numbers", copy(self.device.context, buffer.address + held, buffer.address, more))
+            held += more
+        return buffer.address
+
+    def set(self, tokens: int, repeats: int) -> None:
+        """Take so many tokens and repeats, as another rank has calibrated them."""
+        self.struct.repeats = repeats
+        if tokens != self.struct.tokens:
+            self.struct.tokens = tokens
+            self._allocate()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Tokens and repeats."""
+        return self.struct.tokens, self.struct.repeats
+
+    def time(self, gradients: int, stream: Stream, samples: int = 3) -> list[float]:
+        """Seconds of each of some passes by the GPU's clock. `gradients` is where the layers' gradients go."""
+        seconds = seconds_array(samples)
+        loop = function("rw_load_time", c_int, POINTER(LoadStruct), c_uint64, c_void_p, c_int, POINTER(c_double))
+        checked("compute phase", loop(byref(self.struct), gradients, stream.handle, samples, seconds))
+        return list(seconds)
+
+    def calibrate(self, wanted_s: float, gradients: int, stream: Stream) -> None:
+        """Choose tokens, and repeats beyond what memory allows, so that a pass lasts about so long."""
+        for _ in range(_CALIBRATIONS if self.kind != "none" else 0):
+            took = min(self.time(gradients, stream))
+            if abs(took - wanted_s) <= _CLOSE_ENOUGH * wanted_s:
+                return
+            tokens, repeats = self.size
+            self.set(*self._scaled(tokens * repeats * wanted_s / max(took, 1e-9)))
+
+    def _scaled(self, work: float) -> tuple[int, int]:
+        """Tokens and repeats for that product of the two."""
+        if self.kind == "burn":
+            return self.struct.tokens, round(min(max(1.0, work / self.struct.tokens), _MOST_REPEATS))
+        most = self._most_tokens()
+        repeats = min(max(1, math.ceil(work / most)), _MOST_REPEATS)
+        return min(most, max(_TOKEN_STEP, round(work / repeats / _TOKEN_STEP) * _TOKEN_STEP)), repeats

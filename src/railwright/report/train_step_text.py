@@ -1,0 +1,136 @@
+"""What `train_step` measured, as plain text: a bar of compute and exposed communication for each way to do a step.
+
+Mean and standard deviation stand beside the order statistics here, because comm_bench prints them; both are of all
+samples (the deviation with n in the denominator, as numpy's `std`).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from railwright.report.wording import visible
+from railwright.results.model import Result
+from railwright.results.statistics import quantile
+from railwright.units import format_bandwidth, format_duration
+
+BENCHMARK = "train_step"
+PARTS = ("iteration", "compute", "exposed", "communication")
+
+_COMPUTE, _EXPOSED = "█", "░"
+_BAR_COLUMNS = 60
+_NAME_COLUMNS = 26
+_NUMBER_COLUMNS = 10
+
+_Key = tuple[str, str, str, str]
+
+
+class _Way(NamedTuple):
+    """One way to do a step: its samples by part, of all launches."""
+
+    seconds: dict[str, list[float]]
+    busbw: list[float]
+    """In bytes/s."""
+    reasons: list[str]
+    """Why a launch of it does not count."""
+    one: Result
+    """Any of its results."""
+
+
+def render_train_step(results: Iterable[Result]) -> str:
+    """The bars and the table of all `train_step` results; empty where there are none."""
+    ways: dict[_Key, _Way] = {}
+    for result in results:
+        if result.benchmark == BENCHMARK:
+            _add(ways, result)
+    models = dict.fromkeys(key[0] for key in ways)
+    return "\n\n".join("\n".join(_model_lines(ways, model)) for model in models)
+
+
+def _add(ways: dict[_Key, _Way], result: Result) -> None:
+    model, dtype, buckets, overlap = (
+        visible(str(result.parameters.get(name, ""))) for name in ("model", "dtype", "buckets", "overlap")
+    )
+    way = ways.setdefault((model, dtype, buckets, overlap), _Way({}, [], [], result))
+    if result.outcome != "measured":
+        reason = f"{result.outcome}: {visible(result.reason)}"
+        if reason not in way.reasons:
+            way.reasons.append(reason)
+        return
+    if result.quantity == "latency_s":
+        way.seconds.setdefault(str(result.parameters.get("part", "")), []).extend(result.samples)
+    elif result.parameters.get("rate") == "busbw":
+        way.busbw.extend(result.samples)
+
+
+def _model_lines(ways: dict[_Key, _Way], model: str) -> Iterator[str]:
+    mine = {_name(key): way for key, way in ways.items() if key[0] == model}
+    yield _title(model, next(iter(mine.values())).one)
+    for name, way in mine.items():
+        for reason in way.reasons:
+            yield f"  {' '.join((*name.split(), reason))}"
+    whole = {name: way for name, way in mine.items() if way.seconds.get("iteration") and way.seconds.get("compute")}
+    if not whole:
+        return
+    column_s = max(statistics.fmean(way.seconds["iteration"]) for way in whole.values()) / _BAR_COLUMNS
+    yield f"  {_COMPUTE} compute   {_EXPOSED} exposed communication   a column is {format_duration(column_s)}"
+    yield ""
+    for name, way in whole.items():
+        yield _bar(name, way, column_s)
+    yield ""
+    heads = "".join(f"{head:>{_NUMBER_COLUMNS}}" for head in ("mean", "median", "min", "max", "std"))
+    yield f"  {'':{_NAME_COLUMNS}} {'':13}{heads}"
+    for name, way in whole.items():
+        yield from _rows(name, way)
+
+
+def _title(model: str, one: Result) -> str:
+    if not model:
+        return "train_step"
+    parameters = one.settings.get("parameters")
+    count = f"{parameters:,} parameters, " if isinstance(parameters, int) else ""
+    compute = one.settings.get("compute")
+    how = f", compute by {visible(str(compute))}" if compute else ""
+    because = one.settings.get("compute_because")
+    why = f" ({visible(str(because))})" if because else ""
+    ranks = f"{one.ranks} GPU{'' if one.ranks == 1 else 's'}"
+    return f"train_step {model}: {count}{ranks}{how}{why}"
+
+
+def _name(key: _Key) -> str:
+    _, dtype, buckets, overlap = key
+    when = {"yes": "overlapped", "no": "after compute"}.get(overlap, overlap)
+    return f"{dtype:5}{buckets:8}{when}"
+
+
+def _bar(name: str, way: _Way, column_s: float) -> str:
+    iteration, compute = statistics.fmean(way.seconds["iteration"]), statistics.fmean(way.seconds["compute"])
+    columns = max(0, round(iteration / column_s))
+    computing = min(columns, max(0, round(compute / column_s)))
+    bar = _COMPUTE * computing + _EXPOSED * (columns - computing)
+    return f"  {name:{_NAME_COLUMNS}}{format_duration(iteration):>{_NUMBER_COLUMNS}} {bar}"
+
+
+def _rows(name: str, way: _Way) -> Iterator[str]:
+    for part in PARTS:
+        samples = way.seconds.get(part)
+        if not samples:
+            continue
+        ordered = sorted(samples)
+        numbers = (statistics.fmean(ordered), quantile(ordered, 0.5), ordered[0], ordered[-1],
+                   statistics.pstdev(ordered))  # fmt: skip
+        shown = "".join(f"{format_duration(number):>{_NUMBER_COLUMNS}}" for number in numbers)
+        note = _note(way) if part == "communication" else ""
+        yield f"  {name if part == 'iteration' else '':{_NAME_COLUMNS}} {part:13}{shown}{note}"
+
+
+def _note(way: _Way) -> str:
+    """Beside the communication alone: its rate, and how much of it a step hides behind its compute phase."""
+    words = []
+    if way.busbw:
+        words.append(f"busbw {format_bandwidth(quantile(sorted(way.busbw), 0.5))}")
+    alone, exposed = statistics.fmean(way.seconds["communication"]), way.seconds.get("exposed")
+    if exposed and alone > 0 and way.one.parameters.get("overlap") == "yes":
+        words.append(f"{min(1.0, max(0.0, 1 - statistics.fmean(exposed) / alone)):.0%} hidden")
+    return f"  {', '.join(words)}" if words else ""
