@@ -36,7 +36,7 @@ def COMMAND(  # noqa: N802 - see cli/prove.py; one option each
     A path is two device ids, like 'gpu0>nic0' (quote the >); without one, the paths that matter are shown.
 
     \b
-    railwright limits 'gpu0>fabric0' --from hgx-h100 nics=2 nic-rate=200Gb/s
+    railwright limits 'gpu0>fabric0' --host hgx-h100 nics=2 nic-rate=200Gb/s
     railwright limits --host hgx-h100 nics=4 --count 16 --collective all_to_all
     railwright limits --host aws-p5 --count 3 --path gpu0:gpu0@2
     """
@@ -49,10 +49,23 @@ def COMMAND(  # noqa: N802 - see cli/prove.py; one option each
         raise UsageError("'SOURCE>TARGET' is a path inside one machine", hint="give --path or --collective alone")
     if between and collective is not None:
         raise UsageError("--path and --collective are two questions", hint="give one of them")
+    if not algorithm.strip():
+        raise UsageError("--algorithm is empty", hint="give ring, tree, nvls ..., or leave it out for the best")
+    for path in paths:
+        _refuse_one_device(path)
     cluster = the_cluster(machine, count, cluster_file)
     if collective is not None:
         return _collective(cluster, collective, algorithm, size, as_json=as_json)
     return _paths(cluster, paths, between, as_json=as_json)
+
+
+def _refuse_one_device(path: str) -> None:
+    """Raises UsageError for a path that crosses no link: the limits here are those of links."""
+    from railwright.errors import UsageError
+
+    source, between, target = (part.strip() for part in path.partition(">"))
+    if between and source and source == target:
+        raise UsageError(f"both ends of {path!r} are {source}: it crosses no link", hint="give two devices")
 
 
 def _collective(cluster: Cluster, collective: str, algorithm: str, size: str | None, *, as_json: bool) -> int:

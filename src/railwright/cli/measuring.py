@@ -101,6 +101,7 @@ def measure(
     proof.refuse_impossible()
     if dry_run:
         return 0
+    _refuse_busy_gpus(proof)
     with _Display(proof):
         file = proof.run(output)
     try:
@@ -108,6 +109,20 @@ def measure(
     finally:
         if proof.trouble is not None:  # that the results are not whole matters more than a report that is not written
             raise proof.trouble
+
+
+def _refuse_busy_gpus(proof: Proof) -> None:
+    """Raises UsageError where somebody else uses the GPUs that would be measured."""
+    gpus = {
+        gpu.id: gpu for one in proof.plan if one.benchmark.uses_gpus and not one.plan.waived for gpu in one.job.gpus
+    }
+    if not gpus:
+        return
+    from railwright.launch.gpu_business import refuse_busy_gpus
+
+    trouble = refuse_busy_gpus(gpus.values(), force=proof.force)
+    if trouble:
+        _note(trouble)
 
 
 def _note(text: str) -> None:
@@ -204,7 +219,7 @@ def show(file: ResultFile, diagnosis: Diagnosis, *, as_json: bool) -> None:
 
             from railwright.report.text import render
 
-            render(file.run, diagnosis, file.end, Console())
+            render(file.run, diagnosis, file.end, Console(), file.results)
 
 
 @contextlib.contextmanager

@@ -54,9 +54,9 @@ def capture_command(destination: str, redact: bool) -> None:
     from pathlib import Path
 
     from railwright.topology.sources.capture import capture
-    from railwright.topology.sources.root import live_root
+    from railwright.topology.sources.load import this_machine
 
-    done = capture(live_root(), Path(destination), redact=redact)
+    done = capture(this_machine(), Path(destination), redact=redact)
     click.echo(f"{done.destination}: {done.files} files, {len(done.topology.devices)} devices", nl=False)
     click.echo(f", {done.unreadable} could not be read (see capture.json)" if done.unreadable else "")
     if not redact:

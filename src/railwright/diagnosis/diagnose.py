@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from railwright.diagnosis import gpu_health
 from railwright.diagnosis.causes import causes_of
 from railwright.diagnosis.limits_of import LimitFinder, ceilings
 from railwright.diagnosis.model import Diagnosis, Judged, JudgedPath, State, Verdict
@@ -29,7 +30,8 @@ def diagnose(file: ResultFile) -> Diagnosis:
     points = tuple(_judge_point(results, finder) for results in groups.values())
     environment = file.run.context.environment
     facts = Facts(topology=file.run.topology, results=file.results, environment=environment)
-    findings = tuple(finding for fault in FAULTS for finding in fault.look(facts))
+    faults = tuple(finding for fault in FAULTS for finding in fault.look(facts))
+    findings = (*faults, *gpu_health.look(file.results, points, file.run.topology))
     curves: dict[tuple[object, ...], list[Judged]] = defaultdict(list)
     for point in points:
         curves[(point.benchmark, point.quantity, point.path, *_without_size(point.parameters).items())].append(point)

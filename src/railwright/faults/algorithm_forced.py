@@ -10,13 +10,17 @@ from railwright.faults.parts import can_run
 from railwright.faults.settings import Cause, is_one_of, look_at_settings
 from railwright.limits.case import Case
 from railwright.limits.collectives import algorithms, at_size
-from railwright.limits.traffic import domains
+from railwright.limits.traffic import domains, has_nvls
+from railwright.topology.model import Topology
 
 _SETTINGS = {
     "NCCL_ALGO": Cause(lambda value: bool(value.strip()), "leaves NCCL only these algorithms"),
+}
+_NVLS_SETTINGS = {
     "NCCL_NVLS_ENABLE": Cause(is_one_of("0"), "turns NVLink SHARP off"),
     "NCCL_CUMEM_ENABLE": Cause(is_one_of("0"), "turns the cuMem API off, which NVLink SHARP needs"),
 }
+_TOO_FEW_FOR_NVLS = 2
 _COLLECTIVE = "all_reduce"
 """The only one whose algorithms differ at large sizes: the others are rings or direct (limits.traffic)."""
 
@@ -25,11 +29,17 @@ def _look(facts: Facts) -> tuple[Finding, ...]:
     return look_at_settings(
         facts,
         FAULT.name,
-        _SETTINGS,
+        _SETTINGS | (_NVLS_SETTINGS if _may_have_nvls(facts.topology) else {}),
         costs="8 Hopper GPUs: NCCL plans 476 GB/s busbw with NVLS (src/graph/tuning.cc), 371 with rings"
         " (src/graph/topo.h); 2 hosts: Ring sends 2(n-1)/n S over the NICs, Tree and NVLSTree S (NCCL issue 812)",
         remedy="unset it; set it only for a comparison (NCCL User Guide, Environment Variables)",
     )
+
+
+def _may_have_nvls(topology: Topology) -> bool:
+    """False only for a machine that is known to have no use for it: NCCL takes NVLS for three ranks or more."""
+    gpus = len(topology.of_kind("gpu"))
+    return not gpus or (gpus > _TOO_FEW_FOR_NVLS and has_nvls(topology))
 
 
 def _suppose(case: Case) -> tuple[Supposed, ...]:

@@ -68,11 +68,16 @@ def _seen(host: Device) -> Finding:
 
 
 def _look_at_modules(topology: Topology, host: Device) -> tuple[Finding, ...]:
-    """Peermem is seen in the list of modules; whether a dma-buf would do instead is not, save on old kernels."""
+    """Peermem is seen in the list of modules; whether a dma-buf would do instead the CUDA driver says."""
     gpus = [gpu for gpu in topology.of_kind("gpu") if _is_nvidia(gpu)]
     modules = set(str(host.facts.get("modules", "")).split())
     if not gpus or not rdma_ports(topology) or modules & _PEERMEM:
         return ()
+    shared = {gpu.facts.get("dma_buf") for gpu in gpus}
+    if shared == {True}:
+        return ()
+    if modules and shared == {False}:
+        return (_without_dma_buf(host, gpus),)
     if modules and _is_before_dma_buf(str(host.facts.get("kernel", ""))):
         kernel = str(host.facts["kernel"])[:80]
         return (
@@ -96,6 +101,21 @@ def _look_at_modules(topology: Topology, host: Device) -> tuple[Finding, ...]:
             says=f"{lack}, and whether the driver can share GPU memory as a dma-buf is not shown",
             remedy="look for /GDRDMA in NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET; `modinfo -F license nvidia`"
             " says Dual MIT/GPL for the open modules that dma-buf needs",
+        ),
+    )
+
+
+def _without_dma_buf(host: Device, gpus: list[Device]) -> Finding:
+    return Finding(
+        fault=FAULT.name,
+        where=(host.id,),
+        certainty="seen",
+        says="nvidia-peermem is not loaded, and the driver does not share GPU memory as a dma-buf",
+        costs=_COSTS,
+        remedy=_REMEDY,
+        evidence=(
+            Evidence(claim="modules", value="no nvidia_peermem", seen="/proc/modules"),
+            Evidence(claim="dma-buf", value=f"not supported by {gpus[0].id}", seen="CUDA device attribute"),
         ),
     )
 

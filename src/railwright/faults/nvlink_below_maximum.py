@@ -10,10 +10,13 @@ from railwright.limits.case import Case
 from railwright.results.model import Evidence
 from railwright.topology.model import Link, NvlinkLink, Topology
 
+_REMEDY = "nvidia-smi nvlink -s and -e, dmesg | grep Xid; reset the GPUs and the fabric manager, then the board"
+
 
 def _look(facts: Facts) -> tuple[Finding, ...]:
     topology = facts.topology
     found = [_seen(link, link.protocol) for link in topology.links if _is_below(link)]
+    found += _without_any(topology)
     unknown = any(one.what.startswith("NVLink of") for one in topology.unknown)
     gpus = topology.of_kind("gpu")
     if unknown and len(gpus) > 1 and not any(isinstance(link.protocol, NvlinkLink) for link in topology.links):
@@ -27,6 +30,26 @@ def _look(facts: Facts) -> tuple[Finding, ...]:
             )
         )
     return tuple(found)
+
+
+def _without_any(topology: Topology) -> list[Finding]:
+    """GPUs without a single active NVLink, where others have some: such a GPU has no link in the topology."""
+    active = {gpu.id: gpu.facts.get("nvlinks_active") for gpu in topology.of_kind("gpu") if gpu.facts.get("nvlinks")}
+    if not any(active.values()):
+        return []  # cards without bridges
+    return [
+        Finding(
+            fault=FAULT.name,
+            where=(name,),
+            certainty="seen",
+            says=f"none of the NVLinks of {name} is active, those of other GPUs are",
+            costs="all of its NVLink rate: its data goes over PCIe",
+            remedy=_REMEDY,
+            evidence=(Evidence(claim="nvlinks", value="0 active", seen="NVLink state"),),
+        )
+        for name, links in active.items()
+        if links == 0
+    ]
 
 
 def _is_below(link: Link) -> bool:
@@ -44,7 +67,7 @@ def _seen(link: Link, protocol: object) -> Finding:
         says=f"{protocol.links} of {most} NVLinks of {link.id} are active",
         costs=f"{1 - protocol.links / most:.0%} of the GPU's NVLink rate; a ring goes at the rate of its slowest GPU"
         " (NCCL plans links x the rate of one, src/graph/topo.h)",
-        remedy="nvidia-smi nvlink -s and -e, dmesg | grep Xid; reset the GPUs and the fabric manager, then the board",
+        remedy=_REMEDY,
         evidence=(Evidence(claim="nvlinks", value=f"{protocol.links} of {most}", seen="NVLink state"),),
     )
 

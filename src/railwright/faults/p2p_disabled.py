@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding, Supposed, with_host
+from railwright.faults.model import Certainty, Facts, Fault, Finding, Supposed, with_host
 from railwright.faults.parts import can_run, has_gpu_links
 from railwright.faults.settings import Cause, is_one_of, look_at_settings
 from railwright.limits.case import Case
 from railwright.limits.model import Constant
 from railwright.limits.sources import NO_P2P_MEASURED
+from railwright.results.model import Evidence
 from railwright.topology.model import GPU_LINKS, Topology
 
 _SHARED_MEMORY = Constant(value=28e9, unit="bytes/s of a GPU through host memory", source=NO_P2P_MEASURED)
@@ -26,14 +27,77 @@ _SETTINGS = {
 }
 
 
+_COSTS = (
+    "NVLink's rate: GPUs of a host share PCIe and, across sockets, the 6 to 40 GB/s that NCCL plans there"
+    " (src/graph/topo.h)"
+)
+
+
 def _look(facts: Facts) -> tuple[Finding, ...]:
-    return look_at_settings(
-        facts,
-        FAULT.name,
-        _SETTINGS,
-        costs="NVLink's rate: GPUs of a host share PCIe and, across sockets, the 6 to 40 GB/s that NCCL plans there"
-        " (src/graph/topo.h)",
-        remedy="unset it; give containers of one job all GPUs and the host's IPC namespace (NCCL User Guide)",
+    remedy = "unset it; give containers of one job all GPUs and the host's IPC namespace (NCCL User Guide)"
+    settings = look_at_settings(facts, FAULT.name, _SETTINGS, costs=_COSTS, remedy=remedy)
+    return (*settings, *_refused(facts.topology), *_not_in_fabric(facts.topology), *_could_not_look(facts.topology))
+
+
+def _refused(topology: Topology) -> tuple[Finding, ...]:
+    """GPUs whose driver says that they may not reach each other: a fault where NVLink joins them."""
+    linked = {end for link in topology.links if isinstance(link.protocol, GPU_LINKS) for end in (link.a, link.b)}
+    found = []
+    for gpu in topology.of_kind("gpu"):
+        refused = str(gpu.facts.get("peers_refused", ""))
+        if refused:
+            certainty: Certainty = "seen" if gpu.id in linked else "possible"
+            finding = Finding(
+                fault=FAULT.name,
+                where=(gpu.id,),
+                certainty=certainty,
+                says=f"{gpu.id} may not reach the memory of {refused}",
+                costs=_COSTS,
+                remedy="nvidia-smi topo -p2p r shows all pairs; look for NVreg_RegistryDwords in"
+                " /proc/driver/nvidia/params, for MIG, and for GPUs of different partitions",
+                evidence=(Evidence(claim="peer access", value=f"refused: {refused}", seen="CUDA and NVML"),),
+            )
+            found.append(finding)
+    return tuple(found)
+
+
+def _not_in_fabric(topology: Topology) -> tuple[Finding, ...]:
+    """GPUs behind NVSwitches that the fabric manager has not let in yet; `completed` with a problem is a refusal."""
+    out = {
+        gpu.id: str(gpu.facts.get("nvlink_fabric_problem") or gpu.facts["nvlink_fabric"])
+        for gpu in topology.of_kind("gpu")
+        if gpu.facts.get("nvlink_fabric") in ("not started", "in progress") or gpu.facts.get("nvlink_fabric_problem")
+    }
+    if not out:
+        return ()
+    states = ", ".join(dict.fromkeys(out.values()))
+    return (
+        Finding(
+            fault=FAULT.name,
+            where=tuple(out),
+            certainty="seen",
+            says=f"{', '.join(out)} did not join the NVLink fabric: {states}",
+            costs=_COSTS,
+            remedy="systemctl status nvidia-fabricmanager: it must run in the driver's own version, in a VM on the"
+            " host; then nvidia-smi -q | grep -A3 Fabric",
+            evidence=(Evidence(claim="NVLink fabric", value=states, seen="NVML"),),
+        ),
+    )
+
+
+def _could_not_look(topology: Topology) -> tuple[Finding, ...]:
+    gpus = topology.of_kind("gpu")
+    blind = any(one.what.startswith("NVLink of") for one in topology.unknown)
+    if len(gpus) < 2 or not blind or any({"peers", "peers_refused"} & set(gpu.facts) for gpu in gpus):
+        return ()
+    return (
+        Finding(
+            fault=FAULT.name,
+            where=tuple(gpu.id for gpu in gpus),
+            certainty="could not look",
+            says="which GPUs may reach each other's memory cannot be read",
+            remedy="nvidia-smi topo -p2p r: every pair should say OK",
+        ),
     )
 
 
@@ -77,7 +141,6 @@ FAULT = Fault(
     name="p2p_disabled",
     summary="GPUs of one host do not reach each other directly",
     look=_look,
-    needs_results=True,
     degrade=_degrade,
     suppose=_suppose,
 )

@@ -19,6 +19,7 @@ import msgspec
 from railwright.benchmarks.base import Benchmark, Job, Plan
 from railwright.errors import RailwrightError
 from railwright.launch import rank as rank_program
+from railwright.launch.gpu_watch import GpuWatch
 from railwright.launch.scratch import scratch_folder
 from railwright.launch.stream import Bye, Emitted, Failure, Hello, Listener, Lost, Message, Step
 from railwright.process import Child, Finished, describe_status
@@ -127,7 +128,8 @@ class Session:
                 | self.planned.job.variant.environment
                 | {rank_program.STREAM_VARIABLE: listener.address, rank_program.SCRATCH_VARIABLE: str(scratch)}
             )
-            with Child(self.launcher.command(self.planned.job.ranks), environment) as child:
+            self._watch = GpuWatch(self.planned.benchmark, self.planned.job, self.base_environment)
+            with self._watch, Child(self.launcher.command(self.planned.job.ranks), environment) as child:
                 yield from self._follow(listener, child)
                 yield from self._drain(listener, child)
                 self._settle(child)
@@ -168,9 +170,10 @@ class Session:
                 state.host, state.pid = host, pid
             case Step(text=text):
                 state.step = text
+                self._watch.mark()
                 self.on_step(text)
             case Emitted(result=result):
-                return msgspec.structs.replace(result, launch=self.planned.job.launch)
+                return self._watch.joined(msgspec.structs.replace(result, launch=self.planned.job.launch))
             case Bye():
                 state.said_bye = True
             case Failure(message=text):

@@ -6,8 +6,10 @@ reader's light or dark setting. Nothing is told by colour alone.
 
 from __future__ import annotations
 
+import textwrap
 from html import escape
 
+from railwright.report.topology_gpus import gpu_lines
 from railwright.report.topology_text import acs_redirected
 from railwright.report.topology_words import KIND_MEANING, Tree, clean, degradation, describe_link
 from railwright.topology.model import Device, DeviceKind, Link, NvlinkLink, PcieLink, Topology
@@ -24,6 +26,7 @@ _SMALL_CHARACTER = 4.9
 _FLAT_KINDS: frozenset[DeviceKind] = frozenset({"root_port"})
 _MAX_DEPTH = 12
 _MAX_MATRIX = 64
+_NOTE_CHARACTERS = 80
 
 _STYLE = """
 .rw-topo{--rw-page:#ffffff;--rw-ink:#1c2430;--rw-soft:#5b6675;--rw-line:#9aa5b4;--rw-panel:#f3f5f8;--rw-bad:#b3261e;
@@ -64,6 +67,9 @@ def render_topology_svg(topology: Topology) -> str:
     _draw_sideways(picture, tree)
     if tree.detached:
         picture.note("at no CPU that the machine names: " + ", ".join(device.id for device in tree.detached))
+    for line in gpu_lines(topology):
+        for part in textwrap.wrap(line, _NOTE_CHARACTERS):
+            picture.note(part)
     _draw_affinity(picture, topology)
     return picture.document(f"Topology of {clean(topology.name)}")
 
@@ -97,7 +103,7 @@ class _Picture:
     def note(self, words: str) -> None:
         """A line of small text across the picture."""
         self.y += 13
-        self.text(_MARGIN, self.y, words, "s", 80)
+        self.text(_MARGIN, self.y, words, "s", _NOTE_CHARACTERS)
 
     def document(self, title: str) -> str:
         """The whole SVG."""

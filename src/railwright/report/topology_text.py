@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from railwright.report.topology_gpus import gpu_lines
 from railwright.report.topology_words import (
     KIND_MEANING,
     Tree,
@@ -21,7 +22,8 @@ _LINK_COLUMN = (40, 76)
 def render_topology(topology: Topology) -> str:
     """The whole report: head, tree, links between sockets and GPUs, affinity, and what is not known."""
     tree = Tree(topology)
-    blocks = [_head(topology), _tree_lines(tree), _sideways_lines(tree), render_affinity(topology).splitlines()]
+    blocks = [_head(topology), _tree_lines(tree), _sideways_lines(tree), gpu_lines(topology)]
+    blocks.append(render_affinity(topology).splitlines())
     if topology.unknown:
         unknown = [f"  {clean(item.what)}: {clean(item.why)}" for item in topology.unknown]
         blocks.append(["not known", *unknown])

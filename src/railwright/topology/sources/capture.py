@@ -38,6 +38,7 @@ _PATTERNS = (
     r"proc/(cpuinfo|meminfo|cmdline|modules|version|1/cgroup|self/net/(snmp|netstat))",
     r"\.dockerenv",
     r"run/\.containerenv",
+    r"nvidia/probe\.json",
 )
 PATTERNS = re.compile("|".join(_PATTERNS))
 _CONTENT_DROPPED = frozenset({".dockerenv", "run/.containerenv"})  # that they exist is all that is read

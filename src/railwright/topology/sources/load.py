@@ -9,6 +9,7 @@ from railwright.topology.expand import expand
 from railwright.topology.model import Topology
 from railwright.topology.shapes import canonical_name, unknown_shape
 from railwright.topology.sources.machine import discover
+from railwright.topology.sources.nvidia import ProbedRoot
 from railwright.topology.sources.root import ArchiveRoot, CapturedRoot, DirectoryRoot, Unreadable, live_root
 from railwright.topology.sources.saved import load_topology
 
@@ -22,7 +23,7 @@ def load(text: str | None) -> Topology:
     Raises UsageError.
     """
     if text is None:
-        return discover(live_root(), "live")
+        return discover(this_machine(), "live")
     words = text.split()
     if not words:
         raise UsageError("an empty name is not a machine", hint="give a directory, a file or a shape like hgx-h100")
@@ -36,6 +37,11 @@ def load(text: str | None) -> Topology:
     if "/" in text or path.suffix in (".json", ".jsonl"):
         raise UsageError(f"there is no file or directory {text[:200]!r}", hint="check the path")
     raise unknown_shape(words[0], "shape, file or directory")
+
+
+def this_machine() -> ProbedRoot:
+    """The machine that this process runs on, with what NVIDIA's libraries say of it."""
+    return ProbedRoot(live_root())
 
 
 def open_capture(path: Path) -> CapturedRoot:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from railwright.topology.sources import pci_config, smbios
 from railwright.topology.sources.memory import TABLE as SMBIOS_TABLE
+from railwright.topology.sources.nvidia_model import PROBE
 from railwright.topology.sources.smbios import Structure
 from railwright.topology.sources.virtualisation import MODULE, PARAMETER
 
@@ -70,7 +71,7 @@ class Redactor:
         text = _UUID.sub(lambda match: self._value("uuid", match.group().lower()), text)
         text = _MAC.sub(lambda match: self._value("mac", match.group().lower()), text)
         text = _GUID.sub(lambda match: self._value("guid", match.group().lower()), text)
-        if name != "fw_ver" and path != "proc/version":  # a version of four numbers looks like an address
+        if name != "fw_ver" and path not in ("proc/version", PROBE):  # a version of four numbers looks like an address
             text = _IPV4.sub(lambda match: self._value("ipv4", match.group()), text)
             text = _IPV6.sub(lambda match: self._value("ipv6", match.group().lower()), text)
         text = _NAMED_BY_MAC.sub(lambda match: match.group(1) + self._name_by_mac(match.group(2)), text)

@@ -1,0 +1,28 @@
+"""A GPU in MIG mode: it is cut into instances, and none of them reaches another GPU directly."""
+
+from __future__ import annotations
+
+from railwright.faults.model import Facts, Fault, Finding
+from railwright.results.model import Evidence
+
+
+def _look(facts: Facts) -> tuple[Finding, ...]:
+    cut = tuple(gpu.id for gpu in facts.topology.of_kind("gpu") if gpu.facts.get("mig") is True)
+    if not cut:
+        return ()
+    return (
+        Finding(
+            fault=FAULT.name,
+            where=cut,
+            certainty="seen",
+            says=f"MIG mode is on in {', '.join(cut)}",
+            costs="a program has a slice of the GPU, and neither NVLink nor PCIe peer-to-peer (NVIDIA MIG User Guide,"
+            " Application Considerations)",
+            remedy="nvidia-smi -i GPU -mig 0 as root, where nobody needs the slices",
+            evidence=(Evidence(claim="MIG mode", value="on", seen="NVML"),),
+        ),
+    )
+
+
+FAULT = Fault(name="mig_enabled", summary="a GPU is cut into MIG instances", look=_look)
+"""Limits are those of whole GPUs, so that it cannot be laid into a topology."""

@@ -1,0 +1,64 @@
+"""Whether GPUs are used by somebody else, asked just before they are measured."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+
+import msgspec
+
+from railwright.errors import UsageError
+from railwright.launch.gpu_samples import Business
+from railwright.process import run
+from railwright.topology.model import Device
+from railwright.units import format_size
+
+BUSY_ABOVE_PERCENT = 10
+MEMORY_ABOVE_BYTES = 2**30
+"""Display servers and monitors keep some hundred MiB."""
+_PROGRAM = (sys.executable, "-m", "railwright.launch.gpu_sampler", "business")
+_TIMEOUT_S = 30.0
+_NVML_AVERAGES_OVER_S = 1.2
+"""NVML's utilisation is of the last second or less (nvml.h): what ended just now has left it after that."""
+
+
+def refuse_busy_gpus(gpus: Iterable[Device], *, force: bool) -> str:
+    """Why nobody could tell whether they are busy, empty where that is known. Raises UsageError for a busy GPU."""
+    ids = {gpu.address: gpu.id for gpu in gpus}
+    if force or not ids:
+        return ""
+    found, trouble = _ask()
+    busy = {ids[one.address]: why for one in found if one.address in ids and (why := why_busy(one))}
+    if busy:
+        time.sleep(_NVML_AVERAGES_OVER_S)
+        found, trouble = _ask()
+        busy = {ids[one.address]: why for one in found if one.address in ids and (why := why_busy(one))}
+    if busy:
+        raise UsageError(
+            "; ".join(f"{name} is busy: {why}" for name, why in busy.items()),
+            hint="wait until it is idle (nvidia-smi names the processes), or measure all the same with --force",
+        )
+    return trouble
+
+
+def why_busy(gpu: Business) -> str:
+    """In words, empty for an idle GPU."""
+    words = []
+    if gpu.processes:
+        words.append(f"{gpu.processes} process{'es' * (gpu.processes > 1)}")
+    if gpu.utilisation is not None and gpu.utilisation > BUSY_ABOVE_PERCENT:
+        words.append(f"at work {gpu.utilisation} % of the time")
+    if gpu.memory_used_bytes is not None and gpu.memory_used_bytes > MEMORY_ABOVE_BYTES:
+        words.append(f"{format_size(gpu.memory_used_bytes)} of its memory in use")
+    return ", ".join(words)
+
+
+def _ask() -> tuple[list[Business], str]:
+    """What NVML says of each GPU, or why it says nothing."""
+    finished = run(_PROGRAM, timeout_s=_TIMEOUT_S)
+    try:
+        return msgspec.json.decode("".join(finished.output), type=list[Business]), ""
+    except msgspec.DecodeError:
+        ended = f"gave no answer within {_TIMEOUT_S:g} s" if finished.timed_out else finished.describe()
+        return [], f"whether the GPUs are idle could not be read: NVML's reader {ended}"

@@ -1,0 +1,93 @@
+"""Watches the GPUs during one launch, and joins what was seen to its results by time.
+
+A child process samples; `RAILWRIGHT_GPU_SAMPLING=off` in the environment measures without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+from types import TracebackType
+
+import msgspec
+
+from railwright.benchmarks.base import Benchmark, Job
+from railwright.launch.gpu_samples import Sample, summary, under_load
+from railwright.process import Child
+from railwright.results.model import Result
+
+SWITCH = "RAILWRIGHT_GPU_SAMPLING"
+INTERVAL_S = 0.5
+_PROGRAM = (sys.executable, "-m", "railwright.launch.gpu_sampler", "sample")
+_MOST_SAMPLES = 20_000
+"""The last 2.8 hours."""
+_TOGETHER_S = 0.05
+"""Results that come this soon after another were measured together with it."""
+
+_decoder = msgspec.json.Decoder(Sample)
+
+
+class GpuWatch:
+    """A context manager around one launch. Without GPUs in it, or switched off, it does nothing."""
+
+    def __init__(self, benchmark: Benchmark, job: Job, environment: Mapping[str, str]) -> None:
+        self._gpus = {gpu.address: gpu for gpu in job.gpus} if benchmark.uses_gpus else {}
+        self._child: Child | None = None
+        if self._gpus and environment.get(SWITCH, "").lower() not in ("off", "0", "no"):
+            lines: deque[str] = deque(maxlen=_MOST_SAMPLES)
+            self._child = Child([*_PROGRAM, f"{INTERVAL_S}", *_spare_cpus(job)], dict(environment), output=lines)
+        self._taken: list[Sample] = []
+        self._since = time.monotonic()
+        self._follows_result = False
+        self._window = (self._since, self._since)
+
+    def __enter__(self) -> GpuWatch:
+        if self._child is not None:
+            self._child.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._child is not None:
+            self._child.stop(grace_s=0.2)
+
+    def mark(self) -> None:
+        """The first step after a result begins the next; later ones (`verify ...`) are parts of it."""
+        if self._follows_result:
+            self._since, self._follows_result = time.monotonic(), False
+
+    def joined(self, result: Result) -> Result:
+        """The result that has just come, with what the GPUs did since it began."""
+        if self._child is None or result.outcome != "measured":
+            return result
+        now = time.monotonic()
+        if now - self._since > _TOGETHER_S or not self._follows_result:
+            self._window = (self._since, now)
+        self._since, self._follows_result = now, True
+        first, last = self._window
+        counted = [one for one in under_load(self._samples(first)) if first <= one.at_s <= last]
+        settings, evidence = summary(counted, self._gpus)
+        return msgspec.structs.replace(
+            result, settings={**result.settings, **settings}, evidence=(*result.evidence, *evidence)
+        )
+
+    def _samples(self, first_s: float) -> list[Sample]:
+        """Those since `first_s` and the two before; a sampler that failed has printed other lines, or none."""
+        lines = self._child.output if self._child is not None else deque()
+        while lines:
+            with contextlib.suppress(msgspec.DecodeError):
+                self._taken.append(_decoder.decode(lines.popleft()))
+        before = sum(sample.at_s < first_s for sample in self._taken)
+        del self._taken[: max(0, before - 2)]
+        return self._taken
+
+
+def _spare_cpus(job: Job) -> list[str]:
+    """The CPUs that no rank of the launch is bound to, as an argument; none where every CPU has a rank."""
+    taken = {job.cpu_of(rank) for rank in range(job.ranks)}
+    spare = [cpu for cpu in job.cpus if cpu not in taken]
+    return [",".join(str(cpu) for cpu in spare)] if spare else []

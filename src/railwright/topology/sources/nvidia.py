@@ -1,0 +1,99 @@
+"""What NVIDIA's libraries say of this machine: asked once, by a child process, and kept in captures like a file.
+
+`railwright` itself loads neither NVML nor CUDA: a driver that hangs or crashes costs the child.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import msgspec
+
+from railwright.errors import UsageError
+from railwright.process import Finished, run
+from railwright.topology.sources.nvidia_model import PROBE, Probe
+from railwright.topology.sources.root import Root, Unreadable, printable
+
+__all__ = ["PROBE", "ProbedRoot", "read_probe"]
+
+TIMEOUT_S = 30.0
+"""Drivers without persistence take 1 to 3 s for each GPU when the first program opens them."""
+_PROGRAM = (sys.executable, "-m", "railwright.topology.sources.nvidia_probe")
+
+
+class ProbedRoot:
+    """A machine's files, and beside them `nvidia/probe.json`: what NVIDIA's libraries say when it is first read."""
+
+    def __init__(self, files: Root) -> None:
+        self._files = files
+        self._probe: bytes | Unreadable | None = None
+
+    @property
+    def name(self) -> str:
+        """What to call the machine."""
+        return self._files.name
+
+    def read(self, path: str) -> str | Unreadable:
+        """The text of a file without its last newline; what cannot be printed becomes `?`."""
+        if path != PROBE:
+            return self._files.read(path)
+        answer = self.read_bytes(path)
+        return answer if isinstance(answer, Unreadable) else printable(answer)
+
+    def read_bytes(self, path: str) -> bytes | Unreadable:
+        """The bytes of a file."""
+        if path != PROBE:
+            return self._files.read_bytes(path)
+        if self._probe is None:
+            self._probe = _ask()
+        return self._probe
+
+    def list(self, path: str) -> tuple[str, ...] | Unreadable:
+        """The names in a directory, sorted; the probe is in none."""
+        return self._files.list(path)
+
+
+def _ask() -> bytes | Unreadable:
+    """The document, from a child process that is ended after `TIMEOUT_S`."""
+    try:
+        finished = run(_PROGRAM, timeout_s=TIMEOUT_S)
+    except UsageError as error:
+        return Unreadable(PROBE, error.message[:200])
+    answers = _answers("".join(finished.output))
+    ended = f"gave no answer within {TIMEOUT_S:g} s" if finished.timed_out else _ending(finished)
+    if "nvml" not in answers:
+        return Unreadable(PROBE, f"NVIDIA's library NVML {ended}")
+    answers.setdefault("cuda", {"problem": f"the CUDA driver {ended}"})
+    return msgspec.json.format(msgspec.json.encode({"format": 1, **answers}), indent=1) + b"\n"
+
+
+def _ending(finished: Finished) -> str:
+    return f"ended the process that asked it ({finished.describe()})"
+
+
+def _answers(text: str) -> dict[str, object]:
+    """The JSON objects that stand one after the other in `text`, as one; a last one that was cut off is left out."""
+    found: dict[str, object] = {}
+    decoder = json.JSONDecoder()
+    position = 0
+    while position < len(text):
+        try:
+            part, position = decoder.raw_decode(text, position)
+        except ValueError:
+            break
+        if isinstance(part, dict):
+            found.update(part)
+    return found
+
+
+def read_probe(root: Root) -> Probe | Unreadable:
+    """The document that `root` holds, checked. Nothing is raised."""
+    raw = root.read_bytes(PROBE)
+    if isinstance(raw, Unreadable):
+        return raw
+    try:
+        return msgspec.json.decode(raw, type=Probe)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        why = printable(str(error).encode("utf-8", "replace"))[:160]
+        return Unreadable(PROBE, f"{PROBE} is not what the probe writes: {why}")

@@ -1,0 +1,135 @@
+"""What the CUDA driver says of each device, by its C interface. Used by the probe's child process alone.
+
+`cuInit` may take seconds and may hang with a broken driver. No context is created, so no GPU memory is taken.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+from railwright.topology.sources.nvidia_model import CudaAnswer, CudaGpu, CudaPair
+
+# CUdevice_attribute of cuda.h (CUDA 13.0).
+ATTRIBUTES = {
+    "sm_count": 16,
+    "memory_clock_khz": 36,
+    "memory_bus_bits": 37,
+    "l2_bytes": 38,
+    "copy_engines": 40,
+    "virtual_memory_management": 102,
+    "gpudirect_rdma_with_vmm": 110,
+    "gpudirect_rdma": 116,
+    "gpudirect_rdma_flush_options": 117,
+    "gpudirect_rdma_write_ordering": 118,
+    "dma_buf": 124,
+    "fabric_handles": 128,
+    "multicast": 132,
+    "host_numa": 134,
+}
+# CUdevice_P2PAttribute of cuda.h.
+_PERFORMANCE_RANK, _ACCESS, _ATOMICS, _ARRAYS = 1, 2, 3, 4
+_MOST_PAIRED = 64
+"""More GPUs than this are not asked pair by pair."""
+_MOST_GPUS = 256
+_ADDRESS_BYTES = 32
+_NO_SUCH_FUNCTION = 500
+"""CUDA_ERROR_NOT_FOUND: a named symbol was not found."""
+
+
+class _Driver:
+    """libcuda.so.1; a function that it lacks answers like one that fails. Raises OSError where there is no library."""
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL("libcuda.so.1")
+
+    def _fails(self, name: str, *arguments: object) -> int:
+        """CUDA's error, 0 where the call succeeded."""
+        function = getattr(self._library, name, None)
+        return int(function(*arguments)) if function is not None else _NO_SUCH_FUNCTION
+
+    def initialise(self) -> str:
+        """Why CUDA cannot be used, empty where it can."""
+        status = self._fails("cuInit", ctypes.c_uint(0))
+        return f"cuInit says {self._name(status)}" if status else ""
+
+    def _name(self, status: int) -> str:
+        text = ctypes.c_char_p()
+        if self._fails("cuGetErrorName", ctypes.c_int(status), ctypes.byref(text)) or text.value is None:
+            return f"error {status}"
+        return text.value.decode("ascii", "replace")
+
+    def devices(self) -> list[int]:
+        """Those that CUDA_VISIBLE_DEVICES leaves."""
+        count = ctypes.c_int(0)
+        if self._fails("cuDeviceGetCount", ctypes.byref(count)):
+            return []
+        found = []
+        for ordinal in range(min(count.value, _MOST_GPUS)):
+            device = ctypes.c_int(0)
+            if not self._fails("cuDeviceGet", ctypes.byref(device), ctypes.c_int(ordinal)):
+                found.append(device.value)
+        return found
+
+    def address(self, device: int) -> str:
+        """`0000:1b:00.0`, as the kernel writes it; empty where CUDA does not say."""
+        text = ctypes.create_string_buffer(_ADDRESS_BYTES)
+        if self._fails("cuDeviceGetPCIBusId", text, ctypes.c_int(_ADDRESS_BYTES), ctypes.c_int(device)):
+            return ""
+        return text.value.decode("ascii", "replace").lower()
+
+    def attribute(self, device: int, number: int) -> int | None:
+        """A CUdevice_attribute."""
+        value = ctypes.c_int(0)
+        fails = self._fails("cuDeviceGetAttribute", ctypes.byref(value), ctypes.c_int(number), ctypes.c_int(device))
+        return None if fails else value.value
+
+    def between(self, source: int, target: int, number: int) -> int | None:
+        """A CUdevice_P2PAttribute."""
+        value = ctypes.c_int(0)
+        which = (ctypes.c_int(number), ctypes.c_int(source), ctypes.c_int(target))
+        return None if self._fails("cuDeviceGetP2PAttribute", ctypes.byref(value), *which) else value.value
+
+
+def ask_cuda() -> CudaAnswer:
+    """All that is asked of the CUDA driver. Nothing is raised."""
+    try:
+        driver = _Driver()
+        if problem := driver.initialise():
+            return CudaAnswer(problem=problem)
+        devices = [(device, driver.address(device)) for device in driver.devices()]
+        gpus = tuple(_gpu(driver, device, address) for device, address in devices if address)
+        return CudaAnswer(gpus=gpus, pairs=_pairs(driver, [one for one in devices if one[1]]))
+    except OSError:
+        return CudaAnswer(problem="libcuda.so.1 cannot be loaded")
+
+
+def _gpu(driver: _Driver, device: int, address: str) -> CudaGpu:
+    answers = {name: driver.attribute(device, number) for name, number in ATTRIBUTES.items()}
+    return CudaGpu(address=address, attributes={name: value for name, value in answers.items() if value is not None})
+
+
+def _pairs(driver: _Driver, devices: Sequence[tuple[int, str]]) -> tuple[CudaPair, ...]:
+    if len(devices) > _MOST_PAIRED:
+        return ()
+    return tuple(
+        CudaPair(
+            source=source,
+            target=target,
+            access=_flag(driver.between(one, other, _ACCESS)),
+            atomics=_flag(driver.between(one, other, _ATOMICS)),
+            performance_rank=_natural(driver.between(one, other, _PERFORMANCE_RANK)),
+            arrays=_flag(driver.between(one, other, _ARRAYS)),
+        )
+        for one, source in devices
+        for other, target in devices
+        if one != other
+    )
+
+
+def _flag(value: int | None) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _natural(value: int | None) -> int | None:
+    return value if value is not None and 0 <= value <= 1024 else None

@@ -1,0 +1,251 @@
+"""NVIDIA's answers put into a machine that sysfs described: facts of the GPUs, their PCIe links, NVLink.
+
+sysfs stays the first witness: what it shows is kept, what it hides (in most virtual machines) is filled in.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from railwright.topology.model import Device, InternalLink, Link, NvlinkLink, PcieLink, Scalar
+from railwright.topology.parts import Parts
+from railwright.topology.shapes import GT_PER_S
+from railwright.topology.sources.notes import Notes
+from railwright.topology.sources.nvidia_model import CudaAnswer, Gpu, NvmlAnswer, Probe
+from railwright.topology.sources.root import Unreadable, printable
+
+ONLY_NVML = "sysfs does not show it, only NVIDIA's library does"
+_PCIE_WIDTHS = frozenset({1, 2, 4, 8, 16, 32})
+# One generation for each architecture: Pascal, Volta, Ampere, Hopper, Blackwell (their white papers).
+_GENERATION_OF_MAJOR = {6: 1, 7: 2, 8: 3, 9: 4, 10: 5}
+# nvml.h, NVML_NVLINK_VERSION_*: for architectures that came later.
+_GENERATION_OF_VERSION = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5, 8: 6}
+# nvml.h, nvmlClocksEventReasons. Those that slow a GPU down against its own clocks.
+THROTTLES = {
+    0x04: "software power cap",
+    0x08: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+}
+GPU_IDLE = 0x01
+
+
+def throttle_names(event_reasons: int) -> tuple[str, ...]:
+    """The reasons among those bits that slow a GPU down; being idle and clocks that a user set are none."""
+    return tuple(name for bit, name in THROTTLES.items() if event_reasons & bit)
+
+
+def add_nvidia(parts: Parts, gpu_ids: Iterable[str], answer: Probe | Unreadable, notes: Notes) -> None:
+    """Notes what is not known of those GPUs, and adds the NVLinks between them. Facts are for `with_facts`."""
+    devices = {device.id: device for device in parts.devices()}
+    gpus = [devices[name] for name in gpu_ids]
+    if isinstance(answer, Unreadable) or answer.nvml.problem:
+        why = answer.reason if isinstance(answer, Unreadable) else _clean(answer.nvml.problem)
+        absent = isinstance(answer, Unreadable) and answer.is_absent
+        for gpu in gpus:
+            notes.missing("NVLink", ONLY_NVML if absent else why, gpu.id)
+    if isinstance(answer, Unreadable):
+        return
+    told = {gpu.address: gpu for gpu in answer.nvml.gpus}
+    attributes = {gpu.address for gpu in answer.cuda.gpus}
+    for gpu in gpus:
+        if not answer.nvml.problem and gpu.address not in told:
+            notes.missing("NVLink", "NVIDIA's library does not list this GPU", gpu.id)
+        if gpu.address not in attributes:
+            why = _clean(answer.cuda.problem) or "CUDA does not list this GPU"
+            notes.missing("CUDA attributes", why, gpu.id)
+    ids = {gpu.address: gpu.id for gpu in gpus if gpu.address in told}
+    known = {name: told[address] for address, name in ids.items() if _generation(told[address])}
+    linked = _add_nvlinks(parts, known, ids, answer.nvml)
+    for address, name in ids.items():
+        if len(ids) > 1 and _active(told[address]) and name not in linked:
+            lacking = "where they lead" if name in known else "of which generation they are"
+            notes.missing("NVLink", f"the links are active, and NVIDIA's library does not say {lacking}", name)
+
+
+def _add_nvlinks(parts: Parts, gpus: Mapping[str, Gpu], ids: Mapping[str, str], nvml: NvmlAnswer) -> set[str]:
+    """GPUs that are joined by switches hang from one device that stands for all of them; others from each other.
+
+    Returns the GPUs that have got a link.
+    """
+    switched = {name for name, gpu in gpus.items() if _active(gpu) and _leads_to_switch(gpu, nvml, len(ids))}
+    if len(switched) > 1:
+        chips = {link.remote_address for name in switched for link in gpus[name].nvlinks if link.remote == "switch"}
+        known = len(chips - {None}) or None
+        facts: dict[str, Scalar | None] = {"chips": known}
+        nvswitch = parts.add("nvswitch", name=f"{known} NVSwitches" if known else "NVSwitches", facts=facts)
+        for name in sorted(switched, key=lambda name: (len(name), name)):
+            gpu = gpus[name]
+            protocol = NvlinkLink(generation=_generation(gpu), links=_active(gpu), max_links=_most(gpu))
+            parts.link(nvswitch, name, protocol)
+    joined: Counter[tuple[str, str]] = Counter()
+    for name, gpu in gpus.items():
+        for link in gpu.nvlinks:
+            other = ids.get(link.remote_address or "", "")
+            if link.active and name not in switched and other in gpus and name < other:
+                joined[(name, other)] += 1
+    for (one, other), links in sorted(joined.items()):
+        parts.link(one, other, NvlinkLink(generation=_generation(gpus[one]), links=links))
+    return {end for pair in joined for end in pair} | (switched if len(switched) > 1 else set())
+
+
+def _leads_to_switch(gpu: Gpu, nvml: NvmlAnswer, gpus: int) -> bool:
+    """As the links say; where they do not (virtual machines), by the fabric that only switches have, or by all peers.
+
+    A GPU that has NVLink peers and does not know to whom each link leads is taken for one behind switches: for two
+    GPUs that gives the same rate as links from one to the other.
+    """
+    active = [link for link in gpu.nvlinks if link.active]
+    if any(link.remote == "switch" for link in active):
+        return True
+    if any(link.remote_address for link in active):
+        return False
+    peers = {pair.target for pair in nvml.pairs if pair.source == gpu.address and pair.nvlink == "ok"}
+    return gpu.fabric_state == "completed" or (gpus > 1 and len(peers) == gpus - 1)
+
+
+def _active(gpu: Gpu) -> int:
+    return sum(link.active for link in gpu.nvlinks)
+
+
+def _most(gpu: Gpu) -> int | None:
+    return max(gpu.nvlink_count or 0, _active(gpu)) or None
+
+
+def _generation(gpu: Gpu) -> int:
+    """1 to 6; 0 where neither the architecture nor the version is known."""
+    major = gpu.compute_capability.partition(".")[0]
+    found = _GENERATION_OF_MAJOR.get(int(major)) if major.isascii() and major.isdecimal() and len(major) < 4 else None
+    version = next((link.version for link in gpu.nvlinks if link.active and link.version), 0)
+    return found or _GENERATION_OF_VERSION.get(version, 0)
+
+
+def with_facts(devices: tuple[Device, ...], answer: Probe | Unreadable) -> tuple[Device, ...]:
+    """The devices with what NVIDIA's libraries say of GPUs and of the host's driver."""
+    if isinstance(answer, Unreadable):
+        return devices
+    ids = {device.address: device.id for device in devices if device.kind == "gpu"}
+    told = {gpu.address: gpu for gpu in answer.nvml.gpus}
+    found = []
+    for device in devices:
+        facts: dict[str, Scalar | None] = {}
+        name = device.name
+        if device.kind == "gpu" and device.address in told:
+            name = _clean(told[device.address].name) or name
+            facts = _gpu_facts(told[device.address]) | _peers(answer, device.address, ids)
+        elif device.kind == "host":
+            facts = {"nvidia_driver": _clean(answer.nvml.driver), "cuda": _clean(answer.nvml.cuda)}
+        if device.kind == "gpu":
+            facts |= _cuda_facts(answer.cuda, device.address)
+        known = {key: value for key, value in facts.items() if value is not None and value != ""}
+        found.append(replace(device, name=name, facts={**device.facts, **known}))
+    return tuple(found)
+
+
+def _gpu_facts(gpu: Gpu) -> dict[str, Scalar | None]:
+    return {
+        "vendor": "nvidia",
+        "compute_capability": _clean(gpu.compute_capability),
+        "memory_bytes": gpu.memory_bytes,
+        "memory_bus_bits": gpu.memory_bus_bits or None,
+        "memory_clock_max_hz": gpu.memory_clock_max_hz,
+        "hbm_bandwidth_bytes_per_s": _memory_bandwidth(gpu),
+        "sm_clock_max_hz": gpu.sm_clock_max_hz,
+        "sm_clock_application_hz": gpu.sm_clock_application_hz,
+        "power_limit_w": gpu.power_limit_w,
+        "power_default_w": gpu.power_default_w,
+        "nvlinks_active": _active(gpu) if gpu.nvlink_count is not None else None,
+        "nvlinks": gpu.nvlink_count,
+        "nvlink_fabric": _clean(gpu.fabric_state),
+        "nvlink_fabric_problem": _clean(gpu.fabric_problem),
+        "ecc": gpu.ecc,
+        "ecc_uncorrected": gpu.ecc_uncorrected,
+        "row_remap_pending": gpu.row_remap_pending,
+        "row_remap_failed": gpu.row_remap_failed,
+        "persistence": gpu.persistence,
+        "compute_mode": _clean(gpu.compute_mode),
+        "mig": gpu.mig,
+        "throttled": None if gpu.event_reasons is None else ", ".join(throttle_names(gpu.event_reasons)) or "no",
+    }
+
+
+def _memory_bandwidth(gpu: Gpu) -> float | None:
+    """2 x memory clock x bus width, as CUDA's `deviceQuery` counts it: data goes on both edges of the clock."""
+    if not gpu.memory_clock_max_hz or not gpu.memory_bus_bits:
+        return None
+    return 2 * gpu.memory_clock_max_hz * gpu.memory_bus_bits / 8
+
+
+def _peers(answer: Probe, address: str, ids: Mapping[str, str]) -> dict[str, Scalar | None]:
+    """Whose memory this GPU can reach by itself: as CUDA says, else as NVML does; and why not."""
+    refused: dict[str, list[str]] = defaultdict(list)
+    reached: list[str] = []
+    access = {pair.target: pair.access for pair in answer.cuda.pairs if pair.source == address}
+    status = {pair.target: pair for pair in answer.nvml.pairs if pair.source == address}
+    for target, name in ids.items():
+        pair, says = status.get(target), access.get(target)
+        if says is None and pair is not None and pair.read and pair.write:
+            says = pair.read == pair.write == "ok"
+        if says:
+            reached.append(name)
+        elif says is False:
+            words = [text for text in (pair.read, pair.write) if text != "ok"] if pair is not None else []
+            refused[_clean(words[0]) if words and words[0] else "no reason given"].append(name)
+    atomics = [ids[p.target] for p in answer.cuda.pairs if p.source == address and p.atomics and p.target in ids]
+    return {
+        "peers": ",".join(reached),
+        "peers_refused": "; ".join(f"{','.join(names)} ({why})" for why, names in refused.items()),
+        "peers_with_atomics": ",".join(atomics),
+    }
+
+
+def _cuda_facts(cuda: CudaAnswer, address: str) -> dict[str, Scalar | None]:
+    """Attributes of the CUDA driver; `cuda_visible` is False where CUDA works and does not list the GPU."""
+    if cuda.problem or not cuda.gpus:
+        return {}
+    attributes = next((gpu.attributes for gpu in cuda.gpus if gpu.address == address), None)
+    if attributes is None:
+        return {"cuda_visible": False}
+    flags = ("dma_buf", "gpudirect_rdma", "fabric_handles", "multicast")
+    found: dict[str, Scalar | None] = {name: bool(attributes[name]) for name in flags if name in attributes}
+    counts = ("sm_count", "copy_engines", "l2_bytes")
+    found |= {name: attributes[name] for name in counts if attributes.get(name, 0) > 0}
+    return {"cuda_visible": True, **found}
+
+
+def with_pcie(links: tuple[Link, ...], devices: Iterable[Device], answer: Probe | Unreadable) -> tuple[Link, ...]:
+    """The links with what NVML says of the PCIe link of each GPU, where sysfs does not show it."""
+    if isinstance(answer, Unreadable):
+        return links
+    told = {gpu.address: gpu for gpu in answer.nvml.gpus}
+    of_device = {device.id: told[device.address] for device in devices if device.address in told}
+    return tuple(
+        replace(link, protocol=_filled(link.protocol, of_device[link.b]))
+        if link.b in of_device and isinstance(link.protocol, PcieLink | InternalLink)
+        else link
+        for link in links
+    )
+
+
+def _filled(link: PcieLink | InternalLink, gpu: Gpu) -> PcieLink | InternalLink:
+    rate, width = GT_PER_S.get(gpu.pcie_generation or 0), gpu.pcie_width
+    if rate is None or width not in _PCIE_WIDTHS:
+        return link
+    if isinstance(link, InternalLink):  # a link that the kernel does not see at all
+        link = PcieLink()
+    most_width = gpu.pcie_max_width if gpu.pcie_max_width in _PCIE_WIDTHS else None
+    return replace(
+        link,
+        gt_per_s=link.gt_per_s or rate,
+        width=link.width or width,
+        max_gt_per_s=link.max_gt_per_s or GT_PER_S.get(gpu.pcie_max_generation or 0),
+        max_width=link.max_width or most_width,
+    )
+
+
+def _clean(text: str) -> str:
+    return printable(text.encode("utf-8", "replace")).replace("\n", " ").strip()

@@ -1,0 +1,145 @@
+"""What NVIDIA's libraries said of a machine: the document that the probe prints and a capture holds.
+
+A capture comes from somebody else, so every text has a longest length and every number a range that a machine can
+have: a document outside of them is refused as a whole. None is 'the library does not say'.
+Names carry units. Fields that a later release adds are ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+PROBE = "nvidia/probe.json"
+"""Where a capture keeps it, and under which name `Root` answers it on the live machine."""
+
+Text = Annotated[str, msgspec.Meta(max_length=200)]
+Address = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$", max_length=16)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**48)]
+Small = Annotated[int, msgspec.Meta(ge=0, le=1024)]
+SizeBytes = Annotated[int, msgspec.Meta(ge=0, le=2**50)]
+Hertz = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+Watts = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
+BytesPerS = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+Remote = Literal["gpu", "switch", "npu", "unknown"]
+
+
+class Nvlink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One NVLink of a GPU."""
+
+    link: Small
+    active: bool
+    version: Small | None = None
+    """NVML's own numbering (nvml.h, NVML_NVLINK_VERSION_*): 6 is NVLink 4."""
+    bytes_per_s: BytesPerS | None = None
+    """One direction, as the link is clocked, before its own overhead: 26.562e9 where the datasheet counts 25e9."""
+    remote: Remote = "unknown"
+    remote_address: Address | None = None
+    """Not readable in most virtual machines."""
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """From one GPU to another, both by PCI address. Texts are NVML's words: `ok`, `disabled by regkey` ..."""
+
+    source: Address
+    target: Address
+    nvlink: Text = ""
+    read: Text = ""
+    write: Text = ""
+    ancestor: Text = ""
+    """The nearest thing above both on PCIe, as NVML sees it."""
+
+
+class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What NVML says of one GPU."""
+
+    address: Address
+    name: Text = ""
+    uuid: Text = ""
+    compute_capability: Text = ""
+    pcie_generation: Small | None = None
+    pcie_width: Small | None = None
+    pcie_max_generation: Small | None = None
+    """Of the GPU in its slot."""
+    pcie_max_width: Small | None = None
+    pcie_max_generation_of_gpu: Small | None = None
+    """Of the GPU alone."""
+    nvlink_count: Small | None = None
+    """How many NVLinks the GPU has, active or not."""
+    nvlinks: Annotated[tuple[Nvlink, ...], msgspec.Meta(max_length=64)] = ()
+    fabric_state: Text = ""
+    fabric_problem: Text = ""
+    """Why it did not join the NVLink fabric, in NVML's words; empty where it did."""
+    memory_bytes: SizeBytes | None = None
+    memory_used_bytes: SizeBytes | None = None
+    memory_bus_bits: Annotated[int, msgspec.Meta(ge=0, le=2**20)] | None = None
+    ecc: bool | None = None
+    ecc_uncorrected: Count | None = None
+    """Since the driver was loaded."""
+    row_remap_pending: bool | None = None
+    row_remap_failed: bool | None = None
+    sm_clock_hz: Hertz | None = None
+    sm_clock_max_hz: Hertz | None = None
+    sm_clock_application_hz: Hertz | None = None
+    memory_clock_hz: Hertz | None = None
+    memory_clock_max_hz: Hertz | None = None
+    power_w: Watts | None = None
+    power_limit_w: Watts | None = None
+    power_default_w: Watts | None = None
+    temperature_c: Annotated[int, msgspec.Meta(ge=-100, le=1000)] | None = None
+    event_reasons: Annotated[int, msgspec.Meta(ge=0, le=2**62)] | None = None
+    """Why its clocks are what they are, as bits (nvml.h, nvmlClocksEventReasons)."""
+    persistence: bool | None = None
+    compute_mode: Text = ""
+    mig: bool | None = None
+    processes: Small | None = None
+    utilisation: Annotated[int, msgspec.Meta(ge=0, le=100)] | None = None
+    """Percent of the time in which a kernel ran."""
+
+
+class NvmlAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All that NVML said. `problem` says why nothing, empty where it answered."""
+
+    problem: Text = ""
+    driver: Text = ""
+    cuda: Text = ""
+    """The newest CUDA that the driver can run: `13.0`."""
+    gpus: Annotated[tuple[Gpu, ...], msgspec.Meta(max_length=256)] = ()
+    pairs: Annotated[tuple[Pair, ...], msgspec.Meta(max_length=4096)] = ()
+
+
+class CudaPair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What CUDA says of one GPU reaching into another's memory (CUdevice_P2PAttribute)."""
+
+    source: Address
+    target: Address
+    access: bool | None = None
+    atomics: bool | None = None
+    performance_rank: Small | None = None
+    arrays: bool | None = None
+
+
+class CudaGpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Attributes of one CUDA device, named as in `nvidia_cuda.ATTRIBUTES`."""
+
+    address: Address
+    attributes: Annotated[
+        dict[Text, Annotated[int, msgspec.Meta(ge=-(2**31), le=2**32)]], msgspec.Meta(max_length=100)
+    ] = {}
+
+
+class CudaAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All that the CUDA driver said. `problem` says why nothing, empty where it answered."""
+
+    problem: Text = ""
+    gpus: Annotated[tuple[CudaGpu, ...], msgspec.Meta(max_length=256)] = ()
+    pairs: Annotated[tuple[CudaPair, ...], msgspec.Meta(max_length=4096)] = ()
+
+
+class Probe(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole document."""
+
+    format: Literal[1] = 1
+    nvml: NvmlAnswer = NvmlAnswer()
+    cuda: CudaAnswer = CudaAnswer()

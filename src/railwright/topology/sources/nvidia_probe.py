@@ -1,0 +1,256 @@
+"""The program that asks NVIDIA's libraries: `python -m railwright.topology.sources.nvidia_probe`, never by a user.
+
+It is a process of its own because a broken driver may hang or crash in any of these calls.
+It prints two lines of JSON, first NVML's answer, then CUDA's: what NVML said is kept when CUDA hangs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pynvml
+
+from railwright.process import die_with_parent
+from railwright.topology.sources.nvidia_cuda import ask_cuda
+from railwright.topology.sources.nvidia_model import Gpu, Nvlink, NvmlAnswer, Pair, Remote
+
+_MOST_GPUS = 256
+_MOST_PAIRED = 64
+"""More GPUs than this are not asked pair by pair."""
+_REMOTES: dict[int, Remote] = {
+    pynvml.NVML_NVLINK_DEVICE_TYPE_GPU: "gpu",
+    pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU: "npu",
+    pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH: "switch",
+}
+_FABRIC_STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
+_COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
+_PEER_STATUS = {
+    pynvml.NVML_P2P_STATUS_OK: "ok",
+    pynvml.NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED: "chipset not supported",
+    pynvml.NVML_P2P_STATUS_GPU_NOT_SUPPORTED: "GPU not supported",
+    pynvml.NVML_P2P_STATUS_IOH_TOPOLOGY_NOT_SUPPORTED: "IOH topology not supported",
+    pynvml.NVML_P2P_STATUS_DISABLED_BY_REGKEY: "disabled by regkey",
+    pynvml.NVML_P2P_STATUS_NOT_SUPPORTED: "not supported",
+    pynvml.NVML_P2P_STATUS_UNKNOWN: "unknown",
+}
+# pynvml gives this one index as a tuple (nvml.h: NVML_P2P_CAPS_INDEX_READ = 0).
+_PEER_READ, _PEER_WRITE, _PEER_NVLINK = 0, pynvml.NVML_P2P_CAPS_INDEX_WRITE, pynvml.NVML_P2P_CAPS_INDEX_NVLINK
+_ANCESTORS = {0: "same board", 10: "one switch", 20: "several switches", 30: "host bridge", 40: "CPU", 50: "system"}
+
+
+def ask(function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - whatever NVML gives
+    """NVML's answer, None where it has none for this GPU, this driver or this user."""
+    try:
+        return function(*arguments)
+    except (pynvml.NVMLError, UnicodeDecodeError):
+        return None
+
+
+def address_of(pci: Any) -> str:  # noqa: ANN401 - a C structure of pynvml
+    """`0000:1b:00.0`, as the kernel writes it."""
+    return f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
+
+
+def handles() -> list[tuple[str, Any]]:
+    """The PCI address and NVML's handle of every GPU that it can open. NVML must be initialised."""
+    found = []
+    for index in range(min(ask(pynvml.nvmlDeviceGetCount) or 0, _MOST_GPUS)):
+        handle = ask(pynvml.nvmlDeviceGetHandleByIndex, index)  # None for a GPU that has fallen off the bus
+        pci = ask(pynvml.nvmlDeviceGetPciInfo_v3, handle) if handle is not None else None
+        if pci is not None:
+            found.append((address_of(pci), handle))
+    return found
+
+
+def event_reasons(handle: object) -> int | None:
+    """Why the clocks are what they are, as bits; drivers before 535 have the older name."""
+    found = ask(pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
+    if found is None:
+        found = ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+    return found if isinstance(found, int) else None
+
+
+def ask_nvml() -> NvmlAnswer:
+    """All that is asked of NVML. Nothing is raised."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError_LibraryNotFound:
+        return NvmlAnswer(problem="libnvidia-ml.so.1 cannot be loaded")
+    except pynvml.NVMLError as error:
+        return NvmlAnswer(problem=f"NVML cannot be used: {str(error)[:120]}")
+    version = ask(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+    every = handles()
+    return NvmlAnswer(
+        problem="" if every else "NVML lists no GPU",
+        driver=_text(ask(pynvml.nvmlSystemGetDriverVersion)),
+        cuda=f"{version // 1000}.{version % 1000 // 10}" if version else "",
+        gpus=tuple(_gpu(address, handle) for address, handle in every),
+        pairs=_pairs(every) if len(every) <= _MOST_PAIRED else (),
+    )
+
+
+def _gpu(address: str, handle: object) -> Gpu:
+    capability = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    fabric_state, fabric_problem = _fabric(handle)
+    count, nvlinks = _nvlinks(handle)
+    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2) or ask(
+        pynvml.nvmlDeviceGetMemoryInfo, handle
+    )
+    utilisation = ask(pynvml.nvmlDeviceGetUtilizationRates, handle)
+    processes = ask(pynvml.nvmlDeviceGetComputeRunningProcesses_v3, handle)
+    return Gpu(
+        address=address,
+        name=_text(ask(pynvml.nvmlDeviceGetName, handle)),
+        uuid=_text(ask(pynvml.nvmlDeviceGetUUID, handle)),
+        compute_capability=f"{capability[0]}.{capability[1]}" if capability else "",
+        pcie_generation=ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+        pcie_width=ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+        pcie_max_generation=ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+        pcie_max_width=ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+        pcie_max_generation_of_gpu=ask(pynvml.nvmlDeviceGetGpuMaxPcieLinkGeneration, handle),
+        nvlink_count=count,
+        nvlinks=nvlinks,
+        fabric_state=fabric_state,
+        fabric_problem=fabric_problem,
+        memory_bytes=memory.total if memory else None,
+        memory_used_bytes=memory.used if memory else None,
+        memory_bus_bits=ask(pynvml.nvmlDeviceGetMemoryBusWidth, handle),
+        processes=len(processes) if processes is not None else None,
+        utilisation=utilisation.gpu if utilisation else None,
+        **_health(handle),
+    )
+
+
+def _health(handle: object) -> dict[str, Any]:
+    """Clocks, power, temperature, memory errors and modes."""
+    sm, memory = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
+    uncorrected = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
+    rows = ask(pynvml.nvmlDeviceGetRemappedRows, handle)
+    mode = ask(pynvml.nvmlDeviceGetComputeMode, handle)
+    return {
+        "ecc": _first_flag(ask(pynvml.nvmlDeviceGetEccMode, handle)),
+        "ecc_uncorrected": ask(pynvml.nvmlDeviceGetTotalEccErrors, handle, *uncorrected),
+        "row_remap_pending": bool(rows[2]) if rows else None,
+        "row_remap_failed": bool(rows[3]) if rows else None,
+        "sm_clock_hz": _scaled(ask(pynvml.nvmlDeviceGetClockInfo, handle, sm), 1e6),
+        "sm_clock_max_hz": _scaled(ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, sm), 1e6),
+        "sm_clock_application_hz": _scaled(ask(pynvml.nvmlDeviceGetApplicationsClock, handle, sm), 1e6),
+        "memory_clock_hz": _scaled(ask(pynvml.nvmlDeviceGetClockInfo, handle, memory), 1e6),
+        "memory_clock_max_hz": _scaled(ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, memory), 1e6),
+        "power_w": _scaled(ask(pynvml.nvmlDeviceGetPowerUsage, handle), 1e-3),
+        "power_limit_w": _scaled(ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle), 1e-3),
+        "power_default_w": _scaled(ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle), 1e-3),
+        "temperature_c": ask(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
+        "event_reasons": event_reasons(handle),
+        "persistence": _flag(ask(pynvml.nvmlDeviceGetPersistenceMode, handle)),
+        "compute_mode": _COMPUTE_MODES.get(mode, "") if mode is not None else "",
+        "mig": _first_flag(ask(pynvml.nvmlDeviceGetMigMode, handle)),
+    }
+
+
+def _nvlinks(handle: object) -> tuple[int | None, tuple[Nvlink, ...]]:
+    """How many there are, and each of them."""
+    count = _field(handle, pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
+    speed = _field(handle, pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON)
+    found = []
+    for link in range(min(count, 64) if count is not None else pynvml.NVML_NVLINK_MAX_LINKS):
+        state = ask(pynvml.nvmlDeviceGetNvLinkState, handle, link)
+        if state is None:
+            continue
+        pci = ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link) if state else None
+        remote = ask(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link) if state else None
+        # All zeros is no device that NVLink leads to, but what a driver in a virtual machine says.
+        known = pci is not None and (pci.domain, pci.bus, pci.device) != (0, 0, 0)
+        found.append(
+            Nvlink(
+                link=link,
+                active=bool(state),
+                version=ask(pynvml.nvmlDeviceGetNvLinkVersion, handle, link) if state else None,
+                bytes_per_s=speed * 1e6 if state and speed else None,
+                remote=_REMOTES.get(remote, "unknown") if remote is not None else "unknown",
+                remote_address=address_of(pci) if known else None,
+            )
+        )
+    return count if count is not None else (len(found) or None), tuple(found)
+
+
+def _field(handle: object, number: int) -> int | None:
+    """One of NVML's numbered fields that holds an unsigned int."""
+    values = ask(pynvml.nvmlDeviceGetFieldValues, handle, [number])
+    if not values or values[0].nvmlReturn != pynvml.NVML_SUCCESS:
+        return None
+    if values[0].valueType != pynvml.NVML_VALUE_TYPE_UNSIGNED_INT:
+        return None
+    return int(values[0].value.uiVal)
+
+
+def _fabric(handle: object) -> tuple[str, str]:
+    """Whether the GPU has joined the NVLink fabric that the fabric manager sets up, and else why not."""
+    info = pynvml.c_nvmlGpuFabricInfo_v2_t()
+    if ask(pynvml.nvmlDeviceGetGpuFabricInfoV, handle, pynvml.byref(info)) is None:
+        info = pynvml.c_nvmlGpuFabricInfo_t()
+        if ask(pynvml.nvmlDeviceGetGpuFabricInfo, handle, pynvml.byref(info)) is None:
+            return "", ""
+    state = _FABRIC_STATES.get(info.state, "")
+    joined = state != "completed" or info.status == pynvml.NVML_SUCCESS
+    return state, "" if joined else str(pynvml.NVMLError(info.status))[:120]
+
+
+def _pairs(every: list[tuple[str, Any]]) -> tuple[Pair, ...]:
+    return tuple(
+        Pair(
+            source=source,
+            target=target,
+            nvlink=_peer(one, other, _PEER_NVLINK),
+            read=_peer(one, other, _PEER_READ),
+            write=_peer(one, other, _PEER_WRITE),
+            ancestor=_ANCESTORS.get(ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, one, other), ""),
+        )
+        for source, one in every
+        for target, other in every
+        if source != target
+    )
+
+
+def _peer(one: object, other: object, index: int) -> str:
+    status = ask(pynvml.nvmlDeviceGetP2PStatus, one, other, index)
+    return _PEER_STATUS.get(status, "") if status is not None else ""
+
+
+def _text(answer: object) -> str:
+    return str(answer)[:200] if answer is not None else ""
+
+
+def _flag(answer: int | None) -> bool | None:
+    return None if answer is None else bool(answer)
+
+
+def _first_flag(answer: list[int] | None) -> bool | None:
+    """Of (current, pending)."""
+    return bool(answer[0]) if answer else None
+
+
+def _scaled(answer: int | None, factor: float) -> float | None:
+    return None if answer is None else round(answer * factor, 3)
+
+
+def main() -> None:
+    """Print both answers. Whatever the libraries print themselves is kept out of them."""
+    die_with_parent()
+    answer = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    with os.fdopen(answer, "wb", buffering=0) as stream:
+        for name, question in (("nvml", ask_nvml), ("cuda", ask_cuda)):
+            # ASCII alone, so that the reader may cut the line anywhere.
+            stream.write(json.dumps({name: msgspec.to_builtins(question())}).encode("ascii") + b"\n")
+    os._exit(0)  # without the exit handlers of libraries that may hang
+
+
+if __name__ == "__main__":
+    main()

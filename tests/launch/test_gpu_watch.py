@@ -1,0 +1,270 @@
+"""GPUs are sampled while they are measured, results say what was seen, and a busy GPU is refused."""
+
+import os
+import time
+from types import SimpleNamespace
+
+import pytest
+from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
+from tests.topology.machines import archive
+
+from railwright.benchmarks.base import Benchmark, Job, Plan, Variant
+from railwright.benchmarks.registry import find
+from railwright.cli import measuring
+from railwright.errors import UsageError
+from railwright.launch import gpu_business
+from railwright.launch.gpu_business import refuse_busy_gpus, why_busy
+from railwright.launch.gpu_samples import Business, GpuSample, Sample, summary, under_load
+from railwright.launch.gpu_watch import GpuWatch
+from railwright.launch.local import LocalLauncher
+from railwright.launch.session import Planned, Session
+from railwright.results.model import Result
+from railwright.topology.model import Device
+from railwright.topology.sources.load import load
+
+ADDRESSES = ("0000:00:06.0", "0000:00:07.0")
+IDLE, POWER_CAP, APPLICATION_CLOCKS, THERMAL = 0x01, 0x04, 0x02, 0x40
+GPUS = {
+    address: Device(id=f"gpu{number}", kind="gpu", address=address, facts={"sm_clock_max_hz": 1980e6})
+    for number, address in enumerate(ADDRESSES)
+}
+
+
+def sample(at_s, *gpus):
+    """Each GPU as (SM MHz, reason bits)."""
+    seen = tuple(
+        GpuSample(address, clock * 1e6, 3201e6, 500.0 + number, 40.0 + number, 100, reasons)
+        for number, (address, (clock, reasons)) in enumerate(zip(ADDRESSES, gpus, strict=False))
+    )
+    return Sample(at_s, seen)
+
+
+def clocks(samples):
+    return [[gpu.sm_clock_hz / 1e6 for gpu in one.gpus] for one in samples]
+
+
+def test_idle_samples_and_the_first_under_load_do_not_count():
+    samples = [sample(0, (345, IDLE)), sample(1, (900, 0)), sample(2, (1980, 0)), sample(3, (345, IDLE)),
+               sample(4, (700, 0)), sample(5, (1965, 0))]  # fmt: skip
+    assert clocks(under_load(samples)) == [[], [], [1980], [], [], [1965]]
+
+
+def test_a_driver_that_gives_no_reasons_is_judged_by_utilisation():
+    busy = GpuSample(ADDRESSES[0], 1980e6, None, None, None, 80, None)
+    idle = GpuSample(ADDRESSES[0], 345e6, None, None, None, 0, None)
+    kept = under_load([Sample(0, (busy,)), Sample(1, (busy,)), Sample(2, (idle,))])
+    assert [len(one.gpus) for one in kept] == [0, 1, 0]
+
+
+def test_a_result_names_the_slowest_gpu_and_what_held_it_down():
+    samples = [sample(1, (1980, 0), (1410, POWER_CAP | THERMAL)), sample(2, (1980, 0), (1500, POWER_CAP))]
+    settings, (evidence,) = summary(samples, GPUS)
+    assert settings == {
+        "gpu_samples": 2,
+        "gpu_clock_min_hz": 1410e6,
+        "gpu_clock_median_hz": 1455e6,
+        "gpu_clock_min_of": "gpu1",
+        "gpu_memory_clock_min_hz": 3201e6,
+        "gpu_power_max_w": 501.0,
+        "gpu_temperature_max_c": 41.0,
+        "gpu_throttle": "software power cap, hardware thermal slowdown",
+        "gpu_throttle_of": "gpu1",
+    }
+    assert evidence.value == "1410 of 1980 MHz, software power cap, hardware thermal slowdown (gpu1)"
+    assert evidence.seen == "NVML, 2 samples of gpu0, gpu1"
+
+
+def test_clocks_that_a_user_set_and_idleness_are_no_throttling():
+    settings, (evidence,) = summary([sample(1, (1980, APPLICATION_CLOCKS))], GPUS)
+    assert settings["gpu_throttle"] == "none"
+    assert "gpu_throttle_of" not in settings
+    assert evidence.value == "1980 of 1980 MHz"
+
+
+def test_gpus_of_others_are_not_told():
+    settings, evidence = summary([sample(1, (1980, 0), (300, THERMAL))], {ADDRESSES[0]: GPUS[ADDRESSES[0]]})
+    assert (settings["gpu_clock_min_hz"], settings["gpu_throttle"]) == (1980e6, "none")
+    assert "gpu1" not in evidence[0].seen
+    assert summary([], GPUS) == ({}, ())
+    assert summary([sample(1)], GPUS) == ({}, ())
+
+
+@pytest.fixture(scope="module")
+def machine():
+    return load(str(archive("2xh200-firecracker-vm")))
+
+
+def job_on(machine, cpus=(0, 1), ranks=1):
+    variant = Variant()
+    return Job(benchmark="b", options={}, variant=variant, launch=0, cpus=cpus, topology=machine, ranks=ranks,
+               uses_gpus=True)  # fmt: skip
+
+
+def benchmark(*, uses_gpus=True):
+    plan = Plan(path="gpu0>gpu1", seconds=0, memory_bytes=0)
+    return Benchmark(name="b", summary="", method="", quantities=("latency_s",), ranks=1, uses_gpus=uses_gpus,
+                     plan=lambda _: plan, run=lambda _: iter(()))  # fmt: skip
+
+
+RESULT = Result(benchmark="b", quantity="latency_s", path="gpu0>gpu1", settings={"iterations": 7})
+
+
+def watched(variables, machine, *, seconds, uses_gpus=True):
+    with GpuWatch(benchmark(uses_gpus=uses_gpus), job_on(machine), variables) as watch:
+        time.sleep(seconds)
+        return watch.joined(RESULT)
+
+
+def test_a_launch_is_watched_by_a_child(stand_ins, machine):  # noqa: F811
+    variables = os.environ | environment(stand_ins, *ADDRESSES, STANDIN_NVML_BUSY="97", STANDIN_NVML_CLOCK="1410")
+    result = watched(variables, machine, seconds=2.5)
+    assert result.settings["gpu_samples"] >= 2
+    assert (result.settings["gpu_clock_min_hz"], result.settings["gpu_clock_min_of"]) == (1410e6, "gpu1")
+    assert (result.settings["gpu_power_max_w"], result.settings["iterations"]) == (512.34, 7)
+    assert result.evidence[0].claim == "GPU clocks"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"RAILWRIGHT_GPU_SAMPLING": "off", "STANDIN_NVML_BUSY": "97"},
+        {"STANDIN_NVML_BUSY": "0"},
+        {"STANDIN_NVML_HANG": "1"},
+        {"STANDIN_NVML_CRASH": "1"},
+    ],
+)
+def test_without_samples_under_load_a_result_stays_as_it_is(stand_ins, machine, changed):  # noqa: F811
+    assert watched(os.environ | environment(stand_ins, *ADDRESSES, **changed), machine, seconds=1.5) == RESULT
+
+
+def test_a_benchmark_without_gpus_starts_no_sampler(machine):
+    watch = GpuWatch(benchmark(uses_gpus=False), job_on(machine), dict(os.environ))
+    assert watch._child is None
+
+
+def test_the_sampler_keeps_off_the_cpus_of_ranks(machine):
+    watch = GpuWatch(benchmark(), job_on(machine, cpus=(2, 3, 4), ranks=2), dict(os.environ))
+    assert watch._child.argv[-1] == "4"
+    watch = GpuWatch(benchmark(), job_on(machine, cpus=(2, 3), ranks=2), dict(os.environ))
+    assert watch._child.argv[-1] == "0.5"
+
+
+def with_samples(machine, *samples):
+    """A watch that has got those samples, without its child."""
+    watch = GpuWatch(benchmark(), job_on(machine), dict(os.environ))
+    watch._child.output.clear()
+    watch._taken = list(samples)
+    return watch
+
+
+def seen(result):
+    return result.settings.get("gpu_clock_min_hz", 0) / 1e6
+
+
+def test_samples_belong_to_the_result_in_whose_time_they_were_taken(machine, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    samples = [sample(at, (1000 + at, 0)) for at in range(30)]
+    watch = with_samples(machine, *samples)
+    now[0] = 5.5
+    assert seen(watch.joined(RESULT)) == 1001  # the very first has none before it
+    now[0] = 9.5
+    assert seen(watch.joined(RESULT)) == 1006
+    now[0] = 9.52  # measured together with the one before
+    assert seen(watch.joined(RESULT)) == 1006
+    now[0] = 15.5
+    watch.mark()
+    now[0] = 16.9
+    watch.mark()  # a later step of the same result
+    now[0] = 17.5
+    assert seen(watch.joined(RESULT)) == 1016
+    watch.mark()
+    now[0] = 17.52  # a short point of its own: no sample fell into it
+    assert watch.joined(RESULT) == RESULT
+
+
+def test_waived_and_failed_results_are_left_alone(machine):
+    watch = with_samples(machine, *(sample(at, (1980, 0)) for at in range(5)))
+    waived = Result(benchmark="b", quantity="latency_s", path="gpu0>gpu1", outcome="waived", reason="no GPU")
+    assert watch.joined(waived) is waived
+
+
+@pytest.mark.parametrize(
+    ("gpu", "words"),
+    [
+        (Business(ADDRESSES[0], 0, 0, 0), ""),
+        (Business(ADDRESSES[0], None, None, None), ""),
+        (Business(ADDRESSES[0], 0, 10, 300 << 20), ""),
+        (Business(ADDRESSES[0], 1, 0, 0), "1 process"),
+        (Business(ADDRESSES[0], 2, 97, 43 << 30), "2 processes, at work 97 % of the time, 43 GiB of its memory in use"),
+    ],
+)
+def test_what_makes_a_gpu_busy(gpu, words):
+    assert why_busy(gpu) == words
+
+
+@pytest.fixture
+def stood_in(stand_ins, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(gpu_business, "_NVML_AVERAGES_OVER_S", 0.0)
+
+    def inject(**faults):
+        for name, value in environment(stand_ins, *ADDRESSES, **faults).items():
+            monkeypatch.setenv(name, value)
+
+    return inject
+
+
+def test_a_busy_gpu_is_refused_by_name(stood_in):
+    stood_in(STANDIN_NVML_PROCESSES="1", STANDIN_NVML_USED=str(40 << 30))
+    with pytest.raises(
+        UsageError, match=r"gpu0 is busy: 1 process, 40 GiB of its memory in use; gpu1 is busy"
+    ) as error:
+        refuse_busy_gpus(GPUS.values(), force=False)
+    assert "--force" in error.value.hint
+    assert refuse_busy_gpus(GPUS.values(), force=True) == ""
+
+
+def test_idle_gpus_and_those_that_are_not_measured_are_not_refused(stood_in):
+    stood_in()
+    assert refuse_busy_gpus(GPUS.values(), force=False) == ""
+    stood_in(STANDIN_NVML_PROCESSES="1")
+    assert refuse_busy_gpus([Device(id="gpu9", kind="gpu", address="0000:99:00.0")], force=False) == ""
+    assert refuse_busy_gpus([], force=False) == ""
+
+
+def test_gpus_that_cannot_be_asked_are_said(stood_in):
+    stood_in(STANDIN_NVML_CRASH="1")
+    assert "killed by SIGABRT" in refuse_busy_gpus(GPUS.values(), force=False)
+
+
+def test_only_gpus_that_will_be_measured_are_asked_about(machine, monkeypatch, capsys):
+    asked = []
+
+    def note(gpus, *, force):
+        asked.append(sorted(gpu.id for gpu in gpus))
+        return ""
+
+    monkeypatch.setattr(gpu_business, "refuse_busy_gpus", note)
+    waived = Planned(benchmark(), job_on(machine), Plan(path="p", seconds=0, memory_bytes=0, waived="no library"))
+    without = Planned(benchmark(uses_gpus=False), job_on(machine), Plan(path="p", seconds=0, memory_bytes=0))
+    measuring._refuse_busy_gpus(SimpleNamespace(plan=[waived, without], force=False))
+    assert asked == []
+    planned = Planned(benchmark(), job_on(machine), Plan(path="p", seconds=0, memory_bytes=0))
+    measuring._refuse_busy_gpus(SimpleNamespace(plan=[waived, planned], force=False))
+    assert asked == [["gpu0", "gpu1"]]
+    monkeypatch.setattr(gpu_business, "refuse_busy_gpus", lambda gpus, force: "nobody could tell")
+    measuring._refuse_busy_gpus(SimpleNamespace(plan=[planned], force=False))
+    assert capsys.readouterr().err == "nobody could tell\n"
+
+
+def test_a_whole_launch_gives_results_with_what_its_gpus_did(stand_ins, machine):  # noqa: F811
+    chosen = find("gpu_copy")
+    options = chosen.settle({"sizes": "16M", "paths": "host", "engines": "ce", "directions": "one", "samples": "60"})
+    job = Job(benchmark="gpu_copy", options=options, variant=Variant(), launch=0, cpus=tuple(os.sched_getaffinity(0)),
+              topology=machine, uses_gpus=True)  # fmt: skip
+    variables = os.environ | environment(stand_ins, *ADDRESSES, STANDIN_NVML_BUSY="97", STANDIN_NVML_THROTTLE="0x40")
+    results = list(Session(Planned(chosen, job, chosen.plan(job)), LocalLauncher(), variables, 120.0).results())
+    assert {result.outcome for result in results} == {"measured"}
+    told = [result for result in results if "gpu_samples" in result.settings]
+    assert told
+    assert {result.settings["gpu_throttle"] for result in told} == {"hardware thermal slowdown"}
