@@ -127,3 +127,25 @@ def test_a_cpu_that_does_not_exist_is_a_named_error():
         memory.pin(1000)
     with pytest.raises(NativeError, match="memory copy on 1 threads"):
         memory.copy_threads([1000], 4096, inner=1, samples=1)
+
+
+def test_pages_lie_on_the_node_that_was_asked_for_and_are_counted_there():
+    """This machine may have one node alone: what is on node 0 is then on no other."""
+    for size in (1, 4096, 4097, 3 << 20):
+        with Buffer(size, node=0) as buffer:
+            assert buffer.pages == -(-size // 4096)
+            assert (buffer.pages_on(0), buffer.pages_on(1)) == (buffer.pages, 0)
+
+
+def test_pages_that_a_process_gave_back_are_on_no_node():
+    with Buffer(1 << 20, huge=False) as buffer:
+        here = buffer.pages_on(0)
+        libc = ctypes.CDLL(None, use_errno=True)
+        assert libc.madvise(ctypes.c_void_p(buffer.address), ctypes.c_size_t(1 << 19), 4) == 0  # MADV_DONTNEED
+        assert buffer.pages_on(0) == here - 128
+
+
+@pytest.mark.parametrize("node", [63, 1023, 1024, 2**31 - 1, -2])
+def test_a_node_that_does_not_exist_is_a_named_error(node):
+    with pytest.raises(CannotJudge, match=rf"cannot place memory on NUMA node {node}: Invalid argument \(the kernel"):
+        Buffer(4096, node=node)

@@ -1,19 +1,25 @@
-"""Host memory copied to host memory by `memcpy`, by one thread and by one thread per CPU.
+"""Host memory copied to host memory by `memcpy`: by one thread, by one thread per CPU, and between NUMA nodes.
 
 Bandwidth counts the bytes copied once (a copy of 1 GB/s moves 2 GB/s through the memory system).
 Buffers are as large as the copy, so that small sizes show the caches and large ones the memory: the same working set
 that a message of that size has.
+Between nodes the pages of each buffer are bound to their node, and after the copies the kernel is asked where they lie.
+A thread of the source's node writes to the other memory and one of the target's node reads from it: two rates.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, choice
+from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, choice, node_of
+from railwright.errors import CannotJudge
 from railwright.native import memory
 from railwright.native.memory import Buffer
-from railwright.results.model import Result, Verification
+from railwright.results.model import Evidence, Outcome, Result, Verification
 from railwright.results.statistics import summarise
+from railwright.topology.model import Scalar
 from railwright.units import format_size, parse_sizes
 
 _SAMPLES = 30
@@ -21,18 +27,56 @@ _TARGET_SAMPLE_S = 0.002
 _ESTIMATE_BYTES_PER_S = 5e9
 
 
+class _Crossing(NamedTuple):
+    """A copy from one node's memory to another's, by a thread of one of the two."""
+
+    source: int
+    target: int
+    thread_on: str
+    """`source` or `target`."""
+    cpu: int | None
+    """The first CPU of that node which may be used, None if there is none."""
+
+    @property
+    def path(self) -> str:
+        return f"memory{self.source}>memory{self.target}"
+
+    @property
+    def node(self) -> int:
+        """Where the thread runs."""
+        return self.source if self.thread_on == "source" else self.target
+
+
 def _sizes(job: Job) -> tuple[int, ...]:
     return parse_sizes(job.options["sizes"])
 
 
+def _crossings(job: Job) -> list[_Crossing]:
+    """Every ordered pair of nodes that have both memory and CPUs, with a thread on either side; none without `one`."""
+    if "one" not in choice("one", "all")(job.options["threads"]):
+        return []
+    with_memory = {device.numa for device in job.topology.of_kind("memory")}
+    nodes = {device.numa for device in job.topology.of_kind("cpu") if device.numa in with_memory}
+    pairs = itertools.permutations(sorted(node for node in nodes if node is not None), 2)
+    first_cpu: dict[int, int] = {}
+    for cpu in job.cpus:
+        first_cpu.setdefault(node_of(job.topology, cpu), cpu)
+    return [
+        _Crossing(source, target, thread_on, first_cpu.get(source if thread_on == "source" else target))
+        for source, target in pairs
+        for thread_on in ("source", "target")
+    ]
+
+
 def _plan(job: Job) -> Plan:
-    sizes = _sizes(job)
-    threads = len(job.cpus)
+    sizes, across = _sizes(job), parse_sizes(job.options["node-sizes"])
+    crossings = [crossing for crossing in _crossings(job) if crossing.cpu is not None]
     moved = sum(_SAMPLES * _inner(size) * size for size in sizes) * 2
+    moved += sum(_SAMPLES * _inner(size) * size for size in across) * len(crossings)
     return Plan(
-        path=f"{job.memory_of(0)}>{job.memory_of(0)}",
+        path=_local_path(job),
         seconds=0.5 + moved / _ESTIMATE_BYTES_PER_S,
-        memory_bytes=2 * max(sizes) * threads,
+        memory_bytes=2 * max(max(sizes) * len(job.cpus), max(across) if crossings else 0),
         moved_bytes=moved,
     )
 
@@ -40,6 +84,10 @@ def _plan(job: Job) -> Plan:
 def _inner(size_bytes: int) -> int:
     """Copies per sample: about 2 ms of them, for a clock that takes 30 ns must not count."""
     return max(1, min(100_000, int(_TARGET_SAMPLE_S * _ESTIMATE_BYTES_PER_S / size_bytes)))
+
+
+def _local_path(job: Job) -> str:
+    return f"{job.memory_of(0)}>{job.memory_of(0)}"
 
 
 def _run(rank: Rank) -> Iterator[Result]:
@@ -50,35 +98,109 @@ def _run(rank: Rank) -> Iterator[Result]:
         if "one" in wanted:
             yield _one_thread(job, size)
         if "all" in wanted and len(job.cpus) > 1:
-            seconds, check = memory.copy_threads(list(job.cpus), size, inner=_inner(size), samples=_SAMPLES)
-            yield _result(job, size, len(job.cpus), [len(job.cpus) * size / second for second in seconds], check)
+            cpus = list(job.cpus)
+            seconds, check = memory.copy_threads(cpus, size, inner=_inner(size), samples=_SAMPLES)
+            rates = [len(cpus) * size / second for second in seconds]
+            yield _result(_local_path(job), {"size_bytes": size, "threads": len(cpus)}, cpus, rates, check)
+    yield from _across(rank)
 
 
 def _one_thread(job: Job, size: int) -> Result:
     with Buffer(size) as source, Buffer(size) as target:
-        source.fill(size)
-        seconds = memory.copy(target, source, size, inner=_inner(size), warm=2, samples=_SAMPLES)
-        return _result(job, size, 1, [size / second for second in seconds], target.verify(size, size))
+        rates, check = _copied(target, source)
+    return _result(_local_path(job), {"size_bytes": size, "threads": 1}, [job.cpus[0]], rates, check)
 
 
-def _result(job: Job, size: int, threads: int, samples: list[float], check: Verification) -> Result:
-    cpus = job.cpus[:threads]
+def _copied(target: Buffer, source: Buffer) -> tuple[list[float], Verification]:
+    """Bytes/s of each sample, and the check of what arrived."""
+    size = source.size_bytes
+    source.fill(size)
+    seconds = memory.copy(target, source, size, inner=_inner(size), warm=2, samples=_SAMPLES)
+    return [size / second for second in seconds], target.verify(size, size)
+
+
+def _across(rank: Rank) -> Iterator[Result]:
+    """Copies between the nodes; the rank is moved to a CPU of each, and back at the end."""
+    crossings = _crossings(rank.job)
+    for crossing in crossings:
+        if crossing.cpu is not None:
+            memory.pin(crossing.cpu)
+        for size in parse_sizes(rank.job.options["node-sizes"]):
+            rank.step(f"memory_copy {crossing.path} {format_size(size)}, thread on the {crossing.thread_on}'s node")
+            yield _cross(crossing, size)
+    if crossings:
+        memory.pin(rank.job.cpu_of(rank.index))
+
+
+def _cross(crossing: _Crossing, size: int) -> Result:
+    """One size between two nodes; waived or failed where its pages or its thread cannot be where they should."""
+    parameters: dict[str, Scalar] = {"size_bytes": size, "threads": 1, "thread_on": crossing.thread_on}
+    if crossing.cpu is None:
+        reason = f"no CPU of NUMA node {crossing.node} may be used"
+        return _without_samples(crossing, parameters, "waived", reason)
+    try:
+        with Buffer(size, node=crossing.source) as source, Buffer(size, node=crossing.target) as target:
+            rates, check = _copied(target, source)
+            evidence, misplaced = _placement(crossing, source, target)
+    except CannotJudge as error:
+        return _without_samples(crossing, parameters, "failed", error.message)
+    return _result(crossing.path, parameters, [crossing.cpu], rates, check, evidence, misplaced)
+
+
+def _placement(crossing: _Crossing, source: Buffer, target: Buffer) -> tuple[Evidence, str]:
+    """Where the kernel has the pages after the copies, and what is wrong about that."""
+    there = source.pages_on(crossing.source), target.pages_on(crossing.target)
+    seen = ", ".join(
+        f"{on} of {buffer.pages} pages of the {name} on node {node}"
+        for on, buffer, name, node in zip(there, (source, target), ("source", "target"), crossing[:2], strict=True)
+    )
+    placed = there == (source.pages, target.pages)
+    evidence = Evidence(claim="placement", value=crossing.path if placed else "elsewhere", seen=f"move_pages: {seen}")
+    return evidence, "" if placed else f"the pages moved: {seen}"
+
+
+def _without_samples(crossing: _Crossing, parameters: dict[str, Scalar], outcome: Outcome, reason: str) -> Result:
     return Result(
         benchmark=BENCHMARK.name,
         quantity="bandwidth_bytes_per_s",
-        path=f"{job.memory_of(0)}>{job.memory_of(0)}",
+        path=crossing.path,
+        outcome=outcome,
+        reason=reason,
         method=BENCHMARK.method,
-        parameters={"size_bytes": size, "threads": threads},
+        parameters=parameters,
+    )
+
+
+def _result(
+    path: str,
+    parameters: dict[str, Scalar],
+    cpus: list[int],
+    samples: list[float],
+    check: Verification,
+    evidence: Evidence | None = None,
+    misplaced: str = "",
+) -> Result:
+    size = parameters["size_bytes"]
+    assert isinstance(size, int)
+    return Result(
+        benchmark=BENCHMARK.name,
+        quantity="bandwidth_bytes_per_s",
+        path=path,
+        outcome="failed" if misplaced else "measured",
+        reason=misplaced,
+        method=BENCHMARK.method,
+        parameters=parameters,
         settings={"copies_per_sample": _inner(size), "cpus": ",".join(map(str, cpus)), "bytes_counted": "once"},
         samples=tuple(samples),
         summary=summarise(samples),
         verification=check,
+        evidence=(evidence,) if evidence is not None else (),
     )
 
 
 BENCHMARK = Benchmark(
     name="memory_copy",
-    summary="host memory to host memory by memcpy, one thread and all",
+    summary="host memory to host memory by memcpy: one thread and all, and between NUMA nodes",
     method="libc memcpy between buffers of the copy's own size, bytes counted once",
     quantities=("bandwidth_bytes_per_s",),
     ranks=1,
@@ -86,6 +208,7 @@ BENCHMARK = Benchmark(
     run=_run,
     options=(
         Option("sizes", "512:64M:x2", "sizes of one copy, like 512:64M:x2", parse_sizes),
+        Option("node-sizes", "1M:64M:x4", "sizes of one copy between NUMA nodes, where there are several", parse_sizes),
         Option("threads", "one,all", "one, all, or one,all", choice("one", "all")),
     ),
 )

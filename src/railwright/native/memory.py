@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import os
 from ctypes import POINTER, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 from types import TracebackType
@@ -13,14 +15,28 @@ from railwright.results.model import Verification
 from railwright.units import format_size
 
 PATTERN = "every byte against splitmix64 of its position"
+SMALL_PAGE_BYTES = 4096
+_ANY_NODE = -1
+_NOT_PLACED = {
+    errno.EINVAL: "the kernel has no such node, or does not let this process use it",
+    errno.EPERM: "a container needs CAP_SYS_NICE to place memory",
+    errno.ENOSYS: "this kernel knows no NUMA nodes",
+}
 
 
 class Buffer:
-    """Anonymous memory, touched before use, on huge pages where there are any or on small ones. A context manager."""
+    """Anonymous memory, touched before use, on huge pages where there are any or on small ones. A context manager.
 
-    def __init__(self, size_bytes: int, *, huge: bool = True) -> None:
-        address = function("rw_alloc", c_void_p, c_size_t, c_int)(size_bytes, int(huge))
+    With `node` it comes from that NUMA node alone. Raises CannotJudge where it cannot.
+    """
+
+    def __init__(self, size_bytes: int, *, huge: bool = True, node: int | None = None) -> None:
+        status = c_int(0)
+        allocate = function("rw_alloc_on", c_void_p, c_size_t, c_int, c_int, POINTER(c_int))
+        address = allocate(size_bytes, int(huge), _ANY_NODE if node is None else node, ctypes.byref(status))
         if address is None:
+            if -status.value in errno.errorcode:
+                raise CannotJudge(f"cannot place memory on NUMA node {node}: {_why(-status.value)}")
             raise CannotJudge(f"cannot allocate {format_size(size_bytes)} of memory", hint="choose smaller sizes")
         self.address: int = address
         self.size_bytes = size_bytes
@@ -32,6 +48,18 @@ class Buffer:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         function("rw_free", c_int, c_void_p, c_size_t)(self.address, self.size_bytes)
+
+    def pages_on(self, node: int) -> int:
+        """How many of its pages of 4 KiB the kernel has on a NUMA node. Raises CannotJudge where it does not say."""
+        found = function("rw_pages_on", c_int64, c_void_p, c_size_t, c_int)(self.address, self.size_bytes, node)
+        if found < 0:
+            raise CannotJudge(f"cannot see on which NUMA node memory lies: {_why(-found)}")
+        return int(found)
+
+    @property
+    def pages(self) -> int:
+        """All of its pages of 4 KiB, the last one perhaps in part."""
+        return -(-self.size_bytes // SMALL_PAGE_BYTES)
 
     def huge_bytes(self) -> int | None:
         """How much of the mapping lies on huge pages, by /proc/self/smaps; None where that cannot be read."""
@@ -65,6 +93,11 @@ class Buffer:
     def verify(self, seed: int, size_bytes: int) -> Verification:
         """The data check over the first `size_bytes`."""
         return Verification(method=PATTERN, bytes_checked=size_bytes, bytes_wrong=self.count_wrong(seed, size_bytes))
+
+
+def _why(code: int) -> str:
+    meaning = f" ({_NOT_PLACED[code]})" if code in _NOT_PLACED else ""
+    return f"{os.strerror(code)}{meaning}"
 
 
 def _checked(what: str, code: int) -> None:
