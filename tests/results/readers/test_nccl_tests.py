@@ -12,6 +12,8 @@ from railwright.results.readers import nccl_tests
 
 HEALTHY = "nccl_tests/2.18.3-all_gather-2xgb10-healthy.txt"
 OLD = "nccl_tests/before-2.13-all_reduce-4xv100-pcie.txt"
+JSON = "nccl_tests/2.19.6-all_reduce-2xh200.json"
+H200 = "NVIDIA H200"
 ALL_TO_ALL = "nccl_tests/2.18.3-alltoall-16xrtx6000d-slow.txt"
 
 
@@ -80,14 +82,46 @@ def test_two_tables_of_one_text_are_two_files_with_their_own_ranks_and_environme
     assert any("2 ranks follow from busbw / algbw" in note for note in pair.notes)
 
 
+def test_a_recorded_json_file_is_read_whole() -> None:
+    (file,) = nccl_tests.read(text(JSON))
+    assert (file.tool, file.test, file.ranks, file.hosts, file.gpus) == ("nccl-tests", "all_reduce", 2, 1, (H200,))
+    assert file.environment == {"NCCL_VERSION": "2.28.3-1", "NCCL_NVLS_ENABLE": "0"}
+    assert sizes(file.results) == [size for step in range(6) for size in [2**20 * 4**step] * 2]
+    first, last = file.results[0], file.results[-1]
+    assert (first.parameters["placement"], last.parameters["placement"]) == ("out_of_place", "in_place")
+    assert value(first) == pytest.approx(2**20 / 17.1116e-6)
+    assert value(last) == pytest.approx(2**30 / 3258.32905e-6)
+    assert last.settings["busbw_bytes_per_s"] == pytest.approx(329.537566e9)
+    assert last.settings["nccl_version_code"] == 22809
+    assert all(check is not None and not check.bytes_wrong for check in (one.verification for one in file.results))
+
+
 def test_a_json_file_says_the_same_as_the_text() -> None:
-    (printed,), (written,) = nccl_tests.read(text(HEALTHY)), nccl_tests.read(
-        text("nccl_tests/2.19.6-all_gather-2xgb10.json")
-    )  # fmt: skip
-    assert (written.test, written.ranks, written.hosts, written.gpus) == ("all_gather", 2, 2, ("NVIDIA GB10",))
-    assert written.environment == {"NCCL_SOCKET_IFNAME": "eth1"}
-    assert [value(r) for r in written.results] == pytest.approx([value(r) for r in printed.results])
-    assert [r.verification for r in written.results] == [r.verification for r in printed.results]
+    """The text is made of the file, with the columns and digits of the recorded table of the same machine."""
+    halves = ("out_of_place", "in_place")
+    table = text("nccl_tests/2.19.6-all_reduce-2xh200.txt")
+    lines = [line for line in table.split("\n") if line.startswith("#")]
+    for row in json.loads(text(JSON))["results"]:
+        cells = [cell for half in halves for cell in row[half].values()]
+        printed = "".join(f" {cell:8.2f}" if place % 4 < 3 else f" {cell:7.0f}" for place, cell in enumerate(cells))
+        lines.insert(
+            -5, f"{row['size']:12} {row['count']:13} {row['type']:>9} {row['redop']:>7} {row['root']}{printed}"
+        )
+    (printed_file,), (written,) = nccl_tests.read("\n".join(lines)), nccl_tests.read(text(JSON))
+    assert (written.test, written.ranks, written.hosts) == (printed_file.test, printed_file.ranks, printed_file.hosts)
+    assert [value(one) for one in written.results] == pytest.approx(
+        [value(one) for one in printed_file.results], rel=1e-3
+    )
+    assert [one.verification for one in written.results] == [one.verification for one in printed_file.results]
+    assert [one.parameters for one in written.results] == [one.parameters for one in printed_file.results]
+
+
+def test_a_json_file_of_several_processes_has_a_device_for_each() -> None:
+    content = json.loads(text(JSON))
+    device = content["config"]["devices"][0]
+    content["config"] |= {"ngpus": 1, "devices": [device, device | {"rank": 1, "hostname": "node1"}]}
+    (file,) = nccl_tests.read(json.dumps(content))
+    assert (file.ranks, file.hosts) == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +263,7 @@ def test_a_second_cycle_of_the_same_sizes_is_another_launch() -> None:
 
 
 def test_a_json_file_of_a_run_that_died_or_of_another_version_is_refused() -> None:
-    whole = text("nccl_tests/2.19.6-all_gather-2xgb10.json")
+    whole = text(JSON)
     with pytest.raises(UsageError, match="not a whole -J file"):
         nccl_tests.read(whole[:-20])
     with pytest.raises(UsageError, match="version 9"):

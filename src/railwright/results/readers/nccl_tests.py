@@ -32,6 +32,7 @@ from railwright.results.readers.nccl_table import (
     settle_operation,
     settle_ranks,
 )
+from railwright.results.readers.nccl_tests_torn import TornRow, begins_row, output_of, writers_of
 
 NAME = "nccl-tests (columns algbw and busbw)"
 
@@ -50,6 +51,7 @@ _LOGGED_RANKS = re.compile(r"NCCL INFO comm \S{1,20} rank \d{1,7} nranks (\d{1,7
 _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values +: +(\d{1,18})\b")
 _AVERAGE = re.compile(r"# Avg bus bandwidth +: +(\S{1,24})")
 _PER_ITERATION = {"i_min": "iteration_min_s", "i_max": "iteration_max_s", "i_p99": "iteration_p99_s"}
+_TIMES = ("time", "cputime")
 _MAX_VARIABLES = 64
 
 
@@ -63,7 +65,8 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     if nccl_tests_json.recognises(text):
         return nccl_tests_json.read(text)
     lines = lines_of(text)
-    sections = [section for stream in by_origin(lines) for section in _sections(stream) if section.table.rows]
+    writers = writers_of(lines)
+    sections = [section for stream in by_origin(lines) for section in _sections(stream, writers) if section.table.rows]
     if not sections:
         raise UsageError(
             "no row of an nccl-tests table was found (size, count, type, ... time, algbw, busbw)",
@@ -88,6 +91,10 @@ class _Section:
     devices: dict[tuple[int, int], tuple[str, str]] = field(default_factory=dict)
     """(group, rank) to host and GPU name."""
     closed: bool = False
+    torn: TornRow | None = None
+    """A row that NCCL's log cut, while its end is awaited."""
+    first_halves: int = 0
+    """Rows without their in-place half."""
 
 
 class _Context:
@@ -121,18 +128,56 @@ class _Context:
         return counts.pop() if len(counts) == 1 else None
 
 
-def _sections(stream: list[Line]) -> list[_Section]:
+def _sections(stream: list[Line], writers: frozenset[str]) -> list[_Section]:
     sections = [_Section()]
     last_number = stream[-1].number if stream else 0
     for line in stream:
         text = line.text.strip()
         if text.startswith("#"):
-            if _begins(text, sections[-1]):
+            begins = _begins(text, sections[-1])
+            if begins or _OUT_OF_BOUNDS.match(text) or _AVERAGE.match(text):
+                _end_torn(sections[-1])
+            if begins:
                 sections.append(_Section(first_line=line.number))
             _comment(sections[-1], text, line.number)
         elif text[:1].isdigit() and sections[-1].columns:
-            _row(sections[-1], text.split(), line.number, last_number)
+            output = output_of(text, writers)
+            if output.text:
+                _output(sections[-1], output.text.split(), output.is_cut, line.number, last_number)
+    _end_torn(sections[-1], text_ends=True)
     return sections
+
+
+def _output(section: _Section, tokens: list[str], is_cut: bool, line: int, last_number: int) -> None:
+    """A row, or a part of one that NCCL's log cut off."""
+    if begins_row(tokens):
+        _end_torn(section)
+    if section.torn is not None:
+        section.torn.add(tokens, is_cut=is_cut, line=line)
+        if section.torn.whole:
+            _row(section, section.torn.tokens, section.torn.line, last_number)
+            section.torn = None
+        return
+    columns, stamp = _columns(section)
+    starts = tuple(place for place, column in enumerate(columns) if column in _TIMES)
+    if is_cut and begins_row(tokens) and len(tokens) in starts:
+        section.torn = TornRow(line, tokens, starts, len(columns), stamp)
+        return
+    _row(section, tokens, line, last_number)
+
+
+def _end_torn(section: _Section, *, text_ends: bool = False) -> None:
+    """What there is of a row that does not go on. Its first half is sure: only the second ends a row."""
+    torn, section.torn = section.torn, None
+    if torn is None:
+        return
+    if torn.is_first_half:
+        section.first_halves += 1
+        _add_row(section, _columns(section)[0][: torn.starts[1]], torn.tokens, torn.line)
+    elif text_ends:
+        section.table.notes.append(cut_short(torn.line, len(torn.tokens), torn.width))
+    else:
+        raise refusal(torn.line, f"{len(torn.tokens)} columns where the header has {torn.width}")
 
 
 def _begins(text: str, section: _Section) -> bool:
@@ -203,13 +248,22 @@ def _row(section: _Section, tokens: list[str], line: int, last_number: int) -> N
         return
     if section.closed:
         raise refusal(line, "a row after the end of its table", "give each table with its header")
-    columns = [column for column in section.columns if column != "timestamp"]
-    stamp = 2 if len(columns) < len(section.columns) else 0
+    columns, stamp = _columns(section)
     if len(tokens) not in (len(columns), len(columns) + stamp):
         if line == last_number and len(tokens) < len(columns):
             section.table.notes.append(cut_short(line, len(tokens), len(columns)))
             return
         raise refusal(line, f"{len(tokens)} columns where the header has {len(columns)}")
+    _add_row(section, columns, tokens, line)
+
+
+def _columns(section: _Section) -> tuple[list[str], int]:
+    """The columns of one word each, and how many words a time stamp adds."""
+    columns = [column for column in section.columns if column != "timestamp"]
+    return columns, 2 if len(columns) < len(section.columns) else 0
+
+
+def _add_row(section: _Section, columns: list[str], tokens: list[str], line: int) -> None:
     section.last_line = line
     first = columns.index("cputime" if section.table.cpu_time else "time")
     head = dict(zip(columns[:first], tokens, strict=False))
@@ -228,7 +282,7 @@ def _row(section: _Section, tokens: list[str], line: int, last_number: int) -> N
 
 
 def _timings(columns: list[str], tokens: list[str], line: int) -> tuple[Timing, ...]:
-    starts = [place for place, column in enumerate(columns) if column in ("time", "cputime")]
+    starts = [place for place, column in enumerate(columns) if column in _TIMES]
     if len(starts) > 2:
         raise refusal(line, f"{len(starts)} time columns: a row has one out of place and one in place")
     timings = []
@@ -256,6 +310,10 @@ def _finished(section: _Section, context: _Context, previous_end: int) -> Foreig
     _settle_devices(section)
     if not section.closed:
         table.notes.append("the table has no end ('# Avg bus bandwidth'): it was cut off or the run died")
+    if section.first_halves:
+        table.notes.append(
+            f"NCCL's log cut the rows apart, and of {section.first_halves} the in-place half is not in the text"
+        )
     settle_operation(table)
     settle_ranks(table, context.logged_ranks(previous_end + 1, end))
     check_rows(table)
