@@ -11,9 +11,14 @@ from railwright.benchmarks import (
     device_read,
     file_read,
     file_write,
+    gpu_copy,
+    gpu_file_read,
+    gpu_file_write,
+    gpu_latency,
     kv_cache,
     kv_file,
     kv_transfer,
+    kv_vram,
     memory_copy,
     memory_stream,
     mpi_all_gather,
@@ -24,6 +29,13 @@ from railwright.benchmarks import (
     mpi_latency,
     mpi_message_rate,
     mpi_reduce_scatter,
+    nccl_all_gather,
+    nccl_all_reduce,
+    nccl_all_to_all,
+    nccl_broadcast,
+    nccl_reduce_scatter,
+    nccl_send_recv,
+    train_step,
 )
 from railwright.benchmarks.base import Benchmark
 from railwright.errors import unknown_name
@@ -32,11 +44,18 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     memory_stream.BENCHMARK,
     memory_copy.BENCHMARK,
     core_latency.BENCHMARK,
+    gpu_copy.BENCHMARK,
+    gpu_latency.BENCHMARK,
     mpi_latency.BENCHMARK,
     mpi_bandwidth.BENCHMARK,
     kv_transfer.BENCHMARK,
+    kv_vram.BENCHMARK,
     device_read.BENCHMARK,
     file_read.BENCHMARK,
+    nccl_all_reduce.BENCHMARK,
+    nccl_all_gather.BENCHMARK,
+    nccl_reduce_scatter.BENCHMARK,
+    nccl_all_to_all.BENCHMARK,
 )
 
 ON_REQUEST: tuple[Benchmark, ...] = (
@@ -49,6 +68,11 @@ ON_REQUEST: tuple[Benchmark, ...] = (
     kv_cache.BENCHMARK,
     kv_file.BENCHMARK,
     file_write.BENCHMARK,
+    gpu_file_read.BENCHMARK,
+    gpu_file_write.BENCHMARK,
+    nccl_send_recv.BENCHMARK,
+    nccl_broadcast.BENCHMARK,
+    train_step.BENCHMARK,
 )
 
 EVERY = BENCHMARKS + ON_REQUEST

@@ -14,7 +14,7 @@ from railwright.diagnosis.verdict import fraction_of_limit, judge
 from railwright.errors import UsageError
 from railwright.limits.case import Case
 from railwright.limits.cluster_path import cluster_path_limits
-from railwright.limits.collectives import Algorithm, algorithms, at_size, best_of
+from railwright.limits.collectives import Algorithm, algorithms, as_limit, at_size
 from railwright.limits.hpl import hpl_limit
 from railwright.limits.model import Expected, Limit, NoLimit
 from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING
@@ -239,16 +239,7 @@ def collective_row(cluster: Cluster, collective: str, found: tuple[Algorithm, ..
     if result.quantity != "bandwidth_bytes_per_s" or not isinstance(size, int) or size < 1:
         return _none(result, f"no limit is derived for {result.quantity} of a collective")
     likely, rate, _ = at_size(cluster, collective, found, size)
-    best = best_of(found)
-    narrowest = best.bottleneck[0] if best.bottleneck else None
-    limit = Limit(
-        quantity="bandwidth_bytes_per_s",
-        value=rate.limit,
-        kind="derived",
-        because=f"{best.name}: {narrowest.what}, {narrowest.because}" if narrowest else best.name,
-        bottleneck=narrowest.where[0] if narrowest else "",
-        sources=narrowest.sources if narrowest else (),
-    )
+    limit = as_limit(found, rate.limit)
     if rate.expected_low is None:
         return limit, None
     because = f"NCCL's {likely.name} over what it reaches of each link, and its latency"

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from railwright.busbw import OPERATIONS
+from railwright.diagnosis.gpu_limits import GPU_BENCHMARKS, GpuLimits
 from railwright.errors import RailwrightError
 from railwright.limits.memory import copy_limit
 from railwright.limits.model import Constant, Expected, Limit, NoLimit, Quantity, Source
@@ -112,6 +113,7 @@ class LimitFinder:
             self._graph: Graph | None = Graph(topology)
         except RailwrightError:
             self._graph = None
+        self._gpu_limits = GpuLimits(topology, self._graph)
 
     def path(self, path_id: str) -> Path | None:
         """The path of `source>target` over the topology, None where it has no such devices."""
@@ -123,6 +125,8 @@ class LimitFinder:
     def find(self, benchmark: str, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
         """The limit and the expected band of one point."""
         source, _, target = path_id.partition(">")
+        if benchmark in GPU_BENCHMARKS:
+            return self._gpu_limits.find(benchmark, quantity, path_id, parameters)
         if benchmark in self._ceilings.functional:
             return NoLimit(quantity=quantity, why=self._ceilings.functional[benchmark]), None
         if benchmark in COLLECTIVES:
@@ -160,10 +164,17 @@ class LimitFinder:
         return replace(limit, because=f"{limit.because}: an upper limit alone, {why}"), None
 
     def _copy(self, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
-        """The memory's channels bound a copy only if no cache can hold it and one node's memory takes all of it."""
-        memory = path_id.partition(">")[0]
+        """The memory's channels bound a copy only if no cache can hold it and one node's memory takes all of it.
+
+        Between two nodes each byte is read from one memory and written to the other: either's channels bound it.
+        """
+        memory, _, other = path_id.partition(">")
         size, threads = parameters.get("size_bytes", 0), parameters.get("threads", 1)
         touched = 2 * size * threads if isinstance(size, int) and isinstance(threads, int) else 0
+        if memory != other:
+            limit = self._derived(quantity, path_id)[0] if touched > LARGEST_CACHE.value else None
+            none = NoLimit(quantity=quantity, why="no document gives the rate between NUMA nodes")
+            return limit if isinstance(limit, Limit) else none, None
         if touched <= LARGEST_CACHE.value:
             why = f"a copy that touches {format_size(touched)} may stay in the caches"
             return NoLimit(quantity=quantity, why=why), None

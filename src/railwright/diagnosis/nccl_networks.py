@@ -42,7 +42,7 @@ def _networked(main: Communicator) -> list[Connection]:
     return [one for one in main.connections if one.transport == "NET" and one.nic is not None]
 
 
-_SHOW_MACHINE = "give the machine (--from SHAPE or a capture), or log with GRAPH in NCCL_DEBUG_SUBSYS"
+_SHOW_MACHINE = "give the machine (--host SHAPE, or a capture), or log with GRAPH in NCCL_DEBUG_SUBSYS"
 
 
 def receive_over_cpu(log: NcclLog, main: Communicator, ways: Ways) -> tuple[Finding, ...]:

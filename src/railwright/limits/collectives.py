@@ -16,7 +16,7 @@ from railwright.limits import latency, nccl
 from railwright.limits.case import Case
 from railwright.limits.flow import Flow, Problem, solve
 from railwright.limits.flow_graph import Resource, flow_graph, not_counted
-from railwright.limits.model import Source
+from railwright.limits.model import Limit, Source
 from railwright.limits.path import link_limit
 from railwright.limits.software import software_limits
 from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING, RING_SEEN
@@ -143,6 +143,20 @@ def algorithms(case: Case, collective: str, *, explained: bool = True) -> tuple[
 def best_of(found: tuple[Algorithm, ...]) -> Algorithm:
     """The algorithm with the highest limit, of those that NCCL has where it has any."""
     return max(_usable(found), key=lambda one: one.algbw_bytes_per_s.limit)
+
+
+def as_limit(found: tuple[Algorithm, ...], bytes_per_s: float) -> Limit:
+    """The limit of one point of a collective, with the narrowest link of the best algorithm as its reason."""
+    best = best_of(found)
+    narrowest = best.bottleneck[0] if best.bottleneck else None
+    return Limit(
+        quantity="bandwidth_bytes_per_s",
+        value=bytes_per_s,
+        kind="derived",
+        because=f"{best.name}: {narrowest.what}, {narrowest.because}" if narrowest else best.name,
+        bottleneck=narrowest.where[0] if narrowest else "",
+        sources=narrowest.sources if narrowest else (),
+    )
 
 
 def _usable(found: tuple[Algorithm, ...]) -> tuple[Algorithm, ...]:

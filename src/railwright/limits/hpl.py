@@ -46,28 +46,46 @@ def hpl_limit(host: Topology, gpus: int, order: int) -> tuple[Limit | NoLimit, E
         return NoLimit(quantity="flop_per_s", why=why, missing=("gpu0: fp64_tensor_flop_per_s",)), None
     value = float(rate) * gpus
     step = Step(text=f"{gpus} GPUs x {format_flops(float(rate))} FP64", value=format_flops(value))
+    memory = model.facts.get("memory_bytes")
+    memory_bytes = memory if isinstance(memory, int) else 0
+    peers = _peers(model.name, memory_bytes)
+    incomparable = _incomparable(peers is not None, 8 * order**2, gpus * memory_bytes)
+    because = f"{gpus} x {model.name}, FP64 matrix rate"
     limit = Limit(
         quantity="flop_per_s",
         value=value,
         kind="derived",
-        because=f"{gpus} x {model.name}, FP64 matrix rate",
+        because=f"{because}: an upper limit alone, {incomparable}" if incomparable else because,
         bottleneck="gpu0",
         derivation=(step,),
         sources=(FP64_TENSOR,),
     )
-    memory = model.facts.get("memory_bytes")
-    filled = 8 * order**2 / (gpus * memory) if isinstance(memory, int) and memory else 0.0
-    peers = _peers(model.name, memory if isinstance(memory, int) else 0)
-    if peers is None or filled < _FULL_MEMORY.value:
+    if peers is None or incomparable:
         return limit, None
+    low, high = (constant.value for constant in peers)
+    name = peers[0].unit.split(", ")[1]
+    each = f"{format_flops(low)} to {format_flops(high)} a GPU"
     band = Expected(
         quantity="flop_per_s",
-        low=peers[0].value * gpus,
-        high=min(peers[1].value * gpus, value),
-        because=f"{peers[0].unit.rpartition(',')[0]}: what systems of the TOP500 reach with a full memory",
+        low=low * gpus,
+        high=min(high * gpus, value),
+        because=f"{each}, what systems of the TOP500 with {name} reach with a full memory",
         sources=(TOP500,),
     )
     return limit, band
+
+
+def _incomparable(has_peers: bool, matrix_bytes: int, memory_bytes: int) -> str:
+    """Why a run can be held against no other, empty where it can."""
+    if not has_peers:
+        return "no system of the TOP500 with this GPU was looked up"
+    if not memory_bytes:
+        return "how much memory these GPUs have is not known, and runs are compared that fill it"
+    filled = matrix_bytes / memory_bytes
+    if filled < _FULL_MEMORY.value:
+        shares = f"the matrix fills {filled:.0%} of the GPUs' memory, comparable runs {_FULL_MEMORY.value:.0%} and more"
+        return shares.replace("%", " %")
+    return ""
 
 
 def _peers(name: str, memory_bytes: int) -> tuple[Constant, Constant] | None:

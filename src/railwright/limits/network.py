@@ -8,9 +8,8 @@ from __future__ import annotations
 from railwright.limits.model import Constant, Expected, Limit, NoLimit, Source, Step
 from railwright.limits.sources import EFA_MEASURED, IBTA, IEEE_8023, RDMA_MEASURED, RFC_IP_TCP, ROCE, SRD_PAPER
 from railwright.topology.model import EfaLink, EthernetLink, InfinibandLink, Link
-from railwright.units import format_bandwidth, format_line_rate
+from railwright.units import BITS_PER_BYTE, format_bandwidth, format_line_rate
 
-BITS_PER_BYTE = 8
 FRAME_BYTES = Constant(value=14 + 4 + 20, unit="bytes: header, FCS, preamble and gap", source=IEEE_8023)
 ROCE_BYTES = Constant(value=20 + 8 + 12 + 4, unit="bytes: IPv4, UDP, BTH and ICRC", source=ROCE)
 TCP_BYTES = Constant(value=20 + 20 + 12, unit="bytes: IPv4, TCP and time stamps, inside the MTU", source=RFC_IP_TCP)

@@ -11,9 +11,7 @@ from __future__ import annotations
 from railwright.limits.model import Constant, Expected, Limit, NoLimit, Step
 from railwright.limits.sources import INTEL_AN708, PCIE_BENCH, PCIE_SPEC
 from railwright.topology.model import Link, PcieLink
-from railwright.units import format_bandwidth
-
-BITS_PER_BYTE = 8
+from railwright.units import BITS_PER_BYTE, format_bandwidth
 
 # GT/s -> (PCIe generation, payload bits per bit on the wire)
 _ENCODING: dict[float, tuple[int, Constant]] = {

@@ -25,6 +25,13 @@ NCCL_TESTS_212 = Source(title="nccl-tests issue 212", section="NVLink protocol o
 H200_MEASURED = Source(
     title="Measured on 2 H200 of one host, driver 580.159, CUDA 13.0", section="copy engine, 1 GiB: 395 GB/s of 450"
 )
+NVBANDWIDTH_H200 = Source(
+    title="nvbandwidth 0.8 on 2 H200 of one host, driver 580.159, CUDA 13.0",
+    section="host to device 55.5 by engine, 51.4 by kernel, 50.3 both ways; local copy 2,096 GB/s",
+)
+CUDA_ATTRIBUTES = Source(
+    title="NVIDIA CUDA Driver API", section="memory clock rate and global memory bus width; double data rate"
+)
 CDNA3 = Source(
     title="AMD CDNA 3 Architecture white paper", section="Infinity Fabric between GPUs: 64 GB/s a link and direction"
 )

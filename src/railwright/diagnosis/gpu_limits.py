@@ -1,0 +1,157 @@
+"""Which limit a measured point of a GPU path is held against: copies, NIXL with GPU memory, NCCL collectives."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from railwright.busbw import OPERATIONS, factor
+from railwright.errors import RailwrightError
+from railwright.limits import gpu as gpu_limits
+from railwright.limits.case import Case
+from railwright.limits.collectives import Algorithm, Rate, algorithms, as_limit, at_size
+from railwright.limits.model import Expected, Limit, NoLimit, Quantity
+from railwright.limits.path import path_limit
+from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING
+from railwright.topology.cluster import Cluster, cluster_of
+from railwright.topology.model import Device, Path, PcieLink, Scalar, Topology
+from railwright.topology.paths import Graph
+from railwright.units import GIB, MIB
+
+COPY_BENCHMARK, LATENCY_BENCHMARK, NIXL_BENCHMARK, STEP_BENCHMARK = "gpu_copy", "gpu_latency", "kv_vram", "train_step"
+COLLECTIVES = frozenset(f"nccl_{operation}" for operation in OPERATIONS)
+GPU_BENCHMARKS = frozenset({COPY_BENCHMARK, LATENCY_BENCHMARK, NIXL_BENCHMARK, STEP_BENCHMARK}) | COLLECTIVES
+_COPIES_JUDGED_FROM_BYTES = 16 * MIB
+"""Below it the start of each copy counts as much as its bytes."""
+_NIXL_JUDGED_FROM_BYTES = 64 * MIB
+"""UCX cuts a transfer into parts, and its cost for each request counts below."""
+
+Bounds = tuple[Limit | NoLimit, Expected | None]
+
+
+class GpuLimits:
+    """Limits for the points of one run on one machine."""
+
+    def __init__(self, topology: Topology, graph: Graph | None) -> None:
+        self._topology = topology
+        self._graph = graph
+        self._found: dict[tuple[str, str, str], tuple[Algorithm, ...]] = {}
+
+    def find(self, benchmark: str, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
+        """The limit and the expected band of one point."""
+        if benchmark in COLLECTIVES:
+            return self._collective(benchmark.removeprefix("nccl_"), quantity, path_id, parameters)
+        if benchmark == STEP_BENCHMARK:
+            return self._step(quantity, path_id, parameters)
+        if quantity != "bandwidth_bytes_per_s":
+            return NoLimit(quantity=quantity, why="no document gives the latency of this path"), None
+        limit, band = self._path(path_id)
+        if isinstance(limit, NoLimit):
+            return limit, None
+        if benchmark == NIXL_BENCHMARK:
+            return limit, band if _size(parameters) >= _NIXL_JUDGED_FROM_BYTES else None
+        return limit, self._of_copy(band, path_id, parameters)
+
+    def _step(self, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
+        """Gradients cannot be reduced faster than all_reduce can; what is expected depends on the sizes of buckets."""
+        if quantity != "bandwidth_bytes_per_s":
+            return NoLimit(quantity=quantity, why="how long a training step takes is the model's, not a link's"), None
+        limit, _ = self._collective("all_reduce", quantity, path_id, {"size_bytes": GIB, **_rate_of(parameters)})
+        return limit, None
+
+    def _path(self, path_id: str) -> Bounds:
+        source, _, target = path_id.partition(">")
+        if source == target and (gpu := self._device(source)) is not None:
+            return gpu_limits.local_copy_limit(gpu)
+        path = self._find(source, target)
+        if path is None:
+            return NoLimit(quantity="bandwidth_bytes_per_s", why=f"the topology has no path {path_id}"), None
+        return path_limit(path)
+
+    def _of_copy(self, band: Expected | None, path_id: str, parameters: dict[str, Scalar]) -> Expected | None:
+        """The band of a copy: by an engine or a kernel, one way or both, from pinned memory alone."""
+        if band is None or _size(parameters) < _COPIES_JUDGED_FROM_BYTES:
+            return None
+        if parameters.get("host") == "pageable":
+            return None  # the driver copies through a buffer of its own: a CPU's work, and no link's
+        source, _, target = path_id.partition(">")
+        by_kernel, both_ways = parameters.get("engine") == "sm", parameters.get("direction") == "both"
+        if by_kernel and both_ways and source != target:
+            return None  # two kernels at once share what one alone does not fill; nobody has published what is normal
+        path = self._find(source, target) if source != target else None
+        if path is None or not any(isinstance(link.protocol, PcieLink) for link in path.links):
+            return band
+        return gpu_limits.over_pcie(band, by_kernel=by_kernel, both_ways=both_ways)
+
+    def _collective(self, operation: str, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
+        """The same limit and band that `limits` and `explain` give for that collective, at this size."""
+        size = _size(parameters)
+        cluster = self._cluster(path_id)
+        if cluster is None or size < 1:
+            return NoLimit(quantity=quantity, why=f"the topology has no GPUs {path_id}"), None
+        name = str(parameters.get("algorithm", "free")).lower()
+        key = (path_id, operation, "auto" if name == "free" else name)
+        try:
+            if key not in self._found:  # a linear program each, and every size of a sweep asks for the same
+                self._found[key] = algorithms(Case(cluster=cluster, algorithm=key[2]), operation)
+            found = self._found[key]
+            likely, rate, time = at_size(cluster, operation, found, size)
+        except RailwrightError as error:
+            return NoLimit(quantity=quantity, why=error.message), None
+        scale = float(factor(operation, cluster.ranks)) if parameters.get("rate") == "busbw" else 1.0
+        limit = as_limit(found, rate.limit * scale)
+        sources = (NCCL_TOPO, NCCL_TUNING)
+        because = f"NCCL's {likely.name} over what it reaches of each link, and its latency"
+        forced = str(parameters.get("protocol", "free")).lower() not in ("free", "simple")
+        if quantity == "latency_s" and time is not None:
+            floor = replace(limit, quantity=quantity, value=time.limit)
+            return floor, None if forced else _latency_band(time, because)
+        if quantity != "bandwidth_bytes_per_s" or rate.expected_low is None or forced:
+            return limit, None
+        high = None if rate.expected_high is None else rate.expected_high * scale
+        return limit, Expected(
+            quantity=quantity, low=rate.expected_low * scale, high=high, because=because, sources=sources
+        )
+
+    def _cluster(self, path_id: str) -> Cluster | None:
+        """The machine with its first GPUs up to the one that the path ends at: those took part."""
+        last = path_id.partition(">")[2]
+        gpus = [gpu.id for gpu in self._topology.of_kind("gpu")]
+        if last not in gpus or gpus.index(last) == 0:
+            return None
+        gone = set(gpus[gpus.index(last) + 1 :])
+        host = replace(
+            self._topology,
+            devices=tuple(device for device in self._topology.devices if device.id not in gone),
+            links=tuple(link for link in self._topology.links if not {link.a, link.b} & gone),
+        )
+        return cluster_of(host, 1)
+
+    def _find(self, source: str, target: str) -> Path | None:
+        if self._graph is None or not {source, target} <= set(self._graph.devices):
+            return None
+        return self._graph.find(source, target)
+
+    def _device(self, device_id: str) -> Device | None:
+        found = self._topology.device(device_id)
+        return found if found is not None and found.kind == "gpu" else None
+
+
+def _latency_band(time: Rate, because: str) -> Expected | None:
+    if time.expected_low is None or time.expected_high is None:
+        return None
+    return Expected(
+        quantity="latency_s",
+        low=time.expected_low,
+        high=time.expected_high,
+        because=because,
+        sources=(NCCL_TOPO, NCCL_TUNING),
+    )
+
+
+def _rate_of(parameters: dict[str, Scalar]) -> dict[str, Scalar]:
+    return {key: value for key, value in parameters.items() if key == "rate"}
+
+
+def _size(parameters: dict[str, Scalar]) -> int:
+    size = parameters.get("size_bytes", 0)
+    return size if isinstance(size, int) else 0

@@ -1,0 +1,87 @@
+"""What a GPU's own memory carries, and what copies and NIXL reach of the links that they cross.
+
+The links' limits are in `pcie` and `nvlink`; a GPU has more copy engines than one copy uses, so these never bound it.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from railwright.limits.model import Constant, Expected, Limit, NoLimit, Source, Step
+from railwright.limits.sources import CUDA_ATTRIBUTES, NVBANDWIDTH_H200
+from railwright.topology.model import Device
+from railwright.units import BITS_PER_BYTE, format_bandwidth
+
+TRANSFERS_A_CLOCK = Constant(value=2, unit="transfers a memory clock: double data rate", source=CUDA_ATTRIBUTES)
+LOCAL_SHARE = Constant(value=0.8, unit="of half the memory's rate, copies within one GPU", source=NVBANDWIDTH_H200)
+KERNEL_SHARE = Constant(value=0.85, unit="of what copy engines reach over PCIe", source=NVBANDWIDTH_H200)
+BOTH_WAYS_SHARE = Constant(value=0.85, unit="of one direction alone, over PCIe", source=NVBANDWIDTH_H200)
+
+
+def memory_limit(gpu: Device) -> Limit | NoLimit:
+    """Reads and writes of a GPU's memory together: bus width x memory clock x 2."""
+    rated = gpu.facts.get("hbm_bandwidth_bytes_per_s")
+    bits, clock_hz = gpu.facts.get("memory_bus_bits"), gpu.facts.get("memory_clock_max_hz")
+    if not isinstance(bits, int) or not isinstance(clock_hz, int | float) or bits <= 0 or clock_hz <= 0:
+        if isinstance(rated, int | float) and rated > 0:  # a shape knows its datasheet's figure instead
+            return _rated(gpu, rated)
+        why = f"the memory clock and bus width of {gpu.id} are not known: only NVIDIA's library tells them"
+        return NoLimit(quantity="bandwidth_bytes_per_s", why=why, missing=(f"{gpu.id}: memory clock, bus width",))
+    value = bits / BITS_PER_BYTE * clock_hz * TRANSFERS_A_CLOCK.value
+    text = f"{bits} bits x {clock_hz / 1e6:.0f} MHz x {TRANSFERS_A_CLOCK.value:.0f}"
+    return Limit(
+        quantity="bandwidth_bytes_per_s",
+        value=value,
+        kind="derived",
+        because=f"memory of {gpu.id}, {bits} bits at {clock_hz / 1e6:.0f} MHz",
+        bottleneck=gpu.id,
+        derivation=(Step(text=text, value=format_bandwidth(value)),),
+        sources=(CUDA_ATTRIBUTES,),
+    )
+
+
+def _rated(gpu: Device, bytes_per_s: float) -> Limit:
+    return Limit(
+        quantity="bandwidth_bytes_per_s",
+        value=bytes_per_s,
+        kind="derived",
+        because=f"memory of {gpu.id}, {gpu.name}",
+        bottleneck=gpu.id,
+        sources=(Source(title=str(gpu.facts.get("source", "the GPU's datasheet"))),),
+    )
+
+
+def local_copy_limit(gpu: Device) -> tuple[Limit | NoLimit, Expected | None]:
+    """A copy within one GPU, bytes counted once: each is read and written, so half of the memory's rate."""
+    whole = memory_limit(gpu)
+    if isinstance(whole, NoLimit):
+        return whole, None
+    value = whole.value / 2
+    step = Step(text="a copy reads and writes each byte: half", value=format_bandwidth(value))
+    limit = replace(
+        whole, value=value, because=f"{whole.because}, read and written", derivation=(*whole.derivation, step)
+    )
+    band = Expected(
+        quantity="bandwidth_bytes_per_s",
+        low=LOCAL_SHARE.value * value,
+        high=value,
+        because="an H200 reaches 0.85 of it",
+        sources=(LOCAL_SHARE.source,),
+    )
+    return limit, band
+
+
+def over_pcie(band: Expected, *, by_kernel: bool, both_ways: bool) -> Expected:
+    """The band of one direction by copy engine, for copies by a kernel or with the other direction busy too."""
+    share = (KERNEL_SHARE.value if by_kernel else 1.0) * (BOTH_WAYS_SHARE.value if both_ways else 1.0)
+    if share == 1.0:
+        return band
+    how = " and ".join(
+        word for word, yes in (("a kernel copies", by_kernel), ("both directions are busy", both_ways)) if yes
+    )
+    return replace(
+        band,
+        low=share * band.low,
+        because=f"{share:.2f} of the expected rate of one copy, for {how}",
+        sources=(*band.sources, NVBANDWIDTH_H200),
+    )
