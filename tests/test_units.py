@@ -112,8 +112,8 @@ def test_a_bandwidth_is_printed_in_powers_of_ten(rate, text):
     assert format_bandwidth(rate) == text
 
 
-@pytest.mark.parametrize(("rate", "text"), [(999, "999 IO/s"), (65_100, "65.1 kIO/s"), (2.5e6, "2.50 MIO/s")])
-def test_operations_are_printed(rate, text):
+@pytest.mark.parametrize(("rate", "text"), [(999, "999 op/s"), (65_100, "65.1 kop/s"), (2.5e6, "2.50 Mop/s")])
+def test_operations_are_printed_alike_for_reads_and_messages(rate, text):
     assert format_operations(rate) == text
 
 

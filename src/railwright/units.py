@@ -10,6 +10,7 @@ import re
 from railwright.errors import UsageError
 
 GB = 10**9
+BITS_PER_BYTE = 8
 KIB = 2**10
 MIB = 2**20
 GIB = 2**30
@@ -114,10 +115,10 @@ def format_duration(seconds: float) -> str:
 
 
 def format_operations(per_s: float) -> str:
-    """65.1 kIO/s."""
+    """65.1 kop/s, whatever the operation is: a read, a message, a block."""
     if per_s >= 1e6:
-        return f"{_significant(per_s / 1e6)} MIO/s"
-    return f"{_significant(per_s / 1e3)} kIO/s" if per_s >= 1000 else f"{_significant(per_s)} IO/s"
+        return f"{_significant(per_s / 1e6)} Mop/s"
+    return f"{_significant(per_s / 1e3)} kop/s" if per_s >= 1000 else f"{_significant(per_s)} op/s"
 
 
 def format_flops(per_s: float) -> str:

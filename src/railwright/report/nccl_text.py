@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from railwright.faults.model import Finding
@@ -15,6 +16,7 @@ from railwright.units import format_bandwidth, format_size
 _MAX_LISTED = 8
 _MAX_RANKS = 64
 _LABEL = 12
+_WIDTH = 120
 _SUBSYSTEM = {"coll": "collective", "p2p": "send and receive", "nvls": "NVLS"}
 
 
@@ -28,6 +30,16 @@ def render_nccl_log(log: NcclLog, findings: Sequence[Finding], topology: Topolog
     lines += _chosen(log)
     lines += _found(findings, topology)
     return "\n".join(lines) + "\n"
+
+
+def _folded(line: str, hang: int) -> Iterator[str]:
+    """A line that fits, and what does not fit below it; only a single word may be longer."""
+    if len(line) <= _WIDTH:
+        yield line
+        return
+    yield from textwrap.wrap(
+        line, _WIDTH, subsequent_indent=" " * hang, break_on_hyphens=False, break_long_words=False
+    )  # fmt: skip
 
 
 def channel_words(channels: Iterable[int]) -> str:
@@ -54,7 +66,7 @@ def order_words(ring: Ring, hosts: dict[int, str]) -> str:
 
 
 def _row(label: str, words: str) -> str:
-    return f"  {label:<{_LABEL}}{visible(words)}".rstrip()
+    return "\n".join(_folded(f"  {label:<{_LABEL}}{visible(words)}".rstrip(), 2 + _LABEL))
 
 
 def _rows(label: str, items: Sequence[str]) -> Iterator[str]:
@@ -254,11 +266,14 @@ def _found(findings: Sequence[Finding], topology: Topology | None) -> Iterator[s
     )
     yield f"Contradictions ({visible(machine)})"
     for finding in real:
-        yield from (f"  {line}" for line in finding_lines(finding))
+        for line in finding_lines(finding):
+            yield from _folded(f"  {line}", 12 if line.startswith(" ") else 4)
     if not real:
         yield "  none found"
     if blind:
         yield ""
         yield "Could not look"
-        yield from (f"  {visible(one.fault)}: {visible(one.says)}" for one in blind)
-        yield from (f"  next: {visible(one)}" for one in dict.fromkeys(one.remedy for one in blind))
+        for one in blind:
+            yield from _folded(f"  {visible(one.fault)}: {visible(one.says)}", 4)
+        for remedy in dict.fromkeys(one.remedy for one in blind):
+            yield from _folded(f"  next: {visible(remedy)}", 8)

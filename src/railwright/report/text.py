@@ -6,7 +6,7 @@ Text from the machine is shown with its control characters escaped and is never 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.padding import Padding
@@ -16,8 +16,10 @@ from rich.text import Text
 from railwright.diagnosis.model import Diagnosis, JudgedPath, State
 from railwright.faults.model import Finding
 from railwright.report import wording
+from railwright.report.nccl_choice import cost_tables, lines
 from railwright.report.page import Page
-from railwright.results.model import End, Run
+from railwright.report.train_step_text import render_train_step
+from railwright.results.model import End, Result, Run
 
 # Blue and yellow stay apart for the common kinds of colour blindness; green and red are not used together.
 STATE_STYLE: dict[State, str] = {
@@ -35,11 +37,16 @@ _INDENT = 2
 _GAP = 2
 
 
-def render(run: Run, diagnosis: Diagnosis, end: End | None, console: Console) -> None:
-    """Print the report, fitted to the console's width; without colour where the console has none."""
+def render(run: Run, diagnosis: Diagnosis, end: End | None, console: Console, results: Sequence[Result] = ()) -> None:
+    """Print the report, fitted to the console's width; without colour where the console has none.
+
+    `results` are needed for what is drawn from samples: the bars of training steps.
+    """
     printer = _Printer(console)
     printer.header(run)
     printer.paths(diagnosis.paths)
+    printer.lines_under("Best by size", lines(cost_tables(diagnosis.points)))
+    printer.lines_under("Training steps", render_train_step(results).splitlines())
     printer.findings(diagnosis)
     printer.unmeasured(diagnosis)
     printer.counters(end)
@@ -131,6 +138,13 @@ class _Printer(Page):
             shown.append(cells["because"])
         grid.add_row(*shown)
         self.console.print(Padding(grid, (0, 0, 0, _INDENT), expand=False))
+
+    def lines_under(self, heading: str, found: Iterable[str]) -> None:
+        """Lines that are laid out already, under their heading; nothing where there are none."""
+        for number, words in enumerate(found):
+            if not number:
+                self.heading(heading)
+            self.line(words)
 
     def findings(self, diagnosis: Diagnosis) -> None:
         """What holds a path back, each with its evidence and remedy."""
