@@ -87,7 +87,7 @@ def _theirs(session: Session, name: str, operation: str, way: Way, gpus: int) ->
     if session.nccl_tests is None:
         return {}
     program = session.nccl_tests / ("m" if way.ranks_in == "processes" else "t") / PROGRAMS[operation]
-    sweep = ["-b", "8", "-e", "8G", "-f", "2", "-g", "1", "-c", "1", "-w", "1", "-n", "20"]
+    sweep = ["-b", "8", "-e", "8G", "-f", "2", "-g", "1", "-c", "0", "-w", "1", "-n", "20"]
     sweep += ["-G", "1"] if way.launched == "graph" else []
     if way.ranks_in == "threads":
         text = session.run(name, [str(program), *sweep, "-t", str(gpus)])

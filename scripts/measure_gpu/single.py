@@ -14,7 +14,7 @@ from railwright.results.store import load
 from railwright.units import format_bandwidth, format_duration, format_size
 
 BASELINE = Path(__file__).resolve().parent.parent / "baselines" / "gpu_copy.cu"
-SAMPLING_PAIRS = 6
+SAMPLING_PAIRS = 5
 
 
 def host(session: Session) -> list[str]:
@@ -55,7 +55,7 @@ def _value(result: Result, value: float) -> str:
 
 def copies(session: Session) -> list[str]:
     """Copies and latencies, and beside them a plain CUDA C++ program of the same method where nvcc is there."""
-    path = session.railwright("gpu_copy", ["gpu_copy"], [])
+    path = session.railwright("gpu_copy-0", ["gpu_copy"], [])
     told = ["### Copies", "", *rows(path, "size_bytes", "engine", "host", "by", "direction")]
     told += [*_baseline(session, path)]
     latency = session.railwright("gpu_latency", ["gpu_latency"], [])
@@ -67,7 +67,7 @@ def _baseline(session: Session, first: Path | None) -> list[str]:
     if nvcc is None or first is None:
         return ["No nvcc: nothing to hold the copies against.", ""]
     program = session.raw / "gpu_copy_baseline"
-    if session.run("nvcc", [nvcc, "-O2", "-arch=native", "-o", str(program), str(BASELINE), "-lcuda"]) is None:
+    if session.run("nvcc", [nvcc, "-O3", "-arch=native", "-o", str(program), str(BASELINE), "-lcuda"]) is None:
         return ["The plain CUDA C++ program could not be built.", ""]
     theirs: dict[tuple[str, ...], list[float]] = {}
     ours: dict[tuple[str, ...], list[float]] = {}
@@ -78,7 +78,7 @@ def _baseline(session: Session, first: Path | None) -> list[str]:
                 one = json.loads(line)
                 key = tuple(str(one.get(name, "")) for name in ("path", "engine", "by", "direction"))
                 theirs.setdefault(key, []).append(float(one["bandwidth_bytes_per_s"]))
-        path = session.railwright(f"gpu_copy-{number}", ["gpu_copy"], [])
+        path = session.railwright(f"gpu_copy-{number}", ["gpu_copy"], []) if number else first
         for result in load(path).results if path else ():
             if result.summary is not None and result.parameters.get("host", "pinned") == "pinned":
                 named = (str(result.parameters.get(name, "")) for name in ("engine", "by", "direction"))
@@ -116,20 +116,25 @@ def steps(session: Session) -> list[str]:
     """A training step, with torch where it is there and as a load of matrix products."""
     told = ["### train_step", ""]
     for compute in ("torch", "gemm"):
-        path = session.railwright(f"train_step-{compute}", ["train_step"], [f"train_step.compute={compute}"])
-        told += [f"compute={compute}", "", *rows(path, "part", "dtype", "bucket", "overlap")]
+        options = {"compute": compute, "dtypes": "fp32,bf16", "compute-ms": "20"}
+        chosen = [f"train_step.{key}={value}" for key, value in options.items()]
+        path = session.railwright(f"train_step-{compute}", ["train_step"], chosen)
+        told += [f"compute={compute}", "", *rows(path, "part", "dtype", "buckets", "overlap", "rate")]
     return told
 
 
 def files(session: Session) -> list[str]:
     """Files to GPU memory by every way that this machine has."""
-    path = session.railwright("gpu_file_read", ["gpu_file_read"], [])
-    return ["### Files", "", *rows(path, "size_bytes", "depth", "threads", "way")]
+    told = []
+    for name in ("gpu_file_read", "gpu_file_write"):
+        path = session.railwright(name, [name], [])
+        told += [f"### {name}", "", *rows(path, "size_bytes", "depth", "threads", "way")]
+    return told
 
 
 def sampling(session: Session) -> list[str]:
     """What the sampling of clocks and power costs: the same runs with and without it, in turn."""
-    options = ["nccl_all_reduce.sizes=8,1M,256M", "nccl_all_reduce.placements=out of place"]
+    options = ["nccl_all_reduce.sizes=8,256M", "nccl_all_reduce.placements=out of place"]
     options += ["nccl_all_reduce.evidence=no"]
     ratios: dict[int, list[float]] = {}
     for number in range(SAMPLING_PAIRS):

@@ -211,6 +211,24 @@ def test_the_sweep_takes_only_empty_files_of_ours(tmp_path: Path) -> None:
     assert left == {*(f".railwright-{end}" for end in ("12", "13", "14", "15", "notes")), "other"}
 
 
+def test_the_sweep_takes_a_full_file_only_from_a_process_that_is_gone(tmp_path: Path) -> None:
+    gone, alive = tmp_path / f".railwright-test-file-{2**22 + 1}", tmp_path / ".railwright-test-file-1"
+    for path in (gone, alive):
+        path.write_text("data")
+    direct_file.sweep(str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == [alive.name]
+
+
+def test_a_nameless_file_has_a_name_only_as_long_as_it_is_asked_for(tmp_path: Path) -> None:
+    with direct_file.test_file(job(tmp_path)) as fd:
+        with direct_file.with_name(fd, str(tmp_path)) as named:
+            assert len(list(tmp_path.iterdir())) == 1
+            assert os.fstat(named).st_ino == os.fstat(fd).st_ino
+        assert os.fstat(named).st_nlink == 0
+        os.close(named)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [

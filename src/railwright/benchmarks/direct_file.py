@@ -29,7 +29,7 @@ SPARE_BYTES = 64 * MIB
 FILL_BYTES = 4 * MIB
 """The buffer that the file is filled from."""
 _FILE_MULTIPLE_BYTES = 4096
-_PREFIX = ".railwright-"
+_PREFIX, _NAMED_PREFIX = ".railwright-", ".railwright-test-file-"
 _CANNOT = (errno.EINVAL, errno.EOPNOTSUPP, errno.EROFS, errno.EACCES, errno.EPERM)
 
 
@@ -116,7 +116,12 @@ def _write_all(fd: int, chunk: memoryview, position: int) -> None:
 def _open_nameless(folder: str) -> int:
     flags = os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC
     with contextlib.suppress(OSError):
-        return os.open(folder, flags | os.O_TMPFILE, 0o600)
+        nameless = os.open(folder, flags | os.O_TMPFILE, 0o600)
+        try:
+            # Opened once more, for cuFile refuses a descriptor whose flags still say O_TMPFILE.
+            return os.open(f"/proc/self/fd/{nameless}", flags)
+        finally:
+            os.close(nameless)
     sweep(folder)
     path = Path(folder, f"{_PREFIX}{os.getpid()}")
     try:
@@ -125,14 +130,36 @@ def _open_nameless(folder: str) -> int:
         path.unlink(missing_ok=True)  # a file system without O_DIRECT makes the file and then refuses to open it
 
 
-def sweep(folder: str) -> None:
-    """Remove what a run left that was killed between making its file and taking the name away.
+@contextlib.contextmanager
+def with_name(fd: int, folder: str) -> Iterator[int]:
+    """The nameless file under a name for a moment, opened by it: cuFile takes no other. The caller closes what it gets.
 
-    Only empty files of ours: nothing is written while there is a name. To lose the name harms no living run.
+    The same descriptor again where the file system gives no name to a nameless file.
+    """
+    sweep(folder)
+    path = Path(folder, f"{_NAMED_PREFIX}{os.getpid()}")
+    try:
+        os.link(f"/proc/self/fd/{fd}", path, follow_symlinks=True)
+    except OSError:
+        yield os.dup(fd)
+        return
+    try:
+        yield os.open(path, os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def sweep(folder: str) -> None:
+    """Remove what a run left that was killed while its file had a name.
+
+    Only files of ours that are empty, or under the name of a full one whose process is gone. To lose the name harms no
+    living run.
     """
     for path in Path(folder).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
-            found = path.lstat()
-            ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_size == 0
-            if ours and path.name.removeprefix(_PREFIX).isdecimal():
+            found, owner = path.lstat(), path.name.removeprefix(_NAMED_PREFIX)
+            ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+            is_left = owner.isdecimal() and not Path("/proc", owner).exists()
+            is_empty = found.st_size == 0 and path.name.removeprefix(_PREFIX).isdecimal()
+            if ours and (is_empty or is_left):
                 path.unlink()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 from railwright.benchmarks import gpu_job
 from railwright.benchmarks.base import Job, Option, Plan, Rank, Variant, choice
 from railwright.benchmarks.cpu_cost import cpu_settings
-from railwright.benchmarks.direct_file import FILL_BYTES, device_of
+from railwright.benchmarks.direct_file import FILL_BYTES, device_of, with_name
 from railwright.benchmarks.direct_io import Point, block_order, options, points, problem
 from railwright.errors import CannotJudge
 from railwright.native import cufile
@@ -100,8 +101,11 @@ def opened(rank: Rank, fd: int) -> Iterator[Target]:
             yield Target(fd, way, buffer, None)
             return
         rank.step(f"cuFile for {way}")
-        with CuFile(rank.scratch, _cufile_way(way), fd, buffer) as driver:
-            yield Target(fd, way, buffer, driver)
+        with contextlib.ExitStack() as stack:
+            with with_name(fd, rank.job.options["directory"]) as named:
+                stack.callback(os.close, named)
+                driver = stack.enter_context(CuFile(rank.scratch, _cufile_way(way), named, buffer))
+            yield Target(named, way, buffer, driver)
 
 
 def _cufile_way(way: str) -> Way:

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Protocol
 
 from railwright.benchmarks.base import Rank
-from railwright.benchmarks.direct_file import FILL_BYTES, test_file
+from railwright.benchmarks.direct_file import FILL_BYTES, test_file, with_name
 from railwright.benchmarks.gpu_file import route_evidence
 from railwright.benchmarks.kv_exchange import Service
 from railwright.errors import CannotJudge
@@ -73,7 +73,12 @@ class FileTarget:
                 cufile.write_settings(self._rank.scratch, None)
             self._agent = nixl.Agent("rank0", self._backend, progress_thread=False, parameters=self._parameters)
             self._agent.register(self._buffer)
-            self._agent.register_files([(self._fd, self._size)])
+            if self._backend == "POSIX":
+                self._agent.register_files([(self._fd, self._size)])
+            else:
+                with with_name(self._fd, self._rank.job.options["directory"]) as self._fd:
+                    stack.callback(os.close, self._fd)
+                    self._agent.register_files([(self._fd, self._size)])
             self._open = stack.pop_all()
         return self
 
