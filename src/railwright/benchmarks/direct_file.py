@@ -139,7 +139,11 @@ def with_name(fd: int, folder: str) -> Iterator[int]:
     sweep(folder)
     path = Path(folder, f"{_NAMED_PREFIX}{os.getpid()}")
     try:
-        os.link(f"/proc/self/fd/{fd}", path, follow_symlinks=True)
+        descriptors = os.open("/proc/self/fd", os.O_PATH | os.O_DIRECTORY)
+        try:  # with a folder's descriptor, for only then does Python have the link followed
+            os.link(str(fd), path, src_dir_fd=descriptors, follow_symlinks=True)
+        finally:
+            os.close(descriptors)
     except OSError:
         yield os.dup(fd)
         return
