@@ -13,7 +13,6 @@ from railwright.results.readers.registry import read
 from railwright.results.store import load
 from railwright.units import MIB, format_size
 
-SIZES = "8:8G:x2"
 PROGRAMS = {
     "all_reduce": "all_reduce_perf",
     "all_gather": "all_gather_perf",
@@ -87,7 +86,8 @@ def _theirs(session: Session, name: str, operation: str, way: Way, gpus: int) ->
     if session.nccl_tests is None:
         return {}
     program = session.nccl_tests / ("m" if way.ranks_in == "processes" else "t") / PROGRAMS[operation]
-    sweep = ["-b", "8", "-e", "8G", "-f", "2", "-g", "1", "-c", "0", "-w", "1", "-n", "20"]
+    first, last, step = session.sizes.split(":")
+    sweep = ["-b", first, "-e", last, "-f", step.removeprefix("x"), "-g", "1", "-c", "0", "-w", "1", "-n", "20"]
     sweep += ["-G", "1"] if way.launched == "graph" else []
     if way.ranks_in == "threads":
         text = session.run(name, [str(program), *sweep, "-t", str(gpus)])
@@ -102,7 +102,7 @@ def _theirs(session: Session, name: str, operation: str, way: Way, gpus: int) ->
 
 def _ours(session: Session, name: str, operation: str, way: Way) -> dict[tuple[str, int], float]:
     benchmark = f"nccl_{operation}"
-    options = {"sizes": SIZES, "placements": "out of place,in place", "ranks_in": way.ranks_in}
+    options = {"sizes": session.sizes, "placements": "out of place,in place", "ranks_in": way.ranks_in}
     options |= {"launched": way.launched, "evidence": "no"}
     path = session.railwright(name, [benchmark], [f"{benchmark}.{key}={value}" for key, value in options.items()])
     if path is None:

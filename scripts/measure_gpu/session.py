@@ -17,6 +17,8 @@ class Session:
     seconds: float
     rounds: int
     nccl_tests: Path | None
+    sizes: str
+    """Of collectives, first:last:xSTEP as for `railwright run`."""
     started: float = field(default_factory=time.monotonic)
     notes: list[str] = field(default_factory=list)
     """What was left out and why, and every program that failed."""

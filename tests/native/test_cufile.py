@@ -177,3 +177,13 @@ def test_a_library_of_a_wheel_is_found_where_the_loader_does_not_look(tmp_path, 
     assert vendor_libraries.candidates("libcudart.so.12") == ["libcudart.so.12"]
     assert vendor_libraries.preload("libc.so.6") == ""
     assert "libnothing.so.9" in vendor_libraries.preload("libnothing.so.9")
+
+
+def test_the_first_error_of_cufile_s_log_is_told_without_its_time(tmp_path):
+    (tmp_path / "cufile.log").write_text(
+        " 22-11-2026 04:45:01:123 [pid=1 tid=1] INFO  cufio:1 starting\n"
+        " 22-11-2026 04:45:01:124 [pid=1 tid=1] ERROR  cufio-fs:9 no device for the file\n"
+        " 22-11-2026 04:45:01:125 [pid=1 tid=1] ERROR  cufio:2 cuFileHandleRegister error\n"
+    )
+    assert cufile.last_error(tmp_path) == "cufio-fs:9 no device for the file"
+    assert cufile.last_error(tmp_path / "nothing") == ""

@@ -8,6 +8,7 @@ nvidia-fs loaded but not given to the container it closes descriptor 0. Needs a 
 from __future__ import annotations
 
 import array
+import contextlib
 import ctypes
 import json
 import os
@@ -22,7 +23,7 @@ from railwright.errors import CannotJudge
 from railwright.native.cuda import DeviceBuffer, PinnedBuffer
 from railwright.native.cuda import checked as checked_by_cuda
 from railwright.native.files import Pass
-from railwright.native.library import NativeError, function, seconds_array
+from railwright.native.library import NativeError, flush_c_streams, function, seconds_array
 from railwright.native.vendor_libraries import candidates
 
 Way = Literal["gds", "cufile compat"]
@@ -44,6 +45,7 @@ _ERRORS = {  # cufile.h of 1.20
     -5019: "the file's open flags are not supported",
     -5020: "the file is not open for direct I/O",
     -5025: "no right to use the driver or the file",
+    -5027: "it does not take this file",
     -5030: "cuFile's internal error",
     -5031: "cuFile could not open the file anew",
     -5033: "the nvidia-fs driver could not be initialised",
@@ -152,6 +154,16 @@ def attach() -> bool:
     return not function("rw_cufile_bind", c_int, c_void_p)(library._handle)
 
 
+def last_error(folder: Path) -> str:
+    """The first error that cuFile wrote in its log there, without its time stamp; it causes those behind it."""
+    flush_c_streams()
+    found = ""
+    for path in sorted(folder.glob("cufile*.log")):  # since 1.14 its name has more in it
+        with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="replace") as lines:
+            found = found or next((line for line in lines if " ERROR " in line), "")
+    return found.partition(" ERROR ")[2].strip()[:200]
+
+
 class CuFile:
     """cuFile's driver, open, with one file and one GPU's memory registered. A context manager.
 
@@ -170,7 +182,10 @@ class CuFile:
         checked("cuFile driver", function("rw_cufile_open", c_int)())
         handle = c_void_p()
         register = function("rw_cufile_register", c_int, c_int, POINTER(c_void_p))
-        checked("cuFile on the test file", register(fd, byref(handle)))
+        code = register(fd, byref(handle))
+        if code:
+            told = last_error(folder)
+            raise NativeError("cuFile on the test file", code, f"{meaning(code)}{f'; its log: {told}' if told else ''}")
         assert handle.value is not None
         self.handle: int = handle.value
         self._buffer, self._fd = buffer, fd
