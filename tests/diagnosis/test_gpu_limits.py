@@ -1,0 +1,106 @@
+"""What GPU paths are held against, on a captured machine with two H200: its PCIe, NVLink and memory are known."""
+
+from __future__ import annotations
+
+import pytest
+from tests.topology.machines import archive
+
+from railwright.diagnosis.limits_of import LimitFinder, ceilings
+from railwright.diagnosis.verdict import judge
+from railwright.limits.model import NoLimit
+from railwright.results.model import Verification
+from railwright.topology.sources.load import load
+
+CHECKED = Verification(method="m", bytes_checked=1, bytes_wrong=0)
+HALF_GIB = 2**29
+HOST = {"size_bytes": HALF_GIB, "engine": "ce", "host": "pinned", "direction": "one"}
+PEER = {"size_bytes": HALF_GIB, "engine": "ce", "by": "read", "direction": "one"}
+REDUCED = {"placement": "in place", "launched": "plain", "ranks_in": "processes"}
+
+
+@pytest.fixture(scope="module")
+def finder():
+    return LimitFinder(load(str(archive("2xh200-probed-vm"))), ceilings(()))
+
+
+def state(finder, benchmark, path, value, parameters, quantity="bandwidth_bytes_per_s"):
+    limit, expected = finder.find(benchmark, quantity, path, parameters)
+    return judge("measured", "", value, limit, expected, CHECKED).state
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters", "gigabytes", "expected"),
+    [
+        ("memory0>gpu0", HOST, 55.4, "ok"),
+        ("memory0>gpu0", HOST, 26.0, "slow"),
+        ("memory0>gpu0", HOST, 60.0, "suspicious"),
+        ("gpu1>memory0", HOST | {"engine": "sm"}, 51.1, "ok"),
+        ("gpu1>memory0", HOST | {"direction": "both"}, 46.0, "ok"),
+        ("gpu1>memory0", HOST | {"direction": "both"}, 30.0, "slow"),
+        ("memory0>gpu0", HOST | {"engine": "sm", "direction": "both"}, 28.0, "unknown"),
+        ("memory0>gpu0", HOST | {"host": "pageable"}, 21.6, "unknown"),
+        ("memory0>gpu0", HOST | {"size_bytes": 2**16}, 12.0, "unknown"),
+        ("gpu0>gpu1", PEER, 394.0, "ok"),
+        ("gpu0>gpu1", PEER, 200.0, "slow"),
+        ("gpu0>gpu1", PEER, 470.0, "suspicious"),
+        ("gpu0>gpu0", {"size_bytes": HALF_GIB, "engine": "ce", "direction": "one"}, 2106.0, "ok"),
+        ("gpu0>gpu0", {"size_bytes": HALF_GIB, "engine": "ce", "direction": "one"}, 1200.0, "slow"),
+        ("gpu0>gpu0", {"size_bytes": HALF_GIB, "engine": "ce", "direction": "one"}, 2600.0, "suspicious"),
+    ],
+)
+def test_copies_are_held_against_pcie_nvlink_and_the_gpu_s_own_memory(finder, path, parameters, gigabytes, expected):
+    assert state(finder, "gpu_copy", path, gigabytes * 1e9, parameters) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "size", "gigabytes", "expected"),
+    [
+        ("gpu0>gpu1", 2**28, 391.0, "ok"),
+        ("gpu0>memory0", 2**28, 0.43, "slow"),
+        ("gpu0>memory0", 2**28, 52.7, "ok"),
+        ("gpu0>memory0", 2**20, 0.4, "unknown"),
+    ],
+)
+def test_nixl_with_gpu_memory_is_held_against_the_link_it_crosses(finder, path, size, gigabytes, expected):
+    parameters = {"size_bytes": size, "operation": "WRITE", "initiator": "gpu0", "processes": 2}
+    assert state(finder, "kv_vram", path, gigabytes * 1e9, parameters) == expected
+
+
+def test_a_collective_has_the_limit_that_limits_and_explain_give_it(finder):
+    large = {"size_bytes": 2**30, "rate": "busbw", **REDUCED}
+    assert state(finder, "nccl_all_reduce", "gpu0>gpu1", 327e9, large) == "ok"
+    assert state(finder, "nccl_all_reduce", "gpu0>gpu1", 28e9, large) == "slow"
+    assert state(finder, "nccl_all_reduce", "gpu0>gpu1", 460e9, large) == "suspicious"
+    small = {"size_bytes": 8, **REDUCED}
+    assert state(finder, "nccl_all_reduce", "gpu0>gpu1", 9e-6, small, "latency_s") == "ok"
+    assert state(finder, "nccl_all_reduce", "gpu0>gpu1", 200e-6, small, "latency_s") == "slow"
+
+
+def test_busbw_of_all_gather_counts_half_of_what_algbw_does(finder):
+    sizes = {"size_bytes": 2**30, **REDUCED}
+    algbw, _ = finder.find("nccl_all_gather", "bandwidth_bytes_per_s", "gpu0>gpu1", {**sizes, "rate": "algbw"})
+    busbw, _ = finder.find("nccl_all_gather", "bandwidth_bytes_per_s", "gpu0>gpu1", {**sizes, "rate": "busbw"})
+    assert busbw.value == pytest.approx(algbw.value / 2)
+
+
+def test_a_forced_protocol_has_no_band_and_an_impossible_algorithm_no_limit(finder):
+    sizes = {"size_bytes": 2**24, "rate": "busbw", **REDUCED}
+    _, band = finder.find("nccl_all_reduce", "bandwidth_bytes_per_s", "gpu0>gpu1", {**sizes, "protocol": "LL128"})
+    assert band is None
+    limit, _ = finder.find("nccl_all_reduce", "bandwidth_bytes_per_s", "gpu0>gpu1", {**sizes, "algorithm": "NVLSTree"})
+    assert isinstance(limit, NoLimit)
+    assert "cannot run" in limit.why
+
+
+def test_communication_that_is_hidden_whole_is_not_suspicious(finder):
+    step = {"part": "exposed", "model": "resnet50", "dtype": "fp32", "buckets": "25M", "overlap": "yes"}
+    assert state(finder, "train_step", "gpu0>gpu1", -1e-6, step, "latency_s") == "unknown"
+    assert state(finder, "train_step", "gpu0>gpu1", 5e11, {**step, "rate": "busbw"}) == "suspicious"
+
+
+def test_a_path_that_is_not_there_has_no_limit(finder):
+    limit, band = finder.find("gpu_copy", "bandwidth_bytes_per_s", "gpu0>gpu7", PEER)
+    assert isinstance(limit, NoLimit)
+    assert band is None
+    limit, _ = finder.find("nccl_all_reduce", "bandwidth_bytes_per_s", "gpu0>gpu7", {"size_bytes": 8, **REDUCED})
+    assert "no GPUs" in limit.why
