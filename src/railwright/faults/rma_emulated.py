@@ -11,25 +11,32 @@ from __future__ import annotations
 from railwright.faults.model import Facts, Fault, Finding
 from railwright.results.model import Evidence, Result
 from railwright.results.readers.ucx_protocols import EMULATION
+from railwright.topology.model import Scalar
 
+_REMEDY_IN_ONE_PROCESS = (
+    "create NIXL's UCX backend with ucx_error_handling_mode=none: then UCX copies by cuda_copy (55 GB/s to and from"
+    " host memory), but a peer's failure is no longer noticed; or copy with CUDA, without NIXL"
+)
 _REMEDY = (
-    "set UCX_RMA_PPLN_ENABLE=y for both processes (UCX 1.22 and later, off by default): 37 and 39 GB/s where the GPU's"
-    " side posts, 50 and 52 where the host's does; or let NIXL move it to a GPU of the other process, which copies it"
+    "set UCX_RMA_PPLN_ENABLE=y for both processes (UCX 1.22 and later, off by default): 31 to 39 GB/s where the GPU's"
+    " side posts (5 where the other process has another GPU), 50 to 53 where the host's does; or let NIXL move it to a GPU of the other process, which copies it"
     " on (48 GB/s)"
 )
 
 
 def _look(facts: Facts) -> tuple[Finding, ...]:
-    found: dict[tuple[str, str], list[tuple[Result, Evidence]]] = {}
+    found: dict[tuple[str, str, Scalar | None], list[tuple[Result, Evidence]]] = {}
     for result in facts.results:
         for one in result.evidence:
             if one.claim == "ucx_protocol" and one.value.startswith(EMULATION):
-                found.setdefault((result.benchmark, result.path), []).append((result, one))
-    return tuple(_finding(benchmark, path, points) for (benchmark, path), points in found.items())
+                processes = result.parameters.get("processes")
+                found.setdefault((result.benchmark, result.path, processes), []).append((result, one))
+    return tuple(_finding(benchmark, path, points) for (benchmark, path, _), points in found.items())
 
 
 def _finding(benchmark: str, path: str, points: list[tuple[Result, Evidence]]) -> Finding:
     over = ", ".join(dict.fromkeys(one.value for _, one in points))
+    alone = points[0][0].parameters.get("processes") == 1
     return Finding(
         fault=FAULT.name,
         where=(benchmark, path),
@@ -38,7 +45,7 @@ def _finding(benchmark: str, path: str, points: list[tuple[Result, Evidence]]) -
         f" ({len(points)} points)",
         costs="0.4 to 0.9 GB/s at 256 MiB, where a copy makes 55 to host memory and 390 to a GPU (measured on 2 H200,"
         " NIXL 1.5.1, UCX 1.23)",
-        remedy=_REMEDY,
+        remedy=_REMEDY_IN_ONE_PROCESS if alone else _REMEDY,
         evidence=(points[0][1],),
     )
 
