@@ -9,9 +9,10 @@ from pathlib import Path
 
 from measure_gpu.session import Session
 
+from railwright.diagnosis.verdict import format_quantity
 from railwright.results.model import Result
 from railwright.results.store import load
-from railwright.units import format_bandwidth, format_duration, format_size
+from railwright.units import format_bandwidth, format_size
 
 BASELINE = Path(__file__).resolve().parent.parent / "baselines" / "gpu_copy.cu"
 SAMPLING_PAIRS = 5
@@ -37,7 +38,8 @@ def rows(path: Path | None, *keys: str) -> list[str]:
             lines.append(f"| {result.path} | {' | '.join(named)} | {result.outcome} | | {result.reason[:120]} |")
             continue
         value, low, high = (
-            _value(result, one) for one in (result.summary.median, result.summary.minimum, result.summary.maximum)
+            format_quantity(result.quantity, one)
+            for one in (result.summary.median, result.summary.minimum, result.summary.maximum)
         )
         seen = ", ".join(evidence.value for evidence in result.evidence)[:100]
         lines.append(f"| {result.path} | {' | '.join(named)} | {value} | {low} to {high} | {seen} |")
@@ -47,10 +49,6 @@ def rows(path: Path | None, *keys: str) -> list[str]:
 def _shown(key: str, result: Result) -> str:
     value = result.parameters.get(key, "")
     return format_size(value) if key == "size_bytes" and isinstance(value, int) else str(value)
-
-
-def _value(result: Result, value: float) -> str:
-    return format_duration(value) if result.quantity == "latency_s" else format_bandwidth(value)
 
 
 def copies(session: Session) -> list[str]:
