@@ -17,7 +17,7 @@ QUICK = ("run", "memory_copy", "-o", "sizes=4K", "-o", "threads=one", "--force")
         (("prov",), "there is no command named 'prov'", "did you mean prove?"),
         (("run", "mpi_latncy"), "there is no benchmark named 'mpi_latncy'", "did you mean mpi_latency"),
         (("run", "quux"), "there is no benchmark named 'quux'", "known: core_latency"),
-        (("run", "memory_copy", "-o", "size=4K"), "named 'size'", "did you mean sizes?"),
+        (("run", "memory_copy", "-o", "size=4K"), "named 'size'", "did you mean sizes"),
         (("run", "memory_copy", "-o", "mpi_latency.sizes=4K"), "in this run named 'mpi_latency'", "known: memory_copy"),
         (("run", "memory_copy", "-o", "sizes"), "not an option: 'sizes'", "NAME=VALUE"),
         (("run", "memory_copy", "-o", "sizes=abc"), "memory_copy sizes: not a size: 'abc'", "write bytes"),

@@ -17,6 +17,7 @@ from railwright.process import run
 Flavour = Literal["openmpi", "mpich"]
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where MPICH keeps its segments
+_SEGMENTS = ("mpich_sh*_*", "ucx_shm_posix_*")
 _VERSION_TIMEOUT_S = 20.0
 _LIBRARY_NAMES = ("libmpi.so.40", "libmpi.so.12", "libmpi.so")
 
@@ -61,8 +62,8 @@ class MpiLauncher:
         }
 
     def clean_up(self, started: float) -> None:
-        """Remove MPICH segments of a launch that died in MPI_Init, before the ranks could unlink them."""
-        for segment in _SHARED_MEMORY.glob("mpich_sh*_*") if self.flavour == "mpich" else ():
+        """Remove segments of MPICH and UCX that ranks of a launch that died could not unlink any more."""
+        for segment in (path for pattern in _SEGMENTS for path in _SHARED_MEMORY.glob(pattern)):
             with contextlib.suppress(OSError):
                 found = segment.lstat()
                 if found.st_uid == os.getuid() and found.st_mtime >= started and not _is_mapped(str(segment)):
