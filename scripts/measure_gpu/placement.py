@@ -1,4 +1,4 @@
-"""Which CPUs the two processes of a pair of GPUs sit on, and what a small operation then takes: nccl-tests and ours alike."""
+"""Which CPUs two ranks sit on, and what a small operation then takes: nccl-tests and ours alike."""
 
 from __future__ import annotations
 
