@@ -7,7 +7,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps --only-binary :all:
 NATIVE := $(wildcard src/railwright/native/*.c src/railwright/native/*.h)
-DEBIAN_PACKAGES := fio chromium chromium-driver etcd-server
+DEBIAN_PACKAGES := fio chromium chromium-driver etcd-server \
+	frr openvswitch-switch ethtool iperf3 nftables iproute2 iputils-ping procps
+# Daemons that these packages would start; a lab starts its own.
+SERVICES := frr openvswitch-switch
 
 .PHONY: help
 help: ## List the targets
@@ -45,11 +48,17 @@ check: .venv/dev-ready ## Lint, format, types, layers, schemas
 	$(BIN)/python scripts/check-house
 
 .PHONY: test-deps
-test-deps: .venv/dev-ready .venv-mpich/ready .venv-moto/ready ## Install what the tests need besides: Debian packages, MPICH beside Open MPI, an S3 server
+test-deps: .venv/dev-ready .venv-mpich/ready .venv-moto/ready debian-packages ## Install what the tests need besides: Debian packages, MPICH beside Open MPI, an S3 server, FRR 10
+	@scripts/unpack-frr10 || echo "FRR 10 cannot be had here: the tests that need it are waived"
+
+.PHONY: debian-packages
+debian-packages:
 	@missing=$$(for package in $(DEBIAN_PACKAGES); do \
 		dpkg-query -W -f '$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || echo $$package; done); \
 	if [ -n "$$missing" ]; then \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+		for service in $(SERVICES); do case "$$missing" in *"$$service"*) \
+			if [ -d /run/systemd/system ]; then systemctl --quiet disable --now "$$service"; fi;; esac; done; \
 	fi
 
 .venv/dev-ready: .venv/ready requirements/dev.txt
@@ -78,6 +87,10 @@ schemas: .venv/dev-ready ## Write schema/*.json from the models
 .PHONY: measure-overhead
 measure-overhead: test-deps ## Our timed loops against plain C and fio, in interleaved pairs; writes docs/measured/overhead
 	$(BIN)/python scripts/measure-overhead
+
+.PHONY: measure-lab
+measure-lab: test-deps ## Labs that come and go, 20 of 100 killed; writes docs/measured/DATE-lab
+	$(BIN)/python scripts/measure-lab
 
 .PHONY: lock
 lock: .venv/dev-ready ## Write the locked requirements anew (needs `uv`)

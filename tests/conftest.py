@@ -53,7 +53,7 @@ class Process:
     @property
     def rank(self) -> int | None:
         """Its rank, None if it is a launcher, a proxy or the command itself."""
-        if self.argv[1:3] != ("-m", "railwright.launch.rank"):
+        if self.argv[1:4] != ("-P", "-m", "railwright.launch.rank"):
             return None
         return next((int(self.environment[name]) for name in RANK_VARIABLES if name in self.environment), 0)
 

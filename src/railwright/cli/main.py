@@ -25,6 +25,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "run": ("run", "Run single benchmarks with all their options."),
     "judge": ("judge", "Judge a results file again and write its reports."),
     "compare": ("compare", "Hold two runs side by side, noise taken into account."),
+    "lab": ("lab", "An emulated fabric on this machine: hosts, leaves, spines, BGP, rates, faults."),
     "setup": ("setup", "Install optional parts (NIXL)."),
 }
 

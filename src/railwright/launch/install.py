@@ -12,4 +12,4 @@ _TIMEOUT_S = 1800.0
 def install(python: str, requirements: Path) -> Finished:
     """Run pip; how it ended."""
     arguments = ["install", "--no-deps", "--require-hashes", "--only-binary", ":all:", "--disable-pip-version-check"]
-    return run([python, "-m", "pip", *arguments, "--requirement", str(requirements)], timeout_s=_TIMEOUT_S)
+    return run([python, "-P", "-m", "pip", *arguments, "--requirement", str(requirements)], timeout_s=_TIMEOUT_S)

@@ -1,0 +1,184 @@
+"""Makes a lab: namespaces, links, rates, FRR and Open vSwitch; each thing is written down before it is made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+
+from railwright.errors import RailwrightError, UsageError
+from railwright.lab import frr, links, ovs, state
+from railwright.lab.frr_install import programs, run_folder
+from railwright.lab.model import LabPlan, Node
+from railwright.lab.remove import remove
+from railwright.lab.state import Lab
+from railwright.lab.wait import wait_settled
+from railwright.process import Finished, run
+
+_TOOLS = {"ip": "iproute2", "tc": "iproute2", "sysctl": "procps"}
+_ADDRESSES_AND_PORTS = 0x33
+"""Bits of fib_multipath_hash_fields (Linux Documentation/networking/ip-sysctl)."""
+_TIMEOUT_S = 120.0
+SETTLE_WITHIN_S = 60.0
+
+Say = Callable[[str], None]
+
+
+def up(plan: LabPlan, say: Say | None = None, settle_within_s: float = SETTLE_WITHIN_S) -> Lab:
+    """Make the lab and wait until all its routes are there.
+
+    Whatever goes wrong, also an interrupt, what was made is removed again; after a SIGKILL `remove` finds it.
+    Raises UsageError where it cannot be made here, CannotJudge where its routes do not come.
+    """
+    state.require_root()
+    _check_tools(plan)
+    with state.locked(plan.name) as folder:
+        lab = state.create(plan)
+        try:
+            with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as executor:
+                _build(lab, executor, say or (lambda _: None), settle_within_s)
+        except BaseException:
+            remove(plan.name, folder)
+            raise
+        state.mark_ready(lab)
+    return lab
+
+
+def _build(lab: Lab, executor: Executor, say: Say, settle_within_s: float) -> None:
+    plan = lab.plan
+    say(f"namespaces and links: {plan.summary()}")
+    namespaces = [lab.namespace(node.name) for node in plan.nodes]
+    lab.record("namespace", *namespaces)
+    _batch(lab, "namespaces", ["ip"], [f"netns add {name}" for name in namespaces])
+    _each(executor, plan.nodes, lambda node: _set_kernel(lab, node))
+    _batch(lab, "cables", ["ip"], _cable_lines(lab))
+    _each(executor, plan.nodes, lambda node: _set_ports(lab, node))
+    if any(node.ovs for node in plan.nodes):
+        say("Open vSwitch")
+        _each(executor, plan.nodes, lambda node: _start_ovs(lab, node))
+    say("FRR")
+    _each(executor, plan.nodes, lambda node: _start_frr(lab, node))
+    say("waiting for routes")
+    wait_settled(lab, executor, settle_within_s)
+
+
+def _check_tools(plan: LabPlan) -> None:
+    for tool, package in _TOOLS.items():
+        if shutil.which(tool) is None:
+            raise UsageError(f"{tool} is not installed", hint=f"apt-get install {package}")
+    for version in {node.frr for node in plan.nodes}:
+        programs(version)
+    if any(node.ovs for node in plan.nodes):
+        ovs.check_installed()
+
+
+def _each(executor: Executor, nodes: Iterable[Node], act: Callable[[Node], None]) -> None:
+    """Act on all nodes, side by side; the first error ends it."""
+    for _ in executor.map(act, nodes):
+        pass
+
+
+def _must(finished: Finished, what: str) -> None:
+    if finished.returncode != 0:
+        said = "; ".join(finished.output[-3:]) or finished.describe()
+        raise RailwrightError(f"{what} failed: {said}", hint="the kernel may lack what a lab needs (veth, tbf)")
+
+
+def _batch(lab: Lab, what: str, tool: list[str], lines: Iterable[str]) -> None:
+    """Run many lines of `ip` or `tc` in one child."""
+    file = lab.folder / f"{what}.batch"
+    file.write_text("\n".join([*lines, ""]), encoding="ascii")
+    _must(run([*tool, "-batch", str(file)], timeout_s=_TIMEOUT_S), what)
+    file.unlink()
+
+
+def _set_kernel(lab: Lab, node: Node) -> None:
+    number = next(place for place, other in enumerate(lab.plan.nodes) if other.name == node.name)
+    settings = {
+        "net.ipv4.ip_forward": 1,
+        "net.ipv6.conf.all.forwarding": 1,
+        "net.ipv6.conf.default.forwarding": 1,
+        # A rail's traffic may come back by another port.
+        "net.ipv4.conf.all.rp_filter": 0,
+        "net.ipv4.conf.default.rp_filter": 0,
+        # Both addresses and both ports. Policy 1 would take a socket's own random hash, which a veth keeps, so that the
+        # same ports take another way each time; without the protocol, so that a UDP trace shows the way of TCP.
+        "net.ipv4.fib_multipath_hash_policy": 3,
+        "net.ipv6.fib_multipath_hash_policy": 3,
+        "net.ipv4.fib_multipath_hash_fields": _ADDRESSES_AND_PORTS,
+        "net.ipv6.fib_multipath_hash_fields": _ADDRESSES_AND_PORTS,
+        # Each node its own hash, else all flows of one spine take one superspine. Linux 6.11 and later.
+        "net.ipv4.fib_multipath_hash_seed": number + 1,
+        "net.ipv6.conf.all.keep_addr_on_down": 1,
+        "net.ipv6.conf.default.keep_addr_on_down": 1,
+        # Nobody else is on a cable, and a session cannot begin before the link-local address may be used.
+        "net.ipv6.conf.default.accept_dad": 0,
+        "net.ipv6.conf.default.accept_ra": 0,
+        # traceroute and ping are how a lab is looked at.
+        "net.ipv4.icmp_ratelimit": 0,
+        "net.ipv6.icmp.ratelimit": 0,
+    }
+    folder = lab.node_folder(node.name)
+    folder.mkdir(parents=True)
+    file = folder / "sysctl.conf"
+    file.write_text("".join(f"{name} = {value}\n" for name, value in settings.items()), encoding="ascii")
+    _must(lab.run(node.name, ["sysctl", "--quiet", "--ignore", "--load", str(file)]), f"kernel settings of {node.name}")
+
+
+def _cable_lines(lab: Lab) -> Iterable[str]:
+    for cable in lab.plan.cables:
+        a, b, mtu = lab.namespace(cable.a), lab.namespace(cable.b), cable.mtu_bytes
+        yield f"link add {cable.a_port} mtu {mtu} netns {a} type veth peer name {cable.b_port} mtu {mtu} netns {b}"
+
+
+def _set_ports(lab: Lab, node: Node) -> None:
+    lines = ["link set lo up", *(f"address add {address}{_length(address)} dev lo" for address in node.loopbacks)]
+    for rail in node.rails:
+        lines += [f"address add {address}{_length(address)} dev {rail.port}" for address in rail.addresses]
+    cables = lab.plan.cables_of(node.name)
+    lines += [f"link set {cable.port_of(node.name)} up" for cable in cables]
+    _batch(lab, f"ports-{node.name}", ["ip", "-n", lab.namespace(node.name)], lines)
+    rated = [" ".join(links.shape(cable.port_of(node.name), cable)) for cable in cables if cable.rate_bits_per_s]
+    if rated:
+        _batch(lab, f"rates-{node.name}", ["tc", "-n", lab.namespace(node.name)], rated)
+
+
+def _length(address: str) -> str:
+    return "/128" if ":" in address else "/32"
+
+
+def _start_ovs(lab: Lab, node: Node) -> None:
+    """Also turns off checksums that only hardware would fill in: the userspace datapath does not."""
+    for cable in lab.plan.cables_of(node.name):
+        if lab.plan.node(cable.a).ovs:
+            argv = ["ethtool", "-K", cable.port_of(node.name), "tx", "off"]
+            _must(lab.run(node.name, argv), f"checksums of {node.name}")
+    if node.ovs:
+        ovs.start(lab, node.name)
+
+
+def _start_frr(lab: Lab, node: Node) -> None:
+    folder = lab.node_folder(node.name)
+    texts = {"zebra": frr.zebra_text(lab.plan, node), "bgpd": frr.bgpd_text(lab.plan, node)}
+    for daemon, text in texts.items():
+        _write_for_frr(folder, f"{daemon}.conf", text)
+    outside = run_folder(node.frr, lab.namespace(node.name))
+    if outside is not None:
+        lab.record("folder", str(outside))
+        outside.mkdir(parents=True)
+        shutil.chown(outside, "frr", "frr")
+    pathspace = outside.name if outside is not None else None
+    for daemon, program in programs(node.frr).items():
+        argv = frr.start_argv(program, daemon, str(folder), pathspace)
+        _must(lab.run(node.name, argv), f"{daemon} of {node.name}")
+
+
+def _write_for_frr(folder: Path, name: str, text: str) -> None:
+    (folder / name).write_text(text, encoding="ascii")
+    shutil.chown(folder / name, "frr", "frr")
+    shutil.chown(folder, "frr", "frr")
+    shutil.chown(folder.parent, "root", "frr")
+    folder.parent.chmod(0o710)
+    folder.chmod(0o700)

@@ -1,0 +1,84 @@
+"""Starts a fault's child in a node's namespace, and ends children by the token in their argument lists."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from railwright.errors import CannotJudge
+from railwright.lab.state import NETNS, Lab
+from railwright.process import run
+
+_CHILD = Path(__file__).with_name("child.py")
+_START_S = 10.0
+_GRACE_S = 2.0
+_PROC = Path("/proc")
+_TOKEN_ARGUMENT_BYTES = 64 * 2**10
+
+
+def start(lab: Lab, node: str, token: str, settings: dict[str, str | float | int]) -> None:
+    """Start a child; it works when this returns. Raises CannotJudge with what it says where it does not."""
+    # nsenter and not `ip netns exec`, which would hide the cgroups under a /sys of its own.
+    enter = ["nsenter", f"--net={NETNS / lab.namespace(node)}"]
+    argv = [*enter, sys.executable, "-I", str(_CHILD), token, msgspec.json.encode(settings).decode()]
+    ended = run(argv, timeout_s=_START_S)
+    if ended.returncode != 0:
+        why = " ".join(ended.output)[:300] or ended.describe()
+        raise CannotJudge(f"{settings['role']} cannot run in {node}: {why}", hint="heal it: railwright lab heal")
+
+
+def end(token: str) -> int:
+    """End all children that carry the token and wait until they are gone; how many there were."""
+    handles = list(_handles(token))
+    try:
+        for number, patience_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
+            left = [handle for handle in handles if not _gone(handle, 0)]
+            for handle in left:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(handle, number)
+            for handle in left:
+                _gone(handle, patience_s)
+    finally:
+        for handle in handles:
+            os.close(handle)
+    return len(handles)
+
+
+def running(token: str) -> bool:
+    """Whether a child with that token is there."""
+    handles = list(_handles(token))
+    for handle in handles:
+        os.close(handle)
+    return bool(handles)
+
+
+def _handles(token: str) -> Iterator[int]:
+    for entry in _PROC.iterdir():
+        if not entry.name.isdecimal() or not _carries(entry, token):
+            continue
+        with contextlib.suppress(ProcessLookupError):
+            handle = os.pidfd_open(int(entry.name))
+            # Once more: now that we hold the process, its number cannot become another's.
+            if _carries(entry, token):
+                yield handle
+            else:
+                os.close(handle)
+
+
+def _carries(process: Path, token: str) -> bool:
+    try:
+        with (process / "cmdline").open("rb") as file:
+            return token.encode() in file.read(_TOKEN_ARGUMENT_BYTES).split(b"\0")
+    except OSError:
+        return False
+
+
+def _gone(handle: int, patience_s: float) -> bool:
+    return bool(select.select([handle], [], [], patience_s)[0])

@@ -1,0 +1,85 @@
+"""A cgroup that holds all processes of a node to a share of one CPU, with either version of cgroups."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+
+from railwright.errors import CannotJudge
+from railwright.lab.state import Lab
+
+_ROOT = Path("/sys/fs/cgroup")
+_PERIOD_US = 100_000
+_LEAST_QUOTA_US = 1000  # the kernel's
+_EMPTY_S = 5.0
+
+
+def group_of(lab: Lab, node: str) -> Path:
+    """Where the node's cgroup is, or would be. Raises CannotJudge where this machine has no CPU cgroups."""
+    return _hierarchy() / lab.namespace(node)
+
+
+def slow(lab: Lab, node: str, share: float) -> Path:
+    """Make the node's cgroup, with the share of one CPU as its limit. Raises CannotJudge where it cannot be made."""
+    group = group_of(lab, node)
+    quota = str(max(int(share * _PERIOD_US), _LEAST_QUOTA_US))
+    lab.record("cgroup", str(group))
+    try:
+        if _is_unified(group.parent):
+            control = group.parent / "cgroup.subtree_control"
+            if "cpu" not in control.read_text().split():
+                control.write_text("+cpu")
+            group.mkdir(exist_ok=True)
+            (group / "cpu.max").write_text(f"{quota} {_PERIOD_US}")
+        else:
+            group.mkdir(exist_ok=True)
+            (group / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
+            (group / "cpu.cfs_quota_us").write_text(quota)
+    except OSError as error:
+        raise CannotJudge(
+            f"no CPU can be taken from {node}: {group}: {error.strerror}", hint="cgroups must be writable here"
+        ) from error
+    return group
+
+
+def release(group: Path) -> None:
+    """Move the node's processes to where we are ourselves, and remove the cgroup. Raises CannotJudge if it stays."""
+    home = _own(group.parent)
+    end = time.monotonic() + _EMPTY_S
+    while group.exists():
+        with contextlib.suppress(OSError):
+            for process in (group / "cgroup.procs").read_text().split():
+                with contextlib.suppress(OSError):  # it ended meanwhile
+                    (home / "cgroup.procs").write_text(process)
+        with contextlib.suppress(OSError):
+            group.rmdir()
+            return
+        if time.monotonic() > end:
+            raise CannotJudge(f"{group} cannot be removed", hint=f"see {group}/cgroup.procs")
+        time.sleep(0.05)
+
+
+def _hierarchy() -> Path:
+    for root in (_ROOT, _ROOT / "cpu", _ROOT / "cpu,cpuacct"):
+        if _is_unified(root):
+            if "cpu" in (root / "cgroup.controllers").read_text().split():
+                return root
+        elif (root / "cpu.shares").exists() or (root != _ROOT and (root / "cgroup.procs").exists()):
+            return root
+    raise CannotJudge("this machine has no cgroups that limit CPU", hint=f"mount them at {_ROOT}")
+
+
+def _is_unified(root: Path) -> bool:
+    return (root / "cgroup.controllers").exists()
+
+
+def _own(root: Path) -> Path:
+    """The cgroup of this process in that hierarchy; its root where that cannot be told."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if (_is_unified(root) and not controllers) or "cpu" in controllers.split(","):
+                own = root / path.lstrip("/")
+                return own if own.is_dir() else root
+    return root

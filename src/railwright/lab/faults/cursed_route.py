@@ -1,0 +1,77 @@
+"""A route that is slow for one source and destination only, on one leaf-spine-leaf combination.
+
+All other pairs are well on the same links, and so is this pair over the other spines: ECMP sends only some of its
+flows there, so that a rerun with other source ports is sometimes fast.
+"""
+
+from __future__ import annotations
+
+from railwright.errors import UsageError, unknown_name
+from railwright.lab.faults.model import Argument, Effect, Fault, PairRate, Values
+from railwright.lab.model import Cable, Node
+
+
+def _effects(values: Values) -> tuple[Effect, ...]:
+    source, destination = values.node("source", "host"), values.node("destination", "host")
+    near, far = _leaves(values, source), _leaves(values, destination)
+    # A rail's packets stay on their rail: where both hosts have the same leaf there, they meet no spine.
+    rails = [rail for rail in _rails(values, source) if rail in far and far[rail] != near[rail]]
+    uplinks = {rail: [cable for cable in values.plan.cables_of(near[rail]) if cable.a == near[rail]] for rail in rails}
+    if not any(uplinks.values()):
+        hint = "choose two hosts of different leaves"
+        raise UsageError(f"no spine lies between {source.name} and {destination.name}", hint=hint)
+    spine = _spine(values, [cable for cables in uplinks.values() for cable in cables])
+    return tuple(
+        PairRate(
+            cable.a,
+            cable.a_port,
+            _addresses(source, rail),
+            _addresses(destination, rail),
+            values.rate_below("rate", cable.rate_bits_per_s),
+        )
+        for rail, cables in uplinks.items()
+        for cable in cables
+        if cable.b == spine
+    )
+
+
+def _leaves(values: Values, host: Node) -> dict[int, str]:
+    """The leaf of each rail of a host."""
+    cables = values.plan.cables_of(host.name)
+    return {cable.rail: cable.peer_of(host.name) for cable in cables if cable.rail is not None}
+
+
+def _addresses(host: Node, rail: int) -> tuple[str, ...]:
+    return tuple(address for port in host.rails if port.rail == rail for address in port.addresses)
+
+
+def _rails(values: Values, source: Node) -> list[int]:
+    known = [port.rail for port in source.rails]
+    if not values.given("rail"):
+        return known
+    rail = int(values.number("rail", 0, 1000))
+    if rail not in known:
+        raise UsageError(f"{source.name} has no rail {rail}", hint=f"it has rails 0 to {max(known)}")
+    return [rail]
+
+
+def _spine(values: Values, uplinks: list[Cable]) -> str:
+    spines = sorted({cable.b for cable in uplinks}, key=lambda name: (len(name), name))
+    spine = values.words["spine"] or spines[0]
+    if spine not in spines:
+        raise unknown_name(f"switch above {uplinks[0].a}", spine, spines)
+    return spine
+
+
+FAULT = Fault(
+    name="cursed_route",
+    summary="One source and destination are slow, over one leaf-spine-leaf combination only.",
+    arguments=(
+        Argument(name="source", summary="the host whose packets are slow"),
+        Argument(name="destination", summary="the host that they are for"),
+        Argument(name="spine", summary="the spine on the slow way; the first without it", default=""),
+        Argument(name="rail", summary="the source's rail; all without it", default=""),
+        Argument(name="rate", summary="what is left; a tenth of the uplink's rate without it", default=""),
+    ),
+    effects=_effects,
+)

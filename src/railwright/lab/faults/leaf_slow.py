@@ -1,0 +1,28 @@
+"""A switch whose every port sends slowly: a shared buffer, a linecard or a CPU that forwards in software."""
+
+from __future__ import annotations
+
+from railwright.errors import UsageError
+from railwright.lab.faults.model import Argument, Effect, Fault, PortRate, Values
+
+
+def _effects(values: Values) -> tuple[Effect, ...]:
+    leaf = values.node("leaf", "leaf", "spine", "superspine")
+    cables = values.plan.cables_of(leaf.name)
+    if not cables:
+        raise UsageError(f"{leaf.name} has no cable", hint="see railwright lab status")
+    return tuple(
+        PortRate(leaf.name, cable.port_of(leaf.name), values.rate_below("rate", cable.rate_bits_per_s))
+        for cable in cables
+    )
+
+
+FAULT = Fault(
+    name="leaf_slow",
+    summary="Every port of a switch sends slowly.",
+    arguments=(
+        Argument(name="leaf", summary="the switch: a leaf, or one above"),
+        Argument(name="rate", summary="what is left of each port; a tenth of its rate without it", default=""),
+    ),
+    effects=_effects,
+)

@@ -1,0 +1,23 @@
+"""A link that is slow in one direction: a lane that failed, a bad optic, a port that negotiated less."""
+
+from __future__ import annotations
+
+from railwright.lab.faults.model import Argument, Effect, Fault, PortRate, Values
+
+
+def _effects(values: Values) -> tuple[Effect, ...]:
+    cable, sender, _ = values.cable("from", "to")
+    rate = values.rate_below("rate", cable.rate_bits_per_s)
+    return (PortRate(sender.name, cable.port_of(sender.name), rate),)
+
+
+FAULT = Fault(
+    name="link_slow",
+    summary="A link is slow in one direction.",
+    arguments=(
+        Argument(name="from", summary="the end that sends slowly"),
+        Argument(name="to", summary="the end that receives"),
+        Argument(name="rate", summary="what is left; a tenth of the link's rate without it", default=""),
+    ),
+    effects=_effects,
+)

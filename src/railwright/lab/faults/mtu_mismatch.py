@@ -1,0 +1,31 @@
+"""A port with a smaller MTU than its peer: long packets towards it vanish without a word, short ones pass.
+
+In the other direction the port's own node knows its MTU and answers that a packet is too long. Linux's veth drops on
+arrival what is longer than the receiving port's MTU, as a switch does.
+"""
+
+from __future__ import annotations
+
+from railwright.errors import UsageError
+from railwright.lab.faults.model import LEAST_MTU_BYTES, Argument, Effect, Fault, PortMtu, PortSegments, Values
+
+
+def _effects(values: Values) -> tuple[Effect, ...]:
+    cable, low, high = values.cable("low", "high")
+    mtu = int(values.number("mtu", LEAST_MTU_BYTES, 65535))
+    if mtu >= cable.mtu_bytes:
+        raise UsageError(f"mtu={mtu} is no mismatch: the link has {cable.mtu_bytes}", hint="give a lower MTU")
+    # Without the second, TCP would cross as 64 KiB packets, which a veth lets pass whatever its MTU.
+    return (PortMtu(low.name, cable.port_of(low.name), mtu), PortSegments(high.name, cable.port_of(high.name)))
+
+
+FAULT = Fault(
+    name="mtu_mismatch",
+    summary="One end of a link has a smaller MTU than the other.",
+    arguments=(
+        Argument(name="low", summary="the end with the smaller MTU"),
+        Argument(name="high", summary="the end that keeps the link's MTU"),
+        Argument(name="mtu", summary="of the smaller end, in bytes", default="1500"),
+    ),
+    effects=_effects,
+)

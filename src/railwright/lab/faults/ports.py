@@ -1,0 +1,124 @@
+"""What a node's ports must be under the faults that are applied: lines for `tc`, `ip` and `nft`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from railwright.lab.faults.model import (
+    Effect,
+    PairRate,
+    PortBusy,
+    PortDown,
+    PortFlaps,
+    PortLoss,
+    PortMtu,
+    PortRate,
+    PortSegments,
+    SlowCpu,
+)
+from railwright.lab.faults.queues import pair_priority, queue_commands
+from railwright.lab.model import Cable, LabPlan
+
+NFT_TABLE = "railwright_fault"
+# Before connection tracking and everything else that could count a packet that will be lost.
+_LOSS_HOOK_PRIORITY = -400
+_LOSS_GRAIN = 1_000_000
+_BGP_PORT = 179  # IANA; RFC 4271
+_DEFAULT_GSO_SEGMENTS = 65535  # of a veth
+
+
+class NodeCommands(msgspec.Struct, frozen=True):
+    """What brings the ports of one node to what they must be; each can be run again."""
+
+    tc: tuple[tuple[str, ...], ...]
+    ip: tuple[tuple[str, ...], ...]
+    nft: str
+    """A script that replaces all that faults have in this node, in one transaction."""
+
+
+def touched(effects: Iterable[Effect]) -> dict[str, tuple[str, ...]]:
+    """The nodes that have a changed port or filter, and those ports."""
+    found: dict[str, dict[str, None]] = {}
+    for effect in effects:
+        if not isinstance(effect, SlowCpu | PortBusy):
+            found.setdefault(effect.node, {})[effect.port] = None
+    return {node: tuple(ports) for node, ports in found.items()}
+
+
+def node_commands(plan: LabPlan, effects: Iterable[Effect], node: str, ports: Iterable[str]) -> NodeCommands:
+    """Commands that make `ports` of a node what the plan and `effects`, all that are applied, say."""
+    mine = [effect for effect in effects if effect.node == node]
+    cables = {cable.port_of(node): cable for cable in plan.cables_of(node)}
+    tc: list[tuple[str, ...]] = []
+    ip: list[tuple[str, ...]] = []
+    for port in ports:
+        of_port = [effect for effect in mine if not isinstance(effect, SlowCpu) and effect.port == port]
+        tc += _queue(of_port, port, cables[port])
+        ip += _link(of_port, port, cables[port])
+    return NodeCommands(tc=tuple(tc), ip=tuple(ip), nft=_nft(mine))
+
+
+def _queue(effects: Sequence[Effect], port: str, cable: Cable) -> list[tuple[str, ...]]:
+    rates = [effect.rate_bits_per_s for effect in effects if isinstance(effect, PortRate)]
+    if cable.rate_bits_per_s is not None:
+        rates.append(cable.rate_bits_per_s)
+    pairs = [effect.rate_bits_per_s for effect in effects if isinstance(effect, PairRate)]
+    return queue_commands(port, cable, min(rates, default=None), pairs)
+
+
+def _link(effects: Sequence[Effect], port: str, cable: Cable) -> list[tuple[str, ...]]:
+    mtu = min([cable.mtu_bytes, *(effect.mtu_bytes for effect in effects if isinstance(effect, PortMtu))])
+    alone = any(isinstance(effect, PortSegments) for effect in effects)
+    words = ["link", "set", "dev", port, "mtu", str(mtu), "gso_max_segs", str(1 if alone else _DEFAULT_GSO_SEGMENTS)]
+    if any(isinstance(effect, PortDown) for effect in effects):
+        return [(*words, "down")]
+    # A port that flaps is its child's to take down and up.
+    return [tuple(words)] if any(isinstance(effect, PortFlaps) for effect in effects) else [(*words, "up")]
+
+
+def _nft(effects: list[Effect]) -> str:
+    """Names of ports and addresses come from the plan; still they are quoted, and nothing else is text."""
+    lines = [f"table {family} {NFT_TABLE} {{}}\ndelete table {family} {NFT_TABLE}" for family in ("inet", "netdev")]
+    losses = [effect for effect in effects if isinstance(effect, PortLoss)]
+    if losses:
+        chains = "\n".join(_loss_chain(index, loss) for index, loss in enumerate(losses))
+        lines.append(f"table netdev {NFT_TABLE} {{\n{chains}\n}}")
+    rules = []
+    numbers: dict[str, int] = {}
+    for pair in effects:
+        if isinstance(pair, PairRate):
+            index = numbers[pair.port] = numbers.get(pair.port, -1) + 1
+            rules += _pair_rules(pair, index)
+    if rules:
+        # Priority after all others: routing itself sets a forwarded packet's priority from its TOS.
+        chain = "chain pairs {\ntype filter hook postrouting priority 300;\n" + "\n".join(rules) + "\n}"
+        lines.append(f"table inet {NFT_TABLE} {{\n{chain}\n}}")
+    return "\n".join(lines) + "\n"
+
+
+def _loss_chain(index: int, loss: PortLoss) -> str:
+    spared = [
+        f"tcp dport {_BGP_PORT} accept",
+        f"tcp sport {_BGP_PORT} accept",
+        "icmpv6 type { nd-router-solicit, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert } accept",
+        "ether type arp accept",
+    ]
+    hook = f'type filter hook ingress device "{loss.port}" priority {_LOSS_HOOK_PRIORITY + index};'
+    dropped = round(loss.fraction * _LOSS_GRAIN)
+    chance = f"numgen random mod {_LOSS_GRAIN} < {dropped} " if dropped < _LOSS_GRAIN else ""
+    drop = f"{chance}counter drop"
+    rules = [hook, *(spared if loss.spare_routing else []), drop]
+    return f"chain loss{index} {{\n" + "\n".join(rules) + "\n}"
+
+
+def _pair_rules(pair: PairRate, index: int) -> list[str]:
+    rules = []
+    for family, six in (("ip", False), ("ip6", True)):
+        sources = ", ".join(address for address in pair.sources if (":" in address) == six)
+        destinations = ", ".join(address for address in pair.destinations if (":" in address) == six)
+        if sources and destinations:
+            match = f"{family} saddr {{ {sources} }} {family} daddr {{ {destinations} }}"
+            rules.append(f'oifname "{pair.port}" {match} counter meta priority set {pair_priority(index)}')
+    return rules

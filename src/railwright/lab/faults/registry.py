@@ -1,0 +1,37 @@
+"""All faults, in the order in which they are listed. A new fault is a file of its own and a line here."""
+
+from __future__ import annotations
+
+from railwright.errors import unknown_name
+from railwright.lab.faults import (
+    busy_neighbour,
+    cursed_route,
+    flapping,
+    host_slow,
+    leaf_slow,
+    link_down,
+    link_slow,
+    loss,
+    mtu_mismatch,
+)
+from railwright.lab.faults.model import Fault
+
+FAULTS: tuple[Fault, ...] = (
+    link_slow.FAULT,
+    link_down.FAULT,
+    leaf_slow.FAULT,
+    host_slow.FAULT,
+    loss.FAULT,
+    cursed_route.FAULT,
+    mtu_mismatch.FAULT,
+    busy_neighbour.FAULT,
+    flapping.FAULT,
+)
+
+
+def fault_named(name: str) -> Fault:
+    """The fault of that name, `-` as good as `_`. Raises UsageError with the nearest names."""
+    for fault in FAULTS:
+        if fault.name == name.replace("-", "_"):
+            return fault
+    raise unknown_name("fault", name, (fault.name for fault in FAULTS))

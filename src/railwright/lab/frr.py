@@ -1,0 +1,129 @@
+"""The configuration of FRR of every node, as text, and the argument lists that start its daemons. Pure.
+
+BGP unnumbered: sessions over the link-local IPv6 addresses of each cable, found by router advertisements, IPv4 routes
+with IPv6 next hops (RFC 8950). Every route to and from a neighbour passes a route map that knows the lab's prefixes
+only, so that a mistake in a lab cannot announce anything else.
+
+A host announces the addresses of rail r through the port of rail r alone, so that traffic to them comes in there; and
+it prefers that port for the addresses of rail r of others, so that traffic to them leaves there (the other ports stay
+as a way round). Loopbacks go everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from railwright.lab.model import LabPlan, Node
+from railwright.lab.plan import PREFIX_V4, PREFIX_V6
+
+KEEPALIVE_S, HOLD_S = 3, 9
+"""A link that goes down ends its session at once; the hold time is only for one that goes silent.
+A shorter hold time could be missed on two cores that carry full links, which would look like a fault of the fabric."""
+MAXIMUM_PATHS = 64
+_PREFERRED = 200  # above BGP's default local preference of 100
+_ADVERTISE_EVERY_S = 1
+"""Interval of router advertisements. A session begins with the first one that comes in after both daemons run."""
+
+
+def zebra_text(plan: LabPlan, node: Node) -> str:
+    """`zebra.conf`. FRR 10's zebra takes no interfaces from its file: it keeps its own interval, ten seconds."""
+    # A group of next hops that the kernel keeps loses one with its link, and zebra never puts it back.
+    lines = [f"hostname {node.name}", "no zebra nexthop kernel enable"]
+    if node.frr == "10":
+        return "\n".join([*lines, ""])
+    for cable in plan.cables_of(node.name):
+        lines += [
+            f"interface {cable.port_of(node.name)}",
+            " no ipv6 nd suppress-ra",
+            f" ipv6 nd ra-interval {_ADVERTISE_EVERY_S}",
+        ]
+    return "\n".join([*lines, ""])
+
+
+def bgpd_text(plan: LabPlan, node: Node) -> str:
+    """`bgpd.conf`."""
+    ports = [cable.port_of(node.name) for cable in plan.cables_of(node.name)]
+    lines = [f"hostname {node.name}", *_policies(node)]
+    lines += [
+        f"router bgp {node.asn}",
+        f" bgp router-id {node.router_id}",
+        " no bgp default ipv4-unicast",
+        " bgp bestpath as-path multipath-relax",
+        " neighbor FABRIC peer-group",
+        " neighbor FABRIC remote-as external",
+        " neighbor FABRIC advertisement-interval 0",
+        f" neighbor FABRIC timers {KEEPALIVE_S} {HOLD_S}",
+        " neighbor FABRIC timers connect 1",
+        " neighbor FABRIC capability extended-nexthop",
+    ]
+    lines += [f" neighbor {port} interface peer-group FABRIC" for port in ports]
+    if not plan.ipv6_only:
+        own = [address for rail in node.rails for address in rail.addresses_v4]
+        loopbacks = [node.loopback_v4] if node.loopback_v4 is not None else []
+        lines += _family("ipv4", node, ports, [f"{address}/32" for address in (*loopbacks, *own)])
+    own = [address for rail in node.rails for address in rail.addresses_v6]
+    lines += _family("ipv6", node, ports, [f"{address}/128" for address in (node.loopback_v6, *own)])
+    return "\n".join([*lines, ""])
+
+
+def _family(family: str, node: Node, ports: Sequence[str], networks: Sequence[str]) -> list[str]:
+    lines = [f" address-family {family} unicast", *(f"  network {network}" for network in networks)]
+    lines.append("  neighbor FABRIC activate")
+    for port in ports:
+        of_port = port.upper() if node.kind == "host" else "LAB"
+        lines += [f"  neighbor {port} route-map {of_port}-IN in", f"  neighbor {port} route-map {of_port}-OUT out"]
+    return [*lines, f"  maximum-paths {MAXIMUM_PATHS}", " exit-address-family"]
+
+
+def _policies(node: Node) -> list[str]:
+    """Prefix lists and route maps: of a switch one pair for all neighbours, of a host one for each rail."""
+    lines = [f"ip prefix-list LAB permit {PREFIX_V4} ge 32", f"ipv6 prefix-list LAB permit {PREFIX_V6} ge 128"]
+    if node.kind != "host":
+        for way in ("IN", "OUT"):
+            lines += _permit(f"LAB-{way}", 10, "LAB")
+        return lines
+    for rail in node.rails:
+        name = rail.port.upper()
+        own = [f"ip prefix-list {name}-OWN permit {address}/32" for address in rail.addresses_v4]
+        own += [f"ip prefix-list {name}-OWN permit {node.loopback_v4}/32"] if node.loopback_v4 is not None else []
+        own += [f"ipv6 prefix-list {name}-OWN permit {address}/128" for address in rail.addresses_v6]
+        own += [f"ipv6 prefix-list {name}-OWN permit {node.loopback_v6}/128"]
+        lines += [*own, *_permit(f"{name}-OUT", 10, f"{name}-OWN")]
+        # The addresses of this rail, wherever they are, as `lab.plan` numbers them.
+        lines += [f"ip prefix-list {name} permit {_around(address, 24)} ge 32" for address in rail.addresses_v4]
+        lines += [f"ipv6 prefix-list {name} permit {_around(address, 64)} ge 128" for address in rail.addresses_v6]
+        lines += _permit(f"{name}-IN", 10, name, f" set local-preference {_PREFERRED}")
+        lines += _permit(f"{name}-IN", 30, "LAB")
+    return lines
+
+
+def _around(address: str, length: int) -> str:
+    """The network of a rail: all its addresses differ in the last number only."""
+    if ":" in address:
+        return f"{address.rpartition('::')[0]}::/{length}"
+    return f"{address.rpartition('.')[0]}.0/{length}"
+
+
+def _permit(route_map: str, number: int, prefix_list: str, action: str = "") -> list[str]:
+    """Two entries, for IPv4 and for IPv6; what neither permits is denied."""
+    found = []
+    for offset, family in enumerate(("ip", "ipv6")):
+        found += [
+            f"route-map {route_map} permit {number + 10 * offset}",
+            f" match {family} address prefix-list {prefix_list}",
+        ]
+        found += [action] if action else []
+    return [*found, "exit"]
+
+
+def start_argv(program: Sequence[str], daemon: str, folder: str, pathspace: str | None) -> list[str]:
+    """The argument list of a daemon that goes to the background; its files are in `folder`, and FRR 10's also in
+    the folder of that pathspace.
+    """
+    words = [
+        *program, "-d", "-u", "frr", "-g", "frr", "--vty_socket", folder, "-z", f"{folder}/zserv.api",
+        "-i", f"{folder}/{daemon}.pid", "-P", "0", "--log", f"file:{folder}/{daemon}.log",
+    ]  # fmt: skip
+    # The management daemon takes no file.
+    words += ["-f", f"{folder}/{daemon}.conf"] if daemon != "mgmtd" else []
+    return [*words, "-N", pathspace] if pathspace is not None else words

@@ -1,0 +1,41 @@
+"""Where FRR's daemons are: Debian's own, and a newer release in a root folder beside it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from railwright.errors import UsageError
+from railwright.lab.model import FrrVersion
+
+_INSTALLED = Path("/usr/lib/frr")
+FRR10_VARIABLE = "RAILWRIGHT_FRR10"
+"""The folder that FRR 10's Debian packages were unpacked to, with the libraries that they need."""
+_DAEMONS = ("zebra", "bgpd")
+RUN_FOLDER = Path("/run/frr")
+"""Where FRR 10's management daemon has its sockets, in a folder for each node; no option moves them elsewhere."""
+_LOADER = "lib64/ld-linux-x86-64.so.2"
+_LIBRARIES = ("usr/lib/x86_64-linux-gnu/frr", "usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu")
+
+
+def programs(version: FrrVersion) -> dict[str, list[str]]:
+    """Daemon -> the words that begin its argument list, in the order they are started. Raises UsageError."""
+    if version == "8":
+        if not (_INSTALLED / "bgpd").exists():
+            raise UsageError("FRR is not installed", hint="apt-get install frr")
+        return {daemon: [str(_INSTALLED / daemon)] for daemon in _DAEMONS}
+    root = Path(os.environ.get(FRR10_VARIABLE, "/opt/railwright/frr10"))
+    loader = next((root / path for path in (_LOADER, f"usr/{_LOADER}") if (root / path).exists()), None)
+    if loader is None or not (root / "usr/lib/frr/bgpd").exists():
+        raise UsageError(
+            f"FRR 10 is not in {root}", hint=f"make test-deps unpacks it; {FRR10_VARIABLE} names its folder"
+        )
+    libraries = ":".join(str(root / path) for path in _LIBRARIES)
+    words = [str(loader), "--library-path", libraries]
+    # FRR 10 sets interfaces through its management daemon, which must be there first.
+    return {daemon: [*words, str(root / "usr/lib/frr" / daemon)] for daemon in ("mgmtd", *_DAEMONS)}
+
+
+def run_folder(version: FrrVersion, namespace: str) -> Path | None:
+    """The folder that a node's daemons need outside of the lab's own; None: none."""
+    return RUN_FOLDER / namespace if version == "10" else None

@@ -1,0 +1,145 @@
+"""Ends a lab: its processes, namespaces, cgroups and files; only what was written down as made, whenever it was left.
+
+A namespace's processes are found by what namespace they are in, not by pid files: so also those whose parent was
+killed before it could write one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from railwright.errors import RailwrightError
+from railwright.lab import state
+from railwright.lab.frr_install import RUN_FOLDER
+from railwright.lab.state import Lab
+from railwright.process import run
+
+_PROC = Path("/proc")
+_CGROUPS = Path("/sys/fs/cgroup")
+_WITHIN_S = 30.0
+_TIMEOUT_S = 60.0
+
+
+def down(name: str) -> None:
+    """End the lab of that name. Raises UsageError where there is none, RailwrightError where something stays."""
+    state.require_root()
+    state.open_lab(name)
+    with state.locked(name) as folder:
+        remove(name, folder)
+
+
+def remove(name: str, folder: Path) -> None:
+    """End the lab in that folder, whose lock is held."""
+    (folder / "ready").unlink(missing_ok=True)
+    made = Lab(name=name, folder=folder).made()
+    # Names from the journal, and still only such as a lab gives.
+    namespaces = [entry.name for entry in made if entry.kind == "namespace" and _is_ours(entry.name, name)]
+    _end_processes(namespaces)
+    for entry in made:
+        if entry.kind == "cgroup":
+            _remove_cgroup(Path(entry.name))
+        if entry.kind == "folder" and _is_ours(Path(entry.name).name, name) and Path(entry.name).parent == RUN_FOLDER:
+            shutil.rmtree(entry.name, ignore_errors=True)
+    _remove_namespaces(folder, namespaces)
+    _remove_folder(folder)
+
+
+def _is_ours(namespace: str, lab: str) -> bool:
+    return namespace.startswith(f"rw-{lab}-") and "/" not in namespace and namespace not in (".", "..")
+
+
+def processes_in(namespaces: Iterable[str]) -> list[int]:
+    """The processes whose network namespace is one of these, in no order."""
+    kept = {_identity(_PROC / "1/ns/net"), _identity(_PROC / "self/ns/net")}
+    wanted = {_identity(state.NETNS / name) for name in namespaces} - kept - {None}
+    if not wanted:
+        return []
+    processes = (entry.name for entry in os.scandir(_PROC) if entry.name.isdigit())
+    return [int(process) for process in processes if _identity(_PROC / process / "ns/net") in wanted]
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Device and inode of a namespace; None where there is none (any more)."""
+    with contextlib.suppress(OSError):
+        found = path.stat()
+        return found.st_dev, found.st_ino
+    return None
+
+
+def _end_processes(namespaces: list[str]) -> None:
+    """Kill until nobody is left, twice in a row: a process that is just being forked is found the second time."""
+    deadline = time.monotonic() + _WITHIN_S
+    empty = 0
+    while empty < 2:
+        found = processes_in(namespaces)
+        empty = 0 if found else empty + 1
+        for process in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        if found and time.monotonic() > deadline:
+            raise RailwrightError(
+                f"processes {found[:8]} do not end", hint="they may wait for a device: see ps -o wchan"
+            )
+        time.sleep(0.02)
+
+
+def _remove_namespaces(folder: Path, names: list[str]) -> None:
+    there = [name for name in names if (state.NETNS / name).exists()]
+    if there:
+        file = folder / "remove.batch"
+        file.write_text("".join(f"netns delete {name}\n" for name in there), encoding="ascii")
+        run(["ip", "-force", "-batch", str(file)], timeout_s=_TIMEOUT_S)
+    for name in there:
+        # One that was being added when its maker was killed is a plain file, which `ip` may refuse.
+        with contextlib.suppress(FileNotFoundError):
+            (state.NETNS / name).unlink()
+
+
+def _remove_cgroup(path: Path) -> None:
+    """A cgroup that a fault made, after its processes were killed; only below the cgroup file system."""
+    if _CGROUPS not in path.parents or ".." in path.parts:
+        return
+    deadline = time.monotonic() + _WITHIN_S
+    while path.exists():
+        with contextlib.suppress(OSError):
+            for line in (path / "cgroup.procs").read_text(encoding="ascii").split():
+                os.kill(int(line), signal.SIGKILL)
+            path.rmdir()
+        if time.monotonic() > deadline:
+            raise RailwrightError(f"{path} cannot be removed", hint="see its cgroup.procs")
+        time.sleep(0.02)
+
+
+def _remove_folder(folder: Path) -> None:
+    """The journal goes last, and then the lock: whoever is killed in between can begin again."""
+    for entry in folder.iterdir():
+        if entry.name in ("lock", "made.jsonl"):
+            continue
+        shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+    for name in ("made.jsonl", "lock"):
+        with contextlib.suppress(FileNotFoundError):
+            (folder / name).unlink()
+    # Another lab may be there, or somebody may be making one of this name just now.
+    for path in (folder, folder.parent, folder.parent.parent):
+        with contextlib.suppress(OSError):
+            path.rmdir()
+
+
+def down_all() -> list[str]:
+    """End every lab; their names. Raises the first error after all were tried."""
+    ended, failed = [], None
+    for name in state.names():
+        try:
+            down(name)
+            ended.append(name)
+        except RailwrightError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+    return ended

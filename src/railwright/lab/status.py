@@ -1,0 +1,67 @@
+"""What is there of a lab now, held against its plan."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from typing import Literal
+
+import msgspec
+
+from railwright.lab.remove import processes_in
+from railwright.lab.routes import expected_routes
+from railwright.lab.state import Lab
+from railwright.lab.wait import missing_routes
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One node."""
+
+    name: str
+    kind: str
+    asn: int
+    addresses: tuple[str, ...]
+    namespace: str
+    processes: int
+    """In its namespace: FRR's daemons, Open vSwitch's, and whatever was started there."""
+    routes_expected: int
+    routes_incomplete: int
+    """Addresses that lack a next hop, or any route."""
+    ports_lacking: tuple[str, ...]
+    """Ports that a route which is missing should use."""
+
+
+class LabStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="lab"):
+    """`railwright lab status --json`."""
+
+    name: str
+    state: Literal["up", "incomplete", "interrupted"]
+    """`up`: every route is there. `interrupted`: it never came up; `lab down` ends what there is."""
+    folder: str
+    nodes: tuple[NodeStatus, ...]
+
+
+def observe(lab: Lab, executor: Executor) -> LabStatus:
+    """Look at every node of a lab, whose plan is readable. Raises UsageError where it is not."""
+    expected = expected_routes(lab.plan)
+    missing = missing_routes(lab, expected, executor)
+    nodes = []
+    for node in lab.plan.nodes:
+        lacking = missing.get(node.name, {})
+        rails = [address for rail in node.rails for address in rail.addresses]
+        nodes.append(
+            NodeStatus(
+                name=node.name,
+                kind=node.kind,
+                asn=node.asn,
+                addresses=(*node.loopbacks, *rails),
+                namespace=lab.namespace(node.name),
+                processes=len(processes_in([lab.namespace(node.name)])),
+                routes_expected=len(expected[node.name]),
+                routes_incomplete=len(lacking),
+                ports_lacking=tuple(sorted({port for ports in lacking.values() for port in ports})),
+            )
+        )
+    state: Literal["up", "incomplete", "interrupted"] = "incomplete" if missing else "up"
+    if not lab.ready:
+        state = "interrupted"
+    return LabStatus(name=lab.name, state=state, folder=str(lab.folder), nodes=tuple(nodes))

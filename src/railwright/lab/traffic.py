@@ -1,0 +1,300 @@
+"""Packets between two hosts of a lab: what arrives, how late, how fast, and over which switches.
+
+Everything is seen one way, from the first host to the second: the namespaces share a clock. Flows differ in their
+source port, so that ECMP spreads them; the way of each flow is asked hop by hop with the same addresses and ports that
+measure it. A lab's switches hash nothing else, so that it is the way of the TCP flow with these ports, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from railwright.errors import CannotJudge, UsageError
+from railwright.lab.model import LabPlan, RailPort
+from railwright.lab.state import Lab
+from railwright.process import Child, Finished
+
+FIRST_SOURCE_PORT = 40_000
+MOST_FLOWS = 128
+MOST_PACKETS = 100_000
+MOST_DURATION_S = 60.0
+_PROBE_PORT = 39_000  # between two probes nobody listens there, so that a traced packet is answered
+_MOST_HOPS = 10
+_STAMP_BYTES = 12
+_FLOW_END = Path(__file__).with_name("flow_end.py")
+_READY = "ready"
+_START_S = 10.0
+_CONNECT_S = 3.0  # a lost SYN is sent again after 1 s
+_END_S = 15.0
+
+
+class FlowSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """Packets of one UDP flow. Delays are one way, None where nothing arrived."""
+
+    source_port: int
+    sent: int
+    received: int
+    refused: int
+    """Of those sent, what the sender's own port or route refused as too long or without a way."""
+    delay_min_s: float | None = None
+    delay_median_s: float | None = None
+    delay_max_s: float | None = None
+
+    @property
+    def lost(self) -> int:
+        """Sent and not received, whoever dropped them."""
+        return self.sent - self.received
+
+
+class RateSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """What arrived of one TCP flow."""
+
+    source_port: int
+    received_bytes: int
+    bandwidth_bytes_per_s: float
+    """From the connection's start to its last byte, at the receiver."""
+    error: str | None = None
+    """Why there was no connection."""
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """The way from one host to another."""
+
+    source: str
+    source_address: str
+    destination: str
+    destination_address: str
+    rail: int
+
+
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a probe sends."""
+
+    flows: int = 16
+    packets: int = 40
+    """Of each flow."""
+    size_bytes: int = 200
+    duration_s: float = 1.0
+    """Of the TCP flows."""
+
+
+class WaySeen(msgspec.Struct, frozen=True, kw_only=True):
+    """All flows of a probe that take one way."""
+
+    nodes: tuple[str, ...]
+    """The switches and the destination; `?` for one that did not answer."""
+    source_ports: tuple[int, ...]
+    sent: int
+    lost: int
+    delay_median_s: float | None
+    """Of the flows' medians."""
+    delay_max_s: float | None
+    bandwidth_bytes_per_s: float
+    """Of their TCP flows together, while those of all ways are sending."""
+    failed_flows: int
+    """TCP flows without a connection."""
+
+
+class Probe(msgspec.Struct, frozen=True, kw_only=True):
+    """What `probe` saw."""
+
+    route: Route
+    ways: tuple[WaySeen, ...]
+
+    @property
+    def lost(self) -> int:
+        """Packets lost on all ways."""
+        return sum(one.lost for one in self.ways)
+
+    @property
+    def bandwidth_bytes_per_s(self) -> float:
+        """TCP over all ways."""
+        return sum(one.bandwidth_bytes_per_s for one in self.ways)
+
+
+def source_ports(flows: int) -> tuple[int, ...]:
+    """The ports that tell so many flows apart. Raises UsageError for too many."""
+    _check("flows", flows, 1, MOST_FLOWS)
+    return tuple(range(FIRST_SOURCE_PORT, FIRST_SOURCE_PORT + flows))
+
+
+def probe(lab: Lab, way: Route, sizes: Sizes) -> Probe:
+    """Packets, then streams, then the way of each flow; grouped by way. Raises as `send_packets`."""
+    ports = source_ports(sizes.flows)
+    packets = send_packets(lab, way, ports, packets=sizes.packets, size_bytes=sizes.size_bytes)
+    streams = {one.source_port: one for one in send_stream(lab, way, ports, duration_s=sizes.duration_s)}
+    ways: dict[tuple[str, ...], list[FlowSeen]] = {}
+    traced = trace(lab, way, ports)
+    for flow in packets:
+        ways.setdefault(traced.get(flow.source_port, ()), []).append(flow)
+    found = tuple(_way_seen(nodes, flows, streams) for nodes, flows in sorted(ways.items()))
+    return Probe(route=way, ways=found)
+
+
+def _way_seen(nodes: tuple[str, ...], flows: list[FlowSeen], streams: dict[int, RateSeen]) -> WaySeen:
+    ports = tuple(flow.source_port for flow in flows)
+    medians = [flow.delay_median_s for flow in flows if flow.delay_median_s is not None]
+    return WaySeen(
+        nodes=nodes,
+        source_ports=ports,
+        sent=sum(flow.sent for flow in flows),
+        lost=sum(flow.lost for flow in flows),
+        delay_median_s=statistics.median(medians) if medians else None,
+        delay_max_s=max((flow.delay_max_s for flow in flows if flow.delay_max_s is not None), default=None),
+        bandwidth_bytes_per_s=sum(streams[port].bandwidth_bytes_per_s for port in ports),
+        failed_flows=sum(streams[port].error is not None for port in ports),
+    )
+
+
+def route(plan: LabPlan, source: str, destination: str, *, rail: int = 0, ipv6: bool = False) -> Route:
+    """The addresses of two hosts on a rail; IPv4 where there is any, unless `ipv6`. Raises UsageError."""
+    ends = [_rail_port(plan, name, rail) for name in (source, destination)]
+    if source == destination:
+        raise UsageError(f"{source} to itself crosses no link", hint="name two hosts")
+    versions = [port.addresses_v6 if ipv6 or not port.addresses_v4 else port.addresses_v4 for port in ends]
+    return Route(
+        source=source,
+        source_address=versions[0][0],
+        destination=destination,
+        destination_address=versions[1][0],
+        rail=rail,
+    )
+
+
+def send_packets(
+    lab: Lab, way: Route, ports: Sequence[int], *, packets: int = 40, size_bytes: int = 200, interval_s: float = 0.02
+) -> tuple[FlowSeen, ...]:
+    """Send `packets` from each source port, one in `interval_s`, never in fragments. Size is UDP's payload.
+
+    Raises UsageError for numbers out of range, CannotJudge where an end cannot run.
+    """
+    _check("packets", packets * len(ports), 1, MOST_PACKETS)
+    _check("bytes", size_bytes, _STAMP_BYTES, 65_000)
+    _check("seconds", interval_s * packets, 0, MOST_DURATION_S)
+    settings = {**_settings(way, ports), "packets": packets, "size_bytes": size_bytes, "interval_s": interval_s}
+    sent, received = _exchange(lab, way, {**settings, "protocol": "udp"}, interval_s * packets)
+    return tuple(_flow_seen(record, received.get(port, {})) for port, record in sorted(sent.items()))
+
+
+def send_stream(lab: Lab, way: Route, ports: Sequence[int], *, duration_s: float = 1.0) -> tuple[RateSeen, ...]:
+    """Send a TCP flow from each source port, all at once, as fast as they go. Raises as `send_packets`."""
+    _check("seconds", duration_s, 0.05, MOST_DURATION_S)
+    settings = {**_settings(way, ports), "duration_s": duration_s, "connect_timeout_s": _CONNECT_S, "protocol": "tcp"}
+    sent, received = _exchange(lab, way, settings, duration_s + len(ports) * _CONNECT_S)
+    found = []
+    for port, record in sorted(sent.items()):
+        arrived = received.get(port, {})
+        count, took_s = int(arrived.get("received_bytes", 0)), arrived.get("duration_ns", 0) / 1e9
+        found.append(
+            RateSeen(
+                source_port=port,
+                received_bytes=count,
+                bandwidth_bytes_per_s=count / max(took_s, duration_s),
+                error=record.get("error"),
+            )
+        )
+    return tuple(found)
+
+
+def trace(lab: Lab, way: Route, ports: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    """The nodes that each UDP flow crosses, by source port, the destination last; `?` for one that did not answer."""
+    settings = {**_settings(way, ports), "max_hops": _MOST_HOPS}
+    ended = lab.run(way.source, _argv("trace", settings), _MOST_HOPS * 2.0 + _END_S)
+    names = _names(lab.plan)
+    return {
+        port: tuple("?" if hop is None else names.get(hop, hop) for hop in record["hops"])
+        for port, record in _records(ended, way.source).items()
+    }
+
+
+def _rail_port(plan: LabPlan, name: str, rail: int) -> RailPort:
+    node = plan.node(name)
+    if node.kind != "host":
+        raise UsageError(f"{name} is a {node.kind}", hint="traffic goes from a host to a host")
+    for port in node.rails:
+        if port.rail == rail:
+            return port
+    raise UsageError(f"{name} has no rail {rail}", hint=f"it has rails 0 to {len(node.rails) - 1}")
+
+
+def _check(what: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        raise UsageError(f"{value:g} {what} in one probe", hint=f"give {least:g} to {most:g}")
+
+
+def _settings(way: Route, ports: Sequence[int]) -> dict[str, Any]:
+    _check("flows", len(ports), 1, MOST_FLOWS)
+    return {
+        "source": way.source_address,
+        "destination": way.destination_address,
+        "port": _PROBE_PORT,
+        "source_ports": list(ports),
+    }
+
+
+def _argv(role: str, settings: dict[str, Any]) -> list[str]:
+    return [sys.executable, "-I", str(_FLOW_END), msgspec.json.encode({**settings, "role": role}).decode()]
+
+
+def _exchange(
+    lab: Lab, way: Route, settings: dict[str, Any], lasts_s: float
+) -> tuple[dict[int, dict[str, Any]], dict[int, dict[str, Any]]]:
+    """Run both ends; what the sender and the receiver said, by source port."""
+    with Child(lab.argv_in(way.destination, _argv("receive", settings))) as receiver:
+        end = time.monotonic() + _START_S
+        while _READY not in receiver.output:
+            if receiver.poll() is not None or time.monotonic() > end:
+                ended = receiver.wait(0.1)
+                why = " ".join(ended.output)[-300:] or "it said nothing"
+                raise CannotJudge(
+                    f"no receiver on {way.destination}: {why}", hint="is the lab up? railwright lab status"
+                )
+            time.sleep(0.005)
+        sent = lab.run(way.source, _argv("send", settings), lasts_s + _END_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(receiver.pid, signal.SIGTERM)
+        received = receiver.wait(_END_S)
+    return _records(sent, way.source), _records(received, way.destination)
+
+
+def _records(ended: Finished, node: str) -> dict[int, dict[str, Any]]:
+    if ended.returncode != 0:
+        why = " ".join(ended.output)[-300:] or ended.describe()
+        raise CannotJudge(f"traffic of {node} failed: {why}", hint="is the lab up? railwright lab status")
+    records = [msgspec.json.decode(line) for line in ended.output if line != _READY]
+    return {record["port"]: record for record in records}
+
+
+def _flow_seen(sent: dict[str, Any], arrived: dict[str, Any]) -> FlowSeen:
+    def seconds(name: str) -> float | None:
+        return arrived[name] / 1e9 if name in arrived else None
+
+    return FlowSeen(
+        source_port=sent["port"],
+        sent=sent["sent"],
+        received=arrived.get("received", 0),
+        refused=sent["too_long"] + sent["unreachable"],
+        delay_min_s=seconds("delay_min_ns"),
+        delay_median_s=seconds("delay_median_ns"),
+        delay_max_s=seconds("delay_max_ns"),
+    )
+
+
+def _names(plan: LabPlan) -> dict[str, str]:
+    """The node that an address belongs to."""
+    found = {}
+    for node in plan.nodes:
+        addresses: Iterable[str] = (*node.loopbacks, node.router_id)
+        for address in (*addresses, *(address for port in node.rails for address in port.addresses)):
+            found[address] = node.name
+    return found

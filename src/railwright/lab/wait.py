@@ -1,0 +1,83 @@
+"""Waits until BGP has settled: until the kernel of every node has every route that the plan says, with every next hop.
+
+The kernel's table is what forwards; it is complete only where all sessions are up, so no daemon has to be asked.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Executor
+from typing import Any
+
+import msgspec
+
+from railwright.errors import CannotJudge
+from railwright.lab.model import LabPlan
+from railwright.lab.routes import Routes, expected_routes
+from railwright.lab.state import Lab
+from railwright.process import run
+
+_BGP = "186"  # RTPROT_BGP of linux/rtnetlink.h
+_SHOWN = 6
+
+
+def wait_settled(lab: Lab, executor: Executor, within_s: float) -> None:
+    """Return once all routes are there. Raises CannotJudge, naming what is missing, after `within_s`."""
+    expected = expected_routes(lab.plan)
+    deadline = time.monotonic() + within_s
+    while True:
+        missing = missing_routes(lab, expected, executor)
+        expected = {name: expected[name] for name in missing}
+        if not missing:
+            return
+        if time.monotonic() > deadline:
+            raise CannotJudge(
+                f"after {within_s:.0f} s routes are missing: {describe_missing(lab.plan, missing)}",
+                hint="try on an idle machine, or with fewer hosts or NICs",
+            )
+        time.sleep(0.2)
+
+
+def missing_routes(lab: Lab, expected: dict[str, Routes], executor: Executor) -> dict[str, Routes]:
+    """Of each node what is expected and not there: addresses with the ports that lack. Complete nodes are left out."""
+    there = executor.map(lambda name: kernel_routes(lab, name), expected)
+    found = {}
+    for (name, routes), actual in zip(expected.items(), there, strict=True):
+        lacking = {address: ports - actual.get(address, frozenset()) for address, ports in routes.items()}
+        if lacking := {address: ports for address, ports in lacking.items() if ports}:
+            found[name] = lacking
+    return found
+
+
+def kernel_routes(lab: Lab, node: str) -> Routes:
+    """The routes that BGP put into the kernel of a node."""
+    found: Routes = {}
+    for family in ("-4", "-6"):
+        if family == "-4" and lab.plan.ipv6_only:
+            continue
+        argv = ["ip", family, "-n", lab.namespace(node), "-j", "route", "show", "proto", _BGP]
+        finished = run(argv, timeout_s=30)
+        # One long line, which comes in pieces.
+        for route in _decoded("".join(finished.output)):
+            hops = route.get("nexthops") or [route]
+            address = str(route.get("dst", "")).partition("/")[0]
+            found[address] = frozenset(str(hop.get("dev", "")) for hop in hops)
+    return found
+
+
+def _decoded(text: str) -> list[dict[str, Any]]:
+    try:
+        return msgspec.json.decode(text or "[]", type=list[dict[str, Any]])
+    except msgspec.DecodeError:
+        return []
+
+
+def describe_missing(plan: LabPlan, missing: dict[str, Routes]) -> str:
+    """`leaf0 has 3 of 12 routes, none through spine1; ...`."""
+    words = []
+    for name, routes in list(missing.items())[:_SHOWN]:
+        ports = sorted({port for lacking in routes.values() for port in lacking})
+        words.append(f"{name}: {len(routes)} addresses lack a route through {', '.join(ports[:4])}")
+    if len(missing) > _SHOWN:
+        words.append(f"and {len(missing) - _SHOWN} more of {len(plan.nodes)} nodes")
+    return "; ".join(words)

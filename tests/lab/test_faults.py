@@ -1,0 +1,334 @@
+"""Each fault is put into a real lab, seen by the packets that cross it and by nobody else's, and healed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from railwright.errors import UsageError
+from railwright.lab import build, remove, state
+from railwright.lab.faults import background, cpu
+from railwright.lab.faults.applied import applied, apply, heal
+from railwright.lab.faults.registry import FAULTS, fault_named
+from railwright.lab.plan import PlanOptions, plan
+from railwright.lab.state import Lab
+from railwright.lab.traffic import route, send_packets, send_stream, source_ports, trace
+from railwright.lab.wait import wait_settled
+from railwright.topology.cluster import cluster_of
+from railwright.topology.sources.load import load
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="waived: a lab needs root")
+
+PORTS = source_ports(12)
+# A tenth of the rate is what most faults leave; a healthy flow reaches nearly all of it, on a busy machine less.
+SLOW, FAST = 0.35, 0.5
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    """4 hosts, 2 leaves, 2 spines, every link 100 Mb/s."""
+    name = f"faults{os.getpid()}"
+    made = build.up(plan(cluster_of(load("hgx-h100 nics=1"), 4), PlanOptions(name=name, rate_bits_per_s=1e8)))
+    yield made
+    remove.down(name)
+
+
+@pytest.fixture(autouse=True)
+def _healed_after(lab: Lab) -> Iterator[None]:
+    yield
+    heal(lab)
+    settle(lab)
+
+
+def settle(lab: Lab) -> None:
+    with ThreadPoolExecutor(2) as executor:
+        wait_settled(lab, executor, 30.0)
+
+
+def put(lab: Lab, words: str) -> str:
+    name, *rest = words.split()
+    return apply(lab, fault_named(name), rest).id
+
+
+def spines(lab: Lab, source: str, destination: str) -> dict[int, str]:
+    """The spine that the flow of each source port crosses."""
+    ways = trace(lab, route(lab.plan, source, destination), PORTS)
+    return {port: next((node for node in way if node.startswith("spine")), "none") for port, way in ways.items()}
+
+
+def rate(lab: Lab, source: str, destination: str, spine: str | None = None) -> float:
+    """Bits per second of two TCP flows, those over `spine` if one is named."""
+    ports = PORTS
+    if spine is not None:
+        ports = tuple(port for port, other in spines(lab, source, destination).items() if other == spine)
+    assert len(ports) >= 2, "ECMP did not spread the flows"
+    seen = send_stream(lab, route(lab.plan, source, destination), ports[:2], duration_s=0.6)
+    return 8 * sum(flow.bandwidth_bytes_per_s for flow in seen)
+
+
+def lost(lab: Lab, source: str, destination: str, spine: str, size_bytes: int = 200, packets: int = 100) -> float:
+    """The fraction of packets over a spine that is missing at the destination."""
+    ports = tuple(port for port, other in spines(lab, source, destination).items() if other == spine)[:3]
+    way = route(lab.plan, source, destination)
+    seen = send_packets(lab, way, ports, packets=packets, size_bytes=size_bytes, interval_s=0.005)
+    assert all(flow.refused == 0 for flow in seen)
+    return sum(flow.lost for flow in seen) / sum(flow.sent for flow in seen)
+
+
+def state_of_ports(lab: Lab) -> dict[str, list[str]]:
+    """Queues, flags, MTUs and filters of every node, without counters."""
+    asked = (["tc", "qdisc", "show"], ["tc", "class", "show"], ["ip", "-d", "link", "show"], ["nft", "list", "ruleset"])
+    found = {}
+    for node in lab.plan.nodes:
+        ports = [cable.port_of(node.name) for cable in lab.plan.cables_of(node.name)]
+        classes = [["tc", "class", "show", "dev", port] for port in ports]
+        for argv in (*asked[:1], *classes, *asked[2:]):
+            found[f"{node.name}: {' '.join(argv)}"] = lab.run(node.name, argv).output
+    return found
+
+
+def test_a_slow_link_is_slow_in_one_direction_only(lab: Lab) -> None:
+    put(lab, "link_slow leaf0 spine0")
+    assert rate(lab, "host0", "host2", "spine0") < SLOW * 1e8
+    assert rate(lab, "host0", "host2", "spine1") > FAST * 1e8
+    assert rate(lab, "host2", "host0", "spine0") > FAST * 1e8
+    heal(lab)
+    assert rate(lab, "host0", "host2", "spine0") > FAST * 1e8
+
+
+def test_a_link_that_is_down_is_left_by_all_flows_and_taken_again(lab: Lab) -> None:
+    assert set(spines(lab, "host0", "host2").values()) == {"spine0", "spine1"}
+    put(lab, "link_down leaf0 spine0")
+    until(lambda: set(spines(lab, "host0", "host2").values()) == {"spine1"}, "a way around")
+    assert lost(lab, "host0", "host2", "spine1") == 0
+    heal(lab)
+    settle(lab)
+    assert set(spines(lab, "host0", "host2").values()) == {"spine0", "spine1"}
+
+
+def test_a_slow_leaf_slows_all_that_cross_it_and_nobody_else(lab: Lab) -> None:
+    put(lab, "leaf_slow leaf1")
+    for spine in ("spine0", "spine1"):
+        assert rate(lab, "host0", "host2", spine) < SLOW * 1e8
+    assert rate(lab, "host2", "host3") < SLOW * 1e8
+    assert rate(lab, "host0", "host1") > FAST * 1e8
+    heal(lab)
+    assert rate(lab, "host0", "host2", "spine0") > FAST * 1e8
+
+
+def test_a_slow_host_has_slow_nics_and_little_cpu(lab: Lab) -> None:
+    put(lab, "host_slow host2 share=10%")
+    assert rate(lab, "host0", "host2", "spine0") < SLOW * 1e8
+    assert rate(lab, "host2", "host0", "spine0") < SLOW * 1e8
+    assert rate(lab, "host0", "host3", "spine0") > FAST * 1e8
+    group, slow, normal = (
+        cpu.group_of(lab, "host2"),
+        seconds_of_a_cpu_second(lab, "host2"),
+        seconds_of_a_cpu_second(lab, "host3"),
+    )
+    assert slow > 2.5 * normal
+    heal(lab)
+    assert seconds_of_a_cpu_second(lab, "host2") < 0.5 * slow
+    assert rate(lab, "host0", "host2", "spine0") > FAST * 1e8
+    assert not group.exists()
+
+
+def seconds_of_a_cpu_second(lab: Lab, host: str) -> float:
+    """How long a process on that host takes for a second of CPU; asked of a third of one."""
+    loop = "import time\nwhile time.process_time() < 0.33: pass\nprint(time.monotonic())"
+    begin = time.monotonic()
+    ended = lab.run(host, [sys.executable, "-I", "-c", loop])
+    return (float(ended.output[-1]) - begin) / 0.33
+
+
+def test_a_lossy_link_loses_its_share_of_packets_in_one_direction(lab: Lab) -> None:
+    put(lab, "loss leaf0 spine1 fraction=30%")
+    assert 0.15 < lost(lab, "host0", "host2", "spine1") < 0.45
+    assert lost(lab, "host0", "host2", "spine0") == 0
+    assert lost(lab, "host2", "host0", "spine1") == 0
+    settle(lab)  # BGP does not see it
+    heal(lab)
+    assert lost(lab, "host0", "host2", "spine1") == 0
+
+
+def test_a_loss_can_hit_routing_as_well(lab: Lab) -> None:
+    put(lab, "loss leaf0 spine1 fraction=1 routing=hit")
+    # BGP's hold time has to run out first.
+    until(lambda: set(spines(lab, "host0", "host2").values()) == {"spine0"}, "a way around")
+
+
+def test_a_cursed_route_hits_one_pair_over_one_spine_in_one_direction(lab: Lab) -> None:
+    put(lab, "cursed_route host0 host2 spine=spine1")
+    assert rate(lab, "host0", "host2", "spine1") < SLOW * 1e8
+    for source, destination, spine in (
+        ("host0", "host2", "spine0"),
+        ("host1", "host2", "spine1"),
+        ("host0", "host3", "spine1"),
+        ("host2", "host0", "spine1"),
+    ):
+        assert rate(lab, source, destination, spine) > FAST * 1e8, (source, destination, spine)
+    heal(lab)
+    assert rate(lab, "host0", "host2", "spine1") > FAST * 1e8
+
+
+def test_a_smaller_mtu_at_one_end_swallows_long_packets_without_a_word(lab: Lab) -> None:
+    put(lab, "mtu_mismatch spine0 leaf0 mtu=1500")
+    assert lost(lab, "host0", "host2", "spine0", size_bytes=4000) == 1
+    assert lost(lab, "host0", "host2", "spine0", size_bytes=1400) == 0
+    assert lost(lab, "host0", "host2", "spine1", size_bytes=4000) == 0
+    assert rate(lab, "host0", "host2", "spine0") < SLOW * 1e8
+    heal(lab)
+    assert lost(lab, "host0", "host2", "spine0", size_bytes=4000) == 0
+    assert rate(lab, "host0", "host2", "spine0") > FAST * 1e8
+
+
+def test_a_busy_neighbour_takes_most_of_a_link(lab: Lab) -> None:
+    one = put(lab, "busy_neighbour leaf1 host2")
+    assert rate(lab, "host0", "host2", "spine0") < FAST * 1e8
+    assert rate(lab, "host0", "host3", "spine0") > FAST * 1e8
+    assert rate(lab, "host2", "host0", "spine0") > FAST * 1e8
+    heal(lab)
+    assert not background.running(f"railwright-fault:{lab.identity}:{one}")
+    assert rate(lab, "host0", "host2", "spine0") > FAST * 1e8
+
+
+def test_a_flapping_link_comes_and_goes(lab: Lab) -> None:
+    put(lab, "flapping leaf0 spine0 down=1 up=4")
+    seen: list[bool] = []
+
+    def changed_often() -> bool:
+        there = "spine0" in spines(lab, "host0", "host2").values()
+        if not seen or seen[-1] != there:
+            seen.append(there)
+        return len(seen) >= 4
+
+    until(changed_often, "a link that came and went", within_s=60)
+    heal(lab)
+    settle(lab)
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        assert set(spines(lab, "host0", "host2").values()) == {"spine0", "spine1"}
+
+
+def test_every_fault_healed_leaves_every_port_as_it_was(lab: Lab) -> None:
+    before = state_of_ports(lab)
+    for words in (
+        "link_slow leaf0 spine0",
+        "link_down leaf1 spine1",
+        "leaf_slow spine0",
+        "host_slow host1",
+        "loss leaf0 spine0",
+        "cursed_route host0 host2 spine=spine0",
+        "cursed_route host1 host2 spine=spine0",
+        "mtu_mismatch leaf0 spine0",
+        "busy_neighbour leaf0 spine0",
+        "flapping leaf1 spine0",
+    ):
+        put(lab, words)
+    assert {one.fault for one in applied(lab)} == {fault.name for fault in FAULTS}
+    assert state_of_ports(lab) != before
+    heal(lab)
+    assert applied(lab) == ()
+    until(lambda: state_of_ports(lab) == before, "every port as it was")
+
+
+def test_healing_one_of_two_faults_of_a_port_leaves_the_other(lab: Lab) -> None:
+    slow = put(lab, "link_slow leaf0 spine0 rate=30Mb/s")
+    with_one = state_of_ports(lab)
+    cursed = put(lab, "cursed_route host0 host2 spine=spine0 rate=5Mb/s")
+    assert rate(lab, "host0", "host2", "spine0") < 0.1 * 1e8
+    assert [one.id for one in heal(lab, [cursed])] == [cursed]
+    assert state_of_ports(lab) == with_one
+    assert [one.id for one in applied(lab)] == [slow]
+
+
+def test_a_fault_that_was_cut_short_is_healed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = state_of_ports(lab)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(background, "start", killed)
+        patch.setattr("railwright.lab.faults.applied.heal", killed)
+        with pytest.raises(KeyboardInterrupt):
+            put(lab, "host_slow host1")
+    group = cpu.group_of(lab, "host1")
+    assert group.exists()
+    assert [one.fault for one in applied(lab)] == ["host_slow"]
+    heal(lab)
+    assert state_of_ports(lab) == before
+    assert not group.exists()
+
+
+def test_a_lab_that_ends_with_its_faults_leaves_no_child_and_no_cgroup() -> None:
+    name = f"ends{os.getpid()}"
+    made = build.up(plan(cluster_of(load("hgx-h100 nics=1"), 2), PlanOptions(name=name)))
+    try:
+        ids = [put(made, words) for words in ("host_slow host0", "busy_neighbour leaf0 host0", "flapping leaf0 spine0")]
+        tokens, group = [f"railwright-fault:{made.identity}:{one}" for one in ids], cpu.group_of(made, "host0")
+        assert all(background.running(token) for token in tokens)
+    finally:
+        remove.down(name)
+    assert not any(background.running(token) for token in tokens)
+    assert not group.exists()
+    assert not (state.LABS / name).exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("link_slow leaf0", "needs TO"),
+        ("link_slow leaf0 spine9", "no node in lab"),
+        ("link_slow leaf0 leaf1", "no cable joins"),
+        ("link_slow leaf0 spine0 rate=1Gb/s", "is no fault"),
+        ("link_slow leaf0 spine0 rate=0.01Mb/s", "below 64 kb/s"),
+        ("link_slow leaf0:host0r0 spine0", "0 cables fit"),
+        ("link_slow leaf0 spine0 speed=1", "does not take"),
+        ("link_slow leaf0 spine0 leaf1", "does not take"),
+        ("link_slow leaf0 spine0 from=leaf1", "given twice"),
+        ("leaf_slow host0", "is no leaf"),
+        ("loss leaf0 spine0 fraction=nan", "out of range"),
+        ("loss leaf0 spine0 fraction=x", "not a number"),
+        ("loss leaf0 spine0 routing=maybe", "no meaning"),
+        ("cursed_route host0 host1", "no spine lies between"),
+        ("cursed_route host0 host2 spine=leaf1", "no switch above"),
+        ("cursed_route host0 host2 rail=3", "no rail 3"),
+        ("mtu_mismatch leaf0 spine0 mtu=9000", "no mismatch"),
+        ("mtu_mismatch leaf0 spine0 mtu=576", "out of range"),
+        ("slow_link leaf0 spine0", "no fault named"),
+    ],
+)
+def test_words_that_do_not_fit_the_lab_are_refused_and_change_nothing(lab: Lab, words: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        put(lab, words)
+    assert applied(lab) == ()
+
+
+def test_faults_that_would_undo_each_other_are_refused(lab: Lab) -> None:
+    put(lab, "link_down leaf0 spine0")
+    with pytest.raises(UsageError, match="already"):
+        put(lab, "flapping leaf0 spine0")
+    with pytest.raises(UsageError, match="already"):
+        put(lab, "link_down leaf0 spine0")
+    with pytest.raises(UsageError, match="no fault in lab"):
+        heal(lab, ["loss"])
+    assert [one.fault for one in applied(lab)] == ["link_down"]
+
+
+def until(condition: Callable[[], bool], what: str, within_s: float = 30.0) -> None:
+    end = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < end, f"within {within_s} s there was not {what}"
+        time.sleep(0.1)
+
+
+def test_each_fault_has_a_page_of_the_manual() -> None:
+    page = (Path(__file__).parents[2] / "docs/lab-faults.md").read_text(encoding="utf-8")
+    assert all(f"## `{fault.name}`" in page for fault in FAULTS)

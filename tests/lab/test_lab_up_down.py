@@ -1,0 +1,229 @@
+"""Real labs on this machine: FRR, Open vSwitch and the kernel; everything they made is gone afterwards."""
+
+import contextlib
+import fcntl
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from tests.conftest import COMMAND, ROOT
+
+FRR10 = ROOT / ".cache/frr10"
+NAMES = ("tone", "ttwo")
+SHAPE = ("hgx-h100", "nics=1")
+
+needs_lab = pytest.mark.skipif(
+    os.geteuid() != 0 or not Path("/usr/lib/frr/bgpd").exists(), reason="waived: a lab needs root and FRR"
+)
+
+
+def lab(*words: str, status: int | None = 0) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "RAILWRIGHT_FRR10": str(FRR10)}
+    done = subprocess.run([COMMAND, "lab", *words], capture_output=True, text=True, timeout=120, env=environment)
+    assert status is None or done.returncode == status, done.stderr + done.stdout
+    return done
+
+
+def left() -> list[str]:
+    """Whatever there still is of the labs of these tests."""
+    found = [str(path) for path in Path("/run/netns").glob("rw-t*")] if Path("/run/netns").is_dir() else []
+    found += [str(path) for path in Path("/run/frr").glob("rw-t*")] if Path("/run/frr").is_dir() else []
+    found += [str(Path("/run/railwright/labs") / name) for name in NAMES]
+    found = [path for path in found if Path(path).exists()]
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                words = (entry / "cmdline").read_bytes().decode("utf-8", "replace")
+                if any(f"/run/railwright/labs/{name}/" in words for name in NAMES):
+                    found.append(words)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays():
+    yield
+    for name in NAMES:
+        lab("down", "--name", name, status=None)
+    deadline = time.monotonic() + 5
+    while left() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left() == []
+
+
+def up(name: str, *more: str, count: int = 2) -> None:
+    lab("up", *SHAPE, "--count", str(count), "--name", name, *more)
+
+
+def inside(name: str, node: str, *argv: str) -> str:
+    return lab("exec", "--name", name, node, "--", *argv).stdout
+
+
+@needs_lab
+def test_hosts_reach_each_other_by_ipv4_and_ipv6_over_leaf_spine_leaf():
+    up("tone", count=4)
+    for address in ("10.0.0.4", "fd72:6169:6c00:1::4", "10.255.0.4"):
+        said = inside("tone", "host0", "ping", "-n", "-c", "2", "-i", "0.2", "-W", "2", address)
+        assert " 0% packet loss" in said
+        # 64 less three switches.
+        assert "ttl=61" in said
+    routes = json.loads(inside("tone", "leaf0", "ip", "-j", "route", "show", "10.0.0.4"))
+    assert {hop["dev"] for hop in routes[0]["nexthops"]} == {"spine0", "spine1"}
+
+
+@needs_lab
+def test_links_have_the_rate_and_mtu_of_the_plan():
+    up("tone", "--rate", "50Mb/s", "--mtu", "4200")
+    shown = json.loads(inside("tone", "host0", "ip", "-j", "-d", "link", "show", "dev", "rail0"))[0]
+    assert (shown["mtu"], shown["qdisc"]) == (4200, "tbf")
+    queue = json.loads(inside("tone", "host0", "tc", "-j", "qdisc", "show", "dev", "rail0"))[0]
+    assert queue["options"]["rate"] * 8 == 50e6
+    size = str(4200 - 28)
+    inside("tone", "host0", "ping", "-n", "-c", "1", "-W", "2", "-M", "do", "-s", size, "10.0.0.2")
+    # Its MTU is known on the way out already.
+    lab(
+        "exec",
+        "--name",
+        "tone",
+        "host0",
+        "--",
+        "ping",
+        "-c",
+        "1",
+        "-W",
+        "1",
+        "-M",
+        "do",
+        "-s",
+        "4173",
+        "10.0.0.2",
+        status=1,
+    )
+
+
+@needs_lab
+def test_ipv6_only_has_two_global_addresses_and_no_ipv4():
+    up("tone", "--ipv6-only")
+    addresses = json.loads(inside("tone", "host0", "ip", "-j", "address", "show", "dev", "rail0"))[0]["addr_info"]
+    assert [entry["family"] for entry in addresses if entry["scope"] == "global"] == ["inet6", "inet6"]
+    for address in ("fd72:6169:6c00:1::2", "fd72:6169:6c00:101::2"):
+        assert " 0% packet loss" in inside("tone", "host0", "ping", "-n", "-c", "1", "-W", "2", address)
+    assert inside("tone", "leaf0", "ip", "-4", "route") == ""
+
+
+@needs_lab
+def test_two_labs_do_not_see_each_other_and_one_ends_without_the_other():
+    up("tone")
+    up("ttwo")
+    lab("exec", "--name", "ttwo", "host0", "--", "ip", "address", "add", "10.77.0.1/32", "dev", "lo")
+    # All addresses are those of the other lab too; this one is not.
+    lab("exec", "--name", "tone", "host1", "--", "ping", "-c", "1", "-W", "1", "10.77.0.1", status=2)
+    lab("down", "--name", "tone")
+    seen = json.loads(lab("status", "--name", "ttwo", "--json").stdout)
+    assert (seen["type"], seen["state"]) == ("lab", "up")
+    assert all(node["processes"] == 2 for node in seen["nodes"])
+
+
+@needs_lab
+def test_traffic_has_no_way_out_of_a_lab():
+    up("tone")
+    for node in ("host0", "leaf0", "spine0"):
+        routes = inside("tone", node, "ip", "route") + inside("tone", node, "ip", "-6", "route")
+        assert "default" not in routes
+    lab("exec", "--name", "tone", "host0", "--", "ping", "-c", "1", "-W", "1", "192.0.2.1", status=2)
+
+
+@needs_lab
+def test_status_names_the_missing_routes_of_a_lab_whose_bgpd_was_killed():
+    up("tone")
+    pid = int(inside("tone", "spine0", "cat", "/run/railwright/labs/tone/nodes/spine0/bgpd.pid"))
+    os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while (done := lab("status", "--name", "tone", status=None)).returncode != 1:
+        assert time.monotonic() < deadline, done.stdout
+    assert "missing through spine0" in done.stdout
+
+
+@needs_lab
+@pytest.mark.parametrize("seed", range(4))
+def test_up_that_is_killed_at_any_moment_leaves_nothing_after_down(seed):
+    child = subprocess.Popen(
+        [COMMAND, "lab", "up", *SHAPE, "--count", "2", "--name", "tone"], stderr=subprocess.DEVNULL
+    )
+    # From the first namespaces to the wait for routes.
+    time.sleep(random.Random(seed).uniform(0.2, 1.5))
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    done = lab("down", "--name", "tone", status=None)
+    assert done.returncode == 0 or "there is no lab" in done.stderr, done.stderr
+    assert not Path("/run/railwright/labs/tone").exists()
+
+
+@needs_lab
+def test_up_that_is_interrupted_removes_what_it_made_itself():
+    child = subprocess.Popen(
+        [COMMAND, "lab", "up", *SHAPE, "--count", "2", "--name", "tone"], stderr=subprocess.DEVNULL
+    )
+    time.sleep(1.0)
+    child.send_signal(signal.SIGINT)
+    assert child.wait(30) == 2
+    assert not Path("/run/railwright/labs/tone").exists()
+
+
+@needs_lab
+def test_a_lab_is_refused_a_second_time_and_while_another_works_on_it():
+    up("tone")
+    assert "already" in lab("up", *SHAPE, "--count", "2", "--name", "tone", status=2).stderr
+    with Path("/run/railwright/labs/tone/lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "works on lab tone" in lab("down", "--name", "tone", status=2).stderr
+
+
+@needs_lab
+@pytest.mark.skipif(shutil.which("ovs-vsctl") is None, reason="waived: Open vSwitch is not installed")
+def test_hosts_can_have_an_open_vswitch_of_their_own():
+    up("tone", "--ovs")
+    for host in ("host0", "host1"):
+        database = f"--db=unix:/run/railwright/labs/tone/nodes/{host}/ovs/db.sock"
+        inside(
+            "tone", host, "ovs-vsctl", database, "add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"
+        )
+        assert inside("tone", host, "ovs-vsctl", database, "list-br") == "br0\n"
+    assert not Path("/run/railwright/labs/tone/nodes/leaf0/ovs").exists()
+
+
+@needs_lab
+@pytest.mark.skipif(not (FRR10 / "usr/lib/frr/bgpd").exists(), reason="waived: FRR 10 is not unpacked")
+def test_frr_10_brings_the_same_routes():
+    up("tone", "--frr", "10")
+    assert " 0% packet loss" in inside("tone", "host0", "ping", "-n", "-c", "1", "-W", "2", "10.0.0.2")
+    assert "10." in inside("tone", "host0", "grep", "zebra 10", "/run/railwright/labs/tone/nodes/host0/zebra.log")
+
+
+def test_a_dry_run_prints_the_plan_and_makes_nothing():
+    plan = json.loads(lab("up", *SHAPE, "--count", "2", "--name", "tone", "--dry-run").stdout)
+    assert [node["name"] for node in plan["nodes"]] == ["host0", "host1", "leaf0", "leaf1", "spine0", "spine1"]
+    assert not Path("/run/railwright/labs/tone").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("up", "hgx-h100"), "number of hosts"),
+        (("up", "hgx-h100", "--count", "2", "--rate", "fast"), "not a rate"),
+        (("up", "hgx-h100", "--count", "2", "--name", "a/b", "--dry-run"), "cannot be called"),
+        (("exec", "--name", "nosuch", "host0", "--", "true"), "no lab"),
+        (("down", "--name", "nosuch"), "no lab"),
+        (("down", "--all", "--name", "x"), "--all"),
+        (("upp",), "did you mean up"),
+    ],
+)
+def test_what_cannot_be_done_ends_with_status_2_and_a_next_step(words, said):
+    done = lab(*words, status=2)
+    assert said in done.stderr
+    assert "hint:" in done.stderr
