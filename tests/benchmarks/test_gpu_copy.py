@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import msgspec
 import pytest
 from tests.stand_ins import environment
 
-from railwright.benchmarks import gpu_latency
-from railwright.benchmarks.base import Job, Variant
+from railwright.benchmarks import gpu_copy, gpu_latency
+from railwright.benchmarks.base import Job, Plan, Variant
 from railwright.benchmarks.gpu_job import waived
 from railwright.benchmarks.registry import find
 from railwright.errors import UsageError
+from railwright.launch import measure as measure_launches
 from railwright.launch.measure import Measurement
 from railwright.topology.sources.load import load
 
@@ -35,9 +37,8 @@ def measure(stand_ins, two_gpus, monkeypatch, tmp_path):
 
     def run(name, *, faults=None, topology=two_gpus, **options):
         addresses = [gpu.address for gpu in topology.of_kind("gpu")]
-        for variable, value in (
-            environment(stand_ins, *addresses, **(faults or {})) | {"TMPDIR": str(tmp_path)}
-        ).items():
+        variables = environment(stand_ins, *addresses, STANDIN_CUDA_COPY_US="50,50") | {"TMPDIR": str(tmp_path)}
+        for variable, value in (variables | (faults or {})).items():
             monkeypatch.setenv(variable, value)
         benchmark = find(name)
         measurement = Measurement(topology=topology)
@@ -59,11 +60,18 @@ def job_on(topology, cpus=(0, 1), **options):
     )  # fmt: skip
 
 
+def job_latency(topology):
+    options = find("gpu_latency").settle({})
+    return msgspec.structs.replace(job_on(topology), benchmark="gpu_latency", options=options)
+
+
 @pytest.fixture(scope="module")
 def everything(stand_ins, two_gpus, tmp_path_factory):
     """One launch of all that gpu_copy can do by default, at two sizes of which one fills no vector."""
     with pytest.MonkeyPatch.context() as patch:
-        variables = environment(stand_ins, *(gpu.address for gpu in two_gpus.of_kind("gpu")))
+        variables = environment(
+            stand_ins, *(gpu.address for gpu in two_gpus.of_kind("gpu")), STANDIN_CUDA_COPY_US="50,50"
+        )
         for name, value in (variables | {"TMPDIR": str(tmp_path_factory.mktemp("tmp"))}).items():
             patch.setenv(name, value)
         benchmark = find("gpu_copy")
@@ -115,10 +123,65 @@ def test_records_fit_the_schema(everything):
         assert [error.message for error in validator.iter_errors(record)] == []
 
 
-def test_large_copies_the_other_way_run_as_long_as_what_is_measured(everything):
-    for one in of(everything, direction="both", size_bytes=1 << 18):
-        assert one.settings["other_way_ran_throughout"].endswith(" of 5 samples")
+def test_copies_the_other_way_run_as_long_as_what_is_measured(everything):
+    for one in of(everything, direction="both"):
+        assert one.settings["other_way_ran_throughout"] == "5 of 5 samples"
     assert not [one for one in of(everything, direction="one") if "other_way_ran_throughout" in one.settings]
+
+
+BOTH = {"sizes": "64K", "paths": "peer", "engines": "ce", "directions": "both"}
+
+
+def test_a_way_back_that_ended_first_is_given_more_copies(measure):
+    results = measure("gpu_copy", faults={"STANDIN_CUDA_COPY_US": "6000,2000"}, samples="2", **BOTH)
+    assert len(results) == 4
+    for one in results:
+        assert (one.outcome, one.settings["other_way_ran_throughout"]) == ("measured", "2 of 2 samples")
+
+
+def test_what_was_never_both_ways_at_once_is_no_measurement_of_both(measure):
+    results = measure("gpu_copy", faults={"STANDIN_CUDA_COPY_US": "20000,100"}, samples="2", **BOTH)
+    slow = [one for one in results if one.outcome == "waived"]
+    assert [(one.path, one.parameters["by"]) for one in slow] == [("gpu0>gpu1", "write"), ("gpu1>gpu0", "read")]
+    reason = "the copies the other way ended first in 2 of 2 samples: the value would be of one way alone"
+    assert {one.reason for one in slow} == {reason}
+    assert len([one for one in results if one.outcome == "measured"]) == 2
+
+
+def test_long_copies_are_fewer(measure):
+    faults = {"STANDIN_CUDA_COPY_US": "40000,40000"}
+    results = measure("gpu_copy", sizes="64M", paths="local", engines="ce", samples="1", faults=faults)
+    assert {(one.settings["copies"], one.settings["warm_copies"]) for one in results} <= {
+        (4, 1),
+        (5, 1),
+        (6, 1),
+        (7, 1),
+    }
+    assert gpu_copy._counts(0.01) == (4, 16)
+    assert gpu_copy._counts(1.0) == (1, 4)
+
+
+@pytest.mark.parametrize("name", ["gpu_copy", "gpu_latency"])
+def test_sizes_that_do_not_fit_in_a_gpu_are_waived_and_the_others_measured(measure, name):
+    results = measure(name, sizes="64K,600M", **({"paths": "local"} if name == "gpu_copy" else {"region": "64K"}))
+    (large,) = of(results, size_bytes=600 << 20)
+    assert (large.outcome, large.path) == ("waived", "memory0>gpu0")
+    assert large.reason == "2 x 600 MiB do not fit in the memory of gpu0: 1 GiB are free"
+    assert {one.outcome for one in of(results, size_bytes=64 << 10)} == {"measured"}
+
+
+@pytest.mark.parametrize("name", ["gpu_copy", "gpu_latency"])
+def test_where_no_size_fits_nothing_is_left_to_fail(measure, name):
+    options = {"sizes": "1G"} if name == "gpu_copy" else {"sizes": "1G", "region": "1G"}
+    results = measure(name, **options)
+    assert {(one.outcome, one.parameters["size_bytes"]) for one in results} == {("waived", 1 << 30)}
+
+
+def test_a_region_that_does_not_fit_waives_the_loads_alone(measure):
+    results = measure("gpu_latency", sizes="8", region="600M")
+    assert [one.outcome for one in of(results, size_bytes=600 << 20)] == ["waived"]
+    assert {one.outcome for one in of(results, kind="copy")} == {"measured"}
+    assert not of(results, kind="chase")
 
 
 def test_a_copy_engine_that_flips_a_bit_is_found_on_every_path(measure):
@@ -131,9 +194,12 @@ def test_a_copy_engine_that_flips_a_bit_is_found_on_every_path(measure):
 def test_gpus_that_do_not_reach_each_other_copy_through_the_host_and_kernels_are_waived(measure):
     results = measure("gpu_copy", faults={"STANDIN_CUDA_NO_PEER": "1"}, sizes="64K", paths="peer")
     assert len(results) == 16
-    for one in of(results, engine="ce"):
+    for one in of(results, engine="ce", direction="one"):
         assert (one.outcome, one.evidence[0].value) == ("measured", "none: through the host")
+        assert one.settings["start"] == "as enqueued", "the driver may wait for the GPU while it stages"
         assert one.verification.bytes_wrong == 0
+    for one in of(results, engine="ce", direction="both"):
+        assert (one.outcome, "ended first" in one.reason) == ("waived", True)
     for one in of(results, engine="sm"):
         assert one.outcome == "waived"
         assert one.reason.endswith("does not reach the other GPU's memory directly")
@@ -174,6 +240,8 @@ def test_without_peer_access_loads_are_waived_and_copies_go_through_the_host(mea
         ("gpu1>gpu0", "gpu0 does not reach gpu1's memory directly"),
     ]
     assert all(one.verification.bytes_wrong == 0 for one in of(results, kind="copy"))
+    staged = [one for one in of(results, kind="copy", clock="gpu") if "memory0" not in one.path]
+    assert [one.settings["start"] for one in staged] == ["as enqueued"] * 2
 
 
 @pytest.mark.parametrize("name", ["gpu_copy", "gpu_latency"])
@@ -202,6 +270,47 @@ def test_what_is_waived_says_how_many_gpus_there_are(two_gpus):
     assert waived(job_on(one), least=2) == "2 GPUs are needed, 1 was found"
 
 
+def with_fact(topology, gpu, **facts):
+    devices = [
+        msgspec.structs.replace(device, facts={**device.facts, **facts}) if device.id == gpu else device
+        for device in topology.devices
+    ]
+    return msgspec.structs.replace(topology, devices=tuple(devices))
+
+
+def test_a_gpu_that_cuda_is_known_to_hide_is_left_out_by_name(measure, two_gpus):
+    hidden = with_fact(two_gpus, "gpu0", cuda_visible=False)
+    results = measure("gpu_copy", sizes="64K", topology=hidden, faults={"STANDIN_GPU_ADDRESSES": "0000:00:07.0"})
+    assert {one.outcome for one in results} == {"measured"}
+    assert {one.path for one in results} == {"memory0>gpu1", "gpu1>memory0", "gpu1>gpu1"}
+    assert waived(job_on(hidden), least=2) == "2 GPUs are needed, 1 was found: CUDA does not show gpu0"
+
+
+def test_a_gpu_that_is_cut_into_parts_is_not_measured_as_a_whole(two_gpus):
+    cut = with_fact(two_gpus, "gpu1", mig=True)
+    assert [gpu.id for gpu in job_on(cut).gpus] == ["gpu0"]
+    assert waived(job_on(with_fact(cut, "gpu0", mig=True))) == (
+        "no NVIDIA GPU can be used: MIG is on in gpu0; MIG is on in gpu1"
+    )
+
+
+@pytest.mark.parametrize("ranks", range(1, 9))
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 8, 31, 32, 192])
+def test_ranks_of_gpus_have_cpus_of_their_own(two_gpus, ranks, count):
+    job = msgspec.structs.replace(job_on(two_gpus, cpus=range(count)), ranks=ranks)
+    bound = [job.cpu_of(rank) for rank in range(ranks)]
+    assert set(bound) <= set(range(count))
+    assert len(set(bound)) == min(ranks, count)
+    assert max(bound.count(cpu) for cpu in bound) == -(-ranks // count)
+
+
+def test_two_ranks_do_not_share_a_core_however_its_threads_are_numbered(two_gpus):
+    job = msgspec.structs.replace(job_on(two_gpus, cpus=range(32)), ranks=2)
+    one, other = job.cpu_of(0), job.cpu_of(1)
+    assert one // 2 != other // 2, "threads of a core are n and n + 1"
+    assert one % 16 != other % 16, "threads of a core are n and n + half"
+
+
 def test_each_rank_is_bound_to_a_cpu_of_its_own_near_its_gpu():
     topology = load(str(HOSTS / "8xh100-8nic/machine.jsonl"))
     job = job_on(topology, cpus=range(os.cpu_count() or 1))
@@ -210,7 +319,7 @@ def test_each_rank_is_bound_to_a_cpu_of_its_own_near_its_gpu():
     assert len(set(numa_of_gpu)) == 2
     lists = {cpu.numa: str(cpu.facts["cpu_list"]) for cpu in topology.of_kind("cpu")}
     firsts = {numa: int(text.partition("-")[0].partition(",")[0]) for numa, text in lists.items()}
-    job = msgspec.structs.replace(job, cpus=tuple(first + k for first in firsts.values() for k in range(4)))
+    job = msgspec.structs.replace(job, cpus=tuple(first + k for first in firsts.values() for k in range(4)), ranks=8)
     bound = [job.cpu_of(rank) for rank in range(8)]
     assert len(set(bound)) == 8
     for rank, cpu in enumerate(bound):
@@ -230,6 +339,34 @@ def test_amd_s_gpus_are_not_asked_by_cuda(two_gpus):
     ]
     job = job_on(msgspec.structs.replace(two_gpus, devices=tuple(devices)))
     assert [gpu.id for gpu in job.gpus] == ["gpu1"]
+
+
+def test_a_machine_with_eight_gpus_is_measured_in_minutes():
+    topology = load(str(HOSTS / "8xh100-8nic/machine.jsonl"))
+    job = job_on(topology)
+    plan = find("gpu_copy").plan(job)
+    everything = find("gpu_copy").plan(job_on(topology, pairs="all"))
+    assert everything.seconds > 2.5 * plan.seconds
+    assert plan.seconds < 600
+    assert find("gpu_latency").plan(job_latency(topology)).seconds < 180
+    pairs = [(way.source, way.target) for way in gpu_copy._between_gpus(job)]
+    assert len(set(pairs)) == 56
+    assert [pairs.count((source, 5)) for source in range(8)] == [1, 1, 1, 1, 8, 0, 1, 1]
+
+
+def test_a_hang_is_noticed_after_the_longest_step_and_not_after_the_whole_plan(two_gpus, monkeypatch):
+    topology = load(str(HOSTS / "8xh100-8nic/machine.jsonl"))
+    plan = find("gpu_copy").plan(job_on(topology, pairs="all"))
+    assert plan.silent_s < 150 < 600 < plan.seconds
+    waits = []
+    monkeypatch.setattr(
+        measure_launches, "Session", lambda **of: waits.append(of["silence_s"]) or SimpleNamespace(results=lambda: ())
+    )
+    measurement = Measurement(topology=topology, silence_s=60.0)
+    (planned,) = measurement.plan([(find("gpu_copy"), find("gpu_copy").settle({}))], launches=1)
+    assert list(measurement.results(planned)) == []
+    assert waits == [60.0 + planned.plan.longest_step_s]
+    assert Plan(path="p", seconds=7.0, memory_bytes=0).silent_s == 7.0
 
 
 def test_the_plan_grows_with_what_is_asked_for(two_gpus):

@@ -12,9 +12,8 @@ import pytest
 from tests.stand_ins import FOLDER, environment, stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
 
-from railwright.benchmarks import nccl_options
+from railwright.benchmarks import nccl_job, nccl_options
 from railwright.benchmarks.base import Job, Variant
-from railwright.benchmarks.nccl_collective import _ranges
 from railwright.benchmarks.nccl_evidence import algorithm_evidence, contradiction
 from railwright.benchmarks.registry import BENCHMARKS, EVERY, find
 from railwright.busbw import factor
@@ -251,6 +250,21 @@ def test_a_forced_algorithm_that_did_not_run_is_not_reported_as_measured(measure
     assert len(results) == 2, "one for each placement"
 
 
+@pytest.mark.parametrize("evidence", ["yes", "no"])
+def test_a_refusal_on_one_rank_alone_waives_the_point_on_all_and_the_others_are_measured(measure, evidence):
+    options = {"sizes": "8", "algorithms": "Ring", "evidence": evidence, "faults": {"STANDIN_NCCL_REFUSE": "2"}}
+    waived, *measured = measure("nccl_all_reduce", **options)
+    assert (waived.outcome, waived.parameters["placement"]) == ("waived", "out of place")
+    assert "invalid usage" in waived.reason
+    assert {(one.outcome, one.parameters["placement"]) for one in measured} == {("measured", "in place")}
+    assert {one.verification.bytes_wrong for one in measured} == {0}
+
+
+def test_every_record_says_that_its_data_check_is_of_an_untimed_operation(measure):
+    results = measure("nccl_all_reduce", sizes="8", ranks_in="threads")
+    assert all("data check is of one untimed operation before" in one.method for one in results)
+
+
 def test_with_nvls_forbidden_that_is_said_and_nvls_is_waived(measure, monkeypatch):
     monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
     waived, *measured = measure("nccl_all_reduce", sizes="8", algorithms="NVLS,Ring", ranks_in="threads")
@@ -270,7 +284,16 @@ def test_with_nvls_forbidden_windows_are_left_to_versions_whose_source_was_read(
 
 
 def test_the_cpus_that_ranks_may_use_are_recorded_as_ranges():
-    assert _ranges((0, 1, 2, 5, 7, 8)) == "0-2,5,7-8"
+    assert nccl_job._ranges((0, 1, 2, 5, 7, 8)) == "0-2,5,7-8"
+
+
+def test_a_process_may_use_the_cpus_near_its_gpu_and_one_of_all_threads_every_cpu_of_the_job(two_gpus, monkeypatch):
+    bound = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _process, cpus: bound.append(cpus))
+    monkeypatch.setattr(Job, "cpus_near", lambda _job, gpu: (3, 4) if gpu.id == "gpu1" else ())
+    one = msgspec.structs.replace(job(two_gpus), cpus=(0, 1, 3, 4))
+    assert [nccl_job.widen(one, rank) for rank in (0, 1, None)] == ["0-1,3-4", "3-4", "0-1,3-4"]
+    assert bound == [(0, 1, 3, 4), (3, 4), (0, 1, 3, 4)]
 
 
 def test_what_does_not_fit_on_the_gpus_is_waived_by_its_size(measure):
@@ -313,8 +336,8 @@ def test_a_machine_without_gpus_or_with_too_few_is_waived_by_the_number(two_gpus
 
 
 def test_the_launch_has_a_process_for_each_gpu_or_one(two_gpus):
-    assert nccl_options.processes(job(two_gpus)) == 2
-    assert nccl_options.processes(job(two_gpus, ranks_in="threads")) == 1
+    assert nccl_job.processes(job(two_gpus)) == 2
+    assert nccl_job.processes(job(two_gpus, ranks_in="threads")) == 1
     plan = find("nccl_all_reduce").plan(job(two_gpus, sizes="8:8G:x2"))
     assert plan.path == "gpu0>gpu1"
     assert 60 < plan.seconds < 600, "8 B to 8 GiB within minutes"

@@ -73,6 +73,7 @@ def test_every_type_is_added_up_rightly_in_every_way(measure, dtype):
         assert one.settings["gradient_bytes"] == size
         assert (one.path, one.ranks, one.summary.count) == ("gpu0>gpu1", 2, 6)
         assert one.settings["compute"].startswith("gemm (cuBLAS")
+        assert re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", one.settings["cpus"])
 
 
 def test_each_way_has_its_four_parts_and_exposed_is_what_communication_adds(measure):
@@ -213,6 +214,12 @@ def test_a_machine_without_a_gpu_waives_it():
 def test_bad_options_are_refused(option):
     with pytest.raises(UsageError):
         find("train_step").settle(option)
+
+
+@pytest.mark.parametrize("text", ["0", "73", "two", "", "2.0", "٣", "9" * 5000])
+def test_a_number_of_gpus_that_cannot_be_is_refused(text):
+    with pytest.raises(UsageError, match="not 'all' or a whole number from 1 to 72"):
+        find("train_step").settle({"gpus": text})
 
 
 def test_gradients_that_differ_after_an_iteration_fail_the_way():

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from railwright.diagnosis.diagnose import diagnose
-from railwright.diagnosis.gpu_health import look
+from railwright.diagnosis.gpu_health import SWITCHED_OFF, TOO_SHORT, look
 from railwright.results.model import Context, Result, ResultFile, Run, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.expand import expand
@@ -58,6 +58,18 @@ def host_copies(slow=None, value=41e9, **changed):
 
 def test_a_healthy_run_finds_nothing():
     assert findings(host_copies()) == []
+
+
+def test_a_sampler_that_failed_is_no_clean_bill_of_health():
+    dead = {"gpu_samples": 0, "gpu_not_watched": "the sampler ended: killed by SIGABRT"}
+    (found,) = findings([*host_copies(), *measured("gpu0>gpu1", 390e9, settings=dead)])
+    assert (found.fault, found.certainty) == ("gpu_not_watched", "could not look")
+    assert found.says == "24 of 27 GPU results were watched: the sampler ended: killed by SIGABRT"
+
+
+@pytest.mark.parametrize("why", [SWITCHED_OFF, TOO_SHORT])
+def test_points_too_short_for_a_sample_are_no_failure(why):
+    assert findings(measured("gpu0>gpu1", 390e9, settings={"gpu_samples": 0, "gpu_not_watched": why})) == []
     assert look((), (), machine()) == ()
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from tests.topology.machines import archive
 
+from railwright.diagnosis.gpu_limits import GpuLimits
 from railwright.diagnosis.limits_of import LimitFinder, ceilings
 from railwright.diagnosis.verdict import judge
 from railwright.limits.model import NoLimit
 from railwright.results.model import Verification
+from railwright.topology.paths import Graph
 from railwright.topology.sources.load import load
 
 CHECKED = Verification(method="m", bytes_checked=1, bytes_wrong=0)
@@ -74,6 +77,22 @@ def test_a_collective_has_the_limit_that_limits_and_explain_give_it(finder):
     small = {"size_bytes": 8, **REDUCED}
     assert state(finder, "nccl_all_reduce", "gpu0>gpu1", 9e-6, small, "latency_s") == "ok"
     assert state(finder, "nccl_all_reduce", "gpu0>gpu1", 200e-6, small, "latency_s") == "slow"
+
+
+@pytest.mark.parametrize("fact", [{"cuda_visible": False}, {"mig": True}])
+def test_a_collective_is_of_the_gpus_that_ranks_use(fact):
+    whole = load(str(archive("8xh100-8nic")))
+    devices = tuple(
+        replace(device, facts={**device.facts, **fact}) if device.id == "gpu0" else device for device in whole.devices
+    )
+    parameters = {"size_bytes": 2**30, "rate": "busbw", **REDUCED}
+    limits = [
+        GpuLimits(topology, Graph(topology))._cluster("gpu1>gpu2").ranks
+        for topology in (replace(whole, devices=devices), replace(whole, devices=whole.devices))
+    ]
+    assert limits == [2, 3]
+    hidden = LimitFinder(replace(whole, devices=devices), ceilings(()))
+    assert isinstance(hidden.find("nccl_all_reduce", "bandwidth_bytes_per_s", "gpu0>gpu0", parameters)[0], NoLimit)
 
 
 def test_busbw_of_all_gather_counts_half_of_what_algbw_does(finder):

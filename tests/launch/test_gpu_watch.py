@@ -4,6 +4,7 @@ import os
 import time
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
@@ -11,8 +12,9 @@ from tests.topology.machines import archive
 from railwright.benchmarks.base import Benchmark, Job, Plan, Variant
 from railwright.benchmarks.registry import find
 from railwright.cli import measuring
+from railwright.diagnosis.gpu_health import SWITCHED_OFF, TOO_SHORT
 from railwright.errors import UsageError
-from railwright.launch import gpu_business
+from railwright.launch import gpu_business, gpu_watch
 from railwright.launch.gpu_business import refuse_busy_gpus, why_busy
 from railwright.launch.gpu_samples import Business, GpuSample, Sample, summary, under_load
 from railwright.launch.gpu_watch import GpuWatch
@@ -20,7 +22,8 @@ from railwright.launch.local import LocalLauncher
 from railwright.launch.session import Planned, Session
 from railwright.results.model import Result
 from railwright.topology.model import Device
-from railwright.topology.sources.load import load
+from railwright.topology.sources import nvidia
+from railwright.topology.sources.load import load, open_capture
 
 ADDRESSES = ("0000:00:06.0", "0000:00:07.0")
 IDLE, POWER_CAP, APPLICATION_CLOCKS, THERMAL = 0x01, 0x04, 0x02, 0x40
@@ -125,16 +128,28 @@ def test_a_launch_is_watched_by_a_child(stand_ins, machine):  # noqa: F811
 
 
 @pytest.mark.parametrize(
-    "changed",
+    ("changed", "why"),
     [
-        {"RAILWRIGHT_GPU_SAMPLING": "off", "STANDIN_NVML_BUSY": "97"},
-        {"STANDIN_NVML_BUSY": "0"},
-        {"STANDIN_NVML_HANG": "1"},
-        {"STANDIN_NVML_CRASH": "1"},
+        ({"RAILWRIGHT_GPU_SAMPLING": "off", "STANDIN_NVML_BUSY": "97"}, SWITCHED_OFF),
+        ({"STANDIN_NVML_BUSY": "0"}, TOO_SHORT),
+        ({"STANDIN_NVML_HANG": "1"}, "the sampler has said nothing: NVML may hang"),
+        ({"STANDIN_NVML_CRASH": "1"}, "the sampler ended: killed by SIGABRT"),
+        ({"STANDIN_NVML_LISTS": "0"}, "NVML does not list gpu0, gpu1"),
     ],
 )
-def test_without_samples_under_load_a_result_stays_as_it_is(stand_ins, machine, changed):  # noqa: F811
-    assert watched(os.environ | environment(stand_ins, *ADDRESSES, **changed), machine, seconds=1.5) == RESULT
+def test_a_result_without_samples_says_so_and_why(stand_ins, machine, changed, why, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(gpu_watch, "_SILENT_S", 1.0)
+    result = watched(os.environ | environment(stand_ins, *ADDRESSES, **changed), machine, seconds=1.5)
+    assert result.settings == {"iterations": 7, "gpu_samples": 0, "gpu_not_watched": why}
+    assert result.evidence == ()
+
+
+def test_the_last_words_of_a_sampler_that_ended_are_kept(machine, monkeypatch):
+    watch = with_samples(machine)
+    monkeypatch.setattr(watch._child, "poll", lambda: 1)
+    watch._child.output.append("NVMLError_LibraryNotFound: NVML Shared Library Not Found")
+    why = watch.joined(RESULT).settings["gpu_not_watched"]
+    assert why == "the sampler ended: exit status 1, it says 'NVMLError_LibraryNotFound: NVML Shared Library Not Found'"
 
 
 def test_a_benchmark_without_gpus_starts_no_sampler(machine):
@@ -144,7 +159,7 @@ def test_a_benchmark_without_gpus_starts_no_sampler(machine):
 
 def test_the_sampler_keeps_off_the_cpus_of_ranks(machine):
     watch = GpuWatch(benchmark(), job_on(machine, cpus=(2, 3, 4), ranks=2), dict(os.environ))
-    assert watch._child.argv[-1] == "4"
+    assert watch._child.argv[-1] == "3"
     watch = GpuWatch(benchmark(), job_on(machine, cpus=(2, 3), ranks=2), dict(os.environ))
     assert watch._child.argv[-1] == "0.5"
 
@@ -154,6 +169,7 @@ def with_samples(machine, *samples):
     watch = GpuWatch(benchmark(), job_on(machine), dict(os.environ))
     watch._child.output.clear()
     watch._taken = list(samples)
+    watch._child.poll = lambda: None
     return watch
 
 
@@ -164,7 +180,7 @@ def seen(result):
 def test_samples_belong_to_the_result_in_whose_time_they_were_taken(machine, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    samples = [sample(at, (1000 + at, 0)) for at in range(30)]
+    samples = [sample(at, (1000 + at, 0), (1980, 0)) for at in range(30)]
     watch = with_samples(machine, *samples)
     now[0] = 5.5
     assert seen(watch.joined(RESULT)) == 1001  # the very first has none before it
@@ -180,7 +196,7 @@ def test_samples_belong_to_the_result_in_whose_time_they_were_taken(machine, mon
     assert seen(watch.joined(RESULT)) == 1016
     watch.mark()
     now[0] = 17.52  # a short point of its own: no sample fell into it
-    assert watch.joined(RESULT) == RESULT
+    assert watch.joined(RESULT).settings == {"iterations": 7, "gpu_samples": 0, "gpu_not_watched": TOO_SHORT}
 
 
 def test_waived_and_failed_results_are_left_alone(machine):
@@ -228,13 +244,57 @@ def test_idle_gpus_and_those_that_are_not_measured_are_not_refused(stood_in):
     stood_in()
     assert refuse_busy_gpus(GPUS.values(), force=False) == ""
     stood_in(STANDIN_NVML_PROCESSES="1")
-    assert refuse_busy_gpus([Device(id="gpu9", kind="gpu", address="0000:99:00.0")], force=False) == ""
+    said = refuse_busy_gpus([Device(id="gpu9", kind="gpu", address="0000:99:00.0")], force=False)
+    assert said == "whether gpu9 is idle could not be read: NVML does not say"
     assert refuse_busy_gpus([], force=False) == ""
 
 
 def test_gpus_that_cannot_be_asked_are_said(stood_in):
     stood_in(STANDIN_NVML_CRASH="1")
     assert "killed by SIGABRT" in refuse_busy_gpus(GPUS.values(), force=False)
+
+
+@pytest.mark.parametrize(
+    ("faults", "said"),
+    [
+        ({"STANDIN_NVML_LISTS": "1"}, "whether gpu1 is idle could not be read: NVML does not say"),
+        ({"STANDIN_NVML_LISTS": "0"}, "whether gpu0, gpu1 are idle could not be read: NVML does not say"),
+        ({"STANDIN_NVML_MUTE": "1"}, "whether gpu0, gpu1 are idle could not be read: NVML does not say"),
+    ],
+)
+def test_what_nvml_did_not_tell_is_not_taken_for_idle(stood_in, faults, said):
+    stood_in(**faults)
+    assert refuse_busy_gpus(GPUS.values(), force=False) == said
+
+
+def test_an_old_driver_is_asked_by_its_older_names(stood_in):
+    stood_in(STANDIN_NVML_OLD="1", STANDIN_NVML_PROCESSES="1", STANDIN_NVML_USED=str(40 << 30))
+    with pytest.raises(UsageError, match="gpu0 is busy: 1 process, 40 GiB of its memory in use"):
+        refuse_busy_gpus(GPUS.values(), force=False)
+
+
+def test_a_line_on_standard_error_is_no_answer(stood_in, monkeypatch, tmp_path):
+    """As a `.pth` file, a debug build or an import hook prints one before the program begins."""
+    (tmp_path / "sitecustomize.py").write_text("import sys\nprint('[0] {a warning}', file=sys.stderr)\n")
+    stood_in(STANDIN_NVML_PROCESSES="1", PYTHONPATH=str(tmp_path))
+    with pytest.raises(UsageError, match="gpu0 is busy"):
+        refuse_busy_gpus(GPUS.values(), force=False)
+
+
+def test_python_files_of_the_folder_in_which_somebody_stands_are_not_run(stood_in, machine, monkeypatch, tmp_path):
+    (tmp_path / "msgspec.py").write_text("open('ran', 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    stood_in()
+    refuse_busy_gpus(GPUS.values(), force=False)
+    nvidia.ProbedRoot(open_capture(archive("2cpu-firecracker-vm"))).read(nvidia.PROBE)
+    chosen = find("memory_copy")
+    job = msgspec.structs.replace(job_on(machine, cpus=tuple(os.sched_getaffinity(0))), benchmark=chosen.name,
+                                  options=chosen.settle({"sizes": "4K"}), uses_gpus=False)  # fmt: skip
+    planned = Planned(chosen, job, Plan(path="p", seconds=1, memory_bytes=0))
+    assert {one.outcome for one in Session(planned, LocalLauncher(), dict(os.environ), 20.0).results()} == {"measured"}
+    with GpuWatch(benchmark(), job_on(machine), dict(os.environ)):
+        time.sleep(1.0)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_only_gpus_that_will_be_measured_are_asked_about(machine, monkeypatch, capsys):

@@ -193,3 +193,7 @@ def test_a_chain_leads_once_through_all_of_its_memory():
         assert follow(image.address, base, slots) == base
         steps = {after - before for before, after in pairwise(seen)}
         assert len(steps) > slots // 4, "an order that a prefetcher knows would measure the prefetcher"
+
+
+def test_a_gpu_says_how_much_of_its_memory_is_free(child):
+    assert child("with cuda.Device(a) as gpu: print(gpu.free_bytes())") == f"{1 << 30}\n"

@@ -173,7 +173,7 @@ def test_a_library_of_a_wheel_is_found_where_the_loader_does_not_look(tmp_path, 
     library.parent.mkdir(parents=True)
     library.write_bytes(b"not a library")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    assert vendor_libraries.candidates("libcufile.so.0") == ["libcufile.so.0", str(library)]
+    assert vendor_libraries.candidates("libcufile.so.0") == [str(library), "libcufile.so.0"]
     assert vendor_libraries.candidates("libcudart.so.12") == ["libcudart.so.12"]
     assert vendor_libraries.preload("libc.so.6") == ""
     assert "libnothing.so.9" in vendor_libraries.preload("libnothing.so.9")

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 
+from railwright.native import nccl_errors, nixl
+from railwright.native.library import NativeError
 from railwright.native.nccl import Operation, RankOfTeam
-from railwright.native.nccl_library import Config, NcclError, find_library
+from railwright.native.nccl_errors import NcclError
+from railwright.native.nccl_library import Config
+from railwright.native.vendor_libraries import candidates
 
 ADDRESSES = ("0000:00:06.0", "0000:00:07.0")
 
@@ -31,13 +37,56 @@ def test_what_travels_to_c_has_no_gap_that_c_does_not_have():
 
 
 def test_a_named_library_comes_first_then_a_wheel_s_then_the_loader_s(tmp_path, monkeypatch):
-    assert find_library("/opt/libnccl.so.2") == "/opt/libnccl.so.2"
-    assert find_library() == "libnccl.so.2"
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert candidates("libnccl.so.2", named="/opt/libnccl.so.2") == ["/opt/libnccl.so.2"]
+    assert candidates("libnccl.so.2") == ["libnccl.so.2"]
     wheel = tmp_path / "nvidia" / "nccl" / "lib"
     wheel.mkdir(parents=True)
     (wheel / "libnccl.so.2").touch()
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert find_library() == str(wheel / "libnccl.so.2")
+    assert candidates("libnccl.so.2") == [str(wheel / "libnccl.so.2"), "libnccl.so.2"]
+
+
+def test_of_two_versions_every_wheel_s_comes_before_the_loader_s(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path)])
+    wheel = tmp_path / "nvidia" / "cublas" / "lib"
+    wheel.mkdir(parents=True)
+    (wheel / "libcublas.so.12").touch()
+    names = ("libcublas.so.13", "libcublas.so.12")
+    assert candidates(*names) == [str(wheel / "libcublas.so.12"), *names]
+
+
+def test_nixl_is_found_in_its_wheel_or_not_at_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert nixl.find_library() is None
+    library = tmp_path / ".nixl_cu12.mesonpy.libs" / "libnixl_capi.so"
+    library.parent.mkdir()
+    library.touch()
+    assert nixl.find_library() == library
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [
+        (-1020, NativeError, "loop: another rank of this process failed"),
+        (-1021, NativeError, "loop: MPI_Barrier failed"),
+        (-1003, NativeError, "loop: out of memory"),
+        (-2005, NcclError, "loop: NCCL error 5"),
+        (-2099, NcclError, "loop: NCCL error 99"),
+        (-2113, NativeError, "cuBLAS loop: execution failed (cuBLAS status 13)"),
+    ],
+)
+def test_what_a_loop_returns_is_told_in_the_words_of_the_library_that_failed(code, kind, words):
+    nccl_errors.checked("loop", 0)
+    with pytest.raises(kind) as caught:
+        nccl_errors.checked("loop", code)
+    assert caught.value.message == words
+    assert type(caught.value) is kind
+
+
+def test_c_and_python_agree_on_the_numbers_of_errors():
+    header = Path(nccl_errors.__file__).with_suffix(".h").read_text()
+    numbers = {int(number) for number in re.findall(r"= (-\d+)", header)}
+    assert numbers == {*nccl_errors._OURS, nccl_errors._NCCL_ERROR, nccl_errors._CUBLAS_ERROR}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@
  * Kernels are found by name and done in C. Memory knows its bounds: a copy beyond them fails with error 1.
  *
  * Faults: STANDIN_CUDA_INIT=N cuInit fails with N; STANDIN_CUDA_CORRUPT=1 every copy of more than 8 bytes by a copy
- * engine flips a bit; STANDIN_CUDA_NO_PEER=1 no GPU reaches another; STANDIN_CUDA_NO_MEMORY=1 cuMemAlloc fails;
+ * engine flips a bit; STANDIN_CUDA_COPY_US=M,N every such copy by the first GPU takes M us more, by the second N; STANDIN_CUDA_NO_PEER=1 no GPU reaches another; STANDIN_CUDA_NO_MEMORY=1 cuMemAlloc fails;
  * STANDIN_CUDA_NO_PIN=1 cuMemHostRegister fails; STANDIN_CUDA_BAD_PTX=1 the compiler refuses the kernels. */
 #include "cuda_device.h"
 
@@ -175,8 +175,10 @@ int cuMemcpy(uint64_t to, uint64_t from, size_t bytes) {
   return status ? status : wait_for(stream_of(NULL));
 }
 
+/* Between GPUs that do not reach each other the driver stages as well. */
 int cuMemcpyPeerAsync(uint64_t to, void *to_context, uint64_t from, void *from_context, size_t bytes, void *stream) {
-  return to_context && from_context ? cuMemcpyAsync(to, from, bytes, stream) : BAD_CONTEXT;
+  int status = to_context && from_context ? cuMemcpyAsync(to, from, bytes, stream) : BAD_CONTEXT;
+  return status || !fault("STANDIN_CUDA_NO_PEER") ? status : wait_for(stream_of(stream));
 }
 
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream) {

@@ -179,14 +179,26 @@ static const struct kernel {
 
 /* ---- streams ---- */
 
-static void run(struct work *w) {
+/* What each copy of a device takes besides, from STANDIN_CUDA_COPY_US: one number for each device. */
+static void linger(const struct device *d, uint64_t copies) {
+  const char *text = getenv("STANDIN_CUDA_COPY_US");
+  for (int i = 0; text && *text && i < d->ordinal; i++) text += strcspn(text, ",") + (strchr(text, ',') != NULL);
+  uint64_t ns = 1000 * copies * (uint64_t)(text ? atol(text) : 0);
+  if (ns) nanosleep(&(struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)}, NULL);
+}
+
+static void run(struct work *w, const struct device *d) {
   switch (w->kind) {
     case COPY:
+      linger(d, w->bytes > 8);
       memmove((void *)w->to, (const void *)w->from, w->bytes);
       if (w->bytes > 8 && fault("STANDIN_CUDA_CORRUPT")) *((unsigned char *)w->to + w->bytes / 2) ^= 1;
       break;
     case SET: memset((void *)w->to, w->byte, w->bytes); break;
-    case KERNEL: w->kernel->run(w->arguments); break;
+    case KERNEL:
+      if (w->kernel->run == copy) linger(d, w->arguments[3]);
+      w->kernel->run(w->arguments);
+      break;
     case CALL: w->call(w->data); break;
     case RECORD:
       pthread_mutex_lock(&w->event->lock);
@@ -213,7 +225,7 @@ static void *stream_thread(void *argument) {
     s->first = w->next;
     s->busy = 1;
     pthread_mutex_unlock(&s->lock);
-    run(w);
+    run(w, s->device);
     free(w);
     pthread_mutex_lock(&s->lock);
     s->busy = 0;

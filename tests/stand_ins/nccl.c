@@ -2,7 +2,8 @@
  * map and nobody finds any more once all are there. Every operation is a host function on the stand-in's stream.
  *
  * Faults: STANDIN_NCCL_CORRUPT=1 the last float of rank 1 is wrong in results of more than 1,000 floats;
- * STANDIN_NCCL_KILL=N rank 1 is killed at its N-th operation; STANDIN_NCCL_OTHER=1 another algorithm runs than
+ * STANDIN_NCCL_KILL=N rank 1 is killed at its N-th operation; STANDIN_NCCL_REFUSE=N rank 1 alone is told that its N-th
+ * operation cannot be; STANDIN_NCCL_OTHER=1 another algorithm runs than
  * NCCL_ALGO says; STANDIN_NCCL_NO_WINDOW=1 no symmetric window can be had; STANDIN_NCCL_COUNT=FILE says at the end how
  * many operations rank 0 was given, and of how many of them a line of the log was written; STANDIN_NCCL_VERSION.
  * Built with OLD, it is NCCL 2.18: without ncclAlltoAll, windows, ncclMemAlloc and the log that can be switched. */
@@ -222,7 +223,9 @@ static int enqueue(struct work work) {
   work.corrupt = c->rank == 1 && work.kind != SENDS && work.count > 1000 && setting("STANDIN_NCCL_CORRUPT");
   struct work *kept = malloc(sizeof *kept); /* a graph may play it again: it stays */
   *kept = work;
-  return cuda("cuLaunchHostFunc", work.stream, (void *)perform, kept) ? CUDA_FAILED : SUCCESS;
+  int refused = c->rank == 1 && c->operations == setting("STANDIN_NCCL_REFUSE");
+  int status = cuda("cuLaunchHostFunc", work.stream, (void *)perform, kept) ? CUDA_FAILED : SUCCESS;
+  return status || !refused ? status : INVALID_USAGE;
 }
 
 static int begin(struct comm *c, enum kind kind, const void *out, void *in, size_t count, int type, int root,

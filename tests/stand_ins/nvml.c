@@ -3,7 +3,8 @@
  * GPUs are those of STANDIN_GPU_ADDRESSES. The last of them has the faults that STANDIN_NVML_* inject:
  *   LINKS (active NVLinks), REMOTE (switch, gpu, hidden), THROTTLE (reason bits), CLOCK (MHz under load),
  *   POWER_LIMIT (W), MIG, PERSISTENCE, PEER (NVML_P2P_STATUS), FABRIC (state)
- * and for all of them: BUSY (percent of the time), PROCESSES, USED (bytes of memory), HANG, CRASH.
+ * and for all of them: BUSY (percent of the time), PROCESSES, USED (bytes of memory), HANG, CRASH,
+ *   LISTS (how many it lists), MUTE (nothing is said of use), OLD (a driver without the newest functions).
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, MOST = 16, LINKS = 18 };
+enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, NO_FUNCTION = 13, MOST = 16, LINKS = 18 };
 
 struct gpu {
     int index;
@@ -90,7 +91,7 @@ int nvmlSystemGetCudaDriverVersion_v2(int *version)
 
 int nvmlDeviceGetCount_v2(unsigned *number)
 {
-    *number = (unsigned)count;
+    *number = (unsigned)setting("LISTS", count);
     return SUCCESS;
 }
 
@@ -223,6 +224,8 @@ int nvmlDeviceGetMemoryInfo_v2(struct gpu *gpu, void *memory)
         unsigned version;
         unsigned long long total, reserved, free, used;
     } *info = memory;
+    if (setting("OLD", 0) || setting("MUTE", 0))
+        return setting("OLD", 0) ? NO_FUNCTION : NOT_SUPPORTED;
     info->total = 143771ull << 20;
     info->reserved = 616ull << 20;
     info->used = (unsigned long long)setting("USED", 0);
@@ -230,24 +233,44 @@ int nvmlDeviceGetMemoryInfo_v2(struct gpu *gpu, void *memory)
     return SUCCESS;
 }
 
+int nvmlDeviceGetMemoryInfo(struct gpu *gpu, unsigned long long memory[3])
+{
+    (void)gpu;
+    memory[0] = 143771ull << 20;
+    memory[2] = (unsigned long long)setting("USED", 0);
+    memory[1] = memory[0] - memory[2];
+    return setting("MUTE", 0) ? NOT_SUPPORTED : SUCCESS;
+}
+
 int nvmlDeviceGetUtilizationRates(struct gpu *gpu, unsigned rates[2])
 {
     (void)gpu;
     rates[0] = (unsigned)setting("BUSY", 0);
     rates[1] = 0;
-    return SUCCESS;
+    return setting("MUTE", 0) ? NOT_SUPPORTED : SUCCESS;
 }
 
-int nvmlDeviceGetComputeRunningProcesses_v3(struct gpu *gpu, unsigned *number, void *processes)
+static int running_processes(unsigned *number, void *processes)
 {
-    (void)gpu;
     unsigned room = *number, running = (unsigned)setting("PROCESSES", 0);
     *number = running;
     if (running > room)
         return INSUFFICIENT_SIZE;
     if (running)
         memset(processes, 0, running * 24);
-    return SUCCESS;
+    return setting("MUTE", 0) ? NOT_SUPPORTED : SUCCESS;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(struct gpu *gpu, unsigned *number, void *processes)
+{
+    (void)gpu;
+    return setting("OLD", 0) ? NO_FUNCTION : running_processes(number, processes);
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v2(struct gpu *gpu, unsigned *number, void *processes)
+{
+    (void)gpu;
+    return running_processes(number, processes);
 }
 
 int nvmlDeviceGetFieldValues(struct gpu *gpu, int number, struct field *values)

@@ -146,6 +146,13 @@ def test_what_nvml_said_is_kept_where_cuda_gave_no_answer():
     assert nvidia._answers(text) == {"nvml": {"driver": "580"}}
 
 
+def test_a_line_on_standard_error_is_no_answer(stood_in, monkeypatch, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import sys\nprint('{1} [a warning]', file=sys.stderr)\n")
+    stood_in(PYTHONPATH=str(tmp_path))
+    topology = discover(ProbedRoot(open_capture(archive(MACHINE))), "live")
+    assert topology.device("gpu1").name == "NVIDIA H200"
+
+
 def test_a_missing_library_is_named(tmp_path, document):
     answer = {**document, "nvml": {"problem": "libnvidia-ml.so.1 cannot be loaded"}, "cuda": {"problem": "no libcuda"}}
     topology = machine_with(tmp_path, answer)

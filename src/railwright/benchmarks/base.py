@@ -16,6 +16,7 @@ import msgspec
 from railwright.errors import UsageError, unknown_name
 from railwright.limits.model import Quantity
 from railwright.results.model import Result
+from railwright.topology.gpus import usable_gpus
 from railwright.topology.model import Device, Scalar, Topology
 
 if TYPE_CHECKING:
@@ -46,9 +47,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gpus(self) -> tuple[Device, ...]:
-        """The NVIDIA GPUs that have a PCI address, in the order of it."""
-        found = (device for device in self.topology.of_kind("gpu") if device.address and _is_nvidia(device))
-        return tuple(sorted(found, key=lambda device: device.address))
+        """The NVIDIA GPUs that CUDA can use as a whole, in the order of their PCI addresses."""
+        return usable_gpus(self.topology)
 
     def gpu_of(self, rank: int) -> Device:
         """The GPU of a rank. There must be one: `plan` waives where there is none."""
@@ -57,13 +57,17 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def cpu_of(self, rank: int) -> int:
         """The CPU that a rank is bound to: one of its own as far as there are that many.
 
-        With `uses_gpus` it is on the NUMA node of the rank's GPU, where the machine says it and that node may be used.
+        With `uses_gpus` it is on the NUMA node of the rank's GPU, where the machine says it and that node may be used,
+        and far from the CPUs of the other ranks there.
         """
-        near = self.cpus_near(self.gpu_of(rank)) if self.uses_gpus and self.gpus else ()
-        if not near:
+        if not self.uses_gpus or not self.gpus:
             return self.cpus[rank % len(self.cpus)]
-        node = self.gpu_of(rank).numa
-        return near[sum(self.gpu_of(earlier).numa == node for earlier in range(rank)) % len(near)]
+        gpu = self.gpu_of(rank)
+        near = self.cpus_near(gpu)
+        ranks = range(max(self.ranks, rank + 1))
+        beside = [other for other in ranks if not near or self.gpu_of(other).numa == gpu.numa]
+        cpus = near or self.cpus
+        return cpus[_spread(len(cpus), len(beside))[beside.index(rank)]]
 
     def cpus_near(self, gpu: Device) -> tuple[int, ...]:
         """The CPUs that may be used on a GPU's NUMA node; none where the machine does not say which node that is."""
@@ -76,9 +80,19 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return f"memory{node_of(self.topology, self.cpu_of(rank))}"
 
 
-def _is_nvidia(gpu: Device) -> bool:
-    """By its shape's vendor, or by the name that its PCI vendor gives it."""
-    return gpu.facts.get("vendor") == "nvidia" or gpu.name.startswith("NVIDIA")
+def _spread(places: int, takers: int) -> list[int]:
+    """A place for each taker, each its own as far as there are that many, and far apart.
+
+    CPUs n and n + 1, or n and n + half of them, are mostly two threads of one core: 2 of 32 get 0 and 17.
+    """
+    found: list[int] = []
+    for taker in range(takers):
+        taken = found[taker - taker % places :]
+        place = (taker * places // takers + taker) % places
+        while place in taken:
+            place = (place + 1) % places
+        found.append(place)
+    return found
 
 
 def node_of(topology: Topology, cpu: int) -> int:
@@ -109,6 +123,13 @@ class Plan:
     files: tuple[str, ...] = ()
     """Each file that will be written, with its size, in words."""
     waived: str = ""
+    longest_step_s: float | None = None
+    """How long at most a rank says nothing, on a machine that is slow but not broken; None: as long as all takes."""
+
+    @property
+    def silent_s(self) -> float:
+        """`longest_step_s`, or the whole launch."""
+        return self.seconds if self.longest_step_s is None else self.longest_step_s
 
 
 class Rank(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -13,8 +14,11 @@ from railwright.native.cuda import Device, DeviceBuffer, PinnedBuffer
 from railwright.native.cuda_copies import Place
 from railwright.native.memory import Buffer
 from railwright.results.model import Evidence, Verification
+from railwright.units import MIB, format_size
 
 NUMA_CHOICES = ("near", "each")
+_KEPT_FREE_BYTES = 128 * MIB
+"""For the kernels, which the driver loads, and what it keeps for streams."""
 _POISON = 0xA5
 """What a target holds before a copy: no byte of it stays right by chance in more than one of 256 places."""
 
@@ -62,6 +66,16 @@ def host_nodes(job: Job, index: int, wanted: str) -> list[HostNode]:
     for cpu in job.cpus:
         nodes.setdefault(node_of(job.topology, cpu), cpu)
     return [HostNode(f"memory{node}", cpu, node) for node, cpu in sorted(nodes.items())]
+
+
+def too_large(gpus: list[Gpu], sizes: Iterable[int]) -> dict[int, str]:
+    """The sizes of which two buffers do not fit in every GPU's free memory, and why. Raises NativeError."""
+    free, where = min((gpu.device.free_bytes(), gpu.id) for gpu in gpus)
+    return {
+        size: f"2 x {format_size(size)} do not fit in the memory of {where}: {format_size(free)} are free"
+        for size in sizes
+        if 2 * size + _KEPT_FREE_BYTES > free
+    }
 
 
 class Ends:

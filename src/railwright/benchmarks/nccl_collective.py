@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from railwright.benchmarks import nccl_options
+from railwright.benchmarks import nccl_job, nccl_options
 from railwright.benchmarks.base import Benchmark, Rank, choice
 from railwright.benchmarks.nccl_launch import Launch, Point, Refused
 from railwright.benchmarks.nccl_options import IN_PLACE, OPERATIONS, OUT_OF_PLACE, Size
@@ -85,12 +85,12 @@ def _waived(
     yield Result(
         benchmark=measured.name,
         quantity=measured.quantities[0],
-        path=nccl_options.path(rank.job),
+        path=nccl_job.path(rank.job),
         outcome="waived",
         reason=reason,
         method=measured.method,
         parameters=parameters,
-        ranks=max(1, len(nccl_options.gpus_of(rank.job))),
+        ranks=max(1, len(nccl_job.gpus_of(rank.job))),
     )
 
 
@@ -117,7 +117,7 @@ def _result(
     return Result(
         benchmark=measured.name,
         quantity=quantity,
-        path=nccl_options.path(launch.job),
+        path=nccl_job.path(launch.job),
         outcome="failed" if reason else "measured",
         reason=reason,
         method=measured.method,
@@ -143,26 +143,14 @@ def _settings(launch: Launch) -> dict[str, Scalar]:
         "element": "float32",
         "allocated_by": launch.allocated_by,
         "largest_bytes": launch.largest_bytes,
-        "cpus": _ranges(launch.cpus),
+        "cpus": launch.cpus,
+        **nccl_job.nvls_settings(),
     }
     if launch.operation in composed:
         settings["made_of"] = composed[launch.operation]
-    if nccl_options.nvls_is_off():
-        settings["nvls"] = f"off ({nccl_options.NVLS_VARIABLE}=0)"
     if kept:
         settings["environment"] = " ".join(f"{name}={value}" for name, value in kept.items())[:300]
     return settings
-
-
-def _ranges(cpus: tuple[int, ...]) -> str:
-    """`0-15,32-47`, as the kernel writes lists of CPUs."""
-    ends: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if ends and cpu == ends[-1][1] + 1:
-            ends[-1][1] = cpu
-        else:
-            ends.append([cpu, cpu])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
 
 
 def _failure(point: Point) -> str:
@@ -181,7 +169,8 @@ def benchmark(operation: str, summary: str, sizes: str = PROOF_SIZES) -> Benchma
         summary=summary,
         method=(
             "nccl-tests 2.19.6: float sum, 20 operations enqueued after an untimed one and a barrier, host clock until "
-            "the stream is empty, mean over ranks, buffers moved along, size and busbw factor as nccl-tests"
+            "the stream is empty, mean over ranks, buffers moved along, size and busbw factor as nccl-tests; the data "
+            "check is of one untimed operation before them"
         ),
         quantities=("bandwidth_bytes_per_s", "latency_s"),
         ranks=2,
@@ -190,7 +179,7 @@ def benchmark(operation: str, summary: str, sizes: str = PROOF_SIZES) -> Benchma
         options=nccl_options.options(operation, sizes),
         variants=nccl_options.variants,
         needs_mpi=True,
-        ranks_for=nccl_options.processes,
+        ranks_for=nccl_job.processes,
         uses_gpus=True,
     )
     return measured

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from railwright.results.model import Evidence
 from railwright.results.readers import nccl_log_lines, nccl_log_messages
 
@@ -12,9 +10,6 @@ UNKNOWN = "unknown"
 SENDS = "send/recv"
 
 _MOST_WORDS = 200
-# `AllReduce [Symmetric]: 8 Bytes -> Kernel AllReduce_AGxLL_R nchannels 1 nthreads 512` (2.27), and since 2.29
-# `AllGather [Copy Engine]: 8 Bytes -> cudaMemcpy`.
-_WAY = re.compile(r"\w{1,30} \[(?P<way>Symmetric|Copy Engine)\]: \d{1,19} Bytes -> (?:Kernel )?(?P<name>\w{1,80})")
 
 
 def algorithm_evidence(log: str, *, sends_only: bool, problem: str = "") -> Evidence:
@@ -24,11 +19,11 @@ def algorithm_evidence(log: str, *, sends_only: bool, problem: str = "") -> Evid
     found: dict[str, str] = {}
     for message in nccl_log_lines.split(log):
         chosen = nccl_log_messages.choice(message.text, message.line)
-        way = _WAY.match(message.text)
+        way = nccl_log_messages.way(message.text)
         if chosen is not None:
             found.setdefault(f"{chosen.algorithm}/{chosen.protocol}", message.text)
         elif way is not None:
-            found.setdefault(f"{way['way'].lower()}/{way['name']}", message.text)
+            found.setdefault(f"{way[0].lower()}/{way[1]}", message.text)
     if found:
         seen = "NCCL's log of an untimed operation: " + "; ".join(found.values())
         return Evidence(claim=CLAIM, value=" and ".join(found), seen=seen[:_MOST_WORDS])

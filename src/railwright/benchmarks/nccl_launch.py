@@ -7,17 +7,19 @@ Everything here is collective over the processes of the launch.
 from __future__ import annotations
 
 import contextlib
-import os
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
-from railwright.benchmarks import nccl_options
+from railwright.benchmarks import nccl_job, nccl_options
 from railwright.benchmarks.base import Rank
 from railwright.benchmarks.nccl_evidence import algorithm_evidence, contradiction
 from railwright.benchmarks.nccl_options import FREE, IN_PLACE, OPERATIONS, OUT_OF_PLACE, Size
 from railwright.errors import CannotJudge
 from railwright.native import cuda, nccl
 from railwright.native.library import NativeError
-from railwright.native.nccl_library import Library, NcclError
+from railwright.native.nccl_errors import NcclError
+from railwright.native.nccl_library import Library
 from railwright.native.nccl_log import SwitchedLog
 from railwright.results.model import Evidence
 from railwright.units import format_size, parse_sizes
@@ -27,6 +29,9 @@ _POISON = 0xBF
 _NEWEST_READ = 23099
 """In NCCL 2.27.3 to 2.30.7 every multicast object is made behind `nvlsSupport`, which NCCL_NVLS_ENABLE=0 leaves 0
 (ncclNvlsInit in src/transport/nvls.cc, symTeamObtain in src/dev_runtime.cc); later sources were not read."""
+
+
+Done = TypeVar("Done")
 
 
 class Refused(Exception):
@@ -53,68 +58,61 @@ class Launch:
 
     def __init__(self, operation: str, rank: Rank) -> None:
         self.operation, self.rank, self.job = operation, rank, rank.job
-        self.threads = nccl_options.in_threads(self.job)
+        self.threads = nccl_job.in_threads(self.job)
         varied = self.job.variant.parameters
         self.graph = varied["launched"] == "graph"
         self.buffers: nccl.Buffers = varied.get("buffers", "plain")  # type: ignore[assignment]
         self.algorithm, self.protocol = (str(varied.get(name, FREE)) for name in ("algorithm", "protocol"))
         self.largest_bytes = self.least_bytes = 0
         self.allocated_by = ""
-        self._widen()
-        devices, library, reason = self._open()
-        reason = next((one for one in self._everyone(reason) if one), "")
-        if reason or library is None:
-            raise Refused(reason)
-        self.library = library
+        self.cpus = nccl_job.widen(self.job, None if self.threads else rank.index)
+        devices, self.library = self._together(self._open)
         self.team = self._connect(devices)
         self._wants_evidence = self.job.options["evidence"] == "yes"
-        self._log = SwitchedLog(library, rank.scratch, rank.index)
-
-    def _widen(self) -> None:
-        """NCCL's own threads run beside this one, as they do beside nccl-tests, which is bound to no CPU."""
-        near = () if self.threads else self.job.cpus_near(self.job.gpu_of(self.rank.index))
-        self.cpus = near or self.job.cpus
-        os.sched_setaffinity(0, self.cpus)
+        self._log = SwitchedLog(self.library, rank.scratch, rank.index)
 
     def _everyone(self, value: Any) -> list[Any]:  # noqa: ANN401 - whatever the processes tell each other
         """The value of every process, in order."""
         return [value] if self.threads else self.rank.comm.allgather(value)
 
-    def _open(self) -> tuple[list[cuda.Device], Library | None, str]:
-        """This process's GPUs and NCCL, or why there are none."""
-        gpus = nccl_options.gpus_of(self.job)
+    def _together(self, work: Callable[[], Done]) -> Done:
+        """What this process's part of something returns. Raises Refused, in all of them, where one was. Collective."""
+        done, refusal = [], ""
+        try:
+            done.append(work())
+        except CannotJudge as error:
+            refusal = self._refusal(error)
+        reason = next((one for one in self._everyone(refusal) if one), "")
+        if reason:
+            raise Refused(reason)
+        return done[0]
+
+    def _open(self) -> tuple[list[cuda.Device], Library]:
+        """This process's GPUs and NCCL."""
+        gpus = nccl_job.gpus_of(self.job)
         if not self.threads:
             gpus = (gpus[self.rank.comm.rank],)
-        named = self.job.options["library"]
-        try:
-            self.rank.step("CUDA")
-            devices = [cuda.Device(gpu.address) for gpu in gpus]
-            self.rank.step("load NCCL")
-            return devices, Library("" if named == nccl_options.LIBRARY_AUTO else named), ""
-        except NativeError:
-            raise
-        except CannotJudge as error:
-            return [], None, error.message
+        self.rank.step("CUDA")
+        devices = [cuda.Device(gpu.address) for gpu in gpus]
+        self.rank.step("load NCCL")
+        return devices, Library(nccl_job.named_library(self.job))
 
     def _connect(self, devices: list[cuda.Device]) -> nccl.Team:
         self.rank.step("ncclCommInitRank")
         comm = None if self.threads else self.rank.comm
         unique_id = self._everyone(self.library.unique_id() if self.rank.index == 0 else b"")[0]
-        try:
-            return nccl.Team(self.library, devices, self.operation, unique_id, comm=comm)
-        except NcclError as error:
-            raise self._as_refusal(error) from error
+        return self._together(lambda: nccl.Team(self.library, devices, self.operation, unique_id, comm=comm))
 
-    def _as_refusal(self, error: CannotJudge) -> Exception:
-        """Refused where NCCL says no to something that was forced, else the error itself: then something broke."""
+    def _refusal(self, error: CannotJudge) -> str:
+        """The words where NCCL says no to something that was forced; raises the error itself where something broke."""
         forced = (self.algorithm, self.protocol, self.buffers) != (FREE, FREE, "plain")
         if isinstance(error, NativeError) and not (forced and isinstance(error, NcclError) and error.refused):
-            return error
-        return Refused(error.message)
+            raise error
+        return error.message
 
     def free_bytes(self) -> int:
         """What can be allocated on the GPU that has least."""
-        return int(min(self._everyone(min(nccl.free_bytes(device) for device in self.team.devices))))
+        return int(min(self._everyone(min(device.free_bytes() for device in self.team.devices))))
 
     def allocate(self, sizes: tuple[Size, ...], most_bytes: int) -> None:
         """Buffers for the largest of the sizes, as nccl-tests: as large as was asked for. Raises Refused."""
@@ -122,19 +120,12 @@ class Launch:
         self.least_bytes = min([*asked, sizes[0].size_bytes])
         self.largest_bytes = max([*asked, *(size.size_bytes for size in sizes)])
         self.rank.step(f"allocate 2 x {format_size(self.largest_bytes)}")
-        reason = ""
-        try:
-            if self.buffers == "symmetric" and nccl_options.nvls_is_off() and self.library.code > _NEWEST_READ:
-                raise CannotJudge(f"it is not known whether windows of NCCL {self.library.version} leave NVLS off")
-            self.allocated_by = self.team.allocate(self.largest_bytes, self.buffers)
-        except CannotJudge as error:
-            refusal = self._as_refusal(error)
-            if not isinstance(refusal, Refused):
-                raise
-            reason = str(refusal)
-        reason = next((one for one in self._everyone(reason) if one), "")
-        if reason:
-            raise Refused(reason)
+        self.allocated_by = self._together(self._allocate)
+
+    def _allocate(self) -> str:
+        if self.buffers == "symmetric" and nccl_job.nvls_is_off() and self.library.code > _NEWEST_READ:
+            raise CannotJudge(f"it is not known whether windows of NCCL {self.library.version} leave NVLS off")
+        return self.team.allocate(self.largest_bytes, self.buffers)
 
     def warm(self) -> None:
         """One operation of each power of two times the least size, out of place, before anything is timed."""
@@ -143,22 +134,16 @@ class Launch:
             self.rank.step(f"warm up {format_size(size_bytes)}")
             size = nccl_options.size_of(self.operation, size_bytes, self.team.ranks)
             if size.size_bytes <= self.largest_bytes:
-                try:
-                    self.team.warm(self._what(size, OUT_OF_PLACE))
-                except NcclError as error:
-                    if not isinstance(self._as_refusal(error), Refused):
-                        raise
+                with contextlib.suppress(Refused):
+                    self._together(functools.partial(self.team.warm, self._what(size, OUT_OF_PLACE)))
             size_bytes *= 2
 
     def measure(self, size: Size, placement: str) -> Point:
         """The data check with its evidence, and then the timed samples. Raises Refused, for this size."""
         what = self._what(size, placement)
         self._prepare(what)
-        try:
-            with self._log.written() if self._wants_evidence else contextlib.nullcontext():
-                self.team.once(what)
-        except NcclError as error:
-            raise self._as_refusal(error) from error
+        with self._log.written() if self._wants_evidence else contextlib.nullcontext():
+            self._together(lambda: self.team.once(what))
         wrong = self._count_wrong(what)
         evidence = self._evidence()
         samples = nccl_options.samples_of(size.size_bytes)
@@ -181,7 +166,7 @@ class Launch:
         """Each rank's pattern to send, and poison where it will receive something else."""
         for index, device in enumerate(self.team.devices):
             out, into = self.team.places(what, index)
-            nccl.set_bytes(device, into, _POISON, what.received_bytes)
+            nccl.Borrowed(device, into, what.received_bytes).set_bytes(_POISON)
             rank = self.team.members[index].rank
             grid = 4 * device.multiprocessors
             cuda.launch(device, "collective_fill", grid, cuda.COMPUTE_THREADS, out, what.sent_bytes // 4, rank, 0)

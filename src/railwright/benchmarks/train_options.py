@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
-from railwright.benchmarks import gpu_job
+from railwright.benchmarks import nccl_job
 from railwright.benchmarks.base import Job, Option, Plan, choice, one_of, whole_number
+from railwright.benchmarks.nccl_job import AUTO
 from railwright.benchmarks.train_buckets import SINGLE, TENSOR, cut, parse_buckets
 from railwright.benchmarks.train_model import Model, parse_model
 from railwright.busbw import factor
 from railwright.errors import UsageError
 from railwright.native.train_load import ELEMENT_BYTES
-from railwright.topology.model import Device
 from railwright.units import GIB, MIB
 
-AUTO = "auto"
 WAYS = ("torch", "gemm", "none")
-_ALL = "all"
-_MOST_GPUS = 72
 _MOST_ITERATIONS = 10_000
 _MOST_COMPUTE_MS = 60_000
 _MOST_BATCH = 4096
@@ -42,17 +38,6 @@ class Point(NamedTuple):
     overlap: bool
 
 
-def _gpus_option(text: str) -> int:
-    """How many GPUs, 0 for all. Raises UsageError."""
-    return 0 if text == _ALL else whole_number(_MOST_GPUS)(text)
-
-
-def _library_option(text: str) -> str:
-    if not text or "\0" in text or len(text) > 4096:
-        raise UsageError(f"not a path of a library: {text[:40]!r}")
-    return text
-
-
 OPTIONS = (
     Option("model", "resnet50", "resnet50, or a number of parameters like 25.6M or 7B", parse_model),
     Option("dtypes", "fp32,fp16", "fp32, fp16, bf16", choice(*ELEMENT_BYTES)),
@@ -65,8 +50,8 @@ OPTIONS = (
            whole_number(_MOST_COMPUTE_MS)),
     Option("batch", "64", "images of a step with PyTorch, for each GPU", whole_number(_MOST_BATCH)),
     Option("iterations", "100", "timed iterations, after one that is not", whole_number(_MOST_ITERATIONS)),
-    Option("gpus", _ALL, "all, or the first so many GPUs", _gpus_option),
-    Option("library", AUTO, f"{AUTO}, or the path of a libnccl.so.2", _library_option),
+    nccl_job.gpus_option(1),
+    nccl_job.LIBRARY_OPTION,
 )  # fmt: skip
 
 
@@ -81,25 +66,9 @@ def points(options: Mapping[str, str]) -> tuple[Point, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def gpus_of(job: Job) -> tuple[Device, ...]:
-    """The GPUs of the launch, one for each rank."""
-    return job.gpus[: _gpus_option(job.options["gpus"]) or None]
-
-
-def processes(job: Job) -> int:
-    """How many processes the launch has."""
-    return max(1, len(gpus_of(job)))
-
-
-def path(job: Job) -> str:
-    """From the first rank's GPU to the last one's."""
-    gpus = gpus_of(job)
-    return f"{gpus[0].id}>{gpus[-1].id}" if gpus else "gpu0>gpu1"
-
-
 def plan(job: Job) -> Plan:
     """The plan of all points; the memory is the host's, for gradients lie on the GPUs."""
-    options, ranks = job.options, processes(job)
+    options, ranks = job.options, nccl_job.processes(job)
     model, rounds = parse_model(options["model"]), int(options["iterations"]) + 1
     compute = max(int(options["compute-ms"]) * 1e-3, int(options["batch"]) * _ESTIMATE_IMAGE_S)
     seconds, moved = _ESTIMATE_START_S, 0
@@ -109,7 +78,7 @@ def plan(job: Job) -> Plan:
         seconds += rounds * 2 * (compute + sent / _ESTIMATE_BYTES_PER_S) + 3 * size / _ESTIMATE_CHECKED_BYTES_PER_S
         moved += int((2 * rounds + 2) * ranks * sent)
     return Plan(
-        path=path(job),
+        path=nccl_job.path(job),
         seconds=seconds,
         memory_bytes=ranks * (_HOST_BYTES + _CHECKED_AT_ONCE_BYTES),
         moved_bytes=moved,
@@ -120,12 +89,9 @@ def plan(job: Job) -> Plan:
 def _waived(job: Job, model: Model) -> str:
     """Why the launch cannot be, as far as that is known without loading anything."""
     options = job.options
-    reason = gpu_job.waived(job, _gpus_option(options["gpus"]) or 1)
+    reason = nccl_job.waived(job, 1)
     if reason:
         return reason
-    library = options["library"]
-    if library != AUTO and not Path(library).exists():
-        return f"there is no NCCL at {library}"
     if not model.tensors and options["compute"] == "torch":
         return "compute=torch is ResNet-50: give model=resnet50, or compute=gemm"
     try:

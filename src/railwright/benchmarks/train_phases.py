@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from railwright.benchmarks import train_torch
 from railwright.benchmarks.base import Rank
+from railwright.benchmarks.nccl_job import AUTO
 from railwright.benchmarks.train_buckets import Bucket, cut, last_parts, slices
 from railwright.benchmarks.train_model import LAYERS, Model
-from railwright.benchmarks.train_options import AUTO, Point
+from railwright.benchmarks.train_options import Point
 from railwright.errors import CannotJudge
 from railwright.native.cuda import Device, DeviceBuffer, Stream
 from railwright.native.train import Gradients, Step, Timed

@@ -8,12 +8,11 @@ all three, and what communication adds to an iteration (`exposed`) is a differen
 
 from __future__ import annotations
 
-import os
 import statistics
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from railwright.benchmarks import nccl_options, train_options, train_phases
+from railwright.benchmarks import nccl_job, train_options, train_phases
 from railwright.benchmarks.base import Benchmark, Rank
 from railwright.benchmarks.train_model import Model, parse_model
 from railwright.benchmarks.train_options import Point
@@ -50,8 +49,7 @@ class _Seen(NamedTuple):
 def _run(rank: Rank) -> Iterator[Result]:
     """All points; yields from rank 0 alone."""
     model = parse_model(rank.job.options["model"])
-    near = rank.job.cpus_near(rank.job.gpu_of(rank.index))
-    os.sched_setaffinity(0, near or rank.job.cpus)  # NCCL's and PyTorch's own threads run beside this one
+    cpus = nccl_job.widen(rank.job, rank.index)  # PyTorch's own threads run beside this one, too
     try:
         torch = train_phases.with_torch(rank, model)
         device, library = _open(rank)
@@ -61,7 +59,7 @@ def _run(rank: Rank) -> Iterator[Result]:
         yield from _waived(rank, model, error.message)
         return
     team = _connect(rank, device, library)
-    kept: dict[str, Scalar] = {"nccl": library.version, "gpu": device.name}
+    kept: dict[str, Scalar] = {"nccl": library.version, "gpu": device.name, "cpus": cpus}
     if way.fallback:
         kept["compute_because"] = way.fallback
     every = train_options.points(rank.job.options)
@@ -81,12 +79,11 @@ def _run(rank: Rank) -> Iterator[Result]:
 
 def _open(rank: Rank) -> tuple[cuda.Device, nccl.Library]:
     """This rank's GPU and NCCL. Raises Unavailable, on all ranks alike, where one of them has not both. Collective."""
-    named = rank.job.options["library"]
-    address = train_options.gpus_of(rank.job)[rank.comm.rank].address
+    address = nccl_job.gpus_of(rank.job)[rank.comm.rank].address
     rank.step("CUDA")
     device = train_phases.on_all(rank, lambda: cuda.Device(address))
     rank.step("load NCCL")
-    return device, train_phases.on_all(rank, lambda: nccl.Library("" if named == train_options.AUTO else named))
+    return device, train_phases.on_all(rank, lambda: nccl.Library(nccl_job.named_library(rank.job)))
 
 
 def _connect(rank: Rank, device: cuda.Device, library: nccl.Library) -> nccl.Team:
@@ -97,7 +94,7 @@ def _connect(rank: Rank, device: cuda.Device, library: nccl.Library) -> nccl.Tea
 
 def _too_large(rank: Rank, device: cuda.Device, model: Model, dtype: str) -> str:
     """Why the gradients do not fit, on every rank alike; empty where they do. Collective."""
-    free, size = min(rank.comm.allgather(nccl.free_bytes(device))), model.parameters * ELEMENT_BYTES[dtype]
+    free, size = min(rank.comm.allgather(device.free_bytes())), model.parameters * ELEMENT_BYTES[dtype]
     if size <= 0.9 * free:
         return ""
     return f"{size / 1e9:.3g} GB of {dtype} gradients do not fit: {free / 1e9:.3g} GB of GPU memory are free"
@@ -150,7 +147,7 @@ def _waived(rank: Rank, model: Model, reason: str, dtype: str = "") -> Iterator[
     """One record for what cannot be, from rank 0."""
     if rank.index == 0:
         varied: dict[str, Scalar] = {"model": model.name, **({"dtype": dtype} if dtype else {})}
-        yield Result(benchmark=BENCHMARK.name, quantity="latency_s", path=train_options.path(rank.job),
+        yield Result(benchmark=BENCHMARK.name, quantity="latency_s", path=nccl_job.path(rank.job),
                      outcome="waived", reason=reason, method=_METHOD, parameters=varied, ranks=rank.size)  # fmt: skip
 
 
@@ -168,9 +165,8 @@ def _results(rank: Rank, model: Model, point: Point, seen: _Seen, kept: dict[str
         "warm_up": _WARM_UP,
         "operation": "sum, in place",
         "device_compute_s": statistics.median(timed.device),
+        **nccl_job.nvls_settings(),
     }
-    if nccl_options.nvls_is_off():
-        kept["nvls"] = f"off ({nccl_options.NVLS_VARIABLE}=0)"
     parts = {"iteration": timed.iteration, "compute": timed.compute, "exposed": exposed,
              "communication": timed.communication}  # fmt: skip
     for part, samples in parts.items():
@@ -193,7 +189,7 @@ def _result(
     return Result(
         benchmark=BENCHMARK.name,
         quantity=quantity,
-        path=train_options.path(rank.job),
+        path=nccl_job.path(rank.job),
         outcome="failed" if reason else "measured",
         reason=reason,
         method=_METHOD,
@@ -239,5 +235,5 @@ BENCHMARK = Benchmark(
     options=train_options.OPTIONS,
     needs_mpi=True,
     uses_gpus=True,
-    ranks_for=train_options.processes,
+    ranks_for=nccl_job.processes,
 )

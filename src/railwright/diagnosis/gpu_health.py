@@ -19,6 +19,8 @@ from railwright.topology.paths import Graph
 
 NOT_THROTTLED = "none"
 """Setting `gpu_throttle` of a result during which no GPU was slowed down."""
+SWITCHED_OFF, TOO_SHORT = "sampling is switched off", "too short: no two samples under load fell into it"
+"""Setting `gpu_not_watched` where nothing is wrong with that."""
 SLOWER_BY = 0.05
 """Our choice: well above the noise of large copies, well below what a lost lane or link takes."""
 _AT_THE_LIMIT = "software power cap"
@@ -34,7 +36,30 @@ _GPU = re.compile(r"gpu\d{1,6}")
 
 def look(results: Sequence[Result], points: Sequence[Judged], topology: Topology) -> tuple[Finding, ...]:
     """What the samples of all results and the values of all points say of single GPUs."""
-    return (*_throttled(results), *_dropped(results, topology), *_slower_than_siblings(points, topology))
+    found = (*_throttled(results), *_dropped(results, topology), *_slower_than_siblings(points, topology))
+    return (*found, *_not_watched(results))
+
+
+def _not_watched(results: Iterable[Result]) -> tuple[Finding, ...]:
+    """Results during which nobody could look at the GPUs, though somebody should have."""
+    of_gpus = [result for result in results if "gpu_samples" in result.settings]
+    blind: dict[str, list[Result]] = defaultdict(list)
+    for result in of_gpus:
+        why = str(result.settings.get("gpu_not_watched", ""))
+        if why not in ("", SWITCHED_OFF, TOO_SHORT):
+            blind[why].append(result)
+    watched = sum(bool(result.settings["gpu_samples"]) for result in of_gpus)
+    return tuple(
+        Finding(
+            fault="gpu_not_watched",
+            where=_benchmarks(those),
+            certainty="could not look",
+            says=f"{watched} of {len(of_gpus)} GPU results were watched: {why}",
+            costs="whether GPUs were slowed down during the others is not known",
+            remedy="see whether `nvidia-smi -q -d PERFORMANCE` answers here",
+        )
+        for why, those in blind.items()
+    )
 
 
 def _throttled(results: Iterable[Result]) -> tuple[Finding, ...]:

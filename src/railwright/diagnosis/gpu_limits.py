@@ -13,6 +13,7 @@ from railwright.limits.model import Expected, Limit, NoLimit, Quantity
 from railwright.limits.path import path_limit
 from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING
 from railwright.topology.cluster import Cluster, cluster_of
+from railwright.topology.gpus import usable_gpus
 from railwright.topology.model import Device, Path, PcieLink, Scalar, Topology
 from railwright.topology.paths import Graph
 from railwright.units import GIB, MIB
@@ -113,12 +114,13 @@ class GpuLimits:
         )
 
     def _cluster(self, path_id: str) -> Cluster | None:
-        """The machine with its first GPUs up to the one that the path ends at: those took part."""
+        """The machine with the GPUs that took part: of those that ranks use, the first up to the path's end."""
         last = path_id.partition(">")[2]
-        gpus = [gpu.id for gpu in self._topology.of_kind("gpu")]
+        every = [gpu.id for gpu in self._topology.of_kind("gpu")]
+        gpus = [gpu.id for gpu in usable_gpus(self._topology)] or every  # a shape's GPUs have no address
         if last not in gpus or gpus.index(last) == 0:
             return None
-        gone = set(gpus[gpus.index(last) + 1 :])
+        gone = set(every) - set(gpus[: gpus.index(last) + 1])
         host = replace(
             self._topology,
             devices=tuple(device for device in self._topology.devices if device.id not in gone),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.launch.gpu_samples import Business
+from railwright.launch.gpu_samples import BUSINESS, Business
 from railwright.process import run
 from railwright.topology.model import Device
 from railwright.units import format_size
@@ -17,14 +17,17 @@ from railwright.units import format_size
 BUSY_ABOVE_PERCENT = 10
 MEMORY_ABOVE_BYTES = 2**30
 """Display servers and monitors keep some hundred MiB."""
-_PROGRAM = (sys.executable, "-m", "railwright.launch.gpu_sampler", "business")
+_PROGRAM = (sys.executable, "-P", "-W", "ignore", "-m", "railwright.launch.gpu_sampler", "business")
 _TIMEOUT_S = 30.0
 _NVML_AVERAGES_OVER_S = 1.2
 """NVML's utilisation is of the last second or less (nvml.h): what ended just now has left it after that."""
 
 
 def refuse_busy_gpus(gpus: Iterable[Device], *, force: bool) -> str:
-    """Why nobody could tell whether they are busy, empty where that is known. Raises UsageError for a busy GPU."""
+    """Of which GPUs nobody could tell whether they are busy, and why; empty where that is known of all.
+
+    Raises UsageError for a busy GPU.
+    """
     ids = {gpu.address: gpu.id for gpu in gpus}
     if force or not ids:
         return ""
@@ -39,7 +42,18 @@ def refuse_busy_gpus(gpus: Iterable[Device], *, force: bool) -> str:
             "; ".join(f"{name} is busy: {why}" for name, why in busy.items()),
             hint="wait until it is idle (nvidia-smi names the processes), or measure all the same with --force",
         )
-    return trouble
+    return trouble or _unread(ids, found)
+
+
+def _unread(ids: Mapping[str, str], found: Iterable[Business]) -> str:
+    """Which GPUs NVML does not list, or says nothing of."""
+    told = {one.address for one in found if (one.processes, one.utilisation, one.memory_used_bytes) != (None,) * 3}
+    unread = [name for address, name in ids.items() if address not in told]
+    if not unread:
+        return ""
+    return (
+        f"whether {', '.join(unread)} {'is' if len(unread) == 1 else 'are'} idle could not be read: NVML does not say"
+    )
 
 
 def why_busy(gpu: Business) -> str:
@@ -57,8 +71,11 @@ def why_busy(gpu: Business) -> str:
 def _ask() -> tuple[list[Business], str]:
     """What NVML says of each GPU, or why it says nothing."""
     finished = run(_PROGRAM, timeout_s=_TIMEOUT_S)
+    said = "".join(finished.output)
     try:
-        return msgspec.json.decode("".join(finished.output), type=list[Business]), ""
+        # Before it stands what Python or an import said on standard error.
+        answer = msgspec.json.decode(said[max(0, said.find(f'{{"{BUSINESS}":')) :], type=dict[str, list[Business]])
+        return answer.get(BUSINESS, []), ""
     except msgspec.DecodeError:
         ended = f"gave no answer within {_TIMEOUT_S:g} s" if finished.timed_out else finished.describe()
         return [], f"whether the GPUs are idle could not be read: NVML's reader {ended}"

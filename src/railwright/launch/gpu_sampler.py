@@ -16,9 +16,18 @@ import time
 import msgspec
 import pynvml
 
-from railwright.launch.gpu_samples import Business, GpuSample, Sample
+from railwright.launch.gpu_samples import BUSINESS, Business, GpuSample, Sample
 from railwright.process import die_with_parent
-from railwright.topology.sources.nvidia_probe import ask, event_reasons, handles
+from railwright.topology.sources.nvidia_nvml import (
+    clock_hz,
+    event_reasons,
+    handles,
+    memory_of,
+    power_w,
+    process_count,
+    temperature_c,
+    utilisation,
+)
 
 
 def take(gpus: list[tuple[str, object]]) -> Sample:
@@ -27,14 +36,13 @@ def take(gpus: list[tuple[str, object]]) -> Sample:
 
 
 def _one(address: str, handle: object) -> GpuSample:
-    utilisation = ask(pynvml.nvmlDeviceGetUtilizationRates, handle)
     return GpuSample(
         address=address,
-        sm_clock_hz=_scaled(ask(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM), 1e6),
-        memory_clock_hz=_scaled(ask(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM), 1e6),
-        power_w=_scaled(ask(pynvml.nvmlDeviceGetPowerUsage, handle), 1e-3),
-        temperature_c=_scaled(ask(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU), 1.0),
-        utilisation=utilisation.gpu if utilisation else None,
+        sm_clock_hz=clock_hz(handle, pynvml.NVML_CLOCK_SM),
+        memory_clock_hz=clock_hz(handle, pynvml.NVML_CLOCK_MEM),
+        power_w=power_w(handle),
+        temperature_c=temperature_c(handle),
+        utilisation=utilisation(handle),
         event_reasons=event_reasons(handle),
     )
 
@@ -43,22 +51,16 @@ def business(gpus: list[tuple[str, object]]) -> list[Business]:
     """Who uses each GPU."""
     found = []
     for address, handle in gpus:
-        utilisation = ask(pynvml.nvmlDeviceGetUtilizationRates, handle)
-        processes = ask(pynvml.nvmlDeviceGetComputeRunningProcesses_v3, handle)
-        memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
+        memory = memory_of(handle)
         found.append(
             Business(
                 address=address,
-                processes=len(processes) if processes is not None else None,
-                utilisation=utilisation.gpu if utilisation else None,
-                memory_used_bytes=memory.used if memory else None,
+                processes=process_count(handle),
+                utilisation=utilisation(handle),
+                memory_used_bytes=memory.used if memory is not None else None,
             )
         )
     return found
-
-
-def _scaled(answer: int | None, factor: float) -> float | None:
-    return None if answer is None else round(answer * factor, 3)
 
 
 def main(arguments: list[str]) -> None:
@@ -70,7 +72,7 @@ def main(arguments: list[str]) -> None:
     pynvml.nvmlInit()
     gpus = handles()
     if arguments[0] == "business":
-        stream.write(msgspec.json.encode(business(gpus)) + b"\n")
+        stream.write(msgspec.json.encode({BUSINESS: business(gpus)}) + b"\n")
         os._exit(0)
     interval_s = float(arguments[1])
     if len(arguments) > 2:

@@ -35,6 +35,10 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
     gpus: tuple[GpuSample, ...]
 
 
+BUSINESS = "business"
+"""The one key of what the sampler prints of who uses the GPUs: by it the line is found among others."""
+
+
 class Business(msgspec.Struct, frozen=True, array_like=True):
     """Who uses one GPU. None is what NVML does not say."""
 

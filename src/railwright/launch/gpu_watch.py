@@ -5,7 +5,6 @@ A child process samples; `RAILWRIGHT_GPU_SAMPLING=off` in the environment measur
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 from collections import deque
@@ -15,15 +14,18 @@ from types import TracebackType
 import msgspec
 
 from railwright.benchmarks.base import Benchmark, Job
+from railwright.diagnosis.gpu_health import SWITCHED_OFF, TOO_SHORT
 from railwright.launch.gpu_samples import Sample, summary, under_load
-from railwright.process import Child
+from railwright.process import Child, describe_status
 from railwright.results.model import Result
 
 SWITCH = "RAILWRIGHT_GPU_SAMPLING"
 INTERVAL_S = 0.5
-_PROGRAM = (sys.executable, "-m", "railwright.launch.gpu_sampler", "sample")
+_PROGRAM = (sys.executable, "-P", "-m", "railwright.launch.gpu_sampler", "sample")
 _MOST_SAMPLES = 20_000
 """The last 2.8 hours."""
+_SILENT_S = 30.0
+"""Drivers without persistence take 1 to 3 s for each GPU when the first program opens them."""
 _TOGETHER_S = 0.05
 """Results that come this soon after another were measured together with it."""
 
@@ -36,11 +38,12 @@ class GpuWatch:
     def __init__(self, benchmark: Benchmark, job: Job, environment: Mapping[str, str]) -> None:
         self._gpus = {gpu.address: gpu for gpu in job.gpus} if benchmark.uses_gpus else {}
         self._child: Child | None = None
+        self._said = ""
         if self._gpus and environment.get(SWITCH, "").lower() not in ("off", "0", "no"):
             lines: deque[str] = deque(maxlen=_MOST_SAMPLES)
             self._child = Child([*_PROGRAM, f"{INTERVAL_S}", *_spare_cpus(job)], dict(environment), output=lines)
         self._taken: list[Sample] = []
-        self._since = time.monotonic()
+        self._begun = self._since = time.monotonic()
         self._follows_result = False
         self._window = (self._since, self._since)
 
@@ -62,7 +65,7 @@ class GpuWatch:
 
     def joined(self, result: Result) -> Result:
         """The result that has just come, with what the GPUs did since it began."""
-        if self._child is None or result.outcome != "measured":
+        if not self._gpus or result.outcome != "measured":
             return result
         now = time.monotonic()
         if now - self._since > _TOGETHER_S or not self._follows_result:
@@ -71,16 +74,34 @@ class GpuWatch:
         first, last = self._window
         counted = [one for one in under_load(self._samples(first)) if first <= one.at_s <= last]
         settings, evidence = summary(counted, self._gpus)
+        if not settings:
+            settings = {"gpu_samples": 0, "gpu_not_watched": self._why_not()}
         return msgspec.structs.replace(
             result, settings={**result.settings, **settings}, evidence=(*result.evidence, *evidence)
         )
+
+    def _why_not(self) -> str:
+        """Why no sample counted for a result."""
+        if self._child is None:
+            return SWITCHED_OFF
+        status = self._child.poll()
+        if status is not None:
+            return f"the sampler ended: {describe_status(status)}" + (f", it says {self._said!r}" if self._said else "")
+        if not self._taken and time.monotonic() - self._begun > _SILENT_S:
+            return "the sampler has said nothing: NVML may hang"
+        listed = {gpu.address for one in self._taken for gpu in one.gpus}
+        absent = [gpu.id for address, gpu in self._gpus.items() if address not in listed]
+        return f"NVML does not list {', '.join(absent)}" if self._taken and absent else TOO_SHORT
 
     def _samples(self, first_s: float) -> list[Sample]:
         """Those since `first_s` and the two before; a sampler that failed has printed other lines, or none."""
         lines = self._child.output if self._child is not None else deque()
         while lines:
-            with contextlib.suppress(msgspec.DecodeError):
-                self._taken.append(_decoder.decode(lines.popleft()))
+            line = lines.popleft()
+            try:
+                self._taken.append(_decoder.decode(line))
+            except msgspec.DecodeError:
+                self._said = line.strip()[:200]
         before = sum(sample.at_s < first_s for sample in self._taken)
         del self._taken[: max(0, before - 2)]
         return self._taken

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-RANK_PROGRAM = (sys.executable, "-m", "railwright.launch.rank")
+RANK_PROGRAM = (sys.executable, "-P", "-m", "railwright.launch.rank")
+"""With `-P`, or Python files of the folder in which somebody stands would be imported before ours."""
 
 
 class LocalLauncher:

@@ -69,7 +69,7 @@ class Measurement:
             planned=one,
             launcher=launcher,
             base_environment=dict(os.environ),
-            silence_s=self.silence_s + one.plan.seconds,
+            silence_s=self.silence_s + one.plan.silent_s,
             on_step=self.on_step,
         )
         yield from session.results()

@@ -32,6 +32,7 @@ static const struct {
     {"cuCtxEnablePeerAccess", AT(enable_peer)},
     {"cuMemAlloc_v2", AT(alloc)},
     {"cuMemFree_v2", AT(free)},
+    {"cuMemGetInfo_v2", AT(memory)},
     {"cuMemHostAlloc", AT(host_alloc)},
     {"cuMemFreeHost", AT(host_free)},
     {"cuMemHostRegister_v2", AT(host_register)},
@@ -151,6 +152,11 @@ int rw_cuda_alloc(void *context, size_t bytes, uint64_t *address) {
 int rw_cuda_free(void *context, uint64_t address) {
   int status = rw_cuda.use(context);
   return status ? status : rw_cuda.free(address);
+}
+
+int rw_cuda_memory(void *context, size_t *available, size_t *total) {
+  int status = rw_cuda.use(context);
+  return status ? status : rw_cuda.memory(available, total);
 }
 
 /* Pins memory that exists, for every context; `mapped` is where GPUs see it. */

@@ -41,6 +41,7 @@ struct rw_cuda {
   int (*enable_peer)(void *, unsigned);
   int (*alloc)(uint64_t *, size_t);
   int (*free)(uint64_t);
+  int (*memory)(size_t *, size_t *);
   int (*host_alloc)(void **, size_t, unsigned);
   int (*host_free)(void *);
   int (*host_register)(void *, size_t, unsigned);

@@ -138,6 +138,13 @@ class Device:
         """Wait for all of the GPU's work, and raise NativeError for what went wrong in it."""
         checked(f"work on {self.name}", function("rw_cuda_synchronize", c_int, c_void_p)(self.context))
 
+    def free_bytes(self) -> int:
+        """How much of its memory nobody has allocated, as the driver says now (cuMemGetInfo). Raises NativeError."""
+        available, total = c_size_t(), c_size_t()
+        ask = function("rw_cuda_memory", c_int, c_void_p, POINTER(c_size_t), POINTER(c_size_t))
+        checked(f"free memory of {self.name}", ask(self.context, byref(available), byref(total)))
+        return available.value
+
     def can_access(self, other: Device) -> bool:
         """Whether this GPU can read and write the other one's memory directly."""
         can = c_int()

@@ -86,16 +86,15 @@ static int enqueue_timed(const struct lane *lane, int warm, int copies) {
   return status ? status : rw_cuda.event_record(lane->end, lane->stream);
 }
 
-/* The other way gets twice as many copies, so that it is at work for as long as the measured way is; `uncovered` counts
- * the samples in which it was not. */
-static int one_sample(struct lane *lanes, int count, const struct flag *flag, int warm, int copies, double *seconds,
+/* The other way gets `others` copies, if any; `uncovered` counts the samples in which it ended first. */
+static int one_sample(struct lane *lanes, int others, const struct flag *flag, int warm, int copies, double *seconds,
                       int *uncovered) {
   float ms = 0;
-  int status = RW_OK;
+  int status = RW_OK, count = others ? 2 : 1;
   atomic_store(&flag->host[0], 0);
   atomic_store(&flag->host[1], 0);
   for (int i = 0; i < count && !status; i++) status = hold(&lanes[i], flag);
-  if (!status && count > 1) status = enqueue(&lanes[1], warm + 2 * copies);
+  if (!status && count > 1) status = enqueue(&lanes[1], others);
   if (!status) status = rw_cuda.use(lanes[0].copy->context);
   if (!status) status = enqueue_timed(&lanes[0], warm, copies);
   atomic_store(&flag->host[0], 1);
@@ -122,9 +121,9 @@ static int first_copy(struct lane *lane, const struct flag *flag) {
 }
 
 /* Seconds of one copy for each sample: `warm` copies, then the mean of `copies` back to back, while `other` (may be
- * NULL) runs the other way. */
-int rw_cuda_copies(const struct rw_copy *measured, const struct rw_copy *other, int warm, int copies, int samples,
-                   double *seconds, int *uncovered) {
+ * NULL) runs `others` times the other way. */
+int rw_cuda_copies(const struct rw_copy *measured, const struct rw_copy *other, int warm, int copies, int others,
+                   int samples, double *seconds, int *uncovered) {
   struct lane lanes[2] = {{.copy = measured}, {.copy = other}};
   struct flag flag = {0};
   int count = other ? 2 : 1, status = rw_cuda.use(measured->context);
@@ -132,7 +131,7 @@ int rw_cuda_copies(const struct rw_copy *measured, const struct rw_copy *other, 
   if (!status) status = flag_open(&flag);
   for (int i = 0; i < count && !status; i++) status = first_copy(&lanes[i], &flag);
   for (int k = 0; k < samples && !status; k++)
-    status = one_sample(lanes, count, &flag, warm, copies, &seconds[k], uncovered);
+    status = one_sample(lanes, other ? others : 0, &flag, warm, copies, &seconds[k], uncovered);
   for (int i = 0; i < count; i++) lane_close(&lanes[i]);
   if (flag.host) rw_cuda.host_free((void *)flag.host);
   return status;

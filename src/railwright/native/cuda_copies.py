@@ -50,8 +50,13 @@ class Copy(NamedTuple):
     """Between two GPUs that do not reach each other's memory: the driver takes the data through the host."""
 
     def held_back(self) -> bool:
-        """Whether its stream may wait for a flag: enqueuing from or to memory that is not pinned waits for the GPU."""
-        return all(isinstance(place, DeviceBuffer | PinnedBuffer) for place in (self.target, self.source))
+        """Whether its stream may wait for a flag.
+
+        Enqueuing from or to memory that is not pinned waits for the GPU, and what the driver stages through the host
+        may: it would wait for a stream that waits for us.
+        """
+        reached = all(isinstance(place, DeviceBuffer | PinnedBuffer) for place in (self.target, self.source))
+        return reached and not self.staged
 
 
 class Copies(NamedTuple):
@@ -85,21 +90,24 @@ def _c_copy(copy: Copy, *, hold: bool) -> _Copy:
     )
 
 
-def time_copies(measured: Copy, other: Copy | None = None, *, warm: int, copies: int, samples: int) -> Copies:
+def time_copies(
+    measured: Copy, other: Copy | None = None, *, warm: int, copies: int, samples: int, others: int = 0
+) -> Copies:
     """Each sample: `warm` copies, then `copies` back to back, timed by events on the GPU.
 
-    Their stream is held back until all are enqueued, but for memory that is not pinned.
-    `other` runs twice as many copies at the same time in a stream of its own, let go by the same flag.
+    Their stream is held back until all are enqueued, where that may be (`Copy.held_back`).
+    `other` runs `others` times at the same time in a stream of its own, let go by the same flag.
     Raises NativeError.
     """
     hold = measured.held_back() and (other is None or other.held_back())
     seconds, uncovered = seconds_array(samples), c_int(0)
     loop = function(
-        *("rw_cuda_copies", c_int, POINTER(_Copy), POINTER(_Copy), c_int, c_int, c_int, POINTER(c_double)),
+        *("rw_cuda_copies", c_int, POINTER(_Copy), POINTER(_Copy), c_int, c_int, c_int, c_int, POINTER(c_double)),
         POINTER(c_int),
     )
     second = None if other is None else byref(_c_copy(other, hold=hold))
-    code = loop(byref(_c_copy(measured, hold=hold)), second, warm, copies, samples, seconds, byref(uncovered))
+    first = byref(_c_copy(measured, hold=hold))
+    code = loop(first, second, warm, copies, others, samples, seconds, byref(uncovered))
     checked("copy", code)
     return Copies(list(seconds), uncovered.value)
 

@@ -24,7 +24,7 @@ from railwright.native.cuda import DeviceBuffer, PinnedBuffer
 from railwright.native.cuda import checked as checked_by_cuda
 from railwright.native.files import Pass
 from railwright.native.library import NativeError, flush_c_streams, function, seconds_array
-from railwright.native.vendor_libraries import candidates
+from railwright.native.vendor_libraries import load
 
 Way = Literal["gds", "cufile compat"]
 LIBRARY = "libcufile.so.0"
@@ -136,13 +136,11 @@ def checked(what: str, code: int) -> None:
 
 def find() -> ctypes.CDLL:
     """The library. Raises CannotJudge with the loader's words."""
-    said = ""
-    for candidate in candidates(LIBRARY):
-        try:
-            return ctypes.CDLL(candidate, mode=ctypes.RTLD_GLOBAL)
-        except OSError as error:
-            said = said or str(error)
-    raise CannotJudge(f"cuFile is not installed: {said}", hint="install the nvidia-cufile wheel, or CUDA's libcufile")
+    try:
+        return load(LIBRARY)
+    except OSError as error:
+        hint = "install the nvidia-cufile wheel, or CUDA's libcufile"
+        raise CannotJudge(f"cuFile is not installed: {error}", hint=hint) from error
 
 
 def attach() -> bool:

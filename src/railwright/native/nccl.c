@@ -4,6 +4,7 @@
  *
  * The ranks of this process are one thread each. Handles and NCCL's functions are set up in `native/nccl.py`. */
 #include "cuda.h"
+#include "nccl_errors.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -13,7 +14,6 @@
 
 enum { FLOAT32 = 7, SUM = 0, IN_PROGRESS = 7 }; /* of nccl.h, the same since 2.0 (IN_PROGRESS: 2.14) */
 enum { CAPTURE_THREAD_LOCAL = 1 };              /* CUstreamCaptureMode */
-enum { OTHER_RANK_FAILED = -1020, MPI_FAILED = -1021, NCCL_FAILED = -2000 }; /* NCCL_FAILED minus NCCL's own number */
 enum { SPINS = 2000 };
 
 enum { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, SEND_RECV, BROADCAST };
@@ -85,7 +85,7 @@ int rw_nccl_bind_mpi(void *library) {
   return mpi_barrier ? RW_OK : RW_MISSING_SYMBOL;
 }
 
-static inline int of_nccl(int result) { return result ? NCCL_FAILED - result : RW_OK; }
+static inline int of_nccl(int result) { return result ? RW_NCCL_ERROR - result : RW_OK; }
 
 /* Sends and receives of one group, as nccl-tests composes an all-to-all of NCCL before 2.28. */
 static int exchange_all(const struct rw_nccl *w, const struct rw_nccl_rank *r, char *out, char *in) {
@@ -140,13 +140,13 @@ static int wait_for(struct team *t, const struct rw_nccl_rank *r) {
     if (status != CUDA_NOT_READY) return status;
     status = nccl.async_error(r->comm, &broken);
     if (status || (broken && broken != IN_PROGRESS)) return of_nccl(status ? status : broken);
-    if (atomic_load_explicit(&t->status, memory_order_relaxed)) return OTHER_RANK_FAILED;
+    if (atomic_load_explicit(&t->status, memory_order_relaxed)) return RW_OTHER_RANK_FAILED;
     sched_yield();
   }
 }
 
 static int barrier(struct team *t) {
-  if (t->what->comm) return mpi_barrier(t->what->comm) ? MPI_FAILED : RW_OK;
+  if (t->what->comm) return mpi_barrier(t->what->comm) ? RW_MPI_ERROR : RW_OK;
   int round = atomic_load(&t->round);
   if (atomic_fetch_add(&t->waiting, 1) + 1 == t->what->here) {
     atomic_store(&t->waiting, 0);
@@ -154,7 +154,7 @@ static int barrier(struct team *t) {
     return RW_OK;
   }
   for (int spins = 0; atomic_load(&t->round) == round; spins++) {
-    if (atomic_load(&t->status)) return OTHER_RANK_FAILED;
+    if (atomic_load(&t->status)) return RW_OTHER_RANK_FAILED;
     if (spins > SPINS) sched_yield();
   }
   return RW_OK;
@@ -229,7 +229,8 @@ static void *run(void *argument) {
 
 /* WARM: one operation, out of place or in place, as it is. ONCE: one, by a graph where the operations are in one.
  * TIME: `samples` measurements, whose seconds of one operation are written for each rank of this process in turn.
- * RW_OK, an error of ours or of CUDA, or NCCL_FAILED minus NCCL's result: the first that a rank of this process saw. */
+ * RW_OK, an error of ours or of CUDA, or RW_NCCL_ERROR minus NCCL's result: the first that a rank of this process
+ * saw. */
 int rw_nccl_run(const struct rw_nccl *what, const struct rw_nccl_rank *ranks, int task, int samples, double *seconds) {
   struct team team = {.what = what, .ranks = ranks, .task = task, .samples = samples, .seconds = seconds};
   struct worker *workers = calloc((size_t)what->here, sizeof *workers);

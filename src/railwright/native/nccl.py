@@ -6,16 +6,15 @@ Only ranks may use this module: NCCL loads CUDA.
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, byref, c_double, c_int, c_size_t, c_ssize_t, c_uint64, c_void_p
 from typing import TYPE_CHECKING, Literal
 
 from railwright.errors import CannotJudge
-from railwright.native import cuda
-from railwright.native.library import NativeError, function, seconds_array
+from railwright.native import cuda, nccl_errors
+from railwright.native.library import function, seconds_array
 from railwright.native.nccl_library import Library as Library
-from railwright.native.nccl_library import NcclError, UniqueId
+from railwright.native.nccl_library import UniqueId
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -24,11 +23,6 @@ OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_
 """In the order of the C file's kinds."""
 Buffers = Literal["plain", "registered", "symmetric"]
 
-_FAILED = -2000  # nccl.c's NCCL_FAILED: minus this is NCCL's own number
-_OURS = {
-    -1020: "another rank of this process failed",
-    -1021: "MPI_Barrier failed",
-}
 _SYMMETRIC = 1  # NCCL_WIN_COLL_SYMMETRIC
 _WARM, _TIME, _ONCE = range(3)
 
@@ -62,6 +56,16 @@ class Operation(Structure):
         ("graph", c_int),
         ("operations", c_int),
     )
+
+
+class Borrowed(cuda.DeviceBuffer):
+    """GPU memory that is another's to free."""
+
+    def __init__(self, device: cuda.Device, address: int, size_bytes: int) -> None:
+        self.device, self.address, self.size_bytes = device, address, size_bytes
+
+    def free(self) -> None:
+        """Nothing."""
 
 
 class Team:
@@ -199,40 +203,12 @@ class Team:
     def _run(self, what: Operation, task: int, seconds: ctypes.Array[c_double] | None, samples: int) -> None:
         loop = function("rw_nccl_run", c_int, POINTER(Operation), POINTER(RankOfTeam), c_int, c_int, POINTER(c_double))
         code = loop(byref(what), self.members, task, samples, seconds)
-        if code:
-            raise self.failure(f"NCCL {self.operation}", code)
+        self.checked(f"NCCL {self.operation}", code)
 
-    def failure(self, what: str, code: int) -> NativeError:
-        """The error for what a loop returned: NCCL's, ours or CUDA's."""
-        if code <= _FAILED:
-            result = _FAILED - code
-            return NcclError(what, result, self.library.error_text(result, c_void_p(self.members[0].comm)))
-        if code < 0:
-            return NativeError(what, code, _OURS.get(code, ""))
-        try:
-            cuda.checked(what, code)
-        except NativeError as error:
-            return error
-        raise ValueError("0 is no failure")
-
-
-def free_bytes(device: cuda.Device) -> int:
-    """How much memory can be allocated on a GPU now."""
-    free, total = c_size_t(), c_size_t()
-    device.make_current()
-    cuda.checked(f"free memory of {device.name}", _driver().cuMemGetInfo_v2(byref(free), byref(total)))
-    return free.value
-
-
-def set_bytes(device: cuda.Device, address: int, value: int, size_bytes: int) -> None:
-    """Set bytes of a GPU's memory, and wait for it. Raises NativeError."""
-    work = function("rw_cuda_set", c_int, c_void_p, c_uint64, c_int, c_size_t)
-    cuda.checked("set GPU memory", work(device.context, address, value, size_bytes))
-
-
-@functools.cache
-def _driver() -> ctypes.CDLL:
-    return ctypes.CDLL("libcuda.so.1")  # the same one that cuda.c loaded before
+    def checked(self, what: str, code: int) -> None:
+        """Raises NativeError for what a loop returned, in the words of the library that failed."""
+        comm = c_void_p(self.members[0].comm)
+        nccl_errors.checked(what, code, lambda result: self.library.error_text(result, comm))
 
 
 def _bind_mpi() -> None:

@@ -1,4 +1,4 @@
-"""libnccl: where it is, what it exports, its errors and its configuration. Only ranks may load it: it loads CUDA.
+"""libnccl: what it exports, what it says of its errors, and its configuration. Only ranks may load it: it loads CUDA.
 
 Structures and values after nccl.h of NCCL 2.18 to 2.30.
 """
@@ -6,20 +6,18 @@ Structures and values after nccl.h of NCCL 2.18 to 2.30.
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 from ctypes import Structure, byref, c_char, c_char_p, c_int, c_size_t, c_uint, c_void_p
-from pathlib import Path
 
 from railwright.errors import CannotJudge
-from railwright.native.library import NativeError, function
+from railwright.native.library import function
+from railwright.native.nccl_errors import NcclError
+from railwright.native.vendor_libraries import candidates
 
 UNIQUE_ID_BYTES = 128
 SWITCHED_LOG = "ncclResetDebugInit"
 """Reads NCCL_DEBUG and its like again; there from 2.24 on, out of the header since 2.28, still exported in 2.30."""
 
 _LIBRARY = "libnccl.so.2"
-_PACKAGES = ("nvidia.nccl", "nvidia.cu13", "nvidia.cu12")
-_INTERNAL, _INVALID_ARGUMENT, _INVALID_USAGE = 3, 4, 5
 _MAGIC, _UNDEFINED = 0xCAFEBEEF, -(2**31)
 _NEWEST_CONFIG = 23007  # the newest version whose ncclConfig_t is known here
 
@@ -58,41 +56,11 @@ class Config(Structure):
     )
 
 
-class NcclError(NativeError):
-    """NCCL refused or failed; `result` is its own number."""
-
-    def __init__(self, what: str, result: int, meaning: str) -> None:
-        super().__init__(what, result, meaning)
-        self.result = result
-
-    @property
-    def refused(self) -> bool:
-        """Whether NCCL says that what was asked of it cannot be, rather than that something broke."""
-        no_way = self.result == _INTERNAL and "algorithm/protocol" in self.message  # before 2.24
-        return no_way or self.result in (_INVALID_ARGUMENT, _INVALID_USAGE)
-
-
-def find_library(named: str = "") -> str:
-    """What to load: the library named, else that of an installed nvidia-nccl wheel, else the loader's own choice."""
-    if named:
-        return named
-    for package in _PACKAGES:
-        try:
-            spec = importlib.util.find_spec(package)
-        except ModuleNotFoundError:  # there is no package `nvidia` at all
-            break
-        for location in (spec.submodule_search_locations or []) if spec else []:
-            found = Path(location) / "lib" / _LIBRARY
-            if found.exists():
-                return str(found)
-    return _LIBRARY
-
-
 class Library:
     """A loaded libnccl. Raises CannotJudge where it cannot be loaded or lacks what every loop needs."""
 
     def __init__(self, named: str = "") -> None:
-        self.path = find_library(named)
+        self.path = candidates(_LIBRARY, named=named)[0]
         try:
             self._nccl = ctypes.CDLL(self.path)
         except OSError as error:

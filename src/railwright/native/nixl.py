@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib.util
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from ctypes import (
@@ -31,6 +30,7 @@ from typing import Literal, NamedTuple
 from railwright.errors import CannotJudge
 from railwright.native.library import NativeError, function, seconds_array
 from railwright.native.nixl_memory import HOST, AnyBuffer, Memory, memory_of, prepare_gpus
+from railwright.native.vendor_libraries import in_wheels
 
 Operation = Literal["READ", "WRITE"]
 Blocks = Sequence[tuple[int, int]]
@@ -81,13 +81,7 @@ class _AgentConfig(Structure):
 
 def find_library() -> Path | None:
     """Where libnixl_capi.so of an installed nixl wheel is, without importing NIXL; None if there is none."""
-    for package in ("nixl_cu13", "nixl_cu12"):
-        spec = importlib.util.find_spec(package)
-        for location in (spec.submodule_search_locations or []) if spec else []:
-            found = Path(location).parent / f".{package}.mesonpy.libs" / "libnixl_capi.so"
-            if found.exists():
-                return found
-    return None
+    return next(map(Path, in_wheels("libnixl_capi.so")), None)
 
 
 def plugin_problem(backend: str) -> str:

@@ -3,9 +3,7 @@
 #define RAILWRIGHT_TRAIN_H
 
 #include "cuda.h"
-
-/* Errors of other libraries, as a range of negative numbers each: the base minus the library's own code. */
-enum { RW_MPI_ERROR = -1021, RW_NCCL_ERROR = -2000, RW_CUBLAS_ERROR = -2100 }; /* the first two as in nccl.c */
+#include "nccl_errors.h"
 
 enum rw_load_kind { LOAD_NONE, LOAD_GEMM, LOAD_BURN };
 

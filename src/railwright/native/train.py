@@ -13,7 +13,7 @@ from railwright.native.library import function, seconds_array
 from railwright.native.memory import Buffer
 from railwright.native.mpi import bind
 from railwright.native.nccl import Team
-from railwright.native.train_load import ELEMENT_BYTES, Load, LoadStruct, checked
+from railwright.native.train_load import ELEMENT_BYTES, Load, LoadStruct
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -24,7 +24,6 @@ MOST_RANKS = 255
 """Up to here every type holds each sum of the pattern exactly."""
 PATTERN = "every gradient against whole numbers by its position and the ranks they are from"
 
-_NCCL_FAILED, _CUBLAS_FAILED = -2000, -2100
 _STAGING_BYTES = 64 << 20
 
 
@@ -119,7 +118,7 @@ class Step:
             nccl_comm=team.members[0].comm, all_reduce=_address(team.library.path, "ncclAllReduce"),
             context=device.context, compute=compute.handle, communication=team.streams[0].handle,
         )  # fmt: skip
-        self._checked("events", function("rw_train_open", c_int, POINTER(_Train))(byref(self._what)))
+        self._team.checked("events", function("rw_train_open", c_int, POINTER(_Train))(byref(self._what)))
 
     def close(self) -> None:
         """Give its events back. Not collective."""
@@ -130,45 +129,42 @@ class Step:
         """How many all-reduces an iteration has."""
         return len(self._buckets)
 
-    def _checked(self, what: str, code: int) -> None:
-        if _CUBLAS_FAILED < code < 0:
-            raise self._team.failure(what, code)
-        checked(what, code)
-
     def run(self, *, warm: int, samples: int, only_communication: bool = False) -> Timed:
         """Timed iterations in turn: with communication, without, and the communication alone."""
         compute, iteration, device, communication = (seconds_array(samples) for _ in range(4))
         some = POINTER(c_double)
         loop = function("rw_train_run", c_int, POINTER(_Train), c_int, c_int, some, some, some, some)
         both = (None, None) if only_communication else (iteration, compute)
-        self._checked("training step", loop(byref(self._what), warm, samples, *both, device, communication))
+        self._team.checked("training step", loop(byref(self._what), warm, samples, *both, device, communication))
         return Timed(list(iteration), list(compute), list(device), list(communication))
 
     def once(self) -> None:
         """One iteration that is not timed."""
-        self._checked("training step", function("rw_train_once", c_int, POINTER(_Train))(byref(self._what)))
+        self._team.checked("training step", function("rw_train_once", c_int, POINTER(_Train))(byref(self._what)))
 
     def mark(self, *, end: bool) -> None:
         """Where a compute phase that others put on the compute stream begins or ends. Not collective."""
-        self._checked("event", function("rw_train_mark", c_int, POINTER(_Train), c_int)(byref(self._what), int(end)))
+        self._team.checked(
+            "event", function("rw_train_mark", c_int, POINTER(_Train), c_int)(byref(self._what), int(end))
+        )
 
     def between_marks(self) -> float:
         """Seconds from the one mark to the other by the GPU's own clock, after `finish`. Not collective."""
         seconds = c_double()
         ask = function("rw_train_elapsed", c_int, POINTER(_Train), POINTER(c_double))
-        self._checked("event", ask(byref(self._what), byref(seconds)))
+        self._team.checked("event", ask(byref(self._what), byref(seconds)))
         return seconds.value
 
     def reduce(self, first: int, count: int, after: int) -> None:
         """Enqueue the all-reduces of some buckets behind what a stream (its handle) holds now. Any thread may."""
         work = function("rw_train_reduce", c_int, POINTER(_Train), c_int, c_int, c_void_p)
-        self._checked("all-reduce", work(byref(self._what), first, count, after))
+        self._team.checked("all-reduce", work(byref(self._what), first, count, after))
 
     def finish(self, *, communicates: bool) -> float:
         """Wait for this iteration and for all ranks; what `time.monotonic` said right after."""
         now = c_double()
         wait = function("rw_train_finish", c_int, POINTER(_Train), c_int, POINTER(c_double))
-        self._checked("training step", wait(byref(self._what), int(communicates), byref(now)))
+        self._team.checked("training step", wait(byref(self._what), int(communicates), byref(now)))
         return now.value
 
     def count_wrong(self) -> int:
@@ -176,12 +172,12 @@ class Step:
         wrong = c_uint64()
         with Buffer(_STAGING_BYTES) as staging:
             give = function("rw_train_give", c_int, POINTER(_Train), c_void_p, c_int64)
-            self._checked("known gradients", give(byref(self._what), staging.address, _STAGING_BYTES))
+            self._team.checked("known gradients", give(byref(self._what), staging.address, _STAGING_BYTES))
             self.finish(communicates=False)
             self.reduce(0, len(self._buckets), self._what.compute)
             self.finish(communicates=True)
             look = function("rw_train_wrong", c_int, POINTER(_Train), c_void_p, c_int64, POINTER(c_uint64))
-            self._checked("data check", look(byref(self._what), staging.address, _STAGING_BYTES, byref(wrong)))
+            self._team.checked("data check", look(byref(self._what), staging.address, _STAGING_BYTES, byref(wrong)))
         return wrong.value
 
     def checksum(self) -> int:
@@ -189,7 +185,7 @@ class Step:
         found = c_uint64()
         with Buffer(_STAGING_BYTES) as staging:
             look = function("rw_train_checksum", c_int, POINTER(_Train), c_void_p, c_int64, POINTER(c_uint64))
-            self._checked("checksum", look(byref(self._what), staging.address, _STAGING_BYTES, byref(found)))
+            self._team.checked("checksum", look(byref(self._what), staging.address, _STAGING_BYTES, byref(found)))
         return found.value
 
 

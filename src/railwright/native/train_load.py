@@ -7,9 +7,8 @@ A layer of p parameters is a matrix W; the forward pass of t tokens is W x X, th
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from ctypes import POINTER, Structure, byref, c_double, c_int, c_int64, c_uint, c_uint64, c_void_p
 from pathlib import Path
@@ -18,9 +17,10 @@ from typing import Literal
 
 from railwright.errors import CannotJudge
 from railwright.native.cuda import Device, DeviceBuffer, Stream
-from railwright.native.cuda import checked as checked_cuda
 from railwright.native.library import NativeError, function, seconds_array
 from railwright.native.memory import Buffer
+from railwright.native.nccl_errors import checked
+from railwright.native.vendor_libraries import candidates
 
 Kind = Literal["none", "gemm", "burn"]
 _KINDS: tuple[Kind, ...] = ("none", "gemm", "burn")
@@ -29,13 +29,7 @@ CUDA_TYPES = {"fp32": 0, "fp16": 2, "bf16": 14}
 """cudaDataType_t."""
 ELEMENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 
-_WHEELS = (("cu13", "13"), ("cublas", "13"), ("cublas", "12"), ("cu12", "12"))
-"""Folders of the package `nvidia` and the major version of cuBLAS that lies in them."""
-_CUBLAS_FAILED = -2100
-_MEANINGS = {
-    1: "not initialised", 3: "allocation failed", 7: "invalid value", 8: "the GPU is not supported",
-    11: "mapping error", 13: "execution failed", 14: "internal error", 15: "not supported", 16: "licence error",
-}  # fmt: skip
+_LIBRARIES = ("libcublas.so.13", "libcublas.so.12")
 _BURN_THREADS = 512
 _LARGEST_BUFFER_BYTES = 1 << 30
 _TOKEN_STEP = 8
@@ -76,18 +70,6 @@ class LoadStruct(Structure):
     )
 
 
-class CublasError(NativeError):
-    """cuBLAS refused or failed."""
-
-
-def checked(what: str, code: int) -> None:
-    """Raises NativeError for what the loops of train_load.c returned."""
-    if code <= _CUBLAS_FAILED:
-        status = _CUBLAS_FAILED - code
-        raise CublasError(f"cuBLAS {what}", code, f"{_MEANINGS.get(status, 'error')} (cuBLAS status {status})")
-    checked_cuda(what, code)
-
-
 class Cublas:
     """cuBLAS for one device and stream. A context manager. Raises CannotJudge where there is none that works."""
 
@@ -108,7 +90,10 @@ class Cublas:
 def _open() -> tuple[int, str]:
     """The handle and the version of the first library that opens; a wrong major version for the driver does not."""
     reasons: list[str] = []
-    for name in _libraries():
+    for name in candidates(*_LIBRARIES):
+        if Path(name).is_absolute():  # the loader would not find what a wheel's library needs before itself
+            with suppress(OSError):  # the library itself then says what is wrong
+                ctypes.CDLL(name.replace("libcublas.", "libcublasLt."), mode=ctypes.RTLD_GLOBAL)
         try:
             library = ctypes.CDLL(name)
         except OSError as error:
@@ -125,20 +110,6 @@ def _open() -> tuple[int, str]:
         code = version.value
         return handle.value, f"{code // 10000}.{code // 100 % 100}.{code % 100}"
     raise CannotJudge(f"no cuBLAS can be used: {reasons[0]}", hint="install the nvidia-cublas package")
-
-
-def _libraries() -> Iterator[str]:
-    """Those of the wheels, with what they need loaded before them, then the loader's own choice."""
-    spec = importlib.util.find_spec("nvidia")
-    for location in (spec.submodule_search_locations or []) if spec else []:
-        for folder, major in _WHEELS:
-            library = Path(location, folder, "lib", f"libcublas.so.{major}")
-            light = library.with_name(f"libcublasLt.so.{major}")
-            if library.exists() and light.exists():
-                with suppress(OSError):  # the library itself then says what is wrong
-                    ctypes.CDLL(str(light), mode=ctypes.RTLD_GLOBAL)
-                yield str(library)
-    yield from ("libcublas.so.13", "libcublas.so.12")
 
 
 def shape(parameters: int) -> tuple[int, int]:
@@ -230,10 +201,10 @@ class Load:
         with Buffer(_NUMBERS_BYTES) as staging:
             write(staging.address, _NUMBERS_BYTES, CUDA_TYPES[self.dtype], seed)
             held = min(_NUMBERS_BYTES, size_bytes)
-            checked_cuda("numbers", copy(self.device.context, buffer.address, staging.address, held))
+            checked("numbers", copy(self.device.context, buffer.address, staging.address, held))
         while held < size_bytes:  # doubled on the GPU
             more = min(held, size_bytes - held)
-            checked_cuda("numbers", copy(self.device.context, buffer.address + held, buffer.address, more))
+            checked("numbers", copy(self.device.context, buffer.address + held, buffer.address, more))
             held += more
         return buffer.address
 

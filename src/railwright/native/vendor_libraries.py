@@ -1,4 +1,4 @@
-"""NVIDIA's user-space libraries, which wheels keep in folders where the loader does not look."""
+"""Libraries that wheels keep in folders where the loader does not look, and the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -10,23 +10,41 @@ _FOLDERS = {
     "libcudart.so.13": ("nvidia/cu13/lib", "nvidia/cuda_runtime/lib"),
     "libcudart.so.12": ("nvidia/cuda_runtime/lib",),
     "libcufile.so.0": ("nvidia/cu13/lib", "nvidia/cufile/lib"),
+    "libcublas.so.13": ("nvidia/cu13/lib", "nvidia/cublas/lib"),
+    "libcublas.so.12": ("nvidia/cublas/lib", "nvidia/cu12/lib"),
+    "libnccl.so.2": ("nvidia/nccl/lib", "nvidia/cu13/lib", "nvidia/cu12/lib"),
+    "libnixl_capi.so": (".nixl_cu13.mesonpy.libs", ".nixl_cu12.mesonpy.libs"),
 }
 
 
-def candidates(name: str) -> list[str]:
-    """Where a library may be, in the order to try: as the loader finds it, then in NVIDIA's wheels."""
-    inside = (Path(entry, folder, name) for entry in sys.path if entry for folder in _FOLDERS.get(name, ()))
-    return [name, *(str(path) for path in inside if path.exists())]
+def in_wheels(*names: str) -> list[str]:
+    """Where installed wheels have these libraries, in the order of the names; no package is imported to find out."""
+    entries = [entry for entry in sys.path if entry]
+    places = (Path(entry, folder, name) for name in names for entry in entries for folder in _FOLDERS.get(name, ()))
+    return [str(path) for path in places if path.exists()]
+
+
+def candidates(*names: str, named: str = "") -> list[str]:
+    """What to load, in the order to try: what the user named, alone; else those of wheels, then the loader's own."""
+    return [named] if named else [*in_wheels(*names), *names]
+
+
+def load(name: str) -> ctypes.CDLL:
+    """The first that opens, for all that is loaded later as well. Raises OSError for the first that does not."""
+    problem: OSError | None = None
+    for candidate in candidates(name):
+        try:
+            return ctypes.CDLL(candidate, mode=ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            problem = problem or error
+    assert problem is not None
+    raise problem
 
 
 def preload(name: str) -> str:
     """Load a library so that others which are linked with it find it; why that cannot be done, or an empty string."""
-    problem = ""
-    for candidate in candidates(name):
-        try:
-            ctypes.CDLL(candidate, mode=ctypes.RTLD_GLOBAL)
-        except OSError as error:
-            problem = problem or str(error)
-        else:
-            return ""
-    return problem
+    try:
+        load(name)
+    except OSError as error:
+        return str(error)
+    return ""

@@ -66,6 +66,7 @@ _CHOICE = re.compile(
     r"(?:(\w{1,30}): )?(\d{1,19}) Bytes -> Algo (\w{1,20}) proto (\w{1,20})"
     r"(?: time ([\d.]{1,20}))?(?: channel\{Lo\.\.Hi\}=\{(\d{1,4})\.\.(\d{1,4})\})?"
 )
+_WAY = re.compile(r"\w{1,30} \[(Symmetric|Copy Engine)\]: \d{1,19} Bytes -> (?:Kernel )?(\w{1,80})")
 SETTING = re.compile(r"(NCCL_\w{1,60}) set (?:by environment )?to (.{1,300})")
 VERSION = re.compile(r"NCCL version (\d{1,3}(?:\.\d{1,3}){1,3})[\w.-]{0,20}(?:\+cuda(\d{1,3}\.\d{1,3}))?")
 
@@ -259,6 +260,16 @@ def choice(text: str, line: int) -> Choice | None:
         estimate_s=decimal(time) * 1e-6 if time else None,
         line=line,
     )
+
+
+def way(text: str) -> tuple[str, str] | None:
+    """The way and what ran, of an operation for which no algorithm is chosen.
+
+    `AllReduce [Symmetric]: 8 Bytes -> Kernel AllReduce_AGxLL_R nchannels 1 nthreads 512` (2.27), and since 2.29
+    `AllGather [Copy Engine]: 8 Bytes -> cudaMemcpy`.
+    """
+    found = _WAY.match(text)
+    return (found.group(1), found.group(2)) if found else None
 
 
 def spelled(word: str, names: tuple[str, ...] = (*_ALGORITHMS, *_PROTOCOLS)) -> str:

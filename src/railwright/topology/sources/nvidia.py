@@ -19,7 +19,7 @@ __all__ = ["PROBE", "ProbedRoot", "read_probe"]
 
 TIMEOUT_S = 30.0
 """Drivers without persistence take 1 to 3 s for each GPU when the first program opens them."""
-_PROGRAM = (sys.executable, "-m", "railwright.topology.sources.nvidia_probe")
+_PROGRAM = (sys.executable, "-P", "-W", "ignore", "-m", "railwright.topology.sources.nvidia_probe")
 
 
 class ProbedRoot:
@@ -73,11 +73,14 @@ def _ending(finished: Finished) -> str:
 
 
 def _answers(text: str) -> dict[str, object]:
-    """The JSON objects that stand one after the other in `text`, as one; a last one that was cut off is left out."""
+    """The JSON objects that stand one after the other in `text`, as one; a last one that was cut off is left out.
+
+    What stands before the first is what Python or an import said on standard error, before the probe closed it.
+    """
     found: dict[str, object] = {}
     decoder = json.JSONDecoder()
-    position = 0
-    while position < len(text):
+    position = text.find('{"nvml":')
+    while 0 <= position < len(text):
         try:
             part, position = decoder.raw_decode(text, position)
         except ValueError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -17,8 +16,20 @@ import pynvml
 from railwright.process import die_with_parent
 from railwright.topology.sources.nvidia_cuda import ask_cuda
 from railwright.topology.sources.nvidia_model import Gpu, Nvlink, NvmlAnswer, Pair, Remote
+from railwright.topology.sources.nvidia_nvml import (
+    address_of,
+    ask,
+    clock_hz,
+    event_reasons,
+    handles,
+    memory_of,
+    power_w,
+    process_count,
+    scaled,
+    temperature_c,
+    utilisation,
+)
 
-_MOST_GPUS = 256
 _MOST_PAIRED = 64
 """More GPUs than this are not asked pair by pair."""
 _REMOTES: dict[int, Remote] = {
@@ -40,38 +51,6 @@ _PEER_STATUS = {
 # pynvml gives this one index as a tuple (nvml.h: NVML_P2P_CAPS_INDEX_READ = 0).
 _PEER_READ, _PEER_WRITE, _PEER_NVLINK = 0, pynvml.NVML_P2P_CAPS_INDEX_WRITE, pynvml.NVML_P2P_CAPS_INDEX_NVLINK
 _ANCESTORS = {0: "same board", 10: "one switch", 20: "several switches", 30: "host bridge", 40: "CPU", 50: "system"}
-
-
-def ask(function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - whatever NVML gives
-    """NVML's answer, None where it has none for this GPU, this driver or this user."""
-    try:
-        return function(*arguments)
-    except (pynvml.NVMLError, UnicodeDecodeError):
-        return None
-
-
-def address_of(pci: Any) -> str:  # noqa: ANN401 - a C structure of pynvml
-    """`0000:1b:00.0`, as the kernel writes it."""
-    return f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
-
-
-def handles() -> list[tuple[str, Any]]:
-    """The PCI address and NVML's handle of every GPU that it can open. NVML must be initialised."""
-    found = []
-    for index in range(min(ask(pynvml.nvmlDeviceGetCount) or 0, _MOST_GPUS)):
-        handle = ask(pynvml.nvmlDeviceGetHandleByIndex, index)  # None for a GPU that has fallen off the bus
-        pci = ask(pynvml.nvmlDeviceGetPciInfo_v3, handle) if handle is not None else None
-        if pci is not None:
-            found.append((address_of(pci), handle))
-    return found
-
-
-def event_reasons(handle: object) -> int | None:
-    """Why the clocks are what they are, as bits; drivers before 535 have the older name."""
-    found = ask(pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
-    if found is None:
-        found = ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
-    return found if isinstance(found, int) else None
 
 
 def ask_nvml() -> NvmlAnswer:
@@ -97,11 +76,7 @@ def _gpu(address: str, handle: object) -> Gpu:
     capability = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
     fabric_state, fabric_problem = _fabric(handle)
     count, nvlinks = _nvlinks(handle)
-    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2) or ask(
-        pynvml.nvmlDeviceGetMemoryInfo, handle
-    )
-    utilisation = ask(pynvml.nvmlDeviceGetUtilizationRates, handle)
-    processes = ask(pynvml.nvmlDeviceGetComputeRunningProcesses_v3, handle)
+    memory = memory_of(handle)
     return Gpu(
         address=address,
         name=_text(ask(pynvml.nvmlDeviceGetName, handle)),
@@ -119,8 +94,8 @@ def _gpu(address: str, handle: object) -> Gpu:
         memory_bytes=memory.total if memory else None,
         memory_used_bytes=memory.used if memory else None,
         memory_bus_bits=ask(pynvml.nvmlDeviceGetMemoryBusWidth, handle),
-        processes=len(processes) if processes is not None else None,
-        utilisation=utilisation.gpu if utilisation else None,
+        processes=process_count(handle),
+        utilisation=utilisation(handle),
         **_health(handle),
     )
 
@@ -136,15 +111,15 @@ def _health(handle: object) -> dict[str, Any]:
         "ecc_uncorrected": ask(pynvml.nvmlDeviceGetTotalEccErrors, handle, *uncorrected),
         "row_remap_pending": bool(rows[2]) if rows else None,
         "row_remap_failed": bool(rows[3]) if rows else None,
-        "sm_clock_hz": _scaled(ask(pynvml.nvmlDeviceGetClockInfo, handle, sm), 1e6),
-        "sm_clock_max_hz": _scaled(ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, sm), 1e6),
-        "sm_clock_application_hz": _scaled(ask(pynvml.nvmlDeviceGetApplicationsClock, handle, sm), 1e6),
-        "memory_clock_hz": _scaled(ask(pynvml.nvmlDeviceGetClockInfo, handle, memory), 1e6),
-        "memory_clock_max_hz": _scaled(ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, memory), 1e6),
-        "power_w": _scaled(ask(pynvml.nvmlDeviceGetPowerUsage, handle), 1e-3),
-        "power_limit_w": _scaled(ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle), 1e-3),
-        "power_default_w": _scaled(ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle), 1e-3),
-        "temperature_c": ask(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
+        "sm_clock_hz": clock_hz(handle, sm),
+        "sm_clock_max_hz": scaled(ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, sm), 1e6),
+        "sm_clock_application_hz": scaled(ask(pynvml.nvmlDeviceGetApplicationsClock, handle, sm), 1e6),
+        "memory_clock_hz": clock_hz(handle, memory),
+        "memory_clock_max_hz": scaled(ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, memory), 1e6),
+        "power_w": power_w(handle),
+        "power_limit_w": scaled(ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle), 1e-3),
+        "power_default_w": scaled(ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle), 1e-3),
+        "temperature_c": temperature_c(handle),
         "event_reasons": event_reasons(handle),
         "persistence": _flag(ask(pynvml.nvmlDeviceGetPersistenceMode, handle)),
         "compute_mode": _COMPUTE_MODES.get(mode, "") if mode is not None else "",
@@ -232,10 +207,6 @@ def _flag(answer: int | None) -> bool | None:
 def _first_flag(answer: list[int] | None) -> bool | None:
     """Of (current, pending)."""
     return bool(answer[0]) if answer else None
-
-
-def _scaled(answer: int | None, factor: float) -> float | None:
-    return None if answer is None else round(answer * factor, 3)
 
 
 def main() -> None:

@@ -1,0 +1,109 @@
+"""What every benchmark that runs NCCL asks of its job: which GPUs, which library, which CPUs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from railwright.benchmarks import gpu_job
+from railwright.benchmarks.base import Job, Option
+from railwright.errors import UsageError
+from railwright.topology.model import Device, Scalar
+
+AUTO = "auto"
+NVLS_VARIABLE = "NCCL_NVLS_ENABLE"
+
+_ALL = "all"
+_MOST_GPUS = 72
+
+
+def gpus_option(least: int) -> Option:
+    """How many GPUs, at least so many."""
+    return Option("gpus", _ALL, "all, or the first so many GPUs", _gpus_from(least))
+
+
+def _gpus_from(least: int) -> Callable[[str], None]:
+    def check(text: str) -> None:
+        whole = text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST_GPUS))
+        if text != _ALL and not (whole and least <= int(text) <= _MOST_GPUS):
+            raise UsageError(f"not {_ALL!r} or a whole number from {least} to {_MOST_GPUS}: {text[:40]!r}")
+
+    return check
+
+
+def _check_library(text: str) -> None:
+    if not text or "\0" in text or len(text) > 4096:
+        raise UsageError(f"not a path of a library: {text[:40]!r}")
+
+
+LIBRARY_OPTION = Option("library", AUTO, f"{AUTO}, or the path of a libnccl.so.2", _check_library)
+
+
+def named_library(job: Job) -> str:
+    """The library that the user named, empty where NCCL is to be looked for."""
+    library = job.options["library"]
+    return "" if library == AUTO else library
+
+
+def gpus_of(job: Job) -> tuple[Device, ...]:
+    """The GPUs of the launch, one for each rank of NCCL's."""
+    wanted = job.options["gpus"]
+    return job.gpus if wanted == _ALL else job.gpus[: int(wanted)]
+
+
+def in_threads(job: Job) -> bool:
+    """Whether the launch is one process with a thread for each GPU."""
+    return job.variant.parameters.get("ranks_in") == "threads"
+
+
+def processes(job: Job) -> int:
+    """How many processes the launch has."""
+    return 1 if in_threads(job) else max(1, len(gpus_of(job)))
+
+
+def path(job: Job) -> str:
+    """From the first rank's GPU to the last one's."""
+    gpus = gpus_of(job)
+    return f"{gpus[0].id}>{gpus[-1].id}" if gpus else "gpu0>gpu1"
+
+
+def waived(job: Job, least: int) -> str:
+    """Why the launch cannot be, as far as that is known without loading anything; empty where it can."""
+    wanted, library = job.options["gpus"], named_library(job)
+    reason = gpu_job.waived(job, least if wanted == _ALL else int(wanted))
+    if not reason and library and not Path(library).exists():
+        return f"there is no NCCL at {library}"
+    return reason
+
+
+def widen(job: Job, rank: int | None) -> str:
+    """Let this process use every CPU near its rank's GPU (without a rank, of the job), and say which those are.
+
+    NCCL's own threads run beside its first one, as they do beside nccl-tests, which is bound to no CPU.
+    """
+    near = () if rank is None else job.cpus_near(job.gpu_of(rank))
+    cpus = near or job.cpus
+    os.sched_setaffinity(0, cpus)
+    return _ranges(cpus)
+
+
+def _ranges(cpus: tuple[int, ...]) -> str:
+    """`0-15,32-47`, as the kernel writes lists of CPUs."""
+    ends: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if ends and cpu == ends[-1][1] + 1:
+            ends[-1][1] = cpu
+        else:
+            ends.append([cpu, cpu])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
+
+
+def nvls_is_off() -> bool:
+    """Whether the environment forbids multicast over NVLink; nothing here ever allows it again."""
+    return os.environ.get(NVLS_VARIABLE) == "0"
+
+
+def nvls_settings() -> dict[str, Scalar]:
+    """That it is off, for the record; nothing where it is not."""
+    return {"nvls": f"off ({NVLS_VARIABLE}=0)"} if nvls_is_off() else {}

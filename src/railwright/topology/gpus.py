@@ -1,0 +1,28 @@
+"""Which GPUs of a machine a program of CUDA can use as a whole, in the order in which everybody counts them. Pure."""
+
+from __future__ import annotations
+
+from railwright.topology.model import Device, Topology
+
+
+def nvidia_gpus(topology: Topology) -> tuple[Device, ...]:
+    """The NVIDIA GPUs that have a PCI address, in the order of it, whether they can be used or not."""
+    found = (gpu for gpu in topology.of_kind("gpu") if gpu.address and _is_nvidia(gpu))
+    return tuple(sorted(found, key=lambda gpu: gpu.address))
+
+
+def usable_gpus(topology: Topology) -> tuple[Device, ...]:
+    """Those of `nvidia_gpus` that CUDA shows and that are not cut into parts: the ranks' GPUs."""
+    return tuple(gpu for gpu in nvidia_gpus(topology) if not why_unusable(gpu))
+
+
+def why_unusable(gpu: Device) -> str:
+    """Why CUDA cannot use a GPU as a whole; empty where it can, and where the machine does not say."""
+    if gpu.facts.get("mig") is True:
+        return f"MIG is on in {gpu.id}"
+    return f"CUDA does not show {gpu.id}" if gpu.facts.get("cuda_visible") is False else ""
+
+
+def _is_nvidia(gpu: Device) -> bool:
+    """By its shape's vendor, or by the name that its PCI vendor gives it."""
+    return gpu.facts.get("vendor") == "nvidia" or gpu.name.startswith("NVIDIA")
