@@ -16,6 +16,7 @@ import msgspec
 from railwright.errors import UsageError, unknown_name
 from railwright.limits.model import Quantity
 from railwright.results.model import Result
+from railwright.topology.cpu_list import parse_cpu_list
 from railwright.topology.gpus import usable_gpus
 from railwright.topology.model import Device, Scalar, Topology
 
@@ -98,18 +99,9 @@ def _spread(places: int, takers: int) -> list[int]:
 def node_of(topology: Topology, cpu: int) -> int:
     """The NUMA node of a CPU, 0 where the topology does not say."""
     for device in topology.of_kind("cpu"):
-        if device.numa is not None and cpu in _expand_cpu_list(str(device.facts.get("cpu_list", ""))):
+        if device.numa is not None and cpu in parse_cpu_list(str(device.facts.get("cpu_list", ""))):
             return device.numa
     return 0
-
-
-def _expand_cpu_list(text: str) -> set[int]:
-    cpus: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if first.isdecimal() and (last or first).isdecimal():
-            cpus.update(range(int(first), min(int(last or first), int(first) + 8192) + 1))
-    return cpus
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from railwright.benchmarks import gpu_job
 from railwright.benchmarks.base import Job, Option
 from railwright.errors import UsageError
+from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.model import Device, Scalar
 
 AUTO = "auto"
@@ -85,18 +86,7 @@ def widen(job: Job, rank: int | None) -> str:
     near = () if rank is None else job.cpus_near(job.gpu_of(rank))
     cpus = near or job.cpus
     os.sched_setaffinity(0, cpus)
-    return _ranges(cpus)
-
-
-def _ranges(cpus: tuple[int, ...]) -> str:
-    """`0-15,32-47`, as the kernel writes lists of CPUs."""
-    ends: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if ends and cpu == ends[-1][1] + 1:
-            ends[-1][1] = cpu
-        else:
-            ends.append([cpu, cpu])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
+    return format_cpu_list(cpus)
 
 
 def nvls_is_off() -> bool:

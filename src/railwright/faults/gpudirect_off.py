@@ -15,6 +15,7 @@ from railwright.faults.settings import Cause, is_one_of, look_at_settings
 from railwright.limits.case import Case
 from railwright.limits.model import Constant, Source
 from railwright.results.model import Evidence
+from railwright.topology.gpus import is_nvidia
 from railwright.topology.model import Device, Topology
 
 FACT = "gpudirect_rdma"
@@ -69,7 +70,7 @@ def _seen(host: Device) -> Finding:
 
 def _look_at_modules(topology: Topology, host: Device) -> tuple[Finding, ...]:
     """Peermem is seen in the list of modules; whether a dma-buf would do instead the CUDA driver says."""
-    gpus = [gpu for gpu in topology.of_kind("gpu") if _is_nvidia(gpu)]
+    gpus = [gpu for gpu in topology.of_kind("gpu") if is_nvidia(gpu)]
     modules = set(str(host.facts.get("modules", "")).split())
     if not gpus or not rdma_ports(topology) or modules & _PEERMEM:
         return ()
@@ -118,10 +119,6 @@ def _without_dma_buf(host: Device, gpus: list[Device]) -> Finding:
             Evidence(claim="dma-buf", value=f"not supported by {gpus[0].id}", seen="CUDA device attribute"),
         ),
     )
-
-
-def _is_nvidia(gpu: Device) -> bool:
-    return gpu.facts.get("vendor") == "nvidia" or str(gpu.facts.get("pci_id", "")).startswith("10de:")
 
 
 def _is_before_dma_buf(kernel: str) -> bool:

@@ -7,7 +7,7 @@ from railwright.topology.model import Device, Topology
 
 def nvidia_gpus(topology: Topology) -> tuple[Device, ...]:
     """The NVIDIA GPUs that have a PCI address, in the order of it, whether they can be used or not."""
-    found = (gpu for gpu in topology.of_kind("gpu") if gpu.address and _is_nvidia(gpu))
+    found = (gpu for gpu in topology.of_kind("gpu") if gpu.address and is_nvidia(gpu))
     return tuple(sorted(found, key=lambda gpu: gpu.address))
 
 
@@ -23,6 +23,7 @@ def why_unusable(gpu: Device) -> str:
     return f"CUDA does not show {gpu.id}" if gpu.facts.get("cuda_visible") is False else ""
 
 
-def _is_nvidia(gpu: Device) -> bool:
-    """By its shape's vendor, or by the name that its PCI vendor gives it."""
-    return gpu.facts.get("vendor") == "nvidia" or gpu.name.startswith("NVIDIA")
+def is_nvidia(gpu: Device) -> bool:
+    """By its shape's vendor or NVML, by its PCI vendor, or by the name that this gives it."""
+    is_of_vendor = str(gpu.facts.get("pci_id", "")).startswith("10de:")
+    return is_of_vendor or gpu.facts.get("vendor") == "nvidia" or gpu.name.startswith("NVIDIA")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.model import (
     Device,
     EthernetLink,
@@ -69,7 +70,7 @@ def _add_cpus(
             "package": node.package,
             "cores": node.cores,
             "threads": len(node.cpus) or None,
-            "cpu_list": _ranges(node.cpus),
+            "cpu_list": format_cpu_list(node.cpus),
             "vendor": processor.vendor,
             "architecture": processor.architecture,
             "family": processor.family,
@@ -168,12 +169,3 @@ def _link_to_fabric(parts: Parts, nic: str, port: NicPort | None, notes: Notes, 
     rdma = bool(port.rdma_device)
     link = EthernetLink(line_rate_bits_per_s=port.line_rate_bits_per_s, mtu_bytes=port.mtu_bytes, rdma=rdma)
     parts.link(nic, FABRIC, link)
-
-
-def _ranges(numbers: tuple[int, ...]) -> str:
-    """`0-3,8` as the kernel writes it."""
-    found = []
-    for _, run in itertools.groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
-        members = [number for _, number in run]
-        found.append(f"{members[0]}-{members[-1]}" if len(members) > 1 else f"{members[0]}")
-    return ",".join(found)
