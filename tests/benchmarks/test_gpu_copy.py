@@ -333,10 +333,8 @@ def test_each_rank_is_bound_to_a_cpu_of_its_own_near_its_gpu():
 
 
 def test_amd_s_gpus_are_not_asked_by_cuda(two_gpus):
-    devices = [
-        msgspec.structs.replace(device, name="AMD 1002:740f") if device.id == "gpu0" else device
-        for device in two_gpus.devices
-    ]
+    amd = {"name": "AMD 1002:740f", "facts": {"pci_id": "1002:740f"}}
+    devices = [msgspec.structs.replace(one, **(amd if one.id == "gpu0" else {})) for one in two_gpus.devices]
     job = job_on(msgspec.structs.replace(two_gpus, devices=tuple(devices)))
     assert [gpu.id for gpu in job.gpus] == ["gpu1"]
 

@@ -284,7 +284,7 @@ def test_with_nvls_forbidden_windows_are_left_to_versions_whose_source_was_read(
 
 
 def test_the_cpus_that_ranks_may_use_are_recorded_as_ranges():
-    assert nccl_job._ranges((0, 1, 2, 5, 7, 8)) == "0-2,5,7-8"
+    assert nccl_job.format_cpu_list((0, 1, 2, 5, 7, 8)) == "0-2,5,7-8"
 
 
 def test_a_process_may_use_the_cpus_near_its_gpu_and_one_of_all_threads_every_cpu_of_the_job(two_gpus, monkeypatch):
