@@ -1,17 +1,13 @@
-"""NCCL collectives: nccl-tests, ours, nccl-tests, ours ... over the same sizes, on the same GPUs, in one go."""
+"""NCCL collectives: nccl-tests, ours, ours, nccl-tests ... over the same sizes, on the same GPUs, in one go."""
 
 from __future__ import annotations
 
-import statistics
-from collections import defaultdict
-from typing import NamedTuple
+from collections.abc import Sequence
 
-from measure_gpu.session import Session
+from measure_gpu.points import Way
+from measure_gpu.session import Session, first_gpus
 
-from railwright.results.model import Result
-from railwright.results.readers.registry import read
-from railwright.results.store import load
-from railwright.units import MIB, format_size
+from railwright.units import MIB, parse_sizes
 
 PROGRAMS = {
     "all_reduce": "all_reduce_perf",
@@ -21,132 +17,98 @@ PROGRAMS = {
     "send_recv": "sendrecv_perf",
     "broadcast": "broadcast_perf",
 }
-LARGE_TOLERANCE, SMALL_TOLERANCE = 0.01, 0.03
+LOG_SUBSYSTEMS = "INIT,ENV,GRAPH,TUNING,NET,P2P"
+_LOG_SIZES = "8:1G:x8"
+_WARM_SIZES = "256M:256M:x2"
 
 
-class Way(NamedTuple):
-    """How the ranks run, and how nccl-tests is told so."""
+def measure(session: Session, operations: Sequence[str], ways: Sequence[Way]) -> None:
+    """Round by round over all collectives, so that a time that runs out costs each of them as much.
 
-    ranks_in: str
-    launched: str
-
-    @property
-    def name(self) -> str:
-        """A part of a file's name."""
-        return f"{self.ranks_in}-{self.launched}"
-
-
-class Point(NamedTuple):
-    """One size and placement, times in seconds of each round."""
-
-    placement: str
-    size: int
-    theirs: list[float]
-    ours: list[float]
-
-    @property
-    def ratio(self) -> float:
-        """Our time / theirs."""
-        return statistics.median(self.ours) / statistics.median(self.theirs)
-
-    @property
-    def itself(self) -> float:
-        """How far nccl-tests is from itself between rounds."""
-        return max(self.theirs) / min(self.theirs) - 1
-
-    @property
-    def tolerance(self) -> float:
-        """1 % of the rate from 1 MiB up, 3 % of the time below."""
-        return LARGE_TOLERANCE if self.size >= MIB else SMALL_TOLERANCE
-
-    @property
-    def verdict(self) -> str:
-        """`void` where two runs of nccl-tests differ by more than the tolerance themselves."""
-        is_met = self.ratio <= 1 / (1 - LARGE_TOLERANCE) if self.size >= MIB else self.ratio <= 1 + SMALL_TOLERANCE
-        if is_met:
-            return "within"
-        return "void" if self.itself > self.tolerance else "above"
+    Small and large sizes are sweeps of their own, alike in both programs: how far a sweep goes decides how much memory
+    an operation moves along, and so what of it is in caches.
+    """
+    small, large = _parts(session.sizes)
+    parts = {"small": (small, session.rounds_small), "large": (large, session.rounds)}
+    every = [(way, count, operation) for way in ways for count in session.counts for operation in operations]
+    plan = []
+    for part, (sizes, rounds) in parts.items():
+        for way, count, operation in every if sizes else ():
+            name = f"{operation}-{way.name}-{count}gpus-{part}"
+            first = session.free_number(name)
+            plan += [(number, f"{name}-{first + number}", operation, way, count, sizes) for number in range(rounds)]
+    for count in session.counts if plan else ():
+        name = f"warm-{count}gpus"  # so that the first pair of all finds the GPUs at their clocks, as the others do
+        _theirs(session, name, operations[0], Way("processes", "plain"), count, _WARM_SIZES)
+    for number, name, *one in sorted(plan, key=lambda entry: entry[0]):
+        if session.left_s() > 0:
+            _pair(session, number, name, *one)
+        else:
+            session.note(f"{name}: not run, the time was up")
 
 
-def measure(session: Session, operation: str, way: Way, gpus: int) -> list[Point]:
-    """All points of one collective."""
-    theirs: dict[tuple[str, int], list[float]] = defaultdict(list)
-    ours: dict[tuple[str, int], list[float]] = defaultdict(list)
-    for number in range(session.rounds):
-        name = f"{operation}-{way.name}-{number}"
-        for key, seconds in _theirs(session, f"{name}-nccl-tests", operation, way, gpus).items():
-            theirs[key].append(seconds)
-        for key, seconds in _ours(session, name, operation, way).items():
-            ours[key].append(seconds)
-    both = sorted(theirs.keys() & ours.keys(), key=lambda key: (key[0], key[1]))
-    return [Point(placement, size, theirs[placement, size], ours[placement, size]) for placement, size in both]
+def _pair(session: Session, number: int, name: str, operation: str, way: Way, count: int, sizes: str) -> None:
+    """Both programs once, each of them first in every other round."""
+    for turn in [_ours, _theirs] if number % 2 else [_theirs, _ours]:
+        turn(session, f"{name}-nccl-tests" if turn is _theirs else name, operation, way, count, sizes)
 
 
-def _theirs(session: Session, name: str, operation: str, way: Way, gpus: int) -> dict[tuple[str, int], float]:
+def _parts(sizes: str) -> tuple[str, str]:
+    """A sweep first:last:xSTEP as two, below 1 MiB and from there up; empty where there is none of that."""
+    step = sizes.split(":")[2]
+    every = parse_sizes(sizes)
+    halves = [[size for size in every if size < MIB], [size for size in every if size >= MIB]]
+    told = [f"{half[0]}:{half[-1]}:{step}" if half else "" for half in halves]
+    return told[0], told[1]
+
+
+def _theirs(session: Session, name: str, operation: str, way: Way, count: int, sizes: str) -> None:
     if session.nccl_tests is None:
-        return {}
-    program = session.nccl_tests / ("m" if way.ranks_in == "processes" else "t") / PROGRAMS[operation]
-    first, last, step = session.sizes.split(":")
-    sweep = ["-b", first, "-e", last, "-f", step.removeprefix("x"), "-g", "1", "-c", "0", "-w", "1", "-n", "20"]
+        return
+    first, last, step = sizes.split(":")
+    sweep = ["-b", first, "-e", last, "-f", step.removeprefix("x"), "-c", "0", "-w", "1", "-n", "20"]
     sweep += ["-G", "1"] if way.launched == "graph" else []
+    session.run(name, _program(session, operation, way, count, sweep), **first_gpus(count))
+
+
+def _program(session: Session, operation: str, way: Way, count: int, sweep: list[str]) -> list[str]:
+    assert session.nccl_tests is not None
+    program = str(session.nccl_tests / ("m" if way.ranks_in == "processes" else "t") / PROGRAMS[operation])
     if way.ranks_in == "threads":
-        text = session.run(name, [str(program), *sweep, "-t", str(gpus)])
-    else:
-        mpirun = ["mpirun", "-n", str(gpus), "--bind-to", "none", "--allow-run-as-root"]
-        text = session.run(name, [*mpirun, str(program), *sweep])
-    if text is None:
-        return {}
-    files = read(text)
-    return {_key(result): float(result.settings["duration_s"]) for file in files for result in file.results}
+        return [program, *sweep, "-g", "1", "-t", str(count)]
+    return ["mpirun", "-n", str(count), "--bind-to", "none", "--allow-run-as-root", program, *sweep, "-g", "1"]
 
 
-def _ours(session: Session, name: str, operation: str, way: Way) -> dict[tuple[str, int], float]:
+def _ours(session: Session, name: str, operation: str, way: Way, count: int, sizes: str) -> None:
     benchmark = f"nccl_{operation}"
-    options = {"sizes": session.sizes, "placements": "out of place,in place", "ranks_in": way.ranks_in}
-    options |= {"launched": way.launched, "evidence": "no"}
-    path = session.railwright(name, [benchmark], [f"{benchmark}.{key}={value}" for key, value in options.items()])
-    if path is None:
-        return {}
-    times = [result for result in load(path).results if result.quantity == "latency_s" and result.summary is not None]
-    return {_key(result): result.summary.median for result in times}
+    options = {"sizes": sizes, "placements": "out of place,in place", "ranks_in": way.ranks_in}
+    options |= {"launched": way.launched, "evidence": "no", "gpus": str(count)}
+    chosen = [f"{benchmark}.{key}={value}" for key, value in options.items()]
+    session.railwright(name, [benchmark], chosen, **first_gpus(count))
 
 
-def _key(result: Result) -> tuple[str, int]:
-    return str(result.parameters["placement"]).replace("_", " "), int(result.parameters["size_bytes"])
+def logs(session: Session) -> None:
+    """NCCL's own log of each collective on each number of GPUs, of one short run that nothing is timed in."""
+    debug = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": LOG_SUBSYSTEMS}
+    for count in session.counts:
+        for operation in PROGRAMS:
+            name = f"{operation}-{count}gpus.nccl-log"
+            if session.nccl_tests is not None:
+                first, last, step = _LOG_SIZES.split(":")
+                sweep = ["-b", first, "-e", last, "-f", step.removeprefix("x"), "-c", "0", "-w", "0", "-n", "1"]
+                argv = _program(session, operation, Way("processes", "plain"), count, sweep)
+                session.run(name, argv, **first_gpus(count), **debug)
+                continue
+            _log_of_ours(session, name, operation, count, debug)
 
 
-def table(operation: str, way: Way, points: list[Point]) -> list[str]:
-    """The rows of one collective, in Markdown."""
-    lines = [
-        f"### {operation}, {way.ranks_in}, {'CUDA graph' if way.launched == 'graph' else 'launches'}",
-        "",
-        "| placement | size | nccl-tests | ours | time, ours / nccl-tests | nccl-tests against itself | verdict |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for point in points:
-        theirs, ours = (statistics.median(one) * 1e6 for one in (point.theirs, point.ours))
-        lines.append(
-            f"| {point.placement} | {format_size(point.size)} | {theirs:,.2f} us | {ours:,.2f} us "
-            f"| {point.ratio:.3f} | {point.itself:.1%} | {point.verdict} |"
-        )
-    return [*lines, ""]
-
-
-def summary(operation: str, way: Way, points: list[Point]) -> str:
-    """One line: how many points are within, and the worst of each kind."""
-    if not points:
-        return f"| {operation} | {way.name} | nothing measured | | | |"
-    counts = {verdict: sum(point.verdict == verdict for point in points) for verdict in ("within", "void", "above")}
-    small = [point.ratio for point in points if point.size < MIB]
-    large = [point.ratio for point in points if point.size >= MIB]
-    told = [_spread(one) for one in (small, large)]
-    return (
-        f"| {operation} | {way.name} | {told[0]} | {told[1]} "
-        f"| {counts['within']} of {len(points)} | {counts['void']} void, {counts['above']} above |"
-    )
-
-
-def _spread(ratios: list[float]) -> str:
-    if not ratios:
-        return "-"
-    return f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
+def _log_of_ours(session: Session, name: str, operation: str, count: int, debug: dict[str, str]) -> None:
+    """Each rank writes a file of its own, which are then put one behind the other."""
+    benchmark = f"nccl_{operation}"
+    options = [f"{benchmark}.sizes={_LOG_SIZES}", f"{benchmark}.evidence=no", f"{benchmark}.gpus={count}"]
+    file = {"NCCL_DEBUG_FILE": str((session.raw / f"{name}.rank-%p").resolve())}
+    session.railwright(f"{operation}-{count}gpus-logged", [benchmark], options, **first_gpus(count), **debug, **file)
+    parts = sorted(session.raw.glob(f"{name}.rank-*"))
+    (session.raw / f"{name}.txt").write_text("".join(part.read_text(errors="replace") for part in parts))
+    for part in parts:
+        part.unlink()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import statistics
+from pathlib import Path
 
-from measure_gpu.session import Session
+from measure_gpu.session import Session, first_gpus
 
 from railwright.results.readers.registry import read
 from railwright.results.store import load
 
 SIZES = "32:32K:x2"
+_NAME = re.compile(r"placement-(\d+)-(\d+)")
 
 
 def pairs() -> list[tuple[int, int]]:
@@ -31,36 +34,41 @@ def pairs() -> list[tuple[int, int]]:
     return list(dict.fromkeys(known))
 
 
-def placement(session: Session) -> list[str]:
-    """all_gather of 32 B to 32 KiB by two processes that may use two CPUs alone; the median over all sizes."""
-    lines = ["### Two processes on two CPUs", "", "| CPUs | nccl-tests | ours |", "|---|---|---|"]
-    for one, other in pairs():
+def placement(session: Session) -> None:
+    """all_gather of 32 B to 32 KiB by two processes that may use two CPUs alone."""
+    for one, other in pairs() if session.counts else ():
         bound = ["taskset", "-c", f"{one},{other}"]
         name = f"placement-{one}-{other}"
-        theirs = _theirs(session, f"{name}-nccl-tests", bound)
-        folder = session.raw / name
+        _theirs(session, f"{name}-nccl-tests", bound)
         options = {"sizes": SIZES, "placements": "out of place", "gpus": "2", "evidence": "no"}
         chosen = [word for key, value in options.items() for word in ("-o", f"nccl_all_gather.{key}={value}")]
-        run = ["railwright", "run", "nccl_all_gather", *chosen, "--output", str(folder), "--force"]
-        session.run(name, [*bound, *run])
-        path = folder / "results.jsonl"
-        found = load(path).results if path.exists() else ()
-        ours = [result.summary.median for result in found if result.quantity == "latency_s" and result.summary]
-        lines.append(f"| {one}, {other} | {_shown(theirs)} | {_shown(ours)} |")
-    return [*lines, ""]
+        run = ["railwright", "run", "nccl_all_gather", *chosen, "--output", str(session.raw / name), "--force"]
+        session.run(name, [*bound, *run], **first_gpus(2))
 
 
-def _theirs(session: Session, name: str, bound: list[str]) -> list[float]:
+def _theirs(session: Session, name: str, bound: list[str]) -> None:
     if session.nccl_tests is None:
-        return []
+        return
     first, last, step = SIZES.split(":")
     program = [str(session.nccl_tests / "m" / "all_gather_perf"), "-b", first, "-e", last, "-f", step.removeprefix("x")]
     mpirun = ["mpirun", "-n", "2", "--bind-to", "none", "--oversubscribe", "--allow-run-as-root"]
-    text = session.run(name, [*bound, *mpirun, *program, "-g", "1", "-c", "0", "-w", "1", "-n", "20"])
-    if text is None:
-        return []
-    results = [result for file in read(text) for result in file.results]
-    return [float(one.settings["duration_s"]) for one in results if one.parameters["placement"] == "out_of_place"]
+    run = [*bound, *mpirun, *program, "-g", "1", "-c", "0", "-w", "1", "-n", "20"]
+    session.run(name, run, **first_gpus(2))
+
+
+def table(raw: Path) -> list[str]:
+    """The median over all sizes on each two CPUs; nothing where that was not measured."""
+    lines = ["### Two processes on two CPUs", "", "| CPUs | nccl-tests | ours |", "|---|---|---|"]
+    for folder in sorted(raw.rglob("placement-*")):
+        match = _NAME.fullmatch(folder.name)
+        if match is None or not (folder / "results.jsonl").exists():
+            continue
+        ours = [one.summary.median for one in load(folder).results if one.quantity == "latency_s" and one.summary]
+        beside = folder.with_name(f"{folder.name}-nccl-tests.txt")
+        results = [one for file in read(beside.read_text()) for one in file.results] if beside.exists() else []
+        theirs = [float(one.settings["duration_s"]) for one in results if one.parameters["placement"] == "out_of_place"]
+        lines.append(f"| {match[1]}, {match[2]} | {_shown(theirs)} | {_shown(ours)} |")
+    return [*lines, ""] if len(lines) > 4 else []
 
 
 def _shown(seconds: list[float]) -> str:

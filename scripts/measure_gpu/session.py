@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
 import os
+import shlex
+import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+
+NOTES, COMMANDS = "notes.txt", "commands.txt"
+_LEAST_S = 5.0
+_PATIENCE_S = 5.0
+_WEB_PAGES = ("report.html", "metrics.txt")
+"""What every run of ours writes beside its records; made again from them at any time, and larger than they are."""
 
 
 @dataclass
@@ -16,12 +26,15 @@ class Session:
     output: Path
     seconds: float
     rounds: int
+    rounds_small: int
     nccl_tests: Path | None
     sizes: str
     """Of collectives, first:last:xSTEP as for `railwright run`."""
+    gpus: int
+    """How many the host has."""
+    counts: tuple[int, ...]
+    """On how many of them collectives run."""
     started: float = field(default_factory=time.monotonic)
-    notes: list[str] = field(default_factory=list)
-    """What was left out and why, and every program that failed."""
 
     @property
     def raw(self) -> Path:
@@ -30,6 +43,17 @@ class Session:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
+    def begin(self, argv: list[str]) -> None:
+        """Keep the command and its time beside the records."""
+        with (self.raw / COMMANDS).open("a") as file:
+            file.write(f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} {shlex.join(argv)}\n")
+
+    def note(self, text: str) -> None:
+        """Keep what was left out or failed, and why."""
+        print(f"  note: {text}", flush=True)
+        with (self.raw / NOTES).open("a") as file:
+            file.write(text + "\n")
+
     def left_s(self) -> float:
         """Seconds until the time is up."""
         return self.seconds - (time.monotonic() - self.started)
@@ -37,39 +61,80 @@ class Session:
     def run(self, name: str, argv: list[str], timeout_s: float = 240.0, **environment: str) -> str | None:
         """The output of a program, kept in `raw/NAME.txt`; None, with a note, where it failed or time was up."""
         allowed = min(timeout_s, self.left_s())
-        if allowed < 5:
-            self.notes.append(f"{name}: not run, the time was up")
+        if allowed < _LEAST_S:
+            self.note(f"{name}: not run, the time was up")
             return None
         print(f"{time.monotonic() - self.started:6.0f} s  {name}", flush=True)
+        kept = self.raw / f"{name}.txt"
         try:
-            finished = subprocess.run(
-                argv,
-                env={**os.environ, **environment},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                timeout=allowed,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            self.notes.append(f"{name}: ended after {allowed:.0f} s")
-            (self.raw / f"{name}.txt").write_bytes(error.stdout or b"")
-            return None
+            with kept.open("wb") as file:
+                child = subprocess.Popen(
+                    argv,
+                    env={**os.environ, **environment},
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    process_group=0,
+                )
         except OSError as error:
-            self.notes.append(f"{name}: {argv[0]} cannot be started: {error.strerror}")
+            self.note(f"{name}: {argv[0]} cannot be started: {error.strerror}")
             return None
-        (self.raw / f"{name}.txt").write_text(finished.stdout)
-        if finished.returncode not in (0, 1, 3):  # 1 and 3 are verdicts of ours
-            last = finished.stdout.strip().splitlines()[-1:] or ["no output"]
-            self.notes.append(f"{name}: exit status {finished.returncode}: {last[0][:160]}")
+        try:
+            status = child.wait(allowed)
+        except BaseException as error:
+            _end(child)
+            if isinstance(error, subprocess.TimeoutExpired):
+                self.note(f"{name}: ended after {allowed:.0f} s")
+                return None
+            raise
+        text = kept.read_text(errors="replace")
+        if status not in (0, 1, 3):  # 1 and 3 are verdicts of ours
+            last = text.strip().splitlines()[-1:] or ["no output"]
+            self.note(f"{name}: exit status {status}: {last[0][:160]}")
             return None
-        return finished.stdout
+        return text
 
-    def railwright(self, name: str, benchmarks: list[str], options: list[str], **environment: str) -> Path | None:
-        """A run of ours: its results.jsonl in `raw/NAME/`, None where there is none."""
+    def railwright(
+        self,
+        name: str,
+        benchmarks: list[str],
+        options: list[str],
+        timeout_s: float = 240.0,
+        within: tuple[str, ...] = (),
+        **environment: str,
+    ) -> Path | None:
+        """A run of ours, started by `within` if given: its results.jsonl in `raw/NAME/`, None where there is none."""
         folder = self.raw / name
         chosen = [argument for option in options for argument in ("-o", option)]
-        self.run(name, ["railwright", "run", *benchmarks, *chosen, "--output", str(folder), "--force"], **environment)
+        run = [*within, "railwright", "run", *benchmarks, *chosen, "--output", str(folder), "--force"]
+        self.run(name, run, timeout_s, **environment)
+        for page in _WEB_PAGES:
+            (folder / page).unlink(missing_ok=True)
         results = folder / "results.jsonl"
         return results if results.exists() else None
+
+    def free_number(self, name: str) -> int:
+        """The first number behind a name that no earlier go into this folder used."""
+        number = 0
+        while any((self.raw / f"{name}-{number}{end}").exists() for end in ("", ".txt", "-nccl-tests.txt")):
+            number += 1
+        return number
+
+
+def first_gpus(count: int) -> dict[str, str]:
+    """The environment in which CUDA shows the first so many GPUs alone, counted by their PCI addresses as ours are."""
+    return only_gpus(*range(count))
+
+
+def only_gpus(*numbers: int) -> dict[str, str]:
+    """The environment in which CUDA shows these GPUs alone."""
+    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, numbers)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End a program and what it started: mpirun takes its ranks along when it is asked kindly."""
+    for kind in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, kind)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_PATIENCE_S)

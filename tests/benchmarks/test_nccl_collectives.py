@@ -283,10 +283,6 @@ def test_with_nvls_forbidden_windows_are_left_to_versions_whose_source_was_read(
         assert results[0].reason == "it is not known whether windows of NCCL 2.31.0 leave NVLS off"
 
 
-def test_the_cpus_that_ranks_may_use_are_recorded_as_ranges():
-    assert nccl_job.format_cpu_list((0, 1, 2, 5, 7, 8)) == "0-2,5,7-8"
-
-
 def test_a_process_may_use_the_cpus_near_its_gpu_and_one_of_all_threads_every_cpu_of_the_job(two_gpus, monkeypatch):
     bound = []
     monkeypatch.setattr(os, "sched_setaffinity", lambda _process, cpus: bound.append(cpus))
@@ -341,6 +337,13 @@ def test_the_launch_has_a_process_for_each_gpu_or_one(two_gpus):
     plan = find("nccl_all_reduce").plan(job(two_gpus, sizes="8:8G:x2"))
     assert plan.path == "gpu0>gpu1"
     assert 60 < plan.seconds < 600, "8 B to 8 GiB within minutes"
+
+
+def test_a_hang_is_noticed_after_the_longest_size_and_not_after_all_of_them(two_gpus):
+    plan = find("nccl_all_reduce").plan(job(two_gpus, sizes=",".join(f"{number}M" for number in range(64, 128))))
+    assert plan.silent_s < plan.seconds / 2
+    tiny = find("nccl_all_reduce").plan(job(two_gpus, sizes="8"))
+    assert tiny.silent_s == tiny.seconds, "a start may take as long as the whole plan"
 
 
 @pytest.mark.parametrize("text", ["1", "73", "two", "", "2.0", "٣", "9" * 5000])

@@ -202,6 +202,13 @@ def test_what_cannot_be_is_waived_before_it_starts(two_gpus, options, reason):
     assert re.search(reason, find("train_step").plan(job).waived)
 
 
+def test_a_hang_is_noticed_before_all_iterations_would_be_over(two_gpus):
+    plan = find("train_step").plan(job_of(two_gpus, compute="gemm", iterations="1000"))
+    assert 20 <= plan.silent_s < plan.seconds / 5
+    short = find("train_step").plan(job_of(two_gpus, compute="gemm", iterations="1", dtypes="fp32", buckets="25M"))
+    assert short.silent_s <= short.seconds
+
+
 def test_a_machine_without_a_gpu_waives_it():
     job = job_of(load("testdata/hosts/2cpu-firecracker-vm/machine.jsonl"))
     assert (job.ranks, find("train_step").plan(job).waived) == (1, "no NVIDIA GPU was found")

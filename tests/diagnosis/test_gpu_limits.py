@@ -10,7 +10,9 @@ from railwright.diagnosis.gpu_limits import GpuLimits
 from railwright.diagnosis.limits_of import LimitFinder, ceilings
 from railwright.diagnosis.verdict import judge
 from railwright.limits.model import NoLimit
+from railwright.limits.path import path_limit
 from railwright.results.model import Verification
+from railwright.topology.expand import expand
 from railwright.topology.paths import Graph
 from railwright.topology.sources.load import load
 
@@ -53,6 +55,28 @@ def state(finder, benchmark, path, value, parameters, quantity="bandwidth_bytes_
 )
 def test_copies_are_held_against_pcie_nvlink_and_the_gpu_s_own_memory(finder, path, parameters, gigabytes, expected):
     assert state(finder, "gpu_copy", path, gigabytes * 1e9, parameters) == expected
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "path", "gigabytes", "expected"),
+    [
+        ("gpu_file_read", "nvme0n1>gpu0", 1.0, "unknown"),
+        ("gpu_file_write", "gpu0>nvme0n1", 0.2, "unknown"),
+        ("kv_file", "nvme0n1>gpu0", 1.0, "unknown"),
+        ("kv_file", "gpu0>nvme0n1", 0.2, "unknown"),
+        ("kv_file", "memory0>nvme0n1", 0.2, "unknown"),
+        ("gpu_file_read", "nvme0n1>gpu0", 20.0, "suspicious"),
+    ],
+)
+def test_a_drive_that_is_slower_than_its_link_is_never_called_slow(benchmark, path, gigabytes, expected):
+    drives = LimitFinder(expand("hgx-h100", {}), ceilings(()))
+    on_the_way = drives.path(path)
+    assert on_the_way is not None
+    assert path_limit(on_the_way)[1] is not None, "the links alone have a band, which no drive need reach"
+    assert state(drives, benchmark, path, gigabytes * 1e9, {"size_bytes": 2**20, "way": "bounce"}) == expected
+    limit, band = drives.find(benchmark, "bandwidth_bytes_per_s", path, {})
+    assert band is None
+    assert ": an upper limit alone, " in limit.because
 
 
 @pytest.mark.parametrize(

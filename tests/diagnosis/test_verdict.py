@@ -52,6 +52,14 @@ def test_without_limit_or_band_nothing_is_ok() -> None:
     assert judge("measured", "", 1.5e-6, *latency(high=None), CLEAN).state == "unknown"
 
 
+@pytest.mark.parametrize("quantity", ["latency_s", "bandwidth_bytes_per_s"])
+def test_without_a_limit_nothing_is_said_of_any_value_and_with_one_nothing_is_not_possible(quantity) -> None:
+    none = NoLimit(quantity=quantity, why="nobody knows")
+    assert judge("measured", "", 0.0, none, None, CLEAN).state == "unknown"
+    limit = Limit(quantity=quantity, value=1.0, kind="derived", because="a test", sources=(SOURCE,))
+    assert judge("measured", "", 0.0, limit, None, CLEAN).state == "suspicious"
+
+
 def test_above_the_limit_is_suspicious_even_without_a_band() -> None:
     assert judge("measured", "", 150e9, *bandwidth(low=None), CLEAN).state == "suspicious"
 

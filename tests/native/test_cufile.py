@@ -19,6 +19,7 @@ from railwright.native.cufile import Counted
 
 GPU = "0000:1b:00.0"
 SIZE, BLOCK = 1 << 20, 1 << 16
+SCRIPT = Path(__file__).parents[2] / "scripts" / "try-cufile"
 
 CHILD = """
 import array, json, os, sys
@@ -179,11 +180,40 @@ def test_a_library_of_a_wheel_is_found_where_the_loader_does_not_look(tmp_path, 
     assert "libnothing.so.9" in vendor_libraries.preload("libnothing.so.9")
 
 
-def test_the_first_error_of_cufile_s_log_is_told_without_its_time(tmp_path):
-    (tmp_path / "cufile.log").write_text(
+@pytest.mark.parametrize("name", ["cufile.log", "cufile_12702_2026-11-22.07:10:39.log"])
+def test_the_first_error_of_cufile_s_log_is_told_without_its_time(tmp_path, name):
+    (tmp_path / name).write_text(
         " 22-11-2026 04:45:01:123 [pid=1 tid=1] INFO  cufio:1 starting\n"
         " 22-11-2026 04:45:01:124 [pid=1 tid=1] ERROR  cufio-fs:9 no device for the file\n"
         " 22-11-2026 04:45:01:125 [pid=1 tid=1] ERROR  cufio:2 cuFileHandleRegister error\n"
     )
-    assert cufile.last_error(tmp_path) == "cufio-fs:9 no device for the file"
-    assert cufile.last_error(tmp_path / "nothing") == ""
+    assert cufile.why(tmp_path) == "; its log: cufio-fs:9 no device for the file"
+    assert cufile.why(tmp_path / "nothing") == ""
+
+
+def test_a_file_that_is_refused_for_want_of_udev_s_database_is_told_with_the_remedy(moved):
+    said = moved("cufile compat", STANDIN_CUFILE_NO_UDEV="vda")["error"]
+    assert said == (
+        "cuFile on the test file: it does not take this file (cuFile error 5027); udev's database does not tell the "
+        "file system on vda: give the container /run/udev"
+    )
+
+
+@pytest.mark.parametrize(
+    ("faults", "said"),
+    [
+        ({}, "works: write "),
+        ({"STANDIN_CUFILE_NO_UDEV": "vda"}, "cuFileHandleRegister: it does not take this file (cuFile error 5027)"),
+        ({"STANDIN_CUFILE_OPEN": "5001"}, "cuFileDriverOpen: the nvidia-fs driver is not loaded (cuFile error 5001)"),
+        ({"STANDIN_CUFILE_CORRUPT": "1"}, "WRONG DATA: 8 bytes in the GPU's memory, 4 in the file"),
+    ],
+)
+@pytest.mark.parametrize("registered", [True, False])
+def test_one_variant_of_try_cufile_names_the_step_that_failed(stand_ins, tmp_path, faults, said, registered):
+    variant = {"udev": False, "folder": str(tmp_path), "direct": True, "registered": registered,
+               "settings": "allowed", "logs": str(tmp_path), "gpu": GPU}  # fmt: skip
+    argv = [sys.executable, str(SCRIPT), "--child", json.dumps(variant)]
+    variables = os.environ | environment(stand_ins, GPU, **faults)
+    done = subprocess.run(argv, env=variables, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.startswith(said), done.stdout + done.stderr
+    assert not list(tmp_path.glob(".railwright-*"))

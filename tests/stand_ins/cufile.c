@@ -5,7 +5,8 @@
  * Faults: STANDIN_CUFILE_OPEN=N the driver does not open, with error N; STANDIN_CUFILE_READ=N a read fails with N;
  * STANDIN_CUFILE_CORRUPT=1 a byte of each read and write is wrong; STANDIN_CUFILE_SHORT=1 half of it is moved;
  * STANDIN_CUFILE_UNCOUNTED=1 there are no statistics; STANDIN_CUFILE_OLD=1 they are laid out as in 1.15;
- * STANDIN_CUFILE_FALLS_BACK=1 it uses posix whatever it was told. */
+ * STANDIN_CUFILE_FALLS_BACK=1 it uses posix whatever it was told; STANDIN_CUFILE_NO_UDEV=vda files on that drive are
+ * refused, as where udev's database does not tell its file system. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdatomic.h>
@@ -50,14 +51,15 @@ static void settings(char *text, size_t room) {
   if (file) fclose(file);
 }
 
-static void write_log(const char *text) {
+/* Its log's name has the process and the time in it, since 1.14. */
+static void write_log(const char *text, const char *line) {
   char path[4096], *start = strstr(text, "\"dir\": \"");
   if (!start) return;
   start += strlen("\"dir\": \"");
-  snprintf(path, sizeof path, "%.*s/cufile.log", (int)strcspn(start, "\""), start);
+  snprintf(path, sizeof path, "%.*s/cufile_%d_2026-11-22.04:45:01.log", (int)strcspn(start, "\""), start, getpid());
   FILE *file = fopen(path, "a");
   if (!file) return;
-  if (route == POSIX) fputs(" 22-11-2026 INFO cufio: using cuFile posix read/write with compat mode enabled\n", file);
+  if (line) fprintf(file, " 22-11-2026 04:45:01:123 [pid=1 tid=1] %s\n", line);
   fclose(file);
 }
 
@@ -69,7 +71,7 @@ struct outcome cuFileDriverOpen(void) {
   route = !best ? POSIX : !strcmp(best, "nvfs") ? NVFS : !strcmp(best, "p2p") ? P2P : POSIX;
   if (route == POSIX && strstr(text, "\"allow_compat_mode\": false")) return outcome(NOT_LOADED);
   if (strstr(text, "\"force_compat_mode\": true") || fault("STANDIN_CUFILE_FALLS_BACK")) route = POSIX;
-  write_log(text);
+  write_log(text, route == POSIX ? "INFO   cufio:318 using cuFile posix read/write with compat mode enabled" : NULL);
   is_open = 1;
   return outcome(0);
 }
@@ -86,6 +88,15 @@ struct outcome cuFileGetVersion(int *version) { return *version = 1200, outcome(
 
 struct outcome cuFileHandleRegister(void **handle, struct description *d) {
   if (!is_open) return outcome(NOT_OPEN);
+  if (getenv("STANDIN_CUFILE_NO_UDEV")) {
+    char text[8192], line[200];
+    settings(text, sizeof text);
+    snprintf(line, sizeof line, "ERROR  cufio-udev:67 udev property not found: ID_FS_USAGE %s",
+             getenv("STANDIN_CUFILE_NO_UDEV"));
+    write_log(text, line);
+    write_log(text, "ERROR  cufio:370 cuFileHandleRegister error: file descriptor is not registered");
+    return outcome(NOT_REGISTERED);
+  }
   int *kept = malloc(sizeof *kept);
   *kept = d->file.fd;
   *handle = kept;

@@ -116,12 +116,7 @@ def _write_all(fd: int, chunk: memoryview, position: int) -> None:
 def _open_nameless(folder: str) -> int:
     flags = os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC
     with contextlib.suppress(OSError):
-        nameless = os.open(folder, flags | os.O_TMPFILE, 0o600)
-        try:
-            # Opened once more, for cuFile refuses a descriptor whose flags still say O_TMPFILE.
-            return os.open(f"/proc/self/fd/{nameless}", flags)
-        finally:
-            os.close(nameless)
+        return os.open(folder, flags | os.O_TMPFILE, 0o600)
     sweep(folder)
     path = Path(folder, f"{_PREFIX}{os.getpid()}")
     try:
@@ -132,7 +127,9 @@ def _open_nameless(folder: str) -> int:
 
 @contextlib.contextmanager
 def with_name(fd: int, folder: str) -> Iterator[int]:
-    """The nameless file under a name for a moment, opened by it: cuFile takes no other. The caller closes what it gets.
+    """The nameless file under a name for a moment, opened by it: cuFile refuses flags that still say O_TMPFILE.
+
+    The caller closes what it gets.
 
     The same descriptor again where the file system gives no name to a nameless file.
     """

@@ -28,14 +28,11 @@ from railwright.benchmarks.gpu_places import (
     too_large,
     verified,
 )
-from railwright.limits.gpu import local_copy_limit
-from railwright.limits.model import Expected, Limit, NoLimit
-from railwright.limits.path import path_limit
 from railwright.native import cuda
 from railwright.native.cuda_copies import Copies, Copy, time_copies
 from railwright.results.model import Evidence, Result
 from railwright.results.statistics import summarise
-from railwright.topology.model import Scalar
+from railwright.topology.model import C2cLink, Link, NvlinkLink, PcieLink, Scalar
 from railwright.topology.paths import Graph
 from railwright.units import MIB, format_size, parse_sizes
 
@@ -48,9 +45,10 @@ _TRIED_FROM_BYTES = 64 * MIB
 """From here on one copy is tried first; smaller ones take long on no link."""
 _TWICE, _AGAIN = 2, 8
 """Copies the other way for each one measured; and where those ended first."""
-# For the plan alone: half of the limit where a link of known rate decides, or what a slow but healthy machine reaches.
-_SHARE_OF_LIMIT = 0.5
+# For the plan alone: half of what the narrowest link's bits can carry, or what a slow but healthy machine reaches.
+_SHARE_OF_RAW = 0.5
 _ESTIMATE_BYTES_PER_S, _ESTIMATE_CHECK_BYTES_PER_S = 12e9, 1.5e9
+_ESTIMATE_NVLINK_BYTES_PER_S, _ESTIMATE_C2C_BYTES_PER_S = 20e9, 200e9  # of the slowest generation's link
 _START_S = 3.0
 _TENFOLD = 10
 """A link at a tenth of its rate is slow, and no hang."""
@@ -130,15 +128,25 @@ class _Estimate:
             self.longest_s = max(self.longest_s, point_s)
 
     def _rate(self, source: str, target: str) -> float:
-        found: tuple[Limit | NoLimit, Expected | None] | None = None
+        """Of a copy, in bytes/s: no limit to hold anything against, but enough to plan with."""
         if source == target and (gpu := self._job.topology.device(source)) is not None:
-            found = local_copy_limit(gpu)
-        elif {source, target} <= set(self._graph.devices) and (path := self._graph.find(source, target)) is not None:
-            found = path_limit(path)
-        # Without a band a link of unknown rate may be the narrowest.
-        if found is None or isinstance(found[0], NoLimit) or found[1] is None:
-            return _ESTIMATE_BYTES_PER_S
-        return _SHARE_OF_LIMIT * found[0].value
+            memory = gpu.facts.get("hbm_bandwidth_bytes_per_s")  # a copy reads and writes each byte
+            return _SHARE_OF_RAW * memory / 2 if isinstance(memory, int | float) else _ESTIMATE_BYTES_PER_S
+        path = self._graph.find(source, target) if {source, target} <= set(self._graph.devices) else None
+        known = [rate for link in (path.links if path else ()) if (rate := _raw_rate(link))]
+        return _SHARE_OF_RAW * min(known) if known else _ESTIMATE_BYTES_PER_S
+
+
+def _raw_rate(link: Link) -> float | None:
+    """Bits on the wire over eight, in bytes/s; None where the link says nothing of its rate."""
+    match link.protocol:
+        case PcieLink(gt_per_s=rate, width=width) if rate and width:
+            return rate * 1e9 * width / 8
+        case NvlinkLink(links=links) if links:
+            return links * _ESTIMATE_NVLINK_BYTES_PER_S
+        case C2cLink():
+            return _ESTIMATE_C2C_BYTES_PER_S
+    return None
 
 
 def _plan(job: Job) -> Plan:

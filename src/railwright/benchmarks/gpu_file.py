@@ -10,7 +10,6 @@ import array
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -34,7 +33,6 @@ WAYS = ("gds", "cufile compat", BOUNCE)
 POISON = 0xA5
 _LEFT_OUT = ("pages", "engine")
 _DIRECT_ROUTES = ("nvidia-fs", "p2pdma")
-_MOST_LOG_BYTES = 2**20
 _LOG_SAYS_POSIX = ("cuFile using posix", "compat mode enabled", "no native GDS", "compat mode only")
 _ways = choice(*WAYS)
 
@@ -171,12 +169,12 @@ def counted_pass(rank: Rank, target: Target, one_pass: OnePass, *, write: bool) 
     if target.driver is None:
         return Evidence(claim="route", value="pinned buffers", seen="our own reads, writes and copies"), ""
     seen = cufile.counted(write=write) if counting else None
-    evidence = route_evidence(seen, rank.scratch / cufile.LOG_NAME, write=write)
+    evidence = route_evidence(seen, cufile.log(rank.scratch), write=write)
     return evidence, wrong_route(target.way, evidence)
 
 
-def route_evidence(seen: Counted | None, log: Path, *, write: bool) -> Evidence:
-    """By cuFile's own counters; by its log where this version has none."""
+def route_evidence(seen: Counted | None, log: str, *, write: bool) -> Evidence:
+    """By cuFile's own counters; by the text of its log where this version has none."""
     if seen is not None and seen.total:
         by = {"p2pdma": seen.p2pdma, "nvidia-fs": seen.nvidia_fs, "posix": seen.posix}
         taken = [name for name, count in by.items() if count]
@@ -186,13 +184,11 @@ def route_evidence(seen: Counted | None, log: Path, *, write: bool) -> Evidence:
         return Evidence(
             claim="route", value=value, seen=f"cuFile counted {seen.total} {verb}: {said or 'none by name'}"
         )
-    with contextlib.suppress(OSError), log.open(encoding="utf-8", errors="replace") as file:
-        text = file.read(_MOST_LOG_BYTES)
-        said_so = next((phrase for phrase in _LOG_SAYS_POSIX if phrase in text), "")
-        if said_so:
-            return Evidence(claim="route", value="posix", seen=f"cuFile's log says: {said_so}")
-        return Evidence(claim="route", value="unknown", seen="neither cuFile's counters nor its log say")
-    return Evidence(claim="route", value="unknown", seen="cuFile counts nothing and wrote no log")
+    said_so = next((phrase for phrase in _LOG_SAYS_POSIX if phrase in log), "")
+    if said_so:
+        return Evidence(claim="route", value="posix", seen=f"cuFile's log says: {said_so}")
+    nothing = "neither cuFile's counters nor its log say" if log else "cuFile counts nothing and wrote no log"
+    return Evidence(claim="route", value="unknown", seen=nothing)
 
 
 def wrong_route(way: str, evidence: Evidence) -> str:

@@ -198,7 +198,7 @@ def _files(rank: Rank, buffer: AnyBuffer, room: int) -> Iterator[Result]:
         except NativeError as error:
             if backend not in _BY_CUFILE:
                 raise
-            yield _waived(rank, error.message, dict(rank.job.variant.parameters))
+            yield _waived(rank, f"{error.message}{cufile.why(rank.scratch)}", dict(rank.job.variant.parameters))
             return
         for direct in _DIRECT(options["direct"]) if backend == "POSIX" else ("yes",):
             file.go_direct(direct == "yes")

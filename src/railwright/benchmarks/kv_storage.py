@@ -126,7 +126,7 @@ class FileTarget:
         if self._backend != "POSIX":
             write = operation == "WRITE"
             seen = cufile.counted(write=write) if counting else None
-            self._route = route_evidence(seen, self._rank.scratch / cufile.LOG_NAME, write=write)
+            self._route = route_evidence(seen, cufile.log(self._rank.scratch), write=write)
 
     def count_wrong(self, seed: int, requests: Sequence[Blocks]) -> int:
         """How many bytes of the file differ from the pattern, by pread."""

@@ -27,6 +27,11 @@ _ESTIMATE_BYTES_PER_S = 20e9
 _ESTIMATE_CHECKED_BYTES_PER_S = 0.5e9
 _HOST_BYTES = 4 * GIB  # of a process with PyTorch, CUDA and NCCL loaded
 _CHECKED_AT_ONCE_BYTES = 64 * MIB
+_TENFOLD = 10
+"""Gradients reduced at a tenth of the estimate are slow, and no hang."""
+
+HEARD_OF_S = 10.0
+"""As long as a rank may time iterations without a word to its launcher, or for one that takes longer."""
 
 
 class Point(NamedTuple):
@@ -71,11 +76,13 @@ def plan(job: Job) -> Plan:
     options, ranks = job.options, nccl_job.processes(job)
     model, rounds = parse_model(options["model"]), int(options["iterations"]) + 1
     compute = max(int(options["compute-ms"]) * 1e-3, int(options["batch"]) * _ESTIMATE_IMAGE_S)
-    seconds, moved = _ESTIMATE_START_S, 0
+    seconds, longest_s, moved = _ESTIMATE_START_S, _ESTIMATE_START_S, 0
     for point in points(options):
         size = model.parameters * ELEMENT_BYTES[point.dtype]
         sent = float(factor("all_reduce", ranks)) * size
-        seconds += rounds * 2 * (compute + sent / _ESTIMATE_BYTES_PER_S) + 3 * size / _ESTIMATE_CHECKED_BYTES_PER_S
+        round_s, check_s = 2 * (compute + sent / _ESTIMATE_BYTES_PER_S), 3 * size / _ESTIMATE_CHECKED_BYTES_PER_S
+        seconds += rounds * round_s + check_s
+        longest_s = max(longest_s, HEARD_OF_S + _TENFOLD * 2 * round_s, _TENFOLD * check_s)
         moved += int((2 * rounds + 2) * ranks * sent)
     return Plan(
         path=nccl_job.path(job),
@@ -83,6 +90,7 @@ def plan(job: Job) -> Plan:
         memory_bytes=ranks * (_HOST_BYTES + _CHECKED_AT_ONCE_BYTES),
         moved_bytes=moved,
         waived=_waived(job, model),
+        longest_step_s=min(seconds, longest_s),
     )
 
 

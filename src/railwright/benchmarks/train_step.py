@@ -30,8 +30,6 @@ _METHOD = (
     "with iterations without communication and with the communication alone; mean over ranks"
 )
 _WARM_UP = 1
-_HEARD_OF_S = 10.0
-"""As long as a rank may time without a word to its launcher."""
 
 
 class _Seen(NamedTuple):
@@ -134,7 +132,7 @@ def _time(rank: Rank, phase: train_phases.Phase, step: Step, point: Point, name:
         for whole, part in zip(timed, more, strict=True):
             whole.extend(part)
         once = more.iteration[-1] + more.compute[-1] + more.communication[-1]
-        portion, warm = rank.comm.bcast(max(1, int(_HEARD_OF_S / max(once, 1e-6)))), 0
+        portion, warm = rank.comm.bcast(max(1, int(train_options.HEARD_OF_S / max(once, 1e-6)))), 0
         rank.step(f"{name}: {len(timed.iteration)} of {wanted} iterations")
     return timed
 

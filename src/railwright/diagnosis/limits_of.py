@@ -35,6 +35,8 @@ CORE_BENCHMARK = "core_latency"
 DEVICE_BENCHMARK = "device_read"
 WRITE_BENCHMARK = "file_write"
 KV_CACHE_BENCHMARK = "kv_cache"
+FILE_BENCHMARKS = frozenset({WRITE_BENCHMARK, "gpu_file_read", "gpu_file_write", "kv_file"})
+"""What they measure ends at a drive, which may be slower than every link on the way to it."""
 
 # Inside one host the worst sound way is two copies, one after the other: into a shared buffer and out of it.
 TWO_COPIES = Constant(value=0.5, unit="of one thread's memory copy", source=SINGLE_HOST_COPIES)
@@ -54,6 +56,7 @@ FILE_SYSTEM_SHARE = Constant(
     unit="of the raw device, direct random reads",
     source=Source(title="Railwright docs/limits.md", section="direct reads of a file"),
 )
+_WRITES_UNKNOWN = "what the raw device reads says nothing of what it writes"
 _JUDGED_FROM_BYTES = MIB
 """Below this size the cost of a message, not of its bytes, decides a bandwidth."""
 
@@ -125,6 +128,8 @@ class LimitFinder:
     def find(self, benchmark: str, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
         """The limit and the expected band of one point."""
         source, _, target = path_id.partition(">")
+        if "@" in path_id:  # `memory0@0>memory0@1`
+            return NoLimit(quantity=quantity, why="the ranks were on several hosts, the topology is of one"), None
         if benchmark in GPU_BENCHMARKS:
             return self._gpu_limits.find(benchmark, quantity, path_id, parameters)
         if benchmark in self._ceilings.functional:
@@ -143,8 +148,8 @@ class LimitFinder:
             return self._within_host(quantity, path_id, parameters, copies)
         if _is_memory(target) and benchmark != DEVICE_BENCHMARK:
             return self._above_device(quantity, path_id, parameters)
-        if benchmark == WRITE_BENCHMARK:
-            return self._written(quantity, path_id)
+        if benchmark in FILE_BENCHMARKS:
+            return self._of_file(quantity, path_id)
         return self._derived(quantity, path_id)
 
     def _derived(self, quantity: Quantity, path_id: str) -> Bounds:
@@ -155,10 +160,15 @@ class LimitFinder:
             return NoLimit(quantity=quantity, why="no document gives a latency or a rate of operations here"), None
         return path_limit(path)
 
-    def _written(self, quantity: Quantity, path_id: str) -> Bounds:
-        """A drive's link bounds its writes, but nothing is expected: flash takes less than it gives, and unevenly."""
+    def _of_file(self, quantity: Quantity, path_id: str) -> Bounds:
+        """The links to a drive bound what it gives and takes, but nothing is expected: the drive is mostly narrower.
+
+        Flash takes less than it gives, and unevenly; and what it gives to host memory by itself is another benchmark's.
+        """
         limit, _ = self._derived(quantity, path_id)
-        why = "what the raw device reads says nothing of what it writes"
+        target = self._topology.device(path_id.partition(">")[2])
+        is_read = target is not None and target.kind == "gpu"
+        why = "no document gives the drive's own rate" if is_read else _WRITES_UNKNOWN
         if isinstance(limit, NoLimit):
             return replace(limit, why=f"{limit.why}; {why}"), None
         return replace(limit, because=f"{limit.because}: an upper limit alone, {why}"), None

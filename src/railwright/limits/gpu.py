@@ -9,10 +9,13 @@ from msgspec.structs import replace
 
 from railwright.limits.model import Constant, Expected, Limit, NoLimit, Source, Step
 from railwright.limits.sources import CUDA_ATTRIBUTES, NVBANDWIDTH_H200
+from railwright.topology.gpus import TRANSFERS_A_MEMORY_CLOCK, memory_rate
 from railwright.topology.model import Device
-from railwright.units import BITS_PER_BYTE, format_bandwidth
+from railwright.units import format_bandwidth
 
-TRANSFERS_A_CLOCK = Constant(value=2, unit="transfers a memory clock: double data rate", source=CUDA_ATTRIBUTES)
+TRANSFERS_A_CLOCK = Constant(
+    value=TRANSFERS_A_MEMORY_CLOCK, unit="transfers a memory clock: double data rate", source=CUDA_ATTRIBUTES
+)
 LOCAL_SHARE = Constant(value=0.8, unit="of half the memory's rate, copies within one GPU", source=NVBANDWIDTH_H200)
 KERNEL_SHARE = Constant(value=0.85, unit="of what copy engines reach over PCIe", source=NVBANDWIDTH_H200)
 BOTH_WAYS_SHARE = Constant(value=0.85, unit="of one direction alone, over PCIe", source=NVBANDWIDTH_H200)
@@ -27,7 +30,7 @@ def memory_limit(gpu: Device) -> Limit | NoLimit:
             return _rated(gpu, rated)
         why = f"the memory clock and bus width of {gpu.id} are not known: only NVIDIA's library tells them"
         return NoLimit(quantity="bandwidth_bytes_per_s", why=why, missing=(f"{gpu.id}: memory clock, bus width",))
-    value = bits / BITS_PER_BYTE * clock_hz * TRANSFERS_A_CLOCK.value
+    value = memory_rate(bits, clock_hz)
     text = f"{bits} bits x {clock_hz / 1e6:.0f} MHz x {TRANSFERS_A_CLOCK.value:.0f}"
     return Limit(
         quantity="bandwidth_bytes_per_s",

@@ -28,10 +28,12 @@ from railwright.native.vendor_libraries import load
 
 Way = Literal["gds", "cufile compat"]
 LIBRARY = "libcufile.so.0"
-LOG_NAME = "cufile.log"
 
 _SETTINGS_VARIABLE, _FORCE_VARIABLE = "CUFILE_ENV_PATH_JSON", "CUFILE_FORCE_COMPAT_MODE"
 _SHORT_WRITE, _FIRST_OF_CUFILE = -1101, -5000
+_LOGS, _MOST_LOG_BYTES = "cufile*.log", 2**20
+"""Until 1.13 its name was cufile.log, since then process and time stand in it."""
+_NOT_IN_UDEV = "udev property not found: ID_FS_USAGE "
 _ERRORS = {  # cufile.h of 1.20
     -5001: "the nvidia-fs driver is not loaded",
     -5004: "the version of the nvidia-fs driver does not fit",
@@ -152,14 +154,28 @@ def attach() -> bool:
     return not function("rw_cufile_bind", c_int, c_void_p)(library._handle)
 
 
-def last_error(folder: Path) -> str:
-    """The first error that cuFile wrote in its log there, without its time stamp; it causes those behind it."""
+def log(folder: Path) -> str:
+    """What cuFile wrote in its log there, at most 1 MiB of it; empty where it wrote none."""
     flush_c_streams()
     found = ""
-    for path in sorted(folder.glob("cufile*.log")):  # since 1.14 its name has more in it
-        with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="replace") as lines:
-            found = found or next((line for line in lines if " ERROR " in line), "")
-    return found.partition(" ERROR ")[2].strip()[:200]
+    for path in sorted(folder.glob(_LOGS)):
+        with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
+            found += file.read(_MOST_LOG_BYTES - len(found))
+    return found
+
+
+def why(folder: Path) -> str:
+    """What its log there says of a refusal, as a clause behind that; empty where it says nothing.
+
+    The first error causes those behind it. One is told in plain words: libcufile refuses every file on a drive whose
+    file system udev's database does not tell, and without the host's /run/udev a container has no such database.
+    """
+    lines = [line for line in log(folder).splitlines() if " ERROR " in line]
+    drive = next((line.partition(_NOT_IN_UDEV)[2].strip() for line in lines if _NOT_IN_UDEV in line), "")
+    if drive:
+        return f"; udev's database does not tell the file system on {drive[:40]}: give the container /run/udev"
+    first = lines[0].partition(" ERROR ")[2].strip()[:200] if lines else ""
+    return f"; its log: {first}" if first else ""
 
 
 class CuFile:
@@ -182,8 +198,7 @@ class CuFile:
         register = function("rw_cufile_register", c_int, c_int, POINTER(c_void_p))
         code = register(fd, byref(handle))
         if code:
-            told = last_error(folder)
-            raise NativeError("cuFile on the test file", code, f"{meaning(code)}{f'; its log: {told}' if told else ''}")
+            raise NativeError("cuFile on the test file", code, f"{meaning(code)}{why(folder)}")
         assert handle.value is not None
         self.handle: int = handle.value
         self._buffer, self._fd = buffer, fd

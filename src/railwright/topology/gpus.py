@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from railwright.topology.model import Device, Topology
 
+TRANSFERS_A_MEMORY_CLOCK = 2
+"""Double data rate: data goes on both edges of the clock, as CUDA's `deviceQuery` counts it."""
+
 
 def nvidia_gpus(topology: Topology) -> tuple[Device, ...]:
     """The NVIDIA GPUs that have a PCI address, in the order of it, whether they can be used or not."""
@@ -27,3 +30,8 @@ def is_nvidia(gpu: Device) -> bool:
     """By its shape's vendor or NVML, by its PCI vendor, or by the name that this gives it."""
     is_of_vendor = str(gpu.facts.get("pci_id", "")).startswith("10de:")
     return is_of_vendor or gpu.facts.get("vendor") == "nvidia" or gpu.name.startswith("NVIDIA")
+
+
+def memory_rate(bus_bits: int, clock_hz: float) -> float:
+    """Reads and writes of a GPU's memory together, in bytes/s: bus width x memory clock x 2."""
+    return bus_bits / 8 * clock_hz * TRANSFERS_A_MEMORY_CLOCK

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
+from railwright.topology.gpus import memory_rate
 from railwright.topology.model import Device, InternalLink, Link, NvlinkLink, PcieLink, Scalar
 from railwright.topology.parts import Parts
 from railwright.topology.shapes import GT_PER_S
@@ -174,10 +175,9 @@ def _gpu_facts(gpu: Gpu) -> dict[str, Scalar | None]:
 
 
 def _memory_bandwidth(gpu: Gpu) -> float | None:
-    """2 x memory clock x bus width, as CUDA's `deviceQuery` counts it: data goes on both edges of the clock."""
     if not gpu.memory_clock_max_hz or not gpu.memory_bus_bits:
         return None
-    return 2 * gpu.memory_clock_max_hz * gpu.memory_bus_bits / 8
+    return memory_rate(gpu.memory_bus_bits, gpu.memory_clock_max_hz)
 
 
 def _peers(answer: Probe, address: str, ids: Mapping[str, str]) -> dict[str, Scalar | None]:

@@ -1,0 +1,102 @@
+"""Curves of collectives as SVG, by matplotlib, which is loaded only when something is drawn."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from measure_gpu.points import Curve, Point
+
+from railwright.diagnosis.model import Judged
+from railwright.units import MIB, format_size
+
+_COLOURS = ("#1f5fa8", "#b3541e", "#2f7d4f", "#7a4fa3", "#8a8a00", "#a8324a", "#3c8d9e", "#555555", "#c98a00")
+_GIGA, _MICRO = 1e9, 1e-6
+
+
+def draw_collective(path: Path, every: Sequence[Curve]) -> None:
+    """busbw over size and the time below 1 MiB, ours beside nccl-tests and the limit, for each number of GPUs."""
+    picture, (rate, time) = _panels(path.stem)
+    for colour, curve in zip(_COLOURS, every, strict=False):
+        points = curve.placed()
+        for name, style in (("theirs", "--"), ("ours", "-")):
+            label = f"{'nccl-tests' if name == 'theirs' else 'ours'}, {curve.gpus} GPUs"
+            bus = [curve.bus(point.size, statistics.median(getattr(point, name))) / _GIGA for point in points]
+            rate.plot([point.size for point in points], bus, style, color=colour, label=label)
+            _time(time, [point for point in points if point.size < MIB], name, style, colour, label)
+        if curve.limits:
+            sizes = sorted(curve.limits)
+            bound = [curve.limits[size] / _GIGA for size in sizes]
+            rate.plot(sizes, bound, ":", color=colour, label=f"limit, {curve.gpus} GPUs")
+    _finish(picture, rate, time, path)
+
+
+def _time(axes: Any, points: Sequence[Point], name: str, style: str, colour: str, label: str) -> None:  # noqa: ANN401
+    """The median, and from the fastest to the slowest round behind it."""
+    sizes = [point.size for point in points]
+    every = [[one / _MICRO for one in getattr(point, name)] for point in points]
+    axes.plot(sizes, [statistics.median(one) for one in every], style, color=colour, label=label)
+    low, high = [min(one) for one in every], [max(one) for one in every]
+    axes.fill_between(sizes, low, high, color=colour, alpha=0.12 if name == "ours" else 0.06, linewidth=0)
+
+
+def draw_choice(path: Path, gpus: int, points: Iterable[Judged]) -> None:
+    """The time below 1 MiB and busbw of every algorithm and protocol, NCCL's own choice in black."""
+    times: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    rates: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for point in points:
+        if point.value is None or point.parameters.get("launched") == "graph":
+            continue
+        forced = [str(point.parameters.get(key, "free")) for key in ("algorithm", "protocol")]
+        name = "/".join(one for one in forced if one != "free") or "NCCL's own"
+        size = int(point.parameters["size_bytes"])
+        if point.quantity == "latency_s" and size < MIB:
+            times[name].append((size, point.value / _MICRO))
+        elif point.parameters.get("rate") == "busbw":
+            rates[name].append((size, point.value / _GIGA))
+    picture, (rate, time) = _panels(f"all_reduce on {gpus} GPUs by algorithm and protocol")
+    names = sorted({*times, *rates} - {"NCCL's own"})
+    colours = dict(zip(names, _COLOURS * 2, strict=False)) | {"NCCL's own": "black"}
+    for name, colour in colours.items():
+        wide = {"linewidth": 2.2, "linestyle": "--", "zorder": 5} if name == "NCCL's own" else {"linewidth": 1.1}
+        for axes, found in ((rate, rates), (time, times)):
+            if found[name]:
+                axes.plot(*zip(*sorted(found[name]), strict=True), color=colour, label=name, **wide)
+    _finish(picture, rate, time, path)
+
+
+def _panels(title: str) -> tuple[Any, Any]:
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "railwright", "font.size": 9})
+    from matplotlib import pyplot as plt
+
+    picture, panels = plt.subplots(1, 2, figsize=(12, 4.4), layout="constrained")
+    picture.suptitle(title)
+    panels[0].set(ylabel="busbw, GB/s", title="busbw over size")
+    panels[1].set(ylabel="time of one operation, us", title="time below 1 MiB", yscale="log")
+    return picture, panels
+
+
+def _finish(picture: Any, rate: Any, time: Any, path: Path) -> None:  # noqa: ANN401
+    from matplotlib import pyplot as plt
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    time.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+    time.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    time.yaxis.set_minor_formatter(NullFormatter())
+    for axes in (rate, time):
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_size(max(1, round(value)))))
+        axes.tick_params(axis="x", rotation=45)
+        axes.set_xlabel("size")
+        axes.grid(alpha=0.25)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize=7)
+    rate.set_ylim(bottom=0)
+    picture.savefig(path, metadata={"Date": None})
+    plt.close(picture)

@@ -1,0 +1,170 @@
+"""Points of collectives out of raw records: the times of nccl-tests and of ours by size and placement."""
+
+from __future__ import annotations
+
+import functools
+import re
+import statistics
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+from railwright.busbw import factor
+from railwright.diagnosis.limits_of import LimitFinder, ceilings
+from railwright.errors import RailwrightError
+from railwright.limits.model import Limit
+from railwright.results.model import Result, ResultFile
+from railwright.results.readers.registry import read
+from railwright.results.store import load
+from railwright.units import MIB
+
+LARGE_TOLERANCE, SMALL_TOLERANCE = 0.01, 0.03
+_NAME = re.compile(
+    r"(?P<operation>[a-z_]+)-(?P<ranks_in>processes|threads)-(?P<launched>plain|graph)"
+    r"(?:-(?P<gpus>\d+)gpus)?(?:-(?:small|large))?-\d+"
+)
+_THEIRS = "-nccl-tests"
+
+
+class Way(NamedTuple):
+    """How the ranks run, and how nccl-tests is told so."""
+
+    ranks_in: str
+    launched: str
+
+    @property
+    def name(self) -> str:
+        """A part of a file's name."""
+        return f"{self.ranks_in}-{self.launched}"
+
+
+WAYS = {
+    "processes": Way("processes", "plain"),
+    "threads": Way("threads", "plain"),
+    "graph": Way("processes", "graph"),
+}
+
+
+class Point(NamedTuple):
+    """One size and placement, times in seconds of each round."""
+
+    placement: str
+    size: int
+    theirs: list[float]
+    ours: list[float]
+
+    @property
+    def ratio(self) -> float:
+        """Our time / theirs."""
+        return statistics.median(self.ours) / statistics.median(self.theirs)
+
+    @property
+    def fastest(self) -> float:
+        """Our shortest time / theirs: of two speeds that a process may have, the same one."""
+        return min(self.ours) / min(self.theirs)
+
+    @property
+    def itself(self) -> float:
+        """How far nccl-tests is from itself between rounds."""
+        return max(self.theirs) / min(self.theirs) - 1
+
+    @property
+    def tolerance(self) -> float:
+        """1 % of the rate from 1 MiB up, 3 % of the time below."""
+        return LARGE_TOLERANCE if self.size >= MIB else SMALL_TOLERANCE
+
+    @property
+    def verdict(self) -> str:
+        """`void` where two runs of nccl-tests differ by more than the tolerance themselves."""
+        is_met = self.ratio <= 1 / (1 - LARGE_TOLERANCE) if self.size >= MIB else self.ratio <= 1 + SMALL_TOLERANCE
+        if is_met:
+            return "within"
+        return "void" if self.itself > self.tolerance else "above"
+
+
+class Curve(NamedTuple):
+    """One collective, one way to run its ranks, on so many GPUs."""
+
+    operation: str
+    way: Way
+    gpus: int
+    points: tuple[Point, ...]
+    """Only those that both programs measured."""
+    limits: dict[int, float]
+    """busbw in bytes/s by size, where it is known."""
+
+    @property
+    def name(self) -> str:
+        """A part of a file's name."""
+        return f"{self.operation}-{self.way.name}"
+
+    def bus(self, size: int, seconds: float) -> float:
+        """busbw in bytes/s, as nccl-tests counts it."""
+        return float(factor(self.operation, self.gpus)) * size / seconds
+
+    def placed(self, placement: str = "out of place") -> list[Point]:
+        """The points of one placement by size."""
+        return sorted((point for point in self.points if point.placement == placement), key=lambda point: point.size)
+
+
+class _Times(NamedTuple):
+    """What was found of one curve, by placement and size."""
+
+    theirs: dict[tuple[str, int], list[float]]
+    ours: dict[tuple[str, int], list[float]]
+    limits: dict[int, float]
+
+
+def curves(raw: Path) -> list[Curve]:
+    """Every curve of which there are records anywhere below `raw`, by name and number of GPUs."""
+    found: dict[tuple[str, Way, int], _Times] = defaultdict(lambda: _Times(defaultdict(list), defaultdict(list), {}))
+    for path in sorted((*raw.rglob(f"*{_THEIRS}.txt"), *raw.rglob("results.jsonl"))):
+        is_theirs = path.suffix == ".txt"
+        match = _NAME.fullmatch(path.name.removesuffix(f"{_THEIRS}.txt") if is_theirs else path.parent.name)
+        if match is None:
+            continue
+        results = _theirs(path) if is_theirs else _ours(path)
+        if not results:
+            continue
+        way = Way(match["ranks_in"], match["launched"])
+        times = found[match["operation"], way, int(match["gpus"] or results[0].ranks)]
+        for result in results:
+            seconds = float(result.settings["duration_s"]) if is_theirs else result.summary.median
+            (times.theirs if is_theirs else times.ours)[_key(result)].append(seconds)
+        if not is_theirs and not times.limits.keys() >= {_key(result)[1] for result in results}:
+            times.limits.update(_limits(load(path)))
+    return [_curve(*key, times) for key, times in sorted(found.items())]
+
+
+def _curve(operation: str, way: Way, gpus: int, times: _Times) -> Curve:
+    both = sorted(times.theirs.keys() & times.ours.keys())
+    points = tuple(Point(*key, times.theirs[key], times.ours[key]) for key in both)
+    return Curve(operation, way, gpus, points, times.limits)
+
+
+@functools.cache
+def _theirs(path: Path) -> list[Result]:
+    try:
+        return [result for file in read(path.read_text(errors="replace")) for result in file.results]
+    except RailwrightError:
+        return []  # cut off before its first row: a note says so
+
+
+def _ours(path: Path) -> list[Result]:
+    results = (one for one in load(path).results if one.outcome == "measured" and one.summary is not None)
+    return [one for one in results if one.quantity == "latency_s"]
+
+
+def _limits(file: ResultFile) -> dict[int, float]:
+    finder = LimitFinder(file.run.topology, ceilings(file.results))
+    found = {}
+    for one in file.results:
+        if one.parameters.get("rate") == "busbw":
+            limit, _ = finder.find(one.benchmark, one.quantity, one.path, one.parameters)
+            if isinstance(limit, Limit):
+                found[int(one.parameters["size_bytes"])] = limit.value
+    return found
+
+
+def _key(result: Result) -> tuple[str, int]:
+    return str(result.parameters["placement"]).replace("_", " "), int(result.parameters["size_bytes"])

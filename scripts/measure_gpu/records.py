@@ -1,0 +1,125 @@
+"""Tables of our own records that have no yardstick of another project, out of the raw files alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from pathlib import Path
+
+from railwright.diagnosis.verdict import format_quantity
+from railwright.results.model import Result
+from railwright.results.store import load
+from railwright.units import format_bandwidth, format_size
+
+_COPY_KEYS = ("engine", "host", "by", "direction")
+_BASELINE_KEYS = ("path", "engine", "by", "direction")
+
+
+def rows(paths: list[Path], *keys: str) -> list[str]:
+    """Every point of results files as a row: path, the parameters named, value, spread, what was seen."""
+    lines = [f"| path | {' | '.join(keys)} | median | lowest to highest | seen |", "|---|" + "---|" * (len(keys) + 3)]
+    for result in (one for path in paths for one in load(path).results):
+        named = [_shown(key, result) for key in keys]
+        if result.summary is None:
+            lines.append(f"| {result.path} | {' | '.join(named)} | {result.outcome} | | {result.reason[:160]} |")
+            continue
+        value, low, high = (
+            format_quantity(result.quantity, one)
+            for one in (result.summary.median, result.summary.minimum, result.summary.maximum)
+        )
+        seen = ", ".join(evidence.value for evidence in result.evidence)[:100]
+        lines.append(f"| {result.path} | {' | '.join(named)} | {value} | {low} to {high} | {seen} |")
+    return [*lines, ""]
+
+
+def _shown(key: str, result: Result) -> str:
+    value = result.parameters.get(key, "")
+    return format_size(value) if key == "size_bytes" and isinstance(value, int) else str(value)
+
+
+def _section(title: str, paths: list[Path], *keys: str) -> list[str]:
+    return [f"### {title}", "", *rows(paths, *keys)] if paths else []
+
+
+def _of(raw: Path, pattern: str) -> list[Path]:
+    return sorted(raw.rglob(f"{pattern}/results.jsonl"))
+
+
+def copies(raw: Path) -> list[str]:
+    """The first run of copies, and beside all of them the plain CUDA C++ program where it ran."""
+    paths = _of(raw, "gpu_copy-*")
+    return [*_section("Copies", paths[:1], "size_bytes", *_COPY_KEYS), *_baseline(raw, paths)]
+
+
+def _baseline(raw: Path, paths: list[Path]) -> list[str]:
+    theirs: dict[tuple[str, ...], list[float]] = {}
+    ours: dict[tuple[str, ...], list[float]] = {}
+    for text in (path.read_text(errors="replace") for path in sorted(raw.rglob("gpu_copy_baseline-*.txt"))):
+        for one in (json.loads(line) for line in text.splitlines() if line.startswith("{")):
+            key = tuple(str(one.get(name, "")) for name in _BASELINE_KEYS)
+            theirs.setdefault(key, []).append(float(one["bandwidth_bytes_per_s"]))
+    for result in (one for path in paths for one in load(path).results):
+        if result.summary is not None and result.parameters.get("host", "pinned") == "pinned":
+            named = (str(result.parameters.get(name, "")) for name in _BASELINE_KEYS[1:])
+            ours.setdefault((result.path, *named), []).append(result.summary.median)
+    lines = ["| path | engine | by | direction | CUDA C++ | ours | ours / CUDA C++ | itself |", "|" + "---|" * 8]
+    for key in (key for key in theirs if key in ours):
+        one, other = statistics.median(theirs[key]), statistics.median(ours[key])
+        itself = max(theirs[key]) / min(theirs[key]) - 1
+        shown = f"{format_bandwidth(one)} | {format_bandwidth(other)} | {other / one:.4f} | {itself:.2%}"
+        lines.append(f"| {' | '.join(key)} | {shown} |")
+    return [*lines, ""] if len(lines) > 2 else []
+
+
+def latency(raw: Path) -> list[str]:
+    """Latencies of copies and of loads."""
+    return _section("Latency", _of(raw, "gpu_latency"), "kind", "size_bytes", "clock")
+
+
+def nixl(raw: Path) -> list[str]:
+    """NIXL with GPU memory."""
+    return _section("NIXL", _of(raw, "kv_vram*"), "size_bytes", "operation", "initiator", "processes", "ucx")
+
+
+def steps(raw: Path) -> list[str]:
+    """Training steps, by how their load is made and on how many GPUs."""
+    told = []
+    for path in _of(raw, "train_step-*"):
+        match = re.fullmatch(r"train_step-([a-z]+)(?:-(\d+)gpus)?", path.parent.name)
+        if match:
+            title = f"train_step, compute={match[1]}{f', {match[2]} GPUs' if match[2] else ''}"
+            told += _section(title, [path], "part", "dtype", "buckets", "overlap", "rate")
+    return told
+
+
+def files(raw: Path) -> list[str]:
+    """Files to GPU memory and back, and what cuFile took of each kind of file."""
+    tried = [line for path in raw.rglob("try-cufile.txt") for line in path.read_text(errors="replace").splitlines()]
+    told = ["### What cuFile takes", "", "```", *tried, "```", ""] if tried else []
+    for path in (*_of(raw, "gpu_file_read*"), *_of(raw, "gpu_file_write*")):
+        told += _section(path.parent.name, [path], "size_bytes", "depth", "threads", "way")
+    for path in _of(raw, "kv_file*"):
+        told += _section(path.parent.name, [path], "backend", "memory", "operation", "size_bytes", "batch")
+    return told
+
+
+def sampling(raw: Path) -> list[str]:
+    """What the sampling of clocks and power costs: pairs of the same run with and without it."""
+    ratios: dict[int, list[float]] = {}
+    for path in _of(raw, "sampling-on-*"):
+        other = path.parent.with_name(path.parent.name.replace("-on-", "-off-")) / path.name
+        if other.exists():
+            on, off = _times(path), _times(other)
+            for size in sorted(on.keys() & off.keys()):
+                ratios.setdefault(size, []).append(on[size] / off[size])
+    lines = ["### The cost of sampling", "", "| all_reduce of | time with / without | pairs |", "|---|---|---|"]
+    for size, found in sorted(ratios.items()):
+        told = f"{statistics.median(found):.4f} ({min(found):.4f} to {max(found):.4f})"
+        lines.append(f"| {format_size(size)} | {told} | {len(found)} |")
+    return [*lines, ""] if ratios else []
+
+
+def _times(path: Path) -> dict[int, float]:
+    results = (one for one in load(path).results if one.quantity == "latency_s" and one.summary)
+    return {int(one.parameters["size_bytes"]): one.summary.median for one in results if one.summary}

@@ -1,0 +1,228 @@
+"""scripts/measure-gpu: what it starts, in which order and where, and the page that it makes of recorded raw files.
+
+There is no GPU here: nvidia-smi, mpirun and railwright are programs that tell how they were called.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from tests.conftest import wait_until
+
+ROOT = Path(__file__).parents[1]
+SCRIPTS = ROOT / "scripts"
+RECORDED = ROOT / "docs" / "measured" / "2026-11-22-gpu-2xh200"
+TELLS = """#!/bin/sh
+echo "$(basename "$0") [$CUDA_VISIBLE_DEVICES] $*" >> "$CALLS"
+"""
+PROGRAMS = {
+    "nvidia-smi": "#!/bin/sh\necho 0; echo 1; echo 2; echo 3\n",
+    "mpirun": TELLS,
+    "railwright": TELLS,
+}
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """The script's own modules."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    from measure_gpu import page, points, session, udev_record
+
+    return {"page": page, "points": points, "session": session, "udev": udev_record}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A folder with the raw records of collectives on two H200."""
+    folder = tmp_path_factory.mktemp("recorded")
+    with tarfile.open(RECORDED / "raw.tar.xz") as archive:
+        members = [one for one in archive.getmembers() if "/collectives-copies/" in one.name or "/choice/" in one.name]
+        archive.extractall(folder / "raw", members=members, filter="data")
+    return folder
+
+
+def called(folder, *arguments, **environment):
+    """What the script started, line by line, and what it said."""
+    programs, calls = folder / "bin", folder / "calls"
+    programs.mkdir(exist_ok=True)
+    for name, text in PROGRAMS.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    calls.write_text("")
+    variables = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}", "CALLS": str(calls), **environment}
+    argv = [sys.executable, str(SCRIPTS / "measure-gpu"), *map(str, arguments)]
+    done = subprocess.run(argv, env=variables, capture_output=True, text=True, timeout=120, check=False)
+    return calls.read_text().splitlines(), done
+
+
+def test_the_page_of_recorded_files_has_the_figures_that_were_published(recorded):
+    done = subprocess.run(
+        [sys.executable, str(SCRIPTS / "measure-gpu"), "--page", str(recorded)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    text = (recorded / "README.md").read_text()
+    row = re.compile(r"\| (\w+ \| processes-\w+) \|(?: 2 \|)? (.* of \d+ \| \d+ void, \d+ above) \|")
+    published = dict(row.findall((RECORDED / "README.md").read_text()))
+    assert len(published) == 12
+    assert dict(row.findall(text)) == published
+    assert dict(row.findall(done.stdout)) == published
+    assert text.startswith("# 2 x NVIDIA H200 of one host\n")
+    assert "| in place | 8 GiB | 24,717.25 us | 24,796.31 us | 1.003 |" in text
+    assert "### NCCL's choice on 2 GPUs" in text
+
+
+def test_the_curves_know_their_limit_and_their_busbw(parts, recorded):
+    curves = {(one.name, one.gpus): one for one in parts["points"].curves(recorded / "raw")}
+    reduced = curves["all_reduce-processes-plain", 2]
+    largest = reduced.placed()[-1]
+    assert largest.size == 8 << 30
+    assert reduced.limits[largest.size] == 450e9
+    assert 340e9 < reduced.bus(largest.size, min(largest.ours)) < 350e9
+    assert all(point.placement == "out of place" for point in reduced.placed())
+
+
+def test_without_matplotlib_the_page_is_whole_but_for_its_curves(parts, recorded, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    said = parts["page"].write(recorded)
+    assert "- no curves: matplotlib is not installed" in said
+    assert ".svg" not in (recorded / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("size", "theirs", "ours", "verdict"),
+    [
+        (8, [10.0, 10.0], [10.3, 10.3], "within"),
+        (8, [10.0, 10.0], [10.4, 10.4], "above"),
+        (8, [10.0, 10.2], [10.6, 10.6], "above"),
+        (8, [9.0, 11.0], [10.4, 10.4], "void"),
+        (1 << 20, [10.0, 10.0], [10.1, 10.1], "within"),
+        (1 << 20, [10.0, 10.0], [10.2, 10.2], "above"),
+        (1 << 20, [9.9, 10.1], [10.2, 10.2], "void"),
+    ],
+)
+def test_a_point_is_void_only_where_nccl_tests_differs_from_itself(parts, size, theirs, ours, verdict):
+    assert parts["points"].Point("in place", size, theirs, ours).verdict == verdict
+
+
+def test_small_sizes_are_repeated_more_often_and_each_program_is_first_in_turn(tmp_path):
+    arguments = ["--only", "processes", "--collectives", "all_gather", "--gpus", 2, 4, 8, "--nccl-tests", "tests"]
+    calls, done = called(tmp_path, "--output", tmp_path, *arguments, "--rounds", 1, "--rounds-small", 3)
+    assert done.returncode == 0, done.stderr
+    assert "8 GPUs were asked for, the host has 4: left out" in (tmp_path / "README.md").read_text()
+    assert all("all_gather" in call for call in calls)
+    warm, timed = calls[:2], calls[2:]
+    assert [("-b 256M" in one, "-n 2 " in one, "-n 4 " in one) for one in warm] == [
+        (True, True, False),
+        (True, False, True),
+    ]
+    for shown, count in (("[0,1]", 2), ("[0,1,2,3]", 4)):
+        mine = [call for call in timed if shown in call]
+        assert [call.split()[0] for call in mine] == [
+            *("mpirun", "railwright"),  # the small sizes of the first round, and the large ones
+            *("mpirun", "railwright"),
+            *("railwright", "mpirun"),
+            *("mpirun", "railwright"),
+        ]
+        assert [("-b 8 -e 524288 -f 2 " in call or "sizes=8:524288:x2 " in call) for call in mine].count(True) == 6
+        assert [("-b 1048576 -e " in call or "sizes=1048576:" in call) for call in mine].count(True) == 2
+        assert all(f"-n {count} " in call for call in mine if call.startswith("mpirun"))
+        assert all(f"gpus={count} " in call for call in mine if call.startswith("railwright"))
+
+
+def test_a_second_go_into_the_same_folder_keeps_what_the_first_one_brought(tmp_path):
+    arguments = ["--only", "processes", "--collectives", "broadcast", "--gpus", 2, "--rounds", 1, "--rounds-small", 0]
+    for _ in range(2):
+        assert called(tmp_path, "--output", tmp_path, *arguments)[1].returncode == 0
+    kept = {path.name for path in (tmp_path / "raw").glob("broadcast-*")}
+    assert kept == {f"broadcast-processes-plain-2gpus-large-{number}.txt" for number in range(2)}
+    assert len((tmp_path / "raw" / "commands.txt").read_text().splitlines()) == 2
+
+
+def test_nixl_goes_over_all_pairs_and_nccl_s_log_is_kept_of_each_collective(tmp_path):
+    arguments = ["--only", "logs", "nixl", "--gpus", 2, 4, "--nccl-tests", "tests"]
+    calls, done = called(tmp_path, "--output", tmp_path, *arguments)
+    assert done.returncode == 0, done.stderr
+    pairs = [re.search(r"\[(.*)\] run kv_vram", call) for call in calls]
+    assert [one[1] for one in pairs if one] == ["0,1", "0,2", "0,3", "1,2", "1,3", "2,3"]
+    logs = {path.name for path in (tmp_path / "raw").glob("*.nccl-log.txt")}
+    assert len(logs) == 12
+    assert "all_to_all-4gpus.nccl-log.txt" in logs
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        ((), 2, "give --output FOLDER to measure, or --page FOLDER"),
+        (("--output", "a", "--page", "b"), 2, "give --output FOLDER to measure, or --page FOLDER"),
+        (("--page", "/nowhere"), 2, "/nowhere/raw is not a folder: there are no raw records"),
+    ],
+)
+def test_misuse_is_told(tmp_path, arguments, status, said):
+    done = called(tmp_path, *arguments)[1]
+    assert done.returncode == status
+    assert said in done.stderr
+
+
+def test_a_machine_without_a_gpu_is_told(tmp_path, monkeypatch):
+    monkeypatch.setitem(PROGRAMS, "nvidia-smi", "#!/bin/sh\nexit 9\n")
+    calls, done = called(tmp_path, "--output", tmp_path)
+    assert (calls, done.returncode, done.stderr) == ([], 3, "no GPU: nothing to measure\n")
+
+
+def test_a_program_that_does_not_end_is_ended_with_what_it_started(parts, tmp_path):
+    session = parts["session"].Session(
+        output=tmp_path, seconds=600, rounds=1, rounds_small=1, nccl_tests=None, sizes="8:8:x2", gpus=1, counts=()
+    )
+    child = "import subprocess, time; print(subprocess.Popen(['sleep', '600']).pid, flush=True); time.sleep(600)"
+    assert session.run("hangs", [sys.executable, "-c", child], timeout_s=6) is None
+    grandchild = int((tmp_path / "raw" / "hangs.txt").read_text())
+    try:
+        wait_until(lambda: not Path(f"/proc/{grandchild}/cmdline").exists() or _is_dead(grandchild), "its end")
+    finally:
+        if Path(f"/proc/{grandchild}").exists() and not _is_dead(grandchild):
+            os.kill(grandchild, signal.SIGKILL)
+    assert (tmp_path / "raw" / "notes.txt").read_text() == "hangs: ended after 6 s\n"
+
+
+def _is_dead(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+MOUNTINFO = """22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+23 22 0:21 / /proc rw,nosuid - proc proc rw
+24 22 259:1 /data /mnt/a\\040b rw shared:3 - xfs /dev/nvme0n1p1 rw
+"""
+
+
+def test_udev_is_told_the_file_systems_of_drives_alone(parts, tmp_path):
+    for number in ("254:0", "259:1"):
+        (tmp_path / number).mkdir()
+    found = parts["udev"].records(MOUNTINFO, tmp_path)
+    assert found == {
+        "b254:0": "E:ID_FS_TYPE=ext4\nE:ID_FS_USAGE=filesystem\n",
+        "b259:1": "E:ID_FS_TYPE=xfs\nE:ID_FS_USAGE=filesystem\n",
+    }
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may have a mount namespace of its own")
+def test_a_program_sees_the_record_of_its_drive_and_nobody_else_does(parts):
+    lacking = parts["udev"].missing(Path("/proc/self/mountinfo").read_text())
+    if not lacking:
+        pytest.skip("udev's database knows all file systems of this machine")
+    record, was_there = f"/run/udev/data/{lacking[0]}", Path("/run/udev").exists()
+    argv = [sys.executable, str(SCRIPTS / "measure_gpu" / "udev_record.py"), "cat", record]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert "E:ID_FS_USAGE=filesystem\n" in done.stdout, done.stderr
+    assert not Path(record).exists()
+    if not was_there:
+        Path("/run/udev").rmdir()  # only a place to mount it: empty for everybody else
