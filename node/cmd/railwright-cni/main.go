@@ -1,0 +1,21 @@
+// railwright-cni is the CNI plugins of Railwright: which one, its name says. See internal/cni.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"railwright/node/internal/cni"
+)
+
+func main() {
+	failed := cni.Run(filepath.Base(os.Args[0]))
+	if failed == nil {
+		return
+	}
+	if err := failed.Print(); err != nil {
+		fmt.Fprintln(os.Stderr, failed)
+	}
+	os.Exit(1)
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	nodev1 "railwright/node/api/v1"
+)
+
+const askBound = 20 * time.Second
+
+// ask the daemon that runs.
+func ask[Reply any](ctx context.Context, socket string, call func(context.Context, nodev1.NodeNetworkClient) (Reply, error)) (Reply, error) {
+	var none Reply
+	connection, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return none, fmt.Errorf("socket %s: %w", socket, err)
+	}
+	defer func() { _ = connection.Close() }()
+	bound, end := context.WithTimeout(ctx, askBound)
+	defer end()
+	reply, err := call(bound, nodev1.NewNodeNetworkClient(connection))
+	if grpcstatus.Code(err) == codes.Unavailable {
+		return none, fmt.Errorf("no railwrightd answers at %s: %s; is it running, and are you root?", socket, grpcstatus.Convert(err).Message())
+	}
+	return reply, err
+}
+
+// list the attachments.
+func list(ctx context.Context, arguments []string, told io.Writer) (int, error) {
+	given, _, err := parse("list", arguments, 0, "socket", "json")
+	if err != nil {
+		return 0, err
+	}
+	reply, err := ask(ctx, given.socket, func(ctx context.Context, client nodev1.NodeNetworkClient) (*nodev1.ListReply, error) {
+		return client.List(ctx, &nodev1.ListRequest{})
+	})
+	if err != nil {
+		return 0, err
+	}
+	if given.json {
+		return exitOK, tellJSON(told, reply)
+	}
+	table := tabwriter.NewWriter(told, 0, 0, 2, ' ', 0)
+	row(table, "NAMESPACE/POD", "INTERFACE", "RAIL", "TENANT", "ADDRESSES", "PORT", "FLOWS", "ADVERTISED")
+	for _, one := range reply.GetAttached() {
+		row(table, one.GetPod().GetNamespace()+"/"+one.GetPod().GetName(), one.GetKey().GetInterface(), one.GetRail(),
+			one.GetTenant(), strings.Join(one.GetAddresses(), " "), one.GetHostInterface(),
+			fmt.Sprintf("%d of %d", one.GetFlowsInstalled(), one.GetFlowsWanted()), yes(one.GetAdvertised()))
+	}
+	return exitOK, table.Flush()
+}
+
+// status of the rails and of the daemon; 1 where there is a problem.
+func status(ctx context.Context, arguments []string, told io.Writer) (int, error) {
+	given, _, err := parse("status", arguments, 0, "socket", "json")
+	if err != nil {
+		return 0, err
+	}
+	reply, err := ask(ctx, given.socket, func(ctx context.Context, client nodev1.NodeNetworkClient) (*nodev1.StatusReply, error) {
+		return client.Status(ctx, &nodev1.StatusRequest{})
+	})
+	if err != nil {
+		return 0, err
+	}
+	code := exitOK
+	problems := reply.GetProblems()
+	for _, rail := range reply.GetRails() {
+		for _, problem := range rail.GetProblems() {
+			problems = append(problems, rail.GetRail()+": "+problem)
+		}
+		if !rail.GetSwitchReady() || !rail.GetUplinkUp() || !rail.GetSessionEstablished() {
+			code = exitBad
+		}
+	}
+	if len(problems) > 0 {
+		code = exitBad
+	}
+	if given.json {
+		return code, tellJSON(told, reply)
+	}
+	table := tabwriter.NewWriter(told, 0, 0, 2, ' ', 0)
+	row(table, "RAIL", "SWITCH READY", "UPLINK UP", "BGP ESTABLISHED")
+	for _, rail := range reply.GetRails() {
+		row(table, rail.GetRail(), yes(rail.GetSwitchReady()), yes(rail.GetUplinkUp()), yes(rail.GetSessionEstablished()))
+	}
+	err = table.Flush()
+	for _, problem := range problems {
+		_, failed := fmt.Fprintln(told, "problem: "+problem)
+		err = errors.Join(err, failed)
+	}
+	return code, err
+}
+
+func tellJSON(told io.Writer, message proto.Message) error {
+	content, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(message)
+	if err != nil {
+		return fmt.Errorf("the answer cannot be written as JSON: %w", err)
+	}
+	_, err = fmt.Fprintf(told, "%s\n", content)
+	return err
+}
+
+// row of a table; a tabwriter's errors come with its Flush.
+func row(table *tabwriter.Writer, cells ...string) {
+	_, _ = fmt.Fprintln(table, strings.Join(cells, "\t"))
+}
+
+func yes(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"railwright/node/internal/config"
+	"railwright/node/internal/openvswitch"
+	"railwright/node/internal/tenants/kinds"
+)
+
+// The verbs here need no daemon: they look for themselves.
+
+const lookBound = 10 * time.Second
+
+// cachedFlow as `flows --json` has it.
+type cachedFlow struct {
+	InPort      string   `json:"in_port"`
+	Offloaded   bool     `json:"offloaded"`
+	Layer       string   `json:"layer"`
+	Why         string   `json:"why,omitempty"`
+	Packets     uint64   `json:"packets"`
+	Bytes       uint64   `json:"bytes"`
+	UsedSeconds *float64 `json:"used_s"`
+	Match       string   `json:"match"`
+	Actions     string   `json:"actions"`
+}
+
+// flows that the datapath has cached, and where they run.
+func flows(ctx context.Context, arguments []string, told io.Writer) (int, error) {
+	given, _, err := parse("flows", arguments, 0, "config", "json")
+	if err != nil {
+		return 0, err
+	}
+	read, err := readConfig(given)
+	if err != nil {
+		return 0, err
+	}
+	bound, end := context.WithTimeout(ctx, lookBound)
+	defer end()
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	openVSwitch, err := openSwitch(bound, read, log)
+	if err != nil {
+		return 0, misuse{err}
+	}
+	cached, err := openVSwitch.Datapath(bound)
+	if err != nil {
+		return 0, err
+	}
+	if given.json {
+		return exitOK, tellFlowsJSON(told, cached)
+	}
+	table := tabwriter.NewWriter(told, 0, 0, 2, ' ', 0)
+	row(table, "IN PORT", "RUNS IN", "PACKETS", "BYTES", "MATCH", "ACTIONS", "WHY NOT IN HARDWARE")
+	for _, flow := range cached {
+		where := flow.Layer
+		if flow.Offloaded {
+			where = "hardware (" + flow.Layer + ")"
+		}
+		row(table, flow.InPort, where, fmt.Sprint(flow.Packets), fmt.Sprint(flow.Bytes), flow.Match, flow.Actions, flow.Why)
+	}
+	return exitOK, table.Flush()
+}
+
+func tellFlowsJSON(told io.Writer, cached []openvswitch.CachedFlow) error {
+	all := make([]cachedFlow, 0, len(cached))
+	for _, flow := range cached {
+		one := cachedFlow{
+			InPort: flow.InPort, Offloaded: flow.Offloaded, Layer: flow.Layer, Why: flow.Why, Packets: flow.Packets,
+			Bytes: flow.Bytes, Match: flow.Match, Actions: flow.Actions,
+		}
+		if flow.UsedSeconds >= 0 {
+			one.UsedSeconds = &flow.UsedSeconds
+		}
+		all = append(all, one)
+	}
+	return json.NewEncoder(told).Encode(all)
+}
+
+// forget a node that is off for good, so that its addresses may be others'.
+func forget(_ context.Context, arguments []string, told io.Writer) (int, error) {
+	given, words, err := parse("forget", arguments, 1, "config")
+	if err != nil {
+		return 0, err
+	}
+	read, err := readConfig(given)
+	if err != nil {
+		return 0, err
+	}
+	if read.Tenants.Kind != config.Folder {
+		return 0, misuse{fmt.Errorf("the tenants are of kind %s; nodes are forgotten where it is %s", read.Tenants.Kind, config.Folder)}
+	}
+	records, err := kinds.Forget(read.Tenants.Folder, words[0])
+	if err != nil {
+		return 0, err
+	}
+	_, err = fmt.Fprintf(told, "%s is forgotten: %d records of it were deleted\n", words[0], records)
+	return exitOK, err
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"railwright/node/internal/announce/frrconfig"
+	"railwright/node/testlab"
+)
+
+// BenchmarkAttachAndDetach one after the other, with 100 attachments held: the daemon's own time, and its memory.
+func BenchmarkAttachAndDetach(b *testing.B) {
+	lab := newLab(b, testlab.FRR10, frrconfig.KernelTable)
+	lab.startReady()
+	pods := lab.bulk(100, 101)
+	lab.all(pods[1:], func(one *pod) error { return lab.add(one) })
+	before := lab.residentKiB()
+	var adds, deletes []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		if err := lab.add(pods[0]); err != nil {
+			b.Fatal(err, detailsOf(err))
+		}
+		adds = append(adds, time.Since(began))
+		began = time.Now()
+		if err := lab.remove(pods[0]); err != nil {
+			b.Fatal(err)
+		}
+		deletes = append(deletes, time.Since(began))
+	}
+	b.StopTimer()
+	for name, times := range map[string][]time.Duration{"ADD": adds, "DEL": deletes} {
+		slices.Sort(times)
+		b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, name+"-p50-ms")
+		b.ReportMetric(float64(times[len(times)*99/100].Microseconds())/1000, name+"-p99-ms")
+	}
+	b.ReportMetric(float64(before), "KiB-before")
+	b.ReportMetric(float64(lab.residentKiB()), "KiB-after")
+}
+
+// residentKiB of the daemon.
+func (lab *nodeLab) residentKiB() int {
+	lab.t.Helper()
+	told, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", lab.daemon.Process.Pid))
+	if err != nil {
+		lab.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(told), "VmRSS:")
+	var size int
+	if _, err := fmt.Sscan(rest, &size); err != nil {
+		lab.t.Fatal(err)
+	}
+	return size
+}

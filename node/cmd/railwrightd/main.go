@@ -1,0 +1,117 @@
+// Railwrightd lays the pods' GPU network of one node: it keeps the flows of the rails' bridges and the host routes that
+// FRR announces what the CNI plugins have asked for.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"railwright/node/internal/config"
+)
+
+// The exit statuses.
+const (
+	exitOK      = 0
+	exitBad     = 1
+	exitMisuse  = 2
+	exitFailure = 3
+)
+
+const usage = `railwrightd: the pods' GPU network of this node
+
+  railwrightd [--config FILE]                 serve the CNI plugins until SIGTERM
+  railwrightd --check-config [--config FILE]  check the configuration, say what is wrong and end
+  railwrightd list   [--json] [--socket PATH] the attachments of the daemon that runs
+  railwrightd status [--json] [--socket PATH] its rails and problems; status 1 if there is one
+  railwrightd flows  [--json] [--config FILE] what the datapath has cached, and where it runs
+  railwrightd forget NODE [--config FILE]     a node that is off for good (tenants of kind folder)
+`
+
+// verb is one of the things to do; it gives the exit status.
+type verb func(ctx context.Context, arguments []string, told io.Writer) (int, error)
+
+// misuse is an error in what was typed or configured.
+type misuse struct{ error }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:]))
+}
+
+func run(ctx context.Context, arguments []string) int {
+	verbs := map[string]verb{"list": list, "status": status, "flows": flows, "forget": forget}
+	chosen := verb(serve)
+	if len(arguments) > 0 && !strings.HasPrefix(arguments[0], "-") {
+		named, known := verbs[arguments[0]]
+		if !known {
+			fmt.Fprintf(os.Stderr, "railwrightd: there is no %.40q\n\n%s", arguments[0], usage)
+			return exitMisuse
+		}
+		chosen, arguments = named, arguments[1:]
+	}
+	code, err := chosen(ctx, arguments, os.Stdout)
+	var wrong misuse
+	switch {
+	case err == nil:
+		return code
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(os.Stdout, usage)
+		return exitOK
+	case errors.As(err, &wrong):
+		fmt.Fprintf(os.Stderr, "railwrightd: %v\n", err)
+		return exitMisuse
+	}
+	fmt.Fprintf(os.Stderr, "railwrightd: %v\n", err)
+	return exitFailure
+}
+
+// options of all verbs; a verb takes those that it names.
+type options struct {
+	config, node, socket, logLevel string
+	check, json                    bool
+}
+
+// parse the arguments, up to as many plain words as are wanted.
+func parse(verb string, arguments []string, words int, named ...string) (options, []string, error) {
+	var given options
+	flags := flag.NewFlagSet(verb, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	define := map[string]func(){
+		"config":       func() { flags.StringVar(&given.config, "config", "/etc/railwright/railwrightd.yaml", "") },
+		"node":         func() { flags.StringVar(&given.node, "node", "", "") },
+		"socket":       func() { flags.StringVar(&given.socket, "socket", config.DefaultSocket, "") },
+		"log-level":    func() { flags.StringVar(&given.logLevel, "log-level", "info", "") },
+		"check-config": func() { flags.BoolVar(&given.check, "check-config", false, "") },
+		"json":         func() { flags.BoolVar(&given.json, "json", false, "") },
+	}
+	for _, name := range named {
+		define[name]()
+	}
+	// Options may come before and after the words.
+	var plain []string
+	for rest := arguments; ; rest = flags.Args()[1:] {
+		if err := flags.Parse(rest); err != nil {
+			if errors.Is(err, flag.ErrHelp) {
+				return given, nil, err
+			}
+			return given, nil, misuse{fmt.Errorf("%w; the options are --%s", err, strings.Join(slices.Sorted(slices.Values(named)), ", --"))}
+		}
+		if flags.NArg() == 0 {
+			break
+		}
+		plain = append(plain, flags.Arg(0))
+	}
+	if len(plain) != words {
+		return given, nil, misuse{fmt.Errorf("%s takes %d words, %d are given: %q", verb, words, len(plain), plain)}
+	}
+	return given, plain, nil
+}

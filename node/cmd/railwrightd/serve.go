@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+
+	"railwright/node/internal/announce"
+	"railwright/node/internal/collect"
+	"railwright/node/internal/config"
+	"railwright/node/internal/failpoint"
+	"railwright/node/internal/metrics"
+	"railwright/node/internal/openvswitch"
+	"railwright/node/internal/reconcile"
+	"railwright/node/internal/server"
+	"railwright/node/internal/store"
+	"railwright/node/internal/tenants/kinds"
+)
+
+// serve the plugins until ctx ends.
+func serve(ctx context.Context, arguments []string, told io.Writer) (int, error) {
+	given, _, err := parse("railwrightd", arguments, 0, "config", "node", "log-level", "check-config")
+	if err != nil {
+		return 0, err
+	}
+	read, err := readConfig(given)
+	if err != nil {
+		return 0, err
+	}
+	if given.check {
+		_, err := fmt.Fprintf(told, "%s: %d rails, no mistakes\n", given.config, len(read.Rails))
+		return exitOK, err
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(given.logLevel)); err != nil {
+		return 0, misuse{fmt.Errorf("--log-level %.40q: give debug, info, warn or error", given.logLevel)}
+	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("node", read.Node)
+	if failpoint.Armed {
+		log.Warn("this build can be made to die: it is for tests alone")
+	}
+	unlock, err := lockState(read.StateFolder)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	return exitOK, serveWith(ctx, read, log)
+}
+
+func readConfig(given options) (config.Config, error) {
+	read, err := config.Read(given.config, given.node)
+	if err == nil {
+		err = announceSettings(read).Check()
+	}
+	if err != nil {
+		return config.Config{}, misuse{err}
+	}
+	return read, nil
+}
+
+func announceSettings(read config.Config) announce.Settings {
+	settings := announce.Settings{Socket: read.FRR.BGPSocket, ASN: read.FRR.ASN}
+	for _, rail := range read.Rails {
+		settings.Rails = append(settings.Rails, announce.RailSettings{
+			Name: rail.Name, Bridge: rail.Bridge, Peer: rail.Leaf, Table: rail.Table, Prefixes: rail.Prefixes,
+			MaxPrefixes: rail.MaxPrefixes,
+		})
+	}
+	return settings
+}
+
+// announcer that can be closed.
+type announcer interface {
+	announce.Announcer
+	Close() error
+}
+
+func openAnnouncer(read config.Config) (announcer, error) {
+	if read.FRR.Backend == config.Vty {
+		return announce.NewVty(announceSettings(read))
+	}
+	return announce.NewKernelTable(announceSettings(read))
+}
+
+func openSwitch(ctx context.Context, read config.Config, log *slog.Logger) (*openvswitch.Client, error) {
+	settings := openvswitch.Settings{
+		Database: read.OpenVSwitch.Database, Management: read.OpenVSwitch.Management, Log: log,
+	}
+	for _, rail := range read.Rails {
+		settings.Rails = append(settings.Rails, openvswitch.RailSettings{Rail: rail.Rail, Leaf: rail.Leaf})
+	}
+	return openvswitch.New(ctx, settings)
+}
+
+// lockState so that one daemon alone works on a state folder.
+func lockState(folder string) (unlock func(), err error) {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, fmt.Errorf("the state folder cannot be made: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("the state folder cannot be locked: %w", err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("another railwrightd works on %s: %w", folder, err)
+	}
+	return func() { _ = file.Close() }, nil
+}
+
+// serveWith wires the parts: what answers ends first, what it works with after that.
+func serveWith(ctx context.Context, read config.Config, log *slog.Logger) error {
+	inner, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	parts, closeAll, err := openParts(inner, read, log)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	plugins, err := server.Listen(ctx, read.Socket)
+	if err != nil {
+		return err
+	}
+	scrapes, err := (&net.ListenConfig{}).Listen(ctx, "tcp", read.Metrics.String())
+	if err != nil {
+		return errors.Join(fmt.Errorf("metrics cannot be served: %w; give another `metrics` address", err), plugins.Close())
+	}
+	reconciler := reconcile.New(parts)
+	outer, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var answering, working sync.WaitGroup
+	working.Go(func() { reconciler.Run(inner) })
+	answering.Go(func() {
+		stop(server.New(reconciler, parts.Metrics, log).Serve(outer, plugins, read.AllowedUIDs))
+	})
+	answering.Go(func() { stop(parts.Metrics.Serve(outer, scrapes, reconciler)) })
+	log.Info("serving", "socket", read.Socket, "metrics", read.Metrics.String(), "rails", len(read.Rails),
+		"attachments", len(parts.Store.All()), "tenants", read.Tenants.Kind, "frr", read.FRR.Backend)
+	answering.Wait()
+	end()
+	working.Wait()
+	if cause := context.Cause(outer); cause != nil && ctx.Err() == nil {
+		return cause
+	}
+	log.Info("ended; what is programmed stays")
+	return nil
+}
+
+func openParts(ctx context.Context, read config.Config, log *slog.Logger) (parts reconcile.Parts, closeAll func(), err error) {
+	var closers []func()
+	closeAll = func() {
+		for i := range closers {
+			closers[len(closers)-1-i]()
+		}
+	}
+	defer func() {
+		if err != nil {
+			closeAll()
+		}
+	}()
+	parts = reconcile.Parts{
+		Config: read, Metrics: metrics.New(), Log: log, Links: links{},
+		Tombstones: filepath.Join(read.StateFolder, "tombstones"),
+	}
+	if parts.Store, err = openStore(read, parts.Metrics, log); err != nil {
+		return parts, closeAll, err
+	}
+	if parts.Pods, err = collect.NewPods(read.NetnsFolders); err != nil {
+		return parts, closeAll, err
+	}
+	routes, err := openAnnouncer(read)
+	if err != nil {
+		return parts, closeAll, misuse{err}
+	}
+	closers = append(closers, func() {
+		if err := routes.Close(); err != nil {
+			log.Warn("the announcer was not closed well", "error", err)
+		}
+	})
+	parts.Announcer = routes
+	openVSwitch, err := openSwitch(ctx, read, log)
+	if err != nil {
+		return parts, closeAll, misuse{err}
+	}
+	closers = append(closers, openVSwitch.Close)
+	parts.Switch = openVSwitch
+	directory, err := kinds.Open(ctx, kinds.Config{
+		Kind: string(read.Tenants.Kind), Node: read.Node, StateFolder: filepath.Join(read.StateFolder, "tenants"),
+		Folder: read.Tenants.Folder, File: read.Tenants.File, Kubeconfig: read.Tenants.Kubeconfig, Log: log,
+	})
+	if err != nil {
+		return parts, closeAll, err
+	}
+	closers = append(closers, directory.Close)
+	parts.Directory = directory
+	return parts, closeAll, nil
+}
+
+func openStore(read config.Config, counted *metrics.Metrics, log *slog.Logger) (*store.Store, error) {
+	kept, damaged, err := store.Open(filepath.Join(read.StateFolder, "attachments"))
+	for _, file := range damaged {
+		log.Error("a file of the state cannot be trusted; its attachment is not served any more", "kept_as", file.MovedTo,
+			"error", file.Why)
+	}
+	counted.Damaged(len(damaged))
+	return kept, err
+}
+
+// links of this host, by netlink.
+type links struct{}
+
+func (links) Up(name string) (bool, error) {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return false, fmt.Errorf("it cannot be looked at: %w", err)
+	}
+	return link.Attrs().OperState == netlink.OperUp, nil
+}
+
+func (links) Gone(name string) bool {
+	_, err := netlink.LinkByName(name)
+	var missing netlink.LinkNotFoundError
+	return errors.As(err, &missing)
+}

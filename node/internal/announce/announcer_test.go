@@ -1,0 +1,214 @@
+package announce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"railwright/node/internal/announce/frrconfig"
+)
+
+// bench is a fabric with an announcer and its events, for the steps of one combination.
+type bench struct {
+	*fabric
+	Announcer
+	backend frrconfig.Backend
+	events  <-chan Event
+}
+
+func TestAnnouncer(t *testing.T) {
+	t.Parallel()
+	steps := []struct {
+		name  string
+		run   func(*testing.T, *bench)
+		every bool
+	}{
+		{"announces and withdraws", announcesAndWithdraws, true},
+		{"leaves out what is not a pod's", leavesOut, false},
+		{"stays below its cap", staysBelowCap, false},
+		{"many wait at once", manyWait, false},
+		{"says why nothing is advertised", saysWhy, false},
+		{"a wrong route does not reach a leaf", wrongRoutes, true},
+		{"hears of strangers", hearsOfStrangers, true},
+		{"bgpd hangs", bgpdHangs, false},
+		{"bgpd is killed and starts", bgpdStarts, true},
+		{"zebra is killed and starts", zebraStarts, false},
+		{"zebra forgets a withdrawal", zebraForgets, false},
+		{"the leaf is killed and starts", leafStarts, false},
+		{"the leaf has enough", leafHasEnough, false},
+	}
+	for _, combination := range combinations {
+		t.Run(combination.name, func(t *testing.T) {
+			t.Parallel()
+			fabric := newFabric(t, combination.version, combination.backend)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			announcer := fabric.announcer(t, combination.backend)
+			bench := &bench{fabric, announcer, combination.backend, announcer.Events(ctx)}
+			for _, step := range steps {
+				if !combination.all && !step.every {
+					continue
+				}
+				for rail := range fabric.rails {
+					fabric.sync(t, bench, rail, nil)
+					fabric.leaves[rail].expect(t, nil)
+				}
+				began := time.Now()
+				if !t.Run(step.name, func(t *testing.T) { step.run(t, bench) }) {
+					t.Log(fabric.frr.Show(t, "show running-config", "show bgp summary"))
+				}
+				t.Logf("%.1f s: %s", time.Since(began).Seconds(), step.name)
+			}
+			cancel()
+			eventually(t, 5*time.Second, "end of events", func() bool {
+				_, open := <-bench.events
+				return !open
+			})
+		})
+	}
+}
+
+func announcesAndWithdraws(t *testing.T, bench *bench) {
+	for rail, name := range bench.rails {
+		own := pods(rail, 0, 6)
+		added, removed, err := bench.Sync(t.Context(), name, own)
+		if err != nil || added != 6 || removed != 0 {
+			t.Fatalf("added %d, removed %d, %v", added, removed, err)
+		}
+		bench.wait(t, bench, rail, own)
+		bench.leaves[rail].expect(t, own)
+		if listed, err := bench.List(t.Context(), name); err != nil || !slices.Equal(listed, own) {
+			t.Fatalf("lists %v, %v", listed, err)
+		}
+		session, err := bench.Session(t.Context(), name)
+		if err != nil || !session.Established || session.State != "Established" || session.Advertised != 6 {
+			t.Fatalf("%+v, %v", session, err)
+		}
+		added, removed, err = bench.Sync(t.Context(), name, own[1:])
+		if err != nil || added != 0 || removed != 1 {
+			t.Fatalf("added %d, removed %d, %v", added, removed, err)
+		}
+		bench.leaves[rail].expect(t, own[1:])
+		if added, removed, err = bench.Sync(t.Context(), name, own[1:]); err != nil || added+removed != 0 {
+			t.Fatalf("the same again: added %d, removed %d, %v", added, removed, err)
+		}
+	}
+	bench.leaves[0].expect(t, pods(0, 0, 6)[1:])
+}
+
+func leavesOut(t *testing.T, bench *bench) {
+	good := pods(0, 0, 1)
+	for _, wrong := range []string{"10.0.0.0/24", "0.0.0.0/0", "::/0", "10.1.0.1/32", "fd00:0:1::1/128", "192.0.2.1/32", "fd00::/64"} {
+		_, _, err := bench.Sync(t.Context(), bench.rails[0], append(good, netip.MustParsePrefix(wrong)))
+		if !errors.Is(err, ErrNotAllowed) || !strings.Contains(err.Error(), wrong) {
+			t.Fatalf("%s: %v", wrong, err)
+		}
+	}
+	if listed, err := bench.List(t.Context(), bench.rails[0]); err != nil || !slices.Equal(listed, good) {
+		t.Fatalf("lists %v, %v", listed, err)
+	}
+}
+
+func staysBelowCap(t *testing.T, bench *bench) {
+	// 12 of each family; the rail's cap is 100 of each, and becomes more than the leaf takes.
+	bench.sync(t, bench, 0, pods(0, 0, 24))
+	var many []netip.Prefix
+	for number := range 101 {
+		many = append(many, netip.MustParsePrefix(fmt.Sprintf("10.0.7.%d/32", number)))
+	}
+	_, removed, err := bench.Sync(t.Context(), bench.rails[0], append(many, pods(0, 0, 10)...))
+	if !errors.Is(err, ErrTooMany) || !strings.Contains(err.Error(), "106 ipv4 prefixes on rail rail0, the cap is 100") || removed != 14 {
+		t.Fatalf("removed %d, %v", removed, err)
+	}
+	bench.leaves[0].expect(t, pods(0, 0, 10))
+}
+
+func manyWait(t *testing.T, bench *bench) {
+	own := pods(1, 0, 80)
+	done := make(chan error)
+	for number := range own {
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			done <- bench.WaitAdvertised(ctx, bench.rails[1], own[number:number+1])
+		}()
+	}
+	bench.sync(t, bench, 1, own)
+	for range own {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// why a prefix is not advertised, as a caller is told after 0.7 s.
+func (bench *bench) why(t *testing.T, rail int, prefix string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	err := bench.WaitAdvertised(ctx, bench.rails[rail], []netip.Prefix{netip.MustParsePrefix(prefix)})
+	if !errors.Is(err, ErrNotAdvertised) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 1200*time.Millisecond {
+		t.Fatalf("after %v: %v", time.Since(began), err)
+	}
+	t.Log(err)
+	return err.Error()
+}
+
+func saysWhy(t *testing.T, bench *bench) {
+	if told := bench.why(t, 0, "10.0.0.77/32"); !strings.Contains(told, "it has not come into BGP") || !strings.Contains(told, "railwright-rail0") {
+		t.Error(told)
+	}
+	bench.sync(t, bench, 0, pods(0, 0, 2))
+	bench.leaves[0].expect(t, pods(0, 0, 2))
+	bench.frr.Show(t, "configure terminal", "no route-map railwright-rail0 permit 20")
+	defer func() {
+		bench.frr.Show(t, "configure terminal", "route-map railwright-rail0 permit 20", "match ipv6 address prefix-list railwright-rail0")
+		bench.leaves[0].expect(t, pods(0, 0, 2))
+	}()
+	bench.leaves[0].expect(t, pods(0, 0, 2)[:1])
+	if told := bench.why(t, 0, "fd00::1/128"); !strings.Contains(told, "route map") {
+		t.Error(told)
+	}
+}
+
+// wrongRoutes come past our checks: by our fault, or by somebody else's. What is right comes after them, so that a leaf
+// which has it has decided about them too.
+func wrongRoutes(t *testing.T, bench *bench) {
+	wrong := []string{"0.0.0.0/0", "10.0.5.0/24", "10.1.0.66/32", "192.0.2.77/32", "::/0", "fd00:0:0:5::/64", "fd00:0:1::66/128", "2001:db8::7/128"}
+	for _, prefix := range wrong {
+		if bench.backend == frrconfig.KernelTable {
+			bench.node.IP(t, "route", "add", "blackhole", prefix, "table", "7700", "proto", "114")
+			continue
+		}
+		family := "ipv4"
+		if strings.Contains(prefix, ":") {
+			family = "ipv6"
+		}
+		bench.frr.Show(t, "configure terminal", fmt.Sprintf("router bgp %d", nodeASN), "address-family "+family+" unicast",
+			"network "+prefix+" route-map railwright-rail0")
+	}
+	right := pods(0, 0, 2)
+	for _, prefix := range right {
+		if bench.backend == frrconfig.KernelTable {
+			bench.node.IP(t, "route", "add", "blackhole", prefix.String(), "table", "7700", "proto", "114")
+			continue
+		}
+		bench.frr.Show(t, "configure terminal", fmt.Sprintf("router bgp %d", nodeASN), "address-family "+familyOf(prefix).name+" unicast",
+			"network "+prefix.String()+" route-map railwright-rail0")
+	}
+	bench.leaves[0].expect(t, right)
+	if others := bench.leaves[1].announced(t); len(others) != 0 {
+		t.Errorf("the other rail's leaf has %v", others)
+	}
+	// Sync cleans up after whoever it was.
+	_, removed, err := bench.Sync(t.Context(), bench.rails[0], right)
+	if err != nil || removed != len(wrong) {
+		t.Errorf("removed %d of %d, %v", removed, len(wrong), err)
+	}
+}

@@ -1,0 +1,39 @@
+package announce
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"railwright/node/internal/announce/frrconfig"
+	"railwright/node/testlab"
+)
+
+// TestBFDNoticesADeadPath long before the hold time of 9 s; and what was announced comes back after a restart of bgpd. (That
+// the leaf keeps it meanwhile is so in most runs, but not in all: a session of BFD that begins anew may count as a failure.)
+func TestBFDNoticesADeadPath(t *testing.T) {
+	t.Parallel()
+	fabric := newFabric(t, testlab.FRR10, frrconfig.KernelTable, "bfdd")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	announcer := fabric.announcer(t, frrconfig.KernelTable)
+	bench := &bench{fabric, announcer, frrconfig.KernelTable, announcer.Events(ctx)}
+	eventually(t, 10*time.Second, "BFD", func() bool {
+		return strings.Count(fabric.frr.Show(t, "show bfd peers json"), `"status":"up"`) == len(fabric.rails)
+	})
+	afterRestart(t, bench, false, func() {
+		bench.frr.Kill(t, "bgpd")
+		bench.frr.Start(t, "bgpd")
+	})
+	eventually(t, 10*time.Second, "BFD", func() bool {
+		return strings.Count(fabric.frr.Show(t, "show bfd peers json"), `"status":"up"`) == len(fabric.rails)
+	})
+	fabric.frr.Freeze(t, "bfdd")
+	defer fabric.frr.Thaw(t, "bfdd")
+	began := time.Now()
+	for rail := range fabric.rails {
+		fabric.leaves[rail].expect(t, nil)
+	}
+	t.Logf("routes of a silent path were gone after %.2f s", time.Since(began).Seconds())
+}

@@ -1,0 +1,244 @@
+package announce
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	"railwright/node/internal/announce/frrconfig"
+	"railwright/node/internal/plan"
+	"railwright/node/testlab"
+)
+
+// fabric is a node with two rails, each with a leaf of its own, configured by frrconfig as an operator would.
+type fabric struct {
+	node   *testlab.Namespace
+	frr    *testlab.FRR
+	leaves []*leaf
+	rails  []plan.Rail
+	given  Settings
+}
+
+type leaf struct {
+	namespace *testlab.Namespace
+	frr       *testlab.FRR
+	kernel    *netlink.Handle
+}
+
+// combination of a release and a backend.
+type combination struct {
+	name    string
+	version testlab.FRRVersion
+	backend frrconfig.Backend
+	// all steps, or those alone in which FRR's release matters most.
+	all bool
+}
+
+var combinations = []combination{
+	{"FRR 10 kernel-table", testlab.FRR10, frrconfig.KernelTable, true},
+	{"FRR 8 vty", testlab.FRR8, frrconfig.Vty, true},
+	{"FRR 10 vty", testlab.FRR10, frrconfig.Vty, false},
+}
+
+const (
+	nodeASN = 4200000101
+	// leafLimit of prefixes of a family; the announcer's cap is above it here, so that it can be tried what happens then.
+	leafLimit = 50
+)
+
+// newFabric with rail 0 unnumbered and rail 1 with addresses. More names further daemons of FRR.
+func newFabric(t *testing.T, version testlab.FRRVersion, backend frrconfig.Backend, more ...string) *fabric {
+	t.Helper()
+	bfd := slices.Contains(more, "bfdd")
+	began := time.Now()
+	fabric := &fabric{node: testlab.NewNamespace(t, "node")}
+	config := frrconfig.Node{Backend: backend, ASN: nodeASN, RouterID: netip.MustParseAddr("10.255.1.1"), BFD: bfd}
+	for number := range 2 {
+		rail := plan.Rail{Name: fmt.Sprintf("rail%d", number), Bridge: fmt.Sprintf("br-rail%d", number), Table: 7700 + number}
+		prefixes := []netip.Prefix{
+			netip.MustParsePrefix(fmt.Sprintf("10.%d.0.0/16", number)),
+			netip.MustParsePrefix(fmt.Sprintf("fd00:0:%d::/48", number)),
+		}
+		leaf := &leaf{namespace: testlab.NewNamespace(t, fmt.Sprintf("leaf%d", number))}
+		testlab.Cable(t, fabric.node, rail.Bridge, leaf.namespace, "swp1")
+		var peer netip.Addr
+		port := "swp1"
+		if number == 1 {
+			fabric.node.IP(t, "addr", "add", "192.0.2.1/31", "dev", rail.Bridge)
+			fabric.node.IP(t, "addr", "add", "2001:db8:9::1/127", "dev", rail.Bridge, "nodad")
+			leaf.namespace.IP(t, "addr", "add", "192.0.2.0/31", "dev", "swp1")
+			leaf.namespace.IP(t, "addr", "add", "2001:db8:9::/127", "dev", "swp1", "nodad")
+			peer, port = netip.MustParseAddr("192.0.2.0"), "192.0.2.1"
+		}
+		leaf.frr = testlab.StartFRR(t, leaf.namespace, version, frrconfig.Leaf{
+			ASN: uint32(65000 + number), RouterID: netip.MustParseAddr(fmt.Sprintf("10.255.0.%d", number)),
+			Rail: rail.Name, Prefixes: prefixes, MaxPrefixes: leafLimit, Ports: []string{port}, BFD: bfd,
+		}.Text(), more...)
+		config.Rails = append(config.Rails, frrconfig.Rail{
+			Name: rail.Name, Interface: rail.Bridge, Peer: peer, Table: rail.Table, Prefixes: prefixes,
+		})
+		fabric.given.Rails = append(fabric.given.Rails, RailSettings{
+			Name: rail.Name, Bridge: rail.Bridge, Peer: peer, Table: rail.Table, Prefixes: prefixes, MaxPrefixes: 100,
+		})
+		fabric.rails = append(fabric.rails, rail)
+		fabric.leaves = append(fabric.leaves, leaf)
+	}
+	fabric.frr = testlab.StartFRR(t, fabric.node, version, config.Text(), more...)
+	fabric.given.Socket = fabric.frr.Socket("bgpd")
+	fabric.given.ASN = nodeASN
+	fabric.given.SessionPoll = 300 * time.Millisecond
+	for _, leaf := range fabric.leaves {
+		leaf.kernel = kernelOf(t, leaf.namespace)
+	}
+	fabric.waitSessions(t)
+	t.Logf("FRR %s of a node and two leaves is up after %.1f s", version, time.Since(began).Seconds())
+	return fabric
+}
+
+func (fabric *fabric) waitSessions(t *testing.T) {
+	t.Helper()
+	reader := newReader(fabric.given, nil)
+	for _, rail := range fabric.rails {
+		var session Session
+		eventually(t, 20*time.Second, "session of "+rail.Name, func() bool {
+			session, _ = reader.Session(t.Context(), rail)
+			return session.Established
+		})
+	}
+}
+
+// announcer of the backend, in the node's namespace.
+func (fabric *fabric) announcer(t *testing.T, backend frrconfig.Backend) Announcer {
+	t.Helper()
+	if backend == frrconfig.Vty {
+		vty, err := NewVty(fabric.given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return vty
+	}
+	kernel, err := newKernelTable(fabric.given, namespaceOf(t, fabric.node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = kernel.Close() })
+	return kernel
+}
+
+// pods gives the first addresses of a rail's pods, half of them IPv6.
+func pods(rail, from, count int) []netip.Prefix {
+	var prefixes []netip.Prefix
+	for number := from; number < from+count; number++ {
+		text := fmt.Sprintf("10.%d.0.%d/32", rail, number/2+1)
+		if number%2 == 1 {
+			text = fmt.Sprintf("fd00:0:%d::%x/128", rail, number/2+1)
+		}
+		prefixes = append(prefixes, netip.MustParsePrefix(text))
+	}
+	slices.SortFunc(prefixes, netip.Prefix.Compare)
+	return prefixes
+}
+
+// announced are the routes in the leaf's kernel that came by BGP, sorted.
+func (leaf *leaf) announced(t testing.TB) []netip.Prefix {
+	t.Helper()
+	var prefixes []netip.Prefix
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		routes, err := leaf.kernel.RouteListFiltered(family, &netlink.Route{Protocol: 186}, netlink.RT_FILTER_PROTOCOL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, route := range routes {
+			prefixes = append(prefixes, prefixOf(route))
+		}
+	}
+	slices.SortFunc(prefixes, netip.Prefix.Compare)
+	return slices.Compact(prefixes)
+}
+
+// expect exactly these in the leaf's kernel, within 5 s.
+func (leaf *leaf) expect(t *testing.T, want []netip.Prefix) {
+	t.Helper()
+	var there []netip.Prefix
+	eventually(t, 5*time.Second, "routes of the leaf", func() bool {
+		there = leaf.announced(t)
+		return slices.Equal(there, want)
+	}, func() string { return fmt.Sprintf("want %v\nhas  %v", want, there) })
+}
+
+func (fabric *fabric) sync(t *testing.T, announcer Announcer, rail int, want []netip.Prefix) {
+	t.Helper()
+	if _, _, err := announcer.Sync(t.Context(), fabric.rails[rail], want); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (fabric *fabric) wait(t *testing.T, announcer Announcer, rail int, prefixes []netip.Prefix) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := announcer.WaitAdvertised(ctx, fabric.rails[rail], prefixes); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits for a condition; the bound is that of a failure, not of what is usual.
+func eventually(t testing.TB, bound time.Duration, what string, holds func() bool, more ...func() string) {
+	t.Helper()
+	for until := time.Now().Add(bound); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(until) {
+			for _, tell := range more {
+				what += "\n" + tell()
+			}
+			t.Fatalf("not within %v: %s", bound, what)
+		}
+	}
+}
+
+// event waits for one whose reason has these words.
+func event(t *testing.T, events <-chan Event, words string) {
+	t.Helper()
+	late := time.After(10 * time.Second)
+	var heard []string
+	for {
+		select {
+		case event, open := <-events:
+			if !open {
+				t.Fatalf("events ended before %q; heard %q", words, heard)
+			}
+			if strings.Contains(event.Why, words) {
+				return
+			}
+			heard = append(heard, event.Why)
+		case <-late:
+			t.Fatalf("no event %q within 10 s; heard %q", words, heard)
+		}
+	}
+}
+
+func namespaceOf(t *testing.T, namespace *testlab.Namespace) *netns.NsHandle {
+	t.Helper()
+	handle, err := netns.GetFromPath(namespace.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = handle.Close() })
+	return &handle
+}
+
+func kernelOf(t *testing.T, namespace *testlab.Namespace) *netlink.Handle {
+	t.Helper()
+	kernel, err := netlink.NewHandleAt(*namespaceOf(t, namespace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kernel.Close)
+	return kernel
+}

@@ -1,0 +1,228 @@
+package announce
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"railwright/node/internal/plan"
+)
+
+// falseBGPD answers on a socket as it was told to: some process that took bgpd's place, or bgpd out of its mind.
+func falseBGPD(t *testing.T, answer func(connection net.Conn, command string) bool) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "rwt-false-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	socket := filepath.Join(folder, "bgpd.vty")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer connection.Close()
+				commands := bufio.NewReader(connection)
+				for {
+					command, err := commands.ReadString(0)
+					if err != nil || !answer(connection, strings.TrimSuffix(command, "\x00")) {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return socket
+}
+
+// says the text to every command but `enable`.
+func says(text string) func(net.Conn, string) bool {
+	return func(connection net.Conn, command string) bool {
+		if command == "enable" {
+			text := "\x00\x00\x00\x00"
+			_, err := connection.Write([]byte(text))
+			return err == nil
+		}
+		_, err := connection.Write([]byte(text))
+		return err == nil
+	}
+}
+
+func falseSettings(socket string) Settings {
+	return Settings{Socket: socket, Rails: []RailSettings{{
+		Name: "rail0", Bridge: "br-rail0", Table: 7700, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")},
+	}}}
+}
+
+var falseRail = plan.Rail{Name: "rail0", Bridge: "br-rail0", Table: 7700}
+
+func TestHostileAnswersAreErrorsInBoundedTime(t *testing.T) {
+	t.Parallel()
+	end := "\x00\x00\x00\x00"
+	endless := strings.Repeat("a", 1<<20)
+	cases := []struct {
+		name   string
+		answer func(net.Conn, string) bool
+		words  string
+	}{
+		{"nothing", func(net.Conn, string) bool { return true }, "no answer"},
+		{"closes", func(net.Conn, string) bool { return false }, "EOF"},
+		{"half an answer", says(`{"br-rail0":{`), "no answer"},
+		{"endless", func(connection net.Conn, _ string) bool {
+			for {
+				if _, err := connection.Write([]byte(endless)); err != nil {
+					return false
+				}
+			}
+		}, "above 16 MiB"},
+		{"drop by drop", func(connection net.Conn, _ string) bool {
+			for {
+				if _, err := connection.Write([]byte("a")); err != nil {
+					return false
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+		}, "no answer within 2s"},
+		{"NUL within", says("{\x00}" + end), "not of FRR's kind"},
+		{"more behind the end", says("{}" + end + "{}"), "not of FRR's kind"},
+		{"no JSON", says("<html>\n\x1b[31m" + end), "is not JSON"},
+		{"other JSON", says(`{"br-rail0":[1]}` + end), "array where"},
+		{"a number for a word", says(`{"br-rail0":{"bgpState":7}}` + end), "number where"},
+		{"deep JSON", says(strings.Repeat(`{"a":`, 200000) + end), "is not JSON"},
+		{"refuses", says("% Unknown command\n\x00\x00\x00\x02"), "refuses"},
+		{"not configured", says("% BGP instance not found\n" + end), "BGP instance not found"},
+		{"another's neighbor", says(`{"eth9":{"bgpState":"Established"}}` + end), "no neighbor br-rail0"},
+	}
+	for _, one := range cases {
+		t.Run(one.name, func(t *testing.T) {
+			t.Parallel()
+			vty, err := NewVty(falseSettings(falseBGPD(t, one.answer)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			limit := 300 * time.Millisecond
+			if one.words == "no answer within 2s" || one.words == "above 16 MiB" {
+				limit = 10 * time.Second // A limit of the exchange itself is the one that counts.
+			}
+			patience, stop := context.WithTimeout(t.Context(), limit)
+			defer stop()
+			_, err = vty.Session(patience, falseRail)
+			if err == nil || !strings.Contains(err.Error(), one.words) || len(err.Error()) > 400 || strings.ContainsAny(err.Error(), "\x1b\n\x00") {
+				t.Errorf("session: %v", err)
+			}
+			if took := time.Since(began); took > exchangeLimit+2*time.Second {
+				t.Errorf("took %v", took)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			began = time.Now()
+			err = vty.WaitAdvertised(ctx, falseRail, []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")})
+			if !errors.Is(err, ErrNotAdvertised) || len(err.Error()) > 600 {
+				t.Errorf("wait: %v", err)
+			}
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("waiting took %v", took)
+			}
+			patience, stop = context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer stop()
+			if _, _, err := vty.Sync(patience, falseRail, []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}); err == nil {
+				t.Error("Sync found nothing wrong")
+			}
+		})
+	}
+}
+
+func TestWhatBgpdSaysIsShownEscapedAndShort(t *testing.T) {
+	state := strings.Repeat("x", 5000) + `\u001b[31m\n`
+	socket := falseBGPD(t, says(`{"br-rail0":{"bgpState":"`+state+`","lastNotificationReason":"\u0007`+state+`"}}`+"\x00\x00\x00\x00"))
+	vty, err := NewVty(falseSettings(socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := vty.Session(t.Context(), falseRail)
+	if err != nil || session.Established || len(session.State) > 400 || strings.ContainsAny(session.State, "\x1b\n\x07") {
+		t.Errorf("%q, %v", session.State, err)
+	}
+}
+
+func TestVtyNeverMakesAnInstance(t *testing.T) {
+	for name, running := range map[string]string{
+		"no instance":   "frr version 8.4.4\n!\nhostname x\n",
+		"one of a VRF":  "router bgp 65101 vrf blue\n address-family ipv4 unicast\n  network 10.0.0.1/32 route-map railwright-rail0\n",
+		"one of a view": "router bgp 65101 view blue\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			var configured atomic.Bool
+			socket := falseBGPD(t, func(connection net.Conn, command string) bool {
+				text := ""
+				switch command {
+				case "enable":
+				case "show running-config":
+					text = running
+				default:
+					configured.Store(true)
+				}
+				_, err := connection.Write([]byte(text + "\x00\x00\x00\x00"))
+				return err == nil
+			})
+			vty, err := NewVty(falseSettings(socket))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, err = vty.Sync(t.Context(), falseRail, []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")})
+			if !errors.Is(err, ErrNotReady) || configured.Load() {
+				t.Errorf("configured %v, %v", configured.Load(), err)
+			}
+		})
+	}
+}
+
+// A wait whose time is over does not end those of others who shared its look.
+func TestOneWaitersEndIsNotTheOthers(t *testing.T) {
+	var slow atomic.Bool
+	slow.Store(true)
+	socket := falseBGPD(t, func(connection net.Conn, command string) bool {
+		text := ""
+		if command != "enable" {
+			if slow.CompareAndSwap(true, false) {
+				time.Sleep(300 * time.Millisecond)
+			}
+			text = `{"advertisedRoutes":{"10.0.0.1/32":{}}}`
+		}
+		_, err := connection.Write([]byte(text + "\x00\x00\x00\x00"))
+		return err == nil
+	})
+	vty, err := NewVty(falseSettings(socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	prefixes := []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}
+	hasty, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	hastyEnded := make(chan error)
+	go func() { hastyEnded <- vty.WaitAdvertised(hasty, falseRail, prefixes) }()
+	eventually(t, time.Second, "first look", func() bool { return !slow.Load() })
+	if err := vty.WaitAdvertised(t.Context(), falseRail, prefixes); err != nil {
+		t.Errorf("the patient one: %v", err)
+	}
+	if err := <-hastyEnded; !errors.Is(err, ErrNotAdvertised) {
+		t.Errorf("the hasty one: %v", err)
+	}
+}

@@ -1,0 +1,86 @@
+package announce
+
+import (
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// TestLatency prints how long an address takes to the leaf's kernel and back, and what the waits cost. No time is asserted:
+// the machine may be busy.
+func TestLatency(t *testing.T) {
+	repeats, err := strconv.Atoi(os.Getenv("RAILWRIGHT_REPEATS"))
+	if err != nil {
+		t.Skip("a measurement: RAILWRIGHT_REPEATS says of how many addresses")
+	}
+	for _, combination := range combinations {
+		t.Run(combination.name, func(t *testing.T) {
+			fabric := newFabric(t, combination.version, combination.backend)
+			announcer := fabric.announcer(t, combination.backend)
+			for rail, how := range []string{"unnumbered", "numbered"} {
+				for _, family := range families {
+					fabric.measure(t, announcer, rail, family, how, repeats)
+				}
+			}
+			held := pods(0, 0, 90)
+			fabric.sync(t, announcer, 0, held)
+			fabric.wait(t, announcer, 0, held)
+			began := time.Now()
+			fabric.wait(t, announcer, 0, held)
+			t.Logf("one look at %d advertised: %.2f ms", len(held), time.Since(began).Seconds()*1000)
+		})
+	}
+}
+
+func (fabric *fabric) measure(t *testing.T, announcer Announcer, rail int, family family, how string, repeats int) {
+	var sync, waited, fib, gone []time.Duration
+	for number := range repeats {
+		index := 2 * number
+		if !family.is4 {
+			index++
+		}
+		prefix := pods(rail, index, 1)
+		began := time.Now()
+		fabric.sync(t, announcer, rail, prefix)
+		sync = append(sync, time.Since(began))
+		ended := make(chan time.Duration)
+		go func() {
+			_ = announcer.WaitAdvertised(t.Context(), fabric.rails[rail], prefix)
+			ended <- time.Since(began)
+		}()
+		fabric.leaves[rail].until(t, prefix, true)
+		fib = append(fib, time.Since(began))
+		waited = append(waited, <-ended)
+		began = time.Now()
+		fabric.sync(t, announcer, rail, nil)
+		fabric.leaves[rail].until(t, prefix, false)
+		gone = append(gone, time.Since(began))
+	}
+	for _, one := range []struct {
+		what  string
+		times []time.Duration
+	}{{"Sync", sync}, {"WaitAdvertised", waited}, {"in the leaf's kernel", fib}, {"withdrawn there", gone}} {
+		slices.Sort(one.times)
+		t.Logf("%s %s %-21s p50 %6.1f ms  p99 %6.1f ms  (%d)", how, family.name, one.what,
+			ms(one.times[len(one.times)/2]), ms(one.times[len(one.times)*99/100]), len(one.times))
+	}
+}
+
+// until the leaf's kernel has the prefixes, or has nothing.
+func (leaf *leaf) until(t *testing.T, prefixes []netip.Prefix, there bool) {
+	t.Helper()
+	want := prefixes
+	if !there {
+		want = nil
+	}
+	for until := time.Now().Add(5 * time.Second); !slices.Equal(leaf.announced(t), want); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("%v, there %v, not within 5 s", prefixes, there)
+		}
+	}
+}
+
+func ms(duration time.Duration) float64 { return duration.Seconds() * 1000 }

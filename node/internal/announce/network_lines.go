@@ -1,0 +1,84 @@
+package announce
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"railwright/node/internal/announce/frrconfig"
+)
+
+// networkLines are what bgpd's running configuration announces by itself.
+type networkLines struct {
+	// instance that bgpd runs by default, as `router bgp` wants it; empty: none yet.
+	instance string
+	asn      uint32
+	// ours by rail: those with that rail's route map.
+	ours map[string]map[netip.Prefix]bool
+	// theirs are the operator's, by prefix: the line.
+	theirs map[netip.Prefix]string
+}
+
+// parseNetworkLines of `show running-config`. Only the default instance counts; an instance of a VRF is the operator's.
+func parseNetworkLines(text string, rails []RailSettings) networkLines {
+	lines := networkLines{ours: map[string]map[netip.Prefix]bool{}, theirs: map[netip.Prefix]string{}}
+	owner := map[string]string{}
+	for _, rail := range rails {
+		owner[frrconfig.RouteMap(rail.Name)] = rail.Name
+		lines.ours[rail.Name] = map[netip.Prefix]bool{}
+	}
+	inside := false
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] == "!" {
+			continue
+		}
+		if line[0] != ' ' {
+			inside = lines.enter(words)
+			continue
+		}
+		if !inside || words[0] != "network" || len(words) < 2 {
+			continue
+		}
+		prefix, err := netip.ParsePrefix(words[1])
+		if err != nil {
+			continue
+		}
+		if len(words) == 4 && words[2] == "route-map" && owner[words[3]] != "" {
+			lines.ours[owner[words[3]]][prefix] = true
+		} else {
+			lines.theirs[prefix] = strings.Join(words, " ")
+		}
+	}
+	return lines
+}
+
+// enter says whether a line without indent begins the default instance.
+func (lines *networkLines) enter(words []string) bool {
+	if len(words) < 3 || words[0] != "router" || words[1] != "bgp" {
+		return false
+	}
+	// An AS number may be written 1.10, and a notation stand behind it; `vrf` and `view` make it another instance.
+	if len(words) > 3 && words[3] != "as-notation" {
+		return false
+	}
+	asn, ok := parseASN(words[2])
+	if ok {
+		lines.instance, lines.asn = words[2], asn
+	}
+	return ok
+}
+
+func parseASN(text string) (uint32, bool) {
+	const longest = len("65535.65535")
+	if len(text) > longest {
+		return 0, false
+	}
+	if high, low, dotted := strings.Cut(text, "."); dotted {
+		one, err := strconv.ParseUint(high, 10, 16)
+		two, other := strconv.ParseUint(low, 10, 16)
+		return uint32(one<<16 | two), err == nil && other == nil && one|two > 0
+	}
+	asn, err := strconv.ParseUint(text, 10, 32)
+	return uint32(asn), err == nil && asn > 0
+}

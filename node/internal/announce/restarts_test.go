@@ -1,0 +1,233 @@
+package announce
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"railwright/node/internal/announce/frrconfig"
+)
+
+// hearsOfStrangers: what somebody else puts beside our routes stays, what he does to ours is told.
+func hearsOfStrangers(t *testing.T, bench *bench) {
+	own := pods(0, 0, 4)
+	bench.sync(t, bench, 0, own)
+	bgp := func(lines ...string) {
+		bench.frr.Show(t, append([]string{"configure terminal", fmt.Sprintf("router bgp %d", nodeASN), "address-family ipv4 unicast"}, lines...)...)
+	}
+	theirs := func() string { return bench.frr.Show(t, "show running-config") }
+	if bench.backend == frrconfig.KernelTable {
+		bench.node.IP(t, "route", "add", "blackhole", "10.0.3.3/32", "table", "7700", "proto", "static")
+		bench.node.IP(t, "route", "add", "192.0.2.128/25", "via", "192.0.2.0", "table", "7700", "proto", "99")
+		bench.node.IP(t, "route", "del", "blackhole", "10.0.0.1/32", "table", "7700")
+		theirs = func() string { return bench.node.IP(t, "route", "show", "table", "7700") }
+	} else {
+		bgp("network 10.0.3.3/32", "network 192.0.2.128/25 route-map railwright-nothing")
+		bgp("no network 10.0.0.1/32 route-map railwright-rail0")
+	}
+	event(t, bench.events, "somebody deleted 10.0.0.1/32")
+	if added, _, err := bench.Sync(t.Context(), bench.rails[0], own); err != nil || added != 1 {
+		t.Errorf("added %d, %v", added, err)
+	}
+	if bench.backend == frrconfig.KernelTable {
+		bench.node.IP(t, "route", "add", "blackhole", "10.0.0.250/32", "table", "7700", "proto", "114")
+	} else {
+		bgp("network 10.0.0.250/32 route-map railwright-rail0")
+	}
+	event(t, bench.events, "somebody added 10.0.0.250/32")
+	// An address that a stranger announces already is an error that names it, and does not keep the others from their turn.
+	taken := netip.MustParsePrefix("10.0.3.3/32")
+	_, _, err := bench.Sync(t.Context(), bench.rails[0], append(pods(0, 0, 6), taken))
+	if err == nil || !strings.Contains(err.Error(), "10.0.3.3/32") || !strings.Contains(err.Error(), "not") {
+		t.Errorf("a stranger's address: %v", err)
+	}
+	if listed, err := bench.List(t.Context(), bench.rails[0]); err != nil || !slices.Equal(listed, pods(0, 0, 6)) {
+		t.Errorf("lists %v, %v", listed, err)
+	}
+	bench.sync(t, bench, 0, nil)
+	for _, line := range []string{"10.0.3.3", "192.0.2.128/25"} {
+		if !strings.Contains(theirs(), line) {
+			t.Errorf("the stranger's %s is gone:\n%s", line, theirs())
+		}
+	}
+	if bench.backend == frrconfig.KernelTable {
+		bench.node.IP(t, "route", "flush", "table", "7700")
+	} else {
+		bgp("no network 10.0.3.3/32", "no network 192.0.2.128/25 route-map railwright-nothing")
+	}
+}
+
+// bgpdHangs: whoever asks it has an error in bounded time; the kernel's table can be written all the same.
+func bgpdHangs(t *testing.T, bench *bench) {
+	bench.frr.Freeze(t, "bgpd")
+	thawed := false
+	defer func() {
+		if !thawed {
+			bench.frr.Thaw(t, "bgpd")
+		}
+	}()
+	bounded := func(what string, limit time.Duration, call func() error, fails bool) {
+		began := time.Now()
+		err := call()
+		if took := time.Since(began); (err != nil) != fails || took > limit {
+			t.Errorf("%s took %v: %v", what, took, err)
+		}
+		if fails {
+			t.Logf("%s after %.2f s: %v", what, time.Since(began).Seconds(), err)
+		}
+	}
+	own := pods(0, 0, 2)
+	bounded("Sync", exchangeLimit+time.Second, func() error {
+		_, _, err := bench.Sync(t.Context(), bench.rails[0], own)
+		return err
+	}, bench.backend == frrconfig.Vty)
+	bounded("WaitAdvertised", time.Second, func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		return bench.WaitAdvertised(ctx, bench.rails[0], own)
+	}, true)
+	bounded("Session", time.Second, func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		_, err := bench.Session(ctx, bench.rails[0])
+		return err
+	}, true)
+	event(t, bench.events, "bgpd has gone")
+	bench.frr.Thaw(t, "bgpd")
+	thawed = true
+	event(t, bench.events, "bgpd is back")
+	bench.sync(t, bench, 0, own)
+	bench.wait(t, bench, 0, own)
+}
+
+// keepSyncing as the reconciler does: at once on each event.
+func keepSyncing(t *testing.T, bench *bench, want [][]netip.Prefix) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case event := <-bench.events:
+				for rail, name := range bench.rails {
+					_, _, err := bench.Sync(ctx, name, want[rail])
+					t.Logf("%q: %v", event.Why, err)
+				}
+			}
+		}
+	}()
+	return func() { cancel(); <-ended }
+}
+
+// fewest counts the routes at the rail's leaf all the time, and gives the least.
+func fewest(t *testing.T, leaf *leaf) (stop func() int) {
+	least, end, ended := len(leaf.announced(t)), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-end:
+				return
+			case <-time.After(2 * time.Millisecond):
+				least = min(least, len(leaf.announced(t)))
+			}
+		}
+	}()
+	return func() int { close(end); <-ended; return least }
+}
+
+// afterRestart of something: all routes come back by themselves or by a Sync on an event, and none left the leaf's kernel
+// meanwhile where graceful is true.
+func afterRestart(t *testing.T, bench *bench, graceful bool, restart func()) {
+	want := [][]netip.Prefix{pods(0, 0, 40), pods(1, 0, 40)}
+	for rail := range bench.rails {
+		bench.sync(t, bench, rail, want[rail])
+		bench.leaves[rail].expect(t, want[rail])
+	}
+	stopSync := keepSyncing(t, bench, want)
+	defer stopSync()
+	var counts []func() int
+	for _, leaf := range bench.leaves {
+		counts = append(counts, fewest(t, leaf))
+	}
+	restart()
+	began := time.Now()
+	bench.waitSessions(t)
+	for rail, leaf := range bench.leaves {
+		bench.wait(t, bench, rail, want[rail])
+		leaf.expect(t, want[rail])
+		// A leaf drops what it kept for the node, and was not told anew, when the node says that it has told all.
+		eventually(t, 10*time.Second, "no stale route at the leaf", func() bool {
+			return !strings.Contains(leaf.frr.Show(t, "show bgp ipv4 unicast"), "S>") && !strings.Contains(leaf.frr.Show(t, "show bgp ipv6 unicast"), "S>")
+		})
+		leaf.expect(t, want[rail])
+	}
+	t.Logf("all as before %.2f s after the start", time.Since(began).Seconds())
+	for rail, stop := range counts {
+		if least := stop(); graceful && least < len(want[rail]) {
+			t.Errorf("leaf of rail %d had only %d of %d routes meanwhile", rail, least, len(want[rail]))
+		}
+	}
+}
+
+func bgpdStarts(t *testing.T, bench *bench) {
+	afterRestart(t, bench, true, func() {
+		bench.frr.Kill(t, "bgpd")
+		time.Sleep(500 * time.Millisecond) // FRR's watchdog is not faster.
+		bench.frr.Start(t, "bgpd")
+	})
+}
+
+func zebraStarts(t *testing.T, bench *bench) {
+	afterRestart(t, bench, true, func() {
+		bench.frr.Kill(t, "zebra")
+		bench.frr.Start(t, "zebra")
+	})
+}
+
+// zebraForgets what was withdrawn while it was away.
+func zebraForgets(t *testing.T, bench *bench) {
+	if bench.backend != frrconfig.KernelTable {
+		t.Skip("zebra has no part in network lines")
+	}
+	bench.sync(t, bench, 0, pods(0, 0, 6))
+	bench.leaves[0].expect(t, pods(0, 0, 6))
+	bench.frr.Kill(t, "zebra")
+	bench.sync(t, bench, 0, pods(0, 2, 4))
+	bench.frr.Start(t, "zebra")
+	event(t, bench.events, "bgpd still announced 10.0.0.1/32 and 1 more on rail rail0 though the route is gone: told it again")
+	bench.leaves[0].expect(t, pods(0, 2, 4))
+	if listed, err := bench.List(t.Context(), bench.rails[0]); err != nil || !slices.Equal(listed, pods(0, 2, 4)) {
+		t.Errorf("lists %v, %v", listed, err)
+	}
+}
+
+func leafStarts(t *testing.T, bench *bench) {
+	afterRestart(t, bench, false, func() {
+		bench.leaves[0].frr.Kill(t, "bgpd")
+		bench.leaves[0].frr.Start(t, "bgpd")
+	})
+}
+
+// leafHasEnough: our cap is wrongly above the leaf's limit; the session's state says what happened.
+func leafHasEnough(t *testing.T, bench *bench) {
+	bench.sync(t, bench, 1, pods(1, 0, 160))
+	var session Session
+	eventually(t, 10*time.Second, "end of the session", func() bool {
+		session, _ = bench.Session(t.Context(), bench.rails[1])
+		return strings.Contains(session.State, "Maximum Number of Prefixes")
+	}, func() string { return fmt.Sprintf("%+v", session) })
+	if session.Established {
+		t.Errorf("%+v", session)
+	}
+	told := bench.why(t, 1, "10.1.0.1/32")
+	if !strings.Contains(told, "the session with 192.0.2.0 is") || !strings.Contains(told, "Maximum Number of Prefixes") {
+		t.Error(told)
+	}
+}

@@ -1,0 +1,237 @@
+package announce
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Errors that a caller may want to tell apart.
+var (
+	// ErrNotAllowed: a prefix that is not one address of a pod of the rail.
+	ErrNotAllowed = errors.New("may not be announced")
+	// ErrTooMany: more prefixes of a family than the rail's cap.
+	ErrTooMany = errors.New("too many prefixes for the rail")
+	// ErrNotReady: bgpd is away, does not answer, or has not got its configuration yet.
+	ErrNotReady = errors.New("FRR's bgpd is not ready")
+	// ErrNotAdvertised: FRR has not sent a prefix to the leaf.
+	ErrNotAdvertised = errors.New("not advertised to the leaf")
+)
+
+// Settings of the node's FRR, and of what may be announced through it.
+type Settings struct {
+	// Socket of bgpd that vtysh talks to, as /run/frr/bgpd.vty.
+	Socket string
+	// ASN that bgpd is to run; 0: whichever it runs.
+	ASN uint32
+	// SessionPoll is how often bgpd is looked at for Events; 0: 1 s.
+	SessionPoll time.Duration
+	Rails       []RailSettings
+}
+
+// RailSettings of one rail.
+type RailSettings struct {
+	// Name is lower case letters, digits and -, up to 32; a part of the names of route maps in FRR.
+	Name string
+	// Bridge is the interface that the leaf is reached by.
+	Bridge string
+	// Peer is the leaf's address; zero: unnumbered over the bridge's own interface.
+	Peer netip.Addr
+	// Table of the kernel for this rail's host routes; only for KernelTable.
+	Table int
+	// Prefixes that all pods of the rail have their addresses in. Those of two rails never overlap.
+	Prefixes []netip.Prefix
+	// MaxPrefixes of each address family, as a leaf's maximum-prefix counts; 0: 200. To be below the leaf's: it ends the
+	// whole session of a node that announces more.
+	MaxPrefixes int
+}
+
+const (
+	defaultSessionPoll = time.Second
+	defaultMaxPrefixes = 200
+)
+
+var (
+	railName      = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
+	interfaceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$`)
+)
+
+// Check says what is wrong with the settings.
+func (settings Settings) Check() error {
+	if !filepath.IsAbs(settings.Socket) || len(settings.Socket) > 107 {
+		return fmt.Errorf("socket of bgpd %.120q: give an absolute path of up to 107 bytes, as /run/frr/bgpd.vty", settings.Socket)
+	}
+	if len(settings.Rails) == 0 {
+		return errors.New("no rails to announce for: name one at least")
+	}
+	for number, rail := range settings.Rails {
+		if err := rail.check(); err != nil {
+			return err
+		}
+		for _, other := range settings.Rails[:number] {
+			if err := apart(rail, other); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (rail RailSettings) check() error {
+	if !railName.MatchString(rail.Name) {
+		return fmt.Errorf("name of a rail %.40q: use up to 32 of a-z, 0-9 and -", rail.Name)
+	}
+	if !interfaceName.MatchString(rail.Bridge) {
+		return fmt.Errorf("rail %s: bridge %.40q is not the name of an interface", rail.Name, rail.Bridge)
+	}
+	if peer := rail.Peer; peer.IsValid() && (peer.Zone() != "" || peer.Is4In6() || peer.IsUnspecified() || peer.IsMulticast() ||
+		peer.IsLinkLocalUnicast()) {
+		return fmt.Errorf("rail %s: peer %s is not a leaf's address; leave it out for a leaf known by the interface alone", rail.Name, peer)
+	}
+	if len(rail.Prefixes) == 0 {
+		return fmt.Errorf("rail %s: no prefixes of pods; nothing could be announced", rail.Name)
+	}
+	for _, prefix := range rail.Prefixes {
+		if !prefix.IsValid() || prefix != prefix.Masked() || prefix.Addr().Is4In6() || prefix.Bits() == 0 ||
+			prefix.Addr().IsMulticast() || prefix.Addr().IsLinkLocalUnicast() || prefix.Addr().IsLoopback() {
+			return fmt.Errorf("rail %s: %s is not a network of pods, as 10.1.0.0/16 or fd00:1::/48", rail.Name, prefix)
+		}
+	}
+	if rail.MaxPrefixes < 0 {
+		return fmt.Errorf("rail %s: at most %d prefixes: give a number above 0", rail.Name, rail.MaxPrefixes)
+	}
+	return nil
+}
+
+// checkTable: tables that the kernel's own rules look up would make the blackhole routes drop the host's packets, and
+// FRR's table-direct knows 1 to 65535.
+func (rail RailSettings) checkTable() error {
+	if rail.Table < 1 || rail.Table > 65535 || (rail.Table >= 253 && rail.Table <= 255) {
+		return fmt.Errorf("rail %s: table %d: use 1 to 65535, but not 253, 254 and 255, which are the kernel's own", rail.Name, rail.Table)
+	}
+	return nil
+}
+
+func apart(one, other RailSettings) error {
+	if one.Name == other.Name {
+		return fmt.Errorf("two rails are called %s", one.Name)
+	}
+	if one.neighbor() == other.neighbor() {
+		return fmt.Errorf("rails %s and %s have the same leaf %s: give each its own", other.Name, one.Name, one.neighbor())
+	}
+	for _, prefix := range one.Prefixes {
+		for _, taken := range other.Prefixes {
+			if prefix.Overlaps(taken) {
+				return fmt.Errorf("prefix %s of rail %s overlaps %s of rail %s: a pod's address must tell its rail", prefix, one.Name, taken, other.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// neighbor by which FRR knows the leaf.
+func (rail RailSettings) neighbor() string {
+	if rail.Peer.IsValid() {
+		return rail.Peer.String()
+	}
+	return rail.Bridge
+}
+
+func (rail RailSettings) limit() int {
+	if rail.MaxPrefixes == 0 {
+		return defaultMaxPrefixes
+	}
+	return rail.MaxPrefixes
+}
+
+func (settings Settings) rail(name string) (RailSettings, error) {
+	for _, rail := range settings.Rails {
+		if rail.Name == name {
+			return rail, nil
+		}
+	}
+	return RailSettings{}, fmt.Errorf("rail %.40q is not configured", name)
+}
+
+// Allows says whether the rail may announce exactly these: ErrNotAllowed, ErrTooMany.
+func (settings Settings) Allows(rail string, prefixes []netip.Prefix) error {
+	given, err := settings.rail(rail)
+	if err != nil {
+		return err
+	}
+	_, err = given.allowed(prefixes)
+	return err
+}
+
+// allowed gives those of the prefixes that may be announced, sorted and each once. What is over the cap stays in it:
+// whoever adds must not, if the error is ErrTooMany; whoever removes needs to know what is still wanted.
+func (rail RailSettings) allowed(prefixes []netip.Prefix) ([]netip.Prefix, error) {
+	var good []netip.Prefix
+	var wrong []error
+	for _, prefix := range prefixes {
+		if err := rail.allows(prefix); err != nil {
+			wrong = append(wrong, err)
+			continue
+		}
+		good = append(good, prefix)
+	}
+	slices.SortFunc(good, netip.Prefix.Compare)
+	good = slices.Compact(good)
+	for _, family := range families {
+		count := 0
+		for _, prefix := range good {
+			if family.has(prefix) {
+				count++
+			}
+		}
+		if count > rail.limit() {
+			wrong = append(wrong, fmt.Errorf("%w: %d %s prefixes on rail %s, the cap is %d; raise max_prefixes and the leaf's maximum-prefix, which must stay above it",
+				ErrTooMany, count, family.name, rail.Name, rail.limit()))
+		}
+	}
+	return good, few(wrong)
+}
+
+func (rail RailSettings) allows(prefix netip.Prefix) error {
+	if !prefix.IsValid() || !prefix.IsSingleIP() || prefix.Addr().Is4In6() || prefix.Addr().Zone() != "" {
+		return fmt.Errorf("%s %w: it is not one address (/32 or /128)", prefix, ErrNotAllowed)
+	}
+	for _, own := range rail.Prefixes {
+		if own.Contains(prefix.Addr()) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s %w on rail %s: it is outside of the prefixes %v configured for its pods", prefix, ErrNotAllowed, rail.Name, rail.Prefixes)
+}
+
+// few joins errors, the first eight of them: one cause often spoils all.
+func few(all []error) error {
+	const most = 8
+	all = slices.DeleteFunc(slices.Clone(all), func(err error) bool { return err == nil })
+	if len(all) > most {
+		all = append(all[:most], errors.New("and "+strconv.Itoa(len(all)-most)+" more"))
+	}
+	return errors.Join(all...)
+}
+
+// family of addresses, as FRR calls it.
+type family struct {
+	name string
+	is4  bool
+}
+
+var families = []family{{"ipv4", true}, {"ipv6", false}}
+
+func familyOf(prefix netip.Prefix) family {
+	if prefix.Addr().Is4() {
+		return families[0]
+	}
+	return families[1]
+}
+
+func (family family) has(prefix netip.Prefix) bool { return prefix.Addr().Is4() == family.is4 }

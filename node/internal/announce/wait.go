@@ -1,0 +1,174 @@
+package announce
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"railwright/node/internal/plan"
+)
+
+const (
+	// firstPause between looks: bgpd takes 50 ms from a new route to its update, and a look at 200 routes about 1 ms.
+	firstPause = 5 * time.Millisecond
+	lastPause  = 100 * time.Millisecond
+	// waitLimit is for callers whose context has no deadline.
+	waitLimit = 5 * time.Second
+	// reasonAfter this long it is no longer bgpd's usual time, and the reason is looked for.
+	reasonAfter = 300 * time.Millisecond
+)
+
+// reader of FRR's state, the same for both backends.
+type reader struct {
+	settings Settings
+	bgpd     bgpd
+	// source is how our routes enter BGP, for the reader of an error.
+	source func(RailSettings) string
+	mutex  sync.Mutex
+	looks  map[lookAt]*look
+}
+
+type lookAt struct {
+	rail   string
+	family family
+}
+
+// look is the newest answer to what was sent to a leaf, shared by all who wait: fifty of them cost bgpd as much as one.
+type look struct {
+	turn  chan struct{}
+	began time.Time
+	took  time.Duration
+	sent  map[netip.Prefix]bool
+	err   error
+}
+
+func newReader(settings Settings, source func(RailSettings) string) *reader {
+	return &reader{settings: settings, bgpd: bgpd{settings.Socket}, source: source, looks: map[lookAt]*look{}}
+}
+
+// Session of the rail with its leaf.
+func (reader *reader) Session(ctx context.Context, rail plan.Rail) (Session, error) {
+	given, err := reader.settings.rail(rail.Name)
+	if err != nil {
+		return Session{}, err
+	}
+	all, err := reader.bgpd.neighbors(ctx)
+	if err != nil {
+		return Session{}, err
+	}
+	return given.session(all)
+}
+
+// WaitAdvertised until FRR has sent all prefixes to the rail's leaf. Ends with ctx, and after 5 s where that has no
+// deadline; then the error says which prefix, and why as far as FRR tells.
+func (reader *reader) WaitAdvertised(ctx context.Context, rail plan.Rail, prefixes []netip.Prefix) error {
+	given, err := reader.settings.rail(rail.Name)
+	if err != nil {
+		return err
+	}
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, waitLimit)
+		defer cancel()
+	}
+	began, asked := time.Now(), time.Time{}
+	missing, reason := prefixes, "bgpd has not answered yet"
+	for {
+		var took time.Duration
+		missing, took, err = reader.missing(ctx, given, missing)
+		if err == nil && len(missing) == 0 {
+			return nil
+		}
+		waited := time.Since(began)
+		if err == nil && waited > reasonAfter && time.Since(asked) > reasonAfter {
+			var why string
+			if why, err = reader.bgpd.whyNotSent(ctx, given, missing[0], reader.source(given)); err == nil {
+				reason = why
+			}
+			asked = time.Now()
+		}
+		if err != nil && ended(ctx) == nil {
+			reason = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+			return notAdvertised(ctx, given, missing, waited, reason)
+		case <-time.After(min(lastPause, max(firstPause, 3*took, waited/20))):
+		}
+	}
+}
+
+func notAdvertised(ctx context.Context, rail RailSettings, missing []netip.Prefix, waited time.Duration, reason string) error {
+	return fmt.Errorf("%s on rail %s: %w after %v: %s (%w)", some(missing), rail.Name, ErrNotAdvertised,
+		waited.Round(time.Millisecond), reason, ctx.Err())
+}
+
+// some of prefixes in few words.
+func some(prefixes []netip.Prefix) string {
+	if len(prefixes) == 1 {
+		return prefixes[0].String()
+	}
+	return fmt.Sprintf("%s and %d more", prefixes[0], len(prefixes)-1)
+}
+
+// missing of the prefixes at the leaf, and how long the looks took.
+func (reader *reader) missing(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) ([]netip.Prefix, time.Duration, error) {
+	var missing []netip.Prefix
+	var took time.Duration
+	for _, family := range families {
+		var own []netip.Prefix
+		for _, prefix := range prefixes {
+			if family.has(prefix) {
+				own = append(own, prefix)
+			}
+		}
+		if len(own) == 0 {
+			continue
+		}
+		sent, one, err := reader.look(ctx, rail, family)
+		if err != nil {
+			return prefixes, one, err
+		}
+		took += one
+		for _, prefix := range own {
+			if !sent[prefix] {
+				missing = append(missing, prefix)
+			}
+		}
+	}
+	return missing, took, nil
+}
+
+// look at what was sent, not before this call began: one's own, or one that somebody else began meanwhile.
+func (reader *reader) look(ctx context.Context, rail RailSettings, family family) (map[netip.Prefix]bool, time.Duration, error) {
+	came := time.Now()
+	at := lookAt{rail.Name, family}
+	reader.mutex.Lock()
+	look := reader.looks[at]
+	if look == nil {
+		look = newLook()
+		reader.looks[at] = look
+	}
+	reader.mutex.Unlock()
+	select {
+	case look.turn <- struct{}{}:
+		defer func() { <-look.turn }()
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	}
+	if look.began.After(came) {
+		return look.sent, look.took, look.err
+	}
+	began := time.Now()
+	look.sent, look.err = reader.bgpd.sent(ctx, rail, family)
+	look.began, look.took = began, time.Since(began)
+	if ended(ctx) != nil {
+		// This caller's time is over, not that of those behind it.
+		look.began = time.Time{}
+	}
+	return look.sent, look.took, look.err
+}
+
+func newLook() *look { return &look{turn: make(chan struct{}, 1)} }

@@ -1,0 +1,48 @@
+package attachment
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Longest names that a Key may have, in bytes; an interface's is the kernel's.
+const (
+	LongestName      = 255
+	LongestInterface = 15
+)
+
+// Check says what is wrong with a key from outside: names are CNI's (a letter or digit, then those, '_', '.', '-'), and
+// the interface's is printable ASCII that the kernel takes.
+func (key Key) Check() error {
+	for _, field := range []struct{ what, name string }{{"network", key.Network}, {"container id", key.ContainerID}} {
+		if err := checkName(field.what, field.name); err != nil {
+			return err
+		}
+	}
+	name := key.Interface
+	if name == "" || len(name) > LongestInterface || name == "." || name == ".." {
+		return fmt.Errorf("interface name %.40q is not one of 1 to %d characters", name, LongestInterface)
+	}
+	for _, character := range []byte(name) {
+		if character <= ' ' || character > '~' || character == '/' || character == ':' {
+			return fmt.Errorf("interface name %.40q has a character that the kernel or we refuse", name)
+		}
+	}
+	return nil
+}
+
+func checkName(what, name string) error {
+	if name == "" || len(name) > LongestName {
+		return fmt.Errorf("%s %.40q has %d bytes, not 1 to %d", what, name, len(name), LongestName)
+	}
+	for index, character := range []byte(name) {
+		if !isAlphanumeric(character) && (index == 0 || !strings.ContainsRune("_.-", rune(character))) {
+			return fmt.Errorf("%s %.40q has other characters than letters, digits, '_', '.' and '-'", what, name)
+		}
+	}
+	return nil
+}
+
+func isAlphanumeric(character byte) bool {
+	return 'a' <= character && character <= 'z' || 'A' <= character && character <= 'Z' || '0' <= character && character <= '9'
+}

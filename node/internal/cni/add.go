@@ -1,0 +1,144 @@
+package cni
+
+import (
+	"io"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/ns"
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+
+	nodev1 "railwright/node/api/v1"
+)
+
+// undoTimeout bounds what follows a failed ADD: the runtime waits, and calls DEL besides.
+const undoTimeout = 5 * time.Second
+
+// prepared is an ADD as far as it can be judged without the daemon.
+type prepared struct {
+	call
+	wishes  Wishes
+	found   previous
+	request *nodev1.AddRequest
+}
+
+// add has the daemon make the attachment's parts real, and returns when they are: the pod's first packet finds its way.
+func (plugin plugin) add(arguments *skel.CmdArgs) error {
+	ready, err := plugin.prepare(arguments)
+	if err != nil {
+		return err
+	}
+	if err := checkNetns(arguments); err != nil {
+		return err
+	}
+	daemon, away := connect(ready.settings, patient)
+	if away != nil {
+		return away
+	}
+	defer daemon.close()
+	reply, err := daemon.addParts(ready.request)
+	if err != nil {
+		if _, is := answered(err); !is {
+			// What became of it is not known; the daemon undoes by itself what it refuses.
+			_ = plugin.undo(daemon, ready.call, min(undoTimeout, ready.settings.Timeout))
+		}
+		return callFailure(err, ready.settings)
+	}
+	done, err := lay(arguments.Netns, arguments.IfName, &ready.found, ready.wishes, reply.GetGatewayMac())
+	defer done.close()
+	if err == nil {
+		if err = ready.printResult(os.Stdout); err != nil {
+			done.back()
+		}
+	}
+	if err != nil {
+		_ = plugin.undo(daemon, ready.call, min(undoTimeout, ready.settings.Timeout))
+	}
+	return err
+}
+
+func (plugin plugin) prepare(arguments *skel.CmdArgs) (*prepared, error) {
+	call, err := readCall(arguments)
+	if err != nil {
+		return nil, err
+	}
+	wishes, err := call.fields.wishes()
+	if err != nil {
+		return nil, err
+	}
+	found, err := readPrevious(call.fields["prevResult"], call.settings.Version, call.key.Interface)
+	if err != nil {
+		return nil, err
+	}
+	for _, destination := range wishes.Routes {
+		if _, ok := found.gatewayFor(destination); !ok {
+			return nil, badField("routes", destination, "a gateway of its family in prevResult")
+		}
+	}
+	pod, err := readPod(arguments.Args)
+	if err != nil {
+		return nil, err
+	}
+	return &prepared{call, wishes, found, &nodev1.AddRequest{
+		Key: wireKey(call.key), Parts: plugin.wire(),
+		Pod:           &nodev1.Pod{Namespace: pod.Namespace, Name: pod.Name, Uid: pod.UID},
+		Netns:         arguments.Netns,
+		HostInterface: found.hostInterface,
+		Mac:           found.mac.String(),
+		Addresses:     texts(found.addresses),
+		Gateways:      texts(found.gateways),
+		DeviceId:      wishes.DeviceID, MaxRateBitsPerS: wishes.MaxRate,
+	}}, nil
+}
+
+// checkNetns before anything is done: the library looks only when ADD has succeeded.
+func checkNetns(arguments *skel.CmdArgs) error {
+	if !isPath(arguments.Netns) {
+		return failure(types.ErrInvalidEnvironmentVariables, "", "CNI_NETNS is %.80q, which is no absolute path", arguments.Netns)
+	}
+	if override := arguments.NetnsOverride; strings.EqualFold(override, "true") || override == "1" {
+		return nil
+	}
+	ours, err := ns.CheckNetNS(arguments.Netns)
+	if err != nil {
+		return err
+	}
+	if ours {
+		return failure(types.ErrInvalidNetNS, "the runtime has to give the pod's; cnitool takes it as its last argument",
+			"CNI_NETNS %s is the host's own network namespace", arguments.Netns)
+	}
+	return nil
+}
+
+func (daemon *daemon) addParts(request *nodev1.AddRequest) (*nodev1.AddReply, error) {
+	within, cancel := daemon.timeout()
+	defer cancel()
+	return daemon.Add(within, request)
+}
+
+// printResult is the last step: prevResult as it came, with what we added.
+func (ready *prepared) printResult(output io.Writer) error {
+	result := ready.found.told
+	if ready.wishes.MTU != 0 || len(ready.wishes.Routes) != 0 {
+		result = ready.found.current
+	}
+	result, err := result.GetAsVersion(ready.settings.Version)
+	if err == nil {
+		err = result.PrintTo(output)
+	}
+	if err != nil {
+		return failure(types.ErrIOFailure, "", "the result could not be written: %v", err)
+	}
+	return nil
+}
+
+func texts(addresses []netip.Addr) []string {
+	written := make([]string, 0, len(addresses))
+	for _, address := range addresses {
+		written = append(written, address.String())
+	}
+	return written
+}

@@ -1,0 +1,176 @@
+package cni
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	nodev1 "railwright/node/api/v1"
+	"railwright/node/internal/cni/cnitest"
+)
+
+func request(pod string, parts ...nodev1.Part) *nodev1.AddRequest {
+	return &nodev1.AddRequest{
+		Key: key1, Parts: parts, Pod: &nodev1.Pod{Namespace: "tenant1", Name: "pod1", Uid: "u-1"}, Netns: pod,
+		HostInterface: "veth0", Mac: "02:00:00:00:01:10", Addresses: []string{"10.1.0.5", "fd00:1::5"},
+		Gateways: []string{"10.1.0.1", "fd00:1::1"}, DeviceId: "0000:08:00.2",
+	}
+}
+
+var gatewayReply = onlyAdd(func() (proto.Message, error) {
+	return &nodev1.AddReply{Rail: "rail1", GatewayMac: "02:00:00:00:aa:01"}, nil
+})
+
+func onlyAdd(answer func() (proto.Message, error)) func(context.Context, proto.Message) (proto.Message, error) {
+	return func(_ context.Context, request proto.Message) (proto.Message, error) {
+		if _, is := request.(*nodev1.AddRequest); !is {
+			return nil, nil
+		}
+		return answer()
+	}
+}
+
+func TestEveryNameAsksForItsPartsAndPassesTheResultOn(t *testing.T) {
+	flows, routes := nodev1.Part_PART_FLOWS, nodev1.Part_PART_ROUTES
+	daemon := cnitest.Start(t)
+	for name, parts := range map[string][]nodev1.Part{
+		"railwright-cni": {flows, routes}, "ovs-provider": {flows}, "ovs-provider-cli": {flows},
+		"frr-provider": {routes}, "frr-provider-cli": {routes},
+	} {
+		for _, version := range []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"} {
+			given := result(version, "/run/netns/not-there")
+			outcome := cnitest.Call{
+				Program: called(t, name), Command: "ADD", ContainerID: "c1", Netns: "/run/netns/not-there", Interface: "net1",
+				Args: pod1Args, Config: config(daemon, version, map[string]any{"prevResult": given}),
+			}.Do(t)
+			wantFine(t, outcome)
+			wantAsked(t, daemon, request("/run/netns/not-there", parts...))
+			if got, want := normal(t, outcome.Stdout), normal(t, given); !reflect.DeepEqual(got, want) {
+				t.Errorf("%s %s: printed %v\nwant %v", name, version, got, want)
+			}
+		}
+	}
+}
+
+// normal form of a result; an empty dns is left out by 1.0.0.
+func normal(t *testing.T, value any) map[string]any {
+	t.Helper()
+	text, is := value.(string)
+	if !is {
+		encoded, _ := json.Marshal(value)
+		text = string(encoded)
+	}
+	var decoded map[string]any
+	if err := json.Unmarshal([]byte(text), &decoded); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	delete(decoded, "dns")
+	return decoded
+}
+
+func TestAddWritesTheGatewayIntoThePod(t *testing.T) {
+	pair, daemon := newPair(t), cnitest.Start(t)
+	daemon.Answer = gatewayReply
+	outcome := pair.add(t, daemon, map[string]any{
+		"mtu": 1400, "maxRate": "2.5Gb/s", "routes": []map[string]any{{"dst": "10.0.0.0/8"}, {"dst": "fd00::/16"}},
+	})
+	wantFine(t, outcome)
+	want := request(pair.pod.Path(), bothParts...)
+	want.MaxRateBitsPerS = 2_500_000_000
+	wantAsked(t, daemon, want)
+	neighbours := pair.pod.IP(t, "neighbour", "show", "nud", "permanent")
+	routes := pair.pod.IP(t, "route") + pair.pod.IP(t, "-6", "route")
+	for text, all := range map[string]string{
+		"10.1.0.1 dev net1 lladdr 02:00:00:00:aa:01":  neighbours,
+		"fd00:1::1 dev net1 lladdr 02:00:00:00:aa:01": neighbours,
+		"10.0.0.0/8 via 10.1.0.1 dev net1 onlink":     routes,
+		"fd00::/16 via fd00:1::1 dev net1":            routes,
+	} {
+		if !strings.Contains(all, text) {
+			t.Errorf("no %q in\n%s", text, all)
+		}
+	}
+	for _, link := range []string{pair.host.IP(t, "link", "show", "veth0"), pair.pod.IP(t, "link", "show", "net1")} {
+		if !strings.Contains(link, "mtu 1400 ") {
+			t.Errorf("not at MTU 1400: %s", link)
+		}
+	}
+	printed := normal(t, outcome.Stdout)
+	if mtu := printed["interfaces"].([]any)[1].(map[string]any)["mtu"]; mtu != 1400.0 {
+		t.Errorf("the result has MTU %v", mtu)
+	}
+	if routes, _ := json.Marshal(printed["routes"]); string(routes) !=
+		`[{"dst":"10.0.0.0/8","gw":"10.1.0.1"},{"dst":"fd00::/16","gw":"fd00:1::1"}]` {
+		t.Errorf("the result has routes %s", routes)
+	}
+	// Once more is fine: the runtime may try again.
+	wantFine(t, pair.add(t, daemon, map[string]any{"mtu": 1400}))
+}
+
+func TestAddThatFailsInThePodIsUndone(t *testing.T) {
+	pair, daemon := newPair(t), cnitest.Start(t)
+	daemon.Answer = gatewayReply
+	pair.pod.Run(t, "sysctl", "-q", "-w", "net.ipv6.conf.net1.disable_ipv6=1")
+	outcome := pair.add(t, daemon, map[string]any{
+		"mtu": 1400, "routes": []map[string]any{{"dst": "10.0.0.0/8"}, {"dst": "fd00::/16"}},
+	})
+	wantFailure(t, outcome, 8, "net1 in "+pair.pod.Path(), "neighbour fd00:1::1: invalid argument; hint: see it with nsenter")
+	wantAsked(t, daemon, request(pair.pod.Path(), bothParts...), &nodev1.DeleteRequest{Key: key1, Parts: bothParts})
+	for _, link := range []string{pair.host.IP(t, "link", "show", "veth0"), pair.pod.IP(t, "link", "show", "net1")} {
+		if !strings.Contains(link, "mtu 1500 ") {
+			t.Errorf("the MTU was left: %s", link)
+		}
+	}
+	if left := pair.pod.IP(t, "neighbour", "show", "nud", "permanent"); strings.Contains(left, "10.1.0.1") {
+		t.Errorf("the neighbour was left: %s", left)
+	}
+	if left := pair.pod.IP(t, "route"); strings.Contains(left, "10.0.0.0/8") {
+		t.Errorf("the route was left: %s", left)
+	}
+}
+
+func TestAddWithoutThePodsInterfaceIsUndone(t *testing.T) {
+	pair, daemon := newPair(t), cnitest.Start(t)
+	daemon.Answer = gatewayReply
+	pair.pod.IP(t, "link", "delete", "net1")
+	wantFailure(t, pair.add(t, daemon, nil), 8, "Link not found; hint: list this plugin after ovs")
+	wantAsked(t, daemon, request(pair.pod.Path(), bothParts...), &nodev1.DeleteRequest{Key: key1, Parts: bothParts})
+}
+
+func TestARefusalIsPassedOnAndNothingIsDeleted(t *testing.T) {
+	pair, daemon := newPair(t), cnitest.Start(t)
+	daemon.Answer = onlyAdd(func() (proto.Message, error) {
+		return nil, cnitest.Refusal(codes.AlreadyExists, "address 10.1.0.5 is pod tenant2/pod9's",
+			&nodev1.Problem{CniCode: 107, Details: "since 10:00", Hint: "delete that pod"})
+	})
+	wantFailure(t, pair.add(t, daemon, nil), 107, "address 10.1.0.5 is pod tenant2/pod9's; since 10:00; hint: delete that pod")
+	wantAsked(t, daemon, request(pair.pod.Path(), bothParts...))
+}
+
+func TestAddThatDoesNotEndIsUndone(t *testing.T) {
+	pair, daemon := newPair(t), cnitest.Start(t)
+	daemon.Answer = func(ctx context.Context, request proto.Message) (proto.Message, error) {
+		if _, is := request.(*nodev1.AddRequest); is {
+			<-ctx.Done()
+		}
+		return nil, ctx.Err()
+	}
+	outcome := pair.add(t, daemon, map[string]any{"timeoutSeconds": 1})
+	wantFailure(t, outcome, 11, "railwrightd did not finish within 1s", "hint:")
+	wantAsked(t, daemon, request(pair.pod.Path(), bothParts...), &nodev1.DeleteRequest{Key: key1, Parts: bothParts})
+}
+
+func TestTheHostsOwnNamespaceIsRefusedBeforeAnythingIsDone(t *testing.T) {
+	daemon := cnitest.Start(t)
+	outcome := cnitest.Call{
+		Program: called(t, "railwright-cni"), Command: "ADD", ContainerID: "c1", Netns: "/proc/self/ns/net", Interface: "net1",
+		Args: pod1Args, Config: config(daemon, "1.1.0", map[string]any{"prevResult": result("1.1.0", "/proc/self/ns/net")}),
+	}.Do(t)
+	wantFailure(t, outcome, 8, "is the host's own network namespace")
+	wantAsked(t, daemon)
+}

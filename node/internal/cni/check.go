@@ -1,0 +1,138 @@
+package cni
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+
+	nodev1 "railwright/node/api/v1"
+	"railwright/node/internal/attachment"
+)
+
+// check has the daemon compare what was asked for with what is there.
+func (plugin plugin) check(arguments *skel.CmdArgs) error {
+	call, err := readCall(arguments)
+	if err != nil {
+		return err
+	}
+	daemon, away := connect(call.settings, patient)
+	if away != nil {
+		return away
+	}
+	defer daemon.close()
+	within, cancel := daemon.timeout()
+	defer cancel()
+	reply, err := daemon.Check(within, &nodev1.CheckRequest{Key: wireKey(call.key), Parts: plugin.wire()})
+	if err != nil {
+		return callFailure(err, call.settings)
+	}
+	differences := reply.GetDifferences()
+	if len(differences) == 0 {
+		return nil
+	}
+	return withHint(CodeDifferent, fmt.Sprintf("%s is not as it was asked for: %s", call.key, differences[0]),
+		strings.Join(differences[1:], "; "), "railwrightd repairs it within seconds; if it stays, see its log")
+}
+
+// collectGarbage passes on which attachments of the network are valid; that an empty list may be a mistake is for the
+// daemon to judge, which sees what lives.
+func (plugin plugin) collectGarbage(arguments *skel.CmdArgs) error {
+	found, err := readFields(arguments.StdinData)
+	if err != nil {
+		return err
+	}
+	settings, err := found.settings()
+	if err != nil {
+		return err
+	}
+	valid, err := found.validAttachments(settings.Network)
+	if err != nil {
+		return err
+	}
+	request := &nodev1.CollectGarbageRequest{Network: settings.Network}
+	for _, key := range valid {
+		request.Valid = append(request.Valid, wireKey(key))
+	}
+	daemon, away := connect(settings, patient)
+	if away != nil {
+		return away
+	}
+	defer daemon.close()
+	within, cancel := daemon.timeout()
+	defer cancel()
+	if _, err = daemon.CollectGarbage(within, request); err != nil {
+		return callFailure(err, settings)
+	}
+	return nil
+}
+
+// status: 50 where an ADD of this plugin would fail, 51 where the pods that are there are cut off too.
+func (plugin plugin) status(arguments *skel.CmdArgs) error {
+	found, err := readFields(arguments.StdinData)
+	if err != nil {
+		return err
+	}
+	settings, err := found.settings()
+	if err != nil {
+		return err
+	}
+	daemon, away := connect(settings, once)
+	if away != nil {
+		return notAvailable(away)
+	}
+	defer daemon.close()
+	within, cancel := daemon.timeout()
+	defer cancel()
+	reply, err := daemon.Status(within, &nodev1.StatusRequest{Network: settings.Network})
+	if err != nil {
+		return notAvailable(callFailure(err, settings))
+	}
+	return plugin.judge(reply)
+}
+
+func notAvailable(cause *types.Error) error {
+	if cause.Code != types.ErrLimitedConnectivity {
+		cause.Code = types.ErrPluginNotAvailable
+	}
+	return cause
+}
+
+// judge looks at what this plugin's parts need. A reply about no rail at all says nothing good.
+func (plugin plugin) judge(reply *nodev1.StatusReply) error {
+	code, problems := uint(0), append([]string{}, reply.GetProblems()...)
+	if len(problems) > 0 {
+		code = types.ErrPluginNotAvailable
+	}
+	for _, rail := range reply.GetRails() {
+		cut := !rail.GetUplinkUp() || plugin.has(attachment.Routes) && !rail.GetSessionEstablished()
+		unable := plugin.has(attachment.Flows) && !rail.GetSwitchReady()
+		switch {
+		case cut:
+			code = types.ErrLimitedConnectivity
+		case unable && code == 0:
+			code = types.ErrPluginNotAvailable
+		}
+		if cut || unable {
+			problems = append(problems, railProblem(rail))
+		}
+	}
+	if len(reply.GetRails()) == 0 {
+		code, problems = max(code, types.ErrPluginNotAvailable), append(problems, "railwrightd has no rail for this network")
+	}
+	if code == 0 {
+		return nil
+	}
+	return withHint(code, problems[0], strings.Join(problems[1:], "; "), "railwrightd status on this node says more")
+}
+
+func railProblem(rail *nodev1.RailStatus) string {
+	state := map[bool]string{true: "up", false: "down"}
+	words := fmt.Sprintf("rail %s: switch %s, uplink %s, BGP session %s",
+		rail.GetRail(), state[rail.GetSwitchReady()], state[rail.GetUplinkUp()], state[rail.GetSessionEstablished()])
+	if said := strings.Join(rail.GetProblems(), "; "); said != "" {
+		words += " (" + said + ")"
+	}
+	return words
+}

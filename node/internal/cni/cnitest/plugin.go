@@ -1,0 +1,76 @@
+package cnitest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"railwright/node/testlab"
+)
+
+// Call of a plugin by a container runtime.
+type Call struct {
+	// Program is the plugin's path, by whose name it answers.
+	Program string
+	// Host is the namespace that the runtime is in; nil: the test's own.
+	Host *testlab.Namespace
+	// Extra environment of the process.
+	Extra []string
+
+	Command, ContainerID, Netns, Interface, Args string
+	Config                                       string
+}
+
+// Outcome of a call.
+type Outcome struct {
+	Stdout, Stderr string
+	// Err is what the plugin told of its failure; nil where it succeeded.
+	Err *types.Error
+	// Wall is how long it took by the clock, and Processor what it used of the processors, in user and system.
+	Wall, Processor time.Duration
+}
+
+// Do the call in a process of its own. A failure that is no CNI error fails the test.
+func (call Call) Do(t testing.TB) Outcome {
+	t.Helper()
+	command := exec.Command(call.Program)
+	if call.Host != nil {
+		command = call.Host.Command(call.Program)
+	}
+	for name, value := range map[string]string{
+		"CNI_COMMAND": call.Command, "CNI_CONTAINERID": call.ContainerID, "CNI_NETNS": call.Netns,
+		"CNI_IFNAME": call.Interface, "CNI_ARGS": call.Args, "CNI_PATH": "/opt/cni/bin",
+	} {
+		command.Env = append(command.Env, name+"="+value)
+	}
+	command.Env = append(command.Env, call.Extra...)
+	command.Env = append(command.Env, "PATH="+os.Getenv("PATH"))
+	var stdout, stderr bytes.Buffer
+	command.Stdin, command.Stdout, command.Stderr = strings.NewReader(call.Config), &stdout, &stderr
+	started := time.Now()
+	err := command.Run()
+	outcome := Outcome{Stdout: stdout.String(), Stderr: stderr.String(), Wall: time.Since(started)}
+	if command.ProcessState != nil {
+		outcome.Processor = command.ProcessState.UserTime() + command.ProcessState.SystemTime()
+	}
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+	case !errors.As(err, &exit):
+		t.Fatalf("%s %s: %v", call.Program, call.Command, err)
+	default:
+		outcome.Err = &types.Error{}
+		if err := json.Unmarshal(stdout.Bytes(), outcome.Err); err != nil || outcome.Err.Code == 0 || outcome.Err.Msg == "" {
+			t.Fatalf("%s %s: %v without a CNI error\nstdout: %s\nstderr: %s",
+				call.Program, call.Command, exit, stdout.String(), stderr.String())
+		}
+	}
+	return outcome
+}

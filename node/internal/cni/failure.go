@@ -1,0 +1,91 @@
+package cni
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	nodev1 "railwright/node/api/v1"
+)
+
+// CodeDifferent is the CNI error code of a CHECK that found other than what was asked for. Codes from 101 on are
+// railwrightd's.
+const CodeDifferent = 100
+
+const (
+	mostMessageBytes = 1 << 10
+	mostDetailsBytes = 4 << 10
+)
+
+const lookAtDaemon = "see whether railwrightd runs on this node (its DaemonSet's pod, or its service) and what its log says"
+
+// failure is a CNI error: the cause with the value seen, what is known beside it, and the next step.
+func failure(code uint, hint, format string, values ...any) *types.Error {
+	return withHint(code, fmt.Sprintf(format, values...), "", hint)
+}
+
+func withHint(code uint, message, details, hint string) *types.Error {
+	// Libraries quote what they were given, however long it is.
+	message, details = shortened(message, mostMessageBytes), shortened(details, mostDetailsBytes)
+	if hint != "" {
+		hint = "hint: " + hint
+	}
+	if details != "" && hint != "" {
+		details += "; "
+	}
+	return types.NewError(code, message, details+hint)
+}
+
+func shortened(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + " ..."
+}
+
+// answered says whether the daemon itself made this error: it goes with a Problem. All others mean that what became of
+// the call is not known.
+func answered(err error) (*nodev1.Problem, bool) {
+	told, isStatus := status.FromError(err)
+	if !isStatus {
+		return nil, false
+	}
+	for _, detail := range told.Details() {
+		if problem, is := detail.(*nodev1.Problem); is {
+			return problem, true
+		}
+	}
+	return nil, false
+}
+
+// callFailure turns what a call ended with into a CNI error.
+func callFailure(err error, settings Settings) *types.Error {
+	var already *types.Error
+	if errors.As(err, &already) {
+		return already
+	}
+	told := status.Convert(err)
+	if problem, is := answered(err); is {
+		code := uint(problem.GetCniCode())
+		if code == 0 {
+			code = types.ErrInternal
+		}
+		return withHint(code, told.Message(), problem.GetDetails(), problem.GetHint())
+	}
+	switch told.Code() {
+	case codes.Unavailable:
+		return withHint(types.ErrTryAgainLater, "railwrightd went away during the call on "+settings.Socket,
+			told.Message(), lookAtDaemon)
+	case codes.DeadlineExceeded:
+		return failure(types.ErrTryAgainLater, lookAtDaemon+", or raise timeoutSeconds",
+			"railwrightd did not finish within %s", settings.Timeout)
+	case codes.InvalidArgument, codes.AlreadyExists:
+		return failure(types.ErrInvalidNetworkConfig, "", "%s", told.Message())
+	default:
+		return failure(types.ErrInternal, lookAtDaemon, "railwrightd: %s: %s", told.Code(), told.Message())
+	}
+}

@@ -1,0 +1,259 @@
+package cni
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/containernetworking/cni/pkg/version"
+	"google.golang.org/protobuf/proto"
+
+	"railwright/node/internal/attachment"
+	"railwright/node/internal/cni/cnitest"
+)
+
+const hostileCalls = 10_000
+
+// survive an ADD and the other verbs' reading of this: a CNI error, or a request that is what it should be. The skeleton
+// before it reads the configuration too.
+func survive(t *testing.T, configuration []byte, arguments string) (accepted bool) {
+	t.Helper()
+	ready, err := plugins["railwright-cni"].prepare(&skel.CmdArgs{
+		ContainerID: "c1", Netns: "/run/netns/p", IfName: "net1", Args: arguments, StdinData: configuration,
+	})
+	wantCNIError(t, err)
+	if found, err := readFields(configuration); err == nil {
+		_, err = found.settings()
+		wantCNIError(t, err)
+		_, err = found.validAttachments("rail1")
+		wantCNIError(t, err)
+	} else {
+		wantCNIError(t, err)
+	}
+	if err != nil {
+		return false
+	}
+	request := ready.request
+	if _, err := proto.Marshal(request); err != nil {
+		t.Errorf("cannot be sent: %v", err)
+	}
+	if _, err := attachment.ParseMAC(request.GetMac()); err != nil {
+		t.Error(err)
+	}
+	for _, text := range slices.Concat(request.GetAddresses(), request.GetGateways()) {
+		if _, err := netip.ParseAddr(text); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range []string{request.GetPod().GetNamespace(), request.GetPod().GetName()} {
+		if name == "" || strings.ContainsAny(name, " \t\n;$`'\"\\/,=|&<>(){}") {
+			t.Errorf("pod %v", request.GetPod())
+		}
+	}
+	var printed bytes.Buffer
+	if err := ready.printResult(&printed); err != nil {
+		t.Error(err)
+	}
+	if _, err := version.NewResult(ready.settings.Version, printed.Bytes()); err != nil {
+		t.Errorf("a result that the next plugin cannot read: %v\n%s", err, printed.String())
+	}
+	return true
+}
+
+func wantCNIError(t *testing.T, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	var told *types.Error
+	if !errors.As(err, &told) || told.Code == 0 || told.Msg == "" {
+		t.Errorf("%T %v is no CNI error", err, err)
+		return
+	}
+	if len(told.Msg)+len(told.Details) > 8<<10 {
+		t.Errorf("an error of %d bytes", len(told.Msg)+len(told.Details))
+	}
+	if _, err := json.Marshal(told); err != nil {
+		t.Error(err)
+	}
+}
+
+// pieces of what attackers and accidents put into input.
+var pieces = []string{
+	"null", "{}", "[]", "[null]", `""`, "-1", "1e309", "18446744073709551616", "0.1", "true", `"\u0000"`, `"\ud800"`, "$(reboot)",
+	"`id`", "; rm -rf /", "' or ''='", "\n", "\x00", "\xff\xfe", "../../etc/passwd", "10.0.0.0/8", "0.0.0.0/0", "::ffff:10.0.0.1/120",
+	"fe80::1%eth0", "127.0.0.1/8", "ff:ff:ff:ff:ff:ff", "K8S_POD_NAMESPACE=x;", ";;", "=", `"interface":99`, `"cniVersion":"0.2.0"`,
+	`"CNIVersion":"1.1.0",`, `"sandbox":""`, "actions=output:1", "%s%n", strings.Repeat("A", 5000), strings.Repeat("[", 12000),
+}
+
+// mangle a text a little: it stays near what is accepted, or nothing behind the first check would ever be reached.
+func mangle(random *rand.Rand, text string) string {
+	for range 1 + random.IntN(3) {
+		at := random.IntN(len(text) + 1)
+		end := min(len(text), at+random.IntN(12))
+		switch random.IntN(5) {
+		case 0: // a byte
+			if at < len(text) {
+				text = text[:at] + string(byte(random.UintN(256))) + text[at+1:]
+			}
+		case 1: // less
+			text = text[:at] + text[end:]
+		case 2: // the same again
+			text = text[:end] + text[at:]
+		case 3: // something else within
+			text = text[:at] + pieces[random.IntN(len(pieces))] + text[end:]
+		case 4: // another value of a field
+			if colon := strings.IndexByte(text[at:], ':'); colon >= 0 {
+				rest := text[at+colon+1:]
+				if stop := strings.IndexAny(rest, ",}]"); stop >= 0 {
+					text = text[:at+colon+1] + pieces[random.IntN(len(pieces))] + rest[stop:]
+				}
+			}
+		}
+	}
+	return text
+}
+
+// values that stand where others belong.
+var values = []any{
+	nil, map[string]any{}, []any{}, []any{nil}, "", "x", "\x00", "../..", "$(reboot)", "10.0.0.9/33", "fe80::1", -1, 0, 1, 7, 0.5, 1e300, true,
+	strings.Repeat("A", 5000), "0.2.0", "1.1.0", "/run/netns/other",
+}
+
+// misplace changes a JSON value's shape somewhere inside: what is still JSON gets further than a mangled text.
+func misplace(random *rand.Rand, value any) any {
+	if random.IntN(6) == 0 {
+		return values[random.IntN(len(values))]
+	}
+	switch whole := value.(type) {
+	case map[string]any:
+		names := slices.Sorted(maps.Keys(whole))
+		if len(names) == 0 {
+			return whole
+		}
+		name := names[random.IntN(len(names))]
+		if whole[name] = misplace(random, whole[name]); random.IntN(12) == 0 {
+			delete(whole, name)
+		}
+		return whole
+	case []any:
+		if len(whole) == 0 {
+			return whole
+		}
+		at := random.IntN(len(whole))
+		if whole[at] = misplace(random, whole[at]); random.IntN(6) == 0 {
+			whole = append(whole, whole[at])
+		}
+		return whole
+	}
+	return values[random.IntN(len(values))]
+}
+
+// harm a JSON text in one way or the other.
+func harm(random *rand.Rand, text string) string {
+	if random.IntN(3) == 0 {
+		return mangle(random, text)
+	}
+	var value any
+	if err := json.Unmarshal([]byte(text), &value); err != nil {
+		panic(err)
+	}
+	encoded, err := json.Marshal(misplace(random, value))
+	if err != nil {
+		panic(err)
+	}
+	return string(encoded)
+}
+
+func seedConfig(t testing.TB, cniVersion string) string {
+	text, err := json.Marshal(map[string]any{
+		"cniVersion": cniVersion, "name": "rail1", "type": "railwright-cni", "socket": "/run/x.sock", "stateDir": "/var/lib/x",
+		"timeoutSeconds": 5, "connectTimeoutSeconds": 0.5, "maxRate": "25Gb/s", "mtu": 1400, "deviceID": "0000:08:00.2",
+		"routes": []any{map[string]any{"dst": "10.0.0.0/8"}}, "prevResult": result(cniVersion, "/run/netns/p"),
+		"cni.dev/valid-attachments": []any{map[string]any{"containerID": "c1", "ifname": "net1"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func testHostile(t *testing.T, make func(random *rand.Rand) (configuration, arguments string)) {
+	const seed = 20261122
+	random := rand.New(rand.NewPCG(seed, 1))
+	accepted := 0
+	for number := range hostileCalls {
+		configuration, arguments := make(random)
+		if survive(t, []byte(configuration), arguments) {
+			accepted++
+		}
+		if t.Failed() {
+			t.Fatalf("call %d of seed %d:\n%q\n%q", number, seed, configuration, arguments)
+		}
+	}
+	t.Logf("%d of %d accepted", accepted, hostileCalls)
+	if accepted == 0 || accepted == hostileCalls {
+		t.Error("the input is not near enough to what is accepted to prove anything")
+	}
+}
+
+func TestHostileConfigurations(t *testing.T) {
+	seeds := []string{seedConfig(t, "0.4.0"), seedConfig(t, "1.1.0")}
+	testHostile(t, func(random *rand.Rand) (string, string) {
+		return harm(random, seeds[random.IntN(len(seeds))]), pod1Args
+	})
+}
+
+func TestHostilePreviousResults(t *testing.T) {
+	var seeds [][2]string
+	for _, cniVersion := range []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"} {
+		encoded, _ := json.Marshal(result(cniVersion, "/run/netns/p"))
+		seeds = append(seeds, [2]string{cniVersion, string(encoded)})
+	}
+	testHostile(t, func(random *rand.Rand) (string, string) {
+		seed := seeds[random.IntN(len(seeds))]
+		return `{"cniVersion":"` + seed[0] + `","name":"rail1","prevResult":` + harm(random, seed[1]) + "}", pod1Args
+	})
+}
+
+func TestHostileArguments(t *testing.T) {
+	configuration := seedConfig(t, "1.0.0")
+	testHostile(t, func(random *rand.Rand) (string, string) { return configuration, mangle(random, pod1Args) })
+}
+
+// Whole processes, for what lies before and behind: the skeleton, the environment, the exit.
+func TestHostileCallsOfTheProgramEndInACNIError(t *testing.T) {
+	daemon := cnitest.Start(t)
+	random := rand.New(rand.NewPCG(7, 7))
+	program := called(t, "railwright-cni")
+	for range 150 {
+		fields := map[string]any{"prevResult": result("1.0.0", "/run/netns/p")}
+		call := cnitest.Call{
+			Program: program, Command: []string{"ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION"}[random.IntN(6)],
+			ContainerID: mangleName(random, "c1"), Interface: mangleName(random, "net1"), Netns: mangleName(random, "/run/netns/p"),
+			Args: strings.ReplaceAll(mangle(random, pod1Args), "\x00", ""), Config: harm(random, config(daemon, "1.0.0", fields)),
+		}
+		call.Do(t)
+	}
+}
+
+func mangleName(random *rand.Rand, name string) string {
+	if random.IntN(3) > 0 {
+		return name
+	}
+	return strings.ReplaceAll(mangle(random, name), "\x00", "")
+}
+
+func FuzzAdd(f *testing.F) {
+	f.Add([]byte(seedConfig(f, "0.4.0")), pod1Args)
+	f.Add([]byte(seedConfig(f, "1.1.0")), pod1Args)
+	f.Fuzz(func(t *testing.T, configuration []byte, arguments string) { survive(t, configuration, arguments) })
+}

@@ -1,0 +1,170 @@
+package cni
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"railwright/node/internal/attachment"
+)
+
+const netlinkTimeout = 5 * time.Second
+
+// laid is what was done to the pod's interface, so that it can be undone.
+type laid struct {
+	inside *netlink.Handle
+	undo   []func() error
+}
+
+// lay does in the pod what the flows need it to have: the gateways' MAC for good, so that no ARP and no neighbour
+// discovery is needed for the first packet; and the MTU and the routes that were wished for.
+func lay(netnsPath, interfaceName string, found *previous, wishes Wishes, gatewayMAC string) (*laid, error) {
+	done := &laid{}
+	gateway, err := parseGatewayMAC(gatewayMAC)
+	if err != nil {
+		return done, err
+	}
+	if gateway == nil && wishes.MTU == 0 && len(wishes.Routes) == 0 {
+		return done, nil
+	}
+	if done.inside, err = handleIn(netnsPath); err != nil {
+		return done, layFailure(err)
+	}
+	if err = done.all(interfaceName, found, wishes, gateway); err != nil {
+		done.back()
+		err = layFailure(fmt.Errorf("%s in %s: %w", interfaceName, netnsPath, err))
+	}
+	return done, err
+}
+
+func (done *laid) all(name string, found *previous, wishes Wishes, gateway net.HardwareAddr) error {
+	link, err := done.inside.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	if wishes.MTU != 0 {
+		if err := done.setMTU(link, found.hostInterface, wishes.MTU); err != nil {
+			return fmt.Errorf("MTU %d: %w", wishes.MTU, err)
+		}
+		found.current.Interfaces[found.pod].Mtu = wishes.MTU
+	}
+	for _, address := range found.gateways {
+		if err := done.addNeighbour(link, address, gateway); err != nil {
+			return fmt.Errorf("neighbour %s: %w", address, err)
+		}
+	}
+	for _, destination := range wishes.Routes {
+		if err := done.addRoute(link, found, destination); err != nil {
+			return fmt.Errorf("route to %s: %w", destination, err)
+		}
+	}
+	return nil
+}
+
+// setMTU on both ends: a representor whose MTU is less drops what the pod sends.
+func (done *laid) setMTU(link netlink.Link, hostInterface string, mtu int) error {
+	onHost, err := netlink.LinkByName(hostInterface)
+	if err != nil {
+		return fmt.Errorf("%.40q on the host: %w", hostInterface, err)
+	}
+	before, hostBefore := link.Attrs().MTU, onHost.Attrs().MTU
+	done.undo = append(done.undo, func() error {
+		return errors.Join(done.inside.LinkSetMTU(link, before), netlink.LinkSetMTU(onHost, hostBefore))
+	})
+	if err := netlink.LinkSetMTU(onHost, mtu); err != nil {
+		return fmt.Errorf("%.40q on the host: %w", hostInterface, err)
+	}
+	return done.inside.LinkSetMTU(link, mtu)
+}
+
+func (done *laid) addNeighbour(link netlink.Link, address netip.Addr, gateway net.HardwareAddr) error {
+	if gateway == nil {
+		return nil
+	}
+	family := netlink.FAMILY_V4
+	if address.Is6() {
+		family = netlink.FAMILY_V6
+	}
+	neighbour := &netlink.Neigh{
+		LinkIndex: link.Attrs().Index, Family: family, State: netlink.NUD_PERMANENT,
+		IP: address.AsSlice(), HardwareAddr: gateway,
+	}
+	if err := done.inside.NeighSet(neighbour); err != nil {
+		return err
+	}
+	done.undo = append(done.undo, func() error { return done.inside.NeighDel(neighbour) })
+	return nil
+}
+
+// addRoute on-link: the gateway need not be inside the address's prefix, which may well be a /32.
+func (done *laid) addRoute(link netlink.Link, found *previous, destination netip.Prefix) error {
+	gateway, ok := found.gatewayFor(destination)
+	if !ok {
+		return errors.New("prevResult has no gateway of its family")
+	}
+	target := &net.IPNet{IP: destination.Addr().AsSlice(), Mask: net.CIDRMask(destination.Bits(), destination.Addr().BitLen())}
+	route := &netlink.Route{
+		LinkIndex: link.Attrs().Index, Dst: target, Gw: gateway.AsSlice(), Flags: int(netlink.FLAG_ONLINK),
+	}
+	if err := done.inside.RouteReplace(route); err != nil {
+		return err
+	}
+	done.undo = append(done.undo, func() error { return done.inside.RouteDel(route) })
+	found.current.Routes = append(found.current.Routes, &types.Route{Dst: *target, GW: gateway.AsSlice()})
+	return nil
+}
+
+// back undoes it, last step first. What cannot be undone goes with the interface.
+func (done *laid) back() {
+	for index := len(done.undo) - 1; index >= 0; index-- {
+		_ = done.undo[index]()
+	}
+	done.undo = nil
+}
+
+func (done *laid) close() {
+	if done.inside != nil {
+		done.inside.Close()
+	}
+}
+
+// handleIn speaks netlink inside the namespace; this process stays where it is.
+func handleIn(path string) (*netlink.Handle, error) {
+	namespace, err := netns.GetFromPath(path)
+	if err != nil {
+		return nil, fmt.Errorf("network namespace %s: %w", path, err)
+	}
+	defer namespace.Close()
+	inside, err := netlink.NewHandleAt(namespace, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("network namespace %s: %w", path, err)
+	}
+	return inside, inside.SetSocketTimeout(netlinkTimeout)
+}
+
+// parseGatewayMAC that the daemon told: none is fine, the flows answer for it too.
+func parseGatewayMAC(text string) (net.HardwareAddr, error) {
+	if text == "" {
+		return nil, nil
+	}
+	mac, err := attachment.ParseMAC(text)
+	if err != nil {
+		return nil, failure(types.ErrInternal, lookAtDaemon, "railwrightd told a gateway that is none: %v", err)
+	}
+	return mac[:], nil
+}
+
+func layFailure(err error) error {
+	hint := "see it with nsenter --net=NETNS ip address: an earlier plugin of the network or a sysctl may have changed it"
+	if missing := (netlink.LinkNotFoundError{}); errors.As(err, &missing) {
+		hint = chainAfterOVS
+	}
+	return failure(types.ErrInvalidNetNS, hint, "the pod's interface could not be set: %v", err)
+}

@@ -1,0 +1,153 @@
+package cni
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	nodev1 "railwright/node/api/v1"
+	"railwright/node/internal/cni/cnitest"
+	"railwright/node/testlab"
+)
+
+const pod1Args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=tenant1;K8S_POD_NAME=pod1;K8S_POD_UID=u-1;K8S_POD_INFRA_CONTAINER_ID=c1"
+
+// TestMain lets this program be the plugins: under one of their names it is nothing else.
+func TestMain(m *testing.M) {
+	if _, is := plugins[filepath.Base(os.Args[0])]; is {
+		if failed := Run(filepath.Base(os.Args[0])); failed != nil {
+			_ = failed.Print()
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if path := os.Getenv(listenVariable); path != "" {
+		listenUntilKilled(path)
+	}
+	os.Exit(m.Run())
+}
+
+// called gives this program's path under a plugin's name.
+func called(t testing.TB, name string) string {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.Symlink(program, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// config of a plugin whose daemon is this one; more are further fields.
+func config(daemon *cnitest.Daemon, version string, more map[string]any) string {
+	fields := map[string]any{
+		"cniVersion": version, "name": "sriov_pf1_vf", "type": "railwright-cni",
+		"socket": daemon.Socket(), "stateDir": daemon.Folder,
+		// Multus puts these into every plugin of the list.
+		"deviceID": "0000:08:00.2", "pciBusID": "0000:08:00.2",
+	}
+	for name, value := range more {
+		fields[name] = value
+	}
+	text, err := json.Marshal(fields)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// result of ovs with an ipam, as the chain's tests record it.
+func result(version, sandbox string) map[string]any {
+	addresses := []map[string]any{
+		{"interface": 1, "address": "10.1.0.5/24", "gateway": "10.1.0.1"},
+		{"interface": 1, "address": "fd00:1::5/64", "gateway": "fd00:1::1"},
+	}
+	if strings.HasPrefix(version, "0.") {
+		addresses[0]["version"], addresses[1]["version"] = "4", "6"
+	}
+	return map[string]any{
+		"cniVersion": version,
+		"interfaces": []map[string]any{
+			{"name": "veth0", "mac": "02:00:00:00:00:99"},
+			{"name": "net1", "mac": "02:00:00:00:01:10", "sandbox": sandbox},
+		},
+		"ips": addresses, "dns": map[string]any{},
+	}
+}
+
+// pair is a host and a pod with a veth between them, as ovs leaves it: veth0 on the host, net1 in the pod.
+type pair struct{ host, pod *testlab.Namespace }
+
+func newPair(t *testing.T) pair {
+	made := pair{testlab.NewNamespace(t, "host"), testlab.NewNamespace(t, "pod")}
+	testlab.Cable(t, made.host, "veth0", made.pod, "net1")
+	made.pod.IP(t, "address", "add", "10.1.0.5/24", "dev", "net1")
+	made.pod.IP(t, "address", "add", "fd00:1::5/64", "dev", "net1", "nodad")
+	return made
+}
+
+func (pair pair) add(t *testing.T, daemon *cnitest.Daemon, more map[string]any) cnitest.Outcome {
+	t.Helper()
+	fields := map[string]any{"prevResult": result("1.1.0", pair.pod.Path())}
+	for name, value := range more {
+		fields[name] = value
+	}
+	return cnitest.Call{
+		Program: called(t, "railwright-cni"), Host: pair.host, Command: "ADD", ContainerID: "c1", Netns: pair.pod.Path(),
+		Interface: "net1", Args: pod1Args, Config: config(daemon, "1.1.0", fields),
+	}.Do(t)
+}
+
+func wantAsked(t *testing.T, daemon *cnitest.Daemon, want ...proto.Message) {
+	t.Helper()
+	asked := daemon.Asked()
+	if len(asked) != len(want) {
+		t.Fatalf("asked %d times: %v\nwant %d", len(asked), asked, len(want))
+	}
+	for index := range want {
+		if !proto.Equal(asked[index], want[index]) {
+			t.Errorf("asked %s %v\nwant  %s %v", kind(asked[index]), asked[index], kind(want[index]), want[index])
+		}
+	}
+}
+
+func kind(message proto.Message) string { return string(message.ProtoReflect().Descriptor().Name()) }
+
+func wantFailure(t *testing.T, outcome cnitest.Outcome, code uint, words ...string) {
+	t.Helper()
+	if outcome.Err == nil {
+		t.Fatalf("succeeded with %s; want code %d", outcome.Stdout, code)
+	}
+	told := fmt.Sprintf("%d %s; %s", outcome.Err.Code, outcome.Err.Msg, outcome.Err.Details)
+	t.Log(told)
+	if outcome.Err.Code != code {
+		t.Errorf("code %d, want %d", outcome.Err.Code, code)
+	}
+	for _, word := range words {
+		if !strings.Contains(told, word) {
+			t.Errorf("%q does not say %q", told, word)
+		}
+	}
+}
+
+func wantFine(t *testing.T, outcome cnitest.Outcome) {
+	t.Helper()
+	if outcome.Err != nil {
+		t.Fatalf("failed: %d %s; %s", outcome.Err.Code, outcome.Err.Msg, outcome.Err.Details)
+	}
+	if outcome.Stderr != "" {
+		t.Errorf("standard error: %s", outcome.Stderr)
+	}
+}
+
+var key1 = &nodev1.Key{Network: "sriov_pf1_vf", ContainerId: "c1", Interface: "net1"}
+
+var bothParts = []nodev1.Part{nodev1.Part_PART_FLOWS, nodev1.Part_PART_ROUTES}

@@ -1,0 +1,252 @@
+package cni
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"railwright/node/internal/attachment"
+	"railwright/node/internal/tombstone"
+)
+
+// What holds where the configuration says nothing.
+const (
+	DefaultSocket         = "/run/railwright/railwrightd.sock"
+	DefaultConnectTimeout = time.Second
+	DefaultTimeout        = 20 * time.Second
+)
+
+const (
+	mostConfigBytes = 4 << 20
+	mostRoutes      = 64
+	longestTimeout  = 300 * time.Second
+	// The kernel's bound of a unix socket's path.
+	longestSocket = 107
+	longestPath   = 4096
+	leastMTU      = 1280
+	mostMTU       = 65535
+)
+
+// Settings are what every verb needs of the configuration.
+type Settings struct {
+	Network string
+	// Version of CNI in which to answer.
+	Version string
+	Socket  string
+	// Tombstones is the folder for DELs that the daemon was not there for.
+	Tombstones     string
+	ConnectTimeout time.Duration
+	// Timeout of one call of the daemon.
+	Timeout time.Duration
+}
+
+// Wishes are what ADD needs beside.
+type Wishes struct {
+	// MaxRate in bit/s; 0: no bound.
+	MaxRate uint64
+	// MTU of the pod's interface and of its other end on the host; 0: as they are.
+	MTU int
+	// Routes into the pod, by the gateway of their family.
+	Routes []netip.Prefix
+	// DeviceID is the VF's PCI address, where it is one.
+	DeviceID string
+}
+
+// fields of a configuration by their exact names. Only ours are looked at: runtimes put others into every plugin.
+type fields map[string]json.RawMessage
+
+func readFields(config []byte) (fields, error) {
+	if len(config) > mostConfigBytes {
+		return nil, failure(types.ErrDecodingFailure, "", "the configuration has %d bytes, at most %d are read",
+			len(config), mostConfigBytes)
+	}
+	var found fields
+	if err := json.Unmarshal(config, &found); err != nil {
+		return nil, failure(types.ErrDecodingFailure, "", "the configuration is not a JSON object: %v", err)
+	}
+	return found, nil
+}
+
+// into decodes one field, if it is there and not null. Its error names field, value and what is expected.
+func (found fields) into(name string, target any, expected string) error {
+	raw, there := found[name]
+	if !there || bytes.Equal(raw, []byte("null")) {
+		return nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(target); err != nil {
+		return badField(name, raw, expected)
+	}
+	return nil
+}
+
+func badField(name string, value any, expected string) error {
+	return failure(types.ErrInvalidNetworkConfig, "correct it in the NetworkAttachmentDefinition or the conflist",
+		"%s is %.80s: expected %s", name, value, expected)
+}
+
+func (found fields) settings() (Settings, error) {
+	settings := Settings{Socket: DefaultSocket, Tombstones: tombstone.DefaultFolder}
+	stateDir, connect, timeout := "", DefaultConnectTimeout.Seconds(), DefaultTimeout.Seconds()
+	const path, seconds = "an absolute path", "seconds, above 0 and at most 300"
+	err := errors.Join(
+		found.into("name", &settings.Network, "a name"),
+		found.into("cniVersion", &settings.Version, "a version"),
+		found.into("socket", &settings.Socket, path),
+		found.into("stateDir", &stateDir, path),
+		found.into("connectTimeoutSeconds", &connect, seconds),
+		found.into("timeoutSeconds", &timeout, seconds),
+	)
+	if err != nil {
+		return Settings{}, first(err)
+	}
+	if !isPath(settings.Socket) || len(settings.Socket) > longestSocket {
+		return Settings{}, badField("socket", strconv.Quote(settings.Socket), path)
+	}
+	if stateDir != "" {
+		if !isPath(stateDir) {
+			return Settings{}, badField("stateDir", strconv.Quote(stateDir), path)
+		}
+		settings.Tombstones = filepath.Join(stateDir, filepath.Base(tombstone.DefaultFolder))
+	}
+	for name, value := range map[string]float64{"connectTimeoutSeconds": connect, "timeoutSeconds": timeout} {
+		if !(value > 0 && value <= longestTimeout.Seconds()) {
+			return Settings{}, badField(name, fmt.Sprint(value), seconds)
+		}
+	}
+	settings.ConnectTimeout = time.Duration(connect * float64(time.Second))
+	settings.Timeout = time.Duration(timeout * float64(time.Second))
+	return settings, nil
+}
+
+func (found fields) wishes() (Wishes, error) {
+	var wishes Wishes
+	var rate *string
+	var routes []struct {
+		Destination *netip.Prefix `json:"dst"`
+	}
+	err := errors.Join(
+		found.into("maxRate", &rate, rateExample),
+		found.into("mtu", &wishes.MTU, "bytes"),
+		found.into("routes", &routes, `a list as [{"dst": "10.0.0.0/8"}]`),
+		found.into("deviceID", &wishes.DeviceID, "a PCI address as 0000:08:00.2"),
+	)
+	if err != nil {
+		return Wishes{}, first(err)
+	}
+	if rate != nil {
+		if wishes.MaxRate, err = parseRate(*rate); err != nil {
+			return Wishes{}, err
+		}
+	}
+	if wishes.MTU != 0 && (wishes.MTU < leastMTU || wishes.MTU > mostMTU) {
+		return Wishes{}, badField("mtu", strconv.Itoa(wishes.MTU), fmt.Sprintf("%d to %d bytes", leastMTU, mostMTU))
+	}
+	switch {
+	case wishes.DeviceID == "", isPCI(wishes.DeviceID):
+	case isAuxiliary(wishes.DeviceID):
+		wishes.DeviceID = "" // the API has PCI addresses alone
+	default:
+		return Wishes{}, badField("deviceID", strconv.Quote(wishes.DeviceID), "a PCI address as 0000:08:00.2")
+	}
+	if len(routes) > mostRoutes {
+		return Wishes{}, badField("routes", fmt.Sprintf("a list of %d", len(routes)), fmt.Sprintf("at most %d", mostRoutes))
+	}
+	for _, route := range routes {
+		if route.Destination == nil || !route.Destination.IsValid() || route.Destination.Masked() != *route.Destination {
+			return Wishes{}, badField("routes", string(found["routes"]),
+				"destinations with no bit beyond the prefix, as 10.0.0.0/8")
+		}
+		wishes.Routes = append(wishes.Routes, *route.Destination)
+	}
+	return wishes, nil
+}
+
+// validAttachments of a GC. That the list is missing is an error: as an empty one it would mean that nothing is valid.
+func (found fields) validAttachments(network string) ([]attachment.Key, error) {
+	const name, hint = "cni.dev/valid-attachments", "the container runtime makes this list: see its log and version"
+	if _, there := found[name]; !there {
+		return nil, failure(types.ErrInvalidNetworkConfig, hint, "GC was given no %s", name)
+	}
+	var listed []types.GCAttachment
+	raw := found[name]
+	if err := json.Unmarshal(raw, &listed); err != nil {
+		return nil, failure(types.ErrInvalidNetworkConfig, hint,
+			"%s is %.80s: expected a list of containerID and ifname", name, raw)
+	}
+	keys := make([]attachment.Key, 0, len(listed))
+	for _, valid := range listed {
+		key := attachment.Key{Network: network, ContainerID: valid.ContainerID, Interface: valid.IfName}
+		if err := key.Check(); err != nil {
+			return nil, failure(types.ErrInvalidNetworkConfig, hint, "%s: %v", name, err)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// isPCI says whether it is the address of a PCI function.
+func isPCI(name string) bool {
+	const hexadecimal = digits + "abcdef"
+	parts := strings.FieldsFunc(name, func(mark rune) bool { return mark == ':' || mark == '.' })
+	if len(parts) != 4 || name != parts[0]+":"+parts[1]+":"+parts[2]+"."+parts[3] {
+		return false
+	}
+	domain, bus, device, function := parts[0], parts[1], parts[2], parts[3]
+	return len(domain) >= 4 && len(domain) <= 8 && len(bus) == 2 && len(device) == 2 && len(function) == 1 &&
+		strings.Trim(domain+bus+device, hexadecimal) == "" && strings.Trim(function, "01234567") == ""
+}
+
+// isAuxiliary says whether it is a scalable function, as mlx5_core.sf.4.
+func isAuxiliary(name string) bool {
+	return grammar{64, lower + digits + "_.", lower + digits}.fits(name) && strings.Count(name, ".") == 2
+}
+
+const rateExample = `a rate as "25Gb/s"`
+
+// parseRate gives bit/s.
+func parseRate(text string) (uint64, error) {
+	for unit, factor := range map[string]float64{"kb/s": 1e3, "Mb/s": 1e6, "Gb/s": 1e9} {
+		number, is := strings.CutSuffix(text, unit)
+		if !is || len(number) > 16 || strings.Trim(number, digits+".") != "" {
+			continue
+		}
+		value, err := strconv.ParseFloat(number, 64)
+		if rate := math.Round(value * factor); err == nil && rate >= 1e6 && rate <= 1e13 {
+			return uint64(rate), nil
+		}
+		return 0, badField("maxRate", strconv.Quote(text), "1 Mb/s to 10000 Gb/s")
+	}
+	return 0, badField("maxRate", strconv.Quote(text), rateExample)
+}
+
+// isPath: absolute, clean of what no path of ours has.
+func isPath(path string) bool {
+	if !filepath.IsAbs(path) || len(path) > longestPath {
+		return false
+	}
+	for _, character := range []byte(path) {
+		if character < ' ' || character > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// first of joined errors: a CNI error is one.
+func first(joined error) error {
+	if several, is := joined.(interface{ Unwrap() []error }); is {
+		return several.Unwrap()[0]
+	}
+	return joined
+}

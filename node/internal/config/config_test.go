@@ -1,0 +1,163 @@
+package config
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const small = `
+rails:
+- {name: rail0, bridge: br-rail0, uplink: p0, leaf: unnumbered, table: 210, prefixes: [10.1.0.0/16, "fd00::/48"]}
+tenants: {kind: local}
+`
+
+const large = `
+node: gpu-1
+state_folder: /srv/railwright/
+socket: /run/rw/d.sock
+allowed_uids: [0, 990]
+metrics: "[::1]:9000"
+netns_folders: [/run/netns]
+advertise_timeout: 500ms
+confirm_timeout: 3s
+rails:
+- name: rail0
+  bridge: br0
+  uplink: p0
+  leaf: 192.0.2.1
+  table: 210
+  families: [ipv4]
+  prefixes: [10.1.0.0/16, "fd00:1::/48"]
+  keep_ttl: true
+  max_prefixes: 100
+- {name: rail1, bridge: br1, uplink: p1, leaf: "2001:db8::1", table: 211, prefixes: ["fd00:2::/48"]}
+openvswitch: {database: "unix:/run/ovs/db.sock", management: /run/ovs}
+frr: {backend: vty, bgp_socket: /run/frr2/bgpd.vty, asn: 65001}
+tenants: {kind: folder, folder: /mnt/tenants}
+`
+
+func TestASmallFileIsFilledWithDefaults(t *testing.T) {
+	config, err := Parse([]byte(small), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rail := config.Rails[0]
+	if rail.Leaf.IsValid() || !rail.IPv4 || !rail.IPv6 || rail.MaxPrefixes != 200 || rail.Table != 210 {
+		t.Errorf("rail: %+v", rail)
+	}
+	if config.Socket != DefaultSocket || config.Metrics.String() != "127.0.0.1:9477" || config.FRR.Backend != KernelTable ||
+		config.AdvertiseTimeout != 2*time.Second || len(config.AllowedUIDs) != 1 || config.AllowedUIDs[0] != 0 {
+		t.Errorf("defaults: %+v", config)
+	}
+}
+
+func TestALargeFileIsReadWhole(t *testing.T) {
+	config, err := Parse([]byte(large), "gpu-9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rail := config.Rails[0]
+	if rail.Leaf.String() != "192.0.2.1" || rail.IPv6 || !rail.KeepTTL || rail.MaxPrefixes != 100 {
+		t.Errorf("rail: %+v", rail)
+	}
+	if rail.Allows(netip.MustParseAddr("10.2.0.1")) || rail.Carries(netip.MustParseAddr("fd00:1::1")) ||
+		!rail.Allows(netip.MustParseAddr("10.1.2.3")) {
+		t.Error("prefixes and families are not kept")
+	}
+	if second := config.Rails[1]; second.IPv4 || !second.IPv6 {
+		t.Errorf("the families are those of the prefixes: %+v", second)
+	}
+	if config.Node != "gpu-9" || config.StateFolder != "/srv/railwright" || config.OpenVSwitch.Database != "/run/ovs/db.sock" ||
+		config.FRR != (FRR{Vty, "/run/frr2/bgpd.vty", 65001}) || config.ConfirmTimeout != 3*time.Second ||
+		config.Tenants != (Tenants{Kind: Folder, Folder: "/mnt/tenants"}) || config.AllowedUIDs[1] != 990 {
+		t.Errorf("%+v", config)
+	}
+}
+
+func TestWhatIsWrongIsToldWithTheValueAndTheNextStep(t *testing.T) {
+	for _, wrong := range []struct{ old, changed, told, next string }{
+		{"table: 210\n  families", "tabel: 210\n  families", `"rails[0].tabel"`, `did you mean "table"`},
+		{"tenants:", "tennants:", `"tennants"`, `did you mean "tenants"`},
+		{"backend: vty", "bakend: vty", `"frr.bakend"`, `did you mean "backend"`},
+		{"name: rail0", "name: rail0\n  name: rail9", `key "name" already set`, ""},
+		{"table: 210\n  families", "table: 254\n  families", "rails[0].table: 254", "that nobody else uses"},
+		{"table: 210\n  families", "table: two\n  families", "a string is there", "a whole number is wanted"},
+		{"table: 211", "table: 210", "rails[1]: table 210 is already of rails[0]", "each rail needs its own"},
+		{"name: rail1", "name: rail0", "name rail0 is already of rails[0]", "each rail needs its own"},
+		{"uplink: p1", "uplink: br0", "interface br0 is already of rails[0]", "each rail needs its own"},
+		{"uplink: p1", `uplink: "p1;reboot"`, `rails[1].uplink: "p1;reboot"`, "`ip link` lists them"},
+		{"bridge: br1", `bridge: "../x"`, `rails[1].bridge: "../x"`, "`ip link` lists them"},
+		{"leaf: 192.0.2.1", "leaf: 224.0.0.5", `rails[0].leaf: "224.0.0.5"`, "unnumbered"},
+		{"families: [ipv4]", "families: [inet]", `rails[0].families: "inet"`, "ipv4, ipv6 or both"},
+		{"10.1.0.0/16", "10.1.0.1/16", "10.1.0.1/16 has bits set", "10.1.0.0/16"},
+		{"10.1.0.0/16", "0.0.0.0/0", "0.0.0.0/0 cannot be the pods'", "the prefix that their addresses come from"},
+		{`prefixes: ["fd00:2::/48"]`, "prefixes: []", "rails[1].prefixes: none is given", "IPAM"},
+		{"families: [ipv4]\n  prefixes: [10.1.0.0/16, ", "families: [ipv4]\n  prefixes: [", "[ipv4] holds a family that no prefix is of", "leave families out"},
+		{"max_prefixes: 100", "max_prefixes: -1", "max_prefixes: -1 is below 0", "maximum-prefix"},
+		{"kind: folder", "kind: consul", `tenants.kind: "consul"`, "give kubernetes"},
+		{"folder: /mnt", "folder: mnt", `tenants.folder: "mnt/tenants"`, "a path that starts with /"},
+		{"asn: 65001", "asn: 0", "frr.asn: it is missing", "router bgp"},
+		{"asn: 65001", "asn: 4294967296", "frr.asn: a number 4294967296", "a whole number"},
+		{"backend: vty", "backend: frr", `frr.backend: "frr"`, "kernel-table"},
+		{`"[::1]:9000"`, "nine", `metrics: "nine"`, "127.0.0.1:9477"},
+		{"500ms", "1h", `advertise_timeout: "1h"`, "from 10ms to 1m"},
+		{"/run/rw/d.sock", "/" + strings.Repeat("s", 120), "socket: ", "at most 107 bytes"},
+		{"node: gpu-1", "node: Gpu_1", `node: "Gpu_1"`, "Kubernetes"},
+		{large, "42", "it has no fields", "example"},
+		{large, "a: [", "it is not YAML", ""},
+		{large, "rails: []\ntenants: {kind: local}", "rails: 0 are given", "one for each NIC"},
+	} {
+		text := strings.Replace(large, wrong.old, wrong.changed, 1)
+		if text == large {
+			t.Fatalf("%q is not in the example", wrong.old)
+		}
+		_, err := Parse([]byte(text), "")
+		if err == nil || !strings.Contains(err.Error(), wrong.told) || !strings.Contains(err.Error(), wrong.next) {
+			t.Errorf("%q: %v\nis to tell %q and %q", wrong.changed, err, wrong.told, wrong.next)
+		}
+	}
+}
+
+func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
+	text := strings.NewReplacer("table: 210", "table: 0", "p1", "p 1", "kind: folder", "kind: none").Replace(large)
+	_, err := Parse([]byte(text), "")
+	for _, told := range []string{"rails[0].table", "rails[1].uplink", "tenants.kind"} {
+		if err == nil || !strings.Contains(err.Error(), told) {
+			t.Errorf("%s is not told: %v", told, err)
+		}
+	}
+}
+
+func TestAFileThatCannotBeReadIsNamed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "railwrightd.yaml")
+	if _, err := Read(path, ""); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("missing file: %v", err)
+	}
+	if err := os.WriteFile(path, make([]byte, mostBytes+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(path, ""); err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("long file: %v", err)
+	}
+	if err := os.WriteFile(path, []byte(small), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(path, ""); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(small))
+	f.Add([]byte(large))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		config, err := Parse(content, "")
+		if err == nil && (len(config.Rails) == 0 || config.Tenants.Kind == "") {
+			t.Fatalf("accepted without rails or tenants: %q", content)
+		}
+	})
+}

@@ -1,0 +1,127 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// strictly reads YAML into a struct: no field twice, none that is not known, each of its type.
+func strictly(content []byte, into any) error {
+	asJSON, err := yaml.YAMLToJSONStrict(content)
+	if err != nil {
+		return fmt.Errorf("it is not YAML as it should be: %w", err)
+	}
+	var loose any
+	if err := json.Unmarshal(asJSON, &loose); err != nil {
+		return fmt.Errorf("it is not YAML as it should be: %w", err)
+	}
+	if _, isMap := loose.(map[string]any); !isMap {
+		return errors.New("it has no fields; see docs/node-config.md for an example")
+	}
+	if err := errors.Join(unknownFields(loose, reflect.TypeOf(into).Elem(), "")...); err != nil {
+		return err
+	}
+	err = json.Unmarshal(asJSON, into)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return fmt.Errorf("%s: a %s is there, %s is wanted", wrong.Field, wrong.Value, typeWord(wrong.Type))
+	}
+	return err
+}
+
+func unknownFields(value any, wanted reflect.Type, path string) []error {
+	switch value := value.(type) {
+	case map[string]any:
+		if wanted.Kind() == reflect.Pointer {
+			wanted = wanted.Elem()
+		}
+		if wanted.Kind() != reflect.Struct {
+			return nil
+		}
+		return unknownIn(value, wanted, path)
+	case []any:
+		if wanted.Kind() != reflect.Slice {
+			return nil
+		}
+		var found []error
+		for i, element := range value {
+			found = append(found, unknownFields(element, wanted.Elem(), fmt.Sprintf("%s[%d]", path, i))...)
+		}
+		return found
+	}
+	return nil
+}
+
+func unknownIn(value map[string]any, wanted reflect.Type, path string) []error {
+	known := map[string]reflect.Type{}
+	for field := range wanted.NumField() {
+		name, _, _ := strings.Cut(wanted.Field(field).Tag.Get("json"), ",")
+		known[name] = wanted.Field(field).Type
+	}
+	var found []error
+	for _, name := range sortedKeys(value) {
+		where := strings.TrimPrefix(path+"."+name, ".")
+		if field, isKnown := known[name]; isKnown {
+			found = append(found, unknownFields(value[name], field, where)...)
+		} else {
+			found = append(found, fmt.Errorf("%.80q is not a field; did you mean %q? (known here: %s)", where,
+				nearest(name, sortedKeys(known)), strings.Join(sortedKeys(known), ", ")))
+		}
+	}
+	return found
+}
+
+func sortedKeys[Value any](values map[string]Value) []string {
+	keys := make([]string, 0, len(values))
+	for key := range values {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func nearest(name string, known []string) string {
+	return slices.MinFunc(known, func(one, other string) int { return distance(name, one) - distance(name, other) })
+}
+
+// distance of Levenshtein: how many letters to add, drop or change.
+func distance(one, other string) int {
+	row := make([]int, len(other)+1)
+	for i := range row {
+		row[i] = i
+	}
+	for i := range len(one) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(other) {
+			change := diagonal
+			if one[i] != other[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(other)]
+}
+
+func typeWord(wanted reflect.Type) string {
+	switch wanted.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Struct:
+		return "a group of fields"
+	case reflect.String:
+		return "text"
+	default:
+		return "a whole number"
+	}
+}

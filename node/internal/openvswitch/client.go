@@ -1,0 +1,89 @@
+package openvswitch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// Client implements Switch.
+type Client struct {
+	settings Settings
+	rails    map[string]RailSettings // by bridge
+	database *database
+	host     *host
+	bridges  map[string]*bridge
+	events   *events
+	// doubt is written to when something has changed that Facts may depend on.
+	doubt  chan struct{}
+	cancel context.CancelFunc
+	ending sync.WaitGroup
+}
+
+var _ Switch = (*Client)(nil)
+
+// New starts to follow Open vSwitch; all of it ends with ctx or with Close. It does not wait for Open vSwitch: calls say
+// what is missing until it is there, and an event comes when it is.
+func New(ctx context.Context, settings Settings) (*Client, error) {
+	if err := settings.check(); err != nil {
+		return nil, err
+	}
+	host, err := newHost(settings.Netns)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	client := &Client{
+		settings: settings,
+		rails:    map[string]RailSettings{},
+		host:     host,
+		bridges:  map[string]*bridge{},
+		events:   newEvents(),
+		doubt:    make(chan struct{}, 1),
+		cancel:   cancel,
+	}
+	client.database = newDatabase(settings.Database, settings.Log, client.look)
+	for _, rail := range settings.Rails {
+		client.rails[rail.Bridge] = rail
+		client.bridges[rail.Bridge] = newBridge(client, rail.Bridge)
+	}
+	client.start(ctx)
+	return client, nil
+}
+
+func (client *Client) start(ctx context.Context) {
+	for _, part := range []func(context.Context){client.database.follow, client.followHost, client.compareFacts} {
+		client.ending.Go(func() { part(ctx) })
+	}
+	for _, bridge := range client.bridges {
+		client.ending.Go(func() { bridge.follow(ctx) })
+	}
+}
+
+// Close ends everything, and returns once it has ended.
+func (client *Client) Close() {
+	client.cancel()
+	client.ending.Wait()
+	client.host.close()
+}
+
+// look makes compareFacts look again.
+func (client *Client) look() {
+	select {
+	case client.doubt <- struct{}{}:
+	default:
+	}
+}
+
+// Events tells what has changed until ctx ends.
+func (client *Client) Events(ctx context.Context) <-chan Event {
+	return client.events.subscribe(ctx)
+}
+
+// known bridge of ours, or an error: a name from outside gets no further than this.
+func (client *Client) known(name string) (*bridge, error) {
+	if bridge, ok := client.bridges[name]; ok {
+		return bridge, nil
+	}
+	return nil, fmt.Errorf("%.20q is no rail's bridge", name)
+}

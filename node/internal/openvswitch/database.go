@@ -1,0 +1,198 @@
+package openvswitch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/ovn-kubernetes/libovsdb/cache"
+	ovsdbclient "github.com/ovn-kubernetes/libovsdb/client"
+	"github.com/ovn-kubernetes/libovsdb/model"
+)
+
+// Rows that we read, with the columns that we need and no others: an Interface's statistics alone would wake us every
+// five seconds.
+type (
+	openVSwitchRow struct {
+		UUID        string            `ovsdb:"_uuid"`
+		OtherConfig map[string]string `ovsdb:"other_config"`
+	}
+	bridgeRow struct {
+		UUID         string            `ovsdb:"_uuid"`
+		Name         string            `ovsdb:"name"`
+		Ports        []string          `ovsdb:"ports"`
+		FailMode     *string           `ovsdb:"fail_mode"`
+		DatapathType string            `ovsdb:"datapath_type"`
+		Protocols    []string          `ovsdb:"protocols"`
+		Controllers  []string          `ovsdb:"controller"`
+		OtherConfig  map[string]string `ovsdb:"other_config"`
+	}
+	portRow struct {
+		UUID        string            `ovsdb:"_uuid"`
+		Name        string            `ovsdb:"name"`
+		Interfaces  []string          `ovsdb:"interfaces"`
+		ExternalIDs map[string]string `ovsdb:"external_ids"`
+	}
+	interfaceRow struct {
+		UUID   string  `ovsdb:"_uuid"`
+		Name   string  `ovsdb:"name"`
+		OFPort *int    `ovsdb:"ofport"`
+		Error  *string `ovsdb:"error"`
+	}
+)
+
+const (
+	databaseBound = 5 * time.Second
+	firstPause    = 50 * time.Millisecond
+	longestPause  = 2 * time.Second
+)
+
+// database follows ovsdb-server: it connects again for ever, and keeps libovsdb's copy of what we read. Each connection
+// has a client of its own, so that nothing of an old one can be taken for news.
+type database struct {
+	path     string
+	log      *slog.Logger
+	onChange func()
+	// tried is closed when the first attempt to connect has ended, well or not.
+	tried     chan struct{}
+	firstTime sync.Once
+
+	lock    sync.Mutex
+	client  ovsdbclient.Client // nil: not connected
+	problem error
+	changed chan struct{} // closed, and made anew, at each change
+}
+
+func newDatabase(path string, log *slog.Logger, onChange func()) *database {
+	return &database{
+		path: path, log: log, onChange: onChange, tried: make(chan struct{}),
+		changed: make(chan struct{}), problem: errors.New("not connected yet"),
+	}
+}
+
+func (database *database) follow(ctx context.Context) {
+	pause := firstPause
+	for ctx.Err() == nil {
+		client, err := database.connect(ctx)
+		database.set(client, err)
+		if err == nil {
+			database.log.Info("connected to Open vSwitch's database", "socket", database.path)
+			pause = firstPause
+			err = database.untilGone(ctx, client)
+			database.set(nil, err)
+			client.Close()
+		}
+		if ctx.Err() == nil && pause == firstPause {
+			database.log.Warn("Open vSwitch's database does not answer", "socket", database.path, "cause", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+			pause = min(2*pause, longestPause)
+		}
+	}
+}
+
+func (database *database) connect(ctx context.Context) (ovsdbclient.Client, error) {
+	bound, cancel := context.WithTimeout(ctx, databaseBound)
+	defer cancel()
+	rows, err := model.NewClientDBModel("Open_vSwitch", map[string]model.Model{
+		"Open_vSwitch": &openVSwitchRow{}, "Bridge": &bridgeRow{}, "Port": &portRow{}, "Interface": &interfaceRow{},
+	})
+	if err != nil {
+		return nil, err
+	}
+	silent := logr.Discard()
+	client, err := ovsdbclient.NewOVSDBClient(rows, ovsdbclient.WithEndpoint("unix:"+database.path),
+		ovsdbclient.WithLogger(&silent))
+	if err != nil {
+		return nil, err
+	}
+	if err := client.Connect(bound); err != nil {
+		client.Close()
+		return nil, err
+	}
+	if err := database.monitor(bound, client); err != nil {
+		client.Close()
+		return nil, err
+	}
+	return client, nil
+}
+
+func (database *database) monitor(ctx context.Context, client ovsdbclient.Client) error {
+	client.Cache().AddEventHandler(&cache.EventHandlerFuncs{
+		AddFunc:    func(string, model.Model) { database.change() },
+		UpdateFunc: func(string, model.Model, model.Model) { database.change() },
+		DeleteFunc: func(string, model.Model) { database.change() },
+	})
+	open, bridge, port, face := &openVSwitchRow{}, &bridgeRow{}, &portRow{}, &interfaceRow{}
+	_, err := client.Monitor(ctx, client.NewMonitor(
+		ovsdbclient.WithTable(open, &open.OtherConfig),
+		ovsdbclient.WithTable(bridge, &bridge.Name, &bridge.Ports, &bridge.FailMode, &bridge.DatapathType,
+			&bridge.Protocols, &bridge.Controllers, &bridge.OtherConfig),
+		ovsdbclient.WithTable(port, &port.Name, &port.Interfaces, &port.ExternalIDs),
+		ovsdbclient.WithTable(face, &face.Name, &face.OFPort, &face.Error),
+	))
+	return err
+}
+
+// untilGone waits until the server has closed the connection or stops answering. libovsdb's own notice is lost when
+// nobody waits for it at that moment, so the state is looked at as well.
+func (database *database) untilGone(ctx context.Context, client ovsdbclient.Client) error {
+	gone := client.DisconnectNotify()
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for beat := 1; ; beat++ {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-gone:
+			return errors.New("the connection was closed")
+		case <-look.C:
+		}
+		if !client.Connected() {
+			return errors.New("the connection was closed")
+		}
+		if beat%int(databaseBound/time.Second) != 0 {
+			continue
+		}
+		bound, cancel := context.WithTimeout(ctx, databaseBound)
+		err := client.Echo(bound)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("no answer for %v: %w", databaseBound, err)
+		}
+	}
+}
+
+func (database *database) set(client ovsdbclient.Client, problem error) {
+	database.lock.Lock()
+	database.client, database.problem = client, problem
+	database.lock.Unlock()
+	database.change()
+	database.firstTime.Do(func() { close(database.tried) })
+}
+
+// change wakes all who wait for one.
+func (database *database) change() {
+	database.lock.Lock()
+	close(database.changed)
+	database.changed = make(chan struct{})
+	database.lock.Unlock()
+	database.onChange()
+}
+
+// now is the client to read from, and a channel that is closed once there is something new to read.
+func (database *database) now() (ovsdbclient.Client, <-chan struct{}, error) {
+	database.lock.Lock()
+	defer database.lock.Unlock()
+	if database.client == nil {
+		return nil, database.changed, fmt.Errorf("the database of Open vSwitch at %s: %w; is ovsdb-server running?",
+			database.path, database.problem)
+	}
+	return database.client, database.changed, nil
+}

@@ -1,0 +1,186 @@
+package openvswitch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Datapath lists what the datapaths have cached, and where each flow runs.
+func (client *Client) Datapath(ctx context.Context) ([]CachedFlow, error) {
+	read, _, err := client.database.contents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	view := datapathView{hardwareOffload: read.open.OtherConfig["hw-offload"] == "true", onSwitch: map[string]bool{}}
+	links, err := again(client.host.handle.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("interfaces of this host: %w", err)
+	}
+	for _, link := range links {
+		view.onSwitch[link.Attrs().Name] = link.Attrs().PhysSwitchID != 0
+	}
+	var names []string
+	if err := client.appctl(ctx, func(line string) { names = append(names, strings.TrimSpace(line)) },
+		"dpctl/dump-dps"); err != nil {
+		return nil, fmt.Errorf("datapaths: %w", err)
+	}
+	var flows []CachedFlow
+	for _, name := range names {
+		if view.ports, err = client.datapathPorts(ctx, name); err != nil {
+			return nil, err
+		}
+		view.userspace = strings.HasPrefix(name, "netdev@")
+		var wrong error
+		err := client.appctl(ctx, func(line string) {
+			flow, ok, err := view.read(line)
+			wrong = errors.Join(wrong, err)
+			if ok {
+				flows = append(flows, flow)
+			}
+		}, "dpctl/dump-flows", "--more", "--no-names", name)
+		if err = errors.Join(err, wrong); err != nil {
+			return nil, fmt.Errorf("flows of the datapath %s: %w", name, err)
+		}
+	}
+	return flows, nil
+}
+
+// again lists until the kernel was not interrupted, which it is when something changes meanwhile.
+func again[Item any](list func() ([]Item, error)) ([]Item, error) {
+	items, err := list()
+	for try := 1; try < 5 && errors.Is(err, netlink.ErrDumpInterrupted); try++ {
+		items, err = list()
+	}
+	return items, err
+}
+
+// portLine is as "  port 2: eth0 (internal)". A name has no blank, but may have everything else that flows are written
+// with: that is why flows are read with the numbers of ports.
+var portLine = regexp.MustCompile(`^\s*port (\d+): (\S+)`)
+
+func (client *Client) datapathPorts(ctx context.Context, datapath string) (map[uint64]string, error) {
+	ports := map[uint64]string{}
+	err := client.appctl(ctx, func(line string) {
+		if parts := portLine.FindStringSubmatch(line); parts != nil {
+			number, _ := strconv.ParseUint(parts[1], 10, 32)
+			ports[number] = parts[2]
+		}
+	}, "dpctl/show", datapath)
+	if err != nil {
+		return nil, fmt.Errorf("ports of the datapath %s: %w", datapath, err)
+	}
+	return ports, nil
+}
+
+// datapathView is what is needed to read a datapath's flows.
+type datapathView struct {
+	ports           map[uint64]string
+	userspace       bool
+	hardwareOffload bool
+	// onSwitch: the interface is a port of a NIC's switch.
+	onSwitch map[string]bool
+}
+
+// wildcard is a field that the flow does not look at; ufid is a number that says nothing.
+var (
+	wildcard   = regexp.MustCompile(`\w+\(0/0\),|ufid:[0-9a-f-]+, ?|packet_type\(ns=0,id=0\),`)
+	inPortWord = regexp.MustCompile(`in_port\((\d+)\)`)
+)
+
+// read a line of dpctl/dump-flows; ok is false for one that is no flow.
+func (view datapathView) read(line string) (flow CachedFlow, ok bool, err error) {
+	match, rest, found := strings.Cut(line, ", packets:")
+	if !found {
+		return CachedFlow{}, false, nil
+	}
+	rest, flow.Actions, found = strings.Cut("packets:"+rest, ", actions:")
+	flow.Actions, _, _ = strings.Cut(flow.Actions, ", dp-extra-info:")
+	flow.Match = wildcard.ReplaceAllString(strings.TrimSpace(match), "")
+	values := map[string]string{}
+	for word := range strings.SplitSeq(rest, ", ") {
+		name, value, _ := strings.Cut(word, ":")
+		values[name] = value
+	}
+	packets, packetsError := strconv.ParseUint(values["packets"], 10, 64)
+	bytes, bytesError := strconv.ParseUint(values["bytes"], 10, 64)
+	flow.Packets, flow.Bytes, flow.UsedSeconds = packets, bytes, -1
+	var usedError error
+	if used := values["used"]; used != "never" {
+		flow.UsedSeconds, usedError = strconv.ParseFloat(strings.TrimSuffix(used, "s"), 64)
+	}
+	if err := errors.Join(packetsError, bytesError, usedError); err != nil || !found {
+		return CachedFlow{}, false, fmt.Errorf("a flow that cannot be read: %.300q", line)
+	}
+	if parts := inPortWord.FindStringSubmatch(match); parts != nil {
+		number, _ := strconv.ParseUint(parts[1], 10, 32)
+		flow.InPort = view.ports[number]
+	}
+	flow.Layer = view.layer(values["dp"])
+	flow.Offloaded = values["offloaded"] == "yes"
+	flow.Why = view.why(flow, values["offloaded"])
+	return flow, true, nil
+}
+
+// layer: OVS says "ovs" for a kernel's and for its own datapath alike.
+func (view datapathView) layer(said string) string {
+	if view.userspace && (said == "ovs" || said == "") {
+		return "netdev"
+	}
+	if said == "" {
+		return "ovs"
+	}
+	return said
+}
+
+// slowPath is what OVS writes for a flow whose packets all go to ovs-vswitchd.
+var slowPath = regexp.MustCompile(`slow_path\(([a-z0-9,_]*)\)`)
+
+// why a flow is not in hardware, the plainest cause first; empty where it is.
+func (view datapathView) why(flow CachedFlow, offloaded string) string {
+	ipv6Fragment := strings.Contains(flow.Match, "eth_type(0x86dd)") &&
+		(strings.Contains(flow.Match, "frag=first") || strings.Contains(flow.Match, "frag=later"))
+	switch reason := slowPath.FindStringSubmatch(flow.Actions); {
+	case flow.Offloaded:
+		return ""
+	case reason != nil:
+		return "ovs-vswitchd handles each packet itself (slow path: " + reason[1] + ")"
+	case strings.Contains(flow.Actions, "userspace("):
+		return "each packet goes to ovs-vswitchd"
+	case view.userspace && flow.Layer == "netdev":
+		return "the userspace datapath forwards in software"
+	case !view.hardwareOffload:
+		return "hw-offload is off in Open vSwitch (ovs-vsctl set Open_vSwitch . other_config:hw-offload=true, then restart it)"
+	case offloaded == "partial":
+		return "the NIC took only a part of it"
+	case flow.Layer == "tc":
+		return "tc has it, and the NIC's driver did not take it"
+	case ipv6Fragment:
+		return "tc cannot match fragments of IPv6"
+	}
+	if port := view.notOnSwitch(flow); port != "" {
+		return fmt.Sprintf("%q is no port of a NIC in switchdev mode", port)
+	}
+	return "tc did not take it; ovs-vswitchd's log says why (ovs-appctl vlog/set netdev_offload_tc:dbg)"
+}
+
+// notOnSwitch names a port of the flow that is none of a NIC's switch.
+func (view datapathView) notOnSwitch(flow CachedFlow) string {
+	names := []string{flow.InPort}
+	for word := range strings.SplitSeq(flow.Actions, ",") {
+		if number, err := strconv.ParseUint(word, 10, 32); err == nil {
+			names = append(names, view.ports[number])
+		}
+	}
+	for _, name := range names {
+		if name != "" && !view.onSwitch[name] {
+			return name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,92 @@
+package openvswitch
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// events hands what happens to every subscriber. A slow one loses none: those of one bridge become one.
+type events struct {
+	lock        sync.Mutex
+	subscribers map[*subscriber]bool
+}
+
+type subscriber struct {
+	pending map[string]Event
+	// ready is written to when pending is no longer empty.
+	ready chan struct{}
+}
+
+// Why of merged events is bounded: it is for a log line.
+const longestWhy = 400
+
+func newEvents() *events {
+	return &events{subscribers: map[*subscriber]bool{}}
+}
+
+func (events *events) post(event Event) {
+	events.lock.Lock()
+	defer events.lock.Unlock()
+	for subscriber := range events.subscribers {
+		subscriber.pending[event.Bridge] = merge(subscriber.pending[event.Bridge], event)
+		select {
+		case subscriber.ready <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func merge(old, new Event) Event {
+	new.FlowsLost = new.FlowsLost || old.FlowsLost
+	if old.Why != "" && !strings.Contains(old.Why, new.Why) && len(old.Why)+len(new.Why) < longestWhy {
+		new.Why = old.Why + "; " + new.Why
+	}
+	return new
+}
+
+func (events *events) subscribe(ctx context.Context) <-chan Event {
+	mine := &subscriber{pending: map[string]Event{}, ready: make(chan struct{}, 1)}
+	events.lock.Lock()
+	events.subscribers[mine] = true
+	events.lock.Unlock()
+	out := make(chan Event)
+	go func() {
+		defer close(out)
+		defer events.unsubscribe(mine)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-mine.ready:
+			}
+			for _, event := range events.take(mine) {
+				select {
+				case <-ctx.Done():
+					return
+				case out <- event:
+				}
+			}
+		}
+	}()
+	return out
+}
+
+func (events *events) take(mine *subscriber) []Event {
+	events.lock.Lock()
+	defer events.lock.Unlock()
+	var taken []Event
+	for _, bridge := range slices.Sorted(maps.Keys(mine.pending)) {
+		taken = append(taken, mine.pending[bridge])
+	}
+	clear(mine.pending)
+	return taken
+}
+
+func (events *events) unsubscribe(mine *subscriber) {
+	events.lock.Lock()
+	defer events.lock.Unlock()
+	delete(events.subscribers, mine)
+}

@@ -1,0 +1,158 @@
+package openvswitch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"railwright/node/internal/attachment"
+	"railwright/node/internal/plan"
+)
+
+// Facts of a rail's bridge. An error where it is not fit to carry pods, or where Open vSwitch does not answer: what was
+// programmed is to stay as it is then.
+func (client *Client) Facts(ctx context.Context, rail plan.Rail) (plan.Facts, error) {
+	bridge, err := client.known(rail.Bridge)
+	if err != nil {
+		return plan.Facts{}, err
+	}
+	for _, tried := range []<-chan struct{}{client.database.tried, bridge.tried} {
+		if err := wait(ctx, tried); err != nil {
+			return plan.Facts{}, fmt.Errorf("Open vSwitch does not answer for %s: %w", rail.Bridge, err)
+		}
+	}
+	return client.facts(ctx, bridge)
+}
+
+func (client *Client) facts(ctx context.Context, bridge *bridge) (plan.Facts, error) {
+	read, _, err := client.database.contents(ctx)
+	if err != nil {
+		return plan.Facts{}, err
+	}
+	rail := client.rails[bridge.name]
+	row, ok := read.bridges[bridge.name]
+	if !ok {
+		return plan.Facts{}, fmt.Errorf("Open vSwitch has no bridge %s; make it: ovs-vsctl add-br %s -- set bridge %s "+
+			"fail_mode=secure other-config:hwaddr=MAC", bridge.name, bridge.name, bridge.name)
+	}
+	own, err := client.host.face(bridge.name)
+	if err != nil {
+		return plan.Facts{}, fmt.Errorf("%s: %w", bridge.name, err)
+	}
+	if problems := unfit(row, own); len(problems) > 0 {
+		return plan.Facts{}, fmt.Errorf("the bridge %s is not fit for pods: %s", bridge.name, strings.Join(problems, "; "))
+	}
+	answersND, err := bridge.answersND()
+	if err != nil {
+		return plan.Facts{}, fmt.Errorf("%s: %w", bridge.name, err)
+	}
+	ports := read.numbers(row)
+	if ports[rail.Uplink] == 0 {
+		return plan.Facts{}, fmt.Errorf("the uplink %s is no port of %s that works; ovs-vsctl add-port %s %s, or see the "+
+			"interface's error", rail.Uplink, bridge.name, bridge.name, rail.Uplink)
+	}
+	facts := plan.Facts{
+		UplinkPort: ports[rail.Uplink], BridgeMAC: own.mac, HostAddresses: own.addresses, Ports: ports, AnswersND: answersND,
+	}
+	facts.LeafMAC, facts.LeafProblem = bridge.leafMAC(client.host, own, rail.Leaf)
+	return facts, nil
+}
+
+// unfit says what of the bridge's settings would let packets by our flows, or change under the pods.
+func unfit(row bridgeRow, own face) []string {
+	var problems []string
+	if row.FailMode == nil || *row.FailMode != "secure" {
+		problems = append(problems, "without flows it would switch like any other bridge: ovs-vsctl set-fail-mode "+
+			row.Name+" secure")
+	}
+	if len(row.Controllers) > 0 {
+		problems = append(problems, "another controller programs it: ovs-vsctl del-controller "+row.Name)
+	}
+	if len(row.Protocols) > 0 && !slices.Contains(row.Protocols, "OpenFlow14") {
+		problems = append(problems, "it does not speak OpenFlow 1.4: ovs-vsctl clear bridge "+row.Name+" protocols")
+	}
+	if row.OtherConfig["hwaddr"] == "" {
+		problems = append(problems, fmt.Sprintf("its MAC address, which pods know as their gateway's, would change with its "+
+			"ports: ovs-vsctl set bridge %s other-config:hwaddr=%q", row.Name, own.mac.String()))
+	}
+	return problems
+}
+
+// leafMAC is what the kernel says now. Where it has just forgotten the leaf, the last one stays: to send there harms
+// nobody, and the flows need no change when the same leaf is back.
+func (bridge *bridge) leafMAC(host *host, own face, address netip.Addr) (attachment.MAC, string) {
+	mac, err := host.leaf(bridge.name, own, address)
+	bridge.lock.Lock()
+	defer bridge.lock.Unlock()
+	if err == nil {
+		bridge.lastLeaf = mac
+		return mac, ""
+	}
+	if bridge.lastLeaf != (attachment.MAC{}) {
+		return bridge.lastLeaf, ""
+	}
+	return attachment.MAC{}, err.Error()
+}
+
+// looked is what Facts said when compareFacts asked last.
+type looked struct {
+	facts   plan.Facts
+	problem string
+}
+
+// factsPause bounds how often facts are compared: a neighbour that comes and goes must not keep us busy.
+const factsPause = 10 * time.Millisecond
+
+// compareFacts tells of every bridge for which Facts would say something else than before.
+func (client *Client) compareFacts(ctx context.Context) {
+	before := map[string]looked{}
+	for {
+		if wait(ctx, client.doubt) != nil {
+			return
+		}
+		for name, bridge := range client.bridges {
+			now := client.lookAt(ctx, bridge)
+			old, known := before[name]
+			before[name] = now
+			if why := differs(old, now); known && why != "" && ctx.Err() == nil {
+				client.events.post(Event{Bridge: name, Why: why})
+			}
+		}
+		_ = wait(ctx, after(factsPause))
+	}
+}
+
+func (client *Client) lookAt(ctx context.Context, bridge *bridge) looked {
+	bound, cancel := context.WithTimeout(ctx, databaseBound)
+	defer cancel()
+	facts, err := client.facts(bound, bridge)
+	if err != nil {
+		return looked{problem: err.Error()}
+	}
+	return looked{facts: facts}
+}
+
+// differs says what is new, in a few words; empty: nothing.
+func differs(old, now looked) string {
+	switch {
+	case now.problem != "" && now.problem != old.problem:
+		return now.problem
+	case now.problem == "" && old.problem != "":
+		return "the bridge is ready"
+	case reflect.DeepEqual(old, now):
+		return ""
+	case !maps.Equal(old.facts.Ports, now.facts.Ports):
+		return "its ports changed"
+	case old.facts.LeafMAC != now.facts.LeafMAC:
+		return fmt.Sprintf("the leaf's MAC address is %v now", now.facts.LeafMAC)
+	}
+	return "its own interface changed"
+}
+
+var errNotConnected = errors.New("ovs-vswitchd does not answer yet")

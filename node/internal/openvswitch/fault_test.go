@@ -1,0 +1,204 @@
+package openvswitch
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"railwright/node/testlab"
+)
+
+// One lab for all faults: each begins and ends with two pods that reach each other.
+func TestFaultsAreToldAndRepaired(t *testing.T) {
+	t.Parallel()
+	rail := newLab(t)
+	first, second := rail.addPod(t, 2, "a"), rail.addPod(t, 3, "a")
+	for _, pod := range rail.pods {
+		rail.member("a", pod.Addresses...)
+	}
+	wanted := rail.program(t)
+	events := rail.client.Events(t.Context())
+	repaired := func(t *testing.T, atLeast int) {
+		t.Helper()
+		count, err := rail.client.Replace(t.Context(), bridgeName, wanted)
+		if err != nil || count < atLeast {
+			t.Errorf("%d flows repaired, want %d or more: %v", count, atLeast, err)
+		}
+		if differences, err := rail.client.Differences(t.Context(), bridgeName, wanted); err != nil || len(differences) > 0 {
+			t.Errorf("still different: %v %v", differences, err)
+		}
+		for _, to := range second.Addresses {
+			if _, err := ping(first.namespace, to); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	repaired(t, 0)
+
+	t.Run("ovs-vswitchd is killed and comes again", func(t *testing.T) {
+		rail.open.Kill(t, testlab.Switch)
+		_, took := nextEvent(t, events, 5*time.Second, func(event Event) bool { return !event.FlowsLost })
+		t.Logf("its end was told after %v", took)
+		if _, err := rail.client.Facts(t.Context(), rail.rail); err == nil || !strings.Contains(err.Error(), "ovs-vswitchd") {
+			t.Errorf("facts while it is gone: %v", err)
+		}
+		if err := rail.client.Change(t.Context(), bridgeName, wanted[:1], nil); err == nil {
+			t.Error("a change while it is gone is no error")
+		}
+		rail.open.Start(t, testlab.Switch)
+		_, took = nextEvent(t, events, 5*time.Second, flowsLost)
+		t.Logf("lost flows were told %v after it answered", took)
+		repaired(t, len(wanted))
+	})
+
+	t.Run("the database is killed and comes again", func(t *testing.T) {
+		rail.open.Kill(t, testlab.Database)
+		nextEvent(t, events, 5*time.Second, func(event Event) bool { return strings.Contains(event.Why, "database") })
+		if _, err := rail.client.Facts(t.Context(), rail.rail); err == nil || !strings.Contains(err.Error(), "ovsdb-server") {
+			t.Errorf("facts while it is gone: %v", err)
+		}
+		// The userspace datapath forwards nothing meanwhile: ovs-vswitchd waits for its database's lock in the same loop.
+		rail.open.Start(t, testlab.Database)
+		nextEvent(t, events, 10*time.Second, func(event Event) bool { return event.Why == "the bridge is ready" })
+		third := rail.addPod(t, 4, "a")
+		if bridge, err := rail.client.BridgeOf(t.Context(), third.HostInterface); err != nil || bridge != bridgeName {
+			t.Errorf("a port made after that: %q %v", bridge, err)
+		}
+		rail.open.Vsctl(t, "del-port", third.HostInterface)
+		rail.pods = rail.pods[:2]
+		repaired(t, 0)
+	})
+
+	for what, commands := range map[string][]string{
+		"a stranger deletes all flows":     {"del-flows"},
+		"a stranger deletes one flow":      {"del-flows", "table=10,in_port=2,arp"},
+		"a stranger deletes the canary":    {"del-flows", "table=63"},
+		"a stranger adds a way through":    {"add-flow", "priority=60000,actions=NORMAL"},
+		"a stranger adds one in a bundle":  {"--bundle", "add-flow", "table=7,priority=1,actions=drop"},
+		"a stranger changes what it finds": {"add-flow", "table=63,cookie=0,priority=0,actions=NORMAL"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			letItSee(t, rail)
+			if commands[0] == "--bundle" {
+				testlab.Run(t, append([]string{"ovs-ofctl", "-O", "OpenFlow14", "--bundle", commands[1],
+					"unix:" + rail.client.settings.management(bridgeName)}, commands[2:]...)...)
+			} else {
+				rail.open.Ofctl(t, bridgeName, commands[0], commands[1:]...)
+			}
+			_, took := nextEvent(t, events, 5*time.Second, flowsLost)
+			t.Logf("told after %v", took)
+			repaired(t, 1)
+		})
+	}
+
+	t.Run("ovs-vswitchd hangs", func(t *testing.T) {
+		rail.open.Freeze(t, testlab.Switch)
+		_, took := nextEvent(t, events, 15*time.Second, func(event Event) bool { return strings.Contains(event.Why, "no answer") })
+		t.Logf("told after %v", took)
+		rail.open.Thaw(t, testlab.Switch)
+		nextEvent(t, events, 10*time.Second, func(event Event) bool { return event.Why == "the bridge is ready" })
+		repaired(t, 0)
+	})
+}
+
+// letItSee waits until the watch has seen how many flows there are after our last change; those before that are
+// compared when all flows are.
+func letItSee(t *testing.T, rail *lab) {
+	t.Helper()
+	bridge := rail.client.bridges[bridgeName]
+	testlab.Eventually(t, 5*time.Second, "the watch knows how many flows there are", func() bool {
+		bridge.lock.Lock()
+		defer bridge.lock.Unlock()
+		return bridge.problem == nil && bridge.expected > 0
+	})
+}
+
+// Changes of a neighbour, an address or a port are told by themselves, each once.
+func TestFactsThatChangeAreTold(t *testing.T) {
+	t.Parallel()
+	rail := newLab(t)
+	rail.program(t)
+	events := rail.client.Events(t.Context())
+	has := func(words string) func(Event) bool {
+		return func(event Event) bool { return event.Bridge == bridgeName && strings.Contains(event.Why, words) }
+	}
+
+	pod := rail.addPod(t, 2, "a")
+	nextEvent(t, events, 5*time.Second, has("ports changed"))
+
+	rail.leaf.IP(t, "link", "set", "swp1", "address", "02:00:00:00:99:99")
+	rail.leaf.Run(t, "ping", "-c", "1", "-W", "2", "10.0.0.0")
+	nextEvent(t, events, 5*time.Second, has("02:00:00:00:99:99"))
+
+	rail.host.IP(t, "addr", "add", "10.0.9.9/32", "dev", bridgeName)
+	nextEvent(t, events, 5*time.Second, has("own interface"))
+	facts, err := rail.client.Facts(t.Context(), rail.rail)
+	if err != nil || facts.LeafMAC.String() != "02:00:00:00:99:99" || !facts.AnswersND || facts.BridgeMAC != gateway {
+		t.Errorf("%+v %v", facts, err)
+	}
+	if len(facts.HostAddresses) != 4 || facts.Ports[pod.HostInterface] == 0 || facts.UplinkPort == 0 {
+		t.Errorf("%+v", facts)
+	}
+
+	rail.open.Vsctl(t, "del-port", "p0")
+	nextEvent(t, events, 5*time.Second, has("the uplink p0 is no port"))
+	rail.open.Vsctl(t, "add-port", bridgeName, "p0")
+	nextEvent(t, events, 5*time.Second, has("is ready"))
+
+	for words, breaks := range map[string][2]string{
+		"set-fail-mode br-rail0 secure": {"set-fail-mode br-rail0 standalone", "set-fail-mode br-rail0 secure"},
+		"del-controller br-rail0":       {"set-controller br-rail0 tcp:127.0.0.1:6653", "del-controller br-rail0"},
+		"other-config:hwaddr":           {"remove bridge br-rail0 other-config hwaddr", `set bridge br-rail0 other-config:hwaddr="02:00:00:00:00:01"`},
+		"does not speak OpenFlow 1.4":   {"set bridge br-rail0 protocols=OpenFlow13", "clear bridge br-rail0 protocols"},
+		"Open vSwitch has no bridge":    {"del-br br-rail0", "--may-exist add-br br-rail0 -- set bridge br-rail0 datapath_type=netdev fail_mode=secure other-config:hwaddr=\"02:00:00:00:00:01\" -- add-port br-rail0 p0"},
+	} {
+		rail.open.Vsctl(t, strings.Fields(breaks[0])...)
+		nextEvent(t, events, 5*time.Second, has(words))
+		rail.open.Vsctl(t, strings.Fields(breaks[1])...)
+		nextEvent(t, events, 5*time.Second, has("is ready"))
+	}
+}
+
+func TestTheLeafOfUnnumberedBGPIsTheRouterThatIsNeighbour(t *testing.T) {
+	t.Parallel()
+	rail := newLab(t)
+	settings := rail.settings(t)
+	settings.Rails[0].Leaf = netip.Addr{}
+	client, err := New(t.Context(), settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	facts, err := client.Facts(t.Context(), rail.rail)
+	if err != nil || !strings.Contains(facts.LeafProblem, "no router as neighbour") {
+		t.Fatalf("%+v %v", facts, err)
+	}
+	rail.client = client
+	rail.programHost(t)
+	events := client.Events(t.Context())
+	local := "fe80::" // the leaf's, as its kernel made it
+	for _, word := range strings.Fields(rail.leaf.IP(t, "-6", "addr", "show", "dev", "swp1", "scope", "link")) {
+		if strings.HasPrefix(word, "fe80::") {
+			local = strings.TrimSuffix(word, "/64")
+		}
+	}
+	rail.host.Run(t, "ping", "-c", "1", "-W", "2", local+"%"+bridgeName)
+	nextEvent(t, events, 5*time.Second, func(event Event) bool { return strings.Contains(event.Why, "leaf's MAC") })
+	facts, err = client.Facts(t.Context(), rail.rail)
+	if err != nil || facts.LeafMAC != macOf(t, rail.leaf, "swp1") {
+		t.Errorf("%+v %v, want %v", facts, err, macOf(t, rail.leaf, "swp1"))
+	}
+
+	rail.host.IP(t, "neigh", "add", "fe80::77", "lladdr", "02:00:00:00:77:77", "dev", bridgeName, "router")
+	rail.host.IP(t, "neigh", "add", "fe80::78", "lladdr", "02:00:00:00:78:78", "dev", bridgeName, "router")
+	second, err := New(t.Context(), settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	facts, err = second.Facts(t.Context(), rail.rail)
+	if err != nil || !strings.Contains(facts.LeafProblem, "routers as neighbours") {
+		t.Errorf("of several routers one was chosen: %+v %v", facts, err)
+	}
+}

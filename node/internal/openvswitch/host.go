@@ -1,0 +1,216 @@
+package openvswitch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"railwright/node/internal/attachment"
+)
+
+// host is the kernel's side of the bridges: their own interfaces, with addresses and neighbours.
+type host struct {
+	handle    *netlink.Handle
+	namespace netns.NsHandle
+}
+
+const kernelBound = 2 * time.Second
+
+// newHost for the network namespace at the path; empty: this process's own.
+func newHost(path string) (*host, error) {
+	namespace := netns.None()
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if path != "" {
+		if namespace, err = netns.GetFromPath(path); err != nil {
+			return nil, fmt.Errorf("network namespace %s: %w", path, err)
+		}
+		handle, err = netlink.NewHandleAt(namespace, unix.NETLINK_ROUTE)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the kernel's routing socket: %w", err)
+	}
+	if err := handle.SetSocketTimeout(kernelBound); err != nil {
+		return nil, fmt.Errorf("the kernel's routing socket: %w", err)
+	}
+	return &host{handle: handle, namespace: namespace}, nil
+}
+
+func (host *host) close() {
+	host.handle.Close()
+	if host.namespace.IsOpen() {
+		_ = host.namespace.Close()
+	}
+}
+
+// face is a bridge's own interface.
+type face struct {
+	index     int
+	mac       attachment.MAC
+	addresses []netip.Addr
+}
+
+func (host *host) face(bridge string) (face, error) {
+	link, err := host.handle.LinkByName(bridge)
+	if err != nil {
+		return face{}, fmt.Errorf("its own interface: %w", err)
+	}
+	mac, err := attachment.ParseMAC(link.Attrs().HardwareAddr.String())
+	if err != nil {
+		return face{}, fmt.Errorf("its own interface: %w", err)
+	}
+	found, err := again(func() ([]netlink.Addr, error) { return host.handle.AddrList(link, netlink.FAMILY_ALL) })
+	if err != nil {
+		return face{}, fmt.Errorf("addresses of its own interface: %w", err)
+	}
+	own := face{index: link.Attrs().Index, mac: mac}
+	for _, one := range found {
+		if address, ok := netip.AddrFromSlice(one.IP); ok {
+			own.addresses = append(own.addresses, address.Unmap())
+		}
+	}
+	slices.SortFunc(own.addresses, netip.Addr.Compare)
+	return own, nil
+}
+
+// usable states of a neighbour: the kernel has a MAC address that it would send to.
+const usable = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE | netlink.NUD_PERMANENT |
+	netlink.NUD_NOARP
+
+// leaf's MAC address among the neighbours of the bridge's interface. With an address: that neighbour, and the kernel is
+// asked to find it where it has not. Without: the router with a link-local address, as BGP unnumbered speaks with.
+func (host *host) leaf(bridge string, own face, address netip.Addr) (attachment.MAC, error) {
+	neighbours, err := again(func() ([]netlink.Neigh, error) {
+		return host.handle.NeighList(own.index, netlink.FAMILY_ALL)
+	})
+	if err != nil {
+		return attachment.MAC{}, fmt.Errorf("neighbours of %s: %w", bridge, err)
+	}
+	if !address.IsValid() {
+		return router(bridge, neighbours)
+	}
+	for _, one := range neighbours {
+		if found, mac, ok := usableNeighbour(one); ok && found == address.WithZone("") {
+			return mac, nil
+		}
+	}
+	host.resolve(own.index, address)
+	return attachment.MAC{}, fmt.Errorf("the kernel does not know the MAC address of the leaf %v on %s; does it answer "+
+		"(ip neigh show dev %s)?", address, bridge, bridge)
+}
+
+// router among the neighbours. Some kernels mark one as a router only after it has answered a solicitation of theirs:
+// without any mark all link-local neighbours count. They must be one.
+func router(bridge string, neighbours []netlink.Neigh) (attachment.MAC, error) {
+	marked, all := map[attachment.MAC]bool{}, map[attachment.MAC]bool{}
+	for _, one := range neighbours {
+		address, mac, ok := usableNeighbour(one)
+		if !ok || !address.Is6() || !address.IsLinkLocalUnicast() {
+			continue
+		}
+		all[mac] = true
+		if one.Flags&netlink.NTF_ROUTER != 0 {
+			marked[mac] = true
+		}
+	}
+	if len(marked) > 0 {
+		all = marked
+	}
+	if len(all) == 1 {
+		for mac := range all {
+			return mac, nil
+		}
+	}
+	if len(all) == 0 {
+		return attachment.MAC{}, fmt.Errorf("%s has no router as neighbour yet; does the leaf send router advertisements, "+
+			"and is its BGP session up?", bridge)
+	}
+	return attachment.MAC{}, fmt.Errorf("%s has %d routers as neighbours; say in the configuration which address is the "+
+		"leaf's", bridge, len(all))
+}
+
+func usableNeighbour(one netlink.Neigh) (netip.Addr, attachment.MAC, bool) {
+	address, ok := netip.AddrFromSlice(one.IP)
+	if !ok || one.State&usable == 0 {
+		return netip.Addr{}, attachment.MAC{}, false
+	}
+	mac, err := attachment.ParseMAC(one.HardwareAddr.String())
+	return address.Unmap(), mac, err == nil
+}
+
+// resolve asks the kernel to find a neighbour, as if there were a packet for it. An answer comes as an event.
+func (host *host) resolve(index int, address netip.Addr) {
+	family := netlink.FAMILY_V4
+	if address.Is6() {
+		family = netlink.FAMILY_V6
+	}
+	_ = host.handle.NeighSet(&netlink.Neigh{
+		LinkIndex: index, Family: family, IP: net.IP(address.AsSlice()), State: netlink.NUD_NONE, Flags: netlink.NTF_USE,
+	})
+}
+
+// follow calls changed for whatever the kernel tells of links, addresses and neighbours, until ctx ends or the kernel's
+// messages came faster than they were read.
+func (host *host) follow(ctx context.Context, changed func()) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var namespace *netns.NsHandle
+	if host.namespace.IsOpen() {
+		namespace = &host.namespace
+	}
+	lost := func(err error) { cancel(err) }
+	links, addresses := make(chan netlink.LinkUpdate), make(chan netlink.AddrUpdate)
+	neighbours := make(chan netlink.NeighUpdate)
+	err := errors.Join(
+		netlink.LinkSubscribeWithOptions(links, ctx.Done(), netlink.LinkSubscribeOptions{
+			Namespace: namespace, ErrorCallback: lost}),
+		netlink.AddrSubscribeWithOptions(addresses, ctx.Done(), netlink.AddrSubscribeOptions{
+			Namespace: namespace, ErrorCallback: lost}),
+		netlink.NeighSubscribeWithOptions(neighbours, ctx.Done(), netlink.NeighSubscribeOptions{
+			Namespace: namespace, ErrorCallback: lost}),
+	)
+	cancelOn := func(open bool) {
+		if !open {
+			cancel(errors.New("the kernel closed the socket"))
+		}
+	}
+	for err == nil {
+		open := true
+		select {
+		case _, open = <-links:
+		case _, open = <-addresses:
+		case _, open = <-neighbours:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		cancelOn(open)
+		changed()
+	}
+	return err
+}
+
+// followHost until ctx ends, again and again.
+func (client *Client) followHost(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := client.host.follow(ctx, client.look)
+		if ctx.Err() != nil {
+			return
+		}
+		client.settings.Log.Warn("the kernel's news are read anew", "cause", err)
+		client.look()
+		_ = wait(ctx, after(longestPause))
+	}
+}
+
+func after(pause time.Duration) <-chan struct{} {
+	over := make(chan struct{})
+	time.AfterFunc(pause, func() { close(over) })
+	return over
+}

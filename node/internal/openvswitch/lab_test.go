@@ -1,0 +1,250 @@
+package openvswitch
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"railwright/node/internal/attachment"
+	"railwright/node/internal/plan"
+	"railwright/node/testlab"
+)
+
+const (
+	bridgeName = "br-rail0"
+	bridgeMAC  = "02:00:00:00:00:01"
+)
+
+// lab is a node with one rail, its leaf, and a pod on another node that is only an address behind the leaf.
+type lab struct {
+	host, leaf, remote *testlab.Namespace
+	open               *testlab.OpenVSwitch
+	client             *Client
+	rail               plan.Rail
+	pods               []*labPod
+	tenants            plan.Tenants
+}
+
+type labPod struct {
+	attachment.Attachment
+	namespace *testlab.Namespace
+}
+
+func (pod *labPod) ipv4() netip.Addr { return pod.Addresses[0] }
+func (pod *labPod) ipv6() netip.Addr { return pod.Addresses[1] }
+
+var (
+	remoteIPv4 = netip.MustParseAddr("10.2.0.2")
+	remoteIPv6 = netip.MustParseAddr("fd00:2::2")
+)
+
+// newLab with nothing programmed yet; the leaf routes the pods' addresses 10.1.0.0/16 and fd00:1::/64 to the node.
+func newLab(t testing.TB) *lab {
+	t.Helper()
+	rail := &lab{rail: plan.Rail{Name: "rail0", Bridge: bridgeName, Uplink: "p0", Table: 1000}}
+	rail.host, rail.leaf = testlab.NewNamespace(t, "host"), testlab.NewNamespace(t, "leaf")
+	rail.remote = testlab.NewNamespace(t, "remote")
+	for _, namespace := range []*testlab.Namespace{rail.host, rail.leaf, rail.remote} {
+		namespace.TakeAddressesAtOnce(t)
+	}
+	rail.leaf.Run(t, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+	testlab.Cable(t, rail.leaf, "swp1", rail.host, "p0")
+	testlab.Cable(t, rail.leaf, "swp2", rail.remote, "eth0")
+	rail.open = testlab.StartOpenVSwitch(t, rail.host)
+	rail.open.AddBridge(t, bridgeName, bridgeMAC)
+	rail.open.AddPort(t, bridgeName, "p0")
+	for _, one := range []struct {
+		namespace *testlab.Namespace
+		words     string
+	}{
+		{rail.host, "addr add 10.0.0.0/31 dev br-rail0"}, {rail.host, "addr add fd00:ffff::/127 dev br-rail0"},
+		{rail.leaf, "addr add 10.0.0.1/31 dev swp1"}, {rail.leaf, "addr add fd00:ffff::1/127 dev swp1"},
+		{rail.leaf, "addr add 10.2.0.1/16 dev swp2"}, {rail.leaf, "addr add fd00:2::1/64 dev swp2"},
+		{rail.leaf, "route add 10.1.0.0/16 via 10.0.0.0"}, {rail.leaf, "route add fd00:1::/64 via fd00:ffff::"},
+		{rail.remote, "addr add 10.2.0.2/16 dev eth0"}, {rail.remote, "addr add fd00:2::2/64 dev eth0"},
+		{rail.remote, "route add default via 10.2.0.1"}, {rail.remote, "route add default via fd00:2::1"},
+	} {
+		one.namespace.IP(t, strings.Fields(one.words)...)
+	}
+	rail.client = rail.newClient(t)
+	return rail
+}
+
+func (rail *lab) settings(t testing.TB) Settings {
+	return Settings{
+		Database: rail.open.DatabaseSocket(), Management: rail.open.Folder, Netns: rail.host.Path(),
+		Rails: []RailSettings{{Rail: rail.rail, Leaf: netip.MustParseAddr("10.0.0.1")}},
+		Log:   slog.New(slog.NewTextHandler(testWriter{t}, nil)),
+	}
+}
+
+func (rail *lab) newClient(t testing.TB) *Client {
+	t.Helper()
+	client, err := New(t.Context(), rail.settings(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+type testWriter struct{ t testing.TB }
+
+func (writer testWriter) Write(line []byte) (int, error) {
+	if testing.Verbose() {
+		writer.t.Logf("%s", line)
+	}
+	return len(line), nil
+}
+
+// addPod of a tenant, with 10.1.0.N/16 and fd00:1::N/64, so that other pods seem to be on the same link. Its gateways
+// are 10.1.0.1 and fe80::1.
+func (rail *lab) addPod(t testing.TB, n int, tenant string) *labPod {
+	t.Helper()
+	face := fmt.Sprintf("veth%d", n)
+	mac := fmt.Sprintf("02:00:00:01:00:%02x", n)
+	pod := &labPod{namespace: rail.open.AddPod(t, bridgeName, face, mac)}
+	for _, words := range []string{
+		fmt.Sprintf("addr add 10.1.0.%d/16 dev eth0", n), fmt.Sprintf("addr add fd00:1::%x/64 dev eth0", n),
+		"route add default via 10.1.0.1", "-6 route add default via fe80::1 dev eth0",
+	} {
+		pod.namespace.IP(t, strings.Fields(words)...)
+	}
+	pod.Attachment = newAttachment(n, tenant, face, mac)
+	rail.pods = append(rail.pods, pod)
+	return pod
+}
+
+func newAttachment(n int, tenant, face, mac string) attachment.Attachment {
+	parsed, err := attachment.ParseMAC(mac)
+	if err != nil {
+		panic(err)
+	}
+	return attachment.Attachment{
+		Key:  attachment.Key{Network: "rail0", ContainerID: fmt.Sprintf("c%d", n), Interface: "eth0"},
+		Part: []attachment.Part{attachment.Flows}, Rail: "rail0", Tenant: tenant, HostInterface: face, MAC: parsed,
+		Addresses: []netip.Addr{
+			netip.AddrFrom4([4]byte{10, 1, byte(n >> 8), byte(n)}), netip.MustParseAddr(fmt.Sprintf("fd00:1::%x", n)),
+		},
+		Gateways: []netip.Addr{netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("fe80::1")},
+		Number:   uint16(n), Added: time.Unix(int64(n), 0),
+	}
+}
+
+// member makes the pod's addresses known as its tenant's.
+func (rail *lab) member(tenant string, addresses ...netip.Addr) {
+	if rail.tenants.Numbers == nil {
+		rail.tenants.Numbers = map[string]uint32{}
+	}
+	if rail.tenants.Numbers[tenant] == 0 {
+		rail.tenants.Numbers[tenant] = uint32(len(rail.tenants.Numbers) + 1)
+	}
+	for _, address := range addresses {
+		rail.tenants.Members = append(rail.tenants.Members,
+			plan.Member{Prefix: netip.PrefixFrom(address, address.BitLen()), Tenant: tenant})
+	}
+}
+
+// flows wanted now; the leaf must be known.
+func (rail *lab) flows(t testing.TB) []plan.Flow {
+	t.Helper()
+	var facts plan.Facts
+	testlab.Eventually(t, 5*time.Second, "the leaf's MAC address is known and all ports are there", func() bool {
+		var err error
+		if facts, err = rail.client.Facts(t.Context(), rail.rail); err != nil {
+			t.Log(err)
+		}
+		return facts.LeafMAC != attachment.MAC{} && len(facts.Ports) == 1+len(rail.pods)
+	})
+	var attachments []attachment.Attachment
+	for _, pod := range rail.pods {
+		attachments = append(attachments, pod.Attachment)
+	}
+	flows, left := plan.Flows(rail.rail, facts, attachments, rail.tenants)
+	if len(left) > 0 {
+		t.Fatalf("left without flows: %v", left)
+	}
+	return flows
+}
+
+// program what is wanted now. The host speaks with the leaf first, as its BGP would: that needs flows already.
+func (rail *lab) program(t testing.TB) []plan.Flow {
+	t.Helper()
+	rail.programHost(t)
+	flows := rail.flows(t)
+	if _, err := rail.client.Replace(t.Context(), bridgeName, flows); err != nil {
+		t.Fatal(err)
+	}
+	return flows
+}
+
+// programHost lets host and leaf speak, and no pod.
+func (rail *lab) programHost(t testing.TB) {
+	t.Helper()
+	facts := plan.Facts{}
+	testlab.Eventually(t, 5*time.Second, "the bridge is ready", func() (ready bool) {
+		var err error
+		facts, err = rail.client.Facts(t.Context(), rail.rail)
+		return err == nil
+	})
+	flows, _ := plan.Flows(rail.rail, facts, nil, plan.Tenants{})
+	if _, err := rail.client.Replace(t.Context(), bridgeName, flows); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// counted so far by ovs-vswitchd, with what the datapath still holds.
+func (rail *lab) counted(t testing.TB) map[uint64]Count {
+	t.Helper()
+	rail.open.Appctl(t, "revalidator/purge")
+	counters, err := rail.client.Counters(t.Context(), bridgeName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return counters
+}
+
+// next event of the bridge that fits, within a time.
+func nextEvent(t testing.TB, events <-chan Event, within time.Duration, fits func(Event) bool) (Event, time.Duration) {
+	t.Helper()
+	start := time.Now()
+	for {
+		select {
+		case event := <-events:
+			t.Logf("after %v: %+v", time.Since(start).Round(time.Millisecond), event)
+			if fits(event) {
+				return event, time.Since(start)
+			}
+		case <-time.After(within - time.Since(start)):
+			t.Fatalf("no such event within %v", within)
+		}
+	}
+}
+
+func flowsLost(event Event) bool { return event.FlowsLost && event.Bridge == bridgeName }
+
+// ping from a pod; the TTL that came back, or an error with ping's words.
+func ping(namespace *testlab.Namespace, to netip.Addr) (string, error) {
+	said, err := namespace.Try("ping", "-n", "-c", "3", "-i", "0.05", "-W", "1", to.String())
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, said)
+	}
+	_, rest, _ := strings.Cut(said, "ttl=")
+	ttl, _, _ := strings.Cut(rest, " ")
+	return ttl, nil
+}
+
+// neighbour's MAC address as the namespace's kernel has it.
+func neighbour(t testing.TB, namespace *testlab.Namespace, face string, address netip.Addr) string {
+	t.Helper()
+	var found []struct{ LLAddr string }
+	told := namespace.IP(t, "-j", "neigh", "show", "dev", face, address.String())
+	if err := json.Unmarshal([]byte(told), &found); err != nil || len(found) != 1 {
+		return ""
+	}
+	return found[0].LLAddr
+}

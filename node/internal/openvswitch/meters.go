@@ -1,0 +1,122 @@
+package openvswitch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"railwright/node/internal/plan"
+)
+
+// burstTenths: a policer's bucket holds a tenth of a second, as Open vSwitch's manual advises; less starves TCP.
+const burstTenths = 10
+
+// meterWords is how ovs-ofctl prints and takes a meter that drops above a rate, in units of 1000 bit.
+func meterWords(rate uint64) string {
+	kilobits := min(max(rate/1000, 1), 1<<32-1)
+	return fmt.Sprintf("rate=%d burst_size=%d", kilobits, max(kilobits/burstTenths, 1))
+}
+
+// metersOf flows, by number.
+func metersOf(flows []plan.Flow) map[uint32]string {
+	wanted := map[uint32]string{}
+	for _, flow := range flows {
+		if flow.Meter != 0 {
+			wanted[flow.Meter] = meterWords(flow.Rate)
+		}
+	}
+	return wanted
+}
+
+// meters that the bridge has, by number.
+func (client *Client) meters(ctx context.Context, bridge string) (map[uint32]string, error) {
+	there := map[uint32]string{}
+	number := uint32(0)
+	err := client.ofctl(ctx, bridge, nil, func(line string) {
+		if text, ok := strings.CutPrefix(line, "meter="); ok {
+			text, _, _ = strings.Cut(text, " ")
+			parsed, err := strconv.ParseUint(text, 10, 32)
+			if number = uint32(parsed); err == nil {
+				there[number] = "of another kind"
+			}
+		} else if band, ok := strings.CutPrefix(line, "type=drop "); ok && number != 0 {
+			there[number] = strings.TrimSpace(band)
+		}
+	}, "dump-meters")
+	if err != nil {
+		return nil, fmt.Errorf("meters of %s: %w", bridge, err)
+	}
+	return there, nil
+}
+
+// makeMeters that the flows need, which OpenFlow wants to be there before them. Flows whose meter could not be made are
+// left out of what it returns: they would keep all others of the bundle out, and without a meter they would be unbounded.
+func (client *Client) makeMeters(ctx context.Context, bridge string, flows []plan.Flow) ([]plan.Flow, error) {
+	wanted := metersOf(flows)
+	if len(wanted) == 0 {
+		return flows, nil
+	}
+	there, failed := client.meters(ctx, bridge)
+	refused := map[uint32]bool{}
+	for number, words := range wanted {
+		command := "add-meter"
+		if old, ok := there[number]; ok {
+			command = "mod-meter"
+			if old == words {
+				continue
+			}
+		}
+		meter := fmt.Sprintf("meter=%d,kbps,burst,bands=type=drop,%s", number, strings.ReplaceAll(words, " ", ","))
+		if err := client.ofctl(ctx, bridge, nil, ignore, command, meter); err != nil {
+			refused[number] = true
+			failed = fmt.Errorf("flows of %s with the rate %s are left out: %w", bridge, words, err)
+		}
+	}
+	if len(refused) == 0 {
+		return flows, failed
+	}
+	var rest []plan.Flow
+	for _, flow := range flows {
+		if !refused[flow.Meter] {
+			rest = append(rest, flow)
+		}
+	}
+	return rest, failed
+}
+
+// dropMeters that none of the flows needs.
+func (client *Client) dropMeters(ctx context.Context, bridge string, flows []plan.Flow) error {
+	there, err := client.meters(ctx, bridge)
+	if err != nil {
+		// No flow needs one, and a datapath without meters does not list them.
+		if len(metersOf(flows)) == 0 {
+			return nil
+		}
+		return err
+	}
+	wanted := metersOf(flows)
+	for number := range there {
+		if _, ok := wanted[number]; !ok {
+			err = errors.Join(err, client.ofctl(ctx, bridge, nil, ignore, "del-meters", fmt.Sprintf("meter=%d", number)))
+		}
+	}
+	return err
+}
+
+// wrongMeters says which of the flows' meters are missing or have another rate.
+func (client *Client) wrongMeters(ctx context.Context, bridge string, flows []plan.Flow) ([]string, error) {
+	wanted := metersOf(flows)
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	there, err := client.meters(ctx, bridge)
+	var wrong []string
+	for number, words := range wanted {
+		if there[number] != words {
+			wrong = append(wrong, fmt.Sprintf("meter %d: want %s, there is %.60q", number, words, there[number]))
+		}
+	}
+	return wrong, err
+}

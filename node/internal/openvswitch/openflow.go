@@ -1,0 +1,173 @@
+package openvswitch
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"railwright/node/internal/plan"
+)
+
+// What of OpenFlow 1.4 is spoken here: enough to see at once that ovs-vswitchd has died, and each second that the flows
+// are still there. Changes go through ovs-ofctl.
+const (
+	openflow14            = 5
+	headerBytes           = 8
+	typeHello             = 0
+	typeError             = 1
+	typeEchoRequest       = 2
+	typeEchoReply         = 3
+	typeMultipartRequest  = 18
+	typeMultipartReply    = 19
+	multipartAggregate    = 2
+	allTables             = 0xff
+	any32                 = 0xffffffff
+	aggregateRequestBytes = 56
+	aggregateReplyBytes   = 40
+
+	answerBound = 5 * time.Second
+)
+
+// conversation with a bridge of ovs-vswitchd over its management socket.
+type conversation struct {
+	connection net.Conn
+	sending    sync.Mutex
+	number     uint32
+	// replies to our requests; closed at the connection's end, with why in ended.
+	replies chan []byte
+	ended   error
+}
+
+// converse connects and greets. The conversation ends with hangUp, or when the other side is gone.
+func converse(ctx context.Context, path string) (*conversation, error) {
+	bound, cancel := context.WithTimeout(ctx, answerBound)
+	defer cancel()
+	var dialer net.Dialer
+	connection, err := dialer.DialContext(bound, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	talk := &conversation{connection: connection, replies: make(chan []byte, 1)}
+	if err := talk.send(typeHello, nil); err != nil {
+		_ = connection.Close()
+		return nil, err
+	}
+	go talk.listen()
+	return talk, nil
+}
+
+func (talk *conversation) hangUp() {
+	_ = talk.connection.Close()
+	for range talk.replies {
+	}
+}
+
+// listen until the connection ends; answers echo requests, without which ovs-vswitchd hangs up.
+func (talk *conversation) listen() {
+	defer close(talk.replies)
+	for {
+		kind, body, err := talk.receive()
+		switch {
+		case err != nil:
+			talk.ended = err
+			return
+		case kind == typeEchoRequest:
+			if talk.ended = talk.send(typeEchoReply, body); talk.ended != nil {
+				return
+			}
+		case kind == typeMultipartReply:
+			talk.replies <- body
+		case kind == typeError && len(body) >= 4:
+			// Type and code; the rest is what we sent.
+			talk.ended = fmt.Errorf("it refuses what is asked of it in OpenFlow 1.4: error %x", body[:4])
+			return
+		}
+	}
+}
+
+func (talk *conversation) receive() (kind byte, body []byte, err error) {
+	var header [headerBytes]byte
+	if _, err := io.ReadFull(talk.connection, header[:]); err != nil {
+		return 0, nil, err
+	}
+	length := int(binary.BigEndian.Uint16(header[2:]))
+	if length < headerBytes {
+		return 0, nil, fmt.Errorf("a message of %d bytes", length)
+	}
+	body = make([]byte, length-headerBytes)
+	_, err = io.ReadFull(talk.connection, body)
+	return header[1], body, err
+}
+
+func (talk *conversation) send(kind byte, body []byte) error {
+	talk.sending.Lock()
+	defer talk.sending.Unlock()
+	talk.number++
+	message := make([]byte, headerBytes, headerBytes+len(body))
+	message[0], message[1] = openflow14, kind
+	binary.BigEndian.PutUint16(message[2:], uint16(headerBytes+len(body)))
+	binary.BigEndian.PutUint32(message[4:], talk.number)
+	if err := talk.connection.SetWriteDeadline(time.Now().Add(answerBound)); err != nil {
+		return err
+	}
+	_, err := talk.connection.Write(append(message, body...))
+	return err
+}
+
+// count the flows with this cookie under the mask; mask 0: all flows.
+func (talk *conversation) count(ctx context.Context, cookie, mask uint64) (int, error) {
+	request := make([]byte, aggregateRequestBytes-headerBytes)
+	binary.BigEndian.PutUint16(request, multipartAggregate)
+	request[8] = allTables
+	binary.BigEndian.PutUint32(request[12:], any32) // whatever port they put out to,
+	binary.BigEndian.PutUint32(request[16:], any32) // and whatever group
+	binary.BigEndian.PutUint64(request[24:], cookie)
+	binary.BigEndian.PutUint64(request[32:], mask)
+	binary.BigEndian.PutUint16(request[40:], 1) // an OXM match, with nothing in it
+	binary.BigEndian.PutUint16(request[42:], 4)
+	if err := talk.send(typeMultipartRequest, request); err != nil {
+		return 0, err
+	}
+	bound, cancel := context.WithTimeout(ctx, answerBound)
+	defer cancel()
+	select {
+	case <-bound.Done():
+		return 0, fmt.Errorf("no answer for %v: %w", answerBound, bound.Err())
+	case reply, open := <-talk.replies:
+		if !open {
+			return 0, talk.end()
+		}
+		if len(reply) < aggregateReplyBytes-headerBytes || binary.BigEndian.Uint16(reply) != multipartAggregate {
+			return 0, fmt.Errorf("an answer of %d bytes that was not asked for", len(reply))
+		}
+		return int(binary.BigEndian.Uint32(reply[24:])), nil
+	}
+}
+
+// end says why the conversation ended; only once replies is closed.
+func (talk *conversation) end() error {
+	if errors.Is(talk.ended, io.EOF) || talk.ended == nil {
+		return errors.New("ovs-vswitchd closed the connection")
+	}
+	return talk.ended
+}
+
+// sight of a bridge's flows.
+type sight struct {
+	canary bool
+	flows  int
+}
+
+func (talk *conversation) look(ctx context.Context) (sight, error) {
+	canary, err := talk.count(ctx, plan.Cookie(0, plan.Canary), ^uint64(0))
+	if err != nil {
+		return sight{}, err
+	}
+	all, err := talk.count(ctx, 0, 0)
+	return sight{canary: canary > 0, flows: all}, err
+}

@@ -1,0 +1,166 @@
+package openvswitch
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"railwright/node/internal/plan"
+)
+
+// Lines as Open vSwitch 3.1 prints them, on the kernel's datapath with hardware offload and on its own.
+func TestFlowsOfTheDatapathAreReadWithTheirReason(t *testing.T) {
+	const head = "ufid:3a40baed-f735-454a-afca-3ee5b158d095, skb_priority(0/0),skb_mark(0/0),ct_state(0/0),recirc_id(0),"
+	view := datapathView{
+		ports:           map[uint64]string{1: "br-rail0", 2: "rep0", 3: "pf0", 4: "veth),in_port(9"},
+		hardwareOffload: true,
+		onSwitch:        map[string]bool{"rep0": true, "pf0": true},
+	}
+	userspace, off := view, view
+	userspace.userspace, off.hardwareOffload = true, false
+	for _, given := range []struct {
+		view      datapathView
+		line      string
+		layer     string
+		port      string
+		offloaded bool
+		why       string
+	}{
+		{view, head + "in_port(2),eth_type(0x0800),ipv4(src=10.1.0.2,frag=no), packets:10, bytes:980, used:0.51s, offloaded:yes, dp:tc, actions:set(eth(src=02:00:00:00:00:01)),3",
+			"tc", "rep0", true, ""},
+		{view, head + "in_port(2),eth_type(0x0800),ipv4(frag=no), packets:10, bytes:980, used:0.51s, dp:tc, actions:3",
+			"tc", "rep0", false, "driver did not take it"},
+		{view, head + "in_port(2),eth_type(0x0800), packets:10, bytes:980, used:0.51s, offloaded:partial, dp:ovs, actions:3",
+			"ovs", "rep0", false, "only a part"},
+		{view, head + "in_port(2),eth_type(0x86dd),ipv6(frag=later), packets:10, bytes:980, used:0.51s, dp:ovs, actions:3",
+			"ovs", "rep0", false, "fragments of IPv6"},
+		{view, head + "in_port(4),eth_type(0x0800), packets:10, bytes:980, used:0.51s, dp:ovs, actions:3",
+			"ovs", "veth),in_port(9", false, `"veth),in_port(9" is no port of a NIC`},
+		{view, head + "in_port(3),eth_type(0x0806), packets:1, bytes:42, used:never, dp:ovs, actions:1",
+			"ovs", "pf0", false, `"br-rail0" is no port of a NIC`},
+		{view, head + "in_port(2),eth_type(0x0806), packets:0, bytes:0, used:never, dp:ovs, actions:userspace(pid=0,slow_path(action))",
+			"ovs", "rep0", false, "slow path: action"},
+		{view, head + "in_port(2),eth_type(0x0800), packets:3, bytes:0, used:1.0s, dp:ovs, actions:3",
+			"ovs", "rep0", false, "vswitchd's log says why"},
+		{off, head + "in_port(2),eth_type(0x0800), packets:3, bytes:0, used:1.0s, dp:ovs, actions:3",
+			"ovs", "rep0", false, "hw-offload is off"},
+		{userspace, head + "in_port(2),eth_type(0x0800), packets:3, bytes:0, used:1.0s, dp:ovs, actions:3, dp-extra-info:miniflow_bits(5,1)",
+			"netdev", "rep0", false, "userspace datapath"},
+	} {
+		flow, ok, err := given.view.read(given.line)
+		if !ok || err != nil {
+			t.Fatalf("%v %v: %s", ok, err, given.line)
+		}
+		if flow.Layer != given.layer || flow.InPort != given.port || flow.Offloaded != given.offloaded ||
+			!strings.Contains(flow.Why, given.why) || (given.why == "") != (flow.Why == "") {
+			t.Errorf("%+v\n of %s", flow, given.line)
+		}
+		if strings.Contains(flow.Match, "ufid") || strings.Contains(flow.Match, "(0/0)") || strings.Contains(flow.Actions, "extra") {
+			t.Errorf("what says nothing is still there: %+v", flow)
+		}
+	}
+	flow, _, _ := view.read(head + "in_port(2), packets:7, bytes:8, used:never, dp:ovs, actions:drop")
+	if flow.Packets != 7 || flow.Bytes != 8 || flow.UsedSeconds != -1 || flow.Actions != "drop" {
+		t.Errorf("%+v", flow)
+	}
+}
+
+func TestWhatIsNoFlowIsSaid(t *testing.T) {
+	for _, line := range []string{"flow-dump from the main thread:", ""} {
+		if _, ok, err := (datapathView{}).read(line); ok || err != nil {
+			t.Errorf("%q: %v %v", line, ok, err)
+		}
+	}
+	for _, line := range []string{
+		"in_port(2), packets:x, bytes:0, used:never, actions:drop", "in_port(2), packets:1, bytes:1, used:soon, actions:drop",
+		"in_port(2), packets:1, bytes:1, used:never",
+	} {
+		if _, _, err := (datapathView{}).read(line); err == nil {
+			t.Errorf("%q is no error", line)
+		}
+	}
+	if _, _, ok, err := counted(" cookie=0x1, n_packets=many, n_bytes=2, priority=1 actions=drop"); ok || err == nil {
+		t.Error("a count that is none is no error")
+	}
+	if cookie, count, ok, err := counted(" cookie=0x7277000200000002, duration=1.2s, table=0, n_packets=3, n_bytes=180, arp actions=n_packets=9"); !ok || err != nil || cookie != plan.Cookie(2, plan.DropSpoofed) || count.Packets != 3 || count.Bytes != 180 {
+		t.Errorf("%#x %+v %v %v", cookie, count, ok, err)
+	}
+}
+
+func TestDifferencesAreCountedByFlow(t *testing.T) {
+	lines := []string{
+		"-in_port=2 cookie=0x1 actions=output:1", "+in_port=2 cookie=0x2 actions=output:3", "+table=3 actions=drop",
+		"-table=63 priority=0 actions=drop", "+table=63 priority=1 actions=drop",
+	}
+	if count := countFlows(lines); count != 4 {
+		t.Errorf("%d flows differ, want 4", count)
+	}
+}
+
+func TestEventsOfASlowReaderBecomeOne(t *testing.T) {
+	events := newEvents()
+	slow, quick := events.subscribe(t.Context()), events.subscribe(t.Context())
+	events.post(Event{Bridge: "b", Why: "first"})
+	if event := <-quick; event.Why != "first" {
+		t.Errorf("%+v", event)
+	}
+	// The slow one may hold the first in its hand already: what comes after it is kept and merged.
+	for range 1000 {
+		events.post(Event{Bridge: "b", Why: "ports"})
+		events.post(Event{Bridge: "c", Why: "ports"})
+	}
+	events.post(Event{Bridge: "b", FlowsLost: true, Why: "flows"})
+	events.post(Event{Bridge: "b", Why: "leaf"})
+	lost, other, seen := false, false, 0
+	for !lost || !other {
+		event := <-slow
+		seen++
+		lost, other = lost || event.FlowsLost, other || event.Bridge == "c"
+		if len(event.Why) > longestWhy {
+			t.Errorf("a reason of %d characters", len(event.Why))
+		}
+	}
+	if seen > 4 {
+		t.Errorf("%d events where two bridges had one each, beside the first", seen)
+	}
+}
+
+func TestSettingsThatCannotBeAreRefused(t *testing.T) {
+	good := func() Settings {
+		return Settings{Database: "/run/openvswitch/db.sock", Management: "/run/openvswitch",
+			Rails: []RailSettings{{Rail: plan.Rail{Name: "rail0", Bridge: "br0", Uplink: "p0"}, Leaf: netip.MustParseAddr("10.0.0.1")}}}
+	}
+	settings := good()
+	if err := settings.check(); err != nil {
+		t.Fatal(err)
+	}
+	for what, change := range map[string]func(*Settings){
+		"the database's socket": func(settings *Settings) { settings.Database = "db.sock" },
+		"management folder":     func(settings *Settings) { settings.Management = "/run/%41?x" },
+		"control socket":        func(settings *Settings) { settings.Control = "/x y" },
+		"the bridge":            func(settings *Settings) { settings.Rails[0].Bridge = "-O" },
+		"the uplink":            func(settings *Settings) { settings.Rails[0].Uplink = "p0,x" },
+		"the same bridge":       func(settings *Settings) { settings.Rails = append(settings.Rails, settings.Rails[0]) },
+	} {
+		settings := good()
+		change(&settings)
+		if _, err := New(t.Context(), settings); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestAStrangersBridgeIsNotTouched(t *testing.T) {
+	client := &Client{bridges: map[string]*bridge{}}
+	for _, name := range []string{"", "br-int", "../x", "br0 -"} {
+		if err := client.Change(t.Context(), name, nil, nil); err == nil {
+			t.Errorf("%q was changed", name)
+		}
+		if _, err := client.Replace(t.Context(), name, nil); err == nil {
+			t.Errorf("%q was replaced", name)
+		}
+		if _, err := client.Counters(t.Context(), name); err == nil {
+			t.Errorf("%q was counted", name)
+		}
+	}
+}

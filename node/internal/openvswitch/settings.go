@@ -1,0 +1,75 @@
+package openvswitch
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+
+	"railwright/node/internal/plan"
+)
+
+// Settings say where Open vSwitch is, and which of its bridges are ours.
+type Settings struct {
+	// Database is the path of its unix socket.
+	Database string
+	// Management is the folder of BRIDGE.mgmt and of ovs-vswitchd's pid file.
+	Management string
+	// Control is the path of ovs-vswitchd's control socket; empty: found by the pid file.
+	Control string
+	Rails   []RailSettings
+	// Netns is the path of the network namespace that the bridges are in; empty: this process's own.
+	Netns string
+	Log   *slog.Logger
+}
+
+// RailSettings are a rail and its leaf.
+type RailSettings struct {
+	plan.Rail
+	// Leaf's address; not valid for BGP unnumbered, where it is the router that the bridge's interface has as neighbour.
+	Leaf netip.Addr
+}
+
+// plainPath keeps a path one word for every tool, and no URL escape; interface names are the kernel's, without what
+// ovs-ofctl would read as an option or as a kind of connection.
+var (
+	plainPath     = regexp.MustCompile(`^/[A-Za-z0-9._/+-]+$`)
+	interfaceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$`)
+)
+
+func (settings *Settings) check() error {
+	for what, path := range map[string]string{
+		"the database's socket":   settings.Database,
+		"the management folder":   settings.Management,
+		"the control socket":      settings.Control,
+		"the network namespace's": settings.Netns,
+	} {
+		optional := what == "the control socket" || what == "the network namespace's"
+		if !plainPath.MatchString(path) && (path != "" || !optional) {
+			return fmt.Errorf("%s path %q is not absolute, or has other characters than letters, digits and ._/+-", what, path)
+		}
+	}
+	bridges := map[string]string{}
+	for _, rail := range settings.Rails {
+		for what, name := range map[string]string{"bridge": rail.Bridge, "uplink": rail.Uplink} {
+			if !interfaceName.MatchString(name) {
+				return fmt.Errorf("the %s %q of %s is not an interface name of up to 15 letters, digits and _.-", what,
+					name, rail.Name)
+			}
+		}
+		if other, ok := bridges[rail.Bridge]; ok {
+			return fmt.Errorf("%s and %s have the same bridge %s; give each rail its own", other, rail.Name, rail.Bridge)
+		}
+		bridges[rail.Bridge] = rail.Name
+	}
+	if settings.Log == nil {
+		settings.Log = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// management socket of a bridge: ovs-vswitchd listens there for OpenFlow.
+func (settings *Settings) management(bridge string) string {
+	return filepath.Join(settings.Management, bridge+".mgmt")
+}

@@ -1,0 +1,108 @@
+package openvswitch
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"railwright/node/internal/attachment"
+	"railwright/node/internal/plan"
+)
+
+// manyFlows of a node with pods of one tenant and members elsewhere, about 2,000 flows in all; and those of one pod more.
+func manyFlows(b *testing.B, rail *lab) (flows, onePod []plan.Flow) {
+	b.Helper()
+	facts, err := rail.client.Facts(b.Context(), rail.rail)
+	if err != nil {
+		b.Fatal(err)
+	}
+	const pods, members = 64, 360
+	var attachments []attachment.Attachment
+	tenants := plan.Tenants{Numbers: map[string]uint32{"a": 1}}
+	for n := 2; n < pods+3; n++ {
+		one := newAttachment(n, "a", fmt.Sprintf("veth%d", n), fmt.Sprintf("02:00:00:01:00:%02x", n))
+		facts.Ports[one.HostInterface] = uint32(100 + n)
+		attachments = append(attachments, one)
+	}
+	for n := range members {
+		tenants.Members = append(tenants.Members, plan.Member{
+			Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 2, byte(n >> 8), byte(n)}), 32), Tenant: "a"})
+	}
+	flows, _ = plan.Flows(rail.rail, facts, attachments, tenants)
+	had := map[plan.Flow]bool{}
+	fewer, _ := plan.Flows(rail.rail, facts, attachments[:pods], tenants)
+	for _, flow := range fewer {
+		had[flow] = true
+	}
+	for _, flow := range flows {
+		if !had[flow] {
+			onePod = append(onePod, flow)
+		}
+	}
+	return fewer, onePod
+}
+
+// BenchmarkPrograms is what docs/measured repeats: go test -run=- -bench=Programs ./internal/openvswitch
+func BenchmarkPrograms(b *testing.B) {
+	rail := newLab(b)
+	rail.programHost(b)
+	flows, onePod := manyFlows(b, rail)
+	ctx := b.Context()
+	replace := func(b *testing.B, flows []plan.Flow) {
+		if _, err := rail.client.Replace(ctx, bridgeName, flows); err != nil {
+			b.Fatal(err)
+		}
+	}
+	replace(b, flows)
+	b.Run(fmt.Sprintf("Change/%d flows of one pod among %d", len(onePod), len(flows)), func(b *testing.B) {
+		for n := 0; b.Loop(); n++ {
+			add, remove := onePod, []plan.Flow(nil)
+			if n%2 == 1 {
+				add, remove = remove, add
+			}
+			if err := rail.client.Change(ctx, bridgeName, add, remove); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	replace(b, flows)
+	b.Run(fmt.Sprintf("Differences/none of %d", len(flows)), func(b *testing.B) {
+		for b.Loop() {
+			if differences, err := rail.client.Differences(ctx, bridgeName, flows); err != nil || len(differences) > 0 {
+				b.Fatal(differences, err)
+			}
+		}
+	})
+	b.Run(fmt.Sprintf("Replace/all of %d", len(flows)), func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			rail.open.Ofctl(b, bridgeName, "del-flows")
+			b.StartTimer()
+			replace(b, flows)
+		}
+	})
+	b.Run(fmt.Sprintf("Replace/none of %d", len(flows)), func(b *testing.B) {
+		for b.Loop() {
+			replace(b, flows)
+		}
+	})
+	b.Run(fmt.Sprintf("Counters/%d", len(flows)), func(b *testing.B) {
+		for b.Loop() {
+			if _, err := rail.client.Counters(ctx, bridgeName); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("Facts", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := rail.client.Facts(ctx, rail.rail); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run(fmt.Sprintf("Plan/%d", len(flows)), func(b *testing.B) {
+		for b.Loop() {
+			manyFlows(b, rail)
+		}
+	})
+}

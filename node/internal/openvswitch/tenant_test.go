@@ -1,0 +1,113 @@
+package openvswitch
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"railwright/node/internal/attachment"
+	"railwright/node/internal/plan"
+	"railwright/node/testlab"
+)
+
+// datagrams are sent each way.
+const datagrams = 1000
+
+// Tenants a and b are here; the pod beyond the leaf is of tenant c, then of a.
+func TestNoPacketPassesBetweenTenants(t *testing.T) {
+	t.Parallel()
+	rail := newLab(t)
+	first, second := rail.addPod(t, 2, "a"), rail.addPod(t, 3, "b")
+	rail.member("a", first.Addresses...)
+	rail.member("b", second.Addresses...)
+	rail.member("c", remoteIPv4, remoteIPv6)
+	rail.program(t)
+	far := &labPod{namespace: rail.remote}
+	far.Addresses = []netip.Addr{remoteIPv4, remoteIPv6}
+
+	for _, way := range []struct{ from, to *labPod }{{first, second}, {second, first}, {first, far}, {far, first}, {far, second}} {
+		for _, ipv6 := range []bool{false, true} {
+			if arrived := rail.flood(t, way.from, way.to, ipv6, 0); arrived != 0 {
+				t.Errorf("%v: %d packets arrived", way.to.Addresses, arrived)
+			}
+		}
+	}
+	if counted := dropped(rail.counted(t), plan.DropOtherTenant); counted != 10*datagrams {
+		t.Errorf("%d packets counted as other_tenant, want %d", counted, 10*datagrams)
+	}
+
+	// The same packets arrive once the tenants are peered, so it was the tenants that held them back.
+	rail.tenants.Pairs = [][2]string{{"b", "a"}, {"a", "c"}}
+	rail.program(t)
+	for _, way := range []struct{ from, to *labPod }{{first, second}, {second, first}, {first, far}, {far, first}} {
+		for _, ipv6 := range []bool{false, true} {
+			if arrived := rail.flood(t, way.from, way.to, ipv6, datagrams); arrived != datagrams {
+				t.Errorf("peered, to %v: %d of %d packets arrived", way.to.Addresses, arrived, datagrams)
+			}
+		}
+	}
+	if arrived := rail.flood(t, far, second, false, 0); arrived != 0 {
+		t.Errorf("peering is not passed on: %d packets arrived", arrived)
+	}
+
+	// Nobody's address: neither in nor out.
+	rail.tenants.Members = rail.tenants.Members[:len(rail.tenants.Members)-2]
+	rail.program(t)
+	for _, way := range []struct{ from, to *labPod }{{first, far}, {far, first}} {
+		if arrived := rail.flood(t, way.from, way.to, true, 0); arrived != 0 {
+			t.Errorf("%v belongs to nobody: %d packets arrived", remoteIPv6, arrived)
+		}
+	}
+	counters := rail.counted(t)
+	for _, reason := range []plan.Reason{plan.DropUnknownDestination, plan.DropUnknownSource} {
+		if counted := dropped(counters, reason); counted < datagrams {
+			t.Errorf("%d packets counted as %v", counted, reason)
+		}
+	}
+}
+
+// flood sends datagrams the way that a kernel would, and says how many arrived; it waits for those that should.
+func (rail *lab) flood(t *testing.T, from, to *labPod, ipv6 bool, want int) int {
+	t.Helper()
+	there := testlab.OpenWire(t, to.namespace, "eth0")
+	here := testlab.OpenWire(t, from.namespace, "eth0")
+	worked := func() { askGateway(t, here, from) }
+	nextHop, own := gateway, from.MAC
+	if from.namespace == rail.remote {
+		nextHop, own = macOf(t, rail.leaf, "swp2"), macOf(t, rail.remote, "eth0")
+		leaf := testlab.OpenWire(t, rail.leaf, "swp1")
+		leafMAC := macOf(t, rail.leaf, "swp1")
+		worked = func() { askFor(t, leaf, leafMAC, netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.0")) }
+	}
+	source, destination := from.Addresses[0], to.Addresses[0]
+	kind, packet := uint16(testlab.EtherIPv4), func(datagram []byte) []byte {
+		return testlab.IPv4(source, destination, 17, 0, datagram)
+	}
+	if ipv6 {
+		source, destination = from.Addresses[1], to.Addresses[1]
+		kind, packet = testlab.EtherIPv6, func(datagram []byte) []byte {
+			return testlab.IPv6(source, destination, 17, 64, datagram)
+		}
+	}
+	frame := testlab.Ether(nextHop, own, kind, packet(testlab.UDP(source, destination, 7, 7, marker[:])))
+	for n := range datagrams {
+		here.Send(t, frame)
+		if n%100 == 99 {
+			worked()
+		}
+	}
+	for until := time.Now().Add(2 * time.Second); there.Count(marked) < want && time.Now().Before(until); {
+		worked()
+	}
+	return there.Count(marked)
+}
+
+func macOf(t *testing.T, namespace *testlab.Namespace, face string) attachment.MAC {
+	t.Helper()
+	mac, err := attachment.ParseMAC(strings.TrimSpace(namespace.Run(t, "cat", "/sys/class/net/"+face+"/address")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mac
+}

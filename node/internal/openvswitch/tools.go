@@ -1,0 +1,148 @@
+package openvswitch
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Bounds of what Open vSwitch's tools may take and say.
+const (
+	toolBound       = 20 * time.Second
+	longestLine     = 1 << 20
+	mostOutputBytes = 512 << 20
+	mostComplaint   = 2000
+)
+
+// exitStatus of a tool that is no success; some of them mean something else than failure.
+type exitStatus struct {
+	status    int
+	complaint string
+}
+
+func (exit exitStatus) Error() string {
+	if exit.complaint == "" {
+		return fmt.Sprintf("exit status %d", exit.status)
+	}
+	return exit.complaint
+}
+
+// runTool starts one of Open vSwitch's tools, gives it input, and calls visit for each line that it prints. It knows no
+// shell and nothing of our environment; it dies with ctx and with this process.
+func runTool(ctx context.Context, input io.Reader, visit func(line string), program string, arguments ...string) error {
+	bound, cancel := context.WithTimeout(ctx, toolBound)
+	defer cancel()
+	command := exec.CommandContext(bound, program, arguments...)
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	command.WaitDelay = time.Second
+	command.Stdin = input
+	complaint := &head{most: mostComplaint}
+	command.Stderr = complaint
+	out, err := command.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("%s: %w", program, err)
+	}
+	if err := command.Start(); err != nil {
+		return fmt.Errorf("%s does not start: %w; is openvswitch-switch installed?", program, err)
+	}
+	readError := eachLine(out, visit)
+	if readError != nil {
+		cancel()
+	}
+	err = command.Wait()
+	var exit *exec.ExitError
+	switch {
+	case readError != nil:
+		return fmt.Errorf("%s: %w", program, readError)
+	case bound.Err() != nil:
+		return fmt.Errorf("%s did not end in time: %w", program, bound.Err())
+	case errors.As(err, &exit) && exit.Exited():
+		return exitStatus{exit.ExitCode(), complaint.line()}
+	case err != nil:
+		return fmt.Errorf("%s: %w", program, err)
+	}
+	return nil
+}
+
+func eachLine(from io.Reader, visit func(line string)) error {
+	left := &io.LimitedReader{R: from, N: mostOutputBytes}
+	lines := bufio.NewScanner(left)
+	lines.Buffer(make([]byte, 0, 64<<10), longestLine)
+	for lines.Scan() {
+		visit(lines.Text())
+	}
+	if lines.Err() == nil && left.N == 0 {
+		return fmt.Errorf("it prints more than %d MiB", mostOutputBytes>>20)
+	}
+	return lines.Err()
+}
+
+// head keeps the beginning of what is written to it.
+type head struct {
+	bytes.Buffer
+	most int
+}
+
+func (head *head) Write(some []byte) (int, error) {
+	if room := head.most - head.Len(); room > 0 {
+		head.Buffer.Write(some[:min(room, len(some))])
+	}
+	return len(some), nil
+}
+
+// line of all that was said, printable.
+func (head *head) line() string {
+	quoted := strconv.Quote(strings.Join(strings.Fields(head.String()), " "))
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+}
+
+// ofctl runs ovs-ofctl on a bridge's management socket.
+func (client *Client) ofctl(ctx context.Context, bridge string, input io.Reader, visit func(line string), command string,
+	arguments ...string) error {
+	words := append([]string{"-O", "OpenFlow14", "--bundle", command, "unix:" + client.settings.management(bridge)},
+		arguments...)
+	return runTool(ctx, input, visit, "ovs-ofctl", words...)
+}
+
+// appctl asks ovs-vswitchd itself.
+func (client *Client) appctl(ctx context.Context, visit func(line string), arguments ...string) error {
+	socket := client.settings.Control
+	if socket == "" {
+		file := filepath.Join(client.settings.Management, "ovs-vswitchd.pid")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("ovs-vswitchd's control socket is found by its pid file: %w", err)
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil || pid <= 0 {
+			return fmt.Errorf("%s holds %.20q, no process id", file, text)
+		}
+		socket = filepath.Join(client.settings.Management, fmt.Sprintf("ovs-vswitchd.%d.ctl", pid))
+	}
+	return runTool(ctx, nil, visit, "ovs-appctl", append([]string{"-t", socket}, arguments...)...)
+}
+
+// answersND: whether the datapath of a bridge lets flows make neighbour advertisements. The kernel's does not.
+func (client *Client) answersND(ctx context.Context, bridge string) (bool, error) {
+	answer := ""
+	err := client.appctl(ctx, func(line string) {
+		if value, ok := strings.CutPrefix(line, "IPv6 ND Extension: "); ok {
+			answer = strings.TrimSpace(value)
+		}
+	}, "dpif/show-dp-features", bridge)
+	if err == nil && answer == "" {
+		err = errors.New("ovs-vswitchd does not say; it is older than 2.11")
+	}
+	return answer == "Yes", err
+}

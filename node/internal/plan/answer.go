@@ -1,0 +1,52 @@
+package plan
+
+import "fmt"
+
+// priorityReply is that of all flows which make an answer.
+const priorityReply = 100
+
+// toAdvertisement has to be done one table before: OVS lets a flow set nd_tll only where it matches on type 136.
+const toAdvertisement = "set_field:136->icmpv6_type"
+
+// answer makes the gateway's replies out of requests that the guard has found honest, and sends them back. OVS runs
+// these in ovs-vswitchd on every datapath (it has no other way to change ARP and ND), so they are not for hardware; a
+// pod asks once in a while, or never where the plugin wrote a permanent neighbour entry.
+func (flows *flowSet) answer() {
+	mac := flows.facts.BridgeMAC
+	toSender := fmt.Sprintf("move:NXM_OF_ETH_SRC[]->NXM_OF_ETH_DST[],set_field:%v->eth_src", mac)
+	flows.add(tableAnswer, priorityReply, "arp", words(
+		toSender,
+		"set_field:2->arp_op",
+		"move:NXM_NX_ARP_SHA[]->NXM_NX_ARP_THA[]",
+		fmt.Sprintf("set_field:%v->arp_sha", mac),
+		"move:NXM_OF_ARP_TPA[]->NXM_NX_REG3[]",
+		"move:NXM_OF_ARP_SPA[]->NXM_OF_ARP_TPA[]",
+		"move:NXM_NX_REG3[]->NXM_OF_ARP_SPA[]",
+		back,
+	), Cookie(0, Pass))
+	if flows.facts.AnswersND {
+		reply := AdvertiseNeighbour(flows.facts)
+		flows.add(tableAnswer, priorityReply, reply.Match, reply.Actions, Cookie(0, Pass))
+	}
+}
+
+// AdvertiseNeighbour is the flow that not every datapath takes: it turns a solicitation into an advertisement.
+// 0xe0000000 are the flags router, solicited and override; option 2 is the target's link-layer address.
+func AdvertiseNeighbour(facts Facts) Flow {
+	return Flow{
+		Table:    tableAnswer,
+		Priority: priorityReply,
+		Match:    "icmp6,icmp_type=136,icmp_code=0",
+		Actions: words(
+			fmt.Sprintf("move:NXM_OF_ETH_SRC[]->NXM_OF_ETH_DST[],set_field:%v->eth_src", facts.BridgeMAC),
+			"move:NXM_NX_IPV6_SRC[]->NXM_NX_IPV6_DST[]",
+			"move:NXM_NX_ND_TARGET[]->NXM_NX_IPV6_SRC[]",
+			"set_field:255->nw_ttl",
+			"set_field:0xe0000000->nd_reserved",
+			"set_field:2->nd_options_type",
+			fmt.Sprintf("set_field:%v->nd_tll", facts.BridgeMAC),
+			back,
+		),
+		Cookie: Cookie(0, Pass),
+	}
+}

@@ -1,0 +1,234 @@
+package plan
+
+import (
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"railwright/node/internal/attachment"
+)
+
+var update = flag.Bool("update", false, "write testdata anew")
+
+var rail0 = Rail{Name: "rail0", Bridge: "br-rail0", Uplink: "p0"}
+
+func facts(ports map[string]uint32) Facts {
+	return Facts{
+		UplinkPort:    1,
+		BridgeMAC:     mac("02:00:00:00:00:01"),
+		LeafMAC:       mac("02:00:00:00:00:fe"),
+		HostAddresses: addresses("10.0.0.0", "fd00:ffff::1", "fe80::1"),
+		Ports:         ports,
+		AnswersND:     true,
+	}
+}
+
+func mac(text string) attachment.MAC {
+	parsed, err := attachment.ParseMAC(text)
+	if err != nil {
+		panic(err)
+	}
+	return parsed
+}
+
+func addresses(texts ...string) []netip.Addr {
+	var parsed []netip.Addr
+	for _, text := range texts {
+		parsed = append(parsed, netip.MustParseAddr(text))
+	}
+	return parsed
+}
+
+// pod number n with one interface; its port of the bridge is named as its number says.
+func pod(n int, tenant string, texts ...string) attachment.Attachment {
+	return attachment.Attachment{
+		Key:           attachment.Key{Network: "rail0", ContainerID: fmt.Sprintf("c%d", n), Interface: "net1"},
+		Part:          []attachment.Part{attachment.Flows, attachment.Routes},
+		Rail:          "rail0",
+		Tenant:        tenant,
+		HostInterface: fmt.Sprintf("veth%d", n),
+		MAC:           attachment.MAC{2, 0, 0, 1, byte(n >> 8), byte(n)},
+		Addresses:     addresses(texts...),
+		Gateways:      addresses("10.1.0.1"),
+		Number:        uint16(n),
+		Added:         time.Unix(int64(n), 0),
+	}
+}
+
+func members(tenant string, prefixes ...string) []Member {
+	var all []Member
+	for _, text := range prefixes {
+		all = append(all, Member{netip.MustParsePrefix(text), tenant})
+	}
+	return all
+}
+
+func TestFlowsAreThoseOfTheGoldenFiles(t *testing.T) {
+	unknownLeaf := facts(map[string]uint32{"veth1": 11})
+	unknownLeaf.LeafMAC, unknownLeaf.AnswersND = attachment.MAC{}, false
+	for name, given := range map[string]struct {
+		rail        Rail
+		facts       Facts
+		attachments []attachment.Attachment
+		tenants     Tenants
+	}{
+		"one_pod_ipv4": {
+			rail0, facts(map[string]uint32{"p0": 1, "veth1": 11}),
+			[]attachment.Attachment{pod(1, "ns:a", "10.1.0.2")},
+			Tenants{map[string]uint32{"ns:a": 1}, members("ns:a", "10.1.0.2/32", "10.2.0.2/32"), nil},
+		},
+		"two_pods_dual_stack_peered": {
+			rail0, facts(map[string]uint32{"p0": 1, "veth1": 11, "veth2": 12}),
+			[]attachment.Attachment{pod(2, "ns:b", "10.1.0.3", "fd00:1::3"), pod(1, "ns:a", "10.1.0.2", "fd00:1::2")},
+			Tenants{
+				map[string]uint32{"ns:a": 1, "ns:b": 2},
+				append(members("ns:a", "10.1.0.2/32", "fd00:1::2/128"), members("ns:b", "10.1.0.3/32", "fd00:1::3/128")...),
+				[][2]string{{"ns:a", "ns:b"}},
+			},
+		},
+		"prefixes_of_tenants": {
+			Rail{Name: "rail0", Bridge: "br-rail0", Uplink: "p0", KeepTTL: true}, facts(map[string]uint32{"veth1": 11}),
+			[]attachment.Attachment{pod(1, "red", "10.1.0.2", "fd00:1::2")},
+			Tenants{map[string]uint32{"red": 7}, members("red", "10.1.0.0/18", "10.2.0.0/18", "fd00:1::/64"), nil},
+		},
+		"leaf_unknown_kernel_datapath": {
+			rail0, unknownLeaf, []attachment.Attachment{pod(1, "ns:a", "fd00:1::2")},
+			Tenants{map[string]uint32{"ns:a": 1}, members("ns:a", "fd00:1::2/128"), nil},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			flows, left := Flows(given.rail, given.facts, given.attachments, given.tenants)
+			if len(left) != 0 {
+				t.Errorf("left without flows: %v", left)
+			}
+			compareWithGolden(t, name, written(flows))
+		})
+	}
+}
+
+func written(flows []Flow) string {
+	var text strings.Builder
+	for _, flow := range flows {
+		number, reason, _ := ParseCookie(flow.Cookie)
+		fmt.Fprintf(&text, "%2d %3d %d:%-19v %s -> %s\n", flow.Table, flow.Priority, number, reason,
+			orAll(flow.Match), flow.Actions)
+	}
+	return text.String()
+}
+
+func orAll(match string) string {
+	if match == "" {
+		return "*"
+	}
+	return match
+}
+
+func compareWithGolden(t *testing.T, name, text string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".flows")
+	if *update {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(golden) != text {
+		t.Errorf("%s is not what is planned now (go test -update writes it anew, git diff shows it):\n%s", path, text)
+	}
+}
+
+// The formula of Flows' comment, for several P and M: what it costs must never become P times M.
+func TestNumberOfFlowsIsLinear(t *testing.T) {
+	for _, families := range []int{1, 2} {
+		for _, pods := range []int{0, 1, 8, 64} {
+			for _, others := range []int{0, 10, 1000} {
+				for _, prefixes := range []bool{false, true} {
+					attachments, ports, tenants := cluster(pods, others, families, prefixes)
+					flows, left := Flows(rail0, facts(ports), attachments, tenants)
+					want := 24 + 2 + pods*(5+7*families) + 2*len(tenants.Members) + len(tenants.Numbers) + 2
+					if len(flows) != want || len(left) != 0 {
+						t.Errorf("%d pods of %d addresses, %d others, prefixes %v: %d flows, want %d; left %v",
+							pods, families, others, prefixes, len(flows), want, left)
+					}
+					if prefixes && len(flows) > 36+pods*19 {
+						t.Errorf("%d flows for %d pods and prefixes: grows with the members", len(flows), pods)
+					}
+					inOrderAndOnce(t, flows)
+				}
+			}
+		}
+	}
+}
+
+// cluster of two peered tenants: pods here, others elsewhere.
+func cluster(pods, others, families int, prefixes bool) ([]attachment.Attachment, map[string]uint32, Tenants) {
+	tenants := Tenants{Numbers: map[string]uint32{"ns:a": 1, "ns:b": 2}, Pairs: [][2]string{{"ns:a", "ns:b"}}}
+	if prefixes {
+		tenants.Members = append(members("ns:a", "10.1.0.0/17", "fd00:1::/112"), members("ns:b", "10.1.128.0/17")...)
+	}
+	var attachments []attachment.Attachment
+	ports := map[string]uint32{"p0": 1}
+	for n := 1; n <= pods+others; n++ {
+		own := []string{fmt.Sprintf("10.1.%d.%d", n/256, n%256), fmt.Sprintf("fd00:1::%x", n)}[:families]
+		one := pod(n, "ns:a", own...)
+		if !prefixes {
+			for _, address := range one.Addresses {
+				tenants.Members = append(tenants.Members, Member{single(address), "ns:a"})
+			}
+		}
+		if n <= pods {
+			attachments = append(attachments, one)
+			ports[one.HostInterface] = uint32(100 + n)
+		}
+	}
+	return attachments, ports, tenants
+}
+
+func inOrderAndOnce(t *testing.T, flows []Flow) {
+	t.Helper()
+	seen := map[Key]bool{}
+	for place, flow := range flows {
+		if seen[flow.Key()] {
+			t.Errorf("twice: %+v", flow)
+		}
+		seen[flow.Key()] = true
+		if place > 0 && flows[place-1].Table > flow.Table {
+			t.Errorf("not in order of tables: %+v", flow)
+		}
+	}
+}
+
+func TestOrderOfInputDoesNotMatter(t *testing.T) {
+	attachments, ports, tenants := cluster(20, 20, 2, false)
+	first, _ := Flows(rail0, facts(ports), attachments, tenants)
+	slices.Reverse(attachments)
+	slices.Reverse(tenants.Members)
+	second, _ := Flows(rail0, facts(ports), attachments, tenants)
+	if !slices.Equal(first, second) {
+		t.Error("another order of the same input gives other flows")
+	}
+}
+
+func TestNamesNeverGetIntoFlows(t *testing.T) {
+	hostile := "x,actions=NORMAL\n$(reboot)"
+	one := pod(1, "ns:a", "10.1.0.2")
+	given := Tenants{map[string]uint32{"ns:a": 1}, members("ns:a", "10.1.0.2/32"), nil}
+	want, _ := Flows(rail0, facts(map[string]uint32{"veth1": 11}), []attachment.Attachment{one}, given)
+	one.HostInterface, one.Tenant, one.DeviceID, one.Netns = hostile, hostile, hostile, hostile
+	one.Key = attachment.Key{Network: hostile, ContainerID: hostile, Interface: hostile}
+	one.Pod = attachment.Pod{Namespace: hostile, Name: hostile, UID: hostile}
+	given = Tenants{map[string]uint32{hostile: 1}, members(hostile, "10.1.0.2/32"), [][2]string{{hostile, hostile}}}
+	got, left := Flows(rail0, facts(map[string]uint32{hostile: 11}), []attachment.Attachment{one}, given)
+	if len(left) != 0 || !slices.Equal(got, want) {
+		t.Errorf("names change the flows:\n%s\nleft %v", written(got), left)
+	}
+}

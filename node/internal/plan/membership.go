@@ -1,0 +1,93 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+)
+
+// Registers, in the order that they are written. Register 3 is a place to put an address down while two change places.
+const (
+	registerSource      = 0
+	registerDestination = 1
+	registerByUplink    = 2
+)
+
+const (
+	priorityOwnAddress = 400
+	// priorityMember is raised by the prefix's length: the narrowest that holds an address decides.
+	priorityMember = 100
+	priorityPair   = 100
+)
+
+// membership names the tenants of a packet that came by the uplink (its source) and of every packet (its destination).
+// Whose address is in no list goes nowhere.
+func (flows *flowSet) membership() {
+	for _, member := range flows.members() {
+		number := flows.tenants.Numbers[member.Tenant]
+		priority := priorityMember + uint16(member.Prefix.Bits())
+		flows.add(tableSource, priority, source(member.Prefix), words(setRegister(registerSource, number),
+			setRegister(registerByUplink, 1), goTo(tableDestination)), Cookie(0, Pass))
+		flows.add(tableDestination, priority, destination(member.Prefix), words(setRegister(registerDestination, number),
+			goTo(tablePairs)), Cookie(0, Pass))
+	}
+	flows.refuseDiscovery()
+}
+
+// members with a tenant that has a number here, each prefix once. A prefix that two tenants have is nobody's.
+func (flows *flowSet) members() []Member {
+	tenantOf := map[netip.Prefix]string{}
+	disputed := map[netip.Prefix]bool{}
+	for _, member := range flows.tenants.Members {
+		if !member.Prefix.IsValid() || member.Prefix.Addr().Is4In6() {
+			continue
+		}
+		prefix := member.Prefix.Masked()
+		if tenant, ok := tenantOf[prefix]; ok && tenant != member.Tenant {
+			disputed[prefix] = true
+		}
+		tenantOf[prefix] = member.Tenant
+	}
+	var members []Member
+	for prefix, tenant := range tenantOf {
+		if flows.tenants.Numbers[tenant] != 0 && !disputed[prefix] {
+			members = append(members, Member{prefix, tenant})
+		}
+	}
+	return members
+}
+
+// refuseOwnAddress: what comes from outside and says that it was sent by a pod here was not.
+func (flows *flowSet) refuseOwnAddress(one local, address netip.Addr) {
+	flows.add(tableSource, priorityOwnAddress, source(single(address)), drop, Cookie(one.Number, DropSpoofed))
+}
+
+// refuseDiscovery between pods: it is for one link, and here each pod has a link of its own. With KeepTTL receivers would
+// even believe it, for its hop limit would still be 255.
+func (flows *flowSet) refuseDiscovery() {
+	for kind := 133; kind <= 137; kind++ {
+		flows.add(tableDestination, priorityOwnAddress, fmt.Sprintf("icmp6,icmp_type=%d", kind), drop,
+			Cookie(0, DropNotForUs))
+	}
+}
+
+// pairs of tenants that may speak: each with itself, and those that are peered.
+func (flows *flowSet) pairs() {
+	numbers := flows.tenants.Numbers
+	open := map[[2]uint32]bool{}
+	for _, number := range numbers {
+		open[[2]uint32{number, number}] = true
+	}
+	for _, pair := range flows.tenants.Pairs {
+		one, other := numbers[pair[0]], numbers[pair[1]]
+		open[[2]uint32{one, other}] = true
+		open[[2]uint32{other, one}] = true
+	}
+	for _, pair := range slices.Collect(maps.Keys(open)) {
+		if pair[0] != 0 && pair[1] != 0 {
+			flows.add(tablePairs, priorityPair, fmt.Sprintf("reg%d=%d,reg%d=%d", registerSource, pair[0],
+				registerDestination, pair[1]), goTo(tableDeliver), Cookie(0, Pass))
+		}
+	}
+}

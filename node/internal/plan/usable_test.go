@@ -1,0 +1,144 @@
+package plan
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"railwright/node/internal/attachment"
+)
+
+func TestAttachmentsThatCannotBeServedAreLeftWithTheReason(t *testing.T) {
+	ports := map[string]uint32{"p0": 1, "veth1": 11, "veth2": 12}
+	for _, given := range []struct {
+		why    string
+		change func(*attachment.Attachment)
+	}{
+		{`"veth9" is no port`, func(one *attachment.Attachment) { one.HostInterface = "veth9" }},
+		{"is already that of rail0/c1/net1", func(one *attachment.Attachment) { one.HostInterface = "veth1" }},
+		{"is the uplink", func(one *attachment.Attachment) { one.HostInterface = "p0" }},
+		{"10.1.0.2 is already the address of rail0/c1/net1", address("10.1.0.2")},
+		{"10.0.0.0 is the host's own", address("10.0.0.0")},
+		{"fe80::5 cannot be", address("fe80::5")},
+		{"224.0.0.1 cannot be", address("224.0.0.1")},
+		{"0.0.0.0 cannot be", address("0.0.0.0")},
+		{"::ffff:10.1.0.9 cannot be", address("::ffff:10.1.0.9")},
+		{"second address of its family", func(one *attachment.Attachment) { one.Addresses = addresses("10.1.0.8", "10.1.0.9") }},
+		{"00:00:00:00:00:00 cannot be", func(one *attachment.Attachment) { one.MAC = attachment.MAC{} }},
+		{"02:00:00:00:00:01 cannot be", func(one *attachment.Attachment) { one.MAC = mac("02:00:00:00:00:01") }},
+	} {
+		first, second := pod(1, "ns:a", "10.1.0.2"), pod(2, "ns:b", "10.1.0.3")
+		given.change(&second)
+		tenants := Tenants{map[string]uint32{"ns:a": 1, "ns:b": 2}, members("ns:a", "10.1.0.2/32"), nil}
+		flows, left := Flows(rail0, facts(ports), []attachment.Attachment{second, first}, tenants)
+		if len(left) != 1 || left[0].Key != second.Key || !strings.Contains(left[0].Why, given.why) {
+			t.Errorf("want left because %q, got %v", given.why, left)
+		}
+		for _, flow := range flows {
+			if number, _, _ := ParseCookie(flow.Cookie); number == 2 {
+				t.Errorf("%s: it got %+v", given.why, flow)
+			}
+		}
+	}
+}
+
+func address(text string) func(*attachment.Attachment) {
+	return func(one *attachment.Attachment) { one.Addresses = []netip.Addr{netip.MustParseAddr(text)} }
+}
+
+func TestOnlyAttachmentsOfTheRailThatWantFlowsGetSome(t *testing.T) {
+	elsewhere, routesOnly := pod(1, "ns:a", "10.1.0.2"), pod(2, "ns:a", "10.1.0.3")
+	elsewhere.Rail = "rail1"
+	routesOnly.Part = []attachment.Part{attachment.Routes}
+	all := []attachment.Attachment{elsewhere, routesOnly}
+	flows, left := Flows(rail0, facts(map[string]uint32{"veth1": 11, "veth2": 12}), all, Tenants{})
+	if len(flows) != 26 || len(left) != 0 {
+		t.Errorf("%d flows, left %v; want the 26 of an empty rail:\n%s", len(flows), left, written(flows))
+	}
+	if routes := Routes(rail0, all, left); !slices.Equal(routes, []netip.Prefix{netip.MustParsePrefix("10.1.0.3/32")}) {
+		t.Errorf("announced: %v", routes)
+	}
+}
+
+func TestARailWithoutFactsLetsNothingThrough(t *testing.T) {
+	flows, left := Flows(rail0, Facts{Ports: map[string]uint32{"veth1": 11}},
+		[]attachment.Attachment{pod(1, "ns:a", "10.1.0.2")}, Tenants{Numbers: map[string]uint32{"ns:a": 1}})
+	for _, flow := range flows {
+		if flow.Actions != "drop" {
+			t.Errorf("%+v", flow)
+		}
+	}
+	if len(left) != 1 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestATenantWithoutNumberIsLetNowhere(t *testing.T) {
+	flows, _ := Flows(rail0, facts(map[string]uint32{"veth1": 11}), []attachment.Attachment{pod(1, "ns:a", "10.1.0.2")},
+		Tenants{Members: members("ns:a", "10.1.0.2/32", "10.2.0.2/32"), Pairs: [][2]string{{"ns:a", "ns:a"}, {"ns:b", "ns:c"}}})
+	for _, flow := range flows {
+		if flow.Actions != "drop" && flow.Table >= tableDestination && flow.Table < tableDeliver {
+			t.Errorf("a way through: %+v", flow)
+		}
+		if _, reason, _ := ParseCookie(flow.Cookie); reason == Sent {
+			t.Errorf("let out: %+v", flow)
+		}
+	}
+}
+
+func TestAnAddressOfTwoTenantsIsNobodys(t *testing.T) {
+	flows, _ := Flows(rail0, facts(nil), nil, Tenants{
+		Numbers: map[string]uint32{"ns:a": 1, "ns:b": 2},
+		Members: append(members("ns:a", "10.2.0.2/32", "10.2.0.3/32"), members("ns:b", "10.2.0.2/32")...),
+	})
+	text := written(flows)
+	if strings.Contains(text, "10.2.0.2") || !strings.Contains(text, "10.2.0.3") {
+		t.Error(text)
+	}
+}
+
+func TestWhatIsLeftWithoutFlowsIsNotAnnounced(t *testing.T) {
+	one, other := pod(1, "ns:a", "10.1.0.2", "fd00::2"), pod(2, "ns:a", "10.1.0.3")
+	_, left := Flows(rail0, facts(map[string]uint32{"veth1": 11}), []attachment.Attachment{other, one}, Tenants{})
+	got := Routes(rail0, []attachment.Attachment{other, one}, left)
+	want := []netip.Prefix{netip.MustParsePrefix("10.1.0.2/32"), netip.MustParsePrefix("fd00::2/128")}
+	if !slices.Equal(got, want) {
+		t.Errorf("announced %v, want %v", got, want)
+	}
+}
+
+func TestEveryReasonHasALabel(t *testing.T) {
+	seen := map[string]bool{}
+	for reason := Pass; reason <= Received; reason++ {
+		label := reason.String()
+		if seen[label] || label == "unknown" {
+			t.Errorf("reason %d: label %q", reason, label)
+		}
+		seen[label] = true
+	}
+	if DropOtherTenant.Drops() != true || Sent.Drops() || Canary.Drops() {
+		t.Error("wrong reasons drop")
+	}
+}
+
+func TestARateIsAMeterInEachDirection(t *testing.T) {
+	one := pod(3, "ns:a", "10.1.0.2", "fd00::2")
+	one.MaxRate = 25_000_000_000
+	flows, _ := Flows(rail0, facts(map[string]uint32{"veth3": 11}), []attachment.Attachment{one},
+		Tenants{Numbers: map[string]uint32{"ns:a": 1}})
+	meters := map[Reason][]uint32{}
+	for _, flow := range flows {
+		if flow.Meter == 0 {
+			continue
+		}
+		_, reason, _ := ParseCookie(flow.Cookie)
+		meters[reason] = append(meters[reason], flow.Meter)
+		if flow.Rate != one.MaxRate || !strings.HasPrefix(flow.Actions, "meter:") {
+			t.Errorf("%+v", flow)
+		}
+	}
+	if !slices.Equal(meters[Sent], []uint32{6, 6}) || !slices.Equal(meters[Received], []uint32{7, 7}) || len(meters) != 2 {
+		t.Errorf("meters: %v", meters)
+	}
+}

@@ -1,0 +1,154 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"railwright/node/internal/attachment"
+	"railwright/node/internal/collect"
+	"railwright/node/internal/config"
+	"railwright/node/internal/store"
+	"railwright/node/internal/tenants"
+)
+
+const (
+	bridgeBound = 2 * time.Second
+	holderBound = 2 * time.Second
+)
+
+// admitNew finds the rail and the tenant of an attachment and stores it.
+func (reconciler *Reconciler) admitNew(ctx context.Context, wanted attachment.Attachment) (store.Record, error) {
+	rail, err := reconciler.railOf(ctx, wanted.HostInterface)
+	if err != nil {
+		return store.Record{}, err
+	}
+	if err := allowed(rail.Rail, wanted); err != nil {
+		return store.Record{}, err
+	}
+	tenant, err := reconciler.tenantOf(ctx, wanted.Pod.Namespace)
+	if err != nil {
+		return store.Record{}, claimFailure(err)
+	}
+	wanted.Rail, wanted.Tenant, wanted.Added = rail.Name, tenant, time.Now().UTC()
+	record := store.Record{Attachment: wanted, Boot: reconciler.pods.Boot()}
+	// One address may be held by the rest of one pod, the interface by that of another.
+	for range 4 {
+		stored, err := reconciler.store.Reserve(record, func(others iter.Seq[store.Record]) error {
+			return rail.hasRoom(record, others)
+		})
+		var conflict *store.Conflict
+		var full *Failure
+		switch {
+		case err == nil:
+			return stored, nil
+		case errors.As(err, &full):
+			return store.Record{}, full
+		case !errors.As(err, &conflict):
+			return store.Record{}, notStored(err)
+		}
+		if why := reconciler.bury(ctx, conflict.Holder); why != nil {
+			return store.Record{}, fail(Taken, "did the IPAM plugin give it twice? DEL the other pod first", "%w: %w",
+				conflict, why)
+		}
+	}
+	return store.Record{}, fail(Busy, "try again", "the address or interface is taken again and again")
+}
+
+func (reconciler *Reconciler) railOf(ctx context.Context, hostInterface string) (*rail, error) {
+	bound, end := context.WithTimeout(ctx, bridgeBound)
+	defer end()
+	bridge, err := reconciler.openVSwitch.BridgeOf(bound, hostInterface)
+	if err != nil {
+		return nil, fail(SwitchAway, "does the plugin before us in the chain add it to a rail's bridge? is ovsdb-server up?",
+			"the bridge of %s cannot be told: %w", hostInterface, err)
+	}
+	var bridges []string
+	for _, rail := range reconciler.rails {
+		if rail.Bridge == bridge {
+			return rail, nil
+		}
+		bridges = append(bridges, rail.Bridge)
+	}
+	slices.Sort(bridges)
+	return nil, fail(NoRail, "let the plugin before us use the bridge of a rail",
+		"%s is on the bridge %.40q; the rails' bridges are %s", hostInterface, bridge, strings.Join(bridges, ", "))
+}
+
+// allowed by the rail's families and prefixes, which FRR's filter holds as well.
+func allowed(rail config.Rail, wanted attachment.Attachment) error {
+	for _, address := range wanted.Addresses {
+		if !rail.Carries(address) {
+			return fail(WrongFamily, "let IPAM give addresses of the rail's families alone, or change the rail's families",
+				"rail %s does not carry the family of %s", rail.Name, address)
+		}
+		if !rail.Allows(address) {
+			return fail(Outside, "let IPAM give addresses out of the rail's prefixes, or change the rail's prefixes",
+				"%s is in none of the prefixes of rail %s: %v", address, rail.Name, rail.Prefixes)
+		}
+	}
+	return nil
+}
+
+// hasRoom for the addresses in each family, also where their routes are asked for only later.
+func (rail *rail) hasRoom(record store.Record, others iter.Seq[store.Record]) error {
+	count := map[int]int{}
+	for other := range others {
+		if other.Rail == rail.Name {
+			for _, address := range other.Addresses {
+				count[address.BitLen()]++
+			}
+		}
+	}
+	for _, address := range record.Addresses {
+		if held := count[address.BitLen()]; held >= rail.MaxPrefixes {
+			return fail(Full, "raise max_prefixes together with the leaf's maximum-prefix, which would end the whole session",
+				"rail %s holds %d addresses of the family of %s, its max_prefixes", rail.Name, held, address)
+		}
+	}
+	return nil
+}
+
+// bury what is left of another pod, which holds what a new one was given. nil: it is gone.
+func (reconciler *Reconciler) bury(ctx context.Context, holder store.Record) error {
+	bound, end := context.WithTimeout(ctx, holderBound)
+	defer end()
+	unlock, err := reconciler.locks.lock(bound, holder.Key)
+	if err != nil {
+		return errors.New("that one is being worked on")
+	}
+	defer unlock()
+	record, found := reconciler.store.Get(holder.Key)
+	if !found {
+		return nil
+	}
+	if !record.Leaving() {
+		life, why := reconciler.pods.Life(record.Attachment, record.Boot)
+		if life != collect.Gone {
+			return errors.New("that pod lives")
+		}
+		reconciler.logOf(record).Info("collected: another pod was given what it held", "why", why)
+		reconciler.metrics.Collected("given-anew")
+	}
+	return reconciler.undo(bound, record)
+}
+
+// claimFailure in the caller's terms.
+func claimFailure(err error) *Failure {
+	switch {
+	case errors.Is(err, tenants.ErrTaken):
+		return fail(Taken, "did IPAM give it on two nodes? delete the other pod first", "%w", err)
+	case errors.Is(err, tenants.ErrNotReleased):
+		return fail(NotReleased, "try again; a node that is away for good is to be removed from the tenant directory", "%w", err)
+	case errors.Is(err, tenants.ErrOutside):
+		return fail(Outside, "let IPAM give addresses out of the tenant's prefixes", "%w", err)
+	case errors.Is(err, tenants.ErrNoTenant):
+		return fail(NoTenant, "let one Tenant alone list the namespace", "%w", err)
+	case errors.Is(err, tenants.ErrUnreachable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return fail(DirectoryAway, "look at the tenant directory, then try again", "%w", err)
+	}
+	return fail(DirectoryAway, "look at the tenant directory's problems", "the tenant directory refused: %w", err)
+}

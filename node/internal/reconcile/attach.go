@@ -1,0 +1,253 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"railwright/node/internal/attachment"
+	"railwright/node/internal/failpoint"
+	"railwright/node/internal/store"
+)
+
+const (
+	// portBound: how long an ADD waits until ovs-vswitchd has given the port its number.
+	portBound = 3 * time.Second
+	// addClaimBound: how long an ADD waits for the tenant directory to take its addresses.
+	addClaimBound = 5 * time.Second
+	// undoBound: how long an ADD that failed, or a DEL, tries to undo before it is left to the housekeeping.
+	undoBound = 5 * time.Second
+)
+
+// Attached is what an ADD comes to.
+type Attached struct {
+	Rail, Tenant string
+	// Unconfirmed nodes do not let the addresses in yet.
+	Unconfirmed []string
+	// GatewayMAC is what the pod's gateways are answered with; zero: not known.
+	GatewayMAC attachment.MAC
+}
+
+// Attach makes the wanted parts real, or nothing of them. Rail, Tenant, NetnsInode, Added and Number are filled in here.
+// Errors are *Failure.
+func (reconciler *Reconciler) Attach(ctx context.Context, wanted attachment.Attachment) (Attached, error) {
+	began := time.Now()
+	if err := reconciler.wait(ctx); err != nil {
+		return Attached{}, fail(Busy, "railwrightd is starting; try again", "nothing was done: %w", err)
+	}
+	unlock, err := reconciler.locks.lock(ctx, wanted.Key)
+	if err != nil {
+		return Attached{}, fail(Busy, "try again", "the attachment is still being worked on: %w", err)
+	}
+	defer unlock()
+	reconciler.replayOf(ctx, wanted.Key)
+	record, before, err := reconciler.enter(ctx, wanted)
+	var missing []string
+	if err == nil {
+		missing, err = reconciler.realize(ctx, record, wanted)
+	}
+	if err != nil {
+		if record.Number != 0 {
+			reconciler.rollBack(record, before)
+		}
+		return Attached{}, err
+	}
+	reconciler.metrics.Step("add", "all", time.Since(began))
+	reconciler.logOf(record).Info("attached", "parts", wanted.Part, "addresses", record.Addresses,
+		"tenant", record.Tenant, "took_s", time.Since(began).Seconds(), "unconfirmed_nodes", missing)
+	return Attached{record.Rail, record.Tenant, missing, reconciler.rails[record.Rail].lastSeen().bridgeMAC}, nil
+}
+
+// enter stores what is wanted and claims its addresses. After an error a record with a number is to be rolled back.
+func (reconciler *Reconciler) enter(ctx context.Context, wanted attachment.Attachment) (store.Record, *store.Record, error) {
+	reconciler.admission.RLock()
+	defer reconciler.admission.RUnlock()
+	began := time.Now()
+	record, before, err := reconciler.admit(ctx, wanted)
+	if err != nil {
+		return store.Record{}, nil, err
+	}
+	failpoint.Reach(failpoint.AddStored)
+	reconciler.metrics.Step("add", "store", time.Since(began))
+	began = time.Now()
+	if !reconciler.claims.holds(record.Key) {
+		bound, end := context.WithTimeout(ctx, addClaimBound)
+		defer end()
+		if err := reconciler.claim(bound, record); err != nil {
+			return record, before, claimFailure(err)
+		}
+	}
+	failpoint.Reach(failpoint.AddClaimed)
+	reconciler.metrics.Step("add", "claim", time.Since(began))
+	return record, before, nil
+}
+
+// admit stores what is wanted. before is the record as it was, nil where there was none.
+func (reconciler *Reconciler) admit(ctx context.Context, wanted attachment.Attachment) (record store.Record, before *store.Record, err error) {
+	held, found := reconciler.store.Get(wanted.Key)
+	if found && held.Leaving() {
+		if err := reconciler.undo(ctx, held); err != nil {
+			return store.Record{}, nil, fail(Busy, "try again", "the attachment of the last DEL is still being undone: %w", err)
+		}
+		found = false
+	}
+	inode, err := reconciler.pods.Identify(wanted.Netns)
+	if err != nil {
+		return store.Record{}, nil, fail(NoPod, "look at the path that the runtime gave", "%w", err)
+	}
+	wanted.NetnsInode = inode
+	if found {
+		record, err = reconciler.extend(held, wanted)
+		return record, &held, err
+	}
+	record, err = reconciler.admitNew(ctx, wanted)
+	return record, nil, err
+}
+
+// extend a record by parts that it does not have yet.
+func (reconciler *Reconciler) extend(held store.Record, wanted attachment.Attachment) (store.Record, error) {
+	if different := differentBody(held, wanted); different != "" {
+		return store.Record{}, fail(OtherBody, "DEL it first: one interface has one body",
+			"%s is attached already, with another %s", held.Key, different)
+	}
+	record := held
+	record.Part = slices.Clone(held.Part)
+	for _, part := range wanted.Part {
+		if !record.Has(part) {
+			record.Part = append(record.Part, part)
+		}
+	}
+	if wanted.Has(attachment.Flows) {
+		record.MaxRate = wanted.MaxRate
+	}
+	if len(record.Part) == len(held.Part) {
+		return held, nil
+	}
+	if err := reconciler.store.Put(record); err != nil {
+		return store.Record{}, notStored(err)
+	}
+	return record, nil
+}
+
+// differentBody names what differs; the rate concerns the flows alone, and only they are asked for it.
+func differentBody(held store.Record, wanted attachment.Attachment) string {
+	switch {
+	case held.Pod != wanted.Pod:
+		return "pod"
+	case held.Netns != wanted.Netns || held.NetnsInode != wanted.NetnsInode:
+		return "network namespace"
+	case held.HostInterface != wanted.HostInterface:
+		return "host interface"
+	case held.MAC != wanted.MAC:
+		return "MAC address"
+	case !slices.Equal(held.Addresses, wanted.Addresses):
+		return "address"
+	case !slices.Equal(held.Gateways, wanted.Gateways):
+		return "gateway"
+	case held.DeviceID != wanted.DeviceID:
+		return "device"
+	case held.Has(attachment.Flows) && wanted.Has(attachment.Flows) && held.MaxRate != wanted.MaxRate:
+		return "rate"
+	}
+	return ""
+}
+
+// realize what is stored: flows, routes, and the wait for the leaf and the other nodes.
+func (reconciler *Reconciler) realize(ctx context.Context, record store.Record, wanted attachment.Attachment) ([]string, error) {
+	began := time.Now()
+	rail := reconciler.rails[record.Rail]
+	if rail == nil {
+		return nil, fail(NoRail, "put the rail back into the configuration, or DEL the attachment",
+			"its rail %s is not configured any more", record.Rail)
+	}
+	if err := rail.realize(ctx, record); err != nil {
+		return nil, err
+	}
+	reconciler.metrics.Step("add", "program", time.Since(began))
+	return reconciler.awaitOthers(ctx, rail, record, wanted)
+}
+
+// realize asks for passes until the attachment's parts are real. Only a port that is not there yet is waited for.
+func (rail *rail) realize(ctx context.Context, record store.Record) error {
+	bound, end := context.WithTimeout(ctx, portBound)
+	defer end()
+	for length := 10 * time.Millisecond; ; length = min(2*length, 200*time.Millisecond) {
+		result, err := rail.ask(ctx)
+		if err != nil {
+			return fail(Busy, "look at the daemon's log, then try again", "the rail was not done in time: %w", err)
+		}
+		failure := result.failure(record)
+		if failure == nil {
+			return nil
+		}
+		if result.flows != nil || result.left[record.Key] == "" || !pause(bound, length) {
+			return failure
+		}
+	}
+}
+
+// awaitOthers waits for the leaf and, at the same time, for the other nodes.
+func (reconciler *Reconciler) awaitOthers(ctx context.Context, rail *rail, record store.Record, wanted attachment.Attachment) ([]string, error) {
+	began := time.Now()
+	confirmed := make(chan []string, 1)
+	bound, end := context.WithTimeout(ctx, reconciler.config.ConfirmTimeout)
+	defer end()
+	go func() { confirmed <- reconciler.directory.WaitConfirmed(bound, record.Addresses) }()
+	err := reconciler.awaitLeaf(ctx, rail, record, wanted)
+	reconciler.metrics.Step("add", "advertise", time.Since(began))
+	if err != nil {
+		end()
+		<-confirmed
+		return nil, err
+	}
+	missing := <-confirmed
+	reconciler.metrics.Step("add", "confirm", time.Since(began))
+	return missing, nil
+}
+
+func (reconciler *Reconciler) awaitLeaf(ctx context.Context, rail *rail, record store.Record, wanted attachment.Attachment) error {
+	if !wanted.Has(attachment.Routes) {
+		return nil
+	}
+	bound, end := context.WithTimeout(ctx, reconciler.config.AdvertiseTimeout)
+	defer end()
+	if err := reconciler.announcer.WaitAdvertised(bound, rail.Rail.Rail, record.Prefixes()); err != nil {
+		return fail(NotAdvertised, "look at `show bgp summary` in vtysh, and at the redistribution and filter of the rail's table",
+			"the rail's leaf was not sent the routes within %s: %w", reconciler.config.AdvertiseTimeout, err)
+	}
+	failpoint.Reach(failpoint.AddAdvertised)
+	return nil
+}
+
+// rollBack to what was there before. Who asked may have gone: it has its own time.
+func (reconciler *Reconciler) rollBack(record store.Record, before *store.Record) {
+	ctx, end := context.WithTimeout(context.Background(), undoBound)
+	defer end()
+	log := reconciler.logOf(record)
+	if before == nil {
+		if err := reconciler.undo(ctx, record); err != nil {
+			log.Warn("an ADD that failed is not undone yet", "error", err)
+		}
+		return
+	}
+	if slices.Equal(before.Part, record.Part) {
+		return
+	}
+	if err := reconciler.store.Put(*before); err != nil {
+		log.Warn("what an ADD that failed had asked for could not be taken from the store", "error", err)
+		reconciler.store.Remember(*before)
+	}
+	if rail := reconciler.rails[record.Rail]; rail != nil {
+		if _, err := rail.ask(ctx); err != nil {
+			log.Warn("an ADD that failed is not undone yet", "error", err)
+		}
+	}
+}
+
+func notStored(err error) *Failure {
+	if errors.Is(err, store.ErrNumbers) {
+		return fail(Full, "delete pods of this node", "%w", err)
+	}
+	return fail(NotStored, "make room in the state folder, or look at its disk", "%w", err)
+}

@@ -1,0 +1,248 @@
+package reconcile
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"railwright/node/internal/attachment"
+	"railwright/node/internal/collect"
+	"railwright/node/internal/tenants"
+)
+
+func TestAnADDStoresClaimsProgramsAndAnnouncesInThisOrder(t *testing.T) {
+	bench := newBench(t).start()
+	attached, err := bench.attach(wanted(1, bothParts...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if attached.Rail != "rail0" || attached.Tenant != "ns:tenant-a" || len(attached.Unconfirmed) != 1 {
+		t.Errorf("%+v", attached)
+	}
+	bench.inOrder("claim 10.1.0.1 ns:tenant-a", "flows +1", "route +10.1.0.1/32", "advertised 10.1.0.1/32")
+	bench.mustDetach(1, bothParts...)
+	bench.inOrder("route -10.1.0.1/32", "flows -1", "release 10.1.0.1")
+	if bench.diary.count("replace") != 2 {
+		t.Errorf("after the start only differences are programmed: %v", bench.diary.all())
+	}
+	bench.mustDetach(1, bothParts...)
+	if told := bench.diary.all(); !strings.HasPrefix(told[len(told)-1], "confirm") && told[len(told)-1] != "release 10.1.0.1" {
+		t.Errorf("a second DEL does nothing: %v", told)
+	}
+}
+
+func TestPartsComeAndGoOneByOne(t *testing.T) {
+	bench := newBench(t).start()
+	record := bench.mustAttach(1, attachment.Flows)
+	if bench.diary.count("route +10.1.0.1/32") != 0 || bench.sw.flowsOf(record.Number) == 0 {
+		t.Fatal(bench.diary.all())
+	}
+	bench.mustAttach(1, attachment.Routes)
+	bench.mustAttach(1, attachment.Routes)
+	if bench.diary.count("route +10.1.0.1/32") != 1 {
+		t.Fatal(bench.diary.all())
+	}
+	bench.mustDetach(1, attachment.Routes)
+	if bench.diary.count("route -10.1.0.1/32") != 1 || bench.sw.flowsOf(record.Number) == 0 {
+		t.Fatal(bench.diary.all())
+	}
+	bench.mustDetach(1, attachment.Flows)
+	if !bench.nothingLeft(record) {
+		t.Fatal(bench.diary.all())
+	}
+}
+
+func TestTheSameADDAgainIsFineAndAnotherBodyIsRefused(t *testing.T) {
+	bench := newBench(t).start()
+	bench.mustAttach(1, bothParts...)
+	bench.mustAttach(1, bothParts...)
+	for what, change := range map[string]func(*attachment.Attachment){
+		"pod":               func(one *attachment.Attachment) { one.Pod.Name = "other" },
+		"address":           func(one *attachment.Attachment) { one.Addresses = wanted(2).Addresses },
+		"host interface":    func(one *attachment.Attachment) { one.HostInterface = "veth2" },
+		"MAC address":       func(one *attachment.Attachment) { one.MAC[5]++ },
+		"network namespace": func(one *attachment.Attachment) { one.Netns = "/run/netns/n2" },
+		"rate":              func(one *attachment.Attachment) { one.MaxRate = 1e9 },
+		"gateway":           func(one *attachment.Attachment) { one.Gateways = []netip.Addr{netip.MustParseAddr("10.1.0.254")} },
+		"device":            func(one *attachment.Attachment) { one.DeviceID = "0000:01:10.0" },
+	} {
+		other := wanted(1, bothParts...)
+		change(&other)
+		_, err := bench.attach(other)
+		expectKind(t, err, OtherBody)
+		if !strings.Contains(err.Error(), "another "+what) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if other := wanted(1, attachment.Routes); bench.diary.count("claim 10.1.0.1 ns:tenant-a") != 1 {
+		t.Errorf("claimed again: %v", bench.diary.all())
+	} else if other.MaxRate = 5; true {
+		if _, err := bench.attach(other); err != nil {
+			t.Errorf("the rate is the flows' alone: %v", err)
+		}
+	}
+}
+
+func TestAnADDThatFailsLeavesNothing(t *testing.T) {
+	for name, wrong := range map[string]struct {
+		kind Kind
+		make func(*bench, *attachment.Attachment)
+	}{
+		"not advertised": {NotAdvertised, func(bench *bench, _ *attachment.Attachment) {
+			bench.routes.set(func() { bench.routes.silent = true })
+		}},
+		"FRR away": {RoutesAway, func(bench *bench, _ *attachment.Attachment) {
+			bench.routes.set(func() { bench.routes.away = errors.New("bgpd is away") })
+		}},
+		"taken": {Taken, func(bench *bench, _ *attachment.Attachment) {
+			bench.directory.refuse = fmt.Errorf("%w: node-2", tenants.ErrTaken)
+		}},
+		"not released": {NotReleased, func(bench *bench, _ *attachment.Attachment) {
+			bench.directory.refuse = tenants.ErrNotReleased
+		}},
+		"outside of the tenant": {Outside, func(bench *bench, _ *attachment.Attachment) { bench.directory.refuse = tenants.ErrOutside }},
+		"directory away":        {DirectoryAway, func(bench *bench, _ *attachment.Attachment) { bench.directory.refuse = tenants.ErrUnreachable }},
+		"no port":               {SwitchAway, func(_ *bench, one *attachment.Attachment) { one.HostInterface = "veth999" }},
+		"no namespace":          {NoPod, func(_ *bench, one *attachment.Attachment) { one.Netns = "/run/netns/none" }},
+		"no rail":               {NoRail, func(_ *bench, one *attachment.Attachment) { one.HostInterface = "other0" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bench := newBench(t).start()
+			other := bench.mustAttach(2, bothParts...)
+			one := wanted(1, bothParts...)
+			wrong.make(bench, &one)
+			_, err := bench.attach(one)
+			expectKind(t, err, wrong.kind)
+			bench.routes.set(func() { bench.routes.away, bench.routes.silent = nil, false })
+			record := other
+			record.Attachment = one
+			record.Number = other.Number + 1
+			bench.eventually("nothing is left", func() bool { return bench.nothingLeft(record) })
+			if bench.nothingLeft(other) || bench.sw.flowsOf(other.Number) == 0 {
+				t.Error("another pod lost what it had")
+			}
+			if wrong.kind == Taken && bench.diary.count("flows +2") != 0 {
+				t.Error("flows were programmed for an address that is another's")
+			}
+		})
+	}
+}
+
+func TestFiftyADDsAtOnceShareTheirPasses(t *testing.T) {
+	bench := newBench(t).start()
+	before := bench.diary.count("change")
+	// A bundle takes its time, as ovs-ofctl does.
+	gate, ended := make(chan struct{}), make(chan struct{})
+	bench.sw.set(func() { bench.sw.gate = gate })
+	go func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ended:
+				close(gate)
+				return
+			case <-tick.C:
+				select {
+				case gate <- struct{}{}:
+				default:
+				}
+			}
+		}
+	}()
+	var group sync.WaitGroup
+	for i := range 50 {
+		group.Go(func() {
+			if _, err := bench.attach(wanted(i+1, bothParts...)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	close(ended)
+	if passes := bench.diary.count("change") - before; passes > 25 {
+		t.Errorf("50 ADDs took %d bundles", passes)
+	}
+	for _, record := range bench.store.All() {
+		if bench.sw.flowsOf(record.Number) == 0 || !bench.routes.tables["rail0"].has(record.Prefixes()) {
+			t.Errorf("%s is not real", record.Key)
+		}
+	}
+	for i := range 50 {
+		group.Go(func() { bench.mustDetach(i+1, bothParts...) })
+	}
+	group.Wait()
+	if left := bench.store.All(); len(left) != 0 || len(bench.directory.owners) != 0 || len(bench.routes.tables["rail0"]) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestAnAddressIsHeldByOnePodThatLives(t *testing.T) {
+	bench := newBench(t).start()
+	held := bench.mustAttach(1, bothParts...)
+	next := wanted(2, bothParts...)
+	next.Addresses = held.Addresses
+	_, err := bench.attach(next)
+	expectKind(t, err, Taken)
+	if !strings.Contains(err.Error(), "pod tenant-a/pod-1") || !strings.Contains(err.Error(), "10.1.0.1") {
+		t.Error(err)
+	}
+	bench.pods.set(held.Netns, collect.Unknown)
+	_, err = bench.attach(next)
+	expectKind(t, err, Taken)
+	bench.pods.set(held.Netns, collect.Gone)
+	if _, err := bench.attach(next); err != nil {
+		t.Fatalf("the pod that held it is gone: %v", err)
+	}
+	record, _ := bench.store.Get(next.Key)
+	if _, found := bench.store.Get(held.Key); found || bench.sw.flowsOf(held.Number) != 0 || bench.sw.flowsOf(record.Number) == 0 {
+		t.Error(bench.diary.all())
+	}
+	// The port went over with a VF: it is the new pod's.
+	again := wanted(3, bothParts...)
+	again.HostInterface = next.HostInterface
+	bench.pods.set(next.Netns, collect.Gone)
+	if _, err := bench.attach(again); err != nil {
+		t.Fatal(err)
+	}
+	if bench.diary.count("port -veth2 /run/netns/n2") != 0 {
+		t.Error("the new pod's port was removed")
+	}
+}
+
+func TestARailHoldsAsManyAddressesAsTheLeafTakes(t *testing.T) {
+	bench := newBench(t).start()
+	rail := bench.rails["rail0"]
+	rail.MaxPrefixes = 2
+	bench.mustAttach(1, attachment.Flows)
+	bench.mustAttach(2, bothParts...)
+	_, err := bench.attach(wanted(3, bothParts...))
+	expectKind(t, err, Full)
+	six := wanted(4, bothParts...)
+	six.Addresses = []netip.Addr{netip.MustParseAddr("fd00::4")}
+	if _, err := bench.attach(six); err != nil {
+		t.Errorf("the leaf counts each family for itself: %v", err)
+	}
+	rail.IPv6 = false
+	six.Key.ContainerID, six.HostInterface = "c5", "veth5"
+	_, err = bench.attach(six)
+	expectKind(t, err, WrongFamily)
+	rail.Prefixes = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}
+	_, err = bench.attach(wanted(6, bothParts...))
+	expectKind(t, err, Outside)
+}
+
+func TestAPortThatComesLateIsWaitedFor(t *testing.T) {
+	bench := newBench(t).start()
+	late := wanted(1, bothParts...)
+	bench.sw.set(func() { bench.sw.ports["veth1"] = 0 })
+	time.AfterFunc(100*time.Millisecond, func() { bench.sw.set(func() { bench.sw.ports["veth1"] = 101 }) })
+	if _, err := bench.attach(late); err != nil {
+		t.Fatal(err)
+	}
+	bench.inOrder("flows +1", "route +10.1.0.1/32")
+}

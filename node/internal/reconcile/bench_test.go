@@ -1,0 +1,187 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"railwright/node/internal/announce"
+	"railwright/node/internal/attachment"
+	"railwright/node/internal/collect"
+	"railwright/node/internal/config"
+	"railwright/node/internal/metrics"
+	"railwright/node/internal/openvswitch"
+	"railwright/node/internal/plan"
+	"railwright/node/internal/store"
+	"railwright/node/internal/tenants"
+)
+
+// bench is a reconciler between fakes. The outside (flows, routes, claims) lives on over a restart.
+type bench struct {
+	*Reconciler
+	t         *testing.T
+	diary     *diary
+	sw        *fakeSwitch
+	routes    *fakeAnnouncer
+	directory *fakeDirectory
+	pods      *fakePods
+	folder    string
+	stones    string
+	stop      func()
+}
+
+var bothParts = []attachment.Part{attachment.Flows, attachment.Routes}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	diary := &diary{}
+	bench := &bench{
+		t: t, diary: diary, folder: t.TempDir(), stones: t.TempDir(),
+		sw: &fakeSwitch{
+			diary: diary, ports: map[string]uint32{"other0": 7}, flows: map[string]map[plan.Key]plan.Flow{},
+			events: make(chan openvswitch.Event, 8),
+		},
+		routes:    &fakeAnnouncer{diary: diary, tables: map[string]prefixes{}, events: make(chan announce.Event, 8)},
+		directory: &fakeDirectory{diary: diary, changed: make(chan struct{}), owners: map[netip.Addr]tenants.Claim{}, tenant: map[string]string{}},
+		pods:      &fakePods{boot: "boot-1", lives: map[string]collect.Life{}},
+	}
+	for i := range 100 {
+		bench.sw.ports[fmt.Sprintf("veth%d", i)] = uint32(100 + i)
+	}
+	return bench
+}
+
+var pods = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/48")}
+
+// start the reconciler, anew where it ran before.
+func (bench *bench) start() *bench {
+	bench.t.Helper()
+	kept, damaged, err := store.Open(bench.folder)
+	if err != nil || len(damaged) > 0 {
+		bench.t.Fatal(err, damaged)
+	}
+	told := io.Discard
+	if os.Getenv("RAILWRIGHT_TEST_LOG") != "" {
+		told = os.Stderr
+	}
+	bench.Reconciler = New(Parts{
+		Config: config.Config{
+			Rails: []config.Rail{
+				{Rail: plan.Rail{Name: "rail0", Bridge: "br0", Uplink: "p0", Table: 210}, IPv4: true, IPv6: true, MaxPrefixes: 90, Prefixes: pods},
+				{Rail: plan.Rail{Name: "rail1", Bridge: "br1", Uplink: "p1", Table: 211}, IPv4: true, MaxPrefixes: 90, Prefixes: pods},
+			},
+			AdvertiseTimeout: 200 * time.Millisecond, ConfirmTimeout: 100 * time.Millisecond,
+		},
+		Store: kept, Switch: bench.sw, Announcer: bench.routes, Directory: bench.directory, Pods: bench.pods,
+		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(told, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Links: fakeLinks{}, Tombstones: bench.stones,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		bench.Run(ctx)
+	}()
+	bench.stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			bench.t.Error("the reconciler does not end")
+		}
+	})
+	bench.t.Cleanup(bench.stop)
+	bench.eventually("both rails were looked at", func() bool { return len(bench.Ready()) == 0 })
+	return bench
+}
+
+func (bench *bench) restart() {
+	bench.t.Helper()
+	bench.stop()
+	bench.start()
+}
+
+func (bench *bench) eventually(what string, holds func() bool) {
+	bench.t.Helper()
+	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if holds() {
+			return
+		}
+	}
+	bench.t.Fatalf("did not come about: %s\n%v", what, bench.diary.all())
+}
+
+// wanted attachment number i of the namespace tenant-a.
+func wanted(i int, parts ...attachment.Part) attachment.Attachment {
+	return attachment.Attachment{
+		Key:  attachment.Key{Network: "rail0", ContainerID: fmt.Sprintf("c%d", i), Interface: "net1"},
+		Pod:  attachment.Pod{Namespace: "tenant-a", Name: fmt.Sprintf("pod-%d", i), UID: "u"},
+		Part: parts, Netns: fmt.Sprintf("/run/netns/n%d", i), HostInterface: fmt.Sprintf("veth%d", i),
+		MAC: attachment.MAC{2, 0, 0, 0, 0, byte(i)}, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 1, 0, byte(i)})},
+	}
+}
+
+func (bench *bench) attach(wanted attachment.Attachment) (Attached, error) {
+	ctx, end := context.WithTimeout(context.Background(), 10*time.Second)
+	defer end()
+	return bench.Attach(ctx, wanted)
+}
+
+func (bench *bench) mustAttach(i int, parts ...attachment.Part) store.Record {
+	bench.t.Helper()
+	if _, err := bench.attach(wanted(i, parts...)); err != nil {
+		bench.t.Fatal(err)
+	}
+	record, _ := bench.store.Get(wanted(i).Key)
+	return record
+}
+
+func (bench *bench) mustDetach(i int, parts ...attachment.Part) {
+	bench.t.Helper()
+	ctx, end := context.WithTimeout(context.Background(), 10*time.Second)
+	defer end()
+	if err := bench.Detach(ctx, wanted(i).Key, parts); err != nil {
+		bench.t.Fatal(err)
+	}
+}
+
+// nothingLeft of an attachment, anywhere.
+func (bench *bench) nothingLeft(record store.Record) bool {
+	bench.directory.mutex.Lock()
+	_, claimed := bench.directory.owners[record.Addresses[0]]
+	bench.directory.mutex.Unlock()
+	bench.routes.mutex.Lock()
+	announced := bench.routes.tables["rail0"].hasAny(hostPrefixes(record))
+	bench.routes.mutex.Unlock()
+	_, stored := bench.store.Get(record.Key)
+	return !claimed && !announced && !stored && bench.sw.flowsOf(record.Number) == 0
+}
+
+// inOrder says whether the lines were written in that order.
+func (bench *bench) inOrder(lines ...string) {
+	bench.t.Helper()
+	all := bench.diary.all()
+	at := 0
+	for _, line := range lines {
+		found := slices.Index(all[at:], line)
+		if found < 0 {
+			bench.t.Fatalf("%q is not there, or not after what comes before it:\n%v\nin\n%v", line, lines, all)
+		}
+		at += found + 1
+	}
+}
+
+func expectKind(t *testing.T, err error, kind Kind) {
+	t.Helper()
+	failure, ok := err.(*Failure)
+	if !ok || failure.Kind != kind || failure.Hint == "" {
+		t.Fatalf("failure %+v (%v), want kind %d with a hint", failure, err, kind)
+	}
+}

@@ -1,0 +1,222 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"railwright/node/internal/attachment"
+	"railwright/node/internal/store"
+	"railwright/node/internal/tenants"
+)
+
+const (
+	// claimBound for one claim in the background; an ADD has its own bound.
+	claimBound  = 2 * time.Second
+	claimsEvery = time.Second
+	// mostAtOnce of the attachments that are worked on in the background.
+	mostAtOnce = 64
+)
+
+// claims are the attachments whose addresses the tenant directory has as theirs. Only these get flows and new routes:
+// with an address that may still be another tenant's a pod could reach that tenant's pods.
+type claims struct {
+	mutex sync.Mutex
+	held  map[attachment.Key]bool
+	// refused tells why the last claim of an attachment failed.
+	refused map[attachment.Key]error
+}
+
+func newClaims() *claims {
+	return &claims{held: map[attachment.Key]bool{}, refused: map[attachment.Key]error{}}
+}
+
+func (claims *claims) holds(key attachment.Key) bool {
+	claims.mutex.Lock()
+	defer claims.mutex.Unlock()
+	return claims.held[key]
+}
+
+func (claims *claims) drop(key attachment.Key) {
+	claims.mutex.Lock()
+	defer claims.mutex.Unlock()
+	delete(claims.held, key)
+	delete(claims.refused, key)
+}
+
+func (claims *claims) note(key attachment.Key, err error) {
+	claims.mutex.Lock()
+	defer claims.mutex.Unlock()
+	if err == nil {
+		claims.held[key] = true
+		delete(claims.refused, key)
+	} else {
+		claims.refused[key] = err
+	}
+}
+
+func (claims *claims) problems() []string {
+	claims.mutex.Lock()
+	defer claims.mutex.Unlock()
+	var told []string
+	for key, err := range claims.refused {
+		told = append(told, fmt.Sprintf("%s has no flows: %v", key, err))
+	}
+	slices.Sort(told)
+	return told
+}
+
+// claim the addresses of a record for its tenant.
+func (reconciler *Reconciler) claim(ctx context.Context, record store.Record) error {
+	err := reconciler.directory.Claim(ctx, tenants.Claim{
+		Tenant: record.Tenant, Rail: record.Rail, Owner: record.Key.String(), Addresses: record.Addresses,
+	})
+	reconciler.claims.note(record.Key, err)
+	if err == nil {
+		reconciler.watch.again()
+	}
+	return err
+}
+
+// claimAll that are stored, at start: until then no flow may be taken from a bridge, or pods that live would lose theirs.
+func (reconciler *Reconciler) claimAll(ctx context.Context) {
+	atOnce(reconciler.store.All(), func(record store.Record) {
+		if record.Leaving() {
+			return
+		}
+		bound, end := context.WithTimeout(ctx, claimBound)
+		defer end()
+		if err := reconciler.claim(bound, record); err != nil {
+			reconciler.logOf(record).Warn("the addresses of a stored attachment are not its own", "error", err)
+		}
+	})
+}
+
+// retain gives up the claims whose attachments were lost with their files, once the bridges show nothing of them.
+func (reconciler *Reconciler) retain(ctx context.Context) {
+	for pause(ctx, claimsEvery) {
+		programmed := true
+		for _, rail := range reconciler.rails {
+			last := rail.lastSeen().outcome
+			programmed = programmed && last != nil && last.flows == nil
+		}
+		if programmed && reconciler.retainNow(ctx) {
+			return
+		}
+	}
+}
+
+func (reconciler *Reconciler) retainNow(ctx context.Context) bool {
+	reconciler.admission.Lock()
+	defer reconciler.admission.Unlock()
+	bound, end := context.WithTimeout(ctx, claimBound)
+	defer end()
+	var owners []string
+	for _, record := range reconciler.store.All() {
+		owners = append(owners, record.Key.String())
+	}
+	if err := reconciler.directory.Retain(bound, owners); err != nil {
+		reconciler.log.Warn("claims of attachments that were lost could not be given up", "error", err)
+		return false
+	}
+	return true
+}
+
+// keepClaims tries again what was refused, until ctx ends, and kicks the rails of those that succeed.
+func (reconciler *Reconciler) keepClaims(ctx context.Context) {
+	for pause(ctx, claimsEvery) {
+		atOnce(reconciler.store.All(), func(record store.Record) {
+			if record.Leaving() || reconciler.claims.holds(record.Key) {
+				return
+			}
+			reconciler.whenFree(record.Key, func(record store.Record) {
+				bound, end := context.WithTimeout(ctx, claimBound)
+				defer end()
+				if reconciler.claim(bound, record) == nil {
+					reconciler.logOf(record).Info("the addresses are the attachment's again")
+					reconciler.kickRail(record.Rail, due{})
+				}
+			})
+		})
+	}
+}
+
+// atOnce calls act for all records, many at a time, so that their passes are shared; it returns when all are done.
+func atOnce(records []store.Record, act func(store.Record)) {
+	var group sync.WaitGroup
+	turn := make(chan struct{}, mostAtOnce)
+	for _, record := range records {
+		turn <- struct{}{}
+		group.Go(func() {
+			defer func() { <-turn }()
+			act(record)
+		})
+	}
+	group.Wait()
+}
+
+// whenFree calls act with the record of the key as it is now, unless somebody works on that key, or it is gone or leaving.
+func (reconciler *Reconciler) whenFree(key attachment.Key, act func(store.Record)) {
+	unlock, free := reconciler.locks.try(key)
+	if !free {
+		return
+	}
+	defer unlock()
+	if record, found := reconciler.store.Get(key); found && !record.Leaving() {
+		act(record)
+	}
+}
+
+// moveTenants follows namespaces that have come to be another tenant's: what the pod had as the old one ends first.
+func (reconciler *Reconciler) moveTenants(ctx context.Context) {
+	for _, record := range reconciler.store.All() {
+		if record.Leaving() {
+			continue
+		}
+		tenant, err := reconciler.tenantOf(ctx, record.Pod.Namespace)
+		if err != nil || tenant == record.Tenant {
+			continue
+		}
+		reconciler.whenFree(record.Key, func(record store.Record) { reconciler.moveTenant(ctx, record, tenant) })
+	}
+}
+
+func (reconciler *Reconciler) moveTenant(ctx context.Context, record store.Record, tenant string) {
+	log := reconciler.logOf(record)
+	log.Info("the pod's namespace is another tenant's now", "was", record.Tenant, "is", tenant)
+	reconciler.claims.drop(record.Key)
+	if rail := reconciler.rails[record.Rail]; rail != nil {
+		bound, end := context.WithTimeout(ctx, switchBound)
+		defer end()
+		if result, err := rail.ask(bound); err != nil || result.flows != nil {
+			// Left without a claim and with its old tenant: the next change, or the next look, tries again.
+			log.Warn("the flows of the old tenant could not be deleted", "error", errors.Join(err, flowsOf(result)))
+			return
+		}
+	}
+	bound, end := context.WithTimeout(ctx, claimBound)
+	defer end()
+	if err := reconciler.directory.Release(bound, record.Addresses); err != nil {
+		log.Warn("the addresses could not be taken from the old tenant", "error", err)
+		return
+	}
+	record.Tenant = tenant
+	if err := reconciler.store.Put(record); err != nil {
+		log.Warn("the new tenant could not be stored", "error", err)
+		reconciler.store.Remember(record)
+	}
+	if err := reconciler.claim(bound, record); err != nil {
+		log.Warn("the addresses could not be claimed for the new tenant yet", "error", err)
+	}
+	reconciler.kickRail(record.Rail, due{})
+}
+
+func flowsOf(result *outcome) error {
+	if result == nil {
+		return nil
+	}
+	return result.flows
+}

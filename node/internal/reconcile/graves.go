@@ -1,0 +1,138 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"railwright/node/internal/attachment"
+	"railwright/node/internal/tombstone"
+)
+
+const tombstonesEvery = 10 * time.Second
+
+// followTombstones replays the DELs that plugins left while we were away, now and whenever another one comes.
+func (reconciler *Reconciler) followTombstones(ctx context.Context) {
+	changes := reconciler.watchTombstones(ctx)
+	tick := time.NewTicker(tombstonesEvery)
+	defer tick.Stop()
+	for {
+		reconciler.replayAll(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-changes:
+		case <-tick.C:
+		}
+	}
+}
+
+// watchTombstones gives a signal for changes of the folder; where it cannot be watched the clock alone has to do.
+func (reconciler *Reconciler) watchTombstones(ctx context.Context) signal {
+	changes := make(signal, 1)
+	watcher, err := fsnotify.NewWatcher()
+	if err == nil {
+		err = errors.Join(os.MkdirAll(reconciler.tombstones, 0o700), watcher.Add(reconciler.tombstones))
+	}
+	if err != nil {
+		reconciler.log.Warn("the folder of tombstones cannot be watched; it is looked at now and then",
+			"every_s", tombstonesEvery.Seconds(), "error", err)
+		return changes
+	}
+	go func() {
+		defer func() { _ = watcher.Close() }()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case _, open := <-watcher.Events:
+				if !open {
+					return
+				}
+				changes.again()
+			case _, open := <-watcher.Errors:
+				if !open {
+					return
+				}
+				changes.again()
+			}
+		}
+	}()
+	return changes
+}
+
+func (reconciler *Reconciler) replayAll(ctx context.Context) {
+	paths, err := tombstone.List(reconciler.tombstones)
+	if err != nil {
+		reconciler.log.Warn("tombstones cannot be listed", "error", err)
+		return
+	}
+	for _, path := range paths {
+		stone, ok := reconciler.readTombstone(path)
+		if !ok {
+			continue
+		}
+		unlock, err := reconciler.locks.lock(ctx, stone.Key)
+		if err != nil {
+			return
+		}
+		reconciler.replay(ctx, path, stone)
+		unlock()
+	}
+}
+
+// replayOf a key, which the caller has locked, before an ADD of it: the DEL came first.
+func (reconciler *Reconciler) replayOf(ctx context.Context, key attachment.Key) {
+	paths, err := tombstone.List(reconciler.tombstones)
+	if err != nil {
+		return // replayAll tells it
+	}
+	for _, path := range paths {
+		if stone, ok := reconciler.readTombstone(path); ok && stone.Key == key {
+			reconciler.replay(ctx, path, stone)
+		}
+	}
+}
+
+// replay one tombstone with its key locked. One that is older than the attachment is of another one, which had the key
+// before: a DEL that ran out of time leaves one, though it was served.
+func (reconciler *Reconciler) replay(ctx context.Context, path string, stone tombstone.Tombstone) {
+	record, found := reconciler.store.Get(stone.Key)
+	outcome := "nothing-there"
+	if found {
+		outcome = "too-old"
+		if !stone.Written.Before(record.Added) {
+			outcome = "replayed"
+			if err := reconciler.detach(ctx, stone.Key, stone.Parts); err != nil {
+				return
+			}
+		}
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		reconciler.log.Warn("a tombstone cannot be removed", "path", path, "error", err)
+		return
+	}
+	reconciler.metrics.Tombstone(outcome)
+	reconciler.log.Info("a DEL from while the daemon was away", "outcome", outcome, "network", stone.Key.Network,
+		"container", stone.Key.ContainerID, "interface", stone.Key.Interface)
+}
+
+// readTombstone moves away what cannot be read, so that it is told once and not lost.
+func (reconciler *Reconciler) readTombstone(path string) (tombstone.Tombstone, bool) {
+	stone, err := tombstone.Read(path)
+	if err == nil {
+		return stone, true
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return tombstone.Tombstone{}, false
+	}
+	moved := filepath.Join(filepath.Dir(path), ".damaged-"+filepath.Base(path))
+	reconciler.log.Error("a tombstone cannot be read and is moved away", "to", moved, "error", errors.Join(err, os.Rename(path, moved)))
+	reconciler.metrics.Tombstone("damaged")
+	return tombstone.Tombstone{}, false
+}

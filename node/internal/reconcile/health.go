@@ -1,0 +1,171 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"railwright/node/internal/metrics"
+	"railwright/node/internal/plan"
+)
+
+const (
+	metricsEvery = 15 * time.Second
+	// stuckAfter: every loop of ours comes round in far less.
+	stuckAfter = 3 * verifyEvery
+)
+
+// Problems of the daemon itself, one sentence each.
+func (reconciler *Reconciler) Problems() []string {
+	var told []string
+	select {
+	case <-reconciler.started:
+	default:
+		told = append(told, "railwrightd is starting: the tenant directory is being asked for the stored attachments")
+	}
+	if err := reconciler.store.Probe(); err != nil {
+		told = append(told, fmt.Sprintf("attachments cannot be stored: %v", err))
+	}
+	told = append(told, reconciler.directory.Problems()...)
+	told = append(told, reconciler.claims.problems()...)
+	told = append(told, reconciler.garbage.problems()...)
+	for _, record := range reconciler.store.All() {
+		switch {
+		case reconciler.rails[record.Rail] == nil:
+			told = append(told, fmt.Sprintf("%s is on rail %s, which is not configured any more", record.Key, record.Rail))
+		case record.Leaving():
+			told = append(told, fmt.Sprintf("%s is still being undone", record.Key))
+		}
+	}
+	return told
+}
+
+// Ready is of metrics.Health: whether an ADD could be served, as far as this node alone decides it.
+func (reconciler *Reconciler) Ready() []string {
+	var told []string
+	select {
+	case <-reconciler.started:
+	default:
+		return []string{"railwrightd is starting"}
+	}
+	if err := reconciler.store.Probe(); err != nil {
+		told = append(told, err.Error())
+	}
+	for _, rail := range reconciler.rails {
+		switch last := rail.lastSeen().outcome; {
+		case last == nil:
+			told = append(told, fmt.Sprintf("rail %s was not looked at yet", rail.Name))
+		case last.flows != nil:
+			told = append(told, fmt.Sprintf("rail %s: %v", rail.Name, last.flows))
+		}
+	}
+	slices.Sort(told)
+	return told
+}
+
+// Alive is of metrics.Health: whether our own loops come round.
+func (reconciler *Reconciler) Alive() []string {
+	var told []string
+	select {
+	case <-reconciler.started:
+	default:
+		return nil
+	}
+	if since := time.Since(time.Unix(0, reconciler.tended.Load())); reconciler.tended.Load() != 0 && since > stuckAfter {
+		told = append(told, fmt.Sprintf("the housekeeping has not come round for %s", since.Round(time.Second)))
+	}
+	for _, rail := range reconciler.rails {
+		if at := rail.lastSeen().at; !at.IsZero() && time.Since(at) > stuckAfter {
+			told = append(told, fmt.Sprintf("rail %s was not looked at since %s", rail.Name, at.UTC().Format(time.RFC3339)))
+		}
+	}
+	slices.Sort(told)
+	return told
+}
+
+// keepMetrics looks at what others count, until ctx ends.
+func (reconciler *Reconciler) keepMetrics(ctx context.Context) {
+	for {
+		reconciler.metrics.SetRails(reconciler.measure(ctx))
+		if !pause(ctx, metricsEvery) {
+			return
+		}
+	}
+}
+
+func (reconciler *Reconciler) measure(ctx context.Context) map[string]metrics.Rail {
+	cached := reconciler.cachedFlows(ctx)
+	all := map[string]metrics.Rail{}
+	for name, rail := range reconciler.rails {
+		last := rail.lastSeen()
+		one := metrics.Rail{
+			FlowsWanted: last.flows, SwitchReady: last.outcome != nil && last.outcome.flows == nil, CachedFlows: cached[name],
+		}
+		for _, record := range rail.records() {
+			one.Attachments++
+			one.RoutesWanted += len(record.Prefixes())
+		}
+		if last.outcome != nil && last.outcome.announced != nil {
+			one.RoutesAnnounced = &last.routes
+		}
+		rail.measure(ctx, &one)
+		all[name] = one
+	}
+	return all
+}
+
+// measure what needs a look at the switch and at FRR.
+func (rail *rail) measure(ctx context.Context, one *metrics.Rail) {
+	bound, end := context.WithTimeout(ctx, lookBound)
+	defer end()
+	if counters, err := rail.reconciler.openVSwitch.Counters(bound, rail.Bridge); err == nil {
+		installed := 0
+		one.Dropped = map[plan.Reason]uint64{}
+		for cookie, count := range counters {
+			_, reason, ours := plan.ParseCookie(cookie)
+			if !ours {
+				continue
+			}
+			installed += int(count.Flows)
+			if reason.Drops() {
+				one.Dropped[reason] += count.Packets
+			}
+		}
+		one.FlowsInstalled = &installed
+	}
+	if session, err := rail.reconciler.announcer.Session(bound, rail.Rail.Rail); err == nil {
+		one.SessionEstablished = &session.Established
+	}
+}
+
+// cachedFlows of the datapath by rail and by where they run; nil where they cannot be looked at.
+func (reconciler *Reconciler) cachedFlows(ctx context.Context) map[string]map[string]int {
+	bound, end := context.WithTimeout(ctx, lookBound)
+	defer end()
+	flows, err := reconciler.openVSwitch.Datapath(bound)
+	if err != nil {
+		reconciler.log.Debug("the datapath's flows cannot be looked at", "error", err)
+		return nil
+	}
+	railOf := map[string]string{}
+	count := map[string]map[string]int{}
+	for name, rail := range reconciler.rails {
+		railOf[rail.Uplink] = name
+		count[name] = map[string]int{"hardware": 0, "software": 0}
+	}
+	for _, record := range reconciler.store.All() {
+		railOf[record.HostInterface] = record.Rail
+	}
+	for _, flow := range flows {
+		of, ours := count[railOf[flow.InPort]]
+		switch {
+		case !ours:
+		case flow.Offloaded:
+			of["hardware"]++
+		default:
+			of["software"]++
+		}
+	}
+	return count
+}

@@ -1,0 +1,236 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"railwright/node/internal/attachment"
+	"railwright/node/internal/collect"
+	"railwright/node/internal/plan"
+	"railwright/node/internal/store"
+)
+
+const (
+	lookBound = 3 * time.Second
+	// advertisedBound: a CHECK does not wait for a leaf as an ADD does.
+	advertisedBound = time.Second
+	mostDifferences = 20
+)
+
+// Check compares the parts of an attachment with what is there, changing nothing. Empty: no difference.
+func (reconciler *Reconciler) Check(ctx context.Context, key attachment.Key, parts []attachment.Part) ([]string, error) {
+	if err := reconciler.wait(ctx); err != nil {
+		return nil, fail(Busy, "railwrightd is starting; try again", "nothing was looked at: %w", err)
+	}
+	unlock, err := reconciler.locks.lock(ctx, key)
+	if err != nil {
+		return nil, fail(Busy, "try again", "the attachment is still being worked on: %w", err)
+	}
+	defer unlock()
+	record, found := reconciler.store.Get(key)
+	if !found || record.Leaving() {
+		return []string{fmt.Sprintf("nothing is attached as %s", key)}, nil
+	}
+	var told []string
+	for _, part := range parts {
+		if !record.Has(part) {
+			told = append(told, fmt.Sprintf("%s were not asked for", part))
+		}
+	}
+	if life, why := reconciler.pods.Life(record.Attachment, record.Boot); life != collect.Alive {
+		told = append(told, "the pod cannot be seen: "+why)
+	}
+	rail := reconciler.rails[record.Rail]
+	if rail == nil {
+		return append(told, fmt.Sprintf("rail %s is not configured any more", record.Rail)), nil
+	}
+	if slices.Contains(parts, attachment.Flows) && record.Has(attachment.Flows) {
+		different, err := rail.flowDifferences(ctx, record)
+		if err != nil {
+			return nil, err
+		}
+		told = append(told, different...)
+	}
+	if slices.Contains(parts, attachment.Routes) && record.Has(attachment.Routes) {
+		told = append(told, rail.routeDifferences(ctx, record)...)
+	}
+	return told[:min(len(told), mostDifferences)], nil
+}
+
+// flowDifferences of the whole bridge: what it lacks for others, as who belongs to which tenant, this pod lacks too.
+func (rail *rail) flowDifferences(ctx context.Context, record store.Record) ([]string, error) {
+	bound, end := context.WithTimeout(ctx, lookBound)
+	defer end()
+	var told []string
+	var failure error
+	err := rail.between(bound, func(ctx context.Context) {
+		result := newOutcome()
+		planned, err := rail.plan(ctx, rail.records(), result)
+		if err == nil {
+			told, err = rail.reconciler.openVSwitch.Differences(ctx, rail.Bridge, planned.flows)
+		}
+		if why := result.left[record.Key]; why != "" {
+			told = append([]string{fmt.Sprintf("%s has no flows: %s", record.HostInterface, why)}, told...)
+		}
+		failure = err
+	})
+	if err == nil {
+		err = failure
+	}
+	if err != nil {
+		return nil, fail(SwitchAway, "look at ovs-vswitchd and the rail's bridge", "the flows cannot be looked at: %w", err)
+	}
+	if !rail.reconciler.claims.holds(record.Key) {
+		told = append(told, "the addresses are not this attachment's in the tenant directory")
+	}
+	return told, nil
+}
+
+func (rail *rail) routeDifferences(ctx context.Context, record store.Record) []string {
+	bound, end := context.WithTimeout(ctx, lookBound)
+	defer end()
+	listed, err := rail.reconciler.announcer.List(bound, rail.Rail.Rail)
+	if err != nil {
+		return []string{fmt.Sprintf("the routes cannot be looked at: %v", err)}
+	}
+	if !prefixesOf(listed).has(record.Prefixes()) {
+		return []string{fmt.Sprintf("not all of %v is announced", record.Prefixes())}
+	}
+	if err := rail.advertised(ctx, record.Prefixes()); err != nil {
+		return []string{fmt.Sprintf("the rail's leaf does not have all of %v: %v", record.Prefixes(), err)}
+	}
+	return nil
+}
+
+func (rail *rail) advertised(ctx context.Context, wanted []netip.Prefix) error {
+	bound, end := context.WithTimeout(ctx, advertisedBound)
+	defer end()
+	return rail.reconciler.announcer.WaitAdvertised(bound, rail.Rail.Rail, wanted)
+}
+
+// Seen is an attachment with what was seen of it.
+type Seen struct {
+	attachment.Attachment
+	FlowsWanted, FlowsInstalled int
+	// Advertised to the rail's leaf; false also where that could not be told.
+	Advertised bool
+}
+
+// List all attachments.
+func (reconciler *Reconciler) List(ctx context.Context) []Seen {
+	records := reconciler.store.All()
+	installed := map[string]map[uint16]int{}
+	for name, rail := range reconciler.rails {
+		installed[name], _ = rail.installed(ctx)
+	}
+	all := make([]Seen, len(records))
+	index := map[attachment.Key]*Seen{}
+	for i, record := range records {
+		all[i] = Seen{Attachment: record.Attachment, FlowsInstalled: installed[record.Rail][record.Number]}
+		index[record.Key] = &all[i]
+	}
+	atOnce(records, func(record store.Record) {
+		rail, one := reconciler.rails[record.Rail], index[record.Key]
+		if rail == nil {
+			return
+		}
+		one.FlowsWanted = rail.lastSeen().byNumber[record.Number]
+		one.Advertised = record.Has(attachment.Routes) && rail.advertised(ctx, record.Prefixes()) == nil
+	})
+	return all
+}
+
+// installed flows of ours on the rail's bridge by attachment's number; 0: those that all share.
+func (rail *rail) installed(ctx context.Context) (map[uint16]int, error) {
+	bound, end := context.WithTimeout(ctx, lookBound)
+	defer end()
+	counters, err := rail.reconciler.openVSwitch.Counters(bound, rail.Bridge)
+	if err != nil {
+		return nil, err
+	}
+	count := map[uint16]int{}
+	for cookie, of := range counters {
+		if number, _, ours := plan.ParseCookie(cookie); ours {
+			count[number] += int(of.Flows)
+		}
+	}
+	return count, nil
+}
+
+// RailState is what STATUS says of one rail.
+type RailState struct {
+	Name                                      string
+	SwitchReady, UplinkUp, SessionEstablished bool
+	Problems                                  []string
+}
+
+// Rails that the network is on, as far as its attachments show; all of them otherwise. Sorted by name.
+func (reconciler *Reconciler) Rails(ctx context.Context, network string) []RailState {
+	wanted := map[string]bool{}
+	for _, record := range reconciler.store.All() {
+		if network != "" && record.Key.Network == network {
+			wanted[record.Rail] = true
+		}
+	}
+	var states []RailState
+	var mutex sync.Mutex
+	var group sync.WaitGroup
+	for name, rail := range reconciler.rails {
+		if len(wanted) > 0 && !wanted[name] {
+			continue
+		}
+		group.Go(func() {
+			state := rail.state(ctx)
+			mutex.Lock()
+			defer mutex.Unlock()
+			states = append(states, state)
+		})
+	}
+	group.Wait()
+	slices.SortFunc(states, func(one, other RailState) int { return strings.Compare(one.Name, other.Name) })
+	return states
+}
+
+func (rail *rail) state(ctx context.Context) RailState {
+	bound, end := context.WithTimeout(ctx, lookBound)
+	defer end()
+	state := RailState{Name: rail.Name}
+	problem := func(format string, values ...any) {
+		state.Problems = append(state.Problems, fmt.Sprintf(format, values...))
+	}
+	facts, err := rail.reconciler.openVSwitch.Facts(bound, rail.Rail.Rail)
+	last := rail.lastSeen().outcome
+	switch {
+	case err != nil:
+		problem("Open vSwitch: %v", err)
+	case last == nil:
+		problem("Open vSwitch: the bridge %s was not looked at yet", rail.Bridge)
+	case last.flows != nil:
+		problem("Open vSwitch: %v", last.flows)
+	default:
+		state.SwitchReady = true
+		if facts.LeafMAC == (attachment.MAC{}) {
+			problem("the leaf's MAC address is not known, nothing can leave the node by %s: %s", rail.Uplink, facts.LeafProblem)
+		}
+	}
+	if state.UplinkUp, err = rail.reconciler.links.Up(rail.Uplink); err != nil {
+		problem("uplink %s: %v", rail.Uplink, err)
+	} else if !state.UplinkUp {
+		problem("uplink %s has no carrier", rail.Uplink)
+	}
+	session, err := rail.reconciler.announcer.Session(bound, rail.Rail.Rail)
+	if state.SessionEstablished = err == nil && session.Established; err != nil {
+		problem("BGP: %v", err)
+	} else if !session.Established {
+		problem("BGP with %s is %s", session.Peer, session.State)
+	}
+	if last != nil && last.routes != nil {
+		problem("routes: %v", last.routes)
+	}
+	return state
+}

@@ -1,0 +1,159 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"railwright/node/internal/collect"
+	"railwright/node/internal/plan"
+	"railwright/node/internal/tenants"
+)
+
+func TestACheckTellsEveryDifference(t *testing.T) {
+	bench := newBench(t).start()
+	record := bench.mustAttach(1, bothParts...)
+	expect := func(told ...string) {
+		t.Helper()
+		found, err := bench.Check(context.Background(), record.Key, bothParts)
+		if err != nil || len(found) < len(told) || len(told) == 0 && len(found) > 0 {
+			t.Fatalf("found %q, %v; want %q", found, err, told)
+		}
+		for _, part := range told {
+			if !strings.Contains(strings.Join(found, "\n"), part) {
+				t.Errorf("%q is not told in %q", part, found)
+			}
+		}
+	}
+	expect()
+	bench.pods.set(record.Netns, collect.Unknown)
+	expect("the pod cannot be seen")
+	bench.pods.set(record.Netns, collect.Alive)
+	bench.sw.set(func() {
+		for key, flow := range bench.sw.flows["br0"] {
+			if number, _, _ := plan.ParseCookie(flow.Cookie); number == record.Number {
+				delete(bench.sw.flows["br0"], key)
+			}
+		}
+	})
+	expect("in_port=101")
+	bench.routes.set(func() { bench.routes.tables["rail0"] = prefixes{} })
+	expect("not all of [10.1.0.1/32] is announced")
+	if bench.sw.flowsOf(record.Number) != 0 {
+		t.Error("a CHECK changed something")
+	}
+	bench.sw.set(func() { bench.sw.away = errors.New("away") })
+	_, err := bench.Check(context.Background(), record.Key, bothParts)
+	expectKind(t, err, SwitchAway)
+	if found, err := bench.Check(context.Background(), wanted(9).Key, bothParts); err != nil || len(found) != 1 {
+		t.Errorf("%q %v", found, err)
+	}
+}
+
+func TestStatusAndListTellWhatIsThere(t *testing.T) {
+	bench := newBench(t).start()
+	record := bench.mustAttach(1, bothParts...)
+	listed := bench.List(context.Background())
+	if len(listed) != 1 || !listed[0].Advertised || listed[0].FlowsWanted == 0 || listed[0].FlowsWanted != listed[0].FlowsInstalled {
+		t.Errorf("%+v", listed)
+	}
+	if states := bench.Rails(context.Background(), ""); len(states) != 2 || !states[0].SwitchReady || !states[1].UplinkUp {
+		t.Errorf("%+v", states)
+	}
+	if states := bench.Rails(context.Background(), record.Key.Network); len(states) != 1 || states[0].Name != "rail0" {
+		t.Errorf("the network is on rail0: %+v", states)
+	}
+	bench.routes.set(func() { bench.routes.away = errors.New("bgpd is away") })
+	state := bench.Rails(context.Background(), "rail0")[0]
+	if state.SessionEstablished || !state.SwitchReady || !strings.Contains(strings.Join(state.Problems, " "), "bgpd is away") {
+		t.Errorf("%+v", state)
+	}
+	if problems := bench.Alive(); len(problems) != 0 {
+		t.Error(problems)
+	}
+	rails := bench.measure(context.Background())
+	if rail := rails["rail0"]; rail.Attachments != 1 || rail.FlowsInstalled == nil || *rail.FlowsInstalled != rail.FlowsWanted ||
+		rail.SessionEstablished != nil || !rail.SwitchReady || rail.RoutesWanted != 1 || *rail.RoutesAnnounced != 1 {
+		t.Errorf("%+v", rail)
+	}
+}
+
+func TestAChangeOfTheDirectoryIsPlannedAndThenConfirmed(t *testing.T) {
+	bench := newBench(t).start()
+	record := bench.mustAttach(1, bothParts...)
+	elsewhere := netip.MustParseAddr("10.1.7.7")
+	var version uint64
+	bench.directory.change(func() {
+		bench.directory.owners[elsewhere] = tenants.Claim{Tenant: record.Tenant}
+		version = bench.directory.version + 1
+	})
+	bench.eventually("the change is confirmed", func() bool { return bench.diary.count(fmt.Sprintf("confirm %d", version)) == 1 })
+	found := false
+	bench.sw.set(func() {
+		for key := range bench.sw.flows["br0"] {
+			found = found || strings.Contains(key.Match, elsewhere.String())
+		}
+	})
+	if !found {
+		t.Error("it was confirmed though the flows are not there")
+	}
+	bench.sw.set(func() { bench.sw.away = errors.New("away") })
+	bench.directory.change(func() {
+		delete(bench.directory.owners, elsewhere)
+		version = bench.directory.version + 1
+	})
+	bench.eventually("the rail has tried", func() bool { return bench.rails["rail0"].lastSeen().outcome.flows != nil })
+	if bench.diary.count(fmt.Sprintf("confirm %d", version)) != 0 {
+		t.Error("it was confirmed though the old flows may be there")
+	}
+	bench.sw.set(func() { bench.sw.away = nil })
+	bench.eventually("it is confirmed", func() bool { return bench.diary.count(fmt.Sprintf("confirm %d", version)) == 1 })
+}
+
+func TestAPodFollowsItsNamespaceToAnotherTenant(t *testing.T) {
+	bench := newBench(t).start()
+	record := bench.mustAttach(1, bothParts...)
+	bench.directory.change(func() { bench.directory.tenant["tenant-a"] = "group" })
+	bench.eventually("it is the other tenant's", func() bool {
+		moved, _ := bench.store.Get(record.Key)
+		return moved.Tenant == "group" && bench.sw.flowsOf(record.Number) > 0
+	})
+	bench.inOrder("flows +1", "flows -1", "release 10.1.0.1", "claim 10.1.0.1 group", "flows +1")
+	if bench.diary.count("route -10.1.0.1/32") != 0 {
+		t.Error("the route flapped")
+	}
+}
+
+func TestOneKeyIsWorkedOnByOneRequest(t *testing.T) {
+	var locks keyLocks
+	key := wanted(1).Key
+	unlock, err := locks.lock(context.Background(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, free := locks.try(key); free {
+		t.Fatal("taken twice")
+	}
+	ended, end := context.WithCancel(context.Background())
+	end()
+	if _, err := locks.lock(ended, key); err == nil {
+		t.Fatal("a request that ended has the key")
+	}
+	unlockOther, free := locks.try(wanted(2).Key)
+	if !free {
+		t.Fatal("another key is free")
+	}
+	unlockOther()
+	unlock()
+	if again, free := locks.try(key); !free {
+		t.Fatal("it was given back")
+	} else {
+		again()
+	}
+	if len(locks.held) != 0 {
+		t.Errorf("left: %v", locks.held)
+	}
+}

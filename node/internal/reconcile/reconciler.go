@@ -1,0 +1,201 @@
+// Package reconcile makes the node's bridges and routes what its store says, and keeps them so: after a restart of this
+// daemon, of Open vSwitch or of FRR, after somebody else's change, and after a pod that went without a DEL.
+//
+// Every rail has one worker. A pass of it looks at the bridge, plans all flows anew and programs the difference; whoever
+// asks while a pass runs is served with all others by the next. Requests store first and program then, so that whatever
+// is real belongs to a record; what leaves keeps its record until nothing of it is real any more.
+package reconcile
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"railwright/node/internal/announce"
+	"railwright/node/internal/attachment"
+	"railwright/node/internal/collect"
+	"railwright/node/internal/config"
+	"railwright/node/internal/metrics"
+	"railwright/node/internal/openvswitch"
+	"railwright/node/internal/store"
+	"railwright/node/internal/tenants"
+)
+
+// Pods tells which network namespaces live.
+type Pods interface {
+	Boot() string
+	Identify(path string) (uint64, error)
+	Life(attachment.Attachment, string) (collect.Life, string)
+}
+
+// Links tells of interfaces of this host.
+type Links interface {
+	// Up says whether it has a carrier.
+	Up(name string) (bool, error)
+	// Gone says whether there is none of that name; false where that could not be told.
+	Gone(name string) bool
+}
+
+// Parts that a reconciler works with.
+type Parts struct {
+	Config    config.Config
+	Store     *store.Store
+	Switch    openvswitch.Switch
+	Announcer announce.Announcer
+	Directory tenants.Directory
+	Pods      Pods
+	Metrics   *metrics.Metrics
+	Log       *slog.Logger
+	// Links of this host.
+	Links Links
+	// Tombstones is the folder of DELs that plugins left.
+	Tombstones string
+}
+
+// Reconciler of one node.
+type Reconciler struct {
+	config      config.Config
+	store       *store.Store
+	openVSwitch openvswitch.Switch
+	announcer   announce.Announcer
+	directory   tenants.Directory
+	pods        Pods
+	metrics     *metrics.Metrics
+	log         *slog.Logger
+	links       Links
+	tombstones  string
+
+	rails   map[string]*rail
+	locks   keyLocks
+	claims  *claims
+	confirm *confirmer
+	garbage garbage
+	// watch is signalled when other tenants have pods here than before.
+	watch signal
+	// tend is signalled when the housekeeping has something to do.
+	tend    signal
+	started chan struct{}
+	// admission is held by ADDs from their record to their claim, and alone by who compares the two.
+	admission sync.RWMutex
+	// tended is when the housekeeping last came round, in Unix nanoseconds.
+	tended atomic.Int64
+}
+
+// New makes one; Run starts it.
+func New(parts Parts) *Reconciler {
+	reconciler := &Reconciler{
+		config: parts.Config, store: parts.Store, openVSwitch: parts.Switch, announcer: parts.Announcer,
+		directory: parts.Directory, pods: parts.Pods, metrics: parts.Metrics, log: parts.Log,
+		links: parts.Links, tombstones: parts.Tombstones,
+		garbage: garbage{grace: defaultGrace}, rails: map[string]*rail{}, claims: newClaims(), confirm: newConfirmer(), watch: make(signal, 1),
+		tend: make(signal, 1), started: make(chan struct{}),
+	}
+	for _, configured := range parts.Config.Rails {
+		reconciler.rails[configured.Name] = newRail(reconciler, configured)
+	}
+	return reconciler
+}
+
+// Run until ctx ends. It returns once nothing of it runs any more; what is programmed stays.
+func (reconciler *Reconciler) Run(ctx context.Context) {
+	reconciler.buryLastBoot()
+	reconciler.claimAll(ctx)
+	var group sync.WaitGroup
+	for _, rail := range reconciler.rails {
+		group.Go(func() { rail.run(ctx) })
+	}
+	for _, loop := range []func(context.Context){
+		reconciler.followSwitch, reconciler.followRoutes, reconciler.followDirectory, reconciler.confirmViews,
+		reconciler.retain, reconciler.keepClaims,
+		reconciler.keepHouse, reconciler.followTombstones, reconciler.keepMetrics,
+	} {
+		group.Go(func() { loop(ctx) })
+	}
+	close(reconciler.started)
+	group.Wait()
+}
+
+// wait until requests can be served.
+func (reconciler *Reconciler) wait(ctx context.Context) error {
+	select {
+	case <-reconciler.started:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (reconciler *Reconciler) followSwitch(ctx context.Context) {
+	for event := range events(ctx, reconciler.openVSwitch.Events(ctx)) {
+		for _, rail := range reconciler.rails {
+			if event.Bridge != "" && event.Bridge != rail.Bridge {
+				continue
+			}
+			if event.FlowsLost {
+				reconciler.log.Warn("flows were lost and are programmed anew", "rail", rail.Name, "why", event.Why)
+				rail.kick(due{flows: "flows-lost"})
+			} else {
+				reconciler.log.Debug("the switch has changed", "rail", rail.Name, "why", event.Why)
+				rail.kick(due{})
+			}
+		}
+	}
+}
+
+func (reconciler *Reconciler) followRoutes(ctx context.Context) {
+	for event := range events(ctx, reconciler.announcer.Events(ctx)) {
+		reconciler.log.Info("routes are looked at anew", "why", event.Why)
+		for _, rail := range reconciler.rails {
+			rail.kick(due{routes: "routes-changed"})
+		}
+	}
+}
+
+// events of a channel until it is closed or ctx ends.
+func events[Event any](ctx context.Context, channel <-chan Event) func(yield func(Event) bool) {
+	return func(yield func(Event) bool) {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case event, open := <-channel:
+				if !open || !yield(event) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// passed is called after every pass of a rail.
+func (reconciler *Reconciler) passed(rail *rail, result *outcome, took time.Duration) {
+	reconciler.metrics.Pass(rail.Name, result.complete(), took)
+	if result.flows != nil {
+		reconciler.log.Warn("the flows could not be made what they should be", "rail", rail.Name, "error", result.flows)
+	}
+	if result.routes != nil {
+		reconciler.log.Warn("the routes could not be made what they should be", "rail", rail.Name, "error", result.routes)
+	}
+	reconciler.tend.again()
+}
+
+func (reconciler *Reconciler) repaired(rail *rail, cause, what string, count int) {
+	if count == 0 {
+		return
+	}
+	reconciler.metrics.Repaired(rail.Name, cause, count)
+	reconciler.log.Info("repaired", "rail", rail.Name, "what", what, "cause", cause, "count", count)
+}
+
+func (reconciler *Reconciler) kickRail(name string, more due) {
+	if rail := reconciler.rails[name]; rail != nil {
+		rail.kick(more)
+	}
+}
+
+func (reconciler *Reconciler) logOf(record store.Record) *slog.Logger {
+	return reconciler.log.With("namespace", record.Pod.Namespace, "pod", record.Pod.Name, "network", record.Key.Network,
+		"container", record.Key.ContainerID, "interface", record.Key.Interface, "rail", record.Rail)
+}

@@ -1,0 +1,241 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	nodev1 "railwright/node/api/v1"
+	"railwright/node/internal/reconcile"
+)
+
+func within(t testing.TB) context.Context {
+	ctx, end := context.WithTimeout(context.Background(), 10*time.Second)
+	t.Cleanup(end)
+	return ctx
+}
+
+func TestAGoodRequestComesThroughTyped(t *testing.T) {
+	network := &recorder{}
+	connection, counted := serve(t, network, []uint32{uint32(os.Geteuid())})
+	client := nodev1.NewNodeNetworkClient(connection)
+	reply, err := client.Add(within(t), goodAdd())
+	if err != nil || reply.GetRail() != "rail0" || reply.GetUnconfirmedNodes()[0] != "node-2" ||
+		reply.GetGatewayMac() != "02:01:00:00:00:00" {
+		t.Fatal(reply, err)
+	}
+	got := network.attached[0]
+	if fmt.Sprint(got.Addresses, got.Gateways) != "[10.1.0.5 fd00::5] [10.1.0.1 fe80::1]" || got.MAC.String() != "02:00:00:00:01:10" ||
+		got.MaxRate != 10e9 || got.Pod.UID != "0f9d-11" || len(got.Part) != 2 || got.Rail != "" || got.Number != 0 {
+		t.Errorf("%+v", got)
+	}
+	key := goodAdd().GetKey()
+	both := goodAdd().GetParts()
+	check, err := client.Check(within(t), &nodev1.CheckRequest{Key: key, Parts: both})
+	if err != nil || check.GetDifferences()[0] != "a difference" {
+		t.Error(check, err)
+	}
+	if _, err := client.Delete(within(t), &nodev1.DeleteRequest{Key: key, Parts: both}); err != nil || len(network.detached) != 2 {
+		t.Error(err, network.detached)
+	}
+	collected, err := client.CollectGarbage(within(t), &nodev1.CollectGarbageRequest{Network: "n", Valid: []*nodev1.Key{key}})
+	if err != nil || collected.GetDeleted()[0].GetContainerId() != "c0ffee" {
+		t.Error(collected, err)
+	}
+	told, err := client.Status(within(t), &nodev1.StatusRequest{})
+	if err != nil || !told.GetRails()[0].GetSwitchReady() || told.GetProblems()[0] != "the disk is full" {
+		t.Error(told, err)
+	}
+	listed, err := client.List(within(t), &nodev1.ListRequest{})
+	if err != nil || listed.GetAttached()[0].GetAddresses()[0] != "fd00::5" || listed.GetAttached()[0].GetFlowsInstalled() != 11 {
+		t.Error(listed, err)
+	}
+	if counted.codes["Add OK"] != 1 || counted.codes["List OK"] != 1 {
+		t.Error(counted.codes)
+	}
+}
+
+func TestABadRequestIsToldWithTheValueSeen(t *testing.T) {
+	network := &recorder{}
+	connection, _ := serve(t, network, []uint32{uint32(os.Geteuid())})
+	client := nodev1.NewNodeNetworkClient(connection)
+	long := strings.Repeat("x", 300)
+	for _, wrong := range []struct {
+		told string
+		code uint32
+		make func(*nodev1.AddRequest)
+	}{
+		{"network", 4, func(add *nodev1.AddRequest) { add.Key.Network = "a;b" }},
+		{"network", 4, func(add *nodev1.AddRequest) { add.Key = nil }},
+		{"container id", 4, func(add *nodev1.AddRequest) { add.Key.ContainerId = "../../etc" }},
+		{"container id", 4, func(add *nodev1.AddRequest) { add.Key.ContainerId = long }},
+		{"interface name", 4, func(add *nodev1.AddRequest) { add.Key.Interface = "net1\nflush" }},
+		{"no part", 7, func(add *nodev1.AddRequest) { add.Parts = nil }},
+		{"part 9", 7, func(add *nodev1.AddRequest) { add.Parts = []nodev1.Part{9} }},
+		{"twice", 7, func(add *nodev1.AddRequest) { add.Parts = []nodev1.Part{1, 1} }},
+		{`"tenant_A"`, 4, func(add *nodev1.AddRequest) { add.Pod.Namespace = "tenant_A" }},
+		{"K8S_POD_NAMESPACE", 4, func(add *nodev1.AddRequest) { add.Pod = nil }},
+		{`"$(reboot)"`, 4, func(add *nodev1.AddRequest) { add.Pod.Name = "$(reboot)" }},
+		{"K8S_POD_NAME", 4, func(add *nodev1.AddRequest) { add.Pod.Name = long }},
+		{`"a b"`, 4, func(add *nodev1.AddRequest) { add.Pod.Uid = "a b" }},
+		{"run/netns", 4, func(add *nodev1.AddRequest) { add.Netns = "run/netns/x" }},
+		{"/run/../etc", 4, func(add *nodev1.AddRequest) { add.Netns = "/run/../etc" }},
+		{"CNI_NETNS", 4, func(add *nodev1.AddRequest) { add.Netns = "" }},
+		{"actions=drop", 7, func(add *nodev1.AddRequest) { add.HostInterface = "a actions=drop" }},
+		{"host's interface", 7, func(add *nodev1.AddRequest) { add.HostInterface = "sixteen-letters-" }},
+		{"01:00:5e:00:00:01", 7, func(add *nodev1.AddRequest) { add.Mac = "01:00:5e:00:00:01" }},
+		{"mac", 7, func(add *nodev1.AddRequest) { add.Mac = "" }},
+		{"no address", 7, func(add *nodev1.AddRequest) { add.Addresses = nil }},
+		{"10.1.0.5/24", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"10.1.0.5/24"} }},
+		{"3 values", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"10.1.0.5", "fd00::5", "10.1.0.6"} }},
+		{"one family", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"10.1.0.5", "10.1.0.6"} }},
+		{"link-local", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"fe80::5"} }},
+		{"link-local", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"169.254.1.1"} }},
+		{"::ffff:10.1.0.5", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"::ffff:10.1.0.5"} }},
+		{"fe80::1%eth0", 7, func(add *nodev1.AddRequest) { add.Gateways = []string{"fe80::1%eth0"} }},
+		{"reserved", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"255.255.255.255"} }},
+		{"224.0.0.5", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"224.0.0.5"} }},
+		{"127.0.0.1", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"127.0.0.1"} }},
+		{"no address of", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"fd00::5"} }},
+		{"its gateway", 7, func(add *nodev1.AddRequest) { add.Gateways = []string{"10.1.0.5"} }},
+		{"PCI address", 7, func(add *nodev1.AddRequest) { add.DeviceId = "0000:01:10.0; rm" }},
+		{"bit/s", 7, func(add *nodev1.AddRequest) { add.MaxRateBitsPerS = 1 << 63 }},
+	} {
+		request := goodAdd()
+		wrong.make(request)
+		_, err := client.Add(within(t), request)
+		detail := detailOf(t, err)
+		if status.Code(err) != codes.InvalidArgument || detail.GetCniCode() != wrong.code || detail.GetHint() == "" ||
+			!strings.Contains(detail.GetDetails(), wrong.told) {
+			t.Errorf("%v: code %d, %q; want %d and %q", status.Code(err), detail.GetCniCode(), detail.GetDetails(), wrong.code, wrong.told)
+		}
+	}
+	if len(network.attached) != 0 {
+		t.Errorf("served: %v", network.attached)
+	}
+}
+
+func TestEveryKindOfFailureHasItsCodeAndText(t *testing.T) {
+	seen := map[uint32]reconcile.Kind{}
+	for kind := reconcile.Internal; kind <= reconcile.Busy; kind++ {
+		of, known := answers[kind]
+		if !known || messages[kind] == "" {
+			t.Errorf("kind %d has no code or no text", kind)
+		}
+		if other, twice := seen[of.cni]; twice && of.cni != cniTryAgain {
+			t.Errorf("kinds %d and %d have the code %d", kind, other, of.cni)
+		}
+		seen[of.cni] = kind
+	}
+	network := &recorder{fails: &reconcile.Failure{Kind: reconcile.Taken, Err: errors.New("10.1.0.5 is pod b's"), Hint: "DEL it"}}
+	connection, counted := serve(t, network, []uint32{uint32(os.Geteuid())})
+	client := nodev1.NewNodeNetworkClient(connection)
+	_, err := client.Add(within(t), goodAdd())
+	if detail := detailOf(t, err); detail.GetCniCode() != 102 || detail.GetHint() != "DEL it" || status.Code(err) != codes.AlreadyExists {
+		t.Error(err, detail)
+	}
+	if counted.codes["Add AlreadyExists"] != 1 {
+		t.Error(counted.codes)
+	}
+	network.fails = errors.New("surprise")
+	_, err = client.Add(within(t), goodAdd())
+	if detail := detailOf(t, err); detail.GetCniCode() != cniInternal {
+		t.Error(err, detail)
+	}
+}
+
+func TestAPanicCostsItsOwnRequestAlone(t *testing.T) {
+	network := &recorder{panics: true}
+	connection, _ := serve(t, network, []uint32{uint32(os.Geteuid())})
+	client := nodev1.NewNodeNetworkClient(connection)
+	_, err := client.Add(within(t), goodAdd())
+	if detail := detailOf(t, err); detail.GetCniCode() != cniInternal || strings.Contains(detail.GetDetails(), "as the test says") {
+		t.Error(err, detail)
+	}
+	network.mutex.Lock()
+	network.panics = false
+	network.mutex.Unlock()
+	if _, err := client.Add(within(t), goodAdd()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOnlyTheUsersListedAreLetIn(t *testing.T) {
+	network := &recorder{}
+	connection, _ := serve(t, network, []uint32{uint32(os.Geteuid()) + 12345})
+	_, err := nodev1.NewNodeNetworkClient(connection).List(within(t), &nodev1.ListRequest{})
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("a stranger was answered: %v", err)
+	}
+}
+
+func TestAMessageThatIsTooLongIsRefused(t *testing.T) {
+	connection, _ := serve(t, &recorder{}, []uint32{uint32(os.Geteuid())})
+	client := nodev1.NewNodeNetworkClient(connection)
+	request := goodAdd()
+	request.Netns = strings.Repeat("n", mostBytes)
+	if _, err := client.Add(within(t), request); status.Code(err) != codes.ResourceExhausted {
+		t.Error(err)
+	}
+	many := &nodev1.CollectGarbageRequest{Network: "n", Valid: make([]*nodev1.Key, mostKeys+1)}
+	if _, err := client.CollectGarbage(within(t), many); detailOf(t, err).GetCniCode() != cniBadConfig {
+		t.Error(err)
+	}
+}
+
+func TestTheSocketIsClosedToOthers(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "run")
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, "d.sock")
+	stale, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.(*net.UnixListener).SetUnlinkOnClose(false)
+	_ = stale.Close()
+	listener, err := Listen(context.Background(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = listener.Close()
+	if status, _ := os.Stat(folder); status.Mode().Perm() != 0o700 {
+		t.Errorf("the folder is %s", status.Mode())
+	}
+	listener, err = Listen(context.Background(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := os.Stat(path); status.Mode().Perm() != 0o600 {
+		t.Errorf("the socket is %s", status.Mode())
+	}
+	_ = listener.Close()
+
+	shared := t.TempDir()
+	if err := errors.Join(os.Chmod(shared, 0o777), os.WriteFile(filepath.Join(shared, "theirs"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(context.Background(), filepath.Join(shared, "d.sock")); err == nil || !strings.Contains(err.Error(), shared) {
+		t.Errorf("a folder of others was taken: %v", err)
+	}
+	if status, _ := os.Stat(shared); status.Mode().Perm() != 0o777 {
+		t.Error("a folder of others was changed")
+	}
+	plain := filepath.Join(folder, "plain.sock")
+	if err := os.WriteFile(plain, []byte("data"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(context.Background(), plain); err == nil {
+		t.Error("a plain file was taken for a socket")
+	}
+}

@@ -1,0 +1,79 @@
+package store
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"railwright/node/internal/attachment"
+	"railwright/node/internal/failpoint"
+)
+
+const writerEnvironment = "RAILWRIGHT_TEST_STORE"
+
+// TestWriter is the child of the test below: it does what its environment says in the folder given, and is killed there.
+func TestWriter(t *testing.T) {
+	folder, verb := os.Getenv(writerEnvironment), os.Getenv("RAILWRIGHT_TEST_VERB")
+	if folder == "" {
+		t.Skip("this is the child of TestACrashLeavesTheOldOrTheNew")
+	}
+	store := mustOpen(t, folder)
+	switch verb {
+	case "reserve":
+		mustReserve(t, store, 2)
+	case "put":
+		record, _ := store.Get(sample(1).Key)
+		record.Part = []attachment.Part{attachment.Flows}
+		if err := store.Put(record); err != nil {
+			t.Fatal(err)
+		}
+	case "remove":
+		if err := store.Remove(sample(1).Key); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestACrashLeavesTheOldOrTheNew(t *testing.T) {
+	writer := filepath.Join(t.TempDir(), "writer")
+	if told, err := exec.Command("go", "test", "-c", "-tags", "failpoints", "-o", writer, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, told)
+	}
+	writing := []failpoint.Name{failpoint.StoreWritten, failpoint.StoreSynced, failpoint.StoreRenamed}
+	steps := map[string][]failpoint.Name{"reserve": writing, "put": writing, "remove": {failpoint.StoreUnlinked}}
+	for verb, names := range steps {
+		for _, name := range names {
+			t.Run(verb+" "+string(name), func(t *testing.T) {
+				folder := t.TempDir()
+				mustReserve(t, mustOpen(t, folder), 1)
+				killAt(t, writer, folder, verb, name)
+				all := mustOpen(t, folder).All()
+				done := name == failpoint.StoreRenamed || name == failpoint.StoreUnlinked
+				want := map[string]map[bool]int{"reserve": {false: 1, true: 2}, "put": {false: 1, true: 1}, "remove": {true: 0}}
+				if len(all) != want[verb][done] {
+					t.Fatalf("found %d records: %v", len(all), all)
+				}
+				if verb == "put" && (len(all[0].Part) == 1) != done {
+					t.Fatalf("killed at %s, found parts %v", name, all[0].Part)
+				}
+				if entries, _ := filepath.Glob(filepath.Join(folder, temporaryPrefix+"*")); len(entries) > 0 {
+					t.Fatalf("left behind: %v", entries)
+				}
+			})
+		}
+	}
+}
+
+func killAt(t *testing.T, writer, folder, verb string, name failpoint.Name) {
+	t.Helper()
+	child := exec.Command(writer, "-test.run", "^TestWriter$")
+	child.Env = append(os.Environ(), writerEnvironment+"="+folder, "RAILWRIGHT_TEST_VERB="+verb,
+		"RAILWRIGHT_FAILPOINT="+string(name))
+	told, err := child.CombinedOutput()
+	status, ok := child.ProcessState.Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
+		t.Fatalf("the writer was to be killed at %s: %v\n%s", name, err, told)
+	}
+}

@@ -1,0 +1,251 @@
+// Package store keeps the desired state of a node on its disk: one file for each attachment, written before anything of
+// it is programmed, so that no crash can leave a flow or a route that nobody owns.
+//
+// A file has its final name only once all of it is on disk, and its content carries a checksum. A file that cannot be
+// trusted is moved to `damaged/` and told; it is neither deleted nor believed.
+package store
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"railwright/node/internal/attachment"
+)
+
+// Record is what a file holds.
+type Record struct {
+	attachment.Attachment
+	// Boot of the kernel that the attachment was made under: no network namespace outlives it.
+	Boot string `json:"boot"`
+}
+
+// Leaving says that every part was given up: what is left is to undo it.
+func (record Record) Leaving() bool { return len(record.Part) == 0 }
+
+// Damaged file that was found at Open.
+type Damaged struct {
+	// MovedTo is where it can be looked at.
+	MovedTo string
+	Why     error
+}
+
+// Conflict is a record that cannot be because of another one.
+type Conflict struct {
+	What   string
+	Holder Record
+}
+
+func (conflict *Conflict) Error() string {
+	pod := conflict.Holder.Pod
+	return fmt.Sprintf("%s is held by %s of pod %s/%s", conflict.What, conflict.Holder.Key.Interface, pod.Namespace,
+		pod.Name)
+}
+
+// ErrNumbers is given where a node holds as many attachments as there are numbers for them.
+var ErrNumbers = errors.New("this node holds 65535 attachments, the most that flows can be told apart by")
+
+// Store is safe for concurrent use; whoever writes one key does so alone.
+type Store struct {
+	folder string
+
+	mutex   sync.Mutex
+	records map[attachment.Key]Record
+	numbers numbers
+	// pending are records reserved here whose file is not written yet: they hold their number and addresses, but are
+	// not seen by All.
+	pending map[attachment.Key]Record
+}
+
+// Open the folder, made (0700) where it is not there, and read what it holds.
+func Open(folder string) (*Store, []Damaged, error) {
+	if err := os.MkdirAll(filepath.Join(folder, damagedFolder), 0o700); err != nil {
+		return nil, nil, fmt.Errorf("the state folder cannot be made: %w", err)
+	}
+	store := &Store{folder: folder, records: map[attachment.Key]Record{}, pending: map[attachment.Key]Record{}}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the state folder cannot be read: %w", err)
+	}
+	var damaged []Damaged
+	for _, entry := range entries {
+		path := filepath.Join(folder, entry.Name())
+		switch {
+		case entry.IsDir():
+		case isTemporary(entry.Name()):
+			// A write that a crash cut off: its attachment was never answered for.
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, nil, fmt.Errorf("a half-written file cannot be removed from the state folder: %w", err)
+			}
+		default:
+			if why := store.load(path); why != nil {
+				moved, err := moveAway(path)
+				if err != nil {
+					return nil, nil, fmt.Errorf("%s is damaged (%w) and cannot be moved away: %w", path, why, err)
+				}
+				damaged = append(damaged, Damaged{moved, why})
+			}
+		}
+	}
+	return store, damaged, syncFolder(folder)
+}
+
+func (store *Store) load(path string) error {
+	record, err := readFile(path)
+	if err != nil {
+		return err
+	}
+	if conflict := store.conflict(record); conflict != nil {
+		return conflict
+	}
+	if !store.numbers.take(record.Number) {
+		return fmt.Errorf("its number %d is another attachment's", record.Number)
+	}
+	store.records[record.Key] = record
+	return nil
+}
+
+// Reserve takes in a new record, gives it a number and writes it. admit may refuse it in view of all the others, those
+// that are just being written included. A *Conflict where its key, an address or the host's interface is taken.
+func (store *Store) Reserve(record Record, admit func(others iter.Seq[Record]) error) (Record, error) {
+	record, err := store.hold(record, admit)
+	if err != nil {
+		return Record{}, err
+	}
+	err = writeFile(store.folder, record)
+	if err != nil {
+		// It may be there under its name all the same, where only the folder's sync failed.
+		err = errors.Join(err, removeFile(store.folder, record.Key))
+	}
+	store.mutex.Lock()
+	defer store.mutex.Unlock()
+	delete(store.pending, record.Key)
+	if err != nil {
+		store.numbers.give(record.Number)
+		return Record{}, err
+	}
+	store.records[record.Key] = record
+	return record, nil
+}
+
+func (store *Store) hold(record Record, admit func(iter.Seq[Record]) error) (Record, error) {
+	store.mutex.Lock()
+	defer store.mutex.Unlock()
+	if conflict := store.conflict(record); conflict != nil {
+		return Record{}, conflict
+	}
+	if admit != nil {
+		if err := admit(store.every()); err != nil {
+			return Record{}, err
+		}
+	}
+	number, found := store.numbers.next()
+	if !found {
+		return Record{}, ErrNumbers
+	}
+	record.Number = number
+	store.pending[record.Key] = record
+	return record, nil
+}
+
+// Put writes a record anew that is there; its number, addresses and host interface stay what they are. After an error
+// the old one holds, in memory and on disk.
+func (store *Store) Put(record Record) error {
+	if _, found := store.Get(record.Key); !found {
+		return fmt.Errorf("there is no record of %s", record.Key)
+	}
+	if err := writeFile(store.folder, record); err != nil {
+		return err
+	}
+	store.Remember(record)
+	return nil
+}
+
+// Remember a record in memory alone: for a full disk, where what leaves must still be undone.
+func (store *Store) Remember(record Record) {
+	store.mutex.Lock()
+	defer store.mutex.Unlock()
+	if _, found := store.records[record.Key]; found {
+		store.records[record.Key] = record
+	}
+}
+
+// Remove the record and its file; one that is not there is fine.
+func (store *Store) Remove(key attachment.Key) error {
+	if err := removeFile(store.folder, key); err != nil {
+		return err
+	}
+	store.mutex.Lock()
+	defer store.mutex.Unlock()
+	if record, found := store.records[key]; found {
+		delete(store.records, key)
+		store.numbers.give(record.Number)
+	}
+	return nil
+}
+
+// Get the record of the key.
+func (store *Store) Get(key attachment.Key) (Record, bool) {
+	store.mutex.Lock()
+	defer store.mutex.Unlock()
+	record, found := store.records[key]
+	return record, found
+}
+
+// All records, sorted by number.
+func (store *Store) All() []Record {
+	store.mutex.Lock()
+	defer store.mutex.Unlock()
+	all := make([]Record, 0, len(store.records))
+	for _, record := range store.records {
+		all = append(all, record)
+	}
+	slices.SortFunc(all, func(one, other Record) int { return cmp.Compare(one.Number, other.Number) })
+	return all
+}
+
+// Probe says whether a record could be written now.
+func (store *Store) Probe() error { return probe(store.folder) }
+
+func (store *Store) every() iter.Seq[Record] {
+	return func(yield func(Record) bool) {
+		for _, records := range []map[attachment.Key]Record{store.records, store.pending} {
+			for _, record := range records {
+				if !yield(record) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (store *Store) conflict(record Record) *Conflict {
+	for other := range store.every() {
+		if other.Key == record.Key {
+			return &Conflict{"the key " + record.Key.String(), other}
+		}
+		if other.HostInterface == record.HostInterface {
+			return &Conflict{"the host's interface " + record.HostInterface, other}
+		}
+		if shared := sharedAddress(other.Addresses, record.Addresses); shared.IsValid() {
+			return &Conflict{"the address " + shared.String(), other}
+		}
+	}
+	return nil
+}
+
+func sharedAddress(some, others []netip.Addr) netip.Addr {
+	for _, address := range some {
+		if slices.Contains(others, address) {
+			return address
+		}
+	}
+	return netip.Addr{}
+}

@@ -1,0 +1,248 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"railwright/node/internal/attachment"
+)
+
+// sample number i; no two share a key, an address or an interface.
+func sample(i int) Record {
+	address := netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})
+	return Record{
+		Attachment: attachment.Attachment{
+			Key:  attachment.Key{Network: "rail0", ContainerID: fmt.Sprintf("c%d", i), Interface: "net1"},
+			Pod:  attachment.Pod{Namespace: "tenant-a", Name: fmt.Sprintf("pod-%d", i), UID: "u"},
+			Part: []attachment.Part{attachment.Flows, attachment.Routes}, Netns: "/run/netns/x", NetnsInode: 7,
+			Rail: "rail0", Tenant: "ns:tenant-a", HostInterface: fmt.Sprintf("veth%d", i),
+			MAC: attachment.MAC{2, 0, 0, 0, byte(i >> 8), byte(i)}, Addresses: []netip.Addr{address},
+		},
+		Boot: "boot-1",
+	}
+}
+
+func mustOpen(t *testing.T, folder string) *Store {
+	t.Helper()
+	store, damaged, err := Open(folder)
+	if err != nil || len(damaged) > 0 {
+		t.Fatalf("open: %v, damaged %v", err, damaged)
+	}
+	return store
+}
+
+func mustReserve(t *testing.T, store *Store, i int) Record {
+	t.Helper()
+	record, err := store.Reserve(sample(i), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record
+}
+
+func TestWhatIsStoredIsThereAfterARestart(t *testing.T) {
+	folder := t.TempDir()
+	store := mustOpen(t, folder)
+	kept, gone := mustReserve(t, store, 1), mustReserve(t, store, 2)
+	kept.Part = []attachment.Part{attachment.Flows}
+	if err := errors.Join(store.Put(kept), store.Remove(gone.Key), store.Remove(gone.Key)); err != nil {
+		t.Fatal(err)
+	}
+	all := mustOpen(t, folder).All()
+	if len(all) != 1 || fmt.Sprint(all[0]) != fmt.Sprint(kept) {
+		t.Fatalf("stored %v, found %v", kept, all)
+	}
+}
+
+func TestOneKeyAddressAndInterfaceIsHeldOnce(t *testing.T) {
+	store := mustOpen(t, t.TempDir())
+	mustReserve(t, store, 1)
+	for what, change := range map[string]func(*Record){
+		"the key rail0/c1/net1":         func(record *Record) { record.Key = sample(1).Key },
+		"the address 10.1.0.1":          func(record *Record) { record.Addresses = sample(1).Addresses },
+		"the host's interface veth1":    func(record *Record) { record.HostInterface = "veth1" },
+		"no conflict: all is different": func(*Record) {},
+	} {
+		record := sample(2)
+		change(&record)
+		_, err := store.Reserve(record, nil)
+		var conflict *Conflict
+		if errors.As(err, &conflict) {
+			if conflict.What != what || conflict.Holder.Key != sample(1).Key {
+				t.Errorf("%s: got %q of %s", what, conflict.What, conflict.Holder.Key)
+			}
+		} else if what != "no conflict: all is different" || err != nil {
+			t.Errorf("%s: got %v", what, err)
+		}
+		if err == nil {
+			if err := store.Remove(record.Key); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestAdmissionSeesWhatIsBeingWritten(t *testing.T) {
+	store := mustOpen(t, t.TempDir())
+	full := errors.New("full")
+	atMost := func(others iter.Seq[Record]) error {
+		count := 0
+		for range others {
+			count++
+		}
+		if count >= 10 {
+			return full
+		}
+		return nil
+	}
+	var group sync.WaitGroup
+	refused := make(chan error, 50)
+	for i := range 50 {
+		group.Go(func() {
+			if _, err := store.Reserve(sample(i), atMost); err != nil {
+				refused <- err
+			}
+		})
+	}
+	group.Wait()
+	if len(store.All()) != 10 || len(refused) != 40 || !errors.Is(<-refused, full) {
+		t.Fatalf("%d stored, %d refused; 10 were to be admitted of 50", len(store.All()), len(refused))
+	}
+	seen := map[uint16]bool{}
+	for _, record := range store.All() {
+		if seen[record.Number] || record.Number == 0 {
+			t.Fatalf("number %d twice, or zero", record.Number)
+		}
+		seen[record.Number] = true
+	}
+}
+
+func TestNumbersComeRoundLast(t *testing.T) {
+	var numbers numbers
+	first, _ := numbers.next()
+	numbers.give(first)
+	second, _ := numbers.next()
+	if first == second {
+		t.Fatalf("number %d was given again at once", first)
+	}
+	for range 65534 {
+		if _, found := numbers.next(); !found {
+			t.Fatal("numbers ran out early")
+		}
+	}
+	if number, found := numbers.next(); found {
+		t.Fatalf("number %d was given though all are taken", number)
+	}
+	numbers.give(777)
+	if number, found := numbers.next(); !found || number != 777 {
+		t.Fatalf("the one free number is 777, got %d %v", number, found)
+	}
+}
+
+func TestADamagedFileIsMovedAwayAndTold(t *testing.T) {
+	folder := t.TempDir()
+	store := mustOpen(t, folder)
+	good := mustReserve(t, store, 1)
+	twin := good
+	twin.Key.ContainerID = "other"
+	for name, content := range map[string][]byte{
+		"empty.json":            {},
+		"text.json":             []byte("no JSON at all"),
+		"old.json":              []byte(`{"version":9,"sha256":"","record":{}}`),
+		"long.json":             make([]byte, mostBytes+1),
+		"stranger":              []byte("{}"),
+		fileName(twin.Key):      mustEncode(t, twin),
+		fileName(sample(3).Key): flipped(t, sample(3)),
+		"wrong-name.json":       mustEncode(t, sample(4)),
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(folder, "link.json")); err != nil {
+		t.Fatal(err)
+	}
+	again, damaged, err := Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(damaged) != 9 {
+		t.Errorf("9 files are damaged, told %d: %v", len(damaged), damaged)
+	}
+	for _, file := range damaged {
+		if _, err := os.Lstat(file.MovedTo); err != nil {
+			t.Errorf("%v is not kept: %v", file, err)
+		}
+	}
+	// Which of the twins is read first is up to their names; the other one is damaged.
+	if all := again.All(); len(all) != 1 || all[0].Number != good.Number {
+		t.Errorf("one good record was there, found %v", all)
+	}
+	mustOpen(t, folder)
+}
+
+func mustEncode(t *testing.T, record Record) []byte {
+	t.Helper()
+	if record.Number == 0 {
+		record.Number = 99
+	}
+	content, err := encode(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// flipped has one bit of its content changed.
+func flipped(t *testing.T, record Record) []byte {
+	content := mustEncode(t, record)
+	content[len(content)/2] ^= 1
+	return content
+}
+
+func TestAFullDiskIsAnErrorAndLeavesWhatWas(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounting a small file system needs root")
+	}
+	folder := t.TempDir()
+	if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(folder, syscall.MNT_DETACH) })
+	store := mustOpen(t, folder)
+	held := mustReserve(t, store, 1)
+	filler := filepath.Join(folder, damagedFolder, "filler")
+	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the file system should be full: %v", err)
+	}
+	changed := held
+	changed.Part = nil
+	_, reserved := store.Reserve(sample(2), nil)
+	for what, err := range map[string]error{"reserve": reserved, "put": store.Put(changed), "probe": store.Probe()} {
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("%s on a full disk: %v", what, err)
+		}
+	}
+	if got, _ := store.Get(held.Key); got.Leaving() || len(store.All()) != 1 {
+		t.Errorf("memory has changed though the disk has not: %v", store.All())
+	}
+	if all := mustOpen(t, folder).All(); len(all) != 1 || all[0].Leaving() {
+		t.Errorf("the disk has %v, it had %v", all, held)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Probe(); err != nil {
+		t.Errorf("there is space again: %v", err)
+	}
+	if record := mustReserve(t, store, 2); record.Number == held.Number {
+		t.Errorf("number %d is held twice", record.Number)
+	}
+}

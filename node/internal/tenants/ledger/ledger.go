@@ -1,0 +1,264 @@
+// Package ledger is one node's book of who holds which address: what it knows of the others, what it claims itself, and
+// what its flows are made from. Pure: no I/O, no clock, no goroutine; whoever drives it locks. Package tenants' doc.go
+// has the rules in words and why they are enough; simulate_test.go tries them in any order of events.
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"railwright/node/internal/tenants"
+)
+
+// Drain is how long a packet that a pod sent may still be on its way when the pod is gone: no switch holds one longer.
+const Drain = time.Second
+
+// When something is to be published: at once what somebody waits for, later what only cleans up.
+const (
+	soon  = 500 * time.Millisecond
+	later = time.Minute
+)
+
+// newInstance is replaced by tests, which have to be repeatable.
+var newInstance = tenants.NewInstance
+
+// Ledger of one node.
+type Ledger struct {
+	node     string
+	instance string
+	// generation and revision of the own record as it would be published now.
+	generation, revision int64
+	// acked generation is published; checked: all that others had published until then is known.
+	acked, checked int64
+	// current: this process has read what others publish. ready: as a node that they know, now or before a restart;
+	// evicted: they no longer do.
+	current, ready, evicted bool
+
+	claims   map[netip.Addr]*claim
+	released map[holding]*released
+	uses     map[tenants.Use]*use
+	seen     map[string]int64
+	// announced: records that this node has said it may act by. It acts by no other.
+	announced map[string]bool
+
+	sequence   uint64
+	records    map[string]*tenants.Record
+	ghosts     map[string]*tenants.Record
+	barriers   map[string]int64
+	unreadable map[string]string
+
+	policy *tenants.Policy
+	rules  *tenants.Rules
+	fault  string
+	usable map[string][]netip.Prefix
+
+	views views
+	due   time.Time
+	// unpublished changes so far, which have to be stored all the same.
+	unpublished uint64
+}
+
+// holding is an address in the hands of a tenant.
+type holding struct {
+	address netip.Addr
+	tenant  string
+}
+
+type claim struct {
+	tenant, rail, owner string
+	// byPrefix: the tenant's prefixes cover it, it is not published by itself.
+	byPrefix bool
+	active   bool
+	// proven at some time: its pod may have run.
+	proven bool
+	// orphan: restored, and nobody waits for it.
+	orphan bool
+	// since: the generation that first published it; activeAt: the one that said it is active.
+	since, activeAt int64
+}
+
+type released struct {
+	generation int64
+	at         time.Time
+	drained    bool
+}
+
+// New ledger of a node that has never published.
+func New(node string) *Ledger {
+	return &Ledger{
+		node: node, instance: newInstance(), generation: 1,
+		claims: map[netip.Addr]*claim{}, released: map[holding]*released{}, uses: map[tenants.Use]*use{},
+		seen: map[string]int64{}, announced: map[string]bool{}, records: map[string]*tenants.Record{}, ghosts: map[string]*tenants.Record{},
+		barriers: map[string]int64{}, views: newViews(),
+	}
+}
+
+// ID of the own record.
+func (ledger *Ledger) ID() string { return ledger.node + "." + ledger.instance }
+
+// touch starts the next generation of the own record and says by when it is to be published.
+func (ledger *Ledger) touch(by time.Time) int64 {
+	ledger.generation++
+	ledger.want(by)
+	return ledger.generation
+}
+
+func (ledger *Ledger) want(by time.Time) {
+	if ledger.due.IsZero() || by.Before(ledger.due) {
+		ledger.due = by
+	}
+}
+
+// Due says by when the own record wants to be published; zero: it is.
+func (ledger *Ledger) Due() time.Time { return ledger.due }
+
+// Record to publish now; its Revision is used up. What was due is taken as done: a failure has to be told by Failed.
+func (ledger *Ledger) Record(now time.Time) *tenants.Record {
+	ledger.revision++
+	ledger.due = time.Time{}
+	return ledger.Draft(now)
+}
+
+// Draft of the own record, to be stored on this node's disk alone.
+func (ledger *Ledger) Draft(now time.Time) *tenants.Record {
+	record := &tenants.Record{
+		Node: ledger.node, Instance: ledger.instance, Generation: ledger.generation, Revision: ledger.revision,
+		Seen: ledger.seenNow(now),
+	}
+	for address, held := range ledger.claims {
+		if !held.byPrefix {
+			record.Addresses = append(record.Addresses, tenants.Address{
+				Address: address, Tenant: held.tenant, Rail: held.rail, Owner: held.owner, Pending: !held.active,
+			})
+		}
+	}
+	for entry := range ledger.uses {
+		record.Prefixes = append(record.Prefixes, entry)
+	}
+	for entry, let := range ledger.released {
+		record.Released = append(record.Released,
+			tenants.Released{Address: entry.address, Tenant: entry.tenant, Generation: let.generation})
+	}
+	record.Sort()
+	return record
+}
+
+// Acked: the store has the record.
+func (ledger *Ledger) Acked(record *tenants.Record, now time.Time) {
+	if record.Instance != ledger.instance {
+		return
+	}
+	ledger.acked = max(ledger.acked, record.Generation)
+	for id := range record.Seen {
+		ledger.announced[id] = true
+	}
+	ledger.refresh(now)
+}
+
+// Failed: the store may not have the record; it is due again.
+func (ledger *Ledger) Failed(now time.Time) { ledger.want(now) }
+
+// Published is the generation that others can read.
+func (ledger *Ledger) Published() int64 { return ledger.acked }
+
+// NeedsReading says that something waits for a reading that began after the own record was published.
+func (ledger *Ledger) NeedsReading() bool {
+	return !ledger.evicted && ledger.acked > 0 && ledger.checked < ledger.acked && ledger.waiting()
+}
+
+func (ledger *Ledger) waiting() bool {
+	if !ledger.current || !ledger.ready || len(ledger.barriers) > 0 {
+		return true
+	}
+	for _, held := range ledger.claims {
+		if !held.active && held.since > ledger.checked {
+			return true
+		}
+	}
+	for _, used := range ledger.uses {
+		if used.since > ledger.checked {
+			return true
+		}
+	}
+	for _, let := range ledger.released {
+		if let.generation > ledger.checked {
+			return true
+		}
+	}
+	return false
+}
+
+// Unpublished counts the changes that no publication will store: whoever acts by one has to store it.
+func (ledger *Ledger) Unpublished() uint64 { return ledger.unpublished }
+
+// Current: this process has read what others publish.
+func (ledger *Ledger) Current() bool { return ledger.current }
+
+// Ruled: the policy is known.
+func (ledger *Ledger) Ruled() bool { return ledger.rules != nil }
+
+// TenantOf a namespace; not known: no policy was read yet.
+func (ledger *Ledger) TenantOf(namespace string) (tenant string, err error, known bool) {
+	if ledger.rules == nil && ledger.fault != "" {
+		return "", fmt.Errorf("%w: the tenants cannot be read: %s", tenants.ErrUnreachable, ledger.fault), true
+	}
+	if ledger.rules == nil {
+		return "", nil, false
+	}
+	tenant, err = ledger.rules.TenantOf(namespace)
+	return tenant, err, true
+}
+
+// Evicted says that the own record is gone: Register starts another one.
+func (ledger *Ledger) Evicted() bool { return ledger.evicted }
+
+// Evict: the store says that the own record is gone or leaving. From now on nothing is let in.
+func (ledger *Ledger) Evict(now time.Time) {
+	ledger.evicted, ledger.ready = true, false
+	ledger.refresh(now)
+}
+
+// Register starts another record after the own one was taken away: everything held has to be proven anew.
+func (ledger *Ledger) Register(now time.Time) {
+	ledger.instance = newInstance()
+	ledger.generation, ledger.revision, ledger.acked, ledger.checked = 1, 0, 0, 0
+	ledger.evicted, ledger.ready, ledger.current = false, false, false
+	for _, held := range ledger.claims {
+		held.active, held.orphan, held.since, held.activeAt = false, true, 1, 0
+	}
+	for _, let := range ledger.released {
+		let.generation = 1
+	}
+	for _, used := range ledger.uses {
+		used.since = 1
+	}
+	for id := range ledger.barriers {
+		ledger.barriers[id] = 1
+	}
+	clear(ledger.announced)
+	ledger.views.forget()
+	ledger.want(now)
+	ledger.refresh(now)
+}
+
+// sorted keys, so that the same events have the same outcome.
+func sorted[K cmp.Ordered, V any](entries map[K]V) []K { return slices.Sorted(maps.Keys(entries)) }
+
+func sortedAddresses[V any](entries map[netip.Addr]V) []netip.Addr {
+	return slices.SortedFunc(maps.Keys(entries), netip.Addr.Compare)
+}
+
+// Nodes that have a record, sorted; not this one.
+func (ledger *Ledger) Nodes() []string {
+	nodes := map[string]bool{}
+	for _, record := range ledger.records {
+		if !record.Leaving {
+			nodes[record.Node] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(nodes))
+}

@@ -1,0 +1,95 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// mostProblems that are told at once: the first ones name the cause.
+const mostProblems = 20
+
+// longWait is how long nodes may take to let go of an address before that is a problem.
+const longWait = time.Minute
+
+// Problems, one sentence each.
+func (ledger *Ledger) Problems(now time.Time) []string {
+	problems := ledger.Unexplained()
+	if ledger.fault != "" {
+		problems = append(problems, "the tenants cannot be read, the last ones stay: "+ledger.fault)
+	}
+	if ledger.rules != nil {
+		problems = append(problems, ledger.rules.Problems()...)
+	}
+	if ledger.evicted {
+		problems = append(problems, "this node's record was taken away or written by another: nothing is let in until it has a new one")
+	}
+	problems = append(problems, ledger.disputed(now)...)
+	problems = append(problems, ledger.lingering(now)...)
+	for id, ghost := range ledger.ghosts {
+		problems = append(problems, fmt.Sprintf("record %s of node %s was deleted by hand; nodes that still act by it: %s",
+			id, ghost.Node, strings.Join(ledger.haunted(id), ", ")))
+	}
+	for _, record := range ledger.records {
+		if record.Node == ledger.node && !record.Leaving {
+			problems = append(problems, fmt.Sprintf("another record, %s, goes by this node's name: two nodes with one name, or its disk was lost twice",
+				record.ID()))
+		}
+	}
+	slices.Sort(problems)
+	if extra := len(problems) - mostProblems; extra > 0 {
+		problems = append(problems[:mostProblems], fmt.Sprintf("and %d more", extra))
+	}
+	return problems
+}
+
+// disputed addresses and prefixes: nobody's until one side gives way.
+func (ledger *Ledger) disputed(now time.Time) []string {
+	var problems []string
+	for address, held := range ledger.claims {
+		if held.orphan && !held.active {
+			if blocked := ledger.blocked(address, held, now); blocked != nil {
+				problems = append(problems, fmt.Sprintf("%s of %s is let in nowhere: %v", address, held.owner, blocked))
+			}
+		}
+		if held.active && held.byPrefix && ledger.ready && !inside(ledger.usable[held.tenant], address) {
+			problems = append(problems, fmt.Sprintf("%s of %s is let in nowhere: tenant %s has it in no prefix that is its alone",
+				address, held.owner, held.tenant))
+		}
+	}
+	for entry, used := range ledger.uses {
+		if !used.wanted || used.since > ledger.checked {
+			continue
+		}
+		for _, record := range ledger.records {
+			for _, other := range record.Prefixes {
+				if other.Tenant != entry.Tenant && other.Prefix.Overlaps(entry.Prefix) {
+					problems = append(problems, fmt.Sprintf("%s of tenant %s is still used for tenant %s (%s) by node %s",
+						entry.Prefix, entry.Tenant, other.Tenant, other.Prefix, record.Node))
+				}
+			}
+		}
+	}
+	return problems
+}
+
+// lingering releases: by which nodes they are not confirmed.
+func (ledger *Ledger) lingering(now time.Time) []string {
+	waiting := map[string]int{}
+	for _, let := range ledger.released {
+		if now.Sub(let.at) < longWait {
+			continue
+		}
+		for _, node := range ledger.lacking(ledger.ID(), let.generation, now) {
+			waiting[node]++
+		}
+	}
+	var problems []string
+	for _, node := range slices.Sorted(maps.Keys(waiting)) {
+		problems = append(problems, fmt.Sprintf("node %s has not let go of %d addresses released here: no other tenant can have them",
+			node, waiting[node]))
+	}
+	return problems
+}

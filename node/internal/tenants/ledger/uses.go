@@ -1,0 +1,171 @@
+package ledger
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"railwright/node/internal/tenants"
+)
+
+// use of a prefix by this node. It stays published for as long as a flow or a pod of this node may act by it.
+type use struct {
+	// since: the generation that first published it.
+	since int64
+	// wanted by the policy and the tenants that have pods here.
+	wanted bool
+	// leftAt: the first view without it.
+	leftAt uint64
+	// busyUntil: a pod in it may have sent what is still on its way.
+	busyUntil time.Time
+}
+
+// planUses publishes the prefixes of the tenants that have pods here, and of those open to them.
+func (ledger *Ledger) planUses(now time.Time) {
+	wanted := map[tenants.Use]bool{}
+	if ledger.rules != nil {
+		for tenant := range ledger.scope(ledger.here()) {
+			prefixes, _ := ledger.rules.Prefixes(tenant)
+			for _, prefix := range prefixes {
+				wanted[tenants.Use{Prefix: prefix, Tenant: tenant}] = true
+			}
+		}
+	}
+	for _, entry := range slices.SortedFunc(maps.Keys(wanted), compareUses) {
+		if ledger.uses[entry] == nil {
+			ledger.uses[entry] = &use{since: ledger.touch(now)}
+		}
+	}
+	for entry, used := range ledger.uses {
+		if used.wanted && !wanted[entry] {
+			used.leftAt = 0
+			ledger.want(now.Add(soon))
+		}
+		used.wanted = wanted[entry]
+	}
+}
+
+func compareUses(a, b tenants.Use) int {
+	return cmp.Or(a.Prefix.Compare(b.Prefix), cmp.Compare(a.Tenant, b.Tenant))
+}
+
+// scope: tenants and those that are open to them.
+func (ledger *Ledger) scope(names []string) map[string]bool {
+	scope := map[string]bool{}
+	for _, name := range names {
+		maps.Copy(scope, ledger.friends(name))
+	}
+	return scope
+}
+
+// here lists the tenants that hold an address on this node.
+func (ledger *Ledger) here() []string {
+	names := map[string]bool{}
+	for _, held := range ledger.claims {
+		names[held.tenant] = true
+	}
+	return slices.Collect(maps.Keys(names))
+}
+
+// busy: a pod of the tenant had the address until now.
+func (ledger *Ledger) busy(address netip.Addr, tenant string, now time.Time) {
+	for entry, used := range ledger.uses {
+		if entry.Tenant == tenant && entry.Prefix.Contains(address) {
+			used.busyUntil = now.Add(Drain)
+		}
+	}
+}
+
+// findUsable works out what of each tenant's prefixes this node may act by: what the policy gives, what was published
+// before others were asked, less everything that another tenant may still have.
+func (ledger *Ledger) findUsable(now time.Time) {
+	ledger.usable = map[string][]netip.Prefix{}
+	wanted, checked := map[string][]netip.Prefix{}, map[string][]netip.Prefix{}
+	for entry, used := range ledger.uses {
+		if used.wanted {
+			wanted[entry.Tenant] = append(wanted[entry.Tenant], entry.Prefix)
+		}
+		if used.since <= ledger.checked {
+			checked[entry.Tenant] = append(checked[entry.Tenant], entry.Prefix)
+		}
+	}
+	var index tenants.PrefixIndex
+	for tenant, prefixes := range wanted {
+		ledger.usable[tenant] = tenants.Common(prefixes, checked[tenant])
+		for _, prefix := range ledger.usable[tenant] {
+			index.Add(prefix, tenant)
+		}
+	}
+	if index.Empty() {
+		return
+	}
+	for tenant, holes := range ledger.holes(&index, now) {
+		ledger.usable[tenant] = tenants.Without(ledger.usable[tenant], holes)
+	}
+}
+
+// holes in the prefixes of the index: what others hold, or may still act by.
+func (ledger *Ledger) holes(index *tenants.PrefixIndex, now time.Time) map[string][]netip.Prefix {
+	holes := map[string][]netip.Prefix{}
+	dig := func(hole netip.Prefix, by string) {
+		index.Around(hole, func(_ netip.Prefix, tenant string) {
+			if tenant != by {
+				holes[tenant] = append(holes[tenant], hole)
+			}
+		})
+	}
+	for address, held := range ledger.claims {
+		if !held.byPrefix {
+			dig(tenants.Host(address), held.tenant)
+		}
+	}
+	for entry, let := range ledger.released {
+		if len(ledger.lacking(ledger.ID(), let.generation, now)) > 0 {
+			dig(tenants.Host(entry.address), entry.tenant)
+		}
+	}
+	var wider tenants.PrefixIndex
+	for entry := range ledger.uses {
+		dig(entry.Prefix, entry.Tenant)
+		wider.Add(entry.Prefix, entry.Tenant)
+	}
+	for _, record := range ledger.records {
+		if !ledger.letGo(record, now) {
+			ledger.digRecord(record, dig, &wider, now)
+		}
+	}
+	for id, ghost := range ledger.ghosts {
+		if len(ledger.haunted(id)) > 0 || ledger.checked < ledger.barriers[id] {
+			ledger.digRecord(ghost, dig, &wider, now)
+		}
+	}
+	for tenant, prefixes := range ledger.usable {
+		for _, prefix := range prefixes {
+			wider.Around(prefix, func(_ netip.Prefix, other string) {
+				if other != tenant {
+					holes[tenant] = append(holes[tenant], prefix)
+				}
+			})
+		}
+	}
+	return holes
+}
+
+func (ledger *Ledger) digRecord(
+	record *tenants.Record, dig func(netip.Prefix, string), wider *tenants.PrefixIndex, now time.Time,
+) {
+	for _, entry := range record.Addresses {
+		dig(tenants.Host(entry.Address), entry.Tenant)
+	}
+	for _, entry := range record.Prefixes {
+		dig(entry.Prefix, entry.Tenant)
+		wider.Add(entry.Prefix, entry.Tenant)
+	}
+	for _, entry := range record.Released {
+		if record.Leaving || len(ledger.lacking(record.ID(), entry.Generation, now)) > 0 {
+			dig(tenants.Host(entry.Address), entry.Tenant)
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package ledger
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"railwright/node/internal/plan"
+	"railwright/node/internal/tenants"
+)
+
+// mostViews that are remembered: whoever confirms an older one is not believed.
+const mostViews = 64
+
+// views that were given out, and which of them the flows are made from.
+type views struct {
+	local     []string
+	numbers   map[string]uint32
+	given     []given
+	version   uint64
+	confirmed uint64
+}
+
+// given view: what it let in, and the generations of the records that it was made from.
+type given struct {
+	version uint64
+	tenants plan.Tenants
+	from    map[string]int64
+}
+
+func newViews() views { return views{numbers: map[string]uint32{}} }
+
+// forget the views given: they were made from records that this node no longer goes by.
+func (views *views) forget() { views.given = nil }
+
+// View for the tenants that have pods here. The version grows with what it lets in, not with what was heard.
+func (ledger *Ledger) View(local []string, now time.Time) (plan.Tenants, uint64) {
+	local = slices.Compact(slices.Sorted(slices.Values(local)))
+	if len(ledger.views.given) == 0 || !slices.Equal(local, ledger.views.local) {
+		ledger.views.local = local
+		ledger.refresh(now)
+	}
+	last := ledger.views.given[len(ledger.views.given)-1]
+	return last.tenants, last.version
+}
+
+// Version of the last view.
+func (ledger *Ledger) Version() uint64 { return ledger.views.version }
+
+// refresh works out what changed for the flows. Where a view lets in just what the last one did, the last one stands,
+// as made from what is known now: so flows that need no change need no confirmation either.
+func (ledger *Ledger) refresh(now time.Time) {
+	ledger.findUsable(now)
+	views := &ledger.views
+	fresh := given{tenants: ledger.tenants(), from: ledger.stamps()}
+	if count := len(views.given); count > 0 && same(views.given[count-1].tenants, fresh.tenants) {
+		views.given[count-1].from = fresh.from
+		if views.confirmed == views.version {
+			ledger.saw(fresh.from, now)
+		}
+	} else {
+		views.version++
+		fresh.version = views.version
+		views.given = append(views.given, fresh)
+		if extra := len(views.given) - mostViews; extra > 0 {
+			views.given = slices.Delete(views.given, 0, extra)
+		}
+	}
+	for _, used := range ledger.uses {
+		if !used.wanted && used.leftAt == 0 {
+			used.leftAt = views.version
+		}
+	}
+}
+
+func same(one, other plan.Tenants) bool {
+	return maps.Equal(one.Numbers, other.Numbers) && slices.Equal(one.Members, other.Members) &&
+		slices.Equal(one.Pairs, other.Pairs)
+}
+
+// stamps of all records that a view is made from.
+func (ledger *Ledger) stamps() map[string]int64 {
+	stamps := make(map[string]int64, len(ledger.records)+1)
+	for id, record := range ledger.records {
+		switch {
+		case record.Leaving:
+			stamps[id] = tenants.Gone
+		case ledger.announced[id]:
+			stamps[id] = record.Generation
+		}
+	}
+	stamps[ledger.ID()] = ledger.generation
+	return stamps
+}
+
+// tenants as the flows need them: nothing while this node is not known to the others.
+func (ledger *Ledger) tenants() plan.Tenants {
+	if !ledger.ready || ledger.evicted || ledger.rules == nil {
+		return plan.Tenants{}
+	}
+	scope := ledger.scope(ledger.views.local)
+	result := plan.Tenants{Numbers: make(map[string]uint32, len(scope))}
+	for _, tenant := range slices.Sorted(maps.Keys(scope)) {
+		if ledger.views.numbers[tenant] == 0 {
+			ledger.views.numbers[tenant] = uint32(len(ledger.views.numbers) + 1)
+		}
+		result.Numbers[tenant] = ledger.views.numbers[tenant]
+		for _, prefix := range ledger.usable[tenant] {
+			result.Members = append(result.Members, plan.Member{Prefix: prefix, Tenant: tenant})
+		}
+	}
+	for address, tenant := range ledger.holders() {
+		if scope[tenant] && !inside(ledger.usable[tenant], address) {
+			result.Members = append(result.Members, plan.Member{Prefix: tenants.Host(address), Tenant: tenant})
+		}
+	}
+	slices.SortFunc(result.Members, func(a, b plan.Member) int {
+		return cmp.Or(a.Prefix.Compare(b.Prefix), cmp.Compare(a.Tenant, b.Tenant))
+	})
+	result.Pairs = ledger.pairs()
+	return result
+}
+
+func inside(prefixes []netip.Prefix, address netip.Addr) bool {
+	return slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
+}
+
+// holders of addresses that are published one by one; an address with two tenants is nobody's.
+func (ledger *Ledger) holders() map[netip.Addr]string {
+	holders := map[netip.Addr]string{}
+	enter := func(address netip.Addr, tenant string) {
+		if other, taken := holders[address]; taken && other != tenant {
+			tenant = ""
+		}
+		holders[address] = tenant
+	}
+	for address, held := range ledger.claims {
+		if held.active && !held.byPrefix {
+			enter(address, held.tenant)
+		}
+	}
+	for id, record := range ledger.records {
+		if record.Leaving || !ledger.announced[id] {
+			continue
+		}
+		for _, entry := range record.Addresses {
+			if !entry.Pending {
+				enter(entry.Address, entry.Tenant)
+			}
+		}
+	}
+	return holders
+}
+
+// pairs of tenants that are open to each other, of which one has pods here.
+func (ledger *Ledger) pairs() [][2]string {
+	var pairs [][2]string
+	for _, tenant := range ledger.views.local {
+		for _, peer := range ledger.rules.Peers(tenant) {
+			pairs = append(pairs, [2]string{min(tenant, peer), max(tenant, peer)})
+		}
+	}
+	slices.SortFunc(pairs, func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	return slices.Compact(pairs)
+}
+
+// Confirm that the flows of that view are in place; says by Due when the others should hear of it.
+func (ledger *Ledger) Confirm(version uint64, now time.Time) {
+	for _, view := range ledger.views.given {
+		if view.version == version && version >= ledger.views.confirmed {
+			ledger.views.confirmed = version
+			ledger.saw(view.from, now)
+		}
+	}
+}
+
+// saw takes over what the flows are made from, and decides how soon others need to know.
+func (ledger *Ledger) saw(from map[string]int64, now time.Time) {
+	friends := ledger.scope(ledger.here())
+	for id, generation := range from {
+		before, found := ledger.seen[id]
+		if found && before == generation {
+			continue
+		}
+		record := ledger.records[id]
+		switch {
+		case id == ledger.ID():
+			if ledger.unreleased(before) {
+				ledger.want(now.Add(soon))
+			}
+		case record == nil:
+		case !found || concerns(record, friends):
+			ledger.want(now)
+		case record.Leaving || releasedSince(record, before):
+			ledger.want(now.Add(soon))
+		default:
+			ledger.want(now.Add(later))
+		}
+	}
+	for id := range ledger.seen {
+		if _, still := from[id]; !still {
+			ledger.want(now.Add(soon))
+		}
+	}
+	ledger.seen = maps.Clone(from)
+}
+
+func releasedSince(record *tenants.Record, generation int64) bool {
+	return slices.ContainsFunc(record.Released, func(entry tenants.Released) bool { return entry.Generation > generation })
+}
+
+// unreleased: an own release that others wait for is newer than what was confirmed.
+func (ledger *Ledger) unreleased(generation int64) bool {
+	for _, let := range ledger.released {
+		if let.generation > generation {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,53 @@
+package tenants
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// namespacePrefix starts the name of a tenant that is one namespace alone. A resource's name has no colon, so that no
+// Tenant resource can ever be taken for a namespace.
+const namespacePrefix = "ns:"
+
+var (
+	label     = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
+	instance  = regexp.MustCompile(`^[0-9a-f]{8}$`)
+	printable = regexp.MustCompile(`^[\x21-\x7e]+$`)
+)
+
+const (
+	longestName  = 240
+	longestOwner = 512
+	longestRail  = 63
+)
+
+// NamespaceTenant is the tenant of a namespace that no Tenant resource groups.
+func NamespaceTenant(namespace string) string { return namespacePrefix + namespace }
+
+// CheckNamespace refuses what Kubernetes would not take as a namespace's name.
+func CheckNamespace(name string) error {
+	if !label.MatchString(name) {
+		return fmt.Errorf("%.80q is not the name of a namespace (a-z, 0-9, -, at most 63)", name)
+	}
+	return nil
+}
+
+// CheckTenant refuses what is neither a Tenant resource's name nor ns:NAMESPACE.
+func CheckTenant(name string) error {
+	if namespace, found := strings.CutPrefix(name, namespacePrefix); found {
+		return CheckNamespace(namespace)
+	}
+	return checkSubdomain("tenant", name)
+}
+
+// CheckNode refuses what Kubernetes would not take as a node's name.
+func CheckNode(name string) error { return checkSubdomain("node", name) }
+
+func checkSubdomain(what, name string) error {
+	if len(name) > longestName || !subdomain.MatchString(name) {
+		return fmt.Errorf("%.80q is not the name of a %s (a-z, 0-9, - and ., at most %d)", name, what, longestName)
+	}
+	return nil
+}

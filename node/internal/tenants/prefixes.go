@@ -1,0 +1,101 @@
+package tenants
+
+import (
+	"net/netip"
+	"slices"
+
+	"go4.org/netipx"
+)
+
+// mostHoles in the prefixes of one tenant: more, and none of them is anybody's. A hole costs up to 24 (112) prefixes.
+const mostHoles = 256
+
+// PrefixIndex finds the prefixes that contain an address or another prefix.
+type PrefixIndex struct {
+	tenants map[netip.Prefix][]string
+	// lengths that occur, ascending: IPv4, IPv6.
+	lengths [2][]int
+}
+
+// Add a prefix of a tenant.
+func (index *PrefixIndex) Add(prefix netip.Prefix, tenant string) {
+	if index.tenants == nil {
+		index.tenants = map[netip.Prefix][]string{}
+	}
+	if !slices.Contains(index.tenants[prefix], tenant) {
+		index.tenants[prefix] = append(index.tenants[prefix], tenant)
+	}
+	lengths := &index.lengths[family(prefix.Addr())]
+	if at, found := slices.BinarySearch(*lengths, prefix.Bits()); !found {
+		*lengths = slices.Insert(*lengths, at, prefix.Bits())
+	}
+}
+
+// Around calls visit for every prefix that contains this one or is it, the widest first.
+func (index *PrefixIndex) Around(prefix netip.Prefix, visit func(around netip.Prefix, tenant string)) {
+	for _, bits := range index.lengths[family(prefix.Addr())] {
+		if bits > prefix.Bits() {
+			return
+		}
+		around, err := prefix.Addr().Prefix(bits)
+		if err != nil {
+			return
+		}
+		for _, tenant := range index.tenants[around] {
+			visit(around, tenant)
+		}
+	}
+}
+
+// Empty says that nothing was added.
+func (index *PrefixIndex) Empty() bool { return len(index.tenants) == 0 }
+
+// Host is the prefix of one address.
+func Host(address netip.Addr) netip.Prefix { return netip.PrefixFrom(address, address.BitLen()) }
+
+// Without gives the prefixes less the holes, as few as there can be; nothing where there are too many holes.
+func Without(prefixes, holes []netip.Prefix) []netip.Prefix {
+	if len(holes) > mostHoles {
+		return nil
+	}
+	var builder netipx.IPSetBuilder
+	for _, prefix := range prefixes {
+		builder.AddPrefix(prefix)
+	}
+	for _, hole := range holes {
+		builder.RemovePrefix(hole)
+	}
+	set, err := builder.IPSet()
+	if err != nil {
+		return nil
+	}
+	return set.Prefixes()
+}
+
+// Common gives what is in both.
+func Common(some, others []netip.Prefix) []netip.Prefix {
+	var builder, other netipx.IPSetBuilder
+	for _, prefix := range some {
+		builder.AddPrefix(prefix)
+	}
+	for _, prefix := range others {
+		other.AddPrefix(prefix)
+	}
+	set, err := other.IPSet()
+	if err != nil {
+		return nil
+	}
+	builder.Intersect(set)
+	common, err := builder.IPSet()
+	if err != nil {
+		return nil
+	}
+	return common.Prefixes()
+}
+
+func family(address netip.Addr) int {
+	if address.Is4() {
+		return 0
+	}
+	return 1
+}

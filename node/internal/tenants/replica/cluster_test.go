@@ -1,0 +1,218 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"railwright/node/internal/plan"
+	"railwright/node/internal/tenants"
+	"railwright/node/internal/tenants/folder"
+)
+
+// cluster of real replicas over a real folder.
+type cluster struct {
+	t      testing.TB
+	folder string
+}
+
+func newCluster(t testing.TB, policy string) *cluster {
+	c := &cluster{t: t, folder: t.TempDir()}
+	c.policy(policy)
+	return c
+}
+
+func (c *cluster) policy(text string) {
+	c.t.Helper()
+	temporary := filepath.Join(c.folder, ".new")
+	if err := os.WriteFile(temporary, []byte(text), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := os.Rename(temporary, filepath.Join(c.folder, "tenants.json")); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// node with a replica and a switch: what a view says goes into the switch, and is confirmed.
+type node struct {
+	*Replica
+	cluster *cluster
+	name    string
+	state   string
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+
+	mutex  sync.Mutex
+	local  map[string]int
+	flows  plan.Tenants
+	frozen bool
+	again  chan struct{}
+}
+
+func (c *cluster) start(name string) *node {
+	c.t.Helper()
+	n := &node{cluster: c, name: name, state: filepath.Join(c.t.TempDir(), "state"), local: map[string]int{}, again: make(chan struct{}, 1)}
+	n.boot()
+	c.t.Cleanup(func() { n.kill() })
+	return n
+}
+
+func (n *node) boot() {
+	n.cluster.t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	opened, err := Open(ctx, Settings{Node: n.name, Folder: n.state, Store: folder.New(n.cluster.folder)})
+	if err != nil {
+		stop()
+		n.cluster.t.Fatal(err)
+	}
+	n.Replica, n.stop = opened, stop
+	n.done.Add(1)
+	go func() {
+		defer n.done.Done()
+		n.program(ctx)
+	}()
+}
+
+// kill the daemon; what is in the switch stays.
+func (n *node) kill() {
+	n.stop()
+	n.Close()
+	n.done.Wait()
+}
+
+func (n *node) program(ctx context.Context) {
+	for {
+		n.mutex.Lock()
+		var local []string
+		for tenant, count := range n.local {
+			if count > 0 {
+				local = append(local, tenant)
+			}
+		}
+		frozen := n.frozen
+		n.mutex.Unlock()
+		var changed <-chan struct{}
+		if !frozen {
+			var view plan.Tenants
+			var version uint64
+			view, version, changed = n.View(local)
+			n.mutex.Lock()
+			n.flows = view
+			n.mutex.Unlock()
+			if err := n.Confirm(ctx, version); err != nil {
+				n.cluster.t.Errorf("confirm: %v", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-n.again:
+		}
+	}
+}
+
+func (n *node) change(do func()) {
+	n.mutex.Lock()
+	do()
+	n.mutex.Unlock()
+	select {
+	case n.again <- struct{}{}:
+	default:
+	}
+}
+
+func (n *node) freeze(frozen bool) { n.change(func() { n.frozen = frozen }) }
+
+// claim within the bound, and count the tenant as local.
+func (n *node) claim(bound time.Duration, tenant string, addresses ...string) error {
+	ctx, end := context.WithTimeout(context.Background(), bound)
+	defer end()
+	err := n.Claim(ctx, tenants.Claim{Tenant: tenant, Rail: "rail0", Owner: "net/" + n.name + "/" + addresses[0], Addresses: parse(addresses)})
+	if err == nil {
+		n.change(func() { n.local[tenant]++ })
+	}
+	return err
+}
+
+func (n *node) release(tenant string, addresses ...string) {
+	n.change(func() { n.local[tenant]-- })
+	if err := n.Release(context.Background(), parse(addresses)); err != nil {
+		n.cluster.t.Errorf("release: %v", err)
+	}
+}
+
+func (n *node) confirmed(bound time.Duration, addresses ...string) []string {
+	ctx, end := context.WithTimeout(context.Background(), bound)
+	defer end()
+	return n.WaitConfirmed(ctx, parse(addresses))
+}
+
+// tenant that the node's flows take the address for.
+func (n *node) tenant(address string) string {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	for _, member := range n.flows.Members {
+		if member.Prefix.Contains(netip.MustParseAddr(address)) {
+			return member.Tenant
+		}
+	}
+	return ""
+}
+
+func parse(texts []string) []netip.Addr {
+	var addresses []netip.Addr
+	for _, text := range texts {
+		addresses = append(addresses, netip.MustParseAddr(text))
+	}
+	return addresses
+}
+
+// eventually the condition holds; what tells how it looks if it does not.
+func eventually(t testing.TB, bound time.Duration, what func() string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(bound); ; {
+		if holds() {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", bound, what())
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (n *node) seesTenant(address, tenant string) {
+	n.cluster.t.Helper()
+	eventually(n.cluster.t, 10*time.Second, func() string {
+		return fmt.Sprintf("%s takes %s for %q's, not %q's; %v", n.name, address, n.tenant(address), tenant, n.Problems())
+	}, func() bool { return n.tenant(address) == tenant })
+}
+
+func (n *node) hasProblem(words string) {
+	n.cluster.t.Helper()
+	eventually(n.cluster.t, 10*time.Second, func() string { return fmt.Sprintf("%s has no problem with %q: %q", n.name, words, n.Problems()) },
+		func() bool {
+			return slices.ContainsFunc(n.Problems(), func(problem string) bool { return strings.Contains(problem, words) })
+		})
+}
+
+func (n *node) hasNoProblem() {
+	n.cluster.t.Helper()
+	eventually(n.cluster.t, 10*time.Second, func() string { return fmt.Sprintf("%s has %q", n.name, n.Problems()) },
+		func() bool { return len(n.Problems()) == 0 })
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,289 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"railwright/node/internal/tenants"
+	"railwright/node/internal/tenants/ledger"
+)
+
+const (
+	// answer is how long the store may take for one call.
+	answer = 5 * time.Second
+	// Tries after a failure: the first soon, then ever more seldom.
+	firstRetry, lastRetry = 100 * time.Millisecond, 5 * time.Second
+	// idle is how often to look although nothing happened.
+	idle = 30 * time.Second
+	// yieldRemoval to the first node by name, which removes records that all have let go of; the others only if it does
+	// not.
+	yieldRemoval = 5 * time.Second
+)
+
+// exchange records with the store until ctx ends.
+func (replica *Replica) exchange(ctx context.Context) {
+	heard := make(chan struct{})
+	go func() {
+		defer close(heard)
+		replica.settings.Store.Watch(ctx, replica.hear, replica.miss)
+	}()
+	defer func() { <-heard }()
+	limiter := rate.NewLimiter(rate.Inf, 1)
+	retry := firstRetry
+	for ctx.Err() == nil {
+		next, again, err := replica.round(ctx, limiter)
+		switch {
+		case err != nil:
+			next, again = time.Now().Add(retry), false
+			retry = min(2*retry, lastRetry)
+		case again:
+			retry = firstRetry
+		}
+		if again {
+			continue
+		}
+		timer := time.NewTimer(max(time.Until(next), 0))
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-replica.kick:
+			// Whoever asked does not make a store that fails be asked any more often.
+			if err != nil {
+				replica.rest(ctx, timer)
+			}
+		}
+		timer.Stop()
+	}
+}
+
+func (replica *Replica) rest(ctx context.Context, timer *time.Timer) {
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// hear what others have published.
+func (replica *Replica) hear(snapshot tenants.Snapshot) {
+	replica.found()
+	_ = replica.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Learn(snapshot, 0, now) })
+}
+
+// round of publishing, reading and clearing up: when the next one is due, and whether this one made another necessary.
+func (replica *Replica) round(ctx context.Context, limiter *rate.Limiter) (next time.Time, again bool, err error) {
+	if replica.holder() == nil {
+		return time.Now(), true, replica.start(ctx)
+	}
+	now := time.Now()
+	var due time.Time
+	var reading, evicted bool
+	replica.quietly(func(ledger *ledger.Ledger) {
+		if evicted = ledger.Evicted(); evicted {
+			ledger.Register(now)
+		}
+		next = ledger.Expire(now)
+		ledger.Settle(now)
+		due, reading = ledger.Due(), ledger.NeedsReading()
+		pace := replica.settings.Store.Pace(len(ledger.Nodes()) + 1)
+		limiter.SetLimit(rate.Every(pace.Interval))
+		limiter.SetBurst(pace.Burst)
+	})
+	if evicted {
+		replica.settings.Log.Warn("this node's record in the tenant directory was taken away: a new one is made")
+	}
+	if !due.IsZero() && !now.Before(due) {
+		if wait := delay(limiter, now); wait > 0 {
+			due = now.Add(wait)
+		} else if err := replica.publish(ctx); err != nil {
+			return next, false, err
+		} else {
+			return next, true, nil
+		}
+	}
+	if reading {
+		return next, true, replica.read(ctx)
+	}
+	if err := replica.remove(ctx, now); err != nil {
+		return next, false, err
+	}
+	next = sooner(sooner(next, due), now.Add(idle))
+	return next, false, nil
+}
+
+// delay until the limiter lets one through; none: it did.
+func delay(limiter *rate.Limiter, now time.Time) time.Duration {
+	reservation := limiter.ReserveN(now, 1)
+	wait := reservation.DelayFrom(now)
+	if wait > 0 {
+		reservation.CancelAt(now)
+	}
+	return wait
+}
+
+func sooner(one, other time.Time) time.Time {
+	if one.IsZero() || !other.IsZero() && other.Before(one) {
+		return other
+	}
+	return one
+}
+
+// start a ledger for a node that has none on its disk: with the record that it published before, if it did.
+func (replica *Replica) start(ctx context.Context) error {
+	var snapshot tenants.Snapshot
+	err := replica.attempt(ctx, "reading", func(ctx context.Context) (err error) {
+		snapshot, err = replica.settings.Store.Read(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	fresh := ledger.New(replica.settings.Node)
+	for _, record := range snapshot.Records {
+		if record.Node == replica.settings.Node && !record.Leaving {
+			replica.settings.Log.Warn("this node's state was lost: what it published before is taken over", "record", record.ID())
+			fresh = ledger.Adopt(record, now)
+			break
+		}
+	}
+	replica.mutex.Lock()
+	defer replica.mutex.Unlock()
+	replica.ledger = fresh
+	replica.ledger.Learn(snapshot, 0, now)
+	replica.announce()
+	return nil
+}
+
+func (replica *Replica) holder() *ledger.Ledger {
+	replica.mutex.Lock()
+	defer replica.mutex.Unlock()
+	return replica.ledger
+}
+
+// quietly acts on the ledger without asking for another round.
+func (replica *Replica) quietly(do func(ledger *ledger.Ledger)) {
+	replica.mutex.Lock()
+	defer replica.mutex.Unlock()
+	do(replica.ledger)
+	replica.tell()
+}
+
+func (replica *Replica) publish(ctx context.Context) error {
+	record, err := replica.store((*ledger.Ledger).Record)
+	if err == nil {
+		err = replica.attempt(ctx, "publishing", func(ctx context.Context) error { return replica.settings.Store.Publish(ctx, record) })
+	}
+	replica.quietly(func(ledger *ledger.Ledger) {
+		switch {
+		case err == nil:
+			ledger.Acked(record, time.Now())
+		case errors.Is(err, tenants.ErrRemoved), errors.Is(err, tenants.ErrForeign):
+			ledger.Evict(time.Now())
+			err = nil
+		default:
+			ledger.Failed(time.Now())
+		}
+	})
+	return err
+}
+
+func (replica *Replica) read(ctx context.Context) error {
+	since := int64(0)
+	replica.quietly(func(ledger *ledger.Ledger) { since = ledger.Published() })
+	var snapshot tenants.Snapshot
+	err := replica.attempt(ctx, "reading", func(ctx context.Context) (err error) {
+		snapshot, err = replica.settings.Store.Read(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	unexplained, unstored := 0, false
+	replica.quietly(func(ledger *ledger.Ledger) {
+		before := ledger.Unpublished()
+		ledger.Learn(snapshot, since, time.Now())
+		unexplained, unstored = len(ledger.Unexplained()), ledger.Unpublished() != before
+	})
+	if unstored {
+		if _, err := replica.store((*ledger.Ledger).Draft); err != nil {
+			return err
+		}
+	}
+	if unexplained > 0 {
+		return fmt.Errorf("what others hold is not known in full")
+	}
+	return nil
+}
+
+// remove records that nobody acts by any more.
+func (replica *Replica) remove(ctx context.Context, now time.Time) error {
+	var departed []*tenants.Record
+	first := true
+	replica.quietly(func(ledger *ledger.Ledger) {
+		departed = ledger.Departed(now)
+		nodes := ledger.Nodes()
+		first = len(nodes) == 0 || replica.settings.Node < nodes[0]
+	})
+	if len(departed) == 0 {
+		replica.departedSince = time.Time{}
+		return nil
+	}
+	if replica.departedSince.IsZero() {
+		replica.departedSince = now
+	}
+	if !first && now.Sub(replica.departedSince) < yieldRemoval {
+		return nil
+	}
+	replica.departedSince = now
+	for _, record := range departed {
+		err := replica.attempt(ctx, "removing", func(ctx context.Context) error { return replica.settings.Store.Remove(ctx, record) })
+		if err != nil {
+			return err
+		}
+		replica.settings.Log.Info("the record of a node that is off was removed", "record", record.ID())
+	}
+	return nil
+}
+
+// attempt a call of the store, and remember since when it fails.
+func (replica *Replica) attempt(ctx context.Context, what string, do func(ctx context.Context) error) error {
+	bounded, end := context.WithTimeout(ctx, answer)
+	defer end()
+	hung := time.AfterFunc(answer+time.Second, func() {
+		replica.miss(fmt.Errorf("%s has had no answer for %s", what, answer+time.Second))
+	})
+	err := do(bounded)
+	hung.Stop()
+	switch {
+	case err == nil, errors.Is(err, tenants.ErrRemoved), errors.Is(err, tenants.ErrForeign):
+		replica.found()
+	case ctx.Err() == nil:
+		replica.miss(fmt.Errorf("%s: %w", what, err))
+	}
+	return err
+}
+
+// miss: the store does not answer.
+func (replica *Replica) miss(err error) {
+	replica.mutex.Lock()
+	defer replica.mutex.Unlock()
+	if replica.lost == nil {
+		replica.lostSince = time.Now()
+		replica.settings.Log.Warn("the tenant directory cannot be reached", "error", err)
+	}
+	replica.lost = err
+	replica.tell()
+}
+
+func (replica *Replica) found() {
+	replica.mutex.Lock()
+	defer replica.mutex.Unlock()
+	if replica.lost != nil {
+		replica.settings.Log.Info("the tenant directory answers again", "away", time.Since(replica.lostSince).Round(time.Millisecond))
+	}
+	replica.lost = nil
+}

@@ -1,0 +1,222 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"railwright/node/internal/tenants"
+	"railwright/node/internal/tenants/folder"
+)
+
+func TestFilesThatCannotBeReadHoldUpClaimsAndNothingElse(t *testing.T) {
+	t.Parallel()
+	valid := `{"node":"evil","instance":"00000000","generation":1,"revision":1`
+	for name, put := range map[string]func(path string) error{
+		"garbage":       func(path string) error { return os.WriteFile(path, []byte("\x00\xff{"), 0o600) },
+		"unknown field": func(path string) error { return os.WriteFile(path, []byte(valid+`,"x":1}`), 0o600) },
+		"more after it": func(path string) error { return os.WriteFile(path, []byte(valid+`}{}`), 0o600) },
+		"another's name": func(path string) error {
+			return os.WriteFile(path, []byte(strings.Replace(valid, "evil", "good", 1)+`}`), 0o600)
+		},
+		"shell in a tenant": func(path string) error {
+			return os.WriteFile(path, []byte(valid+`,"addresses":[{"address":"10.1.0.7","tenant":"$(reboot)"}]}`), 0o600)
+		},
+		"too long": func(path string) error { return os.Truncate(touch(path), 64<<20) },
+		"a pipe":   func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"a link":   func(path string) error { return os.Symlink("/etc/passwd", path) },
+		"a folder": func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, `{}`)
+			one := c.start("one")
+			must(t, one.claim(5*time.Second, "ns:a", "10.1.0.1"))
+			path := filepath.Join(c.folder, "nodes", "evil.00000000.json")
+			must(t, put(path))
+			one.hasProblem("evil.00000000")
+			if err := one.claim(500*time.Millisecond, "ns:a", "10.1.0.2"); !errors.Is(err, tenants.ErrUnreachable) ||
+				!strings.Contains(err.Error(), "evil") {
+				t.Errorf("nobody knows what the record holds: %v", err)
+			}
+			one.seesTenant("10.1.0.1", "ns:a")
+			must(t, os.RemoveAll(path))
+			must(t, one.claim(10*time.Second, "ns:a", "10.1.0.2"))
+			one.hasNoProblem()
+		})
+	}
+}
+
+func touch(path string) string {
+	_ = os.WriteFile(path, nil, 0o600)
+	return path
+}
+
+func TestPolicyThatCannotBeReadLeavesTheLastOne(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, `{"tenants":[{"name":"red","namespaces":["a"]}]}`)
+	one := c.start("one")
+	if tenant, err := one.TenantOf(context.Background(), "a"); err != nil || tenant != "red" {
+		t.Fatalf("tenant of a: %q, %v", tenant, err)
+	}
+	for _, text := range []string{
+		`{"tenants":[{"name":"red"`, `{"tenants":[{"name":"red","prefixes":["10.1.0.1/16"]}]}`,
+		`{"tenants":[{"name":"red","prefixes":["0.0.0.0/0"]}]}`, `{"tenants":[{"name":"ns:a"}]}`,
+		`{"tenants":[{"name":"red"},{"name":"red"}]}`, `{"peerings":[{"tenants":["red"]}]}`, `{"tenant":[]}`, `[]`, ``,
+	} {
+		c.policy(text)
+		one.hasProblem("the tenants cannot be read, the last ones stay")
+		if tenant, err := one.TenantOf(context.Background(), "a"); err != nil || tenant != "red" {
+			t.Errorf("%s: tenant of a: %q, %v", text, tenant, err)
+		}
+	}
+	c.policy(`{}`)
+	one.hasNoProblem()
+	if tenant, err := one.TenantOf(context.Background(), "a"); err != nil || tenant != "ns:a" {
+		t.Errorf("tenant of a: %q, %v", tenant, err)
+	}
+	if _, err := one.TenantOf(context.Background(), "a;reboot"); err == nil {
+		t.Error("a namespace with a semicolon")
+	}
+}
+
+func TestFolderThatIsNotMountedIsNotAClusterOfOne(t *testing.T) {
+	t.Parallel()
+	c := &cluster{t: t, folder: t.TempDir()}
+	one := c.start("one")
+	one.hasProblem("mount the shared folder")
+	if err := one.claim(4*time.Second, "ns:a", "10.1.0.1"); !errors.Is(err, tenants.ErrUnreachable) {
+		t.Errorf("%v", err)
+	}
+	if found, _ := os.ReadDir(c.folder); len(found) > 0 {
+		t.Errorf("it wrote into it: %v", found)
+	}
+	c.policy(`{}`)
+	must(t, one.claim(10*time.Second, "ns:a", "10.1.0.1"))
+}
+
+func TestDamagedStateIsPutAsideAndAskedBack(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"own.json", "known.json"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, `{}`)
+			one, two := c.start("one"), c.start("two")
+			must(t, one.claim(5*time.Second, "ns:a", "10.1.0.1"))
+			must(t, two.claim(5*time.Second, "ns:a", "10.1.0.2"))
+			one.seesTenant("10.1.0.2", "ns:a")
+			one.kill()
+			path := filepath.Join(one.state, name)
+			content, err := os.ReadFile(path)
+			must(t, err)
+			content[len(content)/2] ^= 1
+			must(t, os.WriteFile(path, content, 0o600))
+			one.boot()
+			one.hasProblem(path + " was damaged and is put aside")
+			must(t, one.claim(5*time.Second, "ns:a", "10.1.0.1"))
+			one.seesTenant("10.1.0.2", "ns:a")
+			if err := two.claim(3*time.Second, "ns:b", "10.1.0.1"); !errors.Is(err, tenants.ErrTaken) {
+				t.Errorf("what one holds: %v", err)
+			}
+			if _, err := os.Stat(path + ".damaged"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestFullDiskRefusesClaimsAndForgetsNothing(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("a small file system needs root")
+	}
+	c := newCluster(t, `{}`)
+	state := t.TempDir()
+	if told, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=64k", "railwright-test", state).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, told)
+	}
+	t.Cleanup(func() { _ = exec.Command("umount", state).Run() })
+	one := &node{cluster: c, name: "one", state: state, local: map[string]int{}, again: make(chan struct{}, 1)}
+	one.boot()
+	t.Cleanup(one.kill)
+	must(t, one.claim(5*time.Second, "ns:a", "10.1.0.1"))
+	filler, err := os.Create(filepath.Join(state, "filler"))
+	must(t, err)
+	for err == nil {
+		_, err = filler.Write(make([]byte, 4096))
+	}
+	must(t, filler.Close())
+	err = one.claim(4*time.Second, "ns:a", "10.1.0.2")
+	if !errors.Is(err, tenants.ErrUnreachable) || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("on a full disk: %v", err)
+	}
+	one.hasProblem("state cannot be written")
+	must(t, os.Remove(filler.Name()))
+	must(t, one.claim(10*time.Second, "ns:a", "10.1.0.2"))
+	one.hasNoProblem()
+}
+
+func TestTwoDaemonsWithOneName(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, `{}`)
+	one := c.start("one")
+	must(t, one.claim(5*time.Second, "ns:a", "10.1.0.1"))
+	twin := c.start("one") // without state: it takes over the record of the first
+	must(t, twin.claim(10*time.Second, "ns:a", "10.1.0.2"))
+	must(t, one.claim(10*time.Second, "ns:a", "10.1.0.3"))
+	one.hasProblem("another record")
+	seen := map[string]bool{}
+	snapshot, err := folder.New(c.folder).Read(context.Background())
+	must(t, err)
+	for id := range snapshot.Records {
+		seen[id] = true
+	}
+	if len(seen) != 2 {
+		t.Errorf("records: %v", seen)
+	}
+	if err := twin.claim(3*time.Second, "ns:b", "10.1.0.3"); !errors.Is(err, tenants.ErrTaken) {
+		t.Errorf("what the other daemon has: %v", err)
+	}
+}
+
+func TestStateOfAnotherNodeIsRefused(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, `{}`)
+	one := c.start("one")
+	must(t, one.claim(5*time.Second, "ns:a", "10.1.0.1"))
+	one.kill()
+	_, err := Open(context.Background(), Settings{Node: "two", Folder: one.state, Store: folder.New(c.folder)})
+	if err == nil || !strings.Contains(err.Error(), "is the state of node one, this is two") {
+		t.Errorf("%v", err)
+	}
+	one.boot()
+}
+
+func TestClaimsThatNobodyMayMake(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, `{}`)
+	one := c.start("one")
+	for _, address := range []string{"127.0.0.1", "224.0.0.1", "fe80::1", "fe80::1%eth0", "::ffff:10.1.0.1", "0.0.0.0"} {
+		if err := one.claim(time.Second, "ns:a", address); err == nil {
+			t.Errorf("%s was granted", address)
+		}
+	}
+	for _, tenant := range []string{"", "ns:", "ns:A", "a b", "ns:" + strings.Repeat("a", 64), "red;drop", "ns:a/b"} {
+		if err := one.claim(time.Second, tenant, "10.1.0.1"); err == nil {
+			t.Errorf("tenant %q was granted", tenant)
+		}
+	}
+	if err := one.Claim(context.Background(), tenants.Claim{Tenant: "ns:a", Owner: "x"}); err == nil {
+		t.Error("a claim of nothing was granted")
+	}
+	if fmt.Sprint(one.Problems()) != "[]" {
+		t.Errorf("%v", one.Problems())
+	}
+}

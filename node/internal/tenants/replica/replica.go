@@ -1,0 +1,255 @@
+// Package replica is one node's part in the tenant directory: it drives the node's ledger, keeps it on disk and
+// exchanges records with the other nodes through a store.
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"railwright/node/internal/plan"
+	"railwright/node/internal/tenants"
+	"railwright/node/internal/tenants/ledger"
+)
+
+// Bounds of waiting.
+const (
+	// giveBack is how long another node may take to say that it gives an address back: it writes only so often.
+	giveBack = time.Second
+	// reach is how long a claim waits for a directory that did not answer when it was last asked.
+	reach = 2 * time.Second
+	// firstAnswer is how long the directory may take after a start.
+	firstAnswer = time.Second
+	// firstPause before asking again for an address that another node asked for at the same time.
+	firstPause = 50 * time.Millisecond
+	// lookAgain although nothing was heard: time itself may have changed the answer.
+	lookAgain = 250 * time.Millisecond
+	// mostWait of a claim whose context has no end.
+	mostWait = 30 * time.Second
+)
+
+// Settings of a replica.
+type Settings struct {
+	Node string
+	// Folder for the state of this node; made if it is not there.
+	Folder string
+	Store  tenants.Store
+	Log    *slog.Logger
+}
+
+// Replica is a tenants.Directory.
+type Replica struct {
+	settings Settings
+	opened   time.Time
+	end      context.CancelFunc
+	done     sync.WaitGroup
+	kick     chan struct{}
+
+	mutex  sync.Mutex
+	ledger *ledger.Ledger
+	// changed is closed once the view has; moved once anything has, for those that wait inside.
+	changed, moved chan struct{}
+	version        uint64
+	// since when the store cannot be reached, and why; diskFault: the state cannot be written.
+	lostSince time.Time
+	lost      error
+	diskFault error
+	damaged   string
+	disk      disk
+	writing   sync.Mutex
+	// departedSince is the exchange's own: since when records wait to be removed.
+	departedSince time.Time
+}
+
+var _ tenants.Directory = (*Replica)(nil)
+
+// Open a node's replica. It ends with ctx, or by Close. Open does not wait for the store.
+func Open(ctx context.Context, settings Settings) (*Replica, error) {
+	if err := tenants.CheckNode(settings.Node); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(settings.Folder, 0o700); err != nil {
+		return nil, fmt.Errorf("tenant directory: %w", err)
+	}
+	ctx, end := context.WithCancel(ctx)
+	replica := &Replica{
+		settings: settings, opened: time.Now(), end: end, kick: make(chan struct{}, 1),
+		changed: make(chan struct{}), moved: make(chan struct{}), disk: disk{folder: settings.Folder},
+	}
+	if replica.settings.Log == nil {
+		replica.settings.Log = slog.New(slog.DiscardHandler)
+	}
+	restored, damaged, err := replica.disk.load(settings.Node, time.Now())
+	if err != nil {
+		end()
+		return nil, err
+	}
+	replica.damaged = damaged
+	replica.ledger = restored
+	replica.done.Add(1)
+	go func() {
+		defer replica.done.Done()
+		replica.exchange(ctx)
+	}()
+	return replica, nil
+}
+
+// Close ends what the replica runs and waits for it.
+func (replica *Replica) Close() {
+	replica.end()
+	replica.done.Wait()
+}
+
+// act on the ledger, and tell whoever waits for what came of it. Without a ledger: ErrUnreachable.
+func (replica *Replica) act(do func(ledger *ledger.Ledger, now time.Time)) error {
+	replica.mutex.Lock()
+	defer replica.mutex.Unlock()
+	if replica.ledger == nil {
+		return replica.unreachable("this node has never reached it")
+	}
+	do(replica.ledger, time.Now())
+	replica.announce()
+	return nil
+}
+
+// tell those that wait that something has changed; the mutex is held.
+func (replica *Replica) tell() {
+	close(replica.moved)
+	replica.moved = make(chan struct{})
+	if replica.ledger == nil {
+		return
+	}
+	if version := replica.ledger.Version(); version != replica.version {
+		replica.version = version
+		close(replica.changed)
+		replica.changed = make(chan struct{})
+	}
+}
+
+// announce a change that the exchange has to see to.
+func (replica *Replica) announce() {
+	replica.tell()
+	select {
+	case replica.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (replica *Replica) unreachable(why string) error {
+	if replica.lost != nil {
+		why = replica.lost.Error()
+	}
+	return fmt.Errorf("%w: %s", tenants.ErrUnreachable, why)
+}
+
+// TenantOf implements tenants.Directory.
+func (replica *Replica) TenantOf(ctx context.Context, namespace string) (tenant string, err error) {
+	ctx, end := context.WithTimeout(ctx, mostWait)
+	defer end()
+	for {
+		known := false
+		var moved chan struct{}
+		replica.mutex.Lock()
+		moved = replica.moved
+		if replica.ledger != nil {
+			tenant, err, known = replica.ledger.TenantOf(namespace)
+		}
+		lost := replica.lost
+		replica.mutex.Unlock()
+		if known {
+			return tenant, err
+		}
+		if lost != nil {
+			return "", fmt.Errorf("%w: %w", tenants.ErrUnreachable, lost)
+		}
+		select {
+		case <-ctx.Done():
+			return "", fmt.Errorf("%w: the tenants are not known yet", tenants.ErrUnreachable)
+		case <-moved:
+		}
+	}
+}
+
+// Release implements tenants.Directory.
+func (replica *Replica) Release(_ context.Context, addresses []netip.Addr) error {
+	err := replica.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Release(addresses, now) })
+	if errors.Is(err, tenants.ErrUnreachable) {
+		return nil // a node without a ledger holds nothing
+	}
+	return err
+}
+
+// Retain implements tenants.Directory.
+func (replica *Replica) Retain(_ context.Context, owners []string) error {
+	return replica.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Retain(owners, now) })
+}
+
+// View implements tenants.Directory.
+func (replica *Replica) View(local []string) (plan.Tenants, uint64, <-chan struct{}) {
+	replica.mutex.Lock()
+	defer replica.mutex.Unlock()
+	if replica.ledger == nil {
+		return plan.Tenants{}, 0, replica.changed
+	}
+	view, version := replica.ledger.View(local, time.Now())
+	if version != replica.version {
+		replica.announce()
+	}
+	return view, version, replica.changed
+}
+
+// Confirm implements tenants.Directory.
+func (replica *Replica) Confirm(_ context.Context, version uint64) error {
+	err := replica.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Confirm(version, now) })
+	if errors.Is(err, tenants.ErrUnreachable) {
+		return nil // nothing was let in, and nobody waits for it
+	}
+	return err
+}
+
+// WaitConfirmed implements tenants.Directory.
+func (replica *Replica) WaitConfirmed(ctx context.Context, addresses []netip.Addr) []string {
+	for {
+		var missing []string
+		replica.mutex.Lock()
+		moved := replica.moved
+		if replica.ledger != nil {
+			missing = replica.ledger.Missing(addresses)
+		}
+		replica.mutex.Unlock()
+		if len(missing) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return missing
+		case <-moved:
+		}
+	}
+}
+
+// Problems implements tenants.Directory.
+func (replica *Replica) Problems() []string {
+	replica.mutex.Lock()
+	defer replica.mutex.Unlock()
+	var problems []string
+	if replica.lost != nil {
+		problems = append(problems, fmt.Sprintf("the tenant directory cannot be reached since %s, what was known then stays: %v",
+			replica.lostSince.UTC().Format(time.RFC3339), replica.lost))
+	}
+	if replica.diskFault != nil {
+		problems = append(problems, fmt.Sprintf("the tenant directory's state cannot be written, nothing is claimed: %v", replica.diskFault))
+	}
+	if replica.damaged != "" {
+		problems = append(problems, replica.damaged)
+	}
+	if replica.ledger != nil {
+		problems = append(problems, replica.ledger.Problems(time.Now())...)
+	}
+	return problems
+}

@@ -1,0 +1,137 @@
+package tenants
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+)
+
+// Rules are a policy made ready to be asked. Pure; never changed once made.
+type Rules struct {
+	namespaces map[string]string
+	// disputed namespaces, and why they belong to nobody.
+	disputed map[string]string
+	// declared prefixes of a tenant as written; members: less what overlaps with another tenant's.
+	declared map[string][]netip.Prefix
+	members  map[string][]netip.Prefix
+	index    PrefixIndex
+	peers    map[string][]string
+	problems []string
+}
+
+// NewRules of a policy. What contradicts itself in it is nobody's, and a problem.
+func NewRules(policy Policy) *Rules {
+	rules := &Rules{
+		namespaces: map[string]string{}, disputed: map[string]string{},
+		declared: map[string][]netip.Prefix{}, members: map[string][]netip.Prefix{}, peers: map[string][]string{},
+	}
+	for _, tenant := range policy.Tenants {
+		rules.addTenant(tenant)
+	}
+	rules.disjoin()
+	for _, peering := range policy.Peerings {
+		if err := peering.Check(); err != nil {
+			rules.problems = append(rules.problems, fmt.Sprintf("a peering is not heeded: %v", err))
+			continue
+		}
+		rules.open(peering.A, peering.B)
+		rules.open(peering.B, peering.A)
+	}
+	return rules
+}
+
+func (rules *Rules) addTenant(tenant Tenant) {
+	fault := tenant.Fault
+	if err := tenant.Check(); fault == "" && err != nil {
+		fault = err.Error()
+	}
+	if _, twice := rules.declared[tenant.Name]; twice && fault == "" {
+		fault = "it is there twice"
+	}
+	if fault != "" {
+		rules.problems = append(rules.problems, fmt.Sprintf("tenant %.80q is not heeded: %s", tenant.Name, fault))
+		for _, namespace := range tenant.Namespaces {
+			rules.disputed[namespace] = fmt.Sprintf("its tenant %.80q is not heeded: %s", tenant.Name, fault)
+		}
+		return
+	}
+	for _, namespace := range tenant.Namespaces {
+		if other, taken := rules.namespaces[namespace]; taken && other != tenant.Name {
+			why := fmt.Sprintf("namespace %s is in two tenants, %s and %s", namespace, other, tenant.Name)
+			rules.problems = append(rules.problems, why)
+			rules.disputed[namespace] = why
+		}
+		rules.namespaces[namespace] = tenant.Name
+	}
+	rules.declared[tenant.Name] = slices.Clone(tenant.Prefixes)
+	for _, prefix := range tenant.Prefixes {
+		rules.index.Add(prefix, tenant.Name)
+	}
+}
+
+// disjoin takes from each tenant's prefixes what another's overlap: that part is nobody's.
+func (rules *Rules) disjoin() {
+	holes := map[string][]netip.Prefix{}
+	for _, tenant := range slices.Sorted(maps.Keys(rules.declared)) {
+		for _, prefix := range rules.declared[tenant] {
+			rules.index.Around(prefix, func(around netip.Prefix, other string) {
+				if other == tenant {
+					return
+				}
+				holes[tenant] = append(holes[tenant], prefix)
+				holes[other] = append(holes[other], prefix)
+				if around != prefix || other < tenant {
+					rules.problems = append(rules.problems,
+						fmt.Sprintf("%s of tenant %s lies in %s of tenant %s: it is neither's", prefix, tenant, around, other))
+				}
+			})
+		}
+	}
+	for tenant, prefixes := range rules.declared {
+		rules.members[tenant] = Without(prefixes, holes[tenant])
+	}
+}
+
+func (rules *Rules) open(tenant, to string) {
+	if !slices.Contains(rules.peers[tenant], to) {
+		rules.peers[tenant] = append(rules.peers[tenant], to)
+		slices.Sort(rules.peers[tenant])
+	}
+}
+
+// TenantOf a namespace, or why nobody can say.
+func (rules *Rules) TenantOf(namespace string) (string, error) {
+	if err := CheckNamespace(namespace); err != nil {
+		return "", err
+	}
+	if why, disputed := rules.disputed[namespace]; disputed {
+		return "", fmt.Errorf("%w: %s", ErrNoTenant, why)
+	}
+	if tenant, found := rules.namespaces[namespace]; found {
+		return tenant, nil
+	}
+	return NamespaceTenant(namespace), nil
+}
+
+// Prefixes of a tenant that are its own alone; ok says whether it has declared any.
+func (rules *Rules) Prefixes(tenant string) (members []netip.Prefix, ok bool) {
+	return rules.members[tenant], len(rules.declared[tenant]) > 0
+}
+
+// Owners are the tenants in whose prefixes the address lies.
+func (rules *Rules) Owners(address netip.Addr) []string {
+	var owners []string
+	rules.index.Around(Host(address), func(_ netip.Prefix, tenant string) {
+		if !slices.Contains(owners, tenant) {
+			owners = append(owners, tenant)
+		}
+	})
+	return owners
+}
+
+// Peers of a tenant, sorted.
+func (rules *Rules) Peers(tenant string) []string { return rules.peers[tenant] }
+
+// Problems of the policy, one sentence each.
+func (rules *Rules) Problems() []string { return rules.problems }

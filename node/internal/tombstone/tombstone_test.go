@@ -1,0 +1,189 @@
+package tombstone
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"railwright/node/internal/attachment"
+)
+
+func stone() Tombstone {
+	return Tombstone{
+		Key:     attachment.Key{Network: "sriov_pf1_vf", ContainerID: "c1", Interface: "net1"},
+		Parts:   []attachment.Part{attachment.Flows, attachment.Routes},
+		Written: time.Date(2026, 11, 22, 7, 0, 0, 5, time.UTC),
+	}
+}
+
+func listed(t *testing.T, folder string) []string {
+	t.Helper()
+	paths, err := List(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+func TestWhatIsWrittenIsRead(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "state", "tombstones")
+	if paths := listed(t, folder); paths != nil {
+		t.Fatalf("%v before there is a folder", paths)
+	}
+	if err := Write(folder, stone()); err != nil {
+		t.Fatal(err)
+	}
+	paths := listed(t, folder)
+	if len(paths) != 1 || filepath.Base(paths[0]) != stone().Name() {
+		t.Fatalf("%v", paths)
+	}
+	read, err := Read(paths[0])
+	if err != nil || !reflect.DeepEqual(read, stone()) {
+		t.Errorf("%+v %v", read, err)
+	}
+	for path, want := range map[string]os.FileMode{folder: 0o700, paths[0]: 0o600} {
+		if found, err := os.Stat(path); err != nil || found.Mode().Perm() != want {
+			t.Errorf("%s: %v %v", path, found.Mode(), err)
+		}
+	}
+	if entries, _ := os.ReadDir(folder); len(entries) != 1 {
+		t.Errorf("left beside: %v", entries)
+	}
+}
+
+func TestTheSameDelAgainIsOneFileAndOtherPartsAreAnother(t *testing.T) {
+	folder := t.TempDir()
+	later, swapped, flows := stone(), stone(), stone()
+	later.Written = later.Written.Add(time.Hour)
+	swapped.Parts = []attachment.Part{attachment.Routes, attachment.Flows}
+	flows.Parts = flows.Parts[:1]
+	for _, one := range []Tombstone{stone(), swapped, later} {
+		if err := Write(folder, one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read, err := Read(listed(t, folder)[0]); err != nil || !read.Written.Equal(later.Written) {
+		t.Errorf("%+v %v", read, err)
+	}
+	if err := Write(folder, flows); err != nil {
+		t.Fatal(err)
+	}
+	if paths := listed(t, folder); len(paths) != 2 {
+		t.Errorf("%v", paths)
+	}
+}
+
+func TestWhatNobodyMayHaveWrittenIsRefused(t *testing.T) {
+	for words, change := range map[string]func(*Tombstone){
+		"network":        func(stone *Tombstone) { stone.Key.Network = "../../etc" },
+		"container id":   func(stone *Tombstone) { stone.Key.ContainerID = "" },
+		"has 256 bytes":  func(stone *Tombstone) { stone.Key.ContainerID = strings.Repeat("c", 256) },
+		"interface name": func(stone *Tombstone) { stone.Key.Interface = "net1\n" },
+		"1 to 15":        func(stone *Tombstone) { stone.Key.Interface = ".." },
+		"0 parts":        func(stone *Tombstone) { stone.Parts = nil },
+		"neither":        func(stone *Tombstone) { stone.Parts[0] = "all" },
+		"no time":        func(stone *Tombstone) { stone.Written = time.Time{} },
+	} {
+		wrong := stone()
+		change(&wrong)
+		folder := t.TempDir()
+		if err := Write(folder, wrong); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%s: %v", words, err)
+		}
+		if paths := listed(t, folder); paths != nil {
+			t.Errorf("%s: wrote %v", words, paths)
+		}
+	}
+}
+
+func TestDamagedFilesAreErrorsWithTheirName(t *testing.T) {
+	folder := t.TempDir()
+	good := `{"key":{"network":"n","container_id":"c","interface":"i"},"parts":["flows"],"written":"2026-11-22T07:00:00Z"}`
+	path := filepath.Join(folder, "x.json")
+	for text, words := range map[string]string{
+		good:                                    "",
+		"":                                      "EOF",
+		good[:40]:                               "EOF",
+		strings.Replace(good, "parts", "p", 1):  "unknown field",
+		strings.Replace(good, `"n"`, `"n;"`, 1): "network",
+		strings.Replace(good, `["flows"]`, `["flows","flows","flows"]`, 1): "3 parts",
+		good + strings.Repeat(" ", 64<<10):                                 "larger than 65536 bytes",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Read(path)
+		told := ""
+		if err != nil {
+			told = err.Error()
+		}
+		if (words == "") != (err == nil) || !strings.Contains(told, words) || err != nil && !strings.Contains(told, path) {
+			t.Errorf("%.60s: %v", text, err)
+		}
+	}
+	_ = os.Remove(path)
+	if err := os.Symlink("/etc/hostname", path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(path); !errors.Is(err, syscall.ELOOP) {
+		t.Errorf("a link: %v", err)
+	}
+	_ = os.Remove(path)
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(path); err == nil {
+		t.Error("a pipe was read")
+	}
+}
+
+func TestAFolderThatOthersWriteToIsRefused(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "tombstones")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(folder, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(folder, stone()); err == nil || !strings.Contains(err.Error(), "alone writes to") {
+		t.Errorf("%v", err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(t.TempDir(), link); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(link, stone()); err == nil {
+		t.Error("a link was followed")
+	}
+}
+
+func TestAFullDiskIsAnErrorAndLeavesTheOldOne(t *testing.T) {
+	folder := t.TempDir()
+	if told, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=8k,mode=700", "tmpfs", folder).CombinedOutput(); err != nil {
+		t.Skipf("no small disk can be mounted: %v: %s", err, told)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(folder, 0) })
+	if err := Write(folder, stone()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "other"), make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	later := stone()
+	later.Written = later.Written.Add(time.Hour)
+	if err := Write(folder, later); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("on a full disk: %v", err)
+	}
+	if entries, _ := os.ReadDir(folder); len(entries) != 2 {
+		t.Errorf("left: %v", entries)
+	}
+	if read, err := Read(listed(t, folder)[0]); err != nil || !reflect.DeepEqual(read, stone()) {
+		t.Errorf("%+v %v", read, err)
+	}
+}

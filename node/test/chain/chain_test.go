@@ -1,0 +1,197 @@
+package chain
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	nodev1 "railwright/node/api/v1"
+	"railwright/node/testlab"
+)
+
+var (
+	flows  = []nodev1.Part{nodev1.Part_PART_FLOWS}
+	routes = []nodev1.Part{nodev1.Part_PART_ROUTES}
+)
+
+// sourceChain is how the source has it: two plugins of ours behind ovs, here with tuning between.
+func sourceChain() []map[string]any {
+	return []map[string]any{
+		{"type": "tuning", "sysctl": map[string]string{"net.ipv4.conf.net1.arp_notify": "1"}},
+		{"type": "ovs-provider-cli"}, {"type": "frr-provider-cli"},
+	}
+}
+
+func (lab *lab) write(t *testing.T, conflist []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(lab.folder, "net.d", network+".conflist"), conflist, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// seen in the pod and on the switch: what the plugins' request must say.
+func (lab *lab) seen(t *testing.T, pod *testlab.Namespace, key *nodev1.Key) *nodev1.AddRequest {
+	t.Helper()
+	var links []struct {
+		Address   string `json:"address"`
+		Addresses []struct {
+			Scope, Local string
+		} `json:"addr_info"`
+	}
+	if err := json.Unmarshal([]byte(pod.IP(t, "-json", "address", "show", "net1")), &links); err != nil || len(links) != 1 {
+		t.Fatalf("%v %v", links, err)
+	}
+	ports := lab.ports(t)
+	if len(ports) != 1 {
+		t.Fatalf("ports %v", ports)
+	}
+	request := &nodev1.AddRequest{
+		Key: key, Pod: &nodev1.Pod{Namespace: "tenant1", Name: "pod1", Uid: "u-1"}, Netns: pod.Path(),
+		HostInterface: ports[0], Mac: links[0].Address, Gateways: []string{"10.1.0.1", "fd00:1::1"},
+	}
+	for _, address := range links[0].Addresses {
+		if address.Scope == "global" {
+			request.Addresses = append(request.Addresses, address.Local)
+		}
+	}
+	return request
+}
+
+func withParts(request *nodev1.AddRequest, parts []nodev1.Part) *nodev1.AddRequest {
+	copied := proto.CloneOf(request)
+	copied.Parts = parts
+	return copied
+}
+
+func wantAsked(t *testing.T, lab *lab, want ...proto.Message) {
+	t.Helper()
+	asked := lab.daemon.Asked()
+	for index := range max(len(asked), len(want)) {
+		if index >= len(asked) || index >= len(want) || !proto.Equal(asked[index], want[index]) {
+			t.Fatalf("asked\n%v\nwant\n%v", asked, want)
+		}
+	}
+}
+
+// must do a verb by cnitool.
+func (lab *lab) must(t *testing.T, verb string, pod *testlab.Namespace) string {
+	t.Helper()
+	told, err := lab.cnitool(verb, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return told
+}
+
+// gatewayReply has the plugin write the gateway's MAC into the pod.
+func gatewayReply(_ context.Context, request proto.Message) (proto.Message, error) {
+	if _, is := request.(*nodev1.AddRequest); is {
+		return &nodev1.AddReply{Rail: "rail1", Tenant: "ns:tenant1", GatewayMac: bridgeMAC}, nil
+	}
+	return nil, nil
+}
+
+func TestTheSourcesChainRunsUnchanged(t *testing.T) {
+	lab := newLab(t, 1)
+	lab.daemon.Answer = gatewayReply
+	pod := lab.pods[0]
+	lab.write(t, lab.conflist(t, "0.4.0", sourceChain()...))
+	printed := lab.must(t, "add", pod)
+	asked := lab.daemon.Asked()
+	if len(asked) != 2 {
+		t.Fatalf("asked %v", asked)
+	}
+	key := asked[0].(*nodev1.AddRequest).GetKey()
+	if key.GetNetwork() != network || key.GetInterface() != "net1" || !strings.HasPrefix(key.GetContainerId(), "cnitool-") {
+		t.Errorf("key %v", key)
+	}
+	request := lab.seen(t, pod, key)
+	for index, parts := range [][]nodev1.Part{flows, routes} {
+		if want := withParts(request, parts); !proto.Equal(asked[index], want) {
+			t.Errorf("asked %v\nwant  %v", asked[index], want)
+		}
+	}
+	wantRecorded(t, "result-0.4.0.json", printed, request)
+	wantGatewayKnown(t, pod)
+	lab.must(t, "check", pod)
+	wantAsked(t, lab, &nodev1.CheckRequest{Key: key, Parts: flows}, &nodev1.CheckRequest{Key: key, Parts: routes})
+	undone := []proto.Message{&nodev1.DeleteRequest{Key: key, Parts: routes}, &nodev1.DeleteRequest{Key: key, Parts: flows}}
+	for range 2 { // the second time, nothing is left of it, the runtime's cache neither
+		lab.must(t, "del", pod)
+		wantAsked(t, lab, undone...)
+		if ports := lab.ports(t); len(ports) != 0 {
+			t.Errorf("ports %v", ports)
+		}
+	}
+}
+
+func TestBothPartsInOneCall(t *testing.T) {
+	lab := newLab(t, 1)
+	lab.daemon.Answer = gatewayReply
+	pod := lab.pods[0]
+	lab.write(t, lab.conflist(t, "1.0.0", map[string]any{
+		"type": "railwright-cni", "maxRate": "10Gb/s", "routes": []map[string]string{{"dst": "fd00::/16"}},
+	}))
+	printed := lab.must(t, "add", pod)
+	asked := lab.daemon.Asked()
+	if len(asked) != 1 {
+		t.Fatalf("asked %v", asked)
+	}
+	want := withParts(lab.seen(t, pod, asked[0].(*nodev1.AddRequest).GetKey()), []nodev1.Part{flows[0], routes[0]})
+	want.MaxRateBitsPerS = 10_000_000_000
+	if !proto.Equal(asked[0], want) {
+		t.Errorf("asked %v\nwant  %v", asked[0], want)
+	}
+	if found := pod.IP(t, "-6", "route"); !strings.Contains(found, "fd00::/16 via fd00:1::1 dev net1") {
+		t.Errorf("routes %s", found)
+	}
+	if !strings.Contains(printed, `"dst": "fd00::/16"`) {
+		t.Errorf("the result is without the route: %s", printed)
+	}
+	lab.must(t, "del", pod)
+	wantAsked(t, lab, &nodev1.DeleteRequest{Key: want.GetKey(), Parts: want.GetParts()})
+}
+
+// wantGatewayKnown to the pod for good: no ARP and no neighbour discovery for its first packet.
+func wantGatewayKnown(t *testing.T, pod *testlab.Namespace) {
+	t.Helper()
+	for _, gateway := range []string{"10.1.0.1", "fd00:1::1"} {
+		if found := pod.IP(t, "neighbour", "show", gateway); !strings.Contains(found, "lladdr "+bridgeMAC+" PERMANENT") {
+			t.Errorf("neighbour %s: %s", gateway, found)
+		}
+	}
+}
+
+// wantRecorded holds a result against the recorded one, whose changing values are named. It is what the plugins' own
+// tests are fed.
+func wantRecorded(t *testing.T, name, printed string, request *nodev1.AddRequest) {
+	t.Helper()
+	var result struct {
+		Interfaces []struct{ Mac string }
+	}
+	if err := json.Unmarshal([]byte(printed), &result); err != nil || len(result.Interfaces) != 2 {
+		t.Fatalf("%v: %s", err, printed)
+	}
+	told := strings.NewReplacer(
+		request.GetHostInterface(), "HOST-INTERFACE", request.GetNetns(), "NETNS",
+		result.Interfaces[0].Mac, "HOST-MAC", request.GetMac(), "POD-MAC",
+	).Replace(printed)
+	path := filepath.Join("..", "..", "internal", "cni", "testdata", name)
+	if os.Getenv("RAILWRIGHT_RECORD") != "" {
+		if err := os.WriteFile(path, []byte(told+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	recorded, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.TrimSpace(told) != strings.TrimSpace(string(recorded)) {
+		t.Errorf("%s has changed (RAILWRIGHT_RECORD=1 records it anew):\n%s", name, told)
+	}
+}

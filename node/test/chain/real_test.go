@@ -1,0 +1,146 @@
+package chain
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"railwright/node/internal/announce/frrconfig"
+	"railwright/node/internal/tombstone"
+	"railwright/node/testlab"
+)
+
+// The ranges of the chain's host-local start with these.
+var (
+	firstPod  = []string{"10.1.0.2", "fd00:1::2"}
+	secondPod = []string{"10.1.0.3", "fd00:1::3"}
+)
+
+// mustBeGone: no flow, no route at the leaf, no port.
+func (lab *realLab) mustBeGone(t *testing.T, ports int, addresses ...string) {
+	t.Helper()
+	testlab.Eventually(t, 5*time.Second, "the leaf has no route any more", func() bool { return lab.routed(addresses...) == 0 })
+	testlab.Eventually(t, 5*time.Second, "the bridge has no flow any more", func() bool {
+		return lab.flows(t, addresses[0])+lab.flows(t, addresses[1]) == 0
+	})
+	if found := lab.ports(t); len(found) != ports {
+		t.Errorf("ports %v", found)
+	}
+}
+
+func TestTheSourcesChainLaysTheNetwork(t *testing.T) {
+	for name, of := range map[string]struct {
+		version testlab.FRRVersion
+		backend frrconfig.Backend
+	}{"FRR 10, kernel table": {testlab.FRR10, frrconfig.KernelTable}, "FRR 8, vty": {testlab.FRR8, frrconfig.Vty}} {
+		t.Run(name, func(t *testing.T) {
+			lab := newRealLab(t, 2, of.version, of.backend)
+			lab.write(t, lab.conflist(t, "0.4.0", sourceChain()...))
+			started := time.Now()
+			for _, pod := range lab.pods {
+				lab.must(t, "add", pod)
+			}
+			t.Logf("two ADDs of the whole chain by cnitool: %s", time.Since(started))
+			testlab.Eventually(t, 2*time.Second, "the leaf has all routes", func() bool {
+				return lab.routed(append(firstPod, secondPod...)...) == 4
+			})
+			for _, pair := range []struct {
+				pod *testlab.Namespace
+				to  []string
+			}{{lab.pods[0], secondPod}, {lab.pods[1], firstPod}} {
+				for _, address := range pair.to {
+					if err := reaches(pair.pod, address); err != nil {
+						t.Errorf("%s: %v", address, err)
+					}
+				}
+				wantGatewayKnown(t, pair.pod)
+				lab.must(t, "check", pair.pod)
+			}
+			for range 2 {
+				lab.must(t, "del", lab.pods[0])
+				lab.mustBeGone(t, 2, firstPod...) // the other's and the uplink
+			}
+			lab.must(t, "check", lab.pods[1])
+			lab.must(t, "del", lab.pods[1])
+			lab.mustBeGone(t, 1, secondPod...)
+		})
+	}
+}
+
+func TestARuntimeAndTheDaemonAgree(t *testing.T) {
+	lab := newRealLab(t, 1, testlab.FRR10, frrconfig.KernelTable)
+	runtime := lab.runtime(t, 0, lab.conflist(t, "1.1.0", map[string]any{"type": "railwright-cni", "maxRate": "1Gb/s"}))
+	add := func() error {
+		_, err := runtime.AddNetworkList(t.Context(), runtime.list, runtime.pod)
+		return err
+	}
+	if err := add(); err != nil {
+		t.Fatal(err)
+	}
+	if err := runtime.CheckNetworkList(t.Context(), runtime.list, runtime.pod); err != nil {
+		t.Error(err)
+	}
+	if err := runtime.GetStatusNetworkList(t.Context(), runtime.list); err != nil {
+		t.Error(err)
+	}
+	valid := &libcni.GCArgs{ValidAttachments: []types.GCAttachment{{ContainerID: "c1", IfName: "net1"}}}
+	if err := runtime.GCNetworkList(t.Context(), runtime.list, valid); err != nil {
+		t.Error(err)
+	}
+	if lab.routed(firstPod...) != 2 {
+		t.Error("GC took what is valid")
+	}
+	// Somebody deletes the flows: CHECK either tells it, or the daemon has repaired it before.
+	lab.openvswitch.Ofctl(t, bridge, "del-flows")
+	if err := runtime.CheckNetworkList(t.Context(), runtime.list, runtime.pod); err != nil {
+		wantError(t, err, 100, "hint:")
+	}
+	testlab.Eventually(t, 5*time.Second, "the flows are repaired", func() bool {
+		return runtime.CheckNetworkList(t.Context(), runtime.list, runtime.pod) == nil
+	})
+	if err := runtime.DelNetworkList(t.Context(), runtime.list, runtime.pod); err != nil {
+		t.Error(err)
+	}
+	lab.mustBeGone(t, 1, firstPod...)
+	// A second life of the same key, and the uplink's carrier for STATUS.
+	if err := add(); err != nil {
+		t.Fatal(err)
+	}
+	lab.leaf.IP(t, "link", "set", "swp1", "down")
+	testlab.Eventually(t, 15*time.Second, "STATUS tells that the uplink is down", func() bool {
+		return runtime.GetStatusNetworkList(t.Context(), runtime.list) != nil
+	})
+	wantError(t, runtime.GetStatusNetworkList(t.Context(), runtime.list), 51, "rail rail1")
+	if err := runtime.DelNetworkList(t.Context(), runtime.list, runtime.pod); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestADelWithoutTheDaemonIsDoneWhenItIsBack(t *testing.T) {
+	lab := newRealLab(t, 1, testlab.FRR10, frrconfig.KernelTable)
+	lab.write(t, lab.conflist(t, "0.4.0", sourceChain()...))
+	lab.must(t, "add", lab.pods[0])
+	testlab.Eventually(t, 2*time.Second, "the leaf has the routes", func() bool { return lab.routed(firstPod...) == 2 })
+	lab.kill()
+	lab.must(t, "del", lab.pods[0])
+	kept, err := os.ReadDir(lab.daemon.Tombstones())
+	if err != nil || len(kept) != 2 {
+		t.Fatalf("tombstones %v %v", kept, err)
+	}
+	if lab.routed(firstPod...) != 2 {
+		t.Error("somebody else withdrew the routes: this proves nothing")
+	}
+	lab.start(t)
+	lab.mustBeGone(t, 1, firstPod...)
+	testlab.Eventually(t, 5*time.Second, "no tombstone is left", func() bool {
+		left, err := tombstone.List(lab.daemon.Tombstones())
+		return err == nil && len(left) == 0
+	})
+	// The same key again: its grave is empty.
+	lab.must(t, "add", lab.pods[0])
+	lab.must(t, "check", lab.pods[0])
+	lab.must(t, "del", lab.pods[0])
+}

@@ -1,0 +1,117 @@
+// Package testlab makes real network namespaces, cables, switches and routers for tests. Everything it starts ends with
+// the test, also when the test is killed.
+package testlab
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Namespace is a network namespace of its own, gone at the end of the test.
+type Namespace struct{ Name string }
+
+// NewNamespace makes one; hint is a part of its name, up to 8 of a-z, 0-9 and -. Skips the test for all but root,
+// unless RAILWRIGHT_TEST_NEEDS_ROOT is set: then that is a failure.
+func NewNamespace(t testing.TB, hint string) *Namespace {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		if os.Getenv("RAILWRIGHT_TEST_NEEDS_ROOT") != "" {
+			t.Fatal("network namespaces need root")
+		}
+		t.Skip("network namespaces need root")
+	}
+	random := make([]byte, 3)
+	_, _ = rand.Read(random)
+	namespace := &Namespace{Name: fmt.Sprintf("rwt-%s-%s", hint, hex.EncodeToString(random))}
+	Run(t, "ip", "netns", "add", namespace.Name)
+	t.Cleanup(func() {
+		for _, pid := range namespace.processes() {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		_ = exec.Command("ip", "netns", "delete", namespace.Name).Run()
+	})
+	Run(t, "ip", "-n", namespace.Name, "link", "set", "lo", "up")
+	return namespace
+}
+
+// Path of the namespace's file.
+func (namespace *Namespace) Path() string { return "/run/netns/" + namespace.Name }
+
+// Command that runs in the namespace; it dies with this process.
+func (namespace *Namespace) Command(argv ...string) *exec.Cmd {
+	command := exec.Command("ip", append([]string{"netns", "exec", namespace.Name}, argv...)...)
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return command
+}
+
+// Run a command in the namespace and give its output; a failure of it is the test's.
+func (namespace *Namespace) Run(t testing.TB, argv ...string) string {
+	t.Helper()
+	return output(t, namespace.Command(argv...))
+}
+
+// Try runs a command in the namespace, for those that may fail.
+func (namespace *Namespace) Try(argv ...string) (string, error) {
+	told, err := namespace.Command(argv...).CombinedOutput()
+	return string(told), err
+}
+
+// IP runs `ip` on the namespace.
+func (namespace *Namespace) IP(t testing.TB, arguments ...string) string {
+	t.Helper()
+	return output(t, exec.Command("ip", append([]string{"-n", namespace.Name}, arguments...)...))
+}
+
+// TakeAddressesAtOnce leaves out duplicate address detection, which holds each IPv6 address back for a second, on
+// interfaces made from now on.
+func (namespace *Namespace) TakeAddressesAtOnce(t testing.TB) {
+	t.Helper()
+	namespace.Run(t, "sysctl", "-qw", "net.ipv6.conf.all.accept_dad=0", "net.ipv6.conf.default.accept_dad=0")
+}
+
+// Cable joins two namespaces with a veth pair whose ends are up and leave checksums to software: the userspace datapath
+// does not fill in what a veth left for hardware.
+func Cable(t testing.TB, one *Namespace, name string, other *Namespace, otherName string) {
+	t.Helper()
+	Run(t, "ip", "link", "add", name, "netns", one.Name, "type", "veth", "peer", "name", otherName, "netns", other.Name)
+	for _, end := range []struct {
+		namespace *Namespace
+		name      string
+	}{{one, name}, {other, otherName}} {
+		end.namespace.IP(t, "link", "set", end.name, "up")
+		end.namespace.Run(t, "ethtool", "-K", end.name, "tx", "off")
+	}
+}
+
+// Run a command and give its output; a failure of it is the test's.
+func Run(t testing.TB, argv ...string) string {
+	t.Helper()
+	return output(t, exec.Command(argv[0], argv[1:]...))
+}
+
+func output(t testing.TB, command *exec.Cmd) string {
+	t.Helper()
+	told, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", command.Args, err, told)
+	}
+	return string(told)
+}
+
+func (namespace *Namespace) processes() []int {
+	told, _ := exec.Command("ip", "netns", "pids", namespace.Name).Output()
+	var pids []int
+	for _, word := range strings.Fields(string(told)) {
+		if pid, err := strconv.Atoi(word); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
