@@ -8,9 +8,9 @@ BIN := .venv/bin
 PIP := -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps --only-binary :all:
 NATIVE := $(wildcard src/railwright/native/*.c src/railwright/native/*.h)
 DEBIAN_PACKAGES := fio chromium chromium-driver etcd-server \
-	frr openvswitch-switch ethtool iperf3 nftables iproute2 iputils-ping procps
-# Daemons that these packages would start; a lab starts its own.
-SERVICES := frr openvswitch-switch
+	frr openvswitch-switch ethtool iperf3 nftables iproute2 iputils-ping procps openssh-server
+# Daemons that these packages would start; a lab starts its own. `ssh` is matched by openssh-server, where it was missing.
+SERVICES := frr openvswitch-switch ssh
 
 .PHONY: help
 help: ## List the targets

@@ -23,7 +23,7 @@ from railwright.topology.sources.cluster_file import load_cluster
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/limits.md", "docs/collectives.md", "docs/cluster-file.md", "docs/explain.md",
-         "docs/known-figures.md")  # fmt: skip
+         "docs/known-figures.md", "docs/lab.md", "docs/lab-faults.md")  # fmt: skip
 CLUSTERS = sorted((ROOT / "examples/clusters").glob("*.toml"))
 OFFLINE = ("limits", "explain", "whatif", "topo")
 ANSWERS = (0, 1, 3)
@@ -94,6 +94,8 @@ def test_every_command_of_the_docs_can_be_given(command):
     with click.Context(cli) as context:
         found = cli.get_command(context, verb)
         assert found is not None
+        while isinstance(found, click.Group) and rest:
+            verb, found, rest = found.resolve_command(context, rest)
         found.make_context(verb, rest, parent=context)  # raises where the options are not those
 
 

@@ -11,6 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import jsonschema
 import pytest
 from tests.conftest import COMMAND, ROOT
 
@@ -125,6 +126,7 @@ def test_two_labs_do_not_see_each_other_and_one_ends_without_the_other():
     lab("exec", "--name", "tone", "host1", "--", "ping", "-c", "1", "-W", "1", "10.77.0.1", status=2)
     lab("down", "--name", "tone")
     seen = json.loads(lab("status", "--name", "ttwo", "--json").stdout)
+    jsonschema.validate(seen, json.loads((ROOT / "schema/lab.schema.json").read_text()))
     assert (seen["type"], seen["state"]) == ("lab", "up")
     assert all(node["processes"] == 2 for node in seen["nodes"])
 

@@ -45,6 +45,17 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """How many processes the launch has."""
     uses_gpus: bool = False
     """Whether rank i works with the i-th GPU, round and round, and so is bound near it."""
+    hosts: tuple[str, ...] = ()
+    """The hosts that the ranks are spread over, as many on each, the first host's first; none: this one alone."""
+    hosts_share_cpus: bool = False
+    """Whether these hosts are namespaces of one machine."""
+    reached_by: str = ""
+    """How the other hosts are reached, in words."""
+
+    @property
+    def ranks_on_cpus(self) -> int:
+        """How many ranks share `cpus`: those of one host, unless its hosts share them too."""
+        return self.ranks if not self.hosts or self.hosts_share_cpus else self.ranks // len(self.hosts)
 
     @property
     def gpus(self) -> tuple[Device, ...]:
@@ -62,7 +73,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         and far from the CPUs of the other ranks there.
         """
         if not self.uses_gpus or not self.gpus:
-            return self.cpus[rank % len(self.cpus)]
+            place = rank % self.ranks_on_cpus if self.hosts else rank
+            return self.cpus[place % len(self.cpus)]
         gpu = self.gpu_of(rank)
         near = self.cpus_near(gpu)
         ranks = range(max(self.ranks, rank + 1))
@@ -77,8 +89,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(cpu for cpu in self.cpus if node_of(self.topology, cpu) == gpu.numa)
 
     def memory_of(self, rank: int) -> str:
-        """The id of the memory nearest to a rank's CPU; `memory0` where NUMA cannot be read."""
-        return f"memory{node_of(self.topology, self.cpu_of(rank))}"
+        """The id of the memory nearest to a rank's CPU; `memory0` where NUMA cannot be read, `memory0@1` on host 1."""
+        host = f"@{rank * len(self.hosts) // self.ranks}" if self.hosts else ""
+        return f"memory{node_of(self.topology, self.cpu_of(rank))}{host}"
 
 
 def _spread(places: int, takers: int) -> list[int]:
@@ -172,6 +185,8 @@ class Benchmark:
     """The same where it depends on the GPUs or on what is varied: asked of the job with its default ranks."""
     uses_gpus: bool = False
     """Whether ranks work with GPUs: see `Job.uses_gpus`."""
+    between_hosts: Callable[[Mapping[str, str]], tuple[Variant, ...]] | None = None
+    """Its variants where the ranks are on several hosts; None: it measures inside one."""
 
     def count_ranks(self, options: Mapping[str, str], cpus: tuple[int, ...]) -> int:
         """The ranks of one launch with settled options on the CPUs that may be used."""

@@ -7,14 +7,17 @@ What was loaded is then proved by one write of a known pattern.
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import socket
+import struct
 import time
 import urllib.parse
 import uuid
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from railwright.benchmarks.base import Rank
+from railwright.benchmarks.base import Job, Rank
 from railwright.benchmarks.nixl_pair import wait_for_initiator
 from railwright.errors import CannotJudge, UsageError
 from railwright.native import nixl
@@ -29,6 +32,7 @@ WAYS = ("mpi", "socket", "etcd")
 PROOF_BYTES = 4 * KIB
 
 _LOOPBACK = "127.0.0.1"
+_SIOCGIFADDR = 0x8915  # linux/sockios.h
 _PATIENCE_S = 20.0
 _REACH_S = 2.0
 _NAP_S = 0.0001
@@ -99,8 +103,27 @@ def unreachable(service: Service) -> str:
         return f"{service.url}: {error.strerror or error}"
 
 
-def problem(way: str, etcd: str) -> str:
-    """Why a way cannot be taken, or an empty string."""
+def own_address(job: Job) -> str | None:
+    """Where the other rank finds this one: NIXL's sockets know IPv4 alone. None where this host has no such address.
+
+    Between hosts it is that of the first interface which UCX may use.
+    """
+    if not job.hosts:
+        return _LOOPBACK
+    allowed = [name for name in os.environ.get("UCX_NET_DEVICES", "all").split(",") if name != "all"]
+    names = allowed or sorted(name for _, name in socket.if_nameindex() if name != "lo")
+    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as asked:
+        for name in names:
+            with contextlib.suppress(OSError):
+                request = struct.pack("256s", name.encode()[:15])
+                return socket.inet_ntoa(fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, request)[20:24])
+    return None
+
+
+def problem(way: str, etcd: str, job: Job) -> str:
+    """Why a way cannot be taken from this rank's host, or an empty string."""
+    if way == "socket" and own_address(job) is None:
+        return f"NIXL's sockets need IPv4, and {socket.gethostname()} has no such address"
     if way != "etcd":
         return ""
     service = etcd_address(etcd)
@@ -138,6 +161,7 @@ def _exchange(rank: Rank, way: str, buffer: Buffer, threads: int, namespace: str
     """One exchange between new agents; and how long this rank waited for its part."""
     comm, other = rank.comm, 1 - rank.index
     port = _free_port() if way == "socket" else 0
+    own = own_address(rank.job) or ""
     agent = nixl.Agent(
         f"rank{rank.index}",
         progress_thread=rank.index == 1,
@@ -146,7 +170,7 @@ def _exchange(rank: Rank, way: str, buffer: Buffer, threads: int, namespace: str
     )
     agent.register(buffer)
     peer = f"rank{other}"
-    addresses, ports = zip(*comm.allgather((buffer.address, port)), strict=True)
+    addresses, ports, places = zip(*comm.allgather((buffer.address, port, own)), strict=True)
     comm.barrier()
     started = time.perf_counter()
     if way == "mpi":
@@ -155,8 +179,8 @@ def _exchange(rank: Rank, way: str, buffer: Buffer, threads: int, namespace: str
         agent.send_metadata()
         agent.fetch_metadata(peer)
     elif rank.index == 0:
-        agent.send_metadata((_LOOPBACK, ports[other]))
-        agent.fetch_metadata(peer, (_LOOPBACK, ports[other]))
+        agent.send_metadata((places[other], ports[other]))
+        agent.fetch_metadata(peer, (places[other], ports[other]))
     while not agent.knows(peer):
         if time.perf_counter() - started > _PATIENCE_S:
             raise CannotJudge(f"no metadata of {peer} came by {way} in {_PATIENCE_S:.0f} s")

@@ -2,7 +2,8 @@
 
 Rank 0 posts and polls, from one thread or many; rank 1 owns the other memory and only lets its progress thread work.
 Metadata goes over MPI, NIXL's sockets or an etcd (`kv_exchange`).
-Which transport UCX chose is read from its own log, and held against the loopback interface's byte counter.
+Which transport UCX chose is read from its own log, and held against the loopback interface's byte counter; between
+hosts against the counters of their other interfaces.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from railwright.benchmarks import kv_exchange
-from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, choice, whole_number
+from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, Variant, choice, whole_number
 from railwright.benchmarks.evidence import LoopbackMeter, transport_evidence, ucx_protocol_evidence
+from railwright.benchmarks.fabric import FabricMeter
 from railwright.benchmarks.kv_exchange import Joined
 from railwright.benchmarks.nixl_pair import log_of, wait_for_initiator
 from railwright.errors import UsageError
@@ -158,7 +160,9 @@ def _run(rank: Rank) -> Iterator[Result]:
     # Only now: the MPI library has its own UCX, which read its environment when it was loaded.
     os.environ.update({"UCX_PROTO_INFO": "y", "UCX_LOG_FILE": str(log_of(rank))})
     ways = _WAYS(options["metadata"])
-    problems = comm.bcast({way: kv_exchange.problem(way, options["etcd"]) for way in ways} if rank.index == 0 else None)
+    # A socket needs an address on either host.
+    every = comm.allgather({way: kv_exchange.problem(way, options["etcd"], rank.job) for way in ways})
+    problems = {way: every[0][way] or every[1][way] for way in ways}
     if rank.index == 0:
         yield from (_waived_exchange(rank, way, problems[way]) for way in ways if problems[way])
     sound = [way for way in ways if not problems[way]]
@@ -231,7 +235,10 @@ def _serve(rank: Rank, buffer: Buffer, point: Point) -> None:
     """Rank 1: lay down data or poison, wait without spinning, and say what is in the memory afterwards."""
     buffer.fill(_seed(point, 1), point.region_bytes)
     rank.comm.barrier()
+    fabric = FabricMeter()
     wait_for_initiator(rank)
+    if rank.job.hosts:
+        fabric.evidence(rank.comm, rank.job, 0)  # rank 0 knows how many bytes there were, and judges
     wrong = buffer.count_wrong(_seed(point, 0), point.region_bytes) if point.operation == "WRITE" else 0
     rank.comm.send(wrong, dest=0)
 
@@ -241,18 +248,20 @@ def _initiate(rank: Rank, joined: Joined, buffer: Buffer, point: Point) -> Itera
     rank.comm.barrier()
     requests = _requests(joined, buffer, point)
     cpus = _crew_cpus(rank.job, point.threads)
-    meter = LoopbackMeter()
+    meter, fabric = LoopbackMeter(), FabricMeter()
     timed = _time_alone(requests[0][0], point) if point.threads * point.depth == 1 else _time(requests, cpus, point)
     moved = meter.moved_bytes()
     for request in (one for mine in requests for one in mine):
         request.release()
     rank.comm.send(None, dest=1)
+    payload = point.request_bytes * timed.requests
+    across = fabric.evidence(rank.comm, rank.job, payload) if rank.job.hosts else None
     wrong = rank.comm.recv(source=1)
     if point.operation == "READ":
         wrong = buffer.count_wrong(_seed(point, 1), point.region_bytes)
     evidence = (
         ucx_protocol_evidence(log_of(rank), "get" if point.operation == "READ" else "put", point.size),
-        transport_evidence(point.request_bytes * timed.requests, moved, "not lo"),
+        across or transport_evidence(payload, moved, "not lo"),
     )
     common = Result(
         benchmark=BENCHMARK.name,
@@ -375,4 +384,5 @@ BENCHMARK = Benchmark(
         Option("etcd", "", "an etcd that runs, like http://127.0.0.1:2379", kv_exchange.etcd_address),
     ),
     needs_mpi=True,
+    between_hosts=lambda _options: (Variant(),),
 )

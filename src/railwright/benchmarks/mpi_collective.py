@@ -12,6 +12,7 @@ from typing import NamedTuple
 from railwright.benchmarks import mpi_pair
 from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, choice
 from railwright.benchmarks.evidence import LoopbackMeter, transport_evidence
+from railwright.benchmarks.fabric import PROOF_BYTES, FabricMeter, crossing_bytes
 from railwright.busbw import DIVIDED, factor
 from railwright.errors import UsageError
 from railwright.limits.model import Quantity
@@ -97,7 +98,7 @@ OPTIONS = (
 
 def is_functional(job: Job) -> bool:
     """Whether ranks share cores, so that the run shows that it works and not how fast."""
-    return job.ranks > len(job.cpus)
+    return job.ranks_on_cpus > len(job.cpus)
 
 
 def counts(operation: str, job: Job) -> tuple[int, ...]:
@@ -146,7 +147,8 @@ def _buffer_bytes(operation: str, size: int, ranks: int) -> int:
 
 def path(job: Job) -> str:
     """From the memory of rank 0 to that of the last rank on a core of its own, in the farthest NUMA node."""
-    return f"{job.memory_of(0)}>{job.memory_of(min(job.ranks, len(job.cpus)) - 1)}"
+    last = job.ranks if job.hosts else min(job.ranks, len(job.cpus))
+    return f"{job.memory_of(0)}>{job.memory_of(last - 1)}"
 
 
 def run(operation: str, measured: Benchmark, rank: Rank) -> Iterator[Result]:
@@ -159,13 +161,18 @@ def run(operation: str, measured: Benchmark, rank: Rank) -> Iterator[Result]:
         collective = Collective(comm, operation, count)
         with Buffer(collective.sent_bytes) as out, Buffer(collective.received_bytes) as into:
             collective.fill(out, into)
-            meter = LoopbackMeter()
+            meter, fabric = LoopbackMeter(), FabricMeter()
             seconds = collective.time(out, into, warm=often.warm, operations=often.operations, samples=often.samples)
             sent = often.total * moved_bytes(operation, size, rank.size)
             seen = transport_evidence(sent, meter.moved_bytes(), "shm")
+            crossed = often.total * crossing_bytes(operation, size, rank.job) if rank.job.hosts else 0
+            across = fabric.evidence(comm, rank.job, crossed) if rank.job.hosts else None
             check = collective.verify(into)
         everyone = comm.gather((seconds, check.bytes_checked, check.bytes_wrong))
-        seen = _surely(rank, operation, sent, seen)
+        if across is None:
+            seen = _surely(rank, operation, sent, seen)
+        else:
+            seen = across if crossed >= PROOF_BYTES else _probe_fabric(rank, operation)
         if rank.index == 0 and everyone is not None:
             times, checked, wrong = zip(*everyone, strict=True)
             mean = [sum(one) / rank.size for one in zip(*times, strict=True)]
@@ -196,6 +203,18 @@ def _probe(rank: Rank, operation: str) -> Evidence:
         meter = LoopbackMeter()
         collective.time(out, into, warm=0, operations=_PROBE_OPERATIONS, samples=1)
         return transport_evidence(_PROBE_OPERATIONS * one, meter.moved_bytes(), "shm")
+
+
+def _probe_fabric(rank: Rank, operation: str) -> Evidence:
+    """The same between hosts, by as many bytes as prove it there. Collective over all ranks."""
+    count = max(1, _PROBE_SIZE_BYTES // (FLOAT_BYTES * (rank.size if operation in DIVIDED else 1)))
+    one = crossing_bytes(operation, size_bytes(operation, count, rank.size), rank.job)
+    operations = -(-PROOF_BYTES // one)
+    collective = Collective(rank.comm, operation, count)
+    with Buffer(collective.sent_bytes) as out, Buffer(collective.received_bytes) as into:
+        meter = FabricMeter()
+        collective.time(out, into, warm=0, operations=operations, samples=1)
+        return meter.evidence(rank.comm, rank.job, operations * one)
 
 
 class _Seen(NamedTuple):
@@ -284,6 +303,7 @@ def benchmark(operation: str, summary: str) -> Benchmark:
         run=lambda rank: run(operation, measured, rank),
         options=OPTIONS,
         variants=mpi_pair.variants,
+        between_hosts=mpi_pair.between_hosts,
         needs_mpi=True,
         ranks_of=_ranks_of,
     )

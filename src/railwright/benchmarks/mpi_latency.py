@@ -49,5 +49,6 @@ BENCHMARK = Benchmark(
     run=_run,
     options=mpi_pair.OPTIONS,
     variants=mpi_pair.variants,
+    between_hosts=mpi_pair.between_hosts,
     needs_mpi=True,
 )

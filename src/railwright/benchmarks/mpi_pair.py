@@ -9,6 +9,7 @@ import msgspec
 
 from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, Variant, choice
 from railwright.benchmarks.evidence import LoopbackMeter, transport_evidence
+from railwright.benchmarks.fabric import PROOF_BYTES, FabricMeter
 from railwright.limits.model import Quantity
 from railwright.native.memory import PATTERN, Buffer
 from railwright.native.mpi import PointToPoint, library_version, thread_level
@@ -30,6 +31,13 @@ _TRANSPORTS: dict[str, dict[str, str]] = {
         "FI_TCP_IFACE": "lo",
     },
 }
+_BETWEEN_HOSTS = {
+    "OMPI_MCA_pml": "ob1",
+    "OMPI_MCA_btl": "self,sm,tcp",
+    "MPIR_CVAR_CH4_NETMOD": "ofi",
+    "FI_PROVIDER": "tcp",
+}
+"""TCP to other hosts, over the interfaces that the launch names; shared memory inside each."""
 _GIVE_UP_BYTES = 2**31 - 1
 """MPI counts are C ints."""
 _PROBE_MESSAGE_BYTES = MIB
@@ -64,6 +72,12 @@ def variants(options: Mapping[str, str]) -> tuple[Variant, ...]:
     return tuple(Variant(parameters={"transport": name}, environment=_TRANSPORTS[name]) for name in chosen)
 
 
+def between_hosts(options: Mapping[str, str]) -> tuple[Variant, ...]:
+    """The one launch over several hosts: shared memory reaches none of them."""
+    del options
+    return (Variant(parameters={"transport": "tcp"}, environment=_BETWEEN_HOSTS),)
+
+
 def plan(job: Job, seconds: float, moved_bytes: int) -> Plan:
     """The plan of a pair of ranks on this machine."""
     sizes = parse_sizes(job.options["sizes"])
@@ -86,7 +100,7 @@ def run(rank: Rank, benchmark: Benchmark, quantity: Quantity, loop: Loop) -> Ite
         with Buffer(max(size, 1)) as out, Buffer(max(size, 1)) as into:
             out.fill(_seed(size, rank.index))
             into.fill(_seed(size, 2))  # poison: what a rank that received nothing would hold
-            meter = LoopbackMeter()
+            meter, fabric = LoopbackMeter(), FabricMeter()
             timed = loop(pair, out, into, size)
             seen = transport_evidence(timed.sent_bytes, meter.moved_bytes(), "shm")
             # In a one-way loop rank 0 receives nothing, and its poison must have stayed.
@@ -96,7 +110,10 @@ def run(rank: Rank, benchmark: Benchmark, quantity: Quantity, loop: Loop) -> Ite
         asked = rank.job.variant.parameters["transport"]
         # Few bytes and somebody else's traffic over lo can look like another transport; only then is it probed, for
         # a probe leaves the MPI library's pools larger, and small messages 10 % slower.
-        if comm.bcast((seen.value != "shm" or asked == "tcp") and timed.sent_bytes < _PROBE_BYTES):
+        if rank.job.hosts:
+            enough = comm.bcast(timed.sent_bytes >= PROOF_BYTES)
+            seen = fabric.evidence(comm, rank.job, timed.sent_bytes) if enough else _probe_fabric(rank, pair)
+        elif comm.bcast((seen.value != "shm" or asked == "tcp") and timed.sent_bytes < _PROBE_BYTES):
             seen = _probe(pair)
         if rank.index == 0 and checks is not None:
             result = _result(rank, benchmark, quantity, size, timed, checks, seen)
@@ -117,6 +134,15 @@ def _probe(pair: PointToPoint) -> Evidence:
         window = _PROBE_BYTES // _PROBE_MESSAGE_BYTES
         pair.window(out, into, _PROBE_MESSAGE_BYTES, window=window, warm=0, iterations=1)
         return transport_evidence(_PROBE_BYTES, meter.moved_bytes(), "shm")
+
+
+def _probe_fabric(rank: Rank, pair: PointToPoint) -> Evidence:
+    """The same between two hosts, by as many bytes as prove it there. Collective over both ranks."""
+    with Buffer(_PROBE_MESSAGE_BYTES) as out, Buffer(_PROBE_MESSAGE_BYTES) as into:
+        meter = FabricMeter()
+        window = PROOF_BYTES // _PROBE_MESSAGE_BYTES
+        pair.window(out, into, _PROBE_MESSAGE_BYTES, window=window, warm=0, iterations=1)
+        return meter.evidence(rank.comm, rank.job, PROOF_BYTES)
 
 
 def _seed(size: int, who: int) -> int:
@@ -150,7 +176,7 @@ def _result(
             "mpi": library_version(),
             "thread_level": thread_level(),
             "cpus": ",".join(map(str, cpus)),
-            "oversubscribed": len(cpus) < rank.size,
+            "oversubscribed": len(cpus) < job.ranks_on_cpus,
         },
         ranks=rank.size,
         samples=tuple(timed.samples),

@@ -45,6 +45,7 @@ def COMMAND() -> None:  # noqa: N802 - see cli/prove.py
     railwright lab up hgx-h100 nics=2 --count 4
     railwright lab status
     railwright lab exec host0 -- ping -c 3 10.1.0.4
+    railwright run mpi_all_reduce --lab lab --hosts host0,host2
     railwright lab fault link_slow leaf0 spine0
     railwright lab heal
     railwright lab down
@@ -61,6 +62,7 @@ def COMMAND() -> None:  # noqa: N802 - see cli/prove.py
 @click.option("--mtu", "mtu_bytes", type=int, default=9000, show_default=True, help="Of every link, in bytes.")
 @click.option("--frr", type=click.Choice(["8", "10"]), default="8", show_default=True, help="FRR's release.")
 @click.option("--ovs", is_flag=True, help="Give each host an Open vSwitch of its own.")
+@click.option("--ssh", is_flag=True, help="Give each host an sshd, for its loopback addresses and a key of the lab.")
 @click.option("--ipv6-only", is_flag=True, help="No IPv4, and two global IPv6 addresses on each port.")
 @click.option("--most-nodes", type=int, default=64, show_default=True, help="Refuse a larger lab.")
 @click.option("--dry-run", is_flag=True, help="Print what would be made, as JSON, and make nothing.")
@@ -74,6 +76,7 @@ def up(  # one option each
     mtu_bytes: int,
     frr: str,
     ovs: bool,
+    ssh: bool,
     ipv6_only: bool,
     most_nodes: int,
     dry_run: bool,
@@ -85,7 +88,7 @@ def up(  # one option each
     from railwright.units import parse_line_rate
 
     given = {
-        "name": name, "frr": frr, "ovs": ovs, "ipv6_only": ipv6_only, "mtu_bytes": mtu_bytes,
+        "name": name, "frr": frr, "ovs": ovs, "ssh": ssh, "ipv6_only": ipv6_only, "mtu_bytes": mtu_bytes,
         "leaf_hosts": leaf_hosts, "spines": spines, "most_nodes": most_nodes,
         "rate_bits_per_s": None if rate == "none" else parse_line_rate(rate),
     }  # fmt: skip
@@ -156,6 +159,8 @@ def _status_text(seen: LabStatus) -> str:
             f"{node.name:<12} AS {node.asn}  {node.processes} processes  {routes}{lacking}  {' '.join(node.addresses)}"
         )
         lines.append(f"  {text}")
+    if seen.ssh_config is not None:
+        lines.append(f"  from host to host: ssh -F {seen.ssh_config} {seen.nodes[0].name}")
     return "\n".join(lines)
 
 

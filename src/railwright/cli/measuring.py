@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from railwright.diagnosis.model import Diagnosis
     from railwright.errors import RailwrightError
+    from railwright.launch.hosts import Hosts
     from railwright.launch.proof import Proof
     from railwright.launch.session import Planned
     from railwright.results.model import ResultFile
@@ -83,6 +84,7 @@ def measure(
     force: bool,
     as_json: bool,
     launches: int,
+    hosts: Hosts | None = None,
 ) -> int:
     """Show the plan of those benchmarks, run it, and report; the exit status."""
     from railwright.launch.proof import Proof
@@ -94,6 +96,7 @@ def measure(
         launches=launches,
         command=("railwright", *sys.argv[1:]),
         mpirun=mpirun,
+        hosts=hosts,
         silence_s=silence,
         force=force,
     )
@@ -101,6 +104,7 @@ def measure(
     proof.refuse_impossible()
     if dry_run:
         return 0
+    proof.refuse_unreachable_hosts()
     _refuse_busy_gpus(proof)
     with _Display(proof):
         file = proof.run(output)
@@ -145,7 +149,8 @@ def show_plan(proof: Proof) -> None:
             _note(f"{name} waived: {one.plan.waived}")
             continue
         cost = f"about {format_duration(one.plan.seconds)}, moves {format_size(one.plan.moved_bytes)}"
-        _note(f"{name} {one.job.ranks} rank{'s' * (one.job.ranks > 1)}, {cost}")
+        where = f" on {len(one.job.hosts)} hosts" if one.job.hosts else ""
+        _note(f"{name} {one.job.ranks} rank{'s' * (one.job.ranks > 1)}{where}, {cost}")
         for file in one.plan.files:
             _note(f"{'':26} writes {file}")
     _note(f"  all together about {format_duration(proof.seconds)}")

@@ -9,7 +9,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
 from railwright.errors import RailwrightError, UsageError
-from railwright.lab import frr, links, ovs, state
+from railwright.lab import frr, links, ovs, ssh, state
 from railwright.lab.frr_install import programs, run_folder
 from railwright.lab.model import LabPlan, Node
 from railwright.lab.remove import remove
@@ -58,6 +58,11 @@ def _build(lab: Lab, executor: Executor, say: Say, settle_within_s: float) -> No
     if any(node.ovs for node in plan.nodes):
         say("Open vSwitch")
         _each(executor, plan.nodes, lambda node: _start_ovs(lab, node))
+    if plan.ssh:
+        say("sshd")
+        ssh.make_keys(lab)
+        _each(executor, plan.of_kind("host"), lambda node: ssh.start(lab, node.name))
+        ssh.know_hosts(lab)
     say("FRR")
     _each(executor, plan.nodes, lambda node: _start_frr(lab, node))
     say("waiting for routes")
@@ -72,6 +77,8 @@ def _check_tools(plan: LabPlan) -> None:
         programs(version)
     if any(node.ovs for node in plan.nodes):
         ovs.check_installed()
+    if plan.ssh:
+        ssh.check_installed()
 
 
 def _each(executor: Executor, nodes: Iterable[Node], act: Callable[[Node], None]) -> None:

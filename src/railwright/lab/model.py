@@ -90,6 +90,8 @@ class LabPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Hosts first, then leaves, spines, superspines."""
     cables: tuple[Cable, ...]
     ipv6_only: bool = False
+    ssh: bool = False
+    """Whether every host has an sshd."""
 
     def node(self, name: str) -> Node:
         """The node of that name. Raises UsageError, with the nearest names."""

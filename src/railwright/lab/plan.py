@@ -56,6 +56,7 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     name: str = "lab"
     frr: FrrVersion = "8"
     ovs: bool = False
+    ssh: bool = False
     ipv6_only: bool = False
     rate_bits_per_s: float | None = DEFAULT_RATE_BITS_PER_S
     mtu_bytes: int = DEFAULT_MTU_BYTES
@@ -84,7 +85,7 @@ def plan(cluster: Cluster, options: PlanOptions) -> LabPlan:
     if len(cables) > MOST_CABLES:
         raise UsageError(f"a lab of {len(cables)} cables", hint=f"at most {MOST_CABLES}: give fewer hosts or NICs")
     nodes = (*hosts, *(node for tier in tiers for node in tier))
-    return LabPlan(name=options.name, nodes=nodes, cables=tuple(cables), ipv6_only=options.ipv6_only)
+    return LabPlan(name=options.name, nodes=nodes, cables=tuple(cables), ipv6_only=options.ipv6_only, ssh=options.ssh)
 
 
 def check_name(name: str) -> str:

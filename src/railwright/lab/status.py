@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from railwright.lab import ssh
 from railwright.lab.remove import processes_in
 from railwright.lab.routes import expected_routes
 from railwright.lab.state import Lab
@@ -22,7 +23,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     addresses: tuple[str, ...]
     namespace: str
     processes: int
-    """In its namespace: FRR's daemons, Open vSwitch's, and whatever was started there."""
+    """In its namespace: FRR's daemons, Open vSwitch's, sshd, and whatever was started there."""
     routes_expected: int
     routes_incomplete: int
     """Addresses that lack a next hop, or any route."""
@@ -37,6 +38,8 @@ class LabStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
     state: Literal["up", "incomplete", "interrupted"]
     """`up`: every route is there. `interrupted`: it never came up; `lab down` ends what there is."""
     folder: str
+    ssh_config: str | None
+    """For `ssh -F` from one host to another; None where the lab has no sshd."""
     nodes: tuple[NodeStatus, ...]
 
 
@@ -64,4 +67,5 @@ def observe(lab: Lab, executor: Executor) -> LabStatus:
     state: Literal["up", "incomplete", "interrupted"] = "incomplete" if missing else "up"
     if not lab.ready:
         state = "interrupted"
-    return LabStatus(name=lab.name, state=state, folder=str(lab.folder), nodes=tuple(nodes))
+    config = str(ssh.config_of(lab)) if lab.plan.ssh else None
+    return LabStatus(name=lab.name, state=state, folder=str(lab.folder), ssh_config=config, nodes=tuple(nodes))

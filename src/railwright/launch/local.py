@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+
+from railwright.launch.doors import Door, LocalDoor
 
 RANK_PROGRAM = (sys.executable, "-P", "-m", "railwright.launch.rank")
 """With `-P`, or Python files of the folder in which somebody stands would be imported before ours."""
@@ -14,8 +17,17 @@ class LocalLauncher:
 
     name = "local"
 
-    def command(self, ranks: int) -> list[str]:
+    def check(self) -> None:
+        """Nothing: this host is there."""
+
+    def door(self, scratch: Path, job: bytes) -> Door:
+        """Where the rank streams to."""
+        del scratch, job
+        return LocalDoor()
+
+    def command(self, ranks: int, scratch: Path, environment: Mapping[str, str]) -> list[str]:
         """The command line that starts `ranks` ranks: exactly one."""
+        del scratch, environment
         if ranks != 1:
             raise ValueError(f"the local launcher starts one rank, not {ranks}")
         return list(RANK_PROGRAM)

@@ -7,10 +7,12 @@ import functools
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from railwright.errors import CannotJudge, UsageError
+from railwright.launch.doors import Door, LocalDoor
 from railwright.launch.local import RANK_PROGRAM
 from railwright.process import run
 
@@ -31,8 +33,17 @@ class MpiLauncher:
         self.mpirun = _find(mpirun)
         self.flavour, self.version = _identify(str(self.mpirun))
 
-    def command(self, ranks: int) -> list[str]:
+    def check(self) -> None:
+        """Nothing: this host is there."""
+
+    def door(self, scratch: Path, job: bytes) -> Door:
+        """Where the ranks stream to."""
+        del scratch, job
+        return LocalDoor()
+
+    def command(self, ranks: int, scratch: Path, environment: Mapping[str, str]) -> list[str]:
         """The command line that starts `ranks` ranks on this machine; ranks bind themselves."""
+        del scratch, environment
         options = ["-n", str(ranks)]
         if self.flavour == "openmpi":
             options += ["--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]

@@ -12,6 +12,7 @@ from railwright.benchmarks.base import Benchmark
 from railwright.errors import UsageError
 from railwright.launch.context import available_memory_bytes, gather
 from railwright.launch.exclusive import measuring_alone, refuse_busy_host
+from railwright.launch.hosts import Hosts
 from railwright.launch.measure import DEFAULT_SILENCE_S, Measurement
 from railwright.launch.session import Planned
 from railwright.results.model import End, Record, Result, ResultFile, Run
@@ -34,13 +35,16 @@ class Proof:
     launches: int
     command: tuple[str, ...]
     mpirun: str | None = None
+    hosts: Hosts | None = None
     silence_s: float = DEFAULT_SILENCE_S
     force: bool = False
     on_step: Callable[[Planned, str], None] = field(default=lambda _planned, _text: None)
     on_done: Callable[[Planned], None] = field(default=lambda _planned: None)
 
     def __post_init__(self) -> None:
-        self._measurement = Measurement(topology=self.topology, mpirun=self.mpirun, silence_s=self.silence_s)
+        self._measurement = Measurement(
+            topology=self.topology, mpirun=self.mpirun, hosts=self.hosts, silence_s=self.silence_s
+        )
         self.plan = self._measurement.plan(self.chosen, self.launches)
         self.trouble: StoreFull | None = None
         """Why the results file is not whole, None when it is."""
@@ -66,6 +70,10 @@ class Proof:
                 f"the plan would take about {format_duration(self.seconds)}",
                 hint="choose smaller sizes or fewer launches, or say --force",
             )
+
+    def refuse_unreachable_hosts(self) -> None:
+        """Raises CannotJudge for a host that cannot be reached."""
+        self._measurement.refuse_unreachable_hosts()
 
     def run(self, output: Path) -> ResultFile:
         """Measure everything; what was measured is kept whatever ends the run. Raises UsageError before it begins."""

@@ -1,6 +1,7 @@
 """The program that every rank is: `python -m railwright.launch.rank`, started by a launcher, never by a user.
 
-It dies with its launcher, binds itself to its CPU, runs one benchmark and streams what it measures.
+It dies with its launcher, binds itself to its CPU, runs one benchmark and streams what it measures. On another host
+than the parent's it gets its job over the stream, has a scratch folder of its own, and also ends when the stream does.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import os
 import platform
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
 from railwright.benchmarks.base import Job
 from railwright.benchmarks.registry import find
 from railwright.errors import CannotJudge, RailwrightError
+from railwright.launch.scratch import scratch_folder
 from railwright.launch.stream import Bye, Emitted, Failure, Hello, Sender, Step
 from railwright.native import memory
 from railwright.process import die_with_parent
@@ -70,9 +72,25 @@ def main() -> None:
     faulthandler.enable()
     # Before anything loads CUDA: its own order is "fastest first", and libraries that count devices must agree with us.
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    sender = Sender(os.environ[STREAM_VARIABLE])
-    scratch = Path(os.environ[SCRATCH_VARIABLE])
-    job = msgspec.json.decode((scratch / JOB_FILE).read_bytes(), type=Job)
+    try:
+        sender = Sender(os.environ[STREAM_VARIABLE])
+    except CannotJudge as error:  # its launcher passes this line on, since nobody else hears us
+        sys.stderr.write(f"{error.message}\n")
+        _leave(1)
+    if sender.job is None:
+        scratch = Path(os.environ[SCRATCH_VARIABLE])
+        _leave(_work((scratch / JOB_FILE).read_bytes(), sender, scratch))
+    with scratch_folder() as scratch:
+        sender.end_with_parent(scratch)
+        # Where MPI keeps its files: what the parent's variables say is on another host.
+        os.environ |= {"TMPDIR": str(scratch), "OMPI_MCA_btl_sm_backing_directory": str(scratch)}
+        status = _work(sender.job, sender, scratch)
+    _leave(status)
+
+
+def _work(given: bytes, sender: Sender, scratch: Path) -> int:
+    """Do the job; the exit status."""
+    job = msgspec.json.decode(given, type=Job)
     rank = LaunchedRank(job, sender, scratch)
     sender.send(Hello(rank.index, platform.node(), os.getpid()))
     try:
@@ -81,11 +99,11 @@ def main() -> None:
             sender.send(Emitted(msgspec.structs.replace(result, samples=rounded(result.samples))))
     except RailwrightError as error:
         sender.send(Failure(error.message))
-        _leave(1)
+        return 1
     except Exception as error:  # a rank's own mistake must be named in the parent, whatever it is
         sender.send(Failure(f"{type(error).__name__}: {error}"))
         sys.excepthook(type(error), error, error.__traceback__)
-        _leave(1)
+        return 1
     sender.send(Bye())
     if rank.size > 1:
         from mpi4py import MPI
@@ -93,10 +111,10 @@ def main() -> None:
         # MPI_Finalize need not wait for the others, and Hydra kills those that are still at work when one has ended.
         rank.comm.Barrier()
         MPI.Finalize()
-    _leave(0)
+    return 0
 
 
-def _leave(status: int) -> None:
+def _leave(status: int) -> NoReturn:
     """End without the exit handlers of vendor libraries, some of which crash (NIXL with libefa)."""
     sys.stdout.flush()
     sys.stderr.flush()

@@ -6,10 +6,9 @@ result names the rank, its host, its process and the step it was at.
 
 from __future__ import annotations
 
-import platform
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -17,8 +16,9 @@ from typing import Protocol
 import msgspec
 
 from railwright.benchmarks.base import Benchmark, Job, Plan
-from railwright.errors import RailwrightError
+from railwright.errors import CannotJudge, RailwrightError
 from railwright.launch import rank as rank_program
+from railwright.launch.doors import Door
 from railwright.launch.gpu_watch import GpuWatch
 from railwright.launch.scratch import scratch_folder
 from railwright.launch.stream import Bye, Emitted, Failure, Hello, Listener, Lost, Message, Step
@@ -29,17 +29,26 @@ from railwright.units import format_duration
 _TICK_S = 0.2
 _STATES = {"R": "running", "S": "asleep", "D": "waiting for a device", "T": "stopped", "t": "traced", "Z": "dead"}
 _TELLS_A_SIGNAL = re.compile(r"signal \d+", re.IGNORECASE)
+_LOOK_EVERY_S = 10.0
+"""How often the hosts of a silent launch are looked at, which takes a little of their CPU and links."""
+_BELIEVED_AT = 2
 _LEAVING_S = 10.0
 """How long a launcher may take to end after all its ranks have said goodbye."""
 
 
 class Launcher(Protocol):
-    """How ranks are started: see `local` and `mpi`."""
+    """How ranks are started: see `local`, `mpi` and `mpi_hosts`."""
 
     name: str
 
-    def command(self, ranks: int) -> list[str]:
-        """The command line that starts `ranks` ranks."""
+    def check(self) -> None:
+        """Raises CannotJudge, with name and cause, for a host that cannot be reached."""
+
+    def door(self, scratch: Path, job: bytes) -> Door:
+        """Where the ranks stream to."""
+
+    def command(self, ranks: int, scratch: Path, environment: Mapping[str, str]) -> list[str]:
+        """The command line that starts `ranks` ranks, which get that environment."""
 
     def environment(self, scratch: Path) -> dict[str, str]:
         """What it adds to the ranks' environment."""
@@ -52,6 +61,8 @@ class Launcher(Protocol):
 class _RankState:
     host: str = "?"
     pid: int = 0
+    is_here: bool = True
+    """Whether it runs on this machine."""
     step: str = "start"
     said_bye: bool = False
 
@@ -59,8 +70,8 @@ class _RankState:
         return f"rank {rank} (host {self.host}, pid {self.pid}) at step {self.step!r}"
 
     def what_it_does(self) -> str:
-        """What the kernel says a rank of this host is doing: the one that is stopped or asleep holds up the others."""
-        if self.host != platform.node():
+        """What the kernel says a rank of this machine is doing: one that is stopped or asleep holds up the others."""
+        if not self.is_here:
             return ""
         try:
             letter = Path(f"/proc/{self.pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
@@ -89,6 +100,7 @@ class Planned:
             parameters=self.job.variant.parameters,
             launch=self.job.launch,
             ranks=self.job.ranks,
+            hosts=max(1, len(self.job.hosts)),
         )
 
 
@@ -106,6 +118,7 @@ class Session:
         """The results as they come; a last one with outcome `failed` if a rank did not reach its end."""
         self._ranks: dict[int, _RankState] = {}
         self._trouble = ""
+        self._looks = self._unreachable = 0
         started = time.time()
         try:
             yield from self._launch()
@@ -119,8 +132,11 @@ class Session:
             yield self.planned.without_measurement("failed", self._trouble)
 
     def _launch(self) -> Iterator[Result]:
-        with scratch_folder() as scratch, Listener() as listener:
-            (scratch / rank_program.JOB_FILE).write_bytes(msgspec.json.encode(self.planned.job))
+        self.launcher.check()
+        job = msgspec.json.encode(self.planned.job)
+        with scratch_folder() as scratch, Listener(self.launcher.door(scratch, job)) as listener:
+            self._are_here = listener.is_here
+            (scratch / rank_program.JOB_FILE).write_bytes(job)
             inherited = {k: v for k, v in self.base_environment.items() if k not in rank_program.RANK_VARIABLES}
             environment = (
                 inherited
@@ -129,7 +145,8 @@ class Session:
                 | {rank_program.STREAM_VARIABLE: listener.address, rank_program.SCRATCH_VARIABLE: str(scratch)}
             )
             self._watch = GpuWatch(self.planned.benchmark, self.planned.job, self.base_environment)
-            with self._watch, Child(self.launcher.command(self.planned.job.ranks), environment) as child:
+            argv = self.launcher.command(self.planned.job.ranks, scratch, environment)
+            with self._watch, Child(argv, environment) as child:
                 yield from self._follow(listener, child)
                 yield from self._drain(listener, child)
                 self._settle(child)
@@ -149,11 +166,37 @@ class Session:
                 return
             if exited and not messages:
                 self._trouble = self._trouble or self._ended_early(child)
-            elif time.monotonic() - heard > self.silence_s:
-                waiting = [(n, state) for n, state in sorted(self._ranks.items()) if not state.said_bye]
-                stuck = [state.describe(n) + state.what_it_does() for n, state in waiting]
-                names = "; ".join(stuck) or "no rank had started"
-                self._trouble = f"hung: silent for {format_duration(self.silence_s)}, ended by us: {names}"
+            else:
+                self._trouble = self._trouble or self._judge_silence(time.monotonic() - heard)
+
+    def _judge_silence(self, silent_s: float) -> str:
+        """Why a launch that says nothing is ended, empty where it may go on.
+
+        A step may be silent for long. So hosts are looked at meanwhile, and one that cannot be reached is believed the
+        second time: packets also get lost where a benchmark fills the links.
+        """
+        hung = silent_s > self.silence_s
+        if not hung and (not self.planned.job.hosts or silent_s < _LOOK_EVERY_S * (self._looks + 1)):
+            if silent_s < _LOOK_EVERY_S:
+                self._looks = self._unreachable = 0
+            return ""
+        self._looks += 1
+        why = self._look_at_hosts()
+        self._unreachable = self._unreachable + 1 if why else 0
+        if not hung and self._unreachable < _BELIEVED_AT:
+            return ""
+        waiting = [(n, state) for n, state in sorted(self._ranks.items()) if not state.said_bye]
+        stuck = [state.describe(n) + state.what_it_does() for n, state in waiting]
+        names = "; ".join(stuck) or "no rank had started"
+        return f"hung: silent for {format_duration(silent_s)}, ended by us: {names}{why}"
+
+    def _look_at_hosts(self) -> str:
+        """The hosts that cannot be reached now, as the end of a sentence."""
+        try:
+            self.launcher.check()
+        except CannotJudge as error:
+            return f"; {error.message}"
+        return ""
 
     def _drain(self, listener: Listener, child: Child) -> Iterator[Result]:
         """What ranks had sent before the trouble is still measured; what they say of the trouble came second."""
@@ -167,13 +210,18 @@ class Session:
         state = self._ranks.setdefault(number, _RankState()) if number is not None else _RankState()
         match message:
             case Hello(rank=_, host=host, pid=pid):
-                state.host, state.pid = host, pid
+                state.host, state.pid, state.is_here = host, pid, self._are_here
             case Step(text=text):
                 state.step = text
                 self._watch.mark()
                 self.on_step(text)
             case Emitted(result=result):
-                return self._watch.joined(msgspec.structs.replace(result, launch=self.planned.job.launch))
+                job = self.planned.job
+                placed = msgspec.structs.replace(result, launch=job.launch, hosts=max(1, len(job.hosts)))
+                if job.hosts:
+                    settings = {**placed.settings, "hosts": ",".join(job.hosts), "reached_by": job.reached_by}
+                    placed = msgspec.structs.replace(placed, settings=settings)
+                return self._watch.joined(placed)
             case Bye():
                 state.said_bye = True
             case Failure(message=text):
@@ -196,7 +244,8 @@ class Session:
         finished = child.wait(_LEAVING_S)
         unfinished = [state.describe(n) for n, state in sorted(self._ranks.items()) if not state.said_bye]
         before = "; ".join(unfinished) or "any rank had started"
-        return f"{self.launcher.name} ended ({self._last_words(finished)}) before {before}"
+        why = self._look_at_hosts() if finished.returncode >= 0 else ""  # an mpirun that was killed has no other cause
+        return f"{self.launcher.name} ended ({self._last_words(finished)}) before {before}{why}"
 
     def _last_words(self, finished: Finished) -> str:
         """The launcher's status, and the line in which it names a signal, or else its last one."""

@@ -3,27 +3,34 @@
 Standard output is not used, because launchers cut and mix the lines of several ranks.
 The end of a rank's socket without `Bye` is how its death is noticed, at once and whoever killed it.
 
-The socket lives in Linux's abstract namespace, so that no file is left behind whatever happens; a peer is accepted
-only if it runs under our own user id (SO_PEERCRED).
+What the socket is and who may come is for `doors`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import secrets
 import selectors
+import shutil
+import signal
 import socket
-import struct
+import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import TracebackType
 
 import msgspec
 
 from railwright.errors import RailwrightError
+from railwright.launch.doors import Door, LocalDoor, knock
 from railwright.results.model import Result
 
 _MAX_LINE_BYTES = 64 * 2**20
-_UCRED = struct.Struct("iII")
+_MOST_TOKEN_BYTES = 256
+_PROVE_WITHIN_S = 10.0
+_MOST_UNPROVEN = 1024
+_DAEMON_ENDS_S = 2.0
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
@@ -63,15 +70,46 @@ _decoder = msgspec.json.Decoder(Message)
 
 
 class Sender:
-    """A rank's end."""
+    """A rank's end. Raises CannotJudge where nobody answers at the address."""
 
     def __init__(self, address: str) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.connect("\0" + address)
+        self._socket, self.job = knock(address)
+        """The job as JSON where it comes over the stream; None: it is in the scratch folder."""
 
     def send(self, message: Message) -> None:
         """Send one message; blocks until the kernel has taken it."""
         self._socket.sendall(_encoder.encode(message) + b"\n")
+
+    def end_with_parent(self, scratch: Path) -> None:
+        """End this process and its folder when the other end is gone or SIGTERM comes.
+
+        On another host no death signal of the parent's arrives, and a launcher's SIGTERM would leave the folder behind.
+        When the other end is gone so is the launch, and the launcher's daemon that started us is ended too: of a host
+        that is cut off it would wait for minutes. The two threads sleep in one system call each until then, and so
+        take nothing from what is timed.
+        """
+        daemon = os.getppid()
+
+        def until_silent() -> None:
+            with contextlib.suppress(OSError):
+                while self._socket.recv(1):
+                    pass
+            shutil.rmtree(scratch, ignore_errors=True)
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                if os.getppid() == daemon:
+                    os.kill(daemon, number)
+                    time.sleep(_DAEMON_ENDS_S)  # its end is ours: see `process.die_with_parent`
+            os._exit(1)
+
+        def until_asked() -> None:
+            signal.sigwait({signal.SIGTERM})
+            shutil.rmtree(scratch, ignore_errors=True)
+            os._exit(1)
+
+        # Threads that come later inherit it, so that the signal finds the one that waits for it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        for wait in (until_silent, until_asked):
+            threading.Thread(target=wait, daemon=True).start()
 
 
 class Lost(msgspec.Struct, frozen=True):
@@ -81,16 +119,19 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 class Listener:
-    """The parent's end: yields (rank, message) and `Lost` as they come."""
+    """The parent's end: yields (rank, message) and `Lost` as they come. Closes the door when it is left."""
 
-    def __init__(self) -> None:
-        self.address = f"railwright-{os.getpid()}-{secrets.token_hex(8)}"
-        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listening.bind("\0" + self.address)
-        self._listening.listen(512)
+    def __init__(self, door: Door | None = None) -> None:
+        self._door = door or LocalDoor()
+        self.address = self._door.address
+        self.is_here = self._door.is_here
+        """Whether the ranks run on this machine."""
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listening, selectors.EVENT_READ)
+        self._selector.register(self._door.listening, selectors.EVENT_READ)
         self._pending: dict[socket.socket, bytearray] = {}
+        self._unproven: dict[socket.socket, float] = {}
+        """Who has not yet said the token, and until when it may."""
+        self._process: dict[socket.socket, int] = {}
         self._rank: dict[socket.socket, int] = {}
         self._ended: set[socket.socket] = set()
 
@@ -103,48 +144,78 @@ class Listener:
         for connection in list(self._pending):
             connection.close()
         self._selector.close()
-        self._listening.close()
+        self._door.listening.close()
 
     def wait(self, timeout_s: float) -> Iterator[tuple[int | None, Message | Lost]]:
         """What arrived within `timeout_s`; may be nothing."""
         for key, _ in self._selector.select(timeout_s):
-            if key.fileobj is self._listening:
+            if key.fileobj is self._door.listening:
                 self._accept()
-            elif isinstance(key.fileobj, socket.socket):
+            elif isinstance(key.fileobj, socket.socket) and key.fileobj in self._pending:
                 yield from self._receive(key.fileobj)
+        now = time.monotonic()
+        for connection in [one for one, until in self._unproven.items() if until < now]:
+            self._drop(connection)
 
     def _accept(self) -> None:
-        connection, _ = self._listening.accept()
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-        if _UCRED.unpack(credentials)[1] != os.getuid():
+        connection, _ = self._door.listening.accept()
+        process = self._door.admit(connection)
+        if process is None or len(self._unproven) >= _MOST_UNPROVEN:
             connection.close()
             return
+        self._process[connection] = process
         self._pending[connection] = bytearray()
+        if self._door.asks_token():
+            self._unproven[connection] = time.monotonic() + _PROVE_WITHIN_S
         self._selector.register(connection, selectors.EVENT_READ)
 
+    def _drop(self, connection: socket.socket) -> None:
+        self._selector.unregister(connection)
+        del self._pending[connection]
+        self._unproven.pop(connection, None)
+        connection.close()
+
     def _receive(self, connection: socket.socket) -> Iterator[tuple[int | None, Message | Lost]]:
+        unproven = connection in self._unproven
         try:
-            data = connection.recv(1 << 20)
-        except ConnectionError:
+            data = connection.recv(_MOST_TOKEN_BYTES if unproven else 1 << 20)
+        except OSError:
             data = b""
         if not data:
-            self._selector.unregister(connection)
-            del self._pending[connection]
-            connection.close()
-            if connection not in self._ended:
+            self._drop(connection)
+            if connection not in self._ended and not unproven:
                 rank = self._rank.get(connection)
                 yield rank, Lost(rank)
             return
         buffer = self._pending[connection]
         buffer += data
+        if unproven:
+            self._prove(connection, buffer)
+            return
         if len(buffer) > _MAX_LINE_BYTES:
             raise RailwrightError(f"a rank sent a line of more than {_MAX_LINE_BYTES} bytes")
         *lines, rest = bytes(buffer).split(b"\n")
         self._pending[connection] = bytearray(rest)
         for line in lines:
-            message = _decoder.decode(line)
-            if isinstance(message, Hello):
-                self._rank[connection] = message.rank
-            if isinstance(message, Bye):
-                self._ended.add(connection)
-            yield self._rank.get(connection), message
+            yield self._read(connection, line)
+
+    def _prove(self, connection: socket.socket, said: bytearray) -> None:
+        """Nothing of a stranger is decoded: the first line is the token, or its sender is sent away."""
+        line, end, rest = bytes(said).partition(b"\n")
+        if not end and len(said) < _MOST_TOKEN_BYTES:
+            return
+        if not end or rest or not self._door.greet(connection, line):
+            self._drop(connection)
+            return
+        del self._unproven[connection]
+        self._pending[connection] = bytearray()
+
+    def _read(self, connection: socket.socket, line: bytes) -> tuple[int | None, Message | Lost]:
+        message = _decoder.decode(line)
+        if isinstance(message, Hello):
+            self._rank[connection] = message.rank
+            # The number that we know the process by: in a namespace of its own it knows another.
+            message = Hello(message.rank, message.host, self._process[connection] or message.pid)
+        if isinstance(message, Bye):
+            self._ended.add(connection)
+        return self._rank.get(connection), message

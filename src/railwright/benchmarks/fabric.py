@@ -1,0 +1,90 @@
+"""Whether what ranks on several hosts sent to each other left their hosts, by the counters of their interfaces.
+
+Counted is what all interfaces but the loopback one sent in each rank's own network namespace. Others' traffic is in it
+too, so only many bytes are proof.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from railwright.benchmarks.base import Job
+from railwright.busbw import factor
+from railwright.results.model import Evidence
+from railwright.units import MIB, format_size
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+PROOF_BYTES = 4 * MIB
+"""From so many on, keepalives of routing and the like do not matter."""
+
+_INTERFACES = Path("/proc/self/net/dev")
+_SENT_BYTES_COLUMN = 8
+_TELLING_SHARE = 0.01
+
+
+def crossing_bytes(operation: str, size: int, job: Job) -> int:
+    """The least payload that must leave all hosts together in one collective of that size, by whatever algorithm.
+
+    Each host counts as one rank of nccl-tests' busbw: it needs its neighbours' data once, however many ranks it has.
+    In an all_to_all every rank has bytes for every other.
+    """
+    hosts = len(job.hosts)
+    senders = job.ranks if operation == "all_to_all" else hosts
+    return int(senders * factor(operation, hosts) * size)
+
+
+class FabricMeter:
+    """Counts what leaves this rank's host."""
+
+    def __init__(self) -> None:
+        self._start = _sent()
+
+    def evidence(self, comm: Intracomm, job: Job, payload_bytes: int) -> Evidence:
+        """Whether all hosts together sent that payload over their interfaces. Collective; the same on every rank."""
+        comm.Barrier()
+        every = comm.allgather((platform.node(), self._moved()))
+        return judge(dict(every), job, payload_bytes)
+
+    def _moved(self) -> dict[str, int] | None:
+        now = _sent()
+        if now is None or self._start is None:
+            return None
+        return {name: count - self._start.get(name, 0) for name, count in now.items()}
+
+
+def judge(moved: Mapping[str, dict[str, int] | None], job: Job, payload_bytes: int) -> Evidence:
+    """The evidence from what each interface of each host sent."""
+    hosts = ", ".join(sorted(moved))
+    if len(moved) != len(job.hosts):
+        seen = f"{len(job.hosts)} hosts were asked for, and the ranks are on {hosts}"
+        return Evidence(claim="transport", value="unknown", seen=seen)
+    total = 0
+    carriers: dict[str, int] = {}
+    for host, counts in sorted(moved.items()):
+        if counts is None:
+            seen = f"{_INTERFACES} cannot be read on {host}"
+            return Evidence(claim="transport", value="unknown", seen=seen)
+        total += sum(counts.values())
+        for name, count in counts.items():
+            carriers[name] = carriers.get(name, 0) + count
+    names = [name for name, count in sorted(carriers.items()) if count > _TELLING_SHARE * max(payload_bytes, 1)]
+    what = f"{' and '.join(names) or 'no interface'} of {hosts}"
+    seen = f"{what} sent {format_size(total)} while {format_size(payload_bytes)} had to leave the hosts"
+    if total >= payload_bytes:
+        return Evidence(claim="transport", value="tcp", seen=seen)
+    return Evidence(claim="transport", value="mixed" if total > payload_bytes / 2 else "not tcp", seen=seen)
+
+
+def _sent() -> dict[str, int] | None:
+    """Bytes sent by interface, None where that cannot be read."""
+    try:
+        lines = _INTERFACES.read_text(encoding="ascii").splitlines()
+        fields = [line.partition(":") for line in lines if ":" in line]
+        return {name.strip(): int(rest.split()[_SENT_BYTES_COLUMN]) for name, _, rest in fields if name.strip() != "lo"}
+    except (OSError, ValueError, IndexError):
+        return None

@@ -1,0 +1,112 @@
+"""How a launch reaches the hosts of a lab: into their namespaces, without ssh.
+
+It is what `launch.hosts.Reach` asks for; neither of the two layers knows the other.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from railwright.errors import CannotJudge, UsageError
+from railwright.lab.model import Node
+from railwright.lab.state import NETNS, Lab
+from railwright.lab.traffic import route, send_packets, source_ports
+
+_ENTER = Path(__file__).with_name("enter.py")
+_PACKETS, _INTERVAL_S = 10, 0.02
+_HOSTS_FILE = "namespaces.json"
+
+
+@dataclass(frozen=True)
+class LabReach:
+    """The hosts of one lab that take part. Raises UsageError for a name that is none of its hosts."""
+
+    lab: Lab
+    hosts: tuple[str, ...]
+
+    shares_files = True
+    """Their processes see our files and our sockets."""
+    shares_cpus = True
+    """All hosts run on the CPUs of this machine."""
+
+    def __post_init__(self) -> None:
+        for name in self.hosts:
+            if self._node(name).kind != "host":
+                hint = "ranks run on hosts: see railwright lab status"
+                raise UsageError(f"{name} is a {self._node(name).kind} of lab {self.lab.name}", hint=hint)
+
+    @property
+    def name(self) -> str:
+        """For messages and records."""
+        return f"lab {self.lab.name}"
+
+    @property
+    def interfaces(self) -> tuple[str, ...]:
+        """The ports of all rails, which are the same on every host."""
+        return tuple(rail.port for rail in self._node(self.hosts[0]).rails)
+
+    @property
+    def rate_bytes_per_s(self) -> float | None:
+        """What all ports of a host carry together in one direction; None where they are as fast as the machine."""
+        cables = self.lab.plan.cables_of(self.hosts[0])
+        rates = [cable.rate_bits_per_s for cable in cables if cable.rate_bits_per_s is not None]
+        return sum(rates) / 8 if rates else None
+
+    def around(self, argv: Sequence[str]) -> list[str]:
+        """What runs `argv` on the first host, and ends all that it started when it ends."""
+        return [*_program(), "head", self._namespace(self.hosts[0]), self.hosts[0], *argv]
+
+    def agent(self, scratch: Path) -> list[str]:
+        """What stands in ssh's place, before a host's name and a command line."""
+        file = scratch / _HOSTS_FILE
+        file.write_bytes(msgspec.json.encode({name: self._namespace(name) for name in self.hosts}))
+        return [*_program(), "agent", str(file)]
+
+    def address(self) -> str:
+        """Of the first host, for the daemons of the others; IPv4 where there is any."""
+        return self._node(self.hosts[0]).rails[0].addresses[0]
+
+    def addresses(self) -> tuple[str, ...]:
+        """None: its hosts share our files."""
+        return ()
+
+    def check(self) -> None:
+        """Send packets from the first host to each other one. Raises CannotJudge, naming those that get none."""
+        others = self.hosts[1:]
+        if not others:
+            return
+        with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as executor:
+            troubles = list(filter(None, executor.map(self._trouble, others, source_ports(len(others)))))
+        if troubles:
+            hint = f"see railwright lab status and railwright lab fault --name {self.lab.name}"
+            raise CannotJudge("; ".join(troubles), hint=hint)
+
+    def _trouble(self, host: str, port: int) -> str:
+        """Why no packet from a port of the first host reaches a host by any rail; empty where one does."""
+        refused = 0
+        for rail in self._node(host).rails:
+            way = route(self.lab.plan, self.hosts[0], host, rail=rail.rail)
+            (seen,) = send_packets(self.lab, way, (port,), packets=_PACKETS, interval_s=_INTERVAL_S)
+            if seen.received:
+                return ""
+            refused += seen.refused
+        count = _PACKETS * len(self._node(host).rails)
+        why = "it has no route there" if refused == count else f"none of {count} packets arrived"
+        return f"{host} cannot be reached from {self.hosts[0]} in {self.name}: {why}"
+
+    def _node(self, name: str) -> Node:
+        return self.lab.plan.node(name)
+
+    def _namespace(self, name: str) -> str:
+        return str(NETNS / self.lab.namespace(name))
+
+
+def _program() -> tuple[str, ...]:
+    return (sys.executable, "-I", str(_ENTER))

@@ -1,0 +1,142 @@
+"""sshd of a host: what clusters have, with keys that this lab alone knows.
+
+Each sshd listens on its host's loopback addresses, in its namespace, and lets in whoever has the lab's key. Nothing is
+taken from or left in the machine's own configuration or the user's. `ssh -F LAB/ssh/config host1` goes from one host of
+the lab to another; from outside no packet gets there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from railwright.errors import RailwrightError, UsageError
+from railwright.lab.model import LabPlan, Node
+from railwright.lab.state import NETNS, Lab
+from railwright.process import Finished, run
+
+_SSHD = Path("/usr/sbin/sshd")
+_SEPARATION = Path("/run/sshd")
+_ENTER = Path(__file__).with_name("enter.py")
+_TIMEOUT_S = 30.0
+_KEY = "id_ed25519"
+_PORT = 22
+
+
+def check_installed() -> None:
+    """Raises UsageError where sshd or ssh is not there."""
+    if not _SSHD.exists() or shutil.which("ssh-keygen") is None:
+        raise UsageError("sshd is not installed", hint="apt-get install --no-install-recommends openssh-server")
+
+
+def config_of(lab: Lab) -> Path:
+    """What `ssh -F` takes."""
+    return lab.folder / "ssh/config"
+
+
+def _folder_of(lab: Lab, host: str) -> Path:
+    """Not in the node's own folder, which is FRR's: sshd trusts no keys below another user's."""
+    return config_of(lab).parent / host
+
+
+def make_keys(lab: Lab) -> None:
+    """The lab's key, and a configuration for it that knows every host by its name and its addresses."""
+    folder = config_of(lab).parent
+    folder.mkdir(mode=0o700)
+    _make_key(folder / _KEY, f"railwright lab {lab.name}")
+    _write(config_of(lab), config_text(lab.plan, folder))
+    # Debian's own start-up makes this folder, too; it is empty, and sshd refuses to run without it.
+    _SEPARATION.mkdir(mode=0o755, exist_ok=True)
+
+
+def start(lab: Lab, host: str) -> None:
+    """Start a host's sshd; it listens when this returns. Raises RailwrightError, with what it said."""
+    node, folder = lab.plan.node(host), _folder_of(lab, host)
+    folder.mkdir(mode=0o700)
+    _make_key(folder / "host_key", f"{host} of railwright lab {lab.name}")
+    shutil.copyfile(config_of(lab).with_name(f"{_KEY}.pub"), folder / "authorized_keys")
+    (folder / "authorized_keys").chmod(0o600)
+    _write(folder / "sshd_config", daemon_text(node, folder))
+    enter = [sys.executable, "-I", str(_ENTER), "enter", str(NETNS / lab.namespace(host)), host]
+    argv = [*enter, str(_SSHD), "-f", str(folder / "sshd_config"), "-E", str(folder / "sshd.log")]
+    _must(run(argv, timeout_s=_TIMEOUT_S), f"sshd of {host}", folder / "sshd.log")
+
+
+def know_hosts(lab: Lab) -> None:
+    """Write down every host's key, once all are made, so that no connection is taken on trust."""
+    lines = []
+    for node in lab.plan.of_kind("host"):
+        key = (_folder_of(lab, node.name) / "host_key.pub").read_text(encoding="ascii").split()
+        lines.append(f"{','.join([node.name, *node.loopbacks])} {key[0]} {key[1]}\n")
+    _write(config_of(lab).with_name("known_hosts"), "".join(lines))
+
+
+def daemon_text(node: Node, folder: Path) -> str:
+    """`sshd_config`: the lab's key and nothing else opens it."""
+    lines = [
+        *(f"ListenAddress [{address}]:{_PORT}" if ":" in address else f"ListenAddress {address}:{_PORT}"
+          for address in node.loopbacks),
+        f"HostKey {folder}/host_key",
+        f"AuthorizedKeysFile {folder}/authorized_keys",
+        f"PidFile {folder}/sshd.pid",
+        "AuthenticationMethods publickey",
+        "PasswordAuthentication no",
+        "KbdInteractiveAuthentication no",
+        "UsePAM no",
+        "PermitRootLogin prohibit-password",
+        "AllowUsers root",
+        "AllowTcpForwarding no",
+        "AllowAgentForwarding no",
+        "AllowStreamLocalForwarding no",
+        "PermitTunnel no",
+        "PermitUserEnvironment no",
+        "X11Forwarding no",
+        "PrintMotd no",
+        "UseDNS no",
+        "MaxStartups 64",
+        # A session whose other side is gone ends, and with it what it runs.
+        "ClientAliveInterval 5",
+        "ClientAliveCountMax 3",
+    ]  # fmt: skip
+    return "\n".join([*lines, ""])
+
+
+def config_text(plan: LabPlan, folder: Path) -> str:
+    """`ssh_config`: names and addresses of the hosts; nobody else's files are read or asked for anything."""
+    lines = []
+    for node in plan.of_kind("host"):
+        lines += [f"Host {node.name}", f"    HostName {node.loopbacks[0]}"]
+        lines += [f"Host {node.name} {' '.join(node.loopbacks)}", f"    HostKeyAlias {node.name}"]
+    lines += [
+        "Host *",
+        "    User root",
+        f"    IdentityFile {folder}/{_KEY}",
+        "    IdentitiesOnly yes",
+        "    IdentityAgent none",
+        f"    UserKnownHostsFile {folder}/known_hosts",
+        "    GlobalKnownHostsFile none",
+        "    StrictHostKeyChecking yes",
+        "    UpdateHostKeys no",
+        "    BatchMode yes",
+        "    ConnectTimeout 5",
+        "    LogLevel ERROR",
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _make_key(path: Path, comment: str) -> None:
+    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)]
+    _must(run(argv, timeout_s=_TIMEOUT_S), f"the key {path.name}")
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="ascii")
+    path.chmod(0o600)
+
+
+def _must(finished: Finished, what: str, log: Path | None = None) -> None:
+    if finished.returncode != 0:
+        lines = finished.output or (log.read_text("utf-8", "replace").splitlines() if log and log.exists() else [])
+        said = "; ".join(lines[-3:]) or finished.describe()
+        raise RailwrightError(f"{what}: {said}", hint="try it without --ssh")

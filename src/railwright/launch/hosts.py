@@ -1,0 +1,103 @@
+"""The hosts of a launch: which, how many ranks on each, and how they are reached.
+
+`ssh` reaches those of a cluster; `lab.reach` those of a lab, which are namespaces of this machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from railwright.errors import UsageError
+
+MOST_HOSTS = 512
+"""As many as `stream` may hear with one rank on each."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._%-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.%A-Za-z0-9]*")
+_MOST_NAME_CHARACTERS = 253  # RFC 1035
+_INTERFACE = re.compile(r"[A-Za-z0-9._-]{1,15}")
+
+
+class Reach(Protocol):
+    """A way to start programs on hosts."""
+
+    @property
+    def name(self) -> str:
+        """For messages and records: `ssh`."""
+
+    @property
+    def shares_files(self) -> bool:
+        """Whether a rank there sees our files and our sockets."""
+
+    @property
+    def shares_cpus(self) -> bool:
+        """Whether hosts run on the same CPUs, as the namespaces or containers of one machine do."""
+
+    @property
+    def interfaces(self) -> tuple[str, ...]:
+        """Those that MPI and UCX are to use where nothing else was said; none: their own choice."""
+
+    @property
+    def rate_bytes_per_s(self) -> float | None:
+        """What a host can send, where that is known; only for how long a plan takes."""
+
+    def check(self) -> None:
+        """Raises CannotJudge, naming host and cause, where one cannot be reached. Takes bounded time."""
+
+    def around(self, argv: Sequence[str]) -> list[str]:
+        """What runs mpirun itself."""
+
+    def agent(self, scratch: Path) -> list[str]:
+        """The program, with its first words, that mpirun calls with a host and a command line."""
+
+    def address(self) -> str:
+        """Where mpirun runs, as the other hosts know it. After `check`."""
+
+    def addresses(self) -> tuple[str, ...]:
+        """Where we are ourselves, as the hosts know us. After `check`."""
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """What was asked for."""
+
+    names: tuple[str, ...]
+    ranks_per_host: int
+    reach: Reach
+    interfaces: tuple[str, ...] = ()
+
+    @property
+    def ranks(self) -> int:
+        """Of all hosts."""
+        return len(self.names) * self.ranks_per_host
+
+    @property
+    def used_interfaces(self) -> tuple[str, ...]:
+        """Those that were asked for, else those of the reach."""
+        return self.interfaces or self.reach.interfaces
+
+
+def parse_hosts(text: str) -> tuple[str, ...]:
+    """`host0,host1`, each once. Raises UsageError: a name is given to ssh, and must not look like an option."""
+    names = tuple(part.strip() for part in text.split(","))
+    for name in names:
+        if not _NAME.fullmatch(name) or len(name) > _MOST_NAME_CHARACTERS:
+            raise UsageError(f"not the name or address of a host: {name[:60]!r}", hint="write --hosts host0,host1")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(f"{twice[0]} is given twice", hint="--ranks-per-host says how many ranks each host has")
+    if not 2 <= len(names) <= MOST_HOSTS:
+        raise UsageError(f"{len(names)} host was given" if len(names) < 2 else f"{len(names)} hosts were given",
+                         hint=f"give 2 to {MOST_HOSTS}; without --hosts this host alone is measured")  # fmt: skip
+    return names
+
+
+def parse_interfaces(text: str) -> tuple[str, ...]:
+    """`eth0,eth1`. Raises UsageError."""
+    names = tuple(part.strip() for part in text.split(",")) if text else ()
+    for name in names:
+        if not _INTERFACE.fullmatch(name):
+            raise UsageError(f"not the name of an interface: {name[:60]!r}", hint="write --interfaces eth0,eth1")
+    return names
