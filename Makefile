@@ -4,11 +4,13 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
+GO ?= go
 BIN := .venv/bin
 PIP := -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps --only-binary :all:
 NATIVE := $(wildcard src/railwright/native/*.c src/railwright/native/*.h)
 DEBIAN_PACKAGES := fio chromium chromium-driver etcd-server \
-	frr openvswitch-switch ethtool iperf3 nftables iproute2 iputils-ping procps openssh-server
+	frr openvswitch-switch ethtool iperf3 nftables iproute2 iputils-ping procps openssh-server \
+	protobuf-compiler busybox-static cpio debootstrap e2fsprogs kmod xz-utils zstd
 # Daemons that these packages would start; a lab starts its own. `ssh` is matched by openssh-server, where it was missing.
 SERVICES := frr openvswitch-switch ssh
 
@@ -35,8 +37,37 @@ prove: setup ## Measure this machine: report on the terminal, out/results.jsonl,
 	$(BIN)/railwright prove || { status=$$?; echo "railwright prove ended with exit status $$status"; [ $$status -eq 1 ] || [ $$status -eq 3 ]; }
 
 .PHONY: test
-test: test-deps check ## Set up everything and run all tests: what .ci/run calls
+test: test-deps check check-node ## Set up everything and run all tests: what .ci/run calls
 	$(BIN)/python -m pytest
+	$(MAKE) --no-print-directory test-node
+	@scripts/test-tier --may-be-waived vm
+	@scripts/test-tier --may-be-waived k8s
+
+.PHONY: test-node
+test-node: test-deps ## The node network: its units, and real Open vSwitch and FRR in namespaces
+	cd node && $(GO) test -p 1 -timeout 20m ./...
+
+.PHONY: test-vm
+test-vm: test-deps ## The node network with VFs and flows in hardware, in an emulated machine
+	scripts/test-tier vm
+
+.PHONY: test-k8s
+test-k8s: test-deps ## The node network in a real Kubernetes of two nodes
+	scripts/test-tier k8s
+
+.PHONY: node
+node: ## Build railwrightd and the CNI plugins into out/node
+	mkdir -p out/node
+	cd node && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o ../out/node/ ./cmd/railwrightd
+	node/cmd/railwright-cni/build out/node
+
+.PHONY: check-node
+check-node: debian-packages
+	@command -v $(GO) >/dev/null || { echo "Go is needed for node/: the version is in node/go.mod"; exit 1; }
+	@unformatted=$$(gofmt -l node); [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted"; exit 1; }
+	cd node && $(GO) vet ./... && $(GO) vet -tags k8s ./test/k8s && $(GO) vet -tags vm ./test/vm
+	cd node && $(GO) mod tidy -diff
+	node/api/generate --check
 
 .PHONY: check
 check: .venv/dev-ready ## Lint, format, types, layers, schemas
