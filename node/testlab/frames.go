@@ -31,7 +31,8 @@ func Tagged(tci uint16, frame []byte) []byte {
 }
 
 // ARP of operation 1 (request) or 2 (reply).
-func ARP(operation uint16, sender attachment.MAC, senderIP netip.Addr, target attachment.MAC, targetIP netip.Addr) []byte {
+func ARP(operation uint16, sender attachment.MAC, senderIP netip.Addr, target attachment.MAC,
+	targetIP netip.Addr) []byte {
 	message := []byte{0, 1, 8, 0, 6, 4}
 	message = binary.BigEndian.AppendUint16(message, operation)
 	message = append(append(message, sender[:]...), senderIP.AsSlice()...)

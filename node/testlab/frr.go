@@ -22,6 +22,9 @@ const (
 	FRR10 FRRVersion = "10"
 )
 
+// vtyGroup must be the daemons' own, or they do not start.
+const vtyGroup = "frrvty"
+
 // FRR is a set of FRR's daemons in a namespace, configured by one frr.conf through vtysh as its service does.
 type FRR struct {
 	Namespace *Namespace
@@ -132,7 +135,7 @@ func (frr *FRR) launch(t testing.TB, daemon string) {
 	}
 	path := func(name string) string { return filepath.Join(frr.Folder, name) }
 	// As root: a daemon that takes another user is no longer told that this process died.
-	words := append(program, "-u", "root", "-g", "frrvty", "--vty_socket", frr.Folder, "-z", path("zserv.api"),
+	words := append(program, "-u", "root", "-g", vtyGroup, "--vty_socket", frr.Folder, "-z", path("zserv.api"),
 		"-i", path(daemon+".pid"), "-P", "0", "--log", "file:"+path(daemon+".log"))
 	if frr.Version == FRR10 {
 		words = append(words, "-N", frr.Namespace.Name)

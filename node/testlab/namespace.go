@@ -3,13 +3,14 @@
 package testlab
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 )
@@ -27,9 +28,8 @@ func NewNamespace(t testing.TB, hint string) *Namespace {
 		}
 		t.Skip("network namespaces need root")
 	}
-	random := make([]byte, 3)
-	_, _ = rand.Read(random)
-	namespace := &Namespace{Name: fmt.Sprintf("rwt-%s-%s", hint, hex.EncodeToString(random))}
+	sweep.Do(deleteAbandoned)
+	namespace := &Namespace{Name: fmt.Sprintf("rwt-%s-%d-%04x", hint, os.Getpid(), made.Add(1)&0xffff)}
 	Run(t, "ip", "netns", "add", namespace.Name)
 	t.Cleanup(func() {
 		for _, pid := range namespace.processes() {
@@ -39,6 +39,27 @@ func NewNamespace(t testing.TB, hint string) *Namespace {
 	})
 	Run(t, "ip", "-n", namespace.Name, "link", "set", "lo", "up")
 	return namespace
+}
+
+// made by this process so far: names that are drawn by lot meet where a test makes hundreds.
+var made atomic.Int64
+
+// sweep the namespaces of tests that were killed: their processes died with them, their names did not.
+var sweep sync.Once
+
+var ownedName = regexp.MustCompile(`^rwt-[a-z0-9-]+-([0-9]+)-[0-9a-f]{4}$`)
+
+func deleteAbandoned() {
+	entries, _ := os.ReadDir("/run/netns")
+	for _, entry := range entries {
+		owner := ownedName.FindStringSubmatch(entry.Name())
+		if owner == nil {
+			continue
+		}
+		if _, err := os.Stat("/proc/" + owner[1]); os.IsNotExist(err) {
+			_ = exec.Command("ip", "netns", "delete", entry.Name()).Run()
+		}
+	}
 }
 
 // Path of the namespace's file.
@@ -109,7 +130,8 @@ func (namespace *Namespace) processes() []int {
 	told, _ := exec.Command("ip", "netns", "pids", namespace.Name).Output()
 	var pids []int
 	for _, word := range strings.Fields(string(told)) {
-		if pid, err := strconv.Atoi(word); err == nil {
+		// A thread of this process may be there for a moment (Within): never ourselves.
+		if pid, err := strconv.Atoi(word); err == nil && pid != os.Getpid() {
 			pids = append(pids, pid)
 		}
 	}

@@ -162,8 +162,9 @@ func (open *OpenVSwitch) AddBridge(t testing.TB, bridge, mac string) {
 }
 
 // AddPort puts an interface on a bridge, with external_ids as name=value. With the userspace datapath the host's own
-// kernel sees all that comes in by the interface too: it would answer ARP for the bridge with the wrong MAC address, and
-// route around the flows. It is kept out; and nothing leaves a checksum to hardware, which the datapath would not fill in.
+// kernel sees all that comes in by the interface too: it would answer ARP for the bridge with the wrong MAC address,
+// and route around the flows. It is kept out; and nothing leaves a checksum to hardware, which the datapath would not
+// fill in.
 func (open *OpenVSwitch) AddPort(t testing.TB, bridge, face string, externalIDs ...string) {
 	t.Helper()
 	words := []string{"add-port", bridge, face}

@@ -22,20 +22,20 @@ import (
 const askBound = 20 * time.Second
 
 // ask the daemon that runs.
-func ask[Reply any](ctx context.Context, socket string, call func(context.Context, nodev1.NodeNetworkClient) (Reply, error)) (Reply, error) {
-	var none Reply
+func ask(ctx context.Context, socket, method string, request, reply proto.Message) error {
 	connection, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		return none, fmt.Errorf("socket %s: %w", socket, err)
+		return fmt.Errorf("socket %s: %w", socket, err)
 	}
 	defer func() { _ = connection.Close() }()
 	bound, end := context.WithTimeout(ctx, askBound)
 	defer end()
-	reply, err := call(bound, nodev1.NewNodeNetworkClient(connection))
+	err = connection.Invoke(bound, method, request, reply)
 	if grpcstatus.Code(err) == codes.Unavailable {
-		return none, fmt.Errorf("no railwrightd answers at %s: %s; is it running, and are you root?", socket, grpcstatus.Convert(err).Message())
+		return fmt.Errorf("no railwrightd answers at %s: %s; is it running, and are you root?", socket,
+			grpcstatus.Convert(err).Message())
 	}
-	return reply, err
+	return err
 }
 
 // list the attachments.
@@ -44,9 +44,8 @@ func list(ctx context.Context, arguments []string, told io.Writer) (int, error) 
 	if err != nil {
 		return 0, err
 	}
-	reply, err := ask(ctx, given.socket, func(ctx context.Context, client nodev1.NodeNetworkClient) (*nodev1.ListReply, error) {
-		return client.List(ctx, &nodev1.ListRequest{})
-	})
+	reply := &nodev1.ListReply{}
+	err = ask(ctx, given.socket, nodev1.NodeNetwork_List_FullMethodName, &nodev1.ListRequest{}, reply)
 	if err != nil {
 		return 0, err
 	}
@@ -69,9 +68,8 @@ func status(ctx context.Context, arguments []string, told io.Writer) (int, error
 	if err != nil {
 		return 0, err
 	}
-	reply, err := ask(ctx, given.socket, func(ctx context.Context, client nodev1.NodeNetworkClient) (*nodev1.StatusReply, error) {
-		return client.Status(ctx, &nodev1.StatusRequest{})
-	})
+	reply := &nodev1.StatusReply{}
+	err = ask(ctx, given.socket, nodev1.NodeNetwork_Status_FullMethodName, &nodev1.StatusRequest{}, reply)
 	if err != nil {
 		return 0, err
 	}

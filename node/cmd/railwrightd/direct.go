@@ -7,8 +7,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"railwright/node/internal/config"
 	"railwright/node/internal/openvswitch"
@@ -17,7 +19,10 @@ import (
 
 // The verbs here need no daemon: they look for themselves.
 
-const lookBound = 10 * time.Second
+const (
+	lookBound    = 5 * time.Second
+	connectPause = 20 * time.Millisecond
+)
 
 // cachedFlow as `flows --json` has it.
 type cachedFlow struct {
@@ -49,7 +54,13 @@ func flows(ctx context.Context, arguments []string, told io.Writer) (int, error)
 	if err != nil {
 		return 0, misuse{err}
 	}
+	defer openVSwitch.Close()
 	cached, err := openVSwitch.Datapath(bound)
+	for err != nil && bound.Err() == nil {
+		// It connects meanwhile.
+		time.Sleep(connectPause)
+		cached, err = openVSwitch.Datapath(bound)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -57,15 +68,26 @@ func flows(ctx context.Context, arguments []string, told io.Writer) (int, error)
 		return exitOK, tellFlowsJSON(told, cached)
 	}
 	table := tabwriter.NewWriter(told, 0, 0, 2, ' ', 0)
-	row(table, "IN PORT", "RUNS IN", "PACKETS", "BYTES", "MATCH", "ACTIONS", "WHY NOT IN HARDWARE")
+	row(table, "IN PORT", "RUNS IN", "PACKETS", "BYTES", "WHY NOT IN HARDWARE", "MATCH -> ACTIONS")
 	for _, flow := range cached {
 		where := flow.Layer
 		if flow.Offloaded {
 			where = "hardware (" + flow.Layer + ")"
 		}
-		row(table, flow.InPort, where, fmt.Sprint(flow.Packets), fmt.Sprint(flow.Bytes), flow.Match, flow.Actions, flow.Why)
+		row(table, plain(flow.InPort), where, fmt.Sprint(flow.Packets), fmt.Sprint(flow.Bytes), plain(flow.Why),
+			plain(flow.Match)+" -> "+plain(flow.Actions))
 	}
 	return exitOK, table.Flush()
+}
+
+// plain text for a terminal: an interface's name may hold any byte.
+func plain(text string) string {
+	return strings.Map(func(letter rune) rune {
+		if unicode.IsPrint(letter) {
+			return letter
+		}
+		return '?'
+	}, text)
 }
 
 func tellFlowsJSON(told io.Writer, cached []openvswitch.CachedFlow) error {
@@ -94,7 +116,8 @@ func forget(_ context.Context, arguments []string, told io.Writer) (int, error) 
 		return 0, err
 	}
 	if read.Tenants.Kind != config.Folder {
-		return 0, misuse{fmt.Errorf("the tenants are of kind %s; nodes are forgotten where it is %s", read.Tenants.Kind, config.Folder)}
+		return 0, misuse{fmt.Errorf("the tenants are of kind %s; nodes are forgotten where it is %s", read.Tenants.Kind,
+			config.Folder)}
 	}
 	records, err := kinds.Forget(read.Tenants.Folder, words[0])
 	if err != nil {

@@ -38,6 +38,11 @@ func BenchmarkAttachAndDetach(b *testing.B) {
 		b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, name+"-p50-ms")
 		b.ReportMetric(float64(times[len(times)*99/100].Microseconds())/1000, name+"-p99-ms")
 	}
+	for _, line := range strings.Split(lab.scrape(b, "/metrics"), "\n") {
+		if strings.HasPrefix(line, "railwright_step_seconds_sum") || strings.HasPrefix(line, "railwright_step_seconds_count") {
+			b.Log(line)
+		}
+	}
 	b.ReportMetric(float64(before), "KiB-before")
 	b.ReportMetric(float64(lab.residentKiB()), "KiB-after")
 }

@@ -103,7 +103,8 @@ func parse(verb string, arguments []string, words int, named ...string) (options
 			if errors.Is(err, flag.ErrHelp) {
 				return given, nil, err
 			}
-			return given, nil, misuse{fmt.Errorf("%w; the options are --%s", err, strings.Join(slices.Sorted(slices.Values(named)), ", --"))}
+			return given, nil, misuse{fmt.Errorf("%w; the options are --%s", err,
+				strings.Join(slices.Sorted(slices.Values(named)), ", --"))}
 		}
 		if flags.NArg() == 0 {
 			break

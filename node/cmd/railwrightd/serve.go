@@ -24,6 +24,7 @@ import (
 	"railwright/node/internal/server"
 	"railwright/node/internal/store"
 	"railwright/node/internal/tenants/kinds"
+	"railwright/node/internal/tenants/replica"
 )
 
 // serve the plugins until ctx ends.
@@ -155,7 +156,9 @@ func serveWith(ctx context.Context, read config.Config, log *slog.Logger) error 
 	return nil
 }
 
-func openParts(ctx context.Context, read config.Config, log *slog.Logger) (parts reconcile.Parts, closeAll func(), err error) {
+func openParts(
+	ctx context.Context, read config.Config, log *slog.Logger,
+) (parts reconcile.Parts, closeAll func(), err error) {
 	var closers []func()
 	closeAll = func() {
 		for i := range closers {
@@ -193,16 +196,20 @@ func openParts(ctx context.Context, read config.Config, log *slog.Logger) (parts
 	}
 	closers = append(closers, openVSwitch.Close)
 	parts.Switch = openVSwitch
-	directory, err := kinds.Open(ctx, kinds.Config{
-		Kind: string(read.Tenants.Kind), Node: read.Node, StateFolder: filepath.Join(read.StateFolder, "tenants"),
-		Folder: read.Tenants.Folder, File: read.Tenants.File, Kubeconfig: read.Tenants.Kubeconfig, Log: log,
-	})
+	directory, err := openDirectory(ctx, read, log)
 	if err != nil {
 		return parts, closeAll, err
 	}
 	closers = append(closers, directory.Close)
 	parts.Directory = directory
 	return parts, closeAll, nil
+}
+
+func openDirectory(ctx context.Context, read config.Config, log *slog.Logger) (*replica.Replica, error) {
+	return kinds.Open(ctx, kinds.Config{
+		Kind: string(read.Tenants.Kind), Node: read.Node, StateFolder: filepath.Join(read.StateFolder, "tenants"),
+		Folder: read.Tenants.Folder, File: read.Tenants.File, Kubeconfig: read.Tenants.Kubeconfig, Log: log,
+	})
 }
 
 func openStore(read config.Config, counted *metrics.Metrics, log *slog.Logger) (*store.Store, error) {

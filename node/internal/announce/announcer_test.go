@@ -37,6 +37,7 @@ func TestAnnouncer(t *testing.T) {
 		{"hears of strangers", hearsOfStrangers, true},
 		{"bgpd hangs", bgpdHangs, false},
 		{"bgpd is killed and starts", bgpdStarts, true},
+		{"bgpd forgets a withdrawal", bgpdForgets, true},
 		{"zebra is killed and starts", zebraStarts, false},
 		{"zebra forgets a withdrawal", zebraForgets, false},
 		{"the leaf is killed and starts", leafStarts, false},
@@ -161,7 +162,8 @@ func (bench *bench) why(t *testing.T, rail int, prefix string) string {
 }
 
 func saysWhy(t *testing.T, bench *bench) {
-	if told := bench.why(t, 0, "10.0.0.77/32"); !strings.Contains(told, "it has not come into BGP") || !strings.Contains(told, "railwright-rail0") {
+	if told := bench.why(t, 0, "10.0.0.77/32"); !strings.Contains(told, "it has not come into BGP") ||
+		!strings.Contains(told, "railwright-rail0") {
 		t.Error(told)
 	}
 	bench.sync(t, bench, 0, pods(0, 0, 2))
@@ -180,7 +182,8 @@ func saysWhy(t *testing.T, bench *bench) {
 // wrongRoutes come past our checks: by our fault, or by somebody else's. What is right comes after them, so that a leaf
 // which has it has decided about them too.
 func wrongRoutes(t *testing.T, bench *bench) {
-	wrong := []string{"0.0.0.0/0", "10.0.5.0/24", "10.1.0.66/32", "192.0.2.77/32", "::/0", "fd00:0:0:5::/64", "fd00:0:1::66/128", "2001:db8::7/128"}
+	wrong := []string{"0.0.0.0/0", "10.0.5.0/24", "10.1.0.66/32", "192.0.2.77/32", "::/0", "fd00:0:0:5::/64",
+		"fd00:0:1::66/128", "2001:db8::7/128"}
 	for _, prefix := range wrong {
 		if bench.backend == frrconfig.KernelTable {
 			bench.node.IP(t, "route", "add", "blackhole", prefix, "table", "7700", "proto", "114")

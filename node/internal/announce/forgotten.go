@@ -12,17 +12,28 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// A route that is deleted while zebra is away, and bgpd is not, stays announced for ever: zebra tells bgpd what is there
-// when it comes back, not what is gone (measured with FRR 10.3; FRR's own watchdog starts both anew). The address would
-// draw packets to a node that no longer has the pod. So what bgpd sends is compared with the tables all the time, and
-// zebra is told of such a route and of its end once more.
+// bgpd may go on announcing what was withdrawn, for ever. Two such cases were measured: a route of the kernel's table that
+// is deleted while zebra is away and bgpd is not (FRR 10.3: zebra tells bgpd what is there when it comes back, not what is
+// gone), and a network line that is taken back within the first second of a session (FRR 8.4). The address would draw
+// packets to a node that no longer has the pod. So what bgpd sends is compared with what there is all the time, and bgpd is
+// told of such a prefix and of its end once more.
 
-// tellPause between the route and its end: zebra must have handed it on, or it forgets both.
+// tellPause between a prefix and its end: they must have been handed on, or both are forgotten.
 const tellPause = 300 * time.Millisecond
 
-// forgotten is the drift of KernelTable: what is sent though its route is gone.
+// teller is a backend's part in that.
+type teller interface {
+	// gone says whether the last Sync of the rail left no such prefix; false where there was none.
+	gone(rail string, prefix netip.Prefix) bool
+	// tellAgain of prefixes and of their end, and say of how many; strangers' and wanted ones are left out. Whatever
+	// interrupts it, the next Sync removes what is left.
+	tellAgain(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) (int, error)
+}
+
+// forgotten finds what is sent though it is gone.
 type forgotten struct {
-	kernel   *KernelTable
+	reader   *reader
+	teller   teller
 	suspects map[netip.Prefix]suspect
 }
 
@@ -41,9 +52,8 @@ const (
 func (forgotten *forgotten) look(ctx context.Context) string {
 	before, told := forgotten.suspects, ""
 	forgotten.suspects = map[netip.Prefix]suspect{}
-	for _, given := range forgotten.kernel.settings.Rails {
-		table := forgotten.kernel.rails[given.Name]
-		extra, err := forgotten.kernel.extra(ctx, table)
+	for _, rail := range forgotten.reader.settings.Rails {
+		extra, err := forgotten.extra(ctx, rail)
 		if err != nil {
 			// bgpd does not answer: the next look says so.
 			return told
@@ -63,8 +73,8 @@ func (forgotten *forgotten) look(ctx context.Context) string {
 		if len(sure) == 0 {
 			continue
 		}
-		if count, err := forgotten.kernel.tellAgain(ctx, table, sure); err != nil || count > 0 {
-			told = fmt.Sprintf("bgpd still announced %s on rail %s though the route is gone: told it again", some(sure), given.Name)
+		if count, err := forgotten.teller.tellAgain(ctx, rail, sure); err != nil || count > 0 {
+			told = fmt.Sprintf("bgpd still announced %s on rail %s though it was withdrawn: told it again", some(sure), rail.Name)
 			if err != nil {
 				told += ", in vain: " + err.Error()
 			}
@@ -73,16 +83,16 @@ func (forgotten *forgotten) look(ctx context.Context) string {
 	return told
 }
 
-// extra prefixes of the rail's pods that bgpd sends and the last Sync did not leave in the table, sorted.
-func (kernel *KernelTable) extra(ctx context.Context, table *railTable) ([]netip.Prefix, error) {
+// extra prefixes of the rail's pods that bgpd sends, sorted.
+func (forgotten *forgotten) extra(ctx context.Context, rail RailSettings) ([]netip.Prefix, error) {
 	var extra []netip.Prefix
 	for _, family := range families {
-		sent, _, err := kernel.look(ctx, table.RailSettings, family)
+		sent, _, err := forgotten.reader.look(ctx, rail, family)
 		if err != nil {
 			return nil, err
 		}
 		for prefix := range sent {
-			if table.allows(prefix) == nil && table.gone(prefix) {
+			if rail.allows(prefix) == nil && forgotten.teller.gone(rail.Name, prefix) {
 				extra = append(extra, prefix)
 			}
 		}
@@ -91,24 +101,24 @@ func (kernel *KernelTable) extra(ctx context.Context, table *railTable) ([]netip
 	return extra, nil
 }
 
-// gone says whether we know that we have no such route.
-func (table *railTable) gone(prefix netip.Prefix) bool {
+func (kernel *KernelTable) gone(rail string, prefix netip.Prefix) bool {
+	table := kernel.rails[rail]
 	table.mutex.Lock()
 	defer table.mutex.Unlock()
 	return table.left != nil && !table.left[prefix]
 }
 
-// tellAgain of routes and of their end, and say of how many. Whatever interrupts it, the next Sync deletes what is left.
-func (kernel *KernelTable) tellAgain(ctx context.Context, table *railTable, prefixes []netip.Prefix) (int, error) {
+func (kernel *KernelTable) tellAgain(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) (int, error) {
+	table := kernel.rails[rail.Name]
 	table.mutex.Lock()
 	defer table.mutex.Unlock()
 	var wrong []error
 	var added []*netlink.Route
 	for _, prefix := range prefixes {
-		route := blackhole(table.Table, prefix)
 		if table.left[prefix] {
 			continue
 		}
+		route := blackhole(table.Table, prefix)
 		// One that a stranger has put there is announced with good reason.
 		if err := kernel.handle.RouteAdd(route); err == nil {
 			added = append(added, route)
@@ -117,10 +127,7 @@ func (kernel *KernelTable) tellAgain(ctx context.Context, table *railTable, pref
 		}
 	}
 	if len(added) > 0 {
-		select {
-		case <-ctx.Done():
-		case <-time.After(tellPause):
-		}
+		pause(ctx, tellPause)
 	}
 	for _, route := range added {
 		if err := kernel.handle.RouteDel(route); err != nil {
@@ -128,4 +135,49 @@ func (kernel *KernelTable) tellAgain(ctx context.Context, table *railTable, pref
 		}
 	}
 	return len(added), few(wrong)
+}
+
+func (vty *Vty) gone(rail string, prefix netip.Prefix) bool {
+	vty.mutex.Lock()
+	defer vty.mutex.Unlock()
+	left, synced := vty.left[rail]
+	return synced && !left[prefix]
+}
+
+func (vty *Vty) tellAgain(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) (int, error) {
+	vty.mutex.Lock()
+	defer vty.mutex.Unlock()
+	talk, err := vty.bgpd.open(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer talk.close()
+	lines, err := vty.lines(talk)
+	if err != nil {
+		return 0, err
+	}
+	again, end := newEdit(), newEdit()
+	for _, prefix := range prefixes {
+		if !lines.ours[rail.Name][prefix] && lines.theirs[prefix] == "" {
+			again.plan(rail, prefix, true)
+			end.plan(rail, prefix, false)
+		}
+	}
+	if len(again.changes) == 0 {
+		return 0, nil
+	}
+	there := lines.ours[rail.Name]
+	if err := again.apply(talk, lines.instance, there); err != nil {
+		return 0, err
+	}
+	pause(ctx, tellPause)
+	err = end.apply(talk, lines.instance, there)
+	return again.added, few(append(append(again.wrong, end.wrong...), err))
+}
+
+func pause(ctx context.Context, length time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(length):
+	}
 }

@@ -144,8 +144,9 @@ func (kernel *KernelTable) add(ctx context.Context, table *railTable, want []net
 		}
 		switch err := kernel.handle.RouteAdd(blackhole(table.Table, prefix)); {
 		case errors.Is(err, syscall.EEXIST):
-			wrong = append(wrong, fmt.Errorf("table %d has %s already, not by us; see `ip route show table %d` and delete it, or use another table",
-				table.Table, prefix, table.Table))
+			wrong = append(wrong,
+				fmt.Errorf("table %d has %s already, not by us; see `ip route show table %d` and delete it, or use another table",
+					table.Table, prefix, table.Table))
 		case err != nil:
 			wrong = append(wrong, fmt.Errorf("add route %s to table %d: %w", prefix, table.Table, err))
 		default:

@@ -127,7 +127,8 @@ func apart(one, other RailSettings) error {
 	for _, prefix := range one.Prefixes {
 		for _, taken := range other.Prefixes {
 			if prefix.Overlaps(taken) {
-				return fmt.Errorf("prefix %s of rail %s overlaps %s of rail %s: a pod's address must tell its rail", prefix, one.Name, taken, other.Name)
+				return fmt.Errorf("prefix %s of rail %s overlaps %s of rail %s: a pod's address must tell its rail", prefix,
+					one.Name, taken, other.Name)
 			}
 		}
 	}
@@ -190,8 +191,9 @@ func (rail RailSettings) allowed(prefixes []netip.Prefix) ([]netip.Prefix, error
 			}
 		}
 		if count > rail.limit() {
-			wrong = append(wrong, fmt.Errorf("%w: %d %s prefixes on rail %s, the cap is %d; raise max_prefixes and the leaf's maximum-prefix, which must stay above it",
-				ErrTooMany, count, family.name, rail.Name, rail.limit()))
+			wrong = append(wrong,
+				fmt.Errorf("%w: %d %s prefixes on rail %s, the cap is %d; raise max_prefixes and the leaf's maximum-prefix, which must stay above it",
+					ErrTooMany, count, family.name, rail.Name, rail.limit()))
 		}
 	}
 	return good, few(wrong)
@@ -206,7 +208,8 @@ func (rail RailSettings) allows(prefix netip.Prefix) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s %w on rail %s: it is outside of the prefixes %v configured for its pods", prefix, ErrNotAllowed, rail.Name, rail.Prefixes)
+	return fmt.Errorf("%s %w on rail %s: it is outside of the prefixes %v configured for its pods", prefix,
+		ErrNotAllowed, rail.Name, rail.Prefixes)
 }
 
 // few joins errors, the first eight of them: one cause often spoils all.

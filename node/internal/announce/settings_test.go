@@ -10,8 +10,10 @@ import (
 
 func twoRails() Settings {
 	return Settings{Socket: "/run/frr/bgpd.vty", Rails: []RailSettings{
-		{Name: "rail0", Bridge: "br-rail0", Table: 7700, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16"), netip.MustParsePrefix("fd00::/48")}},
-		{Name: "rail1", Bridge: "br-rail1", Table: 7701, Peer: netip.MustParseAddr("192.0.2.0"), Prefixes: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}},
+		{Name: "rail0", Bridge: "br-rail0", Table: 7700, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16"),
+			netip.MustParsePrefix("fd00::/48")}},
+		{Name: "rail1", Bridge: "br-rail1", Table: 7701, Peer: netip.MustParseAddr("192.0.2.0"),
+			Prefixes: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}},
 	}}
 }
 

@@ -54,7 +54,8 @@ func (bgpd bgpd) neighbors(ctx context.Context) (map[string]json.RawMessage, err
 func (rail RailSettings) session(all map[string]json.RawMessage) (Session, error) {
 	raw, found := all[rail.neighbor()]
 	if !found {
-		return Session{}, fmt.Errorf("%w: it has no neighbor %s, rail %s's leaf; give it one in FRR's configuration", ErrNotReady, rail.neighbor(), rail.Name)
+		return Session{}, fmt.Errorf("%w: it has no neighbor %s, rail %s's leaf; give it one in FRR's configuration",
+			ErrNotReady, rail.neighbor(), rail.Name)
 	}
 	var known neighbor
 	if err := understand("show bgp neighbors json", string(raw), &known); err != nil {
@@ -115,7 +116,8 @@ func (bgpd bgpd) whyNotSent(ctx context.Context, rail RailSettings, prefix netip
 	}
 	switch {
 	case len(known.Paths) == 0:
-		return fmt.Sprintf("it has not come into BGP: see that bgpd %s with route map %s, and that the map permits it", source, frrconfig.RouteMap(rail.Name)), nil
+		return fmt.Sprintf("it has not come into BGP: see that bgpd %s with route map %s, and that the map permits it",
+			source, frrconfig.RouteMap(rail.Name)), nil
 	case !known.Paths[0].Valid:
 		return "bgpd holds it for invalid: see that its configuration has `no bgp network import-check`", nil
 	}

@@ -12,7 +12,7 @@ import (
 
 // Events tells of bgpd's coming and going, of sessions, and of routes of ours that somebody else added or deleted.
 func (kernel *KernelTable) Events(ctx context.Context) <-chan Event {
-	forgotten := &forgotten{kernel: kernel}
+	forgotten := &forgotten{reader: kernel.reader, teller: kernel}
 	return watch(ctx, kernel.watchFRR(forgotten.look), kernel.watchTables)
 }
 
@@ -133,7 +133,13 @@ func changed(left, now map[netip.Prefix]bool, where string) string {
 
 // Events tells of bgpd's coming and going, of sessions, and of network lines of ours that somebody else added or deleted.
 func (vty *Vty) Events(ctx context.Context) <-chan Event {
-	return watch(ctx, vty.watchFRR(vty.drifted))
+	forgotten := &forgotten{reader: vty.reader, teller: vty}
+	return watch(ctx, vty.watchFRR(func(ctx context.Context) string {
+		if why := vty.drifted(ctx); why != "" {
+			return why
+		}
+		return forgotten.look(ctx)
+	}))
 }
 
 func (vty *Vty) drifted(ctx context.Context) string {

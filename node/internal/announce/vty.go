@@ -108,9 +108,11 @@ type change struct {
 	command string
 }
 
+func newEdit() *edit { return &edit{changes: map[family][]change{}} }
+
 // difference between our lines and those wanted; full: add none.
 func difference(rail RailSettings, lines networkLines, want []netip.Prefix, full bool) *edit {
-	edit := &edit{changes: map[family][]change{}}
+	edit := newEdit()
 	ours := lines.ours[rail.Name]
 	for _, prefix := range sorted(ours) {
 		if _, wanted := slices.BinarySearchFunc(want, prefix, netip.Prefix.Compare); !wanted {
@@ -121,7 +123,8 @@ func difference(rail RailSettings, lines networkLines, want []netip.Prefix, full
 		switch {
 		case ours[prefix] || full:
 		case lines.theirs[prefix] != "":
-			edit.wrong = append(edit.wrong, fmt.Errorf("FRR's configuration has %q, which is not ours; take it out", brief(lines.theirs[prefix])))
+			edit.wrong = append(edit.wrong, fmt.Errorf("FRR's configuration has %q, which is not ours; take it out",
+				brief(lines.theirs[prefix])))
 		default:
 			edit.plan(rail, prefix, true)
 		}

@@ -134,9 +134,8 @@ func (watch *frrWatch) look(ctx context.Context) {
 	} else if watch.known && !watch.up {
 		watch.events.emit("bgpd is back")
 	}
-	first := !watch.known
 	watch.up, watch.known = true, true
-	watch.compare(all, first)
+	watch.compare(all)
 	if why := watch.drift(ctx); why != "" {
 		watch.events.emit("%s", why)
 	}
@@ -153,7 +152,7 @@ func (watch *frrWatch) missingNeighbor(all map[string]json.RawMessage) bool {
 
 // compare sessions with what they were, and say what is new. A session that ended and came back between two looks is told
 // by the count of its beginnings.
-func (watch *frrWatch) compare(all map[string]json.RawMessage, first bool) {
+func (watch *frrWatch) compare(all map[string]json.RawMessage) {
 	for _, rail := range watch.settings.Rails {
 		now, state := "", "not configured"
 		if session, err := rail.session(all); err == nil {
@@ -164,7 +163,7 @@ func (watch *frrWatch) compare(all map[string]json.RawMessage, first bool) {
 		}
 		before, seen := watch.sessions[rail.Name]
 		watch.sessions[rail.Name] = now
-		if seen && !first && now != before {
+		if seen && now != before {
 			watch.events.emit("session of rail %s with %s is %s", rail.Name, rail.neighbor(), state)
 		}
 	}

@@ -107,7 +107,7 @@ func TestWhatIsWrongIsToldWithTheValueAndTheNextStep(t *testing.T) {
 		{"500ms", "1h", `advertise_timeout: "1h"`, "from 10ms to 1m"},
 		{"/run/rw/d.sock", "/" + strings.Repeat("s", 120), "socket: ", "at most 107 bytes"},
 		{"node: gpu-1", "node: Gpu_1", `node: "Gpu_1"`, "Kubernetes"},
-		{large, "42", "it has no fields", "example"},
+		{large, "42", "it has no fields", "`rails`"},
 		{large, "a: [", "it is not YAML", ""},
 		{large, "rails: []\ntenants: {kind: local}", "rails: 0 are given", "one for each NIC"},
 	} {

@@ -22,7 +22,7 @@ func strictly(content []byte, into any) error {
 		return fmt.Errorf("it is not YAML as it should be: %w", err)
 	}
 	if _, isMap := loose.(map[string]any); !isMap {
-		return errors.New("it has no fields; see docs/node-config.md for an example")
+		return errors.New("it has no fields; `rails` and `tenants` are needed at least")
 	}
 	if err := errors.Join(unknownFields(loose, reflect.TypeOf(into).Elem(), "")...); err != nil {
 		return err

@@ -20,7 +20,7 @@ var (
 	attachments     = railDescription("attachments", "Attachments that are held.")
 	flowsWanted     = railDescription("flows_wanted", "OpenFlow rules that the rail's bridge should have.")
 	flowsInstalled  = railDescription("flows_installed", "OpenFlow rules of ours that the rail's bridge has.")
-	cachedFlows     = railDescription("cached_flows", "Flows that the datapath has cached for pods, by where they run.", "where")
+	cachedFlows     = railDescription("cached_flows", "Flows cached by the datapath for pods, by where they run.", "where")
 	routesWanted    = railDescription("routes_wanted", "Host routes that should be announced.")
 	routesAnnounced = railDescription("routes_announced", "Host routes that FRR was given.")
 	switchReady     = railDescription("switch_ready", "1: the bridge is there and was programmed.")

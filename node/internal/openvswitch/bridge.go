@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"railwright/node/internal/attachment"
+	"railwright/node/internal/plan"
 )
 
 // bridge is one rail's, followed over its management socket: whether ovs-vswitchd is there, and whether the flows are
@@ -34,10 +35,11 @@ const (
 	unknown      = -1
 	lookInterval = time.Second
 	// A socket that is not there costs nothing to try again; one that answers and then does not is given more time.
-	connectPause  = 50 * time.Millisecond
-	talkPause     = 250 * time.Millisecond
-	featuresBound = 5 * time.Second
+	connectPause = 50 * time.Millisecond
+	talkPause    = 250 * time.Millisecond
 )
+
+var errNotConnected = errors.New("ovs-vswitchd does not answer yet")
 
 func newBridge(client *Client, name string) *bridge {
 	return &bridge{
@@ -84,11 +86,12 @@ func (bridge *bridge) follow(ctx context.Context) {
 
 // watch a conversation until it ends.
 func (bridge *bridge) watch(ctx context.Context, talk *conversation) error {
+	nd := bridge.findND(ctx)
 	seen, err := talk.look(ctx)
 	if err != nil {
 		return err
 	}
-	bridge.set(nil, bridge.findND(ctx))
+	bridge.set(nil, nd)
 	bridge.expect(unknown)
 	if !seen.canary {
 		bridge.lost("its flows are gone: ovs-vswitchd came anew, or was never programmed")
@@ -120,17 +123,19 @@ func (bridge *bridge) watch(ctx context.Context, talk *conversation) error {
 	}
 }
 
-// findND asks ovs-vswitchd what its datapath can. Where that cannot be told it is no: a flow that the datapath does not
-// take would keep all others out too.
+// findND tries a flow that answers neighbour solicitations, in a table that no packet meets. Where it cannot be tried
+// it is no: a flow that the datapath does not take would keep all others of its bundle out.
 func (bridge *bridge) findND(ctx context.Context) bool {
-	bound, cancel := context.WithTimeout(ctx, featuresBound)
-	defer cancel()
-	answers, err := bridge.client.answersND(bound, bridge.name)
-	if err != nil {
-		bridge.client.settings.Log.Warn("it is not known whether the datapath can answer neighbour solicitations: taken as no",
-			"bridge", bridge.name, "cause", err)
+	try := []plan.Flow{plan.TryND()}
+	err := bridge.change(func() (int, error) {
+		return unknown, errors.Join(bridge.client.changeFlows(ctx, bridge.name, try, nil),
+			bridge.client.changeFlows(ctx, bridge.name, nil, try))
+	})
+	if err != nil && ctx.Err() == nil {
+		bridge.client.settings.Log.Warn("the bridge does not take flows that answer IPv6 neighbour solicitations: pods need "+
+			"permanent neighbour entries", "bridge", bridge.name, "cause", err)
 	}
-	return answers
+	return err == nil
 }
 
 func (bridge *bridge) lost(why string) {

@@ -22,8 +22,8 @@ type Client struct {
 
 var _ Switch = (*Client)(nil)
 
-// New starts to follow Open vSwitch; all of it ends with ctx or with Close. It does not wait for Open vSwitch: calls say
-// what is missing until it is there, and an event comes when it is.
+// New starts to follow Open vSwitch; all of it ends with ctx or with Close. It does not wait for Open vSwitch: calls
+// say what is missing until it is there, and an event comes when it is.
 func New(ctx context.Context, settings Settings) (*Client, error) {
 	if err := settings.check(); err != nil {
 		return nil, err

@@ -155,7 +155,7 @@ func (view datapathView) why(flow CachedFlow, offloaded string) string {
 	case view.userspace && flow.Layer == "netdev":
 		return "the userspace datapath forwards in software"
 	case !view.hardwareOffload:
-		return "hw-offload is off in Open vSwitch (ovs-vsctl set Open_vSwitch . other_config:hw-offload=true, then restart it)"
+		return "hw-offload is off (ovs-vsctl set Open_vSwitch . other_config:hw-offload=true, then restart Open vSwitch)"
 	case offloaded == "partial":
 		return "the NIC took only a part of it"
 	case flow.Layer == "tc":

@@ -2,7 +2,6 @@ package openvswitch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -154,5 +153,3 @@ func differs(old, now looked) string {
 	}
 	return "its own interface changed"
 }
-
-var errNotConnected = errors.New("ovs-vswitchd does not answer yet")

@@ -2,104 +2,124 @@ package openvswitch
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"railwright/node/internal/plan"
 	"railwright/node/testlab"
 )
 
-// One lab for all faults: each begins and ends with two pods that reach each other.
-func TestFaultsAreToldAndRepaired(t *testing.T) {
-	t.Parallel()
+// pair is a lab with two pods that reach each other before every fault and after its repair.
+type pair struct {
+	*lab
+	first, second *labPod
+	wanted        []plan.Flow
+	events        <-chan Event
+}
+
+func newPair(t *testing.T) *pair {
+	t.Helper()
 	rail := newLab(t)
 	first, second := rail.addPod(t, 2, "a"), rail.addPod(t, 3, "a")
 	for _, pod := range rail.pods {
 		rail.member("a", pod.Addresses...)
 	}
-	wanted := rail.program(t)
-	events := rail.client.Events(t.Context())
-	repaired := func(t *testing.T, atLeast int) {
-		t.Helper()
-		count, err := rail.client.Replace(t.Context(), bridgeName, wanted)
-		if err != nil || count < atLeast {
-			t.Errorf("%d flows repaired, want %d or more: %v", count, atLeast, err)
-		}
-		if differences, err := rail.client.Differences(t.Context(), bridgeName, wanted); err != nil || len(differences) > 0 {
-			t.Errorf("still different: %v %v", differences, err)
-		}
-		for _, to := range second.Addresses {
-			if _, err := ping(first.namespace, to); err != nil {
-				t.Error(err)
-			}
+	both := &pair{lab: rail, first: first, second: second, wanted: rail.program(t)}
+	both.events = rail.client.Events(t.Context())
+	both.repaired(t, 0)
+	return both
+}
+
+// repaired programs what is wanted, of which at least so many flows were missing, and says whether the pods speak.
+func (both *pair) repaired(t *testing.T, atLeast int) {
+	t.Helper()
+	count, err := both.client.Replace(t.Context(), bridgeName, both.wanted)
+	if err != nil || count < atLeast {
+		t.Errorf("%d flows repaired, want %d or more: %v", count, atLeast, err)
+	}
+	differences, err := both.client.Differences(t.Context(), bridgeName, both.wanted)
+	if err != nil || len(differences) > 0 {
+		t.Errorf("still different: %v %v", differences, err)
+	}
+	for _, to := range both.second.Addresses {
+		if _, err := ping(both.first.namespace, to); err != nil {
+			t.Error(err)
 		}
 	}
-	repaired(t, 0)
+}
 
-	t.Run("ovs-vswitchd is killed and comes again", func(t *testing.T) {
-		rail.open.Kill(t, testlab.Switch)
-		_, took := nextEvent(t, events, 5*time.Second, func(event Event) bool { return !event.FlowsLost })
-		t.Logf("its end was told after %v", took)
-		if _, err := rail.client.Facts(t.Context(), rail.rail); err == nil || !strings.Contains(err.Error(), "ovs-vswitchd") {
-			t.Errorf("facts while it is gone: %v", err)
-		}
-		if err := rail.client.Change(t.Context(), bridgeName, wanted[:1], nil); err == nil {
-			t.Error("a change while it is gone is no error")
-		}
-		rail.open.Start(t, testlab.Switch)
-		_, took = nextEvent(t, events, 5*time.Second, flowsLost)
-		t.Logf("lost flows were told %v after it answered", took)
-		repaired(t, len(wanted))
-	})
+func says(words string) func(Event) bool {
+	return func(event Event) bool { return event.Bridge == bridgeName && strings.Contains(event.Why, words) }
+}
 
-	t.Run("the database is killed and comes again", func(t *testing.T) {
-		rail.open.Kill(t, testlab.Database)
-		nextEvent(t, events, 5*time.Second, func(event Event) bool { return strings.Contains(event.Why, "database") })
-		if _, err := rail.client.Facts(t.Context(), rail.rail); err == nil || !strings.Contains(err.Error(), "ovsdb-server") {
-			t.Errorf("facts while it is gone: %v", err)
-		}
-		// The userspace datapath forwards nothing meanwhile: ovs-vswitchd waits for its database's lock in the same loop.
-		rail.open.Start(t, testlab.Database)
-		nextEvent(t, events, 10*time.Second, func(event Event) bool { return event.Why == "the bridge is ready" })
-		third := rail.addPod(t, 4, "a")
-		if bridge, err := rail.client.BridgeOf(t.Context(), third.HostInterface); err != nil || bridge != bridgeName {
-			t.Errorf("a port made after that: %q %v", bridge, err)
-		}
-		rail.open.Vsctl(t, "del-port", third.HostInterface)
-		rail.pods = rail.pods[:2]
-		repaired(t, 0)
-	})
+func TestTheSwitchMayDieAndHang(t *testing.T) {
+	t.Parallel()
+	both := newPair(t)
+	both.open.Kill(t, testlab.Switch)
+	nextEvent(t, both.events, 5*time.Second, says("ovs-vswitchd closed the connection"))
+	if _, err := both.client.Facts(t.Context(), both.rail); err == nil || !strings.Contains(err.Error(), "ovs-vswitchd") {
+		t.Errorf("facts while it is gone: %v", err)
+	}
+	if err := both.client.Change(t.Context(), bridgeName, both.wanted[:1], nil); err == nil {
+		t.Error("a change while it is gone is no error")
+	}
+	both.open.Start(t, testlab.Switch)
+	_, took := nextEvent(t, both.events, 5*time.Second, flowsLost)
+	t.Logf("lost flows were told %v after it answered", took)
+	both.repaired(t, len(both.wanted))
 
-	for what, commands := range map[string][]string{
-		"a stranger deletes all flows":     {"del-flows"},
-		"a stranger deletes one flow":      {"del-flows", "table=10,in_port=2,arp"},
-		"a stranger deletes the canary":    {"del-flows", "table=63"},
-		"a stranger adds a way through":    {"add-flow", "priority=60000,actions=NORMAL"},
-		"a stranger adds one in a bundle":  {"--bundle", "add-flow", "table=7,priority=1,actions=drop"},
-		"a stranger changes what it finds": {"add-flow", "table=63,cookie=0,priority=0,actions=NORMAL"},
+	both.open.Freeze(t, testlab.Switch)
+	_, took = nextEvent(t, both.events, 15*time.Second, says("no answer"))
+	t.Logf("a hanging switch was told after %v", took)
+	both.open.Thaw(t, testlab.Switch)
+	nextEvent(t, both.events, 10*time.Second, says("the bridge is ready"))
+	both.repaired(t, 0)
+}
+
+// Without its database the userspace datapath forwards nothing: ovs-vswitchd waits for the database's lock in the loop
+// that forwards.
+func TestTheDatabaseMayDie(t *testing.T) {
+	t.Parallel()
+	both := newPair(t)
+	both.open.Kill(t, testlab.Database)
+	nextEvent(t, both.events, 5*time.Second, says("the database of Open vSwitch"))
+	if _, err := both.client.Facts(t.Context(), both.rail); err == nil || !strings.Contains(err.Error(), "ovsdb-server") {
+		t.Errorf("facts while it is gone: %v", err)
+	}
+	both.open.Start(t, testlab.Database)
+	nextEvent(t, both.events, 10*time.Second, says("the bridge is ready"))
+	third := both.addPod(t, 4, "a")
+	if bridge, err := both.client.BridgeOf(t.Context(), third.HostInterface); err != nil || bridge != bridgeName {
+		t.Errorf("a port made after that: %q %v", bridge, err)
+	}
+	both.repaired(t, 0)
+}
+
+func TestStrangersAreSeen(t *testing.T) {
+	t.Parallel()
+	both := newPair(t)
+	for what, words := range map[string]string{
+		"deletes all flows":     "del-flows",
+		"deletes one flow":      "del-flows table=10,in_port=2,arp",
+		"deletes the canary":    "del-flows table=63",
+		"adds a way through":    "add-flow priority=60000,actions=NORMAL",
+		"adds one in a bundle":  "--bundle add-flow table=7,priority=1,actions=drop",
+		"changes what it finds": "add-flow table=63,cookie=0,priority=0,actions=NORMAL",
 	} {
-		t.Run(what, func(t *testing.T) {
-			letItSee(t, rail)
-			if commands[0] == "--bundle" {
-				testlab.Run(t, append([]string{"ovs-ofctl", "-O", "OpenFlow14", "--bundle", commands[1],
-					"unix:" + rail.client.settings.management(bridgeName)}, commands[2:]...)...)
-			} else {
-				rail.open.Ofctl(t, bridgeName, commands[0], commands[1:]...)
-			}
-			_, took := nextEvent(t, events, 5*time.Second, flowsLost)
-			t.Logf("told after %v", took)
-			repaired(t, 1)
-		})
+		letItSee(t, both.lab)
+		command := append([]string{"ovs-ofctl", "-O", "OpenFlow14"}, strings.Fields(words)...)
+		place := 4
+		if command[3] == "--bundle" {
+			place = 5
+		}
+		socket := "unix:" + both.client.settings.management(bridgeName)
+		testlab.Run(t, slices.Insert(command, place, socket)...)
+		_, took := nextEvent(t, both.events, 5*time.Second, flowsLost)
+		t.Logf("a stranger %s: told after %v", what, took)
+		both.repaired(t, 1)
 	}
-
-	t.Run("ovs-vswitchd hangs", func(t *testing.T) {
-		rail.open.Freeze(t, testlab.Switch)
-		_, took := nextEvent(t, events, 15*time.Second, func(event Event) bool { return strings.Contains(event.Why, "no answer") })
-		t.Logf("told after %v", took)
-		rail.open.Thaw(t, testlab.Switch)
-		nextEvent(t, events, 10*time.Second, func(event Event) bool { return event.Why == "the bridge is ready" })
-		repaired(t, 0)
-	})
 }
 
 // letItSee waits until the watch has seen how many flows there are after our last change; those before that are
@@ -120,19 +140,15 @@ func TestFactsThatChangeAreTold(t *testing.T) {
 	rail := newLab(t)
 	rail.program(t)
 	events := rail.client.Events(t.Context())
-	has := func(words string) func(Event) bool {
-		return func(event Event) bool { return event.Bridge == bridgeName && strings.Contains(event.Why, words) }
-	}
-
 	pod := rail.addPod(t, 2, "a")
-	nextEvent(t, events, 5*time.Second, has("ports changed"))
+	nextEvent(t, events, 5*time.Second, says("ports changed"))
 
 	rail.leaf.IP(t, "link", "set", "swp1", "address", "02:00:00:00:99:99")
 	rail.leaf.Run(t, "ping", "-c", "1", "-W", "2", "10.0.0.0")
-	nextEvent(t, events, 5*time.Second, has("02:00:00:00:99:99"))
+	nextEvent(t, events, 5*time.Second, says("02:00:00:00:99:99"))
 
 	rail.host.IP(t, "addr", "add", "10.0.9.9/32", "dev", bridgeName)
-	nextEvent(t, events, 5*time.Second, has("own interface"))
+	nextEvent(t, events, 5*time.Second, says("own interface"))
 	facts, err := rail.client.Facts(t.Context(), rail.rail)
 	if err != nil || facts.LeafMAC.String() != "02:00:00:00:99:99" || !facts.AnswersND || facts.BridgeMAC != gateway {
 		t.Errorf("%+v %v", facts, err)
@@ -142,21 +158,24 @@ func TestFactsThatChangeAreTold(t *testing.T) {
 	}
 
 	rail.open.Vsctl(t, "del-port", "p0")
-	nextEvent(t, events, 5*time.Second, has("the uplink p0 is no port"))
+	nextEvent(t, events, 5*time.Second, says("the uplink p0 is no port"))
 	rail.open.Vsctl(t, "add-port", bridgeName, "p0")
-	nextEvent(t, events, 5*time.Second, has("is ready"))
+	nextEvent(t, events, 5*time.Second, says("is ready"))
 
+	again := "add-br br-rail0 -- set bridge br-rail0 datapath_type=netdev fail_mode=secure " +
+		`other-config:hwaddr="02:00:00:00:00:01" -- add-port br-rail0 p0`
 	for words, breaks := range map[string][2]string{
 		"set-fail-mode br-rail0 secure": {"set-fail-mode br-rail0 standalone", "set-fail-mode br-rail0 secure"},
 		"del-controller br-rail0":       {"set-controller br-rail0 tcp:127.0.0.1:6653", "del-controller br-rail0"},
-		"other-config:hwaddr":           {"remove bridge br-rail0 other-config hwaddr", `set bridge br-rail0 other-config:hwaddr="02:00:00:00:00:01"`},
-		"does not speak OpenFlow 1.4":   {"set bridge br-rail0 protocols=OpenFlow13", "clear bridge br-rail0 protocols"},
-		"Open vSwitch has no bridge":    {"del-br br-rail0", "--may-exist add-br br-rail0 -- set bridge br-rail0 datapath_type=netdev fail_mode=secure other-config:hwaddr=\"02:00:00:00:00:01\" -- add-port br-rail0 p0"},
+		"other-config:hwaddr": {"remove bridge br-rail0 other-config hwaddr",
+			`set bridge br-rail0 other-config:hwaddr="02:00:00:00:00:01"`},
+		"does not speak OpenFlow 1.4": {"set bridge br-rail0 protocols=OpenFlow13", "clear bridge br-rail0 protocols"},
+		"Open vSwitch has no bridge":  {"del-br br-rail0", again},
 	} {
 		rail.open.Vsctl(t, strings.Fields(breaks[0])...)
-		nextEvent(t, events, 5*time.Second, has(words))
+		nextEvent(t, events, 5*time.Second, says(words))
 		rail.open.Vsctl(t, strings.Fields(breaks[1])...)
-		nextEvent(t, events, 5*time.Second, has("is ready"))
+		nextEvent(t, events, 5*time.Second, says("is ready"))
 	}
 }
 

@@ -38,7 +38,7 @@ func TestPodsReachEachOtherThroughTheGatewayAlone(t *testing.T) {
 	if _, err := ping(rail.remote, first.ipv4()); err != nil {
 		t.Errorf("from outside: %v", err)
 	}
-	for _, other := range []netip.Addr{second.ipv4(), second.ipv6(), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("10.1.0.1")} {
+	for _, other := range append(second.Addresses, first.Gateways...) {
 		if found := neighbour(t, first.namespace, "eth0", other); found != bridgeMAC {
 			t.Errorf("%v is at %q for a pod, want the gateway's %s", other, found, bridgeMAC)
 		}

@@ -27,13 +27,14 @@ const kernelBound = 2 * time.Second
 // newHost for the network namespace at the path; empty: this process's own.
 func newHost(path string) (*host, error) {
 	namespace := netns.None()
-	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if path != "" {
+		var err error
 		if namespace, err = netns.GetFromPath(path); err != nil {
 			return nil, fmt.Errorf("network namespace %s: %w", path, err)
 		}
-		handle, err = netlink.NewHandleAt(namespace, unix.NETLINK_ROUTE)
 	}
+	// A namespace that is none leaves it in this process's own.
+	handle, err := netlink.NewHandleAt(namespace, unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("the kernel's routing socket: %w", err)
 	}
@@ -81,8 +82,8 @@ func (host *host) face(bridge string) (face, error) {
 }
 
 // usable states of a neighbour: the kernel has a MAC address that it would send to.
-const usable = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE | netlink.NUD_PERMANENT |
-	netlink.NUD_NOARP
+const usable = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE |
+	netlink.NUD_PERMANENT | netlink.NUD_NOARP
 
 // leaf's MAC address among the neighbours of the bridge's interface. With an address: that neighbour, and the kernel is
 // asked to find it where it has not. Without: the router with a link-local address, as BGP unnumbered speaks with.
@@ -160,28 +161,29 @@ func (host *host) resolve(index int, address netip.Addr) {
 // messages came faster than they were read.
 func (host *host) follow(ctx context.Context, changed func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var namespace *netns.NsHandle
-	if host.namespace.IsOpen() {
-		namespace = &host.namespace
+	links, linksError := subscribe(func(updates chan<- netlink.LinkUpdate) error {
+		options := netlink.LinkSubscribeOptions{Namespace: host.at(), ErrorCallback: cancel}
+		return netlink.LinkSubscribeWithOptions(updates, ctx.Done(), options)
+	})
+	addresses, addressesError := subscribe(func(updates chan<- netlink.AddrUpdate) error {
+		options := netlink.AddrSubscribeOptions{Namespace: host.at(), ErrorCallback: cancel}
+		return netlink.AddrSubscribeWithOptions(updates, ctx.Done(), options)
+	})
+	neighbours, neighboursError := subscribe(func(updates chan<- netlink.NeighUpdate) error {
+		options := netlink.NeighSubscribeOptions{Namespace: host.at(), ErrorCallback: cancel}
+		return netlink.NeighSubscribeWithOptions(updates, ctx.Done(), options)
+	})
+	// The subscriptions hand over what they have read before they see that it is over.
+	defer func() {
+		cancel(nil)
+		drain(links)
+		drain(addresses)
+		drain(neighbours)
+	}()
+	if err := errors.Join(linksError, addressesError, neighboursError); err != nil {
+		return err
 	}
-	lost := func(err error) { cancel(err) }
-	links, addresses := make(chan netlink.LinkUpdate), make(chan netlink.AddrUpdate)
-	neighbours := make(chan netlink.NeighUpdate)
-	err := errors.Join(
-		netlink.LinkSubscribeWithOptions(links, ctx.Done(), netlink.LinkSubscribeOptions{
-			Namespace: namespace, ErrorCallback: lost}),
-		netlink.AddrSubscribeWithOptions(addresses, ctx.Done(), netlink.AddrSubscribeOptions{
-			Namespace: namespace, ErrorCallback: lost}),
-		netlink.NeighSubscribeWithOptions(neighbours, ctx.Done(), netlink.NeighSubscribeOptions{
-			Namespace: namespace, ErrorCallback: lost}),
-	)
-	cancelOn := func(open bool) {
-		if !open {
-			cancel(errors.New("the kernel closed the socket"))
-		}
-	}
-	for err == nil {
+	for {
 		open := true
 		select {
 		case _, open = <-links:
@@ -190,10 +192,34 @@ func (host *host) follow(ctx context.Context, changed func()) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		cancelOn(open)
+		if !open {
+			return errors.New("the kernel closed the socket")
+		}
 		changed()
 	}
-	return err
+}
+
+// at is the namespace to subscribe in; nil: this process's own.
+func (host *host) at() *netns.NsHandle {
+	if host.namespace.IsOpen() {
+		return &host.namespace
+	}
+	return nil
+}
+
+// subscribe gives the channel that the subscription fills, and closes at its end; a closed one where it failed.
+func subscribe[Update any](begin func(updates chan<- Update) error) (<-chan Update, error) {
+	updates := make(chan Update)
+	if err := begin(updates); err != nil {
+		close(updates)
+		return updates, err
+	}
+	return updates, nil
+}
+
+func drain[Item any](items <-chan Item) {
+	for range items {
+	}
 }
 
 // followHost until ctx ends, again and again.

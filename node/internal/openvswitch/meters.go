@@ -52,7 +52,8 @@ func (client *Client) meters(ctx context.Context, bridge string) (map[uint32]str
 }
 
 // makeMeters that the flows need, which OpenFlow wants to be there before them. Flows whose meter could not be made are
-// left out of what it returns: they would keep all others of the bundle out, and without a meter they would be unbounded.
+// left out of what it returns: they would keep all others of the bundle out, and without a meter they would be
+// unbounded.
 func (client *Client) makeMeters(ctx context.Context, bridge string, flows []plan.Flow) ([]plan.Flow, error) {
 	wanted := metersOf(flows)
 	if len(wanted) == 0 {

@@ -127,7 +127,8 @@ func (client *Client) bridgeOf(read contents, hostInterface string) (name string
 	case face.Error != nil && *face.Error != "":
 		return "", nil, fmt.Errorf("Open vSwitch cannot use %.20q: %.200q", hostInterface, *face.Error)
 	case face.OFPort == nil || *face.OFPort <= 0:
-		return "", fmt.Errorf("%.20q of %s has no OpenFlow number yet; is ovs-vswitchd running?", hostInterface, bridge.Name), nil
+		return "", fmt.Errorf("%.20q of %s has no OpenFlow number yet; is ovs-vswitchd running?", hostInterface,
+			bridge.Name), nil
 	}
 	return bridge.Name, nil, nil
 }

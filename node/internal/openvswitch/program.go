@@ -70,8 +70,8 @@ func (client *Client) changeFlows(ctx context.Context, bridge string, add, remov
 
 func ignore(string) {}
 
-// Replace makes the bridge's flows exactly these, in one atomic bundle, and says how many differed. Like Change it leaves
-// out flows whose meter cannot be made.
+// Replace makes the bridge's flows exactly these, in one atomic bundle, and says how many differed. Like Change it
+// leaves out flows whose meter cannot be made.
 func (client *Client) Replace(ctx context.Context, name string, flows []plan.Flow) (int, error) {
 	bridge, err := client.known(name)
 	if err != nil {

@@ -43,7 +43,14 @@ func crafted4(me, victim *labPod) map[string]crafted {
 	arp := func(from attachment.MAC, message []byte) []byte {
 		return testlab.Ether(testlab.Broadcast, from, testlab.EtherARP, message)
 	}
+	piece := func(fragment uint16) []byte {
+		return testlab.IPv4(outsider, other, 17, fragment, append(marker[:], 1, 2))
+	}
 	good := datagram(own, other, 7, 7)
+	all := netip.MustParseAddr("255.255.255.255")
+	broadcast := func(payload []byte) []byte {
+		return testlab.Ether(testlab.Broadcast, me.MAC, testlab.EtherIPv4, payload)
+	}
 	return map[string]crafted{
 		"another MAC":            {testlab.Ether(gateway, marker, testlab.EtherIPv4, good), plan.DropSpoofed},
 		"the gateway's MAC":      {testlab.Ether(gateway, gateway, testlab.EtherIPv4, good), plan.DropSpoofed},
@@ -51,12 +58,12 @@ func crafted4(me, victim *labPod) map[string]crafted {
 		"a remote pod's IPv4":    {toGateway(datagram(remoteIPv4, other, 7, 7)), plan.DropSpoofed},
 		"an outsider's IPv4":     {toGateway(datagram(outsider, other, 7, 7)), plan.DropSpoofed},
 		"the host's IPv4":        {toGateway(datagram(netip.MustParseAddr("10.0.0.0"), other, 179, 179)), plan.DropSpoofed},
-		"first fragment":         {toGateway(testlab.IPv4(outsider, other, 17, 0x2000, append(marker[:], 1, 2))), plan.DropSpoofed},
-		"later fragment":         {toGateway(testlab.IPv4(outsider, other, 17, 0x0001, append(marker[:], 1, 2))), plan.DropSpoofed},
-		"DHCP client":            {testlab.Ether(testlab.Broadcast, me.MAC, testlab.EtherIPv4, datagram(nobody, netip.MustParseAddr("255.255.255.255"), 68, 67)), plan.DropSpoofed},
-		"DHCP server":            {testlab.Ether(testlab.Broadcast, me.MAC, testlab.EtherIPv4, datagram(own, netip.MustParseAddr("255.255.255.255"), 67, 68)), plan.DropNotForUs},
+		"first fragment":         {toGateway(piece(0x2000)), plan.DropSpoofed},
+		"later fragment":         {toGateway(piece(0x0001)), plan.DropSpoofed},
+		"DHCP client":            {broadcast(datagram(nobody, all, 68, 67)), plan.DropSpoofed},
+		"DHCP server":            {broadcast(datagram(own, all, 67, 68)), plan.DropNotForUs},
 		"straight to another":    {testlab.Ether(victim.MAC, me.MAC, testlab.EtherIPv4, good), plan.DropNotForUs},
-		"broadcast":              {testlab.Ether(testlab.Broadcast, me.MAC, testlab.EtherIPv4, good), plan.DropNotForUs},
+		"broadcast":              {broadcast(good), plan.DropNotForUs},
 		"VLAN 5":                 {testlab.Tagged(5, toGateway(good)), plan.DropSpoofed},
 		"VLAN 0 with a priority": {testlab.Tagged(0xe000, toGateway(good)), plan.DropSpoofed},
 		"two VLAN tags":          {testlab.Tagged(5, testlab.Tagged(6, toGateway(good))), plan.DropSpoofed},
@@ -78,6 +85,7 @@ func crafted6(me, victim *labPod) map[string]crafted {
 		return testlab.IPv6(source, destination, 17, 64, testlab.UDP(source, destination, 7, 7, marker[:]))
 	}
 	toGateway := func(payload []byte) []byte { return testlab.Ether(gateway, me.MAC, testlab.EtherIPv6, payload) }
+	multicast := func(payload []byte) []byte { return testlab.Ether(allNodes, me.MAC, testlab.EtherIPv6, payload) }
 	discovery := func(from attachment.MAC, source netip.Addr, kind byte, target netip.Addr, option byte) []byte {
 		message := testlab.Discovery(source, everybody, kind, 0x20000000, target, option, marker)
 		return testlab.Ether(allNodes, from, testlab.EtherIPv6, testlab.IPv6(source, everybody, 58, 255, message))
@@ -98,7 +106,7 @@ func crafted6(me, victim *labPod) map[string]crafted {
 		"later fragment, IPv6":     {fragment(8), plan.DropSpoofed},
 		"VLAN 5, IPv6":             {testlab.Tagged(5, toGateway(good)), plan.DropSpoofed},
 		"straight, IPv6":           {testlab.Ether(victim.MAC, me.MAC, testlab.EtherIPv6, good), plan.DropNotForUs},
-		"multicast, IPv6":          {testlab.Ether(allNodes, me.MAC, testlab.EtherIPv6, datagram(own, everybody)), plan.DropNotForUs},
+		"multicast, IPv6":          {multicast(datagram(own, everybody)), plan.DropNotForUs},
 		"ND: I am another":         {discovery(me.MAC, other, 136, other, 2), plan.DropSpoofed},
 		"ND: I am the gateway":     {discovery(me.MAC, local, 136, local, 2), plan.DropNotForUs},
 		"ND: another MAC":          {discovery(marker, own, 135, other, 1), plan.DropSpoofed},
@@ -135,21 +143,7 @@ func TestNothingSpoofedArrivesAndAllIsCounted(t *testing.T) {
 	kinds := crafted4(me, victim)
 	maps.Copy(kinds, crafted6(me, victim))
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		one := kinds[kind]
-		before := rail.counted(t)[plan.Cookie(me.Number, one.reason)].Packets
-		for n := range framesOfAKind {
-			mine.Send(t, one.frame)
-			if n%100 == 99 {
-				askGateway(t, mine, me)
-			}
-		}
-		counted := rail.counted(t)[plan.Cookie(me.Number, one.reason)].Packets - before
-		if one.reason == plan.DropNotForUs && counted > framesOfAKind && counted < framesOfAKind+10 {
-			counted = framesOfAKind // the pod's own kernel speaks now and then: that is what this reason is for
-		}
-		if counted != framesOfAKind {
-			t.Errorf("%s: %d of %d frames counted as %v", kind, counted, framesOfAKind, one.reason)
-		}
+		rail.expectDropped(t, mine, me, kind, kinds[kind])
 		for where, wire := range watched {
 			if arrived := wire.Frames(marked); len(arrived) > 0 {
 				t.Errorf("%s: %d frames arrived at %s: %s", kind, len(arrived), where, testlab.FrameText(arrived[0]))
@@ -160,6 +154,25 @@ func TestNothingSpoofedArrivesAndAllIsCounted(t *testing.T) {
 			t.Errorf("%s: answered %d times", kind, answers)
 			mine.Forget()
 		}
+	}
+}
+
+// expectDropped sends frames of a kind and finds all of them counted with their reason.
+func (rail *lab) expectDropped(t *testing.T, mine *testlab.Wire, me *labPod, kind string, one crafted) {
+	t.Helper()
+	before := rail.counted(t)[plan.Cookie(me.Number, one.reason)].Packets
+	for n := range framesOfAKind {
+		mine.Send(t, one.frame)
+		if n%100 == 99 {
+			askGateway(t, mine, me)
+		}
+	}
+	counted := rail.counted(t)[plan.Cookie(me.Number, one.reason)].Packets - before
+	if one.reason == plan.DropNotForUs && counted > framesOfAKind && counted < framesOfAKind+10 {
+		counted = framesOfAKind // the pod's own kernel speaks now and then: that is what this reason is for
+	}
+	if counted != framesOfAKind {
+		t.Errorf("%s: %d of %d frames counted as %v", kind, counted, framesOfAKind, one.reason)
 	}
 }
 
@@ -218,6 +231,7 @@ func askFor(t *testing.T, wire *testlab.Wire, mac attachment.MAC, own, other net
 		return len(frame) >= 42 && frame[12] == 8 && frame[13] == 6 && frame[21] == 2 && bytes.Equal(frame[22:28], gateway[:])
 	}
 	before := wire.Count(answers)
-	wire.Send(t, testlab.Ether(testlab.Broadcast, mac, testlab.EtherARP, testlab.ARP(1, mac, own, attachment.MAC{}, other)))
+	request := testlab.ARP(1, mac, own, attachment.MAC{}, other)
+	wire.Send(t, testlab.Ether(testlab.Broadcast, mac, testlab.EtherARP, request))
 	testlab.Eventually(t, 5*time.Second, "ARP is answered", func() bool { return wire.Count(answers) > before })
 }

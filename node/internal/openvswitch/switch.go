@@ -23,7 +23,7 @@ type Switch interface {
 	Differences(ctx context.Context, bridge string, flows []plan.Flow) ([]string, error)
 	// Counters of the bridge's flows by cookie.
 	Counters(ctx context.Context, bridge string) (map[uint64]Count, error)
-	// Datapath lists what the datapath has cached and where it runs: N4.
+	// Datapath lists what the datapaths have cached, and where each flow runs.
 	Datapath(ctx context.Context) ([]CachedFlow, error)
 	// RemovePort takes a port from its bridge, if it is there and was made for a pod: the one in this network namespace
 	// where the port says which.

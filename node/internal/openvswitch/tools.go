@@ -108,8 +108,8 @@ func (head *head) line() string {
 }
 
 // ofctl runs ovs-ofctl on a bridge's management socket.
-func (client *Client) ofctl(ctx context.Context, bridge string, input io.Reader, visit func(line string), command string,
-	arguments ...string) error {
+func (client *Client) ofctl(ctx context.Context, bridge string, input io.Reader, visit func(line string),
+	command string, arguments ...string) error {
 	words := append([]string{"-O", "OpenFlow14", "--bundle", command, "unix:" + client.settings.management(bridge)},
 		arguments...)
 	return runTool(ctx, input, visit, "ovs-ofctl", words...)
@@ -131,18 +131,4 @@ func (client *Client) appctl(ctx context.Context, visit func(line string), argum
 		socket = filepath.Join(client.settings.Management, fmt.Sprintf("ovs-vswitchd.%d.ctl", pid))
 	}
 	return runTool(ctx, nil, visit, "ovs-appctl", append([]string{"-t", socket}, arguments...)...)
-}
-
-// answersND: whether the datapath of a bridge lets flows make neighbour advertisements. The kernel's does not.
-func (client *Client) answersND(ctx context.Context, bridge string) (bool, error) {
-	answer := ""
-	err := client.appctl(ctx, func(line string) {
-		if value, ok := strings.CutPrefix(line, "IPv6 ND Extension: "); ok {
-			answer = strings.TrimSpace(value)
-		}
-	}, "dpif/show-dp-features", bridge)
-	if err == nil && answer == "" {
-		err = errors.New("ovs-vswitchd does not say; it is older than 2.11")
-	}
-	return answer == "Yes", err
 }

@@ -1,6 +1,10 @@
 package plan
 
-import "fmt"
+import (
+	"fmt"
+
+	"railwright/node/internal/attachment"
+)
 
 // priorityReply is that of all flows which make an answer.
 const priorityReply = 100
@@ -31,7 +35,9 @@ func (flows *flowSet) answer() {
 }
 
 // AdvertiseNeighbour is the flow that not every datapath takes: it turns a solicitation into an advertisement.
-// 0xe0000000 are the flags router, solicited and override; option 2 is the target's link-layer address.
+// 0xe0000000 are the flags router, solicited and override; option 2 is the target's link-layer address. Both are moved
+// there from a register: above the kernel's datapath OVS refuses to set these fields to a value, though it is
+// ovs-vswitchd itself that would do it, and does it when they are moved.
 func AdvertiseNeighbour(facts Facts) Flow {
 	return Flow{
 		Table:    tableAnswer,
@@ -42,11 +48,18 @@ func AdvertiseNeighbour(facts Facts) Flow {
 			"move:NXM_NX_IPV6_SRC[]->NXM_NX_IPV6_DST[]",
 			"move:NXM_NX_ND_TARGET[]->NXM_NX_IPV6_SRC[]",
 			"set_field:255->nw_ttl",
-			"set_field:0xe0000000->nd_reserved",
-			"set_field:2->nd_options_type",
+			"set_field:0xe0000000->reg3,move:NXM_NX_REG3[]->ERICOXM_OF_ICMPV6_ND_RESERVED[]",
+			"set_field:2->reg3,move:NXM_NX_REG3[0..7]->ERICOXM_OF_ICMPV6_ND_OPTIONS_TYPE[]",
 			fmt.Sprintf("set_field:%v->nd_tll", facts.BridgeMAC),
 			back,
 		),
 		Cookie: Cookie(0, Pass),
 	}
+}
+
+// TryND is a flow that no packet meets; a bridge that takes it takes those that answer neighbour solicitations.
+func TryND() Flow {
+	flow := AdvertiseNeighbour(Facts{BridgeMAC: attachment.MAC{2}})
+	flow.Table = tableTry
+	return flow
 }

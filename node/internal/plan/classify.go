@@ -28,7 +28,8 @@ func (flows *flowSet) classifyHost() {
 	} {
 		flows.add(tableClassify, priorityHost, match, toHost, pass)
 	}
-	for _, address := range slices.Compact(slices.SortedFunc(slices.Values(flows.facts.HostAddresses), netip.Addr.Compare)) {
+	addresses := slices.SortedFunc(slices.Values(flows.facts.HostAddresses), netip.Addr.Compare)
+	for _, address := range slices.Compact(addresses) {
 		if address = address.Unmap().WithZone(""); address.IsValid() && !address.IsLinkLocalUnicast() {
 			flows.add(tableClassify, priorityHost, words(uplink, destination(single(address))), toHost, pass)
 		}
@@ -41,8 +42,8 @@ func (flows *flowSet) classifyHost() {
 	flows.add(tableClassify, priorityUplinkRest, inPort(flows.facts.UplinkPort), drop, Cookie(0, DropNotForUs))
 }
 
-// classifyAddress takes what the leaf routes to a pod here. Only frames to the bridge's own MAC: nothing that is flooded
-// or multicast reaches a pod.
+// classifyAddress takes what the leaf routes to a pod here. Only frames to the bridge's own MAC: nothing that is
+// flooded or multicast reaches a pod.
 func (flows *flowSet) classifyAddress(one local, address netip.Addr) {
 	match := words(inPort(flows.facts.UplinkPort), untagged, etherDestination(flows.facts.BridgeMAC),
 		destination(single(address)))

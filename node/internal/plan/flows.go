@@ -19,6 +19,7 @@ const (
 	tableDestination uint8 = 20
 	tablePairs       uint8 = 30
 	tableDeliver     uint8 = 40
+	tableTry         uint8 = 62
 	tableCanary      uint8 = 63
 )
 
@@ -29,10 +30,10 @@ type Left struct {
 }
 
 // Flows of a rail's bridge, all of them, sorted; and the attachments that got none. For P attachments here with one
-// address each, M members, T tenants with a number, Q peered pairs and H addresses of the host there are
-// 24 + H + 12 P + 2 M + T + 2 Q flows, never P times M: 7 more for each second address, 2 less for each IPv6 address and
-// 1 less for all where the datapath cannot answer ND, 1 less where the leaf's MAC is not known.
-// With prefixes of tenants in place of addresses M is the number of prefixes, and the whole is O(P).
+// address each, M members, T tenants with a number, Q peered pairs and H addresses of the host there are 24 + H + 12 P
+// + 2 M + T + 2 Q flows, never P times M: 7 more for each second address, 2 less for each IPv6 address and 1 less for
+// all where the datapath cannot answer ND, 1 less where the leaf's MAC is not known. With prefixes of tenants in place
+// of addresses M is the number of prefixes, and the whole is O(P).
 func Flows(rail Rail, facts Facts, attachments []attachment.Attachment, tenants Tenants) ([]Flow, []Left) {
 	flows := &flowSet{rail: rail, facts: facts, tenants: tenants}
 	here, left := usable(rail, facts, attachments)
@@ -179,7 +180,8 @@ func (flows *flowSet) canary() {
 	flows.add(tableCanary, 0, "", drop, Cookie(0, Canary))
 }
 
-// dropRest is what every table does with what it was not told about, so that a missing flow fails closed and is counted.
+// dropRest is what every table does with what it was not told about, so that a missing flow fails closed and is
+// counted.
 func (flows *flowSet) dropRest() {
 	for table, reason := range map[uint8]Reason{
 		tableClassify:    DropDefault,

@@ -14,9 +14,9 @@ const (
 	prioritySpoofed = 100
 )
 
-// guard lets a port send only as itself, whatever the pod's own root does. What honest kernels say on their own (multicast
-// listener reports, duplicate address detection, gratuitous ARP) is dropped too, under a name of its own: a counter of
-// spoofed packets that moves in a healthy cluster is one that nobody looks at.
+// guard lets a port send only as itself, whatever the pod's own root does. What honest kernels say on their own
+// (multicast listener reports, duplicate address detection, gratuitous ARP) is dropped too, under a name of its own: a
+// counter of spoofed packets that moves in a healthy cluster is one that nobody looks at.
 func (flows *flowSet) guard(one local) {
 	sender := words(inPort(one.port), etherSource(one.MAC))
 	ignored := Cookie(one.Number, DropNotForUs)

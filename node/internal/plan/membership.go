@@ -63,8 +63,8 @@ func (flows *flowSet) refuseOwnAddress(one local, address netip.Addr) {
 	flows.add(tableSource, priorityOwnAddress, source(single(address)), drop, Cookie(one.Number, DropSpoofed))
 }
 
-// refuseDiscovery between pods: it is for one link, and here each pod has a link of its own. With KeepTTL receivers would
-// even believe it, for its hop limit would still be 255.
+// refuseDiscovery between pods: it is for one link, and here each pod has a link of its own. With KeepTTL receivers
+// would even believe it, for its hop limit would still be 255.
 func (flows *flowSet) refuseDiscovery() {
 	for kind := 133; kind <= 137; kind++ {
 		flows.add(tableDestination, priorityOwnAddress, fmt.Sprintf("icmp6,icmp_type=%d", kind), drop,

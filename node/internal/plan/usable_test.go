@@ -24,7 +24,7 @@ func TestAttachmentsThatCannotBeServedAreLeftWithTheReason(t *testing.T) {
 		{"224.0.0.1 cannot be", address("224.0.0.1")},
 		{"0.0.0.0 cannot be", address("0.0.0.0")},
 		{"::ffff:10.1.0.9 cannot be", address("::ffff:10.1.0.9")},
-		{"second address of its family", func(one *attachment.Attachment) { one.Addresses = addresses("10.1.0.8", "10.1.0.9") }},
+		{"second address of its family", address("10.1.0.8", "10.1.0.9")},
 		{"00:00:00:00:00:00 cannot be", func(one *attachment.Attachment) { one.MAC = attachment.MAC{} }},
 		{"02:00:00:00:00:01 cannot be", func(one *attachment.Attachment) { one.MAC = mac("02:00:00:00:00:01") }},
 	} {
@@ -43,8 +43,8 @@ func TestAttachmentsThatCannotBeServedAreLeftWithTheReason(t *testing.T) {
 	}
 }
 
-func address(text string) func(*attachment.Attachment) {
-	return func(one *attachment.Attachment) { one.Addresses = []netip.Addr{netip.MustParseAddr(text)} }
+func address(texts ...string) func(*attachment.Attachment) {
+	return func(one *attachment.Attachment) { one.Addresses = addresses(texts...) }
 }
 
 func TestOnlyAttachmentsOfTheRailThatWantFlowsGetSome(t *testing.T) {
@@ -76,7 +76,10 @@ func TestARailWithoutFactsLetsNothingThrough(t *testing.T) {
 
 func TestATenantWithoutNumberIsLetNowhere(t *testing.T) {
 	flows, _ := Flows(rail0, facts(map[string]uint32{"veth1": 11}), []attachment.Attachment{pod(1, "ns:a", "10.1.0.2")},
-		Tenants{Members: members("ns:a", "10.1.0.2/32", "10.2.0.2/32"), Pairs: [][2]string{{"ns:a", "ns:a"}, {"ns:b", "ns:c"}}})
+		Tenants{
+			Members: members("ns:a", "10.1.0.2/32", "10.2.0.2/32"),
+			Pairs:   [][2]string{{"ns:a", "ns:a"}, {"ns:b", "ns:c"}},
+		})
 	for _, flow := range flows {
 		if flow.Actions != "drop" && flow.Table >= tableDestination && flow.Table < tableDeliver {
 			t.Errorf("a way through: %+v", flow)

@@ -142,7 +142,8 @@ func claimFailure(err error) *Failure {
 	case errors.Is(err, tenants.ErrTaken):
 		return fail(Taken, "did IPAM give it on two nodes? delete the other pod first", "%w", err)
 	case errors.Is(err, tenants.ErrNotReleased):
-		return fail(NotReleased, "try again; a node that is away for good is to be removed from the tenant directory", "%w", err)
+		return fail(NotReleased, "try again; a node that is off for good is to be forgotten by the tenant directory", "%w",
+			err)
 	case errors.Is(err, tenants.ErrOutside):
 		return fail(Outside, "let IPAM give addresses out of the tenant's prefixes", "%w", err)
 	case errors.Is(err, tenants.ErrNoTenant):

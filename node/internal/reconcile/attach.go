@@ -60,7 +60,9 @@ func (reconciler *Reconciler) Attach(ctx context.Context, wanted attachment.Atta
 }
 
 // enter stores what is wanted and claims its addresses. After an error a record with a number is to be rolled back.
-func (reconciler *Reconciler) enter(ctx context.Context, wanted attachment.Attachment) (store.Record, *store.Record, error) {
+func (reconciler *Reconciler) enter(
+	ctx context.Context, wanted attachment.Attachment,
+) (store.Record, *store.Record, error) {
 	reconciler.admission.RLock()
 	defer reconciler.admission.RUnlock()
 	began := time.Now()
@@ -84,7 +86,9 @@ func (reconciler *Reconciler) enter(ctx context.Context, wanted attachment.Attac
 }
 
 // admit stores what is wanted. before is the record as it was, nil where there was none.
-func (reconciler *Reconciler) admit(ctx context.Context, wanted attachment.Attachment) (record store.Record, before *store.Record, err error) {
+func (reconciler *Reconciler) admit(
+	ctx context.Context, wanted attachment.Attachment,
+) (record store.Record, before *store.Record, err error) {
 	held, found := reconciler.store.Get(wanted.Key)
 	if found && held.Leaving() {
 		if err := reconciler.undo(ctx, held); err != nil {
@@ -154,7 +158,9 @@ func differentBody(held store.Record, wanted attachment.Attachment) string {
 }
 
 // realize what is stored: flows, routes, and the wait for the leaf and the other nodes.
-func (reconciler *Reconciler) realize(ctx context.Context, record store.Record, wanted attachment.Attachment) ([]string, error) {
+func (reconciler *Reconciler) realize(
+	ctx context.Context, record store.Record, wanted attachment.Attachment,
+) ([]string, error) {
 	began := time.Now()
 	rail := reconciler.rails[record.Rail]
 	if rail == nil {
@@ -188,7 +194,9 @@ func (rail *rail) realize(ctx context.Context, record store.Record) error {
 }
 
 // awaitOthers waits for the leaf and, at the same time, for the other nodes.
-func (reconciler *Reconciler) awaitOthers(ctx context.Context, rail *rail, record store.Record, wanted attachment.Attachment) ([]string, error) {
+func (reconciler *Reconciler) awaitOthers(
+	ctx context.Context, rail *rail, record store.Record, wanted attachment.Attachment,
+) ([]string, error) {
 	began := time.Now()
 	confirmed := make(chan []string, 1)
 	bound, end := context.WithTimeout(ctx, reconciler.config.ConfirmTimeout)
@@ -206,14 +214,17 @@ func (reconciler *Reconciler) awaitOthers(ctx context.Context, rail *rail, recor
 	return missing, nil
 }
 
-func (reconciler *Reconciler) awaitLeaf(ctx context.Context, rail *rail, record store.Record, wanted attachment.Attachment) error {
+func (reconciler *Reconciler) awaitLeaf(
+	ctx context.Context, rail *rail, record store.Record, wanted attachment.Attachment,
+) error {
 	if !wanted.Has(attachment.Routes) {
 		return nil
 	}
 	bound, end := context.WithTimeout(ctx, reconciler.config.AdvertiseTimeout)
 	defer end()
 	if err := reconciler.announcer.WaitAdvertised(bound, rail.Rail.Rail, record.Prefixes()); err != nil {
-		return fail(NotAdvertised, "look at `show bgp summary` in vtysh, and at the redistribution and filter of the rail's table",
+		return fail(NotAdvertised,
+			"look at `show bgp summary` in vtysh, and at the redistribution and filter of the rail's table",
 			"the rail's leaf was not sent the routes within %s: %w", reconciler.config.AdvertiseTimeout, err)
 	}
 	failpoint.Reach(failpoint.AddAdvertised)

@@ -54,6 +54,10 @@ func TestPartsComeAndGoOneByOne(t *testing.T) {
 	if !bench.nothingLeft(record) {
 		t.Fatal(bench.diary.all())
 	}
+	bench.mustAttach(1, attachment.Flows)
+	if bench.diary.count("claim 10.1.0.1 ns:tenant-a") != 2 {
+		t.Error("what was released is claimed again", bench.diary.all())
+	}
 }
 
 func TestTheSameADDAgainIsFineAndAnotherBodyIsRefused(t *testing.T) {

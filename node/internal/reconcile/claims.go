@@ -3,8 +3,6 @@ package reconcile
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -58,15 +56,11 @@ func (claims *claims) note(key attachment.Key, err error) {
 	}
 }
 
-func (claims *claims) problems() []string {
+// refusedOf tells why an attachment's addresses are not its own; nil: they are, or nobody has asked yet.
+func (claims *claims) refusedOf(key attachment.Key) error {
 	claims.mutex.Lock()
 	defer claims.mutex.Unlock()
-	var told []string
-	for key, err := range claims.refused {
-		told = append(told, fmt.Sprintf("%s has no flows: %v", key, err))
-	}
-	slices.Sort(told)
-	return told
+	return claims.refused[key]
 }
 
 // claim the addresses of a record for its tenant.
@@ -158,7 +152,8 @@ func atOnce(records []store.Record, act func(store.Record)) {
 	group.Wait()
 }
 
-// whenFree calls act with the record of the key as it is now, unless somebody works on that key, or it is gone or leaving.
+// whenFree calls act with the record of the key as it is now, unless somebody works on that key, or it is gone or
+// leaving.
 func (reconciler *Reconciler) whenFree(key attachment.Key, act func(store.Record)) {
 	unlock, free := reconciler.locks.try(key)
 	if !free {

@@ -36,7 +36,9 @@ func (reconciler *Reconciler) detach(ctx context.Context, key attachment.Key, pa
 	}
 	bound, end := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer end()
-	rest := slices.DeleteFunc(slices.Clone(record.Part), func(part attachment.Part) bool { return slices.Contains(parts, part) })
+	rest := slices.DeleteFunc(slices.Clone(record.Part), func(part attachment.Part) bool {
+		return slices.Contains(parts, part)
+	})
 	log := reconciler.logOf(record)
 	if len(rest) == 0 {
 		if err := reconciler.undo(bound, record); err != nil {

@@ -2,8 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -57,15 +55,11 @@ func (garbage *garbage) setUnseen(unseen map[attachment.Key]string) {
 	garbage.unseen = unseen
 }
 
-func (garbage *garbage) problems() []string {
+// unseenOf tells why nothing can be said of an attachment's pod; empty: something can.
+func (garbage *garbage) unseenOf(key attachment.Key) string {
 	garbage.mutex.Lock()
 	defer garbage.mutex.Unlock()
-	var told []string
-	for key, why := range garbage.unseen {
-		told = append(told, fmt.Sprintf("whether the pod of %s lives cannot be told: %s", key, why))
-	}
-	slices.Sort(told)
-	return told
+	return garbage.unseen[key]
 }
 
 // buryLastBoot marks what cannot have outlived a start of the machine, before anything of it is programmed.
@@ -221,7 +215,9 @@ func (reconciler *Reconciler) removePort(ctx context.Context, record store.Recor
 
 // CollectGarbage deletes the network's attachments that are not valid and whose pods are gone, and names them. A pod that
 // lives keeps its own, whatever the list says: two runtimes may share a network.
-func (reconciler *Reconciler) CollectGarbage(ctx context.Context, network string, valid []attachment.Key) ([]attachment.Key, error) {
+func (reconciler *Reconciler) CollectGarbage(
+	ctx context.Context, network string, valid []attachment.Key,
+) ([]attachment.Key, error) {
 	if err := reconciler.wait(ctx); err != nil {
 		return nil, fail(Busy, "railwrightd is starting; try again", "nothing was done: %w", err)
 	}

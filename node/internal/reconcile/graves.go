@@ -132,7 +132,8 @@ func (reconciler *Reconciler) readTombstone(path string) (tombstone.Tombstone, b
 		return tombstone.Tombstone{}, false
 	}
 	moved := filepath.Join(filepath.Dir(path), ".damaged-"+filepath.Base(path))
-	reconciler.log.Error("a tombstone cannot be read and is moved away", "to", moved, "error", errors.Join(err, os.Rename(path, moved)))
+	reconciler.log.Error("a tombstone cannot be read and is moved away", "to", moved,
+		"error", errors.Join(err, os.Rename(path, moved)))
 	reconciler.metrics.Tombstone("damaged")
 	return tombstone.Tombstone{}, false
 }

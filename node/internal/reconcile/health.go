@@ -12,11 +12,12 @@ import (
 
 const (
 	metricsEvery = 15 * time.Second
+	mostTroubles = 20
 	// stuckAfter: every loop of ours comes round in far less.
 	stuckAfter = 3 * verifyEvery
 )
 
-// Problems of the daemon itself, one sentence each.
+// Problems of the daemon itself, one sentence each: what is in the way of every ADD.
 func (reconciler *Reconciler) Problems() []string {
 	var told []string
 	select {
@@ -27,16 +28,26 @@ func (reconciler *Reconciler) Problems() []string {
 	if err := reconciler.store.Probe(); err != nil {
 		told = append(told, fmt.Sprintf("attachments cannot be stored: %v", err))
 	}
-	told = append(told, reconciler.directory.Problems()...)
-	told = append(told, reconciler.claims.problems()...)
-	told = append(told, reconciler.garbage.problems()...)
-	for _, record := range reconciler.store.All() {
-		switch {
-		case reconciler.rails[record.Rail] == nil:
-			told = append(told, fmt.Sprintf("%s is on rail %s, which is not configured any more", record.Key, record.Rail))
-		case record.Leaving():
+	return append(told, reconciler.directory.Problems()...)
+}
+
+// troubles of single attachments of a rail: no reason to refuse others.
+func (rail *rail) troubles() []string {
+	var told []string
+	for _, record := range rail.records() {
+		if record.Leaving() {
 			told = append(told, fmt.Sprintf("%s is still being undone", record.Key))
+			continue
 		}
+		if err := rail.reconciler.claims.refusedOf(record.Key); err != nil {
+			told = append(told, fmt.Sprintf("%s has no flows: %v", record.Key, err))
+		}
+		if why := rail.reconciler.garbage.unseenOf(record.Key); why != "" {
+			told = append(told, fmt.Sprintf("whether the pod of %s lives cannot be told: %s", record.Key, why))
+		}
+	}
+	if more := len(told) - mostTroubles; more > 0 {
+		told = append(told[:mostTroubles], fmt.Sprintf("and %d more like these", more))
 	}
 	return told
 }

@@ -43,12 +43,15 @@ func TestWhatAnotherNodeHoldsGetsNoFlowsAfterARestart(t *testing.T) {
 	bench.directory.change(func() { bench.directory.refuse = tenants.ErrTaken })
 	bench.start()
 	bench.eventually("the flows are gone", func() bool { return bench.sw.flowsOf(record.Number) == 0 })
-	if told := bench.Problems(); len(told) != 1 || !strings.Contains(told[0], "rail0/c1/net1 has no flows") {
+	if told := bench.rails["rail0"].troubles(); len(told) != 1 || !strings.Contains(told[0], "rail0/c1/net1 has no flows") {
 		t.Error(told)
+	}
+	if told := bench.Problems(); len(told) != 0 {
+		t.Errorf("others can be served all the same: %v", told)
 	}
 	bench.directory.change(func() { bench.directory.refuse = nil })
 	bench.eventually("the flows are back", func() bool { return bench.sw.flowsOf(record.Number) > 0 })
-	if told := bench.Problems(); len(told) != 0 {
+	if told := bench.Rails(context.Background(), "")[0].Problems; len(told) != 0 {
 		t.Error(told)
 	}
 }
@@ -120,7 +123,7 @@ func TestGarbageIsCollectedAndWhatLivesIsNot(t *testing.T) {
 		}
 	}
 	bench.eventually("it is told", func() bool {
-		told := bench.Problems()
+		told := bench.rails["rail0"].troubles()
 		return len(told) == 1 && strings.Contains(told[0], "rail0/c4/net1")
 	})
 }

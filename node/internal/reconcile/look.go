@@ -232,5 +232,6 @@ func (rail *rail) state(ctx context.Context) RailState {
 	if last != nil && last.routes != nil {
 		problem("routes: %v", last.routes)
 	}
+	state.Problems = append(state.Problems, rail.troubles()...)
 	return state
 }

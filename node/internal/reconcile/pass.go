@@ -55,7 +55,8 @@ type planned struct {
 func (looked *seen) count(planned planned) {
 	looked.flows, looked.bridgeMAC = len(planned.flows), planned.bridgeMAC
 	for _, flow := range planned.flows {
-		looked.byNumber[uint16(flow.Cookie>>32)]++
+		number, _, _ := plan.ParseCookie(flow.Cookie)
+		looked.byNumber[number]++
 	}
 }
 

@@ -241,7 +241,8 @@ func (outcome *outcome) failure(record store.Record) *Failure {
 	if record.Has(attachment.Flows) {
 		switch {
 		case outcome.flows != nil:
-			return fail(SwitchAway, "look at ovs-vswitchd and the rail's bridge", "the flows cannot be programmed: %w", outcome.flows)
+			return fail(SwitchAway, "look at ovs-vswitchd and the rail's bridge", "the flows cannot be programmed: %w",
+				outcome.flows)
 		case !outcome.planned[record.Key]:
 			return fail(DirectoryAway, "see the tenant directory's problems in `railwrightd status`",
 				"the addresses are not this attachment's yet in the tenant directory")

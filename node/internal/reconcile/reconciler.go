@@ -89,8 +89,8 @@ func New(parts Parts) *Reconciler {
 		config: parts.Config, store: parts.Store, openVSwitch: parts.Switch, announcer: parts.Announcer,
 		directory: parts.Directory, pods: parts.Pods, metrics: parts.Metrics, log: parts.Log,
 		links: parts.Links, tombstones: parts.Tombstones,
-		garbage: garbage{grace: defaultGrace}, rails: map[string]*rail{}, claims: newClaims(), confirm: newConfirmer(), watch: make(signal, 1),
-		tend: make(signal, 1), started: make(chan struct{}),
+		garbage: garbage{grace: defaultGrace}, rails: map[string]*rail{}, claims: newClaims(),
+		confirm: newConfirmer(), watch: make(signal, 1), tend: make(signal, 1), started: make(chan struct{}),
 	}
 	for _, configured := range parts.Config.Rails {
 		reconciler.rails[configured.Name] = newRail(reconciler, configured)
@@ -101,6 +101,11 @@ func New(parts Parts) *Reconciler {
 // Run until ctx ends. It returns once nothing of it runs any more; what is programmed stays.
 func (reconciler *Reconciler) Run(ctx context.Context) {
 	reconciler.buryLastBoot()
+	for _, record := range reconciler.store.All() {
+		if reconciler.rails[record.Rail] == nil {
+			reconciler.logOf(record).Warn("its rail is not configured any more: its flows and routes are left alone until its DEL")
+		}
+	}
 	reconciler.claimAll(ctx)
 	var group sync.WaitGroup
 	for _, rail := range reconciler.rails {

@@ -83,13 +83,16 @@ func (server *Server) Serve(ctx context.Context, listener net.Listener, allowed 
 }
 
 // around every request: its bound, its count, and a panic of ours costs that request alone.
-func (server *Server) around(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (reply any, err error) {
+func (server *Server) around(
+	ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
+) (reply any, err error) {
 	bound, end := context.WithTimeout(ctx, requestBound)
 	defer end()
 	name := path.Base(info.FullMethod)
 	defer func() {
 		if caught := recover(); caught != nil {
-			server.log.Error("a request made us panic", "request", name, "panic", fmt.Sprint(caught), "stack", string(debug.Stack()))
+			server.log.Error("a request made us panic", "request", name, "panic", fmt.Sprint(caught),
+				"stack", string(debug.Stack()))
 			reply, err = nil, errors.New("a fault of ours; nothing more is known about the request")
 		}
 		if err != nil {
@@ -157,7 +160,9 @@ func keyAndParts(givenKey *nodev1.Key, givenParts []nodev1.Part) (attachment.Key
 }
 
 // CollectGarbage is of the API.
-func (server *Server) CollectGarbage(ctx context.Context, request *nodev1.CollectGarbageRequest) (*nodev1.CollectGarbageReply, error) {
+func (server *Server) CollectGarbage(
+	ctx context.Context, request *nodev1.CollectGarbageRequest,
+) (*nodev1.CollectGarbageReply, error) {
 	if err := checkNetwork(request.GetNetwork()); err != nil {
 		return nil, err
 	}

@@ -64,8 +64,8 @@ func closeFolder(folder, own string) error {
 		return entry.Name() != own && !strings.HasPrefix(entry.Name(), ".")
 	})
 	if foreign || int(owner) != os.Geteuid() {
-		return fmt.Errorf("the socket's folder %s (%s, user %d) is open to others and not ours alone; give the socket a folder of its own",
-			folder, status.Mode().Perm(), owner)
+		return fmt.Errorf("the socket's folder %s (%s, user %d) is open to others and not ours alone; "+
+			"give the socket a folder of its own", folder, status.Mode().Perm(), owner)
 	}
 	if err := os.Chmod(folder, 0o700); err != nil {
 		return fmt.Errorf("the socket's folder cannot be closed to others: %w", err)

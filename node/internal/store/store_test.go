@@ -230,6 +230,9 @@ func TestAFullDiskIsAnErrorAndLeavesWhatWas(t *testing.T) {
 			t.Errorf("%s on a full disk: %v", what, err)
 		}
 	}
+	if store.numbers.count != 1 {
+		t.Errorf("%d numbers are taken by one attachment", store.numbers.count)
+	}
 	if got, _ := store.Get(held.Key); got.Leaving() || len(store.All()) != 1 {
 		t.Errorf("memory has changed though the disk has not: %v", store.All())
 	}

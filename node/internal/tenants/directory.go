@@ -1,4 +1,3 @@
-// Package tenants knows which address belongs to which tenant, on this node and on the others.
 package tenants
 
 import (

@@ -75,10 +75,13 @@ func (node Node) Text() string {
 	}
 	page.nothing("The leaf's routes are not needed: packets of pods go to the leaf by OpenFlow, not by the host's routes.")
 	page.router(node.ASN, node.RouterID)
-	page.add(" bgp graceful-restart", "When bgpd dies, the leaf keeps the pods' routes until it is back (120 s at most): pods' packets do not pass FRR.")
-	page.add(" bgp graceful-restart preserve-fw-state", "Tells the leaf so. Without it the leaf drops the routes when bgpd comes back, before it has heard them again.")
+	page.add(" bgp graceful-restart",
+		"When bgpd dies, the leaf keeps the pods' routes until it is back (120 s at most): pods' packets do not pass FRR.")
+	page.add(" bgp graceful-restart preserve-fw-state",
+		"Tells the leaf so. Without it the leaf drops the routes when bgpd comes back, before it has heard them again.")
 	if node.Backend == Vty {
-		page.add(" no bgp network import-check", "A pod's address is in no routing table of the host; without this line bgpd would not announce it.")
+		page.add(" no bgp network import-check",
+			"A pod's address is in no routing table of the host; without this line bgpd would not announce it.")
 	}
 	page.group("LEAVES", node.BFD)
 	for _, rail := range node.Rails {
@@ -146,7 +149,8 @@ func (leaf Leaf) Text() string {
 		page.neighbor(port, err != nil, "NODES")
 	}
 	page.families("NODES", func(page *document) {
-		page.add("  neighbor NODES route-map "+RouteMap(leaf.Rail)+" in", "What is not an address of a pod of this rail is not taken, whoever announces it.")
+		page.add("  neighbor NODES route-map "+RouteMap(leaf.Rail)+" in",
+			"What is not an address of a pod of this rail is not taken, whoever announces it.")
 		page.add("  neighbor NODES route-map "+denyAll+" out", "")
 		page.add(fmt.Sprintf("  neighbor NODES maximum-prefix %d restart 1", leaf.MaxPrefixes),
 			"A node that announces more loses its whole session, all its pods with it, and may come again after 1 min: keep railwrightd's max_prefixes below.")
@@ -198,7 +202,8 @@ func (page *document) text() string { return strings.Join(page.lines, "\n") + "\
 // first is to stand before the first route map.
 func (page *document) first() {
 	page.add("!", "")
-	page.add("bgp route-map delay-timer 1", "bgpd opens no session until this long after the last route map was read: 0.2 s after a start instead of 4 s.")
+	page.add("bgp route-map delay-timer 1",
+		"bgpd opens no session until this long after the last route map was read: 0.2 s after a start instead of 4 s.")
 }
 
 func (page *document) railFilter(rail Rail) {
@@ -215,7 +220,8 @@ func (page *document) railFilter(rail Rail) {
 				continue
 			}
 			number += 5
-			page.add(fmt.Sprintf("%s prefix-list %s seq %d permit %s ge %d", family.word, name, number, prefix.Masked(), prefix.Addr().BitLen()),
+			page.add(fmt.Sprintf("%s prefix-list %s seq %d permit %s ge %d", family.word, name, number, prefix.Masked(),
+				prefix.Addr().BitLen()),
 				"Single addresses of the rail's pods, never a network; `ge` 32 and 128.")
 		}
 	}
@@ -251,9 +257,11 @@ func (page *document) group(group string, bfd bool) {
 	page.add(" neighbor "+group+" advertisement-interval 0", "An address is announced at once.")
 	page.add(" neighbor "+group+" timers 3 9", "Keepalive and hold time, s. A side that hangs is noticed after 9 s; the default is 180 s.")
 	page.add(" neighbor "+group+" timers connect 1", "A lost session is tried again each second.")
-	page.add(" neighbor "+group+" capability extended-nexthop", "IPv4 routes with IPv6 next hops (RFC 8950): one session carries both families.")
+	page.add(" neighbor "+group+" capability extended-nexthop",
+		"IPv4 routes with IPv6 next hops (RFC 8950): one session carries both families.")
 	if bfd {
-		page.add(" neighbor "+group+" bfd", "Notices a path that went silent in 0.9 s instead of 9 s. A bgpd that starts anew may then lose its routes at the leaf for some seconds.")
+		page.add(" neighbor "+group+" bfd",
+			"Notices a path that went silent in 0.9 s instead of 9 s. A bgpd that starts anew may then lose its routes at the leaf for some seconds.")
 	}
 }
 
@@ -271,7 +279,8 @@ func (page *document) families(group string, policy func(*document)) {
 func (page *document) advertise(name string) {
 	page.add("!", "")
 	page.add("interface "+name, "")
-	page.add(" no ipv6 nd suppress-ra", "Router advertisements: the other side learns our link-local address by them, and no address is configured.")
+	page.add(" no ipv6 nd suppress-ra",
+		"Router advertisements: the other side learns our link-local address by them, and no address is configured.")
 	page.add(" ipv6 nd ra-interval 1", "Each second, not each 10 s: a session comes back that much sooner after FRR starts.")
 	page.add(" ipv6 nd ra-lifetime 0", "Not a default router: the other side's kernel shall not send the host's own packets here.")
 	page.add("exit", "")

@@ -39,7 +39,8 @@ func examples() map[string]string {
 			files[fmt.Sprintf("node-%s-%s.conf", release, kind)] = node.Text()
 		}
 		ports := map[string][]string{"unnumbered": {"swp1", "swp2"}, "numbered": {"192.0.2.1", "192.0.2.5"}}[kind]
-		leaf := frrconfig.Leaf{ASN: 65000, RouterID: netip.MustParseAddr("10.255.0.1"), Rail: "rail0", Prefixes: rails[0].Prefixes, MaxPrefixes: 256, Ports: ports}
+		leaf := frrconfig.Leaf{ASN: 65000, RouterID: netip.MustParseAddr("10.255.0.1"), Rail: "rail0",
+			Prefixes: rails[0].Prefixes, MaxPrefixes: 256, Ports: ports}
 		files[fmt.Sprintf("leaf-%s.conf", kind)] = leaf.Text()
 	}
 	return files

@@ -8,6 +8,7 @@ import (
 
 	"railwright/node/internal/tenants"
 	"railwright/node/internal/tenants/folder"
+	"railwright/node/internal/tenants/kubernetes"
 	"railwright/node/internal/tenants/local"
 	"railwright/node/internal/tenants/replica"
 )
@@ -43,6 +44,13 @@ func open(config Config) (tenants.Store, error) {
 		return &local.Store{File: config.File}, nil
 	case "folder":
 		return folder.New(config.Folder), nil
+	}
+	if config.Kind == "kubernetes" {
+		access, err := kubernetes.Config(config.Kubeconfig)
+		if err != nil {
+			return nil, err
+		}
+		return kubernetes.New(access, config.Node, config.Log)
 	}
 	return nil, fmt.Errorf("kind %.40q is not known; give local, folder or kubernetes", config.Kind)
 }

@@ -58,14 +58,21 @@ func (ledger *Ledger) learnRecords(snapshot tenants.Snapshot, fresh bool, now ti
 		if !ledger.announced[id] && !record.Leaving {
 			ledger.want(now)
 		}
+		if old == nil || !slices.Equal(active(old), active(record)) {
+			ledger.news[id] = record.Generation
+		}
 		ledger.records[id] = record
 		delete(ledger.ghosts, id)
 	}
 	if ledger.unreadable[ledger.ID()] != "" {
 		ledger.want(now) // written anew, it is readable again
 	}
-	if _, there := snapshot.Records[ledger.ID()]; !there && fresh && ledger.unreadable[ledger.ID()] == "" {
-		ledger.Evict(now)
+	if _, there := snapshot.Records[ledger.ID()]; !there && ledger.unreadable[ledger.ID()] == "" {
+		if fresh {
+			ledger.Evict(now)
+		} else {
+			ledger.want(now.Add(soon)) // the store then says whether it was taken away
+		}
 	}
 	for _, id := range sorted(ledger.records) {
 		record := ledger.records[id]
@@ -75,6 +82,17 @@ func (ledger *Ledger) learnRecords(snapshot tenants.Snapshot, fresh bool, now ti
 	}
 }
 
+// active entries of a record: those that others let in.
+func active(record *tenants.Record) []holding {
+	entries := make([]holding, 0, len(record.Addresses))
+	for _, entry := range record.Addresses {
+		if !entry.Pending {
+			entries = append(entries, holding{entry.Address, entry.Tenant})
+		}
+	}
+	return entries
+}
+
 // vanished: a record is no longer there. Where everybody had let go of it that is its proper end. Otherwise somebody
 // took it away by hand, and other nodes may still act by it: it stays as a ghost, which lets nothing in but holds its
 // addresses until nobody says any more that they act by it.
@@ -82,6 +100,7 @@ func (ledger *Ledger) vanished(id string, record *tenants.Record, now time.Time)
 	delete(ledger.records, id)
 	delete(ledger.barriers, id)
 	delete(ledger.announced, id)
+	delete(ledger.news, id)
 	if record.Leaving && len(ledger.lacking(id, tenants.Gone, now)) == 0 {
 		return
 	}

@@ -45,10 +45,12 @@ type Ledger struct {
 	// announced: records that this node has said it may act by. It acts by no other.
 	announced map[string]bool
 
-	sequence   uint64
-	records    map[string]*tenants.Record
-	ghosts     map[string]*tenants.Record
-	barriers   map[string]int64
+	sequence uint64
+	records  map[string]*tenants.Record
+	ghosts   map[string]*tenants.Record
+	barriers map[string]int64
+	// news: the generation of each record in which what it lets in last changed.
+	news       map[string]int64
 	unreadable map[string]string
 
 	policy *tenants.Policy
@@ -87,13 +89,13 @@ type released struct {
 	drained    bool
 }
 
-// New ledger of a node that has never published.
-func New(node string) *Ledger {
+// New ledger of a node that has never published: it makes itself known first.
+func New(node string, now time.Time) *Ledger {
 	return &Ledger{
 		node: node, instance: newInstance(), generation: 1,
 		claims: map[netip.Addr]*claim{}, released: map[holding]*released{}, uses: map[tenants.Use]*use{},
 		seen: map[string]int64{}, announced: map[string]bool{}, records: map[string]*tenants.Record{}, ghosts: map[string]*tenants.Record{},
-		barriers: map[string]int64{}, views: newViews(),
+		barriers: map[string]int64{}, news: map[string]int64{}, views: newViews(), due: now,
 	}
 }
 

@@ -182,7 +182,7 @@ func (w *world) boot(m *machine) {
 	case !m.online:
 		return
 	default:
-		m.ledger = New(m.name)
+		m.ledger = New(m.name, w.now)
 		for _, id := range w.order {
 			if record := w.latest(id); record != nil && record.Node == m.name && !record.Leaving {
 				m.ledger = Adopt(record, w.now)

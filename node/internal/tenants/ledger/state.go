@@ -89,7 +89,7 @@ func (known *Known) covers(own *tenants.Record) bool {
 
 // Restore the ledger of a node from its disk. known may be empty: then nothing is let in until it was read anew.
 func Restore(own Own, known Known, now time.Time) *Ledger {
-	ledger := New(own.Record.Node)
+	ledger := New(own.Record.Node, now)
 	ledger.adopt(own.Record, now)
 	for entry, used := range ledger.uses {
 		if !slices.Contains(own.Unchecked, entry) {
@@ -120,7 +120,7 @@ func Restore(own Own, known Known, now time.Time) *Ledger {
 
 // Adopt a record that this node published before it lost its state.
 func Adopt(record *tenants.Record, now time.Time) *Ledger {
-	ledger := New(record.Node)
+	ledger := New(record.Node, now)
 	ledger.adopt(record, now)
 	ledger.refresh(now)
 	return ledger

@@ -314,7 +314,7 @@ func (w *world) calm() {
 
 // TestNoOrderOfEventsLetsATenantReachAnother draws schedules and looks after each step. RAILWRIGHT_SCHEDULES draws more.
 func TestNoOrderOfEventsLetsATenantReachAnother(t *testing.T) {
-	schedules, steps := uint64(250), 4000
+	schedules, steps := uint64(120), 4000
 	if text := os.Getenv("RAILWRIGHT_SCHEDULES"); text != "" {
 		schedules, _ = strconv.ParseUint(text, 10, 32)
 	}

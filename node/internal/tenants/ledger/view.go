@@ -191,7 +191,7 @@ func (ledger *Ledger) saw(from map[string]int64, now time.Time) {
 				ledger.want(now.Add(soon))
 			}
 		case record == nil:
-		case !found || concerns(record, friends):
+		case !found || before < ledger.news[id] && concerns(record, friends):
 			ledger.want(now)
 		case record.Leaving || releasedSince(record, before):
 			ledger.want(now.Add(soon))

@@ -142,7 +142,7 @@ func (replica *Replica) start(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	fresh := ledger.New(replica.settings.Node)
+	fresh := ledger.New(replica.settings.Node, now)
 	for _, record := range snapshot.Records {
 		if record.Node == replica.settings.Node && !record.Leaving {
 			replica.settings.Log.Warn("this node's state was lost: what it published before is taken over", "record", record.ID())

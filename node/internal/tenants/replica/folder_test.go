@@ -35,6 +35,22 @@ func TestAddressIsLetInOnAllNodesOfItsTenant(t *testing.T) {
 	}
 }
 
+func TestNodeWithoutPodsIsKnownAndConfirms(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, `{}`)
+	one, two := c.start("one"), c.start("two")
+	eventually(t, 5*time.Second, func() string { return "two has no record" }, func() bool {
+		found, _ := filepath.Glob(filepath.Join(c.folder, "nodes", "two.*"))
+		return len(found) == 1
+	})
+	two.change(func() { two.local["ns:a"]++ })
+	must(t, one.claim(5*time.Second, "ns:a", "10.1.0.1"))
+	two.seesTenant("10.1.0.1", "ns:a")
+	one.release("ns:a", "10.1.0.1")
+	must(t, one.claim(10*time.Second, "ns:b", "10.1.0.1"))
+	two.seesTenant("10.1.0.1", "")
+}
+
 func TestAddressOfAnotherAttachmentIsTaken(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)

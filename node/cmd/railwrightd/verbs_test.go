@@ -1,0 +1,120 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// call the program in the node's namespace, and give its standard output, standard error and exit status.
+func (lab *nodeLab) call(t *testing.T, arguments ...string) (told, complained string, code int) {
+	t.Helper()
+	binary, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return outputs(t, lab.host.Command(append([]string{binary}, arguments...)...))
+}
+
+func outputs(t *testing.T, command *exec.Cmd) (told, complained string, code int) {
+	t.Helper()
+	var out, wrong strings.Builder
+	command.Stdout, command.Stderr = &out, &wrong
+	err := command.Run()
+	var ended *exec.ExitError
+	if err != nil && !errors.As(err, &ended) {
+		t.Fatal(err)
+	}
+	return out.String(), wrong.String(), command.ProcessState.ExitCode()
+}
+
+// tell what is there, to people and to programs.
+func (lab *nodeLab) tell(t *testing.T) {
+	socket, file := lab.path("run/d.sock"), lab.path("railwrightd.yaml")
+	for _, one := range []struct {
+		arguments []string
+		code      int
+		told      []string
+	}{
+		{[]string{"list", "--socket", socket}, exitOK, []string{"tenant-a/pod-2", "10.1.0.2 fd00:0:1::2", "veth2", " yes"}},
+		{[]string{"status", "--socket", socket}, exitOK, []string{"rail0  yes           yes        yes"}},
+		{[]string{"flows", "--config", file}, exitOK, []string{"IN PORT", "netdev", "veth2"}},
+		{[]string{"--check-config", "--config", file}, exitOK, []string{"1 rails, no mistakes"}},
+	} {
+		told, complained, code := lab.call(t, one.arguments...)
+		t.Logf("railwrightd %s\n%s%s", strings.Join(one.arguments, " "), told, complained)
+		if code != one.code {
+			t.Errorf("%v: status %d", one.arguments, code)
+		}
+		for _, part := range one.told {
+			if !strings.Contains(told, part) {
+				t.Errorf("%v does not tell %q", one.arguments, part)
+			}
+		}
+	}
+	for verb, field := range map[string]string{"list": "attached", "status": "rails"} {
+		told, _, _ := lab.call(t, verb, "--json", "--socket", socket)
+		var parsed map[string][]map[string]any
+		if err := json.Unmarshal([]byte(told), &parsed); err != nil || len(parsed[field]) == 0 {
+			t.Errorf("%s --json: %v\n%s", verb, err, told)
+		}
+	}
+	told, _, _ := lab.call(t, "flows", "--json", "--config", file)
+	var cached []cachedFlow
+	if err := json.Unmarshal([]byte(told), &cached); err != nil || len(cached) == 0 || cached[0].Layer == "" {
+		t.Errorf("flows --json: %v\n%.300s", err, told)
+	}
+	for path, wanted := range map[string]string{
+		"/metrics": `railwright_attachments{rail="rail0"} 1`, "/healthz": "ok", "/readyz": "ok",
+	} {
+		if answer := lab.scrape(t, path); !strings.Contains(answer, wanted) {
+			t.Errorf("%s does not tell %q:\n%s", path, wanted, answer)
+		}
+	}
+}
+
+// scrape a path of the daemon's own address, which only its namespace has.
+func (lab *nodeLab) scrape(t testing.TB, path string) string {
+	t.Helper()
+	told, err := lab.host.Try("bash", "-c",
+		`exec 3<>/dev/tcp/127.0.0.1/9477; printf 'GET `+path+` HTTP/1.0\r\n\r\n' >&3; cat <&3`)
+	if err != nil {
+		t.Fatalf("%v %s", err, told)
+	}
+	return told
+}
+
+func TestMisuseIsToldWithTheNextStep(t *testing.T) {
+	binary, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := t.TempDir() + "/wrong.yaml"
+	if err := os.WriteFile(wrong, []byte("rails: []\ntenats: {kind: local}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []struct {
+		arguments []string
+		code      int
+		told      string
+	}{
+		{[]string{"frobnicate"}, exitMisuse, `there is no "frobnicate"`},
+		{[]string{"--nonsense"}, exitMisuse, "the options are --"},
+		{[]string{"list", "all"}, exitMisuse, "list takes 0 words, 1 are given"},
+		{[]string{"forget"}, exitMisuse, "forget takes 1 words, 0 are given"},
+		{[]string{"--check-config", "--config", wrong}, exitMisuse, `did you mean "tenants"`},
+		{[]string{"--config", "/nonexistent.yaml"}, exitMisuse, "--config"},
+		{[]string{"list", "--socket", "/nonexistent.sock"}, exitFailure, "is it running"},
+	} {
+		_, complained, code := outputs(t, exec.Command(binary, one.arguments...))
+		if code != one.code || !strings.Contains(complained, one.told) {
+			t.Errorf("%v: status %d, %q", one.arguments, code, complained)
+		}
+	}
+	if told, _, code := outputs(t, exec.Command(binary, "--help")); code != exitOK || !strings.Contains(told, "railwrightd list") {
+		t.Errorf("--help: status %d, %q", code, told)
+	}
+}

@@ -1,0 +1,90 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestSummedFileComesBackWholeOrNotAtAll(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	for _, content := range []string{"", "x", "{\"a\":1}\nmore\n"} {
+		if err := WriteSummed(path, []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+		if read, err := ReadSummed(path, 1000); err != nil || string(read) != content {
+			t.Errorf("%q came back as %q, %v", content, read, err)
+		}
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range whole {
+		spoilt := append([]byte{}, whole...)
+		spoilt[i] ^= 4
+		if err := os.WriteFile(path, spoilt, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadSummed(path, 1000); !errors.Is(err, ErrDamaged) {
+			t.Fatalf("byte %d was changed: %v", i, err)
+		}
+	}
+	if err := os.WriteFile(path, whole[:len(whole)-1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadSummed(path, 1000); !errors.Is(err, ErrDamaged) {
+		t.Errorf("cut off: %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".new-*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestWhatIsNoRegularFileIsNotRead(t *testing.T) {
+	folder := t.TempDir()
+	pipe, link, long := filepath.Join(folder, "pipe"), filepath.Join(folder, "link"), filepath.Join(folder, "long")
+	if err := errors.Join(unix.Mkfifo(pipe, 0o600), os.Symlink("/etc/passwd", link), os.WriteFile(long, make([]byte, 11), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, link, long, folder} {
+		if content, err := Read(path, 10); err == nil {
+			t.Errorf("%s was read: %q", path, content)
+		}
+	}
+}
+
+func TestWatchSeesAFileAndAFolderThatComesLater(t *testing.T) {
+	ctx, end := context.WithTimeout(context.Background(), 10*time.Second)
+	defer end()
+	folder := filepath.Join(t.TempDir(), "later")
+	looks := make(chan bool, 100)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		Watch(ctx, []string{folder}, 20*time.Millisecond, func() {
+			_, err := os.Stat(filepath.Join(folder, "file"))
+			select {
+			case looks <- err == nil:
+			default:
+			}
+		})
+	}()
+	if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, "file"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for seen := false; !seen; {
+		select {
+		case seen = <-looks:
+		case <-ctx.Done():
+			t.Fatal("the file was not seen")
+		}
+	}
+	end()
+	<-done
+}

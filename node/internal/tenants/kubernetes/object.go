@@ -1,0 +1,152 @@
+package kubernetes
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"railwright/node/internal/tenants"
+)
+
+// group and version of the custom resources in deploy/crds.
+const (
+	group   = "network.railwright.dev"
+	version = "v1alpha1"
+	// finalizer keeps a record until no node acts by it any more.
+	finalizer = group + "/let-go"
+)
+
+var (
+	nodeAddresses = schema.GroupVersionResource{Group: group, Version: version, Resource: "nodeaddresses"}
+	tenantObjects = schema.GroupVersionResource{Group: group, Version: version, Resource: "tenants"}
+	peerings      = schema.GroupVersionResource{Group: group, Version: version, Resource: "tenantpeerings"}
+)
+
+// spec of a NodeAddresses object: a record, but for what nobody has to confirm.
+type spec struct {
+	Node       string             `json:"node"`
+	Instance   string             `json:"instance"`
+	Generation int64              `json:"generation"`
+	Revision   int64              `json:"revision"`
+	Addresses  []tenants.Address  `json:"addresses,omitempty"`
+	Prefixes   []tenants.Use      `json:"prefixes,omitempty"`
+	Released   []tenants.Released `json:"released,omitempty"`
+}
+
+// status of it: not a subresource, since one write has to carry both, and the same node writes both.
+type status struct {
+	Seen map[string]int64 `json:"seen,omitempty"`
+}
+
+// record that an object holds.
+func record(object *unstructured.Unstructured) (*tenants.Record, error) {
+	var held spec
+	if err := part(object, "spec", &held); err != nil {
+		return nil, err
+	}
+	var seen status
+	if err := part(object, "status", &seen); err != nil {
+		return nil, err
+	}
+	read := &tenants.Record{
+		Node: held.Node, Instance: held.Instance, Generation: held.Generation, Revision: held.Revision,
+		Leaving: object.GetDeletionTimestamp() != nil, Addresses: held.Addresses, Prefixes: held.Prefixes,
+		Released: held.Released, Seen: seen.Seen,
+	}
+	if err := read.Check(); err != nil {
+		return nil, err
+	}
+	if read.ID() != object.GetName() {
+		return nil, fmt.Errorf("it is the record of %s", read.ID())
+	}
+	return read, nil
+}
+
+func part(object *unstructured.Unstructured, name string, into any) error {
+	value, found := object.Object[name]
+	if !found {
+		return nil
+	}
+	content, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	if err := tenants.UnmarshalStrict(content, into); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// fill an object with a record; its metadata stay.
+func fill(object *unstructured.Unstructured, record *tenants.Record) error {
+	for name, value := range map[string]any{
+		"spec": spec{
+			record.Node, record.Instance, record.Generation, record.Revision,
+			record.Addresses, record.Prefixes, record.Released,
+		},
+		"status": status{record.Seen},
+	} {
+		content, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		var plain map[string]any
+		if err := json.Unmarshal(content, &plain); err != nil {
+			return err
+		}
+		object.Object[name] = plain
+	}
+	return nil
+}
+
+// fresh object for a record, owned by its Node.
+func fresh(node string, uid types.UID) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	object.SetAPIVersion(group + "/" + version)
+	object.SetKind("NodeAddresses")
+	object.SetFinalizers([]string{finalizer})
+	object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node, UID: uid}})
+	return object
+}
+
+// tenant that an object describes; what is wrong with it is said in Fault.
+func tenant(object *unstructured.Unstructured) tenants.Tenant {
+	read := tenants.Tenant{Name: object.GetName()}
+	var text struct {
+		Namespaces []string `json:"namespaces"`
+		Prefixes   []string `json:"prefixes"`
+	}
+	if err := part(object, "spec", &text); err != nil {
+		read.Fault = err.Error()
+		return read
+	}
+	read.Namespaces = text.Namespaces
+	for _, word := range text.Prefixes {
+		prefix, err := netip.ParsePrefix(word)
+		if err != nil {
+			read.Fault = err.Error()
+			return read
+		}
+		read.Prefixes = append(read.Prefixes, prefix)
+	}
+	if err := read.Check(); err != nil {
+		read.Fault = err.Error()
+	}
+	return read
+}
+
+// peering that an object describes; one that cannot be read opens nothing.
+func peering(object *unstructured.Unstructured) tenants.Peering {
+	var text struct {
+		Tenants []string `json:"tenants"`
+	}
+	if err := part(object, "spec", &text); err != nil || len(text.Tenants) != 2 {
+		return tenants.Peering{}
+	}
+	return tenants.Peering{A: text.Tenants[0], B: text.Tenants[1]}
+}

@@ -1,0 +1,118 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"railwright/node/internal/tenants"
+)
+
+var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+
+// Publish implements tenants.Store.
+func (store *Store) Publish(ctx context.Context, record *tenants.Record) error {
+	store.mutex.Lock()
+	own := store.own
+	store.mutex.Unlock()
+	if own == nil || own.GetName() != record.ID() {
+		found, err := store.find(ctx, record)
+		if err != nil {
+			return err
+		}
+		if found == nil {
+			return store.create(ctx, record)
+		}
+		own = found
+	}
+	written, err := store.update(ctx, own, record)
+	if apierrors.IsConflict(err) {
+		// Somebody else wrote it: labels and the like are theirs; the rest is not, and is looked at.
+		if own, err = store.find(ctx, record); err == nil && own != nil {
+			written, err = store.update(ctx, own, record)
+		}
+	}
+	if apierrors.IsNotFound(err) {
+		err = fmt.Errorf("%w: %s is gone", tenants.ErrRemoved, record.ID())
+	}
+	if err != nil {
+		store.remember(nil, nil)
+		return err
+	}
+	store.remember(written, record)
+	return nil
+}
+
+func (store *Store) remember(object *unstructured.Unstructured, record *tenants.Record) {
+	store.mutex.Lock()
+	defer store.mutex.Unlock()
+	store.own = object
+	if record != nil {
+		store.published = record
+	}
+}
+
+// find the object of a record; nil where it is to be made.
+func (store *Store) find(ctx context.Context, record *tenants.Record) (*unstructured.Unstructured, error) {
+	object, err := store.client.Resource(nodeAddresses).Get(ctx, record.ID(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		store.mutex.Lock()
+		defer store.mutex.Unlock()
+		// One of an earlier life of this daemon, or that was there already: somebody took it away.
+		if record.Revision > 1 && (store.tried != record.ID() || store.published != nil && store.published.ID() == record.ID()) {
+			return nil, fmt.Errorf("%w: %s is gone", tenants.ErrRemoved, record.ID())
+		}
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if object.GetDeletionTimestamp() != nil {
+		return nil, fmt.Errorf("%w: %s is being deleted", tenants.ErrRemoved, record.ID())
+	}
+	if revision, _, _ := unstructured.NestedInt64(object.Object, "spec", "revision"); revision >= record.Revision {
+		return nil, fmt.Errorf("%w: revision %d of %s, this would be %d", tenants.ErrForeign, revision, record.ID(), record.Revision)
+	}
+	return object, nil
+}
+
+func (store *Store) create(ctx context.Context, record *tenants.Record) error {
+	store.mutex.Lock()
+	store.tried = record.ID()
+	store.mutex.Unlock()
+	node, err := store.client.Resource(nodes).Get(ctx, record.Node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("the API server knows no Node %s; give this node's name there as `node`", record.Node)
+	}
+	if err != nil {
+		return err
+	}
+	object := fresh(record.Node, node.GetUID())
+	object.SetName(record.ID())
+	if err := fill(object, record); err != nil {
+		return err
+	}
+	written, err := store.client.Resource(nodeAddresses).Create(ctx, object, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	store.remember(written, record)
+	return nil
+}
+
+func (store *Store) update(
+	ctx context.Context, own *unstructured.Unstructured, record *tenants.Record,
+) (*unstructured.Unstructured, error) {
+	if own.GetDeletionTimestamp() != nil {
+		return nil, fmt.Errorf("%w: %s is being deleted", tenants.ErrRemoved, record.ID())
+	}
+	object := own.DeepCopy()
+	if err := fill(object, record); err != nil {
+		return nil, err
+	}
+	return store.client.Resource(nodeAddresses).Update(ctx, object, metav1.UpdateOptions{})
+}

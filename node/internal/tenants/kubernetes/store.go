@@ -1,0 +1,274 @@
+// Package kubernetes is the tenant directory in the API server: a NodeAddresses object for each node, and Tenant and
+// TenantPeering objects that people write. deploy/crds has their definitions.
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"railwright/node/internal/tenants"
+)
+
+// gather is how long news are gathered before they are told: changes of many nodes come one by one.
+const gather = 5 * time.Millisecond
+
+// patience with a feed that does not show this node's own publication, before the API server is asked whether it is gone.
+const patience = 2 * time.Second
+
+// Store in the API server.
+type Store struct {
+	node   string
+	client dynamic.Interface
+
+	records, tenants, peerings *feed
+	news                       chan struct{}
+	lost                       func(error)
+
+	mutex sync.Mutex
+	// parsed records by name, with the resource version that they are of.
+	parsed map[string]parsed
+	// own object as last written or read, what was published by it, and the name of the first that was tried.
+	own       *unstructured.Unstructured
+	published *tenants.Record
+	tried     string
+	sequence  uint64
+	// moved is closed at every change.
+	moved chan struct{}
+}
+
+type parsed struct {
+	version string
+	record  *tenants.Record
+	fault   string
+}
+
+// Config for the API server: that of a kubeconfig, or the pod's own service account where the path is empty.
+func Config(kubeconfig string) (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("no way to the API server: %w", err)
+	}
+	return config, nil
+}
+
+// New store for a node. Nothing is asked of the API server yet.
+func New(config *rest.Config, node string, log *slog.Logger) (*Store, error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = 50, 100
+	config.UserAgent = "railwrightd/" + version
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	if log != nil {
+		klog.SetSlogLogger(log.With("from", "client-go"))
+	}
+	store := &Store{
+		node: node, client: client, news: make(chan struct{}, 1), lost: func(error) {},
+		parsed: map[string]parsed{}, moved: make(chan struct{}),
+	}
+	for resource, at := range map[schema.GroupVersionResource]**feed{
+		nodeAddresses: &store.records, tenantObjects: &store.tenants, peerings: &store.peerings,
+	} {
+		*at = &feed{
+			resource: resource, client: client, objects: map[string]*unstructured.Unstructured{},
+			changed: store.tell, lost: func(err error) { store.miss(fmt.Errorf("%s: %w", resource.Resource, err)) },
+		}
+	}
+	return store, nil
+}
+
+func (store *Store) tell() {
+	store.mutex.Lock()
+	close(store.moved)
+	store.moved = make(chan struct{})
+	store.mutex.Unlock()
+	select {
+	case store.news <- struct{}{}:
+	default:
+	}
+}
+
+func (store *Store) miss(err error) {
+	store.mutex.Lock()
+	lost := store.lost
+	store.mutex.Unlock()
+	lost(err)
+}
+
+// Watch implements tenants.Store.
+func (store *Store) Watch(ctx context.Context, changed func(tenants.Snapshot), lost func(error)) {
+	store.mutex.Lock()
+	store.lost = lost
+	store.mutex.Unlock()
+	var feeds sync.WaitGroup
+	for _, feed := range []*feed{store.records, store.tenants, store.peerings} {
+		feeds.Go(func() { feed.run(ctx) })
+	}
+	defer feeds.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-store.news:
+		}
+		timer := time.NewTimer(gather)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		if snapshot, ok := store.snapshot(); ok {
+			changed(snapshot)
+		}
+	}
+}
+
+// snapshot of what the feeds have; not ok before the records are there.
+func (store *Store) snapshot() (tenants.Snapshot, bool) {
+	store.mutex.Lock()
+	defer store.mutex.Unlock()
+	objects, ok := store.records.all()
+	if !ok {
+		return tenants.Snapshot{}, false
+	}
+	store.sequence++
+	snapshot := store.gathered(objects)
+	snapshot.Sequence = store.sequence
+	groups, some := store.tenants.all()
+	pairs, both := store.peerings.all()
+	if some && both {
+		snapshot.Policy = policy(groups, pairs)
+	}
+	return snapshot, true
+}
+
+// gathered records of the objects; those that are as they were are not read again.
+func (store *Store) gathered(objects []*unstructured.Unstructured) tenants.Snapshot {
+	snapshot := tenants.Snapshot{Records: make(map[string]*tenants.Record, len(objects)), Unreadable: map[string]string{}}
+	kept := make(map[string]parsed, len(objects))
+	for _, object := range objects {
+		name := object.GetName()
+		entry := store.parsed[name]
+		if entry.version != object.GetResourceVersion() || entry.version == "" {
+			entry = parsed{version: object.GetResourceVersion()}
+			var err error
+			if entry.record, err = record(object); err != nil {
+				entry.fault = err.Error()
+			}
+		}
+		kept[name] = entry
+		if entry.fault != "" {
+			snapshot.Unreadable[name] = entry.fault
+		} else {
+			snapshot.Records[name] = entry.record
+		}
+	}
+	store.parsed = kept
+	return snapshot
+}
+
+// policy of the objects, in the order of their names.
+func policy(groups, pairs []*unstructured.Unstructured) *tenants.Policy {
+	byName := func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) }
+	slices.SortFunc(groups, byName)
+	slices.SortFunc(pairs, byName)
+	result := &tenants.Policy{}
+	for _, object := range groups {
+		result.Tenants = append(result.Tenants, tenant(object))
+	}
+	for _, object := range pairs {
+		result.Peerings = append(result.Peerings, peering(object))
+	}
+	return result
+}
+
+// Read implements tenants.Store. The feed has everything that was published before this node's own last publication as
+// soon as it has that. Before the first one the API server is asked itself, for what this node published in another life.
+func (store *Store) Read(ctx context.Context) (tenants.Snapshot, error) {
+	store.mutex.Lock()
+	published := store.published
+	store.mutex.Unlock()
+	if published == nil {
+		list, err := store.client.Resource(nodeAddresses).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return tenants.Snapshot{}, err
+		}
+		var objects []*unstructured.Unstructured
+		for i := range list.Items {
+			objects = append(objects, &list.Items[i])
+		}
+		store.mutex.Lock()
+		defer store.mutex.Unlock()
+		return store.gathered(objects), nil
+	}
+	doubt := time.NewTimer(patience)
+	defer doubt.Stop()
+	for gone := false; ; {
+		store.mutex.Lock()
+		moved := store.moved
+		store.mutex.Unlock()
+		if gone || store.caughtUp(published) {
+			if snapshot, ok := store.snapshot(); ok {
+				return snapshot, nil
+			}
+		}
+		select {
+		case <-doubt.C:
+			_, err := store.client.Resource(nodeAddresses).Get(ctx, published.ID(), metav1.GetOptions{})
+			gone = apierrors.IsNotFound(err)
+		case <-ctx.Done():
+			return tenants.Snapshot{}, fmt.Errorf("the API server has not told what was published meanwhile: %w", ctx.Err())
+		case <-moved:
+		}
+	}
+}
+
+// caughtUp: the feed has this node's own publication.
+func (store *Store) caughtUp(published *tenants.Record) bool {
+	store.records.mutex.Lock()
+	defer store.records.mutex.Unlock()
+	object := store.records.objects[published.ID()]
+	if object == nil {
+		return false
+	}
+	revision, _, _ := unstructured.NestedInt64(object.Object, "spec", "revision")
+	return revision >= published.Revision
+}
+
+// Remove implements tenants.Store: without the finalizer the object goes.
+func (store *Store) Remove(ctx context.Context, gone *tenants.Record) error {
+	object, err := store.client.Resource(nodeAddresses).Get(ctx, gone.ID(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && object.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	object.SetFinalizers(slices.DeleteFunc(object.GetFinalizers(), func(name string) bool { return name == finalizer }))
+	_, err = store.client.Resource(nodeAddresses).Update(ctx, object, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // another node was faster
+	}
+	return err
+}
+
+// Pace implements tenants.Store: each write is told to every node, so the more there are the fewer each may make.
+func (store *Store) Pace(nodes int) tenants.Pace {
+	return tenants.Pace{Burst: 5, Interval: 200 * time.Millisecond * time.Duration(max(1, nodes/50))}
+}

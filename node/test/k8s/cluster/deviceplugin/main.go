@@ -1,0 +1,158 @@
+// Command deviceplugin offers devices to the kubelet that are not there, so that pods which ask for them can be
+// scheduled: `deviceplugin nvidia.com/gpu=g0,g1 nvidia.com/mlnx_sriov_pf1_vf=0000:08:00.2`. A container is told what it
+// got as the SR-IOV network device plugin does, in PCIDEVICE_RESOURCE. It registers again whenever kubelet comes anew.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+const registrationTimeout = 5 * time.Second
+
+// plugin of one resource.
+type plugin struct {
+	api.UnimplementedDevicePluginServer
+	resource string
+	ids      []string
+}
+
+func (*plugin) GetDevicePluginOptions(context.Context, *api.Empty) (*api.DevicePluginOptions, error) {
+	return &api.DevicePluginOptions{}, nil
+}
+
+// ListAndWatch tells the devices once; they never change.
+func (plugin *plugin) ListAndWatch(_ *api.Empty, stream api.DevicePlugin_ListAndWatchServer) error {
+	answer := &api.ListAndWatchResponse{}
+	for _, id := range plugin.ids {
+		answer.Devices = append(answer.Devices, &api.Device{ID: id, Health: api.Healthy})
+	}
+	if err := stream.Send(answer); err != nil {
+		return err
+	}
+	<-stream.Context().Done()
+	return nil
+}
+
+func (plugin *plugin) Allocate(_ context.Context, asked *api.AllocateRequest) (*api.AllocateResponse, error) {
+	name := "PCIDEVICE_" + strings.ToUpper(strings.NewReplacer(".", "_", "/", "_", "-", "_").Replace(plugin.resource))
+	answer := &api.AllocateResponse{}
+	for _, container := range asked.ContainerRequests {
+		answer.ContainerResponses = append(answer.ContainerResponses,
+			&api.ContainerAllocateResponse{Envs: map[string]string{name: strings.Join(container.DevicesIds, ",")}})
+	}
+	return answer, nil
+}
+
+// serve one resource on its socket and register it, until the returned server is stopped.
+func (plugin *plugin) serve(ctx context.Context) (*grpc.Server, error) {
+	socket := filepath.Join(api.DevicePluginPath, strings.ReplaceAll(plugin.resource, "/", "_")+".sock")
+	if err := os.Remove(socket); err != nil && !os.IsNotExist(err) {
+		return nil, fmt.Errorf("remove the old socket: %w", err)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	server := grpc.NewServer()
+	api.RegisterDevicePluginServer(server, plugin)
+	go func() { _ = server.Serve(listener) }()
+	if err := plugin.register(ctx, filepath.Base(socket)); err != nil {
+		server.Stop()
+		return nil, fmt.Errorf("register %s: %w", plugin.resource, err)
+	}
+	return server, nil
+}
+
+func (plugin *plugin) register(ctx context.Context, endpoint string) error {
+	ctx, cancel := context.WithTimeout(ctx, registrationTimeout)
+	defer cancel()
+	connection, err := grpc.NewClient("unix://"+api.KubeletSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer connection.Close() //nolint:errcheck // nothing is written by it any more
+	_, err = api.NewRegistrationClient(connection).Register(ctx, &api.RegisterRequest{
+		Version: api.Version, Endpoint: endpoint, ResourceName: plugin.resource,
+	})
+	return err
+}
+
+// run serves all resources, anew each time that kubelet makes its socket.
+func run(ctx context.Context, plugins []*plugin) error {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return err
+	}
+	defer watcher.Close() //nolint:errcheck // the program ends
+	if err := watcher.Add(api.DevicePluginPath); err != nil {
+		return fmt.Errorf("watch %s: %w", api.DevicePluginPath, err)
+	}
+	var servers []*grpc.Server
+	for {
+		for _, server := range servers {
+			server.Stop()
+		}
+		servers = nil
+		for _, plugin := range plugins {
+			server, err := plugin.serve(ctx)
+			if err != nil { // kubelet is not there yet; its socket's creation is the next try
+				slog.Info("not registered", "cause", err)
+				break
+			}
+			slog.Info("registered", "resource", plugin.resource, "devices", len(plugin.ids))
+			servers = append(servers, server)
+		}
+		if !awaitKubelet(ctx, watcher) {
+			return nil
+		}
+	}
+}
+
+// awaitKubelet until it makes its socket anew; false when ctx ends.
+func awaitKubelet(ctx context.Context, watcher *fsnotify.Watcher) bool {
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case err := <-watcher.Errors:
+			slog.Error("watch", "cause", err)
+			return false
+		case event := <-watcher.Events:
+			if event.Name == api.KubeletSocket && event.Has(fsnotify.Create) {
+				return true
+			}
+		}
+	}
+}
+
+func main() {
+	var plugins []*plugin
+	for _, argument := range os.Args[1:] {
+		resource, ids, found := strings.Cut(argument, "=")
+		if !found || ids == "" {
+			fmt.Fprintf(os.Stderr, "%q is not RESOURCE=ID,ID\nhint: nvidia.com/gpu=g0,g1\n", argument)
+			os.Exit(2)
+		}
+		plugins = append(plugins, &plugin{resource: resource, ids: strings.Split(ids, ",")})
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := run(ctx, plugins); err != nil {
+		slog.Error("deviceplugin", "cause", err)
+		os.Exit(3)
+	}
+}

@@ -1,0 +1,151 @@
+//go:build k8s
+
+package k8s
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"railwright/node/testlab"
+)
+
+const (
+	pauseImage = "railwright.test/pause:1"
+	podImage   = "railwright.test/pod:1"
+)
+
+// cluster of a control plane, nodes and the fabric of their rails.
+type cluster struct {
+	// folder of all that is written.
+	folder string
+	// tools is the folder of ./build, plugins that of ../tools/build.
+	tools, plugins string
+	keys           *authority
+	control        *testlab.Namespace
+	components     map[string]*component
+	nodes          []*node
+	rails          []rail
+	leaves         []*leaf
+	// images are archives that each node imports.
+	images  []string
+	started time.Time
+}
+
+// startCluster of so many nodes; it is gone at the end of the test.
+func startCluster(t *testing.T, nodes int, rails ...rail) *cluster {
+	t.Helper()
+	cluster := &cluster{tools: build(t, "./build"), plugins: build(t, "../tools/build"), rails: rails, components: map[string]*component{}}
+	// Not t.TempDir: its path can be longer than that of a unix socket may be.
+	folder, err := os.MkdirTemp("", "rwt-k8s-")
+	check(t, err)
+	cluster.folder = folder
+	t.Cleanup(func() {
+		if os.Getenv("RAILWRIGHT_K8S_KEEP") != "" {
+			t.Logf("logs are in %s", folder)
+			return
+		}
+		_ = os.RemoveAll(folder)
+	})
+	cluster.started = time.Now()
+	cluster.keys = newAuthority(t, filepath.Join(folder, "keys"))
+	cluster.startControlPlane(t)
+	cluster.tell(t, "the API server answers")
+	cluster.installNetworks(t)
+	cluster.makeImages(t)
+	cluster.makeNodeImage(t)
+	cluster.startFabric(t, nodes)
+	for number := 1; number <= nodes; number++ {
+		cluster.addNode(t, number)
+	}
+	for _, node := range cluster.nodes {
+		cluster.kubectl(t, "wait", "--for=create", "--timeout=60s", "node/"+node.Name)
+		cluster.kubectl(t, "wait", "--for=condition=Ready", "--timeout=60s", "node/"+node.Name)
+		cluster.awaitDevices(t, node)
+	}
+	cluster.kubectl(t, "wait", "--for=create", "--timeout=60s", "serviceaccount/default")
+	cluster.tell(t, "all nodes are Ready and have their devices")
+	return cluster
+}
+
+// addNode makes a node with its cable to the control plane.
+func (cluster *cluster) addNode(t *testing.T, number int) {
+	t.Helper()
+	name := nodeName(number)
+	node := &node{
+		cluster: cluster, Name: name, Number: number, Namespace: testlab.NewNamespace(t, name),
+		Folder: filepath.Join(cluster.folder, name), processes: map[string]*process{},
+	}
+	cluster.nodes = append(cluster.nodes, node)
+	own, control := node.management()
+	testlab.Cable(t, cluster.control, name, node.Namespace, "mgmt0")
+	cluster.control.IP(t, "address", "add", control.String()+"/30", "dev", name)
+	cluster.control.IP(t, "route", "add", node.pods().String(), "via", own.String())
+	node.Namespace.IP(t, "address", "add", own.String()+"/30", "dev", "mgmt0")
+	node.Namespace.IP(t, "route", "add", "default", "via", control.String())
+	node.Namespace.Run(t, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+
+	node.start(t, cluster.connectRails(t, node))
+	cluster.keys.user(t, "node-"+name, "system:node:"+name, apiServer, "system:nodes")
+	node.installPlugins(t)
+	node.startContainers(t)
+	node.startKubelet(t)
+}
+
+func (cluster *cluster) awaitDevices(t *testing.T, node *node) {
+	t.Helper()
+	awaitEvery(t, kubectlPause, "devices of "+node.Name, 30*time.Second, func() string {
+		told := cluster.kubectl(t, "get", "node", node.Name, "-o", `jsonpath={.status.allocatable}`)
+		for rail := range cluster.rails {
+			if !strings.Contains(told, fmt.Sprintf(`"nvidia.com/mlnx_sriov_pf%d_vf":"8"`, rail+1)) {
+				return told
+			}
+		}
+		return ""
+	})
+}
+
+// makeImages that pods run: of busybox.
+func (cluster *cluster) makeImages(t *testing.T) {
+	t.Helper()
+	busybox := filepath.Join(cluster.tools, "bin/busybox")
+	links := map[string]string{}
+	for name := range strings.FieldsSeq(testlab.Run(t, busybox, "--list")) {
+		if name != "busybox" {
+			links["/bin/"+name] = "busybox"
+		}
+	}
+	cluster.addImage(t, image{
+		Name: pauseImage, Files: map[string]string{"/bin/busybox": busybox},
+		Links: map[string]string{"/bin/sleep": "busybox"}, Command: []string{"/bin/sleep", "2147483647"},
+	})
+	cluster.addImage(t, image{Name: podImage, Files: map[string]string{"/bin/busybox": busybox}, Links: links})
+}
+
+// addImage for nodes that start later.
+func (cluster *cluster) addImage(t *testing.T, image image) {
+	t.Helper()
+	archive := filepath.Join(cluster.folder, fmt.Sprintf("image%d.tar", len(cluster.images)))
+	image.write(t, archive)
+	cluster.images = append(cluster.images, archive)
+}
+
+// tell how long after the start something is there.
+func (cluster *cluster) tell(t *testing.T, what string) {
+	t.Helper()
+	t.Logf("%6.2f s  %s", time.Since(cluster.started).Seconds(), what)
+}
+
+func (cluster *cluster) path() string {
+	return filepath.Join(cluster.tools, "bin") + ":/usr/sbin:/usr/bin:/sbin:/bin"
+}
+
+func (cluster *cluster) read(t *testing.T, key string) string {
+	t.Helper()
+	content, err := os.ReadFile(cluster.keys.path(key))
+	check(t, err)
+	return string(content)
+}

@@ -1,0 +1,148 @@
+//go:build k8s
+
+package k8s
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"railwright/node/testlab"
+)
+
+const (
+	// serviceAddress is where pods look for the API server. The control plane has it as its own, so that no proxy is
+	// needed for the one service that there is.
+	serviceAddress = "10.96.0.1"
+	apiServer      = "https://" + serviceAddress
+	kubectlPause   = 250 * time.Millisecond
+)
+
+// startControlPlane starts etcd and the API server, and what else a cluster needs, in a namespace of their own.
+func (cluster *cluster) startControlPlane(t *testing.T) {
+	t.Helper()
+	cluster.control = testlab.NewNamespace(t, "control")
+	cluster.control.IP(t, "address", "add", serviceAddress+"/32", "dev", "lo")
+	cluster.control.Run(t, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+	keys := cluster.keys
+	keys.server(t, "apiserver", []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc"}, serviceAddress, "127.0.0.1")
+	keys.user(t, "admin", "admin", apiServer, "system:masters")
+	keys.user(t, "kubelet-client", "apiserver", apiServer, "system:masters")
+	keys.user(t, "controllers", "system:kube-controller-manager", apiServer)
+	keys.user(t, "scheduler", "system:kube-scheduler", apiServer)
+	keys.user(t, "multus", "multus", apiServer)
+	keys.user(t, "whereabouts", "whereabouts", apiServer)
+
+	const store, peers = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
+	cluster.launch(t, "etcd", "--name=etcd", "--data-dir="+filepath.Join(cluster.folder, "etcd"), "--log-level=warn",
+		"--listen-client-urls="+store, "--advertise-client-urls="+store, "--listen-peer-urls="+peers,
+		"--initial-advertise-peer-urls="+peers, "--initial-cluster=etcd="+peers, "--unsafe-no-fsync")
+	cluster.launch(t, "kube-apiserver", "--etcd-servers="+store, "--secure-port=443", "--advertise-address="+serviceAddress,
+		"--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=Node,RBAC", "--allow-privileged=true",
+		"--tls-cert-file="+keys.path("apiserver.crt"), "--tls-private-key-file="+keys.path("apiserver.key"),
+		"--client-ca-file="+keys.path("ca.crt"), "--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-signing-key-file="+keys.path("service-accounts.key"),
+		"--service-account-key-file="+keys.path("service-accounts.pub"),
+		"--kubelet-client-certificate="+keys.path("kubelet-client.crt"),
+		"--kubelet-client-key="+keys.path("kubelet-client.key"), "--kubelet-preferred-address-types=InternalIP",
+		"--enable-priority-and-fairness=false", "--profiling=false")
+	cluster.awaitAPI(t)
+	as := func(name string) []string {
+		path := keys.path(name + ".kubeconfig")
+		return []string{"--kubeconfig=" + path, "--authentication-kubeconfig=" + path, "--authorization-kubeconfig=" + path,
+			"--leader-elect=false", "--profiling=false"}
+	}
+	cluster.launch(t, "kube-controller-manager", append(as("controllers"), "--use-service-account-credentials=true",
+		"--service-account-private-key-file="+keys.path("service-accounts.key"), "--root-ca-file="+keys.path("ca.crt"))...)
+	cluster.launch(t, "kube-scheduler", as("scheduler")...)
+}
+
+func (cluster *cluster) awaitAPI(t *testing.T) {
+	t.Helper()
+	awaitEvery(t, kubectlPause, "the API server", time.Minute, func() string {
+		told, err := cluster.tryKubectl("", "get", "--raw", "/readyz")
+		if err != nil {
+			return told
+		}
+		return ""
+	})
+}
+
+// launch a part of the control plane; its log is FOLDER/NAME.log.
+func (cluster *cluster) launch(t *testing.T, name string, arguments ...string) {
+	t.Helper()
+	cluster.components[name] = &component{argv: append([]string{filepath.Join(cluster.tools, "bin", name)}, arguments...)}
+	cluster.start(t, name)
+	t.Cleanup(func() { cluster.kill(name) })
+}
+
+// component of the control plane.
+type component struct {
+	argv    []string
+	command *exec.Cmd
+}
+
+func (cluster *cluster) start(t *testing.T, name string) {
+	t.Helper()
+	log, err := os.OpenFile(filepath.Join(cluster.folder, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	check(t, err)
+	defer log.Close() //nolint:errcheck // the child has its own
+	component := cluster.components[name]
+	component.command = cluster.control.Command(component.argv...)
+	component.command.Stdout, component.command.Stderr = log, log
+	check(t, testlab.Start(component.command))
+}
+
+// kill a component as a crash would.
+func (cluster *cluster) kill(name string) {
+	_ = cluster.components[name].command.Process.Kill()
+	_ = cluster.components[name].command.Wait()
+}
+
+// tryKubectl as the cluster's administrator, with input on its standard input.
+func (cluster *cluster) tryKubectl(input string, arguments ...string) (string, error) {
+	argv := append([]string{filepath.Join(cluster.tools, "bin/kubectl"),
+		"--kubeconfig=" + cluster.keys.path("admin.kubeconfig"), "--request-timeout=30s"}, arguments...)
+	command := cluster.control.Command(argv...)
+	command.Stdin = strings.NewReader(input)
+	var told, complaints strings.Builder
+	command.Stdout, command.Stderr = &told, &complaints
+	if err := command.Run(); err != nil {
+		return told.String() + complaints.String(), err
+	}
+	return told.String(), nil
+}
+
+// kubectl that must succeed; gives what it prints.
+func (cluster *cluster) kubectl(t *testing.T, arguments ...string) string {
+	t.Helper()
+	told, err := cluster.tryKubectl("", arguments...)
+	if err != nil {
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, told)
+	}
+	return told
+}
+
+// apply manifests.
+func (cluster *cluster) apply(t *testing.T, manifests ...string) {
+	t.Helper()
+	told, err := cluster.tryKubectl(strings.Join(manifests, "\n---\n"), "apply", "-f", "-")
+	if err != nil {
+		t.Fatalf("kubectl apply: %v\n%s", err, told)
+	}
+}
+
+// build runs a script that prints the folder of what it has built.
+func build(t *testing.T, script string) string {
+	t.Helper()
+	command := exec.Command(script)
+	command.Stderr = os.Stderr
+	told, err := command.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\nhint: run it by hand to see all that it says", script, err)
+	}
+	return strings.TrimSpace(string(told))
+}

@@ -1,0 +1,51 @@
+//go:build k8s
+
+package k8s
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// hostLocal tries the other shape of a network: railwright-cni alone, addresses of both families by host-local, whose
+// configuration is on each node.
+func (cluster *cluster) hostLocal(t *testing.T) {
+	for _, node := range cluster.nodes {
+		for _, rail := range cluster.rails {
+			name := rail.Name + ".conflist"
+			content, err := os.ReadFile(filepath.Join(deployFolder, "examples/host-local/node1", name))
+			check(t, err)
+			own := strconv.Itoa(200 + node.Number)
+			node.write(t, "/etc/cni/multus/net.d/"+name, strings.NewReplacer(
+				"."+"1.0/24", "."+own+".0/24", "."+"1.1\"", "."+own+".1\"", "::1:", "::"+own+":").Replace(string(content)))
+		}
+	}
+	cluster.namespace(t, "tenant3", "host-local")
+	cluster.namespace(t, "tenant4", "host-local")
+	before := cluster.traces(t)
+	const networks = "rail0,rail1"
+	pods := cluster.run(t,
+		wanted{Namespace: "tenant3", Name: "one", Node: cluster.nodes[0].Name, Networks: networks},
+		wanted{Namespace: "tenant3", Name: "same", Node: cluster.nodes[0].Name, Networks: networks},
+		wanted{Namespace: "tenant3", Name: "other", Node: cluster.nodes[1].Name, Networks: networks},
+		wanted{Namespace: "tenant4", Name: "same", Node: cluster.nodes[0].Name, Networks: networks},
+		wanted{Namespace: "tenant4", Name: "other", Node: cluster.nodes[1].Name, Networks: networks})
+	for _, pod := range pods {
+		for _, link := range []string{"net1", "net2"} {
+			if addresses := pod.Interfaces[link].Addresses; len(addresses) != 2 {
+				t.Fatalf("%s has %v on %s, not an address of each family", pod, addresses, link)
+			}
+		}
+	}
+	cluster.apart(t, pods)
+	// The largest packets that the rails take, not to be taken apart.
+	sent, answered := pods[0].ping(t, "net1", pods[2].Address("net1"), 10, "-M", "do", "-s", "8972")
+	if sent != answered {
+		t.Errorf("of %d packets of 9000 bytes %d were answered", sent, answered)
+	}
+	cluster.remove(t, pods...)
+	cluster.awaitTraces(t, before)
+}

@@ -1,0 +1,190 @@
+//go:build k8s
+
+package k8s
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"railwright/node/testlab"
+)
+
+// restarts of what a node can restart, each while pods that nobody touches send to each other.
+func (cluster *cluster) restarts(t *testing.T) {
+	pods := cluster.run(t,
+		wanted{Namespace: "tenant1", Name: "steady-1", Node: cluster.nodes[0].Name},
+		wanted{Namespace: "tenant1", Name: "steady-2", Node: cluster.nodes[1].Name})
+	defer cluster.remove(t, pods...)
+	node := cluster.nodes[0]
+	for _, restart := range []struct {
+		what string
+		do   func(t *testing.T)
+		// stops says that packets may be lost from the end of it until 1 s after its return.
+		stops bool
+	}{
+		{what: "kubelet", do: func(t *testing.T) { node.Kill(t, "kubelet"); node.Restart(t, "kubelet") }},
+		{what: "containerd", do: func(t *testing.T) { node.Kill(t, "containerd"); node.Restart(t, "containerd") }},
+		{what: "the API server", do: func(t *testing.T) {
+			cluster.kill("kube-apiserver")
+			cluster.start(t, "kube-apiserver")
+			cluster.awaitAPI(t)
+		}},
+		{what: "railwrightd, killed", do: node.killDaemon},
+		{what: "railwrightd, its pod deleted", do: func(t *testing.T) {
+			cluster.kubectl(t, "-n", "railwright", "delete", "pod", "--field-selector=spec.nodeName="+node.Name, "--timeout=40s")
+		}},
+		{what: "bgpd of the node", do: func(t *testing.T) { node.FRR.Kill(t, "bgpd"); node.FRR.Start(t, "bgpd") }},
+		{what: "ovs-vswitchd", do: func(t *testing.T) {
+			node.Switch.Kill(t, testlab.Switch)
+			node.Switch.Start(t, testlab.Switch)
+		}, stops: true},
+	} {
+		t.Run(restart.what, func(t *testing.T) {
+			there := cluster.startFlow(t, pods[0], "net1", pods[1])
+			back := cluster.startFlow(t, pods[1], "net2", pods[0])
+			start := time.Now()
+			restart.do(t)
+			allowed := 0
+			if restart.stops {
+				allowed = int((time.Since(start) + time.Second) / flowInterval)
+			}
+			// A new pod shows that the part is there again, and that all works with it.
+			cluster.remove(t, cluster.run(t, wanted{Namespace: "tenant1", Name: "after", Node: node.Name})...)
+			t.Logf("a pod could come and go again %.1f s after it", time.Since(start).Seconds())
+			for _, flow := range []*flow{there, back} {
+				answered, lost := flow.end(t)
+				t.Logf("%s: %d answers, %d lost", flow.what, answered, lost)
+				if lost > allowed || answered < 100 {
+					t.Errorf("%s: %d answers, %d lost, %d may be", flow.what, answered, lost, allowed)
+				}
+			}
+		})
+	}
+}
+
+// killDaemon as a crash would, and wait until kubelet has started it anew.
+func (node *node) killDaemon(t *testing.T) {
+	t.Helper()
+	old := node.daemon(t)
+	if old == 0 {
+		t.Fatalf("%s: no railwrightd runs", node.Name)
+	}
+	check(t, syscall.Kill(old, syscall.SIGKILL))
+	await(t, "kubelet's restart of railwrightd", 30*time.Second, func() string {
+		if now := node.daemon(t); now == 0 || now == old {
+			return "none runs"
+		}
+		return ""
+	})
+}
+
+// daemonAway: pods end while no daemon is there, without waiting for it, and the daemon cleans up when it comes. A pod
+// that starts meanwhile waits and says what for.
+func (cluster *cluster) daemonAway(t *testing.T) {
+	before := cluster.traces(t)
+	pods := cluster.run(t,
+		wanted{Namespace: "tenant1", Name: "ends-1", Node: cluster.nodes[0].Name},
+		wanted{Namespace: "tenant1", Name: "ends-2", Node: cluster.nodes[1].Name})
+	nodes := func(selector string) {
+		cluster.kubectl(t, "-n", "railwright", "patch", "ds", "railwrightd", "--type=merge",
+			"-p", `{"spec":{"template":{"spec":{"nodeSelector":`+selector+`}}}}`)
+	}
+	nodes(`{"railwright.test/none": "here"}`)
+	awaitEvery(t, kubectlPause, "no daemon", 40*time.Second, func() string {
+		return strings.TrimSpace(cluster.kubectl(t, "-n", "railwright", "get", "pods", "-o", "name"))
+	})
+
+	start := time.Now()
+	cluster.remove(t, pods...)
+	t.Logf("without a daemon pods were gone %.1f s after that was asked for", time.Since(start).Seconds())
+	if now := strings.Join(cluster.traces(t), "\n"); !strings.Contains(now, ": flow ") || !strings.Contains(now, "/tombstones/") {
+		t.Errorf("without a daemon flows and tombstones were to be left, or else this shows nothing:\n%s", now)
+	}
+
+	waiting := wanted{Namespace: "tenant1", Name: "waits", Node: cluster.nodes[0].Name}
+	cluster.apply(t, waiting.manifest(t))
+	cluster.awaitEvent(t, waiting, "railwrightd")
+
+	start = time.Now()
+	nodes("null")
+	cluster.rollOut(t)
+	t.Logf("railwrightd was ready %.1f s after it was asked for", time.Since(start).Seconds())
+	pod := cluster.awaitReady(t, waiting)
+	t.Logf("the pod that waited was Ready after %.1f s", time.Since(start).Seconds())
+	cluster.remove(t, pod)
+	cluster.awaitTraces(t, before)
+}
+
+// daemon's process on this machine; 0: none.
+func (node *node) daemon(t *testing.T) int {
+	t.Helper()
+	network := func(pid string) string {
+		link, _ := os.Readlink("/proc/" + pid + "/ns/net")
+		return link
+	}
+	own := network(strconv.Itoa(node.first.Process.Pid))
+	names, err := filepath.Glob("/proc/[0-9]*/comm")
+	check(t, err)
+	for _, path := range names {
+		name, _ := os.ReadFile(path)
+		pid := filepath.Base(filepath.Dir(path))
+		if string(name) == "railwrightd\n" && network(pid) == own {
+			return number(t, pid)
+		}
+	}
+	return 0
+}
+
+// cutOff: while a node cannot hear that an address has come to another tenant, no pod gets it.
+func (cluster *cluster) cutOff(t *testing.T) {
+	before := cluster.traces(t)
+	here, away := cluster.nodes[0], cluster.nodes[1]
+	pods := cluster.run(t,
+		wanted{Namespace: "tenant1", Name: "leaves", Node: here.Name},
+		wanted{Namespace: "tenant1", Name: "stays", Node: away.Name})
+	address := pods[0].Address("net1")
+	cluster.control.IP(t, "link", "set", away.Name, "down")
+	cluster.remove(t, pods[0])
+	next := wanted{Namespace: "tenant2", Name: "next", Node: here.Name}
+	cluster.apply(t, next.manifest(t))
+	cluster.awaitEvent(t, next, address.String())
+	if told := cluster.kubectl(t, "get", "pod", "-n", "tenant2", "next", "-o", "jsonpath={.status.phase}"); told != "Pending" {
+		t.Errorf("a node still takes %s for tenant1's, and the pod of tenant2 that is to have it is %s", address, told)
+	}
+
+	start := time.Now()
+	cluster.control.IP(t, "link", "set", away.Name, "up")
+	cluster.control.IP(t, "route", "replace", away.pods().String(), "via", first(away.management()).String())
+	pods[0] = cluster.awaitReady(t, next)
+	t.Logf("the pod was Ready %.1f s after the node was back", time.Since(start).Seconds())
+	if got := pods[0].Address("net1"); got != address {
+		t.Errorf("the pod has %s, not %s: then this test shows nothing", got, address)
+	}
+	arrived := pods[0].arrived(t)
+	pods[1].ping(t, "net1", address, 20)
+	if arrived = pods[0].arrived(t) - arrived; arrived != 0 {
+		t.Errorf("%d packets for the address's last tenant arrived at its next", arrived)
+	}
+	cluster.remove(t, pods...)
+	cluster.awaitTraces(t, before)
+}
+
+// awaitEvent of a pod that says why it waits.
+func (cluster *cluster) awaitEvent(t *testing.T, pod wanted, words string) {
+	t.Helper()
+	awaitEvery(t, kubectlPause, "the event that says why the pod waits", 40*time.Second, func() string {
+		told := cluster.kubectl(t, "-n", pod.Namespace, "get", "events", "--field-selector=involvedObject.name="+pod.Name, "-o",
+			`jsonpath={range .items[?(@.type=="Warning")]}{.message}{"\n"}{end}`)
+		if !strings.Contains(told, words) {
+			return told
+		}
+		return ""
+	})
+}
+
+func first[First, Second any](first First, _ Second) First { return first }

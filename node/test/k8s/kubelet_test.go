@@ -1,0 +1,120 @@
+//go:build k8s
+
+package k8s
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// startContainers starts containerd and gives it the images.
+func (node *node) startContainers(t *testing.T) {
+	t.Helper()
+	tools := node.cluster.tools
+	configuration := filepath.Join(node.Folder, "containerd.toml")
+	check(t, os.WriteFile(configuration, fmt.Appendf(nil, `version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = %q
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    default_runtime_name = "runc"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        BinaryName = %q
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/opt/cni/bin"
+    conf_dir = "/etc/cni/net.d"
+`, pauseImage, tools+"/bin/runc"), 0o644))
+	node.Launch(t, "containerd", "containerd", "--config", configuration)
+	await(t, node.Name+"'s containerd", 20*time.Second, func() string {
+		connection, err := net.Dial("unix", node.path("/run/containerd/containerd.sock"))
+		if err != nil {
+			return err.Error()
+		}
+		_ = connection.Close()
+		return ""
+	})
+	for _, archive := range node.cluster.images {
+		node.Run(t, "ctr", "--namespace", "k8s.io", "images", "import", archive)
+	}
+}
+
+// installPlugins puts the plugins that are not ours where the runtime looks for them, with Multus as the one that it
+// calls, and the default network inside Multus' own configuration: from a file of its own Multus loses fields of it.
+func (node *node) installPlugins(t *testing.T) {
+	t.Helper()
+	for _, folder := range []string{node.cluster.plugins, filepath.Join(node.cluster.tools, "cni")} {
+		plugins, err := filepath.Glob(folder + "/*")
+		check(t, err)
+		node.Run(t, append([]string{"install", "-D", "-t", "/opt/cni/bin"}, plugins...)...)
+	}
+	node.write(t, "/etc/cni/net.d/multus.d/multus.kubeconfig", node.cluster.read(t, "multus.kubeconfig"))
+	const whereabouts = "/etc/cni/net.d/whereabouts.d/whereabouts."
+	node.write(t, whereabouts+"kubeconfig", node.cluster.read(t, "whereabouts.kubeconfig"))
+	node.write(t, whereabouts+"conf", fmt.Sprintf(`{"kubernetes": {"kubeconfig": %q}}`, whereabouts+"kubeconfig"))
+	node.write(t, "/etc/cni/net.d/00-multus.conf", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "multus", "type": "multus",
+ "kubeconfig": "/etc/cni/net.d/multus.d/multus.kubeconfig", "logFile": "/var/log/multus.log", "logLevel": "verbose",
+ "delegates": [{"cniVersion": "1.0.0", "name": "default", "plugins": [{"type": "ptp", "mtu": 1500,
+  "ipam": {"type": "host-local", "subnet": %q, "routes": [{"dst": "0.0.0.0/0"}]}}]}]}`, node.pods()))
+}
+
+// startKubelet and the devices that pods can ask for.
+func (node *node) startKubelet(t *testing.T) {
+	t.Helper()
+	own, _ := node.management()
+	configuration := filepath.Join(node.Folder, "kubelet.yaml")
+	check(t, os.WriteFile(configuration, fmt.Appendf(nil, `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+cgroupDriver: cgroupfs
+cgroupRoot: %s
+failCgroupV1: false
+failSwapOn: false
+protectKernelDefaults: true
+enforceNodeAllocatable: []
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %s}}
+evictionHard: {memory.available: 100Mi, nodefs.available: 1%%, imagefs.available: 1%%, nodefs.inodesFree: 1%%}
+imageGCHighThresholdPercent: 100
+resolvConf: ""
+nodeStatusUpdateFrequency: 1s
+`, node.cgroup(), node.cluster.keys.path("ca.crt")), 0o644))
+	node.Launch(t, "kubelet", "kubelet", "--config="+configuration, "--hostname-override="+node.Name,
+		"--kubeconfig="+node.cluster.keys.path("node-"+node.Name+".kubeconfig"), "--node-ip="+own.String(),
+		"--cert-dir="+filepath.Join(node.Folder, "kubelet"))
+	await(t, node.Name+"'s kubelet", 30*time.Second, func() string {
+		_, err := os.Stat(node.path("/var/lib/kubelet/device-plugins/kubelet.sock"))
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	devices := []string{"nvidia.com/gpu=" + numbered("gpu%d", 8)}
+	for rail := range node.cluster.rails {
+		devices = append(devices, fmt.Sprintf("nvidia.com/mlnx_sriov_pf%d_vf=%s", rail+1,
+			numbered(fmt.Sprintf("0000:%02x:00.%%d", 8+rail), 8)))
+	}
+	node.Launch(t, "deviceplugin", append([]string{"deviceplugin"}, devices...)...)
+}
+
+func numbered(format string, count int) string {
+	var names []string
+	for i := range count {
+		names = append(names, fmt.Sprintf(format, i))
+	}
+	return strings.Join(names, ",")
+}
+
+// write a file as the node sees it.
+func (node *node) write(t *testing.T, seen, content string) {
+	t.Helper()
+	path := node.path(seen)
+	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	check(t, os.WriteFile(path, []byte(content), 0o600))
+}

@@ -1,0 +1,125 @@
+//go:build k8s
+
+package k8s
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"railwright/node/internal/plan"
+)
+
+// sourcesPod starts the pod that the whole is made for, with its eight GPUs and a VF of each rail, and ends it again.
+func (cluster *cluster) sourcesPod(t *testing.T) {
+	cluster.namespace(t, "tenant1", "whereabouts")
+	before := cluster.traces(t)
+	start := time.Now()
+	pods := cluster.run(t, wanted{Namespace: "tenant1", Name: "gpu-pod", GPUs: true})
+	t.Logf("Ready %.1f s after it was asked for, seen through kubectl", time.Since(start).Seconds())
+	pod := pods[0]
+	for number, leaf := range cluster.leaves {
+		link := fmt.Sprintf("net%d", number+1)
+		address := pod.Address(link)
+		if !leaf.Rail.Prefixes[0].Contains(address) {
+			t.Errorf("%s of %s has %s, outside of %s", link, pod, address, leaf.Rail.Prefixes[0])
+		}
+		if node := leaf.hostRoutes(t)[address]; node != pod.Node.Name {
+			t.Errorf("the pod is Ready, and %s's leaf sends packets for %s to %q, not to %s", leaf.Rail.Name, address, node, pod.Node.Name)
+		}
+	}
+	told := cluster.kubectl(t, "exec", "-n", "tenant1", "gpu-pod", "--", "env")
+	for _, variable := range []string{"PCIDEVICE_NVIDIA_COM_MLNX_SRIOV_PF1_VF=", "PCIDEVICE_NVIDIA_COM_MLNX_SRIOV_PF2_VF="} {
+		if !strings.Contains(told, variable) {
+			t.Errorf("%s has no %s", pod, variable)
+		}
+	}
+	start = time.Now()
+	cluster.remove(t, pod)
+	t.Logf("gone %.1f s after that was asked for", time.Since(start).Seconds())
+	cluster.awaitTraces(t, before)
+}
+
+// examplesAccepted by the API server as they are.
+func (cluster *cluster) examplesAccepted(t *testing.T) {
+	for _, example := range []string{"nv-ipam/networks.yaml", "whereabouts/networks.yaml", "host-local/networks.yaml", "pod.yaml"} {
+		told, err := cluster.tryKubectl("", "apply", "--dry-run=server", "-n", "tenant1", "-f", deployFolder+"/examples/"+example)
+		if err != nil {
+			t.Errorf("%s: %s", example, told)
+		}
+	}
+}
+
+// tenantsApart: pods of two namespaces on each of two nodes. Each sends to each other on both rails.
+func (cluster *cluster) tenantsApart(t *testing.T) {
+	cluster.namespace(t, "tenant2", "whereabouts")
+	var wantedPods []wanted
+	for _, namespace := range []string{"tenant1", "tenant2"} {
+		for _, node := range cluster.nodes {
+			wantedPods = append(wantedPods, wanted{Namespace: namespace, Name: "on-" + node.Name, Node: node.Name})
+		}
+	}
+	pods := cluster.run(t, wantedPods...)
+	cluster.apart(t, pods)
+	cluster.remove(t, pods...)
+}
+
+// apart: pods reach those of their namespace on every path, and not one packet comes to a pod of another, whatever its
+// rail and family. A path may lose some: all send at once, on a machine that has other work.
+func (cluster *cluster) apart(t *testing.T, pods []*pod) {
+	t.Helper()
+	other := func(from, to *pod) bool { return from.Namespace != to.Namespace }
+	dropped := cluster.dropped(t)
+	refused := exchange(t, pods, other)
+	if refused.Arrived != 0 || refused.Answered != 0 {
+		t.Errorf("to other tenants: %d sent, %d arrived, %d answered", refused.Sent, refused.Arrived, refused.Answered)
+	}
+	if counted := cluster.dropped(t) - dropped; counted < refused.Sent {
+		t.Errorf("%d packets were sent to other tenants, and the flows that drop have counted %d", refused.Sent, counted)
+	}
+	passed := exchange(t, pods, func(from, to *pod) bool { return from != to && !other(from, to) })
+	if passed.Paths == 0 || passed.Worst < perPath*9/10 {
+		t.Errorf("within tenants, on the worst of %d paths %d of %d packets were answered", passed.Paths, passed.Worst, perPath)
+	}
+	t.Logf("within tenants %d of %d packets arrived and %d were answered, to other tenants %d of %d arrived",
+		passed.Arrived, passed.Sent, passed.Answered, refused.Arrived, refused.Sent)
+}
+
+// dropped packets for a tenant's sake, as the flows of all nodes have counted.
+func (cluster *cluster) dropped(t *testing.T) int {
+	t.Helper()
+	count := 0
+	for _, node := range cluster.nodes {
+		for _, flow := range node.flows(t) {
+			switch flow.Reason {
+			case plan.DropOtherTenant, plan.DropUnknownDestination, plan.DropUnknownSource:
+				count += flow.Packets
+			}
+		}
+	}
+	return count
+}
+
+// firstPackets: a pod's first command sends one packet to a pod on the other node; that it was sent too early would show.
+func (cluster *cluster) firstPackets(t *testing.T) {
+	target := cluster.run(t, wanted{Namespace: "tenant1", Name: "target", Node: cluster.nodes[0].Name})[0]
+	defer cluster.remove(t, target)
+	var manifests, names []string
+	for try := range 5 {
+		name := fmt.Sprintf("first-%d", try)
+		pod := wanted{Namespace: "tenant1", Name: name, Node: cluster.nodes[1].Name}.object(t)
+		pod.container().set([]string{"ping", "-c", "1", "-W", "1", "-I", "net1", target.Address("net1").String()}, "command")
+		pod.set("Never", "spec", "restartPolicy")
+		manifests, names = append(manifests, pod.text(t)), append(names, "pod/"+name)
+	}
+	cluster.apply(t, manifests...)
+	for _, name := range names {
+		told, err := cluster.tryKubectl("", "wait", "-n", "tenant1", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=40s", name)
+		if err != nil {
+			log, _ := cluster.tryKubectl("", "logs", "-n", "tenant1", name)
+			t.Errorf("the first packet of %s had no answer: %s\n%s", name, told, log)
+		}
+	}
+	cluster.kubectl(t, append([]string{"delete", "-n", "tenant1", "--timeout=40s"}, names...)...)
+}

@@ -1,0 +1,73 @@
+//go:build k8s
+
+package k8s
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// multusManifests are what Multus and whereabouts need of the API server. The operator of a cluster has these already.
+const multusManifests = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: network-attachment-definitions.k8s.cni.cncf.io}
+spec:
+  group: k8s.cni.cncf.io
+  scope: Namespaced
+  names: {plural: network-attachment-definitions, singular: network-attachment-definition,
+    kind: NetworkAttachmentDefinition, shortNames: [net-attach-def]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {config: {type: string}}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: multus}
+rules:
+- {apiGroups: [k8s.cni.cncf.io], resources: ["*"], verbs: [get, list, watch]}
+- {apiGroups: [""], resources: [pods, pods/status], verbs: [get, list, update, watch]}
+- {apiGroups: ["", events.k8s.io], resources: [events], verbs: [create, patch, update]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: multus}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: multus}
+subjects: [{kind: User, name: multus, apiGroup: rbac.authorization.k8s.io}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: whereabouts}
+rules:
+- {apiGroups: [whereabouts.cni.cncf.io], resources: ["*"], verbs: ["*"]}
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: ["*"]}
+- {apiGroups: [""], resources: [pods], verbs: [get, list]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: whereabouts}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: whereabouts}
+subjects: [{kind: User, name: whereabouts, apiGroup: rbac.authorization.k8s.io}]
+`
+
+// installNetworks gives the API server what Multus and whereabouts keep there.
+func (cluster *cluster) installNetworks(t *testing.T) {
+	t.Helper()
+	manifests := []string{multusManifests}
+	files, err := filepath.Glob(filepath.Join(cluster.tools, "crds", "*.yaml"))
+	check(t, err)
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		check(t, err)
+		manifests = append(manifests, string(content))
+	}
+	cluster.apply(t, manifests...)
+	cluster.kubectl(t, "wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+}

@@ -1,0 +1,157 @@
+//go:build k8s
+
+package k8s
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// nodeMounts is what the first process of a node makes its file system from.
+type nodeMounts struct {
+	// Folder holds all that the node writes; Cluster is the folder of all nodes and keys.
+	Folder  string `json:"folder"`
+	Cluster string `json:"cluster"`
+	// Binds are folders outside by where the node sees them.
+	Binds map[string]string `json:"binds"`
+	// Ready is a file that is made when all is mounted.
+	Ready string `json:"ready"`
+}
+
+// shownSettings are kernel settings that kubelet insists on; the node is shown files, since the machine's own settings
+// are not for a test to change.
+var shownSettings = map[string]string{"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"}
+
+// runNodeInit is a node's first process: it gives the node a file system that hides what it writes from the machine, and
+// then takes care of orphans. All of the node ends with it. It returns only when something fails.
+func runNodeInit(description string) error {
+	var mounts nodeMounts
+	if err := json.Unmarshal([]byte(description), &mounts); err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	for _, step := range []func(nodeMounts) error{mountPrivately, mountProcAndSys, mountBinds, showSettings, mountTemporary} {
+		if err := step(mounts); err != nil {
+			return fmt.Errorf("node: %w", err)
+		}
+	}
+	// Kubelet and plugins pass mounts on to containers.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
+		return fmt.Errorf("node: share mounts: %w", err)
+	}
+	if err := os.WriteFile(mounts.Ready, nil, 0o600); err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, unix.SIGCHLD)
+	for range children {
+		for pid := 1; pid > 0; {
+			pid, _ = unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		}
+	}
+	return nil
+}
+
+// mountPrivately lays what the node writes over the folders that containerd, kubelet and plugins write to: the machine's
+// own stay as they are, and need no folder made for a mount.
+func mountPrivately(mounts nodeMounts) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	for _, folder := range []string{"/etc", "/opt", "/usr", "/var"} {
+		upper, work := mounts.Folder+"/written"+folder, mounts.Folder+"/work"+folder
+		if err := makeFolders(upper, work); err != nil {
+			return err
+		}
+		options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", folder, upper, work)
+		if err := unix.Mount("overlay", folder, "overlay", 0, options); err != nil {
+			return fmt.Errorf("mount an overlay on %s: %w", folder, err)
+		}
+	}
+	for _, folder := range []string{"/run", "/mnt"} {
+		if err := unix.Mount("tmpfs", folder, "tmpfs", 0, "mode=755"); err != nil {
+			return fmt.Errorf("mount a tmpfs on %s: %w", folder, err)
+		}
+	}
+	// An overlay cannot hold the layers of containers, which are overlays themselves.
+	return bind(mounts.Folder+"/layers", "/var/lib/containerd")
+}
+
+// mountProcAndSys of this process and network namespace, with the machine's cgroups.
+func mountProcAndSys(nodeMounts) error {
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	if err := unix.Mount("/sys/fs/cgroup", "/mnt", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("keep the cgroups: %w", err)
+	}
+	if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
+		return fmt.Errorf("mount /sys: %w", err)
+	}
+	if err := unix.Mount("/mnt", "/sys/fs/cgroup", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("give the cgroups back: %w", err)
+	}
+	return unix.Unmount("/mnt", unix.MNT_DETACH)
+}
+
+func mountBinds(mounts nodeMounts) error {
+	for seen, outside := range mounts.Binds {
+		if err := bind(outside, seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func showSettings(mounts nodeMounts) error {
+	for name, value := range shownSettings {
+		shown := filepath.Join(mounts.Folder, "setting-"+filepath.Base(name))
+		if err := os.WriteFile(shown, []byte(value+"\n"), 0o644); err != nil {
+			return err
+		}
+		if err := unix.Mount(shown, "/proc/sys/"+name, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("show %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// mountTemporary gives the node a /tmp of its own, in which plugins keep files, with the cluster's folder where it was.
+func mountTemporary(mounts nodeMounts) error {
+	if err := unix.Mount(mounts.Cluster, "/mnt", "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("keep %s: %w", mounts.Cluster, err)
+	}
+	if err := unix.Mount("tmpfs", "/tmp", "tmpfs", 0, "mode=1777"); err != nil {
+		return fmt.Errorf("mount a tmpfs on /tmp: %w", err)
+	}
+	if err := makeFolders(mounts.Cluster); err != nil {
+		return err
+	}
+	if err := unix.Mount("/mnt", mounts.Cluster, "", unix.MS_MOVE, ""); err != nil {
+		return fmt.Errorf("give %s back: %w", mounts.Cluster, err)
+	}
+	return nil
+}
+
+func bind(outside, seen string) error {
+	if err := makeFolders(outside, seen); err != nil {
+		return err
+	}
+	if err := unix.Mount(outside, seen, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind %s to %s: %w", outside, seen, err)
+	}
+	return nil
+}
+
+func makeFolders(paths ...string) error {
+	for _, path := range paths {
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,252 @@
+//go:build k8s
+
+package k8s
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"railwright/node/testlab"
+)
+
+// pod as Kubernetes and Multus tell of it, once it is Ready.
+type pod struct {
+	Namespace, Name string
+	Node            *node
+	// Interfaces of the GPU network by name: net1, net2.
+	Interfaces map[string]podInterface
+	// netns is its network namespace's file as it is outside of the node.
+	netns string
+}
+
+type podInterface struct {
+	Network, MAC string
+	Addresses    []netip.Addr
+}
+
+// Address of an interface, of IPv4 where it has one.
+func (pod *pod) Address(link string) netip.Addr { return pod.Interfaces[link].Addresses[0] }
+
+func (pod *pod) String() string { return pod.Namespace + "/" + pod.Name }
+
+// pod that is Ready, looked up.
+func (cluster *cluster) pod(t *testing.T, namespace, name string) *pod {
+	t.Helper()
+	var told struct {
+		Metadata struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+		Spec struct {
+			NodeName string `json:"nodeName"`
+		} `json:"spec"`
+		Status struct {
+			PodIP string `json:"podIP"`
+		} `json:"status"`
+	}
+	check(t, json.Unmarshal([]byte(cluster.kubectl(t, "get", "pod", "-n", namespace, name, "-o", "json")), &told))
+	found := &pod{Namespace: namespace, Name: name, Interfaces: map[string]podInterface{}}
+	for _, node := range cluster.nodes {
+		if node.Name == told.Spec.NodeName {
+			found.Node = node
+		}
+	}
+	var networks []struct {
+		Name, Interface, MAC string
+		IPs                  []netip.Addr
+	}
+	const annotation = "k8s.v1.cni.cncf.io/network-status"
+	check(t, json.Unmarshal([]byte(told.Metadata.Annotations[annotation]), &networks))
+	for _, network := range networks {
+		if strings.HasPrefix(network.Interface, "net") {
+			found.Interfaces[network.Interface] = podInterface{network.Name, network.MAC, network.IPs}
+		}
+	}
+	found.netns = found.Node.netnsOf(t, told.Status.PodIP)
+	return found
+}
+
+// netnsOf the pod that has the address in the default network.
+func (node *node) netnsOf(t *testing.T, address string) string {
+	t.Helper()
+	files, err := filepath.Glob(node.path("/run/netns/*"))
+	check(t, err)
+	for _, file := range files {
+		told, err := exec.Command("nsenter", "--net="+file, "ip", "-4", "-o", "address", "show").Output()
+		if err == nil && strings.Contains(string(told), " "+address+"/") {
+			return file
+		}
+	}
+	t.Fatalf("%s: no network namespace has %s", node.Name, address)
+	return ""
+}
+
+// Command in the pod's network; of this machine's programs, so that it needs neither kubelet nor containerd.
+func (pod *pod) Command(argv ...string) *exec.Cmd {
+	command := exec.Command("nsenter", append([]string{"--net=" + pod.netns}, argv...)...)
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return command
+}
+
+func (pod *pod) Run(t *testing.T, argv ...string) string {
+	t.Helper()
+	told, err := pod.Command(argv...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %v\n%s", pod, argv, err, told)
+	}
+	return string(told)
+}
+
+// arrived counts the echo requests that the pod's kernel has been given, of both families.
+func (pod *pod) arrived(t *testing.T) int {
+	t.Helper()
+	// /proc/net of the process that looks, which nsenter has put into the pod's network.
+	told := pod.Run(t, "cat", "/proc/net/snmp", "/proc/net/snmp6")
+	count := 0
+	var names []string
+	for line := range strings.Lines(told) {
+		words := strings.Fields(line)
+		switch {
+		case words[0] == "Icmp6InEchos":
+			count += number(t, words[1])
+		case words[0] == "Icmp:" && names == nil:
+			names = words
+		case words[0] == "Icmp:":
+			for i, name := range names {
+				if name == "InEchos" {
+					count += number(t, words[i])
+				}
+			}
+		}
+	}
+	return count
+}
+
+var summary = regexp.MustCompile(`(\d+) packets transmitted, (\d+) received`)
+
+// sums of what pods sent to each other. Worst is the fewest answers that a path gave.
+type sums struct{ Paths, Sent, Arrived, Answered, Worst int }
+
+// perPath are the packets that exchange sends on each path.
+const perPath = 100
+
+// exchange packets, all at once: each pod to each other that it is to, from each interface to each address of the other's.
+func exchange(t *testing.T, pods []*pod, is func(from, to *pod) bool) sums {
+	t.Helper()
+	total := sums{Worst: perPath}
+	for _, to := range pods {
+		total.Arrived -= to.arrived(t)
+	}
+	var running []*exec.Cmd
+	var told []*strings.Builder
+	for _, from := range pods {
+		for _, to := range pods {
+			for link, far := range to.Interfaces {
+				for _, address := range far.Addresses {
+					if is(from, to) {
+						command := from.Command(pingWords(link, address, perPath)...)
+						output := &strings.Builder{}
+						command.Stdout, command.Stderr = output, output
+						check(t, testlab.Start(command))
+						running, told = append(running, command), append(told, output)
+					}
+				}
+			}
+		}
+	}
+	for i, command := range running {
+		_ = command.Wait() // fails where nothing answers, which may be what is wanted
+		sent, answered := pingSummary(t, told[i].String())
+		total.Paths++
+		total.Sent, total.Answered = total.Sent+sent, total.Answered+answered
+		total.Worst = min(total.Worst, answered)
+	}
+	for _, to := range pods {
+		total.Arrived += to.arrived(t)
+	}
+	return total
+}
+
+func pingWords(link string, to netip.Addr, count int, more ...string) []string {
+	words := []string{"ping", "-n", "-q", "-I", link, "-c", strconv.Itoa(count), "-i", "0.02", "-W", "1"}
+	return append(append(words, more...), to.String())
+}
+
+func pingSummary(t *testing.T, told string) (sent, answered int) {
+	t.Helper()
+	found := summary.FindStringSubmatch(told)
+	if found == nil {
+		t.Fatalf("ping: %s", told)
+	}
+	return number(t, found[1]), number(t, found[2])
+}
+
+// ping from the pod by an interface: how many echo requests were sent, and how many answers came.
+func (pod *pod) ping(t *testing.T, link string, to netip.Addr, count int, more ...string) (sent, answered int) {
+	t.Helper()
+	// It fails where nothing answers, which may be what is wanted.
+	told, _ := pod.Command(pingWords(link, to, count, more...)...).CombinedOutput()
+	return pingSummary(t, string(told))
+}
+
+// flow of echo requests that goes on until it is ended.
+type flow struct {
+	what    string
+	command *exec.Cmd
+	log     *os.File
+}
+
+const flowInterval = 10 * time.Millisecond
+
+// startFlow from one pod to another.
+func (cluster *cluster) startFlow(t *testing.T, from *pod, link string, to *pod) *flow {
+	t.Helper()
+	log, err := os.CreateTemp(cluster.folder, "flow-")
+	check(t, err)
+	flow := &flow{what: fmt.Sprintf("%s to %s on %s", from, to, link), log: log}
+	flow.command = from.Command("ping", "-n", "-I", link, "-i", fmt.Sprint(flowInterval.Seconds()), to.Address(link).String())
+	flow.command.Stdout = log
+	check(t, testlab.Start(flow.command))
+	ended := sync.OnceFunc(func() {
+		_ = flow.command.Process.Kill()
+		_ = flow.command.Wait()
+	})
+	t.Cleanup(ended)
+	return flow
+}
+
+var answer = regexp.MustCompile(`bytes from .* icmp_seq=(\d+)`)
+
+// end the flow and tell how many answers came, and how many are missing among those before the last that came.
+func (flow *flow) end(t *testing.T) (answered, lost int) {
+	t.Helper()
+	check(t, flow.command.Process.Signal(syscall.SIGINT))
+	_ = flow.command.Wait()
+	told, err := os.ReadFile(flow.log.Name())
+	check(t, err)
+	last := 0
+	seen := map[int]bool{}
+	for _, found := range answer.FindAllStringSubmatch(string(told), -1) {
+		sequence := number(t, found[1])
+		seen[sequence] = true
+		last = max(last, sequence)
+	}
+	return len(seen), last - len(seen)
+}
+
+func number(t *testing.T, text string) int {
+	t.Helper()
+	value, err := strconv.Atoi(text)
+	check(t, err)
+	return value
+}

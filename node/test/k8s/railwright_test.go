@@ -1,0 +1,94 @@
+//go:build k8s
+
+package k8s
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"railwright/node/testlab"
+)
+
+const (
+	deployFolder = "../../deploy"
+	// nodeImage is what deploy/daemonset.yaml asks for; containerd gives a name without a registry this one.
+	nodeImage = "docker.io/railwright/node:latest"
+)
+
+// makeNodeImage builds our programs and puts into an image what deploy/Containerfile does, from this machine's Debian.
+func (cluster *cluster) makeNodeImage(t *testing.T) {
+	t.Helper()
+	programs := filepath.Join(cluster.folder, "programs") + "/"
+	testlab.Run(t, "../../cmd/railwright-cni/build", programs)
+	testlab.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-o", programs, "railwright/node/cmd/railwrightd")
+	busybox := filepath.Join(cluster.tools, "bin/busybox")
+	files := map[string]string{
+		"/usr/bin/railwrightd":     programs + "railwrightd",
+		"/usr/bin/railwright-cni":  programs + "railwright-cni",
+		"/usr/bin/install-plugins": deployFolder + "/install-plugins",
+		"/bin/busybox":             busybox,
+	}
+	for _, program := range []string{"ovs-ofctl", "ovs-appctl"} {
+		path, err := exec.LookPath(program)
+		check(t, err)
+		files["/usr/bin/"+program] = path
+		for _, library := range libraries(t, path) {
+			files[library] = library
+		}
+	}
+	// Debian has this one; containerd names network namespaces by it.
+	links := map[string]string{"/var/run": "../run"}
+	for _, name := range []string{"sh", "cp", "chmod", "mv", "ln"} {
+		links["/bin/"+name] = "busybox"
+	}
+	cluster.addImage(t, image{Name: nodeImage, Files: files, Links: links})
+}
+
+var libraryPath = regexp.MustCompile(`(/\S+) \(0x`)
+
+// libraries that a program loads, by their paths.
+func libraries(t *testing.T, program string) []string {
+	t.Helper()
+	var found []string
+	for _, library := range libraryPath.FindAllStringSubmatch(testlab.Run(t, "ldd", program), -1) {
+		found = append(found, library[1])
+	}
+	return found
+}
+
+// deploy installs what an operator does, and waits until every node's daemon is ready.
+func (cluster *cluster) deploy(t *testing.T) {
+	t.Helper()
+	folder, err := filepath.Abs(deployFolder)
+	check(t, err)
+	cluster.kubectl(t, "apply", "-k", folder)
+	cluster.kubectl(t, "wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+	cluster.rollOut(t)
+}
+
+func (cluster *cluster) rollOut(t *testing.T) {
+	t.Helper()
+	const timeout = 60 * time.Second
+	told, err := cluster.tryKubectl("", "-n", "railwright", "rollout", "status", "--timeout="+timeout.String(), "ds/railwrightd")
+	if err != nil {
+		t.Fatalf("railwrightd is not ready after %v: %s\n%s", timeout, told, cluster.explain())
+	}
+}
+
+// explain what the cluster says about our daemon and pods that are not ready.
+func (cluster *cluster) explain() string {
+	var told []string
+	for _, question := range [][]string{
+		{"get", "pods", "-A", "-o", "wide"},
+		{"get", "events", "-A", "--sort-by=.lastTimestamp", "--field-selector=type=Warning,reason!=MissingClusterDNS"},
+		{"-n", "railwright", "logs", "ds/railwrightd", "--all-pods", "--all-containers", "--prefix", "--tail=30"},
+	} {
+		answer, _ := cluster.tryKubectl("", question...)
+		told = append(told, answer)
+	}
+	return strings.Join(told, "\n")
+}

@@ -1,0 +1,139 @@
+//go:build k8s
+
+package k8s
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"railwright/node/internal/plan"
+)
+
+// traces are all that pods leave on nodes, leaves and in the API server while they live, one line each: ports, flows,
+// routes, addresses, links, namespaces and files.
+func (cluster *cluster) traces(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	add := func(format string, values ...any) { found = append(found, fmt.Sprintf(format, values...)) }
+	for _, node := range cluster.nodes {
+		for _, rail := range cluster.rails {
+			for port := range strings.FieldsSeq(node.Switch.Vsctl(t, "list-ports", rail.Bridge)) {
+				add("%s: port %s of %s", node.Name, port, rail.Bridge)
+			}
+			for _, family := range []string{"-4", "-6"} {
+				// A table that never had a route is an error to ip.
+				told, _ := node.Namespace.Try("ip", family, "route", "show", "table", strconv.Itoa(rail.Table))
+				for line := range strings.Lines(told) {
+					if !strings.HasPrefix(line, "Error:") && !strings.HasPrefix(line, "Dump terminated") {
+						add("%s: route %s", node.Name, strings.TrimSpace(line))
+					}
+				}
+			}
+		}
+		for _, flow := range node.flows(t) {
+			if flow.Attachment != 0 {
+				add("%s: flow %s", node.Name, flow.Text)
+			}
+		}
+		for line := range strings.Lines(node.Namespace.IP(t, "-o", "link")) {
+			add("%s: link %s", node.Name, strings.Fields(line)[1])
+		}
+		for _, file := range node.files(t) {
+			add("%s: file %s", node.Name, file)
+		}
+	}
+	for _, leaf := range cluster.leaves {
+		for address, node := range leaf.hostRoutes(t) {
+			add("leaf of %s: route to %s by %s", leaf.Rail.Name, address, node)
+		}
+	}
+	for line := range strings.Lines(cluster.kubectl(t, "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o",
+		`jsonpath={range .items[*]}{.metadata.name}{" "}{.spec.allocations}{"\n"}{end}`)) {
+		if !strings.HasSuffix(strings.TrimSpace(line), "{}") {
+			add("whereabouts: %s", strings.TrimSpace(line))
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// files that belong to a pod's network: our state, those of the plugins of the chain, and the runtime's.
+func (node *node) files(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	for _, folder := range []string{
+		"/var/lib/railwright/attachments", "/var/lib/railwright/tombstones", "/var/lib/cni", "/tmp/ovscache", "/run/netns",
+	} {
+		check(t, filepath.WalkDir(node.path(folder), func(path string, entry fs.DirEntry, err error) error {
+			if os.IsNotExist(err) {
+				return nil
+			}
+			// host-local keeps a lock and the last address that it gave.
+			if err == nil && !entry.IsDir() && entry.Name() != "lock" && !strings.HasPrefix(entry.Name(), "last_reserved_ip") {
+				found = append(found, strings.TrimPrefix(path, node.path("")))
+			}
+			return err
+		}))
+	}
+	return found
+}
+
+// awaitTraces until there are these again, and no others.
+func (cluster *cluster) awaitTraces(t *testing.T, want []string) {
+	t.Helper()
+	took := awaitEvery(t, kubectlPause, "nothing is left", 5*time.Second, func() string {
+		var differ []string
+		now := cluster.traces(t)
+		for _, line := range now {
+			if !slices.Contains(want, line) {
+				differ = append(differ, "left: "+line)
+			}
+		}
+		for _, line := range want {
+			if !slices.Contains(now, line) {
+				differ = append(differ, "lost: "+line)
+			}
+		}
+		return strings.Join(differ, "\n")
+	})
+	t.Logf("nothing was left after %.1f s", took.Seconds())
+}
+
+// installed is a flow of a bridge as Open vSwitch lists it.
+type installed struct {
+	// Attachment's number; 0: of the rail.
+	Attachment int
+	Reason     plan.Reason
+	Packets    int
+	Text       string
+}
+
+var listed = regexp.MustCompile(`cookie=0x([0-9a-f]+), .*n_packets=(\d+), .*?(priority=.*)`)
+
+// flows of ours on all bridges of the node.
+func (node *node) flows(t *testing.T) []installed {
+	t.Helper()
+	var found []installed
+	for _, rail := range node.cluster.rails {
+		for _, line := range listed.FindAllStringSubmatch(node.Switch.Ofctl(t, rail.Bridge, "dump-flows"), -1) {
+			cookie, err := strconv.ParseUint(line[1], 16, 64)
+			check(t, err)
+			if cookie>>48 != plan.Magic {
+				t.Errorf("%s: a flow of %s is not ours: %s", node.Name, rail.Bridge, line[0])
+			}
+			found = append(found, installed{
+				Attachment: int(cookie >> 32 & 0xffff), Reason: plan.Reason(cookie), Packets: number(t, line[2]),
+				Text: rail.Bridge + " " + line[3],
+			})
+		}
+	}
+	return found
+}

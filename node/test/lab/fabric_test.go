@@ -1,0 +1,151 @@
+package lab
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"railwright/node/internal/announce/frrconfig"
+	"railwright/node/testlab"
+)
+
+const (
+	rails        = 2
+	spineASN     = 65200
+	firstLeafASN = 65100
+	firstNodeASN = 65000
+	// mostPrefixes that a leaf takes of a node, of each family; the daemon's own bound is below.
+	mostPrefixes = 256
+	ownBound     = 240
+)
+
+// fabric: each node has an uplink to the leaf of each rail, and the leaves meet in a spine.
+type fabric struct {
+	shape
+	spine    *testlab.Namespace
+	spineFRR *testlab.FRR
+	leaves   [rails]*leaf
+	nodes    []*node
+	// folder has what all nodes share: the tenant directory.
+	folder string
+	// live are the attachments that are there.
+	live liveSet
+}
+
+// leaf of a rail.
+type leaf struct {
+	*testlab.Namespace
+	rail int
+	frr  *testlab.FRR
+}
+
+func railName(rail int) string { return fmt.Sprintf("rail%d", rail) }
+
+// railPrefixes hold the addresses of a rail's pods on all nodes.
+func railPrefixes(rail int) []netip.Prefix {
+	return []netip.Prefix{
+		netip.MustParsePrefix(fmt.Sprintf("10.%d.0.0/16", rail+1)), netip.MustParsePrefix(fmt.Sprintf("fd00:%d::/32", rail+1)),
+	}
+}
+
+// newFabric comes up in a few seconds, with all BGP sessions established.
+func newFabric(t testing.TB, of shape) *fabric {
+	t.Helper()
+	if _, err := build(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	made := &fabric{shape: of, spine: testlab.NewNamespace(t, "spine"), live: liveSet{all: map[string]*attached{}}}
+	folder, err := os.MkdirTemp("", "rwt-f-")
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(folder, "tenants"), 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, "tenants", "tenants.json"), []byte(tenantsFile), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	made.folder = folder
+	routes(t, made.spine)
+	for rail := range rails {
+		made.leaves[rail] = &leaf{Namespace: testlab.NewNamespace(t, railName(rail)), rail: rail}
+		routes(t, made.leaves[rail].Namespace)
+		made.cableToSpine(t, rail)
+	}
+	for n := 1; n <= of.nodes; n++ {
+		made.nodes = append(made.nodes, made.newNode(t, n))
+	}
+	var tasks []func()
+	for _, node := range made.nodes {
+		tasks = append(tasks, func() { node.startAll(t) })
+	}
+	for _, leaf := range made.leaves {
+		tasks = append(tasks, func() {
+			leaf.frr = testlab.StartFRR(t, leaf.Namespace, of.version, made.leafText(leaf.rail))
+		})
+	}
+	tasks = append(tasks, func() { made.spineFRR = testlab.StartFRR(t, made.spine, of.version, spineText()) })
+	atOnce(t, tasks...)
+	for _, node := range made.nodes {
+		node.ready(t)
+	}
+	t.Logf("%d nodes, %d leaves and a spine are up after %.1f s", of.nodes, rails, time.Since(began).Seconds())
+	return made
+}
+
+func routes(t testing.TB, namespace *testlab.Namespace) {
+	t.Helper()
+	namespace.TakeAddressesAtOnce(t)
+	namespace.Run(t, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1",
+		"net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.default.rp_filter=0")
+}
+
+func (fabric *fabric) cableToSpine(t testing.TB, rail int) {
+	t.Helper()
+	leaf, port := fabric.leaves[rail], fmt.Sprintf("swp%d", rail)
+	testlab.Cable(t, leaf.Namespace, "spine", fabric.spine, port)
+	fabric.spine.IP(t, "addr", "add", fmt.Sprintf("198.51.100.%d/31", 2*rail), "dev", port)
+	fabric.spine.IP(t, "addr", "add", fmt.Sprintf("2001:db8:f:%d::/127", rail), "dev", port, "nodad")
+	leaf.IP(t, "addr", "add", fmt.Sprintf("198.51.100.%d/31", 2*rail+1), "dev", "spine")
+	leaf.IP(t, "addr", "add", fmt.Sprintf("2001:db8:f:%d::1/127", rail), "dev", "spine", "nodad")
+}
+
+// leafText is the shipped example for a leaf, and its session with the spine beside it.
+func (fabric *fabric) leafText(rail int) string {
+	var ports []string
+	for _, node := range fabric.nodes {
+		ports = append(ports, node.uplinkAddress(rail).String())
+	}
+	shipped := frrconfig.Leaf{
+		ASN: firstLeafASN + uint32(rail), RouterID: netip.MustParseAddr(fmt.Sprintf("10.255.1.%d", rail+1)), Rail: railName(rail),
+		Prefixes: railPrefixes(rail), MaxPrefixes: mostPrefixes, Ports: ports,
+	}.Text()
+	return shipped + fabricSessions(firstLeafASN+rail, fmt.Sprintf("198.51.100.%d", 2*rail))
+}
+
+func spineText() string {
+	head := fmt.Sprintf("bgp route-map delay-timer 1\nrouter bgp %d\n bgp router-id 10.255.2.1\n"+
+		" no bgp default ipv4-unicast\nexit\n", spineASN)
+	return head + fabricSessions(spineASN, "198.51.100.1", "198.51.100.3")
+}
+
+// fabricSessions between leaves and spine: all that is known is told.
+func fabricSessions(asn int, peers ...string) string {
+	lines := []string{"route-map fabric permit 10", "exit", fmt.Sprintf("router bgp %d", asn), " neighbor FABRIC peer-group",
+		" neighbor FABRIC remote-as external", " neighbor FABRIC advertisement-interval 0", " neighbor FABRIC timers 3 9",
+		" neighbor FABRIC timers connect 1"}
+	for _, peer := range peers {
+		lines = append(lines, " neighbor "+peer+" peer-group FABRIC")
+	}
+	for _, family := range []string{"ipv4", "ipv6"} {
+		lines = append(lines, " address-family "+family+" unicast", "  neighbor FABRIC activate",
+			"  neighbor FABRIC route-map fabric in", "  neighbor FABRIC route-map fabric out", " exit-address-family")
+	}
+	return strings.Join(append(lines, "exit"), "\n") + "\n"
+}

@@ -1,0 +1,336 @@
+package lab
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	"railwright/node/internal/cni/cnitest"
+	"railwright/node/testlab"
+)
+
+// load that is put on one node.
+type load struct {
+	Held   int `json:"held"`
+	Cycles int `json:"cycles"`
+	Starts int `json:"starts"`
+}
+
+// shortLoad is what CI does; scripts/measure-node says what it wants as JSON.
+var shortLoad = load{Held: 20, Cycles: 20, Starts: 3}
+
+func wantedLoad(t *testing.T) load {
+	t.Helper()
+	told := os.Getenv("RAILWRIGHT_MEASURE_LOAD")
+	if told == "" {
+		return shortLoad
+	}
+	var wanted load
+	if err := json.Unmarshal([]byte(told), &wanted); err != nil || wanted.Held < 1 || wanted.Cycles < rails || wanted.Starts < 1 {
+		t.Fatalf("RAILWRIGHT_MEASURE_LOAD=%q: %v", told, err)
+	}
+	return wanted
+}
+
+// record of a run of the load; times in seconds.
+type record struct {
+	load
+	FRR string `json:"frr"`
+	// ADD and DEL of the whole chain, by its plugins.
+	ADD map[string][]float64 `json:"add_s"`
+	DEL map[string][]float64 `json:"del_s"`
+	// Plugins' processes by type and verb, from their start to their end.
+	Plugins map[string][]float64 `json:"plugins_s"`
+	// LeafAfterADD is when the leaf's kernel had the last of the two routes, counted from ADD's return; below 0: before.
+	LeafAfterADD []float64 `json:"leaf_after_add_s"`
+	// Memory of the daemon while the cycles ran.
+	Memory []memory `json:"memory"`
+	// Restart with all held: from the start of the process until each attachment was found right.
+	Restart []float64 `json:"restart_s"`
+	// PluginStart: VERSION, on the clock and of the processor.
+	PluginStart          []float64 `json:"plugin_start_s"`
+	PluginStartProcessor []float64 `json:"plugin_start_processor_s"`
+	// LoadAverage of the machine, before and after.
+	LoadAverage []string `json:"load_average"`
+}
+
+type memory struct {
+	Cycle         int   `json:"cycle"`
+	ResidentBytes int64 `json:"resident_bytes"`
+}
+
+// TestLoad holds attachments on one node and attaches and detaches others meanwhile.
+func TestLoad(t *testing.T) {
+	of, size := newFRR, wantedLoad(t)
+	of.nodes = 2
+	fabric := newFabric(t, of)
+	run := &loadRun{
+		fabric: fabric, node: fabric.nodes[0], arrivals: watchRoutes(t, fabric),
+		record: record{load: size, FRR: "10, kernel table", ADD: map[string][]float64{}, DEL: map[string][]float64{}, Plugins: map[string][]float64{}},
+	}
+	run.note(t)
+	run.hold(t)
+	run.cycles(t)
+	run.restarts(t)
+	run.starts(t)
+	run.note(t)
+	for what, took := range run.node.runtime.spent {
+		run.record.Plugins[what] = seconds(took)
+	}
+	run.check(t)
+	run.write(t)
+	run.each(t, func(one *pod) error { return one.detach(t, 0) })
+	fabric.mustSettle(t)
+}
+
+type loadRun struct {
+	fabric   *fabric
+	node     *node
+	arrivals *arrivals
+	record   record
+	held     []*pod
+}
+
+func seconds(times []time.Duration) []float64 {
+	found := make([]float64, 0, len(times))
+	for _, one := range times {
+		found = append(found, one.Seconds())
+	}
+	return found
+}
+
+func (run *loadRun) note(t *testing.T) {
+	t.Helper()
+	told, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.record.LoadAverage = append(run.record.LoadAverage, strings.TrimSpace(string(told)))
+}
+
+const mostAgain = 3
+
+// hold many attachments, each of a pod of its own.
+func (run *loadRun) hold(t *testing.T) {
+	t.Helper()
+	began := time.Now()
+	for range run.record.Held {
+		run.held = append(run.held, run.node.newPod(t, "red-1"))
+	}
+	run.each(t, func(one *pod) error {
+		err := one.attach(t, 0)
+		// As kubelet does. A disk that stalls for seconds keeps a claim from being published in time.
+		for again := 0; err != nil && again < mostAgain; again++ {
+			t.Logf("tried again: %v", err)
+			err = one.attach(t, 0)
+		}
+		return err
+	})
+	t.Logf("%d are held after %.1f s", len(run.held), time.Since(began).Seconds())
+	clear(run.node.runtime.spent)
+}
+
+// each of those that are held, some at once to be through sooner: this is not what is timed.
+func (run *loadRun) each(t *testing.T, act func(*pod) error) {
+	t.Helper()
+	for some := range slices.Chunk(run.held, 8) {
+		var tasks []func()
+		for _, one := range some {
+			tasks = append(tasks, func() {
+				if err := act(one); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		atOnce(t, tasks...)
+	}
+}
+
+func (run *loadRun) cycles(t *testing.T) {
+	t.Helper()
+	chains := [rails]string{"ovs + tuning + ovs-provider + frr-provider", "ovs + railwright-cni"}
+	one := run.node.newPod(t, "red-2")
+	for cycle := range run.record.Cycles {
+		rail := cycle % rails
+		one.id = fmt.Sprintf("cycle%d", cycle)
+		began := time.Now()
+		face, err := one.add(t, rail)
+		returned := time.Now()
+		if err != nil {
+			t.Fatalf("cycle %d: %v", cycle, err)
+		}
+		run.record.ADD[chains[rail]] = append(run.record.ADD[chains[rail]], returned.Sub(began).Seconds())
+		run.record.LeafAfterADD = append(run.record.LeafAfterADD, run.arrivals.last(t, began, face.addresses()...).Sub(returned).Seconds())
+		began = time.Now()
+		if err := one.del(t, rail); err != nil {
+			t.Fatalf("cycle %d: %v", cycle, err)
+		}
+		run.record.DEL[chains[rail]] = append(run.record.DEL[chains[rail]], time.Since(began).Seconds())
+		if cycle%20 == 0 || cycle == run.record.Cycles-1 {
+			run.record.Memory = append(run.record.Memory, memory{cycle, run.node.resident(t)})
+		}
+		if cycle%100 == 99 {
+			t.Logf("cycle %d: %d MiB", cycle, run.node.resident(t)>>20)
+		}
+	}
+	run.fabric.mustSettle(t)
+}
+
+// resident memory of the daemon.
+func (node *node) resident(t *testing.T) int64 {
+	t.Helper()
+	told, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", node.daemon.command.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(told), "VmRSS:")
+	var kib int64
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		t.Fatal(err)
+	}
+	return kib << 10
+}
+
+// restarts of the daemon with all held: until its own list says that all flows are there and all is advertised.
+func (run *loadRun) restarts(t *testing.T) {
+	t.Helper()
+	for range run.record.Starts {
+		run.node.kill(t)
+		began := time.Now()
+		run.node.start(t, "")
+		testlab.Eventually(t, 30*time.Second, "all that is held is right", func() bool { return len(run.node.listed(t, len(run.held))) == 0 })
+		run.record.Restart = append(run.record.Restart, time.Since(began).Seconds())
+	}
+	run.fabric.mustSettle(t)
+}
+
+func (run *loadRun) starts(t *testing.T) {
+	t.Helper()
+	made, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := cnitest.Call{
+		Program: filepath.Join(made.ours, "railwright-cni"), Command: "VERSION", Config: `{"cniVersion":"1.0.0","name":"rail0"}`,
+	}
+	for range 5 * run.record.Starts {
+		outcome := call.Do(t)
+		run.record.PluginStart = append(run.record.PluginStart, outcome.Wall.Seconds())
+		run.record.PluginStartProcessor = append(run.record.PluginStartProcessor, outcome.Processor.Seconds())
+	}
+}
+
+// check what holds on any machine; times are shown, and judged by who reads the record.
+func (run *loadRun) check(t *testing.T) {
+	t.Helper()
+	show := func(what string, times []float64) {
+		sorted := slices.Sorted(slices.Values(times))
+		t.Logf("%-50s %4d times: p50 %6.1f ms, p99 %6.1f ms", what, len(sorted), 1e3*sorted[len(sorted)/2], 1e3*sorted[len(sorted)*99/100])
+	}
+	for chain, times := range run.record.ADD {
+		show("ADD of "+chain, times)
+	}
+	for what, times := range run.record.Plugins {
+		show(what, times)
+	}
+	show("leaf has the routes after ADD's return", run.record.LeafAfterADD)
+	show(fmt.Sprintf("restart with %d held", len(run.held)), run.record.Restart)
+	show("start of the plugin", run.record.PluginStart)
+	first, last := run.record.Memory[len(run.record.Memory)/4].ResidentBytes, run.record.Memory[len(run.record.Memory)-1].ResidentBytes
+	t.Logf("memory after a quarter of the cycles %.1f MiB, at the end %.1f MiB", float64(first)/(1<<20), float64(last)/(1<<20))
+	if last > first*5/4+8<<20 {
+		t.Errorf("the daemon's memory grew from %d to %d bytes", first, last)
+	}
+}
+
+func (run *loadRun) write(t *testing.T) {
+	t.Helper()
+	if measuring() == "" {
+		return
+	}
+	content, err := json.MarshalIndent(run.record, "", " ")
+	if err == nil {
+		err = os.WriteFile(measuring(), append(content, '\n'), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// arrivals of routes in the kernels of the leaves, by the clock of this process.
+type arrivals struct {
+	mutex sync.Mutex
+	at    map[netip.Addr]time.Time
+}
+
+func watchRoutes(t *testing.T, fabric *fabric) *arrivals {
+	t.Helper()
+	made := &arrivals{at: map[netip.Addr]time.Time{}}
+	for _, leaf := range fabric.leaves {
+		there, err := netns.GetFromPath(leaf.Path())
+		if err != nil {
+			t.Fatal(err)
+		}
+		updates, end := make(chan netlink.RouteUpdate, 4096), make(chan struct{})
+		if err := netlink.RouteSubscribeAt(there, updates, end); err != nil {
+			t.Fatal(err)
+		}
+		_ = there.Close()
+		t.Cleanup(func() { close(end) })
+		go made.follow(updates)
+	}
+	return made
+}
+
+func (arrivals *arrivals) follow(updates <-chan netlink.RouteUpdate) {
+	const added = 24 // RTM_NEWROUTE
+	for update := range updates {
+		if update.Type != added || update.Dst == nil {
+			continue
+		}
+		if address, ok := single(update.Dst); ok {
+			arrivals.mutex.Lock()
+			arrivals.at[address] = time.Now()
+			arrivals.mutex.Unlock()
+		}
+	}
+}
+
+func single(network *net.IPNet) (netip.Addr, bool) {
+	ones, bits := network.Mask.Size()
+	address, ok := netip.AddrFromSlice(network.IP)
+	return address.Unmap(), ok && ones == bits
+}
+
+// last of the addresses' arrivals since a moment.
+func (arrivals *arrivals) last(t *testing.T, since time.Time, addresses ...netip.Addr) time.Time {
+	t.Helper()
+	var latest time.Time
+	testlab.Eventually(t, 10*time.Second, "the leaf has the routes", func() bool {
+		arrivals.mutex.Lock()
+		defer arrivals.mutex.Unlock()
+		latest = time.Time{}
+		for _, address := range addresses {
+			at := arrivals.at[address]
+			if at.Before(since) {
+				return false
+			}
+			if at.After(latest) {
+				latest = at
+			}
+		}
+		return true
+	})
+	return latest
+}

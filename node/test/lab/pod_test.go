@@ -1,0 +1,208 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
+	"railwright/node/internal/attachment"
+	"railwright/node/testlab"
+)
+
+// tenantsFile: two namespaces of one tenant, and two tenants that are open to each other.
+const tenantsFile = `{"tenants": [{"name": "red", "namespaces": ["red-1", "red-2"]}],
+"peerings": [{"tenants": ["ns:green", "ns:blue"]}]}`
+
+// pod is a network namespace that a runtime made for a container.
+type pod struct {
+	*testlab.Namespace
+	node            *node
+	namespace, name string
+	id              string
+	rail            [rails]*attached
+}
+
+// attached interface of a pod.
+type attached struct {
+	pod        *pod
+	rail       int
+	port       string // on the bridge
+	mac        attachment.MAC
+	ipv4, ipv6 netip.Addr
+}
+
+// liveSet knows what should be there.
+type liveSet struct {
+	mutex sync.Mutex
+	all   map[string]*attached // by container and rail
+}
+
+func (live *liveSet) list() []*attached {
+	live.mutex.Lock()
+	defer live.mutex.Unlock()
+	var found []*attached
+	for _, one := range live.all {
+		found = append(found, one)
+	}
+	return found
+}
+
+var podNumber atomic.Int64
+
+func faceOf(rail int) string { return fmt.Sprintf("net%d", rail+1) }
+
+func (node *node) newPod(t testing.TB, namespace string) *pod {
+	t.Helper()
+	n := podNumber.Add(1)
+	made := &pod{
+		Namespace: testlab.NewNamespace(t, "pod"), node: node, namespace: namespace, name: fmt.Sprintf("pod-%d", n),
+		id: fmt.Sprintf("c%d", n),
+	}
+	made.TakeAddressesAtOnce(t)
+	return made
+}
+
+// attachedPod has an interface on each of these rails, or on all. It is detached at the end of the test.
+func (node *node) attachedPod(t testing.TB, namespace string, on ...int) *pod {
+	t.Helper()
+	made := node.newPod(t, namespace)
+	if len(on) == 0 {
+		on = []int{0, 1}
+	}
+	for _, rail := range on {
+		if err := made.attach(t, rail); err != nil {
+			t.Fatalf("ADD of %s on %s to %s: %v", made.name, node.name(), railName(rail), err)
+		}
+	}
+	t.Cleanup(func() {
+		for _, rail := range on {
+			if err := made.detach(t, rail); err != nil {
+				t.Errorf("DEL of %s on %s from %s: %v", made.name, node.name(), railName(rail), err)
+			}
+		}
+	})
+	return made
+}
+
+func (pod *pod) conf(rail int) *libcni.RuntimeConf {
+	return &libcni.RuntimeConf{
+		ContainerID: pod.id, NetNS: pod.Path(), IfName: faceOf(rail), Args: [][2]string{{"IgnoreUnknown", "1"},
+			{"K8S_POD_NAMESPACE", pod.namespace}, {"K8S_POD_NAME", pod.name}, {"K8S_POD_UID", "u-" + pod.id}},
+	}
+}
+
+func bounded(t testing.TB) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(t.Context()), 60*time.Second)
+}
+
+// add runs the whole chain of ADD, and nothing else.
+func (pod *pod) add(t testing.TB, rail int) (*attached, error) {
+	ctx, end := bounded(t)
+	defer end()
+	runtime := pod.node.runtime
+	told, err := runtime.cni.AddNetworkList(ctx, runtime.lists[rail], pod.conf(rail))
+	if err != nil {
+		return nil, err
+	}
+	result, err := types100.NewResultFromResult(told)
+	if err != nil {
+		return nil, err
+	}
+	return pod.read(rail, result)
+}
+
+// read the chain's result.
+func (pod *pod) read(rail int, result *types100.Result) (*attached, error) {
+	made := &attached{pod: pod, rail: rail}
+	for _, face := range result.Interfaces {
+		if face.Sandbox == "" {
+			made.port = face.Name
+		} else if mac, err := attachment.ParseMAC(face.Mac); err == nil {
+			made.mac = mac
+		}
+	}
+	for _, address := range result.IPs {
+		if found, _ := netip.AddrFromSlice(address.Address.IP); found.Unmap().Is4() {
+			made.ipv4 = found.Unmap()
+		} else {
+			made.ipv6 = found
+		}
+	}
+	if made.port == "" || !made.ipv4.IsValid() || !made.ipv6.IsValid() {
+		return nil, fmt.Errorf("the chain's result is not whole: %+v", result)
+	}
+	return made, nil
+}
+
+// attach as a runtime does: a chain that failed is deleted.
+func (pod *pod) attach(t testing.TB, rail int) error {
+	made, err := pod.add(t, rail)
+	if err != nil {
+		return errors.Join(err, pod.detach(t, rail))
+	}
+	pod.rail[rail] = made
+	live := &pod.node.fabric.live
+	live.mutex.Lock()
+	live.all[pod.id+railName(rail)] = made
+	live.mutex.Unlock()
+	return pod.finish(rail)
+}
+
+// finish what a userspace datapath and a pod on two rails need: checksums in software, and replies by the interface that
+// was asked.
+func (pod *pod) finish(rail int) error {
+	face, table := faceOf(rail), fmt.Sprint(100+rail)
+	made := pod.rail[rail]
+	lines := []string{
+		fmt.Sprintf("ethtool -K %s tx off", face),
+		fmt.Sprintf("ip rule add from %s table %s", made.ipv4, table), fmt.Sprintf("ip -6 rule add from %s table %s", made.ipv6, table),
+		fmt.Sprintf("ip route add default via 10.%d.%d.1 dev %s table %s", rail+1, pod.node.n, face, table),
+		fmt.Sprintf("ip -6 route add default via fd00:%d:%d::1 dev %s table %s", rail+1, pod.node.n, face, table),
+	}
+	for _, line := range lines {
+		if told, err := pod.Try(strings.Fields(line)...); err != nil {
+			return fmt.Errorf("%s: %w: %s", line, err, told)
+		}
+	}
+	return nil
+}
+
+// del runs the whole chain of DEL.
+func (pod *pod) del(t testing.TB, rail int) error {
+	ctx, end := bounded(t)
+	defer end()
+	return pod.node.runtime.cni.DelNetworkList(ctx, pod.node.runtime.lists[rail], pod.conf(rail))
+}
+
+// detach, and expect it to be gone from now on.
+func (pod *pod) detach(t testing.TB, rail int) error {
+	pod.forget(rail)
+	return pod.del(t, rail)
+}
+
+func (pod *pod) forget(rail int) {
+	live := &pod.node.fabric.live
+	live.mutex.Lock()
+	delete(live.all, pod.id+railName(rail))
+	live.mutex.Unlock()
+	pod.rail[rail] = nil
+}
+
+func (one *attached) addresses() []netip.Addr { return []netip.Addr{one.ipv4, one.ipv6} }
+
+// of a family: 4 or 6.
+func (one *attached) of(family int) netip.Addr {
+	if family == 4 {
+		return one.ipv4
+	}
+	return one.ipv6
+}

@@ -1,0 +1,203 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"railwright/node/internal/cni/cnitest"
+	"railwright/node/testlab"
+)
+
+func tableText(rail int) string { return fmt.Sprint(tableOf(rail)) }
+
+// emptyIPAM as a reboot does: host-local's default folder is on a file system that is gone with it.
+func (node *node) emptyIPAM(t *testing.T) {
+	t.Helper()
+	if err := os.RemoveAll(node.path("ipam")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// oddRuntimes: what runtimes do beside ADD once and DEL once.
+func oddRuntimes(t *testing.T, fabric *fabric) {
+	node := fabric.nodes[0]
+	t.Run("DEL twice", func(t *testing.T) {
+		one := node.newPod(t, "red-1")
+		if err := one.attach(t, 0); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := one.detach(t, 0); err != nil {
+				t.Error(err)
+			}
+			fabric.mustSettle(t)
+		}
+	})
+	t.Run("DEL without ADD", func(t *testing.T) {
+		for rail := range rails {
+			if err := node.newPod(t, "red-1").detach(t, rail); err != nil {
+				t.Error(err)
+			}
+		}
+		fabric.mustSettle(t)
+	})
+	t.Run("DEL after the runtime lost its cache", func(t *testing.T) {
+		one := node.newPod(t, "red-1")
+		if err := one.attach(t, 1); err != nil {
+			t.Fatal(err)
+		}
+		for _, folder := range []string{"cache", "lib/cni"} {
+			if err := os.RemoveAll(node.path(folder)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		port := one.rail[1].port
+		if err := one.detach(t, 1); err != nil {
+			t.Error(err)
+		}
+		// ovs-cni without its cache leaves the port. It is the pod's end that says that nobody needs it.
+		if err := os.RemoveAll(node.path("ipam/" + railName(1))); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(node.open.Vsctl(t, "list-ports", bridgeOf(1)), port) {
+			node.open.Vsctl(t, "del-port", bridgeOf(1), port)
+			t.Log("ovs-cni left the port, as it does without its cache")
+		}
+		fabric.mustSettle(t)
+	})
+	t.Run("ADD twice", func(t *testing.T) { addTwice(t, node) })
+	t.Run("50 ADDs and 50 DELs at once", func(t *testing.T) { manyAtOnce(t, fabric) })
+}
+
+// addTwice the same: our plugin answers the same again, and refuses another pod under the same key.
+func addTwice(t *testing.T, node *node) {
+	one := node.attachedPod(t, "red-1", 1)
+	made, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	face := one.rail[1]
+	call := cnitest.Call{
+		Program: filepath.Join(made.ours, "railwright-cni"), Command: "ADD", ContainerID: one.id, Interface: faceOf(1),
+		Netns: one.Path(), Args: fmt.Sprintf("IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=u-%s", one.namespace, one.name, one.id),
+		Config: fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"railwright-cni","socket":%q,"stateDir":%q,"prevResult":{
+"cniVersion":"1.0.0","interfaces":[{"name":%q},{"name":%q,"mac":%q,"sandbox":%q}],
+"ips":[{"address":"%s/24","gateway":"10.2.%d.1","interface":1},{"address":"%s/64","gateway":"fd00:2:%d::1","interface":1}]}}`,
+			railName(1), node.path("run/d.sock"), node.path("state"), face.port, faceOf(1), face.mac, one.Path(),
+			face.ipv4, node.n, face.ipv6, node.n),
+	}
+	for range 2 {
+		if outcome := call.Do(t); outcome.Err != nil {
+			t.Errorf("the same ADD again: %v %s", outcome.Err, outcome.Stderr)
+		}
+	}
+	call.Args = strings.ReplaceAll(call.Args, one.name, "somebody-else")
+	if outcome := call.Do(t); outcome.Err == nil {
+		t.Error("another pod's ADD under the same key was taken")
+	}
+	node.fabric.mustSettle(t)
+}
+
+func manyAtOnce(t *testing.T, fabric *fabric) {
+	const many = 50
+	node := fabric.nodes[0]
+	var pods []*pod
+	for range many {
+		pods = append(pods, node.newPod(t, "red-1"))
+	}
+	each := func(act func(one *pod, rail int) error) {
+		var group sync.WaitGroup
+		for n, one := range pods {
+			group.Go(func() {
+				if err := act(one, n%rails); err != nil {
+					t.Errorf("%s: %v", one.name, err)
+				}
+			})
+		}
+		group.Wait()
+		fabric.mustSettle(t)
+	}
+	each(func(one *pod, rail int) error { return one.attach(t, rail) })
+	each(func(one *pod, rail int) error { return one.detach(t, rail) })
+}
+
+// moveOnto a small file system of its own, with what is there: a daemon that finds nothing is another one to its tenant
+// directory.
+func moveOnto(t *testing.T, folder string) {
+	t.Helper()
+	testlab.Run(t, "cp", "-a", folder, folder+".kept")
+	if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, "size=1m,mode=0700"); err != nil {
+		t.Fatal(err)
+	}
+	testlab.Run(t, "cp", "-a", folder+".kept/.", folder)
+}
+
+func moveBack(t *testing.T, folder string) {
+	t.Helper()
+	testlab.Run(t, "cp", "-a", folder, folder+".now")
+	err := errors.Join(syscall.Unmount(folder, syscall.MNT_DETACH), os.RemoveAll(folder), os.RemoveAll(folder+".kept"),
+		os.Rename(folder+".now", folder))
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// badDisks: the state folder is full, and a record in it is damaged.
+func badDisks(t *testing.T, fabric *fabric) {
+	node := fabric.nodes[1]
+	state := node.path("state")
+	node.kill(t)
+	moveOnto(t, state)
+	t.Cleanup(func() {
+		node.kill(t)
+		moveBack(t, state)
+		node.restart(t)
+	})
+	node.restart(t)
+	one, two, three := node.attachedPod(t, "red-1", 0), node.newPod(t, "red-1"), node.newPod(t, "red-1")
+	if err := three.attach(t, 1); err != nil {
+		t.Fatal(err)
+	}
+	filler := filepath.Join(state, "filler")
+	if err := os.WriteFile(filler, make([]byte, 2<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	err := two.attach(t, 1)
+	if err == nil || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("ADD on a full disk: %v", err)
+	}
+	if err := three.detach(t, 1); err != nil {
+		t.Errorf("DEL on a full disk: %v", err)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	fabric.mustSettle(t)
+
+	node.kill(t)
+	files, _ := filepath.Glob(filepath.Join(state, "attachments", "*.json"))
+	if len(files) != 1 {
+		t.Fatalf("records %v", files)
+	}
+	content, err := os.ReadFile(files[0])
+	if err == nil {
+		err = os.WriteFile(files[0], content[:len(content)/2], 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.restart(t)
+	if kept, _ := filepath.Glob(filepath.Join(state, "attachments", "damaged", "*")); len(kept) != 1 {
+		t.Errorf("the damaged record is not kept: %v", kept)
+	}
+	if err := one.detach(t, 0); err != nil {
+		t.Errorf("DEL of what the damaged record was about: %v", err)
+	}
+	fabric.mustSettle(t)
+}

@@ -1,0 +1,200 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	goruntime "runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// runtime is a node's container runtime as far as CNI sees it: libcni starts the plugins on the node, each as a process
+// of its own, and nothing stands between.
+type runtime struct {
+	invoke.DefaultExec
+	cni      *libcni.CNIConfig
+	lists    [rails]*libcni.NetworkConfigList
+	programs chan func()
+
+	mutex sync.Mutex
+	// spent by each plugin, by its type and verb: the time of its process on the clock.
+	spent map[string][]time.Duration
+}
+
+// newRuntime has a thread that lives in the node's network namespace and in a mount namespace whose /var/lib is the
+// node's own: what it starts is there too.
+func newRuntime(t testing.TB, node *node) *runtime {
+	t.Helper()
+	made := &runtime{programs: make(chan func()), spent: map[string][]time.Duration{}}
+	moved := make(chan error)
+	go onOwnThread(func() {
+		moved <- moveIn(node.host.Path(), node.path("lib"))
+		for program := range made.programs {
+			program()
+		}
+	})
+	if err := <-moved; err != nil {
+		t.Fatalf("a thread on %s: %v", node.name(), err)
+	}
+	t.Cleanup(func() { close(made.programs) })
+	paths, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	made.cni = libcni.NewCNIConfigWithCacheDir([]string{paths.ours, paths.tools}, node.path("cache"), made)
+	for rail := range rails {
+		if made.lists[rail], err = libcni.ConfListFromBytes(node.conflist(t, rail, ourPlugins(rail)...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return made
+}
+
+// onOwnThread does something on a thread that ends with it, and never on the process's first: that one's namespace is
+// taken for the whole process's.
+func onOwnThread(do func()) {
+	goruntime.LockOSThread() // and never unlocked
+	if unix.Gettid() != os.Getpid() {
+		do()
+		return
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		onOwnThread(do)
+	}()
+	<-ended
+	goruntime.UnlockOSThread() // nothing was done on it
+}
+
+func moveIn(network, varLib string) error {
+	there, err := netns.GetFromPath(network)
+	if err != nil {
+		return err
+	}
+	defer there.Close()
+	return errors.Join(netns.Set(there), unix.Unshare(unix.CLONE_NEWNS),
+		// Mounts that come later (pods' namespaces) shall be seen, none of ours shall get out.
+		unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""), unix.Mount(varLib, "/var/lib", "", unix.MS_BIND, ""))
+}
+
+// ourPlugins: rail 0 has the two of the source's chain, with tuning before, rail 1 the one that does both.
+func ourPlugins(rail int) []map[string]any {
+	if rail == 0 {
+		return []map[string]any{
+			{"type": "tuning", "sysctl": map[string]string{"net.ipv4.conf.net1.arp_notify": "1"}},
+			{"type": "ovs-provider-cli"}, {"type": "frr-provider-cli"},
+		}
+	}
+	return []map[string]any{{"type": "railwright-cni"}}
+}
+
+// conflist of a rail's network: ovs with host-local, then these.
+func (node *node) conflist(t testing.TB, rail int, behind ...map[string]any) []byte {
+	t.Helper()
+	var to []map[string]string
+	for _, prefix := range railPrefixes(rail) {
+		to = append(to, map[string]string{"dst": prefix.String()})
+	}
+	plugins := []map[string]any{{
+		"type": "ovs", "bridge": bridgeOf(rail), "socket_file": "unix:" + node.open.DatabaseSocket(), "mtu": 1400,
+		"ipam": map[string]any{
+			"type": "host-local", "dataDir": node.path("ipam"), "routes": to,
+			"ranges": [][]map[string]string{
+				{{"subnet": fmt.Sprintf("10.%d.%d.0/24", rail+1, node.n)}}, {{"subnet": fmt.Sprintf("fd00:%d:%d::/64", rail+1, node.n)}},
+			},
+		},
+	}}
+	for _, plugin := range behind {
+		if plugin["type"] != "tuning" {
+			plugin["socket"], plugin["stateDir"] = node.path("run/d.sock"), node.path("state")
+		}
+		plugins = append(plugins, plugin)
+	}
+	text, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": railName(rail), "plugins": plugins})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// start a command on the node.
+func (runtime *runtime) start(command *exec.Cmd) error {
+	started := make(chan error)
+	runtime.programs <- func() { started <- command.Start() }
+	return <-started
+}
+
+// ExecPlugin runs a plugin on the node, and keeps how long it took.
+func (runtime *runtime) ExecPlugin(ctx context.Context, path string, input []byte, environment []string) ([]byte, error) {
+	var told, complaint bytes.Buffer
+	command := exec.CommandContext(ctx, path)
+	command.Env, command.Stdin, command.Stdout, command.Stderr = environment, bytes.NewReader(input), &told, &complaint
+	began := time.Now()
+	if err := runtime.start(command); err != nil {
+		return nil, err
+	}
+	err := command.Wait()
+	took := time.Since(began)
+	runtime.mutex.Lock()
+	what := filepath.Base(path) + " " + verbOf(environment)
+	runtime.spent[what] = append(runtime.spent[what], took)
+	runtime.mutex.Unlock()
+	if err == nil {
+		return told.Bytes(), nil
+	}
+	refusal := &types.Error{}
+	if json.Unmarshal(told.Bytes(), refusal) == nil && refusal.Code > 0 {
+		return nil, refusal
+	}
+	return nil, fmt.Errorf("%s: %w: %s%s", filepath.Base(path), err, told.String(), complaint.String())
+}
+
+func verbOf(environment []string) string {
+	for _, pair := range environment {
+		if len(pair) > 12 && pair[:12] == "CNI_COMMAND=" {
+			return pair[12:]
+		}
+	}
+	return ""
+}
+
+// cnitool does a verb on the node for a pod, with these arguments of CNI as they are.
+func (node *node) cnitool(t testing.TB, verb string, rail int, pod *pod, arguments string) (string, error) {
+	t.Helper()
+	paths, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := node.path("net.d")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	list := node.runtime.lists[rail]
+	if err := os.WriteFile(filepath.Join(folder, list.Name+".conflist"), list.Bytes, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(filepath.Join(paths.tools, "cnitool"), verb, list.Name, pod.Path())
+	command.Env = append(os.Environ(), "CNI_PATH="+paths.ours+":"+paths.tools, "NETCONFPATH="+folder, "CNI_ARGS="+arguments,
+		"CNI_IFNAME="+faceOf(rail))
+	var told bytes.Buffer
+	command.Stdout, command.Stderr = &told, &told
+	if err := node.runtime.start(command); err != nil {
+		t.Fatal(err)
+	}
+	err = command.Wait()
+	return told.String(), err
+}

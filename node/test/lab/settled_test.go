@@ -1,0 +1,218 @@
+package lab
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	nodev1 "railwright/node/api/v1"
+	"railwright/node/internal/tenants"
+)
+
+// atRest is how soon desired equals real after a fault has ended.
+const atRest = 5 * time.Second
+
+// mustSettle: everywhere in the fabric there is what the live attachments need, and nothing else.
+func (fabric *fabric) mustSettle(t testing.TB) time.Duration {
+	t.Helper()
+	began := time.Now()
+	var left []string
+	for first := true; first || time.Since(began) < atRest; first = false {
+		looked := time.Since(began)
+		if left = fabric.differences(t); len(left) == 0 {
+			return looked
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatalf("%v after the fault's end:\n%s", atRest, strings.Join(left, "\n"))
+	return 0
+}
+
+// differences between what should be and what is.
+func (fabric *fabric) differences(t testing.TB) []string {
+	t.Helper()
+	wanted := map[netip.Addr]bool{}
+	live := fabric.live.list()
+	for _, one := range live {
+		for _, address := range one.addresses() {
+			wanted[address] = true
+		}
+	}
+	var left []string
+	compare := func(where string, found, want map[netip.Addr]bool) {
+		for address := range want {
+			if !found[address] {
+				left = append(left, fmt.Sprintf("%s: %s is missing", where, address))
+			}
+		}
+		for address := range found {
+			if !want[address] {
+				left = append(left, fmt.Sprintf("%s: %s is too much", where, address))
+			}
+		}
+	}
+	for _, leaf := range fabric.leaves {
+		compare("routes of the leaf of "+railName(leaf.rail), leaf.routes(), wanted)
+	}
+	compare("claims", fabric.claims(t), wanted)
+	for _, node := range fabric.nodes {
+		own := map[netip.Addr]bool{}
+		for _, one := range live {
+			if one.pod.node == node {
+				own[one.ipv4], own[one.ipv6] = true, true
+			}
+		}
+		compare("IPAM of "+node.name(), node.given(), own)
+		left = append(left, node.differences(t, live, wanted, own)...)
+	}
+	return left
+}
+
+// routes that the leaf's kernel has of BGP to single pods.
+func (leaf *leaf) routes() map[netip.Addr]bool {
+	found := map[netip.Addr]bool{}
+	for _, family := range []string{"-4", "-6"} {
+		told, _ := leaf.Try("ip", family, "route", "show", "proto", "bgp")
+		for line := range strings.Lines(told) {
+			if words := strings.Fields(line); len(words) > 0 && !strings.Contains(words[0], "/") {
+				if address, err := netip.ParseAddr(words[0]); err == nil {
+					found[address] = true
+				}
+			}
+		}
+	}
+	return found
+}
+
+// claims of all nodes in the tenant directory.
+func (fabric *fabric) claims(t testing.TB) map[netip.Addr]bool {
+	t.Helper()
+	found := map[netip.Addr]bool{}
+	files, _ := filepath.Glob(filepath.Join(fabric.folder, "tenants", "nodes", "*.json"))
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		var record tenants.Record
+		if err := json.Unmarshal(content, &record); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		for _, claim := range record.Addresses {
+			found[claim.Address] = true
+		}
+	}
+	return found
+}
+
+// given by the node's IPAM.
+func (node *node) given() map[netip.Addr]bool {
+	found := map[netip.Addr]bool{}
+	files, _ := filepath.Glob(node.path("ipam/*/*"))
+	for _, file := range files {
+		if address, err := netip.ParseAddr(filepath.Base(file)); err == nil {
+			found[address] = true
+		}
+	}
+	return found
+}
+
+var addressInFlow = regexp.MustCompile(`(?:nw_src|nw_dst|ipv6_src|ipv6_dst|arp_spa|nd_target)=([0-9a-f.:]+)[, /]`)
+
+// differences on one node: the daemon's own view, ports, flows, records, tombstones, routes.
+func (node *node) differences(t testing.TB, live []*attached, wanted, own map[netip.Addr]bool) []string {
+	t.Helper()
+	var left []string
+	tell := func(format string, values ...any) {
+		left = append(left, node.name()+": "+fmt.Sprintf(format, values...))
+	}
+	ports := []map[string]bool{}
+	for rail := range rails {
+		ports = append(ports, map[string]bool{uplinkOf(rail): true})
+	}
+	for _, one := range live {
+		if one.pod.node == node {
+			ports[one.rail][one.port] = true
+		}
+	}
+	for rail := range rails {
+		found := strings.Fields(node.open.Vsctl(t, "list-ports", bridgeOf(rail)))
+		if len(found) != len(ports[rail]) || slices.ContainsFunc(found, func(port string) bool { return !ports[rail][port] }) {
+			tell("ports %v, want %v", found, ports[rail])
+		}
+		told := node.open.Ofctl(t, bridgeOf(rail), "dump-flows")
+		for _, match := range addressInFlow.FindAllStringSubmatch(told, -1) {
+			address, err := netip.ParseAddr(match[1])
+			if err == nil && inPodPrefix(address) && !wanted[address] && !isGateway(address) {
+				tell("a flow of %s names %s", bridgeOf(rail), address)
+				break
+			}
+		}
+		if count := node.announced(t, rail); node.daemonRoutes() && count != 2*(len(ports[rail])-1) {
+			tell("%d routes in table %d, want %d", count, tableOf(rail), 2*(len(ports[rail])-1))
+		}
+	}
+	for folder, want := range map[string]int{"state/attachments/*.json": len(own) / 2, "state/tombstones/*.json": 0} {
+		if files, _ := filepath.Glob(node.path(folder)); len(files) != want {
+			tell("%d files %s, want %d", len(files), folder, want)
+		}
+	}
+	return append(left, node.listed(t, len(own)/2)...)
+}
+
+func (node *node) daemonRoutes() bool { return node.fabric.backend == "kernel-table" }
+
+// announced routes of a rail in the kernel's table.
+func (node *node) announced(t testing.TB, rail int) int {
+	t.Helper()
+	count := 0
+	for _, family := range []string{"-4", "-6"} {
+		told, _ := node.host.Try("ip", family, "route", "show", "table", fmt.Sprint(tableOf(rail)))
+		count += strings.Count(told, "blackhole")
+	}
+	return count
+}
+
+// listed by the daemon: each attachment has its flows and is advertised.
+func (node *node) listed(t testing.TB, want int) []string {
+	t.Helper()
+	ctx, end := bounded(t)
+	defer end()
+	reply, err := node.client.List(ctx, &nodev1.ListRequest{})
+	if err != nil {
+		return []string{fmt.Sprintf("%s: List: %v", node.name(), err)}
+	}
+	var left []string
+	if len(reply.GetAttached()) != want {
+		left = append(left, fmt.Sprintf("%s: %d attachments are listed, want %d", node.name(), len(reply.GetAttached()), want))
+	}
+	for _, one := range reply.GetAttached() {
+		if one.GetFlowsWanted() == 0 || one.GetFlowsInstalled() != one.GetFlowsWanted() || !one.GetAdvertised() {
+			left = append(left, fmt.Sprintf("%s: %v", node.name(), one))
+		}
+	}
+	return left
+}
+
+func inPodPrefix(address netip.Addr) bool {
+	for rail := range rails {
+		for _, prefix := range railPrefixes(rail) {
+			if prefix.Contains(address) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isGateway of a node's range: its first address.
+func isGateway(address netip.Addr) bool {
+	return strings.HasSuffix(address.String(), ":1") || strings.HasSuffix(address.String(), ".1")
+}

@@ -1,0 +1,158 @@
+package lab
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"railwright/node/testlab"
+)
+
+// datagramsOfAPair are sent each way where they are to arrive; where they are not, at least as many.
+const datagramsOfAPair = 20
+
+// isolation: all pods of all tenants try each other, over all rails and both families.
+func isolation(t *testing.T, fabric *fabric) {
+	one, other := fabric.nodes[0], fabric.nodes[len(fabric.nodes)-1]
+	pods := []*pod{
+		one.attachedPod(t, "red-1"), one.attachedPod(t, "red-2"), other.attachedPod(t, "red-1"),
+		one.attachedPod(t, "alone"), other.attachedPod(t, "alone"), other.attachedPod(t, "green"), one.attachedPod(t, "blue"),
+	}
+	fabric.mustSettle(t)
+	for _, pod := range pods {
+		pod.routeAcross(t)
+	}
+	watched := map[*attached]*testlab.Wire{}
+	for _, pod := range pods {
+		for _, face := range pod.rail {
+			watched[face] = testlab.OpenWire(t, pod.Namespace, faceOf(face.rail))
+		}
+	}
+	t.Run("one tenant: nothing is lost, the other way neither", func(t *testing.T) {
+		eachPair(pods, func(from, to *attached, family int) {
+			if tenantOf(from) != tenantOf(to) && !peered(from, to) {
+				return
+			}
+			if found := reaches(t, from, to, family, datagramsOfAPair); found.arrived < found.sent || found.back < found.sent {
+				t.Errorf("%s: %+v", path(from, to, family), found)
+			}
+		})
+	})
+	for _, wire := range watched {
+		wire.Forget()
+	}
+	t.Run("another tenant: nothing arrives", func(t *testing.T) {
+		pairs, sent := 0, 0
+		eachPair(pods, func(from, to *attached, family int) {
+			if tenantOf(from) == tenantOf(to) || peered(from, to) {
+				return
+			}
+			frames := shout(t, from, to, family)
+			pairs, sent = pairs+1, sent+frames
+		})
+		// What was sent before has been worked off once something that was sent later is back.
+		eachPair(pods, func(from, to *attached, family int) {
+			if tenantOf(from) == tenantOf(to) || peered(from, to) {
+				reaches(t, from, to, family, 1)
+			}
+		})
+		for face, wire := range watched {
+			if arrived := wire.Frames(isShout); len(arrived) > 0 {
+				t.Errorf("%d frames arrived at %s of %s: %s", len(arrived), face.ipv4, face.pod.namespace, testlab.FrameText(arrived[0]))
+			}
+		}
+		if pairs == 0 {
+			t.Error("no pair was tried")
+		}
+		t.Logf("0 of %d datagrams arrived over %d paths between tenants", sent, pairs)
+	})
+	t.Run("a peering that ends, ends", func(t *testing.T) { peeringEnds(t, fabric, pods[5], pods[6]) })
+}
+
+// routeAcross gives a pod what a workload on all rails has: routes to the other rails by each of its own.
+func (pod *pod) routeAcross(t *testing.T) {
+	t.Helper()
+	// The rules by source that finish made do the rest: a packet leaves by the interface whose address it has.
+	for _, family := range []string{"-4", "-6"} {
+		if told := pod.IP(t, family, "rule"); strings.Count(told, "lookup 10") != rails {
+			t.Fatalf("rules of %s: %s", pod.name, told)
+		}
+	}
+}
+
+func tenantOf(face *attached) string {
+	if strings.HasPrefix(face.pod.namespace, "red-") {
+		return "red"
+	}
+	return face.pod.namespace
+}
+
+func peered(one, other *attached) bool {
+	both := []string{tenantOf(one), tenantOf(other)}
+	return slices.Contains(both, "green") && slices.Contains(both, "blue")
+}
+
+// eachPair of interfaces of two pods, over one rail and over two, of both families, in both directions.
+func eachPair(pods []*pod, try func(from, to *attached, family int)) {
+	for _, from := range pods {
+		for _, to := range pods {
+			if from == to {
+				continue
+			}
+			for _, mine := range from.rail {
+				for _, theirs := range to.rail {
+					try(mine, theirs, 4)
+					try(mine, theirs, 6)
+				}
+			}
+		}
+	}
+}
+
+func path(from, to *attached, family int) string {
+	return fmt.Sprintf("%s on %s by %s to %s on %s by %s, IPv%d", from.pod.namespace, from.pod.node.name(), railName(from.rail),
+		to.pod.namespace, to.pod.node.name(), railName(to.rail), family)
+}
+
+// shoutText is in datagrams that nobody may get.
+const shoutText = "railwright: nobody may read this"
+
+func isShout(frame []byte) bool { return strings.Contains(string(frame), shoutText) }
+
+// shout datagrams that are to arrive nowhere.
+func shout(t *testing.T, from, to *attached, family int) int {
+	t.Helper()
+	socket, err := listen(from.pod, from.of(family), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	for range datagramsOfAPair {
+		if err := sendTo(socket, to.of(family), []byte(shoutText)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return datagramsOfAPair
+}
+
+func peeringEnds(t *testing.T, fabric *fabric, green, blue *pod) {
+	tenants := filepath.Join(fabric.folder, "tenants", "tenants.json")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(tenants+".new", []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(tenants+".new", tenants); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer write(tenantsFile)
+	write(`{"tenants": [{"name": "red", "namespaces": ["red-1", "red-2"]}]}`)
+	reach := func() int { return reaches(t, green.rail[0], blue.rail[0], 4, 1).back }
+	testlab.Eventually(t, atRest*2, "green no longer reaches blue", func() bool { return reach() == 0 })
+	write(tenantsFile)
+	testlab.Eventually(t, atRest*2, "green reaches blue again", func() bool { return reach() > 0 })
+}

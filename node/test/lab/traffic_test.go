@@ -1,0 +1,301 @@
+package lab
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	echoPort   = 7777
+	probeEvery = 10 * time.Millisecond
+)
+
+// probe sends numbered datagrams from one pod to another, which sends them back: both count.
+type probe struct {
+	from, to *net.UDPConn
+	every    time.Duration
+
+	mutex   sync.Mutex
+	sent    int
+	arrived map[uint64]bool // at the other pod
+	back    map[uint64]time.Time
+	began   time.Time
+	end     chan struct{}
+	sending sync.WaitGroup
+	ended   sync.WaitGroup
+}
+
+// tally of a probe that has ended.
+type tally struct {
+	sent, arrived, back int
+	// outage is the longest time without an answer.
+	outage time.Duration
+}
+
+func listen(pod *pod, address netip.Addr, port int) (*net.UDPConn, error) {
+	var made *net.UDPConn
+	err := pod.Within(func() (err error) {
+		made, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, uint16(port))))
+		return err
+	})
+	return made, err
+}
+
+// newProbe between an interface of a pod and one of another, of an address family (4 or 6).
+func newProbe(t testing.TB, from, to *attached, family int, every time.Duration) *probe {
+	t.Helper()
+	made := &probe{every: every, arrived: map[uint64]bool{}, back: map[uint64]time.Time{}, end: make(chan struct{})}
+	var err error
+	if made.to, err = listen(to.pod, to.of(family), 0); err != nil {
+		t.Fatal(err)
+	}
+	if made.from, err = listen(from.pod, from.of(family), 0); err != nil {
+		t.Fatal(err)
+	}
+	target := made.to.LocalAddr().(*net.UDPAddr).AddrPort()
+	made.began = time.Now()
+	made.ended.Go(made.echo)
+	made.ended.Go(made.collect)
+	made.sending.Go(func() { made.send(target) })
+	t.Cleanup(made.close)
+	return made
+}
+
+func (probe *probe) send(target netip.AddrPort) {
+	ticks := time.NewTicker(probe.every)
+	defer ticks.Stop()
+	for number := uint64(1); ; number++ {
+		probe.mutex.Lock()
+		probe.sent++
+		probe.mutex.Unlock()
+		// An error is a datagram that did not get out: it is lost as any other.
+		_, _ = probe.from.WriteToUDPAddrPort(binary.BigEndian.AppendUint64(nil, number), target)
+		select {
+		case <-probe.end:
+			return
+		case <-ticks.C:
+		}
+	}
+}
+
+func (probe *probe) echo() {
+	buffer := make([]byte, 64)
+	for {
+		length, sender, err := probe.to.ReadFromUDPAddrPort(buffer)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err == nil && length == 8 {
+			probe.mutex.Lock()
+			probe.arrived[binary.BigEndian.Uint64(buffer)] = true
+			probe.mutex.Unlock()
+			_, _ = probe.to.WriteToUDPAddrPort(buffer[:length], sender)
+		}
+	}
+}
+
+func (probe *probe) collect() {
+	buffer := make([]byte, 64)
+	for {
+		length, _, err := probe.from.ReadFromUDPAddrPort(buffer)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err == nil && length == 8 {
+			probe.mutex.Lock()
+			probe.back[binary.BigEndian.Uint64(buffer)] = time.Now()
+			probe.mutex.Unlock()
+		}
+	}
+}
+
+// answered so far.
+func (probe *probe) answered() int {
+	probe.mutex.Lock()
+	defer probe.mutex.Unlock()
+	return len(probe.back)
+}
+
+// stop sending, wait for what is on its way, and count.
+func (probe *probe) stop() tally {
+	close(probe.end)
+	probe.sending.Wait()
+	for until := time.Now().Add(time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+		probe.mutex.Lock()
+		all := len(probe.back) == probe.sent
+		probe.mutex.Unlock()
+		if all {
+			break
+		}
+	}
+	probe.close()
+	found := tally{sent: probe.sent, arrived: len(probe.arrived), back: len(probe.back)}
+	last := probe.began
+	for number := uint64(1); number <= uint64(probe.sent); number++ {
+		if at, came := probe.back[number]; came {
+			found.outage = max(found.outage, at.Sub(last))
+			last = at
+		}
+	}
+	if found.back < found.sent {
+		found.outage = max(found.outage, time.Since(last))
+	}
+	return found
+}
+
+func (probe *probe) close() {
+	select {
+	case <-probe.end:
+	default:
+		close(probe.end)
+	}
+	_ = errors.Join(probe.from.Close(), probe.to.Close())
+	probe.sending.Wait()
+	probe.ended.Wait()
+}
+
+// reaches says how many of a few datagrams came back, and how many arrived at all.
+func reaches(t testing.TB, from, to *attached, family, count int) tally {
+	t.Helper()
+	made := newProbe(t, from, to, family, time.Millisecond)
+	for until := time.Now().Add(3 * time.Second); made.answered() < count && time.Now().Before(until); {
+		time.Sleep(2 * time.Millisecond)
+	}
+	return made.stop()
+}
+
+// stream is a TCP connection from one pod to another, whose bytes are checked at the other end.
+type stream struct {
+	from, to *net.TCPConn
+	end      chan struct{}
+	ended    sync.WaitGroup
+
+	sent, got uint64
+	failed    error
+	pause     time.Duration // the longest without a byte
+}
+
+const streamWords = 128
+
+func newStream(t testing.TB, from, to *attached) *stream {
+	t.Helper()
+	made := &stream{end: make(chan struct{})}
+	var listener *net.TCPListener
+	var err error
+	err = to.pod.Within(func() (err error) {
+		listener, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(to.ipv4, 0)))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	// A plain socket: Dial would open its own on another thread, in another namespace.
+	descriptor := -1
+	err = from.pod.Within(func() (err error) {
+		descriptor, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Bind(descriptor, &unix.SockaddrInet4{Addr: from.ipv4.As4()})
+		}
+		if err == nil {
+			port := listener.Addr().(*net.TCPAddr).Port
+			err = unix.Connect(descriptor, &unix.SockaddrInet4{Addr: to.ipv4.As4(), Port: port})
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatalf("a TCP connection: %v", err)
+	}
+	file := os.NewFile(uintptr(descriptor), "stream")
+	connection, err := net.FileConn(file)
+	_ = file.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	made.from = connection.(*net.TCPConn)
+	if made.to, err = listener.AcceptTCP(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(made.from.Close(), made.to.Close()) })
+	made.ended.Go(made.write)
+	made.ended.Go(made.read)
+	return made
+}
+
+func (stream *stream) write() {
+	defer func() { _ = stream.from.CloseWrite() }()
+	ticks := time.NewTicker(probeEvery)
+	defer ticks.Stop()
+	for {
+		var block []byte
+		for range streamWords {
+			block = binary.BigEndian.AppendUint64(block, stream.sent)
+			stream.sent++
+		}
+		if _, err := stream.from.Write(block); err != nil {
+			stream.failed = err
+			return
+		}
+		select {
+		case <-stream.end:
+			return
+		case <-ticks.C:
+		}
+	}
+}
+
+// read until the other side is through; each word must be the one that comes next.
+func (stream *stream) read() {
+	buffer, kept, last := make([]byte, 64<<10), []byte{}, time.Now()
+	for {
+		length, err := stream.to.Read(buffer)
+		stream.pause = max(stream.pause, time.Since(last))
+		last = time.Now()
+		for kept = append(kept, buffer[:length]...); len(kept) >= 8; kept = kept[8:] {
+			if binary.BigEndian.Uint64(kept) != stream.got {
+				return
+			}
+			stream.got++
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// stop and say whether all that was sent arrived, in its order, and how often a segment was sent again.
+func (stream *stream) stop(t testing.TB) (pause time.Duration, again uint32) {
+	t.Helper()
+	close(stream.end)
+	_ = stream.to.SetReadDeadline(time.Now().Add(20 * time.Second))
+	stream.ended.Wait()
+	if stream.failed != nil || stream.got != stream.sent {
+		t.Errorf("a TCP stream: %d of %d words arrived: %v", stream.got, stream.sent, stream.failed)
+	}
+	raw, err := stream.from.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = raw.Control(func(descriptor uintptr) {
+		if info, err := unix.GetsockoptTCPInfo(int(descriptor), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			again = info.Total_retrans
+		}
+	})
+	return stream.pause, again
+}
+
+func sendTo(socket *net.UDPConn, to netip.Addr, text []byte) error {
+	_, err := socket.WriteToUDPAddrPort(text, netip.AddrPortFrom(to, echoPort))
+	if errors.Is(err, unix.ECONNREFUSED) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,206 @@
+//go:build vmguest
+
+package guest
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netns"
+
+	"railwright/node/testlab"
+)
+
+const (
+	rounds = 10
+	// differentTTLs make as many flows: a hop that decrements the TTL matches it exactly.
+	firstTTL, differentTTLs = 20, 200
+	flowLimit               = 50
+)
+
+// TestFigures tells what a flow that is not cached costs, and when one is evicted. What is asserted are counts, never
+// times: all is emulated.
+func TestFigures(t *testing.T) {
+	node := startNode(t, t.TempDir())
+	node.startDaemon(t)
+	one := node.addPod(t, node.rails[0], 0, "team-a")
+	near, far := node.addPod(t, node.rails[0], 1, "team-a"), node.addPod(t, node.rails[1], 0, "team-a")
+	firstPacket(t, "VF to VF on one PF", one, near)
+	firstPacket(t, "over two rails", one, far)
+	for _, idle := range []time.Duration{10 * time.Second, time.Second} {
+		node.missAfterIdle(t, one, near, idle)
+	}
+	vsctl(t, "remove", "Open_vSwitch", ".", "other_config", "max-idle")
+	node.evictedByCount(t, one, near)
+}
+
+// firstPacket's way through ovs-vswitchd beside that of the packets after it.
+func firstPacket(t *testing.T, what string, from, to *pod) {
+	t.Helper()
+	var first, rest []float64
+	for range rounds {
+		appctl(t, "revalidator/purge")
+		times := pings(t, from, to.addresses[0])
+		first, rest = append(first, times[0]), append(rest, times[1:]...)
+	}
+	slices.Sort(first)
+	slices.Sort(rest)
+	t.Logf("figure: round trip %s: first packet (flow not cached, %d rounds) median %.2f ms, most %.2f ms; after it median "+
+		"%.2f ms, most %.2f ms (TCG, emulated)", what, rounds, first[rounds/2], first[rounds-1], rest[len(rest)/2], rest[len(rest)-1])
+}
+
+// pings give the round trips in ms; all must be answered.
+func pings(t *testing.T, from *pod, to netip.Addr) []float64 {
+	t.Helper()
+	told := from.Run(t, "ping", "-c", "5", "-i", "0.1", "-W", "3", to.String())
+	var times []float64
+	for line := range strings.Lines(told) {
+		_, after, found := strings.Cut(line, " time=")
+		if !found {
+			continue
+		}
+		value, err := strconv.ParseFloat(strings.Fields(after)[0], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		times = append(times, value)
+	}
+	if len(times) != 5 {
+		t.Fatalf("%d of 5 pings were answered:\n%s", len(times), told)
+	}
+	return times
+}
+
+// dataFlows of packets from one pod to another, that the datapath has cached.
+func (node *node) dataFlows(t *testing.T, from, to *pod) (all, offloaded int) {
+	t.Helper()
+	for _, flow := range node.flows(t) {
+		if flow.InPort == from.rail.representor(from.vf) && strings.Contains(flow.Match, "dst="+to.addresses[0].String()) {
+			all++
+			if flow.Offloaded {
+				offloaded++
+			}
+		}
+	}
+	return all, offloaded
+}
+
+func (node *node) missAfterIdle(t *testing.T, from, to *pod, idle time.Duration) {
+	t.Helper()
+	vsctl(t, "set", "Open_vSwitch", ".", "other_config:max-idle="+strconv.FormatInt(idle.Milliseconds(), 10))
+	busy := pings(t, from, to.addresses[0])
+	last := time.Now()
+	if all, _ := node.dataFlows(t, from, to); all == 0 && time.Since(last) < idle/2 {
+		t.Error("no flow is cached right after the packets")
+	}
+	testlab.Eventually(t, idle+startTime, "the idle flow is evicted", func() bool {
+		all, _ := node.dataFlows(t, from, to)
+		if all > 0 {
+			time.Sleep(betweenLooks)
+		}
+		return all == 0
+	})
+	took := time.Since(last)
+	again := pings(t, from, to.addresses[0])
+	t.Logf("figure: max-idle %v: the flow was gone %.1f s after its last packet; round trip of the next packet %.2f ms, of those "+
+		"after it %.2f ms, of the last one before %.2f ms (TCG, emulated)", idle, took.Seconds(), again[0], again[len(again)-1], busy[len(busy)-1])
+}
+
+// evictedByCount: above other_config:flow-limit ovs-vswitchd installs no flow, and its revalidator takes out idle ones
+// early. Packets without a flow are still forwarded, by ovs-vswitchd.
+func (node *node) evictedByCount(t *testing.T, from, to *pod) {
+	t.Helper()
+	for _, limit := range []int{0, flowLimit} {
+		if limit > 0 {
+			vsctl(t, "set", "Open_vSwitch", ".", "other_config:flow-limit="+strconv.Itoa(limit))
+		}
+		appctl(t, "revalidator/purge")
+		arrived := sendWithTTLs(t, from, to)
+		all, offloaded := node.dataFlows(t, from, to)
+		if arrived != differentTTLs {
+			t.Errorf("flow-limit %d: %d of %d packets arrived", limit, arrived, differentTTLs)
+		}
+		if limit == 0 && (all < differentTTLs*9/10 || offloaded != all) {
+			t.Errorf("without a limit %d flows of %d are cached, %d of them in hardware", all, differentTTLs, offloaded)
+		}
+		if limit > 0 && all > 2*limit {
+			t.Errorf("with flow-limit %d there are %d flows", limit, all)
+		}
+		t.Logf("figure: %d packets of as many flows, flow-limit %s: %d arrived, %d flows cached after them, %d in hardware "+
+			"(TCG, emulated)", differentTTLs, map[bool]string{true: "default (200000)", false: strconv.Itoa(limit)}[limit == 0],
+			arrived, all, offloaded)
+	}
+	vsctl(t, "remove", "Open_vSwitch", ".", "other_config", "flow-limit")
+}
+
+// sendWithTTLs sends one packet with each TTL and says how many arrived.
+func sendWithTTLs(t *testing.T, from, to *pod) int {
+	t.Helper()
+	receiver := within(t, to, func() (*net.UDPConn, error) {
+		return net.ListenUDP("udp4", &net.UDPAddr{IP: to.addresses[0].AsSlice(), Port: 7000})
+	})
+	sender := within(t, from, func() (*net.UDPConn, error) {
+		return net.DialUDP("udp4", nil, &net.UDPAddr{IP: to.addresses[0].AsSlice(), Port: 7000})
+	})
+	defer sender.Close()
+	defer receiver.Close()
+	raw, err := sender.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrived, buffer := 0, make([]byte, 64)
+	for ttl := firstTTL; ttl < firstTTL+differentTTLs; ttl++ {
+		var failed error
+		err := raw.Control(func(socket uintptr) {
+			failed = syscall.SetsockoptInt(int(socket), syscall.IPPROTO_IP, syscall.IP_TTL, ttl)
+		})
+		if err = errors.Join(err, failed); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sender.Write([]byte{byte(ttl)}); err != nil {
+			t.Fatal(err)
+		}
+		_ = receiver.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if size, err := receiver.Read(buffer); err == nil && size == 1 && buffer[0] == byte(ttl) {
+			arrived++
+		}
+	}
+	return arrived
+}
+
+// within a pod's network namespace make a socket, which stays there, for the caller to close.
+func within(t *testing.T, pod *pod, socket func() (*net.UDPConn, error)) *net.UDPConn {
+	t.Helper()
+	type made struct {
+		socket *net.UDPConn
+		err    error
+	}
+	result := make(chan made)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with this, and no other work runs in there
+		handle, err := netns.GetFromPath(pod.Path())
+		if err == nil {
+			err = netns.Set(handle)
+			_ = handle.Close()
+		}
+		if err != nil {
+			result <- made{nil, err}
+			return
+		}
+		opened, err := socket()
+		result <- made{opened, err}
+	}()
+	opened := <-result
+	if opened.err != nil {
+		t.Fatal(opened.err)
+	}
+	return opened.socket
+}

@@ -1,0 +1,81 @@
+//go:build vmguest
+
+package guest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"railwright/node/testlab"
+)
+
+// wantNothingLeft of any pod: no attachment, port, flow, route, address or file, and the VFs are the host's again.
+func (node *node) wantNothingLeft(t *testing.T) {
+	t.Helper()
+	var left []string
+	gone := func() bool {
+		left = node.left(t)
+		return len(left) == 0
+	}
+	for until := time.Now().Add(10 * time.Second); !gone() && time.Now().Before(until); {
+		time.Sleep(betweenLooks)
+	}
+	for _, what := range left {
+		t.Error("left: " + what)
+	}
+}
+
+func (node *node) left(t *testing.T) (found []string) {
+	t.Helper()
+	for _, one := range node.attachments(t) {
+		found = append(found, "attachment of "+one.HostInterface)
+	}
+	found = append(found, files(t, filepath.Join(node.state, "railwright", "attachments"))...)
+	found = append(found, files(t, filepath.Join(node.state, "railwright", "tombstones"))...)
+	for _, rail := range node.rails {
+		for _, port := range rail.ports(t) {
+			found = append(found, "port "+port)
+		}
+		flows := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-flows", "--names", rail.bridge())
+		for line := range strings.Lines(flows) {
+			if strings.Contains(line, rail.prefix()[:5]) || strings.Contains(line, rail.prefix6()[:7]) {
+				found = append(found, "flow "+strings.TrimSpace(line))
+			}
+		}
+		for _, family := range []string{"-4", "-6"} {
+			// A table that has never had a route is an error for ip.
+			routes, _ := exec.Command("ip", family, "route", "show", "table", strconv.Itoa(rail.table())).Output()
+			for line := range strings.Lines(string(routes)) {
+				found = append(found, "route "+strings.TrimSpace(line))
+			}
+		}
+		for vf := range rail.vfs {
+			if _, err := os.Stat("/sys/class/net/" + rail.vf(vf)); err != nil {
+				found = append(found, "VF "+rail.vf(vf)+" is not back")
+			}
+		}
+	}
+	atLeaf := node.leaf.IP(t, "route", "show", "proto", "bgp") + node.leaf.IP(t, "-6", "route", "show", "proto", "bgp")
+	if atLeaf != "" {
+		found = append(found, "the leaf's "+atLeaf)
+	}
+	return found
+}
+
+// files below a folder that are no lock.
+func files(t *testing.T, folder string) []string {
+	t.Helper()
+	var found []string
+	_ = filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && entry.Type().IsRegular() && entry.Name() != "lock" {
+			found = append(found, "file "+path)
+		}
+		return nil
+	})
+	return found
+}

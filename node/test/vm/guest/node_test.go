@@ -1,0 +1,171 @@
+//go:build vmguest
+
+package guest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"railwright/node/internal/announce/frrconfig"
+	"railwright/node/testlab"
+)
+
+const (
+	daemonSocket = "/run/railwright/railwrightd.sock"
+	// betweenLooks: each costs a process, and that an emulated core is busy for some tenths of a second.
+	betweenLooks = 250 * time.Millisecond
+)
+
+// node is this machine with two rails, and a leaf that both go to.
+type node struct {
+	rails      []*rail
+	host, leaf *testlab.Namespace
+	leafFRR    *testlab.FRR
+	// state is what a node keeps when it starts anew.
+	state, config string
+	daemon        *exec.Cmd
+	ended         chan struct{}
+}
+
+// startNode as far as its services, in the order that a node's own start has; not yet the daemon.
+func startNode(t *testing.T, state string) *node {
+	t.Helper()
+	for _, name := range []string{"ROOT", "OVS", "FRR"} {
+		t.Setenv("RAILWRIGHT_TEST_NEEDS_"+name, "1")
+	}
+	t.Setenv("RAILWRIGHT_FRR10", "/") // FRR 10 is this image's own
+	started := &node{host: &testlab.Namespace{Name: "host"}, leaf: testlab.NewNamespace(t, "leaf"), state: state}
+	testlab.Run(t, "ip", "netns", "attach", started.host.Name, "1")
+	t.Cleanup(func() { _ = exec.Command("ip", "netns", "delete", started.host.Name).Run() })
+	for _, namespace := range []*testlab.Namespace{started.host, started.leaf} {
+		namespace.TakeAddressesAtOnce(t)
+	}
+	started.leaf.Run(t, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+	started.rails = startNICs(t, started.leaf)
+	startOpenVSwitch(t, state, started.rails)
+	started.startFRR(t)
+	started.writeConfig(t)
+	return started
+}
+
+func (node *node) startFRR(t *testing.T) {
+	t.Helper()
+	leaf := frrconfig.Leaf{ASN: 65000, RouterID: netip.MustParseAddr("10.255.0.1"), Rail: "rails", MaxPrefixes: 256}
+	own := frrconfig.Node{Backend: frrconfig.KernelTable, ASN: 65001, RouterID: netip.MustParseAddr("10.255.1.1")}
+	for _, rail := range node.rails {
+		prefixes := []netip.Prefix{netip.MustParsePrefix(rail.prefix()), netip.MustParsePrefix(rail.prefix6())}
+		leaf.Prefixes = append(leaf.Prefixes, prefixes...)
+		leaf.Ports = append(leaf.Ports, rail.hostAddress())
+		own.Rails = append(own.Rails, frrconfig.Rail{
+			Name: rail.name(), Interface: rail.bridge(), Peer: netip.MustParseAddr(rail.leafAddress()), Table: rail.table(),
+			Prefixes: prefixes,
+		})
+	}
+	node.leafFRR = testlab.StartFRR(t, node.leaf, testlab.FRR10, leaf.Text())
+	frr := testlab.StartFRR(t, node.host, testlab.FRR10, own.Text())
+	// Where a node's own service has it.
+	if err := os.MkdirAll("/run/frr", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	testlab.Run(t, "ln", "-sfn", frr.Socket("bgpd"), "/run/frr/bgpd.vty")
+}
+
+func (node *node) writeConfig(t *testing.T) {
+	t.Helper()
+	text := "node: gpu-1\nstate_folder: " + filepath.Join(node.state, "railwright") + "\nnetns_folders: [/run/netns]\nrails:\n"
+	for _, rail := range node.rails {
+		text += fmt.Sprintf("- {name: %s, bridge: %s, uplink: %s, leaf: %s, table: %d, prefixes: [%s, %q]}\n", rail.name(),
+			rail.bridge(), rail.uplink(), rail.leafAddress(), rail.table(), rail.prefix(), rail.prefix6())
+	}
+	text += "openvswitch: {database: " + database + ", management: " + ovsFolder + "}\n" +
+		"frr: {backend: kernel-table, bgp_socket: /run/frr/bgpd.vty}\ntenants: {kind: local}\n"
+	node.config = "/tmp/railwrightd.yaml"
+	write(t, node.config, text)
+}
+
+// startDaemon and wait until all its rails are well.
+func (node *node) startDaemon(t *testing.T) {
+	t.Helper()
+	node.daemon, node.ended = startService(t, shared+"bin/railwrightd", "--config", node.config)
+	node.ready(t)
+}
+
+func (node *node) ready(t *testing.T) {
+	t.Helper()
+	told := ""
+	t.Cleanup(func() {
+		if t.Failed() && told != "" {
+			t.Logf("the daemon's status: %s", told)
+		}
+	})
+	took := testlab.Eventually(t, startTime, "the daemon and its rails are ready", func() bool {
+		said, err := exec.Command(shared+"bin/railwrightd", "status", "--socket", daemonSocket).CombinedOutput()
+		if told = string(said); err != nil {
+			time.Sleep(betweenLooks)
+			return false
+		}
+		told = ""
+		return true
+	})
+	t.Logf("ready %.1f s after the daemon's start", took.Seconds())
+}
+
+// attached as the daemon tells of it.
+type attached struct {
+	Key struct {
+		Interface   string `json:"interface"`
+		ContainerID string `json:"container_id"`
+	} `json:"key"`
+	HostInterface  string   `json:"host_interface"`
+	Addresses      []string `json:"addresses"`
+	FlowsWanted    int      `json:"flows_wanted"`
+	FlowsInstalled int      `json:"flows_installed"`
+	Advertised     bool     `json:"advertised"`
+}
+
+func (node *node) attachments(t *testing.T) []attached {
+	t.Helper()
+	var reply struct {
+		Attached []attached `json:"attached"`
+	}
+	ask(t, &reply, "list", "--json", "--socket", daemonSocket)
+	return reply.Attached
+}
+
+// cachedFlow of the datapath, as `railwrightd flows --json` tells it.
+type cachedFlow struct {
+	InPort    string   `json:"in_port"`
+	Offloaded bool     `json:"offloaded"`
+	Layer     string   `json:"layer"`
+	Why       string   `json:"why"`
+	Packets   uint64   `json:"packets"`
+	Used      *float64 `json:"used_s"`
+	Match     string   `json:"match"`
+	Actions   string   `json:"actions"`
+}
+
+func (node *node) flows(t *testing.T) []cachedFlow {
+	t.Helper()
+	var reply []cachedFlow
+	ask(t, &reply, "flows", "--json", "--config", node.config)
+	return reply
+}
+
+func ask(t *testing.T, reply any, arguments ...string) {
+	t.Helper()
+	command := exec.Command(shared+"bin/railwrightd", arguments...)
+	command.Stderr = os.Stderr
+	told, err := command.Output()
+	if err != nil {
+		t.Fatalf("railwrightd %v: %v", arguments, err)
+	}
+	if err := json.Unmarshal(told, reply); err != nil {
+		t.Fatalf("railwrightd %v: %v\n%s", arguments, err, told)
+	}
+}

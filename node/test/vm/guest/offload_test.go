@@ -1,0 +1,202 @@
+//go:build vmguest
+
+package guest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"railwright/node/testlab"
+)
+
+// TestOffload: pods with VFs, laid by stock ovs-cni and our plugin, reach each other, and every data flow is in hardware.
+func TestOffload(t *testing.T) {
+	node := startNode(t, t.TempDir())
+	node.startDaemon(t)
+	one := node.addPod(t, node.rails[0], 0, "team-a")
+	near := node.addPod(t, node.rails[0], 1, "team-a")
+	far := node.addPod(t, node.rails[1], 0, "team-a")
+	other := node.addPod(t, node.rails[1], 1, "team-b")
+	pods := []*pod{one, near, far, other}
+	node.wantWell(t, pods)
+
+	one.mustReach(t, near)
+	one.mustReach(t, far)
+	far.mustReach(t, near)
+	one.mustNotReach(t, other)
+	other.mustNotReach(t, far)
+	stream(t, one, near)
+	stream(t, one, far)
+	node.wantAllInHardware(t, one, near, far)
+	node.tellDatapath(t, one)
+	node.answersInSoftware(t, one)
+
+	for _, pod := range pods {
+		pod.must(t, "check")
+	}
+	for range 2 {
+		for _, pod := range pods {
+			pod.must(t, "del")
+		}
+	}
+	node.wantNothingLeft(t)
+}
+
+// stream TCP from one pod to another.
+func stream(t *testing.T, from, to *pod) {
+	t.Helper()
+	server := to.Command("iperf3", "--server", "--one-off", "--bind", to.addresses[0].String())
+	if err := testlab.Start(server); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	}()
+	testlab.Eventually(t, startTime, "iperf3 listens", func() bool {
+		told, err := to.Try("ss", "-Hltn", "sport", "=", "5201")
+		return err == nil && strings.Contains(told, ":5201")
+	})
+	told := from.Run(t, "iperf3", "--client", to.addresses[0].String(), "--bytes", "8M")
+	for line := range strings.Lines(told) {
+		if strings.Contains(line, "receiver") {
+			t.Logf("TCP %s to %s (TCG, emulated): %s", from.rail.name(), to.rail.name(), strings.TrimSpace(line))
+			return
+		}
+	}
+	t.Errorf("no TCP stream:\n%s", told)
+}
+
+// wantAllInHardware holds every flow with which packets of these pods were forwarded against what the datapath says.
+func (node *node) wantAllInHardware(t *testing.T, pods ...*pod) {
+	t.Helper()
+	ours := map[string]bool{}
+	for _, rail := range node.rails {
+		ours[rail.uplink()] = true
+		for vf := range rail.vfs {
+			ours[rail.representor(vf)] = true
+		}
+	}
+	seen := map[string]int{}
+	for _, flow := range node.flows(t) {
+		t.Logf("flow in_port=%s offloaded=%v layer=%s packets=%d %s -> %s %s", flow.InPort, flow.Offloaded, flow.Layer,
+			flow.Packets, flow.Match, flow.Actions, flow.Why)
+		if !ours[flow.InPort] || !isData(flow) {
+			continue
+		}
+		if !flow.Offloaded {
+			t.Errorf("a data flow of %s is not in hardware: %s", flow.InPort, flow.Why)
+		}
+		seen[flow.InPort]++
+	}
+	// A list without flows of a port would show nothing: each of these has sent.
+	for _, pod := range pods {
+		for _, port := range []string{pod.rail.representor(pod.vf), pod.rail.uplink()} {
+			if seen[port] == 0 {
+				t.Errorf("%s has no data flow at all", port)
+			}
+		}
+	}
+	t.Logf("figure: data flows in hardware by port: %v (TCG, emulated; a driver that takes everything)", seen)
+}
+
+// isData says whether packets of pods are forwarded by it: IP, and not to or from this host's own BGP. What pods ask of
+// their gateway by ARP and ND is answered, not forwarded, and that in software: see answersInSoftware.
+func isData(flow cachedFlow) bool {
+	address := strings.Contains(flow.Match, "10.1.") || strings.Contains(flow.Match, "10.2.") ||
+		strings.Contains(flow.Match, "fd00:")
+	return address && flow.Actions != "drop" && !isQuestion(flow)
+}
+
+func isQuestion(flow cachedFlow) bool {
+	return strings.Contains(flow.Match, "eth_type(0x0806)") || strings.Contains(flow.Match, "icmpv6(type=135")
+}
+
+func (node *node) tellDatapath(t *testing.T, pod *pod) {
+	t.Helper()
+	told := appctl(t, "dpctl/dump-flows", "-m", "type=offloaded")
+	if !strings.Contains(told, "offloaded:yes") {
+		t.Errorf("ovs-appctl knows no offloaded flow:\n%s", told)
+	}
+	filters := testlab.Run(t, "tc", "-s", "filter", "show", "dev", pod.rail.representor(pod.vf), "ingress")
+	if !strings.Contains(filters, "in_hw") || strings.Contains(filters, "not_in_hw") {
+		t.Errorf("tc has filters that the driver does not:\n%s", filters)
+	}
+	t.Logf("tc filters of %s in_hw: %d", pod.rail.representor(pod.vf), strings.Count(filters, "in_hw "))
+}
+
+// answersInSoftware takes the gateway's permanent neighbour entries from a pod, so that it has to ask.
+func (node *node) answersInSoftware(t *testing.T, pod *pod) {
+	t.Helper()
+	gateways := []string{"10.1.0.1", pod.rail.gateway6()}
+	answered := map[string]bool{}
+	for index, gateway := range gateways {
+		permanent := pod.IP(t, "neighbour", "show", gateway, "dev", podInterface)
+		if !strings.Contains(permanent, pod.rail.bridgeMAC()+" PERMANENT") {
+			t.Errorf("the plugin did not write the gateway's neighbour entry: %q", permanent)
+		}
+		pod.IP(t, "neighbour", "del", gateway, "dev", podInterface)
+		_, _ = pod.Try("ping", "-c", "2", "-i", "0.5", "-W", "1", node.beyond(index))
+		found := pod.IP(t, "neighbour", "show", gateway, "dev", podInterface)
+		answered[gateway] = strings.Contains(found, pod.rail.bridgeMAC())
+		pod.IP(t, "neighbour", "replace", gateway, "lladdr", pod.rail.bridgeMAC(), "dev", podInterface, "nud", "permanent")
+	}
+	// Whether the plan has a flow for ND is up to what ovs-vswitchd takes for its datapath.
+	planned := strings.Contains(testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-flows", pod.rail.bridge(), "table=12"), "icmp_type=136")
+	t.Logf("figure: asked for the gateway, ARP is answered: %v, ND: %v (the plan has a flow for it: %v; the datapath's features: %s)",
+		answered[gateways[0]], answered[gateways[1]], planned, linesWith(appctl(t, "dpif/show-dp-features", pod.rail.bridge()), "ND"))
+	if !answered[gateways[0]] || answered[gateways[1]] != planned {
+		t.Errorf("ARP answered: %v; ND answered: %v, planned: %v", answered[gateways[0]], answered[gateways[1]], planned)
+	}
+	for _, flow := range node.flows(t) {
+		if isQuestion(flow) {
+			t.Logf("asked: offloaded=%v %s -> %.200s; %s", flow.Offloaded, flow.Match, flow.Actions, flow.Why)
+		}
+	}
+}
+
+// beyond the gateway: nobody's address, in the other rail's prefix.
+func (node *node) beyond(family int) string {
+	return []string{"10.2.9.9", "fd00:2::909"}[family]
+}
+
+func linesWith(text, word string) string {
+	var found []string
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, word) {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(found, "; ")
+}
+
+// wantWell holds what the daemon tells of its attachments, and the leaf's routes, against the pods.
+func (node *node) wantWell(t *testing.T, pods []*pod) {
+	t.Helper()
+	told := map[string]attached{}
+	for _, one := range node.attachments(t) {
+		told[one.HostInterface] = one
+		if one.FlowsInstalled != one.FlowsWanted || one.FlowsWanted == 0 || !one.Advertised {
+			t.Errorf("%s: %d of %d flows, advertised %v", one.HostInterface, one.FlowsInstalled, one.FlowsWanted, one.Advertised)
+		}
+	}
+	if len(told) != len(pods) {
+		t.Errorf("%d attachments of %d pods", len(told), len(pods))
+	}
+	for _, pod := range pods {
+		if _, ok := told[pod.rail.representor(pod.vf)]; !ok {
+			t.Errorf("nothing is told of %s, which is to be on %s; on its bridge are %v", pod.Name, pod.rail.representor(pod.vf), pod.rail.ports(t))
+		}
+		for _, address := range pod.addresses {
+			family := "-4"
+			if address.Is6() {
+				family = "-6"
+			}
+			testlab.Eventually(t, 5*time.Second, fmt.Sprintf("the leaf has a route to %s", address), func() bool {
+				return strings.Contains(node.leaf.IP(t, family, "route", "show", address.String()), address.String())
+			})
+		}
+	}
+}

@@ -1,0 +1,188 @@
+//go:build vmguest
+
+package guest
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+
+	"railwright/node/internal/failpoint"
+	"railwright/node/testlab"
+)
+
+// kept is where what a node keeps through a power cut is: a disk of the host's.
+const kept = "/state"
+
+// lastWord is the step at which nothing is cut.
+const lastWord = "none"
+
+// TestPowerCut looks what the daemon made of the cut before this boot, and asks for the next one in the middle of an ADD.
+func TestPowerCut(t *testing.T) {
+	step := flag.Arg(0)
+	if step == "" {
+		t.Fatal("the step to be cut at is not given")
+	}
+	if told := testlab.Run(t, "findmnt", "-no", "FSTYPE", kept); strings.TrimSpace(told) != "ext4" {
+		t.Fatalf("%s is no disk: %s", kept, told)
+	}
+	keepCaches(t)
+	node := startNode(t, kept)
+	node.startDaemon(t)
+	if before := readCut(t); before != nil {
+		node.wantReconciled(t, before)
+	}
+	node.wantNothingLeft(t)
+	if step != lastWord {
+		if t.Failed() {
+			t.FailNow() // the host takes a cut for a success
+		}
+		node.cutAt(t, step)
+	}
+	one, near := node.addPod(t, node.rails[0], 0, "team-a"), node.addPod(t, node.rails[0], 1, "team-a")
+	one.mustReach(t, near)
+	node.wantWell(t, []*pod{one, near})
+	one.must(t, "del")
+	near.must(t, "del")
+	node.wantNothingLeft(t)
+}
+
+// keepCaches of the plugins on the disk, where a node has them.
+func keepCaches(t *testing.T) {
+	t.Helper()
+	for _, folder := range []string{"/var/lib/cni", kept + "/cni"} {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testlab.Run(t, "mount", "--bind", kept+"/cni", "/var/lib/cni")
+}
+
+const begun = kept + "/pod.json"
+
+// cut is what the boot before tells of the pod whose ADD it cut, and at which step.
+type cut struct{ Step, Pod, Conflist string }
+
+func readCut(t *testing.T) *cut {
+	t.Helper()
+	content, err := os.ReadFile(begun)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var before cut
+	if err = errors.Join(err, json.Unmarshal(content, &before), os.Remove(begun)); err != nil {
+		t.Fatal(err)
+	}
+	return &before
+}
+
+// wantReconciled: the pod is gone with the machine, so the daemon takes back on its own what it had a record of: flows,
+// routes, and the port. Where the power went before there was a record only the port may be left, which no flow knows.
+// It is ovs-cni's, whose DEL does nothing where its cache file was not on the disk yet (it does not sync it).
+func (node *node) wantReconciled(t *testing.T, before *cut) {
+	t.Helper()
+	recorded := slices.Index(failpoint.OfAdd(), failpoint.Name(before.Step)) >= slices.Index(failpoint.OfAdd(), failpoint.AddStored)
+	var left, ports []string
+	look := func() bool {
+		left, ports = nil, nil
+		for _, what := range node.left(t) {
+			if strings.HasPrefix(what, "port ") {
+				ports = append(ports, what)
+			} else {
+				left = append(left, what)
+			}
+		}
+		if len(left) > 0 || recorded && len(ports) > 0 {
+			time.Sleep(betweenLooks)
+			return false
+		}
+		return true
+	}
+	for until := time.Now().Add(10 * time.Second); !look() && time.Now().Before(until); {
+		continue
+	}
+	for _, what := range left {
+		t.Errorf("left after the cut at %s: %s", before.Step, what)
+	}
+	if recorded && len(ports) > 0 {
+		t.Errorf("the daemon left %v after the cut at %s", ports, before.Step)
+	}
+	for range 2 {
+		before.runtimeDeletes(t)
+	}
+	for _, rail := range node.rails {
+		stuck := rail.ports(t)
+		t.Logf("cut at %s: ports of %s when the daemon was done %v, after the runtime's DEL %v", before.Step, rail.name(), ports, stuck)
+		for _, port := range stuck {
+			vsctl(t, "del-port", rail.bridge(), port)
+		}
+	}
+}
+
+// containerRuntime as containerd is one: cnitool cannot say that a pod's namespace is gone.
+func containerRuntime(t *testing.T, conflist string) (*libcni.CNIConfig, *libcni.NetworkConfigList) {
+	t.Helper()
+	list, err := libcni.ConfListFromBytes([]byte(conflist))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return libcni.NewCNIConfigWithCacheDir([]string{shared + "bin"}, kept+"/cni", nil), list
+}
+
+func podOf(name, netns string) *libcni.RuntimeConf {
+	return &libcni.RuntimeConf{ContainerID: name, NetNS: netns, IfName: podInterface, Args: [][2]string{
+		{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "team-a"}, {"K8S_POD_NAME", name}, {"K8S_POD_UID", "uid-" + name},
+	}}
+}
+
+// runtimeDeletes what it began before the cut, as it does with sandboxes whose namespace is gone.
+func (before *cut) runtimeDeletes(t *testing.T) {
+	t.Helper()
+	plugins, list := containerRuntime(t, before.Conflist)
+	if err := plugins.DelNetworkList(t.Context(), list, podOf(before.Pod, "")); err != nil {
+		t.Errorf("DEL after the cut at %s: %v", before.Step, err)
+	}
+}
+
+// cutAt a step of ADD: the daemon is killed there, and the power goes before anything else happens. It does not return.
+func (node *node) cutAt(t *testing.T, step string) {
+	t.Helper()
+	_ = node.daemon.Process.Kill()
+	t.Setenv("RAILWRIGHT_FAILPOINT", step)
+	node.daemon, node.ended = startService(t, shared+"bin/railwrightd-failpoints", "--config", node.config)
+	node.ready(t)
+	pod := node.newPod(t, node.rails[0], 0, "team-a")
+	conflist, err := os.ReadFile(filepath.Join(pod.networks, pod.rail.name()+".conflist"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := json.Marshal(cut{step, pod.Name, string(conflist)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, begun, string(content))
+	testlab.Run(t, "sync") // so far everything is on the disk; what comes now is there if its writer saw to it
+	plugins, list := containerRuntime(t, string(conflist))
+	added := make(chan error, 1)
+	go func() {
+		_, err := plugins.AddNetworkList(t.Context(), list, podOf(pod.Name, pod.Path()))
+		added <- err
+	}()
+	select {
+	case <-node.ended:
+		fmt.Printf("\nguest-cut %s\n", step)
+		select {} // the host cuts the power
+	case err := <-added:
+		t.Fatalf("ADD ended without coming by the step %s: %v", step, err)
+	}
+}

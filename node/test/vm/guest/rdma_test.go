@@ -1,0 +1,120 @@
+//go:build vmguest
+
+package guest
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"railwright/node/testlab"
+)
+
+// TestRDMA: RoCE between pods with VFs over two rails. Soft-RoCE stands in for the NIC's: its packets are the same, UDP to
+// port 4791 from the pod's address, and so are the flows that carry them.
+func TestRDMA(t *testing.T) {
+	for _, module := range []string{"rdma_rxe", "ib_uverbs", "rdma_ucm"} {
+		testlab.Run(t, "modprobe", module)
+	}
+	node := startNode(t, t.TempDir())
+	node.startDaemon(t)
+	one, far := node.addPod(t, node.rails[0], 0, "team-a"), node.addPod(t, node.rails[1], 0, "team-a")
+	other := node.addPod(t, node.rails[1], 1, "team-b")
+	for index, pod := range []*pod{one, far, other} {
+		pod.Run(t, "rdma", "link", "add", device(index), "type", "rxe", "netdev", podInterface)
+	}
+	for family := range 2 {
+		node.rping(t, one, far, family)
+		writeBandwidth(t, one, far, family)
+	}
+	node.wantAllInHardware(t, one, far)
+	// The other tenant listens too, and nobody hears of it.
+	server := rpingServer(t, other, 0)
+	if told, err := one.Try("timeout", "20", "rping", "-c", "-C", "1", "-a", other.addresses[0].String()); err == nil {
+		t.Errorf("rping reaches another tenant:\n%s", told)
+	}
+	server()
+}
+
+func device(index int) string { return fmt.Sprintf("rxe%d", index) }
+
+// rpingServer listens on a pod's address, until the function given is called.
+func rpingServer(t *testing.T, pod *pod, family int) (end func()) {
+	t.Helper()
+	server := pod.Command("rping", "-s", "-a", pod.addresses[family].String(), "-C", "5")
+	if err := testlab.Start(server); err != nil {
+		t.Fatal(err)
+	}
+	testlab.Eventually(t, startTime, "rping listens", func() bool {
+		told, err := pod.Try("rdma", "resource", "show", "cm_id")
+		return err == nil && strings.Contains(told, "state LISTEN")
+	})
+	return func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	}
+}
+
+func (node *node) rping(t *testing.T, from, to *pod, family int) {
+	t.Helper()
+	defer rpingServer(t, to, family)()
+	told := from.Run(t, "timeout", "60", "rping", "-c", "-v", "-C", "5", "-a", to.addresses[family].String(),
+		"-I", from.addresses[family].String())
+	if count := strings.Count(told, "ping data: "); count != 5 {
+		t.Errorf("rping: %d of 5 answers:\n%s", count, told)
+	}
+	t.Logf("figure: rping %s to %s over two rails: 5 of 5 (TCG, emulated, Soft-RoCE)", from.addresses[family], to.addresses[family])
+}
+
+func writeBandwidth(t *testing.T, from, to *pod, family int) {
+	t.Helper()
+	words := func(index int, pod *pod) []string {
+		return []string{"timeout", "120", "ib_write_bw", "-d", device(index), "-x", gidIndex(t, device(index), pod.addresses[family]),
+			"-s", "65536", "-n", "200", "-m", "4096", "-F"}
+	}
+	server := to.Command(words(1, to)...)
+	if err := testlab.Start(server); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	}()
+	testlab.Eventually(t, startTime, "ib_write_bw listens", func() bool {
+		told, err := to.Try("ss", "-Hltn", "sport", "=", "18515")
+		return err == nil && strings.Contains(told, ":18515")
+	})
+	told := from.Run(t, append(words(0, from), to.addresses[0].String())...)
+	for line := range strings.Lines(told) {
+		if fields := strings.Fields(line); len(fields) == 5 && fields[0] == "65536" {
+			t.Logf("figure: ib_write_bw %s to %s over two rails: 200 of 64 KiB, %s MiB/s (TCG, emulated, Soft-RoCE)",
+				from.addresses[family], to.addresses[family], fields[3])
+			return
+		}
+	}
+	t.Errorf("ib_write_bw told no figure:\n%s", told)
+}
+
+// gidIndex of the address among the device's GIDs.
+func gidIndex(t *testing.T, device string, address netip.Addr) string {
+	t.Helper()
+	sixteen := address.As16()
+	var words []string
+	for index := 0; index < len(sixteen); index += 2 {
+		words = append(words, fmt.Sprintf("%02x%02x", sixteen[index], sixteen[index+1]))
+	}
+	found, err := filepath.Glob("/sys/class/infiniband/" + device + "/ports/1/gids/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range found {
+		if content, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(content)) == strings.Join(words, ":") {
+			return filepath.Base(path)
+		}
+	}
+	t.Fatalf("%s has no GID for %s among %d", device, address, len(found))
+	return ""
+}

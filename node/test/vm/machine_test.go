@@ -1,0 +1,181 @@
+//go:build vm
+
+package vm
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"railwright/node/testlab"
+)
+
+const (
+	// Words that a line of the guest begins with, where it is for us and not for the reader.
+	statusWord = "guest-status "
+	cutWord    = "guest-cut "
+	// longestRun of one machine; most take a minute of one idle core.
+	longestRun = 12 * time.Minute
+)
+
+// machine is a virtual one that has two NICs with VFs and runs one test of ./guest.
+type machine struct {
+	t      *testing.T
+	folder string
+	qemu   *exec.Cmd
+	lines  io.ReadCloser
+	killer *time.Timer
+	begun  time.Time
+}
+
+// outcome of a run.
+type outcome struct {
+	// status of the test inside; -1: the machine ended before it did.
+	status int
+	// cut is what the guest said when it asked for its power to be cut; empty: it did not.
+	cut   string
+	lines []string
+}
+
+// boot the machine for one test of ./guest. A disk is the file of one that stays from boot to boot; empty: none.
+// The words are the test's own arguments.
+func boot(t *testing.T, test, disk string, words ...string) *machine {
+	t.Helper()
+	made, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, err := os.MkdirTemp("", "rwt-vm-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := &machine{t: t, folder: folder, begun: time.Now()}
+	t.Cleanup(started.clear)
+	arguments := append([]string{"-test.v", "-test.timeout=5m", "-test.run=^" + test + "$"}, words...)
+	if err := errors.Join(
+		os.Mkdir(filepath.Join(folder, "share"), 0o755),
+		exec.Command("cp", "-r", "--reflink=auto", made.programs+"/.", filepath.Join(folder, "share")).Run(),
+		os.WriteFile(filepath.Join(folder, "share", "arguments"), []byte(strings.Join(arguments, "\n")+"\n"), 0o644),
+	); err != nil {
+		t.Fatal(err)
+	}
+	started.launch(made, disk)
+	return started
+}
+
+func (machine *machine) launch(made parts, disk string) {
+	t := machine.t
+	t.Helper()
+	at := func(name string) string { return filepath.Join(made.machine, name) }
+	words := []string{
+		"--library-path", at("qemu/lib"), at("qemu/qemu-system-x86_64"), "-L", at("qemu/share"),
+		// Kernels of Debian do not run under every KVM; emulated they run everywhere. The guest's clock goes by 1 ns for each
+		// instruction: a host that is slow or busy does not run it into its own time-outs, and figures can be compared.
+		"-machine", "q35", "-accel", "tcg,thread=single", "-icount", "shift=0,sleep=on", "-cpu", "max", "-smp", "1", "-m", "2048",
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-serial", "file:" + filepath.Join(machine.folder, "console.log"), "-serial", "stdio",
+		"-kernel", at("vmlinux"), "-initrd", at("initrd"),
+		"-append", "console=ttyS0 panic=-1 mitigations=off quiet loglevel=3 net.ifnames=0",
+		"-drive", "if=none,id=image,format=raw,readonly=on,file=" + at("root.ext4"), "-device", "virtio-blk-pci,drive=image",
+		"-virtfs", "local,mount_tag=host,security_model=none,readonly=on,path=" + filepath.Join(machine.folder, "share"),
+	}
+	if disk != "" {
+		words = append(words, "-drive", "if=none,id=state,format=raw,file="+disk, "-device", "virtio-blk-pci,drive=state")
+	}
+	for nic := range 2 {
+		words = append(words, "-device", fmt.Sprintf("pcie-root-port,id=port%d,slot=%d,chassis=%d", nic, nic+1, nic+1),
+			"-netdev", fmt.Sprintf("hubport,id=net%d,hubid=0", nic), "-device", fmt.Sprintf("igb,bus=port%d,netdev=net%d", nic, nic))
+	}
+	machine.qemu = exec.Command(at("qemu/lib/ld-linux-x86-64.so.2"), words...)
+	machine.qemu.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	complaints, err := os.Create(filepath.Join(machine.folder, "qemu.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer complaints.Close()
+	machine.qemu.Stderr = complaints
+	if machine.lines, err = machine.qemu.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := testlab.Start(machine.qemu); err != nil {
+		t.Fatal(err)
+	}
+	machine.killer = time.AfterFunc(longestRun, machine.cutPower)
+}
+
+// cutPower at once: what the guest had not synced to its disk is lost.
+func (machine *machine) cutPower() { _ = syscall.Kill(-machine.qemu.Process.Pid, syscall.SIGKILL) }
+
+func (machine *machine) clear() {
+	if machine.qemu != nil && machine.qemu.Process != nil && machine.qemu.ProcessState == nil {
+		machine.cutPower()
+		_ = machine.qemu.Wait()
+	}
+	if machine.t.Failed() {
+		for _, name := range []string{"console.log", "qemu.log"} {
+			if told, _ := os.ReadFile(filepath.Join(machine.folder, name)); len(told) > 0 {
+				machine.t.Logf("%s ends:\n%s", name, told[max(0, len(told)-4000):])
+			}
+		}
+	}
+	if os.Getenv("RAILWRIGHT_VM_KEEP") != "" {
+		machine.t.Logf("the run's files are in %s", machine.folder)
+		return
+	}
+	_ = os.RemoveAll(machine.folder)
+}
+
+// follow the guest until it ends, or until it asks for its power to be cut.
+func (machine *machine) follow() outcome {
+	t := machine.t
+	t.Helper()
+	seen := outcome{status: -1}
+	scanner := bufio.NewScanner(machine.lines)
+	scanner.Buffer(make([]byte, 1<<16), 1<<20)
+	for scanner.Scan() {
+		line := strings.TrimRight(scanner.Text(), "\r")
+		if what, asked := strings.CutPrefix(line, cutWord); asked {
+			machine.cutPower()
+			seen.cut = what
+			break
+		}
+		if status, ended := strings.CutPrefix(line, statusWord); ended {
+			if _, err := fmt.Sscanf(status, "%d", &seen.status); err != nil {
+				t.Errorf("a status that is none: %q", line)
+			}
+		}
+		seen.lines = append(seen.lines, line)
+		t.Log(line)
+	}
+	timely := machine.killer.Stop()
+	_ = machine.qemu.Wait()
+	if !timely {
+		t.Errorf("the machine was ended: it ran for %v", longestRun)
+	}
+	t.Logf("this machine ran for %.1f s", time.Since(machine.begun).Seconds())
+	return seen
+}
+
+// run one test inside to its end; its failure is this test's.
+func run(t *testing.T, test string) {
+	t.Helper()
+	seen := boot(t, test, "").follow()
+	if seen.status != 0 {
+		t.Fatalf("inside, %s ended with status %d (-1: not at all)", test, seen.status)
+	}
+	// A name that no test has would pass.
+	for _, line := range seen.lines {
+		if strings.HasPrefix(line, "--- PASS: "+test) {
+			return
+		}
+	}
+	t.Fatalf("inside, there is no %s, or it was skipped", test)
+}

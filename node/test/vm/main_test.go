@@ -1,0 +1,79 @@
+//go:build vm
+
+// Package vm tries the node network on NICs with VFs, in a virtual machine: see README.md for what that proves.
+//
+//	go test -tags vm ./test/vm/
+//
+// Needs the Debian packages that ./build names, and the first time some minutes to build the machine. Root is needed for
+// that alone. RAILWRIGHT_VM_KEEP=1 leaves the folder of each run, with all logs, and says where it is.
+package vm
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if made, err := built(); err == nil {
+		_ = os.RemoveAll(made.programs)
+	}
+	os.Exit(code)
+}
+
+// parts that every run of the machine has.
+type parts struct {
+	// machine is the folder of ./build, programs what the guest runs: bin/ has the CNI plugins and both builds of
+	// railwrightd, guest is the program of the tests inside.
+	machine, programs string
+}
+
+// built once for all tests.
+var built = sync.OnceValues(func() (parts, error) {
+	machine, err := folderOf("./build")
+	if err != nil {
+		return parts{}, err
+	}
+	tools, err := folderOf("../tools/build")
+	if err != nil {
+		return parts{}, err
+	}
+	programs, err := os.MkdirTemp("", "rwt-vm-programs-")
+	if err != nil {
+		return parts{}, err
+	}
+	bin := filepath.Join(programs, "bin")
+	for _, argv := range [][]string{
+		{"../../cmd/railwright-cni/build", bin},
+		{"go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(bin, "railwrightd"), "../../cmd/railwrightd"},
+		{"go", "build", "-trimpath", "-ldflags=-s -w", "-tags", "failpoints", "-o", filepath.Join(bin, "railwrightd-failpoints"), "../../cmd/railwrightd"},
+		{"go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-tags", "vmguest", "-o", filepath.Join(programs, "guest"), "./guest"},
+		{"cp", filepath.Join(tools, "cnitool"), filepath.Join(tools, "host-local"), filepath.Join(tools, "ovs"), bin},
+		{"cp", filepath.Join(machine, "fsw.ko"), programs},
+	} {
+		command := exec.Command(argv[0], argv[1:]...)
+		command.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if told, err := command.CombinedOutput(); err != nil {
+			_ = os.RemoveAll(programs)
+			return parts{}, fmt.Errorf("%v: %w\n%s", argv, err, told)
+		}
+	}
+	return parts{machine, programs}, nil
+})
+
+// folderOf a script that builds and prints one.
+func folderOf(script string) (string, error) {
+	command := exec.Command(script)
+	var complaints strings.Builder
+	command.Stderr = &complaints
+	told, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", script, err, complaints.String())
+	}
+	return strings.TrimSpace(string(told)), nil
+}

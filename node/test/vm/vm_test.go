@@ -1,0 +1,46 @@
+//go:build vm
+
+package vm
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"railwright/node/internal/failpoint"
+)
+
+func TestEveryDataFlowOfPodsWithVFsIsInHardware(t *testing.T) { run(t, "TestOffload") }
+
+func TestRoCEGoesFromPodToPodOverTwoRails(t *testing.T) { run(t, "TestRDMA") }
+
+func TestWhatAFlowThatIsNotCachedCosts(t *testing.T) { run(t, "TestFigures") }
+
+// TestAPowerCutInTheMiddleOfAddLeavesNothing cuts the machine's power at each step of ADD. Each boot sees what the one
+// before left on the disk, and comes to the next cut.
+func TestAPowerCutInTheMiddleOfAddLeavesNothing(t *testing.T) {
+	disk := filepath.Join(t.TempDir(), "disk")
+	if err := os.WriteFile(disk, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if told, err := exec.Command("mke2fs", "-q", "-t", "ext4", "-F", disk, "64M").CombinedOutput(); err != nil {
+		t.Fatalf("mke2fs: %v\n%s", err, told)
+	}
+	for number, step := range append(failpoint.OfAdd(), "none") {
+		passed := t.Run(fmt.Sprintf("%02d-%s", number+1, step), func(t *testing.T) {
+			seen := boot(t, "TestPowerCut", disk, string(step)).follow()
+			if step == "none" {
+				if seen.status != 0 {
+					t.Fatalf("the last boot ended with status %d", seen.status)
+				}
+			} else if seen.cut != string(step) {
+				t.Fatalf("it did not come to the step %s (status %d, cut %q)", step, seen.status, seen.cut)
+			}
+		})
+		if !passed {
+			return // what comes after stands on this disk
+		}
+	}
+}
