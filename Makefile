@@ -40,8 +40,6 @@ prove: setup ## Measure this machine: report on the terminal, out/results.jsonl,
 test: test-deps check check-node ## Set up everything and run all tests: what .ci/run calls
 	$(BIN)/python -m pytest
 	$(MAKE) --no-print-directory test-node
-	@scripts/test-tier --may-be-waived vm
-	@scripts/test-tier --may-be-waived k8s
 
 .PHONY: test-node
 test-node: test-deps ## The node network: its units, and real Open vSwitch and FRR in namespaces

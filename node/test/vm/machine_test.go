@@ -79,7 +79,8 @@ func (machine *machine) launch(made parts, disk string) {
 		"--library-path", at("qemu/lib"), at("qemu/qemu-system-x86_64"), "-L", at("qemu/share"),
 		// Kernels of Debian do not run under every KVM; emulated they run everywhere. The guest's clock goes by 1 ns for each
 		// instruction: a host that is slow or busy does not run it into its own time-outs, and figures can be compared.
-		"-machine", "q35", "-accel", "tcg,thread=single", "-icount", "shift=0,sleep=on", "-cpu", "max", "-smp", "1", "-m", "2048",
+		"-machine", "q35", "-cpu", "max", "-smp", "1", "-m", "2048",
+		"-accel", "tcg,thread=single", "-icount", "shift=0,sleep=on",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-serial", "file:" + filepath.Join(machine.folder, "console.log"), "-serial", "stdio",
 		"-kernel", at("vmlinux"), "-initrd", at("initrd"),
@@ -92,7 +93,7 @@ func (machine *machine) launch(made parts, disk string) {
 	}
 	for nic := range 2 {
 		words = append(words, "-device", fmt.Sprintf("pcie-root-port,id=port%d,slot=%d,chassis=%d", nic, nic+1, nic+1),
-			"-netdev", fmt.Sprintf("hubport,id=net%d,hubid=0", nic), "-device", fmt.Sprintf("igb,bus=port%d,netdev=net%d", nic, nic))
+			"-device", fmt.Sprintf("igb,bus=port%d", nic))
 	}
 	machine.qemu = exec.Command(at("qemu/lib/ld-linux-x86-64.so.2"), words...)
 	machine.qemu.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

@@ -4,8 +4,8 @@
 //
 //	go test -tags vm ./test/vm/
 //
-// Needs the Debian packages that ./build names, and the first time some minutes to build the machine. Root is needed for
-// that alone. RAILWRIGHT_VM_KEEP=1 leaves the folder of each run, with all logs, and says where it is.
+// Needs root, the programs that ./build names, and the first time some minutes to build the machine.
+// RAILWRIGHT_VM_KEEP=1 leaves the folder of each run, with all logs, and says where it is.
 package vm
 
 import (
@@ -48,11 +48,15 @@ var built = sync.OnceValues(func() (parts, error) {
 		return parts{}, err
 	}
 	bin := filepath.Join(programs, "bin")
+	compile := func(words ...string) []string {
+		return append([]string{"go", words[0], "-trimpath", "-ldflags=-s -w"}, words[1:]...)
+	}
+	const daemon = "../../cmd/railwrightd"
 	for _, argv := range [][]string{
 		{"../../cmd/railwright-cni/build", bin},
-		{"go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(bin, "railwrightd"), "../../cmd/railwrightd"},
-		{"go", "build", "-trimpath", "-ldflags=-s -w", "-tags", "failpoints", "-o", filepath.Join(bin, "railwrightd-failpoints"), "../../cmd/railwrightd"},
-		{"go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-tags", "vmguest", "-o", filepath.Join(programs, "guest"), "./guest"},
+		compile("build", "-o", filepath.Join(bin, "railwrightd"), daemon),
+		compile("build", "-tags", "failpoints", "-o", filepath.Join(bin, "railwrightd-failpoints"), daemon),
+		compile("test", "-c", "-tags", "vmguest", "-o", filepath.Join(programs, "guest"), "./guest"),
 		{"cp", filepath.Join(tools, "cnitool"), filepath.Join(tools, "host-local"), filepath.Join(tools, "ovs"), bin},
 		{"cp", filepath.Join(machine, "fsw.ko"), programs},
 	} {

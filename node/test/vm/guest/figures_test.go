@@ -19,6 +19,9 @@ import (
 	"railwright/node/testlab"
 )
 
+// emulated is what has to stand beside every figure.
+const emulated = "TCG, emulated: the guest's clock goes by 1 ns for each instruction"
+
 const (
 	rounds = 10
 	// differentTTLs make as many flows: a hop that decrements the TTL matches it exactly.
@@ -53,8 +56,9 @@ func firstPacket(t *testing.T, what string, from, to *pod) {
 	}
 	slices.Sort(first)
 	slices.Sort(rest)
-	t.Logf("figure: round trip %s: first packet (flow not cached, %d rounds) median %.2f ms, most %.2f ms; after it median "+
-		"%.2f ms, most %.2f ms (TCG, emulated)", what, rounds, first[rounds/2], first[rounds-1], rest[len(rest)/2], rest[len(rest)-1])
+	t.Logf("figure: round trip %s: first packet (flow not cached, %d rounds) median %.2f ms, most %.2f ms; after it "+
+		"median %.2f ms, most %.2f ms (%s)", what, rounds, first[rounds/2], first[rounds-1], rest[len(rest)/2],
+		rest[len(rest)-1], emulated)
 }
 
 // pings give the round trips in ms; all must be answered.
@@ -110,8 +114,9 @@ func (node *node) missAfterIdle(t *testing.T, from, to *pod, idle time.Duration)
 	})
 	took := time.Since(last)
 	again := pings(t, from, to.addresses[0])
-	t.Logf("figure: max-idle %v: the flow was gone %.1f s after its last packet; round trip of the next packet %.2f ms, of those "+
-		"after it %.2f ms, of the last one before %.2f ms (TCG, emulated)", idle, took.Seconds(), again[0], again[len(again)-1], busy[len(busy)-1])
+	t.Logf("figure: max-idle %v: the flow was gone %.1f s after its last packet; round trip of the next packet %.2f ms, of "+
+		"the last one after it %.2f ms, of the last one before it %.2f ms (%s)", idle, took.Seconds(), again[0],
+		again[len(again)-1], busy[len(busy)-1], emulated)
 }
 
 // evictedByCount: above other_config:flow-limit ovs-vswitchd installs no flow, and its revalidator takes out idle ones
@@ -119,8 +124,10 @@ func (node *node) missAfterIdle(t *testing.T, from, to *pod, idle time.Duration)
 func (node *node) evictedByCount(t *testing.T, from, to *pod) {
 	t.Helper()
 	for _, limit := range []int{0, flowLimit} {
+		said := "default (200000)"
 		if limit > 0 {
-			vsctl(t, "set", "Open_vSwitch", ".", "other_config:flow-limit="+strconv.Itoa(limit))
+			said = strconv.Itoa(limit)
+			vsctl(t, "set", "Open_vSwitch", ".", "other_config:flow-limit="+said)
 		}
 		appctl(t, "revalidator/purge")
 		arrived := sendWithTTLs(t, from, to)
@@ -134,9 +141,9 @@ func (node *node) evictedByCount(t *testing.T, from, to *pod) {
 		if limit > 0 && all > 2*limit {
 			t.Errorf("with flow-limit %d there are %d flows", limit, all)
 		}
-		t.Logf("figure: %d packets of as many flows, flow-limit %s: %d arrived, %d flows cached after them, %d in hardware "+
-			"(TCG, emulated)", differentTTLs, map[bool]string{true: "default (200000)", false: strconv.Itoa(limit)}[limit == 0],
-			arrived, all, offloaded)
+		t.Logf("figure: %d packets with as many TTLs, flow-limit %s: %d arrived, %d flows are cached after them, %d in hardware "+
+			"(%s)", differentTTLs, said, arrived, all, offloaded,
+			emulated)
 	}
 	vsctl(t, "remove", "Open_vSwitch", ".", "other_config", "flow-limit")
 }

@@ -91,7 +91,8 @@ func (rail *rail) start(t *testing.T) {
 	}
 	for _, face := range faces {
 		for index := range vfsPerRail {
-			if name, _ := os.ReadFile(face + "/phys_port_name"); strings.TrimSpace(string(name)) == fmt.Sprintf("pf0vf%d", index) {
+			name, _ := os.ReadFile(face + "/phys_port_name")
+			if strings.TrimSpace(string(name)) == fmt.Sprintf("pf0vf%d", index) {
 				testlab.Run(t, "ip", "link", "set", filepath.Base(face), "name", rail.representor(index))
 			}
 		}

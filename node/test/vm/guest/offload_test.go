@@ -62,7 +62,7 @@ func stream(t *testing.T, from, to *pod) {
 	told := from.Run(t, "iperf3", "--client", to.addresses[0].String(), "--bytes", "8M")
 	for line := range strings.Lines(told) {
 		if strings.Contains(line, "receiver") {
-			t.Logf("TCP %s to %s (TCG, emulated): %s", from.rail.name(), to.rail.name(), strings.TrimSpace(line))
+			t.Logf("figure: TCP %s to %s: %s (%s)", from.rail.name(), to.rail.name(), strings.TrimSpace(line), emulated)
 			return
 		}
 	}
@@ -99,7 +99,7 @@ func (node *node) wantAllInHardware(t *testing.T, pods ...*pod) {
 			}
 		}
 	}
-	t.Logf("figure: data flows in hardware by port: %v (TCG, emulated; a driver that takes everything)", seen)
+	t.Logf("figure: data flows in hardware by port: %v (a driver that takes everything; %s)", seen, emulated)
 }
 
 // isData says whether packets of pods are forwarded by it: IP, and not to or from this host's own BGP. What pods ask of
@@ -144,9 +144,11 @@ func (node *node) answersInSoftware(t *testing.T, pod *pod) {
 		pod.IP(t, "neighbour", "replace", gateway, "lladdr", pod.rail.bridgeMAC(), "dev", podInterface, "nud", "permanent")
 	}
 	// Whether the plan has a flow for ND is up to what ovs-vswitchd takes for its datapath.
-	planned := strings.Contains(testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-flows", pod.rail.bridge(), "table=12"), "icmp_type=136")
-	t.Logf("figure: asked for the gateway, ARP is answered: %v, ND: %v (the plan has a flow for it: %v; the datapath's features: %s)",
-		answered[gateways[0]], answered[gateways[1]], planned, linesWith(appctl(t, "dpif/show-dp-features", pod.rail.bridge()), "ND"))
+	answers := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-flows", pod.rail.bridge(), "table=12")
+	planned := strings.Contains(answers, "icmp_type=136")
+	t.Logf("figure: asked for the gateway, ARP is answered: %v, ND: %v (the plan has a flow for it: %v; the datapath has: %s)",
+		answered[gateways[0]], answered[gateways[1]], planned,
+		linesWith(appctl(t, "dpif/show-dp-features", pod.rail.bridge()), "ND"))
 	if !answered[gateways[0]] || answered[gateways[1]] != planned {
 		t.Errorf("ARP answered: %v; ND answered: %v, planned: %v", answered[gateways[0]], answered[gateways[1]], planned)
 	}
@@ -187,7 +189,8 @@ func (node *node) wantWell(t *testing.T, pods []*pod) {
 	}
 	for _, pod := range pods {
 		if _, ok := told[pod.rail.representor(pod.vf)]; !ok {
-			t.Errorf("nothing is told of %s, which is to be on %s; on its bridge are %v", pod.Name, pod.rail.representor(pod.vf), pod.rail.ports(t))
+			t.Errorf("nothing is told of %s, which is to be on %s; on its bridge are %v", pod.Name,
+				pod.rail.representor(pod.vf), pod.rail.ports(t))
 		}
 		for _, address := range pod.addresses {
 			family := "-4"

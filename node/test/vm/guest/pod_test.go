@@ -43,7 +43,9 @@ func (node *node) newPod(t *testing.T, rail *rail, vf int, namespace string) *po
 			"type": "ovs", "bridge": rail.bridge(), "deviceID": device, "interface_type": "system", "mtu": 4200,
 			"ipam": map[string]any{
 				"type": "host-local", "dataDir": filepath.Join(node.state, "host-local"),
-				"ranges": [][]map[string]string{{{"subnet": rail.prefix()}}, {{"subnet": rail.prefix6(), "gateway": rail.gateway6()}}},
+				"ranges": [][]map[string]string{
+					{{"subnet": rail.prefix()}}, {{"subnet": rail.prefix6(), "gateway": rail.gateway6()}},
+				},
 			},
 		},
 		{
@@ -64,7 +66,8 @@ func (node *node) newPod(t *testing.T, rail *rail, vf int, namespace string) *po
 func (pod *pod) cnitool(verb string) (string, error) {
 	command := exec.Command(shared+"bin/cnitool", verb, pod.rail.name(), pod.Path())
 	command.Env = append(os.Environ(), "CNI_PATH="+shared+"bin", "NETCONFPATH="+pod.networks, "CNI_IFNAME="+podInterface,
-		fmt.Sprintf("CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=uid-%s", pod.namespace, pod.Name, pod.Name))
+		fmt.Sprintf("CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=uid-%s", pod.namespace,
+			pod.Name, pod.Name))
 	var complaints strings.Builder
 	command.Stderr = &complaints
 	told, err := command.Output()

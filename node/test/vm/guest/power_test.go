@@ -91,7 +91,8 @@ func readCut(t *testing.T) *cut {
 // It is ovs-cni's, whose DEL does nothing where its cache file was not on the disk yet (it does not sync it).
 func (node *node) wantReconciled(t *testing.T, before *cut) {
 	t.Helper()
-	recorded := slices.Index(failpoint.OfAdd(), failpoint.Name(before.Step)) >= slices.Index(failpoint.OfAdd(), failpoint.AddStored)
+	steps := failpoint.OfAdd()
+	recorded := slices.Index(steps, failpoint.Name(before.Step)) >= slices.Index(steps, failpoint.AddStored)
 	var left, ports []string
 	look := func() bool {
 		left, ports = nil, nil
@@ -122,7 +123,8 @@ func (node *node) wantReconciled(t *testing.T, before *cut) {
 	}
 	for _, rail := range node.rails {
 		stuck := rail.ports(t)
-		t.Logf("cut at %s: ports of %s when the daemon was done %v, after the runtime's DEL %v", before.Step, rail.name(), ports, stuck)
+		t.Logf("cut at %s: when the daemon was done there were %v; after the runtime's DEL, of %s: %v", before.Step, ports,
+			rail.name(), stuck)
 		for _, port := range stuck {
 			vsctl(t, "del-port", rail.bridge(), port)
 		}
@@ -166,7 +168,8 @@ func (node *node) cutAt(t *testing.T, step string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := json.Marshal(cut{step, pod.Name, string(conflist)})
+	name := pod.Name + "-" + step // names of namespaces come again in the next boot
+	content, err := json.Marshal(cut{step, name, string(conflist)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +178,7 @@ func (node *node) cutAt(t *testing.T, step string) {
 	plugins, list := containerRuntime(t, string(conflist))
 	added := make(chan error, 1)
 	go func() {
-		_, err := plugins.AddNetworkList(t.Context(), list, podOf(pod.Name, pod.Path()))
+		_, err := plugins.AddNetworkList(t.Context(), list, podOf(name, pod.Path()))
 		added <- err
 	}()
 	select {

@@ -35,7 +35,8 @@ func startOpenVSwitch(t *testing.T, state string, rails []*rail) {
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 		testlab.Run(t, "ovsdb-tool", "create", file, "/usr/share/openvswitch/vswitch.ovsschema")
 	}
-	service(t, "ovsdb-server", file, "--remote=punix:"+database, "--pidfile", "--no-chdir", "-vconsole:off", "--log-file=/tmp/ovsdb.log")
+	service(t, "ovsdb-server", file, "--remote=punix:"+database, "--pidfile", "--no-chdir", "-vconsole:off",
+		"--log-file=/tmp/ovsdb.log")
 	testlab.Eventually(t, startTime, "ovsdb-server answers", func() bool {
 		connection, err := net.Dial("unix", database)
 		if err == nil {
@@ -46,11 +47,17 @@ func startOpenVSwitch(t *testing.T, state string, rails []*rail) {
 	vsctl(t, "--no-wait", "init")
 	vsctl(t, "--no-wait", "set", "Open_vSwitch", ".", "other_config:hw-offload=true", "other_config:n-handler-threads=1",
 		"other_config:n-revalidator-threads=1")
-	service(t, "ovs-vswitchd", "unix:"+database, "--pidfile", "--no-chdir", "-vconsole:off", "--log-file=/tmp/vswitchd.log")
+	service(t, "ovs-vswitchd", "unix:"+database, "--pidfile", "--no-chdir", "-vconsole:off",
+		"--log-file=/tmp/vswitchd.log")
 	for _, rail := range rails {
 		vsctl(t, "--may-exist", "add-br", rail.bridge(), "--", "set", "bridge", rail.bridge(), "fail_mode=secure",
 			fmt.Sprintf("other-config:hwaddr=%q", rail.bridgeMAC()), "--",
 			"--may-exist", "add-port", rail.bridge(), rail.uplink())
+		// ovs-vsctl waits for what it changed itself: not for a bridge that was in the database of the boot before.
+		testlab.Eventually(t, startTime, rail.bridge()+" is there", func() bool {
+			_, err := os.Stat("/sys/class/net/" + rail.bridge())
+			return err == nil
+		})
 		testlab.Run(t, "ip", "link", "set", rail.bridge(), "mtu", railMTU, "up")
 		testlab.Run(t, "ip", "address", "add", rail.hostAddress()+"/31", "dev", rail.bridge())
 		testlab.Run(t, "ip", "address", "add", rail.hostAddress6()+"/127", "dev", rail.bridge(), "nodad")
