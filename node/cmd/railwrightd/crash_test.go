@@ -51,15 +51,13 @@ func (stream *stream) lost(t *testing.T) (lost, sent int) {
 	return sent - received, sent
 }
 
-// mustDieAt the step, in the middle of a request.
+// mustDieAt the step, which a request comes by.
 func (lab *nodeLab) mustDieAt(step failpoint.Name, request func() error) {
 	lab.t.Helper()
 	lab.start(step)
 	lab.ready()
+	// A DEL that is slow may be answered first: what is left of it is done after that, and comes by the step as well.
 	err := request()
-	if err == nil {
-		lab.t.Fatalf("the request was answered; it does not come by %s", step)
-	}
 	state := lab.died().Sys().(syscall.WaitStatus)
 	if !state.Signaled() || state.Signal() != syscall.SIGKILL {
 		lab.t.Fatalf("%s: the daemon ended by itself: %v, %v", step, state, err)

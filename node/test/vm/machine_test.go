@@ -93,7 +93,8 @@ func (machine *machine) launch(made parts, disk string) {
 	}
 	for nic := range 2 {
 		words = append(words, "-device", fmt.Sprintf("pcie-root-port,id=port%d,slot=%d,chassis=%d", nic, nic+1, nic+1),
-			"-device", fmt.Sprintf("igb,bus=port%d", nic))
+			"-netdev", fmt.Sprintf("hubport,id=net%d,hubid=0", nic),
+			"-device", fmt.Sprintf("igb,bus=port%d,netdev=net%d", nic, nic))
 	}
 	machine.qemu = exec.Command(at("qemu/lib/ld-linux-x86-64.so.2"), words...)
 	machine.qemu.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
