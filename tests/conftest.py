@@ -21,6 +21,9 @@ from tests.stand_ins import stand_ins  # noqa: F401 - a fixture
 
 from railwright.results.model import End, Record, Result, Run
 
+# Started in the background by a shell without job control, we ignore Ctrl-C, and so would all that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 ROOT = Path(__file__).parents[1]
 COMMAND = str(Path(sys.executable).with_name("railwright"))
 MPIRUNS = {"openmpi": str(Path(sys.executable).with_name("mpirun")), "mpich": str(ROOT / ".venv-mpich/bin/mpirun")}

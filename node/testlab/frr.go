@@ -166,7 +166,13 @@ func (frr *FRR) launch(t testing.TB, daemon string) {
 
 func (frr *FRR) load(t testing.TB, arguments ...string) {
 	t.Helper()
-	told := Run(t, frr.vtysh(t, append([]string{"--config_dir", frr.Folder, "-b"}, arguments...)...)...)
+	words := frr.vtysh(t, append([]string{"--config_dir", frr.Folder, "-b"}, arguments...)...)
+	told := Run(t, words...)
+	// A daemon that is just reading what it starts with holds mgmtd's lock for a moment.
+	for until := time.Now().Add(10 * time.Second); strings.Contains(told, "locked by another session") && time.Now().Before(until); {
+		time.Sleep(50 * time.Millisecond)
+		told = Run(t, words...)
+	}
 	for line := range strings.Lines(told) {
 		if strings.HasPrefix(line, "%") || strings.Contains(line, "Unknown command") || strings.HasPrefix(line, "line ") {
 			t.Fatalf("FRR %s does not take its configuration:\n%s", frr.Version, told)
