@@ -171,30 +171,3 @@ func verbOf(environment []string) string {
 	}
 	return ""
 }
-
-// cnitool does a verb on the node for a pod, with these arguments of CNI as they are.
-func (node *node) cnitool(t testing.TB, verb string, rail int, pod *pod, arguments string) (string, error) {
-	t.Helper()
-	paths, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	folder := node.path("net.d")
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	list := node.runtime.lists[rail]
-	if err := os.WriteFile(filepath.Join(folder, list.Name+".conflist"), list.Bytes, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	command := exec.Command(filepath.Join(paths.tools, "cnitool"), verb, list.Name, pod.Path())
-	command.Env = append(os.Environ(), "CNI_PATH="+paths.ours+":"+paths.tools, "NETCONFPATH="+folder, "CNI_ARGS="+arguments,
-		"CNI_IFNAME="+faceOf(rail))
-	var told bytes.Buffer
-	command.Stdout, command.Stderr = &told, &told
-	if err := node.runtime.start(command); err != nil {
-		t.Fatal(err)
-	}
-	err = command.Wait()
-	return told.String(), err
-}
