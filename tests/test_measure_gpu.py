@@ -22,6 +22,12 @@ RECORDED = ROOT / "docs" / "measured" / "2026-11-22-gpu-2xh200"
 TELLS = """#!/bin/sh
 echo "$(basename "$0") [$CUDA_VISIBLE_DEVICES] $*" >> "$CALLS"
 """
+COMPILES = f"""#!/bin/sh
+while [ "$1" != -o ]; do shift; done
+cat > "$2" <<'X'
+{TELLS}X
+chmod +x "$2"
+"""
 PROGRAMS = {
     "nvidia-smi": "#!/bin/sh\necho 0; echo 1; echo 2; echo 3\n",
     "mpirun": TELLS,
@@ -157,6 +163,35 @@ def test_nixl_goes_over_all_pairs_and_nccl_s_log_is_kept_of_each_collective(tmp_
     logs = {path.name for path in (tmp_path / "raw").glob("*.nccl-log.txt")}
     assert len(logs) == 12
     assert "all_to_all-4gpus.nccl-log.txt" in logs
+
+
+def test_eight_gpus_are_gone_through_within_a_call(tmp_path, monkeypatch):
+    monkeypatch.setitem(PROGRAMS, "nvidia-smi", f"#!/bin/sh\n{'echo 0; ' * 8}\n")
+    monkeypatch.setitem(PROGRAMS, "nvcc", COMPILES)
+    arguments = ["--only", "copies", "nixl", "steps", "--gpus", 2, 8, "--rounds", 1]
+    calls, done = called(tmp_path, "--output", tmp_path, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert [call.rpartition("] ")[2] for call in calls if call.startswith("gpu_copy_baseline ")] == [
+        f"{512 << 20} 5 neighbours"
+    ]
+    assert sum("gpu_copy.pairs=neighbours" in call for call in calls) == 1
+    first, *others = (call for call in calls if "run kv_vram" in call)
+    assert len(others) == 27
+    assert "kv_vram." not in first
+    assert all("kv_vram.processes=2" in call and "kv_vram.sizes=4K,256M" in call for call in others)
+    steps = [re.search(r"compute=(\w+).*iterations=25.*gpus", call)[1] for call in calls if "run train_step" in call]
+    assert steps == ["torch", "gemm", "torch", "gemm"]
+    assert [call.count(",") > 6 for call in calls if "run train_step" in call] == [True, True, False, False]
+
+
+def test_a_curve_of_large_sizes_alone_is_drawn(parts, recorded, tmp_path):
+    pytest.importorskip("matplotlib")
+    from measure_gpu.curves import draw_collective
+
+    (reduced,) = (one for one in parts["points"].curves(recorded / "raw") if one.name == "all_reduce-processes-plain")
+    large = tuple(point for point in reduced.points if point.size >= 1 << 20)
+    draw_collective(tmp_path / "large.svg", [reduced._replace(points=large)])
+    assert "busbw, GB/s" in (tmp_path / "large.svg").read_text()
 
 
 @pytest.mark.parametrize(

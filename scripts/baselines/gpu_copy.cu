@@ -1,16 +1,18 @@
 // Copies to, from and between GPUs in plain CUDA C++, for comparison with `railwright run gpu_copy`: the same method,
 // but the runtime's API, its allocator and a kernel that nvcc compiles for the GPU that is there.
 //
-//   nvcc -O3 -arch=native -o gpu_copy gpu_copy.cu && ./gpu_copy [BYTES [SAMPLES [CPU]]]
+//   nvcc -O3 -arch=native -o gpu_copy gpu_copy.cu && ./gpu_copy [BYTES [SAMPLES [PAIRS [CPU]]]]
 //
 // One line of JSON for each point: path, what was varied, seconds of one copy for each sample, and the bandwidth by
-// their median. CPU is the one to be bound to before host memory is touched.
+// their median. PAIRS: all (every way between every two GPUs) or neighbours (every way between neighbours, one way
+// between the others). CPU is the one to be bound to before host memory is touched.
 #include <cuda_runtime.h>
 
 #include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <algorithm>
 #include <vector>
@@ -124,16 +126,28 @@ static void all_ways(const char *path, const char *more, Way there, Way back, bo
     }
 }
 
+// Between GPUs, by the one that has the data and by the one that gets it; `alone`: the copy engine's write and no more.
+static void between(int from, int to, void **out, void **into, bool alone) {
+  char path[64];
+  Way pull = {into[to], out[from], to}, pull_back = {into[from], out[to], from};
+  Way push = {into[to], out[from], from}, push_back = {into[from], out[to], to};
+  snprintf(path, sizeof path, "gpu%d>gpu%d", from, to);
+  if (alone) return measure(path, "\"engine\": \"ce\", \"direction\": \"one\", \"by\": \"write\"", push, NULL);
+  all_ways(path, ", \"by\": \"read\"", pull, pull_back, true);
+  all_ways(path, ", \"by\": \"write\"", push, push_back, true);
+}
+
 int main(int argc, char **argv) {
   int devices;
+  bool all = argc <= 3 || strcmp(argv[3], "neighbours");
   void *out[MOST_DEVICES], *into[MOST_DEVICES], *host_out, *host_into;
   char path[64];
   if (argc > 1) bytes = strtoull(argv[1], NULL, 0) / 16 * 16;
   if (argc > 2) samples = std::max(1, atoi(argv[2]));
-  if (argc > 3) {
+  if (argc > 4) {
     cpu_set_t set;
     CPU_ZERO(&set);
-    CPU_SET(atoi(argv[3]), &set);
+    CPU_SET(atoi(argv[4]), &set);
     if (sched_setaffinity(0, sizeof set, &set)) return perror("sched_setaffinity"), 1;
   }
   setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);  // the numbers are Railwright's
@@ -164,12 +178,7 @@ int main(int argc, char **argv) {
       int can = 0;
       if (from == to) continue;
       CHECK(cudaDeviceCanAccessPeer(&can, from, to));
-      if (!can) continue;
-      snprintf(path, sizeof path, "gpu%d>gpu%d", from, to);
-      Way pull = {into[to], out[from], to}, pull_back = {into[from], out[to], from};
-      Way push = {into[to], out[from], from}, push_back = {into[from], out[to], to};
-      all_ways(path, ", \"by\": \"read\"", pull, pull_back, true);
-      all_ways(path, ", \"by\": \"write\"", push, push_back, true);
+      if (can) between(from, to, out, into, !all && to != (from + 1) % devices);
     }
   return 0;
 }

@@ -78,7 +78,7 @@ def _panels(title: str) -> tuple[Any, Any]:
     picture, panels = plt.subplots(1, 2, figsize=(12, 4.4), layout="constrained")
     picture.suptitle(title)
     panels[0].set(ylabel="busbw, GB/s", title="busbw over size")
-    panels[1].set(ylabel="time of one operation, us", title="time below 1 MiB", yscale="log")
+    panels[1].set(ylabel="time of one operation, us", title="time below 1 MiB")
     return picture, panels
 
 
@@ -86,10 +86,13 @@ def _finish(picture: Any, rate: Any, time: Any, path: Path) -> None:  # noqa: AN
     from matplotlib import pyplot as plt
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    time.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
-    time.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    time.yaxis.set_minor_formatter(NullFormatter())
-    for axes in (rate, time):
+    filled = [axes for axes in (rate, time) if any(len(line.get_xdata()) for line in axes.lines)]
+    if time in filled:
+        time.set_yscale("log")
+        time.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+        time.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        time.yaxis.set_minor_formatter(NullFormatter())
+    for axes in filled:  # one that holds nothing cannot be logarithmic
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_size(max(1, round(value)))))
         axes.tick_params(axis="x", rotation=45)

@@ -10,10 +10,16 @@ from pathlib import Path
 from measure_gpu import udev_record
 from measure_gpu.session import Session, first_gpus, only_gpus
 
+from railwright.units import MIB
+
 SCRIPTS = Path(__file__).resolve().parent.parent
 BASELINE = SCRIPTS / "baselines" / "gpu_copy.cu"
 TRY_CUFILE = SCRIPTS / "try-cufile"
 SAMPLING_PAIRS = 5
+_FEW = 4
+"""GPUs between which every way over every pair still ends within a few minutes."""
+_BASELINE_SIZE = (str(512 * MIB), "5")
+"""The bytes of a copy and the samples of a point, both `gpu_copy`'s own."""
 _LONG_S = 560.0
 """For one run of many launches; what it measured until then is kept."""
 
@@ -27,13 +33,17 @@ def host(session: Session) -> None:
 
 
 def copies(session: Session) -> None:
-    """Copies over all pairs and latencies, and beside them a plain CUDA C++ program where nvcc is there."""
+    """Copies over all pairs and latencies, and beside them a plain CUDA C++ program where nvcc is there.
+
+    Of more than four GPUs only neighbours copy every way; the other pairs copy one way.
+    """
     program = _baseline(session)
+    pairs = "all" if session.gpus <= _FEW else "neighbours"
     for number in range(session.rounds):
-        session.railwright(f"gpu_copy-{number}", ["gpu_copy"], ["gpu_copy.pairs=all"], _LONG_S)
+        session.railwright(f"gpu_copy-{number}", ["gpu_copy"], [f"gpu_copy.pairs={pairs}"], _LONG_S)
         if program is None:
             break
-        session.run(f"gpu_copy_baseline-{number}", [str(program)])
+        session.run(f"gpu_copy_baseline-{number}", [str(program), *_BASELINE_SIZE, pairs])
     if program is not None:
         program.unlink(missing_ok=True)
     session.railwright("gpu_latency", ["gpu_latency"], [])
@@ -60,19 +70,30 @@ def choice(session: Session) -> None:
 
 
 def nixl(session: Session) -> None:
-    """NIXL with GPU memory: every way over the first two GPUs, GPU to GPU over all other pairs."""
+    """NIXL with GPU memory: every way over the first two GPUs, GPU to GPU over all other pairs.
+
+    Of more than four GPUs the other pairs write alone, from process to process, at the two ends of the sizes.
+    """
+    few = session.gpus <= _FEW
     for one, other in list(itertools.combinations(range(session.gpus), 2)) or [(0, 0)]:
-        is_first = (one, other) in ((0, 1), (0, 0))
-        options = ["kv_vram.ucx=default,pipeline"] if is_first else ["kv_vram.links=gpu-gpu"]
+        options = ["links=gpu-gpu"]
+        if (one, other) in ((0, 1), (0, 0)):
+            options = ["ucx=default,pipeline"] if few else []
+        elif not few:
+            options += ["processes=2", "operations=WRITE", "sizes=4K,256M"]
         shown = only_gpus(*dict.fromkeys((one, other)))
-        session.railwright(f"kv_vram-{one}-{other}", ["kv_vram"], options, **shown)
+        session.railwright(f"kv_vram-{one}-{other}", ["kv_vram"], [f"kv_vram.{text}" for text in options], **shown)
 
 
 def steps(session: Session) -> None:
-    """A training step, with torch where it is there and as a load of matrix products."""
-    for count in session.counts:
+    """A training step, with torch where it is there and as a load of matrix products; most GPUs first.
+
+    On a host of more than four GPUs, of which there are more numbers to go through, with fewer iterations.
+    """
+    for count in reversed(session.counts):
         for compute in ("torch", "gemm"):
             options = {"compute": compute, "dtypes": "fp32,bf16", "compute-ms": "20"}
+            options |= {} if session.gpus <= _FEW else {"iterations": "25"}
             chosen = [f"train_step.{key}={value}" for key, value in options.items()]
             session.railwright(f"train_step-{compute}-{count}gpus", ["train_step"], chosen, **first_gpus(count))
 

@@ -53,6 +53,29 @@ def test_nvlink_log_of_2_28_is_read_whole():
     assert [(one.name, one.value) for one in log.settings] == [("NCCL_NVLS_ENABLE", "0")]
 
 
+@pytest.mark.parametrize(
+    ("operation", "chosen"),
+    [
+        ("all_reduce", "AllReduce"),
+        ("all_gather", "AllGather"),
+        ("reduce_scatter", "ReduceScatter"),
+        ("broadcast", "Broadcast"),
+        ("send_recv", ""),
+        ("all_to_all", ""),
+    ],
+)
+def test_each_collective_on_eight_gpus_tells_its_channels_and_what_nccl_chose(operation, chosen):
+    log = recorded(f"2.28.9-{operation}-8xh200.log")
+    main = log.main
+    assert (main.size, main.nodes, len(main.rings)) == (8, 1, 24)
+    assert (main.counts.collective, main.counts.p2p, main.counts.p2p_per_peer, main.counts.nvls) == (24, 32, 32, 0)
+    assert {one.operation for one in log.choices} == ({chosen} if chosen else set())
+    assert {one.algorithm for one in log.choices} == ({"Ring"} if chosen else set())
+    largest = [one for one in log.choices if one.size_bytes == max(each.size_bytes for each in log.choices)]
+    assert {(one.protocol, one.channels) for one in largest} == ({("Simple", 24)} if chosen else set())
+    assert ("NCCL_NVLS_ENABLE", "0") in {(one.name, one.value) for one in log.settings}
+
+
 def test_the_tree_of_the_machine_keeps_its_levels_although_two_ranks_print_it_at_once():
     system = recorded("2.28.3-nvlink-2xh200.log").systems[0]
     assert [(one.depth, one.node, one.link) for one in system.nodes] == [
