@@ -12,7 +12,7 @@ import msgspec
 
 from railwright.busbw import factor
 from railwright.errors import UsageError
-from railwright.limits import latency, nccl
+from railwright.limits import latency, nccl, nccl_channels
 from railwright.limits.case import Case
 from railwright.limits.flow import Flow, Problem, solve
 from railwright.limits.flow_graph import Resource, flow_graph, not_counted
@@ -183,6 +183,8 @@ def at_size(
     least = size_bytes / limit
     if low is None or high is None:
         return likely, rate, Rate(limit=least)
+    if collective == "send_recv":
+        low = min(low, nccl_channels.low_bytes_per_s(cluster, size_bytes))
     shortest, longest = latency.band_s(cluster, collective, likely.name, size_bytes, low, high)
     at = Rate(limit=limit, expected_low=size_bytes / longest, expected_high=min(size_bytes / shortest, limit))
     return likely, at, Rate(limit=least, expected_low=max(shortest, least), expected_high=longest)

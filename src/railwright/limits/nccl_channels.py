@@ -1,0 +1,39 @@
+"""Over how many channels NCCL sends one message between GPUs of one host, and what they carry.
+
+A message to one peer gets few channels, for NCCL shares them out as if every rank sent to all others at once; only a
+part of more than 16 MiB for each channel doubles them. So a ring of sends is held back by its channels where it is
+large enough to fill a link, and the more ranks there are the longer.
+"""
+
+from __future__ import annotations
+
+from railwright.limits.model import Constant
+from railwright.limits.sources import NCCL_P2P, P2P_MEASURED
+from railwright.topology.cluster import Cluster
+from railwright.topology.model import NvlinkLink
+
+_FOR_EACH_LINK = Constant(value=2, unit="channels a peer for each NVLink to it", source=NCCL_P2P)
+_MOST = Constant(value=32, unit="channels, of the 24 of collectives rounded up to a power of two", source=NCCL_P2P)
+_LEAST_PART = Constant(value=64 * 1024, unit="bytes for one channel, an eighth of a chunk", source=NCCL_P2P)
+_MOST_PART = Constant(value=16 * 1024 * 1024, unit="bytes for one channel, 32 chunks", source=NCCL_P2P)
+_CHANNEL = Constant(value=19.0e9, unit="bytes/s a channel, copied through NCCL's own buffers", source=P2P_MEASURED)
+
+
+def low_bytes_per_s(cluster: Cluster, size_bytes: int) -> float:
+    """What the channels of one message of that size carry; no bound (inf) where it is not known to be by NVLink."""
+    links = [link.protocol.links for link in cluster.host.links if isinstance(link.protocol, NvlinkLink)]
+    if cluster.hosts > 1 or not links:
+        return float("inf")
+    return channels(cluster.ranks, min(links), size_bytes) * _CHANNEL.value
+
+
+def channels(ranks: int, links: int, size_bytes: int) -> int:
+    """How many channels a message has between GPUs joined by so many NVLinks, in one host with so many ranks."""
+    most = 1 << (min(int(_FOR_EACH_LINK.value) * links, int(_MOST.value)) - 1).bit_length()
+    found = most
+    while found * ranks > most and found > 1:
+        found //= 2
+    found = min(found, -(-size_bytes // int(_LEAST_PART.value)))
+    while size_bytes > found * _MOST_PART.value and 2 * found <= most:
+        found *= 2
+    return found
