@@ -13,6 +13,7 @@ from railwright.units import (
     format_bandwidth,
     format_duration,
     format_line_rate,
+    format_messages,
     format_operations,
     format_size,
     parse_line_rate,
@@ -112,8 +113,13 @@ def test_a_bandwidth_is_printed_in_powers_of_ten(rate, text):
     assert format_bandwidth(rate) == text
 
 
+@pytest.mark.parametrize(("rate", "text"), [(999, "999 msg/s"), (65_100, "65.1 kmsg/s"), (2.5e6, "2.50 Mmsg/s")])
+def test_rates_of_messages_say_so(rate, text):
+    assert format_messages(rate) == text
+
+
 @pytest.mark.parametrize(("rate", "text"), [(999, "999 op/s"), (65_100, "65.1 kop/s"), (2.5e6, "2.50 Mop/s")])
-def test_operations_are_printed_alike_for_reads_and_messages(rate, text):
+def test_operations_of_drives_are_printed_alike_for_reads_and_writes(rate, text):
     assert format_operations(rate) == text
 
 

@@ -24,6 +24,8 @@ _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 KEPT_OUTPUT_LINES = 200
 _LINE_LIMIT = 4096
+_KILLED_S = 10.0
+"""How long a killed child may take to end: one that waits for a device or a tracer may take for ever."""
 
 
 def die_with_parent() -> None:
@@ -106,10 +108,16 @@ class Child:
             timed_out = True
             self.stop()
         self._reader.join(1.0)
-        return Finished(returncode=self._popen.returncode, output=list(self.output), timed_out=timed_out)
+        status = self._popen.returncode
+        # One that was killed and has not ended has no status yet; its output says so.
+        ended = -signal.SIGKILL if status is None else status
+        return Finished(returncode=ended, output=list(self.output), timed_out=timed_out)
 
     def stop(self, grace_s: float = 1.0) -> None:
-        """SIGTERM to the whole group, SIGKILL to what is left after `grace_s`."""
+        """SIGTERM to the whole group, SIGKILL to what is left after `grace_s`.
+
+        A child that does not end then either is left behind: the last line of its output names it.
+        """
         try:
             if self._popen.poll() is None:
                 self._signal_group(signal.SIGTERM)
@@ -119,7 +127,13 @@ class Child:
             # Also after a normal end: a launcher that died may have left ranks behind in its group. And also when
             # a second Ctrl-C cuts the grace short.
             self._signal_group(signal.SIGKILL)
-            self._popen.wait()
+            self._await_killed()
+
+    def _await_killed(self) -> None:
+        try:
+            self._popen.wait(_KILLED_S)
+        except subprocess.TimeoutExpired:
+            self.output.append(f"process {self.pid} was killed and is still there after {_KILLED_S:g} s")
 
     def _signal_group(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -115,10 +115,19 @@ def format_duration(seconds: float) -> str:
 
 
 def format_operations(per_s: float) -> str:
-    """65.1 kop/s, whatever the operation is: a read, a message, a block."""
+    """65.1 kop/s, of a drive: a read or a write."""
+    return _counted(per_s, "op/s")
+
+
+def format_messages(per_s: float) -> str:
+    """2.50 Mmsg/s, from one process to another."""
+    return _counted(per_s, "msg/s")
+
+
+def _counted(per_s: float, unit: str) -> str:
     if per_s >= 1e6:
-        return f"{_significant(per_s / 1e6)} Mop/s"
-    return f"{_significant(per_s / 1e3)} kop/s" if per_s >= 1000 else f"{_significant(per_s)} op/s"
+        return f"{_significant(per_s / 1e6)} M{unit}"
+    return f"{_significant(per_s / 1e3)} k{unit}" if per_s >= 1000 else f"{_significant(per_s)} {unit}"
 
 
 def format_flops(per_s: float) -> str:

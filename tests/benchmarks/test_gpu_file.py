@@ -6,17 +6,16 @@ from __future__ import annotations
 import os
 
 import pytest
-from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
+from tests.stand_ins import build, environment, stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
 
 from railwright.benchmarks import gpu_file
 from railwright.benchmarks.base import Job, Variant
-from railwright.benchmarks.gpu_file import route_evidence, wrong_route
 from railwright.benchmarks.registry import BENCHMARKS, ON_REQUEST, find
 from railwright.errors import UsageError
 from railwright.launch.local import LocalLauncher
+from railwright.launch.measure import Measurement
 from railwright.launch.session import Planned, Session
-from railwright.native.cufile import Counted
 from railwright.results.model import Evidence
 from railwright.topology.expand import expand
 from railwright.topology.sources.load import load
@@ -68,6 +67,36 @@ def measure(stand_ins, two_gpus, tmp_path, monkeypatch):
                 continue
             found.extend(Session(planned, LocalLauncher(), variables, SILENCE_S).results())
         assert not list(folder.iterdir()), "a file was left behind"
+        return found
+
+    return run
+
+
+@pytest.fixture
+def over_nixl(stand_ins, two_gpus, tmp_path, monkeypatch):
+    """kv_file with NIXL's own plugins over stand-ins for CUDA and cuFile, as a run measures it."""
+    cudart, site, files = (tmp_path / name for name in ("cudart", "site", "files"))
+    for one in (cudart, site, files):
+        one.mkdir()
+    versions = tmp_path / "versions"
+    versions.write_text("libcudart.so.13 { global: *; };\n")
+    build("cudart.c", cudart / "libcudart.so.13", f"-Wl,--version-script={versions}")
+    (site / "sitecustomize.py").write_text(SITE)
+    addresses = [gpu.address for gpu in two_gpus.of_kind("gpu")]
+
+    def run(**options):
+        faults = {name: options.pop(name) for name in list(options) if name.startswith("STANDIN")}
+        variables = environment(stand_ins, *addresses, **faults) | {"PYTHONPATH": str(site), "TMPDIR": str(tmp_path)}
+        variables["LD_LIBRARY_PATH"] += f":{cudart}"
+        with monkeypatch.context() as patched:
+            for name, value in variables.items():
+                patched.setenv(name, value)
+            benchmark = find("kv_file")
+            settled = benchmark.settle({"directory": str(files), "file-size": "64K", "batches": "1"} | options)
+            measurement = Measurement(topology=two_gpus)
+            planned = measurement.plan([(benchmark, settled)], 1)
+            found = [result for one in planned for result in measurement.results(one)]
+        assert not list(files.iterdir()), "a file was left behind"
         return found
 
     return run
@@ -163,38 +192,6 @@ def test_an_option_that_cannot_be_used_is_refused(option, value):
         find("gpu_file_read").settle({option: value})
 
 
-@pytest.mark.parametrize(
-    ("counted", "value"),
-    [
-        (Counted(16, 0, 16, 0), "nvidia-fs"),
-        (Counted(16, 16, 0, 0), "p2pdma"),
-        (Counted(16, 0, 0, 16), "posix"),
-        (Counted(16, 8, 0, 8), "mixed"),
-        (Counted(16, 0, 0, 0), "unknown"),
-    ],
-)
-def test_the_route_is_the_one_that_all_operations_took(counted, value):
-    assert route_evidence(counted, "", write=False).value == value
-
-
-@pytest.mark.parametrize(
-    ("way", "route", "fits"),
-    [
-        ("gds", "nvidia-fs", True),
-        ("gds", "p2pdma", True),
-        ("gds", "posix", False),
-        ("gds", "mixed", False),
-        ("gds", "unknown", True),
-        ("cufile compat", "posix", True),
-        ("cufile compat", "nvidia-fs", False),
-        ("cufile compat", "mixed", False),
-    ],
-)
-def test_what_ran_is_held_against_what_was_asked_for(way, route, fits):
-    evidence = Evidence(claim="route", value=route, seen="cuFile counted")
-    assert (wrong_route(way, evidence) == "") is fits
-
-
 def test_each_way_is_a_launch_of_its_own():
     assert gpu_file.variants({"ways": "bounce,gds"}) == (
         Variant(parameters={"way": "bounce"}),
@@ -232,3 +229,36 @@ def test_nixl_s_other_backends_move_host_memory_only(measure):
 def test_without_a_gpu_nixl_s_backends_of_cufile_are_waived(measure):
     (one,) = measure("kv_file", topology=expand("laptop", {}), backend="GDS")
     assert one.reason == "no NVIDIA GPU was found"
+
+
+@pytest.mark.parametrize(("route", "value"), [("nvfs", "nvidia-fs"), ("posix", "posix")])
+def test_nixl_s_own_plugins_are_measured_and_cufile_says_which_way_they_took(over_nixl, route, value):
+    results = over_nixl(backend="GDS,GDS_MT", memory="DRAM,VRAM", sizes="16K", STANDIN_CUFILE_ROUTE=route)
+    assert {one.outcome for one in results} == {"measured"}, {one.reason for one in results}
+    assert len(results) == 2 * 2 * 2 * 2, "backends, memories, operations, quantities"
+    for one in results:
+        assert one.verification.bytes_wrong == 0
+        verb = "writes" if one.parameters["operation"] == "WRITE" else "reads"
+        assert one.evidence[-1] == Evidence(claim="route", value=value, seen=f"cuFile counted 4 {verb}: 4 by {value}")
+
+
+def test_a_case_in_which_the_library_crashes_is_named_and_the_cases_behind_it_are_measured(over_nixl):
+    results = over_nixl(backend="GDS_MT", memory="VRAM", sizes="4K,64K", STANDIN_CUFILE_CRASH="4096")
+    measured = [one for one in results if one.outcome == "measured" and one.quantity == "latency_s"]
+    assert [(one.parameters["operation"], one.parameters["size_bytes"]) for one in measured] == [
+        ("WRITE", 4096), ("WRITE", 65536), ("READ", 65536),
+    ]  # fmt: skip
+    (failed,) = [one for one in results if one.outcome == "failed"]
+    assert failed.parameters == {"backend": "GDS_MT", "memory": "VRAM"}
+    assert "at step 'kv_file GDS_MT READ 4 KiB x 1' ended without a word; local: killed by SIGSEGV" in failed.reason
+    assert "Fatal Python error: Segmentation fault" in failed.reason
+    assert results.index(failed) == 4, "in its place"
+
+
+def test_a_crash_in_the_last_case_or_in_none_of_them_starts_nothing_again(over_nixl):
+    last = over_nixl(backend="GDS_MT", sizes="4K", operations="READ", STANDIN_CUFILE_CRASH="4096")
+    assert [one.outcome for one in last] == ["failed"]
+    job = Job(benchmark="kv_file", options=find("kv_file").settle({"backend": "GDS"}), launch=0, cpus=(0,),
+              variant=Variant(parameters={"backend": "GDS"}), topology=expand("laptop", {}))  # fmt: skip
+    before = Planned(find("kv_file"), job, find("kv_file").plan(job)).without_measurement("failed", "at step 'start'")
+    assert find("kv_file").after_crash(job, [before]) is None

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -23,6 +27,23 @@ from railwright.topology.sources.load import load
 CPUS = sorted(os.sched_getaffinity(0))
 GIB = 2**30
 NOWHERE = Ceilings({}, {}, {}, {})
+PLACING = {"x86_64": {"mbind": 237, "move_pages": 279}, "aarch64": {"mbind": 235, "move_pages": 239}}
+"""The numbers of the system calls that a container's default filter refuses without CAP_SYS_NICE."""
+IN_A_FILTER = """
+import ctypes, json, struct, sys
+from railwright.benchmarks import memory_copy
+from railwright.benchmarks.memory_copy import _Crossing
+
+# Classic BPF, as Docker's filter does it: load the number of the call, refuse that one with EPERM, allow all else.
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, int(sys.argv[1])), (0x06, 0, 0, 0x00050000 | 1), (0x06, 0, 0, 0x7FFF0000)]
+program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in code))
+given = struct.pack("HxxxxxxP", len(code), ctypes.addressof(program))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.c_char_p(given), 0, 0) == 0, ctypes.get_errno()
+result = memory_copy._cross(_Crossing(0, 0, "source", 0), 8192)
+print(json.dumps([result.outcome, result.reason, result.path]))
+"""
 
 
 def nodes(*cpu_lists: str, memories: int | None = None) -> Topology:
@@ -107,6 +128,20 @@ def test_a_node_that_the_kernel_does_not_have_fails_by_name_and_the_rest_is_meas
         ("memory1>memory0", "source", *no_cpu),
         ("memory1>memory0", "target", *not_placed),
     ]
+
+
+@pytest.mark.parametrize("call", ["mbind", "move_pages"])
+def test_a_container_that_may_not_place_memory_is_told_what_it_lacks_and_nothing_has_failed(call: str) -> None:
+    if platform.machine() not in PLACING:
+        pytest.skip(f"the numbers of {platform.machine()}'s system calls are not here")
+    argv = [sys.executable, "-c", IN_A_FILTER, str(PLACING[platform.machine()][call])]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    outcome, reason, path = json.loads(done.stdout)
+    assert (outcome, path) == ("waived", "memory0>memory0")
+    what = "place memory on NUMA node 0" if call == "mbind" else "see on which NUMA node memory lies"
+    assert reason.startswith(f"cannot {what}: Operation not permitted (a container needs CAP_SYS_NICE")
+    assert reason.endswith("as by `docker run --cap-add SYS_NICE`)")
 
 
 def test_pages_that_are_elsewhere_after_the_copies_make_the_result_failed(monkeypatch) -> None:

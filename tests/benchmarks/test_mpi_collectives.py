@@ -87,7 +87,7 @@ def test_each_collective_gives_both_rates_and_the_time_of_small_sizes(measured, 
 
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 def test_messages_per_second_are_the_bandwidth_by_the_size(measured, transport):
-    rates = of(measured, "mpi_message_rate", "operations_per_s", transport=transport)
+    rates = of(measured, "mpi_message_rate", "messages_per_s", transport=transport)
     bandwidths = of(measured, "mpi_message_rate", "bandwidth_bytes_per_s", transport=transport)
     assert [one.parameters["size_bytes"] for one in rates] == list(SIZES)
     for rate, bandwidth in zip(rates, bandwidths, strict=True):
@@ -304,7 +304,7 @@ def test_two_directions_may_be_twice_a_copy_and_must_be_what_one_must_be():
 
 
 def test_what_no_document_limits_has_no_limit():
-    limit, expected = limit_of("mpi_message_rate", "operations_per_s")
+    limit, expected = limit_of("mpi_message_rate", "messages_per_s")
     assert isinstance(limit, NoLimit)
     assert (limit.why, expected) == ("no document gives a rate of messages", None)
     for name in NAMES:

@@ -15,7 +15,9 @@ from railwright.errors import RailwrightError
 from railwright.topology.sources.load import load
 from railwright.topology.sources.saved import save_topology
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "schema/limit.schema.json").read_text(encoding="utf-8"))
+ROOT = Path(__file__).parents[2]
+SCHEMA = json.loads((ROOT / "schema/limit.schema.json").read_text(encoding="utf-8"))
+PROBED = ROOT / "testdata/hosts/4xh200-probed-vm/machine.jsonl"
 RATE = {"limit", "expected_low", "expected_high"}
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv")
 THREE_TIERS = """
@@ -171,8 +173,8 @@ def test_a_path_inside_a_host_and_to_the_fabric_are_paths_too() -> None:
         (("--size", "8"), "belong to a collective", "--collective"),
         (("-a", "ring"), "belong to a collective", "--collective"),
         (("-c", "all_reduce", "--path", "gpu0:gpu1"), "two questions", "one of them"),
-        (("gpu0>gpu0",), "both ends of 'gpu0>gpu0' are gpu0: it crosses no link", "two devices"),
-        (("gpu0>nic0", " gpu1 > gpu1"), "are gpu1: it crosses no link", "two devices"),
+        (("nic0>nic0",), "both ends of 'nic0>nic0' are nic0: it crosses no link", "two devices"),
+        (("gpu0>nic0", " cpu1 > cpu1"), "are cpu1: it crosses no link", "two devices"),
         ((">",), "no device in hgx-h100 named ''", "known: "),
         (("gpu0>nic0", "-c", "all_reduce"), "is a path inside one machine", "alone"),
         (("--count", "2", "--path", "nonsense"), "not a path: 'nonsense'", "gpu0:gpu0@2"),
@@ -226,3 +228,24 @@ def test_the_command_refuses_with_one_message_and_status_2(railwright) -> None:
     many = railwright("limits", "--host", "hgx-h100", "--count", "many", "-c", "all_reduce")
     assert many.status == 2
     assert "'many' is not a valid integer" in many.message()
+
+
+def test_a_copy_inside_a_gpu_has_half_of_its_memory_s_rate() -> None:
+    found = record("--host", "hgx-h100", " gpu3 > gpu3")
+    assert (found["path"], found["kind"], found["devices"]) == ("gpu3>gpu3", "LOC", ["gpu3"])
+    whole = load("hgx-h100").device("gpu3").facts["hbm_bandwidth_bytes_per_s"]
+    assert found["limit"]["value"] == whole / 2
+    assert 0.5 * whole / 2 < found["expected"]["low"] < found["expected"]["high"] == whole / 2
+    assert "read and written" in found["limit"]["because"]
+
+
+def test_a_copy_inside_a_captured_gpu_is_held_by_its_bus_and_clock(railwright) -> None:
+    done = railwright("limits", "gpu0>gpu0", "--from", str(PROBED))
+    assert done.status == 0
+    assert "gpu0>gpu0  LOC              2407 GB/s" in done.out, done.out
+    assert "6016 bits x 3201 MHz x 2" in done.out
+
+
+def test_a_copy_inside_a_memory_whose_channels_nobody_knows_is_no_misuse() -> None:
+    status, done = limits("--from", PROBED, "memory0>memory0")
+    assert (status, "memory channels and their rate cannot be read" in done.stdout) == (3, True)

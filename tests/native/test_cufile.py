@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,6 @@ from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 
 from railwright.errors import CannotJudge
 from railwright.native import cufile, vendor_libraries
-from railwright.native.cufile import Counted
 
 GPU = "0000:1b:00.0"
 SIZE, BLOCK = 1 << 20, 1 << 16
@@ -26,6 +24,7 @@ import array, json, os, sys
 from pathlib import Path
 from railwright.errors import RailwrightError
 from railwright.native import cufile
+from railwright.native.cufile_watch import Watch
 from railwright.native.cuda import Device, DeviceBuffer, PinnedBuffer
 from railwright.native.memory import Buffer
 import ctypes
@@ -43,17 +42,19 @@ try:
         buffer.fill(SEED if write else SEED + 2)
         through = PinnedBuffer(device, 3 * BLOCK) if way == "bounce" else cufile.CuFile(folder, way, fd, buffer)
         with through:
-            counting = way != "bounce" and cufile.start_counting()
+            watch = None if way == "bounce" else Watch(folder, write=write)
             done = cufile.gpu_pass(fd, buffer, through, offsets, BLOCK, [min(os.sched_getaffinity(0))] * 3, write=write)
-            seen = cufile.counted(write=write) if counting else None
-            properties = None if way == "bounce" else through.properties()
+            look = watch.end(len(offsets), SIZE) if watch else None
+            properties = None if way == "bounce" else cufile.properties()
         wrong = buffer.count_wrong(SEED)
     if write:
         with Buffer(SIZE) as host:
             os.preadv(fd, [(ctypes.c_char * SIZE).from_address(host.address)], 0)
             wrong = host.count_wrong(SEED)
     print(json.dumps({"wrong": wrong, "count": len(done.latencies_s), "elapsed": done.elapsed_s, "cpu": done.cpu_s,
-                      "least": min(done.latencies_s), "seen": seen, "properties": properties,
+                      "least": min(done.latencies_s), "seen": look and look.counted,
+                      "uncounted": look and look.uncounted, "called": look and look.called_bytes,
+                      "properties": properties,
                       "settings": json.loads(Path(folder, "cufile.json").read_text()) if properties else None}))
 except RailwrightError as error:
     print(json.dumps({"error": error.message}))
@@ -100,10 +101,10 @@ def test_a_corrupted_byte_is_counted(moved, way, verb):
 @pytest.mark.parametrize(
     ("way", "route", "counted"),
     [
-        ("gds", "nvfs", [16, 0, 16, 0]),
-        ("gds", "p2p", [16, 16, 0, 0]),
-        ("cufile compat", "nvfs", [16, 0, 0, 16]),
-        ("cufile compat", "posix", [16, 0, 0, 16]),
+        ("gds", "nvfs", [16, 0, 16, 0, 0]),
+        ("gds", "p2p", [16, 16, 0, 0, 0]),
+        ("cufile compat", "nvfs", [16, 0, 0, 16, 0]),
+        ("cufile compat", "posix", [16, 0, 0, 16, 0]),
     ],
 )
 def test_cufile_s_own_counters_say_which_way_it_took(moved, way, route, counted, old):
@@ -112,14 +113,24 @@ def test_cufile_s_own_counters_say_which_way_it_took(moved, way, route, counted,
 
 
 def test_a_version_without_counters_is_no_error(moved):
-    assert moved("cufile compat", STANDIN_CUFILE_UNCOUNTED="1")["seen"] is None
+    said = moved("cufile compat", STANDIN_CUFILE_UNCOUNTED="1")
+    assert said["seen"] is None
+    assert said["uncounted"] == "libcufile does not count: an error of cuFile (cuFile error 5022)"
+
+
+@pytest.mark.parametrize("verb", ["read", "write"])
+def test_host_memory_is_no_gpu_s_and_the_kernel_still_counts_its_bytes(moved, verb):
+    said = moved("cufile compat", verb, STANDIN_CUFILE_HOST="1")
+    assert (said["seen"], said["uncounted"]) == (None, "libcufile's counters name no way")
+    assert SIZE <= said["called"] < 1.1 * SIZE
 
 
 def test_the_settings_forbid_the_fallback_for_gds_and_force_it_for_the_compatibility_mode(moved):
     gds = moved("gds", STANDIN_CUFILE_ROUTE="nvfs")
     assert gds["settings"]["properties"]["allow_compat_mode"] is False
     assert "force_compat_mode" not in gds["settings"]["properties"]
-    assert gds["properties"] == ["2.26", False, 1200]
+    assert gds["properties"] == ["2.26", False, 1200, False]
+    assert moved("gds", STANDIN_CUFILE_ROUTE="p2p")["properties"] == ["0.0", False, 1200, True]
     compat = moved("cufile compat", STANDIN_CUFILE_ROUTE="nvfs")
     assert compat["settings"]["properties"]["force_compat_mode"] is True
     assert compat["properties"][1] is True
@@ -155,18 +166,6 @@ def test_cufile_is_never_opened_where_it_would_close_our_standard_input(monkeypa
     monkeypatch.setattr(Path, "read_text", lambda *_arguments, **_names: "nvidia_fs 299008 0 - Live 0x0\n")
     monkeypatch.setattr(Path, "glob", lambda *_arguments: iter(()))
     assert cufile.unusable() == "nvidia-fs is loaded, but there is no /dev/nvidia-fs*: the container was not given it"
-
-
-def test_counters_that_do_not_add_up_are_not_believed():
-    statistics = bytearray(65536)
-    struct.pack_into("<Q", statistics, 0, 10)
-    struct.pack_into("<I", statistics, 1136, 1)
-    struct.pack_into("<Q", statistics, 1144 + 16 + 4 * 8, 9)
-    assert cufile.read_counters(bytes(statistics), write=False) is None
-    struct.pack_into("<2Q", statistics, 1144 + 16 + 4 * 8, 10, 10)
-    assert cufile.read_counters(bytes(statistics), write=False) == Counted(10, 10, 0, 0)
-    struct.pack_into("<I", statistics, 1136, 4_000_000_000)
-    assert cufile.read_counters(bytes(statistics), write=False) is None
 
 
 def test_a_library_of_a_wheel_is_found_where_the_loader_does_not_look(tmp_path, monkeypatch):

@@ -33,10 +33,10 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def build(source: str, library: Path) -> None:
+def build(source: str, library: Path, *flags: str) -> None:
     """One stand-in, under the name by which it is looked for."""
     soname = f"-Wl,-soname,{library.name}"
-    subprocess.run(["cc", *FLAGS, soname, "-o", str(library), str(FOLDER / source), "-ldl"], check=True)
+    subprocess.run(["cc", *FLAGS, soname, *flags, "-o", str(library), str(FOLDER / source), "-ldl"], check=True)
 
 
 def environment(folder: Path, *addresses: str, **faults: str) -> dict[str, str]:

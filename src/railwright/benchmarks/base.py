@@ -6,7 +6,7 @@ The parent never loads MPI, NIXL or CUDA: `plan` and `variants` run there, `run`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -38,6 +38,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, str]
     variant: Variant
     launch: int
+    first_case: int = 0
+    """The cases before it are left out: a launch before this one had them, and crashed in the last."""
     cpus: tuple[int, ...]
     """The CPUs that may be used; rank i is bound to the i-th, round and round."""
     topology: Topology
@@ -185,6 +187,8 @@ class Benchmark:
     """The same where it depends on the GPUs or on what is varied: asked of the job with its default ranks."""
     uses_gpus: bool = False
     """Whether ranks work with GPUs: see `Job.uses_gpus`."""
+    after_crash: Callable[[Job, Sequence[Result]], Job | None] = field(default=lambda _job, _results: None)
+    """What is left to do after a launch that gave these results and ended in a crash; None: nothing."""
     between_hosts: Callable[[Mapping[str, str]], tuple[Variant, ...]] | None = None
     """Its variants where the ranks are on several hosts; None: it measures inside one."""
 
@@ -212,7 +216,8 @@ def whole_number(most: int) -> Callable[[str], int]:
     """A check for a whole number from 1 to `most`."""
 
     def check(text: str) -> int:
-        if not text.isdecimal() or len(text) > len(str(most)) or not 1 <= int(text) <= most:
+        whole = text.isascii() and text.isdecimal()  # the digits of other scripts are decimal, too
+        if not whole or len(text) > len(str(most)) or not 1 <= int(text) <= most:
             raise UsageError(f"not a whole number from 1 to {most}: {text[:40]!r}")
         return int(text)
 

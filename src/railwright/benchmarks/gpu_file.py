@@ -19,10 +19,12 @@ from railwright.benchmarks.base import Job, Option, Plan, Rank, Variant, choice
 from railwright.benchmarks.cpu_cost import cpu_settings
 from railwright.benchmarks.direct_file import FILL_BYTES, device_of, with_name
 from railwright.benchmarks.direct_io import Point, block_order, options, points, problem
+from railwright.benchmarks.gpu_file_route import route_evidence, wrong_route
 from railwright.errors import CannotJudge
 from railwright.native import cufile
 from railwright.native.cuda import Device, DeviceBuffer, PinnedBuffer, driver_version
-from railwright.native.cufile import Counted, CuFile, Way
+from railwright.native.cufile import CuFile, Way
+from railwright.native.cufile_watch import Watch
 from railwright.native.files import Extent, Pass
 from railwright.results.model import Evidence, Result
 from railwright.topology.model import Scalar
@@ -32,8 +34,6 @@ BOUNCE = "bounce"
 WAYS = ("gds", "cufile compat", BOUNCE)
 POISON = 0xA5
 _LEFT_OUT = ("pages", "engine")
-_DIRECT_ROUTES = ("nvidia-fs", "p2pdma")
-_LOG_SAYS_POSIX = ("cuFile using posix", "compat mode enabled", "no native GDS", "compat mode only")
 _ways = choice(*WAYS)
 
 
@@ -162,40 +162,15 @@ def passes_of(target: Target, work: Work) -> Iterator[OnePass]:
         )
 
 
-def counted_pass(rank: Rank, target: Target, one_pass: OnePass, *, write: bool) -> tuple[Evidence, str]:
+def counted_pass(rank: Rank, target: Target, work: Work, one_pass: OnePass, *, write: bool) -> tuple[Evidence, str]:
     """One pass that is not timed: which way its data really took, and why that is not the one that was asked for."""
-    counting = target.driver is not None and cufile.start_counting()
-    one_pass(write)
     if target.driver is None:
+        one_pass(write)
         return Evidence(claim="route", value="pinned buffers", seen="our own reads, writes and copies"), ""
-    seen = cufile.counted(write=write) if counting else None
-    evidence = route_evidence(seen, cufile.log(rank.scratch), write=write)
+    watch = Watch(rank.scratch, write=write)
+    one_pass(write)
+    evidence = route_evidence(watch.end(len(work.offsets), work.region_bytes))
     return evidence, wrong_route(target.way, evidence)
-
-
-def route_evidence(seen: Counted | None, log: str, *, write: bool) -> Evidence:
-    """By cuFile's own counters; by the text of its log where this version has none."""
-    if seen is not None and seen.total:
-        by = {"p2pdma": seen.p2pdma, "nvidia-fs": seen.nvidia_fs, "posix": seen.posix}
-        taken = [name for name, count in by.items() if count]
-        said = ", ".join(f"{count} by {name}" for name, count in by.items() if count)
-        verb = "writes" if write else "reads"
-        value = taken[0] if len(taken) == 1 else "mixed" if taken else "unknown"
-        return Evidence(
-            claim="route", value=value, seen=f"cuFile counted {seen.total} {verb}: {said or 'none by name'}"
-        )
-    said_so = next((phrase for phrase in _LOG_SAYS_POSIX if phrase in log), "")
-    if said_so:
-        return Evidence(claim="route", value="posix", seen=f"cuFile's log says: {said_so}")
-    nothing = "neither cuFile's counters nor its log say" if log else "cuFile counts nothing and wrote no log"
-    return Evidence(claim="route", value="unknown", seen=nothing)
-
-
-def wrong_route(way: str, evidence: Evidence) -> str:
-    """Why what ran is not the way that was asked for; empty where it is, or where nobody knows."""
-    direct = evidence.value in _DIRECT_ROUTES
-    fits = direct if way == "gds" else not direct and evidence.value != "mixed"
-    return "" if evidence.value == "unknown" or fits else f"{way} was asked for, but {evidence.seen}"
 
 
 def parameters_of(target: Target, point: Point, verb: str) -> dict[str, Scalar]:
@@ -223,6 +198,6 @@ def settings_of(target: Target, work: Work, passes: list[Pass], kernel_s: float 
         **cpu_settings(passes, moved, kernel_s),
     }
     if target.driver is not None:
-        own = target.driver.properties()
+        own = cufile.properties()
         found |= {"nvidia_fs": own.nvidia_fs, "cufile_version": own.version, "cufile_may_fall_back": own.compatible}
     return found

@@ -41,7 +41,7 @@ def _measure_point(rank: Rank, common: Result, target: Target, point: Point) -> 
     work = gpu_file.work_of(rank, point)
     with gpu_file.passes_of(target, work) as one_pass:
         target.buffer.set_bytes(POISON, work.region_bytes)
-        route, elsewhere = gpu_file.counted_pass(rank, target, one_pass, write=False)
+        route, elsewhere = gpu_file.counted_pass(rank, target, work, one_pass, write=False)
         wrong = target.buffer.count_wrong(SEED, work.region_bytes)
         target.buffer.set_bytes(POISON, work.region_bytes)
         before = kernel_threads_cpu_s()

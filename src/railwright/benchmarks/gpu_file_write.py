@@ -50,7 +50,7 @@ def _measure_point(rank: Rank, common: Result, target: Target, point: Point, see
     work = gpu_file.work_of(rank, point)
     with gpu_file.passes_of(target, work) as one_pass:
         target.buffer.fill(seed, work.region_bytes)
-        route, elsewhere = gpu_file.counted_pass(rank, target, one_pass, write=True)
+        route, elsewhere = gpu_file.counted_pass(rank, target, work, one_pass, write=True)
         target.buffer.fill(seed + 1, work.region_bytes)
         before = kernel_threads_cpu_s()
         passes = [one_pass(True) for _ in range(int(rank.job.options["passes"]))]

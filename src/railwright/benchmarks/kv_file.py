@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from railwright.benchmarks import gpu_job
 from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, Variant, choice, one_of, whole_number
@@ -234,10 +236,10 @@ def _waived(rank: Rank, reason: str, parameters: dict[str, Scalar]) -> Result:
 
 def _measure_all(rank: Rank, target: Target, buffer: AnyBuffer, room: int) -> Iterator[Result]:
     backend = _backend(rank.job)
-    for point in _points(rank.job.options):
+    for point in _points(rank.job.options)[rank.job.first_case :]:
         parameters = _parameters(target, point)
         count = _requests(backend, point, room)
-        rank.step(f"kv_file {backend} {point.operation} {format_size(point.size)} x {point.batch}")
+        rank.step(_step(backend, point))
         if count == 0:
             reason = (
                 f"a request of {format_size(point.request_bytes)} is larger than {format_size(room)}: -o file-size="
@@ -245,6 +247,21 @@ def _measure_all(rank: Rank, target: Target, buffer: AnyBuffer, room: int) -> It
             yield _waived(rank, reason, parameters)
         else:
             yield from _measure(rank, target, buffer, point, count)
+
+
+def _step(backend: str, point: Point) -> str:
+    return f"kv_file {backend} {point.operation} {format_size(point.size)} x {point.batch}"
+
+
+def _after_crash(job: Job, results: Sequence[Result]) -> Job | None:
+    """The cases behind the one in which NIXL or cuFile crashed; None where it was none of them, or the last one."""
+    points, backend = _points(job.options), _backend(job)
+    if backend not in _BY_CUFILE:
+        return None
+    seen = {tuple(one.parameters.get(name) for name in ("operation", "size_bytes", "batch")) for one in results}
+    crashed = job.first_case + len([one for one in seen if one != (None, None, None)])
+    was_in_it = crashed < len(points) and any(repr(_step(backend, points[crashed])) in one.reason for one in results)
+    return replace(job, first_case=crashed + 1) if was_in_it and crashed + 1 < len(points) else None
 
 
 def _parameters(target: Target, point: Point) -> dict[str, Scalar]:
@@ -266,7 +283,7 @@ def _measure(rank: Rank, target: Target, buffer: AnyBuffer, point: Point, count:
         buffer.fill(poison, region)
     requests = [target.request(point.operation, one) for one in blocks]
     one_pass = partial(time_crew, [requests], [-1], depth=point.depth, iterations=count, patience_s=_PATIENCE_S)
-    target.watch(one_pass, point.operation)
+    target.watch(one_pass, point.operation, blocks)
     passes = [one_pass() for _ in range(_PASSES[backend])]
     for request in requests:
         request.release()
@@ -305,8 +322,6 @@ def _other_queue(asked: str, evidence: tuple[Evidence, ...]) -> str:
 
 
 def _as_results(common: Result, passes: list[CrewPass], region: int) -> Iterator[Result]:
-    from msgspec.structs import replace
-
     seconds = [second for one in passes for second in one.seconds]
     rates = tuple(region / one.elapsed_s for one in passes)
     yield replace(common, samples=tuple(seconds), summary=summarise(seconds))
@@ -336,6 +351,7 @@ BENCHMARK = Benchmark(
     plan=_plan,
     run=_run,
     variants=_variants,
+    after_crash=_after_crash,
     options=(
         Option("backend", "POSIX", "POSIX, OBJ, GDS, GDS_MT, or several", choice(*_PASSES)),
         Option("memory", "DRAM", "DRAM, VRAM (GDS and GDS_MT only), or both", _MEMORIES),

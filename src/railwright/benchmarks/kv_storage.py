@@ -17,10 +17,11 @@ from typing import Protocol
 
 from railwright.benchmarks.base import Rank
 from railwright.benchmarks.direct_file import FILL_BYTES, test_file, with_name
-from railwright.benchmarks.gpu_file import route_evidence
+from railwright.benchmarks.gpu_file_route import route_evidence
 from railwright.benchmarks.kv_exchange import Service
 from railwright.errors import CannotJudge
 from railwright.native import cufile, nixl
+from railwright.native.cufile_watch import Watch
 from railwright.native.memory import Buffer
 from railwright.native.nixl_memory import AnyBuffer, memory_of
 from railwright.results.model import Evidence
@@ -46,8 +47,8 @@ class Target(Protocol):
     def lay(self, requests: Sequence[Blocks]) -> None:
         """Put what the buffer holds in the places of these requests."""
 
-    def watch(self, one_pass: Callable[[], object], operation: nixl.Operation) -> None:
-        """Make a pass that is not timed, and see what runs."""
+    def watch(self, one_pass: Callable[[], object], operation: nixl.Operation, requests: Sequence[Blocks]) -> None:
+        """Make a pass over these requests that is not timed, and see what runs."""
 
     def count_wrong(self, seed: int, requests: Sequence[Blocks]) -> int:
         """How many bytes there differ from the pattern; the buffer may be used up."""
@@ -119,14 +120,14 @@ class FileTarget:
                     raise CannotJudge("the test file could not be written", hint="free some space")
         os.fsync(self._fd)
 
-    def watch(self, one_pass: Callable[[], object], operation: nixl.Operation) -> None:
-        """With cuFile, count which way its operations took."""
-        counting = self._backend != "POSIX" and cufile.attach() and cufile.start_counting()
+    def watch(self, one_pass: Callable[[], object], operation: nixl.Operation, requests: Sequence[Blocks]) -> None:
+        """With cuFile, see which way its operations took."""
+        if self._backend == "POSIX":
+            one_pass()
+            return
+        watch = Watch(self._rank.scratch, write=operation == "WRITE", bound=cufile.attach())
         one_pass()
-        if self._backend != "POSIX":
-            write = operation == "WRITE"
-            seen = cufile.counted(write=write) if counting else None
-            self._route = route_evidence(seen, cufile.log(self._rank.scratch), write=write)
+        self._route = route_evidence(watch.end(sum(map(len, requests)), _region(requests)))
 
     def count_wrong(self, seed: int, requests: Sequence[Blocks]) -> int:
         """How many bytes of the file differ from the pattern, by pread."""
@@ -192,9 +193,9 @@ class ObjectTarget:
         """Write what the buffer holds into the objects, by NIXL."""
         self._once("WRITE", requests)
 
-    def watch(self, one_pass: Callable[[], object], operation: nixl.Operation) -> None:
+    def watch(self, one_pass: Callable[[], object], operation: nixl.Operation, requests: Sequence[Blocks]) -> None:
         """There is nothing more to be seen."""
-        del operation
+        del operation, requests
         one_pass()
 
     def count_wrong(self, seed: int, requests: Sequence[Blocks]) -> int:

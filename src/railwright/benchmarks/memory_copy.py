@@ -16,7 +16,7 @@ from typing import NamedTuple
 from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, choice, node_of
 from railwright.errors import CannotJudge
 from railwright.native import memory
-from railwright.native.memory import Buffer
+from railwright.native.memory import Buffer, MayNotPlace
 from railwright.results.model import Evidence, Outcome, Result, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.model import Scalar
@@ -133,7 +133,9 @@ def _across(rank: Rank) -> Iterator[Result]:
 
 
 def _cross(crossing: _Crossing, size: int) -> Result:
-    """One size between two nodes; waived or failed where its pages or its thread cannot be where they should."""
+    """One size between two nodes; waived where this process may not put pages or thread where they should be, failed
+    where they are not there all the same.
+    """
     parameters: dict[str, Scalar] = {"size_bytes": size, "threads": 1, "thread_on": crossing.thread_on}
     if crossing.cpu is None:
         reason = f"no CPU of NUMA node {crossing.node} may be used"
@@ -142,6 +144,8 @@ def _cross(crossing: _Crossing, size: int) -> Result:
         with Buffer(size, node=crossing.source) as source, Buffer(size, node=crossing.target) as target:
             rates, check = _copied(target, source)
             evidence, misplaced = _placement(crossing, source, target)
+    except MayNotPlace as error:
+        return _without_samples(crossing, parameters, "waived", error.message)
     except CannotJudge as error:
         return _without_samples(crossing, parameters, "failed", error.message)
     return _result(crossing.path, parameters, [crossing.cpu], rates, check, evidence, misplaced)

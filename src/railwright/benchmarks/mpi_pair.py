@@ -120,7 +120,7 @@ def run(rank: Rank, benchmark: Benchmark, quantity: Quantity, loop: Loop) -> Ite
             if timed.messages_per_s:
                 yield msgspec.structs.replace(
                     result,
-                    quantity="operations_per_s",
+                    quantity="messages_per_s",
                     samples=timed.messages_per_s,
                     summary=summarise(timed.messages_per_s),
                 )

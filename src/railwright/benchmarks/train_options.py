@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -13,17 +14,22 @@ from railwright.benchmarks.train_model import Model, parse_model
 from railwright.busbw import factor
 from railwright.errors import UsageError
 from railwright.native.train_load import ELEMENT_BYTES
+from railwright.topology.model import Device, Scalar
 from railwright.units import GIB, MIB
 
 WAYS = ("torch", "gemm", "none")
 _MOST_ITERATIONS = 10_000
 _MOST_COMPUTE_MS = 60_000
 _MOST_BATCH = 4096
+_MOST_SECONDS = 86_400
+_ANY = "any"
 
-# For the plan, on the slow side: PyTorch, CUDA and NCCL to start, ResNet-50 on one image, NCCL over PCIe, the check.
-_ESTIMATE_START_S = 20.0
-_ESTIMATE_IMAGE_S = 2e-3
-_ESTIMATE_BYTES_PER_S = 20e9
+# For the plan, on the slow side of what two H200 took (docs/measured/2026-11-22-gpu-2xh200): 63 s with PyTorch, of
+# which 31 s were iterations of 25 ms and 64 images on 132 multiprocessors at 1.98 GHz; 33 s and 26 s with cuBLAS.
+_ESTIMATE_TORCH_START_S, _ESTIMATE_START_S = 35.0, 10.0
+_ESTIMATE_IMAGE_CYCLES = 1.5e8  # of one multiprocessor
+_ESTIMATE_IMAGE_S = 2e-3  # of a GPU whose multiprocessors and clock nobody knows
+_ESTIMATE_BYTES_PER_S, _ESTIMATE_NVLINK_BYTES_PER_S = 20e9, 100e9
 _ESTIMATE_CHECKED_BYTES_PER_S = 0.5e9
 _HOST_BYTES = 4 * GIB  # of a process with PyTorch, CUDA and NCCL loaded
 _CHECKED_AT_ONCE_BYTES = 64 * MIB
@@ -32,6 +38,8 @@ _TENFOLD = 10
 
 HEARD_OF_S = 10.0
 """As long as a rank may time iterations without a word to its launcher, or for one that takes longer."""
+LEAST_ITERATIONS = 10
+"""Of a point that is ended by its time."""
 
 
 class Point(NamedTuple):
@@ -55,6 +63,8 @@ OPTIONS = (
            whole_number(_MOST_COMPUTE_MS)),
     Option("batch", "64", "images of a step with PyTorch, for each GPU", whole_number(_MOST_BATCH)),
     Option("iterations", "100", "timed iterations, after one that is not", whole_number(_MOST_ITERATIONS)),
+    Option("most-seconds", _ANY, f"{_ANY}, or end the iterations of a point after so many seconds, with at least "
+           f"{LEAST_ITERATIONS}", lambda text: _seconds(text)),
     nccl_job.gpus_option(1),
     nccl_job.LIBRARY_OPTION,
 )  # fmt: skip
@@ -71,16 +81,59 @@ def points(options: Mapping[str, str]) -> tuple[Point, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def _seconds(text: str) -> float:
+    """How long the iterations of a point may last. Raises UsageError."""
+    return float("inf") if text == _ANY else float(whole_number(_MOST_SECONDS)(text))
+
+
+def portion(options: Mapping[str, str], done: int, spent_s: float, once_s: float) -> int:
+    """How many iterations come next without a word to the launcher, 0 at the end of a point.
+
+    `done` have taken `spent_s`, and the last of them `once_s`.
+    """
+    left, room_s = int(options["iterations"]) - done, _seconds(options["most-seconds"]) - spent_s
+    once_s = max(once_s, 1e-6)
+    if room_s < once_s and done >= LEAST_ITERATIONS:
+        return 0
+    allowed = max(room_s / once_s, LEAST_ITERATIONS - done, 1)
+    return int(min(left, allowed, max(1, HEARD_OF_S / once_s)))
+
+
+def cut_short(options: Mapping[str, str], done: int) -> dict[str, Scalar]:
+    """For the record of a point that its time ended before all its iterations; nothing where it had them all."""
+    if done >= int(options["iterations"]):
+        return {}
+    return {"iterations_wanted": int(options["iterations"]), "ended_after_s": int(options["most-seconds"])}
+
+
+def _compute_s(options: Mapping[str, str], model: Model, gpus: tuple[Device, ...]) -> tuple[float, float]:
+    """Estimates of one compute phase, and of all that comes before the first."""
+    asked = options["compute"]
+    has_torch = model.tensors and (
+        asked == "torch" or (asked == AUTO and importlib.util.find_spec("torch") is not None)
+    )
+    if not has_torch:
+        return 0.0 if asked == "none" else int(options["compute-ms"]) * 1e-3, _ESTIMATE_START_S
+    speeds = [(gpu.facts.get("sm_count"), gpu.facts.get("sm_clock_max_hz")) for gpu in gpus]
+    cycles = [count * hz for count, hz in speeds if isinstance(count, int) and isinstance(hz, float) and count and hz]
+    image_s = _ESTIMATE_IMAGE_CYCLES / min(cycles) if cycles and len(cycles) == len(gpus) else _ESTIMATE_IMAGE_S
+    return int(options["batch"]) * image_s, _ESTIMATE_TORCH_START_S
+
+
 def plan(job: Job) -> Plan:
     """The plan of all points; the memory is the host's, for gradients lie on the GPUs."""
-    options, ranks = job.options, nccl_job.processes(job)
-    model, rounds = parse_model(options["model"]), int(options["iterations"]) + 1
-    compute = max(int(options["compute-ms"]) * 1e-3, int(options["batch"]) * _ESTIMATE_IMAGE_S)
-    seconds, longest_s, moved = _ESTIMATE_START_S, _ESTIMATE_START_S, 0
+    options, ranks, gpus = job.options, nccl_job.processes(job), nccl_job.gpus_of(job)
+    model = parse_model(options["model"])
+    compute, seconds = _compute_s(options, model, gpus)
+    joined = all(gpu.facts.get("nvlinks_active") for gpu in gpus)
+    longest_s, moved = seconds, 0
     for point in points(options):
         size = model.parameters * ELEMENT_BYTES[point.dtype]
         sent = float(factor("all_reduce", ranks)) * size
-        round_s, check_s = 2 * (compute + sent / _ESTIMATE_BYTES_PER_S), 3 * size / _ESTIMATE_CHECKED_BYTES_PER_S
+        round_s = 2 * (compute + sent / (_ESTIMATE_NVLINK_BYTES_PER_S if joined else _ESTIMATE_BYTES_PER_S))
+        check_s = 3 * size / _ESTIMATE_CHECKED_BYTES_PER_S
+        by_time = max(LEAST_ITERATIONS, _seconds(options["most-seconds"]) / max(round_s, 1e-6))
+        rounds = int(min(int(options["iterations"]), by_time)) + 1
         seconds += rounds * round_s + check_s
         longest_s = max(longest_s, HEARD_OF_S + _TENFOLD * 2 * round_s, _TENFOLD * check_s)
         moved += int((2 * rounds + 2) * ranks * sent)

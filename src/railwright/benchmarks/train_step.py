@@ -123,17 +123,19 @@ def _measure(
 
 def _time(rank: Rank, phase: train_phases.Phase, step: Step, point: Point, name: str) -> Timed:
     """All iterations, in portions after which the launcher hears of it. Collective."""
-    wanted = int(rank.job.options["iterations"])
+    wanted = rank.job.options["iterations"]
     timed = Timed([], [], [], [])
     rank.step(f"{name}: iteration 1 of {wanted}")
-    portion, warm = 1, _WARM_UP
-    while (done := len(timed.iteration)) < wanted:
-        more = phase.run(step, point, warm=warm, samples=min(portion, wanted - done))
+    portion, warm, spent_s = 1, _WARM_UP, 0.0
+    while portion:
+        more = phase.run(step, point, warm=warm, samples=portion)
         for whole, part in zip(timed, more, strict=True):
             whole.extend(part)
-        once = more.iteration[-1] + more.compute[-1] + more.communication[-1]
-        portion, warm = rank.comm.bcast(max(1, int(train_options.HEARD_OF_S / max(once, 1e-6)))), 0
-        rank.step(f"{name}: {len(timed.iteration)} of {wanted} iterations")
+        spent_s += sum(more.iteration) + sum(more.compute) + sum(more.communication)
+        once_s, done = more.iteration[-1] + more.compute[-1] + more.communication[-1], len(timed.iteration)
+        # Every rank has its own clock, and all must take as many: the first one's word holds.
+        portion, warm = rank.comm.bcast(train_options.portion(rank.job.options, done, spent_s, once_s)), 0
+        rank.step(f"{name}: {done} of {wanted} iterations")
     return timed
 
 
@@ -161,6 +163,7 @@ def _results(rank: Rank, model: Model, point: Point, seen: _Seen, kept: dict[str
         "buckets": len(seen.buckets),
         "largest_bucket_bytes": max(seen.buckets) * ELEMENT_BYTES[point.dtype],
         "warm_up": _WARM_UP,
+        **train_options.cut_short(rank.job.options, len(timed.iteration)),
         "operation": "sum, in place",
         "device_compute_s": statistics.median(timed.device),
         **nccl_job.nvls_settings(),

@@ -33,7 +33,8 @@ def COMMAND(  # noqa: N802 - see cli/prove.py; one option each
 ) -> int:
     r"""The limit of each path or of a collective, with what holds it back and its source.
 
-    A path is two device ids, like 'gpu0>nic0' (quote the >); without one, the paths that matter are shown.
+    A path is two device ids, like 'gpu0>nic0' (quote the >); 'gpu0>gpu0' is a copy inside one GPU.
+    Without a path, those that matter are shown.
 
     \b
     railwright limits 'gpu0>fabric0' --host hgx-h100 nics=2 nic-rate=200Gb/s
@@ -51,21 +52,10 @@ def COMMAND(  # noqa: N802 - see cli/prove.py; one option each
         raise UsageError("--path and --collective are two questions", hint="give one of them")
     if not algorithm.strip():
         raise UsageError("--algorithm is empty", hint="give ring, tree, nvls ..., or leave it out for the best")
-    for path in paths:
-        _refuse_one_device(path)
     cluster = the_cluster(machine, count, cluster_file)
     if collective is not None:
         return _collective(cluster, collective, algorithm, size, as_json=as_json)
     return _paths(cluster, paths, between, as_json=as_json)
-
-
-def _refuse_one_device(path: str) -> None:
-    """Raises UsageError for a path that crosses no link: the limits here are those of links."""
-    from railwright.errors import UsageError
-
-    source, between, target = (part.strip() for part in path.partition(">"))
-    if between and source and source == target:
-        raise UsageError(f"both ends of {path!r} are {source}: it crosses no link", hint="give two devices")
 
 
 def _collective(cluster: Cluster, collective: str, algorithm: str, size: str | None, *, as_json: bool) -> int:

@@ -200,7 +200,7 @@ class LimitFinder:
         """Each thread and direction is a core's copying: n cannot do more than n copies, nor should they do less than
         one.
         """
-        if quantity == "operations_per_s":
+        if quantity in ("messages_per_s", "operations_per_s"):  # of messages as well, in records until 0.1
             return NoLimit(quantity=quantity, why="no document gives a rate of messages"), None
         if quantity == "latency_s":
             lines = self._ceilings.lines.get(path_id)

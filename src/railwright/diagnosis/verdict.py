@@ -12,7 +12,7 @@ from __future__ import annotations
 from railwright.diagnosis.model import State, Verdict
 from railwright.limits.model import Expected, Limit, NoLimit
 from railwright.results.model import Outcome, Verification
-from railwright.units import format_bandwidth, format_duration, format_flops, format_operations
+from railwright.units import format_bandwidth, format_duration, format_flops, format_messages, format_operations
 
 TOLERANCE_ABOVE_LIMIT = 1.02
 
@@ -25,6 +25,8 @@ def format_quantity(quantity: str, value: float) -> str:
         return format_duration(value)
     if quantity == "flop_per_s":
         return format_flops(value)
+    if quantity == "messages_per_s":
+        return format_messages(value)
     return format_operations(value) if quantity == "operations_per_s" else format_bandwidth(value)
 
 

@@ -120,7 +120,13 @@ class Measurement:
             silence_s=self.silence_s + one.plan.silent_s,
             on_step=self.on_step,
         )
-        yield from session.results()
+        given: list[Result] = []
+        for result in session.results():
+            given.append(result)
+            yield result
+        rest = one.benchmark.after_crash(one.job, given) if session.crashed else None
+        if rest is not None:
+            yield from self.results(replace(one, job=rest))
 
     def _launcher(self, one: Planned) -> Launcher | str:
         """The launcher for a launch, or why there is none; a single rank that may be alone needs no MPI."""

@@ -28,7 +28,7 @@ from railwright.units import format_duration
 
 _TICK_S = 0.2
 _STATES = {"R": "running", "S": "asleep", "D": "waiting for a device", "T": "stopped", "t": "traced", "Z": "dead"}
-_TELLS_A_SIGNAL = re.compile(r"signal \d+", re.IGNORECASE)
+_TELLS_A_SIGNAL = re.compile(r"signal \d+|Fatal Python error", re.IGNORECASE)
 _LOOK_EVERY_S = 10.0
 """How often the hosts of a silent launch are looked at, which takes a little of their CPU and links."""
 _BELIEVED_AT = 2
@@ -119,6 +119,8 @@ class Session:
         self._ranks: dict[int, _RankState] = {}
         self._trouble = ""
         self._looks = self._unreachable = 0
+        self.crashed = False
+        """Whether a rank ended without a word: in the library that it measures, or killed by somebody."""
         started = time.time()
         try:
             yield from self._launch()
@@ -235,6 +237,7 @@ class Session:
     def _lost(self, number: int | None, state: _RankState, child: Child) -> str:
         """A rank's socket closed without a word: killed or crashed. The launcher's status says by what, if at all."""
         finished = child.wait(_LEAVING_S)
+        self.crashed = True
         if finished.returncode < 0 and not finished.timed_out and self.planned.benchmark.needs_mpi:
             return self._ended_early(child)  # somebody killed the launcher itself, and its ranks died with it
         name = state.describe(number) if number is not None else "a rank that had not said its number"

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-Quantity = Literal["bandwidth_bytes_per_s", "latency_s", "operations_per_s", "flop_per_s"]
+Quantity = Literal["bandwidth_bytes_per_s", "latency_s", "operations_per_s", "messages_per_s", "flop_per_s"]
 LimitKind = Literal["derived", "measured_ceiling"]
 
 

@@ -7,9 +7,11 @@ from collections.abc import Iterable
 import msgspec
 
 from railwright.errors import UsageError
+from railwright.limits.gpu import local_copy_limit
+from railwright.limits.memory import copy_limit
 from railwright.limits.model import Expected, Limit, NoLimit
-from railwright.limits.path import path_limit
-from railwright.topology.model import PathKind, Topology
+from railwright.limits.path import link_limit, path_limit
+from railwright.topology.model import Device, MemoryLink, PathKind, Topology
 from railwright.topology.paths import Affinity, Graph
 
 
@@ -25,7 +27,10 @@ class PathLimit(msgspec.Struct, frozen=True, kw_only=True, tag="limit", tag_fiel
 
 
 def limits_of(topology: Topology, path_ids: Iterable[str]) -> tuple[PathLimit, ...]:
-    """The limit of each `source>target`. Raises UsageError for a path that is none or devices that are not there."""
+    """The limit of each `source>target`; of a copy inside it where both are one GPU or one memory.
+
+    Raises UsageError for a path that is none or devices that are not there.
+    """
     graph = Graph(topology)
     rows = []
     for path_id in path_ids:
@@ -37,9 +42,25 @@ def limits_of(topology: Topology, path_ids: Iterable[str]) -> tuple[PathLimit, .
         if path is None:
             reason = f"{source} and {target} are not connected in {topology.name}"
             raise UsageError(reason, hint="see `railwright topo`")
-        limit, expected = path_limit(path)
+        inside = len(path.devices) == 1
+        limit, expected = _within(topology, graph.devices[path.devices[0]]) if inside else path_limit(path)
         rows.append(PathLimit(path=path.id, kind=path.kind, devices=path.devices, limit=limit, expected=expected))
     return tuple(rows)
+
+
+def _within(topology: Topology, device: Device) -> tuple[Limit | NoLimit, Expected | None]:
+    """A copy inside one device, bytes counted once. Raises UsageError for one that has no memory of its own."""
+    if device.kind == "gpu":
+        return local_copy_limit(device)
+    if device.kind != "memory":
+        reason = f"both ends of '{device.id}>{device.id}' are {device.id}: it crosses no link"
+        raise UsageError(reason, hint="give two devices; a copy inside one has a limit in a GPU and in a memory")
+    for link in topology.links:
+        if isinstance(link.protocol, MemoryLink) and device.id in (link.a, link.b):
+            limit, _ = link_limit(link)
+            return (copy_limit(limit) if isinstance(limit, Limit) else limit), None
+    why = f"the topology does not say how {device.id} is attached"
+    return NoLimit(quantity="bandwidth_bytes_per_s", why=why), None
 
 
 def paths_that_matter(topology: Topology) -> tuple[str, ...]:

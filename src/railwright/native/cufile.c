@@ -117,7 +117,8 @@ int rw_cufile_properties(unsigned *values) {
 
 /* Begins to count what each GPU's reads and writes were; 0 ends it. */
 int rw_cufile_count(int level) {
-  if (!cufile.statistics_level || !cufile.statistics_start || !cufile.statistics_reset || !cufile.statistics_stop)
+  if (!cufile.statistics_level || !cufile.statistics_start || !cufile.statistics_reset || !cufile.statistics_stop ||
+      !cufile.statistics)
     return RW_MISSING_SYMBOL;
   if (!level) {
     int status = code_of(cufile.statistics_stop());

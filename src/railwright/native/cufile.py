@@ -12,7 +12,6 @@ import contextlib
 import ctypes
 import json
 import os
-import struct
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, byref, c_double, c_int, c_int64, c_size_t, c_uint, c_uint64, c_void_p
 from pathlib import Path
@@ -55,21 +54,8 @@ _ERRORS = {  # cufile.h of 1.20
     -5036: "GPU memory could not be pinned",
     -5048: "an internal error of the nvidia-fs driver",
 }
-_PER_GPU = struct.Struct("<16s29Q")
-_MOST_GPUS, _STATISTICS_BYTES = 16, 65536
-_GPU_COUNT_AT = (1024, 1136)
-"""Where CUfileStatsLevel3_t has its number of GPUs: until 1.18, and since the level before it grew by readv."""
-_READS, _WRITES = slice(4, 8), slice(17, 21)
-"""Of a GPU's values behind its id: total, p2p, nvfs and posix."""
-
-
-class Counted(NamedTuple):
-    """How many reads or writes there were, by the way that they really took."""
-
-    total: int
-    p2pdma: int
-    nvidia_fs: int
-    posix: int
+_P2P_SUPPORTED = 1 << 4
+"""Of the feature flags, CU_FILE_P2P_SUPPORTED."""
 
 
 class Properties(NamedTuple):
@@ -81,6 +67,8 @@ class Properties(NamedTuple):
     """Whether it may fall back to POSIX reads and writes."""
     version: int
     """libcufile's own, like 1150; 0 where it cannot say."""
+    p2pdma: bool = False
+    """Whether it can move data by PCI P2PDMA here."""
 
 
 def unusable() -> str:
@@ -216,41 +204,18 @@ class CuFile:
         function("rw_cufile_deregister", None, c_void_p)(self.handle)
         function("rw_cufile_close", c_int)()
 
-    def properties(self) -> Properties:
-        """What the open driver says of itself. Raises NativeError."""
-        values = (c_uint * 6)()
-        checked("cuFile properties", function("rw_cufile_properties", c_int, POINTER(c_uint))(values))
-        allow_compat_mode = 1 << 1
-        return Properties(f"{values[0]}.{values[1]}", bool(values[3] & allow_compat_mode), values[5])
 
-
-def start_counting() -> bool:
-    """Let the open driver count each GPU's operations; False where this version cannot. It costs time."""
-    return not function("rw_cufile_count", c_int, c_int)(3)
-
-
-def counted(*, write: bool) -> Counted | None:
-    """What was counted since, of all GPUs, and no longer; None where that cannot be read."""
-    room = (ctypes.c_ubyte * _STATISTICS_BYTES)()
-    code = function("rw_cufile_counted", c_int, c_void_p)(ctypes.addressof(room))
-    function("rw_cufile_count", c_int, c_int)(0)
-    return None if code else read_counters(bytes(room), write=write)
-
-
-def read_counters(statistics: bytes, *, write: bool) -> Counted | None:
-    """The counters in a CUfileStatsLevel3_t of a version that is not known: where they add up to its own total."""
-    (reads,) = struct.unpack_from("<Q", statistics, 0)
-    (writes,) = struct.unpack_from("<Q", statistics, 16)
-    for at in _GPU_COUNT_AT:
-        (gpus,) = struct.unpack_from("<I", statistics, at)
-        if not 1 <= gpus <= _MOST_GPUS:
-            continue
-        rows = [_PER_GPU.unpack_from(statistics, at + 8 + gpu * _PER_GPU.size) for gpu in range(gpus)]
-        sums = [sum(column) for column in zip(*(row[1:] for row in rows), strict=True)]
-        found = Counted(*sums[_READS]), Counted(*sums[_WRITES])
-        if (found[0].total, found[1].total) == (reads, writes) and reads + writes:
-            return found[1] if write else found[0]
-    return None
+def properties() -> Properties:
+    """What the open driver says of itself, whoever opened it. Needs `rw_cufile_bind`. Raises NativeError."""
+    values = (c_uint * 6)()
+    checked("cuFile properties", function("rw_cufile_properties", c_int, POINTER(c_uint))(values))
+    allow_compat_mode = 1 << 1
+    return Properties(
+        nvidia_fs=f"{values[0]}.{values[1]}",
+        compatible=bool(values[3] & allow_compat_mode),
+        version=values[5],
+        p2pdma=bool(values[4] & _P2P_SUPPORTED),
+    )
 
 
 class _Pass(Structure):

@@ -19,15 +19,19 @@ SMALL_PAGE_BYTES = 4096
 _ANY_NODE = -1
 _NOT_PLACED = {
     errno.EINVAL: "the kernel has no such node, or does not let this process use it",
-    errno.EPERM: "a container needs CAP_SYS_NICE to place memory",
+    errno.EPERM: "a container needs CAP_SYS_NICE to place memory, as by `docker run --cap-add SYS_NICE`",
     errno.ENOSYS: "this kernel knows no NUMA nodes",
 }
+
+
+class MayNotPlace(CannotJudge):
+    """This process may neither place memory on a NUMA node nor see where it lies: a container's filter forbids it."""
 
 
 class Buffer:
     """Anonymous memory, touched before use, on huge pages where there are any or on small ones. A context manager.
 
-    With `node` it comes from that NUMA node alone. Raises CannotJudge where it cannot.
+    With `node` it comes from that NUMA node alone. Raises CannotJudge where it cannot, MayNotPlace where it may not.
     """
 
     def __init__(self, size_bytes: int, *, huge: bool = True, node: int | None = None) -> None:
@@ -36,7 +40,7 @@ class Buffer:
         address = allocate(size_bytes, int(huge), _ANY_NODE if node is None else node, ctypes.byref(status))
         if address is None:
             if -status.value in errno.errorcode:
-                raise CannotJudge(f"cannot place memory on NUMA node {node}: {_why(-status.value)}")
+                raise _refused(f"cannot place memory on NUMA node {node}", -status.value)
             raise CannotJudge(f"cannot allocate {format_size(size_bytes)} of memory", hint="choose smaller sizes")
         self.address: int = address
         self.size_bytes = size_bytes
@@ -50,10 +54,12 @@ class Buffer:
         function("rw_free", c_int, c_void_p, c_size_t)(self.address, self.size_bytes)
 
     def pages_on(self, node: int) -> int:
-        """How many of its pages of 4 KiB the kernel has on a NUMA node. Raises CannotJudge where it does not say."""
+        """How many of its pages of 4 KiB the kernel has on a NUMA node. Raises CannotJudge where it does not say,
+        MayNotPlace where this process may not ask.
+        """
         found = function("rw_pages_on", c_int64, c_void_p, c_size_t, c_int)(self.address, self.size_bytes, node)
         if found < 0:
-            raise CannotJudge(f"cannot see on which NUMA node memory lies: {_why(-found)}")
+            raise _refused("cannot see on which NUMA node memory lies", -found)
         return int(found)
 
     @property
@@ -95,9 +101,10 @@ class Buffer:
         return Verification(method=PATTERN, bytes_checked=size_bytes, bytes_wrong=self.count_wrong(seed, size_bytes))
 
 
-def _why(code: int) -> str:
+def _refused(what: str, code: int) -> CannotJudge:
     meaning = f" ({_NOT_PLACED[code]})" if code in _NOT_PLACED else ""
-    return f"{os.strerror(code)}{meaning}"
+    kind = MayNotPlace if code == errno.EPERM else CannotJudge
+    return kind(f"{what}: {os.strerror(code)}{meaning}")
 
 
 def _checked(what: str, code: int) -> None:

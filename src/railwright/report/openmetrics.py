@@ -24,6 +24,7 @@ UNITS: dict[Quantity, str] = {
     "bandwidth_bytes_per_s": "bytes_per_second",
     "latency_s": "seconds",
     "operations_per_s": "operations_per_second",
+    "messages_per_s": "messages_per_second",
     "flop_per_s": "floating_point_operations_per_second",
 }
 
@@ -31,6 +32,7 @@ NAMES: dict[Quantity, str] = {
     "bandwidth_bytes_per_s": "railwright_bandwidth",
     "latency_s": "railwright_latency",
     "operations_per_s": "railwright_rate",
+    "messages_per_s": "railwright_message_rate",
     "flop_per_s": "railwright_flop_rate",
 }
 

@@ -21,7 +21,13 @@ Key = TypeVar("Key", bound=Hashable)
 ABSENT = "-"
 """Printed where there is no value."""
 
-QUANTITY_WORDS = {"bandwidth_bytes_per_s": "bandwidth", "latency_s": "latency", "operations_per_s": "operations"}
+QUANTITY_WORDS = {
+    "bandwidth_bytes_per_s": "bandwidth",
+    "latency_s": "latency",
+    "operations_per_s": "operations",
+    "messages_per_s": "messages",
+    "flop_per_s": "floating-point operations",
+}
 
 STATE_MEANING: dict[State, str] = {
     "ok": "within the expected band, and at most 2 % above the limit",

@@ -43,7 +43,7 @@ def test_multiple_bandwidth_has_a_rate_and_twice_as_many_ranks_as_pairs() -> Non
     (file,) = osu.read(text("osu/5.3-mbw_mr-tagged.txt"))
     assert (file.test, file.ranks, len(file.results)) == ("osu_mbw_mr", 2, 46)
     assert value(of(file)[-1]) == pytest.approx(10561.44e6)
-    assert value(of(file, "operations_per_s")[-1]) == pytest.approx(2518.04)
+    assert value(of(file, "messages_per_s")[-1]) == pytest.approx(2518.04)
     assert file.results[0].settings["window"] == 64
 
 

@@ -32,7 +32,7 @@ def test_every_row_is_read_in_bytes_per_second(name: str, test: str, rows: int, 
 
 def test_the_message_rate_is_a_result_of_its_own() -> None:
     (file,) = perftest.read(text("perftest/ib_read_bw-mb-connectx3.txt"))
-    rates = of(file, "operations_per_s")
+    rates = of(file, "messages_per_s")
     assert len(rates) == 23
     assert value(rates[0]) == pytest.approx(4552953)
     assert rates[0].settings["shown"] == "4.552953 Mpps"

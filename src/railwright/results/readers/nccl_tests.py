@@ -47,7 +47,7 @@ _RANK = re.compile(
     r"\[[0-9A-Fa-fx:.]{1,20}\] ?(.{0,80})"
 )
 _VARIABLE = re.compile(r"\b(NCCL_[A-Z0-9_]{1,60})(?:=| set by environment to )([^\s\\;\"']{1,200})")
-_LOGGED_RANKS = re.compile(r"NCCL INFO comm \S{1,20} rank \d{1,7} nranks (\d{1,7})\b")
+_LOGGED_RANKS = re.compile(r"NCCL INFO (?:ncclCommInit\w{1,20} )?comm \S{1,20} rank \d{1,7} nranks (\d{1,7})\b")
 _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values +: +(\d{1,18})\b")
 _AVERAGE = re.compile(r"# Avg bus bandwidth +: +(\S{1,24})")
 _PER_ITERATION = {"i_min": "iteration_min_s", "i_max": "iteration_max_s", "i_p99": "iteration_p99_s"}
@@ -307,7 +307,8 @@ def _finished(section: _Section, context: _Context, previous_end: int) -> Foreig
     table = section.table
     end = section.last_line
     table.operation = table.operation or context.program(previous_end + 1, table.rows[0].line)
-    _settle_devices(section)
+    logged_ranks = context.logged_ranks(previous_end + 1, end)
+    _settle_devices(section, logged_ranks)
     if not section.closed:
         table.notes.append("the table has no end ('# Avg bus bandwidth'): it was cut off or the run died")
     if section.first_halves:
@@ -315,7 +316,7 @@ def _finished(section: _Section, context: _Context, previous_end: int) -> Foreig
             f"NCCL's log cut the rows apart, and of {section.first_halves} the in-place half is not in the text"
         )
     settle_operation(table)
-    settle_ranks(table, context.logged_ranks(previous_end + 1, end))
+    settle_ranks(table, logged_ranks)
     check_rows(table)
     table.notes.extend(closing_notes(table))
     return ForeignFile(
@@ -331,8 +332,8 @@ def _finished(section: _Section, context: _Context, previous_end: int) -> Foreig
     )
 
 
-def _settle_devices(section: _Section) -> None:
-    """Ranks, hosts and GPU names from the device lines."""
+def _settle_devices(section: _Section, logged_ranks: int | None) -> None:
+    """Ranks, hosts and GPU names from the device lines; of a text that was cut, the ranks from NCCL's log."""
     table = section.table
     if not section.devices:
         return
@@ -345,9 +346,10 @@ def _settle_devices(section: _Section) -> None:
         table.notes.append(f"{len(groups)} groups ran at once; this table is of one of them")
         table.ranks = len(ranks)
         return
-    if ranks != set(range(len(ranks))):
-        table.notes.append(f"{len(ranks)} of {max(ranks) + 1} device lines are there: the number of hosts is unknown")
-        table.ranks = max(ranks) + 1
+    least = max(max(ranks) + 1, logged_ranks or 0)
+    if ranks != set(range(least)):
+        table.notes.append(f"{len(ranks)} of {least} device lines are there: the number of hosts is unknown")
+        table.ranks = least
         return
     table.ranks = len(ranks)
     table.hosts = len({host for host, _ in section.devices.values()})

@@ -208,7 +208,7 @@ def _results(
         if name in ("Bandwidth (MB/s)", "MB/s"):
             quantity, value, unit = "bandwidth_bytes_per_s", cell.value * 1e6, "MB/s"
         elif name == "Messages/s":
-            quantity, value, unit = "operations_per_s", cell.value, "messages/s"
+            quantity, value, unit = "messages_per_s", cell.value, "messages/s"
         elif name.startswith(("Lat", "Avg Lat")):
             quantity, value, unit = "latency_s", cell.value * 1e-6, "us"
         else:

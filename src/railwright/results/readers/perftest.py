@@ -183,7 +183,7 @@ def _bandwidth(test: _Test, numbers: dict[str, Number], size: int, iterations: i
             )
         results.append(
             point(
-                benchmark=test.name, quantity="operations_per_s", value=rate.value * 1e6, shown=f"{rate.text} Mpps",
+                benchmark=test.name, quantity="messages_per_s", value=rate.value * 1e6, shown=f"{rate.text} Mpps",
                 line=line, method=f"perftest {test.name}", parameters=_parameters(test, size), settings=settings,
                 ranks=2,
             )

@@ -1,0 +1,48 @@
+"""Which way the data between a file and a GPU really took: the evidence of a record, and whether it was asked for."""
+
+from __future__ import annotations
+
+from railwright.native.cufile_watch import Counted, Look
+from railwright.results.model import Evidence
+from railwright.units import format_size
+
+_CLAIM = "route"
+_DIRECT_ROUTES = ("nvidia-fs", "p2pdma")
+_LOG_SAYS_POSIX = ("cuFile using posix", "compat mode enabled", "no native GDS", "compat mode only")
+
+
+def route_evidence(look: Look) -> Evidence:
+    """The best of what was seen: cuFile's counters, nvidia-fs' own, cuFile's log, and what the kernel leaves over."""
+    verb = "writes" if look.write else "reads"
+    if look.counted is not None:
+        return _counted(look.counted, verb)
+    if look.by_driver is not None and look.by_driver >= look.operations:
+        seen = f"nvidia-fs counted {look.by_driver} {verb} meanwhile, of all processes"
+        return Evidence(claim=_CLAIM, value="nvidia-fs", seen=seen)
+    said_so = next((phrase for phrase in _LOG_SAYS_POSIX if phrase in look.log), "")
+    if said_so:
+        return Evidence(claim=_CLAIM, value="posix", seen=f"cuFile's log says: {said_so}")
+    call = "write()" if look.write else "read()"
+    kernel = f"the kernel counted {format_size(look.called_bytes or 0)} by {call} for {format_size(look.moved_bytes)}"
+    own = look.properties
+    if own is not None and own.nvidia_fs == "0.0" and not own.p2pdma and (look.called_bytes or 0) >= look.moved_bytes:
+        left = f"{kernel}, and cuFile has neither nvidia-fs nor P2PDMA here"
+        return Evidence(claim=_CLAIM, value="posix", seen=left)
+    words = [look.uncounted, "its log does not say" if look.log else "it wrote no log"]
+    words += [kernel if look.called_bytes is not None else "the kernel does not count what a process reads and writes"]
+    return Evidence(claim=_CLAIM, value="unknown", seen="; ".join(words))
+
+
+def _counted(counted: Counted, verb: str) -> Evidence:
+    by = {"p2pdma": counted.p2pdma, "nvidia-fs": counted.nvidia_fs, "posix": counted.posix, "mixed": counted.mixed}
+    taken = [name for name, count in by.items() if count]
+    said = ", ".join(f"{count} by {name}" for name, count in by.items() if count)
+    value = taken[0] if len(taken) == 1 else "mixed" if taken else "unknown"
+    return Evidence(claim=_CLAIM, value=value, seen=f"cuFile counted {counted.total} {verb}: {said or 'none by name'}")
+
+
+def wrong_route(way: str, evidence: Evidence) -> str:
+    """Why what ran is not the way that was asked for; empty where it is, or where nobody knows."""
+    direct = evidence.value in _DIRECT_ROUTES
+    fits = direct if way == "gds" else not direct and evidence.value != "mixed"
+    return "" if evidence.value == "unknown" or fits else f"{way} was asked for, but {evidence.seen}"

@@ -1,0 +1,170 @@
+"""Which way cuFile's operations took, by all that can tell it while a pass runs.
+
+cuFile counts by itself since 1.15 (`CUfileStatsLevel3_t` of cufile.h): single operations by GPU, and batches. nvidia-fs
+counts for the whole machine. The kernel counts what a process reads and writes by system calls, of which nvidia-fs uses
+none. What a count means is decided in `benchmarks/gpu_file_route.py`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+from ctypes import c_int, c_void_p
+from pathlib import Path
+from typing import NamedTuple
+
+from railwright.native import cufile
+from railwright.native.cufile import Properties
+from railwright.native.library import NativeError, function
+
+_PER_GPU = struct.Struct("<16s29Q")
+_MOST_GPUS, _STATISTICS_BYTES, _LEVEL = 16, 65536, 3
+_GPU_COUNT_AT = (1024, 1136)
+"""Where CUfileStatsLevel3_t has its number of GPUs: until 1.18, and since the level before it grew by readv."""
+_BYTES_AT, _BATCHES_AT, _BATCH_BYTES_AT = 96, 320, 416
+_GPU_BYTES, _GPU_COUNTS = {False: 0, True: 13}, {False: slice(4, 8), True: slice(17, 21)}
+"""Of a GPU's values behind its id, reading and writing: bytes; total, p2p, nvfs and posix."""
+_NO_STATISTICS = -1001
+_DRIVER = Path("/proc/driver/nvidia-fs/stats")
+_DRIVER_COUNTS = {verb: re.compile(rf"^{verb}\s*:\s*n=\d+\s+ok=(\d+)\s", re.MULTILINE) for verb in ("Reads", "Writes")}
+_MOST_TEXT = 2**16
+
+
+class Counted(NamedTuple):
+    """How many reads or writes there were, by the way that they really took."""
+
+    total: int
+    p2pdma: int
+    nvidia_fs: int
+    posix: int
+    mixed: int = 0
+    """Batches that took several ways."""
+
+
+class Look(NamedTuple):
+    """What was seen of a pass. None: it cannot be seen here."""
+
+    write: bool
+    operations: int
+    moved_bytes: int
+    counted: Counted | None
+    """By cuFile."""
+    uncounted: str
+    """Why it did not, empty where it did."""
+    by_driver: int | None
+    """Operations that nvidia-fs had meanwhile, of all processes."""
+    called_bytes: int | None
+    """What this process read or wrote by system calls meanwhile, by the kernel's count."""
+    properties: Properties | None
+    log: str
+
+
+class Watch:
+    """Looks at cuFile from now on. Its counters cost time, so what they count is not to be timed."""
+
+    def __init__(self, folder: Path, *, write: bool, bound: bool = True) -> None:
+        """`folder` is where its log goes; `bound` whether `rw_cufile_bind` has found the library in this process."""
+        self._folder, self._write, self._bound = folder, write, bound
+        self._uncounted = _start() if bound else "libcufile is not loaded"
+        self._driver, self._called = driver_operations(write=write), called_bytes(write=write)
+
+    def end(self, operations: int, moved_bytes: int) -> Look:
+        """What was seen since; the counters cost nothing any more."""
+        by_driver, called = driver_operations(write=self._write), called_bytes(write=self._write)
+        counted, uncounted = (None, self._uncounted) if self._uncounted else _stop(write=self._write)
+        return Look(
+            write=self._write,
+            operations=operations,
+            moved_bytes=moved_bytes,
+            counted=counted,
+            uncounted=uncounted,
+            by_driver=None if by_driver is None or self._driver is None else by_driver - self._driver,
+            called_bytes=None if called is None or self._called is None else called - self._called,
+            properties=_properties() if self._bound else None,
+            log=cufile.log(self._folder),
+        )
+
+
+def _start() -> str:
+    """Let the open driver count; why it does not, or an empty string."""
+    code = function("rw_cufile_count", c_int, c_int)(_LEVEL)
+    if code == _NO_STATISTICS:
+        return "this version of libcufile counts nothing"
+    return f"libcufile does not count: {cufile.meaning(code)}" if code else ""
+
+
+def _stop(*, write: bool) -> tuple[Counted | None, str]:
+    """What it counted, or why that says nothing."""
+    room = (ctypes.c_ubyte * _STATISTICS_BYTES)()
+    code = function("rw_cufile_counted", c_int, c_void_p)(ctypes.addressof(room))
+    function("rw_cufile_count", c_int, c_int)(0)
+    if code:
+        return None, f"libcufile's counters cannot be read: {cufile.meaning(code)}"
+    found = read_counters(bytes(room), write=write)
+    return found, "" if found is not None else "libcufile's counters name no way"
+
+
+def _properties() -> Properties | None:
+    try:
+        return cufile.properties()
+    except NativeError:
+        return None
+
+
+def read_counters(statistics: bytes, *, write: bool) -> Counted | None:
+    """The counters in a CUfileStatsLevel3_t of a version that is not known; None where none of them says a way.
+
+    A GPU's are believed where its bytes are all those that were moved, which also tells where they lie: the total of
+    operations does not, for libcufile 1.15 counts each of them twice there. Host memory belongs to no GPU.
+    """
+    found = [one for one in (_by_gpu(statistics, write=write), _batches(statistics, write=write)) if one is not None]
+    return Counted(*map(sum, zip(*found, strict=True))) if found else None
+
+
+def _by_gpu(statistics: bytes, *, write: bool) -> Counted | None:
+    moved = struct.unpack_from("<2Q", statistics, _BYTES_AT)
+    for at in _GPU_COUNT_AT:
+        (gpus,) = struct.unpack_from("<I", statistics, at)
+        if not any(moved) or not 1 <= gpus <= _MOST_GPUS:
+            continue
+        rows = [_PER_GPU.unpack_from(statistics, at + 8 + gpu * _PER_GPU.size) for gpu in range(gpus)]
+        sums = [sum(column) for column in zip(*(row[1:] for row in rows), strict=True)]
+        counted = Counted(*sums[_GPU_COUNTS[write]])
+        if (sums[_GPU_BYTES[False]], sums[_GPU_BYTES[True]]) == moved and counted.total:
+            return counted
+    return None
+
+
+def _batches(statistics: bytes, *, write: bool) -> Counted | None:
+    """Those of batches, which are not told apart by direction: so only where all went this way."""
+    moved = struct.unpack_from("<2Q", statistics, _BATCH_BYTES_AT)
+    if not moved[write] or moved[not write]:
+        return None
+    # Each is followed by the number of those that failed.
+    nvidia_fs, p2pdma, aio, uring, mixed, total = struct.unpack_from("<12Q", statistics, _BATCHES_AT)[::2]
+    return Counted(total, p2pdma, nvidia_fs, aio + uring, mixed) if total else None
+
+
+def driver_operations(*, write: bool) -> int | None:
+    """Reads or writes that the nvidia-fs driver has ended well since it was loaded, of all processes; None where it
+    is not loaded or does not count (its `rw_stats_enabled` is off).
+    """
+    try:
+        with _DRIVER.open(encoding="utf-8", errors="replace") as file:
+            found = _DRIVER_COUNTS["Writes" if write else "Reads"].search(file.read(_MOST_TEXT))
+    except OSError:
+        return None
+    return int(found[1]) if found else None
+
+
+def called_bytes(*, write: bool) -> int | None:
+    """What this process, all its threads, has read or written by system calls; None where the kernel does not count.
+
+    Asynchronous I/O and memory that is mapped are not among them.
+    """
+    try:
+        fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text("ascii").splitlines())
+        return int(fields["wchar" if write else "rchar"])
+    except (OSError, ValueError, KeyError):
+        return None

@@ -1,0 +1,86 @@
+"""The way that data between a file and a GPU took: told by the best of what was seen, and unknown with all reasons."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright.benchmarks.gpu_file_route import route_evidence, wrong_route
+from railwright.native.cufile import Properties
+from railwright.native.cufile_watch import Counted, Look
+from railwright.results.model import Evidence
+
+POSIX_ALONE = Properties("0.0", True, 1140)
+NOTHING = Look(
+    write=False, operations=16, moved_bytes=1 << 20, counted=None, uncounted="this version of libcufile counts nothing",
+    by_driver=None, called_bytes=None, properties=None, log="",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("counted", "value"),
+    [
+        (Counted(16, 0, 16, 0), "nvidia-fs"),
+        (Counted(16, 16, 0, 0), "p2pdma"),
+        (Counted(16, 0, 0, 16), "posix"),
+        (Counted(16, 8, 0, 8), "mixed"),
+        (Counted(16, 0, 0, 0, 16), "mixed"),
+        (Counted(16, 0, 0, 0), "unknown"),
+    ],
+)
+def test_the_route_is_the_one_that_all_operations_took(counted, value):
+    assert route_evidence(NOTHING._replace(counted=counted)).value == value
+
+
+def test_cufile_s_counters_come_before_all_others():
+    look = NOTHING._replace(counted=Counted(16, 0, 0, 16), by_driver=16, log="compat mode enabled")
+    assert route_evidence(look).seen == "cuFile counted 16 reads: 16 by posix"
+
+
+def test_nvidia_fs_own_counter_tells_where_cufile_has_none():
+    told = route_evidence(NOTHING._replace(by_driver=20, log="no native GDS"))
+    assert (told.value, told.seen) == ("nvidia-fs", "nvidia-fs counted 20 reads meanwhile, of all processes")
+    assert route_evidence(NOTHING._replace(by_driver=15)).value == "unknown", "not all of them"
+
+
+def test_what_the_kernel_saw_tells_where_no_other_way_is_left():
+    look = NOTHING._replace(properties=POSIX_ALONE, called_bytes=(1 << 20) + 96, write=True)
+    told = route_evidence(look)
+    assert told.value == "posix"
+    assert told.seen == (
+        "the kernel counted 1.0 MiB by write() for 1 MiB, and cuFile has neither nvidia-fs nor P2PDMA here"
+    )
+    others = (
+        {"called_bytes": (1 << 20) - 1},
+        {"properties": None},
+        {"properties": POSIX_ALONE._replace(nvidia_fs="2.26")},
+        {"properties": POSIX_ALONE._replace(p2pdma=True)},
+    )
+    assert {route_evidence(look._replace(**other)).value for other in others} == {"unknown"}
+
+
+def test_where_nothing_tells_every_reason_is_named():
+    assert route_evidence(NOTHING).seen == (
+        "this version of libcufile counts nothing; it wrote no log; "
+        "the kernel does not count what a process reads and writes"
+    )
+    assert route_evidence(NOTHING._replace(log="INFO", called_bytes=512)).seen == (
+        "this version of libcufile counts nothing; its log does not say; the kernel counted 512 B by read() for 1 MiB"
+    )
+
+
+@pytest.mark.parametrize(
+    ("way", "route", "fits"),
+    [
+        ("gds", "nvidia-fs", True),
+        ("gds", "p2pdma", True),
+        ("gds", "posix", False),
+        ("gds", "mixed", False),
+        ("gds", "unknown", True),
+        ("cufile compat", "posix", True),
+        ("cufile compat", "nvidia-fs", False),
+        ("cufile compat", "mixed", False),
+    ],
+)
+def test_what_ran_is_held_against_what_was_asked_for(way, route, fits):
+    evidence = Evidence(claim="route", value=route, seen="cuFile counted")
+    assert (wrong_route(way, evidence) == "") is fits

@@ -1,0 +1,72 @@
+"""The one place that starts a child: it ends it, and comes back even where the kernel does not let the child go."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from railwright import process
+from railwright.process import Child
+
+# A tracer that is not the parent: what it traces is no zombie to its parent before the tracer has looked at it.
+TRACER = """
+import ctypes, sys
+SEIZE = 0x4206
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+print("seized" if libc.ptrace(SEIZE, int(sys.argv[1]), None, None) == 0 else ctypes.get_errno(), flush=True)
+sys.stdin.read()
+"""
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_child_that_ignores_sigterm_is_killed_with_its_group() -> None:
+    with Child(["sh", "-c", "trap '' TERM; sleep 60 & echo $!; wait; wait"]) as child:
+        while not child.output:
+            time.sleep(0.01)
+        grandchild = int(child.output[0])
+        child.stop(grace_s=0.1)
+        assert child.poll() == -signal.SIGKILL
+    deadline = time.monotonic() + 10
+    while is_alive(grandchild) and time.monotonic() < deadline:  # whoever adopted it reaps it
+        time.sleep(0.01)
+    assert not is_alive(grandchild)
+
+
+def test_a_killed_child_that_does_not_end_is_left_behind_by_name_and_nobody_hangs(monkeypatch) -> None:
+    monkeypatch.setattr(process, "_KILLED_S", 0.3)
+    child = Child(["sleep", "60"])
+    with subprocess.Popen(
+        [sys.executable, "-c", TRACER, str(child.__enter__().pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as tracer:
+        assert tracer.stdout is not None
+        seized = tracer.stdout.readline().strip()
+        if seized != "seized":
+            child.stop()
+            tracer.kill()
+            pytest.skip(f"this process may not trace: error {seized}")
+        started = time.monotonic()
+        ended = child.wait(0.1)
+        assert time.monotonic() - started < 10
+        assert (ended.timed_out, ended.describe()) == (True, "killed by SIGKILL")
+        assert ended.output[-1] == f"process {child.pid} was killed and is still there after 0.3 s"
+        assert is_alive(child.pid)
+        tracer.kill()
+    monkeypatch.setattr(process, "_KILLED_S", 10.0)
+    child.stop()
+    assert child.poll() == -signal.SIGKILL
