@@ -23,7 +23,7 @@ from railwright.topology.sources.cluster_file import load_cluster
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/limits.md", "docs/collectives.md", "docs/cluster-file.md", "docs/explain.md",
-         "docs/known-figures.md", "docs/lab.md", "docs/lab-faults.md")  # fmt: skip
+         "docs/known-figures.md", "docs/lab.md", "docs/lab-faults.md", "docs/net-check.md")  # fmt: skip
 CLUSTERS = sorted((ROOT / "examples/clusters").glob("*.toml"))
 OFFLINE = ("limits", "explain", "whatif", "topo")
 ANSWERS = (0, 1, 3)

@@ -26,6 +26,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "judge": ("judge", "Judge a results file again and write its reports."),
     "compare": ("compare", "Hold two runs side by side, noise taken into account."),
     "lab": ("lab", "An emulated fabric on this machine: hosts, leaves, spines, BGP, rates, faults."),
+    "net": ("net", "A pod's GPU network: address, route, BGP, flows, offload, isolation, by real packets."),
     "setup": ("setup", "Install optional parts (NIXL)."),
 }
 

@@ -1,0 +1,316 @@
+"""Looks at all of a pod's rail interfaces, sends the packets, and has the checks say what that means."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, CannotJudge, UsageError
+from railwright.net import frr, leaf, packets
+from railwright.net.checks.registry import CHECKS
+from railwright.net.model import (
+    NOT_ATTACHED,
+    ON_THE_NODE,
+    Address,
+    Attached,
+    CachedFlow,
+    Forwarding,
+    Isolation,
+    Known,
+    Line,
+    Port,
+    Rail,
+    Unseen,
+    View,
+    Way,
+)
+from railwright.net.pod import Pod, netns_path, read_pod, same_netns, ways_to
+from railwright.net.target import Question, Target, find_target, rail_interfaces, with_peer
+
+_NO_PEER = "no other pod of its tenant is on this node and rail"
+_UNKNOWN_PEERS = "which pods are of its tenant is not known here"
+_NO_STRANGER = "no pod of another tenant is on this node and rail"
+
+Seen = TypeVar("Seen")
+
+
+def check(question: Question) -> tuple[Line, ...]:
+    """One line for each check and interface. Raises UsageError, and CannotJudge where nothing can be looked at."""
+    question = with_peer(question)
+    target = find_target(question)
+    pod = read_pod(target.netns)
+    rails_of_pod = rail_interfaces(question, target, pod)
+    names = question.interfaces or rails_of_pod
+    ways = _ways(question, target, pod, tuple(dict.fromkeys((*names, *rails_of_pod))), names)
+    rails = question.daemon.rails()
+    with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as executor:
+        sights = list(executor.map(lambda name: _Sight.of(question, target, pod, ways[name], name), names))
+    # After the packets: only now has the datapath flows of them, and have the counters counted them.
+    cached, after, rails_after = question.daemon.flows(), question.daemon.attached(), question.daemon.rails()
+    lines: list[Line] = []
+    for sight in sights:
+        view = sight.view(rails, cached, after, rails_after)
+        rail = sight.attached.rail if isinstance(sight.attached, Attached) else ""
+        looked = (one.look(view) for one in CHECKS if one.name not in question.without)
+        lines += explained(msgspec.structs.replace(line, rail=rail) for line in looked)
+    return tuple(lines)
+
+
+def explained(lines: Iterable[Line]) -> list[Line]:
+    """The lines of one interface: what is bad because something before it is, is not judged by itself."""
+    told: list[Line] = []
+    after = {one.name: one.after for one in CHECKS}
+    bad: set[str] = set()
+    for line in lines:
+        causes = [name for name in after[line.check] if name in bad]
+        if line.state == "bad" and causes:
+            says = f"{line.says}; what is bad at {causes[0]} would explain it"
+            told.append(msgspec.structs.replace(line, state="not looked", says=says, remedy=f"mend {causes[0]} first"))
+            continue
+        if line.state == "bad":
+            bad.add(line.check)
+        told.append(line)
+    return told
+
+
+def exit_status(lines: Iterable[Line]) -> int:
+    """1 where something is bad, else 3 where something could not be looked at, else 0; of no line at all 3."""
+    states = {line.state for line in lines}
+    if "bad" in states:
+        return EXIT_SLOW
+    return EXIT_OK if states == {"ok"} else EXIT_UNJUDGED
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sight:
+    """What was seen of one interface, but for what is read after all packets."""
+
+    name: str
+    netns: str | None
+    pod: Pod
+    attached: Known
+    ways: tuple[Way, ...]
+    answers: packets.Answers
+    announced: dict[Address, tuple[str, ...]] | Unseen
+    isolations: tuple[Isolation, ...] | Unseen
+    leaf: dict[Address, Forwarding] | Unseen
+
+    @classmethod
+    def of(cls, question: Question, target: Target, pod: Pod, ways: tuple[Way, ...], name: str) -> _Sight:
+        """Looks, and sends the packets."""
+        attached = target.mine.get(name) if isinstance(target.mine, dict) else target.mine
+        port = pod.ports.get(name)
+        gone = Unseen(f"there is no {name}")
+        isolations: tuple[Isolation, ...] | Unseen = gone
+        forwards: dict[Address, Forwarding] | Unseen = gone
+        answers = packets.Answers(gateways=gone, echoes=gone)
+        if port is not None:
+            end = _end(target.name, target.netns, port)
+            no_peer = _NO_PEER if isinstance(attached, Attached) else _UNKNOWN_PEERS
+            answers = _answers(question, end, port, ways, no_peer)
+            isolations = _trying(lambda: _isolations(question, target, end, attached))
+            forwards = _trying(lambda: _leaf(question, port, attached))
+        return cls(
+            name=name,
+            netns=target.netns,
+            pod=pod,
+            attached=attached,
+            ways=ways,
+            answers=answers,
+            announced=_announced(question, target, port, attached),
+            isolations=isolations,
+            leaf=forwards,
+        )
+
+    def view(
+        self,
+        rails: dict[str, Rail] | Unseen,
+        cached: tuple[CachedFlow, ...] | Unseen,
+        after: tuple[Attached, ...] | Unseen,
+        rails_after: dict[str, Rail] | Unseen,
+    ) -> View:
+        """All of it, for the checks."""
+        attached = self.attached
+        later: Known = after if isinstance(after, Unseen) else None
+        if isinstance(after, tuple) and isinstance(attached, Attached):
+            later = next((one for one in after if (one.pod, one.interface) == (attached.pod, attached.interface)), None)
+        return View(
+            interface=self.name,
+            port=self.pod.ports.get(self.name),
+            attached=attached,
+            attached_after=later,
+            rail=_rail(rails, attached),
+            rail_after=_rail(rails_after, attached),
+            ways=self.ways,
+            gateways=self.answers.gateways,
+            echoes=self.answers.echoes,
+            isolations=self.isolations,
+            cached=cached,
+            announced=self.announced,
+            host_mtu_bytes=_host_mtu(attached),
+            leaf=self.leaf,
+            rdma_shared=self.pod.rdma_shared,
+            verbs_files=self.pod.verbs_files,
+            netns=self.netns,
+        )
+
+
+def _trying(look: Callable[[], Seen | Unseen]) -> Seen | Unseen:
+    try:
+        return look()
+    except CannotJudge as error:
+        return Unseen(error.message, error.hint)
+
+
+def _rail(rails: dict[str, Rail] | Unseen, attached: Known) -> Rail | Unseen:
+    if isinstance(rails, Unseen):
+        return rails
+    if not isinstance(attached, Attached):
+        return attached or NOT_ATTACHED
+    return rails.get(attached.rail) or Unseen(f"railwrightd has no rail {attached.rail} any more")
+
+
+def _host_mtu(attached: Known) -> int | Unseen:
+    if not isinstance(attached, Attached):
+        return Unseen("the other end is not known")
+    try:
+        return int(Path("/sys/class/net", attached.host_interface, "mtu").read_text(encoding="ascii"))
+    except (OSError, ValueError) as error:
+        return Unseen(f"{attached.host_interface} is not here: {error}")
+
+
+def _end(name: str, netns: str | None, port: Port) -> packets.End:
+    addresses = (*port.sources(4)[:1], *port.sources(6)[:1])
+    return packets.End(name=name, netns=netns, interface=port.name, addresses=addresses, gateways=port.gateways())
+
+
+def _end_of(attached: Attached) -> packets.End:
+    return packets.End(
+        name=attached.pod,
+        netns=attached.netns,
+        interface=attached.interface,
+        addresses=attached.addresses,
+        gateways=attached.gateways,
+    )
+
+
+def _ways(
+    question: Question, target: Target, pod: Pod, rails: tuple[str, ...], names: tuple[str, ...]
+) -> dict[str, tuple[Way, ...]]:
+    """The peers of each interface, and where the kernel sends what goes to them.
+
+    One that was named stands with the interface that the route leads to, whichever of all `rails`. Where that is none
+    of them, with the one whose address is nearest: that is the one to mend.
+    """
+    beside = {name: [one for one in _neighbours(target, name) if one not in question.to] for name in names}
+    everyone = (*question.to, *(one for some in beside.values() for one in some))
+    ways = {way.target: way for way in ways_to(target.netns, everyone)}
+    found: dict[str, list[Way]] = {name: [] for name in rails}
+    for address in question.to:
+        name = ways[address].interface
+        if name not in rails:
+            name = max(rails, key=lambda one: _nearness(pod.ports.get(one), address))
+        found[name].append(ways[address])
+    return {name: (*found[name], *(ways[one] for one in beside[name])) for name in names}
+
+
+def _neighbours(target: Target, name: str) -> tuple[Address, ...]:
+    """The addresses of another pod of the tenant, on the same node and rail."""
+    mine = target.mine.get(name) if isinstance(target.mine, dict) else None
+    if mine is None:
+        return ()
+    of_tenant = (
+        one for one in target.all if (one.rail, one.tenant) == (mine.rail, mine.tenant) and one.pod != mine.pod
+    )
+    return next((one.addresses for one in of_tenant), ())
+
+
+def _nearness(port: Port | None, address: Address) -> int:
+    """How many leading bits an address of the port has in common with it."""
+    sources = port.sources(address.version) if port else ()
+    return max((address.max_prefixlen - (int(one) ^ int(address)).bit_length() for one in sources), default=-1)
+
+
+def _answers(question: Question, end: packets.End, port: Port, ways: tuple[Way, ...], no_peer: str) -> packets.Answers:
+    """What gateways and peers answer; peers are not asked where nobody wants to know."""
+    peers = [way.target for way in ways if end.source_for(way.target) is not None]
+    wanted = [] if question.without >= {"reach", "mtu"} else peers
+    try:
+        answers = packets.send(end, wanted, port.mtu_bytes)
+    except CannotJudge as error:
+        unseen = Unseen(error.message, error.hint)
+        return packets.Answers(gateways=unseen, echoes=unseen)
+    if peers:
+        return answers
+    why = f"{end.interface} has no address to send from" if ways else no_peer
+    return replace(answers, echoes=Unseen(why, "name one on any node: --to ADDRESS"))
+
+
+def _isolations(
+    question: Question, target: Target, end: packets.End, attached: Known
+) -> tuple[Isolation, ...] | Unseen:
+    if "isolation" in question.without:
+        return ()
+    stranger = _stranger(question, target, end, attached)
+    if isinstance(stranger, Unseen):
+        return stranger
+    found = []
+    for sender, receiver in ((end, stranger), (stranger, end)):
+        one = packets.try_isolation(sender, receiver)
+        if isinstance(one, Unseen):
+            return one
+        found.append(one)
+    return tuple(found)
+
+
+def _stranger(question: Question, target: Target, end: packets.End, attached: Known) -> packets.End | Unseen:
+    """An interface of another tenant on the same rail: of the pod that was named, or of one that is here."""
+    mine = attached if isinstance(attached, Attached) else None
+    if question.stranger_netns is not None:
+        return _named_stranger(question.stranger_netns, target, end, mine)
+    if mine is None:
+        return Unseen("who is of another tenant cannot be told", "name a pod of one: --stranger-netns PATH")
+    for other in target.all:
+        if other.rail == mine.rail and other.netns and not mine.may_talk_to(other) and Path(other.netns).exists():
+            return _end_of(other)
+    return Unseen(_NO_STRANGER, "name one on this machine: --stranger-netns PATH")
+
+
+def _named_stranger(given: str, target: Target, end: packets.End, mine: Attached | None) -> packets.End | Unseen:
+    netns = netns_path(given)
+    known = [one for one in target.all if same_netns(one.netns, netns)]
+    if mine is not None and any(mine.may_talk_to(one) for one in known):
+        what = f"{known[0].pod} may be reached: it is of the tenant {known[0].tenant}, and this pod of {mine.tenant}"
+        raise UsageError(what, hint="give a pod of another tenant that no TenantPeering opens")
+    ports = [port for port in read_pod(netns).ports.values() if port.sources(4) or port.sources(6)]
+    if not ports:
+        return Unseen(f"{netns} has no interface with an address")
+    nearest = max(ports, key=lambda port: max((_nearness(port, one) for one in end.addresses), default=0))
+    return _end(known[0].pod if known else netns, netns, nearest)
+
+
+def _announced(
+    question: Question, target: Target, port: Port | None, attached: Known
+) -> dict[Address, tuple[str, ...]] | Unseen:
+    """FRR is the node's: inside a pod there is none to ask."""
+    if target.netns is None:
+        return Unseen("FRR runs on the node", ON_THE_NODE)
+    if isinstance(attached, Attached):
+        return frr.announced(attached.addresses, question.vty_socket)
+    return frr.announced((*port.sources(4), *port.sources(6)) if port else (), question.vty_socket)
+
+
+def _leaf(question: Question, port: Port, attached: Known) -> dict[Address, Forwarding] | Unseen:
+    if not isinstance(attached, Attached):
+        return attached or NOT_ATTACHED
+    netns = question.leaves.get(attached.rail)
+    if netns is None:
+        hint = f"on it: ip route show {attached.addresses[0] if attached.addresses else 'ADDRESS'}; or leave it out:"
+        return Unseen(f"the leaf of {attached.rail} cannot be asked from here", f"{hint} --without leaf")
+    return {one: leaf.route_to(netns, one) for one in attached.addresses or port.sources(4)}

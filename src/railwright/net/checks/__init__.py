@@ -1,0 +1,1 @@
+"""One file for each check; `registry` has their order."""

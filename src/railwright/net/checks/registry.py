@@ -1,0 +1,36 @@
+"""The one registry of the checks, in the order in which they are told: from the pod outwards."""
+
+from __future__ import annotations
+
+from railwright.net.checks import (
+    address,
+    bgp,
+    drops,
+    flows,
+    gateway,
+    interface,
+    isolation,
+    leaf,
+    mtu,
+    offload,
+    rdma,
+    reach,
+    route,
+)
+from railwright.net.model import Check
+
+CHECKS: tuple[Check, ...] = (
+    interface.CHECK,
+    address.CHECK,
+    flows.CHECK,
+    route.CHECK,
+    gateway.CHECK,
+    rdma.CHECK,
+    bgp.CHECK,
+    leaf.CHECK,
+    reach.CHECK,
+    mtu.CHECK,
+    isolation.CHECK,
+    drops.CHECK,
+    offload.CHECK,
+)

@@ -1,0 +1,73 @@
+"""The pod's routes: what goes to the rail's prefixes, and to each peer, leaves by this interface."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses
+
+from railwright.net.model import ON_THE_NODE, Address, Attached, Check, Line, Network, Port, Unseen, View
+from railwright.results.model import Evidence
+
+_NAME = "route"
+
+
+def _look(view: View) -> Line:
+    port = view.port
+    if port is None:
+        return view.no_port(_NAME)
+    evidence = [Evidence(claim="routes", value=_words(port) or "none", seen="ip route show table all")]
+    evidence += [
+        Evidence(claim=f"to {way.target}", value=way.interface or way.why or "nowhere", seen="ip route get")
+        for way in view.ways
+    ]
+    if isinstance(view.rail, Unseen) and not view.ways:
+        why = "where the rail's pods are is not known here"
+        return view.not_looked(_NAME, Unseen(why, f"{ON_THE_NODE}, or name a peer with --to"), evidence)
+    return view.line(_NAME, _trouble(view, port), _words(port), evidence)
+
+
+def _words(port: Port) -> str:
+    shown = [
+        f"{route.destination} {f'via {route.gateway}' if route.gateway else 'on link'}"
+        for route in port.routes
+        if not route.destination.is_link_local and not route.destination.is_multicast and route.table != "local"
+    ]
+    return ", ".join(dict.fromkeys(shown))
+
+
+def _trouble(view: View, port: Port) -> tuple[str, str]:
+    for prefix in _missing(view, port):
+        says = f"no route of {port.name} leads to {prefix}, where the rail's pods are"
+        return says, _add(view, port, prefix, "for good: among the routes of the network's ipam")
+    for way in view.ways:
+        if way.interface != port.name:
+            says = f"what goes to {way.target} leaves by {way.interface or 'no interface'}, and not by {port.name}"
+            return says, _add(view, port, way.target, "which route takes it away? ip route show table all; ip rule")
+    return "", ""
+
+
+def _missing(view: View, port: Port) -> list[Network]:
+    """The rail's prefixes, of the families that it has addresses of, which its routes do not cover."""
+    if isinstance(view.rail, Unseen):
+        return []
+    routes = [route.destination for route in port.routes if route.table == "main"]
+    return [prefix for prefix in view.rail.prefixes if port.sources(prefix.version) and not _covers(routes, prefix)]
+
+
+def _covers(routes: Iterable[Network], prefix: Network) -> bool:
+    """Whether they lead to all of it; two halves are the whole."""
+    if isinstance(prefix, IPv4Network):
+        return any(prefix.subnet_of(one) for one in collapse_addresses(r for r in routes if isinstance(r, IPv4Network)))
+    return any(prefix.subnet_of(one) for one in collapse_addresses(r for r in routes if isinstance(r, IPv6Network)))
+
+
+def _add(view: View, port: Port, target: Address | Network, words: str) -> str:
+    attached = view.attached.gateways if isinstance(view.attached, Attached) else ()
+    gateways = [one for one in (*attached, *port.gateways()) if one.version == target.version]
+    via = f"via {gateways[0]} " if gateways else ""
+    command = f"ip -{target.version} route replace {target} {via}dev {shlex.quote(port.name)}{' onlink' if via else ''}"
+    return f"{view.inside(command)}; {words}"
+
+
+CHECK = Check("route", "what goes to the rail's pods leaves by it", _look, after=("interface", "address"))

@@ -1,0 +1,44 @@
+"""What FRR of this node says itself, by its own vtysh: to whom it has sent an address."""
+
+from __future__ import annotations
+
+import shutil
+
+import msgspec
+
+from railwright.errors import UsageError
+from railwright.net.model import Address, Unseen
+from railwright.process import run
+
+_ASK_S = 10.0
+
+
+class _Path(msgspec.Struct):
+    """As `show bgp ... json` has it; the rest is left out. Of a prefix that FRR does not know it is empty."""
+
+    advertisedTo: dict[str, object] = {}  # noqa: N815 - FRR's name
+
+
+def announced(addresses: tuple[Address, ...], socket: str | None) -> dict[Address, tuple[str, ...]] | Unseen:
+    """The BGP peers that each host route was sent to; `socket` is the folder of FRR's sockets where it is another."""
+    program = shutil.which("vtysh")
+    if program is None:
+        return Unseen("FRR's vtysh is not on PATH here", "run it on the pod's node, where FRR is")
+    found: dict[Address, tuple[str, ...]] = {}
+    for address in addresses:
+        family = "ipv4" if address.version == 4 else "ipv6"
+        command = f"show bgp {family} unicast {address}/{address.max_prefixlen} json"
+        try:
+            ended = run([program, *(["--vty_socket", socket] if socket else []), "-c", command], timeout_s=_ASK_S)
+        except UsageError as error:
+            return Unseen(error.message)
+        said = "".join(ended.output)
+        try:
+            # A warning of vtysh's own may stand before it.
+            path = msgspec.json.decode(said[said.index("{") :], type=_Path)
+        except (msgspec.MsgspecError, ValueError):
+            return Unseen(
+                f"vtysh says {said[-200:] or 'nothing'}", "does FRR run here? name its sockets: --vty-socket FOLDER"
+            )
+        found[address] = tuple(sorted(path.advertisedTo))
+    return found

@@ -1,0 +1,292 @@
+"""What `net check` does inside a pod's network namespace. Alone, by path, with the standard library only.
+
+    python -I inside.py '[{"role": "devices", "interfaces": ["net1"]}, ...]'
+
+Roles: `devices` reads /sys; `ways` asks the kernel where it sends what goes to some addresses; `ask` asks neighbours
+for their MAC address by ARP and ND; `echo` sends ICMP echo requests that may not be fragmented, and counts answers by
+size; `hear` counts frames that hold a mark, until it gets SIGTERM.
+Standard output is a JSON array with an object for each; the first line of `hear` is `ready`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import json
+import os
+import re
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+_IP_MTU_DISCOVER, _IPV6_MTU_DISCOVER, _PMTUDISC_PROBE, _IPV6_DONTFRAG = 10, 23, 3, 62
+_SO_RCVBUFFORCE = 33
+_ETH_P_ALL = 3
+_PACKET_OUTGOING = 4
+_SOL_PACKET, _PACKET_STATISTICS = 263, 6
+_RTM_GETROUTE, _NLM_F_REQUEST, _NLMSG_ERROR, _RTA_DST, _RTA_OIF, _RTN_UNICAST = 26, 1, 2, 1, 4, 1  # linux/rtnetlink.h
+_ETHER = struct.Struct("!6s6sH")
+_ARP = struct.Struct("!HHBBH6s4s6s4s")
+_ECHO = struct.Struct("!BBHHH")
+_ECHO_REQUEST, _ECHO_REPLY = {4: 8, 6: 128}, {4: 0, 6: 129}
+_HEADERS = {4: 20 + _ECHO.size, 6: 40 + _ECHO.size}
+_PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_PACE_S = 0.001
+_QUIET_S = 0.2  # nothing has come for so long: what was on its way is here
+_DEADLINE_S = 60.0  # one whose starter died in a way that the kernel does not tell ends by itself
+_SNAP_BYTES = 65_600
+
+Settings = dict[str, Any]
+
+
+def main() -> None:
+    """Do what the first argument says, one after the other."""
+    records = [_do(settings) for settings in json.loads(sys.argv[1])]
+    sys.stdout.write(json.dumps(records) + "\n")
+
+
+def _do(settings: Settings) -> Settings:
+    roles = {"devices": _devices, "ways": _ways, "ask": _ask, "echo": _echo, "hear": _hear}
+    try:
+        return roles[settings["role"]](settings)
+    except OSError as error:
+        return {"error": error.strerror or "timed out", "errno": errno.errorcode.get(error.errno or 0, "")}
+
+
+def _devices(settings: Settings) -> Settings:
+    def name_of(link: Path) -> str:
+        return link.resolve().name if link.exists() else ""
+
+    found = {}
+    for name in settings["interfaces"]:
+        device = Path("/sys/class/net", name, "device")
+        found[name] = {
+            "pci": name_of(device) if _PCI.fullmatch(name_of(device)) else "",
+            "driver": name_of(device / "driver"),
+            "is_vf": (device / "physfn").exists(),
+            "rdma": {one: _rdma_state(one) for one in _names(str(device / "infiniband"))},
+        }
+    return {
+        "interfaces": found,
+        "rdma_visible": _names("/sys/class/infiniband"),
+        "rdma_shared": {"Y": True, "N": False}.get(_word("/sys/module/ib_core/parameters/netns_mode")),
+        "verbs_files": [name for name in _names("/dev/infiniband") if name.startswith("uverbs")],
+    }
+
+
+def _rdma_state(device: str) -> str:
+    return _word(f"/sys/class/infiniband/{device}/ports/1/state").rpartition(": ")[2]
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(one.name for one in Path(folder).iterdir())[:256]
+    except OSError:
+        return []
+
+
+def _word(path: str) -> str:
+    try:
+        with Path(path).open(encoding="utf-8", errors="replace") as file:
+            return file.read(256).strip()
+    except OSError:
+        return ""
+
+
+def _ways(settings: Settings) -> Settings:
+    """{target: [interface, why there is none]}, as `ip route get` asks for it."""
+    found: dict[str, list[str]] = {}
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
+        for target in settings["targets"]:
+            family = socket.AF_INET6 if ":" in target else socket.AF_INET
+            address = socket.inet_pton(family, target)
+            body = struct.pack("=BBBBBBBBI", family, len(address) * 8, 0, 0, 0, 0, 0, 0, 0)
+            body += struct.pack("=HH", 4 + len(address), _RTA_DST) + address
+            sock.send(struct.pack("=IHHII", 16 + len(body), _RTM_GETROUTE, _NLM_F_REQUEST, 1, 0) + body)
+            found[target] = list(_way(sock.recv(_SNAP_BYTES)))
+    return {"ways": found}
+
+
+def _way(message: bytes) -> tuple[str, str]:
+    (kind,) = struct.unpack_from("=H", message, 4)
+    if kind == _NLMSG_ERROR:
+        return "", os.strerror(-struct.unpack_from("=i", message, 16)[0])
+    # struct rtmsg follows, whose eighth byte is the route's type; then attributes of four bytes and more.
+    if message[16 + 7] != _RTN_UNICAST:
+        return "", "it is no address of another host"
+    position = 16 + 12
+    while position + 4 <= len(message):
+        length, attribute = struct.unpack_from("=HH", message, position)
+        if attribute == _RTA_OIF:
+            return socket.if_indextoname(struct.unpack_from("=I", message, position + 4)[0]), ""
+        position += max((length + 3) & ~3, 4)
+    return "", "the kernel names no interface"
+
+
+def _raw(interface: str) -> socket.socket:
+    sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
+    with contextlib.suppress(OSError):  # without the right, the kernel's own size has to do
+        sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 1 << 23)
+    sock.bind((interface, _ETH_P_ALL))
+    return sock
+
+
+def _ask(settings: Settings) -> Settings:
+    """{target: MAC address or None} of `targets`, a list of [source, target]."""
+    with _raw(settings["interface"]) as sock:
+        mac = sock.getsockname()[4]
+        missing = {target: _question(mac, source, target) for source, target in settings["targets"]}
+        found: dict[str, str | None] = dict.fromkeys(missing)
+        for _ in range(settings["tries"]):
+            for frame in missing.values():
+                sock.send(frame)
+            end = time.monotonic() + settings["wait_s"]
+            while missing and (left := end - time.monotonic()) > 0:
+                if not select.select([sock], [], [], left)[0]:
+                    break
+                frame, sender = sock.recvfrom(_SNAP_BYTES)
+                target, answer = _answer(frame) if sender[2] != _PACKET_OUTGOING else ("", "")
+                if target in missing:
+                    found[target] = answer
+                    del missing[target]
+    return {"answers": found}
+
+
+def _question(mac: bytes, source: str, target: str) -> bytes:
+    """ARP's request, or ND's neighbour solicitation to the target's multicast group."""
+    if ":" not in target:
+        head = _ETHER.pack(b"\xff" * 6, mac, 0x0806)
+        return head + _ARP.pack(1, 0x0800, 6, 4, 1, mac, socket.inet_aton(source), bytes(6), socket.inet_aton(target))
+    wanted, sender = (socket.inet_pton(socket.AF_INET6, one) for one in (target, source))
+    group = socket.inet_pton(socket.AF_INET6, "ff02::1:ff00:0")[:13] + wanted[13:]
+    body = struct.pack("!BBHI", 135, 0, 0, 0) + wanted + b"\x01\x01" + mac
+    total = sum(struct.unpack(f"!{(40 + len(body)) // 2}H", sender + group + struct.pack("!II", len(body), 58) + body))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    body = body[:2] + struct.pack("!H", ~total & 0xFFFF) + body[4:]
+    head = _ETHER.pack(b"\x33\x33" + group[12:], mac, 0x86DD)
+    return head + struct.pack("!IHBB", 6 << 28, len(body), 58, 255) + sender + group + body
+
+
+def _answer(frame: bytes) -> tuple[str, str]:
+    """(target, MAC address) of an ARP reply or a neighbour advertisement; empty for every other frame."""
+    kind = frame[12:14]
+    if kind == b"\x08\x06" and len(frame) >= 42 and frame[20:22] == b"\x00\x02":
+        return socket.inet_ntoa(frame[28:32]), frame[22:28].hex(":")
+    if kind == b"\x86\xdd" and len(frame) >= 86 and frame[20] == 58 and frame[54] == 136 and frame[78] == 2:
+        return socket.inet_ntop(socket.AF_INET6, frame[62:78]), frame[80:86].hex(":")
+    return "", ""
+
+
+def _echo(settings: Settings) -> Settings:
+    """Answers by size (of the whole IP packet) of `packets`, a list of [size, copies]."""
+    version = ipaddress.ip_address(settings["target"]).version
+    mark = bytes.fromhex(settings["mark"])
+    with _echo_socket(version) as sock:
+        sock.bind((settings["source"], 0))
+        sock.setblocking(False)
+        wanted = [size for size, copies in settings["packets"] for _ in range(copies)]
+        sent = [0] * len(wanted)
+        answered: dict[int, int] = {}
+        refused: dict[int, int | None] = {}
+        state = {"sent": sent, "answered": answered}
+        error = ""
+        for number, size in enumerate(wanted):
+            room = max(size - _HEADERS[version] - len(mark) - 4, 0)
+            body = mark + struct.pack("!I", number) + bytes(room)
+            sent[number] = time.monotonic_ns()
+            try:
+                sock.sendto(_request(version, number, body), (settings["target"], 0))
+            except OSError as failure:
+                refused[number] = failure.errno
+                error = failure.strerror or ""
+            _collect(sock, mark, state, _PACE_S)
+        end = time.monotonic() + settings["wait_s"]
+        while len(answered) + len(refused) < len(wanted) and (left := end - time.monotonic()) > 0:
+            _collect(sock, mark, state, left)
+    return {
+        "answers": [[size, sum(wanted[number] == size for number in answered)] for size, _ in settings["packets"]],
+        "too_long": sum(code == errno.EMSGSIZE for code in refused.values()),
+        "refused": len(refused),
+        "sent": len(wanted) - len(refused),
+        "error": error,
+        "round_trip_ns": min(answered.values(), default=None),
+    }
+
+
+def _echo_socket(version: int) -> socket.socket:
+    """Raw; where that is not permitted, the kind that is open to the groups of net.ipv4.ping_group_range."""
+    family, protocol = (
+        (socket.AF_INET, socket.IPPROTO_ICMP) if version == 4 else (socket.AF_INET6, socket.IPPROTO_ICMPV6)
+    )
+    try:
+        sock = socket.socket(family, socket.SOCK_RAW, protocol)
+    except PermissionError:
+        sock = socket.socket(family, socket.SOCK_DGRAM, protocol)
+    if version == 6:
+        sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_PROBE)
+        sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_DONTFRAG, 1)
+    else:
+        sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _PMTUDISC_PROBE)
+    return sock
+
+
+def _request(version: int, number: int, body: bytes) -> bytes:
+    def packed(checksum: int) -> bytes:
+        return _ECHO.pack(_ECHO_REQUEST[version], 0, checksum, os.getpid() & 0xFFFF, number & 0xFFFF) + body
+
+    if version == 6:  # the kernel fills it in
+        return packed(0)
+    plain = packed(0)
+    total = sum(struct.unpack(f"!{len(plain + b'x') // 2}H", plain + bytes(len(plain) % 2)))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return packed(~total & 0xFFFF)
+
+
+def _collect(sock: socket.socket, mark: bytes, state: dict[str, Any], wait_s: float) -> None:
+    """Take what has come, after waiting for the first of it."""
+    if not select.select([sock], [], [], wait_s)[0]:
+        return
+    with contextlib.suppress(BlockingIOError, ConnectionRefusedError):
+        while True:
+            data = sock.recv(_SNAP_BYTES)
+            position = data.find(mark, 0, 128)
+            if position < _ECHO.size or data[position - _ECHO.size] not in _ECHO_REPLY.values():
+                continue
+            (number,) = struct.unpack_from("!I", data, position + len(mark))
+            if number < len(state["sent"]):
+                state["answered"].setdefault(number, time.monotonic_ns() - state["sent"][number])
+
+
+def _hear(settings: Settings) -> Settings:
+    """How many frames hold the mark, and where the first came from; ours do not count."""
+    stop: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: stop.append(number))
+    mark, frames, sources = bytes.fromhex(settings["mark"]), 0, set()
+    with _raw(settings["interface"]) as sock:
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        end, told = time.monotonic() + _DEADLINE_S, False
+        while (now := time.monotonic()) < end:
+            if stop and not told:
+                end, told = now + _QUIET_S, True
+            if not select.select([sock], [], [], min(_QUIET_S, end - now))[0]:
+                continue
+            frame, sender = sock.recvfrom(_SNAP_BYTES)
+            if sender[2] != _PACKET_OUTGOING and mark in frame:
+                frames += 1
+                sources.add(frame[6:12].hex(":"))
+                end = max(end, time.monotonic() + _QUIET_S)
+        _, lost = struct.unpack("II", sock.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))
+    return {"frames": frames, "sources": sorted(sources)[:4], "lost": lost}
+
+
+if __name__ == "__main__":
+    main()

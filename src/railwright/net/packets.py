@@ -1,0 +1,195 @@
+"""Real packets of a pod: its gateways asked, echo requests to its peers, and to those it must not reach.
+
+All is bounded: some hundred packets to each peer, none above the interface's MTU but by one step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import secrets
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from railwright.net.model import Address, Echo, Isolation, Unseen
+from railwright.net.pod import argv_inside, inside
+from railwright.process import Child
+
+_SMALL_BYTES = 100
+_SMALL_PACKETS, _FULL_PACKETS, _STEP_PACKETS = 5, 3, 2
+_LEAST_BYTES = {4: 68, 6: 1280}  # RFC 791 and RFC 8200: what every link carries
+_STEPS = 48
+_ROUNDS = 3
+_FORBIDDEN_PACKETS = 20
+_WAIT_S = 1.0
+_ASK_TRIES, _ASK_WAIT_S = 3, 0.4
+_START_S = 10.0
+_MARK_BYTES = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class End:
+    """One end of packets: an interface of a pod, by what is sent from it and asked of it."""
+
+    name: str
+    netns: str | None
+    interface: str
+    addresses: tuple[Address, ...]
+    gateways: tuple[Address, ...]
+
+    def source_for(self, target: Address) -> Address | None:
+        """Its address of the target's family."""
+        return next((one for one in self.addresses if one.version == target.version), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """What an end was answered."""
+
+    gateways: dict[Address, str | None] | Unseen
+    """The MAC address of each gateway, None for one that does not answer."""
+    echoes: tuple[Echo, ...] | Unseen
+
+
+def send(end: End, targets: Sequence[Address], mtu_bytes: int) -> Answers:
+    """Ask the gateways, then send echo requests to the targets: small ones and full ones.
+
+    Where the full ones are not answered, those between follow. Raises CannotJudge where nothing can be run there.
+    """
+    pairs = [(source, target) for target in targets if (source := end.source_for(target)) is not None]
+    sizes = [max(mtu_bytes, _LEAST_BYTES[target.version]) for _, target in pairs]
+    echoes = [
+        _echo_role(source, target, [[_SMALL_BYTES, _SMALL_PACKETS], [size, _FULL_PACKETS]])
+        for (source, target), size in zip(pairs, sizes, strict=True)
+    ]
+    asked, *records = inside(end.netns, [_ask_role(end), *echoes])
+    found: list[Echo] = []
+    for (source, target), size, record in zip(pairs, sizes, records, strict=True):
+        if "answers" not in record:
+            return Answers(gateways=_gateways(asked), echoes=_refused(f"nothing can be sent to {target}", record))
+        found.append(_echo(end, source, target, size, record))
+    return Answers(gateways=_gateways(asked), echoes=tuple(found))
+
+
+def _ask_role(end: End) -> dict[str, Any]:
+    pairs = [[str(source), str(one)] for one in end.gateways if (source := end.source_for(one)) is not None]
+    return {"role": "ask", "interface": end.interface, "targets": pairs, "tries": _ASK_TRIES, "wait_s": _ASK_WAIT_S}
+
+
+def _gateways(record: dict[str, Any]) -> dict[Address, str | None] | Unseen:
+    if "answers" not in record:
+        return _refused("no gateway can be asked", record)
+    return {ipaddress.ip_address(gateway): mac for gateway, mac in record["answers"].items()}
+
+
+def _refused(what: str, record: dict[str, Any]) -> Unseen:
+    hint = "raw sockets need CAP_NET_RAW: run it as root on the node" if record.get("errno") == "EPERM" else ""
+    return Unseen(f"{what}: {record.get('error')}", hint)
+
+
+def _echo_role(
+    source: Address, target: Address, packets: list[list[int]], *, mark: str = "", wait_s: float = _WAIT_S
+) -> dict[str, Any]:
+    mark = mark or secrets.token_hex(_MARK_BYTES)
+    return {"role": "echo", "source": str(source), "target": str(target), "packets": packets, "mark": mark,
+            "wait_s": wait_s}  # fmt: skip
+
+
+def _echo(end: End, source: Address, target: Address, full_bytes: int, record: dict[str, Any]) -> Echo:
+    answers = dict(record["answers"])
+    largest = full_bytes if answers[full_bytes] else 0
+    if answers[_SMALL_BYTES] and not largest:
+        largest = _largest(end, source, target, full_bytes)
+    return Echo(
+        source=source,
+        target=target,
+        sent=_SMALL_PACKETS,
+        answered=answers[_SMALL_BYTES],
+        full_bytes=full_bytes,
+        full_sent=_FULL_PACKETS,
+        full_answered=answers[full_bytes],
+        largest_bytes=largest,
+        round_trip_s=record["round_trip_ns"] / 1e9 if record["round_trip_ns"] is not None else None,
+        error=record["error"] if record["refused"] else "",
+    )
+
+
+def _largest(end: End, source: Address, target: Address, above: int) -> int:
+    """The largest size below `above` that is answered, by steps that narrow it down."""
+    passes = _SMALL_BYTES
+    for _ in range(_ROUNDS):
+        step = max((above - passes + _STEPS - 1) // _STEPS, 1)
+        sizes = list(range(passes + step, above, step))
+        if not sizes:
+            break
+        (record,) = inside(end.netns, [_echo_role(source, target, [[size, _STEP_PACKETS] for size in sizes])])
+        answered = [size for size, count in record.get("answers", ()) if count]
+        passes = max(answered, default=passes)
+        above = min((size for size in sizes if size > passes), default=above)
+    return passes
+
+
+def try_isolation(sender: End, receiver: End) -> Isolation | Unseen:
+    """Echo requests from an interface to one that must not get them, with an ear at that one. Raises CannotJudge."""
+    targets = tuple(one for one in receiver.addresses if sender.source_for(one) is not None)
+    if not targets:
+        return Unseen(f"{sender.name} and {receiver.name} have no address of one family")
+    mark = secrets.token_hex(_MARK_BYTES)
+    with Child(argv_inside(receiver.netns, [{"role": "hear", "interface": receiver.interface, "mark": mark}])) as ear:
+        if why := _not_ready(ear):
+            return Unseen(f"nobody can listen at {receiver.interface} of {receiver.name}: {why}")
+        # The gateway is asked after them and by the same port: what was sent before is worked off once it has answered.
+        *sent, asked = inside(sender.netns, [*_forbidden(sender, targets, mark), _ask_role(sender)])
+        (asked_there,) = inside(receiver.netns, [_ask_role(receiver)])
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(ear.pid, signal.SIGTERM)
+        ended = ear.wait(_START_S)
+    heard = _record(ended.output)
+    if "frames" not in heard:
+        return Unseen(f"the ear at {receiver.name} ended without a word: {' '.join(ended.output)[-200:]}")
+    return Isolation(
+        sender=sender.name,
+        receiver=receiver.name,
+        targets=targets,
+        sent=sum(int(record.get("sent", 0)) for record in sent),
+        heard=heard["frames"],
+        lost=heard["lost"],
+        sender_works=_answered(asked),
+        receiver_works=_answered(asked_there),
+    )
+
+
+def _forbidden(sender: End, targets: Sequence[Address], mark: str) -> list[dict[str, Any]]:
+    packets = [[_SMALL_BYTES, _FORBIDDEN_PACKETS]]
+    pairs = [(source, target) for target in targets if (source := sender.source_for(target)) is not None]
+    return [_echo_role(source, target, packets, mark=mark, wait_s=0.0) for source, target in pairs]
+
+
+def _answered(record: dict[str, Any]) -> bool:
+    answers = _gateways(record)
+    return not isinstance(answers, Unseen) and any(answers.values())
+
+
+def _not_ready(child: Child) -> str:
+    """Why it does not listen; empty once it does."""
+    end = time.monotonic() + _START_S
+    while "ready" not in child.output:
+        if child.poll() is not None or time.monotonic() > end:
+            return str(_record(child.wait(0.1).output).get("error", "it said nothing"))
+        time.sleep(0.005)
+    return ""
+
+
+def _record(output: Sequence[str]) -> dict[str, Any]:
+    """The one record of what it said last; empty where it said nothing that is one."""
+    for line in reversed(output):
+        with contextlib.suppress(msgspec.MsgspecError, ValueError):
+            (record,) = msgspec.json.decode(line, type=list[dict[str, Any]])
+            return record
+    return {}

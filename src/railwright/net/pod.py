@@ -1,0 +1,238 @@
+"""Reads a pod's network namespace: what `ip` says in it, and what its /sys says. Changes nothing."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+import railwright.lab
+from railwright.errors import CannotJudge, UsageError
+from railwright.net.model import Address, Neighbour, Port, PortAddress, Route, Unseen, Way
+from railwright.process import Finished, run
+
+_INSIDE = Path(__file__).with_name("inside.py")
+_ENTER = Path(railwright.lab.__file__).with_name("enter.py")
+_NETNS = Path("/run/netns")
+_ASK_S, _ROLE_S = 20.0, 2.0
+_HOSTNAME = "pod"
+_LATER = {"tentative", "dadfailed"}
+_LINK_LOCAL_SCOPES = {"link", "host"}
+
+Answer = TypeVar("Answer")
+
+
+class _AddressInfo(msgspec.Struct):
+    """As `ip -json -details address` has it; the rest is left out."""
+
+    local: str = ""
+    prefixlen: int = 0
+    scope: str = ""
+    tentative: bool = False
+    dadfailed: bool = False
+
+
+class _LinkInfo(msgspec.Struct):
+    info_kind: str = ""
+
+
+class _Link(msgspec.Struct):
+    ifname: str
+    flags: list[str] = []
+    mtu: int = 0
+    address: str = ""
+    linkinfo: _LinkInfo | None = None
+    addr_info: list[_AddressInfo] = []
+
+
+class _Hop(msgspec.Struct):
+    dev: str = ""
+    gateway: str | None = None
+
+
+class _Route(msgspec.Struct):
+    dst: str
+    dev: str = ""
+    nexthops: list[_Hop] = []
+    gateway: str | None = None
+    type: str = "unicast"
+    table: str = "main"
+
+
+class _Neighbour(msgspec.Struct):
+    dst: str
+    dev: str
+    lladdr: str = ""
+    state: list[str] = []
+
+
+class _Device(msgspec.Struct):
+    pci: str
+    driver: str
+    is_vf: bool
+    rdma: dict[str, str]
+
+
+class _Devices(msgspec.Struct):
+    interfaces: dict[str, _Device]
+    rdma_visible: list[str]
+    rdma_shared: bool | None
+    verbs_files: list[str]
+
+
+class Pod(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod's namespace. `ports` has every interface but the loopback."""
+
+    netns: str | None
+    ports: dict[str, Port]
+    rdma_shared: bool | None
+    verbs_files: tuple[str, ...] | Unseen
+
+
+def netns_path(given: str) -> str:
+    """The path of a namespace given as a path, or by its name as in `ip netns`. Raises UsageError for anything else."""
+    path = Path(given) if "/" in given else _NETNS / given
+    try:
+        if os.geteuid() != 0:
+            raise UsageError(
+                "entering a pod's network namespace needs root", hint="run it with sudo, or inside the pod"
+            )
+        with path.open("rb") as file:
+            # /run/netns and /proc/PID/ns/net are files of the kernel's own nsfs, which are empty and read-only.
+            kind = os.fstat(file.fileno())
+            if not stat.S_ISREG(kind.st_mode) or kind.st_dev != Path("/proc/self/ns/net").stat().st_dev:
+                raise UsageError(f"{path} is not a network namespace", hint="see ip netns, or give /proc/PID/ns/net")
+    except OSError as error:
+        hint = "see ip netns, or give /proc/PID/ns/net of a process of the pod"
+        raise UsageError(f"{path} cannot be opened: {error.strerror}", hint=hint) from error
+    return str(path)
+
+
+def same_netns(one: str, other: str) -> bool:
+    """Whether two paths are one namespace; False where one cannot be looked at."""
+    try:
+        return os.path.samefile(one, other)  # noqa: PTH121 - two of them need not be paths of ours
+    except OSError:
+        return False
+
+
+def argv_within(netns: str | None, argv: Sequence[str]) -> list[str]:
+    """What runs `argv` in a namespace, with the /sys of that namespace; None: where we are."""
+    if netns is None:
+        return list(argv)
+    return [sys.executable, "-I", str(_ENTER), "enter", netns, _HOSTNAME, *argv]
+
+
+def argv_inside(netns: str | None, roles: Sequence[dict[str, Any]]) -> list[str]:
+    """What runs roles of `inside.py` there, one after the other."""
+    return argv_within(netns, [sys.executable, "-I", str(_INSIDE), msgspec.json.encode(roles).decode()])
+
+
+def inside(netns: str | None, roles: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The records of roles of `inside.py`. Raises CannotJudge where it gives none."""
+    ended = run(argv_inside(netns, roles), timeout_s=_ASK_S + _ROLE_S * len(roles))
+    found = _decoded(ended, list[dict[str, Any]], f"{roles[0]['role']} in {netns or 'this namespace'}")
+    if len(found) != len(roles):
+        raise CannotJudge(f"{len(roles)} things were asked in {netns or 'this namespace'}, and {len(found)} answered")
+    return found
+
+
+def read_pod(netns: str | None) -> Pod:
+    """Look at a namespace. Raises CannotJudge where it cannot be entered or `ip` cannot be run in it."""
+    links = [link for link in _ip(netns, list[_Link], "-details", "address") if "LOOPBACK" not in link.flags]
+    routes = _routes(netns)
+    neighbours = _ip(netns, list[_Neighbour], "neighbour")
+    names = [link.ifname for link in links]
+    (record,) = inside(netns, [{"role": "devices", "interfaces": names}])
+    try:
+        devices = msgspec.convert(record, _Devices)
+        ports = {link.ifname: _port(link, routes, neighbours, devices.interfaces[link.ifname]) for link in links}
+    except (msgspec.ValidationError, KeyError, ValueError) as error:
+        raise CannotJudge(f"what {netns or 'this namespace'} says of itself is not understood: {error}") from error
+    only_inside = Unseen("the pod's own files are seen only inside it", "run railwright net check in the pod")
+    return Pod(
+        netns=netns,
+        ports=ports,
+        rdma_shared=devices.rdma_shared,
+        verbs_files=tuple(devices.verbs_files) if netns is None else only_inside,
+    )
+
+
+def ways_to(netns: str | None, targets: Sequence[Address]) -> tuple[Way, ...]:
+    """Where the kernel sends what a program sends there without naming a source. Raises CannotJudge."""
+    if not targets:
+        return ()
+    (record,) = inside(netns, [{"role": "ways", "targets": [str(target) for target in targets]}])
+    if "ways" not in record:
+        raise CannotJudge(f"the kernel cannot be asked for its routes: {record.get('error')}")
+    return tuple(Way(target, *record["ways"][str(target)]) for target in targets)
+
+
+def _ip(netns: str | None, kind: type[Answer], *words: str) -> Answer:
+    try:
+        ended = run(argv_within(netns, ["ip", "-json", *words]), timeout_s=_ASK_S)
+    except UsageError as error:
+        raise CannotJudge(error.message, hint="install iproute2") from error
+    return _decoded(ended, kind, f"ip {' '.join(words)} in {netns or 'this namespace'}")
+
+
+def _decoded(ended: Finished, kind: type[Answer], what: str) -> Answer:
+    said = "".join(ended.output)
+    if ended.returncode != 0 or ended.timed_out:
+        how = "it did not end" if ended.timed_out else ended.describe()
+        raise CannotJudge(f"{what}: {how}: {said[-300:]}", hint="does the pod live? is iproute2 installed?")
+    try:
+        return msgspec.json.decode(said or "[]", type=kind)
+    except msgspec.MsgspecError as error:
+        raise CannotJudge(f"{what} is not understood: {error}: {said[:200]}") from error
+
+
+def _port(link: _Link, routes: dict[str, list[Route]], neighbours: list[_Neighbour], device: _Device) -> Port:
+    return Port(
+        name=link.ifname,
+        up="UP" in link.flags,
+        carrier="LOWER_UP" in link.flags,
+        mac=link.address,
+        mtu_bytes=link.mtu,
+        kind=link.linkinfo.info_kind if link.linkinfo else "",
+        pci=device.pci,
+        is_vf=device.is_vf,
+        driver=device.driver,
+        rdma=device.rdma,
+        addresses=tuple(
+            PortAddress(
+                ipaddress.ip_address(one.local),
+                one.prefixlen,
+                one.scope not in _LINK_LOCAL_SCOPES,
+                " ".join(sorted(word for word in _LATER if getattr(one, word))),
+            )
+            for one in link.addr_info
+            if one.local
+        ),
+        routes=tuple(routes.get(link.ifname, ())),
+        neighbours=tuple(
+            Neighbour(ipaddress.ip_address(one.dst), one.lladdr, tuple(one.state))
+            for one in neighbours
+            if one.dev == link.ifname
+        ),
+    )
+
+
+def _routes(netns: str | None) -> dict[str, list[Route]]:
+    """By interface; one of several next hops stands with each interface."""
+    found: dict[str, list[Route]] = {}
+    for family, everything in (("-4", "0.0.0.0/0"), ("-6", "::/0")):
+        for one in _ip(netns, list[_Route], family, "route", "show", "table", "all"):
+            if one.type != "unicast":
+                continue
+            destination = ipaddress.ip_network(everything if one.dst == "default" else one.dst, strict=False)
+            for hop in one.nexthops or [_Hop(one.dev, one.gateway)]:
+                gateway = ipaddress.ip_address(hop.gateway) if hop.gateway else None
+                found.setdefault(hop.dev, []).append(Route(destination, gateway, one.table))
+    return found

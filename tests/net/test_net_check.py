@@ -1,0 +1,278 @@
+"""`railwright net check` on a real fabric: everything is broken for real, and exactly that line turns bad.
+
+Each test leaves the fabric as it found it, by the remedy that the line gave where that is a command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from tests.conftest import COMMAND, ROOT, wait_until
+from tests.net.fabric import Answer, Fabric, held_fabric, ip_netns, needs_fabric, run
+
+pytestmark = [needs_fabric, pytest.mark.timeout(1500)]
+
+SCHEMA = json.loads((ROOT / "schema/net-check.schema.json").read_text())
+WITHOUT = ("--without", "isolation")
+
+
+@pytest.fixture(scope="module")
+def fabric(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fabric]:
+    with held_fabric(tmp_path_factory.mktemp("fabric")) as held:
+        yield held
+
+
+def follow(remedy: str) -> None:
+    """What a person would do: the command that the remedy begins with."""
+    run(*shlex.split(remedy.partition("; ")[0]))
+
+
+def expect_all_ok(answer: Answer) -> None:
+    assert answer.lines, answer.err
+    assert {line["state"] for line in answer.lines} == {"ok"}, answer.words()
+    assert answer.status == 0
+
+
+def expect_bad(answer: Answer, wanted: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """By interface the one check that is bad, and nothing else is; gives those lines."""
+    found = {name: answer.of(name, "bad") for name in wanted}
+    assert {name: list(bad) for name, bad in found.items()} == {name: [one] for name, one in wanted.items()}, (
+        answer.words()
+    )
+    assert answer.status == 1
+    return {name: found[name][one] for name, one in wanted.items()}
+
+
+def test_a_healthy_pod_is_ok_in_everything(fabric: Fabric) -> None:
+    answer = fabric.check(*fabric.all_ends)
+    expect_all_ok(answer)
+    assert [line["interface"] for line in answer.lines] == ["net1"] * 13 + ["net2"] * 13
+    for line in answer.lines:
+        jsonschema.validate(line, SCHEMA)
+        assert line["evidence"], line
+    of_net1 = answer.of("net1", "ok")
+    assert of_net1["isolation"]["says"].startswith("0 of 80 packets arrived")
+    assert "10.1.1.2 via 192.0.2.3 (bgp)" in of_net1["leaf"]["says"]
+    assert {"claim": "10.1.1.2/32", "value": "sent to 192.0.2.2", "seen": "vtysh"} in of_net1["bgp"]["evidence"]
+    # A pod that is alone in its tenant, and a leaf that nobody can ask: could not look is never ok.
+    alone = fabric.check(pod=f"{fabric.stranger['namespace']}/{fabric.stranger['name']}")
+    assert alone.status == 3
+    assert set(alone.of("net1", "not looked")) == {"leaf", "reach", "mtu", "offload"}
+
+
+def test_what_a_pod_has_lost_is_named_and_the_remedy_brings_it_back(fabric: Fabric) -> None:
+    """One thing on each rail at once: the rails know nothing of each other."""
+    gateway, pod = "10.1.1.1", fabric.pod["netns"]
+    macs = {one["name"]: one["mac"] for one in fabric.pod["interfaces"]}
+    breaks = [
+        ({"net1": "route", "net2": "mtu"}, "ip route del 10.1.0.0/16 dev net1", "ip link set net2 mtu 1500"),
+        ({"net1": "gateway", "net2": "address"},
+         f"ip neighbour replace {gateway} lladdr 02:00:00:00:09:09 dev net1 nud permanent",
+         "ip -6 address del fd00:2:1::2/64 dev net2"),
+        ({"net1": "address", "net2": "interface"}, "ip address add 10.1.1.77/24 dev net1",
+         "ip link set net2 address 02:00:00:00:09:09"),
+    ]  # fmt: skip
+    for wanted, *commands in breaks:
+        for command in commands:
+            ip_netns(pod, *command.split())
+        for line in expect_bad(fabric.check(*fabric.all_ends, *WITHOUT), wanted).values():
+            follow(line["remedy"])
+    expect_all_ok(fabric.check(*fabric.all_ends))
+    assert {one["name"]: one["mac"] for one in fabric.pod["interfaces"]} == macs
+
+
+def test_an_interface_that_is_down_is_mended_remedy_by_remedy(fabric: Fabric) -> None:
+    """The kernel takes routes and IPv6 addresses with it: each look names the next thing to mend."""
+    other = fabric.pods[1]
+    name = f"{other['namespace']}/{other['name']}"
+    words = (*fabric.all_ends, *WITHOUT, "--interface", "net1")
+    fabric.inside(other, "ip", "link", "set", "net1", "down")
+    mended = []
+    for _ in range(6):
+        answer = fabric.check(*words, pod=name)
+        if answer.status == 0:
+            break
+        (line,) = answer.of("net1", "bad").values()
+        mended.append(line["check"])
+        follow(line["remedy"])
+    assert mended == ["interface", "address", "route", "route"]
+    expect_all_ok(answer)
+
+
+def test_a_path_that_is_narrower_than_the_pod_is_measured(fabric: Fabric) -> None:
+    rail = fabric.told["nodes"][1]["rails"][0]
+    port = ("ip", "-n", rail["leaf_netns"], "link", "set", rail["leaf_port"], "mtu")
+    try:
+        run(*port, "1331")
+        peer = ("--peer-netns", fabric.remote["netns"], "--without", "leaf")
+        answer = fabric.check(*peer, *WITHOUT, "--interface", "net1")
+        line = expect_bad(answer, {"net1": "mtu"})["net1"]
+        assert "sends 1400 bytes" in line["says"]
+        assert line["says"].endswith("answers none above 1331"), line
+    finally:
+        run(*port, "1500")
+
+
+def test_a_session_that_is_down_and_a_leaf_that_does_not_forward(fabric: Fabric) -> None:
+    """BGP of rail 0 is shut on the node; on rail 1 the leaf has another route before that of BGP."""
+    session = [f"router bgp {asn_of(fabric)}", f"neighbor {fabric.node['rails'][0]['leaf_address']} shutdown"]
+    route = ("unreachable", "10.2.1.2/32", "metric", "1")
+    in_leaf = ("ip", "-n", fabric.leaf["rail1"]["netns"], "route")
+    run(*in_leaf, "add", *route)
+    try:
+        fabric.vtysh("configure terminal", *session)
+        answer = fabric.check(*fabric.all_ends, *WITHOUT)
+        lines = expect_bad(answer, {"net1": "bgp", "net2": "leaf"})
+        assert "session of rail0 with its leaf is down" in lines["net1"]["says"]
+        assert "does not forward to 10.2.1.2" in lines["net2"]["says"]
+        # What follows from it is not told as another fault.
+        explained = answer.of("net1", "not looked")
+        assert set(explained) == {"leaf", "reach", "mtu"}
+        assert all("what is bad at bgp would explain it" in line["says"] for line in explained.values())
+    finally:
+        fabric.vtysh("configure terminal", session[0], f"no {session[1]}")
+        run(*in_leaf, "del", *route)
+    leaf = fabric.leaf["rail0"]["netns"]
+    wait_until(lambda: "via" in run("ip", "-n", leaf, "route", "show", "10.1.1.2"), "the leaf has the route again")
+    wait_until(fabric.settled, "the session is back")
+
+
+def asn_of(fabric: Fabric) -> str:
+    config = Path(fabric.node["config"]).read_text()
+    return config.partition("asn: ")[2].split("}")[0].split()[0].rstrip(",")
+
+
+def test_a_port_that_left_the_bridge_has_no_flows(fabric: Fabric) -> None:
+    database = f"--db=unix:{fabric.node['openvswitch']['database']}"
+    port, bridge = fabric.pod["interfaces"][0]["port"], fabric.node["rails"][0]["bridge"]
+    told = json.loads(run("ovs-vsctl", database, "--format=json", "--columns=external_ids", "list", "port", port))
+    ids = [f"external_ids:{key}={json.dumps(value)}" for key, value in told["data"][0][0][1]]
+    run("ovs-vsctl", database, "del-port", bridge, port)
+    try:
+        wait_until(lambda: wanted_flows(fabric) == 0, "the daemon has seen that the port is gone")
+        answer = fabric.check(*fabric.all_ends)
+        assert port in expect_bad(answer, {"net1": "flows"})["net1"]["says"]
+        # Nothing arrived at the other tenant's pod either, which proves nothing.
+        assert "which proves nothing" in answer.of("net1", "not looked")["isolation"]["says"]
+        assert not answer.of("net2", "bad"), answer.words()
+    finally:
+        run("ovs-vsctl", database, "add-port", bridge, port, "--", "set", "port", port, *ids)
+    wait_until(lambda: wanted_flows(fabric), "the daemon has seen that the port is back")
+
+
+def test_a_flow_that_lets_another_tenant_in_is_seen_by_packets(fabric: Fabric) -> None:
+    """The flow that drops what is between tenants is changed; how many there are is not, so that nobody notices."""
+    passes = next(one for one in fabric.ofctl(1, "dump-flows", _PAIRS).split() if one.startswith("actions=goto_table"))
+    for _ in range(3):
+        fabric.ofctl(1, "mod-flows", f"{_PAIRS},priority=0,{passes}")
+        answer = fabric.check(*fabric.all_ends, "--interface", "net2")
+        if f"priority=0 {passes}" in fabric.ofctl(1, "dump-flows", _PAIRS):
+            break  # else railwrightd has put it right meanwhile, as it does each minute
+    fabric.ofctl(1, "mod-flows", f"{_PAIRS},priority=0,actions=drop")
+    says = expect_bad(answer, {"net2": "isolation"})["net2"]["says"]
+    assert says.startswith("40 of 40 packets of red-1/"), says
+
+
+_PAIRS = "table=30"  # who may talk to whom: docs/node-network.md
+
+
+def wanted_flows(fabric: Fabric) -> int:
+    mine = fabric.pod["interfaces"][0]["port"]
+    return next(one["flows_wanted"] for one in fabric.attached() if one["host_interface"] == mine)
+
+
+def test_inside_a_pod_it_says_what_it_cannot_see(fabric: Fabric) -> None:
+    """A program in the pod: no daemon, no other end, and still the packets."""
+    to = fabric.remote["interfaces"][0]["ipv4"]
+    argv = ["nsenter", f"--net=/run/netns/{fabric.pod['netns']}", COMMAND, "net", "check", "--to", to]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3, done.stdout + done.stderr
+    told = [line.split() for line in done.stdout.splitlines() if line.startswith("  ok")]
+    assert {words[1] for words in told} >= {"interface", "address", "route", "gateway", "reach", "mtu"}
+    assert "on the pod's node, as root: railwright net check --pod NAMESPACE/NAME" in done.stdout
+    assert "Exit status 3: something could not be looked at" in done.stdout
+
+
+def test_packets_that_are_not_the_pods_own_are_told(fabric: Fabric) -> None:
+    """A program in the pod sends frames from another MAC address meanwhile."""
+    program = (
+        "import socket, sys, time\n"
+        "s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind(('net1', 0x88b5))\n"
+        "while True: s.send(b'\\xff' * 6 + b'\\x02' * 6 + b'\\x88\\xb5' + bytes(60)); time.sleep(0.01)\n"
+    )
+    argv = ["ip", "netns", "exec", fabric.pod["netns"], sys.executable, "-c", program]
+    with subprocess.Popen(argv) as sender:
+        try:
+            answer = fabric.check(*fabric.all_ends, *WITHOUT)
+        finally:
+            sender.kill()
+    assert "as spoofed" in expect_bad(answer, {"net1": "drops"})["net1"]["says"]
+    assert not answer.of("net2", "bad")
+
+
+def test_one_that_is_killed_leaves_nothing_behind(fabric: Fabric) -> None:
+    mark = f"RAILWRIGHT_NET_TEST={os.getpid()}"
+    argv = fabric.argv("--pod", f"{fabric.pod['namespace']}/{fabric.pod['name']}", *fabric.daemon, *fabric.all_ends)
+    name, _, value = mark.partition("=")
+    started = subprocess.Popen(
+        argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, name: value}
+    )
+    wait_until(lambda: any("hear" in words for words in marked(mark)), "somebody listens at the other tenant's pod")
+    os.kill(started.pid, signal.SIGKILL)
+    started.wait()
+    wait_until(lambda: not marked(mark), "its children have ended", 10.0)
+
+
+def marked(mark: str) -> list[str]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found
+
+
+def test_misuse_is_told_with_the_next_step(fabric: Fabric) -> None:
+    for words, message in [
+        (("--pod", "red-1/nobody"), "there is no pod on this node named 'red-1/nobody'"),
+        (("--pod", "a/b", "--netns", "x"), "--pod and --netns both name the pod"),
+        ((), "no pod is named, and this is a node"),
+        (("--netns", "/etc/passwd"), "/etc/passwd is not a network namespace"),
+        (("--netns", fabric.pod["netns"], "--to", "fe80::1"), "--to fe80::1 is no pod's address"),
+        (("--netns", fabric.pod["netns"], "--without", "mtus"), "there is no check named 'mtus'"),
+        (("--netns", fabric.pod["netns"], "--stranger-netns", fabric.pods[1]["netns"]), "may be reached"),
+    ]:
+        done = fabric.check(*words, pod="")
+        assert (done.status, done.lines) == (2, ()), (words, done)
+        assert message in done.err
+        assert "hint: " in done.err
+
+
+def test_without_the_daemon_only_what_was_looked_at_is_ok(fabric: Fabric) -> None:
+    """It is killed and the flows are deleted: packets show it, and what it alone knows is not looked at."""
+    netns = f"/run/netns/{fabric.pod['netns']}"
+    with fabric.without_daemon():
+        asked = fabric.check()
+        assert asked.status == 3
+        assert "no railwrightd answers at" in asked.err
+        fabric.ofctl(0, "del-flows")
+        answer = fabric.check("--netns", netns, *fabric.all_ends, pod="")
+    assert answer.status == 1
+    assert set(answer.of("net1", "bad")) == {"gateway"}, answer.words()
+    assert not answer.of("net2", "bad"), answer.words()
+    for name in ("net1", "net2"):
+        assert {"flows", "leaf", "drops", "offload", "isolation"} <= set(answer.of(name, "not looked"))
+    assert answer.of("net2", "ok")["bgp"]["says"].startswith("FRR has sent them to 192.0.2.")
+    expect_all_ok(fabric.check(*fabric.all_ends))
