@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+_HOSTS_HELP = (
+    "Spread the ranks over these hosts, by ssh or in a --lab; netns:NAME is a network namespace here, like a pod's."
+)
 _OPTIONS = (
-    click.option("--hosts", metavar="HOST,HOST...", help="Spread the ranks over these hosts, by ssh or in a --lab."),
+    click.option("--hosts", metavar="HOST,HOST...", help=_HOSTS_HELP),
     click.option("--ranks-per-host", type=click.IntRange(1, 512), help="Ranks on each of the --hosts.  [1]"),
     click.option("--lab", metavar="NAME", help="The --hosts are those of this lab, entered without ssh."),
     click.option("--ssh-config", metavar="FILE", help="For ssh to the --hosts, instead of ~/.ssh/config."),
@@ -50,8 +53,34 @@ def the_hosts(
         raise UsageError("--lab enters its hosts without ssh, so --ssh-config says nothing", hint="give one of the two")
     from railwright.launch.hosts import Hosts, parse_hosts, parse_interfaces
 
-    names = parse_hosts(hosts)
-    return Hosts(names, ranks_per_host or 1, _reach(names, lab, ssh_config), parse_interfaces(interfaces or ""))
+    chosen = parse_interfaces(interfaces or "")
+    namespaces = _namespaces(hosts)
+    names = parse_hosts(namespaces or hosts)
+    reach = _reach_namespaces(names, chosen, lab, ssh_config) if namespaces else _reach(names, lab, ssh_config)
+    return Hosts(names, ranks_per_host or 1, reach, chosen)
+
+
+def _namespaces(hosts: str) -> str:
+    """The hosts without `netns:`, empty where it is before none. Raises UsageError where it is before some."""
+    from railwright.lab.netns_reach import PREFIX
+
+    parts = [part.strip() for part in hosts.split(",")]
+    found = [part.removeprefix(PREFIX) for part in parts if part.startswith(PREFIX)]
+    if found and len(found) != len(parts):
+        other = next(part for part in parts if not part.startswith(PREFIX))
+        raise UsageError(f"{other[:60]!r} is no {PREFIX}NAME, and another host is", hint="give hosts of one kind")
+    return ",".join(found)
+
+
+def _reach_namespaces(
+    names: tuple[str, ...], interfaces: tuple[str, ...], lab: str | None, ssh_config: str | None
+) -> Reach:
+    given = "--lab" if lab is not None else "--ssh-config" if ssh_config is not None else ""
+    if given:
+        raise UsageError(f"{given} says nothing of network namespaces", hint="leave it out")
+    from railwright.lab.netns_reach import NetnsReach
+
+    return NetnsReach(names, interfaces)
 
 
 def _reach(names: tuple[str, ...], lab: str | None, ssh_config: str | None) -> Reach:

@@ -1,6 +1,7 @@
 """How a launch reaches the hosts of a lab: into their namespaces, without ssh.
 
-It is what `launch.hosts.Reach` asks for; neither of the two layers knows the other.
+It is what `launch.hosts.Reach` asks for; neither of the two layers knows the other. `netns_reach` does the same for
+namespaces that are no lab's.
 """
 
 from __future__ import annotations
@@ -17,24 +18,74 @@ import msgspec
 from railwright.errors import CannotJudge, UsageError
 from railwright.lab.model import Node
 from railwright.lab.state import NETNS, Lab
-from railwright.lab.traffic import route, send_packets, source_ports
+from railwright.lab.traffic import Ends, Route, route, send_packets, source_ports
 
 _ENTER = Path(__file__).with_name("enter.py")
 _PACKETS, _INTERVAL_S = 10, 0.02
 _HOSTS_FILE = "namespaces.json"
 
 
-@dataclass(frozen=True)
-class LabReach:
-    """The hosts of one lab that take part. Raises UsageError for a name that is none of its hosts."""
+class NamespaceReach:
+    """What reaching hosts that are namespaces of this machine has in common, whoever made them."""
 
-    lab: Lab
     hosts: tuple[str, ...]
 
     shares_files = True
     """Their processes see our files and our sockets."""
     shares_cpus = True
     """All hosts run on the CPUs of this machine."""
+
+    def around(self, argv: Sequence[str]) -> list[str]:
+        """What runs `argv` on the first host, and ends all that it started when it ends."""
+        return [*_program(), "head", self._namespace(self.hosts[0]), self.hosts[0], *argv]
+
+    def agent(self, scratch: Path) -> list[str]:
+        """What stands in ssh's place, before a host's name and a command line."""
+        file = scratch / _HOSTS_FILE
+        file.write_bytes(msgspec.json.encode({name: self._namespace(name) for name in self.hosts}))
+        return [*_program(), "agent", str(file)]
+
+    def addresses(self) -> tuple[str, ...]:
+        """None: its hosts share our files."""
+        return ()
+
+    def _check(self, hint: str) -> None:
+        """Send packets from the first host to each other one. Raises CannotJudge, naming those that get none."""
+        others = self.hosts[1:]
+        if not others:
+            return
+        with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as executor:
+            troubles = list(filter(None, executor.map(self._trouble, others, source_ports(len(others)))))
+        if troubles:
+            raise CannotJudge("; ".join(troubles), hint=hint)
+
+    def _trouble(self, host: str, port: int) -> str:
+        """Why no packet from a port of the first host reaches a host; empty where one does."""
+        raise NotImplementedError
+
+    def _namespace(self, name: str) -> str:
+        """The path of a host's namespace."""
+        raise NotImplementedError
+
+
+def first_that_arrives(ends: Ends, ways: Sequence[Route], port: int) -> str:
+    """Why no packet arrives by any of the ways, in words; empty where one does."""
+    refused = 0
+    for way in ways:
+        (seen,) = send_packets(ends, way, (port,), packets=_PACKETS, interval_s=_INTERVAL_S)
+        if seen.received:
+            return ""
+        refused += seen.refused
+    count = _PACKETS * len(ways)
+    return "it has no route there" if refused == count else f"none of {count} packets arrived"
+
+
+@dataclass(frozen=True)
+class LabReach(NamespaceReach):
+    """The hosts of one lab that take part. Raises UsageError for a name that is none of its hosts."""
+
+    lab: Lab
+    hosts: tuple[str, ...]
 
     def __post_init__(self) -> None:
         for name in self.hosts:
@@ -59,47 +110,19 @@ class LabReach:
         rates = [cable.rate_bits_per_s for cable in cables if cable.rate_bits_per_s is not None]
         return sum(rates) / 8 if rates else None
 
-    def around(self, argv: Sequence[str]) -> list[str]:
-        """What runs `argv` on the first host, and ends all that it started when it ends."""
-        return [*_program(), "head", self._namespace(self.hosts[0]), self.hosts[0], *argv]
-
-    def agent(self, scratch: Path) -> list[str]:
-        """What stands in ssh's place, before a host's name and a command line."""
-        file = scratch / _HOSTS_FILE
-        file.write_bytes(msgspec.json.encode({name: self._namespace(name) for name in self.hosts}))
-        return [*_program(), "agent", str(file)]
-
     def address(self) -> str:
         """Of the first host, for the daemons of the others; IPv4 where there is any."""
         return self._node(self.hosts[0]).rails[0].addresses[0]
 
-    def addresses(self) -> tuple[str, ...]:
-        """None: its hosts share our files."""
-        return ()
-
     def check(self) -> None:
         """Send packets from the first host to each other one. Raises CannotJudge, naming those that get none."""
-        others = self.hosts[1:]
-        if not others:
-            return
-        with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as executor:
-            troubles = list(filter(None, executor.map(self._trouble, others, source_ports(len(others)))))
-        if troubles:
-            hint = f"see railwright lab status and railwright lab fault --name {self.lab.name}"
-            raise CannotJudge("; ".join(troubles), hint=hint)
+        self._check(f"see railwright lab status and railwright lab fault --name {self.lab.name}")
 
     def _trouble(self, host: str, port: int) -> str:
-        """Why no packet from a port of the first host reaches a host by any rail; empty where one does."""
-        refused = 0
-        for rail in self._node(host).rails:
-            way = route(self.lab.plan, self.hosts[0], host, rail=rail.rail)
-            (seen,) = send_packets(self.lab, way, (port,), packets=_PACKETS, interval_s=_INTERVAL_S)
-            if seen.received:
-                return ""
-            refused += seen.refused
-        count = _PACKETS * len(self._node(host).rails)
-        why = "it has no route there" if refused == count else f"none of {count} packets arrived"
-        return f"{host} cannot be reached from {self.hosts[0]} in {self.name}: {why}"
+        """By any rail."""
+        ways = [route(self.lab.plan, self.hosts[0], host, rail=rail.rail) for rail in self._node(host).rails]
+        why = first_that_arrives(self.lab, ways, port)
+        return f"{host} cannot be reached from {self.hosts[0]} in {self.name}: {why}" if why else ""
 
     def _node(self, name: str) -> Node:
         return self.lab.plan.node(name)

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -36,6 +36,16 @@ _READY = "ready"
 _START_S = 10.0
 _CONNECT_S = 3.0  # a lost SYN is sent again after 1 s
 _END_S = 15.0
+
+
+class Ends(Protocol):
+    """What has network namespaces under names: a lab, or namespaces of others."""
+
+    def argv_in(self, node: str, argv: Sequence[str]) -> list[str]:
+        """The argument list that runs `argv` in the node's namespace."""
+
+    def run(self, node: str, argv: Sequence[str], timeout_s: float = 30.0) -> Finished:
+        """Run `argv` there to its end."""
 
 
 class FlowSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +182,7 @@ def route(plan: LabPlan, source: str, destination: str, *, rail: int = 0, ipv6: 
 
 
 def send_packets(
-    lab: Lab, way: Route, ports: Sequence[int], *, packets: int = 40, size_bytes: int = 200, interval_s: float = 0.02
+    lab: Ends, way: Route, ports: Sequence[int], *, packets: int = 40, size_bytes: int = 200, interval_s: float = 0.02
 ) -> tuple[FlowSeen, ...]:
     """Send `packets` from each source port, one in `interval_s`, never in fragments. Size is UDP's payload.
 
@@ -186,7 +196,7 @@ def send_packets(
     return tuple(_flow_seen(record, received.get(port, {})) for port, record in sorted(sent.items()))
 
 
-def send_stream(lab: Lab, way: Route, ports: Sequence[int], *, duration_s: float = 1.0) -> tuple[RateSeen, ...]:
+def send_stream(lab: Ends, way: Route, ports: Sequence[int], *, duration_s: float = 1.0) -> tuple[RateSeen, ...]:
     """Send a TCP flow from each source port, all at once, as fast as they go. Raises as `send_packets`."""
     _check("seconds", duration_s, 0.05, MOST_DURATION_S)
     settings = {**_settings(way, ports), "duration_s": duration_s, "connect_timeout_s": _CONNECT_S, "protocol": "tcp"}
@@ -247,7 +257,7 @@ def _argv(role: str, settings: dict[str, Any]) -> list[str]:
 
 
 def _exchange(
-    lab: Lab, way: Route, settings: dict[str, Any], lasts_s: float
+    lab: Ends, way: Route, settings: dict[str, Any], lasts_s: float
 ) -> tuple[dict[int, dict[str, Any]], dict[int, dict[str, Any]]]:
     """Run both ends; what the sender and the receiver said, by source port."""
     with Child(lab.argv_in(way.destination, _argv("receive", settings))) as receiver:

@@ -1,0 +1,132 @@
+package lab
+
+import (
+	"encoding/json"
+	"net"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"railwright/node/testlab"
+)
+
+const (
+	streamsOfAFlood = 4
+	floodBlock      = 64 << 10
+	floodBuffer     = 256 << 10
+)
+
+// flood is as much as a few TCP connections bring from one pod to another.
+type flood struct {
+	out, in   []*net.TCPConn
+	ending    atomic.Bool
+	sent, got atomic.Uint64
+	ended     sync.WaitGroup
+}
+
+func newFlood(t testing.TB, one flow) *flood {
+	t.Helper()
+	made := &flood{}
+	for range streamsOfAFlood {
+		out, in := connect(t, one.from, one.to)
+		_ = out.SetWriteBuffer(floodBuffer) // what waits here must get through before the next flood
+		made.out, made.in = append(made.out, out), append(made.in, in)
+	}
+	for n := range made.out {
+		made.ended.Go(func() { made.send(made.out[n]) })
+		made.ended.Go(func() { made.receive(made.in[n]) })
+	}
+	t.Cleanup(func() { made.ending.Store(true) })
+	return made
+}
+
+func (flood *flood) send(connection *net.TCPConn) {
+	defer func() { _ = connection.CloseWrite() }()
+	for block := make([]byte, floodBlock); !flood.ending.Load(); {
+		length, err := connection.Write(block)
+		flood.sent.Add(uint64(length))
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (flood *flood) receive(connection *net.TCPConn) {
+	buffer := make([]byte, floodBlock)
+	for {
+		length, err := connection.Read(buffer)
+		flood.got.Add(uint64(length))
+		if err != nil {
+			return
+		}
+	}
+}
+
+// stop sending, wait for what is on its way, and say how many bytes were sent and received.
+func (flood *flood) stop(t testing.TB) (sent, got uint64) {
+	t.Helper()
+	flood.ending.Store(true)
+	for n := range flood.out {
+		_ = flood.out[n].SetWriteDeadline(time.Now().Add(20 * time.Second))
+		_ = flood.in[n].SetReadDeadline(time.Now().Add(30 * time.Second))
+	}
+	flood.ended.Wait()
+	return flood.sent.Load(), flood.got.Load()
+}
+
+// received so far, by each.
+func received(floods []*flood) []uint64 {
+	var found []uint64
+	for _, one := range floods {
+		found = append(found, one.got.Load())
+	}
+	return found
+}
+
+// seen of an interface by the kernel's counters.
+type seen struct {
+	in, out traffic
+	dropped uint64 // by its queue
+}
+
+type traffic struct {
+	Packets uint64 `json:"packets"`
+	Bytes   uint64 `json:"bytes"`
+}
+
+func (one traffic) less(other traffic) traffic {
+	return traffic{one.Packets - other.Packets, one.Bytes - other.Bytes}
+}
+
+func (one traffic) and(other traffic) traffic {
+	return traffic{one.Packets + other.Packets, one.Bytes + other.Bytes}
+}
+
+func look(t testing.TB, namespace *testlab.Namespace, face string) seen {
+	t.Helper()
+	var links []struct {
+		Counters struct{ RX, TX traffic } `json:"stats64"`
+	}
+	var queues []struct {
+		Drops uint64 `json:"drops"`
+	}
+	ask(t, &links, "ip", "-netns", namespace.Name, "-json", "-statistics", "link", "show", "dev", face)
+	ask(t, &queues, "tc", "-netns", namespace.Name, "-json", "-statistics", "qdisc", "show", "dev", face)
+	if len(links) != 1 || len(queues) == 0 {
+		t.Fatalf("%s of %s: %d interfaces, %d queues", face, namespace.Name, len(links), len(queues))
+	}
+	return seen{in: links[0].Counters.RX, out: links[0].Counters.TX, dropped: queues[0].Drops}
+}
+
+func ask(t testing.TB, answer any, words ...string) {
+	t.Helper()
+	told, err := exec.Command(words[0], words[1:]...).Output()
+	if err == nil {
+		err = json.Unmarshal(told, answer)
+	}
+	if err != nil {
+		t.Fatalf("%v: %v: %s", words, err, told)
+	}
+}

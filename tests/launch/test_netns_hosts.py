@@ -1,0 +1,117 @@
+"""Ranks in network namespaces that are known by name alone, like those of pods: what they send crosses their veth."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="waived: network namespaces need root")
+
+WITHIN_S = 180.0
+QUICK = ("-o", "sizes=9K", "--force")
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[str, str]]:
+    """Two namespaces that a veth joins, `net1` in both; `net2` is in the first alone."""
+    names = tuple(f"rwt-ns-{os.getpid()}-{number:04x}" for number in (1, 2))
+    try:
+        for name in names:
+            ip("netns", "add", name)
+            ip("-n", name, "link", "set", "lo", "up")
+        ip("link", "add", "net1", "netns", names[0], "type", "veth", "peer", "name", "net1", "netns", names[1])
+        ip("-n", names[0], "link", "add", "net2", "type", "veth", "peer", "name", "net3")
+        ip("-n", names[0], "address", "add", "198.51.100.1/24", "dev", "net2")
+        for face in ("net2", "net3"):
+            ip("-n", names[0], "link", "set", face, "up")
+        for number, name in enumerate(names, 1):
+            ip("-n", name, "address", "add", f"192.0.2.{number}/24", "dev", "net1")
+            ip("-n", name, "link", "set", "net1", "up")
+        yield names
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", name], check=False)
+
+
+def hosts(pair: tuple[str, str]) -> str:
+    return ",".join(f"netns:{name}" for name in pair)
+
+
+def test_what_ranks_send_crosses_the_interface_that_both_have(railwright, pair):
+    done = railwright("run", "mpi_all_reduce", "--hosts", hosts(pair), *QUICK, within_s=WITHIN_S)
+    assert done.status == 3, done.err  # nobody knows a limit between hosts
+    result = railwright.results("mpi_all_reduce")[0]
+    assert (result.outcome, result.hosts, result.ranks) == ("measured", 2, 2), result.reason
+    assert result.verification.bytes_wrong == 0
+    assert (result.settings["hosts"], result.settings["reached_by"]) == (",".join(pair), "namespaces")
+    (seen,) = [evidence for evidence in result.evidence if evidence.claim == "transport"]
+    assert (seen.value, seen.seen.split(" of ")[0]) == ("tcp", "net1"), seen.seen
+    railwright.expect_nothing_left()
+
+
+def test_nixl_finds_its_way_between_namespaces_of_one_machine(railwright, pair):
+    words = ("run", "kv_transfer", "--hosts", hosts(pair), "-o", "sizes=4K", "-o", "operations=WRITE", "--force")
+    done = railwright(*words, within_s=WITHIN_S)
+    assert done.status == 3, done.err
+    block = next(one for one in railwright.results("kv_transfer") if "size_bytes" in one.parameters)
+    assert block.outcome == "measured", block.reason
+    assert {one.claim: one.value for one in block.evidence} == {"ucx_protocol": "tcp/net1", "transport": "tcp"}
+
+
+def test_a_namespace_that_gets_no_packet_is_an_error_with_its_name(railwright, pair):
+    ip("-n", pair[1], "address", "del", "192.0.2.2/24", "dev", "net1")
+    ip("-n", pair[1], "address", "add", "203.0.113.2/24", "dev", "net1")
+    try:
+        done = railwright("run", "mpi_all_reduce", "--hosts", hosts(pair), *QUICK)
+    finally:
+        ip("-n", pair[1], "address", "del", "203.0.113.2/24", "dev", "net1")
+        ip("-n", pair[1], "address", "add", "192.0.2.2/24", "dev", "net1")
+    assert done.status == 3
+    assert f"{pair[1]} cannot be reached from {pair[0]}: it has no route there" in done.message()
+    assert not railwright.results()
+
+
+def test_namespaces_without_a_common_interface_are_told_so(railwright, pair):
+    ip("-n", pair[1], "link", "set", "net1", "down")
+    try:
+        done = railwright("run", "mpi_all_reduce", "--hosts", hosts(pair), *QUICK)
+    finally:
+        ip("-n", pair[1], "link", "set", "net1", "up")
+    assert done.status == 2
+    assert f"{pair[0]} and {pair[1]} have no interface of the same name" in done.message()
+
+
+def test_a_namespace_in_which_ranks_would_wait_for_ever_is_an_error(railwright, pair):
+    ip("-n", pair[1], "link", "set", "lo", "down")
+    try:
+        done = railwright("run", "mpi_all_reduce", "--hosts", hosts(pair), *QUICK)
+    finally:
+        ip("-n", pair[1], "link", "set", "lo", "up")
+    assert done.status == 3
+    assert f"{pair[1]}: lo is down" in done.message()
+    assert f"hint: ip -n {pair[1]} link set lo up" in done.message()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--hosts", "netns:rwt-no-such,netns:{1}"), "there is no network namespace named 'rwt-no-such'"),
+        (("--hosts", "netns:{0},{1}"), "is no netns:NAME, and another host is"),
+        (("--hosts", "netns:{0},netns:{0}"), "is given twice"),
+        (("--hosts", "netns:{0},netns:../../etc"), "not the name or address of a host"),
+        (("--hosts", "netns:{0},netns:-n"), "not the name or address of a host"),
+        (("--hosts", "netns:{0},netns:{1}", "--lab", "lab"), "--lab says nothing of network namespaces"),
+        (("--hosts", "netns:{0},netns:{1}", "--ssh-config", "/none"), "--ssh-config says nothing of network"),
+    ],
+)
+def test_words_that_name_no_two_namespaces_are_refused(railwright, pair, words, message):
+    done = railwright("run", "mpi_all_reduce", *(word.format(*pair) for word in words))
+    assert done.status == 2
+    assert message in done.message()
