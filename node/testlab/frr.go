@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -91,6 +92,29 @@ func (frr *FRR) Show(t testing.TB, commands ...string) string {
 	return Run(t, frr.vtysh(t, arguments...)...)
 }
 
+// Vtysh is the command line of vtysh for these daemons, without a command.
+func (frr *FRR) Vtysh(t testing.TB) []string { return frr.vtysh(t) }
+
+// Pids of the daemons that run, by their names.
+func (frr *FRR) Pids() map[string]int {
+	pids := map[string]int{}
+	for daemon, command := range frr.processes {
+		pids[daemon] = command.Process.Pid
+	}
+	return pids
+}
+
+// Restart daemons as after a crash of all of them: ended in this order, started in the reverse one.
+func (frr *FRR) Restart(t testing.TB, daemons ...string) {
+	t.Helper()
+	for _, daemon := range daemons {
+		frr.Kill(t, daemon)
+	}
+	for _, daemon := range slices.Backward(daemons) {
+		frr.Start(t, daemon)
+	}
+}
+
 // Kill ends a daemon as a crash would, with no chance to say goodbye.
 func (frr *FRR) Kill(t testing.TB, daemon string) {
 	t.Helper()
@@ -147,7 +171,7 @@ func (frr *FRR) launch(t testing.TB, daemon string) {
 	}
 	defer told.Close()
 	command.Stdout, command.Stderr = told, told
-	if err := startFromLastingThread(command); err != nil {
+	if err := Start(command); err != nil {
 		t.Fatal(err)
 	}
 	frr.processes[daemon] = command
@@ -188,25 +212,6 @@ func (frr *FRR) vtysh(t testing.TB, arguments ...string) []string {
 	}
 	return append(append(program, "--vty_socket", frr.Folder), arguments...)
 }
-
-// startFromLastingThread starts a child whose death signal must not come when a thread of this process ends: the kernel
-// sends it with the thread that made the child.
-func startFromLastingThread(command *exec.Cmd) error {
-	failed := make(chan error)
-	lastingThread <- func() { failed <- command.Start() }
-	return <-failed
-}
-
-var lastingThread = func() chan<- func() {
-	work := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for task := range work {
-			task()
-		}
-	}()
-	return work
-}()
 
 func frrProgram(version FRRVersion, daemon string) ([]string, error) {
 	folder := "lib/frr"

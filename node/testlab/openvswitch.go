@@ -138,8 +138,17 @@ func (open *OpenVSwitch) Vsctl(t testing.TB, arguments ...string) string {
 // Ofctl runs a command of ovs-ofctl on a bridge.
 func (open *OpenVSwitch) Ofctl(t testing.TB, bridge, command string, arguments ...string) string {
 	t.Helper()
-	words := []string{"ovs-ofctl", "-O", "OpenFlow14", command, "unix:" + open.path(bridge+".mgmt")}
-	return Run(t, append(words, arguments...)...)
+	return Run(t, append(open.ofctl(bridge, command), arguments...)...)
+}
+
+// Answers says whether ovs-vswitchd takes flows for the bridge.
+func (open *OpenVSwitch) Answers(bridge string) bool {
+	words := open.ofctl(bridge, "show")
+	return exec.Command(words[0], words[1:]...).Run() == nil
+}
+
+func (open *OpenVSwitch) ofctl(bridge, command string) []string {
+	return []string{"ovs-ofctl", "-O", "OpenFlow14", command, "unix:" + open.path(bridge+".mgmt")}
 }
 
 // Appctl asks ovs-vswitchd itself.

@@ -1,6 +1,44 @@
 package testlab
 
-import "os/exec"
+import (
+	"os/exec"
+	"runtime"
+	"sync"
+	"testing"
+)
 
-// Start a command of any namespace that has a death signal: the signal comes when this process ends, not earlier.
-func Start(command *exec.Cmd) error { return startFromLastingThread(command) }
+// Start a command that has a death signal so that the signal comes when this process ends, not earlier: the kernel sends
+// it with the thread that made the child.
+func Start(command *exec.Cmd) error {
+	failed := make(chan error)
+	lastingThread <- func() { failed <- command.Start() }
+	return <-failed
+}
+
+var lastingThread = func() chan<- func() {
+	work := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for task := range work {
+			task()
+		}
+	}()
+	return work
+}()
+
+// AtOnce does tasks beside each other; one that fails fails the test, one that skips skips it.
+func AtOnce(t testing.TB, tasks ...func()) {
+	t.Helper()
+	var group sync.WaitGroup
+	for _, task := range tasks {
+		group.Go(task)
+	}
+	group.Wait()
+	// What a task said ended its own goroutine alone.
+	if t.Failed() {
+		t.FailNow()
+	}
+	if t.Skipped() {
+		t.SkipNow()
+	}
+}

@@ -30,7 +30,7 @@ const mostKept = 100_000
 func OpenWire(t testing.TB, namespace *Namespace, face string) *Wire {
 	t.Helper()
 	wire := &Wire{ended: make(chan struct{})}
-	if err := namespace.within(func() error { return wire.open(face) }); err != nil {
+	if err := namespace.Within(func() error { return wire.open(face) }); err != nil {
 		t.Fatalf("raw socket on %s of %s: %v", face, namespace.Name, err)
 	}
 	go wire.listen()
@@ -43,8 +43,8 @@ func OpenWire(t testing.TB, namespace *Namespace, face string) *Wire {
 	return wire
 }
 
-// within runs a function on a thread that is in the namespace.
-func (namespace *Namespace) within(do func() error) error {
+// Within runs a function on a thread that is in the namespace: sockets that it opens stay there.
+func (namespace *Namespace) Within(do func() error) error {
 	failed := make(chan error)
 	go func() {
 		runtime.LockOSThread()

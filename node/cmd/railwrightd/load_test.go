@@ -1,24 +1,21 @@
 package main
 
 import (
-	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"railwright/node/internal/announce/frrconfig"
-	"railwright/node/testlab"
+	"railwright/node/testlab/railnode"
 )
 
 // BenchmarkAttachAndDetach one after the other, with 100 attachments held: the daemon's own time, and its memory.
 func BenchmarkAttachAndDetach(b *testing.B) {
-	lab := newLab(b, testlab.FRR10, frrconfig.KernelTable)
-	lab.startReady()
+	lab := newLab(b, railnode.NewFRR)
+	lab.restart()
 	pods := lab.bulk(100, 101)
 	lab.all(pods[1:], func(one *pod) error { return lab.add(one) })
-	before := lab.residentKiB()
+	before := lab.Resident(b) >> 10
 	var adds, deletes []time.Duration
 	for b.Loop() {
 		began := time.Now()
@@ -44,20 +41,5 @@ func BenchmarkAttachAndDetach(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(before), "KiB-before")
-	b.ReportMetric(float64(lab.residentKiB()), "KiB-after")
-}
-
-// residentKiB of the daemon.
-func (lab *nodeLab) residentKiB() int {
-	lab.t.Helper()
-	told, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", lab.daemon.Process.Pid))
-	if err != nil {
-		lab.t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(told), "VmRSS:")
-	var size int
-	if _, err := fmt.Sscan(rest, &size); err != nil {
-		lab.t.Fatal(err)
-	}
-	return size
+	b.ReportMetric(float64(lab.Resident(b)>>10), "KiB-after")
 }

@@ -11,18 +11,14 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	nodev1 "railwright/node/api/v1"
-	"railwright/node/internal/announce/frrconfig"
 	"railwright/node/testlab"
+	"railwright/node/testlab/railnode"
 )
 
 func detailsOf(err error) []any { return grpcstatus.Convert(err).Details() }
 
 // leafHas both addresses of a pod in its kernel's routes.
-func (lab *nodeLab) leafHas(one *pod) bool {
-	ipv4, _ := lab.leaf.Try("ip", "route", "show", one.add.GetAddresses()[0])
-	ipv6, _ := lab.leaf.Try("ip", "-6", "route", "show", one.add.GetAddresses()[1])
-	return strings.Contains(ipv4, "via") && strings.Contains(ipv6, "via")
-}
+func (lab *nodeLab) leafHas(one *pod) bool { return lab.leaf.Has(one.add.GetAddresses()...) }
 
 // reaches says whether packets of a pod come back from an address.
 func (one *pod) reaches(address string) bool {
@@ -33,7 +29,7 @@ func (one *pod) reaches(address string) bool {
 // flowsNaming counts the bridge's flows that name any of the texts.
 func (lab *nodeLab) flowsNaming(texts ...string) int {
 	count := 0
-	for _, line := range strings.Split(lab.open.Ofctl(lab.t, bridge, "dump-flows"), "\n") {
+	for _, line := range strings.Split(lab.OVS.Ofctl(lab.t, lab.rail.Bridge(), "dump-flows"), "\n") {
 		for _, text := range texts {
 			if strings.Contains(line, text) {
 				count++
@@ -57,20 +53,20 @@ func (lab *nodeLab) leftOf(one *pod) string {
 		if strings.Contains(address, ":") {
 			family = "-6"
 		}
-		if told, _ := lab.host.Try("ip", family, "route", "show", "table", fmt.Sprint(railTable)); strings.Contains(told+" ", address+" ") {
+		if told, _ := lab.Host.Try("ip", family, "route", "show", "table", fmt.Sprint(lab.rail.Table())); strings.Contains(told+" ", address+" ") {
 			left = append(left, "route of "+address)
 		}
-		if told, _ := lab.leaf.Try("ip", family, "route", "show", address); strings.Contains(told, "via") {
-			left = append(left, "leaf's route of "+address)
-		}
 	}
-	files, _ := filepath.Glob(lab.path("state/attachments/*.json"))
+	if count := lab.leaf.Count(addresses...); count > 0 {
+		left = append(left, fmt.Sprintf("%d of the leaf's routes", count))
+	}
+	files, _ := filepath.Glob(lab.Path("state/attachments/*.json"))
 	for _, file := range files {
 		if content, err := os.ReadFile(file); err == nil && strings.Contains(string(content), `"`+addresses[0]+`"`) {
 			left = append(left, "record")
 		}
 	}
-	shared, _ := filepath.Glob(lab.path("shared/*"))
+	shared, _ := filepath.Glob(lab.shared() + "/*")
 	for _, file := range shared {
 		content, _ := os.ReadFile(file)
 		if _, held, _ := strings.Cut(string(content), `"addresses"`); strings.Contains(strings.SplitN(held, `"released"`, 2)[0], `"`+addresses[0]+`"`) {
@@ -94,7 +90,7 @@ func (lab *nodeLab) mustBeGone(one *pod) {
 // mustWork: the pod reaches the leaf both ways, the leaf knows it, and CHECK finds nothing.
 func (lab *nodeLab) mustWork(one *pod) {
 	lab.t.Helper()
-	reply, err := lab.client.Check(lab.soon(), &nodev1.CheckRequest{Key: one.add.GetKey(), Parts: one.add.GetParts()})
+	reply, err := lab.Client.Check(railnode.Soon(lab.t), &nodev1.CheckRequest{Key: one.add.GetKey(), Parts: one.add.GetParts()})
 	if err != nil || len(reply.GetDifferences()) > 0 {
 		lab.t.Fatalf("CHECK of pod %d: %v %v %q", one.n, err, detailsOf(err), reply.GetDifferences())
 	}
@@ -105,21 +101,18 @@ func (lab *nodeLab) mustWork(one *pod) {
 }
 
 func TestAPodIsServedFromADDToDEL(t *testing.T) {
-	for name, combination := range map[string]struct {
-		version testlab.FRRVersion
-		backend frrconfig.Backend
-	}{"FRR 10 kernel-table": {testlab.FRR10, frrconfig.KernelTable}, "FRR 8 vty": {testlab.FRR8, frrconfig.Vty}} {
-		t.Run(name, func(t *testing.T) {
-			lab := newLab(t, combination.version, combination.backend)
-			lab.startReady()
+	for _, release := range []railnode.Release{railnode.NewFRR, railnode.OldFRR} {
+		t.Run(release.String(), func(t *testing.T) {
+			lab := newLab(t, release)
+			lab.restart()
 			one, two, stranger := lab.newPod(2, "tenant-a"), lab.newPod(3, "tenant-a"), lab.newPod(4, "tenant-b")
 			began := time.Now()
-			reply, err := lab.client.Add(lab.soon(), one.add)
+			reply, err := lab.Client.Add(railnode.Soon(lab.t), one.add)
 			if err != nil {
 				t.Fatal(err, detailsOf(err))
 			}
 			t.Logf("ADD took %v", time.Since(began))
-			if reply.GetRail() != "rail0" || reply.GetTenant() != "ns:tenant-a" || reply.GetGatewayMac() != bridgeMAC {
+			if reply.GetRail() != "rail0" || reply.GetTenant() != "ns:tenant-a" || reply.GetGatewayMac() != lab.rail.BridgeMAC() {
 				t.Errorf("%v", reply)
 			}
 			testlab.Eventually(t, 2*time.Second, "the leaf has the routes", func() bool { return lab.leafHas(one) })
@@ -128,13 +121,13 @@ func TestAPodIsServedFromADDToDEL(t *testing.T) {
 			for _, pod := range []*pod{one, two, stranger} {
 				lab.mustWork(pod)
 			}
-			if !one.reaches("10.1.0.3") || !one.reaches("fd00:0:1::3") {
+			if !one.reaches("10.1.0.3") || !one.reaches("fd00:1::3") {
 				t.Error("pods of one tenant do not reach each other")
 			}
-			if one.reaches("10.1.0.4") || stranger.reaches("fd00:0:1::2") {
+			if one.reaches("10.1.0.4") || stranger.reaches("fd00:1::2") {
 				t.Error("pods of two tenants reach each other")
 			}
-			listed, err := lab.client.List(lab.soon(), &nodev1.ListRequest{})
+			listed, err := lab.Client.List(railnode.Soon(lab.t), &nodev1.ListRequest{})
 			if err != nil || len(listed.GetAttached()) != 3 {
 				t.Fatal(listed, err)
 			}
@@ -152,9 +145,10 @@ func TestAPodIsServedFromADDToDEL(t *testing.T) {
 			if err := lab.remove(one); err != nil {
 				t.Errorf("a second DEL: %v", err)
 			}
-			lab.frr.Kill(t, "bgpd")
-			lab.frr.Start(t, "bgpd")
-			lab.becomesReal(t, two, 20*time.Second)
+			lab.FRR.Restart(t, "bgpd")
+			testlab.Eventually(t, 20*time.Second, "the leaf has its routes again", func() bool { return lab.leafHas(two) })
+			lab.Ready(t)
+			lab.mustWork(two)
 		})
 	}
 }

@@ -7,16 +7,16 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
+
+	"railwright/node/testlab"
+	"railwright/node/testlab/railnode"
 )
 
 // call the program in the node's namespace, and give its standard output, standard error and exit status.
 func (lab *nodeLab) call(t *testing.T, arguments ...string) (told, complained string, code int) {
 	t.Helper()
-	binary, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return outputs(t, lab.host.Command(append([]string{binary}, arguments...)...))
+	return outputs(t, lab.Host.Command(append([]string{railnode.Daemon(t)}, arguments...)...))
 }
 
 func outputs(t *testing.T, command *exec.Cmd) (told, complained string, code int) {
@@ -33,13 +33,13 @@ func outputs(t *testing.T, command *exec.Cmd) (told, complained string, code int
 
 // tell what is there, to people and to programs.
 func (lab *nodeLab) tell(t *testing.T) {
-	socket, file := lab.path("run/d.sock"), lab.path("railwrightd.yaml")
+	socket, file := lab.Socket(), lab.Config()
 	for _, one := range []struct {
 		arguments []string
 		code      int
 		told      []string
 	}{
-		{[]string{"list", "--socket", socket}, exitOK, []string{"tenant-a/pod-2", "10.1.0.2 fd00:0:1::2", "veth2", " yes"}},
+		{[]string{"list", "--socket", socket}, exitOK, []string{"tenant-a/pod-2", "10.1.0.2 fd00:1::2", "veth2", " yes"}},
 		{[]string{"status", "--socket", socket}, exitOK, []string{"rail0  yes           yes        yes"}},
 		{[]string{"flows", "--config", file}, exitOK, []string{"IN PORT", "netdev", "veth2"}},
 		{[]string{"--check-config", "--config", file}, exitOK, []string{"1 rails, no mistakes"}},
@@ -68,18 +68,16 @@ func (lab *nodeLab) tell(t *testing.T) {
 		t.Errorf("flows --json: %v\n%.300s", err, told)
 	}
 	for path, wanted := range map[string]string{
-		"/metrics": `railwright_attachments{rail="rail0"} 1`, "/healthz": "ok", "/readyz": "ok",
+		"/metrics": `railwright_step_seconds_count{request="add",step="store"} 2`, "/healthz": "ok", "/readyz": "ok",
 	} {
-		if answer := lab.scrape(t, path); !strings.Contains(answer, wanted) {
-			t.Errorf("%s does not tell %q:\n%s", path, wanted, answer)
-		}
+		testlab.Eventually(t, 20*time.Second, path+" tells "+wanted, func() bool { return strings.Contains(lab.scrape(t, path), wanted) })
 	}
 }
 
 // scrape a path of the daemon's own address, which only its namespace has.
 func (lab *nodeLab) scrape(t testing.TB, path string) string {
 	t.Helper()
-	told, err := lab.host.Try("bash", "-c",
+	told, err := lab.Host.Try("bash", "-c",
 		`exec 3<>/dev/tcp/127.0.0.1/9477; printf 'GET `+path+` HTTP/1.0\r\n\r\n' >&3; cat <&3`)
 	if err != nil {
 		t.Fatalf("%v %s", err, told)
@@ -88,10 +86,7 @@ func (lab *nodeLab) scrape(t testing.TB, path string) string {
 }
 
 func TestMisuseIsToldWithTheNextStep(t *testing.T) {
-	binary, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := railnode.Daemon(t)
 	wrong := t.TempDir() + "/wrong.yaml"
 	if err := os.WriteFile(wrong, []byte("rails: []\ntenats: {kind: local}\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -48,9 +48,9 @@ func read(text string) wish {
 	return wish{Name(name), times}
 }
 
-// Reach dies here if the environment says so.
+// Reach dies here if the environment says so; a step without a name is none.
 func Reach(name Name) {
-	if wanted := asked(); wanted.name != name || reached.Add(1) < wanted.times {
+	if wanted := asked(); name == "" || wanted.name != name || reached.Add(1) < wanted.times {
 		return
 	}
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)

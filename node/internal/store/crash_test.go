@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"railwright/node/internal/attachment"
+	"railwright/node/internal/durable"
 	"railwright/node/internal/failpoint"
 )
 
@@ -58,7 +59,7 @@ func TestACrashLeavesTheOldOrTheNew(t *testing.T) {
 				if verb == "put" && (len(all[0].Part) == 1) != done {
 					t.Fatalf("killed at %s, found parts %v", name, all[0].Part)
 				}
-				if entries, _ := filepath.Glob(filepath.Join(folder, temporaryPrefix+"*")); len(entries) > 0 {
+				if entries, _ := filepath.Glob(filepath.Join(folder, durable.TemporaryPrefix+"*")); len(entries) > 0 {
 					t.Fatalf("left behind: %v", entries)
 				}
 			})

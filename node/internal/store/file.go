@@ -7,22 +7,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"railwright/node/internal/attachment"
+	"railwright/node/internal/durable"
 	"railwright/node/internal/failpoint"
 )
 
 const (
-	formatVersion   = 1
-	mostBytes       = 64 << 10
-	temporaryPrefix = ".new-"
-	damagedFolder   = "damaged"
+	formatVersion = 1
+	mostBytes     = 64 << 10
+	damagedFolder = "damaged"
 )
 
 // envelope around a record: Sum is SHA-256 over exactly the bytes of Record.
@@ -32,7 +30,7 @@ type envelope struct {
 	Record  json.RawMessage `json:"record"`
 }
 
-func isTemporary(name string) bool { return strings.HasPrefix(name, temporaryPrefix) }
+func isTemporary(name string) bool { return strings.HasPrefix(name, durable.TemporaryPrefix) }
 
 // fileName holds nothing of what came from outside.
 func fileName(key attachment.Key) string {
@@ -45,12 +43,17 @@ func encode(record Record) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the record of %s cannot be written as JSON: %w", record.Key, err)
 	}
-	sum := sha256.Sum256(inner)
-	outer, err := json.Marshal(envelope{formatVersion, hex.EncodeToString(sum[:]), inner})
+	outer, err := json.Marshal(envelope{formatVersion, durable.Sum(inner), inner})
 	if err != nil {
 		return nil, fmt.Errorf("the record of %s cannot be written as JSON: %w", record.Key, err)
 	}
 	return append(outer, '\n'), nil
+}
+
+// steps of a record's file; the other writers of such files have none.
+var steps = durable.Steps{
+	Written: failpoint.StoreWritten, Synced: failpoint.StoreSynced, Renamed: failpoint.StoreRenamed,
+	Unlinked: failpoint.StoreUnlinked,
 }
 
 // writeFile leaves either the old file or the new one, whatever happens in between.
@@ -59,58 +62,23 @@ func writeFile(folder string, record Record) error {
 	if err != nil {
 		return err
 	}
-	temporary, err := os.CreateTemp(folder, temporaryPrefix+"*")
-	if err != nil {
+	if err := steps.Write(filepath.Join(folder, fileName(record.Key)), content, 0o600); err != nil {
 		return fmt.Errorf("the attachment cannot be stored: %w", err)
 	}
-	if err := fill(temporary, content); err != nil {
-		return errors.Join(fmt.Errorf("the attachment cannot be stored: %w", err), os.Remove(temporary.Name()))
-	}
-	failpoint.Reach(failpoint.StoreSynced)
-	if err := os.Rename(temporary.Name(), filepath.Join(folder, fileName(record.Key))); err != nil {
-		return errors.Join(fmt.Errorf("the attachment cannot be stored: %w", err), os.Remove(temporary.Name()))
-	}
-	failpoint.Reach(failpoint.StoreRenamed)
-	return syncFolder(folder)
-}
-
-func fill(temporary *os.File, content []byte) error {
-	_, err := temporary.Write(content)
-	if err == nil {
-		failpoint.Reach(failpoint.StoreWritten)
-		err = temporary.Sync()
-	}
-	return errors.Join(err, temporary.Close())
+	return nil
 }
 
 func removeFile(folder string, key attachment.Key) error {
-	err := os.Remove(filepath.Join(folder, fileName(key)))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	if err := steps.Remove(filepath.Join(folder, fileName(key))); err != nil {
 		return fmt.Errorf("the record of an attachment cannot be removed: %w", err)
-	}
-	failpoint.Reach(failpoint.StoreUnlinked)
-	return syncFolder(folder)
-}
-
-// syncFolder makes names last: a rename alone may be lost with the power.
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("the state folder cannot be opened: %w", err)
-	}
-	if err := errors.Join(folder.Sync(), folder.Close()); err != nil {
-		return fmt.Errorf("the state folder cannot be synced to disk: %w", err)
 	}
 	return nil
 }
 
 func readFile(path string) (Record, error) {
-	content, err := readBounded(path)
+	content, err := durable.Read(path, mostBytes)
 	if err != nil {
-		return Record{}, err
+		return Record{}, fmt.Errorf("it cannot be read: %w", err)
 	}
 	var outer envelope
 	if err := strictly(content, &outer); err != nil {
@@ -119,8 +87,7 @@ func readFile(path string) (Record, error) {
 	if outer.Version != formatVersion {
 		return Record{}, fmt.Errorf("its version is %d, this program knows %d", outer.Version, formatVersion)
 	}
-	sum := sha256.Sum256(outer.Record)
-	if hex.EncodeToString(sum[:]) != outer.Sum {
+	if durable.Sum(outer.Record) != outer.Sum {
 		return Record{}, errors.New("its checksum does not fit its content")
 	}
 	var record Record
@@ -134,28 +101,6 @@ func readFile(path string) (Record, error) {
 		return Record{}, errors.New("its record lacks addresses, rail or host interface")
 	}
 	return record, nil
-}
-
-func readBounded(path string) ([]byte, error) {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return nil, fmt.Errorf("it cannot be read: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("it is not a plain file but %s", info.Mode().Type())
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("it cannot be read: %w", err)
-	}
-	content, err := io.ReadAll(io.LimitReader(file, mostBytes+1))
-	if err := errors.Join(err, file.Close()); err != nil {
-		return nil, fmt.Errorf("it cannot be read: %w", err)
-	}
-	if len(content) > mostBytes {
-		return nil, fmt.Errorf("it has more than %d bytes", mostBytes)
-	}
-	return content, nil
 }
 
 func strictly(content []byte, into any) error {
@@ -183,7 +128,7 @@ func moveAway(path string) (string, error) {
 
 // probe writes as much as a record may take, and takes it away.
 func probe(folder string) error {
-	temporary, err := os.CreateTemp(folder, temporaryPrefix+"*")
+	temporary, err := os.CreateTemp(folder, durable.TemporaryPrefix+"*")
 	if err != nil {
 		return fmt.Errorf("the state folder cannot be written: %w", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"sync"
 
 	"railwright/node/internal/attachment"
+	"railwright/node/internal/durable"
 )
 
 // Record is what a file holds.
@@ -94,7 +95,10 @@ func Open(folder string) (*Store, []Damaged, error) {
 			}
 		}
 	}
-	return store, damaged, syncFolder(folder)
+	if err := durable.SyncFolder(folder); err != nil {
+		return nil, nil, fmt.Errorf("the state folder cannot be synced to disk: %w", err)
+	}
+	return store, damaged, nil
 }
 
 func (store *Store) load(path string) error {

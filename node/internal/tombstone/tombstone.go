@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"railwright/node/internal/attachment"
+	"railwright/node/internal/durable"
 )
 
 // DefaultFolder is on a disk, beside the daemon's state: a reboot must not lose it.
@@ -77,36 +77,17 @@ func Write(folder string, stone Tombstone) error {
 	if err != nil {
 		return fmt.Errorf("tombstone: %w", err)
 	}
-	file, err := os.CreateTemp(folder, ".tombstone-*")
-	if err != nil {
+	if err := durable.Write(filepath.Join(folder, stone.Name()), append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("tombstone: %w", err)
 	}
-	_, err = file.Write(append(text, '\n'))
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), filepath.Join(folder, stone.Name()))
-	}
-	if err != nil {
-		_ = os.Remove(file.Name())
-		return fmt.Errorf("tombstone: %w", err)
-	}
-	return syncFolder(folder)
+	return nil
 }
 
 // Read one. A file that is too large, not ours or not to be understood is an error that names it.
 func Read(path string) (Tombstone, error) {
-	// Not through a link, and not waiting for the other end of a pipe.
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	text, err := durable.Read(path, mostBytes)
 	if err != nil {
 		return Tombstone{}, fmt.Errorf("tombstone: %w", err)
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, mostBytes+1))
-	if err != nil {
-		return Tombstone{}, fmt.Errorf("tombstone: %w", err)
-	}
-	if len(text) > mostBytes {
-		return Tombstone{}, fmt.Errorf("tombstone %s is larger than %d bytes", path, mostBytes)
 	}
 	var stone Tombstone
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -151,17 +132,6 @@ func openFolder(folder string) error {
 	if !found.IsDir() || owner != uint32(os.Geteuid()) || found.Mode().Perm()&0o022 != 0 {
 		return fmt.Errorf("tombstone folder %s is %s of user %d: it must be a folder that user %d alone writes to",
 			folder, found.Mode(), owner, os.Geteuid())
-	}
-	return nil
-}
-
-func syncFolder(folder string) error {
-	opened, err := os.Open(folder)
-	if err != nil {
-		return fmt.Errorf("tombstone folder: %w", err)
-	}
-	if err := errors.Join(opened.Sync(), opened.Close()); err != nil {
-		return fmt.Errorf("tombstone folder: %w", err)
 	}
 	return nil
 }

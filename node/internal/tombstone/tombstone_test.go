@@ -113,7 +113,7 @@ func TestDamagedFilesAreErrorsWithTheirName(t *testing.T) {
 		strings.Replace(good, "parts", "p", 1):  "unknown field",
 		strings.Replace(good, `"n"`, `"n;"`, 1): "network",
 		strings.Replace(good, `["flows"]`, `["flows","flows","flows"]`, 1): "3 parts",
-		good + strings.Repeat(" ", 64<<10):                                 "larger than 65536 bytes",
+		good + strings.Repeat(" ", 64<<10):                                 "longer than 65536 bytes",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

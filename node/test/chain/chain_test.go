@@ -29,7 +29,7 @@ func sourceChain() []map[string]any {
 
 func (lab *lab) write(t *testing.T, conflist []byte) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(lab.folder, "net.d", network+".conflist"), conflist, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(lab.Path("net.d"), network+".conflist"), conflist, 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

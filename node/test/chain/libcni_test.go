@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -43,7 +42,7 @@ func (lab *lab) runtime(t *testing.T, pod int, conflist []byte) *runtime {
 	})
 	program := &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: &said}}
 	return &runtime{
-		libcni.NewCNIConfigWithCacheDir([]string{filepath.Join(lab.folder, "bin")}, filepath.Join(lab.folder, "cache"), program),
+		libcni.NewCNIConfigWithCacheDir([]string{lab.Path("bin")}, lab.Path("cache"), program),
 		list,
 		&libcni.RuntimeConf{
 			ContainerID: "c1", NetNS: lab.pods[pod].Path(), IfName: "net1",
@@ -134,7 +133,7 @@ func TestADaemonThatIsAwayStopsAddAndNotDel(t *testing.T) {
 	}
 
 	// The pod is gone, with its namespace and the runtime's cache: DEL comes with little.
-	if err := os.RemoveAll(filepath.Join(lab.folder, "cache")); err != nil {
+	if err := os.RemoveAll(lab.Path("cache")); err != nil {
 		t.Fatal(err)
 	}
 	lab.pods[0].IP(t, "link", "delete", "net1")
@@ -144,7 +143,7 @@ func TestADaemonThatIsAwayStopsAddAndNotDel(t *testing.T) {
 	}
 	wantError(t, there.GetStatusNetworkList(t.Context(), there.list), 50, "railwrightd does not answer")
 
-	paths, err := tombstone.List(lab.daemon.Tombstones())
+	paths, err := tombstone.List(lab.tombstones())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"railwright/node/internal/cni/cnitest"
 	"railwright/node/testlab"
+	"railwright/node/testlab/railnode"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 )
 
 func TestTheProgramIsSmallStaticAndWithoutTheDaemonsLibraries(t *testing.T) {
-	_, ours := programs(t)
+	ours := railnode.Plugins(t)
 	path := filepath.Join(ours, "railwright-cni")
 	found, err := os.Stat(path)
 	if err != nil {
@@ -45,7 +46,7 @@ func TestTheProgramIsSmallStaticAndWithoutTheDaemonsLibraries(t *testing.T) {
 	}
 	told, err := exec.Command("go", "list", "-deps", "../../cmd/railwright-cni").Output()
 	if err != nil {
-		t.Fatal(err, standardError(err))
+		t.Fatal(err)
 	}
 	for _, dependency := range strings.Fields(string(told)) {
 		for _, unwanted := range []string{"k8s.io/", "libovsdb", "prometheus", "fsnotify"} {
@@ -57,7 +58,7 @@ func TestTheProgramIsSmallStaticAndWithoutTheDaemonsLibraries(t *testing.T) {
 }
 
 func TestAStartIsShort(t *testing.T) {
-	_, ours := programs(t)
+	ours := railnode.Plugins(t)
 	daemon := cnitest.Start(t)
 	daemon.Answer = gatewayReply
 	pod := testlab.NewNamespace(t, "pod")

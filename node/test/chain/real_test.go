@@ -8,9 +8,9 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
 
-	"railwright/node/internal/announce/frrconfig"
 	"railwright/node/internal/tombstone"
 	"railwright/node/testlab"
+	"railwright/node/testlab/railnode"
 )
 
 // The ranges of the chain's host-local start with these.
@@ -22,7 +22,7 @@ var (
 // mustBeGone: no flow, no route at the leaf, no port.
 func (lab *realLab) mustBeGone(t *testing.T, ports int, addresses ...string) {
 	t.Helper()
-	testlab.Eventually(t, 5*time.Second, "the leaf has no route any more", func() bool { return lab.routed(addresses...) == 0 })
+	testlab.Eventually(t, 5*time.Second, "the leaf has no route any more", func() bool { return lab.leaf.Count(addresses...) == 0 })
 	testlab.Eventually(t, 5*time.Second, "the bridge has no flow any more", func() bool {
 		return lab.flows(t, addresses[0])+lab.flows(t, addresses[1]) == 0
 	})
@@ -32,12 +32,9 @@ func (lab *realLab) mustBeGone(t *testing.T, ports int, addresses ...string) {
 }
 
 func TestTheSourcesChainLaysTheNetwork(t *testing.T) {
-	for name, of := range map[string]struct {
-		version testlab.FRRVersion
-		backend frrconfig.Backend
-	}{"FRR 10, kernel table": {testlab.FRR10, frrconfig.KernelTable}, "FRR 8, vty": {testlab.FRR8, frrconfig.Vty}} {
-		t.Run(name, func(t *testing.T) {
-			lab := newRealLab(t, 2, of.version, of.backend)
+	for _, release := range []railnode.Release{railnode.NewFRR, railnode.OldFRR} {
+		t.Run(release.String(), func(t *testing.T) {
+			lab := newRealLab(t, 2, release)
 			lab.write(t, lab.conflist(t, "0.4.0", sourceChain()...))
 			started := time.Now()
 			for _, pod := range lab.pods {
@@ -45,7 +42,7 @@ func TestTheSourcesChainLaysTheNetwork(t *testing.T) {
 			}
 			t.Logf("two ADDs of the whole chain by cnitool: %s", time.Since(started))
 			testlab.Eventually(t, 2*time.Second, "the leaf has all routes", func() bool {
-				return lab.routed(append(firstPod, secondPod...)...) == 4
+				return lab.leaf.Count(append(firstPod, secondPod...)...) == 4
 			})
 			for _, pair := range []struct {
 				pod *testlab.Namespace
@@ -71,7 +68,7 @@ func TestTheSourcesChainLaysTheNetwork(t *testing.T) {
 }
 
 func TestARuntimeAndTheDaemonAgree(t *testing.T) {
-	lab := newRealLab(t, 1, testlab.FRR10, frrconfig.KernelTable)
+	lab := newRealLab(t, 1, railnode.NewFRR)
 	runtime := lab.runtime(t, 0, lab.conflist(t, "1.1.0", map[string]any{"type": "railwright-cni", "maxRate": "1Gb/s"}))
 	add := func() error {
 		_, err := runtime.AddNetworkList(t.Context(), runtime.list, runtime.pod)
@@ -90,11 +87,11 @@ func TestARuntimeAndTheDaemonAgree(t *testing.T) {
 	if err := runtime.GCNetworkList(t.Context(), runtime.list, valid); err != nil {
 		t.Error(err)
 	}
-	if lab.routed(firstPod...) != 2 {
+	if lab.leaf.Count(firstPod...) != 2 {
 		t.Error("GC took what is valid")
 	}
 	// Somebody deletes the flows: CHECK either tells it, or the daemon has repaired it before.
-	lab.openvswitch.Ofctl(t, bridge, "del-flows")
+	lab.OVS.Ofctl(t, bridge, "del-flows")
 	if err := runtime.CheckNetworkList(t.Context(), runtime.list, runtime.pod); err != nil {
 		wantError(t, err, 100, "hint:")
 	}
@@ -113,30 +110,30 @@ func TestARuntimeAndTheDaemonAgree(t *testing.T) {
 	testlab.Eventually(t, 15*time.Second, "STATUS tells that the uplink is down", func() bool {
 		return runtime.GetStatusNetworkList(t.Context(), runtime.list) != nil
 	})
-	wantError(t, runtime.GetStatusNetworkList(t.Context(), runtime.list), 51, "rail rail1")
+	wantError(t, runtime.GetStatusNetworkList(t.Context(), runtime.list), 51, "rail rail0")
 	if err := runtime.DelNetworkList(t.Context(), runtime.list, runtime.pod); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestADelWithoutTheDaemonIsDoneWhenItIsBack(t *testing.T) {
-	lab := newRealLab(t, 1, testlab.FRR10, frrconfig.KernelTable)
+	lab := newRealLab(t, 1, railnode.NewFRR)
 	lab.write(t, lab.conflist(t, "0.4.0", sourceChain()...))
 	lab.must(t, "add", lab.pods[0])
-	testlab.Eventually(t, 2*time.Second, "the leaf has the routes", func() bool { return lab.routed(firstPod...) == 2 })
-	lab.kill()
+	testlab.Eventually(t, 2*time.Second, "the leaf has the routes", func() bool { return lab.leaf.Count(firstPod...) == 2 })
+	lab.Kill(t)
 	lab.must(t, "del", lab.pods[0])
-	kept, err := os.ReadDir(lab.daemon.Tombstones())
+	kept, err := os.ReadDir(lab.tombstones())
 	if err != nil || len(kept) != 2 {
 		t.Fatalf("tombstones %v %v", kept, err)
 	}
-	if lab.routed(firstPod...) != 2 {
+	if lab.leaf.Count(firstPod...) != 2 {
 		t.Error("somebody else withdrew the routes: this proves nothing")
 	}
-	lab.start(t)
+	lab.Restart(t)
 	lab.mustBeGone(t, 1, firstPod...)
 	testlab.Eventually(t, 5*time.Second, "no tombstone is left", func() bool {
-		left, err := tombstone.List(lab.daemon.Tombstones())
+		left, err := tombstone.List(lab.tombstones())
 		return err == nil && len(left) == 0
 	})
 	// The same key again: its grave is empty.

@@ -9,18 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"railwright/node/internal/announce/frrconfig"
 	"railwright/node/testlab"
+	"railwright/node/testlab/railnode"
 )
 
 const (
-	rails        = 2
-	spineASN     = 65200
-	firstLeafASN = 65100
-	firstNodeASN = 65000
-	// mostPrefixes that a leaf takes of a node, of each family; the daemon's own bound is below.
-	mostPrefixes = 256
-	ownBound     = 240
+	rails    = 2
+	spineASN = 65200
 )
 
 // fabric: each node has an uplink to the leaf of each rail, and the leaves meet in a spine.
@@ -28,7 +23,7 @@ type fabric struct {
 	shape
 	spine    *testlab.Namespace
 	spineFRR *testlab.FRR
-	leaves   [rails]*leaf
+	leaves   [rails]*railnode.Leaf
 	nodes    []*node
 	// folder has what all nodes share: the tenant directory.
 	folder string
@@ -36,28 +31,15 @@ type fabric struct {
 	live liveSet
 }
 
-// leaf of a rail.
-type leaf struct {
-	*testlab.Namespace
-	rail int
-	frr  *testlab.FRR
-}
-
-func railName(rail int) string { return fmt.Sprintf("rail%d", rail) }
+func railName(rail int) string { return railnode.Rail{Number: rail}.Name() }
 
 // railPrefixes hold the addresses of a rail's pods on all nodes.
-func railPrefixes(rail int) []netip.Prefix {
-	return []netip.Prefix{
-		netip.MustParsePrefix(fmt.Sprintf("10.%d.0.0/16", rail+1)), netip.MustParsePrefix(fmt.Sprintf("fd00:%d::/32", rail+1)),
-	}
-}
+func railPrefixes(rail int) []netip.Prefix { return railnode.Rail{Number: rail}.Prefixes() }
 
 // newFabric comes up in a few seconds, with all BGP sessions established.
 func newFabric(t testing.TB, of shape) *fabric {
 	t.Helper()
-	if _, err := build(); err != nil {
-		t.Fatal(err)
-	}
+	railnode.Daemon(t) // is built before the time is taken
 	began := time.Now()
 	made := &fabric{shape: of, spine: testlab.NewNamespace(t, "spine"), live: liveSet{all: map[string]*attached{}}}
 	folder, err := os.MkdirTemp("", "rwt-f-")
@@ -72,10 +54,9 @@ func newFabric(t testing.TB, of shape) *fabric {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	made.folder = folder
-	routes(t, made.spine)
+	railnode.Route(t, made.spine)
 	for rail := range rails {
-		made.leaves[rail] = &leaf{Namespace: testlab.NewNamespace(t, railName(rail)), rail: rail}
-		routes(t, made.leaves[rail].Namespace)
+		made.leaves[rail] = railnode.NewLeaf(t, rail)
 		made.cableToSpine(t, rail)
 	}
 	for n := 1; n <= of.nodes; n++ {
@@ -87,23 +68,16 @@ func newFabric(t testing.TB, of shape) *fabric {
 	}
 	for _, leaf := range made.leaves {
 		tasks = append(tasks, func() {
-			leaf.frr = testlab.StartFRR(t, leaf.Namespace, of.version, made.leafText(leaf.rail))
+			leaf.FRR = testlab.StartFRR(t, leaf.Namespace, of.Version, made.leafText(leaf))
 		})
 	}
-	tasks = append(tasks, func() { made.spineFRR = testlab.StartFRR(t, made.spine, of.version, spineText()) })
-	atOnce(t, tasks...)
+	tasks = append(tasks, func() { made.spineFRR = testlab.StartFRR(t, made.spine, of.Version, spineText()) })
+	testlab.AtOnce(t, tasks...)
 	for _, node := range made.nodes {
-		node.ready(t)
+		node.Ready(t)
 	}
 	t.Logf("%d nodes, %d leaves and a spine are up after %.1f s", of.nodes, rails, time.Since(began).Seconds())
 	return made
-}
-
-func routes(t testing.TB, namespace *testlab.Namespace) {
-	t.Helper()
-	namespace.TakeAddressesAtOnce(t)
-	namespace.Run(t, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1",
-		"net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.default.rp_filter=0")
 }
 
 func (fabric *fabric) cableToSpine(t testing.TB, rail int) {
@@ -117,16 +91,12 @@ func (fabric *fabric) cableToSpine(t testing.TB, rail int) {
 }
 
 // leafText is the shipped example for a leaf, and its session with the spine beside it.
-func (fabric *fabric) leafText(rail int) string {
-	var ports []string
+func (fabric *fabric) leafText(leaf *railnode.Leaf) string {
+	var nodes []*railnode.Node
 	for _, node := range fabric.nodes {
-		ports = append(ports, node.uplinkAddress(rail).String())
+		nodes = append(nodes, node.Node)
 	}
-	shipped := frrconfig.Leaf{
-		ASN: firstLeafASN + uint32(rail), RouterID: netip.MustParseAddr(fmt.Sprintf("10.255.1.%d", rail+1)), Rail: railName(rail),
-		Prefixes: railPrefixes(rail), MaxPrefixes: mostPrefixes, Ports: ports,
-	}.Text()
-	return shipped + fabricSessions(firstLeafASN+rail, fmt.Sprintf("198.51.100.%d", 2*rail))
+	return leaf.Text(nodes...) + fabricSessions(railnode.FirstLeafASN+leaf.Rail, fmt.Sprintf("198.51.100.%d", 2*leaf.Rail))
 }
 
 func spineText() string {

@@ -1,9 +1,7 @@
 package lab
 
 import (
-	"os/exec"
-	"path/filepath"
-	"slices"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -14,9 +12,11 @@ import (
 // fault that is made and ends; what untouched pods may lose meanwhile.
 type fault struct {
 	name string
-	make func(t *testing.T, fabric *fabric)
+	make func(t *testing.T)
 	// loss that is allowed: none, of pods of two nodes only, or until a second after the component's restart.
 	loss loss
+	// told by the daemon's log: what it repaired, and why; empty: that is not looked at.
+	told string
 }
 
 type loss int
@@ -25,7 +25,7 @@ const (
 	noLoss     loss = iota
 	farLoss         // the path to other nodes is cut: that of the same node is not
 	untilBack       // a second more than the component was away
-	anyLossNow      // the fault is that nothing runs
+	anyLossNow      // the fault is that nothing runs, or that nothing is programmed
 )
 
 // lossAfter a restart of ovs-vswitchd, until which the daemon has programmed the flows again.
@@ -33,78 +33,82 @@ const lossAfter = time.Second
 
 const onNode = 0 // the node that faults are made on
 
-func faults() []fault {
-	return []fault{
-		{"railwrightd is killed", func(t *testing.T, fabric *fabric) {
-			fabric.nodes[onNode].kill(t)
-			fabric.nodes[onNode].restart(t)
-		}, noLoss},
-		{"ovsdb-server is killed", func(t *testing.T, fabric *fabric) {
-			fabric.nodes[onNode].open.Kill(t, testlab.Database)
-			fabric.nodes[onNode].open.Start(t, testlab.Database)
-		}, noLoss},
-		{"ovs-vswitchd is killed", func(t *testing.T, fabric *fabric) { restartSwitch(t, fabric.nodes[onNode]) }, untilBack},
-		{"ovs-vswitchd and railwrightd are killed", func(t *testing.T, fabric *fabric) {
-			fabric.nodes[onNode].kill(t)
-			restartSwitch(t, fabric.nodes[onNode])
-			fabric.nodes[onNode].restart(t)
-		}, anyLossNow},
-		{"bgpd is killed", func(t *testing.T, fabric *fabric) { restartFRR(t, fabric.nodes[onNode].frr, "bgpd") }, noLoss},
-		{"zebra is killed", func(t *testing.T, fabric *fabric) { restartFRR(t, fabric.nodes[onNode].frr, "zebra") }, noLoss},
-		{"an uplink goes down and up", func(t *testing.T, fabric *fabric) {
+func (fabric *fabric) faults() []fault {
+	node := fabric.nodes[onNode]
+	made := []fault{
+		{"railwrightd is killed", func(t *testing.T) {
+			node.Kill(t)
+			node.Restart(t)
+		}, noLoss, ""},
+		{"ovsdb-server is killed", func(t *testing.T) {
+			node.OVS.Kill(t, testlab.Database)
+			node.OVS.Start(t, testlab.Database)
+		}, noLoss, ""},
+		{"ovs-vswitchd is killed", func(t *testing.T) { node.RestartSwitch(t) }, untilBack, flowsRepaired},
+		{"ovs-vswitchd and railwrightd are killed", func(t *testing.T) {
+			node.Kill(t)
+			node.RestartSwitch(t)
+			node.Restart(t)
+		}, anyLossNow, ""},
+		{"all flows are deleted", func(t *testing.T) {
+			for rail := range rails {
+				node.OVS.Ofctl(t, bridgeOf(rail), "del-flows")
+			}
+		}, anyLossNow, flowsRepaired},
+		{"flows of pods are deleted", func(t *testing.T) {
+			for rail := range rails {
+				node.OVS.Ofctl(t, bridgeOf(rail), "del-flows", fmt.Sprintf("ip,nw_dst=%s", railPrefixes(rail)[0]))
+			}
+		}, anyLossNow, flowsRepaired},
+		{"bgpd is killed", func(t *testing.T) { node.FRR.Restart(t, "bgpd") }, noLoss, ""},
+		{"zebra is killed", func(t *testing.T) { node.FRR.Restart(t, "zebra") }, noLoss, ""},
+		{"an uplink goes down and up", func(t *testing.T) {
 			for _, leaf := range fabric.leaves {
 				leaf.IP(t, "link", "set", "swp1", "down")
 				leaf.IP(t, "link", "set", "swp1", "up")
-				leaf.giveAddresses(t, fabric.nodes[onNode])
+				leaf.GiveAddresses(t, node.Node)
 			}
-		}, farLoss},
-		{"the leaves start anew", func(t *testing.T, fabric *fabric) {
+		}, farLoss, ""},
+		{"the leaves start anew", func(t *testing.T) {
 			for _, leaf := range fabric.leaves {
-				restartFRR(t, leaf.frr, "bgpd", "zebra")
+				leaf.FRR.Restart(t, "bgpd", "zebra")
 			}
-		}, farLoss},
+		}, farLoss, ""},
 	}
+	if node.daemonRoutes() {
+		made = append(made, fault{"routes are deleted", node.flushRoutes, farLoss, routesRepaired})
+	}
+	return made
 }
 
-func restartSwitch(t *testing.T, node *node) {
+// Words of the daemon's log for what it repaired, by whatever cause it looked.
+const (
+	flowsRepaired  = `"what":"flows"`
+	routesRepaired = `"what":"routes"`
+)
+
+// flushRoutes of all rails.
+func (node *node) flushRoutes(t *testing.T) {
 	t.Helper()
-	node.open.Kill(t, testlab.Switch)
-	node.open.Start(t, testlab.Switch)
-	node.giveAddresses(t)
-	// It is back once it takes flows.
 	for rail := range rails {
-		testlab.Eventually(t, 10*time.Second, bridgeOf(rail)+" takes flows", func() bool {
-			socket := "unix:" + filepath.Join(node.open.Folder, bridgeOf(rail)+".mgmt")
-			return exec.Command("ovs-ofctl", "-O", "OpenFlow14", "show", socket).Run() == nil
-		})
-	}
-}
-
-func restartFRR(t *testing.T, frr *testlab.FRR, daemons ...string) {
-	t.Helper()
-	for _, daemon := range daemons {
-		frr.Kill(t, daemon)
-	}
-	slices.Reverse(daemons)
-	for _, daemon := range daemons {
-		frr.Start(t, daemon)
+		for _, family := range []string{"-4", "-6"} {
+			_, _ = node.Host.Try("ip", family, "route", "flush", "table", tableText(rail))
+		}
 	}
 }
 
 // matrix of faults: after each, desired equals real within 5 s of the component being ready again.
-func matrix(t *testing.T, fabric *fabric, leaveOut ...string) {
+func matrix(t *testing.T, fabric *fabric) {
 	pods := newBystanders(t, fabric)
 	fabric.mustSettle(t)
-	for _, fault := range faults() {
-		if slices.Contains(leaveOut, fault.name) {
-			continue
-		}
+	node := fabric.nodes[onNode]
+	for _, fault := range fabric.faults() {
 		t.Run(fault.name, func(t *testing.T) {
-			traffic := pods.talk(t)
+			traffic, logged := pods.talk(t), len(node.Log(t))
 			began := time.Now()
-			fault.make(t, fabric)
+			fault.make(t)
 			away := time.Since(began)
-			fabric.nodes[onNode].ready(t)
+			node.Ready(t)
 			t.Logf("away for %.2f s; ready %.2f s after; all was real %.2f s after that", away.Seconds(), (time.Since(began) - away).Seconds(),
 				fabric.mustSettle(t).Seconds())
 			near, far := traffic.end(t, fault.loss == noLoss)
@@ -114,9 +118,14 @@ func matrix(t *testing.T, fabric *fabric, leaveOut ...string) {
 			if most := away + lossAfter; fault.loss == untilBack && (near.outage > most || far.outage > most) {
 				t.Errorf("outage of %v and %v, the component was away for %v", near.outage, far.outage, away)
 			}
-			for _, family := range []int{4, 6} {
-				if found := reaches(t, pods.far.rail[0], pods.here.rail[0], family, 5); found.back == 0 {
-					t.Errorf("nothing arrives by IPv%d", family)
+			if told := node.Log(t)[logged:]; strings.Count(told, fault.told) < rails && fault.told != "" {
+				t.Errorf("the repair of each rail is not told: %s", told)
+			}
+			for rail, face := range pods.here.rail {
+				for _, family := range []int{4, 6} {
+					if found := reaches(t, pods.far.rail[rail], face, family, 5); found.back == 0 {
+						t.Errorf("nothing arrives over %s by IPv%d", railName(rail), family)
+					}
 				}
 			}
 		})
@@ -138,30 +147,26 @@ func reboot(t *testing.T, fabric *fabric) {
 		gone = append(gone, one)
 	}
 	fabric.mustSettle(t)
-	node.kill(t)
+	node.Kill(t)
 	for _, daemon := range []string{"bgpd", "zebra"} {
-		node.frr.Kill(t, daemon)
+		node.FRR.Kill(t, daemon)
 	}
-	node.open.Kill(t, testlab.Switch)
-	node.open.Kill(t, testlab.Database)
+	node.OVS.Kill(t, testlab.Switch)
+	node.OVS.Kill(t, testlab.Database)
 	for _, one := range gone {
 		testlab.Run(t, "ip", "netns", "delete", one.Name)
 		for rail := range rails {
 			one.forget(rail)
 		}
 	}
-	for rail := range rails {
-		for _, family := range []string{"-4", "-6"} {
-			_, _ = node.host.Try("ip", family, "route", "flush", "table", strings.TrimSpace(tableText(rail)))
-		}
-	}
+	node.flushRoutes(t)
 	node.emptyIPAM(t)
-	node.open.Start(t, testlab.Database)
-	node.open.Start(t, testlab.Switch)
-	node.giveAddresses(t)
-	node.frr.Start(t, "zebra")
-	node.frr.Start(t, "bgpd")
-	node.restart(t)
+	node.OVS.Start(t, testlab.Database)
+	node.OVS.Start(t, testlab.Switch)
+	node.GiveAddresses(t)
+	node.FRR.Start(t, "zebra")
+	node.FRR.Start(t, "bgpd")
+	node.Restart(t)
 	t.Logf("all was real %.2f s after the daemon was ready", fabric.mustSettle(t).Seconds())
 	fresh := node.attachedPod(t, "red-2")
 	fabric.mustSettle(t)

@@ -13,6 +13,7 @@ import (
 
 	nodev1 "railwright/node/api/v1"
 	"railwright/node/internal/cni/cnitest"
+	"railwright/node/testlab/railnode"
 )
 
 // hostileTexts would leave a file, change FRR or OVS, or break out of JSON or a path, if anybody took them for more than
@@ -30,7 +31,7 @@ func hostileTexts(trace string) []string {
 // attackers send hostile text wherever a runtime carries some, through the whole chain and to our plugin alone.
 func attackers(t *testing.T, fabric *fabric) {
 	node := fabric.nodes[0]
-	trace := filepath.Join(node.folder, "executed")
+	trace := filepath.Join(node.Folder, "executed")
 	before := node.settled(t)
 	refused, carried, carriers := 0, 0, map[string]int{}
 	count := func(err error, key *nodev1.Key, text string) {
@@ -93,9 +94,9 @@ func (pod *pod) key(rail int) *nodev1.Key {
 func (node *node) settled(t *testing.T) string {
 	t.Helper()
 	node.fabric.mustSettle(t)
-	told := node.frr.Show(t, "show running-config") + node.open.Vsctl(t, "--columns=name,fail_mode,controller,other_config", "list", "bridge")
+	told := node.FRR.Show(t, "show running-config") + node.OVS.Vsctl(t, "--columns=name,fail_mode,controller,other_config", "list", "bridge")
 	for rail := range rails {
-		told += fmt.Sprintln(strings.Count(strings.ToUpper(node.open.Ofctl(t, bridgeOf(rail), "dump-flows")), "NORMAL"))
+		told += fmt.Sprintln(strings.Count(strings.ToUpper(node.OVS.Ofctl(t, bridgeOf(rail), "dump-flows")), "NORMAL"))
 	}
 	return told
 }
@@ -105,7 +106,7 @@ func (node *node) mustCarry(t *testing.T, key *nodev1.Key, text string) {
 	t.Helper()
 	ctx, end := bounded(t)
 	defer end()
-	reply, err := node.client.List(ctx, &nodev1.ListRequest{})
+	reply, err := node.Client.List(ctx, &nodev1.ListRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,15 +144,11 @@ func (node *node) readyForPlugin(t *testing.T) (cnitest.Call, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
 	call := cnitest.Call{
-		Program: filepath.Join(made.ours, "railwright-cni"), Command: "ADD", ContainerID: one.id, Interface: faceOf(1),
+		Program: filepath.Join(railnode.Plugins(t), "railwright-cni"), Command: "ADD", ContainerID: one.id, Interface: faceOf(1),
 		Netns: one.Path(), Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=red-1;K8S_POD_NAME=p;K8S_POD_UID=u",
 		Config: fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"railwright-cni","socket":%q,"stateDir":%q,"prevResult":%s}`,
-			railName(1), node.path("run/d.sock"), node.path("state"), previous),
+			railName(1), node.Path("run/d.sock"), node.Path("state"), previous),
 	}
 	return call, func() {
 		ctx, end := bounded(t)

@@ -1,16 +1,20 @@
 package lab
 
 import (
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"railwright/node/internal/failpoint"
+	"railwright/node/testlab"
 )
 
-// untouched pods' traffic while faults are made: probes between pods of one node and of two, and a TCP stream.
+// untouched pods' traffic while faults are made, over all rails: probes between pods of one node and of two, and a TCP
+// stream.
 type untouched struct {
-	near, far *probe
-	stream    *stream
+	near, far []*probe
+	streams   []*stream
 }
 
 // bystanders are pods that nobody touches: two on the node where faults are, one on another.
@@ -24,25 +28,29 @@ func newBystanders(t *testing.T, fabric *fabric) *bystanders {
 
 func (pods *bystanders) talk(t *testing.T) *untouched {
 	t.Helper()
-	made := &untouched{
-		near:   newProbe(t, pods.here.rail[0], pods.beside.rail[0], 4, probeEvery),
-		far:    newProbe(t, pods.here.rail[1], pods.far.rail[1], 6, probeEvery),
-		stream: newStream(t, pods.here.rail[0], pods.far.rail[0]),
+	made, families := &untouched{}, [rails]int{4, 6}
+	for rail, here := range pods.here.rail {
+		made.near = append(made.near, newProbe(t, here, pods.beside.rail[rail], families[rail], probeEvery))
+		made.far = append(made.far, newProbe(t, here, pods.far.rail[rail], families[rails-1-rail], probeEvery))
+		made.streams = append(made.streams, newStream(t, here, pods.far.rail[rail]))
 	}
-	for made.near.answered() == 0 || made.far.answered() == 0 {
-		time.Sleep(time.Millisecond)
-		if time.Since(made.near.began) > 5*time.Second {
-			t.Fatal("untouched pods do not reach each other before anything was done")
-		}
-	}
+	testlab.Eventually(t, 5*time.Second, "untouched pods reach each other before anything is done", func() bool {
+		return !slices.ContainsFunc(slices.Concat(made.near, made.far), func(one *probe) bool { return one.answered() == 0 })
+	})
 	return made
 }
 
 // end and count; lossless: all that was sent must have come back.
 func (untouched *untouched) end(t *testing.T, lossless bool) (near, far tally) {
 	t.Helper()
-	near, far = untouched.near.stop(), untouched.far.stop()
-	pause, again := untouched.stream.stop(t)
+	// All at once: each waits a while for what does not come.
+	testlab.AtOnce(t, func() { near = total(untouched.near) }, func() { far = total(untouched.far) }, func() {
+		for rail, stream := range untouched.streams {
+			pause, again := stream.stop(t)
+			t.Logf("TCP stream over %s: all arrived in its order, longest pause %.2f s, %d segments sent again", railName(rail),
+				pause.Seconds(), again)
+		}
+	})
 	for where, found := range map[string]tally{"one node": near, "two nodes": far} {
 		t.Logf("untouched pods of %s: %d of %d datagrams lost, longest outage %.2f s", where, found.sent-found.back, found.sent,
 			found.outage.Seconds())
@@ -50,56 +58,63 @@ func (untouched *untouched) end(t *testing.T, lossless bool) (near, far tally) {
 			t.Errorf("untouched pods of %s: %d of %d datagrams lost", where, found.sent-found.back, found.sent)
 		}
 	}
-	t.Logf("TCP stream: all arrived in its order, longest pause %.2f s, %d segments sent again", pause.Seconds(), again)
 	return near, far
+}
+
+// total of probes that are stopped at once; its outage is the longest of any.
+func total(probes []*probe) tally {
+	var sum tally
+	var mutex sync.Mutex
+	var group sync.WaitGroup
+	for _, one := range probes {
+		group.Go(func() {
+			found := one.stop()
+			mutex.Lock()
+			defer mutex.Unlock()
+			sum = tally{sum.sent + found.sent, sum.arrived + found.arrived, sum.back + found.back, max(sum.outage, found.outage)}
+		})
+	}
+	group.Wait()
+	return sum
 }
 
 // killsInADD: the daemon dies at each step of an ADD. The runtime deletes what failed while nobody answers; the daemon
 // that comes back makes an end of it.
-func killsInADD(t *testing.T, fabric *fabric) {
+func killsInADD(t *testing.T, fabric *fabric, rail int, steps ...failpoint.Name) {
 	node := fabric.nodes[0]
-	for rail := range rails {
-		for _, step := range failpoint.OfAdd() {
-			if rail == 0 && step != failpoint.AddFlows && step != failpoint.AddAdvertised {
-				continue // the source's chain asks twice: its own two ends are tried, the rest is the same
-			}
-			one := node.newPod(t, "red-1")
-			node.kill(t)
-			node.start(t, step)
-			node.ready(t)
-			if _, err := one.add(t, rail); err == nil {
-				t.Fatalf("%s: ADD succeeded: it does not come by", step)
-			}
-			if !node.died(t) {
-				t.Fatalf("%s: the daemon ended by itself", step)
-			}
-			if err := one.del(t, rail); err != nil {
-				t.Fatalf("%s: DEL while the daemon is away: %v", step, err)
-			}
-			node.restart(t)
-			fabric.mustSettle(t)
+	for _, step := range steps {
+		one := node.newPod(t, "red-1")
+		node.Kill(t)
+		node.Start(t, step)
+		node.Ready(t)
+		if _, err := one.add(t, rail); err == nil {
+			t.Fatalf("%s: ADD succeeded: it does not come by", step)
 		}
+		node.MustBeKilled(t, step)
+		if err := node.runtime.delete(t, node.runtime.impatient[rail], one.conf(rail)); err != nil {
+			t.Fatalf("%s: DEL while the daemon is away: %v", step, err)
+		}
+		node.Restart(t)
+		fabric.mustSettle(t)
 	}
 }
 
 // killsInDEL: the daemon dies at each step of a DEL, and what comes back makes an end of it.
-func killsInDEL(t *testing.T, fabric *fabric) {
+func killsInDEL(t *testing.T, fabric *fabric, rail int, steps ...failpoint.Name) {
 	node := fabric.nodes[0]
-	for _, step := range failpoint.OfDelete() {
+	for _, step := range steps {
 		one := node.newPod(t, "red-1")
-		if err := one.attach(t, 1); err != nil {
+		if err := one.attach(t, rail); err != nil {
 			t.Fatal(err)
 		}
-		node.kill(t)
-		node.start(t, step)
-		node.ready(t)
-		if err := one.detach(t, 1); err != nil {
+		node.Kill(t)
+		node.Start(t, step)
+		node.Ready(t)
+		if err := one.detach(t, rail); err != nil {
 			t.Fatalf("%s: DEL: %v", step, err)
 		}
-		if !node.died(t) {
-			t.Fatalf("%s: the daemon ended by itself", step)
-		}
-		node.restart(t)
+		node.MustBeKilled(t, step)
+		node.Restart(t)
 		fabric.mustSettle(t)
 	}
 }
@@ -109,7 +124,13 @@ func kills(t *testing.T, fabric *fabric) {
 	pods := newBystanders(t, fabric)
 	fabric.mustSettle(t)
 	traffic := pods.talk(t)
-	t.Run("in ADD", func(t *testing.T) { killsInADD(t, fabric) })
-	t.Run("in DEL", func(t *testing.T) { killsInDEL(t, fabric) })
+	// Rail 1's chain asks once, for both parts: all steps are tried there. Rail 0's asks twice, for flows and for routes:
+	// what differs is where the one ends and the other has not begun.
+	t.Run("in ADD, asked once", func(t *testing.T) { killsInADD(t, fabric, 1, failpoint.OfAdd()...) })
+	t.Run("in DEL, asked once", func(t *testing.T) { killsInDEL(t, fabric, 1, failpoint.OfDelete()...) })
+	t.Run("in ADD, asked twice", func(t *testing.T) { killsInADD(t, fabric, 0, failpoint.AddFlows, failpoint.AddAdvertised) })
+	t.Run("in DEL, asked twice", func(t *testing.T) {
+		killsInDEL(t, fabric, 0, failpoint.DeleteWithdrawn, failpoint.DeleteFlows, failpoint.DeleteRemoved)
+	})
 	traffic.end(t, true)
 }

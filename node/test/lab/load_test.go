@@ -18,6 +18,7 @@ import (
 
 	"railwright/node/internal/cni/cnitest"
 	"railwright/node/testlab"
+	"railwright/node/testlab/railnode"
 )
 
 // load that is put on one node.
@@ -153,7 +154,7 @@ func (run *loadRun) each(t *testing.T, act func(*pod) error) {
 				}
 			})
 		}
-		atOnce(t, tasks...)
+		testlab.AtOnce(t, tasks...)
 	}
 }
 
@@ -178,37 +179,22 @@ func (run *loadRun) cycles(t *testing.T) {
 		}
 		run.record.DEL[chains[rail]] = append(run.record.DEL[chains[rail]], time.Since(began).Seconds())
 		if cycle%20 == 0 || cycle == run.record.Cycles-1 {
-			run.record.Memory = append(run.record.Memory, memory{cycle, run.node.resident(t)})
+			run.record.Memory = append(run.record.Memory, memory{cycle, run.node.Resident(t)})
 		}
 		if cycle%100 == 99 {
-			t.Logf("cycle %d: %d MiB", cycle, run.node.resident(t)>>20)
+			t.Logf("cycle %d: %d MiB", cycle, run.node.Resident(t)>>20)
 		}
 	}
 	run.fabric.mustSettle(t)
-}
-
-// resident memory of the daemon.
-func (node *node) resident(t *testing.T) int64 {
-	t.Helper()
-	told, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", node.daemon.command.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(told), "VmRSS:")
-	var kib int64
-	if _, err := fmt.Sscan(rest, &kib); err != nil {
-		t.Fatal(err)
-	}
-	return kib << 10
 }
 
 // restarts of the daemon with all held: until its own list says that all flows are there and all is advertised.
 func (run *loadRun) restarts(t *testing.T) {
 	t.Helper()
 	for range run.record.Starts {
-		run.node.kill(t)
+		run.node.Kill(t)
 		began := time.Now()
-		run.node.start(t, "")
+		run.node.Start(t, "")
 		testlab.Eventually(t, 30*time.Second, "all that is held is right", func() bool { return len(run.node.listed(t, len(run.held))) == 0 })
 		run.record.Restart = append(run.record.Restart, time.Since(began).Seconds())
 	}
@@ -217,12 +203,8 @@ func (run *loadRun) restarts(t *testing.T) {
 
 func (run *loadRun) starts(t *testing.T) {
 	t.Helper()
-	made, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
 	call := cnitest.Call{
-		Program: filepath.Join(made.ours, "railwright-cni"), Command: "VERSION", Config: `{"cniVersion":"1.0.0","name":"rail0"}`,
+		Program: filepath.Join(railnode.Plugins(t), "railwright-cni"), Command: "VERSION", Config: `{"cniVersion":"1.0.0","name":"rail0"}`,
 	}
 	for range 5 * run.record.Starts {
 		outcome := call.Do(t)
@@ -256,12 +238,12 @@ func (run *loadRun) check(t *testing.T) {
 
 func (run *loadRun) write(t *testing.T) {
 	t.Helper()
-	if measuring() == "" {
+	if railnode.Measuring() == "" {
 		return
 	}
 	content, err := json.MarshalIndent(run.record, "", " ")
 	if err == nil {
-		err = os.WriteFile(measuring(), append(content, '\n'), 0o644)
+		err = os.WriteFile(railnode.Measuring(), append(content, '\n'), 0o644)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -80,13 +80,13 @@ func (node *node) attachedPod(t testing.TB, namespace string, on ...int) *pod {
 	}
 	for _, rail := range on {
 		if err := made.attach(t, rail); err != nil {
-			t.Fatalf("ADD of %s on %s to %s: %v", made.name, node.name(), railName(rail), err)
+			t.Fatalf("ADD of %s on %s to %s: %v", made.name, node.Name(), railName(rail), err)
 		}
 	}
 	t.Cleanup(func() {
 		for _, rail := range on {
 			if err := made.detach(t, rail); err != nil {
-				t.Errorf("DEL of %s on %s from %s: %v", made.name, node.name(), railName(rail), err)
+				t.Errorf("DEL of %s on %s from %s: %v", made.name, node.Name(), railName(rail), err)
 			}
 		}
 	})
@@ -165,8 +165,8 @@ func (pod *pod) finish(rail int) error {
 	lines := []string{
 		fmt.Sprintf("ethtool -K %s tx off", face),
 		fmt.Sprintf("ip rule add from %s table %s", made.ipv4, table), fmt.Sprintf("ip -6 rule add from %s table %s", made.ipv6, table),
-		fmt.Sprintf("ip route add default via 10.%d.%d.1 dev %s table %s", rail+1, pod.node.n, face, table),
-		fmt.Sprintf("ip -6 route add default via fd00:%d:%d::1 dev %s table %s", rail+1, pod.node.n, face, table),
+		fmt.Sprintf("ip route add default via 10.%d.%d.1 dev %s table %s", rail+1, pod.node.N, face, table),
+		fmt.Sprintf("ip -6 route add default via fd00:%d:%d::1 dev %s table %s", rail+1, pod.node.N, face, table),
 	}
 	for _, line := range lines {
 		if told, err := pod.Try(strings.Fields(line)...); err != nil {
@@ -178,9 +178,7 @@ func (pod *pod) finish(rail int) error {
 
 // del runs the whole chain of DEL.
 func (pod *pod) del(t testing.TB, rail int) error {
-	ctx, end := bounded(t)
-	defer end()
-	return pod.node.runtime.cni.DelNetworkList(ctx, pod.node.runtime.lists[rail], pod.conf(rail))
+	return pod.node.runtime.delete(t, pod.node.runtime.lists[rail], pod.conf(rail))
 }
 
 // detach, and expect it to be gone from now on.

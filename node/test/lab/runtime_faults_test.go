@@ -12,6 +12,7 @@ import (
 
 	"railwright/node/internal/cni/cnitest"
 	"railwright/node/testlab"
+	"railwright/node/testlab/railnode"
 )
 
 func tableText(rail int) string { return fmt.Sprint(tableOf(rail)) }
@@ -19,7 +20,7 @@ func tableText(rail int) string { return fmt.Sprint(tableOf(rail)) }
 // emptyIPAM as a reboot does: host-local's default folder is on a file system that is gone with it.
 func (node *node) emptyIPAM(t *testing.T) {
 	t.Helper()
-	if err := os.RemoveAll(node.path("ipam")); err != nil {
+	if err := os.RemoveAll(node.Path("ipam")); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -53,7 +54,7 @@ func oddRuntimes(t *testing.T, fabric *fabric) {
 			t.Fatal(err)
 		}
 		for _, folder := range []string{"cache", "lib/cni"} {
-			if err := os.RemoveAll(node.path(folder)); err != nil {
+			if err := os.RemoveAll(node.Path(folder)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -62,11 +63,11 @@ func oddRuntimes(t *testing.T, fabric *fabric) {
 			t.Error(err)
 		}
 		// ovs-cni without its cache leaves the port. It is the pod's end that says that nobody needs it.
-		if err := os.RemoveAll(node.path("ipam/" + railName(1))); err != nil {
+		if err := os.RemoveAll(node.Path("ipam/" + railName(1))); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(node.open.Vsctl(t, "list-ports", bridgeOf(1)), port) {
-			node.open.Vsctl(t, "del-port", bridgeOf(1), port)
+		if strings.Contains(node.OVS.Vsctl(t, "list-ports", bridgeOf(1)), port) {
+			node.OVS.Vsctl(t, "del-port", bridgeOf(1), port)
 			t.Log("ovs-cni left the port, as it does without its cache")
 		}
 		fabric.mustSettle(t)
@@ -78,19 +79,15 @@ func oddRuntimes(t *testing.T, fabric *fabric) {
 // addTwice the same: our plugin answers the same again, and refuses another pod under the same key.
 func addTwice(t *testing.T, node *node) {
 	one := node.attachedPod(t, "red-1", 1)
-	made, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
 	face := one.rail[1]
 	call := cnitest.Call{
-		Program: filepath.Join(made.ours, "railwright-cni"), Command: "ADD", ContainerID: one.id, Interface: faceOf(1),
+		Program: filepath.Join(railnode.Plugins(t), "railwright-cni"), Command: "ADD", ContainerID: one.id, Interface: faceOf(1),
 		Netns: one.Path(), Args: fmt.Sprintf("IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=u-%s", one.namespace, one.name, one.id),
 		Config: fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"railwright-cni","socket":%q,"stateDir":%q,"prevResult":{
 "cniVersion":"1.0.0","interfaces":[{"name":%q},{"name":%q,"mac":%q,"sandbox":%q}],
 "ips":[{"address":"%s/24","gateway":"10.2.%d.1","interface":1},{"address":"%s/64","gateway":"fd00:2:%d::1","interface":1}]}}`,
-			railName(1), node.path("run/d.sock"), node.path("state"), face.port, faceOf(1), face.mac, one.Path(),
-			face.ipv4, node.n, face.ipv6, node.n),
+			railName(1), node.Path("run/d.sock"), node.Path("state"), face.port, faceOf(1), face.mac, one.Path(),
+			face.ipv4, node.N, face.ipv6, node.N),
 	}
 	for range 2 {
 		if outcome := call.Do(t); outcome.Err != nil {
@@ -151,15 +148,15 @@ func moveBack(t *testing.T, folder string) {
 // badDisks: the state folder is full, and a record in it is damaged.
 func badDisks(t *testing.T, fabric *fabric) {
 	node := fabric.nodes[1]
-	state := node.path("state")
-	node.kill(t)
+	state := node.Path("state")
+	node.Kill(t)
 	moveOnto(t, state)
 	t.Cleanup(func() {
-		node.kill(t)
+		node.Kill(t)
 		moveBack(t, state)
-		node.restart(t)
+		node.Restart(t)
 	})
-	node.restart(t)
+	node.Restart(t)
 	one, two, three := node.attachedPod(t, "red-1", 0), node.newPod(t, "red-1"), node.newPod(t, "red-1")
 	if err := three.attach(t, 1); err != nil {
 		t.Fatal(err)
@@ -180,7 +177,7 @@ func badDisks(t *testing.T, fabric *fabric) {
 	}
 	fabric.mustSettle(t)
 
-	node.kill(t)
+	node.Kill(t)
 	files, _ := filepath.Glob(filepath.Join(state, "attachments", "*.json"))
 	if len(files) != 1 {
 		t.Fatalf("records %v", files)
@@ -192,7 +189,7 @@ func badDisks(t *testing.T, fabric *fabric) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node.restart(t)
+	node.Restart(t)
 	if kept, _ := filepath.Glob(filepath.Join(state, "attachments", "damaged", "*")); len(kept) != 1 {
 		t.Errorf("the damaged record is not kept: %v", kept)
 	}

@@ -19,15 +19,19 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"railwright/node/testlab/railnode"
 )
 
 // runtime is a node's container runtime as far as CNI sees it: libcni starts the plugins on the node, each as a process
 // of its own, and nothing stands between.
 type runtime struct {
 	invoke.DefaultExec
-	cni      *libcni.CNIConfig
-	lists    [rails]*libcni.NetworkConfigList
-	programs chan func()
+	cni   *libcni.CNIConfig
+	lists [rails]*libcni.NetworkConfigList
+	// impatient lists are the same, for when it is known that no daemon runs: it is not waited for.
+	impatient [rails]*libcni.NetworkConfigList
+	programs  chan func()
 
 	mutex sync.Mutex
 	// spent by each plugin, by its type and verb: the time of its process on the clock.
@@ -41,24 +45,32 @@ func newRuntime(t testing.TB, node *node) *runtime {
 	made := &runtime{programs: make(chan func()), spent: map[string][]time.Duration{}}
 	moved := make(chan error)
 	go onOwnThread(func() {
-		moved <- moveIn(node.host.Path(), node.path("lib"))
+		moved <- moveIn(node.Host.Path(), node.Path("lib"))
 		for program := range made.programs {
 			program()
 		}
 	})
 	if err := <-moved; err != nil {
-		t.Fatalf("a thread on %s: %v", node.name(), err)
+		t.Fatalf("a thread on %s: %v", node.Name(), err)
 	}
 	t.Cleanup(func() { close(made.programs) })
-	paths, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	made.cni = libcni.NewCNIConfigWithCacheDir([]string{paths.ours, paths.tools}, node.path("cache"), made)
-	for rail := range rails {
-		if made.lists[rail], err = libcni.ConfListFromBytes(node.conflist(t, rail, ourPlugins(rail)...)); err != nil {
+	made.cni = libcni.NewCNIConfigWithCacheDir([]string{railnode.Plugins(t), railnode.Tools(t)}, node.Path("cache"), made)
+	list := func(rail int, plugins []map[string]any) *libcni.NetworkConfigList {
+		read, err := libcni.ConfListFromBytes(node.conflist(t, rail, plugins...))
+		if err != nil {
 			t.Fatal(err)
 		}
+		return read
+	}
+	for rail := range rails {
+		made.lists[rail] = list(rail, ourPlugins(rail))
+		hasty := ourPlugins(rail)
+		for _, plugin := range hasty {
+			if plugin["type"] != "tuning" {
+				plugin["connectTimeoutSeconds"] = 0.05
+			}
+		}
+		made.impatient[rail] = list(rail, hasty)
 	}
 	return made
 }
@@ -110,17 +122,17 @@ func (node *node) conflist(t testing.TB, rail int, behind ...map[string]any) []b
 		to = append(to, map[string]string{"dst": prefix.String()})
 	}
 	plugins := []map[string]any{{
-		"type": "ovs", "bridge": bridgeOf(rail), "socket_file": "unix:" + node.open.DatabaseSocket(), "mtu": 1400,
+		"type": "ovs", "bridge": bridgeOf(rail), "socket_file": "unix:" + node.OVS.DatabaseSocket(), "mtu": 1400,
 		"ipam": map[string]any{
-			"type": "host-local", "dataDir": node.path("ipam"), "routes": to,
+			"type": "host-local", "dataDir": node.Path("ipam"), "routes": to,
 			"ranges": [][]map[string]string{
-				{{"subnet": fmt.Sprintf("10.%d.%d.0/24", rail+1, node.n)}}, {{"subnet": fmt.Sprintf("fd00:%d:%d::/64", rail+1, node.n)}},
+				{{"subnet": fmt.Sprintf("10.%d.%d.0/24", rail+1, node.N)}}, {{"subnet": fmt.Sprintf("fd00:%d:%d::/64", rail+1, node.N)}},
 			},
 		},
 	}}
 	for _, plugin := range behind {
 		if plugin["type"] != "tuning" {
-			plugin["socket"], plugin["stateDir"] = node.path("run/d.sock"), node.path("state")
+			plugin["socket"], plugin["stateDir"] = node.Path("run/d.sock"), node.Path("state")
 		}
 		plugins = append(plugins, plugin)
 	}
@@ -129,6 +141,13 @@ func (node *node) conflist(t testing.TB, rail int, behind ...map[string]any) []b
 		t.Fatal(err)
 	}
 	return text
+}
+
+// delete an attachment by the whole chain of DEL.
+func (runtime *runtime) delete(t testing.TB, list *libcni.NetworkConfigList, of *libcni.RuntimeConf) error {
+	ctx, end := bounded(t)
+	defer end()
+	return runtime.cni.DelNetworkList(ctx, list, of)
 }
 
 // start a command on the node.

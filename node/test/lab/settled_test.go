@@ -29,7 +29,7 @@ func (fabric *fabric) mustSettle(t testing.TB) time.Duration {
 		if left = fabric.differences(t); len(left) == 0 {
 			return looked
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
 	}
 	t.Fatalf("%v after the fault's end:\n%s", atRest, strings.Join(left, "\n"))
 	return 0
@@ -59,7 +59,7 @@ func (fabric *fabric) differences(t testing.TB) []string {
 		}
 	}
 	for _, leaf := range fabric.leaves {
-		compare("routes of the leaf of "+railName(leaf.rail), leaf.routes(), wanted)
+		compare("routes of the leaf of "+railName(leaf.Rail), leaf.Routes(), wanted)
 	}
 	compare("claims", fabric.claims(t), wanted)
 	for _, node := range fabric.nodes {
@@ -69,26 +69,10 @@ func (fabric *fabric) differences(t testing.TB) []string {
 				own[one.ipv4], own[one.ipv6] = true, true
 			}
 		}
-		compare("IPAM of "+node.name(), node.given(), own)
+		compare("IPAM of "+node.Name(), node.given(), own)
 		left = append(left, node.differences(t, live, wanted, own)...)
 	}
 	return left
-}
-
-// routes that the leaf's kernel has of BGP to single pods.
-func (leaf *leaf) routes() map[netip.Addr]bool {
-	found := map[netip.Addr]bool{}
-	for _, family := range []string{"-4", "-6"} {
-		told, _ := leaf.Try("ip", family, "route", "show", "proto", "bgp")
-		for line := range strings.Lines(told) {
-			if words := strings.Fields(line); len(words) > 0 && !strings.Contains(words[0], "/") {
-				if address, err := netip.ParseAddr(words[0]); err == nil {
-					found[address] = true
-				}
-			}
-		}
-	}
-	return found
 }
 
 // claims of all nodes in the tenant directory.
@@ -115,7 +99,7 @@ func (fabric *fabric) claims(t testing.TB) map[netip.Addr]bool {
 // given by the node's IPAM.
 func (node *node) given() map[netip.Addr]bool {
 	found := map[netip.Addr]bool{}
-	files, _ := filepath.Glob(node.path("ipam/*/*"))
+	files, _ := filepath.Glob(node.Path("ipam/*/*"))
 	for _, file := range files {
 		if address, err := netip.ParseAddr(filepath.Base(file)); err == nil {
 			found[address] = true
@@ -131,7 +115,7 @@ func (node *node) differences(t testing.TB, live []*attached, wanted, own map[ne
 	t.Helper()
 	var left []string
 	tell := func(format string, values ...any) {
-		left = append(left, node.name()+": "+fmt.Sprintf(format, values...))
+		left = append(left, node.Name()+": "+fmt.Sprintf(format, values...))
 	}
 	ports := []map[string]bool{}
 	for rail := range rails {
@@ -143,11 +127,11 @@ func (node *node) differences(t testing.TB, live []*attached, wanted, own map[ne
 		}
 	}
 	for rail := range rails {
-		found := strings.Fields(node.open.Vsctl(t, "list-ports", bridgeOf(rail)))
+		found := strings.Fields(node.OVS.Vsctl(t, "list-ports", bridgeOf(rail)))
 		if len(found) != len(ports[rail]) || slices.ContainsFunc(found, func(port string) bool { return !ports[rail][port] }) {
 			tell("ports %v, want %v", found, ports[rail])
 		}
-		told := node.open.Ofctl(t, bridgeOf(rail), "dump-flows")
+		told := node.OVS.Ofctl(t, bridgeOf(rail), "dump-flows")
 		for _, match := range addressInFlow.FindAllStringSubmatch(told, -1) {
 			address, err := netip.ParseAddr(match[1])
 			if err == nil && inPodPrefix(address) && !wanted[address] && !isGateway(address) {
@@ -160,21 +144,21 @@ func (node *node) differences(t testing.TB, live []*attached, wanted, own map[ne
 		}
 	}
 	for folder, want := range map[string]int{"state/attachments/*.json": len(own) / 2, "state/tombstones/*.json": 0} {
-		if files, _ := filepath.Glob(node.path(folder)); len(files) != want {
+		if files, _ := filepath.Glob(node.Path(folder)); len(files) != want {
 			tell("%d files %s, want %d", len(files), folder, want)
 		}
 	}
 	return append(left, node.listed(t, len(own)/2)...)
 }
 
-func (node *node) daemonRoutes() bool { return node.fabric.backend == "kernel-table" }
+func (node *node) daemonRoutes() bool { return node.fabric.Backend == "kernel-table" }
 
 // announced routes of a rail in the kernel's table.
 func (node *node) announced(t testing.TB, rail int) int {
 	t.Helper()
 	count := 0
 	for _, family := range []string{"-4", "-6"} {
-		told, _ := node.host.Try("ip", family, "route", "show", "table", fmt.Sprint(tableOf(rail)))
+		told, _ := node.Host.Try("ip", family, "route", "show", "table", fmt.Sprint(tableOf(rail)))
 		count += strings.Count(told, "blackhole")
 	}
 	return count
@@ -185,17 +169,17 @@ func (node *node) listed(t testing.TB, want int) []string {
 	t.Helper()
 	ctx, end := bounded(t)
 	defer end()
-	reply, err := node.client.List(ctx, &nodev1.ListRequest{})
+	reply, err := node.Client.List(ctx, &nodev1.ListRequest{})
 	if err != nil {
-		return []string{fmt.Sprintf("%s: List: %v", node.name(), err)}
+		return []string{fmt.Sprintf("%s: List: %v", node.Name(), err)}
 	}
 	var left []string
 	if len(reply.GetAttached()) != want {
-		left = append(left, fmt.Sprintf("%s: %d attachments are listed, want %d", node.name(), len(reply.GetAttached()), want))
+		left = append(left, fmt.Sprintf("%s: %d attachments are listed, want %d", node.Name(), len(reply.GetAttached()), want))
 	}
 	for _, one := range reply.GetAttached() {
 		if one.GetFlowsWanted() == 0 || one.GetFlowsInstalled() != one.GetFlowsWanted() || !one.GetAdvertised() {
-			left = append(left, fmt.Sprintf("%s: %v", node.name(), one))
+			left = append(left, fmt.Sprintf("%s: %v", node.Name(), one))
 		}
 	}
 	return left

@@ -167,7 +167,7 @@ func (liar *impostor) around(is4 bool) []byte {
 		copy(framed, to[:])
 	default:
 		node := liar.me.pod.node
-		to := []netip.Addr{node.uplinkAddress(0), netip.MustParseAddr(node.leafAddress(0)), netip.MustParseAddr("224.0.0.5")}[liar.IntN(3)]
+		to := []netip.Addr{node.Rails[0].Address(), node.Rails[0].LeafAddress(), netip.MustParseAddr("224.0.0.5")}[liar.IntN(3)]
 		return liar.frame(liar.datagram(liar.me.ipv4, to, 179, 179))
 	}
 	return framed
@@ -195,14 +195,14 @@ func spoofing(t *testing.T, fabric *fabric) {
 	me, near, stranger := node.attachedPod(t, "red-1", 0), node.attachedPod(t, "red-2", 0), node.attachedPod(t, "alone", 0)
 	far := other.attachedPod(t, "red-1", 0)
 	fabric.mustSettle(t)
-	gateway, err := attachment.ParseMAC(node.bridgeMAC(0))
+	gateway, err := attachment.ParseMAC(node.Rails[0].BridgeMAC())
 	if err != nil {
 		t.Fatal(err)
 	}
 	liar := &impostor{
 		Rand: rand.New(rand.NewPCG(9, 9)), me: me.rail[0], gateway: gateway, victims: []*attached{near.rail[0], far.rail[0]},
 		pretends: []netip.Addr{
-			near.rail[0].ipv4, far.rail[0].ipv4, stranger.rail[0].ipv4, node.uplinkAddress(0), netip.MustParseAddr(node.leafAddress(0)),
+			near.rail[0].ipv4, far.rail[0].ipv4, stranger.rail[0].ipv4, node.Rails[0].Address(), node.Rails[0].LeafAddress(),
 			netip.MustParseAddr("10.1.1.1"), netip.MustParseAddr("10.1.77.77"), netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("127.0.0.1"),
 			near.rail[0].ipv6, far.rail[0].ipv6, stranger.rail[0].ipv6, netip.MustParseAddr("fd00:1:1::1"), netip.MustParseAddr("fe80::1"),
 			netip.MustParseAddr("2001:db8::66"), netip.MustParseAddr("::1"), netip.MustParseAddr("fd00:1:77::77"),
@@ -213,11 +213,11 @@ func spoofing(t *testing.T, fabric *fabric) {
 		"the same tenant's pod": testlab.OpenWire(t, near.Namespace, faceOf(0)),
 		"another tenant's pod":  testlab.OpenWire(t, stranger.Namespace, faceOf(0)),
 		"a pod on another node": testlab.OpenWire(t, far.Namespace, faceOf(0)),
-		"the host":              testlab.OpenWire(t, node.host, bridgeOf(0)),
+		"the host":              testlab.OpenWire(t, node.Host, bridgeOf(0)),
 		"the leaf":              testlab.OpenWire(t, fabric.leaves[0].Namespace, "swp1"),
 	}
 	liar.seenWhereHonest(t, mine, watched)
-	before := received(t, me)
+	before := me.received(t)
 	sent := map[string]int{}
 	kinds := liar.kinds()
 	names := make([]string, 0, len(kinds))
@@ -233,7 +233,7 @@ func spoofing(t *testing.T, fabric *fabric) {
 			liar.flush(t, mine)
 		}
 	}
-	if taken := received(t, me) - before; taken < spoofedFrames {
+	if taken := me.received(t) - before; taken < spoofedFrames {
 		t.Errorf("Open vSwitch took %d of %d frames: that none arrived proves less", taken, spoofedFrames)
 	}
 	for where, wire := range watched {
@@ -279,9 +279,9 @@ func (liar *impostor) flush(t *testing.T, wire *testlab.Wire) {
 }
 
 // received frames of the pod's port, by Open vSwitch's own count.
-func received(t *testing.T, pod *pod) int {
+func (pod *pod) received(t *testing.T) int {
 	t.Helper()
-	told := pod.node.open.Ofctl(t, bridgeOf(0), "dump-ports", pod.rail[0].port)
+	told := pod.node.OVS.Ofctl(t, bridgeOf(0), "dump-ports", pod.rail[0].port)
 	_, rest, _ := strings.Cut(told, "rx pkts=")
 	number, _, _ := strings.Cut(rest, ",")
 	count, err := strconv.Atoi(number)

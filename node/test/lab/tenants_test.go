@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"railwright/node/testlab"
 )
@@ -113,8 +114,8 @@ func eachPair(pods []*pod, try func(from, to *attached, family int)) {
 }
 
 func path(from, to *attached, family int) string {
-	return fmt.Sprintf("%s on %s by %s to %s on %s by %s, IPv%d", from.pod.namespace, from.pod.node.name(), railName(from.rail),
-		to.pod.namespace, to.pod.node.name(), railName(to.rail), family)
+	return fmt.Sprintf("%s on %s by %s to %s on %s by %s, IPv%d", from.pod.namespace, from.pod.node.Name(), railName(from.rail),
+		to.pod.namespace, to.pod.node.Name(), railName(to.rail), family)
 }
 
 // shoutText is in datagrams that nobody may get.
@@ -151,7 +152,8 @@ func peeringEnds(t *testing.T, fabric *fabric, green, blue *pod) {
 	}
 	defer write(tenantsFile)
 	write(`{"tenants": [{"name": "red", "namespaces": ["red-1", "red-2"]}]}`)
-	reach := func() int { return reaches(t, green.rail[0], blue.rail[0], 4, 1).back }
+	// Soon: what does not come is looked for again.
+	reach := func() int { return reachesWithin(t, green.rail[0], blue.rail[0], 4, 1, 100*time.Millisecond).back }
 	testlab.Eventually(t, atRest*2, "green no longer reaches blue", func() bool { return reach() == 0 })
 	write(tenantsFile)
 	testlab.Eventually(t, atRest*2, "green reaches blue again", func() bool { return reach() > 0 })

@@ -165,8 +165,13 @@ func (probe *probe) close() {
 // reaches says how many of a few datagrams came back, and how many arrived at all.
 func reaches(t testing.TB, from, to *attached, family, count int) tally {
 	t.Helper()
+	return reachesWithin(t, from, to, family, count, 3*time.Second)
+}
+
+func reachesWithin(t testing.TB, from, to *attached, family, count int, bound time.Duration) tally {
+	t.Helper()
 	made := newProbe(t, from, to, family, time.Millisecond)
-	for until := time.Now().Add(3 * time.Second); made.answered() < count && time.Now().Before(until); {
+	for until := time.Now().Add(bound); made.answered() < count && time.Now().Before(until); {
 		time.Sleep(2 * time.Millisecond)
 	}
 	return made.stop()
@@ -188,9 +193,17 @@ const streamWords = 128
 func newStream(t testing.TB, from, to *attached) *stream {
 	t.Helper()
 	made := &stream{end: make(chan struct{})}
+	made.from, made.to = connect(t, from, to)
+	made.ended.Go(made.write)
+	made.ended.Go(made.read)
+	return made
+}
+
+// connect two pods by TCP; both ends are closed at the end of the test.
+func connect(t testing.TB, from, to *attached) (out, in *net.TCPConn) {
+	t.Helper()
 	var listener *net.TCPListener
-	var err error
-	err = to.pod.Within(func() (err error) {
+	err := to.pod.Within(func() (err error) {
 		listener, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(to.ipv4, 0)))
 		return err
 	})
@@ -215,19 +228,17 @@ func newStream(t testing.TB, from, to *attached) *stream {
 		t.Fatalf("a TCP connection: %v", err)
 	}
 	file := os.NewFile(uintptr(descriptor), "stream")
-	connection, err := net.FileConn(file)
+	made, err := net.FileConn(file)
 	_ = file.Close()
 	if err != nil {
 		t.Fatal(err)
 	}
-	made.from = connection.(*net.TCPConn)
-	if made.to, err = listener.AcceptTCP(); err != nil {
+	out = made.(*net.TCPConn)
+	if in, err = listener.AcceptTCP(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = errors.Join(made.from.Close(), made.to.Close()) })
-	made.ended.Go(made.write)
-	made.ended.Go(made.read)
-	return made
+	t.Cleanup(func() { _ = errors.Join(out.Close(), in.Close()) })
+	return out, in
 }
 
 func (stream *stream) write() {

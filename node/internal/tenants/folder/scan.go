@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"railwright/node/internal/durable"
 	"railwright/node/internal/tenants"
-	"railwright/node/internal/tenants/durable"
 )
 
 const (

@@ -17,8 +17,9 @@ import (
 	"sync"
 	"time"
 
+	"railwright/node/internal/durable"
+	"railwright/node/internal/durable/watch"
 	"railwright/node/internal/tenants"
-	"railwright/node/internal/tenants/durable"
 )
 
 const (
@@ -115,7 +116,7 @@ func (store *Store) Read(context.Context) (tenants.Snapshot, error) { return sto
 
 // Watch implements tenants.Store.
 func (store *Store) Watch(ctx context.Context, changed func(tenants.Snapshot), lost func(error)) {
-	durable.Watch(ctx, []string{store.folder, store.nodes()}, lookEvery, func() {
+	watch.Folders(ctx, []string{store.folder, store.nodes()}, lookEvery, func() {
 		snapshot, err := store.scan(false)
 		if err != nil {
 			lost(err)

@@ -10,8 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"railwright/node/internal/durable"
+	"railwright/node/internal/durable/watch"
 	"railwright/node/internal/tenants"
-	"railwright/node/internal/tenants/durable"
 )
 
 const lookEvery = 2 * time.Second
@@ -92,7 +93,7 @@ func (store *Store) Watch(ctx context.Context, changed func(tenants.Snapshot), _
 	if store.File != "" {
 		folders = []string{filepath.Dir(store.File)}
 	}
-	durable.Watch(ctx, folders, lookEvery, func() {
+	watch.Folders(ctx, folders, lookEvery, func() {
 		store.mutex.Lock()
 		fresh := store.readPolicy()
 		snapshot := store.snapshot()

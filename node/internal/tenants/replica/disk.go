@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"railwright/node/internal/durable"
 	"railwright/node/internal/tenants"
-	"railwright/node/internal/tenants/durable"
 	"railwright/node/internal/tenants/ledger"
 )
 

@@ -1,4 +1,5 @@
-package durable
+// Package watch looks at folders again whenever something in them changes.
+package watch
 
 import (
 	"context"
@@ -7,9 +8,9 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Watch calls look at once, whenever something in one of the folders changes, and every now and then all the same: a
+// Folders calls look at once, whenever something in one of the folders changes, and every now and then all the same: a
 // folder of another machine says nothing by itself, and one may be missing or mounted only later.
-func Watch(ctx context.Context, folders []string, every time.Duration, look func()) {
+func Folders(ctx context.Context, folders []string, every time.Duration, look func()) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	watcher, err := fsnotify.NewWatcher()

@@ -7,17 +7,36 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"railwright/node/internal/failpoint"
 )
 
+// TemporaryPrefix begins the names of files that are still being written.
+const TemporaryPrefix = ".new-"
+
+// Steps at which a test can have the program die, by their names; an empty one is none.
+type Steps struct {
+	Written  failpoint.Name // the temporary file is written, not synced
+	Synced   failpoint.Name // the temporary file is on disk
+	Renamed  failpoint.Name // it has its name; the folder is not synced
+	Unlinked failpoint.Name // a file is gone; the folder is not synced
+}
+
 // Write puts the content there whole or not at all, and on disk before it returns. The folder must exist.
-func Write(path string, content []byte, mode os.FileMode) (err error) {
+func Write(path string, content []byte, mode os.FileMode) error {
+	return Steps{}.Write(path, content, mode)
+}
+
+// Write is Write by these steps. After an error from its last one, the folder's sync, the file may have its name.
+func (steps Steps) Write(path string, content []byte, mode os.FileMode) (err error) {
 	folder := filepath.Dir(path)
-	file, err := os.CreateTemp(folder, ".new-*")
+	file, err := os.CreateTemp(folder, TemporaryPrefix+"*")
 	if err != nil {
 		return err
 	}
@@ -26,18 +45,43 @@ func Write(path string, content []byte, mode os.FileMode) (err error) {
 			_ = os.Remove(file.Name())
 		}
 	}()
-	_, err = file.Write(content)
-	err = errors.Join(err, file.Chmod(mode), file.Sync(), file.Close())
-	if err != nil {
+	if err = errors.Join(steps.fill(file, content, mode), file.Close()); err != nil {
 		return err
 	}
+	failpoint.Reach(steps.Synced)
 	if err = os.Rename(file.Name(), path); err != nil {
 		return err
 	}
-	return syncFolder(folder)
+	failpoint.Reach(steps.Renamed)
+	return SyncFolder(folder)
 }
 
-func syncFolder(path string) error {
+func (steps Steps) fill(file *os.File, content []byte, mode os.FileMode) error {
+	if _, err := file.Write(content); err != nil {
+		return err
+	}
+	if err := file.Chmod(mode); err != nil {
+		return err
+	}
+	failpoint.Reach(steps.Written)
+	return file.Sync()
+}
+
+// Remove a file, on disk too before it returns; one that is not there is fine.
+func (steps Steps) Remove(path string) error {
+	err := os.Remove(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	failpoint.Reach(steps.Unlinked)
+	return SyncFolder(filepath.Dir(path))
+}
+
+// SyncFolder makes names last: a rename alone may be lost with the power.
+func SyncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {
 		return err
@@ -71,7 +115,7 @@ func Read(path string, most int64) ([]byte, error) {
 
 // WriteSummed writes content with a sum before it, by which ReadSummed knows it whole.
 func WriteSummed(path string, content []byte) error {
-	return Write(path, append([]byte(sum(content)+"\n"), content...), 0o600)
+	return Write(path, append([]byte(Sum(content)+"\n"), content...), 0o600)
 }
 
 // ReadSummed reads what WriteSummed wrote. ErrDamaged: somebody or something else did.
@@ -81,7 +125,7 @@ func ReadSummed(path string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	first, content, _ := strings.Cut(string(text), "\n")
-	if first != sum([]byte(content)) {
+	if first != Sum([]byte(content)) {
 		return nil, fmt.Errorf("%w: %s", ErrDamaged, path)
 	}
 	return []byte(content), nil
@@ -90,7 +134,8 @@ func ReadSummed(path string, most int64) ([]byte, error) {
 // ErrDamaged is a file that is not what was written.
 var ErrDamaged = errors.New("the file is damaged")
 
-func sum(content []byte) string {
+// Sum of a content: SHA-256 in hexadecimal.
+func Sum(content []byte) string {
 	digest := sha256.Sum256(content)
 	return hex.EncodeToString(digest[:])
 }

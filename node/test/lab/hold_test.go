@@ -1,0 +1,159 @@
+package lab
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"strconv"
+	"testing"
+
+	"railwright/node/internal/durable"
+	"railwright/node/testlab"
+	"railwright/node/testlab/railnode"
+)
+
+// heldFabric is what others are told of a fabric that is held up for them.
+type heldFabric struct {
+	Railwrightd string     `json:"railwrightd"`
+	Nodes       []heldNode `json:"nodes"`
+	Leaves      []heldLeaf `json:"leaves"`
+	Spine       heldLeaf   `json:"spine"`
+	Pods        []heldPod  `json:"pods"`
+}
+
+type heldNode struct {
+	Name        string     `json:"name"`
+	Netns       string     `json:"netns"`
+	Config      string     `json:"config"`
+	Socket      string     `json:"socket"`
+	State       string     `json:"state"`
+	DaemonPID   int        `json:"daemon_pid"`
+	OpenVSwitch heldOVS    `json:"openvswitch"`
+	FRR         heldFRR    `json:"frr"`
+	Rails       []heldRail `json:"rails"`
+}
+
+type heldOVS struct {
+	Folder   string `json:"folder"`
+	Database string `json:"database"`
+}
+
+type heldFRR struct {
+	Version testlab.FRRVersion `json:"version"`
+	Folder  string             `json:"folder"`
+	Vtysh   []string           `json:"vtysh"`
+	PIDs    map[string]int     `json:"pids"`
+}
+
+type heldRail struct {
+	Name        string         `json:"name"`
+	Bridge      string         `json:"bridge"`
+	BridgeMAC   string         `json:"bridge_mac"`
+	Uplink      string         `json:"uplink"`
+	Address     netip.Addr     `json:"address"`
+	LeafAddress netip.Addr     `json:"leaf_address"`
+	LeafNetns   string         `json:"leaf_netns"`
+	LeafPort    string         `json:"leaf_port"`
+	Table       int            `json:"table"`
+	Prefixes    []netip.Prefix `json:"prefixes"`
+}
+
+type heldLeaf struct {
+	Rail  string  `json:"rail,omitempty"`
+	Netns string  `json:"netns"`
+	FRR   heldFRR `json:"frr"`
+}
+
+type heldPod struct {
+	Name       string          `json:"name"`
+	Namespace  string          `json:"namespace"`
+	Tenant     string          `json:"tenant"`
+	Node       string          `json:"node"`
+	Netns      string          `json:"netns"`
+	Container  string          `json:"container"`
+	Interfaces []heldInterface `json:"interfaces"`
+}
+
+type heldInterface struct {
+	Name string     `json:"name"`
+	Rail string     `json:"rail"`
+	Port string     `json:"port"`
+	MAC  string     `json:"mac"`
+	IPv4 netip.Addr `json:"ipv4"`
+	IPv6 netip.Addr `json:"ipv6"`
+}
+
+// TestHold is no test of its own: it holds a fabric up for other programs until its standard input is closed.
+//
+//	RAILWRIGHT_HOLD=FILE          is written, as JSON, once all is up and settled
+//	RAILWRIGHT_HOLD_NODES=N       2 where it is not given
+//	RAILWRIGHT_HOLD_FRR=8|10      10 where it is not given
+func TestHold(t *testing.T) {
+	file := os.Getenv("RAILWRIGHT_HOLD")
+	if file == "" {
+		t.Skip("this is for other programs: RAILWRIGHT_HOLD says where they are told of the fabric")
+	}
+	of := shape{railnode.NewFRR, 2}
+	if os.Getenv("RAILWRIGHT_HOLD_FRR") == "8" {
+		of.Release = railnode.OldFRR
+	}
+	if wanted := os.Getenv("RAILWRIGHT_HOLD_NODES"); wanted != "" {
+		var err error
+		if of.nodes, err = strconv.Atoi(wanted); err != nil || of.nodes < 2 || of.nodes > 8 {
+			t.Fatalf("RAILWRIGHT_HOLD_NODES=%q, not 2 to 8", wanted)
+		}
+	}
+	fabric := newFabric(t, of)
+	pods := []*pod{
+		fabric.nodes[0].attachedPod(t, "red-1"), fabric.nodes[0].attachedPod(t, "red-1"), fabric.nodes[0].attachedPod(t, "alone"),
+	}
+	for _, node := range fabric.nodes[1:] {
+		pods = append(pods, node.attachedPod(t, "red-1"))
+	}
+	fabric.mustSettle(t)
+	content, err := json.MarshalIndent(fabric.held(t, pods), "", " ")
+	if err == nil {
+		err = durable.Write(file, content, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+func (fabric *fabric) held(t *testing.T, pods []*pod) heldFabric {
+	t.Helper()
+	told := heldFabric{Railwrightd: railnode.Daemon(t), Spine: heldLeaf{Netns: fabric.spine.Name, FRR: held(t, fabric.spineFRR)}}
+	for _, leaf := range fabric.leaves {
+		told.Leaves = append(told.Leaves, heldLeaf{railName(leaf.Rail), leaf.Name, held(t, leaf.FRR)})
+	}
+	for _, node := range fabric.nodes {
+		one := heldNode{
+			node.Name(), node.Host.Name, node.Config(), node.Socket(), node.State(), node.Pid(),
+			heldOVS{node.OVS.Folder, node.OVS.DatabaseSocket()}, held(t, node.FRR), nil,
+		}
+		for number, rail := range node.Rails {
+			one.Rails = append(one.Rails, heldRail{
+				rail.Name(), rail.Bridge(), rail.BridgeMAC(), rail.Uplink(), rail.Address(), rail.LeafAddress(),
+				fabric.leaves[number].Name, rail.LeafPort(), rail.Table(), rail.Prefixes(),
+			})
+		}
+		told.Nodes = append(told.Nodes, one)
+	}
+	for _, pod := range pods {
+		one := heldPod{pod.name, pod.namespace, tenantOf(pod.rail[0]), pod.node.Name(), pod.Name, pod.id, nil}
+		for rail, face := range pod.rail {
+			one.Interfaces = append(one.Interfaces, heldInterface{
+				faceOf(rail), railName(rail), face.port, fmt.Sprint(face.mac), face.ipv4, face.ipv6,
+			})
+		}
+		told.Pods = append(told.Pods, one)
+	}
+	return told
+}
+
+func held(t *testing.T, frr *testlab.FRR) heldFRR {
+	return heldFRR{frr.Version, frr.Folder, frr.Vtysh(t), frr.Pids()}
+}

@@ -1,0 +1,158 @@
+package railnode
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	nodev1 "railwright/node/api/v1"
+	"railwright/node/internal/failpoint"
+	"railwright/node/testlab"
+)
+
+// process of a daemon that runs, or has.
+type process struct {
+	command *exec.Cmd
+	ended   chan struct{}
+}
+
+// lastLines of a daemon's log that a test which failed shows.
+const lastLines = 40
+
+// Start the daemon; it dies at the step named, where one is.
+func (node *Node) Start(t testing.TB, step failpoint.Name) {
+	t.Helper()
+	log, err := os.OpenFile(node.Path("daemon.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	command := node.Host.Command(Daemon(t), "--config", node.Config())
+	command.Env = append(os.Environ(), "RAILWRIGHT_FAILPOINT="+string(step))
+	command.Stdout, command.Stderr = log, log
+	if err := testlab.Start(command); err != nil {
+		t.Fatal(err)
+	}
+	started := &process{command, make(chan struct{})}
+	node.process = started
+	go func() {
+		_ = command.Wait()
+		close(started.ended)
+	}()
+}
+
+// Ready once all rails are well, by the daemon's own word.
+func (node *Node) Ready(t testing.TB) {
+	t.Helper()
+	var told string
+	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(20 * time.Millisecond) {
+		reply, err := node.Client.Status(Soon(t), &nodev1.StatusRequest{})
+		if err == nil && node.allWell(reply) {
+			return
+		}
+		told = fmt.Sprint(reply, err)
+	}
+	t.Fatalf("%s is not ready after 30 s: %s", node.Name(), told)
+}
+
+func (node *Node) allWell(reply *nodev1.StatusReply) bool {
+	for _, rail := range reply.GetRails() {
+		if !rail.GetSwitchReady() || !rail.GetUplinkUp() || !rail.GetSessionEstablished() || len(rail.GetProblems()) > 0 {
+			return false
+		}
+	}
+	return len(reply.GetRails()) == len(node.Rails) && len(reply.GetProblems()) == 0
+}
+
+// Soon bounds a request, also one that is made after the test's own context has ended.
+func Soon(t testing.TB) context.Context {
+	ctx, end := context.WithTimeout(context.WithoutCancel(t.Context()), 15*time.Second)
+	context.AfterFunc(ctx, end)
+	return ctx
+}
+
+// Restart starts the daemon, and waits until it is ready.
+func (node *Node) Restart(t testing.TB) {
+	t.Helper()
+	node.Start(t, "")
+	node.Ready(t)
+}
+
+// Kill the daemon as the kernel would.
+func (node *Node) Kill(t testing.TB) {
+	t.Helper()
+	if node.process != nil {
+		node.Signal(syscall.SIGKILL)
+		node.Died(t)
+	}
+}
+
+// Signal the daemon.
+func (node *Node) Signal(signal syscall.Signal) { _ = node.process.command.Process.Signal(signal) }
+
+// Pid of the daemon.
+func (node *Node) Pid() int { return node.process.command.Process.Pid }
+
+// Died waits for the daemon's end, and says how it ended.
+func (node *Node) Died(t testing.TB) *os.ProcessState {
+	t.Helper()
+	select {
+	case <-node.process.ended:
+		return node.process.command.ProcessState
+	case <-time.After(20 * time.Second):
+		t.Fatalf("the daemon of %s does not end", node.Name())
+		return nil
+	}
+}
+
+// MustBeKilled waits for the daemon's end, which has to be that of a step at which it dies.
+func (node *Node) MustBeKilled(t testing.TB, step failpoint.Name) {
+	t.Helper()
+	status, is := node.Died(t).Sys().(syscall.WaitStatus)
+	if !is || !status.Signaled() || status.Signal() != syscall.SIGKILL {
+		t.Fatalf("%s: the daemon ended by itself", step)
+	}
+}
+
+// Resident memory of the daemon in bytes.
+func (node *Node) Resident(t testing.TB) int64 {
+	t.Helper()
+	told, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", node.Pid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(told), "VmRSS:")
+	var kib int64
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		t.Fatal(err)
+	}
+	return kib << 10
+}
+
+// Log of the daemon so far.
+func (node *Node) Log(t testing.TB) string {
+	t.Helper()
+	told, err := os.ReadFile(node.Path("daemon.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(told)
+}
+
+// tellLog of a daemon whose test failed. RAILWRIGHT_KEEP_LOGS is a folder that all logs are kept in.
+func (node *Node) tellLog(t testing.TB) {
+	log := node.Path("daemon.log")
+	if told, err := os.ReadFile(log); err == nil && t.Failed() {
+		lines := strings.Split(string(told), "\n")
+		t.Logf("the last lines of %s:\n%s", node.Name(), strings.Join(lines[max(0, len(lines)-lastLines):], "\n"))
+	}
+	if folder := os.Getenv("RAILWRIGHT_KEEP_LOGS"); folder != "" {
+		_ = os.Rename(log, filepath.Join(folder, node.Name()+".log"))
+	}
+}
