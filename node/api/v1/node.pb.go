@@ -721,7 +721,11 @@ type RailStatus struct {
 	UplinkUp           bool                   `protobuf:"varint,3,opt,name=uplink_up,json=uplinkUp,proto3" json:"uplink_up,omitempty"`
 	SessionEstablished bool                   `protobuf:"varint,4,opt,name=session_established,json=sessionEstablished,proto3" json:"session_established,omitempty"`
 	// Why not, one sentence each.
-	Problems      []string `protobuf:"bytes,5,rep,name=problems,proto3" json:"problems,omitempty"`
+	Problems []string `protobuf:"bytes,5,rep,name=problems,proto3" json:"problems,omitempty"`
+	// Packets that the rail's bridge dropped since it was programmed, by reason; empty: it could not be asked.
+	Dropped map[string]uint64 `protobuf:"bytes,6,rep,name=dropped,proto3" json:"dropped,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// What the addresses of all pods of the rail are in, on all nodes.
+	Prefixes      []string `protobuf:"bytes,7,rep,name=prefixes,proto3" json:"prefixes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -787,6 +791,20 @@ func (x *RailStatus) GetSessionEstablished() bool {
 func (x *RailStatus) GetProblems() []string {
 	if x != nil {
 		return x.Problems
+	}
+	return nil
+}
+
+func (x *RailStatus) GetDropped() map[string]uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return nil
+}
+
+func (x *RailStatus) GetPrefixes() []string {
+	if x != nil {
+		return x.Prefixes
 	}
 	return nil
 }
@@ -894,8 +912,19 @@ type Attached struct {
 	FlowsWanted    uint32                 `protobuf:"varint,10,opt,name=flows_wanted,json=flowsWanted,proto3" json:"flows_wanted,omitempty"`
 	FlowsInstalled uint32                 `protobuf:"varint,11,opt,name=flows_installed,json=flowsInstalled,proto3" json:"flows_installed,omitempty"`
 	Advertised     bool                   `protobuf:"varint,12,opt,name=advertised,proto3" json:"advertised,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Path of the pod's network namespace, and the next hops it was given, as AddRequest had them.
+	Netns    string   `protobuf:"bytes,13,opt,name=netns,proto3" json:"netns,omitempty"`
+	Gateways []string `protobuf:"bytes,14,rep,name=gateways,proto3" json:"gateways,omitempty"`
+	// Other tenants that a pair opens to this one, both ways.
+	OpenTenants []string `protobuf:"bytes,15,rep,name=open_tenants,json=openTenants,proto3" json:"open_tenants,omitempty"`
+	// What the gateways are answered with; empty: not known.
+	GatewayMac string `protobuf:"bytes,16,opt,name=gateway_mac,json=gatewayMac,proto3" json:"gateway_mac,omitempty"`
+	// Packets of this attachment alone that were dropped, by reason; what a rail drops for all is in RailStatus.
+	Dropped map[string]uint64 `protobuf:"bytes,17,rep,name=dropped,proto3" json:"dropped,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// False: the bridge could not be asked, so that flows_installed and dropped say nothing.
+	Counted       bool `protobuf:"varint,18,opt,name=counted,proto3" json:"counted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attached) Reset() {
@@ -1008,6 +1037,48 @@ func (x *Attached) GetFlowsInstalled() uint32 {
 func (x *Attached) GetAdvertised() bool {
 	if x != nil {
 		return x.Advertised
+	}
+	return false
+}
+
+func (x *Attached) GetNetns() string {
+	if x != nil {
+		return x.Netns
+	}
+	return ""
+}
+
+func (x *Attached) GetGateways() []string {
+	if x != nil {
+		return x.Gateways
+	}
+	return nil
+}
+
+func (x *Attached) GetOpenTenants() []string {
+	if x != nil {
+		return x.OpenTenants
+	}
+	return nil
+}
+
+func (x *Attached) GetGatewayMac() string {
+	if x != nil {
+		return x.GatewayMac
+	}
+	return ""
+}
+
+func (x *Attached) GetDropped() map[string]uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return nil
+}
+
+func (x *Attached) GetCounted() bool {
+	if x != nil {
+		return x.Counted
 	}
 	return false
 }
@@ -1167,18 +1238,23 @@ const file_api_v1_node_proto_rawDesc = "" +
 	"\x13CollectGarbageReply\x121\n" +
 	"\adeleted\x18\x01 \x03(\v2\x17.railwright.node.v1.KeyR\adeleted\")\n" +
 	"\rStatusRequest\x12\x18\n" +
-	"\anetwork\x18\x01 \x01(\tR\anetwork\"\xad\x01\n" +
+	"\anetwork\x18\x01 \x01(\tR\anetwork\"\xcc\x02\n" +
 	"\n" +
 	"RailStatus\x12\x12\n" +
 	"\x04rail\x18\x01 \x01(\tR\x04rail\x12!\n" +
 	"\fswitch_ready\x18\x02 \x01(\bR\vswitchReady\x12\x1b\n" +
 	"\tuplink_up\x18\x03 \x01(\bR\buplinkUp\x12/\n" +
 	"\x13session_established\x18\x04 \x01(\bR\x12sessionEstablished\x12\x1a\n" +
-	"\bproblems\x18\x05 \x03(\tR\bproblems\"_\n" +
+	"\bproblems\x18\x05 \x03(\tR\bproblems\x12E\n" +
+	"\adropped\x18\x06 \x03(\v2+.railwright.node.v1.RailStatus.DroppedEntryR\adropped\x12\x1a\n" +
+	"\bprefixes\x18\a \x03(\tR\bprefixes\x1a:\n" +
+	"\fDroppedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"_\n" +
 	"\vStatusReply\x124\n" +
 	"\x05rails\x18\x01 \x03(\v2\x1e.railwright.node.v1.RailStatusR\x05rails\x12\x1a\n" +
 	"\bproblems\x18\x02 \x03(\tR\bproblems\"\r\n" +
-	"\vListRequest\"\x9c\x03\n" +
+	"\vListRequest\"\xad\x05\n" +
 	"\bAttached\x12)\n" +
 	"\x03key\x18\x01 \x01(\v2\x17.railwright.node.v1.KeyR\x03key\x12.\n" +
 	"\x05parts\x18\x02 \x03(\x0e2\x18.railwright.node.v1.PartR\x05parts\x12)\n" +
@@ -1194,7 +1270,17 @@ const file_api_v1_node_proto_rawDesc = "" +
 	"\x0fflows_installed\x18\v \x01(\rR\x0eflowsInstalled\x12\x1e\n" +
 	"\n" +
 	"advertised\x18\f \x01(\bR\n" +
-	"advertised\"E\n" +
+	"advertised\x12\x14\n" +
+	"\x05netns\x18\r \x01(\tR\x05netns\x12\x1a\n" +
+	"\bgateways\x18\x0e \x03(\tR\bgateways\x12!\n" +
+	"\fopen_tenants\x18\x0f \x03(\tR\vopenTenants\x12\x1f\n" +
+	"\vgateway_mac\x18\x10 \x01(\tR\n" +
+	"gatewayMac\x12C\n" +
+	"\adropped\x18\x11 \x03(\v2).railwright.node.v1.Attached.DroppedEntryR\adropped\x12\x18\n" +
+	"\acounted\x18\x12 \x01(\bR\acounted\x1a:\n" +
+	"\fDroppedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"E\n" +
 	"\tListReply\x128\n" +
 	"\battached\x18\x01 \x03(\v2\x1c.railwright.node.v1.AttachedR\battached\"R\n" +
 	"\aProblem\x12\x19\n" +
@@ -1227,7 +1313,7 @@ func file_api_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_api_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_api_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_api_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_api_v1_node_proto_goTypes = []any{
 	(Part)(0),                     // 0: railwright.node.v1.Part
 	(*Key)(nil),                   // 1: railwright.node.v1.Key
@@ -1247,6 +1333,8 @@ var file_api_v1_node_proto_goTypes = []any{
 	(*Attached)(nil),              // 15: railwright.node.v1.Attached
 	(*ListReply)(nil),             // 16: railwright.node.v1.ListReply
 	(*Problem)(nil),               // 17: railwright.node.v1.Problem
+	nil,                           // 18: railwright.node.v1.RailStatus.DroppedEntry
+	nil,                           // 19: railwright.node.v1.Attached.DroppedEntry
 }
 var file_api_v1_node_proto_depIdxs = []int32{
 	1,  // 0: railwright.node.v1.AddRequest.key:type_name -> railwright.node.v1.Key
@@ -1258,28 +1346,30 @@ var file_api_v1_node_proto_depIdxs = []int32{
 	0,  // 6: railwright.node.v1.DeleteRequest.parts:type_name -> railwright.node.v1.Part
 	1,  // 7: railwright.node.v1.CollectGarbageRequest.valid:type_name -> railwright.node.v1.Key
 	1,  // 8: railwright.node.v1.CollectGarbageReply.deleted:type_name -> railwright.node.v1.Key
-	12, // 9: railwright.node.v1.StatusReply.rails:type_name -> railwright.node.v1.RailStatus
-	1,  // 10: railwright.node.v1.Attached.key:type_name -> railwright.node.v1.Key
-	0,  // 11: railwright.node.v1.Attached.parts:type_name -> railwright.node.v1.Part
-	2,  // 12: railwright.node.v1.Attached.pod:type_name -> railwright.node.v1.Pod
-	15, // 13: railwright.node.v1.ListReply.attached:type_name -> railwright.node.v1.Attached
-	3,  // 14: railwright.node.v1.NodeNetwork.Add:input_type -> railwright.node.v1.AddRequest
-	5,  // 15: railwright.node.v1.NodeNetwork.Check:input_type -> railwright.node.v1.CheckRequest
-	7,  // 16: railwright.node.v1.NodeNetwork.Delete:input_type -> railwright.node.v1.DeleteRequest
-	9,  // 17: railwright.node.v1.NodeNetwork.CollectGarbage:input_type -> railwright.node.v1.CollectGarbageRequest
-	11, // 18: railwright.node.v1.NodeNetwork.Status:input_type -> railwright.node.v1.StatusRequest
-	14, // 19: railwright.node.v1.NodeNetwork.List:input_type -> railwright.node.v1.ListRequest
-	4,  // 20: railwright.node.v1.NodeNetwork.Add:output_type -> railwright.node.v1.AddReply
-	6,  // 21: railwright.node.v1.NodeNetwork.Check:output_type -> railwright.node.v1.CheckReply
-	8,  // 22: railwright.node.v1.NodeNetwork.Delete:output_type -> railwright.node.v1.DeleteReply
-	10, // 23: railwright.node.v1.NodeNetwork.CollectGarbage:output_type -> railwright.node.v1.CollectGarbageReply
-	13, // 24: railwright.node.v1.NodeNetwork.Status:output_type -> railwright.node.v1.StatusReply
-	16, // 25: railwright.node.v1.NodeNetwork.List:output_type -> railwright.node.v1.ListReply
-	20, // [20:26] is the sub-list for method output_type
-	14, // [14:20] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	18, // 9: railwright.node.v1.RailStatus.dropped:type_name -> railwright.node.v1.RailStatus.DroppedEntry
+	12, // 10: railwright.node.v1.StatusReply.rails:type_name -> railwright.node.v1.RailStatus
+	1,  // 11: railwright.node.v1.Attached.key:type_name -> railwright.node.v1.Key
+	0,  // 12: railwright.node.v1.Attached.parts:type_name -> railwright.node.v1.Part
+	2,  // 13: railwright.node.v1.Attached.pod:type_name -> railwright.node.v1.Pod
+	19, // 14: railwright.node.v1.Attached.dropped:type_name -> railwright.node.v1.Attached.DroppedEntry
+	15, // 15: railwright.node.v1.ListReply.attached:type_name -> railwright.node.v1.Attached
+	3,  // 16: railwright.node.v1.NodeNetwork.Add:input_type -> railwright.node.v1.AddRequest
+	5,  // 17: railwright.node.v1.NodeNetwork.Check:input_type -> railwright.node.v1.CheckRequest
+	7,  // 18: railwright.node.v1.NodeNetwork.Delete:input_type -> railwright.node.v1.DeleteRequest
+	9,  // 19: railwright.node.v1.NodeNetwork.CollectGarbage:input_type -> railwright.node.v1.CollectGarbageRequest
+	11, // 20: railwright.node.v1.NodeNetwork.Status:input_type -> railwright.node.v1.StatusRequest
+	14, // 21: railwright.node.v1.NodeNetwork.List:input_type -> railwright.node.v1.ListRequest
+	4,  // 22: railwright.node.v1.NodeNetwork.Add:output_type -> railwright.node.v1.AddReply
+	6,  // 23: railwright.node.v1.NodeNetwork.Check:output_type -> railwright.node.v1.CheckReply
+	8,  // 24: railwright.node.v1.NodeNetwork.Delete:output_type -> railwright.node.v1.DeleteReply
+	10, // 25: railwright.node.v1.NodeNetwork.CollectGarbage:output_type -> railwright.node.v1.CollectGarbageReply
+	13, // 26: railwright.node.v1.NodeNetwork.Status:output_type -> railwright.node.v1.StatusReply
+	16, // 27: railwright.node.v1.NodeNetwork.List:output_type -> railwright.node.v1.ListReply
+	22, // [22:28] is the sub-list for method output_type
+	16, // [16:22] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_api_v1_node_proto_init() }
@@ -1293,7 +1383,7 @@ func file_api_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_v1_node_proto_rawDesc), len(file_api_v1_node_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   17,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -50,7 +50,7 @@ func flows(ctx context.Context, arguments []string, told io.Writer) (int, error)
 	bound, end := context.WithTimeout(ctx, lookBound)
 	defer end()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	openVSwitch, err := openSwitch(bound, read, log)
+	openVSwitch, err := openvswitch.NewReader(bound, switchSettings(read, log))
 	if err != nil {
 		return 0, misuse{err}
 	}

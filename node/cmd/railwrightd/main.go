@@ -28,10 +28,13 @@ const (
 const usage = `railwrightd: the pods' GPU network of this node
 
   railwrightd [--config FILE]                 serve the CNI plugins until SIGTERM
-  railwrightd --check-config [--config FILE]  check the configuration, say what is wrong and end
+  railwrightd --check-config [--config FILE]  check the configuration and what this process may do, say what is wrong
+                                              and end: 2 the file is wrong, 1 a right is missing, 3 one cannot be told
   railwrightd list   [--json] [--socket PATH] the attachments of the daemon that runs
   railwrightd status [--json] [--socket PATH] its rails and problems; status 1 if there is one
   railwrightd flows  [--json] [--config FILE] what the datapath has cached, and where it runs
+  railwrightd frr-config --router-id ADDRESS [--asn N] [--bfd] [--config FILE]
+                                              FRR's configuration for these rails, with the filters of their pods
   railwrightd forget NODE [--config FILE]     a node that is off for good (tenants of kind folder)
 `
 
@@ -48,7 +51,7 @@ func main() {
 }
 
 func run(ctx context.Context, arguments []string) int {
-	verbs := map[string]verb{"list": list, "status": status, "flows": flows, "forget": forget}
+	verbs := map[string]verb{"list": list, "status": status, "flows": flows, "frr-config": frrConfig, "forget": forget}
 	chosen := verb(serve)
 	if len(arguments) > 0 && !strings.HasPrefix(arguments[0], "-") {
 		named, known := verbs[arguments[0]]
@@ -77,7 +80,8 @@ func run(ctx context.Context, arguments []string) int {
 // options of all verbs; a verb takes those that it names.
 type options struct {
 	config, node, socket, logLevel string
-	check, json                    bool
+	asn, routerID                  string
+	check, json, bfd               bool
 }
 
 // parse the arguments, up to as many plain words as are wanted.
@@ -90,6 +94,9 @@ func parse(verb string, arguments []string, words int, named ...string) (options
 		"node":         func() { flags.StringVar(&given.node, "node", "", "") },
 		"socket":       func() { flags.StringVar(&given.socket, "socket", config.DefaultSocket, "") },
 		"log-level":    func() { flags.StringVar(&given.logLevel, "log-level", "info", "") },
+		"asn":          func() { flags.StringVar(&given.asn, "asn", "", "") },
+		"router-id":    func() { flags.StringVar(&given.routerID, "router-id", "", "") },
+		"bfd":          func() { flags.BoolVar(&given.bfd, "bfd", false, "") },
 		"check-config": func() { flags.BoolVar(&given.check, "check-config", false, "") },
 		"json":         func() { flags.BoolVar(&given.json, "json", false, "") },
 	}

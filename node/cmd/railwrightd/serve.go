@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -38,8 +39,7 @@ func serve(ctx context.Context, arguments []string, told io.Writer) (int, error)
 		return 0, err
 	}
 	if given.check {
-		_, err := fmt.Fprintf(told, "%s: %d rails, no mistakes\n", given.config, len(read.Rails))
-		return exitOK, err
+		return tellCheck(told, given.config, read)
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(given.logLevel)); err != nil {
@@ -68,6 +68,23 @@ func readConfig(given options) (config.Config, error) {
 	return read, nil
 }
 
+// tellCheck of a file that has no mistakes: whether this process may do what it asks for.
+func tellCheck(told io.Writer, file string, read config.Config) (int, error) {
+	_, err := fmt.Fprintf(told, "%s: %d rails, no mistakes\n", file, len(read.Rails))
+	found := rightsFor(read)
+	for _, problem := range slices.Concat(found.missing, found.unknown, found.away) {
+		_, failed := fmt.Fprintln(told, "problem: "+problem)
+		err = errors.Join(err, failed)
+	}
+	switch {
+	case len(found.missing) > 0:
+		return exitBad, err
+	case len(found.unknown)+len(found.away) > 0:
+		return exitFailure, err
+	}
+	return exitOK, err
+}
+
 func announceSettings(read config.Config) announce.Settings {
 	settings := announce.Settings{Socket: read.FRR.BGPSocket, ASN: read.FRR.ASN}
 	for _, rail := range read.Rails {
@@ -92,14 +109,14 @@ func openAnnouncer(read config.Config) (announcer, error) {
 	return announce.NewKernelTable(announceSettings(read))
 }
 
-func openSwitch(ctx context.Context, read config.Config, log *slog.Logger) (*openvswitch.Client, error) {
+func switchSettings(read config.Config, log *slog.Logger) openvswitch.Settings {
 	settings := openvswitch.Settings{
 		Database: read.OpenVSwitch.Database, Management: read.OpenVSwitch.Management, Log: log,
 	}
 	for _, rail := range read.Rails {
 		settings.Rails = append(settings.Rails, openvswitch.RailSettings{Rail: rail.Rail, Leaf: rail.Leaf})
 	}
-	return openvswitch.New(ctx, settings)
+	return settings
 }
 
 // lockState so that one daemon alone works on a state folder.
@@ -171,7 +188,7 @@ func openParts(
 		}
 	}()
 	parts = reconcile.Parts{
-		Config: read, Metrics: metrics.New(), Log: log, Links: links{},
+		Config: read, Metrics: metrics.New(), Log: log, Links: links{}, Rights: func() []string { return lacking(read) },
 		Tombstones: filepath.Join(read.StateFolder, "tombstones"),
 	}
 	if parts.Store, err = openStore(read, parts.Metrics, log); err != nil {
@@ -190,7 +207,7 @@ func openParts(
 		}
 	})
 	parts.Announcer = routes
-	openVSwitch, err := openSwitch(ctx, read, log)
+	openVSwitch, err := openvswitch.New(ctx, switchSettings(read, log))
 	if err != nil {
 		return parts, closeAll, misuse{err}
 	}

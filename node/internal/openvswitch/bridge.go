@@ -22,10 +22,13 @@ type bridge struct {
 	// writing is held by whoever changes flows: one at a time, each sees what the last one left.
 	writing sync.Mutex
 
-	lock     sync.Mutex
-	problem  error // nil: connected
-	nd       bool
-	lastLeaf attachment.MAC
+	lock    sync.Mutex
+	problem error // nil: connected
+	// nd is what findND found last; ndKnown says that it has looked.
+	nd, ndKnown bool
+	lastLeaf    attachment.MAC
+	// programmed says that all flows were made once since they were lost.
+	programmed bool
 	// expected number of flows, or unknown; epoch counts our own changes.
 	expected int
 	epoch    int
@@ -34,7 +37,7 @@ type bridge struct {
 const (
 	unknown      = -1
 	lookInterval = time.Second
-	// A socket that is not there costs nothing to try again; one that answers and then does not is given more time.
+	// A socket that is not there costs nothing to try again; one that answers and soon does not is given more time.
 	connectPause = 50 * time.Millisecond
 	talkPause    = 250 * time.Millisecond
 )
@@ -55,9 +58,17 @@ func (bridge *bridge) answersND() (bool, error) {
 	return bridge.nd, bridge.problem
 }
 
-func (bridge *bridge) set(problem error, nd bool) {
+// connected, and its datapath takes such flows or does not.
+func (bridge *bridge) connected(nd bool) {
 	bridge.lock.Lock()
-	bridge.problem, bridge.nd = problem, nd
+	bridge.nd, bridge.ndKnown = nd, true
+	bridge.lock.Unlock()
+	bridge.set(nil)
+}
+
+func (bridge *bridge) set(problem error) {
+	bridge.lock.Lock()
+	bridge.problem = problem
 	bridge.lock.Unlock()
 	bridge.firstTime.Do(func() { close(bridge.tried) })
 	bridge.client.look()
@@ -70,28 +81,38 @@ func (bridge *bridge) follow(ctx context.Context) {
 		pause := connectPause
 		talk, err := converse(ctx, bridge.client.settings.management(bridge.name))
 		if err == nil {
+			began := time.Now()
 			err = bridge.watch(ctx, talk)
 			talk.hangUp()
-			pause = talkPause
+			if time.Since(began) < lookInterval {
+				pause = talkPause
+			}
 		}
 		err = fmt.Errorf("ovs-vswitchd does not answer: %w; is it running, and the bridge there?", err)
 		if ctx.Err() == nil && err.Error() != said {
 			said = err.Error()
 			log.Warn("the bridge is not followed", "cause", err)
 		}
-		bridge.set(err, false)
+		bridge.set(err)
 		_ = wait(ctx, after(pause))
 	}
 }
 
-// watch a conversation until it ends.
+// watch a conversation until it ends. Where ovs-vswitchd comes anew its pods are waiting: the flows come first then, made
+// for the datapath as it was, and it is tried again after them.
 func (bridge *bridge) watch(ctx context.Context, talk *conversation) error {
-	nd := bridge.findND(ctx)
+	nd, retryND := bridge.lastND()
+	if !retryND {
+		var err error
+		if nd, err = bridge.findND(ctx); err != nil {
+			return err
+		}
+	}
 	seen, err := talk.look(ctx)
 	if err != nil {
 		return err
 	}
-	bridge.set(nil, nd)
+	bridge.connected(nd)
 	bridge.expect(unknown)
 	if !seen.canary {
 		bridge.lost("its flows are gone: ovs-vswitchd came anew, or was never programmed")
@@ -109,46 +130,75 @@ func (bridge *bridge) watch(ctx context.Context, talk *conversation) error {
 			return talk.end()
 		case <-ticker.C:
 		}
+		if retryND {
+			if nd, err = bridge.findND(ctx); err != nil {
+				return err
+			}
+			retryND = false
+			bridge.connected(nd)
+		}
 		epoch := bridge.now()
 		now, err := talk.look(ctx)
 		if err != nil {
 			return err
 		}
-		if seen.canary && !now.canary {
-			bridge.lost("its flows were deleted by somebody else")
-		} else if expected, ok := bridge.compare(now, epoch); !ok {
-			bridge.lost(fmt.Sprintf("it has %d flows where we made %d", now.flows, expected))
+		if why := bridge.compare(seen, now, epoch); why != "" {
+			bridge.lost(why)
 		}
 		seen = now
 	}
 }
 
-// findND tries a flow that answers neighbour solicitations, in a table that no packet meets. Where it cannot be tried
-// it is no: a flow that the datapath does not take would keep all others of its bundle out.
-func (bridge *bridge) findND(ctx context.Context) bool {
+// lastND is what findND found in an earlier conversation, where there was one.
+func (bridge *bridge) lastND() (nd, known bool) {
+	bridge.lock.Lock()
+	defer bridge.lock.Unlock()
+	return bridge.nd, bridge.ndKnown
+}
+
+// findND tries a flow that answers neighbour solicitations, in a table that no packet meets: one that the datapath does
+// not take would keep all others of its bundle out. An error where it cannot be tried.
+func (bridge *bridge) findND(ctx context.Context) (bool, error) {
+	bound, cancel := context.WithTimeout(ctx, answerBound)
+	defer cancel()
 	try := []plan.Flow{plan.TryND()}
-	err := bridge.change(func() (int, error) {
-		return unknown, errors.Join(bridge.client.changeFlows(ctx, bridge.name, try, nil),
-			bridge.client.changeFlows(ctx, bridge.name, nil, try))
-	})
-	if err != nil && ctx.Err() == nil {
+	bridge.writing.Lock()
+	before := bridge.expect(unknown)
+	err := errors.Join(bridge.client.changeFlows(bound, bridge.name, try, nil),
+		bridge.client.changeFlows(bound, bridge.name, nil, try))
+	if err == nil {
+		bridge.expect(before)
+	}
+	bridge.writing.Unlock()
+	if bound.Err() != nil {
+		return false, fmt.Errorf("no answer for %v: %w", answerBound, bound.Err())
+	}
+	if err != nil {
 		bridge.client.settings.Log.Warn("the bridge does not take flows that answer IPv6 neighbour solicitations: pods need "+
 			"permanent neighbour entries", "bridge", bridge.name, "cause", err)
 	}
-	return err == nil
+	return err == nil, nil
+}
+
+func (bridge *bridge) setProgrammed(yes bool) {
+	bridge.lock.Lock()
+	defer bridge.lock.Unlock()
+	bridge.programmed = yes
 }
 
 func (bridge *bridge) lost(why string) {
 	bridge.expect(unknown)
+	bridge.setProgrammed(false)
 	bridge.client.events.post(Event{Bridge: bridge.name, FlowsLost: true, Why: why})
 }
 
-// expect this many flows from now on; unknown: as many as are seen next.
-func (bridge *bridge) expect(flows int) {
+// expect this many flows from now on; unknown: as many as are seen next. It gives what was expected before.
+func (bridge *bridge) expect(flows int) (before int) {
 	bridge.lock.Lock()
 	defer bridge.lock.Unlock()
-	bridge.expected = flows
+	before, bridge.expected = bridge.expected, flows
 	bridge.epoch++
+	return before
 }
 
 // now is the epoch that a look begins in.
@@ -158,17 +208,22 @@ func (bridge *bridge) now() int {
 	return bridge.epoch
 }
 
-// compare what was seen with what we made; a look during which we changed something ourselves says nothing.
-func (bridge *bridge) compare(seen sight, epoch int) (expected int, ok bool) {
+// compare what is seen with what was and with what we made, and say what somebody else has changed; empty: nothing. Of a
+// look during which we changed something ourselves no number counts.
+func (bridge *bridge) compare(before, now sight, epoch int) string {
 	bridge.lock.Lock()
 	defer bridge.lock.Unlock()
-	if epoch != bridge.epoch {
-		return 0, true
+	undisturbed := epoch == bridge.epoch
+	switch {
+	case !now.canary && (before.canary || undisturbed && bridge.programmed):
+		return "its flows were deleted by somebody else"
+	case !undisturbed:
+	case bridge.expected == unknown:
+		bridge.expected = now.flows
+	case bridge.expected != now.flows:
+		return fmt.Sprintf("it has %d flows where we made %d", now.flows, bridge.expected)
 	}
-	if bridge.expected == unknown {
-		bridge.expected = seen.flows
-	}
-	return bridge.expected, bridge.expected == seen.flows
+	return ""
 }
 
 // change runs one that alters flows: alone, and known to the watch. It says how many flows there are afterwards, where
@@ -182,5 +237,8 @@ func (bridge *bridge) change(alter func() (flows int, err error)) error {
 		flows = unknown
 	}
 	bridge.expect(flows)
+	if flows != unknown {
+		bridge.setProgrammed(true)
+	}
 	return err
 }

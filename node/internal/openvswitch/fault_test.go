@@ -122,6 +122,25 @@ func TestStrangersAreSeen(t *testing.T) {
 	}
 }
 
+// TestAStrangerRightAfterOurFirstFlowsIsSeen: before the first look at them.
+func TestAStrangerRightAfterOurFirstFlowsIsSeen(t *testing.T) {
+	t.Parallel()
+	both := newPair(t)
+	for range 3 {
+		both.open.Kill(t, testlab.Switch)
+		both.open.Start(t, testlab.Switch)
+		nextEvent(t, both.events, 5*time.Second, flowsLost)
+		if _, err := both.client.Replace(t.Context(), bridgeName, both.wanted); err != nil {
+			t.Fatal(err)
+		}
+		if err := both.client.Change(t.Context(), bridgeName, both.wanted[:1], nil); err != nil {
+			t.Fatal(err)
+		}
+		both.open.Ofctl(t, bridgeName, "del-flows")
+		nextEvent(t, both.events, 3*time.Second, flowsLost)
+	}
+}
+
 // letItSee waits until the watch has seen how many flows there are after our last change; those before that are
 // compared when all flows are.
 func letItSee(t *testing.T, rail *lab) {

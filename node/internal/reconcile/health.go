@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"railwright/node/internal/metrics"
@@ -13,6 +14,8 @@ import (
 const (
 	metricsEvery = 15 * time.Second
 	mostTroubles = 20
+	// readyBound is below the 3 s that the DaemonSet gives a probe.
+	readyBound = 2 * time.Second
 	// stuckAfter: every loop of ours comes round in far less.
 	stuckAfter = 3 * verifyEvery
 )
@@ -28,6 +31,7 @@ func (reconciler *Reconciler) Problems() []string {
 	if err := reconciler.store.Probe(); err != nil {
 		told = append(told, fmt.Sprintf("attachments cannot be stored: %v", err))
 	}
+	told = append(told, reconciler.lacking()...)
 	return append(told, reconciler.directory.Problems()...)
 }
 
@@ -52,26 +56,66 @@ func (rail *rail) troubles() []string {
 	return told
 }
 
-// Ready is of metrics.Health: whether an ADD could be served, as far as this node alone decides it.
+// Ready is of metrics.Health: whether an ADD could be served on every rail. What could not be looked at is not ready.
 func (reconciler *Reconciler) Ready() []string {
-	var told []string
 	select {
 	case <-reconciler.started:
 	default:
 		return []string{"railwrightd is starting"}
 	}
+	told := reconciler.lacking()
 	if err := reconciler.store.Probe(); err != nil {
 		told = append(told, err.Error())
 	}
+	bound, end := context.WithTimeout(context.Background(), readyBound)
+	defer end()
+	var mutex sync.Mutex
+	var group sync.WaitGroup
 	for _, rail := range reconciler.rails {
-		switch last := rail.lastSeen().outcome; {
-		case last == nil:
-			told = append(told, fmt.Sprintf("rail %s was not looked at yet", rail.Name))
-		case last.flows != nil:
-			told = append(told, fmt.Sprintf("rail %s: %v", rail.Name, last.flows))
-		}
+		group.Go(func() {
+			problems := rail.unready(bound)
+			mutex.Lock()
+			defer mutex.Unlock()
+			told = append(told, problems...)
+		})
 	}
+	group.Wait()
 	slices.Sort(told)
+	return told
+}
+
+// lacking rights of this process.
+func (reconciler *Reconciler) lacking() []string {
+	if reconciler.rights == nil {
+		return nil
+	}
+	return reconciler.rights()
+}
+
+// unready says what is in the way of an ADD on this rail.
+func (rail *rail) unready(ctx context.Context) []string {
+	var told []string
+	problem := func(format string, values ...any) {
+		told = append(told, fmt.Sprintf("rail %s: %s", rail.Name, fmt.Sprintf(format, values...)))
+	}
+	switch last := rail.lastSeen().outcome; {
+	case last == nil:
+		problem("it was not looked at yet")
+	case last.flows != nil:
+		problem("%v", last.flows)
+	case last.announced == nil:
+		problem("what is announced cannot be looked at: %v", last.routes)
+	}
+	if up, err := rail.reconciler.links.Up(rail.Uplink); err != nil {
+		problem("uplink %s: %v", rail.Uplink, err)
+	} else if !up {
+		problem("uplink %s has no carrier", rail.Uplink)
+	}
+	if session, err := rail.reconciler.announcer.Session(ctx, rail.Rail.Rail); err != nil {
+		problem("BGP: %v", err)
+	} else if !session.Established {
+		problem("BGP with %s is %s", session.Peer, session.State)
+	}
 	return told
 }
 

@@ -119,19 +119,34 @@ type Seen struct {
 	FlowsWanted, FlowsInstalled int
 	// Advertised to the rail's leaf; false also where that could not be told.
 	Advertised bool
+	// OpenTenants are those beside its own that it may talk to.
+	OpenTenants []string
+	// GatewayMAC is zero where it is not known.
+	GatewayMAC attachment.MAC
+	// Dropped packets of this attachment alone.
+	Dropped map[plan.Reason]uint64
+	// Counted says whether the bridge could be asked: FlowsInstalled and Dropped say nothing otherwise.
+	Counted bool
 }
 
 // List all attachments.
 func (reconciler *Reconciler) List(ctx context.Context) []Seen {
 	records := reconciler.store.All()
-	installed := map[string]map[uint16]int{}
+	counted := map[string]tally{}
 	for name, rail := range reconciler.rails {
-		installed[name], _ = rail.installed(ctx)
+		if of, err := rail.tally(ctx); err == nil {
+			counted[name] = of
+		}
 	}
+	tenants, _, _ := reconciler.directory.View(reconciler.localTenants())
 	all := make([]Seen, len(records))
 	index := map[attachment.Key]*Seen{}
 	for i, record := range records {
-		all[i] = Seen{Attachment: record.Attachment, FlowsInstalled: installed[record.Rail][record.Number]}
+		of, known := counted[record.Rail]
+		all[i] = Seen{
+			Attachment: record.Attachment, FlowsInstalled: of.flows[record.Number], Dropped: of.dropped[record.Number],
+			OpenTenants: openTo(record.Tenant, tenants.Pairs), Counted: known,
+		}
 		index[record.Key] = &all[i]
 	}
 	atOnce(records, func(record store.Record) {
@@ -139,27 +154,66 @@ func (reconciler *Reconciler) List(ctx context.Context) []Seen {
 		if rail == nil {
 			return
 		}
-		one.FlowsWanted = rail.lastSeen().byNumber[record.Number]
+		last := rail.lastSeen()
+		one.FlowsWanted, one.GatewayMAC = last.byNumber[record.Number], last.bridgeMAC
 		one.Advertised = record.Has(attachment.Routes) && rail.advertised(ctx, record.Prefixes()) == nil
 	})
 	return all
 }
 
-// installed flows of ours on the rail's bridge by attachment's number; 0: those that all share.
-func (rail *rail) installed(ctx context.Context) (map[uint16]int, error) {
+// openTo lists the tenants that pairs open to this one.
+func openTo(tenant string, pairs [][2]string) []string {
+	var open []string
+	for _, pair := range pairs {
+		switch tenant {
+		case pair[0]:
+			open = append(open, pair[1])
+		case pair[1]:
+			open = append(open, pair[0])
+		}
+	}
+	return open
+}
+
+// tally of what a rail's bridge has of ours, by attachment's number; 0: what all share.
+type tally struct {
+	flows   map[uint16]int
+	dropped map[uint16]map[plan.Reason]uint64
+}
+
+func (rail *rail) tally(ctx context.Context) (tally, error) {
 	bound, end := context.WithTimeout(ctx, lookBound)
 	defer end()
 	counters, err := rail.reconciler.openVSwitch.Counters(bound, rail.Bridge)
 	if err != nil {
-		return nil, err
+		return tally{}, err
 	}
-	count := map[uint16]int{}
+	counted := tally{map[uint16]int{}, map[uint16]map[plan.Reason]uint64{}}
 	for cookie, of := range counters {
-		if number, _, ours := plan.ParseCookie(cookie); ours {
-			count[number] += int(of.Flows)
+		number, reason, ours := plan.ParseCookie(cookie)
+		if !ours {
+			continue
+		}
+		counted.flows[number] += int(of.Flows)
+		if reason.Drops() {
+			if counted.dropped[number] == nil {
+				counted.dropped[number] = map[plan.Reason]uint64{}
+			}
+			counted.dropped[number][reason] += of.Packets
 		}
 	}
-	return count, nil
+	return counted, nil
+}
+
+// all that was dropped, whoever sent it.
+func (counted tally) all() map[plan.Reason]uint64 {
+	sum := map[plan.Reason]uint64{}
+	for _, of := range counted.dropped {
+		for reason, packets := range of {
+			sum[reason] += packets
+		}
+	}
+	return sum
 }
 
 // RailState is what STATUS says of one rail.
@@ -167,6 +221,10 @@ type RailState struct {
 	Name                                      string
 	SwitchReady, UplinkUp, SessionEstablished bool
 	Problems                                  []string
+	// Dropped packets of the whole rail; empty where the switch does not tell.
+	Dropped map[plan.Reason]uint64
+	// Prefixes that the addresses of all its pods are in.
+	Prefixes []netip.Prefix
 }
 
 // Rails that the network is on, as far as its attachments show; all of them otherwise. Sorted by name.
@@ -199,7 +257,7 @@ func (reconciler *Reconciler) Rails(ctx context.Context, network string) []RailS
 func (rail *rail) state(ctx context.Context) RailState {
 	bound, end := context.WithTimeout(ctx, lookBound)
 	defer end()
-	state := RailState{Name: rail.Name}
+	state := RailState{Name: rail.Name, Prefixes: rail.Prefixes}
 	problem := func(format string, values ...any) {
 		state.Problems = append(state.Problems, fmt.Sprintf(format, values...))
 	}
@@ -232,6 +290,9 @@ func (rail *rail) state(ctx context.Context) RailState {
 	if last != nil && last.routes != nil {
 		problem("routes: %v", last.routes)
 	}
+	// What is wrong with the switch is told above.
+	counted, _ := rail.tally(bound)
+	state.Dropped = counted.all()
 	state.Problems = append(state.Problems, rail.troubles()...)
 	return state
 }

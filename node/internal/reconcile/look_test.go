@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
+	"railwright/node/internal/attachment"
 	"railwright/node/internal/collect"
 	"railwright/node/internal/plan"
 	"railwright/node/internal/tenants"
@@ -60,6 +62,9 @@ func TestStatusAndListTellWhatIsThere(t *testing.T) {
 	if len(listed) != 1 || !listed[0].Advertised || listed[0].FlowsWanted == 0 || listed[0].FlowsWanted != listed[0].FlowsInstalled {
 		t.Errorf("%+v", listed)
 	}
+	if _, told := listed[0].Dropped[plan.DropSpoofed]; !told || !listed[0].Counted || listed[0].GatewayMAC == (attachment.MAC{}) {
+		t.Errorf("what was dropped, or the gateway, is not told: %+v", listed[0])
+	}
 	if states := bench.Rails(context.Background(), ""); len(states) != 2 || !states[0].SwitchReady || !states[1].UplinkUp {
 		t.Errorf("%+v", states)
 	}
@@ -78,6 +83,15 @@ func TestStatusAndListTellWhatIsThere(t *testing.T) {
 	if rail := rails["rail0"]; rail.Attachments != 1 || rail.FlowsInstalled == nil || *rail.FlowsInstalled != rail.FlowsWanted ||
 		rail.SessionEstablished != nil || !rail.SwitchReady || rail.RoutesWanted != 1 || *rail.RoutesAnnounced != 1 {
 		t.Errorf("%+v", rail)
+	}
+}
+
+func TestAPairOpensEachTenantToTheOther(t *testing.T) {
+	pairs := [][2]string{{"a", "b"}, {"c", "a"}, {"b", "c"}}
+	for tenant, wanted := range map[string][]string{"a": {"b", "c"}, "b": {"a", "c"}, "d": nil} {
+		if open := openTo(tenant, pairs); !slices.Equal(open, wanted) {
+			t.Errorf("%s may talk to %q, want %q", tenant, open, wanted)
+		}
 	}
 }
 

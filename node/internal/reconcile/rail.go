@@ -144,6 +144,8 @@ func (rail *rail) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-rail.wake:
+			// Something has changed: what failed before may do now.
+			pause = firstRetry
 		case <-retry.C:
 		case <-verify.C:
 			rail.kick(due{"verify", "verify"})

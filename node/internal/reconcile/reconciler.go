@@ -52,6 +52,8 @@ type Parts struct {
 	Links Links
 	// Tombstones is the folder of DELs that plugins left.
 	Tombstones string
+	// Rights that this process lacks or that cannot be told, one sentence each; nil: none is looked at.
+	Rights func() []string
 }
 
 // Reconciler of one node.
@@ -66,6 +68,7 @@ type Reconciler struct {
 	log         *slog.Logger
 	links       Links
 	tombstones  string
+	rights      func() []string
 
 	rails   map[string]*rail
 	locks   keyLocks
@@ -88,7 +91,7 @@ func New(parts Parts) *Reconciler {
 	reconciler := &Reconciler{
 		config: parts.Config, store: parts.Store, openVSwitch: parts.Switch, announcer: parts.Announcer,
 		directory: parts.Directory, pods: parts.Pods, metrics: parts.Metrics, log: parts.Log,
-		links: parts.Links, tombstones: parts.Tombstones,
+		links: parts.Links, tombstones: parts.Tombstones, rights: parts.Rights,
 		garbage: garbage{grace: defaultGrace}, rails: map[string]*rail{}, claims: newClaims(),
 		confirm: newConfirmer(), watch: make(signal, 1), tend: make(signal, 1), started: make(chan struct{}),
 	}

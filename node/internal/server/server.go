@@ -16,6 +16,7 @@ import (
 	nodev1 "railwright/node/api/v1"
 	"railwright/node/internal/attachment"
 	"railwright/node/internal/failpoint"
+	"railwright/node/internal/plan"
 	"railwright/node/internal/reconcile"
 )
 
@@ -197,10 +198,14 @@ func (server *Server) Status(ctx context.Context, request *nodev1.StatusRequest)
 	}
 	reply := &nodev1.StatusReply{Problems: server.network.Problems()}
 	for _, rail := range server.network.Rails(ctx, request.GetNetwork()) {
-		reply.Rails = append(reply.Rails, &nodev1.RailStatus{
+		one := &nodev1.RailStatus{
 			Rail: rail.Name, SwitchReady: rail.SwitchReady, UplinkUp: rail.UplinkUp,
-			SessionEstablished: rail.SessionEstablished, Problems: rail.Problems,
-		})
+			SessionEstablished: rail.SessionEstablished, Problems: rail.Problems, Dropped: droppedTo(rail.Dropped),
+		}
+		for _, prefix := range rail.Prefixes {
+			one.Prefixes = append(one.Prefixes, prefix.String())
+		}
+		reply.Rails = append(reply.Rails, one)
 	}
 	return reply, nil
 }
@@ -230,7 +235,14 @@ func attachedTo(seen reconcile.Seen) *nodev1.Attached {
 		Key: keyTo(seen.Key), Rail: seen.Rail, Tenant: seen.Tenant, HostInterface: seen.HostInterface, Mac: seen.MAC.String(),
 		Pod:      &nodev1.Pod{Namespace: seen.Pod.Namespace, Name: seen.Pod.Name, Uid: seen.Pod.UID},
 		DeviceId: seen.DeviceID, FlowsWanted: uint32(seen.FlowsWanted), FlowsInstalled: uint32(seen.FlowsInstalled),
-		Advertised: seen.Advertised,
+		Advertised: seen.Advertised, Netns: seen.Netns, OpenTenants: seen.OpenTenants, Dropped: droppedTo(seen.Dropped),
+		Counted: seen.Counted,
+	}
+	if seen.GatewayMAC != (attachment.MAC{}) {
+		attached.GatewayMac = seen.GatewayMAC.String()
+	}
+	for _, gateway := range seen.Gateways {
+		attached.Gateways = append(attached.Gateways, gateway.String())
 	}
 	words := map[attachment.Part]nodev1.Part{
 		attachment.Flows: nodev1.Part_PART_FLOWS, attachment.Routes: nodev1.Part_PART_ROUTES,
@@ -242,4 +254,12 @@ func attachedTo(seen reconcile.Seen) *nodev1.Attached {
 		attached.Addresses = append(attached.Addresses, address.String())
 	}
 	return attached
+}
+
+func droppedTo(dropped map[plan.Reason]uint64) map[string]uint64 {
+	told := map[string]uint64{}
+	for reason, packets := range dropped {
+		told[reason.String()] = packets
+	}
+	return told
 }

@@ -27,7 +27,7 @@ func (cluster *cluster) restarts(t *testing.T) {
 		// stops says that packets may be lost from the end of it until 1 s after its return.
 		stops bool
 	}{
-		{what: "kubelet", do: func(t *testing.T) { node.Kill(t, "kubelet"); node.Restart(t, "kubelet") }},
+		{what: "kubelet", do: node.killKubelet},
 		{what: "containerd", do: func(t *testing.T) { node.Kill(t, "containerd"); node.Restart(t, "containerd") }},
 		{what: "the API server", do: func(t *testing.T) {
 			cluster.kill("kube-apiserver")
@@ -44,7 +44,7 @@ func (cluster *cluster) restarts(t *testing.T) {
 			node.Switch.Start(t, testlab.Switch)
 		}, stops: true},
 	} {
-		t.Run(restart.what, func(t *testing.T) {
+		worked := t.Run(restart.what, func(t *testing.T) {
 			there := cluster.startFlow(t, pods[0], "net1", pods[1])
 			back := cluster.startFlow(t, pods[1], "net2", pods[0])
 			start := time.Now()
@@ -64,6 +64,9 @@ func (cluster *cluster) restarts(t *testing.T) {
 				}
 			}
 		})
+		if !worked {
+			t.Fatal("the restarts after this one were not tried: its pod may still be there")
+		}
 	}
 }
 

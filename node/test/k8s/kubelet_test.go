@@ -103,6 +103,31 @@ nodeStatusUpdateFrequency: 1s
 	node.Launch(t, "deviceplugin", append([]string{"deviceplugin"}, devices...)...)
 }
 
+// killKubelet as a crash would, and start it anew. A pod that comes before the device plugin has registered again would be
+// refused for good: kubelet knows of its devices, but of none that is healthy.
+func (node *node) killKubelet(t *testing.T) {
+	t.Helper()
+	before := node.registrations(t)
+	node.Kill(t, "kubelet")
+	node.Restart(t, "kubelet")
+	resources := 1 + len(node.cluster.rails)
+	await(t, "the device plugin's registration with the new kubelet", 30*time.Second, func() string {
+		if made := node.registrations(t) - before; made < resources {
+			return fmt.Sprintf("%d of %d resources", made, resources)
+		}
+		return ""
+	})
+	node.cluster.awaitDevices(t, node)
+}
+
+// registrations that the device plugin has made so far.
+func (node *node) registrations(t *testing.T) int {
+	t.Helper()
+	log, err := os.ReadFile(filepath.Join(node.Folder, "log", "deviceplugin.log"))
+	check(t, err)
+	return strings.Count(string(log), " registered resource=")
+}
+
 func numbered(format string, count int) string {
 	var names []string
 	for i := range count {

@@ -5,7 +5,7 @@
 //
 //	go test -tags k8s ./test/k8s/
 //
-// Needs root, the Debian packages that `make test-deps` installs, and the first time about ten minutes of one core to
+// Needs root, the Debian packages that `make test-deps` installs, and the first time about 13 minutes of one core to
 // build Kubernetes (see build). RAILWRIGHT_K8S_KEEP=1 leaves the folder with all logs and says where it is.
 package k8s
 

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"railwright/node/testlab"
+	"railwright/node/testlab/railnode"
+)
+
+// deployedCapabilities are those that the DaemonSet gives to the daemon.
+func deployedCapabilities(t *testing.T) []string {
+	t.Helper()
+	var manifest struct {
+		Spec struct {
+			Template struct {
+				Spec struct {
+					Containers []struct {
+						SecurityContext struct {
+							Capabilities struct{ Add, Drop []string }
+						}
+					}
+				}
+			}
+		}
+	}
+	content, err := os.ReadFile(deployFolder + "daemonset.yaml")
+	if err == nil {
+		err = yaml.Unmarshal(content, &manifest)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := manifest.Spec.Template.Spec.Containers[0].SecurityContext.Capabilities
+	if !slices.Equal(given.Drop, []string{"ALL"}) || len(given.Add) == 0 {
+		t.Fatalf("the DaemonSet's capabilities are %+v", given)
+	}
+	return given.Add
+}
+
+// with these capabilities alone, and no way to more.
+func with(capabilities []string, words ...string) []string {
+	set := "-all"
+	for _, one := range capabilities {
+		set += ",+" + strings.ToLower(one)
+	}
+	return append([]string{"setpriv", "--bounding-set=" + set, "--inh-caps=-all", "--no-new-privs"}, words...)
+}
+
+// TestEachCapabilityThatIsDeployedIsNeededAndNoOther: FRR's socket is another user's, as it is where FRR is installed.
+func TestEachCapabilityThatIsDeployedIsNeededAndNoOther(t *testing.T) {
+	lab := newLab(t, railnode.NewFRR)
+	const frrUser = 65534
+	lab.giveSocket(t, frrUser)
+	all := deployedCapabilities(t)
+	check := []string{railnode.Daemon(t), "--check-config", "--config", lab.Config()}
+	if told, _, code := outputs(t, lab.Host.Command(with(all, check...)...)); code != exitOK || strings.Contains(told, "problem") {
+		t.Errorf("with what is deployed: status %d, %q", code, told)
+	}
+	for _, missing := range all {
+		t.Run("without "+missing, func(t *testing.T) {
+			rest := slices.DeleteFunc(slices.Clone(all), func(one string) bool { return one == missing })
+			told, _, code := outputs(t, lab.Host.Command(with(rest, check...)...))
+			t.Log(told)
+			if code != exitBad || !strings.Contains(told, "the capability "+missing+" is missing") || strings.Count(told, "problem: ") != 1 {
+				t.Errorf("--check-config: status %d", code)
+			}
+			lab.serveWith(t, rest, func() {
+				answer := lab.awaitReady(t, missing, "not looked at yet")
+				t.Log(answer)
+				if !strings.Contains(answer, "503") || !strings.Contains(answer, "the capability "+missing+" is missing") {
+					t.Error("it says that it is ready")
+				}
+				told, _, code := lab.call(t, "status", "--socket", lab.Socket())
+				if code != exitBad || !strings.Contains(told, "problem: the capability "+missing) {
+					t.Errorf("status: %d %q", code, told)
+				}
+			})
+		})
+	}
+	t.Run("with all", func(t *testing.T) {
+		lab.serveWith(t, all, func() {
+			if answer := lab.awaitReady(t, "\r\nok\n"); !strings.Contains(answer, "200 OK") {
+				t.Error(answer)
+			}
+			pod := lab.newPod(2, "tenant-a")
+			lab.mustAdd(pod)
+			testlab.Eventually(t, 2*time.Second, "the leaf has its routes", func() bool { return lab.leafHas(pod) })
+			lab.mustWork(pod)
+			lab.FRR.Kill(t, "bgpd")
+			if answer := lab.awaitReady(t, "bgpd is not ready"); !strings.Contains(answer, "503") {
+				t.Error("without bgpd it says that it is ready")
+			}
+		})
+	})
+	if err := os.Remove(lab.FRR.Socket("bgpd")); err != nil {
+		t.Fatal(err)
+	}
+	told, _, code := outputs(t, lab.Host.Command(check...))
+	if code != exitFailure || !strings.Contains(told, "whether "+lab.FRR.Socket("bgpd")+" may be connected to cannot be told") {
+		t.Errorf("--check-config with no bgpd: status %d, %q", code, told)
+	}
+}
+
+// giveSocket of bgpd to a user, who alone may use it.
+func (lab *nodeLab) giveSocket(t *testing.T, user int) {
+	t.Helper()
+	socket := lab.FRR.Socket("bgpd")
+	if err := os.Chown(socket, user, user); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(socket, 0o770); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serveWith these capabilities alone, while the test does something.
+func (lab *nodeLab) serveWith(t *testing.T, capabilities []string, do func()) {
+	t.Helper()
+	command := lab.Host.Command(with(capabilities, railnode.Daemon(t), "--config", lab.Config())...)
+	log, err := os.Create(lab.Path(fmt.Sprintf("with-%d.log", len(capabilities))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	command.Stdout, command.Stderr = log, log
+	if err := testlab.Start(command); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+		if told, _ := os.ReadFile(log.Name()); t.Failed() {
+			t.Logf("%s", told)
+		}
+		_ = log.Close()
+	}()
+	do()
+}
+
+// awaitReady until /readyz tells these words, and none of the others; it gives all that it tells.
+func (lab *nodeLab) awaitReady(t *testing.T, words string, others ...string) string {
+	t.Helper()
+	var answer string
+	testlab.Eventually(t, 20*time.Second, "/readyz tells "+words, func() bool {
+		told, err := lab.Host.Try("bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/9477; printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3; cat <&3`)
+		answer = told
+		return err == nil && strings.Contains(told, words) &&
+			!slices.ContainsFunc(others, func(other string) bool { return strings.Contains(told, other) })
+	})
+	return answer
+}

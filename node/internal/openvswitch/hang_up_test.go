@@ -1,0 +1,66 @@
+package openvswitch
+
+import (
+	"io"
+	"net"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+)
+
+// TestAnOvsOfctlThatIsHungUpOnTriesAgain: a bridge's socket is stood in for by one that ends the first connections, as
+// ovs-vswitchd does under load, and passes the others on.
+func TestAnOvsOfctlThatIsHungUpOnTriesAgain(t *testing.T) {
+	t.Parallel()
+	rail := newLab(t)
+	wanted := rail.program(t)
+	settings := rail.settings(t)
+	onto := settings.management(bridgeName)
+	settings.Management = t.TempDir()
+	hangUps := &atomic.Int32{}
+	standIn(t, filepath.Join(settings.Management, bridgeName+".mgmt"), onto, hangUps)
+	client := &Client{settings: settings}
+	for _, given := range []struct {
+		hangUps int32
+		works   bool
+	}{{0, true}, {greetings - 1, true}, {greetings, false}} {
+		hangUps.Store(given.hangUps)
+		differing, err := client.compare(t.Context(), bridgeName, wanted[1:])
+		if works := err == nil && len(differing) == 1; works != given.works {
+			t.Errorf("after %d hang-ups: %v %v", given.hangUps, differing, err)
+		}
+	}
+}
+
+// standIn for a socket: it ends as many connections as are asked for, and passes the rest on.
+func standIn(t *testing.T, path, onto string, hangUps *atomic.Int32) {
+	t.Helper()
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			if hangUps.Add(-1) >= 0 {
+				_ = connection.Close()
+				continue
+			}
+			onward, err := net.Dial("unix", onto)
+			if err != nil {
+				_ = connection.Close()
+				continue
+			}
+			for _, pair := range [][2]net.Conn{{onward, connection}, {connection, onward}} {
+				go func() {
+					_, _ = io.Copy(pair[0], pair[1])
+					_ = pair[0].Close()
+				}()
+			}
+		}
+	}()
+}

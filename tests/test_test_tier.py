@@ -1,0 +1,95 @@
+"""scripts/test-tier: what cannot be built fails, or is waived by name where that is asked for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A checkout with the script alone: its builds and its Go are told what to do by each test."""
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "test-tier", tmp_path / "scripts")
+    program(tmp_path / "scripts" / "unpack-frr10", "exit 0")
+    for tier in ("vm", "k8s", "tools"):
+        program(tmp_path / "node" / "test" / tier / "build", "echo /somewhere")
+    program(tmp_path / "go", 'echo "go $*"; env | grep ^RAILWRIGHT_TEST_NEEDS | sort; exit ${GO_STATUS:-0}')
+    return tmp_path
+
+
+def program(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/usr/bin/env bash\n{text}\n")
+    path.chmod(0o755)
+
+
+def run(tree: Path, *arguments: str, go_status: int = 0) -> tuple[int, str]:
+    done = subprocess.run(
+        [tree / "scripts" / "test-tier", *arguments],
+        env={**os.environ, "GO": str(tree / "go"), "GO_STATUS": str(go_status)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("tier", ["vm", "k8s"])
+def test_a_tier_that_cannot_be_built_is_waived_by_name_and_fails_otherwise(tree, tier):
+    program(tree / "node" / "test" / tier / "build", 'echo "no such package: kube" >&2; echo; exit 7')
+    cause = f"the tier {tier} could not be built: no such package: kube (all of it: .cache/build-{tier}.log)"
+    status, told = run(tree, tier)
+    assert (status, told) == (1, f"{cause}\n")
+    status, told = run(tree, "--may-be-waived", tier)
+    assert (status, told) == (0, f"{cause}\nwaived: the tier {tier}; make test-{tier} builds and runs it\n")
+    assert "no such package" in (tree / ".cache" / f"build-{tier}.log").read_text()
+
+
+def test_kubernetes_without_frr_10_is_not_built(tree):
+    program(tree / "scripts" / "unpack-frr10", "echo no mirror has it; exit 100")
+    assert run(tree, "k8s")[0] == 1
+    status, told = run(tree, "--may-be-waived", "k8s")
+    assert status == 0
+    assert "no mirror has it" in told
+    assert "waived: the tier k8s" in told
+    assert run(tree, "vm")[0] == 0
+
+
+@pytest.mark.parametrize("options", [[], ["--may-be-waived"]])
+def test_what_was_built_decides_and_may_not_skip_itself(tree, options):
+    status, told = run(tree, *options, "k8s", go_status=1)
+    assert status == 1
+    assert "waived" not in told
+    status, told = run(tree, *options, "k8s")
+    assert status == 0
+    ran = next(line for line in told.splitlines() if line.startswith("go "))
+    assert ran.endswith("-tags k8s ./test/k8s")
+    assert (" -short " in ran) == bool(options)
+    assert [line for line in told.splitlines() if line.startswith("RAILWRIGHT")] == [
+        f"RAILWRIGHT_TEST_NEEDS_{part}=1" for part in ("FRR", "OVS", "ROOT")
+    ]
+
+
+@pytest.mark.parametrize("arguments", [[], ["tools-of-others"], ["vm", "k8s"]])
+def test_another_tier_is_misuse(tree, arguments):
+    status, told = run(tree, *arguments)
+    assert status == 2
+    assert "give one of: k8s vm" in told
+
+
+def test_make_runs_both_tiers_and_only_the_whole_may_waive_them():
+    def commands(target: str) -> str:
+        words = ["make", "--dry-run", target]
+        return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    for tier in ("vm", "k8s"):
+        assert f"scripts/test-tier --may-be-waived {tier}\n" in commands("test")
+        assert commands(f"test-{tier}").endswith(f"scripts/test-tier {tier}\n")
