@@ -25,6 +25,33 @@ var _ Switch = (*Client)(nil)
 // New starts to follow Open vSwitch; all of it ends with ctx or with Close. It does not wait for Open vSwitch: calls
 // say what is missing until it is there, and an event comes when it is.
 func New(ctx context.Context, settings Settings) (*Client, error) {
+	client, err := newClient(settings)
+	if err != nil {
+		return nil, err
+	}
+	parts := []func(context.Context){client.database.follow, client.followHost, client.compareFacts}
+	for _, rail := range settings.Rails {
+		client.rails[rail.Bridge] = rail
+		bridge := newBridge(client, rail.Bridge)
+		client.bridges[rail.Bridge] = bridge
+		parts = append(parts, bridge.follow)
+	}
+	client.start(ctx, parts...)
+	return client, nil
+}
+
+// NewReader is New for one who asks for Datapath alone, beside a daemon: it knows no bridge. To follow one is to change
+// it, for flows are tried there, and the daemon would take them for somebody else's.
+func NewReader(ctx context.Context, settings Settings) (*Client, error) {
+	client, err := newClient(settings)
+	if err != nil {
+		return nil, err
+	}
+	client.start(ctx, client.database.follow)
+	return client, nil
+}
+
+func newClient(settings Settings) (*Client, error) {
 	if err := settings.check(); err != nil {
 		return nil, err
 	}
@@ -32,7 +59,6 @@ func New(ctx context.Context, settings Settings) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
 	client := &Client{
 		settings: settings,
 		rails:    map[string]RailSettings{},
@@ -40,23 +66,16 @@ func New(ctx context.Context, settings Settings) (*Client, error) {
 		bridges:  map[string]*bridge{},
 		events:   newEvents(),
 		doubt:    make(chan struct{}, 1),
-		cancel:   cancel,
 	}
 	client.database = newDatabase(settings.Database, settings.Log, client.look)
-	for _, rail := range settings.Rails {
-		client.rails[rail.Bridge] = rail
-		client.bridges[rail.Bridge] = newBridge(client, rail.Bridge)
-	}
-	client.start(ctx)
 	return client, nil
 }
 
-func (client *Client) start(ctx context.Context) {
-	for _, part := range []func(context.Context){client.database.follow, client.followHost, client.compareFacts} {
+// start the parts; they end with ctx or with Close.
+func (client *Client) start(ctx context.Context, parts ...func(context.Context)) {
+	ctx, client.cancel = context.WithCancel(ctx)
+	for _, part := range parts {
 		client.ending.Go(func() { part(ctx) })
-	}
-	for _, bridge := range client.bridges {
-		client.ending.Go(func() { bridge.follow(ctx) })
 	}
 }
 

@@ -34,7 +34,7 @@ func metersOf(flows []plan.Flow) map[uint32]string {
 func (client *Client) meters(ctx context.Context, bridge string) (map[uint32]string, error) {
 	there := map[uint32]string{}
 	number := uint32(0)
-	err := client.ofctl(ctx, bridge, nil, func(line string) {
+	err := client.ofctl(ctx, bridge, "", func(line string) {
 		if text, ok := strings.CutPrefix(line, "meter="); ok {
 			text, _, _ = strings.Cut(text, " ")
 			parsed, err := strconv.ParseUint(text, 10, 32)
@@ -70,7 +70,7 @@ func (client *Client) makeMeters(ctx context.Context, bridge string, flows []pla
 			}
 		}
 		meter := fmt.Sprintf("meter=%d,kbps,burst,bands=type=drop,%s", number, strings.ReplaceAll(words, " ", ","))
-		if err := client.ofctl(ctx, bridge, nil, ignore, command, meter); err != nil {
+		if err := client.ofctl(ctx, bridge, "", ignore, command, meter); err != nil {
 			refused[number] = true
 			failed = fmt.Errorf("flows of %s with the rate %s are left out: %w", bridge, words, err)
 		}
@@ -87,6 +87,49 @@ func (client *Client) makeMeters(ctx context.Context, bridge string, flows []pla
 	return rest, failed
 }
 
+// dropIdle meters of flows that were deleted, where no other flow has them.
+func (client *Client) dropIdle(ctx context.Context, bridge string, deleted []plan.Flow) error {
+	had := metersOf(deleted)
+	if len(had) == 0 {
+		return nil
+	}
+	used, err := client.flowsByMeter(ctx, bridge)
+	for number := range had {
+		if flows, there := used[number]; there && flows == 0 {
+			err = errors.Join(err, client.deleteMeter(ctx, bridge, number))
+		}
+	}
+	return err
+}
+
+// flowsByMeter counts the flows that have each of the bridge's meters. Deleting one that a flow has would take the flow
+// along, so it is Open vSwitch itself that is asked.
+func (client *Client) flowsByMeter(ctx context.Context, bridge string) (map[uint32]uint64, error) {
+	used := map[uint32]uint64{}
+	err := client.ofctl(ctx, bridge, "", func(line string) {
+		meter, rest, found := strings.Cut(line, " flow_count:")
+		number, err := strconv.ParseUint(strings.TrimPrefix(meter, "meter:"), 10, 32)
+		if !found || err != nil {
+			return
+		}
+		count, _, _ := strings.Cut(rest, " ")
+		if flows, err := strconv.ParseUint(count, 10, 32); err == nil {
+			used[uint32(number)] = flows
+		}
+	}, "meter-stats")
+	if err != nil {
+		return nil, fmt.Errorf("meters of %s: %w", bridge, err)
+	}
+	return used, nil
+}
+
+func (client *Client) deleteMeter(ctx context.Context, bridge string, number uint32) error {
+	if err := client.ofctl(ctx, bridge, "", ignore, "del-meters", fmt.Sprintf("meter=%d", number)); err != nil {
+		return fmt.Errorf("meter %d of %s: %w", number, bridge, err)
+	}
+	return nil
+}
+
 // dropMeters that none of the flows needs.
 func (client *Client) dropMeters(ctx context.Context, bridge string, flows []plan.Flow) error {
 	there, err := client.meters(ctx, bridge)
@@ -100,7 +143,7 @@ func (client *Client) dropMeters(ctx context.Context, bridge string, flows []pla
 	wanted := metersOf(flows)
 	for number := range there {
 		if _, ok := wanted[number]; !ok {
-			err = errors.Join(err, client.ofctl(ctx, bridge, nil, ignore, "del-meters", fmt.Sprintf("meter=%d", number)))
+			err = errors.Join(err, client.deleteMeter(ctx, bridge, number))
 		}
 	}
 	return err

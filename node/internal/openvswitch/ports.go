@@ -133,6 +133,29 @@ func (client *Client) bridgeOf(read contents, hostInterface string) (name string
 	return bridge.Name, nil, nil
 }
 
+// PodPorts are the ports of the rails' bridges that were made for pods.
+func (client *Client) PodPorts(ctx context.Context) ([]PodPort, error) {
+	read, _, err := client.database.contents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []PodPort
+	for name, rail := range client.rails {
+		for _, uuid := range read.bridges[name].Ports {
+			port := read.ports[uuid]
+			if !slices.Contains(podOwners, port.ExternalIDs["owner"]) {
+				continue
+			}
+			for _, face := range port.Interfaces {
+				if row, ok := read.interfaces[face]; ok && row.Name != rail.Uplink && row.Name != name {
+					found = append(found, PodPort{row.Name, port.ExternalIDs["contNetns"]})
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
 // RemovePort takes a pod's port from a rail's bridge. What is gone already, or is another namespace's by now, is fine.
 func (client *Client) RemovePort(ctx context.Context, hostInterface, netns string) error {
 	database, _, err := client.database.now()

@@ -2,6 +2,8 @@ package openvswitch
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +86,10 @@ func TestOnlyPodsPortsAreRemoved(t *testing.T) {
 	other := testlab.NewNamespace(t, "other")
 	testlab.Cable(t, rail.host, "stranger", other, "eth0")
 	rail.open.AddPort(t, bridgeName, "stranger")
+	made, err := rail.client.PodPorts(t.Context())
+	if err != nil || !slices.Equal(made, []PodPort{{"veth2", pod.namespace.Path()}}) {
+		t.Errorf("made for pods: %v %v", made, err)
+	}
 	for _, given := range []struct{ face, netns, problem string }{
 		{"p0", pod.namespace.Path(), "was not made for a pod"},
 		{bridgeName, pod.namespace.Path(), "was not made for a pod"},
@@ -172,6 +178,43 @@ func TestARateIsHeldByAMeter(t *testing.T) {
 	}
 
 	rail.changeRate(t, first)
+	rail.deleteFlows(t, first)
+}
+
+// deleteFlows of a pod, one after the other: its meters are there until the last flow that has them is gone, and others
+// keep theirs.
+func (rail *lab) deleteFlows(t *testing.T, pod *labPod) {
+	t.Helper()
+	other := rail.pods[1]
+	pod.MaxRate, other.MaxRate = 8_000_000, 8_000_000
+	var gone, stay []plan.Flow
+	for _, flow := range rail.flows(t) {
+		number, _, _ := plan.ParseCookie(flow.Cookie)
+		if flow.Meter != 0 && number == pod.Number {
+			gone = append(gone, flow)
+		} else {
+			stay = append(stay, flow)
+		}
+	}
+	if len(gone) != 3 { // what it sends, and what it receives at each of its addresses
+		t.Fatalf("%d flows of the pod have a meter: %v", len(gone), gone)
+	}
+	if err := rail.client.Change(t.Context(), bridgeName, slices.Concat(stay, gone), nil); err != nil {
+		t.Fatal(err)
+	}
+	for n, flow := range gone {
+		if err := rail.client.Change(t.Context(), bridgeName, nil, []plan.Flow{flow}); err != nil {
+			t.Fatal(err)
+		}
+		left := slices.Concat(stay, gone[n+1:])
+		if differences, err := rail.client.Differences(t.Context(), bridgeName, left); err != nil || len(differences) != 0 {
+			t.Errorf("a flow went along with a meter: %v %v", differences, err)
+		}
+		meters, err := rail.client.meters(t.Context(), bridgeName)
+		if wanted := metersOf(left); err != nil || !maps.Equal(meters, wanted) {
+			t.Errorf("with %d flows of the pod left: meters %v, want %v: %v", len(gone)-n-1, meters, wanted, err)
+		}
+	}
 }
 
 // changeRate of a pod to another one, and to none.

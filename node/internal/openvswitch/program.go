@@ -29,8 +29,8 @@ func strictRule(flow plan.Flow) string {
 	return text + "\n"
 }
 
-// Change adds and deletes flows in one atomic bundle. A flow whose meter cannot be made is left out, and the error says
-// so: the others are not to suffer.
+// Change adds and deletes flows in one atomic bundle, and the meters that no flow has any more. A flow whose meter cannot
+// be made is left out, and the error says so: the others are not to suffer.
 func (client *Client) Change(ctx context.Context, name string, add, remove []plan.Flow) error {
 	bridge, err := client.known(name)
 	if err != nil {
@@ -41,7 +41,7 @@ func (client *Client) Change(ctx context.Context, name string, add, remove []pla
 		if err := client.changeFlows(ctx, name, add, remove); err != nil {
 			return unknown, err
 		}
-		return unknown, meterError
+		return unknown, errors.Join(meterError, client.dropIdle(ctx, name, remove))
 	})
 }
 
@@ -62,7 +62,7 @@ func (client *Client) changeFlows(ctx context.Context, bridge string, add, remov
 	if bundle.Len() == 0 {
 		return nil
 	}
-	if err := client.ofctl(ctx, bridge, strings.NewReader(bundle.String()), ignore, "add-flows", "-"); err != nil {
+	if err := client.ofctl(ctx, bridge, bundle.String(), ignore, "add-flows", "-"); err != nil {
 		return fmt.Errorf("flows of %s: nothing of %d added and %d deleted: %w", bridge, len(add), len(remove), err)
 	}
 	return nil
@@ -85,7 +85,9 @@ func (client *Client) Replace(ctx context.Context, name string, flows []plan.Flo
 			return unknown, err
 		}
 		if repaired = countFlows(differing); repaired > 0 {
-			err := client.ofctl(ctx, name, strings.NewReader(rules(flows)), ignore, "replace-flows", "-")
+			client.settings.Log.Info("flows differ from those wanted (+ missing, - too many)", "bridge", name,
+				"count", repaired, "first", differing[:min(len(differing), mostTold)])
+			err := client.ofctl(ctx, name, rules(flows), ignore, "replace-flows", "-")
 			if err != nil {
 				return unknown, fmt.Errorf("flows of %s: nothing of %d replaced: %w", name, len(flows), err)
 			}
@@ -127,7 +129,7 @@ func (client *Client) Differences(ctx context.Context, name string, flows []plan
 // compare gives ovs-ofctl's lines: + for a flow that is missing, - for one too many; both for one that is another.
 func (client *Client) compare(ctx context.Context, bridge string, flows []plan.Flow) ([]string, error) {
 	var differing []string
-	err := client.ofctl(ctx, bridge, strings.NewReader(rules(flows)), func(line string) {
+	err := client.ofctl(ctx, bridge, rules(flows), func(line string) {
 		if strings.HasPrefix(line, "+") || strings.HasPrefix(line, "-") {
 			differing = append(differing, line)
 		}
@@ -141,6 +143,9 @@ func (client *Client) compare(ctx context.Context, bridge string, flows []plan.F
 	}
 	return nil, nil
 }
+
+// mostTold lines of a difference go to the log.
+const mostTold = 4
 
 // differ is the exit status of ovs-ofctl diff-flows where there are differences.
 const differ = 2
@@ -166,7 +171,7 @@ func (client *Client) Counters(ctx context.Context, name string) (map[uint64]Cou
 	counters := map[uint64]Count{}
 	ours := fmt.Sprintf("cookie=%#x/%#x", plan.Magic<<48, uint64(0xffff)<<48)
 	var wrong error
-	err := client.ofctl(ctx, name, nil, func(line string) {
+	err := client.ofctl(ctx, name, "", func(line string) {
 		cookie, count, ok, err := counted(line)
 		wrong = errors.Join(wrong, err)
 		if ok {

@@ -14,7 +14,8 @@ type Switch interface {
 	// BridgeOf finds the bridge that has the interface as a port, among those of rails. Bounded wait: an earlier plugin
 	// of the chain may have added it a moment ago, and its OpenFlow number comes after that.
 	BridgeOf(ctx context.Context, hostInterface string) (bridge string, err error)
-	// Change adds and deletes flows of a bridge in one atomic bundle, and makes the meters that those added need.
+	// Change adds and deletes flows of a bridge in one atomic bundle, makes the meters that those added need, and deletes
+	// those that the deleted ones alone had.
 	Change(ctx context.Context, bridge string, add, remove []plan.Flow) error
 	// Replace makes the bridge's flows exactly these, in one atomic bundle, and says how many differed. Packets and
 	// counters of those that are right already see nothing of it.
@@ -25,11 +26,20 @@ type Switch interface {
 	Counters(ctx context.Context, bridge string) (map[uint64]Count, error)
 	// Datapath lists what the datapaths have cached, and where each flow runs.
 	Datapath(ctx context.Context) ([]CachedFlow, error)
+	// PodPorts are the ports of the rails' bridges that were made for pods.
+	PodPorts(ctx context.Context) ([]PodPort, error)
 	// RemovePort takes a port from its bridge, if it is there and was made for a pod: the one in this network namespace
 	// where the port says which.
 	RemovePort(ctx context.Context, hostInterface, netns string) error
 	// Events tells what has changed until ctx ends. Slow readers lose none: events of a bridge are merged.
 	Events(ctx context.Context) <-chan Event
+}
+
+// PodPort is a port that an earlier plugin of the chain made for a pod.
+type PodPort struct {
+	HostInterface string
+	// Netns is the path of the pod's network namespace, as that plugin was given it; empty: it did not say.
+	Netns string
 }
 
 // Count of all flows with one cookie.

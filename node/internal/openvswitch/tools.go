@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -107,12 +108,30 @@ func (head *head) line() string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// ofctl runs ovs-ofctl on a bridge's management socket.
-func (client *Client) ofctl(ctx context.Context, bridge string, input io.Reader, visit func(line string),
-	command string, arguments ...string) error {
+// greetings that are tried with a bridge before it is an error.
+const greetings = 3
+
+// hungUp is what ovs-ofctl says where ovs-vswitchd took its connection and ended it before both had greeted, as it does
+// with one that it could not serve for a second. Nothing was asked for then.
+var hungUp = regexp.MustCompile(
+	`(connecting to|failed to connect to socket).*\((Broken pipe|End of file|Connection reset by peer)\)`)
+
+// ofctl runs ovs-ofctl on a bridge's management socket, and gives it input where there is some.
+func (client *Client) ofctl(ctx context.Context, bridge, input string, visit func(line string), command string,
+	arguments ...string) error {
 	words := append([]string{"-O", "OpenFlow14", "--bundle", command, "unix:" + client.settings.management(bridge)},
 		arguments...)
-	return runTool(ctx, input, visit, "ovs-ofctl", words...)
+	for left := greetings - 1; ; left-- {
+		var stdin io.Reader
+		if input != "" {
+			stdin = strings.NewReader(input)
+		}
+		err := runTool(ctx, stdin, visit, "ovs-ofctl", words...)
+		var exit exitStatus
+		if left == 0 || !errors.As(err, &exit) || !hungUp.MatchString(exit.complaint) {
+			return err
+		}
+	}
 }
 
 // appctl asks ovs-vswitchd itself.

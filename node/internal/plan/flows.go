@@ -18,6 +18,7 @@ const (
 	tableAnswer      uint8 = 12
 	tableDestination uint8 = 20
 	tablePairs       uint8 = 30
+	tableRate        uint8 = 35
 	tableDeliver     uint8 = 40
 	tableTry         uint8 = 62
 	tableCanary      uint8 = 63
@@ -30,9 +31,9 @@ type Left struct {
 }
 
 // Flows of a rail's bridge, all of them, sorted; and the attachments that got none. For P attachments here with one
-// address each, M members, T tenants with a number, Q peered pairs and H addresses of the host there are 24 + H + 12 P
-// + 2 M + T + 2 Q flows, never P times M: 7 more for each second address, 2 less for each IPv6 address and 1 less for
-// all where the datapath cannot answer ND, 1 less where the leaf's MAC is not known. With prefixes of tenants in place
+// address each, M members, T tenants with a number, Q peered pairs and H addresses of the host there are 25 + H + 12 P
+// + 2 M + T + 2 Q flows, never P times M: 7 more for each second address, 1 more for each rate, 2 less for each IPv6
+// address and 1 less for all where the datapath cannot answer ND, 1 less where the leaf's MAC is not known. With prefixes of tenants in place
 // of addresses M is the number of prefixes, and the whole is O(P).
 func Flows(rail Rail, facts Facts, attachments []attachment.Attachment, tenants Tenants) ([]Flow, []Left) {
 	flows := &flowSet{rail: rail, facts: facts, tenants: tenants}
@@ -49,6 +50,7 @@ func Flows(rail Rail, facts Facts, attachments []attachment.Attachment, tenants 
 	for _, one := range here {
 		flows.classifyPort(one)
 		flows.guard(one)
+		flows.boundSent(one)
 		for _, address := range one.Addresses {
 			flows.classifyAddress(one, address)
 			flows.refuseOwnAddress(one, address)
@@ -167,10 +169,10 @@ func (flows *flowSet) add(table uint8, priority uint16, match, actions string, c
 
 // bound the flow added last by one of the attachment's two meters: what is above its rate is dropped.
 func (flows *flowSet) bound(one local, direction uint32) {
-	last := &flows.all[len(flows.all)-1]
-	if one.MaxRate == 0 || last.Actions == drop {
+	if one.MaxRate == 0 {
 		return
 	}
+	last := &flows.all[len(flows.all)-1]
 	last.Meter, last.Rate = 2*uint32(one.Number)+direction, one.MaxRate
 	last.Actions = words(fmt.Sprintf("meter:%d", last.Meter), last.Actions)
 }

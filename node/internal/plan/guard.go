@@ -32,7 +32,6 @@ func (flows *flowSet) guard(one local) {
 			data, cookie = drop, Cookie(one.Number, DropOtherTenant)
 		}
 		flows.add(tableGuard, priorityData, words(sender, etherDestination(flows.facts.BridgeMAC), from), data, cookie)
-		flows.bound(one, sends)
 		flows.add(tableGuard, priorityHonest, words(sender, from), drop, ignored)
 	}
 	flows.add(tableGuard, priorityHonest, words(sender, "ipv6", "ipv6_src=fe80::/10"), drop, ignored)

@@ -19,6 +19,7 @@ const (
 	// priorityMember is raised by the prefix's length: the narrowest that holds an address decides.
 	priorityMember = 100
 	priorityPair   = 100
+	priorityRate   = 100
 )
 
 // membership names the tenants of a packet that came by the uplink (its source) and of every packet (its destination).
@@ -87,7 +88,18 @@ func (flows *flowSet) pairs() {
 	for _, pair := range slices.Collect(maps.Keys(open)) {
 		if pair[0] != 0 && pair[1] != 0 {
 			flows.add(tablePairs, priorityPair, fmt.Sprintf("reg%d=%d,reg%d=%d", registerSource, pair[0],
-				registerDestination, pair[1]), goTo(tableDeliver), Cookie(0, Pass))
+				registerDestination, pair[1]), goTo(tableRate), Cookie(0, Pass))
 		}
+	}
+	flows.add(tableRate, 0, "", goTo(tableDeliver), Cookie(0, Pass))
+}
+
+// boundSent is for what may go and nothing else. A meter that a drop comes after would be all that the datapath has to
+// do with the packet: as the last action of a tc filter it hands the packet on to ovs-vswitchd, each one, and the filter
+// tells of every packet of the meter as its own.
+func (flows *flowSet) boundSent(one local) {
+	if one.MaxRate != 0 {
+		flows.add(tableRate, priorityRate, inPort(one.port), goTo(tableDeliver), Cookie(one.Number, Pass))
+		flows.bound(one, sends)
 	}
 }

@@ -53,8 +53,8 @@ func TestOnlyAttachmentsOfTheRailThatWantFlowsGetSome(t *testing.T) {
 	routesOnly.Part = []attachment.Part{attachment.Routes}
 	all := []attachment.Attachment{elsewhere, routesOnly}
 	flows, left := Flows(rail0, facts(map[string]uint32{"veth1": 11, "veth2": 12}), all, Tenants{})
-	if len(flows) != 26 || len(left) != 0 {
-		t.Errorf("%d flows, left %v; want the 26 of an empty rail:\n%s", len(flows), left, written(flows))
+	if len(flows) != 27 || len(left) != 0 {
+		t.Errorf("%d flows, left %v; want the 27 of an empty rail:\n%s", len(flows), left, written(flows))
 	}
 	if routes := Routes(rail0, all, left); !slices.Equal(routes, []netip.Prefix{netip.MustParsePrefix("10.1.0.3/32")}) {
 		t.Errorf("announced: %v", routes)
@@ -81,7 +81,7 @@ func TestATenantWithoutNumberIsLetNowhere(t *testing.T) {
 			Pairs:   [][2]string{{"ns:a", "ns:a"}, {"ns:b", "ns:c"}},
 		})
 	for _, flow := range flows {
-		if flow.Actions != "drop" && flow.Table >= tableDestination && flow.Table < tableDeliver {
+		if flow.Actions != "drop" && flow.Table >= tableDestination && flow.Table < tableRate {
 			t.Errorf("a way through: %+v", flow)
 		}
 		if _, reason, _ := ParseCookie(flow.Cookie); reason == Sent {
@@ -140,8 +140,11 @@ func TestARateIsAMeterInEachDirection(t *testing.T) {
 		if flow.Rate != one.MaxRate || !strings.HasPrefix(flow.Actions, "meter:") {
 			t.Errorf("%+v", flow)
 		}
+		if flow.Table <= tablePairs {
+			t.Errorf("it may still be refused after its meter: %+v", flow)
+		}
 	}
-	if !slices.Equal(meters[Sent], []uint32{6, 6}) || !slices.Equal(meters[Received], []uint32{7, 7}) || len(meters) != 2 {
+	if !slices.Equal(meters[Pass], []uint32{6}) || !slices.Equal(meters[Received], []uint32{7, 7}) || len(meters) != 2 {
 		t.Errorf("meters: %v", meters)
 	}
 }

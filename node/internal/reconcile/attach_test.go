@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,9 +30,13 @@ func TestAnADDStoresClaimsProgramsAndAnnouncesInThisOrder(t *testing.T) {
 	if bench.diary.count("replace") != 2 {
 		t.Errorf("after the start only differences are programmed: %v", bench.diary.all())
 	}
+	before := len(bench.diary.all())
 	bench.mustDetach(1, bothParts...)
-	if told := bench.diary.all(); !strings.HasPrefix(told[len(told)-1], "confirm") && told[len(told)-1] != "release 10.1.0.1" {
-		t.Errorf("a second DEL does nothing: %v", told)
+	// What the housekeeping writes comes when it comes.
+	for _, told := range bench.diary.all()[before:] {
+		if word, _, _ := strings.Cut(told, " "); slices.Contains([]string{"claim", "flows", "route", "release"}, word) {
+			t.Errorf("a second DEL did something: %s", told)
+		}
 	}
 }
 

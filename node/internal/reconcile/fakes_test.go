@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"slices"
 	"sync"
@@ -57,6 +58,8 @@ type fakeSwitch struct {
 	events chan openvswitch.Event
 	// gate holds every Change and Replace up until it is closed or given to; nil: none.
 	gate chan struct{}
+	// podPorts are those made for pods.
+	podPorts []openvswitch.PodPort
 }
 
 func (fake *fakeSwitch) set(change func()) {
@@ -172,6 +175,10 @@ func (fake *fakeSwitch) Counters(_ context.Context, bridge string) (map[uint64]o
 
 func (fake *fakeSwitch) Datapath(context.Context) ([]openvswitch.CachedFlow, error) {
 	return nil, fake.away
+}
+
+func (fake *fakeSwitch) PodPorts(context.Context) ([]openvswitch.PodPort, error) {
+	return fake.podPorts, fake.away
 }
 
 func (fake *fakeSwitch) RemovePort(_ context.Context, hostInterface, netns string) error {
@@ -370,7 +377,7 @@ func (fake *fakePods) Boot() string { return fake.boot }
 
 func (fake *fakePods) Identify(path string) (uint64, error) {
 	if path == "/run/netns/none" {
-		return 0, errors.New("no such namespace")
+		return 0, fmt.Errorf("no such namespace: %w", fs.ErrNotExist)
 	}
 	return 42, nil
 }

@@ -81,6 +81,7 @@ func (reconciler *Reconciler) keepHouse(ctx context.Context) {
 	defer tick.Stop()
 	tenants := time.NewTicker(tenantsEvery)
 	defer tenants.Stop()
+	known := orphans{}
 	for {
 		reconciler.tended.Store(time.Now().UnixNano())
 		reconciler.finishLeaving(ctx)
@@ -93,6 +94,7 @@ func (reconciler *Reconciler) keepHouse(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			reconciler.sweepPorts(ctx, known)
 		case <-reconciler.tend:
 		case <-tenants.C:
 			reconciler.moveTenants(ctx)

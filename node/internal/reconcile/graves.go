@@ -8,9 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
 	"railwright/node/internal/attachment"
+	"railwright/node/internal/durable/watch"
 	"railwright/node/internal/tombstone"
 )
 
@@ -18,52 +17,11 @@ const tombstonesEvery = 10 * time.Second
 
 // followTombstones replays the DELs that plugins left while we were away, now and whenever another one comes.
 func (reconciler *Reconciler) followTombstones(ctx context.Context) {
-	changes := reconciler.watchTombstones(ctx)
-	tick := time.NewTicker(tombstonesEvery)
-	defer tick.Stop()
-	for {
-		reconciler.replayAll(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-changes:
-		case <-tick.C:
-		}
+	// Plugins make it too; a folder that is not there cannot be watched.
+	if err := os.MkdirAll(reconciler.tombstones, 0o700); err != nil {
+		reconciler.log.Warn("the folder of tombstones cannot be made", "error", err)
 	}
-}
-
-// watchTombstones gives a signal for changes of the folder; where it cannot be watched the clock alone has to do.
-func (reconciler *Reconciler) watchTombstones(ctx context.Context) signal {
-	changes := make(signal, 1)
-	watcher, err := fsnotify.NewWatcher()
-	if err == nil {
-		err = errors.Join(os.MkdirAll(reconciler.tombstones, 0o700), watcher.Add(reconciler.tombstones))
-	}
-	if err != nil {
-		reconciler.log.Warn("the folder of tombstones cannot be watched; it is looked at now and then",
-			"every_s", tombstonesEvery.Seconds(), "error", err)
-		return changes
-	}
-	go func() {
-		defer func() { _ = watcher.Close() }()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case _, open := <-watcher.Events:
-				if !open {
-					return
-				}
-				changes.again()
-			case _, open := <-watcher.Errors:
-				if !open {
-					return
-				}
-				changes.again()
-			}
-		}
-	}()
-	return changes
+	watch.Folders(ctx, []string{reconciler.tombstones}, tombstonesEvery, func() { reconciler.replayAll(ctx) })
 }
 
 func (reconciler *Reconciler) replayAll(ctx context.Context) {

@@ -14,6 +14,9 @@ import (
 	"railwright/node/testlab"
 )
 
+// longestLeft is more than what the daemon gives a port without a record: 10 s, and two looks.
+const longestLeft = 25 * time.Second
+
 // wantNothingLeft of any pod: no attachment, port, flow, route, address or file, and the VFs are the host's again.
 func (node *node) wantNothingLeft(t *testing.T) {
 	t.Helper()
@@ -22,8 +25,12 @@ func (node *node) wantNothingLeft(t *testing.T) {
 		left = node.left(t)
 		return len(left) == 0
 	}
-	for until := time.Now().Add(10 * time.Second); !gone() && time.Now().Before(until); {
+	begun := time.Now()
+	for !gone() && time.Since(begun) < longestLeft {
 		time.Sleep(betweenLooks)
+	}
+	if took := time.Since(begun); took > 2*betweenLooks {
+		t.Logf("nothing was left after %.1f s", took.Seconds())
 	}
 	for _, what := range left {
 		t.Error("left: " + what)

@@ -17,7 +17,7 @@ func TestOffload(t *testing.T) {
 	node.startDaemon(t)
 	one := node.addPod(t, node.rails[0], 0, "team-a")
 	near := node.addPod(t, node.rails[0], 1, "team-a")
-	far := node.addPod(t, node.rails[1], 0, "team-a")
+	far := node.addPod(t, node.rails[1], 0, "team-a", wishes{"maxRate": maxRate})
 	other := node.addPod(t, node.rails[1], 1, "team-b")
 	pods := []*pod{one, near, far, other}
 	node.wantWell(t, pods)
@@ -32,6 +32,7 @@ func TestOffload(t *testing.T) {
 	node.wantAllInHardware(t, one, near, far)
 	node.tellDatapath(t, one)
 	node.answersInSoftware(t, one)
+	node.refusesInHardware(t, far, one, other)
 
 	for _, pod := range pods {
 		pod.must(t, "check")

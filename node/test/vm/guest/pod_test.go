@@ -5,6 +5,7 @@ package guest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -27,9 +28,12 @@ type pod struct {
 	addresses []netip.Addr
 }
 
+// wishes are settings of our plugin beside those that every pod's network has.
+type wishes map[string]any
+
 // newPod that has no interface yet. Its network is as Multus would hand it to the plugins: with the VF that the device
 // plugin chose.
-func (node *node) newPod(t *testing.T, rail *rail, vf int, namespace string) *pod {
+func (node *node) newPod(t *testing.T, rail *rail, vf int, namespace string, beside ...wishes) *pod {
 	t.Helper()
 	made := &pod{Namespace: testlab.NewNamespace(t, "pod"), rail: rail, vf: vf, namespace: namespace}
 	made.TakeAddressesAtOnce(t)
@@ -38,7 +42,16 @@ func (node *node) newPod(t *testing.T, rail *rail, vf int, namespace string) *po
 		t.Fatal(err)
 	}
 	device := rail.vfs[vf]
-	text, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": rail.name(), "plugins": []map[string]any{
+	own := wishes{
+		"type": "railwright-cni", "deviceID": device, "mtu": 4200, "stateDir": filepath.Join(node.state, "railwright"),
+		"routes": []map[string]string{{"dst": "10.0.0.0/8"}, {"dst": "fd00::/16"}},
+		// Emulated, and on a host that may be busy.
+		"connectTimeoutSeconds": 20, "timeoutSeconds": 60,
+	}
+	for _, more := range beside {
+		maps.Copy(own, more)
+	}
+	text, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": rail.name(), "plugins": []wishes{
 		{
 			"type": "ovs", "bridge": rail.bridge(), "deviceID": device, "interface_type": "system", "mtu": 4200,
 			"ipam": map[string]any{
@@ -48,12 +61,7 @@ func (node *node) newPod(t *testing.T, rail *rail, vf int, namespace string) *po
 				},
 			},
 		},
-		{
-			"type": "railwright-cni", "deviceID": device, "mtu": 4200, "stateDir": filepath.Join(node.state, "railwright"),
-			"routes": []map[string]string{{"dst": "10.0.0.0/8"}, {"dst": "fd00::/16"}},
-			// Emulated, and on a host that may be busy.
-			"connectTimeoutSeconds": 20, "timeoutSeconds": 60,
-		},
+		own,
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -87,9 +95,9 @@ func (pod *pod) must(t *testing.T, verb string) string {
 }
 
 // addPod attaches a new pod.
-func (node *node) addPod(t *testing.T, rail *rail, vf int, namespace string) *pod {
+func (node *node) addPod(t *testing.T, rail *rail, vf int, namespace string, beside ...wishes) *pod {
 	t.Helper()
-	made := node.newPod(t, rail, vf, namespace)
+	made := node.newPod(t, rail, vf, namespace, beside...)
 	made.add(t)
 	return made
 }
