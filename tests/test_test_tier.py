@@ -87,7 +87,7 @@ def test_another_tier_is_misuse(tree, arguments):
 
 def test_make_runs_both_tiers_and_only_the_whole_may_waive_them():
     def commands(target: str) -> str:
-        words = ["make", "--dry-run", target]
+        words = ["make", "--no-print-directory", "--dry-run", target]
         return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
 
     for tier in ("vm", "k8s"):
