@@ -1,9 +1,7 @@
 package lab
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -99,7 +97,7 @@ func TestContention(t *testing.T) {
 	into := run.phase(t, "to a and b", false, back(run.free), back(run.other))
 	bounded := run.phase(t, "c alone, bounded", true, run.bound)
 	beside := run.phase(t, "a beside c, bounded", true, run.free, run.bound)
-	run.write(t)
+	railnode.Keep(t, run.record)
 	// Also where others use the machine: less than the limit is the machine's doing, more than it would be wrong.
 	for what, sum := range map[string]float64{"a alone": alone, "b alone": otherAlone, "a and b": both.Sum, "to a and b": into.Sum,
 		"a beside c": beside.Sum} {
@@ -217,19 +215,5 @@ func (now counts) check(t *testing.T, name string) {
 	}
 	if now.GotByPods.Bytes < now.PayloadGot || now.GotByPods.Packets > now.ByPF.Packets+others || now.ByPF.Packets > now.SentByPods.Packets+others {
 		t.Errorf("%s: the counters contradict each other: %+v", name, now)
-	}
-}
-
-func (run *crowd) write(t *testing.T) {
-	t.Helper()
-	if railnode.Measuring() == "" {
-		return
-	}
-	content, err := json.MarshalIndent(run.record, "", " ")
-	if err == nil {
-		err = os.WriteFile(railnode.Measuring(), append(content, '\n'), 0o644)
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -90,7 +90,7 @@ func TestLoad(t *testing.T) {
 		run.record.Plugins[what] = seconds(took)
 	}
 	run.check(t)
-	run.write(t)
+	railnode.Keep(t, run.record)
 	run.each(t, func(one *pod) error { return one.detach(t, 0) })
 	fabric.mustSettle(t)
 }
@@ -233,20 +233,6 @@ func (run *loadRun) check(t *testing.T) {
 	t.Logf("memory after a quarter of the cycles %.1f MiB, at the end %.1f MiB", float64(first)/(1<<20), float64(last)/(1<<20))
 	if last > first*5/4+8<<20 {
 		t.Errorf("the daemon's memory grew from %d to %d bytes", first, last)
-	}
-}
-
-func (run *loadRun) write(t *testing.T) {
-	t.Helper()
-	if railnode.Measuring() == "" {
-		return
-	}
-	content, err := json.MarshalIndent(run.record, "", " ")
-	if err == nil {
-		err = os.WriteFile(railnode.Measuring(), append(content, '\n'), 0o644)
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -3,6 +3,7 @@
 package railnode
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -26,6 +27,21 @@ func Main(m *testing.M) int {
 
 // Measuring is the file that a measurement is written to; empty: none is made.
 func Measuring() string { return os.Getenv("RAILWRIGHT_MEASURE") }
+
+// Keep what was measured, where a measurement is made.
+func Keep(t testing.TB, record any) {
+	t.Helper()
+	if Measuring() == "" {
+		return
+	}
+	content, err := json.MarshalIndent(record, "", " ")
+	if err == nil {
+		err = os.WriteFile(Measuring(), append(content, '\n'), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // Daemon gives the path of railwrightd, which is built once: what is measured is the daemon as it is shipped, else it is
 // one that can be made to die.
