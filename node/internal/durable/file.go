@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -78,6 +79,19 @@ func (steps Steps) Remove(path string) error {
 	}
 	failpoint.Reach(steps.Unlinked)
 	return SyncFolder(filepath.Dir(path))
+}
+
+// RemoveAbandoned takes away what a writer that died, or a power cut, left half written: temporary files that nobody has
+// touched for so long. A writer that is slower than that fails and says so.
+func RemoveAbandoned(folder string, untouched time.Duration) error {
+	paths, err := filepath.Glob(filepath.Join(folder, TemporaryPrefix+"*"))
+	for _, path := range paths {
+		status, gone := os.Lstat(path)
+		if gone == nil && status.Mode().IsRegular() && time.Since(status.ModTime()) >= untouched {
+			err = errors.Join(err, Steps{}.Remove(path))
+		}
+	}
+	return err
 }
 
 // SyncFolder makes names last: a rename alone may be lost with the power.

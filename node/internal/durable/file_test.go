@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -53,6 +54,30 @@ func TestWhatIsNoRegularFileIsNotRead(t *testing.T) {
 	for _, path := range []string{pipe, link, long, folder} {
 		if content, err := Read(path, 10); err == nil {
 			t.Errorf("%s was read: %q", path, content)
+		}
+	}
+}
+
+func TestWhatIsHalfWrittenIsRemovedOnceNobodyTouchesIt(t *testing.T) {
+	folder := t.TempDir()
+	old, young, other := filepath.Join(folder, TemporaryPrefix+"old"), filepath.Join(folder, TemporaryPrefix+"young"), filepath.Join(folder, "kept.json")
+	for _, path := range []string{old, young, other} {
+		if err := os.WriteFile(path, []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	past := time.Now().Add(-time.Hour)
+	for _, path := range []string{old, other} {
+		if err := os.Chtimes(path, past, past); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := RemoveAbandoned(folder, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	for path, there := range map[string]bool{old: false, young: true, other: true} {
+		if _, err := os.Lstat(path); (err == nil) != there {
+			t.Errorf("%s: %v", path, err)
 		}
 	}
 }

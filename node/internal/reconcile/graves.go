@@ -9,11 +9,16 @@ import (
 	"time"
 
 	"railwright/node/internal/attachment"
+	"railwright/node/internal/durable"
 	"railwright/node/internal/durable/watch"
 	"railwright/node/internal/tombstone"
 )
 
-const tombstonesEvery = 10 * time.Second
+const (
+	tombstonesEvery = 10 * time.Second
+	// abandonedAfter: a plugin that was killed, or lost its power, while it wrote a tombstone does not come back to it.
+	abandonedAfter = 10 * time.Second
+)
 
 // followTombstones replays the DELs that plugins left while we were away, now and whenever another one comes.
 func (reconciler *Reconciler) followTombstones(ctx context.Context) {
@@ -25,6 +30,9 @@ func (reconciler *Reconciler) followTombstones(ctx context.Context) {
 }
 
 func (reconciler *Reconciler) replayAll(ctx context.Context) {
+	if err := durable.RemoveAbandoned(reconciler.tombstones, abandonedAfter); err != nil {
+		reconciler.log.Warn("what is left of a tombstone cannot be removed", "error", err)
+	}
 	paths, err := tombstone.List(reconciler.tombstones)
 	if err != nil {
 		reconciler.log.Warn("tombstones cannot be listed", "error", err)
