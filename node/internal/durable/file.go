@@ -84,11 +84,17 @@ func (steps Steps) Remove(path string) error {
 // RemoveAbandoned takes away what a writer that died, or a power cut, left half written: temporary files that nobody has
 // touched for so long. A writer that is slower than that fails and says so.
 func RemoveAbandoned(folder string, untouched time.Duration) error {
-	paths, err := filepath.Glob(filepath.Join(folder, TemporaryPrefix+"*"))
-	for _, path := range paths {
-		status, gone := os.Lstat(path)
-		if gone == nil && status.Mode().IsRegular() && time.Since(status.ModTime()) >= untouched {
-			err = errors.Join(err, Steps{}.Remove(path))
+	entries, err := os.ReadDir(folder) // not by a pattern: the folder's own name may be read as one
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, entry := range entries {
+		if !entry.Type().IsRegular() || !strings.HasPrefix(entry.Name(), TemporaryPrefix) {
+			continue
+		}
+		status, gone := entry.Info()
+		if gone == nil && time.Since(status.ModTime()) >= untouched {
+			err = errors.Join(err, Steps{}.Remove(filepath.Join(folder, entry.Name())))
 		}
 	}
 	return err
