@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import wait_until
+from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "scripts"
@@ -39,9 +40,9 @@ PROGRAMS = {
 def parts(monkeypatch):
     """The script's own modules."""
     monkeypatch.syspath_prepend(str(SCRIPTS))
-    from measure_gpu import page, points, session, udev_record
+    from measure_gpu import page, points, sampling, session, udev_record
 
-    return {"page": page, "points": points, "session": session, "udev": udev_record}
+    return {"page": page, "points": points, "sampling": sampling, "session": session, "udev": udev_record}
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +153,32 @@ def test_a_second_go_into_the_same_folder_keeps_what_the_first_one_brought(tmp_p
     kept = {path.name for path in (tmp_path / "raw").glob("broadcast-*")}
     assert kept == {f"broadcast-processes-plain-2gpus-large-{number}.txt" for number in range(2)}
     assert len((tmp_path / "raw" / "commands.txt").read_text().splitlines()) == 2
+
+
+def test_registered_and_symmetric_buffers_are_asked_of_both_programs_and_read_back(tmp_path, parts):
+    arguments = ["--only", "registered", "symmetric", "--collectives", "all_gather", "--gpus", 2, "--nccl-tests", "t"]
+    calls, done = called(tmp_path, "--output", tmp_path, *arguments, "--rounds", 1, "--rounds-small", 0)
+    assert done.returncode == 0, done.stderr
+    theirs = [call for call in calls if "all_gather_perf" in call and "-b 256M" not in call]
+    assert [re.search(r"-R (\d)", call)[1] for call in theirs] == ["1", "2"]
+    assert [re.search(r"\.buffers=(\w+)", call)[1] for call in calls if "run nccl" in call] == [
+        "registered",
+        "symmetric",
+    ]
+    (kept,) = (tmp_path / "raw").glob("all_gather-processes-plain-symmetric-2gpus-large-0.txt")
+    assert parts["points"]._NAME.fullmatch(kept.stem)["buffers"] == "symmetric"
+
+
+def test_the_cost_of_sampling_is_measured_in_turn_within_one_process(parts, stand_ins, tmp_path):  # noqa: F811
+    short = "from measure_gpu import sampling as s; s.PAIRS, s.WINDOW_S, s.SIZES = 2, 0.7, {8: 5}; s.main(2)"
+    variables = os.environ | environment(stand_ins, "0000:01:00.0", "0000:02:00.0") | {"PYTHONPATH": str(SCRIPTS)}
+    done = subprocess.run(
+        [sys.executable, "-c", short], env=variables, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "sampling-2gpus-0.txt").write_text(done.stdout)
+    row = parts["sampling"].table(tmp_path)[4]
+    assert re.fullmatch(r"\| 8 B \| 2 \| .* \| \d\.\d{4} \(.* to .*\) \| 2 \|", row), row
 
 
 def test_nixl_goes_over_all_pairs_and_nccl_s_log_is_kept_of_each_collective(tmp_path):

@@ -18,6 +18,7 @@ PROGRAMS = {
     "broadcast": "broadcast_perf",
 }
 LOG_SUBSYSTEMS = "INIT,ENV,GRAPH,TUNING,NET,P2P"
+_REGISTERED = {"registered": "1", "symmetric": "2"}  # nccl-tests' -R
 _LOG_SIZES = "8:1G:x8"
 _WARM_SIZES = "256M:256M:x2"
 
@@ -68,6 +69,7 @@ def _theirs(session: Session, name: str, operation: str, way: Way, count: int, s
     first, last, step = sizes.split(":")
     sweep = ["-b", first, "-e", last, "-f", step.removeprefix("x"), "-c", "0", "-w", "1", "-n", "20"]
     sweep += ["-G", "1"] if way.launched == "graph" else []
+    sweep += ["-R", _REGISTERED[way.buffers]] if way.buffers != "plain" else []
     session.run(name, _program(session, operation, way, count, sweep), **first_gpus(count))
 
 
@@ -83,6 +85,7 @@ def _ours(session: Session, name: str, operation: str, way: Way, count: int, siz
     benchmark = f"nccl_{operation}"
     options = {"sizes": sizes, "placements": "out of place,in place", "ranks_in": way.ranks_in}
     options |= {"launched": way.launched, "evidence": "no", "gpus": str(count)}
+    options |= {"buffers": way.buffers} if way.buffers != "plain" else {}
     chosen = [f"{benchmark}.{key}={value}" for key, value in options.items()]
     session.railwright(name, [benchmark], chosen, **first_gpus(count))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
-from measure_gpu import placement, records
+from measure_gpu import placement, records, sampling
 from measure_gpu.curves import draw_choice, draw_collective
 from measure_gpu.points import Curve, curves
 from measure_gpu.session import COMMANDS, NOTES
@@ -43,7 +43,7 @@ def write(folder: Path) -> list[str]:
     drawn = _pictures(folder, raw, found, missing)
     told = [line for curve in found for line in _table(curve)]
     rest = [*records.copies(raw), *records.latency(raw), *_choice(raw), *records.nixl(raw), *records.steps(raw)]
-    rest += [*records.files(raw), *records.sampling(raw), *placement.table(raw)]
+    rest += [*records.files(raw), *sampling.table(raw), *placement.table(raw)]
     notes = [*_kept(raw, NOTES), *missing]
     ends = ["### Left out or failed", "", *(f"- {note}" for note in notes), ""] if notes else []
     text = "\n".join([*_title(raw), *short, *drawn, *told, *rest, *ends])
@@ -128,8 +128,9 @@ def _costs(table: CostTable) -> list[str]:
 def _table(curve: Curve) -> list[str]:
     """The rows of one collective, in Markdown."""
     launches = "CUDA graph" if curve.way.launched == "graph" else "launches"
+    buffers = "" if curve.way.buffers == "plain" else f", {curve.way.buffers} buffers"
     lines = [
-        f"### {curve.operation}, {curve.gpus} GPUs, {curve.way.ranks_in}, {launches}",
+        f"### {curve.operation}, {curve.gpus} GPUs, {curve.way.ranks_in}, {launches}{buffers}",
         "",
         f"| {' | '.join(_COLUMNS)} |",
         "|" + "---|" * len(_COLUMNS),

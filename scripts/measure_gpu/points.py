@@ -21,7 +21,7 @@ from railwright.units import MIB
 LARGE_TOLERANCE, SMALL_TOLERANCE = 0.01, 0.03
 _NAME = re.compile(
     r"(?P<operation>[a-z_]+)-(?P<ranks_in>processes|threads)-(?P<launched>plain|graph)"
-    r"(?:-(?P<gpus>\d+)gpus)?(?:-(?:small|large))?-\d+"
+    r"(?:-(?P<buffers>registered|symmetric))?(?:-(?P<gpus>\d+)gpus)?(?:-(?:small|large))?-\d+"
 )
 _THEIRS = "-nccl-tests"
 
@@ -31,17 +31,20 @@ class Way(NamedTuple):
 
     ranks_in: str
     launched: str
+    buffers: str = "plain"
 
     @property
     def name(self) -> str:
         """A part of a file's name."""
-        return f"{self.ranks_in}-{self.launched}"
+        return f"{self.ranks_in}-{self.launched}" + ("" if self.buffers == "plain" else f"-{self.buffers}")
 
 
 WAYS = {
     "processes": Way("processes", "plain"),
     "threads": Way("threads", "plain"),
     "graph": Way("processes", "graph"),
+    "registered": Way("processes", "plain", "registered"),
+    "symmetric": Way("processes", "plain", "symmetric"),
 }
 
 
@@ -126,7 +129,7 @@ def curves(raw: Path) -> list[Curve]:
         results = _theirs(path) if is_theirs else _ours(path)
         if not results:
             continue
-        way = Way(match["ranks_in"], match["launched"])
+        way = Way(match["ranks_in"], match["launched"], match["buffers"] or "plain")
         times = found[match["operation"], way, int(match["gpus"] or results[0].ranks)]
         for result in results:
             seconds = float(result.settings["duration_s"]) if is_theirs else result.summary.median

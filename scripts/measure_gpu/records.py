@@ -102,24 +102,3 @@ def files(raw: Path) -> list[str]:
     for path in _of(raw, "kv_file*"):
         told += _section(path.parent.name, [path], "backend", "memory", "operation", "size_bytes", "batch")
     return told
-
-
-def sampling(raw: Path) -> list[str]:
-    """What the sampling of clocks and power costs: pairs of the same run with and without it."""
-    ratios: dict[int, list[float]] = {}
-    for path in _of(raw, "sampling-on-*"):
-        other = path.parent.with_name(path.parent.name.replace("-on-", "-off-")) / path.name
-        if other.exists():
-            on, off = _times(path), _times(other)
-            for size in sorted(on.keys() & off.keys()):
-                ratios.setdefault(size, []).append(on[size] / off[size])
-    lines = ["### The cost of sampling", "", "| all_reduce of | time with / without | pairs |", "|---|---|---|"]
-    for size, found in sorted(ratios.items()):
-        told = f"{statistics.median(found):.4f} ({min(found):.4f} to {max(found):.4f})"
-        lines.append(f"| {format_size(size)} | {told} | {len(found)} |")
-    return [*lines, ""] if ratios else []
-
-
-def _times(path: Path) -> dict[int, float]:
-    results = (one for one in load(path).results if one.quantity == "latency_s" and one.summary)
-    return {int(one.parameters["size_bytes"]): one.summary.median for one in results if one.summary}

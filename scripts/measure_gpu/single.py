@@ -1,4 +1,4 @@
-"""What has no yardstick of another project: our own records of copies, NIXL, NCCL's choice, steps, files, sampling."""
+"""What has no yardstick of another project: our own records of copies, NIXL, NCCL's choice, steps, files, prove."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from railwright.units import MIB
 SCRIPTS = Path(__file__).resolve().parent.parent
 BASELINE = SCRIPTS / "baselines" / "gpu_copy.cu"
 TRY_CUFILE = SCRIPTS / "try-cufile"
-SAMPLING_PAIRS = 5
 _FEW = 4
 """GPUs between which every way over every pair still ends within a few minutes."""
 _BASELINE_SIZE = (str(512 * MIB), "5")
@@ -113,11 +112,7 @@ def files(session: Session) -> None:
         session.railwright(f"kv_file{end}", ["kv_file"], options, within=within)
 
 
-def sampling(session: Session) -> None:
-    """What the sampling of clocks and power costs: the same runs with and without it, in turn."""
-    options = ["nccl_all_reduce.sizes=8,256M", "nccl_all_reduce.placements=out of place"]
-    options += ["nccl_all_reduce.evidence=no"]
-    for number in range(SAMPLING_PAIRS if session.counts else 0):
-        for state in ("on", "off"):
-            name = f"sampling-{state}-{number}"
-            session.railwright(name, ["nccl_all_reduce"], options, RAILWRIGHT_GPU_SAMPLING=state)
+def prove(session: Session) -> None:
+    """What `railwright prove` says of this machine, one launch of each benchmark, with the report that it writes."""
+    folder = session.raw / f"prove-{session.free_number('prove')}"
+    session.run(folder.name, ["railwright", "prove", "--launches", "1", "--output", str(folder), "--force"], _LONG_S)
