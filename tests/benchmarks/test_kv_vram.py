@@ -147,28 +147,34 @@ def test_a_log_of_nonsense_names_nothing():
 # --- what is found
 
 
-def result_with(value: str, path: str = "gpu0>memory0") -> Result:
+def result_with(value: str, path: str = "gpu0>memory0", processes: int = 2) -> Result:
     return Result(
         benchmark="kv_vram",
         quantity="bandwidth_bytes_per_s",
         path=path,
         method="",
+        parameters={"processes": processes},
         evidence=(Evidence(claim="ucx_protocol", value=value, seen="UCX_PROTO_INFO: ucp_put by software emulation"),),
     )
 
 
-def test_emulation_is_one_finding_for_each_path_with_its_cause_and_remedy(two_gpus):
+def test_emulation_is_one_finding_for_each_cause_with_all_its_paths_and_its_remedy(two_gpus):
     value = "software emulation over tcp/lo"
-    results = (result_with(value), result_with(value), result_with(value, "memory0>gpu0"), result_with("cuda_ipc/cuda"))
+    results = (
+        *(result_with(value), result_with(value), result_with(value, "memory0>gpu0"), result_with("cuda_ipc/cuda")),
+        result_with(value, "gpu0>gpu1", processes=1),
+    )
     facts = Facts(topology=two_gpus, results=results)
-    first, second = rma_emulated.FAULT.look(facts)
-    assert (first.where, second.where) == (("kv_vram", "gpu0>memory0"), ("kv_vram", "memory0>gpu0"))
-    assert first.certainty == "seen"
-    assert "software emulation over tcp/lo" in first.says
-    assert "(2 points)" in first.says
-    assert "UCX_RMA_PPLN_ENABLE=y" in first.remedy
-    assert first.costs
-    assert first.evidence
+    between, inside = rma_emulated.FAULT.look(facts)
+    assert between.where == ("kv_vram", "gpu0>memory0", "memory0>gpu0")
+    assert inside.where == ("kv_vram", "gpu0>gpu1")
+    assert between.certainty == "seen"
+    assert "between two processes UCX moved data by software emulation over tcp/lo" in between.says
+    assert "(3 points)" in between.says
+    assert "UCX_RMA_PPLN_ENABLE=y" in between.remedy
+    assert "ucx_error_handling_mode=none" in inside.remedy
+    assert between.costs
+    assert [one.seen for one in between.evidence] == ["UCX_PROTO_INFO: ucp_put by software emulation"]
     assert tcp_fallback.FAULT.look(facts) == (), "no ptrace right would help"
 
 

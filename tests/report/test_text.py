@@ -6,14 +6,18 @@ import io
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import Console
 
 from railwright.diagnosis.model import Diagnosis
 from railwright.errors import EXIT_UNJUDGED, UsageError
+from railwright.report import wording
+from railwright.report.page import standard_output
 from railwright.report.records import json_lines, read_json_lines
 from railwright.report.text import render
 from railwright.results.model import End
+from railwright.topology.expand import expand
 
 from . import sample
 
@@ -53,6 +57,28 @@ def test_because_stands_beside_its_row_where_there_is_room_and_under_it_elsewher
 
     assert "DDR5-4800" not in first_row(80)
     assert "DDR5-4800" in first_row(140)
+
+
+def test_what_is_normal_stands_beside_what_was_measured() -> None:
+    text = " ".join(rendered(140).split())
+    assert "expected 180 ns to 360 ns" in text
+    assert "expected from 9.60 GB/s" in text
+
+
+def test_the_gpus_of_the_machine_are_told_once_for_all_that_are_alike() -> None:
+    host = expand("hgx-h100", {})
+    assert wording.gpu_words(host) == "8 x NVIDIA H100 SXM5 80GB"
+    known = [replace(one, facts={"nvidia_driver": "580.1", "cuda": "13.0"}) if one.kind == "host" else one
+             for one in host.devices]  # fmt: skip
+    assert wording.gpu_words(replace(host, devices=tuple(known))).endswith(", driver 580.1, CUDA 13.0")
+    assert wording.gpu_words(expand("laptop", {})) == ""
+
+
+def test_a_report_in_a_file_is_wide_and_follows_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert standard_output().width == 140
+    monkeypatch.setenv("COLUMNS", "97")
+    assert standard_output().width == 97
 
 
 def test_causes_reasons_and_counters_are_told() -> None:

@@ -42,9 +42,8 @@ def COMMAND(a: Path, b: Path, across: tuple[str, ...], as_json: bool) -> int:  #
         for line in comparison_lines(comparison):
             click.echo(line)
     else:
-        from rich.console import Console
-
         from railwright.report.comparison_text import render_comparison
+        from railwright.report.page import standard_output
 
-        render_comparison(comparison, Console())
+        render_comparison(comparison, standard_output())
     return comparison.exit_status

@@ -220,11 +220,10 @@ def show(file: ResultFile, diagnosis: Diagnosis, *, as_json: bool) -> None:
             for line in json_lines(file.run, diagnosis, file.end):
                 click.echo(line)
         else:
-            from rich.console import Console
-
+            from railwright.report.page import standard_output
             from railwright.report.text import render
 
-            render(file.run, diagnosis, file.end, Console(), file.results)
+            render(file.run, diagnosis, file.end, standard_output(), file.results)
 
 
 @contextlib.contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from railwright.diagnosis import gpu_health
 from railwright.diagnosis.causes import causes_of
 from railwright.diagnosis.limits_of import LimitFinder, ceilings
@@ -17,6 +19,7 @@ from railwright.limits.model import Limit
 from railwright.results.model import Evidence, Result, ResultFile, Verification
 from railwright.results.statistics import quantile
 from railwright.topology.model import Scalar
+from railwright.units import format_size
 
 _UNJUDGED: tuple[State, ...] = ("suspicious", "failed", "unknown")
 
@@ -130,17 +133,19 @@ def _size(point: Judged) -> int:
 
 def _worst(points: list[Judged], headline: Judged | None) -> Verdict:
     """The worst of the judged points. A small size without a band says nothing; no judged point at all is unknown."""
-    telling = [point.verdict for point in points if point.verdict.state != "unknown"]
-    if not any(verdict.state != "waived" for verdict in telling) and headline is not None:
+    telling = [point for point in points if point.verdict.state != "unknown"]
+    if not any(point.verdict.state != "waived" for point in telling) and headline is not None:
         return headline.verdict
     if not telling:
         return points[0].verdict
-    worst = min(telling, key=lambda verdict: WORST_FIRST.index(verdict.state))
-    if headline is not None and WORST_FIRST.index(headline.verdict.state) < WORST_FIRST.index(worst.state):
+    worst = min(telling, key=lambda point: WORST_FIRST.index(point.verdict.state))
+    if headline is None:
+        return worst.verdict
+    if WORST_FIRST.index(headline.verdict.state) <= WORST_FIRST.index(worst.verdict.state):
         return headline.verdict  # smaller sizes cannot vouch for the one that stands for the curve
-    if headline is not None and headline.verdict.state == worst.state:
-        return headline.verdict
-    return worst
+    if "size_bytes" not in worst.parameters:
+        return worst.verdict
+    return replace(worst.verdict, why=f"at {format_size(_size(worst))}: {worst.verdict.why}")
 
 
 def exit_status(paths: Iterable[JudgedPath], findings: Iterable[Finding]) -> int:

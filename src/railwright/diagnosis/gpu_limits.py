@@ -76,12 +76,12 @@ class GpuLimits:
             return None  # the driver copies through a buffer of its own: a CPU's work, and no link's
         source, _, target = path_id.partition(">")
         by_kernel, both_ways = parameters.get("engine") == "sm", parameters.get("direction") == "both"
-        if by_kernel and both_ways and source != target:
-            return None  # two kernels at once share what one alone does not fill; nobody has published what is normal
         path = self._find(source, target) if source != target else None
-        if path is None or not any(isinstance(link.protocol, PcieLink) for link in path.links):
+        if path is None:
             return band
-        return gpu_limits.over_pcie(band, by_kernel=by_kernel, both_ways=both_ways)
+        is_pcie = any(isinstance(link.protocol, PcieLink) for link in path.links)
+        of_links = gpu_limits.over_pcie if is_pcie else gpu_limits.over_nvlink
+        return of_links(band, by_kernel=by_kernel, both_ways=both_ways)
 
     def _collective(self, operation: str, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
         """The same limit and band that `limits` and `explain` give for that collective, at this size."""

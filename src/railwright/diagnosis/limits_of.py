@@ -2,7 +2,8 @@
 
 Derived limits come from the path over the topology. Measured ceilings come from a simpler measurement of the same
 resource in the same run:
-    memory to memory of one host     one thread's memory copy of the same size (bandwidth), one cache line (latency)
+    memory to memory of one host     one thread's memory copy of the same size or of half of it, whichever is faster
+                                     (bandwidth), one cache line (latency)
     a KV cache's blocks              one thread's memory copy of as many bytes, or of the most that were copied
     drive to memory                  the raw device with the same reads
 A drive's writes have no ceiling: what it reads does not hold for them.
@@ -63,11 +64,22 @@ _JUDGED_FROM_BYTES = MIB
 Bounds = tuple[Limit | NoLimit, Expected | None]
 
 
+class Copies(NamedTuple):
+    """One thread's memory copies of one size, in bytes/s."""
+
+    slowest: float
+    """The median of the slowest launch."""
+    fastest: float
+    """The median of the fastest one."""
+    best: float
+    """The best single sample: what the core has shown that it can do."""
+
+
 class Ceilings(NamedTuple):
     """The simpler measurements of a run: median values by what they were measured with."""
 
-    copies: dict[tuple[str, int], tuple[float, float]]
-    """(path, size in bytes) -> one thread's memory copy, bytes/s, in the slowest and the fastest launch."""
+    copies: dict[tuple[str, int], Copies]
+    """By path and size in bytes."""
     lines: dict[str, tuple[float, float]]
     """path -> one cache line from core to core, seconds, in the slowest and the fastest launch."""
     devices: dict[tuple[str, Quantity, tuple[tuple[str, Scalar], ...]], tuple[float, float]]
@@ -93,8 +105,10 @@ def ceilings(results: Iterable[Result]) -> Ceilings:
         value = result.summary.median
         size = result.parameters.get("size_bytes")
         if result.benchmark == COPY_BENCHMARK and result.parameters.get("threads") == 1 and isinstance(size, int):
-            slowest, fastest = found.copies.get((result.path, size), (value, value))
-            found.copies[(result.path, size)] = (min(slowest, value), max(fastest, value))
+            best = result.summary.maximum
+            known = found.copies.get((result.path, size), Copies(value, value, best))
+            copies = Copies(min(known.slowest, value), max(known.fastest, value), max(known.best, best))
+            found.copies[(result.path, size)] = copies
         elif result.benchmark == CORE_BENCHMARK:
             slowest, fastest = found.lines.get(result.path, (value, value))
             found.lines[result.path] = (max(slowest, value), min(fastest, value))
@@ -212,10 +226,11 @@ class LimitFinder:
         near = _nearest_size(self._ceilings.copies, path_id, size) if isinstance(size, int) else None
         if near is None:
             return NoLimit(quantity=quantity, why="memory_copy was not measured in this run at such a size"), None
-        slowest, value = self._ceilings.copies[(path_id, near)]
-        because = f"one thread's memory copy of {format_size(near)}, measured in this run"
+        slowest, value, _ = self._ceilings.copies[(path_id, near)]
+        best, of_size = self._best_copy(path_id, near)
+        because = f"one thread's memory copy of {format_size(of_size)}, measured in this run"
         because = f"{copies} at once of {because}" if copies > 1 else because
-        limit = _ceiling(quantity, copies * value, because)
+        limit = _ceiling(quantity, copies * best, because)
         if not isinstance(size, int) or size < _JUDGED_FROM_BYTES or parameters.get("transport") == "tcp":
             return limit, None
         reason = "inside one host the worst sound way copies each byte twice"
@@ -226,6 +241,15 @@ class LimitFinder:
             because=reason,
             sources=(TWO_COPIES.source,),
         )
+
+    def _best_copy(self, path_id: str, size: int) -> tuple[float, int]:
+        """The most that a transfer of the size may reach, and which copy's rate that is.
+
+        One thread touches twice the size in its core's caches. Of two processes each may touch no more than the size
+        in its own, as does a copy of half of it.
+        """
+        half = _nearest_size(self._ceilings.copies, path_id, size // 2)
+        return max((self._ceilings.copies[path_id, one].best, one) for one in (size, half) if one is not None)
 
     def _kv_cache(self, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
         """Blocks of one request at the rate of a copy; a request larger than all copies is held against the largest.
@@ -303,7 +327,7 @@ def _is_memory(device: str) -> bool:
     return device.startswith("memory")
 
 
-def _nearest_size(copies: dict[tuple[str, int], tuple[float, float]], path_id: str, size: int) -> int | None:
+def _nearest_size(copies: dict[tuple[str, int], Copies], path_id: str, size: int) -> int | None:
     """The measured copy size nearest to `size` by ratio, at most a factor of two away."""
     sizes = [known for path, known in copies if path == path_id and size / 2 <= known <= size * 2]
     return min(sizes, key=lambda known: abs(math.log(known / size)), default=None)

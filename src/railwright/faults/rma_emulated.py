@@ -11,7 +11,6 @@ from __future__ import annotations
 from railwright.faults.model import Facts, Fault, Finding
 from railwright.results.model import Evidence, Result
 from railwright.results.readers.ucx_protocols import EMULATION
-from railwright.topology.model import Scalar
 
 _REMEDY_IN_ONE_PROCESS = (
     "create NIXL's UCX backend with ucx_error_handling_mode=none: then UCX copies by cuda_copy (55 GB/s to and from"
@@ -25,28 +24,29 @@ _REMEDY = (
 
 
 def _look(facts: Facts) -> tuple[Finding, ...]:
-    found: dict[tuple[str, str, Scalar | None], list[tuple[Result, Evidence]]] = {}
+    found: dict[tuple[str, bool], list[tuple[Result, Evidence]]] = {}
     for result in facts.results:
         for one in result.evidence:
             if one.claim == "ucx_protocol" and one.value.startswith(EMULATION):
-                processes = result.parameters.get("processes")
-                found.setdefault((result.benchmark, result.path, processes), []).append((result, one))
-    return tuple(_finding(benchmark, path, points) for (benchmark, path, _), points in found.items())
+                alone = result.parameters.get("processes") == 1
+                found.setdefault((result.benchmark, alone), []).append((result, one))
+    return tuple(_finding(benchmark, points, alone=alone) for (benchmark, alone), points in found.items())
 
 
-def _finding(benchmark: str, path: str, points: list[tuple[Result, Evidence]]) -> Finding:
+def _finding(benchmark: str, points: list[tuple[Result, Evidence]], *, alone: bool) -> Finding:
+    paths = tuple(dict.fromkeys(result.path for result, _ in points))
     over = ", ".join(dict.fromkeys(one.value for _, one in points))
-    alone = points[0][0].parameters.get("processes") == 1
+    within = "inside one process" if alone else "between two processes"
     return Finding(
         fault=FAULT.name,
-        where=(benchmark, path),
+        where=(benchmark, *paths),
         certainty="seen",
-        says=f"UCX moved {path} by {over}: no transport of it reaches from the one memory to the other"
+        says=f"{within} UCX moved data by {over}: no transport of it reaches from the one memory to the other"
         f" ({len(points)} points)",
         costs="0.4 to 0.9 GB/s at 256 MiB, where a copy makes 55 to host memory and 390 to a GPU (measured on 2 H200,"
         " NIXL 1.5.1, UCX 1.23)",
         remedy=_REMEDY_IN_ONE_PROCESS if alone else _REMEDY,
-        evidence=(points[0][1],),
+        evidence=tuple({one.seen: one for _, one in points}.values()),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.limits.model import Constant, Expected, Limit, NoLimit, Source, Step
-from railwright.limits.sources import CUDA_ATTRIBUTES, NVBANDWIDTH_H200
+from railwright.limits.sources import COPIES_MEASURED, CUDA_ATTRIBUTES, NVBANDWIDTH_H200
 from railwright.topology.gpus import TRANSFERS_A_MEMORY_CLOCK, memory_rate
 from railwright.topology.model import Device
 from railwright.units import format_bandwidth
@@ -19,6 +19,11 @@ TRANSFERS_A_CLOCK = Constant(
 LOCAL_SHARE = Constant(value=0.8, unit="of half the memory's rate, copies within one GPU", source=NVBANDWIDTH_H200)
 KERNEL_SHARE = Constant(value=0.85, unit="of what copy engines reach over PCIe", source=NVBANDWIDTH_H200)
 BOTH_WAYS_SHARE = Constant(value=0.85, unit="of one direction alone, over PCIe", source=NVBANDWIDTH_H200)
+BOTH_WAYS_AT_LEAST = Constant(
+    value=0.75, unit="of one direction alone, over PCIe, now and then", source=COPIES_MEASURED
+)
+BOTH_KERNELS_SHARE = Constant(value=0.48, unit="of one engine's direction alone, over PCIe", source=COPIES_MEASURED)
+BOTH_KERNELS_OF_NVLINK = Constant(value=0.9, unit="of one direction alone, over NVLink", source=COPIES_MEASURED)
 
 
 def memory_limit(gpu: Device) -> Limit | NoLimit:
@@ -75,16 +80,30 @@ def local_copy_limit(gpu: Device) -> tuple[Limit | NoLimit, Expected | None]:
 
 
 def over_pcie(band: Expected, *, by_kernel: bool, both_ways: bool) -> Expected:
-    """The band of one direction by copy engine, for copies by a kernel or with the other direction busy too."""
-    share = (KERNEL_SHARE.value if by_kernel else 1.0) * (BOTH_WAYS_SHARE.value if both_ways else 1.0)
-    if share == 1.0:
-        return band
-    how = " and ".join(
-        word for word, yes in (("a kernel copies", by_kernel), ("both directions are busy", both_ways)) if yes
-    )
+    """The band of one direction by copy engine, for copies by a kernel or with the other direction busy too.
+
+    What engines reach both ways at once differs from one run to the next, so that between its two ends nothing is said.
+    """
+    if by_kernel and both_ways:
+        return _part_of(band, BOTH_KERNELS_SHARE, "two kernels that copy at once")
+    if by_kernel:
+        return _part_of(band, KERNEL_SHARE, "a kernel that copies")
+    if both_ways:
+        found = _part_of(band, BOTH_WAYS_SHARE, "both directions busy")
+        sources = (*found.sources, BOTH_WAYS_AT_LEAST.source)
+        return replace(found, doubtful_to=BOTH_WAYS_AT_LEAST.value * band.low, sources=sources)
+    return band
+
+
+def over_nvlink(band: Expected, *, by_kernel: bool, both_ways: bool) -> Expected:
+    """The band of one direction, for two kernels that share what one alone does not fill; engines lose nothing."""
+    return _part_of(band, BOTH_KERNELS_OF_NVLINK, "two kernels that copy at once") if by_kernel and both_ways else band
+
+
+def _part_of(band: Expected, share: Constant, how: str) -> Expected:
     return replace(
         band,
-        low=share * band.low,
-        because=f"{share:.2f} of the expected rate of one copy, for {how}",
-        sources=(*band.sources, NVBANDWIDTH_H200),
+        low=share.value * band.low,
+        because=f"{share.value:.2f} of the expected rate of one copy, for {how}",
+        sources=(*band.sources, share.source),
     )

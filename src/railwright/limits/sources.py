@@ -29,6 +29,11 @@ NVBANDWIDTH_H200 = Source(
     title="nvbandwidth 0.8 on 2 H200 of one host, driver 580.159, CUDA 13.0",
     section="host to device 55.5 by engine, 51.4 by kernel, 50.3 both ways; local copy 2,096 GB/s",
 )
+COPIES_MEASURED = Source(
+    title="Railwright docs/measured/2026-11-22-gpu-1xh100, -2xh200, -4xh200 and -8xh200",
+    section="both ways at once: over PCIe 39.7 to 52.0 GB/s by engine, 27.3 to 33.2 by kernel; over NVLink 338 to 366"
+    " by kernel",
+)
 CUDA_ATTRIBUTES = Source(
     title="NVIDIA CUDA Driver API", section="memory clock rate and global memory bus width; double data rate"
 )

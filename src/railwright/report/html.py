@@ -29,6 +29,7 @@ def render_html(run: Run, diagnosis: Diagnosis, results: tuple[Result, ...], end
         "topology_svg": as_it_is(_drawing(run.topology)),
         "run": run,
         "context": run.context,
+        "gpus": wording.gpu_words(run.topology),
         "end": end,
         "headline": _headline(diagnosis),
         "worst": _worst(diagnosis),

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import os
+
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
 from railwright.report import wording
+
+_COLUMNS_OF_A_FILE = 140
+
+
+def standard_output() -> Console:
+    """Where reports are printed: as wide as the terminal or as COLUMNS says, and wide in a file, which never wraps."""
+    console = Console()
+    if console.is_terminal or "COLUMNS" in os.environ:
+        return console
+    return Console(width=_COLUMNS_OF_A_FILE)
 
 
 def fits(text: str, console: Console) -> str:

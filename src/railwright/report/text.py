@@ -85,6 +85,7 @@ class _Printer(Page):
                 ("command", " ".join(run.command)),
                 ("host", wording.machine_words(context)),
                 ("CPU", context.cpu or "not known"),
+                ("GPUs", wording.gpu_words(run.topology)),
                 ("kernel", ", ".join(part for part in (context.kernel, context.operating_system) if part)),
                 ("noise", wording.noise_words(context)),
                 ("busy", wording.busy_words(context)),
@@ -204,9 +205,11 @@ def _varied(judged: JudgedPath) -> str:
 
 
 def _because_lines(judged: JudgedPath) -> Iterator[str]:
-    """What sets the limit; and what the verdict says, where that is not simply ok."""
+    """What sets the limit, what is expected of it, and what the verdict says where that is not simply ok."""
     if judged.headline is not None:
         yield wording.because(judged.headline.limit)
+        if judged.headline.expected is not None:
+            yield f"expected {wording.band_words(judged.headline.expected)}"
     why = judged.verdict.why
     if judged.verdict.state != "ok" and why and not (judged.headline and why in wording.because(judged.headline.limit)):
         yield f"{judged.verdict.state}: {why}"

@@ -12,7 +12,7 @@ from railwright.diagnosis.verdict import WORST_FIRST, format_quantity
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, EXIT_USAGE
 from railwright.limits.model import Expected, Limit, NoLimit
 from railwright.results.model import Context, End
-from railwright.topology.model import Scalar
+from railwright.topology.model import Scalar, Topology
 from railwright.units import format_duration, format_size
 
 Item = TypeVar("Item")
@@ -30,7 +30,7 @@ QUANTITY_WORDS = {
 }
 
 STATE_MEANING: dict[State, str] = {
-    "ok": "within the expected band, and at most 2 % above the limit",
+    "ok": "within the expected band, and at most 2 % above the limit (10 % above one that was measured)",
     "slow": "worse than the expected band",
     "suspicious": "better than the limit: the measurement or the limit is wrong",
     "unknown": "there is no limit, or no expected band, to hold it against",
@@ -195,6 +195,17 @@ def machine_words(context: Context) -> str:
     if context.memory_bytes:
         parts.append(format_size(context.memory_bytes))
     return ", ".join(parts)
+
+
+def gpu_words(topology: Topology) -> str:
+    """`2 x NVIDIA H200, driver 580.159.04, CUDA 13.0`; empty where there is none."""
+    gpus = topology.of_kind("gpu")
+    if not gpus:
+        return ""
+    named = [f"{len(group)} x {name or 'GPU'}" for name, group in grouped(gpus, lambda gpu: gpu.name)]
+    facts = next((host.facts for host in topology.of_kind("host")), {})
+    known = (("driver", facts.get("nvidia_driver")), ("CUDA", facts.get("cuda")))
+    return visible(", ".join([*named, *(f"{what} {value}" for what, value in known if value)]))
 
 
 class Unmeasured:
