@@ -20,6 +20,7 @@ from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "scripts"
 RECORDED = ROOT / "docs" / "measured" / "2026-11-22-gpu-2xh200"
+RECORDED_ON_FOUR = RECORDED.with_name("2026-11-22-gpu-4xh200")
 TELLS = """#!/bin/sh
 echo "$(basename "$0") [$CUDA_VISIBLE_DEVICES] $*" >> "$CALLS"
 """
@@ -40,9 +41,10 @@ PROGRAMS = {
 def parts(monkeypatch):
     """The script's own modules."""
     monkeypatch.syspath_prepend(str(SCRIPTS))
-    from measure_gpu import page, points, sampling, session, udev_record
+    from measure_gpu import page, points, sampling, session, udev_record, written
 
-    return {"page": page, "points": points, "sampling": sampling, "session": session, "udev": udev_record}
+    modules = {"page": page, "points": points, "sampling": sampling, "session": session, "written": written}
+    return {**modules, "udev": udev_record}
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +181,28 @@ def test_the_cost_of_sampling_is_measured_in_turn_within_one_process(parts, stan
     (tmp_path / "sampling-2gpus-0.txt").write_text(done.stdout)
     row = parts["sampling"].table(tmp_path)[4]
     assert re.fullmatch(r"\| 8 B \| 2 \| .* \| \d\.\d{4} \(.* to .*\) \| 2 \|", row), row
+
+
+def test_every_comparison_is_with_data_but_the_one_that_asks_what_data_costs(tmp_path):
+    arguments = ["--only", "written", "processes", "--collectives", "all_gather", "--gpus", 2, "--nccl-tests", "t"]
+    calls, done = called(tmp_path, "--output", tmp_path, *arguments, "--rounds", 1, "--rounds-small", 0)
+    assert done.returncode == 0, done.stderr
+    asked = [re.search(r"m/(\w+)_perf -b 8M -e 8G -f 4 -c (\d) ", call) for call in calls]
+    assert [(one[1], one[2]) for one in asked if one] == [
+        *(("alltoall", "0"), ("alltoall", "1")),
+        *(("all_reduce", "0"), ("all_reduce", "1")),
+        *(("all_gather", "0"), ("all_gather", "1")),
+    ]
+    assert all("-c 1 " in call for call in calls if call.startswith("mpirun") and "-b 8M" not in call)
+
+
+def test_what_unwritten_memory_takes_is_told_beside_what_data_takes(parts, tmp_path):
+    with tarfile.open(RECORDED_ON_FOUR / "raw.tar.xz") as archive:
+        members = [one for one in archive.getmembers() if "/written-" in one.name]
+        archive.extractall(tmp_path, members=members, filter="data")
+    rows = parts["written"].table(tmp_path)[4:-1]
+    assert len(rows) == 6
+    assert rows[3] == "| all_to_all | 4 | 512 MiB | 1.21 ms | 1.32 ms | 1.27 ms | 0.913 | 0.958 | 2, 1, 2 |"
 
 
 def test_nixl_goes_over_all_pairs_and_nccl_s_log_is_kept_of_each_collective(tmp_path):

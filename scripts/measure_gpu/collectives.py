@@ -40,7 +40,7 @@ def measure(session: Session, operations: Sequence[str], ways: Sequence[Way]) ->
             plan += [(number, f"{name}-{first + number}", operation, way, count, sizes) for number in range(rounds)]
     for count in session.counts if plan else ():
         name = f"warm-{count}gpus"  # so that the first pair of all finds the GPUs at their clocks, as the others do
-        _theirs(session, name, operations[0], Way("processes", "plain"), count, _WARM_SIZES)
+        theirs(session, name, operations[0], Way("processes", "plain"), count, _WARM_SIZES)
     for number, name, *one in sorted(plan, key=lambda entry: entry[0]):
         if session.left_s() > 0:
             _pair(session, number, name, *one)
@@ -50,8 +50,8 @@ def measure(session: Session, operations: Sequence[str], ways: Sequence[Way]) ->
 
 def _pair(session: Session, number: int, name: str, operation: str, way: Way, count: int, sizes: str) -> None:
     """Both programs once, each of them first in every other round."""
-    for turn in [_ours, _theirs] if number % 2 else [_theirs, _ours]:
-        turn(session, f"{name}-nccl-tests" if turn is _theirs else name, operation, way, count, sizes)
+    for turn in [ours, theirs] if number % 2 else [theirs, ours]:
+        turn(session, f"{name}-nccl-tests" if turn is theirs else name, operation, way, count, sizes)
 
 
 def _parts(sizes: str) -> tuple[str, str]:
@@ -63,11 +63,14 @@ def _parts(sizes: str) -> tuple[str, str]:
     return told[0], told[1]
 
 
-def _theirs(session: Session, name: str, operation: str, way: Way, count: int, sizes: str) -> None:
+def theirs(
+    session: Session, name: str, operation: str, way: Way, count: int, sizes: str, *, checks: bool = True
+) -> None:
+    """nccl-tests' program over the sizes. Without its check it moves memory that it has not written, see `written`."""
     if session.nccl_tests is None:
         return
     first, last, step = sizes.split(":")
-    sweep = ["-b", first, "-e", last, "-f", step.removeprefix("x"), "-c", "0", "-w", "1", "-n", "20"]
+    sweep = ["-b", first, "-e", last, "-f", step.removeprefix("x"), "-c", str(int(checks)), "-w", "1", "-n", "20"]
     sweep += ["-G", "1"] if way.launched == "graph" else []
     sweep += ["-R", _REGISTERED[way.buffers]] if way.buffers != "plain" else []
     session.run(name, _program(session, operation, way, count, sweep), **first_gpus(count))
@@ -81,7 +84,8 @@ def _program(session: Session, operation: str, way: Way, count: int, sweep: list
     return ["mpirun", "-n", str(count), "--bind-to", "none", "--allow-run-as-root", program, *sweep, "-g", "1"]
 
 
-def _ours(session: Session, name: str, operation: str, way: Way, count: int, sizes: str) -> None:
+def ours(session: Session, name: str, operation: str, way: Way, count: int, sizes: str) -> None:
+    """Our benchmark over the sizes, in both placements."""
     benchmark = f"nccl_{operation}"
     options = {"sizes": sizes, "placements": "out of place,in place", "ranks_in": way.ranks_in}
     options |= {"launched": way.launched, "evidence": "no", "gpus": str(count)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
-from measure_gpu import placement, records, sampling
+from measure_gpu import placement, records, sampling, written
 from measure_gpu.curves import draw_choice, draw_collective
 from measure_gpu.points import Curve, curves
 from measure_gpu.session import COMMANDS, NOTES
@@ -42,7 +42,14 @@ def write(folder: Path) -> list[str]:
     missing: list[str] = []
     drawn = _pictures(folder, raw, found, missing)
     told = [line for curve in found for line in _table(curve)]
-    rest = [*records.copies(raw), *records.latency(raw), *_choice(raw), *records.nixl(raw), *records.steps(raw)]
+    rest = [
+        *written.table(raw),
+        *records.copies(raw),
+        *records.latency(raw),
+        *_choice(raw),
+        *records.nixl(raw),
+        *records.steps(raw),
+    ]
     rest += [*records.files(raw), *sampling.table(raw), *placement.table(raw)]
     notes = [*_kept(raw, NOTES), *missing]
     ends = ["### Left out or failed", "", *(f"- {note}" for note in notes), ""] if notes else []

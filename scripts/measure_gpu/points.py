@@ -131,9 +131,8 @@ def curves(raw: Path) -> list[Curve]:
             continue
         way = Way(match["ranks_in"], match["launched"], match["buffers"] or "plain")
         times = found[match["operation"], way, int(match["gpus"] or results[0].ranks)]
-        for result in results:
-            seconds = float(result.settings["duration_s"]) if is_theirs else result.summary.median
-            (times.theirs if is_theirs else times.ours)[_key(result)].append(seconds)
+        for key, seconds in times_of(path):
+            (times.theirs if is_theirs else times.ours)[key].append(seconds)
         if not is_theirs and not times.limits.keys() >= {_key(result)[1] for result in results}:
             times.limits.update(_limits(load(path)))
     return [_curve(*key, times) for key, times in sorted(found.items())]
@@ -143,6 +142,13 @@ def _curve(operation: str, way: Way, gpus: int, times: _Times) -> Curve:
     both = sorted(times.theirs.keys() & times.ours.keys())
     points = tuple(Point(*key, times.theirs[key], times.ours[key]) for key in both)
     return Curve(operation, way, gpus, points, times.limits)
+
+
+def times_of(path: Path) -> list[tuple[tuple[str, int], float]]:
+    """Placement and size of each point of a file and the seconds of one operation: nccl-tests' text, or our records."""
+    if path.suffix == ".txt":
+        return [(_key(one), float(one.settings["duration_s"])) for one in _theirs(path)]
+    return [(_key(one), one.summary.median) for one in _ours(path) if one.summary is not None]
 
 
 @functools.cache

@@ -273,3 +273,12 @@ def test_a_json_file_of_a_run_that_died_or_of_another_version_is_refused() -> No
 def test_text_without_a_row_is_refused() -> None:
     with pytest.raises(UsageError, match="no row of an nccl-tests table"):
         nccl_tests.read("# algbw and busbw, see doc/PERFORMANCE.md")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("2.19.6-alltoall-4xh200", True), ("2.19.6-alltoall-2xh200", False), ("2.19.6-all_gather-4xh200", False)],
+)
+def test_an_all_to_all_of_memory_that_nothing_wrote_says_that_it_is_faster_so(name: str, *, told: bool) -> None:
+    (file,) = nccl_tests.read(text(f"nccl_tests/{name}.txt"))
+    assert any("memory that nothing has written" in note for note in file.notes) == told
