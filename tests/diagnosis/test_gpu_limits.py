@@ -11,7 +11,8 @@ from railwright.diagnosis.limits_of import LimitFinder, ceilings
 from railwright.diagnosis.verdict import judge
 from railwright.limits.model import NoLimit
 from railwright.limits.path import path_limit
-from railwright.results.model import Verification
+from railwright.results.model import Result, Verification
+from railwright.results.statistics import summarise
 from railwright.topology.expand import expand
 from railwright.topology.paths import Graph
 from railwright.topology.sources.load import load
@@ -97,6 +98,40 @@ def test_nixl_with_gpu_memory_is_held_against_the_link_it_crosses(finder, path, 
     assert state(finder, "kv_vram", path, gigabytes * 1e9, parameters) == expected
 
 
+@pytest.mark.parametrize(
+    ("path", "nanoseconds", "expected"),
+    [
+        ("gpu0>gpu1", 850, "ok"),
+        ("gpu0>gpu1", 1300, "slow"),
+        ("gpu0>gpu1", 100, "suspicious"),
+        ("memory0>gpu1", 1200, "ok"),
+        ("memory0>gpu1", 2000, "slow"),
+        ("gpu1>gpu1", 142, "unknown"),
+        ("gpu1>gpu0", 850, "unknown"),  # whose own loads were not measured
+    ],
+)
+def test_a_load_of_other_memory_is_held_against_one_of_the_gpu_s_own(path, nanoseconds, expected):
+    own = Result(
+        benchmark="gpu_latency",
+        quantity="latency_s",
+        path="gpu1>gpu1",
+        parameters={"kind": "chase", "size_bytes": 2**21},
+        samples=(142e-9,),
+        summary=summarise([142e-9]),
+        verification=CHECKED,
+    )
+    machine = load(str(archive("2xh200-probed-vm")))
+    finder = LimitFinder(machine, ceilings([own]))
+    chase = {"kind": "chase", "size_bytes": 2**21}
+    assert state(finder, "gpu_latency", path, nanoseconds * 1e-9, chase, "latency_s") == expected
+    ampere = tuple(
+        replace(one, facts={**one.facts, "compute_capability": "8.0"}) if one.kind == "gpu" else one
+        for one in machine.devices
+    )
+    older = LimitFinder(replace(machine, devices=ampere), ceilings([own]))
+    assert state(older, "gpu_latency", path, nanoseconds * 1e-9, chase, "latency_s") in ("unknown", "suspicious")
+
+
 def test_a_collective_has_the_limit_that_limits_and_explain_give_it(finder):
     large = {"size_bytes": 2**30, "rate": "busbw", **REDUCED}
     assert state(finder, "nccl_all_reduce", "gpu0>gpu1", 327e9, large) == "ok"
@@ -115,7 +150,7 @@ def test_a_collective_is_of_the_gpus_that_ranks_use(fact):
     )
     parameters = {"size_bytes": 2**30, "rate": "busbw", **REDUCED}
     limits = [
-        GpuLimits(topology, Graph(topology))._cluster("gpu1>gpu2").ranks
+        GpuLimits(topology, Graph(topology), {})._cluster("gpu1>gpu2").ranks
         for topology in (replace(whole, devices=devices), replace(whole, devices=whole.devices))
     ]
     assert limits == [2, 3]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from railwright.busbw import OPERATIONS, factor
@@ -21,6 +23,8 @@ from railwright.units import GIB, MIB
 COPY_BENCHMARK, LATENCY_BENCHMARK, NIXL_BENCHMARK, STEP_BENCHMARK = "gpu_copy", "gpu_latency", "kv_vram", "train_step"
 COLLECTIVES = frozenset(f"nccl_{operation}" for operation in OPERATIONS)
 GPU_BENCHMARKS = frozenset({COPY_BENCHMARK, LATENCY_BENCHMARK, NIXL_BENCHMARK, STEP_BENCHMARK}) | COLLECTIVES
+CHASE = "chase"
+"""Of `gpu_latency`: loads, each from where the one before pointed to."""
 _COPIES_JUDGED_FROM_BYTES = 16 * MIB
 """Below it the start of each copy counts as much as its bytes."""
 _NIXL_JUDGED_FROM_BYTES = 64 * MIB
@@ -32,9 +36,15 @@ Bounds = tuple[Limit | NoLimit, Expected | None]
 class GpuLimits:
     """Limits for the points of one run on one machine."""
 
-    def __init__(self, topology: Topology, graph: Graph | None) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        graph: Graph | None,
+        loads: Mapping[tuple[str, Scalar], tuple[float, float]],
+    ) -> None:
         self._topology = topology
         self._graph = graph
+        self._loads = loads
         self._found: dict[tuple[str, str, str], tuple[Algorithm, ...]] = {}
 
     def find(self, benchmark: str, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
@@ -43,6 +53,8 @@ class GpuLimits:
             return self._collective(benchmark.removeprefix("nccl_"), quantity, path_id, parameters)
         if benchmark == STEP_BENCHMARK:
             return self._step(quantity, path_id, parameters)
+        if parameters.get("kind") == CHASE:
+            return self._chase(path_id, parameters)
         if quantity != "bandwidth_bytes_per_s":
             return NoLimit(quantity=quantity, why="no document gives the latency of this path"), None
         limit, band = self._path(path_id)
@@ -58,6 +70,18 @@ class GpuLimits:
             return NoLimit(quantity=quantity, why="how long a training step takes is the model's, not a link's"), None
         limit, _ = self._collective("all_reduce", quantity, path_id, {"size_bytes": GIB, **_rate_of(parameters)})
         return limit, None
+
+    def _chase(self, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
+        """A load of other memory takes longer than one of the GPU's own, by a factor that belongs to the link."""
+        source, _, reader = path_id.partition(">")
+        if source == reader:
+            return NoLimit(quantity="latency_s", why="no document gives the latency of a GPU's own memory"), None
+        loads = self._loads.get((reader, parameters.get("size_bytes", 0)))
+        gpu, path = self._device(reader), self._find(source, reader)
+        if loads is None or gpu is None or path is None:
+            return NoLimit(quantity="latency_s", why="loads of its own memory were not measured in this run"), None
+        is_pcie = any(isinstance(link.protocol, PcieLink) for link in path.links)
+        return gpu_limits.remote_load(gpu, loads, over_pcie=is_pcie)
 
     def _path(self, path_id: str) -> Bounds:
         source, _, target = path_id.partition(">")

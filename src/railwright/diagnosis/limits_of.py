@@ -6,6 +6,7 @@ resource in the same run:
                                      (bandwidth), one cache line (latency)
     a KV cache's blocks              one thread's memory copy of as many bytes, or of the most that were copied
     drive to memory                  the raw device with the same reads
+    a GPU's loads of other memory    its loads of its own
 A drive's writes have no ceiling: what it reads does not hold for them.
 """
 
@@ -18,7 +19,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from railwright.busbw import OPERATIONS
-from railwright.diagnosis.gpu_limits import GPU_BENCHMARKS, GpuLimits
+from railwright.diagnosis.gpu_limits import CHASE, GPU_BENCHMARKS, LATENCY_BENCHMARK, GpuLimits
 from railwright.errors import RailwrightError
 from railwright.limits.memory import copy_limit
 from railwright.limits.model import Constant, Expected, Limit, NoLimit, Quantity, Source
@@ -86,6 +87,8 @@ class Ceilings(NamedTuple):
     """(path, quantity, parameters) -> the raw device, in its slowest and its fastest launch."""
     functional: dict[str, str]
     """benchmark -> why its speed says nothing: its ranks shared cores."""
+    loads: dict[tuple[str, Scalar], tuple[float, float]]
+    """(GPU, region in bytes) -> one load of its own memory, seconds, in the slowest and the fastest launch."""
 
 
 def ceilings(results: Iterable[Result]) -> Ceilings:
@@ -94,7 +97,7 @@ def ceilings(results: Iterable[Result]) -> Ceilings:
     The same copy can be half as fast in the next process, by where its pages lie. So the band has two edges: ok is
     against the fastest launch, slow against the slowest, and between them nothing can be said.
     """
-    found = Ceilings({}, {}, {}, {})
+    found = Ceilings({}, {}, {}, {}, {})
     for result in results:
         if result.settings.get("functional") is True:
             found.functional[result.benchmark] = f"a functional run, its {result.ranks} ranks shared cores"
@@ -112,6 +115,11 @@ def ceilings(results: Iterable[Result]) -> Ceilings:
         elif result.benchmark == CORE_BENCHMARK:
             slowest, fastest = found.lines.get(result.path, (value, value))
             found.lines[result.path] = (max(slowest, value), min(fastest, value))
+        elif result.benchmark == LATENCY_BENCHMARK and result.parameters.get("kind") == CHASE:
+            gpu, _, reader = result.path.partition(">")
+            if gpu == reader:
+                slowest, fastest = found.loads.get((gpu, size or 0), (value, value))
+                found.loads[(gpu, size or 0)] = (max(slowest, value), min(fastest, value))
         elif result.benchmark == DEVICE_BENCHMARK:
             key = (result.path, result.quantity, tuple(sorted(result.parameters.items())))
             worse, better = (max, min) if result.quantity == "latency_s" else (min, max)
@@ -130,7 +138,7 @@ class LimitFinder:
             self._graph: Graph | None = Graph(topology)
         except RailwrightError:
             self._graph = None
-        self._gpu_limits = GpuLimits(topology, self._graph)
+        self._gpu_limits = GpuLimits(topology, self._graph, run_ceilings.loads)
 
     def path(self, path_id: str) -> Path | None:
         """The path of `source>target` over the topology, None where it has no such devices."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.limits.model import Constant, Expected, Limit, NoLimit, Source, Step
-from railwright.limits.sources import COPIES_MEASURED, CUDA_ATTRIBUTES, NVBANDWIDTH_H200
+from railwright.limits.sources import COPIES_MEASURED, CUDA_ATTRIBUTES, LOADS_MEASURED, NVBANDWIDTH_H200, SAME_RUN
 from railwright.topology.gpus import TRANSFERS_A_MEMORY_CLOCK, memory_rate
 from railwright.topology.model import Device
 from railwright.units import format_bandwidth
@@ -24,6 +24,10 @@ BOTH_WAYS_AT_LEAST = Constant(
 )
 BOTH_KERNELS_SHARE = Constant(value=0.48, unit="of one engine's direction alone, over PCIe", source=COPIES_MEASURED)
 BOTH_KERNELS_OF_NVLINK = Constant(value=0.9, unit="of one direction alone, over NVLink", source=COPIES_MEASURED)
+LOAD_OVER_NVLINK = Constant(value=8.0, unit="times a load of the GPU's own memory, at most", source=LOADS_MEASURED)
+LOAD_OVER_PCIE = Constant(value=12.0, unit="times a load of the GPU's own memory, at most", source=LOADS_MEASURED)
+_LOADS_MEASURED_ON = "9."
+"""The compute capability of the GPUs that the two are of; of others nothing is expected."""
 
 
 def memory_limit(gpu: Device) -> Limit | NoLimit:
@@ -106,4 +110,25 @@ def _part_of(band: Expected, share: Constant, how: str) -> Expected:
         low=share.value * band.low,
         because=f"{share.value:.2f} of the expected rate of one copy, for {how}",
         sources=(*band.sources, share.source),
+    )
+
+
+def remote_load(gpu: Device, own_s: tuple[float, float], *, over_pcie: bool) -> tuple[Limit, Expected | None]:
+    """The floor of one load of another's memory, and its band.
+
+    `own_s`: one load of the GPU's own memory in the slowest and in the fastest launch of the run, seconds.
+    """
+    slowest, fastest = own_s
+    because = f"one load of {gpu.id}'s own memory, measured in this run"
+    floor = Limit(quantity="latency_s", value=fastest, kind="measured_ceiling", because=because, sources=(SAME_RUN,))
+    if not str(gpu.facts.get("compute_capability", "")).startswith(_LOADS_MEASURED_ON):
+        return floor, None
+    times = LOAD_OVER_PCIE if over_pcie else LOAD_OVER_NVLINK
+    return floor, Expected(
+        quantity="latency_s",
+        low=fastest,
+        high=times.value * fastest,
+        doubtful_to=times.value * slowest,
+        because=f"Hopper GPUs take at most {times.value:.0f} times as long over {'PCIe' if over_pcie else 'NVLink'}",
+        sources=(times.source,),
     )

@@ -34,6 +34,10 @@ COPIES_MEASURED = Source(
     section="both ways at once: over PCIe 39.7 to 52.0 GB/s by engine, 27.3 to 33.2 by kernel; over NVLink 338 to 366"
     " by kernel",
 )
+LOADS_MEASURED = Source(
+    title=COPIES_MEASURED.title,
+    section="a load of the own memory 138 to 143 ns, over NVLink 792 to 855, of host memory over PCIe 1180 to 1300",
+)
 CUDA_ATTRIBUTES = Source(
     title="NVIDIA CUDA Driver API", section="memory clock rate and global memory bus width; double data rate"
 )
