@@ -169,7 +169,7 @@ def test_emulation_is_one_finding_for_each_cause_with_all_its_paths_and_its_reme
     assert between.where == ("kv_vram", "gpu0>memory0", "memory0>gpu0")
     assert inside.where == ("kv_vram", "gpu0>gpu1")
     assert between.certainty == "seen"
-    assert "between two processes UCX moved data by software emulation over tcp/lo" in between.says
+    assert "Between two processes UCX moved data by software emulation over tcp/lo" in between.says
     assert "(3 points)" in between.says
     assert "UCX_RMA_PPLN_ENABLE=y" in between.remedy
     assert "ucx_error_handling_mode=none" in inside.remedy

@@ -36,7 +36,7 @@ def _look(facts: Facts) -> tuple[Finding, ...]:
 def _finding(benchmark: str, points: list[tuple[Result, Evidence]], *, alone: bool) -> Finding:
     paths = tuple(dict.fromkeys(result.path for result, _ in points))
     over = ", ".join(dict.fromkeys(one.value for _, one in points))
-    within = "inside one process" if alone else "between two processes"
+    within = "Inside one process" if alone else "Between two processes"
     return Finding(
         fault=FAULT.name,
         where=(benchmark, *paths),
