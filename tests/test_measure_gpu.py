@@ -259,6 +259,16 @@ def test_misuse_is_told(tmp_path, arguments, status, said):
     assert said in done.stderr
 
 
+def test_a_python_without_railwright_hands_over_to_the_one_of_make_setup(tmp_path):
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    bare = subprocess.run(
+        [sys._base_executable, "-I", "-S", str(SCRIPTS / "measure-gpu"), "--output", str(tmp_path)],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (bare.returncode, bare.stderr) == (3, "no GPU: nothing to measure\n")
+
+
 def test_a_machine_without_a_gpu_is_told(tmp_path, monkeypatch):
     monkeypatch.setitem(PROGRAMS, "nvidia-smi", "#!/bin/sh\nexit 9\n")
     calls, done = called(tmp_path, "--output", tmp_path)

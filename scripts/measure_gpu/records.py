@@ -49,7 +49,8 @@ def _of(raw: Path, pattern: str) -> list[Path]:
 def copies(raw: Path) -> list[str]:
     """The first run of copies, and beside all of them the plain CUDA C++ program where it ran."""
     paths = _of(raw, "gpu_copy-*")
-    return [*_section("Copies", paths[:1], "size_bytes", *_COPY_KEYS), *_baseline(raw, paths)]
+    host = _section("Copies of host memory", _of(raw, "gpu_copy_host"), "size_bytes", "host")
+    return [*_section("Copies", paths[:1], "size_bytes", *_COPY_KEYS), *host, *_baseline(raw, paths)]
 
 
 def _baseline(raw: Path, paths: list[Path]) -> list[str]:

@@ -32,7 +32,7 @@ def host(session: Session) -> None:
 
 
 def copies(session: Session) -> None:
-    """Copies over all pairs and latencies, and beside them a plain CUDA C++ program where nvcc is there.
+    """Copies over all pairs, from pageable memory and from each NUMA node, and latencies; beside them plain CUDA C++.
 
     Of more than four GPUs only neighbours copy every way; the other pairs copy one way.
     """
@@ -45,6 +45,8 @@ def copies(session: Session) -> None:
         session.run(f"gpu_copy_baseline-{number}", [str(program), *_BASELINE_SIZE, pairs])
     if program is not None:
         program.unlink(missing_ok=True)
+    every = ["host=pinned,pageable", "numa=each", "engines=ce", "directions=one", "paths=host"]
+    session.railwright("gpu_copy_host", ["gpu_copy"], [f"gpu_copy.{text}" for text in every])
     session.railwright("gpu_latency", ["gpu_latency"], [])
 
 
@@ -107,7 +109,7 @@ def files(session: Session) -> None:
     runs = {"": (), "-udev": (sys.executable, udev_record.__file__)} if is_lacking else {"": ()}
     for end, within in runs.items():
         for name in ("gpu_file_read", "gpu_file_write"):
-            session.railwright(f"{name}{end}", [name], [], within=within)
+            session.railwright(f"{name}{end}", [name], [f"{name}.io-threads=1,4"], within=within)
         options = ["kv_file.backend=GDS,GDS_MT", "kv_file.memory=DRAM,VRAM"]
         session.railwright(f"kv_file{end}", ["kv_file"], options, within=within)
 
