@@ -172,7 +172,7 @@ def test_registered_and_symmetric_buffers_are_asked_of_both_programs_and_read_ba
 
 
 def test_the_cost_of_sampling_is_measured_in_turn_within_one_process(parts, stand_ins, tmp_path):  # noqa: F811
-    short = "from measure_gpu import sampling as s; s.PAIRS, s.WINDOW_S, s.SIZES = 2, 0.7, {8: 5}; s.main(2)"
+    short = "from measure_gpu import sampling as s; s.PAIRS, s.WINDOW_S, s.SIZES = 2, 0.7, {(8, 'graph'): 5}; s.main(2)"
     variables = os.environ | environment(stand_ins, "0000:01:00.0", "0000:02:00.0") | {"PYTHONPATH": str(SCRIPTS)}
     done = subprocess.run(
         [sys.executable, "-c", short], env=variables, capture_output=True, text=True, timeout=120, check=False
@@ -180,7 +180,7 @@ def test_the_cost_of_sampling_is_measured_in_turn_within_one_process(parts, stan
     assert done.returncode == 0, done.stderr
     (tmp_path / "sampling-2gpus-0.txt").write_text(done.stdout)
     row = parts["sampling"].table(tmp_path)[4]
-    assert re.fullmatch(r"\| 8 B \| 2 \| .* \| \d\.\d{4} \(.* to .*\) \| 2 \|", row), row
+    assert re.fullmatch(r"\| 8 B \| graph \| 2 \| .* \| \d\.\d{4} \(.* to .*\) \| 2 \|", row), row
 
 
 def test_every_comparison_is_with_data_but_the_one_that_asks_what_data_costs(tmp_path):

@@ -26,8 +26,11 @@ from measure_gpu.session import Session, first_gpus
 from railwright.launch.gpu_watch import INTERVAL_S
 from railwright.units import MIB, format_duration, format_size
 
-SIZES = {8: 200, 256 * MIB: 5}
-"""Bytes of an all_reduce -> measurements (of 20 operations) between two looks at the clock."""
+SIZES = {(8, "plain"): 200, (8, "graph"): 200, (256 * MIB, "plain"): 5}
+"""Bytes of an all_reduce and how it is launched -> measurements (of 20 operations) between two looks at the clock.
+
+By a graph the CPU launches once for 20 operations, whose time then wanders less.
+"""
 PAIRS, WINDOW_S = 15, 1.0
 _NAME = "sampling"
 _START_S = 30.0
@@ -37,6 +40,7 @@ class Cost(NamedTuple):
     """Mean seconds of one operation in every window, with the sampler and without, pair by pair."""
 
     size_bytes: int
+    launched: str
     with_s: list[float]
     without_s: list[float]
 
@@ -57,15 +61,15 @@ def sampling(session: Session) -> None:
 
 def table(raw: Path) -> list[str]:
     """The cost by size; nothing where it was not measured."""
-    head = "| all_reduce of | GPUs | time | with / without | pairs |"
-    lines = ["### The cost of sampling", "", head, "|" + "---|" * 5]
+    head = "| all_reduce of | launched | GPUs | time | with / without | pairs |"
+    lines = ["### The cost of sampling", "", head, "|" + "---|" * 6]
     for path in sorted(raw.rglob(f"{_NAME}-*gpus-*.txt")):
         for one in (json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")):
-            cost = Cost(one["size_bytes"], one["with_s"], one["without_s"])
+            cost = Cost(one["size_bytes"], one.get("launched", "plain"), one["with_s"], one["without_s"])
             told = f"{statistics.median(cost.ratios):.4f} ({min(cost.ratios):.4f} to {max(cost.ratios):.4f})"
             seconds = format_duration(statistics.median(cost.without_s))
             size = format_size(cost.size_bytes)
-            lines.append(f"| {size} | {one['gpus']} | {seconds} | {told} | {len(cost.ratios)} |")
+            lines.append(f"| {size} | {cost.launched} | {one['gpus']} | {seconds} | {told} | {len(cost.ratios)} |")
     return [*lines, ""] if len(lines) > 4 else []
 
 
@@ -81,14 +85,13 @@ def main(gpus: int) -> None:
     devices = [cuda.Device(address) for address, _ in sorted(handles())[:gpus]]
     library = Library()
     team = nccl.Team(library, devices, "all_reduce", library.unique_id())
-    team.allocate(max(SIZES), "plain")
+    team.allocate(max(SIZES)[0], "plain")
     with _sampler() as sampler:
-        for size_bytes, samples in SIZES.items():
-            floats = size_bytes // 4
+        for (size_bytes, launched), samples in SIZES.items():
             sizes = (size_bytes, size_bytes, size_bytes)
-            what = team.what(floats, sizes, in_place=False, graph=False, operations=20)
+            what = team.what(size_bytes // 4, sizes, in_place=False, graph=launched == "graph", operations=20)
             team.time(what, samples)
-            cost = Cost(size_bytes, [], [])
+            cost = Cost(size_bytes, launched, [], [])
             for pair in range(PAIRS):
                 for is_running in (True, False) if pair % 2 else (False, True):
                     with sampler.window(is_running=is_running):
