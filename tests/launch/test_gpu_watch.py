@@ -196,7 +196,57 @@ def test_samples_belong_to_the_result_in_whose_time_they_were_taken(machine, mon
     assert seen(watch.joined(RESULT)) == 1016
     watch.mark()
     now[0] = 17.52  # a short point of its own: no sample fell into it
+    short = watch.joined(RESULT)
+    assert (short.settings["gpu_samples_of"], short.settings["gpu_samples"]) == ("launch", 17)
+    assert short.evidence[0].seen == "NVML, 17 samples of gpu0, gpu1 earlier in its launch"
+
+
+def test_results_that_share_samples_say_so(machine, monkeypatch):
+    now = [5.5]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    watch = with_samples(machine, *(sample(at, (1980, 0), (1980, 0)) for at in range(6)))
+    watch._since = 0.0
+    first = watch.joined(RESULT)
+    now[0] = 5.52
+    second = watch.joined(RESULT)
+    assert "gpu_samples_of" not in first.settings
+    assert second.settings == first.settings | {"gpu_samples_of": "the result before it"}
+
+
+def test_a_short_result_before_any_sample_says_that_it_was_too_short(machine, monkeypatch):
+    monkeypatch.setattr(time, "monotonic", lambda: 1.2)
+    watch = with_samples(machine, sample(0, (345, IDLE), (345, IDLE)), sample(1, (1980, 0), (345, IDLE)),
+                         sample(2, (1200, THERMAL), (1980, 0)))  # fmt: skip
     assert watch.joined(RESULT).settings == {"iterations": 7, "gpu_samples": 0, "gpu_not_watched": TOO_SHORT}
+
+
+@pytest.mark.parametrize(
+    ("after_s", "status", "why"),
+    [
+        (10.2, 1, "the sampler ended: exit status 1"),
+        (45.0, None, "the sampler has said nothing for 30 s: NVML may hang"),
+    ],
+)
+def test_a_sampler_that_stopped_does_not_vouch_for_what_came_after(machine, monkeypatch, after_s, status, why):
+    now = [5.5]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    watch = with_samples(machine, *(sample(at, (1980, 0), (1980, 0)) for at in range(6)))
+    watch._since = 0.0
+    assert watch.joined(RESULT).settings["gpu_samples"] == 5
+    watch._child.poll = lambda: status
+    now[0] = after_s - 0.1
+    watch.mark()
+    now[0] = after_s
+    assert watch.joined(RESULT).settings == {"iterations": 7, "gpu_samples": 0, "gpu_not_watched": why}
+
+
+def test_a_long_launch_keeps_the_last_samples_only(machine, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    watch = with_samples(machine, *(sample(at, (1980, 0), (1980, 0)) for at in range(1000)))
+    watch._since = 999.9
+    assert watch.joined(RESULT).settings["gpu_samples"] == gpu_watch._KEPT_SAMPLES - 1
+    assert len(watch._taken) == gpu_watch._KEPT_SAMPLES
 
 
 def test_waived_and_failed_results_are_left_alone(machine):

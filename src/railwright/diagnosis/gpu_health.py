@@ -9,20 +9,24 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from railwright.diagnosis.gpu_siblings import SLOWER_BY, slower_than_siblings
 from railwright.diagnosis.model import Judged
-from railwright.diagnosis.verdict import format_quantity
 from railwright.faults.model import Certainty, Finding
 from railwright.results.model import Evidence, Result
 from railwright.results.statistics import quantile
 from railwright.topology.model import Device, Topology
-from railwright.topology.paths import Graph
 
 NOT_THROTTLED = "none"
 """Setting `gpu_throttle` of a result during which no GPU was slowed down."""
 SWITCHED_OFF, TOO_SHORT = "sampling is switched off", "too short: no two samples under load fell into it"
 """Setting `gpu_not_watched` where nothing is wrong with that."""
-SLOWER_BY = 0.05
-"""Our choice: well above the noise of large copies, well below what a lost lane or link takes."""
+OF_LAUNCH, OF_RESULT_BEFORE = "launch", "the result before it"
+"""Setting `gpu_samples_of` of a result that has none of its own: those of its launch, or of what came with it."""
+WATCHED = frozenset({
+    "gpu_samples", "gpu_samples_of", "gpu_not_watched", "gpu_clock_min_hz", "gpu_clock_median_hz", "gpu_clock_min_of",
+    "gpu_memory_clock_min_hz", "gpu_power_max_w", "gpu_temperature_max_c", "gpu_throttle", "gpu_throttle_of",
+})  # fmt: skip
+"""All settings that sampling adds to a result: what was seen, not what was chosen."""
 _AT_THE_LIMIT = "software power cap"
 _POWER_REMEDY = (
     "a GPU at full load is held at its power limit by design: compare the limit in nvidia-smi -q -d POWER with its"
@@ -36,8 +40,48 @@ _GPU = re.compile(r"gpu\d{1,6}")
 
 def look(results: Sequence[Result], points: Sequence[Judged], topology: Topology) -> tuple[Finding, ...]:
     """What the samples of all results and the values of all points say of single GPUs."""
-    found = (*_throttled(results), *_dropped(results, topology), *_slower_than_siblings(points, topology))
+    found = (*_throttled(results), *_dropped(results, topology), *slower_than_siblings(points, topology))
     return (*found, *_not_watched(results))
+
+
+def watched_words(results: Iterable[Result]) -> str:
+    """What sampling saw, and of how many results, in one line: `clocks 1980 MHz, up to 245 W and 61 C, no throttling;
+    66 of 153 GPU results sampled themselves, 75 by their launch, 12 not: too short`. Empty without a GPU result.
+    """
+    of_gpus = [result for result in results if "gpu_samples" in result.settings]
+    if not of_gpus:
+        return ""
+    watched = [result for result in of_gpus if result.settings["gpu_samples"]]
+    of_launch = sum(result.settings.get("gpu_samples_of") == OF_LAUNCH for result in watched)
+    counts = [f"{len(watched) - of_launch} of {len(of_gpus)} GPU results sampled themselves"]
+    if of_launch:
+        counts.append(f"{of_launch} by their launch")
+    blind: dict[str, int] = defaultdict(int)
+    for result in of_gpus:
+        if not result.settings["gpu_samples"]:
+            why = str(result.settings.get("gpu_not_watched") or "the reason is not known")
+            blind["too short" if why == TOO_SHORT else why] += 1
+    counts += [f"{number} not: {why}" for why, number in blind.items()]
+    return f"{_seen_words(watched)}; {', '.join(counts)}"
+
+
+def _seen_words(watched: Sequence[Result]) -> str:
+    """Clocks, power, temperature and throttling of results that have samples."""
+    lowest = [result.settings.get("gpu_clock_min_hz") for result in watched]
+    slowest, fastest = _lowest(lowest), _highest(lowest)
+    words = "clocks not known"
+    if slowest is not None:
+        words = f"clocks {'' if _clock(slowest) == _clock(fastest) else 'from '}{_clock(slowest)}"
+    power = _highest([result.settings.get("gpu_power_max_w") for result in watched])
+    temperature = _highest([result.settings.get("gpu_temperature_max_c") for result in watched])
+    most = [f"{power:.0f} W" if power is not None else "", f"{temperature:.0f} C" if temperature is not None else ""]
+    if any(most):
+        words += f", up to {' and '.join(one for one in most if one)}"
+    told = [str(result.settings["gpu_throttle"]) for result in watched if "gpu_throttle" in result.settings]
+    reasons = dict.fromkeys(reason for each in told if each != NOT_THROTTLED for reason in each.split(", "))
+    if reasons:
+        return f"{words}, slowed down: {', '.join(reasons)}"
+    return f"{words}, {'no throttling' if told else 'throttling not known'}"
 
 
 def _not_watched(results: Iterable[Result]) -> tuple[Finding, ...]:
@@ -55,7 +99,7 @@ def _not_watched(results: Iterable[Result]) -> tuple[Finding, ...]:
             where=_benchmarks(those),
             certainty="could not look",
             says=f"{watched} of {len(of_gpus)} GPU results were watched: {why}",
-            costs="whether GPUs were slowed down during the others is not known",
+            costs=f"whether GPUs were slowed down{' during the others' if watched else ''} is not known",
             remedy="see whether `nvidia-smi -q -d PERFORMANCE` answers here",
         )
         for why, those in blind.items()
@@ -132,84 +176,6 @@ def _due_clock(gpu: Device, usual: float) -> float:
     return max(usual, clock) if isinstance(clock, int | float) else usual
 
 
-def _slower_than_siblings(points: Iterable[Judged], topology: Topology) -> tuple[Finding, ...]:
-    graph = Graph(topology)
-    kinds: dict[str, tuple[str, ...]] = {}
-    alike: dict[tuple[object, ...], list[Judged]] = defaultdict(list)
-    for point in points:
-        if point.value and point.launches and _GPU.search(point.path) and not _is_of_the_cpu(point):
-            kind = kinds.setdefault(point.path, _kind_of_path(point.path, graph))
-            if kind:
-                alike[(point.benchmark, point.quantity, kind, *sorted(point.parameters.items()))].append(point)
-    worst: dict[tuple[str, str, str], tuple[float, Finding]] = {}
-    for group in alike.values():
-        for name in sorted({name for point in group for name in _GPU.findall(point.path)}):
-            mine = [point for point in group if name in _GPU.findall(point.path)]
-            rest = [point for point in group if name not in _GPU.findall(point.path)]
-            lost = _lost(mine, rest)
-            key = (name, group[0].benchmark, group[0].quantity)
-            if lost > SLOWER_BY and (key not in worst or lost > worst[key][0]):
-                worst[key] = (lost, _slower(name, lost, mine, rest))
-    return tuple(finding for _, finding in worst.values())
-
-
-def _is_of_the_cpu(point: Judged) -> bool:
-    """Microseconds by the host's clock tell of the CPU that starts the work, not of the GPU."""
-    return point.quantity == "latency_s" and point.parameters.get("clock") == "host"
-
-
-def _kind_of_path(path: str, graph: Graph) -> tuple[str, ...]:
-    """What paths must share to be compared: what is at their ends, and NCCL's kind; empty for an unknown path."""
-    ends = [graph.devices.get(end) for end in path.split(">")]
-    if len(ends) != 2 or ends[0] is None or ends[1] is None:
-        return ()
-    found = graph.find(ends[0].id, ends[1].id)
-    kind = found.kind if found is not None else ""
-    return (kind, *(f"{end.kind} {end.name}" if end.kind in ("gpu", "memory") else end.id for end in ends if end))
-
-
-def _lost(mine: list[Judged], rest: list[Judged]) -> float:
-    """How much slower the points of one GPU are, as a share of the others' median; 0 within the noise of the two."""
-    if not rest:
-        return 0.0
-    one, others = _median(mine), _median(rest)
-    if mine[0].quantity == "latency_s":
-        outside = _bounds(mine, low=True) > _bounds(rest, low=False)
-        return one / others - 1 if outside else 0.0
-    outside = _bounds(mine, low=False) < _bounds(rest, low=True)
-    return 1 - one / others if outside else 0.0
-
-
-def _median(points: list[Judged]) -> float:
-    return quantile(sorted(point.value for point in points if point.value), 0.5)
-
-
-def _bounds(points: list[Judged], *, low: bool) -> float:
-    """The middle of the launches' 95 % intervals, at their lower or upper ends."""
-    ends = [one.median_low if low else one.median_high for point in points for one in point.launches]
-    return quantile(sorted(ends), 0.5)
-
-
-def _slower(name: str, lost: float, mine: list[Judged], rest: list[Judged]) -> Finding:
-    first = mine[0]
-    value, others = format_quantity(first.quantity, _median(mine)), format_quantity(first.quantity, _median(rest))
-    size = first.parameters.get("size_bytes")
-    at = f" at {size} bytes" if isinstance(size, int) else ""
-    return Finding(
-        fault="gpu_slower_than_siblings",
-        where=(name, *dict.fromkeys(point.path for point in mine)),
-        certainty="likely",
-        says=f"{name} is {lost:.0%} slower than its siblings in {first.benchmark}{at}: {value}, they have {others}",
-        costs="a collective goes at the rate of its slowest GPU",
-        remedy=f"compare {name} with another: nvidia-smi -q -d CLOCK,POWER,PERFORMANCE,ECC, its PCIe link under load"
-        " (lspci -vv, LnkSta), nvidia-smi nvlink -e, dmesg | grep Xid",
-        evidence=(
-            Evidence(claim=first.quantity, value=f"{value} ({name})", seen=f"{len(mine)} points"),
-            Evidence(claim=first.quantity, value=f"{others} (others)", seen=f"{len(rest)} points"),
-        ),
-    )
-
-
 def _split(names: str) -> tuple[str, ...]:
     return tuple(name for name in names.split(",") if _GPU.fullmatch(name))
 
@@ -218,9 +184,17 @@ def _benchmarks(results: Iterable[Result]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(result.benchmark for result in results))
 
 
-def _sampled(results: Iterable[Result]) -> str:
-    counts = [result.settings.get("gpu_samples", 0) for result in results]
-    return f"NVML, {sum(count for count in counts if isinstance(count, int))} samples under load"
+def _sampled(results: Sequence[Result]) -> str:
+    """How many samples these results rest on, each counted once however many results share it."""
+    of_results = [_samples_in(one) for one in results if "gpu_samples_of" not in one.settings]
+    # Where no result has its own, the one that took most of its launch has at least so many different ones.
+    number = sum(of_results) or max((_samples_in(one) for one in results), default=0)
+    return f"NVML, {number} samples under load"
+
+
+def _samples_in(result: Result) -> int:
+    count = result.settings.get("gpu_samples", 0)
+    return count if isinstance(count, int) else 0
 
 
 def _lowest(values: Iterable[object]) -> float | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from railwright.diagnosis.gpu_health import NOT_THROTTLED
+from railwright.diagnosis.gpu_health import NOT_THROTTLED, OF_LAUNCH
 from railwright.results.model import Evidence
 from railwright.results.statistics import quantile
 from railwright.topology.model import Device, Scalar
@@ -102,6 +102,17 @@ def summary(samples: Sequence[Sample], gpus: Mapping[str, Device]) -> tuple[dict
         if every:
             settings["gpu_throttle_of"] = ",".join(names[address] for address, some in reasons.items() if some)
     return settings, _evidence(settings, gpus.values(), sorted(set(names.values())))
+
+
+def summary_of_launch(
+    samples: Sequence[Sample], gpus: Mapping[str, Device]
+) -> tuple[dict[str, Scalar], tuple[Evidence, ...]]:
+    """The same for a result during which none was taken, from the samples of its launch, and marked so."""
+    settings, evidence = summary(samples, gpus)
+    if not settings:
+        return {}, ()
+    marked = tuple(msgspec.structs.replace(one, seen=f"{one.seen} earlier in its launch") for one in evidence)
+    return {**settings, "gpu_samples_of": OF_LAUNCH}, marked
 
 
 def _evidence(settings: Mapping[str, Scalar], gpus: Iterable[Device], seen: list[str]) -> tuple[Evidence, ...]:

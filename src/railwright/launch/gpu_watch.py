@@ -14,8 +14,8 @@ from types import TracebackType
 import msgspec
 
 from railwright.benchmarks.base import Benchmark, Job
-from railwright.diagnosis.gpu_health import SWITCHED_OFF, TOO_SHORT
-from railwright.launch.gpu_samples import Sample, summary, under_load
+from railwright.diagnosis.gpu_health import OF_RESULT_BEFORE, SWITCHED_OFF, TOO_SHORT
+from railwright.launch.gpu_samples import Sample, summary, summary_of_launch, under_load
 from railwright.process import Child, describe_status
 from railwright.results.model import Result
 
@@ -24,6 +24,8 @@ INTERVAL_S = 0.5
 _PROGRAM = (sys.executable, "-P", "-m", "railwright.launch.gpu_sampler", "sample")
 _MOST_SAMPLES = 20_000
 """The last 2.8 hours."""
+_KEPT_SAMPLES = 240
+"""Of the launch, for results too short to be sampled themselves: the last two minutes tell most of the GPUs' state."""
 _SILENT_S = 30.0
 """Drivers without persistence take 1 to 3 s for each GPU when the first program opens them."""
 _TOGETHER_S = 0.05
@@ -64,18 +66,24 @@ class GpuWatch:
             self._since, self._follows_result = time.monotonic(), False
 
     def joined(self, result: Result) -> Result:
-        """The result that has just come, with what the GPUs did since it began."""
+        """The result that has just come, with what the GPUs did since it began, or else earlier in the launch."""
         if not self._gpus or result.outcome != "measured":
             return result
         now = time.monotonic()
-        if now - self._since > _TOGETHER_S or not self._follows_result:
+        together = self._follows_result and now - self._since <= _TOGETHER_S
+        if not together:
             self._window = (self._since, now)
         self._since, self._follows_result = now, True
         first, last = self._window
-        counted = [one for one in under_load(self._samples(first)) if first <= one.at_s <= last]
-        settings, evidence = summary(counted, self._gpus)
+        counted = under_load(self._samples(first))
+        settings, evidence = summary([one for one in counted if first <= one.at_s <= last], self._gpus)
+        if settings and together:
+            settings["gpu_samples_of"] = OF_RESULT_BEFORE
         if not settings:
-            settings = {"gpu_samples": 0, "gpu_not_watched": self._why_not()}
+            why = self._why_not()
+            if why == TOO_SHORT:  # whoever could not look any more does not vouch for what came after
+                settings, evidence = summary_of_launch([one for one in counted if one.at_s <= last], self._gpus)
+            settings = settings or {"gpu_samples": 0, "gpu_not_watched": why}
         return msgspec.structs.replace(
             result, settings={**result.settings, **settings}, evidence=(*result.evidence, *evidence)
         )
@@ -89,12 +97,14 @@ class GpuWatch:
             return f"the sampler ended: {describe_status(status)}" + (f", it says {self._said!r}" if self._said else "")
         if not self._taken and time.monotonic() - self._begun > _SILENT_S:
             return "the sampler has said nothing: NVML may hang"
+        if self._taken and time.monotonic() - self._taken[-1].at_s > _SILENT_S:
+            return f"the sampler has said nothing for {_SILENT_S:.0f} s: NVML may hang"
         listed = {gpu.address for one in self._taken for gpu in one.gpus}
         absent = [gpu.id for address, gpu in self._gpus.items() if address not in listed]
         return f"NVML does not list {', '.join(absent)}" if self._taken and absent else TOO_SHORT
 
     def _samples(self, first_s: float) -> list[Sample]:
-        """Those since `first_s` and the two before; a sampler that failed has printed other lines, or none."""
+        """Those since `first_s`, the two before and the launch's last; a sampler that failed prints other lines."""
         lines = self._child.output if self._child is not None else deque()
         while lines:
             line = lines.popleft()
@@ -103,7 +113,7 @@ class GpuWatch:
             except msgspec.DecodeError:
                 self._said = line.strip()[:200]
         before = sum(sample.at_s < first_s for sample in self._taken)
-        del self._taken[: max(0, before - 2)]
+        del self._taken[: max(0, min(before - 2, len(self._taken) - _KEPT_SAMPLES))]
         return self._taken
 
 
