@@ -1,7 +1,7 @@
 /* Stands in for libnvidia-ml.so.1: H200s as a virtual machine with two of them shows them (driver 580.159).
  *
  * GPUs are those of STANDIN_GPU_ADDRESSES. The last of them has the faults that STANDIN_NVML_* inject:
- *   LINKS (active NVLinks), REMOTE (switch, gpu, hidden), THROTTLE (reason bits), CLOCK (MHz under load),
+ *   LINKS (active NVLinks), REMOTE (switch, gpu, hidden, ones), THROTTLE (reason bits), CLOCK (MHz under load),
  *   POWER_LIMIT (W), MIG, PERSISTENCE, PEER (NVML_P2P_STATUS), FABRIC (state)
  * and for all of them: BUSY (percent of the time), PROCESSES, USED (bytes of memory), HANG, CRASH,
  *   LISTS (how many it lists), MUTE (nothing is said of use), OLD (a driver without the newest functions).
@@ -321,6 +321,9 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(struct gpu *gpu, unsigned link, struct p
         return NOT_SUPPORTED;
     if (strcmp(remote(), "gpu") == 0) {
         describe(&gpus[(gpu->index + 1) % count], pci);
+    } else if (strcmp(remote(), "ones") == 0) { /* as a driver in a virtual machine answers */
+        pci->domain = 0xffffffff;
+        pci->bus = pci->device = 0xff;
     } else {
         pci->bus = 0x05;
         pci->device = link % 4;

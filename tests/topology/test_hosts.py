@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+from railwright.faults.model import Facts
+from railwright.faults.registry import FAULTS
 from railwright.report.topology_text import render_topology
 from railwright.topology.paths import Affinity
 from railwright.topology.sources.load import load
@@ -25,6 +27,15 @@ def test_tree_and_affinity_are_as_expected(name):
     if os.environ.get("RAILWRIGHT_UPDATE_EXPECTED"):
         expected.write_text(text)
     assert text == expected.read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_recorded_machine_has_a_lost_or_broken_gpu(name):
+    facts = Facts(topology=load(str(archive(name))))
+    looked = ("gpu_lost", "gpu_memory_errors", "compute_mode_prohibited")
+    findings = [finding for fault in FAULTS if fault.name in looked for finding in fault.look(facts)]
+    blind = any(item.what.startswith("NVLink of") for item in facts.topology.unknown)
+    assert [finding.certainty for finding in findings] == (["could not look"] * 2 if blind else [])
 
 
 def test_there_are_at_least_five_machines():

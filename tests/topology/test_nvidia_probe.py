@@ -1,6 +1,5 @@
 """NVIDIA's libraries are asked by a child, captured like a file, and believed only as far as a machine can be so."""
 
-import copy
 import json
 import os
 import re
@@ -12,8 +11,6 @@ import msgspec
 import pytest
 from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 
-from railwright.faults.model import Facts
-from railwright.faults.registry import FAULTS
 from railwright.report.topology_svg import render_topology_svg
 from railwright.report.topology_text import render_topology
 from railwright.topology.model import NvlinkLink, PcieLink
@@ -27,23 +24,13 @@ from railwright.topology.sources.root import Unreadable
 from railwright.topology.sources.saved import decode_topology, encode_topology
 
 from .machines import archive, files_of, write_archive
-
-ADDRESSES = ("0000:00:06.0", "0000:00:07.0")
-MACHINE = "2xh200-firecracker-vm"
+from .probed import ADDRESSES, MACHINE, ask, look, machine_with, why
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def document(stand_ins):  # noqa: F811 - pytest's way to ask for a fixture
-    """The probe's answer for two healthy H200, as plain data."""
+    """The probe's answer for two healthy H200, as plain data that a test may change."""
     return ask(stand_ins)
-
-
-def ask(folder, **faults):
-    variables = os.environ | environment(folder, *ADDRESSES, **faults)
-    program = [sys.executable, "-m", "railwright.topology.sources.nvidia_probe"]
-    done = subprocess.run(program, env=variables, capture_output=True, text=True, timeout=60, check=True)
-    first, second = done.stdout.splitlines()
-    return {"format": 1, **json.loads(first), **json.loads(second)}
 
 
 @pytest.fixture
@@ -55,21 +42,6 @@ def stood_in(stand_ins, monkeypatch):  # noqa: F811
             monkeypatch.setenv(name, value)
 
     return inject
-
-
-def machine_with(tmp_path, answer, name=MACHINE):
-    """The captured machine with a probe's document in it."""
-    raw = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-    return load(str(write_archive(tmp_path / "machine.jsonl", {**files_of(name), PROBE: raw})))
-
-
-def look(name, topology):
-    (fault,) = [fault for fault in FAULTS if fault.name == name]
-    return fault.look(Facts(topology=topology))
-
-
-def why(topology):
-    return {item.what: item.why for item in topology.unknown}
 
 
 def test_live_machine_has_what_sysfs_hides(stood_in):
@@ -226,15 +198,6 @@ def test_links_of_an_unknown_generation_have_no_rate_and_are_noted(tmp_path, doc
     assert saved.links == topology.links
 
 
-@pytest.fixture(autouse=True)
-def _unchanged(document):
-    """Tests may change the document: the next gets it as it was."""
-    kept = copy.deepcopy(document)
-    yield
-    document.clear()
-    document.update(kept)
-
-
 def test_switches_that_pci_shows_are_joined_to_no_gpu(tmp_path, document):
     gpus = load(str(archive("8xh100-8nic"))).of_kind("gpu")
     healthy = document["nvml"]["gpus"][0]
@@ -263,9 +226,9 @@ def test_a_pcie_link_that_sysfs_hides_is_filled_in_and_one_that_it_shows_is_kept
 
 def test_peers_that_the_driver_refuses_are_a_fault_where_nvlink_joins_them(tmp_path, stand_ins):  # noqa: F811
     topology = machine_with(tmp_path, ask(stand_ins, STANDIN_NVML_PEER="4"))
-    findings = look("p2p_disabled", topology)
-    assert [(one.certainty, one.where) for one in findings] == [("seen", ("gpu0",)), ("seen", ("gpu1",))]
-    assert "disabled by regkey" in findings[0].says
+    (finding,) = look("p2p_disabled", topology)
+    assert (finding.certainty, finding.where) == ("seen", ("gpu0", "gpu1"))
+    assert finding.says == "gpu0, gpu1 may not reach each other's memory (disabled by regkey)"
 
 
 def test_a_gpu_that_the_fabric_manager_left_out_is_seen(tmp_path, stand_ins):  # noqa: F811
@@ -273,19 +236,6 @@ def test_a_gpu_that_the_fabric_manager_left_out_is_seen(tmp_path, stand_ins):  #
     (finding,) = look("p2p_disabled", topology)
     assert (finding.certainty, finding.where) == ("seen", ("gpu1",))
     assert "not started" in finding.says
-
-
-def test_a_gpu_that_nvml_does_not_list_is_said(tmp_path, document):
-    document["nvml"]["gpus"].pop()
-    topology = machine_with(tmp_path, document)
-    assert why(topology)["NVLink of gpu1"] == "NVIDIA's library does not list this GPU"
-
-
-def test_a_gpu_that_is_hidden_from_cuda_is_said(tmp_path, document):
-    document["cuda"]["gpus"].pop()
-    topology = machine_with(tmp_path, document)
-    assert topology.device("gpu1").facts["cuda_visible"] is False
-    assert why(topology)["CUDA attributes of gpu1"] == "CUDA does not list this GPU"
 
 
 def first_gpu(document, **changed):

@@ -5,6 +5,8 @@ NCCL_P2P_DISABLE, GPUs of different containers, and virtual machines without NVL
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec.structs import replace
 
 from railwright.faults.model import Certainty, Facts, Fault, Finding, Supposed, with_host
@@ -14,7 +16,8 @@ from railwright.limits.case import Case
 from railwright.limits.model import Constant
 from railwright.limits.sources import NO_P2P_MEASURED
 from railwright.results.model import Evidence
-from railwright.topology.model import GPU_LINKS, Topology
+from railwright.topology.gpus import runs
+from railwright.topology.model import GPU_LINKS, Device, Topology
 
 _SHARED_MEMORY = Constant(value=28e9, unit="bytes/s of a GPU through host memory", source=NO_P2P_MEASURED)
 _SOCKETS = Constant(value=3.5e9, unit="bytes/s of a GPU over loopback sockets", source=NO_P2P_MEASURED)
@@ -40,25 +43,48 @@ def _look(facts: Facts) -> tuple[Finding, ...]:
 
 
 def _refused(topology: Topology) -> tuple[Finding, ...]:
-    """GPUs whose driver says that they may not reach each other: a fault where NVLink joins them."""
+    """GPUs whose driver says that they may not reach each other: a fault where NVLink joins them. All pairs in one."""
     linked = {end for link in topology.links if isinstance(link.protocol, GPU_LINKS) for end in (link.a, link.b)}
-    found = []
+    refusing: dict[Certainty, list[Device]] = {}
     for gpu in topology.of_kind("gpu"):
-        refused = str(gpu.facts.get("peers_refused", ""))
-        if refused:
-            certainty: Certainty = "seen" if gpu.id in linked else "possible"
-            finding = Finding(
-                fault=FAULT.name,
-                where=(gpu.id,),
-                certainty=certainty,
-                says=f"{gpu.id} may not reach the memory of {refused}",
-                costs=_COSTS,
-                remedy="nvidia-smi topo -p2p r shows all pairs; look for NVreg_RegistryDwords in"
-                " /proc/driver/nvidia/params, for MIG, and for GPUs of different partitions",
-                evidence=(Evidence(claim="peer access", value=f"refused: {refused}", seen="CUDA and NVML"),),
-            )
-            found.append(finding)
-    return tuple(found)
+        if gpu.facts.get("peers_refused"):
+            refusing.setdefault("seen" if gpu.id in linked else "possible", []).append(gpu)
+    return tuple(
+        Finding(
+            fault=FAULT.name,
+            where=tuple(gpu.id for gpu in gpus),
+            certainty=certainty,
+            says="; ".join(_who_reaches_whom(gpus)),
+            costs=_COSTS,
+            remedy="nvidia-smi topo -p2p r shows all pairs; look for NVreg_RegistryDwords in"
+            " /proc/driver/nvidia/params, for MIG, and for GPUs of different partitions",
+            evidence=(
+                Evidence(
+                    claim="peer access",
+                    value=f"refused by {runs(gpu.id for gpu in gpus)}",
+                    seen="CUDA and NVML",
+                ),
+            ),
+        )
+        for certainty, gpus in refusing.items()
+    )
+
+
+def _who_reaches_whom(gpus: list[Device]) -> Iterator[str]:
+    """One clause for each reason where all of its GPUs refuse each other, else for each set of GPUs refused."""
+    refused: dict[str, dict[str, tuple[str, ...]]] = {}  # reason -> GPU -> those that it may not reach
+    for gpu in gpus:
+        for part in str(gpu.facts["peers_refused"]).split("; "):
+            names, _, why = part.partition(" (")
+            refused.setdefault(why.removesuffix(")"), {})[gpu.id] = tuple(names.split(","))
+    for why, of_gpu in refused.items():
+        reason = f" ({why})" if why else ""
+        if len(of_gpu) > 1 and all({*others} == {*of_gpu} - {name} for name, others in of_gpu.items()):
+            yield f"{runs(of_gpu)} may not reach each other's memory{reason}"
+            continue
+        for others in dict.fromkeys(of_gpu.values()):
+            alike = runs(name for name, theirs in of_gpu.items() if theirs == others)
+            yield f"{alike} may not reach the memory of {runs(others)}{reason}"
 
 
 def _not_in_fabric(topology: Topology) -> tuple[Finding, ...]:

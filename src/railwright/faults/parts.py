@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from railwright.limits.case import Case
 from railwright.limits.traffic import domains
 from railwright.topology.cluster import ports
+from railwright.topology.gpus import nvidia_gpus
 from railwright.topology.model import (
     GPU_LINKS,
     Device,
@@ -46,6 +47,19 @@ def rdma_ports(topology: Topology) -> tuple[tuple[Device, Link], ...]:
 def has_gpu_links(topology: Topology) -> bool:
     """Whether NVLink or Infinity Fabric joins GPUs of the machine."""
     return any(isinstance(link.protocol, GPU_LINKS) for link in topology.links)
+
+
+def nvml_is_silent(topology: Topology) -> tuple[str, ...]:
+    """The NVIDIA GPUs of a machine whose library NVML said nothing of any of them, so that none could be looked at.
+
+    Empty where it answered, and for a machine that was not discovered but described: such a one has no settings.
+    """
+    gpus = [gpu for gpu in nvidia_gpus(topology) if gpu.facts.get("driver", "nvidia") == "nvidia"]
+    not_asked = any(one.what.startswith("NVLink of") for one in topology.unknown)
+    # Only NVML names the vendor of a GPU that was discovered.
+    if not not_asked or any(gpu.facts.get("vendor") == "nvidia" for gpu in gpus):
+        return ()
+    return tuple(gpu.id for gpu in gpus)
 
 
 def above(topology: Topology, device_id: str) -> Link | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 
 from railwright.report.topology_words import clean
+from railwright.topology.gpus import runs
 from railwright.topology.model import Device, Scalar, Topology
 from railwright.units import format_bandwidth, format_size
 
-_FROM_LIBRARIES = frozenset({"sm_clock_max_hz", "cuda_visible", "peers", "nvlinks"})
+_FROM_LIBRARIES = frozenset({"sm_clock_max_hz", "cuda_visible", "nvml_lists", "peers", "nvlinks"})
 _CAN = {
     "dma_buf": "dma-buf",
     "gpudirect_rdma": "GPUDirect RDMA",
@@ -30,7 +31,8 @@ def gpu_lines(topology: Topology) -> list[str]:
         alike[(_parts(gpu.facts), _abilities(gpu.facts), _settings(gpu.facts))].append(gpu.id)
     lines = [f"GPUs  {head}".rstrip()]
     for words, names in alike.items():
-        lines += [f"  {_span(names) if first else '':{len(_span(names))}}  {line}" for first, line in _numbered(words)]
+        told_as = clean(runs(names))
+        lines += [f"  {told_as if first else '':{len(told_as)}}  {line}" for first, line in _numbered(words)]
     return [*lines, *_peer_lines(told)]
 
 
@@ -57,9 +59,23 @@ def _parts(facts: dict[str, Scalar]) -> str:
 def _abilities(facts: dict[str, Scalar]) -> str:
     has = [name for key, name in _CAN.items() if facts.get(key) is True]
     lacks = [name for key, name in _CAN.items() if facts.get(key) is False]
-    if facts.get("cuda_visible") is False:
-        return "not visible to CUDA (CUDA_VISIBLE_DEVICES?)"
+    if hidden := _hidden(facts):
+        return hidden
     return "; ".join(words for words in (", ".join(has), "no " + ", no ".join(lacks) if lacks else "") if words)
+
+
+def _hidden(facts: dict[str, Scalar]) -> str:
+    """Why no program can use it. CUDA_VISIBLE_DEVICES hides only what the driver has, and NVML lists all of that."""
+    visible, listed = facts.get("cuda_visible"), facts.get("nvml_lists")
+    if facts.get("withheld") is True:
+        return "not given to this container or job"
+    if listed is False:
+        driver = str(facts.get("driver", ""))
+        why = "" if driver == "nvidia" else f" (driver {clean(driver)})" if driver else " (no driver)"
+        return f"not listed by NVIDIA's library NVML{why}" + (", visible to CUDA" if visible is True else "")
+    if visible is False:
+        return "not visible to CUDA" + (" (CUDA_VISIBLE_DEVICES?)" if listed is True else "")
+    return ""
 
 
 def _settings(facts: dict[str, Scalar]) -> str:
@@ -98,7 +114,3 @@ def _peer_lines(gpus: list[Device]) -> list[str]:
         for gpu in gpus
         if gpu.facts.get("peers_refused")
     ]
-
-
-def _span(names: list[str]) -> str:
-    return f"{names[0]} ... {names[-1]} ({len(names)})" if len(names) > 4 else ", ".join(names)

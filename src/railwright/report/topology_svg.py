@@ -12,6 +12,7 @@ from html import escape
 from railwright.report.topology_gpus import gpu_lines
 from railwright.report.topology_text import acs_redirected
 from railwright.report.topology_words import KIND_MEANING, Tree, clean, degradation, describe_link
+from railwright.topology.gpus import runs
 from railwright.topology.model import Device, DeviceKind, Link, NvlinkLink, PcieLink, Topology
 from railwright.topology.paths import KIND_ORDER, Affinity
 from railwright.units import format_size
@@ -189,7 +190,7 @@ def _draw_sideways(picture: _Picture, tree: Tree) -> None:
     for link in tree.sideways:
         groups.setdefault((link.a, describe_link(link.protocol)), []).append(link.b)
     for (upper, words), ends in groups.items():
-        lower = f"{ends[0]} … {ends[-1]}" if len(ends) > 3 else ", ".join(ends)
+        lower = runs(ends)
         picture.note(f"{upper} to {lower}: {words}{' each' if len(ends) > 1 else ''}")
     picture.y += 4
 

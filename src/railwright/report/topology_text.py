@@ -11,6 +11,7 @@ from railwright.report.topology_words import (
     describe_device,
     describe_link,
 )
+from railwright.topology.gpus import runs
 from railwright.topology.model import Device, Link, NvlinkLink, PcieLink, Topology
 from railwright.topology.paths import KIND_ORDER, Affinity
 
@@ -125,14 +126,10 @@ def _with_degradation(link: Link, lower: Device | None) -> str:
 
 
 def _sideways_lines(tree: Tree) -> list[str]:
-    """Links of one kind from or to one device are told together: `nvswitch0 to gpu0 ... gpu7  18x NVLink 4 each`."""
+    """Links of one kind from or to one device are told together: `nvswitch0 to gpu0-7  18x NVLink 4 each`."""
     groups: dict[tuple[str, str], list[str]] = {}
     for link in tree.sideways:
         text = _with_degradation(link, tree.devices.get(link.b))
         arrow = " →" if link.one_way else ""
         groups.setdefault((link.a + arrow, text), []).append(link.b)
-    return [f"{a} to {_span(ends)}  {text}{' each' if len(ends) > 1 else ''}" for (a, text), ends in groups.items()]
-
-
-def _span(names: list[str]) -> str:
-    return f"{names[0]} ... {names[-1]} ({len(names)})" if len(names) > 4 else ", ".join(names)
+    return [f"{a} to {runs(ends)}  {text}{' each' if len(ends) > 1 else ''}" for (a, text), ends in groups.items()]

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from railwright.topology.model import Device, Topology
 
 TRANSFERS_A_MEMORY_CLOCK = 2
 """Double data rate: data goes on both edges of the clock, as CUDA's `deviceQuery` counts it."""
+_NUMBERED = re.compile(r"((?:.*[^0-9])?)(0|[1-9][0-9]{0,5})", re.DOTALL)
+"""No leading zeros: `nic08` would not follow from `nic7`."""
+_SHORTEST_RUN = 3
 
 
 def nvidia_gpus(topology: Topology) -> tuple[Device, ...]:
@@ -23,7 +29,10 @@ def why_unusable(gpu: Device) -> str:
     """Why CUDA cannot use a GPU as a whole; empty where it can, and where the machine does not say."""
     if gpu.facts.get("mig") is True:
         return f"MIG is on in {gpu.id}"
-    return f"CUDA does not show {gpu.id}" if gpu.facts.get("cuda_visible") is False else ""
+    visible = gpu.facts.get("cuda_visible")
+    if gpu.facts.get("nvml_lists") is False and visible is not True:
+        return f"NVIDIA's driver does not show {gpu.id}"
+    return f"CUDA does not show {gpu.id}" if visible is False else ""
 
 
 def is_nvidia(gpu: Device) -> bool:
@@ -35,3 +44,20 @@ def is_nvidia(gpu: Device) -> bool:
 def memory_rate(bus_bits: int, clock_hz: float) -> float:
     """Reads and writes of a GPU's memory together, in bytes/s: bus width x memory clock x 2."""
     return bus_bits / 8 * clock_hz * TRANSFERS_A_MEMORY_CLOCK
+
+
+def runs(names: Iterable[str]) -> str:
+    """Names as people list them, three or more that follow each other as a run: `gpu0-2, gpu4, gpu5`."""
+    groups: list[list[tuple[str, str, int]]] = []
+    for name in names:
+        found = _NUMBERED.fullmatch(name)
+        stem, number = (found[1], int(found[2])) if found else (name, -1)
+        last = groups[-1][-1] if groups else None
+        if last is not None and found and (last[1], last[2] + 1) == (stem, number):
+            groups[-1].append((name, stem, number))
+        else:
+            groups.append([(name, stem, number)])
+    return ", ".join(
+        f"{group[0][0]}-{group[-1][2]}" if len(group) >= _SHORTEST_RUN else ", ".join(name for name, _, _ in group)
+        for group in groups
+    )

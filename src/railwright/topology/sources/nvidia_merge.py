@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from railwright.topology.gpus import memory_rate
+from railwright.topology.gpus import is_nvidia, memory_rate
 from railwright.topology.model import Device, InternalLink, Link, NvlinkLink, PcieLink, Scalar
 from railwright.topology.parts import Parts
 from railwright.topology.shapes import GT_PER_S
 from railwright.topology.sources.notes import Notes
-from railwright.topology.sources.nvidia_model import CudaAnswer, Gpu, NvmlAnswer, Probe
+from railwright.topology.sources.nvidia_model import NO_ADDRESS, CudaAnswer, Gpu, Nvlink, NvmlAnswer, Probe
 from railwright.topology.sources.root import Unreadable, printable
 
 ONLY_NVML = "sysfs does not show it, only NVIDIA's library does"
@@ -61,24 +61,23 @@ def add_nvidia(parts: Parts, gpu_ids: Iterable[str], answer: Probe | Unreadable,
             notes.missing("CUDA attributes", why, gpu.id)
     ids = {gpu.address: gpu.id for gpu in gpus if gpu.address in told}
     known = {name: told[address] for address, name in ids.items() if _generation(told[address])}
-    linked = _add_nvlinks(parts, known, ids, answer.nvml)
+    linked = _add_nvlinks(parts, known, ids, answer.nvml, notes)
     for address, name in ids.items():
         if len(ids) > 1 and _active(told[address]) and name not in linked:
             lacking = "where they lead" if name in known else "of which generation they are"
             notes.missing("NVLink", f"the links are active, and NVIDIA's library does not say {lacking}", name)
 
 
-def _add_nvlinks(parts: Parts, gpus: Mapping[str, Gpu], ids: Mapping[str, str], nvml: NvmlAnswer) -> set[str]:
+def _add_nvlinks(
+    parts: Parts, gpus: Mapping[str, Gpu], ids: Mapping[str, str], nvml: NvmlAnswer, notes: Notes
+) -> set[str]:
     """GPUs that are joined by switches hang from one device that stands for all of them; others from each other.
 
     Returns the GPUs that have got a link.
     """
     switched = {name for name, gpu in gpus.items() if _active(gpu) and _leads_to_switch(gpu, nvml, len(ids))}
     if len(switched) > 1:
-        chips = {link.remote_address for name in switched for link in gpus[name].nvlinks if link.remote == "switch"}
-        known = len(chips - {None}) or None
-        facts: dict[str, Scalar | None] = {"chips": known}
-        nvswitch = parts.add("nvswitch", name=f"{known} NVSwitches" if known else "NVSwitches", facts=facts)
+        nvswitch = _add_nvswitch(parts, (gpus[name] for name in switched), notes)
         for name in sorted(switched, key=lambda name: (len(name), name)):
             gpu = gpus[name]
             protocol = NvlinkLink(generation=_generation(gpu), links=_active(gpu), max_links=_most(gpu))
@@ -86,12 +85,28 @@ def _add_nvlinks(parts: Parts, gpus: Mapping[str, Gpu], ids: Mapping[str, str], 
     joined: Counter[tuple[str, str]] = Counter()
     for name, gpu in gpus.items():
         for link in gpu.nvlinks:
-            other = ids.get(link.remote_address or "", "")
+            other = ids.get(_other_end(link) or "", "")
             if link.active and name not in switched and other in gpus and name < other:
                 joined[(name, other)] += 1
     for (one, other), links in sorted(joined.items()):
         parts.link(one, other, NvlinkLink(generation=_generation(gpus[one]), links=links))
     return {end for pair in joined for end in pair} | (switched if len(switched) > 1 else set())
+
+
+def _add_nvswitch(parts: Parts, gpus: Iterable[Gpu], notes: Notes) -> str:
+    """One device that stands for all switches; how many they are is known only where every other end has an address."""
+    ends = {_other_end(link) for gpu in gpus for link in gpu.nvlinks if link.active}
+    known = None if None in ends else len(ends)
+    name = "NVSwitches" if known is None else f"{known} NVSwitch{'es' if known > 1 else ''}"
+    nvswitch = parts.add("nvswitch", name=name, facts={"chips": known})
+    if known is None:
+        notes.missing("number of NVSwitches", "NVIDIA's library does not say where each NVLink leads")
+    return nvswitch
+
+
+def _other_end(link: Nvlink) -> str | None:
+    """The PCI address at the other end, None where NVML does not say; captures may hold what stands for none."""
+    return None if link.remote_address in NO_ADDRESS else link.remote_address
 
 
 def _leads_to_switch(gpu: Gpu, nvml: NvmlAnswer, gpus: int) -> bool:
@@ -103,7 +118,7 @@ def _leads_to_switch(gpu: Gpu, nvml: NvmlAnswer, gpus: int) -> bool:
     active = [link for link in gpu.nvlinks if link.active]
     if any(link.remote == "switch" for link in active):
         return True
-    if any(link.remote_address for link in active):
+    if any(_other_end(link) for link in active):
         return False
     peers = {pair.target for pair in nvml.pairs if pair.source == gpu.address and pair.nvlink == "ok"}
     return gpu.fabric_state == "completed" or (gpus > 1 and len(peers) == gpus - 1)
@@ -131,6 +146,7 @@ def with_facts(devices: tuple[Device, ...], answer: Probe | Unreadable) -> tuple
         return devices
     ids = {device.address: device.id for device in devices if device.kind == "gpu"}
     told = {gpu.address: gpu for gpu in answer.nvml.gpus}
+    in_container = any(device.kind == "host" and "container" in device.facts for device in devices)
     found = []
     for device in devices:
         facts: dict[str, Scalar | None] = {}
@@ -142,9 +158,23 @@ def with_facts(devices: tuple[Device, ...], answer: Probe | Unreadable) -> tuple
             facts = {"nvidia_driver": _clean(answer.nvml.driver), "cuda": _clean(answer.nvml.cuda)}
         if device.kind == "gpu":
             facts |= _cuda_facts(answer.cuda, device.address)
+            facts |= _listing(answer.nvml, device, in_container=in_container)
         known = {key: value for key, value in facts.items() if value is not None and value != ""}
         found.append(replace(device, name=name, facts={**device.facts, **known}))
     return tuple(found)
+
+
+def _listing(nvml: NvmlAnswer, gpu: Device, *, in_container: bool) -> dict[str, Scalar | None]:
+    """`nvml_lists`, and `withheld` where a container or a job's cgroup was given just the GPUs that NVML lists.
+
+    sysfs shows all GPUs of the host in both, so that a GPU of another job must not be taken for a lost one.
+    """
+    if nvml.problem or not nvml.gpus or not is_nvidia(gpu):
+        return {}
+    listed = any(one.address == gpu.address for one in nvml.gpus)
+    refuses = (nvml.device_nodes or 0) > (nvml.device_nodes_allowed or 0)
+    given = nvml.device_nodes_allowed == len(nvml.gpus) and (in_container or refuses)
+    return {"nvml_lists": listed, "withheld": True if given and not listed else None}
 
 
 def _gpu_facts(gpu: Gpu) -> dict[str, Scalar | None]:

@@ -23,6 +23,8 @@ Hertz = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 Watts = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
 BytesPerS = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 Remote = Literal["gpu", "switch", "npu", "unknown"]
+NO_ADDRESS = frozenset({"0000:00:00.0", "ffff:ff:ff.0", "ffffffff:ff:ff.0"})
+"""All zeros or all ones: no device that NVLink leads to, but what drivers in virtual machines say of the other end."""
 
 
 class Nvlink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -107,6 +109,10 @@ class NvmlAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The newest CUDA that the driver can run: `13.0`."""
     gpus: Annotated[tuple[Gpu, ...], msgspec.Meta(max_length=256)] = ()
     pairs: Annotated[tuple[Pair, ...], msgspec.Meta(max_length=4096)] = ()
+    device_nodes: Small | None = None
+    """How many /dev/nvidiaN there are; captures before this was asked have None."""
+    device_nodes_allowed: Small | None = None
+    """Those of them that file modes and device cgroups let this process read and write."""
 
 
 class CudaPair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,7 +17,7 @@ import pynvml
 
 from railwright.process import die_with_parent
 from railwright.topology.sources.nvidia_cuda import ask_cuda
-from railwright.topology.sources.nvidia_model import Gpu, Nvlink, NvmlAnswer, Pair, Remote
+from railwright.topology.sources.nvidia_model import NO_ADDRESS, Gpu, Nvlink, NvmlAnswer, Pair, Remote
 from railwright.topology.sources.nvidia_nvml import (
     address_of,
     ask,
@@ -30,6 +32,7 @@ from railwright.topology.sources.nvidia_nvml import (
     utilisation,
 )
 
+_DEVICES = Path("/dev")
 _MOST_PAIRED = 64
 """More GPUs than this are not asked pair by pair."""
 _REMOTES: dict[int, Remote] = {
@@ -69,7 +72,21 @@ def ask_nvml() -> NvmlAnswer:
         cuda=f"{version // 1000}.{version % 1000 // 10}" if version else "",
         gpus=tuple(_gpu(address, handle) for address, handle in every),
         pairs=_pairs(every) if len(every) <= _MOST_PAIRED else (),
+        **_device_nodes(),
     )
+
+
+def _device_nodes() -> dict[str, int]:
+    """How many GPUs the kernel offers this process: a container has some nodes, a job's cgroup refuses some.
+
+    access(2) asks the device cgroup too and opens nothing: a GPU that has fallen off the bus may hang in open(2).
+    """
+    try:
+        nodes = [node for node in _DEVICES.iterdir() if re.fullmatch(r"nvidia[0-9]+", node.name)]
+    except OSError:
+        return {}
+    allowed = sum(os.access(node, os.R_OK | os.W_OK) for node in nodes)
+    return {"device_nodes": len(nodes), "device_nodes_allowed": allowed}
 
 
 def _gpu(address: str, handle: object) -> Gpu:
@@ -138,8 +155,7 @@ def _nvlinks(handle: object) -> tuple[int | None, tuple[Nvlink, ...]]:
             continue
         pci = ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link) if state else None
         remote = ask(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link) if state else None
-        # All zeros is no device that NVLink leads to, but what a driver in a virtual machine says.
-        known = pci is not None and (pci.domain, pci.bus, pci.device) != (0, 0, 0)
+        address = address_of(pci) if pci is not None else None
         found.append(
             Nvlink(
                 link=link,
@@ -147,7 +163,7 @@ def _nvlinks(handle: object) -> tuple[int | None, tuple[Nvlink, ...]]:
                 version=ask(pynvml.nvmlDeviceGetNvLinkVersion, handle, link) if state else None,
                 bytes_per_s=speed * 1e6 if state and speed else None,
                 remote=_REMOTES.get(remote, "unknown") if remote is not None else "unknown",
-                remote_address=address_of(pci) if known else None,
+                remote_address=None if address in NO_ADDRESS else address,
             )
         )
     return count if count is not None else (len(found) or None), tuple(found)
