@@ -77,7 +77,7 @@ def nixl(session: Session) -> None:
     """
     few = session.gpus <= _FEW
     for one, other in list(itertools.combinations(range(session.gpus), 2)) or [(0, 0)]:
-        options = ["links=gpu-gpu"]
+        options = ["links=gpu-gpu", "pairs=first"]
         if (one, other) in ((0, 1), (0, 0)):
             options = ["ucx=default,pipeline"] if few else []
         elif not few:

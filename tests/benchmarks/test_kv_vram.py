@@ -80,10 +80,10 @@ def two_gpus():
     return load(str(archive("2xh200-firecracker-vm")))
 
 
-def job_on(topology, **options):
+def job_on(topology, launch=0, **options):
     settled = find("kv_vram").settle(options)
     cpus = tuple(sorted(os.sched_getaffinity(0)))
-    variant = kv_vram.BENCHMARK.variants(settled)[0]
+    variant = kv_vram.BENCHMARK.launches(settled, topology)[launch]
     return Job(benchmark="kv_vram", options=settled, variant=variant, launch=0, cpus=cpus, topology=topology,
                ranks=2, uses_gpus=True)  # fmt: skip
 
@@ -166,8 +166,8 @@ def test_emulation_is_one_finding_for_each_cause_with_all_its_paths_and_its_reme
     )
     facts = Facts(topology=two_gpus, results=results)
     between, inside = rma_emulated.FAULT.look(facts)
-    assert between.where == ("kv_vram", "gpu0>memory0", "memory0>gpu0")
-    assert inside.where == ("kv_vram", "gpu0>gpu1")
+    assert between.where == ("kv_vram", "gpu0>memory0", "memory0>gpu0", "processes 2")
+    assert inside.where == ("kv_vram", "gpu0>gpu1", "processes 1")
     assert between.certainty == "seen"
     assert "Between two processes UCX moved data by software emulation over tcp/lo" in between.says
     assert "(3 points)" in between.says
@@ -220,7 +220,8 @@ def test_one_gpu_is_its_own_peer_in_two_processes_only():
 
 
 def test_the_default_is_not_named_so_that_it_compares_with_runs_without_the_option():
-    variants = kv_vram.BENCHMARK.variants(find("kv_vram").settle({"ucx": "default,pipeline"}))
+    settled = find("kv_vram").settle({"ucx": "default,pipeline"})
+    variants = kv_vram.BENCHMARK.launches(settled, load(str(archive("1xh100-probed-vm"))))
     assert variants == (Variant(), Variant(parameters={"ucx": "pipeline"}))
 
 
@@ -255,8 +256,8 @@ if "TEST_MOVES_NOTHING" in os.environ:
 def measure(stand_ins, two_gpus, mpiruns, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
-    def run(faults=None, **options):
-        job = job_on(two_gpus, **options)
+    def run(faults=None, launch=0, **options):
+        job = job_on(two_gpus, launch, **options)
         planned = Planned(kv_vram.BENCHMARK, job, kv_vram.BENCHMARK.plan(job))
         assert not planned.plan.waived
         addresses = [gpu.address for gpu in two_gpus.of_kind("gpu")]

@@ -39,17 +39,17 @@ def two_gpus(tmp_path_factory):
 
 @pytest.fixture
 def measure(stand_ins, two_gpus, mpiruns, tmp_path, monkeypatch):
-    """Runs all launches of a benchmark on the two GPUs of a recorded machine."""
+    """Runs all launches of a benchmark on the GPUs of a recorded machine, of two where none is given."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
-    def run(name, *, folder=stand_ins, faults=None, **options):
+    def run(name, *, folder=stand_ins, faults=None, topology=two_gpus, **options):
         benchmark = find(name)
         settled = benchmark.settle({"sizes": TINY} | options)
-        addresses = [gpu.address for gpu in two_gpus.of_kind("gpu")]
+        addresses = [gpu.address for gpu in topology.of_kind("gpu")]
         variables = os.environ | environment(folder, *addresses) | (faults or {})
         found = []
         for variant in benchmark.variants(settled):
-            job = Job(benchmark=name, options=settled, variant=variant, launch=0, topology=two_gpus, uses_gpus=True,
+            job = Job(benchmark=name, options=settled, variant=variant, launch=0, topology=topology, uses_gpus=True,
                       cpus=tuple(sorted(os.sched_getaffinity(0))))  # fmt: skip
             job = msgspec.structs.replace(job, ranks=benchmark.ranks_for(job))
             planned = Planned(benchmark, job, benchmark.plan(job))
@@ -99,6 +99,7 @@ def test_every_operation_moves_right_data_in_every_way(measure, operation, launc
             check = time.verification
             assert (check.bytes_checked, check.bytes_wrong) == (2 * received(operation, size, 2), 0)
             assert time.settings["operations"] == 20
+            assert time.settings["gpus"] == "gpu0, gpu1"
             assert time.settings["largest_bytes"] == 512 * KIB
             sends = operation in nccl_options.WITHOUT_ALGORITHM
             chosen = "send/recv" if sends else f"Ring/{'LL' if size < 65536 else 'Simple'}"
@@ -157,6 +158,7 @@ def test_without_nccl_it_is_waived_by_the_loader_s_own_words(measure, stand_ins,
     (result,) = measure("nccl_all_reduce", folder=without, ranks_in=ranks_in)
     assert result.outcome == "waived"
     assert "NCCL cannot be loaded: libnccl.so.2" in result.reason
+    assert result.reason.endswith("pip install nvidia-nccl-cu13 (nvidia-nccl-cu12 for CUDA 12), or give library=PATH")
 
 
 def test_a_library_that_is_no_nccl_is_waived_by_name(measure, stand_ins):
@@ -268,7 +270,7 @@ def test_every_record_says_that_its_data_check_is_of_an_untimed_operation(measur
 def test_with_nvls_forbidden_that_is_said_and_nvls_is_waived(measure, monkeypatch):
     monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
     waived, *measured = measure("nccl_all_reduce", sizes="8", algorithms="NVLS,Ring", ranks_in="threads")
-    assert (waived.outcome, waived.reason) == ("waived", "NVLS needs NVLS, which NCCL_NVLS_ENABLE=0 switches off")
+    assert (waived.outcome, waived.reason) == ("waived", "NCCL_NVLS_ENABLE=0 switches NVLS off")
     assert {one.settings["nvls"] for one in measured} == {"off (NCCL_NVLS_ENABLE=0)"}
     assert {one.settings["environment"] for one in measured} == {"NCCL_ALGO=Ring NCCL_NVLS_ENABLE=0"}
 
@@ -348,7 +350,7 @@ def test_a_hang_is_noticed_after_the_longest_size_and_not_after_all_of_them(two_
 
 @pytest.mark.parametrize("text", ["1", "73", "two", "", "2.0", "٣", "9" * 5000])
 def test_a_number_of_gpus_that_cannot_be_is_refused(text):
-    with pytest.raises(UsageError, match="not 'all' or a whole number from 2 to 72"):
+    with pytest.raises(UsageError, match="not 'all', a whole number from 2 to 72, or GPUs by name"):
         find("nccl_all_reduce").settle({"gpus": text})
 
 

@@ -29,6 +29,8 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 
     parameters: dict[str, Scalar] = {}
     environment: dict[str, str] = {}
+    gpus: tuple[str, ...] = ()
+    """The ids of the GPUs that it uses, in the order of the ranks; none: all that can be used."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,8 +63,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gpus(self) -> tuple[Device, ...]:
-        """The NVIDIA GPUs that CUDA can use as a whole, in the order of their PCI addresses."""
-        return usable_gpus(self.topology)
+        """The NVIDIA GPUs that CUDA can use as a whole: those of the variant, else all by their PCI addresses."""
+        usable = usable_gpus(self.topology)
+        if not self.variant.gpus:
+            return usable
+        known = {gpu.id: gpu for gpu in usable}
+        return tuple(known[name] for name in self.variant.gpus if name in known)
 
     def gpu_of(self, rank: int) -> Device:
         """The GPU of a rank. There must be one: `plan` waives where there is none."""
@@ -180,6 +186,8 @@ class Benchmark:
     run: Callable[[Rank], Iterator[Result]]
     options: tuple[Option, ...] = ()
     variants: Callable[[Mapping[str, str]], tuple[Variant, ...]] = field(default=lambda _options: (Variant(),))
+    variants_for: Callable[[Mapping[str, str], Topology], tuple[Variant, ...]] | None = None
+    """The same where they depend on the machine's GPUs."""
     needs_mpi: bool = False
     ranks_of: Callable[[Mapping[str, str], tuple[int, ...]], int] | None = None
     """How many ranks settled options ask for on those CPUs, where that is not always the same."""
@@ -195,6 +203,10 @@ class Benchmark:
     def count_ranks(self, options: Mapping[str, str], cpus: tuple[int, ...]) -> int:
         """The ranks of one launch with settled options on the CPUs that may be used."""
         return self.ranks if self.ranks_of is None else self.ranks_of(options, cpus)
+
+    def launches(self, options: Mapping[str, str], topology: Topology) -> tuple[Variant, ...]:
+        """The variants of settled options on a machine."""
+        return self.variants(options) if self.variants_for is None else self.variants_for(options, topology)
 
     def settle(self, given: Mapping[str, str]) -> dict[str, str]:
         """The options with defaults filled in and every value checked. Raises UsageError."""

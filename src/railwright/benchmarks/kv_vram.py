@@ -17,7 +17,9 @@ from railwright.benchmarks import gpu_job
 from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, Variant, choice
 from railwright.benchmarks.evidence import ucx_protocol_evidence
 from railwright.benchmarks.kv_transfer import Point, Timed
+from railwright.benchmarks.kv_vram_pairs import GPU_TO_GPU, OPTION, asked, over_pairs
 from railwright.benchmarks.nixl_pair import log_of, wait_for_initiator
+from railwright.faults.parts import rdma_ports
 from railwright.native import nixl
 from railwright.native.cuda import Device, DeviceBuffer, PinnedBuffer, driver_version
 from railwright.native.memory import PATTERN, Buffer
@@ -26,17 +28,23 @@ from railwright.native.nixl_memory import AnyBuffer, Memory, memory_of, prepare_
 from railwright.results.model import Result, Verification
 from railwright.results.readers.ucx_protocols import Memories, Operation
 from railwright.results.statistics import summarise
-from railwright.topology.model import Scalar
+from railwright.topology.model import Scalar, Topology
 from railwright.units import KIB, format_size, parse_sizes
 
 _BUDGET_S = 1.5
 """A point is timed less often where one transfer takes long: emulated ones are a hundred times slower."""
 _LEAST_ITERATIONS = 3
+_TRIED = 2
+"""Requests before those: one that maps the memory, and one that tells how long they take."""
 _LATENCY_UP_TO = 64 * KIB
 _PATIENCE_S = 60.0
-_PLANNED_POINT_S = 1.2
+# For the plan: a start, and what a request takes. Two H200 without RDMA devices (docs/measured/2026-11-22-gpu-2xh200)
+# had 0.38 to 0.87 GB/s where UCX emulates and 391 GB/s over NVLink, and 10 to 40 us for 4 KiB.
+_ESTIMATE_START_S, _ESTIMATE_REQUEST_S = 4.0, 40e-6
+_ESTIMATE_EMULATED_BYTES_PER_S = 0.5e9
+_ESTIMATE_BYTES_PER_S, _ESTIMATE_NVLINK_BYTES_PER_S = 12e9, 100e9
 
-_LINKS = ("gpu-gpu", "gpu-host", "host-gpu")
+_LINKS = (GPU_TO_GPU, "gpu-host", "host-gpu")
 """Initiator's memory and the other one: the side that is named first posts."""
 _WAYS_OF_UCX: dict[str, dict[str, str]] = {
     "default": {},
@@ -107,8 +115,8 @@ def cases(options: Mapping[str, str], gpus: int) -> list[Case]:
         Case(link, int(processes), host)
         for processes in _processes(options["processes"])
         for link in _links(options["links"])
-        for host in (("",) if link == "gpu-gpu" else _hosts(options["host"]))
-        if link != "gpu-gpu" or processes == "2" or gpus > 1
+        for host in (("",) if link == GPU_TO_GPU else _hosts(options["host"]))
+        if link != GPU_TO_GPU or processes == "2" or gpus > 1
     ]
 
 
@@ -120,9 +128,9 @@ def _points(options: Mapping[str, str]) -> list[Point]:
     ]
 
 
-def _variants(options: Mapping[str, str]) -> tuple[Variant, ...]:
-    ways = _ways(options["ucx"])
-    return tuple(Variant(parameters={} if way == "default" else {"ucx": way}) for way in ways)
+def _variants(options: Mapping[str, str], topology: Topology) -> tuple[Variant, ...]:
+    ways = tuple(Variant(parameters={} if way == "default" else {"ucx": way}) for way in _ways(options["ucx"]))
+    return over_pairs(options, topology, ways)
 
 
 def _way(job: Job) -> str:
@@ -131,15 +139,39 @@ def _way(job: Job) -> str:
 
 def _plan(job: Job) -> Plan:
     waived = gpu_job.waived(job) or ("" if nixl.find_library() else nixl.NOT_INSTALLED)
-    every, largest = cases(job.options, len(job.gpus)), max(parse_sizes(job.options["sizes"]))
+    options = asked(job)
+    every, largest = cases(options, len(job.gpus)), max(parse_sizes(options["sizes"]))
     buffers = {(case.ours, 0) for case in every} | {(case.theirs, case.processes - 1) for case in every}
     hosts = sum(name in ("pinned", "pageable") for name, _ in buffers)
+    rates = [(_estimated_rate(job, case), point) for case in every for point in _points(options)]
+    requests = [(rate, point.size, _estimated_requests(point, rate)) for rate, point in rates]
     return Plan(
         path=every[0].path(job, "WRITE") if job.gpus else "gpu>gpu",
-        seconds=4 + len(every) * len(_points(job.options)) * _PLANNED_POINT_S,
+        seconds=_ESTIMATE_START_S + sum(count * _estimated_s(size, rate) for rate, size, count in requests),
         memory_bytes=hosts * largest,
+        moved_bytes=sum(count * size for _, size, count in requests),
         waived=waived,
     )
+
+
+def _estimated_rate(job: Job, case: Case) -> float:
+    """Of a request, in bytes/s: no limit to hold anything against, but enough to plan with."""
+    if case.link == GPU_TO_GPU and case.processes == 2:
+        joined = all(gpu.facts.get("nvlinks_active") for gpu in job.gpus[:2])
+        return _ESTIMATE_NVLINK_BYTES_PER_S if joined else _ESTIMATE_BYTES_PER_S
+    # With RDMA devices UCX goes through the NIC.
+    emulates = _way(job) == "default" and not rdma_ports(job.topology)
+    return _ESTIMATE_EMULATED_BYTES_PER_S if emulates else _ESTIMATE_BYTES_PER_S
+
+
+def _estimated_s(size_bytes: int, rate: float) -> float:
+    return _ESTIMATE_REQUEST_S + size_bytes / rate
+
+
+def _estimated_requests(point: Point, rate: float) -> int:
+    """How many requests a point takes in all."""
+    warm, iterations = _repeats(point, _estimated_s(point.size, rate))
+    return _TRIED + warm + iterations
 
 
 class _Side(NamedTuple):
@@ -153,14 +185,15 @@ class _Side(NamedTuple):
 
 
 def _run(rank: Rank) -> Iterator[Result]:
-    options, job = rank.job.options, rank.job
-    comm = rank.comm
+    job, comm = rank.job, rank.comm
+    options = asked(job)
     # Only now: the MPI library has its own UCX, which read its environment when it was loaded.
     os.environ.update({"UCX_PROTO_INFO": "y", "UCX_LOG_FILE": str(log_of(rank)), **_WAYS_OF_UCX[_way(job)]})
     every = cases(options, len(job.gpus))
+    largest = max(parse_sizes(options["sizes"]))
     with contextlib.ExitStack() as stack:
         rank.step("GPU memory")
-        buffers = _buffers(rank, every, stack)
+        buffers = _buffers(rank, every, largest, stack)
         side = _joined(rank, buffers)
         for case in every:
             for point in _points(options):
@@ -168,9 +201,9 @@ def _run(rank: Rank) -> Iterator[Result]:
         comm.barrier()
 
 
-def _buffers(rank: Rank, every: list[Case], stack: contextlib.ExitStack) -> dict[str, AnyBuffer]:
+def _buffers(rank: Rank, every: list[Case], size: int, stack: contextlib.ExitStack) -> dict[str, AnyBuffer]:
     """The buffers that this rank needs for any case; its first GPU's context is the current one afterwards."""
-    size, job = max(parse_sizes(rank.job.options["sizes"])), rank.job
+    job = rank.job
     mine = (case.ours for case in every if rank.index == 0)
     theirs = (case.theirs for case in every if rank.index == case.processes - 1)
     names = sorted({*mine, *theirs})
@@ -273,11 +306,16 @@ def _time(request: nixl.Request, point: Point) -> Timed:
     """As often as nixlbench does, but not longer than the budget: one transfer is looked at before."""
     request.time(warm=0, iterations=1, patience_s=_PATIENCE_S)  # the first one maps the memory
     ((probe,), _) = request.time(warm=0, iterations=1, patience_s=_PATIENCE_S)
-    warm, most = point.repeats()
-    iterations = max(_LEAST_ITERATIONS, min(most, int(_BUDGET_S / probe)))
-    warm = min(warm, iterations // 10)
+    warm, iterations = _repeats(point, probe)
     seconds, posts = request.time(warm=warm, iterations=iterations, patience_s=_PATIENCE_S)
-    return Timed(seconds, posts, [point.size / second for second in seconds], 2 + warm + iterations)
+    return Timed(seconds, posts, [point.size / second for second in seconds], _TRIED + warm + iterations)
+
+
+def _repeats(point: Point, once_s: float) -> tuple[int, int]:
+    """(warm-up, timed) requests of a point of which one takes so long."""
+    warm, most = point.repeats()
+    iterations = max(_LEAST_ITERATIONS, min(most, int(_BUDGET_S / once_s)))
+    return min(warm, iterations // 10), iterations
 
 
 def _settings(rank: Rank, timed: Timed) -> dict[str, Scalar]:
@@ -291,6 +329,7 @@ def _settings(rank: Rank, timed: Timed) -> dict[str, Scalar]:
         "backend": "UCX",
         "cuda_driver": driver_version(),
         "cpus": f"{rank.job.cpu_of(0)},{rank.job.cpu_of(1)}",
+        "gpus": ",".join(gpu.id for gpu in rank.job.gpus[:2]),
     }
     return settings | ({"ucx_set": asked} if asked else {})
 
@@ -312,10 +351,11 @@ BENCHMARK = Benchmark(
     ranks=2,
     plan=_plan,
     run=_run,
-    variants=_variants,
+    variants_for=_variants,
     options=(
         Option("sizes", "4K,1M,256M", "block sizes, like 4K,1M,256M", parse_sizes),
         Option("operations", "WRITE,READ", "WRITE, READ, or WRITE,READ", _OPERATIONS),
+        OPTION,
         Option("links", ",".join(_LINKS), "initiator-other, of gpu-gpu, gpu-host and host-gpu", _links),
         Option("processes", "2,1", "2, 1 (one agent between memories of its own), or both", _processes),
         Option("host", "pinned", "host memory: pinned, pageable, or both", _hosts),

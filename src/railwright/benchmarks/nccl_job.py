@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from msgspec import structs
+
 from railwright.benchmarks import gpu_job
-from railwright.benchmarks.base import Job, Option
-from railwright.errors import UsageError
+from railwright.benchmarks.base import Job, Option, Variant
+from railwright.errors import UsageError, unknown_name
 from railwright.topology.cpu_list import format_cpu_list
+from railwright.topology.gpus import nvidia_gpus, why_unusable
 from railwright.topology.model import Device, Scalar
 
 AUTO = "auto"
@@ -17,20 +21,43 @@ NVLS_VARIABLE = "NCCL_NVLS_ENABLE"
 
 _ALL = "all"
 _MOST_GPUS = 72
+_MOST_TEXT = _MOST_GPUS * len("gpu71, ")
+_GPU = re.compile(r"gpu(0|[1-9][0-9]{0,3})")
 
 
 def gpus_option(least: int) -> Option:
-    """How many GPUs, at least so many."""
-    return Option("gpus", _ALL, "all, or the first so many GPUs", _gpus_from(least))
+    """Which GPUs: at least so many, by their number or by their names."""
+    return Option("gpus", _ALL, "all, the first so many, or by name like gpu2,gpu5", _gpus_from(least))
 
 
 def _gpus_from(least: int) -> Callable[[str], None]:
     def check(text: str) -> None:
+        names = _names(text)
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError(f"{name} is named {names.count(name)} times")
+        if names and len(names) < least:
+            raise UsageError(f"{len(names)} GPU is named, at least {least} are needed")
         whole = text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST_GPUS))
-        if text != _ALL and not (whole and least <= int(text) <= _MOST_GPUS):
-            raise UsageError(f"not {_ALL!r} or a whole number from {least} to {_MOST_GPUS}: {text[:40]!r}")
+        if text != _ALL and not names and not (whole and least <= int(text) <= _MOST_GPUS):
+            what = f"{_ALL!r}, a whole number from {least} to {_MOST_GPUS}, or GPUs by name like gpu2,gpu5"
+            raise UsageError(f"not {what}: {text[:40]!r}")
 
     return check
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """The GPUs that the option names, in its order; none where it is a number or `all`, or cannot be read."""
+    parts = tuple(part.strip() for part in text.split(",")) if len(text) <= _MOST_TEXT else ()
+    return parts if all(_GPU.fullmatch(part) for part in parts) else ()
+
+
+def with_gpus(settled: Mapping[str, str], variant: Variant) -> Variant:
+    """The variant on the GPUs that the option names; they are varied then, and so stand in every record."""
+    names = _names(settled["gpus"])
+    if not names:
+        return variant
+    return structs.replace(variant, gpus=names, parameters={**variant.parameters, "gpus": ",".join(names)})
 
 
 def _check_library(text: str) -> None:
@@ -50,7 +77,7 @@ def named_library(job: Job) -> str:
 def gpus_of(job: Job) -> tuple[Device, ...]:
     """The GPUs of the launch, one for each rank of NCCL's."""
     wanted = job.options["gpus"]
-    return job.gpus if wanted == _ALL else job.gpus[: int(wanted)]
+    return job.gpus if wanted == _ALL or _names(wanted) else job.gpus[: int(wanted)]
 
 
 def in_threads(job: Job) -> bool:
@@ -70,12 +97,27 @@ def path(job: Job) -> str:
 
 
 def waived(job: Job, least: int) -> str:
-    """Why the launch cannot be, as far as that is known without loading anything; empty where it can."""
+    """Why the launch cannot be, as far as that is known without loading anything; empty where it can.
+
+    Raises UsageError where a GPU is named that the machine, which has some, has not.
+    """
     wanted, library = job.options["gpus"], named_library(job)
-    reason = gpu_job.waived(job, least if wanted == _ALL else int(wanted))
+    names = _names(wanted)
+    reason = _why_not(job, names) if names else gpu_job.waived(job, least if wanted == _ALL else int(wanted))
     if not reason and library and not Path(library).exists():
         return f"there is no NCCL at {library}"
     return reason
+
+
+def _why_not(job: Job, names: tuple[str, ...]) -> str:
+    """Why GPUs that were named cannot be used; empty where they can. Raises UsageError for one that is not there."""
+    found = {gpu.id: gpu for gpu in nvidia_gpus(job.topology)}
+    if not found:
+        return gpu_job.waived(job)
+    for name in names:
+        if name not in found:
+            raise unknown_name("GPU", name, found)
+    return "; ".join(why for name in names if (why := why_unusable(found[name])))
 
 
 def widen(job: Job, rank: int | None) -> str:

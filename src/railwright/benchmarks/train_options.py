@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from railwright.benchmarks import nccl_job
-from railwright.benchmarks.base import Job, Option, Plan, choice, one_of, whole_number
+from railwright.benchmarks.base import Job, Option, Plan, Variant, choice, one_of, whole_number
 from railwright.benchmarks.nccl_job import AUTO
 from railwright.benchmarks.train_buckets import SINGLE, TENSOR, cut, parse_buckets
 from railwright.benchmarks.train_model import Model, parse_model
@@ -68,6 +68,11 @@ OPTIONS = (
     nccl_job.gpus_option(1),
     nccl_job.LIBRARY_OPTION,
 )  # fmt: skip
+
+
+def variants(settled: Mapping[str, str]) -> tuple[Variant, ...]:
+    """One launch, on the GPUs that were named, if any."""
+    return (nccl_job.with_gpus(settled, Variant()),)
 
 
 def points(options: Mapping[str, str]) -> tuple[Point, ...]:

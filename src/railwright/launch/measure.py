@@ -72,7 +72,7 @@ class Measurement:
 
     def _variants(self, benchmark: Benchmark, options: dict[str, str]) -> tuple[Variant, ...]:
         if self.hosts is None or benchmark.between_hosts is None:
-            return benchmark.variants(options)
+            return benchmark.launches(options, self.topology)
         return benchmark.between_hosts(options)
 
     def _on_hosts(self, benchmark: Benchmark, job: Job) -> tuple[Job, Plan]:

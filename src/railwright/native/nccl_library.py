@@ -18,6 +18,7 @@ SWITCHED_LOG = "ncclResetDebugInit"
 """Reads NCCL_DEBUG and its like again; there from 2.24 on, out of the header since 2.28, still exported in 2.30."""
 
 _LIBRARY = "libnccl.so.2"
+_NEXT_STEP = "pip install nvidia-nccl-cu13 (nvidia-nccl-cu12 for CUDA 12), or give library=PATH"
 _MAGIC, _UNDEFINED = 0xCAFEBEEF, -(2**31)
 _NEWEST_CONFIG = 23007  # the newest version whose ncclConfig_t is known here
 
@@ -64,8 +65,9 @@ class Library:
         try:
             self._nccl = ctypes.CDLL(self.path)
         except OSError as error:
-            hint = "install the nvidia-nccl-cu13 package, or give the option library=PATH"
-            raise CannotJudge(f"NCCL cannot be loaded: {error}", hint=hint) from error
+            # In the message itself: a record keeps no hint.
+            step = "give another library=PATH" if named else _NEXT_STEP
+            raise CannotJudge(f"NCCL cannot be loaded: {error}; {step}") from error
         if function("rw_nccl_bind", c_int, c_void_p)(self._nccl._handle):
             raise CannotJudge(f"{self.path} is no NCCL, or one before 2.7")
         code = c_int()

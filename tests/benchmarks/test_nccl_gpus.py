@@ -1,0 +1,139 @@
+"""Which GPUs NCCL's benchmarks and the training step run on: all, the first so many, or those that are named."""
+# ruff: noqa: F811 - a fixture of another module is imported, and is an argument
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+import pytest
+from tests.benchmarks.test_nccl_collectives import measure, two_gpus  # noqa: F401 - fixtures
+from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
+from tests.topology.machines import archive
+
+from railwright.benchmarks import nccl_job
+from railwright.benchmarks.base import Job
+from railwright.benchmarks.registry import find
+from railwright.diagnosis.gpu_limits import GpuLimits
+from railwright.errors import UsageError
+from railwright.launch.mpi import MpiLauncher
+from railwright.launch.session import Planned, Session
+from railwright.topology.expand import expand
+from railwright.topology.paths import Graph
+from railwright.topology.sources.load import load
+
+
+@pytest.fixture(scope="module")
+def eight_gpus():
+    return load(str(archive("8xh200-probed-vm")))
+
+
+def job(topology, name="nccl_all_reduce", **options):
+    settled = find(name).settle(options)
+    (variant,) = find(name).launches(settled, topology)
+    made = Job(benchmark=name, options=settled, variant=variant, launch=0, cpus=tuple(range(96)), topology=topology,
+               uses_gpus=True)  # fmt: skip
+    return msgspec.structs.replace(made, ranks=find(name).ranks_for(made))
+
+
+def waived(topology, name="nccl_all_reduce", **options):
+    return find(name).plan(job(topology, name, **options)).waived
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus"),
+    [
+        ("all", [f"gpu{number}" for number in range(8)]),
+        ("3", ["gpu0", "gpu1", "gpu2"]),
+        ("gpu2,gpu5", ["gpu2", "gpu5"]),
+        ("gpu7, gpu0,gpu3", ["gpu7", "gpu0", "gpu3"]),
+    ],
+)
+def test_gpus_are_all_the_first_so_many_or_those_named_in_that_order(eight_gpus, text, gpus):
+    for name in ("nccl_all_reduce", "train_step"):
+        one = job(eight_gpus, name, gpus=text)
+        assert [gpu.id for gpu in nccl_job.gpus_of(one)] == gpus
+        assert [one.gpu_of(rank).id for rank in range(one.ranks)] == gpus, "each rank is bound near its own"
+        plan = find(name).plan(one)
+        assert (one.ranks, plan.path, plan.waived) == (len(gpus), f"{gpus[0]}>{gpus[-1]}", "")
+
+
+def test_a_rank_is_bound_near_the_gpu_that_was_named():
+    topology = load(str(archive("8xh100-8nic")))
+    one = job(topology, gpus="gpu1,gpu6")
+    for rank, name in enumerate(("gpu1", "gpu6")):
+        assert one.cpu_of(rank) in one.cpus_near(topology.device(name))
+    assert one.gpu_of(1).numa != one.gpu_of(0).numa
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gpu2,gpu2", "gpu2 is named 2 times"),
+        ("gpu2", "1 GPU is named, at least 2 are needed"),
+        ("2,5", "or GPUs by name like gpu2,gpu5: '2,5'"),
+        ("gpu2,", "or GPUs by name like gpu2,gpu5"),
+        ("gpu2;gpu5", "or GPUs by name like gpu2,gpu5"),
+        ("gpu02,gpu5", "or GPUs by name like gpu2,gpu5"),
+        ("gpu٣,gpu5", "or GPUs by name like gpu2,gpu5"),
+        ("gpu1," * 5000, "or GPUs by name like gpu2,gpu5"),
+    ],
+)
+def test_a_list_that_cannot_be_is_refused(text, message):
+    with pytest.raises(UsageError) as caught:
+        find("nccl_all_reduce").settle({"gpus": text})
+    assert message in caught.value.message
+    assert len(caught.value.message) < 200
+
+
+def test_a_training_step_may_have_one_gpu(eight_gpus):
+    assert waived(eight_gpus, "train_step", gpus="gpu5") == ""
+
+
+def test_a_gpu_that_is_not_there_is_an_error_and_one_that_cannot_be_used_is_waived(eight_gpus):
+    with pytest.raises(UsageError, match="there is no GPU named 'gpu9'"):
+        waived(eight_gpus, gpus="gpu2,gpu9")
+    assert waived(expand("laptop", {}), gpus="gpu2,gpu9") == "no NVIDIA GPU was found"
+    devices = tuple(
+        msgspec.structs.replace(one, facts={**one.facts, "mig": True}) if one.id == "gpu2" else one
+        for one in eight_gpus.devices
+    )
+    assert waived(msgspec.structs.replace(eight_gpus, devices=devices), gpus="gpu2,gpu3") == "MIG is on in gpu2"
+
+
+@pytest.mark.parametrize("ranks_in", ["processes", "threads"])
+def test_the_records_name_the_gpus_that_took_part(measure, eight_gpus, ranks_in):
+    results = measure("nccl_all_reduce", topology=eight_gpus, gpus="gpu2,gpu5", sizes="8", ranks_in=ranks_in)
+    assert {one.outcome for one in results} == {"measured"}, [one.reason for one in results]
+    assert {(one.path, one.ranks, one.parameters["gpus"]) for one in results} == {("gpu2>gpu5", 2, "gpu2,gpu5")}
+    plain = measure("nccl_all_reduce", topology=eight_gpus, gpus="2", sizes="8", ranks_in=ranks_in)
+    assert not any("gpus" in one.parameters for one in plain), "it compares with runs of before"
+
+
+def test_a_training_step_s_records_name_its_gpus_too(stand_ins, mpiruns, eight_gpus, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    small = {"model": "100000", "buckets": "single", "dtypes": "fp32", "compute": "none", "iterations": "3"}
+    one = job(eight_gpus, "train_step", gpus="gpu2,gpu5", **small)
+    one = msgspec.structs.replace(one, cpus=tuple(sorted(os.sched_getaffinity(0))))
+    benchmark = find("train_step")
+    variables = os.environ | environment(stand_ins, *(gpu.address for gpu in eight_gpus.of_kind("gpu")))
+    launcher = MpiLauncher(mpiruns["openmpi"])
+    results = list(Session(Planned(benchmark, one, benchmark.plan(one)), launcher, variables, 120.0).results())
+    assert {one.outcome for one in results} == {"measured"}, [one.reason for one in results]
+    assert {(one.path, one.ranks, one.parameters["gpus"]) for one in results} == {("gpu2>gpu5", 2, "gpu2,gpu5")}
+
+
+def test_the_limit_is_of_the_gpus_named_and_not_of_all_up_to_the_last(eight_gpus):
+    limits = GpuLimits(eight_gpus, Graph(eight_gpus), {})
+    assert limits._cluster("gpu2>gpu5", "gpu2,gpu5").ranks == 2
+    assert limits._cluster("gpu5>gpu2", "gpu5,gpu2").ranks == 2
+    assert limits._cluster("gpu2>gpu5").ranks == 6
+    assert limits._cluster("gpu2>gpu99", "gpu2,gpu99") is None
+
+    def busbw(path, **parameters):
+        size = {"size_bytes": 2**30, "rate": "busbw", **parameters}
+        return limits.find("nccl_all_reduce", "bandwidth_bytes_per_s", path, size)[0].value
+
+    assert busbw("gpu2>gpu5", gpus="gpu2,gpu5") == busbw("gpu0>gpu1")
+    step = {"part": "communication", "rate": "busbw", "gpus": "gpu2,gpu5"}
+    assert limits.find("train_step", "bandwidth_bytes_per_s", "gpu2>gpu5", step)[0].value == busbw("gpu0>gpu1")
