@@ -165,11 +165,11 @@ def _ours(path: Path) -> list[Result]:
 
 
 def _limits(file: ResultFile) -> dict[int, float]:
-    finder = LimitFinder(file.run.topology, ceilings(file.results))
+    finder = LimitFinder(file.run.topology, ceilings(file.results), file.run.context.environment)
     found = {}
     for one in file.results:
         if one.parameters.get("rate") == "busbw":
-            limit, _ = finder.find(one.benchmark, one.quantity, one.path, one.parameters)
+            limit, _ = finder.find(one.benchmark, one.quantity, one.path, one.parameters, one.settings)
             if isinstance(limit, Limit):
                 found[int(one.parameters["size_bytes"])] = limit.value
     return found

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.topology.machines import archive
 
-from railwright.diagnosis.gpu_limits import GpuLimits
+from railwright.diagnosis.gpu_limits import GpuLimits, decides_nothing
 from railwright.diagnosis.limits_of import LimitFinder, ceilings
 from railwright.diagnosis.verdict import judge
 from railwright.limits.model import NoLimit
@@ -186,3 +186,88 @@ def test_a_path_that_is_not_there_has_no_limit(finder):
     assert band is None
     limit, _ = finder.find("nccl_all_reduce", "bandwidth_bytes_per_s", "gpu0>gpu7", {"size_bytes": 8, **REDUCED})
     assert "no GPUs" in limit.why
+
+
+EIGHT = "8xh200-probed-vm"
+OFF = {"nvls": "off (NCCL_NVLS_ENABLE=0)"}
+LARGE = {"size_bytes": 8 * 2**30, "rate": "busbw", **REDUCED}
+
+
+def held_against(finder, gigabytes, settings=None, parameters=LARGE, benchmark="nccl_all_reduce"):
+    limit, band = finder.find(benchmark, "bandwidth_bytes_per_s", "gpu0>gpu7", parameters, settings)
+    return judge("measured", "", gigabytes * 1e9, limit, band, CHECKED).state, limit
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "state_with", "state_without"),
+    [(367, "slow", "ok"), (320, "slow", "slow"), (480, "ok", "suspicious"), (600, "ok", "suspicious")],
+)
+def test_with_nvls_switched_off_an_all_reduce_is_held_against_rings(gigabytes, state_with, state_without):
+    eight = load(str(archive(EIGHT)))
+    finder = LimitFinder(eight, ceilings(()))
+    assert held_against(finder, gigabytes)[0] == state_with
+    state_of_rings, limit = held_against(finder, gigabytes, OFF)
+    assert state_of_rings == state_without
+    assert limit.value == pytest.approx(450e9)
+    assert limit.because.startswith("ring: NVLink")
+    by_environment = LimitFinder(eight, ceilings(()), {"NCCL_NVLS_ENABLE": "0"})
+    assert held_against(by_environment, gigabytes)[0] == state_without
+    allowed = LimitFinder(eight, ceilings(()), {"NCCL_NVLS_ENABLE": "1"})
+    assert held_against(allowed, gigabytes)[0] == state_with
+
+
+def test_nvls_that_is_asked_for_and_switched_off_has_no_limit():
+    finder = LimitFinder(load(str(archive(EIGHT))), ceilings(()))
+    forced = {**LARGE, "algorithm": "NVLS"}
+    assert held_against(finder, 400, None, forced)[1].value == pytest.approx(700e9)
+    _, limit = held_against(finder, 400, OFF, forced)
+    assert isinstance(limit, NoLimit)
+    assert "nvls cannot run" in limit.why
+
+
+def test_a_training_step_without_nvls_is_bounded_by_rings():
+    finder = LimitFinder(load(str(archive(EIGHT))), ceilings(()))
+    step = {"part": "exposed", "rate": "busbw"}
+    assert held_against(finder, 400, None, step, "train_step")[1].value == pytest.approx(700e9)
+    assert held_against(finder, 400, OFF, step, "train_step")[1].value == pytest.approx(450e9)
+
+
+def test_the_bytes_of_a_small_operation_bound_nothing_and_its_band_judges_it(finder):
+    for size, nothing in ((8, True), (2**10, True), (2**20, False)):
+        small = {"size_bytes": size, **REDUCED}
+        limit, band = finder.find("nccl_all_reduce", "latency_s", "gpu0>gpu1", small)
+        assert decides_nothing(limit, band) is nothing
+        assert ("its start decides" in limit.because) is nothing
+    assert not decides_nothing(*finder.find("nccl_all_reduce", "bandwidth_bytes_per_s", "gpu0>gpu1", small))
+    tiny = {"size_bytes": 8, **REDUCED}
+    assert state(finder, "nccl_all_reduce", "gpu0>gpu1", 9.7e-6, tiny, "latency_s") == "ok"
+    assert state(finder, "nccl_all_reduce", "gpu0>gpu1", 60e-6, tiny, "latency_s") == "slow"
+    forced, band = finder.find("nccl_all_reduce", "latency_s", "gpu0>gpu1", {**tiny, "protocol": "LL"})
+    assert isinstance(forced, NoLimit)
+    assert band is None
+
+
+def test_pcie_is_no_limit_of_gpus_that_nvlink_may_join():
+    own = Result(
+        benchmark="gpu_latency", quantity="latency_s", path="gpu1>gpu1", samples=(142e-9,),
+        parameters={"kind": "chase", "size_bytes": 2**21}, summary=summarise([142e-9]), verification=CHECKED,
+    )  # fmt: skip
+    finder = LimitFinder(load(str(archive("2xh200-firecracker-vm"))), ceilings([own]))
+    asked = [
+        ("gpu_copy", "bandwidth_bytes_per_s", PEER),
+        ("kv_vram", "bandwidth_bytes_per_s", {"size_bytes": 2**28}),
+        ("nccl_all_reduce", "bandwidth_bytes_per_s", {"size_bytes": 2**30, "rate": "busbw", **REDUCED}),
+        ("nccl_all_to_all", "latency_s", {"size_bytes": 8, **REDUCED}),
+        ("train_step", "bandwidth_bytes_per_s", {"rate": "busbw"}),
+        ("gpu_latency", "latency_s", {"kind": "chase", "size_bytes": 2**21}),
+    ]
+    for benchmark, quantity, parameters in asked:
+        limit, band = finder.find(benchmark, quantity, "gpu0>gpu1", parameters)
+        assert isinstance(limit, NoLimit), benchmark
+        assert limit.quantity == quantity
+        assert limit.missing == ("gpu0: NVLink", "gpu1: NVLink")
+        assert "whether NVLink joins gpu0" in limit.why
+        assert band is None
+    assert state(finder, "gpu_copy", "gpu0>gpu1", 55e9, PEER) == "unknown"
+    assert state(finder, "gpu_copy", "gpu0>gpu1", 394e9, PEER) == "unknown"
+    assert state(finder, "gpu_copy", "memory0>gpu0", 55.4e9, HOST) == "ok", "of PCIe everything is known"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from tests.topology.machines import archive
 
 from railwright.errors import CannotJudge, UsageError
@@ -53,6 +54,21 @@ def test_ampere_has_no_nvls_and_two_hosts_have_nvlstree():
     assert "nvlstree" in applicable(cluster_of(load("hgx-h100"), 2), "all_reduce")
     with pytest.raises(UsageError, match="cannot run on this cluster"):
         limit("hgx-a100", 1, "all_reduce", "nvls")
+
+
+@pytest.mark.parametrize("lost", ["multicast", "link"])
+def test_without_multicast_or_a_link_to_the_nvswitches_there_is_no_nvls(lost):
+    whole = load(str(archive("8xh200-probed-vm")))
+    assert "nvls" in applicable(cluster_of(whole, 1), "all_reduce")
+    devices = tuple(
+        replace(device, facts={**device.facts, "multicast": False}) if device.id == "gpu6" else device
+        for device in whole.devices
+    )
+    links = tuple(link for link in whole.links if {link.a, link.b} != {"nvswitch0", "gpu6"})
+    less = replace(whole, devices=devices) if lost == "multicast" else replace(whole, links=links)
+    assert "nvls" not in applicable(cluster_of(less, 1), "all_reduce")
+    assert "nvlstree" not in applicable(cluster_of(replace(whole, devices=devices), 2), "all_reduce")
+    assert collective_limit(cluster_of(less, 1), "all_reduce").chosen == "ring"
 
 
 def test_in_network_reduction_frees_all_reduce_from_the_tree():

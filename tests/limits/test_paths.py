@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from railwright.errors import UsageError
+from railwright.errors import CannotJudge, UsageError
+from railwright.limits.cluster_path import cluster_path_limits
+from railwright.limits.collectives import collective_limit
 from railwright.limits.model import Limit, NoLimit
 from railwright.limits.table import limits_of, paths_that_matter
+from railwright.topology.cluster import cluster_of
 from railwright.topology.expand import expand
-from railwright.topology.model import Device, InternalLink, Link, MemoryLink, PcieLink, SmpLink, Topology
+from railwright.topology.model import (
+    Device,
+    InternalLink,
+    Link,
+    MemoryLink,
+    NvlinkLink,
+    PcieLink,
+    SmpLink,
+    Topology,
+    Unknown,
+)
 
 GEN5 = PcieLink(gt_per_s=32.0, width=16, max_payload_bytes=256)
 GEN4_X8 = PcieLink(gt_per_s=16.0, width=8, max_payload_bytes=256)
@@ -67,3 +81,51 @@ def test_every_path_that_matters_of_a_shape_has_a_limit() -> None:
     by_path = {row.path: row for row in rows}
     assert by_path["gpu0>gpu1"].kind == "NVL"
     assert by_path["gpu0>nic0"].kind == "PIX"
+
+
+def nvlink_unknown(topology: Topology, *of: str) -> Topology:
+    links = tuple(link for link in topology.links if not isinstance(link.protocol, NvlinkLink))
+    return replace(
+        topology, links=links, unknown=tuple(Unknown(what=f"NVLink of {gpus}", why="no NVML") for gpus in of)
+    )
+
+
+@pytest.mark.parametrize(
+    ("of", "missing"),
+    [
+        (("gpu0, gpu1",), ("gpu0", "gpu1")),
+        (("gpu0", "gpu1"), ("gpu0", "gpu1")),
+        (("gpu1",), ("gpu1",)),
+        (("gpu2, gpu3, gpu4 and 5 more",), ("gpu0", "gpu1")),  # of such a list only the first ones are named
+    ],
+)
+def test_gpus_of_which_nvlink_is_not_known_have_no_limit_over_pcie(
+    of: tuple[str, ...], missing: tuple[str, ...]
+) -> None:
+    machine = nvlink_unknown(expand("hgx-h100", {}), *of)
+    (row,) = limits_of(machine, ["gpu0>gpu1"])
+    assert isinstance(row.limit, NoLimit)
+    assert row.limit.why == "whether NVLink joins gpu0 and gpu1 is not known"
+    assert row.limit.missing == tuple(f"{gpu}: NVLink" for gpu in missing)
+    assert row.expected is None
+    (same, *_) = cluster_path_limits(cluster_of(machine, 2), "gpu0@1:gpu1@1")
+    assert same.limit == row.limit
+
+
+def test_what_nvlink_does_not_change_keeps_its_limit() -> None:
+    machine = nvlink_unknown(expand("hgx-h100", {}), "gpu2, gpu3")
+    paths = limits_of(machine, ["gpu0>gpu1", "gpu2>memory0", "gpu2>nic2"])
+    assert all(isinstance(row.limit, Limit) for row in paths)
+    assert isinstance(cluster_path_limits(cluster_of(machine, 2), "gpu2:gpu2@1")[0].limit, Limit)
+    (joined,) = limits_of(replace(machine, links=expand("hgx-h100", {}).links), ["gpu2>gpu3"])
+    assert isinstance(joined.limit, Limit), "the links are there, whatever the list says"
+
+
+def test_a_collective_of_gpus_that_nvlink_may_join_cannot_be_judged() -> None:
+    machine = nvlink_unknown(expand("hgx-h100", {}), "gpu0, gpu1, gpu2 and 5 more")
+    for hosts in (1, 2):
+        with pytest.raises(CannotJudge, match="whether NVLink joins gpu0, gpu1") as error:
+            collective_limit(cluster_of(machine, hosts), "all_reduce")
+        assert error.value.hint
+    alone = replace(expand("hgx-h100", {"gpus": "1"}), unknown=(Unknown(what="NVLink of gpu0", why="no NVML"),))
+    assert collective_limit(cluster_of(alone, 2), "all_reduce").busbw_bytes_per_s.limit > 0

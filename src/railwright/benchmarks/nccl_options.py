@@ -89,7 +89,7 @@ def variants(settled: Mapping[str, str]) -> tuple[Variant, ...]:
         choice(FREE, *ALGORITHMS)(settled.get("algorithms", FREE)),
         choice(FREE, *PROTOCOLS)(settled.get("protocols", FREE)),
     )
-    return tuple(_variant(settled, *way) for way in itertools.product(*ways))
+    return tuple(nccl_job.with_gpus(settled, _variant(settled, *way)) for way in itertools.product(*ways))
 
 
 def _variant(
@@ -154,5 +154,6 @@ def waived(job: Job) -> str:
     reason = nccl_job.waived(job, _LEAST_GPUS)
     algorithm = str(job.variant.parameters.get("algorithm", ""))
     if not reason and algorithm.startswith("NVLS") and nccl_job.nvls_is_off():
-        return f"{algorithm} needs NVLS, which {nccl_job.NVLS_VARIABLE}=0 switches off"
+        needs = "" if algorithm == "NVLS" else f"{algorithm} needs NVLS: "
+        return f"{needs}{nccl_job.NVLS_VARIABLE}=0 switches NVLS off"
     return reason

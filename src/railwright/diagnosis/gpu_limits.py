@@ -9,16 +9,18 @@ from msgspec.structs import replace
 from railwright.busbw import OPERATIONS, factor
 from railwright.errors import RailwrightError
 from railwright.limits import gpu as gpu_limits
+from railwright.limits import nvlink
 from railwright.limits.case import Case
 from railwright.limits.collectives import Algorithm, Rate, algorithms, as_limit, at_size
 from railwright.limits.model import Expected, Limit, NoLimit, Quantity
-from railwright.limits.path import path_limit
+from railwright.limits.path import limit_inside
 from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING
+from railwright.limits.traffic import without_nvls
 from railwright.topology.cluster import Cluster, cluster_of
 from railwright.topology.gpus import usable_gpus
 from railwright.topology.model import Device, Path, PcieLink, Scalar, Topology
 from railwright.topology.paths import Graph
-from railwright.units import GIB, MIB
+from railwright.units import GIB, MIB, format_size
 
 COPY_BENCHMARK, LATENCY_BENCHMARK, NIXL_BENCHMARK, STEP_BENCHMARK = "gpu_copy", "gpu_latency", "kv_vram", "train_step"
 COLLECTIVES = frozenset(f"nccl_{operation}" for operation in OPERATIONS)
@@ -30,7 +32,20 @@ _COPIES_JUDGED_FROM_BYTES = 16 * MIB
 _NIXL_JUDGED_FROM_BYTES = 64 * MIB
 """UCX cuts a transfer into parts, and its cost for each request counts below."""
 
+_LEAST_RANKS = 2
+_NCCL = (NCCL_TOPO, NCCL_TUNING)
+_DECIDES_FROM = 0.01
+"""Our choice: where the bytes alone would take less than this share of the least that is expected, their start decides,
+for which no document gives a floor."""
+
 Bounds = tuple[Limit | NoLimit, Expected | None]
+
+
+def decides_nothing(limit: Limit | NoLimit, expected: Expected | None) -> bool:
+    """Whether the limit of a latency is so far from all that is expected that it bounds nothing: as of a few bytes."""
+    if not isinstance(limit, Limit) or expected is None or limit.quantity != "latency_s":
+        return False
+    return limit.value < _DECIDES_FROM * expected.low
 
 
 class GpuLimits:
@@ -45,14 +60,23 @@ class GpuLimits:
         self._topology = topology
         self._graph = graph
         self._loads = loads
-        self._found: dict[tuple[str, str, str], tuple[Algorithm, ...]] = {}
+        self._found: dict[tuple[tuple[str, ...], str, str, bool], tuple[Algorithm, ...]] = {}
 
-    def find(self, benchmark: str, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
-        """The limit and the expected band of one point."""
+    def find(
+        self,
+        benchmark: str,
+        quantity: Quantity,
+        path_id: str,
+        parameters: dict[str, Scalar],
+        *,
+        nvls_is_off: bool = False,
+    ) -> Bounds:
+        """The limit and the expected band of one point; without NVLS where NCCL had to run without it."""
         if benchmark in COLLECTIVES:
-            return self._collective(benchmark.removeprefix("nccl_"), quantity, path_id, parameters)
+            operation = benchmark.removeprefix("nccl_")
+            return self._collective(operation, quantity, path_id, parameters, nvls_is_off=nvls_is_off)
         if benchmark == STEP_BENCHMARK:
-            return self._step(quantity, path_id, parameters)
+            return self._step(quantity, path_id, parameters, nvls_is_off=nvls_is_off)
         if parameters.get("kind") == CHASE:
             return self._chase(path_id, parameters)
         if quantity != "bandwidth_bytes_per_s":
@@ -64,11 +88,12 @@ class GpuLimits:
             return limit, band if _size(parameters) >= _NIXL_JUDGED_FROM_BYTES else None
         return limit, self._of_copy(band, path_id, parameters)
 
-    def _step(self, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
+    def _step(self, quantity: Quantity, path_id: str, parameters: dict[str, Scalar], *, nvls_is_off: bool) -> Bounds:
         """Gradients cannot be reduced faster than all_reduce can; what is expected depends on the sizes of buckets."""
         if quantity != "bandwidth_bytes_per_s":
             return NoLimit(quantity=quantity, why="how long a training step takes is the model's, not a link's"), None
-        limit, _ = self._collective("all_reduce", quantity, path_id, {"size_bytes": GIB, **_rate_of(parameters)})
+        whole = {"size_bytes": GIB, **_kept(parameters)}
+        limit, _ = self._collective("all_reduce", quantity, path_id, whole, nvls_is_off=nvls_is_off)
         return limit, None
 
     def _chase(self, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
@@ -80,6 +105,9 @@ class GpuLimits:
         gpu, path = self._device(reader), self._find(source, reader)
         if loads is None or gpu is None or path is None:
             return NoLimit(quantity="latency_s", why="loads of its own memory were not measured in this run"), None
+        limit, _ = limit_inside(self._topology, path)
+        if isinstance(limit, NoLimit):
+            return replace(limit, quantity="latency_s"), None
         is_pcie = any(isinstance(link.protocol, PcieLink) for link in path.links)
         return gpu_limits.remote_load(gpu, loads, over_pcie=is_pcie)
 
@@ -90,7 +118,7 @@ class GpuLimits:
         path = self._find(source, target)
         if path is None:
             return NoLimit(quantity="bandwidth_bytes_per_s", why=f"the topology has no path {path_id}"), None
-        return path_limit(path)
+        return limit_inside(self._topology, path)
 
     def _of_copy(self, band: Expected | None, path_id: str, parameters: dict[str, Scalar]) -> Expected | None:
         """The band of a copy: by an engine or a kernel, one way or both, from pinned memory alone."""
@@ -107,50 +135,58 @@ class GpuLimits:
         of_links = gpu_limits.over_pcie if is_pcie else gpu_limits.over_nvlink
         return of_links(band, by_kernel=by_kernel, both_ways=both_ways)
 
-    def _collective(self, operation: str, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
+    def _collective(
+        self, operation: str, quantity: Quantity, path_id: str, parameters: dict[str, Scalar], *, nvls_is_off: bool
+    ) -> Bounds:
         """The same limit and band that `limits` and `explain` give for that collective, at this size."""
         size = _size(parameters)
-        cluster = self._cluster(path_id)
+        cluster = self._cluster(path_id, str(parameters.get("gpus", "")), nvls_is_off=nvls_is_off)
         if cluster is None or size < 1:
             return NoLimit(quantity=quantity, why=f"the topology has no GPUs {path_id}"), None
-        name = str(parameters.get("algorithm", "free")).lower()
-        key = (path_id, operation, "auto" if name == "free" else name)
         try:
-            if key not in self._found:  # a linear program each, and every size of a sweep asks for the same
-                self._found[key] = algorithms(Case(cluster=cluster, algorithm=key[2]), operation)
-            found = self._found[key]
+            found = self._algorithms(cluster, operation, str(parameters.get("algorithm", "free")), nvls_is_off)
             likely, rate, time = at_size(cluster, operation, found, size)
         except RailwrightError as error:
-            return NoLimit(quantity=quantity, why=error.message), None
+            missing = tuple(f"{gpu}: NVLink" for gpu in nvlink.not_known(cluster.host))
+            return NoLimit(quantity=quantity, why=error.message, missing=missing), None
         scale = float(factor(operation, cluster.ranks)) if parameters.get("rate") == "busbw" else 1.0
         limit = as_limit(found, rate.limit * scale)
-        sources = (NCCL_TOPO, NCCL_TUNING)
         because = f"NCCL's {likely.name} over what it reaches of each link, and its latency"
         forced = str(parameters.get("protocol", "free")).lower() not in ("free", "simple")
         if quantity == "latency_s" and time is not None:
-            floor = replace(limit, quantity=quantity, value=time.limit)
-            return floor, None if forced else _latency_band(time, because)
+            return _latency(limit, time, because, size, forced=forced)
         if quantity != "bandwidth_bytes_per_s" or rate.expected_low is None or forced:
             return limit, None
         high = None if rate.expected_high is None else rate.expected_high * scale
         return limit, Expected(
-            quantity=quantity, low=rate.expected_low * scale, high=high, because=because, sources=sources
+            quantity=quantity, low=rate.expected_low * scale, high=high, because=because, sources=_NCCL
         )
 
-    def _cluster(self, path_id: str) -> Cluster | None:
-        """The machine with the GPUs that took part: of those that ranks use, the first up to the path's end."""
+    def _algorithms(self, cluster: Cluster, operation: str, asked: str, nvls_is_off: bool) -> tuple[Algorithm, ...]:
+        """A linear program each, and every size of a sweep asks for the same."""
+        name = "auto" if asked.lower() == "free" else asked.lower()
+        key = (tuple(gpu.id for gpu in cluster.host.of_kind("gpu")), operation, name, nvls_is_off)
+        if key not in self._found:
+            self._found[key] = algorithms(Case(cluster=cluster, algorithm=name), operation)
+        return self._found[key]
+
+    def _cluster(self, path_id: str, named: str = "", *, nvls_is_off: bool = False) -> Cluster | None:
+        """The machine with the GPUs that took part: those named, else of those that ranks use the first up to the
+        path's end. Without NVLS the GPUs count as ones that have no multicast.
+        """
         last = path_id.partition(">")[2]
         every = [gpu.id for gpu in self._topology.of_kind("gpu")]
         gpus = [gpu.id for gpu in usable_gpus(self._topology)] or every  # a shape's GPUs have no address
-        if last not in gpus or gpus.index(last) == 0:
+        taking_part = named.split(",") if named else gpus[: gpus.index(last) + 1] if last in gpus else []
+        if len(taking_part) < _LEAST_RANKS or not set(taking_part) <= set(gpus):
             return None
-        gone = set(every) - set(gpus[: gpus.index(last) + 1])
+        gone = set(every) - set(taking_part)
         host = replace(
             self._topology,
             devices=tuple(device for device in self._topology.devices if device.id not in gone),
             links=tuple(link for link in self._topology.links if not {link.a, link.b} & gone),
         )
-        return cluster_of(host, 1)
+        return cluster_of(without_nvls(host) if nvls_is_off else host, 1)
 
     def _find(self, source: str, target: str) -> Path | None:
         if self._graph is None or not {source, target} <= set(self._graph.devices):
@@ -162,20 +198,25 @@ class GpuLimits:
         return found if found is not None and found.kind == "gpu" else None
 
 
-def _latency_band(time: Rate, because: str) -> Expected | None:
-    if time.expected_low is None or time.expected_high is None:
-        return None
-    return Expected(
-        quantity="latency_s",
-        low=time.expected_low,
-        high=time.expected_high,
-        because=because,
-        sources=(NCCL_TOPO, NCCL_TUNING),
-    )
+def _latency(limit: Limit, time: Rate, because: str, size_bytes: int, *, forced: bool) -> Bounds:
+    """The time of an operation: a floor from its bytes alone, and the band; none for a forced LL or LL128."""
+    band = None
+    if time.expected_low is not None and time.expected_high is not None:
+        band = Expected(
+            quantity="latency_s", low=time.expected_low, high=time.expected_high, because=because, sources=_NCCL
+        )
+    floor = replace(limit, quantity="latency_s", value=time.limit)
+    if not decides_nothing(floor, band):
+        return floor, None if forced else band
+    size = format_size(size_bytes)
+    if forced:
+        return NoLimit(quantity="latency_s", why=f"no document gives the least time of an operation of {size}"), None
+    return replace(floor, because=f"its start decides at {size}, not its bytes over {limit.because}"), band
 
 
-def _rate_of(parameters: dict[str, Scalar]) -> dict[str, Scalar]:
-    return {key: value for key, value in parameters.items() if key == "rate"}
+def _kept(parameters: dict[str, Scalar]) -> dict[str, Scalar]:
+    """What a step's limit shares with a collective's."""
+    return {key: value for key, value in parameters.items() if key in ("rate", "gpus")}
 
 
 def _size(parameters: dict[str, Scalar]) -> int:

@@ -13,7 +13,7 @@ A drive's writes have no ceiling: what it reads does not hold for them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from railwright.busbw import OPERATIONS
 from railwright.diagnosis.gpu_limits import CHASE, GPU_BENCHMARKS, LATENCY_BENCHMARK, GpuLimits
 from railwright.errors import RailwrightError
+from railwright.faults.algorithm_forced import nvls_is_off
 from railwright.limits.memory import copy_limit
 from railwright.limits.model import Constant, Expected, Limit, NoLimit, Quantity, Source
 from railwright.limits.path import link_limit, path_limit
@@ -131,8 +132,11 @@ def ceilings(results: Iterable[Result]) -> Ceilings:
 class LimitFinder:
     """Limits for the points of one run."""
 
-    def __init__(self, topology: Topology, run_ceilings: Ceilings) -> None:
+    def __init__(
+        self, topology: Topology, run_ceilings: Ceilings, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._topology = topology
+        self._environment = environment or {}
         self._ceilings = run_ceilings
         try:
             self._graph: Graph | None = Graph(topology)
@@ -147,13 +151,21 @@ class LimitFinder:
             return None
         return self._graph.find(source, target)
 
-    def find(self, benchmark: str, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
-        """The limit and the expected band of one point."""
+    def find(
+        self,
+        benchmark: str,
+        quantity: Quantity,
+        path_id: str,
+        parameters: dict[str, Scalar],
+        settings: Mapping[str, Scalar] | None = None,
+    ) -> Bounds:
+        """The limit and the expected band of one point, which was measured with those settings."""
         source, _, target = path_id.partition(">")
         if "@" in path_id:  # `memory0@0>memory0@1`
             return NoLimit(quantity=quantity, why="the ranks were on several hosts, the topology is of one"), None
         if benchmark in GPU_BENCHMARKS:
-            return self._gpu_limits.find(benchmark, quantity, path_id, parameters)
+            off = nvls_is_off(settings or {}, self._environment)
+            return self._gpu_limits.find(benchmark, quantity, path_id, parameters, nvls_is_off=off)
         if benchmark in self._ceilings.functional:
             return NoLimit(quantity=quantity, why=self._ceilings.functional[benchmark]), None
         if benchmark in COLLECTIVES:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
+from railwright.busbw import OPERATIONS
 from railwright.errors import RailwrightError
 from railwright.faults.model import Facts, Fault, Finding, Supposed
 from railwright.faults.parts import can_run
@@ -11,29 +14,79 @@ from railwright.faults.settings import Cause, is_one_of, look_at_settings
 from railwright.limits.case import Case
 from railwright.limits.collectives import algorithms, at_size
 from railwright.limits.traffic import domains, has_nvls
-from railwright.topology.model import Topology
+from railwright.results.model import Evidence, Result
+from railwright.topology.model import Scalar, Topology
 
 _SETTINGS = {
     "NCCL_ALGO": Cause(lambda value: bool(value.strip()), "leaves NCCL only these algorithms"),
 }
+_NVLS_VARIABLE = "NCCL_NVLS_ENABLE"
 _NVLS_SETTINGS = {
-    "NCCL_NVLS_ENABLE": Cause(is_one_of("0"), "turns NVLink SHARP off"),
+    _NVLS_VARIABLE: Cause(is_one_of("0"), "turns NVLink SHARP off"),
     "NCCL_CUMEM_ENABLE": Cause(is_one_of("0"), "turns the cuMem API off, which NVLink SHARP needs"),
 }
 _TOO_FEW_FOR_NVLS = 2
+_RUN_NCCL = frozenset({"train_step", *(f"nccl_{operation}" for operation in OPERATIONS)})
+"""Our benchmarks; the tables of other tools record NCCL's variables as settings."""
+_COSTS = "8 Hopper GPUs: NCCL plans 476 GB/s busbw with NVLS (src/graph/tuning.cc), 371 with rings (src/graph/topo.h)"
 _COLLECTIVE = "all_reduce"
 """The only one whose algorithms differ at large sizes: the others are rings or direct (limits.traffic)."""
 
 
+def nvls_is_off(settings: Mapping[str, Scalar], environment: Mapping[str, str]) -> bool:
+    """Whether NCCL had to run without NVLS: as the result itself recorded, else as the run's environment says."""
+    recorded = str(settings.get("nvls", "")).startswith("off")
+    return recorded or _NVLS_SETTINGS[_NVLS_VARIABLE].when(environment.get(_NVLS_VARIABLE, ""))
+
+
 def _look(facts: Facts) -> tuple[Finding, ...]:
-    return look_at_settings(
+    waived = _nvls_waived(facts)
+    costly = not waived and _could_use_nvls(facts)
+    return waived + look_at_settings(
         facts,
         FAULT.name,
-        _SETTINGS | (_NVLS_SETTINGS if _may_have_nvls(facts.topology) else {}),
-        costs="8 Hopper GPUs: NCCL plans 476 GB/s busbw with NVLS (src/graph/tuning.cc), 371 with rings"
-        " (src/graph/topo.h); 2 hosts: Ring sends 2(n-1)/n S over the NICs, Tree and NVLSTree S (NCCL issue 812)",
-        remedy="unset it; set it only for a comparison (NCCL User Guide, Environment Variables)",
+        _SETTINGS | (_NVLS_SETTINGS if costly else {}),
+        costs=f"{_COSTS}; 2 hosts: Ring sends 2(n-1)/n S over the NICs, Tree and NVLSTree S (NCCL issue 812)",
+        remedy="unset it; set it only for a comparison, or NVLS off where others share the NVSwitches (NCCL User Guide,"
+        " Environment Variables)",
     )
+
+
+def _nvls_waived(facts: Facts) -> tuple[Finding, ...]:
+    """That our collectives ran without NVLS because its variable says so, which is honoured and no fault."""
+    off = [result for result in facts.results if _runs_nccl(result) and nvls_is_off(result.settings, facts.environment)]
+    if not off or not has_nvls(facts.topology):
+        return ()
+    where = tuple(dict.fromkeys(result.benchmark for result in off))
+    return (
+        Finding(
+            fault=FAULT.name,
+            where=("environment",),
+            certainty="possible",
+            says=f"NVLS (NVLink SHARP) is waived: {_NVLS_VARIABLE}=0 switches it off, and limits are those without it",
+            costs=_COSTS,
+            remedy="none where it is off on purpose, as on machines whose NVSwitches others share (NCCL User Guide,"
+            " Environment Variables)",
+            evidence=(
+                Evidence(
+                    claim="setting", value=f"{_NVLS_VARIABLE}=0", seen=f"{off[0].ranks} ranks, {', '.join(where)}"
+                ),
+            ),
+        ),
+    )
+
+
+def _runs_nccl(result: Result) -> bool:
+    """Whether it is of our collectives over as many GPUs as NVLS needs."""
+    return result.benchmark in _RUN_NCCL and result.ranks > _TOO_FEW_FOR_NVLS and result.outcome != "waived"
+
+
+def _could_use_nvls(facts: Facts) -> bool:
+    """Whether settings of NVLS cost anything: not in a run that has no collective which could have used it."""
+    if not _may_have_nvls(facts.topology):
+        return False
+    of_others = (result.settings.keys() & _NVLS_SETTINGS.keys() for result in facts.results)
+    return not facts.results or any(of_others) or any(map(_runs_nccl, facts.results))
 
 
 def _may_have_nvls(topology: Topology) -> bool:

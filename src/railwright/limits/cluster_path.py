@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from railwright.errors import UsageError
 from railwright.limits.model import Limit
-from railwright.limits.path import link_limit, path_limit
+from railwright.limits.path import limit_inside, link_limit
 from railwright.limits.table import PathLimit
 from railwright.topology.cluster import Cluster, split_id
 from railwright.topology.model import Link, Path, Topology
@@ -35,7 +35,7 @@ def cluster_path_limits(cluster: Cluster, text: str) -> tuple[PathLimit, ...]:
     found = graph.find(ends[0], ends[1])
     if found is None:
         raise UsageError(f"{one} and {other} are not connected in {cluster.name}", hint="see railwright topo")
-    limit, expected = path_limit(found)
+    limit, expected = limit_inside(cluster.host, found)
     rows = [PathLimit(path=found.id, kind=found.kind, devices=found.devices, limit=limit, expected=expected)]
     count = min(_equally_near(graph, found, source_side=True), _equally_near(graph, found, source_side=False))
     if found.kind == "NET" and count > 1 and isinstance(limit, Limit):

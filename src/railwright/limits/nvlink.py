@@ -16,7 +16,8 @@ from railwright.limits.sources import (
     NVLINK_PASCAL,
     NVLINK_VOLTA,
 )
-from railwright.topology.model import C2cLink, Link, NvlinkLink
+from railwright.topology.gpus import is_nvidia
+from railwright.topology.model import GPU_LINKS, C2cLink, Link, NvlinkLink, Topology
 from railwright.units import format_bandwidth
 
 LINK_RATE: dict[int, Constant] = {
@@ -28,6 +29,22 @@ LINK_RATE: dict[int, Constant] = {
 }
 C2C_RATE = Constant(value=450e9, unit="bytes/s a direction", source=GRACE_HOPPER)
 HEALTHY_SHARE = Constant(value=0.8, unit="of links x rate, large copies", source=NCCL_TESTS_212)
+_NOT_KNOWN = "NVLink of "
+_CUT_SHORT = " more"
+"""At the end of a list of devices in `Topology.unknown` that names its first ones only."""
+
+
+def not_known(machine: Topology) -> tuple[str, ...]:
+    """The GPUs of which the machine lists in `unknown` that it cannot say where their NVLinks lead."""
+    lists = [one.what.removeprefix(_NOT_KNOWN) for one in machine.unknown if one.what.startswith(_NOT_KNOWN)]
+    if not lists:
+        return ()
+    linked = {end for link in machine.links if isinstance(link.protocol, GPU_LINKS) for end in (link.a, link.b)}
+    unlinked = tuple(gpu.id for gpu in machine.of_kind("gpu") if gpu.id not in linked and is_nvidia(gpu))
+    if any(words.endswith(_CUT_SHORT) for words in lists):
+        return unlinked
+    named = {name.strip() for words in lists for name in words.split(",")}
+    return tuple(name for name in unlinked if name in named)
 
 
 def limit(link: Link) -> tuple[Limit | NoLimit, Expected | None]:

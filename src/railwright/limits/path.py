@@ -9,6 +9,7 @@ from __future__ import annotations
 from railwright.limits import memory, network, nvlink, pcie, xgmi
 from railwright.limits.model import Expected, Limit, NoLimit
 from railwright.topology.model import (
+    GPU_LINKS,
     C2cLink,
     EfaLink,
     EthernetLink,
@@ -19,6 +20,7 @@ from railwright.topology.model import (
     NvlinkLink,
     Path,
     PcieLink,
+    Topology,
     XgmiLink,
 )
 
@@ -56,6 +58,22 @@ def path_limit(path: Path) -> tuple[Limit | NoLimit, Expected | None]:
         return NoLimit(quantity="bandwidth_bytes_per_s", why=why, missing=missing), None
     narrowest, band = min(known, key=lambda pair: pair[0].value)
     return narrowest, None if any(_may_be_narrower(link) for link, _ in unknown) else band
+
+
+def limit_inside(machine: Topology, path: Path) -> tuple[Limit | NoLimit, Expected | None]:
+    """`path_limit` of a path of that machine, whose ids may be followed by `@host`.
+
+    None between two GPUs over PCIe where the machine does not say whether NVLink joins them: then that is their path.
+    """
+    ends = [path.devices[place].partition("@")[0] for place in (0, -1)]
+    devices = [machine.device(end) for end in ends]
+    over_pcie = path.kind != "NET" and not all(isinstance(link.protocol, (*GPU_LINKS, C2cLink)) for link in path.links)
+    unknown = [gpu for gpu in nvlink.not_known(machine) if gpu in ends]
+    if not over_pcie or not unknown or any(device is None or device.kind != "gpu" for device in devices):
+        return path_limit(path)
+    why = f"whether NVLink joins {ends[0]} and {ends[1]} is not known"
+    missing = tuple(f"{gpu}: NVLink" for gpu in unknown)
+    return NoLimit(quantity="bandwidth_bytes_per_s", why=why, missing=missing), None
 
 
 def _may_be_narrower(link: Link) -> bool:

@@ -10,7 +10,7 @@ from railwright.errors import UsageError
 from railwright.limits.gpu import local_copy_limit
 from railwright.limits.memory import copy_limit
 from railwright.limits.model import Expected, Limit, NoLimit
-from railwright.limits.path import link_limit, path_limit
+from railwright.limits.path import limit_inside, link_limit
 from railwright.topology.model import Device, MemoryLink, PathKind, Topology
 from railwright.topology.paths import Affinity, Graph
 
@@ -43,7 +43,8 @@ def limits_of(topology: Topology, path_ids: Iterable[str]) -> tuple[PathLimit, .
             reason = f"{source} and {target} are not connected in {topology.name}"
             raise UsageError(reason, hint="see `railwright topo`")
         inside = len(path.devices) == 1
-        limit, expected = _within(topology, graph.devices[path.devices[0]]) if inside else path_limit(path)
+        device = graph.devices[path.devices[0]]
+        limit, expected = _within(topology, device) if inside else limit_inside(topology, path)
         rows.append(PathLimit(path=path.id, kind=path.kind, devices=path.devices, limit=limit, expected=expected))
     return tuple(rows)
 

@@ -20,8 +20,10 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 import msgspec
+from msgspec.structs import replace
 
-from railwright.errors import UsageError, unknown_name
+from railwright.errors import CannotJudge, UsageError, unknown_name
+from railwright.limits import nvlink
 from railwright.limits.flow import Commodity, Cut, Problem
 from railwright.limits.flow_graph import FlowGraph, Relay, flow_graph
 from railwright.limits.model import Constant
@@ -39,7 +41,10 @@ ALGORITHMS: dict[str, tuple[str, ...]] = {
     "send_recv": ("direct",),
 }
 NOT_IN_NCCL = ("hierarchical",)
+_NAMED_AT_MOST = 8
 NVLS_CAPABILITY = Constant(value=9, unit="compute capability (major) from which NVSwitches reduce", source=NCCL_TUNING)
+_MULTICAST = "multicast"
+"""Fact of a GPU: whether CUDA's driver can make multicast objects on it, which NVLS needs."""
 _TREES_ALIKE = Constant(value=64, unit="domains: from there the busiest one's load stays 2", source=NCCL_TREES)
 
 
@@ -68,8 +73,26 @@ def domains(cluster: Cluster) -> int:
 
 
 def has_nvls(host: Topology) -> bool:
-    """NVLink SHARP: NVSwitches of the third generation or later, so GPUs of compute capability 9.0 or later."""
-    return bool(host.of_kind("nvswitch")) and compute_major(host) >= NVLS_CAPABILITY.value
+    """NVLink SHARP: NVSwitches of the third generation or later, so GPUs of compute capability 9.0 or later.
+
+    Not where a GPU says that it has no multicast, or is not joined to the NVSwitches.
+    """
+    switches = {switch.id for switch in host.of_kind("nvswitch")}
+    gpus = {gpu.id: gpu for gpu in host.of_kind("gpu")}
+    joined = {end for link in host.links if switches & {link.a, link.b} for end in (link.a, link.b)}
+    if not switches or not gpus.keys() <= joined:
+        return False
+    has_multicast = all(gpu.facts.get(_MULTICAST) is not False for gpu in gpus.values())
+    return has_multicast and compute_major(host) >= NVLS_CAPABILITY.value
+
+
+def without_nvls(host: Topology) -> Topology:
+    """The machine as NCCL treats it where NVLS is switched off: as if its GPUs had no multicast."""
+    devices = tuple(
+        replace(device, facts={**device.facts, _MULTICAST: False}) if device.kind == "gpu" else device
+        for device in host.devices
+    )
+    return replace(host, devices=devices)
 
 
 def compute_major(host: Topology) -> int:
@@ -159,12 +182,24 @@ def problem_of(cluster: Cluster, collective: str, algorithm: str, relay: Relay =
     """The flow program of one collective over one cluster. Raises UsageError and CannotJudge."""
     if cluster.ranks < 2:
         raise UsageError(f"{cluster.ranks} GPU: a collective needs two", hint="give --count, or a machine with GPUs")
+    _refuse_unknown_nvlink(cluster)
     graph = flow_graph(cluster, relay)
     if algorithm == "direct":
         _refuse(collective, algorithm, cluster)
         pairs = _all_to_all(cluster, graph) if collective == "all_to_all" else _send_recv(cluster, graph)
         return Problem(graph, tuple(pairs))
     return _symmetric(cluster, graph, demands(collective, algorithm, cluster))
+
+
+def _refuse_unknown_nvlink(cluster: Cluster) -> None:
+    """What GPUs of one host can move between them over PCIe is no limit while NVLink may join them."""
+    unknown = nvlink.not_known(cluster.host) if cluster.gpus_per_host > 1 else ()
+    if unknown:
+        named = ", ".join(unknown) if len(unknown) <= _NAMED_AT_MOST else f"{len(unknown)} GPUs"
+        raise CannotJudge(
+            f"whether NVLink joins {named} to other GPUs is not known",
+            hint="capture the machine where NVIDIA's library (libnvidia-ml) answers, or name a shape",
+        )
 
 
 def _symmetric(cluster: Cluster, graph: FlowGraph, needs: Demands) -> Problem:
