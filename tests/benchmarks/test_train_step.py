@@ -73,6 +73,7 @@ def test_every_type_is_added_up_rightly_in_every_way(measure, dtype):
         assert one.settings["gradient_bytes"] == size
         assert (one.path, one.ranks, one.summary.count) == ("gpu0>gpu1", 2, 6)
         assert one.settings["compute"].startswith("gemm (cuBLAS")
+        assert one.settings["gpus"] == "gpu0, gpu1"
         assert re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", one.settings["cpus"])
 
 
@@ -285,7 +286,7 @@ def test_bad_options_are_refused(option):
 
 @pytest.mark.parametrize("text", ["0", "73", "two", "", "2.0", "٣", "9" * 5000])
 def test_a_number_of_gpus_that_cannot_be_is_refused(text):
-    with pytest.raises(UsageError, match="not 'all' or a whole number from 1 to 72"):
+    with pytest.raises(UsageError, match="not 'all', a whole number from 1 to 72, or GPUs by name"):
         find("train_step").settle({"gpus": text})
 
 
@@ -345,10 +346,32 @@ def test_the_table_has_mean_median_min_max_and_std_and_how_much_is_hidden():
     assert max(map(len, lines)) <= 120
 
 
+@pytest.mark.parametrize("width", [60, 72, 80, 100, 119, 120, 200])
+def test_bars_and_rows_fit_the_width_and_the_median_is_always_there(width):
+    rate = recorded("communication", [3e11, 3e11], rate="busbw")
+    lines = render_train_step([*way(0.030, 0.024, 0.012), *way(0.060, 0.024, 0.036, overlap="no"), rate], width)
+    _title, *laid_out = lines.splitlines()
+    assert max(map(len, laid_out)) <= width
+    heads = next(line for line in laid_out if "median" in line).split()
+    assert len(heads) == {60: 1, 72: 3, 80: 3}.get(width, 5)
+    bars = [line for line in laid_out if line.count("█") > 1]
+    assert [line.count("█") + line.count("░") for line in bars][1] == min(60, width - 39)
+    assert "busbw 300 GB/s, 50% hidden" in " ".join(laid_out)
+
+
 def test_noise_below_zero_draws_no_bar_and_hides_all():
     text = render_train_step(way(0.023, 0.024, 0.012))
     assert text.count("░") == 1, "in the legend only"
     assert "100% hidden" in text
+
+
+def test_a_sample_that_cannot_be_is_said_and_not_drawn():
+    text = render_train_step([*way(0.03, 0.02, 0.01), recorded("iteration", [1e308, 1e308], overlap="no"),
+                              recorded("compute", [0.02], overlap="no")])  # fmt: skip
+    assert "fp16 25M after compute left out: 1e+308 is no sample of iteration" in text
+    assert text.count(" iteration ") == 1, "the row of the other way"
+    assert "█" not in render_train_step(way(0.0, 0.0, 0.0)), "nothing has no scale"
+    assert "█" in render_train_step(way(1e-300, 1e17, 0.0))
 
 
 def test_what_failed_is_said_and_not_drawn():

@@ -153,6 +153,25 @@ def test_a_setting_that_changes_with_the_size_is_told_as_a_range() -> None:
     assert "iterations 0 to 290, order random, kept 0 / 1." in text
 
 
+def test_what_the_gpus_did_is_told_in_words_and_not_as_settings() -> None:
+    seen = {"gpu_samples": 5, "gpu_clock_min_hz": 1.98e9, "gpu_clock_median_hz": 1.98e9, "gpu_clock_min_of": "gpu0",
+            "gpu_power_max_w": 244.878, "gpu_throttle": "none"}  # fmt: skip
+    measured = tuple(
+        msgspec.structs.replace(result, settings={"iterations": 10, **seen})
+        for result in sample.results(sample.CURVES[:1])
+        if result.outcome == "measured"
+    )
+    text = Page(render_html(sample.run(), sample.diagnosis(), measured, sample.end())).text
+    words = (
+        f"locks 1980 MHz, up to 245 W, no throttling; {len(measured)} of {len(measured)} GPU results sampled themselves"
+    )
+    assert f"iterations 10. C{words}." in text
+    assert f"Watched c{words}" in text
+    assert "gpu clock" not in text
+    assert "244.878" not in text
+    assert "Watched" not in Page(render_html(sample.run(), sample.diagnosis(), (), sample.end())).text
+
+
 def test_many_curves_are_spread_over_several_figures() -> None:
     one = sample.CURVES[0]
     curves = tuple(

@@ -37,7 +37,7 @@ def test_limits_fractions_and_noise_are_there() -> None:
         "derived",
         "measured_ceiling",
     }
-    assert max(each.value for each in families["railwright_fraction_of_limit_ratio"]) == pytest.approx(1.08, abs=0.01)
+    assert max(each.value for each in families["railwright_fraction_of_limit_ratio"]) == pytest.approx(1.15, abs=0.01)
     assert families["railwright_noise_lost_ratio"][0].value == pytest.approx(0.013)
     assert families["railwright_exit_status"][0].value == 1
     assert [each.labels["fault"] for each in families["railwright_finding"]] == [

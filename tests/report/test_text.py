@@ -10,9 +10,11 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import Console
 
+from railwright.diagnosis.gpu_health import watched_words
 from railwright.diagnosis.model import Diagnosis
 from railwright.errors import EXIT_UNJUDGED, UsageError
 from railwright.report import wording
+from railwright.report.html import render_html
 from railwright.report.page import standard_output
 from railwright.report.records import json_lines, read_json_lines
 from railwright.report.text import render
@@ -155,3 +157,56 @@ def test_lines_that_are_no_report_are_refused() -> None:
         read_json_lines(["{}"])
     with pytest.raises(UsageError, match="here are 1 and 0"):
         read_json_lines(lines[:-1])
+
+
+def collective(ranks: int, path: str = "gpu0>gpu7") -> Diagnosis:
+    head = replace(sample.diagnosis().points[0], benchmark="nccl_all_reduce", path=path, ranks=ranks)
+    one = replace(sample.diagnosis().paths[0], benchmark=head.benchmark, path=path, path_kind="NVL", headline=head)
+    return Diagnosis(points=(head,), paths=(one,), findings=(), exit_status=EXIT_UNJUDGED)
+
+
+@pytest.mark.parametrize(("ranks", "words"), [(2, ""), (7, "7 ranks"), (8, "8 ranks")])
+def test_a_path_says_how_many_took_part_where_they_are_more_than_its_ends(ranks: int, words: str) -> None:
+    title = next(line for line in rendered(diagnosis=collective(ranks)).splitlines() if "nccl_all_reduce" in line)
+    assert title.split("  ") == [part for part in ("nccl_all_reduce", "gpu0>gpu7", "NVL", words) if part]
+    page = render_html(sample.run(), collective(ranks), (), sample.end())
+    shown = page[page.index('<span class="way">gpu0&gt;gpu7') :].partition("</th>")[0]
+    assert ("ranks" in shown) == bool(words)
+    assert words in shown
+
+
+def test_curves_of_several_numbers_of_ranks_name_them_all() -> None:
+    assert wording.ranks_words([8, 4, 8]) == "4 / 8 ranks"
+    assert wording.ranks_words([1, 2]) == wording.ranks_words([]) == ""
+
+
+def test_how_gpus_were_watched_stands_in_the_header_where_there_are_any() -> None:
+    watched = replace(
+        sample.results()[0], settings={"gpu_samples": 3, "gpu_clock_min_hz": 1.98e9, "gpu_throttle": "none"}
+    )
+    console = Console(file=io.StringIO(), width=200, color_system=None)
+    render(sample.run(), sample.diagnosis(), sample.end(), console, [watched])
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    header = text.partition("\nPaths\n")[0]
+    assert f"watched     {watched_words([watched])}" in header
+    assert "1980 MHz" in header
+    assert "watched" not in rendered(200).partition("\nPaths\n")[0]
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_bars_of_training_steps_are_not_broken(width: int) -> None:
+    held = {"model": "resnet50", "dtype": "fp32", "buckets": "25M", "overlap": "yes"}
+    steps = [
+        replace(sample.results()[0], benchmark="train_step", quantity="latency_s", samples=(seconds,), ranks=8,
+                parameters={**held, "part": part})
+        for part, seconds in (("iteration", 0.02), ("compute", 0.015), ("exposed", 0.005), ("communication", 0.01))
+    ]  # fmt: skip
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    render(sample.run(), sample.diagnosis(), sample.end(), console, steps)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    (bar,) = [line for line in lines if line.count("█") > 1]
+    assert bar.startswith("  fp32 25M")
+    assert cell_len(bar) <= width
+    rows = [line.rstrip() for line in lines if line.strip().startswith(("compute  ", "exposed  ", "communication  "))]
+    assert len(rows) == 3
+    assert all(row.endswith((" ms", " s")) for row in rows[:2]), "no row is cut in two"

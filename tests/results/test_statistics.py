@@ -6,8 +6,9 @@ import math
 import random
 
 import pytest
+from msgspec.structs import replace
 
-from railwright.results.statistics import median_interval, quantile, rounded, summarise
+from railwright.results.statistics import median_interval, quantile, rounded, summarise, why_no_summary
 
 
 def samples(seed: int) -> list[float]:
@@ -93,3 +94,22 @@ def test_rounding_keeps_six_significant_digits(value):
     assert kept == pytest.approx(value, rel=5e-6)
     assert f"{kept:.5e}" == f"{value:.5e}"
     assert rounded([kept]) == (kept,)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_summary_of_samples_is_possible_whatever_they_are(seed):
+    values = samples(seed)
+    for scale in (1.0, 1e-300, 1e300, -1e-3):
+        assert why_no_summary(summarise([value * scale for value in values])) == ""
+
+
+def test_numbers_that_no_samples_have_are_named():
+    summary = summarise([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0])
+    for name in ("minimum", "median_low", "median", "median_high", "p99"):
+        assert name in why_no_summary(replace(summary, **{name: 1e308})), name
+    for name in ("maximum", "median_low", "median", "median_high", "p99"):
+        assert name in why_no_summary(replace(summary, **{name: -1.0})), name
+    for value in (math.inf, -math.inf, math.nan):
+        assert why_no_summary(replace(summary, p99=value)) == f"the p99 of its summary is {value}"
+    assert why_no_summary(replace(summary, count=0)) == "a summary of 0 samples"
+    assert why_no_summary(replace(summary, maximum=summary.p99 * (1 - 1e-15))) == "", "what rounding makes"

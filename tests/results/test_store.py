@@ -125,3 +125,10 @@ def test_a_last_line_that_was_cut_off_is_left_out(tmp_path, cut):
 def test_an_empty_folder_is_no_results(tmp_path):
     with pytest.raises(UsageError, match=r"cannot read .*No such file"):
         load(tmp_path)
+
+
+def test_a_summary_that_no_samples_have_is_refused_with_its_line(tmp_path):
+    wrong = msgspec.structs.replace(FULL, summary=msgspec.structs.replace(FULL.summary, median=1e308))
+    path = written(tmp_path, WAIVED, wrong)
+    with pytest.raises(UsageError, match=r"line 3 is no measurement: the median of its summary, 1e\+308, is above"):
+        load(path)

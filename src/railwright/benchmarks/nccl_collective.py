@@ -15,6 +15,7 @@ from railwright.native import cuda
 from railwright.native.mpi_collectives import PATTERN
 from railwright.results.model import Result, Verification
 from railwright.results.statistics import summarise
+from railwright.topology.gpus import runs
 from railwright.topology.model import Scalar
 from railwright.units import format_size
 
@@ -135,6 +136,7 @@ def _settings(launch: Launch) -> dict[str, Scalar]:
     composed = {"all_to_all": "ncclAlltoAll" if launch.library.has("ncclAlltoAll") else "ncclSend and ncclRecv"}
     kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
     settings: dict[str, Scalar] = {
+        "gpus": runs(gpu.id for gpu in nccl_job.gpus_of(launch.job)),
         "nccl": launch.library.version,
         "library": launch.library.path,
         "cuda": cuda.driver_version(),

@@ -23,6 +23,7 @@ from railwright.native.train import PATTERN, Step, Timed
 from railwright.native.train_load import ELEMENT_BYTES
 from railwright.results.model import Result, Verification
 from railwright.results.statistics import summarise
+from railwright.topology.gpus import runs
 from railwright.topology.model import Scalar
 
 _METHOD = (
@@ -57,7 +58,8 @@ def _run(rank: Rank) -> Iterator[Result]:
         yield from _waived(rank, model, error.message)
         return
     team = _connect(rank, device, library)
-    kept: dict[str, Scalar] = {"nccl": library.version, "gpu": device.name, "cpus": cpus}
+    gpus = runs(gpu.id for gpu in nccl_job.gpus_of(rank.job))
+    kept: dict[str, Scalar] = {"gpus": gpus, "nccl": library.version, "gpu": device.name, "cpus": cpus}
     if way.fallback:
         kept["compute_because"] = way.fallback
     every = train_options.points(rank.job.options)
@@ -147,6 +149,7 @@ def _waived(rank: Rank, model: Model, reason: str, dtype: str = "") -> Iterator[
     """One record for what cannot be, from rank 0."""
     if rank.index == 0:
         varied: dict[str, Scalar] = {"model": model.name, **({"dtype": dtype} if dtype else {})}
+        varied |= rank.job.variant.parameters
         yield Result(benchmark=BENCHMARK.name, quantity="latency_s", path=nccl_job.path(rank.job),
                      outcome="waived", reason=reason, method=_METHOD, parameters=varied, ranks=rank.size)  # fmt: skip
 
@@ -200,6 +203,7 @@ def _result(
             "dtype": point.dtype,
             "buckets": point.buckets,
             "overlap": "yes" if point.overlap else "no",
+            **rank.job.variant.parameters,
         },
         settings=kept,
         ranks=rank.size,
@@ -234,6 +238,7 @@ BENCHMARK = Benchmark(
     plan=train_options.plan,
     run=_run,
     options=train_options.OPTIONS,
+    variants=train_options.variants,
     needs_mpi=True,
     uses_gpus=True,
     ranks_for=nccl_job.processes,

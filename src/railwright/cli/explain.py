@@ -43,14 +43,14 @@ def COMMAND(  # noqa: N802 - see cli/prove.py; one option each
     svg: Path | None,
     as_json: bool,
 ) -> int:
-    r"""Is what a known tool printed normal for its machine, and if not, why? FILE may be - for standard input.
+    """Is what a known tool printed normal for its machine, and if not, why? FILE may be - for standard input.
 
     Reads nccl-tests, OSU, perftest, nixlbench, gdsio, fio, HPL, NCCL's log (NCCL_DEBUG=INFO) and our own records.
 
     \b
     railwright explain all_reduce.txt --host hgx-h100 --count 16
     railwright explain nccl.log --host hgx-h100 nics=2 --count 2
-    """
+    """  # noqa: D301
     from railwright.errors import UsageError
     from railwright.results.readers import nccl_log, registry
 

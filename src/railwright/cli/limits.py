@@ -31,7 +31,7 @@ def COMMAND(  # noqa: N802 - see cli/prove.py; one option each
     size: str | None,
     as_json: bool,
 ) -> int:
-    r"""The limit of each path or of a collective, with what holds it back and its source.
+    """The limit of each path or of a collective, with what holds it back and its source.
 
     A path is two device ids, like 'gpu0>nic0' (quote the >); 'gpu0>gpu0' is a copy inside one GPU.
     Without a path, those that matter are shown.
@@ -40,7 +40,7 @@ def COMMAND(  # noqa: N802 - see cli/prove.py; one option each
     railwright limits 'gpu0>fabric0' --host hgx-h100 nics=2 nic-rate=200Gb/s
     railwright limits --host hgx-h100 nics=4 --count 16 --collective all_to_all
     railwright limits --host aws-p5 --count 3 --path gpu0:gpu0@2
-    """
+    """  # noqa: D301
     from railwright.cli.machine_option import the_cluster
     from railwright.errors import UsageError
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from railwright.diagnosis.model import Diagnosis
-    from railwright.errors import RailwrightError
     from railwright.launch.hosts import Hosts
     from railwright.launch.proof import Proof
     from railwright.launch.session import Planned
@@ -193,22 +192,31 @@ def _title(one: Planned) -> str:
 def report(file: ResultFile, output: Path, *, as_json: bool) -> int:
     """Judge a run, write report.html and metrics.txt into `output`, and print it; the exit status.
 
-    The files come first, and each is tried: what cannot be written or printed does not cost the rest.
+    The files come first, and each is tried: what cannot be made, written or printed does not cost the rest.
     """
     from railwright.diagnosis.diagnose import diagnose
-    from railwright.report.html import render_html
-    from railwright.report.openmetrics import render_openmetrics
 
     diagnosis = diagnose(file)
-    pages = {
-        "report.html": render_html(file.run, diagnosis, file.results, file.end),
-        "metrics.txt": render_openmetrics(file.run, diagnosis),
-    }
-    troubles = [trouble for name, text in pages.items() if (trouble := _write(output / name, text)) is not None]
+    troubles: list[Exception] = []
+    for name, make in _pages(file, diagnosis).items():
+        try:
+            _write(output / name, make())
+        except Exception as trouble:  # also a mistake of our own in a page: the report on the terminal must come
+            troubles.append(trouble)
     show(file, diagnosis, as_json=as_json)
     if troubles:
         raise troubles[0]
     return diagnosis.exit_status
+
+
+def _pages(file: ResultFile, diagnosis: Diagnosis) -> dict[str, Callable[[], str]]:
+    from railwright.report.html import render_html
+    from railwright.report.openmetrics import render_openmetrics
+
+    return {
+        "report.html": lambda: render_html(file.run, diagnosis, file.results, file.end),
+        "metrics.txt": lambda: render_openmetrics(file.run, diagnosis),
+    }
 
 
 def show(file: ResultFile, diagnosis: Diagnosis, *, as_json: bool) -> None:
@@ -236,8 +244,8 @@ def _reader_may_leave() -> Iterator[None]:
         drop_output()
 
 
-def _write(path: Path, text: str) -> RailwrightError | None:
-    """Write a report whole, or say why not: a half-written one never takes the place of an older one."""
+def _write(path: Path, text: str) -> None:
+    """Write a report whole: a half-written one never takes the place of an older one. Raises RailwrightError."""
     from railwright.errors import RailwrightError
 
     new = path.with_name(f".{path.name}.new")
@@ -248,6 +256,5 @@ def _write(path: Path, text: str) -> RailwrightError | None:
         with contextlib.suppress(OSError):
             new.unlink(missing_ok=True)
         hint = "the results are kept; `railwright judge` writes reports again"
-        return RailwrightError(f"cannot write {path}: {error.strerror}", hint=hint)
+        raise RailwrightError(f"cannot write {path}: {error.strerror}", hint=hint) from error
     _note(f"wrote {path}")
-    return None

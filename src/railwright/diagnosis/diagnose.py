@@ -26,7 +26,7 @@ _UNJUDGED: tuple[State, ...] = ("suspicious", "failed", "unknown")
 
 def diagnose(file: ResultFile) -> Diagnosis:
     """Judge every point and curve of a results file. Pure: needs nothing but the file."""
-    finder = LimitFinder(file.run.topology, ceilings(file.results))
+    finder = LimitFinder(file.run.topology, ceilings(file.results), file.run.context.environment)
     groups: dict[tuple[object, ...], list[Result]] = defaultdict(list)
     for result in file.results:
         groups[(*result.series(), result.parameters.get("size_bytes"))].append(result)
@@ -54,7 +54,7 @@ def _judge_point(results: list[Result], finder: LimitFinder) -> Judged:
     # A launch that failed outright is a point of its own; one that failed at this point makes this point fail.
     failed = next((result for result in results if result.outcome == "failed"), None)
     telling = failed or first
-    limit, expected = finder.find(first.benchmark, first.quantity, first.path, first.parameters)
+    limit, expected = finder.find(first.benchmark, first.quantity, first.path, first.parameters, first.settings)
     checks = _together([result.verification for result in measured])
     spread = (medians[-1] - medians[0]) / value if value and len(medians) > 1 else None
     return Judged(
@@ -113,7 +113,7 @@ def _judge_curve(points: list[Judged], finder: LimitFinder, findings: tuple[Find
         path_kind=path.kind if path else None,
         headline=headline,
         verdict=verdict,
-        causes=causes_of(first.benchmark, first.path, path, findings) if verdict.state == "slow" else (),
+        causes=causes_of(first, path, findings) if verdict.state == "slow" else (),
         points=len(points),
         measured_points=sum(point.outcome == "measured" for point in points),
     )

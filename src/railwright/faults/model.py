@@ -19,7 +19,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
 
     fault: str
     where: tuple[str, ...]
-    """Ids of the devices, links or series concerned."""
+    """Devices, links and benchmarks concerned; paths (`gpu0>memory0`) where it is about those alone, and a parameter
+    (`processes 1`) where it is about the points with that value alone."""
     certainty: Certainty
     says: str
     """One sentence: what is wrong and with which value."""

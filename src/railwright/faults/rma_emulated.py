@@ -11,6 +11,7 @@ from __future__ import annotations
 from railwright.faults.model import Facts, Fault, Finding
 from railwright.results.model import Evidence, Result
 from railwright.results.readers.ucx_protocols import EMULATION
+from railwright.topology.model import Scalar
 
 _REMEDY_IN_ONE_PROCESS = (
     "create NIXL's UCX backend with ucx_error_handling_mode=none: then UCX copies by cuda_copy (55 GB/s to and from"
@@ -24,22 +25,23 @@ _REMEDY = (
 
 
 def _look(facts: Facts) -> tuple[Finding, ...]:
-    found: dict[tuple[str, bool], list[tuple[Result, Evidence]]] = {}
+    found: dict[tuple[str, Scalar | None], list[tuple[Result, Evidence]]] = {}
     for result in facts.results:
         for one in result.evidence:
             if one.claim == "ucx_protocol" and one.value.startswith(EMULATION):
-                alone = result.parameters.get("processes") == 1
-                found.setdefault((result.benchmark, alone), []).append((result, one))
-    return tuple(_finding(benchmark, points, alone=alone) for (benchmark, alone), points in found.items())
+                processes = result.parameters.get("processes")
+                found.setdefault((result.benchmark, processes), []).append((result, one))
+    return tuple(_finding(benchmark, processes, points) for (benchmark, processes), points in found.items())
 
 
-def _finding(benchmark: str, points: list[tuple[Result, Evidence]], *, alone: bool) -> Finding:
+def _finding(benchmark: str, processes: Scalar | None, points: list[tuple[Result, Evidence]]) -> Finding:
+    alone = processes == 1
     paths = tuple(dict.fromkeys(result.path for result, _ in points))
     over = ", ".join(dict.fromkeys(one.value for _, one in points))
     within = "Inside one process" if alone else "Between two processes"
     return Finding(
         fault=FAULT.name,
-        where=(benchmark, *paths),
+        where=(benchmark, *paths, *(() if processes is None else (f"processes {processes}",))),
         certainty="seen",
         says=f"{within} UCX moved data by {over}: no transport of it reaches from the one memory to the other"
         f" ({len(points)} points)",

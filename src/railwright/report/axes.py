@@ -11,6 +11,9 @@ from railwright.report import wording
 
 _INK, _MUTED, _GRID = "--ink", "--muted", "--line"
 _SIZE_TICKS = 6
+_MOST_DECADES = 12
+_SMALLEST, _LARGEST = 1e-300, 1e300
+"""An axis ends there whatever it is given: between them a margin and the next power of ten are still numbers."""
 _ROOM_FOR_BAND = 3.0
 """A band may reach this factor beyond all medians and limits; one bad sample must not squeeze the curves flat."""
 
@@ -20,8 +23,8 @@ def curve_layout(
 ) -> dict[str, Any]:
     """The frame of values over sizes, both logarithmic. All values are above 0."""
     low, high = min(values), max(values)
-    low = max(min((*bands, low)), low / _ROOM_FOR_BAND) / 1.3
-    high = min(max((*bands, high)), high * _ROOM_FOR_BAND) * 1.3
+    low = _drawable(max(min((*bands, low)), low / _ROOM_FOR_BAND) / 1.3)
+    high = _drawable(min(max((*bands, high)), high * _ROOM_FOR_BAND) * 1.3)
     value_axis = {
         **_axis(),
         **_ticks(quantity, _logarithmic_ticks(low, high)),
@@ -39,7 +42,7 @@ def curve_layout(
 
 def dot_layout(quantity: Quantity, values: Sequence[float], rows: int) -> dict[str, Any]:
     """The frame of a row of marks for each setting, from zero on, the first setting on top."""
-    high = max(values)
+    high = _drawable(max(values))
     names = {"automargin": True, "type": "category", "showgrid": False, "range": [rows - 0.4, -0.6]}
     return {
         **_frame(),
@@ -48,6 +51,10 @@ def dot_layout(quantity: Quantity, values: Sequence[float], rows: int) -> dict[s
         "height": 70 + 56 * rows,
         "margin": {"l": 8, "r": 14, "t": 12, "b": 40},
     }
+
+
+def _drawable(value: float) -> float:
+    return min(max(value, _SMALLEST), _LARGEST)
 
 
 def _frame() -> dict[str, Any]:
@@ -79,8 +86,9 @@ def _size_ticks(sizes: Sequence[float]) -> dict[str, Any]:
 
 
 def _logarithmic_ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 of each power of ten where they are few, else 1."""
+    """1, 2 and 5 of each power of ten where they are few, else 1, else that of every so many."""
     decades = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+    decades = decades[:: max(1, len(decades) // _MOST_DECADES)]
     steps = (1, 2, 5) if high / low < 200 else (1,)
     ticks = [step * 10.0**decade for decade in decades for step in steps]
     return [tick for tick in ticks if low / 3 <= tick <= high * 3]

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from railwright.diagnosis.gpu_limits import decides_nothing
 from railwright.diagnosis.model import Judged, State
 from railwright.limits.model import Limit, Quantity
 from railwright.report import axes, wording
@@ -130,7 +131,7 @@ def _figure(title: str, quantity: Quantity, curves: tuple[Series, ...]) -> Figur
 def _caption(quantity: Quantity, points: Sequence[Judged], over_size: bool) -> str:
     sentences = ["Lower is better." if quantity == "latency_s" else "Higher is better."]
     limit = "the floor" if quantity == "latency_s" else "the limit"
-    has_limit = any(isinstance(point.limit, Limit) for point in points)
+    has_limit = any(_limit_value(point) is not None for point in points)
     if not over_size:
         sentences.append("Large mark: median of the launches. Small marks: each launch.")
         sentences.append(f"Long mark: {limit}." if has_limit else "No limit is known.")
@@ -159,8 +160,7 @@ def _row(name: str, point: Judged) -> Row:
             wording.quantity(point.quantity, max((launch.p99 for launch in point.launches), default=high)),
             str(len(point.launches)),
             wording.percent(point.launch_spread),
-            wording.limit_value(point.limit),
-            wording.ratio(point.fraction_of_limit),
+            *wording.limit_and_share(point),
         ),
         state=point.verdict.state,
     )
@@ -198,9 +198,9 @@ def _hover(name: str, point: Judged) -> str:
     if size is not None:
         lines.append(f"size {wording.scalar('size_bytes', size)}")
     lines.append(f"median {wording.quantity(point.quantity, point.value)}")
-    if isinstance(point.limit, Limit):
-        fraction = wording.ratio(point.fraction_of_limit)
-        lines.append(f"limit {wording.limit_value(point.limit)}, reached {fraction}")
+    limit, share = wording.limit_and_share(point)
+    if limit != wording.ABSENT:
+        lines.append(f"limit {limit}, reached {share}")
     lines.append(f"{point.verdict.state}, spread of launches {wording.percent(point.launch_spread)}")
     return "<br>".join(_text(line) for line in lines)
 
@@ -227,7 +227,10 @@ def _floor_word(name: str, quantity: Quantity) -> str:
 
 
 def _limit_value(point: Judged) -> float | None:
-    return _positive(point.limit.value) if isinstance(point.limit, Limit) else None
+    """What is drawn: a limit that bounds nothing would stretch the axis by decades."""
+    if not isinstance(point.limit, Limit) or decides_nothing(point.limit, point.expected):
+        return None
+    return _positive(point.limit.value)
 
 
 def _line_points(curve: Series, value: Callable[[Judged], float | None]) -> tuple[tuple[float, float], ...]:

@@ -9,6 +9,8 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 
+from railwright.diagnosis.gpu_health import WATCHED, watched_words
+from railwright.diagnosis.gpu_limits import decides_nothing
 from railwright.diagnosis.model import Diagnosis, Judged, JudgedPath, State
 from railwright.errors import RailwrightError
 from railwright.limits.model import Limit, Source, Step
@@ -30,6 +32,7 @@ def render_html(run: Run, diagnosis: Diagnosis, results: tuple[Result, ...], end
         "run": run,
         "context": run.context,
         "gpus": wording.gpu_words(run.topology),
+        "watched": wording.visible(watched_words(results)),
         "end": end,
         "headline": _headline(diagnosis),
         "worst": _worst(diagnosis),
@@ -117,6 +120,7 @@ def _path_view(path: JudgedPath) -> PathView:
     head = path.headline
     limit = head.limit if head and isinstance(head.limit, Limit) else None
     because = wording.because(head.limit) if head else ""
+    limit_words, share = wording.limit_and_share(head)
     why = wording.visible(path.verdict.why)
     return PathView(
         path=path,
@@ -127,8 +131,8 @@ def _path_view(path: JudgedPath) -> PathView:
         else "",
         measured=wording.quantity(path.quantity, head.value if head else None),
         spread=wording.percent(head.launch_spread if head else None),
-        limit=wording.limit_value(head.limit) if head else wording.ABSENT,
-        fraction=wording.ratio(head.fraction_of_limit if head else None),
+        limit=limit_words,
+        fraction=share,
         because=because,
         why="" if why and why in because else why,
         meter=_meter(head),
@@ -139,6 +143,8 @@ def _path_view(path: JudgedPath) -> PathView:
 
 def _meter(head: Judged | None) -> Meter | None:
     if head is None or head.fraction_of_limit is None or not head.fraction_of_limit >= 0:
+        return None
+    if decides_nothing(head.limit, head.expected):
         return None
     edge = None
     if head.expected is not None and isinstance(head.limit, Limit) and head.limit.value > 0:
@@ -176,14 +182,16 @@ def _methods(results: tuple[Result, ...]) -> tuple[Method, ...]:
 
 
 def _settings(results: list[Result]) -> str:
-    """Every setting once: its value, its few values, or the range of them."""
+    """Every setting once: its value, its few values, or the range of them; of the GPUs what was seen, in words."""
     values: dict[str, list[Scalar]] = {}
     for result in results:
         for key, value in result.settings.items():
             found = values.setdefault(key, [])
-            if value not in found:
+            if key not in WATCHED and value not in found:
                 found.append(value)
-    return ", ".join(f"{wording.key_words(key)} {_range_words(key, found)}" for key, found in values.items())
+    held = ", ".join(f"{wording.key_words(key)} {_range_words(key, found)}" for key, found in values.items() if found)
+    seen = wording.visible(watched_words(results))
+    return ". ".join(words for words in (held, seen[:1].upper() + seen[1:]) if words)
 
 
 def _range_words(key: str, values: list[Scalar]) -> str:

@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from railwright.diagnosis.gpu_health import watched_words
 from railwright.diagnosis.model import Diagnosis, JudgedPath, State
 from railwright.faults.model import Finding
 from railwright.report import wording
@@ -40,13 +41,13 @@ _GAP = 2
 def render(run: Run, diagnosis: Diagnosis, end: End | None, console: Console, results: Sequence[Result] = ()) -> None:
     """Print the report, fitted to the console's width; without colour where the console has none.
 
-    `results` are needed for what is drawn from samples: the bars of training steps.
+    `results` are needed for what is told from samples: the bars of training steps, and how GPUs were watched.
     """
     printer = _Printer(console)
-    printer.header(run)
+    printer.header(run, results)
     printer.paths(diagnosis.paths)
     printer.lines_under("Best by size", lines(cost_tables(diagnosis.points)))
-    printer.lines_under("Training steps", render_train_step(results).splitlines())
+    printer.lines_under("Training steps", render_train_step(results, console.width).splitlines())
     printer.findings(diagnosis)
     printer.unmeasured(diagnosis)
     printer.counters(end)
@@ -76,7 +77,7 @@ class _Printer(Page):
             grid.add_row(self.text(name, "dim"), self.text(value))
         self.console.print(Padding(grid, (0, 0, 0, indent), expand=False))
 
-    def header(self, run: Run) -> None:
+    def header(self, run: Run, results: Sequence[Result]) -> None:
         """Where, with what and how quietly it was measured."""
         context = run.context
         self.line(f"railwright {run.railwright}, {run.started_at}", "bold")
@@ -89,6 +90,7 @@ class _Printer(Page):
                 ("kernel", ", ".join(part for part in (context.kernel, context.operating_system) if part)),
                 ("noise", wording.noise_words(context)),
                 ("busy", wording.busy_words(context)),
+                ("watched", watched_words(results)),
                 ("unreadable", _unreadable(run)),
             )
         )
@@ -104,7 +106,8 @@ class _Printer(Page):
         by_path = wording.grouped(paths, lambda each: (each.benchmark, each.path, each.path_kind))
         for (benchmark, path, kind), group in by_path:
             title = self.text(f"{benchmark}  ", "bold")
-            title.append_text(self.text(path + (f"  {kind}" if kind else "")))
+            ranks = wording.ranks_words(judged.headline.ranks for judged in group if judged.headline)
+            title.append_text(self.text("  ".join(part for part in (path, kind, ranks) if part)))
             self.console.print(title)
             for judged in group:
                 self._path(judged)
@@ -113,13 +116,14 @@ class _Printer(Page):
         head = judged.headline
         state = judged.verdict.state
         lines = list(_because_lines(judged))
+        limit, share = wording.limit_and_share(head)
         self._row(
             {
                 "varied": self.text(_varied(judged)),
                 "measured": self.text(wording.quantity(judged.quantity, head.value if head else None)),
                 "spread": self.text(wording.percent(head.launch_spread if head else None), "dim"),
-                "limit": self.text(wording.limit_value(head.limit) if head else wording.ABSENT),
-                "of limit": self.text(wording.ratio(head.fraction_of_limit if head else None)),
+                "limit": self.text(limit),
+                "of limit": self.text(share),
                 "verdict": self.text(state, STATE_STYLE[state]),
                 "because": Text("\n").join(self.text(words, "dim") for words in lines),
             }
@@ -145,7 +149,10 @@ class _Printer(Page):
         for number, words in enumerate(found):
             if not number:
                 self.heading(heading)
-            self.line(words)
+            if words:
+                self.line(words)
+            else:
+                self.console.print()
 
     def findings(self, diagnosis: Diagnosis) -> None:
         """What holds a path back, each with its evidence and remedy."""

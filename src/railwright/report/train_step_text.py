@@ -20,8 +20,16 @@ PARTS = ("iteration", "compute", "exposed", "communication")
 
 _COMPUTE, _EXPOSED = "█", "░"
 _BAR_COLUMNS = 60
+_LEAST_BAR_COLUMNS = 10
 _NAME_COLUMNS = 26
+_PART_COLUMNS = 13
 _NUMBER_COLUMNS = 10
+_STATISTICS = ("mean", "median", "min", "max", "std")
+_LAST_TO_GO = ("median", "mean", "max", "min", "std")
+"""Where not all have room, the last of these are left out."""
+
+_MOST = 1e18
+"""Seconds or bytes/s that a file is believed: their squares, for the deviation, are numbers still."""
 
 _Key = tuple[str, str, str, str]
 
@@ -38,14 +46,14 @@ class _Way(NamedTuple):
     """Any of its results."""
 
 
-def render_train_step(results: Iterable[Result]) -> str:
-    """The bars and the table of all `train_step` results; empty where there are none."""
+def render_train_step(results: Iterable[Result], width: int = 120) -> str:
+    """The bars and the table of all `train_step` results, for so many columns; empty where there are none."""
     ways: dict[_Key, _Way] = {}
     for result in results:
         if result.benchmark == BENCHMARK:
             _add(ways, result)
     models = dict.fromkeys(key[0] for key in ways)
-    return "\n\n".join("\n".join(_model_lines(ways, model)) for model in models)
+    return "\n\n".join("\n".join(_model_lines(ways, model, width)) for model in models)
 
 
 def _add(ways: dict[_Key, _Way], result: Result) -> None:
@@ -53,8 +61,11 @@ def _add(ways: dict[_Key, _Way], result: Result) -> None:
         visible(str(result.parameters.get(name, ""))) for name in ("model", "dtype", "buckets", "overlap")
     )
     way = ways.setdefault((model, dtype, buckets, overlap), _Way({}, [], [], result))
-    if result.outcome != "measured":
+    absurd = [sample for sample in result.samples if abs(sample) > _MOST]
+    if result.outcome != "measured" or absurd:
         reason = f"{result.outcome}: {visible(result.reason)}"
+        if absurd:
+            reason = f"left out: {absurd[0]:g} is no sample of {visible(str(result.parameters.get('part', 'a step')))}"
         if reason not in way.reasons:
             way.reasons.append(reason)
         return
@@ -64,25 +75,27 @@ def _add(ways: dict[_Key, _Way], result: Result) -> None:
         way.busbw.extend(result.samples)
 
 
-def _model_lines(ways: dict[_Key, _Way], model: str) -> Iterator[str]:
+def _model_lines(ways: dict[_Key, _Way], model: str, width: int) -> Iterator[str]:
     mine = {_name(key): way for key, way in ways.items() if key[0] == model}
     yield _title(model, next(iter(mine.values())).one)
     for name, way in mine.items():
         for reason in way.reasons:
             yield f"  {' '.join((*name.split(), reason))}"
     whole = {name: way for name, way in mine.items() if way.seconds.get("iteration") and way.seconds.get("compute")}
-    if not whole:
+    longest_s = max((statistics.fmean(way.seconds["iteration"]) for way in whole.values()), default=0.0)
+    column_s = longest_s / _bar_columns(width)
+    if column_s <= 0:
         return
-    column_s = max(statistics.fmean(way.seconds["iteration"]) for way in whole.values()) / _BAR_COLUMNS
     yield f"  {_COMPUTE} compute   {_EXPOSED} exposed communication   a column is {format_duration(column_s)}"
     yield ""
     for name, way in whole.items():
         yield _bar(name, way, column_s)
     yield ""
-    heads = "".join(f"{head:>{_NUMBER_COLUMNS}}" for head in ("mean", "median", "min", "max", "std"))
-    yield f"  {'':{_NAME_COLUMNS}} {'':13}{heads}"
+    columns = _columns(width)
+    heads = "".join(f"{head:>{_NUMBER_COLUMNS}}" for head in columns)
+    yield f"  {'':{_NAME_COLUMNS}} {'':{_PART_COLUMNS}}{heads}"
     for name, way in whole.items():
-        yield from _rows(name, way)
+        yield from _rows(name, way, columns, width)
 
 
 def _title(model: str, one: Result) -> str:
@@ -104,25 +117,42 @@ def _name(key: _Key) -> str:
     return f"{dtype:5}{buckets:8}{when}"
 
 
+def _bar_columns(width: int) -> int:
+    """How long the longest bar may be, beside its name and its time."""
+    beside = 2 + _NAME_COLUMNS + _NUMBER_COLUMNS + 1
+    return max(_LEAST_BAR_COLUMNS, min(_BAR_COLUMNS, width - beside))
+
+
+def _columns(width: int) -> tuple[str, ...]:
+    """The statistics that have room in a row."""
+    room = (width - (2 + _NAME_COLUMNS + 1 + _PART_COLUMNS)) // _NUMBER_COLUMNS
+    return tuple(name for name in _STATISTICS if name in _LAST_TO_GO[: max(1, room)])
+
+
 def _bar(name: str, way: _Way, column_s: float) -> str:
     iteration, compute = statistics.fmean(way.seconds["iteration"]), statistics.fmean(way.seconds["compute"])
     columns = max(0, round(iteration / column_s))
-    computing = min(columns, max(0, round(compute / column_s)))
+    computing = max(0, round(min(compute / column_s, columns)))
     bar = _COMPUTE * computing + _EXPOSED * (columns - computing)
     return f"  {name:{_NAME_COLUMNS}}{format_duration(iteration):>{_NUMBER_COLUMNS}} {bar}"
 
 
-def _rows(name: str, way: _Way) -> Iterator[str]:
+def _rows(name: str, way: _Way, columns: tuple[str, ...], width: int) -> Iterator[str]:
     for part in PARTS:
         samples = way.seconds.get(part)
         if not samples:
             continue
         ordered = sorted(samples)
-        numbers = (statistics.fmean(ordered), quantile(ordered, 0.5), ordered[0], ordered[-1],
-                   statistics.pstdev(ordered))  # fmt: skip
-        shown = "".join(f"{format_duration(number):>{_NUMBER_COLUMNS}}" for number in numbers)
+        numbers = dict(zip(_STATISTICS, (statistics.fmean(ordered), quantile(ordered, 0.5), ordered[0], ordered[-1],
+                                         statistics.pstdev(ordered)), strict=True))  # fmt: skip
+        shown = "".join(f"{format_duration(numbers[head]):>{_NUMBER_COLUMNS}}" for head in columns)
+        row = f"  {name if part == 'iteration' else '':{_NAME_COLUMNS}} {part:{_PART_COLUMNS}}{shown}"
         note = _note(way) if part == "communication" else ""
-        yield f"  {name if part == 'iteration' else '':{_NAME_COLUMNS}} {part:13}{shown}{note}"
+        if note and len(row) + 2 + len(note) > width:
+            yield row
+            yield f"  {'':{_NAME_COLUMNS}} {note}"
+        else:
+            yield f"{row}  {note}".rstrip()
 
 
 def _note(way: _Way) -> str:
@@ -133,4 +163,4 @@ def _note(way: _Way) -> str:
     alone, exposed = statistics.fmean(way.seconds["communication"]), way.seconds.get("exposed")
     if exposed and alone > 0 and way.one.parameters.get("overlap") == "yes":
         words.append(f"{min(1.0, max(0.0, 1 - statistics.fmean(exposed) / alone)):.0%} hidden")
-    return f"  {', '.join(words)}" if words else ""
+    return ", ".join(words)

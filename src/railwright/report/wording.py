@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from railwright.diagnosis.gpu_limits import decides_nothing
 from railwright.diagnosis.model import Diagnosis, Judged, JudgedPath, State
 from railwright.diagnosis.verdict import WORST_FIRST, format_quantity
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, EXIT_USAGE
@@ -113,6 +114,13 @@ def limit_value(limit: Limit | NoLimit) -> str:
     return quantity(limit.quantity, limit.value) if isinstance(limit, Limit) else ABSENT
 
 
+def limit_and_share(point: Judged | None) -> tuple[str, str]:
+    """The limit and the share of it that was reached; `-` for both where it bounds nothing, as of 8 bytes' latency."""
+    if point is None or decides_nothing(point.limit, point.expected):
+        return ABSENT, ABSENT
+    return limit_value(point.limit), ratio(point.fraction_of_limit)
+
+
 def because(limit: Limit | NoLimit) -> str:
     """What sets the limit, and which kind of limit it is; or why there is none."""
     if isinstance(limit, NoLimit):
@@ -131,6 +139,12 @@ def band_words(expected: Expected) -> str:
 def count(number: int, noun: str, plural: str = "") -> str:
     """`1 path`, `3 paths`."""
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def ranks_words(ranks: Iterable[int]) -> str:
+    """`8 ranks`, `4 / 8 ranks`; empty where never more than two took part, which a path names itself."""
+    found = sorted(set(ranks))
+    return f"{' / '.join(map(str, found))} ranks" if found and found[-1] > 2 else ""
 
 
 def moved_words(counters: Mapping[str, int]) -> tuple[tuple[str, str], ...]:

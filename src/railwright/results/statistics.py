@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from railwright.results.model import Summary
 
+_ROUNDING = 1e-9
+"""Relative: what interpolation between two samples may take an order statistic past one of them, and far more."""
 _NORMAL_975 = 1.959964  # the 97.5 % quantile of the normal distribution
 
 
@@ -32,6 +35,29 @@ def median_interval(ordered: Sequence[float]) -> tuple[float, float]:
 def rounded(samples: Sequence[float]) -> tuple[float, ...]:
     """Samples to six significant digits: finer than a 1 ns clock below 1 ms, and half the size on disk."""
     return tuple(float(f"{sample:.6g}") for sample in samples)
+
+
+def why_no_summary(summary: Summary) -> str:
+    """Why these numbers cannot be order statistics of any samples; empty where they can.
+
+    minimum <= median_low <= median <= median_high <= maximum, median <= p99 <= maximum, and all are finite.
+    """
+    if summary.count < 1:
+        return f"a summary of {summary.count} samples"
+    median, highest = ("median", summary.median), ("maximum", summary.maximum)
+    rising = (
+        (("minimum", summary.minimum), ("median_low", summary.median_low), median),
+        (median, ("median_high", summary.median_high), highest),
+        (median, ("p99", summary.p99), highest),
+    )
+    for chain in rising:
+        for name, value in chain:
+            if not math.isfinite(value):
+                return f"the {name} of its summary is {value}"
+        for (lower, low), (upper, high) in pairwise(chain):
+            if low - high > _ROUNDING * max(abs(low), abs(high)):
+                return f"the {lower} of its summary, {low:g}, is above the {upper}, {high:g}"
+    return ""
 
 
 def summarise(samples: Sequence[float]) -> Summary:

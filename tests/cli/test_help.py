@@ -1,0 +1,41 @@
+"""What --help says, of every verb and of the verbs under it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from railwright.cli.main import VERBS, cli
+
+
+def commands(group: click.Group, *words: str) -> Iterator[tuple[str, ...]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        yield (*words, name)
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, *words, name)
+
+
+def test_every_verb_is_looked_at() -> None:
+    assert {words[0] for words in commands(cli)} == set(VERBS)
+    assert any(len(words) > 1 for words in commands(cli))
+
+
+@pytest.mark.parametrize("words", [(), *commands(cli)], ids=" ".join)
+def test_no_help_shows_what_was_meant_for_the_formatter(words: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(cli, [*words, "--help"])
+    assert done.exit_code == 0
+    assert "\\" not in done.output
+    assert "\b" not in done.output
+
+
+@pytest.mark.parametrize("verb", ["limits", "explain", "run"])
+def test_each_example_stands_on_a_line_of_its_own(verb: str) -> None:
+    lines = CliRunner().invoke(cli, [verb, "--help"]).output.splitlines()
+    examples = [line for line in lines if line.startswith(f"  railwright {verb} ")]
+    assert len(examples) >= 2
+    assert all(line.count("railwright") == 1 for line in examples)

@@ -1,0 +1,45 @@
+"""A limit that bounds nothing, as of the bytes of a small operation, is neither printed nor drawn."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from railwright.diagnosis.model import Diagnosis, Judged
+from railwright.errors import EXIT_OK
+from railwright.limits.model import Expected, Limit, Source
+from railwright.report import wording
+from railwright.report.figures import _limit_value
+from railwright.report.html import render_html
+
+from . import sample
+from .test_text import rendered
+
+BAND = Expected(quantity="latency_s", low=6.3e-6, high=39.5e-6, because="NCCL's ring", sources=(Source(title="NCCL"),))
+
+
+def point(floor_s: float) -> Judged:
+    floor = Limit(quantity="latency_s", value=floor_s, kind="derived", because="ring: NVLink 4 x18")
+    first = next(one for one in sample.diagnosis().points if one.outcome == "measured")
+    return replace(first, quantity="latency_s", value=9.7e-6, limit=floor, expected=BAND,
+                   fraction_of_limit=floor_s / 9.7e-6)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("floor_s", "limit", "share"), [(1.8e-11, "-", "-"), (6e-8, "-", "-"), (4.08e-6, "4.08 us", "0.42")]
+)
+def test_a_floor_far_below_what_is_expected_is_not_shown(floor_s: float, limit: str, share: str) -> None:
+    head = point(floor_s)
+    assert wording.limit_and_share(head) == (limit, share)
+    assert (_limit_value(head) is None) == (limit == wording.ABSENT)
+    one = replace(sample.diagnosis().paths[0], quantity="latency_s", headline=head)
+    judged = Diagnosis(points=(head,), paths=(one,), findings=(), exit_status=EXIT_OK)
+    shown = wording.quantity("latency_s", floor_s)
+    for report in (rendered(diagnosis=judged), render_html(sample.run(), judged, (), sample.end())):
+        assert (shown in report) == (limit != wording.ABSENT)
+        assert "6.30 us to 39.5 us" in report
+
+
+def test_where_there_is_no_band_or_no_point_nothing_is_said_to_bound_nothing() -> None:
+    assert wording.limit_and_share(replace(point(1e-9), expected=None))[0] == "1.00 ns"
+    assert wording.limit_and_share(None) == ("-", "-")
