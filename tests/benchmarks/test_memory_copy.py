@@ -26,7 +26,7 @@ from railwright.topology.sources.load import load
 
 CPUS = sorted(os.sched_getaffinity(0))
 GIB = 2**30
-NOWHERE = Ceilings({}, {}, {}, {})
+NOWHERE = Ceilings({}, {}, {}, {}, {})
 PLACING = {"x86_64": {"mbind": 237, "move_pages": 279}, "aarch64": {"mbind": 235, "move_pages": 239}}
 """The numbers of the system calls that a container's default filter refuses without CAP_SYS_NICE."""
 IN_A_FILTER = """
