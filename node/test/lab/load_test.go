@@ -15,6 +15,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"railwright/node/internal/cni/cnitest"
 	"railwright/node/testlab"
@@ -240,11 +241,15 @@ func (run *loadRun) check(t *testing.T) {
 type arrivals struct {
 	mutex sync.Mutex
 	at    map[netip.Addr]time.Time
+	// left are those that a leaf does not have any more.
+	left map[netip.Addr]time.Time
+	// longest that a route was away before it came again.
+	longest time.Duration
 }
 
 func watchRoutes(t *testing.T, fabric *fabric) *arrivals {
 	t.Helper()
-	made := &arrivals{at: map[netip.Addr]time.Time{}}
+	made := &arrivals{at: map[netip.Addr]time.Time{}, left: map[netip.Addr]time.Time{}}
 	for _, leaf := range fabric.leaves {
 		there, err := netns.GetFromPath(leaf.Path())
 		if err != nil {
@@ -262,17 +267,38 @@ func watchRoutes(t *testing.T, fabric *fabric) *arrivals {
 }
 
 func (arrivals *arrivals) follow(updates <-chan netlink.RouteUpdate) {
-	const added = 24 // RTM_NEWROUTE
 	for update := range updates {
-		if update.Type != added || update.Dst == nil {
+		if update.Dst == nil {
 			continue
 		}
 		if address, ok := single(update.Dst); ok {
-			arrivals.mutex.Lock()
-			arrivals.at[address] = time.Now()
-			arrivals.mutex.Unlock()
+			arrivals.note(address, update.Type)
 		}
 	}
+}
+
+func (arrivals *arrivals) note(address netip.Addr, kind uint16) {
+	arrivals.mutex.Lock()
+	defer arrivals.mutex.Unlock()
+	switch now := time.Now(); kind {
+	case unix.RTM_NEWROUTE:
+		arrivals.at[address] = now
+		if left, away := arrivals.left[address]; away {
+			arrivals.longest = max(arrivals.longest, now.Sub(left))
+			delete(arrivals.left, address)
+		}
+	case unix.RTM_DELROUTE:
+		arrivals.left[address] = now
+	}
+}
+
+// longestAway of any route since it was asked last; 0: none was.
+func (arrivals *arrivals) longestAway() time.Duration {
+	arrivals.mutex.Lock()
+	defer arrivals.mutex.Unlock()
+	longest := arrivals.longest
+	arrivals.longest = 0
+	return longest
 }
 
 func single(network *net.IPNet) (netip.Addr, bool) {

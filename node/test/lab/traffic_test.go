@@ -36,7 +36,7 @@ type probe struct {
 // tally of a probe that has ended.
 type tally struct {
 	sent, arrived, back int
-	// outage is the longest time without an answer.
+	// outage is the longest time without an answer, while there was somebody to answer.
 	outage time.Duration
 }
 
@@ -128,7 +128,8 @@ func (probe *probe) answered() int {
 func (probe *probe) stop() tally {
 	close(probe.end)
 	probe.sending.Wait()
-	for until := time.Now().Add(time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+	ceased := time.Now()
+	for until := ceased.Add(time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
 		probe.mutex.Lock()
 		all := len(probe.back) == probe.sent
 		probe.mutex.Unlock()
@@ -137,18 +138,23 @@ func (probe *probe) stop() tally {
 		}
 	}
 	probe.close()
-	found := tally{sent: probe.sent, arrived: len(probe.arrived), back: len(probe.back)}
-	last := probe.began
-	for number := uint64(1); number <= uint64(probe.sent); number++ {
-		if at, came := probe.back[number]; came {
-			found.outage = max(found.outage, at.Sub(last))
+	return tally{
+		sent: probe.sent, arrived: len(probe.arrived), back: len(probe.back),
+		outage: outage(probe.began, ceased, probe.sent, probe.back),
+	}
+}
+
+// outage is the longest time without an answer, from the first datagram until no more are sent: the wait for what does
+// not come is none.
+func outage(began, ceased time.Time, sent int, back map[uint64]time.Time) time.Duration {
+	longest, last := time.Duration(0), began
+	for number := uint64(1); number <= uint64(sent); number++ {
+		if at, came := back[number]; came {
+			longest = max(longest, at.Sub(last))
 			last = at
 		}
 	}
-	if found.back < found.sent {
-		found.outage = max(found.outage, time.Since(last))
-	}
-	return found
+	return max(longest, ceased.Sub(last))
 }
 
 func (probe *probe) close() {

@@ -9,6 +9,7 @@ package frrconfig
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -79,6 +80,11 @@ func (node Node) Text() string {
 		"When bgpd dies, the leaf keeps the pods' routes until it is back (120 s at most): pods' packets do not pass FRR.")
 	page.add(" bgp graceful-restart preserve-fw-state",
 		"Tells the leaf so. Without it the leaf drops the routes when bgpd comes back, before it has heard them again.")
+	// FRR ends a session that is known by the interface alone together with the interface, whatever is said here.
+	if slices.ContainsFunc(node.Rails, func(rail Rail) bool { return rail.Peer.IsValid() }) {
+		page.add(" no bgp fast-external-failover",
+			"A start of ovs-vswitchd takes the bridge's interface down for a moment (userspace datapath): the session outlives it. One that begins anew may end again at once where both sides open it at the same moment, and a leaf deletes what it kept of a session that ends twice.")
+	}
 	if node.Backend == Vty {
 		page.add(" no bgp network import-check",
 			"A pod's address is in no routing table of the host; without this line bgpd would not announce it.")
