@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -140,7 +141,9 @@ def test_a_probe_says_by_its_status_that_packets_were_lost(lab: Lab) -> None:
     try:
         lossy = runner.invoke(probe_command, quick, standalone_mode=False)
         assert lossy.return_value == 1
-        assert "of 40 packets lost" in lossy.stdout
+        # A flow whose way was not found, because what asked for it was lost too, stands on a line of its own.
+        told = [tuple(map(int, one)) for one in re.findall(r"(\d+) of (\d+) packets lost", lossy.stdout)]
+        assert any(0 < lost <= sent <= 40 for lost, sent in told), lossy.stdout
     finally:
         runner.invoke(heal, name, standalone_mode=False)
 
