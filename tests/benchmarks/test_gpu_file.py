@@ -17,6 +17,7 @@ from railwright.launch.local import LocalLauncher
 from railwright.launch.measure import Measurement
 from railwright.launch.session import Planned, Session
 from railwright.results.model import Evidence
+from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.expand import expand
 from railwright.topology.sources.load import load
 
@@ -27,6 +28,7 @@ DEFAULTS = {
     "gpu_file_write": SMALL | {"passes": "2"},
     "kv_file": {"file-size": "1M", "sizes": "4K", "batches": "1"},
 }
+EVERY_CPU = format_cpu_list(os.sched_getaffinity(0))
 # For a launch on a busy machine; a hang is noticed by silence long before.
 SILENCE_S = 120.0
 
@@ -128,6 +130,7 @@ def test_every_way_is_measured_and_every_byte_checked(measure, verb):
             assert one.parameters.get("operation", "read") == verb
         assert 0 < large_latency.summary.median <= large_latency.summary.p99
         assert ("cufile_version" in large.settings) == (way != "bounce")
+        assert large.settings.get("library_cpus") == (None if way == "bounce" else EVERY_CPU)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -240,6 +243,7 @@ def test_nixl_s_own_plugins_are_measured_and_cufile_says_which_way_they_took(ove
         assert one.verification.bytes_wrong == 0
         verb = "writes" if one.parameters["operation"] == "WRITE" else "reads"
         assert one.evidence[-1] == Evidence(claim="route", value=value, seen=f"cuFile counted 4 {verb}: 4 by {value}")
+        assert one.settings["cpus"] == EVERY_CPU, "a worker would wait for the thread that polls for it"
 
 
 def test_a_case_in_which_the_library_crashes_is_named_and_the_cases_behind_it_are_measured(over_nixl):

@@ -25,6 +25,7 @@ from railwright.benchmarks import kv_exchange, kv_file, kv_transfer
 from railwright.benchmarks.kv_transfer import Point
 from railwright.errors import UsageError
 from railwright.native.memory import Buffer
+from railwright.topology.cpu_list import format_cpu_list
 
 ROOT = Path(__file__).parents[2]
 MIB = 2**20
@@ -240,8 +241,10 @@ def test_files_are_verified_and_the_kernel_says_how_they_were_read(railwright, q
     done = run(railwright, "kv_file", f"queue={queue}", "sizes=4K,64K", "batches=4", "file-size=4M", "direct=yes,no")
     assert done.status == 3, done.err
     assert len(railwright.results()) == 2 * 2 * 2 * 2
+    every = format_cpu_list(os.sched_getaffinity(0))
     for one in railwright.results():
         assert one.outcome == "measured", one.reason
+        assert one.settings["cpus"] == (every if queue == "posix_aio" else every.partition("-")[0].partition(",")[0])
         seen = {evidence.claim: evidence.value for evidence in one.evidence}
         assert seen == {
             "backend": "POSIX",

@@ -96,6 +96,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             return ()
         return tuple(cpu for cpu in self.cpus if node_of(self.topology, cpu) == gpu.numa)
 
+    def cpus_beside(self, rank: int) -> tuple[int, ...]:
+        """The CPUs on the NUMA node of a rank's own, where the threads of a library may run beside it.
+
+        A rank is bound to one CPU and what it starts inherits that: a library's worker then waits for the time slice of
+        the thread that polls for it.
+        """
+        node = node_of(self.topology, self.cpu_of(rank))
+        return tuple(cpu for cpu in self.cpus if node_of(self.topology, cpu) == node)
+
     def memory_of(self, rank: int) -> str:
         """The id of the memory nearest to a rank's CPU; `memory0` where NUMA cannot be read, `memory0@1` on host 1."""
         host = f"@{rank * len(self.hosts) // self.ranks}" if self.hosts else ""

@@ -27,6 +27,7 @@ from railwright.native.cufile import CuFile, Way
 from railwright.native.cufile_watch import Watch
 from railwright.native.files import Extent, Pass
 from railwright.results.model import Evidence, Result
+from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.model import Scalar
 from railwright.units import format_size, parse_size
 
@@ -99,6 +100,7 @@ def opened(rank: Rank, fd: int) -> Iterator[Target]:
             yield Target(fd, way, buffer, None)
             return
         rank.step(f"cuFile for {way}")
+        os.sched_setaffinity(0, rank.job.cpus_beside(0))  # for cuFile's own threads; our workers bind themselves
         with contextlib.ExitStack() as stack:
             with with_name(fd, rank.job.options["directory"]) as named:
                 stack.callback(os.close, named)
@@ -199,5 +201,6 @@ def settings_of(target: Target, work: Work, passes: list[Pass], kernel_s: float 
     }
     if target.driver is not None:
         own = cufile.properties()
+        found["library_cpus"] = format_cpu_list(os.sched_getaffinity(0))
         found |= {"nvidia_fs": own.nvidia_fs, "cufile_version": own.version, "cufile_may_fall_back": own.compatible}
     return found
