@@ -322,3 +322,20 @@ def test_a_program_sees_the_record_of_its_drive_and_nobody_else_does(parts):
     assert not Path(record).exists()
     if not was_there:
         Path("/run/udev").rmdir()  # only a place to mount it: empty for everybody else
+
+
+def test_what_one_visit_had_no_time_for_is_left_out_only_where_no_other_visit_ran_it(tmp_path, parts):
+    notes = {
+        "visit1": "a-0: not run, the time was up\nb-0: not run, the time was up\n",
+        "visit2": "c-0: ended after 6 s\n",
+    }
+    for visit, text in notes.items():
+        (tmp_path / "raw" / visit).mkdir(parents=True)
+        (tmp_path / "raw" / visit / "notes.txt").write_text(text)
+    (tmp_path / "raw" / "visit2" / "a-0.txt").write_text("it ran here")
+    (tmp_path / "raw" / "visit2" / "c-0.txt").write_text("and this one was cut off")
+    told = parts["page"].write(tmp_path)
+    assert [line for line in told if line.startswith("- ")] == [
+        "- b-0: not run, the time was up",
+        "- c-0: ended after 6 s",
+    ]

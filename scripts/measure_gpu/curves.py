@@ -15,6 +15,8 @@ from railwright.units import MIB, format_size
 
 _COLOURS = ("#1f5fa8", "#b3541e", "#2f7d4f", "#7a4fa3", "#8a8a00", "#a8324a", "#3c8d9e", "#555555", "#c98a00")
 _GIGA, _MICRO = 1e9, 1e-6
+_WIDE, _HIGH = 12, 4.4
+"""Inches of a picture with both panels."""
 
 
 def draw_collective(path: Path, every: Sequence[Curve]) -> None:
@@ -59,12 +61,12 @@ def draw_choice(path: Path, gpus: int, points: Iterable[Judged]) -> None:
             rates[name].append((size, point.value / _GIGA))
     picture, (rate, time) = _panels(f"all_reduce on {gpus} GPUs by algorithm and protocol")
     names = sorted({*times, *rates} - {"NCCL's own"})
-    colours = dict(zip(names, _COLOURS * 2, strict=False)) | {"NCCL's own": "black"}
-    for name, colour in colours.items():
-        wide = {"linewidth": 2.2, "linestyle": "--", "zorder": 5} if name == "NCCL's own" else {"linewidth": 1.1}
+    looks = [{"color": colour, "linestyle": style, "linewidth": 1.1} for style in ("-", "-.") for colour in _COLOURS]
+    own = {"color": "black", "linestyle": "--", "linewidth": 2.2, "zorder": 5}
+    for name, look in [*zip(names, looks, strict=False), ("NCCL's own", own)]:
         for axes, found in ((rate, rates), (time, times)):
             if found[name]:
-                axes.plot(*zip(*sorted(found[name]), strict=True), color=colour, label=name, **wide)
+                axes.plot(*zip(*sorted(found[name]), strict=True), label=name, **look)
     _finish(picture, rate, time, path)
 
 
@@ -75,7 +77,7 @@ def _panels(title: str) -> tuple[Any, Any]:
     mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "railwright", "font.size": 9})
     from matplotlib import pyplot as plt
 
-    picture, panels = plt.subplots(1, 2, figsize=(12, 4.4), layout="constrained")
+    picture, panels = plt.subplots(1, 2, figsize=(_WIDE, _HIGH), layout="constrained")
     picture.suptitle(title)
     panels[0].set(ylabel="busbw, GB/s", title="busbw over size")
     panels[1].set(ylabel="time of one operation, us", title="time below 1 MiB")
@@ -92,7 +94,9 @@ def _finish(picture: Any, rate: Any, time: Any, path: Path) -> None:  # noqa: AN
         time.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
         time.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         time.yaxis.set_minor_formatter(NullFormatter())
-    for axes in filled:  # one that holds nothing cannot be logarithmic
+    if len(filled) == 1:
+        _keep_alone(picture, *filled, *({rate, time} - {*filled}))
+    for axes in filled:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_size(max(1, round(value)))))
         axes.tick_params(axis="x", rotation=45)
@@ -103,3 +107,12 @@ def _finish(picture: Any, rate: Any, time: Any, path: Path) -> None:  # noqa: AN
     rate.set_ylim(bottom=0)
     picture.savefig(path, metadata={"Date": None})
     plt.close(picture)
+
+
+def _keep_alone(picture: Any, kept: Any, empty: Any) -> None:  # noqa: ANN401
+    """Half of the picture, where only one of the two panels has something to show."""
+    from matplotlib.gridspec import GridSpec
+
+    empty.remove()
+    picture.set_size_inches(_WIDE / 2, _HIGH)
+    kept.set_subplotspec(GridSpec(1, 1, figure=picture)[0])

@@ -8,7 +8,7 @@ from pathlib import Path
 from measure_gpu import placement, records, sampling, written
 from measure_gpu.curves import draw_choice, draw_collective
 from measure_gpu.points import Curve, curves
-from measure_gpu.session import COMMANDS, NOTES
+from measure_gpu.session import COMMANDS, NOT_RUN, NOTES
 
 from railwright.diagnosis.diagnose import diagnose
 from railwright.diagnosis.model import Judged
@@ -51,7 +51,7 @@ def write(folder: Path) -> list[str]:
         *records.steps(raw),
     ]
     rest += [*records.files(raw), *sampling.table(raw), *placement.table(raw)]
-    notes = [*_kept(raw, NOTES), *missing]
+    notes = [*_left_out(raw), *missing]
     ends = ["### Left out or failed", "", *(f"- {note}" for note in notes), ""] if notes else []
     text = "\n".join([*_title(raw), *short, *drawn, *told, *rest, *ends])
     (folder / "README.md").write_text(text)
@@ -60,6 +60,13 @@ def write(folder: Path) -> list[str]:
 
 def _kept(raw: Path, name: str) -> list[str]:
     return [line for path in sorted(raw.rglob(name)) for line in path.read_text(errors="replace").splitlines()]
+
+
+def _left_out(raw: Path) -> list[str]:
+    """The notes of all visits, each once; what one visit had no time for may have run in another."""
+    ran = {path.stem for path in raw.rglob("*.txt")}
+    notes = dict.fromkeys(_kept(raw, NOTES))
+    return [note for note in notes if not (note.endswith(NOT_RUN) and note.removesuffix(NOT_RUN) in ran)]
 
 
 def _title(raw: Path) -> list[str]:

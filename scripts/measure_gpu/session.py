@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 NOTES, COMMANDS = "notes.txt", "commands.txt"
+NOT_RUN = ": not run, the time was up"
+"""How the note of a run ends for which no time was left."""
 _LEAST_S = 5.0
 _PATIENCE_S = 5.0
 _WEB_PAGES = ("report.html", "metrics.txt")
@@ -62,7 +64,7 @@ class Session:
         """The output of a program, kept in `raw/NAME.txt`; None, with a note, where it failed or time was up."""
         allowed = min(timeout_s, self.left_s())
         if allowed < _LEAST_S:
-            self.note(f"{name}: not run, the time was up")
+            self.note(f"{name}{NOT_RUN}")
             return None
         print(f"{time.monotonic() - self.started:6.0f} s  {name}", flush=True)
         kept = self.raw / f"{name}.txt"
