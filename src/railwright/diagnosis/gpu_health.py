@@ -5,11 +5,10 @@ The rules, and where their figures come from, are in docs/gpu-health.md.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from railwright.diagnosis.gpu_siblings import SLOWER_BY, slower_than_siblings
+from railwright.diagnosis.gpu_siblings import GPU_ID, SLOWER_BY, slower_than_siblings
 from railwright.diagnosis.model import Judged
 from railwright.faults.model import Certainty, Finding
 from railwright.results.model import Evidence, Result
@@ -35,7 +34,6 @@ _POWER_REMEDY = (
 _REMEDY = (
     "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER under load; then cooling, power supplies and the BMC's event log"
 )
-_GPU = re.compile(r"gpu\d{1,6}")
 
 
 def look(results: Sequence[Result], points: Sequence[Judged], topology: Topology) -> tuple[Finding, ...]:
@@ -177,7 +175,7 @@ def _due_clock(gpu: Device, usual: float) -> float:
 
 
 def _split(names: str) -> tuple[str, ...]:
-    return tuple(name for name in names.split(",") if _GPU.fullmatch(name))
+    return tuple(name for name in names.split(",") if GPU_ID.fullmatch(name))
 
 
 def _benchmarks(results: Iterable[Result]) -> tuple[str, ...]:

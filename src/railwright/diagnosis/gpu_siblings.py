@@ -27,7 +27,7 @@ microseconds".
 """
 _ALIKE = SLOWER_BY / 2
 """Our choice: GPUs whose values are nearer than this to the next one's belong together."""
-_GPU = re.compile(r"gpu\d{1,6}")
+GPU_ID = re.compile(r"gpu\d{1,6}")
 _LONE_REMEDY = (
     "compare {name} with another: nvidia-smi -q -d CLOCK,POWER,PERFORMANCE,ECC, its PCIe link under load"
     " (lspci -vv, LnkSta), nvidia-smi nvlink -e, dmesg | grep Xid"
@@ -45,7 +45,7 @@ def slower_than_siblings(points: Iterable[Judged], topology: Topology) -> tuple[
     kinds: dict[str, tuple[str, ...]] = {}
     alike: dict[tuple[object, ...], list[Judged]] = defaultdict(list)
     for point in points:
-        if point.value and point.launches and _GPU.search(point.path) and _tells_of_the_gpu(point):
+        if point.value and point.launches and GPU_ID.search(point.path) and _tells_of_the_gpu(point):
             kind = kinds.setdefault(point.path, _kind_of_path(point.path, graph))
             if kind:
                 alike[(point.benchmark, point.quantity, kind, *sorted(point.parameters.items()))].append(point)
@@ -71,7 +71,7 @@ def _tells_of_the_gpu(point: Judged) -> bool:
 
 
 def _through_the_host(points: Iterable[Judged]) -> bool:
-    return any(not _GPU.fullmatch(end) for point in points for end in point.path.split(">"))
+    return any(not GPU_ID.fullmatch(end) for point in points for end in point.path.split(">"))
 
 
 def _kind_of_path(path: str, graph: Graph) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ def _kind_of_path(path: str, graph: Graph) -> tuple[str, ...]:
 
 def _names(points: Iterable[Judged]) -> list[str]:
     """The GPUs of those paths, by number."""
-    return sorted({name for point in points for name in _GPU.findall(point.path)}, key=lambda name: int(name[3:]))
+    return sorted({name for point in points for name in GPU_ID.findall(point.path)}, key=lambda name: int(name[3:]))
 
 
 def _parted(group: Sequence[Judged], names: Iterable[str]) -> tuple[list[Judged], list[Judged]]:
@@ -94,7 +94,7 @@ def _parted(group: Sequence[Judged], names: Iterable[str]) -> tuple[list[Judged]
     wanted = set(names)
     parts: tuple[list[Judged], list[Judged]] = ([], [])
     for point in group:
-        parts[wanted.isdisjoint(_GPU.findall(point.path))].append(point)
+        parts[wanted.isdisjoint(GPU_ID.findall(point.path))].append(point)
     return parts
 
 
@@ -171,7 +171,7 @@ def _best_end(points: list[Judged], *, low: bool) -> float:
 def _slower(names: tuple[str, ...], lost: float, mine: list[Judged], rest: list[Judged]) -> Finding:
     name, through_the_host = names[0], _through_the_host(mine)
     once = through_the_host and max(len(point.launches) for point in mine) < 2
-    pairs = not through_the_host and any(len(set(_GPU.findall(point.path))) > 1 for point in mine)
+    pairs = not through_the_host and any(len(set(GPU_ID.findall(point.path))) > 1 for point in mine)
     return Finding(
         fault="gpu_slower_than_siblings",
         where=(name, *dict.fromkeys(point.path for point in mine)),

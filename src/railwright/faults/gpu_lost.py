@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from railwright.faults.model import Certainty, Facts, Fault, Finding
-from railwright.faults.parts import nvml_is_silent
+from railwright.faults.parts import unlooked
 from railwright.results.model import Evidence
 from railwright.topology.gpus import nvidia_gpus, runs
 from railwright.topology.model import Device, Topology
@@ -19,17 +19,9 @@ _DRIVERS = ("", "nvidia")
 
 def _look(facts: Facts) -> tuple[Finding, ...]:
     found = [_lost(names, certainty) for certainty, names in _by_certainty(facts.topology).items()]
-    if silent := nvml_is_silent(facts.topology):
-        found.append(
-            Finding(
-                fault=FAULT.name,
-                where=silent,
-                certainty="could not look",
-                says=f"whether NVIDIA's driver has {runs(silent)} cannot be read",
-                remedy="nvidia-smi -L lists as many GPUs as lspci -d 10de: shows; dmesg | grep Xid",
-            )
-        )
-    return tuple(found)
+    says = "whether NVIDIA's driver has {gpus} cannot be read"
+    remedy = "nvidia-smi -L lists as many GPUs as lspci -d 10de: shows; dmesg | grep Xid"
+    return (*found, *unlooked(facts.topology, fault=FAULT.name, says=says, remedy=remedy))
 
 
 def _by_certainty(topology: Topology) -> dict[Certainty, list[str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from railwright.faults.model import Certainty, Facts, Fault, Finding
-from railwright.faults.parts import nvml_is_silent
+from railwright.faults.parts import unlooked
 from railwright.results.model import Evidence
 from railwright.topology.gpus import runs
 from railwright.topology.model import Device
@@ -18,18 +18,9 @@ _GUIDE = "NVIDIA GPU Memory Error Management"
 
 def _look(facts: Facts) -> tuple[Finding, ...]:
     gpus = facts.topology.of_kind("gpu")
-    found = [*_uncorrected(gpus), *_failed(gpus), *_pending(gpus)]
-    if silent := nvml_is_silent(facts.topology):
-        found.append(
-            Finding(
-                fault=FAULT.name,
-                where=silent,
-                certainty="could not look",
-                says=f"the memory errors of {runs(silent)} cannot be read",
-                remedy="nvidia-smi -q -d ECC,ROW_REMAPPER",
-            )
-        )
-    return tuple(found)
+    says, remedy = "the memory errors of {gpus} cannot be read", "nvidia-smi -q -d ECC,ROW_REMAPPER"
+    blind = unlooked(facts.topology, fault=FAULT.name, says=says, remedy=remedy)
+    return (*_uncorrected(gpus), *_failed(gpus), *_pending(gpus), *blind)
 
 
 def _uncorrected(gpus: tuple[Device, ...]) -> list[Finding]:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
+from railwright.faults.model import Finding
 from railwright.limits.case import Case
 from railwright.limits.traffic import domains
 from railwright.topology.cluster import ports
-from railwright.topology.gpus import nvidia_gpus
+from railwright.topology.gpus import nvidia_gpus, runs
 from railwright.topology.model import (
     GPU_LINKS,
     Device,
@@ -60,6 +61,15 @@ def nvml_is_silent(topology: Topology) -> tuple[str, ...]:
     if not not_asked or any(gpu.facts.get("vendor") == "nvidia" for gpu in gpus):
         return ()
     return tuple(gpu.id for gpu in gpus)
+
+
+def unlooked(topology: Topology, *, fault: str, says: str, remedy: str) -> tuple[Finding, ...]:
+    """The finding of what only NVML could have told where it said nothing; `says` has a place for the `{gpus}`."""
+    silent = nvml_is_silent(topology)
+    if not silent:
+        return ()
+    says = says.format(gpus=runs(silent))
+    return (Finding(fault=fault, where=silent, certainty="could not look", says=says, remedy=remedy),)
 
 
 def above(topology: Topology, device_id: str) -> Link | None:
