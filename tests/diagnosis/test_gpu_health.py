@@ -58,8 +58,22 @@ def test_a_low_clock_without_a_reason_is_named():
         "possible",
     )
     assert finding.says == "the SM clock of gpu5 was 1410 MHz under load, 1980 MHz are due"
-    barely = HEALTHY | {"gpu_clock_min_hz": 1900e6, "gpu_clock_min_of": "gpu5"}
+    barely = HEALTHY | {"gpu_clock_min_hz": 1900e6, "gpu_clock_median_hz": 1900e6, "gpu_clock_min_of": "gpu5"}
     assert findings(measured("gpu5>gpu6", 300e9, settings=barely)) == []
+
+
+def test_one_low_sample_among_others_is_a_gpu_that_has_just_begun():
+    """As on four H200: 690 MHz once, at the start of a launch, and 1980 in the other samples of that GPU."""
+    begun = HEALTHY | {"gpu_clock_min_hz": 690e6, "gpu_clock_min_of": "gpu2"}
+    assert findings(measured("gpu2>gpu3", 300e9, settings=begun)) == []
+
+
+def test_the_gpu_that_is_slow_all_the_time_is_named_and_not_the_one_with_the_lowest_sample():
+    slow = {"gpu_clock_min_hz": 690e6, "gpu_clock_min_of": "gpu2", "gpu_clock_median_hz": 1410e6,
+            "gpu_clock_median_of": "gpu5"}  # fmt: skip
+    (finding,) = findings([*host_copies(), *measured("gpu5>gpu6", 300e9, settings=HEALTHY | slow)])
+    assert (finding.fault, finding.where) == ("gpu_clock_dropped", ("gpu5", "gpu_copy"))
+    assert finding.says == "the SM clock of gpu5 was 1410 MHz under load, 1980 MHz are due"
 
 
 def test_results_without_samples_say_nothing():

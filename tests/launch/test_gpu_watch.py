@@ -67,6 +67,7 @@ def test_a_result_names_the_slowest_gpu_and_what_held_it_down():
         "gpu_clock_min_hz": 1410e6,
         "gpu_clock_median_hz": 1455e6,
         "gpu_clock_min_of": "gpu1",
+        "gpu_clock_median_of": "gpu1",
         "gpu_memory_clock_min_hz": 3201e6,
         "gpu_power_max_w": 501.0,
         "gpu_temperature_max_c": 41.0,
@@ -75,6 +76,13 @@ def test_a_result_names_the_slowest_gpu_and_what_held_it_down():
     }
     assert evidence.value == "1410 of 1980 MHz, software power cap, hardware thermal slowdown (gpu1)"
     assert evidence.seen == "NVML, 2 samples of gpu0, gpu1"
+
+
+def test_the_lowest_median_may_be_another_gpu_s_than_the_lowest_sample():
+    samples = [sample(1, (690, 0), (1500, 0)), sample(2, (1980, 0), (1500, 0)), sample(3, (1980, 0), (1500, 0))]
+    settings, _ = summary(samples, GPUS)
+    assert (settings["gpu_clock_min_of"], settings["gpu_clock_min_hz"]) == ("gpu0", 690e6)
+    assert (settings["gpu_clock_median_of"], settings["gpu_clock_median_hz"]) == ("gpu1", 1500e6)
 
 
 def test_clocks_that_a_user_set_and_idleness_are_no_throttling():

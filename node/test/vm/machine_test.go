@@ -167,9 +167,10 @@ func (machine *machine) follow() outcome {
 	return seen
 }
 
-// run one test inside to its end; its failure is this test's.
+// run one test inside to its end, beside others: a machine emulates one core. Its failure is this test's.
 func run(t *testing.T, test string) {
 	t.Helper()
+	t.Parallel()
 	seen := boot(t, test, "").follow()
 	if seen.status != 0 {
 		t.Fatalf("inside, %s ended with status %d (-1: not at all)", test, seen.status)

@@ -22,6 +22,7 @@ func TestWhatAFlowThatIsNotCachedCosts(t *testing.T) { run(t, "TestFigures") }
 // before there is a record on the disk, with flows, and with all done. Each boot sees what the one before left on the disk,
 // and comes to the next cut.
 func TestAPowerCutInTheMiddleOfAddLeavesNothing(t *testing.T) {
+	t.Parallel()
 	disk := filepath.Join(t.TempDir(), "disk")
 	if err := os.WriteFile(disk, nil, 0o600); err != nil {
 		t.Fatal(err)

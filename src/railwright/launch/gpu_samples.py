@@ -78,10 +78,11 @@ def summary(samples: Sequence[Sample], gpus: Mapping[str, Device]) -> tuple[dict
     clocks = [(gpu.sm_clock_hz, gpu.address) for gpu in seen if gpu.sm_clock_hz is not None]
     if clocks:
         slowest, where = min(clocks)
-        of_slowest = sorted(clock for clock, address in clocks if address == where)
         settings["gpu_clock_min_hz"] = slowest
-        settings["gpu_clock_median_hz"] = quantile(of_slowest, 0.5)
         settings["gpu_clock_min_of"] = names[where]
+        median, where = min((_median_clock(clocks, address), address) for address in names)
+        settings["gpu_clock_median_hz"] = median
+        settings["gpu_clock_median_of"] = names[where]
     memory = [gpu.memory_clock_hz for gpu in seen if gpu.memory_clock_hz is not None]
     power = [gpu.power_w for gpu in seen if gpu.power_w is not None]
     temperature = [gpu.temperature_c for gpu in seen if gpu.temperature_c is not None]
@@ -102,6 +103,12 @@ def summary(samples: Sequence[Sample], gpus: Mapping[str, Device]) -> tuple[dict
         if every:
             settings["gpu_throttle_of"] = ",".join(names[address] for address, some in reasons.items() if some)
     return settings, _evidence(settings, gpus.values(), sorted(set(names.values())))
+
+
+def _median_clock(clocks: Sequence[tuple[float, str]], address: str) -> float:
+    """Of one GPU; infinite where NVML did not say its clock."""
+    mine = sorted(clock for clock, of in clocks if of == address)
+    return quantile(mine, 0.5) if mine else float("inf")
 
 
 def summary_of_launch(

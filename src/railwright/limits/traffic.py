@@ -5,7 +5,8 @@ n ranks, k NVLink domains (a host, or the hosts that share NVSwitches), G GPUs i
 ring          each rank passes on 2(n-1)/n S (all_reduce), (n-1)/n S (all_gather, reduce_scatter) or S (broadcast,
               reduce); the ring leaves every domain, socket and switch at least once.
 tree          between the domains a double binary tree, of which each half carries S/2 up and down; in a domain a
-              chain, up and down (NCCL src/graph/trees.cc).
+              chain, up and down (NCCL src/graph/trees.cc). In a lone domain with NVSwitches every channel has the same
+              chain (the `Trees` of NCCL 2.28's log on 4 and 8 H200): a GPU within it passes on S up and S down.
 hierarchical  reduce_scatter and all_gather in the domain, all_reduce of S/G between the domains: 2(k-1)/k S leaves.
 nvls          the NVSwitches add and multiply: a GPU sends S and S/G, and receives as much.
 nvlstree      nvls in the domain, the double tree between domains.
@@ -156,6 +157,8 @@ def demands(collective: str, algorithm: str, cluster: Cluster) -> Demands:
     n, k = cluster.ranks, domains(cluster)
     gpus = cluster.gpus_per_host * domain_hosts(cluster)
     chain = Fraction(2 * (gpus - 1), gpus)
+    if algorithm == "tree" and k == 1 and gpus > 2 and cluster.host.of_kind("nvswitch"):
+        chain = Fraction(2)
     if algorithm == "ring":
         share = {"all_reduce": Fraction(2 * (n - 1), n), "broadcast": Fraction(1), "reduce": Fraction(1)}
         passed = share.get(collective, Fraction(n - 1, n))
