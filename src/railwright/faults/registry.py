@@ -23,6 +23,7 @@ from railwright.faults import (
     power_limited,
     pxn_off,
     rma_emulated,
+    symmetric_without_nvls,
     tcp_fallback,
     uplinks_shared,
 )
@@ -48,6 +49,7 @@ FAULTS: tuple[Fault, ...] = (
     p2p_disabled.FAULT,
     few_channels.FAULT,
     algorithm_forced.FAULT,
+    symmetric_without_nvls.FAULT,
     pxn_off.FAULT,
     connection_ceiling.FAULT,
     uplinks_shared.FAULT,

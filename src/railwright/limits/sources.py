@@ -113,6 +113,9 @@ TOP500 = Source(
     title="TOP500, June 2024 and June 2025", section="Rmax over accelerators, runs with over 85 % of memory"
 )
 FP64_TENSOR = Source(title="NVIDIA A100, H100, H200 and B200 datasheets", section="FP64 tensor core rate")
+SYMMETRIC_MEASURED = Source(
+    title="Railwright, measured on 2 H200", section="docs/measured/2026-11-22-gpu-2xh200-second, symmetric buffers"
+)
 RAMP_MEASURED = Source(
     title="Measured on 2 H200 of one host, NCCL 2.28.9, nccl-tests 2.19.6",
     section="reduce_scatter 237 GB/s at 128 MiB and 313 at 8 GiB, all_reduce 284 and 347",

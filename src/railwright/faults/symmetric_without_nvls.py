@@ -1,0 +1,109 @@
+"""Symmetric buffers (`ncclCommWindowRegister`) where NVLS is off: large reductions and gathers take longer by them.
+
+NCCL then reduces in kernels of its own for symmetric memory, which without the NVSwitches' help are slower than rings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from railwright.faults.algorithm_forced import nvls_is_off
+from railwright.faults.model import Facts, Fault, Finding
+from railwright.limits.model import Constant
+from railwright.limits.sources import SYMMETRIC_MEASURED
+from railwright.results.model import Evidence, Result
+from railwright.units import MIB, format_duration, format_size
+
+_LONGER_FROM = {
+    "nccl_all_reduce": Constant(value=64 * MIB, unit="bytes", source=SYMMETRIC_MEASURED),
+    "nccl_reduce_scatter": Constant(value=64 * MIB, unit="bytes", source=SYMMETRIC_MEASURED),
+    "nccl_all_gather": Constant(value=256 * MIB, unit="bytes", source=SYMMETRIC_MEASURED),
+}
+"""From there at least 7 % longer than with plain buffers; below 16 MiB it is up to a third shorter."""
+_LONGER_BY = 0.05
+"""Our choice: well above what two runs of one operation of such a size differ by."""
+_COSTS = (
+    "of 8 GiB all_reduce took 1.35, reduce_scatter 1.47 and all_gather 1.25 times as long as with plain buffers; below"
+    " 16 MiB they took down to 0.7 times as long (measured on 2 H200, NCCL 2.28.9)"
+)
+
+
+def _look(facts: Facts) -> tuple[Finding, ...]:
+    found: dict[str, list[Result]] = {}
+    for result in _large(facts):
+        found.setdefault(result.benchmark, []).append(result)
+    findings = (_finding(benchmark, those, facts) for benchmark, those in found.items())
+    return tuple(one for one in findings if one is not None)
+
+
+def _large(facts: Facts) -> Iterator[Result]:
+    """Times of symmetric buffers without NVLS, of the operations and sizes that are the slower for it."""
+    for one in facts.results:
+        least, size = _LONGER_FROM.get(one.benchmark), one.parameters.get("size_bytes")
+        if least is None or not isinstance(size, int) or size < least.value:
+            continue
+        is_time = one.quantity == "latency_s" and one.summary is not None
+        if is_time and _buffers(one) == "symmetric" and nvls_is_off(one.settings, facts.environment):
+            yield one
+
+
+def _finding(benchmark: str, those: list[Result], facts: Facts) -> Finding | None:
+    """None where other buffers were measured in the same run, and took as long."""
+    operation = benchmark.removeprefix("nccl_")
+    says = f"symmetric buffers without NVLS make a large {operation} slower than plain ones do"
+    evidence: tuple[Evidence, ...] = ()
+    compared = [(_median(one) / _median(other), one, other) for one in those if (other := _other(one, facts.results))]
+    if compared:
+        ratio, one, other = max(compared, key=_by_ratio)
+        if ratio <= 1 + _LONGER_BY:
+            return None
+        size, kind = format_size(int(one.parameters["size_bytes"])), _buffers(other)
+        says = (
+            f"{operation} of {size} takes {ratio:.2f} times as long with symmetric buffers, without NVLS, as with"
+            f" {kind} ones"
+        )
+        times = " and ".join(format_duration(_median(each)) for each in (one, other))
+        evidence = (Evidence(claim="buffers", value=f"{times} (symmetric, {kind})", seen="both measured in this run"),)
+    return Finding(
+        fault=FAULT.name,
+        where=(benchmark, "buffers symmetric"),
+        certainty="seen" if compared else "possible",
+        says=says,
+        costs=_COSTS,
+        remedy="register large buffers with ncclCommRegister, or leave them plain, where NVLS is off; symmetric ones"
+        " for what is below 16 MiB",
+        evidence=evidence,
+    )
+
+
+def _other(one: Result, results: tuple[Result, ...]) -> Result | None:
+    """The same point with plain buffers, else with registered ones; of any launch."""
+    kinds = {_buffers(each): each for each in reversed(results) if each.summary is not None and _is_twin(one, each)}
+    return kinds.get("plain") or kinds.get("registered")
+
+
+def _is_twin(one: Result, other: Result) -> bool:
+    """Whether they differ in nothing but their buffers."""
+    alike = (one.benchmark, one.quantity, one.path) == (other.benchmark, other.quantity, other.path)
+    names = (one.parameters.keys() | other.parameters.keys()) - {"buffers"}
+    return alike and all(one.parameters.get(name) == other.parameters.get(name) for name in names)
+
+
+def _buffers(result: Result) -> str:
+    return str(result.parameters.get("buffers", "plain"))
+
+
+def _by_ratio(compared: tuple[float, Result, Result]) -> float:
+    return compared[0]
+
+
+def _median(result: Result) -> float:
+    return result.summary.median if result.summary else 0.0
+
+
+FAULT = Fault(
+    name="symmetric_without_nvls",
+    summary="symmetric buffers are used where NVLS is off",
+    look=_look,
+    needs_results=True,
+)
