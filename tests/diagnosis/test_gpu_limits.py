@@ -16,6 +16,7 @@ from railwright.results.statistics import summarise
 from railwright.topology.expand import expand
 from railwright.topology.paths import Graph
 from railwright.topology.sources.load import load
+from railwright.units import KIB
 
 CHECKED = Verification(method="m", bytes_checked=1, bytes_wrong=0)
 HALF_GIB = 2**29
@@ -271,3 +272,15 @@ def test_pcie_is_no_limit_of_gpus_that_nvlink_may_join():
     assert state(finder, "gpu_copy", "gpu0>gpu1", 55e9, PEER) == "unknown"
     assert state(finder, "gpu_copy", "gpu0>gpu1", 394e9, PEER) == "unknown"
     assert state(finder, "gpu_copy", "memory0>gpu0", 55.4e9, HOST) == "ok", "of PCIe everything is known"
+
+
+def test_a_forced_simple_protocol_has_its_own_latency():
+    """On eight H200 all_reduce of 32 KiB took 60.3 us by Simple, where NCCL itself takes LL."""
+    eight = LimitFinder(load(str(archive("8xh200-probed-vm"))), ceilings(()), {"NCCL_NVLS_ENABLE": "0"})
+    highest = {}
+    for protocol in ("free", "Simple", "LL"):
+        parameters = {"size_bytes": 32 * KIB, "placement": "out of place", "protocol": protocol}
+        _, band = eight.find("nccl_all_reduce", "latency_s", "gpu0>gpu7", parameters)
+        highest[protocol] = band and band.high
+    assert highest["free"] < 60.3e-6 < highest["Simple"]
+    assert highest["LL"] is None

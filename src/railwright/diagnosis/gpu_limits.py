@@ -143,16 +143,17 @@ class GpuLimits:
         cluster = self._cluster(path_id, str(parameters.get("gpus", "")), nvls_is_off=nvls_is_off)
         if cluster is None or size < 1:
             return NoLimit(quantity=quantity, why=f"the topology has no GPUs {path_id}"), None
+        asked = str(parameters.get("protocol", "free")).lower()
         try:
             found = self._algorithms(cluster, operation, str(parameters.get("algorithm", "free")), nvls_is_off)
-            likely, rate, time = at_size(cluster, operation, found, size)
+            likely, rate, time = at_size(cluster, operation, found, size, "Simple" if asked == "simple" else "")
         except RailwrightError as error:
             missing = tuple(f"{gpu}: NVLink" for gpu in nvlink.not_known(cluster.host))
             return NoLimit(quantity=quantity, why=error.message, missing=missing), None
         scale = float(factor(operation, cluster.ranks)) if parameters.get("rate") == "busbw" else 1.0
         limit = as_limit(found, rate.limit * scale)
         because = f"NCCL's {likely.name} over what it reaches of each link, and its latency"
-        forced = str(parameters.get("protocol", "free")).lower() not in ("free", "simple")
+        forced = asked not in ("free", "simple")
         if quantity == "latency_s" and time is not None:
             return _latency(limit, time, because, size, forced=forced)
         if quantity != "bandwidth_bytes_per_s" or rate.expected_low is None or forced:

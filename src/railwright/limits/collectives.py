@@ -164,9 +164,11 @@ def _usable(found: tuple[Algorithm, ...]) -> tuple[Algorithm, ...]:
 
 
 def at_size(
-    cluster: Cluster, collective: str, found: tuple[Algorithm, ...], size_bytes: int | None
+    cluster: Cluster, collective: str, found: tuple[Algorithm, ...], size_bytes: int | None, protocol: str = ""
 ) -> tuple[Algorithm, Rate, Rate | None]:
     """(the algorithm that is likely the fastest, algbw, time) at one size, None for large sizes.
+
+    By whichever protocol NCCL is the fastest with at that size, or by the one that is named.
 
     The limit needs no latency: no size can be faster than its bytes allow.
     """
@@ -185,7 +187,7 @@ def at_size(
         return likely, rate, Rate(limit=least)
     if collective == "send_recv":
         low = min(low, nccl_channels.low_bytes_per_s(cluster, size_bytes))
-    shortest, longest = latency.band_s(cluster, collective, likely.name, size_bytes, low, high)
+    shortest, longest = latency.band_s(cluster, collective, likely.name, size_bytes, low, high, protocol)
     at = Rate(limit=limit, expected_low=size_bytes / longest, expected_high=min(size_bytes / shortest, limit))
     return likely, at, Rate(limit=least, expected_low=max(shortest, least), expected_high=longest)
 

@@ -65,21 +65,32 @@ _MOST_HALVINGS = Constant(value=10, unit="halvings that are counted", source=RAM
 _SPREAD = Constant(value=2.5, unit="times shorter or longer", source=NCCL_SMALL)
 
 
-def time_s(cluster: Cluster, collective: str, algorithm: str, size_bytes: float, algbw_bytes_per_s: float) -> float:
-    """Seconds for one operation of that size when large ones run at `algbw_bytes_per_s`."""
+def time_s(
+    cluster: Cluster, collective: str, algorithm: str, size_bytes: float, algbw_bytes_per_s: float, protocol: str = ""
+) -> float:
+    """Seconds for one operation of that size when large ones run at `algbw_bytes_per_s`; by the fastest protocol, or by
+    the one that is named.
+    """
     if algorithm not in ("ring", "tree", "nvls", "nvlstree"):
         return _direct_latency_s(cluster, collective, size_bytes, algbw_bytes_per_s) + size_bytes / algbw_bytes_per_s
     times = [
         _LAUNCH_US.value * US
-        + latency_s(cluster, collective, algorithm, protocol)
+        + latency_s(cluster, collective, algorithm, name)
         + size_bytes / (algbw_bytes_per_s * share)
-        for protocol, share in _protocols(algorithm)
+        for name, share in _protocols(algorithm)
+        if protocol in ("", name)
     ]
     return min(times)
 
 
 def band_s(
-    cluster: Cluster, collective: str, algorithm: str, size_bytes: float, slow: float, fast: float
+    cluster: Cluster,
+    collective: str,
+    algorithm: str,
+    size_bytes: float,
+    slow: float,
+    fast: float,
+    protocol: str = "",
 ) -> tuple[float, float]:
     """(shortest, longest) seconds to expect, between the algbw `slow` and `fast` of large sizes, in bytes/s.
 
@@ -87,7 +98,7 @@ def band_s(
     """
     halvings = min(max(math.log2(_RAMP_FROM_BYTES.value / size_bytes), 0.0), _MOST_HALVINGS.value)
     slow *= 1 - _RAMP.value * halvings
-    times = [time_s(cluster, collective, algorithm, size_bytes, rate) for rate in (fast, slow)]
+    times = [time_s(cluster, collective, algorithm, size_bytes, rate, protocol) for rate in (fast, slow)]
     fast_latency, slow_latency = (time - size_bytes / rate for time, rate in zip(times, (fast, slow), strict=True))
     return times[0] - fast_latency * (1 - 1 / _SPREAD.value), times[1] + slow_latency * (_SPREAD.value - 1)
 
