@@ -1,4 +1,4 @@
-"""scripts/test-tier: what cannot be built fails, or is waived by name where that is asked for."""
+"""scripts/test-tier and build-beside: what cannot be built fails, or is waived by name where that is asked for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.conftest import wait_until
 
 ROOT = Path(__file__).parents[1]
 
@@ -16,7 +17,8 @@ ROOT = Path(__file__).parents[1]
 def tree(tmp_path):
     """A checkout with the script alone: its builds and its Go are told what to do by each test."""
     (tmp_path / "scripts").mkdir()
-    shutil.copy(ROOT / "scripts" / "test-tier", tmp_path / "scripts")
+    for script in ("test-tier", "build-beside"):
+        shutil.copy(ROOT / "scripts" / script, tmp_path / "scripts")
     program(tmp_path / "scripts" / "unpack-frr10", "exit 0")
     for tier in ("vm", "k8s", "tools"):
         program(tmp_path / "node" / "test" / tier / "build", "echo /somewhere")
@@ -93,3 +95,23 @@ def test_make_runs_both_tiers_and_only_the_whole_may_waive_them():
     for tier in ("vm", "k8s"):
         assert f"scripts/test-tier --may-be-waived {tier}\n" in commands("test")
         assert commands(f"test-{tier}").endswith(f"scripts/test-tier {tier}\n")
+
+
+def beside(tree: Path, *command: str) -> int:
+    argv = [tree / "scripts" / "build-beside", "k8s", *command]
+    return subprocess.run(argv, capture_output=True, timeout=30, check=False).returncode
+
+
+@pytest.mark.parametrize("build", ["echo /somewhere", "exit 1", "sleep 100"])
+def test_a_build_beside_a_command_leaves_its_exit_status_alone(tree: Path, build: str) -> None:
+    program(tree / "node" / "test" / "k8s" / "build", build)
+    assert beside(tree, "bash", "-c", "exit 7") == 7
+    assert beside(tree, "true") == 0
+
+
+def test_a_build_that_has_not_ended_with_the_command_is_ended_with_all_that_it_started(tree: Path) -> None:
+    program(tree / "node" / "test" / "k8s" / "build", "sleep 100 & echo $! > started; wait")
+    command = "until [ -s started ]; do sleep 0.05; done"
+    assert beside(tree, "bash", "-c", command) == 0
+    started = int((tree / "started").read_text())
+    wait_until(lambda: not Path(f"/proc/{started}").exists(), "the end of what the build started")
