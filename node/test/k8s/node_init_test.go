@@ -8,15 +8,17 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // nodeMounts is what the first process of a node makes its file system from.
 type nodeMounts struct {
-	// Folder holds all that the node writes; Cluster is the folder of all nodes and keys.
-	Folder  string `json:"folder"`
-	Cluster string `json:"cluster"`
+	// Folder holds all that the node writes.
+	Folder string `json:"folder"`
+	// Kept are folders outside that the node needs, also where they are below the /tmp that it has for itself.
+	Kept []string `json:"kept"`
 	// Binds are folders outside by where the node sees them.
 	Binds map[string]string `json:"binds"`
 	// Ready is a file that is made when all is mounted.
@@ -120,19 +122,32 @@ func showSettings(mounts nodeMounts) error {
 	return nil
 }
 
-// mountTemporary gives the node a /tmp of its own, in which plugins keep files, with the cluster's folder where it was.
+// mountTemporary gives the node a /tmp of its own, in which plugins keep files, with what it needs of the machine's where
+// it was.
 func mountTemporary(mounts nodeMounts) error {
-	if err := unix.Mount(mounts.Cluster, "/mnt", "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("keep %s: %w", mounts.Cluster, err)
+	kept := map[string]string{}
+	for number, folder := range mounts.Kept {
+		if strings.HasPrefix(folder, "/tmp/") {
+			aside := fmt.Sprintf("/mnt/%d", number)
+			if err := bind(folder, aside); err != nil {
+				return err
+			}
+			kept[folder] = aside
+		}
 	}
 	if err := unix.Mount("tmpfs", "/tmp", "tmpfs", 0, "mode=1777"); err != nil {
 		return fmt.Errorf("mount a tmpfs on /tmp: %w", err)
 	}
-	if err := makeFolders(mounts.Cluster); err != nil {
-		return err
-	}
-	if err := unix.Mount("/mnt", mounts.Cluster, "", unix.MS_MOVE, ""); err != nil {
-		return fmt.Errorf("give %s back: %w", mounts.Cluster, err)
+	for folder, aside := range kept {
+		if err := makeFolders(folder); err != nil {
+			return err
+		}
+		if err := unix.Mount(aside, folder, "", unix.MS_MOVE, ""); err != nil {
+			return fmt.Errorf("give %s back: %w", folder, err)
+		}
+		if err := os.Remove(aside); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -45,7 +45,10 @@ func (node *node) start(t *testing.T, binds map[string]string) {
 	t.Helper()
 	check(t, os.MkdirAll(filepath.Join(node.Folder, "log"), 0o755))
 	ready := filepath.Join(node.Folder, "mounted")
-	description, err := json.Marshal(nodeMounts{Folder: node.Folder, Cluster: node.cluster.folder, Binds: binds, Ready: ready})
+	description, err := json.Marshal(nodeMounts{
+		Folder: node.Folder, Kept: []string{node.cluster.folder, node.cluster.tools, node.cluster.plugins}, Binds: binds,
+		Ready: ready,
+	})
 	check(t, err)
 	program, err := os.Executable()
 	check(t, err)
