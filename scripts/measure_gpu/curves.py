@@ -95,7 +95,7 @@ def _finish(picture: Any, rate: Any, time: Any, path: Path) -> None:  # noqa: AN
         time.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         time.yaxis.set_minor_formatter(NullFormatter())
     if len(filled) == 1:
-        _keep_alone(picture, *filled, *({rate, time} - {*filled}))
+        _keep_alone(picture, filled[0], time if filled[0] is rate else rate)
     for axes in filled:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_size(max(1, round(value)))))

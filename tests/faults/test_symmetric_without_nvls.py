@@ -70,3 +70,10 @@ def test_without_a_comparison_it_is_possible() -> None:
 )
 def test_other_buffers_operations_sizes_and_nvls_say_nothing(one: Result) -> None:
     assert look(one, result(25 * MS), result(25 * MS, size_bytes=32 * MIB)) == ()
+
+
+def test_a_time_of_zero_is_nothing_to_compare_with() -> None:
+    (finding,) = look(result(33.2 * MS, "symmetric"), result(0.0), result(24.5 * MS, "registered"))
+    assert "as with registered ones" in finding.says
+    (alone,) = look(result(33.2 * MS, "symmetric"), result(0.0))
+    assert alone.certainty == "possible"

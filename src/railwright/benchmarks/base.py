@@ -94,7 +94,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         """The CPUs that may be used on a GPU's NUMA node; none where the machine does not say which node that is."""
         if gpu.numa is None:
             return ()
-        return tuple(cpu for cpu in self.cpus if node_of(self.topology, cpu) == gpu.numa)
+        return self._cpus_on(gpu.numa)
 
     def cpus_beside(self, rank: int) -> tuple[int, ...]:
         """The CPUs on the NUMA node of a rank's own, where the threads of a library may run beside it.
@@ -102,7 +102,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         A rank is bound to one CPU and what it starts inherits that: a library's worker then waits for the time slice of
         the thread that polls for it.
         """
-        node = node_of(self.topology, self.cpu_of(rank))
+        return self._cpus_on(node_of(self.topology, self.cpu_of(rank)))
+
+    def _cpus_on(self, node: int) -> tuple[int, ...]:
         return tuple(cpu for cpu in self.cpus if node_of(self.topology, cpu) == node)
 
     def memory_of(self, rank: int) -> str:

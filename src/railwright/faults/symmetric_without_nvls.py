@@ -6,6 +6,7 @@ NCCL then reduces in kernels of its own for symmetric memory, which without the 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 
 from railwright.faults.algorithm_forced import nvls_is_off
 from railwright.faults.model import Facts, Fault, Finding
@@ -54,7 +55,7 @@ def _finding(benchmark: str, those: list[Result], facts: Facts) -> Finding | Non
     evidence: tuple[Evidence, ...] = ()
     compared = [(_median(one) / _median(other), one, other) for one in those if (other := _other(one, facts.results))]
     if compared:
-        ratio, one, other = max(compared, key=_by_ratio)
+        ratio, one, other = max(compared, key=itemgetter(0))
         if ratio <= 1 + _LONGER_BY:
             return None
         size, kind = format_size(int(one.parameters["size_bytes"])), _buffers(other)
@@ -78,7 +79,7 @@ def _finding(benchmark: str, those: list[Result], facts: Facts) -> Finding | Non
 
 def _other(one: Result, results: tuple[Result, ...]) -> Result | None:
     """The same point with plain buffers, else with registered ones; of any launch."""
-    kinds = {_buffers(each): each for each in reversed(results) if each.summary is not None and _is_twin(one, each)}
+    kinds = {_buffers(each): each for each in reversed(results) if _median(each) > 0 and _is_twin(one, each)}
     return kinds.get("plain") or kinds.get("registered")
 
 
@@ -91,10 +92,6 @@ def _is_twin(one: Result, other: Result) -> bool:
 
 def _buffers(result: Result) -> str:
     return str(result.parameters.get("buffers", "plain"))
-
-
-def _by_ratio(compared: tuple[float, Result, Result]) -> float:
-    return compared[0]
 
 
 def _median(result: Result) -> float:

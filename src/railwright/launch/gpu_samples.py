@@ -80,7 +80,7 @@ def summary(samples: Sequence[Sample], gpus: Mapping[str, Device]) -> tuple[dict
         slowest, where = min(clocks)
         settings["gpu_clock_min_hz"] = slowest
         settings["gpu_clock_min_of"] = names[where]
-        median, where = min((_median_clock(clocks, address), address) for address in names)
+        median, where = min((_median_clock(clocks, address), address) for _, address in clocks)
         settings["gpu_clock_median_hz"] = median
         settings["gpu_clock_median_of"] = names[where]
     memory = [gpu.memory_clock_hz for gpu in seen if gpu.memory_clock_hz is not None]
@@ -106,9 +106,8 @@ def summary(samples: Sequence[Sample], gpus: Mapping[str, Device]) -> tuple[dict
 
 
 def _median_clock(clocks: Sequence[tuple[float, str]], address: str) -> float:
-    """Of one GPU; infinite where NVML did not say its clock."""
-    mine = sorted(clock for clock, of in clocks if of == address)
-    return quantile(mine, 0.5) if mine else float("inf")
+    """Of one GPU that is among them."""
+    return quantile(sorted(clock for clock, of in clocks if of == address), 0.5)
 
 
 def summary_of_launch(
