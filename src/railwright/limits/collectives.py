@@ -168,13 +168,12 @@ def at_size(
 ) -> tuple[Algorithm, Rate, Rate | None]:
     """(the algorithm that is likely the fastest, algbw, time) at one size, None for large sizes.
 
-    By whichever protocol NCCL is the fastest with at that size, or by the one that is named.
-
+    All by the protocol that is named, else by whichever NCCL is the fastest with at that size.
     The limit needs no latency: no size can be faster than its bytes allow.
     """
     usable = _usable(found)
     limit = best_of(found).algbw_bytes_per_s.limit
-    likely = max(usable, key=lambda one: _middle(cluster, collective, one, size_bytes))
+    likely = max(usable, key=lambda one: _middle(cluster, collective, one, size_bytes, protocol))
     low, high = likely.algbw_bytes_per_s.expected_low, likely.algbw_bytes_per_s.expected_high
     ring = next((one.algbw_bytes_per_s.expected_low for one in usable if one.name == "ring"), None)
     if likely.name == "tree" and low is not None and ring is not None:
@@ -192,7 +191,7 @@ def at_size(
     return likely, at, Rate(limit=least, expected_low=max(shortest, least), expected_high=longest)
 
 
-def _middle(cluster: Cluster, collective: str, one: Algorithm, size_bytes: int | None) -> float:
+def _middle(cluster: Cluster, collective: str, one: Algorithm, size_bytes: int | None, protocol: str) -> float:
     """What to rank algorithms by: the middle of the band at that size, 0 where there is no band."""
     rate = one.algbw_bytes_per_s
     if rate.expected_low is None or rate.expected_high is None:
@@ -200,7 +199,7 @@ def _middle(cluster: Cluster, collective: str, one: Algorithm, size_bytes: int |
     middle = (rate.expected_low + rate.expected_high) / 2
     if size_bytes is None:
         return middle
-    return size_bytes / latency.time_s(cluster, collective, one.name, size_bytes, middle)
+    return size_bytes / latency.time_s(cluster, collective, one.name, size_bytes, middle, protocol)
 
 
 def _algorithm(case: Case, collective: str, name: str, *, explained: bool) -> Algorithm:
