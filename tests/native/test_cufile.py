@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from railwright.native import cufile, vendor_libraries
 GPU = "0000:1b:00.0"
 SIZE, BLOCK = 1 << 20, 1 << 16
 SCRIPT = Path(__file__).parents[2] / "scripts" / "try-cufile"
+COUNTERS = SCRIPT.with_name("try-cufile-counters")
 
 CHILD = """
 import array, json, os, sys
@@ -216,3 +218,32 @@ def test_one_variant_of_try_cufile_names_the_step_that_failed(stand_ins, tmp_pat
     done = subprocess.run(argv, env=variables, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.startswith(said), done.stdout + done.stderr
     assert not list(tmp_path.glob(".railwright-*"))
+
+
+# `unusable` would look at the machine that the tests run on.
+ONE_USE = """
+import runpy, sys
+from railwright.native import cufile
+cufile.unusable = lambda: ""
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "status"),
+    [
+        ("never", 0),
+        ("level raised and lowered, started and stopped", -signal.SIGSEGV),
+        ("level raised once, started and stopped", 0),
+        ("level raised once, started once, read", 0),
+        ("level raised and lowered, never started", 0),
+    ],
+)
+def test_one_use_of_cufile_s_counters(stand_ins, tmp_path, use, status):
+    """The stand-in crashes where the library did."""
+    argv = [sys.executable, "-c", ONE_USE, str(COUNTERS), "--child", use, "--seconds", "0.1"]
+    settings = os.environ | environment(stand_ins, GPU)
+    done = subprocess.run(argv, env=settings, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert done.stdout  # the time of each round
