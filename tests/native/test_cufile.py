@@ -235,7 +235,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
     [
         ("never", 0),
         ("level raised and lowered, started and stopped", -signal.SIGSEGV),
-        ("level raised once, started and stopped", 0),
+        ("level raised once, started and stopped", 3),
         ("level raised once, started once, read", 0),
         ("level raised and lowered, never started", 0),
     ],

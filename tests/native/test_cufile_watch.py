@@ -45,6 +45,9 @@ NOT_COUNTING = (
 )
 
 
+NOTHING = bytes(65536)
+
+
 def laid(values: dict[int, int]) -> bytes:
     room = bytearray(65536)
     for at, value in values.items():
@@ -55,32 +58,44 @@ def laid(values: dict[int, int]) -> bytes:
 @pytest.mark.parametrize("write", [False, True])
 @pytest.mark.parametrize("values", [OF_1_15, OF_1_20])
 def test_counters_of_the_real_library_are_read_though_1_15_counts_each_operation_twice(values, write):
-    assert read_counters(laid(values), write=write) == Counted(3, 0, 0, 3)
+    assert read_counters(NOTHING, laid(values), write=write) == Counted(3, 0, 0, 3)
 
 
 def test_a_batch_is_read_and_belongs_to_the_direction_in_which_all_of_it_went():
-    assert read_counters(laid(BATCH_OF_1_15), write=True) == Counted(2, 0, 0, 2)
-    assert read_counters(laid(BATCH_OF_1_15), write=False) is None
+    assert read_counters(NOTHING, laid(BATCH_OF_1_15), write=True) == Counted(2, 0, 0, 2)
+    assert read_counters(NOTHING, laid(BATCH_OF_1_15), write=False) is None
     both_ways = BATCH_OF_1_15 | {416: 4096}
-    assert read_counters(laid(both_ways), write=True) is None
+    assert read_counters(NOTHING, laid(both_ways), write=True) is None
 
 
 def test_single_operations_and_batches_are_added():
-    assert read_counters(laid(OF_1_15 | {320: 4, 384: 1, 400: 5, 424: 8192}), write=True) == Counted(8, 0, 4, 3, 1)
+    assert read_counters(NOTHING, laid(OF_1_15 | {320: 4, 384: 1, 400: 5, 424: 8192}), write=True) == Counted(
+        8, 0, 4, 3, 1
+    )
+
+
+@pytest.mark.parametrize("write", [False, True])
+@pytest.mark.parametrize("values", [OF_1_15, OF_1_20])
+def test_what_was_counted_before_the_look_is_no_part_of_it(values, write):
+    at = 1024 if values is OF_1_15 else 1136
+    kept = {at, at + 8, at + 16}  # how many GPUs there are, and which
+    twice = {place: value if place in kept else 2 * value for place, value in values.items()}
+    assert read_counters(laid(values), laid(twice), write=write) == Counted(3, 0, 0, 3)
+    assert read_counters(laid(twice), laid(twice), write=write) is None
 
 
 def test_host_memory_belongs_to_no_gpu():
-    assert read_counters(laid(HOST_MEMORY), write=True) is None
+    assert read_counters(NOTHING, laid(HOST_MEMORY), write=True) is None
 
 
 @pytest.mark.parametrize("wrong", [{1048: 196607}, {1152: 0}, {1024: 4_000_000_000}, {1024: 0}, {96: 0}])
 def test_counters_that_do_not_add_up_are_not_believed(wrong):
-    assert read_counters(laid(OF_1_15 | wrong), write=False) is None
+    assert read_counters(NOTHING, laid(OF_1_15 | wrong), write=False) is None
 
 
 def test_nothing_counted_is_no_way():
-    assert read_counters(laid({}), write=False) is None
-    assert read_counters(b"\xff" * 65536, write=True) is None
+    assert read_counters(NOTHING, laid({}), write=False) is None
+    assert read_counters(NOTHING, b"\xff" * 65536, write=True) is None
 
 
 def test_nvidia_fs_counts_what_ended_well(monkeypatch, tmp_path):

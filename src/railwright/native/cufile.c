@@ -49,10 +49,7 @@ static struct {
   /* Not in every version: NULL where they are missing. */
   struct outcome (*version)(int *);
   struct outcome (*statistics_level)(int);
-  struct outcome (*statistics_level_now)(int *);
   struct outcome (*statistics_start)(void);
-  struct outcome (*statistics_stop)(void);
-  struct outcome (*statistics_reset)(void);
   struct outcome (*statistics)(void *);
 } cufile;
 
@@ -78,10 +75,7 @@ int rw_cufile_bind(void *library) {
   BIND(write, "cuFileWrite");
   BIND_IF_THERE(version, "cuFileGetVersion");
   BIND_IF_THERE(statistics_level, "cuFileSetStatsLevel");
-  BIND_IF_THERE(statistics_level_now, "cuFileGetStatsLevel");
   BIND_IF_THERE(statistics_start, "cuFileStatsStart");
-  BIND_IF_THERE(statistics_stop, "cuFileStatsStop");
-  BIND_IF_THERE(statistics_reset, "cuFileStatsReset");
   BIND_IF_THERE(statistics, "cuFileGetStatsL3");
   return missing ? RW_MISSING_SYMBOL : RW_OK;
 }
@@ -117,20 +111,19 @@ int rw_cufile_properties(unsigned *values) {
   return status;
 }
 
-/* Begins to count what each GPU's reads and writes were; 0 ends it.
+/* From the first call on the open driver counts what each GPU's reads and writes are.
  *
- * The level is raised once and stays: where it is lowered again after counters ran, a thread of libcufile 1.15.1.6's own
- * reads memory that is gone (on an H100 8 of 8 processes ended by SIGSEGV within 66 rounds, with one worker; of 24 that
- * started, stopped or reset the counters as often, or changed the level without them, none did). */
+ * It is never told to stop: where its counters are started once more, a thread of libcufile 1.15.1.6's own reads memory
+ * that is gone and the process ends by SIGSEGV (scripts/try-cufile-counters; docs/measured/2026-11-22-gpu-2xh200-third).
+ */
 int rw_cufile_count(int level) {
-  if (!cufile.statistics_level || !cufile.statistics_level_now || !cufile.statistics_start || !cufile.statistics_reset ||
-      !cufile.statistics_stop || !cufile.statistics)
-    return RW_MISSING_SYMBOL;
-  if (!level) return code_of(cufile.statistics_stop());
-  int now = 0, status = code_of(cufile.statistics_level_now(&now));
-  if (!status && now < level) status = code_of(cufile.statistics_level(level));
-  if (!status) status = code_of(cufile.statistics_reset());
-  return status ? status : code_of(cufile.statistics_start());
+  static int is_counting;
+  if (is_counting) return RW_OK;
+  if (!cufile.statistics_level || !cufile.statistics_start || !cufile.statistics) return RW_MISSING_SYMBOL;
+  int status = code_of(cufile.statistics_level(level));
+  if (!status) status = code_of(cufile.statistics_start());
+  is_counting = !status;
+  return status;
 }
 
 /* `into` must have room for any version's CUfileStatsLevel3_t. */

@@ -18,7 +18,7 @@ from railwright.native import cufile
 from railwright.native.cufile import Properties
 from railwright.native.library import NativeError, function
 
-_PER_GPU = struct.Struct("<16s29Q")
+_PER_GPU, _WORDS, _GPUS = struct.Struct("<16s29Q"), struct.Struct("<Q"), struct.Struct("<I")
 _MOST_GPUS, _STATISTICS_BYTES, _LEVEL = 16, 65536, 3
 _GPU_COUNT_AT = (1024, 1136)
 """Where CUfileStatsLevel3_t has its number of GPUs: until 1.18, and since the level before it grew by readv."""
@@ -61,18 +61,18 @@ class Look(NamedTuple):
 
 
 class Watch:
-    """Looks at cuFile from now on. Its counters cost time, so what they count is not to be timed."""
+    """Looks at cuFile from now on."""
 
     def __init__(self, folder: Path, *, write: bool, bound: bool = True) -> None:
         """`folder` is where its log goes; `bound` whether `rw_cufile_bind` has found the library in this process."""
         self._folder, self._write, self._bound = folder, write, bound
-        self._uncounted = _start() if bound else "libcufile is not loaded"
+        self._before, self._uncounted = _counters() if bound else (b"", "libcufile is not loaded")
         self._driver, self._called = driver_operations(write=write), called_bytes(write=write)
 
     def end(self, operations: int, moved_bytes: int) -> Look:
-        """What was seen since; the counters cost nothing any more."""
+        """What was seen since."""
         by_driver, called = driver_operations(write=self._write), called_bytes(write=self._write)
-        counted, uncounted = (None, self._uncounted) if self._uncounted else _stop(write=self._write)
+        counted, uncounted = (None, self._uncounted) if self._uncounted else _counted(self._before, write=self._write)
         return Look(
             write=self._write,
             operations=operations,
@@ -86,23 +86,23 @@ class Watch:
         )
 
 
-def _start() -> str:
-    """Let the open driver count; why it does not, or an empty string."""
+def _counters() -> tuple[bytes, str]:
+    """Those of the open driver, which counts from the first look on, or why there are none."""
     code = function("rw_cufile_count", c_int, c_int)(_LEVEL)
     if code == _NO_STATISTICS:
-        return "this version of libcufile counts nothing"
-    return f"libcufile does not count: {cufile.meaning(code)}" if code else ""
-
-
-def _stop(*, write: bool) -> tuple[Counted | None, str]:
-    """What it counted, or why that says nothing."""
+        return b"", "this version of libcufile counts nothing"
+    if code:
+        return b"", f"libcufile does not count: {cufile.meaning(code)}"
     room = (ctypes.c_ubyte * _STATISTICS_BYTES)()
     code = function("rw_cufile_counted", c_int, c_void_p)(ctypes.addressof(room))
-    function("rw_cufile_count", c_int, c_int)(0)
-    if code:
-        return None, f"libcufile's counters cannot be read: {cufile.meaning(code)}"
-    found = read_counters(bytes(room), write=write)
-    return found, "" if found is not None else "libcufile's counters name no way"
+    return bytes(room), f"libcufile's counters cannot be read: {cufile.meaning(code)}" if code else ""
+
+
+def _counted(before: bytes, *, write: bool) -> tuple[Counted | None, str]:
+    """What it counted since, or why that says nothing."""
+    after, why = _counters()
+    found = None if why else read_counters(before, after, write=write)
+    return found, "" if found is not None else why or "libcufile's counters name no way"
 
 
 def _properties() -> Properties | None:
@@ -112,37 +112,37 @@ def _properties() -> Properties | None:
         return None
 
 
-def read_counters(statistics: bytes, *, write: bool) -> Counted | None:
-    """The counters in a CUfileStatsLevel3_t of a version that is not known; None where none of them says a way.
+def read_counters(before: bytes, after: bytes, *, write: bool) -> Counted | None:
+    """What was counted between two CUfileStatsLevel3_t of a version that is not known; None where none says a way.
 
     A GPU's are believed where its bytes are all those that were moved, which also tells where they lie: the total of
     operations does not, for libcufile 1.15 counts each of them twice there. Host memory belongs to no GPU.
     """
-    found = [one for one in (_by_gpu(statistics, write=write), _batches(statistics, write=write)) if one is not None]
+    words = zip(_WORDS.iter_unpack(after), _WORDS.iter_unpack(before), strict=True)
+    since = b"".join(_WORDS.pack((new - old) % 2**64) for (new,), (old,) in words)
+    by_gpu = (_by_gpu(since, at, *_GPUS.unpack_from(after, at), write=write) for at in _GPU_COUNT_AT)
+    found = [one for one in (next(filter(None, by_gpu), None), _batches(since, write=write)) if one is not None]
     return Counted(*map(sum, zip(*found, strict=True))) if found else None
 
 
-def _by_gpu(statistics: bytes, *, write: bool) -> Counted | None:
-    moved = struct.unpack_from("<2Q", statistics, _BYTES_AT)
-    for at in _GPU_COUNT_AT:
-        (gpus,) = struct.unpack_from("<I", statistics, at)
-        if not any(moved) or not 1 <= gpus <= _MOST_GPUS:
-            continue
-        rows = [_PER_GPU.unpack_from(statistics, at + 8 + gpu * _PER_GPU.size) for gpu in range(gpus)]
-        sums = [sum(column) for column in zip(*(row[1:] for row in rows), strict=True)]
-        counted = Counted(*sums[_GPU_COUNTS[write]])
-        if (sums[_GPU_BYTES[False]], sums[_GPU_BYTES[True]]) == moved and counted.total:
-            return counted
-    return None
+def _by_gpu(since: bytes, at: int, gpus: int, *, write: bool) -> Counted | None:
+    """Those of all GPUs, where so many of them lie behind `at`."""
+    moved = struct.unpack_from("<2Q", since, _BYTES_AT)
+    if not any(moved) or not 1 <= gpus <= _MOST_GPUS:
+        return None
+    rows = [_PER_GPU.unpack_from(since, at + 8 + gpu * _PER_GPU.size) for gpu in range(gpus)]
+    sums = [sum(column) for column in zip(*(row[1:] for row in rows), strict=True)]
+    counted = Counted(*sums[_GPU_COUNTS[write]])
+    return counted if (sums[_GPU_BYTES[False]], sums[_GPU_BYTES[True]]) == moved and counted.total else None
 
 
-def _batches(statistics: bytes, *, write: bool) -> Counted | None:
+def _batches(since: bytes, *, write: bool) -> Counted | None:
     """Those of batches, which are not told apart by direction: so only where all went this way."""
-    moved = struct.unpack_from("<2Q", statistics, _BATCH_BYTES_AT)
+    moved = struct.unpack_from("<2Q", since, _BATCH_BYTES_AT)
     if not moved[write] or moved[not write]:
         return None
     # Each is followed by the number of those that failed.
-    nvidia_fs, p2pdma, aio, uring, mixed, total = struct.unpack_from("<12Q", statistics, _BATCHES_AT)[::2]
+    nvidia_fs, p2pdma, aio, uring, mixed, total = struct.unpack_from("<12Q", since, _BATCHES_AT)[::2]
     return Counted(total, p2pdma, nvidia_fs, aio + uring, mixed) if total else None
 
 
