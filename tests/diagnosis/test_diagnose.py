@@ -92,6 +92,25 @@ def test_a_transfer_may_reach_what_a_copy_of_half_its_size_reaches() -> None:
     assert path.headline.expected.low == 0.5 * 17e9, "what is expected is of its own size"
 
 
+@pytest.mark.parametrize(
+    ("value", "of_memory", "state"),
+    [
+        (20.9e9, 11.5e9, "ok"),  # measured on a VM with 2 cores, whose thread copies 1 MiB in its caches
+        (16.4e9, 11.5e9, "ok"),
+        (16.2e9, 11.5e9, "slow"),
+        (20.9e9, 44e9, "slow"),  # memory itself could give half of 44
+        (22.1e9, 44e9, "ok"),
+        (24.4e9, 60e9, "slow"),  # a larger copy that is faster says no more than that it is one of memory
+    ],
+)
+def test_within_caches_a_third_of_a_copy_is_expected_and_half_of_one_of_memory(
+    value: float, of_memory: float, state: str
+) -> None:
+    transfer = measured("kv_transfer", value, size_bytes=MIB)
+    copied = [*copies(49e9, size=MIB), *copies(of_memory, size=64 * MIB)]
+    assert path_of(judged([*copied, transfer]), "kv_transfer").verdict.state == state
+
+
 def test_the_ceiling_is_the_best_sample_of_a_copy() -> None:
     unsteady = replace(copies(10e9)[0], samples=(9e9, 10e9, 14e9), summary=summarise([9e9, 10e9, 14e9]))
     transfer = measured("kv_transfer", 13e9, size_bytes=2 * MIB)

@@ -42,7 +42,10 @@ FILE_BENCHMARKS = frozenset({WRITE_BENCHMARK, "gpu_file_read", "gpu_file_write",
 """What they measure ends at a drive, which may be slower than every link on the way to it."""
 
 # Inside one host the worst sound way is two copies, one after the other: into a shared buffer and out of it.
+# While caches hold the bytes, the second copy fetches each of them from the other core's cache, a third move: a copy
+# by one thread finds them in its own.
 TWO_COPIES = Constant(value=0.5, unit="of one thread's memory copy", source=SINGLE_HOST_COPIES)
+THREE_MOVES = Constant(value=1 / 3, unit="of one thread's memory copy within its caches", source=SINGLE_HOST_COPIES)
 MESSAGE_LINES = Constant(
     value=20,
     unit="times one cache line from core to core, a message of at most one line by MPI over shared memory",
@@ -253,13 +256,14 @@ class LimitFinder:
         limit = _ceiling(quantity, copies * best, because)
         if not isinstance(size, int) or size < _JUDGED_FROM_BYTES or parameters.get("transport") == "tcp":
             return limit, None
-        reason = "inside one host the worst sound way copies each byte twice"
+        largest = max(known for path, known in self._ceilings.copies if path == path_id)
+        slowest_of_memory, of_memory, _ = self._ceilings.copies[path_id, largest]
         return limit, Expected(
             quantity=quantity,
-            low=TWO_COPIES.value * value,
-            doubtful_to=TWO_COPIES.value * slowest,
-            because=reason,
-            sources=(TWO_COPIES.source,),
+            low=_sound_share(value, of_memory),
+            doubtful_to=_sound_share(slowest, slowest_of_memory),
+            because="inside one host the worst sound way copies each byte twice, within caches it moves a third time",
+            sources=(TWO_COPIES.source, THREE_MOVES.source),
         )
 
     def _best_copy(self, path_id: str, size: int) -> tuple[float, int]:
@@ -345,6 +349,14 @@ def _ceiling(quantity: Quantity, value: float, because: str) -> Limit:
 
 def _is_memory(device: str) -> bool:
     return device.startswith("memory")
+
+
+def _sound_share(copied: float, of_memory: float) -> float:
+    """What two processes reach by the worst sound way: of a copy of the same size and of the largest one, bytes/s.
+
+    The largest copy is one of memory. One that is faster than that found its bytes in caches.
+    """
+    return max(THREE_MOVES.value * copied, TWO_COPIES.value * min(copied, of_memory))
 
 
 def _nearest_size(copies: dict[tuple[str, int], Copies], path_id: str, size: int) -> int | None:
