@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from measure_gpu.points import Way
-from measure_gpu.session import NOT_RUN, Session, first_gpus
+from measure_gpu.session import Session, first_gpus
 
 from railwright.units import MIB, parse_sizes
 
@@ -45,7 +45,7 @@ def measure(session: Session, operations: Sequence[str], ways: Sequence[Way]) ->
         if session.left_s() > 0:
             _pair(session, number, name, *one)
         else:
-            session.note(f"{name}{NOT_RUN}")
+            session.not_run(name)
 
 
 def _pair(session: Session, number: int, name: str, operation: str, way: Way, count: int, sizes: str) -> None:

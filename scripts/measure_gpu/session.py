@@ -60,11 +60,15 @@ class Session:
         """Seconds until the time is up."""
         return self.seconds - (time.monotonic() - self.started)
 
+    def not_run(self, name: str) -> None:
+        """Note that its turn came too late."""
+        self.note(f"{name}{NOT_RUN}")
+
     def run(self, name: str, argv: list[str], timeout_s: float = 240.0, **environment: str) -> str | None:
         """The output of a program, kept in `raw/NAME.txt`; None, with a note, where it failed or time was up."""
         allowed = min(timeout_s, self.left_s())
         if allowed < _LEAST_S:
-            self.note(f"{name}{NOT_RUN}")
+            self.not_run(name)
             return None
         print(f"{time.monotonic() - self.started:6.0f} s  {name}", flush=True)
         kept = self.raw / f"{name}.txt"

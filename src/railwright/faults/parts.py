@@ -50,7 +50,7 @@ def has_gpu_links(topology: Topology) -> bool:
     return any(isinstance(link.protocol, GPU_LINKS) for link in topology.links)
 
 
-def nvml_is_silent(topology: Topology) -> tuple[str, ...]:
+def _nvml_is_silent(topology: Topology) -> tuple[str, ...]:
     """The NVIDIA GPUs of a machine whose library NVML said nothing of any of them, so that none could be looked at.
 
     Empty where it answered, and for a machine that was not discovered but described: such a one has no settings.
@@ -65,7 +65,7 @@ def nvml_is_silent(topology: Topology) -> tuple[str, ...]:
 
 def unlooked(topology: Topology, *, fault: str, says: str, remedy: str) -> tuple[Finding, ...]:
     """The finding of what only NVML could have told where it said nothing; `says` has a place for the `{gpus}`."""
-    silent = nvml_is_silent(topology)
+    silent = _nvml_is_silent(topology)
     if not silent:
         return ()
     says = says.format(gpus=runs(silent))
