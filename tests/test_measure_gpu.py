@@ -41,10 +41,10 @@ PROGRAMS = {
 def parts(monkeypatch):
     """The script's own modules."""
     monkeypatch.syspath_prepend(str(SCRIPTS))
-    from measure_gpu import page, points, sampling, session, udev_record, written
+    from measure_gpu import nixl_direct, page, points, sampling, session, udev_record, written
 
     modules = {"page": page, "points": points, "sampling": sampling, "session": session, "written": written}
-    return {**modules, "udev": udev_record}
+    return {**modules, "udev": udev_record, "nixl_direct": nixl_direct}
 
 
 @pytest.fixture(scope="module")
@@ -214,6 +214,35 @@ def test_nixl_goes_over_all_pairs_and_nccl_s_log_is_kept_of_each_collective(tmp_
     logs = {path.name for path in (tmp_path / "raw").glob("*.nccl-log.txt")}
     assert len(logs) == 12
     assert "all_to_all-4gpus.nccl-log.txt" in logs
+
+
+def test_nixl_and_its_c_api_take_turns_on_the_first_two_gpus(tmp_path, monkeypatch):
+    monkeypatch.setitem(PROGRAMS, "cc", COMPILES)
+    calls, done = called(tmp_path, "--output", tmp_path, "--only", "nixl-direct", "--rounds", 2)
+    assert done.returncode == 0, done.stderr
+    assert [call.split()[0] for call in calls] == ["nixl_direct", "railwright", "railwright", "nixl_direct"]
+    assert all("[0,1]" in call for call in calls)
+    assert " gpus=0,1 4096 1000 100 65536 1000 100 1048576 1000 100 67108864 " in calls[0]
+    assert "kv_vram.processes=2" in calls[1]
+    assert "--output" in calls[1]
+    assert not (tmp_path / "raw" / "nixl_direct").exists(), "a program is no record"
+
+
+def test_what_nixl_takes_is_told_beside_its_c_api(parts, tmp_path):
+    """Two rounds of the C API, and one recorded run of ours: 4 KiB is a latency there, 256 MiB a rate."""
+    for number, text in enumerate(("WRITE 4096 8e-6\nREAD 4096 9e-06\n", "a warning of UCX\nWRITE 4096 10e-6\n")):
+        (tmp_path / f"nixl-direct-{number}.txt").write_text(f"{text}WRITE 268435456 0.7e-3\nREAD 8192 1\n")
+    with tarfile.open(RECORDED_ON_FOUR / "raw.tar.xz") as archive:
+        (member,) = [one for one in archive.getmembers() if one.name.endswith("kv_vram-0-2/results.jsonl")]
+        (tmp_path / "nixl-direct-0-ours").mkdir()
+        (tmp_path / "nixl-direct-0-ours" / "results.jsonl").write_bytes(archive.extractfile(member).read())
+    rows = parts["nixl_direct"].table(tmp_path)[4:-1]
+    assert [row.split(" | ")[:3] for row in rows] == [
+        ["| WRITE", "4 KiB", "9.00 us"],
+        ["| READ", "4 KiB", "9.00 us"],
+        ["| WRITE", "256 MiB", "700 us"],
+    ]
+    assert rows[0].endswith("| 25.0% | 2, 1 |")
 
 
 def test_eight_gpus_are_gone_through_within_a_call(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
-from measure_gpu import placement, records, sampling, written
+from measure_gpu import nixl_direct, placement, records, sampling, written
 from measure_gpu.curves import draw_choice, draw_collective
 from measure_gpu.points import Curve, curves
 from measure_gpu.session import COMMANDS, NOT_RUN, NOTES
@@ -48,6 +48,7 @@ def write(folder: Path) -> list[str]:
         *records.latency(raw),
         *_choice(raw),
         *records.nixl(raw),
+        *nixl_direct.table(raw),
         *records.steps(raw),
     ]
     rest += [*records.files(raw), *sampling.table(raw), *placement.table(raw)]
