@@ -84,19 +84,31 @@ def nixl(session: Session) -> None:
             options += ["processes=2", "operations=WRITE", "sizes=4K,256M"]
         shown = only_gpus(*dict.fromkeys((one, other)))
         session.railwright(f"kv_vram-{one}-{other}", ["kv_vram"], [f"kv_vram.{text}" for text in options], **shown)
+    pageable = ["pairs=first", "links=gpu-host,host-gpu", "host=pageable", "sizes=4K,1M,64M"]
+    shown = only_gpus(*range(min(2, session.gpus)))
+    session.railwright("kv_vram-pageable", ["kv_vram"], [f"kv_vram.{text}" for text in pageable], **shown)
 
 
 def steps(session: Session) -> None:
     """A training step, with torch where it is there and as a load of matrix products; most GPUs first.
 
-    On a host of more than four GPUs, of which there are more numbers to go through, with fewer iterations.
+    At the end once more, as a model told by its number of parameters alone. On a host of more than four GPUs, of which
+    there are more numbers to go through, with fewer iterations.
     """
+    few = {} if session.gpus <= _FEW else {"iterations": "25"}
+    common = {"dtypes": "fp32,fp16,bf16", "compute-ms": "20", **few}
     for count in reversed(session.counts):
-        for compute in ("torch", "gemm"):
-            options = {"compute": compute, "dtypes": "fp32,bf16", "compute-ms": "20"}
-            options |= {} if session.gpus <= _FEW else {"iterations": "25"}
-            chosen = [f"train_step.{key}={value}" for key, value in options.items()]
-            session.railwright(f"train_step-{compute}-{count}gpus", ["train_step"], chosen, **first_gpus(count))
+        for compute, buckets in (("torch", "25M,single"), ("gemm", "25M,tensor,single")):
+            options = {"compute": compute, "buckets": buckets, **common}
+            _step(session, f"train_step-{compute}-{count}gpus", count, options)
+    for count in session.counts[-1:]:
+        large = {"model": "1.5B", "dtypes": "bf16", "buckets": "25M,100M,single", "compute": "gemm"}
+        _step(session, f"train_step-parameters-{count}gpus", count, {**large, "compute-ms": "200", "iterations": "20"})
+
+
+def _step(session: Session, name: str, count: int, options: dict[str, str]) -> None:
+    chosen = [f"train_step.{key}={value}" for key, value in options.items()]
+    session.railwright(name, ["train_step"], chosen, **first_gpus(count))
 
 
 def files(session: Session) -> None:
