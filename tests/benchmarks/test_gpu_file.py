@@ -76,7 +76,7 @@ def measure(stand_ins, two_gpus, tmp_path, monkeypatch):
 
 @pytest.fixture
 def over_nixl(stand_ins, two_gpus, tmp_path, monkeypatch):
-    """kv_file with NIXL's own plugins over stand-ins for CUDA and cuFile, as a run measures it."""
+    """kv_file with NIXL's own plugins over stand-ins for CUDA and cuFile, or another, as a run measures it."""
     cudart, site, files = (tmp_path / name for name in ("cudart", "site", "files"))
     for one in (cudart, site, files):
         one.mkdir()
@@ -86,15 +86,16 @@ def over_nixl(stand_ins, two_gpus, tmp_path, monkeypatch):
     (site / "sitecustomize.py").write_text(SITE)
     addresses = [gpu.address for gpu in two_gpus.of_kind("gpu")]
 
-    def run(**options):
-        faults = {name: options.pop(name) for name in list(options) if name.startswith("STANDIN")}
+    def run(name="kv_file", **options):
+        faults = {fault: options.pop(fault) for fault in list(options) if fault.startswith("STANDIN")}
         variables = environment(stand_ins, *addresses, **faults) | {"PYTHONPATH": str(site), "TMPDIR": str(tmp_path)}
         variables["LD_LIBRARY_PATH"] += f":{cudart}"
         with monkeypatch.context() as patched:
-            for name, value in variables.items():
-                patched.setenv(name, value)
-            benchmark = find("kv_file")
-            settled = benchmark.settle({"directory": str(files), "file-size": "64K", "batches": "1"} | options)
+            for variable, value in variables.items():
+                patched.setenv(variable, value)
+            benchmark = find(name)
+            small = {"file-size": "64K", "batches": "1"} if name == "kv_file" else SMALL
+            settled = benchmark.settle({"directory": str(files)} | small | options)
             measurement = Measurement(topology=two_gpus)
             planned = measurement.plan([(benchmark, settled)], 1)
             found = [result for one in planned for result in measurement.results(one)]
@@ -257,6 +258,18 @@ def test_a_case_in_which_the_library_crashes_is_named_and_the_cases_behind_it_ar
     assert "at step 'kv_file GDS_MT READ 4 KiB x 1' ended without a word; local: killed by SIGSEGV" in failed.reason
     assert "Fatal Python error: Segmentation fault" in failed.reason
     assert results.index(failed) == 4, "in its place"
+
+
+def test_a_point_in_which_cufile_crashes_is_named_and_the_points_behind_it_are_measured(over_nixl):
+    options = {"ways": "cufile compat", "sizes": "4K,16K,64K", "io-threads": "1,2"}
+    results = over_nixl("gpu_file_read", **options, STANDIN_CUFILE_CRASH="16384")
+    measured = [one for one in results if one.outcome == "measured" and one.quantity == "latency_s"]
+    assert [(one.parameters["size_bytes"], one.parameters["threads"]) for one in measured] == [
+        (4096, 1), (4096, 2), (65536, 1), (65536, 2),
+    ]  # fmt: skip
+    first, second = [one.reason for one in results if one.outcome == "failed"]
+    assert "at step 'gpu_file_read cufile compat 16 KiB sequential depth 3' ended without a word" in first
+    assert "'gpu_file_read cufile compat 16 KiB sequential depth 3 x 2 threads' ended without a word" in second
 
 
 def test_a_crash_in_the_last_case_or_in_none_of_them_starts_nothing_again(over_nixl):

@@ -9,12 +9,13 @@ from __future__ import annotations
 import array
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from railwright.benchmarks import gpu_job
+from railwright.benchmarks.after_crash import cases_behind
 from railwright.benchmarks.base import Job, Option, Plan, Rank, Variant, choice
 from railwright.benchmarks.cpu_cost import cpu_settings
 from railwright.benchmarks.direct_file import FILL_BYTES, device_of, with_name
@@ -53,6 +54,24 @@ def variants(given: Mapping[str, str]) -> tuple[Variant, ...]:
 def points_of(given: Mapping[str, str]) -> tuple[Point, ...]:
     """Those of the host's benchmark; buffers have no choice of pages."""
     return points({**given, "pages": "huge"})
+
+
+def points_left(job: Job) -> tuple[Point, ...]:
+    """Those that this launch has to measure."""
+    return points_of(job.options)[job.first_case :]
+
+
+def step_of(job: Job, point: Point) -> str:
+    """What a rank calls the measurement of a point."""
+    threads = f" x {point.threads} threads" if point.threads > 1 else ""
+    varied = f"{format_size(point.size)} {point.order} depth {point.depth}{threads}"
+    return f"{job.benchmark} {job.variant.parameters['way']} {varied}"
+
+
+def after_crash(job: Job, results: Sequence[Result]) -> Job | None:
+    """The points behind the one in which cuFile crashed; None where it was none of them, or the last one."""
+    steps = [step_of(job, point) for point in points_of(job.options)]
+    return cases_behind(job, results, steps, keys=("size_bytes", "depth", "threads", "order"))
 
 
 def path_of(job: Job, *, write: bool) -> str:

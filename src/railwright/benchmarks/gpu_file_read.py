@@ -31,13 +31,13 @@ def _run(rank: Rank) -> Iterator[Result]:
 
 
 def _measure(rank: Rank, common: Result, target: Target) -> Iterator[Result]:
-    for point in gpu_file.points_of(rank.job.options):
+    for point in gpu_file.points_left(rank.job):
         yield from _measure_point(rank, common, target, point)
 
 
 def _measure_point(rank: Rank, common: Result, target: Target, point: Point) -> Iterator[Result]:
     """One counted pass, then timed ones; what is in the GPU's memory is checked after both."""
-    rank.step(f"{common.benchmark} {target.way} {point}")
+    rank.step(gpu_file.step_of(rank.job, point))
     work = gpu_file.work_of(rank, point)
     with gpu_file.passes_of(target, work) as one_pass:
         target.buffer.set_bytes(POISON, work.region_bytes)
@@ -73,5 +73,6 @@ BENCHMARK = Benchmark(
     run=_run,
     options=gpu_file.options_of(verb="read", sizes="4K,1M"),
     variants=gpu_file.variants,
+    after_crash=gpu_file.after_crash,
     uses_gpus=True,
 )

@@ -40,13 +40,13 @@ def _run(rank: Rank) -> Iterator[Result]:
 
 def _measure(rank: Rank, common: Result, target: Target) -> Iterator[Result]:
     seed = int.from_bytes(os.urandom(_SEED_BYTES))
-    for number, point in enumerate(gpu_file.points_of(rank.job.options)):
+    for number, point in enumerate(gpu_file.points_left(rank.job)):
         yield from _measure_point(rank, common, target, point, seed + 2 * number)
 
 
 def _measure_point(rank: Rank, common: Result, target: Target, point: Point, seed: int) -> Iterator[Result]:
     """One counted pass, then timed ones of another pattern, which is then read back from the file by pread."""
-    rank.step(f"{common.benchmark} {target.way} {point}")
+    rank.step(gpu_file.step_of(rank.job, point))
     work = gpu_file.work_of(rank, point)
     with gpu_file.passes_of(target, work) as one_pass:
         target.buffer.fill(seed, work.region_bytes)
@@ -55,7 +55,7 @@ def _measure_point(rank: Rank, common: Result, target: Target, point: Point, see
         before = kernel_threads_cpu_s()
         passes = [one_pass(True) for _ in range(int(rank.job.options["passes"]))]
         after = kernel_threads_cpu_s()
-    rank.step(f"{common.benchmark} {target.way} {point}: reading back")
+    rank.step(f"{gpu_file.step_of(rank.job, point)}: reading back")
     wrong = wrong_in_file(target.fd, seed + 1, work.region_bytes)
     kernel_s = None if before is None or after is None else after - before
     measured = replace(
@@ -97,5 +97,6 @@ BENCHMARK = Benchmark(
         Option("passes", "5", "timed passes over the file at each point", whole_number(_MOST_PASSES)),
     ),
     variants=gpu_file.variants,
+    after_crash=gpu_file.after_crash,
     uses_gpus=True,
 )

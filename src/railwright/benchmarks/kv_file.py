@@ -17,6 +17,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from railwright.benchmarks import gpu_job
+from railwright.benchmarks.after_crash import cases_behind
 from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, Variant, choice, one_of, whole_number
 from railwright.benchmarks.direct_file import device_of, folder_problem
 from railwright.benchmarks.kv_exchange import Service, parse_service, unreachable
@@ -266,10 +267,8 @@ def _after_crash(job: Job, results: Sequence[Result]) -> Job | None:
     points, backend = _points(job.options), _backend(job)
     if backend not in _BY_CUFILE:
         return None
-    seen = {tuple(one.parameters.get(name) for name in ("operation", "size_bytes", "batch")) for one in results}
-    crashed = job.first_case + len([one for one in seen if one != (None, None, None)])
-    was_in_it = crashed < len(points) and any(repr(_step(backend, points[crashed])) in one.reason for one in results)
-    return replace(job, first_case=crashed + 1) if was_in_it and crashed + 1 < len(points) else None
+    steps = [_step(backend, point) for point in points]
+    return cases_behind(job, results, steps, keys=("operation", "size_bytes", "batch"))
 
 
 def _parameters(target: Target, point: Point) -> dict[str, Scalar]:
