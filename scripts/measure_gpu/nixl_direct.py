@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import statistics
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
+from measure_gpu.points import itself, medians
 from measure_gpu.session import Session, first_gpus
 
 from railwright.benchmarks.kv_transfer import Point
@@ -34,14 +35,15 @@ def beside(session: Session) -> None:
     program = session.raw / "nixl_direct"
     if session.run("cc-nixl_direct", [compiler, "-O2", "-o", str(program), str(SOURCE), "-ldl"]) is None:
         return
+    turns = [partial(_theirs, session, str(program), str(library)), partial(_ours, session)]
     for number in range(session.rounds):
         name = f"{_NAME}-{session.free_number(_NAME)}"
-        for turn in [_ours, _theirs] if number % 2 else [_theirs, _ours]:
-            turn(session, name, str(program), str(library))
+        for turn in reversed(turns) if number % 2 else turns:
+            turn(name)
     program.unlink(missing_ok=True)
 
 
-def _theirs(session: Session, name: str, program: str, library: str) -> None:
+def _theirs(session: Session, program: str, library: str, name: str) -> None:
     repeats = [(size, *reversed(Point("WRITE", size, 1, 1, 1).repeats())) for size in SIZES]
     runtimes = [str(Path(path).parent) for path in in_wheels("libcudart.so.13", "libcudart.so.12")]
     places = os.pathsep.join(filter(None, (*runtimes, os.environ.get("LD_LIBRARY_PATH"))))
@@ -49,7 +51,7 @@ def _theirs(session: Session, name: str, program: str, library: str) -> None:
     session.run(name, argv, LD_LIBRARY_PATH=places, **first_gpus(2))
 
 
-def _ours(session: Session, name: str, _program: str, _library: str) -> None:
+def _ours(session: Session, name: str) -> None:
     options = {"links": "gpu-gpu", "processes": "2", "pairs": "first", "sizes": ",".join(map(str, SIZES))}
     chosen = [f"kv_vram.{key}={value}" for key, value in options.items()]
     session.railwright(f"{name}-ours", ["kv_vram"], chosen, **first_gpus(2))
@@ -60,10 +62,8 @@ def table(raw: Path) -> list[str]:
     theirs, ours = _times_of_theirs(raw), _times_of_ours(raw)
     head = "| operation | size | C API | ours | ours / C API | C API against itself | rounds |"
     lines = ["### NIXL beside its C API", "", head, "|" + "---|" * 7]
-    for key in (key for key in theirs if key in ours):
-        one, other = statistics.median(theirs[key]), statistics.median(ours[key])
-        itself = max(theirs[key]) / min(theirs[key]) - 1
-        shown = f"{format_duration(one)} | {format_duration(other)} | {other / one:.3f} | {itself:.1%}"
+    for key, one, other in medians(theirs, ours):
+        shown = f"{format_duration(one)} | {format_duration(other)} | {other / one:.3f} | {itself(theirs[key]):.1%}"
         lines.append(f"| {key[0]} | {format_size(key[1])} | {shown} | {len(theirs[key])}, {len(ours[key])} |")
     return [*lines, ""] if len(lines) > 4 else []
 

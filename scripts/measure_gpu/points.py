@@ -6,8 +6,9 @@ import functools
 import re
 import statistics
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from railwright.busbw import factor
 from railwright.diagnosis.limits_of import LimitFinder, ceilings
@@ -24,6 +25,7 @@ _NAME = re.compile(
     r"(?:-(?P<buffers>registered|symmetric))?(?:-(?P<gpus>\d+)gpus)?(?:-(?:small|large))?-\d+"
 )
 _THEIRS = "-nccl-tests"
+K = TypeVar("K")
 
 
 class Way(NamedTuple):
@@ -48,6 +50,17 @@ WAYS = {
 }
 
 
+def itself(values: list[float]) -> float:
+    """How far a yardstick is from itself between rounds."""
+    return max(values) / min(values) - 1
+
+
+def medians(theirs: Mapping[K, list[float]], ours: Mapping[K, list[float]]) -> Iterator[tuple[K, float, float]]:
+    """The median of a yardstick and of ours, of what both measured."""
+    for key in (key for key in theirs if key in ours):
+        yield key, statistics.median(theirs[key]), statistics.median(ours[key])
+
+
 class Point(NamedTuple):
     """One size and placement, times in seconds of each round."""
 
@@ -69,7 +82,7 @@ class Point(NamedTuple):
     @property
     def itself(self) -> float:
         """How far nccl-tests is from itself between rounds."""
-        return max(self.theirs) / min(self.theirs) - 1
+        return itself(self.theirs)
 
     @property
     def tolerance(self) -> float:

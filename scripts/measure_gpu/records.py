@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import statistics
 from pathlib import Path
+
+from measure_gpu.points import itself, medians
 
 from railwright.diagnosis.verdict import format_quantity
 from railwright.results.model import Result
@@ -65,10 +66,8 @@ def _baseline(raw: Path, paths: list[Path]) -> list[str]:
             named = (str(result.parameters.get(name, "")) for name in _BASELINE_KEYS[1:])
             ours.setdefault((result.path, *named), []).append(result.summary.median)
     lines = ["| path | engine | by | direction | CUDA C++ | ours | ours / CUDA C++ | itself |", "|" + "---|" * 8]
-    for key in (key for key in theirs if key in ours):
-        one, other = statistics.median(theirs[key]), statistics.median(ours[key])
-        itself = max(theirs[key]) / min(theirs[key]) - 1
-        shown = f"{format_bandwidth(one)} | {format_bandwidth(other)} | {other / one:.4f} | {itself:.2%}"
+    for key, one, other in medians(theirs, ours):
+        shown = f"{format_bandwidth(one)} | {format_bandwidth(other)} | {other / one:.4f} | {itself(theirs[key]):.2%}"
         lines.append(f"| {' | '.join(key)} | {shown} |")
     return [*lines, ""] if len(lines) > 2 else []
 

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from measure_gpu.gpus import addresses
 from measure_gpu.session import Session, first_gpus
 
 from railwright.launch.gpu_watch import INTERVAL_S
@@ -75,14 +76,10 @@ def table(raw: Path) -> list[str]:
 
 def main(gpus: int) -> None:
     """Measure on so many GPUs."""
-    import pynvml
-
     from railwright.native import cuda, nccl
     from railwright.native.nccl_library import Library
-    from railwright.topology.sources.nvidia_nvml import handles
 
-    pynvml.nvmlInit()
-    devices = [cuda.Device(address) for address, _ in sorted(handles())[:gpus]]
+    devices = [cuda.Device(address) for address in addresses()[:gpus]]
     library = Library()
     team = nccl.Team(library, devices, "all_reduce", library.unique_id())
     team.allocate(max(SIZES)[0], "plain")

@@ -75,7 +75,7 @@ def measure(stand_ins, two_gpus, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def over_nixl(stand_ins, two_gpus, tmp_path, monkeypatch):
+def in_a_run(stand_ins, two_gpus, tmp_path, monkeypatch):
     """kv_file with NIXL's own plugins over stand-ins for CUDA and cuFile, or another, as a run measures it."""
     cudart, site, files = (tmp_path / name for name in ("cudart", "site", "files"))
     for one in (cudart, site, files):
@@ -236,8 +236,8 @@ def test_without_a_gpu_nixl_s_backends_of_cufile_are_waived(measure):
 
 
 @pytest.mark.parametrize(("route", "value"), [("nvfs", "nvidia-fs"), ("posix", "posix")])
-def test_nixl_s_own_plugins_are_measured_and_cufile_says_which_way_they_took(over_nixl, route, value):
-    results = over_nixl(backend="GDS,GDS_MT", memory="DRAM,VRAM", sizes="16K", STANDIN_CUFILE_ROUTE=route)
+def test_nixl_s_own_plugins_are_measured_and_cufile_says_which_way_they_took(in_a_run, route, value):
+    results = in_a_run(backend="GDS,GDS_MT", memory="DRAM,VRAM", sizes="16K", STANDIN_CUFILE_ROUTE=route)
     assert {one.outcome for one in results} == {"measured"}, {one.reason for one in results}
     assert len(results) == 2 * 2 * 2 * 2, "backends, memories, operations, quantities"
     for one in results:
@@ -247,8 +247,8 @@ def test_nixl_s_own_plugins_are_measured_and_cufile_says_which_way_they_took(ove
         assert one.settings["cpus"] == EVERY_CPU, "a worker would wait for the thread that polls for it"
 
 
-def test_a_case_in_which_the_library_crashes_is_named_and_the_cases_behind_it_are_measured(over_nixl):
-    results = over_nixl(backend="GDS_MT", memory="VRAM", sizes="4K,64K", STANDIN_CUFILE_CRASH="4096")
+def test_a_case_in_which_the_library_crashes_is_named_and_the_cases_behind_it_are_measured(in_a_run):
+    results = in_a_run(backend="GDS_MT", memory="VRAM", sizes="4K,64K", STANDIN_CUFILE_CRASH="4096")
     measured = [one for one in results if one.outcome == "measured" and one.quantity == "latency_s"]
     assert [(one.parameters["operation"], one.parameters["size_bytes"]) for one in measured] == [
         ("WRITE", 4096), ("WRITE", 65536), ("READ", 65536),
@@ -260,9 +260,9 @@ def test_a_case_in_which_the_library_crashes_is_named_and_the_cases_behind_it_ar
     assert results.index(failed) == 4, "in its place"
 
 
-def test_a_point_in_which_cufile_crashes_is_named_and_the_points_behind_it_are_measured(over_nixl):
+def test_a_point_in_which_cufile_crashes_is_named_and_the_points_behind_it_are_measured(in_a_run):
     options = {"ways": "cufile compat", "sizes": "4K,16K,64K", "io-threads": "1,2"}
-    results = over_nixl("gpu_file_read", **options, STANDIN_CUFILE_CRASH="16384")
+    results = in_a_run("gpu_file_read", **options, STANDIN_CUFILE_CRASH="16384")
     measured = [one for one in results if one.outcome == "measured" and one.quantity == "latency_s"]
     assert [(one.parameters["size_bytes"], one.parameters["threads"]) for one in measured] == [
         (4096, 1), (4096, 2), (65536, 1), (65536, 2),
@@ -272,8 +272,8 @@ def test_a_point_in_which_cufile_crashes_is_named_and_the_points_behind_it_are_m
     assert "'gpu_file_read cufile compat 16 KiB sequential depth 3 x 2 threads' ended without a word" in second
 
 
-def test_a_crash_in_the_last_case_or_in_none_of_them_starts_nothing_again(over_nixl):
-    last = over_nixl(backend="GDS_MT", sizes="4K", operations="READ", STANDIN_CUFILE_CRASH="4096")
+def test_a_crash_in_the_last_case_or_in_none_of_them_starts_nothing_again(in_a_run):
+    last = in_a_run(backend="GDS_MT", sizes="4K", operations="READ", STANDIN_CUFILE_CRASH="4096")
     assert [one.outcome for one in last] == ["failed"]
     job = Job(benchmark="kv_file", options=find("kv_file").settle({"backend": "GDS"}), launch=0, cpus=(0,),
               variant=Variant(parameters={"backend": "GDS"}), topology=expand("laptop", {}))  # fmt: skip

@@ -243,7 +243,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def test_one_use_of_cufile_s_counters(stand_ins, tmp_path, use, status):
     """The stand-in crashes where the library did."""
     argv = [sys.executable, "-c", ONE_USE, str(COUNTERS), "--child", use, "--folder", str(tmp_path), "--seconds", "0.1"]
-    settings = os.environ | environment(stand_ins, GPU)
+    settings = os.environ | environment(stand_ins, GPU) | {"PYTHONPATH": str(COUNTERS.parent)}
     done = subprocess.run(argv, env=settings, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == status, done.stdout + done.stderr
     assert done.stdout  # the time of each round

@@ -63,9 +63,14 @@ class Point(NamedTuple):
         count = self.blocks(file_bytes)
         return max(count * self.size / _PLANNED_BYTES_PER_S, count / _PLANNED_OPERATIONS_PER_S)
 
-    def __str__(self) -> str:
+    @property
+    def without_pages(self) -> str:
+        """What it is called where buffers have no choice of pages."""
         threads = f" x {self.threads} threads" if self.threads > 1 else ""
-        return f"{format_size(self.size)} {self.order} depth {self.depth}{threads} {self.pages} pages"
+        return f"{format_size(self.size)} {self.order} depth {self.depth}{threads}"
+
+    def __str__(self) -> str:
+        return f"{self.without_pages} {self.pages} pages"
 
 
 def whole_numbers(most: int) -> Callable[[str], tuple[int, ...]]:

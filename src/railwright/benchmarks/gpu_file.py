@@ -63,9 +63,7 @@ def points_left(job: Job) -> tuple[Point, ...]:
 
 def step_of(job: Job, point: Point) -> str:
     """What a rank calls the measurement of a point."""
-    threads = f" x {point.threads} threads" if point.threads > 1 else ""
-    varied = f"{format_size(point.size)} {point.order} depth {point.depth}{threads}"
-    return f"{job.benchmark} {job.variant.parameters['way']} {varied}"
+    return f"{job.benchmark} {job.variant.parameters['way']} {point.without_pages}"
 
 
 def after_crash(job: Job, results: Sequence[Result]) -> Job | None:

@@ -256,8 +256,7 @@ class LimitFinder:
         limit = _ceiling(quantity, copies * best, because)
         if not isinstance(size, int) or size < _JUDGED_FROM_BYTES or parameters.get("transport") == "tcp":
             return limit, None
-        largest = max(known for path, known in self._ceilings.copies if path == path_id)
-        slowest_of_memory, of_memory, _ = self._ceilings.copies[path_id, largest]
+        slowest_of_memory, of_memory, _ = self._ceilings.copies[path_id, self._largest_copy(path_id)]
         return limit, Expected(
             quantity=quantity,
             low=_sound_share(value, of_memory),
@@ -275,13 +274,17 @@ class LimitFinder:
         half = _nearest_size(self._ceilings.copies, path_id, size // 2)
         return max((self._ceilings.copies[path_id, one].best, one) for one in (size, half) if one is not None)
 
+    def _largest_copy(self, path_id: str) -> int:
+        """In bytes; 0 where none was measured."""
+        return max((known for path, known in self._ceilings.copies if path == path_id), default=0)
+
     def _kv_cache(self, quantity: Quantity, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
         """Blocks of one request at the rate of a copy; a request larger than all copies is held against the largest.
 
         A band only where a copy of that size was measured and no block is so small that its own cost decides.
         """
         size, layers = parameters.get("size_bytes"), parameters.get("layers")
-        largest = max((known for path, known in self._ceilings.copies if path == path_id), default=0)
+        largest = self._largest_copy(path_id)
         if not isinstance(size, int) or not largest:
             return NoLimit(quantity=quantity, why="memory_copy was not measured in this run"), None
         copied = parameters | {"size_bytes": min(size, largest)}
