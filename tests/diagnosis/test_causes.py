@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from railwright.diagnosis.causes import causes_of
 from railwright.diagnosis.model import Judged, Verdict
 from railwright.faults.model import Certainty, Finding
 from railwright.limits.model import NoLimit, Quantity
+from railwright.results.model import Evidence
 from railwright.topology.expand import expand
 from railwright.topology.model import Path, Scalar
 from railwright.topology.paths import Graph
@@ -17,11 +20,18 @@ def found(*where: str, certainty: Certainty = "seen") -> Finding:
     return Finding(fault="a_fault", where=where, certainty=certainty, says="wrong")
 
 
-def causes(finding: Finding, path: str = "gpu0>gpu1", benchmark: str = "kv_vram", **parameters: Scalar) -> bool:
+def causes(
+    finding: Finding,
+    path: str = "gpu0>gpu1",
+    benchmark: str = "kv_vram",
+    evidence: tuple[Evidence, ...] = (),
+    **parameters: Scalar,
+) -> bool:
     quantity: Quantity = "bandwidth_bytes_per_s"
     judged = Judged(
         benchmark=benchmark, quantity=quantity, path=path, parameters=parameters, outcome="measured",
         limit=NoLimit(quantity=quantity, why="a test"), verdict=Verdict(state="slow", why="a test"),
+        evidence=evidence,
     )  # fmt: skip
     return causes_of(judged, path_of(path), (finding,)) == (finding,)
 
@@ -51,6 +61,21 @@ def test_a_finding_about_a_number_of_processes_is_about_those_points_alone() -> 
     assert causes(finding, "gpu0>memory0", processes=2)
     assert not causes(finding, "gpu0>memory0", processes=1)
     assert not causes(found("kv_vram", "processes 2"), "gpu0>memory0", processes=1), "also where it names no path"
+
+
+def test_a_finding_about_a_parameter_is_not_about_points_without_it() -> None:
+    assert causes(found("kv_vram", "ucx pipeline"), ucx="pipeline")
+    assert not causes(found("kv_vram", "ucx pipeline"))
+
+
+def test_a_finding_of_what_was_seen_of_points_is_about_those_points_alone() -> None:
+    def seen(*values: str) -> tuple[Evidence, ...]:
+        return tuple(Evidence(claim="ucx_protocol", value=value, seen="a log") for value in values)
+
+    emulated = replace(found("kv_vram", "gpu0>gpu1"), evidence=seen("software emulation over tcp/lo", "emulation"))
+    assert causes(emulated, evidence=seen("emulation"))
+    assert not causes(emulated, evidence=seen("cuda_copy/cuda"))
+    assert causes(emulated), "nothing was seen of it that speaks against it"
 
 
 def test_a_device_with_its_paths_is_not_every_path_of_the_device() -> None:

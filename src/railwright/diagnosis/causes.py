@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from railwright.diagnosis.model import Judged
 from railwright.faults.model import Finding
+from railwright.results.model import Evidence
 from railwright.topology.model import Path
 
 
 def causes_of(judged: Judged, path: Path | None, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """The findings that sit on this path or on this benchmark, the surest first. `path` is the judged one's, if known.
 
-    A finding that names paths is about those alone: its benchmark or a device of it on another path proves nothing.
+    A finding that names paths is about those alone: its benchmark or a device of it on another path proves nothing. One
+    that names a parameter (`ucx pipeline`) is about the points that were measured with that value, and one whose
+    evidence is of points (`ucx_protocol`) about those of which the same was seen.
     """
     order = ("seen", "likely", "possible", "could not look")
-    concerned = [finding for finding in findings if _concerns(finding.where, judged, path)]
+    concerned = [one for one in findings if _concerns(one.where, judged, path) and _was_seen(one, judged)]
     return tuple(sorted(concerned, key=lambda finding: order.index(finding.certainty)))
 
 
@@ -22,10 +25,24 @@ def _concerns(where: tuple[str, ...], judged: Judged, path: Path | None) -> bool
     if path is not None:
         own.update(path.devices, (link.id for link in path.links))
     paths = {place for place in where if ">" in place}
-    varied = {place for place in where if " " in place and place.partition(" ")[0] in judged.parameters} - paths
+    varied = {place for place in where if " " in place} - paths
     others = set(where) - paths - varied
     if varied - {f"{name} {value}" for name, value in judged.parameters.items()}:
         return False
     if not paths:
         return bool(others & own)
     return judged.path in paths and (not others or bool(others & own))
+
+
+def _was_seen(finding: Finding, judged: Judged) -> bool:
+    """Whether nothing else was seen of the point than what the finding rests on."""
+    rests_on, seen = (_values(evidence) for evidence in (finding.evidence, judged.evidence))
+    return all(seen[claim] & values for claim, values in rests_on.items() if claim in seen)
+
+
+def _values(evidence: tuple[Evidence, ...]) -> dict[str, set[str]]:
+    """What was claimed -> as what."""
+    found: dict[str, set[str]] = {}
+    for one in evidence:
+        found.setdefault(one.claim, set()).add(one.value)
+    return found
