@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+import msgspec
 import pytest
 from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
@@ -18,7 +19,7 @@ from railwright.benchmarks.evidence import ucx_protocol_evidence
 from railwright.benchmarks.kv_vram import Case, cases
 from railwright.benchmarks.registry import BENCHMARKS, find
 from railwright.errors import UsageError
-from railwright.faults import rma_emulated, tcp_fallback
+from railwright.faults import peer_access_off, rma_emulated, tcp_fallback
 from railwright.faults.model import Facts
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.session import Planned, Session
@@ -183,6 +184,33 @@ def test_a_transport_is_no_finding(two_gpus):
         assert rma_emulated.FAULT.look(Facts(topology=two_gpus, results=(result_with(value),))) == ()
 
 
+def of_one_process(protocol: str, access: str = "no peer access") -> Result:
+    seen = (
+        Evidence(claim="ucx_protocol", value=protocol, seen="a log"),
+        Evidence(claim="peer_access", value=access, seen="-"),
+    )
+    return msgspec.structs.replace(result_with(protocol, "gpu0>gpu1", processes=1), evidence=seen)
+
+
+def test_copies_of_a_process_that_did_not_enable_peer_access_are_a_finding(two_gpus):
+    others = (
+        of_one_process("cuda_copy/cuda", "peer access"),
+        of_one_process("software emulation over tcp/lo"),
+        result_with("cuda_copy/cuda"),
+    )
+    assert peer_access_off.FAULT.look(Facts(topology=two_gpus, results=others)) == ()
+    facts = Facts(topology=two_gpus, results=(*others, of_one_process("cuda_copy/cuda")))
+    (found,) = peer_access_off.FAULT.look(facts)
+    assert found.where == ("kv_vram", "gpu0>gpu1")
+    assert found.certainty == "seen"
+    assert "(1 points)" in found.says
+    assert "cudaDeviceEnablePeerAccess" in found.remedy
+    assert {one.claim: one.value for one in found.evidence} == {
+        "ucx_protocol": "cuda_copy/cuda",
+        "peer_access": "no peer access",
+    }
+
+
 # --- what is planned
 
 
@@ -223,6 +251,14 @@ def test_the_default_is_not_named_so_that_it_compares_with_runs_without_the_opti
     settled = find("kv_vram").settle({"ucx": "default,pipeline"})
     variants = kv_vram.BENCHMARK.launches(settled, load(str(archive("1xh100-probed-vm"))))
     assert variants == (Variant(), Variant(parameters={"ucx": "pipeline"}))
+
+
+def test_peer_access_is_a_launch_of_its_own_and_needs_two_gpus(two_gpus):
+    settled = find("kv_vram").settle({"peer-access": "off,on", "pairs": "first", "ucx": "no peer errors"})
+    ways = [one.parameters for one in kv_vram.BENCHMARK.launches(settled, two_gpus)]
+    assert ways == [{"ucx": "no peer errors"}, {"ucx": "no peer errors", "peer_access": "on"}]
+    alone = job_on(load(str(archive("1xh100-probed-vm"))), **{"peer-access": "on"})
+    assert kv_vram.BENCHMARK.plan(alone).waived == "peer access is between two GPUs; this machine has one"
 
 
 def test_without_a_gpu_it_is_waived_by_name():
@@ -288,6 +324,19 @@ def test_every_case_moves_every_byte_and_says_which_it_was(measure):
         assert one.evidence[0].claim == "ucx_protocol"
         assert one.settings["warm_up"] >= 2
         assert one.settings["iterations"] >= 3
+
+
+@pytest.mark.parametrize(("access", "said"), [("off", "no peer access"), ("on", "peer access")])
+def test_what_one_process_says_of_its_gpus_is_in_the_record(measure, access, said):
+    between, others = [], []
+    for one in measure(sizes="4K", pairs="first", operations="WRITE", **{"peer-access": access}):
+        assert one.outcome == "measured", one.reason
+        assert one.parameters.get("peer_access", "off") == access
+        alone = one.parameters["processes"] == 1 and one.path == "gpu0>gpu1"
+        (between if alone else others).append({seen.claim: seen.value for seen in one.evidence})
+    assert [seen["peer_access"] for seen in between] == [said]
+    assert len(others) == 5
+    assert all("peer_access" not in seen for seen in others)
 
 
 def test_data_that_never_came_is_counted_on_the_side_that_should_have_it(measure):

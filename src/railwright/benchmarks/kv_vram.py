@@ -7,6 +7,7 @@ say when it falls back to copying piece by piece. So every record has the transp
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -19,13 +20,14 @@ from railwright.benchmarks.evidence import ucx_protocol_evidence
 from railwright.benchmarks.kv_transfer import Point, Timed
 from railwright.benchmarks.kv_vram_pairs import GPU_TO_GPU, OPTION, asked, over_pairs
 from railwright.benchmarks.nixl_pair import log_of, wait_for_initiator
+from railwright.faults import peer_access_off
 from railwright.faults.parts import rdma_ports
 from railwright.native import nixl
 from railwright.native.cuda import Device, DeviceBuffer, PinnedBuffer, driver_version
 from railwright.native.memory import PATTERN, Buffer
 from railwright.native.mpi import library_version
 from railwright.native.nixl_memory import AnyBuffer, Memory, memory_of, prepare_gpus
-from railwright.results.model import Result, Verification
+from railwright.results.model import Evidence, Result, Verification
 from railwright.results.readers.ucx_protocols import Memories, Operation
 from railwright.results.statistics import summarise
 from railwright.topology.model import Scalar, Topology
@@ -60,6 +62,7 @@ _links = choice(*_LINKS)
 _processes = choice("2", "1")
 _hosts = choice("pinned", "pageable")
 _ways = choice(*_WAYS_OF_UCX)
+_accesses = choice("off", "on")
 
 
 class Case(NamedTuple):
@@ -129,8 +132,10 @@ def _points(options: Mapping[str, str]) -> list[Point]:
 
 
 def _variants(options: Mapping[str, str], topology: Topology) -> tuple[Variant, ...]:
-    ways = tuple(Variant(parameters={} if way == "default" else {"ucx": way}) for way in _ways(options["ucx"]))
-    return over_pairs(options, topology, ways)
+    ways = [{} if way == "default" else {"ucx": way} for way in _ways(options["ucx"])]
+    accesses = [{} if one == "off" else {peer_access_off.CLAIM: one} for one in _accesses(options["peer-access"])]
+    every = tuple(Variant(parameters={**way, **access}) for way in ways for access in accesses)
+    return over_pairs(options, topology, every)
 
 
 def _way(job: Job) -> str:
@@ -139,6 +144,8 @@ def _way(job: Job) -> str:
 
 def _plan(job: Job) -> Plan:
     waived = gpu_job.waived(job) or ("" if nixl.find_library() else nixl.NOT_INSTALLED)
+    if not waived and _has_peer_access(job) and len(job.gpus) < 2:
+        waived = "peer access is between two GPUs; this machine has one"
     options = asked(job)
     every, largest = cases(options, len(job.gpus)), max(parse_sizes(options["sizes"]))
     buffers = {(case.ours, 0) for case in every} | {(case.theirs, case.processes - 1) for case in every}
@@ -220,6 +227,9 @@ def _buffers(rank: Rank, every: list[Case], size: int, stack: contextlib.ExitSta
             if address not in devices:
                 devices[address] = stack.enter_context(Device(address))
             found[name] = stack.enter_context(DeviceBuffer(devices[address], size))
+    if _has_peer_access(job):
+        for one, other in itertools.permutations(devices.values(), 2):
+            one.enable_peer(other)
     near.make_current()
     return found
 
@@ -293,9 +303,25 @@ def _initiate(rank: Rank, side: _Side, case: Case, point: Point) -> Iterator[Res
         settings=_settings(rank, timed),
         ranks=case.processes,
         verification=Verification(method=PATTERN, bytes_checked=point.size, bytes_wrong=wrong),
-        evidence=(ucx_protocol_evidence(log_of(rank), verb, point.size, case.memories, to_self=alone),),
+        evidence=(
+            ucx_protocol_evidence(log_of(rank), verb, point.size, case.memories, to_self=alone),
+            *((_peer_access(rank.job),) if alone and case.link == GPU_TO_GPU else ()),
+        ),
     )
     yield from _as_results(common, timed, point)
+
+
+def _has_peer_access(job: Job) -> bool:
+    """Whether this launch lets the GPUs of a process reach each other's memory."""
+    return job.variant.parameters.get(peer_access_off.CLAIM) == "on"
+
+
+def _peer_access(job: Job) -> Evidence:
+    if _has_peer_access(job):
+        seen, value = "cuCtxEnablePeerAccess succeeded both ways", "peer access"
+    else:
+        seen, value = "this process did not call cuCtxEnablePeerAccess", peer_access_off.NONE
+    return Evidence(claim=peer_access_off.CLAIM, value=value, seen=seen)
 
 
 def _place(buffer: AnyBuffer) -> tuple[int, Memory]:
@@ -360,6 +386,7 @@ BENCHMARK = Benchmark(
         Option("processes", "2,1", "2, 1 (one agent between memories of its own), or both", _processes),
         Option("host", "pinned", "host memory: pinned, pageable, or both", _hosts),
         Option("ucx", "default", "default, pipeline (UCX_RMA_PPLN_ENABLE=y), no peer errors, or several", _ways),
+        Option("peer-access", "off", "between two GPUs of one process: off, on (as PyTorch does), or both", _accesses),
     ),
     needs_mpi=True,
     uses_gpus=True,

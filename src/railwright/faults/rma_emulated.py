@@ -15,7 +15,8 @@ from railwright.topology.model import Scalar
 
 _REMEDY_IN_ONE_PROCESS = (
     "create NIXL's UCX backend with ucx_error_handling_mode=none: then UCX copies by cuda_copy (55 GB/s to and from"
-    " host memory), but a peer's failure is no longer noticed; or copy with CUDA, without NIXL"
+    " host memory; 391 between GPUs with peer access, 38 without), but a peer's failure is no longer noticed; or copy"
+    " with CUDA, without NIXL"
 )
 _REMEDY = (
     "set UCX_RMA_PPLN_ENABLE=y for both processes (UCX 1.22 and later, off by default): 31 to 39 GB/s where the GPU's"
@@ -48,7 +49,7 @@ def _finding(benchmark: str, processes: Scalar | None, points: list[tuple[Result
         costs="0.4 to 0.9 GB/s at 256 MiB, where a copy makes 55 to host memory and 390 to a GPU (measured on 2 H200,"
         " NIXL 1.5.1, UCX 1.23)",
         remedy=_REMEDY_IN_ONE_PROCESS if alone else _REMEDY,
-        evidence=tuple({one.seen: one for _, one in points}.values()),
+        evidence=tuple(dict.fromkeys(one for _, one in points)),
     )
 
 
