@@ -79,16 +79,20 @@ def latency(raw: Path) -> list[str]:
 
 def nixl(raw: Path) -> list[str]:
     """NIXL with GPU memory."""
-    return _section("NIXL", _of(raw, "kv_vram*"), "size_bytes", "operation", "initiator", "processes", "ucx")
+    return _section(
+        "NIXL", _of(raw, "kv_vram*"), "size_bytes", "operation", "initiator", "processes", "host", "ucx", "peer_access"
+    )
 
 
 def steps(raw: Path) -> list[str]:
-    """Training steps, by how their load is made and on how many GPUs."""
+    """Training steps, by how their load is made, of which model and on how many GPUs."""
     told = []
     for path in _of(raw, "train_step-*"):
-        match = re.fullmatch(r"train_step-([a-z]+)(?:-(\d+)gpus)?", path.parent.name)
+        match = re.fullmatch(r"train_step-([a-z]+)(?:-([\d.]+[MB]))?(?:-(\d+)gpus)?", path.parent.name)
         if match:
-            title = f"train_step, compute={match[1]}{f', {match[2]} GPUs' if match[2] else ''}"
+            compute, model, gpus = match.groups()
+            named = [f"compute={compute}", f"{model} parameters" if model else "", f"{gpus} GPUs" if gpus else ""]
+            title = ", ".join(["train_step", *filter(None, named)])
             told += _section(title, [path], "part", "dtype", "buckets", "overlap", "rate")
     return told
 
