@@ -16,7 +16,7 @@ from tests.topology.machines import archive
 from railwright.benchmarks import kv_vram
 from railwright.benchmarks.base import Job, Variant
 from railwright.benchmarks.evidence import ucx_protocol_evidence
-from railwright.benchmarks.kv_vram import Case, cases
+from railwright.benchmarks.kv_vram_cases import Case, cases
 from railwright.benchmarks.registry import BENCHMARKS, find
 from railwright.errors import UsageError
 from railwright.faults import peer_access_off, rma_emulated, tcp_fallback
@@ -258,7 +258,7 @@ def test_peer_access_is_a_launch_of_its_own_and_needs_two_gpus(two_gpus):
     ways = [one.parameters for one in kv_vram.BENCHMARK.launches(settled, two_gpus)]
     assert ways == [{"ucx": "no peer errors"}, {"ucx": "no peer errors", "peer_access": "on"}]
     alone = job_on(load(str(archive("1xh100-probed-vm"))), **{"peer-access": "on"})
-    assert kv_vram.BENCHMARK.plan(alone).waived == "peer access is between two GPUs; this machine has one"
+    assert kv_vram.BENCHMARK.plan(alone).waived == "2 GPUs are needed, 1 was found"
 
 
 def test_without_a_gpu_it_is_waived_by_name():
@@ -326,10 +326,18 @@ def test_every_case_moves_every_byte_and_says_which_it_was(measure):
         assert one.settings["iterations"] >= 3
 
 
-@pytest.mark.parametrize(("access", "said"), [("off", "no peer access"), ("on", "peer access")])
-def test_what_one_process_says_of_its_gpus_is_in_the_record(measure, access, said):
+@pytest.mark.parametrize(
+    ("access", "faults", "said"),
+    [
+        ("off", {}, "no peer access"),
+        ("on", {}, "peer access"),
+        ("off", {"STANDIN_CUDA_NO_PEER": "1"}, "peer access refused"),
+        ("on", {"STANDIN_CUDA_NO_PEER": "1"}, "peer access refused"),
+    ],
+)
+def test_what_one_process_says_of_its_gpus_is_in_the_record(measure, access, faults, said):
     between, others = [], []
-    for one in measure(sizes="4K", pairs="first", operations="WRITE", **{"peer-access": access}):
+    for one in measure(faults, sizes="4K", pairs="first", operations="WRITE", **{"peer-access": access}):
         assert one.outcome == "measured", one.reason
         assert one.parameters.get("peer_access", "off") == access
         alone = one.parameters["processes"] == 1 and one.path == "gpu0>gpu1"

@@ -9,7 +9,7 @@ from tests.stand_ins import stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
 
 from railwright.benchmarks import kv_vram
-from railwright.benchmarks.kv_vram import cases
+from railwright.benchmarks.kv_vram_cases import cases
 from railwright.benchmarks.kv_vram_pairs import asked
 from railwright.benchmarks.registry import find
 from railwright.errors import UsageError

@@ -18,6 +18,7 @@ from railwright.benchmarks import gpu_job
 from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, Variant, choice
 from railwright.benchmarks.evidence import ucx_protocol_evidence
 from railwright.benchmarks.kv_transfer import Point, Timed
+from railwright.benchmarks.kv_vram_cases import CASES, Case, cases
 from railwright.benchmarks.kv_vram_pairs import GPU_TO_GPU, OPTION, asked, over_pairs
 from railwright.benchmarks.nixl_pair import log_of, wait_for_initiator
 from railwright.faults import peer_access_off
@@ -28,7 +29,7 @@ from railwright.native.memory import PATTERN, Buffer
 from railwright.native.mpi import library_version
 from railwright.native.nixl_memory import AnyBuffer, Memory, memory_of, prepare_gpus
 from railwright.results.model import Evidence, Result, Verification
-from railwright.results.readers.ucx_protocols import Memories, Operation
+from railwright.results.readers.ucx_protocols import Operation
 from railwright.results.statistics import summarise
 from railwright.topology.model import Scalar, Topology
 from railwright.units import KIB, format_size, parse_sizes
@@ -46,8 +47,6 @@ _ESTIMATE_START_S, _ESTIMATE_REQUEST_S = 4.0, 40e-6
 _ESTIMATE_EMULATED_BYTES_PER_S = 0.5e9
 _ESTIMATE_BYTES_PER_S, _ESTIMATE_NVLINK_BYTES_PER_S = 12e9, 100e9
 
-_LINKS = (GPU_TO_GPU, "gpu-host", "host-gpu")
-"""Initiator's memory and the other one: the side that is named first posts."""
 _WAYS_OF_UCX: dict[str, dict[str, str]] = {
     "default": {},
     "pipeline": {"UCX_RMA_PPLN_ENABLE": "y"},
@@ -58,69 +57,8 @@ _BACKEND: dict[str, dict[str, str]] = {"no peer errors": {"ucx_error_handling_mo
 """name -> parameters of NIXL's backend. By default it takes only transports that notice when a peer has gone."""
 
 _OPERATIONS = choice("WRITE", "READ")
-_links = choice(*_LINKS)
-_processes = choice("2", "1")
-_hosts = choice("pinned", "pageable")
 _ways = choice(*_WAYS_OF_UCX)
 _accesses = choice("off", "on")
-
-
-class Case(NamedTuple):
-    """Two memories, and who moves data between them."""
-
-    link: str
-    processes: int
-    host: str
-    """`pinned` or `pageable`, empty where both are GPUs."""
-
-    @property
-    def ours(self) -> str:
-        """The initiator's memory, as a key of `_buffers`."""
-        return self.host if self.link == "host-gpu" else "gpu"
-
-    @property
-    def theirs(self) -> str:
-        """The other one: on rank 1, or in the same process on rank 0."""
-        return self.host if self.link == "gpu-host" else "gpu" if self.link == "host-gpu" else "other gpu"
-
-    @property
-    def memories(self) -> Memories:
-        """As UCX calls the local and the remote one."""
-        return "host" if self.ours == self.host else "cuda", "host" if self.theirs == self.host else "cuda"
-
-    def place(self, job: Job, buffer: str, rank: int) -> str:
-        """The id of the device that holds a buffer of a rank."""
-        if buffer == self.host:
-            return job.memory_of(rank)
-        return job.gpu_of(1 if buffer == "other gpu" else 0).id
-
-    def path(self, job: Job, operation: nixl.Operation) -> str:
-        """From where the data comes to where it goes."""
-        other = 1 if self.processes == 2 else 0
-        ours, theirs = self.place(job, self.ours, 0), self.place(job, self.theirs, other)
-        return f"{ours}>{theirs}" if operation == "WRITE" else f"{theirs}>{ours}"
-
-    def parameters(self, job: Job, point: Point) -> dict[str, Scalar]:
-        """What was varied; the kind of host memory only where there is one."""
-        kind: dict[str, Scalar] = {"host": self.host} if self.host else {}
-        return {
-            "size_bytes": point.size,
-            "operation": point.operation,
-            "initiator": self.place(job, self.ours, 0),
-            "processes": self.processes,
-            **kind,
-        }
-
-
-def cases(options: Mapping[str, str], gpus: int) -> list[Case]:
-    """What the options ask for; GPU to GPU inside one process only where there are two GPUs."""
-    return [
-        Case(link, int(processes), host)
-        for processes in _processes(options["processes"])
-        for link in _links(options["links"])
-        for host in (("",) if link == GPU_TO_GPU else _hosts(options["host"]))
-        if link != GPU_TO_GPU or processes == "2" or gpus > 1
-    ]
 
 
 def _points(options: Mapping[str, str]) -> list[Point]:
@@ -142,10 +80,13 @@ def _way(job: Job) -> str:
     return str(job.variant.parameters.get("ucx", "default"))
 
 
+def _wants_peer_access(job: Job) -> bool:
+    return job.variant.parameters.get(peer_access_off.CLAIM) == "on"
+
+
 def _plan(job: Job) -> Plan:
-    waived = gpu_job.waived(job) or ("" if nixl.find_library() else nixl.NOT_INSTALLED)
-    if not waived and _has_peer_access(job) and len(job.gpus) < 2:
-        waived = "peer access is between two GPUs; this machine has one"
+    waived = gpu_job.waived(job, 2 if _wants_peer_access(job) else 1)
+    waived = waived or ("" if nixl.find_library() else nixl.NOT_INSTALLED)
     options = asked(job)
     every, largest = cases(options, len(job.gpus)), max(parse_sizes(options["sizes"]))
     buffers = {(case.ours, 0) for case in every} | {(case.theirs, case.processes - 1) for case in every}
@@ -189,6 +130,8 @@ class _Side(NamedTuple):
     peer: str
     places: dict[str, tuple[int, Memory]]
     """The other rank's buffers: address and memory."""
+    peer_access: tuple[Evidence, ...]
+    """Between the GPUs of this rank, where it has two."""
 
 
 def _run(rank: Rank) -> Iterator[Result]:
@@ -200,16 +143,21 @@ def _run(rank: Rank) -> Iterator[Result]:
     largest = max(parse_sizes(options["sizes"]))
     with contextlib.ExitStack() as stack:
         rank.step("GPU memory")
-        buffers = _buffers(rank, every, largest, stack)
-        side = _joined(rank, buffers)
+        buffers, peer_access = _buffers(rank, every, largest, stack)
+        side = _joined(rank, buffers, peer_access)
         for case in every:
             for point in _points(options):
                 yield from _measure(rank, side, case, point)
         comm.barrier()
 
 
-def _buffers(rank: Rank, every: list[Case], size: int, stack: contextlib.ExitStack) -> dict[str, AnyBuffer]:
-    """The buffers that this rank needs for any case; its first GPU's context is the current one afterwards."""
+def _buffers(
+    rank: Rank, every: list[Case], size: int, stack: contextlib.ExitStack
+) -> tuple[dict[str, AnyBuffer], tuple[Evidence, ...]]:
+    """The buffers that this rank needs for any case, and whether its GPUs reach each other's.
+
+    Its first GPU's context is the current one afterwards.
+    """
     job = rank.job
     mine = (case.ours for case in every if rank.index == 0)
     theirs = (case.theirs for case in every if rank.index == case.processes - 1)
@@ -227,14 +175,28 @@ def _buffers(rank: Rank, every: list[Case], size: int, stack: contextlib.ExitSta
             if address not in devices:
                 devices[address] = stack.enter_context(Device(address))
             found[name] = stack.enter_context(DeviceBuffer(devices[address], size))
-    if _has_peer_access(job):
-        for one, other in itertools.permutations(devices.values(), 2):
-            one.enable_peer(other)
+    peer_access = _peer_access(job, list(devices.values()))
     near.make_current()
-    return found
+    return found, peer_access
 
 
-def _joined(rank: Rank, buffers: dict[str, AnyBuffer]) -> _Side:
+def _peer_access(job: Job, devices: list[Device]) -> tuple[Evidence, ...]:
+    """Lets the GPUs of a process reach each other's memory where the launch asks for it; how they can afterwards."""
+    pairs = list(itertools.permutations(devices, 2))
+    if not pairs:
+        return ()
+    if not all(one.can_access(other) for one, other in pairs):
+        value, seen = "peer access refused", "cuDeviceCanAccessPeer"
+    elif not _wants_peer_access(job):
+        value, seen = peer_access_off.NONE, "this process did not call cuCtxEnablePeerAccess"
+    else:
+        for one, other in pairs:
+            one.enable_peer(other)
+        value, seen = "peer access", "cuCtxEnablePeerAccess both ways"
+    return (Evidence(claim=peer_access_off.CLAIM, value=value, seen=seen),)
+
+
+def _joined(rank: Rank, buffers: dict[str, AnyBuffer], peer_access: tuple[Evidence, ...]) -> _Side:
     """An agent with all buffers registered, connected to the other rank's. Metadata goes over MPI."""
     rank.step("NIXL agent")
     prepare_gpus()
@@ -247,7 +209,7 @@ def _joined(rank: Rank, buffers: dict[str, AnyBuffer]) -> _Side:
     metadata, theirs = rank.comm.allgather((agent.metadata(), places))[1 - rank.index]
     peer = agent.connect(metadata)
     rank.comm.barrier()
-    return _Side(agent, buffers, peer, theirs)
+    return _Side(agent, buffers, peer, theirs, peer_access)
 
 
 def _seed(point: Point, who: int) -> int:
@@ -305,23 +267,10 @@ def _initiate(rank: Rank, side: _Side, case: Case, point: Point) -> Iterator[Res
         verification=Verification(method=PATTERN, bytes_checked=point.size, bytes_wrong=wrong),
         evidence=(
             ucx_protocol_evidence(log_of(rank), verb, point.size, case.memories, to_self=alone),
-            *((_peer_access(rank.job),) if alone and case.link == GPU_TO_GPU else ()),
+            *(side.peer_access if alone and case.link == GPU_TO_GPU else ()),
         ),
     )
     yield from _as_results(common, timed, point)
-
-
-def _has_peer_access(job: Job) -> bool:
-    """Whether this launch lets the GPUs of a process reach each other's memory."""
-    return job.variant.parameters.get(peer_access_off.CLAIM) == "on"
-
-
-def _peer_access(job: Job) -> Evidence:
-    if _has_peer_access(job):
-        seen, value = "cuCtxEnablePeerAccess succeeded both ways", "peer access"
-    else:
-        seen, value = "this process did not call cuCtxEnablePeerAccess", peer_access_off.NONE
-    return Evidence(claim=peer_access_off.CLAIM, value=value, seen=seen)
 
 
 def _place(buffer: AnyBuffer) -> tuple[int, Memory]:
@@ -382,9 +331,7 @@ BENCHMARK = Benchmark(
         Option("sizes", "4K,1M,256M", "block sizes, like 4K,1M,256M", parse_sizes),
         Option("operations", "WRITE,READ", "WRITE, READ, or WRITE,READ", _OPERATIONS),
         OPTION,
-        Option("links", ",".join(_LINKS), "initiator-other, of gpu-gpu, gpu-host and host-gpu", _links),
-        Option("processes", "2,1", "2, 1 (one agent between memories of its own), or both", _processes),
-        Option("host", "pinned", "host memory: pinned, pageable, or both", _hosts),
+        *CASES,
         Option("ucx", "default", "default, pipeline (UCX_RMA_PPLN_ENABLE=y), no peer errors, or several", _ways),
         Option("peer-access", "off", "between two GPUs of one process: off, on (as PyTorch does), or both", _accesses),
     ),
