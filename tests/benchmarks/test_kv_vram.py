@@ -201,7 +201,7 @@ def test_copies_of_a_process_that_did_not_enable_peer_access_are_a_finding(two_g
     assert peer_access_off.FAULT.look(Facts(topology=two_gpus, results=others)) == ()
     facts = Facts(topology=two_gpus, results=(*others, of_one_process("cuda_copy/cuda")))
     (found,) = peer_access_off.FAULT.look(facts)
-    assert found.where == ("kv_vram", "gpu0>gpu1")
+    assert found.where == ("kv_vram", "gpu0>gpu1", "processes 1")
     assert found.certainty == "seen"
     assert "(1 points)" in found.says
     assert "cudaDeviceEnablePeerAccess" in found.remedy
@@ -259,6 +259,9 @@ def test_peer_access_is_a_launch_of_its_own_and_needs_two_gpus(two_gpus):
     assert ways == [{"ucx": "no peer errors"}, {"ucx": "no peer errors", "peer_access": "on"}]
     alone = job_on(load(str(archive("1xh100-probed-vm"))), **{"peer-access": "on"})
     assert kv_vram.BENCHMARK.plan(alone).waived == "2 GPUs are needed, 1 was found"
+    apart = job_on(two_gpus, **{"peer-access": "on", "processes": "2"})
+    assert "two GPUs of one process" in kv_vram.BENCHMARK.plan(apart).waived
+    assert not kv_vram.BENCHMARK.plan(job_on(two_gpus, **{"peer-access": "on"})).waived
 
 
 def test_without_a_gpu_it_is_waived_by_name():
@@ -331,6 +334,7 @@ def test_every_case_moves_every_byte_and_says_which_it_was(measure):
     [
         ("off", {}, "no peer access"),
         ("on", {}, "peer access"),
+        ("off", {"STANDIN_CUDA_NO_ENABLE": "1"}, "no peer access"),
         ("off", {"STANDIN_CUDA_NO_PEER": "1"}, "peer access refused"),
         ("on", {"STANDIN_CUDA_NO_PEER": "1"}, "peer access refused"),
     ],
@@ -345,6 +349,12 @@ def test_what_one_process_says_of_its_gpus_is_in_the_record(measure, access, fau
     assert [seen["peer_access"] for seen in between] == [said]
     assert len(others) == 5
     assert all("peer_access" not in seen for seen in others)
+
+
+def test_peer_access_that_cannot_be_had_is_named(measure):
+    (failed,) = measure({"STANDIN_CUDA_NO_ENABLE": "1"}, sizes="4K", pairs="first", **{"peer-access": "on"})
+    assert failed.outcome == "failed"
+    assert "peer access from" in failed.reason
 
 
 def test_data_that_never_came_is_counted_on_the_side_that_should_have_it(measure):

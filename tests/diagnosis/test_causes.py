@@ -33,7 +33,7 @@ def causes(
         limit=NoLimit(quantity=quantity, why="a test"), verdict=Verdict(state="slow", why="a test"),
         evidence=evidence,
     )  # fmt: skip
-    return causes_of(judged, path_of(path), (finding,)) == (finding,)
+    return causes_of((judged,), path_of(path), (finding,)) == (finding,)
 
 
 def path_of(path_id: str) -> Path | None:
@@ -76,6 +76,7 @@ def test_a_finding_of_what_was_seen_of_points_is_about_those_points_alone() -> N
     assert causes(emulated, evidence=seen("emulation"))
     assert not causes(emulated, evidence=seen("cuda_copy/cuda"))
     assert causes(emulated), "nothing was seen of it that speaks against it"
+    assert causes(emulated, evidence=seen("unknown"))
 
 
 def test_a_device_with_its_paths_is_not_every_path_of_the_device() -> None:
@@ -100,6 +101,6 @@ def test_the_surest_comes_first() -> None:
         benchmark="kv_vram", quantity="latency_s", path="a>b", parameters={}, outcome="measured",
         limit=NoLimit(quantity="latency_s", why=""), verdict=Verdict(state="slow", why=""),
     )  # fmt: skip
-    assert [one.certainty for one in causes_of(judged, None, findings)] == [
+    assert [one.certainty for one in causes_of((judged,), None, findings)] == [
         *("seen", "likely", "possible", "could not look")
     ]

@@ -242,6 +242,22 @@ def test_the_fallback_to_tcp_is_the_cause_of_a_slow_transfer() -> None:
     assert diagnosis.exit_status == 1
 
 
+def test_a_slow_size_has_the_cause_that_was_seen_of_it_though_the_largest_is_not_slow() -> None:
+    def transfer(rate: float, size: int, protocol: str) -> Result:
+        seen = (Evidence(claim="ucx_protocol", value=protocol, seen="UCX_PROTO_INFO"),)
+        return replace(measured("kv_transfer", rate, operation="WRITE", size_bytes=size), evidence=seen, ranks=2)
+
+    mixed = transfer(1e9, 4 * MIB, "52% on tcp/lo and 48% on tcp/eth0")
+    points = [transfer(1e9, 2 * MIB, "tcp/lo"), mixed, transfer(9e9, 64 * MIB, "cma/memory")]
+    path = path_of(judged([*copies(10e9), *points]), "kv_transfer")
+    assert path.headline is not None
+    assert path.headline.verdict.state != "slow"
+    assert path.verdict.state == "slow"
+    (cause,) = path.causes
+    assert cause.fault == "tcp_fallback"
+    assert [one.value for one in cause.evidence] == ["tcp/lo", "52% on tcp/lo and 48% on tcp/eth0"]
+
+
 def test_a_degraded_link_is_the_cause_of_a_slow_drive() -> None:
     from railwright.faults import pcie_below_maximum
 

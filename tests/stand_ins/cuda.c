@@ -5,8 +5,10 @@
  * Kernels are found by name and done in C. Memory knows its bounds: a copy beyond them fails with error 1.
  *
  * Faults: STANDIN_CUDA_INIT=N cuInit fails with N; STANDIN_CUDA_CORRUPT=1 every copy of more than 8 bytes by a copy
- * engine flips a bit; STANDIN_CUDA_COPY_US=M,N every such copy by the first GPU takes M us more, by the second N; STANDIN_CUDA_NO_PEER=1 no GPU reaches another; STANDIN_CUDA_NO_MEMORY=1 cuMemAlloc fails;
- * STANDIN_CUDA_NO_PIN=1 cuMemHostRegister fails; STANDIN_CUDA_BAD_PTX=1 the compiler refuses the kernels. */
+ * engine flips a bit; STANDIN_CUDA_COPY_US=M,N every such copy by the first GPU takes M us more, by the second N;
+ * STANDIN_CUDA_NO_PEER=1 no GPU reaches another; STANDIN_CUDA_NO_ENABLE=1 cuCtxEnablePeerAccess fails;
+ * STANDIN_CUDA_NO_MEMORY=1 cuMemAlloc fails; STANDIN_CUDA_NO_PIN=1 cuMemHostRegister fails; STANDIN_CUDA_BAD_PTX=1 the
+ * compiler refuses the kernels. */
 #include "cuda_device.h"
 
 /* ---- the driver's functions: what each does is in NVIDIA's "CUDA Driver API" ---- */
@@ -122,7 +124,7 @@ int cuDeviceCanAccessPeer(int *can, int device, int other) {
 
 int cuCtxEnablePeerAccess(void *other, unsigned flags) {
   int *already = &current->peers[((struct device *)other)->ordinal];
-  if (flags || other == (void *)current) return INVALID;
+  if (flags || other == (void *)current || fault("STANDIN_CUDA_NO_ENABLE")) return INVALID;
   return (*already)++ ? PEER_ALREADY : OK;
 }
 

@@ -89,6 +89,8 @@ def _plan(job: Job) -> Plan:
     waived = waived or ("" if nixl.find_library() else nixl.NOT_INSTALLED)
     options = asked(job)
     every, largest = cases(options, len(job.gpus)), max(parse_sizes(options["sizes"]))
+    if _wants_peer_access(job) and not any(case.link == GPU_TO_GPU and case.processes == 1 for case in every):
+        waived = waived or "peer access is for two GPUs of one process, of which nothing was asked for"
     buffers = {(case.ours, 0) for case in every} | {(case.theirs, case.processes - 1) for case in every}
     hosts = sum(name in ("pinned", "pageable") for name, _ in buffers)
     rates = [(_estimated_rate(job, case), point) for case in every for point in _points(options)]

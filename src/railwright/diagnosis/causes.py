@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from railwright.diagnosis.model import Judged
 from railwright.faults.model import Finding
 from railwright.results.model import Evidence
 from railwright.topology.model import Path
 
 
-def causes_of(judged: Judged, path: Path | None, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """The findings that sit on this path or on this benchmark, the surest first. `path` is the judged one's, if known.
+def causes_of(slow: Sequence[Judged], path: Path | None, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """The findings that sit on the path or on the benchmark of a curve's slow points, the surest first.
 
-    A finding that names paths is about those alone: its benchmark or a device of it on another path proves nothing. One
-    that names a parameter (`ucx pipeline`) is about the points that were measured with that value, and one whose
-    evidence is of points (`ucx_protocol`) about those of which the same was seen.
+    `path` is that of the points, if known. A finding that names paths is about those alone: its benchmark or a device
+    of it on another path proves nothing. One that names a parameter (`ucx pipeline`) is about the points that were
+    measured with that value, and one whose evidence is of points (`ucx_protocol`) about those of which the same was
+    seen.
     """
     order = ("seen", "likely", "possible", "could not look")
-    concerned = [one for one in findings if _concerns(one.where, judged, path) and _was_seen(one, judged)]
+    concerned = [
+        finding
+        for finding in findings
+        if any(_concerns(finding.where, point, path) and _was_seen(finding, point) for point in slow)
+    ]
     return tuple(sorted(concerned, key=lambda finding: order.index(finding.certainty)))
 
 
@@ -35,9 +42,9 @@ def _concerns(where: tuple[str, ...], judged: Judged, path: Path | None) -> bool
 
 
 def _was_seen(finding: Finding, judged: Judged) -> bool:
-    """Whether nothing else was seen of the point than what the finding rests on."""
+    """Whether nothing else was seen of the point than what the finding rests on; `unknown` speaks against nothing."""
     rests_on, seen = (_values(evidence) for evidence in (finding.evidence, judged.evidence))
-    return all(seen[claim] & values for claim, values in rests_on.items() if claim in seen)
+    return all(seen[claim] & {*values, "unknown"} for claim, values in rests_on.items() if claim in seen)
 
 
 def _values(evidence: tuple[Evidence, ...]) -> dict[str, set[str]]:

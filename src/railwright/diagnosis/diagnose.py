@@ -104,6 +104,7 @@ def _judge_curve(points: list[Judged], finder: LimitFinder, findings: tuple[Find
     headline = _headline(points)
     first = headline or points[0]
     verdict = _worst(points, headline)
+    slow = [point for point in points if point.verdict.state == "slow"]
     path = finder.path(first.path)
     return JudgedPath(
         benchmark=first.benchmark,
@@ -113,7 +114,7 @@ def _judge_curve(points: list[Judged], finder: LimitFinder, findings: tuple[Find
         path_kind=path.kind if path else None,
         headline=headline,
         verdict=verdict,
-        causes=causes_of(first, path, findings) if verdict.state == "slow" else (),
+        causes=causes_of(slow, path, findings) if verdict.state == "slow" else (),
         points=len(points),
         measured_points=sum(point.outcome == "measured" for point in points),
     )

@@ -31,7 +31,7 @@ def _finding(benchmark: str, points: list[Result]) -> Finding:
         kept |= dict.fromkeys(one for one in point.evidence if one.claim in (CLAIM, "ucx_protocol"))
     return Finding(
         fault=FAULT.name,
-        where=(benchmark, *dict.fromkeys(point.path for point in points)),
+        where=(benchmark, *dict.fromkeys(point.path for point in points), "processes 1"),
         certainty="seen",
         says="a process with two GPUs did not enable peer access between them, so that UCX's copies of one to the other"
         f" go through host memory ({len(points)} points)",

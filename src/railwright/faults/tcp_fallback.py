@@ -17,6 +17,7 @@ from railwright.faults.model import Facts, Fault, Finding, Supposed, with_host
 from railwright.faults.parts import is_rdma, over_network, rdma_ports, with_links
 from railwright.faults.settings import Cause, is_one_of, look_at_settings
 from railwright.limits.case import Case
+from railwright.results.model import Evidence
 from railwright.topology.model import EfaLink, EthernetLink, InfinibandLink, Link, Topology
 
 _SETTINGS = {
@@ -39,26 +40,25 @@ def _look(facts: Facts) -> tuple[Finding, ...]:
 
 
 def _look_at_ucx(facts: Facts) -> tuple[Finding, ...]:
-    fallen: dict[tuple[str, str], list[str]] = {}
-    evidence = {}
+    fallen: dict[tuple[str, str], list[Evidence]] = {}
     for result in facts.results:
         for one in result.evidence:
             if one.claim == "ucx_protocol" and _OVER_TCP.search(one.value) and result.hosts == 1:
-                fallen.setdefault((result.benchmark, result.path), []).append(one.value)
-                evidence[(result.benchmark, result.path)] = one
-    return tuple(
-        Finding(
-            fault=FAULT.name,
-            where=(benchmark, path),
-            certainty="seen",
-            says=f"{benchmark} ran over {', '.join(dict.fromkeys(values))} between two processes of one host "
-            f"({len(values)} points)",
-            costs="about ten times the latency of CMA, and a third of its bandwidth at large blocks",
-            remedy="give the processes ptrace rights towards each other (container capability SYS_PTRACE, or "
-            "kernel.yama.ptrace_scope=0), or look at UCX_TLS; `ucx_info -d | grep cma` shows whether CMA is there",
-            evidence=(evidence[(benchmark, path)],),
-        )
-        for (benchmark, path), values in fallen.items()
+                fallen.setdefault((result.benchmark, result.path), []).append(one)
+    return tuple(_inside_a_host(benchmark, path, seen) for (benchmark, path), seen in fallen.items())
+
+
+def _inside_a_host(benchmark: str, path: str, seen: list[Evidence]) -> Finding:
+    kinds = {one.value: one for one in seen}
+    return Finding(
+        fault=FAULT.name,
+        where=(benchmark, path),
+        certainty="seen",
+        says=f"{benchmark} ran over {', '.join(kinds)} between two processes of one host ({len(seen)} points)",
+        costs="about ten times the latency of CMA, and a third of its bandwidth at large blocks",
+        remedy="give the processes ptrace rights towards each other (container capability SYS_PTRACE, or"
+        " kernel.yama.ptrace_scope=0), or look at UCX_TLS; `ucx_info -d | grep cma` shows whether CMA is there",
+        evidence=tuple(kinds.values()),
     )
 
 
