@@ -8,11 +8,12 @@ it finds, and does not ask. Between two processes cuda_ipc maps the memory with 
 from __future__ import annotations
 
 from railwright.faults.model import Facts, Fault, Finding
-from railwright.results.model import Evidence, Result
+from railwright.results.model import Result
 
 CLAIM = "peer_access"
 NONE = "no peer access"
 """What a benchmark saw of a process that holds memory of two GPUs."""
+_PROTOCOL = "ucx_protocol"
 _COPIES = "cuda_copy/"
 
 
@@ -20,15 +21,13 @@ def _look(facts: Facts) -> tuple[Finding, ...]:
     found: dict[str, list[Result]] = {}
     for result in facts.results:
         seen = {one.claim: one.value for one in result.evidence}
-        if seen.get(CLAIM) == NONE and seen.get("ucx_protocol", "").startswith(_COPIES):
+        if seen.get(CLAIM) == NONE and seen.get(_PROTOCOL, "").startswith(_COPIES):
             found.setdefault(result.benchmark, []).append(result)
     return tuple(_finding(benchmark, points) for benchmark, points in found.items())
 
 
 def _finding(benchmark: str, points: list[Result]) -> Finding:
-    kept: dict[Evidence, None] = {}
-    for point in points:
-        kept |= dict.fromkeys(one for one in point.evidence if one.claim in (CLAIM, "ucx_protocol"))
+    seen = (one for point in points for one in point.evidence if one.claim in (CLAIM, _PROTOCOL))
     return Finding(
         fault=FAULT.name,
         where=(benchmark, *dict.fromkeys(point.path for point in points), "processes 1"),
@@ -39,7 +38,7 @@ def _finding(benchmark: str, points: list[Result]) -> Finding:
         " NIXL 1.5.1, UCX 1.23)",
         remedy="call cudaDeviceEnablePeerAccess both ways before the first transfer (PyTorch does when it first copies"
         " from one GPU to another), or give each GPU a process of its own",
-        evidence=tuple(kept),
+        evidence=tuple(dict.fromkeys(seen)),
     )
 
 
