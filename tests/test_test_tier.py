@@ -80,6 +80,21 @@ def test_what_was_built_decides_and_may_not_skip_itself(tree, options):
     ]
 
 
+def test_what_failed_stands_at_the_end_without_what_explains_it(tree):
+    explained = "".join(f"        pod/{number} is Running\n" for number in range(100))
+    failed = "        families_test.go:48: of 10 packets of 9000 bytes 0 were answered\n"
+    part = "--- FAIL: TestKubernetes (70 s)\n    --- FAIL: TestKubernetes/families (9 s)\n"
+    told_by_go = f"{part}{failed}    rest_test.go:33: untried\n"
+    (tree / "told").write_text(f"{told_by_go}{explained}FAIL\n")
+    program(tree / "go", f"cat {tree}/told; exit 1")
+    status, told = run(tree, "k8s")
+    assert status == 1
+    whole, again = told.split("What failed, the first lines of each message (all of it: .cache/test-k8s.log):\n")
+    assert whole.endswith(f"{explained}FAIL\n")
+    assert again == told_by_go + explained[: explained.index("        pod/7 ")]
+    assert (tree / ".cache" / "test-k8s.log").read_text() == f"{told_by_go}{explained}FAIL\n"
+
+
 @pytest.mark.parametrize("arguments", [[], ["tools-of-others"], ["vm", "k8s"]])
 def test_another_tier_is_misuse(tree, arguments):
     status, told = run(tree, *arguments)

@@ -25,7 +25,7 @@ func (cluster *cluster) hostLocal(t *testing.T) {
 	}
 	cluster.namespace(t, "tenant3", "host-local")
 	cluster.namespace(t, "tenant4", "host-local")
-	before := cluster.traces(t)
+	before := cluster.settled(t)
 	const networks = "rail0,rail1"
 	pods := cluster.run(t,
 		wanted{Namespace: "tenant3", Name: "one", Node: cluster.nodes[0].Name, Networks: networks},
@@ -41,9 +41,8 @@ func (cluster *cluster) hostLocal(t *testing.T) {
 		}
 	}
 	cluster.apart(t, pods)
-	// The largest packets that the rails take, not to be taken apart.
-	sent, answered := pods[0].ping(t, "net1", pods[2].Address("net1"), 10, "-M", "do", "-s", "8972")
-	if sent != answered {
+	// The largest packets that the rails take, not to be taken apart. A path that is too narrow takes none.
+	if sent, answered := pods[0].ping(t, "net1", pods[2].Address("net1"), 10, "-M", "do", "-s", "8972"); answered < 9 {
 		t.Errorf("of %d packets of 9000 bytes %d were answered", sent, answered)
 	}
 	cluster.remove(t, pods...)

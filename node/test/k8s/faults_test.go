@@ -94,7 +94,7 @@ func (node *node) killDaemon(t *testing.T) {
 // daemonAway: pods end while no daemon is there, without waiting for it, and the daemon cleans up when it comes. A pod
 // that starts meanwhile waits and says what for.
 func (cluster *cluster) daemonAway(t *testing.T) {
-	before := cluster.traces(t)
+	before := cluster.settled(t)
 	pods := cluster.run(t,
 		wanted{Namespace: "tenant1", Name: "ends-1", Node: cluster.nodes[0].Name},
 		wanted{Namespace: "tenant1", Name: "ends-2", Node: cluster.nodes[1].Name})
@@ -150,7 +150,7 @@ func (node *node) daemon(t *testing.T) int {
 
 // cutOff: while a node cannot hear that an address has come to another tenant, no pod gets it.
 func (cluster *cluster) cutOff(t *testing.T) {
-	before := cluster.traces(t)
+	before := cluster.settled(t)
 	here, away := cluster.nodes[0], cluster.nodes[1]
 	pods := cluster.run(t,
 		wanted{Namespace: "tenant1", Name: "leaves", Node: here.Name},

@@ -14,7 +14,7 @@ import (
 // sourcesPod starts the pod that the whole is made for, with its eight GPUs and a VF of each rail, and ends it again.
 func (cluster *cluster) sourcesPod(t *testing.T) {
 	cluster.namespace(t, "tenant1", "whereabouts")
-	before := cluster.traces(t)
+	before := cluster.settled(t)
 	start := time.Now()
 	pods := cluster.run(t, wanted{Namespace: "tenant1", Name: "gpu-pod", GPUs: true})
 	t.Logf("Ready %.1f s after it was asked for, seen through kubectl", time.Since(start).Seconds())
@@ -66,7 +66,8 @@ func (cluster *cluster) tenantsApart(t *testing.T) {
 }
 
 // apart: pods reach those of their namespace on every path, and not one packet comes to a pod of another, whatever its
-// rail and family. A path may lose some: all send at once, on a machine that has other work.
+// rail and family. A path may lose some, and more than some in one of three tries: all send at once, on a machine that has
+// other work. That a path is there from the first packet on is for firstPackets to show, and restarts count each that is lost.
 func (cluster *cluster) apart(t *testing.T, pods []*pod) {
 	t.Helper()
 	other := func(from, to *pod) bool { return from.Namespace != to.Namespace }
@@ -75,12 +76,23 @@ func (cluster *cluster) apart(t *testing.T, pods []*pod) {
 	if refused.Arrived != 0 || refused.Answered != 0 {
 		t.Errorf("to other tenants: %d sent, %d arrived, %d answered", refused.Sent, refused.Arrived, refused.Answered)
 	}
-	if counted := cluster.dropped(t) - dropped; counted < refused.Sent {
-		t.Errorf("%d packets were sent to other tenants, and the flows that drop have counted %d", refused.Sent, counted)
+	// Open vSwitch counts for its flows what the kernel's have dropped, from time to time.
+	await(t, "what the flows that drop have counted", 10*time.Second, func() string {
+		if counted := cluster.dropped(t) - dropped; counted < refused.Sent {
+			return fmt.Sprintf("%d packets of %d that were sent to other tenants", counted, refused.Sent)
+		}
+		return ""
+	})
+	var passed sums
+	for range 3 {
+		passed = exchange(t, pods, func(from, to *pod) bool { return from != to && !other(from, to) })
+		if passed.Worst >= perPath*9/10 {
+			break
+		}
+		t.Logf("within tenants, on the worst of %d paths %d of %d packets were answered", passed.Paths, passed.Worst, perPath)
 	}
-	passed := exchange(t, pods, func(from, to *pod) bool { return from != to && !other(from, to) })
 	if passed.Paths == 0 || passed.Worst < perPath*9/10 {
-		t.Errorf("within tenants, on the worst of %d paths %d of %d packets were answered", passed.Paths, passed.Worst, perPath)
+		t.Error("within tenants a path has lost more than a tenth of its packets each time")
 	}
 	t.Logf("within tenants %d of %d packets arrived and %d were answered, to other tenants %d of %d arrived",
 		passed.Arrived, passed.Sent, passed.Answered, refused.Arrived, refused.Sent)

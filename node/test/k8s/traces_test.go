@@ -86,25 +86,45 @@ func (node *node) files(t *testing.T) []string {
 	return found
 }
 
+// settled traces: the same in two looks. What a part before has ended may still be on its way out.
+func (cluster *cluster) settled(t *testing.T) []string {
+	t.Helper()
+	last := cluster.traces(t)
+	awaitEvery(t, kubectlPause, "traces that stay", tracesGo, func() string {
+		now := cluster.traces(t)
+		differ := difference(last, now)
+		last = now
+		return differ
+	})
+	return last
+}
+
+// tracesGo is the longest that they may take; what was seen is 0.2 to 0.8 s.
+const tracesGo = 15 * time.Second
+
 // awaitTraces until there are these again, and no others.
 func (cluster *cluster) awaitTraces(t *testing.T, want []string) {
 	t.Helper()
-	took := awaitEvery(t, kubectlPause, "nothing is left", 5*time.Second, func() string {
-		var differ []string
-		now := cluster.traces(t)
-		for _, line := range now {
-			if !slices.Contains(want, line) {
-				differ = append(differ, "left: "+line)
-			}
-		}
-		for _, line := range want {
-			if !slices.Contains(now, line) {
-				differ = append(differ, "lost: "+line)
-			}
-		}
-		return strings.Join(differ, "\n")
+	took := awaitEvery(t, kubectlPause, "nothing is left", tracesGo, func() string {
+		return difference(want, cluster.traces(t))
 	})
 	t.Logf("nothing was left after %.1f s", took.Seconds())
+}
+
+// difference of two looks at traces, one line each; empty: none.
+func difference(want, now []string) string {
+	var differ []string
+	for _, line := range now {
+		if !slices.Contains(want, line) {
+			differ = append(differ, "left: "+line)
+		}
+	}
+	for _, line := range want {
+		if !slices.Contains(now, line) {
+			differ = append(differ, "lost: "+line)
+		}
+	}
+	return strings.Join(differ, "\n")
 }
 
 // installed is a flow of a bridge as Open vSwitch lists it.

@@ -21,7 +21,11 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-const registrationTimeout = 5 * time.Second
+const (
+	registrationTimeout = 5 * time.Second
+	// tryAgain is the pause after a registration that failed.
+	tryAgain = time.Second
+)
 
 // plugin of one resource.
 type plugin struct {
@@ -85,9 +89,10 @@ func (plugin *plugin) register(ctx context.Context, endpoint string) error {
 		return err
 	}
 	defer connection.Close() //nolint:errcheck // nothing is written by it any more
+	// kubelet's socket is there before kubelet listens on it, and refuses until then.
 	_, err = api.NewRegistrationClient(connection).Register(ctx, &api.RegisterRequest{
 		Version: api.Version, Endpoint: endpoint, ResourceName: plugin.resource,
-	})
+	}, grpc.WaitForReady(true))
 	return err
 }
 
@@ -107,27 +112,31 @@ func run(ctx context.Context, plugins []*plugin) error {
 			server.Stop()
 		}
 		servers = nil
+		var again <-chan time.Time
 		for _, plugin := range plugins {
 			server, err := plugin.serve(ctx)
-			if err != nil { // kubelet is not there yet; its socket's creation is the next try
+			if err != nil {
 				slog.Info("not registered", "cause", err)
+				again = time.After(tryAgain)
 				break
 			}
 			slog.Info("registered", "resource", plugin.resource, "devices", len(plugin.ids))
 			servers = append(servers, server)
 		}
-		if !awaitKubelet(ctx, watcher) {
+		if !awaitKubelet(ctx, watcher, again) {
 			return nil
 		}
 	}
 }
 
-// awaitKubelet until it makes its socket anew; false when ctx ends.
-func awaitKubelet(ctx context.Context, watcher *fsnotify.Watcher) bool {
+// awaitKubelet until it makes its socket anew, or it is time to try again; false when ctx ends.
+func awaitKubelet(ctx context.Context, watcher *fsnotify.Watcher, again <-chan time.Time) bool {
 	for {
 		select {
 		case <-ctx.Done():
 			return false
+		case <-again:
+			return true
 		case err := <-watcher.Errors:
 			slog.Error("watch", "cause", err)
 			return false
