@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import ROOT
 
 from railwright.net.check import exit_status, explained
-from railwright.net.checks import flows, offload, rdma, route
+from railwright.net.checks import bgp, flows, offload, rdma, route
 from railwright.net.checks.registry import CHECKS
 from railwright.net.model import Attached, CachedFlow, Line, Port, PortAddress, Rail, Route, Unseen, View
 
@@ -146,6 +146,20 @@ def test_flows_that_could_not_be_counted_are_not_none() -> None:
     assert flows.CHECK.look(changed(attached_after=uncounted)).state == "ok"
     lost = msgspec.structs.replace(ATTACHED, flows_installed=7)
     assert flows.CHECK.look(changed(attached_after=lost)).says == "7 of 12 flows are on the bridge"
+
+
+def test_a_session_is_judged_as_it_is_after_the_packets() -> None:
+    down = msgspec.structs.replace(
+        RAIL, session_established=False, problems=("BGP with 192.0.2.2 is Idle (last end: Hold Timer Expired)",)
+    )
+    back = bgp.CHECK.look(changed(rail=down))
+    assert (back.state, back.evidence[0].value) == ("ok", "down, and established after the packets")
+    lost = bgp.CHECK.look(changed(rail_after=down))
+    assert (lost.state, lost.evidence[0].value) == ("bad", "established, and down after the packets")
+    assert lost.evidence[-1].value == down.problems[0]
+    # Where the daemon does not answer a second time, its first word holds.
+    assert bgp.CHECK.look(changed(rail=down, rail_after=NOTHING)).state == "bad"
+    assert bgp.CHECK.look(changed(rail_after=NOTHING)).state == "ok"
 
 
 def test_who_may_talk_is_no_stranger() -> None:

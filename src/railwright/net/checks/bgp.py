@@ -24,16 +24,20 @@ def _look(view: View) -> Line:
     later = view.attached_after if isinstance(view.attached_after, Attached) else attached
     # The daemon says no also where FRR was too slow to say: it is asked twice, seconds apart, and FRR besides.
     sent = attached.advertised or later.advertised or _sent(view, attached.addresses)
-    session = "established" if rail.session_established else "down"
+    # As it is after all packets: what was down before them has come back by itself.
+    now = view.rail_after if isinstance(view.rail_after, Rail) else rail
     evidence = [
-        Evidence(claim=f"session of {attached.rail}", value=session, seen="railwrightd status"),
+        Evidence(claim=f"session of {attached.rail}", value=_session(rail, now), seen="railwrightd status"),
         Evidence(claim="sent to the leaf", value="yes" if later.advertised else "no", seen="railwrightd list"),
         *evidence,
-        *(Evidence(claim="problem", value=one, seen="railwrightd status") for one in rail.problems if "BGP" in one),
+        *(Evidence(claim="problem", value=one, seen="railwrightd status") for one in now.problems if "BGP" in one),
     ]
-    return view.line(
-        _NAME, _trouble(attached, rail, prefixes, sent=sent), f"{prefixes} were sent to the leaf", evidence
-    )
+    return view.line(_NAME, _trouble(attached, now, prefixes, sent=sent), f"{prefixes} were sent to the leaf", evidence)
+
+
+def _session(before: Rail, after: Rail) -> str:
+    first, last = ("established" if one.session_established else "down" for one in (before, after))
+    return last if first == last else f"{first}, and {last} after the packets"
 
 
 def _trouble(attached: Attached, rail: Rail, prefixes: str, *, sent: bool) -> tuple[str, str]:
