@@ -68,10 +68,23 @@ def path_of(diagnosis: Diagnosis, benchmark: str) -> JudgedPath:
 )
 def test_a_transfer_within_a_host_is_held_against_the_memory_copy_of_the_same_run(value: float, state: str) -> None:
     transfer = measured("mpi_bandwidth", value, transport="shm", size_bytes=2 * MIB)
-    path = path_of(judged([*copies(10e9), transfer]), "mpi_bandwidth")
+    path = path_of(judged([*copies(10e9, 10e9), transfer]), "mpi_bandwidth")
     assert path.verdict.state == state
     assert path.headline is not None
     assert path.headline.limit.kind == "measured_ceiling"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("value", "state"),
+    [
+        (6.20e9, "ok"),
+        (5.55e9, "unknown"),  # measured on a healthy machine with 2 H200; others of its kind copy 5.46 and 6.09
+        (2.9e9, "slow"),
+    ],
+)
+def test_a_single_launch_does_not_show_how_slow_the_next_copy_is(value: float, state: str) -> None:
+    transfer = measured("kv_transfer", value, size_bytes=64 * MIB)
+    assert path_of(judged([*copies(12.0e9, size=64 * MIB), transfer]), "kv_transfer").verdict.state == state
 
 
 def test_ok_is_against_the_fastest_copy_slow_against_the_slowest_and_nothing_between() -> None:
@@ -107,7 +120,7 @@ def test_within_caches_a_third_of_a_copy_is_expected_and_half_of_one_of_memory(
     value: float, of_memory: float, state: str
 ) -> None:
     transfer = measured("kv_transfer", value, size_bytes=MIB)
-    copied = [*copies(49e9, size=MIB), *copies(of_memory, size=64 * MIB)]
+    copied = [*copies(49e9, 49e9, size=MIB), *copies(of_memory, of_memory, size=64 * MIB)]
     assert path_of(judged([*copied, transfer]), "kv_transfer").verdict.state == state
 
 

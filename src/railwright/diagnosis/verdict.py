@@ -97,5 +97,5 @@ def _against_band(value: float, expected: Expected) -> Verdict:
 
 def _doubt(printed: str, edge: str) -> Verdict:
     return Verdict(
-        state="unknown", why=f"{printed} is beyond the expected {edge}, but the ceiling itself varied as much"
+        state="unknown", why=f"{printed} is beyond the expected {edge}, but the ceiling itself varies as much"
     )

@@ -61,7 +61,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     low: float
     high: float | None = None
     doubtful_to: float | None = None
-    """Where the ceiling itself varied: beyond the band's end up to here it cannot be said whether it is slow."""
+    """Where the ceiling itself varies: beyond the band's end up to here it cannot be said whether it is slow."""
     because: str
     sources: tuple[Source, ...]
 
