@@ -359,7 +359,7 @@ def test_a_program_sees_the_record_of_its_drive_and_nobody_else_does(parts):
 def test_what_one_visit_had_no_time_for_is_left_out_only_where_no_other_visit_ran_it(tmp_path, parts):
     notes = {
         "visit1": "a-0: not run, the time was up\nb-0: not run, the time was up\n",
-        "visit2": "c-0: ended after 6 s\n",
+        "visit2": "c-0: ended after 6 s\n" + "".join(f"d-{n}: not run, the time was up\n" for n in (3, 1, 2, 7)),
     }
     for visit, text in notes.items():
         (tmp_path / "raw" / visit).mkdir(parents=True)
@@ -370,4 +370,5 @@ def test_what_one_visit_had_no_time_for_is_left_out_only_where_no_other_visit_ra
     assert [line for line in told if line.startswith("- ")] == [
         "- b-0: not run, the time was up",
         "- c-0: ended after 6 s",
+        "- d, rounds 1-3,7: not run, the time was up",
     ]

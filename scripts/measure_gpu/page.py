@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import statistics
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 from measure_gpu import nixl_direct, placement, records, sampling, written
@@ -15,8 +18,10 @@ from railwright.diagnosis.model import Judged
 from railwright.report.nccl_choice import CostTable, cost_tables
 from railwright.results.model import Run
 from railwright.results.store import load
+from railwright.topology.cpu_list import format_cpu_list
 from railwright.units import MIB, format_duration, format_size
 
+_NO_TIME = re.compile(rf"(?P<name>.+)-(?P<number>\d+)(?P<whose>-nccl-tests)?{NOT_RUN}")
 _HEAD = [
     "| collective | ranks | GPUs | time below 1 MiB, ours / nccl-tests: median (range) | from 1 MiB | within | not |",
     "|" + "---|" * 7,
@@ -67,7 +72,22 @@ def _left_out(raw: Path) -> list[str]:
     """The notes of all visits, each once; what one visit had no time for may have run in another."""
     ran = {path.stem for path in raw.rglob("*.txt")}
     notes = dict.fromkeys(_kept(raw, NOTES))
-    return [note for note in notes if not (note.endswith(NOT_RUN) and note.removesuffix(NOT_RUN) in ran)]
+    left = [note for note in notes if not (note.endswith(NOT_RUN) and note.removesuffix(NOT_RUN) in ran)]
+    return list(dict.fromkeys(_folded(left)))
+
+
+def _folded(notes: list[str]) -> Iterator[str]:
+    """The notes, but each round of one series that had no time told by the same line."""
+    series: dict[tuple[str, str | None], list[int]] = defaultdict(list)
+    matches = {note: _NO_TIME.fullmatch(note) for note in notes}
+    for match in filter(None, matches.values()):
+        series[match["name"], match["whose"]].append(int(match["number"]))
+    for note, match in matches.items():
+        rounds = sorted(series[match["name"], match["whose"]]) if match else []
+        if match and len(rounds) > 1:
+            yield f"{match['name']}{match['whose'] or ''}, rounds {format_cpu_list(rounds)}{NOT_RUN}"
+        else:
+            yield note
 
 
 def _title(raw: Path) -> list[str]:
