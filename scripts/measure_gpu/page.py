@@ -21,7 +21,7 @@ from railwright.results.store import load
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.units import MIB, format_duration, format_size
 
-_NO_TIME = re.compile(rf"(?P<name>.+)-(?P<number>\d+)(?P<whose>-nccl-tests)?{NOT_RUN}")
+_NO_TIME = re.compile(rf"(?P<name>.+)-(?P<number>\d+)(?P<whose>(?:-nccl-tests)?){NOT_RUN}")
 _HEAD = [
     "| collective | ranks | GPUs | time below 1 MiB, ours / nccl-tests: median (range) | from 1 MiB | within | not |",
     "|" + "---|" * 7,
@@ -73,21 +73,19 @@ def _left_out(raw: Path) -> list[str]:
     ran = {path.stem for path in raw.rglob("*.txt")}
     notes = dict.fromkeys(_kept(raw, NOTES))
     left = [note for note in notes if not (note.endswith(NOT_RUN) and note.removesuffix(NOT_RUN) in ran)]
-    return list(dict.fromkeys(_folded(left)))
+    return list(_folded(left))
 
 
 def _folded(notes: list[str]) -> Iterator[str]:
-    """The notes, but each round of one series that had no time told by the same line."""
-    series: dict[tuple[str, str | None], list[int]] = defaultdict(list)
-    matches = {note: _NO_TIME.fullmatch(note) for note in notes}
-    for match in filter(None, matches.values()):
-        series[match["name"], match["whose"]].append(int(match["number"]))
-    for note, match in matches.items():
-        rounds = sorted(series[match["name"], match["whose"]]) if match else []
-        if match and len(rounds) > 1:
-            yield f"{match['name']}{match['whose'] or ''}, rounds {format_cpu_list(rounds)}{NOT_RUN}"
-        else:
-            yield note
+    """The notes, the rounds of one series that had no time told together."""
+    series: dict[str, dict[int, str]] = defaultdict(dict)
+    for note in notes:
+        match = _NO_TIME.fullmatch(note)
+        name, number = (match["name"] + match["whose"], int(match["number"])) if match else (note, 0)
+        series[name][number] = note
+    for name, rounds in series.items():
+        several = f"{name}, rounds {format_cpu_list(rounds)}{NOT_RUN}"
+        yield several if len(rounds) > 1 else next(iter(rounds.values()))
 
 
 def _title(raw: Path) -> list[str]:
