@@ -11,7 +11,7 @@ from pathlib import Path
 from measure_gpu.points import itself, medians
 from measure_gpu.session import Session, first_gpus
 
-from railwright.benchmarks.kv_transfer import Point
+from railwright.benchmarks.kv.transfer import Point
 from railwright.native.nixl import find_library
 from railwright.native.vendor_libraries import in_wheels
 from railwright.results.store import load

@@ -14,8 +14,10 @@ from types import SimpleNamespace
 import pytest
 from tests.conftest import Driver
 
-from railwright.benchmarks import cpu_cost, direct_file, direct_io, file_write, registry
+from railwright.benchmarks import registry
 from railwright.benchmarks.base import Job, Variant
+from railwright.benchmarks.files import cpu_cost, direct_file, direct_io
+from railwright.benchmarks.files import write as file_write
 from railwright.diagnosis.limits_of import LimitFinder, ceilings
 from railwright.errors import CannotJudge, UsageError
 from railwright.limits.model import Limit, NoLimit

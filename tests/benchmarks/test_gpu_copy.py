@@ -12,9 +12,10 @@ import msgspec
 import pytest
 from tests.stand_ins import environment
 
-from railwright.benchmarks import gpu_copy, gpu_latency
 from railwright.benchmarks.base import Job, Plan, Variant
-from railwright.benchmarks.gpu_job import waived
+from railwright.benchmarks.gpu import copy as gpu_copy
+from railwright.benchmarks.gpu import latency as gpu_latency
+from railwright.benchmarks.gpu.job import waived
 from railwright.benchmarks.registry import find
 from railwright.errors import UsageError
 from railwright.launch import measure as measure_launches

@@ -9,8 +9,8 @@ import pytest
 from tests.stand_ins import build, environment, stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
 
-from railwright.benchmarks import gpu_file
 from railwright.benchmarks.base import Job, Variant
+from railwright.benchmarks.gpu import file as gpu_file
 from railwright.benchmarks.registry import BENCHMARKS, ON_REQUEST, find
 from railwright.errors import UsageError
 from railwright.launch.local import LocalLauncher

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railwright.benchmarks.gpu_file_route import route_evidence, wrong_route
+from railwright.benchmarks.gpu.file_route import route_evidence, wrong_route
 from railwright.native.cufile import Properties
 from railwright.native.cufile_watch import Counted, Look
 from railwright.results.model import Evidence

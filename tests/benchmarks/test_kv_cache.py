@@ -9,9 +9,9 @@ import jsonschema
 import pytest
 from msgspec.structs import replace
 
-from railwright.benchmarks import kv_cache
 from railwright.benchmarks.base import Job, Variant
-from railwright.benchmarks.kv_geometry import GEOMETRIES, paged, scattered
+from railwright.benchmarks.kv import cache as kv_cache
+from railwright.benchmarks.kv.geometry import GEOMETRIES, paged, scattered
 from railwright.diagnosis.limits_of import Bounds, LimitFinder, ceilings
 from railwright.errors import UsageError
 from railwright.limits.model import Limit, NoLimit, Quantity

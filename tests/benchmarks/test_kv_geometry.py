@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from railwright.benchmarks.kv_cache import geometry_of
-from railwright.benchmarks.kv_geometry import (
+from railwright.benchmarks.kv.cache import geometry_of
+from railwright.benchmarks.kv.geometry import (
     GEOMETRIES,
     MAX_CONFIG_BYTES,
     MAX_DESCRIPTORS,

@@ -21,8 +21,10 @@ from pathlib import Path
 
 import pytest
 
-from railwright.benchmarks import kv_exchange, kv_file, kv_transfer
-from railwright.benchmarks.kv_transfer import Point
+from railwright.benchmarks.kv import exchange as kv_exchange
+from railwright.benchmarks.kv import file as kv_file
+from railwright.benchmarks.kv import transfer as kv_transfer
+from railwright.benchmarks.kv.transfer import Point
 from railwright.errors import UsageError
 from railwright.native.memory import Buffer
 from railwright.topology.cpu_list import format_cpu_list

@@ -13,10 +13,10 @@ import pytest
 from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
 
-from railwright.benchmarks import kv_vram
 from railwright.benchmarks.base import Job, Variant
 from railwright.benchmarks.evidence import ucx_protocol_evidence
-from railwright.benchmarks.kv_vram_cases import Case, cases
+from railwright.benchmarks.kv import vram as kv_vram
+from railwright.benchmarks.kv.vram_cases import Case, cases
 from railwright.benchmarks.registry import BENCHMARKS, find
 from railwright.errors import UsageError
 from railwright.faults import peer_access_off, rma_emulated, tcp_fallback

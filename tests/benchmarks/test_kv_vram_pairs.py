@@ -8,9 +8,9 @@ from tests.benchmarks.test_kv_vram import job_on, measure, two_gpus  # noqa: F40
 from tests.stand_ins import stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
 
-from railwright.benchmarks import kv_vram
-from railwright.benchmarks.kv_vram_cases import cases
-from railwright.benchmarks.kv_vram_pairs import asked
+from railwright.benchmarks.kv import vram as kv_vram
+from railwright.benchmarks.kv.vram_cases import cases
+from railwright.benchmarks.kv.vram_pairs import asked
 from railwright.benchmarks.registry import find
 from railwright.errors import UsageError
 from railwright.topology.sources.load import load

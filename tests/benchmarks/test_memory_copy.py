@@ -13,9 +13,9 @@ import msgspec
 import pytest
 from tests.topology.machines import topology
 
-from railwright.benchmarks import memory_copy
 from railwright.benchmarks.base import Job, Variant
-from railwright.benchmarks.memory_copy import BENCHMARK
+from railwright.benchmarks.memory import copy as memory_copy
+from railwright.benchmarks.memory.copy import BENCHMARK
 from railwright.diagnosis.limits_of import Ceilings, LimitFinder, ceilings
 from railwright.launch.measure import Measurement
 from railwright.limits.model import Limit, NoLimit
@@ -31,8 +31,8 @@ PLACING = {"x86_64": {"mbind": 237, "move_pages": 279}, "aarch64": {"mbind": 235
 """The numbers of the system calls that a container's default filter refuses without CAP_SYS_NICE."""
 IN_A_FILTER = """
 import ctypes, json, struct, sys
-from railwright.benchmarks import memory_copy
-from railwright.benchmarks.memory_copy import _Crossing
+from railwright.benchmarks.memory import copy as memory_copy
+from railwright.benchmarks.memory.copy import _Crossing
 
 # Classic BPF, as Docker's filter does it: load the number of the call, refuse that one with EPERM, allow all else.
 code = [(0x20, 0, 0, 0), (0x15, 0, 1, int(sys.argv[1])), (0x06, 0, 0, 0x00050000 | 1), (0x06, 0, 0, 0x7FFF0000)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from railwright.benchmarks.base import Job, Variant
-from railwright.benchmarks.mpi_collective import OPTIONS, counts, moved_bytes, plan, repeats
+from railwright.benchmarks.mpi.collective import OPTIONS, counts, moved_bytes, plan, repeats
 from railwright.benchmarks.registry import BENCHMARKS, EVERY, find
 from railwright.busbw import factor
 from railwright.diagnosis.limits_of import LimitFinder, ceilings

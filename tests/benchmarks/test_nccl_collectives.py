@@ -12,9 +12,10 @@ import pytest
 from tests.stand_ins import FOLDER, environment, stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
 
-from railwright.benchmarks import nccl_job, nccl_options
 from railwright.benchmarks.base import Job, Variant
-from railwright.benchmarks.nccl_evidence import algorithm_evidence, contradiction
+from railwright.benchmarks.nccl import job as nccl_job
+from railwright.benchmarks.nccl import options as nccl_options
+from railwright.benchmarks.nccl.evidence import algorithm_evidence, contradiction
 from railwright.benchmarks.registry import BENCHMARKS, EVERY, find
 from railwright.busbw import factor
 from railwright.errors import UsageError

@@ -11,8 +11,8 @@ from tests.benchmarks.test_nccl_collectives import measure, two_gpus  # noqa: F4
 from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
 
-from railwright.benchmarks import nccl_job
 from railwright.benchmarks.base import Job
+from railwright.benchmarks.nccl import job as nccl_job
 from railwright.benchmarks.registry import find
 from railwright.diagnosis.gpu_limits import GpuLimits
 from railwright.errors import UsageError

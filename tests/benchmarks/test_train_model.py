@@ -8,8 +8,8 @@ import struct
 
 import pytest
 
-from railwright.benchmarks import train_torch
-from railwright.benchmarks.train_buckets import (
+from railwright.benchmarks.train import resnet_torch as train_torch
+from railwright.benchmarks.train.buckets import (
     MOST_BUCKETS,
     Bucket,
     cut,
@@ -19,7 +19,7 @@ from railwright.benchmarks.train_buckets import (
     parse_buckets,
     slices,
 )
-from railwright.benchmarks.train_model import parse_model, resnet50_shapes
+from railwright.benchmarks.train.model import parse_model, resnet50_shapes
 from railwright.errors import UsageError
 from railwright.native.library import function
 from railwright.native.memory import Buffer

@@ -11,9 +11,10 @@ import msgspec
 import pytest
 from tests.stand_ins import build, environment, stand_ins  # noqa: F401 - a fixture
 
-from railwright.benchmarks import train_options, train_step
 from railwright.benchmarks.base import Job, Variant
 from railwright.benchmarks.registry import ON_REQUEST, find
+from railwright.benchmarks.train import options as train_options
+from railwright.benchmarks.train import step as train_step
 from railwright.errors import UsageError
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.session import Planned, Session

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from railwright.benchmarks import direct_read
 from railwright.benchmarks.base import Job, Variant
+from railwright.benchmarks.files import direct_read
 from railwright.errors import CannotJudge
 from railwright.native import files
 from railwright.native.library import NativeError

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from railwright.benchmarks.base import Job, Variant
-from railwright.benchmarks.memory_stream import BENCHMARK, _nodes
+from railwright.benchmarks.memory.stream import BENCHMARK, _nodes
 from railwright.native.library import NativeError
 from railwright.native.stream import KERNELS, WORD_BYTES, stream
 from railwright.topology.expand import expand

@@ -6,73 +6,46 @@ limit inside one host and so would keep every `prove` from being all ok.
 
 from __future__ import annotations
 
-from railwright.benchmarks import (
-    core_latency,
-    device_read,
-    file_read,
-    file_write,
-    gpu_copy,
-    gpu_file_read,
-    gpu_file_write,
-    gpu_latency,
-    kv_cache,
-    kv_file,
-    kv_transfer,
-    kv_vram,
-    memory_copy,
-    memory_stream,
-    mpi_all_gather,
-    mpi_all_reduce,
-    mpi_all_to_all,
-    mpi_bandwidth,
-    mpi_bidirectional,
-    mpi_latency,
-    mpi_message_rate,
-    mpi_reduce_scatter,
-    nccl_all_gather,
-    nccl_all_reduce,
-    nccl_all_to_all,
-    nccl_broadcast,
-    nccl_reduce_scatter,
-    nccl_send_recv,
-    train_step,
-)
 from railwright.benchmarks.base import Benchmark
+from railwright.benchmarks.files import device_read, read, write
+from railwright.benchmarks.gpu import copy as gpu_copy
+from railwright.benchmarks.gpu import file_read as gpu_file_read
+from railwright.benchmarks.gpu import file_write as gpu_file_write
+from railwright.benchmarks.gpu import latency as gpu_latency
+from railwright.benchmarks.kv import cache, file, transfer, vram
+from railwright.benchmarks.memory import copy, core_latency, stream
+from railwright.benchmarks.mpi import bandwidth, bidirectional, latency, message_rate
+from railwright.benchmarks.mpi import collective as mpi_collective
+from railwright.benchmarks.nccl import collective as nccl_collective
+from railwright.benchmarks.train import step
 from railwright.errors import unknown_name
 
 BENCHMARKS: tuple[Benchmark, ...] = (
-    memory_stream.BENCHMARK,
-    memory_copy.BENCHMARK,
+    stream.BENCHMARK,
+    copy.BENCHMARK,
     core_latency.BENCHMARK,
     gpu_copy.BENCHMARK,
     gpu_latency.BENCHMARK,
-    mpi_latency.BENCHMARK,
-    mpi_bandwidth.BENCHMARK,
-    kv_transfer.BENCHMARK,
-    kv_vram.BENCHMARK,
+    latency.BENCHMARK,
+    bandwidth.BENCHMARK,
+    transfer.BENCHMARK,
+    vram.BENCHMARK,
     device_read.BENCHMARK,
-    file_read.BENCHMARK,
-    nccl_all_reduce.BENCHMARK,
-    nccl_all_gather.BENCHMARK,
-    nccl_reduce_scatter.BENCHMARK,
-    nccl_all_to_all.BENCHMARK,
+    read.BENCHMARK,
+    *nccl_collective.COLLECTIVES,
 )
 
 ON_REQUEST: tuple[Benchmark, ...] = (
-    mpi_message_rate.BENCHMARK,
-    mpi_bidirectional.BENCHMARK,
-    mpi_all_reduce.BENCHMARK,
-    mpi_all_gather.BENCHMARK,
-    mpi_reduce_scatter.BENCHMARK,
-    mpi_all_to_all.BENCHMARK,
-    kv_cache.BENCHMARK,
-    kv_file.BENCHMARK,
-    file_write.BENCHMARK,
+    message_rate.BENCHMARK,
+    bidirectional.BENCHMARK,
+    *mpi_collective.COLLECTIVES,
+    cache.BENCHMARK,
+    file.BENCHMARK,
+    write.BENCHMARK,
     gpu_file_read.BENCHMARK,
     gpu_file_write.BENCHMARK,
-    nccl_send_recv.BENCHMARK,
-    nccl_broadcast.BENCHMARK,
-    train_step.BENCHMARK,
+    *nccl_collective.ON_REQUEST,
+    step.BENCHMARK,
 )
 
 EVERY = BENCHMARKS + ON_REQUEST

@@ -1,0 +1,1 @@
+"""Files and raw drives to host memory."""

@@ -1,0 +1,88 @@
+"""The same reads from the raw block device: the ceiling of `file_read`.
+
+The very blocks of a test file are read (the file system says where they lie), so that the data can be checked and
+the place on the device is the same. Reading needs permission on the device node and never writes to it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from railwright.benchmarks.base import Benchmark, Job, Plan, Rank
+from railwright.benchmarks.files import direct_read
+from railwright.benchmarks.files.direct_file import over_test_file
+from railwright.benchmarks.files.direct_read import Target
+from railwright.errors import CannotJudge
+from railwright.native import files
+from railwright.results.model import Result
+
+
+def _node(folder: str) -> str:
+    """The block device node of a folder's file system. Raises CannotJudge where there is none that can be read."""
+    number = Path(folder).stat().st_dev
+    link = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/uevent")
+    try:
+        name = next(
+            line.removeprefix("DEVNAME=")
+            for line in link.read_text("utf-8").splitlines()
+            if line.startswith("DEVNAME=")
+        )
+    except (OSError, StopIteration):
+        raise CannotJudge(f"{folder} does not lie on one block device of this machine") from None
+    node = f"/dev/{name}"
+    try:
+        found = Path(node).stat()
+    except OSError as error:
+        raise CannotJudge(f"{node}: {error.strerror}") from error
+    if not stat.S_ISBLK(found.st_mode) or found.st_rdev != number:
+        raise CannotJudge(f"{node} is not the device of {folder}")
+    return node
+
+
+def _open(node: str) -> int:
+    """The device, to read directly. Raises CannotJudge; root may be refused too (device cgroups)."""
+    try:
+        return os.open(node, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
+    except OSError as error:
+        raise CannotJudge(f"{node} cannot be read directly: {error.strerror}") from error
+
+
+def _plan(job: Job) -> Plan:
+    plan = direct_read.plan(job)
+    if plan.waived:
+        return plan
+    try:
+        os.close(_open(_node(job.options["directory"])))
+    except CannotJudge as error:
+        return replace(plan, waived=error.message)
+    return plan
+
+
+def _run(rank: Rank) -> Iterator[Result]:
+    blank = direct_read.blank(rank, BENCHMARK.name, BENCHMARK.method)
+
+    def measure(fd: int) -> Iterator[Result]:
+        extents = tuple(files.extents(fd))
+        device = _open(_node(rank.job.options["directory"]))
+        try:
+            yield from direct_read.measure(rank, blank, Target(device, extents))
+        finally:
+            os.close(device)
+
+    yield from over_test_file(rank, blank, measure)
+
+
+BENCHMARK = Benchmark(
+    name="device_read",
+    summary="direct reads of a file's blocks from the raw block device",
+    method="as file_read, on the block device itself: the ceiling of the file system",
+    quantities=("bandwidth_bytes_per_s", "operations_per_s", "latency_s"),
+    ranks=1,
+    plan=_plan,
+    run=_run,
+    options=direct_read.OPTIONS,
+)

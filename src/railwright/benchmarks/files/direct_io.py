@@ -1,0 +1,253 @@
+"""What direct reads and writes share: options, the points that they span, the order of blocks, engines and results."""
+
+from __future__ import annotations
+
+import array
+import bisect
+import itertools
+import random
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from railwright.benchmarks.base import Job, Option, Rank, choice, one_of, whole_number
+from railwright.benchmarks.files.direct_file import FILL_BYTES, folder_problem
+from railwright.errors import CannotJudge, UsageError
+from railwright.native.files import Engine, Extent, Pass, io_uring_works
+from railwright.native.memory import Buffer
+from railwright.results.model import Evidence, Result
+from railwright.results.statistics import summarise
+from railwright.topology.model import Scalar
+from railwright.units import KIB, MIB, format_size, parse_size, parse_sizes
+
+_SMALL_BYTES = 64 * KIB
+_MOST_LATENCIES = 4096
+MOST_BLOCKS_PER_PASS = 65_536
+_MOST_DEPTH = 4096
+_MOST_THREADS = 256
+_MOST_VALUES = 16
+_MOST_OPERATION_BYTES = 2**30
+"""The kernel ends one read or write a page short of 2 GiB."""
+_SECTOR_BYTES = 512
+_HUGE_PAGE_BYTES = 2 * MIB
+_PLANNED_BYTES_PER_S = 1e9
+_PLANNED_OPERATIONS_PER_S = 75e3
+"""Both of a virtual disk (docs/measured/2026-11-21-overhead): for the plan alone."""
+
+Order = tuple["array.array[int]", "array.array[int]"]
+"""Offsets in the descriptor, and the position in the pattern of each."""
+
+
+class Point(NamedTuple):
+    """One set of parameters."""
+
+    size: int
+    depth: int
+    threads: int
+    order: str
+    pages: str
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Buffers of all operations in flight."""
+        return self.size * self.depth * self.threads
+
+    def blocks(self, file_bytes: int) -> int:
+        """How many operations one pass over a file of that size has."""
+        return min(file_bytes // self.size, MOST_BLOCKS_PER_PASS)
+
+    def planned_s(self, file_bytes: int) -> float:
+        """The estimated length of one pass."""
+        count = self.blocks(file_bytes)
+        return max(count * self.size / _PLANNED_BYTES_PER_S, count / _PLANNED_OPERATIONS_PER_S)
+
+    @property
+    def without_pages(self) -> str:
+        """What it is called where buffers have no choice of pages."""
+        threads = f" x {self.threads} threads" if self.threads > 1 else ""
+        return f"{format_size(self.size)} {self.order} depth {self.depth}{threads}"
+
+    def __str__(self) -> str:
+        return f"{self.without_pages} {self.pages} pages"
+
+
+def whole_numbers(most: int) -> Callable[[str], tuple[int, ...]]:
+    """A check for comma-separated whole numbers from 1 to `most`, each once."""
+
+    def check(text: str) -> tuple[int, ...]:
+        numbers = tuple(dict.fromkeys(whole_number(most)(part.strip()) for part in text.split(",")))
+        if len(numbers) > _MOST_VALUES:
+            raise UsageError(f"{len(numbers)} values, at most {_MOST_VALUES}", hint="take a larger step")
+        return numbers
+
+    return check
+
+
+_depths = whole_numbers(_MOST_DEPTH)
+_threads = whole_numbers(_MOST_THREADS)
+_orders = choice("random", "sequential")
+_pages = choice("small", "huge")
+
+
+def options(*, verb: str, sizes: str, pages: str) -> tuple[Option, ...]:
+    """The options that reads and writes have in common; `verb` is read or write."""
+    return (
+        Option("directory", ".", "the folder on the file system to measure", str),
+        Option("file-size", "256M", "size of the test file, like 256M", parse_size),
+        Option("sizes", sizes, f"sizes of one {verb}, like 4K,1M or 4K:1M:x4", parse_sizes),
+        Option("depth", "32", f"{verb}s in flight of each thread at sizes below 64 KiB, like 1,32", _depths),
+        Option("large-depth", "4", f"{verb}s in flight of each thread from 64 KiB up, like 4,16", _depths),
+        Option(
+            "io-threads", "1", "threads, each with a ring or pool and a part of the file of its own, like 1,4", _threads
+        ),
+        Option("order", "random", "random, sequential, or both", _orders),
+        Option("pages", pages, "pages of the buffers from 64 KiB up: small, huge, or both", _pages),
+        Option("engine", "auto", "auto, io_uring or threads", one_of("auto", "io_uring", "threads")),
+    )
+
+
+def points(given: Mapping[str, str]) -> tuple[Point, ...]:
+    """Every combination, sizes outermost; large sizes by each kind of page: on small ones a block is many pieces."""
+    found = []
+    kinds = _pages(given["pages"])
+    for size in parse_sizes(given["sizes"]):
+        depths = _depths(given["depth" if size < _SMALL_BYTES else "large-depth"])
+        axes = (
+            depths,
+            _threads(given["io-threads"]),
+            _orders(given["order"]),
+            kinds if size >= _SMALL_BYTES else kinds[:1],
+        )
+        found += [Point(size, *rest) for rest in itertools.product(*axes)]
+    return tuple(found)
+
+
+def problem(job: Job, verb: str) -> str:
+    """Why direct reads or writes cannot be measured in the folder given, or an empty string. Touches nothing."""
+    wanted = parse_size(job.options["file-size"])
+    return folder_problem(job) or next(
+        (why for point in points(job.options) if (why := _problem_of_point(point, wanted, verb))), ""
+    )
+
+
+def _problem_of_point(point: Point, file_bytes: int, verb: str) -> str:
+    if point.size > file_bytes:
+        return f"a {verb} is larger than the test file of {format_size(file_bytes)}"
+    if point.size > _MOST_OPERATION_BYTES:
+        return f"one {verb} ends at {format_size(_MOST_OPERATION_BYTES)}, {format_size(point.size)} was asked for"
+    if point.size % _SECTOR_BYTES:
+        return f"direct {verb}s must be multiples of {_SECTOR_BYTES} bytes"
+    if point.threads > point.blocks(file_bytes):
+        blocks = f"the {point.blocks(file_bytes)} blocks of {format_size(point.size)} in the test file"
+        return f"{blocks} are not enough for {point.threads} threads"
+    return ""
+
+
+def memory_bytes(given: Mapping[str, str]) -> int:
+    """What a rank allocates: a buffer for each operation in flight, and the one that the file is filled from."""
+    return FILL_BYTES + max(point.in_flight_bytes for point in points(given))
+
+
+def buffers_of(point: Point) -> Buffer:
+    """The buffers of a point: at least one huge page, so that a small buffer can lie on one."""
+    huge = point.pages == "huge"
+    return Buffer(max(point.in_flight_bytes, _HUGE_PAGE_BYTES) if huge else point.in_flight_bytes, huge=huge)
+
+
+def cpus_of(rank: Rank, point: Point) -> tuple[int, ...]:
+    """The CPU of each thread: those of the rank's NUMA node first, round and round."""
+    return tuple(rank.job.cpu_of(thread) for thread in range(point.threads))
+
+
+def pages_evidence(buffers: Buffer) -> Evidence:
+    """What the kernel says of the buffers' mapping: it may refuse huge pages, or join small ones by itself."""
+    huge = buffers.huge_bytes()
+    if huge is None:
+        return Evidence(claim="pages", value="unknown", seen="/proc/self/smaps cannot be read")
+    kind = "huge" if huge >= buffers.size_bytes / 2 else "small"
+    return Evidence(claim="pages", value=kind, seen=f"AnonHugePages: {format_size(huge)} of the buffers' mapping")
+
+
+def wrong_pages(point: Point, seen: Evidence) -> str:
+    """Why a point cannot be measured on the pages that there are, or an empty string."""
+    if seen.value == point.pages:
+        return ""
+    other = "small" if point.pages == "huge" else "huge"
+    return f"{point.pages} pages were asked for, but {seen.seen}: pages={other} measures on {other} ones"
+
+
+def engine_of(wanted: str, fd: int, buffers: Buffer, size: int) -> tuple[Engine, Evidence]:
+    """The engine that runs, and how that is known: it is tried, since containers often forbid io_uring."""
+    if wanted == "threads":
+        return "threads", Evidence(claim="engine", value="threads", seen="chosen by the option engine=threads")
+    refusal = io_uring_works(fd, buffers, size)
+    if not refusal:
+        return "io_uring", Evidence(claim="engine", value="io_uring", seen="io_uring_setup and a first read succeeded")
+    if wanted == "io_uring":
+        raise CannotJudge(f"io_uring does not work here: {refusal}", hint="use engine=threads")
+    return "threads", Evidence(claim="engine", value="threads", seen=f"io_uring was refused: {refusal}")
+
+
+def block_order(extents: Sequence[Extent], size: int, order: str) -> Order:
+    """Whole blocks of the extents, each at most once, at most 65,536 of them. Raises CannotJudge if there is none."""
+    ends = list(itertools.accumulate(extent.length // size for extent in extents))
+    total = ends[-1] if ends else 0
+    if not total:
+        raise CannotJudge(
+            f"no extent of the test file holds a block of {format_size(size)}", hint="choose smaller sizes"
+        )
+    count = min(total, MOST_BLOCKS_PER_PASS)
+    chosen = range(count) if order == "sequential" else random.Random(size).sample(range(total), count)
+    offsets, positions = array.array("q"), array.array("q")
+    for number in chosen:
+        which = bisect.bisect_right(ends, number)
+        extent = extents[which]
+        within = (number - (ends[which - 1] if which else 0)) * size
+        offsets.append(extent.physical + within)
+        positions.append(extent.logical + within)
+    return offsets, positions
+
+
+def random_order(extents: Sequence[Extent], size: int) -> Order:
+    """`block_order`, the same random one every time."""
+    return block_order(extents, size, "random")
+
+
+def parameters_of(point: Point, engine: Engine) -> dict[str, Scalar]:
+    """What was varied, as it stands in the record."""
+    return {
+        "size_bytes": point.size,
+        "depth": point.depth,
+        "threads": point.threads,
+        "order": point.order,
+        "pages": point.pages,
+        "engine": engine,
+    }
+
+
+def results_of(common: Result, point: Point, operations: int, passes: Sequence[Pass]) -> Iterator[Result]:
+    """The rate, one sample of each pass, and the latency of single operations of all passes and threads."""
+    small = point.size < _SMALL_BYTES
+    amount = operations if small else operations * point.size
+    rates = tuple(amount / one.elapsed_s for one in passes)
+    settings = dict(common.settings)
+    if any(one.sync_s for one in passes):
+        settings["median_with_fsync"] = statistics.median(amount / (one.elapsed_s + one.sync_s) for one in passes)
+    yield replace(
+        common,
+        quantity="operations_per_s" if small else "bandwidth_bytes_per_s",
+        samples=rates,
+        summary=summarise(rates),
+        settings=settings,
+    )
+    latencies = [latency for one in passes for latency in one.latencies_s]
+    every = -(-len(latencies) // _MOST_LATENCIES)
+    yield replace(
+        common,
+        quantity="latency_s",
+        samples=tuple(latencies[::every]),
+        summary=summarise(latencies),  # of all of them; the record keeps every n-th
+        settings={**common.settings, "samples_kept": f"1 of {every}"},
+    )

@@ -1,0 +1,1 @@
+"""Copies, loads and files of GPU memory."""

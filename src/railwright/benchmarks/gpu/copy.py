@@ -1,0 +1,342 @@
+"""Copies from host memory to a GPU and back, between GPUs and inside one, by copy engines and by multiprocessors.
+
+Measured as nvbandwidth does it, but with the events' own resolution (nvbandwidth divides by whole microseconds) and
+with every byte of the target compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, choice, one_of, whole_number
+from railwright.benchmarks.gpu.job import waived
+from railwright.benchmarks.gpu.places import (
+    NUMA_CHOICES,
+    Ends,
+    Gpu,
+    both,
+    enable_peers,
+    ends_in_host,
+    ends_on,
+    host_nodes,
+    near_memory,
+    open_gpus,
+    placement,
+    poison,
+    too_large,
+    verified,
+)
+from railwright.native import cuda
+from railwright.native.cuda_copies import Copies, Copy, time_copies
+from railwright.results.model import Evidence, Result
+from railwright.results.statistics import summarise
+from railwright.topology.model import C2cLink, Link, NvlinkLink, PcieLink, Scalar
+from railwright.topology.paths import Graph
+from railwright.units import MIB, format_size, parse_sizes
+
+_COPIES, _SAMPLES = 16, 5
+_MOST_SAMPLES = 1000
+_LEAST_COPIES = 4
+_LONG_S = 0.02
+"""Copies that take longer than this need not be so many: 16 copies of it are far above the events' resolution."""
+_TRIED_FROM_BYTES = 64 * MIB
+"""From here on one copy is tried first; smaller ones take long on no link."""
+_TWICE, _AGAIN = 2, 8
+"""Copies the other way for each one measured; and where those ended first."""
+# For the plan alone: half of what the narrowest link's bits can carry, or what a slow but healthy machine reaches.
+_SHARE_OF_RAW = 0.5
+_ESTIMATE_BYTES_PER_S, _ESTIMATE_CHECK_BYTES_PER_S = 12e9, 1.5e9
+_ESTIMATE_NVLINK_BYTES_PER_S, _ESTIMATE_C2C_BYTES_PER_S = 20e9, 200e9  # of the slowest generation's link
+_START_S = 3.0
+_TENFOLD = 10
+"""A link at a tenth of its rate is slow, and no hang."""
+
+
+class _Way(NamedTuple):
+    """Between which GPUs, by their numbers, what is measured."""
+
+    source: int
+    target: int
+    engine: str
+    by: str
+    direction: str
+
+
+class _Point(NamedTuple):
+    """One thing to measure: `by` runs the copy from `source` to `target`, `other_by` the one back, if any."""
+
+    source: Ends
+    target: Ends
+    by: Gpu
+    other_by: Gpu | None
+    parameters: dict[str, Scalar]
+    evidence: tuple[Evidence, ...] = ()
+    staged: bool = False
+
+
+def _wanted(job: Job, option: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.strip() for part in job.options[option].split(",")))
+
+
+def _counts(one_s: float) -> tuple[int, int]:
+    """Copies to warm up and copies timed, where one takes so long: 4 and 16, fewer of long ones."""
+    copies = max(_LEAST_COPIES, min(_COPIES, int(_COPIES * _LONG_S / one_s) if one_s else _COPIES))
+    return copies // 4, copies
+
+
+def _between_gpus(job: Job) -> list[_Way]:
+    """Every way between every two GPUs; with more than two, but for `pairs=all`, every way between neighbours alone."""
+    engines, directions, gpus = _wanted(job, "engines"), _wanted(job, "directions"), len(job.gpus)
+    plain = ("ce" if "ce" in engines else engines[0], "write", "one" if "one" in directions else directions[0])
+    return [
+        _Way(source, target, engine, by, direction)
+        for source in range(gpus)
+        for target in range(gpus)
+        for engine in engines
+        for by in ("read", "write")
+        for direction in directions
+        if source != target
+        if gpus == 2
+        or job.options["pairs"] == "all"
+        or target == (source + 1) % gpus
+        or (engine, by, direction) == plain
+    ]
+
+
+class _Estimate:
+    """What a plan is made of, added up: seconds, bytes moved, and the longest of its points."""
+
+    def __init__(self, job: Job) -> None:
+        self.seconds, self.moved_bytes, self.longest_s = _START_S + len(job.gpus), 0, _START_S + len(job.gpus)
+        self._job, self._graph = job, Graph(job.topology)
+        self._sizes, self._samples = parse_sizes(job.options["sizes"]), int(job.options["samples"])
+
+    def add(self, source: str, target: str, direction: str = "one") -> None:
+        """A point at every size; where the target is host memory, or both are targets, a CPU checks."""
+        rate, on_host = self._rate(source, target), target.startswith("memory")
+        on_host |= direction == "both" and source.startswith("memory")
+        for size in self._sizes:
+            warm, copies = _counts(size / rate)
+            others = warm + _TWICE * copies if direction == "both" else 0
+            # Both ways run at once.
+            point_s = self._samples * max(warm + copies, others) * size / rate
+            point_s += 2 * size / _ESTIMATE_CHECK_BYTES_PER_S if on_host else 0.0
+            self.seconds += point_s
+            self.moved_bytes += self._samples * (warm + copies + others) * size
+            self.longest_s = max(self.longest_s, point_s)
+
+    def _rate(self, source: str, target: str) -> float:
+        """Of a copy, in bytes/s: no limit to hold anything against, but enough to plan with."""
+        if source == target and (gpu := self._job.topology.device(source)) is not None:
+            memory = gpu.facts.get("hbm_bandwidth_bytes_per_s")  # a copy reads and writes each byte
+            return _SHARE_OF_RAW * memory / 2 if isinstance(memory, int | float) else _ESTIMATE_BYTES_PER_S
+        path = self._graph.find(source, target) if {source, target} <= set(self._graph.devices) else None
+        known = [rate for link in (path.links if path else ()) if (rate := _raw_rate(link))]
+        return _SHARE_OF_RAW * min(known) if known else _ESTIMATE_BYTES_PER_S
+
+
+def _raw_rate(link: Link) -> float | None:
+    """Bits on the wire over eight, in bytes/s; None where the link says nothing of its rate."""
+    match link.protocol:
+        case PcieLink(gt_per_s=rate, width=width) if rate and width:
+            return rate * 1e9 * width / 8
+        case NvlinkLink(links=links) if links:
+            return links * _ESTIMATE_NVLINK_BYTES_PER_S
+        case C2cLink():
+            return _ESTIMATE_C2C_BYTES_PER_S
+    return None
+
+
+def _plan(job: Job) -> Plan:
+    reason = waived(job)
+    if reason:
+        return Plan(path="memory0>gpu0", seconds=0, memory_bytes=0, waived=reason)
+    sizes, paths, gpus = parse_sizes(job.options["sizes"]), _wanted(job, "paths"), job.gpus
+    estimate = _Estimate(job)
+    for number, gpu in enumerate(gpus):
+        nodes = host_nodes(job, number, job.options["numa"]) if "host" in paths else []
+        ways = [(node.id, *way) for node in nodes for kind in _wanted(job, "host") for way in _host_ways(job, kind)]
+        for memory, _, direction in ways:
+            estimate.add(memory, gpu.id, direction)
+            estimate.add(gpu.id, memory, direction)
+        for _ in _wanted(job, "engines") if "local" in paths else ():
+            estimate.add(gpu.id, gpu.id)
+    for way in _between_gpus(job) if "peer" in paths else ():
+        estimate.add(gpus[way.source].id, gpus[way.target].id, way.direction)
+    return Plan(
+        path=f"{near_memory(job, 0)}>{gpus[0].id}",
+        seconds=estimate.seconds,
+        memory_bytes=2 * max(sizes) if "host" in paths else 0,
+        moved_bytes=estimate.moved_bytes,
+        longest_step_s=_TENFOLD * estimate.longest_s,
+    )
+
+
+def _waived(path: str, reason: str, parameters: dict[str, Scalar]) -> Result:
+    return Result(
+        benchmark=BENCHMARK.name, quantity="bandwidth_bytes_per_s", path=path, outcome="waived", reason=reason,
+        parameters=parameters,
+    )  # fmt: skip
+
+
+def _run(rank: Rank) -> Iterator[Result]:
+    job = rank.job
+    rank.step("CUDA")
+    reason = cuda.problem()
+    if reason:
+        yield _waived(_plan(job).path, reason, {})
+        return
+    paths, sizes = _wanted(job, "paths"), parse_sizes(job.options["sizes"])
+    with ExitStack() as stack:
+        gpus = open_gpus(stack, job)
+        unfit = too_large(gpus, sizes)
+        for size, reason in unfit.items():
+            yield _waived(_plan(job).path, reason, {"size_bytes": size})
+        if len(unfit) == len(sizes):
+            return
+        most = max(size for size in sizes if size not in unfit)
+        rank.step("gpu_copy memory of GPUs")
+        ends = {gpu.id: ends_on(stack, gpu, most) for gpu in gpus}
+        if "host" in paths:
+            for gpu in gpus:
+                yield from _with_host(rank, gpu, ends[gpu.id], most)
+        if "local" in paths:
+            for gpu in gpus:
+                for engine in _wanted(job, "engines"):
+                    varied: dict[str, Scalar] = {"engine": engine, "direction": "one"}
+                    yield from _measure(rank, _Point(ends[gpu.id], ends[gpu.id], gpu, None, varied))
+        if "peer" in paths and len(gpus) > 1:
+            yield from _between(rank, gpus, ends)
+
+
+def _with_host(rank: Rank, gpu: Gpu, on_gpu: Ends, most: int) -> Iterator[Result]:
+    """A GPU and its host memory: each kind of memory on each node, there and back, alone and both at once."""
+    job = rank.job
+    for node in host_nodes(job, gpu.number, job.options["numa"]):
+        for kind in _wanted(job, "host"):
+            with ExitStack() as stack:
+                rank.step(f"gpu_copy {kind} host memory on {node.id} for {gpu.id}")
+                in_host = ends_in_host(stack, node, gpu, most, pinned=kind == "pinned")
+                seen = placement(in_host)
+                for engine, direction in _host_ways(job, kind):
+                    varied: dict[str, Scalar] = {"engine": engine, "host": kind, "direction": direction}
+                    other = gpu if direction == "both" else None
+                    yield from _measure(rank, _Point(in_host, on_gpu, gpu, other, varied, seen))
+                    yield from _measure(rank, _Point(on_gpu, in_host, gpu, other, varied, seen))
+
+
+def _host_ways(job: Job, kind: str) -> list[tuple[str, str]]:
+    """(engine, direction). Memory that is not pinned: multiprocessors do not reach it, and enqueuing waits for it."""
+    if kind == "pageable":
+        return [("ce", "one")]
+    return [(engine, direction) for engine in _wanted(job, "engines") for direction in _wanted(job, "directions")]
+
+
+def _between(rank: Rank, gpus: list[Gpu], ends: dict[str, Ends]) -> Iterator[Result]:
+    """Ordered pairs of GPUs, the data pulled by its target (read) and pushed by its source (write)."""
+    reached = enable_peers(gpus)
+    for way in _between_gpus(rank.job):
+        source, target = gpus[way.source], gpus[way.target]
+        by, other = (target, source) if way.by == "read" else (source, target)
+        direct = (by.id, other.id) in reached
+        value = "direct" if direct else "none: through the host"
+        seen = (Evidence(claim="peer_access", value=value, seen="cuDeviceCanAccessPeer"),)
+        varied: dict[str, Scalar] = {"engine": way.engine, "by": way.by, "direction": way.direction}
+        back = other if way.direction == "both" else None
+        yield from _measure(rank, _Point(ends[source.id], ends[target.id], by, back, varied, seen, staged=not direct))
+
+
+def _measure(rank: Rank, point: _Point) -> Iterator[Result]:
+    """The point at every size that fits."""
+    job, kernel = rank.job, point.parameters["engine"] == "sm"
+    for size in (size for size in parse_sizes(job.options["sizes"]) if size <= point.source.out.size_bytes):
+        path = f"{point.source.name}>{point.target.name}"
+        varied = {"size_bytes": size, **point.parameters}
+        if kernel and point.staged:
+            yield _waived(path, f"{point.by.id} does not reach the other GPU's memory directly", varied)
+            continue
+        rank.step(f"gpu_copy {path} {format_size(size)} {' '.join(map(str, point.parameters.values()))}")
+        yield _one_size(job, point, path, size)
+
+
+def _one_size(job: Job, point: _Point, path: str, size: int) -> Result:
+    source, target, kernel = point.source, point.target, point.parameters["engine"] == "sm"
+    there = Copy(target.into, source.out, size, point.by.device, kernel=kernel, staged=point.staged)
+    back = None
+    poison(target.into, size)
+    if point.other_by is not None:
+        poison(source.into, size)
+        back = Copy(source.into, target.out, size, point.other_by.device, kernel=kernel, staged=point.staged)
+    samples = int(job.options["samples"])
+    warm, copies = _counts_for(there)
+    timed = _timed(there, back, warm, copies, samples)
+    if timed.uncovered:
+        early = f"the copies the other way ended first in {timed.uncovered} of {samples} samples"
+        return _waived(path, f"{early}: the value would be of one way alone", {"size_bytes": size, **point.parameters})
+    check = verified(target, source, size)
+    settings: dict[str, Scalar] = {
+        "copies": copies,
+        "warm_copies": warm,
+        "start": "held back until all is enqueued" if there.held_back() else "as enqueued",
+        "run_by": point.by.id,
+        "gpu": point.by.device.name,
+        "cuda_driver": cuda.driver_version(),
+        "bytes_counted": "once",
+    }
+    if kernel:
+        settings["grid"] = f"{point.by.device.multiprocessors} blocks of {cuda.COMPUTE_THREADS} threads"
+    if back is not None:
+        check = both(check, verified(source, target, size))
+        settings["other_way_ran_throughout"] = f"{samples} of {samples} samples"
+    rates = [size / second for second in timed.seconds]
+    return Result(
+        benchmark=BENCHMARK.name,
+        quantity="bandwidth_bytes_per_s",
+        path=path,
+        method=BENCHMARK.method,
+        parameters={"size_bytes": size, **point.parameters},
+        settings=settings,
+        samples=tuple(rates),
+        summary=summarise(rates),
+        verification=check,
+        evidence=point.evidence,
+    )
+
+
+def _counts_for(copy: Copy) -> tuple[int, int]:
+    """`_counts`, from one copy that is tried where it may take long."""
+    if copy.size_bytes < _TRIED_FROM_BYTES:
+        return _counts(0.0)
+    return _counts(time_copies(copy, warm=0, copies=1, samples=1).seconds[0])
+
+
+def _timed(there: Copy, back: Copy | None, warm: int, copies: int, samples: int) -> Copies:
+    """All samples; once again with more copies the other way where those ended first."""
+    timed = time_copies(there, back, warm=warm, copies=copies, samples=samples, others=warm + _TWICE * copies)
+    if timed.uncovered:
+        timed = time_copies(there, back, warm=warm, copies=copies, samples=samples, others=warm + _AGAIN * copies)
+    return timed
+
+
+BENCHMARK = Benchmark(
+    name="gpu_copy",
+    summary="host to GPU and back, GPU to GPU, and inside a GPU, by copy engines and multiprocessors",
+    method="nvbandwidth 0.8: 16 copies (fewer long ones) back to back after 4, held till enqueued, by CUDA events",
+    quantities=("bandwidth_bytes_per_s",),
+    ranks=1,
+    plan=_plan,
+    run=_run,
+    uses_gpus=True,
+    options=(
+        Option("sizes", "512M", "sizes of one copy, like 64K:1G:x4", parse_sizes),
+        Option("engines", "ce,sm", "ce: copy engine, sm: multiprocessors, or both", choice("ce", "sm")),
+        Option("directions", "one,both", "one: alone, both: with copies the other way", choice("one", "both")),
+        Option("host", "pinned", "pinned, pageable, or both", choice("pinned", "pageable")),
+        Option("paths", "host,local,peer", "host, local (inside a GPU), peer", choice("host", "local", "peer")),
+        Option("pairs", "neighbours", "GPUs between which every way is measured, or all", one_of("neighbours", "all")),
+        Option("numa", "near", "host memory near the GPU, or on each NUMA node", one_of(*NUMA_CHOICES)),
+        Option("samples", str(_SAMPLES), "timed passes of 16 copies", whole_number(_MOST_SAMPLES)),
+    ),
+)

@@ -1,0 +1,217 @@
+"""The time of one small copy to, from and between GPUs, and of one load of a GPU from each memory that it reaches.
+
+Three times, which are often taken for one another:
+
+- `copy`, clock `host`: from the call until the host knows that the copy is done. What a program waits for.
+- `copy`, clock `gpu`: between two CUDA events around a copy that was enqueued long before. No call is in it.
+- `chase`: one load by one thread, each from where the one before pointed to. No copy engine and no call is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, choice, one_of
+from railwright.benchmarks.gpu.job import waived
+from railwright.benchmarks.gpu.places import (
+    NUMA_CHOICES,
+    Ends,
+    Gpu,
+    enable_peers,
+    ends_in_host,
+    ends_on,
+    host_nodes,
+    near_memory,
+    open_gpus,
+    placement,
+    poison,
+    too_large,
+    verified,
+)
+from railwright.errors import UsageError
+from railwright.native import cuda
+from railwright.native.cuda_copies import CHAIN_STRIDE_BYTES, Chain, Copy, time_copies, time_copy_and_wait
+from railwright.results.model import Evidence, Result, Verification
+from railwright.results.statistics import summarise
+from railwright.topology.model import Scalar
+from railwright.units import GIB, format_size, parse_size, parse_sizes
+
+_WARM, _SAMPLES, _CHASE_SAMPLES = 100, 1000, 5
+_HELD_WARM, _HELD_SAMPLES = 4, 100
+# 0.1 s where a load takes a microsecond: the launch of a few microseconds is then below one part in ten thousand.
+# Not a multiple of a chain's length, or it would end where it began and show nothing.
+_LOADS = 100_003
+_LEAST_REGION, _MOST_REGION = 4 * CHAIN_STRIDE_BYTES, 4 * GIB
+# For the plan alone: 1,100 copies by two clocks with their checks; 6 times 100,003 loads of at most 1.5 us.
+_COPIES_S, _LOADS_S = 0.3, 1.0
+_START_S = 3.0
+_TENFOLD = 10
+"""What takes ten times as long is slow, and no hang."""
+
+
+def parse_region(text: str) -> int:
+    """The size of what the pointers lead through. Raises UsageError."""
+    size = parse_size(text)
+    if not _LEAST_REGION <= size <= _MOST_REGION:
+        hint = f"give a size from {format_size(_LEAST_REGION)} to {format_size(_MOST_REGION)}"
+        raise UsageError(f"a region of {format_size(size)} cannot be used", hint=hint)
+    return size
+
+
+def _sizes(job: Job) -> tuple[int, ...]:
+    """Of all copies, and of the region of loads."""
+    kinds = job.options["kinds"]
+    copies = parse_sizes(job.options["sizes"]) if "copy" in kinds else ()
+    return (*copies, parse_region(job.options["region"])) if "chase" in kinds else tuple(copies)
+
+
+def _plan(job: Job) -> Plan:
+    reason = waived(job)
+    if reason:
+        return Plan(path="memory0>gpu0", seconds=0, memory_bytes=0, waived=reason)
+    gpus = len(job.gpus)
+    nodes = len(host_nodes(job, 0, job.options["numa"]))
+    copies = len(parse_sizes(job.options["sizes"])) * (2 * gpus * nodes + gpus * (gpus - 1))
+    loads = gpus * nodes + gpus * gpus
+    return Plan(
+        path=f"{near_memory(job, 0)}>{job.gpus[0].id}",
+        seconds=_START_S + gpus + _COPIES_S * copies + _LOADS_S * loads,
+        memory_bytes=3 * max(_sizes(job)),
+        longest_step_s=_TENFOLD * (_START_S + gpus),
+    )
+
+
+def _run(rank: Rank) -> Iterator[Result]:
+    job = rank.job
+    rank.step("CUDA")
+    reason = cuda.problem()
+    if reason:
+        yield _waived(_plan(job).path, {}, reason)
+        return
+    with ExitStack() as stack:
+        gpus = open_gpus(stack, job)
+        unfit = too_large(gpus, _sizes(job))
+        for size, reason in unfit.items():
+            yield _waived(_plan(job).path, {"size_bytes": size}, reason)
+        most = max((size for size in _sizes(job) if size not in unfit), default=0)
+        if not most:
+            return
+        rank.step("gpu_latency memory of GPUs")
+        ends = {gpu.id: ends_on(stack, gpu, most) for gpu in gpus}
+        for gpu in gpus:
+            for node in host_nodes(job, gpu.number, job.options["numa"]):
+                with ExitStack() as inner:
+                    in_host = ends_in_host(inner, node, gpu, most, pinned=True)
+                    seen = placement(in_host)
+                    yield from _copies(rank, gpu, in_host, ends[gpu.id], seen)
+                    yield from _copies(rank, gpu, ends[gpu.id], in_host, seen)
+                    yield from _loads(rank, gpu, in_host, seen)
+            yield from _loads(rank, gpu, ends[gpu.id], ())
+        yield from _between(rank, gpus, ends)
+
+
+def _between(rank: Rank, gpus: list[Gpu], ends: dict[str, Ends]) -> Iterator[Result]:
+    """Every ordered pair: copies pushed by the source, loads by the target."""
+    reached = enable_peers(gpus)
+    for source in gpus:
+        for target in (gpu for gpu in gpus if gpu is not source):
+            direct = (target.id, source.id) in reached
+            value = "direct" if direct else "none: through the host"
+            seen = (Evidence(claim="peer_access", value=value, seen="cuDeviceCanAccessPeer"),)
+            yield from _copies(rank, source, ends[source.id], ends[target.id], seen, staged=not direct)
+            if direct:
+                yield from _loads(rank, target, ends[source.id], seen)
+            elif "chase" in rank.job.options["kinds"]:
+                reason = f"{target.id} does not reach {source.id}'s memory directly"
+                yield _waived(f"{source.id}>{target.id}", _chased(rank.job), reason)
+
+
+def _chased(job: Job) -> dict[str, Scalar]:
+    return {"kind": "chase", "size_bytes": parse_region(job.options["region"])}
+
+
+def _copies(
+    rank: Rank, gpu: Gpu, source: Ends, target: Ends, seen: tuple[Evidence, ...], *, staged: bool = False
+) -> Iterator[Result]:
+    if "copy" not in rank.job.options["kinds"]:
+        return
+    path = f"{source.name}>{target.name}"
+    for size in (size for size in parse_sizes(rank.job.options["sizes"]) if size <= source.out.size_bytes):
+        rank.step(f"gpu_latency {path} copy of {format_size(size)}")
+        copy = Copy(target.into, source.out, size, gpu.device, staged=staged)
+        for clock in ("host", "gpu"):
+            poison(target.into, size)
+            varied: dict[str, Scalar] = {"kind": "copy", "size_bytes": size, "clock": clock}
+            if clock == "host":
+                seconds = time_copy_and_wait(copy, warm=_WARM, samples=_SAMPLES)
+                held: dict[str, Scalar] = {"warm_copies": _WARM}
+            else:
+                seconds = time_copies(copy, warm=_HELD_WARM, copies=1, samples=_HELD_SAMPLES).seconds
+                held = {"warm_copies": _HELD_WARM, "start": _start(copy)}
+            yield _result(gpu, path, varied, held, seconds, verified(target, source, size), seen)
+
+
+def _start(copy: Copy) -> str:
+    return "held back until all is enqueued" if copy.held_back() else "as enqueued"
+
+
+def _loads(rank: Rank, gpu: Gpu, source: Ends, seen: tuple[Evidence, ...]) -> Iterator[Result]:
+    """Loads from where `source` is: its buffer for what arrives is free for the chain."""
+    if "chase" not in rank.job.options["kinds"] or parse_region(rank.job.options["region"]) > source.into.size_bytes:
+        return
+    path = f"{source.name}>{gpu.id}"
+    varied = _chased(rank.job)
+    rank.step(f"gpu_latency {path} loads")
+    chain = Chain(source.into, parse_region(rank.job.options["region"]), source.seed)
+    loads = _LOADS if _LOADS % chain.slots else _LOADS + 1
+    seconds, check = chain.time_loads(gpu.device, loads, _CHASE_SAMPLES)
+    held: dict[str, Scalar] = {"loads": loads, "stride_bytes": CHAIN_STRIDE_BYTES, "order": "random, each once a round"}
+    yield _result(gpu, path, varied, held, seconds, check, seen)
+
+
+def _result(
+    gpu: Gpu,
+    path: str,
+    varied: dict[str, Scalar],
+    held: dict[str, Scalar],
+    seconds: list[float],
+    check: Verification,
+    seen: tuple[Evidence, ...],
+) -> Result:
+    return Result(
+        benchmark=BENCHMARK.name,
+        quantity="latency_s",
+        path=path,
+        method=BENCHMARK.method,
+        parameters=varied,
+        settings={**held, "run_by": gpu.id, "gpu": gpu.device.name, "cuda_driver": cuda.driver_version()},
+        samples=tuple(seconds),
+        summary=summarise(seconds),
+        verification=check,
+        evidence=seen,
+    )
+
+
+def _waived(path: str, varied: dict[str, Scalar], reason: str) -> Result:
+    return Result(
+        benchmark=BENCHMARK.name, quantity="latency_s", path=path, outcome="waived", reason=reason, parameters=varied
+    )
+
+
+BENCHMARK = Benchmark(
+    name="gpu_latency",
+    summary="one small copy to, from and between GPUs; one load of a GPU from each memory",
+    method="copy: host clock to completion, and CUDA events; chase: one thread follows pointers (as nvbandwidth 0.8)",
+    quantities=("latency_s",),
+    ranks=1,
+    plan=_plan,
+    run=_run,
+    uses_gpus=True,
+    options=(
+        Option("kinds", "copy,chase", "copy, chase, or both", choice("copy", "chase")),
+        Option("sizes", "8", "bytes of one copy, like 8,4K", parse_sizes),
+        Option("region", "2M", "what the pointers lead through; 2M as nvbandwidth", parse_region),
+        Option("numa", "near", "host memory near the GPU, or on each NUMA node", one_of(*NUMA_CHOICES)),
+    ),
+)

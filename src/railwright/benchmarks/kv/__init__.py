@@ -1,0 +1,1 @@
+"""KV caches moved by NIXL: between memories, to files and to objects."""

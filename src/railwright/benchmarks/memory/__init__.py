@@ -1,0 +1,1 @@
+"""Host memory: one copy, all of it, one cache line."""

@@ -1,0 +1,1 @@
+"""Messages and collectives between processes by MPI."""

@@ -1,0 +1,318 @@
+"""What the MPI collectives share: sizes, repeats, the timing over all ranks, the data check and the evidence.
+
+Sizes and rates are nccl-tests' (`railwright.busbw`): the size of an all_reduce is that of one rank's floats, of the
+others that of all ranks' shares together. A sample is the mean over ranks of what one operation took each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, choice
+from railwright.benchmarks.evidence import LoopbackMeter, transport_evidence
+from railwright.benchmarks.fabric import PROOF_BYTES, FabricMeter, crossing_bytes
+from railwright.benchmarks.mpi import pair as mpi_pair
+from railwright.busbw import DIVIDED, factor
+from railwright.errors import UsageError
+from railwright.limits.model import Quantity
+from railwright.native.memory import Buffer
+from railwright.native.mpi import library_version, thread_level
+from railwright.native.mpi_collectives import FLOAT_BYTES, MOST_FLOATS, PATTERN, Collective
+from railwright.results.model import Evidence, Result, Verification
+from railwright.results.statistics import summarise
+from railwright.topology.model import Scalar
+from railwright.units import KIB, MIB, format_size, parse_sizes
+
+_ONE_PER_CORE = "cores"
+_DEFAULT_MOST_RANKS = 64
+_MOST_RANKS = 512
+"""As many as may wait to be heard by the parent."""
+_LATENCY_BELOW_BYTES = 64 * KIB
+_RANK_BYTES = 64 * MIB
+"""An interpreter and an MPI library with its segments."""
+_PROBES = 3
+_PROBE_OPERATIONS = 64
+_PROBE_SIZE_BYTES = MIB
+_FUNCTIONAL_PROBE_SIZE_BYTES = 16 * KIB
+_ENOUGH_BYTES = 64 * MIB
+"""Enough that nobody else's traffic over the loopback interface misleads."""
+
+# For the plan, on the slow side: what a rank's thread copies, and the least that an operation takes.
+_ESTIMATE_BYTES_PER_S = 1.5e9
+_ESTIMATE_OPERATION_S = 5e-6
+# Where ranks share cores each polls until its turn ends: MPICH moved 0.6 MB/s in 4 to 16 ranks on 2 cores.
+_ESTIMATE_TURN_S = 4e-3
+_ESTIMATE_SHARED_BYTES_PER_S = 0.5e6
+
+
+class Repeats(NamedTuple):
+    """How often an operation is done at one size."""
+
+    warm: int
+    operations: int
+    """Back to back, between two barriers: one sample."""
+    samples: int
+
+    @property
+    def total(self) -> int:
+        """All operations of a size."""
+        return self.warm + self.operations * self.samples
+
+
+def repeats(size: int, *, functional: bool) -> Repeats:
+    """More of the small ones, so that a sample is far longer than the ranks' leaving of a barrier is apart."""
+    if functional:
+        return Repeats(1, 1, 3)
+    if size <= 8 * KIB:
+        return Repeats(100, 100, 100)
+    if size <= MIB:
+        return Repeats(10, 20, 50)
+    return Repeats(2, 5, 15) if size <= 64 * MIB else Repeats(1, 2, 7)
+
+
+def _ranks_option(text: str) -> int:
+    """The number of ranks, 0 for one per core. Raises UsageError."""
+    if text == _ONE_PER_CORE:
+        return 0
+    if (
+        not (text.isascii() and text.isdecimal())
+        or len(text) > len(str(_MOST_RANKS))
+        or not 2 <= int(text) <= _MOST_RANKS
+    ):
+        raise UsageError(f"not {_ONE_PER_CORE!r} or a whole number from 2 to {_MOST_RANKS}: {text[:40]!r}")
+    return int(text)
+
+
+def _ranks_of(options: Mapping[str, str], cpus: tuple[int, ...]) -> int:
+    return _ranks_option(options["ranks"]) or max(2, min(_DEFAULT_MOST_RANKS, len(cpus)))
+
+
+OPTIONS = (
+    Option("sizes", "8:16M:x8", "sizes of the operation, like 8:1G:x2", parse_sizes),
+    Option("transports", "shm", "shm, tcp, or shm,tcp", choice("shm", "tcp")),
+    Option("ranks", _ONE_PER_CORE, f"{_ONE_PER_CORE} (one per core, 2 to {_DEFAULT_MOST_RANKS}) or a number of ranks",
+           _ranks_option),
+)  # fmt: skip
+
+
+def is_functional(job: Job) -> bool:
+    """Whether ranks share cores, so that the run shows that it works and not how fast."""
+    return job.ranks_on_cpus > len(job.cpus)
+
+
+def counts(operation: str, job: Job) -> tuple[int, ...]:
+    """Floats of each size, at least one: of the whole for all_reduce, else of one rank's share, rounded down."""
+    share = FLOAT_BYTES * (job.ranks if operation in DIVIDED else 1)
+    return tuple(dict.fromkeys(max(1, size // share) for size in parse_sizes(job.options["sizes"])))
+
+
+def size_bytes(operation: str, count: int, ranks: int) -> int:
+    """The size of the operation as nccl-tests counts it."""
+    return count * FLOAT_BYTES * (ranks if operation in DIVIDED else 1)
+
+
+def moved_bytes(operation: str, size: int, ranks: int) -> int:
+    """The least payload that all ranks together must send in one operation: what busbw counts, for each rank."""
+    return int(ranks * factor(operation, ranks) * size)
+
+
+def plan(operation: str, job: Job) -> Plan:
+    """The plan of all sizes; the memory is that of every rank's buffers, the library's own and the ranks themselves."""
+    functional = is_functional(job)
+    seconds, moved, memory, waived = 1 + 0.02 * job.ranks, 0, 0, ""
+    for count in counts(operation, job):
+        size = size_bytes(operation, count, job.ranks)
+        often = repeats(size, functional=functional).total
+        one = moved_bytes(operation, size, job.ranks)
+        least, rate = (
+            (_ESTIMATE_TURN_S, _ESTIMATE_SHARED_BYTES_PER_S)
+            if functional
+            else (_ESTIMATE_OPERATION_S, _ESTIMATE_BYTES_PER_S)
+        )
+        seconds += often * (job.ranks * least + size / rate)
+        moved += often * one
+        memory = max(memory, job.ranks * (_buffer_bytes(operation, size, job.ranks) + _RANK_BYTES))
+        if count > MOST_FLOATS:
+            waived = f"MPI counts end at {MOST_FLOATS} floats, {format_size(size)} was asked for"
+    return Plan(path=path(job), seconds=seconds, memory_bytes=memory, moved_bytes=moved, waived=waived)
+
+
+def _buffer_bytes(operation: str, size: int, ranks: int) -> int:
+    """One rank's buffers, and one more of the size where the library adds up in memory of its own."""
+    share = size // ranks
+    own = {"all_reduce": size + size, "all_gather": share + size, "reduce_scatter": size + share}
+    return own.get(operation, size + size) + (size if operation in ("all_reduce", "reduce_scatter") else 0)
+
+
+def path(job: Job) -> str:
+    """From the memory of rank 0 to that of the last rank on a core of its own, in the farthest NUMA node."""
+    last = job.ranks if job.hosts else min(job.ranks, len(job.cpus))
+    return f"{job.memory_of(0)}>{job.memory_of(last - 1)}"
+
+
+def run(operation: str, measured: Benchmark, rank: Rank) -> Iterator[Result]:
+    """The operation at every size over all ranks, each size with its data check and its evidence."""
+    comm = rank.comm
+    for count in counts(operation, rank.job):
+        size = size_bytes(operation, count, rank.size)
+        rank.step(f"{measured.name} {format_size(size)}")
+        often = repeats(size, functional=is_functional(rank.job))
+        collective = Collective(comm, operation, count)
+        with Buffer(collective.sent_bytes) as out, Buffer(collective.received_bytes) as into:
+            collective.fill(out, into)
+            meter, fabric = LoopbackMeter(), FabricMeter()
+            seconds = collective.time(out, into, warm=often.warm, operations=often.operations, samples=often.samples)
+            sent = often.total * moved_bytes(operation, size, rank.size)
+            seen = transport_evidence(sent, meter.moved_bytes(), "shm")
+            crossed = often.total * crossing_bytes(operation, size, rank.job) if rank.job.hosts else 0
+            across = fabric.evidence(comm, rank.job, crossed) if rank.job.hosts else None
+            check = collective.verify(into)
+        everyone = comm.gather((seconds, check.bytes_checked, check.bytes_wrong))
+        if across is None:
+            seen = _surely(rank, operation, sent, seen)
+        else:
+            seen = across if crossed >= PROOF_BYTES else _probe_fabric(rank, operation)
+        if rank.index == 0 and everyone is not None:
+            times, checked, wrong = zip(*everyone, strict=True)
+            mean = [sum(one) / rank.size for one in zip(*times, strict=True)]
+            yield from _results(measured, operation, rank, _Seen(size, often, mean, sum(checked), wrong, seen))
+
+
+def _surely(rank: Rank, operation: str, sent: int, seen: Evidence) -> Evidence:
+    """Few bytes and somebody else's traffic over lo can look like another transport: only then it is probed.
+
+    More than once, because others can only add to what lo carries: a single quiet moment proves shared memory.
+    """
+    asked = rank.job.variant.parameters["transport"]
+    for _ in range(_PROBES):
+        if rank.comm.bcast(seen.value == asked or sent >= _ENOUGH_BYTES):
+            break
+        seen = _probe(rank, operation)
+    return seen
+
+
+def _probe(rank: Rank, operation: str) -> Evidence:
+    """Which way this launch's operations take, by many bytes of them. Collective over all ranks."""
+    share = FLOAT_BYTES * (rank.size if operation in DIVIDED else 1)
+    size = _FUNCTIONAL_PROBE_SIZE_BYTES if is_functional(rank.job) else _PROBE_SIZE_BYTES
+    count = max(1, size // share)
+    one = moved_bytes(operation, size_bytes(operation, count, rank.size), rank.size)
+    collective = Collective(rank.comm, operation, count)
+    with Buffer(collective.sent_bytes) as out, Buffer(collective.received_bytes) as into:
+        meter = LoopbackMeter()
+        collective.time(out, into, warm=0, operations=_PROBE_OPERATIONS, samples=1)
+        return transport_evidence(_PROBE_OPERATIONS * one, meter.moved_bytes(), "shm")
+
+
+def _probe_fabric(rank: Rank, operation: str) -> Evidence:
+    """The same between hosts, by as many bytes as prove it there. Collective over all ranks."""
+    count = max(1, _PROBE_SIZE_BYTES // (FLOAT_BYTES * (rank.size if operation in DIVIDED else 1)))
+    one = crossing_bytes(operation, size_bytes(operation, count, rank.size), rank.job)
+    operations = -(-PROOF_BYTES // one)
+    collective = Collective(rank.comm, operation, count)
+    with Buffer(collective.sent_bytes) as out, Buffer(collective.received_bytes) as into:
+        meter = FabricMeter()
+        collective.time(out, into, warm=0, operations=operations, samples=1)
+        return meter.evidence(rank.comm, rank.job, operations * one)
+
+
+class _Seen(NamedTuple):
+    """One size, from all ranks."""
+
+    size: int
+    often: Repeats
+    seconds: list[float]
+    bytes_checked: int
+    bytes_wrong: tuple[int, ...]
+    """On each rank."""
+    evidence: Evidence
+
+
+def _results(measured: Benchmark, operation: str, rank: Rank, seen: _Seen) -> Iterator[Result]:
+    """Both rates, and below 64 KiB the time, from the same samples."""
+    rates = [seen.size / second for second in seen.seconds]
+    bus = float(factor(operation, rank.size))
+    yield _result(measured, rank, seen, "bandwidth_bytes_per_s", rates, {"rate": "algbw"})
+    yield _result(measured, rank, seen, "bandwidth_bytes_per_s", [bus * rate for rate in rates], {"rate": "busbw"})
+    if seen.size < _LATENCY_BELOW_BYTES:
+        yield _result(measured, rank, seen, "latency_s", seen.seconds, {})
+
+
+def _result(
+    measured: Benchmark,
+    rank: Rank,
+    seen: _Seen,
+    quantity: Quantity,
+    samples: list[float],
+    varied: dict[str, Scalar],
+) -> Result:
+    job = rank.job
+    asked = str(job.variant.parameters["transport"])
+    reason = _failure(seen, asked)
+    cpus = sorted({job.cpu_of(index) for index in range(rank.size)})
+    return Result(
+        benchmark=measured.name,
+        quantity=quantity,
+        path=path(job),
+        outcome="failed" if reason else "measured",
+        reason=reason,
+        method=measured.method,
+        parameters={"size_bytes": seen.size, "transport": asked, **varied},
+        settings={
+            "operations": seen.often.operations,
+            "warm_up": seen.often.warm,
+            "element": "float32",
+            "placement": "out of place",
+            "mpi": library_version(),
+            "thread_level": thread_level(),
+            "cpus": ",".join(map(str, cpus)),
+            "functional": is_functional(job),
+        },
+        ranks=rank.size,
+        samples=tuple(samples),
+        summary=summarise(samples),
+        verification=Verification(method=PATTERN, bytes_checked=seen.bytes_checked, bytes_wrong=sum(seen.bytes_wrong)),
+        evidence=(seen.evidence,),
+    )
+
+
+def _failure(seen: _Seen, asked: str) -> str:
+    """Why a measured size does not count, empty where it does."""
+    wrong = [f"{count} bytes on rank {rank}" for rank, count in enumerate(seen.bytes_wrong) if count]
+    if wrong:
+        more = f" and on {len(wrong) - 3} more ranks" if len(wrong) > 3 else ""
+        return f"wrong result at {format_size(seen.size)}: {', '.join(wrong[:3])}{more}"
+    if seen.evidence.value != asked:
+        return f"{asked} was asked for, but {seen.evidence.seen}: it ran over {seen.evidence.value}"
+    return ""
+
+
+def benchmark(operation: str, summary: str) -> Benchmark:
+    """The benchmark of one operation."""
+    measured = Benchmark(
+        name=f"mpi_{operation}",
+        summary=summary,
+        method=(
+            "nccl-tests' definitions: float sum, out of place, mean over ranks of the time of back-to-back operations "
+            "between barriers, size and busbw factor as nccl-tests"
+        ),
+        quantities=("bandwidth_bytes_per_s", "latency_s"),
+        ranks=2,
+        plan=lambda job: plan(operation, job),
+        run=lambda rank: run(operation, measured, rank),
+        options=OPTIONS,
+        variants=mpi_pair.variants,
+        between_hosts=mpi_pair.between_hosts,
+        needs_mpi=True,
+        ranks_of=_ranks_of,
+    )
+    return measured
+
+
+COLLECTIVES = (
+    benchmark("all_reduce", "MPI all_reduce: the sum of all ranks' floats, on every rank"),
+    benchmark("all_gather", "MPI all_gather: the share of every rank, on every rank"),
+    benchmark("reduce_scatter", "MPI reduce_scatter: the sum of all ranks' floats, shared out"),
+    benchmark("all_to_all", "MPI all_to_all: a share of every rank for each of the others"),
+)

@@ -1,0 +1,202 @@
+"""One launch of one NCCL operation: GPUs, communicator and buffers, and what is done with them at each size.
+
+A rank of NCCL's is a process (with `ranks_in` processes) or a thread of the only one; each has one GPU.
+Everything here is collective over the processes of the launch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from railwright.benchmarks.base import Rank
+from railwright.benchmarks.nccl import job as nccl_job
+from railwright.benchmarks.nccl import options as nccl_options
+from railwright.benchmarks.nccl.evidence import algorithm_evidence, contradiction
+from railwright.benchmarks.nccl.options import FREE, IN_PLACE, OPERATIONS, OUT_OF_PLACE, Size
+from railwright.errors import CannotJudge
+from railwright.native import cuda, nccl
+from railwright.native.library import NativeError
+from railwright.native.nccl_errors import NcclError
+from railwright.native.nccl_library import Library
+from railwright.native.nccl_log import SwitchedLog
+from railwright.results.model import Evidence
+from railwright.units import format_size, parse_sizes
+
+_POISON = 0xBF
+"""Four of it are a float below 0, which no pattern holds."""
+_NEWEST_READ = 23099
+"""In NCCL 2.27.3 to 2.30.7 every multicast object is made behind `nvlsSupport`, which NCCL_NVLS_ENABLE=0 leaves 0
+(ncclNvlsInit in src/transport/nvls.cc, symTeamObtain in src/dev_runtime.cc); later sources were not read."""
+
+
+Done = TypeVar("Done")
+
+
+class Refused(Exception):
+    """What was asked for cannot be, in words; the same on every rank."""
+
+
+class Point(NamedTuple):
+    """What was seen of one size in one placement, over all ranks."""
+
+    size: Size
+    placement: str
+    seconds: list[float]
+    """Of one operation, the mean over ranks, for each sample."""
+    bytes_wrong: tuple[int, ...]
+    """On each rank."""
+    evidence: tuple[Evidence, ...]
+
+
+class Launch:
+    """What every process of a launch holds. Making it loads CUDA and NCCL and connects the ranks.
+
+    Raises Refused where that cannot be, NativeError where something broke.
+    """
+
+    def __init__(self, operation: str, rank: Rank) -> None:
+        self.operation, self.rank, self.job = operation, rank, rank.job
+        self.threads = nccl_job.in_threads(self.job)
+        varied = self.job.variant.parameters
+        self.graph = varied["launched"] == "graph"
+        self.buffers: nccl.Buffers = varied.get("buffers", "plain")  # type: ignore[assignment]
+        self.algorithm, self.protocol = (str(varied.get(name, FREE)) for name in ("algorithm", "protocol"))
+        self.largest_bytes = self.least_bytes = 0
+        self.allocated_by = ""
+        self.cpus = nccl_job.widen(self.job, None if self.threads else rank.index)
+        devices, self.library = self._together(self._open)
+        self.team = self._connect(devices)
+        self._wants_evidence = self.job.options["evidence"] == "yes"
+        self._log = SwitchedLog(self.library, rank.scratch, rank.index)
+
+    def _everyone(self, value: Any) -> list[Any]:  # noqa: ANN401 - whatever the processes tell each other
+        """The value of every process, in order."""
+        return [value] if self.threads else self.rank.comm.allgather(value)
+
+    def _together(self, work: Callable[[], Done]) -> Done:
+        """What this process's part of something returns. Raises Refused, in all of them, where one was. Collective."""
+        done, refusal = [], ""
+        try:
+            done.append(work())
+        except CannotJudge as error:
+            refusal = self._refusal(error)
+        reason = next((one for one in self._everyone(refusal) if one), "")
+        if reason:
+            raise Refused(reason)
+        return done[0]
+
+    def _open(self) -> tuple[list[cuda.Device], Library]:
+        """This process's GPUs and NCCL."""
+        gpus = nccl_job.gpus_of(self.job)
+        if not self.threads:
+            gpus = (gpus[self.rank.comm.rank],)
+        self.rank.step("CUDA")
+        devices = [cuda.Device(gpu.address) for gpu in gpus]
+        self.rank.step("load NCCL")
+        return devices, Library(nccl_job.named_library(self.job))
+
+    def _connect(self, devices: list[cuda.Device]) -> nccl.Team:
+        self.rank.step("ncclCommInitRank")
+        comm = None if self.threads else self.rank.comm
+        unique_id = self._everyone(self.library.unique_id() if self.rank.index == 0 else b"")[0]
+        return self._together(lambda: nccl.Team(self.library, devices, self.operation, unique_id, comm=comm))
+
+    def _refusal(self, error: CannotJudge) -> str:
+        """The words where NCCL says no to something that was forced; raises the error itself where something broke."""
+        forced = (self.algorithm, self.protocol, self.buffers) != (FREE, FREE, "plain")
+        if isinstance(error, NativeError) and not (forced and isinstance(error, NcclError) and error.refused):
+            raise error
+        return error.message
+
+    def free_bytes(self) -> int:
+        """What can be allocated on the GPU that has least."""
+        return int(min(self._everyone(min(device.free_bytes() for device in self.team.devices))))
+
+    def allocate(self, sizes: tuple[Size, ...], most_bytes: int) -> None:
+        """Buffers for the largest of the sizes, as nccl-tests: as large as was asked for. Raises Refused."""
+        asked = [size for size in parse_sizes(self.job.options["sizes"]) if size <= most_bytes]
+        self.least_bytes = min([*asked, sizes[0].size_bytes])
+        self.largest_bytes = max([*asked, *(size.size_bytes for size in sizes)])
+        self.rank.step(f"allocate 2 x {format_size(self.largest_bytes)}")
+        self.allocated_by = self._together(self._allocate)
+
+    def _allocate(self) -> str:
+        if self.buffers == "symmetric" and nccl_job.nvls_is_off() and self.library.code > _NEWEST_READ:
+            raise CannotJudge(f"it is not known whether windows of NCCL {self.library.version} leave NVLS off")
+        return self.team.allocate(self.largest_bytes, self.buffers)
+
+    def warm(self) -> None:
+        """One operation of each power of two times the least size, out of place, before anything is timed."""
+        size_bytes = self.least_bytes
+        while size_bytes <= self.largest_bytes:
+            self.rank.step(f"warm up {format_size(size_bytes)}")
+            size = nccl_options.size_of(self.operation, size_bytes, self.team.ranks)
+            if size.size_bytes <= self.largest_bytes:
+                with contextlib.suppress(Refused):
+                    self._together(functools.partial(self.team.warm, self._what(size, OUT_OF_PLACE)))
+            size_bytes *= 2
+
+    def measure(self, size: Size, placement: str) -> Point:
+        """The data check with its evidence, and then the timed samples. Raises Refused, for this size."""
+        what = self._what(size, placement)
+        self._prepare(what)
+        with self._log.written() if self._wants_evidence else contextlib.nullcontext():
+            self._together(lambda: self.team.once(what))
+        wrong = self._count_wrong(what)
+        evidence = self._evidence()
+        samples = nccl_options.samples_of(size.size_bytes)
+        mine = self.team.time(what, samples)
+        everyone = [each for process in self._everyone(list(zip(mine, wrong, strict=True))) for each in process]
+        times = [seconds for seconds, _ in everyone]
+        mean = [sum(one) / len(everyone) for one in zip(*times, strict=True)]
+        return Point(size, placement, mean, tuple(count for _, count in everyone), evidence)
+
+    def _what(self, size: Size, placement: str) -> nccl.Operation:
+        return self.team.what(
+            size.floats,
+            (size.sent_bytes, size.received_bytes, self.largest_bytes),
+            in_place=placement == IN_PLACE,
+            graph=self.graph,
+            operations=OPERATIONS,
+        )
+
+    def _prepare(self, what: nccl.Operation) -> None:
+        """Each rank's pattern to send, and poison where it will receive something else."""
+        for index, device in enumerate(self.team.devices):
+            out, into = self.team.places(what, index)
+            nccl.Borrowed(device, into, what.received_bytes).set_bytes(_POISON)
+            rank = self.team.members[index].rank
+            grid = 4 * device.multiprocessors
+            cuda.launch(device, "collective_fill", grid, cuda.COMPUTE_THREADS, out, what.sent_bytes // 4, rank, 0)
+            device.synchronize()
+
+    def _count_wrong(self, what: nccl.Operation) -> list[int]:
+        """The wrong bytes on each rank of this process; a wrong float counts as four."""
+        found = []
+        for index, device in enumerate(self.team.devices):
+            into = self.team.places(what, index)[1]
+            rank = self.team.members[index].rank
+            wrong = device.count("collective_wrong", into, what.kind, what.count, rank, self.team.ranks)
+            found.append(wrong * 4)
+        return found
+
+    def _evidence(self) -> tuple[Evidence, ...]:
+        """What rank 0's log says of the operation; raises Refused where NCCL ran something other than was forced."""
+        if not self._wants_evidence:
+            return ()
+        sends_only = self.operation in nccl_options.WITHOUT_ALGORITHM
+        text = "" if self._log.problem else self._log.text()
+        seen = algorithm_evidence(text, sends_only=sends_only, problem=self._log.problem)
+        seen = self._everyone(seen)[0]
+        differs = contradiction(seen, self.algorithm, self.protocol)
+        if differs:
+            raise Refused(differs)
+        return (seen,)
+
+    def close(self) -> None:
+        """Destroy the communicator."""
+        self.rank.step("ncclCommDestroy")
+        self.team.close()

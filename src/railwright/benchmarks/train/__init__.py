@@ -1,0 +1,1 @@
+"""A training iteration: compute and the all-reduce of its gradients."""

@@ -1,0 +1,164 @@
+"""A real forward and backward pass of ResNet-50 by PyTorch, with its gradients where the all-reduce finds them.
+
+Every gradient is a view into one flat tensor, in the order of the backward pass, as DistributedDataParallel has it with
+`gradient_as_bucket_view`. A hook on each parameter says when its gradient is complete.
+PyTorch is imported in ranks alone, and only where it is installed; it is no dependency.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from railwright.benchmarks.train.buckets import Bucket
+from railwright.benchmarks.train.model import CLASSES, EXPANSION, STAGES, STEM_CHANNELS
+from railwright.errors import CannotJudge
+
+IMAGE_PIXELS = 224
+LEAST_VERSION = (2, 1)
+"""The first with hooks after the accumulation of a gradient."""
+_DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+
+Reduce = Callable[[int, int], None]
+"""Adds a bucket up over all ranks: its number, and the stream (its handle) behind which that is to happen."""
+
+
+def load() -> Any:  # noqa: ANN401 - torch is typed where it is installed, and only there
+    """The module torch. Raises CannotJudge where it is missing, older than 2.1 or sees no GPU."""
+    try:
+        torch = importlib.import_module("torch")
+    except (ImportError, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CannotJudge(f"PyTorch cannot be imported: {reason}", hint="give compute=gemm") from error
+    version = tuple(int(part) for part in str(torch.__version__).split(".")[:2] if part.isdecimal())
+    if version < LEAST_VERSION:
+        raise CannotJudge(f"PyTorch {torch.__version__} is older than 2.1", hint="give compute=gemm")
+    if not torch.cuda.is_available():
+        raise CannotJudge("PyTorch sees no GPU", hint="it may be a build for CPUs, or for a newer driver")
+    return torch
+
+
+def resnet50(torch: Any) -> Any:  # noqa: ANN401
+    """The model of `train_model.resnet50_shapes`, its parameters in the same order, with random weights."""
+    nn = torch.nn
+
+    def convolution(given: int, made: int, size: int, stride: int = 1) -> list[Any]:
+        """Without a bias: the normalisation behind it has one."""
+        whole = nn.Conv2d(given, made, size, stride=stride, padding=size // 2, bias=False)
+        return [whole, nn.BatchNorm2d(made)]
+
+    class Bottleneck(nn.Module):  # type: ignore[misc, name-defined]
+        """1x1, 3x3 and 1x1 convolutions beside a shortcut."""
+
+        def __init__(self, given: int, width: int, stride: int, *, first: bool) -> None:
+            super().__init__()
+            made = width * EXPANSION
+            self.body = nn.Sequential(
+                *convolution(given, width, 1), nn.ReLU(inplace=True),
+                *convolution(width, width, 3, stride), nn.ReLU(inplace=True),
+                *convolution(width, made, 1),
+            )  # fmt: skip
+            self.shortcut = nn.Sequential(*convolution(given, made, 1, stride)) if first else nn.Identity()
+            self.end = nn.ReLU(inplace=True)
+
+        def forward(self, images: Any) -> Any:  # noqa: ANN401
+            return self.end(self.body(images) + self.shortcut(images))
+
+    layers = [*convolution(3, STEM_CHANNELS, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, stride=2, padding=1)]
+    channels = STEM_CHANNELS
+    for width, blocks, stride in STAGES:
+        for block in range(blocks):
+            layers.append(Bottleneck(channels, width, stride if block == 0 else 1, first=block == 0))
+            channels = width * EXPANSION
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, CLASSES))
+
+
+class Trainer:
+    """A model with a batch of random images on a device, and its gradients in one flat tensor.
+
+    `stream` is the handle of the stream on which all of it runs; None on a CPU, where only tests are.
+    """
+
+    def __init__(
+        self,
+        torch: Any,  # noqa: ANN401
+        model: Any,  # noqa: ANN401
+        dtype: str,
+        batch: int,
+        *,
+        device: str,
+        stream: int | None,
+        seed: int,
+        pixels: int = IMAGE_PIXELS,
+    ) -> None:
+        self._torch, self._stream = torch, None
+        if stream is not None:
+            self._stream = torch.cuda.ExternalStream(stream, device=device)
+        kind = getattr(torch, _DTYPES[dtype])
+        with self._on_stream():
+            torch.manual_seed(seed)  # every rank has other images, so that their gradients differ
+            self._model = model.to(device=device, dtype=kind, memory_format=torch.channels_last)
+            images = torch.randn(batch, 3, pixels, pixels, device=device, dtype=kind)
+            self._images = images.contiguous(memory_format=torch.channels_last)
+            self._labels = torch.randint(CLASSES, (batch,), device=device)
+            parameters = list(reversed(list(self._model.parameters())))
+            self.counts = tuple(parameter.numel() for parameter in parameters)
+            self.flat = torch.zeros(sum(self.counts), device=device, dtype=kind)
+            self._place(parameters)
+        self._bucket_of: list[int] = []
+        self._sizes: list[int] = []
+        self._missing: list[int] = []
+        self._next = 0
+        self._reduce: Reduce | None = None
+
+    def _on_stream(self) -> Any:  # noqa: ANN401
+        return self._torch.cuda.stream(self._stream) if self._stream is not None else self._torch.enable_grad()
+
+    def _place(self, parameters: Sequence[Any]) -> None:
+        """Gradients become views of the flat tensor, laid out as their parameters, with a hook on each."""
+        first = 0
+        for index, parameter in enumerate(parameters):
+            part = self.flat[first : first + parameter.numel()]
+            parameter.grad = part.as_strided(parameter.size(), parameter.stride())
+            parameter.register_post_accumulate_grad_hook(lambda _gradient, index=index: self._arrived(index))
+            first += parameter.numel()
+
+    @property
+    def address(self) -> int:
+        """Where the gradients lie."""
+        return int(self.flat.data_ptr())
+
+    def use(self, buckets: Sequence[Bucket]) -> None:
+        """Take these buckets, which are whole tensors, from the next step on."""
+        self._bucket_of, self._sizes, number, first = [], [0] * len(buckets), 0, 0
+        for count in self.counts:
+            while first >= buckets[number].end:
+                number += 1
+            self._bucket_of.append(number)
+            self._sizes[number] += 1
+            first += count
+
+    def _arrived(self, index: int) -> None:
+        """A gradient is complete: buckets go in their order, the same on every rank, as soon as all before are full."""
+        if self._reduce is None:
+            return
+        self._missing[self._bucket_of[index]] -= 1
+        while self._next < len(self._missing) and not self._missing[self._next]:
+            self._reduce(self._next, self._current())
+            self._next += 1
+
+    def _current(self) -> int:
+        """The stream on which autograd has put the gradient."""
+        return int(self._torch.cuda.current_stream().cuda_stream) if self._stream is not None else 0
+
+    def step(self, reduce: Reduce | None) -> None:
+        """Gradients to zero, forward and backward; `reduce` is called for each bucket as soon as it is complete."""
+        self._reduce, self._missing, self._next = reduce, list(self._sizes), 0
+        with self._on_stream():
+            self.flat.zero_()
+            loss = self._torch.nn.functional.cross_entropy(self._model(self._images).float(), self._labels)
+            loss.backward()
+        self._reduce = None
+        if reduce is not None and self._next < len(self._sizes):
+            raise RuntimeError(f"only {self._next} of {len(self._sizes)} buckets were completed by the backward pass")
