@@ -77,17 +77,43 @@ def test_a_sweep_that_is_empty_endless_or_too_long_is_refused_with_the_next_step
 
 
 @pytest.mark.parametrize(
-    ("text", "rate"), [("400Gb/s", 400e9), ("1.6Tb/s", 1.6e12), ("50GB/s", 400e9), ("100 mb/s", 1e8)]
+    ("text", "rate"), [("400Gb/s", 400e9), ("1.6Tb/s", 1.6e12), ("50GB/s", 400e9), ("100 Mb/s", 1e8)]
 )
 def test_a_line_rate_is_read_in_bits(text, rate):
     assert parse_line_rate(text) == pytest.approx(rate)
     assert parse_line_rate(format_line_rate(rate)) == pytest.approx(rate)
 
 
-@pytest.mark.parametrize("text", ["", "400", "400G", "Gb/s", "-1Gb/s", "1e3Gb/s"])
+@pytest.mark.parametrize("text", ["", "400", "Gb/s", "-1Gb/s", "1e3Gb/s"])
 def test_what_is_no_rate_is_refused(text):
     with pytest.raises(UsageError, match="not a rate"):
         parse_line_rate(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "bits_per_s"),
+    [
+        ("400G", 400e9), ("400g", 400e9), ("1.6T", 1.6e12), ("400Gbps", 400e9), ("400gbps", 400e9),
+        ("400 Gbit/s", 400e9), ("400gbit", 400e9), ("400Gb", 400e9), ("1TB/s", 8e12), ("500MB/s", 4e9),
+        ("50GBps", 400e9), ("50gB/s", 400e9), ("1GiB/s", 8 * GIB), ("9600Kb/s", 9.6e6),
+    ],
+)  # fmt: skip
+def test_bits_and_bytes_are_told_apart_by_case_and_a_nic_s_number_is_of_bits(text, bits_per_s):
+    assert parse_line_rate(text) == pytest.approx(bits_per_s)
+
+
+@pytest.mark.parametrize("text", ["50GB/S", "50gb/s", "50GBPS", "50gb", "50GB"])
+def test_a_rate_whose_case_tells_nothing_is_refused_with_both_readings(text):
+    with pytest.raises(UsageError) as caught:
+        parse_line_rate(text)
+    assert caught.value.message == f"the rate {text!r} may be of bits or of bytes"
+    assert caught.value.hint == "write 50Gb/s, or 50GB/s for 400 Gb/s"
+
+
+def test_transfers_are_no_rate():
+    with pytest.raises(UsageError, match="not a rate: '32GT/s'") as caught:
+        parse_line_rate("32GT/s")
+    assert "GT/s counts transfers" in caught.value.hint
 
 
 @pytest.mark.parametrize(

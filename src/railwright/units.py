@@ -19,7 +19,10 @@ TIB = 2**40
 _SIZE = re.compile(r"(\d{1,20})\s*([KMGT]?)(i?B)?", re.IGNORECASE)
 _STEP = re.compile(r"([x+])(.+)")
 _FACTOR = {"": 1, "K": KIB, "M": MIB, "G": GIB, "T": TIB}
-_RATE = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(Gb/s|Tb/s|Mb/s|GB/s)", re.IGNORECASE)
+_RATE = re.compile(
+    r"(?P<number>\d{1,9}(?:\.\d{1,6})?)\s*(?P<prefix>[KMGT])(?P<binary>i)?(?P<unit>bit(?:/s|ps)?|b(?:/s|ps)?)?",
+    re.IGNORECASE | re.ASCII,
+)
 
 MAX_SIZE_BYTES = 64 * TIB
 MAX_SWEEP_SIZES = 64
@@ -71,14 +74,37 @@ def _checked_sweep(sizes: tuple[int, ...], text: str) -> tuple[int, ...]:
 
 
 def parse_line_rate(text: str) -> float:
-    """`400Gb/s`, `1.6Tb/s` or `50GB/s` as bits per second. Raises UsageError."""
+    """`400Gb/s`, `400Gbps`, `400G`, `1.6Tb/s`, `50GB/s` or `46.6GiB/s` as bits per second.
+
+    Case tells bits (b) from bytes (B), and a NIC's `400G` are Gb/s. Raises UsageError, with both readings for a text
+    whose case tells nothing: `50gb/s`, `50GB/S`, `400GB`.
+    """
     match = _RATE.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"not a rate: {text[:40]!r}", hint="write a line rate like 400Gb/s")
-    number, unit = float(match.group(1)), match.group(2)
-    if unit.endswith("B/s"):
-        return number * 8e9
-    return number * {"m": 1e6, "g": 1e9, "t": 1e12}[unit[0].lower()]
+        hint = "write a line rate like 400Gb/s or 50GB/s"
+        if "t/s" in text.lower():
+            hint += "; GT/s counts transfers, of which a link's width makes a rate"
+        raise UsageError(f"not a rate: {text[:40]!r}", hint=hint)
+    number, prefix, binary, unit = match.groups()
+    is_bytes = _counts_bytes(prefix, unit or "", is_binary=binary is not None)
+    if is_bytes is None:
+        prefix = prefix.upper()
+        bits, octets = (f"{number}{prefix}{letter}/s" for letter in "bB")
+        reading = f"{bits}, or {octets} for {float(number) * BITS_PER_BYTE:g} {prefix}b/s"
+        raise UsageError(f"the rate {text.strip()!r} may be of bits or of bytes", hint=f"write {reading}")
+    step, power = (1024 if binary else 1000), "KMGT".index(prefix.upper()) + 1
+    return float(number) * float(step) ** power * (BITS_PER_BYTE if is_bytes else 1)
+
+
+def _counts_bytes(prefix: str, unit: str, *, is_binary: bool) -> bool | None:
+    """Whether a rate's unit is of bytes and not of bits; None where its case does not tell."""
+    letter, rest = unit[:1], unit[1:]
+    if not unit or rest.lower().startswith("it"):
+        return False
+    if is_binary or (letter == "B" and rest in ("/s", "ps")):
+        return True
+    says_bits = letter == "b" and (rest.lower() == "ps" or prefix.isupper())
+    return False if says_bits else None
 
 
 def format_size(size_bytes: float) -> str:
