@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.diagnose import diagnose
 from railwright.results.model import Context, Result, ResultFile, Run, Verification
 from railwright.results.statistics import summarise
@@ -39,9 +40,8 @@ def measured(path, value, *, launches=3, noise=0.001, quantity="bandwidth_bytes_
 def findings(results, topology=None):
     run = Run(railwright="0", started_at="2026-01-01T00:00:00+00:00", command=("railwright",),
               context=Context(host="h", kernel="k"), topology=topology or machine())  # fmt: skip
-    return [
-        one for one in diagnose(ResultFile(run=run, results=tuple(results))).findings if one.fault.startswith("gpu_")
-    ]
+    found = diagnose(ResultFile(run=run, results=tuple(results)), DECLARATIONS).findings
+    return [one for one in found if one.fault.startswith("gpu_")]
 
 
 def near(number):

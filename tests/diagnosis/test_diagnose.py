@@ -7,6 +7,7 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
+from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.diagnose import diagnose
 from railwright.diagnosis.model import Diagnosis, JudgedPath
 from railwright.limits.model import Limit, Quantity
@@ -55,7 +56,7 @@ def judged(results: list[Result], topology: Topology | None = None) -> Diagnosis
         context=Context(host="h", kernel="k"),
         topology=topology or expand("laptop", {}),
     )
-    return diagnose(ResultFile(run=run, results=tuple(results)))
+    return diagnose(ResultFile(run=run, results=tuple(results)), DECLARATIONS)
 
 
 def path_of(diagnosis: Diagnosis, benchmark: str) -> JudgedPath:

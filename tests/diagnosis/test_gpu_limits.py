@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
+from tests.diagnosis.finders import Finder
 from tests.topology.machines import archive
 
+from railwright.diagnosis.ceilings import Ceilings
 from railwright.diagnosis.gpu_limits import GpuLimits, decides_nothing
-from railwright.diagnosis.limits_of import LimitFinder, ceilings
 from railwright.diagnosis.verdict import judge
 from railwright.limits.model import NoLimit
 from railwright.limits.path import path_limit
@@ -27,7 +28,7 @@ REDUCED = {"placement": "in place", "launched": "plain", "ranks_in": "processes"
 
 @pytest.fixture(scope="module")
 def finder():
-    return LimitFinder(load(str(archive("2xh200-probed-vm"))), ceilings(()))
+    return Finder(load(str(archive("2xh200-probed-vm"))), ())
 
 
 def state(finder, benchmark, path, value, parameters, quantity="bandwidth_bytes_per_s"):
@@ -75,7 +76,7 @@ def test_copies_are_held_against_pcie_nvlink_and_the_gpu_s_own_memory(finder, pa
     ],
 )
 def test_a_drive_that_is_slower_than_its_link_is_never_called_slow(benchmark, path, gigabytes, expected):
-    drives = LimitFinder(expand("hgx-h100", {}), ceilings(()))
+    drives = Finder(expand("hgx-h100", {}), ())
     on_the_way = drives.path(path)
     assert on_the_way is not None
     assert path_limit(on_the_way)[1] is not None, "the links alone have a band, which no drive need reach"
@@ -122,14 +123,14 @@ def test_a_load_of_other_memory_is_held_against_one_of_the_gpu_s_own(path, nanos
         verification=CHECKED,
     )
     machine = load(str(archive("2xh200-probed-vm")))
-    finder = LimitFinder(machine, ceilings([own]))
+    finder = Finder(machine, [own])
     chase = {"kind": "chase", "size_bytes": 2**21}
     assert state(finder, "gpu_latency", path, nanoseconds * 1e-9, chase, "latency_s") == expected
     ampere = tuple(
         replace(one, facts={**one.facts, "compute_capability": "8.0"}) if one.kind == "gpu" else one
         for one in machine.devices
     )
-    older = LimitFinder(replace(machine, devices=ampere), ceilings([own]))
+    older = Finder(replace(machine, devices=ampere), [own])
     assert state(older, "gpu_latency", path, nanoseconds * 1e-9, chase, "latency_s") in ("unknown", "suspicious")
 
 
@@ -151,11 +152,11 @@ def test_a_collective_is_of_the_gpus_that_ranks_use(fact):
     )
     parameters = {"size_bytes": 2**30, "rate": "busbw", **REDUCED}
     limits = [
-        GpuLimits(topology, Graph(topology), {})._cluster("gpu1>gpu2").ranks
+        GpuLimits(topology, Graph(topology), Ceilings((), {}))._cluster("gpu1>gpu2").ranks
         for topology in (replace(whole, devices=devices), replace(whole, devices=whole.devices))
     ]
     assert limits == [2, 3]
-    hidden = LimitFinder(replace(whole, devices=devices), ceilings(()))
+    hidden = Finder(replace(whole, devices=devices), ())
     assert isinstance(hidden.find("nccl_all_reduce", "bandwidth_bytes_per_s", "gpu0>gpu0", parameters)[0], NoLimit)
 
 
@@ -205,20 +206,20 @@ def held_against(finder, gigabytes, settings=None, parameters=LARGE, benchmark="
 )
 def test_with_nvls_switched_off_an_all_reduce_is_held_against_rings(gigabytes, state_with, state_without):
     eight = load(str(archive(EIGHT)))
-    finder = LimitFinder(eight, ceilings(()))
+    finder = Finder(eight, ())
     assert held_against(finder, gigabytes)[0] == state_with
     state_of_rings, limit = held_against(finder, gigabytes, OFF)
     assert state_of_rings == state_without
     assert limit.value == pytest.approx(450e9)
     assert limit.because.startswith("ring: NVLink")
-    by_environment = LimitFinder(eight, ceilings(()), {"NCCL_NVLS_ENABLE": "0"})
+    by_environment = Finder(eight, (), {"NCCL_NVLS_ENABLE": "0"})
     assert held_against(by_environment, gigabytes)[0] == state_without
-    allowed = LimitFinder(eight, ceilings(()), {"NCCL_NVLS_ENABLE": "1"})
+    allowed = Finder(eight, (), {"NCCL_NVLS_ENABLE": "1"})
     assert held_against(allowed, gigabytes)[0] == state_with
 
 
 def test_nvls_that_is_asked_for_and_switched_off_has_no_limit():
-    finder = LimitFinder(load(str(archive(EIGHT))), ceilings(()))
+    finder = Finder(load(str(archive(EIGHT))), ())
     forced = {**LARGE, "algorithm": "NVLS"}
     assert held_against(finder, 400, None, forced)[1].value == pytest.approx(700e9)
     _, limit = held_against(finder, 400, OFF, forced)
@@ -227,7 +228,7 @@ def test_nvls_that_is_asked_for_and_switched_off_has_no_limit():
 
 
 def test_a_training_step_without_nvls_is_bounded_by_rings():
-    finder = LimitFinder(load(str(archive(EIGHT))), ceilings(()))
+    finder = Finder(load(str(archive(EIGHT))), ())
     step = {"part": "exposed", "rate": "busbw"}
     assert held_against(finder, 400, None, step, "train_step")[1].value == pytest.approx(700e9)
     assert held_against(finder, 400, OFF, step, "train_step")[1].value == pytest.approx(450e9)
@@ -253,7 +254,7 @@ def test_pcie_is_no_limit_of_gpus_that_nvlink_may_join():
         benchmark="gpu_latency", quantity="latency_s", path="gpu1>gpu1", samples=(142e-9,),
         parameters={"kind": "chase", "size_bytes": 2**21}, summary=summarise([142e-9]), verification=CHECKED,
     )  # fmt: skip
-    finder = LimitFinder(load(str(archive("2xh200-firecracker-vm"))), ceilings([own]))
+    finder = Finder(load(str(archive("2xh200-firecracker-vm"))), [own])
     asked = [
         ("gpu_copy", "bandwidth_bytes_per_s", PEER),
         ("kv_vram", "bandwidth_bytes_per_s", {"size_bytes": 2**28}),
@@ -276,7 +277,7 @@ def test_pcie_is_no_limit_of_gpus_that_nvlink_may_join():
 
 def test_a_forced_simple_protocol_has_its_own_latency():
     """On eight H200 all_reduce of 32 KiB took 60.3 us by Simple, where NCCL itself takes LL."""
-    eight = LimitFinder(load(str(archive("8xh200-probed-vm"))), ceilings(()), {"NCCL_NVLS_ENABLE": "0"})
+    eight = Finder(load(str(archive("8xh200-probed-vm"))), (), {"NCCL_NVLS_ENABLE": "0"})
     highest = {}
     for protocol in ("free", "Simple", "LL"):
         parameters = {"size_bytes": 32 * KIB, "placement": "out of place", "protocol": protocol}

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 from tests.diagnosis.gpu_points import findings, host_copies, machine, measured, near
 
+from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.diagnose import diagnose
 from railwright.results.store import load
 
@@ -96,7 +97,7 @@ def test_gpus_of_two_kinds_are_not_held_against_each_other():
 def test_no_gpu_of_a_healthy_machine_is_accused(page, name, tmp_path):
     with tarfile.open(RECORDED / page / "raw.tar.xz") as archive:
         archive.extract(f"{name}/results.jsonl", tmp_path, filter="data")
-    found = [one for one in diagnose(load(tmp_path / name)).findings if one.fault.startswith("gpu_")]
+    found = [one for one in diagnose(load(tmp_path / name), DECLARATIONS).findings if one.fault.startswith("gpu_")]
     groups = [("gpu_group_slower", "possible")] if name == "visit2/gpu_latency" else []  # gpu0 to gpu3: another socket
     assert [(one.fault, one.certainty) for one in found] == groups
 

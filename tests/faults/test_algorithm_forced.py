@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.topology.machines import archive
 
+from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.diagnose import diagnose
 from railwright.errors import EXIT_OK
 from railwright.faults.algorithm_forced import FAULT, nvls_is_off
@@ -44,7 +45,9 @@ def test_it_is_said_once_as_waived_and_leaves_a_healthy_run_ok(eight: Topology) 
         context=Context(host="vm", kernel="6.18", environment=OFF),
     )  # fmt: skip
     results = (result(), result("nccl_all_gather", value=359e9), result(value=366e9))
-    found = diagnose(ResultFile(run=run, results=results, end=End(finished_at="2026-11-22T10:01:00+00:00")))
+    found = diagnose(
+        ResultFile(run=run, results=results, end=End(finished_at="2026-11-22T10:01:00+00:00")), DECLARATIONS
+    )
     (finding,) = found.findings
     assert (finding.fault, finding.certainty) == ("algorithm_forced", "possible")
     assert "NVLS (NVLink SHARP) is waived: NCCL_NVLS_ENABLE=0" in finding.says
@@ -64,8 +67,13 @@ def test_it_is_said_once_as_waived_and_leaves_a_healthy_run_ok(eight: Topology) 
 def test_a_run_in_which_nothing_could_have_used_it_is_told_nothing(
     eight: Topology, results: tuple[Result, ...]
 ) -> None:
-    assert FAULT.look(Facts(topology=eight, results=results, environment=OFF)) == ()
-    assert FAULT.look(Facts(topology=eight, results=results, environment={"NCCL_CUMEM_ENABLE": "0"})) == ()
+    assert FAULT.look(Facts(declarations=DECLARATIONS, topology=eight, results=results, environment=OFF)) == ()
+    assert (
+        FAULT.look(
+            Facts(declarations=DECLARATIONS, topology=eight, results=results, environment={"NCCL_CUMEM_ENABLE": "0"})
+        )
+        == ()
+    )
 
 
 def test_gpus_without_multicast_lose_nothing_by_it(eight: Topology) -> None:
@@ -73,12 +81,13 @@ def test_gpus_without_multicast_lose_nothing_by_it(eight: Topology) -> None:
         replace(one, facts={**one.facts, "multicast": False}) if one.kind == "gpu" else one for one in eight.devices
     )
     without = replace(eight, devices=devices)
-    assert FAULT.look(Facts(topology=without, results=(result(),), environment=OFF)) == ()
+    assert FAULT.look(Facts(declarations=DECLARATIONS, topology=without, results=(result(),), environment=OFF)) == ()
 
 
 def test_other_settings_keep_being_a_fault_of_collectives(eight: Topology) -> None:
     seen = FAULT.look(
         Facts(
+            declarations=DECLARATIONS,
             topology=eight,
             results=(result(settings={}),),
             environment={"NCCL_ALGO": "Tree", "NCCL_CUMEM_ENABLE": "0"},

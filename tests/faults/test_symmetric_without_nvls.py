@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.topology.machines import archive
 
+from railwright.benchmarks.registry import DECLARATIONS
 from railwright.faults.model import Facts, Finding
 from railwright.faults.symmetric_without_nvls import FAULT
 from railwright.results.model import Result
@@ -26,7 +27,7 @@ def result(seconds: float, buffers: str = "", benchmark: str = "nccl_all_reduce"
 
 
 def look(*results: Result) -> tuple[Finding, ...]:
-    return FAULT.look(Facts(topology=TOPOLOGY, results=results))
+    return FAULT.look(Facts(declarations=DECLARATIONS, topology=TOPOLOGY, results=results))
 
 
 @pytest.mark.parametrize(("buffers", "kind"), [("", "plain"), ("registered", "registered")])

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.diagnosis.finders import Finder
 from tests.topology.machines import archive
 
-from railwright.diagnosis.limits_of import LimitFinder, ceilings
 from railwright.diagnosis.verdict import judge
 from railwright.limits.collectives import collective_limit
 from railwright.limits.nccl_channels import channels, low_bytes_per_s
@@ -56,7 +56,7 @@ def test_every_channel_carries_the_same_until_the_link_is_full(ranks):
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_a_recorded_run_is_not_slow_on_the_captured_machine_and_half_of_it_is(ranks):
-    finder = LimitFinder(load(str(archive(f"{ranks}xh200-probed-vm"))), ceilings(()))
+    finder = Finder(load(str(archive(f"{ranks}xh200-probed-vm"))), ())
     checked = Verification(method="m", bytes_checked=1, bytes_wrong=0)
     for size, rate in measured(ranks).items():
         parameters = {"size_bytes": size, "rate": "busbw", "placement": "out of place", "launched": "plain"}

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import Console
 
+from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.gpu_health import watched_words
 from railwright.diagnosis.model import Diagnosis
 from railwright.errors import EXIT_UNJUDGED, UsageError
@@ -202,7 +203,7 @@ def test_bars_of_training_steps_are_not_broken(width: int) -> None:
         for part, seconds in (("iteration", 0.02), ("compute", 0.015), ("exposed", 0.005), ("communication", 0.01))
     ]  # fmt: skip
     console = Console(file=io.StringIO(), width=width, color_system=None)
-    render(sample.run(), sample.diagnosis(), sample.end(), console, steps)
+    render(sample.run(), sample.diagnosis(), sample.end(), console, steps, DECLARATIONS)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     (bar,) = [line for line in lines if line.count("█") > 1]
     assert bar.startswith("  fp32 25M")

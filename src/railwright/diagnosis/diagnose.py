@@ -9,13 +9,14 @@ from msgspec.structs import replace
 
 from railwright.diagnosis import gpu_health
 from railwright.diagnosis.causes import causes_of
-from railwright.diagnosis.limits_of import LimitFinder, ceilings
+from railwright.diagnosis.limits_of import LimitFinder
 from railwright.diagnosis.model import Diagnosis, Judged, JudgedPath, State, Verdict
 from railwright.diagnosis.verdict import WORST_FIRST, fraction_of_limit, judge
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.faults.model import Facts, Finding
 from railwright.faults.registry import FAULTS
 from railwright.limits.model import Limit
+from railwright.results.bounds import Declarations
 from railwright.results.model import Evidence, Result, ResultFile, Verification
 from railwright.results.statistics import quantile
 from railwright.topology.model import Scalar
@@ -24,15 +25,15 @@ from railwright.units import format_size
 _UNJUDGED: tuple[State, ...] = ("suspicious", "failed", "unknown")
 
 
-def diagnose(file: ResultFile) -> Diagnosis:
-    """Judge every point and curve of a results file. Pure: needs nothing but the file."""
-    finder = LimitFinder(file.run.topology, ceilings(file.results), file.run.context.environment)
+def diagnose(file: ResultFile, declarations: Declarations) -> Diagnosis:
+    """Judge every point and curve of a results file, each against what its benchmark declares."""
+    finder = LimitFinder(file.run.topology, file.results, declarations, file.run.context.environment)
     groups: dict[tuple[object, ...], list[Result]] = defaultdict(list)
     for result in file.results:
         groups[(*result.series(), result.parameters.get("size_bytes"))].append(result)
     points = tuple(_judge_point(results, finder) for results in groups.values())
     environment = file.run.context.environment
-    facts = Facts(topology=file.run.topology, results=file.results, environment=environment)
+    facts = Facts(topology=file.run.topology, results=file.results, environment=environment, declarations=declarations)
     faults = tuple(finding for fault in FAULTS for finding in fault.look(facts))
     findings = (*faults, *gpu_health.look(file.results, points, file.run.topology))
     curves: dict[tuple[object, ...], list[Judged]] = defaultdict(list)
@@ -54,7 +55,7 @@ def _judge_point(results: list[Result], finder: LimitFinder) -> Judged:
     # A launch that failed outright is a point of its own; one that failed at this point makes this point fail.
     failed = next((result for result in results if result.outcome == "failed"), None)
     telling = failed or first
-    limit, expected = finder.find(first.benchmark, first.quantity, first.path, first.parameters, first.settings)
+    limit, expected = finder.find(first)
     checks = _together([result.verification for result in measured])
     spread = (medians[-1] - medians[0]) / value if value and len(medians) > 1 else None
     return Judged(

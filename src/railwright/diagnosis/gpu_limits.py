@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from msgspec.structs import replace
 
-from railwright.busbw import OPERATIONS, factor
+from railwright.busbw import factor
+from railwright.diagnosis.ceilings import Ceilings
+from railwright.diagnosis.host_limits import Bounds
 from railwright.errors import RailwrightError
 from railwright.limits import gpu as gpu_limits
 from railwright.limits import nvlink
 from railwright.limits.case import Case
 from railwright.limits.collectives import Algorithm, Rate, algorithms, as_limit, at_size
-from railwright.limits.model import Expected, Limit, NoLimit, Quantity
+from railwright.limits.model import Expected, Limit, NoLimit
 from railwright.limits.path import limit_inside
 from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING
 from railwright.limits.traffic import without_nvls
+from railwright.results.model import Result
 from railwright.topology.cluster import Cluster, cluster_of
 from railwright.topology.gpus import usable_gpus
 from railwright.topology.model import Device, Path, PcieLink, Scalar, Topology
 from railwright.topology.paths import Graph
 from railwright.units import GIB, MIB, format_size
 
-COPY_BENCHMARK, LATENCY_BENCHMARK, NIXL_BENCHMARK, STEP_BENCHMARK = "gpu_copy", "gpu_latency", "kv_vram", "train_step"
-COLLECTIVES = frozenset(f"nccl_{operation}" for operation in OPERATIONS)
-GPU_BENCHMARKS = frozenset({COPY_BENCHMARK, LATENCY_BENCHMARK, NIXL_BENCHMARK, STEP_BENCHMARK}) | COLLECTIVES
-CHASE = "chase"
-"""Of `gpu_latency`: loads, each from where the one before pointed to."""
 _COPIES_JUDGED_FROM_BYTES = 16 * MIB
 """Below it the start of each copy counts as much as its bytes."""
 _NIXL_JUDGED_FROM_BYTES = 64 * MIB
@@ -37,8 +33,6 @@ _NCCL = (NCCL_TOPO, NCCL_TUNING)
 _DECIDES_FROM = 0.01
 """Our choice: where the bytes alone would take less than this share of the least that is expected, their start decides,
 for which no document gives a floor."""
-
-Bounds = tuple[Limit | NoLimit, Expected | None]
 
 
 def decides_nothing(limit: Limit | NoLimit, expected: Expected | None) -> bool:
@@ -51,65 +45,40 @@ def decides_nothing(limit: Limit | NoLimit, expected: Expected | None) -> bool:
 class GpuLimits:
     """Limits for the points of one run on one machine."""
 
-    def __init__(
-        self,
-        topology: Topology,
-        graph: Graph | None,
-        loads: Mapping[tuple[str, Scalar], tuple[float, float]],
-    ) -> None:
+    def __init__(self, topology: Topology, graph: Graph | None, ceilings: Ceilings) -> None:
         self._topology = topology
         self._graph = graph
-        self._loads = loads
+        self._ceilings = ceilings
         self._found: dict[tuple[tuple[str, ...], str, str, bool], tuple[Algorithm, ...]] = {}
 
-    def find(
-        self,
-        benchmark: str,
-        quantity: Quantity,
-        path_id: str,
-        parameters: dict[str, Scalar],
-        *,
-        nvls_is_off: bool = False,
-    ) -> Bounds:
-        """The limit and the expected band of one point; without NVLS where NCCL had to run without it."""
-        if benchmark in COLLECTIVES:
-            operation = benchmark.removeprefix("nccl_")
-            return self._collective(operation, quantity, path_id, parameters, nvls_is_off=nvls_is_off)
-        if benchmark == STEP_BENCHMARK:
-            return self._step(quantity, path_id, parameters, nvls_is_off=nvls_is_off)
-        if parameters.get("kind") == CHASE:
-            return self._chase(path_id, parameters)
-        if quantity != "bandwidth_bytes_per_s":
-            return NoLimit(quantity=quantity, why="no document gives the latency of this path"), None
-        limit, band = self._path(path_id)
-        if isinstance(limit, NoLimit):
-            return limit, None
-        if benchmark == NIXL_BENCHMARK:
-            return limit, band if _size(parameters) >= _NIXL_JUDGED_FROM_BYTES else None
-        return limit, self._of_copy(band, path_id, parameters)
+    def copy(self, point: Result) -> Bounds:
+        """A copy: what it crosses, with the band of its engine and direction."""
+        limit, band = self._path(point.path)
+        return limit, self._of_copy(band, point.path, point.parameters) if isinstance(limit, Limit) else None
 
-    def _step(self, quantity: Quantity, path_id: str, parameters: dict[str, Scalar], *, nvls_is_off: bool) -> Bounds:
-        """Gradients cannot be reduced faster than all_reduce can; what is expected depends on the sizes of buckets."""
-        if quantity != "bandwidth_bytes_per_s":
-            return NoLimit(quantity=quantity, why="how long a training step takes is the model's, not a link's"), None
-        whole = {"size_bytes": GIB, **_kept(parameters)}
-        limit, _ = self._collective("all_reduce", quantity, path_id, whole, nvls_is_off=nvls_is_off)
-        return limit, None
+    def transfer(self, point: Result) -> Bounds:
+        """A transfer by a library: what it crosses, with a band for large ones."""
+        limit, band = self._path(point.path)
+        is_large = _size(point.parameters) >= _NIXL_JUDGED_FROM_BYTES
+        return limit, band if is_large and isinstance(limit, Limit) else None
 
-    def _chase(self, path_id: str, parameters: dict[str, Scalar]) -> Bounds:
+    def gradients(self, point: Result, *, nvls_is_off: bool) -> Bounds:
+        """Gradients cannot be reduced faster than all_reduce can."""
+        whole = {"size_bytes": GIB, **_kept(point.parameters)}
+        return self.collective("all_reduce", replace(point, parameters=whole), nvls_is_off=nvls_is_off)[0], None
+
+    def load(self, point: Result) -> Bounds:
         """A load of other memory takes longer than one of the GPU's own, by a factor that belongs to the link."""
-        source, _, reader = path_id.partition(">")
-        if source == reader:
-            return NoLimit(quantity="latency_s", why="no document gives the latency of a GPU's own memory"), None
-        loads = self._loads.get((reader, parameters.get("size_bytes", 0)))
+        source, _, reader = point.path.partition(">")
+        own = self._ceilings.gpu_load(reader, point.parameters.get("size_bytes", 0))
         gpu, path = self._device(reader), self._find(source, reader)
-        if loads is None or gpu is None or path is None:
+        if own is None or gpu is None or path is None:
             return NoLimit(quantity="latency_s", why="loads of its own memory were not measured in this run"), None
         limit, _ = limit_inside(self._topology, path)
         if isinstance(limit, NoLimit):
             return replace(limit, quantity="latency_s"), None
         is_pcie = any(isinstance(link.protocol, PcieLink) for link in path.links)
-        return gpu_limits.remote_load(gpu, loads, over_pcie=is_pcie)
+        return gpu_limits.remote_load(gpu, own, over_pcie=is_pcie)
 
     def _path(self, path_id: str) -> Bounds:
         source, _, target = path_id.partition(">")
@@ -135,10 +104,9 @@ class GpuLimits:
         of_links = gpu_limits.over_pcie if is_pcie else gpu_limits.over_nvlink
         return of_links(band, by_kernel=by_kernel, both_ways=both_ways)
 
-    def _collective(
-        self, operation: str, quantity: Quantity, path_id: str, parameters: dict[str, Scalar], *, nvls_is_off: bool
-    ) -> Bounds:
+    def collective(self, operation: str, point: Result, *, nvls_is_off: bool) -> Bounds:
         """The same limit and band that `limits` and `explain` give for that collective, at this size."""
+        quantity, path_id, parameters = point.quantity, point.path, point.parameters
         size = _size(parameters)
         cluster = self._cluster(path_id, str(parameters.get("gpus", "")), nvls_is_off=nvls_is_off)
         if cluster is None or size < 1:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from railwright.busbw import OPERATIONS
 from railwright.errors import RailwrightError
 from railwright.faults.model import Facts, Fault, Finding, Supposed
 from railwright.faults.parts import can_run
@@ -14,6 +13,7 @@ from railwright.faults.settings import Cause, is_one_of, look_at_settings
 from railwright.limits.case import Case
 from railwright.limits.collectives import algorithms, at_size
 from railwright.limits.traffic import domains, has_nvls
+from railwright.results.bounds import Collective, Gradients, bound_by
 from railwright.results.model import Evidence, Result
 from railwright.topology.model import Scalar, Topology
 
@@ -26,8 +26,6 @@ _NVLS_SETTINGS = {
     "NCCL_CUMEM_ENABLE": Cause(is_one_of("0"), "turns the cuMem API off, which NVLink SHARP needs"),
 }
 _TOO_FEW_FOR_NVLS = 2
-_RUN_NCCL = frozenset({"train_step", *(f"nccl_{operation}" for operation in OPERATIONS)})
-"""Our benchmarks; the tables of other tools record NCCL's variables as settings."""
 _COSTS = "8 Hopper GPUs: NCCL plans 476 GB/s busbw with NVLS (src/graph/tuning.cc), 371 with rings (src/graph/topo.h)"
 _COLLECTIVE = "all_reduce"
 """The only one whose algorithms differ at large sizes: the others are rings or direct (limits.traffic)."""
@@ -54,7 +52,7 @@ def _look(facts: Facts) -> tuple[Finding, ...]:
 
 def _nvls_waived(facts: Facts) -> tuple[Finding, ...]:
     """That our collectives ran without NVLS because its variable says so, which is honoured and no fault."""
-    off = [result for result in facts.results if _runs_nccl(result) and nvls_is_off(result.settings, facts.environment)]
+    off = [result for result in _of_nccl(facts) if nvls_is_off(result.settings, facts.environment)]
     if not off or not has_nvls(facts.topology):
         return ()
     where = tuple(dict.fromkeys(result.benchmark for result in off))
@@ -76,9 +74,14 @@ def _nvls_waived(facts: Facts) -> tuple[Finding, ...]:
     )
 
 
-def _runs_nccl(result: Result) -> bool:
-    """Whether it is of our collectives over as many GPUs as NVLS needs."""
-    return result.benchmark in _RUN_NCCL and result.ranks > _TOO_FEW_FOR_NVLS and result.outcome != "waived"
+def _of_nccl(facts: Facts) -> list[Result]:
+    """The results of our collectives over as many GPUs as NVLS needs.
+
+    The tables of other tools, which declare nothing, record NCCL's variables as settings.
+    """
+    ours = bound_by(Collective, facts.declarations) | bound_by(Gradients, facts.declarations)
+    enough = (result for result in facts.results if result.ranks > _TOO_FEW_FOR_NVLS)
+    return [result for result in enough if result.benchmark in ours and result.outcome != "waived"]
 
 
 def _could_use_nvls(facts: Facts) -> bool:
@@ -86,7 +89,7 @@ def _could_use_nvls(facts: Facts) -> bool:
     if not _may_have_nvls(facts.topology):
         return False
     of_others = (result.settings.keys() & _NVLS_SETTINGS.keys() for result in facts.results)
-    return not facts.results or any(of_others) or any(map(_runs_nccl, facts.results))
+    return not facts.results or any(of_others) or bool(_of_nccl(facts))
 
 
 def _may_have_nvls(topology: Topology) -> bool:

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from railwright.limits.case import Case
+from railwright.results.bounds import Declarations
 from railwright.results.model import Evidence, Result
 from railwright.topology.model import PcieLink, Topology
 
@@ -37,6 +38,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     results: tuple[Result, ...] = ()
     environment: dict[str, str] = {}
     """Environment variables that were set (NCCL_*, UCX_* ...), as `results.model.Context` records them."""
+    declarations: Declarations = {}
+    """What the results' benchmarks declare: by it a fault tells collectives from the rest."""
 
 
 class Supposed(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,13 +12,14 @@ from railwright.faults.algorithm_forced import nvls_is_off
 from railwright.faults.model import Facts, Fault, Finding
 from railwright.limits.model import Constant
 from railwright.limits.sources import SYMMETRIC_MEASURED
+from railwright.results.bounds import Collective, declared_for
 from railwright.results.model import Evidence, Result
 from railwright.units import MIB, format_duration, format_size
 
 _LONGER_FROM = {
-    "nccl_all_reduce": Constant(value=64 * MIB, unit="bytes", source=SYMMETRIC_MEASURED),
-    "nccl_reduce_scatter": Constant(value=64 * MIB, unit="bytes", source=SYMMETRIC_MEASURED),
-    "nccl_all_gather": Constant(value=256 * MIB, unit="bytes", source=SYMMETRIC_MEASURED),
+    "all_reduce": Constant(value=64 * MIB, unit="bytes", source=SYMMETRIC_MEASURED),
+    "reduce_scatter": Constant(value=64 * MIB, unit="bytes", source=SYMMETRIC_MEASURED),
+    "all_gather": Constant(value=256 * MIB, unit="bytes", source=SYMMETRIC_MEASURED),
 }
 """From there at least 7 % longer than with plain buffers; below 16 MiB it is up to a third shorter."""
 _LONGER_BY = 0.05
@@ -31,26 +32,27 @@ _COSTS = (
 
 def _look(facts: Facts) -> tuple[Finding, ...]:
     found: dict[str, list[Result]] = {}
-    for result in _large(facts):
-        found.setdefault(result.benchmark, []).append(result)
-    findings = (_finding(benchmark, those, facts) for benchmark, those in found.items())
+    for operation, result in _large(facts):
+        found.setdefault(operation, []).append(result)
+    findings = (_finding(operation, those, facts) for operation, those in found.items())
     return tuple(one for one in findings if one is not None)
 
 
-def _large(facts: Facts) -> Iterator[Result]:
+def _large(facts: Facts) -> Iterator[tuple[str, Result]]:
     """Times of symmetric buffers without NVLS, of the operations and sizes that are the slower for it."""
     for one in facts.results:
-        least, size = _LONGER_FROM.get(one.benchmark), one.parameters.get("size_bytes")
+        declared = declared_for(one, facts.declarations)
+        operation = declared.bound.operation if declared and isinstance(declared.bound, Collective) else ""
+        least, size = _LONGER_FROM.get(operation), one.parameters.get("size_bytes")
         if least is None or not isinstance(size, int) or size < least.value:
             continue
         is_time = one.quantity == "latency_s" and one.summary is not None
         if is_time and _buffers(one) == "symmetric" and nvls_is_off(one.settings, facts.environment):
-            yield one
+            yield operation, one
 
 
-def _finding(benchmark: str, those: list[Result], facts: Facts) -> Finding | None:
+def _finding(operation: str, those: list[Result], facts: Facts) -> Finding | None:
     """None where other buffers were measured in the same run, and took as long."""
-    operation = benchmark.removeprefix("nccl_")
     says = f"symmetric buffers without NVLS make a large {operation} slower than plain ones do"
     evidence: tuple[Evidence, ...] = ()
     compared = [(_median(one) / _median(other), one, other) for one in those if (other := _other(one, facts.results))]
@@ -67,7 +69,7 @@ def _finding(benchmark: str, those: list[Result], facts: Facts) -> Finding | Non
         evidence = (Evidence(claim="buffers", value=f"{times} (symmetric, {kind})", seen="both measured in this run"),)
     return Finding(
         fault=FAULT.name,
-        where=(benchmark, "buffers symmetric"),
+        where=(those[0].benchmark, "buffers symmetric"),
         certainty="seen" if compared else "possible",
         says=says,
         costs=_COSTS,

@@ -17,9 +17,10 @@ from railwright.diagnosis.gpu_health import watched_words
 from railwright.diagnosis.model import Diagnosis, JudgedPath, State
 from railwright.faults.model import Finding
 from railwright.report import wording
+from railwright.report.iteration_text import render_iterations
 from railwright.report.nccl_choice import cost_tables, lines
 from railwright.report.page import Page
-from railwright.report.train_step_text import render_train_step
+from railwright.results.bounds import Declarations
 from railwright.results.model import End, Result, Run
 
 # Blue and yellow stay apart for the common kinds of colour blindness; green and red are not used together.
@@ -38,16 +39,24 @@ _INDENT = 2
 _GAP = 2
 
 
-def render(run: Run, diagnosis: Diagnosis, end: End | None, console: Console, results: Sequence[Result] = ()) -> None:
+def render(
+    run: Run,
+    diagnosis: Diagnosis,
+    end: End | None,
+    console: Console,
+    results: Sequence[Result] = (),
+    declarations: Declarations | None = None,
+) -> None:
     """Print the report, fitted to the console's width; without colour where the console has none.
 
-    `results` are needed for what is told from samples: the bars of training steps, and how GPUs were watched.
+    `results` are needed for what is told from samples: how GPUs were watched, and with what their benchmarks declare
+    the bars of training steps.
     """
     printer = _Printer(console)
     printer.header(run, results)
     printer.paths(diagnosis.paths)
     printer.lines_under("Best by size", lines(cost_tables(diagnosis.points)))
-    printer.lines_under("Training steps", render_train_step(results, console.width).splitlines())
+    printer.lines_under("Training steps", render_iterations(results, declarations or {}, console.width).splitlines())
     printer.findings(diagnosis)
     printer.unmeasured(diagnosis)
     printer.counters(end)

@@ -14,7 +14,11 @@ import msgspec
 from railwright.limits.model import Quantity
 from railwright.topology.model import Scalar, Topology
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""2: what a result is held against is declared by its benchmark. The records are as in version 1, whose limits follow
+the frozen table `declarations_v1`.
+"""
+READ_VERSIONS = (1, SCHEMA_VERSION)
 
 Outcome = Literal["measured", "waived", "failed"]
 

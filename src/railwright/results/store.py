@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from railwright.errors import RailwrightError, UsageError
-from railwright.results.model import SCHEMA_VERSION, End, Record, Result, ResultFile, Run
+from railwright.results.model import READ_VERSIONS, SCHEMA_VERSION, End, Record, Result, ResultFile, Run
 from railwright.results.statistics import why_no_summary
 
 RESULTS_NAME = "results.jsonl"
@@ -107,7 +107,7 @@ def _records(path: Path, file: Iterator[bytes]) -> Iterator[Record]:
             raise UsageError(f"{path} line {number} is too long for a record")
         try:
             record = _decoder.decode(line)
-            if isinstance(record, Run) and record.schema_version != SCHEMA_VERSION:
+            if isinstance(record, Run) and record.schema_version not in READ_VERSIONS:
                 _refuse_other_version(path, line)
             if isinstance(record, Result):
                 _refuse_impossible(path, number, record)
@@ -136,9 +136,10 @@ def _refuse_other_version(path: Path, line: bytes) -> None:
     """Raises UsageError when a line is a run of another schema version, whatever else it holds."""
     with contextlib.suppress(msgspec.MsgspecError):
         version = msgspec.json.decode(line, type=_Versioned).schema_version
-        if version != SCHEMA_VERSION:
+        if version not in READ_VERSIONS:
+            known = f"this railwright reads versions {READ_VERSIONS[0]} to {SCHEMA_VERSION}"
             raise UsageError(
-                f"{path} is of schema version {version}; this railwright reads version {SCHEMA_VERSION}",
+                f"{path} is of schema version {version}; {known}",
                 hint="use the railwright that wrote it",
             )
 

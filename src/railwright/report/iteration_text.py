@@ -1,4 +1,4 @@
-"""What `train_step` measured, as plain text: a bar of compute and exposed communication for each way to do a step.
+"""Training iterations as plain text: a bar of compute and exposed communication for each way to do a step.
 
 Mean and standard deviation stand beside the order statistics here, because comm_bench prints them; both are of all
 samples (the deviation with n in the denominator, as numpy's `std`).
@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from railwright.report.wording import visible
+from railwright.results.bounds import Declarations, Gradients, bound_by
 from railwright.results.model import Result
 from railwright.results.statistics import quantile
 from railwright.units import format_bandwidth, format_duration
 
-BENCHMARK = "train_step"
 PARTS = ("iteration", "compute", "exposed", "communication")
 
 _COMPUTE, _EXPOSED = "█", "░"
@@ -46,11 +46,12 @@ class _Way(NamedTuple):
     """Any of its results."""
 
 
-def render_train_step(results: Iterable[Result], width: int = 120) -> str:
-    """The bars and the table of all `train_step` results, for so many columns; empty where there are none."""
+def render_iterations(results: Iterable[Result], declarations: Declarations, width: int = 120) -> str:
+    """The bars and the table of all iterations that reduce gradients, for so many columns; empty without any."""
+    training = bound_by(Gradients, declarations)
     ways: dict[_Key, _Way] = {}
     for result in results:
-        if result.benchmark == BENCHMARK:
+        if result.benchmark in training:
             _add(ways, result)
     models = dict.fromkeys(key[0] for key in ways)
     return "\n\n".join("\n".join(_model_lines(ways, model, width)) for model in models)
@@ -100,7 +101,7 @@ def _model_lines(ways: dict[_Key, _Way], model: str, width: int) -> Iterator[str
 
 def _title(model: str, one: Result) -> str:
     if not model:
-        return "train_step"
+        return visible(one.benchmark)
     parameters = one.settings.get("parameters")
     count = f"{parameters:,} parameters, " if isinstance(parameters, int) else ""
     compute = one.settings.get("compute")
@@ -108,7 +109,7 @@ def _title(model: str, one: Result) -> str:
     because = one.settings.get("compute_because")
     why = f" ({visible(str(because))})" if because else ""
     ranks = f"{one.ranks} GPU{'' if one.ranks == 1 else 's'}"
-    return f"train_step {model}: {count}{ranks}{how}{why}"
+    return f"{visible(one.benchmark)} {model}: {count}{ranks}{how}{why}"
 
 
 def _name(key: _Key) -> str:

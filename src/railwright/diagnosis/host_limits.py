@@ -1,0 +1,236 @@
+"""What is known of host paths: links of the topology, and the simpler measurements of the same run."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from railwright.diagnosis.ceilings import Ceilings, Launches
+from railwright.limits.memory import copy_limit
+from railwright.limits.model import Constant, Expected, Limit, NoLimit, Quantity, Source
+from railwright.limits.path import link_limit, path_limit
+from railwright.limits.sources import SAME_RUN, SINGLE_HOST_COPIES
+from railwright.results.model import Result
+from railwright.topology.model import MemoryLink, Path, Topology
+from railwright.topology.paths import Graph
+from railwright.units import MIB, format_size
+
+# Inside one host the worst sound way is two copies, one after the other: into a shared buffer and out of it.
+# While caches hold the bytes, the second copy fetches each of them from the other core's cache, a third move: a copy
+# by one thread finds them in its own.
+TWO_COPIES = Constant(value=0.5, unit="of one thread's memory copy", source=SINGLE_HOST_COPIES)
+THREE_MOVES = Constant(value=1 / 3, unit="of one thread's memory copy within its caches", source=SINGLE_HOST_COPIES)
+MESSAGE_LINES = Constant(
+    value=20,
+    unit="times one cache line from core to core, a message of at most one line by MPI over shared memory",
+    source=Source(title="Railwright docs/measured/2026-11-21-mpi-floor"),
+)
+CACHE_LINE_BYTES = Constant(value=64, unit="bytes", source=SINGLE_HOST_COPIES)
+LARGEST_CACHE = Constant(
+    value=1.25 * 2**30,
+    unit="bytes, above the largest last-level cache of a socket",
+    source=Source(title="AMD EPYC 9684X product page", section="L3 cache 1,152 MB"),
+)
+FILE_SYSTEM_SHARE = Constant(
+    value=0.8,
+    unit="of the raw device, direct random reads",
+    source=Source(title="Railwright docs/limits.md", section="direct reads of a file"),
+)
+_JUDGED_FROM_BYTES = MIB
+"""Below this size the cost of a message, not of its bytes, decides a bandwidth."""
+
+Bounds = tuple[Limit | NoLimit, Expected | None]
+
+
+class HostLimits:
+    """Limits for the points of one run on one machine."""
+
+    def __init__(self, topology: Topology, graph: Graph | None, ceilings: Ceilings) -> None:
+        self._topology = topology
+        self._graph = graph
+        self._ceilings = ceilings
+
+    def path(self, path_id: str) -> Path | None:
+        """The path of `source>target` over the topology, None where it has no such devices."""
+        source, _, target = path_id.partition(">")
+        if self._graph is None or not {source, target} <= set(self._graph.devices):
+            return None
+        return self._graph.find(source, target)
+
+    def links(self, point: Result) -> Bounds:
+        """The narrowest link of the path."""
+        path = self.path(point.path)
+        if path is None:
+            return _none(point, f"the topology has no path {point.path}")
+        if point.quantity != "bandwidth_bytes_per_s":
+            return _none(point, "no document gives a latency or a rate of operations here")
+        return path_limit(path)
+
+    def drive_links(self, point: Result) -> Bounds:
+        """The links to a drive, as an upper limit alone.
+
+        The drive is mostly narrower. Flash takes less than it gives, and unevenly; what it gives to host memory is
+        another benchmark's to measure.
+        """
+        limit, _ = self.links(point)
+        target = self._topology.device(point.path.partition(">")[2])
+        is_read = target is not None and target.kind == "gpu"
+        why = (
+            "no document gives the drive's own rate"
+            if is_read
+            else "what the raw device reads says nothing of what it writes"
+        )
+        if isinstance(limit, NoLimit):
+            return replace(limit, why=f"{limit.why}; {why}"), None
+        return replace(limit, because=f"{limit.because}: an upper limit alone, {why}"), None
+
+    def memory_channels(self, point: Result) -> Bounds:
+        """The memory's channels bound a copy only if no cache can hold it and one node's memory takes all of it.
+
+        Between two nodes each byte is read from one memory and written to the other, so either's channels bound it.
+        """
+        memory, _, other = point.path.partition(">")
+        size, threads = point.parameters.get("size_bytes", 0), point.parameters.get("threads", 1)
+        touched = 2 * size * threads if isinstance(size, int) and isinstance(threads, int) else 0
+        if memory != other:
+            limit = self.links(point)[0] if touched > LARGEST_CACHE.value else None
+            none = _none(point, "no document gives the rate between NUMA nodes")
+            return (limit, None) if isinstance(limit, Limit) else none
+        if touched <= LARGEST_CACHE.value:
+            return _none(point, f"a copy that touches {format_size(touched)} may stay in the caches")
+        if len(self._topology.of_kind("memory")) > 1 and threads != 1:
+            return _none(point, "threads on several NUMA nodes use several memories")
+        for link in self._topology.links:
+            if isinstance(link.protocol, MemoryLink) and memory in (link.a, link.b):
+                limit, _ = link_limit(link)
+                return (copy_limit(limit) if isinstance(limit, Limit) else limit), None
+        return _none(point, f"the topology does not say how {memory} is attached")
+
+    def cache_line(self, point: Result, *, for_messages: bool) -> Bounds:
+        """One cache line from core to core; a band for messages of one line through shared memory."""
+        line = self._ceilings.cache_line(point.path)
+        if line is None:
+            return _none(point, "one cache line from core to core was not measured in this run")
+        limit = _ceiling(point.quantity, line.fastest, "one cache line from core to core, measured in this run")
+        return limit, _message_band(line, point) if for_messages else None
+
+    def thread_copies(self, point: Result, copies: int = 1, *, upper_only: bool = False) -> Bounds:
+        """So many threads that copy at once: the most that they can reach, and no less than one of them."""
+        size = point.parameters.get("size_bytes")
+        found = self._ceilings.copies(point.path, size) if isinstance(size, int) else None
+        largest = self._ceilings.largest_copies(point.path)
+        if found is None or largest is None:
+            return _none(point, "one thread's memory copy was not measured in this run at such a size")
+        near, copied = found
+        best, of_size = self._best_copy(point.path, near)
+        because = f"one thread's memory copy of {format_size(of_size)}, measured in this run"
+        because = f"{copies} at once of {because}" if copies > 1 else because
+        limit = _ceiling("bandwidth_bytes_per_s", copies * best, because)
+        if not isinstance(size, int) or size < _JUDGED_FROM_BYTES or upper_only:
+            return limit, None
+        _, of_memory = largest
+        return limit, Expected(
+            quantity="bandwidth_bytes_per_s",
+            low=_sound_share(copied.fastest, of_memory.fastest),
+            doubtful_to=_sound_share(copied.low, of_memory.low),
+            because="inside one host the worst sound way copies each byte twice, within caches it moves a third time",
+            sources=(TWO_COPIES.source, THREE_MOVES.source),
+        )
+
+    def _best_copy(self, path: str, size_bytes: int) -> tuple[float, int]:
+        """The most that a transfer of the size may reach, and which size of copy has that rate.
+
+        One thread touches twice the size in its core's caches. Each of two processes may touch only the size itself
+        in its own, as a copy of half the size does.
+        """
+        both = (self._ceilings.copies(path, size_bytes), self._ceilings.copies(path, size_bytes // 2))
+        return max((found[1].best, found[0]) for found in both if found is not None)
+
+    def copied_blocks(self, point: Result) -> Bounds:
+        """Blocks of one request at the rate of a copy; a request larger than all copies is held against the largest.
+
+        There is a band only where a copy of that size was measured and no block is so small that its own cost decides.
+        """
+        size, layers = point.parameters.get("size_bytes"), point.parameters.get("layers")
+        found = self._ceilings.largest_copies(point.path)
+        if not isinstance(size, int) or found is None:
+            return _none(point, "one thread's memory copy was not measured in this run")
+        largest, _ = found
+        limit, band = self.thread_copies(
+            replace(point, parameters=point.parameters | {"size_bytes": min(size, largest)})
+        )
+        block = point.parameters.get("block_bytes")
+        if size > 2 * largest or not isinstance(block, int) or block < _JUDGED_FROM_BYTES:
+            band = None
+        if point.quantity == "bandwidth_bytes_per_s" or isinstance(limit, NoLimit):
+            return replace(limit, quantity=point.quantity), band
+        awaited_bytes = float(size)
+        if point.parameters.get("until") == "first layer" and isinstance(layers, int) and layers > 0:
+            awaited_bytes /= layers
+        because = f"{format_size(awaited_bytes)} at the rate of {limit.because}"
+        floor = _ceiling(point.quantity, awaited_bytes / limit.value, because)
+        return floor, _as_latency(band, awaited_bytes, floor.value) if band else None
+
+    def raw_device(self, point: Result) -> Bounds:
+        """The raw device with the same reads, else the links to it."""
+        device = self._ceilings.raw_device(point)
+        if device is None:
+            limit, _ = self.links(point)
+            if isinstance(limit, NoLimit):
+                return replace(limit, why=f"the raw device was not measured in this run, and {limit.why}"), None
+            return limit, None
+        slowest, value = device
+        share = FILE_SYSTEM_SHARE.value
+        is_latency = point.quantity == "latency_s"
+        low, high = (value, value / share) if is_latency else (share * value, value)
+        return _ceiling(point.quantity, value, "the same blocks read from the raw device, in this run"), Expected(
+            quantity=point.quantity,
+            low=low,
+            high=high,
+            doubtful_to=slowest / share if is_latency else share * slowest,
+            because="a file system adds a look-up of extents to each direct read",
+            sources=(FILE_SYSTEM_SHARE.source,),
+        )
+
+    def plain_socket(self, point: Result) -> Bounds:
+        """A plain socket between the same ends at the same size. No band: what a library adds to it is not known."""
+        socket = self._ceilings.plain_socket(point)
+        if socket is None:
+            return _none(point, "plain sockets were not measured in this run at such a size")
+        return _ceiling(point.quantity, socket.fastest, "a plain socket between the same ends, in this run"), None
+
+
+def _none(point: Result, why: str) -> Bounds:
+    return NoLimit(quantity=point.quantity, why=why), None
+
+
+def _message_band(line: Launches, point: Result) -> Expected | None:
+    """What a message of at most one cache line takes through shared memory; nothing is known of larger ones."""
+    size = point.parameters.get("size_bytes")
+    if not isinstance(size, int) or size > CACHE_LINE_BYTES.value:
+        return None
+    return Expected(
+        quantity="latency_s",
+        low=line.fastest,
+        high=MESSAGE_LINES.value * line.fastest,
+        doubtful_to=MESSAGE_LINES.value * line.slowest,
+        because="Open MPI takes about 4 and MPICH about 12 times one cache line",
+        sources=(MESSAGE_LINES.source,),
+    )
+
+
+def _as_latency(band: Expected, awaited_bytes: float, floor_s: float) -> Expected:
+    """The times in which so many bytes arrive at the rates of a band."""
+    doubtful_to = awaited_bytes / band.doubtful_to if band.doubtful_to else None
+    return replace(band, quantity="latency_s", low=floor_s, high=awaited_bytes / band.low, doubtful_to=doubtful_to)
+
+
+def _ceiling(quantity: Quantity, value: float, because: str) -> Limit:
+    return Limit(quantity=quantity, value=value, kind="measured_ceiling", because=because, sources=(SAME_RUN,))
+
+
+def _sound_share(copied: float, of_memory: float) -> float:
+    """What two processes reach by the worst sound way, in bytes/s, from a copy of the same size and of the largest.
+
+    The largest copy is one of memory. One that is faster than that found its bytes in caches.
+    """
+    return max(THREE_MOVES.value * copied, TWO_COPIES.value * min(copied, of_memory))

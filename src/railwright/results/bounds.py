@@ -1,0 +1,135 @@
+"""What a measured value is held against: the kinds of bound, and how a benchmark declares which of them is whose.
+
+A declaration is data. `diagnosis` has a finder for each kind and knows no benchmark; a kind without a finder, or a
+result that nothing was declared for, has no limit. The program hands the declarations to `diagnosis`: a results file
+names none, so that a record cannot choose its own limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from railwright.limits.model import Quantity
+from railwright.results.model import Result
+from railwright.topology.model import Scalar
+
+
+class Bound(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of bound."""
+
+
+class PathLinks(Bound, frozen=True):
+    """The narrowest link of the path, with the band of healthy links."""
+
+
+class DriveLinks(Bound, frozen=True):
+    """The narrowest link on the way to a drive: an upper limit alone, because the drive is mostly narrower."""
+
+
+class MemoryChannels(Bound, frozen=True):
+    """The channels of the memory that a copy reads and writes, where no cache can hold it."""
+
+
+class ThreadCopies(Bound, frozen=True):
+    """What one thread's memory copy of the size reached in the same run, or several of them at once."""
+
+    times: int = 1
+    counted_by: str = ""
+    """The parameter that says how many threads copy; one without it."""
+    upper_only: bool = False
+    """Whether nothing is expected, because other work than copying decides."""
+
+
+class CopiedBlocks(Bound, frozen=True):
+    """One thread's memory copy of all the blocks of a request. A latency is the time of that copy."""
+
+
+class CacheLine(Bound, frozen=True):
+    """The time in which one cache line passes from core to core, measured in the same run."""
+
+    for_messages: bool = False
+    """Whether a message of at most one line through shared memory is held against the band of MPI libraries."""
+
+
+class PlainSockets(Bound, frozen=True):
+    """What a plain socket between the same two ends reached in the same run."""
+
+
+class RawDevice(Bound, frozen=True):
+    """The raw device with the same reads, measured in the same run; else the links to it."""
+
+
+class GpuCopy(Bound, frozen=True):
+    """The links or the memory that a copy of a GPU crosses, with the band of its engine and direction."""
+
+
+class GpuTransfer(Bound, frozen=True):
+    """The links or the memory that a transfer of GPU memory by a library crosses."""
+
+
+class GpuLoad(Bound, frozen=True):
+    """A load of the GPU's own memory, measured in the same run, times the factor of the link."""
+
+
+class Collective(Bound, frozen=True):
+    """The maximum concurrent flow of an operation over the GPUs that took part, and its latency."""
+
+    operation: str
+
+
+class Gradients(Bound, frozen=True):
+    """The all-reduce of gradients: an upper limit alone, since what is expected depends on the sizes of buckets."""
+
+
+class Nothing(Bound, frozen=True):
+    """No limit is known, with the reason."""
+
+    why: str
+
+
+Supply = Literal["thread copy", "cache line", "plain socket", "raw device", "gpu load"]
+"""What a result is a measured ceiling of."""
+
+
+class Declaration(msgspec.Struct, frozen=True):
+    """Which results of a benchmark are held against which kind of bound. The first that covers a result counts."""
+
+    quantity: Quantity
+    bound: Bound
+    when: Mapping[str, tuple[Scalar | None, ...]] = {}
+    """The parameters that must have one of these values; None: that the result does not have."""
+    ends: Literal["any", "same", "apart"] = "any"
+    """Whether the path begins and ends at one device."""
+    supplies: Supply | None = None
+    """What other results are held against it."""
+
+    def covers(self, result: Result) -> bool:
+        """Whether this declaration is about a result."""
+        source, _, target = result.path.partition(">")
+        return (
+            self.quantity == result.quantity
+            and (self.ends == "any" or (self.ends == "same") == (source == target))
+            and all(result.parameters.get(name) in values for name, values in self.when.items())
+        )
+
+
+Declarations = Mapping[str, tuple[Declaration, ...]]
+"""The declarations of each benchmark by its name."""
+
+
+def bound_by(kind: type[Bound], declarations: Declarations) -> frozenset[str]:
+    """The names of the benchmarks that declare a kind of bound for any of their results."""
+    return frozenset(name for name, rows in declarations.items() if any(isinstance(row.bound, kind) for row in rows))
+
+
+def declared_for(result: Result, declarations: Declarations) -> Declaration | None:
+    """The first declaration of its benchmark that covers a result; None where there is none."""
+    return first_covering(declarations.get(result.benchmark, ()), result)
+
+
+def first_covering(declarations: Iterable[Declaration], result: Result) -> Declaration | None:
+    """The first that covers a result; None where none does."""
+    return next((one for one in declarations if one.covers(result)), None)

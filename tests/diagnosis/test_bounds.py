@@ -1,0 +1,99 @@
+"""What a result is held against is declared by its benchmark, and by nothing else."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+import pytest
+from tests.diagnosis.finders import Finder
+
+from railwright.benchmarks.registry import DECLARATIONS, EVERY, declarations_for
+from railwright.diagnosis.limits_of import LimitFinder
+from railwright.limits.model import NoLimit
+from railwright.results.bounds import Bound, Declaration, Nothing, first_covering
+from railwright.results.declarations_v1 import VERSION_1
+from railwright.results.model import SCHEMA_VERSION, Result, Verification
+from railwright.results.statistics import summarise
+from railwright.topology.expand import expand
+
+MIB = 2**20
+
+
+def copied(benchmark="memory_copy", **settings):
+    return Result(
+        benchmark=benchmark, quantity="bandwidth_bytes_per_s", path="memory0>memory0", settings=settings,
+        parameters={"size_bytes": MIB, "threads": 1}, summary=summarise([10e9]),
+        verification=Verification(method="m", bytes_checked=1, bytes_wrong=0),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("declarations", [DECLARATIONS, VERSION_1], ids=["today", "version 1"])
+def test_the_last_declaration_of_each_quantity_covers_whatever_is_varied(declarations):
+    for name, rows in declarations.items():
+        for quantity, group in itertools.groupby(sorted(rows, key=lambda row: row.quantity), key=lambda r: r.quantity):
+            last = list(group)[-1]
+            assert (dict(last.when), last.ends) == ({}, "any"), f"{name}, {quantity}"
+
+
+def test_a_quantity_that_no_benchmark_declares_has_no_limit_and_neither_has_a_stranger():
+    finder = Finder(expand("laptop", {}), [copied()])
+    for benchmark, quantity in (("memory_copy", "latency_s"), ("a_stranger", "bandwidth_bytes_per_s")):
+        limit, band = finder.find(benchmark, quantity, "memory0>memory0", {"size_bytes": MIB})
+        assert isinstance(limit, NoLimit)
+        assert limit.why == "nothing is declared of what this is held against"
+        assert band is None
+
+
+def test_a_kind_that_nothing_here_finds_has_no_limit():
+    class Unheard(Bound, frozen=True):
+        """A kind of a later version."""
+
+    declared = {"memory_copy": (Declaration("bandwidth_bytes_per_s", Unheard()),)}
+    limit, _ = LimitFinder(expand("laptop", {}), (), declared).find(copied())
+    assert isinstance(limit, NoLimit)
+    assert limit.why == "nothing here knows the bound Unheard"
+
+
+def test_a_record_cannot_make_itself_a_ceiling():
+    """Neither a benchmark that supplies none nor words of its own in the record do."""
+    point = ("mpi_bandwidth", "bandwidth_bytes_per_s", "memory0>memory0", {"size_bytes": MIB, "transport": "shm"})
+    for forged in (copied("mpi_bandwidth"), copied("a_stranger", supplies="thread copy")):
+        limit, _ = Finder(expand("laptop", {}), [forged]).find(*point)
+        assert isinstance(limit, NoLimit), forged.benchmark
+    limit, _ = Finder(expand("laptop", {}), [copied()]).find(*point)
+    assert not isinstance(limit, NoLimit)
+    with pytest.raises(msgspec.ValidationError, match="unknown field `supplies`"):
+        msgspec.json.decode(msgspec.json.encode({"record": "result", "benchmark": "b", "quantity": "latency_s",
+                                                 "path": "p", "supplies": "thread copy"}), type=Result)  # fmt: skip
+
+
+def test_unverified_and_wrong_copies_are_no_ceiling():
+    point = ("mpi_bandwidth", "bandwidth_bytes_per_s", "memory0>memory0", {"size_bytes": MIB, "transport": "shm"})
+    unchecked = msgspec.structs.replace(copied(), verification=None)
+    wrong = msgspec.structs.replace(copied(), verification=Verification(method="m", bytes_checked=9, bytes_wrong=1))
+    for unsound in (unchecked, wrong, msgspec.structs.replace(copied(), outcome="failed")):
+        assert isinstance(Finder(expand("laptop", {}), [unsound]).find(*point)[0], NoLimit)
+
+
+def test_files_of_version_1_have_their_own_frozen_table():
+    assert declarations_for(1) is VERSION_1
+    assert declarations_for(SCHEMA_VERSION) is DECLARATIONS
+    assert set(VERSION_1) <= {benchmark.name for benchmark in EVERY}
+
+
+def test_the_first_declaration_that_covers_a_result_counts():
+    rows = (
+        Declaration("bandwidth_bytes_per_s", Nothing(why="of four"), {"threads": (4,)}),
+        Declaration("bandwidth_bytes_per_s", Nothing(why="without an order"), {"order": (None,)}, ends="same"),
+        Declaration("bandwidth_bytes_per_s", Nothing(why="the rest")),
+    )
+
+    def why(**changed):
+        declared = first_covering(rows, msgspec.structs.replace(copied(), **changed))
+        return declared.bound.why
+
+    assert why() == "without an order"
+    assert why(path="memory0>memory1") == "the rest"
+    assert why(parameters={"threads": 4}) == "of four"
+    assert why(parameters={"order": "random"}) == "the rest"
