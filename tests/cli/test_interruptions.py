@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.diagnose import diagnose
 from railwright.results.model import Context, End, Result, ResultFile, Run, Verification
 from railwright.results.statistics import summarise
@@ -84,10 +85,10 @@ def test_a_run_that_was_cut_off_is_never_all_ok(end, status):
                    parameters={"size_bytes": 2**20, "depth": 4})  # fmt: skip
     run = Run(railwright="0", started_at="now", command=("railwright",), context=Context(host="h", kernel="k"),
               topology=expand("laptop", {}))  # fmt: skip
-    limit = diagnose(ResultFile(run=run, results=(drive,))).points[0].limit.value
+    limit = diagnose(ResultFile(run=run, results=(drive,)), DECLARATIONS).points[0].limit.value
     checked = Verification(method="a test", bytes_checked=2**20, bytes_wrong=0)
     healthy = replace(drive, samples=(0.99 * limit,), summary=summarise([0.99 * limit]), verification=checked)
-    assert diagnose(ResultFile(run=run, results=(healthy,), end=end)).exit_status == status
+    assert diagnose(ResultFile(run=run, results=(healthy,), end=end), DECLARATIONS).exit_status == status
 
 
 def test_a_second_run_is_refused_unless_forced(railwright):

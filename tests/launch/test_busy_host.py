@@ -24,7 +24,7 @@ def start(monkeypatch):
 
     def plan(name, **options):
         benchmark = find(name)
-        chosen = [(benchmark, benchmark.settle(options))]
+        chosen = [(benchmark, benchmark.parse(options))]
         return Proof(topology=expand("laptop", {}), chosen=chosen, launches=1, command=("railwright", "run", name))
 
     return plan

@@ -4,12 +4,14 @@ import os
 import time
 from types import SimpleNamespace
 
-import msgspec
 import pytest
+from tests.benchmarks.jobs import job_of
 from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
 
-from railwright.benchmarks.base import Benchmark, Job, Plan, Variant
+from railwright.benchmarks.benchmark import Benchmark, Plan
+from railwright.benchmarks.job import Case, Job, Launch, Machine
+from railwright.benchmarks.options import Options
 from railwright.benchmarks.registry import find
 from railwright.cli import measuring
 from railwright.diagnosis.gpu_health import SWITCHED_OFF, TOO_SHORT
@@ -20,7 +22,9 @@ from railwright.launch.gpu_samples import Business, GpuSample, Sample, summary, 
 from railwright.launch.gpu_watch import GpuWatch
 from railwright.launch.local import LocalLauncher
 from railwright.launch.session import Planned, Session
+from railwright.results.bounds import Declaration, Nothing
 from railwright.results.model import Result
+from railwright.topology.gpus import usable_gpus
 from railwright.topology.model import Device
 from railwright.topology.sources import nvidia
 from railwright.topology.sources.load import load, open_capture
@@ -105,23 +109,22 @@ def machine():
     return load(str(archive("2xh200-firecracker-vm")))
 
 
-def job_on(machine, cpus=(0, 1), ranks=1):
-    variant = Variant()
-    return Job(benchmark="b", options={}, variant=variant, launch=0, cpus=cpus, topology=machine, ranks=ranks,
-               uses_gpus=True)  # fmt: skip
+def job_on(machine, cpus=(0, 1), ranks=1, *, uses_gpus=True):
+    gpus = tuple(gpu.id for gpu in usable_gpus(machine)) if uses_gpus else ()
+    launch = Launch(case=Case(), ranks=ranks, gpus=gpus)
+    return Job(benchmark="b", options=Options(), launch=launch, machine=Machine(topology=machine, cpus=cpus))
 
 
-def benchmark(*, uses_gpus=True):
-    plan = Plan(path="gpu0>gpu1", seconds=0, memory_bytes=0)
-    return Benchmark(name="b", summary="", method="", quantities=("latency_s",), ranks=1, uses_gpus=uses_gpus,
-                     plan=lambda _: plan, run=lambda _: iter(()))  # fmt: skip
+def benchmark():
+    return Benchmark(name="b", summary="", method="", results=(Declaration("latency_s", Nothing(why="")),),
+                     options=Options, plan=lambda _: Plan(path="gpu0>gpu1"), run=lambda _: iter(()))  # fmt: skip
 
 
 RESULT = Result(benchmark="b", quantity="latency_s", path="gpu0>gpu1", settings={"iterations": 7})
 
 
-def watched(variables, machine, *, seconds, uses_gpus=True):
-    with GpuWatch(benchmark(uses_gpus=uses_gpus), job_on(machine), variables) as watch:
+def watched(variables, machine, *, seconds):
+    with GpuWatch(job_on(machine), variables) as watch:
         time.sleep(seconds)
         return watch.joined(RESULT)
 
@@ -161,20 +164,20 @@ def test_the_last_words_of_a_sampler_that_ended_are_kept(machine, monkeypatch):
 
 
 def test_a_benchmark_without_gpus_starts_no_sampler(machine):
-    watch = GpuWatch(benchmark(uses_gpus=False), job_on(machine), dict(os.environ))
+    watch = GpuWatch(job_on(machine, uses_gpus=False), dict(os.environ))
     assert watch._child is None
 
 
 def test_the_sampler_keeps_off_the_cpus_of_ranks(machine):
-    watch = GpuWatch(benchmark(), job_on(machine, cpus=(2, 3, 4), ranks=2), dict(os.environ))
+    watch = GpuWatch(job_on(machine, cpus=(2, 3, 4), ranks=2), dict(os.environ))
     assert watch._child.argv[-1] == "3"
-    watch = GpuWatch(benchmark(), job_on(machine, cpus=(2, 3), ranks=2), dict(os.environ))
+    watch = GpuWatch(job_on(machine, cpus=(2, 3), ranks=2), dict(os.environ))
     assert watch._child.argv[-1] == "0.5"
 
 
 def with_samples(machine, *samples):
     """A watch that has got those samples, without its child."""
-    watch = GpuWatch(benchmark(), job_on(machine), dict(os.environ))
+    watch = GpuWatch(job_on(machine), dict(os.environ))
     watch._child.output.clear()
     watch._taken = list(samples)
     watch._child.poll = lambda: None
@@ -346,11 +349,10 @@ def test_python_files_of_the_folder_in_which_somebody_stands_are_not_run(stood_i
     refuse_busy_gpus(GPUS.values(), force=False)
     nvidia.ProbedRoot(open_capture(archive("2cpu-firecracker-vm"))).read(nvidia.PROBE)
     chosen = find("memory_copy")
-    job = msgspec.structs.replace(job_on(machine, cpus=tuple(os.sched_getaffinity(0))), benchmark=chosen.name,
-                                  options=chosen.settle({"sizes": "4K"}), uses_gpus=False)  # fmt: skip
+    job = job_of(chosen, machine, tuple(os.sched_getaffinity(0)), {"sizes": "4K"})
     planned = Planned(chosen, job, Plan(path="p", seconds=1, memory_bytes=0))
     assert {one.outcome for one in Session(planned, LocalLauncher(), dict(os.environ), 20.0).results()} == {"measured"}
-    with GpuWatch(benchmark(), job_on(machine), dict(os.environ)):
+    with GpuWatch(job_on(machine), dict(os.environ)):
         time.sleep(1.0)
     assert not (tmp_path / "ran").exists()
 
@@ -364,7 +366,7 @@ def test_only_gpus_that_will_be_measured_are_asked_about(machine, monkeypatch, c
 
     monkeypatch.setattr(gpu_business, "refuse_busy_gpus", note)
     waived = Planned(benchmark(), job_on(machine), Plan(path="p", seconds=0, memory_bytes=0, waived="no library"))
-    without = Planned(benchmark(uses_gpus=False), job_on(machine), Plan(path="p", seconds=0, memory_bytes=0))
+    without = Planned(benchmark(), job_on(machine, uses_gpus=False), Plan(path="p"))
     measuring._refuse_busy_gpus(SimpleNamespace(plan=[waived, without], force=False))
     assert asked == []
     planned = Planned(benchmark(), job_on(machine), Plan(path="p", seconds=0, memory_bytes=0))
@@ -377,9 +379,8 @@ def test_only_gpus_that_will_be_measured_are_asked_about(machine, monkeypatch, c
 
 def test_a_whole_launch_gives_results_with_what_its_gpus_did(stand_ins, machine):  # noqa: F811
     chosen = find("gpu_copy")
-    options = chosen.settle({"sizes": "16M", "paths": "host", "engines": "ce", "directions": "one", "samples": "60"})
-    job = Job(benchmark="gpu_copy", options=options, variant=Variant(), launch=0, cpus=tuple(os.sched_getaffinity(0)),
-              topology=machine, uses_gpus=True)  # fmt: skip
+    given = {"sizes": "16M", "paths": "host", "engines": "ce", "directions": "one", "samples": "60"}
+    job = job_of(chosen, machine, tuple(os.sched_getaffinity(0)), given)
     variables = os.environ | environment(stand_ins, *ADDRESSES, STANDIN_NVML_BUSY="97", STANDIN_NVML_THROTTLE="0x40")
     results = list(Session(Planned(chosen, job, chosen.plan(job)), LocalLauncher(), variables, 120.0).results())
     assert {result.outcome for result in results} == {"measured"}

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from railwright.benchmarks.base import Job
+from railwright.benchmarks.benchmark import AnyJob
 from railwright.results.model import Result
 
 
-def cases_behind(job: Job, results: Sequence[Result], steps: Sequence[str], keys: Sequence[str]) -> Job | None:
+def cases_behind(job: AnyJob, results: Sequence[Result], steps: Sequence[str], keys: Sequence[str]) -> AnyJob | None:
     """The cases behind the one that crashed; None where it was none of them, or the last one.
 
     `steps` are what the rank calls its cases, in their order, and `keys` the parameters that tell one from another.

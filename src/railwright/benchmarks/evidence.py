@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from railwright.native.library import flush_c_streams
+from railwright.native.nixl import Operation
 from railwright.results.model import Evidence
 from railwright.results.readers import ucx_protocols
 from railwright.units import format_size
@@ -40,7 +41,7 @@ def transport_evidence(sent_bytes: int, moved_bytes: int | None, otherwise: str)
 
 def ucx_protocol_evidence(
     log: Path,
-    verb: ucx_protocols.Operation,
+    operation: Operation,
     size_bytes: int,
     memories: ucx_protocols.Memories = ("host", "host"),
     *,
@@ -52,6 +53,7 @@ def ucx_protocol_evidence(
     Where UCX emulates one of GPU memory the value says so, `software emulation over tcp/lo`: no setting of the host
     gives it a transport then. Between host memories the transport itself tells (TCP, where there should be CMA).
     """
+    verb: ucx_protocols.Operation = "get" if operation == "READ" else "put"
     flush_c_streams()  # UCX's log is buffered
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()

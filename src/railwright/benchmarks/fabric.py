@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from railwright.benchmarks.base import Job
+from railwright.benchmarks.benchmark import AnyJob
 from railwright.busbw import factor
 from railwright.results.model import Evidence
 from railwright.units import MIB, format_size
@@ -27,7 +27,7 @@ _SENT_BYTES_COLUMN = 8
 _TELLING_SHARE = 0.01
 
 
-def crossing_bytes(operation: str, size: int, job: Job) -> int:
+def crossing_bytes(operation: str, size: int, job: AnyJob) -> int:
     """The least payload that must leave all hosts together in one collective of that size, by whatever algorithm.
 
     Each host counts as one rank of nccl-tests' busbw: it needs its neighbours' data once, however many ranks it has.
@@ -44,7 +44,7 @@ class FabricMeter:
     def __init__(self) -> None:
         self._start = _sent()
 
-    def evidence(self, comm: Intracomm, job: Job, payload_bytes: int) -> Evidence:
+    def evidence(self, comm: Intracomm, job: AnyJob, payload_bytes: int) -> Evidence:
         """Whether all hosts together sent that payload over their interfaces. Collective; the same on every rank."""
         comm.Barrier()
         every = comm.allgather((platform.node(), self._moved()))
@@ -57,7 +57,7 @@ class FabricMeter:
         return {name: count - self._start.get(name, 0) for name, count in now.items()}
 
 
-def judge(moved: Mapping[str, dict[str, int] | None], job: Job, payload_bytes: int) -> Evidence:
+def judge(moved: Mapping[str, dict[str, int] | None], job: AnyJob, payload_bytes: int) -> Evidence:
     """The evidence from what each interface of each host sent."""
     hosts = ", ".join(sorted(moved))
     if len(moved) != len(job.hosts):

@@ -6,7 +6,7 @@ limit inside one host and so would keep every `prove` from being all ok.
 
 from __future__ import annotations
 
-from railwright.benchmarks.base import Benchmark
+from railwright.benchmarks.benchmark import AnyBenchmark
 from railwright.benchmarks.files import device_read, read, write
 from railwright.benchmarks.gpu import copy as gpu_copy
 from railwright.benchmarks.gpu import file_read as gpu_file_read
@@ -19,8 +19,10 @@ from railwright.benchmarks.mpi import collective as mpi_collective
 from railwright.benchmarks.nccl import collective as nccl_collective
 from railwright.benchmarks.train import step
 from railwright.errors import unknown_name
+from railwright.results.bounds import Declarations
+from railwright.results.declarations_v1 import VERSION_1
 
-BENCHMARKS: tuple[Benchmark, ...] = (
+BENCHMARKS: tuple[AnyBenchmark, ...] = (
     stream.BENCHMARK,
     copy.BENCHMARK,
     core_latency.BENCHMARK,
@@ -35,7 +37,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     *nccl_collective.COLLECTIVES,
 )
 
-ON_REQUEST: tuple[Benchmark, ...] = (
+ON_REQUEST: tuple[AnyBenchmark, ...] = (
     message_rate.BENCHMARK,
     bidirectional.BENCHMARK,
     *mpi_collective.COLLECTIVES,
@@ -50,8 +52,15 @@ ON_REQUEST: tuple[Benchmark, ...] = (
 
 EVERY = BENCHMARKS + ON_REQUEST
 
+DECLARATIONS: Declarations = {benchmark.name: benchmark.results for benchmark in EVERY}
 
-def find(name: str) -> Benchmark:
+
+def declarations_for(schema_version: int) -> Declarations:
+    """What the results of a file of that schema version are held against."""
+    return VERSION_1 if schema_version == 1 else DECLARATIONS
+
+
+def find(name: str) -> AnyBenchmark:
     """The benchmark of that name. Raises UsageError with the nearest names."""
     for benchmark in EVERY:
         if benchmark.name == name:

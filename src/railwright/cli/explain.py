@@ -98,6 +98,7 @@ def _refuse_options(file: str, why: str, options: str, given: bool) -> None:
 
 
 def _show_our_own(file: str, *, as_json: bool) -> int:
+    from railwright.benchmarks.registry import declarations_for
     from railwright.cli.measuring import show
     from railwright.diagnosis.diagnose import diagnose
     from railwright.errors import UsageError
@@ -106,7 +107,7 @@ def _show_our_own(file: str, *, as_json: bool) -> int:
     if file == "-":
         raise UsageError("our own records are not read from standard input", hint="give the file or its folder")
     found = load(Path(file))
-    diagnosis = diagnose(found)
+    diagnosis = diagnose(found, declarations_for(found.run.schema_version))
     show(found, diagnosis, as_json=as_json)
     return diagnosis.exit_status
 

@@ -15,6 +15,8 @@ from railwright.cli.main import drop_output
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from railwright.benchmarks.benchmark import AnyBenchmark
+    from railwright.benchmarks.options import Options
     from railwright.diagnosis.model import Diagnosis
     from railwright.launch.hosts import Hosts
     from railwright.launch.proof import Proof
@@ -50,13 +52,15 @@ def measuring_options(*, launches: int) -> Callable[[Command], Command]:
     return decorate
 
 
-def settle(names: tuple[str, ...], given: tuple[str, ...]) -> list[tuple[Any, dict[str, str]]]:
-    """The benchmarks of those names with their options checked. Raises UsageError."""
+def parse(names: tuple[str, ...], given: tuple[str, ...]) -> list[tuple[AnyBenchmark, Options]]:
+    """The benchmarks of those names with their options. Raises UsageError."""
+    from railwright.benchmarks.options import options_of
     from railwright.benchmarks.registry import find
     from railwright.errors import UsageError, unknown_name
 
     benchmarks = [find(name) for name in dict.fromkeys(names)]
-    settings: dict[str, dict[str, str]] = {benchmark.name: {} for benchmark in benchmarks}
+    known = {benchmark.name: options_of(benchmark.options) for benchmark in benchmarks}
+    settings: dict[str, dict[str, str]] = {name: {} for name in known}
     for text in given:
         key, separator, value = text.partition("=")
         owner, dot, name = key.rpartition(".")
@@ -64,12 +68,12 @@ def settle(names: tuple[str, ...], given: tuple[str, ...]) -> list[tuple[Any, di
             raise UsageError(f"not an option: {text[:60]!r}", hint="write NAME=VALUE or BENCHMARK.NAME=VALUE")
         if dot and owner not in settings:
             raise unknown_name("benchmark in this run", owner, settings)
-        takers = [b for b in benchmarks if b.name == owner or (not dot and any(o.name == name for o in b.options))]
+        takers = [each for each in known if each == owner or (not dot and name in known[each])]
         if not takers:
-            raise unknown_name("option of these benchmarks", name, {o.name for b in benchmarks for o in b.options})
-        for benchmark in takers:
-            settings[benchmark.name][name] = value
-    return [(benchmark, benchmark.settle(settings[benchmark.name])) for benchmark in benchmarks]
+            raise unknown_name("option of these benchmarks", name, {one for each in known.values() for one in each})
+        for taker in takers:
+            settings[taker][name] = value
+    return [(benchmark, benchmark.parse(settings[benchmark.name])) for benchmark in benchmarks]
 
 
 def measure(
@@ -91,7 +95,7 @@ def measure(
 
     proof = Proof(
         topology=load(None),
-        chosen=settle(names, options),
+        chosen=parse(names, options),
         launches=launches,
         command=("railwright", *sys.argv[1:]),
         mpirun=mpirun,
@@ -116,9 +120,7 @@ def measure(
 
 def _refuse_busy_gpus(proof: Proof) -> None:
     """Raises UsageError where somebody else uses the GPUs that would be measured."""
-    gpus = {
-        gpu.id: gpu for one in proof.plan if one.benchmark.uses_gpus and not one.plan.waived for gpu in one.job.gpus
-    }
+    gpus = {gpu.id: gpu for one in proof.plan if one.job.launch.gpus and not one.plan.waived for gpu in one.job.gpus}
     if not gpus:
         return
     from railwright.launch.gpu_business import refuse_busy_gpus
@@ -140,10 +142,9 @@ def show_plan(proof: Proof) -> None:
 
     _note(f"plan: {proof.launches} x {len(proof.plan) // proof.launches} launches")
     for one in proof.plan:
-        if one.job.launch:
+        if one.job.round:
             continue
-        variant = " ".join(str(value) for value in one.job.variant.parameters.values())
-        name = f"  {one.benchmark.name} {variant}".ljust(26)
+        name = f"  {one.title}".ljust(26)
         if one.plan.waived:
             _note(f"{name} waived: {one.plan.waived}")
             continue
@@ -173,7 +174,7 @@ class _Display:
         columns = (TextColumn("{task.fields[step]}", markup=False), BarColumn(), TimeElapsedColumn())
         progress = Progress(*columns, console=Console(stderr=True), transient=True)
         task = progress.add_task("", total=max(proof.seconds, 0.1), step="looking at the machine")
-        proof.on_step = lambda one, step: progress.update(task, step=f"{one.job.launch + 1}/{proof.launches} {step}")
+        proof.on_step = lambda one, step: progress.update(task, step=f"{one.job.round + 1}/{proof.launches} {step}")
         proof.on_done = lambda one: progress.advance(task, 0 if one.plan.waived else one.plan.seconds)
         progress.start()
         self._progress = progress
@@ -184,9 +185,7 @@ class _Display:
 
 
 def _title(one: Planned) -> str:
-    variant = " ".join(str(value) for value in one.job.variant.parameters.values())
-    waived = " (waived)" if one.plan.waived else ""
-    return f"launch {one.job.launch + 1}: {one.benchmark.name} {variant}".rstrip() + waived
+    return f"launch {one.job.round + 1}: {one.title}{' (waived)' if one.plan.waived else ''}"
 
 
 def report(file: ResultFile, output: Path, *, as_json: bool) -> int:
@@ -194,9 +193,10 @@ def report(file: ResultFile, output: Path, *, as_json: bool) -> int:
 
     The files come first, and each is tried: what cannot be made, written or printed does not cost the rest.
     """
+    from railwright.benchmarks.registry import declarations_for
     from railwright.diagnosis.diagnose import diagnose
 
-    diagnosis = diagnose(file)
+    diagnosis = diagnose(file, declarations_for(file.run.schema_version))
     troubles: list[Exception] = []
     for name, make in _pages(file, diagnosis).items():
         try:
@@ -228,10 +228,12 @@ def show(file: ResultFile, diagnosis: Diagnosis, *, as_json: bool) -> None:
             for line in json_lines(file.run, diagnosis, file.end):
                 click.echo(line)
         else:
+            from railwright.benchmarks.registry import declarations_for
             from railwright.report.page import standard_output
             from railwright.report.text import render
 
-            render(file.run, diagnosis, file.end, standard_output(), file.results)
+            declarations = declarations_for(file.run.schema_version)
+            render(file.run, diagnosis, file.end, standard_output(), file.results, declarations)
 
 
 @contextlib.contextmanager

@@ -34,12 +34,14 @@ def COMMAND(  # noqa: N802 - see cli/prove.py
     refuse_shared_memory(placed, asked["options"])
     if names:
         return measure(names, hosts=placed, **asked)
+    from railwright.benchmarks.options import options_of
     from railwright.benchmarks.registry import BENCHMARKS, EVERY
 
     for benchmark in EVERY:
         alone = "" if benchmark in BENCHMARKS else " (not part of prove)"
         click.echo(f"{benchmark.name:18} {benchmark.summary}{alone}")
         click.echo(f"{'':18} method: {benchmark.method}")
-        for option in benchmark.options:
-            click.echo(f"{'':18} -o {benchmark.name}.{option.name}={option.default}    {option.help}")
+        for name, (_, option) in options_of(benchmark.options).items():
+            default = benchmark.defaults.get(name, option.default)
+            click.echo(f"{'':18} -o {benchmark.name}.{name}={default}    {option.help}")
     return 0

@@ -13,7 +13,7 @@ from types import TracebackType
 
 import msgspec
 
-from railwright.benchmarks.base import Benchmark, Job
+from railwright.benchmarks.benchmark import AnyJob
 from railwright.diagnosis.gpu_health import OF_RESULT_BEFORE, SWITCHED_OFF, TOO_SHORT
 from railwright.launch.gpu_samples import Sample, summary, summary_of_launch, under_load
 from railwright.process import Child, describe_status
@@ -37,8 +37,8 @@ _decoder = msgspec.json.Decoder(Sample)
 class GpuWatch:
     """A context manager around one launch. Without GPUs in it, or switched off, it does nothing."""
 
-    def __init__(self, benchmark: Benchmark, job: Job, environment: Mapping[str, str]) -> None:
-        self._gpus = {gpu.address: gpu for gpu in job.gpus} if benchmark.uses_gpus else {}
+    def __init__(self, job: AnyJob, environment: Mapping[str, str]) -> None:
+        self._gpus = {gpu.address: gpu for gpu in job.gpus} if job.launch.gpus else {}
         self._child: Child | None = None
         self._said = ""
         if self._gpus and environment.get(SWITCH, "").lower() not in ("off", "0", "no"):
@@ -117,7 +117,7 @@ class GpuWatch:
         return self._taken
 
 
-def _spare_cpus(job: Job) -> list[str]:
+def _spare_cpus(job: AnyJob) -> list[str]:
     """The CPUs that no rank of the launch is bound to, as an argument; none where every CPU has a rank."""
     taken = {job.cpu_of(rank) for rank in range(job.ranks)}
     spare = [cpu for cpu in job.cpus if cpu not in taken]

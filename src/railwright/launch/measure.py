@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-import msgspec
+from msgspec.structs import replace as changed
 
-from railwright.benchmarks.base import Benchmark, Job, Plan, Variant, node_of
-from railwright.errors import RailwrightError, UsageError
+from railwright.benchmarks.benchmark import AnyBenchmark, AnyJob, Plan
+from railwright.benchmarks.job import Job, Launch, Machine, node_of
+from railwright.benchmarks.options import Options
+from railwright.errors import RailwrightError
 from railwright.launch.hosts import Hosts
 from railwright.launch.local import LocalLauncher
 from railwright.launch.mpi import MpiLauncher
@@ -35,63 +38,46 @@ class Measurement:
     on_step: Callable[[str], None] = field(default=lambda _text: None)
     _mpi: Launcher | str | None = None
 
-    def plan(self, chosen: list[tuple[Benchmark, dict[str, str]]], launches: int) -> list[Planned]:
+    def plan(self, chosen: list[tuple[AnyBenchmark, Options]], rounds: int) -> list[Planned]:
         """Every launch in order: all benchmarks once, then again, so that drift touches all of them alike."""
         # CPUs of one NUMA node first: many machines number them in turn over the sockets.
         cpus = tuple(sorted(os.sched_getaffinity(0), key=lambda cpu: (node_of(self.topology, cpu), cpu)))
-        planned = []
-        for launch in range(launches):
-            for benchmark, options in chosen:
-                ranks = self._count_ranks(benchmark, options, cpus)
-                for variant in self._variants(benchmark, options):
-                    job = Job(
-                        benchmark=benchmark.name,
-                        options=options,
-                        variant=variant,
-                        launch=launch,
-                        cpus=cpus,
-                        topology=self.topology,
-                        ranks=ranks,
-                        uses_gpus=benchmark.uses_gpus,
-                    )
-                    if benchmark.ranks_for is not None:
-                        job = msgspec.structs.replace(job, ranks=benchmark.ranks_for(job))
-                    planned.append(Planned(benchmark, *self._on_hosts(benchmark, job)))
-        return planned
+        here = Machine(topology=self.topology, cpus=cpus)
+        return [
+            Planned(benchmark, *self._job(benchmark, options, launch, here, number))
+            for number in range(rounds)
+            for benchmark, options in chosen
+            for launch in benchmark.launches(options, self._spread(here) if benchmark.spans_hosts else here)
+        ]
 
-    def _count_ranks(self, benchmark: Benchmark, options: dict[str, str], cpus: tuple[int, ...]) -> int:
-        if self.hosts is None or benchmark.between_hosts is None:
-            return benchmark.count_ranks(options, cpus)
-        # An option that says one rank for each core then means one for each that the hosts were given.
-        ranks = benchmark.count_ranks(options, tuple(range(self.hosts.ranks)))
-        if benchmark.ranks_of is not None and ranks != self.hosts.ranks:
-            places = f"{len(self.hosts.names)} hosts with {self.hosts.ranks_per_host} each have {self.hosts.ranks}"
-            raise UsageError(f"{benchmark.name} is to have {ranks} ranks, and {places}",
-                             hint=f"give -o ranks={self.hosts.ranks}, or another --ranks-per-host")  # fmt: skip
-        return ranks
+    def _spread(self, here: Machine) -> Machine:
+        """The machine with the hosts that were asked for, if any."""
+        if self.hosts is None:
+            return here
+        return changed(
+            here,
+            hosts=self.hosts.names,
+            ranks_per_host=self.hosts.ranks_per_host,
+            hosts_share_cpus=self.hosts.reach.shares_cpus,
+            reached_by=self.hosts.reach.name,
+        )
 
-    def _variants(self, benchmark: Benchmark, options: dict[str, str]) -> tuple[Variant, ...]:
-        if self.hosts is None or benchmark.between_hosts is None:
-            return benchmark.launches(options, self.topology)
-        return benchmark.between_hosts(options)
-
-    def _on_hosts(self, benchmark: Benchmark, job: Job) -> tuple[Job, Plan]:
+    def _job(
+        self, benchmark: AnyBenchmark, options: Options, launch: Launch[Any], here: Machine, number: int
+    ) -> tuple[AnyJob, Plan]:
         """The job with its hosts, and its plan; waived where it cannot be spread over them."""
+        job: AnyJob = Job(benchmark=benchmark.name, options=options, launch=launch, machine=here, round=number)
         if self.hosts is None:
             return job, benchmark.plan(job)
-        if benchmark.between_hosts is None:
+        if not benchmark.spans_hosts:
             return job, replace(benchmark.plan(job), waived="it measures inside one host: leave out --hosts")
-        reach = self.hosts.reach
-        job = msgspec.structs.replace(
-            job, hosts=self.hosts.names, hosts_share_cpus=reach.shares_cpus, reached_by=reach.name
-        )
         if job.ranks != self.hosts.ranks:
             given = f"{len(self.hosts.names)} hosts with {self.hosts.ranks_per_host} ranks each were given"
-            waived = f"it is between {job.ranks} ranks, and {given}"
-            return msgspec.structs.replace(job, hosts=()), replace(benchmark.plan(job), waived=waived)
-        plan = benchmark.plan(job)
-        if reach.rate_bytes_per_s:  # as if all went one way through one host's ports, so on the slow side
-            crossing_s = plan.moved_bytes / reach.rate_bytes_per_s
+            return job, replace(benchmark.plan(job), waived=f"it is between {job.ranks} ranks, and {given}")
+        job = changed(job, machine=self._spread(here))
+        plan, rate = benchmark.plan(job), self.hosts.reach.rate_bytes_per_s
+        if rate:  # as if all went one way through one host's ports, so on the slow side
+            crossing_s = plan.moved_bytes / rate
             patience_s = plan.seconds + _SLOWER_NETWORK * crossing_s
             plan = replace(plan, seconds=plan.seconds + crossing_s, longest_step_s=patience_s)
         return job, plan
@@ -103,7 +89,7 @@ class Measurement:
 
     def refuse_wrong_mpirun(self, planned: list[Planned]) -> None:
         """Raises UsageError or CannotJudge for an --mpirun that cannot be used, before anything was measured."""
-        if self.mpirun is not None and any(one.benchmark.needs_mpi for one in planned):
+        if self.mpirun is not None and any(one.job.ranks > 1 for one in planned):
             self._mpi = self._over_mpi()
 
     def results(self, one: Planned) -> Iterator[Result]:
@@ -129,8 +115,8 @@ class Measurement:
             yield from self.results(replace(one, job=rest))
 
     def _launcher(self, one: Planned) -> Launcher | str:
-        """The launcher for a launch, or why there is none; a single rank that may be alone needs no MPI."""
-        if not one.benchmark.needs_mpi or (one.benchmark.ranks_for is not None and one.job.ranks == 1):
+        """The launcher for a launch, or why there is none; a single rank needs no MPI."""
+        if one.job.ranks == 1:
             return LocalLauncher()
         if self._mpi is None:
             try:

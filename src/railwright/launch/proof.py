@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from railwright import __version__
-from railwright.benchmarks.base import Benchmark
+from railwright.benchmarks.benchmark import AnyBenchmark
+from railwright.benchmarks.options import Options
 from railwright.errors import UsageError
 from railwright.launch.context import available_memory_bytes, gather
 from railwright.launch.exclusive import measuring_alone, refuse_busy_host
@@ -28,10 +29,10 @@ _LONGEST_S = 4 * 3600.0
 
 @dataclass
 class Proof:
-    """What was asked for: benchmarks with settled options, and how often each is launched in fresh processes."""
+    """What was asked for: benchmarks with their options, and how often each is launched in fresh processes."""
 
     topology: Topology
-    chosen: list[tuple[Benchmark, dict[str, str]]]
+    chosen: list[tuple[AnyBenchmark, Options]]
     launches: int
     command: tuple[str, ...]
     mpirun: str | None = None
@@ -120,9 +121,9 @@ class Proof:
         missing = [
             one.without_measurement("waived", why)
             for one in self.plan
-            if one.job.launch == 0
+            if one.job.round == 0
             and not any(
-                key[0] == one.benchmark.name and set(one.job.variant.parameters.items()) <= set(key[1:]) for key in seen
+                key[0] == one.benchmark.name and set(one.job.case.parameters().items()) <= set(key[1:]) for key in seen
             )
         ]
         self._keep_if_possible(writer, missing)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from railwright.benchmarks.base import Job
+from railwright.benchmarks.benchmark import AnyJob, name_in
 from railwright.benchmarks.registry import find
 from railwright.errors import CannotJudge, RailwrightError
 from railwright.launch.scratch import scratch_folder
@@ -36,9 +36,9 @@ RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID
 
 
 class LaunchedRank:
-    """This process as one rank; what benchmarks see of it is `benchmarks.base.Rank`."""
+    """This process as one rank; what benchmarks see of it is `benchmarks.benchmark.Rank`."""
 
-    def __init__(self, job: Job, sender: Sender, scratch: Path) -> None:
+    def __init__(self, job: AnyJob, sender: Sender, scratch: Path) -> None:
         self.index = next((int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ), 0)
         self.size = 1
         self.job = job
@@ -90,12 +90,13 @@ def main() -> None:
 
 def _work(given: bytes, sender: Sender, scratch: Path) -> int:
     """Do the job; the exit status."""
-    job = msgspec.json.decode(given, type=Job)
+    benchmark = find(name_in(given))
+    job = benchmark.read_job(given)
     rank = LaunchedRank(job, sender, scratch)
     sender.send(Hello(rank.index, platform.node(), os.getpid()))
     try:
         memory.pin(job.cpu_of(rank.index))
-        for result in find(job.benchmark).run(rank):
+        for result in benchmark.run(rank):
             sender.send(Emitted(msgspec.structs.replace(result, samples=rounded(result.samples))))
     except RailwrightError as error:
         sender.send(Failure(error.message))

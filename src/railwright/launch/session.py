@@ -15,7 +15,7 @@ from typing import Protocol
 
 import msgspec
 
-from railwright.benchmarks.base import Benchmark, Job, Plan
+from railwright.benchmarks.benchmark import AnyBenchmark, AnyJob, Plan
 from railwright.errors import CannotJudge, RailwrightError
 from railwright.launch import rank as rank_program
 from railwright.launch.doors import Door
@@ -84,21 +84,24 @@ class _RankState:
 class Planned:
     """One launch to come."""
 
-    benchmark: Benchmark
-    job: Job
+    benchmark: AnyBenchmark
+    job: AnyJob
     plan: Plan
+
+    @property
+    def title(self) -> str:
+        """The benchmark and what this launch varies."""
+        varied = " ".join(str(value) for value in self.job.case.parameters().values())
+        return f"{self.benchmark.name} {varied}".rstrip()
 
     def without_measurement(self, outcome: Outcome, reason: str) -> Result:
         """The record that stands for a launch that brought none."""
-        return Result(
-            benchmark=self.benchmark.name,
-            quantity=self.benchmark.quantities[0],
-            path=self.plan.path,
+        return self.benchmark.blank(
+            self.plan.path,
+            self.job.case,
             outcome=outcome,
             reason=reason,
-            method=self.benchmark.method,
-            parameters=self.job.variant.parameters,
-            launch=self.job.launch,
+            launch=self.job.round,
             ranks=self.job.ranks,
             hosts=max(1, len(self.job.hosts)),
         )
@@ -143,10 +146,10 @@ class Session:
             environment = (
                 inherited
                 | self.launcher.environment(scratch)
-                | self.planned.job.variant.environment
+                | self.planned.job.launch.environment
                 | {rank_program.STREAM_VARIABLE: listener.address, rank_program.SCRATCH_VARIABLE: str(scratch)}
             )
-            self._watch = GpuWatch(self.planned.benchmark, self.planned.job, self.base_environment)
+            self._watch = GpuWatch(self.planned.job, self.base_environment)
             argv = self.launcher.command(self.planned.job.ranks, scratch, environment)
             with self._watch, Child(argv, environment) as child:
                 yield from self._follow(listener, child)
@@ -219,9 +222,9 @@ class Session:
                 self.on_step(text)
             case Emitted(result=result):
                 job = self.planned.job
-                placed = msgspec.structs.replace(result, launch=job.launch, hosts=max(1, len(job.hosts)))
+                placed = msgspec.structs.replace(result, launch=job.round, hosts=max(1, len(job.hosts)))
                 if job.hosts:
-                    settings = {**placed.settings, "hosts": ",".join(job.hosts), "reached_by": job.reached_by}
+                    settings = {**placed.settings, "hosts": ",".join(job.hosts), "reached_by": job.machine.reached_by}
                     placed = msgspec.structs.replace(placed, settings=settings)
                 return self._watch.joined(placed)
             case Bye():
@@ -238,7 +241,7 @@ class Session:
         """A rank's socket closed without a word: killed or crashed. The launcher's status says by what, if at all."""
         finished = child.wait(_LEAVING_S)
         self.crashed = True
-        if finished.returncode < 0 and not finished.timed_out and self.planned.benchmark.needs_mpi:
+        if finished.returncode < 0 and not finished.timed_out and self.planned.job.ranks > 1:
             return self._ended_early(child)  # somebody killed the launcher itself, and its ranks died with it
         name = state.describe(number) if number is not None else "a rank that had not said its number"
         return f"{name} ended without a word; {self.launcher.name}: {self._last_words(finished)}"
