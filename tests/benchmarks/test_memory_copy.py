@@ -11,12 +11,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.benchmarks.jobs import job_of
+from tests.diagnosis.finders import Finder
 from tests.topology.machines import topology
 
-from railwright.benchmarks.base import Job, Variant
+from railwright.benchmarks.benchmark import AnyJob
 from railwright.benchmarks.memory import copy as memory_copy
 from railwright.benchmarks.memory.copy import BENCHMARK
-from railwright.diagnosis.limits_of import Ceilings, LimitFinder, ceilings
 from railwright.launch.measure import Measurement
 from railwright.limits.model import Limit, NoLimit
 from railwright.results.model import Result, Verification
@@ -26,7 +27,6 @@ from railwright.topology.sources.load import load
 
 CPUS = sorted(os.sched_getaffinity(0))
 GIB = 2**30
-NOWHERE = Ceilings({}, {}, {}, {}, {})
 PLACING = {"x86_64": {"mbind": 237, "move_pages": 279}, "aarch64": {"mbind": 235, "move_pages": 239}}
 """The numbers of the system calls that a container's default filter refuses without CAP_SYS_NICE."""
 IN_A_FILTER = """
@@ -65,14 +65,13 @@ def nodes(*cpu_lists: str, memories: int | None = None) -> Topology:
 
 def measured(machine: Topology, **options: str) -> list[Result]:
     """All results of one launch: a real one, in a process of its own."""
-    settled = BENCHMARK.settle({"sizes": "4K", "node-sizes": "4K,1M", **options})
-    (planned,) = Measurement(topology=machine).plan([(BENCHMARK, settled)], 1)
+    options = BENCHMARK.parse({"sizes": "4K", "node-sizes": "4K,1M", **options})
+    (planned,) = Measurement(topology=machine).plan([(BENCHMARK, options)], 1)
     return list(Measurement(topology=machine).results(planned))
 
 
-def job(machine: Topology, cpus: tuple[int, ...], **options: str) -> Job:
-    settled = BENCHMARK.settle(options)
-    return Job(benchmark="memory_copy", options=settled, variant=Variant(), launch=0, cpus=cpus, topology=machine)
+def job(machine: Topology, cpus: tuple[int, ...], **options: str) -> AnyJob:
+    return job_of(BENCHMARK, machine, cpus, options)
 
 
 def test_one_node_gives_what_it_always_gave() -> None:
@@ -174,11 +173,11 @@ def test_a_copy_between_nodes_has_no_limit_but_the_memories_own() -> None:
     point = ("memory_copy", "bandwidth_bytes_per_s")
     size = {"size_bytes": 4 * GIB, "threads": 1}
     for machine, parameters in ((nodes("0", "1"), size), (load("hgx-h100"), {"size_bytes": 64 << 20, "threads": 1})):
-        limit, band = LimitFinder(machine, NOWHERE).find(*point, "memory0>memory1", parameters)
+        limit, band = Finder(machine).find(*point, "memory0>memory1", parameters)
         assert isinstance(limit, NoLimit)
         assert limit.why == "no document gives the rate between NUMA nodes"
         assert band is None
-    finder = LimitFinder(channels(), NOWHERE)
+    finder = Finder(channels())
     across, band = finder.find(*point, "memory0>memory1", size)
     within, _ = finder.find(*point, "memory0>memory0", size)
     assert isinstance(across, Limit)
@@ -206,15 +205,13 @@ def test_copies_between_nodes_are_the_ceiling_of_messages_between_them_alone() -
             verification=Verification(method="", bytes_checked=1, bytes_wrong=0),
         )  # fmt: skip
 
-    found = ceilings(
-        [
-            copy("memory0>memory0", 20e9),
-            copy("memory0>memory1", 8e9, thread_on="source"),
-            copy("memory0>memory1", 10e9, thread_on="target"),
-        ]
-    )
+    found = [
+        copy("memory0>memory0", 20e9),
+        copy("memory0>memory1", 8e9, thread_on="source"),
+        copy("memory0>memory1", 10e9, thread_on="target"),
+    ]
     message = ("mpi_bandwidth", "bandwidth_bytes_per_s")
-    finder = LimitFinder(nodes("0", "1"), found)
+    finder = Finder(nodes("0", "1"), found)
     limit, band = finder.find(*message, "memory0>memory1", {"size_bytes": 1 << 20, "transport": "shm"})
     assert isinstance(limit, Limit)
     assert band is not None

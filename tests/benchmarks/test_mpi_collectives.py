@@ -10,12 +10,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.benchmarks.jobs import job_of
+from tests.diagnosis.finders import Finder
 
-from railwright.benchmarks.base import Job, Variant
-from railwright.benchmarks.mpi.collective import OPTIONS, counts, moved_bytes, plan, repeats
-from railwright.benchmarks.registry import BENCHMARKS, EVERY, find
+from railwright.benchmarks.mpi.collective import counts, moved_bytes, plan, repeats
+from railwright.benchmarks.registry import BENCHMARKS, DECLARATIONS, EVERY, find
 from railwright.busbw import factor
-from railwright.diagnosis.limits_of import LimitFinder, ceilings
+from railwright.diagnosis.limits_of import LimitFinder
 from railwright.errors import UsageError
 from railwright.limits.model import NoLimit
 from railwright.native.memory import Buffer
@@ -160,24 +161,20 @@ def test_buffers_that_are_too_small_and_ranks_that_cannot_be_are_refused():
 
 
 def job(ranks=2, cpus=(0, 1), **options):
-    settled = {option.name: option.default for option in OPTIONS} | options
-    variant = Variant(parameters={"transport": "shm"})
-    return Job(benchmark="mpi_all_reduce", options=settled, variant=variant, launch=0, cpus=cpus, ranks=ranks,
-               topology=expand("laptop", {}))  # fmt: skip
+    return job_of(find("mpi_all_reduce"), expand("laptop", {}), cpus, {"ranks": str(ranks), **options})
 
 
 @pytest.mark.parametrize(("cpus", "ranks"), [(1, 2), (2, 2), (5, 5), (64, 64), (300, 64)])
 def test_without_a_number_there_is_a_rank_for_each_core(cpus, ranks):
-    benchmark = find("mpi_all_reduce")
-    assert benchmark.count_ranks(benchmark.settle({}), tuple(range(cpus))) == ranks
-    assert benchmark.count_ranks(benchmark.settle({"ranks": "7"}), tuple(range(cpus))) == 7
-    assert find("mpi_latency").count_ranks({}, tuple(range(cpus))) == 2
+    asked = (("mpi_all_reduce", {}, ranks), ("mpi_all_reduce", {"ranks": "7"}, 7), ("mpi_latency", {}, 2))
+    for name, given, expected in asked:
+        assert job_of(find(name), expand("laptop", {}), tuple(range(cpus)), given).ranks == expected
 
 
 @pytest.mark.parametrize("text", ["1", "0", "-2", "513", "two", "", "2.0", "٣", "9" * 5000])
 def test_a_number_of_ranks_that_cannot_be_is_refused(text):
     with pytest.raises(UsageError, match="not 'cores' or a whole number from 2 to 512"):
-        find("mpi_all_to_all").settle({"ranks": text})
+        find("mpi_all_to_all").parse({"ranks": text})
 
 
 def test_sizes_are_rounded_down_to_whole_floats_of_every_rank_as_nccl_tests_does():
@@ -290,7 +287,7 @@ def seen(benchmark, quantity, value, **parameters):
 
 def limit_of(benchmark, quantity, *results, **parameters):
     copy = seen("memory_copy", "bandwidth_bytes_per_s", 10e9, size_bytes=2 * MIB, threads=1)
-    finder = LimitFinder(expand("laptop", {}), ceilings([copy, *results]))
+    finder = Finder(expand("laptop", {}), [copy, *results])
     return finder.find(benchmark, quantity, "memory0>memory0", {"size_bytes": 2 * MIB, "transport": "shm"} | parameters)
 
 
@@ -316,11 +313,17 @@ def test_what_no_document_limits_has_no_limit():
 
 
 def test_a_functional_run_is_unknown_by_that_reason_even_where_a_limit_is_known():
-    crowded = seen("mpi_bidirectional", "bandwidth_bytes_per_s", 9e9, settings={"functional": True})
-    limit, expected = limit_of("mpi_bidirectional", "bandwidth_bytes_per_s", crowded)
+    varied = {"size_bytes": 2 * MIB, "transport": "shm"}
+    copy = seen("memory_copy", "bandwidth_bytes_per_s", 10e9, size_bytes=2 * MIB, threads=1)
+    alone, crowded = (
+        seen("mpi_bidirectional", "bandwidth_bytes_per_s", 9e9, settings={"functional": functional}, **varied)
+        for functional in (False, True)
+    )
+    finder = LimitFinder(expand("laptop", {}), [copy, crowded], DECLARATIONS)
+    limit, expected = finder.find(crowded)
     assert isinstance(limit, NoLimit)
     assert (limit.why, expected) == ("a functional run, its 4 ranks shared cores", None)
-    assert not isinstance(limit_of("mpi_bandwidth", "bandwidth_bytes_per_s", crowded)[0], NoLimit)
+    assert not isinstance(finder.find(alone)[0], NoLimit)
 
 
 def test_prove_runs_none_of_them_and_run_finds_all():

@@ -17,13 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from railwright.benchmarks.base import Job, Variant
-from railwright.benchmarks.files import direct_read
+from railwright.benchmarks.files import direct_file
 from railwright.errors import CannotJudge
 from railwright.native import files
 from railwright.native.library import NativeError
 from railwright.native.memory import Buffer
-from railwright.topology.expand import expand
 
 SEED, BLOCK, BLOCKS = 5, 4096, 300
 
@@ -348,32 +346,23 @@ def test_a_file_system_that_cannot_say_where_a_file_lies_is_named(small_disk):
         files.extents(file.fileno())
 
 
-def job(folder, **options):
-    defaults = {option.name: option.default for option in direct_read.OPTIONS}
-    return Job(
-        benchmark="file_read",
-        options=defaults | {"directory": str(folder), "file-size": "1M"} | options,
-        variant=Variant(),
-        launch=0,
-        cpus=(0,),
-        topology=expand("laptop", {}),
-    )
-
-
 def test_the_test_file_has_no_name_holds_the_pattern_and_is_direct(tmp_path):
-    with direct_read.test_file(job(tmp_path)) as fd:
+    with direct_file.test_file(str(tmp_path), 1 << 20) as fd:
         assert list(tmp_path.iterdir()) == []
         assert fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT
         with Buffer(1 << 20) as buffer:
             places = array.array("q", [0])
-            done = files.read_pass(fd, "threads", places, places, 1 << 20, 1, buffer, seed=direct_read.SEED, check=True)
+            done = files.read_pass(fd, "threads", places, places, 1 << 20, 1, buffer, seed=direct_file.SEED, check=True)
         assert done.wrong_bytes == 0
 
 
 def test_a_file_system_without_direct_access_is_refused_and_nothing_stays_behind(small_disk):
     """ramfs makes the file and then refuses O_DIRECT: its name must go again."""
     folder = small_disk("disk", kind="ramfs")
-    with pytest.raises(CannotJudge, match="cannot make a direct test file"), direct_read.test_file(job(folder)):
+    with (
+        pytest.raises(CannotJudge, match="cannot make a direct test file"),
+        direct_file.test_file(str(folder), 1 << 20),
+    ):
         pass
     assert list(folder.iterdir()) == []
 
@@ -381,6 +370,6 @@ def test_a_file_system_without_direct_access_is_refused_and_nothing_stays_behind
 def test_a_full_disk_is_named_with_the_kernel_s_words(small_disk):
     folder = small_disk("disk", "size=512k")
     full = pytest.raises(CannotJudge, match=r"writing the test file in .*: No space left on device")
-    with full, direct_read.test_file(job(folder)):
+    with full, direct_file.test_file(str(folder), 1 << 20):
         pass
     assert list(folder.iterdir()) == []

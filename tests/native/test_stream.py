@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 
 import pytest
+from tests.benchmarks.jobs import job_of
 
-from railwright.benchmarks.base import Job, Variant
-from railwright.benchmarks.memory.stream import BENCHMARK, _nodes
+from railwright.benchmarks.job import cpus_by_node
+from railwright.benchmarks.memory.stream import BENCHMARK
 from railwright.native.library import NativeError
 from railwright.native.stream import KERNELS, WORD_BYTES, stream
 from railwright.topology.expand import expand
@@ -38,13 +39,7 @@ def test_each_numa_node_is_measured_by_its_own_cpus() -> None:
         type(device)(id=device.id, kind="cpu", numa=device.numa, facts={"cpu_list": cpus})
         for device, cpus in ((first, "0,2,4,6"), (second, "1,3,5,7"))
     )
-    job = Job(
-        benchmark=BENCHMARK.name,
-        options=BENCHMARK.settle({}),
-        variant=Variant(),
-        launch=0,
-        cpus=tuple(range(8)),
-        topology=type(topology)(name="odd and even", source="shape", devices=devices, links=()),
-    )
-    assert _nodes(job) == {0: [0, 2, 4, 6], 1: [1, 3, 5, 7]}
+    machine = type(topology)(name="odd and even", source="shape", devices=devices, links=())
+    job = job_of(BENCHMARK, machine, tuple(range(8)))
+    assert cpus_by_node(job.machine) == {0: [0, 2, 4, 6], 1: [1, 3, 5, 7]}
     assert BENCHMARK.plan(job).path == "memory0>cpu0"

@@ -13,18 +13,40 @@ import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, choice, node_of
+from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
+from railwright.benchmarks.job import Case, Job, node_of
+from railwright.benchmarks.options import Options, choice, option
+from railwright.benchmarks.record import failed_if, joined, measured, waived
 from railwright.errors import CannotJudge
 from railwright.native import memory
 from railwright.native.memory import Buffer, MayNotPlace
-from railwright.results.model import Evidence, Outcome, Result, Verification
-from railwright.results.statistics import summarise
-from railwright.topology.model import Scalar
+from railwright.results.bounds import Declaration, MemoryChannels
+from railwright.results.model import Evidence, Result, Verification
 from railwright.units import format_size, parse_sizes
 
 _SAMPLES = 30
 _TARGET_SAMPLE_S = 0.002
 _ESTIMATE_BYTES_PER_S = 5e9
+
+
+class CopyOptions(Options, frozen=True):
+    """What copies are asked for."""
+
+    sizes: tuple[int, ...] = option("512:64M:x2", "sizes of one copy, like 512:64M:x2", parse_sizes)
+    node_sizes: tuple[int, ...] = option(
+        "1M:64M:x4", "sizes of one copy between NUMA nodes, where there are several", parse_sizes
+    )
+    threads: tuple[str, ...] = option("one,all", "one, all, or one,all", choice("one", "all"))
+
+
+CopyJob = Job[CopyOptions, Case]
+
+
+class _Copy(Case, frozen=True, kw_only=True):
+    size_bytes: int
+    threads: int
+    thread_on: str = ""
+    """Of a copy between nodes: whether its thread runs on the `source`'s or the `target`'s."""
 
 
 class _Crossing(NamedTuple):
@@ -47,13 +69,9 @@ class _Crossing(NamedTuple):
         return self.source if self.thread_on == "source" else self.target
 
 
-def _sizes(job: Job) -> tuple[int, ...]:
-    return parse_sizes(job.options["sizes"])
-
-
-def _crossings(job: Job) -> list[_Crossing]:
+def _crossings(job: CopyJob) -> list[_Crossing]:
     """Every ordered pair of nodes that have both memory and CPUs, with a thread on either side; none without `one`."""
-    if "one" not in choice("one", "all")(job.options["threads"]):
+    if "one" not in job.options.threads:
         return []
     with_memory = {device.numa for device in job.topology.of_kind("memory")}
     nodes = {device.numa for device in job.topology.of_kind("cpu") if device.numa in with_memory}
@@ -68,8 +86,8 @@ def _crossings(job: Job) -> list[_Crossing]:
     ]
 
 
-def _plan(job: Job) -> Plan:
-    sizes, across = _sizes(job), parse_sizes(job.options["node-sizes"])
+def _plan(job: CopyJob) -> Plan:
+    sizes, across = job.options.sizes, job.options.node_sizes
     crossings = [crossing for crossing in _crossings(job) if crossing.cpu is not None]
     moved = sum(_SAMPLES * _inner(size) * size for size in sizes) * 2
     moved += sum(_SAMPLES * _inner(size) * size for size in across) * len(crossings)
@@ -86,29 +104,24 @@ def _inner(size_bytes: int) -> int:
     return max(1, min(100_000, int(_TARGET_SAMPLE_S * _ESTIMATE_BYTES_PER_S / size_bytes)))
 
 
-def _local_path(job: Job) -> str:
+def _local_path(job: CopyJob) -> str:
     return f"{job.memory_of(0)}>{job.memory_of(0)}"
 
 
-def _run(rank: Rank) -> Iterator[Result]:
+def _run(rank: Rank[CopyOptions, Case]) -> Iterator[Result]:
     job = rank.job
-    wanted = choice("one", "all")(job.options["threads"])
-    for size in _sizes(job):
+    path, cpus = _local_path(job), list(job.cpus)
+    for size in job.options.sizes:
         rank.step(f"memory_copy {format_size(size)}")
-        if "one" in wanted:
-            yield _one_thread(job, size)
-        if "all" in wanted and len(job.cpus) > 1:
-            cpus = list(job.cpus)
+        if "one" in job.options.threads:
+            with Buffer(size) as source, Buffer(size) as target:
+                rates, check = _copied(target, source)
+            yield _result(path, _Copy(size_bytes=size, threads=1), cpus[:1], rates, check)
+        if "all" in job.options.threads and len(cpus) > 1:
             seconds, check = memory.copy_threads(cpus, size, inner=_inner(size), samples=_SAMPLES)
             rates = [len(cpus) * size / second for second in seconds]
-            yield _result(_local_path(job), {"size_bytes": size, "threads": len(cpus)}, cpus, rates, check)
+            yield _result(path, _Copy(size_bytes=size, threads=len(cpus)), cpus, rates, check)
     yield from _across(rank)
-
-
-def _one_thread(job: Job, size: int) -> Result:
-    with Buffer(size) as source, Buffer(size) as target:
-        rates, check = _copied(target, source)
-    return _result(_local_path(job), {"size_bytes": size, "threads": 1}, [job.cpus[0]], rates, check)
 
 
 def _copied(target: Buffer, source: Buffer) -> tuple[list[float], Verification]:
@@ -119,13 +132,13 @@ def _copied(target: Buffer, source: Buffer) -> tuple[list[float], Verification]:
     return [size / second for second in seconds], target.verify(size, size)
 
 
-def _across(rank: Rank) -> Iterator[Result]:
+def _across(rank: Rank[CopyOptions, Case]) -> Iterator[Result]:
     """Copies between the nodes; the rank is moved to a CPU of each, and back at the end."""
     crossings = _crossings(rank.job)
     for crossing in crossings:
         if crossing.cpu is not None:
             memory.pin(crossing.cpu)
-        for size in parse_sizes(rank.job.options["node-sizes"]):
+        for size in rank.job.options.node_sizes:
             rank.step(f"memory_copy {crossing.path} {format_size(size)}, thread on the {crossing.thread_on}'s node")
             yield _cross(crossing, size)
     if crossings:
@@ -133,22 +146,24 @@ def _across(rank: Rank) -> Iterator[Result]:
 
 
 def _cross(crossing: _Crossing, size: int) -> Result:
-    """One size between two nodes; waived where this process may not put pages or thread where they should be, failed
-    where they are not there all the same.
+    """One size between two nodes.
+
+    Waived where this process may not put pages or thread where they should be, failed where they are not there all the
+    same.
     """
-    parameters: dict[str, Scalar] = {"size_bytes": size, "threads": 1, "thread_on": crossing.thread_on}
+    case = _Copy(size_bytes=size, threads=1, thread_on=crossing.thread_on)
+    blank = BENCHMARK.blank(crossing.path, case)
     if crossing.cpu is None:
-        reason = f"no CPU of NUMA node {crossing.node} may be used"
-        return _without_samples(crossing, parameters, "waived", reason)
+        return waived(blank, f"no CPU of NUMA node {crossing.node} may be used")
     try:
         with Buffer(size, node=crossing.source) as source, Buffer(size, node=crossing.target) as target:
             rates, check = _copied(target, source)
             evidence, misplaced = _placement(crossing, source, target)
     except MayNotPlace as error:
-        return _without_samples(crossing, parameters, "waived", error.message)
+        return waived(blank, error.message)
     except CannotJudge as error:
-        return _without_samples(crossing, parameters, "failed", error.message)
-    return _result(crossing.path, parameters, [crossing.cpu], rates, check, evidence, misplaced)
+        return failed_if(blank, error.message)
+    return failed_if(_result(crossing.path, case, [crossing.cpu], rates, check, (evidence,)), misplaced)
 
 
 def _placement(crossing: _Crossing, source: Buffer, target: Buffer) -> tuple[Evidence, str]:
@@ -163,42 +178,19 @@ def _placement(crossing: _Crossing, source: Buffer, target: Buffer) -> tuple[Evi
     return evidence, "" if placed else f"the pages moved: {seen}"
 
 
-def _without_samples(crossing: _Crossing, parameters: dict[str, Scalar], outcome: Outcome, reason: str) -> Result:
-    return Result(
-        benchmark=BENCHMARK.name,
-        quantity="bandwidth_bytes_per_s",
-        path=crossing.path,
-        outcome=outcome,
-        reason=reason,
-        method=BENCHMARK.method,
-        parameters=parameters,
-    )
-
-
 def _result(
-    path: str,
-    parameters: dict[str, Scalar],
-    cpus: list[int],
-    samples: list[float],
-    check: Verification,
-    evidence: Evidence | None = None,
-    misplaced: str = "",
+    path: str, case: _Copy, cpus: list[int], samples: list[float], check: Verification, seen: tuple[Evidence, ...] = ()
 ) -> Result:
-    size = parameters["size_bytes"]
-    assert isinstance(size, int)
-    return Result(
-        benchmark=BENCHMARK.name,
-        quantity="bandwidth_bytes_per_s",
-        path=path,
-        outcome="failed" if misplaced else "measured",
-        reason=misplaced,
-        method=BENCHMARK.method,
-        parameters=parameters,
-        settings={"copies_per_sample": _inner(size), "cpus": ",".join(map(str, cpus)), "bytes_counted": "once"},
-        samples=tuple(samples),
-        summary=summarise(samples),
+    return measured(
+        BENCHMARK.blank(path, case),
+        samples,
+        settings={
+            "copies_per_sample": _inner(case.size_bytes),
+            "cpus": joined(cpus),
+            "bytes_counted": "once",
+        },
         verification=check,
-        evidence=(evidence,) if evidence is not None else (),
+        evidence=seen,
     )
 
 
@@ -206,13 +198,11 @@ BENCHMARK = Benchmark(
     name="memory_copy",
     summary="host memory to host memory by memcpy: one thread and all, and between NUMA nodes",
     method="libc memcpy between buffers of the copy's own size, bytes counted once",
-    quantities=("bandwidth_bytes_per_s",),
-    ranks=1,
+    results=(
+        Declaration("bandwidth_bytes_per_s", MemoryChannels(), {"threads": (1,)}, supplies="thread copy"),
+        Declaration("bandwidth_bytes_per_s", MemoryChannels()),
+    ),
+    options=CopyOptions,
     plan=_plan,
     run=_run,
-    options=(
-        Option("sizes", "512:64M:x2", "sizes of one copy, like 512:64M:x2", parse_sizes),
-        Option("node-sizes", "1M:64M:x4", "sizes of one copy between NUMA nodes, where there are several", parse_sizes),
-        Option("threads", "one,all", "one, all, or one,all", choice("one", "all")),
-    ),
 )

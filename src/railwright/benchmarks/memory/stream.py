@@ -4,32 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, node_of, whole_number
+from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
+from railwright.benchmarks.job import Case, Job, cpus_by_node, node_of
+from railwright.benchmarks.options import Options, option, whole_number
+from railwright.benchmarks.record import joined, measured
 from railwright.native import stream
+from railwright.results.bounds import Declaration, PathLinks
 from railwright.results.model import Result
-from railwright.results.statistics import summarise
 from railwright.units import parse_size
 
 _MOST_PASSES = 1000
 _ESTIMATE_BYTES_PER_S = 8e9
 
 
-def _nodes(job: Job) -> dict[int, list[int]]:
-    """The CPUs that may be used, by NUMA node: each node's memory is a path of its own."""
-    nodes: dict[int, list[int]] = {}
-    for cpu in job.cpus:
-        nodes.setdefault(node_of(job.topology, cpu), []).append(cpu)
-    return nodes
+class _Kernel(Case, frozen=True, kw_only=True):
+    kernel: str
+    threads: int
 
 
-def _words_per_thread(job: Job, threads: int) -> int:
-    return max(1, parse_size(job.options["array-size"]) // stream.WORD_BYTES // threads)
+class StreamOptions(Options, frozen=True):
+    """What STREAM is asked for."""
+
+    array_size: int = option("256M", "bytes of one array, at least four times the last-level cache", parse_size)
+    passes: int = option("10", "timed passes, and one before them", whole_number(_MOST_PASSES))
 
 
-def _plan(job: Job) -> Plan:
-    passes = int(job.options["passes"])
-    array_bytes = parse_size(job.options["array-size"])
-    moved = (1 + passes) * array_bytes * sum(stream.WORDS_MOVED.values()) * len(_nodes(job))
+def _plan(job: Job[StreamOptions, Case]) -> Plan:
+    array_bytes = job.options.array_size
+    moved = (1 + job.options.passes) * array_bytes * sum(stream.WORDS_MOVED.values()) * len(cpus_by_node(job.machine))
     return Plan(
         path=_path(node_of(job.topology, job.cpus[0])),
         seconds=1 + moved / _ESTIMATE_BYTES_PER_S,
@@ -42,32 +44,26 @@ def _path(node: int) -> str:
     return f"memory{node}>cpu{node}"
 
 
-def _run(rank: Rank) -> Iterator[Result]:
-    for node, cpus in _nodes(rank.job).items():
+def _run(rank: Rank[StreamOptions, Case]) -> Iterator[Result]:
+    for node, cpus in cpus_by_node(rank.job.machine).items():  # each node's memory is a path of its own
         rank.step(f"memory_stream node {node}, {len(cpus)} threads")
-        yield from _measure(rank.job, node, cpus)
+        yield from _measure(rank.job.options, node, cpus)
 
 
-def _measure(job: Job, node: int, cpus: list[int]) -> Iterator[Result]:
-    words = _words_per_thread(job, len(cpus))
-    passes = stream.stream(cpus, words, 1 + int(job.options["passes"]))
+def _measure(options: StreamOptions, node: int, cpus: list[int]) -> Iterator[Result]:
+    words = max(1, options.array_size // stream.WORD_BYTES // len(cpus))
+    passes = stream.stream(cpus, words, 1 + options.passes)
     for kernel, seconds in passes.seconds.items():
         moved = stream.WORDS_MOVED[kernel] * words * stream.WORD_BYTES * len(cpus)
-        samples = tuple(moved / second for second in seconds)
-        yield Result(
-            benchmark=BENCHMARK.name,
-            quantity="bandwidth_bytes_per_s",
-            path=_path(node),
-            method=BENCHMARK.method,
-            parameters={"kernel": kernel, "threads": len(cpus)},
+        yield measured(
+            BENCHMARK.blank(_path(node), _Kernel(kernel=kernel, threads=len(cpus))),
+            [moved / second for second in seconds],
             settings={
                 "array_bytes": words * stream.WORD_BYTES * len(cpus),
                 "passes": len(seconds),
-                "cpus": ",".join(map(str, cpus)),
+                "cpus": joined(cpus),
                 "bytes_counted": "read and written, as STREAM counts them",
             },
-            samples=samples,
-            summary=summarise(samples),
             verification=passes.check,
         )
 
@@ -76,12 +72,8 @@ BENCHMARK = Benchmark(
     name="memory_stream",
     summary="STREAM copy, scale, add and triad on all CPUs",
     method="STREAM (McCalpin): four kernels over three arrays of doubles, one bound thread per CPU",
-    quantities=("bandwidth_bytes_per_s",),
-    ranks=1,
+    results=(Declaration("bandwidth_bytes_per_s", PathLinks()),),
+    options=StreamOptions,
     plan=_plan,
     run=_run,
-    options=(
-        Option("array-size", "256M", "bytes of one array, at least four times the last-level cache", parse_size),
-        Option("passes", "10", "timed passes, and one before them", whole_number(_MOST_PASSES)),
-    ),
 )

@@ -6,22 +6,25 @@ others that of all ranks' shares together. A sample is the mean over ranks of wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, choice
+from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.evidence import LoopbackMeter, transport_evidence
 from railwright.benchmarks.fabric import PROOF_BYTES, FabricMeter, crossing_bytes
-from railwright.benchmarks.mpi import pair as mpi_pair
+from railwright.benchmarks.job import Job, Launch, Machine
+from railwright.benchmarks.mpi import pair
+from railwright.benchmarks.mpi.pair import Transport
+from railwright.benchmarks.options import Options, choice, option, whole_number
+from railwright.benchmarks.record import failed_if, joined, measured
 from railwright.busbw import DIVIDED, factor
 from railwright.errors import UsageError
-from railwright.limits.model import Quantity
 from railwright.native.memory import Buffer
 from railwright.native.mpi import library_version, thread_level
 from railwright.native.mpi_collectives import FLOAT_BYTES, MOST_FLOATS, PATTERN, Collective
+from railwright.results.bounds import Declaration, Nothing
 from railwright.results.model import Evidence, Result, Verification
-from railwright.results.statistics import summarise
-from railwright.topology.model import Scalar
 from railwright.units import KIB, MIB, format_size, parse_sizes
 
 _ONE_PER_CORE = "cores"
@@ -71,40 +74,56 @@ def repeats(size: int, *, functional: bool) -> Repeats:
     return Repeats(2, 5, 15) if size <= 64 * MIB else Repeats(1, 2, 7)
 
 
-def _ranks_option(text: str) -> int:
+def _ranks(text: str) -> int:
     """The number of ranks, 0 for one per core. Raises UsageError."""
     if text == _ONE_PER_CORE:
         return 0
-    if (
-        not (text.isascii() and text.isdecimal())
-        or len(text) > len(str(_MOST_RANKS))
-        or not 2 <= int(text) <= _MOST_RANKS
-    ):
-        raise UsageError(f"not {_ONE_PER_CORE!r} or a whole number from 2 to {_MOST_RANKS}: {text[:40]!r}")
-    return int(text)
+    try:
+        return whole_number(_MOST_RANKS, least=2)(text)
+    except UsageError as error:
+        raise UsageError(error.message.replace("not a", f"not {_ONE_PER_CORE!r} or a", 1)) from error
 
 
-def _ranks_of(options: Mapping[str, str], cpus: tuple[int, ...]) -> int:
-    return _ranks_option(options["ranks"]) or max(2, min(_DEFAULT_MOST_RANKS, len(cpus)))
+class CollectiveOptions(Options, frozen=True):
+    """What a collective is asked for."""
+
+    sizes: tuple[int, ...] = option("8:16M:x8", "sizes of the operation, like 8:1G:x2", parse_sizes)
+    transports: tuple[str, ...] = option("shm", "shm, tcp, or shm,tcp", choice("shm", "tcp"))
+    ranks: int = option(
+        _ONE_PER_CORE,
+        f"{_ONE_PER_CORE} (one per core, 2 to {_DEFAULT_MOST_RANKS}) or a number of ranks",
+        _ranks,
+    )
+    """0: one per core."""
 
 
-OPTIONS = (
-    Option("sizes", "8:16M:x8", "sizes of the operation, like 8:1G:x2", parse_sizes),
-    Option("transports", "shm", "shm, tcp, or shm,tcp", choice("shm", "tcp")),
-    Option("ranks", _ONE_PER_CORE, f"{_ONE_PER_CORE} (one per core, 2 to {_DEFAULT_MOST_RANKS}) or a number of ranks",
-           _ranks_option),
-)  # fmt: skip
+CollectiveJob = Job[CollectiveOptions, Transport]
+CollectiveRank = Rank[CollectiveOptions, Transport]
+CollectiveBenchmark = Benchmark[CollectiveOptions, Transport]
 
 
-def is_functional(job: Job) -> bool:
+def _launches(name: str, options: CollectiveOptions, machine: Machine) -> tuple[Launch[Transport], ...]:
+    """One for each transport; over several hosts one, with as many ranks as they were given."""
+    places = machine.host_ranks if machine.hosts else len(machine.cpus)
+    ranks = options.ranks or max(2, min(_DEFAULT_MOST_RANKS, places))
+    if not machine.hosts:
+        return pair.over_transports(options.transports, ranks)
+    if ranks != places:
+        given = f"{len(machine.hosts)} hosts with {machine.ranks_per_host} each have {places}"
+        raise UsageError(f"{name} is to have {ranks} ranks, and {given}",
+                         hint=f"give -o ranks={places}, or another --ranks-per-host")  # fmt: skip
+    return pair.between_hosts(ranks)
+
+
+def is_functional(job: CollectiveJob) -> bool:
     """Whether ranks share cores, so that the run shows that it works and not how fast."""
     return job.ranks_on_cpus > len(job.cpus)
 
 
-def counts(operation: str, job: Job) -> tuple[int, ...]:
+def counts(operation: str, job: CollectiveJob) -> tuple[int, ...]:
     """Floats of each size, at least one: of the whole for all_reduce, else of one rank's share, rounded down."""
     share = FLOAT_BYTES * (job.ranks if operation in DIVIDED else 1)
-    return tuple(dict.fromkeys(max(1, size // share) for size in parse_sizes(job.options["sizes"])))
+    return tuple(dict.fromkeys(max(1, size // share) for size in job.options.sizes))
 
 
 def size_bytes(operation: str, count: int, ranks: int) -> int:
@@ -117,7 +136,7 @@ def moved_bytes(operation: str, size: int, ranks: int) -> int:
     return int(ranks * factor(operation, ranks) * size)
 
 
-def plan(operation: str, job: Job) -> Plan:
+def plan(operation: str, job: CollectiveJob) -> Plan:
     """The plan of all sizes; the memory is that of every rank's buffers, the library's own and the ranks themselves."""
     functional = is_functional(job)
     seconds, moved, memory, waived = 1 + 0.02 * job.ranks, 0, 0, ""
@@ -145,18 +164,18 @@ def _buffer_bytes(operation: str, size: int, ranks: int) -> int:
     return own.get(operation, size + size) + (size if operation in ("all_reduce", "reduce_scatter") else 0)
 
 
-def path(job: Job) -> str:
+def path(job: CollectiveJob) -> str:
     """From the memory of rank 0 to that of the last rank on a core of its own, in the farthest NUMA node."""
     last = job.ranks if job.hosts else min(job.ranks, len(job.cpus))
     return f"{job.memory_of(0)}>{job.memory_of(last - 1)}"
 
 
-def run(operation: str, measured: Benchmark, rank: Rank) -> Iterator[Result]:
+def run(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank) -> Iterator[Result]:
     """The operation at every size over all ranks, each size with its data check and its evidence."""
     comm = rank.comm
     for count in counts(operation, rank.job):
         size = size_bytes(operation, count, rank.size)
-        rank.step(f"{measured.name} {format_size(size)}")
+        rank.step(f"{benchmark.name} {format_size(size)}")
         often = repeats(size, functional=is_functional(rank.job))
         collective = Collective(comm, operation, count)
         with Buffer(collective.sent_bytes) as out, Buffer(collective.received_bytes) as into:
@@ -176,15 +195,15 @@ def run(operation: str, measured: Benchmark, rank: Rank) -> Iterator[Result]:
         if rank.index == 0 and everyone is not None:
             times, checked, wrong = zip(*everyone, strict=True)
             mean = [sum(one) / rank.size for one in zip(*times, strict=True)]
-            yield from _results(measured, operation, rank, _Seen(size, often, mean, sum(checked), wrong, seen))
+            yield from _results(benchmark, operation, rank, _Seen(size, often, mean, sum(checked), wrong, seen))
 
 
-def _surely(rank: Rank, operation: str, sent: int, seen: Evidence) -> Evidence:
+def _surely(rank: CollectiveRank, operation: str, sent: int, seen: Evidence) -> Evidence:
     """Few bytes and somebody else's traffic over lo can look like another transport: only then it is probed.
 
     More than once, because others can only add to what lo carries: a single quiet moment proves shared memory.
     """
-    asked = rank.job.variant.parameters["transport"]
+    asked = rank.job.case.transport
     for _ in range(_PROBES):
         if rank.comm.bcast(seen.value == asked or sent >= _ENOUGH_BYTES):
             break
@@ -192,7 +211,7 @@ def _surely(rank: Rank, operation: str, sent: int, seen: Evidence) -> Evidence:
     return seen
 
 
-def _probe(rank: Rank, operation: str) -> Evidence:
+def _probe(rank: CollectiveRank, operation: str) -> Evidence:
     """Which way this launch's operations take, by many bytes of them. Collective over all ranks."""
     share = FLOAT_BYTES * (rank.size if operation in DIVIDED else 1)
     size = _FUNCTIONAL_PROBE_SIZE_BYTES if is_functional(rank.job) else _PROBE_SIZE_BYTES
@@ -205,7 +224,7 @@ def _probe(rank: Rank, operation: str) -> Evidence:
         return transport_evidence(_PROBE_OPERATIONS * one, meter.moved_bytes(), "shm")
 
 
-def _probe_fabric(rank: Rank, operation: str) -> Evidence:
+def _probe_fabric(rank: CollectiveRank, operation: str) -> Evidence:
     """The same between hosts, by as many bytes as prove it there. Collective over all ranks."""
     count = max(1, _PROBE_SIZE_BYTES // (FLOAT_BYTES * (rank.size if operation in DIVIDED else 1)))
     one = crossing_bytes(operation, size_bytes(operation, count, rank.size), rank.job)
@@ -229,36 +248,22 @@ class _Seen(NamedTuple):
     evidence: Evidence
 
 
-def _results(measured: Benchmark, operation: str, rank: Rank, seen: _Seen) -> Iterator[Result]:
+def _results(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank, seen: _Seen) -> Iterator[Result]:
     """Both rates, and below 64 KiB the time, from the same samples."""
+    blank = _blank(benchmark, rank, seen)
     rates = [seen.size / second for second in seen.seconds]
     bus = float(factor(operation, rank.size))
-    yield _result(measured, rank, seen, "bandwidth_bytes_per_s", rates, {"rate": "algbw"})
-    yield _result(measured, rank, seen, "bandwidth_bytes_per_s", [bus * rate for rate in rates], {"rate": "busbw"})
+    yield measured(blank, rates, varied={"rate": "algbw"})
+    yield measured(blank, [bus * rate for rate in rates], varied={"rate": "busbw"})
     if seen.size < _LATENCY_BELOW_BYTES:
-        yield _result(measured, rank, seen, "latency_s", seen.seconds, {})
+        yield measured(blank, seen.seconds, "latency_s")
 
 
-def _result(
-    measured: Benchmark,
-    rank: Rank,
-    seen: _Seen,
-    quantity: Quantity,
-    samples: list[float],
-    varied: dict[str, Scalar],
-) -> Result:
-    job = rank.job
-    asked = str(job.variant.parameters["transport"])
-    reason = _failure(seen, asked)
-    cpus = sorted({job.cpu_of(index) for index in range(rank.size)})
-    return Result(
-        benchmark=measured.name,
-        quantity=quantity,
-        path=path(job),
-        outcome="failed" if reason else "measured",
-        reason=reason,
-        method=measured.method,
-        parameters={"size_bytes": seen.size, "transport": asked, **varied},
+def _blank(benchmark: CollectiveBenchmark, rank: CollectiveRank, seen: _Seen) -> Result:
+    job, asked = rank.job, rank.job.case.transport
+    blank = benchmark.blank(
+        path(job),
+        pair.Message(size_bytes=seen.size, transport=asked),
         settings={
             "operations": seen.often.operations,
             "warm_up": seen.often.warm,
@@ -266,15 +271,14 @@ def _result(
             "placement": "out of place",
             "mpi": library_version(),
             "thread_level": thread_level(),
-            "cpus": ",".join(map(str, cpus)),
+            "cpus": joined(sorted({job.cpu_of(index) for index in range(rank.size)})),
             "functional": is_functional(job),
         },
         ranks=rank.size,
-        samples=tuple(samples),
-        summary=summarise(samples),
         verification=Verification(method=PATTERN, bytes_checked=seen.bytes_checked, bytes_wrong=sum(seen.bytes_wrong)),
         evidence=(seen.evidence,),
     )
+    return failed_if(blank, _failure(seen, asked))
 
 
 def _failure(seen: _Seen, asked: str) -> str:
@@ -288,31 +292,33 @@ def _failure(seen: _Seen, asked: str) -> str:
     return ""
 
 
-def benchmark(operation: str, summary: str) -> Benchmark:
+_WITHIN_A_HOST = Nothing(why="no document says what a collective reaches inside one host")
+
+
+def _benchmark(operation: str, summary: str) -> CollectiveBenchmark:
     """The benchmark of one operation."""
-    measured = Benchmark(
-        name=f"mpi_{operation}",
+    name = f"mpi_{operation}"
+    benchmark = Benchmark(
+        name=name,
         summary=summary,
         method=(
             "nccl-tests' definitions: float sum, out of place, mean over ranks of the time of back-to-back operations "
             "between barriers, size and busbw factor as nccl-tests"
         ),
-        quantities=("bandwidth_bytes_per_s", "latency_s"),
-        ranks=2,
-        plan=lambda job: plan(operation, job),
-        run=lambda rank: run(operation, measured, rank),
-        options=OPTIONS,
-        variants=mpi_pair.variants,
-        between_hosts=mpi_pair.between_hosts,
-        needs_mpi=True,
-        ranks_of=_ranks_of,
+        results=(Declaration("bandwidth_bytes_per_s", _WITHIN_A_HOST), Declaration("latency_s", _WITHIN_A_HOST)),
+        options=CollectiveOptions,
+        case=Transport,
+        launches=functools.partial(_launches, name),
+        plan=functools.partial(plan, operation),
+        run=lambda rank: run(benchmark, operation, rank),
+        spans_hosts=True,
     )
-    return measured
+    return benchmark
 
 
 COLLECTIVES = (
-    benchmark("all_reduce", "MPI all_reduce: the sum of all ranks' floats, on every rank"),
-    benchmark("all_gather", "MPI all_gather: the share of every rank, on every rank"),
-    benchmark("reduce_scatter", "MPI reduce_scatter: the sum of all ranks' floats, shared out"),
-    benchmark("all_to_all", "MPI all_to_all: a share of every rank for each of the others"),
+    _benchmark("all_reduce", "MPI all_reduce: the sum of all ranks' floats, on every rank"),
+    _benchmark("all_gather", "MPI all_gather: the share of every rank, on every rank"),
+    _benchmark("reduce_scatter", "MPI reduce_scatter: the sum of all ranks' floats, shared out"),
+    _benchmark("all_to_all", "MPI all_to_all: a share of every rank for each of the others"),
 )

@@ -1,22 +1,22 @@
-"""What the two MPI point-to-point benchmarks share: transports, buffers, the data check and the evidence."""
+"""What the MPI point-to-point benchmarks share: transports, buffers, the data check, the evidence, and windows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-import msgspec
-
-from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, Variant, choice
+from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.evidence import LoopbackMeter, transport_evidence
 from railwright.benchmarks.fabric import PROOF_BYTES, FabricMeter
-from railwright.limits.model import Quantity
+from railwright.benchmarks.job import Case, Job, Launch, Machine
+from railwright.benchmarks.options import Options, choice, option
+from railwright.benchmarks.record import failed_if, joined, measured
 from railwright.native.memory import PATTERN, Buffer
 from railwright.native.mpi import PointToPoint, library_version, thread_level
+from railwright.results.bounds import Declaration, ThreadCopies
 from railwright.results.model import Evidence, Result, Verification
-from railwright.results.statistics import summarise
 from railwright.topology.model import Scalar
-from railwright.units import MIB, format_size, parse_sizes
+from railwright.units import KIB, MIB, format_size, parse_sizes
 
 # Variables of both MPIs side by side: each ignores the other's.
 _TRANSPORTS: dict[str, dict[str, str]] = {
@@ -43,11 +43,35 @@ _GIVE_UP_BYTES = 2**31 - 1
 _PROBE_MESSAGE_BYTES = MIB
 _PROBE_BYTES = 64 * MIB
 """Enough that nobody else's traffic over the loopback interface can mislead."""
+WINDOW = 64
+LARGE_BYTES = 8 * KIB
+"""Above it OSU's benchmarks repeat less often."""
+_ESTIMATE_BYTES_PER_S = 4e9
+_ESTIMATE_MESSAGE_S = 2e-6
 
-OPTIONS = (
-    Option("sizes", "8:4M:x4", "message sizes, like 8:4M:x4", parse_sizes),
-    Option("transports", "shm,tcp", "shm, tcp, or shm,tcp", choice(*_TRANSPORTS)),
-)
+
+class PairOptions(Options, frozen=True):
+    """What two ranks are asked for."""
+
+    sizes: tuple[int, ...] = option("8:4M:x4", "message sizes, like 8:4M:x4", parse_sizes)
+    transports: tuple[str, ...] = option("shm,tcp", "shm, tcp, or shm,tcp", choice(*_TRANSPORTS))
+
+
+class Transport(Case, frozen=True, kw_only=True):
+    """Which way the messages of a launch are to take."""
+
+    transport: str
+
+
+class Message(Case, frozen=True, kw_only=True):
+    """One size of a launch."""
+
+    size_bytes: int
+    transport: str
+
+
+PairJob = Job[PairOptions, Transport]
+PairRank = Rank[PairOptions, Transport]
 
 
 class Timed(NamedTuple):
@@ -66,36 +90,43 @@ class Timed(NamedTuple):
 Loop = Callable[[PointToPoint, Buffer, Buffer, int], Timed]
 
 
-def variants(options: Mapping[str, str]) -> tuple[Variant, ...]:
+def over_transports(transports: tuple[str, ...], ranks: int) -> tuple[Launch[Transport], ...]:
     """One launch for each transport, because an MPI library settles on one when it starts."""
-    chosen = choice(*_TRANSPORTS)(options["transports"])
-    return tuple(Variant(parameters={"transport": name}, environment=_TRANSPORTS[name]) for name in chosen)
+    return tuple(
+        Launch(case=Transport(transport=name), environment=_TRANSPORTS[name], ranks=ranks) for name in transports
+    )
 
 
-def between_hosts(options: Mapping[str, str]) -> tuple[Variant, ...]:
+def between_hosts(ranks: int) -> tuple[Launch[Transport], ...]:
     """The one launch over several hosts: shared memory reaches none of them."""
-    del options
-    return (Variant(parameters={"transport": "tcp"}, environment=_BETWEEN_HOSTS),)
+    return (Launch(case=Transport(transport="tcp"), environment=_BETWEEN_HOSTS, ranks=ranks),)
 
 
-def plan(job: Job, seconds: float, moved_bytes: int) -> Plan:
+def launches(options: PairOptions, machine: Machine) -> tuple[Launch[Transport], ...]:
+    """Those of two ranks."""
+    return between_hosts(2) if machine.hosts else over_transports(options.transports, 2)
+
+
+def plan(job: PairJob, seconds: float, moved_bytes: int) -> Plan:
     """The plan of a pair of ranks on this machine."""
-    sizes = parse_sizes(job.options["sizes"])
+    sizes = job.options.sizes
     too_large = [size for size in sizes if size > _GIVE_UP_BYTES]
     waived = f"MPI counts end at 2 GiB, {format_size(too_large[0])} was asked for" if too_large else ""
-    return Plan(path=path(job), seconds=seconds, memory_bytes=4 * max(sizes), moved_bytes=moved_bytes, waived=waived)
+    return Plan(
+        path=job.between_ranks(),
+        seconds=seconds,
+        memory_bytes=4 * max(sizes),
+        moved_bytes=moved_bytes,
+        waived=waived,
+    )
 
 
-def path(job: Job) -> str:
-    """From the memory of rank 0 to that of rank 1."""
-    return f"{job.memory_of(0)}>{job.memory_of(1)}"
-
-
-def run(rank: Rank, benchmark: Benchmark, quantity: Quantity, loop: Loop) -> Iterator[Result]:
+def run(rank: PairRank, benchmark: Benchmark[PairOptions, Transport], loop: Loop) -> Iterator[Result]:
     """The loop at every size between ranks 0 and 1, each size with its data check and its evidence."""
     comm = rank.comm
     pair = PointToPoint(comm)
-    for size in parse_sizes(rank.job.options["sizes"]):
+    is_latency = benchmark.quantity == "latency_s"
+    for size in rank.job.options.sizes:
         rank.step(f"{benchmark.name} {format_size(size)}")
         with Buffer(max(size, 1)) as out, Buffer(max(size, 1)) as into:
             out.fill(_seed(size, rank.index))
@@ -104,87 +135,112 @@ def run(rank: Rank, benchmark: Benchmark, quantity: Quantity, loop: Loop) -> Ite
             timed = loop(pair, out, into, size)
             seen = transport_evidence(timed.sent_bytes, meter.moved_bytes(), "shm")
             # In a one-way loop rank 0 receives nothing, and its poison must have stayed.
-            one_way = quantity == "bandwidth_bytes_per_s" and not timed.both_ways
+            one_way = not is_latency and not timed.both_ways
             check = into.verify(_seed(size, 2 if one_way and rank.index == 0 else 1 - rank.index), size)
         checks = comm.gather((check.bytes_checked, check.bytes_wrong))
-        asked = rank.job.variant.parameters["transport"]
         # Few bytes and somebody else's traffic over lo can look like another transport; only then is it probed, for
         # a probe leaves the MPI library's pools larger, and small messages 10 % slower.
         if rank.job.hosts:
             enough = comm.bcast(timed.sent_bytes >= PROOF_BYTES)
             seen = fabric.evidence(comm, rank.job, timed.sent_bytes) if enough else _probe_fabric(rank, pair)
-        elif comm.bcast((seen.value != "shm" or asked == "tcp") and timed.sent_bytes < _PROBE_BYTES):
+        elif comm.bcast((seen.value != "shm" or rank.job.case.transport == "tcp") and timed.sent_bytes < _PROBE_BYTES):
             seen = _probe(pair)
         if rank.index == 0 and checks is not None:
-            result = _result(rank, benchmark, quantity, size, timed, checks, seen)
+            blank = _blank(rank, benchmark, size, timed, checks, seen)
             if timed.messages_per_s:
-                yield msgspec.structs.replace(
-                    result,
-                    quantity="messages_per_s",
-                    samples=timed.messages_per_s,
-                    summary=summarise(timed.messages_per_s),
-                )
-            yield result
+                yield measured(blank, timed.messages_per_s, "messages_per_s")
+            yield measured(blank, timed.samples, "latency_s" if is_latency else "bandwidth_bytes_per_s")
 
 
 def _probe(pair: PointToPoint) -> Evidence:
     """Which way this launch's messages take, by many bytes of them. Collective over both ranks."""
-    with Buffer(_PROBE_MESSAGE_BYTES) as out, Buffer(_PROBE_MESSAGE_BYTES) as into:
-        meter = LoopbackMeter()
-        window = _PROBE_BYTES // _PROBE_MESSAGE_BYTES
-        pair.window(out, into, _PROBE_MESSAGE_BYTES, window=window, warm=0, iterations=1)
-        return transport_evidence(_PROBE_BYTES, meter.moved_bytes(), "shm")
+    meter = LoopbackMeter()
+    _send(pair, _PROBE_BYTES)
+    return transport_evidence(_PROBE_BYTES, meter.moved_bytes(), "shm")
 
 
-def _probe_fabric(rank: Rank, pair: PointToPoint) -> Evidence:
+def _probe_fabric(rank: PairRank, pair: PointToPoint) -> Evidence:
     """The same between two hosts, by as many bytes as prove it there. Collective over both ranks."""
+    meter = FabricMeter()
+    _send(pair, PROOF_BYTES)
+    return meter.evidence(rank.comm, rank.job, PROOF_BYTES)
+
+
+def _send(pair: PointToPoint, payload_bytes: int) -> None:
     with Buffer(_PROBE_MESSAGE_BYTES) as out, Buffer(_PROBE_MESSAGE_BYTES) as into:
-        meter = FabricMeter()
-        window = PROOF_BYTES // _PROBE_MESSAGE_BYTES
+        window = payload_bytes // _PROBE_MESSAGE_BYTES
         pair.window(out, into, _PROBE_MESSAGE_BYTES, window=window, warm=0, iterations=1)
-        return meter.evidence(rank.comm, rank.job, PROOF_BYTES)
 
 
 def _seed(size: int, who: int) -> int:
     return 4 * size + who
 
 
-def _result(
-    rank: Rank,
-    benchmark: Benchmark,
-    quantity: Quantity,
+def _blank(
+    rank: PairRank,
+    benchmark: Benchmark[PairOptions, Transport],
     size: int,
     timed: Timed,
     checks: list[tuple[int, int]],
     evidence: Evidence,
 ) -> Result:
-    job = rank.job
-    asked = str(job.variant.parameters["transport"])
-    ran_elsewhere = evidence.value != asked
-    reason = f"{asked} was asked for, but {evidence.seen}: it ran over {evidence.value}" if ran_elsewhere else ""
+    job, asked = rank.job, rank.job.case.transport
     cpus = sorted({job.cpu_of(0), job.cpu_of(1)})
-    return Result(
-        benchmark=benchmark.name,
-        quantity=quantity,
-        path=path(job),
-        outcome="failed" if ran_elsewhere else "measured",
-        reason=reason,
-        method=benchmark.method,
-        parameters={"size_bytes": size, "transport": asked},
+    checked, wrong = (sum(counts) for counts in zip(*checks, strict=True))
+    blank = benchmark.blank(
+        job.between_ranks(),
+        Message(size_bytes=size, transport=asked),
+        ranks=rank.size,
         settings={
             **timed.settings,
             "mpi": library_version(),
             "thread_level": thread_level(),
-            "cpus": ",".join(map(str, cpus)),
+            "cpus": joined(cpus),
             "oversubscribed": len(cpus) < job.ranks_on_cpus,
         },
-        ranks=rank.size,
-        samples=tuple(timed.samples),
-        summary=summarise(timed.samples),
-        verification=Verification(
-            method=PATTERN,
-            bytes_checked=sum(checked for checked, _ in checks),
-            bytes_wrong=sum(wrong for _, wrong in checks),
-        ),
+        verification=Verification(method=PATTERN, bytes_checked=checked, bytes_wrong=wrong),
         evidence=(evidence,),
+    )
+    elsewhere = f"{asked} was asked for, but {evidence.seen}: it ran over {evidence.value}"
+    return failed_if(blank, elsewhere if evidence.value != asked else "")
+
+
+class Windows(NamedTuple):
+    """A loop of windows of 64 messages, and what it costs."""
+
+    small: tuple[int, int] = (10, 100)
+    """(warm-up, timed) windows of messages up to 8 KiB: the defaults of OSU 7.4."""
+    large: tuple[int, int] = (2, 20)
+    both_ways: bool = False
+
+    def repeats(self, size: int) -> tuple[int, int]:
+        """(warm-up, timed) windows."""
+        return self.large if size > LARGE_BYTES else self.small
+
+    def plan(self, job: PairJob) -> Plan:
+        """The plan of all sizes."""
+        ways = 1 + self.both_ways
+        messages = [(size, ways * WINDOW * sum(self.repeats(size))) for size in job.options.sizes]
+        seconds = 1 + sum(count * (_ESTIMATE_MESSAGE_S + size / _ESTIMATE_BYTES_PER_S) for size, count in messages)
+        return plan(job, seconds, sum(size * count for size, count in messages))
+
+    def loop(self, pair: PointToPoint, out: Buffer, into: Buffer, size: int) -> Timed:
+        """One size. Rank 1 times nothing; its zeros never leave it."""
+        warm, windows = self.repeats(size)
+        seconds = pair.window(out, into, size, window=WINDOW, warm=warm, iterations=windows, both_ways=self.both_ways)
+        moved = (1 + self.both_ways) * WINDOW * size
+        return Timed(
+            [moved / second if second else 0.0 for second in seconds],
+            moved * (warm + windows),
+            {"window": WINDOW, "windows": windows, "warm_up_windows": warm},
+            both_ways=self.both_ways,
+        )
+
+
+def bandwidth(times: int = 1) -> tuple[Declaration, ...]:
+    """What a bandwidth between two processes of a host is held against, where messages go so many ways at once."""
+    tcp = {"transport": ("tcp",)}
+    return (
+        Declaration("bandwidth_bytes_per_s", ThreadCopies(times=times, upper_only=True), tcp),
+        Declaration("bandwidth_bytes_per_s", ThreadCopies(times=times)),
     )
