@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sys
 
-from railwright.benchmarks.files.direct_read import SEED, random_order
+from railwright.benchmarks.files.direct_file import SEED
+from railwright.benchmarks.files.direct_io import random_order
 from railwright.native.files import Extent, write_pass
 from railwright.native.memory import Buffer, pin
 

@@ -12,17 +12,19 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.benchmarks.jobs import job_of
 from tests.conftest import Driver
+from tests.diagnosis.finders import Finder
 
 from railwright.benchmarks import registry
-from railwright.benchmarks.base import Job, Variant
+from railwright.benchmarks.benchmark import AnyJob
 from railwright.benchmarks.files import cpu_cost, direct_file, direct_io
 from railwright.benchmarks.files import write as file_write
-from railwright.diagnosis.limits_of import LimitFinder, ceilings
 from railwright.errors import CannotJudge, UsageError
 from railwright.limits.model import Limit, NoLimit
 from railwright.native.files import Extent, Pass
-from railwright.results.model import Result
+from railwright.results.model import Result, Verification
+from railwright.results.statistics import summarise
 from railwright.topology.expand import expand
 
 MIB = 2**20
@@ -33,11 +35,9 @@ def asked(*options: str) -> tuple[str, ...]:
     return tuple(word for text in options for word in ("-o", text))
 
 
-def job(folder: Path | str = ".", **given: str) -> Job:
-    options = file_write.BENCHMARK.settle({"directory": str(folder), "file-size": "1M", "sizes": "4K", **given})
-    return Job(
-        benchmark="file_write", options=options, variant=Variant(), launch=0, cpus=(0, 1), topology=expand("laptop", {})
-    )
+def job(folder: Path | str = ".", **given: str) -> AnyJob:
+    options = {"directory": str(folder), "file-size": "1M", "sizes": "4K", **given}
+    return job_of(file_write.BENCHMARK, expand("laptop", {}), given=options)
 
 
 @pytest.mark.parametrize("engine", ["io_uring", "threads"])
@@ -181,7 +181,7 @@ def test_a_disk_that_fills_up_after_the_plan_is_named(small_disk) -> None:
     assert file_write.BENCHMARK.plan(job(disk, **{"file-size": "8M"})).waived == ""
     (disk / "hog").write_bytes(bytes(78 * MIB))
     full = pytest.raises(CannotJudge, match=r"writing the test file in .*: No space left on device")
-    with full, direct_file.test_file(job(disk, **{"file-size": "8M"})):
+    with full, direct_file.test_file(str(disk), 8 * MIB):
         pass
     assert [path.name for path in disk.iterdir()] == ["hog"]
 
@@ -194,7 +194,7 @@ def test_a_quota_is_named_with_the_kernel_s_words(tmp_path: Path, monkeypatch) -
 
     monkeypatch.setattr(os, "pwrite", refuse)
     over = pytest.raises(CannotJudge, match=r"writing the test file in .*: Disk quota exceeded")
-    with over as caught, direct_file.test_file(job(tmp_path)):
+    with over as caught, direct_file.test_file(str(tmp_path), MIB):
         pass
     assert "another directory" in caught.value.hint
     assert list(tmp_path.iterdir()) == []
@@ -222,7 +222,7 @@ def test_the_sweep_takes_a_full_file_only_from_a_process_that_is_gone(tmp_path: 
 
 
 def test_a_nameless_file_has_a_name_only_as_long_as_it_is_asked_for(tmp_path: Path) -> None:
-    with direct_file.test_file(job(tmp_path)) as fd:
+    with direct_file.test_file(str(tmp_path), MIB) as fd:
         with direct_file.with_name(fd, str(tmp_path)) as named:
             assert len(list(tmp_path.iterdir())) == 1
             assert os.fstat(named).st_ino == os.fstat(fd).st_ino
@@ -245,18 +245,18 @@ def test_a_nameless_file_has_a_name_only_as_long_as_it_is_asked_for(tmp_path: Pa
 )
 def test_options_that_cannot_be_are_refused_with_the_value_seen(name: str, value: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        file_write.BENCHMARK.settle({name: value})
+        file_write.BENCHMARK.parse({name: value})
     assert message in caught.value.message
 
 
 def test_points_are_every_combination_with_the_depth_of_their_size() -> None:
     given = job(sizes="4K,64K", depth="1,32", order="random,sequential", pages="small,huge", **{
         "large-depth": "4", "io-threads": "1,2"}).options  # fmt: skip
-    points = direct_io.points(given)
+    points = direct_io.points(given, given.pages)
     assert len(points) == len(set(points)) == 2 * 2 * 2 + 2 * 2 * 2
     assert {(one.size, one.depth, one.pages) for one in points} == {
         (4096, 1, "small"), (4096, 32, "small"), (65536, 4, "small"), (65536, 4, "huge")}  # fmt: skip
-    assert direct_io.memory_bytes(given) == 4 * MIB + 65536 * 4 * 2
+    assert direct_io.memory_bytes(points) == 4 * MIB + 65536 * 4 * 2
 
 
 @pytest.mark.parametrize("order", ["random", "sequential"])
@@ -303,7 +303,7 @@ def test_kernel_threads_are_told_by_their_flag_and_their_ticks_are_added(tmp_pat
 def test_a_drive_s_link_bounds_its_writes_and_nothing_is_expected_of_them() -> None:
     topology = expand("laptop", {})
     drive = "nvme0n1"
-    finder = LimitFinder(topology, ceilings(()))
+    finder = Finder(topology, ())
     limit, expected = finder.find("file_write", "bandwidth_bytes_per_s", f"memory0>{drive}", {"size_bytes": MIB})
     assert isinstance(limit, Limit)
     assert limit.kind == "derived"
@@ -320,8 +320,12 @@ def test_what_the_raw_device_reads_is_no_ceiling_for_writes() -> None:
     topology = expand("laptop", {})
     drive = "nvme0n1"
     parameters = {"size_bytes": MIB, "depth": 4}
-    key = (f"memory0>{drive}", "bandwidth_bytes_per_s", tuple(sorted(parameters.items())))
-    finder = LimitFinder(topology, ceilings(())._replace(devices={key: (1e9, 1e9)}))
-    limit, _ = finder.find("file_write", "bandwidth_bytes_per_s", key[0], parameters)
+    path = f"memory0>{drive}"
+    raw = Result(
+        benchmark="device_read", quantity="bandwidth_bytes_per_s", path=path, parameters=parameters,
+        summary=summarise([1e9]), verification=Verification(method="m", bytes_checked=1, bytes_wrong=0),
+    )  # fmt: skip
+    finder = Finder(topology, [raw])
+    limit, _ = finder.find("file_write", "bandwidth_bytes_per_s", path, parameters)
     assert isinstance(limit, Limit)
     assert limit.value > 1.5e9

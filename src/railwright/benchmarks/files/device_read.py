@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from railwright.benchmarks.base import Benchmark, Job, Plan, Rank
+from railwright.benchmarks.benchmark import Benchmark, Plan
 from railwright.benchmarks.files import direct_read
 from railwright.benchmarks.files.direct_file import over_test_file
-from railwright.benchmarks.files.direct_read import Target
+from railwright.benchmarks.files.direct_io import DirectOptions, declared
+from railwright.benchmarks.files.direct_read import DirectJob, DirectRank, Target
 from railwright.errors import CannotJudge
 from railwright.native import files
+from railwright.results.bounds import PathLinks
 from railwright.results.model import Result
 
 
@@ -51,23 +53,23 @@ def _open(node: str) -> int:
         raise CannotJudge(f"{node} cannot be read directly: {error.strerror}") from error
 
 
-def _plan(job: Job) -> Plan:
+def _plan(job: DirectJob) -> Plan:
     plan = direct_read.plan(job)
     if plan.waived:
         return plan
     try:
-        os.close(_open(_node(job.options["directory"])))
+        os.close(_open(_node(job.options.directory)))
     except CannotJudge as error:
         return replace(plan, waived=error.message)
     return plan
 
 
-def _run(rank: Rank) -> Iterator[Result]:
-    blank = direct_read.blank(rank, BENCHMARK.name, BENCHMARK.method)
+def _run(rank: DirectRank) -> Iterator[Result]:
+    blank = BENCHMARK.blank(direct_read.path(rank.job))
 
     def measure(fd: int) -> Iterator[Result]:
         extents = tuple(files.extents(fd))
-        device = _open(_node(rank.job.options["directory"]))
+        device = _open(_node(rank.job.options.directory))
         try:
             yield from direct_read.measure(rank, blank, Target(device, extents))
         finally:
@@ -80,9 +82,8 @@ BENCHMARK = Benchmark(
     name="device_read",
     summary="direct reads of a file's blocks from the raw block device",
     method="as file_read, on the block device itself: the ceiling of the file system",
-    quantities=("bandwidth_bytes_per_s", "operations_per_s", "latency_s"),
-    ranks=1,
+    results=declared(PathLinks(), "raw device"),
+    options=DirectOptions,
     plan=_plan,
     run=_run,
-    options=direct_read.OPTIONS,
 )

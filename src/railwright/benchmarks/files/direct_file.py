@@ -14,14 +14,13 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from msgspec.structs import replace
-
-from railwright.benchmarks.base import Job, Rank
+from railwright.benchmarks.benchmark import AnyRank
+from railwright.benchmarks.record import waived
 from railwright.errors import CannotJudge
 from railwright.native.memory import Buffer
 from railwright.results.model import Result
 from railwright.topology.model import Topology
-from railwright.units import MIB, format_size, parse_size
+from railwright.units import MIB, format_size
 
 SEED = 20
 SPARE_BYTES = 64 * MIB
@@ -49,10 +48,9 @@ def device_of(topology: Topology, folder: str) -> str:
     return found or (names[0] if names else f"dev{os.major(number)}:{os.minor(number)}")
 
 
-def folder_problem(job: Job) -> str:
-    """Why no test file of that size can be made in the folder of the options, or an empty string. Touches nothing."""
-    folder = Path(job.options["directory"])
-    wanted = parse_size(job.options["file-size"])
+def folder_problem(directory: str, wanted: int) -> str:
+    """Why no test file of so many bytes can be made in a folder, or an empty string. Touches nothing."""
+    folder = Path(directory)
     if not folder.is_dir():
         return f"{folder} is not a folder"
     if not os.access(folder, os.W_OK):
@@ -67,12 +65,11 @@ def folder_problem(job: Job) -> str:
 
 
 @contextlib.contextmanager
-def test_file(job: Job) -> Iterator[int]:
+def test_file(folder: str, size: int) -> Iterator[int]:
     """A nameless file full of the pattern, synced, open with O_DIRECT.
 
     Raises NoDirectFile where the file system refuses one, CannotJudge for all else (full disk, quota ...).
     """
-    folder, size = job.options["directory"], parse_size(job.options["file-size"])
     try:
         fd = _open_nameless(folder)
     except OSError as error:
@@ -94,14 +91,14 @@ def test_file(job: Job) -> Iterator[int]:
         os.close(fd)
 
 
-def over_test_file(rank: Rank, blank: Result, measure: Callable[[int], Iterator[Result]]) -> Iterator[Result]:
+def over_test_file(rank: AnyRank, blank: Result, measure: Callable[[int], Iterator[Result]]) -> Iterator[Result]:
     """What `measure` yields for a test file; `blank` waived with the reason where the file system refuses one."""
     rank.step("writing the test file")
     try:
-        with test_file(rank.job) as fd:
+        with test_file(rank.job.options.directory, rank.job.options.file_size) as fd:
             yield from measure(fd)
     except NoDirectFile as error:
-        yield replace(blank, outcome="waived", reason=error.message)
+        yield waived(blank, error.message)
 
 
 def _write_all(fd: int, chunk: memoryview, position: int) -> None:

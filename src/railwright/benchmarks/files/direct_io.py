@@ -7,16 +7,22 @@ import bisect
 import itertools
 import random
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.benchmarks.base import Job, Option, Rank, choice, one_of, whole_number
+from railwright.benchmarks.benchmark import AnyRank
+from railwright.benchmarks.files.cpu_cost import cpu_settings, kernel_threads_cpu_s
 from railwright.benchmarks.files.direct_file import FILL_BYTES, folder_problem
-from railwright.errors import CannotJudge, UsageError
+from railwright.benchmarks.job import Case
+from railwright.benchmarks.options import Options, choice, one_of, option, whole_numbers
+from railwright.benchmarks.record import measured
+from railwright.errors import CannotJudge
+from railwright.limits.model import Quantity
 from railwright.native.files import Engine, Extent, Pass, io_uring_works
 from railwright.native.memory import Buffer
+from railwright.results.bounds import Bound, Declaration, Supply
 from railwright.results.model import Evidence, Result
 from railwright.results.statistics import summarise
 from railwright.topology.model import Scalar
@@ -73,62 +79,55 @@ class Point(NamedTuple):
         return f"{self.without_pages} {self.pages} pages"
 
 
-def whole_numbers(most: int) -> Callable[[str], tuple[int, ...]]:
-    """A check for comma-separated whole numbers from 1 to `most`, each once."""
-
-    def check(text: str) -> tuple[int, ...]:
-        numbers = tuple(dict.fromkeys(whole_number(most)(part.strip()) for part in text.split(",")))
-        if len(numbers) > _MOST_VALUES:
-            raise UsageError(f"{len(numbers)} values, at most {_MOST_VALUES}", hint="take a larger step")
-        return numbers
-
-    return check
+_depths = whole_numbers(_MOST_DEPTH, _MOST_VALUES)
 
 
-_depths = whole_numbers(_MOST_DEPTH)
-_threads = whole_numbers(_MOST_THREADS)
-_orders = choice("random", "sequential")
-_pages = choice("small", "huge")
+class FileOptions(Options, frozen=True):
+    """What direct operations on a file are asked for."""
 
-
-def options(*, verb: str, sizes: str, pages: str) -> tuple[Option, ...]:
-    """The options that reads and writes have in common; `verb` is read or write."""
-    return (
-        Option("directory", ".", "the folder on the file system to measure", str),
-        Option("file-size", "256M", "size of the test file, like 256M", parse_size),
-        Option("sizes", sizes, f"sizes of one {verb}, like 4K,1M or 4K:1M:x4", parse_sizes),
-        Option("depth", "32", f"{verb}s in flight of each thread at sizes below 64 KiB, like 1,32", _depths),
-        Option("large-depth", "4", f"{verb}s in flight of each thread from 64 KiB up, like 4,16", _depths),
-        Option(
-            "io-threads", "1", "threads, each with a ring or pool and a part of the file of its own, like 1,4", _threads
-        ),
-        Option("order", "random", "random, sequential, or both", _orders),
-        Option("pages", pages, "pages of the buffers from 64 KiB up: small, huge, or both", _pages),
-        Option("engine", "auto", "auto, io_uring or threads", one_of("auto", "io_uring", "threads")),
+    directory: str = option(".", "the folder on the file system to measure", str)
+    file_size: int = option("256M", "size of the test file, like 256M", parse_size)
+    sizes: tuple[int, ...] = option("4K,1M", "sizes of one operation, like 4K,1M or 4K:1M:x4", parse_sizes)
+    depth: tuple[int, ...] = option(
+        "32", "operations in flight of each thread at sizes below 64 KiB, like 1,32", _depths
     )
+    large_depth: tuple[int, ...] = option("4", "operations in flight of each thread from 64 KiB up, like 4,16", _depths)
+    io_threads: tuple[int, ...] = option(
+        "1",
+        "threads, each with a ring or pool and a part of the file of its own, like 1,4",
+        whole_numbers(_MOST_THREADS, _MOST_VALUES),
+    )
+    order: tuple[str, ...] = option("random", "random, sequential, or both", choice("random", "sequential"))
 
 
-def points(given: Mapping[str, str]) -> tuple[Point, ...]:
+class DirectOptions(FileOptions, frozen=True):
+    """The same between a file and host memory."""
+
+    pages: tuple[str, ...] = option(
+        "small,huge", "pages of the buffers from 64 KiB up: small, huge, or both", choice("small", "huge")
+    )
+    engine: str = option("auto", "auto, io_uring or threads", one_of("auto", "io_uring", "threads"))
+
+
+def points(options: FileOptions, pages: tuple[str, ...]) -> tuple[Point, ...]:
     """Every combination, sizes outermost; large sizes by each kind of page: on small ones a block is many pieces."""
     found = []
-    kinds = _pages(given["pages"])
-    for size in parse_sizes(given["sizes"]):
-        depths = _depths(given["depth" if size < _SMALL_BYTES else "large-depth"])
+    for size in options.sizes:
+        is_small = size < _SMALL_BYTES
         axes = (
-            depths,
-            _threads(given["io-threads"]),
-            _orders(given["order"]),
-            kinds if size >= _SMALL_BYTES else kinds[:1],
+            options.depth if is_small else options.large_depth,
+            options.io_threads,
+            options.order,
+            pages[:1] if is_small else pages,
         )
         found += [Point(size, *rest) for rest in itertools.product(*axes)]
     return tuple(found)
 
 
-def problem(job: Job, verb: str) -> str:
+def problem(options: FileOptions, every: Sequence[Point], verb: str) -> str:
     """Why direct reads or writes cannot be measured in the folder given, or an empty string. Touches nothing."""
-    wanted = parse_size(job.options["file-size"])
-    return folder_problem(job) or next(
-        (why for point in points(job.options) if (why := _problem_of_point(point, wanted, verb))), ""
+    return folder_problem(options.directory, options.file_size) or next(
+        (why for point in every if (why := _problem_of_point(point, options.file_size, verb))), ""
     )
 
 
@@ -145,9 +144,9 @@ def _problem_of_point(point: Point, file_bytes: int, verb: str) -> str:
     return ""
 
 
-def memory_bytes(given: Mapping[str, str]) -> int:
+def memory_bytes(every: Sequence[Point]) -> int:
     """What a rank allocates: a buffer for each operation in flight, and the one that the file is filled from."""
-    return FILL_BYTES + max(point.in_flight_bytes for point in points(given))
+    return FILL_BYTES + max(point.in_flight_bytes for point in every)
 
 
 def buffers_of(point: Point) -> Buffer:
@@ -156,7 +155,7 @@ def buffers_of(point: Point) -> Buffer:
     return Buffer(max(point.in_flight_bytes, _HUGE_PAGE_BYTES) if huge else point.in_flight_bytes, huge=huge)
 
 
-def cpus_of(rank: Rank, point: Point) -> tuple[int, ...]:
+def cpus_of(rank: AnyRank, point: Point) -> tuple[int, ...]:
     """The CPU of each thread: those of the rank's NUMA node first, round and round."""
     return tuple(rank.job.cpu_of(thread) for thread in range(point.threads))
 
@@ -215,39 +214,59 @@ def random_order(extents: Sequence[Extent], size: int) -> Order:
     return block_order(extents, size, "random")
 
 
-def parameters_of(point: Point, engine: Engine) -> dict[str, Scalar]:
-    """What was varied, as it stands in the record."""
-    return {
-        "size_bytes": point.size,
-        "depth": point.depth,
-        "threads": point.threads,
-        "order": point.order,
-        "pages": point.pages,
-        "engine": engine,
-    }
+class DirectCase(Case, frozen=True, kw_only=True):
+    """A point as it stands in a record."""
+
+    size_bytes: int
+    depth: int
+    threads: int
+    order: str
+    pages: str
+    engine: str
+    operation: str = ""
+    """`write` or `fsync`; nothing for a read."""
+
+
+def case_of(point: Point, engine: Engine, operation: str = "") -> DirectCase:
+    """What was varied."""
+    return DirectCase(
+        size_bytes=point.size,
+        depth=point.depth,
+        threads=point.threads,
+        order=point.order,
+        pages=point.pages,
+        engine=engine,
+        operation=operation,
+    )
+
+
+def timed_passes(make: Callable[[], list[Pass]], bytes_per_pass: int) -> tuple[list[Pass], dict[str, Scalar]]:
+    """The passes that `make` makes, and what they cost in CPU time."""
+    before = kernel_threads_cpu_s()
+    passes = make()
+    after = kernel_threads_cpu_s()
+    kernel_s = None if before is None or after is None else after - before
+    return passes, cpu_settings(passes, bytes_per_pass, kernel_s)
 
 
 def results_of(common: Result, point: Point, operations: int, passes: Sequence[Pass]) -> Iterator[Result]:
     """The rate, one sample of each pass, and the latency of single operations of all passes and threads."""
     small = point.size < _SMALL_BYTES
     amount = operations if small else operations * point.size
-    rates = tuple(amount / one.elapsed_s for one in passes)
     settings = dict(common.settings)
     if any(one.sync_s for one in passes):
         settings["median_with_fsync"] = statistics.median(amount / (one.elapsed_s + one.sync_s) for one in passes)
-    yield replace(
-        common,
-        quantity="operations_per_s" if small else "bandwidth_bytes_per_s",
-        samples=rates,
-        summary=summarise(rates),
-        settings=settings,
-    )
+    rates = [amount / one.elapsed_s for one in passes]
+    yield measured(common, rates, "operations_per_s" if small else "bandwidth_bytes_per_s", settings=settings)
     latencies = [latency for one in passes for latency in one.latencies_s]
     every = -(-len(latencies) // _MOST_LATENCIES)
-    yield replace(
-        common,
-        quantity="latency_s",
-        samples=tuple(latencies[::every]),
-        summary=summarise(latencies),  # of all of them; the record keeps every n-th
-        settings={**common.settings, "samples_kept": f"1 of {every}"},
+    kept = measured(
+        common, latencies[::every], "latency_s", settings={**common.settings, "samples_kept": f"1 of {every}"}
     )
+    yield replace(kept, summary=summarise(latencies))  # of all of them; the record keeps every n-th
+
+
+def declared(bound: Bound, supplies: Supply | None = None) -> tuple[Declaration, ...]:
+    """What every quantity of direct reads or writes is held against."""
+    quantities: tuple[Quantity, ...] = ("bandwidth_bytes_per_s", "operations_per_s", "latency_s")
+    return tuple(Declaration(quantity, bound, supplies=supplies) for quantity in quantities)
