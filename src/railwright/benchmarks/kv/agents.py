@@ -1,0 +1,175 @@
+"""Two NIXL agents that learn of each other's memory: over MPI, over NIXL's own sockets, or through an etcd.
+
+Rank 0 posts and polls; rank 1 owns the other memory and only lets its progress thread work.
+An exchange is timed from a common start until both hold the other's metadata; each time with new agents, as when a pod
+starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from railwright.benchmarks.benchmark import AnyJob, AnyRank
+from railwright.benchmarks.kv.services import Service, unreachable
+from railwright.errors import CannotJudge
+from railwright.native import nixl
+from railwright.native.nixl_memory import AnyBuffer, Memory, memory_of
+
+WAYS = ("mpi", "socket", "etcd")
+"""How metadata goes from one agent to the other."""
+
+_LOOPBACK = "127.0.0.1"
+_SIOCGIFADDR = 0x8915  # linux/sockios.h
+_PATIENCE_S = 20.0
+_NAP_S = 0.0001
+
+
+class Place(NamedTuple):
+    """Where a buffer begins, and in which memory, as NIXL names it."""
+
+    address: int
+    memory: Memory
+
+
+class Joined(NamedTuple):
+    """An agent that is connected to the other rank's."""
+
+    way: str
+    agent: nixl.Agent
+    peer: str
+    places: dict[str, Place]
+    """The peer's buffers by their names."""
+    seconds: tuple[float, ...]
+    """What each exchange took."""
+
+
+def log_of(rank: AnyRank) -> Path:
+    """Where UCX writes which protocols it chose in this rank."""
+    return rank.scratch / f"ucx-{rank.index}.log"
+
+
+def write_log(rank: AnyRank) -> None:
+    """Have NIXL's UCX write that log. After MPI, whose own UCX read the environment when it was loaded."""
+    assert rank.comm is not None
+    os.environ.update({"UCX_PROTO_INFO": "y", "UCX_LOG_FILE": str(log_of(rank))})
+
+
+def own_address(job: AnyJob) -> str | None:
+    """Where the other rank finds this one: NIXL's sockets know IPv4 alone. None where this host has no such address.
+
+    Between hosts it is that of the first interface which UCX may use.
+    """
+    if not job.hosts:
+        return _LOOPBACK
+    allowed = [name for name in os.environ.get("UCX_NET_DEVICES", "all").split(",") if name != "all"]
+    names = allowed or sorted(name for _, name in socket.if_nameindex() if name != "lo")
+    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as asked:
+        for name in names:
+            with contextlib.suppress(OSError):
+                request = struct.pack("256s", name.encode()[:15])
+                return socket.inet_ntoa(fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, request)[20:24])
+    return None
+
+
+def problem(way: str, etcd: Service | None, job: AnyJob) -> str:
+    """Why a way cannot be taken from this rank's host, or an empty string."""
+    if way == "socket" and own_address(job) is None:
+        return f"NIXL's sockets need IPv4, and {socket.gethostname()} has no such address"
+    if way != "etcd":
+        return ""
+    if etcd is None:
+        return "no etcd was named: -o etcd=http://HOST:PORT"
+    if not nixl.knows_etcd():
+        return "this NIXL was built without etcd"
+    refused = unreachable(etcd)
+    return f"no etcd answers at {refused}" if refused else ""
+
+
+def join(
+    rank: AnyRank,
+    buffers: Mapping[str, AnyBuffer],
+    way: str = "mpi",
+    *,
+    etcd: Service | None = None,
+    threads: int = 1,
+    times: int = 1,
+    parameters: Mapping[str, str] | None = None,
+) -> Joined:
+    """Exchange metadata `times` times and connect. Collective over both ranks. Raises NativeError, CannotJudge.
+
+    `parameters` are those of NIXL's backend.
+    """
+    seconds = []
+    for number in range(times):
+        rank.step(f"NIXL metadata by {way}, {number + 1} of {times}")
+        namespace = f"/railwright/{rank.comm.bcast(uuid.uuid4().hex)}"
+        port = _free_port() if way == "socket" else 0
+        agent = nixl.Agent(
+            f"rank{rank.index}",
+            progress_thread=rank.index == 1,
+            threads=threads,
+            parameters=parameters,
+            exchange=nixl.Exchange(port, etcd.url if etcd is not None and way == "etcd" else "", namespace),
+        )
+        for buffer in buffers.values():
+            agent.register(buffer)
+        joined, own_s = _exchange(rank, way, agent, port, buffers)
+        seconds.append(max(rank.comm.allgather(own_s)))
+        if number + 1 < times:
+            leave(joined)
+    joined.agent.connect_to(joined.peer)
+    rank.comm.barrier()
+    return joined._replace(seconds=tuple(seconds))
+
+
+def leave(joined: Joined) -> None:
+    """Take this agent's metadata out of the store, which makes the peer drop it too, and end the agent."""
+    if joined.way == "etcd":
+        joined.agent.withdraw_metadata()
+    joined.agent.close()
+
+
+def place_of(buffer: AnyBuffer) -> Place:
+    """Where a buffer of this process lies."""
+    return Place(buffer.address, memory_of(buffer))
+
+
+def _exchange(
+    rank: AnyRank, way: str, agent: nixl.Agent, port: int, buffers: Mapping[str, AnyBuffer]
+) -> tuple[Joined, float]:
+    """One exchange, and how long this rank waited for its part."""
+    comm, other = rank.comm, 1 - rank.index
+    peer = f"rank{other}"
+    mine = {name: place_of(buffer) for name, buffer in buffers.items()}
+    places, ports, hosts = zip(*comm.allgather((mine, port, own_address(rank.job) or "")), strict=True)
+    comm.barrier()
+    started = time.perf_counter()
+    if way == "mpi":
+        agent.load(comm.allgather(agent.metadata())[other])
+    elif way == "etcd":
+        agent.send_metadata()
+        agent.fetch_metadata(peer)
+    elif rank.index == 0:
+        agent.send_metadata((hosts[other], ports[other]))
+        agent.fetch_metadata(peer, (hosts[other], ports[other]))
+    while not agent.knows(peer):
+        if time.perf_counter() - started > _PATIENCE_S:
+            raise CannotJudge(f"no metadata of {peer} came by {way} in {_PATIENCE_S:.0f} s")
+        time.sleep(_NAP_S)
+    return Joined(way, agent, peer, places[other], ()), time.perf_counter() - started
+
+
+def _free_port() -> int:
+    """A port that was free a moment ago: NIXL takes a number and says no other."""
+    with contextlib.closing(socket.socket()) as probe:
+        probe.bind((_LOOPBACK, 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,158 @@
+"""One verified transfer: data at its source, poison at its target, the timed work, and then every byte of the target.
+
+Every point has a pattern of its own, drawn for this run. So neither what an earlier point, launch or run left there nor
+a transfer that moves nothing can pass for data.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from railwright.benchmarks.benchmark import AnyRank
+from railwright.benchmarks.evidence import LoopbackMeter
+from railwright.benchmarks.fabric import FabricMeter
+from railwright.native import blocks, nixl
+from railwright.native.nixl_memory import AnyBuffer
+from railwright.results.model import Evidence, Verification
+
+_SEED_BYTES = 6
+_TARGET_NAP_S = 0.002
+
+Done = TypeVar("Done")
+
+
+class End(Protocol):
+    """Memory or storage that data is moved from or to."""
+
+    def fill(self, seed: int) -> None:
+        """Lay the pattern of a seed there."""
+
+    def count_wrong(self, seed: int) -> int:
+        """How many bytes differ from the pattern of a seed."""
+
+
+class Region:
+    """The first bytes of a buffer."""
+
+    def __init__(self, buffer: AnyBuffer, size_bytes: int) -> None:
+        self._buffer, self._size_bytes = buffer, size_bytes
+
+    def fill(self, seed: int) -> None:
+        """Lay the pattern of a seed there."""
+        self._buffer.fill(seed, self._size_bytes)
+
+    def count_wrong(self, seed: int) -> int:
+        """How many bytes differ from the pattern of a seed."""
+        return self._buffer.count_wrong(seed, self._size_bytes)
+
+
+class Scattered:
+    """Blocks of memory, each (address, bytes), in the order of the request."""
+
+    def __init__(self, where: blocks.Blocks) -> None:
+        self._where = where
+
+    def fill(self, seed: int) -> None:
+        """Lay the pattern of a seed there."""
+        blocks.fill(self._where, seed)
+
+    def count_wrong(self, seed: int) -> int:
+        """How many bytes differ from the pattern of a seed."""
+        return blocks.count_wrong(self._where, seed)
+
+
+class Ends(NamedTuple):
+    """The ends of a transfer that lie in this process: the initiator's, and the other one."""
+
+    ours: End | None
+    theirs: End | None
+
+    def lay(self, operation: nixl.Operation, seed: int) -> None:
+        """Data at the source and poison at the target. Objects use up the initiator's memory, so they come first."""
+        poison = seed + 1
+        for end, is_source in ((self.theirs, operation == "READ"), (self.ours, operation == "WRITE")):
+            if end is not None:
+                end.fill(seed if is_source else poison)
+
+    def count_wrong(self, operation: nixl.Operation, seed: int) -> int:
+        """How many bytes of the target are wrong; 0 where the target lies in another process."""
+        target = self.theirs if operation == "WRITE" else self.ours
+        return 0 if target is None else target.count_wrong(seed)
+
+
+class Seen(NamedTuple, Generic[Done]):
+    """What came of a transfer."""
+
+    done: Done
+    wrong_bytes: int
+    loopback_bytes: int | None
+    """What the loopback interface carried meanwhile; None where that cannot be read."""
+    across: Evidence | None
+    """Which interfaces of the hosts carried it; None inside one host."""
+
+    def check(self, method: str, bytes_checked: int) -> Verification:
+        """The data check of the target."""
+        return Verification(method=method, bytes_checked=bytes_checked, bytes_wrong=self.wrong_bytes)
+
+
+class Seeds:
+    """A new seed for every point of a launch."""
+
+    def __init__(self, first: int) -> None:
+        self._next = first
+
+    @classmethod
+    def drawn(cls, rank: AnyRank) -> Seeds:
+        """The same seeds on every rank, others in each launch. Collective."""
+        drawn = int.from_bytes(os.urandom(_SEED_BYTES))
+        return cls(rank.comm.bcast(drawn) if rank.job.ranks > 1 else drawn)
+
+    def take(self) -> int:
+        """The next one; the one after it is poison."""
+        seed, self._next = self._next, self._next + 2
+        return seed
+
+
+def transfer(
+    rank: AnyRank,
+    ends: Ends,
+    operation: nixl.Operation,
+    seed: int,
+    work: Callable[[], Done],
+    *,
+    payload_bytes: Callable[[Done], int] = lambda _done: 0,
+) -> Seen[Done] | None:
+    """Lay the data, do the timed work on rank 0, and check the target. Collective; None on the other rank.
+
+    `payload_bytes` is how much the work moved, warm-up included: between hosts it is held against what left them.
+    """
+    ends.lay(operation, seed)
+    if rank.job.ranks == 1:
+        meter = LoopbackMeter()
+        done = work()
+        return Seen(done, ends.count_wrong(operation, seed), meter.moved_bytes(), None)
+    comm = rank.comm
+    comm.barrier()
+    fabric = FabricMeter()
+    if rank.index:
+        wait_for_initiator(rank)
+        if rank.job.hosts:
+            fabric.evidence(comm, rank.job, 0)  # rank 0 knows how many bytes there were, and judges
+        comm.send(ends.count_wrong(operation, seed), dest=0)
+        return None
+    meter = LoopbackMeter()
+    done = work()
+    moved = meter.moved_bytes()
+    comm.send(None, dest=1)
+    across = fabric.evidence(comm, rank.job, payload_bytes(done)) if rank.job.hosts else None
+    return Seen(done, comm.recv(source=1) + ends.count_wrong(operation, seed), moved, across)
+
+
+def wait_for_initiator(rank: AnyRank) -> None:
+    """Rank 1: until rank 0 sends a word. It sleeps, for MPI would busy-poll on the progress thread's CPU."""
+    done = rank.comm.irecv(source=0)
+    while not done.test()[0]:
+        time.sleep(_TARGET_NAP_S)
