@@ -11,7 +11,7 @@ from pathlib import Path
 from measure_gpu.points import itself, medians
 from measure_gpu.session import Session, first_gpus
 
-from railwright.benchmarks.kv.transfer import Point
+from railwright.benchmarks.kv.timed import Point
 from railwright.native.nixl import find_library
 from railwright.native.vendor_libraries import in_wheels
 from railwright.results.store import load
@@ -44,7 +44,7 @@ def beside(session: Session) -> None:
 
 
 def _theirs(session: Session, program: str, library: str, name: str) -> None:
-    repeats = [(size, *reversed(Point("WRITE", size, 1, 1, 1).repeats())) for size in SIZES]
+    repeats = [(size, *reversed(Point(operation="WRITE", size_bytes=size).repeats())) for size in SIZES]
     runtimes = [str(Path(path).parent) for path in in_wheels("libcudart.so.13", "libcudart.so.12")]
     places = os.pathsep.join(filter(None, (*runtimes, os.environ.get("LD_LIBRARY_PATH"))))
     argv = [program, library, "gpus=0,1", *(str(number) for one in repeats for number in one)]

@@ -8,11 +8,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 from msgspec.structs import replace
+from tests.benchmarks.jobs import job_of
+from tests.diagnosis.finders import Finder
 
-from railwright.benchmarks.base import Job, Variant
+from railwright.benchmarks.benchmark import AnyJob
 from railwright.benchmarks.kv import cache as kv_cache
 from railwright.benchmarks.kv.geometry import GEOMETRIES, paged, scattered
-from railwright.diagnosis.limits_of import Bounds, LimitFinder, ceilings
+from railwright.diagnosis.host_limits import Bounds
 from railwright.errors import UsageError
 from railwright.limits.model import Limit, NoLimit, Quantity
 from railwright.native import blocks
@@ -132,7 +134,7 @@ def test_options_that_cannot_be_are_refused_before_anything_starts(railwright, o
     assert why in done.message()
 
 
-def job(memory_bytes: int | None, **options: str) -> Job:
+def job(memory_bytes: int | None, **options: str) -> AnyJob:
     topology = expand("laptop", {})
     devices = tuple(
         replace(device, facts={"size_bytes": memory_bytes} if memory_bytes else {})
@@ -140,14 +142,7 @@ def job(memory_bytes: int | None, **options: str) -> Job:
         else device
         for device in topology.devices
     )
-    return Job(
-        benchmark="kv_cache",
-        options=kv_cache.BENCHMARK.settle(options),
-        variant=Variant(),
-        launch=0,
-        cpus=(0, 1),
-        topology=replace(topology, devices=devices),
-    )
+    return job_of(kv_cache.BENCHMARK, replace(topology, devices=devices), given=options)
 
 
 def test_the_memory_of_both_sides_is_planned_and_what_does_not_fit_is_left_out():
@@ -168,7 +163,7 @@ def test_a_request_that_no_memory_holds_is_waived_with_both_sizes():
 
 def test_the_plan_refuses_heads_that_cannot_be_split():
     with pytest.raises(UsageError, match="cannot be split over tp=6"):
-        kv_cache.BENCHMARK.plan(job(None, tp="6"))
+        job(None, tp="6")
 
 
 def test_a_swapped_block_is_found_and_so_is_a_stale_one():
@@ -205,7 +200,7 @@ def copied(size: int, value: float) -> Result:
 
 
 def bounds(quantity: Quantity, copies: list[Result], **parameters: Scalar) -> Bounds:
-    return LimitFinder(expand("laptop", {}), ceilings(copies)).find("kv_cache", quantity, PATH, parameters)
+    return Finder(expand("laptop", {}), copies).find("kv_cache", quantity, PATH, parameters)
 
 
 def test_a_request_larger_than_every_copy_is_held_against_the_largest_and_no_band_is_known():
@@ -239,5 +234,5 @@ def test_without_a_copy_there_is_no_limit():
     for quantity in ("bandwidth_bytes_per_s", "latency_s"):
         limit, band = bounds(quantity, [], size_bytes=64 * MIB, block_bytes=2 * MIB)
         assert isinstance(limit, NoLimit)
-        assert "memory_copy" in limit.why
+        assert "memory copy" in limit.why
         assert band is None

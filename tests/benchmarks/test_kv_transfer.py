@@ -21,10 +21,10 @@ from pathlib import Path
 
 import pytest
 
-from railwright.benchmarks.kv import exchange as kv_exchange
 from railwright.benchmarks.kv import file as kv_file
 from railwright.benchmarks.kv import transfer as kv_transfer
-from railwright.benchmarks.kv.transfer import Point
+from railwright.benchmarks.kv.services import parse_service
+from railwright.benchmarks.kv.timed import Point
 from railwright.errors import UsageError
 from railwright.native.memory import Buffer
 from railwright.topology.cpu_list import format_cpu_list
@@ -299,8 +299,9 @@ def test_objects_go_to_an_s3_server_and_come_back(railwright, bucket, object_cli
     with urllib.request.urlopen(f"{bucket}?list-type=2", timeout=10) as answer:
         listing = answer.read().decode()
     tags = dict(re.findall(r"<Key>([^<]*)</Key>.*?<ETag>&?q?u?o?t?;?\"?([0-9a-f]{32})", listing))
+    assert (objects[-1].parameters["operation"], objects[-1].parameters["size_bytes"]) == ("READ", 65536)
     with Buffer(2 * 65536) as buffer:  # what the reads of 64 KiB, which came last, had found there
-        buffer.fill(4 * 65536 + 1)
+        buffer.fill(objects[-1].settings["pattern_seed"])
         for number in range(2):
             held = ctypes.string_at(buffer.address + number * 65536, 65536)
             assert tags[f"railwright-kv/{number}"] == hashlib.md5(held).hexdigest(), "the server holds something else"
@@ -327,7 +328,7 @@ def test_objects_without_credentials_or_bucket_are_waived_before_anything_starts
     [
         ("kv_transfer", "batches", "0", "not a whole number from 1 to 65536"),
         ("kv_transfer", "batches", "1,,2", "not a whole number"),
-        ("kv_transfer", "batches", ",".join(map(str, range(1, 100))), "more than 16 numbers"),
+        ("kv_transfer", "batches", ",".join(map(str, range(1, 100))), "99 values, at most 16"),
         ("kv_transfer", "batches", "1e3", "not a whole number"),
         ("kv_transfer", "threads", "65", "not a whole number from 1 to 64"),
         ("kv_transfer", "depth", "-1", "not a whole number"),
@@ -351,7 +352,7 @@ def test_objects_without_credentials_or_bucket_are_waived_before_anything_starts
 def test_an_option_that_cannot_be_used_is_refused_with_its_name(benchmark, option, value, says):
     found = {one.BENCHMARK.name: one.BENCHMARK for one in (kv_transfer, kv_file)}[benchmark]
     with pytest.raises(UsageError) as caught:
-        found.settle({option: value})
+        found.parse({option: value})
     assert caught.value.message.startswith(f"{benchmark} {option}: ")
     assert says in caught.value.message
     assert caught.value.hint
@@ -360,21 +361,21 @@ def test_an_option_that_cannot_be_used_is_refused_with_its_name(benchmark, optio
 
 def test_a_password_in_an_address_is_refused_and_not_repeated():
     with pytest.raises(UsageError) as caught:
-        kv_transfer.BENCHMARK.settle({"etcd": "http://root:hunter2@127.0.0.1:2379"})
+        kv_transfer.BENCHMARK.parse({"etcd": "http://root:hunter2@127.0.0.1:2379"})
     assert "hunter2" not in str(caught.value)
-    assert kv_exchange.parse_service("https://store.example").url == "https://store.example:443"
-    assert kv_exchange.parse_service("http://[::1]:5/b").url == "http://[::1]:5"
+    assert parse_service("https://store.example").url == "https://store.example:443"
+    assert parse_service("http://[::1]:5/b").url == "http://[::1]:5"
 
 
 def test_the_default_plan_is_nixlbench_s_and_large_blocks_are_timed_less_often():
-    assert Point("WRITE", 4096, 1, 1, 1).repeats() == (100, 1000)
-    assert Point("WRITE", MIB, 1, 1, 1).repeats() == (100, 1000)
-    assert Point("READ", 64 * MIB, 1, 1, 1).repeats() == (6, 62)
-    assert Point("READ", 1024 * MIB, 1, 1, 1).repeats() == (1, 16)
-    assert Point("READ", MIB, 256, 1, 1).repeats() == (6, 62)
-    assert Point("READ", 64 * MIB, 16, 64, 1).repeats() == (1, 10)
-    settled = kv_transfer.BENCHMARK.settle({"sizes": "8:1G:x2", "batches": "1,256"})
-    assert len(kv_transfer.points(settled)) == 2 * 2 * 28
+    assert Point(operation="WRITE", size_bytes=4096).repeats() == (100, 1000)
+    assert Point(operation="WRITE", size_bytes=MIB).repeats() == (100, 1000)
+    assert Point(operation="READ", size_bytes=64 * MIB).repeats() == (6, 62)
+    assert Point(operation="READ", size_bytes=1024 * MIB).repeats() == (1, 16)
+    assert Point(operation="READ", size_bytes=MIB, batch=256).repeats() == (6, 62)
+    assert Point(operation="READ", size_bytes=64 * MIB, batch=16, threads=64).repeats() == (1, 10)
+    options = kv_transfer.BENCHMARK.parse({"sizes": "8:1G:x2", "batches": "1,256"})
+    assert len(options.points()) == 2 * 2 * 28
 
 
 def test_the_target_of_a_transfer_that_dies_takes_nothing_else_with_it(railwright):

@@ -10,13 +10,13 @@ import os
 
 import msgspec
 import pytest
+from tests.benchmarks.jobs import jobs_of
 from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
 
-from railwright.benchmarks.base import Job, Variant
 from railwright.benchmarks.evidence import ucx_protocol_evidence
 from railwright.benchmarks.kv import vram as kv_vram
-from railwright.benchmarks.kv.vram_cases import Case, cases
+from railwright.benchmarks.kv.vram_cases import Move
 from railwright.benchmarks.registry import BENCHMARKS, find
 from railwright.errors import UsageError
 from railwright.faults import peer_access_off, rma_emulated, tcp_fallback
@@ -82,39 +82,36 @@ def two_gpus():
 
 
 def job_on(topology, launch=0, **options):
-    settled = find("kv_vram").settle(options)
     cpus = tuple(sorted(os.sched_getaffinity(0)))
-    variant = kv_vram.BENCHMARK.launches(settled, topology)[launch]
-    return Job(benchmark="kv_vram", options=settled, variant=variant, launch=0, cpus=cpus, topology=topology,
-               ranks=2, uses_gpus=True)  # fmt: skip
+    return jobs_of(find("kv_vram"), topology, cpus, options)[launch]
 
 
 # --- what UCX says
 
 
 def test_a_transfer_between_gpus_is_seen_as_cuda_ipc(log):
-    seen = ucx_protocol_evidence(log(DEFAULT), "put", 256 * MIB, ("cuda", "cuda"))
+    seen = ucx_protocol_evidence(log(DEFAULT), "WRITE", 256 * MIB, ("cuda", "cuda"))
     assert (seen.value, seen.seen) == ("cuda_ipc/cuda", "UCX_PROTO_INFO: ucp_put by zero-copy")
 
 
 @pytest.mark.parametrize(("verb", "memories"), [("put", ("cuda", "host")), ("get", ("host", "cuda"))])
 def test_emulation_stands_in_the_value_and_not_only_the_transport_below_it(log, verb, memories):
-    seen = ucx_protocol_evidence(log(DEFAULT), verb, 4096, memories)
+    seen = ucx_protocol_evidence(log(DEFAULT), "WRITE" if verb == "put" else "READ", 4096, memories)
     assert seen.value == "software emulation over tcp/lo"
     assert seen.seen == f"UCX_PROTO_INFO: ucp_{verb} by software emulation"
 
 
 def test_host_memory_is_not_mistaken_for_a_gpu_s_in_the_same_log(log):
-    assert ucx_protocol_evidence(log(DEFAULT), "put", 4096).value == "cma/memory"
+    assert ucx_protocol_evidence(log(DEFAULT), "WRITE", 4096).value == "cma/memory"
     # What UCX does for itself, without "(multi)", says nothing of NIXL's transfers.
     both = DEFAULT + table("intra-node cfg#2", f"{PUT} from cuda/GPU0 to host", ("0..inf", "zero-copy", "x/y"))
-    assert "emulation" in ucx_protocol_evidence(log(both), "put", 4096, ("cuda", "host")).value
+    assert "emulation" in ucx_protocol_evidence(log(both), "WRITE", 4096, ("cuda", "host")).value
 
 
 def test_what_an_agent_does_with_itself_is_another_table(log):
-    assert ucx_protocol_evidence(log(DEFAULT), "put", 4096, ("cuda", "host"), to_self=True).value == "unknown"
-    assert "emulation" in ucx_protocol_evidence(log(ALONE), "put", 4096, ("cuda", "host"), to_self=True).value
-    nothing = ucx_protocol_evidence(log(ALONE), "put", 4096, ("cuda", "host"))
+    assert ucx_protocol_evidence(log(DEFAULT), "WRITE", 4096, ("cuda", "host"), to_self=True).value == "unknown"
+    assert "emulation" in ucx_protocol_evidence(log(ALONE), "WRITE", 4096, ("cuda", "host"), to_self=True).value
+    nothing = ucx_protocol_evidence(log(ALONE), "WRITE", 4096, ("cuda", "host"))
     assert nothing.seen == "UCX's log names no put of 4 KiB between cuda and host to a peer"
 
 
@@ -127,7 +124,7 @@ def test_what_an_agent_does_with_itself_is_another_table(log):
     ],
 )
 def test_the_pipeline_s_transports_are_read_by_size(log, size, transport, how):
-    seen = ucx_protocol_evidence(log(PIPELINE), "put", size, ("cuda", "host"))
+    seen = ucx_protocol_evidence(log(PIPELINE), "WRITE", size, ("cuda", "host"))
     assert seen.value == transport
     assert how in seen.seen
 
@@ -216,9 +213,9 @@ def test_copies_of_a_process_that_did_not_enable_peer_access_are_a_finding(two_g
 
 def test_every_link_is_planned_from_either_side_in_two_processes_and_in_one(two_gpus):
     job = job_on(two_gpus)
-    every = cases(job.options, 2)
+    every = job.options.moves(2)
     assert len(every) == len(set(every)) == 6
-    paths = {(case.processes, case.link): case.path(job, "WRITE") for case in every}
+    paths = {(move.processes, move.link): move.path(job, "WRITE") for move in every}
     assert paths == {
         (2, "gpu-gpu"): "gpu0>gpu1",
         (2, "gpu-host"): "gpu0>memory0",
@@ -227,35 +224,33 @@ def test_every_link_is_planned_from_either_side_in_two_processes_and_in_one(two_
         (1, "gpu-host"): "gpu0>memory0",
         (1, "host-gpu"): "memory0>gpu0",
     }
-    assert {case.path(job, "READ") for case in every} == {"gpu1>gpu0", "memory0>gpu0", "gpu0>memory0"}
+    assert {move.path(job, "READ") for move in every} == {"gpu1>gpu0", "memory0>gpu0", "gpu0>memory0"}
 
 
 def test_the_path_is_where_the_data_goes_and_the_initiator_who_posts(two_gpus):
     job = job_on(two_gpus)
-    read, write = (kv_vram.Point(operation, 4096, 1, 1, 1) for operation in ("READ", "WRITE"))
-    by_gpu, by_host = Case("gpu-host", 2, "pinned"), Case("host-gpu", 2, "pinned")
+    by_gpu, by_host = Move("gpu-host", 2, "pinned"), Move("host-gpu", 2, "pinned")
     assert by_gpu.path(job, "READ") == by_host.path(job, "WRITE") == "memory0>gpu0"
-    assert by_gpu.parameters(job, read)["initiator"] == "gpu0"
-    assert by_host.parameters(job, write)["initiator"] == "memory0"
+    assert by_gpu.case(job, 4096, "READ").initiator == "gpu0"
+    assert by_host.case(job, 4096, "WRITE").initiator == "memory0"
     assert (by_gpu.memories, by_host.memories) == (("cuda", "host"), ("host", "cuda"))
-    assert Case("gpu-gpu", 1, "").memories == ("cuda", "cuda")
-    assert "host" not in Case("gpu-gpu", 2, "").parameters(job, read)
+    assert Move("gpu-gpu", 1, "").memories == ("cuda", "cuda")
+    assert "host" not in Move("gpu-gpu", 2, "").case(job, 4096, "READ").parameters()
 
 
 def test_one_gpu_is_its_own_peer_in_two_processes_only():
-    one = cases(find("kv_vram").settle({"links": "gpu-gpu"}), 1)
-    assert one == [Case("gpu-gpu", 2, "")]
+    one = find("kv_vram").parse({"links": "gpu-gpu"}).moves(1)
+    assert one == [Move("gpu-gpu", 2, "")]
 
 
 def test_the_default_is_not_named_so_that_it_compares_with_runs_without_the_option():
-    settled = find("kv_vram").settle({"ucx": "default,pipeline"})
-    variants = kv_vram.BENCHMARK.launches(settled, load(str(archive("1xh100-probed-vm"))))
-    assert variants == (Variant(), Variant(parameters={"ucx": "pipeline"}))
+    jobs = jobs_of(find("kv_vram"), load(str(archive("1xh100-probed-vm"))), given={"ucx": "default,pipeline"})
+    assert [job.case.parameters() for job in jobs] == [{}, {"ucx": "pipeline"}]
 
 
 def test_peer_access_is_a_launch_of_its_own_and_needs_two_gpus(two_gpus):
-    settled = find("kv_vram").settle({"peer-access": "off,on", "pairs": "first", "ucx": "no peer errors"})
-    ways = [one.parameters for one in kv_vram.BENCHMARK.launches(settled, two_gpus)]
+    given = {"peer-access": "off,on", "pairs": "first", "ucx": "no peer errors"}
+    ways = [job.case.parameters() for job in jobs_of(find("kv_vram"), two_gpus, given=given)]
     assert ways == [{"ucx": "no peer errors"}, {"ucx": "no peer errors", "peer_access": "on"}]
     alone = job_on(load(str(archive("1xh100-probed-vm"))), **{"peer-access": "on"})
     assert kv_vram.BENCHMARK.plan(alone).waived == "2 GPUs are needed, 1 was found"
@@ -272,7 +267,7 @@ def test_without_a_gpu_it_is_waived_by_name():
 @pytest.mark.parametrize(("option", "value"), [("links", "host-host"), ("processes", "3"), ("ucx", "fast")])
 def test_an_option_that_cannot_be_used_is_refused(option, value):
     with pytest.raises(UsageError):
-        find("kv_vram").settle({option: value})
+        find("kv_vram").parse({option: value})
 
 
 def test_prove_runs_it():

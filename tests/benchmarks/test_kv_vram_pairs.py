@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
-from tests.benchmarks.test_kv_vram import job_on, measure, two_gpus  # noqa: F401 - fixtures
+from tests.benchmarks.jobs import jobs_of
+from tests.benchmarks.test_kv_vram import measure, two_gpus  # noqa: F401 - fixtures
 from tests.stand_ins import stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
 
 from railwright.benchmarks.kv import vram as kv_vram
-from railwright.benchmarks.kv.vram_cases import cases
-from railwright.benchmarks.kv.vram_pairs import asked
+from railwright.benchmarks.kv.vram_options import asked
 from railwright.benchmarks.registry import find
 from railwright.errors import UsageError
 from railwright.topology.sources.load import load
@@ -24,32 +26,29 @@ def eight_gpus():
 
 
 def jobs(topology, **options):
-    launches = kv_vram.BENCHMARK.launches(find("kv_vram").settle(options), topology)
-    return [job_on(topology, number, **options) for number in range(len(launches))]
+    return jobs_of(find("kv_vram"), topology, tuple(sorted(os.sched_getaffinity(0))), options)
 
 
 def paths(job):
     """(processes, link, WRITE's path) of all that is measured, and the sizes."""
     options = asked(job)
-    written = [(one.processes, one.link, one.path(job, "WRITE")) for one in cases(options, len(job.gpus))]
-    return written, options["sizes"], options["operations"]
+    written = [(one.processes, one.link, one.path(job, "WRITE")) for one in options.moves(len(job.gpus))]
+    return written, options.sizes, options.operations
 
 
 def test_by_default_every_gpu_writes_to_the_next_and_to_host_memory(eight_gpus):
     first, *others = jobs(eight_gpus)
     assert [gpu.id for gpu in first.gpus] == ["gpu0", "gpu1"]
-    assert first.variant.parameters == {}, "it compares with runs of before"
+    assert first.case.parameters() == {}, "it compares with runs of before"
     assert asked(first) == first.options
-    assert [job.variant.parameters["gpus"] for job in others] == [
-        f"gpu{number},gpu{(number + 1) % 8}" for number in range(1, 8)
-    ]
+    assert [job.case.gpus for job in others] == [f"gpu{number},gpu{(number + 1) % 8}" for number in range(1, 8)]
     for number, job in enumerate(others, 1):
         written, sizes, operations = paths(job)
         assert [path for *_, path in written] == [
             f"gpu{number}>gpu{(number + 1) % 8}", f"gpu{number}>{job.memory_of(1)}", f"{job.memory_of(1)}>gpu{number}",
         ]  # fmt: skip
-        assert ({processes for processes, *_ in written}, operations) == ({2}, "WRITE")
-        assert sizes == f"4096,{256 * MIB}"
+        assert ({processes for processes, *_ in written}, operations) == ({2}, ("WRITE",))
+        assert sizes == (4096, 256 * MIB)
 
 
 def test_the_default_takes_less_than_two_minutes_on_eight_gpus(eight_gpus):
@@ -64,42 +63,42 @@ def test_two_gpus_both_have_their_host_memory_measured_and_first_leaves_the_seco
 
 def test_all_pairs_have_every_way_and_each_gpu_its_host_memory_once(eight_gpus):
     every = jobs(eight_gpus, pairs="all")
-    assert len({job.variant.gpus for job in every}) == len(every) == 56
-    written = [(job.variant.gpus[0], *one) for job in every for one in paths(job)[0]]
+    assert len({job.launch.gpus for job in every}) == len(every) == 56
+    written = [(job.launch.gpus[0], *one) for job in every for one in paths(job)[0]]
     assert len(written) == len(set(written))
     assert sum(link == "gpu-gpu" for *_, link, _ in written) == 2 * 56
     assert sum(link == "gpu-host" for *_, link, _ in written) == 2 * 8
-    assert {paths(job)[1:] for job in every} == {("4K,1M,256M", "WRITE,READ")}
+    assert {paths(job)[1:] for job in every} == {((4096, MIB, 256 * MIB), ("WRITE", "READ"))}
     hosts = jobs(eight_gpus, pairs="all", links="gpu-host")
     assert len(hosts) == 8, "no launch that measures nothing"
 
 
 def test_what_was_asked_for_is_never_widened(eight_gpus):
     _, job, *_ = jobs(eight_gpus, processes="1", operations="READ", sizes="1M", links="gpu-gpu")
-    assert paths(job) == ([(1, "gpu-gpu", "gpu1>gpu2")], str(MIB), "READ")
+    assert paths(job) == ([(1, "gpu-gpu", "gpu1>gpu2")], (MIB,), ("READ",))
 
 
 def test_every_way_of_ucx_goes_over_every_pair(two_gpus):
-    ways = [job.variant.parameters for job in jobs(two_gpus, ucx="default,pipeline")]
+    ways = [job.case.parameters() for job in jobs(two_gpus, ucx="default,pipeline")]
     assert ways == [{}, {"ucx": "pipeline"}, {"gpus": "gpu1,gpu0"}, {"gpus": "gpu1,gpu0", "ucx": "pipeline"}]
 
 
 def test_a_process_is_bound_near_its_own_gpu_of_the_pair():
     topology = load(str(archive("8xh100-8nic")))
-    job = next(job for job in jobs(topology) if job.variant.gpus == ("gpu3", "gpu4"))
+    job = next(job for job in jobs(topology) if job.launch.gpus == ("gpu3", "gpu4"))
     assert [job.gpu_of(rank).id for rank in (0, 1)] == ["gpu3", "gpu4"]
     assert job.gpu_of(0).numa != job.gpu_of(1).numa, "the pair is over two sockets"
 
 
 def test_one_gpu_has_one_launch():
     (job,) = jobs(load(str(archive("1xh100-probed-vm"))))
-    assert job.variant.gpus == ()
-    assert not any(one.processes == 1 and one.link == "gpu-gpu" for one in cases(asked(job), len(job.gpus)))
+    assert job.launch.gpus == ("gpu0",)
+    assert not any(one.processes == 1 and one.link == "gpu-gpu" for one in asked(job).moves(len(job.gpus)))
 
 
 def test_the_plan_says_how_much_is_moved(two_gpus):
     def moved(**options):
-        return kv_vram.BENCHMARK.plan(job_on(two_gpus, **options)).moved_bytes / MIB
+        return kv_vram.BENCHMARK.plan(jobs(two_gpus, **options)[0]).moved_bytes / MIB
 
     between = {"links": "gpu-gpu", "processes": "2", "operations": "WRITE", "sizes": "256M"}
     assert moved(**between) == (2 + 6 + 62) * 256
@@ -111,7 +110,7 @@ def test_the_plan_says_how_much_is_moved(two_gpus):
 
 def test_pairs_that_are_none_are_refused():
     with pytest.raises(UsageError, match="no choice named 'both'"):
-        find("kv_vram").settle({"pairs": "both"})
+        find("kv_vram").parse({"pairs": "both"})
 
 
 def test_a_launch_over_another_pair_names_its_gpus(measure):
