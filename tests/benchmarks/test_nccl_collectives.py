@@ -7,13 +7,13 @@ import os
 import re
 import subprocess
 
-import msgspec
 import pytest
+from tests.benchmarks.jobs import job_of, jobs_of
 from tests.stand_ins import FOLDER, environment, stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
 
-from railwright.benchmarks.base import Job, Variant
-from railwright.benchmarks.nccl import job as nccl_job
+from railwright.benchmarks.job import Job
+from railwright.benchmarks.nccl import gpus
 from railwright.benchmarks.nccl import options as nccl_options
 from railwright.benchmarks.nccl.evidence import algorithm_evidence, contradiction
 from railwright.benchmarks.registry import BENCHMARKS, EVERY, find
@@ -24,6 +24,7 @@ from railwright.launch.mpi import MpiLauncher
 from railwright.launch.session import Planned, Session
 from railwright.results.model import Evidence
 from railwright.topology.sources.load import load
+from railwright.units import parse_sizes
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast")
 IN_PLACE = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
@@ -45,14 +46,11 @@ def measure(stand_ins, two_gpus, mpiruns, tmp_path, monkeypatch):
 
     def run(name, *, folder=stand_ins, faults=None, topology=two_gpus, **options):
         benchmark = find(name)
-        settled = benchmark.settle({"sizes": TINY} | options)
         addresses = [gpu.address for gpu in topology.of_kind("gpu")]
         variables = os.environ | environment(folder, *addresses) | (faults or {})
         found = []
-        for variant in benchmark.variants(settled):
-            job = Job(benchmark=name, options=settled, variant=variant, launch=0, topology=topology, uses_gpus=True,
-                      cpus=tuple(sorted(os.sched_getaffinity(0))))  # fmt: skip
-            job = msgspec.structs.replace(job, ranks=benchmark.ranks_for(job))
+        cpus = tuple(sorted(os.sched_getaffinity(0)))
+        for job in jobs_of(benchmark, topology, cpus, {"sizes": TINY} | options):
             planned = Planned(benchmark, job, benchmark.plan(job))
             if planned.plan.waived:
                 found.append(planned.without_measurement("waived", planned.plan.waived))
@@ -290,8 +288,8 @@ def test_a_process_may_use_the_cpus_near_its_gpu_and_one_of_all_threads_every_cp
     bound = []
     monkeypatch.setattr(os, "sched_setaffinity", lambda _process, cpus: bound.append(cpus))
     monkeypatch.setattr(Job, "cpus_near", lambda _job, gpu: (3, 4) if gpu.id == "gpu1" else ())
-    one = msgspec.structs.replace(job(two_gpus), cpus=(0, 1, 3, 4))
-    assert [nccl_job.widen(one, rank) for rank in (0, 1, None)] == ["0-1,3-4", "3-4", "0-1,3-4"]
+    one = job_of(find("nccl_all_reduce"), two_gpus, (0, 1, 3, 4))
+    assert [gpus.widen(one, rank) for rank in (0, 1, None)] == ["0-1,3-4", "3-4", "0-1,3-4"]
     assert bound == [(0, 1, 3, 4), (3, 4), (0, 1, 3, 4)]
 
 
@@ -311,15 +309,12 @@ def test_what_nccl_does_not_define_in_place_is_waived_when_asked_for(measure, op
 
 
 def job(topology, operation="all_reduce", **options):
-    settled = find(f"nccl_{operation}").settle(options)
-    variant = find(f"nccl_{operation}").variants(settled)[0]
-    return Job(benchmark=f"nccl_{operation}", options=settled, variant=variant, launch=0, cpus=(0, 1),
-               topology=topology)  # fmt: skip
+    return job_of(find(f"nccl_{operation}"), topology, given=options)
 
 
 def test_sizes_are_rounded_as_nccl_tests_rounds_them(two_gpus):
     def sizes(operation, text, ranks):
-        return [one.size_bytes for one in nccl_options.sizes(operation, job(two_gpus, operation, sizes=text), ranks)]
+        return [one.size_bytes for one in nccl_options.sizes(operation, parse_sizes(text), ranks)]
 
     assert sizes("all_reduce", "1,4,10,4K", 3) == [4, 8, 4096]
     assert sizes("all_gather", "8,4K,1M", 3) == [48, 4080, 1048560]
@@ -335,8 +330,8 @@ def test_a_machine_without_gpus_or_with_too_few_is_waived_by_the_number(two_gpus
 
 
 def test_the_launch_has_a_process_for_each_gpu_or_one(two_gpus):
-    assert nccl_job.processes(job(two_gpus)) == 2
-    assert nccl_job.processes(job(two_gpus, ranks_in="threads")) == 1
+    assert job(two_gpus).ranks == 2
+    assert job(two_gpus, ranks_in="threads").ranks == 1
     plan = find("nccl_all_reduce").plan(job(two_gpus, sizes="8:8G:x2"))
     assert plan.path == "gpu0>gpu1"
     assert 60 < plan.seconds < 600, "8 B to 8 GiB within minutes"
@@ -352,23 +347,23 @@ def test_a_hang_is_noticed_after_the_longest_size_and_not_after_all_of_them(two_
 @pytest.mark.parametrize("text", ["1", "73", "two", "", "2.0", "٣", "9" * 5000])
 def test_a_number_of_gpus_that_cannot_be_is_refused(text):
     with pytest.raises(UsageError, match="not 'all', a whole number from 2 to 72, or GPUs by name"):
-        find("nccl_all_reduce").settle({"gpus": text})
+        find("nccl_all_reduce").parse({"gpus": text})
 
 
 def test_an_algorithm_that_nccl_has_not_is_refused_with_the_nearest():
     with pytest.raises(UsageError, match="there is no choice named 'Rnig'") as caught:
-        find("nccl_all_reduce").settle({"algorithms": "Rnig"})
+        find("nccl_all_reduce").parse({"algorithms": "Rnig"})
     assert "Ring" in caught.value.hint
     with pytest.raises(UsageError, match="no option of nccl_send_recv named 'algorithms'"):
-        find("nccl_send_recv").settle({"algorithms": "Ring"})
+        find("nccl_send_recv").parse({"algorithms": "Ring"})
 
 
 def test_prove_runs_the_four_collectives_of_training_and_run_finds_all():
     names = {f"nccl_{operation}" for operation in OPERATIONS}
     assert {one.name for one in BENCHMARKS} & names == names - {"nccl_send_recv", "nccl_broadcast"}
     assert {one.name for one in EVERY} >= names
-    variant = Variant(parameters={"launched": "plain", "ranks_in": "processes"})
-    assert find("nccl_all_reduce").variants(find("nccl_all_reduce").settle({})) == (variant,)
+    (only,) = jobs_of(find("nccl_all_reduce"), load("laptop"))
+    assert only.case.parameters() == {"launched": "plain", "ranks_in": "processes"}
 
 
 LINE = "h:1:1 [0] NCCL INFO "

@@ -7,13 +7,14 @@ import os
 
 import msgspec
 import pytest
+from tests.benchmarks.jobs import jobs_of
 from tests.benchmarks.test_nccl_collectives import measure, two_gpus  # noqa: F401 - fixtures
+from tests.diagnosis.finders import Finder
 from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
 
-from railwright.benchmarks.base import Job
-from railwright.benchmarks.nccl import job as nccl_job
 from railwright.benchmarks.registry import find
+from railwright.diagnosis.ceilings import Ceilings
 from railwright.diagnosis.gpu_limits import GpuLimits
 from railwright.errors import UsageError
 from railwright.launch.mpi import MpiLauncher
@@ -28,12 +29,9 @@ def eight_gpus():
     return load(str(archive("8xh200-probed-vm")))
 
 
-def job(topology, name="nccl_all_reduce", **options):
-    settled = find(name).settle(options)
-    (variant,) = find(name).launches(settled, topology)
-    made = Job(benchmark=name, options=settled, variant=variant, launch=0, cpus=tuple(range(96)), topology=topology,
-               uses_gpus=True)  # fmt: skip
-    return msgspec.structs.replace(made, ranks=find(name).ranks_for(made))
+def job(topology, name="nccl_all_reduce", cpus=(), **options):
+    (made,) = jobs_of(find(name), topology, cpus or tuple(range(96)), options)
+    return made
 
 
 def waived(topology, name="nccl_all_reduce", **options):
@@ -52,7 +50,7 @@ def waived(topology, name="nccl_all_reduce", **options):
 def test_gpus_are_all_the_first_so_many_or_those_named_in_that_order(eight_gpus, text, gpus):
     for name in ("nccl_all_reduce", "train_step"):
         one = job(eight_gpus, name, gpus=text)
-        assert [gpu.id for gpu in nccl_job.gpus_of(one)] == gpus
+        assert [gpu.id for gpu in one.gpus] == gpus
         assert [one.gpu_of(rank).id for rank in range(one.ranks)] == gpus, "each rank is bound near its own"
         plan = find(name).plan(one)
         assert (one.ranks, plan.path, plan.waived) == (len(gpus), f"{gpus[0]}>{gpus[-1]}", "")
@@ -81,7 +79,7 @@ def test_a_rank_is_bound_near_the_gpu_that_was_named():
 )
 def test_a_list_that_cannot_be_is_refused(text, message):
     with pytest.raises(UsageError) as caught:
-        find("nccl_all_reduce").settle({"gpus": text})
+        find("nccl_all_reduce").parse({"gpus": text})
     assert message in caught.value.message
     assert len(caught.value.message) < 200
 
@@ -113,8 +111,8 @@ def test_the_records_name_the_gpus_that_took_part(measure, eight_gpus, ranks_in)
 def test_a_training_step_s_records_name_its_gpus_too(stand_ins, mpiruns, eight_gpus, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     small = {"model": "100000", "buckets": "single", "dtypes": "fp32", "compute": "none", "iterations": "3"}
-    one = job(eight_gpus, "train_step", gpus="gpu2,gpu5", **small)
-    one = msgspec.structs.replace(one, cpus=tuple(sorted(os.sched_getaffinity(0))))
+    cpus = tuple(sorted(os.sched_getaffinity(0)))
+    one = job(eight_gpus, "train_step", cpus, gpus="gpu2,gpu5", **small)
     benchmark = find("train_step")
     variables = os.environ | environment(stand_ins, *(gpu.address for gpu in eight_gpus.of_kind("gpu")))
     launcher = MpiLauncher(mpiruns["openmpi"])
@@ -124,7 +122,7 @@ def test_a_training_step_s_records_name_its_gpus_too(stand_ins, mpiruns, eight_g
 
 
 def test_the_limit_is_of_the_gpus_named_and_not_of_all_up_to_the_last(eight_gpus):
-    limits = GpuLimits(eight_gpus, Graph(eight_gpus), {})
+    limits, finder = GpuLimits(eight_gpus, Graph(eight_gpus), Ceilings((), {})), Finder(eight_gpus)
     assert limits._cluster("gpu2>gpu5", "gpu2,gpu5").ranks == 2
     assert limits._cluster("gpu5>gpu2", "gpu5,gpu2").ranks == 2
     assert limits._cluster("gpu2>gpu5").ranks == 6
@@ -132,8 +130,8 @@ def test_the_limit_is_of_the_gpus_named_and_not_of_all_up_to_the_last(eight_gpus
 
     def busbw(path, **parameters):
         size = {"size_bytes": 2**30, "rate": "busbw", **parameters}
-        return limits.find("nccl_all_reduce", "bandwidth_bytes_per_s", path, size)[0].value
+        return finder.find("nccl_all_reduce", "bandwidth_bytes_per_s", path, size)[0].value
 
     assert busbw("gpu2>gpu5", gpus="gpu2,gpu5") == busbw("gpu0>gpu1")
     step = {"part": "communication", "rate": "busbw", "gpus": "gpu2,gpu5"}
-    assert limits.find("train_step", "bandwidth_bytes_per_s", "gpu2>gpu5", step)[0].value == busbw("gpu0>gpu1")
+    assert finder.find("train_step", "bandwidth_bytes_per_s", "gpu2>gpu5", step)[0].value == busbw("gpu0>gpu1")

@@ -7,21 +7,25 @@ import os
 import re
 import statistics
 
-import msgspec
 import pytest
+from tests.benchmarks import jobs
 from tests.stand_ins import build, environment, stand_ins  # noqa: F401 - a fixture
 
-from railwright.benchmarks.base import Job, Variant
-from railwright.benchmarks.registry import ON_REQUEST, find
+from railwright.benchmarks.registry import DECLARATIONS, ON_REQUEST, find
 from railwright.benchmarks.train import options as train_options
 from railwright.benchmarks.train import step as train_step
 from railwright.errors import UsageError
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.session import Planned, Session
-from railwright.report.train_step_text import render_train_step
+from railwright.report.iteration_text import render_iterations
 from railwright.results.model import Result
 from railwright.results.statistics import summarise
 from railwright.topology.sources.load import load
+
+
+def rendered(results, width=120):
+    return render_iterations(results, DECLARATIONS, width)
+
 
 PARTS = ("iteration", "compute", "exposed", "communication")
 SMALL = {"model": "100K", "dtypes": "fp32", "buckets": "100K,single", "compute-ms": "2", "iterations": "6"}
@@ -36,10 +40,8 @@ def two_gpus():
 
 
 def job_of(topology, **options):
-    benchmark = find("train_step")
-    job = Job(benchmark=benchmark.name, options=benchmark.settle(SMALL | options), variant=Variant(), launch=0,
-              topology=topology, uses_gpus=True, cpus=tuple(sorted(os.sched_getaffinity(0))))  # fmt: skip
-    return msgspec.structs.replace(job, ranks=benchmark.ranks_for(job))
+    cpus = tuple(sorted(os.sched_getaffinity(0)))
+    return jobs.job_of(find("train_step"), topology, cpus, SMALL | options)
 
 
 @pytest.fixture
@@ -190,7 +192,7 @@ def test_a_point_ends_after_its_time_with_at_least_ten_iterations(two_gpus, most
     assert [len(part) for part in timed] == [timed_iterations] * 4
     assert [samples for _, samples in by_hand.asked] == portions
     assert by_hand.heard[-1] == f"here: {timed_iterations} of 100 iterations"
-    cut = train_options.cut_short(by_hand.job.options, timed_iterations)
+    cut = by_hand.job.options.cut_short(timed_iterations)
     assert cut == ({} if timed_iterations == 100 else {"iterations_wanted": 100, "ended_after_s": int(most)})
 
 
@@ -210,8 +212,8 @@ def test_it_is_measured_on_request_only():
 
 
 def test_one_bucket_for_all_is_never_overlapped():
-    options = find("train_step").settle({"dtypes": "fp32", "overlap": "yes", "buckets": "25M,single"})
-    assert train_options.points(options) == (
+    options = find("train_step").parse({"dtypes": "fp32", "overlap": "yes", "buckets": "25M,single"})
+    assert options.points() == (
         train_options.Point("fp32", "25M", True),
         train_options.Point("fp32", "single", False),
     )
@@ -282,13 +284,13 @@ def test_a_machine_without_a_gpu_waives_it():
 )
 def test_bad_options_are_refused(option):
     with pytest.raises(UsageError):
-        find("train_step").settle(option)
+        find("train_step").parse(option)
 
 
 @pytest.mark.parametrize("text", ["0", "73", "two", "", "2.0", "٣", "9" * 5000])
 def test_a_number_of_gpus_that_cannot_be_is_refused(text):
     with pytest.raises(UsageError, match="not 'all', a whole number from 1 to 72, or GPUs by name"):
-        find("train_step").settle({"gpus": text})
+        find("train_step").parse({"gpus": text})
 
 
 def test_gradients_that_differ_after_an_iteration_fail_the_way():
@@ -319,7 +321,7 @@ def way(iteration, compute, alone, **varied):
 
 
 def test_bars_are_to_one_scale_and_split_where_compute_ends():
-    text = render_train_step([*way(0.030, 0.024, 0.012), *way(0.060, 0.024, 0.036, overlap="no")])
+    text = rendered([*way(0.030, 0.024, 0.012), *way(0.060, 0.024, 0.036, overlap="no")])
     overlapped, after = (next(line for line in text.splitlines() if f"{word} " in line and "█" in line.split("ms")[-1])
                          for word in ("overlapped", "after compute"))  # fmt: skip
     assert (overlapped.count("█"), overlapped.count("░")) == (24, 6)
@@ -329,7 +331,7 @@ def test_bars_are_to_one_scale_and_split_where_compute_ends():
 
 def test_the_table_has_mean_median_min_max_and_std_and_how_much_is_hidden():
     results = [*way(0.030, 0.024, 0.012), recorded("communication", [3e11, 3e11], rate="busbw")]
-    lines = render_train_step(results).splitlines()
+    lines = rendered(results).splitlines()
     assert next(line for line in lines if "median" in line).split() == ["mean", "median", "min", "max", "std"]
     assert next(line for line in lines if " iteration " in line).split()[-10:] == [
         "30.0",
@@ -350,7 +352,7 @@ def test_the_table_has_mean_median_min_max_and_std_and_how_much_is_hidden():
 @pytest.mark.parametrize("width", [60, 72, 80, 100, 119, 120, 200])
 def test_bars_and_rows_fit_the_width_and_the_median_is_always_there(width):
     rate = recorded("communication", [3e11, 3e11], rate="busbw")
-    lines = render_train_step([*way(0.030, 0.024, 0.012), *way(0.060, 0.024, 0.036, overlap="no"), rate], width)
+    lines = rendered([*way(0.030, 0.024, 0.012), *way(0.060, 0.024, 0.036, overlap="no"), rate], width)
     _title, *laid_out = lines.splitlines()
     assert max(map(len, laid_out)) <= width
     heads = next(line for line in laid_out if "median" in line).split()
@@ -361,22 +363,22 @@ def test_bars_and_rows_fit_the_width_and_the_median_is_always_there(width):
 
 
 def test_noise_below_zero_draws_no_bar_and_hides_all():
-    text = render_train_step(way(0.023, 0.024, 0.012))
+    text = rendered(way(0.023, 0.024, 0.012))
     assert text.count("░") == 1, "in the legend only"
     assert "100% hidden" in text
 
 
 def test_a_sample_that_cannot_be_is_said_and_not_drawn():
-    text = render_train_step([*way(0.03, 0.02, 0.01), recorded("iteration", [1e308, 1e308], overlap="no"),
+    text = rendered([*way(0.03, 0.02, 0.01), recorded("iteration", [1e308, 1e308], overlap="no"),
                               recorded("compute", [0.02], overlap="no")])  # fmt: skip
     assert "fp16 25M after compute left out: 1e+308 is no sample of iteration" in text
     assert text.count(" iteration ") == 1, "the row of the other way"
-    assert "█" not in render_train_step(way(0.0, 0.0, 0.0)), "nothing has no scale"
-    assert "█" in render_train_step(way(1e-300, 1e17, 0.0))
+    assert "█" not in rendered(way(0.0, 0.0, 0.0)), "nothing has no scale"
+    assert "█" in rendered(way(1e-300, 1e17, 0.0))
 
 
 def test_what_failed_is_said_and_not_drawn():
-    text = render_train_step([
+    text = rendered([
         recorded("iteration", [0.03], outcome="failed", reason="wrong sum\x1b[31m"),
         Result(benchmark="train_step", quantity="latency_s", path="gpu0>gpu1", outcome="failed", reason="rank 1 died"),
     ])  # fmt: skip
@@ -386,4 +388,4 @@ def test_what_failed_is_said_and_not_drawn():
 
 
 def test_other_benchmarks_make_no_text():
-    assert render_train_step([Result(benchmark="file_read", quantity="latency_s", path="vda>memory0")]) == ""
+    assert rendered([Result(benchmark="file_read", quantity="latency_s", path="vda>memory0")]) == ""

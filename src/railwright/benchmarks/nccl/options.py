@@ -6,13 +6,14 @@ Sizes, rates and rounding are nccl-tests' (`railwright.busbw`, `*GetCollByteCoun
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from typing import NamedTuple
 
-from railwright.benchmarks.base import Job, Option, Plan, Variant, choice, one_of
-from railwright.benchmarks.nccl import job as nccl_job
+from railwright.benchmarks.benchmark import Plan, Rank
+from railwright.benchmarks.job import Case, Job, Launch, Machine
+from railwright.benchmarks.nccl import gpus as nccl_gpus
+from railwright.benchmarks.nccl.gpus import AUTO, GPUS_HELP, LIBRARY_HELP, Gpus, parse_gpus, parse_library
+from railwright.benchmarks.options import Options, choice, option, yes_or_no
 from railwright.busbw import DIVIDED, factor
-from railwright.topology.model import Scalar
 from railwright.units import GIB, MIB, parse_sizes
 
 FREE = "free"
@@ -57,59 +58,94 @@ def samples_of(size_bytes: int) -> int:
     return _SAMPLES if size_bytes < _LARGE_BYTES else _SAMPLES_OF_LARGE
 
 
-def options(operation: str, sizes: str) -> tuple[Option, ...]:
-    """The options of one operation's benchmark."""
-    placements = OUT_OF_PLACE if operation in UNDEFINED_IN_PLACE else f"{OUT_OF_PLACE},{IN_PLACE}"
-    forced = (
-        Option("algorithms", FREE, f"free (NCCL's own choice), {', '.join(ALGORITHMS)}", choice(FREE, *ALGORITHMS)),
-        Option("protocols", FREE, f"free (NCCL's own choice), {', '.join(PROTOCOLS)}", choice(FREE, *PROTOCOLS)),
+class NcclOptions(Options, frozen=True):
+    """What an operation of NCCL is asked for."""
+
+    sizes: tuple[int, ...] = option("8,1M,1G", "sizes of the operation, like 8:8G:x2", parse_sizes)
+    gpus: Gpus = option("all", GPUS_HELP, parse_gpus(_LEAST_GPUS))
+    placements: tuple[str, ...] = option(
+        f"{OUT_OF_PLACE},{IN_PLACE}", "out of place, in place", choice(OUT_OF_PLACE, IN_PLACE)
     )
-    return (
-        Option("sizes", sizes, "sizes of the operation, like 8:8G:x2", parse_sizes),
-        nccl_job.gpus_option(_LEAST_GPUS),
-        Option("placements", placements, "out of place, in place", choice(OUT_OF_PLACE, IN_PLACE)),
-        Option("ranks_in", "processes", "processes (one for each GPU), threads (of one process)",
-               choice("processes", "threads")),
-        Option("launched", "plain", "plain, graph (the operations as one CUDA graph)", choice("plain", "graph")),
-        Option("buffers", "plain", "plain, registered, symmetric (windows, NCCL 2.27)",
-               choice("plain", "registered", "symmetric")),
-        *(() if operation in WITHOUT_ALGORITHM else forced),
-        Option("evidence", "yes", "yes: NCCL's own log of an untimed operation tells what it chose; no",
-               one_of("yes", "no")),
-        nccl_job.LIBRARY_OPTION,
-    )  # fmt: skip
+    ranks_in: tuple[str, ...] = option(
+        "processes",
+        "processes (one for each GPU), threads (of one process)",
+        choice("processes", "threads"),
+        "ranks_in",
+    )
+    launched: tuple[str, ...] = option(
+        "plain", "plain, graph (the operations as one CUDA graph)", choice("plain", "graph")
+    )
+    buffers: tuple[str, ...] = option(
+        "plain", "plain, registered, symmetric (windows, NCCL 2.27)", choice("plain", "registered", "symmetric")
+    )
+    evidence: bool = option("yes", "yes: NCCL's own log of an untimed operation tells what it chose; no", yes_or_no)
+    library: str = option(AUTO, LIBRARY_HELP, parse_library)
 
 
-def variants(settled: Mapping[str, str]) -> tuple[Variant, ...]:
+class ForcedOptions(NcclOptions, frozen=True):
+    """What an operation is asked for whose algorithm and protocol can be forced."""
+
+    algorithms: tuple[str, ...] = option(
+        FREE, f"free (NCCL's own choice), {', '.join(ALGORITHMS)}", choice(FREE, *ALGORITHMS)
+    )
+    protocols: tuple[str, ...] = option(
+        FREE, f"free (NCCL's own choice), {', '.join(PROTOCOLS)}", choice(FREE, *PROTOCOLS)
+    )
+
+
+class Way(Case, frozen=True, kw_only=True):
+    """What a launch varies. Algorithm and protocol are named where one of several was forced."""
+
+    launched: str
+    ranks_in: str
+    buffers: str = "plain"
+    algorithm: str = ""
+    protocol: str = ""
+    gpus: str = ""
+
+    @property
+    def in_threads(self) -> bool:
+        """Whether the launch is one process with a thread for each GPU."""
+        return self.ranks_in == "threads"
+
+
+NcclJob = Job[NcclOptions, Way]
+NcclRank = Rank[NcclOptions, Way]
+
+
+def launches(options: NcclOptions, machine: Machine) -> tuple[Launch[Way], ...]:
     """One launch for each way to launch, to hold buffers, and to force an algorithm and a protocol."""
-    ways = (
-        choice("processes", "threads")(settled["ranks_in"]),
-        choice("plain", "graph")(settled["launched"]),
-        choice("plain", "registered", "symmetric")(settled["buffers"]),
-        choice(FREE, *ALGORITHMS)(settled.get("algorithms", FREE)),
-        choice(FREE, *PROTOCOLS)(settled.get("protocols", FREE)),
+    forced: list[tuple[str, ...]] = [(FREE,), (FREE,)]
+    if isinstance(options, ForcedOptions):
+        forced = [options.algorithms, options.protocols]
+    named = [values != (FREE,) for values in forced]
+    ids = options.gpus.of(machine)
+    ways = itertools.product(options.ranks_in, options.launched, options.buffers, *forced)
+    return tuple(
+        Launch(
+            case=Way(
+                launched=launched,
+                ranks_in=ranks_in,
+                buffers=buffers,
+                algorithm=algorithm if named[0] else "",
+                protocol=protocol if named[1] else "",
+                gpus=options.gpus.in_records,
+            ),
+            environment={
+                variable: value
+                for variable, value in (("NCCL_ALGO", algorithm), ("NCCL_PROTO", protocol))
+                if value != FREE
+            },
+            ranks=1 if ranks_in == "threads" else max(1, len(ids)),
+            gpus=ids,
+        )
+        for ranks_in, launched, buffers, algorithm, protocol in ways
     )
-    return tuple(nccl_job.with_gpus(settled, _variant(settled, *way)) for way in itertools.product(*ways))
 
 
-def _variant(
-    settled: Mapping[str, str], ranks_in: str, launched: str, buffers: str, algorithm: str, protocol: str
-) -> Variant:
-    parameters: dict[str, Scalar] = {"launched": launched, "ranks_in": ranks_in}
-    if buffers != "plain":
-        parameters["buffers"] = buffers
-    environment = {}
-    for name, variable, value in (("algorithm", "NCCL_ALGO", algorithm), ("protocol", "NCCL_PROTO", protocol)):
-        if settled.get(f"{name}s", FREE) != FREE:
-            parameters[name] = value
-        if value != FREE:
-            environment[variable] = value
-    return Variant(parameters=parameters, environment=environment)
-
-
-def sizes(operation: str, job: Job, ranks: int) -> tuple[Size, ...]:
+def sizes(operation: str, asked: tuple[int, ...], ranks: int) -> tuple[Size, ...]:
     """What is asked for, each size once, in whole floats; a share of a rank is a multiple of 16 bytes."""
-    found = (size_of(operation, size, ranks) for size in parse_sizes(job.options["sizes"]))
+    found = (size_of(operation, size, ranks) for size in asked)
     return tuple({size.floats: size for size in found}.values())
 
 
@@ -126,13 +162,13 @@ def size_of(operation: str, size_bytes: int, ranks: int) -> Size:
     return Size(count, whole, sent, received)
 
 
-def plan(operation: str, job: Job) -> Plan:
+def plan(operation: str, job: NcclJob) -> Plan:
     """The plan of all sizes; the memory is the host's: on the GPUs no more is taken than what is free there."""
-    ranks = max(2, len(nccl_job.gpus_of(job)))
-    placements = len(choice(OUT_OF_PLACE, IN_PLACE)(job.options["placements"]))
+    ranks = max(2, len(job.gpus))
+    placements = len(job.options.placements)
     seconds, moved = _ESTIMATE_START_S + _ESTIMATE_START_OF_A_GPU_S * ranks, 0
     longest_s = seconds
-    for size in sizes(operation, job, ranks):
+    for size in sizes(operation, job.options.sizes, ranks):
         often = samples_of(size.size_bytes) * (OPERATIONS + 1) + 2
         one = float(factor(operation, ranks)) * size.size_bytes
         step_s = often * (_ESTIMATE_OPERATION_S + one / _ESTIMATE_BYTES_PER_S)
@@ -140,20 +176,20 @@ def plan(operation: str, job: Job) -> Plan:
         seconds += placements * step_s
         moved += int(placements * often * ranks * one)
     return Plan(
-        path=nccl_job.path(job),
+        path=nccl_gpus.path(job),
         seconds=seconds,
-        memory_bytes=nccl_job.processes(job) * _HOST_BYTES,
+        memory_bytes=job.ranks * _HOST_BYTES,
         moved_bytes=moved,
         waived=waived(job),
         longest_step_s=min(seconds, _FOURFOLD * longest_s),
     )
 
 
-def waived(job: Job) -> str:
+def waived(job: NcclJob) -> str:
     """Why the launch cannot be, as far as that is known without loading anything."""
-    reason = nccl_job.waived(job, _LEAST_GPUS)
-    algorithm = str(job.variant.parameters.get("algorithm", ""))
-    if not reason and algorithm.startswith("NVLS") and nccl_job.nvls_is_off():
+    reason = nccl_gpus.waived(job, _LEAST_GPUS)
+    algorithm = job.case.algorithm
+    if not reason and algorithm.startswith("NVLS") and nccl_gpus.nvls_is_off():
         needs = "" if algorithm == "NVLS" else f"{algorithm} needs NVLS: "
-        return f"{needs}{nccl_job.NVLS_VARIABLE}=0 switches NVLS off"
+        return f"{needs}{nccl_gpus.NVLS_VARIABLE}=0 switches NVLS off"
     return reason

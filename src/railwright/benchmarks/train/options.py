@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
 from typing import NamedTuple
 
-from railwright.benchmarks.base import Job, Option, Plan, Variant, choice, one_of, whole_number
-from railwright.benchmarks.nccl import job as nccl_job
-from railwright.benchmarks.nccl.job import AUTO
+from railwright.benchmarks.benchmark import Plan, Rank
+from railwright.benchmarks.job import Case, Job, Launch, Machine
+from railwright.benchmarks.nccl import gpus as nccl_gpus
+from railwright.benchmarks.nccl.gpus import AUTO, GPUS_HELP, LIBRARY_HELP, Gpus, parse_gpus, parse_library
+from railwright.benchmarks.options import Options, choice, one_of, option, whole_number
 from railwright.benchmarks.train.buckets import SINGLE, TENSOR, cut, parse_buckets
 from railwright.benchmarks.train.model import Model, parse_model
 from railwright.busbw import factor
 from railwright.errors import UsageError
 from railwright.native.train_load import ELEMENT_BYTES
-from railwright.topology.model import Device, Scalar
+from railwright.topology.model import Scalar
 from railwright.units import GIB, MIB
 
 WAYS = ("torch", "gemm", "none")
@@ -51,117 +52,139 @@ class Point(NamedTuple):
     overlap: bool
 
 
-OPTIONS = (
-    Option("model", "resnet50", "resnet50, or a number of parameters like 25.6M or 7B", parse_model),
-    Option("dtypes", "fp32,fp16", "fp32, fp16, bf16", choice(*ELEMENT_BYTES)),
-    Option("buckets", f"25M,{SINGLE}", f"sizes like 25M, {SINGLE} (one for all gradients), {TENSOR} (one for each)",
-           parse_buckets),
-    Option("overlap", "yes,no", "yes: a bucket goes as soon as it is complete; no: all go after the backward pass",
-           choice("yes", "no")),
-    Option("compute", AUTO, f"{AUTO} (the first that can be), {', '.join(WAYS)}", one_of(AUTO, *WAYS)),
-    Option("compute-ms", "50", "milliseconds that a compute phase without PyTorch shall last",
-           whole_number(_MOST_COMPUTE_MS)),
-    Option("batch", "64", "images of a step with PyTorch, for each GPU", whole_number(_MOST_BATCH)),
-    Option("iterations", "100", "timed iterations, after one that is not", whole_number(_MOST_ITERATIONS)),
-    Option("most-seconds", _ANY, f"{_ANY}, or end the iterations of a point after so many seconds, with at least "
-           f"{LEAST_ITERATIONS}", lambda text: _seconds(text)),
-    nccl_job.gpus_option(1),
-    nccl_job.LIBRARY_OPTION,
-)  # fmt: skip
+def _parse_seconds(text: str) -> int | None:
+    """How long the iterations of a point may last; None: as long as they take. Raises UsageError."""
+    return None if text == _ANY else whole_number(_MOST_SECONDS)(text)
 
 
-def variants(settled: Mapping[str, str]) -> tuple[Variant, ...]:
-    """One launch, on the GPUs that were named, if any."""
-    return (nccl_job.with_gpus(settled, Variant()),)
+class TrainOptions(Options, frozen=True):
+    """What training iterations are asked for."""
 
-
-def points(options: Mapping[str, str]) -> tuple[Point, ...]:
-    """Every way that settled options ask for, each once. One bucket for all is complete last: never overlapped."""
-    found = (
-        Point(dtype, buckets, overlap == "yes" and buckets != SINGLE)
-        for dtype in choice(*ELEMENT_BYTES)(options["dtypes"])
-        for buckets in parse_buckets(options["buckets"])
-        for overlap in choice("yes", "no")(options["overlap"])
+    model: Model = option("resnet50", "resnet50, or a number of parameters like 25.6M or 7B", parse_model)
+    dtypes: tuple[str, ...] = option("fp32,fp16", "fp32, fp16, bf16", choice(*ELEMENT_BYTES))
+    buckets: tuple[str, ...] = option(
+        f"25M,{SINGLE}", f"sizes like 25M, {SINGLE} (one for all gradients), {TENSOR} (one for each)", parse_buckets
     )
-    return tuple(dict.fromkeys(found))
+    overlap: tuple[str, ...] = option(
+        "yes,no",
+        "yes: a bucket goes as soon as it is complete; no: all go after the backward pass",
+        choice("yes", "no"),
+    )
+    compute: str = option(AUTO, f"{AUTO} (the first that can be), {', '.join(WAYS)}", one_of(AUTO, *WAYS))
+    compute_ms: int = option(
+        "50", "milliseconds that a compute phase without PyTorch shall last", whole_number(_MOST_COMPUTE_MS)
+    )
+    batch: int = option("64", "images of a step with PyTorch, for each GPU", whole_number(_MOST_BATCH))
+    iterations: int = option("100", "timed iterations, after one that is not", whole_number(_MOST_ITERATIONS))
+    most_seconds: int | None = option(
+        _ANY,
+        f"{_ANY}, or end the iterations of a point after so many seconds, with at least {LEAST_ITERATIONS}",
+        _parse_seconds,
+    )
+    gpus: Gpus = option("all", GPUS_HELP, parse_gpus(1))
+    library: str = option(AUTO, LIBRARY_HELP, parse_library)
+
+    @property
+    def most_s(self) -> float:
+        """How long the iterations of a point may last."""
+        return float("inf") if self.most_seconds is None else float(self.most_seconds)
+
+    def points(self) -> tuple[Point, ...]:
+        """Every way to do a step, each once. One bucket for all is complete last, so it is never overlapped."""
+        found = (
+            Point(dtype, buckets, overlap == "yes" and buckets != SINGLE)
+            for dtype in self.dtypes
+            for buckets in self.buckets
+            for overlap in self.overlap
+        )
+        return tuple(dict.fromkeys(found))
+
+    def portion(self, done: int, spent_s: float, once_s: float) -> int:
+        """How many iterations come next without a word to the launcher, 0 at the end of a point.
+
+        `done` have taken `spent_s`, and the last of them `once_s`.
+        """
+        left, room_s = self.iterations - done, self.most_s - spent_s
+        once_s = max(once_s, 1e-6)
+        if room_s < once_s and done >= LEAST_ITERATIONS:
+            return 0
+        allowed = max(room_s / once_s, LEAST_ITERATIONS - done, 1)
+        return int(min(left, allowed, max(1, HEARD_OF_S / once_s)))
+
+    def cut_short(self, done: int) -> dict[str, Scalar]:
+        """For the record of a point that its time ended before all its iterations; nothing where it had them all."""
+        if done >= self.iterations or self.most_seconds is None:
+            return {}
+        return {"iterations_wanted": self.iterations, "ended_after_s": self.most_seconds}
 
 
-def _seconds(text: str) -> float:
-    """How long the iterations of a point may last. Raises UsageError."""
-    return float("inf") if text == _ANY else float(whole_number(_MOST_SECONDS)(text))
+class OnGpus(Case, frozen=True, kw_only=True):
+    """The GPUs that were named, if any."""
+
+    gpus: str = ""
 
 
-def portion(options: Mapping[str, str], done: int, spent_s: float, once_s: float) -> int:
-    """How many iterations come next without a word to the launcher, 0 at the end of a point.
-
-    `done` have taken `spent_s`, and the last of them `once_s`.
-    """
-    left, room_s = int(options["iterations"]) - done, _seconds(options["most-seconds"]) - spent_s
-    once_s = max(once_s, 1e-6)
-    if room_s < once_s and done >= LEAST_ITERATIONS:
-        return 0
-    allowed = max(room_s / once_s, LEAST_ITERATIONS - done, 1)
-    return int(min(left, allowed, max(1, HEARD_OF_S / once_s)))
+TrainJob = Job[TrainOptions, OnGpus]
+TrainRank = Rank[TrainOptions, OnGpus]
 
 
-def cut_short(options: Mapping[str, str], done: int) -> dict[str, Scalar]:
-    """For the record of a point that its time ended before all its iterations; nothing where it had them all."""
-    if done >= int(options["iterations"]):
-        return {}
-    return {"iterations_wanted": int(options["iterations"]), "ended_after_s": int(options["most-seconds"])}
+def launches(options: TrainOptions, machine: Machine) -> tuple[Launch[OnGpus], ...]:
+    """One launch, a process for each GPU."""
+    ids = options.gpus.of(machine)
+    return (Launch(case=OnGpus(gpus=options.gpus.in_records), ranks=max(1, len(ids)), gpus=ids),)
 
 
-def _compute_s(options: Mapping[str, str], model: Model, gpus: tuple[Device, ...]) -> tuple[float, float]:
+def _compute_s(job: TrainJob) -> tuple[float, float]:
     """Estimates of one compute phase, and of all that comes before the first."""
-    asked = options["compute"]
+    options, model, gpus = job.options, job.options.model, job.gpus
+    asked = options.compute
     has_torch = model.tensors and (
         asked == "torch" or (asked == AUTO and importlib.util.find_spec("torch") is not None)
     )
     if not has_torch:
-        return 0.0 if asked == "none" else int(options["compute-ms"]) * 1e-3, _ESTIMATE_START_S
+        return 0.0 if asked == "none" else options.compute_ms * 1e-3, _ESTIMATE_START_S
     speeds = [(gpu.facts.get("sm_count"), gpu.facts.get("sm_clock_max_hz")) for gpu in gpus]
     cycles = [count * hz for count, hz in speeds if isinstance(count, int) and isinstance(hz, float) and count and hz]
     image_s = _ESTIMATE_IMAGE_CYCLES / min(cycles) if cycles and len(cycles) == len(gpus) else _ESTIMATE_IMAGE_S
-    return int(options["batch"]) * image_s, _ESTIMATE_TORCH_START_S
+    return options.batch * image_s, _ESTIMATE_TORCH_START_S
 
 
-def plan(job: Job) -> Plan:
+def plan(job: TrainJob) -> Plan:
     """The plan of all points; the memory is the host's, for gradients lie on the GPUs."""
-    options, ranks, gpus = job.options, nccl_job.processes(job), nccl_job.gpus_of(job)
-    model = parse_model(options["model"])
-    compute, seconds = _compute_s(options, model, gpus)
-    joined = all(gpu.facts.get("nvlinks_active") for gpu in gpus)
+    options, ranks, model = job.options, job.ranks, job.options.model
+    compute, seconds = _compute_s(job)
+    joined = all(gpu.facts.get("nvlinks_active") for gpu in job.gpus)
     longest_s, moved = seconds, 0
-    for point in points(options):
+    for point in options.points():
         size = model.parameters * ELEMENT_BYTES[point.dtype]
         sent = float(factor("all_reduce", ranks)) * size
         round_s = 2 * (compute + sent / (_ESTIMATE_NVLINK_BYTES_PER_S if joined else _ESTIMATE_BYTES_PER_S))
         check_s = 3 * size / _ESTIMATE_CHECKED_BYTES_PER_S
-        by_time = max(LEAST_ITERATIONS, _seconds(options["most-seconds"]) / max(round_s, 1e-6))
-        rounds = int(min(int(options["iterations"]), by_time)) + 1
+        by_time = max(LEAST_ITERATIONS, options.most_s / max(round_s, 1e-6))
+        rounds = int(min(options.iterations, by_time)) + 1
         seconds += rounds * round_s + check_s
         longest_s = max(longest_s, HEARD_OF_S + _TENFOLD * 2 * round_s, _TENFOLD * check_s)
         moved += int((2 * rounds + 2) * ranks * sent)
     return Plan(
-        path=nccl_job.path(job),
+        path=nccl_gpus.path(job),
         seconds=seconds,
         memory_bytes=ranks * (_HOST_BYTES + _CHECKED_AT_ONCE_BYTES),
         moved_bytes=moved,
-        waived=_waived(job, model),
+        waived=_waived(job),
         longest_step_s=min(seconds, longest_s),
     )
 
 
-def _waived(job: Job, model: Model) -> str:
+def _waived(job: TrainJob) -> str:
     """Why the launch cannot be, as far as that is known without loading anything."""
-    options = job.options
-    reason = nccl_job.waived(job, 1)
+    options, model = job.options, job.options.model
+    reason = nccl_gpus.waived(job, 1)
     if reason:
         return reason
-    if not model.tensors and options["compute"] == "torch":
+    if not model.tensors and options.compute == "torch":
         return "compute=torch is ResNet-50: give model=resnet50, or compute=gemm"
     try:
-        for point in points(options):
+        for point in options.points():
             if point.buckets == TENSOR and not model.tensors:
                 return f"a model given by its number of parameters has no tensors: buckets={TENSOR} cannot be"
             cut(point.buckets, model.gradients, ELEMENT_BYTES[point.dtype], divisible=not model.tensors)

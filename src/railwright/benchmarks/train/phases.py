@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from railwright.benchmarks.base import Rank
-from railwright.benchmarks.nccl.job import AUTO
+from railwright.benchmarks.nccl.gpus import AUTO
 from railwright.benchmarks.train import resnet_torch as train_torch
 from railwright.benchmarks.train.buckets import Bucket, cut, last_parts, slices
 from railwright.benchmarks.train.model import LAYERS, Model
-from railwright.benchmarks.train.options import Point
+from railwright.benchmarks.train.options import Point, TrainRank
 from railwright.errors import CannotJudge
 from railwright.native.cuda import Device, DeviceBuffer, Stream
 from railwright.native.train import Gradients, Step, Timed
@@ -58,13 +57,13 @@ class Phase(Protocol):
         """One iteration that is not timed. Collective."""
 
 
-def with_torch(rank: Rank, model: Model) -> Way | None:
+def with_torch(rank: TrainRank, model: Model) -> Way | None:
     """PyTorch where every rank has it, None where the model is not its or `compute` names another way. Collective.
 
     To be called before NCCL is loaded: PyTorch must find the NCCL that it was built with, and not another one.
     A way without torch says in `fallback` why. Raises Unavailable, on all ranks alike, where it must be torch.
     """
-    asked = rank.job.options["compute"]
+    asked = rank.job.options.compute
     if asked not in (AUTO, "torch") or not model.tensors:
         return None
     rank.step("import torch")
@@ -76,12 +75,12 @@ def with_torch(rank: Rank, model: Model) -> Way | None:
         return Way("torch", error.message, None, None)
 
 
-def choose(rank: Rank, device: Device, stream: Stream, torch: Way | None) -> Way:
+def choose(rank: TrainRank, device: Device, stream: Stream, torch: Way | None) -> Way:
     """The first way that every rank can go, of those that the option `compute` allows. Collective.
 
     Raises Unavailable, on all ranks alike, where one was asked for that a rank cannot go.
     """
-    asked = rank.job.options["compute"]
+    asked = rank.job.options.compute
     if asked == "none":
         return Way("none", "", None, None)
     if torch is not None and torch.torch is not None:
@@ -97,7 +96,7 @@ def choose(rank: Rank, device: Device, stream: Stream, torch: Way | None) -> Way
         return Way("burn", reason, None, None)
 
 
-def on_all(rank: Rank, opener: Callable[[], Opened]) -> Opened:
+def on_all(rank: TrainRank, opener: Callable[[], Opened]) -> Opened:
     """What it opens on this rank. Raises Unavailable, on all ranks alike, where one rank cannot. Collective."""
     opened, reason = None, ""
     try:
@@ -112,7 +111,7 @@ def on_all(rank: Rank, opener: Callable[[], Opened]) -> Opened:
 
 
 @contextmanager
-def opened(rank: Rank, way: Way, device: Device, stream: Stream, model: Model, dtype: str) -> Iterator[Phase]:
+def opened(rank: TrainRank, way: Way, device: Device, stream: Stream, model: Model, dtype: str) -> Iterator[Phase]:
     """The compute phase of one type, calibrated; its memory is given back at the end. Collective."""
     rank.step(f"{way.name} {dtype}")
     if way.name == "torch":
@@ -125,7 +124,7 @@ def opened(rank: Rank, way: Way, device: Device, stream: Stream, model: Model, d
     memory = held.enter_context(DeviceBuffer(device, model.parameters * ELEMENT_BYTES[dtype]))
     load = held.enter_context(Load(kind, layers, dtype, device, rank=rank.index, cublas=way.cublas))
     memory.set_bytes(0)
-    load.calibrate(int(rank.job.options["compute-ms"]) * 1e-3, memory.address, stream)
+    load.calibrate(rank.job.options.compute_ms * 1e-3, memory.address, stream)
     load.set(*rank.comm.bcast(load.size))  # the same work for all, so that a slow GPU shows
     yield _LoadPhase(Gradients(memory.address, model.parameters, dtype), load, model, layers, way)
     held.close()
@@ -164,8 +163,8 @@ class _LoadPhase:
 class _TorchPhase:
     """PyTorch's forward and backward pass; NCCL is called by its hooks, or after it."""
 
-    def __init__(self, rank: Rank, torch: Any, device: Device, stream: Stream, dtype: str) -> None:  # noqa: ANN401
-        batch = int(rank.job.options["batch"])
+    def __init__(self, rank: TrainRank, torch: Any, device: Device, stream: Stream, dtype: str) -> None:  # noqa: ANN401
+        batch = rank.job.options.batch
         torch.cuda.set_device(device.ordinal)
         torch.backends.cudnn.benchmark = True  # images keep their size, as in training
         self._stream = stream

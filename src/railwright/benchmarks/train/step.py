@@ -12,19 +12,20 @@ import statistics
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from railwright.benchmarks.base import Benchmark, Rank
-from railwright.benchmarks.nccl import job as nccl_job
-from railwright.benchmarks.train import options as train_options
-from railwright.benchmarks.train import phases as train_phases
-from railwright.benchmarks.train.model import Model, parse_model
-from railwright.benchmarks.train.options import Point
+from msgspec.structs import replace
+
+from railwright.benchmarks.benchmark import Benchmark
+from railwright.benchmarks.job import Case
+from railwright.benchmarks.nccl import gpus
+from railwright.benchmarks.record import failed_if, measured, waived
+from railwright.benchmarks.train import phases
+from railwright.benchmarks.train.options import OnGpus, Point, TrainOptions, TrainRank, launches, plan
 from railwright.busbw import factor
-from railwright.limits.model import Quantity
 from railwright.native import cuda, nccl
 from railwright.native.train import PATTERN, Step, Timed
 from railwright.native.train_load import ELEMENT_BYTES
+from railwright.results.bounds import Declaration, Gradients, Nothing
 from railwright.results.model import Result, Verification
-from railwright.results.statistics import summarise
 from railwright.topology.gpus import runs
 from railwright.topology.model import Scalar
 
@@ -47,63 +48,64 @@ class _Seen(NamedTuple):
     """The elements of each."""
 
 
-def _run(rank: Rank) -> Iterator[Result]:
+def _run(rank: TrainRank) -> Iterator[Result]:
     """All points; yields from rank 0 alone."""
-    model = parse_model(rank.job.options["model"])
-    cpus = nccl_job.widen(rank.job, rank.index)  # PyTorch's own threads run beside this one, too
+    options = rank.job.options
+    cpus = gpus.widen(rank.job, rank.index)  # PyTorch's own threads run beside this one, too
     try:
-        torch = train_phases.with_torch(rank, model)
+        torch = phases.with_torch(rank, options.model)
         device, library = _open(rank)
         stream = cuda.Stream(device)
-        way = train_phases.choose(rank, device, stream, torch)
-    except train_phases.Unavailable as error:
-        yield from _waived(rank, model, error.message)
+        way = phases.choose(rank, device, stream, torch)
+    except phases.Unavailable as error:
+        yield from _waived(rank, error.message)
         return
     team = _connect(rank, device, library)
-    gpus = runs(gpu.id for gpu in nccl_job.gpus_of(rank.job))
-    kept: dict[str, Scalar] = {"gpus": gpus, "nccl": library.version, "gpu": device.name, "cpus": cpus}
+    used = runs(gpu.id for gpu in rank.job.gpus)
+    kept: dict[str, Scalar] = {"gpus": used, "nccl": library.version, "gpu": device.name, "cpus": cpus}
     if way.fallback:
         kept["compute_because"] = way.fallback
-    every = train_options.points(rank.job.options)
+    every = options.points()
     for dtype in dict.fromkeys(point.dtype for point in every):
-        reason = _too_large(rank, device, model, dtype)
+        reason = _too_large(rank, device, dtype)
         if reason:
-            yield from _waived(rank, model, reason, dtype)
+            yield from _waived(rank, reason, dtype)
             continue
-        with train_phases.opened(rank, way, device, stream, model, dtype) as phase:
+        with phases.opened(rank, way, device, stream, options.model, dtype) as phase:
             for point in (one for one in every if one.dtype == dtype):
                 seen = _measure(rank, team, device, stream, phase, point)
                 if rank.index == 0:
-                    yield from _results(rank, model, point, seen, {**phase.settings, **kept})
+                    yield from _results(rank, point, seen, {**phase.settings, **kept})
     rank.step("ncclCommDestroy")
     team.close()
 
 
-def _open(rank: Rank) -> tuple[cuda.Device, nccl.Library]:
+def _open(rank: TrainRank) -> tuple[cuda.Device, nccl.Library]:
     """This rank's GPU and NCCL. Raises Unavailable, on all ranks alike, where one of them has not both. Collective."""
-    address = nccl_job.gpus_of(rank.job)[rank.comm.rank].address
+    address = rank.job.gpus[rank.comm.rank].address
     rank.step("CUDA")
-    device = train_phases.on_all(rank, lambda: cuda.Device(address))
+    device = phases.on_all(rank, lambda: cuda.Device(address))
     rank.step("load NCCL")
-    return device, train_phases.on_all(rank, lambda: nccl.Library(nccl_job.named_library(rank.job)))
+    return device, phases.on_all(rank, lambda: nccl.Library(rank.job.options.library))
 
 
-def _connect(rank: Rank, device: cuda.Device, library: nccl.Library) -> nccl.Team:
+def _connect(rank: TrainRank, device: cuda.Device, library: nccl.Library) -> nccl.Team:
     rank.step("ncclCommInitRank")
     unique_id = rank.comm.bcast(library.unique_id() if rank.index == 0 else b"")
     return nccl.Team(library, [device], "all_reduce", unique_id, comm=rank.comm)
 
 
-def _too_large(rank: Rank, device: cuda.Device, model: Model, dtype: str) -> str:
+def _too_large(rank: TrainRank, device: cuda.Device, dtype: str) -> str:
     """Why the gradients do not fit, on every rank alike; empty where they do. Collective."""
-    free, size = min(rank.comm.allgather(device.free_bytes())), model.parameters * ELEMENT_BYTES[dtype]
+    free = min(rank.comm.allgather(device.free_bytes()))
+    size = rank.job.options.model.parameters * ELEMENT_BYTES[dtype]
     if size <= 0.9 * free:
         return ""
     return f"{size / 1e9:.3g} GB of {dtype} gradients do not fit: {free / 1e9:.3g} GB of GPU memory are free"
 
 
 def _measure(
-    rank: Rank, team: nccl.Team, device: cuda.Device, stream: cuda.Stream, phase: train_phases.Phase, point: Point
+    rank: TrainRank, team: nccl.Team, device: cuda.Device, stream: cuda.Stream, phase: phases.Phase, point: Point
 ) -> _Seen:
     """Collective."""
     name = f"train_step {point.dtype} buckets {point.buckets}, overlap {'yes' if point.overlap else 'no'}"
@@ -125,9 +127,9 @@ def _measure(
     )
 
 
-def _time(rank: Rank, phase: train_phases.Phase, step: Step, point: Point, name: str) -> Timed:
+def _time(rank: TrainRank, phase: phases.Phase, step: Step, point: Point, name: str) -> Timed:
     """All iterations, in portions after which the launcher hears of it. Collective."""
-    wanted = rank.job.options["iterations"]
+    wanted = rank.job.options.iterations
     timed = Timed([], [], [], [])
     rank.step(f"{name}: iteration 1 of {wanted}")
     portion, warm, spent_s = 1, _WARM_UP, 0.0
@@ -138,7 +140,7 @@ def _time(rank: Rank, phase: train_phases.Phase, step: Step, point: Point, name:
         spent_s += sum(more.iteration) + sum(more.compute) + sum(more.communication)
         once_s, done = more.iteration[-1] + more.compute[-1] + more.communication[-1], len(timed.iteration)
         # Every rank has its own clock, and all must take as many: the first one's word holds.
-        portion, warm = rank.comm.bcast(train_options.portion(rank.job.options, done, spent_s, once_s)), 0
+        portion, warm = rank.comm.bcast(rank.job.options.portion(done, spent_s, once_s)), 0
         rank.step(f"{name}: {done} of {wanted} iterations")
     return timed
 
@@ -147,76 +149,65 @@ def _mean(rows: list[list[float]]) -> list[float]:
     return [sum(one) / len(rows) for one in zip(*rows, strict=True)]
 
 
-def _waived(rank: Rank, model: Model, reason: str, dtype: str = "") -> Iterator[Result]:
+class _Refused(Case, frozen=True, kw_only=True):
+    model: str
+    dtype: str = ""
+
+
+class _Part(Case, frozen=True, kw_only=True):
+    part: str
+    rate: str = ""
+    model: str
+    dtype: str
+    buckets: str
+    overlap: str
+
+
+def _blank(rank: TrainRank, case: Case) -> Result:
+    blank = BENCHMARK.blank(gpus.path(rank.job), case, ranks=rank.size)
+    return replace(blank, parameters=blank.parameters | rank.job.case.parameters())
+
+
+def _waived(rank: TrainRank, reason: str, dtype: str = "") -> Iterator[Result]:
     """One record for what cannot be, from rank 0."""
     if rank.index == 0:
-        varied: dict[str, Scalar] = {"model": model.name, **({"dtype": dtype} if dtype else {})}
-        varied |= rank.job.variant.parameters
-        yield Result(benchmark=BENCHMARK.name, quantity="latency_s", path=nccl_job.path(rank.job),
-                     outcome="waived", reason=reason, method=_METHOD, parameters=varied, ranks=rank.size)  # fmt: skip
+        yield waived(_blank(rank, _Refused(model=rank.job.options.model.name, dtype=dtype)), reason)
 
 
-def _results(rank: Rank, model: Model, point: Point, seen: _Seen, kept: dict[str, Scalar]) -> Iterator[Result]:
+def _results(rank: TrainRank, point: Point, seen: _Seen, kept: dict[str, Scalar]) -> Iterator[Result]:
     """The four parts of an iteration, and the rate of the communication alone."""
-    timed, size = seen.timed, model.parameters * ELEMENT_BYTES[point.dtype]
-    exposed = [whole - without for whole, without in zip(timed.iteration, timed.compute, strict=True)]
+    model, timed, element = rank.job.options.model, seen.timed, ELEMENT_BYTES[point.dtype]
+    size = model.parameters * element
     kept = {
         **kept,
         "parameters": model.parameters,
         "gradients": len(model.gradients) if model.tensors else 0,
         "gradient_bytes": size,
         "buckets": len(seen.buckets),
-        "largest_bucket_bytes": max(seen.buckets) * ELEMENT_BYTES[point.dtype],
+        "largest_bucket_bytes": max(seen.buckets) * element,
         "warm_up": _WARM_UP,
-        **train_options.cut_short(rank.job.options, len(timed.iteration)),
+        **rank.job.options.cut_short(len(timed.iteration)),
         "operation": "sum, in place",
         "device_compute_s": statistics.median(timed.device),
-        **nccl_job.nvls_settings(),
+        **gpus.nvls_settings(),
     }
+    check = Verification(method=PATTERN, bytes_checked=size * rank.size, bytes_wrong=sum(seen.wrong) * element)
+
+    def blank(part: str, rate: str = "") -> Result:
+        overlap = "yes" if point.overlap else "no"
+        case = _Part(part=part, rate=rate, model=model.name, dtype=point.dtype, buckets=point.buckets, overlap=overlap)
+        return failed_if(replace(_blank(rank, case), settings=kept, verification=check), _failure(seen))
+
+    exposed = [whole - without for whole, without in zip(timed.iteration, timed.compute, strict=True)]
     parts = {"iteration": timed.iteration, "compute": timed.compute, "exposed": exposed,
              "communication": timed.communication}  # fmt: skip
     for part, samples in parts.items():
         spread: dict[str, Scalar] = {"mean_s": statistics.fmean(samples), "std_s": statistics.pstdev(samples)}
-        yield _result(rank, model, point, seen, "latency_s", samples, {"part": part}, {**kept, **spread})
-    if rank.size == 1:
-        return  # nothing goes over any link
-    bus = float(factor("all_reduce", rank.size))
-    rates = [bus * size / second for second in timed.communication]
-    varied: dict[str, Scalar] = {"part": "communication", "rate": "busbw"}
-    yield _result(rank, model, point, seen, "bandwidth_bytes_per_s", rates, varied, kept)
-
-
-def _result(
-    rank: Rank, model: Model, point: Point, seen: _Seen, quantity: Quantity, samples: list[float],
-    varied: dict[str, Scalar], kept: dict[str, Scalar],
-) -> Result:  # fmt: skip
-    reason = _failure(seen)
-    element = ELEMENT_BYTES[point.dtype]
-    return Result(
-        benchmark=BENCHMARK.name,
-        quantity=quantity,
-        path=nccl_job.path(rank.job),
-        outcome="failed" if reason else "measured",
-        reason=reason,
-        method=_METHOD,
-        parameters={
-            **varied,
-            "model": model.name,
-            "dtype": point.dtype,
-            "buckets": point.buckets,
-            "overlap": "yes" if point.overlap else "no",
-            **rank.job.variant.parameters,
-        },
-        settings=kept,
-        ranks=rank.size,
-        samples=tuple(samples),
-        summary=summarise(samples),
-        verification=Verification(
-            method=PATTERN,
-            bytes_checked=model.parameters * element * rank.size,
-            bytes_wrong=sum(seen.wrong) * element,
-        ),
-    )
+        yield measured(blank(part), samples, settings={**kept, **spread})
+    if rank.size > 1:  # else nothing goes over any link
+        bus = float(factor("all_reduce", rank.size))
+        rates = [bus * size / second for second in timed.communication]
+        yield measured(blank("communication", "busbw"), rates, "bandwidth_bytes_per_s")
 
 
 def _failure(seen: _Seen) -> str:
@@ -235,13 +226,13 @@ BENCHMARK = Benchmark(
     name="train_step",
     summary="A training iteration: compute phase and gradient all-reduce by NCCL",
     method=_METHOD,
-    quantities=("latency_s", "bandwidth_bytes_per_s"),
-    ranks=2,
-    plan=train_options.plan,
+    results=(
+        Declaration("latency_s", Nothing(why="how long a training step takes is the model's, not a link's")),
+        Declaration("bandwidth_bytes_per_s", Gradients()),
+    ),
+    options=TrainOptions,
+    case=OnGpus,
+    launches=launches,
+    plan=plan,
     run=_run,
-    options=train_options.OPTIONS,
-    variants=train_options.variants,
-    needs_mpi=True,
-    uses_gpus=True,
-    ranks_for=nccl_job.processes,
 )

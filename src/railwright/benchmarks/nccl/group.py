@@ -9,13 +9,11 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
-from railwright.benchmarks.base import Rank
-from railwright.benchmarks.nccl import job as nccl_job
-from railwright.benchmarks.nccl import options as nccl_options
+from railwright.benchmarks.nccl import gpus, options
 from railwright.benchmarks.nccl.evidence import algorithm_evidence, contradiction
-from railwright.benchmarks.nccl.options import FREE, IN_PLACE, OPERATIONS, OUT_OF_PLACE, Size
+from railwright.benchmarks.nccl.options import FREE, IN_PLACE, OPERATIONS, OUT_OF_PLACE, NcclRank, Size
 from railwright.errors import CannotJudge
 from railwright.native import cuda, nccl
 from railwright.native.library import NativeError
@@ -23,7 +21,7 @@ from railwright.native.nccl_errors import NcclError
 from railwright.native.nccl_library import Library
 from railwright.native.nccl_log import SwitchedLog
 from railwright.results.model import Evidence
-from railwright.units import format_size, parse_sizes
+from railwright.units import format_size
 
 _POISON = 0xBF
 """Four of it are a float below 0, which no pattern holds."""
@@ -51,25 +49,25 @@ class Point(NamedTuple):
     evidence: tuple[Evidence, ...]
 
 
-class Launch:
+class Group:
     """What every process of a launch holds. Making it loads CUDA and NCCL and connects the ranks.
 
     Raises Refused where that cannot be, NativeError where something broke.
     """
 
-    def __init__(self, operation: str, rank: Rank) -> None:
+    def __init__(self, operation: str, rank: NcclRank) -> None:
         self.operation, self.rank, self.job = operation, rank, rank.job
-        self.threads = nccl_job.in_threads(self.job)
-        varied = self.job.variant.parameters
-        self.graph = varied["launched"] == "graph"
-        self.buffers: nccl.Buffers = varied.get("buffers", "plain")  # type: ignore[assignment]
-        self.algorithm, self.protocol = (str(varied.get(name, FREE)) for name in ("algorithm", "protocol"))
+        case = rank.job.case
+        self.threads = case.in_threads
+        self.graph = case.launched == "graph"
+        self.buffers = cast("nccl.Buffers", case.buffers)
+        self.algorithm, self.protocol = case.algorithm or FREE, case.protocol or FREE
         self.largest_bytes = self.least_bytes = 0
         self.allocated_by = ""
-        self.cpus = nccl_job.widen(self.job, None if self.threads else rank.index)
+        self.cpus = gpus.widen(self.job, None if self.threads else rank.index)
         devices, self.library = self._together(self._open)
         self.team = self._connect(devices)
-        self._wants_evidence = self.job.options["evidence"] == "yes"
+        self._wants_evidence = self.job.options.evidence
         self._log = SwitchedLog(self.library, rank.scratch, rank.index)
 
     def _everyone(self, value: Any) -> list[Any]:  # noqa: ANN401 - whatever the processes tell each other
@@ -90,13 +88,11 @@ class Launch:
 
     def _open(self) -> tuple[list[cuda.Device], Library]:
         """This process's GPUs and NCCL."""
-        gpus = nccl_job.gpus_of(self.job)
-        if not self.threads:
-            gpus = (gpus[self.rank.comm.rank],)
+        mine = self.job.gpus if self.threads else (self.job.gpus[self.rank.comm.rank],)
         self.rank.step("CUDA")
-        devices = [cuda.Device(gpu.address) for gpu in gpus]
+        devices = [cuda.Device(gpu.address) for gpu in mine]
         self.rank.step("load NCCL")
-        return devices, Library(nccl_job.named_library(self.job))
+        return devices, Library(self.job.options.library)
 
     def _connect(self, devices: list[cuda.Device]) -> nccl.Team:
         self.rank.step("ncclCommInitRank")
@@ -117,14 +113,14 @@ class Launch:
 
     def allocate(self, sizes: tuple[Size, ...], most_bytes: int) -> None:
         """Buffers for the largest of the sizes, as nccl-tests: as large as was asked for. Raises Refused."""
-        asked = [size for size in parse_sizes(self.job.options["sizes"]) if size <= most_bytes]
+        asked = [size for size in self.job.options.sizes if size <= most_bytes]
         self.least_bytes = min([*asked, sizes[0].size_bytes])
         self.largest_bytes = max([*asked, *(size.size_bytes for size in sizes)])
         self.rank.step(f"allocate 2 x {format_size(self.largest_bytes)}")
         self.allocated_by = self._together(self._allocate)
 
     def _allocate(self) -> str:
-        if self.buffers == "symmetric" and nccl_job.nvls_is_off() and self.library.code > _NEWEST_READ:
+        if self.buffers == "symmetric" and gpus.nvls_is_off() and self.library.code > _NEWEST_READ:
             raise CannotJudge(f"it is not known whether windows of NCCL {self.library.version} leave NVLS off")
         return self.team.allocate(self.largest_bytes, self.buffers)
 
@@ -133,7 +129,7 @@ class Launch:
         size_bytes = self.least_bytes
         while size_bytes <= self.largest_bytes:
             self.rank.step(f"warm up {format_size(size_bytes)}")
-            size = nccl_options.size_of(self.operation, size_bytes, self.team.ranks)
+            size = options.size_of(self.operation, size_bytes, self.team.ranks)
             if size.size_bytes <= self.largest_bytes:
                 with contextlib.suppress(Refused):
                     self._together(functools.partial(self.team.warm, self._what(size, OUT_OF_PLACE)))
@@ -147,7 +143,7 @@ class Launch:
             self._together(lambda: self.team.once(what))
         wrong = self._count_wrong(what)
         evidence = self._evidence()
-        samples = nccl_options.samples_of(size.size_bytes)
+        samples = options.samples_of(size.size_bytes)
         mine = self.team.time(what, samples)
         everyone = [each for process in self._everyone(list(zip(mine, wrong, strict=True))) for each in process]
         times = [seconds for seconds, _ in everyone]
@@ -187,7 +183,7 @@ class Launch:
         """What rank 0's log says of the operation; raises Refused where NCCL ran something other than was forced."""
         if not self._wants_evidence:
             return ()
-        sends_only = self.operation in nccl_options.WITHOUT_ALGORITHM
+        sends_only = self.operation in options.WITHOUT_ALGORITHM
         text = "" if self._log.problem else self._log.text()
         seen = algorithm_evidence(text, sends_only=sends_only, problem=self._log.problem)
         seen = self._everyone(seen)[0]
