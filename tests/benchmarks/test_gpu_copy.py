@@ -10,9 +10,10 @@ from types import SimpleNamespace
 import jsonschema
 import msgspec
 import pytest
+from tests.benchmarks.jobs import job_of
 from tests.stand_ins import environment
 
-from railwright.benchmarks.base import Job, Plan, Variant
+from railwright.benchmarks.benchmark import Plan
 from railwright.benchmarks.gpu import copy as gpu_copy
 from railwright.benchmarks.gpu import latency as gpu_latency
 from railwright.benchmarks.gpu.job import waived
@@ -43,7 +44,7 @@ def measure(stand_ins, two_gpus, monkeypatch, tmp_path):
             monkeypatch.setenv(variable, value)
         benchmark = find(name)
         measurement = Measurement(topology=topology)
-        (planned,) = measurement.plan([(benchmark, benchmark.settle(options))], launches=1)
+        (planned,) = measurement.plan([(benchmark, benchmark.parse(options))], 1)
         return list(measurement.results(planned))
 
     return run
@@ -54,16 +55,15 @@ def of(results, **parameters):
 
 
 def job_on(topology, cpus=(0, 1), **options):
-    benchmark = find("gpu_copy")
-    return Job(
-        benchmark=benchmark.name, options=benchmark.settle(options), variant=Variant(), launch=0, cpus=tuple(cpus),
-        topology=topology, uses_gpus=True,
-    )  # fmt: skip
+    return job_of(find("gpu_copy"), topology, tuple(cpus), options)
+
+
+def with_ranks(job, ranks):
+    return msgspec.structs.replace(job, launch=msgspec.structs.replace(job.launch, ranks=ranks))
 
 
 def job_latency(topology):
-    options = find("gpu_latency").settle({})
-    return msgspec.structs.replace(job_on(topology), benchmark="gpu_latency", options=options)
+    return job_of(find("gpu_latency"), topology)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def everything(stand_ins, two_gpus, tmp_path_factory):
             patch.setenv(name, value)
         benchmark = find("gpu_copy")
         measurement = Measurement(topology=two_gpus)
-        (planned,) = measurement.plan([(benchmark, benchmark.settle({"sizes": "1001,256K"}))], launches=1)
+        (planned,) = measurement.plan([(benchmark, benchmark.parse({"sizes": "1001,256K"}))], 1)
         return list(measurement.results(planned))
 
 
@@ -298,7 +298,7 @@ def test_a_gpu_that_is_cut_into_parts_is_not_measured_as_a_whole(two_gpus):
 @pytest.mark.parametrize("ranks", range(1, 9))
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 8, 31, 32, 192])
 def test_ranks_of_gpus_have_cpus_of_their_own(two_gpus, ranks, count):
-    job = msgspec.structs.replace(job_on(two_gpus, cpus=range(count)), ranks=ranks)
+    job = with_ranks(job_on(two_gpus, cpus=range(count)), ranks)
     bound = [job.cpu_of(rank) for rank in range(ranks)]
     assert set(bound) <= set(range(count))
     assert len(set(bound)) == min(ranks, count)
@@ -306,7 +306,7 @@ def test_ranks_of_gpus_have_cpus_of_their_own(two_gpus, ranks, count):
 
 
 def test_two_ranks_do_not_share_a_core_however_its_threads_are_numbered(two_gpus):
-    job = msgspec.structs.replace(job_on(two_gpus, cpus=range(32)), ranks=2)
+    job = with_ranks(job_on(two_gpus, cpus=range(32)), 2)
     one, other = job.cpu_of(0), job.cpu_of(1)
     assert one // 2 != other // 2, "threads of a core are n and n + 1"
     assert one % 16 != other % 16, "threads of a core are n and n + half"
@@ -320,16 +320,17 @@ def test_each_rank_is_bound_to_a_cpu_of_its_own_near_its_gpu():
     assert len(set(numa_of_gpu)) == 2
     lists = {cpu.numa: str(cpu.facts["cpu_list"]) for cpu in topology.of_kind("cpu")}
     firsts = {numa: int(text.partition("-")[0].partition(",")[0]) for numa, text in lists.items()}
-    job = msgspec.structs.replace(job, cpus=tuple(first + k for first in firsts.values() for k in range(4)), ranks=8)
+    cpus = [first + k for first in firsts.values() for k in range(4)]
+    job = with_ranks(job_on(topology, cpus), 8)
     bound = [job.cpu_of(rank) for rank in range(8)]
     assert len(set(bound)) == 8
     for rank, cpu in enumerate(bound):
         assert cpu - firsts[numa_of_gpu[rank]] in range(4)
         assert job.memory_of(rank) == f"memory{numa_of_gpu[rank]}"
-    elsewhere = msgspec.structs.replace(job, uses_gpus=False)
+    elsewhere = msgspec.structs.replace(job, launch=msgspec.structs.replace(job.launch, gpus=()))
     assert [elsewhere.cpu_of(rank) for rank in range(8)] == list(job.cpus)
     far = next(numa for numa in firsts if numa != numa_of_gpu[0])
-    only_far = msgspec.structs.replace(job, cpus=(firsts[far], firsts[far] + 1))
+    only_far = with_ranks(job_on(topology, (firsts[far], firsts[far] + 1)), 8)
     assert only_far.cpu_of(0) == firsts[far], "a node that may not be used is no reason to fail"
 
 
@@ -361,7 +362,7 @@ def test_a_hang_is_noticed_after_the_longest_step_and_not_after_the_whole_plan(t
     session = SimpleNamespace(results=lambda: (), crashed=False)
     monkeypatch.setattr(measure_launches, "Session", lambda **of: waits.append(of["silence_s"]) or session)
     measurement = Measurement(topology=topology, silence_s=60.0)
-    (planned,) = measurement.plan([(find("gpu_copy"), find("gpu_copy").settle({}))], launches=1)
+    (planned,) = measurement.plan([(find("gpu_copy"), find("gpu_copy").parse({}))], 1)
     assert list(measurement.results(planned)) == []
     assert waits == [60.0 + planned.plan.longest_step_s]
     assert Plan(path="p", seconds=7.0, memory_bytes=0).silent_s == 7.0
@@ -385,4 +386,4 @@ def test_a_region_that_no_chain_fits_is_refused(text):
     with pytest.raises(UsageError):
         gpu_latency.parse_region(text)
     with pytest.raises(UsageError, match="gpu_latency region"):
-        find("gpu_latency").settle({"region": text})
+        find("gpu_latency").parse({"region": text})

@@ -6,11 +6,10 @@ from __future__ import annotations
 import os
 
 import pytest
+from tests.benchmarks.jobs import job_of, jobs_of
 from tests.stand_ins import build, environment, stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
 
-from railwright.benchmarks.base import Job, Variant
-from railwright.benchmarks.gpu import file as gpu_file
 from railwright.benchmarks.registry import BENCHMARKS, ON_REQUEST, find
 from railwright.errors import UsageError
 from railwright.launch.local import LocalLauncher
@@ -56,13 +55,11 @@ def measure(stand_ins, two_gpus, tmp_path, monkeypatch):
         for one in (folder, site):
             one.mkdir(exist_ok=True)
         (site / "sitecustomize.py").write_text(SITE)
-        settled = benchmark.settle({"directory": str(folder)} | DEFAULTS[name] | options)
+        given = {"directory": str(folder)} | DEFAULTS[name] | options
         addresses = [gpu.address for gpu in two_gpus.of_kind("gpu")]
         variables = os.environ | environment(stand_ins, *addresses) | {"PYTHONPATH": str(site)} | (faults or {})
         found = []
-        for variant in benchmark.variants(settled):
-            job = Job(benchmark=name, options=settled, variant=variant, launch=0, topology=topology, uses_gpus=True,
-                      cpus=tuple(sorted(os.sched_getaffinity(0))))  # fmt: skip
+        for job in jobs_of(benchmark, topology, tuple(sorted(os.sched_getaffinity(0))), given):
             planned = Planned(benchmark, job, benchmark.plan(job))
             if planned.plan.waived:
                 found.append(planned.without_measurement("waived", planned.plan.waived))
@@ -95,9 +92,9 @@ def in_a_run(stand_ins, two_gpus, tmp_path, monkeypatch):
                 patched.setenv(variable, value)
             benchmark = find(name)
             small = {"file-size": "64K", "batches": "1"} if name == "kv_file" else SMALL
-            settled = benchmark.settle({"directory": str(files)} | small | options)
+            asked = benchmark.parse({"directory": str(files)} | small | options)
             measurement = Measurement(topology=two_gpus)
-            planned = measurement.plan([(benchmark, settled)], 1)
+            planned = measurement.plan([(benchmark, asked)], 1)
             found = [result for one in planned for result in measurement.results(one)]
         assert not list(files.iterdir()), "a file was left behind"
         return found
@@ -193,14 +190,12 @@ def test_they_run_on_request_only_since_they_take_long_and_wear_drives():
 @pytest.mark.parametrize(("option", "value"), [("ways", "gds,nothing"), ("io-threads", "0"), ("engine", "threads")])
 def test_an_option_that_cannot_be_used_is_refused(option, value):
     with pytest.raises(UsageError):
-        find("gpu_file_read").settle({option: value})
+        find("gpu_file_read").parse({option: value})
 
 
 def test_each_way_is_a_launch_of_its_own():
-    assert gpu_file.variants({"ways": "bounce,gds"}) == (
-        Variant(parameters={"way": "bounce"}),
-        Variant(parameters={"way": "gds"}),
-    )
+    jobs = jobs_of(find("gpu_file_read"), expand("laptop", {}), given={"ways": "bounce,gds"})
+    assert [job.case.parameters() for job in jobs] == [{"way": "bounce"}, {"way": "gds"}]
 
 
 def test_nixl_s_backends_of_cufile_are_waived_in_the_loader_s_words(measure):
@@ -275,7 +270,6 @@ def test_a_point_in_which_cufile_crashes_is_named_and_the_points_behind_it_are_m
 def test_a_crash_in_the_last_case_or_in_none_of_them_starts_nothing_again(in_a_run):
     last = in_a_run(backend="GDS_MT", sizes="4K", operations="READ", STANDIN_CUFILE_CRASH="4096")
     assert [one.outcome for one in last] == ["failed"]
-    job = Job(benchmark="kv_file", options=find("kv_file").settle({"backend": "GDS"}), launch=0, cpus=(0,),
-              variant=Variant(parameters={"backend": "GDS"}), topology=expand("laptop", {}))  # fmt: skip
+    job = job_of(find("kv_file"), expand("laptop", {}), (0,), {"backend": "GDS"})
     before = Planned(find("kv_file"), job, find("kv_file").plan(job)).without_measurement("failed", "at step 'start'")
     assert find("kv_file").after_crash(job, [before]) is None

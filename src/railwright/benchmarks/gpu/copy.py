@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, choice, one_of, whole_number
-from railwright.benchmarks.gpu.job import waived
+from msgspec.structs import replace
+
+from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
+from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.gpu.places import (
     NUMA_CHOICES,
     Ends,
@@ -28,10 +30,13 @@ from railwright.benchmarks.gpu.places import (
     too_large,
     verified,
 )
+from railwright.benchmarks.job import Case, Job
+from railwright.benchmarks.options import Options, choice, one_of, option, whole_number
+from railwright.benchmarks.record import measured, waived
 from railwright.native import cuda
 from railwright.native.cuda_copies import Copies, Copy, time_copies
+from railwright.results.bounds import Declaration, GpuCopy
 from railwright.results.model import Evidence, Result
-from railwright.results.statistics import summarise
 from railwright.topology.model import C2cLink, Link, NvlinkLink, PcieLink, Scalar
 from railwright.topology.paths import Graph
 from railwright.units import MIB, format_size, parse_sizes
@@ -54,6 +59,36 @@ _TENFOLD = 10
 """A link at a tenth of its rate is slow, and no hang."""
 
 
+class CopyOptions(Options, frozen=True):
+    """What copies are asked for."""
+
+    sizes: tuple[int, ...] = option("512M", "sizes of one copy, like 64K:1G:x4", parse_sizes)
+    engines: tuple[str, ...] = option("ce,sm", "ce: copy engine, sm: multiprocessors, or both", choice("ce", "sm"))
+    directions: tuple[str, ...] = option(
+        "one,both", "one: alone, both: with copies the other way", choice("one", "both")
+    )
+    host: tuple[str, ...] = option("pinned", "pinned, pageable, or both", choice("pinned", "pageable"))
+    paths: tuple[str, ...] = option(
+        "host,local,peer", "host, local (inside a GPU), peer", choice("host", "local", "peer")
+    )
+    pairs: str = option("neighbours", "GPUs between which every way is measured, or all", one_of("neighbours", "all"))
+    numa: str = option("near", "host memory near the GPU, or on each NUMA node", one_of(*NUMA_CHOICES))
+    samples: int = option(str(_SAMPLES), "timed passes of 16 copies", whole_number(_MOST_SAMPLES))
+
+
+CopyJob = Job[CopyOptions, Case]
+CopyRank = Rank[CopyOptions, Case]
+
+
+class Copied(Case, frozen=True, kw_only=True):
+    """What is varied but the size: with host memory its kind, between GPUs who runs the copy."""
+
+    engine: str
+    host: str = ""
+    by: str = ""
+    direction: str
+
+
 class _Way(NamedTuple):
     """Between which GPUs, by their numbers, what is measured."""
 
@@ -71,13 +106,9 @@ class _Point(NamedTuple):
     target: Ends
     by: Gpu
     other_by: Gpu | None
-    parameters: dict[str, Scalar]
+    case: Copied
     evidence: tuple[Evidence, ...] = ()
     staged: bool = False
-
-
-def _wanted(job: Job, option: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(part.strip() for part in job.options[option].split(",")))
 
 
 def _counts(one_s: float) -> tuple[int, int]:
@@ -86,9 +117,9 @@ def _counts(one_s: float) -> tuple[int, int]:
     return copies // 4, copies
 
 
-def _between_gpus(job: Job) -> list[_Way]:
+def _between_gpus(job: CopyJob) -> list[_Way]:
     """Every way between every two GPUs; with more than two, but for `pairs=all`, every way between neighbours alone."""
-    engines, directions, gpus = _wanted(job, "engines"), _wanted(job, "directions"), len(job.gpus)
+    engines, directions, gpus = job.options.engines, job.options.directions, len(job.gpus)
     plain = ("ce" if "ce" in engines else engines[0], "write", "one" if "one" in directions else directions[0])
     return [
         _Way(source, target, engine, by, direction)
@@ -98,20 +129,17 @@ def _between_gpus(job: Job) -> list[_Way]:
         for by in ("read", "write")
         for direction in directions
         if source != target
-        if gpus == 2
-        or job.options["pairs"] == "all"
-        or target == (source + 1) % gpus
-        or (engine, by, direction) == plain
+        if gpus == 2 or job.options.pairs == "all" or target == (source + 1) % gpus or (engine, by, direction) == plain
     ]
 
 
 class _Estimate:
     """What a plan is made of, added up: seconds, bytes moved, and the longest of its points."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: CopyJob) -> None:
         self.seconds, self.moved_bytes, self.longest_s = _START_S + len(job.gpus), 0, _START_S + len(job.gpus)
         self._job, self._graph = job, Graph(job.topology)
-        self._sizes, self._samples = parse_sizes(job.options["sizes"]), int(job.options["samples"])
+        self._sizes, self._samples = job.options.sizes, job.options.samples
 
     def add(self, source: str, target: str, direction: str = "one") -> None:
         """A point at every size; where the target is host memory, or both are targets, a CPU checks."""
@@ -149,19 +177,19 @@ def _raw_rate(link: Link) -> float | None:
     return None
 
 
-def _plan(job: Job) -> Plan:
-    reason = waived(job)
+def _plan(job: CopyJob) -> Plan:
+    reason = gpu_job.waived(job)
     if reason:
-        return Plan(path="memory0>gpu0", seconds=0, memory_bytes=0, waived=reason)
-    sizes, paths, gpus = parse_sizes(job.options["sizes"]), _wanted(job, "paths"), job.gpus
+        return Plan(path="memory0>gpu0", waived=reason)
+    sizes, paths, gpus = job.options.sizes, job.options.paths, job.gpus
     estimate = _Estimate(job)
     for number, gpu in enumerate(gpus):
-        nodes = host_nodes(job, number, job.options["numa"]) if "host" in paths else []
-        ways = [(node.id, *way) for node in nodes for kind in _wanted(job, "host") for way in _host_ways(job, kind)]
+        nodes = host_nodes(job, number, job.options.numa) if "host" in paths else []
+        ways = [(node.id, *way) for node in nodes for kind in job.options.host for way in _host_ways(job, kind)]
         for memory, _, direction in ways:
             estimate.add(memory, gpu.id, direction)
             estimate.add(gpu.id, memory, direction)
-        for _ in _wanted(job, "engines") if "local" in paths else ():
+        for _ in job.options.engines if "local" in paths else ():
             estimate.add(gpu.id, gpu.id)
     for way in _between_gpus(job) if "peer" in paths else ():
         estimate.add(gpus[way.source].id, gpus[way.target].id, way.direction)
@@ -174,26 +202,19 @@ def _plan(job: Job) -> Plan:
     )
 
 
-def _waived(path: str, reason: str, parameters: dict[str, Scalar]) -> Result:
-    return Result(
-        benchmark=BENCHMARK.name, quantity="bandwidth_bytes_per_s", path=path, outcome="waived", reason=reason,
-        parameters=parameters,
-    )  # fmt: skip
-
-
-def _run(rank: Rank) -> Iterator[Result]:
+def _run(rank: CopyRank) -> Iterator[Result]:
     job = rank.job
     rank.step("CUDA")
     reason = cuda.problem()
     if reason:
-        yield _waived(_plan(job).path, reason, {})
+        yield waived(BENCHMARK.blank(_plan(job).path), reason)
         return
-    paths, sizes = _wanted(job, "paths"), parse_sizes(job.options["sizes"])
+    paths, sizes = job.options.paths, job.options.sizes
     with ExitStack() as stack:
         gpus = open_gpus(stack, job)
         unfit = too_large(gpus, sizes)
         for size, reason in unfit.items():
-            yield _waived(_plan(job).path, reason, {"size_bytes": size})
+            yield waived(BENCHMARK.blank(_plan(job).path), reason, {"size_bytes": size})
         if len(unfit) == len(sizes):
             return
         most = max(size for size in sizes if size not in unfit)
@@ -204,37 +225,37 @@ def _run(rank: Rank) -> Iterator[Result]:
                 yield from _with_host(rank, gpu, ends[gpu.id], most)
         if "local" in paths:
             for gpu in gpus:
-                for engine in _wanted(job, "engines"):
-                    varied: dict[str, Scalar] = {"engine": engine, "direction": "one"}
-                    yield from _measure(rank, _Point(ends[gpu.id], ends[gpu.id], gpu, None, varied))
+                for engine in job.options.engines:
+                    case = Copied(engine=engine, direction="one")
+                    yield from _measure(rank, _Point(ends[gpu.id], ends[gpu.id], gpu, None, case))
         if "peer" in paths and len(gpus) > 1:
             yield from _between(rank, gpus, ends)
 
 
-def _with_host(rank: Rank, gpu: Gpu, on_gpu: Ends, most: int) -> Iterator[Result]:
+def _with_host(rank: CopyRank, gpu: Gpu, on_gpu: Ends, most: int) -> Iterator[Result]:
     """A GPU and its host memory: each kind of memory on each node, there and back, alone and both at once."""
     job = rank.job
-    for node in host_nodes(job, gpu.number, job.options["numa"]):
-        for kind in _wanted(job, "host"):
+    for node in host_nodes(job, gpu.number, job.options.numa):
+        for kind in job.options.host:
             with ExitStack() as stack:
                 rank.step(f"gpu_copy {kind} host memory on {node.id} for {gpu.id}")
                 in_host = ends_in_host(stack, node, gpu, most, pinned=kind == "pinned")
                 seen = placement(in_host)
                 for engine, direction in _host_ways(job, kind):
-                    varied: dict[str, Scalar] = {"engine": engine, "host": kind, "direction": direction}
+                    case = Copied(engine=engine, host=kind, direction=direction)
                     other = gpu if direction == "both" else None
-                    yield from _measure(rank, _Point(in_host, on_gpu, gpu, other, varied, seen))
-                    yield from _measure(rank, _Point(on_gpu, in_host, gpu, other, varied, seen))
+                    yield from _measure(rank, _Point(in_host, on_gpu, gpu, other, case, seen))
+                    yield from _measure(rank, _Point(on_gpu, in_host, gpu, other, case, seen))
 
 
-def _host_ways(job: Job, kind: str) -> list[tuple[str, str]]:
+def _host_ways(job: CopyJob, kind: str) -> list[tuple[str, str]]:
     """(engine, direction). Memory that is not pinned: multiprocessors do not reach it, and enqueuing waits for it."""
     if kind == "pageable":
         return [("ce", "one")]
-    return [(engine, direction) for engine in _wanted(job, "engines") for direction in _wanted(job, "directions")]
+    return [(engine, direction) for engine in job.options.engines for direction in job.options.directions]
 
 
-def _between(rank: Rank, gpus: list[Gpu], ends: dict[str, Ends]) -> Iterator[Result]:
+def _between(rank: CopyRank, gpus: list[Gpu], ends: dict[str, Ends]) -> Iterator[Result]:
     """Ordered pairs of GPUs, the data pulled by its target (read) and pushed by its source (write)."""
     reached = enable_peers(gpus)
     for way in _between_gpus(rank.job):
@@ -243,38 +264,37 @@ def _between(rank: Rank, gpus: list[Gpu], ends: dict[str, Ends]) -> Iterator[Res
         direct = (by.id, other.id) in reached
         value = "direct" if direct else "none: through the host"
         seen = (Evidence(claim="peer_access", value=value, seen="cuDeviceCanAccessPeer"),)
-        varied: dict[str, Scalar] = {"engine": way.engine, "by": way.by, "direction": way.direction}
+        case = Copied(engine=way.engine, by=way.by, direction=way.direction)
         back = other if way.direction == "both" else None
-        yield from _measure(rank, _Point(ends[source.id], ends[target.id], by, back, varied, seen, staged=not direct))
+        yield from _measure(rank, _Point(ends[source.id], ends[target.id], by, back, case, seen, staged=not direct))
 
 
-def _measure(rank: Rank, point: _Point) -> Iterator[Result]:
+def _measure(rank: CopyRank, point: _Point) -> Iterator[Result]:
     """The point at every size that fits."""
-    job, kernel = rank.job, point.parameters["engine"] == "sm"
-    for size in (size for size in parse_sizes(job.options["sizes"]) if size <= point.source.out.size_bytes):
-        path = f"{point.source.name}>{point.target.name}"
-        varied = {"size_bytes": size, **point.parameters}
-        if kernel and point.staged:
-            yield _waived(path, f"{point.by.id} does not reach the other GPU's memory directly", varied)
+    path, varied = f"{point.source.name}>{point.target.name}", point.case.parameters()
+    for size in (size for size in rank.job.options.sizes if size <= point.source.out.size_bytes):
+        blank = BENCHMARK.blank(path)
+        blank = replace(blank, parameters={"size_bytes": size, **varied})
+        if point.case.engine == "sm" and point.staged:
+            yield waived(blank, f"{point.by.id} does not reach the other GPU's memory directly")
             continue
-        rank.step(f"gpu_copy {path} {format_size(size)} {' '.join(map(str, point.parameters.values()))}")
-        yield _one_size(job, point, path, size)
+        rank.step(f"gpu_copy {path} {format_size(size)} {' '.join(map(str, varied.values()))}")
+        yield _one_size(blank, point, size, rank.job.options.samples)
 
 
-def _one_size(job: Job, point: _Point, path: str, size: int) -> Result:
-    source, target, kernel = point.source, point.target, point.parameters["engine"] == "sm"
+def _one_size(blank: Result, point: _Point, size: int, samples: int) -> Result:
+    source, target, kernel = point.source, point.target, point.case.engine == "sm"
     there = Copy(target.into, source.out, size, point.by.device, kernel=kernel, staged=point.staged)
     back = None
     poison(target.into, size)
     if point.other_by is not None:
         poison(source.into, size)
         back = Copy(source.into, target.out, size, point.other_by.device, kernel=kernel, staged=point.staged)
-    samples = int(job.options["samples"])
     warm, copies = _counts_for(there)
     timed = _timed(there, back, warm, copies, samples)
     if timed.uncovered:
         early = f"the copies the other way ended first in {timed.uncovered} of {samples} samples"
-        return _waived(path, f"{early}: the value would be of one way alone", {"size_bytes": size, **point.parameters})
+        return waived(blank, f"{early}: the value would be of one way alone")
     check = verified(target, source, size)
     settings: dict[str, Scalar] = {
         "copies": copies,
@@ -291,18 +311,7 @@ def _one_size(job: Job, point: _Point, path: str, size: int) -> Result:
         check = both(check, verified(source, target, size))
         settings["other_way_ran_throughout"] = f"{samples} of {samples} samples"
     rates = [size / second for second in timed.seconds]
-    return Result(
-        benchmark=BENCHMARK.name,
-        quantity="bandwidth_bytes_per_s",
-        path=path,
-        method=BENCHMARK.method,
-        parameters={"size_bytes": size, **point.parameters},
-        settings=settings,
-        samples=tuple(rates),
-        summary=summarise(rates),
-        verification=check,
-        evidence=point.evidence,
-    )
+    return measured(blank, rates, settings=settings, verification=check, evidence=point.evidence)
 
 
 def _counts_for(copy: Copy) -> tuple[int, int]:
@@ -324,19 +333,9 @@ BENCHMARK = Benchmark(
     name="gpu_copy",
     summary="host to GPU and back, GPU to GPU, and inside a GPU, by copy engines and multiprocessors",
     method="nvbandwidth 0.8: 16 copies (fewer long ones) back to back after 4, held till enqueued, by CUDA events",
-    quantities=("bandwidth_bytes_per_s",),
-    ranks=1,
+    results=(Declaration("bandwidth_bytes_per_s", GpuCopy()),),
+    options=CopyOptions,
+    launches=gpu_job.on_all_gpus,
     plan=_plan,
     run=_run,
-    uses_gpus=True,
-    options=(
-        Option("sizes", "512M", "sizes of one copy, like 64K:1G:x4", parse_sizes),
-        Option("engines", "ce,sm", "ce: copy engine, sm: multiprocessors, or both", choice("ce", "sm")),
-        Option("directions", "one,both", "one: alone, both: with copies the other way", choice("one", "both")),
-        Option("host", "pinned", "pinned, pageable, or both", choice("pinned", "pageable")),
-        Option("paths", "host,local,peer", "host, local (inside a GPU), peer", choice("host", "local", "peer")),
-        Option("pairs", "neighbours", "GPUs between which every way is measured, or all", one_of("neighbours", "all")),
-        Option("numa", "near", "host memory near the GPU, or on each NUMA node", one_of(*NUMA_CHOICES)),
-        Option("samples", str(_SAMPLES), "timed passes of 16 copies", whole_number(_MOST_SAMPLES)),
-    ),
 )

@@ -9,18 +9,18 @@ from __future__ import annotations
 import array
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from railwright.benchmarks.after_crash import cases_behind
-from railwright.benchmarks.base import Job, Option, Plan, Rank, Variant, choice
-from railwright.benchmarks.files.cpu_cost import cpu_settings
+from railwright.benchmarks.benchmark import Plan, Rank
 from railwright.benchmarks.files.direct_file import FILL_BYTES, device_of, with_name
-from railwright.benchmarks.files.direct_io import Point, block_order, options, points, problem
+from railwright.benchmarks.files.direct_io import FileOptions, Point, block_order, points, problem
 from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.gpu.file_route import route_evidence, wrong_route
+from railwright.benchmarks.job import Case, Job, Launch, Machine
+from railwright.benchmarks.options import choice, option
+from railwright.benchmarks.record import waived
 from railwright.errors import CannotJudge
 from railwright.native import cufile
 from railwright.native.cuda import Device, DeviceBuffer, PinnedBuffer, driver_version
@@ -30,69 +30,86 @@ from railwright.native.files import Extent, Pass
 from railwright.results.model import Evidence, Result
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.model import Scalar
-from railwright.units import format_size, parse_size
+from railwright.units import format_size
 
 BOUNCE = "bounce"
 WAYS = ("gds", "cufile compat", BOUNCE)
 POISON = 0xA5
-_LEFT_OUT = ("pages", "engine")
-_ways = choice(*WAYS)
 
 
-def options_of(*, verb: str, sizes: str) -> tuple[Option, ...]:
-    """Those of the host's benchmark that mean something here, and the ways."""
-    kept = (one for one in options(verb=verb, sizes=sizes, pages="huge") if one.name not in _LEFT_OUT)
-    there = f"gds (no fallback), cufile compat, {BOUNCE} (pinned buffers of our own), or several"
-    return (*kept, Option("ways", ",".join(WAYS), there, _ways))
+class GpuFileOptions(FileOptions, frozen=True):
+    """What direct operations on a file are asked for whose other end is a GPU's memory."""
+
+    ways: tuple[str, ...] = option(
+        ",".join(WAYS),
+        f"gds (no fallback), cufile compat, {BOUNCE} (pinned buffers of our own), or several",
+        choice(*WAYS),
+    )
 
 
-def variants(given: Mapping[str, str]) -> tuple[Variant, ...]:
+class ByWay(Case, frozen=True, kw_only=True):
+    """Which way the data of a launch goes."""
+
+    way: str
+
+
+class GpuFileCase(Case, frozen=True, kw_only=True):
+    """A point as it stands in a record."""
+
+    size_bytes: int
+    depth: int
+    threads: int
+    order: str
+    way: str
+    operation: str = ""
+    """`write`; nothing for a read."""
+
+
+GpuFileJob = Job[GpuFileOptions, ByWay]
+GpuFileRank = Rank[GpuFileOptions, ByWay]
+
+
+def launches(options: GpuFileOptions, machine: Machine) -> tuple[Launch[ByWay], ...]:
     """A launch for each way."""
-    return tuple(Variant(parameters={"way": way}) for way in _ways(given["ways"]))
+    gpus = gpu_job.usable_of(machine)
+    return tuple(Launch(case=ByWay(way=way), gpus=gpus) for way in options.ways)
 
 
-def points_of(given: Mapping[str, str]) -> tuple[Point, ...]:
+def points_of(job: GpuFileJob) -> tuple[Point, ...]:
     """Those of the host's benchmark; buffers have no choice of pages."""
-    return points({**given, "pages": "huge"})
+    return points(job.options, ("huge",))
 
 
-def points_left(job: Job) -> tuple[Point, ...]:
-    """Those that this launch has to measure."""
-    return points_of(job.options)[job.first_case :]
-
-
-def step_of(job: Job, point: Point) -> str:
+def step_of(job: GpuFileJob, point: Point) -> str:
     """What a rank calls the measurement of a point."""
-    return f"{job.benchmark} {job.variant.parameters['way']} {point.without_pages}"
+    return f"{job.benchmark} {job.case.way} {point.without_pages}"
 
 
-def after_crash(job: Job, results: Sequence[Result]) -> Job | None:
+def after_crash(job: GpuFileJob, results: Sequence[Result]) -> GpuFileJob | None:
     """The points behind the one in which cuFile crashed; None where it was none of them, or the last one."""
-    steps = [step_of(job, point) for point in points_of(job.options)]
+    steps = [step_of(job, point) for point in points_of(job)]
     return cases_behind(job, results, steps, keys=("size_bytes", "depth", "threads", "order"))
 
 
-def path_of(job: Job, *, write: bool) -> str:
+def path_of(job: GpuFileJob, *, write: bool) -> str:
     """From the drive to the rank's GPU, or back."""
-    drive = device_of(job.topology, job.options["directory"])
+    drive = device_of(job.topology, job.options.directory)
     gpu = job.gpu_of(0).id if job.gpus else "gpu"
     return f"{gpu}>{drive}" if write else f"{drive}>{gpu}"
 
 
-def plan_of(job: Job, *, passes: int, write: bool) -> Plan:
+def plan_of(job: GpuFileJob, *, passes: int, write: bool) -> Plan:
     """What it costs and why it cannot be done. Whether cuFile can be used only a rank may try."""
-    folder, size = job.options["directory"], parse_size(job.options["file-size"])
-    every = points_of(job.options)
+    options, size, every = job.options, job.options.file_size, points_of(job)
     moved = (1 + passes) * sum(point.blocks(size) * point.size for point in every)
     wear = f", and over it again: {format_size(size + moved)} of wear on the drive in each launch" if write else ""
-    settled = {**job.options, "pages": "huge"}
     return Plan(
         path=path_of(job, write=write),
         seconds=3 + (1 + passes) * sum(point.planned_s(size) for point in every),
         memory_bytes=FILL_BYTES + max(point.in_flight_bytes for point in every),
         moved_bytes=size + moved,
-        files=(f"a nameless file of {format_size(size)} in {folder}{wear}",),
-        waived=gpu_job.waived(job) or problem(replace(job, options=settled), "write" if write else "read"),
+        files=(f"a nameless file of {format_size(size)} in {options.directory}{wear}",),
+        waived=gpu_job.waived(job) or problem(options, every, "write" if write else "read"),
     )
 
 
@@ -107,11 +124,11 @@ class Target(NamedTuple):
 
 
 @contextlib.contextmanager
-def opened(rank: Rank, fd: int) -> Iterator[Target]:
+def opened(rank: GpuFileRank, fd: int) -> Iterator[Target]:
     """The GPU's memory, as large as the file, and cuFile's driver where the way needs it. Raises CannotJudge."""
-    way = str(rank.job.variant.parameters["way"])
+    way = rank.job.case.way
     rank.step("GPU memory")
-    size = parse_size(rank.job.options["file-size"])
+    size = rank.job.options.file_size
     with Device(rank.job.gpu_of(0).address) as device, DeviceBuffer(device, size) as buffer:
         if way == BOUNCE:
             yield Target(fd, way, buffer, None)
@@ -119,7 +136,7 @@ def opened(rank: Rank, fd: int) -> Iterator[Target]:
         rank.step(f"cuFile for {way}")
         os.sched_setaffinity(0, rank.job.cpus_beside(0))  # for cuFile's own threads; our workers bind themselves
         with contextlib.ExitStack() as stack:
-            with with_name(fd, rank.job.options["directory"]) as named:
+            with with_name(fd, rank.job.options.directory) as named:
                 stack.callback(os.close, named)
                 driver = stack.enter_context(CuFile(rank.scratch, _cufile_way(way), named, buffer))
             yield Target(named, way, buffer, driver)
@@ -129,16 +146,17 @@ def _cufile_way(way: str) -> Way:
     return "gds" if way == "gds" else "cufile compat"
 
 
-def over_ways(rank: Rank, blank: Result, fd: int, measure: Callable[[Target], Iterator[Result]]) -> Iterator[Result]:
+def over_ways(
+    rank: GpuFileRank, blank: Result, fd: int, measure: Callable[[Target], Iterator[Result]]
+) -> Iterator[Result]:
     """What `measure` yields; `blank` waived with cuFile's own reason where the way cannot be gone."""
-    parameters: dict[str, Scalar] = {"way": str(rank.job.variant.parameters["way"])}
     with contextlib.ExitStack() as stack:
         try:
             target = stack.enter_context(opened(rank, fd))
         except CannotJudge as error:
-            if parameters["way"] == BOUNCE:
+            if rank.job.case.way == BOUNCE:
                 raise
-            yield replace(blank, outcome="waived", reason=error.message, parameters=parameters)
+            yield waived(blank, error.message, rank.job.case.parameters())
             return
         yield from measure(target)
 
@@ -160,9 +178,9 @@ class Work(NamedTuple):
         return len(self.offsets) * self.point.size
 
 
-def work_of(rank: Rank, point: Point) -> Work:
+def work_of(rank: GpuFileRank, point: Point) -> Work:
     """So many workers as there are operations in flight, round and round over the CPUs near the GPU."""
-    region = point.blocks(parse_size(rank.job.options["file-size"])) * point.size
+    region = point.blocks(rank.job.options.file_size) * point.size
     offsets, _ = block_order((Extent(0, 0, region),), point.size, point.order)
     near = rank.job.cpus_near(rank.job.gpu_of(0)) or rank.job.cpus
     workers = point.depth * point.threads
@@ -181,7 +199,9 @@ def passes_of(target: Target, work: Work) -> Iterator[OnePass]:
         )
 
 
-def counted_pass(rank: Rank, target: Target, work: Work, one_pass: OnePass, *, write: bool) -> tuple[Evidence, str]:
+def counted_pass(
+    rank: GpuFileRank, target: Target, work: Work, one_pass: OnePass, *, write: bool
+) -> tuple[Evidence, str]:
     """One pass that is not timed: which way its data really took, and why that is not the one that was asked for."""
     if target.driver is None:
         one_pass(write)
@@ -192,21 +212,20 @@ def counted_pass(rank: Rank, target: Target, work: Work, one_pass: OnePass, *, w
     return evidence, wrong_route(target.way, evidence)
 
 
-def parameters_of(target: Target, point: Point, verb: str) -> dict[str, Scalar]:
-    """What was varied, as it stands in the record."""
-    return {
-        "size_bytes": point.size,
-        "depth": point.depth,
-        "threads": point.threads,
-        "order": point.order,
-        "way": target.way,
-        **({"operation": verb} if verb == "write" else {}),
-    }
+def case_of(target: Target, point: Point, operation: str = "") -> GpuFileCase:
+    """What was varied."""
+    return GpuFileCase(
+        size_bytes=point.size,
+        depth=point.depth,
+        threads=point.threads,
+        order=point.order,
+        way=target.way,
+        operation=operation,
+    )
 
 
-def settings_of(target: Target, work: Work, passes: list[Pass], kernel_s: float | None) -> dict[str, Scalar]:
+def settings_of(target: Target, work: Work, passes: list[Pass], cost: dict[str, Scalar]) -> dict[str, Scalar]:
     """What the passes cost, and with which software."""
-    moved = len(work.offsets) * work.point.size
     found: dict[str, Scalar] = {
         "passes": len(passes),
         "operations_per_pass": len(work.offsets),
@@ -214,7 +233,7 @@ def settings_of(target: Target, work: Work, passes: list[Pass], kernel_s: float 
         "o_direct": True,
         "cuda_driver": driver_version(),
         "cpus": ",".join(map(str, dict.fromkeys(work.cpus))),
-        **cpu_settings(passes, moved, kernel_s),
+        **cost,
     }
     if target.driver is not None:
         own = cufile.properties()

@@ -13,13 +13,15 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, whole_number
-from railwright.benchmarks.files.cpu_cost import kernel_threads_cpu_s
+from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.files.direct_file import FILL_BYTES, over_test_file
-from railwright.benchmarks.files.direct_io import Point, results_of
+from railwright.benchmarks.files.direct_io import Point, declared, results_of, timed_passes
 from railwright.benchmarks.gpu import file as gpu_file
-from railwright.benchmarks.gpu.file import Target
+from railwright.benchmarks.gpu.file import ByWay, GpuFileOptions, Target
+from railwright.benchmarks.job import Job
+from railwright.benchmarks.options import option, whole_number
 from railwright.native.memory import PATTERN, Buffer
+from railwright.results.bounds import DriveLinks
 from railwright.results.model import Result, Verification
 
 _MOST_PASSES = 1000
@@ -27,24 +29,34 @@ _SEED_BYTES = 6
 """Of the pattern, drawn by each launch: the next run must not write what deduplicating storage knows already."""
 
 
-def _plan(job: Job) -> Plan:
-    return gpu_file.plan_of(job, passes=int(job.options["passes"]), write=True)
+class WriteOptions(GpuFileOptions, frozen=True):
+    """What writes are asked for."""
+
+    passes: int = option("5", "timed passes over the file at each point", whole_number(_MOST_PASSES))
 
 
-def _run(rank: Rank) -> Iterator[Result]:
+WriteJob = Job[WriteOptions, ByWay]
+WriteRank = Rank[WriteOptions, ByWay]
+
+
+def _plan(job: WriteJob) -> Plan:
+    return gpu_file.plan_of(job, passes=job.options.passes, write=True)
+
+
+def _run(rank: WriteRank) -> Iterator[Result]:
     path = gpu_file.path_of(rank.job, write=True)
-    blank = Result(benchmark=BENCHMARK.name, quantity="bandwidth_bytes_per_s", path=path, method=BENCHMARK.method)
+    blank = BENCHMARK.blank(path)
     over = partial(gpu_file.over_ways, rank, blank, measure=partial(_measure, rank, blank))
     yield from over_test_file(rank, blank, over)
 
 
-def _measure(rank: Rank, common: Result, target: Target) -> Iterator[Result]:
+def _measure(rank: WriteRank, common: Result, target: Target) -> Iterator[Result]:
     seed = int.from_bytes(os.urandom(_SEED_BYTES))
-    for number, point in enumerate(gpu_file.points_left(rank.job)):
+    for number, point in enumerate(gpu_file.points_of(rank.job)[rank.job.first_case :]):
         yield from _measure_point(rank, common, target, point, seed + 2 * number)
 
 
-def _measure_point(rank: Rank, common: Result, target: Target, point: Point, seed: int) -> Iterator[Result]:
+def _measure_point(rank: WriteRank, common: Result, target: Target, point: Point, seed: int) -> Iterator[Result]:
     """One counted pass, then timed ones of another pattern, which is then read back from the file by pread."""
     rank.step(gpu_file.step_of(rank.job, point))
     work = gpu_file.work_of(rank, point)
@@ -52,18 +64,15 @@ def _measure_point(rank: Rank, common: Result, target: Target, point: Point, see
         target.buffer.fill(seed, work.region_bytes)
         route, elsewhere = gpu_file.counted_pass(rank, target, work, one_pass, write=True)
         target.buffer.fill(seed + 1, work.region_bytes)
-        before = kernel_threads_cpu_s()
-        passes = [one_pass(True) for _ in range(int(rank.job.options["passes"]))]
-        after = kernel_threads_cpu_s()
+        passes, cost = timed_passes(lambda: [one_pass(True) for _ in range(rank.job.options.passes)], work.region_bytes)
     rank.step(f"{gpu_file.step_of(rank.job, point)}: reading back")
     wrong = wrong_in_file(target.fd, seed + 1, work.region_bytes)
-    kernel_s = None if before is None or after is None else after - before
     measured = replace(
         common,
         outcome="failed" if elsewhere else "measured",
         reason=elsewhere,
-        parameters=gpu_file.parameters_of(target, point, "write"),
-        settings={**gpu_file.settings_of(target, work, passes, kernel_s), "pattern_seed": seed + 1},
+        parameters=gpu_file.case_of(target, point, "write").parameters(),
+        settings={**gpu_file.settings_of(target, work, passes, cost), "pattern_seed": seed + 1},
         verification=Verification(method=PATTERN, bytes_checked=work.region_bytes, bytes_wrong=wrong),
         evidence=(route,),
     )
@@ -88,15 +97,11 @@ BENCHMARK = Benchmark(
     summary="direct writes of a file from GPU memory: GPUDirect Storage, its compatibility mode, pinned buffers",
     method="gdsio -x 0, 1 and 2: O_DIRECT, file laid out, each block at most once a pass, as many workers as "
     "operations in flight",
-    quantities=("bandwidth_bytes_per_s", "operations_per_s", "latency_s"),
-    ranks=1,
+    results=declared(DriveLinks()),
+    options=WriteOptions,
+    case=ByWay,
+    launches=gpu_file.launches,
     plan=_plan,
     run=_run,
-    options=(
-        *gpu_file.options_of(verb="write", sizes="4K,1M"),
-        Option("passes", "5", "timed passes over the file at each point", whole_number(_MOST_PASSES)),
-    ),
-    variants=gpu_file.variants,
     after_crash=gpu_file.after_crash,
-    uses_gpus=True,
 )

@@ -1,12 +1,24 @@
-"""What every benchmark of GPUs asks of its job before it starts."""
+"""What every benchmark of GPUs asks of its machine and its job before it starts."""
 
 from __future__ import annotations
 
-from railwright.benchmarks.base import Job
-from railwright.topology.gpus import nvidia_gpus, why_unusable
+from railwright.benchmarks.benchmark import AnyJob
+from railwright.benchmarks.job import Case, Launch, Machine
+from railwright.benchmarks.options import Options
+from railwright.topology.gpus import nvidia_gpus, usable_gpus, why_unusable
 
 
-def waived(job: Job, least: int = 1) -> str:
+def usable_of(machine: Machine) -> tuple[str, ...]:
+    """The ids of the GPUs that CUDA can use as a whole, by their PCI addresses."""
+    return tuple(gpu.id for gpu in usable_gpus(machine.topology))
+
+
+def on_all_gpus(_options: Options, machine: Machine) -> tuple[Launch[Case], ...]:
+    """One launch of a process that works with every GPU."""
+    return (Launch(case=Case(), gpus=usable_of(machine)),)
+
+
+def waived(job: AnyJob, least: int = 1) -> str:
     """Why a benchmark that needs at least so many whole NVIDIA GPUs cannot run here; empty where it can."""
     found = len(job.gpus)
     if found >= least:

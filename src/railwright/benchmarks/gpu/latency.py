@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-from railwright.benchmarks.base import Benchmark, Job, Option, Plan, Rank, choice, one_of
-from railwright.benchmarks.gpu.job import waived
+from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
+from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.gpu.places import (
     NUMA_CHOICES,
     Ends,
@@ -29,11 +29,14 @@ from railwright.benchmarks.gpu.places import (
     too_large,
     verified,
 )
+from railwright.benchmarks.job import Case, Job
+from railwright.benchmarks.options import Options, choice, one_of, option
+from railwright.benchmarks.record import measured, waived
 from railwright.errors import UsageError
 from railwright.native import cuda
 from railwright.native.cuda_copies import CHAIN_STRIDE_BYTES, Chain, Copy, time_copies, time_copy_and_wait
+from railwright.results.bounds import Declaration, GpuLoad, Nothing
 from railwright.results.model import Evidence, Result, Verification
-from railwright.results.statistics import summarise
 from railwright.topology.model import Scalar
 from railwright.units import GIB, format_size, parse_size, parse_sizes
 
@@ -59,48 +62,66 @@ def parse_region(text: str) -> int:
     return size
 
 
-def _sizes(job: Job) -> tuple[int, ...]:
-    """Of all copies, and of the region of loads."""
-    kinds = job.options["kinds"]
-    copies = parse_sizes(job.options["sizes"]) if "copy" in kinds else ()
-    return (*copies, parse_region(job.options["region"])) if "chase" in kinds else tuple(copies)
+class LatencyOptions(Options, frozen=True):
+    """What small copies and loads are asked for."""
+
+    kinds: tuple[str, ...] = option("copy,chase", "copy, chase, or both", choice("copy", "chase"))
+    sizes: tuple[int, ...] = option("8", "bytes of one copy, like 8,4K", parse_sizes)
+    region: int = option("2M", "what the pointers lead through; 2M as nvbandwidth", parse_region)
+    numa: str = option("near", "host memory near the GPU, or on each NUMA node", one_of(*NUMA_CHOICES))
+
+    @property
+    def every_size(self) -> tuple[int, ...]:
+        """Of all copies, and of the region of loads."""
+        copies = self.sizes if "copy" in self.kinds else ()
+        return (*copies, self.region) if "chase" in self.kinds else copies
 
 
-def _plan(job: Job) -> Plan:
-    reason = waived(job)
+class _Timed(Case, frozen=True, kw_only=True):
+    kind: str
+    size_bytes: int
+    clock: str = ""
+
+
+LatencyJob = Job[LatencyOptions, Case]
+LatencyRank = Rank[LatencyOptions, Case]
+
+
+def _plan(job: LatencyJob) -> Plan:
+    reason = gpu_job.waived(job)
     if reason:
-        return Plan(path="memory0>gpu0", seconds=0, memory_bytes=0, waived=reason)
+        return Plan(path="memory0>gpu0", waived=reason)
     gpus = len(job.gpus)
-    nodes = len(host_nodes(job, 0, job.options["numa"]))
-    copies = len(parse_sizes(job.options["sizes"])) * (2 * gpus * nodes + gpus * (gpus - 1))
+    nodes = len(host_nodes(job, 0, job.options.numa))
+    copies = len(job.options.sizes) * (2 * gpus * nodes + gpus * (gpus - 1))
     loads = gpus * nodes + gpus * gpus
     return Plan(
         path=f"{near_memory(job, 0)}>{job.gpus[0].id}",
         seconds=_START_S + gpus + _COPIES_S * copies + _LOADS_S * loads,
-        memory_bytes=3 * max(_sizes(job)),
+        memory_bytes=3 * max(job.options.every_size),
         longest_step_s=_TENFOLD * (_START_S + gpus),
     )
 
 
-def _run(rank: Rank) -> Iterator[Result]:
+def _run(rank: LatencyRank) -> Iterator[Result]:
     job = rank.job
     rank.step("CUDA")
     reason = cuda.problem()
     if reason:
-        yield _waived(_plan(job).path, {}, reason)
+        yield waived(BENCHMARK.blank(_plan(job).path), reason)
         return
     with ExitStack() as stack:
         gpus = open_gpus(stack, job)
-        unfit = too_large(gpus, _sizes(job))
+        unfit = too_large(gpus, job.options.every_size)
         for size, reason in unfit.items():
-            yield _waived(_plan(job).path, {"size_bytes": size}, reason)
-        most = max((size for size in _sizes(job) if size not in unfit), default=0)
+            yield waived(BENCHMARK.blank(_plan(job).path), reason, {"size_bytes": size})
+        most = max((size for size in job.options.every_size if size not in unfit), default=0)
         if not most:
             return
         rank.step("gpu_latency memory of GPUs")
         ends = {gpu.id: ends_on(stack, gpu, most) for gpu in gpus}
         for gpu in gpus:
-            for node in host_nodes(job, gpu.number, job.options["numa"]):
+            for node in host_nodes(job, gpu.number, job.options.numa):
                 with ExitStack() as inner:
                     in_host = ends_in_host(inner, node, gpu, most, pinned=True)
                     seen = placement(in_host)
@@ -111,7 +132,7 @@ def _run(rank: Rank) -> Iterator[Result]:
         yield from _between(rank, gpus, ends)
 
 
-def _between(rank: Rank, gpus: list[Gpu], ends: dict[str, Ends]) -> Iterator[Result]:
+def _between(rank: LatencyRank, gpus: list[Gpu], ends: dict[str, Ends]) -> Iterator[Result]:
     """Every ordered pair: copies pushed by the source, loads by the target."""
     reached = enable_peers(gpus)
     for source in gpus:
@@ -122,96 +143,85 @@ def _between(rank: Rank, gpus: list[Gpu], ends: dict[str, Ends]) -> Iterator[Res
             yield from _copies(rank, source, ends[source.id], ends[target.id], seen, staged=not direct)
             if direct:
                 yield from _loads(rank, target, ends[source.id], seen)
-            elif "chase" in rank.job.options["kinds"]:
+            elif "chase" in rank.job.options.kinds:
                 reason = f"{target.id} does not reach {source.id}'s memory directly"
-                yield _waived(f"{source.id}>{target.id}", _chased(rank.job), reason)
+                yield waived(BENCHMARK.blank(f"{source.id}>{target.id}", _chased(rank.job)), reason)
 
 
-def _chased(job: Job) -> dict[str, Scalar]:
-    return {"kind": "chase", "size_bytes": parse_region(job.options["region"])}
+def _chased(job: LatencyJob) -> _Timed:
+    return _Timed(kind="chase", size_bytes=job.options.region)
 
 
 def _copies(
-    rank: Rank, gpu: Gpu, source: Ends, target: Ends, seen: tuple[Evidence, ...], *, staged: bool = False
+    rank: LatencyRank, gpu: Gpu, source: Ends, target: Ends, seen: tuple[Evidence, ...], *, staged: bool = False
 ) -> Iterator[Result]:
-    if "copy" not in rank.job.options["kinds"]:
+    if "copy" not in rank.job.options.kinds:
         return
     path = f"{source.name}>{target.name}"
-    for size in (size for size in parse_sizes(rank.job.options["sizes"]) if size <= source.out.size_bytes):
+    for size in (size for size in rank.job.options.sizes if size <= source.out.size_bytes):
         rank.step(f"gpu_latency {path} copy of {format_size(size)}")
         copy = Copy(target.into, source.out, size, gpu.device, staged=staged)
         for clock in ("host", "gpu"):
             poison(target.into, size)
-            varied: dict[str, Scalar] = {"kind": "copy", "size_bytes": size, "clock": clock}
+            case = _Timed(kind="copy", size_bytes=size, clock=clock)
             if clock == "host":
                 seconds = time_copy_and_wait(copy, warm=_WARM, samples=_SAMPLES)
                 held: dict[str, Scalar] = {"warm_copies": _WARM}
             else:
                 seconds = time_copies(copy, warm=_HELD_WARM, copies=1, samples=_HELD_SAMPLES).seconds
                 held = {"warm_copies": _HELD_WARM, "start": _start(copy)}
-            yield _result(gpu, path, varied, held, seconds, verified(target, source, size), seen)
+            yield _result(gpu, path, case, held, seconds, verified(target, source, size), seen)
 
 
 def _start(copy: Copy) -> str:
     return "held back until all is enqueued" if copy.held_back() else "as enqueued"
 
 
-def _loads(rank: Rank, gpu: Gpu, source: Ends, seen: tuple[Evidence, ...]) -> Iterator[Result]:
+def _loads(rank: LatencyRank, gpu: Gpu, source: Ends, seen: tuple[Evidence, ...]) -> Iterator[Result]:
     """Loads from where `source` is: its buffer for what arrives is free for the chain."""
-    if "chase" not in rank.job.options["kinds"] or parse_region(rank.job.options["region"]) > source.into.size_bytes:
+    if "chase" not in rank.job.options.kinds or rank.job.options.region > source.into.size_bytes:
         return
     path = f"{source.name}>{gpu.id}"
-    varied = _chased(rank.job)
     rank.step(f"gpu_latency {path} loads")
-    chain = Chain(source.into, parse_region(rank.job.options["region"]), source.seed)
+    chain = Chain(source.into, rank.job.options.region, source.seed)
     loads = _LOADS if _LOADS % chain.slots else _LOADS + 1
     seconds, check = chain.time_loads(gpu.device, loads, _CHASE_SAMPLES)
     held: dict[str, Scalar] = {"loads": loads, "stride_bytes": CHAIN_STRIDE_BYTES, "order": "random, each once a round"}
-    yield _result(gpu, path, varied, held, seconds, check, seen)
+    yield _result(gpu, path, _chased(rank.job), held, seconds, check, seen)
 
 
 def _result(
     gpu: Gpu,
     path: str,
-    varied: dict[str, Scalar],
+    case: _Timed,
     held: dict[str, Scalar],
     seconds: list[float],
     check: Verification,
     seen: tuple[Evidence, ...],
 ) -> Result:
-    return Result(
-        benchmark=BENCHMARK.name,
-        quantity="latency_s",
-        path=path,
-        method=BENCHMARK.method,
-        parameters=varied,
-        settings={**held, "run_by": gpu.id, "gpu": gpu.device.name, "cuda_driver": cuda.driver_version()},
-        samples=tuple(seconds),
-        summary=summarise(seconds),
-        verification=check,
-        evidence=seen,
-    )
+    settings = {**held, "run_by": gpu.id, "gpu": gpu.device.name, "cuda_driver": cuda.driver_version()}
+    return measured(BENCHMARK.blank(path, case), seconds, settings=settings, verification=check, evidence=seen)
 
 
-def _waived(path: str, varied: dict[str, Scalar], reason: str) -> Result:
-    return Result(
-        benchmark=BENCHMARK.name, quantity="latency_s", path=path, outcome="waived", reason=reason, parameters=varied
-    )
-
+_CHASE = {"kind": ("chase",)}
 
 BENCHMARK = Benchmark(
     name="gpu_latency",
     summary="one small copy to, from and between GPUs; one load of a GPU from each memory",
     method="copy: host clock to completion, and CUDA events; chase: one thread follows pointers (as nvbandwidth 0.8)",
-    quantities=("latency_s",),
-    ranks=1,
+    results=(
+        Declaration(
+            "latency_s",
+            Nothing(why="no document gives the latency of a GPU's own memory"),
+            _CHASE,
+            ends="same",
+            supplies="gpu load",
+        ),
+        Declaration("latency_s", GpuLoad(), _CHASE),
+        Declaration("latency_s", Nothing(why="no document gives the latency of this path")),
+    ),
+    options=LatencyOptions,
+    launches=gpu_job.on_all_gpus,
     plan=_plan,
     run=_run,
-    uses_gpus=True,
-    options=(
-        Option("kinds", "copy,chase", "copy, chase, or both", choice("copy", "chase")),
-        Option("sizes", "8", "bytes of one copy, like 8,4K", parse_sizes),
-        Option("region", "2M", "what the pointers lead through; 2M as nvbandwidth", parse_region),
-        Option("numa", "near", "host memory near the GPU, or on each NUMA node", one_of(*NUMA_CHOICES)),
-    ),
 )

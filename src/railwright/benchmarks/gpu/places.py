@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from railwright.benchmarks.base import Job, node_of
+from railwright.benchmarks.benchmark import AnyJob
+from railwright.benchmarks.job import cpus_by_node, node_of
 from railwright.errors import CannotJudge
 from railwright.native import memory
 from railwright.native.cuda import Device, DeviceBuffer, PinnedBuffer
@@ -39,7 +40,7 @@ class HostNode(NamedTuple):
     bound: int | None
 
 
-def open_gpus(stack: ExitStack, job: Job) -> list[Gpu]:
+def open_gpus(stack: ExitStack, job: AnyJob) -> list[Gpu]:
     """All GPUs of the job, closed with the stack. Raises CannotJudge, NativeError."""
     return [Gpu(gpu.id, number, stack.enter_context(Device(gpu.address))) for number, gpu in enumerate(job.gpus)]
 
@@ -53,19 +54,17 @@ def enable_peers(gpus: list[Gpu]) -> set[tuple[str, str]]:
     return set(reached)
 
 
-def near_memory(job: Job, index: int) -> str:
+def near_memory(job: AnyJob, index: int) -> str:
     """The id of the memory that is near the index-th GPU."""
     return f"memory{node_of(job.topology, job.cpu_of(index))}"
 
 
-def host_nodes(job: Job, index: int, wanted: str) -> list[HostNode]:
+def host_nodes(job: AnyJob, index: int, wanted: str) -> list[HostNode]:
     """Where host memory for the index-th GPU shall lie: `near` it, or on `each` node that has a CPU we may use."""
     if wanted == "near":
         return [HostNode(near_memory(job, index), job.cpu_of(index), None)]
-    nodes: dict[int, int] = {}
-    for cpu in job.cpus:
-        nodes.setdefault(node_of(job.topology, cpu), cpu)
-    return [HostNode(f"memory{node}", cpu, node) for node, cpu in sorted(nodes.items())]
+    nodes = sorted(cpus_by_node(job.machine).items())
+    return [HostNode(f"memory{node}", cpus[0], node) for node, cpus in nodes]
 
 
 def too_large(gpus: list[Gpu], sizes: Iterable[int]) -> dict[int, str]:
