@@ -13,6 +13,7 @@ from measure_gpu.curves import draw_choice, draw_collective
 from measure_gpu.points import Curve, curves
 from measure_gpu.session import COMMANDS, NOT_RUN, NOTES
 
+from railwright.benchmarks.registry import declarations_for
 from railwright.diagnosis.diagnose import diagnose
 from railwright.diagnosis.model import Judged
 from railwright.report.nccl_choice import CostTable, cost_tables
@@ -137,7 +138,12 @@ def _choices(raw: Path) -> list[tuple[int, tuple[Judged, ...]]]:
     for path in sorted(raw.rglob("choice*/results.jsonl")):
         file = load(path)
         if file.results:
-            found.append((max(one.ranks for one in file.results), diagnose(file).points))
+            found.append(
+                (
+                    max(one.ranks for one in file.results),
+                    diagnose(file, declarations_for(file.run.schema_version)).points,
+                )
+            )
     return found
 
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from railwright.benchmarks.registry import declarations_for
 from railwright.busbw import factor
-from railwright.diagnosis.limits_of import LimitFinder, ceilings
+from railwright.diagnosis.limits_of import LimitFinder
 from railwright.errors import RailwrightError
 from railwright.limits.model import Limit
 from railwright.results.model import Result, ResultFile
@@ -178,11 +179,12 @@ def _ours(path: Path) -> list[Result]:
 
 
 def _limits(file: ResultFile) -> dict[int, float]:
-    finder = LimitFinder(file.run.topology, ceilings(file.results), file.run.context.environment)
+    run, declarations = file.run, declarations_for(file.run.schema_version)
+    finder = LimitFinder(run.topology, file.results, declarations, run.context.environment)
     found = {}
     for one in file.results:
         if one.parameters.get("rate") == "busbw":
-            limit, _ = finder.find(one.benchmark, one.quantity, one.path, one.parameters, one.settings)
+            limit, _ = finder.find(one)
             if isinstance(limit, Limit):
                 found[int(one.parameters["size_bytes"])] = limit.value
     return found

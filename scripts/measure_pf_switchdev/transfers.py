@@ -68,7 +68,7 @@ class Way:
         )
         self.measurement.refuse_unreachable_hosts()
         found = [(find(name), options) for name, options in transfers]
-        chosen = [(benchmark, benchmark.settle(options)) for benchmark, options in found]
+        chosen = [(benchmark, benchmark.parse(options)) for benchmark, options in found]
         self.planned = self.measurement.plan(chosen, rounds)
 
 
