@@ -12,6 +12,7 @@ from railwright.report.topology_svg import render_topology_svg
 from railwright.report.topology_text import render_topology
 from railwright.topology.expand import expand
 from railwright.topology.model import (
+    GT_PER_S,
     C2cLink,
     EfaLink,
     EthernetLink,
@@ -21,7 +22,7 @@ from railwright.topology.model import (
     XgmiLink,
 )
 from railwright.topology.paths import Affinity, Graph
-from railwright.topology.shapes import ALIASES, GT_PER_S, SHAPES, canonical_name
+from railwright.topology.shapes import ALIASES, SHAPES, canonical_name
 from railwright.topology.sources.load import load
 
 GB = 1e9

@@ -14,8 +14,7 @@ from railwright.limits.case import Case
 from railwright.limits.pcie import raw_rate
 from railwright.results.model import Evidence
 from railwright.topology.cluster import ports
-from railwright.topology.model import Device, Link, PcieLink, Topology
-from railwright.topology.shapes import GT_PER_S
+from railwright.topology.model import GT_PER_S, Device, Link, PcieLink, Topology
 
 
 def _look(facts: Facts) -> tuple[Finding, ...]:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping
 
 from railwright.topology.model import (
+    GT_PER_S,
     C2cLink,
     EfaLink,
     EthernetLink,
@@ -22,7 +23,8 @@ from railwright.topology.model import (
 )
 from railwright.topology.parts import FABRIC, Parts
 from railwright.topology.plan import CHANGES, Plan, planned
-from railwright.topology.shapes import GT_PER_S, SHAPES, GpuPart, canonical_name, unknown_shape
+from railwright.topology.shapes import SHAPES, canonical_name, unknown_shape
+from railwright.topology.shapes.model import GpuPart
 
 __all__ = ["CHANGES", "expand"]
 

@@ -34,6 +34,9 @@ DeviceKind = Literal[
 PathKind = Literal["LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET"]
 """NCCL's path kinds, nearest first (NCCL src/graph/topo.h)."""
 
+GT_PER_S = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
+"""PCIe generation to transfers per lane (PCI Express Base Specification 6.0, section 1.2)."""
+
 SourceKind = Literal["live", "capture", "saved", "shape"]
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from railwright.errors import UsageError, unknown_name
-from railwright.topology.shapes.model import GT_PER_S, NicPart, NicProtocol, Shape
+from railwright.topology.model import GT_PER_S
+from railwright.topology.shapes.model import NicPart, NicProtocol, Shape
 from railwright.units import format_line_rate, parse_line_rate
 
 _COUNTS: dict[str, tuple[int, ...]] = {

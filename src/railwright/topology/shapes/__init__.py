@@ -9,25 +9,13 @@ import difflib
 
 from railwright.errors import UsageError, unknown_name
 from railwright.topology.shapes import amd, aws, azure, gcp, grace, laptop, nvidia, oci, pcie
-from railwright.topology.shapes.model import (
-    GIB,
-    GT_PER_S,
-    CpuPart,
-    DrivePart,
-    GpuPart,
-    Layout,
-    NicPart,
-    NicProtocol,
-    NvlinkPart,
-    Shape,
-    XgmiPart,
-)
+from railwright.topology.shapes.model import Shape
 
 _FAMILIES = (nvidia, aws, azure, gcp, oci, grace, amd, pcie, laptop)
 
 SHAPES: dict[str, Shape] = {name: shape for family in _FAMILIES for name, shape in family.SHAPES.items()}
 """By canonical name, which is in lower case."""
-ALIASES: dict[str, str] = {alias: name for family in _FAMILIES for alias, name in family.ALIASES.items()}
+ALIASES: dict[str, str] = {alias: name for name, shape in SHAPES.items() for alias in shape.aliases}
 """The vendors' own names, as they write them, to the canonical name."""
 
 _CANONICAL = {name.lower(): name for name in SHAPES} | {alias.lower(): name for alias, name in ALIASES.items()}
@@ -48,22 +36,3 @@ def unknown_shape(name: str, kind: str = "shape") -> UsageError:
         return unknown_name(kind, name, SHAPES)
     hint = f"did you mean {', '.join(_SPELLING[match] for match in near)}?"
     return UsageError(f"there is no {kind} named {name[:_MAX_NAME]!r}", hint=hint)
-
-
-__all__ = [
-    "ALIASES",
-    "GIB",
-    "GT_PER_S",
-    "SHAPES",
-    "CpuPart",
-    "DrivePart",
-    "GpuPart",
-    "Layout",
-    "NicPart",
-    "NicProtocol",
-    "NvlinkPart",
-    "Shape",
-    "XgmiPart",
-    "canonical_name",
-    "unknown_shape",
-]

@@ -8,6 +8,7 @@ from railwright.topology.shapes.model import Layout, Shape
 SHAPES: dict[str, Shape] = {
     "mi300x": Shape(
         title="8x MI300X, every GPU joined to every other by Infinity Fabric, a PCIe switch and a NIC for each GPU",
+        aliases=("mi300x-8gpu",),
         layout=Layout(
             sockets=2,
             numa_per_socket=1,
@@ -26,5 +27,3 @@ SHAPES: dict[str, Shape] = {
         drive=drives.U2_3T84,
     ),
 }
-
-ALIASES: dict[str, str] = {"mi300x-8gpu": "mi300x"}

@@ -12,6 +12,7 @@ from railwright.topology.shapes.model import Layout, Shape
 
 _P4D = Shape(
     title="EC2 p4d.24xlarge: 8x A100 40GB, two GPUs and an EFA of 100 Gb/s for each PCIe switch",
+    aliases=("p4d", "p4d.24xlarge"),
     layout=Layout(
         sockets=2,
         numa_per_socket=1,
@@ -35,6 +36,7 @@ _P4D = Shape(
 )
 _P5 = Shape(
     title="EC2 p5.48xlarge: 8x H100, a PCIe switch and four EFAs of 100 Gb/s for each GPU",
+    aliases=("p5", "p5.48xlarge"),
     layout=Layout(
         sockets=2,
         numa_per_socket=1,
@@ -58,6 +60,7 @@ _P5 = Shape(
 SHAPES: dict[str, Shape] = {
     "aws-p3dn": Shape(
         title="EC2 p3dn.24xlarge: 8x V100 32GB in a hybrid cube mesh, one EFA of 100 Gb/s",
+        aliases=("p3dn", "p3dn.24xlarge"),
         layout=Layout(
             sockets=2,
             numa_per_socket=1,
@@ -78,6 +81,7 @@ SHAPES: dict[str, Shape] = {
     "aws-p4de": msgspec.structs.replace(
         _P4D,
         title="EC2 p4de.24xlarge: 8x A100 80GB, two GPUs and an EFA of 100 Gb/s for each PCIe switch",
+        aliases=("p4de", "p4de.24xlarge"),
         layout=msgspec.structs.replace(
             _P4D.layout, source="aws-ofi-nccl, topology/p4de-24xl-topo.xml, the same as that of p4d"
         ),
@@ -91,6 +95,7 @@ SHAPES: dict[str, Shape] = {
     "aws-p5e": msgspec.structs.replace(
         _P5,
         title="EC2 p5e.48xlarge: 8x H200, a PCIe switch and four EFAs of 100 Gb/s for each GPU",
+        aliases=("p5e", "p5e.48xlarge"),
         layout=msgspec.structs.replace(
             _P5.layout,
             source="Amazon EC2 P5 instances (p5e: 3200 Gb/s of second-generation EFA, third-generation EPYC); PCIe tree"
@@ -101,6 +106,7 @@ SHAPES: dict[str, Shape] = {
     "aws-p5en": msgspec.structs.replace(
         _P5,
         title="EC2 p5en.48xlarge: 8x H200, a PCIe 5.0 switch and two EFAs of 200 Gb/s for each GPU",
+        aliases=("p5en", "p5en.48xlarge"),
         layout=msgspec.structs.replace(
             _P5.layout,
             uplink_generation=None,
@@ -113,19 +119,4 @@ SHAPES: dict[str, Shape] = {
         gpu=gpus.H200,
         nic=nics.EFA_P5EN,
     ),
-}
-
-ALIASES: dict[str, str] = {
-    "p3dn": "aws-p3dn",
-    "p4d": "aws-p4d",
-    "p4de": "aws-p4de",
-    "p5": "aws-p5",
-    "p5e": "aws-p5e",
-    "p5en": "aws-p5en",
-    "p3dn.24xlarge": "aws-p3dn",
-    "p4d.24xlarge": "aws-p4d",
-    "p4de.24xlarge": "aws-p4de",
-    "p5.48xlarge": "aws-p5",
-    "p5e.48xlarge": "aws-p5e",
-    "p5en.48xlarge": "aws-p5en",
 }

@@ -9,6 +9,7 @@ from railwright.topology.shapes.model import Layout, Shape
 
 _ND_A100 = Shape(
     title="Azure ND96asr_v4: 8x A100 40GB, two GPUs and two NICs for each PCIe switch",
+    aliases=("Standard_ND96asr_v4", "ND96asr_v4", "ND96asr_A100_v4"),
     layout=Layout(
         sockets=2,
         numa_per_socket=2,
@@ -27,6 +28,7 @@ _ND_A100 = Shape(
 )
 _ND_H100 = Shape(
     title="Azure ND96isr_H100_v5: 8x H100, a PCIe switch and a NIC for each GPU",
+    aliases=("Standard_ND96isr_H100_v5", "ND96isr_H100_v5"),
     layout=Layout(
         sockets=2,
         numa_per_socket=1,
@@ -50,6 +52,7 @@ SHAPES: dict[str, Shape] = {
     "azure-ndm-a100-v4": msgspec.structs.replace(
         _ND_A100,
         title="Azure ND96amsr_A100_v4: 8x A100 80GB, two GPUs and two NICs for each PCIe switch",
+        aliases=("Standard_ND96amsr_A100_v4", "ND96amsr_A100_v4"),
         cpu=cpus.AZURE_ROME_LARGE,
         gpu=gpus.A100_80GB,
     ),
@@ -57,6 +60,7 @@ SHAPES: dict[str, Shape] = {
     "azure-nd-h200-v5": msgspec.structs.replace(
         _ND_H100,
         title="Azure ND96isr_H200_v5: 8x H200, a PCIe switch and a NIC for each GPU",
+        aliases=("Standard_ND96isr_H200_v5", "ND96isr_H200_v5"),
         layout=msgspec.structs.replace(
             _ND_H100.layout,
             source="Azure, ND H200 v5 series (one NIC a GPU); PCIe tree assumed to be that of ND H100 v5 (azhpc-images,"
@@ -64,16 +68,4 @@ SHAPES: dict[str, Shape] = {
         ),
         gpu=gpus.H200,
     ),
-}
-
-ALIASES: dict[str, str] = {
-    "Standard_ND96asr_v4": "azure-nd-a100-v4",
-    "ND96asr_v4": "azure-nd-a100-v4",
-    "ND96asr_A100_v4": "azure-nd-a100-v4",
-    "Standard_ND96amsr_A100_v4": "azure-ndm-a100-v4",
-    "ND96amsr_A100_v4": "azure-ndm-a100-v4",
-    "Standard_ND96isr_H100_v5": "azure-nd-h100-v5",
-    "ND96isr_H100_v5": "azure-nd-h100-v5",
-    "Standard_ND96isr_H200_v5": "azure-nd-h200-v5",
-    "ND96isr_H200_v5": "azure-nd-h200-v5",
 }

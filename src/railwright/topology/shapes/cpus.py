@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from railwright.topology.shapes.model import GIB, CpuPart
+from railwright.topology.shapes.model import CpuPart
+from railwright.units import GIB
 
 SAPPHIRE_RAPIDS = CpuPart(
     name="Intel Xeon Platinum 8480C",

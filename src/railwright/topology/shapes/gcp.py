@@ -8,6 +8,7 @@ from railwright.topology.shapes.model import Layout, Shape
 SHAPES: dict[str, Shape] = {
     "gcp-a3-ultra": Shape(
         title="Google Cloud a3-ultragpu-8g: 8x H200, a PCIe switch and a NIC for each GPU",
+        aliases=("a3-ultragpu-8g", "a3-ultra"),
         layout=Layout(
             sockets=2,
             numa_per_socket=1,
@@ -27,6 +28,7 @@ SHAPES: dict[str, Shape] = {
     ),
     "gcp-a3-mega": Shape(
         title="Google Cloud a3-megagpu-8g: 8x H100, two GPUs and two NICs of 200 Gb/s for each PCIe switch",
+        aliases=("a3-megagpu-8g", "a3-mega"),
         layout=Layout(
             sockets=2,
             numa_per_socket=1,
@@ -44,11 +46,4 @@ SHAPES: dict[str, Shape] = {
         nvlink=gpus.NVLINK4,
         nic=nics.GCP_GVNIC_200G,
     ),
-}
-
-ALIASES: dict[str, str] = {
-    "a3-ultragpu-8g": "gcp-a3-ultra",
-    "a3-ultra": "gcp-a3-ultra",
-    "a3-megagpu-8g": "gcp-a3-mega",
-    "a3-mega": "gcp-a3-mega",
 }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from railwright.topology.shapes.model import GIB, GpuPart, NvlinkPart, XgmiPart
+from railwright.topology.shapes.model import GpuPart, NvlinkPart, XgmiPart
+from railwright.units import GIB
 
 _CAPABILITY = "compute capability: developer.nvidia.com/cuda-gpus"
 

@@ -8,6 +8,7 @@ from railwright.topology.shapes.model import Layout, Shape
 SHAPES: dict[str, Shape] = {
     "gh200": Shape(
         title="GH200: one Grace and one Hopper GPU, no NVLink to others",
+        aliases=("grace-hopper",),
         layout=Layout(
             sockets=1,
             numa_per_socket=1,
@@ -43,6 +44,7 @@ SHAPES: dict[str, Shape] = {
     ),
     "gb200-nvl72": Shape(
         title="GB200 NVL72: one of 18 compute trays, two Grace and four Blackwell GPUs; NVLink reaches 72 GPUs",
+        aliases=("gb200", "gb200-nvl", "dgx-gb200"),
         layout=Layout(
             sockets=2,
             numa_per_socket=1,
@@ -60,11 +62,4 @@ SHAPES: dict[str, Shape] = {
         nic=nics.GRACE_CONNECTX7,
         drive=drives.GRACE_3T84,
     ),
-}
-
-ALIASES: dict[str, str] = {
-    "grace-hopper": "gh200",
-    "gb200": "gb200-nvl72",
-    "gb200-nvl": "gb200-nvl72",
-    "dgx-gb200": "gb200-nvl72",
 }

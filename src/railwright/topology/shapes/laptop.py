@@ -22,5 +22,3 @@ SHAPES: dict[str, Shape] = {
         drive=drives.M2_1T,
     ),
 }
-
-ALIASES: dict[str, str] = {}

@@ -14,10 +14,6 @@ import msgspec
 NicProtocol = Literal["ethernet", "infiniband", "efa"]
 Attachment = Literal["pcie", "c2c"]
 
-GIB = 2**30
-GT_PER_S = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
-"""PCIe generation to transfers per lane (PCI Express Base Specification 6.0, section 1.2)."""
-
 
 class CpuPart(msgspec.Struct, frozen=True, kw_only=True):
     """One socket, named as /proc/cpuinfo does it. Memory is that of the socket."""
@@ -130,6 +126,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """A machine: its parts and how they are laid out. MaxPayload in bytes."""
 
     title: str
+    aliases: tuple[str, ...] = ()
+    """What its vendor calls it, as the vendor writes it."""
     layout: Layout
     cpu: CpuPart
     gpu: GpuPart | None = None

@@ -91,5 +91,3 @@ SHAPES: dict[str, Shape] = {
         drive=drives.DGX_A100_3T84,
     ),
 }
-
-ALIASES: dict[str, str] = {}

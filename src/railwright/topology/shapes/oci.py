@@ -8,6 +8,7 @@ from railwright.topology.shapes.model import Layout, Shape
 SHAPES: dict[str, Shape] = {
     "oci-bm-gpu4-8": Shape(
         title="OCI BM.GPU4.8: 8x A100 40GB, two GPUs and two dual-port 100 Gb/s cards for each PCIe switch",
+        aliases=("BM.GPU4.8",),
         layout=Layout(
             sockets=2,
             numa_per_socket=4,
@@ -27,6 +28,7 @@ SHAPES: dict[str, Shape] = {
     ),
     "oci-bm-gpu-a100-v2-8": Shape(
         title="OCI BM.GPU.A100-v2.8: 8x A100 80GB, two GPUs and two dual-port 100 Gb/s cards for each PCIe switch",
+        aliases=("BM.GPU.A100-v2.8",),
         layout=Layout(
             sockets=2,
             numa_per_socket=4,
@@ -47,6 +49,7 @@ SHAPES: dict[str, Shape] = {
     ),
     "oci-bm-gpu-h100-8": Shape(
         title="OCI BM.GPU.H100.8: 8x H100, a PCIe switch and a dual-port 200 Gb/s card for each GPU",
+        aliases=("BM.GPU.H100.8",),
         layout=Layout(
             sockets=2,
             numa_per_socket=1,
@@ -66,10 +69,4 @@ SHAPES: dict[str, Shape] = {
         nic=nics.OCI_CONNECTX7,
         drive=drives.OCI_3T84,
     ),
-}
-
-ALIASES: dict[str, str] = {
-    "BM.GPU4.8": "oci-bm-gpu4-8",
-    "BM.GPU.A100-v2.8": "oci-bm-gpu-a100-v2-8",
-    "BM.GPU.H100.8": "oci-bm-gpu-h100-8",
 }

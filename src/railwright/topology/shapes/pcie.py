@@ -12,6 +12,7 @@ _DUAL_ROOT = (
 )
 _L40S = Shape(
     title="8 PCIe GPUs without NVLink, two sockets, four GPUs and a NIC for each PCIe switch",
+    aliases=("l40s-8gpu",),
     layout=Layout(
         sockets=2,
         numa_per_socket=1,
@@ -30,6 +31,7 @@ _L40S = Shape(
 _H100 = msgspec.structs.replace(
     _L40S,
     title="8x H100 PCIe without NVLink, two sockets, four GPUs and two NICs for each PCIe switch",
+    aliases=("h100-pcie",),
     layout=msgspec.structs.replace(
         _L40S.layout,
         switch_name="PCIe 5.0 switch",
@@ -46,10 +48,12 @@ SHAPES: dict[str, Shape] = {
     "h100-pcie-8gpu-nvlink": msgspec.structs.replace(
         _H100,
         title="8x H100 PCIe in pairs joined by NVLink bridges, two sockets, four GPUs and two NICs for each switch",
+        aliases=(),
         nvlink=gpus.NVLINK4_BRIDGES,
     ),
     "rtx-pro-6000-8gpu": Shape(
         title="8x RTX PRO 6000, two GPUs for each ConnectX-8, which is their PCIe switch and their NIC",
+        aliases=("rtx-pro-6000",),
         layout=Layout(
             sockets=2,
             numa_per_socket=1,
@@ -67,10 +71,4 @@ SHAPES: dict[str, Shape] = {
         nic=nics.CONNECTX8,
         drive=drives.U2_3T84,
     ),
-}
-
-ALIASES: dict[str, str] = {
-    "l40s-8gpu": "pcie-8gpu",
-    "h100-pcie": "h100-pcie-8gpu",
-    "rtx-pro-6000": "rtx-pro-6000-8gpu",
 }

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from railwright.topology.gpus import is_nvidia, memory_rate
-from railwright.topology.model import Device, InternalLink, Link, NvlinkLink, PcieLink, Scalar
+from railwright.topology.model import GT_PER_S, Device, InternalLink, Link, NvlinkLink, PcieLink, Scalar
 from railwright.topology.parts import Parts
-from railwright.topology.shapes import GT_PER_S
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.nvidia_model import NO_ADDRESS, CudaAnswer, Gpu, Nvlink, NvmlAnswer, Probe
 from railwright.topology.sources.root import Unreadable, printable
