@@ -65,31 +65,29 @@ def _add_cpus(parts: Parts, plan: Plan) -> list[str]:
     """One cpu and one memory per NUMA node; every node is linked with every other."""
     cpu = plan.shape.cpu
     share = plan.numa_per_socket
-    channels = MemoryLink()
-    if cpu.memory_channels is not None and cpu.memory_transfers_per_s is not None:
-        channels = MemoryLink(
-            channels=cpu.memory_channels // share, transfers_per_s=cpu.memory_transfers_per_s, bus_bytes=_BUS_BYTES
-        )
+    size_bytes, channels, transfers_per_s = cpu.memory
+    memory_link = MemoryLink()
+    if channels is not None:
+        memory_link = MemoryLink(channels=channels // share, transfers_per_s=transfers_per_s, bus_bytes=_BUS_BYTES)
     cpus = []
     for node in range(plan.nodes):
         facts: dict[str, Scalar | None] = {
             "package": node // share,
             "cores": cpu.cores // share,
-            "vendor": cpu.vendor,
-            "architecture": cpu.architecture,
-            "family": cpu.family,
-            "model": cpu.model,
+            "vendor": cpu.cpuid.vendor,
+            "architecture": cpu.cpuid.architecture,
+            "family": cpu.cpuid.family,
+            "model": cpu.cpuid.model,
             "source": cpu.source,
         }
         cpus.append(parts.add("cpu", name=cpu.name, numa=node, facts=facts))
-        memory = parts.add("memory", numa=node, facts={"size_bytes": cpu.memory_bytes // share, "source": cpu.source})
-        parts.link(cpus[node], memory, channels)
+        memory = parts.add("memory", numa=node, facts={"size_bytes": size_bytes // share, "source": cpu.source})
+        parts.link(cpus[node], memory, memory_link)
     for one, other in itertools.combinations(range(plan.nodes), 2):
         if one // share == other // share:
             parts.link(cpus[one], cpus[other], SmpLink(name="in socket"))
         else:
-            link = SmpLink(name=cpu.smp_name, links=cpu.smp_links, gt_per_s=cpu.smp_gt_per_s)
-            parts.link(cpus[one], cpus[other], link)
+            parts.link(cpus[one], cpus[other], cpu.smp)
     return cpus
 
 
@@ -103,8 +101,8 @@ def _add_switches(parts: Parts, plan: Plan, cpus: list[str]) -> list[tuple[str, 
         name = layout.switch_name or "PCIe switch"
         switch = parts.add("pcie_switch", name=name, numa=node, facts={"source": layout.source})
         if gpu is not None:
-            uplink = layout.uplink_generation or gpu.pcie_generation
-            parts.link(root_port, switch, _pcie(plan, plan.pcie or uplink, gpu.pcie_width))
+            uplink = layout.uplink_generation or gpu.pcie.generation
+            parts.link(root_port, switch, _pcie(plan, plan.pcie or uplink, gpu.pcie.width))
         switches.append((switch, node))
     return switches
 
@@ -137,10 +135,10 @@ def _add_gpus(parts: Parts, plan: Plan, cpus: list[str], switches: list[tuple[st
             upper, protocol = cpus[node], C2cLink()
         elif switches:
             upper, node = switches[index // plan.gpus_per_switch]
-            protocol = _pcie(plan, plan.pcie or gpu.pcie_generation, gpu.pcie_width)
+            protocol = _pcie(plan, plan.pcie or gpu.pcie.generation, gpu.pcie.width)
         else:
             upper, node = _place(parts, plan, cpus, switches, index, plan.gpus)
-            protocol = _pcie(plan, plan.pcie or gpu.pcie_generation, gpu.pcie_width)
+            protocol = _pcie(plan, plan.pcie or gpu.pcie.generation, gpu.pcie.width)
         gpus.append(parts.add("gpu", name=gpu.name, numa=node, facts=_gpu_facts(gpu)))
         parts.link(upper, gpus[-1], protocol)
     return gpus
@@ -189,7 +187,7 @@ def _add_nics(parts: Parts, plan: Plan, cpus: list[str], switches: list[tuple[st
     cards = -(-plan.nics // nic.ports_per_card)
     for index in range(cards):
         upper, node = _place(parts, plan, cpus, switches, index, cards)
-        protocol: Protocol = _pcie(plan, plan.pcie or nic.pcie_generation, nic.pcie_width)
+        protocol: Protocol = _pcie(plan, plan.pcie or nic.pcie.generation, nic.pcie.width)
         if nic.ports_per_card > 1:
             card = parts.add("card", name=nic.name, numa=node, facts=facts)
             parts.link(upper, card, protocol)
@@ -222,7 +220,7 @@ def _add_drives(parts: Parts, plan: Plan, cpus: list[str]) -> None:
         node = index * plan.nodes // plan.drives
         facts: dict[str, Scalar | None] = {"size_bytes": drive.size_bytes, "source": drive.source}
         name = parts.add("drive", device_id=f"nvme{index}n1", name=drive.name, numa=node, facts=facts)
-        parts.link(_root_port(parts, cpus, node), name, _pcie(plan, drive.pcie_generation, drive.pcie_width))
+        parts.link(_root_port(parts, cpus, node), name, _pcie(plan, drive.pcie.generation, drive.pcie.width))
 
 
 def _pcie(plan: Plan, generation: int | None, width: int | None) -> PcieLink:

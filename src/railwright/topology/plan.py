@@ -22,6 +22,8 @@ _COUNTS: dict[str, tuple[int, ...]] = {
     "nvlink": tuple(range(19)),
 }
 _IB_MTUS_BYTES = (256, 512, 1024, 2048, 4096)
+_MTU_BYTES: dict[NicProtocol, int] = {"infiniband": 4096, "efa": 9001}
+"""Where nothing else is said; that of Ethernet differs from NIC to NIC."""
 _MTU_SPAN_BYTES: dict[NicProtocol, tuple[int, int]] = {"ethernet": (1280, 9978), "efa": (1280, 9001)}
 """The smallest that IPv6 allows (RFC 8200); the largest that ConnectX takes (maxmtu in `ip -d link`), and EC2."""
 _NIC_PROTOCOLS: tuple[NicProtocol, ...] = ("ethernet", "infiniband", "efa")
@@ -157,7 +159,7 @@ def _protocol(text: str) -> NicProtocol:
 
 def _mtu(text: str | None, protocol: NicProtocol, nic: NicPart) -> int:
     if text is None:
-        return nic.mtu_bytes[protocol]
+        return _MTU_BYTES.get(protocol, nic.ethernet_mtu_bytes)
     value = int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else -1
     if protocol == "infiniband":
         if value not in _IB_MTUS_BYTES:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from railwright.topology.shapes import cpus, drives, gpus, nics
-from railwright.topology.shapes.model import Layout, Shape
+from railwright.topology.shapes.model import Layout, Pcie, Shape
 
 _P4D = Shape(
     title="EC2 p4d.24xlarge: 8x A100 40GB, two GPUs and an EFA of 100 Gb/s for each PCIe switch",
@@ -27,7 +27,7 @@ _P4D = Shape(
     cpu=cpus.AWS_P4D,
     gpu=msgspec.structs.replace(
         gpus.A100_40GB,
-        pcie_generation=3,
+        pcie=Pcie(3, 16),
         source=f"{gpus.A100_40GB.source}; here at 8 GT/s x16: aws-ofi-nccl, topology/p4d-24xl-topo.xml",
     ),
     nvlink=gpus.NVLINK3,
@@ -87,7 +87,7 @@ SHAPES: dict[str, Shape] = {
         ),
         gpu=msgspec.structs.replace(
             gpus.A100_80GB,
-            pcie_generation=3,
+            pcie=Pcie(3, 16),
             source=f"{gpus.A100_80GB.source}; here at 8 GT/s x16: aws-ofi-nccl, topology/p4de-24xl-topo.xml",
         ),
     ),

@@ -1,77 +1,60 @@
-"""The sockets that the named machines have. Memory is what one machine's maker gives, for one socket."""
+"""The sockets that the named machines have. The memory is what the maker of one machine gives."""
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
-from railwright.topology.shapes.model import CpuPart
+from railwright.topology.model import SmpLink
+from railwright.topology.shapes.model import Cpuid, CpuPart, Memory
 from railwright.units import GIB
 
 SAPPHIRE_RAPIDS = CpuPart(
     name="Intel Xeon Platinum 8480C",
-    vendor="GenuineIntel",
-    architecture="x86_64",
-    family=6,
-    model=143,
+    cpuid=Cpuid("GenuineIntel", family=6, model=143),
     cores=56,
-    memory_bytes=1024 * GIB,
-    memory_channels=8,
-    memory_transfers_per_s=4.8e9,
-    smp_name="UPI",
-    smp_links=4,
-    smp_gt_per_s=16.0,
+    memory=Memory(1024 * GIB, channels=8, transfers_per_s=4.8e9),
+    smp=SmpLink(name="UPI", links=4, gt_per_s=16.0),
     source="MLPerf Inference v4.1, NVIDIA, systems/H200-SXM-141GBx8_TRT_MaxQ.json (two 8480C, 56 cores, 32x 64 GB);"
     " Intel ARK, Xeon Platinum 8480+ (8 channels DDR5-4800, 4 UPI links of 16 GT/s), the same die",
 )
-EMERALD_RAPIDS = msgspec.structs.replace(
+EMERALD_RAPIDS = replace(
     SAPPHIRE_RAPIDS,
     name="INTEL(R) XEON(R) PLATINUM 8570",
-    model=207,
-    memory_transfers_per_s=5.6e9,
-    smp_gt_per_s=20.0,
+    cpuid=Cpuid("GenuineIntel", family=6, model=207),
+    memory=Memory(1024 * GIB, channels=8, transfers_per_s=5.6e9),
+    smp=SmpLink(name="UPI", links=4, gt_per_s=20.0),
     source="NVIDIA DGX B200 User Guide, Hardware Overview (two Xeon Platinum 8570, 112 cores, 2 TB); Intel ARK, Xeon"
     " Platinum 8570 (8 channels DDR5-5600, 4 UPI links of 20 GT/s)",
 )
 ROME = CpuPart(
     name="AMD EPYC 7742 64-Core Processor",
-    vendor="AuthenticAMD",
-    architecture="x86_64",
-    family=23,
-    model=49,
+    cpuid=Cpuid("AuthenticAMD", family=23, model=49),
     cores=64,
-    memory_bytes=512 * GIB,
-    memory_channels=8,
-    memory_transfers_per_s=3.2e9,
-    smp_name="xGMI",
+    memory=Memory(512 * GIB, channels=8, transfers_per_s=3.2e9),
+    smp=SmpLink(name="xGMI"),
     source="NVIDIA DGX A100 User Guide, Introduction (two EPYC 7742, 1 TB); AMD EPYC 7742 product page (8 channels"
     " DDR4-3200). Boards differ in how many xGMI links they wire, so that is left open",
 )
-DGX_A100_ROME = msgspec.structs.replace(
+DGX_A100_ROME = replace(
     ROME,
-    memory_bytes=1024 * GIB,
+    memory=Memory(1024 * GIB, channels=8, transfers_per_s=3.2e9),
     source="NVIDIA DGX A100 User Guide, Introduction (640 GB system: two EPYC 7742, 2 TB); AMD EPYC 7742 product page"
     " (8 channels DDR4-3200)",
 )
 GENOA_9374F = CpuPart(
     name="AMD EPYC 9374F 32-Core Processor",
-    vendor="AuthenticAMD",
-    architecture="x86_64",
-    family=25,
-    model=17,
+    cpuid=Cpuid("AuthenticAMD", family=25, model=17),
     cores=32,
-    memory_bytes=768 * GIB,
-    memory_channels=12,
-    memory_transfers_per_s=4.8e9,
-    smp_name="xGMI",
+    memory=Memory(768 * GIB, channels=12, transfers_per_s=4.8e9),
+    smp=SmpLink(name="xGMI"),
     source="MLPerf Inference v4.1, AMD, systems/8xMI300X_2xEPYC-9374F.json (two EPYC 9374F, 24x 64 GB); AMD EPYC 9374F"
     " product page (12 channels DDR5-4800)",
 )
 GRACE = CpuPart(
     name="NVIDIA Grace",
-    vendor="0x41",
-    architecture="arm64",
+    cpuid=Cpuid("0x41", architecture="arm64"),
     cores=72,
-    memory_bytes=480 * GIB,
+    memory=Memory(480 * GIB),
     source="NVIDIA GH200 Grace Hopper Superchip datasheet (72 Neoverse V2 cores, up to 480 GB LPDDR5X). Its memory"
     " bandwidth depends on the capacity (NVIDIA Grace Performance Tuning Guide, Basic System Health Checks), and no"
     " document gives the data rate of this one: left open",
@@ -79,126 +62,107 @@ GRACE = CpuPart(
 
 AWS_P3DN = CpuPart(
     name="Intel(R) Xeon(R) Platinum 8175M CPU @ 2.50GHz",
-    vendor="GenuineIntel",
-    architecture="x86_64",
-    family=6,
-    model=85,
+    cpuid=Cpuid("GenuineIntel", family=6, model=85),
     cores=24,
-    memory_bytes=384 * GIB,
-    memory_channels=6,
-    memory_transfers_per_s=2.666e9,
-    smp_name="UPI",
+    memory=Memory(384 * GIB, channels=6, transfers_per_s=2.666e9),
+    smp=SmpLink(name="UPI"),
     source="Amazon EC2 P3 instances (p3dn.24xlarge: 96 vCPUs of Skylake 8175, 768 GiB); Intel ARK, Xeon Platinum 8100"
     " series (6 channels DDR4-2666). The 8175M is made for AWS: its UPI links are not published",
 )
-AWS_P4D = msgspec.structs.replace(
+AWS_P4D = replace(
     AWS_P3DN,
     name="Intel(R) Xeon(R) Platinum 8275CL CPU @ 3.00GHz",
-    memory_bytes=576 * GIB,
-    memory_transfers_per_s=2.933e9,
+    memory=Memory(576 * GIB, channels=6, transfers_per_s=2.933e9),
     source="AWS Compute Blog, Amazon EC2 P4d instances deep dive (two Cascade Lake 8275CL, 96 vCPUs, 1.1 TB); Intel"
     " ARK, Xeon Platinum 8200 series (6 channels DDR4-2933). The 8275CL is made for AWS: its UPI links are not"
     " published",
 )
 AWS_P5 = CpuPart(
     name="AMD EPYC 7R13 Processor",
-    vendor="AuthenticAMD",
-    architecture="x86_64",
-    family=25,
-    model=1,
+    cpuid=Cpuid("AuthenticAMD", family=25, model=1),
     cores=48,
-    memory_bytes=1024 * GIB,
-    memory_channels=8,
-    memory_transfers_per_s=3.2e9,
-    smp_name="xGMI",
+    memory=Memory(1024 * GIB, channels=8, transfers_per_s=3.2e9),
+    smp=SmpLink(name="xGMI"),
     source="Amazon EC2 P5 instances (third-generation EPYC, 192 vCPUs, 2 TiB); AMD EPYC 7003 series (8 channels"
     " DDR4-3200, PCIe 4.0)",
 )
-AWS_P5EN = msgspec.structs.replace(
+AWS_P5EN = replace(
     SAPPHIRE_RAPIDS,
     name="Intel(R) Xeon(R) Platinum 8488C",
     cores=48,
-    smp_links=None,
-    smp_gt_per_s=None,
+    smp=SmpLink(name="UPI"),
     source="Amazon EC2 P5 instances (p5en: fourth-generation Xeon Scalable, PCIe 5.0, 192 vCPUs, 2 TiB); Intel ARK,"
     " fourth-generation Xeon Scalable (8 channels DDR5-4800). That AWS's part is the 8488C is assumed from its other"
     " machines of that generation, and the UPI links of it are not published",
 )
 
-AZURE_ROME = msgspec.structs.replace(
+AZURE_ROME = replace(
     ROME,
     name="AMD EPYC 7V12 64-Core Processor",
     cores=48,
-    memory_bytes=450 * GIB,
+    memory=Memory(450 * GIB, channels=8, transfers_per_s=3.2e9),
     source="Azure, ND A100 v4 series (96 cores of EPYC 7V12, 900 GiB), so 48 of a socket's 64 cores; AMD EPYC 7002"
     " series (8 channels DDR4-3200)",
 )
-AZURE_ROME_LARGE = msgspec.structs.replace(
+AZURE_ROME_LARGE = replace(
     AZURE_ROME,
-    memory_bytes=950 * GIB,
+    memory=Memory(950 * GIB, channels=8, transfers_per_s=3.2e9),
     source="Azure, NDm A100 v4 series (96 cores of EPYC 7V12, 1900 GiB), so 48 of a socket's 64 cores; AMD EPYC 7002"
     " series (8 channels DDR4-3200)",
 )
-AZURE_SAPPHIRE_RAPIDS = msgspec.structs.replace(
+AZURE_SAPPHIRE_RAPIDS = replace(
     SAPPHIRE_RAPIDS,
     name="Intel(R) Xeon(R) Platinum 8480C",
     cores=48,
-    memory_bytes=950 * GIB,
+    memory=Memory(950 * GIB, channels=8, transfers_per_s=4.8e9),
     source="Azure, ND H100 v5 series (96 cores of fourth-generation Xeon, 1900 GiB), so 48 of a socket's 56 cores;"
     " Intel ARK, Xeon Platinum 8480+ (8 channels DDR5-4800, 4 UPI links of 16 GT/s)",
 )
 
-OCI_ROME = msgspec.structs.replace(
+OCI_ROME = replace(
     ROME,
     name="AMD EPYC 7542 32-Core Processor",
     cores=32,
-    memory_bytes=1024 * GIB,
+    memory=Memory(1024 * GIB, channels=8, transfers_per_s=3.2e9),
     source="OCI compute shapes, BM.GPU4.8 (EPYC 7542, 64 OCPUs, 2048 GB); AMD EPYC 7542 product page (8 channels"
     " DDR4-3200)",
 )
-OCI_MILAN = msgspec.structs.replace(
+OCI_MILAN = replace(
     AWS_P5,
     name="AMD EPYC 7J13 64-Core Processor",
     cores=64,
     source="OCI compute shapes, BM.GPU.A100-v2.8 (EPYC 7J13, 128 OCPUs, 2048 GB); AMD EPYC 7003 series (8 channels"
     " DDR4-3200)",
 )
-OCI_SAPPHIRE_RAPIDS = msgspec.structs.replace(
+OCI_SAPPHIRE_RAPIDS = replace(
     SAPPHIRE_RAPIDS,
     name="Intel(R) Xeon(R) Platinum 8480+",
     source="OCI compute shapes, BM.GPU.H100.8 (Xeon Platinum 8480+, 112 OCPUs, 2048 GB); Intel ARK, Xeon Platinum 8480+"
     " (8 channels DDR5-4800, 4 UPI links of 16 GT/s)",
 )
 
-GCP_EMERALD_RAPIDS = msgspec.structs.replace(
+GCP_EMERALD_RAPIDS = replace(
     EMERALD_RAPIDS,
     name="Intel Xeon, fifth generation (Emerald Rapids)",
-    memory_bytes=1476 * GIB,
-    smp_links=None,
-    smp_gt_per_s=None,
+    memory=Memory(1476 * GIB, channels=8, transfers_per_s=5.6e9),
+    smp=SmpLink(name="UPI"),
     source="Google Cloud, Accelerator-optimized machine family, A3 Ultra (224 vCPUs of Emerald Rapids, 2952 GB); Intel"
     " ARK, fifth-generation Xeon Scalable (8 channels DDR5-5600)",
 )
-GCP_SAPPHIRE_RAPIDS = msgspec.structs.replace(
+GCP_SAPPHIRE_RAPIDS = replace(
     SAPPHIRE_RAPIDS,
     name="Intel Xeon, fourth generation (Sapphire Rapids)",
     cores=52,
-    memory_bytes=936 * GIB,
-    smp_links=None,
-    smp_gt_per_s=None,
+    memory=Memory(936 * GIB, channels=8, transfers_per_s=4.8e9),
+    smp=SmpLink(name="UPI"),
     source="Google Cloud, Accelerator-optimized machine family, A3 Mega (208 vCPUs of Sapphire Rapids, 1872 GB); Intel"
     " ARK, fourth-generation Xeon Scalable (8 channels DDR5-4800)",
 )
 
 RAPTOR_LAKE_H = CpuPart(
     name="Intel Core i7-13700H",
-    vendor="GenuineIntel",
-    architecture="x86_64",
-    family=6,
-    model=186,
+    cpuid=Cpuid("GenuineIntel", family=6, model=186),
     cores=14,
-    memory_bytes=32 * GIB,
-    memory_channels=2,
-    memory_transfers_per_s=5.2e9,
+    memory=Memory(32 * GIB, channels=2, transfers_per_s=5.2e9),
     source="Intel ARK, Core i7-13700H (14 cores, 2 channels DDR5-5200); 32 GiB assumed",
 )

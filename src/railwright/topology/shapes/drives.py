@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
-from railwright.topology.shapes.model import DrivePart
+from railwright.topology.shapes.model import DrivePart, Pcie
 
 U2_3T84 = DrivePart(
     name="NVMe SSD",
     size_bytes=3_840_000_000_000,
-    pcie_generation=4,
-    pcie_width=4,
+    pcie=Pcie(4, 4),
     source="NVIDIA DGX H100/H200 User Guide, Hardware Overview (eight 3.84 TB NVMe U.2); PCIe 4.0 x4 assumed, what U.2"
     " drives of 2022 have; on root ports assumed, makers differ",
 )
-DGX_A100_3T84 = msgspec.structs.replace(
+DGX_A100_3T84 = replace(
     U2_3T84,
     source="NVIDIA DGX A100 User Guide, Introduction (640 GB system: eight 3.84 TB NVMe U.2, PCIe 4.0); on root ports"
     " assumed",
 )
-DGX_B200_3T84 = msgspec.structs.replace(
+DGX_B200_3T84 = replace(
     U2_3T84,
     source="NVIDIA DGX B200 User Guide, Hardware Overview (eight 3.84 TB NVMe U.2); PCIe 4.0 x4 assumed, what U.2"
     " drives of 2022 have; on root ports assumed",
@@ -29,13 +28,13 @@ AWS_900G = DrivePart(
     size_bytes=900_000_000_000,
     source="Amazon EC2 P3 instances (p3dn.24xlarge: 2x 900 GB NVMe). AWS publishes no PCIe link of them",
 )
-AWS_1T = msgspec.structs.replace(
+AWS_1T = replace(
     AWS_900G,
     size_bytes=1_000_000_000_000,
     source="Amazon EC2 P4 instances (8x 1000 GB NVMe). AWS publishes no PCIe link of them, but that one reads at most"
     " 2.7 GB/s (AWS Compute Blog, Amazon EC2 P4d instances deep dive)",
 )
-AWS_3T84 = msgspec.structs.replace(
+AWS_3T84 = replace(
     AWS_900G,
     size_bytes=3_840_000_000_000,
     source="Amazon EC2 P5 instances (8x 3.84 TB NVMe). AWS publishes no PCIe link of them",
@@ -48,17 +47,16 @@ AZURE_3T5 = DrivePart(
 OCI_6T8 = DrivePart(
     name="NVMe SSD",
     size_bytes=6_800_000_000_000,
-    pcie_generation=4,
-    pcie_width=4,
+    pcie=Pcie(4, 4),
     source="OCI compute shapes, BM.GPU4.8 and BM.GPU.A100-v2.8 (27.2 TB NVMe, 4 drives); PCIe 4.0 x4 assumed, what"
     " drives of that size and year have; on root ports assumed",
 )
-OCI_3T84 = msgspec.structs.replace(
+OCI_3T84 = replace(
     U2_3T84,
     source="OCI compute shapes, BM.GPU.H100.8 (16x 3.84 TB NVMe); PCIe 4.0 x4 assumed, what drives of 2022 have; on"
     " root ports assumed",
 )
-GRACE_3T84 = msgspec.structs.replace(
+GRACE_3T84 = replace(
     U2_3T84,
     source="NVIDIA NVL72 AI Factory reference architecture, compute tray (four E1.S NVMe drives); 3.84 TB and PCIe 4.0"
     " x4 assumed; on root ports assumed",
@@ -66,7 +64,6 @@ GRACE_3T84 = msgspec.structs.replace(
 M2_1T = DrivePart(
     name="NVMe SSD",
     size_bytes=1_000_000_000_000,
-    pcie_generation=4,
-    pcie_width=4,
+    pcie=Pcie(4, 4),
     source="assumed: PCIe 4.0 x4, 1 TB, what M.2 drives of 2023 have",
 )

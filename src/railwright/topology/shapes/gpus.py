@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
-from railwright.topology.shapes.model import GpuPart, NvlinkPart, XgmiPart
+from railwright.topology.shapes.model import GpuPart, NvlinkPart, Pcie, XgmiPart
 from railwright.units import GIB
 
 _CAPABILITY = "compute capability: developer.nvidia.com/cuda-gpus"
 
 V100_32GB = GpuPart(
     name="Tesla V100-SXM2-32GB",
-    vendor="nvidia",
     compute_capability="7.0",
     memory_bytes=32 * GIB,
     hbm_bandwidth_bytes_per_s=900e9,
-    pcie_generation=3,
-    pcie_width=16,
+    pcie=Pcie(3, 16),
     source=f"NVIDIA V100 datasheet (SXM2: 32 GB HBM2, 900 GB/s, no FP64 on tensor cores, PCIe Gen3); {_CAPABILITY}",
 )
 A100_80GB = GpuPart(
     name="NVIDIA A100 SXM4 80GB",
-    vendor="nvidia",
     compute_capability="8.0",
     memory_bytes=80 * GIB,
     hbm_bandwidth_bytes_per_s=2039e9,
     fp64_tensor_flop_per_s=19.5e12,
-    pcie_generation=4,
-    pcie_width=16,
+    pcie=Pcie(4, 16),
     source="NVIDIA A100 Tensor Core GPU Architecture, table 4 (PCIe Gen 4, compute capability 8.0); NVIDIA A100"
     " datasheet (80GB SXM: 2,039 GB/s, FP64 Tensor Core 19.5 TFLOPS)",
 )
-A100_40GB = msgspec.structs.replace(
+A100_40GB = replace(
     A100_80GB,
     name="NVIDIA A100 SXM4 40GB",
     memory_bytes=40 * GIB,
@@ -41,17 +37,15 @@ A100_40GB = msgspec.structs.replace(
 )
 H100 = GpuPart(
     name="NVIDIA H100 SXM5 80GB",
-    vendor="nvidia",
     compute_capability="9.0",
     memory_bytes=80 * GIB,
     hbm_bandwidth_bytes_per_s=3350e9,
     fp64_tensor_flop_per_s=67e12,
-    pcie_generation=5,
-    pcie_width=16,
+    pcie=Pcie(5, 16),
     source="NVIDIA H100 Tensor Core GPU Architecture, table 3 (80 GB, PCIe Gen 5, compute capability 9.0); NVIDIA H100"
     " datasheet (SXM: 3.35 TB/s, FP64 Tensor Core 67 TFLOPS)",
 )
-H200 = msgspec.structs.replace(
+H200 = replace(
     H100,
     name="NVIDIA H200 SXM 141GB",
     memory_bytes=141 * GIB,
@@ -61,17 +55,15 @@ H200 = msgspec.structs.replace(
 )
 B200 = GpuPart(
     name="NVIDIA B200 SXM 180GB",
-    vendor="nvidia",
     compute_capability="10.0",
     memory_bytes=180 * GIB,
     hbm_bandwidth_bytes_per_s=8000e9,
     fp64_tensor_flop_per_s=37e12,
-    pcie_generation=5,
-    pcie_width=16,
+    pcie=Pcie(5, 16),
     source="NVIDIA DGX B200 datasheet (8 GPUs: 1,440 GB, 64 TB/s); NVIDIA HGX platform page, HGX B200 (FP64 Tensor Core"
     f" 296 TFLOPS of 8 GPUs); NVIDIA Blackwell Architecture Technical Brief (PCIe Gen 5); {_CAPABILITY}",
 )
-H100_PCIE = msgspec.structs.replace(
+H100_PCIE = replace(
     H100,
     name="NVIDIA H100 PCIe",
     hbm_bandwidth_bytes_per_s=2000e9,
@@ -81,28 +73,23 @@ H100_PCIE = msgspec.structs.replace(
 )
 L40S = GpuPart(
     name="NVIDIA L40S",
-    vendor="nvidia",
     compute_capability="8.9",
     memory_bytes=48 * GIB,
     hbm_bandwidth_bytes_per_s=864e9,
-    pcie_generation=4,
-    pcie_width=16,
+    pcie=Pcie(4, 16),
     source=f"NVIDIA L40S datasheet (48 GB GDDR6, 864 GB/s, PCIe Gen4 x16, no NVLink); {_CAPABILITY}",
 )
 RTX_PRO_6000 = GpuPart(
     name="NVIDIA RTX PRO 6000 Blackwell Server Edition",
-    vendor="nvidia",
     compute_capability="12.0",
     memory_bytes=96 * GIB,
     hbm_bandwidth_bytes_per_s=1597e9,
-    pcie_generation=5,
-    pcie_width=16,
+    pcie=Pcie(5, 16),
     source="NVIDIA RTX PRO 6000 Blackwell Server Edition datasheet (96 GB GDDR7, 1,597 GB/s, PCIe Gen 5 x16, no"
     f" NVLink); {_CAPABILITY}",
 )
 GH200 = GpuPart(
     name="NVIDIA GH200 480GB",
-    vendor="nvidia",
     compute_capability="9.0",
     memory_bytes=96 * GIB,
     hbm_bandwidth_bytes_per_s=4000e9,
@@ -111,7 +98,7 @@ GH200 = GpuPart(
     source="NVIDIA GH200 Grace Hopper Superchip datasheet (96 GB HBM3, 4 TB/s, FP64 Tensor Core 67 TFLOPS, NVLink-C2C"
     f" 900 GB/s); {_CAPABILITY}",
 )
-GH200_144GB = msgspec.structs.replace(
+GH200_144GB = replace(
     GH200,
     name="NVIDIA GH200 144G HBM3e",
     memory_bytes=144 * GIB,
@@ -122,7 +109,6 @@ GH200_144GB = msgspec.structs.replace(
 )
 GB200 = GpuPart(
     name="NVIDIA GB200",
-    vendor="nvidia",
     compute_capability="10.0",
     memory_bytes=186 * GIB,
     hbm_bandwidth_bytes_per_s=8000e9,
@@ -138,8 +124,7 @@ MI300X = GpuPart(
     memory_bytes=192 * GIB,
     hbm_bandwidth_bytes_per_s=5300e9,
     fp64_tensor_flop_per_s=163.4e12,
-    pcie_generation=5,
-    pcie_width=16,
+    pcie=Pcie(5, 16),
     source="AMD Instinct MI300X data sheet (192 GB HBM3, 5.3 TB/s, peak FP64 matrix 163.4 TFLOPS); MLPerf Inference"
     " v4.1, AMD, systems/8xMI300X_2xEPYC-9374F.json (PCIe Gen5 x16)",
 )

@@ -7,29 +7,48 @@ A fact that is None is one that no document gives: the links that need it then h
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
+from railwright.topology.model import SmpLink
+
 NicProtocol = Literal["ethernet", "infiniband", "efa"]
-Attachment = Literal["pcie", "c2c"]
+
+
+class Pcie(NamedTuple):
+    """What a PCIe link trains to."""
+
+    generation: int | None = None
+    width: int | None = None
+
+
+class Cpuid(NamedTuple):
+    """How /proc/cpuinfo tells one kind of processor from others."""
+
+    vendor: str
+    family: int | None = None
+    model: int | None = None
+    architecture: str = "x86_64"
+
+
+class Memory(NamedTuple):
+    """The memory of one socket."""
+
+    size_bytes: int
+    channels: int | None = None
+    transfers_per_s: float | None = None
 
 
 class CpuPart(msgspec.Struct, frozen=True, kw_only=True):
-    """One socket, named as /proc/cpuinfo does it. Memory is that of the socket."""
+    """One socket, named as /proc/cpuinfo does it."""
 
     name: str
-    vendor: str
-    architecture: str
-    family: int | None = None
-    model: int | None = None
+    cpuid: Cpuid
     cores: int
-    memory_bytes: int
-    memory_channels: int | None = None
-    memory_transfers_per_s: float | None = None
-    smp_name: str = ""
-    smp_links: int | None = None
-    smp_gt_per_s: float | None = None
+    memory: Memory
+    smp: SmpLink = SmpLink()
+    """To another socket."""
     source: str
 
 
@@ -37,7 +56,7 @@ class GpuPart(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU and its link to the CPU: PCIe, or NVLink-C2C where the two are one module."""
 
     name: str
-    vendor: Literal["nvidia", "amd"]
+    vendor: Literal["nvidia", "amd"] = "nvidia"
     compute_capability: str = ""
     """CUDA's; empty for AMD."""
     memory_bytes: int
@@ -45,9 +64,8 @@ class GpuPart(msgspec.Struct, frozen=True, kw_only=True):
     """Of its own memory, also where that is GDDR."""
     fp64_tensor_flop_per_s: float | None = None
     """Dense FP64 on tensor or matrix cores; None for a GPU without."""
-    attachment: Attachment = "pcie"
-    pcie_generation: int | None = None
-    pcie_width: int | None = None
+    attachment: Literal["pcie", "c2c"] = "pcie"
+    pcie: Pcie = Pcie()
     source: str
 
 
@@ -76,22 +94,19 @@ class XgmiPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NicPart(msgspec.Struct, frozen=True, kw_only=True):
-    """One NIC port and the PCIe link of its card.
-
-    `mtu_bytes` is the netdev's for Ethernet and EFA, a packet's payload for InfiniBand.
-    """
+    """One NIC port and the PCIe link of its card."""
 
     name: str
     protocol: NicProtocol
     line_rate_bits_per_s: float
-    mtu_bytes: dict[NicProtocol, int]
-    rdma: bool
+    ethernet_mtu_bytes: int = 9000
+    """The netdev's, where the port runs Ethernet."""
+    rdma: bool = True
     gpudirect_tcp: bool = False
     """Whether NCCL's plugin for it brings TCP to GPU memory past the kernel (GPUDirect-TCPX and TCPXO)."""
     ports_per_card: int = 1
     """Ports that share the PCIe link."""
-    pcie_generation: int | None = None
-    pcie_width: int | None = None
+    pcie: Pcie = Pcie()
     source: str
 
 
@@ -100,8 +115,7 @@ class DrivePart(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     size_bytes: int
-    pcie_generation: int | None = None
-    pcie_width: int | None = None
+    pcie: Pcie = Pcie()
     source: str
 
 

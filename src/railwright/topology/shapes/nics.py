@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
-from railwright.topology.shapes.model import NicPart, NicProtocol
+from railwright.topology.shapes.model import NicPart, Pcie
 
-_MTU_BYTES: dict[NicProtocol, int] = {"infiniband": 4096, "ethernet": 9000, "efa": 9001}
 _MTU_SOURCE = "MTU assumed: the largest InfiniBand has, jumbo frames on Ethernet"
 
 CONNECTX7 = NicPart(
     name="NVIDIA Mellanox ConnectX-7",
     protocol="infiniband",
     line_rate_bits_per_s=400e9,
-    mtu_bytes=_MTU_BYTES,
-    rdma=True,
-    pcie_generation=5,
-    pcie_width=16,
+    pcie=Pcie(5, 16),
     source="NVIDIA DGX H100/H200 User Guide, Network Connections (eight single-port ConnectX-7, 400 Gb/s InfiniBand or"
     f" Ethernet, PCIe 5.0 x16); {_MTU_SOURCE}",
 )
@@ -24,10 +20,7 @@ CONNECTX6 = NicPart(
     name="NVIDIA Mellanox ConnectX-6",
     protocol="infiniband",
     line_rate_bits_per_s=200e9,
-    mtu_bytes=_MTU_BYTES,
-    rdma=True,
-    pcie_generation=4,
-    pcie_width=16,
+    pcie=Pcie(4, 16),
     source="NVIDIA DGX A100 User Guide, Network Connections (eight single-port ConnectX-6, 200 Gb/s InfiniBand,"
     f" PCIe 4.0 x16); {_MTU_SOURCE}",
 )
@@ -35,24 +28,21 @@ CONNECTX6_DX = NicPart(
     name="NVIDIA Mellanox ConnectX-6 Dx",
     protocol="ethernet",
     line_rate_bits_per_s=100e9,
-    mtu_bytes=_MTU_BYTES,
-    rdma=True,
-    pcie_generation=4,
-    pcie_width=16,
+    pcie=Pcie(4, 16),
     source="NVIDIA ConnectX-6 Dx datasheet (PCIe 4.0 x16, 100 Gb/s ports); that this machine has it is assumed",
 )
-ROCE_CONNECTX7 = msgspec.structs.replace(
+ROCE_CONNECTX7 = replace(
     CONNECTX7,
     protocol="ethernet",
     source="NVIDIA ConnectX-7 datasheet (400 Gb/s, PCIe 5.0 x16); that this machine has one for each pair of GPUs is"
     f" assumed; {_MTU_SOURCE}",
 )
-GRACE_CONNECTX7 = msgspec.structs.replace(
+GRACE_CONNECTX7 = replace(
     CONNECTX7,
     source="NVIDIA DGX GB200 User Guide, Hardware (four single-port ConnectX-7, 400 Gb/s, a compute tray);"
     f" NVIDIA ConnectX-7 datasheet (PCIe 5.0 x16); {_MTU_SOURCE}",
 )
-GH200_CONNECTX7 = msgspec.structs.replace(
+GH200_CONNECTX7 = replace(
     CONNECTX7,
     source="assumed: one 400 Gb/s ConnectX-7 a superchip, which the PCIe 5.0 x16 links of a GH200 carry; makers differ;"
     f" {_MTU_SOURCE}",
@@ -63,79 +53,71 @@ EFA_100G_GEN3 = NicPart(
     name="Elastic Fabric Adapter",
     protocol="efa",
     line_rate_bits_per_s=100e9,
-    mtu_bytes=_MTU_BYTES,
-    rdma=True,
-    pcie_generation=3,
-    pcie_width=16,
+    pcie=Pcie(3, 16),
     source=f"aws-ofi-nccl, topology/p4d-24xl-topo.xml (NICs at 8 GT/s x16); EC2 P4d (four of 100 Gb/s); {_EFA}",
 )
-EFA_P3DN = msgspec.structs.replace(
+EFA_P3DN = replace(
     EFA_100G_GEN3,
-    pcie_generation=None,
-    pcie_width=None,
+    pcie=Pcie(),
     source=f"Amazon EC2 P3 instances (p3dn.24xlarge: 100 Gb/s, EFA). AWS publishes no PCIe link of it; {_EFA}",
 )
-EFA_P5 = msgspec.structs.replace(
+EFA_P5 = replace(
     EFA_100G_GEN3,
-    pcie_generation=5,
+    pcie=Pcie(5, 16),
     source="aws-ofi-nccl, topology/p5.48xl-topo.xml (NICs at 32 GT/s x16, so that they are no bottleneck to NCCL); EC2"
     f" P5 (3200 Gb/s in 32 NICs); {_EFA}",
 )
-EFA_P5EN = msgspec.structs.replace(
+EFA_P5EN = replace(
     EFA_100G_GEN3,
     line_rate_bits_per_s=200e9,
-    pcie_generation=5,
-    pcie_width=8,
+    pcie=Pcie(5, 8),
     source="Amazon EC2 P5 instances (p5en: third-generation EFA, 3200 Gb/s) and stas00/ml-engineering pull request 102"
     " (16 NICs of 200 Gb/s); PCIe 5.0 x8 assumed: NICs of 200 Gb/s measure 193.72 Gb/s, which takes that, or PCIe 4.0"
     f" x16, which is as fast; {_EFA}",
 )
 
-AZURE_HDR = msgspec.structs.replace(
+AZURE_HDR = replace(
     CONNECTX6,
     source="Azure, ND A100 v4 series (eight 200 Gb/s HDR InfiniBand, one a GPU); azhpc-images, topology/ndv4-topo.xml"
     f" (16 GT/s x16); {_MTU_SOURCE}",
 )
-AZURE_NDR = msgspec.structs.replace(
+AZURE_NDR = replace(
     CONNECTX7,
     source="Azure, ND H100 v5 and ND H200 v5 series (eight 400 Gb/s ConnectX-7 InfiniBand, one a GPU); azhpc-images,"
     f" topology/ndv5-topo.xml (32 GT/s x16); {_MTU_SOURCE}",
 )
 
 _OCI_MTU = "MTU 4220 assumed: a port of 100 Gb/s measures 98.01 Gb/s, which takes RoCE packets of 4096 bytes"
-_OCI_MTU_BYTES: dict[NicProtocol, int] = {**_MTU_BYTES, "ethernet": 4220}
 OCI_CONNECTX5 = NicPart(
     name="Mellanox ConnectX-5 Ex",
     protocol="ethernet",
     line_rate_bits_per_s=100e9,
-    mtu_bytes=_OCI_MTU_BYTES,
-    rdma=True,
+    ethernet_mtu_bytes=4220,
     ports_per_card=2,
-    pcie_generation=4,
-    pcie_width=16,
+    pcie=Pcie(4, 16),
     source="OCI compute shapes, BM.GPU4.8 (8x 200 Gb/s RDMA: 16 ports of 100 Gb/s); oci-hpc, samples/gpu/"
     "topo-flattened.xml (cards at 16 GT/s x16, so the PCIe 4.0 ConnectX-5 Ex); oci-hpc, healthchecks/check_gpu_setup.py"
     f" (16 mlx5 devices); {_OCI_MTU}",
 )
-OCI_CONNECTX6_DX = msgspec.structs.replace(
+OCI_CONNECTX6_DX = replace(
     OCI_CONNECTX5,
     name="Mellanox ConnectX, dual port, 100 Gb/s",
     source="OCI compute shapes, BM.GPU.A100-v2.8 (16x 100 Gb/s RDMA); oci-hpc, samples/gpu/topo-flattened-b4.xml (cards"
     f" at 16 GT/s x16, two a pair of GPUs); which ConnectX it is OCI does not say; {_OCI_MTU}",
 )
-OCI_CONNECTX7 = msgspec.structs.replace(
+OCI_CONNECTX7 = replace(
     OCI_CONNECTX5,
     name="NVIDIA Mellanox ConnectX-7",
     line_rate_bits_per_s=200e9,
-    pcie_generation=5,
+    pcie=Pcie(5, 16),
     source="OCI compute shapes, BM.GPU.H100.8 (8x 2x 200 Gb/s RDMA); oci-hpc, samples/gpu/H100-topology.xml (device"
     f" 15b3:1021, two ports a card, 32 GT/s x16); {_OCI_MTU}",
 )
 
-GCP_CONNECTX7 = msgspec.structs.replace(
+GCP_CONNECTX7 = replace(
     CONNECTX7,
     protocol="ethernet",
-    mtu_bytes={**_MTU_BYTES, "ethernet": 8896},
+    ethernet_mtu_bytes=8896,
     source="Google Cloud, Networking and GPU machines, A3 Ultra (eight ConnectX-7, 3200 Gb/s, each aligned with one"
     " GPU; RoCE); Google Cloud, VPC (MTU up to 8896); NVIDIA ConnectX-7 datasheet (PCIe 5.0 x16)",
 )
@@ -143,13 +125,13 @@ GCP_GVNIC_200G = NicPart(
     name="Google Virtual NIC",
     protocol="ethernet",
     line_rate_bits_per_s=200e9,
-    mtu_bytes={**_MTU_BYTES, "ethernet": 8244},
+    ethernet_mtu_bytes=8244,
     rdma=False,
     gpudirect_tcp=True,
     source="Google Cloud, Networking and GPU machines, A3 Mega (eight NICs of 200 Gb/s for GPUs, GPUDirect-TCPXO, MTU"
     " 8244). Google publishes no PCIe link of them",
 )
-MI300X_NIC = msgspec.structs.replace(
+MI300X_NIC = replace(
     CONNECTX7,
     protocol="ethernet",
     source="OCI compute shapes, BM.GPU.MI300X.8 (8x 400 Gb/s RDMA) and Azure, ND MI300X v5 series (eight 400 Gb/s, one"
@@ -159,8 +141,6 @@ CONNECTX8 = NicPart(
     name="NVIDIA ConnectX-8",
     protocol="ethernet",
     line_rate_bits_per_s=400e9,
-    mtu_bytes=_MTU_BYTES,
-    rdma=True,
     ports_per_card=2,
     source="NVIDIA Technical Blog, NVIDIA ConnectX-8 SuperNICs Advance AI Platform Architecture with PCIe Gen6"
     " Connectivity (one NIC for two GPUs, 400 Gb/s a GPU): two ports of 400 Gb/s. It is part of the PCIe switch, so"
@@ -170,9 +150,8 @@ I226 = NicPart(
     name="Intel I226-V",
     protocol="ethernet",
     line_rate_bits_per_s=2.5e9,
-    mtu_bytes={**_MTU_BYTES, "ethernet": 1500},
+    ethernet_mtu_bytes=1500,
     rdma=False,
-    pcie_generation=2,
-    pcie_width=1,
+    pcie=Pcie(2, 1),
     source="Intel Ethernet Controller I225/I226 datasheet (2.5 Gb/s, PCIe 5 GT/s x1); 1500 B is Ethernet's own",
 )
