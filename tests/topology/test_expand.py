@@ -10,7 +10,7 @@ from railwright.topology.expand import CHANGES, expand
 from railwright.topology.model import SmpLink
 from railwright.topology.paths import Affinity, Graph
 from railwright.topology.shapes import SHAPES
-from railwright.topology.shapes.model import Shape
+from railwright.topology.shapes.model import Layout, Shape
 from railwright.topology.sources.load import load
 from railwright.topology.sources.saved import decode_topology, encode_topology, load_topology, save_topology
 
@@ -39,9 +39,10 @@ def test_every_part_of_every_shape_has_a_source():
                 yield from parts(getattr(value, field))
 
     for shape in SHAPES.values():
-        found = [part for part in parts(shape) if not isinstance(part, Shape | SmpLink)]
+        found = [part for part in parts(shape) if not isinstance(part, Shape | Layout | SmpLink)]
         assert len(found) >= 3
         assert all(len(part.source) > 20 for part in found)
+        assert len(shape.layout_source) > 20
         assert shape.max_payload_source
         assert shape.acs_source
 

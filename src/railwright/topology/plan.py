@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from railwright.errors import UsageError, unknown_name
 from railwright.topology.model import GT_PER_S
 from railwright.topology.shapes.model import NicPart, NicProtocol, Shape
 from railwright.units import format_line_rate, parse_line_rate
 
-_COUNTS: dict[str, tuple[int, ...]] = {
+_LAYOUT_COUNTS: dict[str, tuple[int, ...]] = {
     "gpus": tuple(range(17)),
     "gpus-per-switch": tuple(range(9)),
     "nics": tuple(range(33)),
     "drives": tuple(range(33)),
     "sockets": (1, 2, 4, 8),
     "numa-per-socket": (1, 2, 4),
-    "pcie": tuple(GT_PER_S),
-    "nvlink": tuple(range(19)),
 }
+"""What can be changed in a `Layout`, in whose fields a dash is an underscore."""
+_COUNTS = {**_LAYOUT_COUNTS, "pcie": tuple(GT_PER_S), "nvlink": tuple(range(19))}
 _IB_MTUS_BYTES = (256, 512, 1024, 2048, 4096)
 _MTU_BYTES: dict[NicProtocol, int] = {"infiniband": 4096, "efa": 9001}
 """Where nothing else is said; that of Ethernet differs from NIC to NIC."""
@@ -35,27 +36,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A shape with all changes made."""
 
     shape: Shape
-    gpus: int
-    gpus_per_switch: int
-    nics: int
-    drives: int
-    sockets: int
-    numa_per_socket: int
+    """Its layout and its NIC are as changed."""
     pcie: int | None
+    """The generation that was asked for, of all links but those of drives."""
     nvlink_links: int
-    nic_rate_bits_per_s: float
-    nic_protocol: NicProtocol
     mtu_bytes: int
-
-    @property
-    def nodes(self) -> int:
-        """NUMA nodes."""
-        return self.sockets * self.numa_per_socket
-
-    @property
-    def switches(self) -> int:
-        """PCIe switches."""
-        return -(-self.gpus // self.gpus_per_switch) if self.gpus_per_switch else 0
 
 
 def planned(shape: Shape, name: str, changes: Mapping[str, str]) -> Plan:
@@ -63,56 +48,50 @@ def planned(shape: Shape, name: str, changes: Mapping[str, str]) -> Plan:
     for key in changes:
         if key not in CHANGES:
             raise unknown_name("change", key, CHANGES)
-    layout = shape.layout
     counts = {key: _count(key, changes[key]) for key in _COUNTS if key in changes}
     protocol = _protocol(changes.get("nic-protocol", shape.nic.protocol))
+    nic = replace(shape.nic, protocol=protocol, line_rate_bits_per_s=_rate(changes.get("nic-rate"), shape.nic))
+    layout = replace(shape.layout, **{key.replace("-", "_"): counts[key] for key in _LAYOUT_COUNTS if key in counts})
     plan = Plan(
-        shape=shape,
-        gpus=counts.get("gpus", layout.gpus),
-        gpus_per_switch=counts.get("gpus-per-switch", layout.gpus_per_switch),
-        nics=counts.get("nics", layout.nics),
-        drives=counts.get("drives", layout.drives),
-        sockets=counts.get("sockets", layout.sockets),
-        numa_per_socket=counts.get("numa-per-socket", layout.numa_per_socket),
+        shape=replace(shape, layout=layout, nic=nic),
         pcie=counts.get("pcie"),
         nvlink_links=counts.get("nvlink", shape.nvlink.links if shape.nvlink else 0),
-        nic_rate_bits_per_s=_rate(changes.get("nic-rate"), shape.nic),
-        nic_protocol=protocol,
-        mtu_bytes=_mtu(changes.get("mtu"), protocol, shape.nic),
+        mtu_bytes=_mtu(changes.get("mtu"), nic),
     )
-    _check_gpus(plan, name)
+    _check_gpus(plan.shape, name)
     _check_nvlink(plan, name)
-    if plan.drives and shape.drive is None:
+    if layout.drives and shape.drive is None:
         raise UsageError(
-            f"what drives {name} has is not published, so drives={plan.drives} says too little", hint="leave drives out"
+            f"what drives {name} has is not published, so drives={layout.drives} says too little",
+            hint="leave drives out",
         )
     return plan
 
 
-def _check_gpus(plan: Plan, name: str) -> None:
-    gpu, xgmi = plan.shape.gpu, plan.shape.xgmi
-    if plan.gpus and gpu is None:
-        raise UsageError(f"{name} has no GPU, so gpus={plan.gpus} says too little", hint="take a shape that has GPUs")
+def _check_gpus(shape: Shape, name: str) -> None:
+    layout, gpu, xgmi = shape.layout, shape.gpu, shape.xgmi
+    if layout.gpus and gpu is None:
+        raise UsageError(f"{name} has no GPU, so gpus={layout.gpus} says too little", hint="take a shape that has GPUs")
     if gpu is not None and gpu.attachment == "c2c":
-        if plan.gpus_per_switch:
+        if layout.gpus_per_switch:
             raise UsageError(
-                f"gpus-per-switch={plan.gpus_per_switch}: the GPUs of {name} are on NVLink-C2C, not on PCIe",
+                f"gpus-per-switch={layout.gpus_per_switch}: the GPUs of {name} are on NVLink-C2C, not on PCIe",
                 hint="leave gpus-per-switch out",
             )
-        if plan.gpus % plan.nodes and plan.gpus > plan.nodes:
+        if layout.gpus % layout.nodes and layout.gpus > layout.nodes:
             raise UsageError(
-                f"gpus={plan.gpus}: each of the {plan.nodes} CPUs of {name} has as many GPUs as the others",
-                hint=f"give a multiple of {plan.nodes}",
+                f"gpus={layout.gpus}: each of the {layout.nodes} CPUs of {name} has as many GPUs as the others",
+                hint=f"give a multiple of {layout.nodes}",
             )
-    if xgmi is not None and plan.gpus > xgmi.most_gpus:
+    if xgmi is not None and layout.gpus > xgmi.most_gpus:
         raise UsageError(
-            f"gpus={plan.gpus}: Infinity Fabric joins at most {xgmi.most_gpus} GPUs of {name}",
+            f"gpus={layout.gpus}: Infinity Fabric joins at most {xgmi.most_gpus} GPUs of {name}",
             hint=f"give 0 to {xgmi.most_gpus}",
         )
 
 
 def _check_nvlink(plan: Plan, name: str) -> None:
-    nvlink, links = plan.shape.nvlink, plan.nvlink_links
+    nvlink, links, gpus = plan.shape.nvlink, plan.nvlink_links, plan.shape.layout.gpus
     most = nvlink.links if nvlink else 0
     if links > most:
         raise UsageError(f"nvlink={links}: a GPU of {name} has {most} links", hint=f"give 0 to {most}")
@@ -124,17 +103,21 @@ def _check_nvlink(plan: Plan, name: str) -> None:
             hint=f"give 0 or {most}",
         )
     joined = 1 + max(max(one, other) for one, other, _ in nvlink.pairs)
-    if plan.gpus > joined:
+    if gpus > joined:
         raise UsageError(
-            f"gpus={plan.gpus}: NVLink joins {joined} GPUs of {name}", hint=f"give at most {joined}, or nvlink=0"
+            f"gpus={gpus}: NVLink joins {joined} GPUs of {name}", hint=f"give at most {joined}, or nvlink=0"
         )
+
+
+def _senseless(key: str, text: str, allowed: str) -> UsageError:
+    return UsageError(f"{key}={text[:40]} makes no sense", hint=f"{key} can be {allowed}")
 
 
 def _count(key: str, text: str) -> int:
     allowed = _COUNTS[key]
-    span = f"{allowed[0]} to {allowed[-1]}" if len(allowed) > 4 else ", ".join(str(value) for value in allowed)
     if not (text.isascii() and text.isdigit() and len(text) <= 4 and int(text) in allowed):
-        raise UsageError(f"{key}={text[:40]} makes no sense", hint=f"{key} can be {span}")
+        span = f"{allowed[0]} to {allowed[-1]}" if len(allowed) > 4 else ", ".join(map(str, allowed))
+        raise _senseless(key, text, span)
     return int(text)
 
 
@@ -144,8 +127,7 @@ def _rate(text: str | None, nic: NicPart) -> float:
     rate = parse_line_rate(text)
     low, high = _RATE_BITS_PER_S
     if not low <= rate <= high:
-        span = f"{format_line_rate(low)} to {format_line_rate(high)}"
-        raise UsageError(f"nic-rate={text[:40]} makes no sense", hint=f"nic-rate can be {span}")
+        raise _senseless("nic-rate", text, f"{format_line_rate(low)} to {format_line_rate(high)}")
     return rate
 
 
@@ -153,20 +135,19 @@ def _protocol(text: str) -> NicProtocol:
     for protocol in _NIC_PROTOCOLS:
         if text == protocol:
             return protocol
-    known = ", ".join(_NIC_PROTOCOLS)
-    raise UsageError(f"nic-protocol={text[:40]} makes no sense", hint=f"nic-protocol can be {known}")
+    raise _senseless("nic-protocol", text, ", ".join(_NIC_PROTOCOLS))
 
 
-def _mtu(text: str | None, protocol: NicProtocol, nic: NicPart) -> int:
+def _mtu(text: str | None, nic: NicPart) -> int:
     if text is None:
-        return _MTU_BYTES.get(protocol, nic.ethernet_mtu_bytes)
+        return _MTU_BYTES.get(nic.protocol, nic.ethernet_mtu_bytes)
     value = int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else -1
-    if protocol == "infiniband":
+    if nic.protocol == "infiniband":
         if value not in _IB_MTUS_BYTES:
             hint = f"mtu can be {', '.join(map(str, _IB_MTUS_BYTES))}"
             raise UsageError(f"mtu={text[:40]} is not an InfiniBand MTU", hint=hint)
         return value
-    low, high = _MTU_SPAN_BYTES[protocol]
+    low, high = _MTU_SPAN_BYTES[nic.protocol]
     if not low <= value <= high:
-        raise UsageError(f"mtu={text[:40]} makes no sense", hint=f"mtu can be {low} to {high} bytes")
+        raise _senseless("mtu", text, f"{low} to {high} bytes")
     return value

@@ -9,17 +9,9 @@ SHAPES: dict[str, Shape] = {
     "mi300x": Shape(
         title="8x MI300X, every GPU joined to every other by Infinity Fabric, a PCIe switch and a NIC for each GPU",
         aliases=("mi300x-8gpu",),
-        layout=Layout(
-            sockets=2,
-            numa_per_socket=1,
-            gpus=8,
-            gpus_per_switch=1,
-            switch_name="PCIe 5.0 switch",
-            nics=8,
-            drives=8,
-            source="OCI compute shapes, BM.GPU.MI300X.8 (eight GPUs, eight NICs, 8x 3.84 TB); a PCIe switch for each"
-            " GPU and its NIC assumed, as machines with one NIC a GPU have for GPUDirect RDMA; makers differ",
-        ),
+        layout=Layout(gpus_per_switch=1, switch_name="PCIe 5.0 switch", nics=8, drives=8),
+        layout_source="OCI compute shapes, BM.GPU.MI300X.8 (eight GPUs, eight NICs, 8x 3.84 TB); a PCIe switch for"
+        " each GPU and its NIC assumed, as machines with one NIC a GPU have for GPUDirect RDMA; makers differ",
         cpu=cpus.GENOA_9374F,
         gpu=gpus.MI300X,
         xgmi=gpus.XGMI4,

@@ -5,7 +5,7 @@ AWS publishes little of the PCIe tree: what its NCCL topology files say is taken
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
 from railwright.topology.shapes import cpus, drives, gpus, nics
 from railwright.topology.shapes.model import Layout, Pcie, Shape
@@ -13,19 +13,11 @@ from railwright.topology.shapes.model import Layout, Pcie, Shape
 _P4D = Shape(
     title="EC2 p4d.24xlarge: 8x A100 40GB, two GPUs and an EFA of 100 Gb/s for each PCIe switch",
     aliases=("p4d", "p4d.24xlarge"),
-    layout=Layout(
-        sockets=2,
-        numa_per_socket=1,
-        gpus=8,
-        gpus_per_switch=2,
-        switch_name="PCIe switch",
-        nics=4,
-        drives=8,
-        source="aws-ofi-nccl, topology/p4d-24xl-topo.xml: two switches a socket, each with two GPUs and one NIC, all"
-        " links at 8 GT/s x16",
-    ),
+    layout=Layout(gpus_per_switch=2, nics=4, drives=8),
+    layout_source="aws-ofi-nccl, topology/p4d-24xl-topo.xml: two switches a socket, each with two GPUs and one NIC,"
+    " all links at 8 GT/s x16",
     cpu=cpus.AWS_P4D,
-    gpu=msgspec.structs.replace(
+    gpu=replace(
         gpus.A100_40GB,
         pcie=Pcie(3, 16),
         source=f"{gpus.A100_40GB.source}; here at 8 GT/s x16: aws-ofi-nccl, topology/p4d-24xl-topo.xml",
@@ -37,19 +29,9 @@ _P4D = Shape(
 _P5 = Shape(
     title="EC2 p5.48xlarge: 8x H100, a PCIe switch and four EFAs of 100 Gb/s for each GPU",
     aliases=("p5", "p5.48xlarge"),
-    layout=Layout(
-        sockets=2,
-        numa_per_socket=1,
-        gpus=8,
-        gpus_per_switch=1,
-        switch_name="PCIe 5.0 switch",
-        uplink_generation=4,
-        nics=32,
-        drives=8,
-        source="aws-ofi-nccl, topology/p5.48xl-topo.xml: four switches a socket, each with one GPU and four NICs at"
-        " 32 GT/s x16; from switch to CPU PCIe 4.0, all that third-generation EPYC has (AMD EPYC 7003 series), x16"
-        " assumed",
-    ),
+    layout=Layout(gpus_per_switch=1, switch_name="PCIe 5.0 switch", uplink_generation=4, nics=32, drives=8),
+    layout_source="aws-ofi-nccl, topology/p5.48xl-topo.xml: four switches a socket, each with one GPU and four NICs at"
+    " 32 GT/s x16; from switch to CPU PCIe 4.0, all that third-generation EPYC has (AMD EPYC 7003 series), x16 assumed",
     cpu=cpus.AWS_P5,
     gpu=gpus.H100,
     nvlink=gpus.NVLINK4,
@@ -61,16 +43,9 @@ SHAPES: dict[str, Shape] = {
     "aws-p3dn": Shape(
         title="EC2 p3dn.24xlarge: 8x V100 32GB in a hybrid cube mesh, one EFA of 100 Gb/s",
         aliases=("p3dn", "p3dn.24xlarge"),
-        layout=Layout(
-            sockets=2,
-            numa_per_socket=1,
-            gpus=8,
-            gpus_per_switch=0,
-            nics=1,
-            drives=2,
-            source="assumed: every GPU and the NIC on a root port of its own, as the instance shows them. AWS publishes"
-            " no PCIe tree, and EFA has no GPUDirect RDMA there (NVIDIA/nccl issue 398)",
-        ),
+        layout=Layout(gpus_per_switch=0, nics=1, drives=2),
+        layout_source="assumed: every GPU and the NIC on a root port of its own, as the instance shows them. AWS"
+        " publishes no PCIe tree, and EFA has no GPUDirect RDMA there (NVIDIA/nccl issue 398)",
         cpu=cpus.AWS_P3DN,
         gpu=gpus.V100_32GB,
         nvlink=gpus.CUBE_MESH,
@@ -78,43 +53,34 @@ SHAPES: dict[str, Shape] = {
         drive=drives.AWS_900G,
     ),
     "aws-p4d": _P4D,
-    "aws-p4de": msgspec.structs.replace(
+    "aws-p4de": replace(
         _P4D,
         title="EC2 p4de.24xlarge: 8x A100 80GB, two GPUs and an EFA of 100 Gb/s for each PCIe switch",
         aliases=("p4de", "p4de.24xlarge"),
-        layout=msgspec.structs.replace(
-            _P4D.layout, source="aws-ofi-nccl, topology/p4de-24xl-topo.xml, the same as that of p4d"
-        ),
-        gpu=msgspec.structs.replace(
+        layout_source="aws-ofi-nccl, topology/p4de-24xl-topo.xml, the same as that of p4d",
+        gpu=replace(
             gpus.A100_80GB,
             pcie=Pcie(3, 16),
             source=f"{gpus.A100_80GB.source}; here at 8 GT/s x16: aws-ofi-nccl, topology/p4de-24xl-topo.xml",
         ),
     ),
     "aws-p5": _P5,
-    "aws-p5e": msgspec.structs.replace(
+    "aws-p5e": replace(
         _P5,
         title="EC2 p5e.48xlarge: 8x H200, a PCIe switch and four EFAs of 100 Gb/s for each GPU",
         aliases=("p5e", "p5e.48xlarge"),
-        layout=msgspec.structs.replace(
-            _P5.layout,
-            source="Amazon EC2 P5 instances (p5e: 3200 Gb/s of second-generation EFA, third-generation EPYC); PCIe tree"
-            " assumed to be that of p5 (aws-ofi-nccl, topology/p5.48xl-topo.xml)",
-        ),
+        layout_source="Amazon EC2 P5 instances (p5e: 3200 Gb/s of second-generation EFA, third-generation EPYC); PCIe"
+        " tree assumed to be that of p5 (aws-ofi-nccl, topology/p5.48xl-topo.xml)",
         gpu=gpus.H200,
     ),
-    "aws-p5en": msgspec.structs.replace(
+    "aws-p5en": replace(
         _P5,
         title="EC2 p5en.48xlarge: 8x H200, a PCIe 5.0 switch and two EFAs of 200 Gb/s for each GPU",
         aliases=("p5en", "p5en.48xlarge"),
-        layout=msgspec.structs.replace(
-            _P5.layout,
-            uplink_generation=None,
-            nics=16,
-            source="Amazon EC2 P5 instances (p5en: PCIe 5.0 between CPU and GPU, 16 NICs); a switch with two NICs for"
-            " each GPU assumed, as p5 has one with four; H200 of p5en measure 55.43 GB/s host to device, so PCIe 5.0"
-            " x16 all the way",
-        ),
+        layout=replace(_P5.layout, uplink_generation=None, nics=16),
+        layout_source="Amazon EC2 P5 instances (p5en: PCIe 5.0 between CPU and GPU, 16 NICs); a switch with two NICs"
+        " for each GPU assumed, as p5 has one with four; H200 of p5en measure 55.43 GB/s host to device, so PCIe 5.0"
+        " x16 all the way",
         cpu=cpus.AWS_P5EN,
         gpu=gpus.H200,
         nic=nics.EFA_P5EN,

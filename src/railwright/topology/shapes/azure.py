@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
 from railwright.topology.shapes import cpus, drives, gpus, nics
 from railwright.topology.shapes.model import Layout, Shape
@@ -10,17 +10,9 @@ from railwright.topology.shapes.model import Layout, Shape
 _ND_A100 = Shape(
     title="Azure ND96asr_v4: 8x A100 40GB, two GPUs and two NICs for each PCIe switch",
     aliases=("Standard_ND96asr_v4", "ND96asr_v4", "ND96asr_A100_v4"),
-    layout=Layout(
-        sockets=2,
-        numa_per_socket=2,
-        gpus=8,
-        gpus_per_switch=2,
-        switch_name="PCIe 4.0 switch",
-        nics=8,
-        drives=0,
-        source="azhpc-images, topology/ndv4-topo.xml: four NUMA nodes, each with a switch of two GPUs and two NICs,"
-        " all links at 16 GT/s x16. The local drives are left out: how they hang is not published",
-    ),
+    layout=Layout(numa_per_socket=2, gpus_per_switch=2, switch_name="PCIe 4.0 switch", nics=8, drives=0),
+    layout_source="azhpc-images, topology/ndv4-topo.xml: four NUMA nodes, each with a switch of two GPUs and two NICs,"
+    " all links at 16 GT/s x16. The local drives are left out: how they hang is not published",
     cpu=cpus.AZURE_ROME,
     gpu=gpus.A100_40GB,
     nvlink=gpus.NVLINK3,
@@ -29,17 +21,9 @@ _ND_A100 = Shape(
 _ND_H100 = Shape(
     title="Azure ND96isr_H100_v5: 8x H100, a PCIe switch and a NIC for each GPU",
     aliases=("Standard_ND96isr_H100_v5", "ND96isr_H100_v5"),
-    layout=Layout(
-        sockets=2,
-        numa_per_socket=1,
-        gpus=8,
-        gpus_per_switch=1,
-        switch_name="PCIe 5.0 switch",
-        nics=8,
-        drives=8,
-        source="azhpc-images, topology/ndv5-topo.xml: two NUMA nodes, each with four switches of one GPU and one NIC,"
-        " all links at 32 GT/s x16",
-    ),
+    layout=Layout(gpus_per_switch=1, switch_name="PCIe 5.0 switch", nics=8, drives=8),
+    layout_source="azhpc-images, topology/ndv5-topo.xml: two NUMA nodes, each with four switches of one GPU and one"
+    " NIC, all links at 32 GT/s x16",
     cpu=cpus.AZURE_SAPPHIRE_RAPIDS,
     gpu=gpus.H100,
     nvlink=gpus.NVLINK4,
@@ -49,7 +33,7 @@ _ND_H100 = Shape(
 
 SHAPES: dict[str, Shape] = {
     "azure-nd-a100-v4": _ND_A100,
-    "azure-ndm-a100-v4": msgspec.structs.replace(
+    "azure-ndm-a100-v4": replace(
         _ND_A100,
         title="Azure ND96amsr_A100_v4: 8x A100 80GB, two GPUs and two NICs for each PCIe switch",
         aliases=("Standard_ND96amsr_A100_v4", "ND96amsr_A100_v4"),
@@ -57,15 +41,12 @@ SHAPES: dict[str, Shape] = {
         gpu=gpus.A100_80GB,
     ),
     "azure-nd-h100-v5": _ND_H100,
-    "azure-nd-h200-v5": msgspec.structs.replace(
+    "azure-nd-h200-v5": replace(
         _ND_H100,
         title="Azure ND96isr_H200_v5: 8x H200, a PCIe switch and a NIC for each GPU",
         aliases=("Standard_ND96isr_H200_v5", "ND96isr_H200_v5"),
-        layout=msgspec.structs.replace(
-            _ND_H100.layout,
-            source="Azure, ND H200 v5 series (one NIC a GPU); PCIe tree assumed to be that of ND H100 v5 (azhpc-images,"
-            " topology/ndv5-topo.xml), the same host",
-        ),
+        layout_source="Azure, ND H200 v5 series (one NIC a GPU); PCIe tree assumed to be that of ND H100 v5"
+        " (azhpc-images, topology/ndv5-topo.xml), the same host",
         gpu=gpus.H200,
     ),
 }

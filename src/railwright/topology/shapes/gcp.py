@@ -9,18 +9,10 @@ SHAPES: dict[str, Shape] = {
     "gcp-a3-ultra": Shape(
         title="Google Cloud a3-ultragpu-8g: 8x H200, a PCIe switch and a NIC for each GPU",
         aliases=("a3-ultragpu-8g", "a3-ultra"),
-        layout=Layout(
-            sockets=2,
-            numa_per_socket=1,
-            gpus=8,
-            gpus_per_switch=1,
-            switch_name="PCIe 5.0 switch",
-            nics=8,
-            drives=0,
-            source="Google Cloud, Networking and GPU machines, A3 Ultra (each NIC is aligned with one GPU); a PCIe"
-            " switch for the two assumed, as HGX H200 machines have. The local SSDs are left out: how they hang is not"
-            " published",
-        ),
+        layout=Layout(gpus_per_switch=1, switch_name="PCIe 5.0 switch", nics=8, drives=0),
+        layout_source="Google Cloud, Networking and GPU machines, A3 Ultra (each NIC is aligned with one GPU); a PCIe"
+        " switch for the two assumed, as HGX H200 machines have. The local SSDs are left out: how they hang is not"
+        " published",
         cpu=cpus.GCP_EMERALD_RAPIDS,
         gpu=gpus.H200,
         nvlink=gpus.NVLINK4,
@@ -29,18 +21,10 @@ SHAPES: dict[str, Shape] = {
     "gcp-a3-mega": Shape(
         title="Google Cloud a3-megagpu-8g: 8x H100, two GPUs and two NICs of 200 Gb/s for each PCIe switch",
         aliases=("a3-megagpu-8g", "a3-mega"),
-        layout=Layout(
-            sockets=2,
-            numa_per_socket=1,
-            gpus=8,
-            gpus_per_switch=2,
-            switch_name="PCIe 5.0 switch",
-            nics=8,
-            drives=0,
-            source="Google Cloud, Networking and GPU machines, A3 Mega (one NIC of 200 Gb/s a GPU); switches of two"
-            " GPUs assumed from the GPUs' PCI addresses, which come in pairs (nccl-tests output in"
-            " lessizzmore/create-a3mega-ztan-fork). The local SSDs are left out: how they hang is not published",
-        ),
+        layout=Layout(gpus_per_switch=2, switch_name="PCIe 5.0 switch", nics=8, drives=0),
+        layout_source="Google Cloud, Networking and GPU machines, A3 Mega (one NIC of 200 Gb/s a GPU); switches of two"
+        " GPUs assumed from the GPUs' PCI addresses, which come in pairs (nccl-tests output in"
+        " lessizzmore/create-a3mega-ztan-fork). The local SSDs are left out: how they hang is not published",
         cpu=cpus.GCP_SAPPHIRE_RAPIDS,
         gpu=gpus.H100,
         nvlink=gpus.NVLINK4,

@@ -9,16 +9,9 @@ SHAPES: dict[str, Shape] = {
     "gh200": Shape(
         title="GH200: one Grace and one Hopper GPU, no NVLink to others",
         aliases=("grace-hopper",),
-        layout=Layout(
-            sockets=1,
-            numa_per_socket=1,
-            gpus=1,
-            gpus_per_switch=0,
-            nics=1,
-            drives=2,
-            source="NVIDIA GH200 Grace Hopper Superchip datasheet (one CPU, one GPU, PCIe 5.0 x16 links); one NIC and"
-            " two drives assumed, makers differ",
-        ),
+        layout=Layout(sockets=1, gpus=1, gpus_per_switch=0, nics=1, drives=2),
+        layout_source="NVIDIA GH200 Grace Hopper Superchip datasheet (one CPU, one GPU, PCIe 5.0 x16 links); one NIC"
+        " and two drives assumed, makers differ",
         cpu=cpus.GRACE,
         gpu=gpus.GH200,
         nic=nics.GH200_CONNECTX7,
@@ -26,16 +19,9 @@ SHAPES: dict[str, Shape] = {
     ),
     "gh200-nvl32": Shape(
         title="GH200 NVL32: one of 16 compute trays, two Grace and two Hopper GPUs; NVLink reaches 32 GPUs",
-        layout=Layout(
-            sockets=2,
-            numa_per_socket=1,
-            gpus=2,
-            gpus_per_switch=0,
-            nics=2,
-            drives=4,
-            source="NVIDIA Technical Blog, One Giant Superchip for LLMs: NVIDIA GH200 NVL32 (16 dual Grace Hopper"
-            " nodes); one NIC a superchip and four drives assumed",
-        ),
+        layout=Layout(gpus=2, gpus_per_switch=0, nics=2, drives=4),
+        layout_source="NVIDIA Technical Blog, One Giant Superchip for LLMs: NVIDIA GH200 NVL32 (16 dual Grace Hopper"
+        " nodes); one NIC a superchip and four drives assumed",
         cpu=cpus.GRACE,
         gpu=gpus.GH200_144GB,
         nvlink=gpus.NVL32,
@@ -45,17 +31,10 @@ SHAPES: dict[str, Shape] = {
     "gb200-nvl72": Shape(
         title="GB200 NVL72: one of 18 compute trays, two Grace and four Blackwell GPUs; NVLink reaches 72 GPUs",
         aliases=("gb200", "gb200-nvl", "dgx-gb200"),
-        layout=Layout(
-            sockets=2,
-            numa_per_socket=1,
-            gpus=4,
-            gpus_per_switch=0,
-            nics=4,
-            drives=4,
-            source="NVIDIA DGX GB200 User Guide, Hardware (a compute tray: 2 Grace, 4 GPUs, 4 single-port ConnectX-7);"
-            " two NICs a Grace: NVIDIA/NVSentinel pull request 1221 and Mellanox/ngc_multinode_perf pull request 129;"
-            " four drives: NVIDIA NVL72 AI Factory reference architecture, compute tray",
-        ),
+        layout=Layout(gpus=4, gpus_per_switch=0, nics=4, drives=4),
+        layout_source="NVIDIA DGX GB200 User Guide, Hardware (a compute tray: 2 Grace, 4 GPUs, 4 single-port"
+        " ConnectX-7); two NICs a Grace: NVIDIA/NVSentinel pull request 1221 and Mellanox/ngc_multinode_perf pull"
+        " request 129; four drives: NVIDIA NVL72 AI Factory reference architecture, compute tray",
         cpu=cpus.GRACE,
         gpu=gpus.GB200,
         nvlink=gpus.NVL72,

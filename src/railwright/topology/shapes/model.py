@@ -120,20 +120,32 @@ class DrivePart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of everything there are, and which GPUs share a PCIe switch."""
+    """How many of everything there are, and which GPUs share a PCIe switch.
 
-    sockets: int
-    numa_per_socket: int
-    gpus: int
+    Most of these machines have two sockets and eight GPUs.
+    """
+
+    sockets: int = 2
+    numa_per_socket: int = 1
+    gpus: int = 8
     gpus_per_switch: int
     """0: every GPU and NIC has a root port of its own."""
-    switch_name: str = ""
+    switch_name: str = "PCIe switch"
     uplink_generation: int | None = None
     """PCIe generation from root port to switch where the CPU is older than the GPUs; None: that of the GPUs."""
     nics: int
     """Ports."""
     drives: int
-    source: str
+
+    @property
+    def nodes(self) -> int:
+        """NUMA nodes."""
+        return self.sockets * self.numa_per_socket
+
+    @property
+    def switches(self) -> int:
+        """PCIe switches."""
+        return -(-self.gpus // self.gpus_per_switch) if self.gpus_per_switch else 0
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,6 +155,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     aliases: tuple[str, ...] = ()
     """What its vendor calls it, as the vendor writes it."""
     layout: Layout
+    layout_source: str
     cpu: CpuPart
     gpu: GpuPart | None = None
     nvlink: NvlinkPart | None = None

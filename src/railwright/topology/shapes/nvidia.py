@@ -2,64 +2,40 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
 from railwright.topology.shapes import cpus, drives, gpus, nics
 from railwright.topology.shapes.model import Layout, Shape
 
 # PEX switches show themselves as two levels (nvidia-smi calls that PXB), but forward at full rate: NCCL flattens them
 # into one (src/graph/topo.cc), and so do these layouts.
-HOPPER_LAYOUT = Layout(
-    sockets=2,
-    numa_per_socket=1,
-    gpus=8,
-    gpus_per_switch=1,
-    switch_name="PCIe 5.0 switch",
-    nics=8,
-    drives=8,
-    source="nvidia-smi topo -m of an 8x H100 machine in deepseek-ai/DeepEP issue 128: each GPU is PIX to one NIC of"
-    " its own, four GPUs per NUMA node; the same in LY Corporation's lspci -tv (techblog.lycorp.co.jp, GPU servers)",
-)
-BLACKWELL_LAYOUT = msgspec.structs.replace(
-    HOPPER_LAYOUT,
-    source="nvidia-smi topo -m of an 8x B200 machine in vllm-project/vllm issue 16336: each GPU is PXB to one NIC of"
-    " its own, four GPUs per NUMA node; PXB is the two levels of one PEX switch (NCCL src/graph/topo.cc)",
-)
-AMPERE_LAYOUT = Layout(
-    sockets=2,
-    numa_per_socket=1,
-    gpus=8,
-    gpus_per_switch=2,
-    switch_name="PCIe 4.0 switch",
-    nics=8,
-    drives=4,
-    source="nvidia-smi topo -m of a DGX A100 in NVIDIA/nccl issue 1505: pairs of GPUs share two NICs; one NUMA"
-    " node per socket assumed (that machine has four, numa-per-socket=4)",
-)
-
 _HGX_H100 = Shape(
     title="8x H100 SXM with NVLink, a PCIe switch and a NIC for each GPU",
-    layout=HOPPER_LAYOUT,
+    layout=Layout(gpus_per_switch=1, switch_name="PCIe 5.0 switch", nics=8, drives=8),
+    layout_source="nvidia-smi topo -m of an 8x H100 machine in deepseek-ai/DeepEP issue 128: each GPU is PIX to one"
+    " NIC of its own, four GPUs per NUMA node; the same in LY Corporation's lspci -tv (techblog.lycorp.co.jp, GPU"
+    " servers)",
     cpu=cpus.SAPPHIRE_RAPIDS,
     gpu=gpus.H100,
     nvlink=gpus.NVLINK4,
     nic=nics.CONNECTX7,
     drive=drives.U2_3T84,
 )
-_HGX_H200 = msgspec.structs.replace(
-    _HGX_H100, title="8x H200 SXM with NVLink, a PCIe switch and a NIC for each GPU", gpu=gpus.H200
-)
-_HGX_B200 = msgspec.structs.replace(
+_HGX_H200 = replace(_HGX_H100, title="8x H200 SXM with NVLink, a PCIe switch and a NIC for each GPU", gpu=gpus.H200)
+_HGX_B200 = replace(
     _HGX_H100,
     title="8x B200 SXM with NVLink, a PCIe switch and a NIC for each GPU",
-    layout=BLACKWELL_LAYOUT,
+    layout_source="nvidia-smi topo -m of an 8x B200 machine in vllm-project/vllm issue 16336: each GPU is PXB to one"
+    " NIC of its own, four GPUs per NUMA node; PXB is the two levels of one PEX switch (NCCL src/graph/topo.cc)",
     cpu=cpus.EMERALD_RAPIDS,
     gpu=gpus.B200,
     nvlink=gpus.NVLINK5,
 )
 _HGX_A100 = Shape(
     title="8x A100 SXM with NVLink, two GPUs and two NICs for each PCIe switch",
-    layout=AMPERE_LAYOUT,
+    layout=Layout(gpus_per_switch=2, switch_name="PCIe 4.0 switch", nics=8, drives=4),
+    layout_source="nvidia-smi topo -m of a DGX A100 in NVIDIA/nccl issue 1505: pairs of GPUs share two NICs; one NUMA"
+    " node per socket assumed (that machine has four, numa-per-socket=4)",
     cpu=cpus.ROME,
     gpu=gpus.A100_80GB,
     nvlink=gpus.NVLINK3,
@@ -72,21 +48,18 @@ SHAPES: dict[str, Shape] = {
     "hgx-h200": _HGX_H200,
     "hgx-b200": _HGX_B200,
     "hgx-a100": _HGX_A100,
-    "dgx-h100": msgspec.structs.replace(_HGX_H100, title="DGX H100: 8x H100, a PCIe switch and a NIC for each GPU"),
-    "dgx-h200": msgspec.structs.replace(_HGX_H200, title="DGX H200: 8x H200, a PCIe switch and a NIC for each GPU"),
-    "dgx-b200": msgspec.structs.replace(
+    "dgx-h100": replace(_HGX_H100, title="DGX H100: 8x H100, a PCIe switch and a NIC for each GPU"),
+    "dgx-h200": replace(_HGX_H200, title="DGX H200: 8x H200, a PCIe switch and a NIC for each GPU"),
+    "dgx-b200": replace(
         _HGX_B200, title="DGX B200: 8x B200, a PCIe switch and a NIC for each GPU", drive=drives.DGX_B200_3T84
     ),
-    "dgx-a100": msgspec.structs.replace(
+    "dgx-a100": replace(
         _HGX_A100,
         title="DGX A100 640GB: 8x A100, two GPUs and two NICs for each PCIe switch",
-        layout=msgspec.structs.replace(
-            AMPERE_LAYOUT,
-            numa_per_socket=4,
-            drives=8,
-            source="nvidia-smi topo -m of a DGX A100 in NVIDIA/nccl issue 1505 and NVIDIA/DCGM issue 149: pairs of GPUs"
-            " share two NICs, each pair on a NUMA node of its own, four nodes a socket; DGX A100 User Guide (8 drives)",
-        ),
+        layout=replace(_HGX_A100.layout, numa_per_socket=4, drives=8),
+        layout_source="nvidia-smi topo -m of a DGX A100 in NVIDIA/nccl issue 1505 and NVIDIA/DCGM issue 149: pairs of"
+        " GPUs share two NICs, each pair on a NUMA node of its own, four nodes a socket; DGX A100 User Guide (8"
+        " drives)",
         cpu=cpus.DGX_A100_ROME,
         drive=drives.DGX_A100_3T84,
     ),

@@ -9,17 +9,9 @@ SHAPES: dict[str, Shape] = {
     "oci-bm-gpu4-8": Shape(
         title="OCI BM.GPU4.8: 8x A100 40GB, two GPUs and two dual-port 100 Gb/s cards for each PCIe switch",
         aliases=("BM.GPU4.8",),
-        layout=Layout(
-            sockets=2,
-            numa_per_socket=4,
-            gpus=8,
-            gpus_per_switch=2,
-            switch_name="PCIe 4.0 switch",
-            nics=16,
-            drives=4,
-            source="oci-hpc, samples/gpu/topo-flattened.xml: four of eight NUMA nodes have a switch with two GPUs and"
-            " two cards, all links at 16 GT/s x16; OCI compute shapes (4 drives)",
-        ),
+        layout=Layout(numa_per_socket=4, gpus_per_switch=2, switch_name="PCIe 4.0 switch", nics=16, drives=4),
+        layout_source="oci-hpc, samples/gpu/topo-flattened.xml: four of eight NUMA nodes have a switch with two GPUs"
+        " and two cards, all links at 16 GT/s x16; OCI compute shapes (4 drives)",
         cpu=cpus.OCI_ROME,
         gpu=gpus.A100_40GB,
         nvlink=gpus.NVLINK3,
@@ -29,18 +21,10 @@ SHAPES: dict[str, Shape] = {
     "oci-bm-gpu-a100-v2-8": Shape(
         title="OCI BM.GPU.A100-v2.8: 8x A100 80GB, two GPUs and two dual-port 100 Gb/s cards for each PCIe switch",
         aliases=("BM.GPU.A100-v2.8",),
-        layout=Layout(
-            sockets=2,
-            numa_per_socket=4,
-            gpus=8,
-            gpus_per_switch=2,
-            switch_name="PCIe 4.0 switch",
-            nics=16,
-            drives=4,
-            source="oci-hpc, samples/gpu/topo-flattened-b4.xml (of BM.GPU.B4.8; assumed for this machine, which has the"
-            " same sockets and NICs): four NUMA nodes have a switch with two GPUs and two cards, all links at 16 GT/s"
-            " x16; OCI compute shapes (4 drives)",
-        ),
+        layout=Layout(numa_per_socket=4, gpus_per_switch=2, switch_name="PCIe 4.0 switch", nics=16, drives=4),
+        layout_source="oci-hpc, samples/gpu/topo-flattened-b4.xml (of BM.GPU.B4.8; assumed for this machine, which has"
+        " the same sockets and NICs): four NUMA nodes have a switch with two GPUs and two cards, all links at 16 GT/s"
+        " x16; OCI compute shapes (4 drives)",
         cpu=cpus.OCI_MILAN,
         gpu=gpus.A100_80GB,
         nvlink=gpus.NVLINK3,
@@ -50,19 +34,11 @@ SHAPES: dict[str, Shape] = {
     "oci-bm-gpu-h100-8": Shape(
         title="OCI BM.GPU.H100.8: 8x H100, a PCIe switch and a dual-port 200 Gb/s card for each GPU",
         aliases=("BM.GPU.H100.8",),
-        layout=Layout(
-            sockets=2,
-            numa_per_socket=1,
-            gpus=8,
-            gpus_per_switch=1,
-            switch_name="PCIe 5.0 switch",
-            nics=16,
-            drives=16,
-            source="oci-hpc, samples/gpu/H100-topology.xml: four PEX switches a socket, each with one GPU and one"
-            " dual-port card at 32 GT/s x16 (a switch's two levels taken as one, as NCCL src/graph/topo.cc does; its"
-            " uplink is shown there at the rate of the virtual port and is taken as 32 GT/s); OCI compute shapes (16"
-            " drives)",
-        ),
+        layout=Layout(gpus_per_switch=1, switch_name="PCIe 5.0 switch", nics=16, drives=16),
+        layout_source="oci-hpc, samples/gpu/H100-topology.xml: four PEX switches a socket, each with one GPU and one"
+        " dual-port card at 32 GT/s x16 (a switch's two levels taken as one, as NCCL src/graph/topo.cc does; its"
+        " uplink is shown there at the rate of the virtual port and is taken as 32 GT/s); OCI compute shapes (16"
+        " drives)",
         cpu=cpus.OCI_SAPPHIRE_RAPIDS,
         gpu=gpus.H100,
         nvlink=gpus.NVLINK4,
