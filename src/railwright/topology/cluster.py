@@ -13,15 +13,14 @@ from collections.abc import Iterable
 import msgspec
 
 from railwright.errors import UsageError, unknown_name
-from railwright.topology.model import Device, EfaLink, EthernetLink, InfinibandLink, Link, Topology
+from railwright.topology.model import NETWORK_LINKS, Device, Link, Record, Topology
 
 MOST_HOSTS = 1_000_000
 MOST_TIERS = 4
 _OVERSUBSCRIPTION = (0.1, 1000.0)
-_NETWORK = (EthernetLink, InfinibandLink, EfaLink)
 
 
-class Tier(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Tier(Record, frozen=True, kw_only=True):
     """One level of switches: groups of `hosts` machines, joined by `switches` each."""
 
     name: str = "leaf"
@@ -33,7 +32,7 @@ class Tier(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     """Switches in each group; None: one leaf for each rail, or one. Used to count cables and to build a lab."""
 
 
-class Fabric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Fabric(Record, frozen=True, kw_only=True):
     """What joins the machines' NICs."""
 
     rail_optimised: bool = False
@@ -42,7 +41,7 @@ class Fabric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     """True where the switches reduce (SHARP) and NCCL's CollNet plugin is loaded."""
 
 
-class Storage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Storage(Record, frozen=True, kw_only=True):
     """Machines that serve files to the cluster over its fabric."""
 
     servers: int
@@ -50,7 +49,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     """The shape of one, like `laptop drives=12`."""
 
 
-class ClusterFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class ClusterFile(Record, frozen=True, kw_only=True):
     """The cluster file, in TOML or JSON."""
 
     name: str = ""
@@ -94,7 +93,7 @@ def cluster_of(
         raise UsageError(f"{hosts} hosts make no sense", hint=f"give 1 to {MOST_HOSTS}")
     checked = fabric or Fabric()
     _check_tiers(checked, hosts)
-    if hosts > 1 and not any(isinstance(link.protocol, _NETWORK) for link in host.links):
+    if hosts > 1 and not any(isinstance(link.protocol, NETWORK_LINKS) for link in host.links):
         missing = "has no NIC port"
         raise UsageError(f"{host.name} {missing}, so {hosts} of them are not joined", hint="give it NICs, like nics=8")
     return Cluster(name=name or host.name, host=host, hosts=hosts, fabric=checked, storage=storage)
@@ -130,7 +129,7 @@ def ports(host: Topology) -> tuple[tuple[Device, Link], ...]:
     """The NIC ports of a machine that lead out of it, in the order of their rails."""
     found = {}
     for link in host.links:
-        if isinstance(link.protocol, _NETWORK):
+        if isinstance(link.protocol, NETWORK_LINKS):
             for end in (link.a, link.b):
                 device = host.device(end)
                 if device is not None and device.kind == "nic":

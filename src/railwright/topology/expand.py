@@ -181,13 +181,13 @@ class _Machine:
 
     def _port(self) -> Protocol:
         nic, mtu_bytes = self._shape.nic, self._plan.mtu_bytes
+        rate = nic.line_rate_bits_per_s
         match nic.protocol:
             case "infiniband":
-                return InfinibandLink(line_rate_bits_per_s=nic.line_rate_bits_per_s, mtu_bytes=mtu_bytes)
+                return InfinibandLink(line_rate_bits_per_s=rate, mtu_bytes=mtu_bytes)
             case "efa":
-                return EfaLink(line_rate_bits_per_s=nic.line_rate_bits_per_s, mtu_bytes=mtu_bytes)
+                return EfaLink(line_rate_bits_per_s=rate, mtu_bytes=mtu_bytes)
             case _:
-                rate = nic.line_rate_bits_per_s
                 return EthernetLink(line_rate_bits_per_s=rate, mtu_bytes=mtu_bytes, rdma=nic.rdma)
 
     def _add_drives(self) -> None:

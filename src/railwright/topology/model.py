@@ -40,7 +40,11 @@ GT_PER_S = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 SourceKind = Literal["live", "capture", "saved", "shape"]
 
 
-class Device(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Record(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What is kept in files: defaults are left out when it is written, unknown fields are refused when it is read."""
+
+
+class Device(Record, frozen=True, kw_only=True):
     """One thing that data can start from, pass through or end at."""
 
     id: str
@@ -56,7 +60,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     """Further facts; names carry units (`memory_bytes`, `line_rate_bits_per_s`)."""
 
 
-class PcieLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="pcie", forbid_unknown_fields=True):
+class PcieLink(Record, frozen=True, kw_only=True, tag="pcie"):
     """A trained PCIe link. None is 'the machine does not say', never a guess."""
 
     gt_per_s: float | None = None
@@ -69,9 +73,7 @@ class PcieLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     """True where Access Control Services send peer-to-peer requests up to the root complex."""
 
 
-class NvlinkLink(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="nvlink", forbid_unknown_fields=True
-):
+class NvlinkLink(Record, frozen=True, kw_only=True, tag="nvlink"):
     """All NVLinks between two devices taken together."""
 
     generation: int
@@ -79,20 +81,20 @@ class NvlinkLink(
     max_links: int | None = None
 
 
-class XgmiLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="xgmi", forbid_unknown_fields=True):
+class XgmiLink(Record, frozen=True, kw_only=True, tag="xgmi"):
     """All Infinity Fabric links between two AMD GPUs taken together; RCCL calls them XGMI."""
 
     generation: int
     links: int
 
 
-class C2cLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="c2c", forbid_unknown_fields=True):
+class C2cLink(Record, frozen=True, kw_only=True, tag="c2c"):
     """NVLink-C2C between a Grace CPU and its GPU."""
 
     generation: int = 1
 
 
-class SmpLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="smp", forbid_unknown_fields=True):
+class SmpLink(Record, frozen=True, kw_only=True, tag="smp"):
     """Between two NUMA nodes: UPI, xGMI, or the mesh of one socket."""
 
     name: str = ""
@@ -102,9 +104,7 @@ class SmpLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     """ACPI SLIT distance, 10 = local."""
 
 
-class MemoryLink(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="memory", forbid_unknown_fields=True
-):
+class MemoryLink(Record, frozen=True, kw_only=True, tag="memory"):
     """The memory channels of one NUMA node."""
 
     channels: int | None = None
@@ -112,9 +112,7 @@ class MemoryLink(
     bus_bytes: int | None = None
 
 
-class EthernetLink(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="ethernet", forbid_unknown_fields=True
-):
+class EthernetLink(Record, frozen=True, kw_only=True, tag="ethernet"):
     """A NIC's Ethernet port; RDMA over it is RoCEv2."""
 
     line_rate_bits_per_s: float | None = None
@@ -122,16 +120,14 @@ class EthernetLink(
     rdma: bool = False
 
 
-class InfinibandLink(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="infiniband", forbid_unknown_fields=True
-):
+class InfinibandLink(Record, frozen=True, kw_only=True, tag="infiniband"):
     """A host channel adapter's InfiniBand port."""
 
     line_rate_bits_per_s: float | None = None
     mtu_bytes: int | None = None
 
 
-class EfaLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="efa", forbid_unknown_fields=True):
+class EfaLink(Record, frozen=True, kw_only=True, tag="efa"):
     """A port of an Elastic Fabric Adapter, which speaks SRD."""
 
     line_rate_bits_per_s: float | None = None
@@ -139,9 +135,7 @@ class EfaLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     """What the network takes, as for Ethernet."""
 
 
-class InternalLink(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="internal", forbid_unknown_fields=True
-):
+class InternalLink(Record, frozen=True, kw_only=True, tag="internal"):
     """Inside one chip or one hypervisor: there is no published limit to hold a figure against."""
 
     name: str = ""
@@ -163,9 +157,11 @@ Protocol = (
 
 GPU_LINKS = (NvlinkLink, XgmiLink)
 """What joins GPUs directly, whoever made them."""
+NETWORK_LINKS = (EthernetLink, InfinibandLink, EfaLink)
+"""What leads from a NIC's port out of the machine."""
 
 
-class Link(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Link(Record, frozen=True, kw_only=True):
     """A link between two devices, both ways unless `one_way` (then only from `a` to `b`)."""
 
     a: str
@@ -179,14 +175,14 @@ class Link(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
         return f"{self.a}->{self.b}" if self.one_way else f"{self.a}--{self.b}"
 
 
-class Unknown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Unknown(Record, frozen=True, kw_only=True):
     """Something that could not be read, and why: `what` is a device or file, `why` one clause."""
 
     what: str
     why: str
 
 
-class Topology(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Topology(Record, frozen=True, kw_only=True):
     """One machine, or a cluster of them."""
 
     name: str
@@ -205,7 +201,7 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
         return next((device for device in self.devices if device.id == device_id), None)
 
 
-class Path(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Path(Record, frozen=True, kw_only=True):
     """The way from one device to another: its kind, the devices passed and the links used, in order."""
 
     kind: PathKind

@@ -3,6 +3,7 @@
 A path's kind is the worst thing it crosses; among paths of one kind the shortest is taken.
 Rules after NCCL src/graph/paths.cc (2026): a GPU may be passed only over NVLink (NVB, PXN), PXN only from a GPU
 to a NIC, NICs, drives and memory never.
+What RCCL calls XGMI takes NVLink's place in every rule, so its paths are NVL and NVB too.
 """
 
 from __future__ import annotations
@@ -11,26 +12,10 @@ import heapq
 from collections import defaultdict
 
 from railwright.errors import UsageError, unknown_name
-from railwright.topology.model import (
-    C2cLink,
-    Device,
-    EfaLink,
-    EthernetLink,
-    InfinibandLink,
-    Link,
-    NvlinkLink,
-    Path,
-    PathKind,
-    SmpLink,
-    Topology,
-    XgmiLink,
-)
+from railwright.topology.model import GPU_LINKS, NETWORK_LINKS, C2cLink, Device, Link, Path, PathKind, SmpLink, Topology
 
 KIND_ORDER: tuple[PathKind, ...] = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET")
 
-_GPU_LINKS = (NvlinkLink, XgmiLink)
-"""What RCCL calls XGMI takes NVLink's place in every rule, so its paths are NVL and NVB too."""
-_PORTS = (EthernetLink, InfinibandLink, EfaLink)
 _BRIDGES = frozenset({"root_port", "pcie_switch", "card"})
 
 
@@ -83,13 +68,13 @@ class Graph:
         """Whether data that came to `seen[-1]` over `links[-1]` may leave it over `onward`."""
         here = self.devices[seen[-1]]
         if here.kind == "gpu":
-            arrived_by_nvlink = isinstance(links[-1].protocol, _GPU_LINKS)
+            arrived_by_nvlink = isinstance(links[-1].protocol, GPU_LINKS)
             to_nic = self.devices[seen[0]].kind == "gpu" and self.devices[target].kind in ("nic", "fabric")
-            return arrived_by_nvlink and (isinstance(onward.protocol, _GPU_LINKS) or to_nic)
+            return arrived_by_nvlink and (isinstance(onward.protocol, GPU_LINKS) or to_nic)
         if here.kind == "nic":
-            return isinstance(onward.protocol, _PORTS) or isinstance(links[-1].protocol, _PORTS)
+            return isinstance(onward.protocol, NETWORK_LINKS) or isinstance(links[-1].protocol, NETWORK_LINKS)
         if here.kind == "nvswitch":
-            return isinstance(onward.protocol, _GPU_LINKS)
+            return isinstance(onward.protocol, GPU_LINKS)
         return here.kind not in ("memory", "drive", "host")
 
 
@@ -103,7 +88,7 @@ def path_kind(devices: list[Device], links: tuple[Link, ...]) -> PathKind:
         return "NET"
     if any(isinstance(protocol, SmpLink) for protocol in protocols):
         return "SYS"
-    nvlinks = [isinstance(protocol, _GPU_LINKS) for protocol in protocols]
+    nvlinks = [isinstance(protocol, GPU_LINKS) for protocol in protocols]
     if all(nvlinks):
         return "NVB" if any(device.kind == "gpu" for device in passed) else "NVL"
     crosses_cpu = any(device.kind == "cpu" for device in devices)
