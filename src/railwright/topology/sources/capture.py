@@ -56,21 +56,14 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True):
     topology: Topology
 
 
-class _Recorder:
+class _Recorder(Root):
     """A root that remembers what was read from it."""
 
     def __init__(self, root: Root) -> None:
+        super().__init__(root.name)
         self._root = root
         self.files: dict[str, bytes] = {}
         self.unreadable: dict[str, str] = {}
-
-    @property
-    def name(self) -> str:
-        return self._root.name
-
-    def read(self, path: str) -> str | Unreadable:
-        self.read_bytes(path)
-        return self._root.read(path)
 
     def read_bytes(self, path: str) -> bytes | Unreadable:
         answer = self._root.read_bytes(path)

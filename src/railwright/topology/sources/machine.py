@@ -49,8 +49,8 @@ def discover(root: Root, source: SourceKind) -> Topology:
     if any(device.kind == "nic" for device in parts.devices()):
         parts.add("fabric", device_id=FABRIC)
     devices, links = _with_nvidia(root, parts, notes)
-    refused = tuple(Unknown(what=item.path, why=item.reason) for item in getattr(root, "refused", []))
-    unknown = (*notes.unknown(), *refused[:_REFUSED_AT_MOST])
+    refused = (Unknown(what=item.path, why=item.reason) for item in root.refused[:_REFUSED_AT_MOST])
+    unknown = (*notes.unknown(), *refused)
     return Topology(name=root.name, source=source, devices=devices, links=links, unknown=unknown)
 
 

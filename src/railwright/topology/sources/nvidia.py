@@ -22,24 +22,13 @@ TIMEOUT_S = 30.0
 _PROGRAM = (sys.executable, "-P", "-W", "ignore", "-m", "railwright.topology.sources.nvidia_probe")
 
 
-class ProbedRoot:
+class ProbedRoot(Root):
     """A machine's files, and beside them `nvidia/probe.json`: what NVIDIA's libraries say when it is first read."""
 
     def __init__(self, files: Root) -> None:
+        super().__init__(files.name)
         self._files = files
         self._probe: bytes | Unreadable | None = None
-
-    @property
-    def name(self) -> str:
-        """What to call the machine."""
-        return self._files.name
-
-    def read(self, path: str) -> str | Unreadable:
-        """The text of a file without its last newline; what cannot be printed becomes `?`."""
-        if path != PROBE:
-            return self._files.read(path)
-        answer = self.read_bytes(path)
-        return answer if isinstance(answer, Unreadable) else printable(answer)
 
     def read_bytes(self, path: str) -> bytes | Unreadable:
         """The bytes of a file."""

@@ -12,8 +12,10 @@ import errno
 import itertools
 import os
 import stat
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -57,21 +59,27 @@ class Unreadable(msgspec.Struct, frozen=True):
         return self.reason == ABSENT
 
 
-class Root(Protocol):
-    """A tree of files with paths relative to `/`, like `sys/devices/system/node/online`."""
+class Root(ABC):
+    """A tree of files with paths relative to `/`, like `sys/devices/system/node/online`, called `name`."""
 
-    @property
-    def name(self) -> str:
-        """What to call the machine."""
+    refused: Sequence[Unreadable] = ()
+    """What a capture holds and cannot be used."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def read(self, path: str) -> str | Unreadable:
         """The text of a file without its last newline; what cannot be printed becomes `?`."""
+        raw = self.read_bytes(path)
+        return raw if isinstance(raw, Unreadable) else printable(raw)
 
+    @abstractmethod
     def read_bytes(self, path: str) -> bytes | Unreadable:
-        """The bytes of a file."""
+        """The bytes of a regular file of at most 1 MiB."""
 
+    @abstractmethod
     def list(self, path: str) -> tuple[str, ...] | Unreadable:
-        """The names in a directory, sorted."""
+        """The names in a directory, sorted; refused beyond 20,000."""
 
 
 def printable(raw: bytes) -> str:
@@ -92,12 +100,16 @@ def components(path: str) -> tuple[str, ...] | Unreadable:
     return parts
 
 
-class DirectoryRoot:
+class _Refusal(Exception):
+    """One clause why something that is there is not read."""
+
+
+class DirectoryRoot(Root):
     """A directory tree on this machine. Raises UsageError if `base` is not a readable directory."""
 
     def __init__(self, base: Path, name: str, *, process_id: int | None = None) -> None:
+        super().__init__(name)
         self._base = base
-        self._name = name
         self._process_id = process_id
         self._operations_left = MAX_OPERATIONS
         self._bytes_left = MAX_TOTAL_BYTES
@@ -106,81 +118,36 @@ class DirectoryRoot:
         except (OSError, ValueError) as exc:
             raise UsageError(f"{base} cannot be opened as a directory: {_reason(exc)}", hint="check the path") from exc
 
-    @property
-    def name(self) -> str:
-        """What to call the machine."""
-        return self._name
-
-    def read(self, path: str) -> str | Unreadable:
-        """The text of a file without its last newline; what cannot be printed becomes `?`."""
-        raw = self.read_bytes(path)
-        return raw if isinstance(raw, Unreadable) else printable(raw)
-
     def read_bytes(self, path: str) -> bytes | Unreadable:
         """The bytes of a regular file of at most 1 MiB."""
-        parent = self._open_parent(path)
-        if isinstance(parent, Unreadable):
-            return parent
-        directory, leaf = parent
-        try:
-            before = os.stat(leaf, dir_fd=directory, follow_symlinks=False)
-            if refusal := _refusal(before):
-                return Unreadable(path, refusal)
-            # O_NONBLOCK: the file may have become a FIFO between the two calls.
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-            descriptor = os.open(leaf, flags, dir_fd=directory)
-            try:
-                if refusal := _refusal(os.fstat(descriptor)):
-                    return Unreadable(path, refusal)
-                return self._read_descriptor(path, descriptor)
-            finally:
-                os.close(descriptor)
-        except (OSError, ValueError) as exc:
-            return Unreadable(path, _reason(exc))
-        finally:
-            os.close(directory)
+        return self._look(path, self._content)
 
     def list(self, path: str) -> tuple[str, ...] | Unreadable:
         """The names in a directory, sorted; refused beyond 20,000."""
-        parent = self._open_parent(path)
-        if isinstance(parent, Unreadable):
-            return parent
-        directory, leaf = parent
-        try:
-            descriptor = os.open(leaf, _DIRECTORY_FLAGS, dir_fd=directory)
-            try:
-                with os.scandir(descriptor) as entries:
-                    names = [entry.name for entry in itertools.islice(entries, MAX_DIRECTORY_ENTRIES + 1)]
-            finally:
-                os.close(descriptor)
-        except (OSError, ValueError) as exc:
-            return Unreadable(path, _reason(exc))
-        finally:
-            os.close(directory)
-        if len(names) > MAX_DIRECTORY_ENTRIES:
-            return Unreadable(path, f"has more than {MAX_DIRECTORY_ENTRIES} entries")
-        return tuple(sorted(names))
+        return self._look(path, _names)
 
-    def _open_parent(self, path: str) -> tuple[int, str] | Unreadable:
-        """A descriptor of the directory that holds `path`, reached without following a link, and the last name."""
+    def _look(self, path: str, look: Callable[[int, str], Answer]) -> Answer | Unreadable:
+        """What `look` says of a directory and a name in it, which together are `path`. No link is followed."""
         parts = components(self._own_process(path))
         if isinstance(parts, Unreadable):
             return parts
         if self._operations_left <= 0:
             return Unreadable(path, f"more than {MAX_OPERATIONS} files and directories were asked for")
         self._operations_left -= 1
-        descriptor = -1
         try:
-            descriptor = os.open(self._base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            for part in parts[:-1]:
-                child = os.open(part, _DIRECTORY_FLAGS, dir_fd=descriptor)
-                os.close(descriptor)
-                descriptor = child
+            directory = os.open(self._base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                for part in parts[:-1]:
+                    child = os.open(part, _DIRECTORY_FLAGS, dir_fd=directory)
+                    os.close(directory)
+                    directory = child
+                return look(directory, parts[-1])
+            finally:
+                os.close(directory)
+        except _Refusal as refusal:
+            return Unreadable(path, str(refusal))
         except (OSError, ValueError) as exc:
-            if descriptor >= 0:
-                os.close(descriptor)
             return Unreadable(path, _reason(exc))
-        return descriptor, parts[-1]
 
     def _own_process(self, path: str) -> str:
         """`proc/self` is a symbolic link, so on the live machine it is replaced by the process's own directory."""
@@ -188,29 +155,50 @@ class DirectoryRoot:
             return f"proc/{self._process_id}/{path.removeprefix('proc/self/')}"
         return path
 
-    def _read_descriptor(self, path: str, descriptor: int) -> bytes | Unreadable:
-        chunks: list[bytes] = []
-        size_bytes = 0
-        while chunk := os.read(descriptor, 65_536):
-            chunks.append(chunk)
-            size_bytes += len(chunk)
-            if size_bytes > MAX_FILE_BYTES:
-                return Unreadable(path, "is larger than 1 MiB")
-        self._bytes_left -= size_bytes
+    def _content(self, directory: int, name: str) -> bytes:
+        _check(os.stat(name, dir_fd=directory, follow_symlinks=False))
+        # O_NONBLOCK: the file may have become a FIFO between the two calls.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+        descriptor = os.open(name, flags, dir_fd=directory)
+        try:
+            _check(os.fstat(descriptor))
+            content = bytearray()
+            while chunk := os.read(descriptor, 65_536):
+                content += chunk
+                if len(content) > MAX_FILE_BYTES:
+                    raise _Refusal(_TOO_LARGE)
+        finally:
+            os.close(descriptor)
+        self._bytes_left -= len(content)
         if self._bytes_left < 0:
-            return Unreadable(path, f"more than {MAX_TOTAL_BYTES // 2**20} MiB were asked for")
-        return b"".join(chunks)
+            raise _Refusal(f"more than {MAX_TOTAL_BYTES // 2**20} MiB were asked for")
+        return bytes(content)
 
 
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_TOO_LARGE = "is larger than 1 MiB"
+_TOO_MANY = f"has more than {MAX_DIRECTORY_ENTRIES} entries"
 
 
-def _refusal(status: os.stat_result) -> str:
+def _names(directory: int, name: str) -> tuple[str, ...]:
+    descriptor = os.open(name, _DIRECTORY_FLAGS, dir_fd=directory)
+    try:
+        with os.scandir(descriptor) as entries:
+            names = [entry.name for entry in itertools.islice(entries, MAX_DIRECTORY_ENTRIES + 1)]
+    finally:
+        os.close(descriptor)
+    if len(names) > MAX_DIRECTORY_ENTRIES:
+        raise _Refusal(_TOO_MANY)
+    return tuple(sorted(names))
+
+
+def _check(status: os.stat_result) -> None:
     if stat.S_ISLNK(status.st_mode):
-        return "is a symbolic link"
+        raise _Refusal("is a symbolic link")
     if not stat.S_ISREG(status.st_mode):
-        return "is not a regular file"
-    return "is larger than 1 MiB" if status.st_size > MAX_FILE_BYTES else ""
+        raise _Refusal("is not a regular file")
+    if status.st_size > MAX_FILE_BYTES:
+        raise _Refusal(_TOO_LARGE)
 
 
 def _reason(exc: OSError | ValueError) -> str:
@@ -230,14 +218,14 @@ class _ArchiveLine(msgspec.Struct, frozen=True):
     base64: str | None = None
 
 
-class ArchiveRoot:
+class ArchiveRoot(Root):
     """A captured machine in one file: a JSON object per line, `{"path": ..., "text": ...}` or `"base64"`.
 
     A line that cannot be used is left out and listed in `refused`. Raises UsageError if the file cannot be read at all.
     """
 
     def __init__(self, file: Path, name: str) -> None:
-        self._name = name
+        super().__init__(name)
         self._files: dict[str, bytes] = {}
         self._directories: dict[str, set[str]] = {"": set()}
         self.refused: list[Unreadable] = []
@@ -249,11 +237,6 @@ class ArchiveRoot:
                 break
             if line.strip():
                 self._take(number, line, decoder)
-
-    @property
-    def name(self) -> str:
-        """What to call the machine."""
-        return self._name
 
     def _take(self, number: int, line: bytes, decoder: msgspec.json.Decoder[_ArchiveLine]) -> None:
         try:
@@ -268,18 +251,13 @@ class ArchiveRoot:
         if isinstance(parts, Unreadable):
             self.refused.append(Unreadable(printable(parts.path.encode("utf-8", "replace")), parts.reason))
         elif len(content) > MAX_FILE_BYTES:
-            self.refused.append(Unreadable(entry.path, "is larger than 1 MiB"))
+            self.refused.append(Unreadable(entry.path, _TOO_LARGE))
         elif entry.path in self._files:
             self.refused.append(Unreadable(entry.path, "is there twice"))
         else:
             self._files[entry.path] = content
             for depth in range(len(parts)):
                 self._directories.setdefault("/".join(parts[:depth]), set()).add(parts[depth])
-
-    def read(self, path: str) -> str | Unreadable:
-        """The text of a file without its last newline; what cannot be printed becomes `?`."""
-        raw = self.read_bytes(path)
-        return raw if isinstance(raw, Unreadable) else printable(raw)
 
     def read_bytes(self, path: str) -> bytes | Unreadable:
         """The bytes of a file."""
@@ -292,7 +270,7 @@ class ArchiveRoot:
         if names is None:
             return Unreadable(path, ABSENT)
         if len(names) > MAX_DIRECTORY_ENTRIES:
-            return Unreadable(path, f"has more than {MAX_DIRECTORY_ENTRIES} entries")
+            return Unreadable(path, _TOO_MANY)
         return tuple(sorted(names))
 
 
@@ -306,12 +284,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Path to reason, for what was there and could not be read."""
 
 
-class CapturedRoot:
+class CapturedRoot(Root):
     """A capture with its manifest: a file that was unreadable then is unreadable now, for the same reason."""
 
     def __init__(self, files: DirectoryRoot | ArchiveRoot) -> None:
+        super().__init__(files.name)
         self._files = files
-        self.refused: list[Unreadable] = list(files.refused) if isinstance(files, ArchiveRoot) else []
+        self.refused = [*files.refused]
         self.manifest = Manifest()
         raw = files.read_bytes(MANIFEST)
         if isinstance(raw, bytes):
@@ -319,15 +298,6 @@ class CapturedRoot:
                 self.manifest = msgspec.json.decode(raw, type=Manifest)
             except (msgspec.DecodeError, RecursionError):
                 self.refused.append(Unreadable(MANIFEST, "is not a manifest"))
-
-    @property
-    def name(self) -> str:
-        """What to call the machine."""
-        return self._files.name
-
-    def read(self, path: str) -> str | Unreadable:
-        """The text of a file without its last newline; what cannot be printed becomes `?`."""
-        return self._explained(self._files.read(path))
 
     def read_bytes(self, path: str) -> bytes | Unreadable:
         """The bytes of a file."""
