@@ -6,10 +6,10 @@ from railwright.topology.paths import Graph
 from railwright.topology.sources.load import load
 from railwright.topology.sources.pci_config import (
     CAPABILITY_PCIE,
-    acs_redirect,
+    ConfigSpace,
     capabilities,
     extended_capabilities,
-    pcie_capability,
+    read_config,
 )
 from railwright.topology.sources.text import id_list
 
@@ -244,12 +244,11 @@ def test_looping_capability_lists_end():
 def test_what_only_root_can_read_is_none_and_not_false():
     files = files_of("8gpu-pcie")
     config = next(raw for path, raw in files.items() if path.endswith("0000:39:00.0/config"))
-    assert pcie_capability(config).port_type == "downstream"
-    assert acs_redirect(config) is True
-    assert pcie_capability(config[:64]) is None
-    assert acs_redirect(config[:64]) is None
-    assert acs_redirect(config[:256]) is None
-    assert acs_redirect(config[:256] + bytes(256)) is False
+    assert read_config(config).port_type == "downstream"
+    assert read_config(config).acs_redirect is True
+    assert read_config(config[:64]) == ConfigSpace(size_bytes=64, acs_redirect=None, ats_enabled=None)
+    assert read_config(config[:256]).acs_redirect is None
+    assert read_config(config[:256] + bytes(256)).acs_redirect is False
     assert next(identifier for identifier, _ in capabilities(config)) == CAPABILITY_PCIE
 
 

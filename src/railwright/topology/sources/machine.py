@@ -27,7 +27,7 @@ from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.nvidia import read_probe
 from railwright.topology.sources.nvidia_merge import add_nvidia, with_facts, with_pcie
 from railwright.topology.sources.pci import scan_pci
-from railwright.topology.sources.pci_devices import CpuFinder, PciDevices, drive_facts, find_units, port_facts
+from railwright.topology.sources.pci_devices import PciDevices, drive_facts, find_units, port_facts
 from railwright.topology.sources.root import Root
 from railwright.topology.sources.virtual_buses import scan_virtual_buses
 from railwright.topology.sources.virtualisation import read_virtualisation
@@ -112,11 +112,7 @@ def _memory_link(channels: Channels | None, nodes_in_socket: int) -> MemoryLink:
 
 
 def _add_pci(root: Root, parts: Parts, cpu_of_node: dict[int, str], notes: Notes) -> None:
-    functions = scan_pci(root, notes)
-    ports = {address: find_ports(root, function.path, function.entries) for address, function in functions.items()}
-    drives = {address: find_drives(root, function.path, function.entries) for address, function in functions.items()}
-    units = find_units(functions, ports, drives)
-    placed = PciDevices(functions, parts, notes, CpuFinder(cpu_of_node)).add(units)
+    placed = PciDevices(parts, notes, cpu_of_node).add(find_units(root, scan_pci(root, notes)))
     for device_id, unit in placed.items():
         if unit.kind == "nic":
             _link_to_fabric(parts, device_id, unit.port, notes, driver=unit.function.driver)

@@ -12,7 +12,7 @@ import msgspec
 
 from railwright.topology.sources import pci_names, text
 from railwright.topology.sources.notes import Notes
-from railwright.topology.sources.pci_config import PortType, acs_redirect, ats_enabled, pcie_capability
+from railwright.topology.sources.pci_config import ConfigSpace, PortType, read_config
 from railwright.topology.sources.root import Root, Unreadable
 
 DEVICES = "sys/devices"
@@ -32,8 +32,8 @@ class PciFunction(msgspec.Struct, frozen=True, kw_only=True):
 
     address: str
     path: str
-    parent: str | None
-    """The address of the bridge above; None on a root bus."""
+    parent: PciFunction | None
+    """The bridge above; None on a root bus."""
     entries: frozenset[str]
     """The names in its directory."""
     vendor: int
@@ -41,18 +41,13 @@ class PciFunction(msgspec.Struct, frozen=True, kw_only=True):
     class_code: int
     """24 bits: class, subclass, programming interface."""
     numa: int | None
+    """The NUMA node that the firmware gives it, or else the nearest bridge above it."""
     driver: str
-    config_bytes: int
-    """How much of the configuration space could be read: 64 without root, 4096 of a PCIe function."""
-    port_type: PortType | None
+    config: ConfigSpace
     gt_per_s: float | None
     width: int | None
     max_gt_per_s: float | None
     max_width: int | None
-    max_payload_bytes: int | None
-    max_read_request_bytes: int | None
-    acs_redirect: bool | None
-    ats_enabled: bool | None
 
     @property
     def is_bridge(self) -> bool:
@@ -60,9 +55,36 @@ class PciFunction(msgspec.Struct, frozen=True, kw_only=True):
         return self.class_code >> 8 == 0x0604
 
     @property
+    def bridges(self) -> list[PciFunction]:
+        """What lies between it and the CPU, nearest first."""
+        return [self.parent, *self.parent.bridges] if self.parent else []
+
+    @property
+    def role(self) -> PortType:
+        """What kind of port a bridge is: as its PCIe capability says, else by how bridges alternate."""
+        if self.parent is None:
+            return "root_port"
+        if self.config.port_type in ("root_port", "upstream", "downstream", "other_bridge"):
+            return self.config.port_type
+        above = self.parent.role
+        if above == "upstream":
+            return "downstream"
+        return "upstream" if above in ("root_port", "downstream") else "other_bridge"
+
+    @property
+    def switch(self) -> PciFunction | None:
+        """The upstream port of the switch that a downstream port belongs to."""
+        return next((bridge for bridge in self.bridges if bridge.role == "upstream"), None)
+
+    @property
     def package(self) -> str:
         """The address without its function: functions of one package share one PCIe link."""
         return self.address.rpartition(".")[0]
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Its address as numbers, which sort as addresses do."""
+        return tuple(int(part, 16) for part in re.split("[:.]", self.address))
 
     @property
     def name(self) -> str:
@@ -100,13 +122,7 @@ def scan_pci(root: Root, notes: Notes) -> dict[str, PciFunction]:
         return {}
     for bridge in _host_bridges(root, DEVICES, top, 0):
         _scan_bus(root, bridge, None, 0, found, notes)
-    return dict(sorted(found.items(), key=lambda item: _address_order(item[0])))
-
-
-def _address_order(address: str) -> tuple[int, int, int, int]:
-    domain, bus, rest = address.split(":")
-    slot, function = rest.split(".")
-    return int(domain, 16), int(bus, 16), int(slot, 16), int(function)
+    return dict(sorted(found.items(), key=lambda item: item[1].order))
 
 
 def _host_bridges(root: Root, path: str, names: tuple[str, ...], depth: int) -> list[str]:
@@ -121,7 +137,7 @@ def _host_bridges(root: Root, path: str, names: tuple[str, ...], depth: int) -> 
 
 
 def _scan_bus(
-    root: Root, path: str, parent: str | None, depth: int, found: dict[str, PciFunction], notes: Notes
+    root: Root, path: str, parent: PciFunction | None, depth: int, found: dict[str, PciFunction], notes: Notes
 ) -> None:
     names = root.list(path)
     if isinstance(names, Unreadable):
@@ -136,13 +152,13 @@ def _scan_bus(
             if function is not None:
                 found[name] = function
             if function is None or function.is_bridge:
-                _scan_bus(root, f"{path}/{name}", name if function else parent, depth + 1, found, notes)
+                _scan_bus(root, f"{path}/{name}", function or parent, depth + 1, found, notes)
         elif _HOST_BRIDGE.fullmatch(name) and parent:
             # Intel VMD: drives hang below a host bridge of their own inside a PCI function.
             _scan_bus(root, f"{path}/{name}", parent, depth + 1, found, notes)
 
 
-def _read_function(root: Root, path: str, parent: str | None, notes: Notes) -> PciFunction | None:
+def _read_function(root: Root, path: str, parent: PciFunction | None, notes: Notes) -> PciFunction | None:
     address = path.rpartition("/")[2]
     entries = root.list(path)
     if isinstance(entries, Unreadable):
@@ -155,8 +171,6 @@ def _read_function(root: Root, path: str, parent: str | None, notes: Notes) -> P
         notes.missing("PCI function", f"{lacking} cannot be read", address)
         return None
     config = root.read_bytes(f"{path}/config")
-    raw = config if isinstance(config, bytes) else b""
-    capability = pcie_capability(raw)
     numa = text.number(root.read(f"{path}/numa_node"))
     return PciFunction(
         address=address,
@@ -166,18 +180,13 @@ def _read_function(root: Root, path: str, parent: str | None, notes: Notes) -> P
         vendor=vendor,
         device=device,
         class_code=class_code,
-        numa=numa if numa is not None and 0 <= numa < 4096 else None,
+        numa=numa if numa is not None and 0 <= numa < 4096 else parent.numa if parent else None,
         driver=text.uevent(root, path, "DRIVER"),
-        config_bytes=len(raw),
-        port_type=capability.port_type if capability else None,
+        config=read_config(config if isinstance(config, bytes) else b""),
         gt_per_s=_speed(root.read(f"{path}/current_link_speed")),
         width=_width(root.read(f"{path}/current_link_width")),
         max_gt_per_s=_speed(root.read(f"{path}/max_link_speed")),
         max_width=_width(root.read(f"{path}/max_link_width")),
-        max_payload_bytes=capability.max_payload_bytes if capability else None,
-        max_read_request_bytes=capability.max_read_request_bytes if capability else None,
-        acs_redirect=acs_redirect(raw),
-        ats_enabled=ats_enabled(raw),
     )
 
 

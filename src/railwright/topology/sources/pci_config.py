@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 STANDARD_HEADER_BYTES = 64
 CONVENTIONAL_BYTES = 256
@@ -36,12 +37,18 @@ _ACS_REQUEST_REDIRECT = 1 << 2
 _ATS_ENABLE = 1 << 15
 
 
-class PcieCapability(msgspec.Struct, frozen=True):
-    """What the PCI Express capability of one function says. Sizes in bytes."""
+class ConfigSpace(msgspec.Struct, frozen=True, kw_only=True):
+    """What the configuration space of one function says. None is 'it cannot be read'. Sizes in bytes."""
 
-    port_type: PortType
-    max_payload_bytes: int
-    max_read_request_bytes: int
+    size_bytes: int
+    """How much of it could be read: 64 without root, 4096 of a PCIe function."""
+    port_type: PortType | None = None
+    max_payload_bytes: int | None = None
+    max_read_request_bytes: int | None = None
+    acs_redirect: bool | None
+    """Whether this port sends peer-to-peer requests up to the root complex; False without ACS."""
+    ats_enabled: bool | None
+    """Whether Address Translation Services are on; False without ATS."""
 
 
 def capabilities(config: bytes) -> Iterator[tuple[int, int]]:
@@ -69,43 +76,32 @@ def extended_capabilities(config: bytes) -> Iterator[tuple[int, int]]:
         offset = (header >> 20) & 0xFFC
 
 
-def pcie_capability(config: bytes) -> PcieCapability | None:
-    """The PCI Express capability, None where it is absent or cannot be read."""
+def read_config(config: bytes) -> ConfigSpace:
+    """What those bytes say; they may be cut off anywhere."""
+    space = ConfigSpace(
+        size_bytes=len(config),
+        acs_redirect=_is_set(config, EXTENDED_ACS, _ACS_REQUEST_REDIRECT),
+        ats_enabled=_is_set(config, EXTENDED_ATS, _ATS_ENABLE),
+    )
     for identifier, offset in capabilities(config):
         if identifier == CAPABILITY_PCIE and offset + 10 <= len(config):
-            flags = _word(config, offset + 2)
-            control = _word(config, offset + 8)
-            return PcieCapability(
-                _PORT_TYPES.get((flags >> 4) & 0xF, "endpoint"),
-                _size_bytes((control >> 5) & 7),
-                _size_bytes((control >> 12) & 7),
+            flags, control = _word(config, offset + 2), _word(config, offset + 8)
+            return replace(
+                space,
+                port_type=_PORT_TYPES.get((flags >> 4) & 0xF, "endpoint"),
+                max_payload_bytes=128 << (control >> 5 & 7),
+                max_read_request_bytes=128 << (control >> 12 & 7),
             )
-    return None
+    return space
 
 
-def acs_redirect(config: bytes) -> bool | None:
-    """Whether this port sends peer-to-peer requests up; False without ACS, None where it cannot be read."""
+def _is_set(config: bytes, capability: int, bit: int) -> bool | None:
+    """A bit of the control register of ACS or ATS; False without that capability, None where it cannot be read."""
     if len(config) <= CONVENTIONAL_BYTES:
         return None
-    for identifier, offset in extended_capabilities(config):
-        if identifier == EXTENDED_ACS:
-            return bool(_word(config, offset + 6) & _ACS_REQUEST_REDIRECT)
-    return False
-
-
-def ats_enabled(config: bytes) -> bool | None:
-    """Whether Address Translation Services are on; False without ATS, None where it cannot be read."""
-    if len(config) <= CONVENTIONAL_BYTES:
-        return None
-    for identifier, offset in extended_capabilities(config):
-        if identifier == EXTENDED_ATS:
-            return bool(_word(config, offset + 6) & _ATS_ENABLE)
-    return False
+    controls = (_word(config, at + 6) for identifier, at in extended_capabilities(config) if identifier == capability)
+    return bool(next(controls, 0) & bit)
 
 
 def _word(config: bytes, offset: int) -> int:
     return int.from_bytes(config[offset : offset + 2], "little")
-
-
-def _size_bytes(code: int) -> int:
-    return 128 << code

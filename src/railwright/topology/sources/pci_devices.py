@@ -13,11 +13,12 @@ import msgspec
 from railwright.topology.model import DeviceKind, InternalLink, PcieLink, Protocol, Scalar
 from railwright.topology.parts import Parts
 from railwright.topology.sources import pci_names
-from railwright.topology.sources.block import Drive
-from railwright.topology.sources.network import NicPort
+from railwright.topology.sources.block import Drive, find_drives
+from railwright.topology.sources.network import NicPort, find_ports
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.pci import PciFunction, is_gpu, is_nvswitch
-from railwright.topology.sources.pci_config import STANDARD_HEADER_BYTES, PortType
+from railwright.topology.sources.pci_config import STANDARD_HEADER_BYTES
+from railwright.topology.sources.root import Root
 
 _CLASS_NVME = 0x0108
 _CLASS_NETWORK = 0x02
@@ -33,25 +34,23 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     drive: Drive | None = None
 
 
-def find_units(
-    functions: Mapping[str, PciFunction],
-    ports: Mapping[str, tuple[NicPort, ...]],
-    drives: Mapping[str, tuple[Drive, ...]],
-) -> list[Unit]:
+def find_units(root: Root, functions: Mapping[str, PciFunction]) -> list[Unit]:
     """The GPUs, NVSwitches, NIC ports and drives, in address order. Virtual functions are left out."""
     units: list[Unit] = []
-    for address, function in functions.items():
+    for function in functions.values():
+        ports = find_ports(root, function.path, function.entries)
+        drives = find_drives(root, function.path, function.entries)
         if function.is_virtual_function:
             continue
         if is_gpu(function):
             units.append(Unit(kind="gpu", function=function))
         elif is_nvswitch(function):
             units.append(Unit(kind="nvswitch", function=function))
-        units += [Unit(kind="nic", function=function, port=port) for port in ports.get(address, ())]
-        units += [Unit(kind="drive", function=function, drive=drive) for drive in drives.get(address, ())]
-        if not ports.get(address) and function.class_code >> 16 == _CLASS_NETWORK:
+        units += [Unit(kind="nic", function=function, port=port) for port in ports]
+        units += [Unit(kind="drive", function=function, drive=drive) for drive in drives]
+        if not ports and function.class_code >> 16 == _CLASS_NETWORK:
             units.append(Unit(kind="nic", function=function))
-        if not drives.get(address) and function.class_code >> 8 == _CLASS_NVME:
+        if not drives and function.class_code >> 8 == _CLASS_NVME:
             units.append(Unit(kind="drive", function=function))
     return units
 
@@ -59,11 +58,10 @@ def find_units(
 class PciDevices:
     """Adds the PCI part of a machine to `parts`."""
 
-    def __init__(self, functions: Mapping[str, PciFunction], parts: Parts, notes: Notes, cpus: CpuFinder) -> None:
-        self._functions = functions
+    def __init__(self, parts: Parts, notes: Notes, cpu_of_node: Mapping[int, str]) -> None:
         self._parts = parts
         self._notes = notes
-        self._cpus = cpus
+        self._cpu_of_node = cpu_of_node
         self._ports_in_use: dict[str, str] = {}
         """Address of a root port or of a switch's upstream port -> device id."""
 
@@ -91,58 +89,34 @@ class PciDevices:
         return placed
 
     def _add_bridges(self, units: list[Unit]) -> None:
-        needed = {bridge.address for unit in units for bridge in self._above(unit.function)}
-        for address, function in self._functions.items():
-            if address not in needed:
-                continue
-            role = self._role(function)
-            if role == "root_port" or role == "upstream" or (role == "downstream" and not self._switch_of(function)):
+        needed = {bridge.address: bridge for unit in units for bridge in unit.function.bridges}
+        for function in sorted(needed.values(), key=lambda function: function.order):
+            role = function.role
+            if role in ("root_port", "upstream") or (role == "downstream" and not function.switch):
                 kind: DeviceKind = "root_port" if role == "root_port" else "pcie_switch"
                 name = function.name if kind == "pcie_switch" else ""
-                facts = _pci_facts(function)
-                device_id = self._parts.add(
-                    kind, name=name, address=address, numa=self._cpus.numa(self._chain(function)), facts=facts
+                self._ports_in_use[function.address] = self._parts.add(
+                    kind, name=name, address=function.address, numa=function.numa, facts=_pci_facts(function)
                 )
-                self._ports_in_use[address] = device_id
         for address, device_id in self._ports_in_use.items():
-            self._attach(self._functions[address], device_id)
+            self._attach(needed[address], device_id)
 
-    def _above(self, function: PciFunction) -> list[PciFunction]:
-        """The bridges between a function and the CPU, nearest first."""
-        found: list[PciFunction] = []
-        parent = function.parent
-        while parent is not None and parent in self._functions:
-            found.append(self._functions[parent])
-            parent = found[-1].parent
-        return found
-
-    def _chain(self, function: PciFunction) -> list[PciFunction]:
-        return [function, *self._above(function)]
-
-    def _role(self, bridge: PciFunction) -> PortType:
-        """What kind of port a bridge is: as its PCIe capability says, else by how bridges alternate."""
-        if bridge.parent is None or bridge.parent not in self._functions:
-            return "root_port"
-        if bridge.port_type in ("root_port", "upstream", "downstream", "other_bridge"):
-            return bridge.port_type
-        above = self._role(self._functions[bridge.parent])
-        if above == "upstream":
-            return "downstream"
-        return "upstream" if above in ("root_port", "downstream") else "other_bridge"
-
-    def _switch_of(self, downstream: PciFunction) -> PciFunction | None:
-        return next((bridge for bridge in self._above(downstream) if self._role(bridge) == "upstream"), None)
+    def _cpu(self, function: PciFunction) -> str | None:
+        """A cpu device's id; the only one there is where nothing is said."""
+        cpus = set(self._cpu_of_node.values())
+        if len(cpus) == 1:
+            return cpus.pop()
+        return None if function.numa is None else self._cpu_of_node.get(function.numa)
 
     def _attach(self, function: PciFunction, device_id: str) -> None:
         """Links a device to the port above it, or to its CPU."""
-        for port in self._above(function):
-            role = self._role(port)
-            switch = self._switch_of(port) if role == "downstream" else None
+        for port in function.bridges:
+            switch = port.switch if port.role == "downstream" else None
             upper = self._ports_in_use.get((switch or port).address)
-            if upper is not None and role != "other_bridge":
+            if upper is not None and port.role != "other_bridge":
                 self._parts.link(upper, device_id, self._pcie_link(function, port, device_id))
                 return
-        cpu = self._cpus.cpu(self._chain(function))
+        cpu = self._cpu(function)
         if cpu is None:
             self._notes.missing("NUMA node", "the firmware does not say to which CPU it belongs", device_id)
             return
@@ -151,7 +125,7 @@ class PciDevices:
     def _root_link(self, function: PciFunction, device_id: str) -> Protocol:
         if function.vendor == pci_names.VIRTIO:
             return InternalLink(name="virtio")
-        if function.is_bridge or function.port_type == "root_complex_endpoint" or function.width is None:
+        if function.is_bridge or function.config.port_type == "root_complex_endpoint" or function.width is None:
             return InternalLink(name="root complex")
         return self._pcie_link(function, None, device_id)
 
@@ -159,8 +133,8 @@ class PciDevices:
         """The link above a function; a maximum is what both ends can do, a MaxPayload what both ends are set to."""
         if function.gt_per_s is None or function.width is None:
             self._notes.missing("PCIe link speed and width", "sysfs does not show them", device_id)
-        if function.max_payload_bytes is None:
-            root_only = 0 < function.config_bytes <= STANDARD_HEADER_BYTES
+        if function.config.max_payload_bytes is None:
+            root_only = 0 < function.config.size_bytes <= STANDARD_HEADER_BYTES
             why = "only root may read the configuration space" if root_only else "the configuration space is not shown"
             self._notes.missing(_LINK_REGISTERS, why, device_id)
         ends = [function, port] if port else [function]
@@ -169,21 +143,21 @@ class PciDevices:
             width=function.width,
             max_gt_per_s=min((end.max_gt_per_s for end in ends if end.max_gt_per_s), default=None),
             max_width=min((end.max_width for end in ends if end.max_width), default=None),
-            max_payload_bytes=min((end.max_payload_bytes for end in ends if end.max_payload_bytes), default=None),
-            max_read_request_bytes=function.max_read_request_bytes,
-            acs_redirect=port.acs_redirect if port else None,
+            max_payload_bytes=min((size for end in ends if (size := end.config.max_payload_bytes)), default=None),
+            max_read_request_bytes=function.config.max_read_request_bytes,
+            acs_redirect=port.config.acs_redirect if port else None,
         )
 
     def _add_card(self, function: PciFunction) -> str:
-        numa = self._cpus.numa(self._chain(function))
-        facts = _pci_facts(function)
-        device_id = self._parts.add("card", name=function.name, address=function.package, numa=numa, facts=facts)
+        device_id = self._parts.add(
+            "card", name=function.name, address=function.package, numa=function.numa, facts=_pci_facts(function)
+        )
         self._attach(function, device_id)
         return device_id
 
     def _add_unit(self, unit: Unit) -> str:
         function = unit.function
-        facts = {**_pci_facts(function), "driver": function.driver, "ats_enabled": function.ats_enabled}
+        facts = {**_pci_facts(function), "driver": function.driver, "ats_enabled": function.config.ats_enabled}
         name, device_id = function.name, ""
         if unit.kind == "gpu":
             facts["compute_capability"] = pci_names.compute_capability(function.vendor, function.device)
@@ -194,28 +168,9 @@ class PciDevices:
             name, device_id = unit.drive.model or name, unit.drive.kernel_name
         elif unit.kind == "drive":
             device_id = f"nvme-{function.address}"  # no driver has given it a kernel name
-        numa = self._cpus.numa(self._chain(function))
         return self._parts.add(
-            unit.kind, device_id=device_id, name=name, address=function.address, numa=numa, facts=facts
+            unit.kind, device_id=device_id, name=name, address=function.address, numa=function.numa, facts=facts
         )
-
-
-class CpuFinder:
-    """The CPU that a chain of functions hangs from: by the NUMA node that the firmware gives them."""
-
-    def __init__(self, cpu_of_node: Mapping[int, str]) -> None:
-        self._cpu_of_node = cpu_of_node
-
-    def numa(self, chain: list[PciFunction]) -> int | None:
-        """The nearest NUMA node number in the chain, None where the machine does not say."""
-        return next((function.numa for function in chain if function.numa is not None), None)
-
-    def cpu(self, chain: list[PciFunction]) -> str | None:
-        """A cpu device's id; the only one there is where nothing is said."""
-        if len(set(self._cpu_of_node.values())) == 1:
-            return next(iter(self._cpu_of_node.values()))
-        numa = self.numa(chain)
-        return self._cpu_of_node.get(numa) if numa is not None else None
 
 
 def port_facts(port: NicPort) -> dict[str, Scalar | None]:
