@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Sequence
 
 from railwright.topology.sources.nvidia_model import CudaAnswer, CudaGpu, CudaPair
@@ -48,6 +49,11 @@ class _Driver:
         function = getattr(self._library, name, None)
         return int(function(*arguments)) if function is not None else _NO_SUCH_FUNCTION
 
+    def _integer(self, name: str, *arguments: int) -> int | None:
+        """What a function writes where its first argument points to, None where it fails."""
+        value = ctypes.c_int(0)
+        return None if self._fails(name, ctypes.byref(value), *map(ctypes.c_int, arguments)) else value.value
+
     def initialise(self) -> str:
         """Why CUDA cannot be used, empty where it can."""
         status = self._fails("cuInit", ctypes.c_uint(0))
@@ -59,19 +65,13 @@ class _Driver:
             return f"error {status}"
         return text.value.decode("ascii", "replace")
 
-    def devices(self) -> list[int]:
-        """Those that CUDA_VISIBLE_DEVICES leaves."""
-        count = ctypes.c_int(0)
-        if self._fails("cuDeviceGetCount", ctypes.byref(count)):
-            return []
-        found = []
-        for ordinal in range(min(count.value, _MOST_GPUS)):
-            device = ctypes.c_int(0)
-            if not self._fails("cuDeviceGet", ctypes.byref(device), ctypes.c_int(ordinal)):
-                found.append(device.value)
-        return found
+    def devices(self) -> list[tuple[int, str]]:
+        """Those that CUDA_VISIBLE_DEVICES leaves, with the address that CUDA gives them."""
+        count = self._integer("cuDeviceGetCount") or 0
+        found = (self._integer("cuDeviceGet", ordinal) for ordinal in range(min(count, _MOST_GPUS)))
+        return [(device, address) for device in found if device is not None and (address := self._address(device))]
 
-    def address(self, device: int) -> str:
+    def _address(self, device: int) -> str:
         """`0000:1b:00.0`, as the kernel writes it; empty where CUDA does not say."""
         text = ctypes.create_string_buffer(_ADDRESS_BYTES)
         if self._fails("cuDeviceGetPCIBusId", text, ctypes.c_int(_ADDRESS_BYTES), ctypes.c_int(device)):
@@ -80,15 +80,11 @@ class _Driver:
 
     def attribute(self, device: int, number: int) -> int | None:
         """A CUdevice_attribute."""
-        value = ctypes.c_int(0)
-        fails = self._fails("cuDeviceGetAttribute", ctypes.byref(value), ctypes.c_int(number), ctypes.c_int(device))
-        return None if fails else value.value
+        return self._integer("cuDeviceGetAttribute", number, device)
 
     def between(self, source: int, target: int, number: int) -> int | None:
         """A CUdevice_P2PAttribute."""
-        value = ctypes.c_int(0)
-        which = (ctypes.c_int(number), ctypes.c_int(source), ctypes.c_int(target))
-        return None if self._fails("cuDeviceGetP2PAttribute", ctypes.byref(value), *which) else value.value
+        return self._integer("cuDeviceGetP2PAttribute", number, source, target)
 
 
 def ask_cuda() -> CudaAnswer:
@@ -97,9 +93,8 @@ def ask_cuda() -> CudaAnswer:
         driver = _Driver()
         if problem := driver.initialise():
             return CudaAnswer(problem=problem)
-        devices = [(device, driver.address(device)) for device in driver.devices()]
-        gpus = tuple(_gpu(driver, device, address) for device, address in devices if address)
-        return CudaAnswer(gpus=gpus, pairs=_pairs(driver, [one for one in devices if one[1]]))
+        devices = driver.devices()
+        return CudaAnswer(gpus=tuple(_gpu(driver, *device) for device in devices), pairs=_pairs(driver, devices))
     except OSError:
         return CudaAnswer(problem="libcuda.so.1 cannot be loaded")
 
@@ -121,9 +116,7 @@ def _pairs(driver: _Driver, devices: Sequence[tuple[int, str]]) -> tuple[CudaPai
             performance_rank=_natural(driver.between(one, other, _PERFORMANCE_RANK)),
             arrays=_flag(driver.between(one, other, _ARRAYS)),
         )
-        for one, source in devices
-        for other, target in devices
-        if one != other
+        for (one, source), (other, target) in itertools.permutations(devices, 2)
     )
 
 
