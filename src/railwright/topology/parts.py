@@ -39,7 +39,7 @@ class Parts:
                 device_id = f"{prefix}{self._counts[prefix]}"
                 self._counts[prefix] += 1
         self._ids.add(device_id)
-        known = {key: value for key, value in (facts or {}).items() if value is not None and value != ""}
+        known = known_facts(facts or {})
         self._devices.append(Device(id=device_id, kind=kind, name=name, address=address, numa=numa, facts=known))
         return device_id
 
@@ -54,3 +54,8 @@ class Parts:
     def links(self) -> tuple[Link, ...]:
         """All links, in the order in which they were added."""
         return tuple(self._links)
+
+
+def known_facts(facts: Mapping[str, Scalar | None]) -> dict[str, Scalar]:
+    """Those that are neither None nor empty."""
+    return {key: value for key, value in facts.items() if value is not None and value != ""}

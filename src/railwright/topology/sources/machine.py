@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 
 from railwright.topology.cpu_list import format_cpu_list
+from railwright.topology.gpus import is_nvidia
 from railwright.topology.model import (
-    Device,
     EthernetLink,
     InfinibandLink,
     InternalLink,
-    Link,
     MemoryLink,
     SmpLink,
     SourceKind,
@@ -18,14 +17,14 @@ from railwright.topology.model import (
     Unknown,
 )
 from railwright.topology.parts import FABRIC, Parts
-from railwright.topology.sources import pci_names, text
+from railwright.topology.sources import text
 from railwright.topology.sources.block import find_drives
 from railwright.topology.sources.cpu import NumaNode, Processor, read_nodes, read_processor
 from railwright.topology.sources.memory import Channels, read_channels
 from railwright.topology.sources.network import NicPort, find_ports
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.nvidia import read_probe
-from railwright.topology.sources.nvidia_merge import add_nvidia, with_facts, with_pcie
+from railwright.topology.sources.nvidia_merge import with_nvidia
 from railwright.topology.sources.pci import scan_pci
 from railwright.topology.sources.pci_devices import PciDevices, drive_facts, find_units, port_facts
 from railwright.topology.sources.root import Root
@@ -48,7 +47,9 @@ def discover(root: Root, source: SourceKind) -> Topology:
     _add_virtual_buses(root, parts, cpu_of_node, notes)
     if any(device.kind == "nic" for device in parts.devices()):
         parts.add("fabric", device_id=FABRIC)
-    devices, links = _with_nvidia(root, parts, notes)
+    devices, links = parts.devices(), parts.links()
+    if gpus := [device for device in devices if device.kind == "gpu" and is_nvidia(device)]:
+        devices, links = with_nvidia(parts, gpus, read_probe(root), notes)
     refused = (Unknown(what=item.path, why=item.reason) for item in root.refused[:_REFUSED_AT_MOST])
     unknown = (*notes.unknown(), *refused)
     return Topology(name=root.name, source=source, devices=devices, links=links, unknown=unknown)
@@ -118,18 +119,6 @@ def _add_pci(root: Root, parts: Parts, cpu_of_node: dict[int, str], notes: Notes
             _link_to_fabric(parts, device_id, unit.port, notes, driver=unit.function.driver)
         elif unit.kind == "drive" and unit.drive is None:
             notes.missing("kernel name", f"no block device (driver: {unit.function.driver or 'none'})", device_id)
-
-
-def _with_nvidia(root: Root, parts: Parts, notes: Notes) -> tuple[tuple[Device, ...], tuple[Link, ...]]:
-    """All devices and links, with what NVIDIA's libraries say where there is a GPU that they serve."""
-    prefix = f"{pci_names.NVIDIA:04x}:"
-    gpus = [gpu.id for gpu in parts.devices() if gpu.kind == "gpu" and str(gpu.facts["pci_id"]).startswith(prefix)]
-    if not gpus:
-        return parts.devices(), parts.links()
-    answer = read_probe(root)
-    add_nvidia(parts, gpus, answer, notes)
-    devices = with_facts(parts.devices(), answer)
-    return devices, with_pcie(parts.links(), devices, answer)
 
 
 def _add_virtual_buses(root: Root, parts: Parts, cpu_of_node: dict[int, str], notes: Notes) -> None:

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from railwright.topology.gpus import is_nvidia, memory_rate
 from railwright.topology.model import GT_PER_S, Device, InternalLink, Link, NvlinkLink, PcieLink, Scalar
-from railwright.topology.parts import Parts
+from railwright.topology.parts import Parts, known_facts
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.nvidia_model import NO_ADDRESS, CudaAnswer, Gpu, Nvlink, NvmlAnswer, Probe
 from railwright.topology.sources.root import Unreadable, printable
 
-ONLY_NVML = "sysfs does not show it, only NVIDIA's library does"
+_ONLY_NVML = "sysfs does not show it, only NVIDIA's library does"
 _PCIE_WIDTHS = frozenset({1, 2, 4, 8, 16, 32})
 # One generation for each architecture: Pascal, Volta, Ampere, Hopper, Blackwell (their white papers).
 _GENERATION_OF_MAJOR = {6: 1, 7: 2, 8: 3, 9: 4, 10: 5}
@@ -39,57 +39,54 @@ def throttle_names(event_reasons: int) -> tuple[str, ...]:
     return tuple(name for bit, name in THROTTLES.items() if event_reasons & bit)
 
 
-def add_nvidia(parts: Parts, gpu_ids: Iterable[str], answer: Probe | Unreadable, notes: Notes) -> None:
-    """Notes what is not known of those GPUs, and adds the NVLinks between them. Facts are for `with_facts`."""
-    devices = {device.id: device for device in parts.devices()}
-    gpus = [devices[name] for name in gpu_ids]
-    if isinstance(answer, Unreadable) or answer.nvml.problem:
-        why = answer.reason if isinstance(answer, Unreadable) else _clean(answer.nvml.problem)
-        absent = isinstance(answer, Unreadable) and answer.is_absent
-        for gpu in gpus:
-            notes.missing("NVLink", ONLY_NVML if absent else why, gpu.id)
+def with_nvidia(
+    parts: Parts, gpus: Iterable[Device], answer: Probe | Unreadable, notes: Notes
+) -> tuple[tuple[Device, ...], tuple[Link, ...]]:
+    """All devices and links, with what NVIDIA's libraries say of `gpus`, of the NVLinks and of the host's driver."""
     if isinstance(answer, Unreadable):
-        return
+        for gpu in gpus:
+            notes.missing("NVLink", _ONLY_NVML if answer.is_absent else answer.reason, gpu.id)
+        return parts.devices(), parts.links()
     told = {gpu.address: gpu for gpu in answer.nvml.gpus}
     attributes = {gpu.address for gpu in answer.cuda.gpus}
     for gpu in gpus:
-        if not answer.nvml.problem and gpu.address not in told:
-            notes.missing("NVLink", "NVIDIA's library does not list this GPU", gpu.id)
+        if answer.nvml.problem or gpu.address not in told:
+            why = _clean(answer.nvml.problem) or "NVIDIA's library does not list this GPU"
+            notes.missing("NVLink", why, gpu.id)
         if gpu.address not in attributes:
             why = _clean(answer.cuda.problem) or "CUDA does not list this GPU"
             notes.missing("CUDA attributes", why, gpu.id)
-    ids = {gpu.address: gpu.id for gpu in gpus if gpu.address in told}
-    known = {name: told[address] for address, name in ids.items() if _generation(told[address])}
-    linked = _add_nvlinks(parts, known, ids, answer.nvml, notes)
-    for address, name in ids.items():
-        if len(ids) > 1 and _active(told[address]) and name not in linked:
-            lacking = "where they lead" if name in known else "of which generation they are"
-            notes.missing("NVLink", f"the links are active, and NVIDIA's library does not say {lacking}", name)
+    _add_nvlinks(parts, {gpu.id: told[gpu.address] for gpu in gpus if gpu.address in told}, answer.nvml, notes)
+    devices = _with_facts(parts.devices(), told, answer)
+    of_device = {device.id: told[device.address] for device in devices if device.address in told}
+    return devices, tuple(_with_pcie(link, of_device.get(link.b)) for link in parts.links())
 
 
-def _add_nvlinks(
-    parts: Parts, gpus: Mapping[str, Gpu], ids: Mapping[str, str], nvml: NvmlAnswer, notes: Notes
-) -> set[str]:
-    """GPUs that are joined by switches hang from one device that stands for all of them; others from each other.
-
-    Returns the GPUs that have got a link.
-    """
-    switched = {name for name, gpu in gpus.items() if _active(gpu) and _leads_to_switch(gpu, nvml, len(ids))}
-    if len(switched) > 1:
+def _add_nvlinks(parts: Parts, gpus: Mapping[str, Gpu], nvml: NvmlAnswer, notes: Notes) -> None:
+    """GPUs that are joined by switches hang from one device that stands for all of them; others from each other."""
+    ids = {gpu.address: name for name, gpu in gpus.items()}
+    known = {name: gpu for name, gpu in gpus.items() if _generation(gpu)}
+    switched = {name for name, gpu in known.items() if _active(gpu) and _leads_to_switch(gpu, nvml, len(gpus))}
+    linked = set(switched) if len(switched) > 1 else set()
+    if linked:
         nvswitch = _add_nvswitch(parts, (gpus[name] for name in switched), notes)
         for name in sorted(switched, key=lambda name: (len(name), name)):
             gpu = gpus[name]
             protocol = NvlinkLink(generation=_generation(gpu), links=_active(gpu), max_links=_most(gpu))
             parts.link(nvswitch, name, protocol)
     joined: Counter[tuple[str, str]] = Counter()
-    for name, gpu in gpus.items():
+    for name, gpu in known.items():
         for link in gpu.nvlinks:
             other = ids.get(_other_end(link) or "", "")
-            if link.active and name not in switched and other in gpus and name < other:
+            if link.active and name not in switched and other in known and name < other:
                 joined[(name, other)] += 1
     for (one, other), links in sorted(joined.items()):
         parts.link(one, other, NvlinkLink(generation=_generation(gpus[one]), links=links))
-    return {end for pair in joined for end in pair} | (switched if len(switched) > 1 else set())
+        linked |= {one, other}
+    for name, gpu in gpus.items():
+        if len(gpus) > 1 and _active(gpu) and name not in linked:
+            lacking = "where they lead" if name in known else "of which generation they are"
+            notes.missing("NVLink", f"the links are active, and NVIDIA's library does not say {lacking}", name)
 
 
 def _add_nvswitch(parts: Parts, gpus: Iterable[Gpu], notes: Notes) -> str:
@@ -139,27 +136,23 @@ def _generation(gpu: Gpu) -> int:
     return found or _GENERATION_OF_VERSION.get(version, 0)
 
 
-def with_facts(devices: tuple[Device, ...], answer: Probe | Unreadable) -> tuple[Device, ...]:
+def _with_facts(devices: tuple[Device, ...], told: Mapping[str, Gpu], answer: Probe) -> tuple[Device, ...]:
     """The devices with what NVIDIA's libraries say of GPUs and of the host's driver."""
-    if isinstance(answer, Unreadable):
-        return devices
     ids = {device.address: device.id for device in devices if device.kind == "gpu"}
-    told = {gpu.address: gpu for gpu in answer.nvml.gpus}
     in_container = any(device.kind == "host" and "container" in device.facts for device in devices)
     found = []
     for device in devices:
         facts: dict[str, Scalar | None] = {}
         name = device.name
-        if device.kind == "gpu" and device.address in told:
-            name = _clean(told[device.address].name) or name
-            facts = _gpu_facts(told[device.address]) | _peers(answer, device.address, ids)
-        elif device.kind == "host":
+        if device.kind == "host":
             facts = {"nvidia_driver": _clean(answer.nvml.driver), "cuda": _clean(answer.nvml.cuda)}
-        if device.kind == "gpu":
+        elif device.kind == "gpu":
+            if gpu := told.get(device.address):
+                name = _clean(gpu.name) or name
+                facts = _gpu_facts(gpu) | _peers(answer, device.address, ids)
             facts |= _cuda_facts(answer.cuda, device.address)
             facts |= _listing(answer.nvml, device, in_container=in_container)
-        known = {key: value for key, value in facts.items() if value is not None and value != ""}
-        found.append(replace(device, name=name, facts={**device.facts, **known}))
+        found.append(replace(device, name=name, facts={**device.facts, **known_facts(facts)}))
     return tuple(found)
 
 
@@ -246,34 +239,24 @@ def _cuda_facts(cuda: CudaAnswer, address: str) -> dict[str, Scalar | None]:
     return {"cuda_visible": True, **found}
 
 
-def with_pcie(links: tuple[Link, ...], devices: Iterable[Device], answer: Probe | Unreadable) -> tuple[Link, ...]:
-    """The links with what NVML says of the PCIe link of each GPU, where sysfs does not show it."""
-    if isinstance(answer, Unreadable):
-        return links
-    told = {gpu.address: gpu for gpu in answer.nvml.gpus}
-    of_device = {device.id: told[device.address] for device in devices if device.address in told}
-    return tuple(
-        replace(link, protocol=_filled(link.protocol, of_device[link.b]))
-        if link.b in of_device and isinstance(link.protocol, PcieLink | InternalLink)
-        else link
-        for link in links
-    )
-
-
-def _filled(link: PcieLink | InternalLink, gpu: Gpu) -> PcieLink | InternalLink:
+def _with_pcie(link: Link, gpu: Gpu | None) -> Link:
+    """The link above a GPU with what NVML says of it, where sysfs does not show it."""
+    if gpu is None or not isinstance(link.protocol, PcieLink | InternalLink):
+        return link
     rate, width = GT_PER_S.get(gpu.pcie_generation or 0), gpu.pcie_width
     if rate is None or width not in _PCIE_WIDTHS:
         return link
-    if isinstance(link, InternalLink):  # a link that the kernel does not see at all
-        link = PcieLink()
+    # An internal link stands for one that the kernel does not see at all.
+    shown = link.protocol if isinstance(link.protocol, PcieLink) else PcieLink()
     most_width = gpu.pcie_max_width if gpu.pcie_max_width in _PCIE_WIDTHS else None
-    return replace(
-        link,
-        gt_per_s=link.gt_per_s or rate,
-        width=link.width or width,
-        max_gt_per_s=link.max_gt_per_s or GT_PER_S.get(gpu.pcie_max_generation or 0),
-        max_width=link.max_width or most_width,
+    filled = replace(
+        shown,
+        gt_per_s=shown.gt_per_s or rate,
+        width=shown.width or width,
+        max_gt_per_s=shown.max_gt_per_s or GT_PER_S.get(gpu.pcie_max_generation or 0),
+        max_width=shown.max_width or most_width,
     )
+    return replace(link, protocol=filled)
 
 
 def _clean(text: str) -> str:

@@ -16,30 +16,16 @@ import msgspec
 import pynvml
 
 from railwright.process import die_with_parent
+from railwright.topology.sources import nvidia_nvml
 from railwright.topology.sources.nvidia_cuda import ask_cuda
 from railwright.topology.sources.nvidia_model import NO_ADDRESS, Gpu, Nvlink, NvmlAnswer, Pair, Remote
-from railwright.topology.sources.nvidia_nvml import (
-    address_of,
-    ask,
-    clock_hz,
-    event_reasons,
-    handles,
-    memory_of,
-    power_w,
-    process_count,
-    scaled,
-    temperature_c,
-    utilisation,
-)
+from railwright.topology.sources.nvidia_nvml import ask, scaled
 
 _DEVICES = Path("/dev")
 _MOST_PAIRED = 64
 """More GPUs than this are not asked pair by pair."""
-_REMOTES: dict[int, Remote] = {
-    pynvml.NVML_NVLINK_DEVICE_TYPE_GPU: "gpu",
-    pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU: "npu",
-    pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH: "switch",
-}
+# By the numbers of nvml.h.
+_REMOTES: dict[int, Remote] = {0: "gpu", 1: "npu", 2: "switch"}
 _FABRIC_STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
 _COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 _PEER_STATUS = {
@@ -65,7 +51,7 @@ def ask_nvml() -> NvmlAnswer:
     except pynvml.NVMLError as error:
         return NvmlAnswer(problem=f"NVML cannot be used: {str(error)[:120]}")
     version = ask(pynvml.nvmlSystemGetCudaDriverVersion_v2)
-    every = handles()
+    every = nvidia_nvml.handles()
     return NvmlAnswer(
         problem="" if every else "NVML lists no GPU",
         driver=_text(ask(pynvml.nvmlSystemGetDriverVersion)),
@@ -93,7 +79,7 @@ def _gpu(address: str, handle: object) -> Gpu:
     capability = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
     fabric_state, fabric_problem = _fabric(handle)
     count, nvlinks = _nvlinks(handle)
-    memory = memory_of(handle)
+    memory = nvidia_nvml.memory_of(handle)
     return Gpu(
         address=address,
         name=_text(ask(pynvml.nvmlDeviceGetName, handle)),
@@ -111,8 +97,8 @@ def _gpu(address: str, handle: object) -> Gpu:
         memory_bytes=memory.total if memory else None,
         memory_used_bytes=memory.used if memory else None,
         memory_bus_bits=ask(pynvml.nvmlDeviceGetMemoryBusWidth, handle),
-        processes=process_count(handle),
-        utilisation=utilisation(handle),
+        processes=nvidia_nvml.process_count(handle),
+        utilisation=nvidia_nvml.utilisation(handle),
         **_health(handle),
     )
 
@@ -122,24 +108,23 @@ def _health(handle: object) -> dict[str, Any]:
     sm, memory = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
     uncorrected = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
     rows = ask(pynvml.nvmlDeviceGetRemappedRows, handle)
-    mode = ask(pynvml.nvmlDeviceGetComputeMode, handle)
     return {
         "ecc": _first_flag(ask(pynvml.nvmlDeviceGetEccMode, handle)),
         "ecc_uncorrected": ask(pynvml.nvmlDeviceGetTotalEccErrors, handle, *uncorrected),
         "row_remap_pending": bool(rows[2]) if rows else None,
         "row_remap_failed": bool(rows[3]) if rows else None,
-        "sm_clock_hz": clock_hz(handle, sm),
+        "sm_clock_hz": nvidia_nvml.clock_hz(handle, sm),
         "sm_clock_max_hz": scaled(ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, sm), 1e6),
         "sm_clock_application_hz": scaled(ask(pynvml.nvmlDeviceGetApplicationsClock, handle, sm), 1e6),
-        "memory_clock_hz": clock_hz(handle, memory),
+        "memory_clock_hz": nvidia_nvml.clock_hz(handle, memory),
         "memory_clock_max_hz": scaled(ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, memory), 1e6),
-        "power_w": power_w(handle),
+        "power_w": nvidia_nvml.power_w(handle),
         "power_limit_w": scaled(ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle), 1e-3),
         "power_default_w": scaled(ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle), 1e-3),
-        "temperature_c": temperature_c(handle),
-        "event_reasons": event_reasons(handle),
+        "temperature_c": nvidia_nvml.temperature_c(handle),
+        "event_reasons": nvidia_nvml.event_reasons(handle),
         "persistence": _flag(ask(pynvml.nvmlDeviceGetPersistenceMode, handle)),
-        "compute_mode": _COMPUTE_MODES.get(mode, "") if mode is not None else "",
+        "compute_mode": _COMPUTE_MODES.get(ask(pynvml.nvmlDeviceGetComputeMode, handle), ""),
         "mig": _first_flag(ask(pynvml.nvmlDeviceGetMigMode, handle)),
     }
 
@@ -150,23 +135,25 @@ def _nvlinks(handle: object) -> tuple[int | None, tuple[Nvlink, ...]]:
     speed = _field(handle, pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON)
     found = []
     for link in range(min(count, 64) if count is not None else pynvml.NVML_NVLINK_MAX_LINKS):
-        state = ask(pynvml.nvmlDeviceGetNvLinkState, handle, link)
-        if state is None:
-            continue
-        pci = ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link) if state else None
-        remote = ask(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link) if state else None
-        address = address_of(pci) if pci is not None else None
-        found.append(
-            Nvlink(
-                link=link,
-                active=bool(state),
-                version=ask(pynvml.nvmlDeviceGetNvLinkVersion, handle, link) if state else None,
-                bytes_per_s=speed * 1e6 if state and speed else None,
-                remote=_REMOTES.get(remote, "unknown") if remote is not None else "unknown",
-                remote_address=None if address in NO_ADDRESS else address,
-            )
-        )
+        is_active = ask(pynvml.nvmlDeviceGetNvLinkState, handle, link)
+        if is_active:
+            found.append(_active_nvlink(handle, link, speed))
+        elif is_active is not None:
+            found.append(Nvlink(link=link, active=False))
     return count if count is not None else (len(found) or None), tuple(found)
+
+
+def _active_nvlink(handle: object, link: int, speed_mb_per_s: int | None) -> Nvlink:
+    pci = ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+    address = nvidia_nvml.address_of(pci) if pci is not None else None
+    return Nvlink(
+        link=link,
+        active=True,
+        version=ask(pynvml.nvmlDeviceGetNvLinkVersion, handle, link),
+        bytes_per_s=speed_mb_per_s * 1e6 if speed_mb_per_s else None,
+        remote=_REMOTES.get(ask(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link), "unknown"),
+        remote_address=None if address in NO_ADDRESS else address,
+    )
 
 
 def _field(handle: object, number: int) -> int | None:
@@ -208,8 +195,7 @@ def _pairs(every: list[tuple[str, Any]]) -> tuple[Pair, ...]:
 
 
 def _peer(one: object, other: object, index: int) -> str:
-    status = ask(pynvml.nvmlDeviceGetP2PStatus, one, other, index)
-    return _PEER_STATUS.get(status, "") if status is not None else ""
+    return _PEER_STATUS.get(ask(pynvml.nvmlDeviceGetP2PStatus, one, other, index), "")
 
 
 def _text(answer: object) -> str:
