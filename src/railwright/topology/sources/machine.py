@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 
+from msgspec.structs import replace
+
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.gpus import is_nvidia
 from railwright.topology.model import (
@@ -20,7 +22,7 @@ from railwright.topology.parts import FABRIC, Parts
 from railwright.topology.sources import text
 from railwright.topology.sources.block import find_drives
 from railwright.topology.sources.cpu import NumaNode, Processor, read_nodes, read_processor
-from railwright.topology.sources.memory import Channels, read_channels
+from railwright.topology.sources.memory import read_channels
 from railwright.topology.sources.network import NicPort, find_ports
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.nvidia import read_probe
@@ -31,6 +33,7 @@ from railwright.topology.sources.root import Root
 from railwright.topology.sources.virtual_buses import scan_virtual_buses
 from railwright.topology.sources.virtualisation import read_virtualisation
 
+_REFUSED_AT_MOST = 20
 _SMP_NAMES = {"GenuineIntel": "UPI", "AuthenticAMD": "xGMI"}
 
 
@@ -53,9 +56,6 @@ def discover(root: Root, source: SourceKind) -> Topology:
     refused = (Unknown(what=item.path, why=item.reason) for item in root.refused[:_REFUSED_AT_MOST])
     unknown = (*notes.unknown(), *refused)
     return Topology(name=root.name, source=source, devices=devices, links=links, unknown=unknown)
-
-
-_REFUSED_AT_MOST = 20
 
 
 def _add_cpus(
@@ -88,8 +88,9 @@ def _add_cpus(
             memory = parts.add(
                 "memory", device_id=f"memory{node.number}", numa=node.number, facts={"size_bytes": node.memory_bytes}
             )
+            socket = channels.get(node.package) if node.package is not None and node.cpus else None
             shared_by = sum(other.package == node.package for other in with_cores)
-            parts.link(cpu_of_node[node.number], memory, _memory_link(channels.get(_package(node)), shared_by))
+            parts.link(cpu_of_node[node.number], memory, _share(socket or MemoryLink(), shared_by))
     for one, other in itertools.combinations(with_cores, 2):
         same_package = one.package is not None and one.package == other.package
         name = "in socket" if same_package else _SMP_NAMES.get(processor.vendor, "")
@@ -98,18 +99,11 @@ def _add_cpus(
     return cpu_of_node
 
 
-def _package(node: NumaNode) -> int:
-    return -1 if node.package is None or not node.cpus else node.package
-
-
-def _memory_link(channels: Channels | None, nodes_in_socket: int) -> MemoryLink:
+def _share(socket: MemoryLink, nodes: int) -> MemoryLink:
     """The channels of one NUMA node: a socket's, shared evenly where it is split into several nodes."""
-    if channels is None:
-        return MemoryLink()
-    count = channels.channels
-    if count is not None:
-        count = count // nodes_in_socket if count % nodes_in_socket == 0 else None
-    return MemoryLink(channels=count, transfers_per_s=channels.transfers_per_s, bus_bytes=channels.bus_bytes)
+    if socket.channels is None:
+        return socket
+    return replace(socket, channels=socket.channels // nodes if socket.channels % nodes == 0 else None)
 
 
 def _add_pci(root: Root, parts: Parts, cpu_of_node: dict[int, str], notes: Notes) -> None:

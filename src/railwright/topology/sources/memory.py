@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 
 import msgspec
+from msgspec.structs import replace
 
+from railwright.topology.model import MemoryLink
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.root import Root, Unreadable
 from railwright.topology.sources.smbios import MEMORY_DEVICE, Structure, structures
@@ -27,14 +29,6 @@ _LOCATORS = (
 )
 
 
-class Channels(msgspec.Struct, frozen=True, kw_only=True):
-    """The populated memory channels of one socket. None where the firmware does not say."""
-
-    channels: int | None
-    transfers_per_s: float | None
-    bus_bytes: int | None
-
-
 class _Module(msgspec.Struct, frozen=True):
     processor: str
     channel: str
@@ -42,8 +36,8 @@ class _Module(msgspec.Struct, frozen=True):
     bus_bytes: int | None
 
 
-def read_channels(root: Root, notes: Notes, *, sockets: int) -> tuple[Channels, ...]:
-    """One entry per socket, in the order of the firmware's names; empty where nothing is known."""
+def read_channels(root: Root, notes: Notes, *, sockets: int) -> tuple[MemoryLink, ...]:
+    """The populated channels of each socket, in the order of the firmware's names; empty where nothing is known."""
     table = root.read_bytes(TABLE)
     if isinstance(table, Unreadable):
         why = f"the firmware shows no SMBIOS table (/{TABLE})" if table.is_absent else f"/{TABLE}: {table.reason}"
@@ -57,16 +51,15 @@ def read_channels(root: Root, notes: Notes, *, sockets: int) -> tuple[Channels, 
     if "" in processors or len(processors) != sockets:
         named = 0 if "" in processors else len(processors)
         notes.missing("memory channels", f"SMBIOS names memory of {named} sockets, the kernel sees {sockets}")
-        alike = _channels(modules)
-        return (Channels(channels=None, transfers_per_s=alike.transfers_per_s, bus_bytes=alike.bus_bytes),) * sockets
+        return (replace(_channels(modules), channels=None),) * sockets
     return tuple(_channels([module for module in modules if module.processor == name]) for name in processors)
 
 
-def _channels(modules: list[_Module]) -> Channels:
+def _channels(modules: list[_Module]) -> MemoryLink:
     """A channel runs at the speed of the slowest module in the socket."""
     speeds = [module.transfers_per_s for module in modules if module.transfers_per_s]
     widths = {module.bus_bytes for module in modules}
-    return Channels(
+    return MemoryLink(
         channels=len({module.channel for module in modules}),
         transfers_per_s=min(speeds) if len(speeds) == len(modules) else None,
         bus_bytes=widths.pop() if len(widths) == 1 else None,
