@@ -13,7 +13,7 @@ from railwright.busbw import factor
 from railwright.cli.main import cli
 from railwright.errors import RailwrightError
 from railwright.topology.sources.load import load
-from railwright.topology.sources.saved import save_topology
+from railwright.topology.sources.saved import encode_topology
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "schema/limit.schema.json").read_text(encoding="utf-8"))
@@ -125,7 +125,7 @@ def test_a_part_of_a_cluster_file_s_hosts_can_be_asked_about(tmp_path: Path) -> 
 def test_a_cluster_file_with_a_saved_topology_works_from_anywhere(railwright) -> None:
     folder = railwright.folder / "clusters"
     folder.mkdir()
-    save_topology(load("hgx-h100 nics=2"), folder / "saved.json")
+    (folder / "saved.json").write_bytes(encode_topology(load("hgx-h100 nics=2")))
     (folder / "c.json").write_text('{"hosts": 4, "host": "saved.json"}', encoding="utf-8")
     done = railwright("limits", "--cluster", "clusters/c.json", "--collective", "all_reduce", "--json")
     assert done.status == 0, done.err

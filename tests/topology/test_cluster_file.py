@@ -14,7 +14,7 @@ from railwright.errors import UsageError
 from railwright.topology.cluster import cluster_of, split_id
 from railwright.topology.sources.cluster_file import MAX_CLUSTER_FILE_BYTES, load_cluster
 from railwright.topology.sources.load import load
-from railwright.topology.sources.saved import save_topology
+from railwright.topology.sources.saved import encode_topology
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schema/cluster.schema.json").read_text(encoding="utf-8"))
 PLAIN = 'hosts = 4\nhost = "hgx-h100"\n'
@@ -182,21 +182,21 @@ def test_a_host_that_is_no_shape_is_refused(written, host, message) -> None:
 
 def test_a_saved_topology_beside_the_file_is_its_host(written, tmp_path: Path, monkeypatch) -> None:
     file = written('hosts = 2\nhost = "saved.json"')
-    save_topology(load("hgx-h100 nics=2"), file.parent / "saved.json")
+    (file.parent / "saved.json").write_bytes(encode_topology(load("hgx-h100 nics=2")))
     monkeypatch.chdir(tmp_path)
     assert len(load_cluster(file).host.of_kind("nic")) == 2
     monkeypatch.chdir(file.parent)
     assert len(load_cluster(Path("cluster.toml")).host.of_kind("nic")) == 2
     below = file.parent / "below"
     below.mkdir()
-    save_topology(load("hgx-h100 nics=4"), below / "saved.json")
+    (below / "saved.json").write_bytes(encode_topology(load("hgx-h100 nics=4")))
     deeper = written('hosts = 2\nhost = "below/saved.json"', "deeper.toml")
     assert len(load_cluster(deeper).host.of_kind("nic")) == 4
 
 
 def test_nothing_outside_the_file_s_folder_is_read(written, tmp_path: Path, monkeypatch) -> None:
     """Wherever the command is started: neither above, nor absolute, nor by a link, nor this machine itself."""
-    save_topology(load("hgx-h100"), tmp_path / "saved.json")
+    (tmp_path / "saved.json").write_bytes(encode_topology(load("hgx-h100")))
     file = written(PLAIN)
     (file.parent / "link.json").symlink_to(tmp_path / "saved.json")
     (file.parent / "loop.json").symlink_to("loop.json")

@@ -30,14 +30,6 @@ def encode_topology(topology: Topology) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
 
 
-def save_topology(topology: Topology, file: Path) -> None:
-    """Writes the topology. Raises UsageError if the file cannot be written."""
-    try:
-        file.write_bytes(encode_topology(topology))
-    except OSError as exc:
-        raise UsageError(f"{file} cannot be written: {exc.strerror}", hint="choose another file") from exc
-
-
 def load_topology(file: Path) -> Topology:
     """Reads a saved topology; its source becomes `saved`. Raises UsageError for anything that is not one."""
     raw = read_bounded(file, MAX_SAVED_BYTES)
