@@ -9,7 +9,6 @@ import base64
 import os
 import re
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
@@ -121,19 +120,17 @@ def write_archive(destination: Path, files: dict[str, bytes]) -> None:
     try:
         with destination.open("xb") as stream:
             for path, content in sorted(files.items()):
-                _write_line(stream, path, content)
+                stream.write(msgspec.json.encode(_entry(path, content)) + b"\n")
     except FileExistsError:
         raise UsageError(f"{destination} exists", hint="choose a new file") from None
 
 
-def _write_line(stream: BinaryIO, path: str, content: bytes) -> None:
-    try:
-        text = content.decode()
-        entry = {"path": path, "text": text} if all(char.isprintable() or char in "\n\t" for char in text) else None
-    except UnicodeDecodeError:
-        entry = None
-    entry = entry or {"path": path, "base64": base64.b64encode(content).decode()}
-    stream.write(msgspec.json.encode(entry) + b"\n")
+def _entry(path: str, content: bytes) -> dict[str, str]:
+    """A line of an archive: as text where that shows all of it."""
+    text = content.decode(errors="replace")
+    if text.encode() == content and all(char.isprintable() or char in "\n\t" for char in text):
+        return {"path": path, "text": text}
+    return {"path": path, "base64": base64.b64encode(content).decode()}
 
 
 def _write_directory(destination: Path, files: dict[str, bytes]) -> None:

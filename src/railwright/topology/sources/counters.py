@@ -32,24 +32,21 @@ _SNMP_FIELDS = {
     "Udp": ("udp", frozenset({"InDatagrams", "OutDatagrams", "InErrors", "RcvbufErrors", "SndbufErrors"})),
     "TcpExt": ("tcp", _TCP_EXTRA),
 }
-_AER_TOTALS = {
-    "aer_dev_correctable": "correctable",
-    "aer_dev_nonfatal": "nonfatal",
-    "aer_dev_fatal": "fatal",
-}
 _AER_TOTAL = re.compile(r"(?m)^TOTAL_ERR_\w+ (\d{1,20})$")
 
 
 class CounterPaths(msgspec.Struct, frozen=True):
-    """Where the counters of a machine are: name prefix to directory, and PCI address to its function's directory."""
+    """Where the counters of a machine are."""
 
-    directories: dict[str, str]
+    directories: dict[str, tuple[str, ...]]
+    """Prefix of the counters' names to the directories that have a file for each."""
     functions: dict[str, str]
+    """PCI address to the directory of the function."""
 
 
 def find_counters(root: Root) -> CounterPaths:
     """Looks once for everything that counts, so that reading is quick."""
-    directories = {"net.lo": f"{LOOPBACK}/statistics"}
+    directories: dict[str, tuple[str, ...]] = {"net.lo": (f"{LOOPBACK}/statistics",)}
     functions: dict[str, str] = {}
     ports: list[NicPort] = []
     for address, function in scan_pci(root, Notes()).items():
@@ -63,10 +60,10 @@ def find_counters(root: Root) -> CounterPaths:
         ports += find_ports(root, path, entries)
     for port in ports:
         if port.netdev:
-            directories[f"net.{port.netdev}"] = f"{port.netdev_path}/statistics"
+            directories[f"net.{port.netdev}"] = (f"{port.netdev_path}/statistics",)
         if port.rdma_device:
-            directories[f"rdma.{port.rdma_device}.{port.rdma_port}"] = f"{port.rdma_path}/counters"
-            directories[f"rdma.{port.rdma_device}.{port.rdma_port}.hw"] = f"{port.rdma_path}/hw_counters"
+            both = (f"{port.rdma_path}/counters", f"{port.rdma_path}/hw_counters")
+            directories[f"rdma.{port.rdma_device}.{port.rdma_port}"] = both
     return CounterPaths(directories, functions)
 
 
@@ -74,22 +71,18 @@ def read_counters(root: Root, paths: CounterPaths | None = None) -> dict[str, in
     """All counters by name, as the kernel counts them. What cannot be read is not in the answer."""
     paths = paths or find_counters(root)
     counters: dict[str, int] = {}
-    for prefix, directory in paths.directories.items():
-        name_prefix = prefix.removesuffix(".hw")
+    for prefix, directory in ((prefix, one) for prefix, found in paths.directories.items() for one in found):
         for name in text.names(root, directory):
             value = text.number(root.read(f"{directory}/{name}")) if _SANE_NAME.fullmatch(name) else None
             # `lifespan` is a setting of hw_counters: how many milliseconds the kernel caches them.
             if value is not None and value >= 0 and name != "lifespan":
-                counters[f"{name_prefix}.{name}"] = value
+                counters[f"{prefix}.{name}"] = value
     for address, directory in paths.functions.items():
-        for file, name in _AER_TOTALS.items():
-            content = root.read(f"{directory}/{file}")
-            match = None if isinstance(content, Unreadable) else _AER_TOTAL.search(content)
-            if match:
-                counters[f"pcie.{address}.{name}"] = int(match.group(1))
-    counters.update(_protocol_counters(root.read(SNMP)))
-    counters.update(_protocol_counters(root.read(NETSTAT)))
-    return counters
+        for kind in ("correctable", "nonfatal", "fatal"):
+            content = root.read(f"{directory}/aer_dev_{kind}")
+            if not isinstance(content, Unreadable) and (match := _AER_TOTAL.search(content)):
+                counters[f"pcie.{address}.{kind}"] = int(match.group(1))
+    return counters | _protocol_counters(root.read(SNMP)) | _protocol_counters(root.read(NETSTAT))
 
 
 def moved(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:

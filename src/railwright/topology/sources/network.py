@@ -93,9 +93,8 @@ def _read_port(root: Root, port: int, netdev: str, rdma: str, representors: int)
         rate = _rdma_rate(text.word(root.read(f"{rdma}/rate")))
     mtu = text.number(root.read(f"{netdev}/mtu")) if netdev else None
     if layer not in ("Ethernet", "InfiniBand"):
-        layer = (
-            "InfiniBand" if netdev and text.number(root.read(f"{netdev}/type")) == _ARPHRD_INFINIBAND else "Ethernet"
-        )
+        is_infiniband = netdev and text.number(root.read(f"{netdev}/type")) == _ARPHRD_INFINIBAND
+        layer = "InfiniBand" if is_infiniband else "Ethernet"
     state = text.word(root.read(f"{netdev}/operstate")) if netdev else ""
     rdma_state = text.word(root.read(f"{rdma}/state")).rpartition(": ")[2].lower() if rdma else ""
     if layer == "InfiniBand" or not state:

@@ -8,13 +8,14 @@ need is kept and everything else is dropped: a list of what is secret is never c
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable
 
 from railwright.topology.sources import pci_config, smbios
 from railwright.topology.sources.memory import TABLE as SMBIOS_TABLE
 from railwright.topology.sources.nvidia_model import PROBE
 from railwright.topology.sources.smbios import Structure
-from railwright.topology.sources.virtualisation import MODULE, PARAMETER
+from railwright.topology.sources.virtualisation import CONTAINERS, MODULE, PARAMETER
 
 _MAC = re.compile(r"(?<![0-9A-Fa-f:])(?:[0-9A-Fa-f]{2}:){5}(?:[0-9A-Fa-f]{2})(?![0-9A-Fa-f:])")
 _UUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
@@ -33,8 +34,7 @@ class Redactor:
     """Replaces values consistently over all files of one capture. `host_names` are known from the machine."""
 
     def __init__(self, host_names: tuple[str, ...]) -> None:
-        self._placeholders: dict[tuple[str, str], str] = {}
-        self._counts: dict[str, int] = {}
+        self._placeholders: defaultdict[str, dict[str, str]] = defaultdict(dict)
         # Short names like `vm` or `db` would be found inside words that mean something else.
         self._host_names = tuple(sorted({name for name in host_names if len(name) > 3}, key=len, reverse=True))
 
@@ -82,11 +82,8 @@ class Redactor:
     def _value(self, kind: str, value: str) -> str:
         if kind in ("mac", "guid") and set(value) <= {"0", ":"}:
             return value
-        key = (kind, value)
-        if key not in self._placeholders:
-            number = self._counts[kind] = self._counts.get(kind, 0) + 1
-            self._placeholders[key] = _FORMATS[kind](number)
-        return self._placeholders[key]
+        known = self._placeholders[kind]
+        return known.setdefault(value, _FORMATS[kind](len(known) + 1))
 
     def _smbios(self, table: bytes) -> bytes:
         kept = []
@@ -152,8 +149,7 @@ def _module_names(text: str) -> str:
 
 def _group_kinds(text: str) -> str:
     """Which container system made the control groups, without the container's own name."""
-    kinds = [kind for kind in ("docker", "kubepods", "lxc", "libpod", "crio", "garden") if kind in text]
-    return "".join(f"0::/{kind}\n" for kind in kinds) or "0::/\n"
+    return "".join(f"0::/{kind}\n" for kind in CONTAINERS if kind in text) or "0::/\n"
 
 
 _WHOLE_FILES: dict[str, Callable[[str], str]] = {

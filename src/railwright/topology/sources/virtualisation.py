@@ -30,7 +30,7 @@ _DMI_VENDORS: tuple[tuple[str, str, str], ...] = (
     ("Apple Virtualization", "apple", ""),
 )
 _FIRECRACKER_OEM = b"FIRECK"  # ACPI OEM id that Firecracker's own tables carry
-_CONTAINERS = ("docker", "kubepods", "lxc", "libpod", "crio", "garden")
+CONTAINERS = ("docker", "kubepods", "lxc", "libpod", "crio", "garden")
 
 # Words of the kernel command line that change what a data path can reach.
 PARAMETER = re.compile(
@@ -86,7 +86,7 @@ def _container(root: Root) -> str:
     groups = root.read("proc/1/cgroup")
     if isinstance(groups, Unreadable):
         return ""
-    return next((name for name in _CONTAINERS if name in groups), "")
+    return next((name for name in CONTAINERS if name in groups), "")
 
 
 def _kernel(root: Root) -> str:
