@@ -12,9 +12,8 @@ from railwright.topology.shapes.model import Layout, Shape
 _HGX_H100 = Shape(
     title="8x H100 SXM with NVLink, a PCIe switch and a NIC for each GPU",
     layout=Layout(gpus_per_switch=1, switch_name="PCIe 5.0 switch", nics=8, drives=8),
-    layout_source="nvidia-smi topo -m of an 8x H100 machine in deepseek-ai/DeepEP issue 128: each GPU is PIX to one"
-    " NIC of its own, four GPUs per NUMA node; the same in LY Corporation's lspci -tv (techblog.lycorp.co.jp, GPU"
-    " servers)",
+    layout_source="nvidia-smi topo -m of an 8x H100 machine in deepseek-ai/DeepEP issue 128: each GPU is PIX to one NIC"
+    " of its own, four GPUs per NUMA node; the same in LY Corporation's lspci -tv (techblog.lycorp.co.jp, GPU servers)",
     cpu=cpus.SAPPHIRE_RAPIDS,
     gpu=gpus.H100,
     nvlink=gpus.NVLINK4,

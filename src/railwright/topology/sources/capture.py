@@ -5,7 +5,6 @@ Discovery is run against a root that remembers; what it read is copied, and only
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 from pathlib import Path
@@ -17,7 +16,7 @@ from railwright.topology.model import Topology
 from railwright.topology.sources.counters import read_counters
 from railwright.topology.sources.machine import discover
 from railwright.topology.sources.redact import Redactor
-from railwright.topology.sources.root import MANIFEST, NOT_SAID, Manifest, Root, Unreadable, components
+from railwright.topology.sources.root import MANIFEST, NOT_SAID, ArchiveLine, Manifest, Root, Unreadable, components
 
 _FUNCTION = r"sys/devices/.*/[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 _PATTERNS = (
@@ -120,17 +119,15 @@ def write_archive(destination: Path, files: dict[str, bytes]) -> None:
     try:
         with destination.open("xb") as stream:
             for path, content in sorted(files.items()):
-                stream.write(msgspec.json.encode(_entry(path, content)) + b"\n")
+                stream.write(msgspec.json.encode(_line(path, content)) + b"\n")
     except FileExistsError:
         raise UsageError(f"{destination} exists", hint="choose a new file") from None
 
 
-def _entry(path: str, content: bytes) -> dict[str, str]:
-    """A line of an archive: as text where that shows all of it."""
+def _line(path: str, content: bytes) -> ArchiveLine:
     text = content.decode(errors="replace")
-    if text.encode() == content and all(char.isprintable() or char in "\n\t" for char in text):
-        return {"path": path, "text": text}
-    return {"path": path, "base64": base64.b64encode(content).decode()}
+    shows_all = text.encode() == content and all(char.isprintable() or char in "\n\t" for char in text)
+    return ArchiveLine(path, text=text) if shows_all else ArchiveLine(path, base64=content)
 
 
 def _write_directory(destination: Path, files: dict[str, bytes]) -> None:

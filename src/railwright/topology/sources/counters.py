@@ -13,7 +13,7 @@ from railwright.topology.sources import text
 from railwright.topology.sources.network import NicPort, find_ports
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.pci import scan_pci
-from railwright.topology.sources.root import Root, Unreadable
+from railwright.topology.sources.root import Root
 from railwright.topology.sources.virtual_buses import scan_virtual_buses
 
 LOOPBACK = "sys/devices/virtual/net/lo"
@@ -79,10 +79,9 @@ def read_counters(root: Root, paths: CounterPaths | None = None) -> dict[str, in
                 counters[f"{prefix}.{name}"] = value
     for address, directory in paths.functions.items():
         for kind in ("correctable", "nonfatal", "fatal"):
-            content = root.read(f"{directory}/aer_dev_{kind}")
-            if not isinstance(content, Unreadable) and (match := _AER_TOTAL.search(content)):
+            if match := _AER_TOTAL.search(root.text(f"{directory}/aer_dev_{kind}")):
                 counters[f"pcie.{address}.{kind}"] = int(match.group(1))
-    return counters | _protocol_counters(root.read(SNMP)) | _protocol_counters(root.read(NETSTAT))
+    return counters | _protocol_counters(root.text(SNMP)) | _protocol_counters(root.text(NETSTAT))
 
 
 def moved(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
@@ -97,10 +96,8 @@ def moved(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
     }
 
 
-def _protocol_counters(content: str | Unreadable) -> dict[str, int]:
+def _protocol_counters(content: str) -> dict[str, int]:
     """Pairs of lines, names above values, as in /proc/net/snmp."""
-    if isinstance(content, Unreadable):
-        return {}
     found: dict[str, int] = {}
     lines = content.splitlines()
     for names, values in zip(lines[::2], lines[1::2], strict=False):

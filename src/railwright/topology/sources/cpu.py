@@ -46,21 +46,19 @@ def read_nodes(root: Root, notes: Notes) -> tuple[NumaNode, ...]:
         numbers = tuple(sorted(int(name[4:]) for name in names if re.fullmatch(r"node\d{1,4}", name)))
     if not numbers or len(numbers) > _MAX_NODES:
         notes.missing("NUMA nodes", f"/{_NODES} does not list them; all CPUs are taken as one node")
-        cpus = _online_cpus(root, notes)
-        return (_node(root, 0, cpus, _total_memory(root, notes), {}, notes),)
+        return (_node(root, 0, _online_cpus(root, notes), _total_memory(root, notes), {}, notes),)
     nodes = []
     for number in numbers:
         path = f"{_NODES}/node{number}"
-        listed = text.id_list(root.read(f"{path}/cpulist"))
-        if listed is None:
+        cpus = text.id_list(root.read(f"{path}/cpulist"))
+        if cpus is None:
             notes.missing("CPUs", f"/{_NODES}/node*/cpulist cannot be read", f"NUMA node {number}")
-            listed = _online_cpus(root, notes) if len(numbers) == 1 else ()
-        cpus = listed
+            cpus = _online_cpus(root, notes) if len(numbers) == 1 else ()
         if len(numbers) == 1:
             # Some VMs plug memory in later and leave it out of the node's own count.
             memory_bytes = _total_memory(root, notes)
         else:
-            memory_bytes = _kib(root.read(f"{path}/meminfo"), r"Node \d+ MemTotal:\s+(\d{1,15}) kB")
+            memory_bytes = _kib(root.text(f"{path}/meminfo"), r"Node \d+ MemTotal:\s+(\d{1,15}) kB")
             if memory_bytes is None:
                 notes.missing("memory size", f"/{_NODES}/node*/meminfo cannot be read", f"NUMA node {number}")
         nodes.append(_node(root, number, cpus, memory_bytes, _distances(root, path, numbers, notes), notes))
@@ -96,8 +94,8 @@ def _node(
     package, cores = None, None
     if cpus:
         package = text.number(root.read(f"{_CPUS}/cpu{cpus[0]}/topology/physical_package_id"))
-        siblings = {word for cpu in cpus if (word := _core(root, cpu))}
-        cores = len(siblings) or None
+        siblings = {text.word(root.read(f"{_CPUS}/cpu{cpu}/topology/thread_siblings_list")) for cpu in cpus}
+        cores = len(siblings - {""}) or None
         if package is None or package < 0:
             package = None
             notes.missing("socket", f"/{_CPUS}/cpu*/topology cannot be read", f"NUMA node {number}")
@@ -106,15 +104,10 @@ def _node(
     )
 
 
-def _core(root: Root, cpu: int) -> str:
-    return text.word(root.read(f"{_CPUS}/cpu{cpu}/topology/thread_siblings_list"))
-
-
 def _online_cpus(root: Root, notes: Notes) -> tuple[int, ...]:
     cpus = text.id_list(root.read(f"{_CPUS}/online"))
     if not cpus:
-        content = root.read("proc/cpuinfo")
-        found = [] if isinstance(content, Unreadable) else re.findall(r"(?m)^processor\s*:\s*(\d{1,6})$", content)
+        found = re.findall(r"(?m)^processor\s*:\s*(\d{1,6})$", root.text("proc/cpuinfo"))
         cpus = tuple(sorted({int(number) for number in found}))
     if not cpus:
         notes.missing("CPUs", f"neither /{_CPUS}/online nor /proc/cpuinfo lists them")
@@ -122,8 +115,7 @@ def _online_cpus(root: Root, notes: Notes) -> tuple[int, ...]:
 
 
 def _distances(root: Root, path: str, numbers: tuple[int, ...], notes: Notes) -> dict[int, int]:
-    row = root.read(f"{path}/distance")
-    values = [] if isinstance(row, Unreadable) else [text.number(part) for part in row.split()]
+    values = [text.number(part) for part in root.text(f"{path}/distance").split()]
     if len(values) != len(numbers) or any(value is None or not 1 <= value <= 255 for value in values):
         if len(numbers) > 1:
             notes.missing("distance between NUMA nodes", f"/{_NODES}/node*/distance cannot be read")
@@ -132,12 +124,12 @@ def _distances(root: Root, path: str, numbers: tuple[int, ...], notes: Notes) ->
 
 
 def _total_memory(root: Root, notes: Notes) -> int | None:
-    size_bytes = _kib(root.read("proc/meminfo"), r"(?m)^MemTotal:\s+(\d{1,15}) kB$")
+    size_bytes = _kib(root.text("proc/meminfo"), r"(?m)^MemTotal:\s+(\d{1,15}) kB$")
     if size_bytes is None:
         notes.missing("memory size", "/proc/meminfo cannot be read")
     return size_bytes
 
 
-def _kib(content: str | Unreadable, pattern: str) -> int | None:
-    match = None if isinstance(content, Unreadable) else re.search(pattern, content)
+def _kib(content: str, pattern: str) -> int | None:
+    match = re.search(pattern, content)
     return int(match.group(1)) * 1024 if match else None

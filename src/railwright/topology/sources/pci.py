@@ -183,17 +183,15 @@ def _read_function(root: Root, path: str, parent: PciFunction | None, notes: Not
         numa=numa if numa is not None and 0 <= numa < 4096 else parent.numa if parent else None,
         driver=text.uevent(root, path, "DRIVER"),
         config=read_config(config if isinstance(config, bytes) else b""),
-        gt_per_s=_speed(root.read(f"{path}/current_link_speed")),
+        gt_per_s=_speed(root.text(f"{path}/current_link_speed")),
         width=_width(root.read(f"{path}/current_link_width")),
-        max_gt_per_s=_speed(root.read(f"{path}/max_link_speed")),
+        max_gt_per_s=_speed(root.text(f"{path}/max_link_speed")),
         max_width=_width(root.read(f"{path}/max_link_width")),
     )
 
 
-def _speed(answer: str | Unreadable) -> float | None:
+def _speed(answer: str) -> float | None:
     """`32.0 GT/s PCIe` or, before Linux 5.7, `32 GT/s`; None for `Unknown`."""
-    if isinstance(answer, Unreadable):
-        return None
     match = re.fullmatch(r"(\d{1,3}(?:\.\d)?) GT/s(?: PCIe)?", answer.strip())
     speed = float(match.group(1)) if match else None
     return speed if speed in _SPEEDS_GT_PER_S else None

@@ -6,8 +6,6 @@ sizes and counts are bounded, and every refusal is an `Unreadable`, never an exc
 
 from __future__ import annotations
 
-import base64
-import binascii
 import errno
 import itertools
 import os
@@ -72,6 +70,11 @@ class Root(ABC):
         """The text of a file without its last newline; what cannot be printed becomes `?`."""
         raw = self.read_bytes(path)
         return raw if isinstance(raw, Unreadable) else printable(raw)
+
+    def text(self, path: str) -> str:
+        """The same text, empty where it cannot be read."""
+        text = self.read(path)
+        return "" if isinstance(text, Unreadable) else text
 
     @abstractmethod
     def read_bytes(self, path: str) -> bytes | Unreadable:
@@ -212,10 +215,12 @@ def live_root() -> DirectoryRoot:
     return DirectoryRoot(Path("/"), os.uname().nodename, process_id=os.getpid())
 
 
-class _ArchiveLine(msgspec.Struct, frozen=True):
+class ArchiveLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One file of an archive: as text where that shows all of it, else in base64."""
+
     path: str
     text: str | None = None
-    base64: str | None = None
+    base64: bytes | None = None
 
 
 class ArchiveRoot(Root):
@@ -230,7 +235,7 @@ class ArchiveRoot(Root):
         self._directories: dict[str, set[str]] = {"": set()}
         self.refused: list[Unreadable] = []
         raw = read_bounded(file, MAX_ARCHIVE_BYTES)
-        decoder = msgspec.json.Decoder(_ArchiveLine)
+        decoder = msgspec.json.Decoder(ArchiveLine)
         for number, line in enumerate(raw.split(b"\n"), start=1):
             if number > MAX_ARCHIVE_FILES:
                 self.refused.append(Unreadable(f"line {number}", f"more than {MAX_ARCHIVE_FILES} lines"))
@@ -238,15 +243,13 @@ class ArchiveRoot(Root):
             if line.strip():
                 self._take(number, line, decoder)
 
-    def _take(self, number: int, line: bytes, decoder: msgspec.json.Decoder[_ArchiveLine]) -> None:
+    def _take(self, number: int, line: bytes, decoder: msgspec.json.Decoder[ArchiveLine]) -> None:
         try:
             entry = decoder.decode(line)
-            content = base64.b64decode(entry.base64, validate=True) if entry.base64 is not None else None
-        except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self.refused.append(Unreadable(f"line {number}", "is not a line of a capture"))
             return
-        if content is None:
-            content = (entry.text or "").encode("utf-8", errors="replace")
+        content = (entry.text or "").encode("utf-8", errors="replace") if entry.base64 is None else entry.base64
         parts = components(entry.path)
         if isinstance(parts, Unreadable):
             self.refused.append(Unreadable(printable(parts.path.encode("utf-8", "replace")), parts.reason))
@@ -318,16 +321,13 @@ def read_bounded(file: Path, limit_bytes: int) -> bytes:
     """The bytes of a regular file that the user named. Raises UsageError, also beyond `limit_bytes`."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # before fdopen, which refuses a directory in its own words
+            os.close(descriptor)
+            raise UsageError(f"{file} is not a regular file", hint="give a file or a directory that was captured")
+        with os.fdopen(descriptor, "rb") as stream:
+            raw = stream.read(limit_bytes + 1)
     except (OSError, ValueError) as exc:
         raise UsageError(f"{file} cannot be read: {_reason(exc)}", hint="check the path") from exc
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # before fdopen, which refuses a directory in its own words
-        os.close(descriptor)
-        raise UsageError(f"{file} is not a regular file", hint="give a file or a directory that was captured")
-    with os.fdopen(descriptor, "rb") as stream:
-        try:
-            raw = stream.read(limit_bytes + 1)
-        except OSError as exc:
-            raise UsageError(f"{file} cannot be read: {_reason(exc)}", hint="check the path") from exc
     if len(raw) > limit_bytes:
         raise UsageError(f"{file} is larger than {limit_bytes // 2**20} MiB", hint="check that it is a capture")
     return raw

@@ -47,10 +47,8 @@ def id_list(text: str | Unreadable) -> tuple[int, ...] | None:
 
 def uevent(root: Root, path: str, key: str) -> str:
     """The value of `key` in the directory's `uevent`, empty where it does not say."""
-    text = root.read(f"{path}/uevent")
-    if isinstance(text, Unreadable):
-        return ""
-    return next((line.partition("=")[2][:64] for line in text.splitlines() if line.startswith(f"{key}=")), "")
+    lines = root.text(f"{path}/uevent").splitlines()
+    return next((line.partition("=")[2][:64] for line in lines if line.startswith(f"{key}=")), "")
 
 
 def names(root: Root, path: str) -> tuple[str, ...]:

@@ -83,9 +83,7 @@ def _container(root: Root) -> str:
         return "docker"
     if not isinstance(root.read("run/.containerenv"), Unreadable):
         return "podman"
-    groups = root.read("proc/1/cgroup")
-    if isinstance(groups, Unreadable):
-        return ""
+    groups = root.text("proc/1/cgroup")
     return next((name for name in CONTAINERS if name in groups), "")
 
 
@@ -95,8 +93,6 @@ def _kernel(root: Root) -> str:
 
 
 def _words(root: Root, path: str, wanted: re.Pattern[str]) -> list[str]:
-    content = root.read(path)
-    if isinstance(content, Unreadable):
-        return []
+    content = root.text(path)
     candidates = content.split() if path == "proc/cmdline" else [line.split(" ")[0] for line in content.splitlines()]
     return [word for word in candidates[:4096] if wanted.fullmatch(word)]
