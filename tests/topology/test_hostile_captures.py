@@ -203,6 +203,13 @@ def test_an_archive_of_nothing_is_refused(tmp_path, content):
         load(str(file))
 
 
+@pytest.mark.parametrize("manifest", [b"[]", b'{"note": "\xff"}', b"[" * 100_000])
+def test_a_manifest_that_is_none_is_said(tmp_path, manifest):
+    files = {**files_of("2cpu-firecracker-vm"), "capture.json": manifest}
+    topology = load(str(write_archive(tmp_path / "machine.jsonl", files)))
+    assert any((item.what, item.why) == ("capture.json", "is not a manifest") for item in topology.unknown)
+
+
 def test_a_fifo_as_archive_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe.jsonl")
     with pytest.raises(UsageError, match="not a regular file"):

@@ -299,7 +299,7 @@ class CapturedRoot(Root):
         if isinstance(raw, bytes):
             try:
                 self.manifest = msgspec.json.decode(raw, type=Manifest)
-            except (msgspec.DecodeError, RecursionError):
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self.refused.append(Unreadable(MANIFEST, "is not a manifest"))
 
     def read_bytes(self, path: str) -> bytes | Unreadable:
