@@ -8,8 +8,6 @@ Without tiers the fabric is taken to be non-blocking.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from railwright.errors import UsageError, unknown_name
@@ -94,8 +92,8 @@ def cluster_of(
     checked = fabric or Fabric()
     _check_tiers(checked, hosts)
     if hosts > 1 and not any(isinstance(link.protocol, NETWORK_LINKS) for link in host.links):
-        missing = "has no NIC port"
-        raise UsageError(f"{host.name} {missing}, so {hosts} of them are not joined", hint="give it NICs, like nics=8")
+        what = f"{host.name} has no NIC port, so {hosts} of them are not joined"
+        raise UsageError(what, hint="give it NICs, like nics=8")
     return Cluster(name=name or host.name, host=host, hosts=hosts, fabric=checked, storage=storage)
 
 
@@ -110,31 +108,21 @@ def _check_tiers(fabric: Fabric, hosts: int) -> None:
             hint = f"each tier joins whole groups of the one below: give a multiple of {below}"
             raise UsageError(f"{where} joins {tier.hosts} hosts", hint=hint)
         if not low <= tier.oversubscription <= high:
-            raise UsageError(
-                f"{where} has an oversubscription of {tier.oversubscription}",
-                hint=f"give {low:g} to {high:g}, 1 is none",
-            )
+            hint = f"give {low:g} to {high:g}, 1 is none"
+            raise UsageError(f"{where} has an oversubscription of {tier.oversubscription}", hint=hint)
         if tier.switches is not None and not 1 <= tier.switches <= MOST_HOSTS:
             raise UsageError(f"{where} has {tier.switches} switches", hint="give 1 or more, or leave it out")
         below = tier.hosts
     if fabric.tiers and fabric.tiers[-1].hosts < hosts:
         top = fabric.tiers[-1]
-        raise UsageError(
-            f"the highest tier, {top.name[:40]}, joins {top.hosts} of {hosts} hosts: the rest are disconnected",
-            hint="add a tier above it, or raise its hosts",
-        )
+        what = f"the highest tier, {top.name[:40]}, joins {top.hosts} of {hosts} hosts: the rest are disconnected"
+        raise UsageError(what, hint="add a tier above it, or raise its hosts")
 
 
 def ports(host: Topology) -> tuple[tuple[Device, Link], ...]:
     """The NIC ports of a machine that lead out of it, in the order of their rails."""
-    found = {}
-    for link in host.links:
-        if isinstance(link.protocol, NETWORK_LINKS):
-            for end in (link.a, link.b):
-                device = host.device(end)
-                if device is not None and device.kind == "nic":
-                    found[device.id] = link
-    return tuple((device, found[device.id]) for device in host.of_kind("nic") if device.id in found)
+    leaving = {end: link for link in host.links if isinstance(link.protocol, NETWORK_LINKS) for end in (link.a, link.b)}
+    return tuple((device, leaving[device.id]) for device in host.of_kind("nic") if device.id in leaving)
 
 
 def split_id(text: str, cluster: Cluster) -> tuple[str, int]:
@@ -143,7 +131,6 @@ def split_id(text: str, cluster: Cluster) -> tuple[str, int]:
     if at and not (number.isascii() and number.isdigit() and len(number) <= 7 and int(number) < cluster.hosts):
         hint = f"hosts are numbered 0 to {cluster.hosts - 1}"
         raise UsageError(f"there is no host {number[:20]!r} in {cluster.name[:80]}", hint=hint)
-    names: Iterable[str] = (device.id for device in cluster.host.devices)
     if cluster.host.device(name) is None:
-        raise unknown_name(f"device in {cluster.host.name}", name, names)
+        raise unknown_name(f"device in {cluster.host.name}", name, (device.id for device in cluster.host.devices))
     return name, int(number) if at else 0

@@ -61,33 +61,26 @@ def planned(shape: Shape, name: str, changes: Mapping[str, str]) -> Plan:
     _check_gpus(plan.shape, name)
     _check_nvlink(plan, name)
     if layout.drives and shape.drive is None:
-        raise UsageError(
-            f"what drives {name} has is not published, so drives={layout.drives} says too little",
-            hint="leave drives out",
-        )
+        what = f"what drives {name} has is not published, so drives={layout.drives} says too little"
+        raise UsageError(what, hint="leave drives out")
     return plan
 
 
 def _check_gpus(shape: Shape, name: str) -> None:
     layout, gpu, xgmi = shape.layout, shape.gpu, shape.xgmi
-    if layout.gpus and gpu is None:
-        raise UsageError(f"{name} has no GPU, so gpus={layout.gpus} says too little", hint="take a shape that has GPUs")
+    gpus, nodes = layout.gpus, layout.nodes
+    if gpus and gpu is None:
+        raise UsageError(f"{name} has no GPU, so gpus={gpus} says too little", hint="take a shape that has GPUs")
     if gpu is not None and gpu.attachment == "c2c":
         if layout.gpus_per_switch:
-            raise UsageError(
-                f"gpus-per-switch={layout.gpus_per_switch}: the GPUs of {name} are on NVLink-C2C, not on PCIe",
-                hint="leave gpus-per-switch out",
-            )
-        if layout.gpus % layout.nodes and layout.gpus > layout.nodes:
-            raise UsageError(
-                f"gpus={layout.gpus}: each of the {layout.nodes} CPUs of {name} has as many GPUs as the others",
-                hint=f"give a multiple of {layout.nodes}",
-            )
-    if xgmi is not None and layout.gpus > xgmi.most_gpus:
-        raise UsageError(
-            f"gpus={layout.gpus}: Infinity Fabric joins at most {xgmi.most_gpus} GPUs of {name}",
-            hint=f"give 0 to {xgmi.most_gpus}",
-        )
+            what = f"gpus-per-switch={layout.gpus_per_switch}: the GPUs of {name} are on NVLink-C2C, not on PCIe"
+            raise UsageError(what, hint="leave gpus-per-switch out")
+        if gpus % nodes and gpus > nodes:
+            what = f"gpus={gpus}: each of the {nodes} CPUs of {name} has as many GPUs as the others"
+            raise UsageError(what, hint=f"give a multiple of {nodes}")
+    if xgmi is not None and gpus > xgmi.most_gpus:
+        what = f"gpus={gpus}: Infinity Fabric joins at most {xgmi.most_gpus} GPUs of {name}"
+        raise UsageError(what, hint=f"give 0 to {xgmi.most_gpus}")
 
 
 def _check_nvlink(plan: Plan, name: str) -> None:
@@ -98,15 +91,12 @@ def _check_nvlink(plan: Plan, name: str) -> None:
     if nvlink is None or not nvlink.pairs or not links:
         return
     if links != most:
-        raise UsageError(
-            f"nvlink={links}: the links of {name} join fixed pairs of GPUs, so which would be missing is not clear",
-            hint=f"give 0 or {most}",
-        )
+        what = f"nvlink={links}: the links of {name} join fixed pairs of GPUs, so which would be missing is not clear"
+        raise UsageError(what, hint=f"give 0 or {most}")
     joined = 1 + max(max(one, other) for one, other, _ in nvlink.pairs)
     if gpus > joined:
-        raise UsageError(
-            f"gpus={gpus}: NVLink joins {joined} GPUs of {name}", hint=f"give at most {joined}, or nvlink=0"
-        )
+        hint = f"give at most {joined}, or nvlink=0"
+        raise UsageError(f"gpus={gpus}: NVLink joins {joined} GPUs of {name}", hint=hint)
 
 
 def _senseless(key: str, text: str, allowed: str) -> UsageError:

@@ -54,10 +54,8 @@ def _decoded(file: Path) -> ClusterFile:
         raise UsageError(f"{file} is not a cluster file: {_shown(str(error))}", hint=_HINT) from error
     for name in (found.name, *(tier.name for tier in found.fabric.tiers)):
         if len(name) > _MAX_NAME or not name.isprintable():
-            raise UsageError(
-                f"{file}: the name {_shown(name)!r} is too long or has characters that do not print",
-                hint=f"give names of up to {_MAX_NAME} printable characters",
-            )
+            what = f"{file}: the name {_shown(name)!r} is too long or has characters that do not print"
+            raise UsageError(what, hint=f"give names of up to {_MAX_NAME} printable characters")
     return found
 
 

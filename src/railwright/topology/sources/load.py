@@ -58,10 +58,8 @@ def _load_path(path: Path) -> Topology:
     if not path.is_dir() and path.suffix == ".json":
         return load_topology(path)
     if not path.is_dir() and path.suffix != ".jsonl":
-        raise UsageError(
-            f"{path} is neither a directory, a .jsonl capture nor a saved .json topology",
-            hint="write one with: railwright topo capture DIR",
-        )
+        what = f"{path} is neither a directory, a .jsonl capture nor a saved .json topology"
+        raise UsageError(what, hint="write one with: railwright topo capture DIR")
     root = open_capture(path)
     answers = [root.list(name) for name in ("sys", "proc")]
     if any(not isinstance(answer, Unreadable) or not answer.is_absent for answer in answers):

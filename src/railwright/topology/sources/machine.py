@@ -44,7 +44,7 @@ def discover(root: Root, source: SourceKind) -> Topology:
     processor = read_processor(root, notes)
     nodes = read_nodes(root, notes)
     facts = read_virtualisation(root, notes, cpu_says_virtual=processor.is_virtual)
-    parts.add("host", name=str(facts.pop("product", "")), facts={"processor": processor.name, **facts})
+    parts.add("host", name=str(facts.pop("product")), facts={"processor": processor.name, **facts})
     cpu_of_node = _add_cpus(root, parts, nodes, processor, notes)
     _add_pci(root, parts, cpu_of_node, notes)
     _add_virtual_buses(root, parts, cpu_of_node, notes)

@@ -42,10 +42,8 @@ def decode_topology(raw: bytes, origin: str) -> Topology:
     try:
         version = msgspec.json.decode(raw, type=_Header).schema_version
         if version != SCHEMA_VERSION:
-            raise UsageError(
-                f"{origin} has topology schema version {version}, this Railwright reads {SCHEMA_VERSION}",
-                hint="save it again with this version",
-            )
+            what = f"{origin} has topology schema version {version}, this Railwright reads {SCHEMA_VERSION}"
+            raise UsageError(what, hint="save it again with this version")
         topology = msgspec.json.decode(raw, type=Topology)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
         raise UsageError(f"{origin} is not a saved topology: {str(exc)[:200]}", hint=hint) from exc

@@ -44,7 +44,7 @@ MODULE = re.compile(
 )
 
 
-def read_virtualisation(root: Root, notes: Notes, *, cpu_says_virtual: bool) -> dict[str, Scalar]:
+def read_virtualisation(root: Root, notes: Notes, *, cpu_says_virtual: bool) -> dict[str, Scalar | None]:
     """Facts of the host: `is_virtual`, `hypervisor`, `cloud`, `container`, `product` and kernel settings."""
     dmi = {name: text.word(root.read(f"{_DMI}/{name}")) for name in ("sys_vendor", "product_name", "bios_vendor")}
     tag = text.word(root.read(f"{_DMI}/chassis_asset_tag"))
@@ -58,14 +58,13 @@ def read_virtualisation(root: Root, notes: Notes, *, cpu_says_virtual: bool) -> 
         hypervisor = "firecracker"
     xen = text.word(root.read("sys/hypervisor/type"))
     hypervisor = hypervisor or re.sub(r"[^a-z0-9]", "", xen.lower())
-    facts: dict[str, Scalar] = {}
     # An EC2 `.metal` machine has the cloud's name in its firmware and no hypervisor under it.
-    if cpu_says_virtual or (hypervisor and not cloud):
-        facts["is_virtual"] = True
-        facts["hypervisor"] = hypervisor or "unknown"
-        if not hypervisor and isinstance(acpi, Unreadable):
-            notes.unreadable("hypervisor", acpi)
-    optional = {
+    is_virtual = cpu_says_virtual or bool(hypervisor and not cloud)
+    if is_virtual and not hypervisor and isinstance(acpi, Unreadable):
+        notes.unreadable("hypervisor", acpi)
+    return {
+        "is_virtual": is_virtual or None,
+        "hypervisor": (hypervisor or "unknown") if is_virtual else None,
         "cloud": cloud,
         "container": _container(root),
         "product": product,
@@ -73,8 +72,6 @@ def read_virtualisation(root: Root, notes: Notes, *, cpu_says_virtual: bool) -> 
         "kernel_parameters": " ".join(_words(root, "proc/cmdline", PARAMETER)),
         "modules": " ".join(_words(root, "proc/modules", MODULE)),
     }
-    facts.update({name: value for name, value in optional.items() if value})
-    return facts
 
 
 def _container(root: Root) -> str:
