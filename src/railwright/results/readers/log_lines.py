@@ -19,12 +19,16 @@ MAX_LINES = 200_000
 MAX_LINE = 4096
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
-_TIME = re.compile(
-    r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?(?::? |$)"  # kubectl, CI, systemd
+_PREFIXES = (
+    re.compile(  # kubectl, CI, systemd
+        r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?(?::? |$)"
+    ),
+    re.compile(r"\[(?:\S{1,80}@)?(\d{1,6},\d{1,7})\]<std(?:out|err|diag)>: ?"),  # mpirun --tag-output, PRRTE
+    re.compile(r"\[(\d{1,7})\] "),  # mpiexec -l
+    re.compile(r"[ ]{0,6}(\d{1,7}): "),  # srun --label
 )
-_TAG = re.compile(r"\[(?:\S{1,80}@)?(\d{1,6},\d{1,7})\]<std(?:out|err|diag)>: ?")  # mpirun --tag-output, PRRTE
-_LABEL = re.compile(r"[ ]{0,6}(\d{1,7}): ")  # srun --label
-_HYDRA = re.compile(r"\[(\d{1,7})\] ")  # mpiexec -l
+"""What may stand before a line. The group of a launcher's prefix is the rank that printed the line."""
+_MAX_PREFIXES = 3
 _NUMBER = re.compile(r"\d{1,24}(?:\.\d{1,24})?(?:[eE][+-]?\d{1,3})?|\.\d{1,24}")
 _WHOLE = re.compile(r"\d{1,19}")
 
@@ -70,16 +74,13 @@ def _line(number: int, raw: str) -> Line:
     raw = raw[:MAX_LINE].rstrip("\r")
     raw = raw.rpartition("\r")[2]  # a progress line that was written over
     origin = ""
-    for _ in range(3):
-        start = raw[:1]
-        if start not in "[0123456789 ":
+    for _ in range(_MAX_PREFIXES):
+        if raw[:1] not in "[0123456789 ":
             break
-        found = _TIME.match(raw)
+        found = next(filter(None, (prefix.match(raw) for prefix in _PREFIXES)), None)
         if found is None:
-            found = _TAG.match(raw) or _HYDRA.match(raw) or _LABEL.match(raw)
-            if found is None:
-                break
-            origin = found.group(1)
+            break
+        origin = found[1] if found.re.groups else origin
         raw = raw[found.end() :]
     return Line(number, origin, raw.rstrip())
 
@@ -142,6 +143,14 @@ def overlap(low: float, high: float, other_low: float, other_high: float) -> boo
     """Whether two ranges have a value in common, to the precision of a float."""
     slack = 1e-9 * max(abs(high), abs(other_high))
     return low <= other_high + slack and other_low <= high + slack
+
+
+def columns_of(header: str, known: re.Pattern[str], line: int, shown: str = "", least: int = 1) -> list[str]:
+    """The columns of a header. Raises UsageError when it has words that are no known column."""
+    columns = known.findall(header)
+    if "".join(columns).replace(" ", "") != header.replace(" ", "") or len(columns) < least:
+        raise refusal(line, f"the columns {shown or header[:100]!r} are not known")
+    return columns
 
 
 def cut_short(line: int, found: int, expected: int) -> str:

@@ -1,13 +1,17 @@
-"""What a reader hands back: the table of another tool as results of ours, with what must be known to read it."""
+"""What a reader hands back: the table of another tool as results of ours, and the one way to build it."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 import msgspec
 
+from railwright.errors import UsageError
 from railwright.limits.model import Quantity
 from railwright.results.model import Result, Summary, Verification
+from railwright.results.readers.log_lines import cut_short, refusal
 from railwright.results.statistics import summarise
 from railwright.topology.model import Scalar
 
@@ -46,6 +50,113 @@ class Reader(Protocol):
     def read(self, text: str) -> tuple[ForeignFile, ...]:
         """Every run in the text. Raises UsageError with line, value and reason when a table is not what it claims."""
         ...
+
+
+class Measured(NamedTuple):
+    """One value of a row, in SI units, and how the tool printed it, with the tool's own unit."""
+
+    quantity: Quantity
+    value: float
+    shown: str
+    summary: Summary | None = None
+    """None where the tool printed one number only."""
+
+
+@dataclass(kw_only=True)
+class Draft:
+    """A `ForeignFile` while its text is read. Every reader builds its results here."""
+
+    tool: str
+    version: str = ""
+    test: str = ""
+    line: int = 0
+    """Where the run begins; its first row where no line before it says so."""
+    last_line: int = 0
+    """The last line that can belong to this run: only there may a row be cut off."""
+    columns: list[str] = field(default_factory=list)
+    last: tuple[int, int] = (-1, -1)
+    """Size and batch of the row before, where a table must rise."""
+    ranks: int | None = None
+    hosts: int | None = None
+    gpus: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    parameters: dict[str, Scalar] = field(default_factory=dict)
+    """What was varied, where it is the same for all rows."""
+    settings: dict[str, Scalar] = field(default_factory=dict)
+    results: list[Result] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def method(self) -> str:
+        """Tool, test and version; the test only where it is not the tool itself."""
+        test = "" if self.test in self.tool.lower() else self.test
+        return " ".join(filter(None, (self.tool, test, self.version)))
+
+    def cells(self, words: list[str], line: int) -> dict[str, str]:
+        """The words of a row by column. Raises UsageError when their number is wrong.
+
+        A row that the end of the text cut off has no cells, and a note says so.
+        """
+        if len(words) == len(self.columns):
+            self.line = self.line or line
+            return dict(zip(self.columns, words, strict=True))
+        if line != self.last_line or len(words) > len(self.columns):
+            raise refusal(line, f"{len(words)} columns where the header has {len(self.columns)}")
+        self.notes.append(cut_short(line, len(words), len(self.columns)))
+        return {}
+
+    def add(
+        self,
+        line: int,
+        values: Iterable[Measured],
+        parameters: Mapping[str, Scalar],
+        settings: Mapping[str, Scalar],
+        verification: Verification | None = None,
+        *,
+        path: str = "",
+        launch: int = 0,
+    ) -> None:
+        """The values of one row, each as a result of its own. Lines are counted from 1."""
+        for quantity, printed, shown, summary in values:
+            value = _rounded(printed)
+            self.results.append(
+                Result(
+                    benchmark=self.test,
+                    quantity=quantity,
+                    path=path,
+                    method=self.method,
+                    parameters={**parameters, **self.parameters},
+                    settings={**self.settings, **settings, "shown": shown, "line": line},
+                    launch=launch,
+                    ranks=self.ranks or 1,
+                    hosts=self.hosts or 1,
+                    samples=(value,),
+                    summary=summary or summarise((value,)),
+                    verification=verification,
+                )
+            )
+
+    def file(self) -> ForeignFile:
+        """The run as it was read."""
+        return ForeignFile(
+            tool=self.tool,
+            version=self.version,
+            test=self.test,
+            ranks=self.ranks,
+            hosts=self.hosts,
+            gpus=self.gpus,
+            environment=self.environment,
+            results=tuple(self.results),
+            notes=tuple(self.notes),
+        )
+
+
+def files_of(drafts: Iterable[Draft], nothing: str, hint: str) -> tuple[ForeignFile, ...]:
+    """The runs that have results, in the order of the text. Raises UsageError saying `nothing` when none has."""
+    found = sorted((draft for draft in drafts if draft.results), key=lambda draft: draft.line)
+    if not found:
+        raise UsageError(nothing, hint=hint)
+    return tuple(draft.file() for draft in found)
 
 
 def point(

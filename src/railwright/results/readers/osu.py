@@ -12,24 +12,13 @@ collective (where `-f` adds the least and the most of any rank's average). `-z` 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
-from railwright.errors import UsageError
 from railwright.limits.model import Quantity
-from railwright.results.model import Result, Verification
-from railwright.results.readers.log_lines import (
-    Line,
-    Number,
-    by_origin,
-    cut_short,
-    lines_of,
-    number,
-    overlap,
-    refusal,
-    sections,
-    whole,
-)
-from railwright.results.readers.model import ForeignFile, point
+from railwright.results.model import Verification
+from railwright.results.readers.log_lines import Line, by_origin, columns_of, lines_of, refusal, sections
+from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.printed_numbers import Number, number, overlap, whole
 from railwright.topology.model import Scalar
 
 NAME = "OSU Micro-Benchmarks (OSU MPI ... Test v)"
@@ -59,24 +48,16 @@ _COLLECTIVES = {
     "Alltoall": "alltoall", "Alltoallv": "alltoallv", "Broadcast": "bcast", "Gather": "gather", "Gatherv": "gatherv",
     "Reduce": "reduce", "Reduce_scatter": "reduce_scatter", "Scatter": "scatter", "Scatterv": "scatterv",
 }  # fmt: skip
-_PAIRWISE = frozenset({"osu_bw", "osu_bibw", "osu_latency", "osu_latency_mt"})
-
-
-@dataclass
-class _Test:
-    """One test while it is read."""
-
-    name: str
-    version: str
-    accelerator: str
-    line: int
-    columns: list[str] = field(default_factory=list)
-    settings: dict[str, Scalar] = field(default_factory=dict)
-    parameters: dict[str, Scalar] = field(default_factory=dict)
-    ranks: int | None = None
-    results: list[Result] = field(default_factory=list)
-    last_size: int = -1
-    notes: list[str] = field(default_factory=list)
+_PAIRWISE = ("osu_bw", "osu_bibw", "osu_latency", "osu_latency_mt", *_ONE_SIDED.values())
+_READ = (*_POINT_TO_POINT.values(), *(f"osu_{name}" for name in dict.fromkeys(_COLLECTIVES.values())), "one-sided")
+_VALUES: dict[str, tuple[Quantity, float, str]] = {
+    "Bandwidth": ("bandwidth_bytes_per_s", 1e6, "MB/s"),
+    "MB/s": ("bandwidth_bytes_per_s", 1e6, "MB/s"),
+    "Messages/s": ("messages_per_s", 1, "messages/s"),
+    "Lat": ("latency_s", 1e-6, "us"),
+    "Avg Lat": ("latency_s", 1e-6, "us"),
+}
+"""What the columns that begin like this hold, and their unit. All others stand beside these values."""
 
 
 def recognises(text: str) -> bool:
@@ -86,25 +67,19 @@ def recognises(text: str) -> bool:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every test of the text. Raises UsageError for a test or a table that cannot be read."""
-    files: list[tuple[int, ForeignFile]] = []
-    for stream in by_origin(lines_of(text)):
-        for part in sections(stream, _begins):
-            if part and _begins(part[0]):
-                test = _test(part)
-                if test.results:
-                    files.append((test.line, _finished(test)))
-    if not files:
-        raise UsageError(
-            "no row of an OSU table was found", hint="give the output from '# OSU MPI ... Test v' to the last size"
-        )
-    return tuple(file for _, file in sorted(files, key=lambda pair: pair[0]))
+    parts = [part for stream in by_origin(lines_of(text)) for part in sections(stream, _begins)]
+    return files_of(
+        (_test(part) for part in parts if part and _begins(part[0])),
+        "no row of an OSU table was found",
+        "give the output from '# OSU MPI ... Test v' to the last size",
+    )
 
 
 def _begins(line: Line) -> bool:
     return "OSU MPI" in line.text and _TITLE.match(line.text.strip()) is not None
 
 
-def _named(line: Line) -> _Test:
+def _named(line: Line) -> Draft:
     found = _TITLE.match(line.text.strip())
     if found is None:
         raise refusal(line.number, "not the first line of an OSU test")
@@ -117,61 +92,59 @@ def _named(line: Line) -> _Test:
         name = f"osu_{_COLLECTIVES[title.removesuffix(' Latency')]}"
     if not name:
         raise refusal(line.number, f"the OSU test {title[:60]!r} is not read", f"read are: {', '.join(_READ)}")
-    return _Test(name, version, (accelerator or "").lower(), line.number)
-
-
-_READ = (*_POINT_TO_POINT.values(), *(f"osu_{name}" for name in dict.fromkeys(_COLLECTIVES.values())), "one-sided")
-
-
-def _test(part: list[Line]) -> _Test:
-    test = _named(part[0])
-    if test.accelerator:
-        test.settings["accelerator"] = test.accelerator
-    if test.name in _PAIRWISE or test.name.startswith(tuple(_ONE_SIDED.values())):
+    test = Draft(tool="OSU", version=version, test=name, line=line.number)
+    if accelerator:
+        test.settings["accelerator"] = accelerator.lower()
+    if name in _PAIRWISE or one_sided is not None:
         test.ranks = 2
+    return test
+
+
+def _test(part: list[Line]) -> Draft:
+    test = _named(part[0])
+    test.last_line = part[-1].number
     for line in part[1:]:
         text = line.text.strip()
         if text.startswith(("#", "Size ")) or "[ pairs:" in text:
             _comment(test, text, line.number)
         elif text[:1].isdigit() and test.columns:
-            _row(test, text.split(), line.number, part[-1].number)
+            _row(test, text.split(), line.number)
+    test.notes = [*_notes(test), *test.notes]
     return test
 
 
-def _comment(test: _Test, text: str, line: int) -> None:
+def _comment(test: Draft, text: str, line: int) -> None:
+    rest = text.lstrip("# ")
     if found := _PAIRS.search(text):
-        test.ranks, test.settings["window"] = 2 * int(found.group(1)), int(found.group(2))
+        test.ranks, test.settings["window"] = 2 * int(found[1]), int(found[2])
     elif found := _BUFFERS.search(text):
-        test.parameters |= {"send_buffer": found.group(1).lower(), "receive_buffer": found.group(2).lower()}
+        test.parameters |= {"send_buffer": found[1].lower(), "receive_buffer": found[2].lower()}
     elif found := _DATATYPE.search(text):
-        test.settings["datatype"] = found.group(1)
-    elif text.lstrip("# ").startswith("Size"):
-        rest = text.lstrip("# ")
-        columns = _COLUMN.findall(rest)
-        if "".join(columns).replace(" ", "") != rest.replace(" ", "") or len(columns) < 2:
-            raise refusal(line, f"the columns {rest[:80]!r} are not known")
-        test.columns = columns
+        test.settings["datatype"] = found[1]
+    elif rest.startswith("Size"):
+        test.columns = columns_of(rest, _COLUMN, line, shown=rest[:80], least=2)
 
 
-def _row(test: _Test, tokens: list[str], line: int, last_line: int) -> None:
-    if not tokens[0].isdigit() or (len(tokens) > 1 and not (tokens[1][:1].isdigit() or tokens[1] in ("nan", "inf"))):
+def _row(test: Draft, words: list[str], line: int) -> None:
+    if not words[0].isdigit() or (len(words) > 1 and not (words[1][:1].isdigit() or words[1] in ("nan", "inf"))):
+        return  # another program's line
+    cells = test.cells(words, line)
+    if not cells:
         return
-    if len(tokens) != len(test.columns):
-        if line == last_line and len(tokens) < len(test.columns):
-            test.notes.append(cut_short(line, len(tokens), len(test.columns)))
-            return
-        raise refusal(line, f"{len(tokens)} columns where the header has {len(test.columns)}")
-    cells = dict(zip(test.columns, tokens, strict=True))
-    size = whole(cells["Size"], "size", line)
-    if size <= test.last_size:
-        raise refusal(line, f"size {size} after size {test.last_size}: the rows of several tables are mixed")
-    test.last_size = size
-    checked = _verification(cells.get("Validation", ""), size, line)
-    numbers = {
-        name: number(cell, name, line) for name, cell in cells.items() if name not in ("Size", "Validation")
-    }  # fmt: skip
+    size = whole(cells.pop("Size"), "size", line)
+    if size <= test.last[0]:
+        raise refusal(line, f"size {size} after size {test.last[0]}: the rows of several tables are mixed")
+    test.last = (size, 0)
+    checked = _verification(cells.pop("Validation", ""), size, line)
+    numbers = {name: number(cell, name, line) for name, cell in cells.items()}
     _check(numbers, size, line)
-    test.results.extend(_results(test, numbers, size, line, checked))
+    values = (
+        Measured(quantity, cell.value * scale, f"{cell.text} {unit}")
+        for name, cell in numbers.items()
+        for begin, (quantity, scale, unit) in _VALUES.items()
+        if name.startswith(begin)
+    )
+    test.add(line, values, {"size_bytes": size}, _extras(numbers), checked)
 
 
 def _verification(word: str, size: int, line: int) -> Verification | None:
@@ -185,79 +158,37 @@ def _verification(word: str, size: int, line: int) -> Verification | None:
 
 def _check(numbers: dict[str, Number], size: int, line: int) -> None:
     megabytes, messages = numbers.get("MB/s"), numbers.get("Messages/s")
-    if megabytes and messages:
-        low, high = messages.low * size / 1e6, messages.high * size / 1e6
-        if not overlap(megabytes.low, megabytes.high, low, high):
-            raise refusal(line, f"{megabytes.text} MB/s is not {messages.text} messages/s x {size} bytes")
-    average, least, most = (_latency(numbers, kind) for kind in ("Avg", "Min", "Max"))
-    if average and least and most and not (least.low <= average.high and average.low <= most.high):
-        raise refusal(line, f"the average {average.text} us is not between {least.text} and {most.text} us")
-
-
-def _latency(numbers: dict[str, Number], kind: str) -> Number | None:
-    return next((cell for name, cell in numbers.items() if name.startswith(f"{kind} Lat")), None)
-
-
-def _results(
-    test: _Test, numbers: dict[str, Number], size: int, line: int, checked: Verification | None
-) -> list[Result]:
-    settings = {**test.settings, **_extras(numbers)}
-    made: list[Result] = []
-    for name, cell in numbers.items():
-        quantity: Quantity
-        if name in ("Bandwidth (MB/s)", "MB/s"):
-            quantity, value, unit = "bandwidth_bytes_per_s", cell.value * 1e6, "MB/s"
-        elif name == "Messages/s":
-            quantity, value, unit = "messages_per_s", cell.value, "messages/s"
-        elif name.startswith(("Lat", "Avg Lat")):
-            quantity, value, unit = "latency_s", cell.value * 1e-6, "us"
-        else:
-            continue
-        made.append(
-            point(
-                benchmark=test.name,
-                quantity=quantity,
-                value=value,
-                shown=f"{cell.text} {unit}",
-                line=line,
-                method=f"OSU {test.name} {test.version}",
-                parameters={"size_bytes": size, **test.parameters},
-                settings=settings,
-                ranks=test.ranks,
-                verification=checked,
-            )
-        )
-    return made
+    if megabytes and messages and not overlap(megabytes.range(), messages.range(size / 1e6)):
+        raise refusal(line, f"{megabytes.text} MB/s is not {messages.text} messages/s x {size} bytes")
+    latencies = {name[:3]: cell for name, cell in reversed(numbers.items()) if name[3:].startswith(" Lat")}
+    if {"Avg", "Min", "Max"} <= latencies.keys():
+        average, least, most = latencies["Avg"], latencies["Min"], latencies["Max"]
+        if not (least.low <= average.high and average.low <= most.high):
+            raise refusal(line, f"the average {average.text} us is not between {least.text} and {most.text} us")
 
 
 def _extras(numbers: dict[str, Number]) -> dict[str, Scalar]:
     """Percentiles, extremes over ranks and iterations: what stands beside the value."""
     extras: dict[str, Scalar] = {}
     for name, cell in numbers.items():
-        if name.startswith("P") and "Lat" in name:
-            extras[f"{name[:3].lower()}_s"] = cell.value * 1e-6
-        elif name.startswith("P"):
-            extras[f"{name[:3].lower()}_bytes_per_s"] = cell.value * 1e6
+        kind = name[:3].lower()
+        if name.startswith("P"):
+            is_latency = "Lat" in name
+            extras[f"{kind}_s" if is_latency else f"{kind}_bytes_per_s"] = cell.value * (1e-6 if is_latency else 1e6)
         elif name.startswith(("Min", "Max")):
-            extras[f"{name[:3].lower()}_rank_s"] = cell.value * 1e-6
+            extras[f"{kind}_rank_s"] = cell.value * 1e-6
         elif name == "Iterations":
             extras["iterations"] = int(cell.value)
     return extras
 
 
-def _finished(test: _Test) -> ForeignFile:
-    notes = ["MB/s is 10^6 bytes/s"] if any("MB/s" in column for column in test.columns) else []
-    if any("Lat" in column for column in test.columns) and not any(c.startswith("P") for c in test.columns):
-        notes.append("each latency is a mean: one delay in it moves it (osu -z prints percentiles)")
-    if "Validation" not in test.columns:
-        notes.append("the data was not checked")
+def _notes(test: Draft) -> Iterator[str]:
+    columns = test.columns
+    if any("MB/s" in column for column in columns):
+        yield "MB/s is 10^6 bytes/s"
+    if any("Lat" in column for column in columns) and not any(column.startswith("P") for column in columns):
+        yield "each latency is a mean: one delay in it moves it (osu -z prints percentiles)"
+    if "Validation" not in columns:
+        yield "the data was not checked"
     if test.ranks is None:
-        notes.append("OSU does not print the number of ranks")
-    return ForeignFile(
-        tool="OSU",
-        version=test.version,
-        test=test.name,
-        ranks=test.ranks,
-        results=tuple(test.results),
-        notes=(*notes, *test.notes),
-    )
+        yield "OSU does not print the number of ranks"

@@ -13,24 +13,12 @@ The message rate times the size is the average bandwidth, which proves the unit.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from itertools import pairwise
 
-from railwright.errors import UsageError
-from railwright.results.model import Result
-from railwright.results.readers.log_lines import (
-    Line,
-    Number,
-    by_origin,
-    cut_short,
-    lines_of,
-    number,
-    overlap,
-    refusal,
-    sections,
-    whole,
-)
-from railwright.results.readers.model import ForeignFile, percentiles, point
+from railwright.results.readers.log_lines import Line, by_origin, columns_of, lines_of, refusal, sections
+from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of, percentiles
+from railwright.results.readers.printed_numbers import Number, number, overlap, whole
 from railwright.topology.model import Scalar
 
 NAME = "perftest (columns #bytes and BW average or t_avg)"
@@ -39,7 +27,7 @@ _TITLE = re.compile(
     r"(Send|RDMA_Write|RDMA_Read|Atomic)(?:_imm|_with_imm)?(?: (FETCH_AND_ADD|CMP_AND_SWAP))?"
     r"( Bidirectional)?( Post List)? (BW|Latency)(?: forwarding| Multicast)? Test"
 )
-_PROGRAM = re.compile(r"\bib_(send|write|read|atomic)_(bw|lat)\b")
+_PROGRAM = re.compile(r"\bib_(?:send|write|read|atomic)_(?:bw|lat)\b")
 _COLUMN = re.compile(
     r"#bytes|#sl|#iterations|BW peak\[\S{1,8}\]|BW average\[\S{1,8}\]|MsgRate\[Mpps\]|BW Port[12]\[\S{1,8}\]"
     r"|MsgRate Port[12]\[Mpps\]|CPU_Util\[%{1,2}\]|t_(?:min|max|typical|avg|stdev)\[usec\]"
@@ -63,19 +51,7 @@ _SETTING = re.compile(
     r"(" + "|".join(re.escape(key) for key in sorted(_KEYS, key=len, reverse=True)) + r")\s{0,16}: ?([\w.+-]{1,32})"
 )
 
-
-@dataclass
-class _Test:
-    """One table while it is read."""
-
-    name: str = ""
-    bidirectional: bool = False
-    columns: list[str] = field(default_factory=list)
-    settings: dict[str, Scalar] = field(default_factory=dict)
-    unit: str = ""
-    results: list[Result] = field(default_factory=list)
-    last_size: int = -1
-    notes: list[str] = field(default_factory=list)
+_ORDER = ("t_min[usec]", "t_typical[usec]", "99% percentile[usec]", "99.9% percentile[usec]", "t_max[usec]")
 
 
 def recognises(text: str) -> bool:
@@ -85,177 +61,121 @@ def recognises(text: str) -> bool:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every table of the text. Raises UsageError for one that contradicts itself or does not name its test."""
-    files: list[tuple[int, ForeignFile]] = []
-    for stream in by_origin(lines_of(text)):
-        program = ""
-        for part in sections(stream, lambda line: _TITLE.search(line.text) is not None):
-            test = _test(part, program)
-            named = [found for line in part if (found := _PROGRAM.search(line.text[:1000]))]
-            program = f"ib_{named[-1].group(1)}_{named[-1].group(2)}" if named else program
-            if test.results:
-                files.append((int(test.results[0].settings["line"]), _finished(test)))
-    if not files:
-        raise UsageError(
-            "no row of a perftest table was found (#bytes, #iterations, ...)",
-            hint="give the client's output from the line '... BW Test' or '... Latency Test' on",
-        )
-    return tuple(file for _, file in sorted(files, key=lambda pair: pair[0]))
+    parts = [part for stream in by_origin(lines_of(text)) for part in sections(stream, _begins) if part]
+    return files_of(
+        (_test(part) for part in parts),
+        "no row of a perftest table was found (#bytes, #iterations, ...)",
+        "give the client's output from the line '... BW Test' or '... Latency Test' on",
+    )
 
 
-def _test(part: list[Line], program: str) -> _Test:
-    test = _Test()
-    for line in part:
+def _begins(line: Line) -> bool:
+    return _TITLE.search(line.text) is not None
+
+
+def _test(part: list[Line]) -> Draft:
+    """One table. Where no title names its test, the last program named above it does."""
+    test = Draft(tool="perftest", ranks=2, last_line=part[-1].number, parameters={"direction": "one"})
+    title = _TITLE.search(part[0].text)
+    if title is not None:
+        test.test = f"ib_{_VERB[title[1]]}_{'bw' if title[5] == 'BW' else 'lat'}"
+        test.parameters["direction"] = "both" if title[3] else "one"
+    for line in part[1:] if title else part:
         text = line.text
-        if found := _TITLE.search(text):
-            test.name = f"ib_{_VERB[found.group(1)]}_{'bw' if found.group(5) == 'BW' else 'lat'}"
-            test.bidirectional = bool(found.group(3))
-        elif "#bytes" in text:
-            _header(test, text, line.number)
+        if "#bytes" in text:
+            header = text[text.index("#bytes") :].expandtabs()
+            test.columns = columns_of(header, _COLUMN, line.number, shown=text.strip()[:100])
+            if (unit := _unit(test)) and unit not in _BYTES_PER_S:
+                raise refusal(line.number, f"unit {unit!r} is not one of {', '.join(_BYTES_PER_S)}")
         elif test.columns:
-            _row(test, text.split(), line.number, part[-1].number, program)
+            _row(test, text.split(), line.number)
         elif found := _PROGRAM.search(text[:1000]):
-            program = f"ib_{found.group(1)}_{found.group(2)}"
-        elif " : " in text or ":" in text:
-            _setting(test, text)
+            test.test = test.test if title else found[0]
+        else:
+            _settings(test, text)
+    test.notes = [*_notes(test), *test.notes]
     return test
 
 
-def _setting(test: _Test, text: str) -> None:
+def _settings(test: Draft, text: str) -> None:
     for key, value in _SETTING.findall(text):
-        name, whole_number = _KEYS[key]
-        if not whole_number:
+        name, is_number = _KEYS[key]
+        if not is_number:
             test.settings[name] = value
-        elif value.isdigit():
+        elif value.isdecimal():
             test.settings[name] = int(value)
 
 
-def _header(test: _Test, text: str, line: int) -> None:
-    columns = _COLUMN.findall(text)
-    if "".join(columns).replace(" ", "") != "".join(text[text.index("#bytes") :].split()):
-        raise refusal(line, f"the columns {text.strip()[:100]!r} are not known")
-    test.columns = columns
-    if found := _UNIT.search(text):
-        test.unit = found.group(1)
-        if test.unit not in _BYTES_PER_S:
-            raise refusal(line, f"unit {test.unit!r} is not one of {', '.join(_BYTES_PER_S)}")
+def _unit(test: Draft) -> str:
+    """The unit of its bandwidths, empty for a table of latencies."""
+    found = _UNIT.search(" ".join(test.columns))
+    return found[1] if found else ""
 
 
-def _row(test: _Test, tokens: list[str], line: int, last_line: int, program: str) -> None:
-    if len(tokens) < 2 or not tokens[0].isdigit() or not tokens[1].isdigit():
+def _row(test: Draft, words: list[str], line: int) -> None:
+    if len(words) < 2 or not words[0].isdigit() or not words[1].isdigit():
         return
-    if len(tokens) != len(test.columns):
-        if line == last_line and len(tokens) < len(test.columns):
-            test.notes.append(cut_short(line, len(tokens), len(test.columns)))
-            return
-        raise refusal(line, f"{len(tokens)} columns where the header has {len(test.columns)}")
-    test.name = test.name or program
-    if not test.name:
+    cells = test.cells(words, line)
+    if not cells:
+        return
+    if not test.test:
         raise refusal(line, "the text does not say which test this is", "add the command line above the table")
-    cells = dict(zip(test.columns, tokens, strict=True))
     size = whole(cells.pop("#bytes"), "#bytes", line)
-    if size < test.last_size:
-        raise refusal(line, f"size {size} after size {test.last_size}: the rows of several tables are mixed")
-    test.last_size = size
+    if size < test.last[0]:
+        raise refusal(line, f"size {size} after size {test.last[0]}: the rows of several tables are mixed")
+    test.last = (size, 0)
     iterations = whole(cells.pop("#iterations"), "#iterations", line)
     numbers = {name: number(cell, name, line) for name, cell in cells.items()}
-    made = _latency if "t_avg[usec]" in numbers else _bandwidth
-    test.results.extend(made(test, numbers, size, iterations, line))
+    add = _add_latency if "t_avg[usec]" in numbers else _add_bandwidth
+    add(test, numbers, size, iterations, line)
 
 
-def _bandwidth(test: _Test, numbers: dict[str, Number], size: int, iterations: int, line: int) -> list[Result]:
-    scale = _BYTES_PER_S[test.unit]
-    average = numbers[f"BW average[{test.unit}]"]
-    peak = numbers.get(f"BW peak[{test.unit}]")
-    rate = numbers.get("MsgRate[Mpps]")
-    settings: dict[str, Scalar] = {**test.settings, "iterations": iterations}
+def _add_bandwidth(test: Draft, numbers: dict[str, Number], size: int, iterations: int, line: int) -> None:
+    unit = _unit(test)
+    scale = _BYTES_PER_S[unit]
+    average, peak = numbers[f"BW average[{unit}]"], numbers.get(f"BW peak[{unit}]")
+    settings: dict[str, Scalar] = {"iterations": iterations}
     if peak is not None and peak.value > 0:  # 0 means not measured (-D, -N)
         if average.low > peak.high * 1.02:
-            raise refusal(line, f"average {average.text} is above the peak {peak.text} {test.unit}")
+            raise refusal(line, f"average {average.text} is above the peak {peak.text} {unit}")
         settings["peak_bytes_per_s"] = peak.value * scale
-    results = [_point(test, size, line, settings, average, scale)]
-    if rate is not None:
-        low, high = rate.low * 1e6 * size / scale, rate.high * 1e6 * size / scale
-        if not overlap(average.low, average.high, low, high):
+    values = [Measured("bandwidth_bytes_per_s", average.value * scale, f"{average.text} {unit}")]
+    if rate := numbers.get("MsgRate[Mpps]"):
+        if not overlap(average.range(), rate.range(1e6 * size / scale)):
             raise refusal(
                 line,
-                f"average {average.text} {test.unit} is not {rate.text} Mpps x {size} bytes = "
-                f"{rate.value * 1e6 * size / scale:.2f} {test.unit}",
+                f"average {average.text} {unit} is not {rate.text} Mpps x {size} bytes = "
+                f"{rate.value * 1e6 * size / scale:.2f} {unit}",
             )
-        results.append(
-            point(
-                benchmark=test.name, quantity="messages_per_s", value=rate.value * 1e6, shown=f"{rate.text} Mpps",
-                line=line, method=f"perftest {test.name}", parameters=_parameters(test, size), settings=settings,
-                ranks=2,
-            )
-        )  # fmt: skip
-    return results
+        values.append(Measured("messages_per_s", rate.value * 1e6, f"{rate.text} Mpps"))
+    test.add(line, values, {"size_bytes": size}, settings)
 
 
-def _point(test: _Test, size: int, line: int, settings: dict[str, Scalar], average: Number, scale: float) -> Result:
-    return point(
-        benchmark=test.name,
-        quantity="bandwidth_bytes_per_s",
-        value=average.value * scale,
-        shown=f"{average.text} {test.unit}",
-        line=line,
-        method=f"perftest {test.name}",
-        parameters=_parameters(test, size),
-        settings=settings,
-        ranks=2,
-    )
-
-
-def _latency(test: _Test, numbers: dict[str, Number], size: int, iterations: int, line: int) -> list[Result]:
-    settings: dict[str, Scalar] = {
-        **test.settings, "iterations": iterations, "mean_s": numbers["t_avg[usec]"].value * 1e-6
-    }  # fmt: skip
-    typical = numbers.get("t_typical[usec]")
-    summary = None
-    if typical is not None:
-        order = [numbers[name] for name in _ORDER if name in numbers]
-        for before, after in pairwise(order):
+def _add_latency(test: Draft, numbers: dict[str, Number], size: int, iterations: int, line: int) -> None:
+    average, typical = numbers["t_avg[usec]"], numbers.get("t_typical[usec]")
+    settings: dict[str, Scalar] = {"iterations": iterations, "mean_s": average.value * 1e-6}
+    if typical is None:
+        value = Measured("latency_s", average.value * 1e-6, f"{average.text} usec t_avg")
+    else:
+        for before, after in pairwise(numbers[name] for name in _ORDER if name in numbers):
             if before.low > after.high:
                 raise refusal(line, f"{after.text} us is below {before.text} us: min, typical, 99 % and max must rise")
-        least, p99, most = (
-            numbers.get(name, typical).value * 1e-6 for name in ("t_min[usec]", _ORDER[2], "t_max[usec]")
-        )
-        summary = percentiles(iterations, least, typical.value * 1e-6, p99, most)
+        least, median, p99, p99_9, most = (numbers.get(name, typical).value * 1e-6 for name in _ORDER)
+        summary = percentiles(iterations, least, median, p99, most)
+        value = Measured("latency_s", median, f"{typical.text} usec t_typical", summary)
         if _ORDER[3] in numbers:
-            settings["p99_9_s"] = numbers[_ORDER[3]].value * 1e-6
-    shown = typical or numbers["t_avg[usec]"]
-    return [
-        point(
-            benchmark=test.name,
-            quantity="latency_s",
-            value=shown.value * 1e-6,
-            shown=f"{shown.text} usec {'t_typical' if typical else 't_avg'}",
-            line=line,
-            method=f"perftest {test.name}",
-            parameters=_parameters(test, size),
-            settings=settings,
-            ranks=2,
-            summary=summary,
-        )
-    ]
+            settings["p99_9_s"] = p99_9
+    test.add(line, [value], {"size_bytes": size}, settings)
 
 
-_ORDER = ("t_min[usec]", "t_typical[usec]", "99% percentile[usec]", "99.9% percentile[usec]", "t_max[usec]")
-
-
-def _parameters(test: _Test, size: int) -> dict[str, Scalar]:
-    return {"size_bytes": size, "direction": "both" if test.bidirectional else "one"}
-
-
-def _finished(test: _Test) -> ForeignFile:
-    notes = ["the data was not checked"]
-    if test.unit == "MB/sec":
-        notes.append("MB/sec of perftest is 2^20 bytes/s: newer versions print the same as MiB/sec")
-    elif test.unit:
-        notes.append(f"{test.unit} is {'2^20 bytes/s' if test.unit == 'MiB/sec' else '10^9 bits/s'}")
-    if test.bidirectional:
-        notes.append("bidirectional: the bandwidth is the sum of both directions")
+def _notes(test: Draft) -> Iterator[str]:
+    yield "the data was not checked"
+    unit = _unit(test)
+    if unit == "MB/sec":
+        yield "MB/sec of perftest is 2^20 bytes/s: newer versions print the same as MiB/sec"
+    elif unit:
+        yield f"{unit} is {'2^20 bytes/s' if unit == 'MiB/sec' else '10^9 bits/s'}"
+    if test.parameters["direction"] == "both":
+        yield "bidirectional: the bandwidth is the sum of both directions"
     if "t_stdev[usec]" in test.columns:
-        notes.append("t_stdev is computed in whole microseconds by perftest, so it is left out")
-    return ForeignFile(
-        tool="perftest", test=test.name, ranks=2, results=tuple(test.results), notes=(*notes, *test.notes)
-    )
+        yield "t_stdev is computed in whole microseconds by perftest, so it is left out"
