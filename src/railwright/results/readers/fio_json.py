@@ -8,10 +8,9 @@ from __future__ import annotations
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.limits.model import Quantity
-from railwright.results.model import Result, Summary, Verification
+from railwright.results.model import Summary, Verification
 from railwright.results.readers.log_lines import bounded
-from railwright.results.readers.model import ForeignFile, percentiles, point
+from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of, percentiles
 from railwright.topology.model import Scalar
 from railwright.units import parse_size
 
@@ -69,23 +68,19 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     version = file.version.removeprefix("fio-")
     if not version.startswith("3."):
         raise UsageError(f"fio {version[:20]!r} is not read, only 3.x", hint="its units differ: run fio 3")
-    results: list[Result] = []
-    notes: list[str] = []
+    draft = Draft(tool="fio", test="fio", version=version)
     for place, job in enumerate(file.jobs, 1):
         options = {**file.options, **job.options}
-        checked = _verification(job, options)
         if job.error:
-            notes.append(f"job {job.jobname[:64]!r} ended with error {job.error}: its numbers are of a part of the run")
+            draft.notes.append(
+                f"job {job.jobname[:64]!r} ended with error {job.error}: its numbers are of a part of the run"
+            )
         for name, side in (("read", job.read), ("write", job.write), ("trim", job.trim)):
-            if side.io_bytes > 0:
-                if name == "read" and _reads_back(options):
-                    continue
-                results.extend(_results(name, side, job, options, place, version, checked))
-    if not results:
-        raise UsageError("no job of this fio file moved any bytes", hint="give a run that read or wrote something")
-    if any(result.verification is None for result in results):
-        notes.append("the data was not checked (fio --verify)")
-    return (ForeignFile(tool="fio", version=version, test="fio", results=tuple(results), notes=tuple(notes)),)
+            if side.io_bytes > 0 and not (name == "read" and _reads_back(options)):
+                _add(draft, place, job, options, name, side)
+    if any(result.verification is None for result in draft.results):
+        draft.notes.append("the data was not checked (fio --verify)")
+    return files_of([draft], "no job of this fio file moved any bytes", "give a run that read or wrote something")
 
 
 def _reads_back(options: dict[str, str]) -> bool:
@@ -103,11 +98,8 @@ def _verification(job: _Job, options: dict[str, str]) -> Verification | None:
     return Verification(method=method, bytes_checked=max(job.read.io_bytes, 1), bytes_wrong=1 if wrong else 0)
 
 
-def _results(
-    name: str, side: _Side, job: _Job, options: dict[str, str], place: int, version: str, checked: Verification | None
-) -> list[Result]:
+def _add(draft: Draft, place: int, job: _Job, options: dict[str, str], name: str, side: _Side) -> None:
     _check(name, side, job)
-    parameters = _parameters(name, options)
     settings: dict[str, Scalar] = {
         "name": job.jobname[:64],
         "moved_bytes": side.io_bytes,
@@ -115,32 +107,29 @@ def _results(
         "operations": side.total_ios,
         "error": job.error,
     }
-    values: list[tuple[Quantity, float, str, Summary | None]] = [
-        ("bandwidth_bytes_per_s", side.bw_bytes, f"bw_bytes {side.bw_bytes:.0f}", None),
-        ("operations_per_s", side.iops, f"iops {side.iops:g}", None),
+    values = [
+        Measured("bandwidth_bytes_per_s", side.bw_bytes, f"bw_bytes {side.bw_bytes:.0f}"),
+        Measured("operations_per_s", side.iops, f"iops {side.iops:g}"),
     ]
-    latency = _latency(name, side, job)
-    if latency is not None:
-        values.append(("latency_s", latency.median, f"clat_ns 50.000000 {latency.median * 1e9:.0f}", latency))
-    return [
-        point(
-            benchmark="fio", quantity=quantity, value=value, shown=shown, line=place, method=f"fio {version}",
-            parameters=parameters, settings=settings, verification=checked, summary=summary,
-        )
-        for quantity, value, shown, summary in values
-    ]  # fmt: skip
+    if latency := _latency(name, side, job):
+        shown = f"clat_ns 50.000000 {latency.median * 1e9:.0f}"
+        values.append(Measured("latency_s", latency.median, shown, latency))
+    draft.add(place, values, _parameters(name, options), settings, _verification(job, options))
+
+
+def _refusal(job: _Job, reason: str) -> UsageError:
+    return UsageError(f"job {job.jobname[:64]!r}: {reason}", hint="give fio's file unchanged")
 
 
 def _check(name: str, side: _Side, job: _Job) -> None:
     if min(side.io_bytes, side.bw_bytes, side.iops, side.runtime, side.total_ios) < 0:
-        raise UsageError(f"job {job.jobname[:64]!r}: {name} has a negative number", hint="give fio's file unchanged")
+        raise _refusal(job, f"{name} has a negative number")
     if side.runtime > 0:
         low, high = (side.io_bytes / ((side.runtime + way) / 1e3) for way in (1, -0.999))
         if not low * 0.999 <= side.bw_bytes <= high * 1.001:
-            raise UsageError(
-                f"job {job.jobname[:64]!r}: {name} bw_bytes {side.bw_bytes:.0f} is not io_bytes {side.io_bytes} / "
-                f"runtime {side.runtime} ms",
-                hint="give fio's file unchanged",
+            raise _refusal(
+                job,
+                f"{name} bw_bytes {side.bw_bytes:.0f} is not io_bytes {side.io_bytes} / runtime {side.runtime} ms",
             )
 
 
@@ -162,9 +151,11 @@ def _latency(name: str, side: _Side, job: _Job) -> Summary | None:
     if latency is None or not {"50.000000", "99.000000"} <= latency.percentile.keys():
         return None
     order = (latency.min, latency.percentile["50.000000"], latency.percentile["99.000000"], latency.max)
-    if order[0] < 0 or order[0] > order[1] * 1.02 or order[1] > order[2] or order[2] > order[3] * 1.02:
-        raise UsageError(
-            f"job {job.jobname[:64]!r}: {name} completion latencies do not rise: {order}",
-            hint="give fio's file unchanged",
-        )
+    if order[0] < 0 or not rises(*order):
+        raise _refusal(job, f"{name} completion latencies do not rise: {order}")
     return percentiles(max(latency.N, 1), *(value * 1e-9 for value in order))
+
+
+def rises(least: float, median: float, p99: float, most: float) -> bool:
+    """Whether completion latencies rise, as far as fio's histogram, which is 1.6 % wide, can tell."""
+    return least <= median * 1.02 and median <= p99 <= most * 1.02

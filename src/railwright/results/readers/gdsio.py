@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import re
 
-from railwright.errors import UsageError
-from railwright.results.model import Result
-from railwright.results.readers.log_lines import lines_of, number, refusal
-from railwright.results.readers.model import ForeignFile, point
+from railwright.results.readers.log_lines import lines_of, refusal
+from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.printed_numbers import number
 from railwright.topology.model import Scalar
 
 NAME = "gdsio (XferType:, Throughput: ... GiB/sec)"
@@ -40,35 +39,35 @@ def recognises(text: str) -> bool:
 def read(text: str) -> tuple[ForeignFile, ...]:
     """All runs as one file, a bandwidth and a mean latency each. Raises UsageError for a contradiction."""
     lines = lines_of(text)
-    results: list[Result] = []
+    draft = Draft(tool="gdsio", test="gdsio")
     for place, line in enumerate(lines):
         if "IoType:" not in line.text:
             continue
         following = lines[place + 1].text.strip() if place + 1 < len(lines) else ""
-        joined = line.text if "Throughput:" in line.text else f"{line.text.rstrip()} {following}"
-        found = _RUN.search(joined)
+        found = _RUN.search(line.text if "Throughput:" in line.text else f"{line.text.rstrip()} {following}")
         if found is not None:
-            results.extend(_results(found, line.number))
+            _add(draft, found, line.number)
         elif "XferType:" in line.text:
             raise refusal(line.number, f"not a whole line of gdsio: {line.text.strip()[:80]!r}")
-    if not results:
-        raise UsageError(
-            "no line of gdsio's results was found (IoType: ... total_time ... secs)",
-            hint="give the line as gdsio printed it",
-        )
-    notes = [
+    draft.notes += [
         "GiB is 2^30 bytes; the latency is a mean over all operations of all threads",
         "the data was not checked",
     ]
-    if any(result.parameters["transfer"] == "GPUD" for result in results):
-        notes.append("GPUD is the cuFile call: whether nvidia-fs, P2PDMA or compatibility mode ran is not printed")
-    return (ForeignFile(tool="gdsio", test="gdsio", results=tuple(results), notes=tuple(notes)),)
+    if any(result.parameters["transfer"] == "GPUD" for result in draft.results):
+        draft.notes.append(
+            "GPUD is the cuFile call: whether nvidia-fs, P2PDMA or compatibility mode ran is not printed"
+        )
+    return files_of(
+        [draft],
+        "no line of gdsio's results was found (IoType: ... total_time ... secs)",
+        "give the line as gdsio printed it",
+    )
 
 
-def _results(found: re.Match[str], line: int) -> list[Result]:
-    io_type, transfer, threads, depth, moved, files, io_size = found.groups()[:7]
-    rate, latency, seconds = (number(found.group(place), "number", line) for place in (8, 9, 11))
-    operations, moved_bytes = int(found.group(10)), int(moved) * 1024
+def _add(draft: Draft, found: re.Match[str], line: int) -> None:
+    io_type, transfer, threads, depth, moved, files, io_size, *printed = found.groups()
+    rate, latency, seconds = (number(printed[place], "number", line) for place in (0, 1, 3))
+    operations, moved_bytes = int(printed[2]), int(moved) * 1024
     value = rate.value * 2**30
     if seconds.value <= 0 or abs(moved_bytes / seconds.value - value) > _AGREEMENT * value + rate.half * 2**30:
         raise refusal(line, f"throughput {rate.text} GiB/s is not {moved} KiB / {seconds.text} s of the same line")
@@ -88,13 +87,8 @@ def _results(found: re.Match[str], line: int) -> list[Result]:
         settings["files_bytes"] = int(files) * 1024
     if transfer in _PATHS:
         settings["crosses"] = _PATHS[transfer]
-    return [
-        point(
-            benchmark="gdsio", quantity="bandwidth_bytes_per_s", value=value, shown=f"{rate.text} GiB/sec", line=line,
-            method="gdsio", parameters=parameters, settings=settings,
-        ),
-        point(
-            benchmark="gdsio", quantity="latency_s", value=latency.value * 1e-6, shown=f"{latency.text} usecs mean",
-            line=line, method="gdsio", parameters=parameters, settings=settings,
-        ),
-    ]  # fmt: skip
+    values = [
+        Measured("bandwidth_bytes_per_s", value, f"{rate.text} GiB/sec"),
+        Measured("latency_s", latency.value * 1e-6, f"{latency.text} usecs mean"),
+    ]
+    draft.add(line, values, parameters, settings)

@@ -13,10 +13,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from railwright.errors import UsageError
-from railwright.results.model import Result, Verification
-from railwright.results.readers.log_lines import Line, Number, by_origin, lines_of, number, overlap, refusal
-from railwright.results.readers.model import ForeignFile, point
+from railwright.results.model import Verification
+from railwright.results.readers.log_lines import Line, by_origin, lines_of, refusal
+from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.printed_numbers import Number, number, overlap
 from railwright.topology.model import Scalar
 
 NAME = "HPL (T/V N NB P Q Time Gflops)"
@@ -36,33 +36,20 @@ def recognises(text: str) -> bool:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """All runs as one file. Raises UsageError for a row whose rate is not its size over its time."""
-    runs = [run for stream in by_origin(lines_of(text)) for run in _runs(stream)]
-    if not runs:
-        raise UsageError(
-            "no row of an HPL table was found (WR..., N, NB, P, Q, time, Gflops)",
-            hint="give HPL.out or the output with the line that begins with W",
-        )
-    results = tuple(_result(run) for run in runs)
-    ranks = {result.ranks for result in results}
-    tool = runs[-1].tool
-    notes = [
-        f"line {run.line} has no residual below it: the answer was not checked, or the run ended there"
-        for run in runs
-        if run.residual is None
-    ]
-    if "MxP" in tool:
-        notes.append("HPL-MxP solves in low precision: its flop/s are not those of FP64")
+    draft = Draft(tool="HPL", test="hpl")
+    for run in [run for stream in by_origin(lines_of(text)) for run in _runs(stream)]:
+        _add(draft, run)
+    ranks = {result.ranks for result in draft.results}
+    draft.ranks = ranks.pop() if len(ranks) == 1 else None
+    if "MxP" in draft.tool:
+        draft.test = "hpl_mxp"
+        draft.notes.append("HPL-MxP solves in low precision: its flop/s are not those of FP64")
     if "Begin of HPL section" in text:
-        notes.append("an HPC Challenge file: only its HPL section was read")
-    return (
-        ForeignFile(
-            tool=tool,
-            version=runs[-1].version,
-            test="hpl_mxp" if "MxP" in tool else "hpl",
-            ranks=ranks.pop() if len(ranks) == 1 else None,
-            results=results,
-            notes=tuple(notes),
-        ),
+        draft.notes.append("an HPC Challenge file: only its HPL section was read")
+    return files_of(
+        [draft],
+        "no row of an HPL table was found (WR..., N, NB, P, Q, time, Gflops)",
+        "give HPL.out or the output with the line that begins with W",
     )
 
 
@@ -83,47 +70,40 @@ def _runs(stream: list[Line]) -> list[_Run]:
     for line in stream:
         text = line.text.strip()
         if found := _VERSION.search(text):
-            if found.group(1) != "HPLinpack" or not version:  # NVIDIA's prints both
-                version = found.group(2)
-            tool = _TOOLS.get(found.group(1), tool)
+            if found[1] != "HPLinpack" or not version:  # NVIDIA's prints both
+                version = found[2]
+            tool = _TOOLS.get(found[1], tool)
         elif found := _ROW.match(text):
             # Only NVIDIA's has a column per GPU.
-            runs.append(_Run(found, line.number, "NVIDIA HPL" if tool == "HPL" and found.group(8) else tool, version))
+            runs.append(_Run(found, line.number, "NVIDIA HPL" if tool == "HPL" and found[8] else tool, version))
         elif runs and runs[-1].residual is None and (found := _RESIDUAL.search(text)):
             runs[-1].residual = found
     return runs
 
 
-def _result(run: _Run) -> Result:
+def _add(draft: Draft, run: _Run) -> None:
     row, line = run.row, run.line
-    variant, order, block, rows, columns = row.group(1), *(int(row.group(place)) for place in (2, 3, 4, 5))
-    seconds, gflops = number(row.group(6), "time", line), number(row.group(7), "Gflops", line)
+    order, block, rows, columns = (int(row[place]) for place in (2, 3, 4, 5))
+    seconds, gflops = number(row[6], "time", line), number(row[7], "Gflops", line)
     _check(order, seconds, gflops, line)
+    draft.tool, draft.version, draft.ranks = run.tool, run.version, rows * columns
     settings: dict[str, Scalar] = {"duration_s": seconds.value, "matrix_bytes": 8 * order * order}
-    if row.group(8):
-        share = number(row.group(8), "Gflops per GPU", line)
-        ranks = rows * columns
-        if not overlap(share.low, share.high, gflops.low / ranks, gflops.high / ranks):
-            raise refusal(line, f"{share.text} Gflops per GPU is not {gflops.text} / {ranks} GPUs")
+    if row[8]:
+        share = number(row[8], "Gflops per GPU", line)
+        if not overlap(share.range(), gflops.range(1 / draft.ranks)):
+            raise refusal(line, f"{share.text} Gflops per GPU is not {gflops.text} / {draft.ranks} GPUs")
         settings["flop_per_s_per_gpu"] = share.value * 1e9
     checked = None
-    if run.residual is not None:
-        settings["scaled_residual"] = number(run.residual.group(1), "residual", line).value
+    if run.residual is None:
+        draft.notes.append(f"line {line} has no residual below it: the answer was not checked, or the run ended there")
+    else:
+        settings["scaled_residual"] = number(run.residual[1], "residual", line).value
         # The residual checks the whole solution vector; which of its values are wrong it cannot say.
-        wrong = 0 if run.residual.group(2) == "PASSED" else 8 * order
+        wrong = 0 if run.residual[2] == "PASSED" else 8 * order
         checked = Verification(method="HPL scaled residual", bytes_checked=8 * order, bytes_wrong=wrong)
-    return point(
-        benchmark="hpl",
-        quantity="flop_per_s",
-        value=gflops.value * 1e9,
-        shown=f"{gflops.text} Gflops",
-        line=line,
-        method=f"{run.tool} {run.version}".rstrip(),
-        parameters={"n": order, "nb": block, "p": rows, "q": columns, "variant": variant},
-        settings=settings,
-        ranks=rows * columns,
-        verification=checked,
-    )
+    value = Measured("flop_per_s", gflops.value * 1e9, f"{gflops.text} Gflops")
+    parameters: dict[str, Scalar] = {"n": order, "nb": block, "p": rows, "q": columns, "variant": row[1]}
+    draft.add(line, [value], parameters, settings, checked)
 
 
 def _check(order: int, seconds: Number, gflops: Number, line: int) -> None:
@@ -131,7 +111,7 @@ def _check(order: int, seconds: Number, gflops: Number, line: int) -> None:
         raise refusal(line, f"N {order}, time {seconds.text} s or {gflops.text} Gflops is 0")
     operations = (2 / 3 * order**3 + 3 / 2 * order**2) / 1e9
     slowest, fastest = operations / seconds.high, operations / max(seconds.low, 1e-9)
-    if not overlap(gflops.low, gflops.high, slowest, fastest):
+    if not overlap(gflops.range(), (slowest, fastest)):
         raise refusal(
             line,
             f"{gflops.text} Gflops is not (2/3 N^3 + 3/2 N^2) / {seconds.text} s for N = {order}: "
