@@ -6,10 +6,8 @@ its origin and a table is read from one origin only.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable
-from decimal import Decimal
 from typing import NamedTuple
 
 from railwright.errors import UsageError
@@ -29,8 +27,6 @@ _PREFIXES = (
 )
 """What may stand before a line. The group of a launcher's prefix is the rank that printed the line."""
 _MAX_PREFIXES = 3
-_NUMBER = re.compile(r"\d{1,24}(?:\.\d{1,24})?(?:[eE][+-]?\d{1,3})?|\.\d{1,24}")
-_WHOLE = re.compile(r"\d{1,19}")
 
 
 class Line(NamedTuple):
@@ -101,48 +97,6 @@ def sections(lines: Iterable[Line], begins: Callable[[Line], bool]) -> list[list
             parts.append([])
         parts[-1].append(line)
     return parts
-
-
-class Number(NamedTuple):
-    """A printed number with half a unit of its last digit: what it can have been before rounding."""
-
-    value: float
-    half: float
-    text: str
-
-    @property
-    def low(self) -> float:
-        """The least value that prints like this."""
-        return max(0.0, self.value - self.half)
-
-    @property
-    def high(self) -> float:
-        """The greatest value that prints like this."""
-        return self.value + self.half
-
-
-def number(token: str, what: str, line: int) -> Number:
-    """A finite number of zero or more. Raises UsageError with the value for nan, inf, a sign, or anything else."""
-    if _NUMBER.fullmatch(token) is None:
-        raise refusal(line, f"{what} {token[:40]!r} is not a number of zero or more")
-    exponent = Decimal(token).as_tuple().exponent
-    value = float(token)
-    if not math.isfinite(value) or not isinstance(exponent, int):
-        raise refusal(line, f"{what} {token[:40]!r} is not a finite number")
-    return Number(value, 0.5 * 10.0**exponent * 1.001, token)  # 1.001: a tie may be rounded either way
-
-
-def whole(token: str, what: str, line: int) -> int:
-    """A whole number of zero or more. Raises UsageError with the value."""
-    if _WHOLE.fullmatch(token) is None:
-        raise refusal(line, f"{what} {token[:40]!r} is not a whole number")
-    return int(token)
-
-
-def overlap(low: float, high: float, other_low: float, other_high: float) -> bool:
-    """Whether two ranges have a value in common, to the precision of a float."""
-    slack = 1e-9 * max(abs(high), abs(other_high))
-    return low <= other_high + slack and other_low <= high + slack
 
 
 def columns_of(header: str, known: re.Pattern[str], line: int, shown: str = "", least: int = 1) -> list[str]:

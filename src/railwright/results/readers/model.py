@@ -159,41 +159,6 @@ def files_of(drafts: Iterable[Draft], nothing: str, hint: str) -> tuple[ForeignF
     return tuple(draft.file() for draft in found)
 
 
-def point(
-    *,
-    benchmark: str,
-    quantity: Quantity,
-    value: float,
-    shown: str,
-    line: int,
-    method: str,
-    parameters: dict[str, Scalar],
-    settings: dict[str, Scalar] | None = None,
-    path: str = "",
-    ranks: int | None = None,
-    hosts: int | None = None,
-    verification: Verification | None = None,
-    summary: Summary | None = None,
-    launch: int = 0,
-) -> Result:
-    """One row of a table. `value` in SI units; `shown` is the tool's own string with its own unit; `line` from 1."""
-    value = _rounded(value)
-    return Result(
-        benchmark=benchmark,
-        quantity=quantity,
-        path=path,
-        method=method,
-        parameters=parameters,
-        settings={**(settings or {}), "shown": shown, "line": line},
-        launch=launch,
-        ranks=ranks or 1,
-        hosts=hosts or 1,
-        samples=(value,),
-        summary=summary or summarise((value,)),
-        verification=verification,
-    )
-
-
 def percentiles(count: int, minimum: float, median: float, p99: float, maximum: float) -> Summary:
     """A summary of samples that the tool kept to itself. The interval of the median is not known: it is the median."""
     minimum, median, p99, maximum = (_rounded(value) for value in (minimum, median, p99, maximum))

@@ -7,14 +7,15 @@ Until 2020-06 all_gather and reduce_scatter printed busbw as algbw too (nccl-tes
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from railwright import busbw
 from railwright.errors import UsageError
-from railwright.results.model import Result, Verification
-from railwright.results.readers.log_lines import Number, overlap, refusal
-from railwright.results.readers.model import point
+from railwright.results.model import Verification
+from railwright.results.readers.log_lines import refusal
+from railwright.results.readers.model import Draft, Measured
+from railwright.results.readers.printed_numbers import Number, Range, overlap
 from railwright.topology.model import Scalar
 
 TYPE_BYTES = {
@@ -64,97 +65,103 @@ class Row:
         return (self.type, self.redop, self.root)
 
 
-@dataclass
-class Table:
-    """One table with what was printed around it."""
+@dataclass(kw_only=True)
+class Table(Draft):
+    """One table with what was printed around it. Its `test` is the operation."""
 
-    operation: str = ""
-    version: str = ""
+    tool: str = "nccl-tests"
     rows: list[Row] = field(default_factory=list)
-    ranks: int | None = None
-    hosts: int | None = None
-    gpus: tuple[str, ...] = ()
     wrong_column: str = "#wrong"
     cpu_time: bool = False
     out_of_bounds: int | None = None
     average: Number | None = None
-    settings: dict[str, Scalar] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
     algbw_is_busbw: bool = False
 
+    @property
+    def is_computed(self) -> bool:
+        """Whether algbw follows from size and time. The sizes of all_to_allv are random; CPU time (`-C`) is another."""
+        return not self.cpu_time and self.test != "all_to_allv"
 
-def add_row(table: Table, row: Row) -> None:
-    """Appends a row of a later size, or of a new series or cycle. Raises UsageError when sizes are mixed up."""
-    previous = table.rows[-1] if table.rows else None
-    if previous is None or previous.series != row.series:
+    def add_row(self, row: Row) -> None:
+        """Appends a row of a later size, or of a new series or cycle. Raises UsageError when sizes are mixed up."""
+        previous = self.rows[-1] if self.rows else None
         cycle = previous.cycle if previous else 0
-    elif row.size_bytes > previous.size_bytes or (
-        row.size_bytes == previous.size_bytes and table.operation in busbw.DIVIDED
-    ):
-        cycle = previous.cycle
-    elif row.size_bytes == _first_size(table, row) and previous.size_bytes == table.settings.get("last_size_bytes"):
-        cycle = previous.cycle + 1
-    else:
-        raise refusal(
-            row.line,
-            f"size {row.size_bytes} after size {previous.size_bytes}: the rows of several tables are mixed",
-            "nccl-tests built without MPI=1 prints one table per process; otherwise give one table, or label the ranks",
-        )
-    table.rows.append(
-        Row(row.line, row.size_bytes, row.count, row.type, row.redop, row.root, row.timings, cycle)
-    )  # fmt: skip
+        if previous is not None and previous.series == row.series and not self._rises(previous, row):
+            first = next(other.size_bytes for other in self.rows if other.series == row.series)
+            if row.size_bytes != first or previous.size_bytes != self.settings.get("last_size_bytes"):
+                raise refusal(
+                    row.line,
+                    f"size {row.size_bytes} after size {previous.size_bytes}: the rows of several tables are mixed",
+                    "nccl-tests built without MPI=1 prints one table per process; otherwise give one table, or label "
+                    "the ranks",
+                )
+            cycle += 1
+        self.rows.append(replace(row, cycle=cycle))
+
+    def _rises(self, previous: Row, row: Row) -> bool:
+        same = row.size_bytes == previous.size_bytes
+        return row.size_bytes > previous.size_bytes or (same and self.test in busbw.DIVIDED)
+
+    def finish(self, logged_ranks: int | None = None) -> None:
+        """Settles operation and ranks, checks the rows and makes them results. Raises UsageError at a contradiction.
+
+        `logged_ranks` are those of the communicators in NCCL's own log.
+        """
+        _settle_operation(self)
+        _settle_ranks(self, logged_ranks)
+        for row in self.rows:
+            _check_row(self, row)
+        self.notes.extend(_closing_notes(self))
+        for row in self.rows:
+            for timing in row.timings if row.count and row.size_bytes else ():
+                _add(self, row, timing)
 
 
-def _first_size(table: Table, row: Row) -> int:
-    return next(other.size_bytes for other in table.rows if other.series == row.series)
-
-
-def elements_per_count(row: Row) -> Fraction:
+def _elements_per_count(row: Row) -> Fraction:
     """Size / (count x bytes of the type): 1, or the ranks for the operations that divide their buffer."""
     if row.type not in TYPE_BYTES:
         raise refusal(row.line, f"type {row.type[:40]!r} is not one of NCCL's")
     return Fraction(row.size_bytes, row.count * TYPE_BYTES[row.type])
 
 
-def settle_operation(table: Table) -> None:
+_NAME_IT = "add the command line, or the line '# Collective test starting: NAME' above the table"
+_BY_COLUMNS = {
+    # divided, rooted, reducing
+    (False, False, True): "all_reduce",
+    (True, False, True): "reduce_scatter",
+    (False, True, True): "reduce",
+    (False, True, False): "broadcast",
+    (False, False, False): "send_recv",
+}
+
+
+def _settle_operation(table: Table) -> None:
     """Finds the operation of a table that does not name it, or raises UsageError naming the candidates."""
-    if table.operation:
+    if table.test:
         return
     row = next((row for row in table.rows if row.count), None)
     if row is None:
         raise UsageError("the table has no row with data, so its operation is unknown", hint=_NAME_IT)
-    divided, rooted, reducing = elements_per_count(row) != 1, row.root >= 0, row.redop not in ("", "none")
-    unchecked_in_place = any(t.placement == "in_place" and t.wrong is None for t in row.timings) and any(
-        t.placement == "out_of_place" and t.wrong is not None for t in row.timings
-    )
-    if reducing and not rooted:
-        table.operation = "reduce_scatter" if divided else "all_reduce"
-    elif reducing and not divided:
-        table.operation = "reduce"
-    elif rooted and not divided:
-        table.operation = "broadcast"
-    elif not rooted and not reducing and not divided:
-        table.operation = "send_recv"
-    elif not rooted and not reducing and unchecked_in_place:  # only alltoall leaves out the check in place
-        table.operation = "all_to_all"
-    else:
+    divided, rooted, reducing = _elements_per_count(row) != 1, row.root >= 0, row.redop not in ("", "none")
+    table.test = _BY_COLUMNS.get((divided, rooted, reducing), "")
+    if not table.test and not rooted:
+        checked = {timing.placement for timing in row.timings if timing.wrong is not None}
+        if checked == {"out_of_place"} and len(row.timings) > 1:  # only alltoall leaves out the check in place
+            table.test = "all_to_all"
+    if not table.test:
         names = "gather or scatter" if rooted else "all_gather or all_to_all"
         raise refusal(row.line, f"the table does not say whether it is {names}", _NAME_IT)
-    table.notes.append(f"the text does not name the test: its columns are those of {table.operation}")
+    table.notes.append(f"the text does not name the test: its columns are those of {table.test}")
 
 
-_NAME_IT = "add the command line, or the line '# Collective test starting: NAME' above the table"
-
-
-def settle_ranks(table: Table, logged_ranks: int | None) -> None:
+def _settle_ranks(table: Table, logged_ranks: int | None) -> None:
     """Ranks from the device lines, else from size and count, NCCL's log, or busbw / algbw. Raises UsageError."""
     data = [row for row in table.rows if row.count]
-    divided = table.operation in busbw.DIVIDED
-    if divided and data:
-        ratios = {elements_per_count(row) for row in data}
-        ratio = max(ratios)
-        if len(ratios) > 1 or ratio.denominator != 1:
-            line = next(row.line for row in data if elements_per_count(row) != min(ratios) or ratio.denominator != 1)
+    if table.test in busbw.DIVIDED and data:
+        ratios = {row.line: _elements_per_count(row) for row in data}
+        least, ratio = min(ratios.values()), max(ratios.values())
+        if least != ratio or ratio.denominator != 1:
+            line = next(line for line, one in ratios.items() if one != least or ratio.denominator != 1)
             raise refusal(line, "size / (count x bytes of the type) is not the same whole number of ranks in every row")
         if table.ranks is None:
             table.ranks = int(ratio)
@@ -177,15 +184,15 @@ def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
             if timing.algbw.low <= 0:
                 continue
             found = busbw.ranks_between(
-                table.operation, timing.busbw.low / timing.algbw.high, timing.busbw.high / timing.algbw.low
+                table.test, timing.busbw.low / timing.algbw.high, timing.busbw.high / timing.algbw.low
             )
             if found is None:
-                table.notes.append(f"no device lines: the number of ranks of a {table.operation} cannot be deduced")
+                table.notes.append(f"no device lines: the number of ranks of a {table.test} cannot be deduced")
                 return
             if max(least, found[0]) > min(most, found[1]):
                 raise refusal(
                     row.line,
-                    f"busbw {timing.busbw.text} is not algbw {timing.algbw.text} x the factor of {table.operation} "
+                    f"busbw {timing.busbw.text} is not algbw {timing.algbw.text} x the factor of {table.test} "
                     + (f"for the ranks of line {line}" if found[0] <= found[1] else "for any number of ranks"),
                 )
             least, most, line = max(least, found[0]), min(most, found[1]), row.line
@@ -196,74 +203,63 @@ def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
         table.notes.append(f"no device lines, and busbw / algbw fits {least} to {most} ranks")
 
 
-def check_rows(table: Table) -> None:
-    """Raises UsageError at the first row whose columns contradict each other."""
-    for row in table.rows:
-        if table.operation not in busbw.DIVIDED and row.count and elements_per_count(row) != 1:
-            raise refusal(
-                row.line, f"size {row.size_bytes} is not count {row.count} x {TYPE_BYTES[row.type]} B of {row.type}"
-            )
-        if row.size_bytes and not row.count:
-            raise refusal(row.line, f"size {row.size_bytes} with a count of 0")
-        for timing in row.timings if row.count else ():
-            _check_timing(table, row, timing)
+def _check_row(table: Table, row: Row) -> None:
+    """Raises UsageError when the columns of the row contradict each other."""
+    if table.test not in busbw.DIVIDED and row.count and _elements_per_count(row) != 1:
+        raise refusal(
+            row.line, f"size {row.size_bytes} is not count {row.count} x {TYPE_BYTES[row.type]} B of {row.type}"
+        )
+    if row.size_bytes and not row.count:
+        raise refusal(row.line, f"size {row.size_bytes} with a count of 0")
+    for timing in row.timings if row.count else ():
+        _check_timing(table, row, timing)
 
 
 def _check_timing(table: Table, row: Row, timing: Timing) -> None:
-    time, algbw, bus = timing.time_us, timing.algbw, timing.busbw
+    time, algbw = timing.time_us, timing.algbw
     if time.value <= 0:
         raise refusal(row.line, f"time {time.text} us is not above 0")
-    low = high = 0.0
-    if table.operation != "all_to_allv" and not table.cpu_time:
-        size = float(busbw.counted_bytes(table.operation, row.size_bytes, table.ranks or 1))
-        low, high = size / time.high / 1e3, size / max(time.low, time.high * 1e-3) / 1e3  # bytes/us is MB/s
-        if not overlap(algbw.low, algbw.high, low, high):
-            if not _old_definition(table, timing, low, high):
+    low, high = algbw.range()
+    if table.is_computed:
+        size = float(busbw.counted_bytes(table.test, row.size_bytes, table.ranks or 1))
+        # bytes/us is MB/s
+        computed = (size / time.high / 1e3, size / max(time.low, time.high * 1e-3) / 1e3)
+        if not overlap((low, high), computed):
+            if not _is_old_definition(table, timing, computed):
                 raise refusal(
                     row.line,
                     f"algbw {algbw.text} GB/s is not size {row.size_bytes} / time {time.text} us = "
                     f"{size / time.value / 1e3:.2f} GB/s",
                 )
+            table.algbw_is_busbw = True
             return
-        low, high = max(low, algbw.low), min(high, algbw.high)
-    else:
-        low, high = algbw.low, algbw.high
+        low, high = max(low, computed[0]), min(high, computed[1])
     if table.ranks is None:
         return
-    share = float(busbw.factor(table.operation, table.ranks))
-    if not overlap(bus.low, bus.high, low * share, high * share):
+    share = float(busbw.factor(table.test, table.ranks))
+    if not overlap(timing.busbw.range(), (low * share, high * share)):
         raise refusal(
             row.line,
-            f"busbw {bus.text} is not algbw {algbw.text} x {share:.4g}, the factor of {table.operation} "
+            f"busbw {timing.busbw.text} is not algbw {algbw.text} x {share:.4g}, the factor of {table.test} "
             f"for {table.ranks} ranks",
         )
 
 
-def _old_definition(table: Table, timing: Timing, low: float, high: float) -> bool:
+def _is_old_definition(table: Table, timing: Timing, computed: Range) -> bool:
     """Whether the algbw column is really the busbw, as before 2020-06."""
-    if table.operation not in ("all_gather", "reduce_scatter") or table.ranks is None:
+    if table.test not in ("all_gather", "reduce_scatter") or table.ranks is None:
         return False
-    share = float(busbw.factor(table.operation, table.ranks))
-    same = timing.algbw.text == timing.busbw.text
-    if same and overlap(timing.algbw.low, timing.algbw.high, low * share, high * share):
-        table.algbw_is_busbw = True
-        return True
-    return False
+    share = float(busbw.factor(table.test, table.ranks))
+    low, high = computed
+    return timing.algbw.text == timing.busbw.text and overlap(timing.algbw.range(), (low * share, high * share))
 
 
-def results_of(table: Table) -> tuple[Result, ...]:
-    """One result per timing of every row with data: algbw in bytes/s, computed from size and time."""
-    method = f"nccl-tests {table.operation}" + (f" {table.version}" if table.version else "")
-    rows = (row for row in table.rows if row.count and row.size_bytes)
-    return tuple(_result(table, row, timing, method) for row in rows for timing in row.timings)
-
-
-def _result(table: Table, row: Row, timing: Timing, method: str) -> Result:
-    if table.cpu_time or table.operation == "all_to_allv":
-        value = timing.algbw.value * 1e9
-    else:
-        counted = busbw.counted_bytes(table.operation, row.size_bytes, table.ranks or 1)
-        value = float(counted) / (timing.time_us.value * 1e-6)
+def _add(table: Table, row: Row, timing: Timing) -> None:
+    """One timing of a row with data: algbw in bytes/s, computed from size and time where that can be."""
+    seconds = timing.time_us.value * 1e-6
+    value = timing.algbw.value * 1e9
+    if table.is_computed:
+        value = float(busbw.counted_bytes(table.test, row.size_bytes, table.ranks or 1)) / seconds
     parameters: dict[str, Scalar] = {
         "size_bytes": row.size_bytes,
         "placement": timing.placement,
@@ -271,23 +267,11 @@ def _result(table: Table, row: Row, timing: Timing, method: str) -> Result:
         **({"redop": row.redop} if row.redop not in ("", "none") else {}),
         **({"root": row.root} if row.root >= 0 else {}),
     }
-    settings: dict[str, Scalar] = {**table.settings, "duration_s": timing.time_us.value * 1e-6, **timing.extras}
+    settings: dict[str, Scalar] = {"duration_s": seconds, **timing.extras}
     if table.ranks is not None:
-        settings["busbw_bytes_per_s"] = busbw.bus_bandwidth(table.operation, table.ranks, value)
-    return point(
-        benchmark=table.operation,
-        quantity="bandwidth_bytes_per_s",
-        value=value,
-        shown=f"{timing.busbw.text} GB/s busbw",
-        line=row.line,
-        method=method,
-        parameters=parameters,
-        settings=settings,
-        ranks=table.ranks,
-        hosts=table.hosts,
-        verification=_verification(table, row, timing),
-        launch=row.cycle,
-    )
+        settings["busbw_bytes_per_s"] = busbw.bus_bandwidth(table.test, table.ranks, value)
+    measured = Measured("bandwidth_bytes_per_s", value, f"{timing.busbw.text} GB/s busbw")
+    table.add(row.line, [measured], parameters, settings, _verification(table, row, timing), launch=row.cycle)
 
 
 def _verification(table: Table, row: Row, timing: Timing) -> Verification | None:
@@ -302,7 +286,7 @@ def _verification(table: Table, row: Row, timing: Timing) -> Verification | None
     return None
 
 
-def closing_notes(table: Table) -> Iterable[str]:
+def _closing_notes(table: Table) -> Iterable[str]:
     """What to know of the whole table."""
     timings = [timing for row in table.rows for timing in row.timings]
     if table.average is not None:
@@ -316,7 +300,7 @@ def closing_notes(table: Table) -> Iterable[str]:
             yield f"the mean busbw of the rows is {mean:.4g} GB/s, not {table.average.text}: rows are missing"
     if timings and all(timing.wrong is None for timing in timings):
         yield "the data was not checked"
-        if table.operation == "all_to_all" and table.settings.get("validation") == 0:
+        if table.test == "all_to_all" and table.settings.get("validation") == 0:
             yield (
                 "without its check (-c 0) nccl-tests moves memory that nothing has written: on 4 H200 this all_to_all"
                 " takes up to a tenth less time than with data, from 32 MiB to 1 GiB"

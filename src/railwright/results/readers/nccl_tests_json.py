@@ -9,20 +9,10 @@ from __future__ import annotations
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.results.readers.log_lines import Number, bounded
+from railwright.results.readers.log_lines import bounded
 from railwright.results.readers.model import ForeignFile
-from railwright.results.readers.nccl_table import (
-    OPERATION_OF,
-    Row,
-    Table,
-    Timing,
-    add_row,
-    check_rows,
-    closing_notes,
-    results_of,
-    settle_operation,
-    settle_ranks,
-)
+from railwright.results.readers.nccl_table import OPERATION_OF, Row, Table, Timing
+from railwright.results.readers.printed_numbers import Number
 
 _SIX_DECIMALS = 0.5e-6  # printf %lf
 _KNOWN_VERSIONS = (1, 2, 3)
@@ -64,12 +54,14 @@ class _Device(msgspec.Struct):
 
 
 class _Config(msgspec.Struct):
-    nthreads: int = 1
-    ngpus: int = 1
-    minimum_bytes: int = 0
-    maximum_bytes: int = 0
+    """How it was run, by the names of our settings."""
+
+    threads: int = msgspec.field(default=1, name="nthreads")
+    gpus_per_thread: int = msgspec.field(default=1, name="ngpus")
+    first_size_bytes: int = msgspec.field(default=0, name="minimum_bytes")
+    last_size_bytes: int = msgspec.field(default=0, name="maximum_bytes")
     iterations: int = 0
-    warmup_iters: int = 0
+    warmup_iterations: int = msgspec.field(default=0, name="warmup_iters")
     aggregated_iterations: int = 1
     devices: list[_Device] = []
 
@@ -112,41 +104,20 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             hint="give the text output of the same run",
         )
     table = _table(file)
-    settle_operation(table)
-    settle_ranks(table, None)
-    check_rows(table)
-    table.notes.extend(closing_notes(table))
-    pairs = (entry.partition("=") for entry in file.env if entry.startswith("NCCL_"))
-    return (
-        ForeignFile(
-            tool="nccl-tests",
-            test=table.operation,
-            ranks=table.ranks,
-            hosts=table.hosts,
-            gpus=table.gpus,
-            environment={name[:64]: value[:200] for name, _, value in list(pairs)[:64]},
-            results=results_of(table),
-            notes=tuple(table.notes),
-        ),
-    )
+    table.finish()
+    return (table.file(),)
 
 
 def _table(file: _File) -> Table:
     config = file.config or _Config()
-    table = Table(operation=_operation(file), out_of_bounds=file.out_of_bounds.count if file.out_of_bounds else None)
-    table.settings = {
-        "threads": config.nthreads,
-        "gpus_per_thread": config.ngpus,
-        "first_size_bytes": config.minimum_bytes,
-        "last_size_bytes": config.maximum_bytes,
-        "iterations": config.iterations,
-        "warmup_iterations": config.warmup_iters,
-        "aggregated_iterations": config.aggregated_iterations,
-        "nccl_version_code": file.nccl_version,
-    }
+    table = Table(test=_operation(file), out_of_bounds=file.out_of_bounds.count if file.out_of_bounds else None)
+    pairs = [entry.partition("=") for entry in file.env if entry.startswith("NCCL_")]
+    table.environment = {name[:64]: value[:200] for name, _, value in pairs[:64]}
+    table.settings = {**msgspec.structs.asdict(config), "nccl_version_code": file.nccl_version}
+    del table.settings["devices"]
     if config.devices:
         groups = {device.group for device in config.devices}
-        table.ranks = len(config.devices) * config.nthreads * config.ngpus // len(groups)
+        table.ranks = len(config.devices) * config.threads * config.gpus_per_thread // len(groups)
         table.hosts = len({device.hostname for device in config.devices}) if len(groups) == 1 else None
         table.gpus = tuple(dict.fromkeys(device.device_info.strip() for device in config.devices))
     average = file.average_bus_bandwidth.bandwidth if file.average_bus_bandwidth else None
@@ -159,12 +130,9 @@ def _table(file: _File) -> Table:
             _timing("out_of_place", row.out_of_place, row.out_of_place_per_iter, table),
             _timing("in_place", row.in_place, row.in_place_per_iter, table),
         )
-        root = row.root.strip()
+        root = int(row.root) if row.root.strip().isdecimal() else -1
         timings = tuple(half for half in halves if half is not None)
-        add_row(
-            table,
-            Row(place, row.size, row.count, row.type, row.redop, int(root) if root.isdigit() else -1, timings),
-        )
+        table.add_row(Row(place, row.size, row.count, row.type, row.redop, root, timings))
     return table
 
 
@@ -184,15 +152,9 @@ def _timing(placement: str, half: _Half | None, iterations: _PerIteration | None
     if time is None or min(time, half.alg_bw, half.bus_bw, half.nwrong or 0) < 0:
         raise UsageError(f"{placement} has a missing or negative number: {half}"[:300], hint="give the text output")
     table.cpu_time = half.time is None
-    extras = (
-        {
-            "iteration_min_s": iterations.min_us * 1e-6,
-            "iteration_max_s": iterations.max_us * 1e-6,
-            "iteration_p99_s": iterations.p99_us * 1e-6,
-        }
-        if iterations
-        else {}
-    )
+    extras = {}
+    if iterations is not None:
+        extras = {f"iteration_{name}_s": getattr(iterations, f"{name}_us") * 1e-6 for name in ("min", "max", "p99")}
     return Timing(placement, _number(time), _number(half.alg_bw), _number(half.bus_bw), half.nwrong, extras)
 
 

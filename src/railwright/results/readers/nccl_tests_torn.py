@@ -58,9 +58,9 @@ def output_of(text: str, writers: frozenset[str]) -> Output:
     return Output(before + writer[: ends[0]], is_cut=True) if len(ends) == 1 else Output(text, is_cut=False)
 
 
-def begins_row(tokens: Sequence[str]) -> bool:
-    """Whether the tokens begin with a size, a count and a type."""
-    return len(tokens) >= 3 and tokens[0].isdigit() and tokens[1].isdigit() and tokens[2] in TYPE_BYTES
+def begins_row(words: Sequence[str]) -> bool:
+    """Whether the words begin with a size, a count and a type."""
+    return len(words) >= 3 and words[0].isdigit() and words[1].isdigit() and words[2] in TYPE_BYTES
 
 
 @dataclass
@@ -68,32 +68,32 @@ class TornRow:
     """A row whose end has not come yet. `starts` are the places where its two halves begin, `width` its columns."""
 
     line: int
-    tokens: list[str]
+    words: list[str]
     starts: tuple[int, ...]
     width: int
     stamp: int
     """How many words a time stamp adds at the end."""
     whole: bool = field(default=False, init=False)
 
-    def add(self, tokens: Sequence[str], *, is_cut: bool, line: int) -> None:
+    def add(self, words: Sequence[str], *, is_cut: bool, line: int) -> None:
         """Takes the next part; words that are no numbers are somebody else's. Raises UsageError for a wrong part."""
-        numbers = tokens[: -self.stamp] if self.stamp and len(self.tokens) + len(tokens) > self.width else tokens
-        if not tokens or not all(_is_number(token) for token in numbers):
+        numbers = words[: -self.stamp] if self.stamp and len(self.words) + len(words) > self.width else words
+        if not words or not all(_is_number(word) for word in numbers):
             return
-        found = len(self.tokens) + len(tokens)
+        found = len(self.words) + len(words)
         self.whole = found in (self.width, self.width + self.stamp)
         if not self.whole and not (is_cut and found in self.starts):
             raise refusal(line, f"the row of line {self.line} goes on with {found} of {self.width} columns")
-        self.tokens += tokens
+        self.words += words
 
     @property
     def is_first_half(self) -> bool:
         """Whether all of it up to the end of the out-of-place half came, and that half was not the row's end."""
-        return len(self.starts) > 1 and len(self.tokens) == self.starts[1]
+        return len(self.starts) > 1 and len(self.words) == self.starts[1]
 
 
-def _is_number(token: str) -> bool:
-    return _ONE_NUMBER.fullmatch(token) is not None
+def _is_number(word: str) -> bool:
+    return _ONE_NUMBER.fullmatch(word) is not None
 
 
 def _prefix(text: str) -> tuple[int, str] | None:
