@@ -10,7 +10,7 @@ import msgspec
 
 from railwright.errors import UsageError
 from railwright.results.readers.nccl_log_lines import Message
-from railwright.results.readers.nccl_log_messages import MAX_RANKS, Init, Order, Step
+from railwright.results.readers.nccl_log_messages import MAX_RANKS, Heads, Init, Nodes, OfCommunicator, Pxn, Step
 from railwright.results.readers.nccl_log_model import (
     Communicator,
     Connection,
@@ -40,7 +40,7 @@ class Draft:
         self.nodes: int | None = None
         self.ranks: dict[int, Rank] = {}
         self.orders: dict[int, Ring] = {}
-        self.steps: dict[tuple[int, int], tuple[Step, int]] = {}
+        self.steps: dict[tuple[int, int], Step] = {}
         self.trees: dict[tuple[int, int], TreeNode] = {}
         self.heads: list[tuple[int, ...]] = []
         self.connections: list[Connection] = []
@@ -57,14 +57,12 @@ class Draft:
 
     def fits(self, rank: int, message: Message) -> bool:
         """Whether that process can be this rank."""
+        if self.size and rank >= self.size:
+            return False
         known = self.ranks.get(rank)
-        same = (
-            known is None
-            or not known.host
-            or not message.host
-            or (known.host, known.pid) == (message.host, message.pid)
-        )
-        return same and (not self.size or rank < self.size)
+        if known is None or not known.host or not message.host:
+            return True
+        return (known.host, known.pid) == (message.host, message.pid)
 
     def place(self, rank: int, message: Message, found: Init | None = None) -> None:
         """What one of a rank's own lines says of it. Raises UsageError when it contradicts another one."""
@@ -76,27 +74,39 @@ class Draft:
             raise UsageError(f"line {message.line} contradicts line {known.line}: {seen}", hint=_HINT)
         known = known or Rank(rank=rank, host=message.host, pid=message.pid, line=message.line)
         if found is not None:
-            known = msgspec.structs.replace(
-                known,
-                cuda_dev=known.cuda_dev if found.cuda_dev is None else found.cuda_dev,
-                nvml_dev=known.nvml_dev if found.nvml_dev is None else found.nvml_dev,
-                bus_id=found.bus_id or known.bus_id,
-                complete=known.complete or found.complete,
-            )
+            said = {name: getattr(found, name) for name in ("cuda_dev", "nvml_dev", "bus_id")}
+            new = {name: value for name, value in said.items() if value is not None}
+            known = msgspec.structs.replace(known, **new, complete=known.complete or found.complete)
         elif known.cuda_dev is None and message.device is not None:
             known = msgspec.structs.replace(known, cuda_dev=message.device)
         self.ranks[rank] = known
 
-    def add_order(self, found: Order, line: int) -> None:
-        """A whole ring. Raises UsageError when the channel has another one."""
-        ranks = found.ranks[:-1] if found.cut else found.ranks
-        ring = Ring(channel=found.channel, ranks=ranks, whole=not found.cut, line=line)
-        known = self.orders.get(found.channel)
-        if known is not None and known.ranks != ring.ranks:
-            raise UsageError(
-                f"line {line} contradicts line {known.line}: two rings for channel {found.channel}", hint=_HINT
-            )
-        self.orders.setdefault(found.channel, ring)
+    def add(self, fact: OfCommunicator, message: Message) -> None:
+        """A fact of this communicator. Raises UsageError when it contradicts another one."""
+        match fact:
+            case Init() | Nodes():
+                self.set_size(fact.size, message.line)
+                self.place(fact.rank, message, fact if isinstance(fact, Init) else None)
+                self.nodes = fact.nodes if isinstance(fact, Nodes) else self.nodes
+            case Ring():
+                known = self.orders.setdefault(fact.channel, fact)
+                if known.ranks != fact.ranks:
+                    said = f"line {fact.line} contradicts line {known.line}: two rings for channel {fact.channel}"
+                    raise UsageError(said, hint=_HINT)
+            case Step():
+                self.steps.setdefault((fact.channel, fact.rank), fact)
+            case TreeNode():
+                self.trees.setdefault((fact.channel, fact.rank), fact)
+            case Connection():
+                self.connections.append(fact)
+            case Search():
+                self.searches.append(fact)
+            case Counts():
+                self.counts = self.counts or fact
+            case Heads():
+                self.heads.append(fact.ranks)
+            case Pxn():
+                self.pxn = fact.used
 
     def finish(self) -> Communicator:
         """The communicator as far as it was seen."""
@@ -130,13 +140,13 @@ class Draft:
         start = listed.ranks[0] if listed else min(rank for at, rank in self.steps if at == channel)
         ranks, here = [start], start
         while (channel, here) in self.steps and len(ranks) <= size:
-            here = self.steps[(channel, here)][0].following
+            here = self.steps[(channel, here)].following
             if here == start:
-                line = listed.line if listed else self.steps[(channel, start)][1]
+                line = listed.line if listed else self.steps[(channel, start)].line
                 return Ring(channel=channel, ranks=tuple(ranks), line=line)
             ranks.append(here)
         if listed is None:
-            return Ring(channel=channel, ranks=tuple(ranks), whole=False, line=self.steps[(channel, start)][1])
+            return Ring(channel=channel, ranks=tuple(ranks), whole=False, line=self.steps[(channel, start)].line)
         cut = len(listed.ranks) < size and (len(listed.ranks) >= _PRINTED_RANKS or not listed.whole)
         return msgspec.structs.replace(listed, whole=not cut)
 
@@ -147,59 +157,74 @@ class Drafts:
     def __init__(self) -> None:
         self.all: list[Draft] = []
         self._named: dict[str, Draft] = {}
-        self._of: dict[_Owner, Draft] = {}
+        self._owned: dict[_Owner, Draft] = {}
 
-    def of(self, message: Message) -> Draft:
-        """The communicator that a line without a name belongs to."""
-        for owner in _owners(message):
-            if owner in self._of:
-                return self._of[owner]
-        return self.all[-1] if self.all else self._begin("", message)
-
-    def of_rank(self, message: Message, rank: int) -> Draft | None:
-        """The communicator that a rank's own line belongs to: one in which that process can be this rank.
-
-        The same process has other ranks in other communicators, so a line that fits nowhere is left out, not refused.
-        """
-        draft = self.of(message)
-        if draft.fits(rank, message):
-            return draft
-        recent = reversed(self.all[-_MAX_LOOKED_AT:])
-        return next((one for one in recent if rank in one.ranks and one.fits(rank, message)), None)
-
-    def init(self, found: Init, message: Message) -> None:
-        """An `Init` line: its communicator is that of its thread from here on."""
-        draft = self._named.get(found.comm) if found.comm else self.of(message)
-        known = draft.ranks.get(found.rank) if draft else None
-        # Without an id, a rank that was ready already, or another size, means that a new communicator began.
-        again = known is not None and known.complete and not found.comm.startswith("0x")
-        resized = draft is not None and not found.comm.startswith("0x") and draft.size not in (0, found.size)
-        if draft is None or again or resized:
-            draft = self._adopt(found, message) or self._begin(found.comm, message)
-        draft.set_size(found.size, message.line)
-        draft.place(found.rank, message, found)
-        for owner in _owners(message):
-            self._of[owner] = draft
-
-    def order(self, found: Order, message: Message) -> None:
-        """A ring; the second one for a channel of a communicator without id that is ready begins the next one."""
-        draft = self.of(message)
-        if found.channel in draft.orders and not draft.name and any(one.complete for one in draft.ranks.values()):
-            draft = self._begin("", message)
-            for owner in _owners(message):
-                self._of[owner] = draft
-        draft.add_order(found, message.line)
+    def take(self, fact: OfCommunicator, message: Message) -> bool:
+        """Adds a fact to its communicator; False where that is not in the log."""
+        rank = _speaker(fact)
+        draft: Draft | None
+        if isinstance(fact, Init):
+            draft = self._of_init(fact, message)
+        elif isinstance(fact, Ring):
+            draft = self._of_ring(fact, message)
+        else:
+            draft = self._of(message) if rank is None else self._of_rank(message, rank)
+        if draft is None:
+            return False
+        draft.add(fact, message)
+        if rank is not None:
+            draft.place(rank, message)
+        return True
 
     def finish(self) -> tuple[Communicator, ...]:
         """All communicators that have something to show, the largest first."""
         finished = [draft.finish() for draft in self.all]
         return tuple(sorted(finished, key=lambda one: -one.size))
 
+    def _of(self, message: Message) -> Draft:
+        """The communicator that a line without a name belongs to."""
+        for owner in _owners(message):
+            if owner in self._owned:
+                return self._owned[owner]
+        return self.all[-1] if self.all else self._begin("", message)
+
+    def _of_rank(self, message: Message, rank: int) -> Draft | None:
+        """The communicator that a rank's own line belongs to: one in which that process can be this rank.
+
+        The same process has other ranks in other communicators, so a line that fits nowhere is left out, not refused.
+        """
+        draft = self._of(message)
+        if draft.fits(rank, message):
+            return draft
+        recent = reversed(self.all[-_MAX_LOOKED_AT:])
+        return next((one for one in recent if rank in one.ranks and one.fits(rank, message)), None)
+
+    def _of_init(self, found: Init, message: Message) -> Draft:
+        """The communicator of an `Init` line. It is that of its thread from here on."""
+        draft = self._named.get(found.comm) if found.comm else self._of(message)
+        if draft is not None and not found.comm.startswith("0x"):
+            # Without an id, a rank that was ready already, or another size, means that a new communicator began.
+            known = draft.ranks.get(found.rank)
+            if (known is not None and known.complete) or draft.size not in (0, found.size):
+                draft = None
+        return self._own(draft or self._adopt(found, message) or self._begin(found.comm, message), message)
+
+    def _of_ring(self, found: Ring, message: Message) -> Draft:
+        """The second ring for a channel of a communicator without id that is ready begins the next communicator."""
+        draft = self._of(message)
+        if found.channel in draft.orders and not draft.name and any(one.complete for one in draft.ranks.values()):
+            return self._own(self._begin("", message), message)
+        return draft
+
+    def _own(self, draft: Draft, message: Message) -> Draft:
+        self._owned.update(dict.fromkeys(_owners(message), draft))
+        return draft
+
     def _adopt(self, found: Init, message: Message) -> Draft | None:
         """A log without START lines tells the id only at the end: what was read without one gets it then."""
         if not found.comm or not found.complete or found.comm in self._named:
             return None
-        unnamed = self.of(message) if self.all else None
+        unnamed = self._of(message) if self.all else None
         if unnamed is None or unnamed.name:
             return None
         unnamed.name = found.comm
@@ -224,3 +249,10 @@ def _owners(message: Message) -> tuple[_Owner, _Owner]:
         (message.host, message.pid, "thread", message.thread),
         (message.host, message.pid, "device", -1 if message.device is None else message.device),
     )
+
+
+def _speaker(fact: OfCommunicator) -> int | None:
+    """The rank that wrote the line, where the fact tells which one."""
+    if isinstance(fact, Connection):
+        return fact.target if fact.direction == "receive" else fact.source
+    return fact.rank if isinstance(fact, Step | TreeNode) else None

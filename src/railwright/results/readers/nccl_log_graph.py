@@ -40,14 +40,14 @@ class SystemTable:
 
     def take(self, message: Message) -> bool:
         """Whether the message was a line of this table."""
-        text = message.text
+        text = message.text.lstrip()
         if owner(message) != self._owner or len(self._nodes) + len(self._paths) > MAX_ROWS:
             return False
         if _CPU.match(text) and " :" not in text:
             self._indents = []
             self._nodes.append(SystemNode(depth=0, node=text.split()[0], link="", bandwidth_bytes_per_s=None))
             return True
-        if branch := _BRANCH.match(text):
+        if branch := _BRANCH.match(message.text):
             indent, link, bandwidth, node = branch.groups()
             self._indents = [*(one for one in self._indents if one < len(indent)), len(indent)]
             self._nodes.append(
@@ -123,7 +123,7 @@ class TuningTable:
 
 def begin(message: Message) -> SystemTable | None:
     """A new table where the message is its heading (`maxWidth` up to 2.12)."""
-    found = _BEGIN.match(message.text)
+    found = _BEGIN.match(message.text.lstrip())
     return SystemTable(message, *(decimal(part) * GB_PER_S for part in found.groups())) if found else None
 
 
