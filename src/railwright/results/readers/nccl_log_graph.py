@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from railwright.results.readers.nccl_log_lines import Message
-from railwright.results.readers.nccl_log_messages import GB_PER_S, decimal, spelled
+from railwright.results.readers.nccl_log_messages import decimal, rate, spelled
 from railwright.results.readers.nccl_log_model import System, SystemNode, SystemPath, Tuning
 from railwright.topology.model import PathKind
 from railwright.topology.paths import KIND_ORDER
@@ -23,7 +25,6 @@ _CELL = re.compile(r"(\w{3}/[0-9A-Fa-f-]{1,40}) \(\d{1,4}/([\d.]{1,16})/(\w{2,4}
 _ESTIMATE = re.compile(r" *([\d.]{1,12})/ *([\d.]{1,12}) *")
 _OPERATIONS = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce")
 _PROTOCOLS = ("LL", "LL128", "Simple")
-_MICROSECOND = 1e-6
 
 Thread = tuple[str, int, int]
 
@@ -31,9 +32,11 @@ Thread = tuple[str, int, int]
 class SystemTable:
     """NCCL's tree and paths of one host."""
 
-    def __init__(self, message: Message, max_bytes_per_s: float, total_bytes_per_s: float) -> None:
+    def __init__(self, message: Message, most: str, total: str) -> None:
         self._owner = owner(message)
-        self._head = (message.host, max_bytes_per_s, total_bytes_per_s, message.line)
+        self._system = System(
+            host=message.host, max_bytes_per_s=rate(most), total_bytes_per_s=rate(total), line=message.line
+        )
         self._nodes: list[SystemNode] = []
         self._indents: list[int] = []
         self._paths: list[SystemPath] = []
@@ -46,35 +49,24 @@ class SystemTable:
         if _CPU.match(text) and " :" not in text:
             self._indents = []
             self._nodes.append(SystemNode(depth=0, node=text.split()[0], link="", bandwidth_bytes_per_s=None))
-            return True
-        if branch := _BRANCH.match(message.text):
+        elif branch := _BRANCH.match(message.text):
             indent, link, bandwidth, node = branch.groups()
             self._indents = [*(one for one in self._indents if one < len(indent)), len(indent)]
-            self._nodes.append(
-                SystemNode(
-                    depth=len(self._indents),
-                    node=node,
-                    link=link,
-                    bandwidth_bytes_per_s=decimal(bandwidth) * GB_PER_S,
-                )
-            )
-            return True
-        row = _ROW.match(text)
-        if row is None:
+            depth = len(self._indents)
+            self._nodes.append(SystemNode(depth=depth, node=node, link=link, bandwidth_bytes_per_s=rate(bandwidth)))
+        elif row := _ROW.match(text):
+            for target, bandwidth, kind in _CELL.findall(text[row.end() :]):
+                if kind in _KINDS:
+                    path = SystemPath(source=row[1], target=target, kind=_KINDS[kind],
+                                      bandwidth_bytes_per_s=rate(bandwidth), line=message.line)  # fmt: skip
+                    self._paths.append(path)
+        else:
             return False
-        for target, bandwidth, kind in _CELL.findall(text[row.end() :]):
-            if kind in _KINDS:
-                value = decimal(bandwidth) * GB_PER_S
-                path = SystemPath(source=row.group(1), target=target, kind=_KINDS[kind],
-                                  bandwidth_bytes_per_s=value, line=message.line)  # fmt: skip
-                self._paths.append(path)
         return True
 
     def system(self) -> System:
         """What was read."""
-        host, most, total, line = self._head
-        return System(host=host, max_bytes_per_s=most, total_bytes_per_s=total, nodes=tuple(self._nodes),
-                      paths=tuple(self._paths), line=line)  # fmt: skip
+        return replace(self._system, nodes=tuple(self._nodes), paths=tuple(self._paths))
 
 
 class TuningTable:
@@ -108,14 +100,13 @@ class TuningTable:
             found = _ESTIMATE.fullmatch(cell)
             if found is None:
                 continue
-            latency, bandwidth = decimal(found.group(1)), decimal(found.group(2))
             self.estimates.append(
                 Tuning(
                     operation=operation,
                     algorithm=algorithm,
                     protocol=protocol,
-                    latency_s=latency * _MICROSECOND,
-                    bandwidth_bytes_per_s=bandwidth * GB_PER_S,
+                    latency_s=decimal(found[1]) * 1e-6,
+                    bandwidth_bytes_per_s=rate(found[2]),
                     line=line,
                 )
             )
@@ -124,7 +115,7 @@ class TuningTable:
 def begin(message: Message) -> SystemTable | None:
     """A new table where the message is its heading (`maxWidth` up to 2.12)."""
     found = _BEGIN.match(message.text.lstrip())
-    return SystemTable(message, *(decimal(part) * GB_PER_S for part in found.groups())) if found else None
+    return SystemTable(message, *found.groups()) if found else None
 
 
 def owner(message: Message) -> Thread:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from railwright.errors import UsageError
@@ -21,7 +22,8 @@ _MAX_ON_LINE = 64
 _MAX_KNOWN = 10_000
 _MARK = re.compile(r"NCCL (?:INFO|WARN) ")
 _DEVICE = re.compile(r"\[(-?\d{1,4})\][ \t](?:\S{1,120}:\d{1,6} (?:\(\S{1,80}\) )?)?$")
-_HOST = re.compile(r"<[\w.-]{1,64}>|[\w.-]{1,255}")
+# A launcher's own prefix may stand before the name without a space: `[1,0]<stdout>:node0:25:25`.
+_WRITER = re.compile(r"(?:.*:)?(<[\w.-]{1,64}>|[\w.-]{1,255}):([0-9]+):([0-9]+)")
 # The one line that rank 0 of NCCL up to 2.22 prints without any prefix.
 _BARE_VERSION = re.compile(r"(?:^|[\s:>])(NCCL version \d\S{0,60})\s*$")
 
@@ -59,14 +61,13 @@ class _Piece(NamedTuple):
 def split(text: str) -> Iterator[Message]:
     """All messages, in order. Raises UsageError when there are more than can be judged in reasonable time."""
     hosts: set[str] = set()
-    known: dict[str, _Prefix | None] = {}
     count = 0
     for number, line in enumerate(text.split("\n"), 1):
         if "NCCL " not in line:
             continue
         pieces = _pieces(line)
         if not pieces and (bare := _BARE_VERSION.search(line[:200])):
-            yield Message(number, "", 0, 0, None, False, bare.group(1))
+            yield Message(number, "", 0, 0, None, False, bare[1])
         for piece in pieces:
             count += 1
             if count > MAX_MESSAGES:
@@ -75,18 +76,11 @@ def split(text: str) -> Iterator[Message]:
                     hint="give the log of one run, or only the lines up to the first operation",
                 )
             if piece.text:
-                yield _message(number, piece, hosts, known)
+                yield _message(number, piece, hosts)
 
 
 def _pieces(line: str) -> list[_Piece]:
     """The messages of one line: writers that do not wait for each other leave several on it."""
-    only = _MARK.search(line)
-    if only is None:
-        return []
-    start, end = only.span()
-    if line.find("NCCL ", end) < 0:  # nearly all lines
-        text = line[end : end + _MAX_MESSAGE].rstrip()
-        return [_Piece(line[max(0, start - _MAX_PREFIX) : start], line[start + 5] == "W", text)]
     marks = list(itertools.islice(_MARK.finditer(line), _MAX_ON_LINE + 1))
     pieces: list[_Piece] = []
     for place, mark in enumerate(marks[:_MAX_ON_LINE]):
@@ -106,27 +100,20 @@ def _prefix(before: str) -> _Prefix | None:
     found = _DEVICE.match(before, bracket) if bracket >= 0 else None
     if found is None:
         return None
-    device = int(found.group(1))
-    words = before[max(0, bracket - _MAX_PREFIX) : bracket].rstrip()
-    start = max(words.rfind(" "), words.rfind("\t")) + 1
-    parts = words[start:].rsplit(":", 2)
-    if len(parts) != 3 or not (parts[1].isascii() and parts[1].isdigit() and parts[2].isascii() and parts[2].isdigit()):
+    device = int(found[1])
+    first = max(0, bracket - _MAX_PREFIX)
+    words = before[first:bracket].rstrip()
+    writer = _WRITER.fullmatch(words, max(words.rfind(" "), words.rfind("\t")) + 1)
+    if writer is None:
         return _Prefix(bracket, "", 0, 0, device)
-    # A launcher's own prefix may stand before the name without a space: `[1,0]<stdout>:node0:25:25`.
-    name = parts[0].rpartition(":")[2]
-    if not _HOST.fullmatch(name):
-        return _Prefix(bracket, "", 0, 0, device)
-    at = max(0, bracket - _MAX_PREFIX) + start + len(parts[0]) - len(name)
-    return _Prefix(at, name, int(parts[1][:10]), int(parts[2][:10]), device)
+    return _Prefix(first + writer.start(1), writer[1], int(writer[2][:10]), int(writer[3][:10]), device)
 
 
-def _message(number: int, piece: _Piece, hosts: set[str], known: dict[str, _Prefix | None]) -> Message:
-    # A thread writes many lines with one prefix.
-    if piece.before not in known:
-        if len(known) >= _MAX_KNOWN:
-            known.clear()
-        known[piece.before] = _prefix(piece.before)
-    found = known[piece.before]
+_known_prefix = lru_cache(maxsize=_MAX_KNOWN)(_prefix)  # a thread writes many lines with one prefix
+
+
+def _message(number: int, piece: _Piece, hosts: set[str]) -> Message:
+    found = _known_prefix(piece.before)
     if found is None:
         return Message(number, "", 0, 0, None, piece.warn, piece.text)
     host = found.host

@@ -27,7 +27,6 @@ from railwright.results.readers.nccl_log_model import (
     Version,
 )
 
-GB_PER_S = 1e9
 MAX_RANKS = 1_000_000
 _MAX_NICS = 256
 _ALGORITHMS = ("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT")
@@ -186,6 +185,11 @@ def decimal(text: str) -> float:
         return 0.0
 
 
+def rate(text: str) -> float:
+    """NCCL's GB/s in bytes/s."""
+    return decimal(text) * 1e9
+
+
 def spelled(word: str, names: tuple[str, ...] = (*_ALGORITHMS, *_PROTOCOLS)) -> str:
     """One spelling for all versions: `RING`, `Ring` and `1` are Ring. A word that is not known stays as it is."""
     if word.isascii() and word.isdigit():
@@ -290,7 +294,7 @@ def _gdr_of_nic(found: re.Match[str], message: Message) -> Sequence[GdrCheck]:
 
 
 def _search(found: re.Match[str], message: Message) -> Sequence[Search]:
-    intra, inter = (decimal(found[name]) * GB_PER_S for name in ("intra", "inter"))
+    intra, inter = rate(found["intra"]), rate(found["inter"])
     return [_fact(Search, message, found, intra_bytes_per_s=intra, inter_bytes_per_s=inter)]
 
 

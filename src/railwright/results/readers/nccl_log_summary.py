@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
-from railwright.results.readers.nccl_log_model import Choice, Communicator, Connection, NcclLog, Ring
+from railwright.results.readers.nccl_log_model import Communicator, Connection, NcclLog, Ring
 
 
 class Hop(NamedTuple):
@@ -112,12 +114,10 @@ def transports(communicator: Communicator) -> tuple[tuple[str, int], ...]:
     receives = any(one.direction == "receive" for one in communicator.connections)
     counted: Counter[str] = Counter()
     for one in communicator.connections:
-        if one.transport == "NET":
-            if one.direction == "send" and receives:
-                continue
-            counted[f"NET/{one.network}{' GDRDMA' if one.gdr else ''}"] += 1
-        else:
+        if one.transport != "NET":
             counted[f"{one.transport}/{one.detail}" if one.detail else one.transport] += 1
+        elif one.direction != "send" or not receives:
+            counted[f"NET/{one.network}{' GDRDMA' if one.gdr else ''}"] += 1
     return tuple(counted.most_common())
 
 
@@ -138,20 +138,11 @@ def traffic(communicator: Communicator) -> tuple[Traffic, ...]:
 
 def algorithms(log: NcclLog) -> tuple[SizeRange, ...]:
     """What was chosen for which sizes, per operation, neighbouring sizes with one choice taken together."""
-    ranges: list[SizeRange] = []
-    for one in sorted(log.choices, key=_by_size):
-        last = ranges[-1] if ranges else None
-        same = (one.operation, one.algorithm, one.protocol, one.channels)
-        if last and (last.operation, last.algorithm, last.protocol, last.channels) == same:
-            ranges[-1] = last._replace(last_bytes=one.size_bytes, times=last.times + one.times)
-        else:
-            ranges.append(
-                SizeRange(
-                    one.operation, one.size_bytes, one.size_bytes, one.algorithm, one.protocol, one.channels, one.times
-                )
-            )
+    ordered = sorted(log.choices, key=lambda one: (one.operation, one.size_bytes, one.line))
+    groups = groupby(ordered, attrgetter("operation", "algorithm", "protocol", "channels"))
+    ranges = []
+    for (operation, algorithm, protocol, channels), alike in groups:
+        same = list(alike)
+        sizes, times = (same[0].size_bytes, same[-1].size_bytes), sum(one.times for one in same)
+        ranges.append(SizeRange(operation, *sizes, algorithm, protocol, channels, times))
     return tuple(ranges)
-
-
-def _by_size(one: Choice) -> tuple[str, int, int]:
-    return (one.operation, one.size_bytes, one.line)
