@@ -19,15 +19,8 @@ import msgspec
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.limits.model import Quantity
-from railwright.results.fairness import (
-    Difference,
-    merged,
-    percent,
-    point_differences,
-    run_differences,
-    series_words,
-    unpaired_differences,
-)
+from railwright.results import fairness
+from railwright.results.fairness import Difference, percent
 from railwright.results.model import Result, ResultFile, Run
 from railwright.results.ratio import CONFIDENCE, RatioInterval, ratio_interval
 from railwright.results.statistics import quantile
@@ -141,10 +134,11 @@ def compare(a: ResultFile, b: ResultFile, across: Iterable[str] = ()) -> Compari
     lone = [[each for key, found in side.items() if key not in sides[1 - number] for each in found
              if each.outcome == "measured"] for number, side in enumerate(sides)]  # fmt: skip
     paired = [each for key, found in sides[0].items() if key in sides[1] for each in found]
-    differences += unpaired_differences(lone[0], lone[1], paired)
+    differences += fairness.unpaired_differences(lone[0], lone[1], paired)
+    differences += fairness.run_differences(a, b)
     return Comparison(
         a=_label(a.run), b=_label(b.run), across=ignored, points=tuple(points), one_sided=tuple(one_sided),
-        differences=merged((*differences, *run_differences(a, b))), exit_status=_exit_status(points, one_sided),
+        differences=fairness.merged(differences), exit_status=_exit_status(points, one_sided),
     )  # fmt: skip
 
 
@@ -169,21 +163,13 @@ def _about_point(
     a: Sequence[Result], b: Sequence[Result], runs: tuple[ResultFile, ResultFile], ignored: tuple[str, ...]
 ) -> tuple[Difference, ...]:
     varied = {key: value for key, value in a[0].parameters.items() if key != "size_bytes" and key not in ignored}
-    where = series_words(a[0].benchmark, a[0].path, varied)
-    found = list(point_differences(where, a, b, runs))
+    where = fairness.series_words(a[0].benchmark, a[0].path, varied)
+    found = list(fairness.point_differences(where, a, b, runs))
     for key in ignored:
         values = [sorted({str(each.parameters.get(key, "none")) for each in side}) for side in (a, b)]
         if len(values[0]) > 1 or len(values[1]) > 1:
-            found.append(
-                Difference(
-                    what=key,
-                    a=", ".join(values[0]),
-                    b=", ".join(values[1]),
-                    severity="blocking",
-                    where=(where,),
-                    why="one side has several values of the parameter that is left out",
-                )
-            )
+            why = "one side has several values of the parameter that is left out"
+            found.append(fairness.blocking(key, ", ".join(values[0]), ", ".join(values[1]), where, why))
     return tuple(found)
 
 
@@ -203,7 +189,7 @@ def _point(
     return ComparedPoint(
         benchmark=a[0].benchmark, quantity=a[0].quantity, path=a[0].path, a=first, b=second, ratio=ratio,
         parameters={key: value for key, value in a[0].parameters.items() if key not in ignored},
-        interval=interval, unit=unit, statement=decided.statement, reason=decided.reason, why=decided.why,
+        interval=interval, unit=unit, **decided._asdict(),
     )  # fmt: skip
 
 

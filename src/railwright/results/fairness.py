@@ -23,6 +23,13 @@ BLOCKING_SETTINGS = ("routing_mode", "thread_level")
 
 NOT_RECORDED = "not recorded"
 
+_MUST_BE_SAME = {
+    "ranks": "a value of more ranks is of another system",
+    "hosts": "a value of more hosts is of another system",
+    "method": "methods differ in what they count as one operation",
+}
+"""The fields in which two results must be the same, and why."""
+
 _BUSY_FRACTION = 0.1  # from here on other work takes a share of what is measured, on any number of cores
 _LOST_FRACTION = 0.01  # noise that differs by less than this cannot explain the 2 % that `compare` looks for
 _CLOCK_FRACTION = 0.05  # as far apart as a core's clock must be to be told from the noise of timing fixed work
@@ -128,13 +135,8 @@ def point_differences(
 ) -> tuple[Difference, ...]:
     """What differs in how one point was measured on both sides."""
     found: list[Difference] = []
-    for name in ("ranks", "hosts"):
-        first, second = (_values(getattr(each, name) for each in side) for side in (a, b))
-        why = f"a value of more {name} is of another system"
-        found += _unequal(name, first, second, why=why, severity="blocking")
-    first, second = (_values(each.method for each in side) for side in (a, b))
-    why = "methods differ in what they count as one operation"
-    found += _unequal("method", first, second, why=why, severity="blocking")
+    for name, why in _MUST_BE_SAME.items():
+        found += _unequal(name, *_both(name, a, b), why=why, severity="blocking")
     found += _settings(a, b, runs)
     found += _evidence(a, b)
     found += _verification(a, b)
@@ -145,23 +147,25 @@ def _values(values: Iterable[object]) -> str:
     return ", ".join(sorted({str(value) for value in values}))
 
 
+def _both(name: str, a: Sequence[Result], b: Sequence[Result]) -> tuple[str, str]:
+    """What the results of each side have in one of their fields."""
+    return _values(getattr(each, name) for each in a), _values(getattr(each, name) for each in b)
+
+
 def _settings(a: Sequence[Result], b: Sequence[Result], runs: tuple[ResultFile, ResultFile]) -> Iterator[Difference]:
     # A time among the settings was measured along the way (a set-up, a part of the operation) and was not held.
     keys = {key for result in (*a, *b) for key, value in result.settings.items()
             if not (isinstance(value, float) and key.endswith("_s"))}  # fmt: skip
     for key in sorted(keys.union(BLOCKING_SETTINGS)):
-        blocking = key in BLOCKING_SETTINGS
+        blocks = key in BLOCKING_SETTINGS
         # What holds for a whole run may stand in its environment instead of in every result.
-        default = [run.run.context.environment.get(key, NOT_RECORDED) if blocking else NOT_RECORDED for run in runs]
+        default = [run.run.context.environment.get(key, NOT_RECORDED) if blocks else NOT_RECORDED for run in runs]
         first, second = (
             _values(each.settings.get(key, otherwise) for each in side)
             for side, otherwise in zip((a, b), default, strict=True)
         )
-        name = key.replace("_", " ")
-        if blocking:
-            yield from _unequal(name, first, second, why="it changes what is measured", severity="blocking")
-        else:
-            yield from _unequal(name, first, second)
+        why: tuple[str, Severity] = ("it changes what is measured", "blocking") if blocks else ("", "caution")
+        yield from _unequal(key.replace("_", " "), first, second, why=why[0], severity=why[1])
 
 
 def _evidence(a: Sequence[Result], b: Sequence[Result]) -> Iterator[Difference]:
@@ -176,14 +180,16 @@ def _evidence(a: Sequence[Result], b: Sequence[Result]) -> Iterator[Difference]:
 def _verification(a: Sequence[Result], b: Sequence[Result]) -> Iterator[Difference]:
     """Wrong bytes void a value. Data checked on one side only is not the same work; on neither, it is a caution."""
     first, second = (_checked(side) for side in (a, b))
+    severity: Severity = "blocking"
     if "wrong" in first + second:
         why = "a transfer that gave wrong bytes has no speed"
-        yield Difference(what="data check", a=first, b=second, severity="blocking", why=why)
     elif first != second:
         why = "only one side is known to have moved the right bytes"
-        yield Difference(what="data check", a=first, b=second, severity="blocking", why=why)
     elif first != "verified":
-        yield Difference(what="data check", a=first, b=second, severity="caution", why="the data was not verified")
+        why, severity = "the data was not verified", "caution"
+    else:
+        return
+    yield Difference(what="data check", a=first, b=second, severity=severity, why=why)
 
 
 def _checked(side: Sequence[Result]) -> str:
@@ -205,9 +211,9 @@ def unpaired_differences(
     found = [_other_sizes(series, only_a, only_b) for series in sorted(common - paired_series, key=str)]
     for benchmark in sorted({each.benchmark for each in only_a} & {each.benchmark for each in only_b}):
         a, b = ([each for each in side if each.benchmark == benchmark] for side in (only_a, only_b))
-        first, second = (_values(each.quantity for each in side) for side in (a, b))
+        first, second = _both("quantity", a, b)
         if first != second and not any(name == benchmark for name, _ in paired_benchmarks):
-            found.append(_blocked("quantity", first, second, benchmark, "they have different units"))
+            found.append(blocking("quantity", first, second, benchmark, "they have different units"))
         for quantity in sorted({each.quantity for each in a} & {each.quantity for each in b}):
             mine, theirs = ([each for each in side if each.quantity == quantity] for side in (a, b))
             alike = {each.series() for each in mine} & {each.series() for each in theirs}
@@ -223,10 +229,11 @@ def _other_sizes(series: Series, a: Sequence[Result], b: Sequence[Result]) -> Di
     )
     benchmark, _, path, varied = series
     where = series_words(benchmark, path, dict(varied))
-    return _blocked("sizes", f"{first} B", f"{second} B", where, "no size was measured on both sides")
+    return blocking("sizes", f"{first} B", f"{second} B", where, "no size was measured on both sides")
 
 
-def _blocked(what: str, a: str, b: str, where: str, why: str) -> Difference:
+def blocking(what: str, a: str, b: str, where: str, why: str) -> Difference:
+    """A difference that makes the values of one curve incomparable."""
     return Difference(what=what, a=a, b=b, severity="blocking", why=why, where=(where,))
 
 
@@ -236,11 +243,11 @@ def _other_parameters(benchmark: str, a: Sequence[Result], b: Sequence[Result]) 
         first, second = (_values(each.parameters.get(name, NOT_RECORDED) for each in side) for side in (a, b))
         if first != second:
             why = f"no curve has the same value on both sides (--across {name} pairs them anyway)"
-            yield _blocked(name.replace("_", " "), first, second, benchmark, why)
+            yield blocking(name.replace("_", " "), first, second, benchmark, why)
     for name in ("path", "ranks", "hosts"):
-        first, second = (_values(getattr(each, name) for each in side) for side in (a, b))
+        first, second = _both(name, a, b)
         if first != second:
-            yield _blocked(name, first, second, benchmark, "no curve has the same value on both sides")
+            yield blocking(name, first, second, benchmark, "no curve has the same value on both sides")
 
 
 def percent(fraction: float) -> str:

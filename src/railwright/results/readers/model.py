@@ -138,17 +138,8 @@ class Draft:
 
     def file(self) -> ForeignFile:
         """The run as it was read."""
-        return ForeignFile(
-            tool=self.tool,
-            version=self.version,
-            test=self.test,
-            ranks=self.ranks,
-            hosts=self.hosts,
-            gpus=self.gpus,
-            environment=self.environment,
-            results=tuple(self.results),
-            notes=tuple(self.notes),
-        )
+        read = {name: getattr(self, name) for name in ForeignFile.__struct_fields__}
+        return ForeignFile(**{**read, "results": tuple(self.results), "notes": tuple(self.notes)})
 
 
 def files_of(drafts: Iterable[Draft], nothing: str, hint: str) -> tuple[ForeignFile, ...]:
