@@ -13,33 +13,24 @@ import msgspec
 
 from railwright.errors import UsageError
 from railwright.results.readers import nccl_log_graph, nccl_log_messages
+from railwright.results.readers import nccl_log_model as model
 from railwright.results.readers.nccl_log_drafts import Drafts
 from railwright.results.readers.nccl_log_lines import Message, split
 from railwright.results.readers.nccl_log_messages import Driver, Fact, OfCommunicator
-from railwright.results.readers.nccl_log_model import (
-    Choice,
-    GdrCheck,
-    LoggedWarning,
-    NcclLog,
-    Network,
-    Nic,
-    Setting,
-    Version,
-)
 
 MAX_FACTS = 200_000
 MAX_EXCERPTS = 20_000
 _MAX_EXCERPT = 300
 _HINT = "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,ENV,TUNING,NET,COLL and give its output"
-_SAME: dict[type, Callable[[Any], object]] = {
-    Version: attrgetter("nccl", "cuda", "host"),
-    Nic: attrgetter("host", "network", "index"),
-    Network: attrgetter("host", "name", "state"),
-    GdrCheck: attrgetter("host", "nic", "gpu", "enabled"),
-    Setting: attrgetter("host", "pid", "name", "value"),
-    Choice: attrgetter("operation", "size_bytes", "algorithm", "protocol", "channels"),
+_SAME: dict[type, tuple[str, Callable[[Any], object]]] = {
+    model.Version: ("versions", attrgetter("nccl", "cuda", "host")),
+    model.Nic: ("nics", attrgetter("host", "network", "index")),
+    model.Network: ("networks", attrgetter("host", "name", "state")),
+    model.GdrCheck: ("gdr", attrgetter("host", "nic", "gpu", "enabled")),
+    model.Setting: ("settings", attrgetter("host", "pid", "name", "value")),
+    model.Choice: ("choices", attrgetter("operation", "size_bytes", "algorithm", "protocol", "channels")),
 }
-"""Facts about no communicator, and what makes two of them one: the first is kept."""
+"""Facts about no communicator: where the log has them, and what makes two of them one. The first is kept."""
 
 
 def recognises(text: str) -> bool:
@@ -47,7 +38,7 @@ def recognises(text: str) -> bool:
     return "NCCL INFO " in text or "NCCL WARN " in text
 
 
-def read(text: str) -> NcclLog:
+def read(text: str) -> model.NcclLog:
     """What the log says. Raises UsageError when no NCCL line is found or when lines contradict each other."""
     if not recognises(text):
         raise UsageError(f"no NCCL INFO line in {text.count(chr(10)) + 1} lines", hint=_HINT)
@@ -65,10 +56,10 @@ class _Reader:
     def __init__(self) -> None:
         self.drafts = Drafts()
         self.driver: int | None = None
-        self.kept: dict[type, dict[object, Any]] = {kind: {} for kind in _SAME}
+        self.kept: dict[str, dict[object, Any]] = {name: {} for name, _ in _SAME.values()}
         self.systems: dict[str, nccl_log_graph.SystemTable] = {}
         self.tuning = nccl_log_graph.TuningTable()
-        self.warnings: list[LoggedWarning] = []
+        self.warnings: list[model.LoggedWarning] = []
         self.excerpts: dict[int, str] = {}
 
     def take(self, message: Message) -> None:
@@ -76,34 +67,29 @@ class _Reader:
         plain = message._replace(text=message.text.lstrip()) if message.text[:1] == " " else message
         if message.warn:
             if len(self.warnings) < MAX_FACTS:
-                self.warnings.append(LoggedWarning(host=message.host, says=plain.text, line=message.line))
+                self.warnings.append(model.LoggedWarning(host=message.host, says=plain.text, line=message.line))
             return
         found = nccl_log_messages.facts(plain)
         kept = [self._keep(fact, plain) for fact in found] if found else [self._take_row(message)]
         if any(kept) and len(self.excerpts) < MAX_EXCERPTS:
             self.excerpts.setdefault(message.line, plain.text.strip()[:_MAX_EXCERPT])
 
-    def finish(self, *, lines: int, messages: int) -> NcclLog:
+    def finish(self, *, lines: int, messages: int) -> model.NcclLog:
         """The log. Raises UsageError when no line told anything."""
         communicators = self.drafts.finish()
         tables = (self.systems, self.tuning.estimates, self.warnings)
         if not communicators and not any(self.kept.values()) and not any(tables):
             raise UsageError(f"none of the {messages} NCCL messages says what NCCL saw or built", hint=_HINT)
-        return NcclLog(
+        return model.NcclLog(
             lines=lines,
             messages=messages,
             communicators=communicators,
-            versions=tuple(self.kept[Version].values()),
             driver=self.driver,
-            nics=tuple(self.kept[Nic].values()),
-            networks=tuple(self.kept[Network].values()),
-            gdr=tuple(self.kept[GdrCheck].values()),
-            settings=tuple(self.kept[Setting].values()),
             systems=tuple(table.system() for table in self.systems.values()),
             tuning=tuple(self.tuning.estimates),
-            choices=tuple(self.kept[Choice].values()),
             warnings=tuple(self.warnings),
             excerpts=self.excerpts,
+            **{name: tuple(kept.values()) for name, kept in self.kept.items()},
         )
 
     def _keep(self, fact: Fact, message: Message) -> bool:
@@ -113,8 +99,9 @@ class _Reader:
             return True
         if isinstance(fact, OfCommunicator):
             return self.drafts.take(fact, message)
-        kept, key = self.kept[type(fact)], _SAME[type(fact)](fact)
-        if isinstance(fact, Choice) and key in kept:
+        name, same = _SAME[type(fact)]
+        kept, key = self.kept[name], same(fact)
+        if isinstance(fact, model.Choice) and key in kept:
             kept[key] = msgspec.structs.replace(kept[key], times=kept[key].times + 1)
         elif len(kept) < MAX_FACTS:
             kept.setdefault(key, fact)

@@ -9,17 +9,9 @@ from __future__ import annotations
 import msgspec
 
 from railwright.errors import UsageError
+from railwright.results.readers import nccl_log_model as model
 from railwright.results.readers.nccl_log_lines import Message
 from railwright.results.readers.nccl_log_messages import MAX_RANKS, Heads, Init, Nodes, OfCommunicator, Pxn, Step
-from railwright.results.readers.nccl_log_model import (
-    Communicator,
-    Connection,
-    Counts,
-    Rank,
-    Ring,
-    Search,
-    TreeNode,
-)
 
 _HINT = "give the log of one run: two logs in one file, or lines mixed within a number, cannot be told apart"
 MAX_COMMUNICATORS = 4096
@@ -38,14 +30,14 @@ class Draft:
         self.line = line
         self.size = 0
         self.nodes: int | None = None
-        self.ranks: dict[int, Rank] = {}
-        self.orders: dict[int, Ring] = {}
+        self.ranks: dict[int, model.Rank] = {}
+        self.orders: dict[int, model.Ring] = {}
         self.steps: dict[tuple[int, int], Step] = {}
-        self.trees: dict[tuple[int, int], TreeNode] = {}
+        self.trees: dict[tuple[int, int], model.TreeNode] = {}
         self.heads: list[tuple[int, ...]] = []
-        self.connections: list[Connection] = []
-        self.searches: list[Search] = []
-        self.counts: Counts | None = None
+        self.connections: list[model.Connection] = []
+        self.searches: list[model.Search] = []
+        self.counts: model.Counts | None = None
         self.pxn: bool | None = None
 
     def set_size(self, size: int, line: int) -> None:
@@ -72,7 +64,7 @@ class Draft:
         if known and not self.fits(rank, message):
             seen = f"rank {rank} is {message.host}:{message.pid} here and {known.host}:{known.pid} there"
             raise UsageError(f"line {message.line} contradicts line {known.line}: {seen}", hint=_HINT)
-        known = known or Rank(rank=rank, host=message.host, pid=message.pid, line=message.line)
+        known = known or model.Rank(rank=rank, host=message.host, pid=message.pid, line=message.line)
         if found is not None:
             said = {name: getattr(found, name) for name in ("cuda_dev", "nvml_dev", "bus_id")}
             new = {name: value for name, value in said.items() if value is not None}
@@ -88,29 +80,29 @@ class Draft:
                 self.set_size(fact.size, message.line)
                 self.place(fact.rank, message, fact if isinstance(fact, Init) else None)
                 self.nodes = fact.nodes if isinstance(fact, Nodes) else self.nodes
-            case Ring():
+            case model.Ring():
                 known = self.orders.setdefault(fact.channel, fact)
                 if known.ranks != fact.ranks:
                     said = f"line {fact.line} contradicts line {known.line}: two rings for channel {fact.channel}"
                     raise UsageError(said, hint=_HINT)
             case Step():
                 self.steps.setdefault((fact.channel, fact.rank), fact)
-            case TreeNode():
+            case model.TreeNode():
                 self.trees.setdefault((fact.channel, fact.rank), fact)
-            case Connection():
+            case model.Connection():
                 self.connections.append(fact)
-            case Search():
+            case model.Search():
                 self.searches.append(fact)
-            case Counts():
+            case model.Counts():
                 self.counts = self.counts or fact
             case Heads():
                 self.heads.append(fact.ranks)
             case Pxn():
                 self.pxn = fact.used
 
-    def finish(self) -> Communicator:
+    def finish(self) -> model.Communicator:
         """The communicator as far as it was seen."""
-        return Communicator(
+        return model.Communicator(
             id=self.name,
             size=self.size or self._least_size(),
             nodes=self.nodes,
@@ -131,7 +123,7 @@ class Draft:
         named += [end for one in self.connections for end in (one.source, one.target)]
         return min(max(named, default=-1) + 1, MAX_RANKS)
 
-    def _ring(self, channel: int) -> Ring:
+    def _ring(self, channel: int) -> model.Ring:
         """The ring as rank 0 lists it; where that is not whole, as the ranks' own neighbours give it."""
         listed = self.orders.get(channel)
         size = self.size or self._least_size()
@@ -143,10 +135,10 @@ class Draft:
             here = self.steps[(channel, here)].following
             if here == start:
                 line = listed.line if listed else self.steps[(channel, start)].line
-                return Ring(channel=channel, ranks=tuple(ranks), line=line)
+                return model.Ring(channel=channel, ranks=tuple(ranks), line=line)
             ranks.append(here)
         if listed is None:
-            return Ring(channel=channel, ranks=tuple(ranks), whole=False, line=self.steps[(channel, start)].line)
+            return model.Ring(channel=channel, ranks=tuple(ranks), whole=False, line=self.steps[(channel, start)].line)
         cut = len(listed.ranks) < size and (len(listed.ranks) >= _PRINTED_RANKS or not listed.whole)
         return msgspec.structs.replace(listed, whole=not cut)
 
@@ -165,7 +157,7 @@ class Drafts:
         draft: Draft | None
         if isinstance(fact, Init):
             draft = self._of_init(fact, message)
-        elif isinstance(fact, Ring):
+        elif isinstance(fact, model.Ring):
             draft = self._of_ring(fact, message)
         else:
             draft = self._of(message) if rank is None else self._of_rank(message, rank)
@@ -176,7 +168,7 @@ class Drafts:
             draft.place(rank, message)
         return True
 
-    def finish(self) -> tuple[Communicator, ...]:
+    def finish(self) -> tuple[model.Communicator, ...]:
         """All communicators that have something to show, the largest first."""
         finished = [draft.finish() for draft in self.all]
         return tuple(sorted(finished, key=lambda one: -one.size))
@@ -209,7 +201,7 @@ class Drafts:
                 draft = None
         return self._own(draft or self._adopt(found, message) or self._begin(found.comm, message), message)
 
-    def _of_ring(self, found: Ring, message: Message) -> Draft:
+    def _of_ring(self, found: model.Ring, message: Message) -> Draft:
         """The second ring for a channel of a communicator without id that is ready begins the next communicator."""
         draft = self._of(message)
         if found.channel in draft.orders and not draft.name and any(one.complete for one in draft.ranks.values()):
@@ -253,6 +245,6 @@ def _owners(message: Message) -> tuple[_Owner, _Owner]:
 
 def _speaker(fact: OfCommunicator) -> int | None:
     """The rank that wrote the line, where the fact tells which one."""
-    if isinstance(fact, Connection):
+    if isinstance(fact, model.Connection):
         return fact.target if fact.direction == "receive" else fact.source
-    return fact.rank if isinstance(fact, Step | TreeNode) else None
+    return fact.rank if isinstance(fact, Step | model.TreeNode) else None

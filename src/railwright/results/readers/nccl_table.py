@@ -79,7 +79,7 @@ class Table(Draft):
 
     @property
     def is_computed(self) -> bool:
-        """Whether algbw follows from size and time. The sizes of all_to_allv are random; CPU time (`-C`) is another."""
+        """Whether algbw follows from the size and time of a row: not for all_to_allv, nor from CPU time (`-C`)."""
         return not self.cpu_time and self.test != "all_to_allv"
 
     def add_row(self, row: Row) -> None:
@@ -220,24 +220,22 @@ def _check_timing(table: Table, row: Row, timing: Timing) -> None:
     if time.value <= 0:
         raise refusal(row.line, f"time {time.text} us is not above 0")
     low, high = algbw.range()
+    share = None if table.ranks is None else float(busbw.factor(table.test, table.ranks))
     if table.is_computed:
         size = float(busbw.counted_bytes(table.test, row.size_bytes, table.ranks or 1))
         # bytes/us is MB/s
         computed = (size / time.high / 1e3, size / max(time.low, time.high * 1e-3) / 1e3)
         if not overlap((low, high), computed):
-            if not _is_old_definition(table, timing, computed):
-                raise refusal(
-                    row.line,
-                    f"algbw {algbw.text} GB/s is not size {row.size_bytes} / time {time.text} us = "
-                    f"{size / time.value / 1e3:.2f} GB/s",
-                )
-            table.algbw_is_busbw = True
-            return
+            table.algbw_is_busbw = share is not None and _is_old_definition(table, timing, computed, share)
+            if table.algbw_is_busbw:
+                return
+            raise refusal(
+                row.line,
+                f"algbw {algbw.text} GB/s is not size {row.size_bytes} / time {time.text} us = "
+                f"{size / time.value / 1e3:.2f} GB/s",
+            )
         low, high = max(low, computed[0]), min(high, computed[1])
-    if table.ranks is None:
-        return
-    share = float(busbw.factor(table.test, table.ranks))
-    if not overlap(timing.busbw.range(), (low * share, high * share)):
+    if share is not None and not overlap(timing.busbw.range(), (low * share, high * share)):
         raise refusal(
             row.line,
             f"busbw {timing.busbw.text} is not algbw {algbw.text} x {share:.4g}, the factor of {table.test} "
@@ -245,13 +243,11 @@ def _check_timing(table: Table, row: Row, timing: Timing) -> None:
         )
 
 
-def _is_old_definition(table: Table, timing: Timing, computed: Range) -> bool:
+def _is_old_definition(table: Table, timing: Timing, computed: Range, share: float) -> bool:
     """Whether the algbw column is really the busbw, as before 2020-06."""
-    if table.test not in ("all_gather", "reduce_scatter") or table.ranks is None:
+    if table.test not in ("all_gather", "reduce_scatter") or timing.algbw.text != timing.busbw.text:
         return False
-    share = float(busbw.factor(table.test, table.ranks))
-    low, high = computed
-    return timing.algbw.text == timing.busbw.text and overlap(timing.algbw.range(), (low * share, high * share))
+    return overlap(timing.algbw.range(), (computed[0] * share, computed[1] * share))
 
 
 def _add(table: Table, row: Row, timing: Timing) -> None:

@@ -42,13 +42,7 @@ _LOGGED_RANKS = re.compile(r"NCCL INFO (?:ncclCommInit\w{1,20} )?comm \S{1,20} r
 _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values +: +(\d{1,18})\b")
 _AVERAGE = re.compile(r"# Avg bus bandwidth +: +(\S{1,24})")
 _PER_ITERATION = {"i_min": "iteration_min_s", "i_max": "iteration_max_s", "i_p99": "iteration_p99_s"}
-_SETTINGS = {
-    "iters": "iterations",
-    "warmup iters": "warmup_iterations",
-    "agg iters": "aggregated_iterations",
-    "validation": "validation",
-    "graph": "graph",
-}
+_SETTINGS = {"iters": "iterations", "warmup iters": "warmup_iterations", "agg iters": "aggregated_iterations"}
 _TIMES = ("time", "cputime")
 _MAX_VARIABLES = 64
 
@@ -195,8 +189,8 @@ def _parameters(section: _Section, found: re.Match[str]) -> None:
         name = name.strip().replace("warmupiters", "warmup iters")
         if name == "step":
             section.settings["step_factor" if unit == "factor" else "step_bytes"] = int(value)
-        elif name in _SETTINGS:
-            section.settings[_SETTINGS[name]] = int(value)
+        elif name in (*_SETTINGS, "validation", "graph"):
+            section.settings[_SETTINGS.get(name, name)] = int(value)
 
 
 def _row(section: _Section, words: list[str], line: int) -> None:

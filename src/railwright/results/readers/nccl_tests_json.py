@@ -16,6 +16,7 @@ from railwright.results.readers.printed_numbers import Number
 
 _SIX_DECIMALS = 0.5e-6  # printf %lf
 _KNOWN_VERSIONS = (1, 2, 3)
+_PLACEMENTS = ("out_of_place", "in_place")
 
 
 class _Half(msgspec.Struct):
@@ -126,12 +127,8 @@ def _table(file: _File) -> Table:
     else:
         table.notes.append("the file has no average bus bandwidth: the run did not end well")
     for place, row in enumerate(file.results, 1):
-        halves = (
-            _timing("out_of_place", row.out_of_place, row.out_of_place_per_iter, table),
-            _timing("in_place", row.in_place, row.in_place_per_iter, table),
-        )
         root = int(row.root) if row.root.strip().isdecimal() else -1
-        timings = tuple(half for half in halves if half is not None)
+        timings = tuple(_timing(table, row, placement) for placement in _PLACEMENTS if getattr(row, placement))
         table.add_row(Row(place, row.size, row.count, row.type, row.redop, root, timings))
     return table
 
@@ -145,9 +142,9 @@ def _operation(file: _File) -> str:
     return ""
 
 
-def _timing(placement: str, half: _Half | None, iterations: _PerIteration | None, table: Table) -> Timing | None:
-    if half is None:
-        return None
+def _timing(table: Table, row: _Row, placement: str) -> Timing:
+    half: _Half = getattr(row, placement)
+    iterations: _PerIteration | None = getattr(row, f"{placement}_per_iter")
     time = half.time if half.time is not None else half.cpu_time
     if time is None or min(time, half.alg_bw, half.bus_bw, half.nwrong or 0) < 0:
         raise UsageError(f"{placement} has a missing or negative number: {half}"[:300], hint="give the text output")

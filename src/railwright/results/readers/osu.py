@@ -50,14 +50,12 @@ _COLLECTIVES = {
 }  # fmt: skip
 _PAIRWISE = ("osu_bw", "osu_bibw", "osu_latency", "osu_latency_mt", *_ONE_SIDED.values())
 _READ = (*_POINT_TO_POINT.values(), *(f"osu_{name}" for name in dict.fromkeys(_COLLECTIVES.values())), "one-sided")
-_VALUES: dict[str, tuple[Quantity, float, str]] = {
-    "Bandwidth": ("bandwidth_bytes_per_s", 1e6, "MB/s"),
-    "MB/s": ("bandwidth_bytes_per_s", 1e6, "MB/s"),
-    "Messages/s": ("messages_per_s", 1, "messages/s"),
-    "Lat": ("latency_s", 1e-6, "us"),
-    "Avg Lat": ("latency_s", 1e-6, "us"),
-}
-"""What the columns that begin like this hold, and their unit. All others stand beside these values."""
+_VALUES: tuple[tuple[tuple[str, ...], Quantity, float, str], ...] = (
+    (("Bandwidth", "MB/s"), "bandwidth_bytes_per_s", 1e6, "MB/s"),
+    (("Messages/s",), "messages_per_s", 1, "messages/s"),
+    (("Lat", "Avg Lat"), "latency_s", 1e-6, "us"),
+)
+"""The columns that begin like this, what they hold, and their unit. All others stand beside these values."""
 
 
 def recognises(text: str) -> bool:
@@ -141,8 +139,8 @@ def _row(test: Draft, words: list[str], line: int) -> None:
     values = (
         Measured(quantity, cell.value * scale, f"{cell.text} {unit}")
         for name, cell in numbers.items()
-        for begin, (quantity, scale, unit) in _VALUES.items()
-        if name.startswith(begin)
+        for begins, quantity, scale, unit in _VALUES
+        if name.startswith(begins)
     )
     test.add(line, values, {"size_bytes": size}, _extras(numbers), checked)
 
