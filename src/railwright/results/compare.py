@@ -145,14 +145,11 @@ def compare(a: ResultFile, b: ResultFile, across: Iterable[str] = ()) -> Compari
 def _grouped(results: Iterable[Result], ignored: tuple[str, ...]) -> dict[PointKey, list[Result]]:
     groups: dict[PointKey, list[Result]] = {}
     for result in results:
-        groups.setdefault(_key(result, ignored), []).append(result)
+        # Values are compared as text: True and 1 are not the same value, and a NaN is the same as itself.
+        parameters = sorted((key, str(value)) for key, value in result.parameters.items() if key not in ignored)
+        key = (result.benchmark, result.quantity, result.path, tuple(parameters))
+        groups.setdefault(key, []).append(result)
     return groups
-
-
-def _key(result: Result, ignored: tuple[str, ...]) -> PointKey:
-    # Values are compared as text: True and 1 are not the same value, and a NaN is the same as itself.
-    parameters = ((key, str(value)) for key, value in result.parameters.items() if key not in ignored)
-    return (result.benchmark, result.quantity, result.path, tuple(sorted(parameters)))
 
 
 def _label(run: Run) -> RunLabel:

@@ -10,6 +10,7 @@ from railwright.results.model import Summary
 
 _ROUNDING = 1e-9
 """Relative: what interpolation between two samples may take an order statistic past one of them, and far more."""
+_RISING = (("minimum", "median_low", "median"), ("median", "median_high", "maximum"), ("median", "p99", "maximum"))
 _NORMAL_975 = 1.959964  # the 97.5 % quantile of the normal distribution
 
 
@@ -44,13 +45,8 @@ def why_no_summary(summary: Summary) -> str:
     """
     if summary.count < 1:
         return f"a summary of {summary.count} samples"
-    median, highest = ("median", summary.median), ("maximum", summary.maximum)
-    rising = (
-        (("minimum", summary.minimum), ("median_low", summary.median_low), median),
-        (median, ("median_high", summary.median_high), highest),
-        (median, ("p99", summary.p99), highest),
-    )
-    for chain in rising:
+    for names in _RISING:
+        chain = [(name, getattr(summary, name)) for name in names]
         for name, value in chain:
             if not math.isfinite(value):
                 return f"the {name} of its summary is {value}"

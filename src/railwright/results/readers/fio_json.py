@@ -127,10 +127,8 @@ def _check(name: str, side: _Side, job: _Job) -> None:
     if side.runtime > 0:
         low, high = (side.io_bytes / ((side.runtime + way) / 1e3) for way in (1, -0.999))
         if not low * 0.999 <= side.bw_bytes <= high * 1.001:
-            raise _refusal(
-                job,
-                f"{name} bw_bytes {side.bw_bytes:.0f} is not io_bytes {side.io_bytes} / runtime {side.runtime} ms",
-            )
+            moved = f"io_bytes {side.io_bytes} / runtime {side.runtime} ms"
+            raise _refusal(job, f"{name} bw_bytes {side.bw_bytes:.0f} is not {moved}")
 
 
 def _parameters(name: str, options: dict[str, str]) -> dict[str, Scalar]:

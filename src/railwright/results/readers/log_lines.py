@@ -89,6 +89,11 @@ def by_origin(lines: Iterable[Line]) -> list[list[Line]]:
     return list(origins.values())
 
 
+def runs_of(text: str, begins: Callable[[Line], bool]) -> list[list[Line]]:
+    """The lines of every run of every origin, cut before each one that begins a run."""
+    return [part for stream in by_origin(lines_of(text)) for part in sections(stream, begins) if part]
+
+
 def sections(lines: Iterable[Line], begins: Callable[[Line], bool]) -> list[list[Line]]:
     """The lines cut before each one that begins a run; what stands before the first is a part of its own."""
     parts: list[list[Line]] = [[]]

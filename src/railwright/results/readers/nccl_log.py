@@ -64,7 +64,7 @@ class _Reader:
 
     def take(self, message: Message) -> None:
         """One message; what is not known is left out."""
-        plain = message._replace(text=message.text.lstrip()) if message.text[:1] == " " else message
+        plain = message._replace(text=message.text.lstrip()) if message.text[:1].isspace() else message
         if message.warn:
             if len(self.warnings) < MAX_FACTS:
                 self.warnings.append(model.LoggedWarning(host=message.host, says=plain.text, line=message.line))

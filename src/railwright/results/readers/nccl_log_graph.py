@@ -89,27 +89,16 @@ class TuningTable:
             pairs = [cell.partition("/") for cell in cells[1:]]
             self._columns = [(spelled(one.strip()), spelled(other.strip())) for one, _, other in pairs]
         elif head in _OPERATIONS and self._owner is not None and len(self.estimates) < MAX_ROWS:
-            self._take_row(head, cells[1:], message.line)
+            for (algorithm, protocol), cell in zip(self._columns, cells[1:], strict=False):
+                if found := _ESTIMATE.fullmatch(cell):
+                    estimate = Tuning(operation=head, algorithm=algorithm, protocol=protocol,
+                                      latency_s=decimal(found[1]) * 1e-6, bandwidth_bytes_per_s=rate(found[2]),
+                                      line=message.line)  # fmt: skip
+                    self.estimates.append(estimate)
         else:
             return False
         self._owner = owner(message)
         return True
-
-    def _take_row(self, operation: str, cells: list[str], line: int) -> None:
-        for (algorithm, protocol), cell in zip(self._columns, cells, strict=False):
-            found = _ESTIMATE.fullmatch(cell)
-            if found is None:
-                continue
-            self.estimates.append(
-                Tuning(
-                    operation=operation,
-                    algorithm=algorithm,
-                    protocol=protocol,
-                    latency_s=decimal(found[1]) * 1e-6,
-                    bandwidth_bytes_per_s=rate(found[2]),
-                    line=line,
-                )
-            )
 
 
 def begin(message: Message) -> SystemTable | None:

@@ -338,10 +338,4 @@ _KINDS: dict[str, list[tuple[re.Pattern[str], _Reading]]] = {
     "Connected": [(_PXN, _is(Pxn))],
 }
 """What begins with this word; the first pattern that fits counts."""
-_OTHERS = [
-    (_INIT, _init),
-    (_NODES, _is(Nodes)),
-    (_SETTING, _setting),
-    (_CHOICE, _choice),
-    (_COUNTS, _is(Counts)),
-]
+_OTHERS = [(_INIT, _init), (_NODES, _is(Nodes)), (_SETTING, _setting), (_CHOICE, _choice), (_COUNTS, _is(Counts))]

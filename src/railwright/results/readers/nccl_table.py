@@ -179,23 +179,17 @@ def _settle_ranks(table: Table, logged_ranks: int | None) -> None:
 
 def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
     least, most, line = 1, busbw.MAX_RANKS, 0
-    for row in data:
-        for timing in row.timings:
-            if timing.algbw.low <= 0:
-                continue
-            found = busbw.ranks_between(
-                table.test, timing.busbw.low / timing.algbw.high, timing.busbw.high / timing.algbw.low
-            )
-            if found is None:
-                table.notes.append(f"no device lines: the number of ranks of a {table.test} cannot be deduced")
-                return
-            if max(least, found[0]) > min(most, found[1]):
-                raise refusal(
-                    row.line,
-                    f"busbw {timing.busbw.text} is not algbw {timing.algbw.text} x the factor of {table.test} "
-                    + (f"for the ranks of line {line}" if found[0] <= found[1] else "for any number of ranks"),
-                )
-            least, most, line = max(least, found[0]), min(most, found[1]), row.line
+    timed = [(row, timing) for row in data for timing in row.timings if timing.algbw.low > 0]
+    for row, timing in timed:
+        bus, algbw = timing.busbw, timing.algbw
+        found = busbw.ranks_between(table.test, bus.low / algbw.high, bus.high / algbw.low)
+        if found is None:
+            table.notes.append(f"no device lines: the number of ranks of a {table.test} cannot be deduced")
+            return
+        if max(least, found[0]) > min(most, found[1]):
+            ranks = f"for the ranks of line {line}" if found[0] <= found[1] else "for any number of ranks"
+            raise refusal(row.line, f"busbw {bus.text} is not algbw {algbw.text} x the factor of {table.test} {ranks}")
+        least, most, line = max(least, found[0]), min(most, found[1]), row.line
     if least == most:
         table.ranks = least
         table.notes.append(f"no device lines: {least} ranks follow from busbw / algbw")

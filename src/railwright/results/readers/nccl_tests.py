@@ -114,8 +114,7 @@ def _output(section: _Section, words: list[str], line: int, *, is_cut: bool) -> 
     if begins_row(words):
         _end_torn(section)
     if section.torn is not None:
-        section.torn.add(words, is_cut=is_cut, line=line)
-        if section.torn.whole:
+        if section.torn.add(words, is_cut=is_cut, line=line):
             _row(section, section.torn.words, section.torn.line)
             section.torn = None
         return
@@ -294,14 +293,11 @@ def _settle_devices(section: _Section, logged_ranks: int | None) -> None:
         groups.setdefault(group, set()).add(rank)
     ranks = max(groups.values(), key=len)
     section.gpus = tuple(dict.fromkeys(gpu for _, gpu in section.devices.values() if gpu))
+    section.ranks = max(max(ranks) + 1, logged_ranks or 0)
     if len(groups) > 1:
-        section.notes.append(f"{len(groups)} groups ran at once; this table is of one of them")
         section.ranks = len(ranks)
-        return
-    least = max(max(ranks) + 1, logged_ranks or 0)
-    if ranks != set(range(least)):
-        section.notes.append(f"{len(ranks)} of {least} device lines are there: the number of hosts is unknown")
-        section.ranks = least
-        return
-    section.ranks = len(ranks)
-    section.hosts = len({host for host, _ in section.devices.values()})
+        section.notes.append(f"{len(groups)} groups ran at once; this table is of one of them")
+    elif ranks != set(range(section.ranks)):
+        section.notes.append(f"{len(ranks)} of {section.ranks} device lines are there: the number of hosts is unknown")
+    else:
+        section.hosts = len({host for host, _ in section.devices.values()})

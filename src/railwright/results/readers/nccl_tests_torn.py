@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from railwright.results.readers.log_lines import Line, refusal
@@ -73,18 +73,21 @@ class TornRow:
     width: int
     stamp: int
     """How many words a time stamp adds at the end."""
-    whole: bool = field(default=False, init=False)
 
-    def add(self, words: Sequence[str], *, is_cut: bool, line: int) -> None:
-        """Takes the next part; words that are no numbers are somebody else's. Raises UsageError for a wrong part."""
+    def add(self, words: Sequence[str], *, is_cut: bool, line: int) -> bool:
+        """Takes the next part, and says whether the row is whole now. Raises UsageError for a wrong part.
+
+        Words that are no numbers are somebody else's.
+        """
         numbers = words[: -self.stamp] if self.stamp and len(self.words) + len(words) > self.width else words
         if not words or not all(_is_number(word) for word in numbers):
-            return
+            return False
         found = len(self.words) + len(words)
-        self.whole = found in (self.width, self.width + self.stamp)
-        if not self.whole and not (is_cut and found in self.starts):
+        whole = found in (self.width, self.width + self.stamp)
+        if not whole and not (is_cut and found in self.starts):
             raise refusal(line, f"the row of line {self.line} goes on with {found} of {self.width} columns")
         self.words += words
+        return whole
 
     @property
     def is_first_half(self) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from railwright.limits.model import Quantity
 from railwright.results.model import Verification
-from railwright.results.readers.log_lines import Line, by_origin, columns_of, lines_of, refusal, sections
+from railwright.results.readers.log_lines import Line, columns_of, refusal, runs_of
 from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
 from railwright.topology.model import Scalar
@@ -65,9 +65,8 @@ def recognises(text: str) -> bool:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every test of the text. Raises UsageError for a test or a table that cannot be read."""
-    parts = [part for stream in by_origin(lines_of(text)) for part in sections(stream, _begins)]
     return files_of(
-        (_test(part) for part in parts if part and _begins(part[0])),
+        (_test(part) for part in runs_of(text, _begins) if _begins(part[0])),
         "no row of an OSU table was found",
         "give the output from '# OSU MPI ... Test v' to the last size",
     )

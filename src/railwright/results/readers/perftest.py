@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from railwright.results.readers.log_lines import Line, by_origin, columns_of, lines_of, refusal, sections
+from railwright.results.readers.log_lines import Line, columns_of, refusal, runs_of
 from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of, percentiles
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
 from railwright.topology.model import Scalar
@@ -61,9 +61,8 @@ def recognises(text: str) -> bool:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every table of the text. Raises UsageError for one that contradicts itself or does not name its test."""
-    parts = [part for stream in by_origin(lines_of(text)) for part in sections(stream, _begins) if part]
     return files_of(
-        (_test(part) for part in parts),
+        map(_test, runs_of(text, _begins)),
         "no row of a perftest table was found (#bytes, #iterations, ...)",
         "give the client's output from the line '... BW Test' or '... Latency Test' on",
     )
