@@ -2,10 +2,10 @@
 
 faster        the difference is beyond the noise of both runs, and better in b than in a
 slower        the same, and worse in b
-within noise  no difference that can be told from noise, and one of more than 5 % can be excluded
+within noise  no difference beyond the noise, and one of more than 5 % can be excluded
 cannot tell   too few launches, or too much noise, or the two values are not of the same thing
 
-Of points that did not change at most 5 in 100 are called faster or slower, whatever the noise (a test holds that).
+Of points that did not change, at most 5 in 100 are called faster or slower, however noisy they are (a test checks it).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Unit = Literal["launches", "samples of one launch", "none"]
 Reason = Literal["", "not the same thing", "no value", "few launches", "noise"]
 
 MIN_LAUNCHES = 3
-"""Below this the ranks of the launches can say nothing with more than 67 % confidence."""
+"""With fewer launches, rank statistics reach a confidence of 67 % at most."""
 SMALLEST_CLAIM = 0.02
-"""A smaller difference is not claimed: each run is one visit to a machine, which itself drifts between visits."""
+"""Smaller differences are not claimed: a machine drifts between one run and the next."""
 LARGEST_DOUBT = 0.05
-"""`within noise` is said only where a difference larger than this can be excluded."""
+"""A point is `within noise` only where a larger difference than this can be excluded."""
 
 PointKey = tuple[str, Quantity, str, tuple[tuple[str, str], ...]]
 
@@ -52,7 +52,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
 
 class ComparedPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="compared", tag_field="record",
                     forbid_unknown_fields=True):  # fmt: skip
-    """A point that both runs have. `ratio` is b / a, and its interval is over launches where both have several."""
+    """A point that both runs have. `ratio` is b / a. Its interval is over launches where both runs have several."""
 
     benchmark: str
     quantity: Quantity
@@ -65,7 +65,7 @@ class ComparedPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     unit: Unit = "none"
     statement: Statement
     reason: Reason = ""
-    """Why it cannot be told, in a word; empty where it can."""
+    """Why nothing can be said, in a word or two; otherwise empty."""
     why: str
 
 
@@ -91,7 +91,7 @@ class OneSided(msgspec.Struct, frozen=True, kw_only=True, tag="one_sided", tag_f
 
 
 class RunLabel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which run it was."""
+    """The run that a side of the comparison is from."""
 
     host: str
     started_at: str
@@ -191,7 +191,7 @@ def _point(
 
 
 def _side(results: Sequence[Result]) -> Side:
-    """The medians of the launches; without any where one of them is not a finite number above 0."""
+    """The median of each launch. No launches at all when one median is not a finite number above 0."""
     ordered = sorted(results, key=lambda result: result.launch)
     launches: list[float] = []
     for _, same in groupby(ordered, key=lambda result: result.launch):
@@ -217,7 +217,7 @@ def _median(result: Result) -> float | None:
 
 
 def _interval(a: Side, b: Side) -> tuple[RatioInterval | None, Unit]:
-    """Over launches where both sides have several; else inside the launches, which says nothing about the next one."""
+    """Over launches where both sides have several. Otherwise inside one launch, which says nothing about the next."""
     if len(a.launches) > 1 and len(b.launches) > 1:
         return ratio_interval(a.launches, b.launches), "launches"
     ranges = [side.within or (min(side.launches), max(side.launches)) for side in (a, b) if side.launches]
@@ -263,7 +263,7 @@ def _one_sided(both: tuple[list[Result], ...], other: Sequence[Result]) -> OneSi
 
 
 def _exit_status(points: Sequence[ComparedPoint], one_sided: Sequence[OneSided]) -> int:
-    """1 if anything is slower; else 3 if anything could not be told, was lost in b, or nothing could be compared."""
+    """1 if anything is slower. Otherwise 3 if a point cannot be told or is missing in b, or nothing was compared."""
     statements = {point.statement for point in points}
     if "slower" in statements:
         return EXIT_SLOW

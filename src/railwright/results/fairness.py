@@ -1,7 +1,7 @@
 """What makes two runs incomparable, or less comparable than they look: every difference with the values of both.
 
 `blocking` means that the two values are not of the same thing: 512 and 64 ranks, two methods, two routing modes.
-`caution` means that they are, and that something beside the thing under test may have made the difference.
+`caution` means that they are, but that something other than the thing under test may have caused the difference.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _MUST_BE_SAME = {
 }
 """The fields in which two results must be the same, and why."""
 
-_BUSY_FRACTION = 0.1  # from here on other work takes a share of what is measured, on any number of cores
+_BUSY_FRACTION = 0.1  # above this, other work slows the measurement on any number of cores
 _LOST_FRACTION = 0.01  # noise that differs by less than this cannot explain the 2 % that `compare` looks for
-_CLOCK_FRACTION = 0.05  # as far apart as a core's clock must be to be told from the noise of timing fixed work
+_CLOCK_FRACTION = 0.05  # the time of fixed work is not precise enough to show a smaller difference
 _CLOCK_WORDS = ("clock", "_hz", "mtu", "firmware", "driver")
 
 
@@ -148,12 +148,12 @@ def _values(values: Iterable[object]) -> str:
 
 
 def _both(name: str, a: Sequence[Result], b: Sequence[Result]) -> tuple[str, str]:
-    """What the results of each side have in one of their fields."""
+    """The values that the results of each side have in one field."""
     return _values(getattr(each, name) for each in a), _values(getattr(each, name) for each in b)
 
 
 def _settings(a: Sequence[Result], b: Sequence[Result], runs: tuple[ResultFile, ResultFile]) -> Iterator[Difference]:
-    # A time among the settings was measured along the way (a set-up, a part of the operation) and was not held.
+    # A time among the settings is a measurement too, of the set-up for example, and was not held constant.
     keys = {key for result in (*a, *b) for key, value in result.settings.items()
             if not (isinstance(value, float) and key.endswith("_s"))}  # fmt: skip
     for key in sorted(keys.union(BLOCKING_SETTINGS)):
@@ -178,7 +178,7 @@ def _evidence(a: Sequence[Result], b: Sequence[Result]) -> Iterator[Difference]:
 
 
 def _verification(a: Sequence[Result], b: Sequence[Result]) -> Iterator[Difference]:
-    """Wrong bytes void a value. Data checked on one side only is not the same work; on neither, it is a caution."""
+    """Wrong bytes make a value void. A check on one side only is different work. No check at all is a caution."""
     first, second = (_checked(side) for side in (a, b))
     severity: Severity = "blocking"
     if "wrong" in first + second:
@@ -261,7 +261,7 @@ def series_words(benchmark: str, path: str, varied: Mapping[str, Scalar]) -> str
 
 
 def merged(differences: Iterable[Difference]) -> tuple[Difference, ...]:
-    """Each difference once, with all the curves where it holds; what blocks comes first."""
+    """Each difference once, with all the curves that it concerns. Blocking differences come first."""
     places: dict[Difference, list[str]] = {}
     for difference in differences:
         places.setdefault(msgspec.structs.replace(difference, where=()), []).extend(difference.where)

@@ -15,7 +15,7 @@ CONFIDENCE = 0.95
 
 
 class RatioInterval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the ratio b/a lies, and how sure that is: fewer launches give less than 0.95, and that is said."""
+    """The interval of the ratio b/a and its confidence, which is below 0.95 for few launches."""
 
     low: float
     high: float
@@ -23,7 +23,7 @@ class RatioInterval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 def ratio_interval(a: Sequence[float], b: Sequence[float]) -> RatioInterval:
-    """The interval of b/a from the launches of both, all of them finite and above 0. Raises ValueError else.
+    """The interval of b/a from the launches of both, all of them finite and above 0. Raises ValueError otherwise.
 
     The interval of a shift between two samples by ranks (Hodges and Lehmann 1963; exact distribution of Mann and
     Whitney 1947), on logarithms, so that the shift is a ratio. It is 95 % sure or slightly more; with few

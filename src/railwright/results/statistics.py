@@ -9,7 +9,7 @@ from itertools import pairwise
 from railwright.results.model import Summary
 
 _ROUNDING = 1e-9
-"""Relative: what interpolation between two samples may take an order statistic past one of them, and far more."""
+"""Relative. Rounding in the interpolation between two samples is far smaller than this."""
 _RISING = (("minimum", "median_low", "median"), ("median", "median_high", "maximum"), ("median", "p99", "maximum"))
 _NORMAL_975 = 1.959964  # the 97.5 % quantile of the normal distribution
 

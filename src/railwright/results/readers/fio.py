@@ -4,7 +4,7 @@
         clat (usec): min=142, max=258129, avg=3881.27, stdev=4019.48
          | 50.00th=[ 2769], ... 99.00th=[13566]
 
-MiB is 2^20, MB 10^6 bytes. The bandwidth is bytes / runtime of the job, which holds fio's own file invalidation.
+MiB is 2^20, MB 10^6 bytes. The bandwidth is bytes / runtime of the job, with fio's own invalidation of the file in it.
 A job that verifies reads back what it wrote: those reads are the check, not a measurement.
 """
 
@@ -90,7 +90,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 
 def _parsed(draft: Draft, lines: list[Line]) -> tuple[dict[str, dict[str, Scalar]], list[_Job]]:
-    """What the lines that introduce the jobs say, by the job's name, and the jobs as they ended."""
+    """The definition of each job by its name, and what fio printed of the jobs at their end."""
     definitions: dict[str, dict[str, Scalar]] = {}
     jobs: list[_Job] = []
     for line in lines:
@@ -117,9 +117,8 @@ def _detail(job: _Job, text: str, line: int) -> None:
         job.operations.append(_Operation(found, line))
     elif found := _ISSUED.match(text):
         job.issued = tuple(int(count) for count in found.groups())
-    elif last is not None and text.startswith("clat percentiles"):
-        if found := _PERCENTILES.match(text):
-            last.unit = found[1]
+    elif last is not None and (found := _PERCENTILES.match(text)):
+        last.unit = found[1]
     elif last is not None and text.startswith("clat ("):
         last.clat = _CLAT.match(text)
     elif last is not None and text.startswith("|"):

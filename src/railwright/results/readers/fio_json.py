@@ -1,6 +1,6 @@
 """fio's JSON: one object per job, with exact bytes, runtimes and completion latencies in ns.
 
-Status lines or warnings may stand before and after it; `json+` adds histograms, which are not needed here.
+Status lines or warnings may stand before and after it. The histograms of `json+` are not needed here.
 """
 
 from __future__ import annotations

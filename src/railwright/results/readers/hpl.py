@@ -4,7 +4,7 @@
     WR11C2R4        5120   128     2     2              26.71             3.3515e+00
     ||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=   4.41990053e-03 ...... PASSED
 
-NVIDIA's adds `( 4.213e+04)`, the same per GPU. Gflops = (2/3 N^3 + 3/2 N^2) / time / 10^9 (hpl testing/ptest
+NVIDIA's version adds `( 4.213e+04)`, the rate per GPU. Gflops = (2/3 N^3 + 3/2 N^2) / time / 10^9 (hpl testing/ptest
 HPL_pdtest.c), which is checked within the rounding of both.
 """
 

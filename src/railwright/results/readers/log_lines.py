@@ -30,7 +30,7 @@ _MAX_PREFIXES = 3
 
 
 class Line(NamedTuple):
-    """One line: its number in the text, from 1, who printed it, and what."""
+    """One line with its number in the text, counted from 1, and the rank that printed it."""
 
     number: int
     origin: str
@@ -82,7 +82,7 @@ def _line(number: int, raw: str) -> Line:
 
 
 def by_origin(lines: Iterable[Line]) -> list[list[Line]]:
-    """The lines of each origin, in order; the origins as they first appear. Unmarked lines are an origin too."""
+    """The lines of each origin. Origins are in the order of their first lines; unmarked lines are an origin too."""
     origins: dict[str, list[Line]] = {}
     for line in lines:
         origins.setdefault(line.origin, []).append(line)
@@ -90,12 +90,12 @@ def by_origin(lines: Iterable[Line]) -> list[list[Line]]:
 
 
 def runs_of(text: str, begins: Callable[[Line], bool]) -> list[list[Line]]:
-    """The lines of every run of every origin, cut before each one that begins a run."""
+    """The lines of each run. Ranks that a launcher marked are read apart."""
     return [part for stream in by_origin(lines_of(text)) for part in sections(stream, begins) if part]
 
 
 def sections(lines: Iterable[Line], begins: Callable[[Line], bool]) -> list[list[Line]]:
-    """The lines cut before each one that begins a run; what stands before the first is a part of its own."""
+    """The lines, divided before each line that begins a run. The lines above the first such line are a part too."""
     parts: list[list[Line]] = [[]]
     for line in lines:
         if begins(line):

@@ -34,7 +34,7 @@ class ForeignFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     """NCCL_* variables, from the command line or NCCL's own log."""
     results: tuple[Result, ...]
     notes: tuple[str, ...] = ()
-    """What the reader of the table must know: units, data not checked, rows missing, averages that mean nothing."""
+    """What a user must know to read the table: units, data not checked, rows missing, averages that mean nothing."""
 
 
 class Reader(Protocol):
@@ -44,7 +44,7 @@ class Reader(Protocol):
     """The tool, and the words that its output is known by: `fio (fio-3, IOPS=)`."""
 
     def recognises(self, text: str) -> bool:
-        """Whether the text has this format's fixed words. Cheap: no regular expression, no line by line."""
+        """Whether the text has this format's fixed words. Must be cheap: no regular expressions, no loop over lines."""
         ...
 
     def read(self, text: str) -> tuple[ForeignFile, ...]:
@@ -151,7 +151,7 @@ def files_of(drafts: Iterable[Draft], nothing: str, hint: str) -> tuple[ForeignF
 
 
 def percentiles(count: int, minimum: float, median: float, p99: float, maximum: float) -> Summary:
-    """A summary of samples that the tool kept to itself. The interval of the median is not known: it is the median."""
+    """A summary of samples that the tool did not print. Both ends of the median's interval are the median."""
     minimum, median, p99, maximum = (_rounded(value) for value in (minimum, median, p99, maximum))
     return Summary(
         count=count, minimum=minimum, median=median, p99=p99, maximum=maximum, median_low=median, median_high=median

@@ -30,7 +30,10 @@ _SAME: dict[type, tuple[str, Callable[[Any], object]]] = {
     model.Setting: ("settings", attrgetter("host", "pid", "name", "value")),
     model.Choice: ("choices", attrgetter("operation", "size_bytes", "algorithm", "protocol", "channels")),
 }
-"""Facts about no communicator: where the log has them, and what makes two of them one. The first is kept."""
+"""Facts that belong to no communicator: their field in the log, and the attributes that make two facts the same.
+
+The first of those that are the same is kept.
+"""
 
 
 def recognises(text: str) -> bool:
@@ -39,7 +42,7 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str) -> model.NcclLog:
-    """What the log says. Raises UsageError when no NCCL line is found or when lines contradict each other."""
+    """The facts in the log. Raises UsageError when no NCCL line is found or when lines contradict each other."""
     if not recognises(text):
         raise UsageError(f"no NCCL INFO line in {text.count(chr(10)) + 1} lines", hint=_HINT)
     reader = _Reader()
@@ -51,7 +54,7 @@ def read(text: str) -> model.NcclLog:
 
 
 class _Reader:
-    """Everything read so far."""
+    """All that was read so far."""
 
     def __init__(self) -> None:
         self.drafts = Drafts()
@@ -63,7 +66,7 @@ class _Reader:
         self.excerpts: dict[int, str] = {}
 
     def take(self, message: Message) -> None:
-        """One message; what is not known is left out."""
+        """Reads one message. Unknown messages are left out."""
         plain = message._replace(text=message.text.lstrip()) if message.text[:1].isspace() else message
         if message.warn:
             if len(self.warnings) < MAX_FACTS:
@@ -75,7 +78,7 @@ class _Reader:
             self.excerpts.setdefault(message.line, plain.text.strip()[:_MAX_EXCERPT])
 
     def finish(self, *, lines: int, messages: int) -> model.NcclLog:
-        """The log. Raises UsageError when no line told anything."""
+        """The log. Raises UsageError when no fact was found."""
         communicators = self.drafts.finish()
         tables = (self.systems, self.tuning.estimates, self.warnings)
         if not communicators and not any(self.kept.values()) and not any(tables):
@@ -108,7 +111,7 @@ class _Reader:
         return True
 
     def _take_row(self, message: Message) -> bool:
-        """Whether the message is a row or the heading of a table. The machine's tree is the one where indents count."""
+        """Whether the message is a heading or a row of a table. Indentation counts in the tree of the machine."""
         table = nccl_log_graph.begin(message)
         if table is not None:
             if len(self.systems) < MAX_FACTS:

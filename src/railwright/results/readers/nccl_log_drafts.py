@@ -1,4 +1,4 @@
-"""Communicators while they are read: whose line is whose, and what cannot be true together.
+"""Communicators while they are read: which line belongs to which, and which lines contradict each other.
 
 Only the `Init` lines name a communicator. A line belongs to the communicator that its thread set up last, then to the
 one of its process and device (NCCL 2.22 and later connect from a thread of their own), then to the last one begun.
@@ -41,7 +41,7 @@ class Draft:
         self.pxn: bool | None = None
 
     def set_size(self, size: int, line: int) -> None:
-        """Raises UsageError when the log has given another size."""
+        """Raises UsageError when an earlier line gave another size."""
         if not 0 < size <= MAX_RANKS or (self.size and self.size != size):
             said = f"communicator {self.name or 'without a name'} has {size} ranks"
             raise UsageError(f"line {line} contradicts earlier lines: {said}, not {self.size}", hint=_HINT)
@@ -57,7 +57,7 @@ class Draft:
         return (known.host, known.pid) == (message.host, message.pid)
 
     def place(self, rank: int, message: Message, found: Init | None = None) -> None:
-        """What one of a rank's own lines says of it. Raises UsageError when it contradicts another one."""
+        """Takes what a rank's own line says of the rank. Raises UsageError when it contradicts another line."""
         if self.size and rank >= self.size:
             raise UsageError(f"line {message.line}: rank {rank} of {self.size} ranks cannot be", hint=_HINT)
         known = self.ranks.get(rank)
@@ -74,7 +74,7 @@ class Draft:
         self.ranks[rank] = known
 
     def add(self, fact: OfCommunicator, message: Message) -> None:
-        """A fact of this communicator. Raises UsageError when it contradicts another one."""
+        """Adds a fact of this communicator. Raises UsageError when it contradicts another fact."""
         match fact:
             case Init() | Nodes():
                 self.set_size(fact.size, message.line)
@@ -118,13 +118,13 @@ class Draft:
         )
 
     def _least_size(self) -> int:
-        """How many ranks there must be, where no line says how many there are."""
+        """The least number of ranks that the lines allow, where none gives the number."""
         named = [*self.ranks, *(rank for ring in self.orders.values() for rank in ring.ranks)]
         named += [end for one in self.connections for end in (one.source, one.target)]
         return min(max(named, default=-1) + 1, MAX_RANKS)
 
     def _ring(self, channel: int) -> model.Ring:
-        """The ring as rank 0 lists it; where that is not whole, as the ranks' own neighbours give it."""
+        """The ring as rank 0 lists it. Where that list is cut, the ring follows from the neighbours of each rank."""
         listed = self.orders.get(channel)
         size = self.size or self._least_size()
         if listed is not None and listed.whole and len(listed.ranks) == size:
@@ -152,7 +152,7 @@ class Drafts:
         self._owned: dict[_Owner, Draft] = {}
 
     def take(self, fact: OfCommunicator, message: Message) -> bool:
-        """Adds a fact to its communicator; False where that is not in the log."""
+        """Adds a fact to its communicator. False where the log has no communicator that it fits."""
         rank = _speaker(fact)
         draft: Draft | None
         if isinstance(fact, Init):
@@ -169,7 +169,7 @@ class Drafts:
         return True
 
     def finish(self) -> tuple[model.Communicator, ...]:
-        """All communicators that have something to show, the largest first."""
+        """All communicators, the largest first."""
         finished = [draft.finish() for draft in self.all]
         return tuple(sorted(finished, key=lambda one: -one.size))
 
@@ -213,7 +213,7 @@ class Drafts:
         return draft
 
     def _adopt(self, found: Init, message: Message) -> Draft | None:
-        """A log without START lines tells the id only at the end: what was read without one gets it then."""
+        """A log without START lines gives the id at the end only: it belongs to the communicator read without an id."""
         if not found.comm or not found.complete or found.comm in self._named:
             return None
         unnamed = self._of(message) if self.all else None
@@ -244,7 +244,7 @@ def _owners(message: Message) -> tuple[_Owner, _Owner]:
 
 
 def _speaker(fact: OfCommunicator) -> int | None:
-    """The rank that wrote the line, where the fact tells which one."""
+    """The rank that wrote the line, where the fact shows it."""
     if isinstance(fact, model.Connection):
         return fact.target if fact.direction == "receive" else fact.source
     return fact.rank if isinstance(fact, Step | model.TreeNode) else None

@@ -1,4 +1,4 @@
-"""The tables of NCCL's log that run over several lines: the machine as NCCL sees it, and the tuning table.
+"""The tables in NCCL's log that have several lines: the machine as NCCL sees it, and the tuning table.
 
 Lines of several ranks are mixed, so each table is read from one thread only: the first of its host that prints one.
 """
@@ -10,7 +10,7 @@ import re
 from msgspec.structs import replace
 
 from railwright.results.readers.nccl_log_lines import Message
-from railwright.results.readers.nccl_log_messages import decimal, rate, spelled
+from railwright.results.readers.nccl_log_messages import PROTOCOLS, decimal, rate, spelled
 from railwright.results.readers.nccl_log_model import System, SystemNode, SystemPath, Tuning
 from railwright.topology.model import PathKind
 from railwright.topology.paths import KIND_ORDER
@@ -24,7 +24,6 @@ _ROW = re.compile(r"((?:GPU|NET)/[0-9A-Fa-f-]{1,40}) :")
 _CELL = re.compile(r"(\w{3}/[0-9A-Fa-f-]{1,40}) \(\d{1,4}/([\d.]{1,16})/(\w{2,4})\)")
 _ESTIMATE = re.compile(r" *([\d.]{1,12})/ *([\d.]{1,12}) *")
 _OPERATIONS = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce")
-_PROTOCOLS = ("LL", "LL128", "Simple")
 
 Thread = tuple[str, int, int]
 
@@ -84,7 +83,7 @@ class TuningTable:
             return False
         head = cells[0].strip()
         if head == "Algorithm":
-            self._columns = [(spelled(cell.strip()), protocol) for cell in cells[1:] for protocol in _PROTOCOLS]
+            self._columns = [(spelled(cell.strip()), protocol) for cell in cells[1:] for protocol in PROTOCOLS]
         elif head == "Latency/AlgBw":
             pairs = [cell.partition("/") for cell in cells[1:]]
             self._columns = [(spelled(one.strip()), spelled(other.strip())) for one, _, other in pairs]

@@ -1,7 +1,7 @@
-"""NCCL's messages out of a text where ranks, launchers and programs write over each other.
+"""The messages of NCCL in a text to which ranks, launchers and programs write at the same time.
 
 A message begins with `host:pid:thread [device] NCCL INFO ` (INFO) or `host:pid:thread [device] file:line NCCL WARN `
-(NCCL src/debug.cc, 2.4 to 2.30); since 2.20 a time stamp may stand before it, and launchers put their own prefix there.
+(NCCL src/debug.cc, 2.4 to 2.30); since 2.20 a time stamp may stand before it, and so may the prefix of a launcher.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Piece(NamedTuple):
 
 
 def split(text: str) -> Iterator[Message]:
-    """All messages, in order. Raises UsageError when there are more than can be judged in reasonable time."""
+    """All messages, in order. Raises UsageError when there are more than MAX_MESSAGES."""
     hosts: set[str] = set()
     count = 0
     for number, line in enumerate(text.split("\n"), 1):
@@ -80,7 +80,7 @@ def split(text: str) -> Iterator[Message]:
 
 
 def _pieces(line: str) -> list[_Piece]:
-    """The messages of one line: writers that do not wait for each other leave several on it."""
+    """The messages of one line. There are several where two processes wrote at the same time."""
     marks = list(itertools.islice(MARK.finditer(line), _MAX_ON_LINE + 1))
     pieces: list[_Piece] = []
     for place, mark in enumerate(marks[:_MAX_ON_LINE]):

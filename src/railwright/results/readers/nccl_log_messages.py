@@ -1,4 +1,4 @@
-"""NCCL's single messages as facts: one row of a table per kind of message, none for a message of no such kind.
+"""The facts in NCCL's messages. Each kind of message has one pattern and one row of a table.
 
 Formats were read in NCCL's sources from 2.4 to 2.30 (src/init.cc, src/transport, src/graph, src/enqueue.cc) and checked
 with recorded logs. A number that a version does not print stays None.
@@ -30,10 +30,10 @@ from railwright.results.readers.nccl_log_model import (
 MAX_RANKS = 1_000_000
 _MAX_NICS = 256
 _ALGORITHMS = ("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT")
-_PROTOCOLS = ("LL", "LL128", "Simple")
-_SPELLING = {name.replace("_", "").casefold(): name for name in (*_ALGORITHMS, *_PROTOCOLS)}
+PROTOCOLS = ("LL", "LL128", "Simple")
+_SPELLING = {name.replace("_", "").casefold(): name for name in (*_ALGORITHMS, *PROTOCOLS)}
 
-# comm 0x.. rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0x.. - Init START, with or without a function before it
+# comm 0x.. rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0x.. - Init START; a function may stand before it
 _INIT = re.compile(
     r"(?:nccl\w{0,36} )?comm 0x[0-9a-f]{1,16} rank (?P<rank>\d{1,7}) n[rR]anks (?P<size>\d{1,7})"
     r"(?: cudaDev (?P<cuda_dev>-?\d{1,4}))?(?: nvmlDev (?P<nvml_dev>-?\d{1,4}))?"
@@ -101,7 +101,7 @@ _GDR_NIC = re.compile(
     r"NET/[^:]{1,60}: GPU Direct RDMA (?:(?P<enabled>Enabled)|Disabled) for HCA (?P<index>\d{1,5})"
     r" '(?P<name>[^']{1,64})'(?P<why>.{0,80})"
 )
-# The two that are left out hold names of machines: nothing to judge, and not ours to keep.
+# The two variables left out contain names of machines, which are not needed and not ours to keep.
 _SETTING = re.compile(
     r"(?!NCCL_COMM_ID|NCCL_HOSTID)(?P<name>NCCL_\w{1,60}) set (?:by environment )?to (?P<value>.{1,300})"
 )
@@ -169,7 +169,7 @@ _Reading = Callable[[re.Match[str], Message], Sequence[Fact]]
 
 
 def facts(message: Message) -> Sequence[Fact]:
-    """What a message says. Its text begins without spaces."""
+    """The facts in a message whose text has no leading spaces; none where no pattern fits."""
     word = message.text.split(" ", 1)[0].split("/", 1)[0]
     for pattern, read in _KINDS.get(word, _OTHERS):
         if found := pattern.match(message.text):
@@ -178,7 +178,7 @@ def facts(message: Message) -> Sequence[Fact]:
 
 
 def decimal(text: str) -> float:
-    """A number as NCCL prints it; 0 for what is none, like `1.2.3` out of two lines mixed."""
+    """A number as NCCL prints it; 0 for text like `1.2.3`, which two mixed lines can give."""
     try:
         return float(text)
     except ValueError:
@@ -190,7 +190,7 @@ def rate(text: str) -> float:
     return decimal(text) * 1e9
 
 
-def spelled(word: str, names: tuple[str, ...] = (*_ALGORITHMS, *_PROTOCOLS)) -> str:
+def spelled(word: str, names: tuple[str, ...] = (*_ALGORITHMS, *PROTOCOLS)) -> str:
     """One spelling for all versions: `RING`, `Ring` and `1` are Ring. A word that is not known stays as it is."""
     if word.isascii() and word.isdigit():
         return names[int(word)] if int(word) < len(names) else word
@@ -204,7 +204,7 @@ def choice(message: Message) -> Choice | None:
 
 
 def way(text: str) -> tuple[str, str] | None:
-    """The way and what ran, of an operation for which no algorithm is chosen.
+    """The way an operation without an algorithm was run, and what ran.
 
     `AllReduce [Symmetric]: 8 Bytes -> Kernel AllReduce_AGxLL_R nchannels 1 nthreads 512` (2.27), and since 2.29
     `AllGather [Copy Engine]: 8 Bytes -> cudaMemcpy`.
@@ -239,19 +239,19 @@ def _fact(kind: Callable[..., Kind], message: Message, *found: re.Match[str], **
 
 
 def _is(kind: Callable[..., Fact], **known: object) -> _Reading:
-    """A kind of message that is one fact, all of it in the groups of its pattern or known from the kind."""
+    """Reads a message that is one fact: the groups of its pattern, and what is known of its kind."""
     return lambda found, message: [_fact(kind, message, found, **known)]
 
 
 def _init(found: re.Match[str], message: Message) -> Sequence[Init]:
-    """The communicator is that of its commId; one that was split off another has a count and a color instead."""
+    """A communicator has a commId. One that was split off another has a count and a color instead."""
     comm, split = _COMM_ID.search(found["rest"]), _SPLIT.search(found["rest"])
     name = comm[1] if comm else f"split {split[1] or 0} color {split[2]}" if split else ""
     return [_fact(Init, message, found, comm=name)]
 
 
 def _ring(found: re.Match[str], message: Message) -> Sequence[Ring]:
-    """Where NCCL ended the line with dots, the last number may be cut too."""
+    """Where NCCL ended the line with dots, its last number may be cut."""
     ranks = tuple(int(rank) for rank in found["ranks"].split())
     cut = found["cut"] is not None
     return [_fact(Ring, message, found, ranks=ranks[:-1] if cut else ranks, whole=not cut)]
@@ -289,7 +289,7 @@ def _nics(found: re.Match[str], message: Message) -> Sequence[Nic]:
 
 
 def _gdr_of_nic(found: re.Match[str], message: Message) -> Sequence[GdrCheck]:
-    """A decision for a NIC alone says whether the kernel module is there."""
+    """A decision for a NIC alone shows whether the kernel module is loaded."""
     return [_fact(GdrCheck, message, found, nic=f"{found['index']} {found['name']}")]
 
 
@@ -309,7 +309,7 @@ def _choice(found: re.Match[str], message: Message) -> Sequence[Choice]:
         message,
         found,
         algorithm=spelled(found["algorithm"], _ALGORITHMS),
-        protocol=spelled(found["protocol"], _PROTOCOLS),
+        protocol=spelled(found["protocol"], PROTOCOLS),
         channels=int(high) - int(low) + 1 if low and high else None,
         estimate_s=decimal(time) * 1e-6 if time else None,
     )
@@ -337,5 +337,5 @@ _KINDS: dict[str, list[tuple[re.Pattern[str], _Reading]]] = {
     "NVLS": [(_HEADS, _is(Heads))],
     "Connected": [(_PXN, _is(Pxn))],
 }
-"""What begins with this word; the first pattern that fits counts."""
+"""The kinds of messages by their first word. The first pattern that fits counts."""
 _OTHERS = [(_INIT, _init), (_NODES, _is(Nodes)), (_SETTING, _setting), (_CHOICE, _choice), (_COUNTS, _is(Counts))]

@@ -1,4 +1,4 @@
-"""What NCCL's log says of one run: who took part, what NCCL saw, what it built and what it chose.
+"""The facts in NCCL's log of one run: the ranks, what NCCL found, what it built and what it chose.
 
 Every fact keeps the number of the line it was read from, so that a finding can show its evidence.
 """
@@ -12,11 +12,11 @@ import msgspec
 from railwright.topology.model import PathKind
 
 Direction = Literal["send", "receive", ""]
-"""Which side of a connection wrote the line; empty where one line stands for both sides (P2P, SHM)."""
+"""The side of a connection that wrote the line; empty where one line is about both sides (P2P, SHM)."""
 
 
 class Rank(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One rank of a communicator, as far as its own lines name it."""
+    """One rank of a communicator, as described by its own lines."""
 
     rank: int
     host: str = ""
@@ -37,7 +37,7 @@ class Ring(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     channel: int
     ranks: tuple[int, ...]
     whole: bool = True
-    """False where NCCL cut the line (20 ranks up to 2.22, 128 characters later) or the log did."""
+    """False where the line was cut, by NCCL (20 ranks up to 2.22, 128 characters later) or in the log."""
     line: int = 0
 
 
@@ -69,7 +69,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     nic: int | None = None
     """NCCL's own index of the NIC on that host."""
     proxy: int | None = None
-    """The rank whose proxy and NIC send this data (PXN), None where the sender's own does."""
+    """The rank whose proxy and NIC send this data (PXN); None where the sender uses its own."""
     gdr: bool = False
     gdr_over_pcie: bool = False
     """`GDRDMA(PCI)`: on a C2C machine, the NIC reaches the GPU over PCIe all the same (2.26 and later)."""
@@ -90,7 +90,7 @@ class Nic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What the log says of a network on a host: that it is in use, absent or failed, or which provider it has."""
+    """The state of a network on a host: in use, absent, failed, or a plugin with its provider."""
 
     host: str
     name: str
@@ -114,7 +114,7 @@ class GdrCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An environment variable that NCCL took, with the host and process that said so."""
+    """An environment variable that NCCL used, with the host and process."""
 
     host: str
     pid: int
@@ -139,7 +139,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class SystemPath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One cell of NCCL's table of paths. A path from a GPU to a NIC may be PXN; the one back never is."""
+    """One cell of NCCL's table of paths. A path from a GPU to a NIC may be PXN; the path back never is."""
 
     source: str
     target: str
@@ -149,7 +149,7 @@ class SystemPath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class SystemNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line of NCCL's tree: what hangs below the node one level up, and over which link."""
+    """One line of NCCL's tree: a node, and the link to the node one level above it."""
 
     depth: int
     node: str
@@ -201,7 +201,7 @@ class LoggedWarning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Channels built, by use; None where that version does not say."""
+    """The number of channels for each use; None where that version of NCCL does not print it."""
 
     collective: int
     collnet: int | None = None
@@ -266,9 +266,9 @@ class NcclLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     choices: tuple[Choice, ...] = ()
     warnings: tuple[LoggedWarning, ...] = ()
     excerpts: dict[int, str] = {}
-    """The text of the lines that facts above were read from, by line number."""
+    """The text of the lines with these facts, by line number."""
 
     @property
     def main(self) -> Communicator:
-        """The largest communicator, the one that the summary is about."""
+        """The largest communicator, which the summary describes."""
         return self.communicators[0]

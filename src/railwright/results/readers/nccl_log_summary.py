@@ -1,4 +1,4 @@
-"""What a log comes to: rings and their hops, transports, PXN and GPUDirect RDMA per NIC, algorithms by size."""
+"""A summary of a log: rings and their hops, transports, PXN and GPUDirect RDMA per NIC, algorithms by size."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Hop(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Rings that are alike in ranks, transports and NICs; `channels` are theirs."""
+    """Rings with the same ranks, transports and NICs, and their channels."""
 
     channels: tuple[int, ...]
     ring: Ring
@@ -100,7 +100,7 @@ class Wiring:
 
 
 def shapes(communicator: Communicator) -> tuple[Shape, ...]:
-    """Rings grouped by what they are made of, the most frequent first."""
+    """The shapes of the rings, the most frequent first."""
     wiring = Wiring(communicator)
     groups: dict[tuple[tuple[int, ...], tuple[str, ...]], list[Ring]] = defaultdict(list)
     for ring in communicator.rings:
@@ -110,7 +110,7 @@ def shapes(communicator: Communicator) -> tuple[Shape, ...]:
 
 
 def transports(communicator: Communicator) -> tuple[tuple[str, int], ...]:
-    """How many connections each transport has, a network's counted once, where it is received (or else sent)."""
+    """The number of connections of each transport. Those of a network count at the receiver, where it is in the log."""
     receives = any(one.direction == "receive" for one in communicator.connections)
     counted: Counter[str] = Counter()
     for one in communicator.connections:
@@ -137,7 +137,7 @@ def traffic(communicator: Communicator) -> tuple[Traffic, ...]:
 
 
 def algorithms(log: NcclLog) -> tuple[SizeRange, ...]:
-    """What was chosen for which sizes, per operation, neighbouring sizes with one choice taken together."""
+    """The choices for each operation, with neighbouring sizes of the same choice in one range."""
     ordered = sorted(log.choices, key=lambda one: (one.operation, one.size_bytes, one.line))
     groups = groupby(ordered, attrgetter("operation", "algorithm", "protocol", "channels"))
     ranges = []

@@ -1,4 +1,4 @@
-"""The rows of an nccl-tests table, whatever printed them, checked against what nccl-tests computes.
+"""The rows of an nccl-tests table, from text or JSON, checked against the formulas of nccl-tests.
 
 algbw = size / time and busbw = algbw x factor, each within the rounding of its column (nccl-tests src/*.cu, `*GetBw`).
 Until 2020-06 all_gather and reduce_scatter printed busbw as algbw too (nccl-tests ec1b5e2).
@@ -48,7 +48,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Row:
-    """One size."""
+    """One row: a size with its timings."""
 
     line: int
     size_bytes: int
@@ -61,7 +61,7 @@ class Row:
 
     @property
     def series(self) -> tuple[str, str, int]:
-        """What may change within one table without a new header."""
+        """These may change within one table without a new header."""
         return (self.type, self.redop, self.root)
 
 
@@ -277,7 +277,7 @@ def _verification(table: Table, row: Row, timing: Timing) -> Verification | None
 
 
 def _closing_notes(table: Table) -> Iterable[str]:
-    """What to know of the whole table."""
+    """What a user must know of the whole table."""
     timings = [timing for row in table.rows for timing in row.timings]
     if table.average is not None:
         yield (

@@ -126,7 +126,7 @@ def _output(section: _Section, words: list[str], line: int, *, is_cut: bool) -> 
 
 
 def _end_torn(section: _Section, *, text_ends: bool = False) -> None:
-    """What there is of a row that does not go on. Its first half is sure: only the second ends a row."""
+    """Takes what there is of a row without an end. Its first half is complete, since only the second one ends a row."""
     torn, section.torn = section.torn, None
     if torn is None:
         return
@@ -193,7 +193,7 @@ def _parameters(section: _Section, found: re.Match[str]) -> None:
 
 
 def _row(section: _Section, words: list[str], line: int) -> None:
-    """Reads one row; other lines that begin with a digit are log noise and are passed over."""
+    """Reads one row. Other lines that begin with a digit are noise in the log and are ignored."""
     if len(words) < 3 or not words[1].isdigit() or words[2] not in TYPE_BYTES:
         if len(words) >= 6 and words[1].isdigit() and not section.closed:
             raise refusal(line, f"type {words[2][:40]!r} is not one of NCCL's")
@@ -285,7 +285,7 @@ def _logged_ranks(lines: Iterable[Line]) -> int | None:
 
 
 def _settle_devices(section: _Section, logged_ranks: int | None) -> None:
-    """Ranks, hosts and GPU names from the device lines; of a text that was cut, the ranks from NCCL's log."""
+    """Ranks, hosts and GPU names from the device lines. Where some of these are missing, NCCL's log has the ranks."""
     if not section.devices:
         return
     groups: dict[int, set[int]] = {}

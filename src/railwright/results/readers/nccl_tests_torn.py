@@ -1,12 +1,12 @@
 """Rows of an nccl-tests table that NCCL's own log cut apart.
 
 nccl-tests prints a row in three parts (size to root, out of place, in place) and ends only the last one with a new
-line (nccl-tests src/common.cu). With NCCL_DEBUG=INFO messages of NCCL come between, the first directly behind a part:
+line (nccl-tests src/common.cu). With NCCL_DEBUG=INFO, messages of NCCL come between them, directly behind a part:
 
      1048576        262144     float     sum      -1node0:4263:4263 [0] NCCL INFO AllReduce: 1048576 Bytes -> ...
     79.32   13.22   13.22       0node0:4263:4263 [0] NCCL INFO AllReduce: 1048576 Bytes -> ...
 
-The parts are put together only where each ends at one of these places, and none is guessed.
+The parts are put together only where each ends at one of these places. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def writers_of(lines: Iterable[Line]) -> frozenset[str]:
 
 
 def output_of(text: str, writers: frozenset[str]) -> Output:
-    """The program's part of a line; the whole line where no known writer tells a number from the host behind it."""
+    """The program's part of a line. The whole line where no known host shows where the last number ends."""
     found = _prefix(text)
     if found is None:
         return Output(text, is_cut=False)

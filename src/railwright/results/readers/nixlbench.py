@@ -4,7 +4,7 @@
     4096                1              0.291436       14.1           24.0           24.0           ...
 
 GB is 10^9 bytes. `Avg Lat.` is the total time / operations, an inverse throughput and no round trip (nixlbench
-src/utils/utils.cpp `printStats`), so it is kept beside the bandwidth and not as a latency.
+src/utils/utils.cpp `printStats`), so it becomes a setting of the bandwidth and not a latency.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Run(Draft):
         return self.options.get("check_consistency") == "1"
 
     def settle_ranks(self) -> None:
-        """One process for storage, two for a pair of hosts; unknown for a table over several pairs."""
+        """One process for storage and two for a pair of processes. Unknown for a table over several pairs."""
         if not self.options or self.options.get("backend") in _STORAGE:
             self.ranks = 1 if self.options else None
         else:
@@ -149,7 +149,7 @@ def _add(run: _Run, numbers: dict[str, Number], size: int, batch: int, line: int
 
 
 def _check(numbers: dict[str, Number], size: int, threads: str, line: int) -> None:
-    """B/W = block / latency, times the threads since 0.4; and the three rates of 0.2 are one."""
+    """B/W = block / latency, times the threads since 0.4. The three rates of 0.2 are the same rate."""
     rate, latency = numbers["B/W (GB/Sec)"], numbers["Avg Lat. (us)"]
     if latency.low > 0 and not any(
         overlap(rate.range(), (size * n / latency.high / 1e3, size * n / latency.low / 1e3))

@@ -55,7 +55,7 @@ _VALUES: tuple[tuple[tuple[str, ...], Quantity, float, str], ...] = (
     (("Messages/s",), "messages_per_s", 1, "messages/s"),
     (("Lat", "Avg Lat"), "latency_s", 1e-6, "us"),
 )
-"""The columns that begin like this, what they hold, and their unit. All others stand beside these values."""
+"""Columns by how their names begin, with quantity and unit. The other columns become settings."""
 
 
 def recognises(text: str) -> bool:
@@ -165,7 +165,7 @@ def _check(numbers: dict[str, Number], size: int, line: int) -> None:
 
 
 def _extras(numbers: dict[str, Number]) -> dict[str, Scalar]:
-    """Percentiles, extremes over ranks and iterations: what stands beside the value."""
+    """Percentiles, extremes over ranks, and iterations."""
     extras: dict[str, Scalar] = {}
     for name, cell in numbers.items():
         kind = name[:3].lower()

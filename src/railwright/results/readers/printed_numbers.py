@@ -1,4 +1,4 @@
-"""Numbers as a tool printed them, with what they can have been before they were rounded."""
+"""Numbers as a tool printed them, with the range of values that is rounded to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Range = tuple[float, float]
 
 
 class Number(NamedTuple):
-    """A printed number with half a unit of its last digit: what it can have been before rounding."""
+    """A printed number with half a unit of its last digit, by which it may have been rounded."""
 
     value: float
     half: float

@@ -1,4 +1,4 @@
-"""Every reader of another tool's output, and the one that a text is for."""
+"""All readers of the output of other tools, and the choice of the one for a text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ READERS: tuple[Reader, ...] = (nccl_tests, osu, perftest, nixlbench, gdsio, fio,
 
 
 def recognise(text: str) -> Reader:
-    """The one reader whose fixed words are in the text. Raises UsageError when it is none, or several."""
+    """The reader whose fixed words are in the text. Raises UsageError when there is none, or more than one."""
     found = [reader for reader in READERS if reader.recognises(bounded(text))]
     if len(found) == 1:
         return found[0]

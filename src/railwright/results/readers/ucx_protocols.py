@@ -1,4 +1,4 @@
-"""UCX's own account of the protocols it chose, as `UCX_PROTO_INFO=y` logs it (seen with UCX 1.20 and 1.23).
+"""The protocols that UCX chose, from its log with `UCX_PROTO_INFO=y` (seen with UCX 1.20 and 1.23).
 
 Each table has a line that names the configuration (`i intra-node cfg#1`; `self` is the agent talking to itself), one
 that names the operation (`remote memory write by ucp_put*(multi) from cuda/GPU0 to host`), and a row per range of
@@ -43,11 +43,11 @@ class Protocol(NamedTuple):
     memories: Memories = ("host", "host")
     to_self: bool = False
     multi: bool = False
-    """For many transfers at once, as NIXL asks for them; UCX makes others too, for itself."""
+    """Whether it is for many transfers at once, as NIXL needs them; UCX makes others for its own use."""
 
 
 class _Table(NamedTuple):
-    """What the lines above a row say of it."""
+    """What the lines above a row say of the row."""
 
     to_self: bool = False
     operation: Operation | None = None
