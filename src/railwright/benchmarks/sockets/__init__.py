@@ -1,0 +1,1 @@
+"""Plain sockets between two processes, without any library on top."""
