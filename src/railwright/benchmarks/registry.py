@@ -17,6 +17,7 @@ from railwright.benchmarks.memory import copy, core_latency, stream
 from railwright.benchmarks.mpi import bandwidth, bidirectional, latency, message_rate
 from railwright.benchmarks.mpi import collective as mpi_collective
 from railwright.benchmarks.nccl import collective as nccl_collective
+from railwright.benchmarks.sockets import tcp_stream
 from railwright.benchmarks.train import step
 from railwright.errors import unknown_name
 from railwright.results.bounds import Declarations
@@ -28,6 +29,7 @@ BENCHMARKS: tuple[AnyBenchmark, ...] = (
     core_latency.BENCHMARK,
     gpu_copy.BENCHMARK,
     gpu_latency.BENCHMARK,
+    tcp_stream.BENCHMARK,
     latency.BENCHMARK,
     bandwidth.BENCHMARK,
     transfer.BENCHMARK,

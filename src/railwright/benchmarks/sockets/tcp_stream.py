@@ -1,0 +1,252 @@
+"""Plain TCP between two processes: latency by a ping-pong and bandwidth by windows of messages, without any library.
+
+It is what every TCP path of a library is held against. MPI starts the ranks and tells one where the other listens; the
+data goes over one socket of our own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
+from railwright.benchmarks.evidence import LoopbackMeter, transport_evidence
+from railwright.benchmarks.fabric import PROOF_BYTES, FabricMeter
+from railwright.benchmarks.job import Case, Job, Launch, Machine
+from railwright.benchmarks.options import Options, one_of, option
+from railwright.benchmarks.record import failed_if, joined, measured
+from railwright.errors import CannotJudge
+from railwright.native.memory import PATTERN, Buffer
+from railwright.native.tcp import Stream
+from railwright.results.bounds import Declaration, Nothing
+from railwright.results.model import Evidence, Result, Verification
+from railwright.topology.model import Scalar
+from railwright.units import KIB, format_size, parse_sizes
+
+_SIOCGIFADDR = 0x8915  # linux/sockios.h
+_WINDOW = 64
+_LARGE_BYTES = 8 * KIB
+_PATIENCE_S = 20.0
+_CONNECT_S = 5.0
+_MOST_ADDRESSES = 16
+_INTERFACES = ("OMPI_MCA_btl_tcp_if_include", "UCX_NET_DEVICES", "FI_TCP_IFACE")
+"""Where a launch names the interfaces that libraries are to use."""
+_ESTIMATE_BYTES_PER_S, _ESTIMATE_MESSAGE_S = 1e9, 10e-6
+
+
+class SocketOptions(Options, frozen=True):
+    """What a connection is asked for."""
+
+    sizes: tuple[int, ...] = option("8:4M:x4", "message sizes, like 8:4M:x4", parse_sizes)
+    wait: str = option(
+        "auto", "spin, sleep (in the kernel), or auto: spin where each rank has a CPU", one_of("auto", "spin", "sleep")
+    )
+
+
+class Message(Case, frozen=True, kw_only=True):
+    """One size."""
+
+    size_bytes: int
+
+
+SocketJob = Job[SocketOptions, Case]
+SocketRank = Rank[SocketOptions, Case]
+
+
+def _launches(_options: SocketOptions, _machine: Machine) -> tuple[Launch[Case], ...]:
+    return (Launch(case=Case(), ranks=2),)
+
+
+def _spins(job: SocketJob) -> bool:
+    """Two spinning ranks of one CPU would wait for each other's time slice to end."""
+    return job.options.wait == "spin" or (job.options.wait == "auto" and len(job.cpus) >= job.ranks_on_cpus)
+
+
+def _pings(size: int) -> tuple[int, int]:
+    """(warm-up, timed) iterations."""
+    return (10, 1000) if size > _LARGE_BYTES else (100, 10_000)
+
+
+def _windows(size: int) -> tuple[int, int]:
+    """(warm-up, timed) windows."""
+    return (2, 20) if size > _LARGE_BYTES else (10, 100)
+
+
+def _sent_bytes(size: int) -> int:
+    """The payload that rank 0 sends at one size."""
+    return size * (sum(_pings(size)) + _WINDOW * sum(_windows(size)))
+
+
+def _plan(job: SocketJob) -> Plan:
+    messages = [(size, 2 * sum(_pings(size)) + _WINDOW * sum(_windows(size))) for size in job.options.sizes]
+    return Plan(
+        path=job.between_ranks(),
+        seconds=1 + sum(count * (_ESTIMATE_MESSAGE_S + size / _ESTIMATE_BYTES_PER_S) for size, count in messages),
+        memory_bytes=4 * max(job.options.sizes),
+        moved_bytes=sum(size * count for size, count in messages),
+    )
+
+
+def _run(rank: SocketRank) -> Iterator[Result]:
+    rank.step("connect")
+    with contextlib.closing(_connected(rank)) as connection:
+        stream = Stream(connection, starts=rank.index == 0, spins=_spins(rank.job), patience_s=_PATIENCE_S)
+        for size in rank.job.options.sizes:
+            rank.step(f"tcp_stream {format_size(size)}")
+            yield from _measure(rank, stream, size)
+
+
+def _measure(rank: SocketRank, stream: Stream, size: int) -> Iterator[Result]:
+    """Both loops at one size, each with its data check. Collective; rank 0 yields."""
+    comm, (warm, pings), (warm_windows, windows) = rank.comm, _pings(size), _windows(size)
+    with Buffer(size) as out, Buffer(size) as into:
+        out.fill(_seed(size, rank.index))
+        into.fill(_seed(size, 2))  # poison: what a rank that received nothing would hold
+        meter, fabric = LoopbackMeter(), FabricMeter()
+        comm.barrier()
+        half_trips = stream.latency(out, into, size, warm=warm, iterations=pings)
+        back = into.verify(_seed(size, 1 - rank.index), size)
+        into.fill(_seed(size, 2))
+        comm.barrier()
+        spent = stream.windows(out, into, size, window=_WINDOW, warm=warm_windows, iterations=windows)
+        # Rank 0 receives no window, and its poison must have stayed.
+        forth = into.verify(_seed(size, 2 if rank.index == 0 else 0), size)
+        seen = transport_evidence(_sent_bytes(size), meter.moved_bytes(), "not lo")
+    if rank.job.hosts:
+        seen = fabric.evidence(comm, rank.job, _sent_bytes(size))
+    checks = comm.gather((back.bytes_checked + forth.bytes_checked, back.bytes_wrong + forth.bytes_wrong))
+    if rank.index or checks is None:
+        return
+    checked, wrong = (sum(counts) for counts in zip(*checks, strict=True))
+    blank = BENCHMARK.blank(
+        rank.job.between_ranks(),
+        Message(size_bytes=size),
+        settings=_settings(rank, stream),
+        ranks=rank.size,
+        verification=Verification(method=PATTERN, bytes_checked=checked, bytes_wrong=wrong),
+        evidence=(seen,),
+    )
+    blank = failed_if(blank, _elsewhere(rank.job, size, seen))
+    latency: dict[str, Scalar] = {"iterations": pings, "warm_up": warm}
+    yield measured(blank, half_trips, "latency_s", settings=blank.settings | latency)
+    window: dict[str, Scalar] = {"window": _WINDOW, "windows": windows, "warm_up_windows": warm_windows}
+    rates = [_WINDOW * size / second for second in spent]
+    yield measured(blank, rates, "bandwidth_bytes_per_s", settings=blank.settings | window)
+
+
+def _seed(size: int, who: int) -> int:
+    return 4 * size + who
+
+
+def _elsewhere(job: SocketJob, size: int, seen: Evidence) -> str:
+    """Why what was measured is not TCP; few bytes between hosts prove nothing either way."""
+    if seen.value == "tcp" or (job.hosts and _sent_bytes(size) < PROOF_BYTES):
+        return ""
+    return f"a socket was connected, but {seen.seen}"
+
+
+def _settings(rank: SocketRank, stream: Stream) -> dict[str, Scalar]:
+    job, told = rank.job, stream.told()
+    cpus = sorted({job.cpu_of(0), job.cpu_of(1)})
+    return {
+        "wait": "spin" if _spins(job) else "sleep",
+        "nodelay": True,
+        "congestion_control": told.congestion_control,
+        "segment_bytes": told.segment_bytes,
+        "retransmits": told.retransmits,
+        "cpus": joined(cpus),
+        "oversubscribed": len(cpus) < job.ranks_on_cpus,
+    }
+
+
+def _connected(rank: SocketRank) -> socket.socket:
+    """One connection between the ranks, on every address of rank 1 in turn until one answers. Collective."""
+    comm = rank.comm
+    if rank.index == 1:
+        with _listener() as listener:
+            comm.bcast((_addresses(rank.job), listener.getsockname()[1]), root=1)
+            found = _accepted(listener)
+    else:
+        found = _reached(*comm.bcast(None, root=1))
+    reasons = [reason for reason in comm.allgather("" if isinstance(found, socket.socket) else found) if reason]
+    if reasons or isinstance(found, str):
+        raise CannotJudge("; ".join(reasons), hint="name the interface that both hosts share: --interfaces")
+    return found
+
+
+def _listener() -> socket.socket:
+    """At every address of this host, of either family where the host has IPv6."""
+    if socket.has_dualstack_ipv6():
+        with contextlib.suppress(OSError):
+            return socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1)
+    return socket.create_server(("", 0), backlog=1)
+
+
+def _accepted(listener: socket.socket) -> socket.socket | str:
+    listener.settimeout(_CONNECT_S * (_MOST_ADDRESSES + 1))
+    try:
+        connection, _ = listener.accept()
+    except OSError as error:
+        return f"rank 0 did not connect: {error}"
+    connection.settimeout(None)
+    return connection
+
+
+def _reached(addresses: list[str], port: int) -> socket.socket | str:
+    reasons = []
+    for address in addresses:
+        try:
+            connection = socket.create_connection((address, port), timeout=_CONNECT_S)
+        except OSError as error:
+            reasons.append(f"{address}: {error.strerror or error}")
+        else:
+            connection.settimeout(None)
+            return connection
+    return f"rank 1 cannot be reached by TCP: {', '.join(reasons) or 'it has no address'}"
+
+
+def _addresses(job: SocketJob) -> list[str]:
+    """Where this rank's host can be reached: on the interfaces that the launch names, else on all but the loopback."""
+    if not job.hosts:
+        return ["127.0.0.1"]
+    named = next((value for name in _INTERFACES if (value := os.environ.get(name, "")) not in ("", "all")), "")
+    wanted = named.split(",") if named else [name for _, name in socket.if_nameindex() if name != "lo"]
+    return [address for name, address in _addresses_of_host() if name in wanted][:_MOST_ADDRESSES]
+
+
+def _addresses_of_host() -> Iterator[tuple[str, str]]:
+    """(interface, address), IPv4 first; of IPv6 those that are not of one link alone."""
+    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as asked:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):
+                request = struct.pack("256s", name.encode()[:15])
+                yield name, socket.inet_ntoa(fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, request)[20:24])
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/net/if_inet6").read_text("ascii").splitlines():
+            digits, _, _, scope, _, name = line.split()
+            if scope == "00":
+                yield name, socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits))
+
+
+_REFERENCE = Nothing(why="plain sockets are what TCP paths are held against, and no document gives what they reach")
+
+BENCHMARK = Benchmark(
+    name="tcp_stream",
+    summary="plain TCP between two processes: a ping-pong, and windows of 64 messages",
+    method="one TCP socket with TCP_NODELAY: half the round trip of a ping-pong; windows of 64 sends and an answer, "
+    "as osu_bw without a library",
+    results=(
+        Declaration("latency_s", _REFERENCE, supplies="plain socket"),
+        Declaration("bandwidth_bytes_per_s", _REFERENCE, supplies="plain socket"),
+    ),
+    options=SocketOptions,
+    launches=_launches,
+    plan=_plan,
+    run=_run,
+    spans_hosts=True,
+)

@@ -1,0 +1,76 @@
+"""Timed loops over a TCP socket that is connected (`tcp.c`), and what the kernel says of it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from ctypes import POINTER, Structure, byref, c_double, c_int, c_size_t, c_void_p
+from typing import NamedTuple
+
+from railwright.native.library import NativeError, function, seconds_array
+from railwright.native.memory import Buffer
+
+_CLOSED = -1010
+_TOTAL_RETRANSMITS_AT = 100
+"""Of `tcpi_total_retrans` in struct tcp_info (Linux include/uapi/linux/tcp.h), a 32-bit number."""
+
+
+class _Tcp(Structure):
+    """Laid out as `struct rw_tcp` in tcp.c."""
+
+    _fields_ = (("fd", c_int), ("spins", c_int), ("starts", c_int), ("patience", c_double))
+
+
+class Told(NamedTuple):
+    """What the kernel says of a connection."""
+
+    congestion_control: str
+    segment_bytes: int
+    """The largest payload of a segment, before the NIC or the kernel joins several."""
+    retransmits: int
+    """Segments that were sent again, of this side."""
+
+
+class Stream:
+    """One side of a connection. A side that `spins` asks the kernel again and again, and needs a CPU of its own."""
+
+    def __init__(self, connection: socket.socket, *, starts: bool, spins: bool, patience_s: float) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connection = connection  # its descriptor is used as long as this object lives
+        self._side = _Tcp(fd=connection.fileno(), spins=spins, starts=starts, patience=patience_s)
+
+    def latency(self, out: Buffer, into: Buffer, size: int, *, warm: int, iterations: int) -> list[float]:
+        """Half the round trip of each timed iteration, in seconds, on the side that starts. Raises NativeError."""
+        seconds = seconds_array(iterations)
+        loop = function(
+            "rw_tcp_latency", c_int, POINTER(_Tcp), c_void_p, c_void_p, c_size_t, c_int, c_int, POINTER(c_double)
+        )
+        _checked(loop(byref(self._side), out.address, into.address, size, warm, iterations, seconds))
+        return list(seconds)
+
+    def windows(self, out: Buffer, into: Buffer, size: int, *, window: int, warm: int, iterations: int) -> list[float]:
+        """Seconds of each timed window, with its answer. Raises NativeError."""
+        seconds = seconds_array(iterations)
+        loop = function(
+            *("rw_tcp_windows", c_int, POINTER(_Tcp), c_void_p, c_void_p),
+            *(c_size_t, c_int, c_int, c_int, POINTER(c_double)),
+        )
+        _checked(loop(byref(self._side), out.address, into.address, size, window, warm, iterations, seconds))
+        return list(seconds)
+
+    def told(self) -> Told:
+        """What the kernel says of the connection now."""
+        level = socket.IPPROTO_TCP
+        name = self._connection.getsockopt(level, socket.TCP_CONGESTION, 16)
+        info = self._connection.getsockopt(level, socket.TCP_INFO, _TOTAL_RETRANSMITS_AT + 4)
+        (retransmits,) = struct.unpack_from("I", info, _TOTAL_RETRANSMITS_AT)
+        algorithm = name.rstrip(b"\0").decode("ascii", "replace")
+        return Told(algorithm, self._connection.getsockopt(level, socket.TCP_MAXSEG), retransmits)
+
+
+def _checked(code: int) -> None:
+    if code == _CLOSED:
+        raise NativeError("TCP", code, "the other side closed the connection")
+    if code:
+        raise NativeError("TCP", code, os.strerror(-code) if -1000 < code < 0 else "")
