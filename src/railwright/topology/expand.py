@@ -24,7 +24,7 @@ from railwright.topology.model import (
 from railwright.topology.parts import FABRIC, Parts
 from railwright.topology.plan import CHANGES, Plan, planned
 from railwright.topology.shapes import SHAPES, canonical_name, unknown_shape
-from railwright.topology.shapes.model import GpuPart, Pcie
+from railwright.topology.shapes.model import Pcie
 
 __all__ = ["CHANGES", "expand"]
 
@@ -61,10 +61,9 @@ class _Machine:
         self._add_drives()
 
     def _add_host(self, name: str) -> None:
-        facts: dict[str, Scalar | None] = {"shape": name, "layout_source": self._shape.layout_source}
-        nvlink = self._shape.nvlink
-        if nvlink is not None and self._plan.nvlink_links and nvlink.domain_hosts > 1:
-            facts["nvlink_domain_hosts"] = nvlink.domain_hosts
+        nvlink, source = self._shape.nvlink, self._shape.layout_source
+        hosts = nvlink.domain_hosts if nvlink and self._plan.nvlink_links else None
+        facts = {"shape": name, "layout_source": source, "nvlink_domain_hosts": hosts}
         self.parts.add("host", name=self._shape.title, facts=facts)
 
     def _add_cpus(self) -> list[str]:
@@ -86,8 +85,8 @@ class _Machine:
                 "source": cpu.source,
             }
             cpus.append(self.parts.add("cpu", name=cpu.name, numa=node, facts=facts))
-            memory_facts: dict[str, Scalar | None] = {"size_bytes": size_bytes // share, "source": cpu.source}
-            self.parts.link(cpus[node], self.parts.add("memory", numa=node, facts=memory_facts), memory_link)
+            facts = {"size_bytes": size_bytes // share, "source": cpu.source}
+            self.parts.add("memory", numa=node, facts=facts, under=(cpus[node], memory_link))
         for one, other in itertools.combinations(range(self._layout.nodes), 2):
             in_socket = one // share == other // share
             self.parts.link(cpus[one], cpus[other], SmpLink(name="in socket") if in_socket else cpu.smp)
@@ -95,23 +94,21 @@ class _Machine:
 
     def _add_switches(self) -> list[tuple[str, int]]:
         """The PCIe switches, each on a root port of its own, as (id, NUMA node)."""
-        switches = []
         gpu, layout = self._shape.gpu, self._layout
+        if gpu is None:
+            return []
+        switches = []
+        uplink = self._changed_pcie(Pcie(layout.uplink_generation or gpu.pcie.generation, gpu.pcie.width))
         facts = {"source": self._shape.layout_source}
         for index in range(layout.switches):
             node = index * layout.nodes // layout.switches
-            root_port = self._root_port(node)
-            switch = self.parts.add("pcie_switch", name=layout.switch_name, numa=node, facts=facts)
-            if gpu is not None:
-                uplink = self._plan.pcie or layout.uplink_generation or gpu.pcie.generation
-                self.parts.link(root_port, switch, self._pcie(Pcie(uplink, gpu.pcie.width)))
+            under = (self._root_port(node), uplink)
+            switch = self.parts.add("pcie_switch", name=layout.switch_name, numa=node, facts=facts, under=under)
             switches.append((switch, node))
         return switches
 
     def _root_port(self, node: int) -> str:
-        root_port = self.parts.add("root_port", numa=node)
-        self.parts.link(self._cpus[node], root_port, InternalLink(name="root complex"))
-        return root_port
+        return self.parts.add("root_port", numa=node, under=(self._cpus[node], InternalLink(name="root complex")))
 
     def _place(self, at: int, of: int) -> tuple[str, int]:
         """Where number `at` of `of` like devices goes: spread evenly over the switches, or over the NUMA nodes."""
@@ -124,18 +121,25 @@ class _Machine:
         gpu, count = self._shape.gpu, self._layout.gpus
         if gpu is None:
             return []
+        facts: dict[str, Scalar | None] = {
+            "vendor": gpu.vendor,
+            "compute_capability": gpu.compute_capability,
+            "memory_bytes": gpu.memory_bytes,
+            "hbm_bandwidth_bytes_per_s": gpu.hbm_bandwidth_bytes_per_s,
+            "fp64_tensor_flop_per_s": gpu.fp64_tensor_flop_per_s,
+            "source": gpu.source,
+        }
         gpus = []
+        under: tuple[str, Protocol]
         for index in range(count):
-            protocol: Protocol = self._changed_pcie(gpu.pcie)
             if gpu.attachment == "c2c":
                 node = index * self._layout.nodes // count
-                upper, protocol = self._cpus[node], C2cLink()
-            elif self._switches:
-                upper, node = self._switches[index // self._layout.gpus_per_switch]
+                under = self._cpus[node], C2cLink()
             else:
-                upper, node = self._place(index, count)
-            gpus.append(self.parts.add("gpu", name=gpu.name, numa=node, facts=_gpu_facts(gpu)))
-            self.parts.link(upper, gpus[-1], protocol)
+                full = self._layout.gpus_per_switch
+                upper, node = self._switches[index // full] if self._switches else self._place(index, count)
+                under = upper, self._changed_pcie(gpu.pcie)
+            gpus.append(self.parts.add("gpu", name=gpu.name, numa=node, facts=facts, under=under))
         return gpus
 
     def _add_gpu_links(self, gpus: list[str]) -> None:
@@ -150,7 +154,7 @@ class _Machine:
             if max(first, second) < len(gpus):
                 protocol = NvlinkLink(generation=nvlink.generation, links=between, max_links=between)
                 self.parts.link(gpus[first], gpus[second], protocol)
-        if nvlink.pairs or (len(gpus) < 2 and nvlink.domain_hosts == 1):
+        if nvlink.pairs or (len(gpus) < 2 and nvlink.domain_hosts is None):
             return
         chips: dict[str, Scalar | None] = {"chips": nvlink.switch_chips, "source": nvlink.source}
         nvswitch = self.parts.add("nvswitch", name=f"{nvlink.switch_chips} NVSwitches", facts=chips)
@@ -164,16 +168,16 @@ class _Machine:
         names: list[str] = []
         facts: dict[str, Scalar | None] = {"source": nic.source, "gpudirect_tcp": nic.gpudirect_tcp or None}
         cards = -(-count // nic.ports_per_card)
-        for index in range(cards):
-            upper, node = self._place(index, cards)
-            protocol: Protocol = self._changed_pcie(nic.pcie)
-            if nic.ports_per_card > 1:
-                card = self.parts.add("card", name=nic.name, numa=node, facts=facts)
-                self.parts.link(upper, card, protocol)
-                upper, protocol = card, InternalLink(name="card")
-            for _ in range(min(nic.ports_per_card, count - len(names))):
-                names.append(self.parts.add("nic", name=nic.name, numa=node, facts=facts))
-                self.parts.link(upper, names[-1], protocol)
+        under: tuple[str, Protocol]
+        for index in range(count):
+            card, port = divmod(index, nic.ports_per_card)
+            if port == 0:
+                upper, node = self._place(card, cards)
+                under = upper, self._changed_pcie(nic.pcie)
+                if nic.ports_per_card > 1:
+                    upper = self.parts.add("card", name=nic.name, numa=node, facts=facts, under=under)
+                    under = upper, InternalLink(name="card")
+            names.append(self.parts.add("nic", name=nic.name, numa=node, facts=facts, under=under))
         if names:
             self.parts.add("fabric", device_id=FABRIC)
         for name in names:
@@ -194,11 +198,11 @@ class _Machine:
         drive, count = self._shape.drive, self._layout.drives
         if drive is None:
             return
+        facts: dict[str, Scalar | None] = {"size_bytes": drive.size_bytes, "source": drive.source}
         for index in range(count):
             node = index * self._layout.nodes // count
-            facts: dict[str, Scalar | None] = {"size_bytes": drive.size_bytes, "source": drive.source}
-            name = self.parts.add("drive", device_id=f"nvme{index}n1", name=drive.name, numa=node, facts=facts)
-            self.parts.link(self._root_port(node), name, self._pcie(drive.pcie))
+            name, under = f"nvme{index}n1", (self._root_port(node), self._pcie(drive.pcie))
+            self.parts.add("drive", device_id=name, name=drive.name, numa=node, facts=facts, under=under)
 
     def _changed_pcie(self, pcie: Pcie) -> PcieLink:
         return self._pcie(Pcie(self._plan.pcie or pcie.generation, pcie.width))
@@ -214,14 +218,3 @@ class _Machine:
             max_payload_bytes=self._shape.max_payload_bytes,
             acs_redirect=self._shape.acs_redirect,
         )
-
-
-def _gpu_facts(gpu: GpuPart) -> dict[str, Scalar | None]:
-    return {
-        "vendor": gpu.vendor,
-        "compute_capability": gpu.compute_capability,
-        "memory_bytes": gpu.memory_bytes,
-        "hbm_bandwidth_bytes_per_s": gpu.hbm_bandwidth_bytes_per_s,
-        "fp64_tensor_flop_per_s": gpu.fp64_tensor_flop_per_s,
-        "source": gpu.source,
-    }

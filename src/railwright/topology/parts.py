@@ -31,8 +31,12 @@ class Parts:
         address: str = "",
         numa: int | None = None,
         facts: Mapping[str, Scalar | None] | None = None,
+        under: tuple[str, Protocol] | None = None,
     ) -> str:
-        """Adds a device and returns its id. Facts that are None or empty are left out."""
+        """Adds a device and returns its id. Facts that are None or empty are left out.
+
+        `under` is the device nearer the CPU, and the link from it.
+        """
         if not device_id or device_id in self._ids:
             prefix = device_id or _ID_PREFIX.get(kind, kind)
             while not device_id or device_id in self._ids:
@@ -41,6 +45,8 @@ class Parts:
         self._ids.add(device_id)
         known = known_facts(facts or {})
         self._devices.append(Device(id=device_id, kind=kind, name=name, address=address, numa=numa, facts=known))
+        if under is not None:
+            self.link(under[0], device_id, under[1])
         return device_id
 
     def link(self, upper: str, lower: str, protocol: Protocol) -> None:

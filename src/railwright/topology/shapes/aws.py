@@ -8,7 +8,13 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.topology.shapes import cpus, drives, gpus, nics
-from railwright.topology.shapes.model import Layout, Pcie, Shape
+from railwright.topology.shapes.model import GpuPart, Layout, Pcie, Shape
+
+
+def _at_8_gt_per_s(gpu: GpuPart, file: str) -> GpuPart:
+    source = f"{gpu.source}; here at 8 GT/s x16: aws-ofi-nccl, topology/{file}"
+    return replace(gpu, pcie=Pcie(3, 16), source=source)
+
 
 _P4D = Shape(
     title="EC2 p4d.24xlarge: 8x A100 40GB, two GPUs and an EFA of 100 Gb/s for each PCIe switch",
@@ -17,11 +23,7 @@ _P4D = Shape(
     layout_source="aws-ofi-nccl, topology/p4d-24xl-topo.xml: two switches a socket, each with two GPUs and one NIC,"
     " all links at 8 GT/s x16",
     cpu=cpus.AWS_P4D,
-    gpu=replace(
-        gpus.A100_40GB,
-        pcie=Pcie(3, 16),
-        source=f"{gpus.A100_40GB.source}; here at 8 GT/s x16: aws-ofi-nccl, topology/p4d-24xl-topo.xml",
-    ),
+    gpu=_at_8_gt_per_s(gpus.A100_40GB, "p4d-24xl-topo.xml"),
     nvlink=gpus.NVLINK3,
     nic=nics.EFA_100G_GEN3,
     drive=drives.AWS_1T,
@@ -58,11 +60,7 @@ SHAPES: dict[str, Shape] = {
         title="EC2 p4de.24xlarge: 8x A100 80GB, two GPUs and an EFA of 100 Gb/s for each PCIe switch",
         aliases=("p4de", "p4de.24xlarge"),
         layout_source="aws-ofi-nccl, topology/p4de-24xl-topo.xml, the same as that of p4d",
-        gpu=replace(
-            gpus.A100_80GB,
-            pcie=Pcie(3, 16),
-            source=f"{gpus.A100_80GB.source}; here at 8 GT/s x16: aws-ofi-nccl, topology/p4de-24xl-topo.xml",
-        ),
+        gpu=_at_8_gt_per_s(gpus.A100_80GB, "p4de-24xl-topo.xml"),
     ),
     "aws-p5": _P5,
     "aws-p5e": replace(

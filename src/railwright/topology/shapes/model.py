@@ -78,8 +78,8 @@ class NvlinkPart(msgspec.Struct, frozen=True, kw_only=True):
     switch_chips: int = 0
     pairs: tuple[tuple[int, int, int], ...] = ()
     """(GPU, GPU, links) where there is no switch."""
-    domain_hosts: int = 1
-    """Over how many hosts these NVLinks reach."""
+    domain_hosts: int | None = None
+    """Over how many hosts these NVLinks reach; None: this one alone."""
     source: str
 
 

@@ -85,12 +85,11 @@ def _add_cpus(
             nearest = min(with_cores, key=lambda other: node.distances.get(other.number, 255))
             cpu_of_node[node.number] = cpu_of_node[nearest.number]
         if node.memory_bytes:
-            memory = parts.add(
-                "memory", device_id=f"memory{node.number}", numa=node.number, facts={"size_bytes": node.memory_bytes}
-            )
             socket = channels.get(node.package) if node.package is not None and node.cpus else None
             shared_by = sum(other.package == node.package for other in with_cores)
-            parts.link(cpu_of_node[node.number], memory, _share(socket or MemoryLink(), shared_by))
+            under = (cpu_of_node[node.number], _share(socket or MemoryLink(), shared_by))
+            name, facts = f"memory{node.number}", {"size_bytes": node.memory_bytes}
+            parts.add("memory", device_id=name, numa=node.number, facts=facts, under=under)
     for one, other in itertools.combinations(with_cores, 2):
         same_package = one.package is not None and one.package == other.package
         name = "in socket" if same_package else _SMP_NAMES.get(processor.vendor, "")
@@ -120,17 +119,13 @@ def _add_virtual_buses(root: Root, parts: Parts, cpu_of_node: dict[int, str], no
         numa = text.number(root.read(f"{path}/numa_node"))
         cpu = cpu_of_node.get(numa if numa is not None and numa >= 0 else min(cpu_of_node))
         bus = "Xen" if path.rpartition("/")[2].startswith(("vif-", "vbd-")) else "VMBus"
+        under = (cpu, InternalLink(name=bus)) if cpu else None
         for port in find_ports(root, path, entries):
-            nic = parts.add("nic", name=f"{bus} network", numa=None, facts=port_facts(port))
-            if cpu:
-                parts.link(cpu, nic, InternalLink(name=bus))
+            nic = parts.add("nic", name=f"{bus} network", facts=port_facts(port), under=under)
             _link_to_fabric(parts, nic, port, notes, driver=bus)
         for drive in find_drives(root, path, entries):
-            device_id = parts.add(
-                "drive", device_id=drive.kernel_name, name=drive.model or f"{bus} drive", facts=drive_facts(drive)
-            )
-            if cpu:
-                parts.link(cpu, device_id, InternalLink(name=bus))
+            name = drive.model or f"{bus} drive"
+            parts.add("drive", device_id=drive.kernel_name, name=name, facts=drive_facts(drive), under=under)
 
 
 def _link_to_fabric(parts: Parts, nic: str, port: NicPort | None, notes: Notes, *, driver: str) -> None:

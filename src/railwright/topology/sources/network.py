@@ -35,13 +35,9 @@ class NicPort(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_ports(root: Root, path: str, entries: frozenset[str]) -> tuple[NicPort, ...]:
     """The ports of one PCI function or virtual bus device, in port order; none if it is not a NIC."""
-    holders = [(path, entries)]
-    virtio = [name for name in sorted(entries) if re.fullmatch(r"virtio\d+", name)]
-    holders += [(f"{path}/{name}", frozenset(text.names(root, f"{path}/{name}"))) for name in virtio]
-    ports: list[NicPort] = []
-    for holder, names in holders:
-        ports += _ports_in(root, holder, names)
-    return tuple(ports)
+    below = [f"{path}/{name}" for name in sorted(entries) if re.fullmatch(r"virtio\d+", name)]
+    holders = {path: entries} | {holder: frozenset(text.names(root, holder)) for holder in below}
+    return tuple(port for holder, names in holders.items() for port in _ports_in(root, holder, names))
 
 
 def _ports_in(root: Root, path: str, entries: frozenset[str]) -> list[NicPort]:

@@ -11,7 +11,7 @@ import sys
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.process import Finished, run
+from railwright.process import run
 from railwright.topology.sources.nvidia_model import PROBE, Probe
 from railwright.topology.sources.root import Root, Unreadable, printable
 
@@ -50,15 +50,13 @@ def _ask() -> bytes | Unreadable:
     except UsageError as error:
         return Unreadable(PROBE, error.message[:200])
     answers = _answers("".join(finished.output))
-    ended = f"gave no answer within {TIMEOUT_S:g} s" if finished.timed_out else _ending(finished)
+    ended = f"ended the process that asked it ({finished.describe()})"
+    if finished.timed_out:
+        ended = f"gave no answer within {TIMEOUT_S:g} s"
     if "nvml" not in answers:
         return Unreadable(PROBE, f"NVIDIA's library NVML {ended}")
     answers.setdefault("cuda", {"problem": f"the CUDA driver {ended}"})
     return msgspec.json.format(msgspec.json.encode({"format": 1, **answers}), indent=1) + b"\n"
-
-
-def _ending(finished: Finished) -> str:
-    return f"ended the process that asked it ({finished.describe()})"
 
 
 def _answers(text: str) -> dict[str, object]:

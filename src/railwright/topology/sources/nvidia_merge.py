@@ -72,8 +72,8 @@ def _add_nvlinks(parts: Parts, gpus: Mapping[str, Gpu], nvml: NvmlAnswer, notes:
         nvswitch = _add_nvswitch(parts, (gpus[name] for name in switched), notes)
         for name in sorted(switched, key=lambda name: (len(name), name)):
             gpu = gpus[name]
-            protocol = NvlinkLink(generation=_generation(gpu), links=_active(gpu), max_links=_most(gpu))
-            parts.link(nvswitch, name, protocol)
+            most = max(gpu.nvlink_count or 0, _active(gpu))
+            parts.link(nvswitch, name, NvlinkLink(generation=_generation(gpu), links=_active(gpu), max_links=most))
     joined: Counter[tuple[str, str]] = Counter()
     for name, gpu in known.items():
         for link in gpu.nvlinks:
@@ -122,10 +122,6 @@ def _leads_to_switch(gpu: Gpu, nvml: NvmlAnswer, gpus: int) -> bool:
 
 def _active(gpu: Gpu) -> int:
     return sum(link.active for link in gpu.nvlinks)
-
-
-def _most(gpu: Gpu) -> int | None:
-    return max(gpu.nvlink_count or 0, _active(gpu)) or None
 
 
 def _generation(gpu: Gpu) -> int:

@@ -76,16 +76,14 @@ class PciDevices:
         placed: dict[str, Unit] = {}
         for members in packages.values():
             function = members[0].function
-            if len(members) > 1 or _is_behind_controller(members[0]):
-                upper = self._add_card(function)
-                for unit in members:
-                    device_id = self._add_unit(unit)
-                    self._parts.link(upper, device_id, InternalLink(name=_inside(unit)))
-                    placed[device_id] = unit
-            else:
-                device_id = self._add_unit(members[0])
-                self._attach(function, device_id)
-                placed[device_id] = members[0]
+            card = self._add_card(function) if len(members) > 1 or _is_behind_controller(members[0]) else ""
+            for unit in members:
+                device_id = self._add_unit(unit)
+                placed[device_id] = unit
+                if card:
+                    self._parts.link(card, device_id, InternalLink(name=_inside(unit)))
+                else:
+                    self._attach(function, device_id)
         return placed
 
     def _add_bridges(self, units: list[Unit]) -> None:
