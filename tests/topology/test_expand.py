@@ -7,7 +7,7 @@ import pytest
 
 from railwright.errors import UsageError
 from railwright.topology.expand import CHANGES, expand
-from railwright.topology.model import SmpLink
+from railwright.topology.model import Protocol
 from railwright.topology.paths import Affinity, Graph
 from railwright.topology.shapes import SHAPES
 from railwright.topology.shapes.model import Layout, Shape
@@ -39,7 +39,7 @@ def test_every_part_of_every_shape_has_a_source():
                 yield from parts(getattr(value, field))
 
     for shape in SHAPES.values():
-        found = [part for part in parts(shape) if not isinstance(part, Shape | Layout | SmpLink)]
+        found = [part for part in parts(shape) if not isinstance(part, Shape | Layout | Protocol)]
         assert len(found) >= 3
         assert all(len(part.source) > 20 for part in found)
         assert len(shape.layout_source) > 20

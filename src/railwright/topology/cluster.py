@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from railwright.errors import UsageError, unknown_name
-from railwright.topology.model import NETWORK_LINKS, Device, Link, Record, Topology
+from railwright.topology.model import Device, Link, NetworkLink, Record, Topology
 
 MOST_HOSTS = 1_000_000
 MOST_TIERS = 4
@@ -91,7 +91,7 @@ def cluster_of(
         raise UsageError(f"{hosts} hosts make no sense", hint=f"give 1 to {MOST_HOSTS}")
     checked = fabric or Fabric()
     _check_tiers(checked, hosts)
-    if hosts > 1 and not any(isinstance(link.protocol, NETWORK_LINKS) for link in host.links):
+    if hosts > 1 and not any(isinstance(link.protocol, NetworkLink) for link in host.links):
         what = f"{host.name} has no NIC port, so {hosts} of them are not joined"
         raise UsageError(what, hint="give it NICs, like nics=8")
     return Cluster(name=name or host.name, host=host, hosts=hosts, fabric=checked, storage=storage)
@@ -121,7 +121,7 @@ def _check_tiers(fabric: Fabric, hosts: int) -> None:
 
 def ports(host: Topology) -> tuple[tuple[Device, Link], ...]:
     """The NIC ports of a machine that lead out of it, in the order of their rails."""
-    leaving = {end: link for link in host.links if isinstance(link.protocol, NETWORK_LINKS) for end in (link.a, link.b)}
+    leaving = {end: link for link in host.links if isinstance(link.protocol, NetworkLink) for end in (link.a, link.b)}
     return tuple((device, leaving[device.id]) for device in host.of_kind("nic") if device.id in leaving)
 
 

@@ -5,21 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from railwright.topology.model import (
     GT_PER_S,
     C2cLink,
-    EfaLink,
-    EthernetLink,
-    InfinibandLink,
     InternalLink,
     MemoryLink,
-    NvlinkLink,
     PcieLink,
     Protocol,
     Scalar,
     SmpLink,
     Topology,
-    XgmiLink,
 )
 from railwright.topology.parts import FABRIC, Parts
 from railwright.topology.plan import CHANGES, Plan, planned
@@ -147,20 +144,19 @@ class _Machine:
         nvlink, xgmi, links = self._shape.nvlink, self._shape.xgmi, self._plan.nvlink_links
         if xgmi is not None:
             for one, other in itertools.combinations(gpus, 2):
-                self.parts.link(one, other, XgmiLink(generation=xgmi.generation, links=xgmi.links))
+                self.parts.link(one, other, xgmi.link)
         if nvlink is None or not links or not gpus:
             return
         for first, second, between in nvlink.pairs:
             if max(first, second) < len(gpus):
-                protocol = NvlinkLink(generation=nvlink.generation, links=between, max_links=between)
+                protocol = replace(nvlink.link, links=between, max_links=between)
                 self.parts.link(gpus[first], gpus[second], protocol)
         if nvlink.pairs or (len(gpus) < 2 and nvlink.domain_hosts is None):
             return
         chips: dict[str, Scalar | None] = {"chips": nvlink.switch_chips, "source": nvlink.source}
         nvswitch = self.parts.add("nvswitch", name=f"{nvlink.switch_chips} NVSwitches", facts=chips)
         for gpu in gpus:
-            protocol = NvlinkLink(generation=nvlink.generation, links=links, max_links=nvlink.links)
-            self.parts.link(nvswitch, gpu, protocol)
+            self.parts.link(nvswitch, gpu, replace(nvlink.link, links=links, max_links=nvlink.link.links))
 
     def _add_nics(self) -> None:
         """The NIC ports; where several share a card's PCIe link, below that card."""
@@ -181,18 +177,7 @@ class _Machine:
         if names:
             self.parts.add("fabric", device_id=FABRIC)
         for name in names:
-            self.parts.link(name, FABRIC, self._port())
-
-    def _port(self) -> Protocol:
-        nic, mtu_bytes = self._shape.nic, self._plan.mtu_bytes
-        rate = nic.line_rate_bits_per_s
-        match nic.protocol:
-            case "infiniband":
-                return InfinibandLink(line_rate_bits_per_s=rate, mtu_bytes=mtu_bytes)
-            case "efa":
-                return EfaLink(line_rate_bits_per_s=rate, mtu_bytes=mtu_bytes)
-            case _:
-                return EthernetLink(line_rate_bits_per_s=rate, mtu_bytes=mtu_bytes, rdma=nic.rdma)
+            self.parts.link(name, FABRIC, nic.port)
 
     def _add_drives(self) -> None:
         drive, count = self._shape.drive, self._layout.drives

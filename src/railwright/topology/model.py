@@ -141,24 +141,13 @@ class InternalLink(Record, frozen=True, kw_only=True, tag="internal"):
     name: str = ""
 
 
-Protocol = (
-    PcieLink
-    | NvlinkLink
-    | XgmiLink
-    | C2cLink
-    | SmpLink
-    | MemoryLink
-    | EthernetLink
-    | InfinibandLink
-    | EfaLink
-    | InternalLink
-)
+NetworkLink = EthernetLink | InfinibandLink | EfaLink
+"""What leads from a NIC's port out of the machine."""
+Protocol = PcieLink | NvlinkLink | XgmiLink | C2cLink | SmpLink | MemoryLink | NetworkLink | InternalLink
 
 
 GPU_LINKS = (NvlinkLink, XgmiLink)
 """What joins GPUs directly, whoever made them."""
-NETWORK_LINKS = (EthernetLink, InfinibandLink, EfaLink)
-"""What leads from a NIC's port out of the machine."""
 
 
 class Link(Record, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ import heapq
 from collections import defaultdict
 
 from railwright.errors import UsageError, unknown_name
-from railwright.topology.model import GPU_LINKS, NETWORK_LINKS, C2cLink, Device, Link, Path, PathKind, SmpLink, Topology
+from railwright.topology.model import GPU_LINKS, C2cLink, Device, Link, NetworkLink, Path, PathKind, SmpLink, Topology
 
 KIND_ORDER: tuple[PathKind, ...] = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET")
 
@@ -72,7 +72,7 @@ class Graph:
             to_nic = self.devices[seen[0]].kind == "gpu" and self.devices[target].kind in ("nic", "fabric")
             return arrived_by_nvlink and (isinstance(onward.protocol, GPU_LINKS) or to_nic)
         if here.kind == "nic":
-            return isinstance(onward.protocol, NETWORK_LINKS) or isinstance(links[-1].protocol, NETWORK_LINKS)
+            return isinstance(onward.protocol, NetworkLink) or isinstance(links[-1].protocol, NetworkLink)
         if here.kind == "nvswitch":
             return isinstance(onward.protocol, GPU_LINKS)
         return here.kind not in ("memory", "drive", "host")

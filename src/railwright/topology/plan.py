@@ -8,8 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from railwright.errors import UsageError, unknown_name
-from railwright.topology.model import GT_PER_S
-from railwright.topology.shapes.model import NicPart, NicProtocol, Shape
+from railwright.topology.model import GT_PER_S, EfaLink, EthernetLink, InfinibandLink, NetworkLink
+from railwright.topology.shapes.model import Shape
 from railwright.units import format_line_rate, parse_line_rate
 
 _LAYOUT_COUNTS: dict[str, tuple[int, ...]] = {
@@ -23,11 +23,16 @@ _LAYOUT_COUNTS: dict[str, tuple[int, ...]] = {
 """What can be changed in a `Layout`, in whose fields a dash is an underscore."""
 _COUNTS = {**_LAYOUT_COUNTS, "pcie": tuple(GT_PER_S), "nvlink": tuple(range(19))}
 _IB_MTUS_BYTES = (256, 512, 1024, 2048, 4096)
-_MTU_BYTES: dict[NicProtocol, int] = {"infiniband": 4096, "efa": 9001}
-"""Where nothing else is said; that of Ethernet differs from NIC to NIC."""
-_MTU_SPAN_BYTES: dict[NicProtocol, tuple[int, int]] = {"ethernet": (1280, 9978), "efa": (1280, 9001)}
-"""The smallest that IPv6 allows (RFC 8200); the largest that ConnectX takes (maxmtu in `ip -d link`), and EC2."""
-_NIC_PROTOCOLS: tuple[NicProtocol, ...] = ("ethernet", "infiniband", "efa")
+_LEAST_MTU_BYTES = 1280
+"""The smallest that IPv6 allows (RFC 8200)."""
+_MOST_MTU_BYTES = {EthernetLink: 9978, EfaLink: 9001}
+"""The largest that ConnectX takes (maxmtu in `ip -d link`), and EC2."""
+_PORTS: dict[str, NetworkLink] = {
+    "ethernet": EthernetLink(mtu_bytes=9000, rdma=True),
+    "infiniband": InfinibandLink(mtu_bytes=4096),
+    "efa": EfaLink(mtu_bytes=9001),
+}
+"""What a port becomes that is changed to another protocol."""
 _RATE_BITS_PER_S = (1e8, 3.2e12)
 CHANGES = (*_COUNTS, "nic-rate", "nic-protocol", "mtu")
 
@@ -36,11 +41,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A shape with all changes made."""
 
     shape: Shape
-    """Its layout and its NIC are as changed."""
+    """Its layout and its NICs' ports are as changed."""
     pcie: int | None
     """The generation that was asked for, of all links but those of drives."""
     nvlink_links: int
-    mtu_bytes: int
 
 
 def planned(shape: Shape, name: str, changes: Mapping[str, str]) -> Plan:
@@ -49,14 +53,12 @@ def planned(shape: Shape, name: str, changes: Mapping[str, str]) -> Plan:
         if key not in CHANGES:
             raise unknown_name("change", key, CHANGES)
     counts = {key: _count(key, changes[key]) for key in _COUNTS if key in changes}
-    protocol = _protocol(changes.get("nic-protocol", shape.nic.protocol))
-    nic = replace(shape.nic, protocol=protocol, line_rate_bits_per_s=_rate(changes.get("nic-rate"), shape.nic))
+    nic = replace(shape.nic, port=_port(shape.nic.port, changes))
     layout = replace(shape.layout, **{key.replace("-", "_"): counts[key] for key in _LAYOUT_COUNTS if key in counts})
     plan = Plan(
         shape=replace(shape, layout=layout, nic=nic),
         pcie=counts.get("pcie"),
-        nvlink_links=counts.get("nvlink", shape.nvlink.links if shape.nvlink else 0),
-        mtu_bytes=_mtu(changes.get("mtu"), nic),
+        nvlink_links=counts.get("nvlink", shape.nvlink.link.links if shape.nvlink else 0),
     )
     _check_gpus(plan.shape, name)
     _check_nvlink(plan, name)
@@ -85,7 +87,7 @@ def _check_gpus(shape: Shape, name: str) -> None:
 
 def _check_nvlink(plan: Plan, name: str) -> None:
     nvlink, links, gpus = plan.shape.nvlink, plan.nvlink_links, plan.shape.layout.gpus
-    most = nvlink.links if nvlink else 0
+    most = nvlink.link.links if nvlink else 0
     if links > most:
         raise UsageError(f"nvlink={links}: a GPU of {name} has {most} links", hint=f"give 0 to {most}")
     if nvlink is None or not nvlink.pairs or not links:
@@ -111,9 +113,19 @@ def _count(key: str, text: str) -> int:
     return int(text)
 
 
-def _rate(text: str | None, nic: NicPart) -> float:
-    if text is None:
-        return nic.line_rate_bits_per_s
+def _port(port: NetworkLink, changes: Mapping[str, str]) -> NetworkLink:
+    protocol = changes.get("nic-protocol")
+    if protocol is not None:
+        if protocol not in _PORTS:
+            raise _senseless("nic-protocol", protocol, ", ".join(_PORTS))
+        if type(port) is not type(_PORTS[protocol]):
+            port = replace(_PORTS[protocol], line_rate_bits_per_s=port.line_rate_bits_per_s)
+    if "nic-rate" in changes:
+        port = replace(port, line_rate_bits_per_s=_rate(changes["nic-rate"]))
+    return replace(port, mtu_bytes=_mtu(changes["mtu"], port)) if "mtu" in changes else port
+
+
+def _rate(text: str) -> float:
     rate = parse_line_rate(text)
     low, high = _RATE_BITS_PER_S
     if not low <= rate <= high:
@@ -121,23 +133,12 @@ def _rate(text: str | None, nic: NicPart) -> float:
     return rate
 
 
-def _protocol(text: str) -> NicProtocol:
-    for protocol in _NIC_PROTOCOLS:
-        if text == protocol:
-            return protocol
-    raise _senseless("nic-protocol", text, ", ".join(_NIC_PROTOCOLS))
-
-
-def _mtu(text: str | None, nic: NicPart) -> int:
-    if text is None:
-        return _MTU_BYTES.get(nic.protocol, nic.ethernet_mtu_bytes)
+def _mtu(text: str, port: NetworkLink) -> int:
     value = int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else -1
-    if nic.protocol == "infiniband":
+    if isinstance(port, InfinibandLink):
         if value not in _IB_MTUS_BYTES:
             hint = f"mtu can be {', '.join(map(str, _IB_MTUS_BYTES))}"
             raise UsageError(f"mtu={text[:40]} is not an InfiniBand MTU", hint=hint)
-        return value
-    low, high = _MTU_SPAN_BYTES[nic.protocol]
-    if not low <= value <= high:
-        raise _senseless("mtu", text, f"{low} to {high} bytes")
+    elif not _LEAST_MTU_BYTES <= value <= _MOST_MTU_BYTES[type(port)]:
+        raise _senseless("mtu", text, f"{_LEAST_MTU_BYTES} to {_MOST_MTU_BYTES[type(port)]} bytes")
     return value

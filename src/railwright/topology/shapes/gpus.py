@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from railwright.topology.model import NvlinkLink, XgmiLink
 from railwright.topology.shapes.model import GpuPart, NvlinkPart, Pcie, XgmiPart
 from railwright.units import GIB
 
@@ -135,51 +136,44 @@ _CUBE_MESH = (
     (2, 6, 1), (3, 7, 1), (4, 5, 1), (4, 6, 1), (4, 7, 2), (5, 6, 2), (5, 7, 1), (6, 7, 2),
 )  # fmt: skip
 CUBE_MESH = NvlinkPart(
-    generation=2,
-    links=6,
+    link=NvlinkLink(generation=2, links=6),
     pairs=_CUBE_MESH,
     source="NVIDIA DGX-1 With Tesla V100 System Architecture white paper, hybrid cube-mesh; which pairs have two links:"
     " NCCL topology of a DGX-1V in NVIDIA/nccl issue 671",
 )
 NVLINK3 = NvlinkPart(
-    generation=3,
-    links=12,
+    link=NvlinkLink(generation=3, links=12),
     switch_chips=6,
     source="NVIDIA A100 Tensor Core GPU Architecture (12 third-generation links, 600 GB/s); DGX A100 User Guide"
     " (six NVSwitches)",
 )
 NVLINK4 = NvlinkPart(
-    generation=4,
-    links=18,
+    link=NvlinkLink(generation=4, links=18),
     switch_chips=4,
     source="MLPerf Inference v4.1, NVIDIA, systems/H200-SXM-141GBx8_TRT_MaxQ.json (18x 4th Gen NVLink, 900GB/s); NVIDIA"
     " H100 Tensor Core GPU Architecture (four NVSwitches)",
 )
 NVLINK5 = NvlinkPart(
-    generation=5,
-    links=18,
+    link=NvlinkLink(generation=5, links=18),
     switch_chips=2,
     source="NVIDIA DGX B200 User Guide, Hardware Overview (two NVSwitches); NVIDIA Blackwell Architecture Technical"
     " Brief (18 fifth-generation links, 1.8 TB/s)",
 )
 NVLINK4_BRIDGES = NvlinkPart(
-    generation=4,
-    links=12,
+    link=NvlinkLink(generation=4, links=12),
     pairs=((0, 1, 12), (2, 3, 12), (4, 5, 12), (6, 7, 12)),
     source="NVIDIA H100 PCIe GPU Product Brief (three NVLink bridges join two GPUs, 600 GB/s both ways: 12 links of"
     " 25 GB/s a direction)",
 )
 NVL32 = NvlinkPart(
-    generation=4,
-    links=18,
+    link=NvlinkLink(generation=4, links=18),
     switch_chips=18,
     domain_hosts=16,
     source="NVIDIA Technical Blog, One Giant Superchip for LLMs: NVIDIA GH200 NVL32 (32 GPUs, 16 dual Grace Hopper"
     " nodes, nine NVLink switch trays); two chips a tray assumed, as in the NVLink Switch System of the DGX GH200",
 )
 NVL72 = NvlinkPart(
-    generation=5,
-    links=18,
+    link=NvlinkLink(generation=5, links=18),
     switch_chips=18,
     domain_hosts=18,
     source="NVIDIA DGX GB200 User Guide, Hardware (18 compute trays, nine NVLink switch trays); NVIDIA GB200 NVL72"
@@ -187,8 +181,7 @@ NVL72 = NvlinkPart(
     " links of a GPU a chip of its own",
 )
 XGMI4 = XgmiPart(
-    generation=4,
-    links=1,
+    link=XgmiLink(generation=4, links=1),
     most_gpus=8,
     source="AMD CDNA 3 Architecture white paper (eight MI300X fully connected: seven Infinity Fabric links a GPU, x16)",
 )

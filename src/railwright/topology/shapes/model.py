@@ -11,9 +11,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from railwright.topology.model import SmpLink
-
-NicProtocol = Literal["ethernet", "infiniband", "efa"]
+from railwright.topology.model import NetworkLink, NvlinkLink, SmpLink, XgmiLink
 
 
 class Pcie(NamedTuple):
@@ -72,9 +70,8 @@ class GpuPart(msgspec.Struct, frozen=True, kw_only=True):
 class NvlinkPart(msgspec.Struct, frozen=True, kw_only=True):
     """NVLinks from each GPU: to the NVSwitches, which the topology shows as one device, or directly to other GPUs."""
 
-    generation: int
-    links: int
-    """Of one GPU."""
+    link: NvlinkLink
+    """All that one GPU has."""
     switch_chips: int = 0
     pairs: tuple[tuple[int, int, int], ...] = ()
     """(GPU, GPU, links) where there is no switch."""
@@ -86,8 +83,7 @@ class NvlinkPart(msgspec.Struct, frozen=True, kw_only=True):
 class XgmiPart(msgspec.Struct, frozen=True, kw_only=True):
     """Infinity Fabric from each GPU directly to every other."""
 
-    generation: int
-    links: int
+    link: XgmiLink
     """Between two GPUs."""
     most_gpus: int
     source: str
@@ -97,11 +93,7 @@ class NicPart(msgspec.Struct, frozen=True, kw_only=True):
     """One NIC port and the PCIe link of its card."""
 
     name: str
-    protocol: NicProtocol
-    line_rate_bits_per_s: float
-    ethernet_mtu_bytes: int = 9000
-    """The netdev's, where the port runs Ethernet."""
-    rdma: bool = True
+    port: NetworkLink
     gpudirect_tcp: bool = False
     """Whether NCCL's plugin for it brings TCP to GPU memory past the kernel (GPUDirect-TCPX and TCPXO)."""
     ports_per_card: int = 1

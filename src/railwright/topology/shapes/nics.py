@@ -4,36 +4,35 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from railwright.topology.model import EfaLink, EthernetLink, InfinibandLink
 from railwright.topology.shapes.model import NicPart, Pcie
 
 _MTU_SOURCE = "MTU assumed: the largest InfiniBand has, jumbo frames on Ethernet"
+_ROCE_400G = EthernetLink(line_rate_bits_per_s=400e9, mtu_bytes=9000, rdma=True)
 
 CONNECTX7 = NicPart(
     name="NVIDIA Mellanox ConnectX-7",
-    protocol="infiniband",
-    line_rate_bits_per_s=400e9,
+    port=InfinibandLink(line_rate_bits_per_s=400e9, mtu_bytes=4096),
     pcie=Pcie(5, 16),
     source="NVIDIA DGX H100/H200 User Guide, Network Connections (eight single-port ConnectX-7, 400 Gb/s InfiniBand or"
     f" Ethernet, PCIe 5.0 x16); {_MTU_SOURCE}",
 )
 CONNECTX6 = NicPart(
     name="NVIDIA Mellanox ConnectX-6",
-    protocol="infiniband",
-    line_rate_bits_per_s=200e9,
+    port=InfinibandLink(line_rate_bits_per_s=200e9, mtu_bytes=4096),
     pcie=Pcie(4, 16),
     source="NVIDIA DGX A100 User Guide, Network Connections (eight single-port ConnectX-6, 200 Gb/s InfiniBand,"
     f" PCIe 4.0 x16); {_MTU_SOURCE}",
 )
 CONNECTX6_DX = NicPart(
     name="NVIDIA Mellanox ConnectX-6 Dx",
-    protocol="ethernet",
-    line_rate_bits_per_s=100e9,
+    port=EthernetLink(line_rate_bits_per_s=100e9, mtu_bytes=9000, rdma=True),
     pcie=Pcie(4, 16),
     source="NVIDIA ConnectX-6 Dx datasheet (PCIe 4.0 x16, 100 Gb/s ports); that this machine has it is assumed",
 )
 ROCE_CONNECTX7 = replace(
     CONNECTX7,
-    protocol="ethernet",
+    port=_ROCE_400G,
     source="NVIDIA ConnectX-7 datasheet (400 Gb/s, PCIe 5.0 x16); that this machine has one for each pair of GPUs is"
     f" assumed; {_MTU_SOURCE}",
 )
@@ -51,8 +50,7 @@ GH200_CONNECTX7 = replace(
 _EFA = "MTU: Amazon EC2 User Guide, Network MTU (jumbo frames of 9001 bytes)"
 EFA_100G_GEN3 = NicPart(
     name="Elastic Fabric Adapter",
-    protocol="efa",
-    line_rate_bits_per_s=100e9,
+    port=EfaLink(line_rate_bits_per_s=100e9, mtu_bytes=9001),
     pcie=Pcie(3, 16),
     source=f"aws-ofi-nccl, topology/p4d-24xl-topo.xml (NICs at 8 GT/s x16); EC2 P4d (four of 100 Gb/s); {_EFA}",
 )
@@ -69,7 +67,7 @@ EFA_P5 = replace(
 )
 EFA_P5EN = replace(
     EFA_100G_GEN3,
-    line_rate_bits_per_s=200e9,
+    port=EfaLink(line_rate_bits_per_s=200e9, mtu_bytes=9001),
     pcie=Pcie(5, 8),
     source="Amazon EC2 P5 instances (p5en: third-generation EFA, 3200 Gb/s) and stas00/ml-engineering pull request 102"
     " (16 NICs of 200 Gb/s); PCIe 5.0 x8 assumed: NICs of 200 Gb/s measure 193.72 Gb/s, which takes that, or PCIe 4.0"
@@ -90,9 +88,7 @@ AZURE_NDR = replace(
 _OCI_MTU = "MTU 4220 assumed: a port of 100 Gb/s measures 98.01 Gb/s, which takes RoCE packets of 4096 bytes"
 OCI_CONNECTX5 = NicPart(
     name="Mellanox ConnectX-5 Ex",
-    protocol="ethernet",
-    line_rate_bits_per_s=100e9,
-    ethernet_mtu_bytes=4220,
+    port=EthernetLink(line_rate_bits_per_s=100e9, mtu_bytes=4220, rdma=True),
     ports_per_card=2,
     pcie=Pcie(4, 16),
     source="OCI compute shapes, BM.GPU4.8 (8x 200 Gb/s RDMA: 16 ports of 100 Gb/s); oci-hpc, samples/gpu/"
@@ -108,7 +104,7 @@ OCI_CONNECTX6_DX = replace(
 OCI_CONNECTX7 = replace(
     OCI_CONNECTX5,
     name="NVIDIA Mellanox ConnectX-7",
-    line_rate_bits_per_s=200e9,
+    port=EthernetLink(line_rate_bits_per_s=200e9, mtu_bytes=4220, rdma=True),
     pcie=Pcie(5, 16),
     source="OCI compute shapes, BM.GPU.H100.8 (8x 2x 200 Gb/s RDMA); oci-hpc, samples/gpu/H100-topology.xml (device"
     f" 15b3:1021, two ports a card, 32 GT/s x16); {_OCI_MTU}",
@@ -116,31 +112,26 @@ OCI_CONNECTX7 = replace(
 
 GCP_CONNECTX7 = replace(
     CONNECTX7,
-    protocol="ethernet",
-    ethernet_mtu_bytes=8896,
+    port=EthernetLink(line_rate_bits_per_s=400e9, mtu_bytes=8896, rdma=True),
     source="Google Cloud, Networking and GPU machines, A3 Ultra (eight ConnectX-7, 3200 Gb/s, each aligned with one"
     " GPU; RoCE); Google Cloud, VPC (MTU up to 8896); NVIDIA ConnectX-7 datasheet (PCIe 5.0 x16)",
 )
 GCP_GVNIC_200G = NicPart(
     name="Google Virtual NIC",
-    protocol="ethernet",
-    line_rate_bits_per_s=200e9,
-    ethernet_mtu_bytes=8244,
-    rdma=False,
+    port=EthernetLink(line_rate_bits_per_s=200e9, mtu_bytes=8244),
     gpudirect_tcp=True,
     source="Google Cloud, Networking and GPU machines, A3 Mega (eight NICs of 200 Gb/s for GPUs, GPUDirect-TCPXO, MTU"
     " 8244). Google publishes no PCIe link of them",
 )
 MI300X_NIC = replace(
     CONNECTX7,
-    protocol="ethernet",
+    port=_ROCE_400G,
     source="OCI compute shapes, BM.GPU.MI300X.8 (8x 400 Gb/s RDMA) and Azure, ND MI300X v5 series (eight 400 Gb/s, one"
     f" a GPU); PCIe 5.0 x16 assumed, what a port of 400 Gb/s needs; {_MTU_SOURCE}",
 )
 CONNECTX8 = NicPart(
     name="NVIDIA ConnectX-8",
-    protocol="ethernet",
-    line_rate_bits_per_s=400e9,
+    port=_ROCE_400G,
     ports_per_card=2,
     source="NVIDIA Technical Blog, NVIDIA ConnectX-8 SuperNICs Advance AI Platform Architecture with PCIe Gen6"
     " Connectivity (one NIC for two GPUs, 400 Gb/s a GPU): two ports of 400 Gb/s. It is part of the PCIe switch, so"
@@ -148,10 +139,7 @@ CONNECTX8 = NicPart(
 )
 I226 = NicPart(
     name="Intel I226-V",
-    protocol="ethernet",
-    line_rate_bits_per_s=2.5e9,
-    ethernet_mtu_bytes=1500,
-    rdma=False,
+    port=EthernetLink(line_rate_bits_per_s=2.5e9, mtu_bytes=1500),
     pcie=Pcie(2, 1),
     source="Intel Ethernet Controller I225/I226 datasheet (2.5 Gb/s, PCIe 5 GT/s x1); 1500 B is Ethernet's own",
 )
