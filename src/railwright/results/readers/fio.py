@@ -144,13 +144,11 @@ def _add(draft: Draft, definition: dict[str, Scalar], job: _Job, operation: _Ope
     if summary := _latency(operation, job):
         shown = f"50.00th={operation.percentiles['50.00']:g} {operation.unit}"
         values.append(Measured("latency_s", summary.median, shown, summary))
+    failed = None
+    if abs(job.error) == fio_json.WRONG_CHECKSUM:  # the number of wrong blocks is not printed
+        failed = Verification(method="fio verify", bytes_checked=1, bytes_wrong=1)
     parameters: dict[str, Scalar] = {**definition, "operation": name, "jobs": job.jobs}
-    draft.add(line, values, parameters, {"name": job.name[:64], "error": job.error}, _failed(job))
-
-
-def _failed(job: _Job) -> Verification | None:
-    # 84 is EILSEQ, fio's answer to a block whose checksum is wrong; the number of blocks is not printed.
-    return Verification(method="fio verify", bytes_checked=1, bytes_wrong=1) if abs(job.error) == 84 else None
+    draft.add(line, values, parameters, {"name": job.name[:64], "error": job.error}, failed)
 
 
 def _latency(operation: _Operation, job: _Job) -> Summary | None:

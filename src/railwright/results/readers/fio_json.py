@@ -14,7 +14,8 @@ from railwright.results.readers.model import Draft, ForeignFile, Measured, files
 from railwright.topology.model import Scalar
 from railwright.units import parse_size
 
-_WRONG_CHECKSUM = 84  # EILSEQ
+WRONG_CHECKSUM = 84
+"""EILSEQ, the error of a fio job that read a block with a wrong checksum."""
 
 
 class _Latency(msgspec.Struct):
@@ -92,7 +93,7 @@ def _verification(job: _Job, options: dict[str, str]) -> Verification | None:
     method = f"fio verify={options['verify'][:32]}" if "verify" in options else ""
     if not method or options.get("do_verify") == "0" or options["verify"] == "null":
         return None
-    wrong = abs(job.error) == _WRONG_CHECKSUM
+    wrong = abs(job.error) == WRONG_CHECKSUM
     if not job.read.io_bytes and not wrong:
         return None
     return Verification(method=method, bytes_checked=max(job.read.io_bytes, 1), bytes_wrong=1 if wrong else 0)

@@ -26,7 +26,6 @@ _PATHS = {
     "GPUD": "storage to GPU memory by cuFile", "CPUONLY": "storage to host memory",
     "CPU_GPU": "storage to host memory, then copied to the GPU",
 }  # fmt: skip
-_OPERATIONS = {"READ": "read", "WRITE": "write", "RANDREAD": "randread", "RANDWRITE": "randwrite"}
 # Clocks of start and end differ per thread, so gdsio's own columns agree to a few parts in a thousand only.
 _AGREEMENT = 0.02
 
@@ -76,7 +75,7 @@ def _add(draft: Draft, found: re.Match[str], line: int) -> None:
         raise refusal(line, f"{operations} operations of {io_size} KiB are not the {moved} KiB that were moved")
     parameters: dict[str, Scalar] = {
         "size_bytes": max(sizes) if sizes else 0,
-        "operation": _OPERATIONS.get(io_type, io_type.lower()),
+        "operation": io_type.lower(),
         "transfer": transfer,
         "threads": int(threads),
         **({"depth": int(depth)} if depth else {}),

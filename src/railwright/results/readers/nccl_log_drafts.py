@@ -130,15 +130,14 @@ class Draft:
         if listed is not None and listed.whole and len(listed.ranks) == size:
             return listed
         start = listed.ranks[0] if listed else min(rank for at, rank in self.steps if at == channel)
-        ranks, here = [start], start
-        while (channel, here) in self.steps and len(ranks) <= size:
-            here = self.steps[(channel, here)].following
-            if here == start:
-                line = listed.line if listed else self.steps[(channel, start)].line
+        line = listed.line if listed else self.steps[(channel, start)].line
+        ranks = [start]
+        while (step := self.steps.get((channel, ranks[-1]))) and len(ranks) <= size:
+            if step.following == start:
                 return model.Ring(channel=channel, ranks=tuple(ranks), line=line)
-            ranks.append(here)
+            ranks.append(step.following)
         if listed is None:
-            return model.Ring(channel=channel, ranks=tuple(ranks), whole=False, line=self.steps[(channel, start)].line)
+            return model.Ring(channel=channel, ranks=tuple(ranks), whole=False, line=line)
         cut = len(listed.ranks) < size and (len(listed.ranks) >= _PRINTED_RANKS or not listed.whole)
         return msgspec.structs.replace(listed, whole=not cut)
 
@@ -237,10 +236,8 @@ class Drafts:
 
 
 def _owners(message: Message) -> tuple[_Owner, _Owner]:
-    return (
-        (message.host, message.pid, "thread", message.thread),
-        (message.host, message.pid, "device", -1 if message.device is None else message.device),
-    )
+    device = -1 if message.device is None else message.device
+    return (message.host, message.pid, "thread", message.thread), (message.host, message.pid, "device", device)
 
 
 def _speaker(fact: OfCommunicator) -> int | None:
