@@ -7,15 +7,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
 from railwright.results.model import Context, Result, ResultFile
-from railwright.topology.model import Scalar, Topology
+from railwright.topology.model import Device, Link, Scalar, Topology
 from railwright.units import format_duration
 
 Severity = Literal["blocking", "caution"]
+Part = TypeVar("Part", Device, Link)
 Series = tuple[str, str, str, tuple[tuple[str, Scalar], ...]]
 
 BLOCKING_SETTINGS = ("routing_mode", "thread_level")
@@ -112,18 +113,16 @@ def _topologies(a: Topology, b: Topology) -> Iterator[Difference]:
     for kind in ("gpu", "nic", "drive"):
         first, second = (str(sum(device.kind == kind for device in topology.devices)) for topology in (a, b))
         yield from _unequal(f"number of {kind}s", first, second)
-    links = {link.id: link for link in b.links}
-    for link in a.links:
-        other = links.get(link.id)
-        if other is not None and other != link:
-            yield from _mappings(
-                f"link {link.id}", msgspec.to_builtins(link.protocol), msgspec.to_builtins(other.protocol)
-            )
-    devices = {device.id: device for device in b.devices}
-    for device in a.devices:
-        twin = devices.get(device.id)
-        if twin is not None:
-            yield from _mappings(f"device {device.id}", _telling(device.facts), _telling(twin.facts))
+    for link, twin in _twins(a.links, b.links):
+        yield from _mappings(f"link {link.id}", msgspec.to_builtins(link.protocol), msgspec.to_builtins(twin.protocol))
+    for device, other in _twins(a.devices, b.devices):
+        yield from _mappings(f"device {device.id}", _telling(device.facts), _telling(other.facts))
+
+
+def _twins(a: Iterable[Part], b: Iterable[Part]) -> list[tuple[Part, Part]]:
+    """The links or devices that both topologies have."""
+    by_id = {part.id: part for part in b}
+    return [(part, by_id[part.id]) for part in a if part.id in by_id]
 
 
 def _telling(facts: Mapping[str, Scalar]) -> dict[str, Scalar]:
