@@ -10,7 +10,7 @@ import msgspec
 from railwright.errors import UsageError
 from railwright.results.model import Summary, Verification
 from railwright.results.readers.log_lines import bounded
-from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of, percentiles
+from railwright.results.readers.model import Draft, ForeignFile, Measured, decoded, files_of, percentiles
 from railwright.topology.model import Scalar
 from railwright.units import parse_size
 
@@ -59,13 +59,8 @@ def recognises(text: str) -> bool:
 def read(text: str) -> tuple[ForeignFile, ...]:
     """All jobs as one file; `line` is the number of the job, from 1. Raises UsageError."""
     begin, end = bounded(text).find("{"), text.rfind("}")
-    try:
-        file = msgspec.json.decode(text[begin : end + 1].encode(), type=_File)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
-        raise UsageError(
-            f"not a whole JSON file of fio: {error}",
-            hint="give one file of fio --output-format=json, without --status-interval",
-        ) from error
+    hint = "give one file of fio --output-format=json, without --status-interval"
+    file = decoded(text[begin : end + 1], _File, "JSON file of fio", hint)
     version = file.version.removeprefix("fio-")
     if not version.startswith("3."):
         raise UsageError(f"fio {version[:20]!r} is not read, only 3.x", hint="its units differ: run fio 3")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -14,6 +14,8 @@ from railwright.results.model import Result, Summary, Verification
 from railwright.results.readers.log_lines import cut_short, refusal
 from railwright.results.statistics import summarise
 from railwright.topology.model import Scalar
+
+Kind = TypeVar("Kind")
 
 
 class ForeignFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -148,6 +150,14 @@ def files_of(drafts: Iterable[Draft], nothing: str, hint: str) -> tuple[ForeignF
     if not found:
         raise UsageError(nothing, hint=hint)
     return tuple(draft.file() for draft in found)
+
+
+def decoded(text: str, kind: type[Kind], what: str, hint: str) -> Kind:
+    """A JSON file of a tool. Raises UsageError when the text is no JSON, or not of this kind."""
+    try:
+        return msgspec.json.decode(text.encode(), type=kind)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
+        raise UsageError(f"not a whole {what}: {error}", hint=hint) from error
 
 
 def percentiles(count: int, minimum: float, median: float, p99: float, maximum: float) -> Summary:

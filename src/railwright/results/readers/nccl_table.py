@@ -265,15 +265,13 @@ def _add(table: Table, row: Row, timing: Timing) -> None:
 
 
 def _verification(table: Table, row: Row, timing: Timing) -> Verification | None:
-    if timing.wrong is None:
-        return None
-    if table.wrong_column == "#wrong":
-        wrong = min(round(timing.wrong * TYPE_BYTES[row.type]), 2**63 - 1)
-        return Verification(method="nccl-tests #wrong", bytes_checked=row.size_bytes, bytes_wrong=wrong)
+    is_count = table.wrong_column == "#wrong"
     # The old column is the largest difference; only the footer says whether any was out of bounds, not in which row.
-    if table.out_of_bounds == 0:
-        return Verification(method="nccl-tests error", bytes_checked=row.size_bytes, bytes_wrong=0)
-    return None
+    if timing.wrong is None or (not is_count and table.out_of_bounds != 0):
+        return None
+    wrong = min(round(timing.wrong * TYPE_BYTES[row.type]), 2**63 - 1) if is_count else 0
+    method = f"nccl-tests {table.wrong_column}"
+    return Verification(method=method, bytes_checked=row.size_bytes, bytes_wrong=wrong)
 
 
 def _closing_notes(table: Table) -> Iterable[str]:

@@ -10,7 +10,7 @@ import msgspec
 
 from railwright.errors import UsageError
 from railwright.results.readers.log_lines import bounded
-from railwright.results.readers.model import ForeignFile
+from railwright.results.readers.model import ForeignFile, decoded
 from railwright.results.readers.nccl_table import OPERATION_OF, Row, Table, Timing
 from railwright.results.readers.printed_numbers import Number
 
@@ -93,12 +93,8 @@ def recognises(text: str) -> bool:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """The one run of the file; lines are counted as rows, from 1. Raises UsageError."""
-    try:
-        file = msgspec.json.decode(bounded(text), type=_File)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise UsageError(
-            f"not a whole -J file of nccl-tests: {error}", hint="a run that died leaves it open: give the text output"
-        ) from error
+    hint = "a run that died leaves it open: give the text output"
+    file = decoded(bounded(text), _File, "-J file of nccl-tests", hint)
     if file.version not in _KNOWN_VERSIONS:
         raise UsageError(
             f"-J file version {file.version} is not known, only {_KNOWN_VERSIONS[0]} to {_KNOWN_VERSIONS[-1]}",
