@@ -21,8 +21,8 @@ from railwright.topology.model import Device, Topology
 FACT = "gpudirect_rdma"
 """Fact of a host: False where its NICs and GPUs are known not to talk directly."""
 _DMA_BUF_SOURCE = Source(
-    title="NVIDIA GPU Operator, GPUDirect RDMA and GPUDirect Storage",
-    section="DMA-BUF needs Linux 5.12 or later, the open kernel modules and a GPU of Turing or later",
+    "NVIDIA GPU Operator, GPUDirect RDMA and GPUDirect Storage",
+    "DMA-BUF needs Linux 5.12 or later, the open kernel modules and a GPU of Turing or later",
 )
 _DMA_BUF_LINUX = (
     Constant(value=5, unit="Linux version, major", source=_DMA_BUF_SOURCE),

@@ -23,7 +23,7 @@ from railwright.topology.model import Device, EthernetLink, InfinibandLink, Link
 _LINUX_ROCE = Constant(
     value=40 + 8 + 12 + 4 + 28 + 4,
     unit="bytes: GRH, UDP, BTH, XRC, atomic and ICRC headers",
-    source=Source(title="Linux", section="include/rdma/ib_addr.h, iboe_get_mtu"),
+    source=Source("Linux", "include/rdma/ib_addr.h, iboe_get_mtu"),
 )
 _BEST = max(int(mtu.value) for mtu in RDMA_MTUS)
 _JUMBO = 9000

@@ -59,7 +59,7 @@ def _rated(gpu: Device, bytes_per_s: float) -> Limit:
         kind="derived",
         because=f"memory of {gpu.id}, {gpu.name}",
         bottleneck=gpu.id,
-        sources=(Source(title=str(gpu.facts.get("source", "the GPU's datasheet"))),),
+        sources=(Source(str(gpu.facts.get("source", "the GPU's datasheet"))),),
     )
 
 

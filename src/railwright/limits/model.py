@@ -15,7 +15,7 @@ Quantity = Literal["bandwidth_bytes_per_s", "latency_s", "operations_per_s", "me
 LimitKind = Literal["derived", "measured_ceiling"]
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Source(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Where a number comes from: a document or a measurement, named so that a reader can find it."""
 
     title: str

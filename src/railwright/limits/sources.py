@@ -4,148 +4,121 @@ from __future__ import annotations
 
 from railwright.limits.model import Source
 
-PCIE_SPEC = Source(title="PCI Express Base Specification 6.0", section="sections 2.2, 3.5, 4.2")
-INTEL_AN708 = Source(title="Intel AN 708, PCI Express High Performance Reference Design", section="TLP overhead")
-PCIE_BENCH = Source(
-    title="Neugebauer et al., Understanding PCIe performance, SIGCOMM 2018", section="section 3 and model"
-)
-NVLINK_HOPPER = Source(
-    title="NVIDIA H100 Tensor Core GPU Architecture", section="NVLink: 18 links of 25 GB/s a direction"
-)
-NVLINK_AMPERE = Source(
-    title="NVIDIA A100 Tensor Core GPU Architecture", section="NVLink: 12 links of 25 GB/s a direction"
-)
-NVLINK_BLACKWELL = Source(
-    title="NVIDIA Blackwell Architecture Technical Brief", section="NVLink: 18 links of 50 GB/s a direction"
-)
-NVLINK_VOLTA = Source(title="NVIDIA Tesla V100 GPU Architecture", section="NVLink: 6 links of 25 GB/s a direction")
-NVLINK_PASCAL = Source(title="NVIDIA Tesla P100 Whitepaper", section="NVLink: 4 links of 20 GB/s a direction")
-GRACE_HOPPER = Source(title="NVIDIA Grace Hopper Superchip Architecture", section="NVLink-C2C: 900 GB/s both ways")
-NCCL_TESTS_212 = Source(title="nccl-tests issue 212", section="NVLink protocol overhead of about 20 %")
+_NCCL = "NCCL (2026-06)"
+_TWO_H200 = "Measured on 2 H200 of one host, NCCL 2.28.9, nccl-tests 2.19.6"
+
+PCIE_SPEC = Source("PCI Express Base Specification 6.0", "sections 2.2, 3.5, 4.2")
+INTEL_AN708 = Source("Intel AN 708, PCI Express High Performance Reference Design", "TLP overhead")
+PCIE_BENCH = Source("Neugebauer et al., Understanding PCIe performance, SIGCOMM 2018", "section 3 and model")
+NVLINK_HOPPER = Source("NVIDIA H100 Tensor Core GPU Architecture", "NVLink: 18 links of 25 GB/s a direction")
+NVLINK_AMPERE = Source("NVIDIA A100 Tensor Core GPU Architecture", "NVLink: 12 links of 25 GB/s a direction")
+NVLINK_BLACKWELL = Source("NVIDIA Blackwell Architecture Technical Brief", "NVLink: 18 links of 50 GB/s a direction")
+NVLINK_VOLTA = Source("NVIDIA Tesla V100 GPU Architecture", "NVLink: 6 links of 25 GB/s a direction")
+NVLINK_PASCAL = Source("NVIDIA Tesla P100 Whitepaper", "NVLink: 4 links of 20 GB/s a direction")
+GRACE_HOPPER = Source("NVIDIA Grace Hopper Superchip Architecture", "NVLink-C2C: 900 GB/s both ways")
+NCCL_TESTS_212 = Source("nccl-tests issue 212", "NVLink protocol overhead of about 20 %")
 H200_MEASURED = Source(
-    title="Measured on 2 H200 of one host, driver 580.159, CUDA 13.0", section="copy engine, 1 GiB: 395 GB/s of 450"
+    "Measured on 2 H200 of one host, driver 580.159, CUDA 13.0", "copy engine, 1 GiB: 395 GB/s of 450"
 )
 NVBANDWIDTH_H200 = Source(
-    title="nvbandwidth 0.8 on 2 H200 of one host, driver 580.159, CUDA 13.0",
-    section="host to device 55.5 by engine, 51.4 by kernel, 50.3 both ways; local copy 2,096 GB/s",
+    "nvbandwidth 0.8 on 2 H200 of one host, driver 580.159, CUDA 13.0",
+    "host to device 55.5 by engine, 51.4 by kernel, 50.3 both ways; local copy 2,096 GB/s",
 )
 COPIES_MEASURED = Source(
-    title="Railwright docs/measured/2026-11-22-gpu-1xh100, -2xh200, -4xh200 and -8xh200",
-    section="both ways at once: over PCIe 39.7 to 52.0 GB/s by engine, 27.3 to 33.2 by kernel; over NVLink 338 to 366"
+    "Railwright docs/measured/2026-11-22-gpu-1xh100, -2xh200, -4xh200 and -8xh200",
+    "both ways at once: over PCIe 39.7 to 52.0 GB/s by engine, 27.3 to 33.2 by kernel; over NVLink 338 to 366"
     " by kernel",
 )
 LOADS_MEASURED = Source(
-    title=COPIES_MEASURED.title,
-    section="a load of the own memory 138 to 143 ns, over NVLink 792 to 855, of host memory over PCIe 1180 to 1300",
+    COPIES_MEASURED.title,
+    "a load of the own memory 138 to 143 ns, over NVLink 792 to 855, of host memory over PCIe 1180 to 1300",
 )
-CUDA_ATTRIBUTES = Source(
-    title="NVIDIA CUDA Driver API", section="memory clock rate and global memory bus width; double data rate"
-)
-CDNA3 = Source(
-    title="AMD CDNA 3 Architecture white paper", section="Infinity Fabric between GPUs: 64 GB/s a link and direction"
-)
+CUDA_ATTRIBUTES = Source("NVIDIA CUDA Driver API", "memory clock rate and global memory bus width; double data rate")
+CDNA3 = Source("AMD CDNA 3 Architecture white paper", "Infinity Fabric between GPUs: 64 GB/s a link and direction")
 CDNA2 = Source(
-    title="AMD Instinct MI250 microarchitecture, ROCm documentation",
-    section="Infinity Fabric between GPUs: 25 GT/s, 50 GB/s a 16-wide link",
+    "AMD Instinct MI250 microarchitecture, ROCm documentation",
+    "Infinity Fabric between GPUs: 25 GT/s, 50 GB/s a 16-wide link",
 )
 SRD_PAPER = Source(
-    title="Shalev et al., A Cloud-Optimized Transport Protocol for Elastic and Scalable HPC, IEEE Micro 2020",
-    section="SRD over Ethernet; packet headers not given",
+    "Shalev et al., A Cloud-Optimized Transport Protocol for Elastic and Scalable HPC, IEEE Micro 2020",
+    "SRD over Ethernet; packet headers not given",
 )
-EFA_MEASURED = Source(title="AWS EFA, ports of 200 Gb/s", section="measured 193.72 Gb/s over SRD")
-IEEE_8023 = Source(title="IEEE 802.3", section="frame, FCS, preamble and inter-packet gap")
-ROCE = Source(title="InfiniBand Architecture Specification 1.5, Annex A17 RoCEv2", section="packet format")
-IBTA = Source(title="InfiniBand Architecture Specification 1.5", section="sections 7 and 9, packet headers")
-RFC_IP_TCP = Source(title="RFC 791, RFC 8200, RFC 9293, RFC 7323", section="header lengths, time-stamp option")
-JEDEC_DDR = Source(title="JEDEC JESD79", section="data rate and 64-bit data bus of a channel")
-SMBIOS = Source(title="DMTF DSP0134, SMBIOS reference", section="type 17, memory device")
-SAME_RUN = Source(title="this run")
-SINGLE_HOST_COPIES = Source(title="Railwright docs/limits.md", section="transfers inside one host")
-NCCL_TOPO = Source(title="NCCL (2026-06)", section="src/graph/topo.h and topo.cc, planning rates of links")
-NCCL_TUNING = Source(title="NCCL (2026-06)", section="src/graph/tuning.cc, model of algorithms and protocols")
+EFA_MEASURED = Source("AWS EFA, ports of 200 Gb/s", "measured 193.72 Gb/s over SRD")
+IEEE_8023 = Source("IEEE 802.3", "frame, FCS, preamble and inter-packet gap")
+ROCE = Source("InfiniBand Architecture Specification 1.5, Annex A17 RoCEv2", "packet format")
+IBTA = Source("InfiniBand Architecture Specification 1.5", "sections 7 and 9, packet headers")
+RFC_IP_TCP = Source("RFC 791, RFC 8200, RFC 9293, RFC 7323", "header lengths, time-stamp option")
+JEDEC_DDR = Source("JEDEC JESD79", "data rate and 64-bit data bus of a channel")
+SMBIOS = Source("DMTF DSP0134, SMBIOS reference", "type 17, memory device")
+SAME_RUN = Source("this run")
+SINGLE_HOST_COPIES = Source("Railwright docs/limits.md", "transfers inside one host")
+NCCL_TOPO = Source(_NCCL, "src/graph/topo.h and topo.cc, planning rates of links")
+NCCL_TUNING = Source(_NCCL, "src/graph/tuning.cc, model of algorithms and protocols")
 NVLINK_RINGS = Source(
-    title="nccl-tests of 4 to 8 H200 and B200, stas00/ml-engineering network/README.md, and of A100",
-    section="all_reduce ring busbw 363 to 366, 673 to 682 and 231 to 235 GB/s: 0.93 to 0.99 of the planning rate",
+    "nccl-tests of 4 to 8 H200 and B200, stas00/ml-engineering network/README.md, and of A100",
+    "all_reduce ring busbw 363 to 366, 673 to 682 and 231 to 235 GB/s: 0.93 to 0.99 of the planning rate",
 )
 NCCL_ON_NICS = Source(
-    title="nccl-tests issues 175 and 152, stas00/ml-engineering network/README.md",
-    section="all_reduce 86, 93.3 and 92 GB/s over 4x 200 Gb/s: 0.88 to 0.95 of payload; 5 % below, 3 % above",
+    "nccl-tests issues 175 and 152, stas00/ml-engineering network/README.md",
+    "all_reduce 86, 93.3 and 92 GB/s over 4x 200 Gb/s: 0.88 to 0.95 of payload; 5 % below, 3 % above",
 )
 P5_ALL_TO_ALL = Source(
-    title="crazyguitar/aws-gpu-communication-benchmark, nccl_alltoall.csv",
-    section="2 to 32 hosts reach 0.79 to 0.88 of the limit; 5 % below",
+    "crazyguitar/aws-gpu-communication-benchmark, nccl_alltoall.csv",
+    "2 to 32 hosts reach 0.79 to 0.88 of the limit; 5 % below",
 )
-NCCL_412 = Source(title="NCCL issue 412", section="16 GB/s is normal where NIC and GPU meet at the CPU")
+NCCL_412 = Source("NCCL issue 412", "16 GB/s is normal where NIC and GPU meet at the CPU")
 CROSS_NUMA_MEASURED = Source(
-    title="p2pBandwidthLatencyTest of RTX PRO 6000 across sockets", section="39 to 51 GB/s, where NCCL plans 16 to 22"
+    "p2pBandwidthLatencyTest of RTX PRO 6000 across sockets", "39 to 51 GB/s, where NCCL plans 16 to 22"
 )
 AMD_XGMI = Source(
-    title="AMD ROCm blog 2025-03-02, RCCL Bandwidth and xGMI Performance on MI300X",
-    section="protocol and CRC leave about 48 of 64 GB/s a link; 13 % below that for the algorithm",
+    "AMD ROCm blog 2025-03-02, RCCL Bandwidth and xGMI Performance on MI300X",
+    "protocol and CRC leave about 48 of 64 GB/s a link; 13 % below that for the algorithm",
 )
 P2C_MEASURED = Source(
-    title="Measured on GH200 (NCCL issues)",
-    section="96.1 GB/s of 100 through the Grace CPU with GPUDirect, 79.7 without",
+    "Measured on GH200 (NCCL issues)", "96.1 GB/s of 100 through the Grace CPU with GPUDirect, 79.7 without"
 )
 NCCL_SMALL = Source(
-    title="Railwright docs/limits.md", section="small messages: an estimate of a factor of two either way, not measured"
+    "Railwright docs/limits.md", "small messages: an estimate of a factor of two either way, not measured"
 )
-NCCL_2409 = Source(
-    title="NCCL issue 2409", section="128 KiB chunks, 10 to 12 us a step: 13 GB/s beside a full line rate"
-)
-NCCL_PXN = Source(title="NCCL (2026-06)", section="src/transport/net.cc, recvSetup: PXN is not used on receive")
-NCCL_BUFFSIZE = Source(
-    title="NCCL user guide, Environment Variables", section="NCCL_BUFFSIZE, 4 MiB by default, in 8 steps"
-)
+NCCL_2409 = Source("NCCL issue 2409", "128 KiB chunks, 10 to 12 us a step: 13 GB/s beside a full line rate")
+NCCL_PXN = Source(_NCCL, "src/transport/net.cc, recvSetup: PXN is not used on receive")
+NCCL_BUFFSIZE = Source("NCCL user guide, Environment Variables", "NCCL_BUFFSIZE, 4 MiB by default, in 8 steps")
 NVL72_MEASURED = Source(
-    title="nccl-tests of 72 GB200 in one NVLink domain",
-    section="all_reduce 835 GB/s busbw: 429 GB/s a GPU in the switches",
+    "nccl-tests of 72 GB200 in one NVLink domain", "all_reduce 835 GB/s busbw: 429 GB/s a GPU in the switches"
 )
 NCCL_SOCKETS = Source(
-    title="nccl-tests over sockets by mistake, GKE A3 and Alps", section="4 and 5.4 GB/s where RDMA makes 340 and 122"
+    "nccl-tests over sockets by mistake, GKE A3 and Alps", "4 and 5.4 GB/s where RDMA makes 340 and 122"
 )
-LAUNCH_MEASURED = Source(
-    title="Measured on 2 H200 of one host, NCCL 2.28.9, nccl-tests 2.19.6",
-    section="all_reduce of 8 B takes 16 to 20 us where NCCL's model says 7.8",
-)
-NCCL_TREES = Source(title="NCCL (2026-06)", section="src/graph/trees.cc, double binary tree")
-TOP500 = Source(
-    title="TOP500, June 2024 and June 2025", section="Rmax over accelerators, runs with over 85 % of memory"
-)
-FP64_TENSOR = Source(title="NVIDIA A100, H100, H200 and B200 datasheets", section="FP64 tensor core rate")
+LAUNCH_MEASURED = Source(_TWO_H200, "all_reduce of 8 B takes 16 to 20 us where NCCL's model says 7.8")
+NCCL_TREES = Source(_NCCL, "src/graph/trees.cc, double binary tree")
+TOP500 = Source("TOP500, June 2024 and June 2025", "Rmax over accelerators, runs with over 85 % of memory")
+FP64_TENSOR = Source("NVIDIA A100, H100, H200 and B200 datasheets", "FP64 tensor core rate")
 SYMMETRIC_MEASURED = Source(
-    title="Railwright, measured on 2 H200", section="docs/measured/2026-11-22-gpu-2xh200-second, symmetric buffers"
+    "Railwright, measured on 2 H200", "docs/measured/2026-11-22-gpu-2xh200-second, symmetric buffers"
 )
-RAMP_MEASURED = Source(
-    title="Measured on 2 H200 of one host, NCCL 2.28.9, nccl-tests 2.19.6",
-    section="reduce_scatter 237 GB/s at 128 MiB and 313 at 8 GiB, all_reduce 284 and 347",
-)
+RAMP_MEASURED = Source(_TWO_H200, "reduce_scatter 237 GB/s at 128 MiB and 313 at 8 GiB, all_reduce 284 and 347")
 H200_GATHERS = Source(
-    title="Measured on 2 H200 of one host, NCCL 2.28.9, nccl-tests 2.19.6",
-    section="all_gather, reduce_scatter 291 to 326 GB/s, 0.785 of the planning rate and up; 2 % below",
+    _TWO_H200, "all_gather, reduce_scatter 291 to 326 GB/s, 0.785 of the planning rate and up; 2 % below"
 )
 RDMA_MEASURED = Source(
-    title="NCCL issue 2409, perftest of Oracle Cloud and DGX Spark",
-    section="392.1 Gb/s of 392.2, 98.01 of 98.04, 97.28 of 98: full messages reach the payload rate; 5 % below",
+    "NCCL issue 2409, perftest of Oracle Cloud and DGX Spark",
+    "392.1 Gb/s of 392.2, 98.01 of 98.04, 97.28 of 98: full messages reach the payload rate; 5 % below",
 )
 NO_P2P_MEASURED = Source(
-    title="Measured on 2 H200 of one host, NCCL 2.28.9, nccl-tests 2.19.6",
-    section="all_reduce with NCCL_P2P_DISABLE=1: 28 GB/s; with NCCL_SHM_DISABLE=1 too: 3.5 GB/s over loopback sockets",
+    _TWO_H200,
+    "all_reduce with NCCL_P2P_DISABLE=1: 28 GB/s; with NCCL_SHM_DISABLE=1 too: 3.5 GB/s over loopback sockets",
 )
-CHANNELS_MEASURED = Source(
-    title="Measured on 2 H200 of one host, NCCL 2.28.9, nccl-tests 2.19.6",
-    section="all_reduce with NCCL_MAX_NCHANNELS=2: 41.7 GB/s",
-)
+CHANNELS_MEASURED = Source(_TWO_H200, "all_reduce with NCCL_MAX_NCHANNELS=2: 41.7 GB/s")
 NCCL_P2P = Source(
-    title="NCCL 2.28.9",
-    section="src/enqueue.cc (addP2pToPlan, scheduleP2pTasksToPlan), src/graph/paths.cc (ncclTopoComputeP2pChannels), "
+    "NCCL 2.28.9",
+    "src/enqueue.cc (addP2pToPlan, scheduleP2pTasksToPlan), src/graph/paths.cc (ncclTopoComputeP2pChannels), "
     "NCCL_P2P_NVL_CHUNKSIZE in src/init.cc",
 )
 P2P_MEASURED = Source(
-    title="Measured on 2, 4 and 8 H200 of one host, NCCL 2.28.9, nccl-tests 2.19.6",
-    section="sendrecv 79.7 to 81.7 GB/s over 4 channels, 158 to 163 over 8, 303 to 308 over 16: 19.0 to 20.4 a channel",
+    "Measured on 2, 4 and 8 H200 of one host, NCCL 2.28.9, nccl-tests 2.19.6",
+    "sendrecv 79.7 to 81.7 GB/s over 4 channels, 158 to 163 over 8, 303 to 308 over 16: 19.0 to 20.4 a channel",
 )
 RING_SEEN = Source(
-    title="LY Corporation, 2x 400G; aws-samples/aws-efa-eks, 2 p4d",
-    section="all_reduce on two hosts at the ring's rate: 800 Gb/s and 43.8 GB/s",
+    "LY Corporation, 2x 400G; aws-samples/aws-efa-eks, 2 p4d",
+    "all_reduce on two hosts at the ring's rate: 800 Gb/s and 43.8 GB/s",
 )
