@@ -16,7 +16,7 @@ from railwright.faults.model import Facts, Fault, Finding, Supposed, with_host
 from railwright.faults.parts import over_network, rdma_ports, with_links
 from railwright.limits.case import Case
 from railwright.limits.model import Constant, Source
-from railwright.limits.network import RDMA_MTUS, payload_share
+from railwright.limits.network import RDMA_MTUS, payload_of
 from railwright.results.model import Evidence
 from railwright.topology.model import Device, EthernetLink, InfinibandLink, Link, Topology
 
@@ -107,12 +107,12 @@ def _is_for_gpus(topology: Topology, protocol: EthernetLink | InfinibandLink) ->
 
 
 def _costs(protocol: EthernetLink | InfinibandLink) -> str:
-    healthy = payload_share(replace(protocol, mtu_bytes=_JUMBO if isinstance(protocol, EthernetLink) else _BEST))
-    now = payload_share(protocol)
+    healthy = payload_of(replace(protocol, mtu_bytes=_JUMBO if isinstance(protocol, EthernetLink) else _BEST))
+    now = payload_of(protocol)
     assert healthy is not None
     assert now is not None
     return (
-        f"{healthy[0] - now[0]:.1%} of the line rate in headers alone (limits), and more where packets cost time:"
+        f"{healthy.share - now.share:.1%} of the line rate in headers alone (limits), and more where packets cost time:"
         " 18.9 GB/s instead of 23.7 at MTU 1500 (DGX Spark, published nccl-tests)"
     )
 

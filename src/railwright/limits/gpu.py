@@ -7,11 +7,22 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.limits.model import Constant, Expected, Limit, NoLimit, Source, Step
+from railwright.limits.memory import copy_limit
+from railwright.limits.model import (
+    Bounds,
+    Constant,
+    Expected,
+    Limit,
+    NoLimit,
+    Source,
+    bandwidth_band,
+    bandwidth_limit,
+    no_bandwidth,
+    rate_step,
+)
 from railwright.limits.sources import COPIES_MEASURED, CUDA_ATTRIBUTES, LOADS_MEASURED, NVBANDWIDTH_H200, SAME_RUN
 from railwright.topology.gpus import TRANSFERS_A_MEMORY_CLOCK, memory_rate
 from railwright.topology.model import Device
-from railwright.units import format_bandwidth
 
 TRANSFERS_A_CLOCK = Constant(
     value=TRANSFERS_A_MEMORY_CLOCK, unit="transfers a memory clock: double data rate", source=CUDA_ATTRIBUTES
@@ -36,51 +47,24 @@ def memory_limit(gpu: Device) -> Limit | NoLimit:
     bits, clock_hz = gpu.facts.get("memory_bus_bits"), gpu.facts.get("memory_clock_max_hz")
     if not isinstance(bits, int) or not isinstance(clock_hz, int | float) or bits <= 0 or clock_hz <= 0:
         if isinstance(rated, int | float) and rated > 0:  # a shape knows its datasheet's figure instead
-            return _rated(gpu, rated)
+            datasheet = Source(str(gpu.facts.get("source", "the GPU's datasheet")))
+            return bandwidth_limit(rated, f"memory of {gpu.id}, {gpu.name}", gpu.id, (), (datasheet,))
         why = f"the memory clock and bus width of {gpu.id} are not known: only NVIDIA's library tells them"
-        return NoLimit(quantity="bandwidth_bytes_per_s", why=why, missing=(f"{gpu.id}: memory clock, bus width",))
-    value = memory_rate(bits, clock_hz)
-    text = f"{bits} bits x {clock_hz / 1e6:.0f} MHz x {TRANSFERS_A_CLOCK.value:.0f}"
-    return Limit(
-        quantity="bandwidth_bytes_per_s",
-        value=value,
-        kind="derived",
-        because=f"memory of {gpu.id}, {bits} bits at {clock_hz / 1e6:.0f} MHz",
-        bottleneck=gpu.id,
-        derivation=(Step(text=text, value=format_bandwidth(value)),),
-        sources=(CUDA_ATTRIBUTES,),
-    )
+        return no_bandwidth(why, f"{gpu.id}: memory clock, bus width")
+    value, mega = memory_rate(bits, clock_hz), clock_hz / 1e6
+    step = rate_step(f"{bits} bits x {mega:.0f} MHz x {TRANSFERS_A_CLOCK.value:.0f}", value)
+    because = f"memory of {gpu.id}, {bits} bits at {mega:.0f} MHz"
+    return bandwidth_limit(value, because, gpu.id, [step], (CUDA_ATTRIBUTES,))
 
 
-def _rated(gpu: Device, bytes_per_s: float) -> Limit:
-    return Limit(
-        quantity="bandwidth_bytes_per_s",
-        value=bytes_per_s,
-        kind="derived",
-        because=f"memory of {gpu.id}, {gpu.name}",
-        bottleneck=gpu.id,
-        sources=(Source(str(gpu.facts.get("source", "the GPU's datasheet"))),),
-    )
-
-
-def local_copy_limit(gpu: Device) -> tuple[Limit | NoLimit, Expected | None]:
+def local_copy_limit(gpu: Device) -> Bounds:
     """A copy within one GPU, bytes counted once: each is read and written, so half of the memory's rate."""
     whole = memory_limit(gpu)
     if isinstance(whole, NoLimit):
         return whole, None
-    value = whole.value / 2
-    step = Step(text="a copy reads and writes each byte: half", value=format_bandwidth(value))
-    limit = replace(
-        whole, value=value, because=f"{whole.because}, read and written", derivation=(*whole.derivation, step)
-    )
-    band = Expected(
-        quantity="bandwidth_bytes_per_s",
-        low=LOCAL_SHARE.value * value,
-        high=value,
-        because="an H200 reaches 0.85 of it",
-        sources=(LOCAL_SHARE.source,),
-    )
-    return limit, band
+    limit = copy_limit(whole)
+    low = LOCAL_SHARE.value * limit.value
+    return limit, bandwidth_band(low, limit.value, "an H200 reaches 0.85 of it", LOCAL_SHARE.source)
 
 
 def over_pcie(band: Expected, *, by_kernel: bool, both_ways: bool) -> Expected:

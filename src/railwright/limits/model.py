@@ -7,9 +7,12 @@ Experience (what healthy machines of a class reach) is an `Expected`, never a li
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
+
+from railwright.units import format_bandwidth
 
 Quantity = Literal["bandwidth_bytes_per_s", "latency_s", "operations_per_s", "messages_per_s", "flop_per_s"]
 LimitKind = Literal["derived", "measured_ceiling"]
@@ -33,7 +36,7 @@ class Constant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     source: Source
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One line of a derivation: what was computed, and its value as text with its unit."""
 
     text: str
@@ -73,3 +76,37 @@ class NoLimit(msgspec.Struct, frozen=True, kw_only=True, tag="no_limit", forbid_
     why: str
     missing: tuple[str, ...] = ()
     """The facts that would be needed, each as `device: fact`."""
+
+
+Bounds = tuple[Limit | NoLimit, Expected | None]
+"""A limit, and what healthy systems reach of it where that is known."""
+
+
+def bandwidth_limit(
+    value: float, because: str, bottleneck: str, derivation: Iterable[Step], sources: tuple[Source, ...]
+) -> Limit:
+    """The limit of a bandwidth in bytes/s that follows from facts of the hardware."""
+    return Limit(
+        quantity="bandwidth_bytes_per_s",
+        value=value,
+        kind="derived",
+        because=because,
+        bottleneck=bottleneck,
+        derivation=tuple(derivation),
+        sources=sources,
+    )
+
+
+def bandwidth_band(low: float, high: float | None, because: str, *sources: Source) -> Expected:
+    """What healthy systems reach of a bandwidth, in bytes/s."""
+    return Expected(quantity="bandwidth_bytes_per_s", low=low, high=high, because=because, sources=sources)
+
+
+def no_bandwidth(why: str, *missing: str) -> NoLimit:
+    """Why there is no limit of a bandwidth, and the facts that it would need."""
+    return NoLimit(quantity="bandwidth_bytes_per_s", why=why, missing=missing)
+
+
+def rate_step(text: str, bytes_per_s: float) -> Step:
+    """One line of a derivation whose value is a bandwidth."""
+    return Step(text, format_bandwidth(bytes_per_s))

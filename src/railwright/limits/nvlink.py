@@ -1,12 +1,24 @@
-"""NVLink and NVLink-C2C: active links times the rate of one link, each direction.
+"""NVLink, NVLink-C2C and AMD's Infinity Fabric: active links times the rate of one link, each direction.
 
-What healthy machines reach of it is experience (protocol overhead is not published), so it is a band and no limit.
+What healthy machines reach of NVLink is experience (protocol overhead is not published), so it is a band and no limit.
+Infinity Fabric has no band: AMD does not publish the overhead either, and no measured figures of healthy machines are
+at hand.
 """
 
 from __future__ import annotations
 
-from railwright.limits.model import Constant, Expected, Limit, NoLimit, Step
+from railwright.limits.model import (
+    Bounds,
+    Constant,
+    Limit,
+    bandwidth_band,
+    bandwidth_limit,
+    no_bandwidth,
+    rate_step,
+)
 from railwright.limits.sources import (
+    CDNA2,
+    CDNA3,
     GRACE_HOPPER,
     H200_MEASURED,
     NCCL_TESTS_212,
@@ -17,7 +29,7 @@ from railwright.limits.sources import (
     NVLINK_VOLTA,
 )
 from railwright.topology.gpus import is_nvidia
-from railwright.topology.model import GPU_LINKS, C2cLink, Link, NvlinkLink, Topology
+from railwright.topology.model import GPU_LINKS, C2cLink, Link, NvlinkLink, Topology, XgmiLink
 from railwright.units import format_bandwidth
 
 LINK_RATE: dict[int, Constant] = {
@@ -26,6 +38,10 @@ LINK_RATE: dict[int, Constant] = {
     3: Constant(value=25e9, unit="bytes/s a link and direction", source=NVLINK_AMPERE),
     4: Constant(value=25e9, unit="bytes/s a link and direction", source=NVLINK_HOPPER),
     5: Constant(value=50e9, unit="bytes/s a link and direction", source=NVLINK_BLACKWELL),
+}
+XGMI_RATE: dict[int, Constant] = {
+    3: Constant(value=50e9, unit="bytes/s a link and direction", source=CDNA2),
+    4: Constant(value=64e9, unit="bytes/s a link and direction", source=CDNA3),
 }
 C2C_RATE = Constant(value=450e9, unit="bytes/s a direction", source=GRACE_HOPPER)
 HEALTHY_SHARE = Constant(value=0.8, unit="of links x rate, large copies", source=NCCL_TESTS_212)
@@ -47,35 +63,25 @@ def not_known(machine: Topology) -> tuple[str, ...]:
     return tuple(name for name in unlinked if name in named)
 
 
-def limit(link: Link) -> tuple[Limit | NoLimit, Expected | None]:
-    """The limit and band of the NVLinks between two devices, each direction."""
+def limit(link: Link) -> Bounds:
+    """The limit of the links between two devices, each direction, and a band for NVLink."""
     protocol = link.protocol
     if isinstance(protocol, C2cLink):
         return _limit(link, C2C_RATE.value, "NVLink-C2C", C2C_RATE), None
-    assert isinstance(protocol, NvlinkLink)
-    rate = LINK_RATE.get(protocol.generation)
+    assert isinstance(protocol, NvlinkLink | XgmiLink)
+    family, rates = ("NVLink", LINK_RATE) if isinstance(protocol, NvlinkLink) else ("Infinity Fabric", XGMI_RATE)
+    rate = rates.get(protocol.generation)
     if rate is None or protocol.links < 1:
-        why = f"NVLink generation {protocol.generation} with {protocol.links} links is not known"
-        return NoLimit(quantity="bandwidth_bytes_per_s", why=why, missing=(f"{link.id}: rate of a link",)), None
+        why = f"{family} generation {protocol.generation} with {protocol.links} links is not known"
+        return no_bandwidth(why, f"{link.id}: rate of a link"), None
     value = protocol.links * rate.value
-    found = _limit(link, value, f"NVLink {protocol.generation} x{protocol.links}", rate)
-    band = Expected(
-        quantity="bandwidth_bytes_per_s",
-        low=HEALTHY_SHARE.value * value,
-        high=value,
-        because="large copies reach 0.8 or more of links x rate on healthy machines",
-        sources=(NCCL_TESTS_212, H200_MEASURED),
-    )
-    return found, band
+    found = _limit(link, value, f"{family} {protocol.generation} x{protocol.links}", rate)
+    if isinstance(protocol, XgmiLink):
+        return found, None
+    because = "large copies reach 0.8 or more of links x rate on healthy machines"
+    return found, bandwidth_band(HEALTHY_SHARE.value * value, value, because, NCCL_TESTS_212, H200_MEASURED)
 
 
 def _limit(link: Link, value: float, name: str, constant: Constant) -> Limit:
-    return Limit(
-        quantity="bandwidth_bytes_per_s",
-        value=value,
-        kind="derived",
-        because=f"{name}, between {link.a} and {link.b}",
-        bottleneck=link.id,
-        derivation=(Step(text=f"{name} at {format_bandwidth(constant.value)} each", value=format_bandwidth(value)),),
-        sources=(constant.source,),
-    )
+    step = rate_step(f"{name} at {format_bandwidth(constant.value)} each", value)
+    return bandwidth_limit(value, f"{name}, between {link.a} and {link.b}", link.id, [step], (constant.source,))

@@ -6,8 +6,8 @@ narrowest known link still bounds the path; but then nothing is expected of it, 
 
 from __future__ import annotations
 
-from railwright.limits import memory, network, nvlink, pcie, xgmi
-from railwright.limits.model import Expected, Limit, NoLimit
+from railwright.limits import memory, network, nvlink, pcie
+from railwright.limits.model import Bounds, Limit, NoLimit, no_bandwidth
 from railwright.topology.model import (
     GPU_LINKS,
     C2cLink,
@@ -27,15 +27,13 @@ from railwright.topology.model import (
 _WIDE_ENOUGH = frozenset({"", "root complex", "card", "namespace", "drive controller"})
 
 
-def link_limit(link: Link) -> tuple[Limit | NoLimit, Expected | None]:
+def link_limit(link: Link) -> Bounds:
     """The limit and band of one link, each direction, whatever its protocol."""
     match link.protocol:
         case PcieLink():
             return pcie.limit(link)
-        case NvlinkLink() | C2cLink():
+        case NvlinkLink() | C2cLink() | XgmiLink():
             return nvlink.limit(link)
-        case XgmiLink():
-            return xgmi.limit(link)
         case EthernetLink() | InfinibandLink() | EfaLink():
             return network.limit(link)
         case MemoryLink():
@@ -44,10 +42,10 @@ def link_limit(link: Link) -> tuple[Limit | NoLimit, Expected | None]:
             why = f"{link.id} is {name or 'inside one chip'}: no document gives its rate"
         case _:
             why = f"no document gives the rate of {link.id} between NUMA nodes"
-    return NoLimit(quantity="bandwidth_bytes_per_s", why=why), None
+    return no_bandwidth(why), None
 
 
-def path_limit(path: Path) -> tuple[Limit | NoLimit, Expected | None]:
+def path_limit(path: Path) -> Bounds:
     """The limit of a path and, where every link that matters is known, its band."""
     found = [(link, *link_limit(link)) for link in path.links]
     known = [(limit, band) for _, limit, band in found if isinstance(limit, Limit)]
@@ -55,12 +53,12 @@ def path_limit(path: Path) -> tuple[Limit | NoLimit, Expected | None]:
     if not known:
         why = unknown[0][1].why if unknown else f"{path.id} has no link"
         missing = tuple(name for _, limit in unknown for name in limit.missing)
-        return NoLimit(quantity="bandwidth_bytes_per_s", why=why, missing=missing), None
+        return no_bandwidth(why, *missing), None
     narrowest, band = min(known, key=lambda pair: pair[0].value)
     return narrowest, None if any(_may_be_narrower(link) for link, _ in unknown) else band
 
 
-def limit_inside(machine: Topology, path: Path) -> tuple[Limit | NoLimit, Expected | None]:
+def limit_inside(machine: Topology, path: Path) -> Bounds:
     """`path_limit` of a path of that machine, whose ids may be followed by `@host`.
 
     None between two GPUs over PCIe where the machine does not say whether NVLink joins them: then that is their path.
@@ -73,7 +71,7 @@ def limit_inside(machine: Topology, path: Path) -> tuple[Limit | NoLimit, Expect
         return path_limit(path)
     why = f"whether NVLink joins {ends[0]} and {ends[1]} is not known"
     missing = tuple(f"{gpu}: NVLink" for gpu in unknown)
-    return NoLimit(quantity="bandwidth_bytes_per_s", why=why, missing=missing), None
+    return no_bandwidth(why, *missing), None
 
 
 def _may_be_narrower(link: Link) -> bool:

@@ -8,10 +8,10 @@ lie between the two, so that is the band.
 
 from __future__ import annotations
 
-from railwright.limits.model import Constant, Expected, Limit, NoLimit, Step
+from railwright.limits.model import Bounds, Constant, bandwidth_band, bandwidth_limit, no_bandwidth, rate_step
 from railwright.limits.sources import INTEL_AN708, PCIE_BENCH, PCIE_SPEC
 from railwright.topology.model import Link, PcieLink
-from railwright.units import BITS_PER_BYTE, format_bandwidth
+from railwright.units import BITS_PER_BYTE
 
 # GT/s -> (PCIe generation, payload bits per bit on the wire)
 _ENCODING: dict[float, tuple[int, Constant]] = {
@@ -69,44 +69,27 @@ def payload_rate_with_dllps(raw: float, max_payload_bytes: int) -> float:
     return payload_rate(raw, max_payload_bytes) * (1 - DLLP_BYTES.value / interval.value)
 
 
-def limit(link: Link) -> tuple[Limit | NoLimit, Expected | None]:
+def limit(link: Link) -> Bounds:
     """The limit and band of one PCIe link, each direction."""
     protocol = link.protocol
     assert isinstance(protocol, PcieLink)
     raw = raw_rate(protocol.gt_per_s, protocol.width) if protocol.gt_per_s and protocol.width else None
     if raw is None:
         why = f"the trained rate or width of {link.id} cannot be read"
-        return NoLimit(quantity="bandwidth_bytes_per_s", why=why, missing=(f"{link.id}: gt_per_s, width",)), None
+        return no_bandwidth(why, f"{link.id}: gt_per_s, width"), None
     least, most = (int(bound.value) for bound in MAX_PAYLOAD_RANGE)
     known = protocol.max_payload_bytes if protocol.max_payload_bytes in range(least, most + 1) else None
     value, low = payload_rate(raw, known or most), payload_rate_with_dllps(raw, _as_specified(known or least))
     whole = (known or most) + int(TLP_OVERHEAD_BYTES.value)
+    steps = (
+        rate_step(f"{protocol.gt_per_s:g} GT/s x {protocol.width} lanes, line encoding", raw),
+        rate_step(f"payload {known or most} B of {whole} B a transaction, less SKIP", value),
+        rate_step("less ACK and flow control at the specified rate", low),
+    )
     because = f"{describe(protocol)}, between {link.a} and {link.b}"
-    found = Limit(
-        quantity="bandwidth_bytes_per_s",
-        value=value,
-        kind="derived",
-        because=because,
-        bottleneck=link.id,
-        derivation=(
-            _step(f"{protocol.gt_per_s:g} GT/s x {protocol.width} lanes, line encoding", raw),
-            _step(f"payload {known or most} B of {whole} B a transaction, less SKIP", value),
-            _step("less ACK and flow control at the specified rate", low),
-        ),
-        sources=(PCIE_SPEC, INTEL_AN708, PCIE_BENCH),
-    )
-    band = Expected(
-        quantity="bandwidth_bytes_per_s",
-        low=low,
-        high=value,
-        because="between the payload rate with acknowledgements at the specified rate and without",
-        sources=(PCIE_BENCH,),
-    )
-    return found, band
-
-
-def _step(text: str, bytes_per_s: float) -> Step:
-    return Step(text=text, value=format_bandwidth(bytes_per_s))
+    found = bandwidth_limit(value, because, link.id, steps, (PCIE_SPEC, INTEL_AN708, PCIE_BENCH))
+    because = "between the payload rate with acknowledgements at the specified rate and without"
+    return found, bandwidth_band(low, value, because, PCIE_BENCH)
 
 
 def _as_specified(max_payload_bytes: int) -> int:

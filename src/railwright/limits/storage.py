@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from railwright.limits.model import Limit, NoLimit
+from msgspec.structs import replace
+
+from railwright.limits.model import Limit, NoLimit, no_bandwidth
 from railwright.limits.path import link_limit
 from railwright.topology.cluster import Cluster, ports
 from railwright.topology.model import Link, PcieLink, Topology
@@ -37,23 +39,14 @@ def file_limit(cluster: Cluster, clients: int = 1, *, to_gpus: int = 0) -> Limit
         why = f"{cluster.host.name} has no drive whose rate is known, and there are no storage servers"
         if cluster.storage is not None:
             why = f"the storage servers, {cluster.storage[1].name}, have no drive whose rate is known"
-        return NoLimit(
-            quantity="bandwidth_bytes_per_s", why=why, missing=("a drive, or [storage] in the cluster file",)
-        )
+        return no_bandwidth(why, "a drive, or [storage] in the cluster file")
     least = min(stages, key=lambda stage: stage.rate)
     others = [f"{stage.what} {format_bandwidth(stage.rate)}" for stage in stages if stage is not least]
     unknown = [name for name in found if isinstance(name, str)]
-    beside = f" (beside {', '.join(others)})" if others else ""
-    return Limit(
-        quantity="bandwidth_bytes_per_s",
-        value=least.rate,
-        kind="derived",
-        because=f"{least.number} {_words(least.what, least.number)}, each: {least.limit.because}{beside}"
-        + (f"; not known and not counted: {', '.join(unknown)}" if unknown else ""),
-        bottleneck=least.limit.bottleneck,
-        derivation=least.limit.derivation,
-        sources=least.limit.sources,
-    )
+    because = f"{least.number} {_words(least.what, least.number)}, each: {least.limit.because}"
+    because += f" (beside {', '.join(others)})" if others else ""
+    because += f"; not known and not counted: {', '.join(unknown)}" if unknown else ""
+    return replace(least.limit, value=least.rate, because=because)
 
 
 def _ways(cluster: Cluster, clients: int, to_gpus: int) -> Iterable[tuple[str, list[Link], int]]:

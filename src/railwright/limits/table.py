@@ -9,7 +9,7 @@ import msgspec
 from railwright.errors import UsageError
 from railwright.limits.gpu import local_copy_limit
 from railwright.limits.memory import copy_limit
-from railwright.limits.model import Expected, Limit, NoLimit
+from railwright.limits.model import Bounds, Expected, Limit, NoLimit, no_bandwidth
 from railwright.limits.path import limit_inside, link_limit
 from railwright.topology.model import Device, MemoryLink, PathKind, Topology
 from railwright.topology.paths import Affinity, Graph
@@ -49,7 +49,7 @@ def limits_of(topology: Topology, path_ids: Iterable[str]) -> tuple[PathLimit, .
     return tuple(rows)
 
 
-def _within(topology: Topology, device: Device) -> tuple[Limit | NoLimit, Expected | None]:
+def _within(topology: Topology, device: Device) -> Bounds:
     """A copy inside one device, bytes counted once. Raises UsageError for one that has no memory of its own."""
     if device.kind == "gpu":
         return local_copy_limit(device)
@@ -60,8 +60,7 @@ def _within(topology: Topology, device: Device) -> tuple[Limit | NoLimit, Expect
         if isinstance(link.protocol, MemoryLink) and device.id in (link.a, link.b):
             limit, _ = link_limit(link)
             return (copy_limit(limit) if isinstance(limit, Limit) else limit), None
-    why = f"the topology does not say how {device.id} is attached"
-    return NoLimit(quantity="bandwidth_bytes_per_s", why=why), None
+    return no_bandwidth(f"the topology does not say how {device.id} is attached"), None
 
 
 def paths_that_matter(topology: Topology) -> tuple[str, ...]:
