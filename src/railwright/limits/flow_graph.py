@@ -18,17 +18,9 @@ from railwright.errors import CannotJudge
 from railwright.limits.model import Limit
 from railwright.limits.path import link_limit
 from railwright.topology.cluster import Cluster, Tier, ports
-from railwright.topology.model import (
-    GPU_LINKS,
-    C2cLink,
-    Device,
-    Link,
-    PcieLink,
-    SmpLink,
-    Topology,
-)
+from railwright.topology.model import GPU_LINKS, C2cLink, Device, Link, PcieLink, SmpLink, Topology
 
-Relay = Literal["none", "sender", "both"]
+Relay = Literal["none", "sender"]
 ResourceKind = Literal["NIC port", "uplinks", "PCIe", "NVLink", "C2C", "between sockets", "inside the CPU"]
 
 _NOT_ON_THE_WAY = frozenset({"memory", "drive", "host", "fabric", "leaf", "spine"})
@@ -44,8 +36,7 @@ class Resource(NamedTuple):
     limit_bytes_per_s: float
     """Infinite where no document gives a rate."""
     link: Link
-    share: float = 1.0
-    """For uplinks: rate of the uplinks for this host over the rate of the port they follow."""
+    """For uplinks the first of the ports that they follow."""
 
 
 class Arc(NamedTuple):
@@ -97,7 +88,7 @@ def flow_graph(cluster: Cluster, relay: Relay = "sender") -> FlowGraph:
         if {host.devices[link.a].kind, host.devices[link.b].kind} & _NOT_ON_THE_WAY:
             continue
         for tail, head in ((link.a, link.b),) if link.one_way else ((link.a, link.b), (link.b, link.a)):
-            resource = _resource(link, tail, head)
+            resource = _resource(f"{link.id}:{tail}>{head}", _kind(link), link)
             resources[resource.id] = resource
             arcs += _sending(host, tail, head, link, resource.id)
             arcs += _receiving(host, tail, head, link, resource.id)
@@ -107,11 +98,9 @@ def flow_graph(cluster: Cluster, relay: Relay = "sender") -> FlowGraph:
         for cpu in topology.of_kind("cpu"):
             arcs += [Arc(f"s:{cpu.id}", f"t:{cpu.id}"), Arc(f"q:{cpu.id}", f"r:{cpu.id}")]
     if cluster.hosts > 1:
-        found, rates = _port_arcs(cluster, direct=host.direct)
-        fabric = (*found, *_fabric_arcs(cluster, rates))
-        resources.update({resource.id: resource for resource in rates})
-        resources.update({resource.id: resource for resource in _uplinks(cluster, rates)})
-        arcs += fabric
+        found, port_resources = _port_arcs(cluster, direct=host.direct)
+        arcs += [*found, *_fabric_arcs(cluster, len(port_resources) // 2)]
+        resources |= {one.id: one for one in (*port_resources, *_uplinks(cluster, port_resources))}
     _refuse_unknown(topology, resources)
     return FlowGraph(tuple(arcs), resources, tuple(device.id for device in topology.of_kind("gpu")))
 
@@ -132,11 +121,11 @@ def _ends(host: _Host, phase: str, tail: str, head: str, link: Link) -> tuple[st
     return one, other
 
 
-def _resource(link: Link, tail: str, head: str) -> Resource:
+def _resource(name: str, kind: ResourceKind, link: Link) -> Resource:
     limit, _ = link_limit(link)
-    rate = limit.value if isinstance(limit, Limit) else math.inf
-    words = limit.because if isinstance(limit, Limit) else limit.why
-    return Resource(f"{link.id}:{tail}>{head}", _kind(link), words, rate, link)
+    if isinstance(limit, Limit):
+        return Resource(name, kind, limit.because, limit.value, link)
+    return Resource(name, kind, limit.why, math.inf, link)
 
 
 def _kind(link: Link) -> ResourceKind:
@@ -188,21 +177,11 @@ def _sending(host: _Host, tail_id: str, head_id: str, link: Link, resource: str)
 
 
 def _receiving(host: _Host, tail_id: str, head_id: str, link: Link, resource: str) -> Iterator[Arc]:
-    """Arcs on the way from a NIC to a GPU."""
+    """Arcs on the way from a NIC to a GPU, which no other GPU helps."""
     tail, head = host.devices[tail_id], host.devices[head_id]
-    over_gpu_link, both = isinstance(link.protocol, GPU_LINKS), host.relay == "both"
-    if head.kind == "nic" or (over_gpu_link and not both):
-        return
-    if tail.kind == "gpu" and not (both and over_gpu_link):
-        return
-    one, other = _ends(host, "r", tail_id, head_id, link)
-    start = f"{one}.relay" if tail.kind == "gpu" else one
-    if head.kind != "gpu":
-        yield Arc(start, other, resource)
-        return
-    yield Arc(start, f"{other}.dst", resource)
-    if both and not over_gpu_link:
-        yield Arc(start, f"{other}.relay", resource)
+    if head.kind != "nic" and tail.kind != "gpu" and not isinstance(link.protocol, GPU_LINKS):
+        one, other = _ends(host, "r", tail_id, head_id, link)
+        yield Arc(one, f"{other}.dst" if head.kind == "gpu" else other, resource)
 
 
 def _bouncing(host: _Host, tail_id: str, head_id: str, link: Link, resource: str) -> Iterator[Arc]:
@@ -220,14 +199,11 @@ def _port_arcs(cluster: Cluster, *, direct: bool) -> tuple[list[Arc], list[Resou
     out, into = ("s", "r") if direct else ("t", "q")
     arcs, resources = [], []
     for rail, (nic, link) in enumerate(ports(cluster.host)):
-        limit, _ = link_limit(link)
-        rate = limit.value if isinstance(limit, Limit) else math.nan
-        words = limit.because if isinstance(limit, Limit) else limit.why
         for direction, tail, head in (
             ("tx", f"{out}:{nic.id}", f"tx:{rail}"),
             ("rx", f"rx:{rail}", f"{into}:{nic.id}"),
         ):
-            resource = Resource(f"{nic.id}:{direction}", "NIC port", words, rate, link)
+            resource = _resource(f"{nic.id}:{direction}", "NIC port", link)
             resources.append(resource)
             arcs.append(Arc(tail, head, resource.id))
     return arcs, resources
@@ -243,41 +219,38 @@ def _levels(cluster: Cluster) -> int:
     return top + 1 + crosses_rails if tiers else 0
 
 
-def _fabric_arcs(cluster: Cluster, port_resources: list[Resource]) -> Iterator[Arc]:
-    rails = range(len(port_resources) // 2)
+def _fabric_arcs(cluster: Cluster, rails: int) -> Iterator[Arc]:
     levels = _levels(cluster)
-    if not levels:
-        for rail in rails:
-            yield Arc(f"tx:{rail}", "up:0")
-            yield Arc("up:0", f"rx:{rail}")
-        return
-    by_rail = cluster.fabric.rail_optimised
-    for rail in rails:
-        suffix = f":{rail}" if by_rail else ""
-        yield Arc(f"tx:{rail}", f"up:0{suffix}")
-        yield Arc(f"down:0{suffix}", f"rx:{rail}")
+    for rail in range(rails):
+        leaf = _leaf(cluster, rail)
+        yield Arc(f"tx:{rail}", f"up:0{leaf}")
+        yield Arc(f"down:0{leaf}" if levels else "up:0", f"rx:{rail}")
     for level in range(levels):
-        for suffix in [f":{rail}" for rail in rails] if by_rail and level == 0 else [""]:
-            yield Arc(f"up:{level}{suffix}", f"down:{level}{suffix}", None, level)
+        for leaf in dict.fromkeys(_leaf(cluster, rail) for rail in range(rails)) if level == 0 else ("",):
+            yield Arc(f"up:{level}{leaf}", f"down:{level}{leaf}", None, level)
             if level + 1 < levels:
-                yield Arc(f"up:{level}{suffix}", f"up:{level + 1}", f"uplinks:{level}{suffix}:up")
-                yield Arc(f"down:{level + 1}", f"down:{level}{suffix}", f"uplinks:{level}{suffix}:down")
+                yield Arc(f"up:{level}{leaf}", f"up:{level + 1}", f"uplinks:{level}{leaf}:up")
+                yield Arc(f"down:{level + 1}", f"down:{level}{leaf}", f"uplinks:{level}{leaf}:down")
+
+
+def _leaf(cluster: Cluster, rail: int) -> str:
+    """What follows the name of the lowest tier's switch: the rail where each has a leaf of its own."""
+    return f":{rail}" if cluster.fabric.tiers and cluster.fabric.rail_optimised else ""
 
 
 def _uplinks(cluster: Cluster, port_resources: list[Resource]) -> Iterator[Resource]:
     """Each host's share of the uplinks of each tier, per rail where the lowest tier is one leaf for each rail."""
     tiers = cluster.fabric.tiers
     for level in range(_levels(cluster) - 1):
-        by_rail = cluster.fabric.rail_optimised and level == 0
         share = math.prod(1 / tier.oversubscription for tier in tiers[: level + 1])
         for direction, ports_there in (("up", port_resources[::2]), ("down", port_resources[1::2])):
-            for rail, suffix in ((rail, f":{rail}") for rail in range(len(ports_there))) if by_rail else ((0, ""),):
-                below = [ports_there[rail]] if by_rail else ports_there
-                rate = sum(port.limit_bytes_per_s for port in below) * share
-                yield Resource(
-                    f"uplinks:{level}{suffix}:{direction}", "uplinks", _uplink_words(tiers[level], share), rate,
-                    below[0].link, share * len(below),
-                )  # fmt: skip
+            below: dict[str, list[Resource]] = {}
+            for rail, port in enumerate(ports_there):
+                below.setdefault(_leaf(cluster, rail) if level == 0 else "", []).append(port)
+            for leaf, of_leaf in below.items():
+                rate = sum(port.limit_bytes_per_s for port in of_leaf) * share
+                name = f"uplinks:{level}{leaf}:{direction}"
+                yield Resource(name, "uplinks", _uplink_words(tiers[level], share), rate, of_leaf[0].link)
 
 
 def _uplink_words(tier: Tier, share: float) -> str:
