@@ -8,11 +8,11 @@ ports     those that are used; what a half-empty switch costs more is not counte
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import isfinite
 from typing import Literal
 
 import msgspec
+from msgspec.structs import asdict
 
 from railwright.errors import UsageError
 from railwright.limits.switches import SwitchTier, described, non_blocking
@@ -94,7 +94,8 @@ def parts_of(cluster: Cluster, radix: int, optics: Optics = "all") -> Parts:
 
     Raises UsageError for NICs of several rates, whose switches cannot be counted as one kind.
     """
-    rails = _rails(cluster.host)
+    port_rate_bits_per_s(cluster.host)  # refuses several rates
+    rails = len(ports(cluster.host))
     fabric, hosts = cluster.fabric, cluster.hosts
     tiers = described(fabric, hosts, rails) if fabric.tiers else non_blocking(hosts, rails, radix)
     leaf, above = tiers[0], tiers[1:]
@@ -128,11 +129,6 @@ def port_rate_bits_per_s(host: Topology) -> float | None:
     return next(iter(rates), None)
 
 
-def _rails(host: Topology) -> int:
-    port_rate_bits_per_s(host)
-    return len(ports(host))
-
-
 def _cards(host: Topology) -> int:
     nics = {nic.id for nic, _ in ports(host)}
     cards = {card.id for card in host.of_kind("card")}
@@ -142,9 +138,8 @@ def _cards(host: Topology) -> int:
 
 def check_prices(prices: Prices) -> None:
     """Raises UsageError for a price that makes no sense."""
-    for key in _keys():
-        price = getattr(prices, key)
-        if price is not None and not (isfinite(price) and 0 <= price <= MOST_PRICE):
+    for key, price in asdict(prices).items():
+        if isinstance(price, int | float) and not (isfinite(price) and 0 <= price <= MOST_PRICE):
             raise UsageError(f"the price of {key} is {price}", hint=f"give 0 to {MOST_PRICE:g}")
 
 
@@ -158,7 +153,3 @@ def cost_of(parts: Parts, prices: Prices) -> Cost:
         )
     by_part = {key: number * (getattr(prices, key) or 0.0) for key, number in counts.items()}
     return Cost(currency=prices.currency, total=sum(by_part.values()), by_part=by_part)
-
-
-def _keys() -> Iterable[str]:
-    return (field for field in Prices.__struct_fields__ if field not in ("title", "currency"))

@@ -5,8 +5,6 @@ Where several NICs are equally near on both sides, a library can use them all at
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from msgspec.structs import replace
 
 from railwright.errors import UsageError
@@ -14,7 +12,7 @@ from railwright.limits.model import Limit
 from railwright.limits.path import limit_inside, link_limit
 from railwright.limits.table import PathLimit
 from railwright.topology.cluster import Cluster, split_id
-from railwright.topology.model import Link, Path, Topology
+from railwright.topology.model import Device, Link, Path, Topology
 from railwright.topology.paths import KIND_ORDER, Graph
 
 
@@ -37,7 +35,7 @@ def cluster_path_limits(cluster: Cluster, text: str) -> tuple[PathLimit, ...]:
         raise UsageError(f"{one} and {other} are not connected in {cluster.name}", hint="see railwright topo")
     limit, expected = limit_inside(cluster.host, found)
     rows = [PathLimit(path=found.id, kind=found.kind, devices=found.devices, limit=limit, expected=expected)]
-    count = min(_equally_near(graph, found, source_side=True), _equally_near(graph, found, source_side=False))
+    count = min(_equally_near(graph, end) for end in (found.devices[0], found.devices[-1]))
     if found.kind == "NET" and count > 1 and isinstance(limit, Limit):
         rows.append(_over_all(found, limit, count))
     return tuple(rows)
@@ -45,52 +43,34 @@ def cluster_path_limits(cluster: Cluster, text: str) -> tuple[PathLimit, ...]:
 
 def two_hosts(cluster: Cluster, here: int, there: int) -> Topology:
     """Both machines with `@host` after each id, and the switches between them."""
-    hosts = (here,) if here == there else (here, there)
-    devices = [
-        replace(device, id=f"{device.id}@{number}")
-        for number in hosts
-        for device in cluster.host.devices
-        if device.kind != "fabric"
-    ]
-    fabrics = {device.id: device for device in cluster.host.of_kind("fabric")}
+    host = cluster.host
+    fabrics = host.of_kind("fabric")
+    devices: list[Device] = []
     links: list[Link] = []
-    for number in hosts:
-        for link in cluster.host.links:
-            ends = [end if end in fabrics else f"{end}@{number}" for end in (link.a, link.b)]
-            links.append(replace(link, a=ends[0], b=ends[1]))
-    return Topology(
-        name=cluster.name, source=cluster.host.source, devices=(*devices, *fabrics.values()), links=tuple(links)
-    )
+    for number in dict.fromkeys((here, there)):
+        named = {device.id: f"{device.id}@{number}" for device in host.devices if device not in fabrics}
+        devices += [replace(device, id=named[device.id]) for device in host.devices if device.id in named]
+        links += [replace(link, a=named.get(link.a, link.a), b=named.get(link.b, link.b)) for link in host.links]
+    return Topology(name=cluster.name, source=host.source, devices=(*devices, *fabrics), links=tuple(links))
 
 
-def _equally_near(graph: Graph, path: Path, *, source_side: bool) -> int:
-    """How many NICs of that end's machine are as near to the device as the one that the path takes."""
-    end = path.devices[0 if source_side else -1]
-    suffix = "@" + end.partition("@")[2]
-    kinds = []
-    for device in graph.topology.of_kind("nic"):
-        if device.id.endswith(suffix):
-            way = graph.find(device.id, end)
-            if way is not None:
-                kinds.append(KIND_ORDER.index(way.kind))
+def _equally_near(graph: Graph, end: str) -> int:
+    """How many NICs of that device's machine are as near to it as the nearest."""
+    machine = end.partition("@")[1:]
+    ways = [graph.find(nic.id, end) for nic in graph.topology.of_kind("nic") if nic.id.partition("@")[1:] == machine]
+    kinds = [KIND_ORDER.index(way.kind) for way in ways if way is not None]
     return kinds.count(min(kinds)) if kinds else 0
 
 
 def _over_all(path: Path, single: Limit, count: int) -> PathLimit:
     """Links of a NIC count as often as there are NICs, the links of the ends once."""
     nics = {device for device in path.devices if device.startswith("nic")}
-    best: Limit | None = None
-    for link, times in _links(path, nics, count):
+    found = []
+    for link in path.links:
         limit, _ = link_limit(link)
         if isinstance(limit, Limit):
-            value = limit.value * times
-            if best is None or value < best.value:
-                because = limit.because if times == 1 else f"{times} of: {limit.because}"
-                best = replace(limit, value=value, because=because)
-    name = f"{path.id} over {count} NICs"
-    return PathLimit(path=name, kind=path.kind, devices=path.devices, limit=best or single)
-
-
-def _links(path: Path, nics: set[str], count: int) -> Iterator[tuple[Link, int]]:
-    for link in path.links:
-        yield link, count if nics & {link.a, link.b} else 1
+            times = count if nics & {link.a, link.b} else 1
+            because = limit.because if times == 1 else f"{times} of: {limit.because}"
+            found.append(replace(limit, value=limit.value * times, because=because))
+    best = min(found, key=lambda one: one.value, default=single)
+    return PathLimit(path=f"{path.id} over {count} NICs", kind=path.kind, devices=path.devices, limit=best)

@@ -16,24 +16,19 @@ _FULL_MEMORY = Constant(
     value=0.85, unit="of the GPUs' memory in the matrix, from where runs are compared", source=TOP500
 )
 _LARGE_MEMORY = Constant(value=70e9, unit="bytes, between the 40 and 80 GB models", source=TOP500)
-# (name holds, whether only with a large memory) -> flop/s a GPU of peers, low and high; the first that fits counts
-_PEERS: dict[tuple[str, bool], tuple[Constant, Constant]] = {
-    ("A100", True): (
-        Constant(value=13.8e12, unit="flop/s a GPU, A100 80 GB, low", source=TOP500),
-        Constant(value=15.8e12, unit="flop/s a GPU, A100 80 GB, high", source=TOP500),
-    ),
-    ("A100", False): (
-        Constant(value=10.9e12, unit="flop/s a GPU, A100 40 GB, low", source=TOP500),
-        Constant(value=14.3e12, unit="flop/s a GPU, A100 40 GB, high", source=TOP500),
-    ),
-    ("GH200", False): (
-        Constant(value=29e12, unit="flop/s a GPU, GH200, low", source=TOP500),
-        Constant(value=47e12, unit="flop/s a GPU, GH200, high", source=TOP500),
-    ),
-    ("H100", True): (
-        Constant(value=36e12, unit="flop/s a GPU, H100 80 GB, low", source=TOP500),
-        Constant(value=46e12, unit="flop/s a GPU, H100 80 GB, high", source=TOP500),
-    ),
+# (name holds, whether only with a large memory) -> peers, flop/s a GPU low and high; the first that fits counts
+_PEERS: dict[tuple[str, bool], tuple[str, Constant, Constant]] = {
+    (word, large): (
+        peers,
+        Constant(value=low, unit=f"flop/s a GPU, {peers}, low", source=TOP500),
+        Constant(value=high, unit=f"flop/s a GPU, {peers}, high", source=TOP500),
+    )
+    for word, large, peers, low, high in (
+        ("A100", True, "A100 80 GB", 13.8e12, 15.8e12),
+        ("A100", False, "A100 40 GB", 10.9e12, 14.3e12),
+        ("GH200", False, "GH200", 29e12, 47e12),
+        ("H100", True, "H100 80 GB", 36e12, 46e12),
+    )
 }
 
 
@@ -62,8 +57,7 @@ def hpl_limit(host: Topology, gpus: int, order: int) -> tuple[Limit | NoLimit, E
     )
     if peers is None or incomparable:
         return limit, None
-    low, high = (constant.value for constant in peers)
-    name = peers[0].unit.split(", ")[1]
+    name, low, high = peers[0], peers[1].value, peers[2].value
     each = f"{format_flops(low)} to {format_flops(high)} a GPU"
     band = Expected(
         quantity="flop_per_s",
@@ -88,7 +82,7 @@ def _incomparable(has_peers: bool, matrix_bytes: int, memory_bytes: int) -> str:
     return ""
 
 
-def _peers(name: str, memory_bytes: int) -> tuple[Constant, Constant] | None:
+def _peers(name: str, memory_bytes: int) -> tuple[str, Constant, Constant] | None:
     for (word, large), band in _PEERS.items():
         if word in name and (memory_bytes >= _LARGE_MEMORY.value or not large):
             return band
