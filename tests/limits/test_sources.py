@@ -24,9 +24,10 @@ def unsourced_numbers(source: str) -> list[str]:
         elif isinstance(node, ast.Dict) and all(_holds_constant(value) for value in node.values):
             sourced.update(key for key in node.keys if key is not None)
             sourced.update(part for value in node.values if isinstance(value, ast.Tuple) for part in value.elts)
-        elif isinstance(node, ast.Slice) or (
-            isinstance(node, ast.GeneratorExp) and _holds_constant(node.elt)
-        ):  # a text or list cut for display
+        elif isinstance(node, ast.Slice) or (  # a text or list cut for display
+            (isinstance(node, ast.GeneratorExp) and _holds_constant(node.elt))
+            or (isinstance(node, ast.DictComp) and _holds_constant(node.value))
+        ):
             sourced.update(ast.walk(node))
     return [
         f"line {node.lineno}: {node.value}"
@@ -52,3 +53,5 @@ def test_a_number_without_a_source_would_be_found() -> None:
     assert unsourced_numbers("RATE = 25e9") == ["line 1: 25000000000.0"]
     assert unsourced_numbers("def f(x): return x * 0.95") == ["line 1: 0.95"]
     assert unsourced_numbers("A = Constant(value=0.8, unit='', source=S)") == []
+    assert unsourced_numbers("A = {a: b for a, b in ((7, 25e9),)}") == ["line 1: 7", "line 1: 25000000000.0"]
+    assert unsourced_numbers("A = {a: Constant(value=b, unit='', source=S) for a, b in ((7, 25e9),)}") == []

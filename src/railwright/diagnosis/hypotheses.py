@@ -152,11 +152,11 @@ def _collective_curve(collective: str, case: Case, sizes: list[int]) -> Curve:
     curve: Curve = {}
     for size in sizes:
         likely, rate, _ = at_size(case.cluster, collective, found, size)
-        low, high = likely.algbw_bytes_per_s.expected_low, likely.algbw_bytes_per_s.expected_high
-        if rate.expected_low is None or rate.expected_high is None or low is None or high is None:
+        large = likely.algbw_bytes_per_s.middle
+        if rate.expected_low is None or rate.expected_high is None or large is None:
             continue
         middle = math.sqrt(rate.expected_low * rate.expected_high)
-        curve[size] = (middle, min(1.0, middle / ((low + high) / 2)))
+        curve[size] = (middle, min(1.0, middle / large))
     return curve
 
 
@@ -170,7 +170,7 @@ def _stream_curve(example: Result, machine: Machine, case: Case, sizes: list[int
         isinstance(link.protocol, EthernetLink) and not link.protocol.rdma for link in case.cluster.host.links
     )
     low = row.expected.low if row.expected else row.limit.value
-    rate = min((low + row.limit.value) / 2, case.port_cap_bytes_per_s or math.inf)
+    rate = min((low + row.limit.value) / 2, case.port_cap_bytes_per_s)
     if sockets and row.kind == "NET":
         rate = min(rate, math.sqrt(TCP_BAND[0].value * TCP_BAND[1].value))
     rate *= 2 if goes_both_ways(example) else 1

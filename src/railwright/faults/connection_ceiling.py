@@ -42,8 +42,7 @@ def _look(facts: Facts) -> tuple[Finding, ...]:
 
 def _suppose(case: Case) -> tuple[Supposed, ...]:
     """Only where a port carries more than one connection does."""
-    known = case.port_cap_bytes_per_s
-    if not over_network(case) or (known is not None and known <= _CEILING.value):
+    if not over_network(case) or case.port_cap_bytes_per_s <= _CEILING.value:
         return ()
     if not any(_carries(link) > _CEILING.value for _, link in ports(case.cluster.host)):
         return ()

@@ -5,6 +5,8 @@ NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS or a communicator configured for few of them (
 
 from __future__ import annotations
 
+import math
+
 from msgspec.structs import replace
 
 from railwright.faults.model import Facts, Fault, Finding, Supposed
@@ -40,7 +42,7 @@ def _look(facts: Facts) -> tuple[Finding, ...]:
 def _suppose(case: Case) -> tuple[Supposed, ...]:
     """Only where NVLink joins Hopper GPUs: what a channel carries elsewhere was not measured."""
     host = case.cluster.host
-    if not can_run(case) or not has_gpu_links(host) or case.gpu_cap_bytes_per_s is not None:
+    if not can_run(case) or not has_gpu_links(host) or case.gpu_cap_bytes_per_s < math.inf:
         return ()
     if compute_major(host) != NVLS_CAPABILITY.value:
         return ()

@@ -56,8 +56,7 @@ def _expected(case: Case) -> float:
     """The middle of the algbw that is expected of all_to_all, in bytes/s; its limit where nothing is expected."""
     (direct,) = algorithms(replace(case, algorithm="auto"), "all_to_all", explained=False)
     rate = direct.algbw_bytes_per_s
-    known = rate.expected_low is not None and rate.expected_high is not None
-    return ((rate.expected_low or 0.0) + (rate.expected_high or 0.0)) / 2 if known else rate.limit
+    return rate.limit if rate.middle is None else rate.middle
 
 
 FAULT = Fault(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from railwright.limits.flow_graph import Relay
@@ -16,7 +18,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """`ring`, `tree` ..., or `auto` for the best that NCCL has there."""
     relay: Relay = "sender"
     """Who may hand data to a peer nearer to a NIC: NCCL's PXN is `sender`, switched off it is `none`."""
-    port_cap_bytes_per_s: float | None = None
-    """What one NIC carries at most because of the software, whatever its line rate; None: no such cap."""
-    gpu_cap_bytes_per_s: float | None = None
-    """What one GPU carries to others of its host at most because of the software; None: no such cap."""
+    port_cap_bytes_per_s: float = math.inf
+    """What one NIC carries at most because of the software, whatever its line rate."""
+    gpu_cap_bytes_per_s: float = math.inf
+    """What one GPU carries to others of its host at most because of the software."""

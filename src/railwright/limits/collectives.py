@@ -33,12 +33,15 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def times(self, share: float) -> Rate:
         """The same, scaled."""
-        low, high = self.expected_low, self.expected_high
-        return Rate(
-            limit=self.limit * share,
-            expected_low=None if low is None else low * share,
-            expected_high=None if high is None else high * share,
-        )
+        low, high = (None if end is None else end * share for end in (self.expected_low, self.expected_high))
+        return Rate(limit=self.limit * share, expected_low=low, expected_high=high)
+
+    @property
+    def middle(self) -> float | None:
+        """Of the band; None where there is none."""
+        if self.expected_low is None or self.expected_high is None:
+            return None
+        return (self.expected_low + self.expected_high) / 2
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,14 +99,9 @@ def collective_limit(
     cluster: Cluster, collective: str, algorithm: str = "auto", size_bytes: int | None = None
 ) -> CollectiveLimit:
     """Limit, band and bottleneck of one collective. Raises UsageError and CannotJudge."""
-    return limit_of(Case(cluster=cluster, algorithm=algorithm), collective, size_bytes)
-
-
-def limit_of(case: Case, collective: str, size_bytes: int | None = None) -> CollectiveLimit:
-    """The same for a case. Raises UsageError and CannotJudge."""
     if size_bytes is not None and size_bytes < 1:
         raise UsageError(f"a collective of {size_bytes} bytes moves nothing", hint="give --size 1 or more")
-    cluster = case.cluster
+    case = Case(cluster=cluster, algorithm=algorithm)
     found = algorithms(case, collective)
     best = best_of(found)
     likely, rate, time = at_size(cluster, collective, found, size_bytes)
@@ -193,48 +191,42 @@ def at_size(
 
 def _middle(cluster: Cluster, collective: str, one: Algorithm, size_bytes: int | None, protocol: str) -> float:
     """What to rank algorithms by: the middle of the band at that size, 0 where there is no band."""
-    rate = one.algbw_bytes_per_s
-    if rate.expected_low is None or rate.expected_high is None:
-        return 0.0
-    middle = (rate.expected_low + rate.expected_high) / 2
-    if size_bytes is None:
-        return middle
+    middle = one.algbw_bytes_per_s.middle
+    if middle is None or size_bytes is None:
+        return middle or 0.0
     return size_bytes / latency.time_s(cluster, collective, one.name, size_bytes, middle, protocol)
 
 
 def _algorithm(case: Case, collective: str, name: str, *, explained: bool) -> Algorithm:
     problem = problem_of(case.cluster, collective, name, case.relay)
     flow = solve(problem)
-    share = float(factor(collective, case.cluster.ranks))
-    low, high = _expected(case, collective, name, problem, flow)
+    low, high = _expected(case, collective, name, problem, flow) or (None, None)
     rate = Rate(limit=flow.rate_bytes_per_s, expected_low=low, expected_high=high)
     return Algorithm(
         name=name,
         algbw_bytes_per_s=rate,
-        busbw_bytes_per_s=rate.times(share),
+        busbw_bytes_per_s=rate.times(float(factor(collective, case.cluster.ranks))),
         bottleneck=_bottleneck(problem, flow) if explained else (),
         in_nccl=name not in NOT_IN_NCCL,
     )
 
 
-def _expected(
-    case: Case, collective: str, name: str, problem: Problem, flow: Flow
-) -> tuple[float | None, float | None]:
-    """The band: the same flow over what NCCL reaches of each link; (None, None) where a link it uses has no band."""
-    host, count = case.cluster.host, domains(case.cluster)
+def _expected(case: Case, collective: str, name: str, problem: Problem, flow: Flow) -> tuple[float, float] | None:
+    """The band: the same flow over what NCCL reaches of each link; None where a link that it uses has no band."""
     bands = nccl.Bands(case, collective, name)
     found = {key: bands.of(resource) for key, resource in problem.graph.resources.items()}
     if any(found[key].low is None for key in flow.shares):
-        return None, None
+        return None
     high = solve(problem, lambda one: found[one.id].high).rate_bytes_per_s
     low = solve(problem, lambda one: found[one.id].low or 0.0).rate_bytes_per_s
     if low <= 0:  # without the links of unknown band nothing gets through, so they decide
-        return None, None
-    if name == "nvlstree":
-        cap = nccl.nvlstree_cap(host, len(ports(host)), count)
-        share = float(factor(collective, case.cluster.ranks))
-        low, high = (low, high) if cap is None else (min(low, cap[0] / share), min(high, cap[1] / share))
-    return low, high
+        return None
+    host = case.cluster.host
+    cap = nccl.nvlstree_cap(host, len(ports(host)), domains(case.cluster)) if name == "nvlstree" else None
+    if cap is None:
+        return low, high
+    share = float(factor(collective, case.cluster.ranks))
+    return min(low, cap[0] / share), min(high, cap[1] / share)
 
 
 def _bottleneck(problem: Problem, flow: Flow) -> tuple[Share, ...]:

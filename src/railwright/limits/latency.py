@@ -8,6 +8,7 @@ so the band around it is wide, and it closes as the size grows.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from railwright.limits.model import Constant
 from railwright.limits.sources import LAUNCH_MEASURED, NCCL_BUFFSIZE, NCCL_SMALL, NCCL_TUNING, RAMP_MEASURED
@@ -17,33 +18,21 @@ from railwright.topology.model import GPU_LINKS
 
 US = 1e-6
 _LATENCY_US: dict[tuple[str, str, str], Constant] = {
-    ("tree", "base", "LL"): Constant(value=6.8, unit="us", source=NCCL_TUNING),
-    ("tree", "base", "LL128"): Constant(value=14.0, unit="us", source=NCCL_TUNING),
-    ("tree", "base", "Simple"): Constant(value=8.4, unit="us", source=NCCL_TUNING),
-    ("ring", "base", "LL"): Constant(value=6.6, unit="us", source=NCCL_TUNING),
-    ("ring", "base", "LL128"): Constant(value=14.0, unit="us", source=NCCL_TUNING),
-    ("ring", "base", "Simple"): Constant(value=8.4, unit="us", source=NCCL_TUNING),
-    ("tree", "NVLink", "LL"): Constant(value=0.6, unit="us", source=NCCL_TUNING),
-    ("tree", "NVLink", "LL128"): Constant(value=1.25, unit="us", source=NCCL_TUNING),
-    ("tree", "NVLink", "Simple"): Constant(value=4.0, unit="us", source=NCCL_TUNING),
-    ("ring", "NVLink", "LL"): Constant(value=0.6, unit="us", source=NCCL_TUNING),
-    ("ring", "NVLink", "LL128"): Constant(value=1.9, unit="us", source=NCCL_TUNING),
-    ("ring", "NVLink", "Simple"): Constant(value=3.4, unit="us", source=NCCL_TUNING),
-    ("nvls", "NVLink", "Simple"): Constant(value=25, unit="us", source=NCCL_TUNING),
-    ("nvlstree", "NVLink", "Simple"): Constant(value=25, unit="us", source=NCCL_TUNING),
-    ("tree", "PCIe", "LL"): Constant(value=1.0, unit="us", source=NCCL_TUNING),
-    ("tree", "PCIe", "LL128"): Constant(value=1.9, unit="us", source=NCCL_TUNING),
-    ("tree", "PCIe", "Simple"): Constant(value=4.0, unit="us", source=NCCL_TUNING),
-    ("ring", "PCIe", "LL"): Constant(value=1.0, unit="us", source=NCCL_TUNING),
-    ("ring", "PCIe", "LL128"): Constant(value=2.5, unit="us", source=NCCL_TUNING),
-    ("ring", "PCIe", "Simple"): Constant(value=5.7, unit="us", source=NCCL_TUNING),
-    ("tree", "network", "LL"): Constant(value=5.0, unit="us", source=NCCL_TUNING),
-    ("tree", "network", "LL128"): Constant(value=8.5, unit="us", source=NCCL_TUNING),
-    ("tree", "network", "Simple"): Constant(value=14, unit="us", source=NCCL_TUNING),
-    ("ring", "network", "LL"): Constant(value=2.7, unit="us", source=NCCL_TUNING),
-    ("ring", "network", "LL128"): Constant(value=4.0, unit="us", source=NCCL_TUNING),
-    ("ring", "network", "Simple"): Constant(value=14.0, unit="us", source=NCCL_TUNING),
-    ("nvlstree", "network", "Simple"): Constant(value=20.9, unit="us", source=NCCL_TUNING),
+    (algorithm, medium, protocol): Constant(value=us, unit="us", source=NCCL_TUNING)
+    for algorithm, medium, times in (
+        ("tree", "base", {"LL": 6.8, "LL128": 14.0, "Simple": 8.4}),
+        ("ring", "base", {"LL": 6.6, "LL128": 14.0, "Simple": 8.4}),
+        ("tree", "NVLink", {"LL": 0.6, "LL128": 1.25, "Simple": 4.0}),
+        ("ring", "NVLink", {"LL": 0.6, "LL128": 1.9, "Simple": 3.4}),
+        ("nvls", "NVLink", {"Simple": 25}),
+        ("nvlstree", "NVLink", {"Simple": 25}),
+        ("tree", "PCIe", {"LL": 1.0, "LL128": 1.9, "Simple": 4.0}),
+        ("ring", "PCIe", {"LL": 1.0, "LL128": 2.5, "Simple": 5.7}),
+        ("tree", "network", {"LL": 5.0, "LL128": 8.5, "Simple": 14}),
+        ("ring", "network", {"LL": 2.7, "LL128": 4.0, "Simple": 14.0}),
+        ("nvlstree", "network", {"Simple": 20.9}),
+    )
+    for protocol, us in times.items()
 }
 # protocol -> share of the algorithm's bandwidth
 _SHARE: dict[tuple[str, str], Constant] = {
@@ -108,10 +97,7 @@ def latency_s(cluster: Cluster, collective: str, algorithm: str, protocol: str) 
     count, ranks = domains(cluster), cluster.ranks
     gpus = cluster.gpus_per_host * domain_hosts(cluster)
     inside = _LATENCY_US[(algorithm, _medium(cluster, algorithm), protocol)].value
-    network = _LATENCY_US.get((algorithm, "network", protocol))
-    outside = network.value if network else 0.0
-    base = _LATENCY_US.get((algorithm, "base", protocol))
-    start = base.value if base else 0.0
+    outside, start = (_latency_us(algorithm, medium, protocol) for medium in ("network", "base"))
     if algorithm == "ring":
         rounds = 2 if collective == "all_reduce" else 1
         between = rounds * (count - 1)
@@ -124,10 +110,18 @@ def latency_s(cluster: Cluster, collective: str, algorithm: str, protocol: str) 
     return (start + inside + 2 * levels * outside) * US
 
 
-def _protocols(algorithm: str) -> list[tuple[str, float]]:
-    names = [protocol for name, medium, protocol in _LATENCY_US if name == algorithm and medium == "NVLink"]
-    shares = [_SHARE.get((algorithm, name)) for name in names]
-    return [(name, share.value if share else 1.0) for name, share in zip(names, shares, strict=True)]
+def _latency_us(algorithm: str, medium: str, protocol: str) -> float:
+    """0 where NCCL's model counts none."""
+    found = _LATENCY_US.get((algorithm, medium, protocol))
+    return found.value if found else 0.0
+
+
+def _protocols(algorithm: str) -> Iterator[tuple[str, float]]:
+    """The protocols that the algorithm has, each with its share of the bandwidth."""
+    for name, medium, protocol in _LATENCY_US:
+        if name == algorithm and medium == "NVLink":
+            share = _SHARE.get((algorithm, protocol))
+            yield protocol, share.value if share else 1.0
 
 
 def _medium(cluster: Cluster, algorithm: str) -> str:

@@ -6,6 +6,7 @@ with all highs, so that what a collective is expected to reach follows from its 
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from railwright.limits import pcie
@@ -50,14 +51,11 @@ _NVLS: dict[int, Constant] = {
 _NVLS_OVER_HOSTS = Constant(value=0.594, unit="of NVLink's planning rate, NVLS over a rack", source=NVL72_MEASURED)
 # compute capability (major) -> bytes/s of NVLSTree in a channel, of which there is one for each NIC: 2 hosts, more
 _NVLSTREE: dict[int, tuple[Constant, Constant]] = {
-    9: (
-        Constant(value=57.7e9, unit="bytes/s busbw a channel, 2 hosts", source=NCCL_TUNING),
-        Constant(value=45.5e9, unit="bytes/s busbw a channel, more hosts", source=NCCL_TUNING),
-    ),
-    10: (
-        Constant(value=96.0e9, unit="bytes/s busbw a channel, 2 hosts", source=NCCL_TUNING),
-        Constant(value=80.0e9, unit="bytes/s busbw a channel, more hosts", source=NCCL_TUNING),
-    ),
+    capability: (
+        Constant(value=two_hosts, unit="bytes/s busbw a channel, 2 hosts", source=NCCL_TUNING),
+        Constant(value=more, unit="bytes/s busbw a channel, more hosts", source=NCCL_TUNING),
+    )
+    for capability, two_hosts, more in ((9, 57.7e9, 45.5e9), (10, 96.0e9, 80.0e9))
 }
 _STEADY = ("all_reduce", "send_recv")
 TREE_SHARE = Constant(value=0.92, unit="of the ring's rate on the same links", source=NCCL_TUNING)
@@ -103,35 +101,37 @@ class Band(NamedTuple):
     high: float
 
 
+_UNKNOWN = Band(None, math.inf)
+
+
 class Bands:
     """The band of every resource of one machine, for one collective and algorithm."""
 
     def __init__(self, case: Case, collective: str, algorithm: str) -> None:
+        self._case = case
         self._host = case.cluster.host
         self._collective = collective
-        self._port_cap = _cap(case.port_cap_bytes_per_s)
-        self._gpu_cap = _cap(case.gpu_cap_bytes_per_s)
         self._gpus = {gpu.id for gpu in case.cluster.host.of_kind("gpu")}
-        self._wide = domain_hosts(case.cluster) > 1
         self._reducing = algorithm in ("nvls", "nvlstree", "collnet")
-        self._peers_at_once = collective == "all_to_all"
         self._share = TREE_SHARE.value if algorithm == "tree" else 1.0
 
     def of(self, resource: Resource) -> Band:
         """The band of one resource."""
-        band = self._of(resource)
-        if self._gpus & {resource.link.a, resource.link.b}:
-            band = Band(None if band.low is None else min(band.low, self._gpu_cap), min(band.high, self._gpu_cap))
-        low = None if band.low is None else min(band.low * self._share, resource.limit_bytes_per_s)
-        return Band(low, min(band.high * self._share, resource.limit_bytes_per_s))
+        at_a_gpu = self._gpus & {resource.link.a, resource.link.b}
+        cap = self._case.gpu_cap_bytes_per_s if at_a_gpu else math.inf
+        low, high = self._of(resource)
+        most = resource.limit_bytes_per_s
+        return Band(
+            None if low is None else min(min(low, cap) * self._share, most), min(min(high, cap) * self._share, most)
+        )
 
     def _of(self, resource: Resource) -> Band:
         rate, protocol = resource.limit_bytes_per_s, resource.link.protocol
         if resource.kind in ("NIC port", "uplinks"):
-            low = _ALL_TO_ALL_LOW if self._peers_at_once else _NIC_SHARE[0]
-            cap = self._port_cap if resource.kind == "NIC port" else float("inf")
+            cap = self._case.port_cap_bytes_per_s if resource.kind == "NIC port" else math.inf
             if isinstance(protocol, EthernetLink) and not protocol.rdma and not self._bypasses_kernel(resource):
                 return Band(min(TCP_BAND[0].value, cap, rate), min(TCP_BAND[1].value, cap, rate))
+            low = _ALL_TO_ALL_LOW if self._collective == "all_to_all" else _NIC_SHARE[0]
             return Band(min(low.value * rate, cap), min(_NIC_SHARE[1].value * rate, cap))
         if isinstance(protocol, NvlinkLink):
             return self._nvlink(protocol)
@@ -140,13 +140,11 @@ class Bands:
         if isinstance(protocol, PcieLink):
             raw = pcie.raw_rate(protocol.gt_per_s or 0.0, protocol.width or 0)
             if raw is None:  # a NIC's own slot is taken to fit its ports, and said not to be counted
-                return Band(float("inf") if self._to_a_nic(resource) else None, float("inf"))
+                return Band(math.inf, math.inf) if self._to_a_nic(resource) else _UNKNOWN
             return Band(_PCIE_LOW.value * raw, rate)
         if resource.kind == "C2C":
             return Band(_C2C_SHARE.value * rate, rate)
-        if isinstance(protocol, SmpLink):
-            return self._between_sockets(resource)
-        return self._inside_cpu(resource)
+        return self._between_sockets(resource) if isinstance(protocol, SmpLink) else self._inside_cpu(resource)
 
     def _bypasses_kernel(self, resource: Resource) -> bool:
         """Whether NCCL's plugin for that NIC takes TCP out of the kernel and into GPU memory (GPUDirect-TCPX)."""
@@ -158,38 +156,30 @@ class Bands:
         return any(end is not None and end.kind in ("nic", "card") for end in ends)
 
     def _nvlink(self, protocol: NvlinkLink) -> Band:
-        planned = _NVLINK.get(protocol.generation)
-        if planned is None:
-            return Band(None, float("inf"))
-        efficiency = self._nvls() if self._reducing else 1.0
-        if efficiency is None:
-            return Band(None, float("inf"))
-        rate = planned.value * protocol.links * efficiency
+        planned, reached = _NVLINK.get(protocol.generation), self._nvls() if self._reducing else 1.0
+        if planned is None or reached is None:
+            return _UNKNOWN
+        rate = planned.value * protocol.links * reached
         low = _NVLINK_SHARE[0] if self._collective in _STEADY else _NVLINK_OTHERS_LOW
         return Band(low.value * rate, _NVLINK_SHARE[1].value * rate)
 
     def _nvls(self) -> float | None:
-        found = _NVLS_OVER_HOSTS if self._wide else _NVLS.get(compute_major(self._host))
+        over_hosts = domain_hosts(self._case.cluster) > 1
+        found = _NVLS_OVER_HOSTS if over_hosts else _NVLS.get(compute_major(self._host))
         return found.value if found else None
 
     def _between_sockets(self, resource: Resource) -> Band:
         if resource.link.protocol == SmpLink(name="in socket"):
-            return Band(_ACROSS_CPU_LOW.value, float("inf"))
+            return Band(_ACROSS_CPU_LOW.value, math.inf)
         cpu = self._host.device(resource.link.a)
         planned = _SOCKETS.get(_cpu_class(cpu)) if cpu else None
-        if planned is None:
-            return Band(None, float("inf"))
-        return Band(planned.value, planned.value * _ACROSS_SOCKETS_HIGH.value)
+        return _UNKNOWN if planned is None else Band(planned.value, planned.value * _ACROSS_SOCKETS_HIGH.value)
 
     def _inside_cpu(self, resource: Resource) -> Band:
         """Peer-to-peer through a root complex; a Grace CPU passes its GPU's traffic at the full rate (P2C)."""
         cpu = self._host.device(resource.link.a)
         crosses = cpu is not None and cpu.kind == "cpu" and _cpu_class(cpu) != "Arm"
-        return Band(_ACROSS_CPU_LOW.value if crosses else float("inf"), float("inf"))
-
-
-def _cap(rate: float | None) -> float:
-    return float("inf") if rate is None else rate
+        return Band(_ACROSS_CPU_LOW.value if crosses else math.inf, math.inf)
 
 
 def nvlstree_cap(host: Topology, nics: int, domains: int) -> tuple[float, float] | None:
