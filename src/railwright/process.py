@@ -1,7 +1,7 @@
 """The one place that starts a child process.
 
 A child gets its own process group, dies with its parent (PR_SET_PDEATHSIG), has a time-out, no shell, and no
-standard input. Only `topology.sources`, `launch`, `lab` and `watch` may use this module.
+standard input. Only `topology.sources`, `net`, `launch` and `lab` may use this module.
 """
 
 from __future__ import annotations
