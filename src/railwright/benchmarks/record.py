@@ -44,3 +44,10 @@ def failed_if(blank: Result, reason: str) -> Result:
 def joined(cpus: Sequence[int]) -> str:
     """CPUs as they stand in a record: `0,2`."""
     return ",".join(map(str, cpus))
+
+
+def wrong_on_ranks(counts: Sequence[int], what: str) -> str:
+    """`4 bytes on rank 1, 8 bytes on rank 2`, the first three in full; empty where nothing is wrong on any rank."""
+    wrong = [f"{count} {what} on rank {rank}" for rank, count in enumerate(counts) if count]
+    more = f" and on {len(wrong) - 3} more ranks" if len(wrong) > 3 else ""
+    return f"{', '.join(wrong[:3])}{more}"

@@ -11,23 +11,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from railwright.benchmarks.benchmark import Plan, Rank
+from railwright.benchmarks.files import direct_io
 from railwright.benchmarks.files.direct_file import SEED, device_of
-from railwright.benchmarks.files.direct_io import (
-    DirectOptions,
-    Point,
-    block_order,
-    buffers_of,
-    case_of,
-    cpus_of,
-    engine_of,
-    memory_bytes,
-    pages_evidence,
-    points,
-    problem,
-    results_of,
-    timed_passes,
-    wrong_pages,
-)
+from railwright.benchmarks.files.direct_io import DirectOptions, Point
 from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.record import joined, waived
 from railwright.native.files import Extent, read_pass
@@ -51,14 +37,14 @@ class Target(NamedTuple):
 def plan(job: DirectJob) -> Plan:
     """What reading a test file in the folder of the options costs, and why that cannot be done."""
     options, size, passes = job.options, job.options.file_size, 1 + _PASSES
-    every = points(options, options.pages)
+    every = direct_io.points(options, options.pages)
     return Plan(
         path=path(job),
         seconds=2 + passes * sum(point.planned_s(size) for point in every),
-        memory_bytes=memory_bytes(every),
+        memory_bytes=direct_io.memory_bytes(every),
         moved_bytes=size + passes * sum(point.blocks(size) * point.size for point in every),
         files=(f"a nameless file of {format_size(size)} in {options.directory}",),
-        waived=problem(options, every, "read"),
+        waived=direct_io.problem(options, every, "read"),
     )
 
 
@@ -69,31 +55,31 @@ def path(job: DirectJob) -> str:
 
 def measure(rank: DirectRank, blank: Result, target: Target) -> Iterator[Result]:
     """All points, each with one checked pass and then timed passes."""
-    for point in points(rank.job.options, rank.job.options.pages):
+    for point in direct_io.points(rank.job.options, rank.job.options.pages):
         yield from _measure_point(rank, blank, target, point)
 
 
 def _measure_point(rank: DirectRank, blank: Result, target: Target, point: Point) -> Iterator[Result]:
     rank.step(f"{blank.benchmark} {point}")
-    with buffers_of(point) as buffers:
-        pages = pages_evidence(buffers)
-        if why := wrong_pages(point, pages):
+    with direct_io.buffers_of(point) as buffers:
+        pages = direct_io.pages_evidence(buffers)
+        if why := direct_io.wrong_pages(point, pages):
             yield waived(blank, why, {"size_bytes": point.size})
             return
-        engine, evidence = engine_of(rank.job.options.engine, target.fd, buffers, point.size)
-        offsets, positions = block_order(target.extents, point.size, point.order)
-        cpus = cpus_of(rank, point)
+        engine, evidence = direct_io.engine_of(rank.job.options.engine, target.fd, buffers, point.size)
+        offsets, positions = direct_io.block_order(target.extents, point.size, point.order)
+        cpus = direct_io.cpus_of(rank, point)
         work = (target.fd, engine, offsets, positions, point.size, point.depth, buffers)
         checked = read_pass(*work, seed=SEED, check=True, cpus=cpus)
         moved = len(offsets) * point.size
-        passes, cost = timed_passes(
+        passes, cost = direct_io.timed_passes(
             lambda: [read_pass(*work, seed=SEED, check=False, cpus=cpus) for _ in range(_PASSES)], moved
         )
     common = replace(
         blank,
-        parameters=case_of(point, engine).parameters(),
+        parameters=direct_io.case_of(point, engine).parameters(),
         settings={"passes": _PASSES, "reads_per_pass": len(offsets), "o_direct": True, "cpus": joined(cpus), **cost},
         verification=Verification(method=PATTERN, bytes_checked=moved, bytes_wrong=checked.wrong_bytes),
         evidence=(evidence, pages),
     )
-    yield from results_of(common, point, len(offsets), passes)
+    yield from direct_io.results_of(common, point, len(offsets), passes)

@@ -14,24 +14,9 @@ from functools import partial
 from msgspec.structs import replace
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
+from railwright.benchmarks.files import direct_io
 from railwright.benchmarks.files.direct_file import device_of, over_test_file
-from railwright.benchmarks.files.direct_io import (
-    DirectOptions,
-    Point,
-    block_order,
-    buffers_of,
-    case_of,
-    cpus_of,
-    declared,
-    engine_of,
-    memory_bytes,
-    pages_evidence,
-    points,
-    problem,
-    results_of,
-    timed_passes,
-    wrong_pages,
-)
+from railwright.benchmarks.files.direct_io import DirectOptions, Point
 from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import option, whole_number, yes_or_no
 from railwright.benchmarks.record import joined, measured, waived
@@ -58,17 +43,17 @@ WriteRank = Rank[WriteOptions, Case]
 def _plan(job: Job[WriteOptions, Case]) -> Plan:
     """What writing costs, with the wear of the drive, and why that cannot be done."""
     options, size = job.options, job.options.file_size
-    every = points(options, options.pages)
+    every = direct_io.points(options, options.pages)
     read_back = sum(point.blocks(size) * point.size for point in every)
     written = size + options.passes * read_back
     file = f"a nameless file of {format_size(size)} in {options.directory}"
     return Plan(
         path=_path(job),
         seconds=2 + (1 + options.passes) * sum(point.planned_s(size) for point in every),
-        memory_bytes=memory_bytes(every),
+        memory_bytes=direct_io.memory_bytes(every),
         moved_bytes=written + read_back,
         files=(f"{file}, and over it again: {format_size(written)} of wear on the drive in each launch",),
-        waived=problem(options, every, "write"),
+        waived=direct_io.problem(options, every, "write"),
     )
 
 
@@ -83,7 +68,7 @@ def _run(rank: WriteRank) -> Iterator[Result]:
 
 def _measure(rank: WriteRank, blank: Result, fd: int) -> Iterator[Result]:
     seed, options = int.from_bytes(os.urandom(_SEED_BYTES)), rank.job.options
-    for number, point in enumerate(points(options, options.pages)):
+    for number, point in enumerate(direct_io.points(options, options.pages)):
         yield from _measure_point(rank, blank, fd, point, seed + number * options.passes)
 
 
@@ -91,31 +76,31 @@ def _measure_point(rank: WriteRank, blank: Result, fd: int, point: Point, seed: 
     """Timed passes, each of another pattern, so that what an earlier one wrote is wrong; then the last is read back."""
     options = rank.job.options
     rank.step(f"{blank.benchmark} {point}")
-    with buffers_of(point) as buffers:
-        pages = pages_evidence(buffers)
-        if why := wrong_pages(point, pages):
+    with direct_io.buffers_of(point) as buffers:
+        pages = direct_io.pages_evidence(buffers)
+        if why := direct_io.wrong_pages(point, pages):
             yield waived(blank, why, {"size_bytes": point.size})
             return
-        engine, evidence = engine_of(options.engine, fd, buffers, point.size)
-        offsets, positions = block_order((Extent(0, 0, options.file_size),), point.size, point.order)
-        cpus = cpus_of(rank, point)
+        engine, evidence = direct_io.engine_of(options.engine, fd, buffers, point.size)
+        offsets, positions = direct_io.block_order((Extent(0, 0, options.file_size),), point.size, point.order)
+        cpus = direct_io.cpus_of(rank, point)
         work = (fd, engine, offsets, positions, point.size, point.depth, buffers)
         seeds = range(seed, seed + options.passes)
         moved = len(offsets) * point.size
-        passes, cost = timed_passes(
+        passes, cost = direct_io.timed_passes(
             lambda: [write_pass(*work, seed=one, sync=options.fsync, cpus=cpus) for one in seeds], moved
         )
         rank.step(f"{blank.benchmark} {point}: reading back")
         checked = read_pass(*work, seed=seeds[-1], check=True, stamped=True, cpus=cpus)
     common = replace(
         blank,
-        parameters=case_of(point, engine, "write").parameters(),
+        parameters=direct_io.case_of(point, engine, "write").parameters(),
         settings={"passes": len(passes), "writes_per_pass": len(offsets), "o_direct": True,
                   "fsync": "yes" if options.fsync else "no", "pattern_seed": seed, "cpus": joined(cpus), **cost},
         verification=Verification(method=STAMPED, bytes_checked=moved, bytes_wrong=checked.wrong_bytes),
         evidence=(evidence, pages),
     )  # fmt: skip
-    yield from results_of(common, point, len(offsets), passes)
+    yield from direct_io.results_of(common, point, len(offsets), passes)
     if options.fsync:
         yield _fsync(common, passes)
 
@@ -132,7 +117,7 @@ BENCHMARK = Benchmark(
     name="file_write",
     summary="direct writes from host memory to a file",
     method="fio randwrite, file laid out: O_DIRECT, each block at most once a pass, so many in flight on each thread",
-    results=declared(DriveLinks()),
+    results=direct_io.declared(DriveLinks()),
     options=WriteOptions,
     defaults={"sizes": "4K:1M:x4", "pages": "huge"},
     plan=_plan,

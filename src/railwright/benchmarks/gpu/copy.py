@@ -14,22 +14,8 @@ from msgspec.structs import replace
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.gpu import job as gpu_job
-from railwright.benchmarks.gpu.places import (
-    NUMA_CHOICES,
-    Ends,
-    Gpu,
-    both,
-    enable_peers,
-    ends_in_host,
-    ends_on,
-    host_nodes,
-    near_memory,
-    open_gpus,
-    placement,
-    poison,
-    too_large,
-    verified,
-)
+from railwright.benchmarks.gpu import places
+from railwright.benchmarks.gpu.places import Ends, Gpu
 from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import Options, choice, one_of, option, whole_number
 from railwright.benchmarks.record import measured, waived
@@ -72,7 +58,7 @@ class CopyOptions(Options, frozen=True):
         "host,local,peer", "host, local (inside a GPU), peer", choice("host", "local", "peer")
     )
     pairs: str = option("neighbours", "GPUs between which every way is measured, or all", one_of("neighbours", "all"))
-    numa: str = option("near", "host memory near the GPU, or on each NUMA node", one_of(*NUMA_CHOICES))
+    numa: str = option("near", "host memory near the GPU, or on each NUMA node", one_of(*places.NUMA_CHOICES))
     samples: int = option(str(_SAMPLES), "timed passes of 16 copies", whole_number(_MOST_SAMPLES))
 
 
@@ -184,7 +170,7 @@ def _plan(job: CopyJob) -> Plan:
     sizes, paths, gpus = job.options.sizes, job.options.paths, job.gpus
     estimate = _Estimate(job)
     for number, gpu in enumerate(gpus):
-        nodes = host_nodes(job, number, job.options.numa) if "host" in paths else []
+        nodes = places.host_nodes(job, number, job.options.numa) if "host" in paths else []
         ways = [(node.id, *way) for node in nodes for kind in job.options.host for way in _host_ways(job, kind)]
         for memory, _, direction in ways:
             estimate.add(memory, gpu.id, direction)
@@ -194,7 +180,7 @@ def _plan(job: CopyJob) -> Plan:
     for way in _between_gpus(job) if "peer" in paths else ():
         estimate.add(gpus[way.source].id, gpus[way.target].id, way.direction)
     return Plan(
-        path=f"{near_memory(job, 0)}>{gpus[0].id}",
+        path=f"{places.near_memory(job, 0)}>{gpus[0].id}",
         seconds=estimate.seconds,
         memory_bytes=2 * max(sizes) if "host" in paths else 0,
         moved_bytes=estimate.moved_bytes,
@@ -203,44 +189,30 @@ def _plan(job: CopyJob) -> Plan:
 
 
 def _run(rank: CopyRank) -> Iterator[Result]:
-    job = rank.job
-    rank.step("CUDA")
-    reason = cuda.problem()
-    if reason:
-        yield waived(BENCHMARK.blank(_plan(job).path), reason)
-        return
-    paths, sizes = job.options.paths, job.options.sizes
-    with ExitStack() as stack:
-        gpus = open_gpus(stack, job)
-        unfit = too_large(gpus, sizes)
-        for size, reason in unfit.items():
-            yield waived(BENCHMARK.blank(_plan(job).path), reason, {"size_bytes": size})
-        if len(unfit) == len(sizes):
-            return
-        most = max(size for size in sizes if size not in unfit)
-        rank.step("gpu_copy memory of GPUs")
-        ends = {gpu.id: ends_on(stack, gpu, most) for gpu in gpus}
-        if "host" in paths:
-            for gpu in gpus:
-                yield from _with_host(rank, gpu, ends[gpu.id], most)
-        if "local" in paths:
-            for gpu in gpus:
-                for engine in job.options.engines:
-                    case = Copied(engine=engine, direction="one")
-                    yield from _measure(rank, _Point(ends[gpu.id], ends[gpu.id], gpu, None, case))
-        if "peer" in paths and len(gpus) > 1:
+    options = rank.job.options
+
+    def measure(gpus: list[Gpu], ends: dict[str, Ends], most: int) -> Iterator[Result]:
+        for gpu in gpus if "host" in options.paths else ():
+            yield from _with_host(rank, gpu, ends[gpu.id], most)
+        for gpu in gpus if "local" in options.paths else ():
+            for engine in options.engines:
+                case = Copied(engine=engine, direction="one")
+                yield from _measure(rank, _Point(ends[gpu.id], ends[gpu.id], gpu, None, case))
+        if "peer" in options.paths and len(gpus) > 1:
             yield from _between(rank, gpus, ends)
+
+    yield from places.over_gpus(rank, BENCHMARK.blank(_plan(rank.job).path), options.sizes, measure)
 
 
 def _with_host(rank: CopyRank, gpu: Gpu, on_gpu: Ends, most: int) -> Iterator[Result]:
     """A GPU and its host memory: each kind of memory on each node, there and back, alone and both at once."""
     job = rank.job
-    for node in host_nodes(job, gpu.number, job.options.numa):
+    for node in places.host_nodes(job, gpu.number, job.options.numa):
         for kind in job.options.host:
             with ExitStack() as stack:
                 rank.step(f"gpu_copy {kind} host memory on {node.id} for {gpu.id}")
-                in_host = ends_in_host(stack, node, gpu, most, pinned=kind == "pinned")
-                seen = placement(in_host)
+                in_host = places.ends_in_host(stack, node, gpu, most, pinned=kind == "pinned")
+                seen = places.placement(in_host)
                 for engine, direction in _host_ways(job, kind):
                     case = Copied(engine=engine, host=kind, direction=direction)
                     other = gpu if direction == "both" else None
@@ -257,13 +229,12 @@ def _host_ways(job: CopyJob, kind: str) -> list[tuple[str, str]]:
 
 def _between(rank: CopyRank, gpus: list[Gpu], ends: dict[str, Ends]) -> Iterator[Result]:
     """Ordered pairs of GPUs, the data pulled by its target (read) and pushed by its source (write)."""
-    reached = enable_peers(gpus)
+    reached = places.enable_peers(gpus)
     for way in _between_gpus(rank.job):
         source, target = gpus[way.source], gpus[way.target]
         by, other = (target, source) if way.by == "read" else (source, target)
         direct = (by.id, other.id) in reached
-        value = "direct" if direct else "none: through the host"
-        seen = (Evidence(claim="peer_access", value=value, seen="cuDeviceCanAccessPeer"),)
+        seen = places.peer_evidence(direct=direct)
         case = Copied(engine=way.engine, by=way.by, direction=way.direction)
         back = other if way.direction == "both" else None
         yield from _measure(rank, _Point(ends[source.id], ends[target.id], by, back, case, seen, staged=not direct))
@@ -286,16 +257,16 @@ def _one_size(blank: Result, point: _Point, size: int, samples: int) -> Result:
     source, target, kernel = point.source, point.target, point.case.engine == "sm"
     there = Copy(target.into, source.out, size, point.by.device, kernel=kernel, staged=point.staged)
     back = None
-    poison(target.into, size)
+    places.poison(target.into, size)
     if point.other_by is not None:
-        poison(source.into, size)
+        places.poison(source.into, size)
         back = Copy(source.into, target.out, size, point.other_by.device, kernel=kernel, staged=point.staged)
     warm, copies = _counts_for(there)
     timed = _timed(there, back, warm, copies, samples)
     if timed.uncovered:
         early = f"the copies the other way ended first in {timed.uncovered} of {samples} samples"
         return waived(blank, f"{early}: the value would be of one way alone")
-    check = verified(target, source, size)
+    check = places.verified(target, source, size)
     settings: dict[str, Scalar] = {
         "copies": copies,
         "warm_copies": warm,
@@ -308,7 +279,7 @@ def _one_size(blank: Result, point: _Point, size: int, samples: int) -> Result:
     if kernel:
         settings["grid"] = f"{point.by.device.multiprocessors} blocks of {cuda.COMPUTE_THREADS} threads"
     if back is not None:
-        check = both(check, verified(source, target, size))
+        check = places.both(check, places.verified(source, target, size))
         settings["other_way_ran_throughout"] = f"{samples} of {samples} samples"
     rates = [size / second for second in timed.seconds]
     return measured(blank, rates, settings=settings, verification=check, evidence=point.evidence)

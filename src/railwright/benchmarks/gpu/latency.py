@@ -14,21 +14,8 @@ from contextlib import ExitStack
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.gpu import job as gpu_job
-from railwright.benchmarks.gpu.places import (
-    NUMA_CHOICES,
-    Ends,
-    Gpu,
-    enable_peers,
-    ends_in_host,
-    ends_on,
-    host_nodes,
-    near_memory,
-    open_gpus,
-    placement,
-    poison,
-    too_large,
-    verified,
-)
+from railwright.benchmarks.gpu import places
+from railwright.benchmarks.gpu.places import Ends, Gpu
 from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import Options, choice, one_of, option
 from railwright.benchmarks.record import measured, waived
@@ -68,7 +55,7 @@ class LatencyOptions(Options, frozen=True):
     kinds: tuple[str, ...] = option("copy,chase", "copy, chase, or both", choice("copy", "chase"))
     sizes: tuple[int, ...] = option("8", "bytes of one copy, like 8,4K", parse_sizes)
     region: int = option("2M", "what the pointers lead through; 2M as nvbandwidth", parse_region)
-    numa: str = option("near", "host memory near the GPU, or on each NUMA node", one_of(*NUMA_CHOICES))
+    numa: str = option("near", "host memory near the GPU, or on each NUMA node", one_of(*places.NUMA_CHOICES))
 
     @property
     def every_size(self) -> tuple[int, ...]:
@@ -92,11 +79,11 @@ def _plan(job: LatencyJob) -> Plan:
     if reason:
         return Plan(path="memory0>gpu0", waived=reason)
     gpus = len(job.gpus)
-    nodes = len(host_nodes(job, 0, job.options.numa))
+    nodes = len(places.host_nodes(job, 0, job.options.numa))
     copies = len(job.options.sizes) * (2 * gpus * nodes + gpus * (gpus - 1))
     loads = gpus * nodes + gpus * gpus
     return Plan(
-        path=f"{near_memory(job, 0)}>{job.gpus[0].id}",
+        path=f"{places.near_memory(job, 0)}>{job.gpus[0].id}",
         seconds=_START_S + gpus + _COPIES_S * copies + _LOADS_S * loads,
         memory_bytes=3 * max(job.options.every_size),
         longest_step_s=_TENFOLD * (_START_S + gpus),
@@ -105,41 +92,29 @@ def _plan(job: LatencyJob) -> Plan:
 
 def _run(rank: LatencyRank) -> Iterator[Result]:
     job = rank.job
-    rank.step("CUDA")
-    reason = cuda.problem()
-    if reason:
-        yield waived(BENCHMARK.blank(_plan(job).path), reason)
-        return
-    with ExitStack() as stack:
-        gpus = open_gpus(stack, job)
-        unfit = too_large(gpus, job.options.every_size)
-        for size, reason in unfit.items():
-            yield waived(BENCHMARK.blank(_plan(job).path), reason, {"size_bytes": size})
-        most = max((size for size in job.options.every_size if size not in unfit), default=0)
-        if not most:
-            return
-        rank.step("gpu_latency memory of GPUs")
-        ends = {gpu.id: ends_on(stack, gpu, most) for gpu in gpus}
+
+    def measure(gpus: list[Gpu], ends: dict[str, Ends], most: int) -> Iterator[Result]:
         for gpu in gpus:
-            for node in host_nodes(job, gpu.number, job.options.numa):
+            for node in places.host_nodes(job, gpu.number, job.options.numa):
                 with ExitStack() as inner:
-                    in_host = ends_in_host(inner, node, gpu, most, pinned=True)
-                    seen = placement(in_host)
+                    in_host = places.ends_in_host(inner, node, gpu, most, pinned=True)
+                    seen = places.placement(in_host)
                     yield from _copies(rank, gpu, in_host, ends[gpu.id], seen)
                     yield from _copies(rank, gpu, ends[gpu.id], in_host, seen)
                     yield from _loads(rank, gpu, in_host, seen)
             yield from _loads(rank, gpu, ends[gpu.id], ())
         yield from _between(rank, gpus, ends)
 
+    yield from places.over_gpus(rank, BENCHMARK.blank(_plan(job).path), job.options.every_size, measure)
+
 
 def _between(rank: LatencyRank, gpus: list[Gpu], ends: dict[str, Ends]) -> Iterator[Result]:
     """Every ordered pair: copies pushed by the source, loads by the target."""
-    reached = enable_peers(gpus)
+    reached = places.enable_peers(gpus)
     for source in gpus:
         for target in (gpu for gpu in gpus if gpu is not source):
             direct = (target.id, source.id) in reached
-            value = "direct" if direct else "none: through the host"
-            seen = (Evidence(claim="peer_access", value=value, seen="cuDeviceCanAccessPeer"),)
+            seen = places.peer_evidence(direct=direct)
             yield from _copies(rank, source, ends[source.id], ends[target.id], seen, staged=not direct)
             if direct:
                 yield from _loads(rank, target, ends[source.id], seen)
@@ -162,7 +137,7 @@ def _copies(
         rank.step(f"gpu_latency {path} copy of {format_size(size)}")
         copy = Copy(target.into, source.out, size, gpu.device, staged=staged)
         for clock in ("host", "gpu"):
-            poison(target.into, size)
+            places.poison(target.into, size)
             case = _Timed(kind="copy", size_bytes=size, clock=clock)
             if clock == "host":
                 seconds = time_copy_and_wait(copy, warm=_WARM, samples=_SAMPLES)
@@ -170,7 +145,7 @@ def _copies(
             else:
                 seconds = time_copies(copy, warm=_HELD_WARM, copies=1, samples=_HELD_SAMPLES).seconds
                 held = {"warm_copies": _HELD_WARM, "start": _start(copy)}
-            yield _result(gpu, path, case, held, seconds, verified(target, source, size), seen)
+            yield _result(gpu, path, case, held, seconds, places.verified(target, source, size), seen)
 
 
 def _start(copy: Copy) -> str:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from railwright.benchmarks.benchmark import AnyJob
+from railwright.benchmarks.benchmark import AnyJob, AnyRank
 from railwright.benchmarks.job import cpus_by_node, node_of
+from railwright.benchmarks.record import waived
 from railwright.errors import CannotJudge
-from railwright.native import memory
+from railwright.native import cuda, memory
 from railwright.native.cuda import Device, DeviceBuffer, PinnedBuffer
 from railwright.native.cuda_copies import Place
 from railwright.native.memory import Buffer
-from railwright.results.model import Evidence, Verification
+from railwright.results.model import Evidence, Result, Verification
 from railwright.units import MIB, format_size
 
 NUMA_CHOICES = ("near", "each")
@@ -40,9 +41,31 @@ class HostNode(NamedTuple):
     bound: int | None
 
 
-def open_gpus(stack: ExitStack, job: AnyJob) -> list[Gpu]:
-    """All GPUs of the job, closed with the stack. Raises CannotJudge, NativeError."""
-    return [Gpu(gpu.id, number, stack.enter_context(Device(gpu.address))) for number, gpu in enumerate(job.gpus)]
+Measure = Callable[[list[Gpu], dict[str, "Ends"], int], Iterator[Result]]
+"""Yields the results of GPUs with their buffers by id, for sizes up to so many bytes."""
+
+
+def over_gpus(rank: AnyRank, blank: Result, sizes: Sequence[int], measure: Measure) -> Iterator[Result]:
+    """What `measure` yields for the GPUs of the job; `blank` waived with the reason where it, or a size, cannot be."""
+    rank.step("CUDA")
+    if reason := cuda.problem():
+        yield waived(blank, reason)
+        return
+    with ExitStack() as stack:
+        job = rank.job
+        gpus = [Gpu(gpu.id, number, stack.enter_context(Device(gpu.address))) for number, gpu in enumerate(job.gpus)]
+        unfit = too_large(gpus, sizes)
+        for size, reason in unfit.items():
+            yield waived(blank, reason, {"size_bytes": size})
+        if most := max((size for size in sizes if size not in unfit), default=0):
+            rank.step(f"{blank.benchmark} memory of GPUs")
+            yield from measure(gpus, {gpu.id: ends_on(stack, gpu, most) for gpu in gpus}, most)
+
+
+def peer_evidence(*, direct: bool) -> tuple[Evidence, ...]:
+    """Whether one GPU reaches another's memory."""
+    value = "direct" if direct else "none: through the host"
+    return (Evidence(claim="peer_access", value=value, seen="cuDeviceCanAccessPeer"),)
 
 
 def enable_peers(gpus: list[Gpu]) -> set[tuple[str, str]]:

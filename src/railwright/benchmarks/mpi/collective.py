@@ -17,7 +17,7 @@ from railwright.benchmarks.job import Job, Launch, Machine
 from railwright.benchmarks.mpi import pair
 from railwright.benchmarks.mpi.pair import Transport
 from railwright.benchmarks.options import Options, choice, option, whole_number
-from railwright.benchmarks.record import failed_if, joined, measured
+from railwright.benchmarks.record import failed_if, joined, measured, wrong_on_ranks
 from railwright.busbw import DIVIDED, factor
 from railwright.errors import UsageError
 from railwright.native.memory import Buffer
@@ -283,10 +283,8 @@ def _blank(benchmark: CollectiveBenchmark, rank: CollectiveRank, seen: _Seen) ->
 
 def _failure(seen: _Seen, asked: str) -> str:
     """Why a measured size does not count, empty where it does."""
-    wrong = [f"{count} bytes on rank {rank}" for rank, count in enumerate(seen.bytes_wrong) if count]
-    if wrong:
-        more = f" and on {len(wrong) - 3} more ranks" if len(wrong) > 3 else ""
-        return f"wrong result at {format_size(seen.size)}: {', '.join(wrong[:3])}{more}"
+    if wrong := wrong_on_ranks(seen.bytes_wrong, "bytes"):
+        return f"wrong result at {format_size(seen.size)}: {wrong}"
     if seen.evidence.value != asked:
         return f"{asked} was asked for, but {seen.evidence.seen}: it ran over {seen.evidence.value}"
     return ""

@@ -21,7 +21,7 @@ from railwright.benchmarks.nccl.options import (
     Way,
     launches,
 )
-from railwright.benchmarks.record import failed_if, measured, waived
+from railwright.benchmarks.record import failed_if, measured, waived, wrong_on_ranks
 from railwright.busbw import factor
 from railwright.native import cuda
 from railwright.native.mpi_collectives import PATTERN
@@ -133,11 +133,8 @@ def _settings(group: Group) -> dict[str, Scalar]:
 
 def _failure(point: Point) -> str:
     """Why a measured size does not count, empty where it does."""
-    wrong = [f"{count} bytes on rank {rank}" for rank, count in enumerate(point.bytes_wrong) if count]
-    if not wrong:
-        return ""
-    more = f" and on {len(wrong) - 3} more ranks" if len(wrong) > 3 else ""
-    return f"wrong result at {format_size(point.size.size_bytes)}: {', '.join(wrong[:3])}{more}"
+    wrong = wrong_on_ranks(point.bytes_wrong, "bytes")
+    return wrong and f"wrong result at {format_size(point.size.size_bytes)}: {wrong}"
 
 
 def _benchmark(operation: str, summary: str, defaults: dict[str, str] | None = None) -> NcclBenchmark:

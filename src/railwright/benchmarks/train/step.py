@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from railwright.benchmarks.benchmark import Benchmark
 from railwright.benchmarks.job import Case
 from railwright.benchmarks.nccl import gpus
-from railwright.benchmarks.record import failed_if, measured, waived
+from railwright.benchmarks.record import failed_if, measured, waived, wrong_on_ranks
 from railwright.benchmarks.train import phases
 from railwright.benchmarks.train.options import OnGpus, Point, TrainOptions, TrainRank, launches, plan
 from railwright.busbw import factor
@@ -212,10 +212,8 @@ def _results(rank: TrainRank, point: Point, seen: _Seen, kept: dict[str, Scalar]
 
 def _failure(seen: _Seen) -> str:
     """Why a measured point does not count, empty where it does."""
-    wrong = [f"{count} gradients on rank {rank}" for rank, count in enumerate(seen.wrong) if count]
-    if wrong:
-        more = f" and on {len(wrong) - 3} more ranks" if len(wrong) > 3 else ""
-        return f"wrong sum of known gradients: {', '.join(wrong[:3])}{more}"
+    if wrong := wrong_on_ranks(seen.wrong, "gradients"):
+        return f"wrong sum of known gradients: {wrong}"
     other = [str(rank) for rank, one in enumerate(seen.sums) if one != seen.sums[0]]
     if other:
         return f"after an iteration the gradients of rank 0 are not those of rank {', '.join(other[:8])}"
