@@ -151,7 +151,7 @@ class Drafts:
         self._owned: dict[_Owner, Draft] = {}
 
     def take(self, fact: OfCommunicator, message: Message) -> bool:
-        """Adds a fact to its communicator. False where the log has no communicator that it fits."""
+        """Adds a fact to its communicator. False where none fits; the line of a tree is kept in any case."""
         rank = _speaker(fact)
         draft: Draft | None
         if isinstance(fact, Init):
@@ -161,7 +161,7 @@ class Drafts:
         else:
             draft = self._of(message) if rank is None else self._of_rank(message, rank)
         if draft is None:
-            return False
+            return isinstance(fact, model.TreeNode)
         draft.add(fact, message)
         if rank is not None:
             draft.place(rank, message)

@@ -20,10 +20,10 @@ _MAX_PREFIX = 300
 _MAX_OUTPUT = 40
 _MAX_ON_LINE = 64
 _MAX_KNOWN = 10_000
-MARK = re.compile(r"NCCL (?:INFO|WARN) ")
+_MARK = re.compile(r"NCCL (?:INFO|WARN) ")
 _DEVICE = re.compile(r"\[(-?\d{1,4})\][ \t](?:\S{1,120}:\d{1,6} (?:\(\S{1,80}\) )?)?$")
 # A launcher's own prefix may stand before the name without a space: `[1,0]<stdout>:node0:25:25`.
-_WRITER = re.compile(r"(?:.*:)?(<[\w.-]{1,64}>|(?:N/A)?[\w.-]{1,255}):([0-9]+):([0-9]+)")
+_WRITER = re.compile(r"(?:.*:)?(<[\w.-]{1,64}>|[\w.-]{1,255}):([0-9]+):([0-9]+)")
 # The one line that rank 0 of NCCL up to 2.22 prints without any prefix.
 _BARE_VERSION = re.compile(r"(?:^|[\s:>])(NCCL version \d\S{0,60})\s*$")
 
@@ -40,7 +40,7 @@ class Message(NamedTuple):
     text: str
 
 
-class Prefix(NamedTuple):
+class _Prefix(NamedTuple):
     """Who wrote a message; `start` is where the prefix begins in the text that was searched."""
 
     start: int
@@ -81,20 +81,20 @@ def split(text: str) -> Iterator[Message]:
 
 def _pieces(line: str) -> list[_Piece]:
     """The messages of one line. There are several where two processes wrote at the same time."""
-    marks = list(itertools.islice(MARK.finditer(line), _MAX_ON_LINE + 1))
+    marks = list(itertools.islice(_MARK.finditer(line), _MAX_ON_LINE + 1))
     pieces: list[_Piece] = []
     for place, mark in enumerate(marks[:_MAX_ON_LINE]):
         start = marks[place - 1].end() if place else 0
         end = marks[place + 1].start() if place + 1 < len(marks) else len(line)
         text = line[mark.end() : min(end, mark.end() + _MAX_MESSAGE)]
-        if end < len(line) and end - mark.end() <= _MAX_MESSAGE and (following := prefix(text)):
+        if end < len(line) and end - mark.end() <= _MAX_MESSAGE and (following := _prefix(text)):
             text = text[: following.start]
         before = line[max(start, mark.start() - _MAX_PREFIX) : mark.start()]
         pieces.append(_Piece(before, "WARN" in mark.group(), text.rstrip()))
     return pieces
 
 
-def prefix(before: str) -> Prefix | None:
+def _prefix(before: str) -> _Prefix | None:
     """The prefix that `before` ends with. Read from its end, so that a long line costs no more than a short one."""
     bracket = before.rfind("[", max(0, len(before) - _MAX_PREFIX))
     found = _DEVICE.match(before, bracket) if bracket >= 0 else None
@@ -105,11 +105,11 @@ def prefix(before: str) -> Prefix | None:
     words = before[first:bracket].rstrip()
     writer = _WRITER.fullmatch(words, max(words.rfind(" "), words.rfind("\t")) + 1)
     if writer is None:
-        return Prefix(bracket, "", 0, 0, device)
-    return Prefix(first + writer.start(1), writer[1], int(writer[2][:10]), int(writer[3][:10]), device)
+        return _Prefix(bracket, "", 0, 0, device)
+    return _Prefix(first + writer.start(1), writer[1], int(writer[2][:10]), int(writer[3][:10]), device)
 
 
-_known_prefix = lru_cache(maxsize=_MAX_KNOWN)(prefix)  # a thread writes many lines with one prefix
+_known_prefix = lru_cache(maxsize=_MAX_KNOWN)(_prefix)  # a thread writes many lines with one prefix
 
 
 def _message(number: int, piece: _Piece, hosts: set[str]) -> Message:

@@ -16,12 +16,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from railwright.results.readers import nccl_log_lines
 from railwright.results.readers.log_lines import Line, refusal
 from railwright.results.readers.nccl_table import TYPE_BYTES
 
+_MARKS = ("NCCL INFO ", "NCCL WARN ")
+_MAX_PREFIX = 400
 _MAX_WRITERS = 10_000
 _MAX_NUMBER = 40
+_DEVICE = re.compile(r"\[-?\d{1,4}\]")
 _ONE_NUMBER = re.compile(r"-?\d{1,24}(?:\.\d{1,24})?(?:e[+-]?\d{1,3})?|N/A")
 
 
@@ -98,7 +100,19 @@ def _is_number(word: str) -> bool:
 
 
 def _prefix(text: str) -> tuple[int, str] | None:
-    """Where `host:pid:thread [device]` of the first message of NCCL begins, and its `host:pid`."""
-    mark = nccl_log_lines.MARK.search(text)
-    found = nccl_log_lines.prefix(text[: mark.start()]) if mark else None
-    return (found.start, f"{found.host}:{found.pid}") if found and found.host else None
+    """Where `host:pid:thread [device]` of the first message of NCCL begins, and its `host:pid`.
+
+    Other than in `nccl_log_lines`, the name may begin with any output of nccl-tests, like `N/A`.
+    """
+    mark = min((place for place in map(text.find, _MARKS) if place >= 0), default=-1)
+    if mark < 0:
+        return None
+    start = max(0, mark - _MAX_PREFIX)
+    words = list(re.finditer(r"\S+", text[start:mark]))
+    device = next((n for n in range(len(words) - 1, -1, -1) if _DEVICE.fullmatch(words[n].group())), 0)
+    if device < 1:
+        return None
+    parts = words[device - 1].group().rsplit(":", 2)
+    if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts[1:]):
+        return None
+    return start + words[device - 1].start(), f"{parts[0]}:{parts[1]}"

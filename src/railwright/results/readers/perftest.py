@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 from railwright.results.readers.log_lines import Line, columns_of, refusal, runs_of
@@ -54,6 +55,12 @@ _SETTING = re.compile(
 _ORDER = ("t_min[usec]", "t_typical[usec]", "99% percentile[usec]", "99.9% percentile[usec]", "t_max[usec]")
 
 
+@dataclass(kw_only=True)
+class _Test(Draft):
+    unit: str = ""
+    """The unit of the bandwidths, as in the header."""
+
+
 def recognises(text: str) -> bool:
     """The words of the table's header."""
     return "#bytes" in text and ("BW average[" in text or "t_avg[usec]" in text)
@@ -72,9 +79,9 @@ def _begins(line: Line) -> bool:
     return _TITLE.search(line.text) is not None
 
 
-def _test(part: list[Line]) -> Draft:
+def _test(part: list[Line]) -> _Test:
     """One table. Where no title names its test, the last program named above it does."""
-    test = Draft(tool="perftest", ranks=2, last_line=part[-1].number, parameters={"direction": "one"})
+    test = _Test(tool="perftest", ranks=2, last_line=part[-1].number, parameters={"direction": "one"})
     title = _TITLE.search(part[0].text)
     if title is not None:
         test.test = f"ib_{_VERB[title[1]]}_{'bw' if title[5] == 'BW' else 'lat'}"
@@ -84,8 +91,10 @@ def _test(part: list[Line]) -> Draft:
         if "#bytes" in text:
             header = text[text.index("#bytes") :].expandtabs()
             test.columns = columns_of(header, _COLUMN, line.number, shown=text.strip()[:100])
-            if (unit := _unit(test)) and unit not in _BYTES_PER_S:
-                raise refusal(line.number, f"unit {unit!r} is not one of {', '.join(_BYTES_PER_S)}")
+            if found := _UNIT.search(text):
+                test.unit = found[1]
+                if test.unit not in _BYTES_PER_S:
+                    raise refusal(line.number, f"unit {test.unit!r} is not one of {', '.join(_BYTES_PER_S)}")
         elif test.columns:
             _row(test, text.split(), line.number)
         elif found := _PROGRAM.search(text[:1000]):
@@ -96,7 +105,7 @@ def _test(part: list[Line]) -> Draft:
     return test
 
 
-def _settings(test: Draft, text: str) -> None:
+def _settings(test: _Test, text: str) -> None:
     for key, value in _SETTING.findall(text):
         name, is_number = _KEYS[key]
         if not is_number:
@@ -105,13 +114,7 @@ def _settings(test: Draft, text: str) -> None:
             test.settings[name] = int(value)
 
 
-def _unit(test: Draft) -> str:
-    """The unit of its bandwidths, empty for a table of latencies."""
-    found = _UNIT.search(" ".join(test.columns))
-    return found[1] if found else ""
-
-
-def _row(test: Draft, words: list[str], line: int) -> None:
+def _row(test: _Test, words: list[str], line: int) -> None:
     if len(words) < 2 or not words[0].isdigit() or not words[1].isdigit():
         return
     cells = test.cells(words, line)
@@ -129,9 +132,8 @@ def _row(test: Draft, words: list[str], line: int) -> None:
     add(test, numbers, size, iterations, line)
 
 
-def _add_bandwidth(test: Draft, numbers: dict[str, Number], size: int, iterations: int, line: int) -> None:
-    unit = _unit(test)
-    scale = _BYTES_PER_S[unit]
+def _add_bandwidth(test: _Test, numbers: dict[str, Number], size: int, iterations: int, line: int) -> None:
+    unit, scale = test.unit, _BYTES_PER_S[test.unit]
     average, peak = numbers[f"BW average[{unit}]"], numbers.get(f"BW peak[{unit}]")
     settings: dict[str, Scalar] = {"iterations": iterations}
     if peak is not None and peak.value > 0:  # 0 means not measured (-D, -N)
@@ -150,7 +152,7 @@ def _add_bandwidth(test: Draft, numbers: dict[str, Number], size: int, iteration
     test.add(line, values, {"size_bytes": size}, settings)
 
 
-def _add_latency(test: Draft, numbers: dict[str, Number], size: int, iterations: int, line: int) -> None:
+def _add_latency(test: _Test, numbers: dict[str, Number], size: int, iterations: int, line: int) -> None:
     average, typical = numbers["t_avg[usec]"], numbers.get("t_typical[usec]")
     settings: dict[str, Scalar] = {"iterations": iterations, "mean_s": average.value * 1e-6}
     if typical is None:
@@ -167,13 +169,12 @@ def _add_latency(test: Draft, numbers: dict[str, Number], size: int, iterations:
     test.add(line, [value], {"size_bytes": size}, settings)
 
 
-def _notes(test: Draft) -> Iterator[str]:
+def _notes(test: _Test) -> Iterator[str]:
     yield "the data was not checked"
-    unit = _unit(test)
-    if unit == "MB/sec":
+    if test.unit == "MB/sec":
         yield "MB/sec of perftest is 2^20 bytes/s: newer versions print the same as MiB/sec"
-    elif unit:
-        yield f"{unit} is {'2^20 bytes/s' if unit == 'MiB/sec' else '10^9 bits/s'}"
+    elif test.unit:
+        yield f"{test.unit} is {'2^20 bytes/s' if test.unit == 'MiB/sec' else '10^9 bits/s'}"
     if test.parameters["direction"] == "both":
         yield "bidirectional: the bandwidth is the sum of both directions"
     if "t_stdev[usec]" in test.columns:
