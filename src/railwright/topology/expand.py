@@ -121,8 +121,8 @@ class _Machine:
         facts: dict[str, Scalar | None] = {
             "vendor": gpu.vendor,
             "compute_capability": gpu.compute_capability,
-            "memory_bytes": gpu.memory_bytes,
-            "hbm_bandwidth_bytes_per_s": gpu.hbm_bandwidth_bytes_per_s,
+            "memory_bytes": gpu.memory.size_bytes,
+            "hbm_bandwidth_bytes_per_s": gpu.memory.bytes_per_s,
             "fp64_tensor_flop_per_s": gpu.fp64_tensor_flop_per_s,
             "source": gpu.source,
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.topology.model import NvlinkLink, XgmiLink
-from railwright.topology.shapes.model import GpuPart, NvlinkPart, Pcie, XgmiPart
+from railwright.topology.shapes.model import GpuMemory, GpuPart, NvlinkPart, Pcie, XgmiPart
 from railwright.units import GIB
 
 _CAPABILITY = "compute capability: developer.nvidia.com/cuda-gpus"
@@ -13,16 +13,14 @@ _CAPABILITY = "compute capability: developer.nvidia.com/cuda-gpus"
 V100_32GB = GpuPart(
     name="Tesla V100-SXM2-32GB",
     compute_capability="7.0",
-    memory_bytes=32 * GIB,
-    hbm_bandwidth_bytes_per_s=900e9,
+    memory=GpuMemory(32 * GIB, bytes_per_s=900e9),
     pcie=Pcie(3, 16),
     source=f"NVIDIA V100 datasheet (SXM2: 32 GB HBM2, 900 GB/s, no FP64 on tensor cores, PCIe Gen3); {_CAPABILITY}",
 )
 A100_80GB = GpuPart(
     name="NVIDIA A100 SXM4 80GB",
     compute_capability="8.0",
-    memory_bytes=80 * GIB,
-    hbm_bandwidth_bytes_per_s=2039e9,
+    memory=GpuMemory(80 * GIB, bytes_per_s=2039e9),
     fp64_tensor_flop_per_s=19.5e12,
     pcie=Pcie(4, 16),
     source="NVIDIA A100 Tensor Core GPU Architecture, table 4 (PCIe Gen 4, compute capability 8.0); NVIDIA A100"
@@ -31,16 +29,14 @@ A100_80GB = GpuPart(
 A100_40GB = replace(
     A100_80GB,
     name="NVIDIA A100 SXM4 40GB",
-    memory_bytes=40 * GIB,
-    hbm_bandwidth_bytes_per_s=1555e9,
+    memory=GpuMemory(40 * GIB, bytes_per_s=1555e9),
     source="NVIDIA A100 Tensor Core GPU Architecture, table 4 (40 GB, 1,555 GB/s, FP64 Tensor Core 19.5 TFLOPS, PCIe"
     " Gen 4, compute capability 8.0)",
 )
 H100 = GpuPart(
     name="NVIDIA H100 SXM5 80GB",
     compute_capability="9.0",
-    memory_bytes=80 * GIB,
-    hbm_bandwidth_bytes_per_s=3350e9,
+    memory=GpuMemory(80 * GIB, bytes_per_s=3350e9),
     fp64_tensor_flop_per_s=67e12,
     pcie=Pcie(5, 16),
     source="NVIDIA H100 Tensor Core GPU Architecture, table 3 (80 GB, PCIe Gen 5, compute capability 9.0); NVIDIA H100"
@@ -49,16 +45,14 @@ H100 = GpuPart(
 H200 = replace(
     H100,
     name="NVIDIA H200 SXM 141GB",
-    memory_bytes=141 * GIB,
-    hbm_bandwidth_bytes_per_s=4800e9,
+    memory=GpuMemory(141 * GIB, bytes_per_s=4800e9),
     source="MLPerf Inference v4.1, NVIDIA, systems/H200-SXM-141GBx8_TRT_MaxQ.json (141 GB, PCIe Gen5 x16); NVIDIA H200"
     f" datasheet (SXM: 4.8 TB/s, FP64 Tensor Core 67 TFLOPS); {_CAPABILITY}",
 )
 B200 = GpuPart(
     name="NVIDIA B200 SXM 180GB",
     compute_capability="10.0",
-    memory_bytes=180 * GIB,
-    hbm_bandwidth_bytes_per_s=8000e9,
+    memory=GpuMemory(180 * GIB, bytes_per_s=8000e9),
     fp64_tensor_flop_per_s=37e12,
     pcie=Pcie(5, 16),
     source="NVIDIA DGX B200 datasheet (8 GPUs: 1,440 GB, 64 TB/s); NVIDIA HGX platform page, HGX B200 (FP64 Tensor Core"
@@ -67,7 +61,7 @@ B200 = GpuPart(
 H100_PCIE = replace(
     H100,
     name="NVIDIA H100 PCIe",
-    hbm_bandwidth_bytes_per_s=2000e9,
+    memory=GpuMemory(80 * GIB, bytes_per_s=2000e9),
     fp64_tensor_flop_per_s=51e12,
     source="NVIDIA H100 PCIe GPU Product Brief (80 GB, 2 TB/s, PCIe Gen5 x16); NVIDIA H100 datasheet, PCIe column (FP64"
     f" Tensor Core 51 TFLOPS); {_CAPABILITY}",
@@ -75,16 +69,14 @@ H100_PCIE = replace(
 L40S = GpuPart(
     name="NVIDIA L40S",
     compute_capability="8.9",
-    memory_bytes=48 * GIB,
-    hbm_bandwidth_bytes_per_s=864e9,
+    memory=GpuMemory(48 * GIB, bytes_per_s=864e9),
     pcie=Pcie(4, 16),
     source=f"NVIDIA L40S datasheet (48 GB GDDR6, 864 GB/s, PCIe Gen4 x16, no NVLink); {_CAPABILITY}",
 )
 RTX_PRO_6000 = GpuPart(
     name="NVIDIA RTX PRO 6000 Blackwell Server Edition",
     compute_capability="12.0",
-    memory_bytes=96 * GIB,
-    hbm_bandwidth_bytes_per_s=1597e9,
+    memory=GpuMemory(96 * GIB, bytes_per_s=1597e9),
     pcie=Pcie(5, 16),
     source="NVIDIA RTX PRO 6000 Blackwell Server Edition datasheet (96 GB GDDR7, 1,597 GB/s, PCIe Gen 5 x16, no"
     f" NVLink); {_CAPABILITY}",
@@ -92,8 +84,7 @@ RTX_PRO_6000 = GpuPart(
 GH200 = GpuPart(
     name="NVIDIA GH200 480GB",
     compute_capability="9.0",
-    memory_bytes=96 * GIB,
-    hbm_bandwidth_bytes_per_s=4000e9,
+    memory=GpuMemory(96 * GIB, bytes_per_s=4000e9),
     fp64_tensor_flop_per_s=67e12,
     attachment="c2c",
     source="NVIDIA GH200 Grace Hopper Superchip datasheet (96 GB HBM3, 4 TB/s, FP64 Tensor Core 67 TFLOPS, NVLink-C2C"
@@ -102,8 +93,7 @@ GH200 = GpuPart(
 GH200_144GB = replace(
     GH200,
     name="NVIDIA GH200 144G HBM3e",
-    memory_bytes=144 * GIB,
-    hbm_bandwidth_bytes_per_s=4900e9,
+    memory=GpuMemory(144 * GIB, bytes_per_s=4900e9),
     source="NVIDIA Technical Blog, One Giant Superchip for LLMs: NVIDIA GH200 NVL32 (32 GPUs: 4.5 TB HBM3e); NVIDIA"
     " GH200 Grace Hopper Superchip datasheet (144 GB HBM3e: 4.9 TB/s, FP64 Tensor Core 67 TFLOPS, NVLink-C2C 900 GB/s);"
     f" {_CAPABILITY}",
@@ -111,8 +101,7 @@ GH200_144GB = replace(
 GB200 = GpuPart(
     name="NVIDIA GB200",
     compute_capability="10.0",
-    memory_bytes=186 * GIB,
-    hbm_bandwidth_bytes_per_s=8000e9,
+    memory=GpuMemory(186 * GIB, bytes_per_s=8000e9),
     fp64_tensor_flop_per_s=40e12,
     attachment="c2c",
     source="NVIDIA GB200 NVL72 datasheet (72 GPUs: 13.4 TB HBM3e, 576 TB/s, FP64 Tensor Core 2,880 TFLOPS); MLPerf"
@@ -122,8 +111,7 @@ GB200 = GpuPart(
 MI300X = GpuPart(
     name="AMD Instinct MI300X",
     vendor="amd",
-    memory_bytes=192 * GIB,
-    hbm_bandwidth_bytes_per_s=5300e9,
+    memory=GpuMemory(192 * GIB, bytes_per_s=5300e9),
     fp64_tensor_flop_per_s=163.4e12,
     pcie=Pcie(5, 16),
     source="AMD Instinct MI300X data sheet (192 GB HBM3, 5.3 TB/s, peak FP64 matrix 163.4 TFLOPS); MLPerf Inference"

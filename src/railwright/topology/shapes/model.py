@@ -50,6 +50,13 @@ class CpuPart(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
+class GpuMemory(NamedTuple):
+    """The memory of one GPU, HBM or GDDR."""
+
+    size_bytes: int
+    bytes_per_s: float
+
+
 class GpuPart(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU and its link to the CPU: PCIe, or NVLink-C2C where the two are one module."""
 
@@ -57,9 +64,7 @@ class GpuPart(msgspec.Struct, frozen=True, kw_only=True):
     vendor: Literal["nvidia", "amd"] = "nvidia"
     compute_capability: str = ""
     """CUDA's; empty for AMD."""
-    memory_bytes: int
-    hbm_bandwidth_bytes_per_s: float
-    """Of its own memory, also where that is GDDR."""
+    memory: GpuMemory
     fp64_tensor_flop_per_s: float | None = None
     """Dense FP64 on tensor or matrix cores; None for a GPU without."""
     attachment: Literal["pcie", "c2c"] = "pcie"

@@ -133,13 +133,9 @@ def _link_to_fabric(parts: Parts, nic: str, port: NicPort | None, notes: Notes, 
         notes.missing("line rate", f"no network or RDMA device (driver: {driver or 'none'})", nic)
         parts.link(nic, FABRIC, EthernetLink())
         return
-    if port.line_rate_bits_per_s is None:
+    if port.link.line_rate_bits_per_s is None:
         why = "the port is down" if port.state == "down" else f"driver {driver or 'none'} does not say"
         notes.missing("line rate", why, nic)
-    if port.link_layer == "InfiniBand":
+    if isinstance(port.link, InfinibandLink):
         notes.missing("InfiniBand MTU", "sysfs does not show it, only the verbs library does", nic)
-        parts.link(nic, FABRIC, InfinibandLink(line_rate_bits_per_s=port.line_rate_bits_per_s))
-        return
-    rdma = bool(port.rdma_device)
-    link = EthernetLink(line_rate_bits_per_s=port.line_rate_bits_per_s, mtu_bytes=port.mtu_bytes, rdma=rdma)
-    parts.link(nic, FABRIC, link)
+    parts.link(nic, FABRIC, port.link)

@@ -6,6 +6,7 @@ import re
 
 import msgspec
 
+from railwright.topology.model import EthernetLink, InfinibandLink
 from railwright.topology.sources import text
 from railwright.topology.sources.root import Root
 
@@ -13,6 +14,8 @@ from railwright.topology.sources.root import Root
 _REPRESENTOR = re.compile(r"(c\d+)?pf\d+([vs]f\d+|hpf)?")
 _SANE_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,32}")
 _MAX_RATE_BITS_PER_S = 10**14
+_ARPHRD_INFINIBAND = 32
+"""`type` of an IP-over-InfiniBand netdev (Linux include/uapi/linux/if_arp.h)."""
 
 
 class NicPort(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,11 +26,8 @@ class NicPort(msgspec.Struct, frozen=True, kw_only=True):
     rdma_device: str
     rdma_port: int
     rdma_path: str
-    link_layer: str
-    """`Ethernet` or `InfiniBand`."""
-    line_rate_bits_per_s: float | None
-    mtu_bytes: int | None
-    """Of the netdev; what one InfiniBand packet carries is not in sysfs."""
+    link: EthernetLink | InfinibandLink
+    """With the MTU of the netdev; what one InfiniBand packet carries is not in sysfs."""
     state: str
     firmware: str
     representors: int
@@ -41,13 +41,13 @@ def find_ports(root: Root, path: str, entries: frozenset[str]) -> tuple[NicPort,
 
 
 def _ports_in(root: Root, path: str, entries: frozenset[str]) -> list[NicPort]:
+    """The first port counts the representors of them all."""
     netdevs, representors = _netdevs(root, path) if "net" in entries else ({}, 0)
     rdma = _rdma_ports(root, path) if "infiniband" in entries else {}
-    ports = []
-    for port in sorted({*netdevs, *rdma}):
-        ports.append(_read_port(root, port, netdevs.get(port, ""), rdma.get(port, ""), representors))
-        representors = 0  # counted once
-    return ports
+    return [
+        _read_port(root, port, netdevs.get(port, ""), rdma.get(port, ""), 0 if index else representors)
+        for index, port in enumerate(sorted({*netdevs, *rdma}))
+    ]
 
 
 def _netdevs(root: Root, path: str) -> tuple[dict[int, str], int]:
@@ -80,39 +80,36 @@ def _rdma_ports(root: Root, path: str) -> dict[int, str]:
 
 
 def _read_port(root: Root, port: int, netdev: str, rdma: str, representors: int) -> NicPort:
-    device = rdma.split("/")[-3] if rdma else ""
-    device_path = rdma.rpartition("/ports/")[0]
-    layer = text.word(root.read(f"{rdma}/link_layer")) if rdma else ""
-    speed = text.number(root.read(f"{netdev}/speed")) if netdev else None
-    rate = float(speed) * 1e6 if speed is not None and 0 < speed * 1e6 <= _MAX_RATE_BITS_PER_S else None
-    if rate is None and rdma:
-        rate = _rdma_rate(text.word(root.read(f"{rdma}/rate")))
-    mtu = text.number(root.read(f"{netdev}/mtu")) if netdev else None
+    def said(path: str, name: str) -> str:
+        return root.text(f"{path}/{name}") if path else ""
+
+    layer = text.word(said(rdma, "link_layer"))
     if layer not in ("Ethernet", "InfiniBand"):
-        is_infiniband = netdev and text.number(root.read(f"{netdev}/type")) == _ARPHRD_INFINIBAND
-        layer = "InfiniBand" if is_infiniband else "Ethernet"
-    state = text.word(root.read(f"{netdev}/operstate")) if netdev else ""
-    rdma_state = text.word(root.read(f"{rdma}/state")).rpartition(": ")[2].lower() if rdma else ""
+        layer = "InfiniBand" if text.number(said(netdev, "type")) == _ARPHRD_INFINIBAND else "Ethernet"
+    state = text.word(said(netdev, "operstate"))
+    rdma_state = text.word(said(rdma, "state")).rpartition(": ")[2].lower()
     if layer == "InfiniBand" or not state:
         state = {"active": "up"}.get(rdma_state, rdma_state) or state
+    speed, mtu = text.number(said(netdev, "speed")), text.number(said(netdev, "mtu"))
+    rate = float(speed) * 1e6 if speed is not None and 0 < speed * 1e6 <= _MAX_RATE_BITS_PER_S else None
+    if rate is None:
+        rate = _rdma_rate(text.word(said(rdma, "rate")))
+    if state == "down":
+        rate = None  # such a port still answers with the rate of its last or lowest link (mlx5: 10 Gb/s)
+    ethernet = EthernetLink(
+        line_rate_bits_per_s=rate, mtu_bytes=mtu if mtu is not None and 0 < mtu <= 1 << 20 else None, rdma=bool(rdma)
+    )
     return NicPort(
         netdev=netdev.rpartition("/")[2],
         netdev_path=netdev,
-        rdma_device=device,
+        rdma_device=rdma.split("/")[-3] if rdma else "",
         rdma_port=port if rdma else 0,
         rdma_path=rdma,
-        link_layer=layer,
-        # A port that is down still answers with the rate of its last or lowest link (mlx5: 10 Gb/s).
-        line_rate_bits_per_s=None if state == "down" else rate,
-        mtu_bytes=mtu if mtu is not None and 0 < mtu <= 1 << 20 else None,
+        link=InfinibandLink(line_rate_bits_per_s=rate) if layer == "InfiniBand" else ethernet,
         state=state,
-        firmware=text.word(root.read(f"{device_path}/fw_ver")) if rdma else "",
+        firmware=text.word(said(rdma.rpartition("/ports/")[0], "fw_ver")),
         representors=representors,
     )
-
-
-_ARPHRD_INFINIBAND = 32
-"""`type` of an IP-over-InfiniBand netdev (Linux include/uapi/linux/if_arp.h)."""
 
 
 def _rdma_rate(rate: str) -> float | None:

@@ -108,6 +108,7 @@ def _health(handle: object) -> dict[str, Any]:
     sm, memory = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
     uncorrected = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
     rows = ask(pynvml.nvmlDeviceGetRemappedRows, handle)
+    persistence = ask(pynvml.nvmlDeviceGetPersistenceMode, handle)
     return {
         "ecc": _first_flag(ask(pynvml.nvmlDeviceGetEccMode, handle)),
         "ecc_uncorrected": ask(pynvml.nvmlDeviceGetTotalEccErrors, handle, *uncorrected),
@@ -123,7 +124,7 @@ def _health(handle: object) -> dict[str, Any]:
         "power_default_w": scaled(ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle), 1e-3),
         "temperature_c": nvidia_nvml.temperature_c(handle),
         "event_reasons": nvidia_nvml.event_reasons(handle),
-        "persistence": _flag(ask(pynvml.nvmlDeviceGetPersistenceMode, handle)),
+        "persistence": None if persistence is None else bool(persistence),
         "compute_mode": _COMPUTE_MODES.get(ask(pynvml.nvmlDeviceGetComputeMode, handle), ""),
         "mig": _first_flag(ask(pynvml.nvmlDeviceGetMigMode, handle)),
     }
@@ -200,10 +201,6 @@ def _peer(one: object, other: object, index: int) -> str:
 
 def _text(answer: object) -> str:
     return str(answer)[:200] if answer is not None else ""
-
-
-def _flag(answer: int | None) -> bool | None:
-    return None if answer is None else bool(answer)
 
 
 def _first_flag(answer: list[int] | None) -> bool | None:

@@ -46,11 +46,8 @@ class Redactor:
             return self._config_space(content)
         if path.startswith("sys/firmware/acpi/tables/"):
             return content[:36]  # the table's header: signature, length, maker
-        text = content.decode("utf-8", errors="replace")
-        cleaned = self._text(path, text)
-        if path in _WHOLE_FILES:
-            cleaned = _WHOLE_FILES[path](cleaned)
-        return cleaned.encode()
+        cleaned = self._text(path, content.decode("utf-8", errors="replace"))
+        return _WHOLE_FILES.get(path, str)(cleaned).encode()
 
     def redact_path(self, path: str) -> str:
         """The path without identities: some netdevs are named by their MAC address, Hyper-V's devices by a UUID."""
@@ -64,10 +61,9 @@ class Redactor:
     def _text(self, path: str, text: str) -> str:
         name = path.rpartition("/")[2]
         if name in ("serial", "product_serial", "board_serial", "chassis_serial", "chassis_asset_tag", "product_uuid"):
-            known = text.strip() in ("OracleCloud.com", "Amazon EC2")
-            return (
-                text if known or text.strip().upper() in _EMPTY_STRINGS else self._value("serial", text.strip()) + "\n"
-            )
+            value = text.strip()
+            is_known = value in ("OracleCloud.com", "Amazon EC2") or value.upper() in _EMPTY_STRINGS
+            return text if is_known else self._value("serial", value) + "\n"
         text = _UUID.sub(lambda match: self._value("uuid", match.group().lower()), text)
         text = _MAC.sub(lambda match: self._value("mac", match.group().lower()), text)
         text = _GUID.sub(lambda match: self._value("guid", match.group().lower()), text)
