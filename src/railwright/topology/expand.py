@@ -7,25 +7,13 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from railwright.topology.model import (
-    GT_PER_S,
-    C2cLink,
-    InternalLink,
-    MemoryLink,
-    PcieLink,
-    Protocol,
-    Scalar,
-    SmpLink,
-    Topology,
-)
+from railwright.topology.model import GT_PER_S, C2cLink, InternalLink, PcieLink, Protocol, Scalar, SmpLink, Topology
 from railwright.topology.parts import FABRIC, Parts
 from railwright.topology.plan import CHANGES, Plan, planned
 from railwright.topology.shapes import SHAPES, canonical_name, unknown_shape
 from railwright.topology.shapes.model import Pcie
 
 __all__ = ["CHANGES", "expand"]
-
-_BUS_BYTES = 8
 
 
 def expand(name: str, changes: Mapping[str, str]) -> Topology:
@@ -66,24 +54,17 @@ class _Machine:
     def _add_cpus(self) -> list[str]:
         """One cpu and one memory per NUMA node; every node is linked with every other."""
         cpu, share = self._shape.cpu, self._layout.numa_per_socket
-        size_bytes, channels, transfers_per_s = cpu.memory
-        memory_link = MemoryLink()
-        if channels is not None:
-            memory_link = MemoryLink(channels=channels // share, transfers_per_s=transfers_per_s, bus_bytes=_BUS_BYTES)
         cpus = []
         for node in range(self._layout.nodes):
             facts: dict[str, Scalar | None] = {
                 "package": node // share,
                 "cores": cpu.cores // share,
-                "vendor": cpu.cpuid.vendor,
-                "architecture": cpu.cpuid.architecture,
-                "family": cpu.cpuid.family,
-                "model": cpu.cpuid.model,
+                **cpu.cpuid._asdict(),
                 "source": cpu.source,
             }
             cpus.append(self.parts.add("cpu", name=cpu.name, numa=node, facts=facts))
-            facts = {"size_bytes": size_bytes // share, "source": cpu.source}
-            self.parts.add("memory", numa=node, facts=facts, under=(cpus[node], memory_link))
+            facts = {"size_bytes": cpu.memory.size_bytes // share, "source": cpu.source}
+            self.parts.add("memory", numa=node, facts=facts, under=(cpus[node], cpu.memory.link(share)))
         for one, other in itertools.combinations(range(self._layout.nodes), 2):
             in_socket = one // share == other // share
             self.parts.link(cpus[one], cpus[other], SmpLink(name="in socket") if in_socket else cpu.smp)

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from railwright.topology.model import Device, DeviceKind, Link, Protocol, Scalar
 
 _ID_PREFIX = {"pcie_switch": "switch"}
 _KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
 FABRIC = "fabric0"
+
+
+class Cpuid(NamedTuple):
+    """How /proc/cpuinfo tells one kind of processor from others."""
+
+    vendor: str
+    architecture: str = "x86_64"
+    family: int | None = None
+    model: int | None = None
 
 
 class Parts:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.topology.model import SmpLink
-from railwright.topology.shapes.model import Cpuid, CpuPart, Memory
+from railwright.topology.parts import Cpuid
+from railwright.topology.shapes.model import CpuPart, Memory
 from railwright.units import GIB
 
 SAPPHIRE_RAPIDS = CpuPart(

@@ -11,7 +11,10 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from railwright.topology.model import NetworkLink, NvlinkLink, SmpLink, XgmiLink
+from railwright.topology.model import MemoryLink, NetworkLink, NvlinkLink, SmpLink, XgmiLink
+from railwright.topology.parts import Cpuid
+
+_BUS_BYTES = 8
 
 
 class Pcie(NamedTuple):
@@ -21,21 +24,18 @@ class Pcie(NamedTuple):
     width: int | None = None
 
 
-class Cpuid(NamedTuple):
-    """How /proc/cpuinfo tells one kind of processor from others."""
-
-    vendor: str
-    family: int | None = None
-    model: int | None = None
-    architecture: str = "x86_64"
-
-
 class Memory(NamedTuple):
     """The memory of one socket."""
 
     size_bytes: int
     channels: int | None = None
     transfers_per_s: float | None = None
+
+    def link(self, nodes: int) -> MemoryLink:
+        """The channels of one of `nodes` NUMA nodes."""
+        if self.channels is None:
+            return MemoryLink()
+        return MemoryLink(channels=self.channels // nodes, transfers_per_s=self.transfers_per_s, bus_bytes=_BUS_BYTES)
 
 
 class CpuPart(msgspec.Struct, frozen=True, kw_only=True):

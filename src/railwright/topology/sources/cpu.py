@@ -6,6 +6,7 @@ import re
 
 import msgspec
 
+from railwright.topology.parts import Cpuid
 from railwright.topology.sources import text
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.root import Root, Unreadable
@@ -31,10 +32,7 @@ class Processor(msgspec.Struct, frozen=True, kw_only=True):
     """What /proc/cpuinfo says of the first CPU. Empty or None where it does not."""
 
     name: str = ""
-    vendor: str = ""
-    architecture: str = ""
-    family: int | None = None
-    model: int | None = None
+    cpuid: Cpuid = Cpuid(vendor="", architecture="")
     is_virtual: bool = False
 
 
@@ -78,12 +76,11 @@ def read_processor(root: Root, notes: Notes) -> Processor:
     architecture = "x86_64" if "vendor_id" in fields else "arm64" if "CPU implementer" in fields else ""
     if not architecture:
         notes.missing("processor name", "/proc/cpuinfo is not of a known architecture")
+    vendor = fields.get("vendor_id", fields.get("CPU implementer", ""))
+    family, model = (text.number(fields.get(name, "")) for name in ("cpu family", "model"))
     return Processor(
         name=fields.get("model name", "")[:100],
-        vendor=fields.get("vendor_id", fields.get("CPU implementer", ""))[:32],
-        architecture=architecture,
-        family=text.number(fields.get("cpu family", "")),
-        model=text.number(fields.get("model", "")),
+        cpuid=Cpuid(vendor[:32], architecture, family, model),
         is_virtual="hypervisor" in fields.get("flags", "").split(),
     )
 

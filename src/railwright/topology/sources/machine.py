@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import itertools
 
-from msgspec.structs import replace
-
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.gpus import is_nvidia
-from railwright.topology.model import (
-    EthernetLink,
-    InfinibandLink,
-    InternalLink,
-    MemoryLink,
-    SmpLink,
-    SourceKind,
-    Topology,
-    Unknown,
-)
+from railwright.topology.model import EthernetLink, InfinibandLink, InternalLink, SmpLink, SourceKind, Topology, Unknown
 from railwright.topology.parts import FABRIC, Parts
 from railwright.topology.sources import text
 from railwright.topology.sources.block import find_drives
 from railwright.topology.sources.cpu import NumaNode, Processor, read_nodes, read_processor
-from railwright.topology.sources.memory import read_channels
+from railwright.topology.sources.memory import read_channels, share
 from railwright.topology.sources.network import NicPort, find_ports
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.nvidia import read_probe
@@ -72,10 +61,7 @@ def _add_cpus(
             "cores": node.cores,
             "threads": len(node.cpus) or None,
             "cpu_list": format_cpu_list(node.cpus),
-            "vendor": processor.vendor,
-            "architecture": processor.architecture,
-            "family": processor.family,
-            "model": processor.model,
+            **processor.cpuid._asdict(),
         }
         cpu_of_node[node.number] = parts.add(
             "cpu", device_id=f"cpu{node.number}", name=processor.name, numa=node.number, facts=facts
@@ -87,22 +73,15 @@ def _add_cpus(
         if node.memory_bytes:
             socket = channels.get(node.package) if node.package is not None and node.cpus else None
             shared_by = sum(other.package == node.package for other in with_cores)
-            under = (cpu_of_node[node.number], _share(socket or MemoryLink(), shared_by))
+            under = (cpu_of_node[node.number], share(socket, shared_by))
             name, facts = f"memory{node.number}", {"size_bytes": node.memory_bytes}
             parts.add("memory", device_id=name, numa=node.number, facts=facts, under=under)
     for one, other in itertools.combinations(with_cores, 2):
         same_package = one.package is not None and one.package == other.package
-        name = "in socket" if same_package else _SMP_NAMES.get(processor.vendor, "")
+        name = "in socket" if same_package else _SMP_NAMES.get(processor.cpuid.vendor, "")
         link = SmpLink(name=name, distance=one.distances.get(other.number))
         parts.link(cpu_of_node[one.number], cpu_of_node[other.number], link)
     return cpu_of_node
-
-
-def _share(socket: MemoryLink, nodes: int) -> MemoryLink:
-    """The channels of one NUMA node: a socket's, shared evenly where it is split into several nodes."""
-    if socket.channels is None:
-        return socket
-    return replace(socket, channels=socket.channels // nodes if socket.channels % nodes == 0 else None)
 
 
 def _add_pci(root: Root, parts: Parts, cpu_of_node: dict[int, str], notes: Notes) -> None:

@@ -55,6 +55,13 @@ def read_channels(root: Root, notes: Notes, *, sockets: int) -> tuple[MemoryLink
     return tuple(_channels([module for module in modules if module.processor == name]) for name in processors)
 
 
+def share(socket: MemoryLink | None, nodes: int) -> MemoryLink:
+    """The channels of one NUMA node: a socket's, shared evenly where it is split into several nodes."""
+    if socket is None or socket.channels is None:
+        return socket or MemoryLink()
+    return replace(socket, channels=socket.channels // nodes if socket.channels % nodes == 0 else None)
+
+
 def _channels(modules: list[_Module]) -> MemoryLink:
     """A channel runs at the speed of the slowest module in the socket."""
     speeds = [module.transfers_per_s for module in modules if module.transfers_per_s]

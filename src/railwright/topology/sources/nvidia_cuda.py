@@ -9,7 +9,7 @@ import ctypes
 import itertools
 from collections.abc import Sequence
 
-from railwright.topology.sources.nvidia_model import CudaAnswer, CudaGpu, CudaPair
+from railwright.topology.sources.nvidia_model import MOST_GPUS, MOST_PAIRED, CudaAnswer, CudaGpu, CudaPair
 
 # CUdevice_attribute of cuda.h (CUDA 13.0).
 ATTRIBUTES = {
@@ -30,9 +30,6 @@ ATTRIBUTES = {
 }
 # CUdevice_P2PAttribute of cuda.h.
 _PERFORMANCE_RANK, _ACCESS, _ATOMICS, _ARRAYS = 1, 2, 3, 4
-_MOST_PAIRED = 64
-"""More GPUs than this are not asked pair by pair."""
-_MOST_GPUS = 256
 _ADDRESS_BYTES = 32
 _NO_SUCH_FUNCTION = 500
 """CUDA_ERROR_NOT_FOUND: a named symbol was not found."""
@@ -68,7 +65,7 @@ class _Driver:
     def devices(self) -> list[tuple[int, str]]:
         """Those that CUDA_VISIBLE_DEVICES leaves, with the address that CUDA gives them."""
         count = self._integer("cuDeviceGetCount") or 0
-        found = (self._integer("cuDeviceGet", ordinal) for ordinal in range(min(count, _MOST_GPUS)))
+        found = (self._integer("cuDeviceGet", ordinal) for ordinal in range(min(count, MOST_GPUS)))
         return [(device, address) for device in found if device is not None and (address := self._address(device))]
 
     def _address(self, device: int) -> str:
@@ -105,7 +102,7 @@ def _gpu(driver: _Driver, device: int, address: str) -> CudaGpu:
 
 
 def _pairs(driver: _Driver, devices: Sequence[tuple[int, str]]) -> tuple[CudaPair, ...]:
-    if len(devices) > _MOST_PAIRED:
+    if len(devices) > MOST_PAIRED:
         return ()
     return tuple(
         CudaPair(

@@ -23,6 +23,9 @@ Hertz = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 Watts = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
 BytesPerS = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 Remote = Literal["gpu", "switch", "npu", "unknown"]
+MOST_GPUS = 256
+MOST_PAIRED = 64
+"""More GPUs than this are not asked pair by pair."""
 NO_ADDRESS = frozenset({"0000:00:00.0", "ffff:ff:ff.0", "ffffffff:ff:ff.0"})
 """All zeros or all ones: no device that NVLink leads to, but what drivers in virtual machines say of the other end."""
 
@@ -107,7 +110,7 @@ class NvmlAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     driver: Text = ""
     cuda: Text = ""
     """The newest CUDA that the driver can run: `13.0`."""
-    gpus: Annotated[tuple[Gpu, ...], msgspec.Meta(max_length=256)] = ()
+    gpus: Annotated[tuple[Gpu, ...], msgspec.Meta(max_length=MOST_GPUS)] = ()
     pairs: Annotated[tuple[Pair, ...], msgspec.Meta(max_length=4096)] = ()
     device_nodes: Small | None = None
     """How many /dev/nvidiaN there are; captures before this was asked have None."""
@@ -139,7 +142,7 @@ class CudaAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All that the CUDA driver said. `problem` says why nothing, empty where it answered."""
 
     problem: Text = ""
-    gpus: Annotated[tuple[CudaGpu, ...], msgspec.Meta(max_length=256)] = ()
+    gpus: Annotated[tuple[CudaGpu, ...], msgspec.Meta(max_length=MOST_GPUS)] = ()
     pairs: Annotated[tuple[CudaPair, ...], msgspec.Meta(max_length=4096)] = ()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pynvml
 
-_MOST_GPUS = 256
+from railwright.topology.sources.nvidia_model import MOST_GPUS
 
 
 def ask(function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - whatever NVML gives
@@ -29,7 +29,7 @@ def address_of(pci: Any) -> str:  # noqa: ANN401 - a C structure of pynvml
 def handles() -> list[tuple[str, Any]]:
     """The PCI address and NVML's handle of every GPU that it can open. NVML must be initialised."""
     found = []
-    for index in range(min(ask(pynvml.nvmlDeviceGetCount) or 0, _MOST_GPUS)):
+    for index in range(min(ask(pynvml.nvmlDeviceGetCount) or 0, MOST_GPUS)):
         handle = ask(pynvml.nvmlDeviceGetHandleByIndex, index)  # None for a GPU that has fallen off the bus
         pci = ask(pynvml.nvmlDeviceGetPciInfo_v3, handle) if handle is not None else None
         if pci is not None:

@@ -18,12 +18,10 @@ import pynvml
 from railwright.process import die_with_parent
 from railwright.topology.sources import nvidia_nvml
 from railwright.topology.sources.nvidia_cuda import ask_cuda
-from railwright.topology.sources.nvidia_model import NO_ADDRESS, Gpu, Nvlink, NvmlAnswer, Pair, Remote
+from railwright.topology.sources.nvidia_model import MOST_PAIRED, NO_ADDRESS, Gpu, Nvlink, NvmlAnswer, Pair, Remote
 from railwright.topology.sources.nvidia_nvml import ask, scaled
 
 _DEVICES = Path("/dev")
-_MOST_PAIRED = 64
-"""More GPUs than this are not asked pair by pair."""
 # By the numbers of nvml.h.
 _REMOTES: dict[int, Remote] = {0: "gpu", 1: "npu", 2: "switch"}
 _FABRIC_STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
@@ -57,7 +55,7 @@ def ask_nvml() -> NvmlAnswer:
         driver=_text(ask(pynvml.nvmlSystemGetDriverVersion)),
         cuda=f"{version // 1000}.{version % 1000 // 10}" if version else "",
         gpus=tuple(_gpu(address, handle) for address, handle in every),
-        pairs=_pairs(every) if len(every) <= _MOST_PAIRED else (),
+        pairs=_pairs(every) if len(every) <= MOST_PAIRED else (),
         **_device_nodes(),
     )
 
