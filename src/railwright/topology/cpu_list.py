@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 _MOST = 8192
@@ -20,10 +21,6 @@ def parse_cpu_list(text: str) -> set[int]:
 
 def format_cpu_list(numbers: Iterable[int]) -> str:
     """The list of some numbers, in rising order."""
-    ends: list[list[int]] = []
-    for number in sorted(numbers):
-        if ends and number == ends[-1][1] + 1:
-            ends[-1][1] = number
-        else:
-            ends.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
+    following = itertools.groupby(enumerate(sorted(numbers)), key=lambda place: place[1] - place[0])
+    found = [[number for _, number in run] for _, run in following]
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in found)

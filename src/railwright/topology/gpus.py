@@ -52,8 +52,7 @@ def runs(names: Iterable[str]) -> str:
     for name in names:
         found = _NUMBERED.fullmatch(name)
         stem, number = (found[1], int(found[2])) if found else (name, -1)
-        last = groups[-1][-1] if groups else None
-        if last is not None and found and (last[1], last[2] + 1) == (stem, number):
+        if found and groups and groups[-1][-1][1:] == (stem, number - 1):
             groups[-1].append((name, stem, number))
         else:
             groups.append([(name, stem, number)])

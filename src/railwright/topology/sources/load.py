@@ -31,9 +31,9 @@ def load(text: str | None) -> Topology:
     if canonical_name(words[0]) is not None:
         return expand(words[0], _changes(words[1:]))
     path = Path(text)
-    if os.path.exists(text):  # noqa: PTH110 - Path.exists raises for a name that is too long
+    if os.path.exists(path):  # noqa: PTH110 - Path.exists raises for a name that is too long
         return _load_path(path)
-    if len(words) > 1 and os.path.exists(words[0]):  # noqa: PTH110
+    if len(words) > 1 and os.path.exists(Path(words[0])):  # noqa: PTH110
         raise UsageError(f"changes like {words[1]!r} can be made to shapes only", hint="leave them out")
     if "/" in text or path.suffix in (".json", ".jsonl"):
         raise UsageError(f"there is no file or directory {text[:200]!r}", hint="check the path")

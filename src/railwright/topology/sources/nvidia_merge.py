@@ -172,7 +172,7 @@ def _gpu_facts(gpu: Gpu) -> dict[str, Scalar | None]:
         "memory_bytes": gpu.memory_bytes,
         "memory_bus_bits": gpu.memory_bus_bits or None,
         "memory_clock_max_hz": gpu.memory_clock_max_hz,
-        "hbm_bandwidth_bytes_per_s": _memory_bandwidth(gpu),
+        "hbm_bandwidth_bytes_per_s": memory_rate(gpu.memory_bus_bits or 0, gpu.memory_clock_max_hz or 0) or None,
         "sm_clock_max_hz": gpu.sm_clock_max_hz,
         "sm_clock_application_hz": gpu.sm_clock_application_hz,
         "power_limit_w": gpu.power_limit_w,
@@ -190,12 +190,6 @@ def _gpu_facts(gpu: Gpu) -> dict[str, Scalar | None]:
         "mig": gpu.mig,
         "throttled": None if gpu.event_reasons is None else ", ".join(throttle_names(gpu.event_reasons)) or "no",
     }
-
-
-def _memory_bandwidth(gpu: Gpu) -> float | None:
-    if not gpu.memory_clock_max_hz or not gpu.memory_bus_bits:
-        return None
-    return memory_rate(gpu.memory_bus_bits, gpu.memory_clock_max_hz)
 
 
 def _peers(answer: Probe, address: str, ids: Mapping[str, str]) -> dict[str, Scalar | None]:

@@ -7,6 +7,7 @@ above it.
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import msgspec
 
@@ -48,6 +49,19 @@ class PciFunction(msgspec.Struct, frozen=True, kw_only=True):
     width: int | None
     max_gt_per_s: float | None
     max_width: int | None
+
+    @property
+    def accelerator(self) -> Literal["gpu", "nvswitch"] | None:
+        """A GPU of NVIDIA or AMD, which the display of a VM or of a BMC is not, or an NVSwitch.
+
+        An NVSwitch has the class `other bridge` (NCCL src/graph/xml.h: 0x068000).
+        """
+        kind, is_nvidia = self.class_code >> 8, self.vendor == pci_names.NVIDIA
+        if is_nvidia and kind == 0x0680:
+            return "nvswitch"
+        # A BMC's Radeon of the PCI era has no PCIe link; a compute GPU without one does not exist.
+        is_compute = kind in (0x0302, 0x0380, 0x1200) or (kind == 0x0300 and (is_nvidia or self.max_width is not None))
+        return "gpu" if is_compute and self.vendor in (pci_names.NVIDIA, pci_names.AMD) else None
 
     @property
     def is_bridge(self) -> bool:
@@ -95,22 +109,6 @@ class PciFunction(msgspec.Struct, frozen=True, kw_only=True):
     def is_virtual_function(self) -> bool:
         """Whether it is an SR-IOV virtual function whose physical function this kernel also sees."""
         return "physfn" in self.entries
-
-
-def is_gpu(function: PciFunction) -> bool:
-    """Whether it is an accelerator of NVIDIA or AMD, and not the emulated display of a VM or a BMC's."""
-    if function.vendor not in (pci_names.NVIDIA, pci_names.AMD):
-        return False
-    kind = function.class_code >> 8
-    if kind == 0x0300:
-        # A BMC's Radeon of the PCI era has no PCIe link; a compute GPU without one does not exist.
-        return function.vendor == pci_names.NVIDIA or function.max_width is not None
-    return kind in (0x0302, 0x0380, 0x1200)
-
-
-def is_nvswitch(function: PciFunction) -> bool:
-    """Whether it is an NVSwitch: NVIDIA, class `other bridge` (NCCL src/graph/xml.h: 0x068000)."""
-    return function.vendor == pci_names.NVIDIA and function.class_code >> 8 == 0x0680
 
 
 def scan_pci(root: Root, notes: Notes) -> dict[str, PciFunction]:
@@ -172,6 +170,7 @@ def _read_function(root: Root, path: str, parent: PciFunction | None, notes: Not
         return None
     config = root.read_bytes(f"{path}/config")
     numa = text.number(root.read(f"{path}/numa_node"))
+    driver = re.search(r"(?m)^DRIVER=(.{0,64})", root.text(f"{path}/uevent"))
     return PciFunction(
         address=address,
         path=path,
@@ -181,7 +180,7 @@ def _read_function(root: Root, path: str, parent: PciFunction | None, notes: Not
         device=device,
         class_code=class_code,
         numa=numa if numa is not None and 0 <= numa < 4096 else parent.numa if parent else None,
-        driver=text.uevent(root, path, "DRIVER"),
+        driver=driver.group(1) if driver else "",
         config=read_config(config if isinstance(config, bytes) else b""),
         gt_per_s=_speed(root.text(f"{path}/current_link_speed")),
         width=_width(root.read(f"{path}/current_link_width")),

@@ -22,9 +22,7 @@ EXTENDED_ATS = 0x000F
 
 PortType = Literal["endpoint", "root_port", "upstream", "downstream", "other_bridge", "root_complex_endpoint"]
 
-_PORT_TYPES: dict[int, PortType] = {
-    0: "endpoint",
-    1: "endpoint",
+_PORT_TYPES: dict[int, PortType] = {  # all others are endpoints
     4: "root_port",
     5: "upstream",
     6: "downstream",

@@ -16,7 +16,7 @@ from railwright.topology.sources import pci_names
 from railwright.topology.sources.block import Drive, find_drives
 from railwright.topology.sources.network import NicPort, find_ports
 from railwright.topology.sources.notes import Notes
-from railwright.topology.sources.pci import PciFunction, is_gpu, is_nvswitch
+from railwright.topology.sources.pci import PciFunction
 from railwright.topology.sources.pci_config import STANDARD_HEADER_BYTES
 from railwright.topology.sources.root import Root
 
@@ -42,10 +42,8 @@ def find_units(root: Root, functions: Mapping[str, PciFunction]) -> list[Unit]:
         drives = find_drives(root, function.path, function.entries)
         if function.is_virtual_function:
             continue
-        if is_gpu(function):
-            units.append(Unit(kind="gpu", function=function))
-        elif is_nvswitch(function):
-            units.append(Unit(kind="nvswitch", function=function))
+        if function.accelerator:
+            units.append(Unit(kind=function.accelerator, function=function))
         units += [Unit(kind="nic", function=function, port=port) for port in ports]
         units += [Unit(kind="drive", function=function, drive=drive) for drive in drives]
         if not ports and function.class_code >> 16 == _CLASS_NETWORK:

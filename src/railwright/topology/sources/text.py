@@ -1,4 +1,4 @@
-"""Small texts of the kernel: numbers, lists and `KEY=value` lines, read so that garbage becomes None."""
+"""Small texts of the kernel: numbers and lists, read so that garbage becomes None."""
 
 from __future__ import annotations
 
@@ -43,12 +43,6 @@ def id_list(text: str | Unreadable) -> tuple[int, ...] | None:
             return None
         found.update(span)
     return tuple(sorted(found))
-
-
-def uevent(root: Root, path: str, key: str) -> str:
-    """The value of `key` in the directory's `uevent`, empty where it does not say."""
-    lines = root.text(f"{path}/uevent").splitlines()
-    return next((line.partition("=")[2][:64] for line in lines if line.startswith(f"{key}=")), "")
 
 
 def names(root: Root, path: str) -> tuple[str, ...]:
