@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from railwright.topology.model import GT_PER_S, C2cLink, InternalLink, PcieLink, Protocol, Scalar, SmpLink, Topology
 from railwright.topology.parts import FABRIC, Parts
-from railwright.topology.plan import CHANGES, Plan, planned
+from railwright.topology.plan import CHANGES, planned
 from railwright.topology.shapes import SHAPES, canonical_name, unknown_shape
-from railwright.topology.shapes.model import Pcie
+from railwright.topology.shapes.model import Pcie, Shape
 
 __all__ = ["CHANGES", "expand"]
 
@@ -32,12 +32,11 @@ def expand(name: str, changes: Mapping[str, str]) -> Topology:
 
 
 class _Machine:
-    """The devices and links of one plan, in `parts`."""
+    """The devices and links of a shape, in `parts`."""
 
-    def __init__(self, plan: Plan, name: str) -> None:
+    def __init__(self, shape: Shape, name: str) -> None:
         self.parts = Parts()
-        self._plan = plan
-        self._shape, self._layout = plan.shape, plan.shape.layout
+        self._shape, self._layout = shape, shape.layout
         self._add_host(name)
         self._cpus = self._add_cpus()
         self._switches = self._add_switches()
@@ -47,8 +46,7 @@ class _Machine:
 
     def _add_host(self, name: str) -> None:
         nvlink, source = self._shape.nvlink, self._shape.layout_source
-        hosts = nvlink.domain_hosts if nvlink and self._plan.nvlink_links else None
-        facts = {"shape": name, "layout_source": source, "nvlink_domain_hosts": hosts}
+        facts = {"shape": name, "layout_source": source, "nvlink_domain_hosts": nvlink.domain_hosts if nvlink else None}
         self.parts.add("host", name=self._shape.title, facts=facts)
 
     def _add_cpus(self) -> list[str]:
@@ -76,7 +74,7 @@ class _Machine:
         if gpu is None:
             return []
         switches = []
-        uplink = self._changed_pcie(Pcie(layout.uplink_generation or gpu.pcie.generation, gpu.pcie.width))
+        uplink = self._pcie(Pcie(layout.uplink_generation or gpu.pcie.generation, gpu.pcie.width))
         facts = {"source": self._shape.layout_source}
         for index in range(layout.switches):
             node = index * layout.nodes // layout.switches
@@ -116,17 +114,17 @@ class _Machine:
             else:
                 full = self._layout.gpus_per_switch
                 upper, node = self._switches[index // full] if self._switches else self._place(index, count)
-                under = upper, self._changed_pcie(gpu.pcie)
+                under = upper, self._pcie(gpu.pcie)
             gpus.append(self.parts.add("gpu", name=gpu.name, numa=node, facts=facts, under=under))
         return gpus
 
     def _add_gpu_links(self, gpus: list[str]) -> None:
         """NVLinks to the NVSwitches or between pairs, or Infinity Fabric between all."""
-        nvlink, xgmi, links = self._shape.nvlink, self._shape.xgmi, self._plan.nvlink_links
+        nvlink, xgmi = self._shape.nvlink, self._shape.xgmi
         if xgmi is not None:
             for one, other in itertools.combinations(gpus, 2):
                 self.parts.link(one, other, xgmi.link)
-        if nvlink is None or not links or not gpus:
+        if nvlink is None or not gpus:
             return
         for first, second, between in nvlink.pairs:
             if max(first, second) < len(gpus):
@@ -137,7 +135,7 @@ class _Machine:
         chips: dict[str, Scalar | None] = {"chips": nvlink.switch_chips, "source": nvlink.source}
         nvswitch = self.parts.add("nvswitch", name=f"{nvlink.switch_chips} NVSwitches", facts=chips)
         for gpu in gpus:
-            self.parts.link(nvswitch, gpu, replace(nvlink.link, links=links, max_links=nvlink.link.links))
+            self.parts.link(nvswitch, gpu, nvlink.link)
 
     def _add_nics(self) -> None:
         """The NIC ports; where several share a card's PCIe link, below that card."""
@@ -150,7 +148,7 @@ class _Machine:
             card, port = divmod(index, nic.ports_per_card)
             if port == 0:
                 upper, node = self._place(card, cards)
-                under = upper, self._changed_pcie(nic.pcie)
+                under = upper, self._pcie(nic.pcie)
                 if nic.ports_per_card > 1:
                     upper = self.parts.add("card", name=nic.name, numa=node, facts=facts, under=under)
                     under = upper, InternalLink(name="card")
@@ -169,9 +167,6 @@ class _Machine:
             node = index * self._layout.nodes // count
             name, under = f"nvme{index}n1", (self._root_port(node), self._pcie(drive.pcie))
             self.parts.add("drive", device_id=name, name=drive.name, numa=node, facts=facts, under=under)
-
-    def _changed_pcie(self, pcie: Pcie) -> PcieLink:
-        return self._pcie(Pcie(self._plan.pcie or pcie.generation, pcie.width))
 
     def _pcie(self, pcie: Pcie) -> PcieLink:
         """A healthy link: trained to all that both ends can do. What is not published stays None."""

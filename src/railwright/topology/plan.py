@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
 from msgspec.structs import replace
 
 from railwright.errors import UsageError, unknown_name
 from railwright.topology.model import GT_PER_S, EfaLink, EthernetLink, InfinibandLink, NetworkLink
-from railwright.topology.shapes.model import Shape
+from railwright.topology.shapes.model import Layout, NvlinkPart, Shape
 from railwright.units import format_line_rate, parse_line_rate
 
 _LAYOUT_COUNTS: dict[str, tuple[int, ...]] = {
@@ -37,40 +36,31 @@ _RATE_BITS_PER_S = (1e8, 3.2e12)
 CHANGES = (*_COUNTS, "nic-rate", "nic-protocol", "mtu")
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A shape with all changes made."""
-
-    shape: Shape
-    """Its layout and its NICs' ports are as changed."""
-    pcie: int | None
-    """The generation that was asked for, of all links but those of drives."""
-    nvlink_links: int
-
-
-def planned(shape: Shape, name: str, changes: Mapping[str, str]) -> Plan:
+def planned(shape: Shape, name: str, changes: Mapping[str, str]) -> Shape:
     """The shape with the changes made. Raises UsageError for a change that is none, or makes no sense for it."""
     for key in changes:
         if key not in CHANGES:
             raise unknown_name("change", key, CHANGES)
     counts = {key: _count(key, changes[key]) for key in _COUNTS if key in changes}
-    nic = replace(shape.nic, port=_port(shape.nic.port, changes))
+    nic, gpu, nvlink = replace(shape.nic, port=_port(shape.nic.port, changes)), shape.gpu, shape.nvlink
     layout = replace(shape.layout, **{key.replace("-", "_"): counts[key] for key in _LAYOUT_COUNTS if key in counts})
-    plan = Plan(
-        shape=replace(shape, layout=layout, nic=nic),
-        pcie=counts.get("pcie"),
-        nvlink_links=counts.get("nvlink", shape.nvlink.link.links if shape.nvlink else 0),
-    )
-    _check_gpus(plan.shape, name)
-    _check_nvlink(plan, name)
+    if "pcie" in counts:
+        layout = replace(layout, uplink_generation=counts["pcie"])
+        nic = replace(nic, pcie=nic.pcie._replace(generation=counts["pcie"]))
+        gpu = replace(gpu, pcie=gpu.pcie._replace(generation=counts["pcie"])) if gpu else None
+    _check_gpus(shape, layout, name)
+    links = counts.get("nvlink", nvlink.link.links if nvlink else 0)
+    _check_nvlink(nvlink, links, layout.gpus, name)
+    if nvlink:
+        nvlink = replace(nvlink, link=replace(nvlink.link, links=links, max_links=nvlink.link.links)) if links else None
     if layout.drives and shape.drive is None:
         what = f"what drives {name} has is not published, so drives={layout.drives} says too little"
         raise UsageError(what, hint="leave drives out")
-    return plan
+    return replace(shape, layout=layout, nic=nic, gpu=gpu, nvlink=nvlink)
 
 
-def _check_gpus(shape: Shape, name: str) -> None:
-    layout, gpu, xgmi = shape.layout, shape.gpu, shape.xgmi
-    gpus, nodes = layout.gpus, layout.nodes
+def _check_gpus(shape: Shape, layout: Layout, name: str) -> None:
+    gpu, xgmi, gpus, nodes = shape.gpu, shape.xgmi, layout.gpus, layout.nodes
     if gpus and gpu is None:
         raise UsageError(f"{name} has no GPU, so gpus={gpus} says too little", hint="take a shape that has GPUs")
     if gpu is not None and gpu.attachment == "c2c":
@@ -85,8 +75,7 @@ def _check_gpus(shape: Shape, name: str) -> None:
         raise UsageError(what, hint=f"give 0 to {xgmi.most_gpus}")
 
 
-def _check_nvlink(plan: Plan, name: str) -> None:
-    nvlink, links, gpus = plan.shape.nvlink, plan.nvlink_links, plan.shape.layout.gpus
+def _check_nvlink(nvlink: NvlinkPart | None, links: int, gpus: int, name: str) -> None:
     most = nvlink.link.links if nvlink else 0
     if links > most:
         raise UsageError(f"nvlink={links}: a GPU of {name} has {most} links", hint=f"give 0 to {most}")

@@ -6,6 +6,7 @@ It prints two lines of JSON, first NVML's answer, then CUDA's: what NVML said is
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -160,9 +161,7 @@ def _field(handle: object, number: int) -> int | None:
     values = ask(pynvml.nvmlDeviceGetFieldValues, handle, [number])
     if not values or values[0].nvmlReturn != pynvml.NVML_SUCCESS:
         return None
-    if values[0].valueType != pynvml.NVML_VALUE_TYPE_UNSIGNED_INT:
-        return None
-    return int(values[0].value.uiVal)
+    return int(values[0].value.uiVal) if values[0].valueType == pynvml.NVML_VALUE_TYPE_UNSIGNED_INT else None
 
 
 def _fabric(handle: object) -> tuple[str, str]:
@@ -187,9 +186,7 @@ def _pairs(every: list[tuple[str, Any]]) -> tuple[Pair, ...]:
             write=_peer(one, other, _PEER_WRITE),
             ancestor=_ANCESTORS.get(ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, one, other), ""),
         )
-        for source, one in every
-        for target, other in every
-        if source != target
+        for (source, one), (target, other) in itertools.permutations(every, 2)
     )
 
 

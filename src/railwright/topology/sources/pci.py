@@ -128,9 +128,7 @@ def _host_bridges(root: Root, path: str, names: tuple[str, ...], depth: int) -> 
     if depth < _HOLDER_DEPTH:
         for name in names:
             if _HOLDER.fullmatch(name) and not _HOST_BRIDGE.fullmatch(name):
-                below = root.list(f"{path}/{name}")
-                if not isinstance(below, Unreadable):
-                    found += _host_bridges(root, f"{path}/{name}", below, depth + 1)
+                found += _host_bridges(root, f"{path}/{name}", text.names(root, f"{path}/{name}"), depth + 1)
     return found
 
 

@@ -88,7 +88,7 @@ class Redactor:
                 continue
             strings = list(structure.strings)
             for offset in _SECRET_STRINGS.get(structure.kind, ()):
-                index = (structure.byte(offset) or 0) - 1
+                index = (structure.number(offset, 1) or 0) - 1
                 if 0 <= index < len(strings) and structure.string(offset).upper() not in _EMPTY_STRINGS:
                     strings[index] = self._value("serial", structure.string(offset)).encode()
             formatted = structure.formatted

@@ -24,10 +24,6 @@ class Structure(msgspec.Struct, frozen=True):
     formatted: bytes
     strings: tuple[bytes, ...]
 
-    def byte(self, offset: int) -> int | None:
-        """One byte of the formatted part, None beyond its end."""
-        return self.formatted[offset] if offset < len(self.formatted) else None
-
     def number(self, offset: int, size_bytes: int) -> int | None:
         """A little-endian number, None beyond the end of the formatted part."""
         end = offset + size_bytes
@@ -35,7 +31,7 @@ class Structure(msgspec.Struct, frozen=True):
 
     def string(self, offset: int) -> str:
         """The string whose number stands at `offset`, printable; empty where there is none."""
-        index = self.byte(offset) or 0
+        index = self.number(offset, 1) or 0
         if not 1 <= index <= len(self.strings):
             return ""
         text = self.strings[index - 1].decode("latin-1")[:100]

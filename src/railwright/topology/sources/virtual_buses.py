@@ -11,6 +11,7 @@ _DEVICES = "sys/devices"
 _XEN = re.compile(r"(vif|vbd)-\d{1,7}")
 _ACPI_HOLDER = re.compile(r"LNXSYSTM:\d+|LNXSYBUS:\d+|ACPI\d+:\d+|MSFT1000:\d+|VMBUS:\d+")
 _VMBUS_DEVICE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_CARRIER = re.compile(r"net|block|host\d+")
 _DEPTH = 5
 
 
@@ -22,7 +23,7 @@ def scan_virtual_buses(root: Root) -> dict[str, frozenset[str]]:
             found[f"{_DEVICES}/{name}"] = frozenset(text.names(root, f"{_DEVICES}/{name}"))
         elif _ACPI_HOLDER.fullmatch(name):
             _scan_vmbus(root, f"{_DEVICES}/{name}", 0, found)
-    return {path: names for path, names in sorted(found.items()) if any(_carries(name) for name in names)}
+    return {path: names for path, names in sorted(found.items()) if any(map(_CARRIER.fullmatch, names))}
 
 
 def _scan_vmbus(root: Root, path: str, depth: int, found: dict[str, frozenset[str]]) -> None:
@@ -32,7 +33,3 @@ def _scan_vmbus(root: Root, path: str, depth: int, found: dict[str, frozenset[st
             found[below] = frozenset(text.names(root, below))
         elif depth < _DEPTH and _ACPI_HOLDER.fullmatch(name):
             _scan_vmbus(root, below, depth + 1, found)
-
-
-def _carries(name: str) -> bool:
-    return name in ("net", "block") or re.fullmatch(r"host\d+", name) is not None

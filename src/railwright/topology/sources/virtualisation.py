@@ -46,12 +46,12 @@ MODULE = re.compile(
 
 def read_virtualisation(root: Root, notes: Notes, *, cpu_says_virtual: bool) -> dict[str, Scalar | None]:
     """Facts of the host: `is_virtual`, `hypervisor`, `cloud`, `container`, `product` and kernel settings."""
-    dmi = {name: text.word(root.read(f"{_DMI}/{name}")) for name in ("sys_vendor", "product_name", "bios_vendor")}
-    tag = text.word(root.read(f"{_DMI}/chassis_asset_tag"))
-    product = " ".join(part for part in (dmi["sys_vendor"], dmi["product_name"]) if part)
+    names = ("sys_vendor", "product_name", "bios_vendor", "chassis_asset_tag")
+    vendor, product_name, bios, tag = (text.word(root.read(f"{_DMI}/{name}")) for name in names)
+    product = f"{vendor} {product_name}".strip()
     if not product:
         notes.missing("machine model", f"the firmware shows no DMI data (/{_DMI})")
-    everything = " ".join((product, dmi["bios_vendor"], tag if tag in ("OracleCloud.com", "Amazon EC2") else ""))
+    everything = " ".join((product, bios, tag if tag in ("OracleCloud.com", "Amazon EC2") else ""))
     hypervisor, cloud = next(((found, where) for word, found, where in _DMI_VENDORS if word in everything), ("", ""))
     acpi = root.read_bytes(_ACPI_FACP)
     if isinstance(acpi, bytes) and acpi[10:16] == _FIRECRACKER_OEM:
