@@ -10,7 +10,7 @@ from tests.stand_ins import environment
 from railwright.faults.model import Facts
 from railwright.faults.registry import FAULTS
 from railwright.topology.sources.load import load
-from railwright.topology.sources.nvidia import PROBE
+from railwright.topology.sources.nvidia_model import PROBE
 
 from .machines import files_of, write_archive
 

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from railwright.errors import UsageError
-from railwright.topology.expand import CHANGES, expand
+from railwright.topology.expand import expand
 from railwright.topology.model import Protocol
 from railwright.topology.paths import Affinity, Graph
+from railwright.topology.plan import CHANGES
 from railwright.topology.shapes import SHAPES
 from railwright.topology.shapes.model import Layout, Shape
 from railwright.topology.sources.load import load

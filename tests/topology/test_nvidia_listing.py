@@ -12,7 +12,7 @@ from railwright.topology.gpus import usable_gpus
 from railwright.topology.paths import Graph
 from railwright.topology.sources import nvidia_probe
 from railwright.topology.sources.load import load
-from railwright.topology.sources.nvidia import PROBE
+from railwright.topology.sources.nvidia_model import PROBE
 
 from .machines import archive, files_of, write_archive
 from .probed import MACHINE, ask, look, machine_with, why

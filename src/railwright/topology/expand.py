@@ -9,11 +9,9 @@ from msgspec.structs import replace
 
 from railwright.topology.model import GT_PER_S, C2cLink, InternalLink, PcieLink, Protocol, Scalar, SmpLink, Topology
 from railwright.topology.parts import FABRIC, Parts
-from railwright.topology.plan import CHANGES, planned
+from railwright.topology.plan import planned
 from railwright.topology.shapes import SHAPES, canonical_name, unknown_shape
 from railwright.topology.shapes.model import Pcie, Shape
-
-__all__ = ["CHANGES", "expand"]
 
 
 def expand(name: str, changes: Mapping[str, str]) -> Topology:

@@ -59,9 +59,8 @@ class Graph:
                 devices = (*seen, neighbour)
                 new_kind = path_kind([self.devices[name] for name in devices], (*links, link))
                 ticket += 1
-                heapq.heappush(
-                    queue, (max(rank, KIND_ORDER.index(new_kind)), hops + 1, ticket, devices, (*links, link))
-                )
+                worst = max(rank, KIND_ORDER.index(new_kind))
+                heapq.heappush(queue, (worst, hops + 1, ticket, devices, (*links, link)))
         return None
 
     def _may_pass(self, seen: tuple[str, ...], links: tuple[Link, ...], onward: Link, target: str) -> bool:
@@ -91,10 +90,8 @@ def path_kind(devices: list[Device], links: tuple[Link, ...]) -> PathKind:
     nvlinks = [isinstance(protocol, GPU_LINKS) for protocol in protocols]
     if all(nvlinks):
         return "NVB" if any(device.kind == "gpu" for device in passed) else "NVL"
-    crosses_cpu = any(device.kind == "cpu" for device in devices)
-    c2c = any(isinstance(protocol, C2cLink) for protocol in protocols)
-    if crosses_cpu:
-        if c2c:
+    if any(device.kind == "cpu" for device in devices):
+        if any(isinstance(protocol, C2cLink) for protocol in protocols):
             return "C2C" if not any(device.kind in _BRIDGES for device in devices) else "P2C"
         return "LOC" if {device.kind for device in devices} <= {"cpu", "memory"} else "PHB"
     if any(nvlinks):

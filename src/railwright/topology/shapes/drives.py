@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from railwright.topology.shapes.model import DrivePart, Pcie
 
 U2_3T84 = DrivePart(
-    name="NVMe SSD",
     size_bytes=3_840_000_000_000,
     pcie=Pcie(4, 4),
     source="NVIDIA DGX H100/H200 User Guide, Hardware Overview (eight 3.84 TB NVMe U.2); PCIe 4.0 x4 assumed, what U.2"
@@ -45,7 +44,6 @@ AZURE_3T5 = DrivePart(
     source="Azure, ND H100 v5 series (8 local NVMe drives, 28,000 GiB). Azure publishes no PCIe link of them",
 )
 OCI_6T8 = DrivePart(
-    name="NVMe SSD",
     size_bytes=6_800_000_000_000,
     pcie=Pcie(4, 4),
     source="OCI compute shapes, BM.GPU4.8 and BM.GPU.A100-v2.8 (27.2 TB NVMe, 4 drives); PCIe 4.0 x4 assumed, what"
@@ -62,7 +60,6 @@ GRACE_3T84 = replace(
     " x4 assumed; on root ports assumed",
 )
 M2_1T = DrivePart(
-    name="NVMe SSD",
     size_bytes=1_000_000_000_000,
     pcie=Pcie(4, 4),
     source="assumed: PCIe 4.0 x4, 1 TB, what M.2 drives of 2023 have",

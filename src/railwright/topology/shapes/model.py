@@ -110,7 +110,7 @@ class NicPart(msgspec.Struct, frozen=True, kw_only=True):
 class DrivePart(msgspec.Struct, frozen=True, kw_only=True):
     """One NVMe drive on a root port of its own."""
 
-    name: str
+    name: str = "NVMe SSD"
     size_bytes: int
     pcie: Pcie = Pcie()
     source: str

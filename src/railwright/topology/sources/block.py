@@ -32,8 +32,7 @@ class Drive(msgspec.Struct, frozen=True, kw_only=True):
 def find_drives(root: Root, function_path: str, entries: frozenset[str]) -> tuple[Drive, ...]:
     """The drives below one PCI function or virtual bus device, by name."""
     found: dict[str, Drive] = {}
-    visits = [_MAX_VISITED]
-    _descend(root, function_path, tuple(sorted(entries)), _DEPTH, visits, found)
+    _descend(root, function_path, tuple(sorted(entries)), _DEPTH, [_MAX_VISITED], found)
     return tuple(drive for _, drive in sorted(found.items()))
 
 
@@ -52,7 +51,7 @@ def _descend(
                 found.setdefault(kernel_name, drive)
         elif depth > 0 and visits[0] > 0 and _ON_THE_WAY.fullmatch(name):
             visits[0] -= 1
-            _descend(root, below, text.names(root, below), depth - 1, visits, found)
+            _descend(root, below, root.names(below), depth - 1, visits, found)
 
 
 def _read_drive(root: Root, path: str, kernel_name: str) -> Drive | None:

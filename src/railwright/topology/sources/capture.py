@@ -91,7 +91,7 @@ def capture(root: Root, destination: Path, *, redact: bool) -> Captured:
     topology = discover(recorder, "live")
     read_counters(recorder)
     files = {path: content for path, content in sorted(recorder.files.items()) if PATTERNS.fullmatch(path)}
-    files.update(dict.fromkeys(_CONTENT_DROPPED & files.keys(), b""))
+    files |= dict.fromkeys(_CONTENT_DROPPED & files.keys(), b"")
     unreadable = {path: reason for path, reason in sorted(recorder.unreadable.items()) if PATTERNS.fullmatch(path)}
     if redact:
         redactor = Redactor((root.name, root.name.partition(".")[0]))

@@ -16,10 +16,6 @@ from railwright.topology.sources.pci import scan_pci
 from railwright.topology.sources.root import Root
 from railwright.topology.sources.virtual_buses import scan_virtual_buses
 
-LOOPBACK = "sys/devices/virtual/net/lo"
-SNMP = "proc/self/net/snmp"
-NETSTAT = "proc/self/net/netstat"
-
 _SANE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # Of the hundred fields of TcpExt, those that say that packets were lost, late or out of order.
 _TCP_EXTRA = frozenset({
@@ -46,7 +42,7 @@ class CounterPaths(msgspec.Struct, frozen=True):
 
 def find_counters(root: Root) -> CounterPaths:
     """Looks once for everything that counts, so that reading is quick."""
-    directories: dict[str, tuple[str, ...]] = {"net.lo": (f"{LOOPBACK}/statistics",)}
+    directories: dict[str, tuple[str, ...]] = {"net.lo": ("sys/devices/virtual/net/lo/statistics",)}
     functions: dict[str, str] = {}
     ports: list[NicPort] = []
     for address, function in scan_pci(root, Notes()).items():
@@ -72,7 +68,7 @@ def read_counters(root: Root, paths: CounterPaths | None = None) -> dict[str, in
     paths = paths or find_counters(root)
     counters: dict[str, int] = {}
     for prefix, directory in ((prefix, one) for prefix, found in paths.directories.items() for one in found):
-        for name in text.names(root, directory):
+        for name in root.names(directory):
             value = text.number(root.read(f"{directory}/{name}")) if _SANE_NAME.fullmatch(name) else None
             # `lifespan` is a setting of hw_counters: how many milliseconds the kernel caches them.
             if value is not None and value >= 0 and name != "lifespan":
@@ -81,7 +77,9 @@ def read_counters(root: Root, paths: CounterPaths | None = None) -> dict[str, in
         for kind in ("correctable", "nonfatal", "fatal"):
             if match := _AER_TOTAL.search(root.text(f"{directory}/aer_dev_{kind}")):
                 counters[f"pcie.{address}.{kind}"] = int(match.group(1))
-    return counters | _protocol_counters(root.text(SNMP)) | _protocol_counters(root.text(NETSTAT))
+    for name in ("snmp", "netstat"):
+        counters |= _protocol_counters(root.text(f"proc/self/net/{name}"))
+    return counters
 
 
 def moved(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:

@@ -40,8 +40,7 @@ def read_nodes(root: Root, notes: Notes) -> tuple[NumaNode, ...]:
     """The NUMA nodes; one node with all CPUs where the kernel does not show nodes."""
     numbers = text.id_list(root.read(f"{_NODES}/online"))
     if not numbers:
-        names = text.names(root, _NODES)
-        numbers = tuple(sorted(int(name[4:]) for name in names if re.fullmatch(r"node\d{1,4}", name)))
+        numbers = tuple(sorted(int(name[4:]) for name in root.names(_NODES) if re.fullmatch(r"node\d{1,4}", name)))
     if not numbers or len(numbers) > _MAX_NODES:
         notes.missing("NUMA nodes", f"/{_NODES} does not list them; all CPUs are taken as one node")
         return (_node(root, 0, _online_cpus(root, notes), _total_memory(root, notes), {}, notes),)

@@ -43,8 +43,7 @@ def discover(root: Root, source: SourceKind) -> Topology:
     if gpus := [device for device in devices if device.kind == "gpu" and is_nvidia(device)]:
         devices, links = with_nvidia(parts, gpus, read_probe(root), notes)
     refused = (Unknown(what=item.path, why=item.reason) for item in root.refused[:_REFUSED_AT_MOST])
-    unknown = (*notes.unknown(), *refused)
-    return Topology(name=root.name, source=source, devices=devices, links=links, unknown=unknown)
+    return Topology(name=root.name, source=source, devices=devices, links=links, unknown=(*notes.unknown(), *refused))
 
 
 def _add_cpus(
@@ -63,9 +62,8 @@ def _add_cpus(
             "cpu_list": format_cpu_list(node.cpus),
             **processor.cpuid._asdict(),
         }
-        cpu_of_node[node.number] = parts.add(
-            "cpu", device_id=f"cpu{node.number}", name=processor.name, numa=node.number, facts=facts
-        )
+        cpu = parts.add("cpu", device_id=f"cpu{node.number}", name=processor.name, numa=node.number, facts=facts)
+        cpu_of_node[node.number] = cpu
     for node in nodes:
         if node.number not in cpu_of_node:  # memory without cores: CXL, or a GPU's own memory
             nearest = min(with_cores, key=lambda other: node.distances.get(other.number, 255))

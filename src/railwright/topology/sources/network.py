@@ -36,7 +36,7 @@ class NicPort(msgspec.Struct, frozen=True, kw_only=True):
 def find_ports(root: Root, path: str, entries: frozenset[str]) -> tuple[NicPort, ...]:
     """The ports of one PCI function or virtual bus device, in port order; none if it is not a NIC."""
     below = [f"{path}/{name}" for name in sorted(entries) if re.fullmatch(r"virtio\d+", name)]
-    holders = {path: entries} | {holder: frozenset(text.names(root, holder)) for holder in below}
+    holders = {path: entries} | {holder: frozenset(root.names(holder)) for holder in below}
     return tuple(port for holder, names in holders.items() for port in _ports_in(root, holder, names))
 
 
@@ -54,7 +54,7 @@ def _netdevs(root: Root, path: str) -> tuple[dict[int, str], int]:
     """Port number to the path of its netdev, and how many representors there are."""
     found: dict[int, str] = {}
     representors = 0
-    for name in text.names(root, f"{path}/net"):
+    for name in root.names(f"{path}/net"):
         netdev = f"{path}/net/{name}"
         if not _SANE_NAME.fullmatch(name):
             continue
@@ -69,10 +69,10 @@ def _netdevs(root: Root, path: str) -> tuple[dict[int, str], int]:
 def _rdma_ports(root: Root, path: str) -> dict[int, str]:
     """Port number to the path of that port of the RDMA device."""
     found: dict[int, str] = {}
-    for device in text.names(root, f"{path}/infiniband"):
+    for device in root.names(f"{path}/infiniband"):
         if not _SANE_NAME.fullmatch(device):
             continue
-        for name in text.names(root, f"{path}/infiniband/{device}/ports"):
+        for name in root.names(f"{path}/infiniband/{device}/ports"):
             port = text.number(name)
             if port is not None and 1 <= port <= 64:
                 found.setdefault(port, f"{path}/infiniband/{device}/ports/{name}")

@@ -15,8 +15,6 @@ from railwright.process import run
 from railwright.topology.sources.nvidia_model import PROBE, Probe
 from railwright.topology.sources.root import Root, Unreadable, printable
 
-__all__ = ["PROBE", "ProbedRoot", "read_probe"]
-
 TIMEOUT_S = 30.0
 """Drivers without persistence take 1 to 3 s for each GPU when the first program opens them."""
 _PROGRAM = (sys.executable, "-P", "-W", "ignore", "-m", "railwright.topology.sources.nvidia_probe")

@@ -146,8 +146,7 @@ def _with_facts(devices: tuple[Device, ...], told: Mapping[str, Gpu], answer: Pr
             if gpu := told.get(device.address):
                 name = _clean(gpu.name) or name
                 facts = _gpu_facts(gpu) | _peers(answer, device.address, ids)
-            facts |= _cuda_facts(answer.cuda, device.address)
-            facts |= _listing(answer.nvml, device, in_container=in_container)
+            facts |= _cuda_facts(answer.cuda, device.address) | _listing(answer.nvml, device, in_container=in_container)
         found.append(replace(device, name=name, facts={**device.facts, **known_facts(facts)}))
     return tuple(found)
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from railwright.topology.model import PcieLink
 from railwright.topology.sources import pci_names, text
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.pci_config import ConfigSpace, PortType, read_config
@@ -45,10 +46,8 @@ class PciFunction(msgspec.Struct, frozen=True, kw_only=True):
     """The NUMA node that the firmware gives it, or else the nearest bridge above it."""
     driver: str
     config: ConfigSpace
-    gt_per_s: float | None
-    width: int | None
-    max_gt_per_s: float | None
-    max_width: int | None
+    link: PcieLink
+    """The speeds and widths of its own end."""
 
     @property
     def accelerator(self) -> Literal["gpu", "nvswitch"] | None:
@@ -60,7 +59,8 @@ class PciFunction(msgspec.Struct, frozen=True, kw_only=True):
         if is_nvidia and kind == 0x0680:
             return "nvswitch"
         # A BMC's Radeon of the PCI era has no PCIe link; a compute GPU without one does not exist.
-        is_compute = kind in (0x0302, 0x0380, 0x1200) or (kind == 0x0300 and (is_nvidia or self.max_width is not None))
+        is_display = kind == 0x0300 and not is_nvidia and self.link.max_width is None
+        is_compute = kind in (0x0300, 0x0302, 0x0380, 0x1200) and not is_display
         return "gpu" if is_compute and self.vendor in (pci_names.NVIDIA, pci_names.AMD) else None
 
     @property
@@ -128,7 +128,7 @@ def _host_bridges(root: Root, path: str, names: tuple[str, ...], depth: int) -> 
     if depth < _HOLDER_DEPTH:
         for name in names:
             if _HOLDER.fullmatch(name) and not _HOST_BRIDGE.fullmatch(name):
-                found += _host_bridges(root, f"{path}/{name}", text.names(root, f"{path}/{name}"), depth + 1)
+                found += _host_bridges(root, f"{path}/{name}", root.names(f"{path}/{name}"), depth + 1)
     return found
 
 
@@ -180,10 +180,12 @@ def _read_function(root: Root, path: str, parent: PciFunction | None, notes: Not
         numa=numa if numa is not None and 0 <= numa < 4096 else parent.numa if parent else None,
         driver=driver.group(1) if driver else "",
         config=read_config(config if isinstance(config, bytes) else b""),
-        gt_per_s=_speed(root.text(f"{path}/current_link_speed")),
-        width=_width(root.read(f"{path}/current_link_width")),
-        max_gt_per_s=_speed(root.text(f"{path}/max_link_speed")),
-        max_width=_width(root.read(f"{path}/max_link_width")),
+        link=PcieLink(
+            gt_per_s=_speed(root.text(f"{path}/current_link_speed")),
+            width=_width(root.read(f"{path}/current_link_width")),
+            max_gt_per_s=_speed(root.text(f"{path}/max_link_speed")),
+            max_width=_width(root.read(f"{path}/max_link_width")),
+        ),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from railwright.topology.model import DeviceKind, InternalLink, PcieLink, Protocol, Scalar
 from railwright.topology.parts import Parts
@@ -22,7 +23,6 @@ from railwright.topology.sources.root import Root
 
 _CLASS_NVME = 0x0108
 _CLASS_NETWORK = 0x02
-_LINK_REGISTERS = "MaxPayload, MaxReadRequest and ACS"
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,13 +97,6 @@ class PciDevices:
         for address, device_id in self._ports_in_use.items():
             self._attach(needed[address], device_id)
 
-    def _cpu(self, function: PciFunction) -> str | None:
-        """A cpu device's id; the only one there is where nothing is said."""
-        cpus = set(self._cpu_of_node.values())
-        if len(cpus) == 1:
-            return cpus.pop()
-        return None if function.numa is None else self._cpu_of_node.get(function.numa)
-
     def _attach(self, function: PciFunction, device_id: str) -> None:
         """Links a device to the port above it, or to its CPU."""
         for port in function.bridges:
@@ -112,35 +105,36 @@ class PciDevices:
             if upper is not None and port.role != "other_bridge":
                 self._parts.link(upper, device_id, self._pcie_link(function, port, device_id))
                 return
-        cpu = self._cpu(function)
-        if cpu is None:
+        cpus = set(self._cpu_of_node.values())
+        on_node = None if function.numa is None else self._cpu_of_node.get(function.numa)
+        if cpu := cpus.pop() if len(cpus) == 1 else on_node:
+            self._parts.link(cpu, device_id, self._root_link(function, device_id))
+        else:
             self._notes.missing("NUMA node", "the firmware does not say to which CPU it belongs", device_id)
-            return
-        self._parts.link(cpu, device_id, self._root_link(function, device_id))
 
     def _root_link(self, function: PciFunction, device_id: str) -> Protocol:
         if function.vendor == pci_names.VIRTIO:
             return InternalLink(name="virtio")
-        if function.is_bridge or function.config.port_type == "root_complex_endpoint" or function.width is None:
+        if function.is_bridge or function.config.port_type == "root_complex_endpoint" or function.link.width is None:
             return InternalLink(name="root complex")
         return self._pcie_link(function, None, device_id)
 
     def _pcie_link(self, function: PciFunction, port: PciFunction | None, device_id: str) -> PcieLink:
         """The link above a function; a maximum is what both ends can do, a MaxPayload what both ends are set to."""
-        if function.gt_per_s is None or function.width is None:
+        link, config = function.link, function.config
+        if link.gt_per_s is None or link.width is None:
             self._notes.missing("PCIe link speed and width", "sysfs does not show them", device_id)
-        if function.config.max_payload_bytes is None:
-            root_only = 0 < function.config.size_bytes <= STANDARD_HEADER_BYTES
+        if config.max_payload_bytes is None:
+            root_only = 0 < config.size_bytes <= STANDARD_HEADER_BYTES
             why = "only root may read the configuration space" if root_only else "the configuration space is not shown"
-            self._notes.missing(_LINK_REGISTERS, why, device_id)
+            self._notes.missing("MaxPayload, MaxReadRequest and ACS", why, device_id)
         ends = [function, port] if port else [function]
-        return PcieLink(
-            gt_per_s=function.gt_per_s,
-            width=function.width,
-            max_gt_per_s=min((end.max_gt_per_s for end in ends if end.max_gt_per_s), default=None),
-            max_width=min((end.max_width for end in ends if end.max_width), default=None),
+        return replace(
+            link,
+            max_gt_per_s=min((rate for end in ends if (rate := end.link.max_gt_per_s)), default=None),
+            max_width=min((width for end in ends if (width := end.link.max_width)), default=None),
             max_payload_bytes=min((size for end in ends if (size := end.config.max_payload_bytes)), default=None),
-            max_read_request_bytes=function.config.max_read_request_bytes,
+            max_read_request_bytes=config.max_read_request_bytes,
             acs_redirect=port.config.acs_redirect if port else None,
         )
 

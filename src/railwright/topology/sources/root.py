@@ -76,6 +76,11 @@ class Root(ABC):
         text = self.read(path)
         return "" if isinstance(text, Unreadable) else text
 
+    def names(self, path: str) -> tuple[str, ...]:
+        """The names in a directory, none where it cannot be listed."""
+        listed = self.list(path)
+        return () if isinstance(listed, Unreadable) else listed
+
     @abstractmethod
     def read_bytes(self, path: str) -> bytes | Unreadable:
         """The bytes of a regular file of at most 1 MiB."""

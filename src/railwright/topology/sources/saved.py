@@ -31,8 +31,7 @@ def encode_topology(topology: Topology) -> bytes:
 
 def load_topology(file: Path) -> Topology:
     """Reads a saved topology; its source becomes `saved`. Raises UsageError for anything that is not one."""
-    raw = read_bounded(file, MAX_SAVED_BYTES)
-    return decode_topology(raw, str(file))
+    return decode_topology(read_bounded(file, MAX_SAVED_BYTES), str(file))
 
 
 def decode_topology(raw: bytes, origin: str) -> Topology:

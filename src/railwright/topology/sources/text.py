@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from railwright.topology.sources.root import Root, Unreadable
+from railwright.topology.sources.root import Unreadable
 
 _LIST = re.compile(r"\d{1,7}(-\d{1,7})?(,\d{1,7}(-\d{1,7})?)*")
 _MAX_LISTED = 65_536
@@ -43,9 +43,3 @@ def id_list(text: str | Unreadable) -> tuple[int, ...] | None:
             return None
         found.update(span)
     return tuple(sorted(found))
-
-
-def names(root: Root, path: str) -> tuple[str, ...]:
-    """The names in a directory, none where it cannot be listed."""
-    listed = root.list(path)
-    return () if isinstance(listed, Unreadable) else listed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from railwright.topology.sources import text
 from railwright.topology.sources.root import Root
 
 _DEVICES = "sys/devices"
@@ -18,18 +17,18 @@ _DEPTH = 5
 def scan_virtual_buses(root: Root) -> dict[str, frozenset[str]]:
     """Path to the names in it, for every device of a hypervisor's bus that has a network or a block device."""
     found: dict[str, frozenset[str]] = {}
-    for name in text.names(root, _DEVICES):
+    for name in root.names(_DEVICES):
         if _XEN.fullmatch(name):
-            found[f"{_DEVICES}/{name}"] = frozenset(text.names(root, f"{_DEVICES}/{name}"))
+            found[f"{_DEVICES}/{name}"] = frozenset(root.names(f"{_DEVICES}/{name}"))
         elif _ACPI_HOLDER.fullmatch(name):
             _scan_vmbus(root, f"{_DEVICES}/{name}", 0, found)
     return {path: names for path, names in sorted(found.items()) if any(map(_CARRIER.fullmatch, names))}
 
 
 def _scan_vmbus(root: Root, path: str, depth: int, found: dict[str, frozenset[str]]) -> None:
-    for name in text.names(root, path):
+    for name in root.names(path):
         below = f"{path}/{name}"
         if _VMBUS_DEVICE.fullmatch(name):
-            found[below] = frozenset(text.names(root, below))
+            found[below] = frozenset(root.names(below))
         elif depth < _DEPTH and _ACPI_HOLDER.fullmatch(name):
             _scan_vmbus(root, below, depth + 1, found)

@@ -76,10 +76,9 @@ def read_virtualisation(root: Root, notes: Notes, *, cpu_says_virtual: bool) -> 
 
 def _container(root: Root) -> str:
     """Docker leaves a file, others a name in the control group of process 1."""
-    if not isinstance(root.read(".dockerenv"), Unreadable):
-        return "docker"
-    if not isinstance(root.read("run/.containerenv"), Unreadable):
-        return "podman"
+    for path, name in ((".dockerenv", "docker"), ("run/.containerenv", "podman")):
+        if not isinstance(root.read(path), Unreadable):
+            return name
     groups = root.text("proc/1/cgroup")
     return next((name for name in CONTAINERS if name in groups), "")
 
