@@ -23,7 +23,6 @@ class Drive(msgspec.Struct, frozen=True, kw_only=True):
     """One drive. Sizes in bytes."""
 
     kernel_name: str
-    path: str
     model: str
     size_bytes: int | None
     rotational: bool | None
@@ -69,7 +68,6 @@ def _read_drive(root: Root, path: str, kernel_name: str) -> Drive | None:
         model = text.word(root.read(f"{parent.removesuffix('/block')}/model"))  # SCSI and SATA
     return Drive(
         kernel_name=kernel_name,
-        path=path,
         model=model,
         size_bytes=sectors * SECTOR_BYTES if sectors is not None and sectors >= 0 else None,
         rotational=None if rotational is None else bool(rotational),

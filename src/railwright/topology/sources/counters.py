@@ -67,9 +67,10 @@ def read_counters(root: Root, paths: CounterPaths | None = None) -> dict[str, in
     """All counters by name, as the kernel counts them. What cannot be read is not in the answer."""
     paths = paths or find_counters(root)
     counters: dict[str, int] = {}
-    for prefix, directory in ((prefix, one) for prefix, found in paths.directories.items() for one in found):
-        for name in root.names(directory):
-            value = text.number(root.read(f"{directory}/{name}")) if _SANE_NAME.fullmatch(name) else None
+    for prefix, directories in paths.directories.items():
+        for file in (f"{directory}/{name}" for directory in directories for name in root.names(directory)):
+            name = file.rpartition("/")[2]
+            value = text.number(root.read(file)) if _SANE_NAME.fullmatch(name) else None
             # `lifespan` is a setting of hw_counters: how many milliseconds the kernel caches them.
             if value is not None and value >= 0 and name != "lifespan":
                 counters[f"{prefix}.{name}"] = value
