@@ -1,9 +1,9 @@
-"""Many like machines and the fabric between them: the one cluster file, as `schema/cluster.schema.json` describes it.
+"""Many machines of one kind and the fabric between them: the cluster file of `schema/cluster.schema.json`.
 
-The fabric is a list of tiers, the lowest first. A tier joins `hosts` machines; what leaves such a group goes through
-its uplinks, whose rate is the rate of what comes from below over `oversubscription`. In a rail-optimised fabric the
-lowest tier has one leaf for each rail (NIC number 0, 1, ... of every machine), so that a leaf joins one rail only.
-Without tiers the fabric is taken to be non-blocking.
+The fabric is a list of tiers, the lowest first. A tier joins groups of `hosts` machines. Traffic between groups goes
+through the uplinks: their rate is the rate of the links from below divided by `oversubscription`. In a rail-optimised
+fabric the lowest tier has one leaf for each rail (NIC number 0, 1, ... of every machine). Without tiers the fabric is
+taken to be non-blocking.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Tier(Record, frozen=True, kw_only=True):
     hosts: int
     """How many machines one group joins."""
     oversubscription: float = 1.0
-    """Rate from below over rate of the uplinks: 1 is non-blocking, 3 lets a third leave."""
+    """The rate of the links from below divided by that of the uplinks: 1 is non-blocking, 3 lets a third leave."""
     switches: int | None = None
     """Switches in each group; None: one leaf for each rail, or one. Used to count cables and to build a lab."""
 
@@ -66,7 +66,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     hosts: int
     fabric: Fabric = Fabric()
     storage: tuple[int, Topology] | None = None
-    """How many storage servers, and one of them."""
+    """The number of storage servers, and one of them."""
 
     @property
     def gpus_per_host(self) -> int:

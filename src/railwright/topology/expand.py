@@ -85,7 +85,7 @@ class _Machine:
         return self.parts.add("root_port", numa=node, under=(self._cpus[node], InternalLink(name="root complex")))
 
     def _place(self, at: int, of: int) -> tuple[str, int]:
-        """Where number `at` of `of` like devices goes: spread evenly over the switches, or over the NUMA nodes."""
+        """Where device number `at` of `of` goes: spread evenly over the switches, or over the NUMA nodes."""
         if self._switches:
             return self._switches[at * len(self._switches) // of]
         node = at * self._layout.nodes // of

@@ -1,4 +1,4 @@
-"""Which GPUs of a machine a program of CUDA can use as a whole, in the order in which everybody counts them. Pure."""
+"""Which GPUs of a machine a CUDA program can use as a whole, and the order in which they are counted. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _SHORTEST_RUN = 3
 
 
 def nvidia_gpus(topology: Topology) -> tuple[Device, ...]:
-    """The NVIDIA GPUs that have a PCI address, in the order of it, whether they can be used or not."""
+    """The NVIDIA GPUs with a PCI address, in the order of their addresses, whether they can be used or not."""
     found = (gpu for gpu in topology.of_kind("gpu") if gpu.address and is_nvidia(gpu))
     return tuple(sorted(found, key=lambda gpu: gpu.address))
 
 
 def usable_gpus(topology: Topology) -> tuple[Device, ...]:
-    """Those of `nvidia_gpus` that CUDA shows and that are not cut into parts: the ranks' GPUs."""
+    """The GPUs for ranks: CUDA shows them, and MIG does not split them."""
     return tuple(gpu for gpu in nvidia_gpus(topology) if not why_unusable(gpu))
 
 
@@ -36,7 +36,7 @@ def why_unusable(gpu: Device) -> str:
 
 
 def is_nvidia(gpu: Device) -> bool:
-    """By its shape's vendor or NVML, by its PCI vendor, or by the name that this gives it."""
+    """Whether NVIDIA made it, by the vendor that its shape or NVML gives, by its PCI vendor or by its name."""
     is_of_vendor = str(gpu.facts.get("pci_id", "")).startswith("10de:")
     return is_of_vendor or gpu.facts.get("vendor") == "nvidia" or gpu.name.startswith("NVIDIA")
 

@@ -44,7 +44,7 @@ class Parts:
     ) -> str:
         """Adds a device and returns its id. Facts that are None or empty are left out.
 
-        `under` is the device nearer the CPU, and the link from it.
+        `under` is the next device towards the CPU and the link to it.
         """
         if not device_id or device_id in self._ids:
             prefix = device_id or _ID_PREFIX.get(kind, kind)
@@ -72,5 +72,5 @@ class Parts:
 
 
 def known_facts(facts: Mapping[str, Scalar | None]) -> dict[str, Scalar]:
-    """Those that are neither None nor empty."""
+    """The facts that are neither None nor empty."""
     return {key: value for key, value in facts.items() if value is not None and value != ""}

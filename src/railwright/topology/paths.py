@@ -1,8 +1,8 @@
 """Paths over a topology, with NCCL's path kinds.
 
 A path's kind is the worst thing it crosses; among paths of one kind the shortest is taken.
-Rules after NCCL src/graph/paths.cc (2026): a GPU may be passed only over NVLink (NVB, PXN), PXN only from a GPU
-to a NIC, NICs, drives and memory never.
+Rules after NCCL src/graph/paths.cc (2026): a path goes through a GPU only over NVLink (NVB, PXN), PXN only from a GPU
+to a NIC. It never goes through NICs, drives or memory.
 What RCCL calls XGMI takes NVLink's place in every rule, so its paths are NVL and NVB too.
 """
 

@@ -19,25 +19,25 @@ _LAYOUT_COUNTS: dict[str, tuple[int, ...]] = {
     "sockets": (1, 2, 4, 8),
     "numa-per-socket": (1, 2, 4),
 }
-"""What can be changed in a `Layout`, in whose fields a dash is an underscore."""
+"""The counts of a `Layout` that can be changed; its fields have an underscore for each dash."""
 _COUNTS = {**_LAYOUT_COUNTS, "pcie": tuple(GT_PER_S), "nvlink": tuple(range(19))}
 _IB_MTUS_BYTES = (256, 512, 1024, 2048, 4096)
 _LEAST_MTU_BYTES = 1280
 """The smallest that IPv6 allows (RFC 8200)."""
 _MOST_MTU_BYTES = {EthernetLink: 9978, EfaLink: 9001}
-"""The largest that ConnectX takes (maxmtu in `ip -d link`), and EC2."""
+"""The largest that ConnectX takes (maxmtu in `ip -d link`), and the largest in EC2."""
 _PORTS: dict[str, NetworkLink] = {
     "ethernet": EthernetLink(mtu_bytes=9000, rdma=True),
     "infiniband": InfinibandLink(mtu_bytes=4096),
     "efa": EfaLink(mtu_bytes=9001),
 }
-"""What a port becomes that is changed to another protocol."""
+"""What replaces a port of another protocol; it keeps its line rate."""
 _RATE_BITS_PER_S = (1e8, 3.2e12)
 CHANGES = (*_COUNTS, "nic-rate", "nic-protocol", "mtu")
 
 
 def planned(shape: Shape, name: str, changes: Mapping[str, str]) -> Shape:
-    """The shape with the changes made. Raises UsageError for a change that is none, or makes no sense for it."""
+    """The shape with the changes made. Raises UsageError for a change that is unknown or makes no sense."""
     for key in changes:
         if key not in CHANGES:
             raise unknown_name("change", key, CHANGES)

@@ -25,12 +25,12 @@ _NEAR = 0.6
 
 
 def canonical_name(name: str) -> str | None:
-    """The name in SHAPES of a shape or of a vendor's name for it, upper or lower case; None if there is none."""
+    """The name in SHAPES, from that name or a vendor's in upper or lower case; None for an unknown name."""
     return _CANONICAL.get(name.lower())
 
 
 def unknown_shape(name: str, kind: str = "shape") -> UsageError:
-    """The error for a name that is none, with the nearest names, or all canonical ones."""
+    """The error for an unknown name, with the nearest names or else all canonical ones."""
     near = difflib.get_close_matches(name[:_MAX_NAME].lower(), _SPELLING, n=3, cutoff=_NEAR)
     if not near:
         return unknown_name(kind, name, SHAPES)

@@ -1,6 +1,6 @@
 """Amazon EC2: instances that fill a whole machine.
 
-AWS publishes little of the PCIe tree: what its NCCL topology files say is taken, what they leave out is left out.
+AWS publishes little of the PCIe tree: these shapes have what its NCCL topology files say and leave out the rest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The local NVMe drives of the named machines. Makers differ in where they hang: on root ports is assumed."""
+"""The local NVMe drives of the named machines. Makers connect them in different places: root ports are assumed."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ MI300X = GpuPart(
     " v4.1, AMD, systems/8xMI300X_2xEPYC-9374F.json (PCIe Gen5 x16)",
 )
 
-# GPU pairs of two quads, each GPU with one link or two to the others of its quad and to its twin in the other.
+# Two quads: each GPU has one or two links to the others of its quad and to its twin in the other quad.
 _CUBE_MESH = (
     (0, 1, 1), (0, 2, 1), (0, 3, 2), (0, 4, 2), (1, 2, 2), (1, 3, 1), (1, 5, 2), (2, 3, 2),
     (2, 6, 1), (3, 7, 1), (4, 5, 1), (4, 6, 1), (4, 7, 2), (5, 6, 2), (5, 7, 1), (6, 7, 2),

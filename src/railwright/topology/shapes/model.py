@@ -1,8 +1,8 @@
-"""What a named machine is described with: parts, how many of them, and which of them share a PCIe switch.
+"""The description of a named machine: its parts, how many there are, and which of them share a PCIe switch.
 
 Every part names its source.
-A source that begins with "assumed" is our choice where makers differ or say nothing, and says why it was taken.
-A fact that is None is one that no document gives: the links that need it then have no limit.
+A source that begins with "assumed" is our choice where makers differ or say nothing, and gives the reason.
+A fact is None where no document gives it: the links that need it then have no limit.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class CpuPart(msgspec.Struct, frozen=True, kw_only=True):
     cores: int
     memory: Memory
     smp: SmpLink = SmpLink()
-    """To another socket."""
+    """The links to another socket."""
     source: str
 
 
@@ -81,7 +81,7 @@ class NvlinkPart(msgspec.Struct, frozen=True, kw_only=True):
     pairs: tuple[tuple[int, int, int], ...] = ()
     """(GPU, GPU, links) where there is no switch."""
     domain_hosts: int | None = None
-    """Over how many hosts these NVLinks reach; None: this one alone."""
+    """How many hosts these NVLinks reach; None for this host alone."""
     source: str
 
 
@@ -131,7 +131,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     uplink_generation: int | None = None
     """PCIe generation from root port to switch where the CPU is older than the GPUs; None: that of the GPUs."""
     nics: int
-    """Ports."""
+    """Counted in ports, of which a card may have several."""
     drives: int
 
     @property

@@ -1,4 +1,4 @@
-"""Oracle Cloud Infrastructure: bare-metal GPU shapes, whose RoCE ports are two to a card."""
+"""Oracle Cloud Infrastructure: bare-metal GPU shapes with two RoCE ports on each card."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drives: the block devices below PCI functions, by their kernel names. Partitions and virtual devices are none."""
+"""Drives: the block devices below PCI functions, by their kernel names. Partitions and virtual devices are left out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railwright.topology.sources import text
 from railwright.topology.sources.root import Root
 
 SECTOR_BYTES = 512
-"""`size` is counted in these, whatever the drive's own block size (Linux block/genhd.c)."""
+"""The unit of `size`, whatever the block size of the drive (Linux block/genhd.c)."""
 
 _NAMESPACE = re.compile(r"(nvme\d{1,4})(?:c\d{1,4})?(n\d{1,4})")
 _ON_THE_WAY = re.compile(r"nvme|nvme\d+|virtio\d+|ata\d+|host\d+|port-\d.*|end_device-\d.*|expander-\d.*|target[\d:]+"

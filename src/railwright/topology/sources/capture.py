@@ -1,6 +1,6 @@
 """Captures what the sources read of a machine, for somebody else to look at.
 
-Discovery is run against a root that remembers; what it read is copied, and only if it matches the list below.
+Discovery runs on a root that remembers what was read. Of these files those are copied that match the list below.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PATTERNS = (
     r"nvidia/probe\.json",
 )
 PATTERNS = re.compile("|".join(_PATTERNS))
-_CONTENT_DROPPED = frozenset({".dockerenv", "run/.containerenv"})  # that they exist is all that is read
+_CONTENT_DROPPED = frozenset({".dockerenv", "run/.containerenv"})  # only their existence is read
 _MARKER_ENTRIES = frozenset({"physfn"})
 """Links whose existence is read from the directory's listing; they become empty files."""
 

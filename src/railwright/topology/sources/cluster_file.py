@@ -1,7 +1,7 @@
-"""The cluster file: TOML, or JSON where its name ends so or it begins with a brace.
+"""The cluster file: JSON if its name ends in `.json` or it begins with a brace, else TOML.
 
-It may come from somebody else: it is bounded when read, names nothing outside its own folder, and what does not print
-never gets out of it.
+It may come from somebody else: its size is bounded, it names nothing outside its own folder, and characters that do
+not print are refused or replaced.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HINT = "see docs/cluster-file.md; the least is two lines: hosts = 16 and host =
 
 
 def load_cluster(file: Path) -> Cluster:
-    """Reads and checks a cluster file; a saved topology or capture it names lies beside it. Raises UsageError."""
+    """Reads and checks a cluster file. A saved topology or capture that it names lies beside it. Raises UsageError."""
     found = _decoded(file)
     storage = None
     if found.storage is not None:

@@ -41,7 +41,7 @@ class CounterPaths(msgspec.Struct, frozen=True):
 
 
 def find_counters(root: Root) -> CounterPaths:
-    """Looks once for everything that counts, so that reading is quick."""
+    """Finds all counters once, so that reading them is quick."""
     directories: dict[str, tuple[str, ...]] = {"net.lo": ("sys/devices/virtual/net/lo/statistics",)}
     functions: dict[str, str] = {}
     ports: list[NicPort] = []

@@ -18,7 +18,7 @@ from railwright.topology.sources.saved import load_topology
 def load(text: str | None) -> Topology:
     """The machine this runs on for None; else a captured directory or `.jsonl`, a saved `.json`, or a shape.
 
-    A shape is a name with changes as `key=value` words, like `hgx-h100 nics=2`; what vendors call it does too, like
+    A shape is a name with changes as `key=value` words, like `hgx-h100 nics=2`; a vendor's name will do too, like
     `p5.48xlarge` or `Standard_ND96isr_H100_v5`.
     Where a directory has the name of a shape, `./hgx-h100` means the directory.
     Raises UsageError.

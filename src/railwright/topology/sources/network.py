@@ -27,7 +27,7 @@ class NicPort(msgspec.Struct, frozen=True, kw_only=True):
     rdma_port: int
     rdma_path: str
     link: EthernetLink | InfinibandLink
-    """With the MTU of the netdev; what one InfiniBand packet carries is not in sysfs."""
+    """The MTU is that of the netdev; sysfs does not show that of InfiniBand."""
     state: str
     firmware: str
     representors: int

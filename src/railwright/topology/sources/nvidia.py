@@ -37,7 +37,7 @@ class ProbedRoot(Root):
         return self._probe
 
     def list(self, path: str) -> tuple[str, ...] | Unreadable:
-        """The names in a directory, sorted; the probe is in none."""
+        """The names in a directory, sorted; the probe is not among them."""
         return self._files.list(path)
 
 
@@ -58,9 +58,9 @@ def _ask() -> bytes | Unreadable:
 
 
 def _answers(text: str) -> dict[str, object]:
-    """The JSON objects that stand one after the other in `text`, as one; a last one that was cut off is left out.
+    """The JSON objects in `text`, merged into one; a last one that was cut off is left out.
 
-    What stands before the first is what Python or an import said on standard error, before the probe closed it.
+    Text before the first is what Python or an import wrote to standard error before the probe closed it.
     """
     found: dict[str, object] = {}
     decoder = json.JSONDecoder()

@@ -63,7 +63,7 @@ class _Driver:
         return text.value.decode("ascii", "replace")
 
     def devices(self) -> list[tuple[int, str]]:
-        """Those that CUDA_VISIBLE_DEVICES leaves, with the address that CUDA gives them."""
+        """The devices that CUDA_VISIBLE_DEVICES leaves, each with its PCI address."""
         count = self._integer("cuDeviceGetCount") or 0
         found = (self._integer("cuDeviceGet", ordinal) for ordinal in range(min(count, MOST_GPUS)))
         return [(device, address) for device in found if device is not None and (address := self._address(device))]

@@ -35,7 +35,7 @@ GPU_IDLE = 0x01
 
 
 def throttle_names(event_reasons: int) -> tuple[str, ...]:
-    """The reasons among those bits that slow a GPU down; being idle and clocks that a user set are none."""
+    """The reasons among those bits that slow a GPU down; being idle and clocks that a user set do not count."""
     return tuple(name for bit, name in THROTTLES.items() if event_reasons & bit)
 
 
@@ -101,15 +101,15 @@ def _add_nvswitch(parts: Parts, gpus: Iterable[Gpu], notes: Notes) -> str:
 
 
 def _other_end(link: Nvlink) -> str | None:
-    """The PCI address at the other end, None where NVML does not say; captures may hold what stands for none."""
+    """The PCI address at the other end, None where NVML does not say, which some captures tell by a false address."""
     return None if link.remote_address in NO_ADDRESS else link.remote_address
 
 
 def _leads_to_switch(gpu: Gpu, nvml: NvmlAnswer, gpus: int) -> bool:
-    """As the links say; where they do not (virtual machines), by the fabric that only switches have, or by all peers.
+    """Whether its NVLinks lead to switches, as the links say.
 
-    A GPU that has NVLink peers and does not know to whom each link leads is taken for one behind switches: for two
-    GPUs that gives the same rate as links from one to the other.
+    In virtual machines they do not say it. There a GPU is taken for one behind switches that has joined a fabric, which
+    only switches have, or that has NVLink to every other GPU: for two GPUs that gives the same rate as direct links.
     """
     active = [link for link in gpu.nvlinks if link.active]
     if any(link.remote == "switch" for link in active):
@@ -192,7 +192,7 @@ def _gpu_facts(gpu: Gpu) -> dict[str, Scalar | None]:
 
 
 def _peers(answer: Probe, address: str, ids: Mapping[str, str]) -> dict[str, Scalar | None]:
-    """Whose memory this GPU can reach by itself: as CUDA says, else as NVML does; and why not."""
+    """The GPUs whose memory this GPU reaches, as CUDA says or else NVML; the others with the reason why not."""
     refused: dict[str, list[str]] = defaultdict(list)
     reached: list[str] = []
     access = {pair.target: pair.access for pair in answer.cuda.pairs if pair.source == address}

@@ -1,7 +1,7 @@
 """What NVIDIA's libraries said of a machine: the document that the probe prints and a capture holds.
 
-A capture comes from somebody else, so every text has a longest length and every number a range that a machine can
-have: a document outside of them is refused as a whole. None is 'the library does not say'.
+A capture comes from somebody else, so every text is bounded in length and every number in range. A document that
+exceeds a bound is refused as a whole. None is 'the library does not say'.
 Names carry units. Fields that a later release adds are ignored.
 """
 
@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 
 PROBE = "nvidia/probe.json"
-"""Where a capture keeps it, and under which name `Root` answers it on the live machine."""
+"""Its path in a capture, and in the `Root` of the live machine."""
 
 Text = Annotated[str, msgspec.Meta(max_length=200)]
 Address = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$", max_length=16)]
@@ -27,7 +27,7 @@ MOST_GPUS = 256
 MOST_PAIRED = 64
 """More GPUs than this are not asked pair by pair."""
 NO_ADDRESS = frozenset({"0000:00:00.0", "ffff:ff:ff.0", "ffffffff:ff:ff.0"})
-"""All zeros or all ones: no device that NVLink leads to, but what drivers in virtual machines say of the other end."""
+"""All zeros or all ones: what drivers in virtual machines say instead of the address of the other end."""
 
 
 class Nvlink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -104,7 +104,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NvmlAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that NVML said. `problem` says why nothing, empty where it answered."""
+    """All that NVML said. `problem` is why it did not answer, empty where it did."""
 
     problem: Text = ""
     driver: Text = ""
@@ -113,7 +113,7 @@ class NvmlAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gpus: Annotated[tuple[Gpu, ...], msgspec.Meta(max_length=MOST_GPUS)] = ()
     pairs: Annotated[tuple[Pair, ...], msgspec.Meta(max_length=4096)] = ()
     device_nodes: Small | None = None
-    """How many /dev/nvidiaN there are; captures before this was asked have None."""
+    """How many /dev/nvidiaN there are; None in captures from before it was asked."""
     device_nodes_allowed: Small | None = None
     """Those of them that file modes and device cgroups let this process read and write."""
 
@@ -139,7 +139,7 @@ class CudaGpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CudaAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that the CUDA driver said. `problem` says why nothing, empty where it answered."""
+    """All that the CUDA driver said. `problem` is why it did not answer, empty where it did."""
 
     problem: Text = ""
     gpus: Annotated[tuple[CudaGpu, ...], msgspec.Meta(max_length=MOST_GPUS)] = ()

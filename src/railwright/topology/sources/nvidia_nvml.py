@@ -1,6 +1,6 @@
 """What NVML says of one GPU now, for the programs that ask it: the probe and the sampler, never `railwright` itself.
 
-None is what it does not say of this GPU, with this driver, or to this user. Older drivers are asked by older names.
+None is 'NVML does not say' of this GPU, with this driver or to this user. Older drivers are asked by older names.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def handles() -> list[tuple[str, Any]]:
 
 
 def scaled(answer: int | None, factor: float) -> float | None:
-    """In base units."""
+    """The answer in base units."""
     return None if answer is None else round(answer * factor, 3)
 
 
@@ -56,7 +56,7 @@ def clock_hz(handle: object, which: int) -> float | None:
 
 
 def power_w(handle: object) -> float | None:
-    """What it draws now."""
+    """The power that it draws now."""
     return scaled(ask(pynvml.nvmlDeviceGetPowerUsage, handle), 1e-3)
 
 

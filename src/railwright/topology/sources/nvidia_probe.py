@@ -130,7 +130,7 @@ def _health(handle: object) -> dict[str, Any]:
 
 
 def _nvlinks(handle: object) -> tuple[int | None, tuple[Nvlink, ...]]:
-    """How many there are, and each of them."""
+    """The number of NVLinks, and each of them."""
     count = _field(handle, pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
     speed = _field(handle, pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON)
     found = []

@@ -1,6 +1,6 @@
 """The PCI functions of a machine, as the kernel nests them under /sys/devices.
 
-Links are never followed, so the tree is walked where it really is: the parent of a function is the directory
+Symbolic links are not followed. The tree is walked as the kernel nests it: the parent of a function is the directory
 above it.
 """
 
@@ -51,7 +51,7 @@ class PciFunction(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def accelerator(self) -> Literal["gpu", "nvswitch"] | None:
-        """A GPU of NVIDIA or AMD, which the display of a VM or of a BMC is not, or an NVSwitch.
+        """Whether it is a GPU of NVIDIA or AMD or an NVSwitch; the display of a VM or of a BMC is neither.
 
         An NVSwitch has the class `other bridge` (NCCL src/graph/xml.h: 0x068000).
         """
@@ -97,12 +97,12 @@ class PciFunction(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Its address as numbers, which sort as addresses do."""
+        """Its address as numbers, to sort by."""
         return tuple(int(part, 16) for part in re.split("[:.]", self.address))
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """A name for people."""
         return pci_names.device_name(self.vendor, self.device)
 
     @property

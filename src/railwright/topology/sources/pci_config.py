@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
-from msgspec.structs import replace
 
 STANDARD_HEADER_BYTES = 64
 CONVENTIONAL_BYTES = 256
@@ -75,7 +74,7 @@ def extended_capabilities(config: bytes) -> Iterator[tuple[int, int]]:
 
 
 def read_config(config: bytes) -> ConfigSpace:
-    """What those bytes say; they may be cut off anywhere."""
+    """Reads a configuration space, which may be cut off anywhere."""
     space = ConfigSpace(
         size_bytes=len(config),
         acs_redirect=_is_set(config, EXTENDED_ACS, _ACS_REQUEST_REDIRECT),
@@ -84,7 +83,7 @@ def read_config(config: bytes) -> ConfigSpace:
     for identifier, offset in capabilities(config):
         if identifier == CAPABILITY_PCIE and offset + 10 <= len(config):
             flags, control = _word(config, offset + 2), _word(config, offset + 8)
-            return replace(
+            return msgspec.structs.replace(
                 space,
                 port_type=_PORT_TYPES.get((flags >> 4) & 0xF, "endpoint"),
                 max_payload_bytes=128 << (control >> 5 & 7),

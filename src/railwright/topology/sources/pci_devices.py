@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
-from msgspec.structs import replace
 
 from railwright.topology.model import DeviceKind, InternalLink, PcieLink, Protocol, Scalar
 from railwright.topology.parts import Parts
@@ -129,7 +128,7 @@ class PciDevices:
             why = "only root may read the configuration space" if root_only else "the configuration space is not shown"
             self._notes.missing("MaxPayload, MaxReadRequest and ACS", why, device_id)
         ends = [function, port] if port else [function]
-        return replace(
+        return msgspec.structs.replace(
             link,
             max_gt_per_s=min((rate for end in ends if (rate := end.link.max_gt_per_s)), default=None),
             max_width=min((width for end in ends if (width := end.link.max_width)), default=None),

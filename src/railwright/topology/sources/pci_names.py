@@ -1,4 +1,4 @@
-"""Names of the PCI devices that matter here, for machines whose driver is not there to say.
+"""Names of the PCI devices that matter here, for machines without the driver that would name them.
 
 Facts from the PCI ID repository (pci-ids.ucw.cz, state of 2026-08); compute capabilities from NVIDIA's
 "CUDA GPU Compute Capability" page (developer.nvidia.com/cuda-gpus).

@@ -61,7 +61,7 @@ class Root(ABC):
     """A tree of files with paths relative to `/`, like `sys/devices/system/node/online`, called `name`."""
 
     refused: Sequence[Unreadable] = ()
-    """What a capture holds and cannot be used."""
+    """The parts of a capture that could not be used."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -72,7 +72,7 @@ class Root(ABC):
         return raw if isinstance(raw, Unreadable) else printable(raw)
 
     def text(self, path: str) -> str:
-        """The same text, empty where it cannot be read."""
+        """The text of a file, empty where it cannot be read."""
         text = self.read(path)
         return "" if isinstance(text, Unreadable) else text
 
@@ -109,7 +109,7 @@ def components(path: str) -> tuple[str, ...] | Unreadable:
 
 
 class _Refusal(Exception):
-    """One clause why something that is there is not read."""
+    """Why something that exists is not read, in one clause."""
 
 
 class DirectoryRoot(Root):
@@ -135,7 +135,7 @@ class DirectoryRoot(Root):
         return self._look(path, _names)
 
     def _look(self, path: str, look: Callable[[int, str], Answer]) -> Answer | Unreadable:
-        """What `look` says of a directory and a name in it, which together are `path`. No link is followed."""
+        """Gives `look` the directory of `path`, opened without following a link, and the last name in `path`."""
         parts = components(self._own_process(path))
         if isinstance(parts, Unreadable):
             return parts

@@ -67,7 +67,7 @@ def _check(topology: Topology, origin: str) -> None:
             raise UsageError(f"{origin}: a link joins {link.a} to itself", hint="remove it")
         for field in link.protocol.__struct_fields__:
             value = getattr(link.protocol, field)
-            if isinstance(value, int | float) and not 0 <= value <= 1e18:  # so is what is no number (NaN)
+            if isinstance(value, int | float) and not 0 <= value <= 1e18:  # NaN is refused too
                 raise UsageError(f"{origin}: {field} of link {link.id} is {value}", hint="it must be positive")
             if value == 0 and not isinstance(value, bool):
                 raise UsageError(f"{origin}: {field} of link {link.id} is 0", hint="leave out what is not known")

@@ -12,7 +12,7 @@ _MAX_WORD = 200
 
 
 def number(text: str | Unreadable, base: int = 10) -> int | None:
-    """An integer, None where the text is unreadable or anything else."""
+    """An integer, None where the text is unreadable or something else."""
     if isinstance(text, Unreadable) or len(text) > 24:
         return None
     try:
