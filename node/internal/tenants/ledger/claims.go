@@ -19,10 +19,10 @@ type Blocked struct {
 	Final, Brief, Contended bool
 }
 
-func (blocked *Blocked) Error() string { return blocked.Unwrap().Error() + ": " + blocked.Detail }
+func (b *Blocked) Error() string { return b.Unwrap().Error() + ": " + b.Detail }
 
 // Unwrap gives the reason as one of package tenants' errors.
-func (blocked *Blocked) Unwrap() error { return blocked.Reason }
+func (b *Blocked) Unwrap() error { return b.Reason }
 
 // refusal that no waiting helps against.
 func refusal(reason error, detail string, arguments ...any) *Blocked {
@@ -30,56 +30,56 @@ func refusal(reason error, detail string, arguments ...any) *Blocked {
 }
 
 // Begin writes the claim down, so that it gets published. An error: it cannot be.
-func (ledger *Ledger) Begin(asked tenants.Claim, now time.Time) error {
+func (l *Ledger) Begin(asked tenants.Claim, now time.Time) error {
 	if err := tenants.CheckClaim(asked); err != nil {
 		return err
 	}
 	byPrefix := false
 	for _, address := range asked.Addresses {
-		if held := ledger.claims[address]; held != nil {
+		if held := l.claims[address]; held != nil {
 			if held.owner != asked.Owner || held.tenant != asked.Tenant {
 				return refusal(tenants.ErrTaken, "%s is held here by %s of tenant %s; release it first", address, held.owner, held.tenant)
 			}
 			continue
 		}
-		if ledger.rules == nil {
+		if l.rules == nil {
 			return refusal(tenants.ErrUnreachable, "the tenants are not known yet")
 		}
 		var blocked *Blocked
-		if byPrefix, blocked = ledger.mode(address, asked.Tenant); blocked != nil {
+		if byPrefix, blocked = l.mode(address, asked.Tenant); blocked != nil {
 			return blocked
 		}
 	}
-	if len(ledger.claims)+len(asked.Addresses) > tenants.MostAddresses {
-		return fmt.Errorf("this node holds %d addresses, at most %d", len(ledger.claims), tenants.MostAddresses)
+	if len(l.claims)+len(asked.Addresses) > tenants.MostAddresses {
+		return fmt.Errorf("this node holds %d addresses, at most %d", len(l.claims), tenants.MostAddresses)
 	}
 	for _, address := range asked.Addresses {
-		if held := ledger.claims[address]; held != nil {
+		if held := l.claims[address]; held != nil {
 			held.orphan = false
 			continue
 		}
 		held := &claim{tenant: asked.Tenant, rail: asked.Rail, owner: asked.Owner, byPrefix: byPrefix}
-		ledger.claims[address] = held
+		l.claims[address] = held
 		if !byPrefix {
-			held.since = ledger.touch(now)
+			held.since = l.touch(now)
 		}
 	}
-	ledger.planUses(now)
-	for entry, used := range ledger.uses {
+	l.planUses(now)
+	for entry, used := range l.uses {
 		for _, address := range asked.Addresses {
-			if held := ledger.claims[address]; held.byPrefix && !held.active && entry.Tenant == held.tenant {
+			if held := l.claims[address]; held.byPrefix && !held.active && entry.Tenant == held.tenant {
 				held.since = max(held.since, used.since)
 			}
 		}
 	}
-	ledger.refresh(now)
+	l.refresh(now)
 	return nil
 }
 
 // mode of a claim by the policy: covered by the tenant's prefixes, or published by itself.
-func (ledger *Ledger) mode(address netip.Addr, tenant string) (byPrefix bool, blocked *Blocked) {
-	owners := ledger.rules.Owners(address)
-	_, byPrefix = ledger.rules.Prefixes(tenant)
+func (l *Ledger) mode(address netip.Addr, tenant string) (byPrefix bool, blocked *Blocked) {
+	owners := l.rules.Owners(address)
+	_, byPrefix = l.rules.Prefixes(tenant)
 	if others := slices.DeleteFunc(slices.Clone(owners), func(owner string) bool { return owner == tenant }); len(others) > 0 {
 		return byPrefix, refusal(tenants.ErrTaken, "%s lies in a prefix of tenant %s", address, strings.Join(others, " and of "))
 	}
@@ -90,61 +90,61 @@ func (ledger *Ledger) mode(address netip.Addr, tenant string) (byPrefix bool, bl
 }
 
 // Decide grants a claim that was begun, or says what stands in its way. Once granted it is this node's until Release.
-func (ledger *Ledger) Decide(asked tenants.Claim, now time.Time) *Blocked {
+func (l *Ledger) Decide(asked tenants.Claim, now time.Time) *Blocked {
 	for _, address := range asked.Addresses {
-		held := ledger.claims[address]
+		held := l.claims[address]
 		if held == nil || held.owner != asked.Owner || held.tenant != asked.Tenant {
 			return refusal(tenants.ErrTaken, "the claim of %s was given up meanwhile", address)
 		}
 		if held.active {
 			continue
 		}
-		if blocked := ledger.blocked(address, held, now); blocked != nil {
+		if blocked := l.blocked(address, held, now); blocked != nil {
 			return blocked
 		}
 	}
 	for _, address := range asked.Addresses {
-		ledger.activate(address, now)
+		l.activate(address, now)
 	}
-	ledger.refresh(now)
+	l.refresh(now)
 	return nil
 }
 
-func (ledger *Ledger) activate(address netip.Addr, now time.Time) {
-	held := ledger.claims[address]
+func (l *Ledger) activate(address netip.Addr, now time.Time) {
+	held := l.claims[address]
 	if held.active {
 		return
 	}
 	held.active, held.proven, held.orphan = true, true, false
 	if held.byPrefix {
-		ledger.unpublished++
+		l.unpublished++
 		return
 	}
-	held.activeAt = ledger.touch(now)
+	held.activeAt = l.touch(now)
 	// From now on the claim itself keeps others off the address.
-	delete(ledger.released, holding{address, held.tenant})
+	delete(l.released, holding{address, held.tenant})
 }
 
 // Settle grants restored claims that nobody waits for.
-func (ledger *Ledger) Settle(now time.Time) {
+func (l *Ledger) Settle(now time.Time) {
 	changed := false
-	for _, address := range sortedAddresses(ledger.claims) {
-		held := ledger.claims[address]
-		if held.orphan && !held.active && ledger.blocked(address, held, now) == nil {
-			ledger.activate(address, now)
+	for _, address := range sortedAddresses(l.claims) {
+		held := l.claims[address]
+		if held.orphan && !held.active && l.blocked(address, held, now) == nil {
+			l.activate(address, now)
 			changed = true
 		}
 	}
 	if changed {
-		ledger.refresh(now)
+		l.refresh(now)
 	}
 }
 
 // Withdraw gives up what of the claim was not granted. What was granted once stays until Release: after a restart its
 // pod may still run with the flows of before.
-func (ledger *Ledger) Withdraw(asked tenants.Claim, now time.Time) {
+func (l *Ledger) Withdraw(asked tenants.Claim, now time.Time) {
 	for _, address := range asked.Addresses {
-		held := ledger.claims[address]
+		held := l.claims[address]
 		if held == nil || held.active || held.owner != asked.Owner {
 			continue
 		}
@@ -153,59 +153,59 @@ func (ledger *Ledger) Withdraw(asked tenants.Claim, now time.Time) {
 			continue
 		}
 		// No node ever let a pending address in, so there is nothing to wait for.
-		delete(ledger.claims, address)
+		delete(l.claims, address)
 		if !held.byPrefix {
-			ledger.touch(now)
+			l.touch(now)
 		}
 	}
-	ledger.planUses(now)
-	ledger.refresh(now)
+	l.planUses(now)
+	l.refresh(now)
 }
 
 // Release gives addresses back. Their pods must not be able to send any more.
-func (ledger *Ledger) Release(addresses []netip.Addr, now time.Time) {
+func (l *Ledger) Release(addresses []netip.Addr, now time.Time) {
 	for _, address := range addresses {
-		held := ledger.claims[address]
+		held := l.claims[address]
 		if held == nil {
 			continue
 		}
-		delete(ledger.claims, address)
+		delete(l.claims, address)
 		switch {
 		case held.byPrefix:
-			ledger.busy(address, held.tenant, now)
+			l.busy(address, held.tenant, now)
 		case held.proven:
-			generation := ledger.touch(now)
-			ledger.released[holding{address, held.tenant}] = &released{generation: generation, at: now}
+			generation := l.touch(now)
+			l.released[holding{address, held.tenant}] = &released{generation: generation, at: now}
 		default:
-			ledger.touch(now)
+			l.touch(now)
 		}
 	}
-	ledger.planUses(now)
-	ledger.refresh(now)
+	l.planUses(now)
+	l.refresh(now)
 }
 
 // Retain releases what owners hold that are not listed.
-func (ledger *Ledger) Retain(owners []string, now time.Time) {
+func (l *Ledger) Retain(owners []string, now time.Time) {
 	var gone []netip.Addr
-	for _, address := range sortedAddresses(ledger.claims) {
-		held := ledger.claims[address]
+	for _, address := range sortedAddresses(l.claims) {
+		held := l.claims[address]
 		if !slices.Contains(owners, held.owner) {
 			gone = append(gone, address)
 		}
 	}
-	ledger.Release(gone, now)
+	l.Release(gone, now)
 }
 
 // Missing nodes that have pods of the addresses' tenants, or of peers, and do not say that they let the addresses in.
-func (ledger *Ledger) Missing(addresses []netip.Addr) []string {
+func (l *Ledger) Missing(addresses []netip.Addr) []string {
 	var missing []string
-	for _, record := range ledger.records {
+	for _, record := range l.records {
 		for _, address := range addresses {
-			held := ledger.claims[address]
-			if held == nil || held.byPrefix || record.Leaving || !concerns(record, ledger.friends(held.tenant)) {
+			held := l.claims[address]
+			if held == nil || held.byPrefix || record.Leaving || !concerns(record, l.friends(held.tenant)) {
 				continue
 			}
-			seen, found := record.Seen[ledger.ID()]
+			seen, found := record.Seen[l.ID()]
 			if !held.active || !found || !covers(seen, held.activeAt) {
 				missing = append(missing, record.Node)
 				break
@@ -217,10 +217,10 @@ func (ledger *Ledger) Missing(addresses []netip.Addr) []string {
 }
 
 // friends of a tenant: itself and those that are open to it.
-func (ledger *Ledger) friends(tenant string) map[string]bool {
+func (l *Ledger) friends(tenant string) map[string]bool {
 	friends := map[string]bool{tenant: true}
-	if ledger.rules != nil {
-		for _, peer := range ledger.rules.Peers(tenant) {
+	if l.rules != nil {
+		for _, peer := range l.rules.Peers(tenant) {
 			friends[peer] = true
 		}
 	}

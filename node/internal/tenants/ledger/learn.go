@@ -12,72 +12,72 @@ import (
 // Learn takes a snapshot in. since is the own generation that was published before the snapshot began to be read, 0
 // where nobody knows: such a one is not believed before the first that is, since it may be older than what this node
 // knew before it was restarted.
-func (ledger *Ledger) Learn(snapshot tenants.Snapshot, since int64, now time.Time) {
-	if since == 0 && !ledger.current {
-		ledger.learnPolicy(snapshot, now)
-		ledger.refresh(now)
+func (l *Ledger) Learn(snapshot tenants.Snapshot, since int64, now time.Time) {
+	if since == 0 && !l.current {
+		l.learnPolicy(snapshot, now)
+		l.refresh(now)
 		return
 	}
-	if snapshot.Sequence >= ledger.sequence {
-		ledger.sequence = snapshot.Sequence
-		ledger.learnRecords(snapshot, since > 0, now)
-		ledger.learnPolicy(snapshot, now)
+	if snapshot.Sequence >= l.sequence {
+		l.sequence = snapshot.Sequence
+		l.learnRecords(snapshot, since > 0, now)
+		l.learnPolicy(snapshot, now)
 	}
-	if since > 0 && !ledger.evicted {
-		ledger.current = true
-		if len(ledger.Unexplained()) == 0 {
-			for _, used := range ledger.uses {
-				if used.since > ledger.checked && used.since <= since {
-					ledger.unpublished++ // after a restart without the directory it is to be usable still
+	if since > 0 && !l.evicted {
+		l.current = true
+		if len(l.Unexplained()) == 0 {
+			for _, used := range l.uses {
+				if used.since > l.checked && used.since <= since {
+					l.unpublished++ // after a restart without the directory it is to be usable still
 				}
 			}
-			ledger.checked, ledger.ready = max(ledger.checked, since), true
+			l.checked, l.ready = max(l.checked, since), true
 		}
 	}
-	ledger.refresh(now)
+	l.refresh(now)
 }
 
-func (ledger *Ledger) learnRecords(snapshot tenants.Snapshot, fresh bool, now time.Time) {
-	ledger.unreadable = snapshot.Unreadable
+func (l *Ledger) learnRecords(snapshot tenants.Snapshot, fresh bool, now time.Time) {
+	l.unreadable = snapshot.Unreadable
 	for _, id := range sorted(snapshot.Records) {
 		record := snapshot.Records[id]
-		if id == ledger.ID() {
+		if id == l.ID() {
 			// A newer one than was ever written here: two daemons go by one node's name.
-			if record.Leaving || record.Revision > ledger.revision {
-				ledger.Evict(now)
+			if record.Leaving || record.Revision > l.revision {
+				l.Evict(now)
 			}
 			continue
 		}
-		old := ledger.records[id]
+		old := l.records[id]
 		if old != nil && (old.Leaving && !record.Leaving || record.Revision < old.Revision) {
 			continue
 		}
 		if record.Leaving && (old == nil || !old.Leaving) {
-			ledger.barriers[id] = ledger.touch(now.Add(soon))
+			l.barriers[id] = l.touch(now.Add(soon))
 		}
-		if !ledger.announced[id] && !record.Leaving {
-			ledger.want(now)
+		if !l.announced[id] && !record.Leaving {
+			l.want(now)
 		}
 		if old == nil || !slices.Equal(active(old), active(record)) {
-			ledger.news[id] = record.Generation
+			l.news[id] = record.Generation
 		}
-		ledger.records[id] = record
-		delete(ledger.ghosts, id)
+		l.records[id] = record
+		delete(l.ghosts, id)
 	}
-	if ledger.unreadable[ledger.ID()] != "" {
-		ledger.want(now) // written anew, it is readable again
+	if l.unreadable[l.ID()] != "" {
+		l.want(now) // written anew, it is readable again
 	}
-	if _, there := snapshot.Records[ledger.ID()]; !there && ledger.unreadable[ledger.ID()] == "" {
+	if _, there := snapshot.Records[l.ID()]; !there && l.unreadable[l.ID()] == "" {
 		if fresh {
-			ledger.Evict(now)
+			l.Evict(now)
 		} else {
-			ledger.want(now.Add(soon)) // the store then says whether it was taken away
+			l.want(now.Add(soon)) // the store then says whether it was taken away
 		}
 	}
-	for _, id := range sorted(ledger.records) {
-		record := ledger.records[id]
+	for _, id := range sorted(l.records) {
+		record := l.records[id]
 		if snapshot.Records[id] == nil && snapshot.Unreadable[id] == "" {
-			ledger.vanished(id, record, now)
+			l.vanished(id, record, now)
 		}
 	}
 }
@@ -96,41 +96,41 @@ func active(record *tenants.Record) []holding {
 // vanished: a record is no longer there. Where everybody had let go of it that is its proper end. Otherwise somebody
 // took it away by hand, and other nodes may still act by it: it stays as a ghost, which lets nothing in but holds its
 // addresses until nobody says any more that they act by it.
-func (ledger *Ledger) vanished(id string, record *tenants.Record, now time.Time) {
-	delete(ledger.records, id)
-	delete(ledger.barriers, id)
-	delete(ledger.announced, id)
-	delete(ledger.news, id)
-	if record.Leaving && len(ledger.lacking(id, tenants.Gone, now)) == 0 {
+func (l *Ledger) vanished(id string, record *tenants.Record, now time.Time) {
+	delete(l.records, id)
+	delete(l.barriers, id)
+	delete(l.announced, id)
+	delete(l.news, id)
+	if record.Leaving && len(l.lacking(id, tenants.Gone, now)) == 0 {
 		return
 	}
-	ledger.ghosts[id] = record
-	ledger.barriers[id] = ledger.touch(now.Add(soon))
+	l.ghosts[id] = record
+	l.barriers[id] = l.touch(now.Add(soon))
 }
 
-func (ledger *Ledger) learnPolicy(snapshot tenants.Snapshot, now time.Time) {
-	ledger.fault = snapshot.PolicyFault
-	if snapshot.Policy == nil || ledger.policy != nil && reflect.DeepEqual(*snapshot.Policy, *ledger.policy) {
+func (l *Ledger) learnPolicy(snapshot tenants.Snapshot, now time.Time) {
+	l.fault = snapshot.PolicyFault
+	if snapshot.Policy == nil || l.policy != nil && reflect.DeepEqual(*snapshot.Policy, *l.policy) {
 		return
 	}
-	ledger.policy = snapshot.Policy
-	ledger.rules = tenants.NewRules(*snapshot.Policy)
-	ledger.planUses(now)
+	l.policy = snapshot.Policy
+	l.rules = tenants.NewRules(*snapshot.Policy)
+	l.planUses(now)
 }
 
 // Unexplained says why nobody can know what all others hold: a record that cannot be read, or one that a node still
 // acts by and that this one has never seen. Then nothing new is proven.
-func (ledger *Ledger) Unexplained() []string {
+func (l *Ledger) Unexplained() []string {
 	var why []string
-	for _, name := range sorted(ledger.unreadable) {
-		why = append(why, fmt.Sprintf("record %.80q cannot be read: %s", name, ledger.unreadable[name]))
+	for _, name := range sorted(l.unreadable) {
+		why = append(why, fmt.Sprintf("record %.80q cannot be read: %s", name, l.unreadable[name]))
 	}
-	for _, record := range ledger.records {
+	for _, record := range l.records {
 		if record.Leaving {
 			continue
 		}
 		for id, generation := range record.Seen {
-			if generation != tenants.Gone && id != ledger.ID() && ledger.records[id] == nil && ledger.ghosts[id] == nil {
+			if generation != tenants.Gone && id != l.ID() && l.records[id] == nil && l.ghosts[id] == nil {
 				why = append(why, fmt.Sprintf("node %s still acts by record %s, which was taken away", record.Node, id))
 			}
 		}
@@ -145,30 +145,30 @@ func covers(seen, generation int64) bool {
 }
 
 // lacking lists the nodes that do not say that their flows are made from that generation of the record or a later one.
-func (ledger *Ledger) lacking(id string, generation int64, now time.Time) []string {
+func (l *Ledger) lacking(id string, generation int64, now time.Time) []string {
 	var nodes []string
-	for _, record := range ledger.records {
+	for _, record := range l.records {
 		if seen, found := record.Seen[id]; !record.Leaving && !(found && covers(seen, generation)) {
 			nodes = append(nodes, record.Node)
 		}
 	}
-	if seen, found := ledger.seen[id]; !found || !covers(ledger.drained(id, seen, now), generation) {
-		nodes = append(nodes, ledger.node)
+	if seen, found := l.seen[id]; !found || !covers(l.drained(id, seen, now), generation) {
+		nodes = append(nodes, l.node)
 	}
 	slices.Sort(nodes)
 	return nodes
 }
 
 // haunted lists the nodes that say that their flows are made from a record that has vanished.
-func (ledger *Ledger) haunted(id string) []string {
+func (l *Ledger) haunted(id string) []string {
 	var nodes []string
-	for _, record := range ledger.records {
+	for _, record := range l.records {
 		if seen, found := record.Seen[id]; found && !record.Leaving && seen != tenants.Gone {
 			nodes = append(nodes, record.Node)
 		}
 	}
-	if seen, found := ledger.seen[id]; found && seen != tenants.Gone {
-		nodes = append(nodes, ledger.node)
+	if seen, found := l.seen[id]; found && seen != tenants.Gone {
+		nodes = append(nodes, l.node)
 	}
 	slices.Sort(nodes)
 	return nodes

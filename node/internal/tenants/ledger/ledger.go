@@ -100,48 +100,48 @@ func New(node string, now time.Time) *Ledger {
 }
 
 // ID of the own record.
-func (ledger *Ledger) ID() string { return ledger.node + "." + ledger.instance }
+func (l *Ledger) ID() string { return l.node + "." + l.instance }
 
 // touch starts the next generation of the own record and says by when it is to be published.
-func (ledger *Ledger) touch(by time.Time) int64 {
-	ledger.generation++
-	ledger.want(by)
-	return ledger.generation
+func (l *Ledger) touch(by time.Time) int64 {
+	l.generation++
+	l.want(by)
+	return l.generation
 }
 
-func (ledger *Ledger) want(by time.Time) {
-	if ledger.due.IsZero() || by.Before(ledger.due) {
-		ledger.due = by
+func (l *Ledger) want(by time.Time) {
+	if l.due.IsZero() || by.Before(l.due) {
+		l.due = by
 	}
 }
 
 // Due says by when the own record wants to be published; zero: it is.
-func (ledger *Ledger) Due() time.Time { return ledger.due }
+func (l *Ledger) Due() time.Time { return l.due }
 
 // Record to publish now; its Revision is used up. What was due is taken as done: a failure has to be told by Failed.
-func (ledger *Ledger) Record(now time.Time) *tenants.Record {
-	ledger.revision++
-	ledger.due = time.Time{}
-	return ledger.Draft(now)
+func (l *Ledger) Record(now time.Time) *tenants.Record {
+	l.revision++
+	l.due = time.Time{}
+	return l.Draft(now)
 }
 
 // Draft of the own record, to be stored on this node's disk alone.
-func (ledger *Ledger) Draft(now time.Time) *tenants.Record {
+func (l *Ledger) Draft(now time.Time) *tenants.Record {
 	record := &tenants.Record{
-		Node: ledger.node, Instance: ledger.instance, Generation: ledger.generation, Revision: ledger.revision,
-		Seen: ledger.seenNow(now),
+		Node: l.node, Instance: l.instance, Generation: l.generation, Revision: l.revision,
+		Seen: l.seenNow(now),
 	}
-	for address, held := range ledger.claims {
+	for address, held := range l.claims {
 		if !held.byPrefix {
 			record.Addresses = append(record.Addresses, tenants.Address{
 				Address: address, Tenant: held.tenant, Rail: held.rail, Owner: held.owner, Pending: !held.active,
 			})
 		}
 	}
-	for entry := range ledger.uses {
+	for entry := range l.uses {
 		record.Prefixes = append(record.Prefixes, entry)
 	}
-	for entry, let := range ledger.released {
+	for entry, let := range l.released {
 		record.Released = append(record.Released,
 			tenants.Released{Address: entry.address, Tenant: entry.tenant, Generation: let.generation})
 	}
@@ -150,44 +150,44 @@ func (ledger *Ledger) Draft(now time.Time) *tenants.Record {
 }
 
 // Acked: the store has the record.
-func (ledger *Ledger) Acked(record *tenants.Record, now time.Time) {
-	if record.Instance != ledger.instance {
+func (l *Ledger) Acked(record *tenants.Record, now time.Time) {
+	if record.Instance != l.instance {
 		return
 	}
-	ledger.acked = max(ledger.acked, record.Generation)
+	l.acked = max(l.acked, record.Generation)
 	for id := range record.Seen {
-		ledger.announced[id] = true
+		l.announced[id] = true
 	}
-	ledger.refresh(now)
+	l.refresh(now)
 }
 
 // Failed: the store may not have the record; it is due again.
-func (ledger *Ledger) Failed(now time.Time) { ledger.want(now) }
+func (l *Ledger) Failed(now time.Time) { l.want(now) }
 
 // Published is the generation that others can read.
-func (ledger *Ledger) Published() int64 { return ledger.acked }
+func (l *Ledger) Published() int64 { return l.acked }
 
 // NeedsReading says that something waits for a reading that began after the own record was published.
-func (ledger *Ledger) NeedsReading() bool {
-	return !ledger.evicted && ledger.acked > 0 && ledger.checked < ledger.acked && ledger.waiting()
+func (l *Ledger) NeedsReading() bool {
+	return !l.evicted && l.acked > 0 && l.checked < l.acked && l.waiting()
 }
 
-func (ledger *Ledger) waiting() bool {
-	if !ledger.current || !ledger.ready || len(ledger.barriers) > 0 {
+func (l *Ledger) waiting() bool {
+	if !l.current || !l.ready || len(l.barriers) > 0 {
 		return true
 	}
-	for _, held := range ledger.claims {
-		if !held.active && held.since > ledger.checked {
+	for _, held := range l.claims {
+		if !held.active && held.since > l.checked {
 			return true
 		}
 	}
-	for _, used := range ledger.uses {
-		if used.since > ledger.checked {
+	for _, used := range l.uses {
+		if used.since > l.checked {
 			return true
 		}
 	}
-	for _, let := range ledger.released {
-		if let.generation > ledger.checked {
+	for _, let := range l.released {
+		if let.generation > l.checked {
 			return true
 		}
 	}
@@ -195,56 +195,56 @@ func (ledger *Ledger) waiting() bool {
 }
 
 // Unpublished counts the changes that no publication will store: whoever acts by one has to store it.
-func (ledger *Ledger) Unpublished() uint64 { return ledger.unpublished }
+func (l *Ledger) Unpublished() uint64 { return l.unpublished }
 
 // Current: this process has read what others publish.
-func (ledger *Ledger) Current() bool { return ledger.current }
+func (l *Ledger) Current() bool { return l.current }
 
 // Ruled: the policy is known.
-func (ledger *Ledger) Ruled() bool { return ledger.rules != nil }
+func (l *Ledger) Ruled() bool { return l.rules != nil }
 
 // TenantOf a namespace; not known: no policy was read yet.
-func (ledger *Ledger) TenantOf(namespace string) (tenant string, err error, known bool) {
-	if ledger.rules == nil && ledger.fault != "" {
-		return "", fmt.Errorf("%w: the tenants cannot be read: %s", tenants.ErrUnreachable, ledger.fault), true
+func (l *Ledger) TenantOf(namespace string) (tenant string, err error, known bool) {
+	if l.rules == nil && l.fault != "" {
+		return "", fmt.Errorf("%w: the tenants cannot be read: %s", tenants.ErrUnreachable, l.fault), true
 	}
-	if ledger.rules == nil {
+	if l.rules == nil {
 		return "", nil, false
 	}
-	tenant, err = ledger.rules.TenantOf(namespace)
+	tenant, err = l.rules.TenantOf(namespace)
 	return tenant, err, true
 }
 
 // Evicted says that the own record is gone: Register starts another one.
-func (ledger *Ledger) Evicted() bool { return ledger.evicted }
+func (l *Ledger) Evicted() bool { return l.evicted }
 
 // Evict: the store says that the own record is gone or leaving. From now on nothing is let in.
-func (ledger *Ledger) Evict(now time.Time) {
-	ledger.evicted, ledger.ready = true, false
-	ledger.refresh(now)
+func (l *Ledger) Evict(now time.Time) {
+	l.evicted, l.ready = true, false
+	l.refresh(now)
 }
 
 // Register starts another record after the own one was taken away: everything held has to be proven anew.
-func (ledger *Ledger) Register(now time.Time) {
-	ledger.instance = newInstance()
-	ledger.generation, ledger.revision, ledger.acked, ledger.checked = 1, 0, 0, 0
-	ledger.evicted, ledger.ready, ledger.current = false, false, false
-	for _, held := range ledger.claims {
+func (l *Ledger) Register(now time.Time) {
+	l.instance = newInstance()
+	l.generation, l.revision, l.acked, l.checked = 1, 0, 0, 0
+	l.evicted, l.ready, l.current = false, false, false
+	for _, held := range l.claims {
 		held.active, held.orphan, held.since, held.activeAt = false, true, 1, 0
 	}
-	for _, let := range ledger.released {
+	for _, let := range l.released {
 		let.generation = 1
 	}
-	for _, used := range ledger.uses {
+	for _, used := range l.uses {
 		used.since = 1
 	}
-	for id := range ledger.barriers {
-		ledger.barriers[id] = 1
+	for id := range l.barriers {
+		l.barriers[id] = 1
 	}
-	clear(ledger.announced)
-	ledger.views.forget()
-	ledger.want(now)
-	ledger.refresh(now)
+	clear(l.announced)
+	l.views.forget()
+	l.want(now)
+	l.refresh(now)
 }
 
 // sorted keys, so that the same events have the same outcome.
@@ -255,9 +255,9 @@ func sortedAddresses[V any](entries map[netip.Addr]V) []netip.Addr {
 }
 
 // Nodes that have a record, sorted; not this one.
-func (ledger *Ledger) Nodes() []string {
+func (l *Ledger) Nodes() []string {
 	nodes := map[string]bool{}
-	for _, record := range ledger.records {
+	for _, record := range l.records {
 		if !record.Leaving {
 			nodes[record.Node] = true
 		}

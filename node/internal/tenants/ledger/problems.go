@@ -15,25 +15,25 @@ const mostProblems = 20
 const longWait = time.Minute
 
 // Problems, one sentence each.
-func (ledger *Ledger) Problems(now time.Time) []string {
-	problems := ledger.Unexplained()
-	if ledger.fault != "" {
-		problems = append(problems, "the tenants cannot be read, the last ones stay: "+ledger.fault)
+func (l *Ledger) Problems(now time.Time) []string {
+	problems := l.Unexplained()
+	if l.fault != "" {
+		problems = append(problems, "the tenants cannot be read, the last ones stay: "+l.fault)
 	}
-	if ledger.rules != nil {
-		problems = append(problems, ledger.rules.Problems()...)
+	if l.rules != nil {
+		problems = append(problems, l.rules.Problems()...)
 	}
-	if ledger.evicted {
+	if l.evicted {
 		problems = append(problems, "this node's record was taken away or written by another: nothing is let in until it has a new one")
 	}
-	problems = append(problems, ledger.disputed(now)...)
-	problems = append(problems, ledger.lingering(now)...)
-	for id, ghost := range ledger.ghosts {
+	problems = append(problems, l.disputed(now)...)
+	problems = append(problems, l.lingering(now)...)
+	for id, ghost := range l.ghosts {
 		problems = append(problems, fmt.Sprintf("record %s of node %s was deleted by hand; nodes that still act by it: %s",
-			id, ghost.Node, strings.Join(ledger.haunted(id), ", ")))
+			id, ghost.Node, strings.Join(l.haunted(id), ", ")))
 	}
-	for _, record := range ledger.records {
-		if record.Node == ledger.node && !record.Leaving {
+	for _, record := range l.records {
+		if record.Node == l.node && !record.Leaving {
 			problems = append(problems, fmt.Sprintf("another record, %s, goes by this node's name: two nodes with one name, or its disk was lost twice",
 				record.ID()))
 		}
@@ -46,24 +46,24 @@ func (ledger *Ledger) Problems(now time.Time) []string {
 }
 
 // disputed addresses and prefixes: nobody's until one side gives way.
-func (ledger *Ledger) disputed(now time.Time) []string {
+func (l *Ledger) disputed(now time.Time) []string {
 	var problems []string
-	for address, held := range ledger.claims {
+	for address, held := range l.claims {
 		if held.orphan && !held.active {
-			if blocked := ledger.blocked(address, held, now); blocked != nil {
+			if blocked := l.blocked(address, held, now); blocked != nil {
 				problems = append(problems, fmt.Sprintf("%s of %s is let in nowhere: %v", address, held.owner, blocked))
 			}
 		}
-		if held.active && held.byPrefix && ledger.ready && !inside(ledger.usable[held.tenant], address) {
+		if held.active && held.byPrefix && l.ready && !inside(l.usable[held.tenant], address) {
 			problems = append(problems, fmt.Sprintf("%s of %s is let in nowhere: tenant %s has it in no prefix that is its alone",
 				address, held.owner, held.tenant))
 		}
 	}
-	for entry, used := range ledger.uses {
-		if !used.wanted || used.since > ledger.checked {
+	for entry, used := range l.uses {
+		if !used.wanted || used.since > l.checked {
 			continue
 		}
-		for _, record := range ledger.records {
+		for _, record := range l.records {
 			for _, other := range record.Prefixes {
 				if other.Tenant != entry.Tenant && other.Prefix.Overlaps(entry.Prefix) {
 					problems = append(problems, fmt.Sprintf("%s of tenant %s is still used for tenant %s (%s) by node %s",
@@ -76,13 +76,13 @@ func (ledger *Ledger) disputed(now time.Time) []string {
 }
 
 // lingering releases: by which nodes they are not confirmed.
-func (ledger *Ledger) lingering(now time.Time) []string {
+func (l *Ledger) lingering(now time.Time) []string {
 	waiting := map[string]int{}
-	for _, let := range ledger.released {
+	for _, let := range l.released {
 		if now.Sub(let.at) < longWait {
 			continue
 		}
-		for _, node := range ledger.lacking(ledger.ID(), let.generation, now) {
+		for _, node := range l.lacking(l.ID(), let.generation, now) {
 			waiting[node]++
 		}
 	}

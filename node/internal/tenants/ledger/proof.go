@@ -11,40 +11,40 @@ import (
 
 // blocked says what stands in the way of an address: nil once it is proven that no node lets another tenant's packets
 // in by it, and that no pod of another tenant can send from it.
-func (ledger *Ledger) blocked(address netip.Addr, held *claim, now time.Time) *Blocked {
+func (l *Ledger) blocked(address netip.Addr, held *claim, now time.Time) *Blocked {
 	// Not current: this node may have been off, and taken away from the directory, without knowing.
-	if ledger.evicted || !ledger.current || !ledger.ready || ledger.checked < held.since {
+	if l.evicted || !l.current || !l.ready || l.checked < held.since {
 		detail := fmt.Sprintf("the claim of %s is not published yet", address)
-		if why := ledger.Unexplained(); len(why) > 0 {
+		if why := l.Unexplained(); len(why) > 0 {
 			detail = why[0]
 		}
 		return &Blocked{Reason: tenants.ErrUnreachable, Detail: detail}
 	}
 	if held.byPrefix {
-		return ledger.blockedPrefix(address, held.tenant, now)
+		return l.blockedPrefix(address, held.tenant, now)
 	}
-	if _, blocked := ledger.mode(address, held.tenant); blocked != nil && ledger.rules != nil {
+	if _, blocked := l.mode(address, held.tenant); blocked != nil && l.rules != nil {
 		return blocked
 	}
-	for _, id := range sorted(ledger.records) {
-		if blocked := ledger.blockedBy(ledger.records[id], address, held.tenant, now); blocked != nil {
+	for _, id := range sorted(l.records) {
+		if blocked := l.blockedBy(l.records[id], address, held.tenant, now); blocked != nil {
 			return blocked
 		}
 	}
-	for _, id := range sorted(ledger.ghosts) {
-		if blocked := ledger.blockedByGhost(id, ledger.ghosts[id], address, held.tenant); blocked != nil {
+	for _, id := range sorted(l.ghosts) {
+		if blocked := l.blockedByGhost(id, l.ghosts[id], address, held.tenant); blocked != nil {
 			return blocked
 		}
 	}
-	for entry := range ledger.uses {
+	for entry := range l.uses {
 		if entry.Tenant != held.tenant && entry.Prefix.Contains(address) {
 			return &Blocked{Reason: tenants.ErrNotReleased, Detail: fmt.Sprintf(
 				"%s lies in %s, which this node still uses for tenant %s", address, entry.Prefix, entry.Tenant)}
 		}
 	}
-	for entry, let := range ledger.released {
+	for entry, let := range l.released {
 		if entry.address == address && entry.tenant != held.tenant {
-			if lacking := ledger.lacking(ledger.ID(), let.generation, now); len(lacking) > 0 {
+			if lacking := l.lacking(l.ID(), let.generation, now); len(lacking) > 0 {
 				return notReleased(address, entry.tenant, lacking)
 			}
 		}
@@ -53,20 +53,20 @@ func (ledger *Ledger) blocked(address netip.Addr, held *claim, now time.Time) *B
 }
 
 // blockedBy another node's record.
-func (ledger *Ledger) blockedBy(record *tenants.Record, address netip.Addr, tenant string, now time.Time) *Blocked {
+func (l *Ledger) blockedBy(record *tenants.Record, address netip.Addr, tenant string, now time.Time) *Blocked {
 	for _, entry := range record.Addresses {
 		if entry.Address != address {
 			continue
 		}
 		switch {
 		case record.Leaving:
-			if lacking := ledger.lacking(record.ID(), tenants.Gone, now); entry.Tenant != tenant && len(lacking) > 0 {
+			if lacking := l.lacking(record.ID(), tenants.Gone, now); entry.Tenant != tenant && len(lacking) > 0 {
 				return notReleased(address, entry.Tenant, lacking)
 			}
 		case !entry.Pending:
 			return &Blocked{Reason: tenants.ErrTaken, Brief: true, Detail: fmt.Sprintf("%s is held by tenant %s on node %s",
 				address, entry.Tenant, record.Node)}
-		case record.ID() < ledger.ID():
+		case record.ID() < l.ID():
 			// Both asked at once: the one whose record comes first in the alphabet gets it, if anybody.
 			return &Blocked{Reason: tenants.ErrTaken, Final: true, Contended: true, Detail: fmt.Sprintf(
 				"tenant %s on node %s asks for %s too", entry.Tenant, record.Node, address)}
@@ -77,13 +77,13 @@ func (ledger *Ledger) blockedBy(record *tenants.Record, address netip.Addr, tena
 	}
 	for _, entry := range record.Released {
 		if entry.Address == address && entry.Tenant != tenant {
-			if lacking := ledger.lacking(record.ID(), entry.Generation, now); len(lacking) > 0 {
+			if lacking := l.lacking(record.ID(), entry.Generation, now); len(lacking) > 0 {
 				return notReleased(address, entry.Tenant, lacking)
 			}
 		}
 	}
 	for _, entry := range record.Prefixes {
-		if entry.Prefix.Contains(address) && entry.Tenant != tenant && !ledger.letGo(record, now) {
+		if entry.Prefix.Contains(address) && entry.Tenant != tenant && !l.letGo(record, now) {
 			return &Blocked{Reason: tenants.ErrTaken, Brief: true, Detail: fmt.Sprintf(
 				"%s lies in %s, which node %s uses for tenant %s", address, entry.Prefix, record.Node, entry.Tenant)}
 		}
@@ -92,13 +92,13 @@ func (ledger *Ledger) blockedBy(record *tenants.Record, address netip.Addr, tena
 }
 
 // letGo: the record is leaving and nobody acts by it any more.
-func (ledger *Ledger) letGo(record *tenants.Record, now time.Time) bool {
-	return record.Leaving && len(ledger.lacking(record.ID(), tenants.Gone, now)) == 0
+func (l *Ledger) letGo(record *tenants.Record, now time.Time) bool {
+	return record.Leaving && len(l.lacking(record.ID(), tenants.Gone, now)) == 0
 }
 
-func (ledger *Ledger) blockedByGhost(id string, ghost *tenants.Record, address netip.Addr, tenant string) *Blocked {
-	haunted := ledger.haunted(id)
-	if len(haunted) == 0 && ledger.checked >= ledger.barriers[id] {
+func (l *Ledger) blockedByGhost(id string, ghost *tenants.Record, address netip.Addr, tenant string) *Blocked {
+	haunted := l.haunted(id)
+	if len(haunted) == 0 && l.checked >= l.barriers[id] {
 		return nil
 	}
 	for _, other := range touching(ghost, tenants.Host(address)) {
@@ -110,18 +110,18 @@ func (ledger *Ledger) blockedByGhost(id string, ghost *tenants.Record, address n
 }
 
 // blockedPrefix: an address that the tenant's prefixes cover is proven where they are, unless a node has it by itself.
-func (ledger *Ledger) blockedPrefix(address netip.Addr, tenant string, now time.Time) *Blocked {
-	for _, id := range sorted(ledger.records) {
-		if blocked := ledger.blockedBy(ledger.records[id], address, tenant, now); blocked != nil {
+func (l *Ledger) blockedPrefix(address netip.Addr, tenant string, now time.Time) *Blocked {
+	for _, id := range sorted(l.records) {
+		if blocked := l.blockedBy(l.records[id], address, tenant, now); blocked != nil {
 			return blocked
 		}
 	}
-	for _, prefix := range ledger.usable[tenant] {
+	for _, prefix := range l.usable[tenant] {
 		if prefix.Contains(address) {
 			return nil
 		}
 	}
-	if _, blocked := ledger.mode(address, tenant); blocked != nil {
+	if _, blocked := l.mode(address, tenant); blocked != nil {
 		return blocked
 	}
 	return &Blocked{Reason: tenants.ErrNotReleased, Detail: fmt.Sprintf(

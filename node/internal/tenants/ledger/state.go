@@ -33,17 +33,17 @@ type Known struct {
 }
 
 // Own state around a record that Record gave.
-func (ledger *Ledger) Own(record *tenants.Record) Own {
-	own := Own{Record: record, Checked: ledger.checked, Announced: slices.Sorted(maps.Keys(ledger.announced))}
-	for address, held := range ledger.claims {
+func (l *Ledger) Own(record *tenants.Record) Own {
+	own := Own{Record: record, Checked: l.checked, Announced: slices.Sorted(maps.Keys(l.announced))}
+	for address, held := range l.claims {
 		if held.byPrefix {
 			own.ByPrefix = append(own.ByPrefix, tenants.Address{
 				Address: address, Tenant: held.tenant, Rail: held.rail, Owner: held.owner, Pending: !held.active,
 			})
 		}
 	}
-	for entry, used := range ledger.uses {
-		if used.since > ledger.checked {
+	for entry, used := range l.uses {
+		if used.since > l.checked {
 			own.Unchecked = append(own.Unchecked, entry)
 		}
 	}
@@ -53,13 +53,13 @@ func (ledger *Ledger) Own(record *tenants.Record) Own {
 }
 
 // Known state of now. What others have seen is left out: it only delays, and is heard again.
-func (ledger *Ledger) Known() Known {
-	known := Known{ID: ledger.ID(), Checked: ledger.checked, Policy: ledger.policy}
-	for _, id := range slices.Sorted(maps.Keys(ledger.records)) {
-		known.Records = append(known.Records, unseeing(ledger.records[id]))
+func (l *Ledger) Known() Known {
+	known := Known{ID: l.ID(), Checked: l.checked, Policy: l.policy}
+	for _, id := range slices.Sorted(maps.Keys(l.records)) {
+		known.Records = append(known.Records, unseeing(l.records[id]))
 	}
-	for _, id := range slices.Sorted(maps.Keys(ledger.ghosts)) {
-		known.Ghosts = append(known.Ghosts, unseeing(ledger.ghosts[id]))
+	for _, id := range slices.Sorted(maps.Keys(l.ghosts)) {
+		known.Ghosts = append(known.Ghosts, unseeing(l.ghosts[id]))
 	}
 	return known
 }
@@ -71,9 +71,9 @@ func unseeing(record *tenants.Record) *tenants.Record {
 }
 
 // covers: nothing newer was said to be seen. Otherwise going by it would be to go back.
-func (known *Known) covers(own *tenants.Record) bool {
+func (k *Known) covers(own *tenants.Record) bool {
 	stored := map[string]int64{own.ID(): own.Generation}
-	for _, record := range slices.Concat(known.Records, known.Ghosts) {
+	for _, record := range slices.Concat(k.Records, k.Ghosts) {
 		stored[record.ID()] = record.Generation
 		if record.Leaving {
 			stored[record.ID()] = tenants.Gone
@@ -126,24 +126,24 @@ func Adopt(record *tenants.Record, now time.Time) *Ledger {
 	return ledger
 }
 
-func (ledger *Ledger) adopt(record *tenants.Record, now time.Time) {
-	ledger.instance = record.Instance
-	ledger.generation, ledger.revision = record.Generation+1, record.Revision
-	ledger.seen = maps.Clone(record.Seen)
-	if ledger.seen == nil {
-		ledger.seen = map[string]int64{}
+func (l *Ledger) adopt(record *tenants.Record, now time.Time) {
+	l.instance = record.Instance
+	l.generation, l.revision = record.Generation+1, record.Revision
+	l.seen = maps.Clone(record.Seen)
+	if l.seen == nil {
+		l.seen = map[string]int64{}
 	}
 	for _, entry := range record.Addresses {
-		ledger.claims[entry.Address] = restored(entry, false, record.Generation)
+		l.claims[entry.Address] = restored(entry, false, record.Generation)
 	}
 	for _, entry := range record.Prefixes {
 		// Published, and asked for by nobody until the policy says so.
-		ledger.uses[entry] = &use{since: record.Generation, busyUntil: now.Add(Drain)}
+		l.uses[entry] = &use{since: record.Generation, busyUntil: now.Add(Drain)}
 	}
 	for _, entry := range record.Released {
-		ledger.released[holding{entry.Address, entry.Tenant}] = &released{generation: entry.Generation, at: now}
+		l.released[holding{entry.Address, entry.Tenant}] = &released{generation: entry.Generation, at: now}
 	}
-	ledger.want(now)
+	l.want(now)
 }
 
 // restored claim: its pod may have run, also where the last record that was stored does not say so yet.

@@ -23,25 +23,25 @@ type use struct {
 }
 
 // planUses publishes the prefixes of the tenants that have pods here, and of those open to them.
-func (ledger *Ledger) planUses(now time.Time) {
+func (l *Ledger) planUses(now time.Time) {
 	wanted := map[tenants.Use]bool{}
-	if ledger.rules != nil {
-		for tenant := range ledger.scope(ledger.here()) {
-			prefixes, _ := ledger.rules.Prefixes(tenant)
+	if l.rules != nil {
+		for tenant := range l.scope(l.here()) {
+			prefixes, _ := l.rules.Prefixes(tenant)
 			for _, prefix := range prefixes {
 				wanted[tenants.Use{Prefix: prefix, Tenant: tenant}] = true
 			}
 		}
 	}
 	for _, entry := range slices.SortedFunc(maps.Keys(wanted), compareUses) {
-		if ledger.uses[entry] == nil {
-			ledger.uses[entry] = &use{since: ledger.touch(now)}
+		if l.uses[entry] == nil {
+			l.uses[entry] = &use{since: l.touch(now)}
 		}
 	}
-	for entry, used := range ledger.uses {
+	for entry, used := range l.uses {
 		if used.wanted && !wanted[entry] {
 			used.leftAt = 0
-			ledger.want(now.Add(soon))
+			l.want(now.Add(soon))
 		}
 		used.wanted = wanted[entry]
 	}
@@ -52,26 +52,26 @@ func compareUses(a, b tenants.Use) int {
 }
 
 // scope: tenants and those that are open to them.
-func (ledger *Ledger) scope(names []string) map[string]bool {
+func (l *Ledger) scope(names []string) map[string]bool {
 	scope := map[string]bool{}
 	for _, name := range names {
-		maps.Copy(scope, ledger.friends(name))
+		maps.Copy(scope, l.friends(name))
 	}
 	return scope
 }
 
 // here lists the tenants that hold an address on this node.
-func (ledger *Ledger) here() []string {
+func (l *Ledger) here() []string {
 	names := map[string]bool{}
-	for _, held := range ledger.claims {
+	for _, held := range l.claims {
 		names[held.tenant] = true
 	}
 	return slices.Collect(maps.Keys(names))
 }
 
 // busy: a pod of the tenant had the address until now.
-func (ledger *Ledger) busy(address netip.Addr, tenant string, now time.Time) {
-	for entry, used := range ledger.uses {
+func (l *Ledger) busy(address netip.Addr, tenant string, now time.Time) {
+	for entry, used := range l.uses {
 		if entry.Tenant == tenant && entry.Prefix.Contains(address) {
 			used.busyUntil = now.Add(Drain)
 		}
@@ -80,34 +80,34 @@ func (ledger *Ledger) busy(address netip.Addr, tenant string, now time.Time) {
 
 // findUsable works out what of each tenant's prefixes this node may act by: what the policy gives, what was published
 // before others were asked, less everything that another tenant may still have.
-func (ledger *Ledger) findUsable(now time.Time) {
-	ledger.usable = map[string][]netip.Prefix{}
+func (l *Ledger) findUsable(now time.Time) {
+	l.usable = map[string][]netip.Prefix{}
 	wanted, checked := map[string][]netip.Prefix{}, map[string][]netip.Prefix{}
-	for entry, used := range ledger.uses {
+	for entry, used := range l.uses {
 		if used.wanted {
 			wanted[entry.Tenant] = append(wanted[entry.Tenant], entry.Prefix)
 		}
-		if used.since <= ledger.checked {
+		if used.since <= l.checked {
 			checked[entry.Tenant] = append(checked[entry.Tenant], entry.Prefix)
 		}
 	}
 	var index tenants.PrefixIndex
 	for tenant, prefixes := range wanted {
-		ledger.usable[tenant] = tenants.Common(prefixes, checked[tenant])
-		for _, prefix := range ledger.usable[tenant] {
+		l.usable[tenant] = tenants.Common(prefixes, checked[tenant])
+		for _, prefix := range l.usable[tenant] {
 			index.Add(prefix, tenant)
 		}
 	}
 	if index.Empty() {
 		return
 	}
-	for tenant, holes := range ledger.holes(&index, now) {
-		ledger.usable[tenant] = tenants.Without(ledger.usable[tenant], holes)
+	for tenant, holes := range l.holes(&index, now) {
+		l.usable[tenant] = tenants.Without(l.usable[tenant], holes)
 	}
 }
 
 // holes in the prefixes of the index: what others hold, or may still act by.
-func (ledger *Ledger) holes(index *tenants.PrefixIndex, now time.Time) map[string][]netip.Prefix {
+func (l *Ledger) holes(index *tenants.PrefixIndex, now time.Time) map[string][]netip.Prefix {
 	holes := map[string][]netip.Prefix{}
 	dig := func(hole netip.Prefix, by string) {
 		index.Around(hole, func(_ netip.Prefix, tenant string) {
@@ -116,32 +116,32 @@ func (ledger *Ledger) holes(index *tenants.PrefixIndex, now time.Time) map[strin
 			}
 		})
 	}
-	for address, held := range ledger.claims {
+	for address, held := range l.claims {
 		if !held.byPrefix {
 			dig(tenants.Host(address), held.tenant)
 		}
 	}
-	for entry, let := range ledger.released {
-		if len(ledger.lacking(ledger.ID(), let.generation, now)) > 0 {
+	for entry, let := range l.released {
+		if len(l.lacking(l.ID(), let.generation, now)) > 0 {
 			dig(tenants.Host(entry.address), entry.tenant)
 		}
 	}
 	var wider tenants.PrefixIndex
-	for entry := range ledger.uses {
+	for entry := range l.uses {
 		dig(entry.Prefix, entry.Tenant)
 		wider.Add(entry.Prefix, entry.Tenant)
 	}
-	for _, record := range ledger.records {
-		if !ledger.letGo(record, now) {
-			ledger.digRecord(record, dig, &wider, now)
+	for _, record := range l.records {
+		if !l.letGo(record, now) {
+			l.digRecord(record, dig, &wider, now)
 		}
 	}
-	for id, ghost := range ledger.ghosts {
-		if len(ledger.haunted(id)) > 0 || ledger.checked < ledger.barriers[id] {
-			ledger.digRecord(ghost, dig, &wider, now)
+	for id, ghost := range l.ghosts {
+		if len(l.haunted(id)) > 0 || l.checked < l.barriers[id] {
+			l.digRecord(ghost, dig, &wider, now)
 		}
 	}
-	for tenant, prefixes := range ledger.usable {
+	for tenant, prefixes := range l.usable {
 		for _, prefix := range prefixes {
 			wider.Around(prefix, func(_ netip.Prefix, other string) {
 				if other != tenant {
@@ -153,7 +153,7 @@ func (ledger *Ledger) holes(index *tenants.PrefixIndex, now time.Time) map[strin
 	return holes
 }
 
-func (ledger *Ledger) digRecord(
+func (l *Ledger) digRecord(
 	record *tenants.Record, dig func(netip.Prefix, string), wider *tenants.PrefixIndex, now time.Time,
 ) {
 	for _, entry := range record.Addresses {
@@ -164,7 +164,7 @@ func (ledger *Ledger) digRecord(
 		wider.Add(entry.Prefix, entry.Tenant)
 	}
 	for _, entry := range record.Released {
-		if record.Leaving || len(ledger.lacking(record.ID(), entry.Generation, now)) > 0 {
+		if record.Leaving || len(l.lacking(record.ID(), entry.Generation, now)) > 0 {
 			dig(tenants.Host(entry.Address), entry.Tenant)
 		}
 	}

@@ -33,32 +33,32 @@ type given struct {
 func newViews() views { return views{numbers: map[string]uint32{}} }
 
 // forget the views given: they were made from records that this node no longer goes by.
-func (views *views) forget() { views.given = nil }
+func (v *views) forget() { v.given = nil }
 
 // View for the tenants that have pods here. The version grows with what it lets in, not with what was heard.
-func (ledger *Ledger) View(local []string, now time.Time) (plan.Tenants, uint64) {
+func (l *Ledger) View(local []string, now time.Time) (plan.Tenants, uint64) {
 	local = slices.Compact(slices.Sorted(slices.Values(local)))
-	if len(ledger.views.given) == 0 || !slices.Equal(local, ledger.views.local) {
-		ledger.views.local = local
-		ledger.refresh(now)
+	if len(l.views.given) == 0 || !slices.Equal(local, l.views.local) {
+		l.views.local = local
+		l.refresh(now)
 	}
-	last := ledger.views.given[len(ledger.views.given)-1]
+	last := l.views.given[len(l.views.given)-1]
 	return last.tenants, last.version
 }
 
 // Version of the last view.
-func (ledger *Ledger) Version() uint64 { return ledger.views.version }
+func (l *Ledger) Version() uint64 { return l.views.version }
 
 // refresh works out what changed for the flows. Where a view lets in just what the last one did, the last one stands,
 // as made from what is known now: so flows that need no change need no confirmation either.
-func (ledger *Ledger) refresh(now time.Time) {
-	ledger.findUsable(now)
-	views := &ledger.views
-	fresh := given{tenants: ledger.tenants(), from: ledger.stamps()}
+func (l *Ledger) refresh(now time.Time) {
+	l.findUsable(now)
+	views := &l.views
+	fresh := given{tenants: l.tenants(), from: l.stamps()}
 	if count := len(views.given); count > 0 && same(views.given[count-1].tenants, fresh.tenants) {
 		views.given[count-1].from = fresh.from
 		if views.confirmed == views.version {
-			ledger.saw(fresh.from, now)
+			l.saw(fresh.from, now)
 		}
 	} else {
 		views.version++
@@ -68,7 +68,7 @@ func (ledger *Ledger) refresh(now time.Time) {
 			views.given = slices.Delete(views.given, 0, extra)
 		}
 	}
-	for _, used := range ledger.uses {
+	for _, used := range l.uses {
 		if !used.wanted && used.leftAt == 0 {
 			used.leftAt = views.version
 		}
@@ -81,45 +81,45 @@ func same(one, other plan.Tenants) bool {
 }
 
 // stamps of all records that a view is made from.
-func (ledger *Ledger) stamps() map[string]int64 {
-	stamps := make(map[string]int64, len(ledger.records)+1)
-	for id, record := range ledger.records {
+func (l *Ledger) stamps() map[string]int64 {
+	stamps := make(map[string]int64, len(l.records)+1)
+	for id, record := range l.records {
 		switch {
 		case record.Leaving:
 			stamps[id] = tenants.Gone
-		case ledger.announced[id]:
+		case l.announced[id]:
 			stamps[id] = record.Generation
 		}
 	}
-	stamps[ledger.ID()] = ledger.generation
+	stamps[l.ID()] = l.generation
 	return stamps
 }
 
 // tenants as the flows need them: nothing while this node is not known to the others.
-func (ledger *Ledger) tenants() plan.Tenants {
-	if !ledger.ready || ledger.evicted || ledger.rules == nil {
+func (l *Ledger) tenants() plan.Tenants {
+	if !l.ready || l.evicted || l.rules == nil {
 		return plan.Tenants{}
 	}
-	scope := ledger.scope(ledger.views.local)
+	scope := l.scope(l.views.local)
 	result := plan.Tenants{Numbers: make(map[string]uint32, len(scope))}
 	for _, tenant := range slices.Sorted(maps.Keys(scope)) {
-		if ledger.views.numbers[tenant] == 0 {
-			ledger.views.numbers[tenant] = uint32(len(ledger.views.numbers) + 1)
+		if l.views.numbers[tenant] == 0 {
+			l.views.numbers[tenant] = uint32(len(l.views.numbers) + 1)
 		}
-		result.Numbers[tenant] = ledger.views.numbers[tenant]
-		for _, prefix := range ledger.usable[tenant] {
+		result.Numbers[tenant] = l.views.numbers[tenant]
+		for _, prefix := range l.usable[tenant] {
 			result.Members = append(result.Members, plan.Member{Prefix: prefix, Tenant: tenant})
 		}
 	}
-	for address, tenant := range ledger.holders() {
-		if scope[tenant] && !inside(ledger.usable[tenant], address) {
+	for address, tenant := range l.holders() {
+		if scope[tenant] && !inside(l.usable[tenant], address) {
 			result.Members = append(result.Members, plan.Member{Prefix: tenants.Host(address), Tenant: tenant})
 		}
 	}
 	slices.SortFunc(result.Members, func(a, b plan.Member) int {
 		return cmp.Or(a.Prefix.Compare(b.Prefix), cmp.Compare(a.Tenant, b.Tenant))
 	})
-	result.Pairs = ledger.pairs()
+	result.Pairs = l.pairs()
 	return result
 }
 
@@ -128,7 +128,7 @@ func inside(prefixes []netip.Prefix, address netip.Addr) bool {
 }
 
 // holders of addresses that are published one by one; an address with two tenants is nobody's.
-func (ledger *Ledger) holders() map[netip.Addr]string {
+func (l *Ledger) holders() map[netip.Addr]string {
 	holders := map[netip.Addr]string{}
 	enter := func(address netip.Addr, tenant string) {
 		if other, taken := holders[address]; taken && other != tenant {
@@ -136,13 +136,13 @@ func (ledger *Ledger) holders() map[netip.Addr]string {
 		}
 		holders[address] = tenant
 	}
-	for address, held := range ledger.claims {
+	for address, held := range l.claims {
 		if held.active && !held.byPrefix {
 			enter(address, held.tenant)
 		}
 	}
-	for id, record := range ledger.records {
-		if record.Leaving || !ledger.announced[id] {
+	for id, record := range l.records {
+		if record.Leaving || !l.announced[id] {
 			continue
 		}
 		for _, entry := range record.Addresses {
@@ -155,10 +155,10 @@ func (ledger *Ledger) holders() map[netip.Addr]string {
 }
 
 // pairs of tenants that are open to each other, of which one has pods here.
-func (ledger *Ledger) pairs() [][2]string {
+func (l *Ledger) pairs() [][2]string {
 	var pairs [][2]string
-	for _, tenant := range ledger.views.local {
-		for _, peer := range ledger.rules.Peers(tenant) {
+	for _, tenant := range l.views.local {
+		for _, peer := range l.rules.Peers(tenant) {
 			pairs = append(pairs, [2]string{min(tenant, peer), max(tenant, peer)})
 		}
 	}
@@ -167,44 +167,44 @@ func (ledger *Ledger) pairs() [][2]string {
 }
 
 // Confirm that the flows of that view are in place; says by Due when the others should hear of it.
-func (ledger *Ledger) Confirm(version uint64, now time.Time) {
-	for _, view := range ledger.views.given {
-		if view.version == version && version >= ledger.views.confirmed {
-			ledger.views.confirmed = version
-			ledger.saw(view.from, now)
+func (l *Ledger) Confirm(version uint64, now time.Time) {
+	for _, view := range l.views.given {
+		if view.version == version && version >= l.views.confirmed {
+			l.views.confirmed = version
+			l.saw(view.from, now)
 		}
 	}
 }
 
 // saw takes over what the flows are made from, and decides how soon others need to know.
-func (ledger *Ledger) saw(from map[string]int64, now time.Time) {
-	friends := ledger.scope(ledger.here())
+func (l *Ledger) saw(from map[string]int64, now time.Time) {
+	friends := l.scope(l.here())
 	for id, generation := range from {
-		before, found := ledger.seen[id]
+		before, found := l.seen[id]
 		if found && before == generation {
 			continue
 		}
-		record := ledger.records[id]
+		record := l.records[id]
 		switch {
-		case id == ledger.ID():
-			if ledger.unreleased(before) {
-				ledger.want(now.Add(soon))
+		case id == l.ID():
+			if l.unreleased(before) {
+				l.want(now.Add(soon))
 			}
 		case record == nil:
-		case !found || before < ledger.news[id] && concerns(record, friends):
-			ledger.want(now)
+		case !found || before < l.news[id] && concerns(record, friends):
+			l.want(now)
 		case record.Leaving || releasedSince(record, before):
-			ledger.want(now.Add(soon))
+			l.want(now.Add(soon))
 		default:
-			ledger.want(now.Add(later))
+			l.want(now.Add(later))
 		}
 	}
-	for id := range ledger.seen {
+	for id := range l.seen {
 		if _, still := from[id]; !still {
-			ledger.want(now.Add(soon))
+			l.want(now.Add(soon))
 		}
 	}
-	ledger.seen = maps.Clone(from)
+	l.seen = maps.Clone(from)
 }
 
 func releasedSince(record *tenants.Record, generation int64) bool {
@@ -212,8 +212,8 @@ func releasedSince(record *tenants.Record, generation int64) bool {
 }
 
 // unreleased: an own release that others wait for is newer than what was confirmed.
-func (ledger *Ledger) unreleased(generation int64) bool {
-	for _, let := range ledger.released {
+func (l *Ledger) unreleased(generation int64) bool {
+	for _, let := range l.released {
 		if let.generation > generation {
 			return true
 		}
