@@ -42,22 +42,22 @@ const (
 )
 
 // Check refuses a tenant that cannot be meant.
-func (tenant Tenant) Check() error {
-	if err := checkSubdomain("tenant", tenant.Name); err != nil {
+func (t Tenant) Check() error {
+	if err := checkSubdomain("tenant", t.Name); err != nil {
 		return err
 	}
-	if len(tenant.Namespaces) > MostNamespaces {
-		return fmt.Errorf("%d namespaces, at most %d", len(tenant.Namespaces), MostNamespaces)
+	if len(t.Namespaces) > MostNamespaces {
+		return fmt.Errorf("%d namespaces, at most %d", len(t.Namespaces), MostNamespaces)
 	}
-	for _, namespace := range tenant.Namespaces {
+	for _, namespace := range t.Namespaces {
 		if err := CheckNamespace(namespace); err != nil {
 			return err
 		}
 	}
-	if len(tenant.Prefixes) > MostPrefixes {
-		return fmt.Errorf("%d prefixes, at most %d", len(tenant.Prefixes), MostPrefixes)
+	if len(t.Prefixes) > MostPrefixes {
+		return fmt.Errorf("%d prefixes, at most %d", len(t.Prefixes), MostPrefixes)
 	}
-	for _, prefix := range tenant.Prefixes {
+	for _, prefix := range t.Prefixes {
 		if err := CheckPrefix(prefix); err != nil {
 			return err
 		}
@@ -84,15 +84,15 @@ func CheckPrefix(prefix netip.Prefix) error {
 }
 
 // Check refuses a peering that cannot be meant.
-func (peering Peering) Check() error {
-	if err := CheckTenant(peering.A); err != nil {
+func (p Peering) Check() error {
+	if err := CheckTenant(p.A); err != nil {
 		return err
 	}
-	if err := CheckTenant(peering.B); err != nil {
+	if err := CheckTenant(p.B); err != nil {
 		return err
 	}
-	if peering.A == peering.B {
-		return fmt.Errorf("tenant %s is open to itself anyway", peering.A)
+	if p.A == p.B {
+		return fmt.Errorf("tenant %s is open to itself anyway", p.A)
 	}
 	return nil
 }

@@ -18,22 +18,22 @@ type PrefixIndex struct {
 }
 
 // Add a prefix of a tenant.
-func (index *PrefixIndex) Add(prefix netip.Prefix, tenant string) {
-	if index.tenants == nil {
-		index.tenants = map[netip.Prefix][]string{}
+func (p *PrefixIndex) Add(prefix netip.Prefix, tenant string) {
+	if p.tenants == nil {
+		p.tenants = map[netip.Prefix][]string{}
 	}
-	if !slices.Contains(index.tenants[prefix], tenant) {
-		index.tenants[prefix] = append(index.tenants[prefix], tenant)
+	if !slices.Contains(p.tenants[prefix], tenant) {
+		p.tenants[prefix] = append(p.tenants[prefix], tenant)
 	}
-	lengths := &index.lengths[family(prefix.Addr())]
+	lengths := &p.lengths[family(prefix.Addr())]
 	if at, found := slices.BinarySearch(*lengths, prefix.Bits()); !found {
 		*lengths = slices.Insert(*lengths, at, prefix.Bits())
 	}
 }
 
 // Around calls visit for every prefix that contains this one or is it, the widest first.
-func (index *PrefixIndex) Around(prefix netip.Prefix, visit func(around netip.Prefix, tenant string)) {
-	for _, bits := range index.lengths[family(prefix.Addr())] {
+func (p *PrefixIndex) Around(prefix netip.Prefix, visit func(around netip.Prefix, tenant string)) {
+	for _, bits := range p.lengths[family(prefix.Addr())] {
 		if bits > prefix.Bits() {
 			return
 		}
@@ -41,14 +41,14 @@ func (index *PrefixIndex) Around(prefix netip.Prefix, visit func(around netip.Pr
 		if err != nil {
 			return
 		}
-		for _, tenant := range index.tenants[around] {
+		for _, tenant := range p.tenants[around] {
 			visit(around, tenant)
 		}
 	}
 }
 
 // Empty says that nothing was added.
-func (index *PrefixIndex) Empty() bool { return len(index.tenants) == 0 }
+func (p *PrefixIndex) Empty() bool { return len(p.tenants) == 0 }
 
 // Host is the prefix of one address.
 func Host(address netip.Addr) netip.Prefix { return netip.PrefixFrom(address, address.BitLen()) }

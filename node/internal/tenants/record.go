@@ -69,36 +69,36 @@ func NewInstance() string {
 }
 
 // ID of the record among all records of all nodes.
-func (record *Record) ID() string { return record.Node + "." + record.Instance }
+func (r *Record) ID() string { return r.Node + "." + r.Instance }
 
 // Check refuses what no node writes. Records come from outside: a shared folder, an API server.
-func (record *Record) Check() error {
-	if err := CheckNode(record.Node); err != nil {
+func (r *Record) Check() error {
+	if err := CheckNode(r.Node); err != nil {
 		return err
 	}
-	if !instance.MatchString(record.Instance) {
-		return fmt.Errorf("instance %.40q is not 8 hexadecimal digits", record.Instance)
+	if !instance.MatchString(r.Instance) {
+		return fmt.Errorf("instance %.40q is not 8 hexadecimal digits", r.Instance)
 	}
-	if record.Generation < 1 || record.Revision < 1 {
-		return fmt.Errorf("generation %d with revision %d", record.Generation, record.Revision)
+	if r.Generation < 1 || r.Revision < 1 {
+		return fmt.Errorf("generation %d with revision %d", r.Generation, r.Revision)
 	}
 	for _, count := range []struct {
 		what       string
 		have, most int
 	}{
-		{"addresses", len(record.Addresses), MostAddresses}, {"prefixes", len(record.Prefixes), MostUses},
-		{"released addresses", len(record.Released), MostReleased}, {"nodes seen", len(record.Seen), MostSeen},
+		{"addresses", len(r.Addresses), MostAddresses}, {"prefixes", len(r.Prefixes), MostUses},
+		{"released addresses", len(r.Released), MostReleased}, {"nodes seen", len(r.Seen), MostSeen},
 	} {
 		if count.have > count.most {
 			return fmt.Errorf("%d %s, at most %d", count.have, count.what, count.most)
 		}
 	}
-	return record.checkEntries()
+	return r.checkEntries()
 }
 
-func (record *Record) checkEntries() error {
-	held := make(map[netip.Addr]bool, len(record.Addresses))
-	for _, entry := range record.Addresses {
+func (r *Record) checkEntries() error {
+	held := make(map[netip.Addr]bool, len(r.Addresses))
+	for _, entry := range r.Addresses {
 		if err := entry.check(); err != nil {
 			return err
 		}
@@ -107,23 +107,23 @@ func (record *Record) checkEntries() error {
 		}
 		held[entry.Address] = true
 	}
-	for _, entry := range record.Prefixes {
+	for _, entry := range r.Prefixes {
 		if err := checkUse(entry); err != nil {
 			return err
 		}
 	}
-	for _, entry := range record.Released {
+	for _, entry := range r.Released {
 		if err := CheckAddress(entry.Address); err != nil {
 			return err
 		}
 		if err := CheckTenant(entry.Tenant); err != nil {
 			return err
 		}
-		if entry.Generation < 1 || entry.Generation > record.Generation {
-			return fmt.Errorf("address %s was released in generation %d of %d", entry.Address, entry.Generation, record.Generation)
+		if entry.Generation < 1 || entry.Generation > r.Generation {
+			return fmt.Errorf("address %s was released in generation %d of %d", entry.Address, entry.Generation, r.Generation)
 		}
 	}
-	for id, generation := range record.Seen {
+	for id, generation := range r.Seen {
 		if len(id) > longestName+9 || !subdomain.MatchString(id) || generation < Gone {
 			return fmt.Errorf("seen generation %d of record %.80q", generation, id)
 		}
@@ -131,18 +131,18 @@ func (record *Record) checkEntries() error {
 	return nil
 }
 
-func (entry Address) check() error {
-	if err := CheckAddress(entry.Address); err != nil {
+func (a Address) check() error {
+	if err := CheckAddress(a.Address); err != nil {
 		return err
 	}
-	if err := CheckTenant(entry.Tenant); err != nil {
+	if err := CheckTenant(a.Tenant); err != nil {
 		return err
 	}
-	if len(entry.Rail) > longestRail || entry.Rail != "" && !printable.MatchString(entry.Rail) {
-		return fmt.Errorf("rail %.80q of address %s", entry.Rail, entry.Address)
+	if len(a.Rail) > longestRail || a.Rail != "" && !printable.MatchString(a.Rail) {
+		return fmt.Errorf("rail %.80q of address %s", a.Rail, a.Address)
 	}
-	if len(entry.Owner) > longestOwner || entry.Owner != "" && !printable.MatchString(entry.Owner) {
-		return fmt.Errorf("owner %.80q of address %s", entry.Owner, entry.Address)
+	if len(a.Owner) > longestOwner || a.Owner != "" && !printable.MatchString(a.Owner) {
+		return fmt.Errorf("owner %.80q of address %s", a.Owner, a.Address)
 	}
 	return nil
 }
@@ -187,12 +187,12 @@ func CheckClaim(claim Claim) error {
 }
 
 // Sort puts the entries into the one order that they are written in.
-func (record *Record) Sort() {
-	slices.SortFunc(record.Addresses, func(a, b Address) int { return a.Address.Compare(b.Address) })
-	slices.SortFunc(record.Prefixes, func(a, b Use) int {
+func (r *Record) Sort() {
+	slices.SortFunc(r.Addresses, func(a, b Address) int { return a.Address.Compare(b.Address) })
+	slices.SortFunc(r.Prefixes, func(a, b Use) int {
 		return cmp.Or(a.Prefix.Compare(b.Prefix), cmp.Compare(a.Tenant, b.Tenant))
 	})
-	slices.SortFunc(record.Released, func(a, b Released) int {
+	slices.SortFunc(r.Released, func(a, b Released) int {
 		return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Tenant, b.Tenant))
 	})
 }

@@ -41,88 +41,88 @@ func NewRules(policy Policy) *Rules {
 	return rules
 }
 
-func (rules *Rules) addTenant(tenant Tenant) {
+func (r *Rules) addTenant(tenant Tenant) {
 	fault := tenant.Fault
 	if err := tenant.Check(); fault == "" && err != nil {
 		fault = err.Error()
 	}
-	if _, twice := rules.declared[tenant.Name]; twice && fault == "" {
+	if _, twice := r.declared[tenant.Name]; twice && fault == "" {
 		fault = "it is there twice"
 	}
 	if fault != "" {
-		rules.problems = append(rules.problems, fmt.Sprintf("tenant %.80q is not heeded: %s", tenant.Name, fault))
+		r.problems = append(r.problems, fmt.Sprintf("tenant %.80q is not heeded: %s", tenant.Name, fault))
 		for _, namespace := range tenant.Namespaces {
-			rules.disputed[namespace] = fmt.Sprintf("its tenant %.80q is not heeded: %s", tenant.Name, fault)
+			r.disputed[namespace] = fmt.Sprintf("its tenant %.80q is not heeded: %s", tenant.Name, fault)
 		}
 		return
 	}
 	for _, namespace := range tenant.Namespaces {
-		if other, taken := rules.namespaces[namespace]; taken && other != tenant.Name {
+		if other, taken := r.namespaces[namespace]; taken && other != tenant.Name {
 			why := fmt.Sprintf("namespace %s is in two tenants, %s and %s", namespace, other, tenant.Name)
-			rules.problems = append(rules.problems, why)
-			rules.disputed[namespace] = why
+			r.problems = append(r.problems, why)
+			r.disputed[namespace] = why
 		}
-		rules.namespaces[namespace] = tenant.Name
+		r.namespaces[namespace] = tenant.Name
 	}
-	rules.declared[tenant.Name] = slices.Clone(tenant.Prefixes)
+	r.declared[tenant.Name] = slices.Clone(tenant.Prefixes)
 	for _, prefix := range tenant.Prefixes {
-		rules.index.Add(prefix, tenant.Name)
+		r.index.Add(prefix, tenant.Name)
 	}
 }
 
 // disjoin takes from each tenant's prefixes what another's overlap: that part is nobody's.
-func (rules *Rules) disjoin() {
+func (r *Rules) disjoin() {
 	holes := map[string][]netip.Prefix{}
-	for _, tenant := range slices.Sorted(maps.Keys(rules.declared)) {
-		for _, prefix := range rules.declared[tenant] {
-			rules.index.Around(prefix, func(around netip.Prefix, other string) {
+	for _, tenant := range slices.Sorted(maps.Keys(r.declared)) {
+		for _, prefix := range r.declared[tenant] {
+			r.index.Around(prefix, func(around netip.Prefix, other string) {
 				if other == tenant {
 					return
 				}
 				holes[tenant] = append(holes[tenant], prefix)
 				holes[other] = append(holes[other], prefix)
 				if around != prefix || other < tenant {
-					rules.problems = append(rules.problems,
+					r.problems = append(r.problems,
 						fmt.Sprintf("%s of tenant %s lies in %s of tenant %s: it is neither's", prefix, tenant, around, other))
 				}
 			})
 		}
 	}
-	for tenant, prefixes := range rules.declared {
-		rules.members[tenant] = Without(prefixes, holes[tenant])
+	for tenant, prefixes := range r.declared {
+		r.members[tenant] = Without(prefixes, holes[tenant])
 	}
 }
 
-func (rules *Rules) open(tenant, to string) {
-	if !slices.Contains(rules.peers[tenant], to) {
-		rules.peers[tenant] = append(rules.peers[tenant], to)
-		slices.Sort(rules.peers[tenant])
+func (r *Rules) open(tenant, to string) {
+	if !slices.Contains(r.peers[tenant], to) {
+		r.peers[tenant] = append(r.peers[tenant], to)
+		slices.Sort(r.peers[tenant])
 	}
 }
 
 // TenantOf a namespace, or why nobody can say.
-func (rules *Rules) TenantOf(namespace string) (string, error) {
+func (r *Rules) TenantOf(namespace string) (string, error) {
 	if err := CheckNamespace(namespace); err != nil {
 		return "", err
 	}
-	if why, disputed := rules.disputed[namespace]; disputed {
+	if why, disputed := r.disputed[namespace]; disputed {
 		return "", fmt.Errorf("%w: %s", ErrNoTenant, why)
 	}
-	if tenant, found := rules.namespaces[namespace]; found {
+	if tenant, found := r.namespaces[namespace]; found {
 		return tenant, nil
 	}
 	return NamespaceTenant(namespace), nil
 }
 
 // Prefixes of a tenant that are its own alone; ok says whether it has declared any.
-func (rules *Rules) Prefixes(tenant string) (members []netip.Prefix, ok bool) {
-	return rules.members[tenant], len(rules.declared[tenant]) > 0
+func (r *Rules) Prefixes(tenant string) (members []netip.Prefix, ok bool) {
+	return r.members[tenant], len(r.declared[tenant]) > 0
 }
 
 // Owners are the tenants in whose prefixes the address lies.
-func (rules *Rules) Owners(address netip.Addr) []string {
+func (r *Rules) Owners(address netip.Addr) []string {
 	var owners []string
-	rules.index.Around(Host(address), func(_ netip.Prefix, tenant string) {
+	r.index.Around(Host(address), func(_ netip.Prefix, tenant string) {
 		if !slices.Contains(owners, tenant) {
 			owners = append(owners, tenant)
 		}
@@ -131,7 +131,7 @@ func (rules *Rules) Owners(address netip.Addr) []string {
 }
 
 // Peers of a tenant, sorted.
-func (rules *Rules) Peers(tenant string) []string { return rules.peers[tenant] }
+func (r *Rules) Peers(tenant string) []string { return r.peers[tenant] }
 
 // Problems of the policy, one sentence each.
-func (rules *Rules) Problems() []string { return rules.problems }
+func (r *Rules) Problems() []string { return r.problems }

@@ -43,25 +43,25 @@ type stamp struct {
 }
 
 // scan the folder. Anew: files are read even if they look unchanged.
-func (store *Store) scan(anew bool) (tenants.Snapshot, error) {
-	if err := store.mounted(); err != nil {
+func (s *Store) scan(anew bool) (tenants.Snapshot, error) {
+	if err := s.mounted(); err != nil {
 		return tenants.Snapshot{}, err
 	}
-	store.mutex.Lock()
-	defer store.mutex.Unlock()
-	ids, leaving, err := store.list()
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	ids, leaving, err := s.list()
 	if err != nil {
 		return tenants.Snapshot{}, err
 	}
-	store.sequence++
+	s.sequence++
 	snapshot := tenants.Snapshot{
-		Sequence: store.sequence, Records: make(map[string]*tenants.Record, len(ids)), Unreadable: map[string]string{},
+		Sequence: s.sequence, Records: make(map[string]*tenants.Record, len(ids)), Unreadable: map[string]string{},
 	}
 	for id := range ids {
-		entry, found := store.load(id, anew)
+		entry, found := s.load(id, anew)
 		switch {
 		case !found:
-			delete(store.cache, id)
+			delete(s.cache, id)
 		case entry.fault != "":
 			snapshot.Unreadable[id] = entry.fault
 		case leaving[id]:
@@ -72,24 +72,24 @@ func (store *Store) scan(anew bool) (tenants.Snapshot, error) {
 			snapshot.Records[id] = entry.record
 		}
 	}
-	store.readPolicy(&snapshot, anew)
+	s.readPolicy(&snapshot, anew)
 	return snapshot, nil
 }
 
 // list the records' names. One look can miss a file that is being replaced; so there are two, and what was known before
 // is looked for by name.
-func (store *Store) list() (ids, leaving map[string]bool, err error) {
+func (s *Store) list() (ids, leaving map[string]bool, err error) {
 	ids, leaving = map[string]bool{}, map[string]bool{}
-	for id := range store.cache {
+	for id := range s.cache {
 		ids[id] = true
 	}
 	for range 2 {
-		entries, err := os.ReadDir(store.nodes())
+		entries, err := os.ReadDir(s.nodes())
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, nil, err
 		}
 		if len(entries) > mostFiles {
-			return nil, nil, fmt.Errorf("%s has %d files, at most %d", store.nodes(), len(entries), mostFiles)
+			return nil, nil, fmt.Errorf("%s has %d files, at most %d", s.nodes(), len(entries), mostFiles)
 		}
 		for _, entry := range entries {
 			if id, found := strings.CutSuffix(entry.Name(), recordSuffix); found && recordName.MatchString(id) {
@@ -103,13 +103,13 @@ func (store *Store) list() (ids, leaving map[string]bool, err error) {
 	return ids, leaving, nil
 }
 
-func (store *Store) load(id string, anew bool) (cached, bool) {
-	path := store.path(id, recordSuffix)
+func (s *Store) load(id string, anew bool) (cached, bool) {
+	path := s.path(id, recordSuffix)
 	seen, err := stampOf(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return cached{}, false
 	}
-	before, known := store.cache[id]
+	before, known := s.cache[id]
 	if err == nil && known && !anew && before.stamp == seen {
 		return before, true
 	}
@@ -126,7 +126,7 @@ func (store *Store) load(id string, anew bool) (cached, bool) {
 	} else if known && before.record != nil && before.record.Revision == entry.record.Revision {
 		entry.record = before.record // the same: whoever compares need not look inside
 	}
-	store.cache[id] = entry
+	s.cache[id] = entry
 	return entry, true
 }
 
@@ -153,18 +153,18 @@ func parse(id string, content []byte) (*tenants.Record, error) {
 	return record, nil
 }
 
-func (store *Store) readPolicy(snapshot *tenants.Snapshot, anew bool) {
-	path := filepath.Join(store.folder, policyFile)
+func (s *Store) readPolicy(snapshot *tenants.Snapshot, anew bool) {
+	path := filepath.Join(s.folder, policyFile)
 	seen, err := stampOf(path)
-	if err != nil || anew || seen != store.policy.stamp {
-		store.policy = cachedPolicy{stamp: seen}
+	if err != nil || anew || seen != s.policy.stamp {
+		s.policy = cachedPolicy{stamp: seen}
 		content, err := durable.Read(path, tenants.LongestPolicy)
 		if err == nil {
-			store.policy.policy, err = tenants.ParsePolicy(content)
+			s.policy.policy, err = tenants.ParsePolicy(content)
 		}
 		if err != nil {
-			store.policy.fault = fmt.Sprintf("%s: %v", path, err)
+			s.policy.fault = fmt.Sprintf("%s: %v", path, err)
 		}
 	}
-	snapshot.Policy, snapshot.PolicyFault = store.policy.policy, store.policy.fault
+	snapshot.Policy, snapshot.PolicyFault = s.policy.policy, s.policy.fault
 }

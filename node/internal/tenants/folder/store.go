@@ -45,45 +45,45 @@ type Store struct {
 // New store in the folder.
 func New(folder string) *Store { return &Store{folder: folder, cache: map[string]cached{}} }
 
-func (store *Store) nodes() string { return filepath.Join(store.folder, "nodes") }
+func (s *Store) nodes() string { return filepath.Join(s.folder, "nodes") }
 
-func (store *Store) path(id, suffix string) string { return filepath.Join(store.nodes(), id+suffix) }
+func (s *Store) path(id, suffix string) string { return filepath.Join(s.nodes(), id+suffix) }
 
 // Publish implements tenants.Store.
-func (store *Store) Publish(_ context.Context, record *tenants.Record) error {
-	if err := store.mounted(); err != nil {
+func (s *Store) Publish(_ context.Context, record *tenants.Record) error {
+	if err := s.mounted(); err != nil {
 		return err
 	}
-	store.mutex.Lock()
-	defer store.mutex.Unlock()
-	if err := os.Mkdir(store.nodes(), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if err := os.Mkdir(s.nodes(), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := store.mayWrite(record); err != nil {
+	if err := s.mayWrite(record); err != nil {
 		return err
 	}
 	content, err := json.Marshal(record)
 	if err != nil {
 		return err
 	}
-	store.tried = record.ID()
-	if err := durable.Write(store.path(record.ID(), recordSuffix), content, 0o644); err != nil {
+	s.tried = record.ID()
+	if err := durable.Write(s.path(record.ID(), recordSuffix), content, 0o644); err != nil {
 		return err
 	}
-	store.own = record
+	s.own = record
 	return nil
 }
 
 // mayWrite: the file is as this node left it.
-func (store *Store) mayWrite(record *tenants.Record) error {
+func (s *Store) mayWrite(record *tenants.Record) error {
 	id := record.ID()
-	if _, err := os.Lstat(store.path(id, leavingSuffix)); err == nil {
+	if _, err := os.Lstat(s.path(id, leavingSuffix)); err == nil {
 		return fmt.Errorf("%w: %s is leaving", tenants.ErrRemoved, id)
 	}
-	content, err := durable.Read(store.path(id, recordSuffix), longestRecord)
+	content, err := durable.Read(s.path(id, recordSuffix), longestRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		// One of an earlier life of this daemon, or that was there already: somebody took it away.
-		if record.Revision > 1 && (store.tried != id || store.own != nil && store.own.ID() == id) {
+		if record.Revision > 1 && (s.tried != id || s.own != nil && s.own.ID() == id) {
 			return fmt.Errorf("%w: the file of %s is gone", tenants.ErrRemoved, id)
 		}
 		return nil
@@ -102,22 +102,22 @@ func (store *Store) mayWrite(record *tenants.Record) error {
 }
 
 // mounted: the folder is the one that was set up for this.
-func (store *Store) mounted() error {
-	_, err := os.Stat(filepath.Join(store.folder, policyFile))
+func (s *Store) mounted() error {
+	_, err := os.Stat(filepath.Join(s.folder, policyFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s has no %s; mount the shared folder, or write {} into that file where it is a new one",
-			store.folder, policyFile)
+			s.folder, policyFile)
 	}
 	return err
 }
 
 // Read implements tenants.Store.
-func (store *Store) Read(context.Context) (tenants.Snapshot, error) { return store.scan(true) }
+func (s *Store) Read(context.Context) (tenants.Snapshot, error) { return s.scan(true) }
 
 // Watch implements tenants.Store.
-func (store *Store) Watch(ctx context.Context, changed func(tenants.Snapshot), lost func(error)) {
-	watch.Folders(ctx, []string{store.folder, store.nodes()}, lookEvery, func() {
-		snapshot, err := store.scan(false)
+func (s *Store) Watch(ctx context.Context, changed func(tenants.Snapshot), lost func(error)) {
+	watch.Folders(ctx, []string{s.folder, s.nodes()}, lookEvery, func() {
+		snapshot, err := s.scan(false)
 		if err != nil {
 			lost(err)
 			return
@@ -127,9 +127,9 @@ func (store *Store) Watch(ctx context.Context, changed func(tenants.Snapshot), l
 }
 
 // Remove implements tenants.Store.
-func (store *Store) Remove(_ context.Context, record *tenants.Record) error {
+func (s *Store) Remove(_ context.Context, record *tenants.Record) error {
 	for _, suffix := range []string{recordSuffix, leavingSuffix} {
-		if err := os.Remove(store.path(record.ID(), suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(s.path(record.ID(), suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -137,7 +137,7 @@ func (store *Store) Remove(_ context.Context, record *tenants.Record) error {
 }
 
 // Pace implements tenants.Store: a file costs little.
-func (store *Store) Pace(int) tenants.Pace {
+func (s *Store) Pace(int) tenants.Pace {
 	return tenants.Pace{Burst: 20, Interval: 20 * time.Millisecond}
 }
 

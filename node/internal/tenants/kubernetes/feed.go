@@ -29,83 +29,83 @@ type feed struct {
 }
 
 // run until ctx ends.
-func (feed *feed) run(ctx context.Context) {
+func (f *feed) run(ctx context.Context) {
 	lister := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list, err := feed.client.Resource(feed.resource).List(ctx, options)
-			return list, feed.heard(ctx, err)
+			list, err := f.client.Resource(f.resource).List(ctx, options)
+			return list, f.heard(ctx, err)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			watching, err := feed.client.Resource(feed.resource).Watch(ctx, options)
-			return watching, feed.heard(ctx, err)
+			watching, err := f.client.Resource(f.resource).Watch(ctx, options)
+			return watching, f.heard(ctx, err)
 		},
 	}
-	reflector := cache.NewReflectorWithOptions(lister, &unstructured.Unstructured{}, feed,
-		cache.ReflectorOptions{Name: feed.resource.Resource, TypeDescription: feed.resource.String()})
+	reflector := cache.NewReflectorWithOptions(lister, &unstructured.Unstructured{}, f,
+		cache.ReflectorOptions{Name: f.resource.Resource, TypeDescription: f.resource.String()})
 	reflector.RunWithContext(ctx)
 }
 
-func (feed *feed) heard(ctx context.Context, err error) error {
+func (f *feed) heard(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
-		feed.changed()
+		f.changed()
 	case ctx.Err() == nil:
-		feed.lost(err)
+		f.lost(err)
 	}
 	return err
 }
 
 // all objects now; not ok before the first list is there.
-func (feed *feed) all() (objects []*unstructured.Unstructured, ok bool) {
-	feed.mutex.Lock()
-	defer feed.mutex.Unlock()
-	for _, object := range feed.objects {
+func (f *feed) all() (objects []*unstructured.Unstructured, ok bool) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	for _, object := range f.objects {
 		objects = append(objects, object)
 	}
-	return objects, feed.synced
+	return objects, f.synced
 }
 
-func (feed *feed) put(value any) error {
+func (f *feed) put(value any) error {
 	if object, known := value.(*unstructured.Unstructured); known {
-		feed.mutex.Lock()
-		feed.objects[object.GetName()] = object
-		feed.mutex.Unlock()
-		feed.changed()
+		f.mutex.Lock()
+		f.objects[object.GetName()] = object
+		f.mutex.Unlock()
+		f.changed()
 	}
 	return nil
 }
 
 // Add implements cache.ReflectorStore.
-func (feed *feed) Add(value any) error { return feed.put(value) }
+func (f *feed) Add(value any) error { return f.put(value) }
 
 // Update implements cache.ReflectorStore.
-func (feed *feed) Update(value any) error { return feed.put(value) }
+func (f *feed) Update(value any) error { return f.put(value) }
 
 // Delete implements cache.ReflectorStore.
-func (feed *feed) Delete(value any) error {
+func (f *feed) Delete(value any) error {
 	if object, known := value.(*unstructured.Unstructured); known {
-		feed.mutex.Lock()
-		delete(feed.objects, object.GetName())
-		feed.mutex.Unlock()
-		feed.changed()
+		f.mutex.Lock()
+		delete(f.objects, object.GetName())
+		f.mutex.Unlock()
+		f.changed()
 	}
 	return nil
 }
 
 // Replace implements cache.ReflectorStore.
-func (feed *feed) Replace(values []any, _ string) error {
+func (f *feed) Replace(values []any, _ string) error {
 	objects := make(map[string]*unstructured.Unstructured, len(values))
 	for _, value := range values {
 		if object, known := value.(*unstructured.Unstructured); known {
 			objects[object.GetName()] = object
 		}
 	}
-	feed.mutex.Lock()
-	feed.objects, feed.synced = objects, true
-	feed.mutex.Unlock()
-	feed.changed()
+	f.mutex.Lock()
+	f.objects, f.synced = objects, true
+	f.mutex.Unlock()
+	f.changed()
 	return nil
 }
 
 // Resync implements cache.ReflectorStore; there is nothing to do.
-func (feed *feed) Resync() error { return nil }
+func (f *feed) Resync() error { return nil }

@@ -15,55 +15,55 @@ import (
 var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 
 // Publish implements tenants.Store.
-func (store *Store) Publish(ctx context.Context, record *tenants.Record) error {
-	store.mutex.Lock()
-	own := store.own
-	store.mutex.Unlock()
+func (s *Store) Publish(ctx context.Context, record *tenants.Record) error {
+	s.mutex.Lock()
+	own := s.own
+	s.mutex.Unlock()
 	if own == nil || own.GetName() != record.ID() {
-		found, err := store.find(ctx, record)
+		found, err := s.find(ctx, record)
 		if err != nil {
 			return err
 		}
 		if found == nil {
-			return store.create(ctx, record)
+			return s.create(ctx, record)
 		}
 		own = found
 	}
-	written, err := store.update(ctx, own, record)
+	written, err := s.update(ctx, own, record)
 	if apierrors.IsConflict(err) {
 		// Somebody else wrote it: labels and the like are theirs; the rest is not, and is looked at.
-		if own, err = store.find(ctx, record); err == nil && own != nil {
-			written, err = store.update(ctx, own, record)
+		if own, err = s.find(ctx, record); err == nil && own != nil {
+			written, err = s.update(ctx, own, record)
 		}
 	}
 	if apierrors.IsNotFound(err) {
 		err = fmt.Errorf("%w: %s is gone", tenants.ErrRemoved, record.ID())
 	}
 	if err != nil {
-		store.remember(nil, nil)
+		s.remember(nil, nil)
 		return err
 	}
-	store.remember(written, record)
+	s.remember(written, record)
 	return nil
 }
 
-func (store *Store) remember(object *unstructured.Unstructured, record *tenants.Record) {
-	store.mutex.Lock()
-	defer store.mutex.Unlock()
-	store.own = object
+func (s *Store) remember(object *unstructured.Unstructured, record *tenants.Record) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.own = object
 	if record != nil {
-		store.published = record
+		s.published = record
 	}
 }
 
 // find the object of a record; nil where it is to be made.
-func (store *Store) find(ctx context.Context, record *tenants.Record) (*unstructured.Unstructured, error) {
-	object, err := store.client.Resource(nodeAddresses).Get(ctx, record.ID(), metav1.GetOptions{})
+func (s *Store) find(ctx context.Context, record *tenants.Record) (*unstructured.Unstructured, error) {
+	object, err := s.client.Resource(nodeAddresses).Get(ctx, record.ID(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		store.mutex.Lock()
-		defer store.mutex.Unlock()
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
 		// One of an earlier life of this daemon, or that was there already: somebody took it away.
-		if record.Revision > 1 && (store.tried != record.ID() || store.published != nil && store.published.ID() == record.ID()) {
+		if record.Revision > 1 && (s.tried != record.ID() || s.published != nil && s.published.ID() == record.ID()) {
 			return nil, fmt.Errorf("%w: %s is gone", tenants.ErrRemoved, record.ID())
 		}
 		return nil, nil
@@ -80,11 +80,11 @@ func (store *Store) find(ctx context.Context, record *tenants.Record) (*unstruct
 	return object, nil
 }
 
-func (store *Store) create(ctx context.Context, record *tenants.Record) error {
-	store.mutex.Lock()
-	store.tried = record.ID()
-	store.mutex.Unlock()
-	node, err := store.client.Resource(nodes).Get(ctx, record.Node, metav1.GetOptions{})
+func (s *Store) create(ctx context.Context, record *tenants.Record) error {
+	s.mutex.Lock()
+	s.tried = record.ID()
+	s.mutex.Unlock()
+	node, err := s.client.Resource(nodes).Get(ctx, record.Node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("the API server knows no Node %s; give this node's name there as `node`", record.Node)
 	}
@@ -96,15 +96,15 @@ func (store *Store) create(ctx context.Context, record *tenants.Record) error {
 	if err := fill(object, record); err != nil {
 		return err
 	}
-	written, err := store.client.Resource(nodeAddresses).Create(ctx, object, metav1.CreateOptions{})
+	written, err := s.client.Resource(nodeAddresses).Create(ctx, object, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
-	store.remember(written, record)
+	s.remember(written, record)
 	return nil
 }
 
-func (store *Store) update(
+func (s *Store) update(
 	ctx context.Context, own *unstructured.Unstructured, record *tenants.Record,
 ) (*unstructured.Unstructured, error) {
 	if own.GetDeletionTimestamp() != nil {
@@ -114,5 +114,5 @@ func (store *Store) update(
 	if err := fill(object, record); err != nil {
 		return nil, err
 	}
-	return store.client.Resource(nodeAddresses).Update(ctx, object, metav1.UpdateOptions{})
+	return s.client.Resource(nodeAddresses).Update(ctx, object, metav1.UpdateOptions{})
 }

@@ -92,31 +92,31 @@ func New(config *rest.Config, node string, log *slog.Logger) (*Store, error) {
 	return store, nil
 }
 
-func (store *Store) tell() {
-	store.mutex.Lock()
-	close(store.moved)
-	store.moved = make(chan struct{})
-	store.mutex.Unlock()
+func (s *Store) tell() {
+	s.mutex.Lock()
+	close(s.moved)
+	s.moved = make(chan struct{})
+	s.mutex.Unlock()
 	select {
-	case store.news <- struct{}{}:
+	case s.news <- struct{}{}:
 	default:
 	}
 }
 
-func (store *Store) miss(err error) {
-	store.mutex.Lock()
-	lost := store.lost
-	store.mutex.Unlock()
+func (s *Store) miss(err error) {
+	s.mutex.Lock()
+	lost := s.lost
+	s.mutex.Unlock()
 	lost(err)
 }
 
 // Watch implements tenants.Store.
-func (store *Store) Watch(ctx context.Context, changed func(tenants.Snapshot), lost func(error)) {
-	store.mutex.Lock()
-	store.lost = lost
-	store.mutex.Unlock()
+func (s *Store) Watch(ctx context.Context, changed func(tenants.Snapshot), lost func(error)) {
+	s.mutex.Lock()
+	s.lost = lost
+	s.mutex.Unlock()
 	var feeds sync.WaitGroup
-	for _, feed := range []*feed{store.records, store.tenants, store.peerings} {
+	for _, feed := range []*feed{s.records, s.tenants, s.peerings} {
 		feeds.Go(func() { feed.run(ctx) })
 	}
 	defer feeds.Wait()
@@ -124,7 +124,7 @@ func (store *Store) Watch(ctx context.Context, changed func(tenants.Snapshot), l
 		select {
 		case <-ctx.Done():
 			return
-		case <-store.news:
+		case <-s.news:
 		}
 		timer := time.NewTimer(gather)
 		select {
@@ -133,25 +133,25 @@ func (store *Store) Watch(ctx context.Context, changed func(tenants.Snapshot), l
 			return
 		case <-timer.C:
 		}
-		if snapshot, ok := store.snapshot(); ok {
+		if snapshot, ok := s.snapshot(); ok {
 			changed(snapshot)
 		}
 	}
 }
 
 // snapshot of what the feeds have; not ok before the records are there.
-func (store *Store) snapshot() (tenants.Snapshot, bool) {
-	store.mutex.Lock()
-	defer store.mutex.Unlock()
-	objects, ok := store.records.all()
+func (s *Store) snapshot() (tenants.Snapshot, bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	objects, ok := s.records.all()
 	if !ok {
 		return tenants.Snapshot{}, false
 	}
-	store.sequence++
-	snapshot := store.gathered(objects)
-	snapshot.Sequence = store.sequence
-	groups, some := store.tenants.all()
-	pairs, both := store.peerings.all()
+	s.sequence++
+	snapshot := s.gathered(objects)
+	snapshot.Sequence = s.sequence
+	groups, some := s.tenants.all()
+	pairs, both := s.peerings.all()
 	if some && both {
 		snapshot.Policy = policy(groups, pairs)
 	}
@@ -159,12 +159,12 @@ func (store *Store) snapshot() (tenants.Snapshot, bool) {
 }
 
 // gathered records of the objects; those that are as they were are not read again.
-func (store *Store) gathered(objects []*unstructured.Unstructured) tenants.Snapshot {
+func (s *Store) gathered(objects []*unstructured.Unstructured) tenants.Snapshot {
 	snapshot := tenants.Snapshot{Records: make(map[string]*tenants.Record, len(objects)), Unreadable: map[string]string{}}
 	kept := make(map[string]parsed, len(objects))
 	for _, object := range objects {
 		name := object.GetName()
-		entry := store.parsed[name]
+		entry := s.parsed[name]
 		if entry.version != object.GetResourceVersion() || entry.version == "" {
 			entry = parsed{version: object.GetResourceVersion()}
 			var err error
@@ -179,7 +179,7 @@ func (store *Store) gathered(objects []*unstructured.Unstructured) tenants.Snaps
 			snapshot.Records[name] = entry.record
 		}
 	}
-	store.parsed = kept
+	s.parsed = kept
 	return snapshot
 }
 
@@ -200,12 +200,12 @@ func policy(groups, pairs []*unstructured.Unstructured) *tenants.Policy {
 
 // Read implements tenants.Store. The feed has everything that was published before this node's own last publication as
 // soon as it has that. Before the first one the API server is asked itself, for what this node published in another life.
-func (store *Store) Read(ctx context.Context) (tenants.Snapshot, error) {
-	store.mutex.Lock()
-	published := store.published
-	store.mutex.Unlock()
+func (s *Store) Read(ctx context.Context) (tenants.Snapshot, error) {
+	s.mutex.Lock()
+	published := s.published
+	s.mutex.Unlock()
 	if published == nil {
-		list, err := store.client.Resource(nodeAddresses).List(ctx, metav1.ListOptions{})
+		list, err := s.client.Resource(nodeAddresses).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return tenants.Snapshot{}, err
 		}
@@ -213,24 +213,24 @@ func (store *Store) Read(ctx context.Context) (tenants.Snapshot, error) {
 		for i := range list.Items {
 			objects = append(objects, &list.Items[i])
 		}
-		store.mutex.Lock()
-		defer store.mutex.Unlock()
-		return store.gathered(objects), nil
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		return s.gathered(objects), nil
 	}
 	doubt := time.NewTimer(patience)
 	defer doubt.Stop()
 	for gone := false; ; {
-		store.mutex.Lock()
-		moved := store.moved
-		store.mutex.Unlock()
-		if gone || store.caughtUp(published) {
-			if snapshot, ok := store.snapshot(); ok {
+		s.mutex.Lock()
+		moved := s.moved
+		s.mutex.Unlock()
+		if gone || s.caughtUp(published) {
+			if snapshot, ok := s.snapshot(); ok {
 				return snapshot, nil
 			}
 		}
 		select {
 		case <-doubt.C:
-			_, err := store.client.Resource(nodeAddresses).Get(ctx, published.ID(), metav1.GetOptions{})
+			_, err := s.client.Resource(nodeAddresses).Get(ctx, published.ID(), metav1.GetOptions{})
 			gone = apierrors.IsNotFound(err)
 		case <-ctx.Done():
 			return tenants.Snapshot{}, fmt.Errorf("the API server has not told what was published meanwhile: %w", ctx.Err())
@@ -240,10 +240,10 @@ func (store *Store) Read(ctx context.Context) (tenants.Snapshot, error) {
 }
 
 // caughtUp: the feed has this node's own publication.
-func (store *Store) caughtUp(published *tenants.Record) bool {
-	store.records.mutex.Lock()
-	defer store.records.mutex.Unlock()
-	object := store.records.objects[published.ID()]
+func (s *Store) caughtUp(published *tenants.Record) bool {
+	s.records.mutex.Lock()
+	defer s.records.mutex.Unlock()
+	object := s.records.objects[published.ID()]
 	if object == nil {
 		return false
 	}
@@ -252,8 +252,8 @@ func (store *Store) caughtUp(published *tenants.Record) bool {
 }
 
 // Remove implements tenants.Store: without the finalizer the object goes.
-func (store *Store) Remove(ctx context.Context, gone *tenants.Record) error {
-	object, err := store.client.Resource(nodeAddresses).Get(ctx, gone.ID(), metav1.GetOptions{})
+func (s *Store) Remove(ctx context.Context, gone *tenants.Record) error {
+	object, err := s.client.Resource(nodeAddresses).Get(ctx, gone.ID(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && object.GetDeletionTimestamp() == nil {
 		return nil
 	}
@@ -261,7 +261,7 @@ func (store *Store) Remove(ctx context.Context, gone *tenants.Record) error {
 		return err
 	}
 	object.SetFinalizers(slices.DeleteFunc(object.GetFinalizers(), func(name string) bool { return name == finalizer }))
-	_, err = store.client.Resource(nodeAddresses).Update(ctx, object, metav1.UpdateOptions{})
+	_, err = s.client.Resource(nodeAddresses).Update(ctx, object, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // another node was faster
 	}
@@ -269,6 +269,6 @@ func (store *Store) Remove(ctx context.Context, gone *tenants.Record) error {
 }
 
 // Pace implements tenants.Store: each write is told to every node, so the more there are the fewer each may make.
-func (store *Store) Pace(nodes int) tenants.Pace {
+func (s *Store) Pace(nodes int) tenants.Pace {
 	return tenants.Pace{Burst: 5, Interval: 200 * time.Millisecond * time.Duration(max(1, nodes/50))}
 }

@@ -31,52 +31,52 @@ type Store struct {
 }
 
 // Publish implements tenants.Store.
-func (store *Store) Publish(_ context.Context, record *tenants.Record) error {
-	store.mutex.Lock()
-	defer store.mutex.Unlock()
-	store.record = record
+func (s *Store) Publish(_ context.Context, record *tenants.Record) error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.record = record
 	return nil
 }
 
 // Read implements tenants.Store.
-func (store *Store) Read(context.Context) (tenants.Snapshot, error) {
-	store.mutex.Lock()
-	defer store.mutex.Unlock()
-	store.readPolicy()
-	return store.snapshot(), nil
+func (s *Store) Read(context.Context) (tenants.Snapshot, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.readPolicy()
+	return s.snapshot(), nil
 }
 
-func (store *Store) snapshot() tenants.Snapshot {
-	store.sequence++
-	snapshot := store.policy
-	snapshot.Sequence = store.sequence
+func (s *Store) snapshot() tenants.Snapshot {
+	s.sequence++
+	snapshot := s.policy
+	snapshot.Sequence = s.sequence
 	snapshot.Records = map[string]*tenants.Record{}
-	if store.record != nil {
-		snapshot.Records[store.record.ID()] = store.record
+	if s.record != nil {
+		snapshot.Records[s.record.ID()] = s.record
 	}
 	return snapshot
 }
 
-func (store *Store) readPolicy() (changed bool) {
-	if store.File == "" {
-		changed = store.policy.Policy == nil
-		store.policy.Policy = &tenants.Policy{}
+func (s *Store) readPolicy() (changed bool) {
+	if s.File == "" {
+		changed = s.policy.Policy == nil
+		s.policy.Policy = &tenants.Policy{}
 		return changed
 	}
-	content, err := durable.Read(store.File, tenants.LongestPolicy)
+	content, err := durable.Read(s.File, tenants.LongestPolicy)
 	if err == nil {
-		if string(content) == store.text && store.policy.Policy != nil {
+		if string(content) == s.text && s.policy.Policy != nil {
 			return false
 		}
-		store.policy.Policy, err = tenants.ParsePolicy(content)
-		store.text = string(content)
+		s.policy.Policy, err = tenants.ParsePolicy(content)
+		s.text = string(content)
 	}
-	before := store.policy.PolicyFault
-	store.policy.PolicyFault = ""
+	before := s.policy.PolicyFault
+	s.policy.PolicyFault = ""
 	if err != nil {
-		store.policy.Policy, store.policy.PolicyFault = nil, explain(store.File, err)
+		s.policy.Policy, s.policy.PolicyFault = nil, explain(s.File, err)
 	}
-	return err == nil || store.policy.PolicyFault != before
+	return err == nil || s.policy.PolicyFault != before
 }
 
 // explain what is wrong with a file of tenants.
@@ -88,16 +88,16 @@ func explain(path string, err error) string {
 }
 
 // Watch implements tenants.Store.
-func (store *Store) Watch(ctx context.Context, changed func(tenants.Snapshot), _ func(error)) {
+func (s *Store) Watch(ctx context.Context, changed func(tenants.Snapshot), _ func(error)) {
 	var folders []string
-	if store.File != "" {
-		folders = []string{filepath.Dir(store.File)}
+	if s.File != "" {
+		folders = []string{filepath.Dir(s.File)}
 	}
 	watch.Folders(ctx, folders, lookEvery, func() {
-		store.mutex.Lock()
-		fresh := store.readPolicy()
-		snapshot := store.snapshot()
-		store.mutex.Unlock()
+		s.mutex.Lock()
+		fresh := s.readPolicy()
+		snapshot := s.snapshot()
+		s.mutex.Unlock()
 		if fresh {
 			changed(snapshot)
 		}
@@ -105,9 +105,9 @@ func (store *Store) Watch(ctx context.Context, changed func(tenants.Snapshot), _
 }
 
 // Remove implements tenants.Store.
-func (store *Store) Remove(context.Context, *tenants.Record) error { return nil }
+func (s *Store) Remove(context.Context, *tenants.Record) error { return nil }
 
 // Pace implements tenants.Store: nobody is burdened.
-func (store *Store) Pace(int) tenants.Pace {
+func (s *Store) Pace(int) tenants.Pace {
 	return tenants.Pace{Burst: 1000, Interval: time.Millisecond}
 }

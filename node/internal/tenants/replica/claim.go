@@ -11,18 +11,18 @@ import (
 )
 
 // Claim implements tenants.Directory.
-func (replica *Replica) Claim(ctx context.Context, asked tenants.Claim) error {
+func (r *Replica) Claim(ctx context.Context, asked tenants.Claim) error {
 	ctx, end := context.WithTimeout(ctx, mostWait)
 	defer end()
 	for began, pause := time.Now(), firstPause; ; pause *= 2 {
-		if err := replica.begin(ctx, asked); err != nil {
+		if err := r.begin(ctx, asked); err != nil {
 			return err
 		}
-		blocked, err := replica.await(ctx, asked)
+		blocked, err := r.await(ctx, asked)
 		if err != nil || blocked == nil {
 			return err
 		}
-		refused := replica.withdraw(asked, blocked)
+		refused := r.withdraw(asked, blocked)
 		if !blocked.Contended || time.Since(began) > giveBack || !sleep(ctx, pause) {
 			return refused
 		}
@@ -30,14 +30,14 @@ func (replica *Replica) Claim(ctx context.Context, asked tenants.Claim) error {
 }
 
 // await the grant of a claim that was begun; else what stands in the way to the end.
-func (replica *Replica) await(ctx context.Context, asked tenants.Claim) (*ledger.Blocked, error) {
+func (r *Replica) await(ctx context.Context, asked tenants.Claim) (*ledger.Blocked, error) {
 	began := time.Now()
 	for {
-		blocked, moved, err := replica.decide(asked)
+		blocked, moved, err := r.decide(asked)
 		if err != nil || blocked == nil {
 			return nil, err
 		}
-		patience, patient := replica.patience(blocked, time.Since(began))
+		patience, patient := r.patience(blocked, time.Since(began))
 		if !patient {
 			return blocked, nil
 		}
@@ -66,18 +66,18 @@ func sleep(ctx context.Context, length time.Duration) bool {
 }
 
 // begin writes the claim down, once there is a ledger to write it into.
-func (replica *Replica) begin(ctx context.Context, asked tenants.Claim) error {
+func (r *Replica) begin(ctx context.Context, asked tenants.Claim) error {
 	began := time.Now()
 	for {
-		replica.mutex.Lock()
-		moved, lost := replica.moved, replica.lost
-		if replica.ledger != nil && replica.ledger.Ruled() {
-			err := replica.ledger.Begin(asked, time.Now())
-			replica.announce()
-			replica.mutex.Unlock()
+		r.mutex.Lock()
+		moved, lost := r.moved, r.lost
+		if r.ledger != nil && r.ledger.Ruled() {
+			err := r.ledger.Begin(asked, time.Now())
+			r.announce()
+			r.mutex.Unlock()
 			return err
 		}
-		replica.mutex.Unlock()
+		r.mutex.Unlock()
 		if lost != nil && time.Since(began) > reach {
 			return fmt.Errorf("%w: %w", tenants.ErrUnreachable, lost)
 		}
@@ -94,25 +94,25 @@ func (replica *Replica) begin(ctx context.Context, asked tenants.Claim) error {
 }
 
 // decide asks the ledger. What it grants without a publication has to be on disk before anybody acts by it.
-func (replica *Replica) decide(asked tenants.Claim) (*ledger.Blocked, chan struct{}, error) {
-	replica.mutex.Lock()
-	if replica.starting() {
-		defer replica.mutex.Unlock()
-		return &ledger.Blocked{Reason: tenants.ErrUnreachable, Detail: "it has not answered yet"}, replica.moved, nil
+func (r *Replica) decide(asked tenants.Claim) (*ledger.Blocked, chan struct{}, error) {
+	r.mutex.Lock()
+	if r.starting() {
+		defer r.mutex.Unlock()
+		return &ledger.Blocked{Reason: tenants.ErrUnreachable, Detail: "it has not answered yet"}, r.moved, nil
 	}
-	before := replica.ledger.Unpublished()
-	blocked := replica.ledger.Decide(asked, time.Now())
-	moved := replica.moved
+	before := r.ledger.Unpublished()
+	blocked := r.ledger.Decide(asked, time.Now())
+	moved := r.moved
 	if blocked == nil {
-		replica.announce()
+		r.announce()
 	}
-	store := blocked == nil && replica.ledger.Unpublished() != before
-	replica.mutex.Unlock()
+	store := blocked == nil && r.ledger.Unpublished() != before
+	r.mutex.Unlock()
 	if !store {
 		return blocked, moved, nil
 	}
-	if _, err := replica.store((*ledger.Ledger).Draft); err != nil {
-		_ = replica.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Release(asked.Addresses, now) })
+	if _, err := r.store((*ledger.Ledger).Draft); err != nil {
+		_ = r.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Release(asked.Addresses, now) })
 		return nil, nil, fmt.Errorf("the claim of %s is not on disk: %w", asked.Owner, err)
 	}
 	return nil, moved, nil
@@ -120,36 +120,36 @@ func (replica *Replica) decide(asked tenants.Claim) (*ledger.Blocked, chan struc
 
 // starting: what this node held when it was last up is not granted again before the directory was asked, unless it does
 // not answer: the node may have been taken away meanwhile.
-func (replica *Replica) starting() bool {
-	return !replica.ledger.Current() && replica.lost == nil && time.Since(replica.opened) < firstAnswer
+func (r *Replica) starting() bool {
+	return !r.ledger.Current() && r.lost == nil && time.Since(r.opened) < firstAnswer
 }
 
 // patience with what stands in the way: how long until to look again, and whether to wait at all.
-func (replica *Replica) patience(blocked *ledger.Blocked, waited time.Duration) (time.Duration, bool) {
-	replica.mutex.Lock()
-	defer replica.mutex.Unlock()
+func (r *Replica) patience(blocked *ledger.Blocked, waited time.Duration) (time.Duration, bool) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
 	bound := mostWait
 	switch {
 	case blocked.Final:
 		return 0, false
 	case blocked.Brief:
 		bound = giveBack
-	case errors.Is(blocked, tenants.ErrUnreachable) && (replica.lost != nil || replica.diskFault != nil):
+	case errors.Is(blocked, tenants.ErrUnreachable) && (r.lost != nil || r.diskFault != nil):
 		bound = reach
 	}
 	return min(max(bound-waited, 0), lookAgain), waited < bound
 }
 
 // withdraw what is not granted, and say why.
-func (replica *Replica) withdraw(asked tenants.Claim, blocked *ledger.Blocked) error {
-	_ = replica.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Withdraw(asked, now) })
-	replica.mutex.Lock()
-	defer replica.mutex.Unlock()
+func (r *Replica) withdraw(asked tenants.Claim, blocked *ledger.Blocked) error {
+	_ = r.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Withdraw(asked, now) })
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
 	if errors.Is(blocked, tenants.ErrUnreachable) {
-		if replica.diskFault != nil {
-			return fmt.Errorf("%w: %w", tenants.ErrUnreachable, replica.diskFault)
+		if r.diskFault != nil {
+			return fmt.Errorf("%w: %w", tenants.ErrUnreachable, r.diskFault)
 		}
-		return replica.unreachable(blocked.Detail)
+		return r.unreachable(blocked.Detail)
 	}
 	return blocked
 }

@@ -24,24 +24,24 @@ type disk struct {
 	known []byte
 }
 
-func (disk *disk) ownPath() string   { return filepath.Join(disk.folder, "own.json") }
-func (disk *disk) knownPath() string { return filepath.Join(disk.folder, "known.json") }
+func (d *disk) ownPath() string   { return filepath.Join(d.folder, "own.json") }
+func (d *disk) knownPath() string { return filepath.Join(d.folder, "known.json") }
 
 // load the ledger of this node; nil where there is none. A damaged file is put aside, told and never used: without what
 // this node published it is asked back from the directory, without what it knew nothing is let in until it is read anew.
-func (disk *disk) load(node string, now time.Time) (restored *ledger.Ledger, told string, err error) {
+func (d *disk) load(node string, now time.Time) (restored *ledger.Ledger, told string, err error) {
 	var own ledger.Own
 	var known ledger.Known
-	ownFault := read(disk.ownPath(), &own)
+	ownFault := read(d.ownPath(), &own)
 	if ownFault == nil && own.Record == nil {
-		ownFault = fmt.Errorf("%w: no record in %s", durable.ErrDamaged, disk.ownPath())
+		ownFault = fmt.Errorf("%w: no record in %s", durable.ErrDamaged, d.ownPath())
 	}
 	if ownFault == nil && own.Record.Node != node {
 		return nil, "", fmt.Errorf("%s is the state of node %s, this is %s: remove it if this machine was renamed",
-			disk.ownPath(), own.Record.Node, node)
+			d.ownPath(), own.Record.Node, node)
 	}
-	knownFault := read(disk.knownPath(), &known)
-	for path, fault := range map[string]error{disk.ownPath(): ownFault, disk.knownPath(): knownFault} {
+	knownFault := read(d.knownPath(), &known)
+	for path, fault := range map[string]error{d.ownPath(): ownFault, d.knownPath(): knownFault} {
 		switch {
 		case fault == nil || errors.Is(fault, fs.ErrNotExist):
 		case errors.Is(fault, durable.ErrDamaged):
@@ -74,34 +74,34 @@ func read(path string, into any) error {
 }
 
 // write what has to be on disk before the record is published: first what is known, since the record says so.
-func (disk *disk) write(own ledger.Own, known ledger.Known) error {
+func (d *disk) write(own ledger.Own, known ledger.Known) error {
 	content, err := json.Marshal(known)
 	if err != nil {
 		return err
 	}
-	if string(content) != string(disk.known) {
-		if err := durable.WriteSummed(disk.knownPath(), content); err != nil {
+	if string(content) != string(d.known) {
+		if err := durable.WriteSummed(d.knownPath(), content); err != nil {
 			return err
 		}
-		disk.known = content
+		d.known = content
 	}
 	if content, err = json.Marshal(own); err != nil {
 		return err
 	}
-	return durable.WriteSummed(disk.ownPath(), content)
+	return durable.WriteSummed(d.ownPath(), content)
 }
 
 // store a record of the ledger, and all that belongs to it. One at a time, so that nothing older comes after.
-func (replica *Replica) store(draw func(ledger *ledger.Ledger, now time.Time) *tenants.Record) (*tenants.Record, error) {
-	replica.writing.Lock()
-	defer replica.writing.Unlock()
-	replica.mutex.Lock()
-	record := draw(replica.ledger, time.Now())
-	own, known := replica.ledger.Own(record), replica.ledger.Known()
-	replica.mutex.Unlock()
-	err := replica.disk.write(own, known)
-	replica.mutex.Lock()
-	replica.diskFault = err
-	replica.mutex.Unlock()
+func (r *Replica) store(draw func(ledger *ledger.Ledger, now time.Time) *tenants.Record) (*tenants.Record, error) {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	r.mutex.Lock()
+	record := draw(r.ledger, time.Now())
+	own, known := r.ledger.Own(record), r.ledger.Known()
+	r.mutex.Unlock()
+	err := r.disk.write(own, known)
+	r.mutex.Lock()
+	r.diskFault = err
+	r.mutex.Unlock()
 	return record, err
 }

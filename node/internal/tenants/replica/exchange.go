@@ -25,17 +25,17 @@ const (
 )
 
 // exchange records with the store until ctx ends.
-func (replica *Replica) exchange(ctx context.Context) {
+func (r *Replica) exchange(ctx context.Context) {
 	heard := make(chan struct{})
 	go func() {
 		defer close(heard)
-		replica.settings.Store.Watch(ctx, replica.hear, replica.miss)
+		r.settings.Store.Watch(ctx, r.hear, r.miss)
 	}()
 	defer func() { <-heard }()
 	limiter := rate.NewLimiter(rate.Inf, 1)
 	retry := firstRetry
 	for ctx.Err() == nil {
-		next, again, err := replica.round(ctx, limiter)
+		next, again, err := r.round(ctx, limiter)
 		switch {
 		case err != nil:
 			next, again = time.Now().Add(retry), false
@@ -50,17 +50,17 @@ func (replica *Replica) exchange(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
-		case <-replica.kick:
+		case <-r.kick:
 			// Whoever asked does not make a store that fails be asked any more often.
 			if err != nil {
-				replica.rest(ctx, timer)
+				r.rest(ctx, timer)
 			}
 		}
 		timer.Stop()
 	}
 }
 
-func (replica *Replica) rest(ctx context.Context, timer *time.Timer) {
+func (r *Replica) rest(ctx context.Context, timer *time.Timer) {
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
@@ -68,46 +68,46 @@ func (replica *Replica) rest(ctx context.Context, timer *time.Timer) {
 }
 
 // hear what others have published.
-func (replica *Replica) hear(snapshot tenants.Snapshot) {
-	replica.found()
-	_ = replica.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Learn(snapshot, 0, now) })
+func (r *Replica) hear(snapshot tenants.Snapshot) {
+	r.found()
+	_ = r.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Learn(snapshot, 0, now) })
 }
 
 // round of publishing, reading and clearing up: when the next one is due, and whether this one made another necessary.
-func (replica *Replica) round(ctx context.Context, limiter *rate.Limiter) (next time.Time, again bool, err error) {
-	if replica.holder() == nil {
-		return time.Now(), true, replica.start(ctx)
+func (r *Replica) round(ctx context.Context, limiter *rate.Limiter) (next time.Time, again bool, err error) {
+	if r.holder() == nil {
+		return time.Now(), true, r.start(ctx)
 	}
 	now := time.Now()
 	var due time.Time
 	var reading, evicted bool
-	replica.quietly(func(ledger *ledger.Ledger) {
+	r.quietly(func(ledger *ledger.Ledger) {
 		if evicted = ledger.Evicted(); evicted {
 			ledger.Register(now)
 		}
 		next = ledger.Expire(now)
 		ledger.Settle(now)
 		due, reading = ledger.Due(), ledger.NeedsReading()
-		pace := replica.settings.Store.Pace(len(ledger.Nodes()) + 1)
+		pace := r.settings.Store.Pace(len(ledger.Nodes()) + 1)
 		limiter.SetLimit(rate.Every(pace.Interval))
 		limiter.SetBurst(pace.Burst)
 	})
 	if evicted {
-		replica.settings.Log.Warn("this node's record in the tenant directory was taken away: a new one is made")
+		r.settings.Log.Warn("this node's record in the tenant directory was taken away: a new one is made")
 	}
 	if !due.IsZero() && !now.Before(due) {
 		if wait := delay(limiter, now); wait > 0 {
 			due = now.Add(wait)
-		} else if err := replica.publish(ctx); err != nil {
+		} else if err := r.publish(ctx); err != nil {
 			return next, false, err
 		} else {
 			return next, true, nil
 		}
 	}
 	if reading {
-		return next, true, replica.read(ctx)
+		return next, true, r.read(ctx)
 	}
-	if err := replica.remove(ctx, now); err != nil {
+	if err := r.remove(ctx, now); err != nil {
 		return next, false, err
 	}
 	next = sooner(sooner(next, due), now.Add(idle))
@@ -132,52 +132,52 @@ func sooner(one, other time.Time) time.Time {
 }
 
 // start a ledger for a node that has none on its disk: with the record that it published before, if it did.
-func (replica *Replica) start(ctx context.Context) error {
+func (r *Replica) start(ctx context.Context) error {
 	var snapshot tenants.Snapshot
-	err := replica.attempt(ctx, "reading", func(ctx context.Context) (err error) {
-		snapshot, err = replica.settings.Store.Read(ctx)
+	err := r.attempt(ctx, "reading", func(ctx context.Context) (err error) {
+		snapshot, err = r.settings.Store.Read(ctx)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	now := time.Now()
-	fresh := ledger.New(replica.settings.Node, now)
+	fresh := ledger.New(r.settings.Node, now)
 	for _, record := range snapshot.Records {
-		if record.Node == replica.settings.Node && !record.Leaving {
-			replica.settings.Log.Warn("this node's state was lost: what it published before is taken over", "record", record.ID())
+		if record.Node == r.settings.Node && !record.Leaving {
+			r.settings.Log.Warn("this node's state was lost: what it published before is taken over", "record", record.ID())
 			fresh = ledger.Adopt(record, now)
 			break
 		}
 	}
-	replica.mutex.Lock()
-	defer replica.mutex.Unlock()
-	replica.ledger = fresh
-	replica.ledger.Learn(snapshot, 0, now)
-	replica.announce()
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.ledger = fresh
+	r.ledger.Learn(snapshot, 0, now)
+	r.announce()
 	return nil
 }
 
-func (replica *Replica) holder() *ledger.Ledger {
-	replica.mutex.Lock()
-	defer replica.mutex.Unlock()
-	return replica.ledger
+func (r *Replica) holder() *ledger.Ledger {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return r.ledger
 }
 
 // quietly acts on the ledger without asking for another round.
-func (replica *Replica) quietly(do func(ledger *ledger.Ledger)) {
-	replica.mutex.Lock()
-	defer replica.mutex.Unlock()
-	do(replica.ledger)
-	replica.tell()
+func (r *Replica) quietly(do func(ledger *ledger.Ledger)) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	do(r.ledger)
+	r.tell()
 }
 
-func (replica *Replica) publish(ctx context.Context) error {
-	record, err := replica.store((*ledger.Ledger).Record)
+func (r *Replica) publish(ctx context.Context) error {
+	record, err := r.store((*ledger.Ledger).Record)
 	if err == nil {
-		err = replica.attempt(ctx, "publishing", func(ctx context.Context) error { return replica.settings.Store.Publish(ctx, record) })
+		err = r.attempt(ctx, "publishing", func(ctx context.Context) error { return r.settings.Store.Publish(ctx, record) })
 	}
-	replica.quietly(func(ledger *ledger.Ledger) {
+	r.quietly(func(ledger *ledger.Ledger) {
 		switch {
 		case err == nil:
 			ledger.Acked(record, time.Now())
@@ -191,25 +191,25 @@ func (replica *Replica) publish(ctx context.Context) error {
 	return err
 }
 
-func (replica *Replica) read(ctx context.Context) error {
+func (r *Replica) read(ctx context.Context) error {
 	since := int64(0)
-	replica.quietly(func(ledger *ledger.Ledger) { since = ledger.Published() })
+	r.quietly(func(ledger *ledger.Ledger) { since = ledger.Published() })
 	var snapshot tenants.Snapshot
-	err := replica.attempt(ctx, "reading", func(ctx context.Context) (err error) {
-		snapshot, err = replica.settings.Store.Read(ctx)
+	err := r.attempt(ctx, "reading", func(ctx context.Context) (err error) {
+		snapshot, err = r.settings.Store.Read(ctx)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	unexplained, unstored := 0, false
-	replica.quietly(func(ledger *ledger.Ledger) {
+	r.quietly(func(ledger *ledger.Ledger) {
 		before := ledger.Unpublished()
 		ledger.Learn(snapshot, since, time.Now())
 		unexplained, unstored = len(ledger.Unexplained()), ledger.Unpublished() != before
 	})
 	if unstored {
-		if _, err := replica.store((*ledger.Ledger).Draft); err != nil {
+		if _, err := r.store((*ledger.Ledger).Draft); err != nil {
 			return err
 		}
 	}
@@ -220,70 +220,70 @@ func (replica *Replica) read(ctx context.Context) error {
 }
 
 // remove records that nobody acts by any more.
-func (replica *Replica) remove(ctx context.Context, now time.Time) error {
+func (r *Replica) remove(ctx context.Context, now time.Time) error {
 	var departed []*tenants.Record
 	first := true
-	replica.quietly(func(ledger *ledger.Ledger) {
+	r.quietly(func(ledger *ledger.Ledger) {
 		departed = ledger.Departed(now)
 		nodes := ledger.Nodes()
-		first = len(nodes) == 0 || replica.settings.Node < nodes[0]
+		first = len(nodes) == 0 || r.settings.Node < nodes[0]
 	})
 	if len(departed) == 0 {
-		replica.departedSince = time.Time{}
+		r.departedSince = time.Time{}
 		return nil
 	}
-	if replica.departedSince.IsZero() {
-		replica.departedSince = now
+	if r.departedSince.IsZero() {
+		r.departedSince = now
 	}
-	if !first && now.Sub(replica.departedSince) < yieldRemoval {
+	if !first && now.Sub(r.departedSince) < yieldRemoval {
 		return nil
 	}
-	replica.departedSince = now
+	r.departedSince = now
 	for _, record := range departed {
-		err := replica.attempt(ctx, "removing", func(ctx context.Context) error { return replica.settings.Store.Remove(ctx, record) })
+		err := r.attempt(ctx, "removing", func(ctx context.Context) error { return r.settings.Store.Remove(ctx, record) })
 		if err != nil {
 			return err
 		}
-		replica.settings.Log.Info("the record of a node that is off was removed", "record", record.ID())
+		r.settings.Log.Info("the record of a node that is off was removed", "record", record.ID())
 	}
 	return nil
 }
 
 // attempt a call of the store, and remember since when it fails.
-func (replica *Replica) attempt(ctx context.Context, what string, do func(ctx context.Context) error) error {
+func (r *Replica) attempt(ctx context.Context, what string, do func(ctx context.Context) error) error {
 	bounded, end := context.WithTimeout(ctx, answer)
 	defer end()
 	hung := time.AfterFunc(answer+time.Second, func() {
-		replica.miss(fmt.Errorf("%s has had no answer for %s", what, answer+time.Second))
+		r.miss(fmt.Errorf("%s has had no answer for %s", what, answer+time.Second))
 	})
 	err := do(bounded)
 	hung.Stop()
 	switch {
 	case err == nil, errors.Is(err, tenants.ErrRemoved), errors.Is(err, tenants.ErrForeign):
-		replica.found()
+		r.found()
 	case ctx.Err() == nil:
-		replica.miss(fmt.Errorf("%s: %w", what, err))
+		r.miss(fmt.Errorf("%s: %w", what, err))
 	}
 	return err
 }
 
 // miss: the store does not answer.
-func (replica *Replica) miss(err error) {
-	replica.mutex.Lock()
-	defer replica.mutex.Unlock()
-	if replica.lost == nil {
-		replica.lostSince = time.Now()
-		replica.settings.Log.Warn("the tenant directory cannot be reached", "error", err)
+func (r *Replica) miss(err error) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.lost == nil {
+		r.lostSince = time.Now()
+		r.settings.Log.Warn("the tenant directory cannot be reached", "error", err)
 	}
-	replica.lost = err
-	replica.tell()
+	r.lost = err
+	r.tell()
 }
 
-func (replica *Replica) found() {
-	replica.mutex.Lock()
-	defer replica.mutex.Unlock()
-	if replica.lost != nil {
-		replica.settings.Log.Info("the tenant directory answers again", "away", time.Since(replica.lostSince).Round(time.Millisecond))
+func (r *Replica) found() {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.lost != nil {
+		r.settings.Log.Info("the tenant directory answers again", "away", time.Since(r.lostSince).Round(time.Millisecond))
 	}
-	replica.lost = nil
+	r.lost = nil
 }

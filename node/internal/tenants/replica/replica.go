@@ -100,67 +100,67 @@ func Open(ctx context.Context, settings Settings) (*Replica, error) {
 }
 
 // Close ends what the replica runs and waits for it.
-func (replica *Replica) Close() {
-	replica.end()
-	replica.done.Wait()
+func (r *Replica) Close() {
+	r.end()
+	r.done.Wait()
 }
 
 // act on the ledger, and tell whoever waits for what came of it. Without a ledger: ErrUnreachable.
-func (replica *Replica) act(do func(ledger *ledger.Ledger, now time.Time)) error {
-	replica.mutex.Lock()
-	defer replica.mutex.Unlock()
-	if replica.ledger == nil {
-		return replica.unreachable("this node has never reached it")
+func (r *Replica) act(do func(ledger *ledger.Ledger, now time.Time)) error {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.ledger == nil {
+		return r.unreachable("this node has never reached it")
 	}
-	do(replica.ledger, time.Now())
-	replica.announce()
+	do(r.ledger, time.Now())
+	r.announce()
 	return nil
 }
 
 // tell those that wait that something has changed; the mutex is held.
-func (replica *Replica) tell() {
-	close(replica.moved)
-	replica.moved = make(chan struct{})
-	if replica.ledger == nil {
+func (r *Replica) tell() {
+	close(r.moved)
+	r.moved = make(chan struct{})
+	if r.ledger == nil {
 		return
 	}
-	if version := replica.ledger.Version(); version != replica.version {
-		replica.version = version
-		close(replica.changed)
-		replica.changed = make(chan struct{})
+	if version := r.ledger.Version(); version != r.version {
+		r.version = version
+		close(r.changed)
+		r.changed = make(chan struct{})
 	}
 }
 
 // announce a change that the exchange has to see to.
-func (replica *Replica) announce() {
-	replica.tell()
+func (r *Replica) announce() {
+	r.tell()
 	select {
-	case replica.kick <- struct{}{}:
+	case r.kick <- struct{}{}:
 	default:
 	}
 }
 
-func (replica *Replica) unreachable(why string) error {
-	if replica.lost != nil {
-		why = replica.lost.Error()
+func (r *Replica) unreachable(why string) error {
+	if r.lost != nil {
+		why = r.lost.Error()
 	}
 	return fmt.Errorf("%w: %s", tenants.ErrUnreachable, why)
 }
 
 // TenantOf implements tenants.Directory.
-func (replica *Replica) TenantOf(ctx context.Context, namespace string) (tenant string, err error) {
+func (r *Replica) TenantOf(ctx context.Context, namespace string) (tenant string, err error) {
 	ctx, end := context.WithTimeout(ctx, mostWait)
 	defer end()
 	for {
 		known := false
 		var moved chan struct{}
-		replica.mutex.Lock()
-		moved = replica.moved
-		if replica.ledger != nil {
-			tenant, err, known = replica.ledger.TenantOf(namespace)
+		r.mutex.Lock()
+		moved = r.moved
+		if r.ledger != nil {
+			tenant, err, known = r.ledger.TenantOf(namespace)
 		}
-		lost := replica.lost
-		replica.mutex.Unlock()
+		lost := r.lost
+		r.mutex.Unlock()
 		if known {
 			return tenant, err
 		}
@@ -176,8 +176,8 @@ func (replica *Replica) TenantOf(ctx context.Context, namespace string) (tenant 
 }
 
 // Release implements tenants.Directory.
-func (replica *Replica) Release(_ context.Context, addresses []netip.Addr) error {
-	err := replica.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Release(addresses, now) })
+func (r *Replica) Release(_ context.Context, addresses []netip.Addr) error {
+	err := r.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Release(addresses, now) })
 	if errors.Is(err, tenants.ErrUnreachable) {
 		return nil // a node without a ledger holds nothing
 	}
@@ -185,27 +185,27 @@ func (replica *Replica) Release(_ context.Context, addresses []netip.Addr) error
 }
 
 // Retain implements tenants.Directory.
-func (replica *Replica) Retain(_ context.Context, owners []string) error {
-	return replica.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Retain(owners, now) })
+func (r *Replica) Retain(_ context.Context, owners []string) error {
+	return r.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Retain(owners, now) })
 }
 
 // View implements tenants.Directory.
-func (replica *Replica) View(local []string) (plan.Tenants, uint64, <-chan struct{}) {
-	replica.mutex.Lock()
-	defer replica.mutex.Unlock()
-	if replica.ledger == nil {
-		return plan.Tenants{}, 0, replica.changed
+func (r *Replica) View(local []string) (plan.Tenants, uint64, <-chan struct{}) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.ledger == nil {
+		return plan.Tenants{}, 0, r.changed
 	}
-	view, version := replica.ledger.View(local, time.Now())
-	if version != replica.version {
-		replica.announce()
+	view, version := r.ledger.View(local, time.Now())
+	if version != r.version {
+		r.announce()
 	}
-	return view, version, replica.changed
+	return view, version, r.changed
 }
 
 // Confirm implements tenants.Directory.
-func (replica *Replica) Confirm(_ context.Context, version uint64) error {
-	err := replica.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Confirm(version, now) })
+func (r *Replica) Confirm(_ context.Context, version uint64) error {
+	err := r.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Confirm(version, now) })
 	if errors.Is(err, tenants.ErrUnreachable) {
 		return nil // nothing was let in, and nobody waits for it
 	}
@@ -213,15 +213,15 @@ func (replica *Replica) Confirm(_ context.Context, version uint64) error {
 }
 
 // WaitConfirmed implements tenants.Directory.
-func (replica *Replica) WaitConfirmed(ctx context.Context, addresses []netip.Addr) []string {
+func (r *Replica) WaitConfirmed(ctx context.Context, addresses []netip.Addr) []string {
 	for {
 		var missing []string
-		replica.mutex.Lock()
-		moved := replica.moved
-		if replica.ledger != nil {
-			missing = replica.ledger.Missing(addresses)
+		r.mutex.Lock()
+		moved := r.moved
+		if r.ledger != nil {
+			missing = r.ledger.Missing(addresses)
 		}
-		replica.mutex.Unlock()
+		r.mutex.Unlock()
 		if len(missing) == 0 {
 			return nil
 		}
@@ -234,22 +234,22 @@ func (replica *Replica) WaitConfirmed(ctx context.Context, addresses []netip.Add
 }
 
 // Problems implements tenants.Directory.
-func (replica *Replica) Problems() []string {
-	replica.mutex.Lock()
-	defer replica.mutex.Unlock()
+func (r *Replica) Problems() []string {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
 	var problems []string
-	if replica.lost != nil {
+	if r.lost != nil {
 		problems = append(problems, fmt.Sprintf("the tenant directory cannot be reached since %s, what was known then stays: %v",
-			replica.lostSince.UTC().Format(time.RFC3339), replica.lost))
+			r.lostSince.UTC().Format(time.RFC3339), r.lost))
 	}
-	if replica.diskFault != nil {
-		problems = append(problems, fmt.Sprintf("the tenant directory's state cannot be written, nothing is claimed: %v", replica.diskFault))
+	if r.diskFault != nil {
+		problems = append(problems, fmt.Sprintf("the tenant directory's state cannot be written, nothing is claimed: %v", r.diskFault))
 	}
-	if replica.damaged != "" {
-		problems = append(problems, replica.damaged)
+	if r.damaged != "" {
+		problems = append(problems, r.damaged)
 	}
-	if replica.ledger != nil {
-		problems = append(problems, replica.ledger.Problems(time.Now())...)
+	if r.ledger != nil {
+		problems = append(problems, r.ledger.Problems(time.Now())...)
 	}
 	return problems
 }
