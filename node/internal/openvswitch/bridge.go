@@ -52,37 +52,37 @@ func newBridge(client *Client, name string) *bridge {
 
 // answersND says whether its datapath takes flows that answer neighbour solicitations; an error where ovs-vswitchd does
 // not answer at all.
-func (bridge *bridge) answersND() (bool, error) {
-	bridge.lock.Lock()
-	defer bridge.lock.Unlock()
-	return bridge.nd, bridge.problem
+func (b *bridge) answersND() (bool, error) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	return b.nd, b.problem
 }
 
 // connected, and its datapath takes such flows or does not.
-func (bridge *bridge) connected(nd bool) {
-	bridge.lock.Lock()
-	bridge.nd, bridge.ndKnown = nd, true
-	bridge.lock.Unlock()
-	bridge.set(nil)
+func (b *bridge) connected(nd bool) {
+	b.lock.Lock()
+	b.nd, b.ndKnown = nd, true
+	b.lock.Unlock()
+	b.set(nil)
 }
 
-func (bridge *bridge) set(problem error) {
-	bridge.lock.Lock()
-	bridge.problem = problem
-	bridge.lock.Unlock()
-	bridge.firstTime.Do(func() { close(bridge.tried) })
-	bridge.client.look()
+func (b *bridge) set(problem error) {
+	b.lock.Lock()
+	b.problem = problem
+	b.lock.Unlock()
+	b.firstTime.Do(func() { close(b.tried) })
+	b.client.look()
 }
 
 // follow until ctx ends. ovs-vswitchd loses all flows when it starts anew: that is told as soon as it is there again.
-func (bridge *bridge) follow(ctx context.Context) {
-	log := bridge.client.settings.Log.With("bridge", bridge.name)
+func (b *bridge) follow(ctx context.Context) {
+	log := b.client.settings.Log.With("bridge", b.name)
 	for said := ""; ctx.Err() == nil; {
 		pause := connectPause
-		talk, err := converse(ctx, bridge.client.settings.management(bridge.name))
+		talk, err := converse(ctx, b.client.settings.management(b.name))
 		if err == nil {
 			began := time.Now()
-			err = bridge.watch(ctx, talk)
+			err = b.watch(ctx, talk)
 			talk.hangUp()
 			if time.Since(began) < lookInterval {
 				pause = talkPause
@@ -93,18 +93,18 @@ func (bridge *bridge) follow(ctx context.Context) {
 			said = err.Error()
 			log.Warn("the bridge is not followed", "cause", err)
 		}
-		bridge.set(err)
+		b.set(err)
 		_ = wait(ctx, after(pause))
 	}
 }
 
 // watch a conversation until it ends. Where ovs-vswitchd comes anew its pods are waiting: the flows come first then, made
 // for the datapath as it was, and it is tried again after them.
-func (bridge *bridge) watch(ctx context.Context, talk *conversation) error {
-	nd, retryND := bridge.lastND()
+func (b *bridge) watch(ctx context.Context, talk *conversation) error {
+	nd, retryND := b.lastND()
 	if !retryND {
 		var err error
-		if nd, err = bridge.findND(ctx); err != nil {
+		if nd, err = b.findND(ctx); err != nil {
 			return err
 		}
 	}
@@ -112,10 +112,10 @@ func (bridge *bridge) watch(ctx context.Context, talk *conversation) error {
 	if err != nil {
 		return err
 	}
-	bridge.connected(nd)
-	bridge.expect(unknown)
+	b.connected(nd)
+	b.expect(unknown)
 	if !seen.canary {
-		bridge.lost("its flows are gone: ovs-vswitchd came anew, or was never programmed")
+		b.lost("its flows are gone: ovs-vswitchd came anew, or was never programmed")
 	}
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
@@ -131,114 +131,114 @@ func (bridge *bridge) watch(ctx context.Context, talk *conversation) error {
 		case <-ticker.C:
 		}
 		if retryND {
-			if nd, err = bridge.findND(ctx); err != nil {
+			if nd, err = b.findND(ctx); err != nil {
 				return err
 			}
 			retryND = false
-			bridge.connected(nd)
+			b.connected(nd)
 		}
-		epoch := bridge.now()
+		epoch := b.now()
 		now, err := talk.look(ctx)
 		if err != nil {
 			return err
 		}
-		if why := bridge.compare(seen, now, epoch); why != "" {
-			bridge.lost(why)
+		if why := b.compare(seen, now, epoch); why != "" {
+			b.lost(why)
 		}
 		seen = now
 	}
 }
 
 // lastND is what findND found in an earlier conversation, where there was one.
-func (bridge *bridge) lastND() (nd, known bool) {
-	bridge.lock.Lock()
-	defer bridge.lock.Unlock()
-	return bridge.nd, bridge.ndKnown
+func (b *bridge) lastND() (nd, known bool) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	return b.nd, b.ndKnown
 }
 
 // findND tries a flow that answers neighbour solicitations, in a table that no packet meets: one that the datapath does
 // not take would keep all others of its bundle out. An error where it cannot be tried.
-func (bridge *bridge) findND(ctx context.Context) (bool, error) {
+func (b *bridge) findND(ctx context.Context) (bool, error) {
 	bound, cancel := context.WithTimeout(ctx, answerBound)
 	defer cancel()
 	try := []plan.Flow{plan.TryND()}
-	bridge.writing.Lock()
-	before := bridge.expect(unknown)
-	err := errors.Join(bridge.client.changeFlows(bound, bridge.name, try, nil),
-		bridge.client.changeFlows(bound, bridge.name, nil, try))
+	b.writing.Lock()
+	before := b.expect(unknown)
+	err := errors.Join(b.client.changeFlows(bound, b.name, try, nil),
+		b.client.changeFlows(bound, b.name, nil, try))
 	if err == nil {
-		bridge.expect(before)
+		b.expect(before)
 	}
-	bridge.writing.Unlock()
+	b.writing.Unlock()
 	if bound.Err() != nil {
 		return false, fmt.Errorf("no answer for %v: %w", answerBound, bound.Err())
 	}
 	if err != nil {
-		bridge.client.settings.Log.Warn("the bridge does not take flows that answer IPv6 neighbour solicitations: pods need "+
-			"permanent neighbour entries", "bridge", bridge.name, "cause", err)
+		b.client.settings.Log.Warn("the bridge does not take flows that answer IPv6 neighbour solicitations: pods need "+
+			"permanent neighbour entries", "bridge", b.name, "cause", err)
 	}
 	return err == nil, nil
 }
 
-func (bridge *bridge) setProgrammed(yes bool) {
-	bridge.lock.Lock()
-	defer bridge.lock.Unlock()
-	bridge.programmed = yes
+func (b *bridge) setProgrammed(yes bool) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	b.programmed = yes
 }
 
-func (bridge *bridge) lost(why string) {
-	bridge.expect(unknown)
-	bridge.setProgrammed(false)
-	bridge.client.events.post(Event{Bridge: bridge.name, FlowsLost: true, Why: why})
+func (b *bridge) lost(why string) {
+	b.expect(unknown)
+	b.setProgrammed(false)
+	b.client.events.post(Event{Bridge: b.name, FlowsLost: true, Why: why})
 }
 
 // expect this many flows from now on; unknown: as many as are seen next. It gives what was expected before.
-func (bridge *bridge) expect(flows int) (before int) {
-	bridge.lock.Lock()
-	defer bridge.lock.Unlock()
-	before, bridge.expected = bridge.expected, flows
-	bridge.epoch++
+func (b *bridge) expect(flows int) (before int) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	before, b.expected = b.expected, flows
+	b.epoch++
 	return before
 }
 
 // now is the epoch that a look begins in.
-func (bridge *bridge) now() int {
-	bridge.lock.Lock()
-	defer bridge.lock.Unlock()
-	return bridge.epoch
+func (b *bridge) now() int {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	return b.epoch
 }
 
 // compare what is seen with what was and with what we made, and say what somebody else has changed; empty: nothing. Of a
 // look during which we changed something ourselves no number counts.
-func (bridge *bridge) compare(before, now sight, epoch int) string {
-	bridge.lock.Lock()
-	defer bridge.lock.Unlock()
-	undisturbed := epoch == bridge.epoch
+func (b *bridge) compare(before, now sight, epoch int) string {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	undisturbed := epoch == b.epoch
 	switch {
-	case !now.canary && (before.canary || undisturbed && bridge.programmed):
+	case !now.canary && (before.canary || undisturbed && b.programmed):
 		return "its flows were deleted by somebody else"
 	case !undisturbed:
-	case bridge.expected == unknown:
-		bridge.expected = now.flows
-	case bridge.expected != now.flows:
-		return fmt.Sprintf("it has %d flows where we made %d", now.flows, bridge.expected)
+	case b.expected == unknown:
+		b.expected = now.flows
+	case b.expected != now.flows:
+		return fmt.Sprintf("it has %d flows where we made %d", now.flows, b.expected)
 	}
 	return ""
 }
 
 // change runs one that alters flows: alone, and known to the watch. It says how many flows there are afterwards, where
 // it knows.
-func (bridge *bridge) change(alter func() (flows int, err error)) error {
-	bridge.writing.Lock()
-	defer bridge.writing.Unlock()
-	bridge.expect(unknown)
+func (b *bridge) change(alter func() (flows int, err error)) error {
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	b.expect(unknown)
 	flows, err := alter()
 	if err != nil {
 		flows = unknown
 	}
-	bridge.expect(flows)
+	b.expect(flows)
 	if flows != unknown {
-		bridge.setProgrammed(true)
+		b.setProgrammed(true)
 	}
 	return err
 }

@@ -72,36 +72,36 @@ func newClient(settings Settings) (*Client, error) {
 }
 
 // start the parts; they end with ctx or with Close.
-func (client *Client) start(ctx context.Context, parts ...func(context.Context)) {
-	ctx, client.cancel = context.WithCancel(ctx)
+func (c *Client) start(ctx context.Context, parts ...func(context.Context)) {
+	ctx, c.cancel = context.WithCancel(ctx)
 	for _, part := range parts {
-		client.ending.Go(func() { part(ctx) })
+		c.ending.Go(func() { part(ctx) })
 	}
 }
 
 // Close ends everything, and returns once it has ended.
-func (client *Client) Close() {
-	client.cancel()
-	client.ending.Wait()
-	client.host.close()
+func (c *Client) Close() {
+	c.cancel()
+	c.ending.Wait()
+	c.host.close()
 }
 
 // look makes compareFacts look again.
-func (client *Client) look() {
+func (c *Client) look() {
 	select {
-	case client.doubt <- struct{}{}:
+	case c.doubt <- struct{}{}:
 	default:
 	}
 }
 
 // Events tells what has changed until ctx ends.
-func (client *Client) Events(ctx context.Context) <-chan Event {
-	return client.events.subscribe(ctx)
+func (c *Client) Events(ctx context.Context) <-chan Event {
+	return c.events.subscribe(ctx)
 }
 
 // known bridge of ours, or an error: a name from outside gets no further than this.
-func (client *Client) known(name string) (*bridge, error) {
-	if bridge, ok := client.bridges[name]; ok {
+func (c *Client) known(name string) (*bridge, error) {
+	if bridge, ok := c.bridges[name]; ok {
 		return bridge, nil
 	}
 	return nil, fmt.Errorf("%.20q is no rail's bridge", name)

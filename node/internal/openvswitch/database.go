@@ -74,20 +74,20 @@ func newDatabase(path string, log *slog.Logger, onChange func()) *database {
 	}
 }
 
-func (database *database) follow(ctx context.Context) {
+func (d *database) follow(ctx context.Context) {
 	pause := firstPause
 	for ctx.Err() == nil {
-		client, err := database.connect(ctx)
-		database.set(client, err)
+		client, err := d.connect(ctx)
+		d.set(client, err)
 		if err == nil {
-			database.log.Info("connected to Open vSwitch's database", "socket", database.path)
+			d.log.Info("connected to Open vSwitch's database", "socket", d.path)
 			pause = firstPause
-			err = database.untilGone(ctx, client)
-			database.set(nil, err)
+			err = d.untilGone(ctx, client)
+			d.set(nil, err)
 			client.Close()
 		}
 		if ctx.Err() == nil && pause == firstPause {
-			database.log.Warn("Open vSwitch's database does not answer", "socket", database.path, "cause", err)
+			d.log.Warn("Open vSwitch's database does not answer", "socket", d.path, "cause", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -97,7 +97,7 @@ func (database *database) follow(ctx context.Context) {
 	}
 }
 
-func (database *database) connect(ctx context.Context) (ovsdbclient.Client, error) {
+func (d *database) connect(ctx context.Context) (ovsdbclient.Client, error) {
 	bound, cancel := context.WithTimeout(ctx, databaseBound)
 	defer cancel()
 	rows, err := model.NewClientDBModel("Open_vSwitch", map[string]model.Model{
@@ -107,7 +107,7 @@ func (database *database) connect(ctx context.Context) (ovsdbclient.Client, erro
 		return nil, err
 	}
 	silent := logr.Discard()
-	client, err := ovsdbclient.NewOVSDBClient(rows, ovsdbclient.WithEndpoint("unix:"+database.path),
+	client, err := ovsdbclient.NewOVSDBClient(rows, ovsdbclient.WithEndpoint("unix:"+d.path),
 		ovsdbclient.WithLogger(&silent))
 	if err != nil {
 		return nil, err
@@ -116,18 +116,18 @@ func (database *database) connect(ctx context.Context) (ovsdbclient.Client, erro
 		client.Close()
 		return nil, err
 	}
-	if err := database.monitor(bound, client); err != nil {
+	if err := d.monitor(bound, client); err != nil {
 		client.Close()
 		return nil, err
 	}
 	return client, nil
 }
 
-func (database *database) monitor(ctx context.Context, client ovsdbclient.Client) error {
+func (d *database) monitor(ctx context.Context, client ovsdbclient.Client) error {
 	client.Cache().AddEventHandler(&cache.EventHandlerFuncs{
-		AddFunc:    func(string, model.Model) { database.change() },
-		UpdateFunc: func(string, model.Model, model.Model) { database.change() },
-		DeleteFunc: func(string, model.Model) { database.change() },
+		AddFunc:    func(string, model.Model) { d.change() },
+		UpdateFunc: func(string, model.Model, model.Model) { d.change() },
+		DeleteFunc: func(string, model.Model) { d.change() },
 	})
 	open, bridge, port, face := &openVSwitchRow{}, &bridgeRow{}, &portRow{}, &interfaceRow{}
 	_, err := client.Monitor(ctx, client.NewMonitor(
@@ -142,7 +142,7 @@ func (database *database) monitor(ctx context.Context, client ovsdbclient.Client
 
 // untilGone waits until the server has closed the connection or stops answering. libovsdb's own notice is lost when
 // nobody waits for it at that moment, so the state is looked at as well.
-func (database *database) untilGone(ctx context.Context, client ovsdbclient.Client) error {
+func (d *database) untilGone(ctx context.Context, client ovsdbclient.Client) error {
 	gone := client.DisconnectNotify()
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
@@ -169,30 +169,30 @@ func (database *database) untilGone(ctx context.Context, client ovsdbclient.Clie
 	}
 }
 
-func (database *database) set(client ovsdbclient.Client, problem error) {
-	database.lock.Lock()
-	database.client, database.problem = client, problem
-	database.lock.Unlock()
-	database.change()
-	database.firstTime.Do(func() { close(database.tried) })
+func (d *database) set(client ovsdbclient.Client, problem error) {
+	d.lock.Lock()
+	d.client, d.problem = client, problem
+	d.lock.Unlock()
+	d.change()
+	d.firstTime.Do(func() { close(d.tried) })
 }
 
 // change wakes all who wait for one.
-func (database *database) change() {
-	database.lock.Lock()
-	close(database.changed)
-	database.changed = make(chan struct{})
-	database.lock.Unlock()
-	database.onChange()
+func (d *database) change() {
+	d.lock.Lock()
+	close(d.changed)
+	d.changed = make(chan struct{})
+	d.lock.Unlock()
+	d.onChange()
 }
 
 // now is the client to read from, and a channel that is closed once there is something new to read.
-func (database *database) now() (ovsdbclient.Client, <-chan struct{}, error) {
-	database.lock.Lock()
-	defer database.lock.Unlock()
-	if database.client == nil {
-		return nil, database.changed, fmt.Errorf("the database of Open vSwitch at %s: %w; is ovsdb-server running?",
-			database.path, database.problem)
+func (d *database) now() (ovsdbclient.Client, <-chan struct{}, error) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	if d.client == nil {
+		return nil, d.changed, fmt.Errorf("the database of Open vSwitch at %s: %w; is ovsdb-server running?",
+			d.path, d.problem)
 	}
-	return database.client, database.changed, nil
+	return d.client, d.changed, nil
 }

@@ -12,13 +12,13 @@ import (
 )
 
 // Datapath lists what the datapaths have cached, and where each flow runs.
-func (client *Client) Datapath(ctx context.Context) ([]CachedFlow, error) {
-	read, _, err := client.database.contents(ctx)
+func (c *Client) Datapath(ctx context.Context) ([]CachedFlow, error) {
+	read, _, err := c.database.contents(ctx)
 	if err != nil {
 		return nil, err
 	}
 	view := datapathView{hardwareOffload: read.open.OtherConfig["hw-offload"] == "true", onSwitch: map[string]bool{}}
-	links, err := again(client.host.handle.LinkList)
+	links, err := again(c.host.handle.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("interfaces of this host: %w", err)
 	}
@@ -26,18 +26,18 @@ func (client *Client) Datapath(ctx context.Context) ([]CachedFlow, error) {
 		view.onSwitch[link.Attrs().Name] = link.Attrs().PhysSwitchID != 0
 	}
 	var names []string
-	if err := client.appctl(ctx, func(line string) { names = append(names, strings.TrimSpace(line)) },
+	if err := c.appctl(ctx, func(line string) { names = append(names, strings.TrimSpace(line)) },
 		"dpctl/dump-dps"); err != nil {
 		return nil, fmt.Errorf("datapaths: %w", err)
 	}
 	var flows []CachedFlow
 	for _, name := range names {
-		if view.ports, err = client.datapathPorts(ctx, name); err != nil {
+		if view.ports, err = c.datapathPorts(ctx, name); err != nil {
 			return nil, err
 		}
 		view.userspace = strings.HasPrefix(name, "netdev@")
 		var wrong error
-		err := client.appctl(ctx, func(line string) {
+		err := c.appctl(ctx, func(line string) {
 			flow, ok, err := view.read(line)
 			wrong = errors.Join(wrong, err)
 			if ok {
@@ -64,9 +64,9 @@ func again[Item any](list func() ([]Item, error)) ([]Item, error) {
 // with: that is why flows are read with the numbers of ports.
 var portLine = regexp.MustCompile(`^\s*port (\d+): (\S+)`)
 
-func (client *Client) datapathPorts(ctx context.Context, datapath string) (map[uint64]string, error) {
+func (c *Client) datapathPorts(ctx context.Context, datapath string) (map[uint64]string, error) {
 	ports := map[uint64]string{}
-	err := client.appctl(ctx, func(line string) {
+	err := c.appctl(ctx, func(line string) {
 		if parts := portLine.FindStringSubmatch(line); parts != nil {
 			number, _ := strconv.ParseUint(parts[1], 10, 32)
 			ports[number] = parts[2]
@@ -94,7 +94,7 @@ var (
 )
 
 // read a line of dpctl/dump-flows; ok is false for one that is no flow.
-func (view datapathView) read(line string) (flow CachedFlow, ok bool, err error) {
+func (d datapathView) read(line string) (flow CachedFlow, ok bool, err error) {
 	match, rest, found := strings.Cut(line, ", packets:")
 	if !found {
 		return CachedFlow{}, false, nil
@@ -119,17 +119,17 @@ func (view datapathView) read(line string) (flow CachedFlow, ok bool, err error)
 	}
 	if parts := inPortWord.FindStringSubmatch(match); parts != nil {
 		number, _ := strconv.ParseUint(parts[1], 10, 32)
-		flow.InPort = view.ports[number]
+		flow.InPort = d.ports[number]
 	}
-	flow.Layer = view.layer(values["dp"])
+	flow.Layer = d.layer(values["dp"])
 	flow.Offloaded = values["offloaded"] == "yes"
-	flow.Why = view.why(flow, values["offloaded"])
+	flow.Why = d.why(flow, values["offloaded"])
 	return flow, true, nil
 }
 
 // layer: OVS says "ovs" for a kernel's and for its own datapath alike.
-func (view datapathView) layer(said string) string {
-	if view.userspace && (said == "ovs" || said == "") {
+func (d datapathView) layer(said string) string {
+	if d.userspace && (said == "ovs" || said == "") {
 		return "netdev"
 	}
 	if said == "" {
@@ -142,7 +142,7 @@ func (view datapathView) layer(said string) string {
 var slowPath = regexp.MustCompile(`slow_path\(([a-z0-9,_]*)\)`)
 
 // why a flow is not in hardware, the plainest cause first; empty where it is.
-func (view datapathView) why(flow CachedFlow, offloaded string) string {
+func (d datapathView) why(flow CachedFlow, offloaded string) string {
 	ipv6Fragment := strings.Contains(flow.Match, "eth_type(0x86dd)") &&
 		(strings.Contains(flow.Match, "frag=first") || strings.Contains(flow.Match, "frag=later"))
 	switch reason := slowPath.FindStringSubmatch(flow.Actions); {
@@ -152,9 +152,9 @@ func (view datapathView) why(flow CachedFlow, offloaded string) string {
 		return "ovs-vswitchd handles each packet itself (slow path: " + reason[1] + ")"
 	case strings.Contains(flow.Actions, "userspace("):
 		return "each packet goes to ovs-vswitchd"
-	case view.userspace && flow.Layer == "netdev":
+	case d.userspace && flow.Layer == "netdev":
 		return "the userspace datapath forwards in software"
-	case !view.hardwareOffload:
+	case !d.hardwareOffload:
 		return "hw-offload is off (ovs-vsctl set Open_vSwitch . other_config:hw-offload=true, then restart Open vSwitch)"
 	case offloaded == "partial":
 		return "the NIC took only a part of it"
@@ -163,22 +163,22 @@ func (view datapathView) why(flow CachedFlow, offloaded string) string {
 	case ipv6Fragment:
 		return "tc cannot match fragments of IPv6"
 	}
-	if port := view.notOnSwitch(flow); port != "" {
+	if port := d.notOnSwitch(flow); port != "" {
 		return fmt.Sprintf("%q is no port of a NIC in switchdev mode", port)
 	}
 	return "tc did not take it; ovs-vswitchd's log says why (ovs-appctl vlog/set netdev_offload_tc:dbg)"
 }
 
 // notOnSwitch names a port of the flow that is none of a NIC's switch.
-func (view datapathView) notOnSwitch(flow CachedFlow) string {
+func (d datapathView) notOnSwitch(flow CachedFlow) string {
 	names := []string{flow.InPort}
 	for word := range strings.SplitSeq(flow.Actions, ",") {
 		if number, err := strconv.ParseUint(word, 10, 32); err == nil {
-			names = append(names, view.ports[number])
+			names = append(names, d.ports[number])
 		}
 	}
 	for _, name := range names {
-		if name != "" && !view.onSwitch[name] {
+		if name != "" && !d.onSwitch[name] {
 			return name
 		}
 	}

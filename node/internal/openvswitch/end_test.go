@@ -25,7 +25,7 @@ func running() string {
 }
 
 // stir makes the kernel tell of changes until the function that it returns is called.
-func (rail *lab) stir() (calm func()) {
+func (l *lab) stir() (calm func()) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -35,8 +35,8 @@ func (rail *lab) stir() (calm func()) {
 				return
 			default:
 			}
-			_, _ = rail.host.Try("ip", "addr", "replace", "10.9.9.9/32", "dev", bridgeName)
-			_, _ = rail.host.Try("ip", "addr", "del", "10.9.9.9/32", "dev", bridgeName)
+			_, _ = l.host.Try("ip", "addr", "replace", "10.9.9.9/32", "dev", bridgeName)
+			_, _ = l.host.Try("ip", "addr", "del", "10.9.9.9/32", "dev", bridgeName)
 		}
 	}()
 	return func() {

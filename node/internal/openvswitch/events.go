@@ -27,10 +27,10 @@ func newEvents() *events {
 	return &events{subscribers: map[*subscriber]bool{}}
 }
 
-func (events *events) post(event Event) {
-	events.lock.Lock()
-	defer events.lock.Unlock()
-	for subscriber := range events.subscribers {
+func (e *events) post(event Event) {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	for subscriber := range e.subscribers {
 		subscriber.pending[event.Bridge] = merge(subscriber.pending[event.Bridge], event)
 		select {
 		case subscriber.ready <- struct{}{}:
@@ -47,22 +47,22 @@ func merge(old, new Event) Event {
 	return new
 }
 
-func (events *events) subscribe(ctx context.Context) <-chan Event {
+func (e *events) subscribe(ctx context.Context) <-chan Event {
 	mine := &subscriber{pending: map[string]Event{}, ready: make(chan struct{}, 1)}
-	events.lock.Lock()
-	events.subscribers[mine] = true
-	events.lock.Unlock()
+	e.lock.Lock()
+	e.subscribers[mine] = true
+	e.lock.Unlock()
 	out := make(chan Event)
 	go func() {
 		defer close(out)
-		defer events.unsubscribe(mine)
+		defer e.unsubscribe(mine)
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-mine.ready:
 			}
-			for _, event := range events.take(mine) {
+			for _, event := range e.take(mine) {
 				select {
 				case <-ctx.Done():
 					return
@@ -74,9 +74,9 @@ func (events *events) subscribe(ctx context.Context) <-chan Event {
 	return out
 }
 
-func (events *events) take(mine *subscriber) []Event {
-	events.lock.Lock()
-	defer events.lock.Unlock()
+func (e *events) take(mine *subscriber) []Event {
+	e.lock.Lock()
+	defer e.lock.Unlock()
 	var taken []Event
 	for _, bridge := range slices.Sorted(maps.Keys(mine.pending)) {
 		taken = append(taken, mine.pending[bridge])
@@ -85,8 +85,8 @@ func (events *events) take(mine *subscriber) []Event {
 	return taken
 }
 
-func (events *events) unsubscribe(mine *subscriber) {
-	events.lock.Lock()
-	defer events.lock.Unlock()
-	delete(events.subscribers, mine)
+func (e *events) unsubscribe(mine *subscriber) {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	delete(e.subscribers, mine)
 }

@@ -16,31 +16,31 @@ import (
 
 // Facts of a rail's bridge. An error where it is not fit to carry pods, or where Open vSwitch does not answer: what was
 // programmed is to stay as it is then.
-func (client *Client) Facts(ctx context.Context, rail plan.Rail) (plan.Facts, error) {
-	bridge, err := client.known(rail.Bridge)
+func (c *Client) Facts(ctx context.Context, rail plan.Rail) (plan.Facts, error) {
+	bridge, err := c.known(rail.Bridge)
 	if err != nil {
 		return plan.Facts{}, err
 	}
-	for _, tried := range []<-chan struct{}{client.database.tried, bridge.tried} {
+	for _, tried := range []<-chan struct{}{c.database.tried, bridge.tried} {
 		if err := wait(ctx, tried); err != nil {
 			return plan.Facts{}, fmt.Errorf("Open vSwitch does not answer for %s: %w", rail.Bridge, err)
 		}
 	}
-	return client.facts(ctx, bridge)
+	return c.facts(ctx, bridge)
 }
 
-func (client *Client) facts(ctx context.Context, bridge *bridge) (plan.Facts, error) {
-	read, _, err := client.database.contents(ctx)
+func (c *Client) facts(ctx context.Context, bridge *bridge) (plan.Facts, error) {
+	read, _, err := c.database.contents(ctx)
 	if err != nil {
 		return plan.Facts{}, err
 	}
-	rail := client.rails[bridge.name]
+	rail := c.rails[bridge.name]
 	row, ok := read.bridges[bridge.name]
 	if !ok {
 		return plan.Facts{}, fmt.Errorf("Open vSwitch has no bridge %s; make it: ovs-vsctl add-br %s -- set bridge %s "+
 			"fail_mode=secure other-config:hwaddr=MAC", bridge.name, bridge.name, bridge.name)
 	}
-	own, err := client.host.face(bridge.name)
+	own, err := c.host.face(bridge.name)
 	if err != nil {
 		return plan.Facts{}, fmt.Errorf("%s: %w", bridge.name, err)
 	}
@@ -59,7 +59,7 @@ func (client *Client) facts(ctx context.Context, bridge *bridge) (plan.Facts, er
 	facts := plan.Facts{
 		UplinkPort: ports[rail.Uplink], BridgeMAC: own.mac, HostAddresses: own.addresses, Ports: ports, AnswersND: answersND,
 	}
-	facts.LeafMAC, facts.LeafProblem = bridge.leafMAC(client.host, own, rail.Leaf)
+	facts.LeafMAC, facts.LeafProblem = bridge.leafMAC(c.host, own, rail.Leaf)
 	return facts, nil
 }
 
@@ -85,16 +85,16 @@ func unfit(row bridgeRow, own face) []string {
 
 // leafMAC is what the kernel says now. Where it has just forgotten the leaf, the last one stays: to send there harms
 // nobody, and the flows need no change when the same leaf is back.
-func (bridge *bridge) leafMAC(host *host, own face, address netip.Addr) (attachment.MAC, string) {
-	mac, err := host.leaf(bridge.name, own, address)
-	bridge.lock.Lock()
-	defer bridge.lock.Unlock()
+func (b *bridge) leafMAC(host *host, own face, address netip.Addr) (attachment.MAC, string) {
+	mac, err := host.leaf(b.name, own, address)
+	b.lock.Lock()
+	defer b.lock.Unlock()
 	if err == nil {
-		bridge.lastLeaf = mac
+		b.lastLeaf = mac
 		return mac, ""
 	}
-	if bridge.lastLeaf != (attachment.MAC{}) {
-		return bridge.lastLeaf, ""
+	if b.lastLeaf != (attachment.MAC{}) {
+		return b.lastLeaf, ""
 	}
 	return attachment.MAC{}, err.Error()
 }
@@ -109,28 +109,28 @@ type looked struct {
 const factsPause = 10 * time.Millisecond
 
 // compareFacts tells of every bridge for which Facts would say something else than before.
-func (client *Client) compareFacts(ctx context.Context) {
+func (c *Client) compareFacts(ctx context.Context) {
 	before := map[string]looked{}
 	for {
-		if wait(ctx, client.doubt) != nil {
+		if wait(ctx, c.doubt) != nil {
 			return
 		}
-		for name, bridge := range client.bridges {
-			now := client.lookAt(ctx, bridge)
+		for name, bridge := range c.bridges {
+			now := c.lookAt(ctx, bridge)
 			old, known := before[name]
 			before[name] = now
 			if why := differs(old, now); known && why != "" && ctx.Err() == nil {
-				client.events.post(Event{Bridge: name, Why: why})
+				c.events.post(Event{Bridge: name, Why: why})
 			}
 		}
 		_ = wait(ctx, after(factsPause))
 	}
 }
 
-func (client *Client) lookAt(ctx context.Context, bridge *bridge) looked {
+func (c *Client) lookAt(ctx context.Context, bridge *bridge) looked {
 	bound, cancel := context.WithTimeout(ctx, databaseBound)
 	defer cancel()
-	facts, err := client.facts(bound, bridge)
+	facts, err := c.facts(bound, bridge)
 	if err != nil {
 		return looked{problem: err.Error()}
 	}

@@ -33,18 +33,18 @@ func newPair(t *testing.T) *pair {
 }
 
 // repaired programs what is wanted, of which at least so many flows were missing, and says whether the pods speak.
-func (both *pair) repaired(t *testing.T, atLeast int) {
+func (p *pair) repaired(t *testing.T, atLeast int) {
 	t.Helper()
-	count, err := both.client.Replace(t.Context(), bridgeName, both.wanted)
+	count, err := p.client.Replace(t.Context(), bridgeName, p.wanted)
 	if err != nil || count < atLeast {
 		t.Errorf("%d flows repaired, want %d or more: %v", count, atLeast, err)
 	}
-	differences, err := both.client.Differences(t.Context(), bridgeName, both.wanted)
+	differences, err := p.client.Differences(t.Context(), bridgeName, p.wanted)
 	if err != nil || len(differences) > 0 {
 		t.Errorf("still different: %v %v", differences, err)
 	}
-	for _, to := range both.second.Addresses {
-		if _, err := ping(both.first.namespace, to); err != nil {
+	for _, to := range p.second.Addresses {
+		if _, err := ping(p.first.namespace, to); err != nil {
 			t.Error(err)
 		}
 	}

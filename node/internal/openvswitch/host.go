@@ -44,10 +44,10 @@ func newHost(path string) (*host, error) {
 	return &host{handle: handle, namespace: namespace}, nil
 }
 
-func (host *host) close() {
-	host.handle.Close()
-	if host.namespace.IsOpen() {
-		_ = host.namespace.Close()
+func (h *host) close() {
+	h.handle.Close()
+	if h.namespace.IsOpen() {
+		_ = h.namespace.Close()
 	}
 }
 
@@ -58,8 +58,8 @@ type face struct {
 	addresses []netip.Addr
 }
 
-func (host *host) face(bridge string) (face, error) {
-	link, err := host.handle.LinkByName(bridge)
+func (h *host) face(bridge string) (face, error) {
+	link, err := h.handle.LinkByName(bridge)
 	if err != nil {
 		return face{}, fmt.Errorf("its own interface: %w", err)
 	}
@@ -67,7 +67,7 @@ func (host *host) face(bridge string) (face, error) {
 	if err != nil {
 		return face{}, fmt.Errorf("its own interface: %w", err)
 	}
-	found, err := again(func() ([]netlink.Addr, error) { return host.handle.AddrList(link, netlink.FAMILY_ALL) })
+	found, err := again(func() ([]netlink.Addr, error) { return h.handle.AddrList(link, netlink.FAMILY_ALL) })
 	if err != nil {
 		return face{}, fmt.Errorf("addresses of its own interface: %w", err)
 	}
@@ -87,9 +87,9 @@ const usable = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | n
 
 // leaf's MAC address among the neighbours of the bridge's interface. With an address: that neighbour, and the kernel is
 // asked to find it where it has not. Without: the router with a link-local address, as BGP unnumbered speaks with.
-func (host *host) leaf(bridge string, own face, address netip.Addr) (attachment.MAC, error) {
+func (h *host) leaf(bridge string, own face, address netip.Addr) (attachment.MAC, error) {
 	neighbours, err := again(func() ([]netlink.Neigh, error) {
-		return host.handle.NeighList(own.index, netlink.FAMILY_ALL)
+		return h.handle.NeighList(own.index, netlink.FAMILY_ALL)
 	})
 	if err != nil {
 		return attachment.MAC{}, fmt.Errorf("neighbours of %s: %w", bridge, err)
@@ -102,7 +102,7 @@ func (host *host) leaf(bridge string, own face, address netip.Addr) (attachment.
 			return mac, nil
 		}
 	}
-	host.resolve(own.index, address)
+	h.resolve(own.index, address)
 	return attachment.MAC{}, fmt.Errorf("the kernel does not know the MAC address of the leaf %v on %s; does it answer "+
 		"(ip neigh show dev %s)?", address, bridge, bridge)
 }
@@ -147,30 +147,30 @@ func usableNeighbour(one netlink.Neigh) (netip.Addr, attachment.MAC, bool) {
 }
 
 // resolve asks the kernel to find a neighbour, as if there were a packet for it. An answer comes as an event.
-func (host *host) resolve(index int, address netip.Addr) {
+func (h *host) resolve(index int, address netip.Addr) {
 	family := netlink.FAMILY_V4
 	if address.Is6() {
 		family = netlink.FAMILY_V6
 	}
-	_ = host.handle.NeighSet(&netlink.Neigh{
+	_ = h.handle.NeighSet(&netlink.Neigh{
 		LinkIndex: index, Family: family, IP: net.IP(address.AsSlice()), State: netlink.NUD_NONE, Flags: netlink.NTF_USE,
 	})
 }
 
 // follow calls changed for whatever the kernel tells of links, addresses and neighbours, until ctx ends or the kernel's
 // messages came faster than they were read.
-func (host *host) follow(ctx context.Context, changed func()) error {
+func (h *host) follow(ctx context.Context, changed func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	links, linksError := subscribe(func(updates chan<- netlink.LinkUpdate) error {
-		options := netlink.LinkSubscribeOptions{Namespace: host.at(), ErrorCallback: cancel}
+		options := netlink.LinkSubscribeOptions{Namespace: h.at(), ErrorCallback: cancel}
 		return netlink.LinkSubscribeWithOptions(updates, ctx.Done(), options)
 	})
 	addresses, addressesError := subscribe(func(updates chan<- netlink.AddrUpdate) error {
-		options := netlink.AddrSubscribeOptions{Namespace: host.at(), ErrorCallback: cancel}
+		options := netlink.AddrSubscribeOptions{Namespace: h.at(), ErrorCallback: cancel}
 		return netlink.AddrSubscribeWithOptions(updates, ctx.Done(), options)
 	})
 	neighbours, neighboursError := subscribe(func(updates chan<- netlink.NeighUpdate) error {
-		options := netlink.NeighSubscribeOptions{Namespace: host.at(), ErrorCallback: cancel}
+		options := netlink.NeighSubscribeOptions{Namespace: h.at(), ErrorCallback: cancel}
 		return netlink.NeighSubscribeWithOptions(updates, ctx.Done(), options)
 	})
 	// The subscriptions hand over what they have read before they see that it is over.
@@ -200,9 +200,9 @@ func (host *host) follow(ctx context.Context, changed func()) error {
 }
 
 // at is the namespace to subscribe in; nil: this process's own.
-func (host *host) at() *netns.NsHandle {
-	if host.namespace.IsOpen() {
-		return &host.namespace
+func (h *host) at() *netns.NsHandle {
+	if h.namespace.IsOpen() {
+		return &h.namespace
 	}
 	return nil
 }
@@ -223,14 +223,14 @@ func drain[Item any](items <-chan Item) {
 }
 
 // followHost until ctx ends, again and again.
-func (client *Client) followHost(ctx context.Context) {
+func (c *Client) followHost(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := client.host.follow(ctx, client.look)
+		err := c.host.follow(ctx, c.look)
 		if ctx.Err() != nil {
 			return
 		}
-		client.settings.Log.Warn("the kernel's news are read anew", "cause", err)
-		client.look()
+		c.settings.Log.Warn("the kernel's news are read anew", "cause", err)
+		c.look()
 		_ = wait(ctx, after(longestPause))
 	}
 }

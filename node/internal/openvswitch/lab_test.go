@@ -34,8 +34,8 @@ type labPod struct {
 	namespace *testlab.Namespace
 }
 
-func (pod *labPod) ipv4() netip.Addr { return pod.Addresses[0] }
-func (pod *labPod) ipv6() netip.Addr { return pod.Addresses[1] }
+func (l *labPod) ipv4() netip.Addr { return l.Addresses[0] }
+func (l *labPod) ipv6() netip.Addr { return l.Addresses[1] }
 
 var (
 	remoteIPv4 = netip.MustParseAddr("10.2.0.2")
@@ -74,17 +74,17 @@ func newLab(t testing.TB) *lab {
 	return rail
 }
 
-func (rail *lab) settings(t testing.TB) Settings {
+func (l *lab) settings(t testing.TB) Settings {
 	return Settings{
-		Database: rail.open.DatabaseSocket(), Management: rail.open.Folder, Netns: rail.host.Path(),
-		Rails: []RailSettings{{Rail: rail.rail, Leaf: netip.MustParseAddr("10.0.0.1")}},
+		Database: l.open.DatabaseSocket(), Management: l.open.Folder, Netns: l.host.Path(),
+		Rails: []RailSettings{{Rail: l.rail, Leaf: netip.MustParseAddr("10.0.0.1")}},
 		Log:   slog.New(slog.NewTextHandler(testWriter{t}, nil)),
 	}
 }
 
-func (rail *lab) newClient(t testing.TB) *Client {
+func (l *lab) newClient(t testing.TB) *Client {
 	t.Helper()
-	client, err := New(t.Context(), rail.settings(t))
+	client, err := New(t.Context(), l.settings(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,20 +94,20 @@ func (rail *lab) newClient(t testing.TB) *Client {
 
 type testWriter struct{ t testing.TB }
 
-func (writer testWriter) Write(line []byte) (int, error) {
+func (tw testWriter) Write(line []byte) (int, error) {
 	if testing.Verbose() {
-		writer.t.Logf("%s", line)
+		tw.t.Logf("%s", line)
 	}
 	return len(line), nil
 }
 
 // addPod of a tenant, with 10.1.0.N/16 and fd00:1::N/64, so that other pods seem to be on the same link. Its gateways
 // are 10.1.0.1 and fe80::1.
-func (rail *lab) addPod(t testing.TB, n int, tenant string) *labPod {
+func (l *lab) addPod(t testing.TB, n int, tenant string) *labPod {
 	t.Helper()
 	face := fmt.Sprintf("veth%d", n)
 	mac := fmt.Sprintf("02:00:00:01:00:%02x", n)
-	pod := &labPod{namespace: rail.open.AddPod(t, bridgeName, face, mac)}
+	pod := &labPod{namespace: l.open.AddPod(t, bridgeName, face, mac)}
 	for _, words := range []string{
 		fmt.Sprintf("addr add 10.1.0.%d/16 dev eth0", n), fmt.Sprintf("addr add fd00:1::%x/64 dev eth0", n),
 		"route add default via 10.1.0.1", "-6 route add default via fe80::1 dev eth0",
@@ -115,7 +115,7 @@ func (rail *lab) addPod(t testing.TB, n int, tenant string) *labPod {
 		pod.namespace.IP(t, strings.Fields(words)...)
 	}
 	pod.Attachment = newAttachment(n, tenant, face, mac)
-	rail.pods = append(rail.pods, pod)
+	l.pods = append(l.pods, pod)
 	return pod
 }
 
@@ -136,35 +136,35 @@ func newAttachment(n int, tenant, face, mac string) attachment.Attachment {
 }
 
 // member makes the pod's addresses known as its tenant's.
-func (rail *lab) member(tenant string, addresses ...netip.Addr) {
-	if rail.tenants.Numbers == nil {
-		rail.tenants.Numbers = map[string]uint32{}
+func (l *lab) member(tenant string, addresses ...netip.Addr) {
+	if l.tenants.Numbers == nil {
+		l.tenants.Numbers = map[string]uint32{}
 	}
-	if rail.tenants.Numbers[tenant] == 0 {
-		rail.tenants.Numbers[tenant] = uint32(len(rail.tenants.Numbers) + 1)
+	if l.tenants.Numbers[tenant] == 0 {
+		l.tenants.Numbers[tenant] = uint32(len(l.tenants.Numbers) + 1)
 	}
 	for _, address := range addresses {
-		rail.tenants.Members = append(rail.tenants.Members,
+		l.tenants.Members = append(l.tenants.Members,
 			plan.Member{Prefix: netip.PrefixFrom(address, address.BitLen()), Tenant: tenant})
 	}
 }
 
 // flows wanted now; the leaf must be known.
-func (rail *lab) flows(t testing.TB) []plan.Flow {
+func (l *lab) flows(t testing.TB) []plan.Flow {
 	t.Helper()
 	var facts plan.Facts
 	testlab.Eventually(t, 5*time.Second, "the leaf's MAC address is known and all ports are there", func() bool {
 		var err error
-		if facts, err = rail.client.Facts(t.Context(), rail.rail); err != nil {
+		if facts, err = l.client.Facts(t.Context(), l.rail); err != nil {
 			t.Log(err)
 		}
-		return facts.LeafMAC != attachment.MAC{} && len(facts.Ports) == 1+len(rail.pods)
+		return facts.LeafMAC != attachment.MAC{} && len(facts.Ports) == 1+len(l.pods)
 	})
 	var attachments []attachment.Attachment
-	for _, pod := range rail.pods {
+	for _, pod := range l.pods {
 		attachments = append(attachments, pod.Attachment)
 	}
-	flows, left := plan.Flows(rail.rail, facts, attachments, rail.tenants)
+	flows, left := plan.Flows(l.rail, facts, attachments, l.tenants)
 	if len(left) > 0 {
 		t.Fatalf("left without flows: %v", left)
 	}
@@ -172,36 +172,36 @@ func (rail *lab) flows(t testing.TB) []plan.Flow {
 }
 
 // program what is wanted now. The host speaks with the leaf first, as its BGP would: that needs flows already.
-func (rail *lab) program(t testing.TB) []plan.Flow {
+func (l *lab) program(t testing.TB) []plan.Flow {
 	t.Helper()
-	rail.programHost(t)
-	flows := rail.flows(t)
-	if _, err := rail.client.Replace(t.Context(), bridgeName, flows); err != nil {
+	l.programHost(t)
+	flows := l.flows(t)
+	if _, err := l.client.Replace(t.Context(), bridgeName, flows); err != nil {
 		t.Fatal(err)
 	}
 	return flows
 }
 
 // programHost lets host and leaf speak, and no pod.
-func (rail *lab) programHost(t testing.TB) {
+func (l *lab) programHost(t testing.TB) {
 	t.Helper()
 	facts := plan.Facts{}
 	testlab.Eventually(t, 5*time.Second, "the bridge is ready", func() (ready bool) {
 		var err error
-		facts, err = rail.client.Facts(t.Context(), rail.rail)
+		facts, err = l.client.Facts(t.Context(), l.rail)
 		return err == nil
 	})
-	flows, _ := plan.Flows(rail.rail, facts, nil, plan.Tenants{})
-	if _, err := rail.client.Replace(t.Context(), bridgeName, flows); err != nil {
+	flows, _ := plan.Flows(l.rail, facts, nil, plan.Tenants{})
+	if _, err := l.client.Replace(t.Context(), bridgeName, flows); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // counted so far by ovs-vswitchd, with what the datapath still holds.
-func (rail *lab) counted(t testing.TB) map[uint64]Count {
+func (l *lab) counted(t testing.TB) map[uint64]Count {
 	t.Helper()
-	rail.open.Appctl(t, "revalidator/purge")
-	counters, err := rail.client.Counters(t.Context(), bridgeName)
+	l.open.Appctl(t, "revalidator/purge")
+	counters, err := l.client.Counters(t.Context(), bridgeName)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,10 +31,10 @@ func metersOf(flows []plan.Flow) map[uint32]string {
 }
 
 // meters that the bridge has, by number.
-func (client *Client) meters(ctx context.Context, bridge string) (map[uint32]string, error) {
+func (c *Client) meters(ctx context.Context, bridge string) (map[uint32]string, error) {
 	there := map[uint32]string{}
 	number := uint32(0)
-	err := client.ofctl(ctx, bridge, "", func(line string) {
+	err := c.ofctl(ctx, bridge, "", func(line string) {
 		if text, ok := strings.CutPrefix(line, "meter="); ok {
 			text, _, _ = strings.Cut(text, " ")
 			parsed, err := strconv.ParseUint(text, 10, 32)
@@ -54,12 +54,12 @@ func (client *Client) meters(ctx context.Context, bridge string) (map[uint32]str
 // makeMeters that the flows need, which OpenFlow wants to be there before them. Flows whose meter could not be made are
 // left out of what it returns: they would keep all others of the bundle out, and without a meter they would be
 // unbounded.
-func (client *Client) makeMeters(ctx context.Context, bridge string, flows []plan.Flow) ([]plan.Flow, error) {
+func (c *Client) makeMeters(ctx context.Context, bridge string, flows []plan.Flow) ([]plan.Flow, error) {
 	wanted := metersOf(flows)
 	if len(wanted) == 0 {
 		return flows, nil
 	}
-	there, failed := client.meters(ctx, bridge)
+	there, failed := c.meters(ctx, bridge)
 	refused := map[uint32]bool{}
 	for number, words := range wanted {
 		command := "add-meter"
@@ -70,7 +70,7 @@ func (client *Client) makeMeters(ctx context.Context, bridge string, flows []pla
 			}
 		}
 		meter := fmt.Sprintf("meter=%d,kbps,burst,bands=type=drop,%s", number, strings.ReplaceAll(words, " ", ","))
-		if err := client.ofctl(ctx, bridge, "", ignore, command, meter); err != nil {
+		if err := c.ofctl(ctx, bridge, "", ignore, command, meter); err != nil {
 			refused[number] = true
 			failed = fmt.Errorf("flows of %s with the rate %s are left out: %w", bridge, words, err)
 		}
@@ -88,15 +88,15 @@ func (client *Client) makeMeters(ctx context.Context, bridge string, flows []pla
 }
 
 // dropIdle meters of flows that were deleted, where no other flow has them.
-func (client *Client) dropIdle(ctx context.Context, bridge string, deleted []plan.Flow) error {
+func (c *Client) dropIdle(ctx context.Context, bridge string, deleted []plan.Flow) error {
 	had := metersOf(deleted)
 	if len(had) == 0 {
 		return nil
 	}
-	used, err := client.flowsByMeter(ctx, bridge)
+	used, err := c.flowsByMeter(ctx, bridge)
 	for number := range had {
 		if flows, there := used[number]; there && flows == 0 {
-			err = errors.Join(err, client.deleteMeter(ctx, bridge, number))
+			err = errors.Join(err, c.deleteMeter(ctx, bridge, number))
 		}
 	}
 	return err
@@ -104,9 +104,9 @@ func (client *Client) dropIdle(ctx context.Context, bridge string, deleted []pla
 
 // flowsByMeter counts the flows that have each of the bridge's meters. Deleting one that a flow has would take the flow
 // along, so it is Open vSwitch itself that is asked.
-func (client *Client) flowsByMeter(ctx context.Context, bridge string) (map[uint32]uint64, error) {
+func (c *Client) flowsByMeter(ctx context.Context, bridge string) (map[uint32]uint64, error) {
 	used := map[uint32]uint64{}
-	err := client.ofctl(ctx, bridge, "", func(line string) {
+	err := c.ofctl(ctx, bridge, "", func(line string) {
 		meter, rest, found := strings.Cut(line, " flow_count:")
 		number, err := strconv.ParseUint(strings.TrimPrefix(meter, "meter:"), 10, 32)
 		if !found || err != nil {
@@ -123,16 +123,16 @@ func (client *Client) flowsByMeter(ctx context.Context, bridge string) (map[uint
 	return used, nil
 }
 
-func (client *Client) deleteMeter(ctx context.Context, bridge string, number uint32) error {
-	if err := client.ofctl(ctx, bridge, "", ignore, "del-meters", fmt.Sprintf("meter=%d", number)); err != nil {
+func (c *Client) deleteMeter(ctx context.Context, bridge string, number uint32) error {
+	if err := c.ofctl(ctx, bridge, "", ignore, "del-meters", fmt.Sprintf("meter=%d", number)); err != nil {
 		return fmt.Errorf("meter %d of %s: %w", number, bridge, err)
 	}
 	return nil
 }
 
 // dropMeters that none of the flows needs.
-func (client *Client) dropMeters(ctx context.Context, bridge string, flows []plan.Flow) error {
-	there, err := client.meters(ctx, bridge)
+func (c *Client) dropMeters(ctx context.Context, bridge string, flows []plan.Flow) error {
+	there, err := c.meters(ctx, bridge)
 	if err != nil {
 		// No flow needs one, and a datapath without meters does not list them.
 		if len(metersOf(flows)) == 0 {
@@ -143,19 +143,19 @@ func (client *Client) dropMeters(ctx context.Context, bridge string, flows []pla
 	wanted := metersOf(flows)
 	for number := range there {
 		if _, ok := wanted[number]; !ok {
-			err = errors.Join(err, client.deleteMeter(ctx, bridge, number))
+			err = errors.Join(err, c.deleteMeter(ctx, bridge, number))
 		}
 	}
 	return err
 }
 
 // wrongMeters says which of the flows' meters are missing or have another rate.
-func (client *Client) wrongMeters(ctx context.Context, bridge string, flows []plan.Flow) ([]string, error) {
+func (c *Client) wrongMeters(ctx context.Context, bridge string, flows []plan.Flow) ([]string, error) {
 	wanted := metersOf(flows)
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	there, err := client.meters(ctx, bridge)
+	there, err := c.meters(ctx, bridge)
 	var wrong []string
 	for number, words := range wanted {
 		if there[number] != words {

@@ -61,38 +61,38 @@ func converse(ctx context.Context, path string) (*conversation, error) {
 	return talk, nil
 }
 
-func (talk *conversation) hangUp() {
-	_ = talk.connection.Close()
-	for range talk.replies {
+func (c *conversation) hangUp() {
+	_ = c.connection.Close()
+	for range c.replies {
 	}
 }
 
 // listen until the connection ends; answers echo requests, without which ovs-vswitchd hangs up.
-func (talk *conversation) listen() {
-	defer close(talk.replies)
+func (c *conversation) listen() {
+	defer close(c.replies)
 	for {
-		kind, body, err := talk.receive()
+		kind, body, err := c.receive()
 		switch {
 		case err != nil:
-			talk.ended = err
+			c.ended = err
 			return
 		case kind == typeEchoRequest:
-			if talk.ended = talk.send(typeEchoReply, body); talk.ended != nil {
+			if c.ended = c.send(typeEchoReply, body); c.ended != nil {
 				return
 			}
 		case kind == typeMultipartReply:
-			talk.replies <- body
+			c.replies <- body
 		case kind == typeError && len(body) >= 4:
 			// Type and code; the rest is what we sent.
-			talk.ended = fmt.Errorf("it refuses what is asked of it in OpenFlow 1.4: error %x", body[:4])
+			c.ended = fmt.Errorf("it refuses what is asked of it in OpenFlow 1.4: error %x", body[:4])
 			return
 		}
 	}
 }
 
-func (talk *conversation) receive() (kind byte, body []byte, err error) {
+func (c *conversation) receive() (kind byte, body []byte, err error) {
 	var header [headerBytes]byte
-	if _, err := io.ReadFull(talk.connection, header[:]); err != nil {
+	if _, err := io.ReadFull(c.connection, header[:]); err != nil {
 		return 0, nil, err
 	}
 	length := int(binary.BigEndian.Uint16(header[2:]))
@@ -100,27 +100,27 @@ func (talk *conversation) receive() (kind byte, body []byte, err error) {
 		return 0, nil, fmt.Errorf("a message of %d bytes", length)
 	}
 	body = make([]byte, length-headerBytes)
-	_, err = io.ReadFull(talk.connection, body)
+	_, err = io.ReadFull(c.connection, body)
 	return header[1], body, err
 }
 
-func (talk *conversation) send(kind byte, body []byte) error {
-	talk.sending.Lock()
-	defer talk.sending.Unlock()
-	talk.number++
+func (c *conversation) send(kind byte, body []byte) error {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	c.number++
 	message := make([]byte, headerBytes, headerBytes+len(body))
 	message[0], message[1] = openflow14, kind
 	binary.BigEndian.PutUint16(message[2:], uint16(headerBytes+len(body)))
-	binary.BigEndian.PutUint32(message[4:], talk.number)
-	if err := talk.connection.SetWriteDeadline(time.Now().Add(answerBound)); err != nil {
+	binary.BigEndian.PutUint32(message[4:], c.number)
+	if err := c.connection.SetWriteDeadline(time.Now().Add(answerBound)); err != nil {
 		return err
 	}
-	_, err := talk.connection.Write(append(message, body...))
+	_, err := c.connection.Write(append(message, body...))
 	return err
 }
 
 // count the flows with this cookie under the mask; mask 0: all flows.
-func (talk *conversation) count(ctx context.Context, cookie, mask uint64) (int, error) {
+func (c *conversation) count(ctx context.Context, cookie, mask uint64) (int, error) {
 	request := make([]byte, aggregateRequestBytes-headerBytes)
 	binary.BigEndian.PutUint16(request, multipartAggregate)
 	request[8] = allTables
@@ -130,7 +130,7 @@ func (talk *conversation) count(ctx context.Context, cookie, mask uint64) (int, 
 	binary.BigEndian.PutUint64(request[32:], mask)
 	binary.BigEndian.PutUint16(request[40:], 1) // an OXM match, with nothing in it
 	binary.BigEndian.PutUint16(request[42:], 4)
-	if err := talk.send(typeMultipartRequest, request); err != nil {
+	if err := c.send(typeMultipartRequest, request); err != nil {
 		return 0, err
 	}
 	bound, cancel := context.WithTimeout(ctx, answerBound)
@@ -138,9 +138,9 @@ func (talk *conversation) count(ctx context.Context, cookie, mask uint64) (int, 
 	select {
 	case <-bound.Done():
 		return 0, fmt.Errorf("no answer for %v: %w", answerBound, bound.Err())
-	case reply, open := <-talk.replies:
+	case reply, open := <-c.replies:
 		if !open {
-			return 0, talk.end()
+			return 0, c.end()
 		}
 		if len(reply) < aggregateReplyBytes-headerBytes || binary.BigEndian.Uint16(reply) != multipartAggregate {
 			return 0, fmt.Errorf("an answer of %d bytes that was not asked for", len(reply))
@@ -150,11 +150,11 @@ func (talk *conversation) count(ctx context.Context, cookie, mask uint64) (int, 
 }
 
 // end says why the conversation ended; only once replies is closed.
-func (talk *conversation) end() error {
-	if errors.Is(talk.ended, io.EOF) || talk.ended == nil {
+func (c *conversation) end() error {
+	if errors.Is(c.ended, io.EOF) || c.ended == nil {
 		return errors.New("ovs-vswitchd closed the connection")
 	}
-	return talk.ended
+	return c.ended
 }
 
 // sight of a bridge's flows.
@@ -163,11 +163,11 @@ type sight struct {
 	flows  int
 }
 
-func (talk *conversation) look(ctx context.Context) (sight, error) {
-	canary, err := talk.count(ctx, plan.Cookie(0, plan.Canary), ^uint64(0))
+func (c *conversation) look(ctx context.Context) (sight, error) {
+	canary, err := c.count(ctx, plan.Cookie(0, plan.Canary), ^uint64(0))
 	if err != nil {
 		return sight{}, err
 	}
-	all, err := talk.count(ctx, 0, 0)
+	all, err := c.count(ctx, 0, 0)
 	return sight{canary: canary > 0, flows: all}, err
 }

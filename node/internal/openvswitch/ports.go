@@ -28,8 +28,8 @@ type contents struct {
 	interfaces map[string]interfaceRow
 }
 
-func (database *database) contents(ctx context.Context) (contents, <-chan struct{}, error) {
-	client, changed, err := database.now()
+func (d *database) contents(ctx context.Context) (contents, <-chan struct{}, error) {
+	client, changed, err := d.now()
 	if err != nil {
 		return contents{}, changed, err
 	}
@@ -64,12 +64,12 @@ func readContents(ctx context.Context, client ovsdbclient.Client) (contents, err
 }
 
 // portOf finds the bridge and the port that an interface is in.
-func (read contents) portOf(hostInterface string) (bridgeRow, portRow, interfaceRow, bool) {
-	for _, bridge := range read.bridges {
+func (c contents) portOf(hostInterface string) (bridgeRow, portRow, interfaceRow, bool) {
+	for _, bridge := range c.bridges {
 		for _, port := range bridge.Ports {
-			for _, face := range read.ports[port].Interfaces {
-				if row, ok := read.interfaces[face]; ok && row.Name == hostInterface {
-					return bridge, read.ports[port], row, true
+			for _, face := range c.ports[port].Interfaces {
+				if row, ok := c.interfaces[face]; ok && row.Name == hostInterface {
+					return bridge, c.ports[port], row, true
 				}
 			}
 		}
@@ -79,11 +79,11 @@ func (read contents) portOf(hostInterface string) (bridgeRow, portRow, interface
 
 // numbers of the bridge's ports by interface name, of those that have one; ovs-vswitchd gives -1 to one that it cannot
 // open.
-func (read contents) numbers(bridge bridgeRow) map[string]uint32 {
+func (c contents) numbers(bridge bridgeRow) map[string]uint32 {
 	numbers := map[string]uint32{}
 	for _, port := range bridge.Ports {
-		for _, face := range read.ports[port].Interfaces {
-			if row, ok := read.interfaces[face]; ok && row.OFPort != nil && *row.OFPort > 0 && row.Name != bridge.Name {
+		for _, face := range c.ports[port].Interfaces {
+			if row, ok := c.interfaces[face]; ok && row.OFPort != nil && *row.OFPort > 0 && row.Name != bridge.Name {
 				numbers[row.Name] = uint32(*row.OFPort)
 			}
 		}
@@ -92,18 +92,18 @@ func (read contents) numbers(bridge bridgeRow) map[string]uint32 {
 }
 
 // BridgeOf finds the rail's bridge that has the interface as a port, once the port has its OpenFlow number.
-func (client *Client) BridgeOf(ctx context.Context, hostInterface string) (string, error) {
+func (c *Client) BridgeOf(ctx context.Context, hostInterface string) (string, error) {
 	bound, cancel := context.WithTimeout(ctx, portWait)
 	defer cancel()
-	if err := wait(bound, client.database.tried); err != nil {
+	if err := wait(bound, c.database.tried); err != nil {
 		return "", fmt.Errorf("the database of Open vSwitch does not answer: %w", err)
 	}
 	for {
-		read, changed, err := client.database.contents(bound)
+		read, changed, err := c.database.contents(bound)
 		if err != nil {
 			return "", err
 		}
-		bridge, wanting, err := client.bridgeOf(read, hostInterface)
+		bridge, wanting, err := c.bridgeOf(read, hostInterface)
 		if wanting == nil {
 			return bridge, err
 		}
@@ -114,14 +114,14 @@ func (client *Client) BridgeOf(ctx context.Context, hostInterface string) (strin
 }
 
 // bridgeOf says in wanting what may still come.
-func (client *Client) bridgeOf(read contents, hostInterface string) (name string, wanting, err error) {
+func (c *Client) bridgeOf(read contents, hostInterface string) (name string, wanting, err error) {
 	bridge, _, face, ok := read.portOf(hostInterface)
 	if !ok {
 		return "", fmt.Errorf("%.20q is a port of no bridge; an earlier plugin of the chain must add it", hostInterface), nil
 	}
-	if _, ours := client.bridges[bridge.Name]; !ours {
+	if _, ours := c.bridges[bridge.Name]; !ours {
 		return "", nil, fmt.Errorf("%.20q is a port of %.20q, which is no rail's bridge; the rails' are %s", hostInterface,
-			bridge.Name, strings.Join(slices.Sorted(maps.Keys(client.bridges)), ", "))
+			bridge.Name, strings.Join(slices.Sorted(maps.Keys(c.bridges)), ", "))
 	}
 	switch {
 	case face.Error != nil && *face.Error != "":
@@ -134,13 +134,13 @@ func (client *Client) bridgeOf(read contents, hostInterface string) (name string
 }
 
 // PodPorts are the ports of the rails' bridges that were made for pods.
-func (client *Client) PodPorts(ctx context.Context) ([]PodPort, error) {
-	read, _, err := client.database.contents(ctx)
+func (c *Client) PodPorts(ctx context.Context) ([]PodPort, error) {
+	read, _, err := c.database.contents(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var found []PodPort
-	for name, rail := range client.rails {
+	for name, rail := range c.rails {
 		for _, uuid := range read.bridges[name].Ports {
 			port := read.ports[uuid]
 			if !slices.Contains(podOwners, port.ExternalIDs["owner"]) {
@@ -157,8 +157,8 @@ func (client *Client) PodPorts(ctx context.Context) ([]PodPort, error) {
 }
 
 // RemovePort takes a pod's port from a rail's bridge. What is gone already, or is another namespace's by now, is fine.
-func (client *Client) RemovePort(ctx context.Context, hostInterface, netns string) error {
-	database, _, err := client.database.now()
+func (c *Client) RemovePort(ctx context.Context, hostInterface, netns string) error {
+	database, _, err := c.database.now()
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (client *Client) RemovePort(ctx context.Context, hostInterface, netns strin
 	if !ok {
 		return nil
 	}
-	rail, ours := client.rails[bridge.Name]
+	rail, ours := c.rails[bridge.Name]
 	if !ours {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (client *Client) RemovePort(ctx context.Context, hostInterface, netns strin
 			"ovs-vsctl del-port", hostInterface, bridge.Name, owner)
 	}
 	if of := port.ExternalIDs["contNetns"]; of != "" && of != netns {
-		client.settings.Log.Info("the port belongs to another namespace by now", "port", hostInterface, "netns", of)
+		c.settings.Log.Info("the port belongs to another namespace by now", "port", hostInterface, "netns", of)
 		return nil
 	}
 	return removePort(ctx, database, bridge, port)

@@ -64,7 +64,7 @@ func TestHostileNamesOfPortsAreOnlyNames(t *testing.T) {
 }
 
 // addRow makes a pod's port as ovs-cni does it, by the database's own protocol.
-func (rail *lab) addRow(t *testing.T, name string) {
+func (l *lab) addRow(t *testing.T, name string) {
 	t.Helper()
 	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name)
 	transaction := `["Open_vSwitch",
@@ -73,7 +73,7 @@ func (rail *lab) addRow(t *testing.T, name string) {
 	  "external_ids":["map",[["owner","ovs-cni.network.kubevirt.io"]]]}},
 	 {"op":"mutate","table":"Bridge","where":[["name","==","` + bridgeName + `"]],
 	  "mutations":[["ports","insert",["set",[["named-uuid","p"]]]]]}]`
-	told := testlab.Run(t, "ovsdb-client", "transact", "unix:"+rail.open.DatabaseSocket(), transaction)
+	told := testlab.Run(t, "ovsdb-client", "transact", "unix:"+l.open.DatabaseSocket(), transaction)
 	if strings.Contains(told, "error") {
 		t.Fatal(told)
 	}
@@ -183,12 +183,12 @@ func TestARateIsHeldByAMeter(t *testing.T) {
 
 // deleteFlows of a pod, one after the other: its meters are there until the last flow that has them is gone, and others
 // keep theirs.
-func (rail *lab) deleteFlows(t *testing.T, pod *labPod) {
+func (l *lab) deleteFlows(t *testing.T, pod *labPod) {
 	t.Helper()
-	other := rail.pods[1]
+	other := l.pods[1]
 	pod.MaxRate, other.MaxRate = 8_000_000, 8_000_000
 	var gone, stay []plan.Flow
-	for _, flow := range rail.flows(t) {
+	for _, flow := range l.flows(t) {
 		number, _, _ := plan.ParseCookie(flow.Cookie)
 		if flow.Meter != 0 && number == pod.Number {
 			gone = append(gone, flow)
@@ -199,18 +199,18 @@ func (rail *lab) deleteFlows(t *testing.T, pod *labPod) {
 	if len(gone) != 3 { // what it sends, and what it receives at each of its addresses
 		t.Fatalf("%d flows of the pod have a meter: %v", len(gone), gone)
 	}
-	if err := rail.client.Change(t.Context(), bridgeName, slices.Concat(stay, gone), nil); err != nil {
+	if err := l.client.Change(t.Context(), bridgeName, slices.Concat(stay, gone), nil); err != nil {
 		t.Fatal(err)
 	}
 	for n, flow := range gone {
-		if err := rail.client.Change(t.Context(), bridgeName, nil, []plan.Flow{flow}); err != nil {
+		if err := l.client.Change(t.Context(), bridgeName, nil, []plan.Flow{flow}); err != nil {
 			t.Fatal(err)
 		}
 		left := slices.Concat(stay, gone[n+1:])
-		if differences, err := rail.client.Differences(t.Context(), bridgeName, left); err != nil || len(differences) != 0 {
+		if differences, err := l.client.Differences(t.Context(), bridgeName, left); err != nil || len(differences) != 0 {
 			t.Errorf("a flow went along with a meter: %v %v", differences, err)
 		}
-		meters, err := rail.client.meters(t.Context(), bridgeName)
+		meters, err := l.client.meters(t.Context(), bridgeName)
 		if wanted := metersOf(left); err != nil || !maps.Equal(meters, wanted) {
 			t.Errorf("with %d flows of the pod left: meters %v, want %v: %v", len(gone)-n-1, meters, wanted, err)
 		}
@@ -218,24 +218,24 @@ func (rail *lab) deleteFlows(t *testing.T, pod *labPod) {
 }
 
 // changeRate of a pod to another one, and to none.
-func (rail *lab) changeRate(t *testing.T, pod *labPod) {
+func (l *lab) changeRate(t *testing.T, pod *labPod) {
 	t.Helper()
 	pod.MaxRate = 16_000_000
-	wanted := rail.flows(t)
-	if differences, err := rail.client.Differences(t.Context(), bridgeName, wanted); err != nil || len(differences) != 2 {
+	wanted := l.flows(t)
+	if differences, err := l.client.Differences(t.Context(), bridgeName, wanted); err != nil || len(differences) != 2 {
 		t.Errorf("another rate is no difference: %v %v", differences, err)
 	}
-	if err := rail.client.Change(t.Context(), bridgeName, wanted, nil); err != nil {
+	if err := l.client.Change(t.Context(), bridgeName, wanted, nil); err != nil {
 		t.Error(err)
 	}
-	if differences, err := rail.client.Differences(t.Context(), bridgeName, wanted); err != nil || len(differences) != 0 {
+	if differences, err := l.client.Differences(t.Context(), bridgeName, wanted); err != nil || len(differences) != 0 {
 		t.Errorf("still different: %v %v", differences, err)
 	}
 	pod.MaxRate = 0
-	if _, err := rail.client.Replace(t.Context(), bridgeName, rail.flows(t)); err != nil {
+	if _, err := l.client.Replace(t.Context(), bridgeName, l.flows(t)); err != nil {
 		t.Error(err)
 	}
-	if meters, err := rail.client.meters(t.Context(), bridgeName); err != nil || len(meters) != 0 {
+	if meters, err := l.client.meters(t.Context(), bridgeName); err != nil || len(meters) != 0 {
 		t.Errorf("meters that nobody needs: %v %v", meters, err)
 	}
 }

@@ -31,21 +31,21 @@ func strictRule(flow plan.Flow) string {
 
 // Change adds and deletes flows in one atomic bundle, and the meters that no flow has any more. A flow whose meter cannot
 // be made is left out, and the error says so: the others are not to suffer.
-func (client *Client) Change(ctx context.Context, name string, add, remove []plan.Flow) error {
-	bridge, err := client.known(name)
+func (c *Client) Change(ctx context.Context, name string, add, remove []plan.Flow) error {
+	bridge, err := c.known(name)
 	if err != nil {
 		return err
 	}
 	return bridge.change(func() (int, error) {
-		add, meterError := client.makeMeters(ctx, name, add)
-		if err := client.changeFlows(ctx, name, add, remove); err != nil {
+		add, meterError := c.makeMeters(ctx, name, add)
+		if err := c.changeFlows(ctx, name, add, remove); err != nil {
 			return unknown, err
 		}
-		return unknown, errors.Join(meterError, client.dropIdle(ctx, name, remove))
+		return unknown, errors.Join(meterError, c.dropIdle(ctx, name, remove))
 	})
 }
 
-func (client *Client) changeFlows(ctx context.Context, bridge string, add, remove []plan.Flow) error {
+func (c *Client) changeFlows(ctx context.Context, bridge string, add, remove []plan.Flow) error {
 	stays := map[plan.Key]bool{}
 	for _, flow := range add {
 		stays[flow.Key()] = true
@@ -62,7 +62,7 @@ func (client *Client) changeFlows(ctx context.Context, bridge string, add, remov
 	if bundle.Len() == 0 {
 		return nil
 	}
-	if err := client.ofctl(ctx, bridge, bundle.String(), ignore, "add-flows", "-"); err != nil {
+	if err := c.ofctl(ctx, bridge, bundle.String(), ignore, "add-flows", "-"); err != nil {
 		return fmt.Errorf("flows of %s: nothing of %d added and %d deleted: %w", bridge, len(add), len(remove), err)
 	}
 	return nil
@@ -72,27 +72,27 @@ func ignore(string) {}
 
 // Replace makes the bridge's flows exactly these, in one atomic bundle, and says how many differed. Like Change it
 // leaves out flows whose meter cannot be made.
-func (client *Client) Replace(ctx context.Context, name string, flows []plan.Flow) (int, error) {
-	bridge, err := client.known(name)
+func (c *Client) Replace(ctx context.Context, name string, flows []plan.Flow) (int, error) {
+	bridge, err := c.known(name)
 	if err != nil {
 		return 0, err
 	}
 	repaired := 0
 	err = bridge.change(func() (int, error) {
-		flows, meterError := client.makeMeters(ctx, name, flows)
-		differing, err := client.compare(ctx, name, flows)
+		flows, meterError := c.makeMeters(ctx, name, flows)
+		differing, err := c.compare(ctx, name, flows)
 		if err != nil {
 			return unknown, err
 		}
 		if repaired = countFlows(differing); repaired > 0 {
-			client.settings.Log.Info("flows differ from those wanted (+ missing, - too many)", "bridge", name,
+			c.settings.Log.Info("flows differ from those wanted (+ missing, - too many)", "bridge", name,
 				"count", repaired, "first", differing[:min(len(differing), mostTold)])
-			err := client.ofctl(ctx, name, rules(flows), ignore, "replace-flows", "-")
+			err := c.ofctl(ctx, name, rules(flows), ignore, "replace-flows", "-")
 			if err != nil {
 				return unknown, fmt.Errorf("flows of %s: nothing of %d replaced: %w", name, len(flows), err)
 			}
 		}
-		return len(flows), errors.Join(meterError, client.dropMeters(ctx, name, flows))
+		return len(flows), errors.Join(meterError, c.dropMeters(ctx, name, flows))
 	})
 	return repaired, err
 }
@@ -106,11 +106,11 @@ func rules(flows []plan.Flow) string {
 }
 
 // Differences between the flows wanted and those there, in ovs-ofctl's words.
-func (client *Client) Differences(ctx context.Context, name string, flows []plan.Flow) ([]string, error) {
-	if _, err := client.known(name); err != nil {
+func (c *Client) Differences(ctx context.Context, name string, flows []plan.Flow) ([]string, error) {
+	if _, err := c.known(name); err != nil {
 		return nil, err
 	}
-	differing, err := client.compare(ctx, name, flows)
+	differing, err := c.compare(ctx, name, flows)
 	if err != nil {
 		return nil, err
 	}
@@ -122,14 +122,14 @@ func (client *Client) Differences(ctx context.Context, name string, flows []plan
 		}
 		lines = append(lines, said+line[1:])
 	}
-	wrong, err := client.wrongMeters(ctx, name, flows)
+	wrong, err := c.wrongMeters(ctx, name, flows)
 	return append(lines, wrong...), err
 }
 
 // compare gives ovs-ofctl's lines: + for a flow that is missing, - for one too many; both for one that is another.
-func (client *Client) compare(ctx context.Context, bridge string, flows []plan.Flow) ([]string, error) {
+func (c *Client) compare(ctx context.Context, bridge string, flows []plan.Flow) ([]string, error) {
 	var differing []string
-	err := client.ofctl(ctx, bridge, rules(flows), func(line string) {
+	err := c.ofctl(ctx, bridge, rules(flows), func(line string) {
 		if strings.HasPrefix(line, "+") || strings.HasPrefix(line, "-") {
 			differing = append(differing, line)
 		}
@@ -164,14 +164,14 @@ func countFlows(differing []string) int {
 }
 
 // Counters of the bridge's flows of ours, by cookie.
-func (client *Client) Counters(ctx context.Context, name string) (map[uint64]Count, error) {
-	if _, err := client.known(name); err != nil {
+func (c *Client) Counters(ctx context.Context, name string) (map[uint64]Count, error) {
+	if _, err := c.known(name); err != nil {
 		return nil, err
 	}
 	counters := map[uint64]Count{}
 	ours := fmt.Sprintf("cookie=%#x/%#x", plan.Magic<<48, uint64(0xffff)<<48)
 	var wrong error
-	err := client.ofctl(ctx, name, "", func(line string) {
+	err := c.ofctl(ctx, name, "", func(line string) {
 		cookie, count, ok, err := counted(line)
 		wrong = errors.Join(wrong, err)
 		if ok {

@@ -50,12 +50,12 @@ func TestOneWhoOnlyReadsChangesNoFlow(t *testing.T) {
 }
 
 // watchFlows tells of each flow that is added, changed or deleted from now on.
-func (rail *lab) watchFlows(t *testing.T) <-chan string {
+func (l *lab) watchFlows(t *testing.T) <-chan string {
 	t.Helper()
-	command := exec.Command("ovs-ofctl", "monitor", "unix:"+rail.open.Folder+"/"+bridgeName+".mgmt", "watch:")
+	command := exec.Command("ovs-ofctl", "monitor", "unix:"+l.open.Folder+"/"+bridgeName+".mgmt", "watch:")
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	// It makes a control socket of its own, in the folder that Open vSwitch was built with.
-	command.Env = append(os.Environ(), "OVS_RUNDIR="+rail.open.Folder)
+	command.Env = append(os.Environ(), "OVS_RUNDIR="+l.open.Folder)
 	out, err := command.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func (rail *lab) watchFlows(t *testing.T) <-chan string {
 	bound := time.AfterFunc(30*time.Second, func() { _ = command.Process.Kill() })
 	t.Cleanup(func() { bound.Stop() })
 	// First it tells of those that are there.
-	there := strings.Count(rail.open.Ofctl(t, bridgeName, "dump-flows"), "cookie=")
+	there := strings.Count(l.open.Ofctl(t, bridgeName, "dump-flows"), "cookie=")
 	for range there {
 		if line, open := <-events; !open || !slices.Contains(strings.Fields(line), "event=ADDED") {
 			t.Fatalf("ovs-ofctl monitor told %q of %d flows", line, there)

@@ -38,12 +38,12 @@ var (
 	interfaceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$`)
 )
 
-func (settings *Settings) check() error {
+func (s *Settings) check() error {
 	for what, path := range map[string]string{
-		"the database's socket":   settings.Database,
-		"the management folder":   settings.Management,
-		"the control socket":      settings.Control,
-		"the network namespace's": settings.Netns,
+		"the database's socket":   s.Database,
+		"the management folder":   s.Management,
+		"the control socket":      s.Control,
+		"the network namespace's": s.Netns,
 	} {
 		optional := what == "the control socket" || what == "the network namespace's"
 		if !plainPath.MatchString(path) && (path != "" || !optional) {
@@ -51,7 +51,7 @@ func (settings *Settings) check() error {
 		}
 	}
 	bridges := map[string]string{}
-	for _, rail := range settings.Rails {
+	for _, rail := range s.Rails {
 		for what, name := range map[string]string{"bridge": rail.Bridge, "uplink": rail.Uplink} {
 			if !interfaceName.MatchString(name) {
 				return fmt.Errorf("the %s %q of %s is not an interface name of up to 15 letters, digits and _.-", what,
@@ -63,13 +63,13 @@ func (settings *Settings) check() error {
 		}
 		bridges[rail.Bridge] = rail.Name
 	}
-	if settings.Log == nil {
-		settings.Log = slog.New(slog.DiscardHandler)
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
 	}
 	return nil
 }
 
 // management socket of a bridge: ovs-vswitchd listens there for OpenFlow.
-func (settings *Settings) management(bridge string) string {
-	return filepath.Join(settings.Management, bridge+".mgmt")
+func (s *Settings) management(bridge string) string {
+	return filepath.Join(s.Management, bridge+".mgmt")
 }

@@ -158,16 +158,16 @@ func TestNothingSpoofedArrivesAndAllIsCounted(t *testing.T) {
 }
 
 // expectDropped sends frames of a kind and finds all of them counted with their reason.
-func (rail *lab) expectDropped(t *testing.T, mine *testlab.Wire, me *labPod, kind string, one crafted) {
+func (l *lab) expectDropped(t *testing.T, mine *testlab.Wire, me *labPod, kind string, one crafted) {
 	t.Helper()
-	before := rail.counted(t)[plan.Cookie(me.Number, one.reason)].Packets
+	before := l.counted(t)[plan.Cookie(me.Number, one.reason)].Packets
 	for n := range framesOfAKind {
 		mine.Send(t, one.frame)
 		if n%100 == 99 {
 			askGateway(t, mine, me)
 		}
 	}
-	counted := rail.counted(t)[plan.Cookie(me.Number, one.reason)].Packets - before
+	counted := l.counted(t)[plan.Cookie(me.Number, one.reason)].Packets - before
 	if one.reason == plan.DropNotForUs && counted > framesOfAKind && counted < framesOfAKind+10 {
 		counted = framesOfAKind // the pod's own kernel speaks now and then: that is what this reason is for
 	}

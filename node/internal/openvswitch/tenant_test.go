@@ -56,11 +56,11 @@ func TestNoPacketPassesBetweenTenants(t *testing.T) {
 type way struct{ from, to *labPod }
 
 // expect so many of the datagrams sent each way, in both families.
-func (rail *lab) expect(t *testing.T, want int, ways ...way) {
+func (l *lab) expect(t *testing.T, want int, ways ...way) {
 	t.Helper()
 	for _, way := range ways {
 		for _, ipv6 := range []bool{false, true} {
-			if arrived := rail.flood(t, way.from, way.to, ipv6, want); arrived != want {
+			if arrived := l.flood(t, way.from, way.to, ipv6, want); arrived != want {
 				t.Errorf("from %v to %v, IPv6 %v: %d of %d datagrams arrived, want %d", way.from.Addresses,
 					way.to.Addresses, ipv6, arrived, datagrams, want)
 			}
@@ -69,16 +69,16 @@ func (rail *lab) expect(t *testing.T, want int, ways ...way) {
 }
 
 // flood sends datagrams the way that a kernel would, and says how many arrived; it waits for those that should.
-func (rail *lab) flood(t *testing.T, from, to *labPod, ipv6 bool, want int) int {
+func (l *lab) flood(t *testing.T, from, to *labPod, ipv6 bool, want int) int {
 	t.Helper()
 	there := testlab.OpenWire(t, to.namespace, "eth0")
 	here := testlab.OpenWire(t, from.namespace, "eth0")
 	worked := func() { askGateway(t, here, from) }
 	nextHop, own := gateway, from.MAC
-	if from.namespace == rail.remote {
-		nextHop, own = macOf(t, rail.leaf, "swp2"), macOf(t, rail.remote, "eth0")
-		leaf := testlab.OpenWire(t, rail.leaf, "swp1")
-		leafMAC := macOf(t, rail.leaf, "swp1")
+	if from.namespace == l.remote {
+		nextHop, own = macOf(t, l.leaf, "swp2"), macOf(t, l.remote, "eth0")
+		leaf := testlab.OpenWire(t, l.leaf, "swp1")
+		leafMAC := macOf(t, l.leaf, "swp1")
 		worked = func() { askFor(t, leaf, leafMAC, netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.0")) }
 	}
 	source, destination := from.Addresses[0], to.Addresses[0]

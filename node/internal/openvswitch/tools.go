@@ -31,11 +31,11 @@ type exitStatus struct {
 	complaint string
 }
 
-func (exit exitStatus) Error() string {
-	if exit.complaint == "" {
-		return fmt.Sprintf("exit status %d", exit.status)
+func (e exitStatus) Error() string {
+	if e.complaint == "" {
+		return fmt.Sprintf("exit status %d", e.status)
 	}
-	return exit.complaint
+	return e.complaint
 }
 
 // runTool starts one of Open vSwitch's tools, gives it input, and calls visit for each line that it prints. It knows no
@@ -95,16 +95,16 @@ type head struct {
 	most int
 }
 
-func (head *head) Write(some []byte) (int, error) {
-	if room := head.most - head.Len(); room > 0 {
-		head.Buffer.Write(some[:min(room, len(some))])
+func (h *head) Write(some []byte) (int, error) {
+	if room := h.most - h.Len(); room > 0 {
+		h.Buffer.Write(some[:min(room, len(some))])
 	}
 	return len(some), nil
 }
 
 // line of all that was said, printable.
-func (head *head) line() string {
-	quoted := strconv.Quote(strings.Join(strings.Fields(head.String()), " "))
+func (h *head) line() string {
+	quoted := strconv.Quote(strings.Join(strings.Fields(h.String()), " "))
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
@@ -117,9 +117,9 @@ var hungUp = regexp.MustCompile(
 	`(connecting to|failed to connect to socket).*\((Broken pipe|End of file|Connection reset by peer)\)`)
 
 // ofctl runs ovs-ofctl on a bridge's management socket, and gives it input where there is some.
-func (client *Client) ofctl(ctx context.Context, bridge, input string, visit func(line string), command string,
+func (c *Client) ofctl(ctx context.Context, bridge, input string, visit func(line string), command string,
 	arguments ...string) error {
-	words := append([]string{"-O", "OpenFlow14", "--bundle", command, "unix:" + client.settings.management(bridge)},
+	words := append([]string{"-O", "OpenFlow14", "--bundle", command, "unix:" + c.settings.management(bridge)},
 		arguments...)
 	for left := greetings - 1; ; left-- {
 		var stdin io.Reader
@@ -135,10 +135,10 @@ func (client *Client) ofctl(ctx context.Context, bridge, input string, visit fun
 }
 
 // appctl asks ovs-vswitchd itself.
-func (client *Client) appctl(ctx context.Context, visit func(line string), arguments ...string) error {
-	socket := client.settings.Control
+func (c *Client) appctl(ctx context.Context, visit func(line string), arguments ...string) error {
+	socket := c.settings.Control
 	if socket == "" {
-		file := filepath.Join(client.settings.Management, "ovs-vswitchd.pid")
+		file := filepath.Join(c.settings.Management, "ovs-vswitchd.pid")
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return fmt.Errorf("ovs-vswitchd's control socket is found by its pid file: %w", err)
@@ -147,7 +147,7 @@ func (client *Client) appctl(ctx context.Context, visit func(line string), argum
 		if err != nil || pid <= 0 {
 			return fmt.Errorf("%s holds %.20q, no process id", file, text)
 		}
-		socket = filepath.Join(client.settings.Management, fmt.Sprintf("ovs-vswitchd.%d.ctl", pid))
+		socket = filepath.Join(c.settings.Management, fmt.Sprintf("ovs-vswitchd.%d.ctl", pid))
 	}
 	return runTool(ctx, nil, visit, "ovs-appctl", append([]string{"-t", socket}, arguments...)...)
 }

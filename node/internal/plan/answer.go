@@ -15,10 +15,10 @@ const toAdvertisement = "set_field:136->icmpv6_type"
 // answer makes the gateway's replies out of requests that the guard has found honest, and sends them back. OVS runs
 // these in ovs-vswitchd on every datapath (it has no other way to change ARP and ND), so they are not for hardware; a
 // pod asks once in a while, or never where the plugin wrote a permanent neighbour entry.
-func (flows *flowSet) answer() {
-	mac := flows.facts.BridgeMAC
+func (f *flowSet) answer() {
+	mac := f.facts.BridgeMAC
 	toSender := fmt.Sprintf("move:NXM_OF_ETH_SRC[]->NXM_OF_ETH_DST[],set_field:%v->eth_src", mac)
-	flows.add(tableAnswer, priorityReply, "arp", words(
+	f.add(tableAnswer, priorityReply, "arp", words(
 		toSender,
 		"set_field:2->arp_op",
 		"move:NXM_NX_ARP_SHA[]->NXM_NX_ARP_THA[]",
@@ -28,9 +28,9 @@ func (flows *flowSet) answer() {
 		"move:NXM_NX_REG3[]->NXM_OF_ARP_SPA[]",
 		back,
 	), Cookie(0, Pass))
-	if flows.facts.AnswersND {
-		reply := AdvertiseNeighbour(flows.facts)
-		flows.add(tableAnswer, priorityReply, reply.Match, reply.Actions, Cookie(0, Pass))
+	if f.facts.AnswersND {
+		reply := AdvertiseNeighbour(f.facts)
+		f.add(tableAnswer, priorityReply, reply.Match, reply.Actions, Cookie(0, Pass))
 	}
 }
 

@@ -22,7 +22,7 @@ type Key struct {
 }
 
 // Key of the flow.
-func (flow Flow) Key() Key { return Key{flow.Table, flow.Priority, flow.Match} }
+func (f Flow) Key() Key { return Key{f.Table, f.Priority, f.Match} }
 
 // Magic starts every cookie of ours: "rw" in ASCII.
 const Magic uint64 = 0x7277
@@ -70,14 +70,14 @@ var reasons = [...]string{
 }
 
 // String is the label of a metric.
-func (reason Reason) String() string {
-	if int(reason) < len(reasons) {
-		return reasons[reason]
+func (r Reason) String() string {
+	if int(r) < len(reasons) {
+		return reasons[r]
 	}
 	return "unknown"
 }
 
 // Drops says whether flows of this reason drop what they count.
-func (reason Reason) Drops() bool {
-	return reason >= DropSpoofed && reason <= DropNoLeaf
+func (r Reason) Drops() bool {
+	return r >= DropSpoofed && r <= DropNoLeaf
 }

@@ -63,8 +63,8 @@ func Flows(rail Rail, facts Facts, attachments []attachment.Attachment, tenants 
 	return flows.all, left
 }
 
-func (facts Facts) complete() bool {
-	return facts.UplinkPort != 0 && facts.BridgeMAC != attachment.MAC{}
+func (f Facts) complete() bool {
+	return f.UplinkPort != 0 && f.BridgeMAC != attachment.MAC{}
 }
 
 // local is an attachment with its port's number; its addresses are all good.
@@ -106,22 +106,22 @@ type claims struct {
 	ports     map[uint32]attachment.Key
 }
 
-func (taken claims) take(one attachment.Attachment, port uint32) {
-	taken.ports[port] = one.Key
+func (c claims) take(one attachment.Attachment, port uint32) {
+	c.ports[port] = one.Key
 	for _, address := range one.Addresses {
-		taken.addresses[address] = one.Key
+		c.addresses[address] = one.Key
 	}
 }
 
 // why the attachment cannot get flows; empty: it can.
-func (taken claims) why(facts Facts, one attachment.Attachment, port uint32) string {
+func (c claims) why(facts Facts, one attachment.Attachment, port uint32) string {
 	if !facts.complete() {
 		return "the bridge's uplink or MAC address is not known"
 	}
 	if port == 0 {
 		return fmt.Sprintf("%q is no port of the bridge with an OpenFlow number", one.HostInterface)
 	}
-	if other, ok := taken.ports[port]; ok {
+	if other, ok := c.ports[port]; ok {
 		return fmt.Sprintf("the port %q is already that of %v", one.HostInterface, other)
 	}
 	if port == facts.UplinkPort {
@@ -139,7 +139,7 @@ func (taken claims) why(facts Facts, one attachment.Attachment, port uint32) str
 		if !address.IsGlobalUnicast() || address.Zone() != "" || address.Is4In6() {
 			return fmt.Sprintf("%v cannot be the address of a pod", address)
 		}
-		if owner, ok := taken.addresses[address]; ok {
+		if owner, ok := c.addresses[address]; ok {
 			if owner == (attachment.Key{}) {
 				return fmt.Sprintf("%v is the host's own address", address)
 			}
@@ -163,28 +163,28 @@ type flowSet struct {
 	all     []Flow
 }
 
-func (flows *flowSet) add(table uint8, priority uint16, match, actions string, cookie uint64) {
-	flows.all = append(flows.all, Flow{Table: table, Priority: priority, Match: match, Actions: actions, Cookie: cookie})
+func (f *flowSet) add(table uint8, priority uint16, match, actions string, cookie uint64) {
+	f.all = append(f.all, Flow{Table: table, Priority: priority, Match: match, Actions: actions, Cookie: cookie})
 }
 
 // bound the flow added last by one of the attachment's two meters: what is above its rate is dropped.
-func (flows *flowSet) bound(one local, direction uint32) {
+func (f *flowSet) bound(one local, direction uint32) {
 	if one.MaxRate == 0 {
 		return
 	}
-	last := &flows.all[len(flows.all)-1]
+	last := &f.all[len(f.all)-1]
 	last.Meter, last.Rate = 2*uint32(one.Number)+direction, one.MaxRate
 	last.Actions = words(fmt.Sprintf("meter:%d", last.Meter), last.Actions)
 }
 
 // canary is never met by a packet: that it is there says that nobody has emptied the tables.
-func (flows *flowSet) canary() {
-	flows.add(tableCanary, 0, "", drop, Cookie(0, Canary))
+func (f *flowSet) canary() {
+	f.add(tableCanary, 0, "", drop, Cookie(0, Canary))
 }
 
 // dropRest is what every table does with what it was not told about, so that a missing flow fails closed and is
 // counted.
-func (flows *flowSet) dropRest() {
+func (f *flowSet) dropRest() {
 	for table, reason := range map[uint8]Reason{
 		tableClassify:    DropDefault,
 		tableGuard:       DropDefault,
@@ -194,6 +194,6 @@ func (flows *flowSet) dropRest() {
 		tablePairs:       DropOtherTenant,
 		tableDeliver:     DropDefault,
 	} {
-		flows.add(table, 0, "", drop, Cookie(0, reason))
+		f.add(table, 0, "", drop, Cookie(0, reason))
 	}
 }

@@ -17,48 +17,48 @@ const (
 // guard lets a port send only as itself, whatever the pod's own root does. What honest kernels say on their own
 // (multicast listener reports, duplicate address detection, gratuitous ARP) is dropped too, under a name of its own: a
 // counter of spoofed packets that moves in a healthy cluster is one that nobody looks at.
-func (flows *flowSet) guard(one local) {
+func (f *flowSet) guard(one local) {
 	sender := words(inPort(one.port), etherSource(one.MAC))
 	ignored := Cookie(one.Number, DropNotForUs)
 	for _, address := range one.Addresses {
 		if address.Is4() {
-			flows.guardARP(one, sender, address)
-		} else if flows.facts.AnswersND {
-			flows.guardND(one, sender, address)
+			f.guardARP(one, sender, address)
+		} else if f.facts.AnswersND {
+			f.guardND(one, sender, address)
 		}
 		from := source(single(address))
-		data, cookie := words(flows.sentBy(one), goTo(tableDestination)), Cookie(one.Number, Sent)
-		if flows.tenants.Numbers[one.Tenant] == 0 {
+		data, cookie := words(f.sentBy(one), goTo(tableDestination)), Cookie(one.Number, Sent)
+		if f.tenants.Numbers[one.Tenant] == 0 {
 			data, cookie = drop, Cookie(one.Number, DropOtherTenant)
 		}
-		flows.add(tableGuard, priorityData, words(sender, etherDestination(flows.facts.BridgeMAC), from), data, cookie)
-		flows.add(tableGuard, priorityHonest, words(sender, from), drop, ignored)
+		f.add(tableGuard, priorityData, words(sender, etherDestination(f.facts.BridgeMAC), from), data, cookie)
+		f.add(tableGuard, priorityHonest, words(sender, from), drop, ignored)
 	}
-	flows.add(tableGuard, priorityHonest, words(sender, "ipv6", "ipv6_src=fe80::/10"), drop, ignored)
-	flows.add(tableGuard, priorityHonest, words(sender, "ipv6", "ipv6_src=::"), drop, ignored)
-	flows.add(tableGuard, prioritySpoofed, inPort(one.port), drop, Cookie(one.Number, DropSpoofed))
+	f.add(tableGuard, priorityHonest, words(sender, "ipv6", "ipv6_src=fe80::/10"), drop, ignored)
+	f.add(tableGuard, priorityHonest, words(sender, "ipv6", "ipv6_src=::"), drop, ignored)
+	f.add(tableGuard, prioritySpoofed, inPort(one.port), drop, Cookie(one.Number, DropSpoofed))
 }
 
-func (flows *flowSet) sentBy(one local) string {
-	return setRegister(registerSource, flows.tenants.Numbers[one.Tenant])
+func (f *flowSet) sentBy(one local) string {
+	return setRegister(registerSource, f.tenants.Numbers[one.Tenant])
 }
 
 // guardARP: all is routed, so the gateway answers for every address but the pod's own. Pods whose prefix is on-link
 // reach each other without a route of their own, and nobody learns who else is there.
-func (flows *flowSet) guardARP(one local, sender string, address netip.Addr) {
+func (f *flowSet) guardARP(one local, sender string, address netip.Addr) {
 	sender = words(sender, "arp", fmt.Sprintf("arp_sha=%v", one.MAC))
-	flows.add(tableGuard, priorityOwnName, words(sender, fmt.Sprintf("arp_tpa=%v", address)), drop,
+	f.add(tableGuard, priorityOwnName, words(sender, fmt.Sprintf("arp_tpa=%v", address)), drop,
 		Cookie(one.Number, DropNotForUs))
-	flows.add(tableGuard, priorityAnswer, words(sender, "arp_op=1", fmt.Sprintf("arp_spa=%v", address)),
+	f.add(tableGuard, priorityAnswer, words(sender, "arp_op=1", fmt.Sprintf("arp_spa=%v", address)),
 		goTo(tableAnswer), Cookie(one.Number, Answered))
 }
 
 // guardND: kernels ask with the address that the data has, or with their link-local one. That one is not ours to know
 // (it may be random), so any will do beside the right MAC; the answer goes nowhere but back.
-func (flows *flowSet) guardND(one local, sender string, address netip.Addr) {
+func (f *flowSet) guardND(one local, sender string, address netip.Addr) {
 	sender = words(sender, "icmp6,icmp_type=135,icmp_code=0", fmt.Sprintf("nd_sll=%v", one.MAC))
 	for _, from := range []string{fmt.Sprintf("ipv6_src=%v", address), "ipv6_src=fe80::/10"} {
-		flows.add(tableGuard, priorityAnswer, words(sender, from), words(toAdvertisement, goTo(tableAnswer)),
+		f.add(tableGuard, priorityAnswer, words(sender, from), words(toAdvertisement, goTo(tableAnswer)),
 			Cookie(one.Number, Answered))
 	}
 }

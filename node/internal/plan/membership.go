@@ -24,23 +24,23 @@ const (
 
 // membership names the tenants of a packet that came by the uplink (its source) and of every packet (its destination).
 // Whose address is in no list goes nowhere.
-func (flows *flowSet) membership() {
-	for _, member := range flows.members() {
-		number := flows.tenants.Numbers[member.Tenant]
+func (f *flowSet) membership() {
+	for _, member := range f.members() {
+		number := f.tenants.Numbers[member.Tenant]
 		priority := priorityMember + uint16(member.Prefix.Bits())
-		flows.add(tableSource, priority, source(member.Prefix), words(setRegister(registerSource, number),
+		f.add(tableSource, priority, source(member.Prefix), words(setRegister(registerSource, number),
 			setRegister(registerByUplink, 1), goTo(tableDestination)), Cookie(0, Pass))
-		flows.add(tableDestination, priority, destination(member.Prefix), words(setRegister(registerDestination, number),
+		f.add(tableDestination, priority, destination(member.Prefix), words(setRegister(registerDestination, number),
 			goTo(tablePairs)), Cookie(0, Pass))
 	}
-	flows.refuseDiscovery()
+	f.refuseDiscovery()
 }
 
 // members with a tenant that has a number here, each prefix once. A prefix that two tenants have is nobody's.
-func (flows *flowSet) members() []Member {
+func (f *flowSet) members() []Member {
 	tenantOf := map[netip.Prefix]string{}
 	disputed := map[netip.Prefix]bool{}
-	for _, member := range flows.tenants.Members {
+	for _, member := range f.tenants.Members {
 		if !member.Prefix.IsValid() || member.Prefix.Addr().Is4In6() {
 			continue
 		}
@@ -52,7 +52,7 @@ func (flows *flowSet) members() []Member {
 	}
 	var members []Member
 	for prefix, tenant := range tenantOf {
-		if flows.tenants.Numbers[tenant] != 0 && !disputed[prefix] {
+		if f.tenants.Numbers[tenant] != 0 && !disputed[prefix] {
 			members = append(members, Member{prefix, tenant})
 		}
 	}
@@ -60,46 +60,46 @@ func (flows *flowSet) members() []Member {
 }
 
 // refuseOwnAddress: what comes from outside and says that it was sent by a pod here was not.
-func (flows *flowSet) refuseOwnAddress(one local, address netip.Addr) {
-	flows.add(tableSource, priorityOwnAddress, source(single(address)), drop, Cookie(one.Number, DropSpoofed))
+func (f *flowSet) refuseOwnAddress(one local, address netip.Addr) {
+	f.add(tableSource, priorityOwnAddress, source(single(address)), drop, Cookie(one.Number, DropSpoofed))
 }
 
 // refuseDiscovery between pods: it is for one link, and here each pod has a link of its own. With KeepTTL receivers
 // would even believe it, for its hop limit would still be 255.
-func (flows *flowSet) refuseDiscovery() {
+func (f *flowSet) refuseDiscovery() {
 	for kind := 133; kind <= 137; kind++ {
-		flows.add(tableDestination, priorityOwnAddress, fmt.Sprintf("icmp6,icmp_type=%d", kind), drop,
+		f.add(tableDestination, priorityOwnAddress, fmt.Sprintf("icmp6,icmp_type=%d", kind), drop,
 			Cookie(0, DropNotForUs))
 	}
 }
 
 // pairs of tenants that may speak: each with itself, and those that are peered.
-func (flows *flowSet) pairs() {
-	numbers := flows.tenants.Numbers
+func (f *flowSet) pairs() {
+	numbers := f.tenants.Numbers
 	open := map[[2]uint32]bool{}
 	for _, number := range numbers {
 		open[[2]uint32{number, number}] = true
 	}
-	for _, pair := range flows.tenants.Pairs {
+	for _, pair := range f.tenants.Pairs {
 		one, other := numbers[pair[0]], numbers[pair[1]]
 		open[[2]uint32{one, other}] = true
 		open[[2]uint32{other, one}] = true
 	}
 	for _, pair := range slices.Collect(maps.Keys(open)) {
 		if pair[0] != 0 && pair[1] != 0 {
-			flows.add(tablePairs, priorityPair, fmt.Sprintf("reg%d=%d,reg%d=%d", registerSource, pair[0],
+			f.add(tablePairs, priorityPair, fmt.Sprintf("reg%d=%d,reg%d=%d", registerSource, pair[0],
 				registerDestination, pair[1]), goTo(tableRate), Cookie(0, Pass))
 		}
 	}
-	flows.add(tableRate, 0, "", goTo(tableDeliver), Cookie(0, Pass))
+	f.add(tableRate, 0, "", goTo(tableDeliver), Cookie(0, Pass))
 }
 
 // boundSent is for what may go and nothing else. A meter that a drop comes after would be all that the datapath has to
 // do with the packet: as the last action of a tc filter it hands the packet on to ovs-vswitchd, each one, and the filter
 // tells of every packet of the meter as its own.
-func (flows *flowSet) boundSent(one local) {
+func (f *flowSet) boundSent(one local) {
 	if one.MaxRate != 0 {
-		flows.add(tableRate, priorityRate, inPort(one.port), goTo(tableDeliver), Cookie(one.Number, Pass))
-		flows.bound(one, sends)
+		f.add(tableRate, priorityRate, inPort(one.port), goTo(tableDeliver), Cookie(one.Number, Pass))
+		f.bound(one, sends)
 	}
 }
