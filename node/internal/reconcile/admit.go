@@ -21,23 +21,23 @@ const (
 )
 
 // admitNew finds the rail and the tenant of an attachment and stores it.
-func (reconciler *Reconciler) admitNew(ctx context.Context, wanted attachment.Attachment) (store.Record, error) {
-	rail, err := reconciler.railOf(ctx, wanted.HostInterface)
+func (r *Reconciler) admitNew(ctx context.Context, wanted attachment.Attachment) (store.Record, error) {
+	rail, err := r.railOf(ctx, wanted.HostInterface)
 	if err != nil {
 		return store.Record{}, err
 	}
 	if err := allowed(rail.Rail, wanted); err != nil {
 		return store.Record{}, err
 	}
-	tenant, err := reconciler.tenantOf(ctx, wanted.Pod.Namespace)
+	tenant, err := r.tenantOf(ctx, wanted.Pod.Namespace)
 	if err != nil {
 		return store.Record{}, claimFailure(err)
 	}
 	wanted.Rail, wanted.Tenant, wanted.Added = rail.Name, tenant, time.Now().UTC()
-	record := store.Record{Attachment: wanted, Boot: reconciler.pods.Boot()}
+	record := store.Record{Attachment: wanted, Boot: r.pods.Boot()}
 	// One address may be held by the rest of one pod, the interface by that of another.
 	for range 4 {
-		stored, err := reconciler.store.Reserve(record, func(others iter.Seq[store.Record]) error {
+		stored, err := r.store.Reserve(record, func(others iter.Seq[store.Record]) error {
 			return rail.hasRoom(record, others)
 		})
 		var conflict *store.Conflict
@@ -50,7 +50,7 @@ func (reconciler *Reconciler) admitNew(ctx context.Context, wanted attachment.At
 		case !errors.As(err, &conflict):
 			return store.Record{}, notStored(err)
 		}
-		if why := reconciler.bury(ctx, conflict.Holder); why != nil {
+		if why := r.bury(ctx, conflict.Holder); why != nil {
 			return store.Record{}, fail(Taken, "did the IPAM plugin give it twice? DEL the other pod first", "%w: %w",
 				conflict, why)
 		}
@@ -58,16 +58,16 @@ func (reconciler *Reconciler) admitNew(ctx context.Context, wanted attachment.At
 	return store.Record{}, fail(Busy, "try again", "the address or interface is taken again and again")
 }
 
-func (reconciler *Reconciler) railOf(ctx context.Context, hostInterface string) (*rail, error) {
+func (r *Reconciler) railOf(ctx context.Context, hostInterface string) (*rail, error) {
 	bound, end := context.WithTimeout(ctx, bridgeBound)
 	defer end()
-	bridge, err := reconciler.openVSwitch.BridgeOf(bound, hostInterface)
+	bridge, err := r.openVSwitch.BridgeOf(bound, hostInterface)
 	if err != nil {
 		return nil, fail(SwitchAway, "does the plugin before us in the chain add it to a rail's bridge? is ovsdb-server up?",
 			"the bridge of %s cannot be told: %w", hostInterface, err)
 	}
 	var bridges []string
-	for _, rail := range reconciler.rails {
+	for _, rail := range r.rails {
 		if rail.Bridge == bridge {
 			return rail, nil
 		}
@@ -94,46 +94,46 @@ func allowed(rail config.Rail, wanted attachment.Attachment) error {
 }
 
 // hasRoom for the addresses in each family, also where their routes are asked for only later.
-func (rail *rail) hasRoom(record store.Record, others iter.Seq[store.Record]) error {
+func (r *rail) hasRoom(record store.Record, others iter.Seq[store.Record]) error {
 	count := map[int]int{}
 	for other := range others {
-		if other.Rail == rail.Name {
+		if other.Rail == r.Name {
 			for _, address := range other.Addresses {
 				count[address.BitLen()]++
 			}
 		}
 	}
 	for _, address := range record.Addresses {
-		if held := count[address.BitLen()]; held >= rail.MaxPrefixes {
+		if held := count[address.BitLen()]; held >= r.MaxPrefixes {
 			return fail(Full, "raise max_prefixes together with the leaf's maximum-prefix, which would end the whole session",
-				"rail %s holds %d addresses of the family of %s, its max_prefixes", rail.Name, held, address)
+				"rail %s holds %d addresses of the family of %s, its max_prefixes", r.Name, held, address)
 		}
 	}
 	return nil
 }
 
 // bury what is left of another pod, which holds what a new one was given. nil: it is gone.
-func (reconciler *Reconciler) bury(ctx context.Context, holder store.Record) error {
+func (r *Reconciler) bury(ctx context.Context, holder store.Record) error {
 	bound, end := context.WithTimeout(ctx, holderBound)
 	defer end()
-	unlock, err := reconciler.locks.lock(bound, holder.Key)
+	unlock, err := r.locks.lock(bound, holder.Key)
 	if err != nil {
 		return errors.New("that one is being worked on")
 	}
 	defer unlock()
-	record, found := reconciler.store.Get(holder.Key)
+	record, found := r.store.Get(holder.Key)
 	if !found {
 		return nil
 	}
 	if !record.Leaving() {
-		life, why := reconciler.pods.Life(record.Attachment, record.Boot)
+		life, why := r.pods.Life(record.Attachment, record.Boot)
 		if life != collect.Gone {
 			return errors.New("that pod lives")
 		}
-		reconciler.logOf(record).Info("collected: another pod was given what it held", "why", why)
-		reconciler.metrics.Collected("given-anew")
+		r.logOf(record).Info("collected: another pod was given what it held", "why", why)
+		r.metrics.Collected("given-anew")
 	}
-	return reconciler.undo(bound, record)
+	return r.undo(bound, record)
 }
 
 // claimFailure in the caller's terms.

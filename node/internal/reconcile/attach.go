@@ -31,86 +31,86 @@ type Attached struct {
 
 // Attach makes the wanted parts real, or nothing of them. Rail, Tenant, NetnsInode, Added and Number are filled in here.
 // Errors are *Failure.
-func (reconciler *Reconciler) Attach(ctx context.Context, wanted attachment.Attachment) (Attached, error) {
+func (r *Reconciler) Attach(ctx context.Context, wanted attachment.Attachment) (Attached, error) {
 	began := time.Now()
-	if err := reconciler.wait(ctx); err != nil {
+	if err := r.wait(ctx); err != nil {
 		return Attached{}, fail(Busy, "railwrightd is starting; try again", "nothing was done: %w", err)
 	}
-	unlock, err := reconciler.locks.lock(ctx, wanted.Key)
+	unlock, err := r.locks.lock(ctx, wanted.Key)
 	if err != nil {
 		return Attached{}, fail(Busy, "try again", "the attachment is still being worked on: %w", err)
 	}
 	defer unlock()
-	reconciler.replayOf(ctx, wanted.Key)
-	record, before, err := reconciler.enter(ctx, wanted)
+	r.replayOf(ctx, wanted.Key)
+	record, before, err := r.enter(ctx, wanted)
 	var missing []string
 	if err == nil {
-		missing, err = reconciler.realize(ctx, record, wanted)
+		missing, err = r.realize(ctx, record, wanted)
 	}
 	if err != nil {
 		if record.Number != 0 {
-			reconciler.rollBack(record, before)
+			r.rollBack(record, before)
 		}
 		return Attached{}, err
 	}
-	reconciler.metrics.Step("add", "all", time.Since(began))
-	reconciler.logOf(record).Info("attached", "parts", wanted.Part, "addresses", record.Addresses,
+	r.metrics.Step("add", "all", time.Since(began))
+	r.logOf(record).Info("attached", "parts", wanted.Part, "addresses", record.Addresses,
 		"tenant", record.Tenant, "took_s", time.Since(began).Seconds(), "unconfirmed_nodes", missing)
-	return Attached{record.Rail, record.Tenant, missing, reconciler.rails[record.Rail].lastSeen().bridgeMAC}, nil
+	return Attached{record.Rail, record.Tenant, missing, r.rails[record.Rail].lastSeen().bridgeMAC}, nil
 }
 
 // enter stores what is wanted and claims its addresses. After an error a record with a number is to be rolled back.
-func (reconciler *Reconciler) enter(
+func (r *Reconciler) enter(
 	ctx context.Context, wanted attachment.Attachment,
 ) (store.Record, *store.Record, error) {
-	reconciler.admission.RLock()
-	defer reconciler.admission.RUnlock()
+	r.admission.RLock()
+	defer r.admission.RUnlock()
 	began := time.Now()
-	record, before, err := reconciler.admit(ctx, wanted)
+	record, before, err := r.admit(ctx, wanted)
 	if err != nil {
 		return store.Record{}, nil, err
 	}
 	failpoint.Reach(failpoint.AddStored)
-	reconciler.metrics.Step("add", "store", time.Since(began))
+	r.metrics.Step("add", "store", time.Since(began))
 	began = time.Now()
-	if !reconciler.claims.holds(record.Key) {
+	if !r.claims.holds(record.Key) {
 		bound, end := context.WithTimeout(ctx, addClaimBound)
 		defer end()
-		if err := reconciler.claim(bound, record); err != nil {
+		if err := r.claim(bound, record); err != nil {
 			return record, before, claimFailure(err)
 		}
 	}
 	failpoint.Reach(failpoint.AddClaimed)
-	reconciler.metrics.Step("add", "claim", time.Since(began))
+	r.metrics.Step("add", "claim", time.Since(began))
 	return record, before, nil
 }
 
 // admit stores what is wanted. before is the record as it was, nil where there was none.
-func (reconciler *Reconciler) admit(
+func (r *Reconciler) admit(
 	ctx context.Context, wanted attachment.Attachment,
 ) (record store.Record, before *store.Record, err error) {
-	held, found := reconciler.store.Get(wanted.Key)
+	held, found := r.store.Get(wanted.Key)
 	if found && held.Leaving() {
-		if err := reconciler.undo(ctx, held); err != nil {
+		if err := r.undo(ctx, held); err != nil {
 			return store.Record{}, nil, fail(Busy, "try again", "the attachment of the last DEL is still being undone: %w", err)
 		}
 		found = false
 	}
-	inode, err := reconciler.pods.Identify(wanted.Netns)
+	inode, err := r.pods.Identify(wanted.Netns)
 	if err != nil {
 		return store.Record{}, nil, fail(NoPod, "look at the path that the runtime gave", "%w", err)
 	}
 	wanted.NetnsInode = inode
 	if found {
-		record, err = reconciler.extend(held, wanted)
+		record, err = r.extend(held, wanted)
 		return record, &held, err
 	}
-	record, err = reconciler.admitNew(ctx, wanted)
+	record, err = r.admitNew(ctx, wanted)
 	return record, nil, err
 }
 
 // extend a record by parts that it does not have yet.
-func (reconciler *Reconciler) extend(held store.Record, wanted attachment.Attachment) (store.Record, error) {
+func (r *Reconciler) extend(held store.Record, wanted attachment.Attachment) (store.Record, error) {
 	if different := differentBody(held, wanted); different != "" {
 		return store.Record{}, fail(OtherBody, "DEL it first: one interface has one body",
 			"%s is attached already, with another %s", held.Key, different)
@@ -128,7 +128,7 @@ func (reconciler *Reconciler) extend(held store.Record, wanted attachment.Attach
 	if len(record.Part) == len(held.Part) {
 		return held, nil
 	}
-	if err := reconciler.store.Put(record); err != nil {
+	if err := r.store.Put(record); err != nil {
 		return store.Record{}, notStored(err)
 	}
 	return record, nil
@@ -158,11 +158,11 @@ func differentBody(held store.Record, wanted attachment.Attachment) string {
 }
 
 // realize what is stored: flows, routes, and the wait for the leaf and the other nodes.
-func (reconciler *Reconciler) realize(
+func (r *Reconciler) realize(
 	ctx context.Context, record store.Record, wanted attachment.Attachment,
 ) ([]string, error) {
 	began := time.Now()
-	rail := reconciler.rails[record.Rail]
+	rail := r.rails[record.Rail]
 	if rail == nil {
 		return nil, fail(NoRail, "put the rail back into the configuration, or DEL the attachment",
 			"its rail %s is not configured any more", record.Rail)
@@ -170,16 +170,16 @@ func (reconciler *Reconciler) realize(
 	if err := rail.realize(ctx, record); err != nil {
 		return nil, err
 	}
-	reconciler.metrics.Step("add", "program", time.Since(began))
-	return reconciler.awaitOthers(ctx, rail, record, wanted)
+	r.metrics.Step("add", "program", time.Since(began))
+	return r.awaitOthers(ctx, rail, record, wanted)
 }
 
 // realize asks for passes until the attachment's parts are real. Only a port that is not there yet is waited for.
-func (rail *rail) realize(ctx context.Context, record store.Record) error {
+func (r *rail) realize(ctx context.Context, record store.Record) error {
 	bound, end := context.WithTimeout(ctx, portBound)
 	defer end()
 	for length := 10 * time.Millisecond; ; length = min(2*length, 200*time.Millisecond) {
-		result, err := rail.ask(ctx)
+		result, err := r.ask(ctx)
 		if err != nil {
 			return fail(Busy, "look at the daemon's log, then try again", "the rail was not done in time: %w", err)
 		}
@@ -194,50 +194,50 @@ func (rail *rail) realize(ctx context.Context, record store.Record) error {
 }
 
 // awaitOthers waits for the leaf and, at the same time, for the other nodes.
-func (reconciler *Reconciler) awaitOthers(
+func (r *Reconciler) awaitOthers(
 	ctx context.Context, rail *rail, record store.Record, wanted attachment.Attachment,
 ) ([]string, error) {
 	began := time.Now()
 	confirmed := make(chan []string, 1)
-	bound, end := context.WithTimeout(ctx, reconciler.config.ConfirmTimeout)
+	bound, end := context.WithTimeout(ctx, r.config.ConfirmTimeout)
 	defer end()
-	go func() { confirmed <- reconciler.directory.WaitConfirmed(bound, record.Addresses) }()
-	err := reconciler.awaitLeaf(ctx, rail, record, wanted)
-	reconciler.metrics.Step("add", "advertise", time.Since(began))
+	go func() { confirmed <- r.directory.WaitConfirmed(bound, record.Addresses) }()
+	err := r.awaitLeaf(ctx, rail, record, wanted)
+	r.metrics.Step("add", "advertise", time.Since(began))
 	if err != nil {
 		end()
 		<-confirmed
 		return nil, err
 	}
 	missing := <-confirmed
-	reconciler.metrics.Step("add", "confirm", time.Since(began))
+	r.metrics.Step("add", "confirm", time.Since(began))
 	return missing, nil
 }
 
-func (reconciler *Reconciler) awaitLeaf(
+func (r *Reconciler) awaitLeaf(
 	ctx context.Context, rail *rail, record store.Record, wanted attachment.Attachment,
 ) error {
 	if !wanted.Has(attachment.Routes) {
 		return nil
 	}
-	bound, end := context.WithTimeout(ctx, reconciler.config.AdvertiseTimeout)
+	bound, end := context.WithTimeout(ctx, r.config.AdvertiseTimeout)
 	defer end()
-	if err := reconciler.announcer.WaitAdvertised(bound, rail.Rail.Rail, record.Prefixes()); err != nil {
+	if err := r.announcer.WaitAdvertised(bound, rail.Rail.Rail, record.Prefixes()); err != nil {
 		return fail(NotAdvertised,
 			"look at `show bgp summary` in vtysh, and at the redistribution and filter of the rail's table",
-			"the rail's leaf was not sent the routes within %s: %w", reconciler.config.AdvertiseTimeout, err)
+			"the rail's leaf was not sent the routes within %s: %w", r.config.AdvertiseTimeout, err)
 	}
 	failpoint.Reach(failpoint.AddAdvertised)
 	return nil
 }
 
 // rollBack to what was there before. Who asked may have gone: it has its own time.
-func (reconciler *Reconciler) rollBack(record store.Record, before *store.Record) {
+func (r *Reconciler) rollBack(record store.Record, before *store.Record) {
 	ctx, end := context.WithTimeout(context.Background(), undoBound)
 	defer end()
-	log := reconciler.logOf(record)
+	log := r.logOf(record)
 	if before == nil {
-		if err := reconciler.undo(ctx, record); err != nil {
+		if err := r.undo(ctx, record); err != nil {
 			log.Warn("an ADD that failed is not undone yet", "error", err)
 		}
 		return
@@ -245,11 +245,11 @@ func (reconciler *Reconciler) rollBack(record store.Record, before *store.Record
 	if slices.Equal(before.Part, record.Part) {
 		return
 	}
-	if err := reconciler.store.Put(*before); err != nil {
+	if err := r.store.Put(*before); err != nil {
 		log.Warn("what an ADD that failed had asked for could not be taken from the store", "error", err)
-		reconciler.store.Remember(*before)
+		r.store.Remember(*before)
 	}
-	if rail := reconciler.rails[record.Rail]; rail != nil {
+	if rail := r.rails[record.Rail]; rail != nil {
 		if _, err := rail.ask(ctx); err != nil {
 			log.Warn("an ADD that failed is not undone yet", "error", err)
 		}

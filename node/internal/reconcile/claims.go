@@ -32,106 +32,106 @@ func newClaims() *claims {
 	return &claims{held: map[attachment.Key]bool{}, refused: map[attachment.Key]error{}}
 }
 
-func (claims *claims) holds(key attachment.Key) bool {
-	claims.mutex.Lock()
-	defer claims.mutex.Unlock()
-	return claims.held[key]
+func (c *claims) holds(key attachment.Key) bool {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.held[key]
 }
 
-func (claims *claims) drop(key attachment.Key) {
-	claims.mutex.Lock()
-	defer claims.mutex.Unlock()
-	delete(claims.held, key)
-	delete(claims.refused, key)
+func (c *claims) drop(key attachment.Key) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	delete(c.held, key)
+	delete(c.refused, key)
 }
 
-func (claims *claims) note(key attachment.Key, err error) {
-	claims.mutex.Lock()
-	defer claims.mutex.Unlock()
+func (c *claims) note(key attachment.Key, err error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
 	if err == nil {
-		claims.held[key] = true
-		delete(claims.refused, key)
+		c.held[key] = true
+		delete(c.refused, key)
 	} else {
-		claims.refused[key] = err
+		c.refused[key] = err
 	}
 }
 
 // refusedOf tells why an attachment's addresses are not its own; nil: they are, or nobody has asked yet.
-func (claims *claims) refusedOf(key attachment.Key) error {
-	claims.mutex.Lock()
-	defer claims.mutex.Unlock()
-	return claims.refused[key]
+func (c *claims) refusedOf(key attachment.Key) error {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.refused[key]
 }
 
 // claim the addresses of a record for its tenant.
-func (reconciler *Reconciler) claim(ctx context.Context, record store.Record) error {
-	err := reconciler.directory.Claim(ctx, tenants.Claim{
+func (r *Reconciler) claim(ctx context.Context, record store.Record) error {
+	err := r.directory.Claim(ctx, tenants.Claim{
 		Tenant: record.Tenant, Rail: record.Rail, Owner: record.Key.String(), Addresses: record.Addresses,
 	})
-	reconciler.claims.note(record.Key, err)
+	r.claims.note(record.Key, err)
 	if err == nil {
-		reconciler.watch.again()
+		r.watch.again()
 	}
 	return err
 }
 
 // claimAll that are stored, at start: until then no flow may be taken from a bridge, or pods that live would lose theirs.
-func (reconciler *Reconciler) claimAll(ctx context.Context) {
-	atOnce(reconciler.store.All(), func(record store.Record) {
+func (r *Reconciler) claimAll(ctx context.Context) {
+	atOnce(r.store.All(), func(record store.Record) {
 		if record.Leaving() {
 			return
 		}
 		bound, end := context.WithTimeout(ctx, claimBound)
 		defer end()
-		if err := reconciler.claim(bound, record); err != nil {
-			reconciler.logOf(record).Warn("the addresses of a stored attachment are not its own", "error", err)
+		if err := r.claim(bound, record); err != nil {
+			r.logOf(record).Warn("the addresses of a stored attachment are not its own", "error", err)
 		}
 	})
 }
 
 // retain gives up the claims whose attachments were lost with their files, once the bridges show nothing of them.
-func (reconciler *Reconciler) retain(ctx context.Context) {
+func (r *Reconciler) retain(ctx context.Context) {
 	for pause(ctx, claimsEvery) {
 		programmed := true
-		for _, rail := range reconciler.rails {
+		for _, rail := range r.rails {
 			last := rail.lastSeen().outcome
 			programmed = programmed && last != nil && last.flows == nil
 		}
-		if programmed && reconciler.retainNow(ctx) {
+		if programmed && r.retainNow(ctx) {
 			return
 		}
 	}
 }
 
-func (reconciler *Reconciler) retainNow(ctx context.Context) bool {
-	reconciler.admission.Lock()
-	defer reconciler.admission.Unlock()
+func (r *Reconciler) retainNow(ctx context.Context) bool {
+	r.admission.Lock()
+	defer r.admission.Unlock()
 	bound, end := context.WithTimeout(ctx, claimBound)
 	defer end()
 	var owners []string
-	for _, record := range reconciler.store.All() {
+	for _, record := range r.store.All() {
 		owners = append(owners, record.Key.String())
 	}
-	if err := reconciler.directory.Retain(bound, owners); err != nil {
-		reconciler.log.Warn("claims of attachments that were lost could not be given up", "error", err)
+	if err := r.directory.Retain(bound, owners); err != nil {
+		r.log.Warn("claims of attachments that were lost could not be given up", "error", err)
 		return false
 	}
 	return true
 }
 
 // keepClaims tries again what was refused, until ctx ends, and kicks the rails of those that succeed.
-func (reconciler *Reconciler) keepClaims(ctx context.Context) {
+func (r *Reconciler) keepClaims(ctx context.Context) {
 	for pause(ctx, claimsEvery) {
-		atOnce(reconciler.store.All(), func(record store.Record) {
-			if record.Leaving() || reconciler.claims.holds(record.Key) {
+		atOnce(r.store.All(), func(record store.Record) {
+			if record.Leaving() || r.claims.holds(record.Key) {
 				return
 			}
-			reconciler.whenFree(record.Key, func(record store.Record) {
+			r.whenFree(record.Key, func(record store.Record) {
 				bound, end := context.WithTimeout(ctx, claimBound)
 				defer end()
-				if reconciler.claim(bound, record) == nil {
-					reconciler.logOf(record).Info("the addresses are the attachment's again")
-					reconciler.kickRail(record.Rail, due{})
+				if r.claim(bound, record) == nil {
+					r.logOf(record).Info("the addresses are the attachment's again")
+					r.kickRail(record.Rail, due{})
 				}
 			})
 		})
@@ -154,36 +154,36 @@ func atOnce(records []store.Record, act func(store.Record)) {
 
 // whenFree calls act with the record of the key as it is now, unless somebody works on that key, or it is gone or
 // leaving.
-func (reconciler *Reconciler) whenFree(key attachment.Key, act func(store.Record)) {
-	unlock, free := reconciler.locks.try(key)
+func (r *Reconciler) whenFree(key attachment.Key, act func(store.Record)) {
+	unlock, free := r.locks.try(key)
 	if !free {
 		return
 	}
 	defer unlock()
-	if record, found := reconciler.store.Get(key); found && !record.Leaving() {
+	if record, found := r.store.Get(key); found && !record.Leaving() {
 		act(record)
 	}
 }
 
 // moveTenants follows namespaces that have come to be another tenant's: what the pod had as the old one ends first.
-func (reconciler *Reconciler) moveTenants(ctx context.Context) {
-	for _, record := range reconciler.store.All() {
+func (r *Reconciler) moveTenants(ctx context.Context) {
+	for _, record := range r.store.All() {
 		if record.Leaving() {
 			continue
 		}
-		tenant, err := reconciler.tenantOf(ctx, record.Pod.Namespace)
+		tenant, err := r.tenantOf(ctx, record.Pod.Namespace)
 		if err != nil || tenant == record.Tenant {
 			continue
 		}
-		reconciler.whenFree(record.Key, func(record store.Record) { reconciler.moveTenant(ctx, record, tenant) })
+		r.whenFree(record.Key, func(record store.Record) { r.moveTenant(ctx, record, tenant) })
 	}
 }
 
-func (reconciler *Reconciler) moveTenant(ctx context.Context, record store.Record, tenant string) {
-	log := reconciler.logOf(record)
+func (r *Reconciler) moveTenant(ctx context.Context, record store.Record, tenant string) {
+	log := r.logOf(record)
 	log.Info("the pod's namespace is another tenant's now", "was", record.Tenant, "is", tenant)
-	reconciler.claims.drop(record.Key)
-	if rail := reconciler.rails[record.Rail]; rail != nil {
+	r.claims.drop(record.Key)
+	if rail := r.rails[record.Rail]; rail != nil {
 		bound, end := context.WithTimeout(ctx, switchBound)
 		defer end()
 		if result, err := rail.ask(bound); err != nil || result.flows != nil {
@@ -194,19 +194,19 @@ func (reconciler *Reconciler) moveTenant(ctx context.Context, record store.Recor
 	}
 	bound, end := context.WithTimeout(ctx, claimBound)
 	defer end()
-	if err := reconciler.directory.Release(bound, record.Addresses); err != nil {
+	if err := r.directory.Release(bound, record.Addresses); err != nil {
 		log.Warn("the addresses could not be taken from the old tenant", "error", err)
 		return
 	}
 	record.Tenant = tenant
-	if err := reconciler.store.Put(record); err != nil {
+	if err := r.store.Put(record); err != nil {
 		log.Warn("the new tenant could not be stored", "error", err)
-		reconciler.store.Remember(record)
+		r.store.Remember(record)
 	}
-	if err := reconciler.claim(bound, record); err != nil {
+	if err := r.claim(bound, record); err != nil {
 		log.Warn("the addresses could not be claimed for the new tenant yet", "error", err)
 	}
-	reconciler.kickRail(record.Rail, due{})
+	r.kickRail(record.Rail, due{})
 }
 
 func flowsOf(result *outcome) error {

@@ -15,22 +15,22 @@ import (
 // Detach undoes the parts named; what is gone already is fine. Once the record says on disk that the attachment leaves,
 // the rest happens for sure: what cannot be undone within a bound (Open vSwitch or FRR are away) is no error, so that the
 // pod does not hang in Terminating, but its addresses stay taken until it is.
-func (reconciler *Reconciler) Detach(ctx context.Context, key attachment.Key, parts []attachment.Part) error {
-	if err := reconciler.wait(ctx); err != nil {
+func (r *Reconciler) Detach(ctx context.Context, key attachment.Key, parts []attachment.Part) error {
+	if err := r.wait(ctx); err != nil {
 		return fail(Busy, "railwrightd is starting; try again", "nothing was done: %w", err)
 	}
-	unlock, err := reconciler.locks.lock(ctx, key)
+	unlock, err := r.locks.lock(ctx, key)
 	if err != nil {
 		return fail(Busy, "try again", "the attachment is still being worked on: %w", err)
 	}
 	defer unlock()
-	return reconciler.detach(ctx, key, parts)
+	return r.detach(ctx, key, parts)
 }
 
 // detach with the key locked.
-func (reconciler *Reconciler) detach(ctx context.Context, key attachment.Key, parts []attachment.Part) error {
+func (r *Reconciler) detach(ctx context.Context, key attachment.Key, parts []attachment.Part) error {
 	began := time.Now()
-	record, found := reconciler.store.Get(key)
+	record, found := r.store.Get(key)
 	if !found {
 		return nil
 	}
@@ -39,29 +39,29 @@ func (reconciler *Reconciler) detach(ctx context.Context, key attachment.Key, pa
 	rest := slices.DeleteFunc(slices.Clone(record.Part), func(part attachment.Part) bool {
 		return slices.Contains(parts, part)
 	})
-	log := reconciler.logOf(record)
+	log := r.logOf(record)
 	if len(rest) == 0 {
-		if err := reconciler.undo(bound, record); err != nil {
+		if err := r.undo(bound, record); err != nil {
 			log.Warn("detached, but not all could be undone yet", "error", err)
 			return nil
 		}
 	} else if len(rest) < len(record.Part) {
-		if err := reconciler.reduce(bound, record, rest); err != nil {
+		if err := r.reduce(bound, record, rest); err != nil {
 			log.Warn("a part was given up, but could not be undone yet", "error", err)
 			return nil
 		}
 	}
-	reconciler.metrics.Step("delete", "all", time.Since(began))
+	r.metrics.Step("delete", "all", time.Since(began))
 	log.Info("detached", "parts", parts, "took_s", time.Since(began).Seconds())
 	return nil
 }
 
 // reduce a record to the parts that are left.
-func (reconciler *Reconciler) reduce(ctx context.Context, record store.Record, rest []attachment.Part) error {
+func (r *Reconciler) reduce(ctx context.Context, record store.Record, rest []attachment.Part) error {
 	record.Part = rest
-	reconciler.write(record)
+	r.write(record)
 	failpoint.Reach(failpoint.DeleteStored)
-	rail := reconciler.rails[record.Rail]
+	rail := r.rails[record.Rail]
 	if rail == nil {
 		return fmt.Errorf("its rail %s is not configured any more", record.Rail)
 	}
@@ -74,15 +74,15 @@ func (reconciler *Reconciler) reduce(ctx context.Context, record store.Record, r
 
 // undo an attachment whose key the caller has locked: it leaves the store once nothing of it is real, and its addresses
 // are others' to use. An error says what is still there; the housekeeping goes on with it.
-func (reconciler *Reconciler) undo(ctx context.Context, record store.Record) error {
+func (r *Reconciler) undo(ctx context.Context, record store.Record) error {
 	began := time.Now()
 	if !record.Leaving() {
 		record.Part = nil
-		reconciler.write(record)
+		r.write(record)
 		failpoint.Reach(failpoint.DeleteStored)
-		reconciler.metrics.Step("delete", "store", time.Since(began))
+		r.metrics.Step("delete", "store", time.Since(began))
 	}
-	if rail := reconciler.rails[record.Rail]; rail != nil {
+	if rail := r.rails[record.Rail]; rail != nil {
 		began = time.Now()
 		result, err := rail.ask(ctx)
 		if err != nil {
@@ -91,20 +91,20 @@ func (reconciler *Reconciler) undo(ctx context.Context, record store.Record) err
 		if !result.undone(record) {
 			return errors.Join(errStillThere, result.flows, result.routes)
 		}
-		reconciler.metrics.Step("delete", "program", time.Since(began))
+		r.metrics.Step("delete", "program", time.Since(began))
 	}
 	began = time.Now()
-	if err := reconciler.directory.Release(ctx, record.Addresses); err != nil {
+	if err := r.directory.Release(ctx, record.Addresses); err != nil {
 		return fmt.Errorf("the tenant directory still has the addresses: %w", err)
 	}
-	reconciler.metrics.Step("delete", "release", time.Since(began))
+	r.metrics.Step("delete", "release", time.Since(began))
 	failpoint.Reach(failpoint.DeleteReleased)
-	reconciler.claims.drop(record.Key)
-	if err := reconciler.store.Remove(record.Key); err != nil {
+	r.claims.drop(record.Key)
+	if err := r.store.Remove(record.Key); err != nil {
 		return err
 	}
 	failpoint.Reach(failpoint.DeleteRemoved)
-	reconciler.watch.again()
+	r.watch.again()
 	return nil
 }
 
@@ -112,9 +112,9 @@ var errStillThere = errors.New("flows or routes are still there")
 
 // write a record that shrinks. A full disk does not stop that: it goes on in memory, and after a crash the pod's missing
 // network namespace brings it about.
-func (reconciler *Reconciler) write(record store.Record) {
-	if err := reconciler.store.Put(record); err != nil {
-		reconciler.logOf(record).Error("a DEL cannot be stored; it is done all the same", "error", err)
-		reconciler.store.Remember(record)
+func (r *Reconciler) write(record store.Record) {
+	if err := r.store.Put(record); err != nil {
+		r.logOf(record).Error("a DEL cannot be stored; it is done all the same", "error", err)
+		r.store.Remember(record)
 	}
 }

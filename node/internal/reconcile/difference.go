@@ -19,15 +19,15 @@ func appliedOf(flows []plan.Flow) applied {
 
 // to says what to add and remove so that the bridge has exactly the flows wanted. A flow whose actions alone changed is
 // in add: it replaces the old one.
-func (last applied) to(wanted []plan.Flow) (add, remove []plan.Flow) {
+func (a applied) to(wanted []plan.Flow) (add, remove []plan.Flow) {
 	kept := make(map[plan.Key]bool, len(wanted))
 	for _, flow := range wanted {
 		kept[flow.Key()] = true
-		if old, found := last[flow.Key()]; !found || old != flow {
+		if old, found := a[flow.Key()]; !found || old != flow {
 			add = append(add, flow)
 		}
 	}
-	for key, flow := range last {
+	for key, flow := range a {
 		if !kept[key] {
 			remove = append(remove, flow)
 		}
@@ -46,18 +46,18 @@ func prefixesOf(list []netip.Prefix) prefixes {
 	return set
 }
 
-func (set prefixes) has(list []netip.Prefix) bool {
+func (p prefixes) has(list []netip.Prefix) bool {
 	for _, prefix := range list {
-		if !set[prefix] {
+		if !p[prefix] {
 			return false
 		}
 	}
 	return true
 }
 
-func (set prefixes) hasAny(list []netip.Prefix) bool {
+func (p prefixes) hasAny(list []netip.Prefix) bool {
 	for _, prefix := range list {
-		if set[prefix] {
+		if p[prefix] {
 			return true
 		}
 	}
@@ -65,9 +65,9 @@ func (set prefixes) hasAny(list []netip.Prefix) bool {
 }
 
 // within lists those that are in the other set too.
-func (set prefixes) within(other prefixes) []netip.Prefix {
+func (p prefixes) within(other prefixes) []netip.Prefix {
 	var both []netip.Prefix
-	for prefix := range set {
+	for prefix := range p {
 		if other[prefix] {
 			both = append(both, prefix)
 		}

@@ -17,28 +17,28 @@ const (
 // signal wakes one loop; signals that come together are one.
 type signal chan struct{}
 
-func (signal signal) again() {
+func (s signal) again() {
 	select {
-	case signal <- struct{}{}:
+	case s <- struct{}{}:
 	default:
 	}
 }
 
 // followDirectory plans anew whenever the directory or the tenants that have pods here have changed.
-func (reconciler *Reconciler) followDirectory(ctx context.Context) {
+func (r *Reconciler) followDirectory(ctx context.Context) {
 	for {
 		// The channel is taken before the rails look: a change after this brings another round.
-		_, _, changed := reconciler.directory.View(reconciler.localTenants())
-		reconciler.moveTenants(ctx)
-		for _, rail := range reconciler.rails {
+		_, _, changed := r.directory.View(r.localTenants())
+		r.moveTenants(ctx)
+		for _, rail := range r.rails {
 			rail.kick(due{})
 		}
-		reconciler.confirm.wake.again()
+		r.confirm.wake.again()
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
-		case <-reconciler.watch:
+		case <-r.watch:
 		}
 		if !pause(ctx, directoryPause) {
 			return
@@ -59,49 +59,49 @@ func newConfirmer() *confirmer {
 	return &confirmer{wake: make(signal, 1), views: map[string]uint64{}}
 }
 
-func (confirmer *confirmer) applied(rail string, version uint64) {
-	confirmer.mutex.Lock()
-	changed := confirmer.views[rail] != version
-	confirmer.views[rail] = version
-	confirmer.mutex.Unlock()
+func (c *confirmer) applied(rail string, version uint64) {
+	c.mutex.Lock()
+	changed := c.views[rail] != version
+	c.views[rail] = version
+	c.mutex.Unlock()
 	if changed {
-		confirmer.wake.again()
+		c.wake.again()
 	}
 }
 
-func (confirmer *confirmer) of(rail string) uint64 {
-	confirmer.mutex.Lock()
-	defer confirmer.mutex.Unlock()
-	return confirmer.views[rail]
+func (c *confirmer) of(rail string) uint64 {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.views[rail]
 }
 
 // confirmViews until ctx ends. A rail without attachments lets nothing in: it holds nobody up, also where it is broken.
-func (reconciler *Reconciler) confirmViews(ctx context.Context) {
+func (r *Reconciler) confirmViews(ctx context.Context) {
 	var confirmed uint64
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-reconciler.confirm.wake:
+		case <-r.confirm.wake:
 		}
-		_, version, _ := reconciler.directory.View(reconciler.localTenants())
-		for name, rail := range reconciler.rails {
+		_, version, _ := r.directory.View(r.localTenants())
+		for name, rail := range r.rails {
 			if len(rail.records()) > 0 {
-				version = min(version, reconciler.confirm.of(name))
+				version = min(version, r.confirm.of(name))
 			}
 		}
 		if version <= confirmed {
 			continue
 		}
 		bound, end := context.WithTimeout(ctx, confirmBound)
-		err := reconciler.directory.Confirm(bound, version)
+		err := r.directory.Confirm(bound, version)
 		end()
 		if err != nil {
-			reconciler.log.Warn("the flows in place could not be confirmed to the other nodes", "error", err)
+			r.log.Warn("the flows in place could not be confirmed to the other nodes", "error", err)
 			if !pause(ctx, time.Second) {
 				return
 			}
-			reconciler.confirm.wake.again()
+			r.confirm.wake.again()
 			continue
 		}
 		confirmed = version
@@ -109,10 +109,10 @@ func (reconciler *Reconciler) confirmViews(ctx context.Context) {
 }
 
 // localTenants have pods here; sorted.
-func (reconciler *Reconciler) localTenants() []string {
+func (r *Reconciler) localTenants() []string {
 	var local []string
-	for _, record := range reconciler.store.All() {
-		if !record.Leaving() && reconciler.claims.holds(record.Key) {
+	for _, record := range r.store.All() {
+		if !record.Leaving() && r.claims.holds(record.Key) {
 			local = append(local, record.Tenant)
 		}
 	}
@@ -120,10 +120,10 @@ func (reconciler *Reconciler) localTenants() []string {
 	return slices.Compact(local)
 }
 
-func (reconciler *Reconciler) tenantOf(ctx context.Context, namespace string) (string, error) {
+func (r *Reconciler) tenantOf(ctx context.Context, namespace string) (string, error) {
 	bound, end := context.WithTimeout(ctx, tenantBound)
 	defer end()
-	return reconciler.directory.TenantOf(bound, namespace)
+	return r.directory.TenantOf(bound, namespace)
 }
 
 // pause for a while; false where ctx has ended.

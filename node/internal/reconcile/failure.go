@@ -48,9 +48,9 @@ type Failure struct {
 	Hint string
 }
 
-func (failure *Failure) Error() string { return failure.Err.Error() }
+func (f *Failure) Error() string { return f.Err.Error() }
 
-func (failure *Failure) Unwrap() error { return failure.Err }
+func (f *Failure) Unwrap() error { return f.Err }
 
 func fail(kind Kind, hint, format string, values ...any) *Failure {
 	return &Failure{kind, fmt.Errorf(format, values...), hint}

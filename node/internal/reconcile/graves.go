@@ -21,75 +21,75 @@ const (
 )
 
 // followTombstones replays the DELs that plugins left while we were away, now and whenever another one comes.
-func (reconciler *Reconciler) followTombstones(ctx context.Context) {
+func (r *Reconciler) followTombstones(ctx context.Context) {
 	// Plugins make it too; a folder that is not there cannot be watched.
-	if err := os.MkdirAll(reconciler.tombstones, 0o700); err != nil {
-		reconciler.log.Warn("the folder of tombstones cannot be made", "error", err)
+	if err := os.MkdirAll(r.tombstones, 0o700); err != nil {
+		r.log.Warn("the folder of tombstones cannot be made", "error", err)
 	}
-	watch.Folders(ctx, []string{reconciler.tombstones}, tombstonesEvery, func() { reconciler.replayAll(ctx) })
+	watch.Folders(ctx, []string{r.tombstones}, tombstonesEvery, func() { r.replayAll(ctx) })
 }
 
-func (reconciler *Reconciler) replayAll(ctx context.Context) {
-	if err := durable.RemoveAbandoned(reconciler.tombstones, abandonedAfter); err != nil {
-		reconciler.log.Warn("what is left of a tombstone cannot be removed", "error", err)
+func (r *Reconciler) replayAll(ctx context.Context) {
+	if err := durable.RemoveAbandoned(r.tombstones, abandonedAfter); err != nil {
+		r.log.Warn("what is left of a tombstone cannot be removed", "error", err)
 	}
-	paths, err := tombstone.List(reconciler.tombstones)
+	paths, err := tombstone.List(r.tombstones)
 	if err != nil {
-		reconciler.log.Warn("tombstones cannot be listed", "error", err)
+		r.log.Warn("tombstones cannot be listed", "error", err)
 		return
 	}
 	for _, path := range paths {
-		stone, ok := reconciler.readTombstone(path)
+		stone, ok := r.readTombstone(path)
 		if !ok {
 			continue
 		}
-		unlock, err := reconciler.locks.lock(ctx, stone.Key)
+		unlock, err := r.locks.lock(ctx, stone.Key)
 		if err != nil {
 			return
 		}
-		reconciler.replay(ctx, path, stone)
+		r.replay(ctx, path, stone)
 		unlock()
 	}
 }
 
 // replayOf a key, which the caller has locked, before an ADD of it: the DEL came first.
-func (reconciler *Reconciler) replayOf(ctx context.Context, key attachment.Key) {
-	paths, err := tombstone.List(reconciler.tombstones)
+func (r *Reconciler) replayOf(ctx context.Context, key attachment.Key) {
+	paths, err := tombstone.List(r.tombstones)
 	if err != nil {
 		return // replayAll tells it
 	}
 	for _, path := range paths {
-		if stone, ok := reconciler.readTombstone(path); ok && stone.Key == key {
-			reconciler.replay(ctx, path, stone)
+		if stone, ok := r.readTombstone(path); ok && stone.Key == key {
+			r.replay(ctx, path, stone)
 		}
 	}
 }
 
 // replay one tombstone with its key locked. One that is older than the attachment is of another one, which had the key
 // before: a DEL that ran out of time leaves one, though it was served.
-func (reconciler *Reconciler) replay(ctx context.Context, path string, stone tombstone.Tombstone) {
-	record, found := reconciler.store.Get(stone.Key)
+func (r *Reconciler) replay(ctx context.Context, path string, stone tombstone.Tombstone) {
+	record, found := r.store.Get(stone.Key)
 	outcome := "nothing-there"
 	if found {
 		outcome = "too-old"
 		if !stone.Written.Before(record.Added) {
 			outcome = "replayed"
-			if err := reconciler.detach(ctx, stone.Key, stone.Parts); err != nil {
+			if err := r.detach(ctx, stone.Key, stone.Parts); err != nil {
 				return
 			}
 		}
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		reconciler.log.Warn("a tombstone cannot be removed", "path", path, "error", err)
+		r.log.Warn("a tombstone cannot be removed", "path", path, "error", err)
 		return
 	}
-	reconciler.metrics.Tombstone(outcome)
-	reconciler.log.Info("a DEL from while the daemon was away", "outcome", outcome, "network", stone.Key.Network,
+	r.metrics.Tombstone(outcome)
+	r.log.Info("a DEL from while the daemon was away", "outcome", outcome, "network", stone.Key.Network,
 		"container", stone.Key.ContainerID, "interface", stone.Key.Interface)
 }
 
 // readTombstone moves away what cannot be read, so that it is told once and not lost.
-func (reconciler *Reconciler) readTombstone(path string) (tombstone.Tombstone, bool) {
+func (r *Reconciler) readTombstone(path string) (tombstone.Tombstone, bool) {
 	stone, err := tombstone.Read(path)
 	if err == nil {
 		return stone, true
@@ -98,8 +98,8 @@ func (reconciler *Reconciler) readTombstone(path string) (tombstone.Tombstone, b
 		return tombstone.Tombstone{}, false
 	}
 	moved := filepath.Join(filepath.Dir(path), ".damaged-"+filepath.Base(path))
-	reconciler.log.Error("a tombstone cannot be read and is moved away", "to", moved,
+	r.log.Error("a tombstone cannot be read and is moved away", "to", moved,
 		"error", errors.Join(err, os.Rename(path, moved)))
-	reconciler.metrics.Tombstone("damaged")
+	r.metrics.Tombstone("damaged")
 	return tombstone.Tombstone{}, false
 }

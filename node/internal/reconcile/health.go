@@ -21,32 +21,32 @@ const (
 )
 
 // Problems of the daemon itself, one sentence each: what is in the way of every ADD.
-func (reconciler *Reconciler) Problems() []string {
+func (r *Reconciler) Problems() []string {
 	var told []string
 	select {
-	case <-reconciler.started:
+	case <-r.started:
 	default:
 		told = append(told, "railwrightd is starting: the tenant directory is being asked for the stored attachments")
 	}
-	if err := reconciler.store.Probe(); err != nil {
+	if err := r.store.Probe(); err != nil {
 		told = append(told, fmt.Sprintf("attachments cannot be stored: %v", err))
 	}
-	told = append(told, reconciler.lacking()...)
-	return append(told, reconciler.directory.Problems()...)
+	told = append(told, r.lacking()...)
+	return append(told, r.directory.Problems()...)
 }
 
 // troubles of single attachments of a rail: no reason to refuse others.
-func (rail *rail) troubles() []string {
+func (r *rail) troubles() []string {
 	var told []string
-	for _, record := range rail.records() {
+	for _, record := range r.records() {
 		if record.Leaving() {
 			told = append(told, fmt.Sprintf("%s is still being undone", record.Key))
 			continue
 		}
-		if err := rail.reconciler.claims.refusedOf(record.Key); err != nil {
+		if err := r.reconciler.claims.refusedOf(record.Key); err != nil {
 			told = append(told, fmt.Sprintf("%s has no flows: %v", record.Key, err))
 		}
-		if why := rail.reconciler.garbage.unseenOf(record.Key); why != "" {
+		if why := r.reconciler.garbage.unseenOf(record.Key); why != "" {
 			told = append(told, fmt.Sprintf("whether the pod of %s lives cannot be told: %s", record.Key, why))
 		}
 	}
@@ -57,21 +57,21 @@ func (rail *rail) troubles() []string {
 }
 
 // Ready is of metrics.Health: whether an ADD could be served on every rail. What could not be looked at is not ready.
-func (reconciler *Reconciler) Ready() []string {
+func (r *Reconciler) Ready() []string {
 	select {
-	case <-reconciler.started:
+	case <-r.started:
 	default:
 		return []string{"railwrightd is starting"}
 	}
-	told := reconciler.lacking()
-	if err := reconciler.store.Probe(); err != nil {
+	told := r.lacking()
+	if err := r.store.Probe(); err != nil {
 		told = append(told, err.Error())
 	}
 	bound, end := context.WithTimeout(context.Background(), readyBound)
 	defer end()
 	var mutex sync.Mutex
 	var group sync.WaitGroup
-	for _, rail := range reconciler.rails {
+	for _, rail := range r.rails {
 		group.Go(func() {
 			problems := rail.unready(bound)
 			mutex.Lock()
@@ -85,20 +85,20 @@ func (reconciler *Reconciler) Ready() []string {
 }
 
 // lacking rights of this process.
-func (reconciler *Reconciler) lacking() []string {
-	if reconciler.rights == nil {
+func (r *Reconciler) lacking() []string {
+	if r.rights == nil {
 		return nil
 	}
-	return reconciler.rights()
+	return r.rights()
 }
 
 // unready says what is in the way of an ADD on this rail.
-func (rail *rail) unready(ctx context.Context) []string {
+func (r *rail) unready(ctx context.Context) []string {
 	var told []string
 	problem := func(format string, values ...any) {
-		told = append(told, fmt.Sprintf("rail %s: %s", rail.Name, fmt.Sprintf(format, values...)))
+		told = append(told, fmt.Sprintf("rail %s: %s", r.Name, fmt.Sprintf(format, values...)))
 	}
-	switch last := rail.lastSeen().outcome; {
+	switch last := r.lastSeen().outcome; {
 	case last == nil:
 		problem("it was not looked at yet")
 	case last.flows != nil:
@@ -106,12 +106,12 @@ func (rail *rail) unready(ctx context.Context) []string {
 	case last.announced == nil:
 		problem("what is announced cannot be looked at: %v", last.routes)
 	}
-	if up, err := rail.reconciler.links.Up(rail.Uplink); err != nil {
-		problem("uplink %s: %v", rail.Uplink, err)
+	if up, err := r.reconciler.links.Up(r.Uplink); err != nil {
+		problem("uplink %s: %v", r.Uplink, err)
 	} else if !up {
-		problem("uplink %s has no carrier", rail.Uplink)
+		problem("uplink %s has no carrier", r.Uplink)
 	}
-	if session, err := rail.reconciler.announcer.Session(ctx, rail.Rail.Rail); err != nil {
+	if session, err := r.reconciler.announcer.Session(ctx, r.Rail.Rail); err != nil {
 		problem("BGP: %v", err)
 	} else if !session.Established {
 		problem("BGP with %s is %s", session.Peer, session.State)
@@ -120,17 +120,17 @@ func (rail *rail) unready(ctx context.Context) []string {
 }
 
 // Alive is of metrics.Health: whether our own loops come round.
-func (reconciler *Reconciler) Alive() []string {
+func (r *Reconciler) Alive() []string {
 	var told []string
 	select {
-	case <-reconciler.started:
+	case <-r.started:
 	default:
 		return nil
 	}
-	if since := time.Since(time.Unix(0, reconciler.tended.Load())); reconciler.tended.Load() != 0 && since > stuckAfter {
+	if since := time.Since(time.Unix(0, r.tended.Load())); r.tended.Load() != 0 && since > stuckAfter {
 		told = append(told, fmt.Sprintf("the housekeeping has not come round for %s", since.Round(time.Second)))
 	}
-	for _, rail := range reconciler.rails {
+	for _, rail := range r.rails {
 		if at := rail.lastSeen().at; !at.IsZero() && time.Since(at) > stuckAfter {
 			told = append(told, fmt.Sprintf("rail %s was not looked at since %s", rail.Name, at.UTC().Format(time.RFC3339)))
 		}
@@ -140,19 +140,19 @@ func (reconciler *Reconciler) Alive() []string {
 }
 
 // keepMetrics looks at what others count, until ctx ends.
-func (reconciler *Reconciler) keepMetrics(ctx context.Context) {
+func (r *Reconciler) keepMetrics(ctx context.Context) {
 	for {
-		reconciler.metrics.SetRails(reconciler.measure(ctx))
+		r.metrics.SetRails(r.measure(ctx))
 		if !pause(ctx, metricsEvery) {
 			return
 		}
 	}
 }
 
-func (reconciler *Reconciler) measure(ctx context.Context) map[string]metrics.Rail {
-	cached := reconciler.cachedFlows(ctx)
+func (r *Reconciler) measure(ctx context.Context) map[string]metrics.Rail {
+	cached := r.cachedFlows(ctx)
 	all := map[string]metrics.Rail{}
-	for name, rail := range reconciler.rails {
+	for name, rail := range r.rails {
 		last := rail.lastSeen()
 		one := metrics.Rail{
 			FlowsWanted: last.flows, SwitchReady: last.outcome != nil && last.outcome.flows == nil, CachedFlows: cached[name],
@@ -171,10 +171,10 @@ func (reconciler *Reconciler) measure(ctx context.Context) map[string]metrics.Ra
 }
 
 // measure what needs a look at the switch and at FRR.
-func (rail *rail) measure(ctx context.Context, one *metrics.Rail) {
+func (r *rail) measure(ctx context.Context, one *metrics.Rail) {
 	bound, end := context.WithTimeout(ctx, lookBound)
 	defer end()
-	if counters, err := rail.reconciler.openVSwitch.Counters(bound, rail.Bridge); err == nil {
+	if counters, err := r.reconciler.openVSwitch.Counters(bound, r.Bridge); err == nil {
 		installed := 0
 		one.Dropped = map[plan.Reason]uint64{}
 		for cookie, count := range counters {
@@ -189,27 +189,27 @@ func (rail *rail) measure(ctx context.Context, one *metrics.Rail) {
 		}
 		one.FlowsInstalled = &installed
 	}
-	if session, err := rail.reconciler.announcer.Session(bound, rail.Rail.Rail); err == nil {
+	if session, err := r.reconciler.announcer.Session(bound, r.Rail.Rail); err == nil {
 		one.SessionEstablished = &session.Established
 	}
 }
 
 // cachedFlows of the datapath by rail and by where they run; nil where they cannot be looked at.
-func (reconciler *Reconciler) cachedFlows(ctx context.Context) map[string]map[string]int {
+func (r *Reconciler) cachedFlows(ctx context.Context) map[string]map[string]int {
 	bound, end := context.WithTimeout(ctx, lookBound)
 	defer end()
-	flows, err := reconciler.openVSwitch.Datapath(bound)
+	flows, err := r.openVSwitch.Datapath(bound)
 	if err != nil {
-		reconciler.log.Debug("the datapath's flows cannot be looked at", "error", err)
+		r.log.Debug("the datapath's flows cannot be looked at", "error", err)
 		return nil
 	}
 	railOf := map[string]string{}
 	count := map[string]map[string]int{}
-	for name, rail := range reconciler.rails {
+	for name, rail := range r.rails {
 		railOf[rail.Uplink] = name
 		count[name] = map[string]int{"hardware": 0, "software": 0}
 	}
-	for _, record := range reconciler.store.All() {
+	for _, record := range r.store.All() {
 		railOf[record.HostInterface] = record.Rail
 	}
 	for _, flow := range flows {
