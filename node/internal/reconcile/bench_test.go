@@ -61,17 +61,17 @@ func newBench(t *testing.T) *bench {
 var pods = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/48")}
 
 // start the reconciler, anew where it ran before.
-func (bench *bench) start() *bench {
-	bench.t.Helper()
-	kept, damaged, err := store.Open(bench.folder)
+func (bn *bench) start() *bench {
+	bn.t.Helper()
+	kept, damaged, err := store.Open(bn.folder)
 	if err != nil || len(damaged) > 0 {
-		bench.t.Fatal(err, damaged)
+		bn.t.Fatal(err, damaged)
 	}
 	told := io.Discard
 	if os.Getenv("RAILWRIGHT_TEST_LOG") != "" {
 		told = os.Stderr
 	}
-	bench.Reconciler = New(Parts{
+	bn.Reconciler = New(Parts{
 		Config: config.Config{
 			Rails: []config.Rail{
 				{Rail: plan.Rail{Name: "rail0", Bridge: "br0", Uplink: "p0", Table: 210}, IPv4: true, IPv6: true, MaxPrefixes: 90, Prefixes: pods},
@@ -79,43 +79,43 @@ func (bench *bench) start() *bench {
 			},
 			AdvertiseTimeout: 200 * time.Millisecond, ConfirmTimeout: 100 * time.Millisecond,
 		},
-		Store: kept, Switch: bench.sw, Announcer: bench.routes, Directory: bench.directory, Pods: bench.pods,
+		Store: kept, Switch: bn.sw, Announcer: bn.routes, Directory: bn.directory, Pods: bn.pods,
 		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(told, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Links: fakeLinks{}, Tombstones: bench.stones,
+		Links: fakeLinks{}, Tombstones: bn.stones,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		bench.Run(ctx)
+		bn.Run(ctx)
 	}()
-	bench.stop = sync.OnceFunc(func() {
+	bn.stop = sync.OnceFunc(func() {
 		cancel()
 		select {
 		case <-ended:
 		case <-time.After(10 * time.Second):
-			bench.t.Error("the reconciler does not end")
+			bn.t.Error("the reconciler does not end")
 		}
 	})
-	bench.t.Cleanup(bench.stop)
-	bench.eventually("both rails were looked at", func() bool { return len(bench.Ready()) == 0 })
-	return bench
+	bn.t.Cleanup(bn.stop)
+	bn.eventually("both rails were looked at", func() bool { return len(bn.Ready()) == 0 })
+	return bn
 }
 
-func (bench *bench) restart() {
-	bench.t.Helper()
-	bench.stop()
-	bench.start()
+func (bn *bench) restart() {
+	bn.t.Helper()
+	bn.stop()
+	bn.start()
 }
 
-func (bench *bench) eventually(what string, holds func() bool) {
-	bench.t.Helper()
+func (bn *bench) eventually(what string, holds func() bool) {
+	bn.t.Helper()
 	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if holds() {
 			return
 		}
 	}
-	bench.t.Fatalf("did not come about: %s\n%v", what, bench.diary.all())
+	bn.t.Fatalf("did not come about: %s\n%v", what, bn.diary.all())
 }
 
 // wanted attachment number i of the namespace tenant-a.
@@ -128,51 +128,51 @@ func wanted(i int, parts ...attachment.Part) attachment.Attachment {
 	}
 }
 
-func (bench *bench) attach(wanted attachment.Attachment) (Attached, error) {
+func (bn *bench) attach(wanted attachment.Attachment) (Attached, error) {
 	ctx, end := context.WithTimeout(context.Background(), 10*time.Second)
 	defer end()
-	return bench.Attach(ctx, wanted)
+	return bn.Attach(ctx, wanted)
 }
 
-func (bench *bench) mustAttach(i int, parts ...attachment.Part) store.Record {
-	bench.t.Helper()
-	if _, err := bench.attach(wanted(i, parts...)); err != nil {
-		bench.t.Fatal(err)
+func (bn *bench) mustAttach(i int, parts ...attachment.Part) store.Record {
+	bn.t.Helper()
+	if _, err := bn.attach(wanted(i, parts...)); err != nil {
+		bn.t.Fatal(err)
 	}
-	record, _ := bench.store.Get(wanted(i).Key)
+	record, _ := bn.store.Get(wanted(i).Key)
 	return record
 }
 
-func (bench *bench) mustDetach(i int, parts ...attachment.Part) {
-	bench.t.Helper()
+func (bn *bench) mustDetach(i int, parts ...attachment.Part) {
+	bn.t.Helper()
 	ctx, end := context.WithTimeout(context.Background(), 10*time.Second)
 	defer end()
-	if err := bench.Detach(ctx, wanted(i).Key, parts); err != nil {
-		bench.t.Fatal(err)
+	if err := bn.Detach(ctx, wanted(i).Key, parts); err != nil {
+		bn.t.Fatal(err)
 	}
 }
 
 // nothingLeft of an attachment, anywhere.
-func (bench *bench) nothingLeft(record store.Record) bool {
-	bench.directory.mutex.Lock()
-	_, claimed := bench.directory.owners[record.Addresses[0]]
-	bench.directory.mutex.Unlock()
-	bench.routes.mutex.Lock()
-	announced := bench.routes.tables["rail0"].hasAny(hostPrefixes(record))
-	bench.routes.mutex.Unlock()
-	_, stored := bench.store.Get(record.Key)
-	return !claimed && !announced && !stored && bench.sw.flowsOf(record.Number) == 0
+func (bn *bench) nothingLeft(record store.Record) bool {
+	bn.directory.mutex.Lock()
+	_, claimed := bn.directory.owners[record.Addresses[0]]
+	bn.directory.mutex.Unlock()
+	bn.routes.mutex.Lock()
+	announced := bn.routes.tables["rail0"].hasAny(hostPrefixes(record))
+	bn.routes.mutex.Unlock()
+	_, stored := bn.store.Get(record.Key)
+	return !claimed && !announced && !stored && bn.sw.flowsOf(record.Number) == 0
 }
 
 // inOrder says whether the lines were written in that order.
-func (bench *bench) inOrder(lines ...string) {
-	bench.t.Helper()
-	all := bench.diary.all()
+func (bn *bench) inOrder(lines ...string) {
+	bn.t.Helper()
+	all := bn.diary.all()
 	at := 0
 	for _, line := range lines {
 		found := slices.Index(all[at:], line)
 		if found < 0 {
-			bench.t.Fatalf("%q is not there, or not after what comes before it:\n%v\nin\n%v", line, lines, all)
+			bn.t.Fatalf("%q is not there, or not after what comes before it:\n%v\nin\n%v", line, lines, all)
 		}
 		at += found + 1
 	}

@@ -20,52 +20,52 @@ type keyLock struct {
 }
 
 // lock waits for the key until ctx ends.
-func (locks *keyLocks) lock(ctx context.Context, key attachment.Key) (unlock func(), err error) {
-	lock := locks.enter(key)
+func (k *keyLocks) lock(ctx context.Context, key attachment.Key) (unlock func(), err error) {
+	lock := k.enter(key)
 	select {
 	case <-lock.free:
-		return func() { locks.leave(key, lock, true) }, nil
+		return func() { k.leave(key, lock, true) }, nil
 	case <-ctx.Done():
-		locks.leave(key, lock, false)
+		k.leave(key, lock, false)
 		return nil, ctx.Err()
 	}
 }
 
 // try takes the key if nobody has it.
-func (locks *keyLocks) try(key attachment.Key) (unlock func(), taken bool) {
-	lock := locks.enter(key)
+func (k *keyLocks) try(key attachment.Key) (unlock func(), taken bool) {
+	lock := k.enter(key)
 	select {
 	case <-lock.free:
-		return func() { locks.leave(key, lock, true) }, true
+		return func() { k.leave(key, lock, true) }, true
 	default:
-		locks.leave(key, lock, false)
+		k.leave(key, lock, false)
 		return nil, false
 	}
 }
 
-func (locks *keyLocks) enter(key attachment.Key) *keyLock {
-	locks.mutex.Lock()
-	defer locks.mutex.Unlock()
-	if locks.held == nil {
-		locks.held = map[attachment.Key]*keyLock{}
+func (k *keyLocks) enter(key attachment.Key) *keyLock {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	if k.held == nil {
+		k.held = map[attachment.Key]*keyLock{}
 	}
-	lock, found := locks.held[key]
+	lock, found := k.held[key]
 	if !found {
 		lock = &keyLock{free: make(chan struct{}, 1)}
 		lock.free <- struct{}{}
-		locks.held[key] = lock
+		k.held[key] = lock
 	}
 	lock.users++
 	return lock
 }
 
-func (locks *keyLocks) leave(key attachment.Key, lock *keyLock, held bool) {
-	locks.mutex.Lock()
-	defer locks.mutex.Unlock()
+func (k *keyLocks) leave(key attachment.Key, lock *keyLock, held bool) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
 	if held {
 		lock.free <- struct{}{}
 	}
 	if lock.users--; lock.users == 0 {
-		delete(locks.held, key)
+		delete(k.held, key)
 	}
 }

@@ -97,11 +97,11 @@ func TestADELWhileTheSwitchIsAwayIsFinishedLater(t *testing.T) {
 }
 
 // restart2 restarts while what is away is still away, then lets it come back.
-func (bench *bench) restart2(back func()) {
-	bench.t.Helper()
-	bench.stop()
-	time.AfterFunc(300*time.Millisecond, func() { bench.sw.set(back) })
-	bench.start()
+func (bn *bench) restart2(back func()) {
+	bn.t.Helper()
+	bn.stop()
+	time.AfterFunc(300*time.Millisecond, func() { bn.sw.set(back) })
+	bn.start()
 }
 
 func TestGarbageIsCollectedAndWhatLivesIsNot(t *testing.T) {

@@ -23,16 +23,16 @@ const (
 )
 
 // Check compares the parts of an attachment with what is there, changing nothing. Empty: no difference.
-func (reconciler *Reconciler) Check(ctx context.Context, key attachment.Key, parts []attachment.Part) ([]string, error) {
-	if err := reconciler.wait(ctx); err != nil {
+func (r *Reconciler) Check(ctx context.Context, key attachment.Key, parts []attachment.Part) ([]string, error) {
+	if err := r.wait(ctx); err != nil {
 		return nil, fail(Busy, "railwrightd is starting; try again", "nothing was looked at: %w", err)
 	}
-	unlock, err := reconciler.locks.lock(ctx, key)
+	unlock, err := r.locks.lock(ctx, key)
 	if err != nil {
 		return nil, fail(Busy, "try again", "the attachment is still being worked on: %w", err)
 	}
 	defer unlock()
-	record, found := reconciler.store.Get(key)
+	record, found := r.store.Get(key)
 	if !found || record.Leaving() {
 		return []string{fmt.Sprintf("nothing is attached as %s", key)}, nil
 	}
@@ -42,10 +42,10 @@ func (reconciler *Reconciler) Check(ctx context.Context, key attachment.Key, par
 			told = append(told, fmt.Sprintf("%s were not asked for", part))
 		}
 	}
-	if life, why := reconciler.pods.Life(record.Attachment, record.Boot); life != collect.Alive {
+	if life, why := r.pods.Life(record.Attachment, record.Boot); life != collect.Alive {
 		told = append(told, "the pod cannot be seen: "+why)
 	}
-	rail := reconciler.rails[record.Rail]
+	rail := r.rails[record.Rail]
 	if rail == nil {
 		return append(told, fmt.Sprintf("rail %s is not configured any more", record.Rail)), nil
 	}
@@ -63,16 +63,16 @@ func (reconciler *Reconciler) Check(ctx context.Context, key attachment.Key, par
 }
 
 // flowDifferences of the whole bridge: what it lacks for others, as who belongs to which tenant, this pod lacks too.
-func (rail *rail) flowDifferences(ctx context.Context, record store.Record) ([]string, error) {
+func (r *rail) flowDifferences(ctx context.Context, record store.Record) ([]string, error) {
 	bound, end := context.WithTimeout(ctx, lookBound)
 	defer end()
 	var told []string
 	var failure error
-	err := rail.between(bound, func(ctx context.Context) {
+	err := r.between(bound, func(ctx context.Context) {
 		result := newOutcome()
-		planned, err := rail.plan(ctx, rail.records(), result)
+		planned, err := r.plan(ctx, r.records(), result)
 		if err == nil {
-			told, err = rail.reconciler.openVSwitch.Differences(ctx, rail.Bridge, planned.flows)
+			told, err = r.reconciler.openVSwitch.Differences(ctx, r.Bridge, planned.flows)
 		}
 		if why := result.left[record.Key]; why != "" {
 			told = append([]string{fmt.Sprintf("%s has no flows: %s", record.HostInterface, why)}, told...)
@@ -85,32 +85,32 @@ func (rail *rail) flowDifferences(ctx context.Context, record store.Record) ([]s
 	if err != nil {
 		return nil, fail(SwitchAway, "look at ovs-vswitchd and the rail's bridge", "the flows cannot be looked at: %w", err)
 	}
-	if !rail.reconciler.claims.holds(record.Key) {
+	if !r.reconciler.claims.holds(record.Key) {
 		told = append(told, "the addresses are not this attachment's in the tenant directory")
 	}
 	return told, nil
 }
 
-func (rail *rail) routeDifferences(ctx context.Context, record store.Record) []string {
+func (r *rail) routeDifferences(ctx context.Context, record store.Record) []string {
 	bound, end := context.WithTimeout(ctx, lookBound)
 	defer end()
-	listed, err := rail.reconciler.announcer.List(bound, rail.Rail.Rail)
+	listed, err := r.reconciler.announcer.List(bound, r.Rail.Rail)
 	if err != nil {
 		return []string{fmt.Sprintf("the routes cannot be looked at: %v", err)}
 	}
 	if !prefixesOf(listed).has(record.Prefixes()) {
 		return []string{fmt.Sprintf("not all of %v is announced", record.Prefixes())}
 	}
-	if err := rail.advertised(ctx, record.Prefixes()); err != nil {
+	if err := r.advertised(ctx, record.Prefixes()); err != nil {
 		return []string{fmt.Sprintf("the rail's leaf does not have all of %v: %v", record.Prefixes(), err)}
 	}
 	return nil
 }
 
-func (rail *rail) advertised(ctx context.Context, wanted []netip.Prefix) error {
+func (r *rail) advertised(ctx context.Context, wanted []netip.Prefix) error {
 	bound, end := context.WithTimeout(ctx, advertisedBound)
 	defer end()
-	return rail.reconciler.announcer.WaitAdvertised(bound, rail.Rail.Rail, wanted)
+	return r.reconciler.announcer.WaitAdvertised(bound, r.Rail.Rail, wanted)
 }
 
 // Seen is an attachment with what was seen of it.
@@ -130,15 +130,15 @@ type Seen struct {
 }
 
 // List all attachments.
-func (reconciler *Reconciler) List(ctx context.Context) []Seen {
-	records := reconciler.store.All()
+func (r *Reconciler) List(ctx context.Context) []Seen {
+	records := r.store.All()
 	counted := map[string]tally{}
-	for name, rail := range reconciler.rails {
+	for name, rail := range r.rails {
 		if of, err := rail.tally(ctx); err == nil {
 			counted[name] = of
 		}
 	}
-	tenants, _, _ := reconciler.directory.View(reconciler.localTenants())
+	tenants, _, _ := r.directory.View(r.localTenants())
 	all := make([]Seen, len(records))
 	index := map[attachment.Key]*Seen{}
 	for i, record := range records {
@@ -150,7 +150,7 @@ func (reconciler *Reconciler) List(ctx context.Context) []Seen {
 		index[record.Key] = &all[i]
 	}
 	atOnce(records, func(record store.Record) {
-		rail, one := reconciler.rails[record.Rail], index[record.Key]
+		rail, one := r.rails[record.Rail], index[record.Key]
 		if rail == nil {
 			return
 		}
@@ -181,10 +181,10 @@ type tally struct {
 	dropped map[uint16]map[plan.Reason]uint64
 }
 
-func (rail *rail) tally(ctx context.Context) (tally, error) {
+func (r *rail) tally(ctx context.Context) (tally, error) {
 	bound, end := context.WithTimeout(ctx, lookBound)
 	defer end()
-	counters, err := rail.reconciler.openVSwitch.Counters(bound, rail.Bridge)
+	counters, err := r.reconciler.openVSwitch.Counters(bound, r.Bridge)
 	if err != nil {
 		return tally{}, err
 	}
@@ -206,9 +206,9 @@ func (rail *rail) tally(ctx context.Context) (tally, error) {
 }
 
 // all that was dropped, whoever sent it.
-func (counted tally) all() map[plan.Reason]uint64 {
+func (t tally) all() map[plan.Reason]uint64 {
 	sum := map[plan.Reason]uint64{}
-	for _, of := range counted.dropped {
+	for _, of := range t.dropped {
 		for reason, packets := range of {
 			sum[reason] += packets
 		}
@@ -228,9 +228,9 @@ type RailState struct {
 }
 
 // Rails that the network is on, as far as its attachments show; all of them otherwise. Sorted by name.
-func (reconciler *Reconciler) Rails(ctx context.Context, network string) []RailState {
+func (r *Reconciler) Rails(ctx context.Context, network string) []RailState {
 	wanted := map[string]bool{}
-	for _, record := range reconciler.store.All() {
+	for _, record := range r.store.All() {
 		if network != "" && record.Key.Network == network {
 			wanted[record.Rail] = true
 		}
@@ -238,7 +238,7 @@ func (reconciler *Reconciler) Rails(ctx context.Context, network string) []RailS
 	var states []RailState
 	var mutex sync.Mutex
 	var group sync.WaitGroup
-	for name, rail := range reconciler.rails {
+	for name, rail := range r.rails {
 		if len(wanted) > 0 && !wanted[name] {
 			continue
 		}
@@ -254,34 +254,34 @@ func (reconciler *Reconciler) Rails(ctx context.Context, network string) []RailS
 	return states
 }
 
-func (rail *rail) state(ctx context.Context) RailState {
+func (r *rail) state(ctx context.Context) RailState {
 	bound, end := context.WithTimeout(ctx, lookBound)
 	defer end()
-	state := RailState{Name: rail.Name, Prefixes: rail.Prefixes}
+	state := RailState{Name: r.Name, Prefixes: r.Prefixes}
 	problem := func(format string, values ...any) {
 		state.Problems = append(state.Problems, fmt.Sprintf(format, values...))
 	}
-	facts, err := rail.reconciler.openVSwitch.Facts(bound, rail.Rail.Rail)
-	last := rail.lastSeen().outcome
+	facts, err := r.reconciler.openVSwitch.Facts(bound, r.Rail.Rail)
+	last := r.lastSeen().outcome
 	switch {
 	case err != nil:
 		problem("Open vSwitch: %v", err)
 	case last == nil:
-		problem("Open vSwitch: the bridge %s was not looked at yet", rail.Bridge)
+		problem("Open vSwitch: the bridge %s was not looked at yet", r.Bridge)
 	case last.flows != nil:
 		problem("Open vSwitch: %v", last.flows)
 	default:
 		state.SwitchReady = true
 		if facts.LeafMAC == (attachment.MAC{}) {
-			problem("the leaf's MAC address is not known, nothing can leave the node by %s: %s", rail.Uplink, facts.LeafProblem)
+			problem("the leaf's MAC address is not known, nothing can leave the node by %s: %s", r.Uplink, facts.LeafProblem)
 		}
 	}
-	if state.UplinkUp, err = rail.reconciler.links.Up(rail.Uplink); err != nil {
-		problem("uplink %s: %v", rail.Uplink, err)
+	if state.UplinkUp, err = r.reconciler.links.Up(r.Uplink); err != nil {
+		problem("uplink %s: %v", r.Uplink, err)
 	} else if !state.UplinkUp {
-		problem("uplink %s has no carrier", rail.Uplink)
+		problem("uplink %s has no carrier", r.Uplink)
 	}
-	session, err := rail.reconciler.announcer.Session(bound, rail.Rail.Rail)
+	session, err := r.reconciler.announcer.Session(bound, r.Rail.Rail)
 	if state.SessionEstablished = err == nil && session.Established; err != nil {
 		problem("BGP: %v", err)
 	} else if !session.Established {
@@ -291,8 +291,8 @@ func (rail *rail) state(ctx context.Context) RailState {
 		problem("routes: %v", last.routes)
 	}
 	// What is wrong with the switch is told above.
-	counted, _ := rail.tally(bound)
+	counted, _ := r.tally(bound)
 	state.Dropped = counted.all()
-	state.Problems = append(state.Problems, rail.troubles()...)
+	state.Problems = append(state.Problems, r.troubles()...)
 	return state
 }

@@ -17,28 +17,28 @@ import (
 type orphans map[openvswitch.PodPort]time.Time
 
 // sweepPorts removes the orphans that have been some for the grace.
-func (reconciler *Reconciler) sweepPorts(ctx context.Context, known orphans) {
+func (r *Reconciler) sweepPorts(ctx context.Context, known orphans) {
 	bound, end := context.WithTimeout(ctx, lookBound)
 	defer end()
-	ports, err := reconciler.openVSwitch.PodPorts(bound)
+	ports, err := r.openVSwitch.PodPorts(bound)
 	if err != nil {
 		clear(known) // nobody knows what happens to them meanwhile
 		return
 	}
 	recorded := map[string]bool{}
-	for _, record := range reconciler.store.All() {
+	for _, record := range r.store.All() {
 		recorded[record.HostInterface] = true
 	}
 	there := map[openvswitch.PodPort]bool{}
 	for _, port := range ports {
-		if recorded[port.HostInterface] || !reconciler.namespaceGone(port.Netns) {
+		if recorded[port.HostInterface] || !r.namespaceGone(port.Netns) {
 			continue
 		}
 		there[port] = true
 		if since, seen := known[port]; !seen {
 			known[port] = time.Now()
-		} else if time.Since(since) >= reconciler.garbage.grace {
-			reconciler.removeOrphan(bound, port)
+		} else if time.Since(since) >= r.garbage.grace {
+			r.removeOrphan(bound, port)
 		}
 	}
 	for port := range known {
@@ -48,22 +48,22 @@ func (reconciler *Reconciler) sweepPorts(ctx context.Context, known orphans) {
 	}
 }
 
-func (reconciler *Reconciler) removeOrphan(ctx context.Context, port openvswitch.PodPort) {
-	log := reconciler.log.With("port", port.HostInterface, "netns", port.Netns)
-	if err := reconciler.openVSwitch.RemovePort(ctx, port.HostInterface, port.Netns); err != nil {
+func (r *Reconciler) removeOrphan(ctx context.Context, port openvswitch.PodPort) {
+	log := r.log.With("port", port.HostInterface, "netns", port.Netns)
+	if err := r.openVSwitch.RemovePort(ctx, port.HostInterface, port.Netns); err != nil {
 		log.Warn("a port whose pod is gone, and which has no record, could not be removed", "error", err)
 		return
 	}
-	reconciler.metrics.Collected("port-without-record")
+	r.metrics.Collected("port-without-record")
 	log.Info("collected: a port whose pod is gone, and which has no record")
 }
 
 // namespaceGone says whether there is surely nothing at the path of a pod's network namespace.
-func (reconciler *Reconciler) namespaceGone(path string) bool {
-	if _, err := reconciler.pods.Identify(path); !errors.Is(err, fs.ErrNotExist) {
+func (r *Reconciler) namespaceGone(path string) bool {
+	if _, err := r.pods.Identify(path); !errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
 	// Nor must it be the whole folder that cannot be seen.
-	life, _ := reconciler.pods.Life(attachment.Attachment{Netns: path}, reconciler.pods.Boot())
+	life, _ := r.pods.Life(attachment.Attachment{Netns: path}, r.pods.Boot())
 	return life == collect.Gone
 }

@@ -19,29 +19,29 @@ var (
 
 // pass makes the rail what the store says, in the order that never shows an address to the fabric which the bridge does
 // not serve: routes are withdrawn, flows changed, routes announced.
-func (rail *rail) pass(ctx context.Context, todo due) (*outcome, seen) {
-	records := rail.records()
+func (r *rail) pass(ctx context.Context, todo due) (*outcome, seen) {
+	records := r.records()
 	result := newOutcome()
 	looked := seen{outcome: result, at: time.Now(), byNumber: map[uint16]int{}}
 
-	known := rail.withdraw(ctx, records, todo.routes, result)
-	planned, err := rail.plan(ctx, records, result)
+	known := r.withdraw(ctx, records, todo.routes, result)
+	planned, err := r.plan(ctx, records, result)
 	if err == nil {
 		looked.count(planned)
-		err = rail.program(ctx, planned.flows, todo.flows)
+		err = r.program(ctx, planned.flows, todo.flows)
 	}
 	result.flows = err
 	if err == nil {
-		rail.reconciler.confirm.applied(rail.Name, planned.view)
+		r.reconciler.confirm.applied(r.Name, planned.view)
 	} else {
 		// What the bridge has now is anybody's guess.
-		rail.last = nil
+		r.last = nil
 	}
 	if known {
-		rail.announce(ctx, records, todo.routes, result)
+		r.announce(ctx, records, todo.routes, result)
 	}
-	result.announced = rail.announced
-	looked.routes = len(rail.announced)
+	result.announced = r.announced
+	looked.routes = len(r.announced)
 	return result, looked
 }
 
@@ -52,32 +52,32 @@ type planned struct {
 	bridgeMAC attachment.MAC
 }
 
-func (looked *seen) count(planned planned) {
-	looked.flows, looked.bridgeMAC = len(planned.flows), planned.bridgeMAC
+func (s *seen) count(planned planned) {
+	s.flows, s.bridgeMAC = len(planned.flows), planned.bridgeMAC
 	for _, flow := range planned.flows {
 		number, _, _ := plan.ParseCookie(flow.Cookie)
-		looked.byNumber[number]++
+		s.byNumber[number]++
 	}
 }
 
 // plan what the bridge should have.
-func (rail *rail) plan(ctx context.Context, records []store.Record, result *outcome) (planned, error) {
+func (r *rail) plan(ctx context.Context, records []store.Record, result *outcome) (planned, error) {
 	bound, end := context.WithTimeout(ctx, switchBound)
 	defer end()
-	facts, err := rail.reconciler.openVSwitch.Facts(bound, rail.Rail.Rail)
+	facts, err := r.reconciler.openVSwitch.Facts(bound, r.Rail.Rail)
 	if err != nil {
 		return planned{}, err
 	}
 	// The view is taken before the flows are made of it: what changes meanwhile brings another pass.
-	tenants, version, _ := rail.reconciler.directory.View(rail.reconciler.localTenants())
+	tenants, version, _ := r.reconciler.directory.View(r.reconciler.localTenants())
 	var wanted []attachment.Attachment
 	for _, record := range records {
-		if record.Has(attachment.Flows) && rail.reconciler.claims.holds(record.Key) {
+		if record.Has(attachment.Flows) && r.reconciler.claims.holds(record.Key) {
 			wanted = append(wanted, record.Attachment)
 			result.planned[record.Key] = true
 		}
 	}
-	flows, left := plan.Flows(rail.Rail.Rail, facts, wanted, tenants)
+	flows, left := plan.Flows(r.Rail.Rail, facts, wanted, tenants)
 	for _, one := range left {
 		result.left[one.Key] = one.Why
 	}
@@ -85,41 +85,41 @@ func (rail *rail) plan(ctx context.Context, records []store.Record, result *outc
 }
 
 // program the bridge: the difference where what it has is known, all of it otherwise or where a look at all is due.
-func (rail *rail) program(ctx context.Context, flows []plan.Flow, why string) error {
-	openVSwitch, now := rail.reconciler.openVSwitch, appliedOf(flows)
-	add, remove := rail.last.to(flows)
-	if rail.last != nil && why == "" {
+func (r *rail) program(ctx context.Context, flows []plan.Flow, why string) error {
+	openVSwitch, now := r.reconciler.openVSwitch, appliedOf(flows)
+	add, remove := r.last.to(flows)
+	if r.last != nil && why == "" {
 		if len(add)+len(remove) == 0 {
 			return nil
 		}
-		err := within(ctx, func(bound context.Context) error { return openVSwitch.Change(bound, rail.Bridge, add, remove) })
+		err := within(ctx, func(bound context.Context) error { return openVSwitch.Change(bound, r.Bridge, add, remove) })
 		if err == nil {
-			rail.last = now
+			r.last = now
 			reached(add, remove)
 			return nil
 		}
-		rail.reconciler.log.Warn("flows could not be changed; all of them are programmed anew", "rail", rail.Name,
+		r.reconciler.log.Warn("flows could not be changed; all of them are programmed anew", "rail", r.Name,
 			"error", err)
 		why = "change-failed"
 	}
 	var repaired int
 	err := within(ctx, func(bound context.Context) (err error) {
-		repaired, err = openVSwitch.Replace(bound, rail.Bridge, flows)
+		repaired, err = openVSwitch.Replace(bound, r.Bridge, flows)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if rail.last != nil {
+	if r.last != nil {
 		// What was to change anyway was not wrong.
 		repaired = max(0, repaired-len(add)-len(remove))
 		reached(add, remove)
 	}
-	rail.last = now
+	r.last = now
 	if why == "" {
 		why = "after-failure"
 	}
-	rail.reconciler.repaired(rail, why, "flows", repaired)
+	r.reconciler.repaired(r, why, "flows", repaired)
 	return nil
 }
 
@@ -140,16 +140,16 @@ func reached(add, remove []plan.Flow) {
 }
 
 // withdraw the routes that nobody wants any more. False where what is announced could not be told.
-func (rail *rail) withdraw(ctx context.Context, records []store.Record, why string, result *outcome) bool {
+func (r *rail) withdraw(ctx context.Context, records []store.Record, why string, result *outcome) bool {
 	bound, end := context.WithTimeout(ctx, routesBound)
 	defer end()
-	if rail.announced == nil || why != "" {
-		listed, err := rail.reconciler.announcer.List(bound, rail.Rail.Rail)
+	if r.announced == nil || why != "" {
+		listed, err := r.reconciler.announcer.List(bound, r.Rail.Rail)
 		if err != nil {
-			result.routes, rail.announced = err, nil
+			result.routes, r.announced = err, nil
 			return false
 		}
-		rail.noteStrangers(prefixesOf(listed), why)
+		r.noteStrangers(prefixesOf(listed), why)
 	}
 	wanted := prefixes{}
 	for _, record := range records {
@@ -157,62 +157,62 @@ func (rail *rail) withdraw(ctx context.Context, records []store.Record, why stri
 			wanted[prefix] = true
 		}
 	}
-	keep := rail.announced.within(wanted)
-	if len(keep) == len(rail.announced) {
+	keep := r.announced.within(wanted)
+	if len(keep) == len(r.announced) {
 		return true
 	}
-	if !rail.sync(bound, keep, result) {
-		return rail.announced != nil
+	if !r.sync(bound, keep, result) {
+		return r.announced != nil
 	}
 	failpoint.Reach(failpoint.DeleteWithdrawn)
 	return true
 }
 
 // noteStrangers counts what somebody else has changed of our routes since the last look.
-func (rail *rail) noteStrangers(listed prefixes, why string) {
-	if rail.announced != nil {
-		both := len(listed.within(rail.announced))
-		rail.reconciler.repaired(rail, why, "routes", len(listed)+len(rail.announced)-2*both)
+func (r *rail) noteStrangers(listed prefixes, why string) {
+	if r.announced != nil {
+		both := len(listed.within(r.announced))
+		r.reconciler.repaired(r, why, "routes", len(listed)+len(r.announced)-2*both)
 	}
-	rail.announced = listed
+	r.announced = listed
 }
 
 // announce the routes whose flows are in place. What is announced already stays, also where the bridge is away: it comes
 // back sooner than the fabric would have learned the route anew.
-func (rail *rail) announce(ctx context.Context, records []store.Record, why string, result *outcome) {
+func (r *rail) announce(ctx context.Context, records []store.Record, why string, result *outcome) {
 	bound, end := context.WithTimeout(ctx, routesBound)
 	defer end()
 	want := prefixes{}
 	for _, record := range records {
 		served := !record.Has(attachment.Flows) ||
 			result.flows == nil && result.served(record.Key)
-		served = served && rail.reconciler.claims.holds(record.Key)
+		served = served && r.reconciler.claims.holds(record.Key)
 		for _, prefix := range record.Prefixes() {
-			if served || rail.announced[prefix] {
+			if served || r.announced[prefix] {
 				want[prefix] = true
 			}
 		}
 	}
-	if why == "" && len(want) == len(rail.announced) && len(want.within(rail.announced)) == len(want) {
+	if why == "" && len(want) == len(r.announced) && len(want.within(r.announced)) == len(want) {
 		return
 	}
-	more := len(want) > len(rail.announced)
-	if rail.sync(bound, want.within(want), result) && more {
+	more := len(want) > len(r.announced)
+	if r.sync(bound, want.within(want), result) && more {
 		failpoint.Reach(failpoint.AddRoutes)
 	}
 }
 
 // sync makes the announced routes these. After a failure it looks at what is there: some of it may have been done.
-func (rail *rail) sync(ctx context.Context, want []netip.Prefix, result *outcome) bool {
-	_, _, err := rail.reconciler.announcer.Sync(ctx, rail.Rail.Rail, want)
+func (r *rail) sync(ctx context.Context, want []netip.Prefix, result *outcome) bool {
+	_, _, err := r.reconciler.announcer.Sync(ctx, r.Rail.Rail, want)
 	if err == nil {
-		rail.announced = prefixesOf(want)
+		r.announced = prefixesOf(want)
 		return true
 	}
 	result.routes = err
-	rail.announced = nil
-	if listed, listErr := rail.reconciler.announcer.List(ctx, rail.Rail.Rail); listErr == nil {
-		rail.announced = prefixesOf(listed)
+	r.announced = nil
+	if listed, listErr := r.reconciler.announcer.List(ctx, r.Rail.Rail); listErr == nil {
+		r.announced = prefixesOf(listed)
 	}
 	return false
 }

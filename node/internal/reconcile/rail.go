@@ -22,14 +22,14 @@ const (
 // due says what a pass must look at as a whole, and why; empty: only what has changed since the last one.
 type due struct{ flows, routes string }
 
-func (due due) and(other due) due {
-	if due.flows == "" {
-		due.flows = other.flows
+func (d due) and(other due) due {
+	if d.flows == "" {
+		d.flows = other.flows
 	}
-	if due.routes == "" {
-		due.routes = other.routes
+	if d.routes == "" {
+		d.routes = other.routes
 	}
-	return due
+	return d
 }
 
 // rail is one rail's worker: passes over it run one after the other, and everyone who asks while one runs is served
@@ -70,24 +70,24 @@ func newRail(reconciler *Reconciler, configured config.Rail) *rail {
 }
 
 // kick asks for a pass without waiting for it.
-func (rail *rail) kick(more due) {
-	rail.mutex.Lock()
-	rail.due = rail.due.and(more)
-	rail.mutex.Unlock()
-	rail.rouse()
+func (r *rail) kick(more due) {
+	r.mutex.Lock()
+	r.due = r.due.and(more)
+	r.mutex.Unlock()
+	r.rouse()
 }
 
 // ask for a pass that starts after now, and wait for its outcome.
-func (rail *rail) ask(ctx context.Context) (*outcome, error) {
+func (r *rail) ask(ctx context.Context) (*outcome, error) {
 	told := make(chan *outcome, 1)
-	rail.mutex.Lock()
-	if rail.stopped {
-		rail.mutex.Unlock()
+	r.mutex.Lock()
+	if r.stopped {
+		r.mutex.Unlock()
 		return nil, errStopped
 	}
-	rail.waiters = append(rail.waiters, told)
-	rail.mutex.Unlock()
-	rail.rouse()
+	r.waiters = append(r.waiters, told)
+	r.mutex.Unlock()
+	r.rouse()
 	select {
 	case result := <-told:
 		if result == nil {
@@ -100,22 +100,22 @@ func (rail *rail) ask(ctx context.Context) (*outcome, error) {
 }
 
 // between runs a job between two passes, when nothing of the rail changes, and waits for it.
-func (rail *rail) between(ctx context.Context, job func(context.Context)) error {
+func (r *rail) between(ctx context.Context, job func(context.Context)) error {
 	done := make(chan struct{})
-	rail.mutex.Lock()
-	if rail.stopped {
-		rail.mutex.Unlock()
+	r.mutex.Lock()
+	if r.stopped {
+		r.mutex.Unlock()
 		return errStopped
 	}
-	rail.jobs = append(rail.jobs, func(worker context.Context) {
+	r.jobs = append(r.jobs, func(worker context.Context) {
 		defer close(done)
 		// Who asked may have gone meanwhile.
 		if worker.Err() == nil && ctx.Err() == nil {
 			job(ctx)
 		}
 	})
-	rail.mutex.Unlock()
-	rail.rouse()
+	r.mutex.Unlock()
+	r.rouse()
 	select {
 	case <-done:
 		return ctx.Err()
@@ -124,16 +124,16 @@ func (rail *rail) between(ctx context.Context, job func(context.Context)) error 
 	}
 }
 
-func (rail *rail) rouse() {
+func (r *rail) rouse() {
 	select {
-	case rail.wake <- struct{}{}:
+	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
 // run passes until ctx ends.
-func (rail *rail) run(ctx context.Context) {
-	defer rail.stop(ctx)
+func (r *rail) run(ctx context.Context) {
+	defer r.stop(ctx)
 	verify := time.NewTicker(verifyEvery)
 	defer verify.Stop()
 	retry := time.NewTimer(0)
@@ -143,14 +143,14 @@ func (rail *rail) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-rail.wake:
+		case <-r.wake:
 			// Something has changed: what failed before may do now.
 			pause = firstRetry
 		case <-retry.C:
 		case <-verify.C:
-			rail.kick(due{"verify", "verify"})
+			r.kick(due{"verify", "verify"})
 		}
-		if rail.work(ctx) {
+		if r.work(ctx) {
 			retry.Stop()
 			pause = firstRetry
 		} else {
@@ -161,32 +161,32 @@ func (rail *rail) run(ctx context.Context) {
 }
 
 // work does the jobs and one pass; false where the pass left something to be done again.
-func (rail *rail) work(ctx context.Context) bool {
-	rail.mutex.Lock()
-	jobs, waiters, todo := rail.jobs, rail.waiters, rail.due
-	rail.jobs, rail.waiters, rail.due = nil, nil, due{}
-	rail.mutex.Unlock()
+func (r *rail) work(ctx context.Context) bool {
+	r.mutex.Lock()
+	jobs, waiters, todo := r.jobs, r.waiters, r.due
+	r.jobs, r.waiters, r.due = nil, nil, due{}
+	r.mutex.Unlock()
 	for _, job := range jobs {
 		job(ctx)
 	}
 	began := time.Now()
-	result, looked := rail.pass(ctx, todo)
-	rail.mutex.Lock()
-	rail.seen = looked
-	rail.mutex.Unlock()
+	result, looked := r.pass(ctx, todo)
+	r.mutex.Lock()
+	r.seen = looked
+	r.mutex.Unlock()
 	for _, waiter := range waiters {
 		waiter <- result
 	}
-	rail.reconciler.passed(rail, result, time.Since(began))
+	r.reconciler.passed(r, result, time.Since(began))
 	return result.complete()
 }
 
 // stop answers everyone who waits: nothing is going to be done any more.
-func (rail *rail) stop(ctx context.Context) {
-	rail.mutex.Lock()
-	jobs, waiters := rail.jobs, rail.waiters
-	rail.jobs, rail.waiters, rail.stopped = nil, nil, true
-	rail.mutex.Unlock()
+func (r *rail) stop(ctx context.Context) {
+	r.mutex.Lock()
+	jobs, waiters := r.jobs, r.waiters
+	r.jobs, r.waiters, r.stopped = nil, nil, true
+	r.mutex.Unlock()
 	for _, job := range jobs {
 		job(ctx)
 	}
@@ -195,17 +195,17 @@ func (rail *rail) stop(ctx context.Context) {
 	}
 }
 
-func (rail *rail) lastSeen() seen {
-	rail.mutex.Lock()
-	defer rail.mutex.Unlock()
-	return rail.seen
+func (r *rail) lastSeen() seen {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return r.seen
 }
 
 // records of this rail.
-func (rail *rail) records() []store.Record {
+func (r *rail) records() []store.Record {
 	var own []store.Record
-	for _, record := range rail.reconciler.store.All() {
-		if record.Rail == rail.Name {
+	for _, record := range r.reconciler.store.All() {
+		if record.Rail == r.Name {
 			own = append(own, record)
 		}
 	}
@@ -229,32 +229,32 @@ func newOutcome() *outcome {
 }
 
 // complete says that nothing is to be tried again.
-func (outcome *outcome) complete() bool {
-	return outcome.flows == nil && outcome.routes == nil && len(outcome.left) == 0
+func (o *outcome) complete() bool {
+	return o.flows == nil && o.routes == nil && len(o.left) == 0
 }
 
 // served says that an attachment has its flows, where the bridge has any.
-func (outcome *outcome) served(key attachment.Key) bool {
-	return outcome.planned[key] && outcome.left[key] == ""
+func (o *outcome) served(key attachment.Key) bool {
+	return o.planned[key] && o.left[key] == ""
 }
 
 // failure of an attachment's parts; nil: all of them are real.
-func (outcome *outcome) failure(record store.Record) *Failure {
+func (o *outcome) failure(record store.Record) *Failure {
 	if record.Has(attachment.Flows) {
 		switch {
-		case outcome.flows != nil:
+		case o.flows != nil:
 			return fail(SwitchAway, "look at ovs-vswitchd and the rail's bridge", "the flows cannot be programmed: %w",
-				outcome.flows)
-		case !outcome.planned[record.Key]:
+				o.flows)
+		case !o.planned[record.Key]:
 			return fail(DirectoryAway, "see the tenant directory's problems in `railwrightd status`",
 				"the addresses are not this attachment's yet in the tenant directory")
-		case outcome.left[record.Key] != "":
+		case o.left[record.Key] != "":
 			return fail(SwitchAway, "does the plugin before us in the chain add the interface to the bridge?",
-				"%s has no flows: %s", record.HostInterface, outcome.left[record.Key])
+				"%s has no flows: %s", record.HostInterface, o.left[record.Key])
 		}
 	}
-	if record.Has(attachment.Routes) && !outcome.announced.has(record.Prefixes()) {
-		cause := outcome.routes
+	if record.Has(attachment.Routes) && !o.announced.has(record.Prefixes()) {
+		cause := o.routes
 		if cause == nil {
 			cause = errHeldBack
 		}
@@ -264,6 +264,6 @@ func (outcome *outcome) failure(record store.Record) *Failure {
 }
 
 // undone says that nothing of the attachment is left: no flow, no route.
-func (outcome *outcome) undone(record store.Record) bool {
-	return outcome.flows == nil && outcome.announced != nil && !outcome.announced.hasAny(hostPrefixes(record))
+func (o *outcome) undone(record store.Record) bool {
+	return o.flows == nil && o.announced != nil && !o.announced.hasAny(hostPrefixes(record))
 }

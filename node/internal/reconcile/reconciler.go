@@ -102,60 +102,60 @@ func New(parts Parts) *Reconciler {
 }
 
 // Run until ctx ends. It returns once nothing of it runs any more; what is programmed stays.
-func (reconciler *Reconciler) Run(ctx context.Context) {
-	reconciler.buryLastBoot()
-	for _, record := range reconciler.store.All() {
-		if reconciler.rails[record.Rail] == nil {
-			reconciler.logOf(record).Warn("its rail is not configured any more: its flows and routes are left alone until its DEL")
+func (r *Reconciler) Run(ctx context.Context) {
+	r.buryLastBoot()
+	for _, record := range r.store.All() {
+		if r.rails[record.Rail] == nil {
+			r.logOf(record).Warn("its rail is not configured any more: its flows and routes are left alone until its DEL")
 		}
 	}
-	reconciler.claimAll(ctx)
+	r.claimAll(ctx)
 	var group sync.WaitGroup
-	for _, rail := range reconciler.rails {
+	for _, rail := range r.rails {
 		group.Go(func() { rail.run(ctx) })
 	}
 	for _, loop := range []func(context.Context){
-		reconciler.followSwitch, reconciler.followRoutes, reconciler.followDirectory, reconciler.confirmViews,
-		reconciler.retain, reconciler.keepClaims,
-		reconciler.keepHouse, reconciler.followTombstones, reconciler.keepMetrics,
+		r.followSwitch, r.followRoutes, r.followDirectory, r.confirmViews,
+		r.retain, r.keepClaims,
+		r.keepHouse, r.followTombstones, r.keepMetrics,
 	} {
 		group.Go(func() { loop(ctx) })
 	}
-	close(reconciler.started)
+	close(r.started)
 	group.Wait()
 }
 
 // wait until requests can be served.
-func (reconciler *Reconciler) wait(ctx context.Context) error {
+func (r *Reconciler) wait(ctx context.Context) error {
 	select {
-	case <-reconciler.started:
+	case <-r.started:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (reconciler *Reconciler) followSwitch(ctx context.Context) {
-	for event := range events(ctx, reconciler.openVSwitch.Events(ctx)) {
-		for _, rail := range reconciler.rails {
+func (r *Reconciler) followSwitch(ctx context.Context) {
+	for event := range events(ctx, r.openVSwitch.Events(ctx)) {
+		for _, rail := range r.rails {
 			if event.Bridge != "" && event.Bridge != rail.Bridge {
 				continue
 			}
 			if event.FlowsLost {
-				reconciler.log.Warn("flows were lost and are programmed anew", "rail", rail.Name, "why", event.Why)
+				r.log.Warn("flows were lost and are programmed anew", "rail", rail.Name, "why", event.Why)
 				rail.kick(due{flows: "flows-lost"})
 			} else {
-				reconciler.log.Debug("the switch has changed", "rail", rail.Name, "why", event.Why)
+				r.log.Debug("the switch has changed", "rail", rail.Name, "why", event.Why)
 				rail.kick(due{})
 			}
 		}
 	}
 }
 
-func (reconciler *Reconciler) followRoutes(ctx context.Context) {
-	for event := range events(ctx, reconciler.announcer.Events(ctx)) {
-		reconciler.log.Info("routes are looked at anew", "why", event.Why)
-		for _, rail := range reconciler.rails {
+func (r *Reconciler) followRoutes(ctx context.Context) {
+	for event := range events(ctx, r.announcer.Events(ctx)) {
+		r.log.Info("routes are looked at anew", "why", event.Why)
+		for _, rail := range r.rails {
 			rail.kick(due{routes: "routes-changed"})
 		}
 	}
@@ -178,32 +178,32 @@ func events[Event any](ctx context.Context, channel <-chan Event) func(yield fun
 }
 
 // passed is called after every pass of a rail.
-func (reconciler *Reconciler) passed(rail *rail, result *outcome, took time.Duration) {
-	reconciler.metrics.Pass(rail.Name, result.complete(), took)
+func (r *Reconciler) passed(rail *rail, result *outcome, took time.Duration) {
+	r.metrics.Pass(rail.Name, result.complete(), took)
 	if result.flows != nil {
-		reconciler.log.Warn("the flows could not be made what they should be", "rail", rail.Name, "error", result.flows)
+		r.log.Warn("the flows could not be made what they should be", "rail", rail.Name, "error", result.flows)
 	}
 	if result.routes != nil {
-		reconciler.log.Warn("the routes could not be made what they should be", "rail", rail.Name, "error", result.routes)
+		r.log.Warn("the routes could not be made what they should be", "rail", rail.Name, "error", result.routes)
 	}
-	reconciler.tend.again()
+	r.tend.again()
 }
 
-func (reconciler *Reconciler) repaired(rail *rail, cause, what string, count int) {
+func (r *Reconciler) repaired(rail *rail, cause, what string, count int) {
 	if count == 0 {
 		return
 	}
-	reconciler.metrics.Repaired(rail.Name, cause, count)
-	reconciler.log.Info("repaired", "rail", rail.Name, "what", what, "cause", cause, "count", count)
+	r.metrics.Repaired(rail.Name, cause, count)
+	r.log.Info("repaired", "rail", rail.Name, "what", what, "cause", cause, "count", count)
 }
 
-func (reconciler *Reconciler) kickRail(name string, more due) {
-	if rail := reconciler.rails[name]; rail != nil {
+func (r *Reconciler) kickRail(name string, more due) {
+	if rail := r.rails[name]; rail != nil {
 		rail.kick(more)
 	}
 }
 
-func (reconciler *Reconciler) logOf(record store.Record) *slog.Logger {
-	return reconciler.log.With("namespace", record.Pod.Namespace, "pod", record.Pod.Name, "network", record.Key.Network,
+func (r *Reconciler) logOf(record store.Record) *slog.Logger {
+	return r.log.With("namespace", record.Pod.Namespace, "pod", record.Pod.Name, "network", record.Key.Network,
 		"container", record.Key.ContainerID, "interface", record.Key.Interface, "rail", record.Rail)
 }
