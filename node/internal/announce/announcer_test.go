@@ -148,12 +148,12 @@ func manyWait(t *testing.T, bench *bench) {
 }
 
 // why a prefix is not advertised, as a caller is told after 0.7 s.
-func (bench *bench) why(t *testing.T, rail int, prefix string) string {
+func (bn *bench) why(t *testing.T, rail int, prefix string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	err := bench.WaitAdvertised(ctx, bench.rails[rail], []netip.Prefix{netip.MustParsePrefix(prefix)})
+	err := bn.WaitAdvertised(ctx, bn.rails[rail], []netip.Prefix{netip.MustParsePrefix(prefix)})
 	if !errors.Is(err, ErrNotAdvertised) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 1200*time.Millisecond {
 		t.Fatalf("after %v: %v", time.Since(began), err)
 	}

@@ -34,14 +34,14 @@ type refusal struct {
 	status          byte
 }
 
-func (refusal refusal) Error() string {
-	return fmt.Sprintf("bgpd refuses %q: %s (status %d)", refusal.command, brief(refusal.answer), refusal.status)
+func (r refusal) Error() string {
+	return fmt.Sprintf("bgpd refuses %q: %s (status %d)", r.command, brief(r.answer), r.status)
 }
 
 // open a conversation with the right to configure; close it. It ends with ctx.
-func (bgpd bgpd) open(ctx context.Context) (*conversation, error) {
+func (b bgpd) open(ctx context.Context) (*conversation, error) {
 	dialer := net.Dialer{Timeout: exchangeLimit}
-	connection, err := dialer.DialContext(ctx, "unix", bgpd.socket)
+	connection, err := dialer.DialContext(ctx, "unix", b.socket)
 	if late := ended(ctx); err != nil && late != nil {
 		return nil, fmt.Errorf("%w: no answer in time: %w", ErrNotReady, late)
 	}
@@ -57,25 +57,25 @@ func (bgpd bgpd) open(ctx context.Context) (*conversation, error) {
 	return talk, nil
 }
 
-func (talk *conversation) close() {
-	talk.end()
-	_ = talk.connection.Close()
+func (c *conversation) close() {
+	c.end()
+	_ = c.connection.Close()
 }
 
 // say a command and give the answer's text. A refusal is an error of that type; any other ends the conversation.
 // Commands are made from words of our own, checked names, and typed values alone.
-func (talk *conversation) say(command string) (string, error) {
-	_ = talk.connection.SetDeadline(time.Now().Add(exchangeLimit))
-	if err := talk.ctx.Err(); err != nil {
+func (c *conversation) say(command string) (string, error) {
+	_ = c.connection.SetDeadline(time.Now().Add(exchangeLimit))
+	if err := c.ctx.Err(); err != nil {
 		// Asked after the deadline was set, so that an end in between is not lost.
-		return "", talk.failed(command, err)
+		return "", c.failed(command, err)
 	}
-	if _, err := talk.connection.Write(append([]byte(command), 0)); err != nil {
-		return "", talk.failed(command, err)
+	if _, err := c.connection.Write(append([]byte(command), 0)); err != nil {
+		return "", c.failed(command, err)
 	}
-	text, status, err := talk.answer()
+	text, status, err := c.answer()
 	if err != nil {
-		return "", talk.failed(command, err)
+		return "", c.failed(command, err)
 	}
 	if status != 0 {
 		return "", refusal{command, text, status}
@@ -83,11 +83,11 @@ func (talk *conversation) say(command string) (string, error) {
 	return text, nil
 }
 
-func (talk *conversation) answer() (string, byte, error) {
+func (c *conversation) answer() (string, byte, error) {
 	var told []byte
 	chunk := make([]byte, 64<<10)
 	for {
-		count, err := talk.connection.Read(chunk)
+		count, err := c.connection.Read(chunk)
 		seen := max(0, len(told)-3)
 		told = append(told, chunk[:count]...)
 		if end := bytes.IndexByte(told[seen:], 0) + seen; end >= seen && len(told) >= end+4 {
@@ -105,9 +105,9 @@ func (talk *conversation) answer() (string, byte, error) {
 	}
 }
 
-func (talk *conversation) failed(command string, err error) error {
+func (c *conversation) failed(command string, err error) error {
 	var timeout net.Error
-	if late := ended(talk.ctx); late != nil {
+	if late := ended(c.ctx); late != nil {
 		err = fmt.Errorf("no answer in time: %w", late)
 	} else if errors.As(err, &timeout) && timeout.Timeout() {
 		err = fmt.Errorf("no answer within %v", exchangeLimit)
@@ -124,8 +124,8 @@ func ended(ctx context.Context) error {
 }
 
 // ask one question.
-func (bgpd bgpd) ask(ctx context.Context, command string) (string, error) {
-	talk, err := bgpd.open(ctx)
+func (b bgpd) ask(ctx context.Context, command string) (string, error) {
+	talk, err := b.open(ctx)
 	if err != nil {
 		return "", err
 	}

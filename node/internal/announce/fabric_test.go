@@ -102,10 +102,10 @@ func newFabric(t *testing.T, version testlab.FRRVersion, backend frrconfig.Backe
 	return fabric
 }
 
-func (fabric *fabric) waitSessions(t *testing.T) {
+func (f *fabric) waitSessions(t *testing.T) {
 	t.Helper()
-	reader := newReader(fabric.given, nil)
-	for _, rail := range fabric.rails {
+	reader := newReader(f.given, nil)
+	for _, rail := range f.rails {
 		var session Session
 		eventually(t, 20*time.Second, "session of "+rail.Name, func() bool {
 			session, _ = reader.Session(t.Context(), rail)
@@ -115,16 +115,16 @@ func (fabric *fabric) waitSessions(t *testing.T) {
 }
 
 // announcer of the backend, in the node's namespace.
-func (fabric *fabric) announcer(t *testing.T, backend frrconfig.Backend) Announcer {
+func (f *fabric) announcer(t *testing.T, backend frrconfig.Backend) Announcer {
 	t.Helper()
 	if backend == frrconfig.Vty {
-		vty, err := NewVty(fabric.given)
+		vty, err := NewVty(f.given)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return vty
 	}
-	kernel, err := newKernelTable(fabric.given, namespaceOf(t, fabric.node))
+	kernel, err := newKernelTable(f.given, namespaceOf(t, f.node))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,11 +147,11 @@ func pods(rail, from, count int) []netip.Prefix {
 }
 
 // announced are the routes in the leaf's kernel that came by BGP, sorted.
-func (leaf *leaf) announced(t testing.TB) []netip.Prefix {
+func (l *leaf) announced(t testing.TB) []netip.Prefix {
 	t.Helper()
 	var prefixes []netip.Prefix
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := leaf.kernel.RouteListFiltered(family, &netlink.Route{Protocol: 186}, netlink.RT_FILTER_PROTOCOL)
+		routes, err := l.kernel.RouteListFiltered(family, &netlink.Route{Protocol: 186}, netlink.RT_FILTER_PROTOCOL)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,27 +164,27 @@ func (leaf *leaf) announced(t testing.TB) []netip.Prefix {
 }
 
 // expect exactly these in the leaf's kernel, within 5 s.
-func (leaf *leaf) expect(t *testing.T, want []netip.Prefix) {
+func (l *leaf) expect(t *testing.T, want []netip.Prefix) {
 	t.Helper()
 	var there []netip.Prefix
 	eventually(t, 5*time.Second, "routes of the leaf", func() bool {
-		there = leaf.announced(t)
+		there = l.announced(t)
 		return slices.Equal(there, want)
 	}, func() string { return fmt.Sprintf("want %v\nhas  %v", want, there) })
 }
 
-func (fabric *fabric) sync(t *testing.T, announcer Announcer, rail int, want []netip.Prefix) {
+func (f *fabric) sync(t *testing.T, announcer Announcer, rail int, want []netip.Prefix) {
 	t.Helper()
-	if _, _, err := announcer.Sync(t.Context(), fabric.rails[rail], want); err != nil {
+	if _, _, err := announcer.Sync(t.Context(), f.rails[rail], want); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (fabric *fabric) wait(t *testing.T, announcer Announcer, rail int, prefixes []netip.Prefix) {
+func (f *fabric) wait(t *testing.T, announcer Announcer, rail int, prefixes []netip.Prefix) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	if err := announcer.WaitAdvertised(ctx, fabric.rails[rail], prefixes); err != nil {
+	if err := announcer.WaitAdvertised(ctx, f.rails[rail], prefixes); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -124,20 +124,20 @@ func TestHostileAnswersAreErrorsInBoundedTime(t *testing.T) {
 	}
 }
 
-func (one hostileCase) run(t *testing.T) {
-	vty, err := NewVty(falseSettings(falseBGPD(t, one.answer)))
+func (h hostileCase) run(t *testing.T) {
+	vty, err := NewVty(falseSettings(falseBGPD(t, h.answer)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
 	limit := 300 * time.Millisecond
-	if strings.Contains(one.words, "within 2s") {
+	if strings.Contains(h.words, "within 2s") {
 		limit = 10 * time.Second // A limit of the exchange itself is the one that counts.
 	}
 	patience, stop := context.WithTimeout(t.Context(), limit)
 	defer stop()
 	_, err = vty.Session(patience, falseRail)
-	if err == nil || !regexp.MustCompile(one.words).MatchString(err.Error()) || len(err.Error()) > 400 || strings.ContainsAny(err.Error(), "\x1b\n\x00") {
+	if err == nil || !regexp.MustCompile(h.words).MatchString(err.Error()) || len(err.Error()) > 400 || strings.ContainsAny(err.Error(), "\x1b\n\x00") {
 		t.Errorf("session: %v", err)
 	}
 	if took := time.Since(began); took > exchangeLimit+2*time.Second {

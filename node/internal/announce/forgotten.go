@@ -49,11 +49,11 @@ const (
 	forgottenPause = time.Minute
 )
 
-func (forgotten *forgotten) look(ctx context.Context) string {
-	before, told := forgotten.suspects, ""
-	forgotten.suspects = map[netip.Prefix]suspect{}
-	for _, rail := range forgotten.reader.settings.Rails {
-		extra, err := forgotten.extra(ctx, rail)
+func (f *forgotten) look(ctx context.Context) string {
+	before, told := f.suspects, ""
+	f.suspects = map[netip.Prefix]suspect{}
+	for _, rail := range f.reader.settings.Rails {
+		extra, err := f.extra(ctx, rail)
 		if err != nil {
 			// bgpd does not answer: the next look says so.
 			return told
@@ -68,12 +68,12 @@ func (forgotten *forgotten) look(ctx context.Context) string {
 				known.pause = min(2*known.pause, forgottenPause)
 				known.next = time.Now().Add(known.pause)
 			}
-			forgotten.suspects[prefix] = known
+			f.suspects[prefix] = known
 		}
 		if len(sure) == 0 {
 			continue
 		}
-		if count, err := forgotten.teller.tellAgain(ctx, rail, sure); err != nil || count > 0 {
+		if count, err := f.teller.tellAgain(ctx, rail, sure); err != nil || count > 0 {
 			told = fmt.Sprintf("bgpd still announced %s on rail %s though it was withdrawn: told it again", some(sure), rail.Name)
 			if err != nil {
 				told += ", in vain: " + err.Error()
@@ -84,15 +84,15 @@ func (forgotten *forgotten) look(ctx context.Context) string {
 }
 
 // extra prefixes of the rail's pods that bgpd sends, sorted.
-func (forgotten *forgotten) extra(ctx context.Context, rail RailSettings) ([]netip.Prefix, error) {
+func (f *forgotten) extra(ctx context.Context, rail RailSettings) ([]netip.Prefix, error) {
 	var extra []netip.Prefix
 	for _, family := range families {
-		sent, _, err := forgotten.reader.look(ctx, rail, family)
+		sent, _, err := f.reader.look(ctx, rail, family)
 		if err != nil {
 			return nil, err
 		}
 		for prefix := range sent {
-			if rail.allows(prefix) == nil && forgotten.teller.gone(rail.Name, prefix) {
+			if rail.allows(prefix) == nil && f.teller.gone(rail.Name, prefix) {
 				extra = append(extra, prefix)
 			}
 		}
@@ -101,15 +101,15 @@ func (forgotten *forgotten) extra(ctx context.Context, rail RailSettings) ([]net
 	return extra, nil
 }
 
-func (kernel *KernelTable) gone(rail string, prefix netip.Prefix) bool {
-	table := kernel.rails[rail]
+func (k *KernelTable) gone(rail string, prefix netip.Prefix) bool {
+	table := k.rails[rail]
 	table.mutex.Lock()
 	defer table.mutex.Unlock()
 	return table.left != nil && !table.left[prefix]
 }
 
-func (kernel *KernelTable) tellAgain(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) (int, error) {
-	table := kernel.rails[rail.Name]
+func (k *KernelTable) tellAgain(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) (int, error) {
+	table := k.rails[rail.Name]
 	table.mutex.Lock()
 	defer table.mutex.Unlock()
 	var wrong []error
@@ -120,7 +120,7 @@ func (kernel *KernelTable) tellAgain(ctx context.Context, rail RailSettings, pre
 		}
 		route := blackhole(table.Table, prefix)
 		// One that a stranger has put there is announced with good reason.
-		if err := kernel.handle.RouteAdd(route); err == nil {
+		if err := k.handle.RouteAdd(route); err == nil {
 			added = append(added, route)
 		} else if !errors.Is(err, syscall.EEXIST) {
 			wrong = append(wrong, err)
@@ -130,29 +130,29 @@ func (kernel *KernelTable) tellAgain(ctx context.Context, rail RailSettings, pre
 		pause(ctx, tellPause)
 	}
 	for _, route := range added {
-		if err := kernel.handle.RouteDel(route); err != nil {
+		if err := k.handle.RouteDel(route); err != nil {
 			wrong = append(wrong, err)
 		}
 	}
 	return len(added), few(wrong)
 }
 
-func (vty *Vty) gone(rail string, prefix netip.Prefix) bool {
-	vty.mutex.Lock()
-	defer vty.mutex.Unlock()
-	left, synced := vty.left[rail]
+func (v *Vty) gone(rail string, prefix netip.Prefix) bool {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	left, synced := v.left[rail]
 	return synced && !left[prefix]
 }
 
-func (vty *Vty) tellAgain(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) (int, error) {
-	vty.mutex.Lock()
-	defer vty.mutex.Unlock()
-	talk, err := vty.bgpd.open(ctx)
+func (v *Vty) tellAgain(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) (int, error) {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	talk, err := v.bgpd.open(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer talk.close()
-	lines, err := vty.lines(talk)
+	lines, err := v.lines(talk)
 	if err != nil {
 		return 0, err
 	}

@@ -78,22 +78,22 @@ func newKernelTable(settings Settings, namespace *netns.NsHandle) (*KernelTable,
 }
 
 // Close lets go of the kernel. The routes stay.
-func (kernel *KernelTable) Close() error {
-	kernel.handle.Close()
+func (k *KernelTable) Close() error {
+	k.handle.Close()
 	return nil
 }
 
 // Sync makes the rail's routes exactly these. What may not be announced is left out and named in the error; over the cap
 // nothing is added.
-func (kernel *KernelTable) Sync(ctx context.Context, rail plan.Rail, want []netip.Prefix) (added, removed int, err error) {
-	table, err := kernel.table(rail)
+func (k *KernelTable) Sync(ctx context.Context, rail plan.Rail, want []netip.Prefix) (added, removed int, err error) {
+	table, err := k.table(rail)
 	if err != nil {
 		return 0, 0, err
 	}
 	good, refused := table.allowed(want)
 	table.mutex.Lock()
 	defer table.mutex.Unlock()
-	there, err := kernel.routes(table.Table)
+	there, err := k.routes(table.Table)
 	if err != nil {
 		return 0, 0, errors.Join(refused, err)
 	}
@@ -101,17 +101,17 @@ func (kernel *KernelTable) Sync(ctx context.Context, rail plan.Rail, want []neti
 	for _, route := range there {
 		table.left[prefixOf(route)] = true
 	}
-	removed, wrong := kernel.remove(ctx, table, there, good)
+	removed, wrong := k.remove(ctx, table, there, good)
 	if !errors.Is(refused, ErrTooMany) {
 		var more []error
-		added, more = kernel.add(ctx, table, good)
+		added, more = k.add(ctx, table, good)
 		wrong = append(wrong, more...)
 	}
 	return added, removed, few(append([]error{refused}, wrong...))
 }
 
 // remove routes of ours that are not wanted, or are no blackholes.
-func (kernel *KernelTable) remove(ctx context.Context, table *railTable, there []netlink.Route, want []netip.Prefix) (int, []error) {
+func (k *KernelTable) remove(ctx context.Context, table *railTable, there []netlink.Route, want []netip.Prefix) (int, []error) {
 	removed, wrong := 0, []error(nil)
 	for _, route := range there {
 		prefix := prefixOf(route)
@@ -122,7 +122,7 @@ func (kernel *KernelTable) remove(ctx context.Context, table *railTable, there [
 		if ctx.Err() != nil {
 			return removed, append(wrong, ctx.Err())
 		}
-		if err := kernel.handle.RouteDel(&route); err != nil && !errors.Is(err, syscall.ESRCH) {
+		if err := k.handle.RouteDel(&route); err != nil && !errors.Is(err, syscall.ESRCH) {
 			wrong = append(wrong, fmt.Errorf("delete route %s of table %d: %w", prefix, table.Table, err))
 			continue
 		}
@@ -133,7 +133,7 @@ func (kernel *KernelTable) remove(ctx context.Context, table *railTable, there [
 }
 
 // add what is wanted and not there.
-func (kernel *KernelTable) add(ctx context.Context, table *railTable, want []netip.Prefix) (int, []error) {
+func (k *KernelTable) add(ctx context.Context, table *railTable, want []netip.Prefix) (int, []error) {
 	added, wrong := 0, []error(nil)
 	for _, prefix := range want {
 		if table.left[prefix] {
@@ -142,7 +142,7 @@ func (kernel *KernelTable) add(ctx context.Context, table *railTable, want []net
 		if ctx.Err() != nil {
 			return added, append(wrong, ctx.Err())
 		}
-		switch err := kernel.handle.RouteAdd(blackhole(table.Table, prefix)); {
+		switch err := k.handle.RouteAdd(blackhole(table.Table, prefix)); {
 		case errors.Is(err, syscall.EEXIST):
 			wrong = append(wrong,
 				fmt.Errorf("table %d has %s already, not by us; see `ip route show table %d` and delete it, or use another table",
@@ -158,14 +158,14 @@ func (kernel *KernelTable) add(ctx context.Context, table *railTable, want []net
 }
 
 // List the rail's prefixes in the kernel's table, sorted.
-func (kernel *KernelTable) List(_ context.Context, rail plan.Rail) ([]netip.Prefix, error) {
-	table, err := kernel.table(rail)
+func (k *KernelTable) List(_ context.Context, rail plan.Rail) ([]netip.Prefix, error) {
+	table, err := k.table(rail)
 	if err != nil {
 		return nil, err
 	}
 	table.mutex.Lock()
 	defer table.mutex.Unlock()
-	there, err := kernel.routes(table.Table)
+	there, err := k.routes(table.Table)
 	if err != nil {
 		return nil, err
 	}
@@ -177,8 +177,8 @@ func (kernel *KernelTable) List(_ context.Context, rail plan.Rail) ([]netip.Pref
 	return slices.Compact(prefixes), nil
 }
 
-func (kernel *KernelTable) table(rail plan.Rail) (*railTable, error) {
-	table := kernel.rails[rail.Name]
+func (k *KernelTable) table(rail plan.Rail) (*railTable, error) {
+	table := k.rails[rail.Name]
 	if table == nil {
 		return nil, fmt.Errorf("rail %.40q is not configured", rail.Name)
 	}
@@ -186,11 +186,11 @@ func (kernel *KernelTable) table(rail plan.Rail) (*railTable, error) {
 }
 
 // routes of ours in a table.
-func (kernel *KernelTable) routes(table int) ([]netlink.Route, error) {
+func (k *KernelTable) routes(table int) ([]netlink.Route, error) {
 	var all []netlink.Route
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		filter := &netlink.Route{Table: table, Protocol: Protocol}
-		found, err := kernel.dump(family, filter)
+		found, err := k.dump(family, filter)
 		if err != nil {
 			return nil, fmt.Errorf("list routes of table %d: %w", table, err)
 		}
@@ -200,10 +200,10 @@ func (kernel *KernelTable) routes(table int) ([]netlink.Route, error) {
 }
 
 // dump again where a change came in between: then the kernel says that its list may have gaps.
-func (kernel *KernelTable) dump(family int, filter *netlink.Route) ([]netlink.Route, error) {
+func (k *KernelTable) dump(family int, filter *netlink.Route) ([]netlink.Route, error) {
 	const mask = netlink.RT_FILTER_TABLE | netlink.RT_FILTER_PROTOCOL
 	for until := time.Now().Add(exchangeLimit); ; {
-		found, err := kernel.handle.RouteListFiltered(family, filter, mask)
+		found, err := k.handle.RouteListFiltered(family, filter, mask)
 		if !errors.Is(err, netlink.ErrDumpInterrupted) || time.Now().After(until) {
 			return found, err
 		}

@@ -37,7 +37,7 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-func (fabric *fabric) measure(t *testing.T, announcer Announcer, rail int, family family, how string, repeats int) {
+func (f *fabric) measure(t *testing.T, announcer Announcer, rail int, family family, how string, repeats int) {
 	var sync, waited, fib, gone []time.Duration
 	for number := range repeats {
 		index := 2 * number
@@ -46,19 +46,19 @@ func (fabric *fabric) measure(t *testing.T, announcer Announcer, rail int, famil
 		}
 		prefix := pods(rail, index, 1)
 		began := time.Now()
-		fabric.sync(t, announcer, rail, prefix)
+		f.sync(t, announcer, rail, prefix)
 		sync = append(sync, time.Since(began))
 		ended := make(chan time.Duration)
 		go func() {
-			_ = announcer.WaitAdvertised(t.Context(), fabric.rails[rail], prefix)
+			_ = announcer.WaitAdvertised(t.Context(), f.rails[rail], prefix)
 			ended <- time.Since(began)
 		}()
-		fabric.leaves[rail].until(t, prefix, true)
+		f.leaves[rail].until(t, prefix, true)
 		fib = append(fib, time.Since(began))
 		waited = append(waited, <-ended)
 		began = time.Now()
-		fabric.sync(t, announcer, rail, nil)
-		fabric.leaves[rail].until(t, prefix, false)
+		f.sync(t, announcer, rail, nil)
+		f.leaves[rail].until(t, prefix, false)
 		gone = append(gone, time.Since(began))
 	}
 	for _, one := range []struct {
@@ -72,13 +72,13 @@ func (fabric *fabric) measure(t *testing.T, announcer Announcer, rail int, famil
 }
 
 // until the leaf's kernel has the prefixes, or has nothing.
-func (leaf *leaf) until(t *testing.T, prefixes []netip.Prefix, there bool) {
+func (l *leaf) until(t *testing.T, prefixes []netip.Prefix, there bool) {
 	t.Helper()
 	want := prefixes
 	if !there {
 		want = nil
 	}
-	for until := time.Now().Add(5 * time.Second); !slices.Equal(leaf.announced(t), want); time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(5 * time.Second); !slices.Equal(l.announced(t), want); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("%v, there %v, not within 5 s", prefixes, there)
 		}

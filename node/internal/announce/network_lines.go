@@ -54,7 +54,7 @@ func parseNetworkLines(text string, rails []RailSettings) networkLines {
 }
 
 // enter says whether a line without indent begins the default instance.
-func (lines *networkLines) enter(words []string) bool {
+func (n *networkLines) enter(words []string) bool {
 	if len(words) < 3 || words[0] != "router" || words[1] != "bgp" {
 		return false
 	}
@@ -64,7 +64,7 @@ func (lines *networkLines) enter(words []string) bool {
 	}
 	asn, ok := parseASN(words[2])
 	if ok {
-		lines.instance, lines.asn = words[2], asn
+		n.instance, n.asn = words[2], asn
 	}
 	return ok
 }

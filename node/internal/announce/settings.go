@@ -62,18 +62,18 @@ var (
 )
 
 // Check says what is wrong with the settings.
-func (settings Settings) Check() error {
-	if !filepath.IsAbs(settings.Socket) || len(settings.Socket) > 107 {
-		return fmt.Errorf("socket of bgpd %.120q: give an absolute path of up to 107 bytes, as /run/frr/bgpd.vty", settings.Socket)
+func (s Settings) Check() error {
+	if !filepath.IsAbs(s.Socket) || len(s.Socket) > 107 {
+		return fmt.Errorf("socket of bgpd %.120q: give an absolute path of up to 107 bytes, as /run/frr/bgpd.vty", s.Socket)
 	}
-	if len(settings.Rails) == 0 {
+	if len(s.Rails) == 0 {
 		return errors.New("no rails to announce for: name one at least")
 	}
-	for number, rail := range settings.Rails {
+	for number, rail := range s.Rails {
 		if err := rail.check(); err != nil {
 			return err
 		}
-		for _, other := range settings.Rails[:number] {
+		for _, other := range s.Rails[:number] {
 			if err := apart(rail, other); err != nil {
 				return err
 			}
@@ -82,37 +82,37 @@ func (settings Settings) Check() error {
 	return nil
 }
 
-func (rail RailSettings) check() error {
-	if !railName.MatchString(rail.Name) {
-		return fmt.Errorf("name of a rail %.40q: use up to 32 of a-z, 0-9 and -", rail.Name)
+func (r RailSettings) check() error {
+	if !railName.MatchString(r.Name) {
+		return fmt.Errorf("name of a rail %.40q: use up to 32 of a-z, 0-9 and -", r.Name)
 	}
-	if !interfaceName.MatchString(rail.Bridge) {
-		return fmt.Errorf("rail %s: bridge %.40q is not the name of an interface", rail.Name, rail.Bridge)
+	if !interfaceName.MatchString(r.Bridge) {
+		return fmt.Errorf("rail %s: bridge %.40q is not the name of an interface", r.Name, r.Bridge)
 	}
-	if peer := rail.Peer; peer.IsValid() && (peer.Zone() != "" || peer.Is4In6() || peer.IsUnspecified() || peer.IsMulticast() ||
+	if peer := r.Peer; peer.IsValid() && (peer.Zone() != "" || peer.Is4In6() || peer.IsUnspecified() || peer.IsMulticast() ||
 		peer.IsLinkLocalUnicast()) {
-		return fmt.Errorf("rail %s: peer %s is not a leaf's address; leave it out for a leaf known by the interface alone", rail.Name, peer)
+		return fmt.Errorf("rail %s: peer %s is not a leaf's address; leave it out for a leaf known by the interface alone", r.Name, peer)
 	}
-	if len(rail.Prefixes) == 0 {
-		return fmt.Errorf("rail %s: no prefixes of pods; nothing could be announced", rail.Name)
+	if len(r.Prefixes) == 0 {
+		return fmt.Errorf("rail %s: no prefixes of pods; nothing could be announced", r.Name)
 	}
-	for _, prefix := range rail.Prefixes {
+	for _, prefix := range r.Prefixes {
 		if !prefix.IsValid() || prefix != prefix.Masked() || prefix.Addr().Is4In6() || prefix.Bits() == 0 ||
 			prefix.Addr().IsMulticast() || prefix.Addr().IsLinkLocalUnicast() || prefix.Addr().IsLoopback() {
-			return fmt.Errorf("rail %s: %s is not a network of pods, as 10.1.0.0/16 or fd00:1::/48", rail.Name, prefix)
+			return fmt.Errorf("rail %s: %s is not a network of pods, as 10.1.0.0/16 or fd00:1::/48", r.Name, prefix)
 		}
 	}
-	if rail.MaxPrefixes < 0 {
-		return fmt.Errorf("rail %s: at most %d prefixes: give a number above 0", rail.Name, rail.MaxPrefixes)
+	if r.MaxPrefixes < 0 {
+		return fmt.Errorf("rail %s: at most %d prefixes: give a number above 0", r.Name, r.MaxPrefixes)
 	}
 	return nil
 }
 
 // checkTable: tables that the kernel's own rules look up would make the blackhole routes drop the host's packets, and
 // FRR's table-direct knows 1 to 65535.
-func (rail RailSettings) checkTable() error {
-	if rail.Table < 1 || rail.Table > 65535 || (rail.Table >= 253 && rail.Table <= 255) {
-		return fmt.Errorf("rail %s: table %d: use 1 to 65535, but not 253, 254 and 255, which are the kernel's own", rail.Name, rail.Table)
+func (r RailSettings) checkTable() error {
+	if r.Table < 1 || r.Table > 65535 || (r.Table >= 253 && r.Table <= 255) {
+		return fmt.Errorf("rail %s: table %d: use 1 to 65535, but not 253, 254 and 255, which are the kernel's own", r.Name, r.Table)
 	}
 	return nil
 }
@@ -136,22 +136,22 @@ func apart(one, other RailSettings) error {
 }
 
 // neighbor by which FRR knows the leaf.
-func (rail RailSettings) neighbor() string {
-	if rail.Peer.IsValid() {
-		return rail.Peer.String()
+func (r RailSettings) neighbor() string {
+	if r.Peer.IsValid() {
+		return r.Peer.String()
 	}
-	return rail.Bridge
+	return r.Bridge
 }
 
-func (rail RailSettings) limit() int {
-	if rail.MaxPrefixes == 0 {
+func (r RailSettings) limit() int {
+	if r.MaxPrefixes == 0 {
 		return defaultMaxPrefixes
 	}
-	return rail.MaxPrefixes
+	return r.MaxPrefixes
 }
 
-func (settings Settings) rail(name string) (RailSettings, error) {
-	for _, rail := range settings.Rails {
+func (s Settings) rail(name string) (RailSettings, error) {
+	for _, rail := range s.Rails {
 		if rail.Name == name {
 			return rail, nil
 		}
@@ -160,8 +160,8 @@ func (settings Settings) rail(name string) (RailSettings, error) {
 }
 
 // Allows says whether the rail may announce exactly these: ErrNotAllowed, ErrTooMany.
-func (settings Settings) Allows(rail string, prefixes []netip.Prefix) error {
-	given, err := settings.rail(rail)
+func (s Settings) Allows(rail string, prefixes []netip.Prefix) error {
+	given, err := s.rail(rail)
 	if err != nil {
 		return err
 	}
@@ -171,11 +171,11 @@ func (settings Settings) Allows(rail string, prefixes []netip.Prefix) error {
 
 // allowed gives those of the prefixes that may be announced, sorted and each once. What is over the cap stays in it:
 // whoever adds must not, if the error is ErrTooMany; whoever removes needs to know what is still wanted.
-func (rail RailSettings) allowed(prefixes []netip.Prefix) ([]netip.Prefix, error) {
+func (r RailSettings) allowed(prefixes []netip.Prefix) ([]netip.Prefix, error) {
 	var good []netip.Prefix
 	var wrong []error
 	for _, prefix := range prefixes {
-		if err := rail.allows(prefix); err != nil {
+		if err := r.allows(prefix); err != nil {
 			wrong = append(wrong, err)
 			continue
 		}
@@ -190,26 +190,26 @@ func (rail RailSettings) allowed(prefixes []netip.Prefix) ([]netip.Prefix, error
 				count++
 			}
 		}
-		if count > rail.limit() {
+		if count > r.limit() {
 			wrong = append(wrong,
 				fmt.Errorf("%w: %d %s prefixes on rail %s, the cap is %d; raise max_prefixes and the leaf's maximum-prefix, which must stay above it",
-					ErrTooMany, count, family.name, rail.Name, rail.limit()))
+					ErrTooMany, count, family.name, r.Name, r.limit()))
 		}
 	}
 	return good, few(wrong)
 }
 
-func (rail RailSettings) allows(prefix netip.Prefix) error {
+func (r RailSettings) allows(prefix netip.Prefix) error {
 	if !prefix.IsValid() || !prefix.IsSingleIP() || prefix.Addr().Is4In6() || prefix.Addr().Zone() != "" {
 		return fmt.Errorf("%s %w: it is not one address (/32 or /128)", prefix, ErrNotAllowed)
 	}
-	for _, own := range rail.Prefixes {
+	for _, own := range r.Prefixes {
 		if own.Contains(prefix.Addr()) {
 			return nil
 		}
 	}
 	return fmt.Errorf("%s %w on rail %s: it is outside of the prefixes %v configured for its pods", prefix,
-		ErrNotAllowed, rail.Name, rail.Prefixes)
+		ErrNotAllowed, r.Name, r.Prefixes)
 }
 
 // few joins errors, the first eight of them: one cause often spoils all.
@@ -237,4 +237,4 @@ func familyOf(prefix netip.Prefix) family {
 	return families[1]
 }
 
-func (family family) has(prefix netip.Prefix) bool { return prefix.Addr().Is4() == family.is4 }
+func (f family) has(prefix netip.Prefix) bool { return prefix.Addr().Is4() == f.is4 }

@@ -22,14 +22,14 @@ type neighbor struct {
 	} `json:"addressFamilyInfo"`
 }
 
-func (neighbor neighbor) session(name string) Session {
-	session := Session{Peer: name, Established: neighbor.State == "Established", State: brief(neighbor.State)}
-	for _, family := range neighbor.Families {
+func (n neighbor) session(name string) Session {
+	session := Session{Peer: name, Established: n.State == "Established", State: brief(n.State)}
+	for _, family := range n.Families {
 		session.Advertised += family.Sent
 	}
 	if !session.Established {
 		// What the leaf said when it ended the session is the cause, as "Cease/Maximum Number of Prefixes Reached".
-		for _, why := range []string{neighbor.LastNotification, neighbor.LastReset} {
+		for _, why := range []string{n.LastNotification, n.LastReset} {
 			if why != "" {
 				session.State += " (last end: " + brief(why) + ")"
 				break
@@ -40,9 +40,9 @@ func (neighbor neighbor) session(name string) Session {
 }
 
 // neighbors of bgpd by name. Empty as long as it has no configuration.
-func (bgpd bgpd) neighbors(ctx context.Context) (map[string]json.RawMessage, error) {
+func (b bgpd) neighbors(ctx context.Context) (map[string]json.RawMessage, error) {
 	const command = "show bgp neighbors json"
-	text, err := bgpd.ask(ctx, command)
+	text, err := b.ask(ctx, command)
 	if err != nil {
 		return nil, err
 	}
@@ -51,24 +51,24 @@ func (bgpd bgpd) neighbors(ctx context.Context) (map[string]json.RawMessage, err
 }
 
 // session of a rail among all neighbors.
-func (rail RailSettings) session(all map[string]json.RawMessage) (Session, error) {
-	raw, found := all[rail.neighbor()]
+func (r RailSettings) session(all map[string]json.RawMessage) (Session, error) {
+	raw, found := all[r.neighbor()]
 	if !found {
 		return Session{}, fmt.Errorf("%w: it has no neighbor %s, rail %s's leaf; give it one in FRR's configuration",
-			ErrNotReady, rail.neighbor(), rail.Name)
+			ErrNotReady, r.neighbor(), r.Name)
 	}
 	var known neighbor
 	if err := understand("show bgp neighbors json", string(raw), &known); err != nil {
 		return Session{}, err
 	}
-	return known.session(rail.neighbor()), nil
+	return known.session(r.neighbor()), nil
 }
 
 // sent gives the prefixes of a family that bgpd has written to the rail's leaf. A route counts once its update was made,
 // not while it waits for its turn.
-func (bgpd bgpd) sent(ctx context.Context, rail RailSettings, family family) (map[netip.Prefix]bool, error) {
+func (b bgpd) sent(ctx context.Context, rail RailSettings, family family) (map[netip.Prefix]bool, error) {
 	command := fmt.Sprintf("show bgp %s unicast neighbors %s advertised-routes json", family.name, rail.neighbor())
-	text, err := bgpd.ask(ctx, command)
+	text, err := b.ask(ctx, command)
 	if err != nil {
 		return nil, err
 	}
@@ -89,8 +89,8 @@ func (bgpd bgpd) sent(ctx context.Context, rail RailSettings, family family) (ma
 
 // whyNotSent looks for the reason that a prefix has not reached the leaf, in one sentence; source is how our routes
 // enter BGP.
-func (bgpd bgpd) whyNotSent(ctx context.Context, rail RailSettings, prefix netip.Prefix, source string) (string, error) {
-	all, err := bgpd.neighbors(ctx)
+func (b bgpd) whyNotSent(ctx context.Context, rail RailSettings, prefix netip.Prefix, source string) (string, error) {
+	all, err := b.neighbors(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -102,7 +102,7 @@ func (bgpd bgpd) whyNotSent(ctx context.Context, rail RailSettings, prefix netip
 		return fmt.Sprintf("the session with %s is %s; see that the leaf is up and its FRR configured", session.Peer, session.State), nil
 	}
 	command := fmt.Sprintf("show bgp %s unicast %s json", familyOf(prefix).name, prefix)
-	text, err := bgpd.ask(ctx, command)
+	text, err := b.ask(ctx, command)
 	if err != nil {
 		return "", err
 	}

@@ -11,9 +11,9 @@ import (
 )
 
 // Events tells of bgpd's coming and going, of sessions, and of routes of ours that somebody else added or deleted.
-func (kernel *KernelTable) Events(ctx context.Context) <-chan Event {
-	forgotten := &forgotten{reader: kernel.reader, teller: kernel}
-	return watch(ctx, kernel.watchFRR(forgotten.look), kernel.watchTables)
+func (k *KernelTable) Events(ctx context.Context) <-chan Event {
+	forgotten := &forgotten{reader: k.reader, teller: k}
+	return watch(ctx, k.watchFRR(forgotten.look), k.watchTables)
 }
 
 const (
@@ -23,10 +23,10 @@ const (
 	subscribePause = 500 * time.Millisecond
 )
 
-func (kernel *KernelTable) watchTables(ctx context.Context, events events) {
+func (k *KernelTable) watchTables(ctx context.Context, events events) {
 	var told string
 	for ctx.Err() == nil {
-		if err := kernel.follow(ctx, events); err != nil && err.Error() != told {
+		if err := k.follow(ctx, events); err != nil && err.Error() != told {
 			told = err.Error()
 			events.emit("changes of the kernel's routes cannot be followed: %v", err)
 		}
@@ -38,11 +38,11 @@ func (kernel *KernelTable) watchTables(ctx context.Context, events events) {
 }
 
 // follow notifications until ctx ends or the kernel drops some.
-func (kernel *KernelTable) follow(ctx context.Context, events events) error {
+func (k *KernelTable) follow(ctx context.Context, events events) error {
 	done := make(chan struct{})
 	updates := make(chan netlink.RouteUpdate, 256)
 	err := netlink.RouteSubscribeWithOptions(updates, done, netlink.RouteSubscribeOptions{
-		Namespace: kernel.namespace, ReceiveBufferSize: routeBuffer, ReceiveBufferForceSize: true,
+		Namespace: k.namespace, ReceiveBufferSize: routeBuffer, ReceiveBufferForceSize: true,
 		// The channel's end says enough.
 		ErrorCallback: func(error) {},
 	})
@@ -56,8 +56,8 @@ func (kernel *KernelTable) follow(ctx context.Context, events events) error {
 		}
 	}()
 	// What happened while nobody listened is not known.
-	for _, table := range kernel.rails {
-		kernel.compare(table, events)
+	for _, table := range k.rails {
+		k.compare(table, events)
 	}
 	for {
 		select {
@@ -67,19 +67,19 @@ func (kernel *KernelTable) follow(ctx context.Context, events events) error {
 			if !open {
 				return nil
 			}
-			if table := kernel.concerned(update); table != nil {
-				kernel.compare(table, events)
+			if table := k.concerned(update); table != nil {
+				k.compare(table, events)
 			}
 		}
 	}
 }
 
 // concerned is the table where an update is not what our own last Sync asked for.
-func (kernel *KernelTable) concerned(update netlink.RouteUpdate) *railTable {
+func (k *KernelTable) concerned(update netlink.RouteUpdate) *railTable {
 	if update.Protocol != Protocol {
 		return nil
 	}
-	for _, table := range kernel.rails {
+	for _, table := range k.rails {
 		if table.Table != update.Table {
 			continue
 		}
@@ -93,19 +93,19 @@ func (kernel *KernelTable) concerned(update netlink.RouteUpdate) *railTable {
 }
 
 // compare the table with the last Sync: a notification may be older than that.
-func (kernel *KernelTable) compare(table *railTable, events events) {
-	if why := kernel.difference(table); why != "" {
+func (k *KernelTable) compare(table *railTable, events events) {
+	if why := k.difference(table); why != "" {
 		events.emit("%s", why)
 	}
 }
 
-func (kernel *KernelTable) difference(table *railTable) string {
+func (k *KernelTable) difference(table *railTable) string {
 	table.mutex.Lock()
 	defer table.mutex.Unlock()
 	if table.left == nil {
 		return ""
 	}
-	there, err := kernel.routes(table.Table)
+	there, err := k.routes(table.Table)
 	if err != nil {
 		return err.Error()
 	}
@@ -132,29 +132,29 @@ func changed(left, now map[netip.Prefix]bool, where string) string {
 }
 
 // Events tells of bgpd's coming and going, of sessions, and of network lines of ours that somebody else added or deleted.
-func (vty *Vty) Events(ctx context.Context) <-chan Event {
-	forgotten := &forgotten{reader: vty.reader, teller: vty}
-	return watch(ctx, vty.watchFRR(func(ctx context.Context) string {
-		if why := vty.drifted(ctx); why != "" {
+func (v *Vty) Events(ctx context.Context) <-chan Event {
+	forgotten := &forgotten{reader: v.reader, teller: v}
+	return watch(ctx, v.watchFRR(func(ctx context.Context) string {
+		if why := v.drifted(ctx); why != "" {
 			return why
 		}
 		return forgotten.look(ctx)
 	}))
 }
 
-func (vty *Vty) drifted(ctx context.Context) string {
-	talk, err := vty.bgpd.open(ctx)
+func (v *Vty) drifted(ctx context.Context) string {
+	talk, err := v.bgpd.open(ctx)
 	if err != nil {
 		return ""
 	}
 	defer talk.close()
-	vty.mutex.Lock()
-	defer vty.mutex.Unlock()
-	lines, err := vty.lines(talk)
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	lines, err := v.lines(talk)
 	if err != nil {
 		return ""
 	}
-	for name, left := range vty.left {
+	for name, left := range v.left {
 		if why := changed(left, lines.ours[name], "bgpd's networks of rail "+name); why != "" {
 			return why
 		}

@@ -32,24 +32,24 @@ func NewVty(settings Settings) (*Vty, error) {
 }
 
 // Close is there for symmetry; nothing stays open between calls, and the lines stay in bgpd.
-func (vty *Vty) Close() error { return nil }
+func (v *Vty) Close() error { return nil }
 
 // Sync makes the rail's network lines exactly these. What may not be announced is left out and named in the error; over
 // the cap nothing is added. ErrNotReady as long as bgpd has no BGP instance: one is never made.
-func (vty *Vty) Sync(ctx context.Context, rail plan.Rail, want []netip.Prefix) (added, removed int, err error) {
-	given, err := vty.settings.rail(rail.Name)
+func (v *Vty) Sync(ctx context.Context, rail plan.Rail, want []netip.Prefix) (added, removed int, err error) {
+	given, err := v.settings.rail(rail.Name)
 	if err != nil {
 		return 0, 0, err
 	}
 	good, refused := given.allowed(want)
-	vty.mutex.Lock()
-	defer vty.mutex.Unlock()
-	talk, err := vty.bgpd.open(ctx)
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	talk, err := v.bgpd.open(ctx)
 	if err != nil {
 		return 0, 0, errors.Join(refused, err)
 	}
 	defer talk.close()
-	lines, err := vty.lines(talk)
+	lines, err := v.lines(talk)
 	if err != nil {
 		return 0, 0, errors.Join(refused, err)
 	}
@@ -58,39 +58,39 @@ func (vty *Vty) Sync(ctx context.Context, rail plan.Rail, want []netip.Prefix) (
 	if len(edit.changes) > 0 {
 		err = edit.apply(talk, lines.instance, left)
 	}
-	vty.left[rail.Name] = left
+	v.left[rail.Name] = left
 	return edit.added, edit.removed, few(append([]error{refused, err}, edit.wrong...))
 }
 
 // List the rail's network lines, sorted.
-func (vty *Vty) List(ctx context.Context, rail plan.Rail) ([]netip.Prefix, error) {
-	if _, err := vty.settings.rail(rail.Name); err != nil {
+func (v *Vty) List(ctx context.Context, rail plan.Rail) ([]netip.Prefix, error) {
+	if _, err := v.settings.rail(rail.Name); err != nil {
 		return nil, err
 	}
-	talk, err := vty.bgpd.open(ctx)
+	talk, err := v.bgpd.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer talk.close()
-	lines, err := vty.lines(talk)
+	lines, err := v.lines(talk)
 	if err != nil {
 		return nil, err
 	}
 	return sorted(lines.ours[rail.Name]), nil
 }
 
-func (vty *Vty) lines(talk *conversation) (networkLines, error) {
+func (v *Vty) lines(talk *conversation) (networkLines, error) {
 	text, err := talk.say("show running-config")
 	if err != nil {
 		return networkLines{}, err
 	}
-	lines := parseNetworkLines(text, vty.settings.Rails)
+	lines := parseNetworkLines(text, v.settings.Rails)
 	if lines.instance == "" {
 		// To enter `router bgp` now would make one, without the operator's settings.
 		return lines, fmt.Errorf("%w: it has no `router bgp` yet; load FRR's configuration", ErrNotReady)
 	}
-	if vty.settings.ASN != 0 && lines.asn != vty.settings.ASN {
-		return lines, fmt.Errorf("bgpd runs AS %d, our configuration says %d: make them the same", lines.asn, vty.settings.ASN)
+	if v.settings.ASN != 0 && lines.asn != v.settings.ASN {
+		return lines, fmt.Errorf("bgpd runs AS %d, our configuration says %d: make them the same", lines.asn, v.settings.ASN)
 	}
 	return lines, nil
 }
@@ -132,37 +132,37 @@ func difference(rail RailSettings, lines networkLines, want []netip.Prefix, full
 	return edit
 }
 
-func (edit *edit) plan(rail RailSettings, prefix netip.Prefix, add bool) {
+func (e *edit) plan(rail RailSettings, prefix netip.Prefix, add bool) {
 	command := fmt.Sprintf("network %s route-map %s", prefix, frrconfig.RouteMap(rail.Name))
 	if !add {
 		command = "no " + command
 	}
 	family := familyOf(prefix)
-	edit.changes[family] = append(edit.changes[family], change{prefix, add, command})
+	e.changes[family] = append(e.changes[family], change{prefix, add, command})
 }
 
 // apply the changes and keep left true. A refusal of one does not keep the others from their turn.
-func (edit *edit) apply(talk *conversation, instance string, left map[netip.Prefix]bool) error {
+func (e *edit) apply(talk *conversation, instance string, left map[netip.Prefix]bool) error {
 	for _, command := range []string{"configure terminal", "router bgp " + instance} {
 		if _, err := talk.say(command); err != nil {
 			return err
 		}
 	}
 	for _, family := range families {
-		if len(edit.changes[family]) == 0 {
+		if len(e.changes[family]) == 0 {
 			continue
 		}
 		if _, err := talk.say("address-family " + family.name + " unicast"); err != nil {
 			return err
 		}
-		for _, change := range edit.changes[family] {
+		for _, change := range e.changes[family] {
 			_, err := talk.say(change.command)
 			var no refusal
 			switch {
 			case err == nil:
-				edit.done(change, left)
+				e.done(change, left)
 			case errors.As(err, &no):
-				edit.wrong = append(edit.wrong, err)
+				e.wrong = append(e.wrong, err)
 			default:
 				return err
 			}
@@ -175,13 +175,13 @@ func (edit *edit) apply(talk *conversation, instance string, left map[netip.Pref
 	return err
 }
 
-func (edit *edit) done(change change, left map[netip.Prefix]bool) {
+func (e *edit) done(change change, left map[netip.Prefix]bool) {
 	if change.add {
 		left[change.prefix] = true
-		edit.added++
+		e.added++
 	} else {
 		delete(left, change.prefix)
-		edit.removed++
+		e.removed++
 	}
 }
 

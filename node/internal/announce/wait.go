@@ -49,12 +49,12 @@ func newReader(settings Settings, source func(RailSettings) string) *reader {
 }
 
 // Session of the rail with its leaf.
-func (reader *reader) Session(ctx context.Context, rail plan.Rail) (Session, error) {
-	given, err := reader.settings.rail(rail.Name)
+func (r *reader) Session(ctx context.Context, rail plan.Rail) (Session, error) {
+	given, err := r.settings.rail(rail.Name)
 	if err != nil {
 		return Session{}, err
 	}
-	all, err := reader.bgpd.neighbors(ctx)
+	all, err := r.bgpd.neighbors(ctx)
 	if err != nil {
 		return Session{}, err
 	}
@@ -63,8 +63,8 @@ func (reader *reader) Session(ctx context.Context, rail plan.Rail) (Session, err
 
 // WaitAdvertised until FRR has sent all prefixes to the rail's leaf. Ends with ctx, and after 5 s where that has no
 // deadline; then the error says which prefix, and why as far as FRR tells.
-func (reader *reader) WaitAdvertised(ctx context.Context, rail plan.Rail, prefixes []netip.Prefix) error {
-	given, err := reader.settings.rail(rail.Name)
+func (r *reader) WaitAdvertised(ctx context.Context, rail plan.Rail, prefixes []netip.Prefix) error {
+	given, err := r.settings.rail(rail.Name)
 	if err != nil {
 		return err
 	}
@@ -77,14 +77,14 @@ func (reader *reader) WaitAdvertised(ctx context.Context, rail plan.Rail, prefix
 	missing, reason := prefixes, "bgpd has not answered yet"
 	for {
 		var took time.Duration
-		missing, took, err = reader.missing(ctx, given, missing)
+		missing, took, err = r.missing(ctx, given, missing)
 		if err == nil && len(missing) == 0 {
 			return nil
 		}
 		waited := time.Since(began)
 		if err == nil && waited > reasonAfter && time.Since(asked) > reasonAfter {
 			var why string
-			if why, err = reader.bgpd.whyNotSent(ctx, given, missing[0], reader.source(given)); err == nil {
+			if why, err = r.bgpd.whyNotSent(ctx, given, missing[0], r.source(given)); err == nil {
 				reason = why
 			}
 			asked = time.Now()
@@ -114,7 +114,7 @@ func some(prefixes []netip.Prefix) string {
 }
 
 // missing of the prefixes at the leaf, and how long the looks took.
-func (reader *reader) missing(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) ([]netip.Prefix, time.Duration, error) {
+func (r *reader) missing(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) ([]netip.Prefix, time.Duration, error) {
 	var missing []netip.Prefix
 	var took time.Duration
 	for _, family := range families {
@@ -127,7 +127,7 @@ func (reader *reader) missing(ctx context.Context, rail RailSettings, prefixes [
 		if len(own) == 0 {
 			continue
 		}
-		sent, one, err := reader.look(ctx, rail, family)
+		sent, one, err := r.look(ctx, rail, family)
 		if err != nil {
 			return prefixes, one, err
 		}
@@ -142,16 +142,16 @@ func (reader *reader) missing(ctx context.Context, rail RailSettings, prefixes [
 }
 
 // look at what was sent, not before this call began: one's own, or one that somebody else began meanwhile.
-func (reader *reader) look(ctx context.Context, rail RailSettings, family family) (map[netip.Prefix]bool, time.Duration, error) {
+func (r *reader) look(ctx context.Context, rail RailSettings, family family) (map[netip.Prefix]bool, time.Duration, error) {
 	came := time.Now()
 	at := lookAt{rail.Name, family}
-	reader.mutex.Lock()
-	look := reader.looks[at]
+	r.mutex.Lock()
+	look := r.looks[at]
 	if look == nil {
 		look = newLook()
-		reader.looks[at] = look
+		r.looks[at] = look
 	}
-	reader.mutex.Unlock()
+	r.mutex.Unlock()
 	select {
 	case look.turn <- struct{}{}:
 		defer func() { <-look.turn }()
@@ -162,7 +162,7 @@ func (reader *reader) look(ctx context.Context, rail RailSettings, family family
 		return look.sent, look.took, look.err
 	}
 	began := time.Now()
-	look.sent, look.err = reader.bgpd.sent(ctx, rail, family)
+	look.sent, look.err = r.bgpd.sent(ctx, rail, family)
 	look.began, look.took = began, time.Since(began)
 	if ended(ctx) != nil {
 		// This caller's time is over, not that of those behind it.

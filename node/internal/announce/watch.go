@@ -23,9 +23,9 @@ const (
 // events are what a watcher emits. A reader who is behind has reasons enough to look again: more are left out.
 type events struct{ channel chan Event }
 
-func (events events) emit(format string, arguments ...any) {
+func (e events) emit(format string, arguments ...any) {
 	select {
-	case events.channel <- Event{Why: fmt.Sprintf(format, arguments...)}:
+	case e.channel <- Event{Why: fmt.Sprintf(format, arguments...)}:
 	default:
 	}
 }
@@ -57,21 +57,21 @@ type frrWatch struct {
 	sessions map[string]string
 }
 
-func (reader *reader) watchFRR(drift func(context.Context) string) func(context.Context, events) {
+func (r *reader) watchFRR(drift func(context.Context) string) func(context.Context, events) {
 	return func(ctx context.Context, events events) {
-		watch := &frrWatch{reader: reader, events: events, drift: drift, sessions: map[string]string{}}
+		watch := &frrWatch{reader: r, events: events, drift: drift, sessions: map[string]string{}}
 		watch.run(ctx)
 	}
 }
 
-func (watch *frrWatch) run(ctx context.Context) {
+func (f *frrWatch) run(ctx context.Context) {
 	// Without notifications, which need the folder to be there and inotify instances to be left, polling finds all, later.
-	folder := &folderWatch{path: filepath.Dir(watch.settings.Socket)}
+	folder := &folderWatch{path: filepath.Dir(f.settings.Socket)}
 	defer folder.close()
 	for {
 		folder.open()
-		watch.look(ctx)
-		pause := time.NewTimer(watch.pause())
+		f.look(ctx)
+		pause := time.NewTimer(f.pause())
 		for waiting := true; waiting; {
 			select {
 			case <-ctx.Done():
@@ -84,8 +84,8 @@ func (watch *frrWatch) run(ctx context.Context) {
 					folder.close()
 					continue
 				}
-				if change.Name == watch.settings.Socket && change.Has(fsnotify.Create) {
-					watch.anew = time.Now()
+				if change.Name == f.settings.Socket && change.Has(fsnotify.Create) {
+					f.anew = time.Now()
 					waiting = false
 				} else if change.Name == folder.path && change.Has(fsnotify.Remove|fsnotify.Rename) {
 					folder.close()
@@ -96,53 +96,53 @@ func (watch *frrWatch) run(ctx context.Context) {
 	}
 }
 
-func (watch *frrWatch) pause() time.Duration {
+func (f *frrWatch) pause() time.Duration {
 	switch {
-	case time.Since(watch.anew) < startLimit:
+	case time.Since(f.anew) < startLimit:
 		return startPoll
-	case !watch.up:
+	case !f.up:
 		return awayPoll
-	case watch.settings.SessionPoll > 0:
-		return watch.settings.SessionPoll
+	case f.settings.SessionPoll > 0:
+		return f.settings.SessionPoll
 	}
 	return defaultSessionPoll
 }
 
-func (watch *frrWatch) look(ctx context.Context) {
-	all, err := watch.bgpd.neighbors(ctx)
+func (f *frrWatch) look(ctx context.Context) {
+	all, err := f.bgpd.neighbors(ctx)
 	if ctx.Err() != nil {
 		return
 	}
 	if err != nil {
-		if watch.up {
-			watch.events.emit("bgpd has gone: %v", err)
+		if f.up {
+			f.events.emit("bgpd has gone: %v", err)
 		}
-		watch.up, watch.known = false, true
+		f.up, f.known = false, true
 		return
 	}
-	if len(all) == 0 && !watch.up {
+	if len(all) == 0 && !f.up {
 		// It runs, but has not got its configuration: nothing can be announced yet.
-		watch.known = true
+		f.known = true
 		return
 	}
-	if !watch.anew.IsZero() {
-		if watch.missingNeighbor(all) && time.Since(watch.anew) < startLimit {
+	if !f.anew.IsZero() {
+		if f.missingNeighbor(all) && time.Since(f.anew) < startLimit {
 			return
 		}
-		watch.events.emit("bgpd came anew")
-		watch.anew = time.Time{}
-	} else if watch.known && !watch.up {
-		watch.events.emit("bgpd is back")
+		f.events.emit("bgpd came anew")
+		f.anew = time.Time{}
+	} else if f.known && !f.up {
+		f.events.emit("bgpd is back")
 	}
-	watch.up, watch.known = true, true
-	watch.compare(all)
-	if why := watch.drift(ctx); why != "" {
-		watch.events.emit("%s", why)
+	f.up, f.known = true, true
+	f.compare(all)
+	if why := f.drift(ctx); why != "" {
+		f.events.emit("%s", why)
 	}
 }
 
-func (watch *frrWatch) missingNeighbor(all map[string]json.RawMessage) bool {
-	for _, rail := range watch.settings.Rails {
+func (f *frrWatch) missingNeighbor(all map[string]json.RawMessage) bool {
+	for _, rail := range f.settings.Rails {
 		if all[rail.neighbor()] == nil {
 			return true
 		}
@@ -152,8 +152,8 @@ func (watch *frrWatch) missingNeighbor(all map[string]json.RawMessage) bool {
 
 // compare sessions with what they were, and say what is new. A session that ended and came back between two looks is told
 // by the count of its beginnings.
-func (watch *frrWatch) compare(all map[string]json.RawMessage) {
-	for _, rail := range watch.settings.Rails {
+func (f *frrWatch) compare(all map[string]json.RawMessage) {
+	for _, rail := range f.settings.Rails {
 		now, state := "", "not configured"
 		if session, err := rail.session(all); err == nil {
 			state = session.State
@@ -161,10 +161,10 @@ func (watch *frrWatch) compare(all map[string]json.RawMessage) {
 			_ = json.Unmarshal(all[rail.neighbor()], &counted)
 			now = fmt.Sprint(session.Established, counted.ConnectionsEstablished)
 		}
-		before, seen := watch.sessions[rail.Name]
-		watch.sessions[rail.Name] = now
+		before, seen := f.sessions[rail.Name]
+		f.sessions[rail.Name] = now
 		if seen && now != before {
-			watch.events.emit("session of rail %s with %s is %s", rail.Name, rail.neighbor(), state)
+			f.events.emit("session of rail %s with %s is %s", rail.Name, rail.neighbor(), state)
 		}
 	}
 }
@@ -175,32 +175,32 @@ type folderWatch struct {
 	watcher *fsnotify.Watcher
 }
 
-func (folder *folderWatch) open() {
-	if folder.watcher != nil {
+func (f *folderWatch) open() {
+	if f.watcher != nil {
 		return
 	}
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return
 	}
-	if watcher.Add(folder.path) != nil {
+	if watcher.Add(f.path) != nil {
 		_ = watcher.Close()
 		return
 	}
-	folder.watcher = watcher
+	f.watcher = watcher
 }
 
 // changes of the folder; nil, from which nothing comes, while there is no watcher.
-func (folder *folderWatch) changes() <-chan fsnotify.Event {
-	if folder.watcher == nil {
+func (f *folderWatch) changes() <-chan fsnotify.Event {
+	if f.watcher == nil {
 		return nil
 	}
-	return folder.watcher.Events
+	return f.watcher.Events
 }
 
-func (folder *folderWatch) close() {
-	if folder.watcher != nil {
-		_ = folder.watcher.Close()
-		folder.watcher = nil
+func (f *folderWatch) close() {
+	if f.watcher != nil {
+		_ = f.watcher.Close()
+		f.watcher = nil
 	}
 }

@@ -54,73 +54,73 @@ func RouteMap(rail string) string { return "railwright-" + rail }
 const denyAll = "railwright-nothing"
 
 // neighbor by which FRR knows the leaf.
-func (rail Rail) neighbor() string {
-	if rail.Peer.IsValid() {
-		return rail.Peer.String()
+func (r Rail) neighbor() string {
+	if r.Peer.IsValid() {
+		return r.Peer.String()
 	}
-	return rail.Interface
+	return r.Interface
 }
 
 // Text is the node's frr.conf.
-func (node Node) Text() string {
+func (n Node) Text() string {
 	page := &document{}
-	node.head(page)
+	n.head(page)
 	page.first()
-	for _, rail := range node.Rails {
+	for _, rail := range n.Rails {
 		page.railFilter(rail)
 	}
-	for _, rail := range node.Rails {
+	for _, rail := range n.Rails {
 		if !rail.Peer.IsValid() {
 			page.advertise(rail.Interface)
 		}
 	}
 	page.nothing("The leaf's routes are not needed: packets of pods go to the leaf by OpenFlow, not by the host's routes.")
-	page.router(node.ASN, node.RouterID)
+	page.router(n.ASN, n.RouterID)
 	page.add(" bgp graceful-restart",
 		"When bgpd dies, the leaf keeps the pods' routes until it is back (120 s at most): pods' packets do not pass FRR.")
 	page.add(" bgp graceful-restart preserve-fw-state",
 		"Tells the leaf so. Without it the leaf drops the routes when bgpd comes back, before it has heard them again.")
 	// FRR ends a session that is known by the interface alone together with the interface, whatever is said here.
-	if slices.ContainsFunc(node.Rails, func(rail Rail) bool { return rail.Peer.IsValid() }) {
+	if slices.ContainsFunc(n.Rails, func(rail Rail) bool { return rail.Peer.IsValid() }) {
 		page.add(" no bgp fast-external-failover",
 			"A start of ovs-vswitchd takes the bridge's interface down for a moment (userspace datapath): the session outlives it. One that begins anew may end again at once where both sides open it at the same moment, and a leaf deletes what it kept of a session that ends twice.")
 	}
-	if node.Backend == Vty {
+	if n.Backend == Vty {
 		page.add(" no bgp network import-check",
 			"A pod's address is in no routing table of the host; without this line bgpd would not announce it.")
 	}
-	page.group("LEAVES", node.BFD)
-	for _, rail := range node.Rails {
+	page.group("LEAVES", n.BFD)
+	for _, rail := range n.Rails {
 		page.neighbor(rail.neighbor(), !rail.Peer.IsValid(), "LEAVES")
 	}
-	page.families("LEAVES", node.policy)
+	page.families("LEAVES", n.policy)
 	return page.text()
 }
 
-func (node Node) policy(page *document) {
-	for _, rail := range node.Rails {
-		if node.Backend == KernelTable {
+func (n Node) policy(page *document) {
+	for _, rail := range n.Rails {
+		if n.Backend == KernelTable {
 			page.add(fmt.Sprintf("  redistribute table-direct %d route-map %s", rail.Table, RouteMap(rail.Name)),
 				"First filter: of the rail's table, only the rail's pods enter BGP.")
 		}
 	}
 	page.add("  neighbor LEAVES route-map "+denyAll+" in", "")
-	for _, rail := range node.Rails {
+	for _, rail := range n.Rails {
 		page.add("  neighbor "+rail.neighbor()+" route-map "+RouteMap(rail.Name)+" out",
 			"Second filter: only the rail's own pods go to the rail's leaf.")
 	}
 }
 
-func (node Node) head(page *document) {
-	page.say("FRR of a node, for railwrightd's %s backend.", node.Backend)
-	if node.Backend == KernelTable {
+func (n Node) head(page *document) {
+	page.say("FRR of a node, for railwrightd's %s backend.", n.Backend)
+	if n.Backend == KernelTable {
 		page.say("Needs FRR 10: FRR 8 cannot take IPv6 from a table of the kernel. The daemon writes blackhole routes, one of each")
 		page.say("pod's address, to a table for each rail that no rule looks up; FRR redistributes the tables.")
 	} else {
 		page.say("For FRR 8.4 and later. The daemon adds and removes `network` lines in bgpd's memory through its vty socket,")
 		page.say("each with a rail's route map; it never saves them. Without these route maps nothing is announced.")
 	}
-	page.say("/etc/frr/daemons: bgpd=yes%s", map[bool]string{true: ", bfdd=yes"}[node.BFD])
+	page.say("/etc/frr/daemons: bgpd=yes%s", map[bool]string{true: ", bfdd=yes"}[n.BFD])
 }
 
 // Leaf is what the leaf's side is made from: an example for a leaf that runs FRR, and the rules for one that does not.
@@ -137,28 +137,28 @@ type Leaf struct {
 }
 
 // Text is the leaf's frr.conf, as far as nodes are concerned.
-func (leaf Leaf) Text() string {
+func (l Leaf) Text() string {
 	page := &document{}
 	page.say("FRR of a rail leaf, as far as its nodes are concerned. Its sessions with spines come beside it.")
 	page.first()
-	page.railFilter(Rail{Name: leaf.Rail, Prefixes: leaf.Prefixes})
-	for _, port := range leaf.Ports {
+	page.railFilter(Rail{Name: l.Rail, Prefixes: l.Prefixes})
+	for _, port := range l.Ports {
 		if _, err := netip.ParseAddr(port); err != nil {
 			page.advertise(port)
 		}
 	}
 	page.nothing("Nodes need no routes: their flows send all that leaves to this leaf.")
-	page.router(leaf.ASN, leaf.RouterID)
-	page.group("NODES", leaf.BFD)
-	for _, port := range leaf.Ports {
+	page.router(l.ASN, l.RouterID)
+	page.group("NODES", l.BFD)
+	for _, port := range l.Ports {
 		_, err := netip.ParseAddr(port)
 		page.neighbor(port, err != nil, "NODES")
 	}
 	page.families("NODES", func(page *document) {
-		page.add("  neighbor NODES route-map "+RouteMap(leaf.Rail)+" in",
+		page.add("  neighbor NODES route-map "+RouteMap(l.Rail)+" in",
 			"What is not an address of a pod of this rail is not taken, whoever announces it.")
 		page.add("  neighbor NODES route-map "+denyAll+" out", "")
-		page.add(fmt.Sprintf("  neighbor NODES maximum-prefix %d restart 1", leaf.MaxPrefixes),
+		page.add(fmt.Sprintf("  neighbor NODES maximum-prefix %d restart 1", l.MaxPrefixes),
 			"A node that announces more loses its whole session, all its pods with it, and may come again after 1 min: keep railwrightd's max_prefixes below.")
 	})
 	return page.text()
@@ -179,42 +179,42 @@ type document struct {
 	given map[string]bool
 }
 
-func (page *document) say(format string, arguments ...any) {
-	page.lines = append(page.lines, "! "+fmt.Sprintf(format, arguments...))
+func (d *document) say(format string, arguments ...any) {
+	d.lines = append(d.lines, "! "+fmt.Sprintf(format, arguments...))
 }
 
-func (page *document) add(line, reason string) {
-	if page.given == nil {
-		page.given = map[string]bool{}
+func (d *document) add(line, reason string) {
+	if d.given == nil {
+		d.given = map[string]bool{}
 	}
-	if reason != "" && !page.given[reason] {
-		page.given[reason] = true
+	if reason != "" && !d.given[reason] {
+		d.given[reason] = true
 		indent := line[:len(line)-len(strings.TrimLeft(line, " "))] + "!"
 		comment := indent
 		for _, word := range strings.Fields(reason) {
 			if len(comment)+1+len(word) > width {
-				page.lines = append(page.lines, comment)
+				d.lines = append(d.lines, comment)
 				comment = indent
 			}
 			comment += " " + word
 		}
-		page.lines = append(page.lines, comment)
+		d.lines = append(d.lines, comment)
 	}
-	page.lines = append(page.lines, line)
+	d.lines = append(d.lines, line)
 }
 
-func (page *document) text() string { return strings.Join(page.lines, "\n") + "\n" }
+func (d *document) text() string { return strings.Join(d.lines, "\n") + "\n" }
 
 // first is to stand before the first route map.
-func (page *document) first() {
-	page.add("!", "")
-	page.add("bgp route-map delay-timer 1",
+func (d *document) first() {
+	d.add("!", "")
+	d.add("bgp route-map delay-timer 1",
 		"bgpd opens no session until this long after the last route map was read: 0.2 s after a start instead of 4 s.")
 }
 
-func (page *document) railFilter(rail Rail) {
+func (d *document) railFilter(rail Rail) {
 	name := RouteMap(rail.Name)
-	page.add("!", "")
+	d.add("!", "")
 	used := map[bool]bool{}
 	for _, prefix := range rail.Prefixes {
 		used[prefix.Addr().Is4()] = true
@@ -226,7 +226,7 @@ func (page *document) railFilter(rail Rail) {
 				continue
 			}
 			number += 5
-			page.add(fmt.Sprintf("%s prefix-list %s seq %d permit %s ge %d", family.word, name, number, prefix.Masked(),
+			d.add(fmt.Sprintf("%s prefix-list %s seq %d permit %s ge %d", family.word, name, number, prefix.Masked(),
 				prefix.Addr().BitLen()),
 				"Single addresses of the rail's pods, never a network; `ge` 32 and 128.")
 		}
@@ -237,64 +237,64 @@ func (page *document) railFilter(rail Rail) {
 			continue
 		}
 		number += 10
-		page.add(fmt.Sprintf("route-map %s permit %d", name, number), "What no entry permits is denied.")
-		page.add(fmt.Sprintf(" match %s address prefix-list %s", family.word, name), "")
-		page.add("exit", "")
+		d.add(fmt.Sprintf("route-map %s permit %d", name, number), "What no entry permits is denied.")
+		d.add(fmt.Sprintf(" match %s address prefix-list %s", family.word, name), "")
+		d.add("exit", "")
 	}
 }
 
-func (page *document) nothing(reason string) {
-	page.add("!", "")
-	page.add("route-map "+denyAll+" deny 10", reason)
-	page.add("exit", "")
-	page.add("!", "")
+func (d *document) nothing(reason string) {
+	d.add("!", "")
+	d.add("route-map "+denyAll+" deny 10", reason)
+	d.add("exit", "")
+	d.add("!", "")
 }
 
-func (page *document) router(asn uint32, routerID netip.Addr) {
-	page.add(fmt.Sprintf("router bgp %d", asn), "")
-	page.add(" bgp router-id "+routerID.String(), "Unique among all BGP speakers.")
-	page.add(" no bgp default ipv4-unicast", "A neighbor takes part in the address families that name it, in no other.")
-	page.add(" bgp ebgp-requires-policy", "Should a line with a route map get lost, that neighbor is told nothing instead of all.")
+func (d *document) router(asn uint32, routerID netip.Addr) {
+	d.add(fmt.Sprintf("router bgp %d", asn), "")
+	d.add(" bgp router-id "+routerID.String(), "Unique among all BGP speakers.")
+	d.add(" no bgp default ipv4-unicast", "A neighbor takes part in the address families that name it, in no other.")
+	d.add(" bgp ebgp-requires-policy", "Should a line with a route map get lost, that neighbor is told nothing instead of all.")
 }
 
-func (page *document) group(group string, bfd bool) {
-	page.add(" neighbor "+group+" peer-group", "")
-	page.add(" neighbor "+group+" remote-as external", "Any AS but our own.")
-	page.add(" neighbor "+group+" advertisement-interval 0", "An address is announced at once.")
-	page.add(" neighbor "+group+" timers 3 9", "Keepalive and hold time, s. A side that hangs is noticed after 9 s; the default is 180 s.")
-	page.add(" neighbor "+group+" timers connect 1", "A lost session is tried again each second.")
-	page.add(" neighbor "+group+" capability extended-nexthop",
+func (d *document) group(group string, bfd bool) {
+	d.add(" neighbor "+group+" peer-group", "")
+	d.add(" neighbor "+group+" remote-as external", "Any AS but our own.")
+	d.add(" neighbor "+group+" advertisement-interval 0", "An address is announced at once.")
+	d.add(" neighbor "+group+" timers 3 9", "Keepalive and hold time, s. A side that hangs is noticed after 9 s; the default is 180 s.")
+	d.add(" neighbor "+group+" timers connect 1", "A lost session is tried again each second.")
+	d.add(" neighbor "+group+" capability extended-nexthop",
 		"IPv4 routes with IPv6 next hops (RFC 8950): one session carries both families.")
 	if bfd {
-		page.add(" neighbor "+group+" bfd",
+		d.add(" neighbor "+group+" bfd",
 			"Notices a path that went silent in 0.9 s instead of 9 s. A bgpd that starts anew may then lose its routes at the leaf for some seconds.")
 	}
 }
 
-func (page *document) families(group string, policy func(*document)) {
+func (d *document) families(group string, policy func(*document)) {
 	for _, family := range families {
-		page.add(" address-family "+family.name+" unicast", "")
-		page.add("  neighbor "+group+" activate", "")
-		policy(page)
-		page.add(" exit-address-family", "")
+		d.add(" address-family "+family.name+" unicast", "")
+		d.add("  neighbor "+group+" activate", "")
+		policy(d)
+		d.add(" exit-address-family", "")
 	}
-	page.add("exit", "")
+	d.add("exit", "")
 }
 
 // advertise ourselves on an unnumbered interface: the other side knows our address by this alone.
-func (page *document) advertise(name string) {
-	page.add("!", "")
-	page.add("interface "+name, "")
-	page.add(" no ipv6 nd suppress-ra",
+func (d *document) advertise(name string) {
+	d.add("!", "")
+	d.add("interface "+name, "")
+	d.add(" no ipv6 nd suppress-ra",
 		"Router advertisements: the other side learns our link-local address by them, and no address is configured.")
-	page.add(" ipv6 nd ra-interval 1", "Each second, not each 10 s: a session comes back that much sooner after FRR starts.")
-	page.add(" ipv6 nd ra-lifetime 0", "Not a default router: the other side's kernel shall not send the host's own packets here.")
-	page.add("exit", "")
+	d.add(" ipv6 nd ra-interval 1", "Each second, not each 10 s: a session comes back that much sooner after FRR starts.")
+	d.add(" ipv6 nd ra-lifetime 0", "Not a default router: the other side's kernel shall not send the host's own packets here.")
+	d.add("exit", "")
 }
 
-func (page *document) neighbor(name string, unnumbered bool, group string) {
+func (d *document) neighbor(name string, unnumbered bool, group string) {
 	if unnumbered {
 		name += " interface"
 	}
-	page.add(" neighbor "+name+" peer-group "+group, "")
+	d.add(" neighbor "+name+" peer-group "+group, "")
 }
