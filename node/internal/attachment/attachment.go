@@ -25,8 +25,8 @@ type Key struct {
 	Interface   string `json:"interface"`
 }
 
-func (key Key) String() string {
-	return fmt.Sprintf("%s/%s/%s", key.Network, key.ContainerID, key.Interface)
+func (k Key) String() string {
+	return fmt.Sprintf("%s/%s/%s", k.Network, k.ContainerID, k.Interface)
 }
 
 // Pod as Kubernetes names it. Namespace decides the tenant.
@@ -62,17 +62,17 @@ type Attachment struct {
 }
 
 // Has says whether a part was asked for.
-func (attachment Attachment) Has(part Part) bool {
-	return slices.Contains(attachment.Part, part)
+func (a Attachment) Has(part Part) bool {
+	return slices.Contains(a.Part, part)
 }
 
 // Prefixes that are announced: /32 and /128; none without Routes.
-func (attachment Attachment) Prefixes() []netip.Prefix {
-	if !attachment.Has(Routes) {
+func (a Attachment) Prefixes() []netip.Prefix {
+	if !a.Has(Routes) {
 		return nil
 	}
-	prefixes := make([]netip.Prefix, 0, len(attachment.Addresses))
-	for _, address := range attachment.Addresses {
+	prefixes := make([]netip.Prefix, 0, len(a.Addresses))
+	for _, address := range a.Addresses {
 		prefixes = append(prefixes, netip.PrefixFrom(address, address.BitLen()))
 	}
 	return prefixes
@@ -94,18 +94,18 @@ func ParseMAC(text string) (MAC, error) {
 	return mac, nil
 }
 
-func (mac MAC) String() string {
-	return net.HardwareAddr(mac[:]).String()
+func (m MAC) String() string {
+	return net.HardwareAddr(m[:]).String()
 }
 
 // MarshalText and UnmarshalText keep it readable in state files.
-func (mac MAC) MarshalText() ([]byte, error) { return []byte(mac.String()), nil }
+func (m MAC) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
 // UnmarshalText takes what ParseMAC takes.
-func (mac *MAC) UnmarshalText(text []byte) error {
+func (m *MAC) UnmarshalText(text []byte) error {
 	parsed, err := ParseMAC(string(text))
 	if err == nil {
-		*mac = parsed
+		*m = parsed
 	}
 	return err
 }

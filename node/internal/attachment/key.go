@@ -13,13 +13,13 @@ const (
 
 // Check says what is wrong with a key from outside: names are CNI's (a letter or digit, then those, '_', '.', '-'), and
 // the interface's is printable ASCII that the kernel takes.
-func (key Key) Check() error {
-	for _, field := range []struct{ what, name string }{{"network", key.Network}, {"container id", key.ContainerID}} {
+func (k Key) Check() error {
+	for _, field := range []struct{ what, name string }{{"network", k.Network}, {"container id", k.ContainerID}} {
 		if err := checkName(field.what, field.name); err != nil {
 			return err
 		}
 	}
-	name := key.Interface
+	name := k.Interface
 	if name == "" || len(name) > LongestInterface || name == "." || name == ".." {
 		return fmt.Errorf("interface name %.40q is not one of 1 to %d characters", name, LongestInterface)
 	}

@@ -26,8 +26,8 @@ type prepared struct {
 }
 
 // add has the daemon make the attachment's parts real, and returns when they are: the pod's first packet finds its way.
-func (plugin plugin) add(arguments *skel.CmdArgs) error {
-	ready, err := plugin.prepare(arguments)
+func (p plugin) add(arguments *skel.CmdArgs) error {
+	ready, err := p.prepare(arguments)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (plugin plugin) add(arguments *skel.CmdArgs) error {
 	if err != nil {
 		if _, is := answered(err); !is {
 			// What became of it is not known; the daemon undoes by itself what it refuses.
-			_ = plugin.undo(daemon, ready.call, min(undoTimeout, ready.settings.Timeout))
+			_ = p.undo(daemon, ready.call, min(undoTimeout, ready.settings.Timeout))
 		}
 		return callFailure(err, ready.settings)
 	}
@@ -55,12 +55,12 @@ func (plugin plugin) add(arguments *skel.CmdArgs) error {
 		}
 	}
 	if err != nil {
-		_ = plugin.undo(daemon, ready.call, min(undoTimeout, ready.settings.Timeout))
+		_ = p.undo(daemon, ready.call, min(undoTimeout, ready.settings.Timeout))
 	}
 	return err
 }
 
-func (plugin plugin) prepare(arguments *skel.CmdArgs) (*prepared, error) {
+func (p plugin) prepare(arguments *skel.CmdArgs) (*prepared, error) {
 	call, err := readCall(arguments)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (plugin plugin) prepare(arguments *skel.CmdArgs) (*prepared, error) {
 		return nil, err
 	}
 	return &prepared{call, wishes, found, &nodev1.AddRequest{
-		Key: wireKey(call.key), Parts: plugin.wire(),
+		Key: wireKey(call.key), Parts: p.wire(),
 		Pod:           &nodev1.Pod{Namespace: pod.Namespace, Name: pod.Name, Uid: pod.UID},
 		Netns:         arguments.Netns,
 		HostInterface: found.hostInterface,
@@ -113,19 +113,19 @@ func checkNetns(arguments *skel.CmdArgs) error {
 	return nil
 }
 
-func (daemon *daemon) addParts(request *nodev1.AddRequest) (*nodev1.AddReply, error) {
-	within, cancel := daemon.timeout()
+func (d *daemon) addParts(request *nodev1.AddRequest) (*nodev1.AddReply, error) {
+	within, cancel := d.timeout()
 	defer cancel()
-	return daemon.Add(within, request)
+	return d.Add(within, request)
 }
 
 // printResult is the last step: prevResult as it came, with what we added.
-func (ready *prepared) printResult(output io.Writer) error {
-	result := ready.found.told
-	if ready.wishes.MTU != 0 || len(ready.wishes.Routes) != 0 {
-		result = ready.found.current
+func (p *prepared) printResult(output io.Writer) error {
+	result := p.found.told
+	if p.wishes.MTU != 0 || len(p.wishes.Routes) != 0 {
+		result = p.found.current
 	}
-	result, err := result.GetAsVersion(ready.settings.Version)
+	result, err := result.GetAsVersion(p.settings.Version)
 	if err == nil {
 		err = result.PrintTo(output)
 	}

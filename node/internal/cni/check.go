@@ -12,7 +12,7 @@ import (
 )
 
 // check has the daemon compare what was asked for with what is there.
-func (plugin plugin) check(arguments *skel.CmdArgs) error {
+func (p plugin) check(arguments *skel.CmdArgs) error {
 	call, err := readCall(arguments)
 	if err != nil {
 		return err
@@ -24,7 +24,7 @@ func (plugin plugin) check(arguments *skel.CmdArgs) error {
 	defer daemon.close()
 	within, cancel := daemon.timeout()
 	defer cancel()
-	reply, err := daemon.Check(within, &nodev1.CheckRequest{Key: wireKey(call.key), Parts: plugin.wire()})
+	reply, err := daemon.Check(within, &nodev1.CheckRequest{Key: wireKey(call.key), Parts: p.wire()})
 	if err != nil {
 		return callFailure(err, call.settings)
 	}
@@ -38,7 +38,7 @@ func (plugin plugin) check(arguments *skel.CmdArgs) error {
 
 // collectGarbage passes on which attachments of the network are valid; that an empty list may be a mistake is for the
 // daemon to judge, which sees what lives.
-func (plugin plugin) collectGarbage(arguments *skel.CmdArgs) error {
+func (p plugin) collectGarbage(arguments *skel.CmdArgs) error {
 	found, err := readFields(arguments.StdinData)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (plugin plugin) collectGarbage(arguments *skel.CmdArgs) error {
 }
 
 // status: 50 where an ADD of this plugin would fail, 51 where the pods that are there are cut off too.
-func (plugin plugin) status(arguments *skel.CmdArgs) error {
+func (p plugin) status(arguments *skel.CmdArgs) error {
 	found, err := readFields(arguments.StdinData)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (plugin plugin) status(arguments *skel.CmdArgs) error {
 	if err != nil {
 		return notAvailable(callFailure(err, settings))
 	}
-	return plugin.judge(reply)
+	return p.judge(reply)
 }
 
 func notAvailable(cause *types.Error) error {
@@ -100,14 +100,14 @@ func notAvailable(cause *types.Error) error {
 }
 
 // judge looks at what this plugin's parts need. A reply about no rail at all says nothing good.
-func (plugin plugin) judge(reply *nodev1.StatusReply) error {
+func (p plugin) judge(reply *nodev1.StatusReply) error {
 	code, problems := uint(0), append([]string{}, reply.GetProblems()...)
 	if len(problems) > 0 {
 		code = types.ErrPluginNotAvailable
 	}
 	for _, rail := range reply.GetRails() {
-		cut := !rail.GetUplinkUp() || plugin.has(attachment.Routes) && !rail.GetSessionEstablished()
-		unable := plugin.has(attachment.Flows) && !rail.GetSwitchReady()
+		cut := !rail.GetUplinkUp() || p.has(attachment.Routes) && !rail.GetSessionEstablished()
+		unable := p.has(attachment.Flows) && !rail.GetSwitchReady()
 		switch {
 		case cut:
 			code = types.ErrLimitedConnectivity

@@ -102,11 +102,11 @@ func greeted(connection *grpc.ClientConn, timeout time.Duration) bool {
 	}
 }
 
-func (daemon *daemon) close() { _ = daemon.connection.Close() }
+func (d *daemon) close() { _ = d.connection.Close() }
 
 // timeout of one call.
-func (daemon *daemon) timeout() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), daemon.settings.Timeout)
+func (d *daemon) timeout() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), d.settings.Timeout)
 }
 
 // dial the socket, and refuse a server that is neither root nor who we are: it would be told every pod's addresses.

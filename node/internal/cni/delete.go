@@ -13,38 +13,38 @@ import (
 
 // delete needs the configuration's name, the container and the interface alone: the namespace may be gone, and
 // prevResult with the runtime's cache.
-func (plugin plugin) delete(arguments *skel.CmdArgs) error {
+func (p plugin) delete(arguments *skel.CmdArgs) error {
 	call, err := readCall(arguments)
 	if err != nil {
 		return err
 	}
 	daemon, away := connect(call.settings, once)
 	if away != nil {
-		return plugin.bury(call, away)
+		return p.bury(call, away)
 	}
 	defer daemon.close()
-	return plugin.undo(daemon, call, call.settings.Timeout)
+	return p.undo(daemon, call, call.settings.Timeout)
 }
 
 // undo this plugin's parts, now or, where the daemon cannot be had, when it is back. A refusal by the daemon itself is
 // the caller's.
-func (plugin plugin) undo(daemon *daemon, call call, timeout time.Duration) error {
+func (p plugin) undo(daemon *daemon, call call, timeout time.Duration) error {
 	within, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	_, err := daemon.Delete(within, &nodev1.DeleteRequest{Key: wireKey(call.key), Parts: plugin.wire()})
+	_, err := daemon.Delete(within, &nodev1.DeleteRequest{Key: wireKey(call.key), Parts: p.wire()})
 	if err == nil {
 		return nil
 	}
 	if _, is := answered(err); is {
 		return callFailure(err, call.settings)
 	}
-	return plugin.bury(call, callFailure(err, call.settings))
+	return p.bury(call, callFailure(err, call.settings))
 }
 
 // bury leaves a tombstone. DEL then succeeds, so that the pod does not hang in Terminating.
-func (plugin plugin) bury(call call, why *types.Error) error {
+func (p plugin) bury(call call, why *types.Error) error {
 	err := tombstone.Write(call.settings.Tombstones, tombstone.Tombstone{
-		Key: call.key, Parts: plugin.parts, Written: time.Now().UTC(),
+		Key: call.key, Parts: p.parts, Written: time.Now().UTC(),
 	})
 	if err != nil {
 		return withHint(types.ErrIOFailure, "nothing was deleted and the DEL could not be kept: "+err.Error(), why.Msg,

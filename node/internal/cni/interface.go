@@ -44,24 +44,24 @@ func lay(netnsPath, interfaceName string, found *previous, wishes Wishes, gatewa
 	return done, err
 }
 
-func (done *laid) all(name string, found *previous, wishes Wishes, gateway net.HardwareAddr) error {
-	link, err := done.inside.LinkByName(name)
+func (l *laid) all(name string, found *previous, wishes Wishes, gateway net.HardwareAddr) error {
+	link, err := l.inside.LinkByName(name)
 	if err != nil {
 		return err
 	}
 	if wishes.MTU != 0 {
-		if err := done.setMTU(link, found.hostInterface, wishes.MTU); err != nil {
+		if err := l.setMTU(link, found.hostInterface, wishes.MTU); err != nil {
 			return fmt.Errorf("MTU %d: %w", wishes.MTU, err)
 		}
 		found.current.Interfaces[found.pod].Mtu = wishes.MTU
 	}
 	for _, address := range found.gateways {
-		if err := done.addNeighbour(link, address, gateway); err != nil {
+		if err := l.addNeighbour(link, address, gateway); err != nil {
 			return fmt.Errorf("neighbour %s: %w", address, err)
 		}
 	}
 	for _, destination := range wishes.Routes {
-		if err := done.addRoute(link, found, destination); err != nil {
+		if err := l.addRoute(link, found, destination); err != nil {
 			return fmt.Errorf("route to %s: %w", destination, err)
 		}
 	}
@@ -69,22 +69,22 @@ func (done *laid) all(name string, found *previous, wishes Wishes, gateway net.H
 }
 
 // setMTU on both ends: a representor whose MTU is less drops what the pod sends.
-func (done *laid) setMTU(link netlink.Link, hostInterface string, mtu int) error {
+func (l *laid) setMTU(link netlink.Link, hostInterface string, mtu int) error {
 	onHost, err := netlink.LinkByName(hostInterface)
 	if err != nil {
 		return fmt.Errorf("%.40q on the host: %w", hostInterface, err)
 	}
 	before, hostBefore := link.Attrs().MTU, onHost.Attrs().MTU
-	done.undo = append(done.undo, func() error {
-		return errors.Join(done.inside.LinkSetMTU(link, before), netlink.LinkSetMTU(onHost, hostBefore))
+	l.undo = append(l.undo, func() error {
+		return errors.Join(l.inside.LinkSetMTU(link, before), netlink.LinkSetMTU(onHost, hostBefore))
 	})
 	if err := netlink.LinkSetMTU(onHost, mtu); err != nil {
 		return fmt.Errorf("%.40q on the host: %w", hostInterface, err)
 	}
-	return done.inside.LinkSetMTU(link, mtu)
+	return l.inside.LinkSetMTU(link, mtu)
 }
 
-func (done *laid) addNeighbour(link netlink.Link, address netip.Addr, gateway net.HardwareAddr) error {
+func (l *laid) addNeighbour(link netlink.Link, address netip.Addr, gateway net.HardwareAddr) error {
 	if gateway == nil {
 		return nil
 	}
@@ -96,15 +96,15 @@ func (done *laid) addNeighbour(link netlink.Link, address netip.Addr, gateway ne
 		LinkIndex: link.Attrs().Index, Family: family, State: netlink.NUD_PERMANENT,
 		IP: address.AsSlice(), HardwareAddr: gateway,
 	}
-	if err := done.inside.NeighSet(neighbour); err != nil {
+	if err := l.inside.NeighSet(neighbour); err != nil {
 		return err
 	}
-	done.undo = append(done.undo, func() error { return done.inside.NeighDel(neighbour) })
+	l.undo = append(l.undo, func() error { return l.inside.NeighDel(neighbour) })
 	return nil
 }
 
 // addRoute on-link: the gateway need not be inside the address's prefix, which may well be a /32.
-func (done *laid) addRoute(link netlink.Link, found *previous, destination netip.Prefix) error {
+func (l *laid) addRoute(link netlink.Link, found *previous, destination netip.Prefix) error {
 	gateway, ok := found.gatewayFor(destination)
 	if !ok {
 		return errors.New("prevResult has no gateway of its family")
@@ -113,25 +113,25 @@ func (done *laid) addRoute(link netlink.Link, found *previous, destination netip
 	route := &netlink.Route{
 		LinkIndex: link.Attrs().Index, Dst: target, Gw: gateway.AsSlice(), Flags: int(netlink.FLAG_ONLINK),
 	}
-	if err := done.inside.RouteReplace(route); err != nil {
+	if err := l.inside.RouteReplace(route); err != nil {
 		return err
 	}
-	done.undo = append(done.undo, func() error { return done.inside.RouteDel(route) })
+	l.undo = append(l.undo, func() error { return l.inside.RouteDel(route) })
 	found.current.Routes = append(found.current.Routes, &types.Route{Dst: *target, GW: gateway.AsSlice()})
 	return nil
 }
 
 // back undoes it, last step first. What cannot be undone goes with the interface.
-func (done *laid) back() {
-	for index := len(done.undo) - 1; index >= 0; index-- {
-		_ = done.undo[index]()
+func (l *laid) back() {
+	for index := len(l.undo) - 1; index >= 0; index-- {
+		_ = l.undo[index]()
 	}
-	done.undo = nil
+	l.undo = nil
 }
 
-func (done *laid) close() {
-	if done.inside != nil {
-		done.inside.Close()
+func (l *laid) close() {
+	if l.inside != nil {
+		l.inside.Close()
 	}
 }
 

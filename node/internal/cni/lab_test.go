@@ -94,14 +94,14 @@ func newPair(t *testing.T) pair {
 	return made
 }
 
-func (pair pair) add(t *testing.T, daemon *cnitest.Daemon, more map[string]any) cnitest.Outcome {
+func (p pair) add(t *testing.T, daemon *cnitest.Daemon, more map[string]any) cnitest.Outcome {
 	t.Helper()
-	fields := map[string]any{"prevResult": result("1.1.0", pair.pod.Path())}
+	fields := map[string]any{"prevResult": result("1.1.0", p.pod.Path())}
 	for name, value := range more {
 		fields[name] = value
 	}
 	return cnitest.Call{
-		Program: called(t, "railwright-cni"), Host: pair.host, Command: "ADD", ContainerID: "c1", Netns: pair.pod.Path(),
+		Program: called(t, "railwright-cni"), Host: p.host, Command: "ADD", ContainerID: "c1", Netns: p.pod.Path(),
 		Interface: "net1", Args: pod1Args, Config: config(daemon, "1.1.0", fields),
 	}.Do(t)
 }

@@ -65,11 +65,11 @@ func Run(name string) *types.Error {
 	}, Versions, name+" of Railwright: a CNI plugin, to be called by a container runtime")
 }
 
-func (plugin plugin) has(part attachment.Part) bool { return slices.Contains(plugin.parts, part) }
+func (p plugin) has(part attachment.Part) bool { return slices.Contains(p.parts, part) }
 
-func (plugin plugin) wire() []nodev1.Part {
-	wired := make([]nodev1.Part, 0, len(plugin.parts))
-	for _, part := range plugin.parts {
+func (p plugin) wire() []nodev1.Part {
+	wired := make([]nodev1.Part, 0, len(p.parts))
+	for _, part := range p.parts {
 		wired = append(wired, map[attachment.Part]nodev1.Part{
 			attachment.Flows: nodev1.Part_PART_FLOWS, attachment.Routes: nodev1.Part_PART_ROUTES,
 		}[part])

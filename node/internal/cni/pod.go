@@ -30,12 +30,12 @@ var (
 	uids       = grammar{64, lower + upper + digits + "-", lower + upper + digits}
 )
 
-func (grammar grammar) fits(name string) bool {
-	if name == "" || len(name) > grammar.longest {
+func (g grammar) fits(name string) bool {
+	if name == "" || len(name) > g.longest {
 		return false
 	}
-	return strings.Trim(name, grammar.within) == "" &&
-		strings.IndexByte(grammar.ends, name[0]) >= 0 && strings.IndexByte(grammar.ends, name[len(name)-1]) >= 0
+	return strings.Trim(name, g.within) == "" &&
+		strings.IndexByte(g.ends, name[0]) >= 0 && strings.IndexByte(g.ends, name[len(name)-1]) >= 0
 }
 
 // readPod takes the pod from CNI_ARGS (K=V;K=V). Keys that are not ours are left alone; Multus gives some twice, which

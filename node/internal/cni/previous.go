@@ -82,52 +82,52 @@ func parseResult(raw json.RawMessage, cniVersion string) (types.Result, *types10
 }
 
 // findInterfaces: the pod's has a sandbox and CNI_IFNAME as its name; the host's has none.
-func (found *previous) findInterfaces(name string) error {
-	found.pod = -1
+func (p *previous) findInterfaces(name string) error {
+	p.pod = -1
 	var onHost []string
-	for index, one := range found.current.Interfaces {
+	for index, one := range p.current.Interfaces {
 		switch {
 		case one.Sandbox == "":
 			onHost = append(onHost, one.Name)
 		case one.Name != name:
-		case found.pod >= 0:
+		case p.pod >= 0:
 			return fmt.Errorf("two interfaces %q with a sandbox", name)
 		default:
-			found.pod = index
+			p.pod = index
 		}
 	}
-	if found.pod < 0 {
-		return fmt.Errorf("none of its %d interfaces is %q with a sandbox", len(found.current.Interfaces), name)
+	if p.pod < 0 {
+		return fmt.Errorf("none of its %d interfaces is %q with a sandbox", len(p.current.Interfaces), name)
 	}
 	if len(onHost) != 1 || onHost[0] == "" {
 		return fmt.Errorf("%d interfaces without a sandbox (%.80q), so which is the pod's on the host is not known",
 			len(onHost), strings.Join(onHost, ", "))
 	}
-	found.hostInterface = onHost[0]
-	mac, err := attachment.ParseMAC(found.current.Interfaces[found.pod].Mac)
-	found.mac = mac
+	p.hostInterface = onHost[0]
+	mac, err := attachment.ParseMAC(p.current.Interfaces[p.pod].Mac)
+	p.mac = mac
 	return err
 }
 
 // findAddresses of the pod's interface: one of each family at most, and one at least.
-func (found *previous) findAddresses() error {
-	for _, config := range found.current.IPs {
+func (p *previous) findAddresses() error {
+	for _, config := range p.current.IPs {
 		if index := config.Interface; index != nil {
-			if *index < 0 || *index >= len(found.current.Interfaces) {
-				return fmt.Errorf("an address of interface %d of %d", *index, len(found.current.Interfaces))
+			if *index < 0 || *index >= len(p.current.Interfaces) {
+				return fmt.Errorf("an address of interface %d of %d", *index, len(p.current.Interfaces))
 			}
-			if *index != found.pod {
+			if *index != p.pod {
 				continue
 			}
 		}
-		address, err := addAddress(&found.addresses, config.Address.IP)
+		address, err := addAddress(&p.addresses, config.Address.IP)
 		if err != nil {
 			return fmt.Errorf("address %w", err)
 		}
 		if len(config.Gateway) == 0 {
 			continue
 		}
-		gateway, err := addAddress(&found.gateways, config.Gateway)
+		gateway, err := addAddress(&p.gateways, config.Gateway)
 		if err != nil {
 			return fmt.Errorf("gateway %w", err)
 		}
@@ -135,7 +135,7 @@ func (found *previous) findAddresses() error {
 			return fmt.Errorf("gateway %s of address %s is of the other family", gateway, address)
 		}
 	}
-	if len(found.addresses) == 0 {
+	if len(p.addresses) == 0 {
 		return errors.New("the pod's interface has no address: the plugin before needs an ipam")
 	}
 	return nil
@@ -157,8 +157,8 @@ func addAddress(known *[]netip.Addr, one net.IP) (netip.Addr, error) {
 }
 
 // gatewayFor a route of this family, if there is one.
-func (found *previous) gatewayFor(destination netip.Prefix) (netip.Addr, bool) {
-	for _, gateway := range found.gateways {
+func (p *previous) gatewayFor(destination netip.Prefix) (netip.Addr, bool) {
+	for _, gateway := range p.gateways {
 		if gateway.Is4() == destination.Addr().Is4() {
 			return gateway, true
 		}

@@ -77,8 +77,8 @@ func readFields(config []byte) (fields, error) {
 }
 
 // into decodes one field, if it is there and not null. Its error names field, value and what is expected.
-func (found fields) into(name string, target any, expected string) error {
-	raw, there := found[name]
+func (f fields) into(name string, target any, expected string) error {
+	raw, there := f[name]
 	if !there || bytes.Equal(raw, []byte("null")) {
 		return nil
 	}
@@ -95,17 +95,17 @@ func badField(name string, value any, expected string) error {
 		"%s is %.80s: expected %s", name, value, expected)
 }
 
-func (found fields) settings() (Settings, error) {
+func (f fields) settings() (Settings, error) {
 	settings := Settings{Socket: DefaultSocket, Tombstones: tombstone.DefaultFolder}
 	stateDir, connect, timeout := "", DefaultConnectTimeout.Seconds(), DefaultTimeout.Seconds()
 	const path, seconds = "an absolute path", "seconds, above 0 and at most 300"
 	err := errors.Join(
-		found.into("name", &settings.Network, "a name"),
-		found.into("cniVersion", &settings.Version, "a version"),
-		found.into("socket", &settings.Socket, path),
-		found.into("stateDir", &stateDir, path),
-		found.into("connectTimeoutSeconds", &connect, seconds),
-		found.into("timeoutSeconds", &timeout, seconds),
+		f.into("name", &settings.Network, "a name"),
+		f.into("cniVersion", &settings.Version, "a version"),
+		f.into("socket", &settings.Socket, path),
+		f.into("stateDir", &stateDir, path),
+		f.into("connectTimeoutSeconds", &connect, seconds),
+		f.into("timeoutSeconds", &timeout, seconds),
 	)
 	if err != nil {
 		return Settings{}, first(err)
@@ -129,17 +129,17 @@ func (found fields) settings() (Settings, error) {
 	return settings, nil
 }
 
-func (found fields) wishes() (Wishes, error) {
+func (f fields) wishes() (Wishes, error) {
 	var wishes Wishes
 	var rate *string
 	var routes []struct {
 		Destination *netip.Prefix `json:"dst"`
 	}
 	err := errors.Join(
-		found.into("maxRate", &rate, rateExample),
-		found.into("mtu", &wishes.MTU, "bytes"),
-		found.into("routes", &routes, `a list as [{"dst": "10.0.0.0/8"}]`),
-		found.into("deviceID", &wishes.DeviceID, "a PCI address as 0000:08:00.2"),
+		f.into("maxRate", &rate, rateExample),
+		f.into("mtu", &wishes.MTU, "bytes"),
+		f.into("routes", &routes, `a list as [{"dst": "10.0.0.0/8"}]`),
+		f.into("deviceID", &wishes.DeviceID, "a PCI address as 0000:08:00.2"),
 	)
 	if err != nil {
 		return Wishes{}, first(err)
@@ -164,7 +164,7 @@ func (found fields) wishes() (Wishes, error) {
 	}
 	for _, route := range routes {
 		if route.Destination == nil || !route.Destination.IsValid() || route.Destination.Masked() != *route.Destination {
-			return Wishes{}, badField("routes", string(found["routes"]),
+			return Wishes{}, badField("routes", string(f["routes"]),
 				"destinations with no bit beyond the prefix, as 10.0.0.0/8")
 		}
 		wishes.Routes = append(wishes.Routes, *route.Destination)
@@ -173,13 +173,13 @@ func (found fields) wishes() (Wishes, error) {
 }
 
 // validAttachments of a GC. That the list is missing is an error: as an empty one it would mean that nothing is valid.
-func (found fields) validAttachments(network string) ([]attachment.Key, error) {
+func (f fields) validAttachments(network string) ([]attachment.Key, error) {
 	const name, hint = "cni.dev/valid-attachments", "the container runtime makes this list: see its log and version"
-	if _, there := found[name]; !there {
+	if _, there := f[name]; !there {
 		return nil, failure(types.ErrInvalidNetworkConfig, hint, "GC was given no %s", name)
 	}
 	var listed []types.GCAttachment
-	raw := found[name]
+	raw := f[name]
 	if err := json.Unmarshal(raw, &listed); err != nil {
 		return nil, failure(types.ErrInvalidNetworkConfig, hint,
 			"%s is %.80s: expected a list of containerID and ifname", name, raw)

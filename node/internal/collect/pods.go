@@ -46,30 +46,30 @@ func NewPods(folders []string) (*Pods, error) {
 }
 
 // Boot names the time since this kernel started.
-func (pods *Pods) Boot() string { return pods.boot }
+func (p *Pods) Boot() string { return p.boot }
 
 // Identify the network namespace at a path that a runtime gave: its inode, which no other has while it lives.
-func (pods *Pods) Identify(path string) (uint64, error) {
-	if pods.folderOf(path) == "" {
+func (p *Pods) Identify(path string) (uint64, error) {
+	if p.folderOf(path) == "" {
 		return 0, fmt.Errorf("the network namespace %.200q is in none of %s; add its folder to netns_folders",
-			path, strings.Join(pods.folders, ", "))
+			path, strings.Join(p.folders, ", "))
 	}
 	inode, err := namespaceInode(path)
 	if err != nil {
 		return 0, fmt.Errorf("%w; railwrightd must see the host's folder, mounted with HostToContainer", err)
 	}
-	if inode == pods.own {
+	if inode == p.own {
 		return 0, fmt.Errorf("%s is the host's own network namespace; a pod with hostNetwork has no attachment", path)
 	}
 	return inode, nil
 }
 
 // Life of the pod that the attachment was made for, at the boot named, and how that was seen.
-func (pods *Pods) Life(record attachment.Attachment, boot string) (Life, string) {
-	if boot != pods.boot {
+func (p *Pods) Life(record attachment.Attachment, boot string) (Life, string) {
+	if boot != p.boot {
 		return Gone, "the node was started anew"
 	}
-	folder := pods.folderOf(record.Netns)
+	folder := p.folderOf(record.Netns)
 	if folder == "" {
 		return Unknown, fmt.Sprintf("%s is in none of netns_folders", record.Netns)
 	}
@@ -90,11 +90,11 @@ func (pods *Pods) Life(record attachment.Attachment, boot string) (Life, string)
 	return Alive, ""
 }
 
-func (pods *Pods) folderOf(path string) string {
+func (p *Pods) folderOf(path string) string {
 	if filepath.Clean(path) != path {
 		return ""
 	}
-	for _, folder := range pods.folders {
+	for _, folder := range p.folders {
 		if strings.HasPrefix(path, folder+"/") {
 			return folder
 		}

@@ -88,29 +88,29 @@ var (
 // problems found so far, in the file's order.
 type problems struct{ found []error }
 
-func (problems *problems) add(where, format string, values ...any) {
-	problems.found = append(problems.found, fmt.Errorf("%s: %s", where, fmt.Sprintf(format, values...)))
+func (p *problems) add(where, format string, values ...any) {
+	p.found = append(p.found, fmt.Errorf("%s: %s", where, fmt.Sprintf(format, values...)))
 }
 
-func (written file) check() (Config, error) {
+func (f file) check() (Config, error) {
 	var wrong problems
 	config := Config{
-		Node:         orElse(written.Node, hostname()),
-		StateFolder:  wrong.path("state_folder", orElse(written.StateFolder, defaultStateFolder), longestPath),
-		Socket:       wrong.path("socket", orElse(written.Socket, DefaultSocket), longestSocket),
-		AllowedUIDs:  written.AllowedUIDs,
-		Metrics:      wrong.metrics(orElse(written.Metrics, defaultMetrics)),
-		NetnsFolders: written.NetnsFolders,
+		Node:         orElse(f.Node, hostname()),
+		StateFolder:  wrong.path("state_folder", orElse(f.StateFolder, defaultStateFolder), longestPath),
+		Socket:       wrong.path("socket", orElse(f.Socket, DefaultSocket), longestSocket),
+		AllowedUIDs:  f.AllowedUIDs,
+		Metrics:      wrong.metrics(orElse(f.Metrics, defaultMetrics)),
+		NetnsFolders: f.NetnsFolders,
 		OpenVSwitch: OpenVSwitch{
 			Database: wrong.path("openvswitch.database", strings.TrimPrefix(
-				orElse(written.OpenVSwitch.Database, defaultDatabase), "unix:"), longestSocket),
-			Management: wrong.path("openvswitch.management", orElse(written.OpenVSwitch.Management, defaultManagement),
+				orElse(f.OpenVSwitch.Database, defaultDatabase), "unix:"), longestSocket),
+			Management: wrong.path("openvswitch.management", orElse(f.OpenVSwitch.Management, defaultManagement),
 				longestPath),
 		},
-		FRR:              wrong.frr(written.FRR),
-		Tenants:          wrong.tenants(written.Tenants),
-		AdvertiseTimeout: wrong.duration("advertise_timeout", orElse(written.AdvertiseTimeout, defaultAdvertiseTimeout)),
-		ConfirmTimeout:   wrong.duration("confirm_timeout", orElse(written.ConfirmTimeout, defaultConfirmTimeout)),
+		FRR:              wrong.frr(f.FRR),
+		Tenants:          wrong.tenants(f.Tenants),
+		AdvertiseTimeout: wrong.duration("advertise_timeout", orElse(f.AdvertiseTimeout, defaultAdvertiseTimeout)),
+		ConfirmTimeout:   wrong.duration("confirm_timeout", orElse(f.ConfirmTimeout, defaultConfirmTimeout)),
 	}
 	if !nodeName.MatchString(config.Node) {
 		wrong.add("node", "%.80q is no node's name; give the name that Kubernetes has for this node", config.Node)
@@ -124,26 +124,26 @@ func (written file) check() (Config, error) {
 	for i, folder := range config.NetnsFolders {
 		config.NetnsFolders[i] = wrong.path(fmt.Sprintf("netns_folders[%d]", i), folder, longestPath)
 	}
-	config.Rails = wrong.rails(written.Rails)
+	config.Rails = wrong.rails(f.Rails)
 	return config, errors.Join(wrong.found...)
 }
 
-func (problems *problems) rails(written []railFields) []Rail {
+func (p *problems) rails(written []railFields) []Rail {
 	if len(written) == 0 || len(written) > mostRails {
-		problems.add("rails", "%d are given; give 1 to %d, one for each NIC of the GPU network", len(written), mostRails)
+		p.add("rails", "%d are given; give 1 to %d, one for each NIC of the GPU network", len(written), mostRails)
 		return nil
 	}
 	rails := make([]Rail, 0, len(written))
 	holders := map[string]string{}
 	for i, fields := range written {
 		where := fmt.Sprintf("rails[%d]", i)
-		rails = append(rails, problems.rail(where, fields))
+		rails = append(rails, p.rail(where, fields))
 		for _, own := range []string{
 			"name " + fields.Name, "interface " + fields.Bridge, "interface " + fields.Uplink,
 			fmt.Sprintf("table %d", fields.Table),
 		} {
 			if holder, taken := holders[own]; taken {
-				problems.add(where, "%s is already of %s; each rail needs its own", own, holder)
+				p.add(where, "%s is already of %s; each rail needs its own", own, holder)
 			}
 			holders[own] = where
 		}
@@ -151,45 +151,45 @@ func (problems *problems) rails(written []railFields) []Rail {
 	return rails
 }
 
-func (problems *problems) rail(where string, fields railFields) Rail {
+func (p *problems) rail(where string, fields railFields) Rail {
 	if !railName.MatchString(fields.Name) {
-		problems.add(where+".name", "%.80q is none; give a short one like rail0, of a-z, 0-9 and -", fields.Name)
+		p.add(where+".name", "%.80q is none; give a short one like rail0, of a-z, 0-9 and -", fields.Name)
 	}
 	for name, link := range map[string]string{"bridge": fields.Bridge, "uplink": fields.Uplink} {
 		if !linkName.MatchString(link) {
-			problems.add(where+"."+name, "%.80q is no interface's name; `ip link` lists them", link)
+			p.add(where+"."+name, "%.80q is no interface's name; `ip link` lists them", link)
 		}
 	}
 	if fields.Table < 1 || fields.Table > highestTable || fields.Table >= 253 && fields.Table <= 255 {
-		problems.add(where+".table", "%d cannot be used; give the number of a routing table that nobody else uses, 1 to "+
+		p.add(where+".table", "%d cannot be used; give the number of a routing table that nobody else uses, 1 to "+
 			"%d, not 253 to 255, and the same one in FRR's `redistribute table-direct`", fields.Table, highestTable)
 	}
 	if fields.MaxPrefixes < 0 {
-		problems.add(where+".max_prefixes", "%d is below 0; give one below the leaf's maximum-prefix", fields.MaxPrefixes)
+		p.add(where+".max_prefixes", "%d is below 0; give one below the leaf's maximum-prefix", fields.MaxPrefixes)
 	}
 	rail := Rail{
 		Rail: plan.Rail{
 			Name: fields.Name, Bridge: fields.Bridge, Uplink: fields.Uplink, Table: fields.Table, KeepTTL: fields.KeepTTL,
 		},
-		Leaf:        problems.leaf(where+".leaf", fields.Leaf),
+		Leaf:        p.leaf(where+".leaf", fields.Leaf),
 		MaxPrefixes: fields.MaxPrefixes,
 	}
 	if rail.MaxPrefixes == 0 {
 		rail.MaxPrefixes = defaultMaxPrefixes
 	}
-	problems.addresses(where, fields, &rail)
+	p.addresses(where, fields, &rail)
 	return rail
 }
 
 // addresses that pods may have: the prefixes, and the families of them unless these are named.
-func (problems *problems) addresses(where string, fields railFields, rail *Rail) {
+func (p *problems) addresses(where string, fields railFields, rail *Rail) {
 	if len(fields.Prefixes) == 0 {
-		problems.add(where+".prefixes", "none is given; give those that IPAM takes the pods' addresses from: no other route "+
+		p.add(where+".prefixes", "none is given; give those that IPAM takes the pods' addresses from: no other route "+
 			"is announced")
 	}
 	var ipv4, ipv6 bool
 	for i, text := range fields.Prefixes {
-		if prefix, ok := problems.prefix(fmt.Sprintf("%s.prefixes[%d]", where, i), text); ok {
+		if prefix, ok := p.prefix(fmt.Sprintf("%s.prefixes[%d]", where, i), text); ok {
 			rail.Prefixes = append(rail.Prefixes, prefix)
 			ipv4, ipv6 = ipv4 || prefix.Addr().Is4(), ipv6 || prefix.Addr().Is6()
 		}
@@ -198,25 +198,25 @@ func (problems *problems) addresses(where string, fields railFields, rail *Rail)
 	if len(fields.Families) == 0 {
 		return
 	}
-	rail.IPv4, rail.IPv6 = problems.families(where+".families", fields.Families)
+	rail.IPv4, rail.IPv6 = p.families(where+".families", fields.Families)
 	if rail.IPv4 && !ipv4 || rail.IPv6 && !ipv6 {
-		problems.add(where+".families", "%v holds a family that no prefix is of; give a prefix of it, or leave families out",
+		p.add(where+".families", "%v holds a family that no prefix is of; give a prefix of it, or leave families out",
 			fields.Families)
 	}
 }
 
-func (problems *problems) leaf(where, text string) netip.Addr {
+func (p *problems) leaf(where, text string) netip.Addr {
 	if text == "unnumbered" {
 		return netip.Addr{}
 	}
 	address, err := netip.ParseAddr(text)
 	if err != nil || !address.IsGlobalUnicast() || address.Is4In6() {
-		problems.add(where, "%.80q is no leaf's address; give that of the BGP peer, or `unnumbered`", text)
+		p.add(where, "%.80q is no leaf's address; give that of the BGP peer, or `unnumbered`", text)
 	}
 	return address
 }
 
-func (problems *problems) families(where string, given []string) (ipv4, ipv6 bool) {
+func (p *problems) families(where string, given []string) (ipv4, ipv6 bool) {
 	for _, family := range given {
 		switch family {
 		case "ipv4":
@@ -224,81 +224,81 @@ func (problems *problems) families(where string, given []string) (ipv4, ipv6 boo
 		case "ipv6":
 			ipv6 = true
 		default:
-			problems.add(where, "%.80q is no family; give ipv4, ipv6 or both", family)
+			p.add(where, "%.80q is no family; give ipv4, ipv6 or both", family)
 		}
 	}
 	return ipv4, ipv6
 }
 
-func (problems *problems) prefix(where, text string) (netip.Prefix, bool) {
+func (p *problems) prefix(where, text string) (netip.Prefix, bool) {
 	prefix, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil:
-		problems.add(where, "%.80q is no prefix; give one like 10.1.0.0/16", text)
+		p.add(where, "%.80q is no prefix; give one like 10.1.0.0/16", text)
 	case prefix != prefix.Masked():
-		problems.add(where, "%s has bits set behind its length; did you mean %s?", prefix, prefix.Masked())
+		p.add(where, "%s has bits set behind its length; did you mean %s?", prefix, prefix.Masked())
 	case prefix.Addr().Is4In6() || prefix.Bits() == 0:
-		problems.add(where, "%s cannot be the pods'; give the prefix that their addresses come from", prefix)
+		p.add(where, "%s cannot be the pods'; give the prefix that their addresses come from", prefix)
 	default:
 		return prefix, true
 	}
 	return netip.Prefix{}, false
 }
 
-func (problems *problems) frr(fields frrFields) FRR {
+func (p *problems) frr(fields frrFields) FRR {
 	frr := FRR{
 		Backend:   Backend(orElse(fields.Backend, string(KernelTable))),
-		BGPSocket: problems.path("frr.bgp_socket", orElse(fields.BGPSocket, defaultBGPSocket), longestSocket),
+		BGPSocket: p.path("frr.bgp_socket", orElse(fields.BGPSocket, defaultBGPSocket), longestSocket),
 		ASN:       fields.ASN,
 	}
 	if frr.Backend != KernelTable && frr.Backend != Vty {
-		problems.add("frr.backend", "%.80q is none; give %s (FRR 10) or %s (older)", fields.Backend, KernelTable, Vty)
+		p.add("frr.backend", "%.80q is none; give %s (FRR 10) or %s (older)", fields.Backend, KernelTable, Vty)
 	}
 	if frr.Backend == Vty && frr.ASN == 0 {
-		problems.add("frr.asn", "it is missing; with the backend %s give that of FRR's `router bgp`", Vty)
+		p.add("frr.asn", "it is missing; with the backend %s give that of FRR's `router bgp`", Vty)
 	}
 	return frr
 }
 
-func (problems *problems) tenants(fields tenantFields) Tenants {
+func (p *problems) tenants(fields tenantFields) Tenants {
 	tenants := Tenants{Kind: Kind(fields.Kind)}
 	switch tenants.Kind {
 	case Folder:
-		tenants.Folder = problems.path("tenants.folder", fields.Folder, longestPath)
+		tenants.Folder = p.path("tenants.folder", fields.Folder, longestPath)
 	case Local:
 		if fields.File != "" {
-			tenants.File = problems.path("tenants.file", fields.File, longestPath)
+			tenants.File = p.path("tenants.file", fields.File, longestPath)
 		}
 	case Kubernetes:
 		if fields.Kubeconfig != "" {
-			tenants.Kubeconfig = problems.path("tenants.kubeconfig", fields.Kubeconfig, longestPath)
+			tenants.Kubeconfig = p.path("tenants.kubeconfig", fields.Kubeconfig, longestPath)
 		}
 	default:
-		problems.add("tenants.kind", "%.80q is none; give %s, or %s for nodes that share a folder, or %s for one node alone",
+		p.add("tenants.kind", "%.80q is none; give %s, or %s for nodes that share a folder, or %s for one node alone",
 			fields.Kind, Kubernetes, Folder, Local)
 	}
 	return tenants
 }
 
-func (problems *problems) metrics(text string) netip.AddrPort {
+func (p *problems) metrics(text string) netip.AddrPort {
 	address, err := netip.ParseAddrPort(text)
 	if err != nil || address.Port() == 0 {
-		problems.add("metrics", "%.80q is no address and port; give one like %s", text, defaultMetrics)
+		p.add("metrics", "%.80q is no address and port; give one like %s", text, defaultMetrics)
 	}
 	return address
 }
 
-func (problems *problems) path(where, text string, longest int) string {
+func (p *problems) path(where, text string, longest int) string {
 	if !filepath.IsAbs(text) || len(text) > longest || strings.ContainsRune(text, 0) {
-		problems.add(where, "%.120q cannot be used; give a path that starts with / and has at most %d bytes", text, longest)
+		p.add(where, "%.120q cannot be used; give a path that starts with / and has at most %d bytes", text, longest)
 	}
 	return filepath.Clean(text)
 }
 
-func (problems *problems) duration(where, text string) time.Duration {
+func (p *problems) duration(where, text string) time.Duration {
 	duration, err := time.ParseDuration(text)
 	if err != nil || duration < 10*time.Millisecond || duration > time.Minute {
-		problems.add(where, "%.80q cannot be used; give a time like 2s, from 10ms to 1m", text)
+		p.add(where, "%.80q cannot be used; give a time like 2s, from 10ms to 1m", text)
 	}
 	return duration
 }

@@ -48,13 +48,13 @@ type Rail struct {
 }
 
 // Carries says whether pods may have the address on this rail.
-func (rail Rail) Carries(address netip.Addr) bool {
-	return address.Is4() && rail.IPv4 || address.Is6() && rail.IPv6
+func (r Rail) Carries(address netip.Addr) bool {
+	return address.Is4() && r.IPv4 || address.Is6() && r.IPv6
 }
 
 // Allows says whether the address is in the pods' prefixes.
-func (rail Rail) Allows(address netip.Addr) bool {
-	for _, prefix := range rail.Prefixes {
+func (r Rail) Allows(address netip.Addr) bool {
+	for _, prefix := range r.Prefixes {
 		if prefix.Contains(address) {
 			return true
 		}

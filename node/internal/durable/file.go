@@ -35,7 +35,7 @@ func Write(path string, content []byte, mode os.FileMode) error {
 }
 
 // Write is Write by these steps. After an error from its last one, the folder's sync, the file may have its name.
-func (steps Steps) Write(path string, content []byte, mode os.FileMode) (err error) {
+func (s Steps) Write(path string, content []byte, mode os.FileMode) (err error) {
 	folder := filepath.Dir(path)
 	file, err := os.CreateTemp(folder, TemporaryPrefix+"*")
 	if err != nil {
@@ -46,30 +46,30 @@ func (steps Steps) Write(path string, content []byte, mode os.FileMode) (err err
 			_ = os.Remove(file.Name())
 		}
 	}()
-	if err = errors.Join(steps.fill(file, content, mode), file.Close()); err != nil {
+	if err = errors.Join(s.fill(file, content, mode), file.Close()); err != nil {
 		return err
 	}
-	failpoint.Reach(steps.Synced)
+	failpoint.Reach(s.Synced)
 	if err = os.Rename(file.Name(), path); err != nil {
 		return err
 	}
-	failpoint.Reach(steps.Renamed)
+	failpoint.Reach(s.Renamed)
 	return SyncFolder(folder)
 }
 
-func (steps Steps) fill(file *os.File, content []byte, mode os.FileMode) error {
+func (s Steps) fill(file *os.File, content []byte, mode os.FileMode) error {
 	if _, err := file.Write(content); err != nil {
 		return err
 	}
 	if err := file.Chmod(mode); err != nil {
 		return err
 	}
-	failpoint.Reach(steps.Written)
+	failpoint.Reach(s.Written)
 	return file.Sync()
 }
 
 // Remove a file, on disk too before it returns; one that is not there is fine.
-func (steps Steps) Remove(path string) error {
+func (s Steps) Remove(path string) error {
 	err := os.Remove(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -77,7 +77,7 @@ func (steps Steps) Remove(path string) error {
 	if err != nil {
 		return err
 	}
-	failpoint.Reach(steps.Unlinked)
+	failpoint.Reach(s.Unlinked)
 	return SyncFolder(filepath.Dir(path))
 }
 

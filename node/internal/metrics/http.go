@@ -21,9 +21,9 @@ type Health interface {
 }
 
 // Handler of /metrics, /healthz and /readyz.
-func (metrics *Metrics) Handler(health Health) http.Handler {
+func (m *Metrics) Handler(health Health) http.Handler {
 	paths := http.NewServeMux()
-	paths.Handle("GET /metrics", promhttp.HandlerFor(metrics.registry, promhttp.HandlerOpts{
+	paths.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		MaxRequestsInFlight: 4, Timeout: 10 * time.Second,
 	}))
 	paths.HandleFunc("GET /healthz", func(answer http.ResponseWriter, _ *http.Request) { tell(answer, health.Alive()) })
@@ -42,9 +42,9 @@ func tell(answer http.ResponseWriter, problems []string) {
 }
 
 // Serve until ctx ends.
-func (metrics *Metrics) Serve(ctx context.Context, listener net.Listener, health Health) error {
+func (m *Metrics) Serve(ctx context.Context, listener net.Listener, health Health) error {
 	server := &http.Server{
-		Handler: metrics.Handler(health), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		Handler: m.Handler(health), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 15 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 	}
 	ended := make(chan struct{})

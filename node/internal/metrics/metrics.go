@@ -65,49 +65,49 @@ func counters(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
 }
 
-func (metrics *Metrics) makeHistograms() {
-	metrics.steps = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+func (m *Metrics) makeHistograms() {
+	m.steps = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "step_seconds", Help: "Time of each step of a request; step \"all\" is the whole.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .15, .2, .3, .5, 1, 2, 5, 10},
 	}, []string{"request", "step"})
-	metrics.passes = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	m.passes = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "pass_seconds", Help: "Time of one pass over a rail by outcome.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	}, []string{"rail", "outcome"})
 }
 
 // Step of a request took this long.
-func (metrics *Metrics) Step(request, step string, took time.Duration) {
-	metrics.steps.WithLabelValues(request, step).Observe(took.Seconds())
+func (m *Metrics) Step(request, step string, took time.Duration) {
+	m.steps.WithLabelValues(request, step).Observe(took.Seconds())
 }
 
 // Request was answered with the code.
-func (metrics *Metrics) Request(request, code string) {
-	metrics.requests.WithLabelValues(request, code).Inc()
+func (m *Metrics) Request(request, code string) {
+	m.requests.WithLabelValues(request, code).Inc()
 }
 
 // Pass over a rail took this long.
-func (metrics *Metrics) Pass(rail string, succeeded bool, took time.Duration) {
+func (m *Metrics) Pass(rail string, succeeded bool, took time.Duration) {
 	outcome := "ok"
 	if !succeeded {
 		outcome = "failed"
 	}
-	metrics.passes.WithLabelValues(rail, outcome).Observe(took.Seconds())
+	m.passes.WithLabelValues(rail, outcome).Observe(took.Seconds())
 }
 
 // Repaired flows or routes of a rail.
-func (metrics *Metrics) Repaired(rail, cause string, count int) {
-	metrics.repairs.WithLabelValues(rail, cause).Add(float64(count))
+func (m *Metrics) Repaired(rail, cause string, count int) {
+	m.repairs.WithLabelValues(rail, cause).Add(float64(count))
 }
 
 // Collected an attachment whose pod is gone.
-func (metrics *Metrics) Collected(cause string) { metrics.garbage.WithLabelValues(cause).Inc() }
+func (m *Metrics) Collected(cause string) { m.garbage.WithLabelValues(cause).Inc() }
 
 // Tombstone was replayed, ignored or could not be read.
-func (metrics *Metrics) Tombstone(outcome string) { metrics.tombstones.WithLabelValues(outcome).Inc() }
+func (m *Metrics) Tombstone(outcome string) { m.tombstones.WithLabelValues(outcome).Inc() }
 
 // Damaged files found.
-func (metrics *Metrics) Damaged(count int) { metrics.damaged.Set(float64(count)) }
+func (m *Metrics) Damaged(count int) { m.damaged.Set(float64(count)) }
 
 // SetRails replaces what was seen of all rails.
-func (metrics *Metrics) SetRails(rails map[string]Rail) { metrics.rails.set(rails) }
+func (m *Metrics) SetRails(rails map[string]Rail) { m.rails.set(rails) }

@@ -14,8 +14,8 @@ import (
 
 type health struct{ alive, ready []string }
 
-func (health health) Alive() []string { return health.alive }
-func (health health) Ready() []string { return health.ready }
+func (h health) Alive() []string { return h.alive }
+func (h health) Ready() []string { return h.ready }
 
 func serve(t *testing.T, metrics *Metrics, health Health) func(path string) (int, string) {
 	t.Helper()

@@ -28,14 +28,14 @@ var (
 	dropped         = railDescription("dropped_packets_total", "Packets dropped by the rail's bridge.", "reason")
 )
 
-func (collector *railCollector) set(rails map[string]Rail) {
-	collector.mutex.Lock()
-	defer collector.mutex.Unlock()
-	collector.rails = rails
+func (r *railCollector) set(rails map[string]Rail) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.rails = rails
 }
 
 // Describe is of prometheus.Collector.
-func (collector *railCollector) Describe(told chan<- *prometheus.Desc) {
+func (r *railCollector) Describe(told chan<- *prometheus.Desc) {
 	for _, description := range []*prometheus.Desc{
 		attachments, flowsWanted, flowsInstalled, cachedFlows, routesWanted, routesAnnounced, switchReady, sessionUp, dropped,
 	} {
@@ -44,10 +44,10 @@ func (collector *railCollector) Describe(told chan<- *prometheus.Desc) {
 }
 
 // Collect is of prometheus.Collector.
-func (collector *railCollector) Collect(told chan<- prometheus.Metric) {
-	collector.mutex.Lock()
-	rails := collector.rails
-	collector.mutex.Unlock()
+func (r *railCollector) Collect(told chan<- prometheus.Metric) {
+	r.mutex.Lock()
+	rails := r.rails
+	r.mutex.Unlock()
 	for name, rail := range rails {
 		gauge := func(description *prometheus.Desc, value int, labels ...string) {
 			told <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, float64(value),

@@ -28,49 +28,49 @@ type recorder struct {
 	slow     time.Duration
 }
 
-func (recorder *recorder) Attach(ctx context.Context, wanted attachment.Attachment) (reconcile.Attached, error) {
-	recorder.mutex.Lock()
-	defer recorder.mutex.Unlock()
-	if recorder.panics {
+func (r *recorder) Attach(ctx context.Context, wanted attachment.Attachment) (reconcile.Attached, error) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.panics {
 		panic("as the test says")
 	}
-	if recorder.slow > 0 {
+	if r.slow > 0 {
 		select {
-		case <-time.After(recorder.slow):
+		case <-time.After(r.slow):
 		case <-ctx.Done():
 			return reconcile.Attached{}, ctx.Err()
 		}
 	}
-	recorder.attached = append(recorder.attached, wanted)
-	return reconcile.Attached{Rail: "rail0", Tenant: "ns:a", Unconfirmed: []string{"node-2"}, GatewayMAC: attachment.MAC{2, 1}}, recorder.fails
+	r.attached = append(r.attached, wanted)
+	return reconcile.Attached{Rail: "rail0", Tenant: "ns:a", Unconfirmed: []string{"node-2"}, GatewayMAC: attachment.MAC{2, 1}}, r.fails
 }
 
-func (recorder *recorder) Detach(_ context.Context, key attachment.Key, _ []attachment.Part) error {
-	recorder.mutex.Lock()
-	defer recorder.mutex.Unlock()
-	recorder.detached = append(recorder.detached, key)
-	return recorder.fails
+func (r *recorder) Detach(_ context.Context, key attachment.Key, _ []attachment.Part) error {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.detached = append(r.detached, key)
+	return r.fails
 }
 
-func (recorder *recorder) Check(_ context.Context, key attachment.Key, _ []attachment.Part) ([]string, error) {
-	recorder.mutex.Lock()
-	defer recorder.mutex.Unlock()
-	recorder.detached = append(recorder.detached, key)
-	return []string{"a difference"}, recorder.fails
+func (r *recorder) Check(_ context.Context, key attachment.Key, _ []attachment.Part) ([]string, error) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.detached = append(r.detached, key)
+	return []string{"a difference"}, r.fails
 }
 
-func (recorder *recorder) CollectGarbage(_ context.Context, network string, valid []attachment.Key) ([]attachment.Key, error) {
-	recorder.mutex.Lock()
-	defer recorder.mutex.Unlock()
-	recorder.detached = append(append(recorder.detached, valid...), attachment.Key{Network: network, ContainerID: "c", Interface: "i"})
-	return valid, recorder.fails
+func (r *recorder) CollectGarbage(_ context.Context, network string, valid []attachment.Key) ([]attachment.Key, error) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.detached = append(append(r.detached, valid...), attachment.Key{Network: network, ContainerID: "c", Interface: "i"})
+	return valid, r.fails
 }
 
-func (recorder *recorder) Rails(context.Context, string) []reconcile.RailState {
+func (r *recorder) Rails(context.Context, string) []reconcile.RailState {
 	return []reconcile.RailState{{Name: "rail0", SwitchReady: true, Problems: []string{"uplink p0 has no carrier"}}}
 }
 
-func (recorder *recorder) List(context.Context) []reconcile.Seen {
+func (r *recorder) List(context.Context) []reconcile.Seen {
 	return []reconcile.Seen{{
 		Attachment: attachment.Attachment{
 			Key: attachment.Key{Network: "n", ContainerID: "c", Interface: "i"}, Part: []attachment.Part{attachment.Routes},
@@ -80,7 +80,7 @@ func (recorder *recorder) List(context.Context) []reconcile.Seen {
 	}}
 }
 
-func (recorder *recorder) Problems() []string { return []string{"the disk is full"} }
+func (r *recorder) Problems() []string { return []string{"the disk is full"} }
 
 // tally of what was answered.
 type tally struct {
@@ -88,13 +88,13 @@ type tally struct {
 	codes map[string]int
 }
 
-func (tally *tally) Request(request, code string) {
-	tally.mutex.Lock()
-	defer tally.mutex.Unlock()
-	if tally.codes == nil {
-		tally.codes = map[string]int{}
+func (tl *tally) Request(request, code string) {
+	tl.mutex.Lock()
+	defer tl.mutex.Unlock()
+	if tl.codes == nil {
+		tl.codes = map[string]int{}
 	}
-	tally.codes[request+" "+code]++
+	tl.codes[request+" "+code]++
 }
 
 // serve the recorder to the users allowed, and give a connection to it.

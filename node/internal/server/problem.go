@@ -103,7 +103,7 @@ type badRequest struct {
 	what, hint string
 }
 
-func (bad *badRequest) Error() string { return bad.what }
+func (b *badRequest) Error() string { return b.what }
 
 func badName(format string, values ...any) error {
 	return &badRequest{cniBadEnvironment, fmt.Sprintf(format, values...), "look at what the runtime calls the plugins with"}

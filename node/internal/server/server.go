@@ -59,13 +59,13 @@ func New(network Network, counter Counter, log *slog.Logger) *Server {
 }
 
 // Serve the listener to processes of the user ids given, until ctx ends; requests that run then are finished.
-func (server *Server) Serve(ctx context.Context, listener net.Listener, allowed []uint32) error {
+func (s *Server) Serve(ctx context.Context, listener net.Listener, allowed []uint32) error {
 	door := grpc.NewServer(
 		grpc.Creds(peerCredentials{allowed}),
 		grpc.MaxRecvMsgSize(mostBytes), grpc.MaxConcurrentStreams(mostRequests), grpc.ConnectionTimeout(connectBound),
-		grpc.UnaryInterceptor(server.around),
+		grpc.UnaryInterceptor(s.around),
 	)
-	nodev1.RegisterNodeNetworkServer(door, server)
+	nodev1.RegisterNodeNetworkServer(door, s)
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)
@@ -84,7 +84,7 @@ func (server *Server) Serve(ctx context.Context, listener net.Listener, allowed 
 }
 
 // around every request: its bound, its count, and a panic of ours costs that request alone.
-func (server *Server) around(
+func (s *Server) around(
 	ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 ) (reply any, err error) {
 	bound, end := context.WithTimeout(ctx, requestBound)
@@ -92,27 +92,27 @@ func (server *Server) around(
 	name := path.Base(info.FullMethod)
 	defer func() {
 		if caught := recover(); caught != nil {
-			server.log.Error("a request made us panic", "request", name, "panic", fmt.Sprint(caught),
+			s.log.Error("a request made us panic", "request", name, "panic", fmt.Sprint(caught),
 				"stack", string(debug.Stack()))
 			reply, err = nil, errors.New("a fault of ours; nothing more is known about the request")
 		}
 		if err != nil {
-			server.log.Warn("refused", "request", name, "error", err)
+			s.log.Warn("refused", "request", name, "error", err)
 			err = problem(err)
 		}
-		server.counter.Request(name, status.Code(err).String())
+		s.counter.Request(name, status.Code(err).String())
 	}()
 	return handle(bound, request)
 }
 
 // Add is of the API.
-func (server *Server) Add(ctx context.Context, request *nodev1.AddRequest) (*nodev1.AddReply, error) {
+func (s *Server) Add(ctx context.Context, request *nodev1.AddRequest) (*nodev1.AddReply, error) {
 	wanted, err := wantedOf(request)
 	if err != nil {
 		return nil, err
 	}
 	failpoint.Reach(failpoint.AddAccepted)
-	attached, err := server.network.Attach(ctx, wanted)
+	attached, err := s.network.Attach(ctx, wanted)
 	if err != nil {
 		return nil, fmt.Errorf("pod %s/%s, %s: %w", wanted.Pod.Namespace, wanted.Pod.Name, wanted.Key.Interface, err)
 	}
@@ -125,13 +125,13 @@ func (server *Server) Add(ctx context.Context, request *nodev1.AddRequest) (*nod
 }
 
 // Delete is of the API.
-func (server *Server) Delete(ctx context.Context, request *nodev1.DeleteRequest) (*nodev1.DeleteReply, error) {
+func (s *Server) Delete(ctx context.Context, request *nodev1.DeleteRequest) (*nodev1.DeleteReply, error) {
 	key, parts, err := keyAndParts(request.GetKey(), request.GetParts())
 	if err != nil {
 		return nil, err
 	}
 	failpoint.Reach(failpoint.DeleteAccepted)
-	if err := server.network.Detach(ctx, key, parts); err != nil {
+	if err := s.network.Detach(ctx, key, parts); err != nil {
 		return nil, err
 	}
 	failpoint.Reach(failpoint.DeleteAnswered)
@@ -139,12 +139,12 @@ func (server *Server) Delete(ctx context.Context, request *nodev1.DeleteRequest)
 }
 
 // Check is of the API.
-func (server *Server) Check(ctx context.Context, request *nodev1.CheckRequest) (*nodev1.CheckReply, error) {
+func (s *Server) Check(ctx context.Context, request *nodev1.CheckRequest) (*nodev1.CheckReply, error) {
 	key, parts, err := keyAndParts(request.GetKey(), request.GetParts())
 	if err != nil {
 		return nil, err
 	}
-	differences, err := server.network.Check(ctx, key, parts)
+	differences, err := s.network.Check(ctx, key, parts)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func keyAndParts(givenKey *nodev1.Key, givenParts []nodev1.Part) (attachment.Key
 }
 
 // CollectGarbage is of the API.
-func (server *Server) CollectGarbage(
+func (s *Server) CollectGarbage(
 	ctx context.Context, request *nodev1.CollectGarbageRequest,
 ) (*nodev1.CollectGarbageReply, error) {
 	if err := checkNetwork(request.GetNetwork()); err != nil {
@@ -178,7 +178,7 @@ func (server *Server) CollectGarbage(
 		}
 		valid = append(valid, key)
 	}
-	deleted, err := server.network.CollectGarbage(ctx, request.GetNetwork(), valid)
+	deleted, err := s.network.CollectGarbage(ctx, request.GetNetwork(), valid)
 	if err != nil {
 		return nil, err
 	}
@@ -190,14 +190,14 @@ func (server *Server) CollectGarbage(
 }
 
 // Status is of the API.
-func (server *Server) Status(ctx context.Context, request *nodev1.StatusRequest) (*nodev1.StatusReply, error) {
+func (s *Server) Status(ctx context.Context, request *nodev1.StatusRequest) (*nodev1.StatusReply, error) {
 	if request.GetNetwork() != "" {
 		if err := checkNetwork(request.GetNetwork()); err != nil {
 			return nil, err
 		}
 	}
-	reply := &nodev1.StatusReply{Problems: server.network.Problems()}
-	for _, rail := range server.network.Rails(ctx, request.GetNetwork()) {
+	reply := &nodev1.StatusReply{Problems: s.network.Problems()}
+	for _, rail := range s.network.Rails(ctx, request.GetNetwork()) {
 		one := &nodev1.RailStatus{
 			Rail: rail.Name, SwitchReady: rail.SwitchReady, UplinkUp: rail.UplinkUp,
 			SessionEstablished: rail.SessionEstablished, Problems: rail.Problems, Dropped: droppedTo(rail.Dropped),
@@ -211,9 +211,9 @@ func (server *Server) Status(ctx context.Context, request *nodev1.StatusRequest)
 }
 
 // List is of the API.
-func (server *Server) List(ctx context.Context, _ *nodev1.ListRequest) (*nodev1.ListReply, error) {
+func (s *Server) List(ctx context.Context, _ *nodev1.ListRequest) (*nodev1.ListReply, error) {
 	reply := &nodev1.ListReply{}
-	for _, seen := range server.network.List(ctx) {
+	for _, seen := range s.network.List(ctx) {
 		reply.Attached = append(reply.Attached, attachedTo(seen))
 	}
 	return reply, nil

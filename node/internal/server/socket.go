@@ -87,9 +87,9 @@ type peer struct {
 func (peer) AuthType() string { return "unix-peer" }
 
 // ServerHandshake is of credentials.TransportCredentials.
-func (of peerCredentials) ServerHandshake(connection net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (p peerCredentials) ServerHandshake(connection net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	who, err := peerOf(connection)
-	if err == nil && !slices.Contains(of.allowed, who.uid) {
+	if err == nil && !slices.Contains(p.allowed, who.uid) {
 		err = fmt.Errorf("process %d of user %d may not use this socket; allowed_uids lists who may", who.pid, who.uid)
 	}
 	if err != nil {
@@ -132,7 +132,7 @@ func (peerCredentials) Info() credentials.ProtocolInfo {
 }
 
 // Clone is of credentials.TransportCredentials.
-func (of peerCredentials) Clone() credentials.TransportCredentials { return of }
+func (p peerCredentials) Clone() credentials.TransportCredentials { return p }
 
 // OverrideServerName is of credentials.TransportCredentials.
 func (peerCredentials) OverrideServerName(string) error { return nil }

@@ -9,31 +9,31 @@ type numbers struct {
 	count int
 }
 
-func (numbers *numbers) next() (uint16, bool) {
-	if numbers.count == len(numbers.taken)-1 {
+func (n *numbers) next() (uint16, bool) {
+	if n.count == len(n.taken)-1 {
 		return 0, false
 	}
-	number := numbers.last + 1
-	for number == 0 || numbers.taken[number] {
+	number := n.last + 1
+	for number == 0 || n.taken[number] {
 		number++
 	}
-	numbers.take(number)
-	numbers.last = number
+	n.take(number)
+	n.last = number
 	return number, true
 }
 
-func (numbers *numbers) take(number uint16) bool {
-	if number == 0 || numbers.taken[number] {
+func (n *numbers) take(number uint16) bool {
+	if number == 0 || n.taken[number] {
 		return false
 	}
-	numbers.taken[number] = true
-	numbers.count++
+	n.taken[number] = true
+	n.count++
 	return true
 }
 
-func (numbers *numbers) give(number uint16) {
-	if numbers.taken[number] {
-		numbers.taken[number] = false
-		numbers.count--
+func (n *numbers) give(number uint16) {
+	if n.taken[number] {
+		n.taken[number] = false
+		n.count--
 	}
 }

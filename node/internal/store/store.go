@@ -29,7 +29,7 @@ type Record struct {
 }
 
 // Leaving says that every part was given up: what is left is to undo it.
-func (record Record) Leaving() bool { return len(record.Part) == 0 }
+func (r Record) Leaving() bool { return len(r.Part) == 0 }
 
 // Damaged file that was found at Open.
 type Damaged struct {
@@ -44,9 +44,9 @@ type Conflict struct {
 	Holder Record
 }
 
-func (conflict *Conflict) Error() string {
-	pod := conflict.Holder.Pod
-	return fmt.Sprintf("%s is held by %s of pod %s/%s", conflict.What, conflict.Holder.Key.Interface, pod.Namespace,
+func (c *Conflict) Error() string {
+	pod := c.Holder.Pod
+	return fmt.Sprintf("%s is held by %s of pod %s/%s", c.What, c.Holder.Key.Interface, pod.Namespace,
 		pod.Name)
 }
 
@@ -101,114 +101,114 @@ func Open(folder string) (*Store, []Damaged, error) {
 	return store, damaged, nil
 }
 
-func (store *Store) load(path string) error {
+func (s *Store) load(path string) error {
 	record, err := readFile(path)
 	if err != nil {
 		return err
 	}
-	if conflict := store.conflict(record); conflict != nil {
+	if conflict := s.conflict(record); conflict != nil {
 		return conflict
 	}
-	if !store.numbers.take(record.Number) {
+	if !s.numbers.take(record.Number) {
 		return fmt.Errorf("its number %d is another attachment's", record.Number)
 	}
-	store.records[record.Key] = record
+	s.records[record.Key] = record
 	return nil
 }
 
 // Reserve takes in a new record, gives it a number and writes it. admit may refuse it in view of all the others, those
 // that are just being written included. A *Conflict where its key, an address or the host's interface is taken.
-func (store *Store) Reserve(record Record, admit func(others iter.Seq[Record]) error) (Record, error) {
-	record, err := store.hold(record, admit)
+func (s *Store) Reserve(record Record, admit func(others iter.Seq[Record]) error) (Record, error) {
+	record, err := s.hold(record, admit)
 	if err != nil {
 		return Record{}, err
 	}
-	err = writeFile(store.folder, record)
+	err = writeFile(s.folder, record)
 	if err != nil {
 		// It may be there under its name all the same, where only the folder's sync failed.
-		err = errors.Join(err, removeFile(store.folder, record.Key))
+		err = errors.Join(err, removeFile(s.folder, record.Key))
 	}
-	store.mutex.Lock()
-	defer store.mutex.Unlock()
-	delete(store.pending, record.Key)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	delete(s.pending, record.Key)
 	if err != nil {
-		store.numbers.give(record.Number)
+		s.numbers.give(record.Number)
 		return Record{}, err
 	}
-	store.records[record.Key] = record
+	s.records[record.Key] = record
 	return record, nil
 }
 
-func (store *Store) hold(record Record, admit func(iter.Seq[Record]) error) (Record, error) {
-	store.mutex.Lock()
-	defer store.mutex.Unlock()
-	if conflict := store.conflict(record); conflict != nil {
+func (s *Store) hold(record Record, admit func(iter.Seq[Record]) error) (Record, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if conflict := s.conflict(record); conflict != nil {
 		return Record{}, conflict
 	}
 	if admit != nil {
-		if err := admit(store.every()); err != nil {
+		if err := admit(s.every()); err != nil {
 			return Record{}, err
 		}
 	}
-	number, found := store.numbers.next()
+	number, found := s.numbers.next()
 	if !found {
 		return Record{}, ErrNumbers
 	}
 	record.Number = number
-	store.pending[record.Key] = record
+	s.pending[record.Key] = record
 	return record, nil
 }
 
 // Put writes a record anew that is there; its number, addresses and host interface stay what they are. After an error
 // the old one holds, in memory and on disk.
-func (store *Store) Put(record Record) error {
-	if _, found := store.Get(record.Key); !found {
+func (s *Store) Put(record Record) error {
+	if _, found := s.Get(record.Key); !found {
 		return fmt.Errorf("there is no record of %s", record.Key)
 	}
-	if err := writeFile(store.folder, record); err != nil {
+	if err := writeFile(s.folder, record); err != nil {
 		return err
 	}
-	store.Remember(record)
+	s.Remember(record)
 	return nil
 }
 
 // Remember a record in memory alone: for a full disk, where what leaves must still be undone.
-func (store *Store) Remember(record Record) {
-	store.mutex.Lock()
-	defer store.mutex.Unlock()
-	if _, found := store.records[record.Key]; found {
-		store.records[record.Key] = record
+func (s *Store) Remember(record Record) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if _, found := s.records[record.Key]; found {
+		s.records[record.Key] = record
 	}
 }
 
 // Remove the record and its file; one that is not there is fine.
-func (store *Store) Remove(key attachment.Key) error {
-	if err := removeFile(store.folder, key); err != nil {
+func (s *Store) Remove(key attachment.Key) error {
+	if err := removeFile(s.folder, key); err != nil {
 		return err
 	}
-	store.mutex.Lock()
-	defer store.mutex.Unlock()
-	if record, found := store.records[key]; found {
-		delete(store.records, key)
-		store.numbers.give(record.Number)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if record, found := s.records[key]; found {
+		delete(s.records, key)
+		s.numbers.give(record.Number)
 	}
 	return nil
 }
 
 // Get the record of the key.
-func (store *Store) Get(key attachment.Key) (Record, bool) {
-	store.mutex.Lock()
-	defer store.mutex.Unlock()
-	record, found := store.records[key]
+func (s *Store) Get(key attachment.Key) (Record, bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	record, found := s.records[key]
 	return record, found
 }
 
 // All records, sorted by number.
-func (store *Store) All() []Record {
-	store.mutex.Lock()
-	defer store.mutex.Unlock()
-	all := make([]Record, 0, len(store.records))
-	for _, record := range store.records {
+func (s *Store) All() []Record {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	all := make([]Record, 0, len(s.records))
+	for _, record := range s.records {
 		all = append(all, record)
 	}
 	slices.SortFunc(all, func(one, other Record) int { return cmp.Compare(one.Number, other.Number) })
@@ -216,11 +216,11 @@ func (store *Store) All() []Record {
 }
 
 // Probe says whether a record could be written now.
-func (store *Store) Probe() error { return probe(store.folder) }
+func (s *Store) Probe() error { return probe(s.folder) }
 
-func (store *Store) every() iter.Seq[Record] {
+func (s *Store) every() iter.Seq[Record] {
 	return func(yield func(Record) bool) {
-		for _, records := range []map[attachment.Key]Record{store.records, store.pending} {
+		for _, records := range []map[attachment.Key]Record{s.records, s.pending} {
 			for _, record := range records {
 				if !yield(record) {
 					return
@@ -230,8 +230,8 @@ func (store *Store) every() iter.Seq[Record] {
 	}
 }
 
-func (store *Store) conflict(record Record) *Conflict {
-	for other := range store.every() {
+func (s *Store) conflict(record Record) *Conflict {
+	for other := range s.every() {
 		if other.Key == record.Key {
 			return &Conflict{"the key " + record.Key.String(), other}
 		}

@@ -37,19 +37,19 @@ type Tombstone struct {
 }
 
 // Check says what is wrong with one from a file.
-func (stone Tombstone) Check() error {
-	if err := stone.Key.Check(); err != nil {
+func (t Tombstone) Check() error {
+	if err := t.Key.Check(); err != nil {
 		return err
 	}
-	if len(stone.Parts) == 0 || len(stone.Parts) > 2 {
-		return fmt.Errorf("%d parts, not 1 or 2", len(stone.Parts))
+	if len(t.Parts) == 0 || len(t.Parts) > 2 {
+		return fmt.Errorf("%d parts, not 1 or 2", len(t.Parts))
 	}
-	for _, part := range stone.Parts {
+	for _, part := range t.Parts {
 		if part != attachment.Flows && part != attachment.Routes {
 			return fmt.Errorf("part %.40q is neither %q nor %q", part, attachment.Flows, attachment.Routes)
 		}
 	}
-	if stone.Written.IsZero() {
+	if t.Written.IsZero() {
 		return errors.New("no time in written")
 	}
 	return nil
@@ -57,9 +57,9 @@ func (stone Tombstone) Check() error {
 
 // Name of its file. The same key and parts have the same name, so that a DEL that is repeated makes one file; nothing of
 // the key itself gets into a path.
-func (stone Tombstone) Name() string {
-	parts := slices.Sorted(slices.Values(stone.Parts))
-	named, _ := json.Marshal([]any{stone.Key, parts}) // strings only: cannot fail
+func (t Tombstone) Name() string {
+	parts := slices.Sorted(slices.Values(t.Parts))
+	named, _ := json.Marshal([]any{t.Key, parts}) // strings only: cannot fail
 	sum := sha256.Sum256(named)
 	return hex.EncodeToString(sum[:16]) + suffix
 }

@@ -57,42 +57,42 @@ func Start(t testing.TB) *Daemon {
 }
 
 // Socket that it serves on.
-func (daemon *Daemon) Socket() string { return filepath.Join(daemon.Folder, "railwrightd.sock") }
+func (d *Daemon) Socket() string { return filepath.Join(d.Folder, "railwrightd.sock") }
 
 // Tombstones that the plugins leave with stateDir set to Folder.
-func (daemon *Daemon) Tombstones() string { return filepath.Join(daemon.Folder, "tombstones") }
+func (d *Daemon) Tombstones() string { return filepath.Join(d.Folder, "tombstones") }
 
 // Serve until Stop.
-func (daemon *Daemon) Serve() error {
-	listener, err := net.Listen("unix", daemon.Socket())
+func (d *Daemon) Serve() error {
+	listener, err := net.Listen("unix", d.Socket())
 	if err != nil {
 		return err
 	}
-	daemon.mutex.Lock()
-	defer daemon.mutex.Unlock()
-	daemon.server = grpc.NewServer()
-	nodev1.RegisterNodeNetworkServer(daemon.server, daemon)
-	go func(server *grpc.Server) { _ = server.Serve(listener) }(daemon.server)
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	d.server = grpc.NewServer()
+	nodev1.RegisterNodeNetworkServer(d.server, d)
+	go func(server *grpc.Server) { _ = server.Serve(listener) }(d.server)
 	return nil
 }
 
 // Stop ends the service and all calls.
-func (daemon *Daemon) Stop() {
-	daemon.mutex.Lock()
-	server := daemon.server
-	daemon.server = nil
-	daemon.mutex.Unlock()
+func (d *Daemon) Stop() {
+	d.mutex.Lock()
+	server := d.server
+	d.server = nil
+	d.mutex.Unlock()
 	if server != nil {
 		server.Stop()
 	}
 }
 
 // Asked gives all requests so far, and forgets them.
-func (daemon *Daemon) Asked() []proto.Message {
-	daemon.mutex.Lock()
-	defer daemon.mutex.Unlock()
-	asked := daemon.asked
-	daemon.asked = nil
+func (d *Daemon) Asked() []proto.Message {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	asked := d.asked
+	d.asked = nil
 	return asked
 }
 
@@ -121,30 +121,30 @@ func answer[Reply proto.Message](ctx context.Context, daemon *Daemon, request pr
 }
 
 // Add and the others are the API.
-func (daemon *Daemon) Add(ctx context.Context, request *nodev1.AddRequest) (*nodev1.AddReply, error) {
-	return answer(ctx, daemon, request, &nodev1.AddReply{Rail: "rail1", Tenant: "ns:" + request.GetPod().GetNamespace()})
+func (d *Daemon) Add(ctx context.Context, request *nodev1.AddRequest) (*nodev1.AddReply, error) {
+	return answer(ctx, d, request, &nodev1.AddReply{Rail: "rail1", Tenant: "ns:" + request.GetPod().GetNamespace()})
 }
 
 // Check finds no difference.
-func (daemon *Daemon) Check(ctx context.Context, request *nodev1.CheckRequest) (*nodev1.CheckReply, error) {
-	return answer(ctx, daemon, request, &nodev1.CheckReply{})
+func (d *Daemon) Check(ctx context.Context, request *nodev1.CheckRequest) (*nodev1.CheckReply, error) {
+	return answer(ctx, d, request, &nodev1.CheckReply{})
 }
 
 // Delete succeeds.
-func (daemon *Daemon) Delete(ctx context.Context, request *nodev1.DeleteRequest) (*nodev1.DeleteReply, error) {
-	return answer(ctx, daemon, request, &nodev1.DeleteReply{})
+func (d *Daemon) Delete(ctx context.Context, request *nodev1.DeleteRequest) (*nodev1.DeleteReply, error) {
+	return answer(ctx, d, request, &nodev1.DeleteReply{})
 }
 
 // CollectGarbage finds none.
-func (daemon *Daemon) CollectGarbage(
+func (d *Daemon) CollectGarbage(
 	ctx context.Context, request *nodev1.CollectGarbageRequest,
 ) (*nodev1.CollectGarbageReply, error) {
-	return answer(ctx, daemon, request, &nodev1.CollectGarbageReply{})
+	return answer(ctx, d, request, &nodev1.CollectGarbageReply{})
 }
 
 // Status of one rail on which all is well.
-func (daemon *Daemon) Status(ctx context.Context, request *nodev1.StatusRequest) (*nodev1.StatusReply, error) {
-	return answer(ctx, daemon, request, &nodev1.StatusReply{Rails: []*nodev1.RailStatus{
+func (d *Daemon) Status(ctx context.Context, request *nodev1.StatusRequest) (*nodev1.StatusReply, error) {
+	return answer(ctx, d, request, &nodev1.StatusReply{Rails: []*nodev1.RailStatus{
 		{Rail: "rail1", SwitchReady: true, UplinkUp: true, SessionEstablished: true},
 	}})
 }

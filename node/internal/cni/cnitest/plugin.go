@@ -38,22 +38,22 @@ type Outcome struct {
 }
 
 // Do the call in a process of its own. A failure that is no CNI error fails the test.
-func (call Call) Do(t testing.TB) Outcome {
+func (c Call) Do(t testing.TB) Outcome {
 	t.Helper()
-	command := exec.Command(call.Program)
-	if call.Host != nil {
-		command = call.Host.Command(call.Program)
+	command := exec.Command(c.Program)
+	if c.Host != nil {
+		command = c.Host.Command(c.Program)
 	}
 	for name, value := range map[string]string{
-		"CNI_COMMAND": call.Command, "CNI_CONTAINERID": call.ContainerID, "CNI_NETNS": call.Netns,
-		"CNI_IFNAME": call.Interface, "CNI_ARGS": call.Args, "CNI_PATH": "/opt/cni/bin",
+		"CNI_COMMAND": c.Command, "CNI_CONTAINERID": c.ContainerID, "CNI_NETNS": c.Netns,
+		"CNI_IFNAME": c.Interface, "CNI_ARGS": c.Args, "CNI_PATH": "/opt/cni/bin",
 	} {
 		command.Env = append(command.Env, name+"="+value)
 	}
-	command.Env = append(command.Env, call.Extra...)
+	command.Env = append(command.Env, c.Extra...)
 	command.Env = append(command.Env, "PATH="+os.Getenv("PATH"))
 	var stdout, stderr bytes.Buffer
-	command.Stdin, command.Stdout, command.Stderr = strings.NewReader(call.Config), &stdout, &stderr
+	command.Stdin, command.Stdout, command.Stderr = strings.NewReader(c.Config), &stdout, &stderr
 	started := time.Now()
 	err := command.Run()
 	outcome := Outcome{Stdout: stdout.String(), Stderr: stderr.String(), Wall: time.Since(started)}
@@ -64,12 +64,12 @@ func (call Call) Do(t testing.TB) Outcome {
 	switch {
 	case err == nil:
 	case !errors.As(err, &exit):
-		t.Fatalf("%s %s: %v", call.Program, call.Command, err)
+		t.Fatalf("%s %s: %v", c.Program, c.Command, err)
 	default:
 		outcome.Err = &types.Error{}
 		if err := json.Unmarshal(stdout.Bytes(), outcome.Err); err != nil || outcome.Err.Code == 0 || outcome.Err.Msg == "" {
 			t.Fatalf("%s %s: %v without a CNI error\nstdout: %s\nstderr: %s",
-				call.Program, call.Command, exit, stdout.String(), stderr.String())
+				c.Program, c.Command, exit, stdout.String(), stderr.String())
 		}
 	}
 	return outcome
