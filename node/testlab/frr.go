@@ -80,91 +80,91 @@ func StartFRR(t testing.TB, namespace *Namespace, version FRRVersion, configurat
 }
 
 // Socket that vtysh talks to a daemon by.
-func (frr *FRR) Socket(daemon string) string { return filepath.Join(frr.Folder, daemon+".vty") }
+func (f *FRR) Socket(daemon string) string { return filepath.Join(f.Folder, daemon+".vty") }
 
 // Show runs a command in vtysh and gives what it prints.
-func (frr *FRR) Show(t testing.TB, commands ...string) string {
+func (f *FRR) Show(t testing.TB, commands ...string) string {
 	t.Helper()
 	var arguments []string
 	for _, command := range commands {
 		arguments = append(arguments, "-c", command)
 	}
-	return Run(t, frr.vtysh(t, arguments...)...)
+	return Run(t, f.vtysh(t, arguments...)...)
 }
 
 // Vtysh is the command line of vtysh for these daemons, without a command.
-func (frr *FRR) Vtysh(t testing.TB) []string { return frr.vtysh(t) }
+func (f *FRR) Vtysh(t testing.TB) []string { return f.vtysh(t) }
 
 // Pids of the daemons that run, by their names.
-func (frr *FRR) Pids() map[string]int {
+func (f *FRR) Pids() map[string]int {
 	pids := map[string]int{}
-	for daemon, command := range frr.processes {
+	for daemon, command := range f.processes {
 		pids[daemon] = command.Process.Pid
 	}
 	return pids
 }
 
 // Restart daemons as after a crash of all of them: ended in this order, started in the reverse one.
-func (frr *FRR) Restart(t testing.TB, daemons ...string) {
+func (f *FRR) Restart(t testing.TB, daemons ...string) {
 	t.Helper()
 	for _, daemon := range daemons {
-		frr.Kill(t, daemon)
+		f.Kill(t, daemon)
 	}
 	for _, daemon := range slices.Backward(daemons) {
-		frr.Start(t, daemon)
+		f.Start(t, daemon)
 	}
 }
 
 // Kill ends a daemon as a crash would, with no chance to say goodbye.
-func (frr *FRR) Kill(t testing.TB, daemon string) {
+func (f *FRR) Kill(t testing.TB, daemon string) {
 	t.Helper()
-	if frr.processes[daemon] == nil {
+	if f.processes[daemon] == nil {
 		t.Fatalf("%s does not run", daemon)
 	}
-	frr.end(daemon)
+	f.end(daemon)
 }
 
 // Start a daemon again and give it its configuration, as FRR's own watchdog does.
-func (frr *FRR) Start(t testing.TB, daemon string) {
+func (f *FRR) Start(t testing.TB, daemon string) {
 	t.Helper()
-	frr.launch(t, daemon)
-	frr.load(t, "-d", daemon)
+	f.launch(t, daemon)
+	f.load(t, "-d", daemon)
 }
 
 // Freeze a daemon where it is: its sockets stay open and nobody answers.
-func (frr *FRR) Freeze(t testing.TB, daemon string) { frr.signal(t, daemon, syscall.SIGSTOP) }
+func (f *FRR) Freeze(t testing.TB, daemon string) { f.signal(t, daemon, syscall.SIGSTOP) }
 
 // Thaw is Freeze's reverse.
-func (frr *FRR) Thaw(t testing.TB, daemon string) { frr.signal(t, daemon, syscall.SIGCONT) }
+func (f *FRR) Thaw(t testing.TB, daemon string) { f.signal(t, daemon, syscall.SIGCONT) }
 
-func (frr *FRR) signal(t testing.TB, daemon string, signal syscall.Signal) {
+func (f *FRR) signal(t testing.TB, daemon string, signal syscall.Signal) {
 	t.Helper()
-	if err := frr.processes[daemon].Process.Signal(signal); err != nil {
+	if err := f.processes[daemon].Process.Signal(signal); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (frr *FRR) end(daemon string) {
-	command := frr.processes[daemon]
-	delete(frr.processes, daemon)
+func (f *FRR) end(daemon string) {
+	command := f.processes[daemon]
+	delete(f.processes, daemon)
 	_ = command.Process.Kill()
 	_ = command.Wait()
 }
 
-func (frr *FRR) launch(t testing.TB, daemon string) {
+func (f *FRR) launch(t testing.TB, daemon string) {
 	t.Helper()
-	program, err := frrProgram(frr.Version, daemon)
+	program, err := frrProgram(f.Version, daemon)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := func(name string) string { return filepath.Join(frr.Folder, name) }
+	path := func(name string) string { return filepath.Join(f.Folder, name) }
 	// As root: a daemon that takes another user is no longer told that this process died.
-	words := append(program, "-u", "root", "-g", vtyGroup, "--vty_socket", frr.Folder, "-z", path("zserv.api"),
+	words := append(program, "-u", "root", "-g", vtyGroup, "--vty_socket", f.Folder, "-z", path("zserv.api"),
 		"-i", path(daemon+".pid"), "-P", "0", "--log", "file:"+path(daemon+".log"))
-	if frr.Version == FRR10 {
-		words = append(words, "-N", frr.Namespace.Name)
+	if f.Version == FRR10 {
+		words = append(words, "-N", f.Namespace.Name)
 	}
-	command := frr.Namespace.Command(words...)
+	command := f.Namespace.Command(words...)
 	told, err := os.Create(path(daemon + ".err"))
 	if err != nil {
 		t.Fatal(err)
@@ -174,9 +174,9 @@ func (frr *FRR) launch(t testing.TB, daemon string) {
 	if err := Start(command); err != nil {
 		t.Fatal(err)
 	}
-	frr.processes[daemon] = command
+	f.processes[daemon] = command
 	for until := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if connection, err := net.Dial("unix", frr.Socket(daemon)); err == nil {
+		if connection, err := net.Dial("unix", f.Socket(daemon)); err == nil {
 			_ = connection.Close()
 			return
 		}
@@ -188,9 +188,9 @@ func (frr *FRR) launch(t testing.TB, daemon string) {
 	}
 }
 
-func (frr *FRR) load(t testing.TB, arguments ...string) {
+func (f *FRR) load(t testing.TB, arguments ...string) {
 	t.Helper()
-	words := frr.vtysh(t, append([]string{"--config_dir", frr.Folder, "-b"}, arguments...)...)
+	words := f.vtysh(t, append([]string{"--config_dir", f.Folder, "-b"}, arguments...)...)
 	told := Run(t, words...)
 	// A daemon that is just reading what it starts with holds mgmtd's lock for a moment.
 	for until := time.Now().Add(10 * time.Second); strings.Contains(told, "locked by another session") && time.Now().Before(until); {
@@ -199,18 +199,18 @@ func (frr *FRR) load(t testing.TB, arguments ...string) {
 	}
 	for line := range strings.Lines(told) {
 		if strings.HasPrefix(line, "%") || strings.Contains(line, "Unknown command") || strings.HasPrefix(line, "line ") {
-			t.Fatalf("FRR %s does not take its configuration:\n%s", frr.Version, told)
+			t.Fatalf("FRR %s does not take its configuration:\n%s", f.Version, told)
 		}
 	}
 }
 
-func (frr *FRR) vtysh(t testing.TB, arguments ...string) []string {
+func (f *FRR) vtysh(t testing.TB, arguments ...string) []string {
 	t.Helper()
-	program, err := frrProgram(frr.Version, "vtysh")
+	program, err := frrProgram(f.Version, "vtysh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(append(program, "--vty_socket", frr.Folder), arguments...)
+	return append(append(program, "--vty_socket", f.Folder), arguments...)
 }
 
 func frrProgram(version FRRVersion, daemon string) ([]string, error) {

@@ -63,38 +63,38 @@ func deleteAbandoned() {
 }
 
 // Path of the namespace's file.
-func (namespace *Namespace) Path() string { return "/run/netns/" + namespace.Name }
+func (n *Namespace) Path() string { return "/run/netns/" + n.Name }
 
 // Command that runs in the namespace; it dies with this process.
-func (namespace *Namespace) Command(argv ...string) *exec.Cmd {
-	command := exec.Command("ip", append([]string{"netns", "exec", namespace.Name}, argv...)...)
+func (n *Namespace) Command(argv ...string) *exec.Cmd {
+	command := exec.Command("ip", append([]string{"netns", "exec", n.Name}, argv...)...)
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return command
 }
 
 // Run a command in the namespace and give its output; a failure of it is the test's.
-func (namespace *Namespace) Run(t testing.TB, argv ...string) string {
+func (n *Namespace) Run(t testing.TB, argv ...string) string {
 	t.Helper()
-	return output(t, namespace.Command(argv...))
+	return output(t, n.Command(argv...))
 }
 
 // Try runs a command in the namespace, for those that may fail.
-func (namespace *Namespace) Try(argv ...string) (string, error) {
-	told, err := namespace.Command(argv...).CombinedOutput()
+func (n *Namespace) Try(argv ...string) (string, error) {
+	told, err := n.Command(argv...).CombinedOutput()
 	return string(told), err
 }
 
 // IP runs `ip` on the namespace.
-func (namespace *Namespace) IP(t testing.TB, arguments ...string) string {
+func (n *Namespace) IP(t testing.TB, arguments ...string) string {
 	t.Helper()
-	return output(t, exec.Command("ip", append([]string{"-n", namespace.Name}, arguments...)...))
+	return output(t, exec.Command("ip", append([]string{"-n", n.Name}, arguments...)...))
 }
 
 // TakeAddressesAtOnce leaves out duplicate address detection, which holds each IPv6 address back for a second, on
 // interfaces made from now on.
-func (namespace *Namespace) TakeAddressesAtOnce(t testing.TB) {
+func (n *Namespace) TakeAddressesAtOnce(t testing.TB) {
 	t.Helper()
-	namespace.Run(t, "sysctl", "-qw", "net.ipv6.conf.all.accept_dad=0", "net.ipv6.conf.default.accept_dad=0")
+	n.Run(t, "sysctl", "-qw", "net.ipv6.conf.all.accept_dad=0", "net.ipv6.conf.default.accept_dad=0")
 }
 
 // Cable joins two namespaces with a veth pair whose ends are up and leave checksums to software: the userspace datapath
@@ -126,8 +126,8 @@ func output(t testing.TB, command *exec.Cmd) string {
 	return string(told)
 }
 
-func (namespace *Namespace) processes() []int {
-	told, _ := exec.Command("ip", "netns", "pids", namespace.Name).Output()
+func (n *Namespace) processes() []int {
+	told, _ := exec.Command("ip", "netns", "pids", n.Name).Output()
 	var pids []int
 	for _, word := range strings.Fields(string(told)) {
 		// A thread of this process may be there for a moment (Within): never ourselves.

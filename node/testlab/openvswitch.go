@@ -61,120 +61,120 @@ func StartOpenVSwitch(t testing.TB, namespace *Namespace) *OpenVSwitch {
 	return open
 }
 
-func (open *OpenVSwitch) path(name string) string { return filepath.Join(open.Folder, name) }
+func (o *OpenVSwitch) path(name string) string { return filepath.Join(o.Folder, name) }
 
 // DatabaseSocket is where ovsdb-server listens.
-func (open *OpenVSwitch) DatabaseSocket() string { return open.path("db.sock") }
+func (o *OpenVSwitch) DatabaseSocket() string { return o.path("db.sock") }
 
 // Start a daemon, and wait until it answers.
-func (open *OpenVSwitch) Start(t testing.TB, daemon string) {
+func (o *OpenVSwitch) Start(t testing.TB, daemon string) {
 	t.Helper()
-	words := []string{daemon, "unix:" + open.DatabaseSocket(), "--disable-system", "--disable-system-route"}
+	words := []string{daemon, "unix:" + o.DatabaseSocket(), "--disable-system", "--disable-system-route"}
 	if daemon == Database {
-		words = []string{daemon, open.path("conf.db"), "--remote=punix:" + open.DatabaseSocket()}
+		words = []string{daemon, o.path("conf.db"), "--remote=punix:" + o.DatabaseSocket()}
 	}
-	words = append(words, "--pidfile="+open.path(daemon+".pid"), "--no-chdir", "-vconsole:off",
-		"--log-file="+open.path(daemon+".log"))
-	command := open.Namespace.Command(words...)
+	words = append(words, "--pidfile="+o.path(daemon+".pid"), "--no-chdir", "-vconsole:off",
+		"--log-file="+o.path(daemon+".log"))
+	command := o.Namespace.Command(words...)
 	command.Env = os.Environ()
 	for _, what := range []string{"RUNDIR", "DBDIR", "SYSCONFDIR", "LOGDIR"} {
-		command.Env = append(command.Env, "OVS_"+what+"="+open.Folder)
+		command.Env = append(command.Env, "OVS_"+what+"="+o.Folder)
 	}
 	if err := Start(command); err != nil {
 		t.Fatal(err)
 	}
-	open.processes[daemon] = command
-	control := open.path(fmt.Sprintf("%s.%d.ctl", daemon, command.Process.Pid))
+	o.processes[daemon] = command
+	control := o.path(fmt.Sprintf("%s.%d.ctl", daemon, command.Process.Pid))
 	for until := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		connection, err := net.Dial("unix", control)
 		if err == nil {
 			_ = connection.Close()
-			if pid, _ := os.ReadFile(open.path(daemon + ".pid")); len(pid) > 0 {
+			if pid, _ := os.ReadFile(o.path(daemon + ".pid")); len(pid) > 0 {
 				return
 			}
 		}
 		if time.Now().After(until) {
-			log, _ := os.ReadFile(open.path(daemon + ".log"))
+			log, _ := os.ReadFile(o.path(daemon + ".log"))
 			t.Fatalf("%s does not answer 20 s after its start: %v\n%s", daemon, err, log)
 		}
 	}
 }
 
 // Kill a daemon as a crash would, with no chance to say goodbye.
-func (open *OpenVSwitch) Kill(t testing.TB, daemon string) {
+func (o *OpenVSwitch) Kill(t testing.TB, daemon string) {
 	t.Helper()
-	if open.processes[daemon] == nil {
+	if o.processes[daemon] == nil {
 		t.Fatalf("%s does not run", daemon)
 	}
-	open.end(daemon)
+	o.end(daemon)
 }
 
 // Freeze a daemon where it is: its sockets stay open and nobody answers.
-func (open *OpenVSwitch) Freeze(t testing.TB, daemon string) { open.signal(t, daemon, syscall.SIGSTOP) }
+func (o *OpenVSwitch) Freeze(t testing.TB, daemon string) { o.signal(t, daemon, syscall.SIGSTOP) }
 
 // Thaw is Freeze's reverse.
-func (open *OpenVSwitch) Thaw(t testing.TB, daemon string) { open.signal(t, daemon, syscall.SIGCONT) }
+func (o *OpenVSwitch) Thaw(t testing.TB, daemon string) { o.signal(t, daemon, syscall.SIGCONT) }
 
-func (open *OpenVSwitch) signal(t testing.TB, daemon string, signal syscall.Signal) {
+func (o *OpenVSwitch) signal(t testing.TB, daemon string, signal syscall.Signal) {
 	t.Helper()
-	if err := open.processes[daemon].Process.Signal(signal); err != nil {
+	if err := o.processes[daemon].Process.Signal(signal); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (open *OpenVSwitch) end(daemon string) {
-	command := open.processes[daemon]
-	delete(open.processes, daemon)
+func (o *OpenVSwitch) end(daemon string) {
+	command := o.processes[daemon]
+	delete(o.processes, daemon)
 	_ = command.Process.Kill()
 	_ = command.Wait()
 }
 
 // Vsctl runs ovs-vsctl.
-func (open *OpenVSwitch) Vsctl(t testing.TB, arguments ...string) string {
+func (o *OpenVSwitch) Vsctl(t testing.TB, arguments ...string) string {
 	t.Helper()
-	return Run(t, append([]string{"ovs-vsctl", "--db=unix:" + open.DatabaseSocket(), "--timeout=20"}, arguments...)...)
+	return Run(t, append([]string{"ovs-vsctl", "--db=unix:" + o.DatabaseSocket(), "--timeout=20"}, arguments...)...)
 }
 
 // Ofctl runs a command of ovs-ofctl on a bridge.
-func (open *OpenVSwitch) Ofctl(t testing.TB, bridge, command string, arguments ...string) string {
+func (o *OpenVSwitch) Ofctl(t testing.TB, bridge, command string, arguments ...string) string {
 	t.Helper()
-	return Run(t, append(open.ofctl(bridge, command), arguments...)...)
+	return Run(t, append(o.ofctl(bridge, command), arguments...)...)
 }
 
 // Answers says whether ovs-vswitchd takes flows for the bridge.
-func (open *OpenVSwitch) Answers(bridge string) bool {
-	words := open.ofctl(bridge, "show")
+func (o *OpenVSwitch) Answers(bridge string) bool {
+	words := o.ofctl(bridge, "show")
 	return exec.Command(words[0], words[1:]...).Run() == nil
 }
 
-func (open *OpenVSwitch) ofctl(bridge, command string) []string {
-	return []string{"ovs-ofctl", "-O", "OpenFlow14", command, "unix:" + open.path(bridge+".mgmt")}
+func (o *OpenVSwitch) ofctl(bridge, command string) []string {
+	return []string{"ovs-ofctl", "-O", "OpenFlow14", command, "unix:" + o.path(bridge+".mgmt")}
 }
 
 // Appctl asks ovs-vswitchd itself.
-func (open *OpenVSwitch) Appctl(t testing.TB, arguments ...string) string {
+func (o *OpenVSwitch) Appctl(t testing.TB, arguments ...string) string {
 	t.Helper()
-	pid, err := os.ReadFile(open.path(Switch + ".pid"))
+	pid, err := os.ReadFile(o.path(Switch + ".pid"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	control := open.path(fmt.Sprintf("%s.%s.ctl", Switch, strings.TrimSpace(string(pid))))
+	control := o.path(fmt.Sprintf("%s.%s.ctl", Switch, strings.TrimSpace(string(pid))))
 	return Run(t, append([]string{"ovs-appctl", "-t", control}, arguments...)...)
 }
 
 // AddBridge makes a rail's bridge: secure, with the MAC address that pods know as their gateway's, and up.
-func (open *OpenVSwitch) AddBridge(t testing.TB, bridge, mac string) {
+func (o *OpenVSwitch) AddBridge(t testing.TB, bridge, mac string) {
 	t.Helper()
-	open.Vsctl(t, "add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=netdev", "fail_mode=secure",
+	o.Vsctl(t, "add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=netdev", "fail_mode=secure",
 		fmt.Sprintf("other-config:hwaddr=%q", mac))
-	open.Namespace.IP(t, "link", "set", bridge, "up")
+	o.Namespace.IP(t, "link", "set", bridge, "up")
 }
 
 // AddPort puts an interface on a bridge, with external_ids as name=value. With the userspace datapath the host's own
 // kernel sees all that comes in by the interface too: it would answer ARP for the bridge with the wrong MAC address,
 // and route around the flows. It is kept out; and nothing leaves a checksum to hardware, which the datapath would not
 // fill in.
-func (open *OpenVSwitch) AddPort(t testing.TB, bridge, face string, externalIDs ...string) {
+func (o *OpenVSwitch) AddPort(t testing.TB, bridge, face string, externalIDs ...string) {
 	t.Helper()
 	words := []string{"add-port", bridge, face}
 	if len(externalIDs) > 0 {
@@ -183,30 +183,30 @@ func (open *OpenVSwitch) AddPort(t testing.TB, bridge, face string, externalIDs 
 			words = append(words, "external_ids:"+pair)
 		}
 	}
-	open.KeepKernelOut(t, face)
-	open.Vsctl(t, words...)
-	open.Namespace.IP(t, "link", "set", face, "up")
-	open.Namespace.Run(t, "ethtool", "-K", face, "tx", "off")
+	o.KeepKernelOut(t, face)
+	o.Vsctl(t, words...)
+	o.Namespace.IP(t, "link", "set", face, "up")
+	o.Namespace.Run(t, "ethtool", "-K", face, "tx", "off")
 }
 
 // KeepKernelOut of an interface that the userspace datapath uses: OVS reads its packets before this drops them.
-func (open *OpenVSwitch) KeepKernelOut(t testing.TB, face string) {
+func (o *OpenVSwitch) KeepKernelOut(t testing.TB, face string) {
 	t.Helper()
-	open.Namespace.Run(t, "sysctl", "-qw", "net/ipv6/conf/"+face+"/disable_ipv6=1")
-	command := open.Namespace.Command("nft", "-f", "-")
-	open.kept++
+	o.Namespace.Run(t, "sysctl", "-qw", "net/ipv6/conf/"+face+"/disable_ipv6=1")
+	command := o.Namespace.Command("nft", "-f", "-")
+	o.kept++
 	command.Stdin = strings.NewReader(fmt.Sprintf("add table netdev lab\nadd chain netdev lab port%d "+
-		"{ type filter hook ingress device %q priority -500; policy drop; }\n", open.kept, face))
+		"{ type filter hook ingress device %q priority -500; policy drop; }\n", o.kept, face))
 	output(t, command)
 }
 
 // AddPod makes a namespace with an interface eth0 whose other end is a port of the bridge, as ovs-cni makes it.
-func (open *OpenVSwitch) AddPod(t testing.TB, bridge, face, mac string) *Namespace {
+func (o *OpenVSwitch) AddPod(t testing.TB, bridge, face, mac string) *Namespace {
 	t.Helper()
 	pod := NewNamespace(t, "pod")
 	pod.TakeAddressesAtOnce(t)
-	Cable(t, pod, "eth0", open.Namespace, face)
+	Cable(t, pod, "eth0", o.Namespace, face)
 	pod.IP(t, "link", "set", "eth0", "address", mac)
-	open.AddPort(t, bridge, face, "owner=ovs-cni.network.kubevirt.io", "contNetns="+pod.Path())
+	o.AddPort(t, bridge, face, "owner=ovs-cni.network.kubevirt.io", "contNetns="+pod.Path())
 	return pod
 }

@@ -44,7 +44,7 @@ func OpenWire(t testing.TB, namespace *Namespace, face string) *Wire {
 }
 
 // Within runs a function on a thread that is in the namespace: sockets that it opens stay there.
-func (namespace *Namespace) Within(do func() error) error {
+func (n *Namespace) Within(do func() error) error {
 	failed := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -54,7 +54,7 @@ func (namespace *Namespace) Within(do func() error) error {
 			return
 		}
 		defer home.Close()
-		there, err := netns.GetFromPath(namespace.Path())
+		there, err := netns.GetFromPath(n.Path())
 		if err == nil {
 			defer there.Close()
 			err = netns.Set(there)
@@ -70,7 +70,7 @@ func (namespace *Namespace) Within(do func() error) error {
 	return <-failed
 }
 
-func (wire *Wire) open(face string) error {
+func (w *Wire) open(face string) error {
 	// The name is looked up in the thread's namespace, and so is everything about the socket.
 	found, err := net.InterfaceByName(face)
 	if err != nil {
@@ -81,7 +81,7 @@ func (wire *Wire) open(face string) error {
 	if err != nil {
 		return err
 	}
-	wire.descriptor = descriptor
+	w.descriptor = descriptor
 	return errors.Join(
 		unix.SetsockoptInt(descriptor, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20),
 		unix.SetsockoptTimeval(descriptor, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 20_000}),
@@ -91,28 +91,28 @@ func (wire *Wire) open(face string) error {
 
 func bigEndian16(value uint16) uint16 { return value<<8 | value>>8 }
 
-func (wire *Wire) listen() {
-	defer close(wire.ended)
+func (w *Wire) listen() {
+	defer close(w.ended)
 	buffer := make([]byte, 65536)
-	for !wire.closing.Load() {
-		length, from, err := unix.Recvfrom(wire.descriptor, buffer, 0)
-		wire.lock.Lock()
+	for !w.closing.Load() {
+		length, from, err := unix.Recvfrom(w.descriptor, buffer, 0)
+		w.lock.Lock()
 		sender, ok := from.(*unix.SockaddrLinklayer)
-		if err == nil && ok && sender.Pkttype != unix.PACKET_OUTGOING && len(wire.incoming) < mostKept {
-			wire.incoming = append(wire.incoming, append([]byte(nil), buffer[:length]...))
+		if err == nil && ok && sender.Pkttype != unix.PACKET_OUTGOING && len(w.incoming) < mostKept {
+			w.incoming = append(w.incoming, append([]byte(nil), buffer[:length]...))
 		}
-		wire.lock.Unlock()
+		w.lock.Unlock()
 	}
 }
 
 // Send a frame as it is.
-func (wire *Wire) Send(t testing.TB, frame []byte) {
+func (w *Wire) Send(t testing.TB, frame []byte) {
 	t.Helper()
 	if len(frame) < 60 {
 		frame = append(frame, make([]byte, 60-len(frame))...)
 	}
 	for until := time.Now().Add(5 * time.Second); ; {
-		_, err := unix.Write(wire.descriptor, frame)
+		_, err := unix.Write(w.descriptor, frame)
 		if err == nil {
 			return
 		}
@@ -124,11 +124,11 @@ func (wire *Wire) Send(t testing.TB, frame []byte) {
 }
 
 // Count the frames that came in and are of a kind.
-func (wire *Wire) Count(kind func(frame []byte) bool) int {
-	wire.lock.Lock()
-	defer wire.lock.Unlock()
+func (w *Wire) Count(kind func(frame []byte) bool) int {
+	w.lock.Lock()
+	defer w.lock.Unlock()
 	count := 0
-	for _, frame := range wire.incoming {
+	for _, frame := range w.incoming {
 		if kind(frame) {
 			count++
 		}
@@ -137,18 +137,18 @@ func (wire *Wire) Count(kind func(frame []byte) bool) int {
 }
 
 // Forget what came in so far.
-func (wire *Wire) Forget() {
-	wire.lock.Lock()
-	wire.incoming = nil
-	wire.lock.Unlock()
+func (w *Wire) Forget() {
+	w.lock.Lock()
+	w.incoming = nil
+	w.lock.Unlock()
 }
 
 // Frames that came in and are of a kind.
-func (wire *Wire) Frames(kind func(frame []byte) bool) [][]byte {
-	wire.lock.Lock()
-	defer wire.lock.Unlock()
+func (w *Wire) Frames(kind func(frame []byte) bool) [][]byte {
+	w.lock.Lock()
+	defer w.lock.Unlock()
 	var found [][]byte
-	for _, frame := range wire.incoming {
+	for _, frame := range w.incoming {
 		if kind(frame) {
 			found = append(found, frame)
 		}

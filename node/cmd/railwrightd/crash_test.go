@@ -21,9 +21,9 @@ type stream struct {
 	told    bytes.Buffer
 }
 
-func (one *pod) stream(t *testing.T, address string) *stream {
+func (p *pod) stream(t *testing.T, address string) *stream {
 	t.Helper()
-	made := &stream{command: one.Command("ping", "-i", "0.02", "-W", "2", address)}
+	made := &stream{command: p.Command("ping", "-i", "0.02", "-W", "2", address)}
 	made.command.Stdout = &made.told
 	if err := testlab.Start(made.command); err != nil {
 		t.Fatal(err)
@@ -35,33 +35,33 @@ func (one *pod) stream(t *testing.T, address string) *stream {
 var answered = regexp.MustCompile(`icmp_seq=(\d+) ttl=`)
 
 // lost before the last answer, of how many sent until then: what was on its way at the end is neither.
-func (stream *stream) lost(t *testing.T) (lost, sent int) {
+func (s *stream) lost(t *testing.T) (lost, sent int) {
 	t.Helper()
-	_ = stream.command.Process.Signal(syscall.SIGINT)
-	_ = stream.command.Wait()
+	_ = s.command.Process.Signal(syscall.SIGINT)
+	_ = s.command.Wait()
 	received := 0
-	for _, found := range answered.FindAllStringSubmatch(stream.told.String(), -1) {
+	for _, found := range answered.FindAllStringSubmatch(s.told.String(), -1) {
 		received++
 		sequence, _ := strconv.Atoi(found[1])
 		sent = max(sent, sequence)
 	}
 	if received == 0 {
-		t.Fatalf("ping told %q", stream.told.String())
+		t.Fatalf("ping told %q", s.told.String())
 	}
 	return sent - received, sent
 }
 
 // mustDieAt the step, which a request comes by.
-func (lab *nodeLab) mustDieAt(step failpoint.Name, request func() error) {
-	lab.t.Helper()
-	lab.startAt(step)
+func (nl *nodeLab) mustDieAt(step failpoint.Name, request func() error) {
+	nl.t.Helper()
+	nl.startAt(step)
 	// A DEL that is slow may be answered first: what is left of it is done after that, and comes by the step as well.
 	_ = request()
-	lab.MustBeKilled(lab.t, step)
+	nl.MustBeKilled(nl.t, step)
 }
 
-func (lab *nodeLab) add(one *pod) error {
-	_, err := lab.Client.Add(railnode.Soon(lab.t), one.add)
+func (nl *nodeLab) add(one *pod) error {
+	_, err := nl.Client.Add(railnode.Soon(nl.t), one.add)
 	return err
 }
 
@@ -100,45 +100,45 @@ func TestADaemonKilledAtAnyStepLeavesNoOrphan(t *testing.T) {
 }
 
 // killAtEach step of ADD and of DEL. An ADD that is asked again leaves what the next DEL is killed at.
-func (lab *nodeLab) killAtEach(adds, deletes []failpoint.Name) {
-	lab.t.Helper()
-	one := lab.newPod(3, "tenant-a")
+func (nl *nodeLab) killAtEach(adds, deletes []failpoint.Name) {
+	nl.t.Helper()
+	one := nl.newPod(3, "tenant-a")
 	for n := range max(len(adds), len(deletes)) {
 		step := failpoint.Name("")
 		if n < len(adds) {
 			step = adds[n]
-			lab.mustDieAt(step, func() error { return lab.add(one) })
+			nl.mustDieAt(step, func() error { return nl.add(one) })
 		}
-		lab.restart()
-		if err := lab.add(one); err != nil {
-			lab.t.Fatalf("ADD after a kill at %q: %v %v", step, err, detailsOf(err))
+		nl.restart()
+		if err := nl.add(one); err != nil {
+			nl.t.Fatalf("ADD after a kill at %q: %v %v", step, err, detailsOf(err))
 		}
-		testlab.Eventually(lab.t, 2*time.Second, "the leaf has the routes", func() bool { return lab.leafHas(one) })
-		lab.mustWork(one)
+		testlab.Eventually(nl.t, 2*time.Second, "the leaf has the routes", func() bool { return nl.leafHas(one) })
+		nl.mustWork(one)
 		if n < len(deletes) {
-			lab.kill()
-			lab.killDELAt(one, deletes[n])
-		} else if err := lab.remove(one); err != nil {
-			lab.t.Fatal(err)
+			nl.kill()
+			nl.killDELAt(one, deletes[n])
+		} else if err := nl.remove(one); err != nil {
+			nl.t.Fatal(err)
 		} else {
-			lab.kill()
+			nl.kill()
 		}
 	}
 }
 
-func (lab *nodeLab) killDELAt(one *pod, step failpoint.Name) {
-	lab.t.Helper()
-	lab.mustDieAt(step, func() error { return lab.remove(one) })
-	lab.restart()
+func (nl *nodeLab) killDELAt(one *pod, step failpoint.Name) {
+	nl.t.Helper()
+	nl.mustDieAt(step, func() error { return nl.remove(one) })
+	nl.restart()
 	if step == failpoint.DeleteAccepted {
 		// Nothing was stored: the runtime's next DEL, or the pod's end, is what undoes it.
-		if reply, err := lab.Client.List(railnode.Soon(lab.t), &nodev1.ListRequest{}); err != nil || len(reply.GetAttached()) != 2 {
-			lab.t.Fatalf("after a kill at %s: %v %v", step, reply, err)
+		if reply, err := nl.Client.List(railnode.Soon(nl.t), &nodev1.ListRequest{}); err != nil || len(reply.GetAttached()) != 2 {
+			nl.t.Fatalf("after a kill at %s: %v %v", step, reply, err)
 		}
 	}
-	if err := lab.remove(one); err != nil {
-		lab.t.Fatalf("DEL again after a kill at %s: %v", step, err)
+	if err := nl.remove(one); err != nil {
+		nl.t.Fatalf("DEL again after a kill at %s: %v", step, err)
 	}
-	lab.mustBeGone(one)
-	lab.kill()
+	nl.mustBeGone(one)
+	nl.kill()
 }

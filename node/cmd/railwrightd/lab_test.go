@@ -44,7 +44,7 @@ func newLab(t testing.TB, release railnode.Release) *nodeLab {
 }
 
 // shared folder of the tenant directory.
-func (lab *nodeLab) shared() string { return lab.Path("shared") }
+func (nl *nodeLab) shared() string { return nl.Path("shared") }
 
 // remote addresses of a pod of tenant-a on another node, somewhere behind the leaf.
 const (
@@ -53,14 +53,14 @@ const (
 )
 
 // addRemote makes that pod, and the other node's part in the tenant directory.
-func (lab *nodeLab) addRemote() {
-	t := lab.t
+func (nl *nodeLab) addRemote() {
+	t := nl.t
 	t.Helper()
 	remote := testlab.NewNamespace(t, "remote")
 	remote.TakeAddressesAtOnce(t)
-	testlab.Cable(t, lab.leaf.Namespace, "remote", remote, "eth0")
-	lab.leaf.IP(t, "addr", "add", "192.0.2.100/31", "dev", "remote")
-	lab.leaf.IP(t, "addr", "add", "2001:db8:a::/127", "dev", "remote", "nodad")
+	testlab.Cable(t, nl.leaf.Namespace, "remote", remote, "eth0")
+	nl.leaf.IP(t, "addr", "add", "192.0.2.100/31", "dev", "remote")
+	nl.leaf.IP(t, "addr", "add", "2001:db8:a::/127", "dev", "remote", "nodad")
 	for _, words := range []string{
 		"addr add 192.0.2.101/31 dev eth0", "addr add 2001:db8:a::1/127 dev eth0 nodad", "addr add " + remoteIPv4 + "/32 dev lo",
 		"addr add " + remoteIPv6 + "/128 dev lo nodad", "route add default via 192.0.2.100 src " + remoteIPv4,
@@ -68,10 +68,10 @@ func (lab *nodeLab) addRemote() {
 	} {
 		remote.IP(t, strings.Fields(words)...)
 	}
-	lab.leaf.IP(t, "route", "add", remoteIPv4+"/32", "via", "192.0.2.101")
-	lab.leaf.IP(t, "route", "add", remoteIPv6+"/128", "via", "2001:db8:a::1")
+	nl.leaf.IP(t, "route", "add", remoteIPv4+"/32", "via", "192.0.2.101")
+	nl.leaf.IP(t, "route", "add", remoteIPv6+"/128", "via", "2001:db8:a::1")
 	directory, err := kinds.Open(t.Context(), kinds.Config{
-		Kind: "folder", Node: "node-2", StateFolder: lab.Path("other-state"), Folder: lab.shared(),
+		Kind: "folder", Node: "node-2", StateFolder: nl.Path("other-state"), Folder: nl.shared(),
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -112,15 +112,15 @@ type pod struct {
 	add *nodev1.AddRequest
 }
 
-func (lab *nodeLab) newPod(n int, namespace string) *pod {
-	lab.t.Helper()
+func (nl *nodeLab) newPod(n int, namespace string) *pod {
+	nl.t.Helper()
 	face, mac := fmt.Sprintf("veth%d", n), fmt.Sprintf("02:00:00:01:%02x:%02x", n>>8, n&0xff)
-	made := &pod{Namespace: lab.OVS.AddPod(lab.t, lab.rail.Bridge(), face, mac), n: n}
+	made := &pod{Namespace: nl.OVS.AddPod(nl.t, nl.rail.Bridge(), face, mac), n: n}
 	for _, words := range []string{
 		fmt.Sprintf("addr add 10.1.0.%d/16 dev eth0", n), fmt.Sprintf("addr add fd00:1::%x/64 dev eth0 nodad", n),
 		"route add default via 10.1.0.1", "-6 route add default via fe80::1 dev eth0",
 	} {
-		made.IP(lab.t, strings.Fields(words)...)
+		made.IP(nl.t, strings.Fields(words)...)
 	}
 	made.add = &nodev1.AddRequest{
 		Key:   &nodev1.Key{Network: "rail0", ContainerId: fmt.Sprintf("c%d", n), Interface: "eth0"},
@@ -133,33 +133,33 @@ func (lab *nodeLab) newPod(n int, namespace string) *pod {
 	return made
 }
 
-func (lab *nodeLab) mustAdd(pods ...*pod) {
-	lab.t.Helper()
+func (nl *nodeLab) mustAdd(pods ...*pod) {
+	nl.t.Helper()
 	for _, one := range pods {
-		if _, err := lab.Client.Add(railnode.Soon(lab.t), one.add); err != nil {
-			lab.t.Fatalf("%v: %v", err, detailsOf(err))
+		if _, err := nl.Client.Add(railnode.Soon(nl.t), one.add); err != nil {
+			nl.t.Fatalf("%v: %v", err, detailsOf(err))
 		}
 	}
 }
 
-func (lab *nodeLab) remove(one *pod) error {
-	_, err := lab.Client.Delete(railnode.Soon(lab.t), &nodev1.DeleteRequest{Key: one.add.GetKey(), Parts: one.add.GetParts()})
+func (nl *nodeLab) remove(one *pod) error {
+	_, err := nl.Client.Delete(railnode.Soon(nl.t), &nodev1.DeleteRequest{Key: one.add.GetKey(), Parts: one.add.GetParts()})
 	return err
 }
 
 // startAt a step at which the daemon will die.
-func (lab *nodeLab) startAt(step failpoint.Name) {
-	lab.t.Helper()
-	lab.Start(lab.t, step)
-	lab.Ready(lab.t)
+func (nl *nodeLab) startAt(step failpoint.Name) {
+	nl.t.Helper()
+	nl.Start(nl.t, step)
+	nl.Ready(nl.t)
 }
 
-func (lab *nodeLab) restart() {
-	lab.t.Helper()
-	lab.Restart(lab.t)
+func (nl *nodeLab) restart() {
+	nl.t.Helper()
+	nl.Restart(nl.t)
 }
 
-func (lab *nodeLab) kill() {
-	lab.t.Helper()
-	lab.Kill(lab.t)
+func (nl *nodeLab) kill() {
+	nl.t.Helper()
+	nl.Kill(nl.t)
 }

@@ -38,50 +38,50 @@ const orphan = "rep9"
 
 // addOrphan is what ovs-cni leaves where the power goes before our plugin is called: a port of which no record tells, for
 // a VF's representor, which stays when the pod does not.
-func (lab *nodeLab) addOrphan(t *testing.T) {
+func (nl *nodeLab) addOrphan(t *testing.T) {
 	t.Helper()
-	lab.Host.IP(t, "link", "add", orphan, "type", "veth", "peer", "name", "vf9")
-	lab.OVS.AddPort(t, lab.rail.Bridge(), orphan, "owner=ovs-cni.network.kubevirt.io", "contNetns=/run/netns/rwt-none")
+	nl.Host.IP(t, "link", "add", orphan, "type", "veth", "peer", "name", "vf9")
+	nl.OVS.AddPort(t, nl.rail.Bridge(), orphan, "owner=ovs-cni.network.kubevirt.io", "contNetns=/run/netns/rwt-none")
 }
 
 // endOrderly, while a pod's packets pass.
-func (lab *nodeLab) endOrderly(t *testing.T) {
-	pod := lab.newPod(3, "tenant-a")
-	lab.mustAdd(pod)
-	testlab.Eventually(t, 2*time.Second, "the leaf has its routes", func() bool { return lab.leafHas(pod) })
+func (nl *nodeLab) endOrderly(t *testing.T) {
+	pod := nl.newPod(3, "tenant-a")
+	nl.mustAdd(pod)
+	testlab.Eventually(t, 2*time.Second, "the leaf has its routes", func() bool { return nl.leafHas(pod) })
 	pings := pod.stream(t, remoteIPv4)
-	lab.Signal(syscall.SIGTERM)
-	if state := lab.Died(t); state.ExitCode() != exitOK {
+	nl.Signal(syscall.SIGTERM)
+	if state := nl.Died(t); state.ExitCode() != exitOK {
 		t.Errorf("the daemon ended with %v", state)
 	}
-	lab.restart()
-	lab.mustWork(pod)
+	nl.restart()
+	nl.mustWork(pod)
 	if lost, sent := pings.lost(t); lost > 0 {
 		t.Errorf("%d of %d packets were lost", lost, sent)
 	}
 }
 
 // lose a pod whose runtime never calls DEL.
-func (lab *nodeLab) lose(t *testing.T) {
-	gone := lab.newPod(13, "tenant-a")
-	lab.mustAdd(gone)
+func (nl *nodeLab) lose(t *testing.T) {
+	gone := nl.newPod(13, "tenant-a")
+	nl.mustAdd(gone)
 	testlab.Run(t, "ip", "netns", "delete", gone.Name)
-	lab.mustBeGone(gone)
+	nl.mustBeGone(gone)
 	testlab.Eventually(t, 5*time.Second, "its port is gone", func() bool {
-		return !strings.Contains(lab.OVS.Vsctl(t, "list-ports", lab.rail.Bridge()), "veth13")
+		return !strings.Contains(nl.OVS.Vsctl(t, "list-ports", nl.rail.Bridge()), "veth13")
 	})
 }
 
 // bulk of attachments whose pods are not there: veths that are ports, in the namespace of one pod.
-func (lab *nodeLab) bulk(first, count int) []*pod {
-	lab.t.Helper()
-	holder := testlab.NewNamespace(lab.t, "bulk")
+func (nl *nodeLab) bulk(first, count int) []*pod {
+	nl.t.Helper()
+	holder := testlab.NewNamespace(nl.t, "bulk")
 	var links strings.Builder
 	ports := []string{}
 	var made []*pod
 	for n := first; n < first+count; n++ {
 		fmt.Fprintf(&links, "link add veth%d type veth peer name e%d netns %s\nlink set veth%d up\n", n, n, holder.Name, n)
-		ports = append(ports, "--", "add-port", lab.rail.Bridge(), fmt.Sprintf("veth%d", n))
+		ports = append(ports, "--", "add-port", nl.rail.Bridge(), fmt.Sprintf("veth%d", n))
 		made = append(made, &pod{Namespace: holder, n: n, add: &nodev1.AddRequest{
 			Key:   &nodev1.Key{Network: "rail0", ContainerId: fmt.Sprintf("c%d", n), Interface: "eth0"},
 			Parts: []nodev1.Part{nodev1.Part_PART_FLOWS, nodev1.Part_PART_ROUTES},
@@ -90,63 +90,63 @@ func (lab *nodeLab) bulk(first, count int) []*pod {
 			Addresses: []string{fmt.Sprintf("10.1.%d.%d", n>>8, n&0xff)}, Gateways: []string{"10.1.0.1"},
 		}})
 	}
-	batch := lab.Host.Command("ip", "-batch", "-")
+	batch := nl.Host.Command("ip", "-batch", "-")
 	batch.Stdin = strings.NewReader(links.String())
 	if told, err := batch.CombinedOutput(); err != nil {
-		lab.t.Fatalf("%v\n%s", err, told)
+		nl.t.Fatalf("%v\n%s", err, told)
 	}
-	lab.OVS.Vsctl(lab.t, ports[1:]...)
+	nl.OVS.Vsctl(nl.t, ports[1:]...)
 	return made
 }
 
 // leafRoutes counts the pods that the leaf has an IPv4 route to.
-func (lab *nodeLab) leafRoutes(pods []*pod) int {
+func (nl *nodeLab) leafRoutes(pods []*pod) int {
 	var addresses []string
 	for _, one := range pods {
 		addresses = append(addresses, one.add.GetAddresses()[0])
 	}
-	return lab.leaf.Count(addresses...)
+	return nl.leaf.Count(addresses...)
 }
 
 // hold many attachments, made and deleted at once.
-func (lab *nodeLab) hold(t *testing.T) {
-	pods := lab.bulk(100, 200)
+func (nl *nodeLab) hold(t *testing.T) {
+	pods := nl.bulk(100, 200)
 	for i := 0; i < len(pods); i += 50 {
 		began := time.Now()
-		lab.all(pods[i:i+50], func(one *pod) error { return lab.add(one) })
+		nl.all(pods[i:i+50], func(one *pod) error { return nl.add(one) })
 		t.Logf("50 ADDs at once, %d held before: %v", i, time.Since(began))
 	}
-	testlab.Eventually(t, 5*time.Second, "the leaf has all routes", func() bool { return lab.leafRoutes(pods) == len(pods) })
-	lab.kill()
+	testlab.Eventually(t, 5*time.Second, "the leaf has all routes", func() bool { return nl.leafRoutes(pods) == len(pods) })
+	nl.kill()
 	began := time.Now()
-	lab.restart()
+	nl.restart()
 	testlab.Eventually(t, 10*time.Second, "all is real", func() bool {
-		reply, err := lab.Client.Check(railnode.Soon(t), &nodev1.CheckRequest{Key: pods[0].add.GetKey(), Parts: pods[0].add.GetParts()})
+		reply, err := nl.Client.Check(railnode.Soon(t), &nodev1.CheckRequest{Key: pods[0].add.GetKey(), Parts: pods[0].add.GetParts()})
 		return err == nil && len(reply.GetDifferences()) == 0
 	})
 	t.Logf("200 attachments were looked at and found right %v after the daemon's start", time.Since(began))
-	if count := lab.leafRoutes(pods); count != len(pods) {
+	if count := nl.leafRoutes(pods); count != len(pods) {
 		t.Errorf("the leaf has %d of the routes", count)
 	}
 	began = time.Now()
-	lab.all(pods, func(one *pod) error { return lab.remove(one) })
+	nl.all(pods, func(one *pod) error { return nl.remove(one) })
 	t.Logf("200 DELs at once: %v", time.Since(began))
-	testlab.Eventually(t, 5*time.Second, "the leaf has none of them", func() bool { return lab.leafRoutes(pods) == 0 })
+	testlab.Eventually(t, 5*time.Second, "the leaf has none of them", func() bool { return nl.leafRoutes(pods) == 0 })
 	for _, one := range []*pod{pods[0], pods[99], pods[199]} {
 		address := "=" + one.add.GetAddresses()[0]
 		testlab.Eventually(t, 5*time.Second, "no flow names "+address, func() bool {
-			return lab.flowsNaming(address+",", address+" ", one.add.GetMac()) == 0
+			return nl.flowsNaming(address+",", address+" ", one.add.GetMac()) == 0
 		})
 	}
 }
 
-func (lab *nodeLab) all(pods []*pod, act func(*pod) error) {
-	lab.t.Helper()
+func (nl *nodeLab) all(pods []*pod, act func(*pod) error) {
+	nl.t.Helper()
 	var group sync.WaitGroup
 	for _, one := range pods {
 		group.Go(func() {
 			if err := act(one); err != nil {
-				lab.t.Errorf("pod %d: %v %v", one.n, err, detailsOf(err))
+				nl.t.Errorf("pod %d: %v %v", one.n, err, detailsOf(err))
 			}
 		})
 	}

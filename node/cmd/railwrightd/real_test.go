@@ -18,18 +18,18 @@ import (
 func detailsOf(err error) []any { return grpcstatus.Convert(err).Details() }
 
 // leafHas both addresses of a pod in its kernel's routes.
-func (lab *nodeLab) leafHas(one *pod) bool { return lab.leaf.Has(one.add.GetAddresses()...) }
+func (nl *nodeLab) leafHas(one *pod) bool { return nl.leaf.Has(one.add.GetAddresses()...) }
 
 // reaches says whether packets of a pod come back from an address.
-func (one *pod) reaches(address string) bool {
-	_, err := one.Try("ping", "-c", "2", "-i", "0.05", "-W", "1", address)
+func (p *pod) reaches(address string) bool {
+	_, err := p.Try("ping", "-c", "2", "-i", "0.05", "-W", "1", address)
 	return err == nil
 }
 
 // flowsNaming counts the bridge's flows that name any of the texts.
-func (lab *nodeLab) flowsNaming(texts ...string) int {
+func (nl *nodeLab) flowsNaming(texts ...string) int {
 	count := 0
-	for _, line := range strings.Split(lab.OVS.Ofctl(lab.t, lab.rail.Bridge(), "dump-flows"), "\n") {
+	for _, line := range strings.Split(nl.OVS.Ofctl(nl.t, nl.rail.Bridge(), "dump-flows"), "\n") {
 		for _, text := range texts {
 			if strings.Contains(line, text) {
 				count++
@@ -41,11 +41,11 @@ func (lab *nodeLab) flowsNaming(texts ...string) int {
 }
 
 // leftOf a pod, anywhere on the node and at the leaf; empty: nothing.
-func (lab *nodeLab) leftOf(one *pod) string {
+func (nl *nodeLab) leftOf(one *pod) string {
 	var left []string
 	addresses := one.add.GetAddresses()
 	// A MAC and addresses that end where they do: 10.1.0.2 is in 10.1.0.22 too.
-	if count := lab.flowsNaming("="+addresses[0]+",", "="+addresses[0]+" ", "="+addresses[1]+",", "="+addresses[1]+" ", one.add.GetMac()); count > 0 {
+	if count := nl.flowsNaming("="+addresses[0]+",", "="+addresses[0]+" ", "="+addresses[1]+",", "="+addresses[1]+" ", one.add.GetMac()); count > 0 {
 		left = append(left, fmt.Sprintf("%d flows", count))
 	}
 	for _, address := range addresses {
@@ -53,20 +53,20 @@ func (lab *nodeLab) leftOf(one *pod) string {
 		if strings.Contains(address, ":") {
 			family = "-6"
 		}
-		if told, _ := lab.Host.Try("ip", family, "route", "show", "table", fmt.Sprint(lab.rail.Table())); strings.Contains(told+" ", address+" ") {
+		if told, _ := nl.Host.Try("ip", family, "route", "show", "table", fmt.Sprint(nl.rail.Table())); strings.Contains(told+" ", address+" ") {
 			left = append(left, "route of "+address)
 		}
 	}
-	if count := lab.leaf.Count(addresses...); count > 0 {
+	if count := nl.leaf.Count(addresses...); count > 0 {
 		left = append(left, fmt.Sprintf("%d of the leaf's routes", count))
 	}
-	files, _ := filepath.Glob(lab.Path("state/attachments/*.json"))
+	files, _ := filepath.Glob(nl.Path("state/attachments/*.json"))
 	for _, file := range files {
 		if content, err := os.ReadFile(file); err == nil && strings.Contains(string(content), `"`+addresses[0]+`"`) {
 			left = append(left, "record")
 		}
 	}
-	shared, _ := filepath.Glob(lab.shared() + "/*")
+	shared, _ := filepath.Glob(nl.shared() + "/*")
 	for _, file := range shared {
 		content, _ := os.ReadFile(file)
 		if _, held, _ := strings.Cut(string(content), `"addresses"`); strings.Contains(strings.SplitN(held, `"released"`, 2)[0], `"`+addresses[0]+`"`) {
@@ -76,35 +76,35 @@ func (lab *nodeLab) leftOf(one *pod) string {
 	return strings.Join(left, ", ")
 }
 
-func (lab *nodeLab) mustBeGone(one *pod) {
-	lab.t.Helper()
+func (nl *nodeLab) mustBeGone(one *pod) {
+	nl.t.Helper()
 	var left string
 	for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(20 * time.Millisecond) {
-		if left = lab.leftOf(one); left == "" {
+		if left = nl.leftOf(one); left == "" {
 			return
 		}
 	}
-	lab.t.Fatalf("left of pod %d after 5 s: %s", one.n, left)
+	nl.t.Fatalf("left of pod %d after 5 s: %s", one.n, left)
 }
 
 // wrongWith a pod; empty where CHECK finds nothing, the leaf knows it, and it reaches whom it may.
-func (lab *nodeLab) wrongWith(one *pod) string {
-	lab.t.Helper()
-	reply, err := lab.Client.Check(railnode.Soon(lab.t), &nodev1.CheckRequest{Key: one.add.GetKey(), Parts: one.add.GetParts()})
+func (nl *nodeLab) wrongWith(one *pod) string {
+	nl.t.Helper()
+	reply, err := nl.Client.Check(railnode.Soon(nl.t), &nodev1.CheckRequest{Key: one.add.GetKey(), Parts: one.add.GetParts()})
 	if err != nil || len(reply.GetDifferences()) > 0 {
 		return fmt.Sprintf("CHECK of pod %d: %v %v %q", one.n, err, detailsOf(err), reply.GetDifferences())
 	}
 	ours := one.add.GetPod().GetNamespace() == "tenant-a"
-	if !lab.leafHas(one) || one.reaches(remoteIPv4) != ours || one.reaches(remoteIPv6) != ours {
+	if !nl.leafHas(one) || one.reaches(remoteIPv4) != ours || one.reaches(remoteIPv6) != ours {
 		return fmt.Sprintf("pod %d reaches a pod of tenant-a on the other node: %v is wrong", one.n, !ours)
 	}
 	return ""
 }
 
-func (lab *nodeLab) mustWork(one *pod) {
-	lab.t.Helper()
-	if wrong := lab.wrongWith(one); wrong != "" {
-		lab.t.Fatal(wrong)
+func (nl *nodeLab) mustWork(one *pod) {
+	nl.t.Helper()
+	if wrong := nl.wrongWith(one); wrong != "" {
+		nl.t.Fatal(wrong)
 	}
 }
 

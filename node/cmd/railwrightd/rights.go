@@ -46,7 +46,7 @@ func socketsOf(read config.Config) []string {
 
 // network: the kernel is asked to delete a route that is never there. It looks at the capability first, and in the user
 // namespace that counts, which a list of this process's capabilities does not tell.
-func (rights *rights) network(table int) {
+func (r *rights) network(table int) {
 	never := &netlink.Route{
 		Dst: &net.IPNet{IP: net.IPv4bcast, Mask: net.CIDRMask(32, 32)}, Table: table, Protocol: announce.Protocol,
 		Type: unix.RTN_BLACKHOLE,
@@ -54,26 +54,26 @@ func (rights *rights) network(table int) {
 	switch err := netlink.RouteDel(never); {
 	case err == nil, errors.Is(err, unix.ESRCH):
 	case errors.Is(err, unix.EPERM):
-		rights.missing = append(rights.missing, "the capability NET_ADMIN is missing: no route can be written to the rails' "+
+		r.missing = append(r.missing, "the capability NET_ADMIN is missing: no route can be written to the rails' "+
 			"tables, and no leaf be resolved; give it to the process or its container")
 	default:
-		rights.unknown = append(rights.unknown, fmt.Sprintf("whether the capability NET_ADMIN is there cannot be told: %v", err))
+		r.unknown = append(r.unknown, fmt.Sprintf("whether the capability NET_ADMIN is there cannot be told: %v", err))
 	}
 }
 
 // socket of another daemon, often another user's.
-func (rights *rights) socket(path string) {
+func (r *rights) socket(path string) {
 	err := unix.Access(path, unix.R_OK|unix.W_OK)
 	switch {
 	case err == nil:
 	case errors.Is(err, unix.EACCES):
-		rights.missing = append(rights.missing, fmt.Sprintf("the capability DAC_OVERRIDE is missing: %s may not be connected to "+
+		r.missing = append(r.missing, fmt.Sprintf("the capability DAC_OVERRIDE is missing: %s may not be connected to "+
 			"by user %d%s; give it to the process or its container", path, os.Geteuid(), ownerOf(path)))
 	case errors.Is(err, unix.ENOENT):
-		rights.away = append(rights.away, fmt.Sprintf("whether %s may be connected to cannot be told: it is not there; does its "+
+		r.away = append(r.away, fmt.Sprintf("whether %s may be connected to cannot be told: it is not there; does its "+
 			"daemon run?", path))
 	default:
-		rights.unknown = append(rights.unknown, fmt.Sprintf("whether %s may be connected to cannot be told: %v", path, err))
+		r.unknown = append(r.unknown, fmt.Sprintf("whether %s may be connected to cannot be told: %v", path, err))
 	}
 }
 

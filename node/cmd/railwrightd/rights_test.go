@@ -109,9 +109,9 @@ func TestEachCapabilityThatIsDeployedIsNeededAndNoOther(t *testing.T) {
 }
 
 // giveSocket of bgpd to a user, who alone may use it.
-func (lab *nodeLab) giveSocket(t *testing.T, user int) {
+func (nl *nodeLab) giveSocket(t *testing.T, user int) {
 	t.Helper()
-	socket := lab.FRR.Socket("bgpd")
+	socket := nl.FRR.Socket("bgpd")
 	if err := os.Chown(socket, user, user); err != nil {
 		t.Fatal(err)
 	}
@@ -121,10 +121,10 @@ func (lab *nodeLab) giveSocket(t *testing.T, user int) {
 }
 
 // serveWith these capabilities alone, while the test does something.
-func (lab *nodeLab) serveWith(t *testing.T, capabilities []string, do func()) {
+func (nl *nodeLab) serveWith(t *testing.T, capabilities []string, do func()) {
 	t.Helper()
-	command := lab.Host.Command(with(capabilities, railnode.Daemon(t), "--config", lab.Config())...)
-	log, err := os.Create(lab.Path(fmt.Sprintf("with-%d.log", len(capabilities))))
+	command := nl.Host.Command(with(capabilities, railnode.Daemon(t), "--config", nl.Config())...)
+	log, err := os.Create(nl.Path(fmt.Sprintf("with-%d.log", len(capabilities))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,11 +144,11 @@ func (lab *nodeLab) serveWith(t *testing.T, capabilities []string, do func()) {
 }
 
 // awaitReady until /readyz tells these words, and none of the others; it gives all that it tells.
-func (lab *nodeLab) awaitReady(t *testing.T, words string, others ...string) string {
+func (nl *nodeLab) awaitReady(t *testing.T, words string, others ...string) string {
 	t.Helper()
 	var answer string
 	testlab.Eventually(t, 20*time.Second, "/readyz tells "+words, func() bool {
-		told, err := lab.Host.Try("bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/9477; printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3; cat <&3`)
+		told, err := nl.Host.Try("bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/9477; printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3; cat <&3`)
 		answer = told
 		return err == nil && strings.Contains(told, words) &&
 			!slices.ContainsFunc(others, func(other string) bool { return strings.Contains(told, other) })

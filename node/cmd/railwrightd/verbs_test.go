@@ -14,9 +14,9 @@ import (
 )
 
 // call the program in the node's namespace, and give its standard output, standard error and exit status.
-func (lab *nodeLab) call(t *testing.T, arguments ...string) (told, complained string, code int) {
+func (nl *nodeLab) call(t *testing.T, arguments ...string) (told, complained string, code int) {
 	t.Helper()
-	return outputs(t, lab.Host.Command(append([]string{railnode.Daemon(t)}, arguments...)...))
+	return outputs(t, nl.Host.Command(append([]string{railnode.Daemon(t)}, arguments...)...))
 }
 
 func outputs(t *testing.T, command *exec.Cmd) (told, complained string, code int) {
@@ -32,8 +32,8 @@ func outputs(t *testing.T, command *exec.Cmd) (told, complained string, code int
 }
 
 // tell what is there, to people and to programs.
-func (lab *nodeLab) tell(t *testing.T) {
-	socket, file := lab.Socket(), lab.Config()
+func (nl *nodeLab) tell(t *testing.T) {
+	socket, file := nl.Socket(), nl.Config()
 	for _, one := range []struct {
 		arguments []string
 		code      int
@@ -44,7 +44,7 @@ func (lab *nodeLab) tell(t *testing.T) {
 		{[]string{"flows", "--config", file}, exitOK, []string{"IN PORT", "netdev", "veth2"}},
 		{[]string{"--check-config", "--config", file}, exitOK, []string{"1 rails, no mistakes"}},
 	} {
-		told, complained, code := lab.call(t, one.arguments...)
+		told, complained, code := nl.call(t, one.arguments...)
 		t.Logf("railwrightd %s\n%s%s", strings.Join(one.arguments, " "), told, complained)
 		if code != one.code {
 			t.Errorf("%v: status %d", one.arguments, code)
@@ -56,13 +56,13 @@ func (lab *nodeLab) tell(t *testing.T) {
 		}
 	}
 	for verb, field := range map[string]string{"list": "attached", "status": "rails"} {
-		told, _, _ := lab.call(t, verb, "--json", "--socket", socket)
+		told, _, _ := nl.call(t, verb, "--json", "--socket", socket)
 		var parsed map[string][]map[string]any
 		if err := json.Unmarshal([]byte(told), &parsed); err != nil || len(parsed[field]) == 0 {
 			t.Errorf("%s --json: %v\n%s", verb, err, told)
 		}
 	}
-	told, _, _ := lab.call(t, "flows", "--json", "--config", file)
+	told, _, _ := nl.call(t, "flows", "--json", "--config", file)
 	var cached []cachedFlow
 	if err := json.Unmarshal([]byte(told), &cached); err != nil || len(cached) == 0 || cached[0].Layer == "" {
 		t.Errorf("flows --json: %v\n%.300s", err, told)
@@ -70,14 +70,14 @@ func (lab *nodeLab) tell(t *testing.T) {
 	for path, wanted := range map[string]string{
 		"/metrics": `railwright_step_seconds_count{request="add",step="store"} 2`, "/healthz": "ok", "/readyz": "ok",
 	} {
-		testlab.Eventually(t, 20*time.Second, path+" tells "+wanted, func() bool { return strings.Contains(lab.scrape(t, path), wanted) })
+		testlab.Eventually(t, 20*time.Second, path+" tells "+wanted, func() bool { return strings.Contains(nl.scrape(t, path), wanted) })
 	}
 }
 
 // scrape a path of the daemon's own address, which only its namespace has.
-func (lab *nodeLab) scrape(t testing.TB, path string) string {
+func (nl *nodeLab) scrape(t testing.TB, path string) string {
 	t.Helper()
-	told, err := lab.Host.Try("bash", "-c",
+	told, err := nl.Host.Try("bash", "-c",
 		`exec 3<>/dev/tcp/127.0.0.1/9477; printf 'GET `+path+` HTTP/1.0\r\n\r\n' >&3; cat <&3`)
 	if err != nil {
 		t.Fatalf("%v %s", err, told)

@@ -27,15 +27,15 @@ func sourceChain() []map[string]any {
 	}
 }
 
-func (lab *lab) write(t *testing.T, conflist []byte) {
+func (l *lab) write(t *testing.T, conflist []byte) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(lab.Path("net.d"), network+".conflist"), conflist, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(l.Path("net.d"), network+".conflist"), conflist, 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // seen in the pod and on the switch: what the plugins' request must say.
-func (lab *lab) seen(t *testing.T, pod *testlab.Namespace, key *nodev1.Key) *nodev1.AddRequest {
+func (l *lab) seen(t *testing.T, pod *testlab.Namespace, key *nodev1.Key) *nodev1.AddRequest {
 	t.Helper()
 	var links []struct {
 		Address   string `json:"address"`
@@ -46,7 +46,7 @@ func (lab *lab) seen(t *testing.T, pod *testlab.Namespace, key *nodev1.Key) *nod
 	if err := json.Unmarshal([]byte(pod.IP(t, "-json", "address", "show", "net1")), &links); err != nil || len(links) != 1 {
 		t.Fatalf("%v %v", links, err)
 	}
-	ports := lab.ports(t)
+	ports := l.ports(t)
 	if len(ports) != 1 {
 		t.Fatalf("ports %v", ports)
 	}
@@ -79,9 +79,9 @@ func wantAsked(t *testing.T, lab *lab, want ...proto.Message) {
 }
 
 // must do a verb by cnitool.
-func (lab *lab) must(t *testing.T, verb string, pod *testlab.Namespace) string {
+func (l *lab) must(t *testing.T, verb string, pod *testlab.Namespace) string {
 	t.Helper()
-	told, err := lab.cnitool(verb, pod)
+	told, err := l.cnitool(verb, pod)
 	if err != nil {
 		t.Fatal(err)
 	}

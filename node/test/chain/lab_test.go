@@ -74,34 +74,34 @@ func newLabOn(t *testing.T, node *railnode.Node, pods int) *lab {
 
 // wrap a program so that it runs on the lab's host, with a /var/lib of the lab's own: libcni, ovs and tuning keep caches
 // there.
-func (lab *lab) wrap(t *testing.T, program string) {
+func (l *lab) wrap(t *testing.T, program string) {
 	t.Helper()
 	const inside = `mount --bind "$1" /var/lib && shift && exec "$@"`
 	script := fmt.Sprintf("#!/bin/sh\nexec ip netns exec %s sh -c '"+inside+"' sh %s %s \"$@\"\n",
-		lab.Host.Name, lab.Path("lib"), program)
-	if err := os.WriteFile(lab.bin(filepath.Base(program)), []byte(script), 0o755); err != nil {
+		l.Host.Name, l.Path("lib"), program)
+	if err := os.WriteFile(l.bin(filepath.Base(program)), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (lab *lab) bin(name string) string { return filepath.Join(lab.Path("bin"), name) }
+func (l *lab) bin(name string) string { return filepath.Join(l.Path("bin"), name) }
 
-func (lab *lab) tombstones() string { return filepath.Join(lab.state, "tombstones") }
+func (l *lab) tombstones() string { return filepath.Join(l.state, "tombstones") }
 
 // conflist of the network in the shape of the source that the product follows: ovs with its ipam, then these plugins.
-func (lab *lab) conflist(t *testing.T, cniVersion string, behind ...map[string]any) []byte {
+func (l *lab) conflist(t *testing.T, cniVersion string, behind ...map[string]any) []byte {
 	t.Helper()
 	plugins := []map[string]any{{
-		"cniVersion": cniVersion, "type": "ovs", "bridge": bridge, "socket_file": "unix:" + lab.OVS.DatabaseSocket(), "mtu": 1400,
+		"cniVersion": cniVersion, "type": "ovs", "bridge": bridge, "socket_file": "unix:" + l.OVS.DatabaseSocket(), "mtu": 1400,
 		"ipam": map[string]any{
-			"type": "host-local", "dataDir": lab.Path("lib/host-local"),
+			"type": "host-local", "dataDir": l.Path("lib/host-local"),
 			"ranges": [][]map[string]string{{{"subnet": "10.1.0.0/24"}}, {{"subnet": "fd00:1::/64"}}},
 			"routes": []map[string]string{{"dst": "10.0.0.0/8"}},
 		},
 	}}
 	for _, plugin := range behind {
 		if plugin["type"] != "tuning" {
-			plugin["socket"], plugin["stateDir"] = lab.socket, lab.state
+			plugin["socket"], plugin["stateDir"] = l.socket, l.state
 		}
 		plugins = append(plugins, plugin)
 	}
@@ -113,9 +113,9 @@ func (lab *lab) conflist(t *testing.T, cniVersion string, behind ...map[string]a
 }
 
 // cnitool does one verb for a pod.
-func (lab *lab) cnitool(verb string, pod *testlab.Namespace) (string, error) {
-	command := exec.Command(lab.bin("cnitool"), verb, network, pod.Path())
-	command.Env = append(os.Environ(), "CNI_PATH="+lab.Path("bin"), "NETCONFPATH="+lab.Path("net.d"),
+func (l *lab) cnitool(verb string, pod *testlab.Namespace) (string, error) {
+	command := exec.Command(l.bin("cnitool"), verb, network, pod.Path())
+	command.Env = append(os.Environ(), "CNI_PATH="+l.Path("bin"), "NETCONFPATH="+l.Path("net.d"),
 		"CNI_ARGS="+podArgs, "CNI_IFNAME=net1")
 	told, err := command.Output()
 	var exit *exec.ExitError
@@ -125,7 +125,7 @@ func (lab *lab) cnitool(verb string, pod *testlab.Namespace) (string, error) {
 	return string(told), err
 }
 
-func (lab *lab) ports(t *testing.T) []string {
+func (l *lab) ports(t *testing.T) []string {
 	t.Helper()
-	return strings.Fields(lab.OVS.Vsctl(t, "list-ports", bridge))
+	return strings.Fields(l.OVS.Vsctl(t, "list-ports", bridge))
 }

@@ -28,7 +28,7 @@ type runtime struct {
 	pod  *libcni.RuntimeConf
 }
 
-func (lab *lab) runtime(t *testing.T, pod int, conflist []byte) *runtime {
+func (l *lab) runtime(t *testing.T, pod int, conflist []byte) *runtime {
 	t.Helper()
 	list, err := libcni.ConfListFromBytes(conflist)
 	if err != nil {
@@ -42,24 +42,24 @@ func (lab *lab) runtime(t *testing.T, pod int, conflist []byte) *runtime {
 	})
 	program := &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: &said}}
 	return &runtime{
-		libcni.NewCNIConfigWithCacheDir([]string{lab.Path("bin")}, lab.Path("cache"), program),
+		libcni.NewCNIConfigWithCacheDir([]string{l.Path("bin")}, l.Path("cache"), program),
 		list,
 		&libcni.RuntimeConf{
-			ContainerID: "c1", NetNS: lab.pods[pod].Path(), IfName: "net1",
+			ContainerID: "c1", NetNS: l.pods[pod].Path(), IfName: "net1",
 			Args: [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "tenant1"}, {"K8S_POD_NAME", "pod1"},
 				{"K8S_POD_UID", "u-1"}, {"K8S_POD_UID", "u-1"}},
 		},
 	}
 }
 
-func (runtime *runtime) key() *nodev1.Key {
-	return &nodev1.Key{Network: network, ContainerId: runtime.pod.ContainerID, Interface: runtime.pod.IfName}
+func (r *runtime) key() *nodev1.Key {
+	return &nodev1.Key{Network: network, ContainerId: r.pod.ContainerID, Interface: r.pod.IfName}
 }
 
 // deletes that the plugins ask for, the last of the chain first.
-func (runtime *runtime) deletes() []proto.Message {
+func (r *runtime) deletes() []proto.Message {
 	return []proto.Message{
-		&nodev1.DeleteRequest{Key: runtime.key(), Parts: routes}, &nodev1.DeleteRequest{Key: runtime.key(), Parts: flows},
+		&nodev1.DeleteRequest{Key: r.key(), Parts: routes}, &nodev1.DeleteRequest{Key: r.key(), Parts: flows},
 	}
 }
 

@@ -24,9 +24,9 @@ func newRealLab(t *testing.T, pods int, release railnode.Release) *realLab {
 }
 
 // flows of the bridge that name an address.
-func (lab *realLab) flows(t *testing.T, address string) int {
+func (r *realLab) flows(t *testing.T, address string) int {
 	t.Helper()
-	told := lab.OVS.Ofctl(t, bridge, "dump-flows")
+	told := r.OVS.Ofctl(t, bridge, "dump-flows")
 	return strings.Count(told, address+" ") + strings.Count(told, address+",")
 }
 

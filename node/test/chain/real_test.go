@@ -20,13 +20,13 @@ var (
 )
 
 // mustBeGone: no flow, no route at the leaf, no port.
-func (lab *realLab) mustBeGone(t *testing.T, ports int, addresses ...string) {
+func (r *realLab) mustBeGone(t *testing.T, ports int, addresses ...string) {
 	t.Helper()
-	testlab.Eventually(t, 5*time.Second, "the leaf has no route any more", func() bool { return lab.leaf.Count(addresses...) == 0 })
+	testlab.Eventually(t, 5*time.Second, "the leaf has no route any more", func() bool { return r.leaf.Count(addresses...) == 0 })
 	testlab.Eventually(t, 5*time.Second, "the bridge has no flow any more", func() bool {
-		return lab.flows(t, addresses[0])+lab.flows(t, addresses[1]) == 0
+		return r.flows(t, addresses[0])+r.flows(t, addresses[1]) == 0
 	})
-	if found := lab.ports(t); len(found) != ports {
+	if found := r.ports(t); len(found) != ports {
 		t.Errorf("ports %v", found)
 	}
 }

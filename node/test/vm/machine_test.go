@@ -71,8 +71,8 @@ func boot(t *testing.T, test, disk string, words ...string) *machine {
 	return started
 }
 
-func (machine *machine) launch(made parts, disk string) {
-	t := machine.t
+func (m *machine) launch(made parts, disk string) {
+	t := m.t
 	t.Helper()
 	at := func(name string) string { return filepath.Join(made.machine, name) }
 	words := []string{
@@ -82,11 +82,11 @@ func (machine *machine) launch(made parts, disk string) {
 		"-machine", "q35", "-cpu", "max", "-smp", "1", "-m", "2048",
 		"-accel", "tcg,thread=single", "-icount", "shift=0,sleep=on",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-serial", "file:" + filepath.Join(machine.folder, "console.log"), "-serial", "stdio",
+		"-serial", "file:" + filepath.Join(m.folder, "console.log"), "-serial", "stdio",
 		"-kernel", at("vmlinux"), "-initrd", at("initrd"),
 		"-append", "console=ttyS0 panic=-1 mitigations=off quiet loglevel=3 net.ifnames=0",
 		"-drive", "if=none,id=image,format=raw,readonly=on,file=" + at("root.ext4"), "-device", "virtio-blk-pci,drive=image",
-		"-virtfs", "local,mount_tag=host,security_model=none,readonly=on,path=" + filepath.Join(machine.folder, "share"),
+		"-virtfs", "local,mount_tag=host,security_model=none,readonly=on,path=" + filepath.Join(m.folder, "share"),
 	}
 	if disk != "" {
 		words = append(words, "-drive", "if=none,id=state,format=raw,file="+disk, "-device", "virtio-blk-pci,drive=state")
@@ -96,56 +96,56 @@ func (machine *machine) launch(made parts, disk string) {
 			"-netdev", fmt.Sprintf("hubport,id=net%d,hubid=0", nic),
 			"-device", fmt.Sprintf("igb,bus=port%d,netdev=net%d", nic, nic))
 	}
-	machine.qemu = exec.Command(at("qemu/lib/ld-linux-x86-64.so.2"), words...)
-	machine.qemu.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	complaints, err := os.Create(filepath.Join(machine.folder, "qemu.log"))
+	m.qemu = exec.Command(at("qemu/lib/ld-linux-x86-64.so.2"), words...)
+	m.qemu.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	complaints, err := os.Create(filepath.Join(m.folder, "qemu.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer complaints.Close()
-	machine.qemu.Stderr = complaints
-	if machine.lines, err = machine.qemu.StdoutPipe(); err != nil {
+	m.qemu.Stderr = complaints
+	if m.lines, err = m.qemu.StdoutPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := testlab.Start(machine.qemu); err != nil {
+	if err := testlab.Start(m.qemu); err != nil {
 		t.Fatal(err)
 	}
-	machine.killer = time.AfterFunc(longestRun, machine.cutPower)
+	m.killer = time.AfterFunc(longestRun, m.cutPower)
 }
 
 // cutPower at once: what the guest had not synced to its disk is lost.
-func (machine *machine) cutPower() { _ = syscall.Kill(-machine.qemu.Process.Pid, syscall.SIGKILL) }
+func (m *machine) cutPower() { _ = syscall.Kill(-m.qemu.Process.Pid, syscall.SIGKILL) }
 
-func (machine *machine) clear() {
-	if machine.qemu != nil && machine.qemu.Process != nil && machine.qemu.ProcessState == nil {
-		machine.cutPower()
-		_ = machine.qemu.Wait()
+func (m *machine) clear() {
+	if m.qemu != nil && m.qemu.Process != nil && m.qemu.ProcessState == nil {
+		m.cutPower()
+		_ = m.qemu.Wait()
 	}
-	if machine.t.Failed() {
+	if m.t.Failed() {
 		for _, name := range []string{"console.log", "qemu.log"} {
-			if told, _ := os.ReadFile(filepath.Join(machine.folder, name)); len(told) > 0 {
-				machine.t.Logf("%s ends:\n%s", name, told[max(0, len(told)-4000):])
+			if told, _ := os.ReadFile(filepath.Join(m.folder, name)); len(told) > 0 {
+				m.t.Logf("%s ends:\n%s", name, told[max(0, len(told)-4000):])
 			}
 		}
 	}
 	if os.Getenv("RAILWRIGHT_VM_KEEP") != "" {
-		machine.t.Logf("the run's files are in %s", machine.folder)
+		m.t.Logf("the run's files are in %s", m.folder)
 		return
 	}
-	_ = os.RemoveAll(machine.folder)
+	_ = os.RemoveAll(m.folder)
 }
 
 // follow the guest until it ends, or until it asks for its power to be cut.
-func (machine *machine) follow() outcome {
-	t := machine.t
+func (m *machine) follow() outcome {
+	t := m.t
 	t.Helper()
 	seen := outcome{status: -1}
-	scanner := bufio.NewScanner(machine.lines)
+	scanner := bufio.NewScanner(m.lines)
 	scanner.Buffer(make([]byte, 1<<16), 1<<20)
 	for scanner.Scan() {
 		line := strings.TrimRight(scanner.Text(), "\r")
 		if what, asked := strings.CutPrefix(line, cutWord); asked {
-			machine.cutPower()
+			m.cutPower()
 			seen.cut = what
 			break
 		}
@@ -157,13 +157,13 @@ func (machine *machine) follow() outcome {
 		seen.lines = append(seen.lines, line)
 		t.Log(line)
 	}
-	timely := machine.killer.Stop()
-	_ = machine.qemu.Wait()
+	timely := m.killer.Stop()
+	_ = m.qemu.Wait()
 	if !timely {
 		t.Errorf("the machine was ended: it ran for %v", longestRun)
 	}
-	used := machine.qemu.ProcessState.UserTime() + machine.qemu.ProcessState.SystemTime()
-	t.Logf("this machine ran for %.0f s, and used %.0f s of a core", time.Since(machine.begun).Seconds(), used.Seconds())
+	used := m.qemu.ProcessState.UserTime() + m.qemu.ProcessState.SystemTime()
+	t.Logf("this machine ran for %.0f s, and used %.0f s of a core", time.Since(m.begun).Seconds(), used.Seconds())
 	return seen
 }
 

@@ -26,21 +26,21 @@ type process struct {
 const lastLines = 40
 
 // Start the daemon; it dies at the step named, where one is.
-func (node *Node) Start(t testing.TB, step failpoint.Name) {
+func (n *Node) Start(t testing.TB, step failpoint.Name) {
 	t.Helper()
-	log, err := os.OpenFile(node.Path("daemon.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(n.Path("daemon.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	command := node.Host.Command(Daemon(t), "--config", node.Config())
+	command := n.Host.Command(Daemon(t), "--config", n.Config())
 	command.Env = append(os.Environ(), "RAILWRIGHT_FAILPOINT="+string(step))
 	command.Stdout, command.Stderr = log, log
 	if err := testlab.Start(command); err != nil {
 		t.Fatal(err)
 	}
 	started := &process{command, make(chan struct{})}
-	node.process = started
+	n.process = started
 	go func() {
 		_ = command.Wait()
 		close(started.ended)
@@ -48,26 +48,26 @@ func (node *Node) Start(t testing.TB, step failpoint.Name) {
 }
 
 // Ready once all rails are well, by the daemon's own word.
-func (node *Node) Ready(t testing.TB) {
+func (n *Node) Ready(t testing.TB) {
 	t.Helper()
 	var told string
 	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(20 * time.Millisecond) {
-		reply, err := node.Client.Status(Soon(t), &nodev1.StatusRequest{})
-		if err == nil && node.allWell(reply) {
+		reply, err := n.Client.Status(Soon(t), &nodev1.StatusRequest{})
+		if err == nil && n.allWell(reply) {
 			return
 		}
 		told = fmt.Sprint(reply, err)
 	}
-	t.Fatalf("%s is not ready after 30 s: %s", node.Name(), told)
+	t.Fatalf("%s is not ready after 30 s: %s", n.Name(), told)
 }
 
-func (node *Node) allWell(reply *nodev1.StatusReply) bool {
+func (n *Node) allWell(reply *nodev1.StatusReply) bool {
 	for _, rail := range reply.GetRails() {
 		if !rail.GetSwitchReady() || !rail.GetUplinkUp() || !rail.GetSessionEstablished() || len(rail.GetProblems()) > 0 {
 			return false
 		}
 	}
-	return len(reply.GetRails()) == len(node.Rails) && len(reply.GetProblems()) == 0
+	return len(reply.GetRails()) == len(n.Rails) && len(reply.GetProblems()) == 0
 }
 
 // Soon bounds a request, also one that is made after the test's own context has ended.
@@ -78,52 +78,52 @@ func Soon(t testing.TB) context.Context {
 }
 
 // Restart starts the daemon, and waits until it is ready.
-func (node *Node) Restart(t testing.TB) {
+func (n *Node) Restart(t testing.TB) {
 	t.Helper()
-	node.Start(t, "")
-	node.Ready(t)
+	n.Start(t, "")
+	n.Ready(t)
 }
 
 // Kill the daemon as the kernel would.
-func (node *Node) Kill(t testing.TB) {
+func (n *Node) Kill(t testing.TB) {
 	t.Helper()
-	if node.process != nil {
-		node.Signal(syscall.SIGKILL)
-		node.Died(t)
+	if n.process != nil {
+		n.Signal(syscall.SIGKILL)
+		n.Died(t)
 	}
 }
 
 // Signal the daemon.
-func (node *Node) Signal(signal syscall.Signal) { _ = node.process.command.Process.Signal(signal) }
+func (n *Node) Signal(signal syscall.Signal) { _ = n.process.command.Process.Signal(signal) }
 
 // Pid of the daemon.
-func (node *Node) Pid() int { return node.process.command.Process.Pid }
+func (n *Node) Pid() int { return n.process.command.Process.Pid }
 
 // Died waits for the daemon's end, and says how it ended.
-func (node *Node) Died(t testing.TB) *os.ProcessState {
+func (n *Node) Died(t testing.TB) *os.ProcessState {
 	t.Helper()
 	select {
-	case <-node.process.ended:
-		return node.process.command.ProcessState
+	case <-n.process.ended:
+		return n.process.command.ProcessState
 	case <-time.After(20 * time.Second):
-		t.Fatalf("the daemon of %s does not end", node.Name())
+		t.Fatalf("the daemon of %s does not end", n.Name())
 		return nil
 	}
 }
 
 // MustBeKilled waits for the daemon's end, which has to be that of a step at which it dies.
-func (node *Node) MustBeKilled(t testing.TB, step failpoint.Name) {
+func (n *Node) MustBeKilled(t testing.TB, step failpoint.Name) {
 	t.Helper()
-	status, is := node.Died(t).Sys().(syscall.WaitStatus)
+	status, is := n.Died(t).Sys().(syscall.WaitStatus)
 	if !is || !status.Signaled() || status.Signal() != syscall.SIGKILL {
 		t.Fatalf("%s: the daemon ended by itself", step)
 	}
 }
 
 // Resident memory of the daemon in bytes.
-func (node *Node) Resident(t testing.TB) int64 {
+func (n *Node) Resident(t testing.TB) int64 {
 	t.Helper()
-	told, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", node.Pid()))
+	told, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Pid()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,9 +136,9 @@ func (node *Node) Resident(t testing.TB) int64 {
 }
 
 // Log of the daemon so far.
-func (node *Node) Log(t testing.TB) string {
+func (n *Node) Log(t testing.TB) string {
 	t.Helper()
-	told, err := os.ReadFile(node.Path("daemon.log"))
+	told, err := os.ReadFile(n.Path("daemon.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,13 +146,13 @@ func (node *Node) Log(t testing.TB) string {
 }
 
 // tellLog of a daemon whose test failed. RAILWRIGHT_KEEP_LOGS is a folder that all logs are kept in.
-func (node *Node) tellLog(t testing.TB) {
-	log := node.Path("daemon.log")
+func (n *Node) tellLog(t testing.TB) {
+	log := n.Path("daemon.log")
 	if told, err := os.ReadFile(log); err == nil && t.Failed() {
 		lines := strings.Split(string(told), "\n")
-		t.Logf("the last lines of %s:\n%s", node.Name(), strings.Join(lines[max(0, len(lines)-lastLines):], "\n"))
+		t.Logf("the last lines of %s:\n%s", n.Name(), strings.Join(lines[max(0, len(lines)-lastLines):], "\n"))
 	}
 	if folder := os.Getenv("RAILWRIGHT_KEEP_LOGS"); folder != "" {
-		_ = os.Rename(log, filepath.Join(folder, node.Name()+".log"))
+		_ = os.Rename(log, filepath.Join(folder, n.Name()+".log"))
 	}
 }

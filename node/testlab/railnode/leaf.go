@@ -31,8 +31,8 @@ var (
 	OldFRR = Release{testlab.FRR8, frrconfig.Vty}
 )
 
-func (release Release) String() string {
-	return fmt.Sprintf("FRR %s %s", release.Version, release.Backend)
+func (r Release) String() string {
+	return fmt.Sprintf("FRR %s %s", r.Version, r.Backend)
 }
 
 // Leaf of a rail: a router that nodes have their uplinks to.
@@ -59,30 +59,30 @@ func Route(t testing.TB, namespace *testlab.Namespace) {
 }
 
 // Text of the leaf's frr.conf: the shipped example.
-func (leaf *Leaf) Text(nodes ...*Node) string {
+func (l *Leaf) Text(nodes ...*Node) string {
 	var ports []string
 	for _, node := range nodes {
-		ports = append(ports, node.Rails[leaf.Rail].Address().String())
+		ports = append(ports, node.Rails[l.Rail].Address().String())
 	}
 	return frrconfig.Leaf{
-		ASN: FirstLeafASN + uint32(leaf.Rail), RouterID: netip.AddrFrom4([4]byte{10, 255, 1, byte(leaf.Rail + 1)}),
-		Rail: Rail{Number: leaf.Rail}.Name(), Prefixes: Rail{Number: leaf.Rail}.Prefixes(), MaxPrefixes: mostPrefixes, Ports: ports,
+		ASN: FirstLeafASN + uint32(l.Rail), RouterID: netip.AddrFrom4([4]byte{10, 255, 1, byte(l.Rail + 1)}),
+		Rail: Rail{Number: l.Rail}.Name(), Prefixes: Rail{Number: l.Rail}.Prefixes(), MaxPrefixes: mostPrefixes, Ports: ports,
 	}.Text()
 }
 
 // GiveAddresses to the port to a node; a link that was down has lost the one of IPv6.
-func (leaf *Leaf) GiveAddresses(t testing.TB, node *Node) {
+func (l *Leaf) GiveAddresses(t testing.TB, node *Node) {
 	t.Helper()
-	rail := node.Rails[leaf.Rail]
-	leaf.IP(t, "addr", "replace", rail.LeafAddress().String()+"/31", "dev", rail.LeafPort())
-	leaf.IP(t, "addr", "replace", rail.LeafAddress6().String()+"/127", "dev", rail.LeafPort(), "nodad")
+	rail := node.Rails[l.Rail]
+	l.IP(t, "addr", "replace", rail.LeafAddress().String()+"/31", "dev", rail.LeafPort())
+	l.IP(t, "addr", "replace", rail.LeafAddress6().String()+"/127", "dev", rail.LeafPort(), "nodad")
 }
 
 // Routes that the leaf's kernel has of BGP to single pods.
-func (leaf *Leaf) Routes() map[netip.Addr]bool {
+func (l *Leaf) Routes() map[netip.Addr]bool {
 	found := map[netip.Addr]bool{}
 	for _, family := range []string{"-4", "-6"} {
-		told, _ := leaf.Try("ip", family, "route", "show", "proto", "bgp")
+		told, _ := l.Try("ip", family, "route", "show", "proto", "bgp")
 		for line := range strings.Lines(told) {
 			// The first word of a line; that of a further way to the same is no address.
 			if words := strings.Fields(line); len(words) > 0 {
@@ -96,11 +96,11 @@ func (leaf *Leaf) Routes() map[netip.Addr]bool {
 }
 
 // Has routes to all of the addresses.
-func (leaf *Leaf) Has(addresses ...string) bool { return leaf.Count(addresses...) == len(addresses) }
+func (l *Leaf) Has(addresses ...string) bool { return l.Count(addresses...) == len(addresses) }
 
 // Count the addresses that the leaf has a route to.
-func (leaf *Leaf) Count(addresses ...string) int {
-	routes, count := leaf.Routes(), 0
+func (l *Leaf) Count(addresses ...string) int {
+	routes, count := l.Routes(), 0
 	for _, address := range addresses {
 		if routes[netip.MustParseAddr(address)] {
 			count++

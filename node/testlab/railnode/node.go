@@ -64,9 +64,9 @@ func New(t testing.TB, n, rails int, leaves ...*Leaf) *Node {
 
 // keepKernelOut of what pods send by ports that ovs-cni makes: with the userspace datapath the host's own kernel sees a
 // copy, and would answer it as well.
-func (node *Node) keepKernelOut(t testing.TB) {
+func (n *Node) keepKernelOut(t testing.TB) {
 	t.Helper()
-	command := node.Host.Command("nft", "-f", "-")
+	command := n.Host.Command("nft", "-f", "-")
 	command.Stdin = strings.NewReader(`
 add table inet pods
 add chain inet pods in { type filter hook prerouting priority -500; policy accept; }
@@ -100,90 +100,90 @@ func Alone(t testing.TB, release Release, rails int) *Node {
 }
 
 // Name of the node.
-func (node *Node) Name() string { return fmt.Sprintf("node-%d", node.N) }
+func (n *Node) Name() string { return fmt.Sprintf("node-%d", n.N) }
 
 // Path of something in the node's folder.
-func (node *Node) Path(name string) string { return filepath.Join(node.Folder, name) }
+func (n *Node) Path(name string) string { return filepath.Join(n.Folder, name) }
 
 // State is the daemon's state folder.
-func (node *Node) State() string { return node.Path("state") }
+func (n *Node) State() string { return n.Path("state") }
 
 // Socket of the daemon.
-func (node *Node) Socket() string { return node.Path("run/d.sock") }
+func (n *Node) Socket() string { return n.Path("run/d.sock") }
 
 // Config is the daemon's configuration file.
-func (node *Node) Config() string { return node.Path("railwrightd.yaml") }
+func (n *Node) Config() string { return n.Path("railwrightd.yaml") }
 
 // StartSwitch starts Open vSwitch, with the rails' bridges.
-func (node *Node) StartSwitch(t testing.TB) {
+func (n *Node) StartSwitch(t testing.TB) {
 	t.Helper()
-	node.OVS = testlab.StartOpenVSwitch(t, node.Host)
-	for number, rail := range node.Rails {
-		node.OVS.AddBridge(t, rail.Bridge(), rail.BridgeMAC())
-		if number < len(node.Leaves) {
-			node.OVS.AddPort(t, rail.Bridge(), rail.Uplink())
+	n.OVS = testlab.StartOpenVSwitch(t, n.Host)
+	for number, rail := range n.Rails {
+		n.OVS.AddBridge(t, rail.Bridge(), rail.BridgeMAC())
+		if number < len(n.Leaves) {
+			n.OVS.AddPort(t, rail.Bridge(), rail.Uplink())
 		}
 	}
-	node.GiveAddresses(t)
+	n.GiveAddresses(t)
 }
 
 // GiveAddresses to the bridges: with the userspace datapath they are new interfaces after each start of ovs-vswitchd.
-func (node *Node) GiveAddresses(t testing.TB) {
+func (n *Node) GiveAddresses(t testing.TB) {
 	t.Helper()
-	for _, rail := range node.Rails {
-		node.Host.IP(t, "link", "set", rail.Bridge(), "up")
-		node.Host.IP(t, "addr", "replace", rail.Address().String()+"/31", "dev", rail.Bridge())
-		node.Host.IP(t, "addr", "replace", rail.Address6().String()+"/127", "dev", rail.Bridge(), "nodad")
+	for _, rail := range n.Rails {
+		n.Host.IP(t, "link", "set", rail.Bridge(), "up")
+		n.Host.IP(t, "addr", "replace", rail.Address().String()+"/31", "dev", rail.Bridge())
+		n.Host.IP(t, "addr", "replace", rail.Address6().String()+"/127", "dev", rail.Bridge(), "nodad")
 	}
 }
 
 // RestartSwitch kills ovs-vswitchd and starts it; it is back once it takes flows.
-func (node *Node) RestartSwitch(t testing.TB) {
+func (n *Node) RestartSwitch(t testing.TB) {
 	t.Helper()
-	node.OVS.Kill(t, testlab.Switch)
-	node.OVS.Start(t, testlab.Switch)
-	node.GiveAddresses(t)
-	for _, rail := range node.Rails {
-		testlab.Eventually(t, 10*time.Second, rail.Bridge()+" takes flows", func() bool { return node.OVS.Answers(rail.Bridge()) })
+	n.OVS.Kill(t, testlab.Switch)
+	n.OVS.Start(t, testlab.Switch)
+	n.GiveAddresses(t)
+	for _, rail := range n.Rails {
+		testlab.Eventually(t, 10*time.Second, rail.Bridge()+" takes flows", func() bool { return n.OVS.Answers(rail.Bridge()) })
 	}
 }
 
 // StartFRR with the configuration that an operator is given.
-func (node *Node) StartFRR(t testing.TB, release Release) {
+func (n *Node) StartFRR(t testing.TB, release Release) {
 	t.Helper()
-	node.release = release
+	n.release = release
 	text := frrconfig.Node{
-		Backend: release.Backend, ASN: firstNodeASN + uint32(node.N),
-		RouterID: netip.AddrFrom4([4]byte{10, 255, 0, byte(node.N)}),
+		Backend: release.Backend, ASN: firstNodeASN + uint32(n.N),
+		RouterID: netip.AddrFrom4([4]byte{10, 255, 0, byte(n.N)}),
 	}
-	for _, rail := range node.Rails {
+	for _, rail := range n.Rails {
 		text.Rails = append(text.Rails, frrconfig.Rail{
 			Name: rail.Name(), Interface: rail.Bridge(), Peer: rail.LeafAddress(), Table: rail.Table(), Prefixes: rail.Prefixes(),
 		})
 	}
-	node.FRR = testlab.StartFRR(t, node.Host, release.Version, text.Text())
+	n.FRR = testlab.StartFRR(t, n.Host, release.Version, text.Text())
 }
 
 // Configure the daemon; tenants is that part of its configuration, as `{kind: local}`.
-func (node *Node) Configure(t testing.TB, tenants string) {
+func (n *Node) Configure(t testing.TB, tenants string) {
 	t.Helper()
 	lines := []string{
-		"node: " + node.Name(), "state_folder: " + node.State(), "socket: " + node.Socket(), "metrics: 127.0.0.1:9477",
+		"node: " + n.Name(), "state_folder: " + n.State(), "socket: " + n.Socket(), "metrics: 127.0.0.1:9477",
 		"netns_folders: [/run/netns]",
-		fmt.Sprintf("openvswitch: {database: %s, management: %s}", node.OVS.DatabaseSocket(), node.OVS.Folder),
-		fmt.Sprintf("frr: {backend: %s, bgp_socket: %s, asn: %d}", node.release.Backend, node.FRR.Socket("bgpd"), firstNodeASN+node.N),
+		fmt.Sprintf("openvswitch: {database: %s, management: %s}", n.OVS.DatabaseSocket(), n.OVS.Folder),
+		fmt.Sprintf("frr: {backend: %s, bgp_socket: %s, asn: %d}", n.release.Backend, n.FRR.Socket("bgpd"), firstNodeASN+n.N),
 		"tenants: " + tenants, "rails:",
 	}
-	for _, rail := range node.Rails {
+	for _, rail := range n.Rails {
 		prefixes := rail.Prefixes()
 		lines = append(lines, fmt.Sprintf("- {name: %s, bridge: %s, uplink: %s, leaf: %s, table: %d, max_prefixes: %d, prefixes: [%s, %q]}",
 			rail.Name(), rail.Bridge(), rail.Uplink(), rail.LeafAddress(), rail.Table(), ownBound, prefixes[0], prefixes[1]))
 	}
-	if err := os.WriteFile(node.Config(), []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(n.Config(), []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	// A daemon that comes anew is found soon.
-	connection, err := grpc.NewClient("unix:"+node.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	connection, err := grpc.NewClient("unix:"+n.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			MinConnectTimeout: time.Second, Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, MaxDelay: 30 * time.Millisecond},
 		}))
@@ -191,9 +191,9 @@ func (node *Node) Configure(t testing.TB, tenants string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		node.Kill(t)
+		n.Kill(t)
 		_ = connection.Close()
-		node.tellLog(t)
+		n.tellLog(t)
 	})
-	node.Client = nodev1.NewNodeNetworkClient(connection)
+	n.Client = nodev1.NewNodeNetworkClient(connection)
 }

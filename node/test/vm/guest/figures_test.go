@@ -84,9 +84,9 @@ func pings(t *testing.T, from *pod, to netip.Addr) []float64 {
 }
 
 // dataFlows of packets from one pod to another, that the datapath has cached.
-func (node *node) dataFlows(t *testing.T, from, to *pod) (all, offloaded int) {
+func (n *node) dataFlows(t *testing.T, from, to *pod) (all, offloaded int) {
 	t.Helper()
-	for _, flow := range node.flows(t) {
+	for _, flow := range n.flows(t) {
 		if flow.InPort == from.rail.representor(from.vf) && strings.Contains(flow.Match, "dst="+to.addresses[0].String()) {
 			all++
 			if flow.Offloaded {
@@ -97,16 +97,16 @@ func (node *node) dataFlows(t *testing.T, from, to *pod) (all, offloaded int) {
 	return all, offloaded
 }
 
-func (node *node) missAfterIdle(t *testing.T, from, to *pod, idle time.Duration) {
+func (n *node) missAfterIdle(t *testing.T, from, to *pod, idle time.Duration) {
 	t.Helper()
 	vsctl(t, "set", "Open_vSwitch", ".", "other_config:max-idle="+strconv.FormatInt(idle.Milliseconds(), 10))
 	busy := pings(t, from, to.addresses[0])
 	last := time.Now()
-	if all, _ := node.dataFlows(t, from, to); all == 0 && time.Since(last) < idle/2 {
+	if all, _ := n.dataFlows(t, from, to); all == 0 && time.Since(last) < idle/2 {
 		t.Error("no flow is cached right after the packets")
 	}
 	testlab.Eventually(t, idle+startTime, "the idle flow is evicted", func() bool {
-		all, _ := node.dataFlows(t, from, to)
+		all, _ := n.dataFlows(t, from, to)
 		if all > 0 {
 			time.Sleep(betweenLooks)
 		}
@@ -121,7 +121,7 @@ func (node *node) missAfterIdle(t *testing.T, from, to *pod, idle time.Duration)
 
 // evictedByCount: above other_config:flow-limit ovs-vswitchd installs no flow, and its revalidator takes out idle ones
 // early. Packets without a flow are still forwarded, by ovs-vswitchd.
-func (node *node) evictedByCount(t *testing.T, from, to *pod) {
+func (n *node) evictedByCount(t *testing.T, from, to *pod) {
 	t.Helper()
 	for _, limit := range []int{0, flowLimit} {
 		said := "default (200000)"
@@ -131,7 +131,7 @@ func (node *node) evictedByCount(t *testing.T, from, to *pod) {
 		}
 		appctl(t, "revalidator/purge")
 		arrived := sendWithTTLs(t, from, to)
-		all, offloaded := node.dataFlows(t, from, to)
+		all, offloaded := n.dataFlows(t, from, to)
 		if arrived != differentTTLs {
 			t.Errorf("flow-limit %d: %d of %d packets arrived", limit, arrived, differentTTLs)
 		}

@@ -18,11 +18,11 @@ import (
 const longestLeft = 25 * time.Second
 
 // wantNothingLeft of any pod: no attachment, port, flow, route, address or file, and the VFs are the host's again.
-func (node *node) wantNothingLeft(t *testing.T) {
+func (n *node) wantNothingLeft(t *testing.T) {
 	t.Helper()
 	var left []string
 	gone := func() bool {
-		left = node.left(t)
+		left = n.left(t)
 		return len(left) == 0
 	}
 	begun := time.Now()
@@ -37,14 +37,14 @@ func (node *node) wantNothingLeft(t *testing.T) {
 	}
 }
 
-func (node *node) left(t *testing.T) (found []string) {
+func (n *node) left(t *testing.T) (found []string) {
 	t.Helper()
-	for _, one := range node.attachments(t) {
+	for _, one := range n.attachments(t) {
 		found = append(found, "attachment of "+one.HostInterface)
 	}
-	found = append(found, files(t, filepath.Join(node.state, "railwright", "attachments"))...)
-	found = append(found, files(t, filepath.Join(node.state, "railwright", "tombstones"))...)
-	for _, rail := range node.rails {
+	found = append(found, files(t, filepath.Join(n.state, "railwright", "attachments"))...)
+	found = append(found, files(t, filepath.Join(n.state, "railwright", "tombstones"))...)
+	for _, rail := range n.rails {
 		for _, port := range rail.ports(t) {
 			found = append(found, "port "+port)
 		}
@@ -67,7 +67,7 @@ func (node *node) left(t *testing.T) (found []string) {
 			}
 		}
 	}
-	atLeaf := node.leaf.IP(t, "route", "show", "proto", "bgp") + node.leaf.IP(t, "-6", "route", "show", "proto", "bgp")
+	atLeaf := n.leaf.IP(t, "route", "show", "proto", "bgp") + n.leaf.IP(t, "-6", "route", "show", "proto", "bgp")
 	if atLeaf != "" {
 		found = append(found, "the leaf's "+atLeaf)
 	}

@@ -28,24 +28,24 @@ type rail struct {
 	vfs []string
 }
 
-func (rail *rail) name() string   { return fmt.Sprintf("rail%d", rail.number) }
-func (rail *rail) uplink() string { return fmt.Sprintf("pf%d", rail.number) }
-func (rail *rail) bridge() string { return fmt.Sprintf("br-rail%d", rail.number) }
-func (rail *rail) bridgeMAC() string {
-	return fmt.Sprintf("02:00:00:00:00:%02x", rail.number+1)
+func (r *rail) name() string   { return fmt.Sprintf("rail%d", r.number) }
+func (r *rail) uplink() string { return fmt.Sprintf("pf%d", r.number) }
+func (r *rail) bridge() string { return fmt.Sprintf("br-rail%d", r.number) }
+func (r *rail) bridgeMAC() string {
+	return fmt.Sprintf("02:00:00:00:00:%02x", r.number+1)
 }
-func (rail *rail) port() string              { return fmt.Sprintf("swp%d", rail.number) }
-func (rail *rail) table() int                { return 7700 + rail.number }
-func (rail *rail) hostAddress() string       { return fmt.Sprintf("192.0.2.%d", 2*rail.number+1) }
-func (rail *rail) leafAddress() string       { return fmt.Sprintf("192.0.2.%d", 2*rail.number) }
-func (rail *rail) hostAddress6() string      { return fmt.Sprintf("2001:db8:%d::1", rail.number) }
-func (rail *rail) leafAddress6() string      { return fmt.Sprintf("2001:db8:%d::", rail.number) }
-func (rail *rail) prefix() string            { return fmt.Sprintf("10.%d.0.0/16", rail.number+1) }
-func (rail *rail) prefix6() string           { return fmt.Sprintf("fd00:%d::/48", rail.number+1) }
-func (rail *rail) gateway6() string          { return fmt.Sprintf("fd00:%d::1", rail.number+1) }
-func (rail *rail) vf(index int) string       { return fmt.Sprintf("pf%dv%d", rail.number, index) }
-func (rail *rail) representor(vf int) string { return fmt.Sprintf("pf%dr%d", rail.number, vf) }
-func (rail *rail) sysfs(of string) string    { return filepath.Join("/sys/bus/pci/devices", rail.pci, of) }
+func (r *rail) port() string              { return fmt.Sprintf("swp%d", r.number) }
+func (r *rail) table() int                { return 7700 + r.number }
+func (r *rail) hostAddress() string       { return fmt.Sprintf("192.0.2.%d", 2*r.number+1) }
+func (r *rail) leafAddress() string       { return fmt.Sprintf("192.0.2.%d", 2*r.number) }
+func (r *rail) hostAddress6() string      { return fmt.Sprintf("2001:db8:%d::1", r.number) }
+func (r *rail) leafAddress6() string      { return fmt.Sprintf("2001:db8:%d::", r.number) }
+func (r *rail) prefix() string            { return fmt.Sprintf("10.%d.0.0/16", r.number+1) }
+func (r *rail) prefix6() string           { return fmt.Sprintf("fd00:%d::/48", r.number+1) }
+func (r *rail) gateway6() string          { return fmt.Sprintf("fd00:%d::1", r.number+1) }
+func (r *rail) vf(index int) string       { return fmt.Sprintf("pf%dv%d", r.number, index) }
+func (r *rail) representor(vf int) string { return fmt.Sprintf("pf%dr%d", r.number, vf) }
+func (r *rail) sysfs(of string) string    { return filepath.Join("/sys/bus/pci/devices", r.pci, of) }
 
 // startNICs loads the driver and makes what a node with SR-IOV has after its start: two PFs in switchdev mode, each with
 // VFs and their representors. The uplinks' other ends go to the leaf.
@@ -72,20 +72,20 @@ func startNICs(t *testing.T, leaf *testlab.Namespace) []*rail {
 	return rails
 }
 
-func (rail *rail) start(t *testing.T) {
+func (r *rail) start(t *testing.T) {
 	t.Helper()
-	testlab.Run(t, "ip", "link", "set", only(t, rail.sysfs("net/*")), "name", rail.uplink(), "mtu", railMTU, "up")
-	write(t, rail.sysfs("sriov_numvfs"), fmt.Sprint(vfsPerRail))
-	testlab.Run(t, "devlink", "dev", "eswitch", "set", "pci/"+rail.pci, "mode", "switchdev")
+	testlab.Run(t, "ip", "link", "set", only(t, r.sysfs("net/*")), "name", r.uplink(), "mtu", railMTU, "up")
+	write(t, r.sysfs("sriov_numvfs"), fmt.Sprint(vfsPerRail))
+	testlab.Run(t, "devlink", "dev", "eswitch", "set", "pci/"+r.pci, "mode", "switchdev")
 	for index := range vfsPerRail {
-		target, err := os.Readlink(rail.sysfs(fmt.Sprintf("virtfn%d", index)))
+		target, err := os.Readlink(r.sysfs(fmt.Sprintf("virtfn%d", index)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		rail.vfs = append(rail.vfs, filepath.Base(target))
-		testlab.Run(t, "ip", "link", "set", only(t, rail.sysfs(fmt.Sprintf("virtfn%d/net/*", index))), "name", rail.vf(index))
+		r.vfs = append(r.vfs, filepath.Base(target))
+		testlab.Run(t, "ip", "link", "set", only(t, r.sysfs(fmt.Sprintf("virtfn%d/net/*", index))), "name", r.vf(index))
 	}
-	faces, err := filepath.Glob(rail.sysfs("net/*"))
+	faces, err := filepath.Glob(r.sysfs("net/*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func (rail *rail) start(t *testing.T) {
 		for index := range vfsPerRail {
 			name, _ := os.ReadFile(face + "/phys_port_name")
 			if strings.TrimSpace(string(name)) == fmt.Sprintf("pf0vf%d", index) {
-				testlab.Run(t, "ip", "link", "set", filepath.Base(face), "name", rail.representor(index))
+				testlab.Run(t, "ip", "link", "set", filepath.Base(face), "name", r.representor(index))
 			}
 		}
 	}

@@ -54,11 +54,11 @@ func startNode(t *testing.T, state string) *node {
 	return started
 }
 
-func (node *node) startFRR(t *testing.T) {
+func (n *node) startFRR(t *testing.T) {
 	t.Helper()
 	leaf := frrconfig.Leaf{ASN: 65000, RouterID: netip.MustParseAddr("10.255.0.1"), Rail: "rails", MaxPrefixes: 256}
 	own := frrconfig.Node{Backend: frrconfig.KernelTable, ASN: 65001, RouterID: netip.MustParseAddr("10.255.1.1")}
-	for _, rail := range node.rails {
+	for _, rail := range n.rails {
 		prefixes := []netip.Prefix{netip.MustParsePrefix(rail.prefix()), netip.MustParsePrefix(rail.prefix6())}
 		leaf.Prefixes = append(leaf.Prefixes, prefixes...)
 		leaf.Ports = append(leaf.Ports, rail.hostAddress())
@@ -67,8 +67,8 @@ func (node *node) startFRR(t *testing.T) {
 			Prefixes: prefixes,
 		})
 	}
-	node.leafFRR = testlab.StartFRR(t, node.leaf, testlab.FRR10, leaf.Text())
-	frr := testlab.StartFRR(t, node.host, testlab.FRR10, own.Text())
+	n.leafFRR = testlab.StartFRR(t, n.leaf, testlab.FRR10, leaf.Text())
+	frr := testlab.StartFRR(t, n.host, testlab.FRR10, own.Text())
 	// Where a node's own service has it.
 	if err := os.MkdirAll("/run/frr", 0o755); err != nil {
 		t.Fatal(err)
@@ -76,27 +76,27 @@ func (node *node) startFRR(t *testing.T) {
 	testlab.Run(t, "ln", "-sfn", frr.Socket("bgpd"), "/run/frr/bgpd.vty")
 }
 
-func (node *node) writeConfig(t *testing.T) {
+func (n *node) writeConfig(t *testing.T) {
 	t.Helper()
-	text := "node: gpu-1\nstate_folder: " + filepath.Join(node.state, "railwright") + "\nnetns_folders: [/run/netns]\nrails:\n"
-	for _, rail := range node.rails {
+	text := "node: gpu-1\nstate_folder: " + filepath.Join(n.state, "railwright") + "\nnetns_folders: [/run/netns]\nrails:\n"
+	for _, rail := range n.rails {
 		text += fmt.Sprintf("- {name: %s, bridge: %s, uplink: %s, leaf: %s, table: %d, prefixes: [%s, %q]}\n", rail.name(),
 			rail.bridge(), rail.uplink(), rail.leafAddress(), rail.table(), rail.prefix(), rail.prefix6())
 	}
 	text += "openvswitch: {database: " + database + ", management: " + ovsFolder + "}\n" +
 		"frr: {backend: kernel-table, bgp_socket: /run/frr/bgpd.vty}\ntenants: {kind: local}\n"
-	node.config = "/tmp/railwrightd.yaml"
-	write(t, node.config, text)
+	n.config = "/tmp/railwrightd.yaml"
+	write(t, n.config, text)
 }
 
 // startDaemon and wait until all its rails are well.
-func (node *node) startDaemon(t *testing.T) {
+func (n *node) startDaemon(t *testing.T) {
 	t.Helper()
-	node.daemon, node.ended = startService(t, shared+"bin/railwrightd", "--config", node.config)
-	node.ready(t)
+	n.daemon, n.ended = startService(t, shared+"bin/railwrightd", "--config", n.config)
+	n.ready(t)
 }
 
-func (node *node) ready(t *testing.T) {
+func (n *node) ready(t *testing.T) {
 	t.Helper()
 	told := ""
 	t.Cleanup(func() {
@@ -129,7 +129,7 @@ type attached struct {
 	Advertised     bool     `json:"advertised"`
 }
 
-func (node *node) attachments(t *testing.T) []attached {
+func (n *node) attachments(t *testing.T) []attached {
 	t.Helper()
 	var reply struct {
 		Attached []attached `json:"attached"`
@@ -150,10 +150,10 @@ type cachedFlow struct {
 	Actions   string   `json:"actions"`
 }
 
-func (node *node) flows(t *testing.T) []cachedFlow {
+func (n *node) flows(t *testing.T) []cachedFlow {
 	t.Helper()
 	var reply []cachedFlow
-	ask(t, &reply, "flows", "--json", "--config", node.config)
+	ask(t, &reply, "flows", "--json", "--config", n.config)
 	return reply
 }
 

@@ -71,17 +71,17 @@ func stream(t *testing.T, from, to *pod) {
 }
 
 // wantAllInHardware holds every flow with which packets of these pods were forwarded against what the datapath says.
-func (node *node) wantAllInHardware(t *testing.T, pods ...*pod) {
+func (n *node) wantAllInHardware(t *testing.T, pods ...*pod) {
 	t.Helper()
 	ours := map[string]bool{}
-	for _, rail := range node.rails {
+	for _, rail := range n.rails {
 		ours[rail.uplink()] = true
 		for vf := range rail.vfs {
 			ours[rail.representor(vf)] = true
 		}
 	}
 	seen := map[string]int{}
-	for _, flow := range node.flows(t) {
+	for _, flow := range n.flows(t) {
 		t.Logf("flow in_port=%s offloaded=%v layer=%s packets=%d %s -> %s %s", flow.InPort, flow.Offloaded, flow.Layer,
 			flow.Packets, flow.Match, flow.Actions, flow.Why)
 		if !ours[flow.InPort] || !isData(flow) {
@@ -115,7 +115,7 @@ func isQuestion(flow cachedFlow) bool {
 	return strings.Contains(flow.Match, "eth_type(0x0806)") || strings.Contains(flow.Match, "icmpv6(type=135")
 }
 
-func (node *node) tellDatapath(t *testing.T, pod *pod) {
+func (n *node) tellDatapath(t *testing.T, pod *pod) {
 	t.Helper()
 	told := appctl(t, "dpctl/dump-flows", "-m", "type=offloaded")
 	if !strings.Contains(told, "offloaded:yes") {
@@ -129,7 +129,7 @@ func (node *node) tellDatapath(t *testing.T, pod *pod) {
 }
 
 // answersInSoftware takes the gateway's permanent neighbour entries from a pod, so that it has to ask.
-func (node *node) answersInSoftware(t *testing.T, pod *pod) {
+func (n *node) answersInSoftware(t *testing.T, pod *pod) {
 	t.Helper()
 	gateways := []string{"10.1.0.1", pod.rail.gateway6()}
 	answered := map[string]bool{}
@@ -139,7 +139,7 @@ func (node *node) answersInSoftware(t *testing.T, pod *pod) {
 			t.Errorf("the plugin did not write the gateway's neighbour entry: %q", permanent)
 		}
 		pod.IP(t, "neighbour", "del", gateway, "dev", podInterface)
-		_, _ = pod.Try("ping", "-c", "2", "-i", "0.5", "-W", "1", node.beyond(index))
+		_, _ = pod.Try("ping", "-c", "2", "-i", "0.5", "-W", "1", n.beyond(index))
 		found := pod.IP(t, "neighbour", "show", gateway, "dev", podInterface)
 		answered[gateway] = strings.Contains(found, pod.rail.bridgeMAC())
 		pod.IP(t, "neighbour", "replace", gateway, "lladdr", pod.rail.bridgeMAC(), "dev", podInterface, "nud", "permanent")
@@ -153,7 +153,7 @@ func (node *node) answersInSoftware(t *testing.T, pod *pod) {
 	if !answered[gateways[0]] || answered[gateways[1]] != planned {
 		t.Errorf("ARP answered: %v; ND answered: %v, planned: %v", answered[gateways[0]], answered[gateways[1]], planned)
 	}
-	for _, flow := range node.flows(t) {
+	for _, flow := range n.flows(t) {
 		if isQuestion(flow) {
 			t.Logf("asked: offloaded=%v %s -> %.200s; %s", flow.Offloaded, flow.Match, flow.Actions, flow.Why)
 		}
@@ -161,7 +161,7 @@ func (node *node) answersInSoftware(t *testing.T, pod *pod) {
 }
 
 // beyond the gateway: nobody's address, in the other rail's prefix.
-func (node *node) beyond(family int) string {
+func (n *node) beyond(family int) string {
 	return []string{"10.2.9.9", "fd00:2::909"}[family]
 }
 
@@ -176,10 +176,10 @@ func linesWith(text, word string) string {
 }
 
 // wantWell holds what the daemon tells of its attachments, and the leaf's routes, against the pods.
-func (node *node) wantWell(t *testing.T, pods []*pod) {
+func (n *node) wantWell(t *testing.T, pods []*pod) {
 	t.Helper()
 	told := map[string]attached{}
-	for _, one := range node.attachments(t) {
+	for _, one := range n.attachments(t) {
 		told[one.HostInterface] = one
 		if one.FlowsInstalled != one.FlowsWanted || one.FlowsWanted == 0 || !one.Advertised {
 			t.Errorf("%s: %d of %d flows, advertised %v", one.HostInterface, one.FlowsInstalled, one.FlowsWanted, one.Advertised)
@@ -199,7 +199,7 @@ func (node *node) wantWell(t *testing.T, pods []*pod) {
 				family = "-6"
 			}
 			testlab.Eventually(t, 5*time.Second, fmt.Sprintf("the leaf has a route to %s", address), func() bool {
-				return strings.Contains(node.leaf.IP(t, family, "route", "show", address.String()), address.String())
+				return strings.Contains(n.leaf.IP(t, family, "route", "show", address.String()), address.String())
 			})
 		}
 	}

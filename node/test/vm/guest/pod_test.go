@@ -33,7 +33,7 @@ type wishes map[string]any
 
 // newPod that has no interface yet. Its network is as Multus would hand it to the plugins: with the VF that the device
 // plugin chose.
-func (node *node) newPod(t *testing.T, rail *rail, vf int, namespace string, beside ...wishes) *pod {
+func (n *node) newPod(t *testing.T, rail *rail, vf int, namespace string, beside ...wishes) *pod {
 	t.Helper()
 	made := &pod{Namespace: testlab.NewNamespace(t, "pod"), rail: rail, vf: vf, namespace: namespace}
 	made.TakeAddressesAtOnce(t)
@@ -43,7 +43,7 @@ func (node *node) newPod(t *testing.T, rail *rail, vf int, namespace string, bes
 	}
 	device := rail.vfs[vf]
 	own := wishes{
-		"type": "railwright-cni", "deviceID": device, "mtu": 4200, "stateDir": filepath.Join(node.state, "railwright"),
+		"type": "railwright-cni", "deviceID": device, "mtu": 4200, "stateDir": filepath.Join(n.state, "railwright"),
 		"routes": []map[string]string{{"dst": "10.0.0.0/8"}, {"dst": "fd00::/16"}},
 		// Emulated, and on a host that may be busy.
 		"connectTimeoutSeconds": 20, "timeoutSeconds": 60,
@@ -55,7 +55,7 @@ func (node *node) newPod(t *testing.T, rail *rail, vf int, namespace string, bes
 		{
 			"type": "ovs", "bridge": rail.bridge(), "deviceID": device, "interface_type": "system", "mtu": 4200,
 			"ipam": map[string]any{
-				"type": "host-local", "dataDir": filepath.Join(node.state, "host-local"),
+				"type": "host-local", "dataDir": filepath.Join(n.state, "host-local"),
 				"ranges": [][]map[string]string{
 					{{"subnet": rail.prefix()}}, {{"subnet": rail.prefix6(), "gateway": rail.gateway6()}},
 				},
@@ -71,11 +71,11 @@ func (node *node) newPod(t *testing.T, rail *rail, vf int, namespace string, bes
 }
 
 // cnitool does a verb for the pod, as a runtime would.
-func (pod *pod) cnitool(verb string) (string, error) {
-	command := exec.Command(shared+"bin/cnitool", verb, pod.rail.name(), pod.Path())
-	command.Env = append(os.Environ(), "CNI_PATH="+shared+"bin", "NETCONFPATH="+pod.networks, "CNI_IFNAME="+podInterface,
-		fmt.Sprintf("CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=uid-%s", pod.namespace,
-			pod.Name, pod.Name))
+func (p *pod) cnitool(verb string) (string, error) {
+	command := exec.Command(shared+"bin/cnitool", verb, p.rail.name(), p.Path())
+	command.Env = append(os.Environ(), "CNI_PATH="+shared+"bin", "NETCONFPATH="+p.networks, "CNI_IFNAME="+podInterface,
+		fmt.Sprintf("CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=uid-%s", p.namespace,
+			p.Name, p.Name))
 	var complaints strings.Builder
 	command.Stderr = &complaints
 	told, err := command.Output()
@@ -85,9 +85,9 @@ func (pod *pod) cnitool(verb string) (string, error) {
 	return string(told), nil
 }
 
-func (pod *pod) must(t *testing.T, verb string) string {
+func (p *pod) must(t *testing.T, verb string) string {
 	t.Helper()
-	told, err := pod.cnitool(verb)
+	told, err := p.cnitool(verb)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,49 +95,49 @@ func (pod *pod) must(t *testing.T, verb string) string {
 }
 
 // addPod attaches a new pod.
-func (node *node) addPod(t *testing.T, rail *rail, vf int, namespace string, beside ...wishes) *pod {
+func (n *node) addPod(t *testing.T, rail *rail, vf int, namespace string, beside ...wishes) *pod {
 	t.Helper()
-	made := node.newPod(t, rail, vf, namespace, beside...)
+	made := n.newPod(t, rail, vf, namespace, beside...)
 	made.add(t)
 	return made
 }
 
-func (pod *pod) add(t *testing.T) {
+func (p *pod) add(t *testing.T) {
 	t.Helper()
 	var result struct {
 		IPs []struct{ Address netip.Prefix }
 	}
-	told := pod.must(t, "add")
+	told := p.must(t, "add")
 	if err := json.Unmarshal([]byte(told), &result); err != nil || len(result.IPs) != 2 {
 		t.Fatalf("a result without two addresses: %v\n%s", err, told)
 	}
-	pod.addresses = nil
+	p.addresses = nil
 	for _, one := range result.IPs {
-		pod.addresses = append(pod.addresses, one.Address.Addr())
+		p.addresses = append(p.addresses, one.Address.Addr())
 	}
 }
 
 // reaches says whether all pings to an address are answered.
-func (pod *pod) reaches(address netip.Addr) (told string, all bool) {
-	told, err := pod.Try("ping", "-c", "5", "-i", "0.2", "-W", "3", address.String())
+func (p *pod) reaches(address netip.Addr) (told string, all bool) {
+	told, err := p.Try("ping", "-c", "5", "-i", "0.2", "-W", "3", address.String())
 	return told, err == nil && strings.Contains(told, " 0% packet loss")
 }
 
-func (pod *pod) mustReach(t *testing.T, other *pod) {
+func (p *pod) mustReach(t *testing.T, other *pod) {
 	t.Helper()
 	for _, address := range other.addresses {
-		if told, all := pod.reaches(address); !all {
-			t.Errorf("%s of %s does not reach %s of %s:\n%s", pod.Name, pod.rail.name(), address, other.rail.name(), told)
+		if told, all := p.reaches(address); !all {
+			t.Errorf("%s of %s does not reach %s of %s:\n%s", p.Name, p.rail.name(), address, other.rail.name(), told)
 		}
 	}
 }
 
-func (pod *pod) mustNotReach(t *testing.T, other *pod) {
+func (p *pod) mustNotReach(t *testing.T, other *pod) {
 	t.Helper()
 	for _, address := range other.addresses {
-		told, _ := pod.Try("ping", "-c", "5", "-i", "0.2", "-W", "1", address.String())
+		told, _ := p.Try("ping", "-c", "5", "-i", "0.2", "-W", "1", address.String())
 		if !strings.Contains(told, " 0 received, 100% packet loss") {
-			t.Errorf("%s reaches %s of another tenant, or ping did not run:\n%s", pod.Name, address, told)
+			t.Errorf("%s reaches %s of another tenant, or ping did not run:\n%s", p.Name, address, told)
 		}
 	}
 }

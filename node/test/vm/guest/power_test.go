@@ -88,22 +88,22 @@ func readCut(t *testing.T) *cut {
 // routes, and the port. Where the power went before there was a record the port may be left, which no flow knows; it is
 // removed too, once its namespace has been gone for a while. It is ovs-cni's, whose DEL does nothing where its cache file
 // was not on the disk yet (it does not sync it), and whose ADD fails for a VF with such a port.
-func (node *node) wantReconciled(t *testing.T, before *cut) {
+func (n *node) wantReconciled(t *testing.T, before *cut) {
 	t.Helper()
-	first := node.left(t)
+	first := n.left(t)
 	t.Logf("cut at %s: %d things are left when the daemon is ready: %v", before.Step, len(first), first)
-	node.wantNothingLeft(t)
+	n.wantNothingLeft(t)
 	for range 2 {
 		before.runtimeDeletes(t)
 	}
 	// Not ours: ovs-cni hands its DEL on to the IPAM only where it has its cache file.
-	t.Logf("cut at %s: after the runtime's DEL, host-local has %v", before.Step, node.reserved(t))
+	t.Logf("cut at %s: after the runtime's DEL, host-local has %v", before.Step, n.reserved(t))
 }
 
 // reserved addresses, as host-local keeps them: a file each.
-func (node *node) reserved(t *testing.T) []string {
+func (n *node) reserved(t *testing.T) []string {
 	t.Helper()
-	found := files(t, filepath.Join(node.state, "host-local"))
+	found := files(t, filepath.Join(n.state, "host-local"))
 	return slices.DeleteFunc(found, func(path string) bool { return strings.Contains(path, "/last_reserved_ip.") })
 }
 
@@ -124,22 +124,22 @@ func podOf(name, netns string) *libcni.RuntimeConf {
 }
 
 // runtimeDeletes what it began before the cut, as it does with sandboxes whose namespace is gone.
-func (before *cut) runtimeDeletes(t *testing.T) {
+func (c *cut) runtimeDeletes(t *testing.T) {
 	t.Helper()
-	plugins, list := containerRuntime(t, before.Conflist)
-	if err := plugins.DelNetworkList(t.Context(), list, podOf(before.Pod, "")); err != nil {
-		t.Errorf("DEL after the cut at %s: %v", before.Step, err)
+	plugins, list := containerRuntime(t, c.Conflist)
+	if err := plugins.DelNetworkList(t.Context(), list, podOf(c.Pod, "")); err != nil {
+		t.Errorf("DEL after the cut at %s: %v", c.Step, err)
 	}
 }
 
 // cutAt a step of ADD: the daemon is killed there, and the power goes before anything else happens. It does not return.
-func (node *node) cutAt(t *testing.T, step string) {
+func (n *node) cutAt(t *testing.T, step string) {
 	t.Helper()
-	_ = node.daemon.Process.Kill()
+	_ = n.daemon.Process.Kill()
 	t.Setenv("RAILWRIGHT_FAILPOINT", step)
-	node.daemon, node.ended = startService(t, shared+"bin/railwrightd-failpoints", "--config", node.config)
-	node.ready(t)
-	pod := node.newPod(t, node.rails[0], 0, "team-a")
+	n.daemon, n.ended = startService(t, shared+"bin/railwrightd-failpoints", "--config", n.config)
+	n.ready(t)
+	pod := n.newPod(t, n.rails[0], 0, "team-a")
 	conflist, err := os.ReadFile(filepath.Join(pod.networks, pod.rail.name()+".conflist"))
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func (node *node) cutAt(t *testing.T, step string) {
 		added <- err
 	}()
 	select {
-	case <-node.ended:
+	case <-n.ended:
 		fmt.Printf("\nguest-cut %s\n", step)
 		select {} // the host cuts the power
 	case err := <-added:

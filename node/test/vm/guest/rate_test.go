@@ -24,7 +24,7 @@ const (
 // refusesInHardware: also what a pod with a rate of its own sends to another tenant is dropped by the datapath, packet by
 // packet, and each is counted once, whatever else the pod sends. A tc filter that ends with the rate's policer would hand
 // the packets on to ovs-vswitchd, and tell of all packets of the policer as its own.
-func (node *node) refusesInHardware(t *testing.T, limited, friend, stranger *pod) {
+func (n *node) refusesInHardware(t *testing.T, limited, friend, stranger *pod) {
 	t.Helper()
 	policed := linesWith(testlab.Run(t, "tc", "filter", "show", "dev", limited.rail.representor(limited.vf), "ingress"),
 		"police")
@@ -63,18 +63,18 @@ func (node *node) refusesInHardware(t *testing.T, limited, friend, stranger *pod
 var packetsWord = regexp.MustCompile(`n_packets=(\d+),.* priority=0 `)
 
 // refused packets between tenants, that the rail's bridge has counted.
-func (rail *rail) refused(t *testing.T) uint64 {
+func (r *rail) refused(t *testing.T) uint64 {
 	t.Helper()
-	told := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-flows", rail.bridge(), "table=30")
+	told := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-flows", r.bridge(), "table=30")
 	return number(t, packetsWord, told)
 }
 
 var meteredWord = regexp.MustCompile(`packet_in_count:(\d+)`)
 
 // metered packets of all pods of the rail that have a rate, sent and received.
-func (rail *rail) metered(t *testing.T) (sum uint64) {
+func (r *rail) metered(t *testing.T) (sum uint64) {
 	t.Helper()
-	told := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "meter-stats", rail.bridge())
+	told := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "meter-stats", r.bridge())
 	found := meteredWord.FindAllStringSubmatch(told, -1)
 	if len(found) != 2 {
 		t.Fatalf("%d meters, wanted one for each direction of one pod:\n%s", len(found), told)

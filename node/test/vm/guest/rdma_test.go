@@ -58,7 +58,7 @@ func rpingServer(t *testing.T, pod *pod, family int) (end func()) {
 	}
 }
 
-func (node *node) rping(t *testing.T, from, to *pod, family int) {
+func (n *node) rping(t *testing.T, from, to *pod, family int) {
 	t.Helper()
 	defer rpingServer(t, to, family)()
 	told := from.Run(t, "timeout", "60", "rping", "-c", "-v", "-C", "5", "-a", to.addresses[family].String(),

@@ -117,11 +117,11 @@ func appctl(t *testing.T, arguments ...string) string {
 }
 
 // ports of a bridge beside its uplink.
-func (rail *rail) ports(t *testing.T) []string {
+func (r *rail) ports(t *testing.T) []string {
 	t.Helper()
 	var found []string
-	for port := range strings.FieldsSeq(vsctl(t, "list-ports", rail.bridge())) {
-		if port != rail.uplink() {
+	for port := range strings.FieldsSeq(vsctl(t, "list-ports", r.bridge())) {
+		if port != r.uplink() {
 			found = append(found, port)
 		}
 	}
