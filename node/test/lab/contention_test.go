@@ -122,11 +122,11 @@ func between(t *testing.T, what string, seen, least, most float64) {
 }
 
 // attach three pods of one tenant on the first node, and one for each on the other.
-func (run *crowd) attach(t *testing.T) {
+func (c *crowd) attach(t *testing.T) {
 	t.Helper()
-	near, far := run.fabric.nodes[0], run.fabric.nodes[1]
+	near, far := c.fabric.nodes[0], c.fabric.nodes[1]
 	add := func(node *node) *attached { return node.attachedPod(t, "red-1", crowdedRail).rail[crowdedRail] }
-	run.free, run.other = flow{"a", add(near), add(far)}, flow{"b", add(near), add(far)}
+	c.free, c.other = flow{"a", add(near), add(far)}, flow{"b", add(near), add(far)}
 	text := near.conflist(t, crowdedRail, map[string]any{"type": "railwright-cni", "maxRate": fmt.Sprintf("%dMb/s", boundRate/1_000_000)})
 	bounded, err := libcni.ConfListFromBytes(text)
 	if err != nil {
@@ -134,14 +134,14 @@ func (run *crowd) attach(t *testing.T) {
 	}
 	plain := near.runtime.lists[crowdedRail]
 	near.runtime.lists[crowdedRail] = bounded
-	run.bound = flow{"c", add(near), add(far)}
+	c.bound = flow{"c", add(near), add(far)}
 	near.runtime.lists[crowdedRail] = plain
 }
 
 // limit the PF as its cable would, in both directions.
-func (run *crowd) limit(t *testing.T) {
+func (c *crowd) limit(t *testing.T) {
 	t.Helper()
-	near, leaf := run.fabric.nodes[0], run.fabric.leaves[crowdedRail]
+	near, leaf := c.fabric.nodes[0], c.fabric.leaves[crowdedRail]
 	for _, end := range []struct {
 		namespace *testlab.Namespace
 		face      string
@@ -153,16 +153,16 @@ func (run *crowd) limit(t *testing.T) {
 }
 
 // phase in which these pods send as much as they can; out of the crowded PF, or in by it.
-func (run *crowd) phase(t *testing.T, name string, out bool, flows ...flow) phase {
+func (c *crowd) phase(t *testing.T, name string, out bool, flows ...flow) phase {
 	t.Helper()
-	before := run.count(t, out, flows)
+	before := c.count(t, out, flows)
 	floods := make([]*flood, len(flows))
 	for n, one := range flows {
 		floods[n] = newFlood(t, one)
 	}
-	time.Sleep(run.warm)
+	time.Sleep(c.warm)
 	began, first := time.Now(), received(floods)
-	time.Sleep(run.window)
+	time.Sleep(c.window)
 	took, last := time.Since(began).Seconds(), received(floods)
 	made := phase{Name: name}
 	for n, one := range flows {
@@ -175,18 +175,18 @@ func (run *crowd) phase(t *testing.T, name string, out bool, flows ...flow) phas
 		sentByOne, gotByOne := one.stop(t)
 		sent, got = sent+sentByOne, got+gotByOne
 	}
-	made.Counts = run.count(t, out, flows).since(before)
+	made.Counts = c.count(t, out, flows).since(before)
 	made.Counts.PayloadSent, made.Counts.PayloadGot = sent, got
 	made.Counts.check(t, name)
 	t.Logf("%-20s %.1f Mb/s of %.1f together, %v; %+v", name, made.Sum/1e6, payloadLimit/1e6, made.Pods, made.Counts)
-	run.record.Phases = append(run.record.Phases, made)
+	c.record.Phases = append(c.record.Phases, made)
 	return made
 }
 
 // count what has passed so far.
-func (run *crowd) count(t *testing.T, out bool, flows []flow) counts {
+func (c *crowd) count(t *testing.T, out bool, flows []flow) counts {
 	t.Helper()
-	near, leaf := run.fabric.nodes[0], run.fabric.leaves[crowdedRail]
+	near, leaf := c.fabric.nodes[0], c.fabric.leaves[crowdedRail]
 	pf := look(t, near.Host, uplinkOf(crowdedRail))
 	found := counts{ByPF: pf.out, DroppedByRate: pf.dropped}
 	if !out {
@@ -200,21 +200,21 @@ func (run *crowd) count(t *testing.T, out bool, flows []flow) counts {
 }
 
 // since is what came after an earlier count.
-func (now counts) since(before counts) counts {
-	now.SentByPods, now.ByPF = now.SentByPods.less(before.SentByPods), now.ByPF.less(before.ByPF)
-	now.GotByPods = now.GotByPods.less(before.GotByPods)
-	now.DroppedByRate -= before.DroppedByRate
-	return now
+func (c counts) since(before counts) counts {
+	c.SentByPods, c.ByPF = c.SentByPods.less(before.SentByPods), c.ByPF.less(before.ByPF)
+	c.GotByPods = c.GotByPods.less(before.GotByPods)
+	c.DroppedByRate -= before.DroppedByRate
+	return c
 }
 
 // check that all of the data went from the pods by the PF to the pods.
-func (now counts) check(t *testing.T, name string) {
+func (c counts) check(t *testing.T, name string) {
 	t.Helper()
 	const others = 200 // packets of BGP, ARP and ND
-	if now.PayloadGot != now.PayloadSent || now.PayloadGot == 0 {
-		t.Errorf("%s: of %d bytes that were sent %d arrived", name, now.PayloadSent, now.PayloadGot)
+	if c.PayloadGot != c.PayloadSent || c.PayloadGot == 0 {
+		t.Errorf("%s: of %d bytes that were sent %d arrived", name, c.PayloadSent, c.PayloadGot)
 	}
-	if now.GotByPods.Bytes < now.PayloadGot || now.GotByPods.Packets > now.ByPF.Packets+others || now.ByPF.Packets > now.SentByPods.Packets+others {
-		t.Errorf("%s: the counters contradict each other: %+v", name, now)
+	if c.GotByPods.Bytes < c.PayloadGot || c.GotByPods.Packets > c.ByPF.Packets+others || c.ByPF.Packets > c.SentByPods.Packets+others {
+		t.Errorf("%s: the counters contradict each other: %+v", name, c)
 	}
 }

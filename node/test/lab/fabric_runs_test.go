@@ -8,13 +8,13 @@ type part struct {
 	do   func(*testing.T, *fabric)
 }
 
-func (fabric *fabric) all(t *testing.T, parts ...part) {
+func (f *fabric) all(t *testing.T, parts ...part) {
 	t.Helper()
 	for _, part := range parts {
 		t.Run(part.name, func(t *testing.T) {
-			part.do(t, fabric)
+			part.do(t, f)
 		})
-		fabric.mustSettle(t)
+		f.mustSettle(t)
 	}
 }
 

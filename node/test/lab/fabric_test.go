@@ -80,20 +80,20 @@ func newFabric(t testing.TB, of shape) *fabric {
 	return made
 }
 
-func (fabric *fabric) cableToSpine(t testing.TB, rail int) {
+func (f *fabric) cableToSpine(t testing.TB, rail int) {
 	t.Helper()
-	leaf, port := fabric.leaves[rail], fmt.Sprintf("swp%d", rail)
-	testlab.Cable(t, leaf.Namespace, "spine", fabric.spine, port)
-	fabric.spine.IP(t, "addr", "add", fmt.Sprintf("198.51.100.%d/31", 2*rail), "dev", port)
-	fabric.spine.IP(t, "addr", "add", fmt.Sprintf("2001:db8:f:%d::/127", rail), "dev", port, "nodad")
+	leaf, port := f.leaves[rail], fmt.Sprintf("swp%d", rail)
+	testlab.Cable(t, leaf.Namespace, "spine", f.spine, port)
+	f.spine.IP(t, "addr", "add", fmt.Sprintf("198.51.100.%d/31", 2*rail), "dev", port)
+	f.spine.IP(t, "addr", "add", fmt.Sprintf("2001:db8:f:%d::/127", rail), "dev", port, "nodad")
 	leaf.IP(t, "addr", "add", fmt.Sprintf("198.51.100.%d/31", 2*rail+1), "dev", "spine")
 	leaf.IP(t, "addr", "add", fmt.Sprintf("2001:db8:f:%d::1/127", rail), "dev", "spine", "nodad")
 }
 
 // leafText is the shipped example for a leaf, and its session with the spine beside it.
-func (fabric *fabric) leafText(leaf *railnode.Leaf) string {
+func (f *fabric) leafText(leaf *railnode.Leaf) string {
 	var nodes []*railnode.Node
-	for _, node := range fabric.nodes {
+	for _, node := range f.nodes {
 		nodes = append(nodes, node.Node)
 	}
 	return leaf.Text(nodes...) + fabricSessions(railnode.FirstLeafASN+leaf.Rail, fmt.Sprintf("198.51.100.%d", 2*leaf.Rail))

@@ -40,8 +40,8 @@ const (
 
 const onNode = 0 // the node that faults are made on
 
-func (fabric *fabric) faults() []fault {
-	node := fabric.nodes[onNode]
+func (f *fabric) faults() []fault {
+	node := f.nodes[onNode]
 	made := []fault{
 		{"railwrightd is killed", func(t *testing.T) {
 			node.Kill(t)
@@ -70,14 +70,14 @@ func (fabric *fabric) faults() []fault {
 		{"bgpd is killed", func(t *testing.T) { node.FRR.Restart(t, "bgpd") }, noLoss, ""},
 		{"zebra is killed", func(t *testing.T) { node.FRR.Restart(t, "zebra") }, noLoss, ""},
 		{"an uplink goes down and up", func(t *testing.T) {
-			for _, leaf := range fabric.leaves {
+			for _, leaf := range f.leaves {
 				leaf.IP(t, "link", "set", "swp1", "down")
 				leaf.IP(t, "link", "set", "swp1", "up")
 				leaf.GiveAddresses(t, node.Node)
 			}
 		}, farLoss, ""},
 		{"the leaves start anew", func(t *testing.T) {
-			for _, leaf := range fabric.leaves {
+			for _, leaf := range f.leaves {
 				leaf.FRR.Restart(t, "bgpd", "zebra")
 			}
 		}, farLoss, ""},
@@ -89,12 +89,12 @@ func (fabric *fabric) faults() []fault {
 }
 
 // sessionsBegun with each leaf since bgpd started.
-func (node *node) sessionsBegun(t *testing.T) map[string]int {
+func (nd *node) sessionsBegun(t *testing.T) map[string]int {
 	t.Helper()
 	var leaves map[string]struct {
 		Established int `json:"connectionsEstablished"`
 	}
-	if err := json.Unmarshal([]byte(node.FRR.Show(t, "show bgp neighbors json")), &leaves); err != nil {
+	if err := json.Unmarshal([]byte(nd.FRR.Show(t, "show bgp neighbors json")), &leaves); err != nil {
 		t.Fatal(err)
 	}
 	begun := map[string]int{}
@@ -111,11 +111,11 @@ const (
 )
 
 // flushRoutes of all rails.
-func (node *node) flushRoutes(t *testing.T) {
+func (nd *node) flushRoutes(t *testing.T) {
 	t.Helper()
 	for rail := range rails {
 		for _, family := range []string{"-4", "-6"} {
-			_, _ = node.Host.Try("ip", family, "route", "flush", "table", tableText(rail))
+			_, _ = nd.Host.Try("ip", family, "route", "flush", "table", tableText(rail))
 		}
 	}
 }

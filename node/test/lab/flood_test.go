@@ -42,22 +42,22 @@ func newFlood(t testing.TB, one flow) *flood {
 	return made
 }
 
-func (flood *flood) send(connection *net.TCPConn) {
+func (f *flood) send(connection *net.TCPConn) {
 	defer func() { _ = connection.CloseWrite() }()
-	for block := make([]byte, floodBlock); !flood.ending.Load(); {
+	for block := make([]byte, floodBlock); !f.ending.Load(); {
 		length, err := connection.Write(block)
-		flood.sent.Add(uint64(length))
+		f.sent.Add(uint64(length))
 		if err != nil {
 			return
 		}
 	}
 }
 
-func (flood *flood) receive(connection *net.TCPConn) {
+func (f *flood) receive(connection *net.TCPConn) {
 	buffer := make([]byte, floodBlock)
 	for {
 		length, err := connection.Read(buffer)
-		flood.got.Add(uint64(length))
+		f.got.Add(uint64(length))
 		if err != nil {
 			return
 		}
@@ -65,15 +65,15 @@ func (flood *flood) receive(connection *net.TCPConn) {
 }
 
 // stop sending, wait for what is on its way, and say how many bytes were sent and received.
-func (flood *flood) stop(t testing.TB) (sent, got uint64) {
+func (f *flood) stop(t testing.TB) (sent, got uint64) {
 	t.Helper()
-	flood.ending.Store(true)
-	for n := range flood.out {
-		_ = flood.out[n].SetWriteDeadline(time.Now().Add(20 * time.Second))
-		_ = flood.in[n].SetReadDeadline(time.Now().Add(30 * time.Second))
+	f.ending.Store(true)
+	for n := range f.out {
+		_ = f.out[n].SetWriteDeadline(time.Now().Add(20 * time.Second))
+		_ = f.in[n].SetReadDeadline(time.Now().Add(30 * time.Second))
 	}
-	flood.ended.Wait()
-	return flood.sent.Load(), flood.got.Load()
+	f.ended.Wait()
+	return f.sent.Load(), f.got.Load()
 }
 
 // received so far, by each.
@@ -96,12 +96,12 @@ type traffic struct {
 	Bytes   uint64 `json:"bytes"`
 }
 
-func (one traffic) less(other traffic) traffic {
-	return traffic{one.Packets - other.Packets, one.Bytes - other.Bytes}
+func (tr traffic) less(other traffic) traffic {
+	return traffic{tr.Packets - other.Packets, tr.Bytes - other.Bytes}
 }
 
-func (one traffic) and(other traffic) traffic {
-	return traffic{one.Packets + other.Packets, one.Bytes + other.Bytes}
+func (tr traffic) and(other traffic) traffic {
+	return traffic{tr.Packets + other.Packets, tr.Bytes + other.Bytes}
 }
 
 func look(t testing.TB, namespace *testlab.Namespace, face string) seen {

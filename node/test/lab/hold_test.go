@@ -123,13 +123,13 @@ func TestHold(t *testing.T) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-func (fabric *fabric) held(t *testing.T, pods []*pod) heldFabric {
+func (f *fabric) held(t *testing.T, pods []*pod) heldFabric {
 	t.Helper()
-	told := heldFabric{Railwrightd: railnode.Daemon(t), Spine: heldLeaf{Netns: fabric.spine.Name, FRR: held(t, fabric.spineFRR)}}
-	for _, leaf := range fabric.leaves {
+	told := heldFabric{Railwrightd: railnode.Daemon(t), Spine: heldLeaf{Netns: f.spine.Name, FRR: held(t, f.spineFRR)}}
+	for _, leaf := range f.leaves {
 		told.Leaves = append(told.Leaves, heldLeaf{railName(leaf.Rail), leaf.Name, held(t, leaf.FRR)})
 	}
-	for _, node := range fabric.nodes {
+	for _, node := range f.nodes {
 		one := heldNode{
 			node.Name(), node.Host.Name, node.Config(), node.Socket(), node.State(), node.Pid(),
 			heldOVS{node.OVS.Folder, node.OVS.DatabaseSocket()}, held(t, node.FRR), nil,
@@ -137,7 +137,7 @@ func (fabric *fabric) held(t *testing.T, pods []*pod) heldFabric {
 		for number, rail := range node.Rails {
 			one.Rails = append(one.Rails, heldRail{
 				rail.Name(), rail.Bridge(), rail.BridgeMAC(), rail.Uplink(), rail.Address(), rail.LeafAddress(),
-				fabric.leaves[number].Name, rail.LeafPort(), rail.Table(), rail.Prefixes(),
+				f.leaves[number].Name, rail.LeafPort(), rail.Table(), rail.Prefixes(),
 			})
 		}
 		told.Nodes = append(told.Nodes, one)

@@ -86,27 +86,27 @@ func attackers(t *testing.T, fabric *fabric) {
 	}
 }
 
-func (pod *pod) key(rail int) *nodev1.Key {
-	return &nodev1.Key{Network: railName(rail), ContainerId: pod.id, Interface: faceOf(rail)}
+func (p *pod) key(rail int) *nodev1.Key {
+	return &nodev1.Key{Network: railName(rail), ContainerId: p.id, Interface: faceOf(rail)}
 }
 
 // settled gives what nobody may have changed: FRR's configuration, the bridges' settings, actions that bypass the guard.
-func (node *node) settled(t *testing.T) string {
+func (nd *node) settled(t *testing.T) string {
 	t.Helper()
-	node.fabric.mustSettle(t)
-	told := node.FRR.Show(t, "show running-config") + node.OVS.Vsctl(t, "--columns=name,fail_mode,controller,other_config", "list", "bridge")
+	nd.fabric.mustSettle(t)
+	told := nd.FRR.Show(t, "show running-config") + nd.OVS.Vsctl(t, "--columns=name,fail_mode,controller,other_config", "list", "bridge")
 	for rail := range rails {
-		told += fmt.Sprintln(strings.Count(strings.ToUpper(node.OVS.Ofctl(t, bridgeOf(rail), "dump-flows")), "NORMAL"))
+		told += fmt.Sprintln(strings.Count(strings.ToUpper(nd.OVS.Ofctl(t, bridgeOf(rail), "dump-flows")), "NORMAL"))
 	}
 	return told
 }
 
 // mustCarry: what was accepted is in the daemon's list word for word, or was not looked at.
-func (node *node) mustCarry(t *testing.T, key *nodev1.Key, text string) {
+func (nd *node) mustCarry(t *testing.T, key *nodev1.Key, text string) {
 	t.Helper()
 	ctx, end := bounded(t)
 	defer end()
-	reply, err := node.Client.List(ctx, &nodev1.ListRequest{})
+	reply, err := nd.Client.List(ctx, &nodev1.ListRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,16 +123,16 @@ func (node *node) mustCarry(t *testing.T, key *nodev1.Key, text string) {
 }
 
 // readyForPlugin: an interface that ovs made, and a call of our plugin for it.
-func (node *node) readyForPlugin(t *testing.T) (cnitest.Call, func()) {
+func (nd *node) readyForPlugin(t *testing.T) (cnitest.Call, func()) {
 	t.Helper()
-	one := node.newPod(t, "red-1")
-	list, err := libcni.ConfListFromBytes(node.conflist(t, 1))
+	one := nd.newPod(t, "red-1")
+	list, err := libcni.ConfListFromBytes(nd.conflist(t, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, end := bounded(t)
 	defer end()
-	told, err := node.runtime.cni.AddNetworkList(ctx, list, one.conf(1))
+	told, err := nd.runtime.cni.AddNetworkList(ctx, list, one.conf(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,12 +148,12 @@ func (node *node) readyForPlugin(t *testing.T) (cnitest.Call, func()) {
 		Program: filepath.Join(railnode.Plugins(t), "railwright-cni"), Command: "ADD", ContainerID: one.id, Interface: faceOf(1),
 		Netns: one.Path(), Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=red-1;K8S_POD_NAME=p;K8S_POD_UID=u",
 		Config: fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"railwright-cni","socket":%q,"stateDir":%q,"prevResult":%s}`,
-			railName(1), node.Path("run/d.sock"), node.Path("state"), previous),
+			railName(1), nd.Path("run/d.sock"), nd.Path("state"), previous),
 	}
 	return call, func() {
 		ctx, end := bounded(t)
 		defer end()
-		if err := node.runtime.cni.DelNetworkList(ctx, list, one.conf(1)); err != nil {
+		if err := nd.runtime.cni.DelNetworkList(ctx, list, one.conf(1)); err != nil {
 			t.Error(err)
 		}
 	}

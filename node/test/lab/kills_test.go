@@ -26,13 +26,13 @@ func newBystanders(t *testing.T, fabric *fabric) *bystanders {
 	return &bystanders{node.attachedPod(t, "red-1"), node.attachedPod(t, "red-2"), other.attachedPod(t, "red-1")}
 }
 
-func (pods *bystanders) talk(t *testing.T) *untouched {
+func (by *bystanders) talk(t *testing.T) *untouched {
 	t.Helper()
 	made, families := &untouched{}, [rails]int{4, 6}
-	for rail, here := range pods.here.rail {
-		made.near = append(made.near, newProbe(t, here, pods.beside.rail[rail], families[rail], probeEvery))
-		made.far = append(made.far, newProbe(t, here, pods.far.rail[rail], families[rails-1-rail], probeEvery))
-		made.streams = append(made.streams, newStream(t, here, pods.far.rail[rail]))
+	for rail, here := range by.here.rail {
+		made.near = append(made.near, newProbe(t, here, by.beside.rail[rail], families[rail], probeEvery))
+		made.far = append(made.far, newProbe(t, here, by.far.rail[rail], families[rails-1-rail], probeEvery))
+		made.streams = append(made.streams, newStream(t, here, by.far.rail[rail]))
 	}
 	testlab.Eventually(t, 5*time.Second, "untouched pods reach each other before anything is done", func() bool {
 		return !slices.ContainsFunc(slices.Concat(made.near, made.far), func(one *probe) bool { return one.answered() == 0 })
@@ -41,11 +41,11 @@ func (pods *bystanders) talk(t *testing.T) *untouched {
 }
 
 // end and count; lossless: all that was sent must have come back.
-func (untouched *untouched) end(t *testing.T, lossless bool) (near, far tally) {
+func (u *untouched) end(t *testing.T, lossless bool) (near, far tally) {
 	t.Helper()
 	// All at once: each waits a while for what does not come.
-	testlab.AtOnce(t, func() { near = total(untouched.near) }, func() { far = total(untouched.far) }, func() {
-		for rail, stream := range untouched.streams {
+	testlab.AtOnce(t, func() { near = total(u.near) }, func() { far = total(u.far) }, func() {
+		for rail, stream := range u.streams {
 			pause, again := stream.stop(t)
 			t.Logf("TCP stream over %s: all arrived in its order, longest pause %.2f s, %d segments sent again", railName(rail),
 				pause.Seconds(), again)

@@ -112,25 +112,25 @@ func seconds(times []time.Duration) []float64 {
 	return found
 }
 
-func (run *loadRun) note(t *testing.T) {
+func (l *loadRun) note(t *testing.T) {
 	t.Helper()
 	told, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		t.Fatal(err)
 	}
-	run.record.LoadAverage = append(run.record.LoadAverage, strings.TrimSpace(string(told)))
+	l.record.LoadAverage = append(l.record.LoadAverage, strings.TrimSpace(string(told)))
 }
 
 const mostAgain = 3
 
 // hold many attachments, each of a pod of its own.
-func (run *loadRun) hold(t *testing.T) {
+func (l *loadRun) hold(t *testing.T) {
 	t.Helper()
 	began := time.Now()
-	for range run.record.Held {
-		run.held = append(run.held, run.node.newPod(t, "red-1"))
+	for range l.record.Held {
+		l.held = append(l.held, l.node.newPod(t, "red-1"))
 	}
-	run.each(t, func(one *pod) error {
+	l.each(t, func(one *pod) error {
 		err := one.attach(t, 0)
 		// As kubelet does. A disk that stalls for seconds keeps a claim from being published in time.
 		for again := 0; err != nil && again < mostAgain; again++ {
@@ -139,14 +139,14 @@ func (run *loadRun) hold(t *testing.T) {
 		}
 		return err
 	})
-	t.Logf("%d are held after %.1f s", len(run.held), time.Since(began).Seconds())
-	clear(run.node.runtime.spent)
+	t.Logf("%d are held after %.1f s", len(l.held), time.Since(began).Seconds())
+	clear(l.node.runtime.spent)
 }
 
 // each of those that are held, some at once to be through sooner: this is not what is timed.
-func (run *loadRun) each(t *testing.T, act func(*pod) error) {
+func (l *loadRun) each(t *testing.T, act func(*pod) error) {
 	t.Helper()
-	for some := range slices.Chunk(run.held, 8) {
+	for some := range slices.Chunk(l.held, 8) {
 		var tasks []func()
 		for _, one := range some {
 			tasks = append(tasks, func() {
@@ -159,11 +159,11 @@ func (run *loadRun) each(t *testing.T, act func(*pod) error) {
 	}
 }
 
-func (run *loadRun) cycles(t *testing.T) {
+func (l *loadRun) cycles(t *testing.T) {
 	t.Helper()
 	chains := [rails]string{"ovs + tuning + ovs-provider + frr-provider", "ovs + railwright-cni"}
-	one := run.node.newPod(t, "red-2")
-	for cycle := range run.record.Cycles {
+	one := l.node.newPod(t, "red-2")
+	for cycle := range l.record.Cycles {
 		rail := cycle % rails
 		one.id = fmt.Sprintf("cycle%d", cycle)
 		began := time.Now()
@@ -172,65 +172,65 @@ func (run *loadRun) cycles(t *testing.T) {
 		if err != nil {
 			t.Fatalf("cycle %d: %v", cycle, err)
 		}
-		run.record.ADD[chains[rail]] = append(run.record.ADD[chains[rail]], returned.Sub(began).Seconds())
-		run.record.LeafAfterADD = append(run.record.LeafAfterADD, run.arrivals.last(t, began, face.addresses()...).Sub(returned).Seconds())
+		l.record.ADD[chains[rail]] = append(l.record.ADD[chains[rail]], returned.Sub(began).Seconds())
+		l.record.LeafAfterADD = append(l.record.LeafAfterADD, l.arrivals.last(t, began, face.addresses()...).Sub(returned).Seconds())
 		began = time.Now()
 		if err := one.del(t, rail); err != nil {
 			t.Fatalf("cycle %d: %v", cycle, err)
 		}
-		run.record.DEL[chains[rail]] = append(run.record.DEL[chains[rail]], time.Since(began).Seconds())
-		if cycle%20 == 0 || cycle == run.record.Cycles-1 {
-			run.record.Memory = append(run.record.Memory, memory{cycle, run.node.Resident(t)})
+		l.record.DEL[chains[rail]] = append(l.record.DEL[chains[rail]], time.Since(began).Seconds())
+		if cycle%20 == 0 || cycle == l.record.Cycles-1 {
+			l.record.Memory = append(l.record.Memory, memory{cycle, l.node.Resident(t)})
 		}
 		if cycle%100 == 99 {
-			t.Logf("cycle %d: %d MiB", cycle, run.node.Resident(t)>>20)
+			t.Logf("cycle %d: %d MiB", cycle, l.node.Resident(t)>>20)
 		}
 	}
-	run.fabric.mustSettle(t)
+	l.fabric.mustSettle(t)
 }
 
 // restarts of the daemon with all held: until its own list says that all flows are there and all is advertised.
-func (run *loadRun) restarts(t *testing.T) {
+func (l *loadRun) restarts(t *testing.T) {
 	t.Helper()
-	for range run.record.Starts {
-		run.node.Kill(t)
+	for range l.record.Starts {
+		l.node.Kill(t)
 		began := time.Now()
-		run.node.Start(t, "")
-		testlab.Eventually(t, 30*time.Second, "all that is held is right", func() bool { return len(run.node.listed(t, len(run.held))) == 0 })
-		run.record.Restart = append(run.record.Restart, time.Since(began).Seconds())
+		l.node.Start(t, "")
+		testlab.Eventually(t, 30*time.Second, "all that is held is right", func() bool { return len(l.node.listed(t, len(l.held))) == 0 })
+		l.record.Restart = append(l.record.Restart, time.Since(began).Seconds())
 	}
-	run.fabric.mustSettle(t)
+	l.fabric.mustSettle(t)
 }
 
-func (run *loadRun) starts(t *testing.T) {
+func (l *loadRun) starts(t *testing.T) {
 	t.Helper()
 	call := cnitest.Call{
 		Program: filepath.Join(railnode.Plugins(t), "railwright-cni"), Command: "VERSION", Config: `{"cniVersion":"1.0.0","name":"rail0"}`,
 	}
-	for range 5 * run.record.Starts {
+	for range 5 * l.record.Starts {
 		outcome := call.Do(t)
-		run.record.PluginStart = append(run.record.PluginStart, outcome.Wall.Seconds())
-		run.record.PluginStartProcessor = append(run.record.PluginStartProcessor, outcome.Processor.Seconds())
+		l.record.PluginStart = append(l.record.PluginStart, outcome.Wall.Seconds())
+		l.record.PluginStartProcessor = append(l.record.PluginStartProcessor, outcome.Processor.Seconds())
 	}
 }
 
 // check what holds on any machine; times are shown, and judged by who reads the record.
-func (run *loadRun) check(t *testing.T) {
+func (l *loadRun) check(t *testing.T) {
 	t.Helper()
 	show := func(what string, times []float64) {
 		sorted := slices.Sorted(slices.Values(times))
 		t.Logf("%-50s %4d times: p50 %6.1f ms, p99 %6.1f ms", what, len(sorted), 1e3*sorted[len(sorted)/2], 1e3*sorted[len(sorted)*99/100])
 	}
-	for chain, times := range run.record.ADD {
+	for chain, times := range l.record.ADD {
 		show("ADD of "+chain, times)
 	}
-	for what, times := range run.record.Plugins {
+	for what, times := range l.record.Plugins {
 		show(what, times)
 	}
-	show("leaf has the routes after ADD's return", run.record.LeafAfterADD)
-	show(fmt.Sprintf("restart with %d held", len(run.held)), run.record.Restart)
-	show("start of the plugin", run.record.PluginStart)
-	first, last := run.record.Memory[len(run.record.Memory)/4].ResidentBytes, run.record.Memory[len(run.record.Memory)-1].ResidentBytes
+	show("leaf has the routes after ADD's return", l.record.LeafAfterADD)
+	show(fmt.Sprintf("restart with %d held", len(l.held)), l.record.Restart)
+	show("start of the plugin", l.record.PluginStart)
+	first, last := l.record.Memory[len(l.record.Memory)/4].ResidentBytes, l.record.Memory[len(l.record.Memory)-1].ResidentBytes
 	t.Logf("memory after a quarter of the cycles %.1f MiB, at the end %.1f MiB", float64(first)/(1<<20), float64(last)/(1<<20))
 	if last > first*5/4+8<<20 {
 		t.Errorf("the daemon's memory grew from %d to %d bytes", first, last)
@@ -266,38 +266,38 @@ func watchRoutes(t *testing.T, fabric *fabric) *arrivals {
 	return made
 }
 
-func (arrivals *arrivals) follow(updates <-chan netlink.RouteUpdate) {
+func (a *arrivals) follow(updates <-chan netlink.RouteUpdate) {
 	for update := range updates {
 		if update.Dst == nil {
 			continue
 		}
 		if address, ok := single(update.Dst); ok {
-			arrivals.note(address, update.Type)
+			a.note(address, update.Type)
 		}
 	}
 }
 
-func (arrivals *arrivals) note(address netip.Addr, kind uint16) {
-	arrivals.mutex.Lock()
-	defer arrivals.mutex.Unlock()
+func (a *arrivals) note(address netip.Addr, kind uint16) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
 	switch now := time.Now(); kind {
 	case unix.RTM_NEWROUTE:
-		arrivals.at[address] = now
-		if left, away := arrivals.left[address]; away {
-			arrivals.longest = max(arrivals.longest, now.Sub(left))
-			delete(arrivals.left, address)
+		a.at[address] = now
+		if left, away := a.left[address]; away {
+			a.longest = max(a.longest, now.Sub(left))
+			delete(a.left, address)
 		}
 	case unix.RTM_DELROUTE:
-		arrivals.left[address] = now
+		a.left[address] = now
 	}
 }
 
 // longestAway of any route since it was asked last; 0: none was.
-func (arrivals *arrivals) longestAway() time.Duration {
-	arrivals.mutex.Lock()
-	defer arrivals.mutex.Unlock()
-	longest := arrivals.longest
-	arrivals.longest = 0
+func (a *arrivals) longestAway() time.Duration {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	longest := a.longest
+	a.longest = 0
 	return longest
 }
 
@@ -308,15 +308,15 @@ func single(network *net.IPNet) (netip.Addr, bool) {
 }
 
 // last of the addresses' arrivals since a moment.
-func (arrivals *arrivals) last(t *testing.T, since time.Time, addresses ...netip.Addr) time.Time {
+func (a *arrivals) last(t *testing.T, since time.Time, addresses ...netip.Addr) time.Time {
 	t.Helper()
 	var latest time.Time
 	testlab.Eventually(t, 10*time.Second, "the leaf has the routes", func() bool {
-		arrivals.mutex.Lock()
-		defer arrivals.mutex.Unlock()
+		a.mutex.Lock()
+		defer a.mutex.Unlock()
 		latest = time.Time{}
 		for _, address := range addresses {
-			at := arrivals.at[address]
+			at := a.at[address]
 			if at.Before(since) {
 				return false
 			}

@@ -19,9 +19,9 @@ func bridgeOf(rail int) string { return railnode.Rail{Number: rail}.Bridge() }
 func uplinkOf(rail int) string { return railnode.Rail{Number: rail}.Uplink() }
 func tableOf(rail int) int     { return railnode.Rail{Number: rail}.Table() }
 
-func (fabric *fabric) newNode(t testing.TB, n int) *node {
+func (f *fabric) newNode(t testing.TB, n int) *node {
 	t.Helper()
-	made := &node{Node: railnode.New(t, n, rails, fabric.leaves[:]...), fabric: fabric}
+	made := &node{Node: railnode.New(t, n, rails, f.leaves[:]...), fabric: f}
 	// What is /var/lib for the plugins.
 	if err := os.MkdirAll(made.Path("lib"), 0o755); err != nil {
 		t.Fatal(err)
@@ -29,11 +29,11 @@ func (fabric *fabric) newNode(t testing.TB, n int) *node {
 	return made
 }
 
-func (node *node) startAll(t testing.TB) {
+func (nd *node) startAll(t testing.TB) {
 	t.Helper()
-	node.StartSwitch(t)
-	node.StartFRR(t, node.fabric.Release)
-	node.Configure(t, "{kind: folder, folder: "+filepath.Join(node.fabric.folder, "tenants")+"}")
-	node.runtime = newRuntime(t, node)
-	node.Start(t, "")
+	nd.StartSwitch(t)
+	nd.StartFRR(t, nd.fabric.Release)
+	nd.Configure(t, "{kind: folder, folder: "+filepath.Join(nd.fabric.folder, "tenants")+"}")
+	nd.runtime = newRuntime(t, nd)
+	nd.Start(t, "")
 }

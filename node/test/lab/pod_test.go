@@ -46,11 +46,11 @@ type liveSet struct {
 	all   map[string]*attached // by container and rail
 }
 
-func (live *liveSet) list() []*attached {
-	live.mutex.Lock()
-	defer live.mutex.Unlock()
+func (l *liveSet) list() []*attached {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
 	var found []*attached
-	for _, one := range live.all {
+	for _, one := range l.all {
 		found = append(found, one)
 	}
 	return found
@@ -60,11 +60,11 @@ var podNumber atomic.Int64
 
 func faceOf(rail int) string { return fmt.Sprintf("net%d", rail+1) }
 
-func (node *node) newPod(t testing.TB, namespace string) *pod {
+func (nd *node) newPod(t testing.TB, namespace string) *pod {
 	t.Helper()
 	n := podNumber.Add(1)
 	made := &pod{
-		Namespace: testlab.NewNamespace(t, "pod"), node: node, namespace: namespace, name: fmt.Sprintf("pod-%d", n),
+		Namespace: testlab.NewNamespace(t, "pod"), node: nd, namespace: namespace, name: fmt.Sprintf("pod-%d", n),
 		id: fmt.Sprintf("c%d", n),
 	}
 	made.TakeAddressesAtOnce(t)
@@ -72,31 +72,31 @@ func (node *node) newPod(t testing.TB, namespace string) *pod {
 }
 
 // attachedPod has an interface on each of these rails, or on all. It is detached at the end of the test.
-func (node *node) attachedPod(t testing.TB, namespace string, on ...int) *pod {
+func (nd *node) attachedPod(t testing.TB, namespace string, on ...int) *pod {
 	t.Helper()
-	made := node.newPod(t, namespace)
+	made := nd.newPod(t, namespace)
 	if len(on) == 0 {
 		on = []int{0, 1}
 	}
 	for _, rail := range on {
 		if err := made.attach(t, rail); err != nil {
-			t.Fatalf("ADD of %s on %s to %s: %v", made.name, node.Name(), railName(rail), err)
+			t.Fatalf("ADD of %s on %s to %s: %v", made.name, nd.Name(), railName(rail), err)
 		}
 	}
 	t.Cleanup(func() {
 		for _, rail := range on {
 			if err := made.detach(t, rail); err != nil {
-				t.Errorf("DEL of %s on %s from %s: %v", made.name, node.Name(), railName(rail), err)
+				t.Errorf("DEL of %s on %s from %s: %v", made.name, nd.Name(), railName(rail), err)
 			}
 		}
 	})
 	return made
 }
 
-func (pod *pod) conf(rail int) *libcni.RuntimeConf {
+func (p *pod) conf(rail int) *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{
-		ContainerID: pod.id, NetNS: pod.Path(), IfName: faceOf(rail), Args: [][2]string{{"IgnoreUnknown", "1"},
-			{"K8S_POD_NAMESPACE", pod.namespace}, {"K8S_POD_NAME", pod.name}, {"K8S_POD_UID", "u-" + pod.id}},
+		ContainerID: p.id, NetNS: p.Path(), IfName: faceOf(rail), Args: [][2]string{{"IgnoreUnknown", "1"},
+			{"K8S_POD_NAMESPACE", p.namespace}, {"K8S_POD_NAME", p.name}, {"K8S_POD_UID", "u-" + p.id}},
 	}
 }
 
@@ -105,11 +105,11 @@ func bounded(t testing.TB) (context.Context, context.CancelFunc) {
 }
 
 // add runs the whole chain of ADD, and nothing else.
-func (pod *pod) add(t testing.TB, rail int) (*attached, error) {
+func (p *pod) add(t testing.TB, rail int) (*attached, error) {
 	ctx, end := bounded(t)
 	defer end()
-	runtime := pod.node.runtime
-	told, err := runtime.cni.AddNetworkList(ctx, runtime.lists[rail], pod.conf(rail))
+	runtime := p.node.runtime
+	told, err := runtime.cni.AddNetworkList(ctx, runtime.lists[rail], p.conf(rail))
 	if err != nil {
 		return nil, err
 	}
@@ -117,12 +117,12 @@ func (pod *pod) add(t testing.TB, rail int) (*attached, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pod.read(rail, result)
+	return p.read(rail, result)
 }
 
 // read the chain's result.
-func (pod *pod) read(rail int, result *types100.Result) (*attached, error) {
-	made := &attached{pod: pod, rail: rail}
+func (p *pod) read(rail int, result *types100.Result) (*attached, error) {
+	made := &attached{pod: p, rail: rail}
 	for _, face := range result.Interfaces {
 		if face.Sandbox == "" {
 			made.port = face.Name
@@ -144,32 +144,32 @@ func (pod *pod) read(rail int, result *types100.Result) (*attached, error) {
 }
 
 // attach as a runtime does: a chain that failed is deleted.
-func (pod *pod) attach(t testing.TB, rail int) error {
-	made, err := pod.add(t, rail)
+func (p *pod) attach(t testing.TB, rail int) error {
+	made, err := p.add(t, rail)
 	if err != nil {
-		return errors.Join(err, pod.detach(t, rail))
+		return errors.Join(err, p.detach(t, rail))
 	}
-	pod.rail[rail] = made
-	live := &pod.node.fabric.live
+	p.rail[rail] = made
+	live := &p.node.fabric.live
 	live.mutex.Lock()
-	live.all[pod.id+railName(rail)] = made
+	live.all[p.id+railName(rail)] = made
 	live.mutex.Unlock()
-	return pod.finish(rail)
+	return p.finish(rail)
 }
 
 // finish what a userspace datapath and a pod on two rails need: checksums in software, and replies by the interface that
 // was asked.
-func (pod *pod) finish(rail int) error {
+func (p *pod) finish(rail int) error {
 	face, table := faceOf(rail), fmt.Sprint(100+rail)
-	made := pod.rail[rail]
+	made := p.rail[rail]
 	lines := []string{
 		fmt.Sprintf("ethtool -K %s tx off", face),
 		fmt.Sprintf("ip rule add from %s table %s", made.ipv4, table), fmt.Sprintf("ip -6 rule add from %s table %s", made.ipv6, table),
-		fmt.Sprintf("ip route add default via 10.%d.%d.1 dev %s table %s", rail+1, pod.node.N, face, table),
-		fmt.Sprintf("ip -6 route add default via fd00:%d:%d::1 dev %s table %s", rail+1, pod.node.N, face, table),
+		fmt.Sprintf("ip route add default via 10.%d.%d.1 dev %s table %s", rail+1, p.node.N, face, table),
+		fmt.Sprintf("ip -6 route add default via fd00:%d:%d::1 dev %s table %s", rail+1, p.node.N, face, table),
 	}
 	for _, line := range lines {
-		if told, err := pod.Try(strings.Fields(line)...); err != nil {
+		if told, err := p.Try(strings.Fields(line)...); err != nil {
 			return fmt.Errorf("%s: %w: %s", line, err, told)
 		}
 	}
@@ -177,30 +177,30 @@ func (pod *pod) finish(rail int) error {
 }
 
 // del runs the whole chain of DEL.
-func (pod *pod) del(t testing.TB, rail int) error {
-	return pod.node.runtime.delete(t, pod.node.runtime.lists[rail], pod.conf(rail))
+func (p *pod) del(t testing.TB, rail int) error {
+	return p.node.runtime.delete(t, p.node.runtime.lists[rail], p.conf(rail))
 }
 
 // detach, and expect it to be gone from now on.
-func (pod *pod) detach(t testing.TB, rail int) error {
-	pod.forget(rail)
-	return pod.del(t, rail)
+func (p *pod) detach(t testing.TB, rail int) error {
+	p.forget(rail)
+	return p.del(t, rail)
 }
 
-func (pod *pod) forget(rail int) {
-	live := &pod.node.fabric.live
+func (p *pod) forget(rail int) {
+	live := &p.node.fabric.live
 	live.mutex.Lock()
-	delete(live.all, pod.id+railName(rail))
+	delete(live.all, p.id+railName(rail))
 	live.mutex.Unlock()
-	pod.rail[rail] = nil
+	p.rail[rail] = nil
 }
 
-func (one *attached) addresses() []netip.Addr { return []netip.Addr{one.ipv4, one.ipv6} }
+func (a *attached) addresses() []netip.Addr { return []netip.Addr{a.ipv4, a.ipv6} }
 
 // of a family: 4 or 6.
-func (one *attached) of(family int) netip.Addr {
+func (a *attached) of(family int) netip.Addr {
 	if family == 4 {
-		return one.ipv4
+		return a.ipv4
 	}
-	return one.ipv6
+	return a.ipv6
 }

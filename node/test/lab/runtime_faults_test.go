@@ -18,9 +18,9 @@ import (
 func tableText(rail int) string { return fmt.Sprint(tableOf(rail)) }
 
 // emptyIPAM as a reboot does: host-local's default folder is on a file system that is gone with it.
-func (node *node) emptyIPAM(t *testing.T) {
+func (nd *node) emptyIPAM(t *testing.T) {
 	t.Helper()
-	if err := os.RemoveAll(node.Path("ipam")); err != nil {
+	if err := os.RemoveAll(nd.Path("ipam")); err != nil {
 		t.Fatal(err)
 	}
 }

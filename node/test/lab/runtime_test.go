@@ -115,24 +115,24 @@ func ourPlugins(rail int) []map[string]any {
 }
 
 // conflist of a rail's network: ovs with host-local, then these.
-func (node *node) conflist(t testing.TB, rail int, behind ...map[string]any) []byte {
+func (nd *node) conflist(t testing.TB, rail int, behind ...map[string]any) []byte {
 	t.Helper()
 	var to []map[string]string
 	for _, prefix := range railPrefixes(rail) {
 		to = append(to, map[string]string{"dst": prefix.String()})
 	}
 	plugins := []map[string]any{{
-		"type": "ovs", "bridge": bridgeOf(rail), "socket_file": "unix:" + node.OVS.DatabaseSocket(), "mtu": 1400,
+		"type": "ovs", "bridge": bridgeOf(rail), "socket_file": "unix:" + nd.OVS.DatabaseSocket(), "mtu": 1400,
 		"ipam": map[string]any{
-			"type": "host-local", "dataDir": node.Path("ipam"), "routes": to,
+			"type": "host-local", "dataDir": nd.Path("ipam"), "routes": to,
 			"ranges": [][]map[string]string{
-				{{"subnet": fmt.Sprintf("10.%d.%d.0/24", rail+1, node.N)}}, {{"subnet": fmt.Sprintf("fd00:%d:%d::/64", rail+1, node.N)}},
+				{{"subnet": fmt.Sprintf("10.%d.%d.0/24", rail+1, nd.N)}}, {{"subnet": fmt.Sprintf("fd00:%d:%d::/64", rail+1, nd.N)}},
 			},
 		},
 	}}
 	for _, plugin := range behind {
 		if plugin["type"] != "tuning" {
-			plugin["socket"], plugin["stateDir"] = node.Path("run/d.sock"), node.Path("state")
+			plugin["socket"], plugin["stateDir"] = nd.Path("run/d.sock"), nd.Path("state")
 		}
 		plugins = append(plugins, plugin)
 	}
@@ -144,34 +144,34 @@ func (node *node) conflist(t testing.TB, rail int, behind ...map[string]any) []b
 }
 
 // delete an attachment by the whole chain of DEL.
-func (runtime *runtime) delete(t testing.TB, list *libcni.NetworkConfigList, of *libcni.RuntimeConf) error {
+func (r *runtime) delete(t testing.TB, list *libcni.NetworkConfigList, of *libcni.RuntimeConf) error {
 	ctx, end := bounded(t)
 	defer end()
-	return runtime.cni.DelNetworkList(ctx, list, of)
+	return r.cni.DelNetworkList(ctx, list, of)
 }
 
 // start a command on the node.
-func (runtime *runtime) start(command *exec.Cmd) error {
+func (r *runtime) start(command *exec.Cmd) error {
 	started := make(chan error)
-	runtime.programs <- func() { started <- command.Start() }
+	r.programs <- func() { started <- command.Start() }
 	return <-started
 }
 
 // ExecPlugin runs a plugin on the node, and keeps how long it took.
-func (runtime *runtime) ExecPlugin(ctx context.Context, path string, input []byte, environment []string) ([]byte, error) {
+func (r *runtime) ExecPlugin(ctx context.Context, path string, input []byte, environment []string) ([]byte, error) {
 	var told, complaint bytes.Buffer
 	command := exec.CommandContext(ctx, path)
 	command.Env, command.Stdin, command.Stdout, command.Stderr = environment, bytes.NewReader(input), &told, &complaint
 	began := time.Now()
-	if err := runtime.start(command); err != nil {
+	if err := r.start(command); err != nil {
 		return nil, err
 	}
 	err := command.Wait()
 	took := time.Since(began)
-	runtime.mutex.Lock()
+	r.mutex.Lock()
 	what := filepath.Base(path) + " " + verbOf(environment)
-	runtime.spent[what] = append(runtime.spent[what], took)
-	runtime.mutex.Unlock()
+	r.spent[what] = append(r.spent[what], took)
+	r.mutex.Unlock()
 	if err == nil {
 		return told.Bytes(), nil
 	}

@@ -20,13 +20,13 @@ import (
 const atRest = 5 * time.Second
 
 // mustSettle: everywhere in the fabric there is what the live attachments need, and nothing else.
-func (fabric *fabric) mustSettle(t testing.TB) time.Duration {
+func (f *fabric) mustSettle(t testing.TB) time.Duration {
 	t.Helper()
 	began := time.Now()
 	var left []string
 	for first := true; first || time.Since(began) < atRest; first = false {
 		looked := time.Since(began)
-		if left = fabric.differences(t); len(left) == 0 {
+		if left = f.differences(t); len(left) == 0 {
 			return looked
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -36,10 +36,10 @@ func (fabric *fabric) mustSettle(t testing.TB) time.Duration {
 }
 
 // differences between what should be and what is.
-func (fabric *fabric) differences(t testing.TB) []string {
+func (f *fabric) differences(t testing.TB) []string {
 	t.Helper()
 	wanted := map[netip.Addr]bool{}
-	live := fabric.live.list()
+	live := f.live.list()
 	for _, one := range live {
 		for _, address := range one.addresses() {
 			wanted[address] = true
@@ -58,11 +58,11 @@ func (fabric *fabric) differences(t testing.TB) []string {
 			}
 		}
 	}
-	for _, leaf := range fabric.leaves {
+	for _, leaf := range f.leaves {
 		compare("routes of the leaf of "+railName(leaf.Rail), leaf.Routes(), wanted)
 	}
-	compare("claims", fabric.claims(t), wanted)
-	for _, node := range fabric.nodes {
+	compare("claims", f.claims(t), wanted)
+	for _, node := range f.nodes {
 		own := map[netip.Addr]bool{}
 		for _, one := range live {
 			if one.pod.node == node {
@@ -76,10 +76,10 @@ func (fabric *fabric) differences(t testing.TB) []string {
 }
 
 // claims of all nodes in the tenant directory.
-func (fabric *fabric) claims(t testing.TB) map[netip.Addr]bool {
+func (f *fabric) claims(t testing.TB) map[netip.Addr]bool {
 	t.Helper()
 	found := map[netip.Addr]bool{}
-	files, _ := filepath.Glob(filepath.Join(fabric.folder, "tenants", "nodes", "*.json"))
+	files, _ := filepath.Glob(filepath.Join(f.folder, "tenants", "nodes", "*.json"))
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
@@ -97,9 +97,9 @@ func (fabric *fabric) claims(t testing.TB) map[netip.Addr]bool {
 }
 
 // given by the node's IPAM.
-func (node *node) given() map[netip.Addr]bool {
+func (nd *node) given() map[netip.Addr]bool {
 	found := map[netip.Addr]bool{}
-	files, _ := filepath.Glob(node.Path("ipam/*/*"))
+	files, _ := filepath.Glob(nd.Path("ipam/*/*"))
 	for _, file := range files {
 		if address, err := netip.ParseAddr(filepath.Base(file)); err == nil {
 			found[address] = true
@@ -111,27 +111,27 @@ func (node *node) given() map[netip.Addr]bool {
 var addressInFlow = regexp.MustCompile(`(?:nw_src|nw_dst|ipv6_src|ipv6_dst|arp_spa|nd_target)=([0-9a-f.:]+)[, /]`)
 
 // differences on one node: the daemon's own view, ports, flows, records, tombstones, routes.
-func (node *node) differences(t testing.TB, live []*attached, wanted, own map[netip.Addr]bool) []string {
+func (nd *node) differences(t testing.TB, live []*attached, wanted, own map[netip.Addr]bool) []string {
 	t.Helper()
 	var left []string
 	tell := func(format string, values ...any) {
-		left = append(left, node.Name()+": "+fmt.Sprintf(format, values...))
+		left = append(left, nd.Name()+": "+fmt.Sprintf(format, values...))
 	}
 	ports := []map[string]bool{}
 	for rail := range rails {
 		ports = append(ports, map[string]bool{uplinkOf(rail): true})
 	}
 	for _, one := range live {
-		if one.pod.node == node {
+		if one.pod.node == nd {
 			ports[one.rail][one.port] = true
 		}
 	}
 	for rail := range rails {
-		found := strings.Fields(node.OVS.Vsctl(t, "list-ports", bridgeOf(rail)))
+		found := strings.Fields(nd.OVS.Vsctl(t, "list-ports", bridgeOf(rail)))
 		if len(found) != len(ports[rail]) || slices.ContainsFunc(found, func(port string) bool { return !ports[rail][port] }) {
 			tell("ports %v, want %v", found, ports[rail])
 		}
-		told := node.OVS.Ofctl(t, bridgeOf(rail), "dump-flows")
+		told := nd.OVS.Ofctl(t, bridgeOf(rail), "dump-flows")
 		for _, match := range addressInFlow.FindAllStringSubmatch(told, -1) {
 			address, err := netip.ParseAddr(match[1])
 			if err == nil && inPodPrefix(address) && !wanted[address] && !isGateway(address) {
@@ -139,47 +139,47 @@ func (node *node) differences(t testing.TB, live []*attached, wanted, own map[ne
 				break
 			}
 		}
-		if count := node.announced(t, rail); node.daemonRoutes() && count != 2*(len(ports[rail])-1) {
+		if count := nd.announced(t, rail); nd.daemonRoutes() && count != 2*(len(ports[rail])-1) {
 			tell("%d routes in table %d, want %d", count, tableOf(rail), 2*(len(ports[rail])-1))
 		}
 	}
 	for folder, want := range map[string]int{"state/attachments/*.json": len(own) / 2, "state/tombstones/*.json": 0} {
-		if files, _ := filepath.Glob(node.Path(folder)); len(files) != want {
+		if files, _ := filepath.Glob(nd.Path(folder)); len(files) != want {
 			tell("%d files %s, want %d", len(files), folder, want)
 		}
 	}
-	return append(left, node.listed(t, len(own)/2)...)
+	return append(left, nd.listed(t, len(own)/2)...)
 }
 
-func (node *node) daemonRoutes() bool { return node.fabric.Backend == "kernel-table" }
+func (nd *node) daemonRoutes() bool { return nd.fabric.Backend == "kernel-table" }
 
 // announced routes of a rail in the kernel's table.
-func (node *node) announced(t testing.TB, rail int) int {
+func (nd *node) announced(t testing.TB, rail int) int {
 	t.Helper()
 	count := 0
 	for _, family := range []string{"-4", "-6"} {
-		told, _ := node.Host.Try("ip", family, "route", "show", "table", fmt.Sprint(tableOf(rail)))
+		told, _ := nd.Host.Try("ip", family, "route", "show", "table", fmt.Sprint(tableOf(rail)))
 		count += strings.Count(told, "blackhole")
 	}
 	return count
 }
 
 // listed by the daemon: each attachment has its flows and is advertised.
-func (node *node) listed(t testing.TB, want int) []string {
+func (nd *node) listed(t testing.TB, want int) []string {
 	t.Helper()
 	ctx, end := bounded(t)
 	defer end()
-	reply, err := node.Client.List(ctx, &nodev1.ListRequest{})
+	reply, err := nd.Client.List(ctx, &nodev1.ListRequest{})
 	if err != nil {
-		return []string{fmt.Sprintf("%s: List: %v", node.Name(), err)}
+		return []string{fmt.Sprintf("%s: List: %v", nd.Name(), err)}
 	}
 	var left []string
 	if len(reply.GetAttached()) != want {
-		left = append(left, fmt.Sprintf("%s: %d attachments are listed, want %d", node.Name(), len(reply.GetAttached()), want))
+		left = append(left, fmt.Sprintf("%s: %d attachments are listed, want %d", nd.Name(), len(reply.GetAttached()), want))
 	}
 	for _, one := range reply.GetAttached() {
 		if one.GetFlowsWanted() == 0 || one.GetFlowsInstalled() != one.GetFlowsWanted() || !one.GetAdvertised() {
-			left = append(left, fmt.Sprintf("%s: %v", node.Name(), one))
+			left = append(left, fmt.Sprintf("%s: %v", nd.Name(), one))
 		}
 	}
 	return left

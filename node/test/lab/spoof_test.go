@@ -35,39 +35,39 @@ type impostor struct {
 	pretends []netip.Addr // addresses that are not its own
 }
 
-func (liar *impostor) pick(is4 bool) netip.Addr {
+func (i *impostor) pick(is4 bool) netip.Addr {
 	for {
-		if address := liar.pretends[liar.IntN(len(liar.pretends))]; address.Is4() == is4 {
+		if address := i.pretends[i.IntN(len(i.pretends))]; address.Is4() == is4 {
 			return address
 		}
 	}
 }
 
-func (liar *impostor) victim() *attached { return liar.victims[liar.IntN(len(liar.victims))] }
+func (i *impostor) victim() *attached { return i.victims[i.IntN(len(i.victims))] }
 
-func (liar *impostor) anyMAC() attachment.MAC {
-	switch liar.IntN(4) {
+func (i *impostor) anyMAC() attachment.MAC {
+	switch i.IntN(4) {
 	case 0:
 		return spoofMark
 	case 1:
-		return liar.gateway
+		return i.gateway
 	case 2:
-		return liar.victim().mac
+		return i.victim().mac
 	}
 	mac := attachment.MAC{0x02}
-	binary.BigEndian.PutUint32(mac[2:], liar.Uint32())
+	binary.BigEndian.PutUint32(mac[2:], i.Uint32())
 	return mac
 }
 
-func (liar *impostor) text() []byte {
-	return append(append([]byte{}, spoofMark[:]...), bytes.Repeat([]byte{byte(liar.IntN(256))}, liar.IntN(64))...)
+func (i *impostor) text() []byte {
+	return append(append([]byte{}, spoofMark[:]...), bytes.Repeat([]byte{byte(i.IntN(256))}, i.IntN(64))...)
 }
 
-func (liar *impostor) datagram(from, to netip.Addr, ports ...uint16) []byte {
+func (i *impostor) datagram(from, to netip.Addr, ports ...uint16) []byte {
 	if len(ports) == 0 {
-		ports = []uint16{uint16(liar.IntN(65536)), uint16(liar.IntN(65536))}
+		ports = []uint16{uint16(i.IntN(65536)), uint16(i.IntN(65536))}
 	}
-	message := testlab.UDP(from, to, ports[0], ports[1], liar.text())
+	message := testlab.UDP(from, to, ports[0], ports[1], i.text())
 	if from.Is4() {
 		return testlab.IPv4(from, to, 17, 0, message)
 	}
@@ -75,118 +75,118 @@ func (liar *impostor) datagram(from, to netip.Addr, ports ...uint16) []byte {
 }
 
 // honest packet of the pod, as no guard stops it.
-func (liar *impostor) honest(is4 bool) []byte {
-	to := liar.victim()
+func (i *impostor) honest(is4 bool) []byte {
+	to := i.victim()
 	if is4 {
-		return liar.datagram(liar.me.ipv4, to.ipv4)
+		return i.datagram(i.me.ipv4, to.ipv4)
 	}
-	return liar.datagram(liar.me.ipv6, to.ipv6)
+	return i.datagram(i.me.ipv6, to.ipv6)
 }
 
-func (liar *impostor) frame(packet []byte) []byte {
+func (i *impostor) frame(packet []byte) []byte {
 	kind := uint16(testlab.EtherIPv6)
 	if packet[0]>>4 == 4 {
 		kind = testlab.EtherIPv4
 	}
-	return testlab.Ether(liar.gateway, liar.me.mac, kind, packet)
+	return testlab.Ether(i.gateway, i.me.mac, kind, packet)
 }
 
 // kinds of lies; each call makes another frame.
-func (liar *impostor) kinds() map[string]func() []byte {
-	either := func() bool { return liar.IntN(2) == 0 }
+func (i *impostor) kinds() map[string]func() []byte {
+	either := func() bool { return i.IntN(2) == 0 }
 	everybody6, allNodes := netip.MustParseAddr("ff02::1"), attachment.MAC{0x33, 0x33, 0, 0, 0, 1}
 	return map[string]func() []byte{
 		"MAC": func() []byte {
-			packet := liar.honest(either())
-			framed := liar.frame(packet)
-			source := liar.anyMAC()
+			packet := i.honest(either())
+			framed := i.frame(packet)
+			source := i.anyMAC()
 			copy(framed[6:12], source[:])
 			return framed
 		},
-		"IPv4": func() []byte { return liar.frame(liar.datagram(liar.pick(true), liar.victim().ipv4)) },
-		"IPv6": func() []byte { return liar.frame(liar.datagram(liar.pick(false), liar.victim().ipv6)) },
+		"IPv4": func() []byte { return i.frame(i.datagram(i.pick(true), i.victim().ipv4)) },
+		"IPv6": func() []byte { return i.frame(i.datagram(i.pick(false), i.victim().ipv6)) },
 		"ARP": func() []byte {
-			sender, from := liar.anyMAC(), liar.me.mac
+			sender, from := i.anyMAC(), i.me.mac
 			if either() {
 				from = sender
 			}
-			message := testlab.ARP(uint16(1+liar.IntN(2)), sender, liar.pick(true), spoofMark, liar.victim().ipv4)
+			message := testlab.ARP(uint16(1+i.IntN(2)), sender, i.pick(true), spoofMark, i.victim().ipv4)
 			return testlab.Ether(testlab.Broadcast, from, testlab.EtherARP, message)
 		},
 		"neighbour discovery": func() []byte {
-			from, kind := liar.pick(false), byte(133+liar.IntN(5))
-			message := testlab.Discovery(from, everybody6, kind, 0x20000000, liar.pick(false), byte(1+liar.IntN(2)), spoofMark)
-			return testlab.Ether(allNodes, liar.me.mac, testlab.EtherIPv6, testlab.IPv6(from, everybody6, 58, 255, message))
+			from, kind := i.pick(false), byte(133+i.IntN(5))
+			message := testlab.Discovery(from, everybody6, kind, 0x20000000, i.pick(false), byte(1+i.IntN(2)), spoofMark)
+			return testlab.Ether(allNodes, i.me.mac, testlab.EtherIPv6, testlab.IPv6(from, everybody6, 58, 255, message))
 		},
-		"DHCP": func() []byte { return liar.dhcp() },
+		"DHCP": func() []byte { return i.dhcp() },
 		"VLAN": func() []byte {
-			framed := testlab.Tagged(uint16(liar.IntN(65536)), liar.frame(liar.honest(either())))
+			framed := testlab.Tagged(uint16(i.IntN(65536)), i.frame(i.honest(either())))
 			if either() {
-				framed = testlab.Tagged(uint16(liar.IntN(65536)), framed)
+				framed = testlab.Tagged(uint16(i.IntN(65536)), framed)
 				binary.BigEndian.PutUint16(framed[12:], 0x88a8)
 			}
 			return framed
 		},
-		"fragments":   func() []byte { return liar.fragment(either()) },
-		"not routed":  func() []byte { return liar.around(either()) },
-		"other kinds": func() []byte { return liar.strange() },
+		"fragments":   func() []byte { return i.fragment(either()) },
+		"not routed":  func() []byte { return i.around(either()) },
+		"other kinds": func() []byte { return i.strange() },
 	}
 }
 
-func (liar *impostor) dhcp() []byte {
+func (i *impostor) dhcp() []byte {
 	all4, none := netip.MustParseAddr("255.255.255.255"), netip.IPv4Unspecified()
-	switch liar.IntN(3) {
+	switch i.IntN(3) {
 	case 0:
-		return testlab.Ether(testlab.Broadcast, liar.me.mac, testlab.EtherIPv4, liar.datagram(none, all4, 68, 67))
+		return testlab.Ether(testlab.Broadcast, i.me.mac, testlab.EtherIPv4, i.datagram(none, all4, 68, 67))
 	case 1:
-		return testlab.Ether(testlab.Broadcast, liar.me.mac, testlab.EtherIPv4, liar.datagram(liar.me.ipv4, all4, 67, 68))
+		return testlab.Ether(testlab.Broadcast, i.me.mac, testlab.EtherIPv4, i.datagram(i.me.ipv4, all4, 67, 68))
 	}
 	servers := netip.MustParseAddr("ff02::1:2")
-	return testlab.Ether(attachment.MAC{0x33, 0x33, 0, 1, 0, 2}, liar.me.mac, testlab.EtherIPv6,
-		liar.datagram(liar.me.ipv6, servers, 546, 547))
+	return testlab.Ether(attachment.MAC{0x33, 0x33, 0, 1, 0, 2}, i.me.mac, testlab.EtherIPv6,
+		i.datagram(i.me.ipv6, servers, 546, 547))
 }
 
 // fragment of a packet with a false source, the first one or a later one.
-func (liar *impostor) fragment(is4 bool) []byte {
+func (i *impostor) fragment(is4 bool) []byte {
 	if is4 {
-		field := []uint16{0x2000, uint16(1 + liar.IntN(0x1fff)), 0x2000 | uint16(1+liar.IntN(0x1fff))}[liar.IntN(3)]
-		return liar.frame(testlab.IPv4(liar.pick(true), liar.victim().ipv4, 17, field, liar.text()))
+		field := []uint16{0x2000, uint16(1 + i.IntN(0x1fff)), 0x2000 | uint16(1+i.IntN(0x1fff))}[i.IntN(3)]
+		return i.frame(testlab.IPv4(i.pick(true), i.victim().ipv4, 17, field, i.text()))
 	}
-	header := []byte{17, 0, byte(liar.IntN(256)), byte(liar.IntN(256)), 0, 0, 0, 9}
-	return liar.frame(testlab.IPv6(liar.pick(false), liar.victim().ipv6, 44, 64, append(header, liar.text()...)))
+	header := []byte{17, 0, byte(i.IntN(256)), byte(i.IntN(256)), 0, 0, 0, 9}
+	return i.frame(testlab.IPv6(i.pick(false), i.victim().ipv6, 44, 64, append(header, i.text()...)))
 }
 
 // around the gateway: straight to a neighbour, to all, to the host and to the leaf.
-func (liar *impostor) around(is4 bool) []byte {
-	framed := liar.frame(liar.honest(is4))
-	switch liar.IntN(3) {
+func (i *impostor) around(is4 bool) []byte {
+	framed := i.frame(i.honest(is4))
+	switch i.IntN(3) {
 	case 0:
 		copy(framed, testlab.Broadcast[:])
 	case 1:
-		to := liar.victim().mac
+		to := i.victim().mac
 		copy(framed, to[:])
 	default:
-		node := liar.me.pod.node
-		to := []netip.Addr{node.Rails[0].Address(), node.Rails[0].LeafAddress(), netip.MustParseAddr("224.0.0.5")}[liar.IntN(3)]
-		return liar.frame(liar.datagram(liar.me.ipv4, to, 179, 179))
+		node := i.me.pod.node
+		to := []netip.Addr{node.Rails[0].Address(), node.Rails[0].LeafAddress(), netip.MustParseAddr("224.0.0.5")}[i.IntN(3)]
+		return i.frame(i.datagram(i.me.ipv4, to, 179, 179))
 	}
 	return framed
 }
 
 // strange frames: of other protocols, and cut short.
-func (liar *impostor) strange() []byte {
-	if liar.IntN(2) == 0 {
-		kinds := []uint16{0x88cc, 0x8847, 0x8863, 0x8864, 0x8915, 0x8906, 0x22f3, 0x0000, uint16(liar.IntN(65536)), 0x88e7}
-		kind := kinds[liar.IntN(len(kinds))]
+func (i *impostor) strange() []byte {
+	if i.IntN(2) == 0 {
+		kinds := []uint16{0x88cc, 0x8847, 0x8863, 0x8864, 0x8915, 0x8906, 0x22f3, 0x0000, uint16(i.IntN(65536)), 0x88e7}
+		kind := kinds[i.IntN(len(kinds))]
 		if slices.Contains([]uint16{testlab.EtherIPv4, testlab.EtherIPv6, testlab.EtherARP}, kind) {
 			kind = 0x88cc
 		}
-		to := []attachment.MAC{liar.gateway, testlab.Broadcast, {0x01, 0x80, 0xc2}}[liar.IntN(3)]
-		return testlab.Ether(to, liar.me.mac, kind, bytes.Repeat(spoofMark[:], 10))
+		to := []attachment.MAC{i.gateway, testlab.Broadcast, {0x01, 0x80, 0xc2}}[i.IntN(3)]
+		return testlab.Ether(to, i.me.mac, kind, bytes.Repeat(spoofMark[:], 10))
 	}
-	packet := liar.datagram(liar.pick(true), liar.victim().ipv4)
-	packet[0] = byte(0x40 | liar.IntN(16))
-	return testlab.Ether(liar.gateway, liar.me.mac, testlab.EtherIPv4, packet[:20+liar.IntN(len(packet)-19)])
+	packet := i.datagram(i.pick(true), i.victim().ipv4)
+	packet[0] = byte(0x40 | i.IntN(16))
+	return testlab.Ether(i.gateway, i.me.mac, testlab.EtherIPv4, packet[:20+i.IntN(len(packet)-19)])
 }
 
 // spoofing: nothing that a pod makes up arrives at another pod, at the leaf or at the host.
@@ -245,12 +245,12 @@ func spoofing(t *testing.T, fabric *fabric) {
 }
 
 // seenWhereHonest: an honest datagram with the mark is seen by the wires that it comes by, so that a blind one is found.
-func (liar *impostor) seenWhereHonest(t *testing.T, mine *testlab.Wire, watched map[string]*testlab.Wire) {
+func (i *impostor) seenWhereHonest(t *testing.T, mine *testlab.Wire, watched map[string]*testlab.Wire) {
 	t.Helper()
 	near, far := watched["the same tenant's pod"], watched["a pod on another node"]
-	for _, victim := range liar.victims {
-		mine.Send(t, liar.frame(liar.datagram(liar.me.ipv4, victim.ipv4, 7, 7)))
-		mine.Send(t, liar.frame(liar.datagram(liar.me.ipv6, victim.ipv6, 7, 7)))
+	for _, victim := range i.victims {
+		mine.Send(t, i.frame(i.datagram(i.me.ipv4, victim.ipv4, 7, 7)))
+		mine.Send(t, i.frame(i.datagram(i.me.ipv6, victim.ipv6, 7, 7)))
 	}
 	testlab.Eventually(t, 5*time.Second, "honest datagrams are seen where they pass", func() bool {
 		return near.Count(isSpoof) == 2 && far.Count(isSpoof) == 2 && watched["the leaf"].Count(isSpoof) >= 2
@@ -266,22 +266,22 @@ func (liar *impostor) seenWhereHonest(t *testing.T, mine *testlab.Wire, watched 
 }
 
 // flush: what was sent before has been worked off.
-func (liar *impostor) flush(t *testing.T, wire *testlab.Wire) {
+func (i *impostor) flush(t *testing.T, wire *testlab.Wire) {
 	t.Helper()
 	answer := func(frame []byte) bool {
 		return len(frame) >= 42 && binary.BigEndian.Uint16(frame[12:]) == testlab.EtherARP && frame[21] == 2
 	}
 	wire.Forget()
 	gateway := netip.MustParseAddr("10.1.1.1")
-	wire.Send(t, testlab.Ether(testlab.Broadcast, liar.me.mac, testlab.EtherARP,
-		testlab.ARP(1, liar.me.mac, liar.me.ipv4, attachment.MAC{}, gateway)))
+	wire.Send(t, testlab.Ether(testlab.Broadcast, i.me.mac, testlab.EtherARP,
+		testlab.ARP(1, i.me.mac, i.me.ipv4, attachment.MAC{}, gateway)))
 	testlab.Eventually(t, 10*time.Second, "the gateway answers", func() bool { return wire.Count(answer) > 0 })
 }
 
 // received frames of the pod's port, by Open vSwitch's own count.
-func (pod *pod) received(t *testing.T) int {
+func (p *pod) received(t *testing.T) int {
 	t.Helper()
-	told := pod.node.OVS.Ofctl(t, bridgeOf(0), "dump-ports", pod.rail[0].port)
+	told := p.node.OVS.Ofctl(t, bridgeOf(0), "dump-ports", p.rail[0].port)
 	_, rest, _ := strings.Cut(told, "rx pkts=")
 	number, _, _ := strings.Cut(rest, ",")
 	count, err := strconv.Atoi(number)

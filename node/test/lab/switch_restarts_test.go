@@ -70,15 +70,15 @@ func TestSwitchRestarts(t *testing.T) {
 	railnode.Keep(t, measured)
 }
 
-func (node *node) measureRestart(t *testing.T, pods *bystanders, routes *arrivals) switchRestart {
+func (nd *node) measureRestart(t *testing.T, pods *bystanders, routes *arrivals) switchRestart {
 	t.Helper()
-	node.fabric.mustSettle(t)
-	before := node.sessionsBegun(t)
+	nd.fabric.mustSettle(t)
+	before := nd.sessionsBegun(t)
 	routes.longestAway()
 	traffic, began := pods.talk(t), time.Now()
-	node.RestartSwitch(t)
+	nd.RestartSwitch(t)
 	away := time.Since(began)
-	node.Ready(t)
+	nd.Ready(t)
 	ready := time.Since(began)
 	time.Sleep(seenFor - ready)
 	near, far := traffic.end(t, false)
@@ -86,7 +86,7 @@ func (node *node) measureRestart(t *testing.T, pods *bystanders, routes *arrival
 		Away: away.Seconds(), Ready: ready.Seconds(), Near: near.outage.Seconds(), Far: far.outage.Seconds(),
 		RouteAway: routes.longestAway().Seconds(),
 	}
-	for leaf, begun := range node.sessionsBegun(t) {
+	for leaf, begun := range nd.sessionsBegun(t) {
 		one.SessionsBegun += begun - before[leaf]
 	}
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {

@@ -74,12 +74,12 @@ func isolation(t *testing.T, fabric *fabric) {
 }
 
 // routeAcross gives a pod what a workload on all rails has: routes to the other rails by each of its own.
-func (pod *pod) routeAcross(t *testing.T) {
+func (p *pod) routeAcross(t *testing.T) {
 	t.Helper()
 	// The rules by source that finish made do the rest: a packet leaves by the interface whose address it has.
 	for _, family := range []string{"-4", "-6"} {
-		if told := pod.IP(t, family, "rule"); strings.Count(told, "lookup 10") != rails {
-			t.Fatalf("rules of %s: %s", pod.name, told)
+		if told := p.IP(t, family, "rule"); strings.Count(told, "lookup 10") != rails {
+			t.Fatalf("rules of %s: %s", p.name, told)
 		}
 	}
 }

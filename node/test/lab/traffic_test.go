@@ -69,78 +69,78 @@ func newProbe(t testing.TB, from, to *attached, family int, every time.Duration)
 	return made
 }
 
-func (probe *probe) send(target netip.AddrPort) {
-	ticks := time.NewTicker(probe.every)
+func (p *probe) send(target netip.AddrPort) {
+	ticks := time.NewTicker(p.every)
 	defer ticks.Stop()
 	for number := uint64(1); ; number++ {
-		probe.mutex.Lock()
-		probe.sent++
-		probe.mutex.Unlock()
+		p.mutex.Lock()
+		p.sent++
+		p.mutex.Unlock()
 		// An error is a datagram that did not get out: it is lost as any other.
-		_, _ = probe.from.WriteToUDPAddrPort(binary.BigEndian.AppendUint64(nil, number), target)
+		_, _ = p.from.WriteToUDPAddrPort(binary.BigEndian.AppendUint64(nil, number), target)
 		select {
-		case <-probe.end:
+		case <-p.end:
 			return
 		case <-ticks.C:
 		}
 	}
 }
 
-func (probe *probe) echo() {
+func (p *probe) echo() {
 	buffer := make([]byte, 64)
 	for {
-		length, sender, err := probe.to.ReadFromUDPAddrPort(buffer)
+		length, sender, err := p.to.ReadFromUDPAddrPort(buffer)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err == nil && length == 8 {
-			probe.mutex.Lock()
-			probe.arrived[binary.BigEndian.Uint64(buffer)] = true
-			probe.mutex.Unlock()
-			_, _ = probe.to.WriteToUDPAddrPort(buffer[:length], sender)
+			p.mutex.Lock()
+			p.arrived[binary.BigEndian.Uint64(buffer)] = true
+			p.mutex.Unlock()
+			_, _ = p.to.WriteToUDPAddrPort(buffer[:length], sender)
 		}
 	}
 }
 
-func (probe *probe) collect() {
+func (p *probe) collect() {
 	buffer := make([]byte, 64)
 	for {
-		length, _, err := probe.from.ReadFromUDPAddrPort(buffer)
+		length, _, err := p.from.ReadFromUDPAddrPort(buffer)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err == nil && length == 8 {
-			probe.mutex.Lock()
-			probe.back[binary.BigEndian.Uint64(buffer)] = time.Now()
-			probe.mutex.Unlock()
+			p.mutex.Lock()
+			p.back[binary.BigEndian.Uint64(buffer)] = time.Now()
+			p.mutex.Unlock()
 		}
 	}
 }
 
 // answered so far.
-func (probe *probe) answered() int {
-	probe.mutex.Lock()
-	defer probe.mutex.Unlock()
-	return len(probe.back)
+func (p *probe) answered() int {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return len(p.back)
 }
 
 // stop sending, wait for what is on its way, and count.
-func (probe *probe) stop() tally {
-	close(probe.end)
-	probe.sending.Wait()
+func (p *probe) stop() tally {
+	close(p.end)
+	p.sending.Wait()
 	ceased := time.Now()
 	for until := ceased.Add(time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
-		probe.mutex.Lock()
-		all := len(probe.back) == probe.sent
-		probe.mutex.Unlock()
+		p.mutex.Lock()
+		all := len(p.back) == p.sent
+		p.mutex.Unlock()
 		if all {
 			break
 		}
 	}
-	probe.close()
+	p.close()
 	return tally{
-		sent: probe.sent, arrived: len(probe.arrived), back: len(probe.back),
-		outage: outage(probe.began, ceased, probe.sent, probe.back),
+		sent: p.sent, arrived: len(p.arrived), back: len(p.back),
+		outage: outage(p.began, ceased, p.sent, p.back),
 	}
 }
 
@@ -157,15 +157,15 @@ func outage(began, ceased time.Time, sent int, back map[uint64]time.Time) time.D
 	return max(longest, ceased.Sub(last))
 }
 
-func (probe *probe) close() {
+func (p *probe) close() {
 	select {
-	case <-probe.end:
+	case <-p.end:
 	default:
-		close(probe.end)
+		close(p.end)
 	}
-	_ = errors.Join(probe.from.Close(), probe.to.Close())
-	probe.sending.Wait()
-	probe.ended.Wait()
+	_ = errors.Join(p.from.Close(), p.to.Close())
+	p.sending.Wait()
+	p.ended.Wait()
 }
 
 // reaches says how many of a few datagrams came back, and how many arrived at all.
@@ -247,22 +247,22 @@ func connect(t testing.TB, from, to *attached) (out, in *net.TCPConn) {
 	return out, in
 }
 
-func (stream *stream) write() {
-	defer func() { _ = stream.from.CloseWrite() }()
+func (s *stream) write() {
+	defer func() { _ = s.from.CloseWrite() }()
 	ticks := time.NewTicker(probeEvery)
 	defer ticks.Stop()
 	for {
 		var block []byte
 		for range streamWords {
-			block = binary.BigEndian.AppendUint64(block, stream.sent)
-			stream.sent++
+			block = binary.BigEndian.AppendUint64(block, s.sent)
+			s.sent++
 		}
-		if _, err := stream.from.Write(block); err != nil {
-			stream.failed = err
+		if _, err := s.from.Write(block); err != nil {
+			s.failed = err
 			return
 		}
 		select {
-		case <-stream.end:
+		case <-s.end:
 			return
 		case <-ticks.C:
 		}
@@ -270,17 +270,17 @@ func (stream *stream) write() {
 }
 
 // read until the other side is through; each word must be the one that comes next.
-func (stream *stream) read() {
+func (s *stream) read() {
 	buffer, kept, last := make([]byte, 64<<10), []byte{}, time.Now()
 	for {
-		length, err := stream.to.Read(buffer)
-		stream.pause = max(stream.pause, time.Since(last))
+		length, err := s.to.Read(buffer)
+		s.pause = max(s.pause, time.Since(last))
 		last = time.Now()
 		for kept = append(kept, buffer[:length]...); len(kept) >= 8; kept = kept[8:] {
-			if binary.BigEndian.Uint64(kept) != stream.got {
+			if binary.BigEndian.Uint64(kept) != s.got {
 				return
 			}
-			stream.got++
+			s.got++
 		}
 		if err != nil {
 			return
@@ -289,15 +289,15 @@ func (stream *stream) read() {
 }
 
 // stop and say whether all that was sent arrived, in its order, and how often a segment was sent again.
-func (stream *stream) stop(t testing.TB) (pause time.Duration, again uint32) {
+func (s *stream) stop(t testing.TB) (pause time.Duration, again uint32) {
 	t.Helper()
-	close(stream.end)
-	_ = stream.to.SetReadDeadline(time.Now().Add(20 * time.Second))
-	stream.ended.Wait()
-	if stream.failed != nil || stream.got != stream.sent {
-		t.Errorf("a TCP stream: %d of %d words arrived: %v", stream.got, stream.sent, stream.failed)
+	close(s.end)
+	_ = s.to.SetReadDeadline(time.Now().Add(20 * time.Second))
+	s.ended.Wait()
+	if s.failed != nil || s.got != s.sent {
+		t.Errorf("a TCP stream: %d of %d words arrived: %v", s.got, s.sent, s.failed)
 	}
-	raw, err := stream.from.SyscallConn()
+	raw, err := s.from.SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +306,7 @@ func (stream *stream) stop(t testing.TB) (pause time.Duration, again uint32) {
 			again = info.Total_retrans
 		}
 	})
-	return stream.pause, again
+	return s.pause, again
 }
 
 func sendTo(socket *net.UDPConn, to netip.Addr, text []byte) error {
