@@ -9,13 +9,13 @@ import (
 )
 
 // removal as deploy/README.md says.
-func (cluster *cluster) removal(t *testing.T) {
-	cluster.kubectl(t, "delete", "--timeout=40s", "-n", "railwright", "daemonset/railwrightd")
-	cluster.kubectl(t, "delete", "--timeout=40s", "-f", deployFolder+"/access.yaml")
-	names := strings.Fields(cluster.kubectl(t, "get", "nodeaddresses", "-o", "name"))
-	cluster.kubectl(t, append([]string{"patch", "--type=merge", "-p", `{"metadata": {"finalizers": null}}`}, names...)...)
-	cluster.kubectl(t, "delete", "--timeout=60s", "--ignore-not-found", "-k", deployFolder)
-	left := cluster.kubectl(t, "get", "crd,clusterrole,clusterrolebinding,validatingadmissionpolicy,namespace", "-o", "name")
+func (c *cluster) removal(t *testing.T) {
+	c.kubectl(t, "delete", "--timeout=40s", "-n", "railwright", "daemonset/railwrightd")
+	c.kubectl(t, "delete", "--timeout=40s", "-f", deployFolder+"/access.yaml")
+	names := strings.Fields(c.kubectl(t, "get", "nodeaddresses", "-o", "name"))
+	c.kubectl(t, append([]string{"patch", "--type=merge", "-p", `{"metadata": {"finalizers": null}}`}, names...)...)
+	c.kubectl(t, "delete", "--timeout=60s", "--ignore-not-found", "-k", deployFolder)
+	left := c.kubectl(t, "get", "crd,clusterrole,clusterrolebinding,validatingadmissionpolicy,namespace", "-o", "name")
 	if strings.Contains(left, "railwright") {
 		t.Errorf("left:\n%s", left)
 	}
@@ -24,18 +24,18 @@ func (cluster *cluster) removal(t *testing.T) {
 const daemonAccount = "--as=system:serviceaccount:railwright:railwrightd"
 
 // ownNodeOnly: who has the daemon's token of one node can write that node's addresses, no other's, and read no secrets.
-func (cluster *cluster) ownNodeOnly(t *testing.T) {
+func (c *cluster) ownNodeOnly(t *testing.T) {
 	var listed struct{ Items []object }
-	check(t, json.Unmarshal([]byte(cluster.kubectl(t, "get", "nodeaddresses", "-o", "json")), &listed))
-	if len(listed.Items) != len(cluster.nodes) {
-		t.Fatalf("there are %d NodeAddresses for %d nodes", len(listed.Items), len(cluster.nodes))
+	check(t, json.Unmarshal([]byte(c.kubectl(t, "get", "nodeaddresses", "-o", "json")), &listed))
+	if len(listed.Items) != len(c.nodes) {
+		t.Fatalf("there are %d NodeAddresses for %d nodes", len(listed.Items), len(c.nodes))
 	}
 	for _, item := range listed.Items {
 		owner := item["spec"].(map[string]any)["node"].(string)
 		name := item["metadata"].(map[string]any)["name"].(string)
 		item.set("yes", "metadata", "labels", "tried")
-		for _, daemon := range cluster.nodes {
-			told, err := cluster.tryKubectl(item.text(t), "replace", "--dry-run=server", "-f", "-", daemonAccount,
+		for _, daemon := range c.nodes {
+			told, err := c.tryKubectl(item.text(t), "replace", "--dry-run=server", "-f", "-", daemonAccount,
 				"--as-user-extra=authentication.kubernetes.io/node-name="+daemon.Name)
 			switch allowed := daemon.Name == owner; {
 			case allowed && err != nil:
@@ -46,7 +46,7 @@ func (cluster *cluster) ownNodeOnly(t *testing.T) {
 				t.Errorf("the daemon of %s is refused for another reason: %s", daemon.Name, told)
 			}
 		}
-		told, err := cluster.tryKubectl("", "delete", "nodeaddresses", name, "--dry-run=server")
+		told, err := c.tryKubectl("", "delete", "nodeaddresses", name, "--dry-run=server")
 		if err == nil || !strings.Contains(told, "deleted with their Node") {
 			t.Errorf("an administrator may delete the addresses of a node that runs: %s", told)
 		}
@@ -55,7 +55,7 @@ func (cluster *cluster) ownNodeOnly(t *testing.T) {
 		{"get", "secrets", "-A"}, {"list", "pods", "-A"}, {"create", "pods", "-A"}, {"update", "nodes"}, {"update", "tenants"},
 		{"create", "tenantpeerings"}, {"delete", "nodeaddresses"},
 	} {
-		told, _ := cluster.tryKubectl("", append([]string{"auth", "can-i", daemonAccount}, question...)...)
+		told, _ := c.tryKubectl("", append([]string{"auth", "can-i", daemonAccount}, question...)...)
 		if !strings.HasPrefix(told, "no") {
 			t.Errorf("may railwrightd %s? %s", strings.Join(question, " "), told)
 		}

@@ -49,10 +49,10 @@ func newAuthority(t *testing.T, folder string) *authority {
 	return authority
 }
 
-func (authority *authority) path(name string) string { return filepath.Join(authority.folder, name) }
+func (a *authority) path(name string) string { return filepath.Join(a.folder, name) }
 
 // server writes NAME.crt and NAME.key for a server with these names and addresses.
-func (authority *authority) server(t *testing.T, name string, names []string, addresses ...string) {
+func (a *authority) server(t *testing.T, name string, names []string, addresses ...string) {
 	t.Helper()
 	template := template(name)
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
@@ -60,22 +60,22 @@ func (authority *authority) server(t *testing.T, name string, names []string, ad
 	for _, address := range addresses {
 		template.IPAddresses = append(template.IPAddresses, net.ParseIP(address))
 	}
-	authority.sign(t, name, template)
+	a.sign(t, name, template)
 }
 
 // user writes NAME.crt and NAME.key of a user, and NAME.kubeconfig to reach the API server with them.
-func (authority *authority) user(t *testing.T, name, user, server string, groups ...string) {
+func (a *authority) user(t *testing.T, name, user, server string, groups ...string) {
 	t.Helper()
 	template := template(user)
 	template.Subject.Organization = groups
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	authority.sign(t, name, template)
+	a.sign(t, name, template)
 	inline := func(name string) string {
-		content, err := os.ReadFile(authority.path(name))
+		content, err := os.ReadFile(a.path(name))
 		check(t, err)
 		return base64.StdEncoding.EncodeToString(content)
 	}
-	check(t, os.WriteFile(authority.path(name+".kubeconfig"), fmt.Appendf(nil, `apiVersion: v1
+	check(t, os.WriteFile(a.path(name+".kubeconfig"), fmt.Appendf(nil, `apiVersion: v1
 kind: Config
 clusters: [{name: lab, cluster: {server: %q, certificate-authority-data: %s}}]
 users: [{name: lab, user: {client-certificate-data: %s, client-key-data: %s}}]
@@ -84,18 +84,18 @@ current-context: lab
 `, server, inline("ca.crt"), inline(name+".crt"), inline(name+".key")), 0o600))
 }
 
-func (authority *authority) sign(t *testing.T, name string, template *x509.Certificate) {
+func (a *authority) sign(t *testing.T, name string, template *x509.Certificate) {
 	t.Helper()
 	key := newKey(t)
-	signed, err := x509.CreateCertificate(rand.Reader, template, authority.certificate, key.Public(), authority.key)
+	signed, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
 	check(t, err)
-	authority.write(t, name+".crt", "CERTIFICATE", signed)
-	authority.write(t, name+".key", "EC PRIVATE KEY", marshal(t, key))
+	a.write(t, name+".crt", "CERTIFICATE", signed)
+	a.write(t, name+".key", "EC PRIVATE KEY", marshal(t, key))
 }
 
-func (authority *authority) write(t *testing.T, name, kind string, content []byte) {
+func (a *authority) write(t *testing.T, name, kind string, content []byte) {
 	t.Helper()
-	check(t, os.WriteFile(authority.path(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600))
+	check(t, os.WriteFile(a.path(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600))
 }
 
 func template(name string) *x509.Certificate {

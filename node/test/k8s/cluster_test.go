@@ -72,34 +72,34 @@ func startCluster(t *testing.T, nodes int, rails ...rail) *cluster {
 }
 
 // addNode makes a node with its cable to the control plane.
-func (cluster *cluster) addNode(t *testing.T, number int) {
+func (c *cluster) addNode(t *testing.T, number int) {
 	t.Helper()
 	name := nodeName(number)
 	node := &node{
-		cluster: cluster, Name: name, Number: number, Namespace: testlab.NewNamespace(t, name),
-		Folder: filepath.Join(cluster.folder, name), processes: map[string]*process{},
+		cluster: c, Name: name, Number: number, Namespace: testlab.NewNamespace(t, name),
+		Folder: filepath.Join(c.folder, name), processes: map[string]*process{},
 	}
-	cluster.nodes = append(cluster.nodes, node)
+	c.nodes = append(c.nodes, node)
 	own, control := node.management()
-	testlab.Cable(t, cluster.control, name, node.Namespace, "mgmt0")
-	cluster.control.IP(t, "address", "add", control.String()+"/30", "dev", name)
-	cluster.control.IP(t, "route", "add", node.pods().String(), "via", own.String())
+	testlab.Cable(t, c.control, name, node.Namespace, "mgmt0")
+	c.control.IP(t, "address", "add", control.String()+"/30", "dev", name)
+	c.control.IP(t, "route", "add", node.pods().String(), "via", own.String())
 	node.Namespace.IP(t, "address", "add", own.String()+"/30", "dev", "mgmt0")
 	node.Namespace.IP(t, "route", "add", "default", "via", control.String())
 	node.Namespace.Run(t, "sysctl", "-qw", "net.ipv4.ip_forward=1")
 
-	node.start(t, cluster.connectRails(t, node))
-	cluster.keys.user(t, "node-"+name, "system:node:"+name, apiServer, "system:nodes")
+	node.start(t, c.connectRails(t, node))
+	c.keys.user(t, "node-"+name, "system:node:"+name, apiServer, "system:nodes")
 	node.installPlugins(t)
 	node.startContainers(t)
 	node.startKubelet(t)
 }
 
-func (cluster *cluster) awaitDevices(t *testing.T, node *node) {
+func (c *cluster) awaitDevices(t *testing.T, node *node) {
 	t.Helper()
 	awaitEvery(t, kubectlPause, "devices of "+node.Name, 30*time.Second, func() string {
-		told := cluster.kubectl(t, "get", "node", node.Name, "-o", `jsonpath={.status.allocatable}`)
-		for rail := range cluster.rails {
+		told := c.kubectl(t, "get", "node", node.Name, "-o", `jsonpath={.status.allocatable}`)
+		for rail := range c.rails {
 			if !strings.Contains(told, fmt.Sprintf(`"nvidia.com/mlnx_sriov_pf%d_vf":"8"`, rail+1)) {
 				return told
 			}
@@ -109,43 +109,43 @@ func (cluster *cluster) awaitDevices(t *testing.T, node *node) {
 }
 
 // makeImages that pods run: of busybox.
-func (cluster *cluster) makeImages(t *testing.T) {
+func (c *cluster) makeImages(t *testing.T) {
 	t.Helper()
-	busybox := filepath.Join(cluster.tools, "bin/busybox")
+	busybox := filepath.Join(c.tools, "bin/busybox")
 	links := map[string]string{}
 	for name := range strings.FieldsSeq(testlab.Run(t, busybox, "--list")) {
 		if name != "busybox" {
 			links["/bin/"+name] = "busybox"
 		}
 	}
-	cluster.addImage(t, image{
+	c.addImage(t, image{
 		Name: pauseImage, Files: map[string]string{"/bin/busybox": busybox},
 		Links: map[string]string{"/bin/sleep": "busybox"}, Command: []string{"/bin/sleep", "2147483647"},
 	})
-	cluster.addImage(t, image{Name: podImage, Files: map[string]string{"/bin/busybox": busybox}, Links: links})
+	c.addImage(t, image{Name: podImage, Files: map[string]string{"/bin/busybox": busybox}, Links: links})
 }
 
 // addImage for nodes that start later.
-func (cluster *cluster) addImage(t *testing.T, image image) {
+func (c *cluster) addImage(t *testing.T, image image) {
 	t.Helper()
-	archive := filepath.Join(cluster.folder, fmt.Sprintf("image%d.tar", len(cluster.images)))
+	archive := filepath.Join(c.folder, fmt.Sprintf("image%d.tar", len(c.images)))
 	image.write(t, archive)
-	cluster.images = append(cluster.images, archive)
+	c.images = append(c.images, archive)
 }
 
 // tell how long after the start something is there.
-func (cluster *cluster) tell(t *testing.T, what string) {
+func (c *cluster) tell(t *testing.T, what string) {
 	t.Helper()
-	t.Logf("%6.2f s  %s", time.Since(cluster.started).Seconds(), what)
+	t.Logf("%6.2f s  %s", time.Since(c.started).Seconds(), what)
 }
 
-func (cluster *cluster) path() string {
-	return filepath.Join(cluster.tools, "bin") + ":/usr/sbin:/usr/bin:/sbin:/bin"
+func (c *cluster) path() string {
+	return filepath.Join(c.tools, "bin") + ":/usr/sbin:/usr/bin:/sbin:/bin"
 }
 
-func (cluster *cluster) read(t *testing.T, key string) string {
+func (c *cluster) read(t *testing.T, key string) string {
 	t.Helper()
-	content, err := os.ReadFile(cluster.keys.path(key))
+	content, err := os.ReadFile(c.keys.path(key))
 	check(t, err)
 	return string(content)
 }

@@ -22,12 +22,12 @@ const (
 )
 
 // startControlPlane starts etcd and the API server, and what else a cluster needs, in a namespace of their own.
-func (cluster *cluster) startControlPlane(t *testing.T) {
+func (c *cluster) startControlPlane(t *testing.T) {
 	t.Helper()
-	cluster.control = testlab.NewNamespace(t, "control")
-	cluster.control.IP(t, "address", "add", serviceAddress+"/32", "dev", "lo")
-	cluster.control.Run(t, "sysctl", "-qw", "net.ipv4.ip_forward=1")
-	keys := cluster.keys
+	c.control = testlab.NewNamespace(t, "control")
+	c.control.IP(t, "address", "add", serviceAddress+"/32", "dev", "lo")
+	c.control.Run(t, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+	keys := c.keys
 	keys.server(t, "apiserver", []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc"}, serviceAddress, "127.0.0.1")
 	keys.user(t, "admin", "admin", apiServer, "system:masters")
 	keys.user(t, "kubelet-client", "apiserver", apiServer, "system:masters")
@@ -37,10 +37,10 @@ func (cluster *cluster) startControlPlane(t *testing.T) {
 	keys.user(t, "whereabouts", "whereabouts", apiServer)
 
 	const store, peers = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
-	cluster.launch(t, "etcd", "--name=etcd", "--data-dir="+filepath.Join(cluster.folder, "etcd"), "--log-level=warn",
+	c.launch(t, "etcd", "--name=etcd", "--data-dir="+filepath.Join(c.folder, "etcd"), "--log-level=warn",
 		"--listen-client-urls="+store, "--advertise-client-urls="+store, "--listen-peer-urls="+peers,
 		"--initial-advertise-peer-urls="+peers, "--initial-cluster=etcd="+peers, "--unsafe-no-fsync")
-	cluster.launch(t, "kube-apiserver", "--etcd-servers="+store, "--secure-port=443", "--advertise-address="+serviceAddress,
+	c.launch(t, "kube-apiserver", "--etcd-servers="+store, "--secure-port=443", "--advertise-address="+serviceAddress,
 		"--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=Node,RBAC", "--allow-privileged=true",
 		"--tls-cert-file="+keys.path("apiserver.crt"), "--tls-private-key-file="+keys.path("apiserver.key"),
 		"--client-ca-file="+keys.path("ca.crt"), "--service-account-issuer=https://kubernetes.default.svc",
@@ -49,21 +49,21 @@ func (cluster *cluster) startControlPlane(t *testing.T) {
 		"--kubelet-client-certificate="+keys.path("kubelet-client.crt"),
 		"--kubelet-client-key="+keys.path("kubelet-client.key"), "--kubelet-preferred-address-types=InternalIP",
 		"--enable-priority-and-fairness=false", "--profiling=false")
-	cluster.awaitAPI(t)
+	c.awaitAPI(t)
 	as := func(name string) []string {
 		path := keys.path(name + ".kubeconfig")
 		return []string{"--kubeconfig=" + path, "--authentication-kubeconfig=" + path, "--authorization-kubeconfig=" + path,
 			"--leader-elect=false", "--profiling=false"}
 	}
-	cluster.launch(t, "kube-controller-manager", append(as("controllers"), "--use-service-account-credentials=true",
+	c.launch(t, "kube-controller-manager", append(as("controllers"), "--use-service-account-credentials=true",
 		"--service-account-private-key-file="+keys.path("service-accounts.key"), "--root-ca-file="+keys.path("ca.crt"))...)
-	cluster.launch(t, "kube-scheduler", as("scheduler")...)
+	c.launch(t, "kube-scheduler", as("scheduler")...)
 }
 
-func (cluster *cluster) awaitAPI(t *testing.T) {
+func (c *cluster) awaitAPI(t *testing.T) {
 	t.Helper()
 	awaitEvery(t, kubectlPause, "the API server", time.Minute, func() string {
-		told, err := cluster.tryKubectl("", "get", "--raw", "/readyz")
+		told, err := c.tryKubectl("", "get", "--raw", "/readyz")
 		if err != nil {
 			return told
 		}
@@ -72,11 +72,11 @@ func (cluster *cluster) awaitAPI(t *testing.T) {
 }
 
 // launch a part of the control plane; its log is FOLDER/NAME.log.
-func (cluster *cluster) launch(t *testing.T, name string, arguments ...string) {
+func (c *cluster) launch(t *testing.T, name string, arguments ...string) {
 	t.Helper()
-	cluster.components[name] = &component{argv: append([]string{filepath.Join(cluster.tools, "bin", name)}, arguments...)}
-	cluster.start(t, name)
-	t.Cleanup(func() { cluster.kill(name) })
+	c.components[name] = &component{argv: append([]string{filepath.Join(c.tools, "bin", name)}, arguments...)}
+	c.start(t, name)
+	t.Cleanup(func() { c.kill(name) })
 }
 
 // component of the control plane.
@@ -85,28 +85,28 @@ type component struct {
 	command *exec.Cmd
 }
 
-func (cluster *cluster) start(t *testing.T, name string) {
+func (c *cluster) start(t *testing.T, name string) {
 	t.Helper()
-	log, err := os.OpenFile(filepath.Join(cluster.folder, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(filepath.Join(c.folder, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	check(t, err)
 	defer log.Close() //nolint:errcheck // the child has its own
-	component := cluster.components[name]
-	component.command = cluster.control.Command(component.argv...)
+	component := c.components[name]
+	component.command = c.control.Command(component.argv...)
 	component.command.Stdout, component.command.Stderr = log, log
 	check(t, testlab.Start(component.command))
 }
 
 // kill a component as a crash would.
-func (cluster *cluster) kill(name string) {
-	_ = cluster.components[name].command.Process.Kill()
-	_ = cluster.components[name].command.Wait()
+func (c *cluster) kill(name string) {
+	_ = c.components[name].command.Process.Kill()
+	_ = c.components[name].command.Wait()
 }
 
 // tryKubectl as the cluster's administrator, with input on its standard input.
-func (cluster *cluster) tryKubectl(input string, arguments ...string) (string, error) {
-	argv := append([]string{filepath.Join(cluster.tools, "bin/kubectl"),
-		"--kubeconfig=" + cluster.keys.path("admin.kubeconfig"), "--request-timeout=30s"}, arguments...)
-	command := cluster.control.Command(argv...)
+func (c *cluster) tryKubectl(input string, arguments ...string) (string, error) {
+	argv := append([]string{filepath.Join(c.tools, "bin/kubectl"),
+		"--kubeconfig=" + c.keys.path("admin.kubeconfig"), "--request-timeout=30s"}, arguments...)
+	command := c.control.Command(argv...)
 	command.Stdin = strings.NewReader(input)
 	var told, complaints strings.Builder
 	command.Stdout, command.Stderr = &told, &complaints
@@ -117,9 +117,9 @@ func (cluster *cluster) tryKubectl(input string, arguments ...string) (string, e
 }
 
 // kubectl that must succeed; gives what it prints.
-func (cluster *cluster) kubectl(t *testing.T, arguments ...string) string {
+func (c *cluster) kubectl(t *testing.T, arguments ...string) string {
 	t.Helper()
-	told, err := cluster.tryKubectl("", arguments...)
+	told, err := c.tryKubectl("", arguments...)
 	if err != nil {
 		t.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, told)
 	}
@@ -127,9 +127,9 @@ func (cluster *cluster) kubectl(t *testing.T, arguments ...string) string {
 }
 
 // apply manifests.
-func (cluster *cluster) apply(t *testing.T, manifests ...string) {
+func (c *cluster) apply(t *testing.T, manifests ...string) {
 	t.Helper()
-	told, err := cluster.tryKubectl(strings.Join(manifests, "\n---\n"), "apply", "-f", "-")
+	told, err := c.tryKubectl(strings.Join(manifests, "\n---\n"), "apply", "-f", "-")
 	if err != nil {
 		t.Fatalf("kubectl apply: %v\n%s", err, told)
 	}

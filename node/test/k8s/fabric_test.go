@@ -44,17 +44,17 @@ type leaf struct {
 }
 
 // startFabric starts a leaf for each rail and the spine between them, with ports for so many nodes.
-func (cluster *cluster) startFabric(t *testing.T, nodes int) {
+func (c *cluster) startFabric(t *testing.T, nodes int) {
 	t.Helper()
 	spine := testlab.NewNamespace(t, "spine")
 	forward(t, spine)
 	var spinePorts []string
-	for number, rail := range cluster.rails {
+	for number, rail := range c.rails {
 		leaf := &leaf{Rail: rail, Namespace: testlab.NewNamespace(t, "leaf-"+rail.Name)}
 		forward(t, leaf.Namespace)
 		testlab.Cable(t, leaf.Namespace, "spine", spine, rail.Name)
 		spinePorts = append(spinePorts, rail.Name)
-		cluster.leaves = append(cluster.leaves, leaf)
+		c.leaves = append(c.leaves, leaf)
 		var ports []string
 		for node := 1; node <= nodes; node++ {
 			ports = append(ports, nodeName(node))
@@ -69,11 +69,11 @@ func (cluster *cluster) startFabric(t *testing.T, nodes int) {
 
 // connectRails of a node: a cable to each leaf, Open vSwitch with a bridge for each rail, and FRR. It gives the folders of
 // their sockets by where the node sees them.
-func (cluster *cluster) connectRails(t *testing.T, node *node) map[string]string {
+func (c *cluster) connectRails(t *testing.T, node *node) map[string]string {
 	t.Helper()
 	node.Switch = testlab.StartOpenVSwitch(t, node.Namespace)
-	for number, rail := range cluster.rails {
-		leaf := cluster.leaves[number].Namespace
+	for number, rail := range c.rails {
+		leaf := c.leaves[number].Namespace
 		testlab.Cable(t, leaf, node.Name, node.Namespace, rail.Uplink)
 		leaf.IP(t, "link", "set", node.Name, "mtu", jumboMTU)
 		node.Namespace.IP(t, "link", "set", rail.Uplink, "mtu", jumboMTU)
@@ -113,11 +113,11 @@ func between(asn uint32, routerID netip.Addr, ports ...string) string {
 }
 
 // hostRoutes that the leaf has to pods: single addresses, by the node that they point to.
-func (leaf *leaf) hostRoutes(t *testing.T) map[netip.Addr]string {
+func (l *leaf) hostRoutes(t *testing.T) map[netip.Addr]string {
 	t.Helper()
 	found := map[netip.Addr]string{}
 	for _, family := range []string{"-4", "-6"} {
-		for line := range strings.Lines(leaf.Namespace.IP(t, family, "route", "show", "proto", "bgp")) {
+		for line := range strings.Lines(l.Namespace.IP(t, family, "route", "show", "proto", "bgp")) {
 			words := strings.Fields(line)
 			address, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimSuffix(words[0], "/32"), "/128"))
 			if err != nil {
@@ -134,10 +134,10 @@ func (leaf *leaf) hostRoutes(t *testing.T) map[netip.Addr]string {
 }
 
 // awaitRoute until the leaf sends packets for the address to the node.
-func (leaf *leaf) awaitRoute(t *testing.T, address netip.Addr, node string) time.Duration {
+func (l *leaf) awaitRoute(t *testing.T, address netip.Addr, node string) time.Duration {
 	t.Helper()
-	return await(t, fmt.Sprintf("%s's route to %s", leaf.Rail.Name, address), 5*time.Second, func() string {
-		if found := leaf.hostRoutes(t)[address]; found != node {
+	return await(t, fmt.Sprintf("%s's route to %s", l.Rail.Name, address), 5*time.Second, func() string {
+		if found := l.hostRoutes(t)[address]; found != node {
 			return fmt.Sprintf("it points to %q, not to %s", found, node)
 		}
 		return ""

@@ -12,9 +12,9 @@ import (
 
 // hostLocal tries the other shape of a network: railwright-cni alone, addresses of both families by host-local, whose
 // configuration is on each node.
-func (cluster *cluster) hostLocal(t *testing.T) {
-	for _, node := range cluster.nodes {
-		for _, rail := range cluster.rails {
+func (c *cluster) hostLocal(t *testing.T) {
+	for _, node := range c.nodes {
+		for _, rail := range c.rails {
 			name := rail.Name + ".conflist"
 			content, err := os.ReadFile(filepath.Join(deployFolder, "examples/host-local/node1", name))
 			check(t, err)
@@ -23,16 +23,16 @@ func (cluster *cluster) hostLocal(t *testing.T) {
 				"."+"1.0/24", "."+own+".0/24", "."+"1.1\"", "."+own+".1\"", "::1:", "::"+own+":").Replace(string(content)))
 		}
 	}
-	cluster.namespace(t, "tenant3", "host-local")
-	cluster.namespace(t, "tenant4", "host-local")
-	before := cluster.settled(t)
+	c.namespace(t, "tenant3", "host-local")
+	c.namespace(t, "tenant4", "host-local")
+	before := c.settled(t)
 	const networks = "rail0,rail1"
-	pods := cluster.run(t,
-		wanted{Namespace: "tenant3", Name: "one", Node: cluster.nodes[0].Name, Networks: networks},
-		wanted{Namespace: "tenant3", Name: "same", Node: cluster.nodes[0].Name, Networks: networks},
-		wanted{Namespace: "tenant3", Name: "other", Node: cluster.nodes[1].Name, Networks: networks},
-		wanted{Namespace: "tenant4", Name: "same", Node: cluster.nodes[0].Name, Networks: networks},
-		wanted{Namespace: "tenant4", Name: "other", Node: cluster.nodes[1].Name, Networks: networks})
+	pods := c.run(t,
+		wanted{Namespace: "tenant3", Name: "one", Node: c.nodes[0].Name, Networks: networks},
+		wanted{Namespace: "tenant3", Name: "same", Node: c.nodes[0].Name, Networks: networks},
+		wanted{Namespace: "tenant3", Name: "other", Node: c.nodes[1].Name, Networks: networks},
+		wanted{Namespace: "tenant4", Name: "same", Node: c.nodes[0].Name, Networks: networks},
+		wanted{Namespace: "tenant4", Name: "other", Node: c.nodes[1].Name, Networks: networks})
 	for _, pod := range pods {
 		for _, link := range []string{"net1", "net2"} {
 			if addresses := pod.Interfaces[link].Addresses; len(addresses) != 2 {
@@ -40,11 +40,11 @@ func (cluster *cluster) hostLocal(t *testing.T) {
 			}
 		}
 	}
-	cluster.apart(t, pods)
+	c.apart(t, pods)
 	// The largest packets that the rails take, not to be taken apart. A path that is too narrow takes none.
 	if sent, answered := pods[0].ping(t, "net1", pods[2].Address("net1"), 10, "-M", "do", "-s", "8972"); answered < 9 {
 		t.Errorf("of %d packets of 9000 bytes %d were answered", sent, answered)
 	}
-	cluster.remove(t, pods...)
-	cluster.awaitTraces(t, before)
+	c.remove(t, pods...)
+	c.awaitTraces(t, before)
 }

@@ -20,12 +20,12 @@ import (
 const sessionsAgain = 4 * time.Second
 
 // restarts of what a node can restart, each while pods that nobody touches send to each other.
-func (cluster *cluster) restarts(t *testing.T) {
-	pods := cluster.run(t,
-		wanted{Namespace: "tenant1", Name: "steady-1", Node: cluster.nodes[0].Name},
-		wanted{Namespace: "tenant1", Name: "steady-2", Node: cluster.nodes[1].Name})
-	defer cluster.remove(t, pods...)
-	node := cluster.nodes[0]
+func (c *cluster) restarts(t *testing.T) {
+	pods := c.run(t,
+		wanted{Namespace: "tenant1", Name: "steady-1", Node: c.nodes[0].Name},
+		wanted{Namespace: "tenant1", Name: "steady-2", Node: c.nodes[1].Name})
+	defer c.remove(t, pods...)
+	node := c.nodes[0]
 	for _, restart := range []struct {
 		what string
 		do   func(t *testing.T)
@@ -35,13 +35,13 @@ func (cluster *cluster) restarts(t *testing.T) {
 		{what: "kubelet", do: node.killKubelet},
 		{what: "containerd", do: func(t *testing.T) { node.Kill(t, "containerd"); node.Restart(t, "containerd") }},
 		{what: "the API server", do: func(t *testing.T) {
-			cluster.kill("kube-apiserver")
-			cluster.start(t, "kube-apiserver")
-			cluster.awaitAPI(t)
+			c.kill("kube-apiserver")
+			c.start(t, "kube-apiserver")
+			c.awaitAPI(t)
 		}},
 		{what: "railwrightd, killed", do: node.killDaemon},
 		{what: "railwrightd, its pod deleted", do: func(t *testing.T) {
-			cluster.kubectl(t, "-n", "railwright", "delete", "pod", "--field-selector=spec.nodeName="+node.Name, "--timeout=40s")
+			c.kubectl(t, "-n", "railwright", "delete", "pod", "--field-selector=spec.nodeName="+node.Name, "--timeout=40s")
 		}},
 		{what: "bgpd of the node", do: func(t *testing.T) { node.FRR.Kill(t, "bgpd"); node.FRR.Start(t, "bgpd") }},
 		{what: "ovs-vswitchd", do: func(t *testing.T) {
@@ -50,8 +50,8 @@ func (cluster *cluster) restarts(t *testing.T) {
 		}, stops: true},
 	} {
 		worked := t.Run(restart.what, func(t *testing.T) {
-			there := cluster.startFlow(t, pods[0], "net1", pods[1])
-			back := cluster.startFlow(t, pods[1], "net2", pods[0])
+			there := c.startFlow(t, pods[0], "net1", pods[1])
+			back := c.startFlow(t, pods[1], "net2", pods[0])
 			start := time.Now()
 			restart.do(t)
 			allowed := 0
@@ -59,7 +59,7 @@ func (cluster *cluster) restarts(t *testing.T) {
 				allowed = int((time.Since(start) + sessionsAgain) / flowInterval)
 			}
 			// A new pod shows that the part is there again, and that all works with it.
-			cluster.remove(t, cluster.run(t, wanted{Namespace: "tenant1", Name: "after", Node: node.Name})...)
+			c.remove(t, c.run(t, wanted{Namespace: "tenant1", Name: "after", Node: node.Name})...)
 			t.Logf("a pod could come and go again %.1f s after it", time.Since(start).Seconds())
 			for _, flow := range []*flow{there, back} {
 				answered, lost := flow.end(t)
@@ -76,15 +76,15 @@ func (cluster *cluster) restarts(t *testing.T) {
 }
 
 // killDaemon as a crash would, and wait until kubelet has started it anew.
-func (node *node) killDaemon(t *testing.T) {
+func (n *node) killDaemon(t *testing.T) {
 	t.Helper()
-	old := node.daemon(t)
+	old := n.daemon(t)
 	if old == 0 {
-		t.Fatalf("%s: no railwrightd runs", node.Name)
+		t.Fatalf("%s: no railwrightd runs", n.Name)
 	}
 	check(t, syscall.Kill(old, syscall.SIGKILL))
 	await(t, "kubelet's restart of railwrightd", 30*time.Second, func() string {
-		if now := node.daemon(t); now == 0 || now == old {
+		if now := n.daemon(t); now == 0 || now == old {
 			return "none runs"
 		}
 		return ""
@@ -93,49 +93,49 @@ func (node *node) killDaemon(t *testing.T) {
 
 // daemonAway: pods end while no daemon is there, without waiting for it, and the daemon cleans up when it comes. A pod
 // that starts meanwhile waits and says what for.
-func (cluster *cluster) daemonAway(t *testing.T) {
-	before := cluster.settled(t)
-	pods := cluster.run(t,
-		wanted{Namespace: "tenant1", Name: "ends-1", Node: cluster.nodes[0].Name},
-		wanted{Namespace: "tenant1", Name: "ends-2", Node: cluster.nodes[1].Name})
+func (c *cluster) daemonAway(t *testing.T) {
+	before := c.settled(t)
+	pods := c.run(t,
+		wanted{Namespace: "tenant1", Name: "ends-1", Node: c.nodes[0].Name},
+		wanted{Namespace: "tenant1", Name: "ends-2", Node: c.nodes[1].Name})
 	nodes := func(selector string) {
-		cluster.kubectl(t, "-n", "railwright", "patch", "ds", "railwrightd", "--type=merge",
+		c.kubectl(t, "-n", "railwright", "patch", "ds", "railwrightd", "--type=merge",
 			"-p", `{"spec":{"template":{"spec":{"nodeSelector":`+selector+`}}}}`)
 	}
 	nodes(`{"railwright.test/none": "here"}`)
 	awaitEvery(t, kubectlPause, "no daemon", 40*time.Second, func() string {
-		return strings.TrimSpace(cluster.kubectl(t, "-n", "railwright", "get", "pods", "-o", "name"))
+		return strings.TrimSpace(c.kubectl(t, "-n", "railwright", "get", "pods", "-o", "name"))
 	})
 
 	start := time.Now()
-	cluster.remove(t, pods...)
+	c.remove(t, pods...)
 	t.Logf("without a daemon pods were gone %.1f s after that was asked for", time.Since(start).Seconds())
-	if now := strings.Join(cluster.traces(t), "\n"); !strings.Contains(now, ": flow ") || !strings.Contains(now, "/tombstones/") {
+	if now := strings.Join(c.traces(t), "\n"); !strings.Contains(now, ": flow ") || !strings.Contains(now, "/tombstones/") {
 		t.Errorf("without a daemon flows and tombstones were to be left, or else this shows nothing:\n%s", now)
 	}
 
-	waiting := wanted{Namespace: "tenant1", Name: "waits", Node: cluster.nodes[0].Name}
-	cluster.apply(t, waiting.manifest(t))
-	cluster.awaitEvent(t, waiting, "railwrightd")
+	waiting := wanted{Namespace: "tenant1", Name: "waits", Node: c.nodes[0].Name}
+	c.apply(t, waiting.manifest(t))
+	c.awaitEvent(t, waiting, "railwrightd")
 
 	start = time.Now()
 	nodes("null")
-	cluster.rollOut(t)
+	c.rollOut(t)
 	t.Logf("railwrightd was ready %.1f s after it was asked for", time.Since(start).Seconds())
-	pod := cluster.awaitReady(t, waiting)
+	pod := c.awaitReady(t, waiting)
 	t.Logf("the pod that waited was Ready after %.1f s", time.Since(start).Seconds())
-	cluster.remove(t, pod)
-	cluster.awaitTraces(t, before)
+	c.remove(t, pod)
+	c.awaitTraces(t, before)
 }
 
 // daemon's process on this machine; 0: none.
-func (node *node) daemon(t *testing.T) int {
+func (n *node) daemon(t *testing.T) int {
 	t.Helper()
 	network := func(pid string) string {
 		link, _ := os.Readlink("/proc/" + pid + "/ns/net")
 		return link
 	}
-	own := network(strconv.Itoa(node.first.Process.Pid))
+	own := network(strconv.Itoa(n.first.Process.Pid))
 	names, err := filepath.Glob("/proc/[0-9]*/comm")
 	check(t, err)
 	for _, path := range names {
@@ -149,26 +149,26 @@ func (node *node) daemon(t *testing.T) int {
 }
 
 // cutOff: while a node cannot hear that an address has come to another tenant, no pod gets it.
-func (cluster *cluster) cutOff(t *testing.T) {
-	before := cluster.settled(t)
-	here, away := cluster.nodes[0], cluster.nodes[1]
-	pods := cluster.run(t,
+func (c *cluster) cutOff(t *testing.T) {
+	before := c.settled(t)
+	here, away := c.nodes[0], c.nodes[1]
+	pods := c.run(t,
 		wanted{Namespace: "tenant1", Name: "leaves", Node: here.Name},
 		wanted{Namespace: "tenant1", Name: "stays", Node: away.Name})
 	address := pods[0].Address("net1")
-	cluster.control.IP(t, "link", "set", away.Name, "down")
-	cluster.remove(t, pods[0])
+	c.control.IP(t, "link", "set", away.Name, "down")
+	c.remove(t, pods[0])
 	next := wanted{Namespace: "tenant2", Name: "next", Node: here.Name}
-	cluster.apply(t, next.manifest(t))
-	cluster.awaitEvent(t, next, address.String())
-	if told := cluster.kubectl(t, "get", "pod", "-n", "tenant2", "next", "-o", "jsonpath={.status.phase}"); told != "Pending" {
+	c.apply(t, next.manifest(t))
+	c.awaitEvent(t, next, address.String())
+	if told := c.kubectl(t, "get", "pod", "-n", "tenant2", "next", "-o", "jsonpath={.status.phase}"); told != "Pending" {
 		t.Errorf("a node still takes %s for tenant1's, and the pod of tenant2 that is to have it is %s", address, told)
 	}
 
 	start := time.Now()
-	cluster.control.IP(t, "link", "set", away.Name, "up")
-	cluster.control.IP(t, "route", "replace", away.pods().String(), "via", first(away.management()).String())
-	pods[0] = cluster.awaitReady(t, next)
+	c.control.IP(t, "link", "set", away.Name, "up")
+	c.control.IP(t, "route", "replace", away.pods().String(), "via", first(away.management()).String())
+	pods[0] = c.awaitReady(t, next)
 	t.Logf("the pod was Ready %.1f s after the node was back", time.Since(start).Seconds())
 	if got := pods[0].Address("net1"); got != address {
 		t.Errorf("the pod has %s, not %s: then this test shows nothing", got, address)
@@ -178,15 +178,15 @@ func (cluster *cluster) cutOff(t *testing.T) {
 	if arrived = pods[0].arrived(t) - arrived; arrived != 0 {
 		t.Errorf("%d packets for the address's last tenant arrived at its next", arrived)
 	}
-	cluster.remove(t, pods...)
-	cluster.awaitTraces(t, before)
+	c.remove(t, pods...)
+	c.awaitTraces(t, before)
 }
 
 // awaitEvent of a pod that says why it waits.
-func (cluster *cluster) awaitEvent(t *testing.T, pod wanted, words string) {
+func (c *cluster) awaitEvent(t *testing.T, pod wanted, words string) {
 	t.Helper()
 	awaitEvery(t, kubectlPause, "the event that says why the pod waits", 40*time.Second, func() string {
-		told := cluster.kubectl(t, "-n", pod.Namespace, "get", "events", "--field-selector=involvedObject.name="+pod.Name, "-o",
+		told := c.kubectl(t, "-n", pod.Namespace, "get", "events", "--field-selector=involvedObject.name="+pod.Name, "-o",
 			`jsonpath={range .items[?(@.type=="Warning")]}{.message}{"\n"}{end}`)
 		if !strings.Contains(told, words) {
 			return told

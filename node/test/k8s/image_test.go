@@ -27,9 +27,9 @@ type image struct {
 }
 
 // write the image as an OCI archive, which containerd imports.
-func (image image) write(t *testing.T, file string) {
+func (i image) write(t *testing.T, file string) {
 	t.Helper()
-	layer := image.layer(t)
+	layer := i.layer(t)
 	blobs := map[string][]byte{}
 	blob := func(kind string, content []byte) map[string]any {
 		sum := sha256.Sum256(content)
@@ -45,14 +45,14 @@ func (image image) write(t *testing.T, file string) {
 	described := blob("application/vnd.oci.image.layer.v1.tar", layer)
 	configuration := blob("application/vnd.oci.image.config.v1+json", encode(map[string]any{
 		"architecture": "amd64", "os": "linux",
-		"config": map[string]any{"Cmd": image.Command, "Env": []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}},
+		"config": map[string]any{"Cmd": i.Command, "Env": []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []any{described["digest"]}},
 	}))
 	manifest := blob("application/vnd.oci.image.manifest.v1+json", encode(map[string]any{
 		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
 		"config": configuration, "layers": []any{described},
 	}))
-	manifest["annotations"] = map[string]string{"io.containerd.image.name": image.Name}
+	manifest["annotations"] = map[string]string{"io.containerd.image.name": i.Name}
 	blobs["index.json"] = encode(map[string]any{"schemaVersion": 2, "manifests": []any{manifest}})
 	blobs["oci-layout"] = []byte(`{"imageLayoutVersion":"1.0.0"}`)
 
@@ -67,7 +67,7 @@ func (image image) write(t *testing.T, file string) {
 	check(t, os.WriteFile(file, archive.Bytes(), 0o644))
 }
 
-func (image image) layer(t *testing.T) []byte {
+func (i image) layer(t *testing.T) []byte {
 	t.Helper()
 	var layer bytes.Buffer
 	writer := tar.NewWriter(&layer)
@@ -84,8 +84,8 @@ func (image image) layer(t *testing.T) []byte {
 	for _, name := range []string{"dev", "etc", "proc", "run", "sys", "tmp", "var"} {
 		folder(name)
 	}
-	for _, seen := range slices.Sorted(maps.Keys(image.Files)) {
-		content, err := os.ReadFile(image.Files[seen])
+	for _, seen := range slices.Sorted(maps.Keys(i.Files)) {
+		content, err := os.ReadFile(i.Files[seen])
 		check(t, err)
 		name := strings.TrimPrefix(seen, "/")
 		folder(path.Dir(name))
@@ -93,10 +93,10 @@ func (image image) layer(t *testing.T) []byte {
 		_, err = writer.Write(content)
 		check(t, err)
 	}
-	for _, seen := range slices.Sorted(maps.Keys(image.Links)) {
+	for _, seen := range slices.Sorted(maps.Keys(i.Links)) {
 		name := strings.TrimPrefix(seen, "/")
 		folder(path.Dir(name))
-		check(t, writer.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: image.Links[seen]}))
+		check(t, writer.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: i.Links[seen]}))
 	}
 	check(t, writer.Close())
 	return layer.Bytes()

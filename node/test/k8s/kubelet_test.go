@@ -13,10 +13,10 @@ import (
 )
 
 // startContainers starts containerd and gives it the images.
-func (node *node) startContainers(t *testing.T) {
+func (n *node) startContainers(t *testing.T) {
 	t.Helper()
-	tools := node.cluster.tools
-	configuration := filepath.Join(node.Folder, "containerd.toml")
+	tools := n.cluster.tools
+	configuration := filepath.Join(n.Folder, "containerd.toml")
 	check(t, os.WriteFile(configuration, fmt.Appendf(nil, `version = 2
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = %q
@@ -32,44 +32,44 @@ func (node *node) startContainers(t *testing.T) {
     bin_dir = "/opt/cni/bin"
     conf_dir = "/etc/cni/net.d"
 `, pauseImage, tools+"/bin/runc"), 0o644))
-	node.Launch(t, "containerd", "containerd", "--config", configuration)
-	await(t, node.Name+"'s containerd", 20*time.Second, func() string {
-		connection, err := net.Dial("unix", node.path("/run/containerd/containerd.sock"))
+	n.Launch(t, "containerd", "containerd", "--config", configuration)
+	await(t, n.Name+"'s containerd", 20*time.Second, func() string {
+		connection, err := net.Dial("unix", n.path("/run/containerd/containerd.sock"))
 		if err != nil {
 			return err.Error()
 		}
 		_ = connection.Close()
 		return ""
 	})
-	for _, archive := range node.cluster.images {
-		node.Run(t, "ctr", "--namespace", "k8s.io", "images", "import", archive)
+	for _, archive := range n.cluster.images {
+		n.Run(t, "ctr", "--namespace", "k8s.io", "images", "import", archive)
 	}
 }
 
 // installPlugins puts the plugins that are not ours where the runtime looks for them, with Multus as the one that it
 // calls, and the default network inside Multus' own configuration: from a file of its own Multus loses fields of it.
-func (node *node) installPlugins(t *testing.T) {
+func (n *node) installPlugins(t *testing.T) {
 	t.Helper()
-	for _, folder := range []string{node.cluster.plugins, filepath.Join(node.cluster.tools, "cni")} {
+	for _, folder := range []string{n.cluster.plugins, filepath.Join(n.cluster.tools, "cni")} {
 		plugins, err := filepath.Glob(folder + "/*")
 		check(t, err)
-		node.Run(t, append([]string{"install", "-D", "-t", "/opt/cni/bin"}, plugins...)...)
+		n.Run(t, append([]string{"install", "-D", "-t", "/opt/cni/bin"}, plugins...)...)
 	}
-	node.write(t, "/etc/cni/net.d/multus.d/multus.kubeconfig", node.cluster.read(t, "multus.kubeconfig"))
+	n.write(t, "/etc/cni/net.d/multus.d/multus.kubeconfig", n.cluster.read(t, "multus.kubeconfig"))
 	const whereabouts = "/etc/cni/net.d/whereabouts.d/whereabouts."
-	node.write(t, whereabouts+"kubeconfig", node.cluster.read(t, "whereabouts.kubeconfig"))
-	node.write(t, whereabouts+"conf", fmt.Sprintf(`{"kubernetes": {"kubeconfig": %q}}`, whereabouts+"kubeconfig"))
-	node.write(t, "/etc/cni/net.d/00-multus.conf", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "multus", "type": "multus",
+	n.write(t, whereabouts+"kubeconfig", n.cluster.read(t, "whereabouts.kubeconfig"))
+	n.write(t, whereabouts+"conf", fmt.Sprintf(`{"kubernetes": {"kubeconfig": %q}}`, whereabouts+"kubeconfig"))
+	n.write(t, "/etc/cni/net.d/00-multus.conf", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "multus", "type": "multus",
  "kubeconfig": "/etc/cni/net.d/multus.d/multus.kubeconfig", "logFile": "/var/log/multus.log", "logLevel": "verbose",
  "delegates": [{"cniVersion": "1.0.0", "name": "default", "plugins": [{"type": "ptp", "mtu": 1500,
-  "ipam": {"type": "host-local", "subnet": %q, "routes": [{"dst": "0.0.0.0/0"}]}}]}]}`, node.pods()))
+  "ipam": {"type": "host-local", "subnet": %q, "routes": [{"dst": "0.0.0.0/0"}]}}]}]}`, n.pods()))
 }
 
 // startKubelet and the devices that pods can ask for.
-func (node *node) startKubelet(t *testing.T) {
+func (n *node) startKubelet(t *testing.T) {
 	t.Helper()
-	own, _ := node.management()
-	configuration := filepath.Join(node.Folder, "kubelet.yaml")
+	own, _ := n.management()
+	configuration := filepath.Join(n.Folder, "kubelet.yaml")
 	check(t, os.WriteFile(configuration, fmt.Appendf(nil, `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
@@ -84,46 +84,46 @@ evictionHard: {memory.available: 100Mi, nodefs.available: 1%%, imagefs.available
 imageGCHighThresholdPercent: 100
 resolvConf: ""
 nodeStatusUpdateFrequency: 1s
-`, node.cgroup(), node.cluster.keys.path("ca.crt")), 0o644))
-	node.Launch(t, "kubelet", "kubelet", "--config="+configuration, "--hostname-override="+node.Name,
-		"--kubeconfig="+node.cluster.keys.path("node-"+node.Name+".kubeconfig"), "--node-ip="+own.String(),
-		"--cert-dir="+filepath.Join(node.Folder, "kubelet"))
-	await(t, node.Name+"'s kubelet", 30*time.Second, func() string {
-		_, err := os.Stat(node.path("/var/lib/kubelet/device-plugins/kubelet.sock"))
+`, n.cgroup(), n.cluster.keys.path("ca.crt")), 0o644))
+	n.Launch(t, "kubelet", "kubelet", "--config="+configuration, "--hostname-override="+n.Name,
+		"--kubeconfig="+n.cluster.keys.path("node-"+n.Name+".kubeconfig"), "--node-ip="+own.String(),
+		"--cert-dir="+filepath.Join(n.Folder, "kubelet"))
+	await(t, n.Name+"'s kubelet", 30*time.Second, func() string {
+		_, err := os.Stat(n.path("/var/lib/kubelet/device-plugins/kubelet.sock"))
 		if err != nil {
 			return err.Error()
 		}
 		return ""
 	})
 	devices := []string{"nvidia.com/gpu=" + numbered("gpu%d", 8)}
-	for rail := range node.cluster.rails {
+	for rail := range n.cluster.rails {
 		devices = append(devices, fmt.Sprintf("nvidia.com/mlnx_sriov_pf%d_vf=%s", rail+1,
 			numbered(fmt.Sprintf("0000:%02x:00.%%d", 8+rail), 8)))
 	}
-	node.Launch(t, "deviceplugin", append([]string{"deviceplugin"}, devices...)...)
+	n.Launch(t, "deviceplugin", append([]string{"deviceplugin"}, devices...)...)
 }
 
 // killKubelet as a crash would, and start it anew. A pod that comes before the device plugin has registered again would be
 // refused for good: kubelet knows of its devices, but of none that is healthy.
-func (node *node) killKubelet(t *testing.T) {
+func (n *node) killKubelet(t *testing.T) {
 	t.Helper()
-	before := node.registrations(t)
-	node.Kill(t, "kubelet")
-	node.Restart(t, "kubelet")
-	resources := 1 + len(node.cluster.rails)
+	before := n.registrations(t)
+	n.Kill(t, "kubelet")
+	n.Restart(t, "kubelet")
+	resources := 1 + len(n.cluster.rails)
 	await(t, "the device plugin's registration with the new kubelet", 30*time.Second, func() string {
-		if made := node.registrations(t) - before; made < resources {
+		if made := n.registrations(t) - before; made < resources {
 			return fmt.Sprintf("%d of %d resources", made, resources)
 		}
 		return ""
 	})
-	node.cluster.awaitDevices(t, node)
+	n.cluster.awaitDevices(t, n)
 }
 
 // registrations that the device plugin has made so far.
-func (node *node) registrations(t *testing.T) int {
+func (n *node) registrations(t *testing.T) int {
 	t.Helper()
-	log, err := os.ReadFile(filepath.Join(node.Folder, "log", "deviceplugin.log"))
+	log, err := os.ReadFile(filepath.Join(n.Folder, "log", "deviceplugin.log"))
 	check(t, err)
 	return strings.Count(string(log), " registered resource=")
 }
@@ -137,9 +137,9 @@ func numbered(format string, count int) string {
 }
 
 // write a file as the node sees it.
-func (node *node) write(t *testing.T, seen, content string) {
+func (n *node) write(t *testing.T, seen, content string) {
 	t.Helper()
-	path := node.path(seen)
+	path := n.path(seen)
 	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	check(t, os.WriteFile(path, []byte(content), 0o600))
 }

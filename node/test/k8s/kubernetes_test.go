@@ -13,24 +13,24 @@ func TestKubernetes(t *testing.T) {
 	cluster.parts(t)
 }
 
-func (cluster *cluster) parts(t *testing.T) {
+func (c *cluster) parts(t *testing.T) {
 	for _, part := range []struct {
 		what string
 		try  func(*testing.T)
 	}{
-		{"the pod of the source is ready with both rails, and leaves nothing", cluster.sourcesPod},
-		{"the examples are accepted", cluster.examplesAccepted},
-		{"tenants are apart", cluster.tenantsApart},
-		{"a pod reaches others with its first packet", cluster.firstPackets},
-		{"both families by host-local", cluster.hostLocal},
-		{"a daemon speaks for its own node only", cluster.ownNodeOnly},
-		{"restarts lose no packet of untouched pods", cluster.restarts},
-		{"an address changes its tenant when all nodes know, not before", cluster.cutOff},
-		{"pods end while the daemon is away", cluster.daemonAway},
-		{"all of it can be removed", cluster.removal},
+		{"the pod of the source is ready with both rails, and leaves nothing", c.sourcesPod},
+		{"the examples are accepted", c.examplesAccepted},
+		{"tenants are apart", c.tenantsApart},
+		{"a pod reaches others with its first packet", c.firstPackets},
+		{"both families by host-local", c.hostLocal},
+		{"a daemon speaks for its own node only", c.ownNodeOnly},
+		{"restarts lose no packet of untouched pods", c.restarts},
+		{"an address changes its tenant when all nodes know, not before", c.cutOff},
+		{"pods end while the daemon is away", c.daemonAway},
+		{"all of it can be removed", c.removal},
 	} {
 		if !t.Run(part.what, part.try) {
-			t.Fatalf("the parts after this one were not tried\n%s", cluster.explain())
+			t.Fatalf("the parts after this one were not tried\n%s", c.explain())
 		}
 	}
 }

@@ -12,14 +12,14 @@ import (
 )
 
 // sourcesPod starts the pod that the whole is made for, with its eight GPUs and a VF of each rail, and ends it again.
-func (cluster *cluster) sourcesPod(t *testing.T) {
-	cluster.namespace(t, "tenant1", "whereabouts")
-	before := cluster.settled(t)
+func (c *cluster) sourcesPod(t *testing.T) {
+	c.namespace(t, "tenant1", "whereabouts")
+	before := c.settled(t)
 	start := time.Now()
-	pods := cluster.run(t, wanted{Namespace: "tenant1", Name: "gpu-pod", GPUs: true})
+	pods := c.run(t, wanted{Namespace: "tenant1", Name: "gpu-pod", GPUs: true})
 	t.Logf("Ready %.1f s after it was asked for, seen through kubectl", time.Since(start).Seconds())
 	pod := pods[0]
-	for number, leaf := range cluster.leaves {
+	for number, leaf := range c.leaves {
 		link := fmt.Sprintf("net%d", number+1)
 		address := pod.Address(link)
 		if !leaf.Rail.Prefixes[0].Contains(address) {
@@ -29,22 +29,22 @@ func (cluster *cluster) sourcesPod(t *testing.T) {
 			t.Errorf("the pod is Ready, and %s's leaf sends packets for %s to %q, not to %s", leaf.Rail.Name, address, node, pod.Node.Name)
 		}
 	}
-	told := cluster.kubectl(t, "exec", "-n", "tenant1", "gpu-pod", "--", "env")
+	told := c.kubectl(t, "exec", "-n", "tenant1", "gpu-pod", "--", "env")
 	for _, variable := range []string{"PCIDEVICE_NVIDIA_COM_MLNX_SRIOV_PF1_VF=", "PCIDEVICE_NVIDIA_COM_MLNX_SRIOV_PF2_VF="} {
 		if !strings.Contains(told, variable) {
 			t.Errorf("%s has no %s", pod, variable)
 		}
 	}
 	start = time.Now()
-	cluster.remove(t, pod)
+	c.remove(t, pod)
 	t.Logf("gone %.1f s after that was asked for", time.Since(start).Seconds())
-	cluster.awaitTraces(t, before)
+	c.awaitTraces(t, before)
 }
 
 // examplesAccepted by the API server as they are.
-func (cluster *cluster) examplesAccepted(t *testing.T) {
+func (c *cluster) examplesAccepted(t *testing.T) {
 	for _, example := range []string{"nv-ipam/networks.yaml", "whereabouts/networks.yaml", "host-local/networks.yaml", "pod.yaml"} {
-		told, err := cluster.tryKubectl("", "apply", "--dry-run=server", "-n", "tenant1", "-f", deployFolder+"/examples/"+example)
+		told, err := c.tryKubectl("", "apply", "--dry-run=server", "-n", "tenant1", "-f", deployFolder+"/examples/"+example)
 		if err != nil {
 			t.Errorf("%s: %s", example, told)
 		}
@@ -52,33 +52,33 @@ func (cluster *cluster) examplesAccepted(t *testing.T) {
 }
 
 // tenantsApart: pods of two namespaces on each of two nodes. Each sends to each other on both rails.
-func (cluster *cluster) tenantsApart(t *testing.T) {
-	cluster.namespace(t, "tenant2", "whereabouts")
+func (c *cluster) tenantsApart(t *testing.T) {
+	c.namespace(t, "tenant2", "whereabouts")
 	var wantedPods []wanted
 	for _, namespace := range []string{"tenant1", "tenant2"} {
-		for _, node := range cluster.nodes {
+		for _, node := range c.nodes {
 			wantedPods = append(wantedPods, wanted{Namespace: namespace, Name: "on-" + node.Name, Node: node.Name})
 		}
 	}
-	pods := cluster.run(t, wantedPods...)
-	cluster.apart(t, pods)
-	cluster.remove(t, pods...)
+	pods := c.run(t, wantedPods...)
+	c.apart(t, pods)
+	c.remove(t, pods...)
 }
 
 // apart: pods reach those of their namespace on every path, and not one packet comes to a pod of another, whatever its
 // rail and family. A path may lose some, and more than some in one of three tries: all send at once, on a machine that has
 // other work. That a path is there from the first packet on is for firstPackets to show, and restarts count each that is lost.
-func (cluster *cluster) apart(t *testing.T, pods []*pod) {
+func (c *cluster) apart(t *testing.T, pods []*pod) {
 	t.Helper()
 	other := func(from, to *pod) bool { return from.Namespace != to.Namespace }
-	dropped := cluster.dropped(t)
+	dropped := c.dropped(t)
 	refused := exchange(t, pods, other)
 	if refused.Arrived != 0 || refused.Answered != 0 {
 		t.Errorf("to other tenants: %d sent, %d arrived, %d answered", refused.Sent, refused.Arrived, refused.Answered)
 	}
 	// Open vSwitch counts for its flows what the kernel's have dropped, from time to time.
 	await(t, "what the flows that drop have counted", 10*time.Second, func() string {
-		if counted := cluster.dropped(t) - dropped; counted < refused.Sent {
+		if counted := c.dropped(t) - dropped; counted < refused.Sent {
 			return fmt.Sprintf("%d packets of %d that were sent to other tenants", counted, refused.Sent)
 		}
 		return ""
@@ -99,10 +99,10 @@ func (cluster *cluster) apart(t *testing.T, pods []*pod) {
 }
 
 // dropped packets for a tenant's sake, as the flows of all nodes have counted.
-func (cluster *cluster) dropped(t *testing.T) int {
+func (c *cluster) dropped(t *testing.T) int {
 	t.Helper()
 	count := 0
-	for _, node := range cluster.nodes {
+	for _, node := range c.nodes {
 		for _, flow := range node.flows(t) {
 			switch flow.Reason {
 			case plan.DropOtherTenant, plan.DropUnknownDestination, plan.DropUnknownSource:
@@ -114,24 +114,24 @@ func (cluster *cluster) dropped(t *testing.T) int {
 }
 
 // firstPackets: a pod's first command sends one packet to a pod on the other node; that it was sent too early would show.
-func (cluster *cluster) firstPackets(t *testing.T) {
-	target := cluster.run(t, wanted{Namespace: "tenant1", Name: "target", Node: cluster.nodes[0].Name})[0]
-	defer cluster.remove(t, target)
+func (c *cluster) firstPackets(t *testing.T) {
+	target := c.run(t, wanted{Namespace: "tenant1", Name: "target", Node: c.nodes[0].Name})[0]
+	defer c.remove(t, target)
 	var manifests, names []string
 	for try := range 5 {
 		name := fmt.Sprintf("first-%d", try)
-		pod := wanted{Namespace: "tenant1", Name: name, Node: cluster.nodes[1].Name}.object(t)
+		pod := wanted{Namespace: "tenant1", Name: name, Node: c.nodes[1].Name}.object(t)
 		pod.container().set([]string{"ping", "-c", "1", "-W", "1", "-I", "net1", target.Address("net1").String()}, "command")
 		pod.set("Never", "spec", "restartPolicy")
 		manifests, names = append(manifests, pod.text(t)), append(names, "pod/"+name)
 	}
-	cluster.apply(t, manifests...)
+	c.apply(t, manifests...)
 	for _, name := range names {
-		told, err := cluster.tryKubectl("", "wait", "-n", "tenant1", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=40s", name)
+		told, err := c.tryKubectl("", "wait", "-n", "tenant1", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=40s", name)
 		if err != nil {
-			log, _ := cluster.tryKubectl("", "logs", "-n", "tenant1", name)
+			log, _ := c.tryKubectl("", "logs", "-n", "tenant1", name)
 			t.Errorf("the first packet of %s had no answer: %s\n%s", name, told, log)
 		}
 	}
-	cluster.kubectl(t, append([]string{"delete", "-n", "tenant1", "--timeout=40s"}, names...)...)
+	c.kubectl(t, append([]string{"delete", "-n", "tenant1", "--timeout=40s"}, names...)...)
 }

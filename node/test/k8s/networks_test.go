@@ -58,16 +58,16 @@ subjects: [{kind: User, name: whereabouts, apiGroup: rbac.authorization.k8s.io}]
 `
 
 // installNetworks gives the API server what Multus and whereabouts keep there.
-func (cluster *cluster) installNetworks(t *testing.T) {
+func (c *cluster) installNetworks(t *testing.T) {
 	t.Helper()
 	manifests := []string{multusManifests}
-	files, err := filepath.Glob(filepath.Join(cluster.tools, "crds", "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(c.tools, "crds", "*.yaml"))
 	check(t, err)
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		check(t, err)
 		manifests = append(manifests, string(content))
 	}
-	cluster.apply(t, manifests...)
-	cluster.kubectl(t, "wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+	c.apply(t, manifests...)
+	c.kubectl(t, "wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
 }

@@ -41,31 +41,31 @@ type process struct {
 }
 
 // start the node's first process; binds are folders outside by where the node sees them.
-func (node *node) start(t *testing.T, binds map[string]string) {
+func (n *node) start(t *testing.T, binds map[string]string) {
 	t.Helper()
-	check(t, os.MkdirAll(filepath.Join(node.Folder, "log"), 0o755))
-	ready := filepath.Join(node.Folder, "mounted")
+	check(t, os.MkdirAll(filepath.Join(n.Folder, "log"), 0o755))
+	ready := filepath.Join(n.Folder, "mounted")
 	description, err := json.Marshal(nodeMounts{
-		Folder: node.Folder, Kept: []string{node.cluster.folder, node.cluster.tools, node.cluster.plugins}, Binds: binds,
+		Folder: n.Folder, Kept: []string{n.cluster.folder, n.cluster.tools, n.cluster.plugins}, Binds: binds,
 		Ready: ready,
 	})
 	check(t, err)
 	program, err := os.Executable()
 	check(t, err)
 	// Not `ip netns exec`, which takes the cgroups away with the old /sys.
-	node.first = exec.Command("nsenter", "--net="+node.Namespace.Path(), program, nodeInit, string(description))
-	node.first.SysProcAttr = &syscall.SysProcAttr{
+	n.first = exec.Command("nsenter", "--net="+n.Namespace.Path(), program, nodeInit, string(description))
+	n.first.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL,
 	}
-	node.logTo(t, node.first, "first")
-	check(t, testlab.Start(node.first))
+	n.logTo(t, n.first, "first")
+	check(t, testlab.Start(n.first))
 	t.Cleanup(func() {
-		_ = node.first.Process.Kill()
-		_ = node.first.Wait()
-		node.removeCgroups(t)
+		_ = n.first.Process.Kill()
+		_ = n.first.Wait()
+		n.removeCgroups(t)
 	})
-	node.makeCgroups(t)
-	await(t, node.Name+"'s file system", 10*time.Second, func() string {
+	n.makeCgroups(t)
+	await(t, n.Name+"'s file system", 10*time.Second, func() string {
 		if _, err := os.Stat(ready); err != nil {
 			return err.Error()
 		}
@@ -74,59 +74,59 @@ func (node *node) start(t *testing.T, binds map[string]string) {
 }
 
 // Command that runs in the node, with the cluster's programs before the machine's.
-func (node *node) Command(argv ...string) *exec.Cmd {
-	enter := []string{"-t", strconv.Itoa(node.first.Process.Pid), "-m", "-n", "-p", "--", "env", "PATH=" + node.cluster.path()}
+func (n *node) Command(argv ...string) *exec.Cmd {
+	enter := []string{"-t", strconv.Itoa(n.first.Process.Pid), "-m", "-n", "-p", "--", "env", "PATH=" + n.cluster.path()}
 	command := exec.Command("nsenter", append(enter, argv...)...)
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return command
 }
 
 // Run a command in the node and give its output; a failure of it is the test's.
-func (node *node) Run(t *testing.T, argv ...string) string {
+func (n *node) Run(t *testing.T, argv ...string) string {
 	t.Helper()
-	told, err := node.Command(argv...).CombinedOutput()
+	told, err := n.Command(argv...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s: %v: %v\n%s", node.Name, argv, err, told)
+		t.Fatalf("%s: %v: %v\n%s", n.Name, argv, err, told)
 	}
 	return string(told)
 }
 
 // path of a file as it is outside of the node.
-func (node *node) path(seen string) string {
-	return fmt.Sprintf("/proc/%d/root%s", node.first.Process.Pid, seen)
+func (n *node) path(seen string) string {
+	return fmt.Sprintf("/proc/%d/root%s", n.first.Process.Pid, seen)
 }
 
 // Launch a process that stays.
-func (node *node) Launch(t *testing.T, name string, argv ...string) {
+func (n *node) Launch(t *testing.T, name string, argv ...string) {
 	t.Helper()
-	process := &process{argv: argv, command: node.Command(argv...), ended: make(chan struct{})}
-	node.logTo(t, process.command, name)
+	process := &process{argv: argv, command: n.Command(argv...), ended: make(chan struct{})}
+	n.logTo(t, process.command, name)
 	check(t, testlab.Start(process.command))
 	go func() {
 		_ = process.command.Wait()
 		close(process.ended)
 	}()
-	node.processes[name] = process
+	n.processes[name] = process
 }
 
 // Kill a process as a crash would; it returns when it is gone.
-func (node *node) Kill(t *testing.T, name string) {
+func (n *node) Kill(t *testing.T, name string) {
 	t.Helper()
-	process := node.processes[name]
+	process := n.processes[name]
 	for _, pid := range children(process.command.Process.Pid) {
 		check(t, syscall.Kill(pid, syscall.SIGKILL))
 	}
 	select {
 	case <-process.ended:
 	case <-time.After(10 * time.Second):
-		t.Fatalf("%s: %s is there 10 s after SIGKILL", node.Name, name)
+		t.Fatalf("%s: %s is there 10 s after SIGKILL", n.Name, name)
 	}
 }
 
 // Restart a process that was killed.
-func (node *node) Restart(t *testing.T, name string) {
+func (n *node) Restart(t *testing.T, name string) {
 	t.Helper()
-	node.Launch(t, name, node.processes[name].argv...)
+	n.Launch(t, name, n.processes[name].argv...)
 }
 
 // children of a process; nsenter has one: what it was asked to run.
@@ -141,21 +141,21 @@ func children(pid int) []int {
 	return pids
 }
 
-func (node *node) logTo(t *testing.T, command *exec.Cmd, name string) {
+func (n *node) logTo(t *testing.T, command *exec.Cmd, name string) {
 	t.Helper()
-	log, err := os.OpenFile(filepath.Join(node.Folder, "log", name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(filepath.Join(n.Folder, "log", name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	check(t, err)
 	t.Cleanup(func() { _ = log.Close() })
 	command.Stdout, command.Stderr = log, log
 }
 
 // cgroup of the node below each hierarchy: kubelets of one machine would remove each other's pods from a common one.
-func (node *node) cgroup() string { return "/" + node.Namespace.Name }
+func (n *node) cgroup() string { return "/" + n.Namespace.Name }
 
-func (node *node) makeCgroups(t *testing.T) {
+func (n *node) makeCgroups(t *testing.T) {
 	t.Helper()
 	for _, hierarchy := range hierarchies() {
-		folder := hierarchy + node.cgroup()
+		folder := hierarchy + n.cgroup()
 		check(t, os.MkdirAll(folder, 0o755))
 		for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
 			// Version 1 gives a new group no CPU and no memory.
@@ -167,12 +167,12 @@ func (node *node) makeCgroups(t *testing.T) {
 }
 
 // removeCgroups once the processes in them are gone, which takes the kernel a moment.
-func (node *node) removeCgroups(t *testing.T) {
+func (n *node) removeCgroups(t *testing.T) {
 	t.Helper()
 	for _, hierarchy := range hierarchies() {
 		var left string
 		for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
-			if left = removeEmpty(hierarchy + node.cgroup()); left == "" {
+			if left = removeEmpty(hierarchy + n.cgroup()); left == "" {
 				break
 			}
 		}
@@ -210,13 +210,13 @@ func hierarchies() []string {
 }
 
 // management is the node's address in the network of the control plane, and the control plane's on the same cable.
-func (node *node) management() (own, control netip.Addr) {
-	return netip.AddrFrom4([4]byte{10, 222, byte(node.Number), 2}), netip.AddrFrom4([4]byte{10, 222, byte(node.Number), 1})
+func (n *node) management() (own, control netip.Addr) {
+	return netip.AddrFrom4([4]byte{10, 222, byte(n.Number), 2}), netip.AddrFrom4([4]byte{10, 222, byte(n.Number), 1})
 }
 
 // pods of the node in the cluster's default network.
-func (node *node) pods() netip.Prefix {
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(node.Number), 0}), 24)
+func (n *node) pods() netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(n.Number), 0}), 24)
 }
 
 // await until look finds nothing missing any more; it says what is.

@@ -30,8 +30,8 @@ func readObjects(t *testing.T, name string) []object {
 }
 
 // set a field by its path; folders on the way are made.
-func (object object) set(value any, path ...string) {
-	at := map[string]any(object)
+func (o object) set(value any, path ...string) {
+	at := map[string]any(o)
 	for _, name := range path[:len(path)-1] {
 		next, is := at[name].(map[string]any)
 		if !is {
@@ -44,25 +44,25 @@ func (object object) set(value any, path ...string) {
 }
 
 // container of a pod that has one.
-func (object object) container() object {
-	return object["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
+func (o object) container() object {
+	return o["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
 }
 
-func (object object) text(t *testing.T) string {
+func (o object) text(t *testing.T) string {
 	t.Helper()
-	content, err := json.Marshal(object)
+	content, err := json.Marshal(o)
 	check(t, err)
 	return string(content)
 }
 
 // networks gives a namespace the networks of an example. The annotation with the resource's name is left out: with it
 // Multus hands the VF's PCI address to ovs-cni, and there is no VF here. The pods ask for the resource all the same.
-func (cluster *cluster) networks(t *testing.T, example, namespace string) {
+func (c *cluster) networks(t *testing.T, example, namespace string) {
 	t.Helper()
 	for _, network := range readObjects(t, "examples/"+example+"/networks.yaml") {
 		network.set(map[string]any{}, "metadata", "annotations")
 		network.set(namespace, "metadata", "namespace")
-		cluster.apply(t, network.text(t))
+		c.apply(t, network.text(t))
 	}
 }
 
@@ -75,26 +75,26 @@ type wanted struct {
 	GPUs bool
 }
 
-func (wanted wanted) manifest(t *testing.T) string {
+func (w wanted) manifest(t *testing.T) string {
 	t.Helper()
-	return wanted.object(t).text(t)
+	return w.object(t).text(t)
 }
 
-func (wanted wanted) object(t *testing.T) object {
+func (w wanted) object(t *testing.T) object {
 	t.Helper()
 	pod := readObjects(t, "examples/pod.yaml")[0]
-	pod.set(wanted.Namespace, "metadata", "namespace")
-	pod.set(wanted.Name, "metadata", "name")
+	pod.set(w.Namespace, "metadata", "namespace")
+	pod.set(w.Name, "metadata", "name")
 	pod.set(1, "spec", "terminationGracePeriodSeconds")
-	if wanted.Node != "" {
-		pod.set(wanted.Node, "spec", "nodeSelector", "kubernetes.io/hostname")
+	if w.Node != "" {
+		pod.set(w.Node, "spec", "nodeSelector", "kubernetes.io/hostname")
 	}
-	if wanted.Networks != "" {
-		pod.set(wanted.Networks, "metadata", "annotations", "k8s.v1.cni.cncf.io/networks")
+	if w.Networks != "" {
+		pod.set(w.Networks, "metadata", "annotations", "k8s.v1.cni.cncf.io/networks")
 	}
 	pod.container().set(podImage, "image")
 	pod.container().set("Never", "imagePullPolicy")
-	if !wanted.GPUs {
+	if !w.GPUs {
 		for _, bound := range []string{"requests", "limits"} {
 			delete(pod.container()["resources"].(map[string]any)[bound].(map[string]any), "nvidia.com/gpu")
 		}
@@ -103,47 +103,47 @@ func (wanted wanted) object(t *testing.T) object {
 }
 
 // run pods and give them once all are Ready.
-func (cluster *cluster) run(t *testing.T, pods ...wanted) []*pod {
+func (c *cluster) run(t *testing.T, pods ...wanted) []*pod {
 	t.Helper()
 	var manifests []string
 	for _, wanted := range pods {
 		manifests = append(manifests, wanted.manifest(t))
 	}
-	cluster.apply(t, manifests...)
+	c.apply(t, manifests...)
 	var found []*pod
 	for _, wanted := range pods {
-		found = append(found, cluster.awaitReady(t, wanted))
+		found = append(found, c.awaitReady(t, wanted))
 	}
 	return found
 }
 
-func (cluster *cluster) awaitReady(t *testing.T, pod wanted) *pod {
+func (c *cluster) awaitReady(t *testing.T, pod wanted) *pod {
 	t.Helper()
-	told, err := cluster.tryKubectl("", "wait", "-n", pod.Namespace, "--for=condition=Ready", "--timeout=60s", "pod/"+pod.Name)
+	told, err := c.tryKubectl("", "wait", "-n", pod.Namespace, "--for=condition=Ready", "--timeout=60s", "pod/"+pod.Name)
 	if err != nil {
-		t.Fatalf("%s: %s\n%s", pod.Name, told, cluster.explain())
+		t.Fatalf("%s: %s\n%s", pod.Name, told, c.explain())
 	}
-	return cluster.pod(t, pod.Namespace, pod.Name)
+	return c.pod(t, pod.Namespace, pod.Name)
 }
 
 // remove pods; it returns when they are gone from the API server.
-func (cluster *cluster) remove(t *testing.T, pods ...*pod) {
+func (c *cluster) remove(t *testing.T, pods ...*pod) {
 	t.Helper()
 	for _, pod := range pods {
-		cluster.kubectl(t, "delete", "pod", "-n", pod.Namespace, pod.Name, "--wait=false")
+		c.kubectl(t, "delete", "pod", "-n", pod.Namespace, pod.Name, "--wait=false")
 	}
 	for _, pod := range pods {
-		told, err := cluster.tryKubectl("", "wait", "--for=delete", "-n", pod.Namespace, "--timeout=40s", "pod/"+pod.Name)
+		told, err := c.tryKubectl("", "wait", "--for=delete", "-n", pod.Namespace, "--timeout=40s", "pod/"+pod.Name)
 		if err != nil {
-			t.Fatalf("%s is still there: %s\n%s", pod, told, cluster.explain())
+			t.Fatalf("%s is still there: %s\n%s", pod, told, c.explain())
 		}
 	}
 }
 
 // namespace with the networks of an example.
-func (cluster *cluster) namespace(t *testing.T, name, example string) {
+func (c *cluster) namespace(t *testing.T, name, example string) {
 	t.Helper()
-	cluster.apply(t, object{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}.text(t))
-	cluster.kubectl(t, "wait", "--for=create", "--timeout=20s", "-n", name, "serviceaccount/default")
-	cluster.networks(t, example, name)
+	c.apply(t, object{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}.text(t))
+	c.kubectl(t, "wait", "--for=create", "--timeout=20s", "-n", name, "serviceaccount/default")
+	c.networks(t, example, name)
 }

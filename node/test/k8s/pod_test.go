@@ -36,12 +36,12 @@ type podInterface struct {
 }
 
 // Address of an interface, of IPv4 where it has one.
-func (pod *pod) Address(link string) netip.Addr { return pod.Interfaces[link].Addresses[0] }
+func (p *pod) Address(link string) netip.Addr { return p.Interfaces[link].Addresses[0] }
 
-func (pod *pod) String() string { return pod.Namespace + "/" + pod.Name }
+func (p *pod) String() string { return p.Namespace + "/" + p.Name }
 
 // pod that is Ready, looked up.
-func (cluster *cluster) pod(t *testing.T, namespace, name string) *pod {
+func (c *cluster) pod(t *testing.T, namespace, name string) *pod {
 	t.Helper()
 	var told struct {
 		Metadata struct {
@@ -54,9 +54,9 @@ func (cluster *cluster) pod(t *testing.T, namespace, name string) *pod {
 			PodIP string `json:"podIP"`
 		} `json:"status"`
 	}
-	check(t, json.Unmarshal([]byte(cluster.kubectl(t, "get", "pod", "-n", namespace, name, "-o", "json")), &told))
+	check(t, json.Unmarshal([]byte(c.kubectl(t, "get", "pod", "-n", namespace, name, "-o", "json")), &told))
 	found := &pod{Namespace: namespace, Name: name, Interfaces: map[string]podInterface{}}
-	for _, node := range cluster.nodes {
+	for _, node := range c.nodes {
 		if node.Name == told.Spec.NodeName {
 			found.Node = node
 		}
@@ -77,9 +77,9 @@ func (cluster *cluster) pod(t *testing.T, namespace, name string) *pod {
 }
 
 // netnsOf the pod that has the address in the default network.
-func (node *node) netnsOf(t *testing.T, address string) string {
+func (n *node) netnsOf(t *testing.T, address string) string {
 	t.Helper()
-	files, err := filepath.Glob(node.path("/run/netns/*"))
+	files, err := filepath.Glob(n.path("/run/netns/*"))
 	check(t, err)
 	for _, file := range files {
 		told, err := exec.Command("nsenter", "--net="+file, "ip", "-4", "-o", "address", "show").Output()
@@ -87,31 +87,31 @@ func (node *node) netnsOf(t *testing.T, address string) string {
 			return file
 		}
 	}
-	t.Fatalf("%s: no network namespace has %s", node.Name, address)
+	t.Fatalf("%s: no network namespace has %s", n.Name, address)
 	return ""
 }
 
 // Command in the pod's network; of this machine's programs, so that it needs neither kubelet nor containerd.
-func (pod *pod) Command(argv ...string) *exec.Cmd {
-	command := exec.Command("nsenter", append([]string{"--net=" + pod.netns}, argv...)...)
+func (p *pod) Command(argv ...string) *exec.Cmd {
+	command := exec.Command("nsenter", append([]string{"--net=" + p.netns}, argv...)...)
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return command
 }
 
-func (pod *pod) Run(t *testing.T, argv ...string) string {
+func (p *pod) Run(t *testing.T, argv ...string) string {
 	t.Helper()
-	told, err := pod.Command(argv...).CombinedOutput()
+	told, err := p.Command(argv...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s: %v: %v\n%s", pod, argv, err, told)
+		t.Fatalf("%s: %v: %v\n%s", p, argv, err, told)
 	}
 	return string(told)
 }
 
 // arrived counts the echo requests that the pod's kernel has been given, of both families.
-func (pod *pod) arrived(t *testing.T) int {
+func (p *pod) arrived(t *testing.T) int {
 	t.Helper()
 	// /proc/net of the process that looks, which nsenter has put into the pod's network.
-	told := pod.Run(t, "cat", "/proc/net/snmp", "/proc/net/snmp6")
+	told := p.Run(t, "cat", "/proc/net/snmp", "/proc/net/snmp6")
 	count := 0
 	var names []string
 	for line := range strings.Lines(told) {
@@ -192,10 +192,10 @@ func pingSummary(t *testing.T, told string) (sent, answered int) {
 }
 
 // ping from the pod by an interface: how many echo requests were sent, and how many answers came.
-func (pod *pod) ping(t *testing.T, link string, to netip.Addr, count int, more ...string) (sent, answered int) {
+func (p *pod) ping(t *testing.T, link string, to netip.Addr, count int, more ...string) (sent, answered int) {
 	t.Helper()
 	// It fails where nothing answers, which may be what is wanted.
-	told, _ := pod.Command(pingWords(link, to, count, more...)...).CombinedOutput()
+	told, _ := p.Command(pingWords(link, to, count, more...)...).CombinedOutput()
 	return pingSummary(t, string(told))
 }
 
@@ -209,9 +209,9 @@ type flow struct {
 const flowInterval = 10 * time.Millisecond
 
 // startFlow from one pod to another.
-func (cluster *cluster) startFlow(t *testing.T, from *pod, link string, to *pod) *flow {
+func (c *cluster) startFlow(t *testing.T, from *pod, link string, to *pod) *flow {
 	t.Helper()
-	log, err := os.CreateTemp(cluster.folder, "flow-")
+	log, err := os.CreateTemp(c.folder, "flow-")
 	check(t, err)
 	flow := &flow{what: fmt.Sprintf("%s to %s on %s", from, to, link), log: log}
 	flow.command = from.Command("ping", "-n", "-I", link, "-i", fmt.Sprint(flowInterval.Seconds()), to.Address(link).String())
@@ -228,11 +228,11 @@ func (cluster *cluster) startFlow(t *testing.T, from *pod, link string, to *pod)
 var answer = regexp.MustCompile(`bytes from .* icmp_seq=(\d+)`)
 
 // end the flow and tell how many answers came, and how many are missing among those before the last that came.
-func (flow *flow) end(t *testing.T) (answered, lost int) {
+func (f *flow) end(t *testing.T) (answered, lost int) {
 	t.Helper()
-	check(t, flow.command.Process.Signal(syscall.SIGINT))
-	_ = flow.command.Wait()
-	told, err := os.ReadFile(flow.log.Name())
+	check(t, f.command.Process.Signal(syscall.SIGINT))
+	_ = f.command.Wait()
+	told, err := os.ReadFile(f.log.Name())
 	check(t, err)
 	last := 0
 	seen := map[int]bool{}

@@ -20,12 +20,12 @@ const (
 )
 
 // makeNodeImage builds our programs and puts into an image what deploy/Containerfile does, from this machine's Debian.
-func (cluster *cluster) makeNodeImage(t *testing.T) {
+func (c *cluster) makeNodeImage(t *testing.T) {
 	t.Helper()
-	programs := filepath.Join(cluster.folder, "programs") + "/"
+	programs := filepath.Join(c.folder, "programs") + "/"
 	testlab.Run(t, "../../cmd/railwright-cni/build", programs)
 	testlab.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-o", programs, "railwright/node/cmd/railwrightd")
-	busybox := filepath.Join(cluster.tools, "bin/busybox")
+	busybox := filepath.Join(c.tools, "bin/busybox")
 	files := map[string]string{
 		"/usr/bin/railwrightd":     programs + "railwrightd",
 		"/usr/bin/railwright-cni":  programs + "railwright-cni",
@@ -45,7 +45,7 @@ func (cluster *cluster) makeNodeImage(t *testing.T) {
 	for _, name := range []string{"sh", "cp", "chmod", "mv", "ln"} {
 		links["/bin/"+name] = "busybox"
 	}
-	cluster.addImage(t, image{Name: nodeImage, Files: files, Links: links})
+	c.addImage(t, image{Name: nodeImage, Files: files, Links: links})
 }
 
 var libraryPath = regexp.MustCompile(`(/\S+) \(0x`)
@@ -61,33 +61,33 @@ func libraries(t *testing.T, program string) []string {
 }
 
 // deploy installs what an operator does, and waits until every node's daemon is ready.
-func (cluster *cluster) deploy(t *testing.T) {
+func (c *cluster) deploy(t *testing.T) {
 	t.Helper()
 	folder, err := filepath.Abs(deployFolder)
 	check(t, err)
-	cluster.kubectl(t, "apply", "-k", folder)
-	cluster.kubectl(t, "wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
-	cluster.rollOut(t)
+	c.kubectl(t, "apply", "-k", folder)
+	c.kubectl(t, "wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+	c.rollOut(t)
 }
 
-func (cluster *cluster) rollOut(t *testing.T) {
+func (c *cluster) rollOut(t *testing.T) {
 	t.Helper()
 	const timeout = 60 * time.Second
-	told, err := cluster.tryKubectl("", "-n", "railwright", "rollout", "status", "--timeout="+timeout.String(), "ds/railwrightd")
+	told, err := c.tryKubectl("", "-n", "railwright", "rollout", "status", "--timeout="+timeout.String(), "ds/railwrightd")
 	if err != nil {
-		t.Fatalf("railwrightd is not ready after %v: %s\n%s", timeout, told, cluster.explain())
+		t.Fatalf("railwrightd is not ready after %v: %s\n%s", timeout, told, c.explain())
 	}
 }
 
 // explain what the cluster says about our daemon and pods that are not ready.
-func (cluster *cluster) explain() string {
+func (c *cluster) explain() string {
 	var told []string
 	for _, question := range [][]string{
 		{"get", "pods", "-A", "-o", "wide"},
 		{"get", "events", "-A", "--sort-by=.lastTimestamp", "--field-selector=type=Warning,reason!=MissingClusterDNS"},
 		{"-n", "railwright", "logs", "ds/railwrightd", "--all-pods", "--all-containers", "--prefix", "--tail=30"},
 	} {
-		answer, _ := cluster.tryKubectl("", question...)
+		answer, _ := c.tryKubectl("", question...)
 		told = append(told, answer)
 	}
 	return strings.Join(told, "\n")

@@ -19,12 +19,12 @@ import (
 
 // traces are all that pods leave on nodes, leaves and in the API server while they live, one line each: ports, flows,
 // routes, addresses, links, namespaces and files.
-func (cluster *cluster) traces(t *testing.T) []string {
+func (c *cluster) traces(t *testing.T) []string {
 	t.Helper()
 	var found []string
 	add := func(format string, values ...any) { found = append(found, fmt.Sprintf(format, values...)) }
-	for _, node := range cluster.nodes {
-		for _, rail := range cluster.rails {
+	for _, node := range c.nodes {
+		for _, rail := range c.rails {
 			for port := range strings.FieldsSeq(node.Switch.Vsctl(t, "list-ports", rail.Bridge)) {
 				add("%s: port %s of %s", node.Name, port, rail.Bridge)
 			}
@@ -50,12 +50,12 @@ func (cluster *cluster) traces(t *testing.T) []string {
 			add("%s: file %s", node.Name, file)
 		}
 	}
-	for _, leaf := range cluster.leaves {
+	for _, leaf := range c.leaves {
 		for address, node := range leaf.hostRoutes(t) {
 			add("leaf of %s: route to %s by %s", leaf.Rail.Name, address, node)
 		}
 	}
-	for line := range strings.Lines(cluster.kubectl(t, "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o",
+	for line := range strings.Lines(c.kubectl(t, "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o",
 		`jsonpath={range .items[*]}{.metadata.name}{" "}{.spec.allocations}{"\n"}{end}`)) {
 		if !strings.HasSuffix(strings.TrimSpace(line), "{}") {
 			add("whereabouts: %s", strings.TrimSpace(line))
@@ -66,19 +66,19 @@ func (cluster *cluster) traces(t *testing.T) []string {
 }
 
 // files that belong to a pod's network: our state, those of the plugins of the chain, and the runtime's.
-func (node *node) files(t *testing.T) []string {
+func (n *node) files(t *testing.T) []string {
 	t.Helper()
 	var found []string
 	for _, folder := range []string{
 		"/var/lib/railwright/attachments", "/var/lib/railwright/tombstones", "/var/lib/cni", "/tmp/ovscache", "/run/netns",
 	} {
-		check(t, filepath.WalkDir(node.path(folder), func(path string, entry fs.DirEntry, err error) error {
+		check(t, filepath.WalkDir(n.path(folder), func(path string, entry fs.DirEntry, err error) error {
 			if os.IsNotExist(err) {
 				return nil
 			}
 			// host-local keeps a lock and the last address that it gave.
 			if err == nil && !entry.IsDir() && entry.Name() != "lock" && !strings.HasPrefix(entry.Name(), "last_reserved_ip") {
-				found = append(found, strings.TrimPrefix(path, node.path("")))
+				found = append(found, strings.TrimPrefix(path, n.path("")))
 			}
 			return err
 		}))
@@ -87,11 +87,11 @@ func (node *node) files(t *testing.T) []string {
 }
 
 // settled traces: the same in two looks. What a part before has ended may still be on its way out.
-func (cluster *cluster) settled(t *testing.T) []string {
+func (c *cluster) settled(t *testing.T) []string {
 	t.Helper()
-	last := cluster.traces(t)
+	last := c.traces(t)
 	awaitEvery(t, kubectlPause, "traces that stay", tracesGo, func() string {
-		now := cluster.traces(t)
+		now := c.traces(t)
 		differ := difference(last, now)
 		last = now
 		return differ
@@ -103,10 +103,10 @@ func (cluster *cluster) settled(t *testing.T) []string {
 const tracesGo = 15 * time.Second
 
 // awaitTraces until there are these again, and no others.
-func (cluster *cluster) awaitTraces(t *testing.T, want []string) {
+func (c *cluster) awaitTraces(t *testing.T, want []string) {
 	t.Helper()
 	took := awaitEvery(t, kubectlPause, "nothing is left", tracesGo, func() string {
-		return difference(want, cluster.traces(t))
+		return difference(want, c.traces(t))
 	})
 	t.Logf("nothing was left after %.1f s", took.Seconds())
 }
@@ -139,15 +139,15 @@ type installed struct {
 var listed = regexp.MustCompile(`cookie=0x([0-9a-f]+), .*n_packets=(\d+), .*?(priority=.*)`)
 
 // flows of ours on all bridges of the node.
-func (node *node) flows(t *testing.T) []installed {
+func (n *node) flows(t *testing.T) []installed {
 	t.Helper()
 	var found []installed
-	for _, rail := range node.cluster.rails {
-		for _, line := range listed.FindAllStringSubmatch(node.Switch.Ofctl(t, rail.Bridge, "dump-flows"), -1) {
+	for _, rail := range n.cluster.rails {
+		for _, line := range listed.FindAllStringSubmatch(n.Switch.Ofctl(t, rail.Bridge, "dump-flows"), -1) {
 			cookie, err := strconv.ParseUint(line[1], 16, 64)
 			check(t, err)
 			if cookie>>48 != plan.Magic {
-				t.Errorf("%s: a flow of %s is not ours: %s", node.Name, rail.Bridge, line[0])
+				t.Errorf("%s: a flow of %s is not ours: %s", n.Name, rail.Bridge, line[0])
 			}
 			found = append(found, installed{
 				Attachment: int(cookie >> 32 & 0xffff), Reason: plan.Reason(cookie), Packets: number(t, line[2]),

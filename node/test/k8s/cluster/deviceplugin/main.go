@@ -39,9 +39,9 @@ func (*plugin) GetDevicePluginOptions(context.Context, *api.Empty) (*api.DeviceP
 }
 
 // ListAndWatch tells the devices once; they never change.
-func (plugin *plugin) ListAndWatch(_ *api.Empty, stream api.DevicePlugin_ListAndWatchServer) error {
+func (p *plugin) ListAndWatch(_ *api.Empty, stream api.DevicePlugin_ListAndWatchServer) error {
 	answer := &api.ListAndWatchResponse{}
-	for _, id := range plugin.ids {
+	for _, id := range p.ids {
 		answer.Devices = append(answer.Devices, &api.Device{ID: id, Health: api.Healthy})
 	}
 	if err := stream.Send(answer); err != nil {
@@ -51,8 +51,8 @@ func (plugin *plugin) ListAndWatch(_ *api.Empty, stream api.DevicePlugin_ListAnd
 	return nil
 }
 
-func (plugin *plugin) Allocate(_ context.Context, asked *api.AllocateRequest) (*api.AllocateResponse, error) {
-	name := "PCIDEVICE_" + strings.ToUpper(strings.NewReplacer(".", "_", "/", "_", "-", "_").Replace(plugin.resource))
+func (p *plugin) Allocate(_ context.Context, asked *api.AllocateRequest) (*api.AllocateResponse, error) {
+	name := "PCIDEVICE_" + strings.ToUpper(strings.NewReplacer(".", "_", "/", "_", "-", "_").Replace(p.resource))
 	answer := &api.AllocateResponse{}
 	for _, container := range asked.ContainerRequests {
 		answer.ContainerResponses = append(answer.ContainerResponses,
@@ -62,8 +62,8 @@ func (plugin *plugin) Allocate(_ context.Context, asked *api.AllocateRequest) (*
 }
 
 // serve one resource on its socket and register it, until the returned server is stopped.
-func (plugin *plugin) serve(ctx context.Context) (*grpc.Server, error) {
-	socket := filepath.Join(api.DevicePluginPath, strings.ReplaceAll(plugin.resource, "/", "_")+".sock")
+func (p *plugin) serve(ctx context.Context) (*grpc.Server, error) {
+	socket := filepath.Join(api.DevicePluginPath, strings.ReplaceAll(p.resource, "/", "_")+".sock")
 	if err := os.Remove(socket); err != nil && !os.IsNotExist(err) {
 		return nil, fmt.Errorf("remove the old socket: %w", err)
 	}
@@ -72,16 +72,16 @@ func (plugin *plugin) serve(ctx context.Context) (*grpc.Server, error) {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	server := grpc.NewServer()
-	api.RegisterDevicePluginServer(server, plugin)
+	api.RegisterDevicePluginServer(server, p)
 	go func() { _ = server.Serve(listener) }()
-	if err := plugin.register(ctx, filepath.Base(socket)); err != nil {
+	if err := p.register(ctx, filepath.Base(socket)); err != nil {
 		server.Stop()
-		return nil, fmt.Errorf("register %s: %w", plugin.resource, err)
+		return nil, fmt.Errorf("register %s: %w", p.resource, err)
 	}
 	return server, nil
 }
 
-func (plugin *plugin) register(ctx context.Context, endpoint string) error {
+func (p *plugin) register(ctx context.Context, endpoint string) error {
 	ctx, cancel := context.WithTimeout(ctx, registrationTimeout)
 	defer cancel()
 	connection, err := grpc.NewClient("unix://"+api.KubeletSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -91,7 +91,7 @@ func (plugin *plugin) register(ctx context.Context, endpoint string) error {
 	defer connection.Close() //nolint:errcheck // nothing is written by it any more
 	// kubelet's socket is there before kubelet listens on it, and refuses until then.
 	_, err = api.NewRegistrationClient(connection).Register(ctx, &api.RegisterRequest{
-		Version: api.Version, Endpoint: endpoint, ResourceName: plugin.resource,
+		Version: api.Version, Endpoint: endpoint, ResourceName: p.resource,
 	}, grpc.WaitForReady(true))
 	return err
 }
