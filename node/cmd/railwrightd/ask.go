@@ -28,9 +28,9 @@ func ask(ctx context.Context, socket, method string, request, reply proto.Messag
 		return fmt.Errorf("socket %s: %w", socket, err)
 	}
 	defer func() { _ = connection.Close() }()
-	bound, end := context.WithTimeout(ctx, askBound)
-	defer end()
-	err = connection.Invoke(bound, method, request, reply)
+	ctx, cancel := context.WithTimeout(ctx, askBound)
+	defer cancel()
+	err = connection.Invoke(ctx, method, request, reply)
 	if grpcstatus.Code(err) == codes.Unavailable {
 		return fmt.Errorf("no railwrightd answers at %s: %s; is it running, and are you root?", socket,
 			grpcstatus.Convert(err).Message())

@@ -47,19 +47,19 @@ func flows(ctx context.Context, arguments []string, told io.Writer) (int, error)
 	if err != nil {
 		return 0, err
 	}
-	bound, end := context.WithTimeout(ctx, lookBound)
-	defer end()
+	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	defer cancel()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	openVSwitch, err := openvswitch.NewReader(bound, switchSettings(read, log))
+	openVSwitch, err := openvswitch.NewReader(ctx, switchSettings(read, log))
 	if err != nil {
 		return 0, misuse{err}
 	}
 	defer openVSwitch.Close()
-	cached, err := openVSwitch.Datapath(bound)
-	for err != nil && bound.Err() == nil {
+	cached, err := openVSwitch.Datapath(ctx)
+	for err != nil && ctx.Err() == nil {
 		// It connects meanwhile.
 		time.Sleep(connectPause)
-		cached, err = openVSwitch.Datapath(bound)
+		cached, err = openVSwitch.Datapath(ctx)
 	}
 	if err != nil {
 		return 0, err

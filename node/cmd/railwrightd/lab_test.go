@@ -84,7 +84,7 @@ func (nl *nodeLab) addRemote() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, end := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -99,7 +99,7 @@ func (nl *nodeLab) addRemote() {
 		}
 	}()
 	t.Cleanup(func() {
-		end()
+		cancel()
 		<-ended
 		directory.Close()
 	})

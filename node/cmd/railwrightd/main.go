@@ -45,8 +45,8 @@ type verb func(ctx context.Context, arguments []string, told io.Writer) (int, er
 type misuse struct{ error }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer cancel()
 	os.Exit(run(ctx, os.Args[1:]))
 }
 

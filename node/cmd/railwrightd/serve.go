@@ -137,9 +137,9 @@ func lockState(folder string) (unlock func(), err error) {
 
 // serveWith wires the parts: what answers ends first, what it works with after that.
 func serveWith(ctx context.Context, read config.Config, log *slog.Logger) error {
-	inner, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	parts, closeAll, err := openParts(inner, read, log)
+	workCtx, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	parts, closeAll, err := openParts(workCtx, read, log)
 	if err != nil {
 		return err
 	}
@@ -153,20 +153,20 @@ func serveWith(ctx context.Context, read config.Config, log *slog.Logger) error 
 		return errors.Join(fmt.Errorf("metrics cannot be served: %w; give another `metrics` address", err), plugins.Close())
 	}
 	reconciler := reconcile.New(parts)
-	outer, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
+	serveCtx, stopServing := context.WithCancelCause(ctx)
+	defer stopServing(nil)
 	var answering, working sync.WaitGroup
-	working.Go(func() { reconciler.Run(inner) })
+	working.Go(func() { reconciler.Run(workCtx) })
 	answering.Go(func() {
-		stop(server.New(reconciler, parts.Metrics, log).Serve(outer, plugins, read.AllowedUIDs))
+		stopServing(server.New(reconciler, parts.Metrics, log).Serve(serveCtx, plugins, read.AllowedUIDs))
 	})
-	answering.Go(func() { stop(parts.Metrics.Serve(outer, scrapes, reconciler)) })
+	answering.Go(func() { stopServing(parts.Metrics.Serve(serveCtx, scrapes, reconciler)) })
 	log.Info("serving", "socket", read.Socket, "metrics", read.Metrics.String(), "rails", len(read.Rails),
 		"attachments", len(parts.Store.All()), "tenants", read.Tenants.Kind, "frr", read.FRR.Backend)
 	answering.Wait()
-	end()
+	stopWork()
 	working.Wait()
-	if cause := context.Cause(outer); cause != nil && ctx.Err() == nil {
+	if cause := context.Cause(serveCtx); cause != nil && ctx.Err() == nil {
 		return cause
 	}
 	log.Info("ended; what is programmed stays")

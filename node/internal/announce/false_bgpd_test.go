@@ -134,16 +134,16 @@ func (h hostileCase) run(t *testing.T) {
 	if strings.Contains(h.words, "within 2s") {
 		limit = 10 * time.Second // A limit of the exchange itself is the one that counts.
 	}
-	patience, stop := context.WithTimeout(t.Context(), limit)
-	defer stop()
-	_, err = vty.Session(patience, falseRail)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	_, err = vty.Session(ctx, falseRail)
 	if err == nil || !regexp.MustCompile(h.words).MatchString(err.Error()) || len(err.Error()) > 400 || strings.ContainsAny(err.Error(), "\x1b\n\x00") {
 		t.Errorf("session: %v", err)
 	}
 	if took := time.Since(began); took > exchangeLimit+2*time.Second {
 		t.Errorf("took %v", took)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	began = time.Now()
 	err = vty.WaitAdvertised(ctx, falseRail, []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")})
@@ -153,9 +153,9 @@ func (h hostileCase) run(t *testing.T) {
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("waiting took %v", took)
 	}
-	patience, stop = context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer stop()
-	if _, _, err := vty.Sync(patience, falseRail, []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}); err == nil {
+	ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, _, err := vty.Sync(ctx, falseRail, []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}); err == nil {
 		t.Error("Sync found nothing wrong")
 	}
 }
@@ -225,10 +225,10 @@ func TestOneWaitersEndIsNotTheOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	prefixes := []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}
-	hasty, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	hastyEnded := make(chan error)
-	go func() { hastyEnded <- vty.WaitAdvertised(hasty, falseRail, prefixes) }()
+	go func() { hastyEnded <- vty.WaitAdvertised(ctx, falseRail, prefixes) }()
 	eventually(t, time.Second, "first look", func() bool { return !slow.Load() })
 	if err := vty.WaitAdvertised(t.Context(), falseRail, prefixes); err != nil {
 		t.Errorf("the patient one: %v", err)

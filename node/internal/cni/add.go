@@ -114,9 +114,9 @@ func checkNetns(arguments *skel.CmdArgs) error {
 }
 
 func (d *daemon) addParts(request *nodev1.AddRequest) (*nodev1.AddReply, error) {
-	within, cancel := d.timeout()
+	ctx, cancel := d.timeout()
 	defer cancel()
-	return d.Add(within, request)
+	return d.Add(ctx, request)
 }
 
 // printResult is the last step: prevResult as it came, with what we added.

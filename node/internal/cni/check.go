@@ -22,9 +22,9 @@ func (p plugin) check(arguments *skel.CmdArgs) error {
 		return away
 	}
 	defer daemon.close()
-	within, cancel := daemon.timeout()
+	ctx, cancel := daemon.timeout()
 	defer cancel()
-	reply, err := daemon.Check(within, &nodev1.CheckRequest{Key: wireKey(call.key), Parts: p.wire()})
+	reply, err := daemon.Check(ctx, &nodev1.CheckRequest{Key: wireKey(call.key), Parts: p.wire()})
 	if err != nil {
 		return callFailure(err, call.settings)
 	}
@@ -60,9 +60,9 @@ func (p plugin) collectGarbage(arguments *skel.CmdArgs) error {
 		return away
 	}
 	defer daemon.close()
-	within, cancel := daemon.timeout()
+	ctx, cancel := daemon.timeout()
 	defer cancel()
-	if _, err = daemon.CollectGarbage(within, request); err != nil {
+	if _, err = daemon.CollectGarbage(ctx, request); err != nil {
 		return callFailure(err, settings)
 	}
 	return nil
@@ -83,9 +83,9 @@ func (p plugin) status(arguments *skel.CmdArgs) error {
 		return notAvailable(away)
 	}
 	defer daemon.close()
-	within, cancel := daemon.timeout()
+	ctx, cancel := daemon.timeout()
 	defer cancel()
-	reply, err := daemon.Status(within, &nodev1.StatusRequest{Network: settings.Network})
+	reply, err := daemon.Status(ctx, &nodev1.StatusRequest{Network: settings.Network})
 	if err != nil {
 		return notAvailable(callFailure(err, settings))
 	}

@@ -85,7 +85,7 @@ func speak(socket net.Conn, settings Settings) (*grpc.ClientConn, error) {
 
 // greeted waits for the server's first words: the kernel takes connections for a daemon that hangs.
 func greeted(connection *grpc.ClientConn, timeout time.Duration) bool {
-	within, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	connection.Connect()
 	for {
@@ -95,7 +95,7 @@ func greeted(connection *grpc.ClientConn, timeout time.Duration) bool {
 		case connectivity.TransientFailure, connectivity.Shutdown:
 			return false
 		default:
-			if !connection.WaitForStateChange(within, state) {
+			if !connection.WaitForStateChange(ctx, state) {
 				return false
 			}
 		}

@@ -29,9 +29,9 @@ func (p plugin) delete(arguments *skel.CmdArgs) error {
 // undo this plugin's parts, now or, where the daemon cannot be had, when it is back. A refusal by the daemon itself is
 // the caller's.
 func (p plugin) undo(daemon *daemon, call call, timeout time.Duration) error {
-	within, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	_, err := daemon.Delete(within, &nodev1.DeleteRequest{Key: wireKey(call.key), Parts: p.wire()})
+	_, err := daemon.Delete(ctx, &nodev1.DeleteRequest{Key: wireKey(call.key), Parts: p.wire()})
 	if err == nil {
 		return nil
 	}

@@ -23,11 +23,11 @@ func serve(t *testing.T, metrics *Metrics, health Health) func(path string) (int
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- metrics.Serve(ctx, listener, health) }()
 	t.Cleanup(func() {
-		stop()
+		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}

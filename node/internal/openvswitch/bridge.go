@@ -159,19 +159,19 @@ func (b *bridge) lastND() (nd, known bool) {
 // findND tries a flow that answers neighbour solicitations, in a table that no packet meets: one that the datapath does
 // not take would keep all others of its bundle out. An error where it cannot be tried.
 func (b *bridge) findND(ctx context.Context) (bool, error) {
-	bound, cancel := context.WithTimeout(ctx, answerBound)
+	ctx, cancel := context.WithTimeout(ctx, answerBound)
 	defer cancel()
 	try := []plan.Flow{plan.TryND()}
 	b.writing.Lock()
 	before := b.expect(unknown)
-	err := errors.Join(b.client.changeFlows(bound, b.name, try, nil),
-		b.client.changeFlows(bound, b.name, nil, try))
+	err := errors.Join(b.client.changeFlows(ctx, b.name, try, nil),
+		b.client.changeFlows(ctx, b.name, nil, try))
 	if err == nil {
 		b.expect(before)
 	}
 	b.writing.Unlock()
-	if bound.Err() != nil {
-		return false, fmt.Errorf("no answer for %v: %w", answerBound, bound.Err())
+	if ctx.Err() != nil {
+		return false, fmt.Errorf("no answer for %v: %w", answerBound, ctx.Err())
 	}
 	if err != nil {
 		b.client.settings.Log.Warn("the bridge does not take flows that answer IPv6 neighbour solicitations: pods need "+

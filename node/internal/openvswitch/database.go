@@ -98,7 +98,7 @@ func (d *database) follow(ctx context.Context) {
 }
 
 func (d *database) connect(ctx context.Context) (ovsdbclient.Client, error) {
-	bound, cancel := context.WithTimeout(ctx, databaseBound)
+	ctx, cancel := context.WithTimeout(ctx, databaseBound)
 	defer cancel()
 	rows, err := model.NewClientDBModel("Open_vSwitch", map[string]model.Model{
 		"Open_vSwitch": &openVSwitchRow{}, "Bridge": &bridgeRow{}, "Port": &portRow{}, "Interface": &interfaceRow{},
@@ -112,11 +112,11 @@ func (d *database) connect(ctx context.Context) (ovsdbclient.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := client.Connect(bound); err != nil {
+	if err := client.Connect(ctx); err != nil {
 		client.Close()
 		return nil, err
 	}
-	if err := d.monitor(bound, client); err != nil {
+	if err := d.monitor(ctx, client); err != nil {
 		client.Close()
 		return nil, err
 	}
@@ -160,8 +160,8 @@ func (d *database) untilGone(ctx context.Context, client ovsdbclient.Client) err
 		if beat%int(databaseBound/time.Second) != 0 {
 			continue
 		}
-		bound, cancel := context.WithTimeout(ctx, databaseBound)
-		err := client.Echo(bound)
+		ctx, cancel := context.WithTimeout(ctx, databaseBound)
+		err := client.Echo(ctx)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("no answer for %v: %w", databaseBound, err)

@@ -55,8 +55,8 @@ func TestNothingRunsOnAfterClose(t *testing.T) {
 		if _, err := client.Facts(t.Context(), rail.rail); err != nil {
 			t.Fatal(err)
 		}
-		bound, cancel := context.WithCancel(t.Context())
-		events := client.Events(bound)
+		ctx, cancel := context.WithCancel(t.Context())
+		events := client.Events(ctx)
 		calm := rail.stir()
 		<-events
 		client.Close()

@@ -128,9 +128,9 @@ func (c *Client) compareFacts(ctx context.Context) {
 }
 
 func (c *Client) lookAt(ctx context.Context, bridge *bridge) looked {
-	bound, cancel := context.WithTimeout(ctx, databaseBound)
+	ctx, cancel := context.WithTimeout(ctx, databaseBound)
 	defer cancel()
-	facts, err := c.facts(bound, bridge)
+	facts, err := c.facts(ctx, bridge)
 	if err != nil {
 		return looked{problem: err.Error()}
 	}

@@ -45,10 +45,10 @@ type conversation struct {
 
 // converse connects and greets. The conversation ends with hangUp, or when the other side is gone.
 func converse(ctx context.Context, path string) (*conversation, error) {
-	bound, cancel := context.WithTimeout(ctx, answerBound)
+	ctx, cancel := context.WithTimeout(ctx, answerBound)
 	defer cancel()
 	var dialer net.Dialer
-	connection, err := dialer.DialContext(bound, "unix", path)
+	connection, err := dialer.DialContext(ctx, "unix", path)
 	if err != nil {
 		return nil, err
 	}
@@ -133,11 +133,11 @@ func (c *conversation) count(ctx context.Context, cookie, mask uint64) (int, err
 	if err := c.send(typeMultipartRequest, request); err != nil {
 		return 0, err
 	}
-	bound, cancel := context.WithTimeout(ctx, answerBound)
+	ctx, cancel := context.WithTimeout(ctx, answerBound)
 	defer cancel()
 	select {
-	case <-bound.Done():
-		return 0, fmt.Errorf("no answer for %v: %w", answerBound, bound.Err())
+	case <-ctx.Done():
+		return 0, fmt.Errorf("no answer for %v: %w", answerBound, ctx.Err())
 	case reply, open := <-c.replies:
 		if !open {
 			return 0, c.end()

@@ -93,13 +93,13 @@ func (c contents) numbers(bridge bridgeRow) map[string]uint32 {
 
 // BridgeOf finds the rail's bridge that has the interface as a port, once the port has its OpenFlow number.
 func (c *Client) BridgeOf(ctx context.Context, hostInterface string) (string, error) {
-	bound, cancel := context.WithTimeout(ctx, portWait)
+	ctx, cancel := context.WithTimeout(ctx, portWait)
 	defer cancel()
-	if err := wait(bound, c.database.tried); err != nil {
+	if err := wait(ctx, c.database.tried); err != nil {
 		return "", fmt.Errorf("the database of Open vSwitch does not answer: %w", err)
 	}
 	for {
-		read, changed, err := c.database.contents(bound)
+		read, changed, err := c.database.contents(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -107,7 +107,7 @@ func (c *Client) BridgeOf(ctx context.Context, hostInterface string) (string, er
 		if wanting == nil {
 			return bridge, err
 		}
-		if wait(bound, changed) != nil {
+		if wait(ctx, changed) != nil {
 			return "", wanting
 		}
 	}

@@ -129,8 +129,8 @@ func TestBridgeOfWaitsForAPortAndNamesWhatIsWrong(t *testing.T) {
 		"no-device": "cannot use",
 		"nowhere":   "is a port of no bridge",
 	} {
-		bound, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		_, err := rail.client.BridgeOf(bound, face)
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		_, err := rail.client.BridgeOf(ctx, face)
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), problem) {
 			t.Errorf("%s: %v", face, err)

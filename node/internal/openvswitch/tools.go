@@ -41,9 +41,9 @@ func (e exitStatus) Error() string {
 // runTool starts one of Open vSwitch's tools, gives it input, and calls visit for each line that it prints. It knows no
 // shell and nothing of our environment; it dies with ctx and with this process.
 func runTool(ctx context.Context, input io.Reader, visit func(line string), program string, arguments ...string) error {
-	bound, cancel := context.WithTimeout(ctx, toolBound)
+	ctx, cancel := context.WithTimeout(ctx, toolBound)
 	defer cancel()
-	command := exec.CommandContext(bound, program, arguments...)
+	command := exec.CommandContext(ctx, program, arguments...)
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	command.WaitDelay = time.Second
@@ -66,8 +66,8 @@ func runTool(ctx context.Context, input io.Reader, visit func(line string), prog
 	switch {
 	case readError != nil:
 		return fmt.Errorf("%s: %w", program, readError)
-	case bound.Err() != nil:
-		return fmt.Errorf("%s did not end in time: %w", program, bound.Err())
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s did not end in time: %w", program, ctx.Err())
 	case errors.As(err, &exit) && exit.Exited():
 		return exitStatus{exit.ExitCode(), complaint.line()}
 	case err != nil:

@@ -59,9 +59,9 @@ func (r *Reconciler) admitNew(ctx context.Context, wanted attachment.Attachment)
 }
 
 func (r *Reconciler) railOf(ctx context.Context, hostInterface string) (*rail, error) {
-	bound, end := context.WithTimeout(ctx, bridgeBound)
-	defer end()
-	bridge, err := r.openVSwitch.BridgeOf(bound, hostInterface)
+	ctx, cancel := context.WithTimeout(ctx, bridgeBound)
+	defer cancel()
+	bridge, err := r.openVSwitch.BridgeOf(ctx, hostInterface)
 	if err != nil {
 		return nil, fail(SwitchAway, "does the plugin before us in the chain add it to a rail's bridge? is ovsdb-server up?",
 			"the bridge of %s cannot be told: %w", hostInterface, err)
@@ -114,9 +114,9 @@ func (r *rail) hasRoom(record store.Record, others iter.Seq[store.Record]) error
 
 // bury what is left of another pod, which holds what a new one was given. nil: it is gone.
 func (r *Reconciler) bury(ctx context.Context, holder store.Record) error {
-	bound, end := context.WithTimeout(ctx, holderBound)
-	defer end()
-	unlock, err := r.locks.lock(bound, holder.Key)
+	ctx, cancel := context.WithTimeout(ctx, holderBound)
+	defer cancel()
+	unlock, err := r.locks.lock(ctx, holder.Key)
 	if err != nil {
 		return errors.New("that one is being worked on")
 	}
@@ -133,7 +133,7 @@ func (r *Reconciler) bury(ctx context.Context, holder store.Record) error {
 		r.logOf(record).Info("collected: another pod was given what it held", "why", why)
 		r.metrics.Collected("given-anew")
 	}
-	return r.undo(bound, record)
+	return r.undo(ctx, record)
 }
 
 // claimFailure in the caller's terms.

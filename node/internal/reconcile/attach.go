@@ -74,9 +74,9 @@ func (r *Reconciler) enter(
 	r.metrics.Step("add", "store", time.Since(began))
 	began = time.Now()
 	if !r.claims.holds(record.Key) {
-		bound, end := context.WithTimeout(ctx, addClaimBound)
-		defer end()
-		if err := r.claim(bound, record); err != nil {
+		ctx, cancel := context.WithTimeout(ctx, addClaimBound)
+		defer cancel()
+		if err := r.claim(ctx, record); err != nil {
 			return record, before, claimFailure(err)
 		}
 	}
@@ -176,8 +176,8 @@ func (r *Reconciler) realize(
 
 // realize asks for passes until the attachment's parts are real. Only a port that is not there yet is waited for.
 func (r *rail) realize(ctx context.Context, record store.Record) error {
-	bound, end := context.WithTimeout(ctx, portBound)
-	defer end()
+	portCtx, cancel := context.WithTimeout(ctx, portBound)
+	defer cancel()
 	for length := 10 * time.Millisecond; ; length = min(2*length, 200*time.Millisecond) {
 		result, err := r.ask(ctx)
 		if err != nil {
@@ -187,7 +187,7 @@ func (r *rail) realize(ctx context.Context, record store.Record) error {
 		if failure == nil {
 			return nil
 		}
-		if result.flows != nil || result.left[record.Key] == "" || !pause(bound, length) {
+		if result.flows != nil || result.left[record.Key] == "" || !pause(portCtx, length) {
 			return failure
 		}
 	}
@@ -199,13 +199,13 @@ func (r *Reconciler) awaitOthers(
 ) ([]string, error) {
 	began := time.Now()
 	confirmed := make(chan []string, 1)
-	bound, end := context.WithTimeout(ctx, r.config.ConfirmTimeout)
-	defer end()
-	go func() { confirmed <- r.directory.WaitConfirmed(bound, record.Addresses) }()
+	confirmCtx, cancel := context.WithTimeout(ctx, r.config.ConfirmTimeout)
+	defer cancel()
+	go func() { confirmed <- r.directory.WaitConfirmed(confirmCtx, record.Addresses) }()
 	err := r.awaitLeaf(ctx, rail, record, wanted)
 	r.metrics.Step("add", "advertise", time.Since(began))
 	if err != nil {
-		end()
+		cancel()
 		<-confirmed
 		return nil, err
 	}
@@ -220,9 +220,9 @@ func (r *Reconciler) awaitLeaf(
 	if !wanted.Has(attachment.Routes) {
 		return nil
 	}
-	bound, end := context.WithTimeout(ctx, r.config.AdvertiseTimeout)
-	defer end()
-	if err := r.announcer.WaitAdvertised(bound, rail.Rail.Rail, record.Prefixes()); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, r.config.AdvertiseTimeout)
+	defer cancel()
+	if err := r.announcer.WaitAdvertised(ctx, rail.Rail.Rail, record.Prefixes()); err != nil {
 		return fail(NotAdvertised,
 			"look at `show bgp summary` in vtysh, and at the redistribution and filter of the rail's table",
 			"the rail's leaf was not sent the routes within %s: %w", r.config.AdvertiseTimeout, err)
@@ -233,8 +233,8 @@ func (r *Reconciler) awaitLeaf(
 
 // rollBack to what was there before. Who asked may have gone: it has its own time.
 func (r *Reconciler) rollBack(record store.Record, before *store.Record) {
-	ctx, end := context.WithTimeout(context.Background(), undoBound)
-	defer end()
+	ctx, cancel := context.WithTimeout(context.Background(), undoBound)
+	defer cancel()
 	log := r.logOf(record)
 	if before == nil {
 		if err := r.undo(ctx, record); err != nil {

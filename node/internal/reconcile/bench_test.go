@@ -129,8 +129,8 @@ func wanted(i int, parts ...attachment.Part) attachment.Attachment {
 }
 
 func (bn *bench) attach(wanted attachment.Attachment) (Attached, error) {
-	ctx, end := context.WithTimeout(context.Background(), 10*time.Second)
-	defer end()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
 	return bn.Attach(ctx, wanted)
 }
 
@@ -145,8 +145,8 @@ func (bn *bench) mustAttach(i int, parts ...attachment.Part) store.Record {
 
 func (bn *bench) mustDetach(i int, parts ...attachment.Part) {
 	bn.t.Helper()
-	ctx, end := context.WithTimeout(context.Background(), 10*time.Second)
-	defer end()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
 	if err := bn.Detach(ctx, wanted(i).Key, parts); err != nil {
 		bn.t.Fatal(err)
 	}

@@ -81,9 +81,9 @@ func (r *Reconciler) claimAll(ctx context.Context) {
 		if record.Leaving() {
 			return
 		}
-		bound, end := context.WithTimeout(ctx, claimBound)
-		defer end()
-		if err := r.claim(bound, record); err != nil {
+		ctx, cancel := context.WithTimeout(ctx, claimBound)
+		defer cancel()
+		if err := r.claim(ctx, record); err != nil {
 			r.logOf(record).Warn("the addresses of a stored attachment are not its own", "error", err)
 		}
 	})
@@ -106,13 +106,13 @@ func (r *Reconciler) retain(ctx context.Context) {
 func (r *Reconciler) retainNow(ctx context.Context) bool {
 	r.admission.Lock()
 	defer r.admission.Unlock()
-	bound, end := context.WithTimeout(ctx, claimBound)
-	defer end()
+	ctx, cancel := context.WithTimeout(ctx, claimBound)
+	defer cancel()
 	var owners []string
 	for _, record := range r.store.All() {
 		owners = append(owners, record.Key.String())
 	}
-	if err := r.directory.Retain(bound, owners); err != nil {
+	if err := r.directory.Retain(ctx, owners); err != nil {
 		r.log.Warn("claims of attachments that were lost could not be given up", "error", err)
 		return false
 	}
@@ -127,9 +127,9 @@ func (r *Reconciler) keepClaims(ctx context.Context) {
 				return
 			}
 			r.whenFree(record.Key, func(record store.Record) {
-				bound, end := context.WithTimeout(ctx, claimBound)
-				defer end()
-				if r.claim(bound, record) == nil {
+				ctx, cancel := context.WithTimeout(ctx, claimBound)
+				defer cancel()
+				if r.claim(ctx, record) == nil {
 					r.logOf(record).Info("the addresses are the attachment's again")
 					r.kickRail(record.Rail, due{})
 				}
@@ -184,17 +184,17 @@ func (r *Reconciler) moveTenant(ctx context.Context, record store.Record, tenant
 	log.Info("the pod's namespace is another tenant's now", "was", record.Tenant, "is", tenant)
 	r.claims.drop(record.Key)
 	if rail := r.rails[record.Rail]; rail != nil {
-		bound, end := context.WithTimeout(ctx, switchBound)
-		defer end()
-		if result, err := rail.ask(bound); err != nil || result.flows != nil {
+		ctx, cancel := context.WithTimeout(ctx, switchBound)
+		defer cancel()
+		if result, err := rail.ask(ctx); err != nil || result.flows != nil {
 			// Left without a claim and with its old tenant: the next change, or the next look, tries again.
 			log.Warn("the flows of the old tenant could not be deleted", "error", errors.Join(err, flowsOf(result)))
 			return
 		}
 	}
-	bound, end := context.WithTimeout(ctx, claimBound)
-	defer end()
-	if err := r.directory.Release(bound, record.Addresses); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, claimBound)
+	defer cancel()
+	if err := r.directory.Release(ctx, record.Addresses); err != nil {
 		log.Warn("the addresses could not be taken from the old tenant", "error", err)
 		return
 	}
@@ -203,7 +203,7 @@ func (r *Reconciler) moveTenant(ctx context.Context, record store.Record, tenant
 		log.Warn("the new tenant could not be stored", "error", err)
 		r.store.Remember(record)
 	}
-	if err := r.claim(bound, record); err != nil {
+	if err := r.claim(ctx, record); err != nil {
 		log.Warn("the addresses could not be claimed for the new tenant yet", "error", err)
 	}
 	r.kickRail(record.Rail, due{})

@@ -34,19 +34,19 @@ func (r *Reconciler) detach(ctx context.Context, key attachment.Key, parts []att
 	if !found {
 		return nil
 	}
-	bound, end := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
-	defer end()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
+	defer cancel()
 	rest := slices.DeleteFunc(slices.Clone(record.Part), func(part attachment.Part) bool {
 		return slices.Contains(parts, part)
 	})
 	log := r.logOf(record)
 	if len(rest) == 0 {
-		if err := r.undo(bound, record); err != nil {
+		if err := r.undo(ctx, record); err != nil {
 			log.Warn("detached, but not all could be undone yet", "error", err)
 			return nil
 		}
 	} else if len(rest) < len(record.Part) {
-		if err := r.reduce(bound, record, rest); err != nil {
+		if err := r.reduce(ctx, record, rest); err != nil {
 			log.Warn("a part was given up, but could not be undone yet", "error", err)
 			return nil
 		}

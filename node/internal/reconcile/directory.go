@@ -93,9 +93,9 @@ func (r *Reconciler) confirmViews(ctx context.Context) {
 		if version <= confirmed {
 			continue
 		}
-		bound, end := context.WithTimeout(ctx, confirmBound)
-		err := r.directory.Confirm(bound, version)
-		end()
+		confirmCtx, cancel := context.WithTimeout(ctx, confirmBound)
+		err := r.directory.Confirm(confirmCtx, version)
+		cancel()
 		if err != nil {
 			r.log.Warn("the flows in place could not be confirmed to the other nodes", "error", err)
 			if !pause(ctx, time.Second) {
@@ -121,9 +121,9 @@ func (r *Reconciler) localTenants() []string {
 }
 
 func (r *Reconciler) tenantOf(ctx context.Context, namespace string) (string, error) {
-	bound, end := context.WithTimeout(ctx, tenantBound)
-	defer end()
-	return r.directory.TenantOf(bound, namespace)
+	ctx, cancel := context.WithTimeout(ctx, tenantBound)
+	defer cancel()
+	return r.directory.TenantOf(ctx, namespace)
 }
 
 // pause for a while; false where ctx has ended.

@@ -117,16 +117,16 @@ func (r *Reconciler) finishLeaving(ctx context.Context) {
 		if !found || !record.Leaving() {
 			return
 		}
-		bound, end := context.WithTimeout(ctx, undoBound)
-		defer end()
-		if err := r.undo(bound, record); err != nil {
+		ctx, cancel := context.WithTimeout(ctx, undoBound)
+		defer cancel()
+		if err := r.undo(ctx, record); err != nil {
 			r.logOf(record).Debug("not undone yet", "error", err)
 			return
 		}
 		r.logOf(record).Info("undone")
 		if life, _ := r.pods.Life(record.Attachment, record.Boot); life == collect.Gone {
 			// Otherwise the plugin that made the port is there to take it away.
-			r.removePort(bound, record)
+			r.removePort(ctx, record)
 		}
 	})
 }
@@ -191,13 +191,13 @@ func (r *Reconciler) collect(ctx context.Context, record store.Record) bool {
 		r.metrics.Collected("pod-gone")
 		log := r.logOf(record)
 		log.Info("collected: the pod is gone without a DEL", "why", why)
-		bound, end := context.WithTimeout(ctx, undoBound)
-		defer end()
-		if err := r.undo(bound, record); err != nil {
+		ctx, cancel := context.WithTimeout(ctx, undoBound)
+		defer cancel()
+		if err := r.undo(ctx, record); err != nil {
 			log.Warn("what was collected is not undone yet", "error", err)
 			return
 		}
-		r.removePort(bound, record)
+		r.removePort(ctx, record)
 	})
 	return collected
 }

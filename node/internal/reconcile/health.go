@@ -67,13 +67,13 @@ func (r *Reconciler) Ready() []string {
 	if err := r.store.Probe(); err != nil {
 		told = append(told, err.Error())
 	}
-	bound, end := context.WithTimeout(context.Background(), readyBound)
-	defer end()
+	ctx, cancel := context.WithTimeout(context.Background(), readyBound)
+	defer cancel()
 	var mutex sync.Mutex
 	var group sync.WaitGroup
 	for _, rail := range r.rails {
 		group.Go(func() {
-			problems := rail.unready(bound)
+			problems := rail.unready(ctx)
 			mutex.Lock()
 			defer mutex.Unlock()
 			told = append(told, problems...)
@@ -172,9 +172,9 @@ func (r *Reconciler) measure(ctx context.Context) map[string]metrics.Rail {
 
 // measure what needs a look at the switch and at FRR.
 func (r *rail) measure(ctx context.Context, one *metrics.Rail) {
-	bound, end := context.WithTimeout(ctx, lookBound)
-	defer end()
-	if counters, err := r.reconciler.openVSwitch.Counters(bound, r.Bridge); err == nil {
+	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	defer cancel()
+	if counters, err := r.reconciler.openVSwitch.Counters(ctx, r.Bridge); err == nil {
 		installed := 0
 		one.Dropped = map[plan.Reason]uint64{}
 		for cookie, count := range counters {
@@ -189,16 +189,16 @@ func (r *rail) measure(ctx context.Context, one *metrics.Rail) {
 		}
 		one.FlowsInstalled = &installed
 	}
-	if session, err := r.reconciler.announcer.Session(bound, r.Rail.Rail); err == nil {
+	if session, err := r.reconciler.announcer.Session(ctx, r.Rail.Rail); err == nil {
 		one.SessionEstablished = &session.Established
 	}
 }
 
 // cachedFlows of the datapath by rail and by where they run; nil where they cannot be looked at.
 func (r *Reconciler) cachedFlows(ctx context.Context) map[string]map[string]int {
-	bound, end := context.WithTimeout(ctx, lookBound)
-	defer end()
-	flows, err := r.openVSwitch.Datapath(bound)
+	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	defer cancel()
+	flows, err := r.openVSwitch.Datapath(ctx)
 	if err != nil {
 		r.log.Debug("the datapath's flows cannot be looked at", "error", err)
 		return nil

@@ -64,11 +64,11 @@ func (r *Reconciler) Check(ctx context.Context, key attachment.Key, parts []atta
 
 // flowDifferences of the whole bridge: what it lacks for others, as who belongs to which tenant, this pod lacks too.
 func (r *rail) flowDifferences(ctx context.Context, record store.Record) ([]string, error) {
-	bound, end := context.WithTimeout(ctx, lookBound)
-	defer end()
+	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	defer cancel()
 	var told []string
 	var failure error
-	err := r.between(bound, func(ctx context.Context) {
+	err := r.between(ctx, func(ctx context.Context) {
 		result := newOutcome()
 		planned, err := r.plan(ctx, r.records(), result)
 		if err == nil {
@@ -92,9 +92,9 @@ func (r *rail) flowDifferences(ctx context.Context, record store.Record) ([]stri
 }
 
 func (r *rail) routeDifferences(ctx context.Context, record store.Record) []string {
-	bound, end := context.WithTimeout(ctx, lookBound)
-	defer end()
-	listed, err := r.reconciler.announcer.List(bound, r.Rail.Rail)
+	listCtx, cancel := context.WithTimeout(ctx, lookBound)
+	defer cancel()
+	listed, err := r.reconciler.announcer.List(listCtx, r.Rail.Rail)
 	if err != nil {
 		return []string{fmt.Sprintf("the routes cannot be looked at: %v", err)}
 	}
@@ -108,9 +108,9 @@ func (r *rail) routeDifferences(ctx context.Context, record store.Record) []stri
 }
 
 func (r *rail) advertised(ctx context.Context, wanted []netip.Prefix) error {
-	bound, end := context.WithTimeout(ctx, advertisedBound)
-	defer end()
-	return r.reconciler.announcer.WaitAdvertised(bound, r.Rail.Rail, wanted)
+	ctx, cancel := context.WithTimeout(ctx, advertisedBound)
+	defer cancel()
+	return r.reconciler.announcer.WaitAdvertised(ctx, r.Rail.Rail, wanted)
 }
 
 // Seen is an attachment with what was seen of it.
@@ -182,9 +182,9 @@ type tally struct {
 }
 
 func (r *rail) tally(ctx context.Context) (tally, error) {
-	bound, end := context.WithTimeout(ctx, lookBound)
-	defer end()
-	counters, err := r.reconciler.openVSwitch.Counters(bound, r.Bridge)
+	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	defer cancel()
+	counters, err := r.reconciler.openVSwitch.Counters(ctx, r.Bridge)
 	if err != nil {
 		return tally{}, err
 	}
@@ -255,13 +255,13 @@ func (r *Reconciler) Rails(ctx context.Context, network string) []RailState {
 }
 
 func (r *rail) state(ctx context.Context) RailState {
-	bound, end := context.WithTimeout(ctx, lookBound)
-	defer end()
+	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	defer cancel()
 	state := RailState{Name: r.Name, Prefixes: r.Prefixes}
 	problem := func(format string, values ...any) {
 		state.Problems = append(state.Problems, fmt.Sprintf(format, values...))
 	}
-	facts, err := r.reconciler.openVSwitch.Facts(bound, r.Rail.Rail)
+	facts, err := r.reconciler.openVSwitch.Facts(ctx, r.Rail.Rail)
 	last := r.lastSeen().outcome
 	switch {
 	case err != nil:
@@ -281,7 +281,7 @@ func (r *rail) state(ctx context.Context) RailState {
 	} else if !state.UplinkUp {
 		problem("uplink %s has no carrier", r.Uplink)
 	}
-	session, err := r.reconciler.announcer.Session(bound, r.Rail.Rail)
+	session, err := r.reconciler.announcer.Session(ctx, r.Rail.Rail)
 	if state.SessionEstablished = err == nil && session.Established; err != nil {
 		problem("BGP: %v", err)
 	} else if !session.Established {
@@ -291,7 +291,7 @@ func (r *rail) state(ctx context.Context) RailState {
 		problem("routes: %v", last.routes)
 	}
 	// What is wrong with the switch is told above.
-	counted, _ := r.tally(bound)
+	counted, _ := r.tally(ctx)
 	state.Dropped = counted.all()
 	state.Problems = append(state.Problems, r.troubles()...)
 	return state

@@ -151,9 +151,9 @@ func TestOneKeyIsWorkedOnByOneRequest(t *testing.T) {
 	if _, free := locks.try(key); free {
 		t.Fatal("taken twice")
 	}
-	ended, end := context.WithCancel(context.Background())
-	end()
-	if _, err := locks.lock(ended, key); err == nil {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := locks.lock(ctx, key); err == nil {
 		t.Fatal("a request that ended has the key")
 	}
 	unlockOther, free := locks.try(wanted(2).Key)

@@ -18,9 +18,9 @@ type orphans map[openvswitch.PodPort]time.Time
 
 // sweepPorts removes the orphans that have been some for the grace.
 func (r *Reconciler) sweepPorts(ctx context.Context, known orphans) {
-	bound, end := context.WithTimeout(ctx, lookBound)
-	defer end()
-	ports, err := r.openVSwitch.PodPorts(bound)
+	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	defer cancel()
+	ports, err := r.openVSwitch.PodPorts(ctx)
 	if err != nil {
 		clear(known) // nobody knows what happens to them meanwhile
 		return
@@ -38,7 +38,7 @@ func (r *Reconciler) sweepPorts(ctx context.Context, known orphans) {
 		if since, seen := known[port]; !seen {
 			known[port] = time.Now()
 		} else if time.Since(since) >= r.garbage.grace {
-			r.removeOrphan(bound, port)
+			r.removeOrphan(ctx, port)
 		}
 	}
 	for port := range known {

@@ -62,9 +62,9 @@ func (s *seen) count(planned planned) {
 
 // plan what the bridge should have.
 func (r *rail) plan(ctx context.Context, records []store.Record, result *outcome) (planned, error) {
-	bound, end := context.WithTimeout(ctx, switchBound)
-	defer end()
-	facts, err := r.reconciler.openVSwitch.Facts(bound, r.Rail.Rail)
+	ctx, cancel := context.WithTimeout(ctx, switchBound)
+	defer cancel()
+	facts, err := r.reconciler.openVSwitch.Facts(ctx, r.Rail.Rail)
 	if err != nil {
 		return planned{}, err
 	}
@@ -125,9 +125,9 @@ func (r *rail) program(ctx context.Context, flows []plan.Flow, why string) error
 
 // within the bound of one call of the switch.
 func within(ctx context.Context, call func(context.Context) error) error {
-	bound, end := context.WithTimeout(ctx, switchBound)
-	defer end()
-	return call(bound)
+	ctx, cancel := context.WithTimeout(ctx, switchBound)
+	defer cancel()
+	return call(ctx)
 }
 
 func reached(add, remove []plan.Flow) {
@@ -141,10 +141,10 @@ func reached(add, remove []plan.Flow) {
 
 // withdraw the routes that nobody wants any more. False where what is announced could not be told.
 func (r *rail) withdraw(ctx context.Context, records []store.Record, why string, result *outcome) bool {
-	bound, end := context.WithTimeout(ctx, routesBound)
-	defer end()
+	ctx, cancel := context.WithTimeout(ctx, routesBound)
+	defer cancel()
 	if r.announced == nil || why != "" {
-		listed, err := r.reconciler.announcer.List(bound, r.Rail.Rail)
+		listed, err := r.reconciler.announcer.List(ctx, r.Rail.Rail)
 		if err != nil {
 			result.routes, r.announced = err, nil
 			return false
@@ -161,7 +161,7 @@ func (r *rail) withdraw(ctx context.Context, records []store.Record, why string,
 	if len(keep) == len(r.announced) {
 		return true
 	}
-	if !r.sync(bound, keep, result) {
+	if !r.sync(ctx, keep, result) {
 		return r.announced != nil
 	}
 	failpoint.Reach(failpoint.DeleteWithdrawn)
@@ -180,8 +180,8 @@ func (r *rail) noteStrangers(listed prefixes, why string) {
 // announce the routes whose flows are in place. What is announced already stays, also where the bridge is away: it comes
 // back sooner than the fabric would have learned the route anew.
 func (r *rail) announce(ctx context.Context, records []store.Record, why string, result *outcome) {
-	bound, end := context.WithTimeout(ctx, routesBound)
-	defer end()
+	ctx, cancel := context.WithTimeout(ctx, routesBound)
+	defer cancel()
 	want := prefixes{}
 	for _, record := range records {
 		served := !record.Has(attachment.Flows) ||
@@ -197,7 +197,7 @@ func (r *rail) announce(ctx context.Context, records []store.Record, why string,
 		return
 	}
 	more := len(want) > len(r.announced)
-	if r.sync(bound, want.within(want), result) && more {
+	if r.sync(ctx, want.within(want), result) && more {
 		failpoint.Reach(failpoint.AddRoutes)
 	}
 }

@@ -106,11 +106,11 @@ func serve(t testing.TB, network Network, allowed []uint32, options ...grpc.Dial
 		t.Fatal(err)
 	}
 	counted := &tally{}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- New(network, counted, slog.New(slog.DiscardHandler)).Serve(ctx, listener, allowed) }()
 	t.Cleanup(func() {
-		stop()
+		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}

@@ -61,8 +61,8 @@ func (rawCodec) Unmarshal(content []byte, into any) error {
 func TestTenThousandHostileRequestsOfEachRPC(t *testing.T) {
 	network := &recorder{}
 	connection, counted := serve(t, network, []uint32{uint32(os.Geteuid())}, grpc.WithDefaultCallOptions(grpc.ForceCodec(rawCodec{})))
-	ctx, end := context.WithTimeout(context.Background(), 3*time.Minute)
-	defer end()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
 	for name, empty := range emptyRequests() {
 		random := rand.New(rand.NewPCG(7, 7))
 		for range requestsEach {

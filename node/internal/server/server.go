@@ -87,8 +87,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, allowed []uin
 func (s *Server) around(
 	ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 ) (reply any, err error) {
-	bound, end := context.WithTimeout(ctx, requestBound)
-	defer end()
+	ctx, cancel := context.WithTimeout(ctx, requestBound)
+	defer cancel()
 	name := path.Base(info.FullMethod)
 	defer func() {
 		if caught := recover(); caught != nil {
@@ -102,7 +102,7 @@ func (s *Server) around(
 		}
 		s.counter.Request(name, status.Code(err).String())
 	}()
-	return handle(bound, request)
+	return handle(ctx, request)
 }
 
 // Add is of the API.

@@ -19,8 +19,8 @@ import (
 )
 
 func within(t testing.TB) context.Context {
-	ctx, end := context.WithTimeout(context.Background(), 10*time.Second)
-	t.Cleanup(end)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	t.Cleanup(cancel)
 	return ctx
 }
 

@@ -104,8 +104,8 @@ func (nd *node) settled(t *testing.T) string {
 // mustCarry: what was accepted is in the daemon's list word for word, or was not looked at.
 func (nd *node) mustCarry(t *testing.T, key *nodev1.Key, text string) {
 	t.Helper()
-	ctx, end := bounded(t)
-	defer end()
+	ctx, cancel := bounded(t)
+	defer cancel()
 	reply, err := nd.Client.List(ctx, &nodev1.ListRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -130,8 +130,8 @@ func (nd *node) readyForPlugin(t *testing.T) (cnitest.Call, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, end := bounded(t)
-	defer end()
+	ctx, cancel := bounded(t)
+	defer cancel()
 	told, err := nd.runtime.cni.AddNetworkList(ctx, list, one.conf(1))
 	if err != nil {
 		t.Fatal(err)
@@ -151,8 +151,8 @@ func (nd *node) readyForPlugin(t *testing.T) (cnitest.Call, func()) {
 			railName(1), nd.Path("run/d.sock"), nd.Path("state"), previous),
 	}
 	return call, func() {
-		ctx, end := bounded(t)
-		defer end()
+		ctx, cancel := bounded(t)
+		defer cancel()
 		if err := nd.runtime.cni.DelNetworkList(ctx, list, one.conf(1)); err != nil {
 			t.Error(err)
 		}

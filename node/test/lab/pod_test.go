@@ -106,8 +106,8 @@ func bounded(t testing.TB) (context.Context, context.CancelFunc) {
 
 // add runs the whole chain of ADD, and nothing else.
 func (p *pod) add(t testing.TB, rail int) (*attached, error) {
-	ctx, end := bounded(t)
-	defer end()
+	ctx, cancel := bounded(t)
+	defer cancel()
 	runtime := p.node.runtime
 	told, err := runtime.cni.AddNetworkList(ctx, runtime.lists[rail], p.conf(rail))
 	if err != nil {

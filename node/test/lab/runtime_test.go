@@ -145,8 +145,8 @@ func (nd *node) conflist(t testing.TB, rail int, behind ...map[string]any) []byt
 
 // delete an attachment by the whole chain of DEL.
 func (r *runtime) delete(t testing.TB, list *libcni.NetworkConfigList, of *libcni.RuntimeConf) error {
-	ctx, end := bounded(t)
-	defer end()
+	ctx, cancel := bounded(t)
+	defer cancel()
 	return r.cni.DelNetworkList(ctx, list, of)
 }
 

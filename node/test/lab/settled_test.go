@@ -167,8 +167,8 @@ func (nd *node) announced(t testing.TB, rail int) int {
 // listed by the daemon: each attachment has its flows and is advertised.
 func (nd *node) listed(t testing.TB, want int) []string {
 	t.Helper()
-	ctx, end := bounded(t)
-	defer end()
+	ctx, cancel := bounded(t)
+	defer cancel()
 	reply, err := nd.Client.List(ctx, &nodev1.ListRequest{})
 	if err != nil {
 		return []string{fmt.Sprintf("%s: List: %v", nd.Name(), err)}

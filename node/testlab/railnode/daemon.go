@@ -72,8 +72,8 @@ func (n *Node) allWell(reply *nodev1.StatusReply) bool {
 
 // Soon bounds a request, also one that is made after the test's own context has ended.
 func Soon(t testing.TB) context.Context {
-	ctx, end := context.WithTimeout(context.WithoutCancel(t.Context()), 15*time.Second)
-	context.AfterFunc(ctx, end)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 15*time.Second)
+	context.AfterFunc(ctx, cancel)
 	return ctx
 }
 

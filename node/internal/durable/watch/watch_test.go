@@ -10,8 +10,8 @@ import (
 )
 
 func TestWatchSeesAFileAndAFolderThatComesLater(t *testing.T) {
-	ctx, end := context.WithTimeout(context.Background(), 10*time.Second)
-	defer end()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
 	folder := filepath.Join(t.TempDir(), "later")
 	looks := make(chan bool, 100)
 	done := make(chan struct{})
@@ -35,6 +35,6 @@ func TestWatchSeesAFileAndAFolderThatComesLater(t *testing.T) {
 			t.Fatal("the file was not seen")
 		}
 	}
-	end()
+	cancel()
 	<-done
 }

@@ -29,7 +29,7 @@ type daemon struct {
 
 func (s *server) start(name, folder string) *daemon {
 	s.t.Helper()
-	ctx, end := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	store, err := New(s.daemon(name), name, nil)
 	if err != nil {
 		s.t.Fatal(err)
@@ -52,7 +52,7 @@ func (s *server) start(name, folder string) *daemon {
 		}
 	}()
 	d.stop = func() {
-		end()
+		cancel()
 		d.Close()
 		<-done
 	}
@@ -61,8 +61,8 @@ func (s *server) start(name, folder string) *daemon {
 }
 
 func (d *daemon) claim(bound time.Duration, tenant, address string) error {
-	ctx, end := context.WithTimeout(context.Background(), bound)
-	defer end()
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
 	return d.Claim(ctx, tenants.Claim{
 		Tenant: tenant, Rail: "rail0", Owner: "net/" + d.name + "/" + address, Addresses: []netip.Addr{netip.MustParseAddr(address)},
 	})
@@ -73,8 +73,8 @@ func (d *daemon) release(address string) {
 }
 
 func (d *daemon) confirmed(address string) []string {
-	ctx, end := context.WithTimeout(context.Background(), 10*time.Second)
-	defer end()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
 	return d.WaitConfirmed(ctx, []netip.Addr{netip.MustParseAddr(address)})
 }
 
@@ -98,8 +98,8 @@ func (d *daemon) seesTenant(address, tenant string) {
 func (d *daemon) tenantOf(namespace, want string) {
 	d.server.t.Helper()
 	d.server.eventually(fmt.Sprintf("%s is the tenant of %s", want, namespace), func() error {
-		ctx, end := context.WithTimeout(context.Background(), time.Second)
-		defer end()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
 		if got, err := d.TenantOf(ctx, namespace); err != nil || got != want {
 			return fmt.Errorf("%q, %v", got, err)
 		}

@@ -14,13 +14,13 @@ import (
 
 func open(t *testing.T, state, file string) (*replica.Replica, func()) {
 	t.Helper()
-	ctx, end := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	opened, err := replica.Open(ctx, replica.Settings{Node: "one", Folder: state, Store: &Store{File: file}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	stop := func() {
-		end()
+		cancel()
 		opened.Close()
 	}
 	t.Cleanup(stop)
@@ -28,8 +28,8 @@ func open(t *testing.T, state, file string) (*replica.Replica, func()) {
 }
 
 func claim(directory tenants.Directory, tenant, address string) error {
-	ctx, end := context.WithTimeout(context.Background(), 5*time.Second)
-	defer end()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
 	return directory.Claim(ctx, tenants.Claim{Tenant: tenant, Owner: "net/c/" + address, Addresses: []netip.Addr{netip.MustParseAddr(address)}})
 }
 

@@ -12,8 +12,8 @@ import (
 
 // Claim implements tenants.Directory.
 func (r *Replica) Claim(ctx context.Context, asked tenants.Claim) error {
-	ctx, end := context.WithTimeout(ctx, mostWait)
-	defer end()
+	ctx, cancel := context.WithTimeout(ctx, mostWait)
+	defer cancel()
 	for began, pause := time.Now(), firstPause; ; pause *= 2 {
 		if err := r.begin(ctx, asked); err != nil {
 			return err

@@ -66,13 +66,13 @@ func (c *cluster) start(name string) *node {
 
 func (n *node) boot() {
 	n.cluster.t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	opened, err := Open(ctx, Settings{Node: n.name, Folder: n.state, Store: folder.New(n.cluster.folder)})
 	if err != nil {
-		stop()
+		cancel()
 		n.cluster.t.Fatal(err)
 	}
-	n.Replica, n.stop = opened, stop
+	n.Replica, n.stop = opened, cancel
 	n.done.Add(1)
 	go func() {
 		defer n.done.Done()
@@ -133,8 +133,8 @@ func (n *node) freeze(frozen bool) { n.change(func() { n.frozen = frozen }) }
 
 // claim within the bound, and count the tenant as local.
 func (n *node) claim(bound time.Duration, tenant string, addresses ...string) error {
-	ctx, end := context.WithTimeout(context.Background(), bound)
-	defer end()
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
 	err := n.Claim(ctx, tenants.Claim{Tenant: tenant, Rail: "rail0", Owner: "net/" + n.name + "/" + addresses[0], Addresses: parse(addresses)})
 	if err == nil {
 		n.change(func() { n.local[tenant]++ })
@@ -150,8 +150,8 @@ func (n *node) release(tenant string, addresses ...string) {
 }
 
 func (n *node) confirmed(bound time.Duration, addresses ...string) []string {
-	ctx, end := context.WithTimeout(context.Background(), bound)
-	defer end()
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
 	return n.WaitConfirmed(ctx, parse(addresses))
 }
 

@@ -251,12 +251,12 @@ func (r *Replica) remove(ctx context.Context, now time.Time) error {
 
 // attempt a call of the store, and remember since when it fails.
 func (r *Replica) attempt(ctx context.Context, what string, do func(ctx context.Context) error) error {
-	bounded, end := context.WithTimeout(ctx, answer)
-	defer end()
+	callCtx, cancel := context.WithTimeout(ctx, answer)
+	defer cancel()
 	hung := time.AfterFunc(answer+time.Second, func() {
 		r.miss(fmt.Errorf("%s has had no answer for %s", what, answer+time.Second))
 	})
-	err := do(bounded)
+	err := do(callCtx)
 	hung.Stop()
 	switch {
 	case err == nil, errors.Is(err, tenants.ErrRemoved), errors.Is(err, tenants.ErrForeign):

@@ -83,8 +83,8 @@ func TestMeasureAHundredNodes(t *testing.T) {
 		t.Skip("it takes minutes: RAILWRIGHT_MEASURE=1")
 	}
 	store := &counted{records: map[string]*tenants.Record{}, moved: make(chan struct{})}
-	ctx, end := context.WithCancel(context.Background())
-	defer end()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	var all []*Replica
 	for i := range 100 {
 		opened, err := Open(ctx, Settings{Node: fmt.Sprintf("worker-%03d", i), Folder: filepath.Join(t.TempDir(), "state"), Store: store})

@@ -76,9 +76,9 @@ func Open(ctx context.Context, settings Settings) (*Replica, error) {
 	if err := os.MkdirAll(settings.Folder, 0o700); err != nil {
 		return nil, fmt.Errorf("tenant directory: %w", err)
 	}
-	ctx, end := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	replica := &Replica{
-		settings: settings, opened: time.Now(), end: end, kick: make(chan struct{}, 1),
+		settings: settings, opened: time.Now(), end: cancel, kick: make(chan struct{}, 1),
 		changed: make(chan struct{}), moved: make(chan struct{}), disk: disk{folder: settings.Folder},
 	}
 	if replica.settings.Log == nil {
@@ -86,7 +86,7 @@ func Open(ctx context.Context, settings Settings) (*Replica, error) {
 	}
 	restored, damaged, err := replica.disk.load(settings.Node, time.Now())
 	if err != nil {
-		end()
+		cancel()
 		return nil, err
 	}
 	replica.damaged = damaged
@@ -149,8 +149,8 @@ func (r *Replica) unreachable(why string) error {
 
 // TenantOf implements tenants.Directory.
 func (r *Replica) TenantOf(ctx context.Context, namespace string) (tenant string, err error) {
-	ctx, end := context.WithTimeout(ctx, mostWait)
-	defer end()
+	ctx, cancel := context.WithTimeout(ctx, mostWait)
+	defer cancel()
 	for {
 		known := false
 		var moved chan struct{}
