@@ -80,7 +80,8 @@ func (nl *nodeLab) mustBeGone(one *pod) {
 	nl.t.Helper()
 	var left string
 	for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(20 * time.Millisecond) {
-		if left = nl.leftOf(one); left == "" {
+		left = nl.leftOf(one)
+		if left == "" {
 			return
 		}
 	}

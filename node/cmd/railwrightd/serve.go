@@ -191,10 +191,12 @@ func openParts(
 		Config: read, Metrics: metrics.New(), Log: log, Links: links{}, Rights: func() []string { return lacking(read) },
 		Tombstones: filepath.Join(read.StateFolder, "tombstones"),
 	}
-	if parts.Store, err = openStore(read, parts.Metrics, log); err != nil {
+	parts.Store, err = openStore(read, parts.Metrics, log)
+	if err != nil {
 		return parts, closeAll, err
 	}
-	if parts.Pods, err = collect.NewPods(read.NetnsFolders); err != nil {
+	parts.Pods, err = collect.NewPods(read.NetnsFolders)
+	if err != nil {
 		return parts, closeAll, err
 	}
 	routes, err := openAnnouncer(read)

@@ -95,7 +95,8 @@ func announcesAndWithdraws(t *testing.T, bench *bench) {
 			t.Fatalf("added %d, removed %d, %v", added, removed, err)
 		}
 		bench.leaves[rail].expect(t, own[1:])
-		if added, removed, err = bench.Sync(t.Context(), name, own[1:]); err != nil || added+removed != 0 {
+		added, removed, err = bench.Sync(t.Context(), name, own[1:])
+		if err != nil || added+removed != 0 {
 			t.Fatalf("the same again: added %d, removed %d, %v", added, removed, err)
 		}
 	}

@@ -84,7 +84,8 @@ func (r *reader) WaitAdvertised(ctx context.Context, rail plan.Rail, prefixes []
 		waited := time.Since(began)
 		if err == nil && waited > reasonAfter && time.Since(asked) > reasonAfter {
 			var why string
-			if why, err = r.bgpd.whyNotSent(ctx, given, missing[0], r.source(given)); err == nil {
+			why, err = r.bgpd.whyNotSent(ctx, given, missing[0], r.source(given))
+			if err == nil {
 				reason = why
 			}
 			asked = time.Now()

@@ -41,7 +41,7 @@ func (p plugin) add(arguments *skel.CmdArgs) error {
 	defer daemon.close()
 	reply, err := daemon.addParts(ready.request)
 	if err != nil {
-		if _, is := answered(err); !is {
+		if _, ok := answered(err); !ok {
 			// What became of it is not known; the daemon undoes by itself what it refuses.
 			_ = p.undo(daemon, ready.call, min(undoTimeout, ready.settings.Timeout))
 		}
@@ -50,7 +50,8 @@ func (p plugin) add(arguments *skel.CmdArgs) error {
 	done, err := lay(arguments.Netns, arguments.IfName, &ready.found, ready.wishes, reply.GetGatewayMac())
 	defer done.close()
 	if err == nil {
-		if err = ready.printResult(os.Stdout); err != nil {
+		err = ready.printResult(os.Stdout)
+		if err != nil {
 			done.back()
 		}
 	}

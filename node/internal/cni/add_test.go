@@ -28,7 +28,7 @@ var gatewayReply = onlyAdd(func() (proto.Message, error) {
 
 func onlyAdd(answer func() (proto.Message, error)) func(context.Context, proto.Message) (proto.Message, error) {
 	return func(_ context.Context, request proto.Message) (proto.Message, error) {
-		if _, is := request.(*nodev1.AddRequest); !is {
+		if _, ok := request.(*nodev1.AddRequest); !ok {
 			return nil, nil
 		}
 		return answer()
@@ -60,8 +60,8 @@ func TestEveryNameAsksForItsPartsAndPassesTheResultOn(t *testing.T) {
 // normal form of a result; an empty dns is left out by 1.0.0.
 func normal(t *testing.T, value any) map[string]any {
 	t.Helper()
-	text, is := value.(string)
-	if !is {
+	text, ok := value.(string)
+	if !ok {
 		encoded, _ := json.Marshal(value)
 		text = string(encoded)
 	}
@@ -155,7 +155,7 @@ func TestARefusalIsPassedOnAndNothingIsDeleted(t *testing.T) {
 func TestAddThatDoesNotEndIsUndone(t *testing.T) {
 	pair, daemon := newPair(t), cnitest.Start(t)
 	daemon.Answer = func(ctx context.Context, request proto.Message) (proto.Message, error) {
-		if _, is := request.(*nodev1.AddRequest); is {
+		if _, ok := request.(*nodev1.AddRequest); ok {
 			<-ctx.Done()
 		}
 		return nil, ctx.Err()

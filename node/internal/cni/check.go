@@ -62,7 +62,7 @@ func (p plugin) collectGarbage(arguments *skel.CmdArgs) error {
 	defer daemon.close()
 	ctx, cancel := daemon.timeout()
 	defer cancel()
-	if _, err = daemon.CollectGarbage(ctx, request); err != nil {
+	if _, err := daemon.CollectGarbage(ctx, request); err != nil {
 		return callFailure(err, settings)
 	}
 	return nil

@@ -35,7 +35,7 @@ func (p plugin) undo(daemon *daemon, call call, timeout time.Duration) error {
 	if err == nil {
 		return nil
 	}
-	if _, is := answered(err); is {
+	if _, ok := answered(err); ok {
 		return callFailure(err, call.settings)
 	}
 	return p.bury(call, callFailure(err, call.settings))

@@ -55,7 +55,7 @@ func answered(err error) (*nodev1.Problem, bool) {
 		return nil, false
 	}
 	for _, detail := range told.Details() {
-		if problem, is := detail.(*nodev1.Problem); is {
+		if problem, ok := detail.(*nodev1.Problem); ok {
 			return problem, true
 		}
 	}
@@ -69,7 +69,7 @@ func callFailure(err error, settings Settings) *types.Error {
 		return already
 	}
 	told := status.Convert(err)
-	if problem, is := answered(err); is {
+	if problem, ok := answered(err); ok {
 		code := uint(problem.GetCniCode())
 		if code == 0 {
 			code = types.ErrInternal

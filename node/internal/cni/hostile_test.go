@@ -140,7 +140,8 @@ func misplace(random *rand.Rand, value any) any {
 			return whole
 		}
 		name := names[random.IntN(len(names))]
-		if whole[name] = misplace(random, whole[name]); random.IntN(12) == 0 {
+		whole[name] = misplace(random, whole[name])
+		if random.IntN(12) == 0 {
 			delete(whole, name)
 		}
 		return whole
@@ -149,7 +150,8 @@ func misplace(random *rand.Rand, value any) any {
 			return whole
 		}
 		at := random.IntN(len(whole))
-		if whole[at] = misplace(random, whole[at]); random.IntN(6) == 0 {
+		whole[at] = misplace(random, whole[at])
+		if random.IntN(6) == 0 {
 			whole = append(whole, whole[at])
 		}
 		return whole

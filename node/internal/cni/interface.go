@@ -34,10 +34,12 @@ func lay(netnsPath, interfaceName string, found *previous, wishes Wishes, gatewa
 	if gateway == nil && wishes.MTU == 0 && len(wishes.Routes) == 0 {
 		return done, nil
 	}
-	if done.inside, err = handleIn(netnsPath); err != nil {
+	done.inside, err = handleIn(netnsPath)
+	if err != nil {
 		return done, layFailure(err)
 	}
-	if err = done.all(interfaceName, found, wishes, gateway); err != nil {
+	err = done.all(interfaceName, found, wishes, gateway)
+	if err != nil {
 		done.back()
 		err = layFailure(fmt.Errorf("%s in %s: %w", interfaceName, netnsPath, err))
 	}

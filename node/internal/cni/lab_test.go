@@ -19,7 +19,7 @@ const pod1Args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=tenant1;K8S_POD_NAME=pod1;K8
 
 // TestMain lets this program be the plugins: under one of their names it is nothing else.
 func TestMain(m *testing.M) {
-	if _, is := plugins[filepath.Base(os.Args[0])]; is {
+	if _, ok := plugins[filepath.Base(os.Args[0])]; ok {
 		if failed := Run(filepath.Base(os.Args[0])); failed != nil {
 			_ = failed.Print()
 			os.Exit(1)

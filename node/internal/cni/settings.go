@@ -145,7 +145,8 @@ func (f fields) wishes() (Wishes, error) {
 		return Wishes{}, first(err)
 	}
 	if rate != nil {
-		if wishes.MaxRate, err = parseRate(*rate); err != nil {
+		wishes.MaxRate, err = parseRate(*rate)
+		if err != nil {
 			return Wishes{}, err
 		}
 	}
@@ -245,7 +246,7 @@ func isPath(path string) bool {
 
 // first of joined errors: a CNI error is one.
 func first(joined error) error {
-	if several, is := joined.(interface{ Unwrap() []error }); is {
+	if several, ok := joined.(interface{ Unwrap() []error }); ok {
 		return several.Unwrap()[0]
 	}
 	return joined

@@ -46,11 +46,11 @@ func (s Steps) Write(path string, content []byte, mode os.FileMode) (err error) 
 			_ = os.Remove(file.Name())
 		}
 	}()
-	if err = errors.Join(s.fill(file, content, mode), file.Close()); err != nil {
+	if err := errors.Join(s.fill(file, content, mode), file.Close()); err != nil {
 		return err
 	}
 	failpoint.Reach(s.Synced)
-	if err = os.Rename(file.Name(), path); err != nil {
+	if err := os.Rename(file.Name(), path); err != nil {
 		return err
 	}
 	failpoint.Reach(s.Renamed)

@@ -104,7 +104,8 @@ func (b *bridge) watch(ctx context.Context, talk *conversation) error {
 	nd, retryND := b.lastND()
 	if !retryND {
 		var err error
-		if nd, err = b.findND(ctx); err != nil {
+		nd, err = b.findND(ctx)
+		if err != nil {
 			return err
 		}
 	}
@@ -131,7 +132,8 @@ func (b *bridge) watch(ctx context.Context, talk *conversation) error {
 		case <-ticker.C:
 		}
 		if retryND {
-			if nd, err = b.findND(ctx); err != nil {
+			nd, err = b.findND(ctx)
+			if err != nil {
 				return err
 			}
 			retryND = false

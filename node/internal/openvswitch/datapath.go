@@ -32,7 +32,8 @@ func (c *Client) Datapath(ctx context.Context) ([]CachedFlow, error) {
 	}
 	var flows []CachedFlow
 	for _, name := range names {
-		if view.ports, err = c.datapathPorts(ctx, name); err != nil {
+		view.ports, err = c.datapathPorts(ctx, name)
+		if err != nil {
 			return nil, err
 		}
 		view.userspace = strings.HasPrefix(name, "netdev@")
@@ -44,7 +45,7 @@ func (c *Client) Datapath(ctx context.Context) ([]CachedFlow, error) {
 				flows = append(flows, flow)
 			}
 		}, "dpctl/dump-flows", "--more", "--no-names", name)
-		if err = errors.Join(err, wrong); err != nil {
+		if err := errors.Join(err, wrong); err != nil {
 			return nil, fmt.Errorf("flows of the datapath %s: %w", name, err)
 		}
 	}

@@ -29,7 +29,8 @@ func newHost(path string) (*host, error) {
 	namespace := netns.None()
 	if path != "" {
 		var err error
-		if namespace, err = netns.GetFromPath(path); err != nil {
+		namespace, err = netns.GetFromPath(path)
+		if err != nil {
 			return nil, fmt.Errorf("network namespace %s: %w", path, err)
 		}
 	}

@@ -155,7 +155,8 @@ func (l *lab) flows(t testing.TB) []plan.Flow {
 	var facts plan.Facts
 	testlab.Eventually(t, 5*time.Second, "the leaf's MAC address is known and all ports are there", func() bool {
 		var err error
-		if facts, err = l.client.Facts(t.Context(), l.rail); err != nil {
+		facts, err = l.client.Facts(t.Context(), l.rail)
+		if err != nil {
 			t.Log(err)
 		}
 		return facts.LeafMAC != attachment.MAC{} && len(facts.Ports) == 1+len(l.pods)

@@ -38,7 +38,8 @@ func (c *Client) meters(ctx context.Context, bridge string) (map[uint32]string, 
 		if text, ok := strings.CutPrefix(line, "meter="); ok {
 			text, _, _ = strings.Cut(text, " ")
 			parsed, err := strconv.ParseUint(text, 10, 32)
-			if number = uint32(parsed); err == nil {
+			number = uint32(parsed)
+			if err == nil {
 				there[number] = "of another kind"
 			}
 		} else if band, ok := strings.CutPrefix(line, "type=drop "); ok && number != 0 {

@@ -77,7 +77,8 @@ func (c *conversation) listen() {
 			c.ended = err
 			return
 		case kind == typeEchoRequest:
-			if c.ended = c.send(typeEchoReply, body); c.ended != nil {
+			c.ended = c.send(typeEchoReply, body)
+			if c.ended != nil {
 				return
 			}
 		case kind == typeMultipartReply:

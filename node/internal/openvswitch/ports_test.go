@@ -37,7 +37,8 @@ func TestHostileNamesOfPortsAreOnlyNames(t *testing.T) {
 		if err != nil || bridge != bridgeName {
 			t.Errorf("%q: %q %v", name, bridge, err)
 		}
-		if facts, err = rail.client.Facts(t.Context(), rail.rail); err != nil || facts.Ports[name] == 0 {
+		facts, err = rail.client.Facts(t.Context(), rail.rail)
+		if err != nil || facts.Ports[name] == 0 {
 			t.Fatalf("%q: %+v %v", name, facts.Ports, err)
 		}
 		pod := &labPod{Attachment: newAttachment(2+n, "a", name, "02:00:00:01:00:05")}

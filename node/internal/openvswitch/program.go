@@ -84,7 +84,8 @@ func (c *Client) Replace(ctx context.Context, name string, flows []plan.Flow) (i
 		if err != nil {
 			return unknown, err
 		}
-		if repaired = countFlows(differing); repaired > 0 {
+		repaired = countFlows(differing)
+		if repaired > 0 {
 			c.settings.Log.Info("flows differ from those wanted (+ missing, - too many)", "bridge", name,
 				"count", repaired, "first", differing[:min(len(differing), mostTold)])
 			err := c.ofctl(ctx, name, rules(flows), ignore, "replace-flows", "-")
@@ -179,7 +180,7 @@ func (c *Client) Counters(ctx context.Context, name string) (map[uint64]Count, e
 			counters[cookie] = Count{sum.Packets + count.Packets, sum.Bytes + count.Bytes, sum.Flows + 1}
 		}
 	}, "dump-flows", ours)
-	if err = errors.Join(err, wrong); err != nil {
+	if err := errors.Join(err, wrong); err != nil {
 		return nil, fmt.Errorf("counters of %s: %w", name, err)
 	}
 	return counters, nil
@@ -200,7 +201,8 @@ func counted(line string) (cookie uint64, count Count, ok bool, err error) {
 	count.Packets, err = strconv.ParseUint(values["n_packets"], 10, 64)
 	bytes, bytesError := strconv.ParseUint(values["n_bytes"], 10, 64)
 	count.Bytes = bytes
-	if err = errors.Join(cookieError, err, bytesError); err != nil {
+	err = errors.Join(cookieError, err, bytesError)
+	if err != nil {
 		return 0, Count{}, false, fmt.Errorf("a flow that cannot be read: %.200q", line)
 	}
 	return cookie, count, true, nil

@@ -30,7 +30,8 @@ func (f *flowSet) classifyHost() {
 	}
 	addresses := slices.SortedFunc(slices.Values(f.facts.HostAddresses), netip.Addr.Compare)
 	for _, address := range slices.Compact(addresses) {
-		if address = address.Unmap().WithZone(""); address.IsValid() && !address.IsLinkLocalUnicast() {
+		address = address.Unmap().WithZone("")
+		if address.IsValid() && !address.IsLinkLocalUnicast() {
 			f.add(tableClassify, priorityHost, words(uplink, destination(single(address))), toHost, pass)
 		}
 	}

@@ -87,12 +87,13 @@ func TestTheSameADDAgainIsFineAndAnotherBodyIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if other := wanted(1, attachment.Routes); bench.diary.count("claim 10.1.0.1 ns:tenant-a") != 1 {
-		t.Errorf("claimed again: %v", bench.diary.all())
-	} else if other.MaxRate = 5; true {
-		if _, err := bench.attach(other); err != nil {
-			t.Errorf("the rate is the flows' alone: %v", err)
-		}
+	if bench.diary.count("claim 10.1.0.1 ns:tenant-a") != 1 {
+		t.Fatalf("claimed again: %v", bench.diary.all())
+	}
+	other := wanted(1, attachment.Routes)
+	other.MaxRate = 5
+	if _, err := bench.attach(other); err != nil {
+		t.Errorf("the rate is the flows' alone: %v", err)
 	}
 }
 

@@ -276,13 +276,15 @@ func (r *rail) state(ctx context.Context) RailState {
 			problem("the leaf's MAC address is not known, nothing can leave the node by %s: %s", r.Uplink, facts.LeafProblem)
 		}
 	}
-	if state.UplinkUp, err = r.reconciler.links.Up(r.Uplink); err != nil {
+	state.UplinkUp, err = r.reconciler.links.Up(r.Uplink)
+	if err != nil {
 		problem("uplink %s: %v", r.Uplink, err)
 	} else if !state.UplinkUp {
 		problem("uplink %s has no carrier", r.Uplink)
 	}
 	session, err := r.reconciler.announcer.Session(ctx, r.Rail.Rail)
-	if state.SessionEstablished = err == nil && session.Established; err != nil {
+	state.SessionEstablished = err == nil && session.Established
+	if err != nil {
 		problem("BGP: %v", err)
 	} else if !session.Established {
 		problem("BGP with %s is %s", session.Peer, session.State)

@@ -90,7 +90,7 @@ func (l *lab) must(t *testing.T, verb string, pod *testlab.Namespace) string {
 
 // gatewayReply has the plugin write the gateway's MAC into the pod.
 func gatewayReply(_ context.Context, request proto.Message) (proto.Message, error) {
-	if _, is := request.(*nodev1.AddRequest); is {
+	if _, ok := request.(*nodev1.AddRequest); ok {
 		return &nodev1.AddReply{Rail: "rail1", Tenant: "ns:tenant1", GatewayMac: bridgeMAC}, nil
 	}
 	return nil, nil

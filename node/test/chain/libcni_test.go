@@ -86,7 +86,7 @@ func TestEveryVerbOfARuntimeReachesThePlugins(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantRecorded(t, "result-1.1.0.json", printed.String(), request)
-	if _, is := result.(*types100.Result); !is {
+	if _, ok := result.(*types100.Result); !ok {
 		t.Errorf("a result %T", result)
 	}
 
@@ -168,7 +168,7 @@ func TestARefusedAddLeavesNothingOnceTheRuntimeHasCalledDel(t *testing.T) {
 	lab := newLab(t, 1)
 	refused := false
 	lab.daemon.Answer = func(_ context.Context, request proto.Message) (proto.Message, error) {
-		if add, is := request.(*nodev1.AddRequest); is && add.GetParts()[0] == routes[0] {
+		if add, ok := request.(*nodev1.AddRequest); ok && add.GetParts()[0] == routes[0] {
 			refused = true
 			return nil, cnitest.Refusal(codes.Unavailable, "rail1 announces 200 prefixes already",
 				&nodev1.Problem{CniCode: 11, Hint: "raise maxPrefixes below the leaf's maximum-prefix"})

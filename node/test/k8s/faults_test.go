@@ -175,7 +175,8 @@ func (c *cluster) cutOff(t *testing.T) {
 	}
 	arrived := pods[0].arrived(t)
 	pods[1].ping(t, "net1", address, 20)
-	if arrived = pods[0].arrived(t) - arrived; arrived != 0 {
+	arrived = pods[0].arrived(t) - arrived
+	if arrived != 0 {
 		t.Errorf("%d packets for the address's last tenant arrived at its next", arrived)
 	}
 	c.remove(t, pods...)

@@ -172,7 +172,8 @@ func (n *node) removeCgroups(t *testing.T) {
 	for _, hierarchy := range hierarchies() {
 		var left string
 		for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
-			if left = removeEmpty(hierarchy + n.cgroup()); left == "" {
+			left = removeEmpty(hierarchy + n.cgroup())
+			if left == "" {
 				break
 			}
 		}

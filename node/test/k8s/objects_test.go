@@ -33,8 +33,8 @@ func readObjects(t *testing.T, name string) []object {
 func (o object) set(value any, path ...string) {
 	at := map[string]any(o)
 	for _, name := range path[:len(path)-1] {
-		next, is := at[name].(map[string]any)
-		if !is {
+		next, ok := at[name].(map[string]any)
+		if !ok {
 			next = map[string]any{}
 			at[name] = next
 		}

@@ -101,7 +101,8 @@ func TestHold(t *testing.T) {
 	}
 	if wanted := os.Getenv("RAILWRIGHT_HOLD_NODES"); wanted != "" {
 		var err error
-		if of.nodes, err = strconv.Atoi(wanted); err != nil || of.nodes < 2 || of.nodes > 8 {
+		of.nodes, err = strconv.Atoi(wanted)
+		if err != nil || of.nodes < 2 || of.nodes > 8 {
 			t.Fatalf("RAILWRIGHT_HOLD_NODES=%q, not 2 to 8", wanted)
 		}
 	}

@@ -26,7 +26,8 @@ func (f *fabric) mustSettle(t testing.TB) time.Duration {
 	var left []string
 	for first := true; first || time.Since(began) < atRest; first = false {
 		looked := time.Since(began)
-		if left = f.differences(t); len(left) == 0 {
+		left = f.differences(t)
+		if len(left) == 0 {
 			return looked
 		}
 		time.Sleep(50 * time.Millisecond)

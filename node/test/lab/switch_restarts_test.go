@@ -55,7 +55,8 @@ func TestSwitchRestarts(t *testing.T) {
 	of, known := shape{}, false
 	err := json.Unmarshal([]byte(told), &wanted)
 	of.Release, known = map[testlab.FRRVersion]railnode.Release{testlab.FRR8: railnode.OldFRR, testlab.FRR10: railnode.NewFRR}[wanted.FRR]
-	if of.nodes = 2; err != nil || !known || wanted.Times < 1 {
+	of.nodes = 2
+	if err != nil || !known || wanted.Times < 1 {
 		t.Fatalf("RAILWRIGHT_MEASURE_RESTARTS=%q: %v", told, err)
 	}
 	fabric := newFabric(t, of)

@@ -54,10 +54,12 @@ func newProbe(t testing.TB, from, to *attached, family int, every time.Duration)
 	t.Helper()
 	made := &probe{every: every, arrived: map[uint64]bool{}, back: map[uint64]time.Time{}, end: make(chan struct{})}
 	var err error
-	if made.to, err = listen(to.pod, to.of(family), 0); err != nil {
+	made.to, err = listen(to.pod, to.of(family), 0)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if made.from, err = listen(from.pod, from.of(family), 0); err != nil {
+	made.from, err = listen(from.pod, from.of(family), 0)
+	if err != nil {
 		t.Fatal(err)
 	}
 	target := made.to.LocalAddr().(*net.UDPAddr).AddrPort()
@@ -240,7 +242,8 @@ func connect(t testing.TB, from, to *attached) (out, in *net.TCPConn) {
 		t.Fatal(err)
 	}
 	out = made.(*net.TCPConn)
-	if in, err = listener.AcceptTCP(); err != nil {
+	in, err = listener.AcceptTCP()
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = errors.Join(out.Close(), in.Close()) })
@@ -276,7 +279,8 @@ func (s *stream) read() {
 		length, err := s.to.Read(buffer)
 		s.pause = max(s.pause, time.Since(last))
 		last = time.Now()
-		for kept = append(kept, buffer[:length]...); len(kept) >= 8; kept = kept[8:] {
+		kept = append(kept, buffer[:length]...)
+		for ; len(kept) >= 8; kept = kept[8:] {
 			if binary.BigEndian.Uint64(kept) != s.got {
 				return
 			}

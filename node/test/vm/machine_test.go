@@ -104,7 +104,8 @@ func (m *machine) launch(made parts, disk string) {
 	}
 	defer complaints.Close()
 	m.qemu.Stderr = complaints
-	if m.lines, err = m.qemu.StdoutPipe(); err != nil {
+	m.lines, err = m.qemu.StdoutPipe()
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := testlab.Start(m.qemu); err != nil {

@@ -114,8 +114,8 @@ func (n *Node) Died(t testing.TB) *os.ProcessState {
 // MustBeKilled waits for the daemon's end, which has to be that of a step at which it dies.
 func (n *Node) MustBeKilled(t testing.TB, step failpoint.Name) {
 	t.Helper()
-	status, is := n.Died(t).Sys().(syscall.WaitStatus)
-	if !is || !status.Signaled() || status.Signal() != syscall.SIGKILL {
+	status, ok := n.Died(t).Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
 		t.Fatalf("%s: the daemon ended by itself", step)
 	}
 }

@@ -32,7 +32,8 @@ func (s *Store) Publish(ctx context.Context, record *tenants.Record) error {
 	written, err := s.update(ctx, own, record)
 	if apierrors.IsConflict(err) {
 		// Somebody else wrote it: labels and the like are theirs; the rest is not, and is looked at.
-		if own, err = s.find(ctx, record); err == nil && own != nil {
+		own, err = s.find(ctx, record)
+		if err == nil && own != nil {
 			written, err = s.update(ctx, own, record)
 		}
 	}

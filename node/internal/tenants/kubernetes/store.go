@@ -168,7 +168,8 @@ func (s *Store) gathered(objects []*unstructured.Unstructured) tenants.Snapshot 
 		if entry.version != object.GetResourceVersion() || entry.version == "" {
 			entry = parsed{version: object.GetResourceVersion()}
 			var err error
-			if entry.record, err = record(object); err != nil {
+			entry.record, err = record(object)
+			if err != nil {
 				entry.fault = err.Error()
 			}
 		}

@@ -46,7 +46,8 @@ func (l *Ledger) Begin(asked tenants.Claim, now time.Time) error {
 			return refusal(tenants.ErrUnreachable, "the tenants are not known yet")
 		}
 		var blocked *Blocked
-		if byPrefix, blocked = l.mode(address, asked.Tenant); blocked != nil {
+		byPrefix, blocked = l.mode(address, asked.Tenant)
+		if blocked != nil {
 			return blocked
 		}
 	}

@@ -217,7 +217,8 @@ func TestViewsVersionGrowsWithWhatIsLetIn(t *testing.T) {
 	if _, version := ledger.View([]string{"ns:a"}, start); version != first {
 		t.Errorf("version %d after %d for another tenant's address", version, first)
 	}
-	if record = ledger.Record(start); record.Seen[two.ID()] != 7 {
+	record = ledger.Record(start)
+	if record.Seen[two.ID()] != 7 {
 		t.Errorf("what needs no change in the flows is not confirmed: %v", record.Seen)
 	}
 	more := *two
@@ -228,7 +229,8 @@ func TestViewsVersionGrowsWithWhatIsLetIn(t *testing.T) {
 	if version <= first || len(view.Members) != 1 || view.Members[0].Tenant != "ns:a" {
 		t.Errorf("version %d after %d: %v", version, first, view)
 	}
-	if record = ledger.Record(start); record.Seen[two.ID()] == 8 {
+	record = ledger.Record(start)
+	if record.Seen[two.ID()] == 8 {
 		t.Error("confirmed before it was in the flows")
 	}
 }

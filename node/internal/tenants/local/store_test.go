@@ -80,7 +80,8 @@ func TestTenantsOfAFileThatChanges(t *testing.T) {
 		t.Helper()
 		got := ""
 		for end := time.Now().Add(10 * time.Second); got != want; time.Sleep(10 * time.Millisecond) {
-			if got, _ = directory.TenantOf(context.Background(), "a"); time.Now().After(end) {
+			got, _ = directory.TenantOf(context.Background(), "a")
+			if time.Now().After(end) {
 				t.Fatalf("tenant %q, want %q", got, want)
 			}
 		}

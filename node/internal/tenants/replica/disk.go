@@ -85,7 +85,8 @@ func (d *disk) write(own ledger.Own, known ledger.Known) error {
 		}
 		d.known = content
 	}
-	if content, err = json.Marshal(own); err != nil {
+	content, err = json.Marshal(own)
+	if err != nil {
 		return err
 	}
 	return durable.WriteSummed(d.ownPath(), content)

@@ -82,7 +82,8 @@ func (r *Replica) round(ctx context.Context, limiter *rate.Limiter) (next time.T
 	var due time.Time
 	var reading, evicted bool
 	r.quietly(func(ledger *ledger.Ledger) {
-		if evicted = ledger.Evicted(); evicted {
+		evicted = ledger.Evicted()
+		if evicted {
 			ledger.Register(now)
 		}
 		next = ledger.Expire(now)

@@ -169,7 +169,8 @@ func sendWithTTLs(t *testing.T, from, to *pod) int {
 		err := raw.Control(func(socket uintptr) {
 			failed = syscall.SetsockoptInt(int(socket), syscall.IPPROTO_IP, syscall.IP_TTL, ttl)
 		})
-		if err = errors.Join(err, failed); err != nil {
+		err = errors.Join(err, failed)
+		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := sender.Write([]byte{byte(ttl)}); err != nil {

@@ -106,7 +106,8 @@ func (n *node) ready(t *testing.T) {
 	})
 	took := testlab.Eventually(t, startTime, "the daemon and its rails are ready", func() bool {
 		said, err := exec.Command(shared+"bin/railwrightd", "status", "--socket", daemonSocket).CombinedOutput()
-		if told = string(said); err != nil {
+		told = string(said)
+		if err != nil {
 			time.Sleep(betweenLooks)
 			return false
 		}

@@ -78,7 +78,8 @@ func readCut(t *testing.T) *cut {
 		return nil
 	}
 	var before cut
-	if err = errors.Join(err, json.Unmarshal(content, &before), os.Remove(begun)); err != nil {
+	err = errors.Join(err, json.Unmarshal(content, &before), os.Remove(begun))
+	if err != nil {
 		t.Fatal(err)
 	}
 	return &before
