@@ -26,7 +26,7 @@ func (r *Reconciler) admitNew(ctx context.Context, wanted attachment.Attachment)
 	if err != nil {
 		return store.Record{}, err
 	}
-	if err := allowed(rail.Rail, wanted); err != nil {
+	if err := allowed(rail.configured, wanted); err != nil {
 		return store.Record{}, err
 	}
 	tenant, err := r.tenantOf(ctx, wanted.Pod.Namespace)
@@ -104,7 +104,7 @@ func (r *rail) hasRoom(record store.Record, others iter.Seq[store.Record]) error
 		}
 	}
 	for _, address := range record.Addresses {
-		if held := count[address.BitLen()]; held >= r.MaxPrefixes {
+		if held := count[address.BitLen()]; held >= r.configured.MaxPrefixes {
 			return fail(Full, "raise max_prefixes together with the leaf's maximum-prefix, which would end the whole session",
 				"rail %s holds %d addresses of the family of %s, its max_prefixes", r.Name, held, address)
 		}

@@ -222,7 +222,7 @@ func (r *Reconciler) awaitLeaf(
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.config.AdvertiseTimeout)
 	defer cancel()
-	if err := r.announcer.WaitAdvertised(ctx, rail.Rail.Rail, record.Prefixes()); err != nil {
+	if err := r.announcer.WaitAdvertised(ctx, rail.Rail, record.Prefixes()); err != nil {
 		return fail(NotAdvertised,
 			"look at `show bgp summary` in vtysh, and at the redistribution and filter of the rail's table",
 			"the rail's leaf was not sent the routes within %s: %w", r.config.AdvertiseTimeout, err)

@@ -227,7 +227,7 @@ func TestAnAddressIsHeldByOnePodThatLives(t *testing.T) {
 func TestARailHoldsAsManyAddressesAsTheLeafTakes(t *testing.T) {
 	bench := newBench(t).start()
 	rail := bench.rails["rail0"]
-	rail.MaxPrefixes = 2
+	rail.configured.MaxPrefixes = 2
 	bench.mustAttach(1, attachment.Flows)
 	bench.mustAttach(2, bothParts...)
 	_, err := bench.attach(wanted(3, bothParts...))
@@ -237,11 +237,11 @@ func TestARailHoldsAsManyAddressesAsTheLeafTakes(t *testing.T) {
 	if _, err := bench.attach(six); err != nil {
 		t.Errorf("the leaf counts each family for itself: %v", err)
 	}
-	rail.IPv6 = false
+	rail.configured.IPv6 = false
 	six.Key.ContainerID, six.HostInterface = "c5", "veth5"
 	_, err = bench.attach(six)
 	expectKind(t, err, WrongFamily)
-	rail.Prefixes = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}
+	rail.configured.Prefixes = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}
 	_, err = bench.attach(wanted(6, bothParts...))
 	expectKind(t, err, Outside)
 }

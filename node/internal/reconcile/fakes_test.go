@@ -58,6 +58,8 @@ type fakeSwitch struct {
 	events chan openvswitch.Event
 	// gate holds every Change and Replace up until it is closed or given to; nil: none.
 	gate chan struct{}
+	// counting is called before Counters answers; nil: nothing is.
+	counting func(context.Context) error
 	// podPorts are those made for pods.
 	podPorts []openvswitch.PodPort
 }
@@ -161,7 +163,15 @@ func (f *fakeSwitch) Differences(_ context.Context, bridge string, flows []plan.
 	return told, f.away
 }
 
-func (f *fakeSwitch) Counters(_ context.Context, bridge string) (map[uint64]openvswitch.Count, error) {
+func (f *fakeSwitch) Counters(ctx context.Context, bridge string) (map[uint64]openvswitch.Count, error) {
+	f.mutex.Lock()
+	counting := f.counting
+	f.mutex.Unlock()
+	if counting != nil {
+		if err := counting(ctx); err != nil {
+			return nil, err
+		}
+	}
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	counters := map[uint64]openvswitch.Count{}

@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"railwright/node/internal/metrics"
-	"railwright/node/internal/plan"
 )
 
 const (
@@ -69,17 +67,9 @@ func (r *Reconciler) Ready() []string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readyBound)
 	defer cancel()
-	var mutex sync.Mutex
-	var group sync.WaitGroup
-	for _, rail := range r.rails {
-		group.Go(func() {
-			problems := rail.unready(ctx)
-			mutex.Lock()
-			defer mutex.Unlock()
-			told = append(told, problems...)
-		})
+	for _, problems := range askRails(r.inOrder(), func(rail *rail) []string { return rail.unready(ctx) }) {
+		told = append(told, problems...)
 	}
-	group.Wait()
 	slices.Sort(told)
 	return told
 }
@@ -111,7 +101,7 @@ func (r *rail) unready(ctx context.Context) []string {
 	} else if !up {
 		problem("uplink %s has no carrier", r.Uplink)
 	}
-	if session, err := r.reconciler.announcer.Session(ctx, r.Rail.Rail); err != nil {
+	if session, err := r.reconciler.announcer.Session(ctx, r.Rail); err != nil {
 		problem("BGP: %v", err)
 	} else if !session.Established {
 		problem("BGP with %s is %s", session.Peer, session.State)
@@ -151,47 +141,34 @@ func (r *Reconciler) keepMetrics(ctx context.Context) {
 
 func (r *Reconciler) measure(ctx context.Context) map[string]metrics.Rail {
 	cached := r.cachedFlows(ctx)
-	all := map[string]metrics.Rail{}
-	for name, rail := range r.rails {
-		last := rail.lastSeen()
-		one := metrics.Rail{
-			FlowsWanted: last.flows, SwitchReady: last.outcome != nil && last.outcome.flows == nil, CachedFlows: cached[name],
-		}
-		for _, record := range rail.records() {
-			one.Attachments++
-			one.RoutesWanted += len(record.Prefixes())
-		}
-		if last.outcome != nil && last.outcome.announced != nil {
-			one.RoutesAnnounced = &last.routes
-		}
-		rail.measure(ctx, &one)
-		all[name] = one
+	rails, all := r.inOrder(), map[string]metrics.Rail{}
+	for i, one := range askRails(rails, func(rail *rail) metrics.Rail { return rail.measure(ctx) }) {
+		one.CachedFlows = cached[rails[i].Name]
+		all[rails[i].Name] = one
 	}
 	return all
 }
 
-// measure what needs a look at the switch and at FRR.
-func (r *rail) measure(ctx context.Context, one *metrics.Rail) {
+func (r *rail) measure(ctx context.Context) metrics.Rail {
 	ctx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()
-	if counters, err := r.reconciler.openVSwitch.Counters(ctx, r.Bridge); err == nil {
-		installed := 0
-		one.Dropped = map[plan.Reason]uint64{}
-		for cookie, count := range counters {
-			_, reason, ours := plan.ParseCookie(cookie)
-			if !ours {
-				continue
-			}
-			installed += int(count.Flows)
-			if reason.Drops() {
-				one.Dropped[reason] += count.Packets
-			}
-		}
-		one.FlowsInstalled = &installed
+	last := r.lastSeen()
+	one := metrics.Rail{FlowsWanted: last.flows, SwitchReady: last.outcome != nil && last.outcome.flows == nil}
+	for _, record := range r.records() {
+		one.Attachments++
+		one.RoutesWanted += len(record.Prefixes())
 	}
-	if session, err := r.reconciler.announcer.Session(ctx, r.Rail.Rail); err == nil {
+	if last.outcome != nil && last.outcome.announced != nil {
+		one.RoutesAnnounced = &last.routes
+	}
+	if counted := r.tally(ctx); counted.flows != nil {
+		installed := counted.installed()
+		one.FlowsInstalled, one.Dropped = &installed, counted.all()
+	}
+	if session, err := r.reconciler.announcer.Session(ctx, r.Rail); err == nil {
 		one.SessionEstablished = &session.Established
 	}
+	return one
 }
 
 // cachedFlows of the datapath by rail and by where they run; nil where they cannot be looked at.

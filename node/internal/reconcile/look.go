@@ -94,7 +94,7 @@ func (r *rail) flowDifferences(ctx context.Context, record store.Record) ([]stri
 func (r *rail) routeDifferences(ctx context.Context, record store.Record) []string {
 	listCtx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()
-	listed, err := r.reconciler.announcer.List(listCtx, r.Rail.Rail)
+	listed, err := r.reconciler.announcer.List(listCtx, r.Rail)
 	if err != nil {
 		return []string{fmt.Sprintf("the routes cannot be looked at: %v", err)}
 	}
@@ -110,7 +110,7 @@ func (r *rail) routeDifferences(ctx context.Context, record store.Record) []stri
 func (r *rail) advertised(ctx context.Context, wanted []netip.Prefix) error {
 	ctx, cancel := context.WithTimeout(ctx, advertisedBound)
 	defer cancel()
-	return r.reconciler.announcer.WaitAdvertised(ctx, r.Rail.Rail, wanted)
+	return r.reconciler.announcer.WaitAdvertised(ctx, r.Rail, wanted)
 }
 
 // Seen is an attachment with what was seen of it.
@@ -132,20 +132,19 @@ type Seen struct {
 // List all attachments.
 func (r *Reconciler) List(ctx context.Context) []Seen {
 	records := r.store.All()
-	counted := map[string]tally{}
-	for name, rail := range r.rails {
-		if of, err := rail.tally(ctx); err == nil {
-			counted[name] = of
-		}
+	rails, tallies := r.inOrder(), map[string]tally{}
+	for i, counted := range askRails(rails, func(rail *rail) tally { return rail.tally(ctx) }) {
+		tallies[rails[i].Name] = counted
 	}
 	tenants, _, _ := r.directory.View(r.localTenants())
 	all := make([]Seen, len(records))
 	index := map[attachment.Key]*Seen{}
 	for i, record := range records {
-		of, known := counted[record.Rail]
+		counted := tallies[record.Rail]
 		all[i] = Seen{
-			Attachment: record.Attachment, FlowsInstalled: of.flows[record.Number], Dropped: of.dropped[record.Number],
-			OpenTenants: openTo(record.Tenant, tenants.Pairs), Counted: known,
+			Attachment: record.Attachment, FlowsInstalled: counted.flows[record.Number],
+			Dropped: counted.dropped[record.Number], OpenTenants: openTo(record.Tenant, tenants.Pairs),
+			Counted: counted.flows != nil,
 		}
 		index[record.Key] = &all[i]
 	}
@@ -159,6 +158,26 @@ func (r *Reconciler) List(ctx context.Context) []Seen {
 		one.Advertised = record.Has(attachment.Routes) && rail.advertised(ctx, record.Prefixes()) == nil
 	})
 	return all
+}
+
+// inOrder gives the rails in the order of the configuration.
+func (r *Reconciler) inOrder() []*rail {
+	rails := make([]*rail, 0, len(r.rails))
+	for _, configured := range r.config.Rails {
+		rails = append(rails, r.rails[configured.Name])
+	}
+	return rails
+}
+
+// askRails looks at all rails at once, since each may take its whole bound. The answers are in the order of the rails.
+func askRails[Answer any](rails []*rail, look func(*rail) Answer) []Answer {
+	answers := make([]Answer, len(rails))
+	var group sync.WaitGroup
+	for i, rail := range rails {
+		group.Go(func() { answers[i] = look(rail) })
+	}
+	group.Wait()
+	return answers
 }
 
 // openTo lists the tenants that pairs open to this one.
@@ -175,18 +194,19 @@ func openTo(tenant string, pairs [][2]string) []string {
 	return open
 }
 
-// tally of what a rail's bridge has of ours, by attachment's number; 0: what all share.
+// tally of what a rail's bridge has of ours, by the attachment's number; number 0 is what all share. Its maps are nil
+// where the bridge could not be asked.
 type tally struct {
 	flows   map[uint16]int
 	dropped map[uint16]map[plan.Reason]uint64
 }
 
-func (r *rail) tally(ctx context.Context) (tally, error) {
+func (r *rail) tally(ctx context.Context) tally {
 	ctx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()
 	counters, err := r.reconciler.openVSwitch.Counters(ctx, r.Bridge)
 	if err != nil {
-		return tally{}, err
+		return tally{}
 	}
 	counted := tally{map[uint16]int{}, map[uint16]map[plan.Reason]uint64{}}
 	for cookie, of := range counters {
@@ -202,7 +222,16 @@ func (r *rail) tally(ctx context.Context) (tally, error) {
 			counted.dropped[number][reason] += of.Packets
 		}
 	}
-	return counted, nil
+	return counted
+}
+
+// installed flows, all of them.
+func (t tally) installed() int {
+	sum := 0
+	for _, flows := range t.flows {
+		sum += flows
+	}
+	return sum
 }
 
 // all that was dropped, whoever sent it.
@@ -235,21 +264,11 @@ func (r *Reconciler) Rails(ctx context.Context, network string) []RailState {
 			wanted[record.Rail] = true
 		}
 	}
-	var states []RailState
-	var mutex sync.Mutex
-	var group sync.WaitGroup
-	for name, rail := range r.rails {
-		if len(wanted) > 0 && !wanted[name] {
-			continue
-		}
-		group.Go(func() {
-			state := rail.state(ctx)
-			mutex.Lock()
-			defer mutex.Unlock()
-			states = append(states, state)
-		})
+	rails := r.inOrder()
+	if len(wanted) > 0 {
+		rails = slices.DeleteFunc(rails, func(rail *rail) bool { return !wanted[rail.Name] })
 	}
-	group.Wait()
+	states := askRails(rails, func(rail *rail) RailState { return rail.state(ctx) })
 	slices.SortFunc(states, func(one, other RailState) int { return strings.Compare(one.Name, other.Name) })
 	return states
 }
@@ -257,11 +276,11 @@ func (r *Reconciler) Rails(ctx context.Context, network string) []RailState {
 func (r *rail) state(ctx context.Context) RailState {
 	ctx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()
-	state := RailState{Name: r.Name, Prefixes: r.Prefixes}
+	state := RailState{Name: r.Name, Prefixes: r.configured.Prefixes}
 	problem := func(format string, values ...any) {
 		state.Problems = append(state.Problems, fmt.Sprintf(format, values...))
 	}
-	facts, err := r.reconciler.openVSwitch.Facts(ctx, r.Rail.Rail)
+	facts, err := r.reconciler.openVSwitch.Facts(ctx, r.Rail)
 	last := r.lastSeen().outcome
 	switch {
 	case err != nil:
@@ -282,7 +301,7 @@ func (r *rail) state(ctx context.Context) RailState {
 	} else if !state.UplinkUp {
 		problem("uplink %s has no carrier", r.Uplink)
 	}
-	session, err := r.reconciler.announcer.Session(ctx, r.Rail.Rail)
+	session, err := r.reconciler.announcer.Session(ctx, r.Rail)
 	state.SessionEstablished = err == nil && session.Established
 	if err != nil {
 		problem("BGP: %v", err)
@@ -293,8 +312,7 @@ func (r *rail) state(ctx context.Context) RailState {
 		problem("routes: %v", last.routes)
 	}
 	// What is wrong with the switch is told above.
-	counted, _ := r.tally(ctx)
-	state.Dropped = counted.all()
+	state.Dropped = r.tally(ctx).all()
 	state.Problems = append(state.Problems, r.troubles()...)
 	return state
 }

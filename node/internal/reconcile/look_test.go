@@ -86,6 +86,33 @@ func TestStatusAndListTellWhatIsThere(t *testing.T) {
 	}
 }
 
+func TestAllRailsAreAskedAtOnce(t *testing.T) {
+	bench := newBench(t).start()
+	bench.mustAttach(1, bothParts...)
+	for name, ask := range map[string]func(context.Context){
+		"list":    func(ctx context.Context) { bench.List(ctx) },
+		"status":  func(ctx context.Context) { bench.Rails(ctx, "") },
+		"metrics": func(ctx context.Context) { bench.measure(ctx) },
+	} {
+		meeting, met := make(chan struct{}), make(chan bool, 16)
+		bench.sw.set(func() {
+			bench.sw.counting = func(ctx context.Context) error {
+				select {
+				case meeting <- struct{}{}:
+				case <-meeting:
+				case <-ctx.Done():
+				}
+				met <- ctx.Err() == nil
+				return ctx.Err()
+			}
+		})
+		ask(t.Context())
+		if !<-met || !<-met {
+			t.Errorf("%s: one rail was asked after the other", name)
+		}
+	}
+}
+
 func TestAPairOpensEachTenantToTheOther(t *testing.T) {
 	pairs := [][2]string{{"a", "b"}, {"c", "a"}, {"b", "c"}}
 	for tenant, wanted := range map[string][]string{"a": {"b", "c"}, "b": {"a", "c"}, "d": nil} {

@@ -64,7 +64,7 @@ func (s *seen) count(planned planned) {
 func (r *rail) plan(ctx context.Context, records []store.Record, result *outcome) (planned, error) {
 	ctx, cancel := context.WithTimeout(ctx, switchBound)
 	defer cancel()
-	facts, err := r.reconciler.openVSwitch.Facts(ctx, r.Rail.Rail)
+	facts, err := r.reconciler.openVSwitch.Facts(ctx, r.Rail)
 	if err != nil {
 		return planned{}, err
 	}
@@ -77,7 +77,7 @@ func (r *rail) plan(ctx context.Context, records []store.Record, result *outcome
 			result.planned[record.Key] = true
 		}
 	}
-	flows, left := plan.Flows(r.Rail.Rail, facts, wanted, tenants)
+	flows, left := plan.Flows(r.Rail, facts, wanted, tenants)
 	for _, one := range left {
 		result.left[one.Key] = one.Why
 	}
@@ -144,7 +144,7 @@ func (r *rail) withdraw(ctx context.Context, records []store.Record, why string,
 	ctx, cancel := context.WithTimeout(ctx, routesBound)
 	defer cancel()
 	if r.announced == nil || why != "" {
-		listed, err := r.reconciler.announcer.List(ctx, r.Rail.Rail)
+		listed, err := r.reconciler.announcer.List(ctx, r.Rail)
 		if err != nil {
 			result.routes, r.announced = err, nil
 			return false
@@ -204,14 +204,14 @@ func (r *rail) announce(ctx context.Context, records []store.Record, why string,
 
 // sync makes the announced routes these. After a failure it looks at what is there: some of it may have been done.
 func (r *rail) sync(ctx context.Context, want []netip.Prefix, result *outcome) bool {
-	_, _, err := r.reconciler.announcer.Sync(ctx, r.Rail.Rail, want)
+	_, _, err := r.reconciler.announcer.Sync(ctx, r.Rail, want)
 	if err == nil {
 		r.announced = prefixesOf(want)
 		return true
 	}
 	result.routes = err
 	r.announced = nil
-	if listed, listErr := r.reconciler.announcer.List(ctx, r.Rail.Rail); listErr == nil {
+	if listed, listErr := r.reconciler.announcer.List(ctx, r.Rail); listErr == nil {
 		r.announced = prefixesOf(listed)
 	}
 	return false

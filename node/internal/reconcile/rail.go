@@ -7,6 +7,7 @@ import (
 
 	"railwright/node/internal/attachment"
 	"railwright/node/internal/config"
+	"railwright/node/internal/plan"
 	"railwright/node/internal/store"
 )
 
@@ -35,7 +36,8 @@ func (d due) and(other due) due {
 // rail is one rail's worker: passes over it run one after the other, and everyone who asks while one runs is served
 // together by the next.
 type rail struct {
-	config.Rail
+	plan.Rail
+	configured config.Rail
 	reconciler *Reconciler
 	wake       chan struct{}
 
@@ -65,7 +67,8 @@ type seen struct {
 
 func newRail(reconciler *Reconciler, configured config.Rail) *rail {
 	return &rail{
-		Rail: configured, reconciler: reconciler, wake: make(chan struct{}, 1), due: due{"start", "start"},
+		Rail: configured.Rail, configured: configured, reconciler: reconciler, wake: make(chan struct{}, 1),
+		due: due{"start", "start"},
 	}
 }
 
