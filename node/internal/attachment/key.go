@@ -1,9 +1,6 @@
 package attachment
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // Longest names that a Key may have, in bytes; an interface's is the kernel's.
 const (
@@ -35,14 +32,8 @@ func checkName(what, name string) error {
 	if name == "" || len(name) > LongestName {
 		return fmt.Errorf("%s %.40q has %d bytes, not 1 to %d", what, name, len(name), LongestName)
 	}
-	for index, character := range []byte(name) {
-		if !isAlphanumeric(character) && (index == 0 || !strings.ContainsRune("_.-", rune(character))) {
-			return fmt.Errorf("%s %.40q has other characters than letters, digits, '_', '.' and '-'", what, name)
-		}
+	if !isOf(name[:1], alphanumeric) || !isOf(name, alphanumeric+"_.-") {
+		return fmt.Errorf("%s %.40q has other characters than letters, digits, '_', '.' and '-'", what, name)
 	}
 	return nil
-}
-
-func isAlphanumeric(character byte) bool {
-	return 'a' <= character && character <= 'z' || 'A' <= character && character <= 'Z' || '0' <= character && character <= '9'
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	nodev1 "railwright/node/api/v1"
+	"railwright/node/internal/attachment"
 )
 
 // undoTimeout bounds what follows a failed ADD: the runtime waits, and calls DEL besides.
@@ -97,7 +98,7 @@ func (p plugin) prepare(arguments *skel.CmdArgs) (*prepared, error) {
 
 // checkNetns before anything is done: the library looks only when ADD has succeeded.
 func checkNetns(arguments *skel.CmdArgs) error {
-	if !isPath(arguments.Netns) {
+	if !attachment.IsPath(arguments.Netns) {
 		return failure(types.ErrInvalidEnvironmentVariables, "", "CNI_NETNS is %.80q, which is no absolute path", arguments.Netns)
 	}
 	if override := arguments.NetnsOverride; strings.EqualFold(override, "true") || override == "1" {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,11 +30,8 @@ const (
 	mostConfigBytes = 4 << 20
 	mostRoutes      = 64
 	longestTimeout  = 300 * time.Second
-	// The kernel's bound of a unix socket's path.
-	longestSocket = 107
-	longestPath   = 4096
-	leastMTU      = 1280
-	mostMTU       = 65535
+	leastMTU        = 1280
+	mostMTU         = 65535
 )
 
 // Settings are what every verb needs of the configuration.
@@ -110,18 +108,21 @@ func (f fields) settings() (Settings, error) {
 	if err != nil {
 		return Settings{}, first(err)
 	}
-	if !isPath(settings.Socket) || len(settings.Socket) > longestSocket {
+	if !attachment.IsPath(settings.Socket) || len(settings.Socket) > attachment.LongestSocket {
 		return Settings{}, badField("socket", strconv.Quote(settings.Socket), path)
 	}
 	if stateDir != "" {
-		if !isPath(stateDir) {
+		if !attachment.IsPath(stateDir) {
 			return Settings{}, badField("stateDir", strconv.Quote(stateDir), path)
 		}
 		settings.Tombstones = filepath.Join(stateDir, filepath.Base(tombstone.DefaultFolder))
 	}
-	for name, value := range map[string]float64{"connectTimeoutSeconds": connect, "timeoutSeconds": timeout} {
-		if !(value > 0 && value <= longestTimeout.Seconds()) {
-			return Settings{}, badField(name, fmt.Sprint(value), seconds)
+	for _, field := range []struct {
+		name  string
+		value float64
+	}{{"connectTimeoutSeconds", connect}, {"timeoutSeconds", timeout}} {
+		if !(field.value > 0 && field.value <= longestTimeout.Seconds()) {
+			return Settings{}, badField(field.name, fmt.Sprint(field.value), seconds)
 		}
 	}
 	settings.ConnectTimeout = time.Duration(connect * float64(time.Second))
@@ -154,7 +155,7 @@ func (f fields) wishes() (Wishes, error) {
 		return Wishes{}, badField("mtu", strconv.Itoa(wishes.MTU), fmt.Sprintf("%d to %d bytes", leastMTU, mostMTU))
 	}
 	switch {
-	case wishes.DeviceID == "", isPCI(wishes.DeviceID):
+	case wishes.DeviceID == "", attachment.IsPCI(wishes.DeviceID):
 	case isAuxiliary(wishes.DeviceID):
 		wishes.DeviceID = "" // the API has PCI addresses alone
 	default:
@@ -196,21 +197,11 @@ func (f fields) validAttachments(network string) ([]attachment.Key, error) {
 	return keys, nil
 }
 
-// isPCI says whether it is the address of a PCI function.
-func isPCI(name string) bool {
-	const hexadecimal = digits + "abcdef"
-	parts := strings.FieldsFunc(name, func(mark rune) bool { return mark == ':' || mark == '.' })
-	if len(parts) != 4 || name != parts[0]+":"+parts[1]+":"+parts[2]+"."+parts[3] {
-		return false
-	}
-	domain, bus, device, function := parts[0], parts[1], parts[2], parts[3]
-	return len(domain) >= 4 && len(domain) <= 8 && len(bus) == 2 && len(device) == 2 && len(function) == 1 &&
-		strings.Trim(domain+bus+device, hexadecimal) == "" && strings.Trim(function, "01234567") == ""
-}
-
 // isAuxiliary says whether it is a scalable function, as mlx5_core.sf.4.
 func isAuxiliary(name string) bool {
-	return grammar{64, lower + digits + "_.", lower + digits}.fits(name) && strings.Count(name, ".") == 2
+	parts := strings.Split(name, ".")
+	return len(name) <= 64 && len(parts) == 3 && !slices.Contains(parts, "") &&
+		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_.") == ""
 }
 
 const rateExample = `a rate as "25Gb/s"`
@@ -218,8 +209,8 @@ const rateExample = `a rate as "25Gb/s"`
 // parseRate gives bit/s.
 func parseRate(text string) (uint64, error) {
 	for unit, factor := range map[string]float64{"kb/s": 1e3, "Mb/s": 1e6, "Gb/s": 1e9} {
-		number, is := strings.CutSuffix(text, unit)
-		if !is || len(number) > 16 || strings.Trim(number, digits+".") != "" {
+		number, ok := strings.CutSuffix(text, unit)
+		if !ok || len(number) > 16 || strings.Trim(number, "0123456789.") != "" {
 			continue
 		}
 		value, err := strconv.ParseFloat(number, 64)
@@ -229,19 +220,6 @@ func parseRate(text string) (uint64, error) {
 		return 0, badField("maxRate", strconv.Quote(text), "1 Mb/s to 10000 Gb/s")
 	}
 	return 0, badField("maxRate", strconv.Quote(text), rateExample)
-}
-
-// isPath: absolute, clean of what no path of ours has.
-func isPath(path string) bool {
-	if !filepath.IsAbs(path) || len(path) > longestPath {
-		return false
-	}
-	for _, character := range []byte(path) {
-		if character < ' ' || character > '~' {
-			return false
-		}
-	}
-	return true
 }
 
 // first of joined errors: a CNI error is one.
