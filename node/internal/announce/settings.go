@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"railwright/node/internal/attachment"
 )
 
 // Errors that a caller may want to tell apart.
@@ -56,15 +59,11 @@ const (
 	defaultMaxPrefixes = 200
 )
 
-var (
-	railName      = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
-	interfaceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$`)
-)
-
 // Check says what is wrong with the settings.
 func (s Settings) Check() error {
-	if !filepath.IsAbs(s.Socket) || len(s.Socket) > 107 {
-		return fmt.Errorf("socket of bgpd %.120q: give an absolute path of up to 107 bytes, as /run/frr/bgpd.vty", s.Socket)
+	if !filepath.IsAbs(s.Socket) || len(s.Socket) > attachment.LongestSocket {
+		return fmt.Errorf("socket of bgpd %.120q: give an absolute path of up to %d bytes, as /run/frr/bgpd.vty", s.Socket,
+			attachment.LongestSocket)
 	}
 	if len(s.Rails) == 0 {
 		return errors.New("no rails to announce for: name one at least")
@@ -83,10 +82,10 @@ func (s Settings) Check() error {
 }
 
 func (r RailSettings) check() error {
-	if !railName.MatchString(r.Name) {
+	if len(r.Name) > 32 || len(validation.IsDNS1123Label(r.Name)) > 0 {
 		return fmt.Errorf("name of a rail %.40q: use up to 32 of a-z, 0-9 and -", r.Name)
 	}
-	if !interfaceName.MatchString(r.Bridge) {
+	if !attachment.IsLink(r.Bridge) {
 		return fmt.Errorf("rail %s: bridge %.40q is not the name of an interface", r.Name, r.Bridge)
 	}
 	if peer := r.Peer; peer.IsValid() && (peer.Zone() != "" || peer.Is4In6() || peer.IsUnspecified() || peer.IsMulticast() ||

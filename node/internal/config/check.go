@@ -6,10 +6,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"railwright/node/internal/attachment"
 	"railwright/node/internal/plan"
 )
 
@@ -74,15 +76,7 @@ const (
 	mostRails               = 64
 	// FRR's table-direct takes no higher one.
 	highestTable = 65535
-	longestPath  = 4096
-	// A unix socket's address has room for this much.
-	longestSocket = 107
-)
-
-var (
-	nodeName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
-	railName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
-	linkName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$`)
+	mostRailName = 32
 )
 
 // problems found so far, in the file's order.
@@ -94,38 +88,38 @@ func (p *problems) add(where, format string, values ...any) {
 
 func (f file) check() (Config, error) {
 	var wrong problems
-	config := Config{
-		Node:         orElse(f.Node, hostname()),
-		StateFolder:  wrong.path("state_folder", orElse(f.StateFolder, defaultStateFolder), longestPath),
-		Socket:       wrong.path("socket", orElse(f.Socket, DefaultSocket), longestSocket),
-		AllowedUIDs:  f.AllowedUIDs,
-		Metrics:      wrong.metrics(orElse(f.Metrics, defaultMetrics)),
-		NetnsFolders: f.NetnsFolders,
-		OpenVSwitch: OpenVSwitch{
-			Database: wrong.path("openvswitch.database", strings.TrimPrefix(
-				orElse(f.OpenVSwitch.Database, defaultDatabase), "unix:"), longestSocket),
-			Management: wrong.path("openvswitch.management", orElse(f.OpenVSwitch.Management, defaultManagement),
-				longestPath),
-		},
-		FRR:              wrong.frr(f.FRR),
-		Tenants:          wrong.tenants(f.Tenants),
-		AdvertiseTimeout: wrong.duration("advertise_timeout", orElse(f.AdvertiseTimeout, defaultAdvertiseTimeout)),
-		ConfirmTimeout:   wrong.duration("confirm_timeout", orElse(f.ConfirmTimeout, defaultConfirmTimeout)),
-	}
-	if !nodeName.MatchString(config.Node) {
+	config := Config{Node: orElse(f.Node, hostname()), AllowedUIDs: f.AllowedUIDs, NetnsFolders: f.NetnsFolders}
+	if len(validation.IsDNS1123Subdomain(config.Node)) > 0 {
 		wrong.add("node", "%.80q is no node's name; give the name that Kubernetes has for this node", config.Node)
 	}
+	config.StateFolder = wrong.path("state_folder", orElse(f.StateFolder, defaultStateFolder), attachment.LongestPath)
+	config.Socket = wrong.path("socket", orElse(f.Socket, DefaultSocket), attachment.LongestSocket)
 	if len(config.AllowedUIDs) == 0 {
 		config.AllowedUIDs = []uint32{0}
 	}
+	config.Metrics = wrong.metrics(orElse(f.Metrics, defaultMetrics))
 	if len(config.NetnsFolders) == 0 {
 		config.NetnsFolders = []string{"/run/netns", "/var/run/netns", "/proc"}
 	}
 	for i, folder := range config.NetnsFolders {
-		config.NetnsFolders[i] = wrong.path(fmt.Sprintf("netns_folders[%d]", i), folder, longestPath)
+		config.NetnsFolders[i] = wrong.path(fmt.Sprintf("netns_folders[%d]", i), folder, attachment.LongestPath)
 	}
 	config.Rails = wrong.rails(f.Rails)
+	config.OpenVSwitch = wrong.openVSwitch(f.OpenVSwitch)
+	config.FRR = wrong.frr(f.FRR)
+	config.Tenants = wrong.tenants(f.Tenants)
+	config.AdvertiseTimeout = wrong.duration("advertise_timeout", orElse(f.AdvertiseTimeout, defaultAdvertiseTimeout))
+	config.ConfirmTimeout = wrong.duration("confirm_timeout", orElse(f.ConfirmTimeout, defaultConfirmTimeout))
 	return config, errors.Join(wrong.found...)
+}
+
+func (p *problems) openVSwitch(fields ovsFields) OpenVSwitch {
+	database := strings.TrimPrefix(orElse(fields.Database, defaultDatabase), "unix:")
+	return OpenVSwitch{
+		Database: p.path("openvswitch.database", database, attachment.LongestSocket),
+		Management: p.path("openvswitch.management", orElse(fields.Management, defaultManagement),
+			attachment.LongestPath),
+	}
 }
 
 func (p *problems) rails(written []railFields) []Rail {
@@ -152,37 +146,42 @@ func (p *problems) rails(written []railFields) []Rail {
 }
 
 func (p *problems) rail(where string, fields railFields) Rail {
-	if !railName.MatchString(fields.Name) {
+	if len(fields.Name) > mostRailName || len(validation.IsDNS1123Label(fields.Name)) > 0 {
 		p.add(where+".name", "%.80q is none; give a short one like rail0, of a-z, 0-9 and -", fields.Name)
 	}
-	for name, link := range map[string]string{"bridge": fields.Bridge, "uplink": fields.Uplink} {
-		if !linkName.MatchString(link) {
-			p.add(where+"."+name, "%.80q is no interface's name; `ip link` lists them", link)
-		}
-	}
+	p.link(where+".bridge", fields.Bridge)
+	p.link(where+".uplink", fields.Uplink)
+	leaf := p.leaf(where+".leaf", fields.Leaf)
 	if fields.Table < 1 || fields.Table > highestTable || fields.Table >= 253 && fields.Table <= 255 {
 		p.add(where+".table", "%d cannot be used; give the number of a routing table that nobody else uses, 1 to "+
 			"%d, not 253 to 255, and the same one in FRR's `redistribute table-direct`", fields.Table, highestTable)
-	}
-	if fields.MaxPrefixes < 0 {
-		p.add(where+".max_prefixes", "%d is below 0; give one below the leaf's maximum-prefix", fields.MaxPrefixes)
 	}
 	rail := Rail{
 		Rail: plan.Rail{
 			Name: fields.Name, Bridge: fields.Bridge, Uplink: fields.Uplink, Table: fields.Table, KeepTTL: fields.KeepTTL,
 		},
-		Leaf:        p.leaf(where+".leaf", fields.Leaf),
+		Leaf:        leaf,
 		MaxPrefixes: fields.MaxPrefixes,
+	}
+	p.addresses(where, fields, &rail)
+	if fields.MaxPrefixes < 0 {
+		p.add(where+".max_prefixes", "%d is below 0; give one below the leaf's maximum-prefix", fields.MaxPrefixes)
 	}
 	if rail.MaxPrefixes == 0 {
 		rail.MaxPrefixes = defaultMaxPrefixes
 	}
-	p.addresses(where, fields, &rail)
 	return rail
+}
+
+func (p *problems) link(where, name string) {
+	if !attachment.IsLink(name) {
+		p.add(where, "%.80q is no interface's name; `ip link` lists them", name)
+	}
 }
 
 // addresses that pods may have: the prefixes, and the families of them unless these are named.
 func (p *problems) addresses(where string, fields railFields, rail *Rail) {
+	rail.IPv4, rail.IPv6 = p.families(where+".families", fields.Families)
 	if len(fields.Prefixes) == 0 {
 		p.add(where+".prefixes", "none is given; give those that IPAM takes the pods' addresses from: no other route "+
 			"is announced")
@@ -194,12 +193,9 @@ func (p *problems) addresses(where string, fields railFields, rail *Rail) {
 			ipv4, ipv6 = ipv4 || prefix.Addr().Is4(), ipv6 || prefix.Addr().Is6()
 		}
 	}
-	rail.IPv4, rail.IPv6 = ipv4, ipv6
 	if len(fields.Families) == 0 {
-		return
-	}
-	rail.IPv4, rail.IPv6 = p.families(where+".families", fields.Families)
-	if rail.IPv4 && !ipv4 || rail.IPv6 && !ipv6 {
+		rail.IPv4, rail.IPv6 = ipv4, ipv6
+	} else if rail.IPv4 && !ipv4 || rail.IPv6 && !ipv6 {
 		p.add(where+".families", "%v holds a family that no prefix is of; give a prefix of it, or leave families out",
 			fields.Families)
 	}
@@ -246,14 +242,11 @@ func (p *problems) prefix(where, text string) (netip.Prefix, bool) {
 }
 
 func (p *problems) frr(fields frrFields) FRR {
-	frr := FRR{
-		Backend:   Backend(orElse(fields.Backend, string(KernelTable))),
-		BGPSocket: p.path("frr.bgp_socket", orElse(fields.BGPSocket, defaultBGPSocket), longestSocket),
-		ASN:       fields.ASN,
-	}
+	frr := FRR{Backend: Backend(orElse(fields.Backend, string(KernelTable))), ASN: fields.ASN}
 	if frr.Backend != KernelTable && frr.Backend != Vty {
 		p.add("frr.backend", "%.80q is none; give %s (FRR 10) or %s (older)", fields.Backend, KernelTable, Vty)
 	}
+	frr.BGPSocket = p.path("frr.bgp_socket", orElse(fields.BGPSocket, defaultBGPSocket), attachment.LongestSocket)
 	if frr.Backend == Vty && frr.ASN == 0 {
 		p.add("frr.asn", "it is missing; with the backend %s give that of FRR's `router bgp`", Vty)
 	}
@@ -264,14 +257,14 @@ func (p *problems) tenants(fields tenantFields) Tenants {
 	tenants := Tenants{Kind: Kind(fields.Kind)}
 	switch tenants.Kind {
 	case Folder:
-		tenants.Folder = p.path("tenants.folder", fields.Folder, longestPath)
+		tenants.Folder = p.path("tenants.folder", fields.Folder, attachment.LongestPath)
 	case Local:
 		if fields.File != "" {
-			tenants.File = p.path("tenants.file", fields.File, longestPath)
+			tenants.File = p.path("tenants.file", fields.File, attachment.LongestPath)
 		}
 	case Kubernetes:
 		if fields.Kubeconfig != "" {
-			tenants.Kubeconfig = p.path("tenants.kubeconfig", fields.Kubeconfig, longestPath)
+			tenants.Kubeconfig = p.path("tenants.kubeconfig", fields.Kubeconfig, attachment.LongestPath)
 		}
 	default:
 		p.add("tenants.kind", "%.80q is none; give %s, or %s for nodes that share a folder, or %s for one node alone",

@@ -107,6 +107,8 @@ func TestWhatIsWrongIsToldWithTheValueAndTheNextStep(t *testing.T) {
 		{"500ms", "1h", `advertise_timeout: "1h"`, "from 10ms to 1m"},
 		{"/run/rw/d.sock", "/" + strings.Repeat("s", 120), "socket: ", "at most 107 bytes"},
 		{"node: gpu-1", "node: Gpu_1", `node: "Gpu_1"`, "Kubernetes"},
+		{"node: gpu-1", "node: gpu..1", `node: "gpu..1"`, "Kubernetes"},
+		{"name: rail1", "name: " + strings.Repeat("a", 33), "rails[1].name: ", "a short one"},
 		{large, "42", "it has no fields", "`rails`"},
 		{large, "a: [", "it is not YAML", ""},
 		{large, "rails: []\ntenants: {kind: local}", "rails: 0 are given", "one for each NIC"},
@@ -129,6 +131,36 @@ func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), told) {
 			t.Errorf("%s is not told: %v", told, err)
 		}
+	}
+}
+
+func TestErrorsAreInTheOrderOfTheFile(t *testing.T) {
+	_, err := Parse([]byte(`
+node: Gpu_1
+state_folder: lib
+socket: run
+metrics: nine
+netns_folders: [run, proc]
+rails:
+- {name: A, bridge: "b 0", uplink: "p 0", leaf: x, table: 0, families: [inet], prefixes: [none], max_prefixes: -1}
+openvswitch: {database: db, management: run}
+frr: {backend: none, bgp_socket: vty}
+tenants: {kind: none}
+advertise_timeout: 1h
+confirm_timeout: 1h`), "")
+	if err == nil {
+		t.Fatal("nothing is wrong")
+	}
+	var told []string
+	for line := range strings.Lines(err.Error()) {
+		field, _, _ := strings.Cut(line, ": ")
+		told = append(told, strings.TrimPrefix(field, "rails[0]."))
+	}
+	const want = "node state_folder socket metrics netns_folders[0] netns_folders[1] name bridge uplink leaf table families " +
+		"prefixes[0] max_prefixes openvswitch.database openvswitch.management frr.backend frr.bgp_socket tenants.kind " +
+		"advertise_timeout confirm_timeout"
+	if strings.Join(told, " ") != want {
+		t.Errorf("told %q", told)
 	}
 }
 

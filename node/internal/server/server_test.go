@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	nodev1 "railwright/node/api/v1"
+	"railwright/node/internal/attachment"
 	"railwright/node/internal/reconcile"
 )
 
@@ -84,12 +85,17 @@ func TestABadRequestIsToldWithTheValueSeen(t *testing.T) {
 		{"twice", 7, func(add *nodev1.AddRequest) { add.Parts = []nodev1.Part{1, 1} }},
 		{`"tenant_A"`, 4, func(add *nodev1.AddRequest) { add.Pod.Namespace = "tenant_A" }},
 		{"K8S_POD_NAMESPACE", 4, func(add *nodev1.AddRequest) { add.Pod = nil }},
+		{`"-t" is no namespace`, 4, func(add *nodev1.AddRequest) { add.Pod.Namespace = "-t" }},
+		{`"T" is no namespace`, 4, func(add *nodev1.AddRequest) { add.Pod.Namespace = "T" }},
+		{"no more than 63", 4, func(add *nodev1.AddRequest) { add.Pod.Namespace = strings.Repeat("a", 64) }},
+		{`K8S_POD_NAME "a..b" is no pod's name: a lowercase RFC 1123 subdomain`, 4, func(add *nodev1.AddRequest) { add.Pod.Name = "a..b" }},
 		{`"$(reboot)"`, 4, func(add *nodev1.AddRequest) { add.Pod.Name = "$(reboot)" }},
 		{"K8S_POD_NAME", 4, func(add *nodev1.AddRequest) { add.Pod.Name = long }},
 		{`"a b"`, 4, func(add *nodev1.AddRequest) { add.Pod.Uid = "a b" }},
 		{"run/netns", 4, func(add *nodev1.AddRequest) { add.Netns = "run/netns/x" }},
 		{"/run/../etc", 4, func(add *nodev1.AddRequest) { add.Netns = "/run/../etc" }},
 		{"CNI_NETNS", 4, func(add *nodev1.AddRequest) { add.Netns = "" }},
+		{"CNI_NETNS", 4, func(add *nodev1.AddRequest) { add.Netns = "/" + strings.Repeat("x", attachment.LongestPath) }},
 		{"actions=drop", 7, func(add *nodev1.AddRequest) { add.HostInterface = "a actions=drop" }},
 		{"host's interface", 7, func(add *nodev1.AddRequest) { add.HostInterface = "sixteen-letters-" }},
 		{"01:00:5e:00:00:01", 7, func(add *nodev1.AddRequest) { add.Mac = "01:00:5e:00:00:01" }},

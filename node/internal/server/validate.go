@@ -7,25 +7,22 @@ import (
 	"regexp"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	nodev1 "railwright/node/api/v1"
 	"railwright/node/internal/attachment"
 )
 
 // Bounds of what a request may hold.
 const (
-	longestPath = 512
-	longestPod  = 253
-	mostKeys    = 20_000
+	mostKeys = 20_000
 	// mostRate is 10 Tbit/s, more than any port; what is above is a slip of units.
 	mostRate = 10_000_000_000_000
 )
 
 var (
-	namespaceName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	podName       = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
-	podUID        = regexp.MustCompile(`^[A-Za-z0-9-]{0,64}$`)
-	pciAddress    = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
-	hostLink      = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}$`)
+	podUID   = regexp.MustCompile(`^[A-Za-z0-9-]{0,64}$`)
+	hostLink = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}$`)
 )
 
 // wantedOf an ADD, every field of it bounded and typed. What the node decides is left out: rail, tenant, number.
@@ -97,11 +94,12 @@ func partsOf(given []nodev1.Part) ([]attachment.Part, error) {
 
 func podOf(given *nodev1.Pod) (attachment.Pod, error) {
 	pod := attachment.Pod{Namespace: given.GetNamespace(), Name: given.GetName(), UID: given.GetUid()}
-	if !namespaceName.MatchString(pod.Namespace) {
-		return attachment.Pod{}, badName("K8S_POD_NAMESPACE %.80q is no namespace; it decides the tenant", pod.Namespace)
+	if broken := validation.IsDNS1123Label(pod.Namespace); len(broken) > 0 {
+		return attachment.Pod{}, badName("K8S_POD_NAMESPACE %.80q is no namespace, which decides the tenant: %s",
+			pod.Namespace, strings.Join(broken, "; "))
 	}
-	if len(pod.Name) > longestPod || !podName.MatchString(pod.Name) {
-		return attachment.Pod{}, badName("K8S_POD_NAME %.80q is no pod's name", pod.Name)
+	if broken := validation.IsDNS1123Subdomain(pod.Name); len(broken) > 0 {
+		return attachment.Pod{}, badName("K8S_POD_NAME %.80q is no pod's name: %s", pod.Name, strings.Join(broken, "; "))
 	}
 	if !podUID.MatchString(pod.UID) {
 		return attachment.Pod{}, badName("K8S_POD_UID %.80q is no pod's UID", pod.UID)
@@ -112,14 +110,13 @@ func podOf(given *nodev1.Pod) (attachment.Pod, error) {
 // checkWhere the attachment is: namespace, interface and device.
 func checkWhere(request *nodev1.AddRequest) error {
 	netns := request.GetNetns()
-	if len(netns) > longestPath || !filepath.IsAbs(netns) || filepath.Clean(netns) != netns ||
-		strings.ContainsFunc(netns, func(letter rune) bool { return letter < ' ' || letter > '~' }) {
+	if !attachment.IsPath(netns) || filepath.Clean(netns) != netns {
 		return badName("CNI_NETNS %.120q is no path to a network namespace", netns)
 	}
 	if !hostLink.MatchString(request.GetHostInterface()) {
 		return badConfig("the host's interface %.40q is no interface's name", request.GetHostInterface())
 	}
-	if device := request.GetDeviceId(); device != "" && !pciAddress.MatchString(device) {
+	if device := request.GetDeviceId(); device != "" && !attachment.IsPCI(device) {
 		return badConfig("deviceID %.40q is no PCI address like 0000:01:10.0", device)
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // namespacePrefix starts the name of a tenant that is one namespace alone. A resource's name has no colon, so that no
@@ -11,8 +13,6 @@ import (
 const namespacePrefix = "ns:"
 
 var (
-	label     = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
-	subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
 	instance  = regexp.MustCompile(`^[0-9a-f]{8}$`)
 	printable = regexp.MustCompile(`^[\x21-\x7e]+$`)
 )
@@ -28,7 +28,7 @@ func NamespaceTenant(namespace string) string { return namespacePrefix + namespa
 
 // CheckNamespace refuses what Kubernetes would not take as a namespace's name.
 func CheckNamespace(name string) error {
-	if !label.MatchString(name) {
+	if len(validation.IsDNS1123Label(name)) > 0 {
 		return fmt.Errorf("%.80q is not the name of a namespace (a-z, 0-9, -, at most 63)", name)
 	}
 	return nil
@@ -46,7 +46,7 @@ func CheckTenant(name string) error {
 func CheckNode(name string) error { return checkSubdomain("node", name) }
 
 func checkSubdomain(what, name string) error {
-	if len(name) > longestName || !subdomain.MatchString(name) {
+	if len(name) > longestName || len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return fmt.Errorf("%.80q is not the name of a %s (a-z, 0-9, - and ., at most %d)", name, what, longestName)
 	}
 	return nil

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Gone is what a node says it has seen of a record once it acts by nothing of it, whatever the generation.
@@ -124,7 +126,7 @@ func (r *Record) checkEntries() error {
 		}
 	}
 	for id, generation := range r.Seen {
-		if len(id) > longestName+9 || !subdomain.MatchString(id) || generation < Gone {
+		if len(id) > longestName+9 || len(validation.IsDNS1123Subdomain(id)) > 0 || generation < Gone {
 			return fmt.Errorf("seen generation %d of record %.80q", generation, id)
 		}
 	}
