@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 
+	"railwright/node/internal/attachment"
 	"railwright/node/internal/plan"
 )
 
@@ -31,31 +32,30 @@ type RailSettings struct {
 	Leaf netip.Addr
 }
 
-// plainPath keeps a path one word for every tool, and no URL escape; interface names are the kernel's, without what
-// ovs-ofctl would read as an option or as a kind of connection.
-var (
-	plainPath     = regexp.MustCompile(`^/[A-Za-z0-9._/+-]+$`)
-	interfaceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$`)
-)
+// plainPath keeps a path one word for every tool, and no URL escape.
+var plainPath = regexp.MustCompile(`^/[A-Za-z0-9._/+-]+$`)
 
 func (s *Settings) check() error {
-	for what, path := range map[string]string{
-		"the database's socket":   s.Database,
-		"the management folder":   s.Management,
-		"the control socket":      s.Control,
-		"the network namespace's": s.Netns,
+	for _, given := range []struct {
+		what, path string
+		optional   bool
+	}{
+		{"the database's socket", s.Database, false},
+		{"the management folder", s.Management, false},
+		{"the control socket", s.Control, true},
+		{"the network namespace's", s.Netns, true},
 	} {
-		optional := what == "the control socket" || what == "the network namespace's"
-		if !plainPath.MatchString(path) && (path != "" || !optional) {
-			return fmt.Errorf("%s path %q is not absolute, or has other characters than letters, digits and ._/+-", what, path)
+		if !plainPath.MatchString(given.path) && (given.path != "" || !given.optional) {
+			return fmt.Errorf("%s path %q is not absolute, or has other characters than letters, digits and ._/+-", given.what,
+				given.path)
 		}
 	}
 	bridges := map[string]string{}
 	for _, rail := range s.Rails {
-		for what, name := range map[string]string{"bridge": rail.Bridge, "uplink": rail.Uplink} {
-			if !interfaceName.MatchString(name) {
-				return fmt.Errorf("the %s %q of %s is not an interface name of up to 15 letters, digits and _.-", what,
-					name, rail.Name)
+		for _, link := range [][2]string{{"bridge", rail.Bridge}, {"uplink", rail.Uplink}} {
+			if !attachment.IsLink(link[1]) {
+				return fmt.Errorf("the %s %q of %s is not an interface name of up to 15 letters, digits and _.-", link[0],
+					link[1], rail.Name)
 			}
 		}
 		if other, ok := bridges[rail.Bridge]; ok {

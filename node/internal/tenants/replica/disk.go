@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"railwright/node/internal/durable"
@@ -41,18 +42,24 @@ func (d *disk) load(node string, now time.Time) (restored *ledger.Ledger, told s
 			d.ownPath(), own.Record.Node, node)
 	}
 	knownFault := read(d.knownPath(), &known)
-	for path, fault := range map[string]error{d.ownPath(): ownFault, d.knownPath(): knownFault} {
+	var asides []string
+	for _, file := range []struct {
+		path  string
+		fault error
+	}{{d.ownPath(), ownFault}, {d.knownPath(), knownFault}} {
 		switch {
-		case fault == nil || errors.Is(fault, fs.ErrNotExist):
-		case errors.Is(fault, durable.ErrDamaged):
-			told = fmt.Sprintf("%s was damaged and is put aside as %s.damaged", path, path)
-			if err := os.Rename(path, path+".damaged"); err != nil {
-				return nil, "", fmt.Errorf("%s is damaged: %w", path, err)
+		case file.fault == nil || errors.Is(file.fault, fs.ErrNotExist):
+		case errors.Is(file.fault, durable.ErrDamaged):
+			aside := file.path + ".damaged"
+			if err := os.Rename(file.path, aside); err != nil {
+				return nil, "", fmt.Errorf("%s is damaged: %w", file.path, err)
 			}
+			asides = append(asides, fmt.Sprintf("%s was damaged and is put aside as %s", file.path, aside))
 		default:
-			return nil, "", fmt.Errorf("state of the tenant directory: %w", fault)
+			return nil, "", fmt.Errorf("state of the tenant directory: %w", file.fault)
 		}
 	}
+	told = strings.Join(asides, "; ")
 	if ownFault != nil {
 		return nil, told, nil
 	}
