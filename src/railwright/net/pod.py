@@ -51,18 +51,29 @@ class _Link(msgspec.Struct):
     addr_info: list[_AddressInfo] = []
 
 
-class _Hop(msgspec.Struct):
+class Hop(msgspec.Struct):
+    """The next hop of a route."""
+
     dev: str = ""
     gateway: str | None = None
 
 
-class _Route(msgspec.Struct):
+class KernelRoute(msgspec.Struct):
+    """As `ip -json route` has it; the rest is left out."""
+
     dst: str
     dev: str = ""
-    nexthops: list[_Hop] = []
     gateway: str | None = None
+    nexthops: list[Hop] = []
     type: str = "unicast"
     table: str = "main"
+    protocol: str = "no protocol"
+    metric: int = 0
+
+    @property
+    def hops(self) -> list[Hop]:
+        """All its next hops."""
+        return self.nexthops or [Hop(self.dev, self.gateway)]
 
 
 class _Neighbour(msgspec.Struct):
@@ -81,7 +92,6 @@ class _Device(msgspec.Struct):
 
 class _Devices(msgspec.Struct):
     interfaces: dict[str, _Device]
-    rdma_visible: list[str]
     rdma_shared: bool | None
     verbs_files: list[str]
 
@@ -145,9 +155,9 @@ def inside(netns: str | None, roles: Sequence[dict[str, Any]]) -> list[dict[str,
 
 def read_pod(netns: str | None) -> Pod:
     """Look at a namespace. Raises CannotJudge where it cannot be entered or `ip` cannot be run in it."""
-    links = [link for link in _ip(netns, list[_Link], "-details", "address") if "LOOPBACK" not in link.flags]
+    links = [link for link in ip(netns, list[_Link], "-details", "address") if "LOOPBACK" not in link.flags]
     routes = _routes(netns)
-    neighbours = _ip(netns, list[_Neighbour], "neighbour")
+    neighbours = ip(netns, list[_Neighbour], "neighbour")
     names = [link.ifname for link in links]
     (record,) = inside(netns, [{"role": "devices", "interfaces": names}])
     try:
@@ -174,7 +184,8 @@ def ways_to(netns: str | None, targets: Sequence[Address]) -> tuple[Way, ...]:
     return tuple(Way(target, *record["ways"][str(target)]) for target in targets)
 
 
-def _ip(netns: str | None, kind: type[Answer], *words: str) -> Answer:
+def ip(netns: str | None, kind: type[Answer], *words: str) -> Answer:
+    """What `ip -json` says there. Raises CannotJudge."""
     try:
         ended = run(argv_within(netns, ["ip", "-json", *words]), timeout_s=_ASK_S)
     except UsageError as error:
@@ -201,10 +212,7 @@ def _port(link: _Link, routes: dict[str, list[Route]], neighbours: list[_Neighbo
         mac=link.address,
         mtu_bytes=link.mtu,
         kind=link.linkinfo.info_kind if link.linkinfo else "",
-        pci=device.pci,
-        is_vf=device.is_vf,
-        driver=device.driver,
-        rdma=device.rdma,
+        **msgspec.structs.asdict(device),
         addresses=tuple(
             PortAddress(
                 ipaddress.ip_address(one.local),
@@ -228,11 +236,11 @@ def _routes(netns: str | None) -> dict[str, list[Route]]:
     """By interface; one of several next hops stands with each interface."""
     found: dict[str, list[Route]] = {}
     for family, everything in (("-4", "0.0.0.0/0"), ("-6", "::/0")):
-        for one in _ip(netns, list[_Route], family, "route", "show", "table", "all"):
+        for one in ip(netns, list[KernelRoute], family, "route", "show", "table", "all"):
             if one.type != "unicast":
                 continue
             destination = ipaddress.ip_network(everything if one.dst == "default" else one.dst, strict=False)
-            for hop in one.nexthops or [_Hop(one.dev, one.gateway)]:
+            for hop in one.hops:
                 gateway = ipaddress.ip_address(hop.gateway) if hop.gateway else None
                 found.setdefault(hop.dev, []).append(Route(destination, gateway, one.table))
     return found
