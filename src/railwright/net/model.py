@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
+from railwright.errors import CannotJudge
 from railwright.results.model import Evidence
 
+Seen = TypeVar("Seen")
 State = Literal["ok", "bad", "not looked"]
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -38,6 +40,21 @@ class Unseen(msgspec.Struct, frozen=True):
 
     why: str
     remedy: str = ""
+
+
+def seen(found: Seen | Unseen) -> Seen:
+    """What was looked at. Raises CannotJudge for an `Unseen`."""
+    if isinstance(found, Unseen):
+        raise CannotJudge(found.why, hint=found.remedy)
+    return found
+
+
+def looked(look: Callable[[], Seen]) -> Seen | Unseen:
+    """What `look` finds; an `Unseen` where it raises CannotJudge."""
+    try:
+        return look()
+    except CannotJudge as error:
+        return Unseen(error.message, error.hint)
 
 
 class Port(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,45 +172,55 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
     """The receiver's gateway answers it: its interface carries frames."""
 
 
-class Attached(msgspec.Struct, frozen=True, kw_only=True):
-    """An attachment as `railwrightd list --json` has it."""
+class AttachedFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What `railwrightd list --json` says of an attachment, and is kept as it is. Older daemons say less."""
 
-    pod: str
-    """NAMESPACE/NAME."""
-    interface: str
-    parts: tuple[str, ...]
+    parts: tuple[str, ...] = ()
     rail: str
     tenant: str
     host_interface: str
     mac: str
-    addresses: tuple[Address, ...]
-    gateways: tuple[Address, ...]
-    gateway_mac: str
-    open_tenants: tuple[str, ...]
-    netns: str
-    device_id: str
+    gateway_mac: str = ""
+    open_tenants: tuple[str, ...] = ()
+    netns: str = ""
+    device_id: str = ""
     flows_wanted: int
     flows_installed: int
     advertised: bool
-    dropped: dict[str, int]
     counted: bool = True
     """Whether the bridge could be asked: `flows_installed` and `dropped` say nothing otherwise."""
+
+
+class Attached(AttachedFacts, frozen=True, kw_only=True):
+    """An attachment of railwrightd."""
+
+    pod: str
+    """NAMESPACE/NAME."""
+    interface: str
+    addresses: tuple[Address, ...]
+    gateways: tuple[Address, ...]
+    dropped: dict[str, int]
 
     def may_talk_to(self, other: Attached) -> bool:
         """Whether they are of one tenant, or of two that are open to each other."""
         return other.tenant in (self.tenant, *self.open_tenants)
 
 
-class Rail(msgspec.Struct, frozen=True, kw_only=True):
-    """A rail as `railwrightd status --json` has it."""
+class RailFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What `railwrightd status --json` says of a rail, and is kept as it is."""
 
     rail: str
     switch_ready: bool
     uplink_up: bool
     session_established: bool
+    problems: tuple[str, ...] = ()
+
+
+class Rail(RailFacts, frozen=True, kw_only=True):
+    """A rail of railwrightd."""
+
     prefixes: tuple[Network, ...] = ()
     """That the addresses of its pods are in, on all nodes."""
-    problems: tuple[str, ...] = ()
     dropped: dict[str, int] = {}
 
 
@@ -246,43 +273,59 @@ class View:
     netns: str | None
     """Its path; None: we are in it."""
 
-    def line(self, check: str, trouble: tuple[str, str], fine: str, evidence: Sequence[Evidence] = ()) -> Line:
-        """The line of a check that looked: `trouble` is what is wrong and its remedy, both empty where `fine` is so."""
-        says, remedy = trouble
-        return Line(
-            check=check,
-            interface=self.interface,
-            state="bad" if says else "ok",
-            says=says or fine,
-            evidence=tuple(evidence),
-            remedy=remedy if says else "",
-        )
-
-    def not_looked(self, check: str, unseen: Unseen, evidence: Sequence[Evidence] = ()) -> Line:
-        """The line of a check that could not look."""
-        return Line(
-            check=check,
-            interface=self.interface,
-            state="not looked",
-            says=unseen.why,
-            evidence=tuple(evidence),
-            remedy=unseen.remedy,
-        )
-
-    def no_port(self, check: str) -> Line:
-        """The line of a check that needs an interface which is not there."""
-        return self.not_looked(check, Unseen(f"there is no {self.interface}"))
+    def existing_port(self) -> Port:
+        """The interface. Raises CannotJudge where the namespace has none of that name."""
+        return seen(self.port or Unseen(f"there is no {self.interface}"))
 
     def inside(self, command: str) -> str:
         """A command line for a person, that runs a command in the pod's namespace."""
         return command if self.netns is None else f"nsenter --net={shlex.quote(self.netns)} {command}"
 
 
+class Bad(Exception):
+    """What a check raises where something is wrong: one sentence, and the next step."""
+
+    def __init__(self, says: str, remedy: str) -> None:
+        super().__init__(says)
+        self.says, self.remedy = says, remedy
+
+
+Note = Callable[[str, str, str], None]
+"""Takes one piece of evidence: the claim, the value seen, and where it was seen."""
+
+
 @dataclass(frozen=True)
 class Check:
-    """One check. `look` is pure. `after`: checks whose being bad explains that this one is."""
+    """One check."""
 
     name: str
-    summary: str
-    look: Callable[[View], Line]
+    judge: Callable[[View, Note], str]
+    """Pure. Notes the evidence and returns one sentence where all is well. Raises Bad, and CannotJudge where it
+    cannot look."""
     after: tuple[str, ...] = ()
+    """Other checks: where one of them is bad, that explains why this one is."""
+
+    def look(self, view: View) -> Line:
+        """The line that the check says of the view."""
+        evidence: list[Evidence] = []
+
+        def note(claim: str, value: str, where: str) -> None:
+            evidence.append(Evidence(claim=claim, value=value, seen=where))
+
+        state: State = "ok"
+        remedy = ""
+        try:
+            says = self.judge(view, note)
+        except Bad as trouble:
+            state, says, remedy = "bad", trouble.says, trouble.remedy
+        except CannotJudge as unseen:
+            state, says, remedy = "not looked", unseen.message, unseen.hint
+        return Line(
+            check=self.name,
+            interface=view.interface,
+            rail=view.attached.rail if isinstance(view.attached, Attached) else "",
+            state=state,
+            says=says,
+            evidence=tuple(evidence),
+            remedy=remedy,
+        )

@@ -5,49 +5,37 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-from railwright.net.model import Address, Attached, Check, Line, Port, View
-from railwright.results.model import Evidence
-
-_NAME = "address"
+from railwright.net.model import Address, Attached, Bad, Check, Note, View
 
 
-def _look(view: View) -> Line:
-    port = view.port
-    if port is None:
-        return view.no_port(_NAME)
-    words = " ".join(f"{one.address}/{one.prefix_length}" for one in port.addresses if one.is_global) or "none"
-    evidence = [Evidence(claim="addresses", value=words, seen="ip address")]
-    if isinstance(view.attached, Attached):
-        evidence.append(Evidence(claim="attached", value=_list(view.attached.addresses), seen="railwrightd list"))
-    else:
-        words += "; whether that is what was attached is not known here"
-    return view.line(_NAME, _trouble(view, port), words, evidence)
-
-
-def _trouble(view: View, port: Port) -> tuple[str, str]:
+def _judge(view: View, note: Note) -> str:
+    port, attached = view.existing_port(), view.attached
     there = {one.address: one for one in port.addresses if one.is_global}
     device = shlex.quote(port.name)
-    if isinstance(view.attached, Attached):
-        missing = [one for one in view.attached.addresses if one not in there]
-        if missing:
+    words = " ".join(f"{one.address}/{one.prefix_length}" for one in port.addresses if one.is_global) or "none"
+    note("addresses", words, "ip address")
+    if isinstance(attached, Attached):
+        note("attached", _list(attached.addresses), "railwrightd list")
+        if missing := [one for one in attached.addresses if one not in there]:
             says = f"{port.name} lacks {_list(missing)}, which was attached and is routed here"
             command = f"ip address add {missing[0]}/{missing[0].max_prefixlen} dev {device}"
-            return says, f"{view.inside(command)}; who took it away?"
-        strange = [one for one in there if one not in view.attached.addresses]
-        if strange:
+            raise Bad(says, f"{view.inside(command)}; who took it away?")
+        if strange := [one for one in there if one not in attached.addresses]:
             says = f"{port.name} has {_list(strange)} too, which was not attached: what it sends from there is dropped"
-            return says, view.inside(f"ip address del {strange[0]}/{there[strange[0]].prefix_length} dev {device}")
+            raise Bad(says, view.inside(f"ip address del {strange[0]}/{there[strange[0]].prefix_length} dev {device}"))
+    else:
+        words += "; whether that is what was attached is not known here"
     if not there:
-        return f"{port.name} has no address but link-local ones", "see the network's ipam, then start the pod anew"
+        raise Bad(f"{port.name} has no address but link-local ones", "see the network's ipam, then start the pod anew")
     for one in there.values():
         if one.trouble:
             says = f"{one.address} is {one.trouble}: the kernel does not send from it"
-            return says, "does another interface have it? " + view.inside(f"ip -6 address show dev {device}")
-    return "", ""
+            raise Bad(says, "does another interface have it? " + view.inside(f"ip -6 address show dev {device}"))
+    return words
 
 
 def _list(addresses: Iterable[Address]) -> str:
-    return " ".join(str(one) for one in addresses)
+    return " ".join(map(str, addresses))
 
 
-CHECK = Check("address", "its addresses are those that were attached", _look, after=("interface",))
+CHECK = Check("address", _judge, after=("interface",))

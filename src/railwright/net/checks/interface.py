@@ -4,46 +4,32 @@ from __future__ import annotations
 
 import shlex
 
-from railwright.net.model import Attached, Check, Line, Port, View
-from railwright.results.model import Evidence
-
-_NAME = "interface"
+from railwright.net.model import Attached, Bad, Check, Note, View
 
 
-def _look(view: View) -> Line:
+def _judge(view: View, note: Note) -> str:
     port = view.port
     if port is None:
         says = f"the pod has no interface {view.interface}, though railwrightd has an attachment of that name"
-        return view.line(_NAME, (says, "somebody took it away since the pod started: start the pod anew"), "")
-    evidence = [Evidence(claim=port.name, value=_words(port), seen="ip address")]
-    if port.pci:
-        evidence.append(Evidence(claim="PCI", value=f"{port.pci} {port.driver}".strip(), seen="/sys/class/net"))
-    fine = f"up with {port.mac}, {'a VF' if port.is_vf else port.kind or 'no VF'}"
-    return view.line(_NAME, _trouble(view, port), fine, evidence)
-
-
-def _words(port: Port) -> str:
+        raise Bad(says, "somebody took it away since the pod started: start the pod anew")
+    name, attached = shlex.quote(port.name), view.attached if isinstance(view.attached, Attached) else None
     state = ("up" if port.up else "down") + ("" if port.carrier else ", no carrier")
-    return f"{state}, {port.mac}, MTU {port.mtu_bytes} bytes, {port.kind or 'hardware'}"
-
-
-def _trouble(view: View, port: Port) -> tuple[str, str]:
-    name, attached = shlex.quote(port.name), view.attached
+    note(port.name, f"{state}, {port.mac}, MTU {port.mtu_bytes} bytes, {port.kind or 'hardware'}", "ip address")
+    if port.pci:
+        note("PCI", f"{port.pci} {port.driver}".strip(), "/sys/class/net")
     if not port.up:
-        return f"{port.name} is down", view.inside(f"ip link set {name} up")
+        raise Bad(f"{port.name} is down", view.inside(f"ip link set {name} up"))
     if not port.carrier:
-        other = attached.host_interface if isinstance(attached, Attached) else ""
+        other = attached.host_interface if attached else ""
         says = f"{port.name} has no carrier: its other end{f', {other},' if other else ''} is down or gone"
-        return says, f"on the node: ip link set {shlex.quote(other or 'PORT')} up"
-    if not isinstance(attached, Attached):
-        return "", ""
-    if port.mac.lower() != attached.mac.lower():
+        raise Bad(says, f"on the node: ip link set {shlex.quote(other or 'PORT')} up")
+    if attached and port.mac.lower() != attached.mac.lower():
         says = f"{port.name} has the MAC address {port.mac}, and the flows let {attached.mac} send alone"
-        return says, view.inside(f"ip link set {name} address {shlex.quote(attached.mac)}")
-    if attached.device_id and port.pci.lower() != attached.device_id.lower():
+        raise Bad(says, view.inside(f"ip link set {name} address {shlex.quote(attached.mac)}"))
+    if attached and attached.device_id and port.pci.lower() != attached.device_id.lower():
         says = f"{port.name} is {port.pci or 'no PCI function'}, and {attached.device_id} was attached"
-        return says, "another interface has taken its name: start the pod anew"
-    return "", ""
+        raise Bad(says, "another interface has taken its name: start the pod anew")
+    return f"up with {port.mac}, {'a VF' if port.is_vf else port.kind or 'no VF'}"
 
 
-CHECK = Check("interface", "it is up, has a carrier and the MAC address that was attached", _look)
+CHECK = Check("interface", _judge)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from railwright.net.model import Check, Line, Unseen, View
-from railwright.results.model import Evidence
+from railwright.net.model import Bad, Check, Note, View, seen
 
-_NAME = "leaf"
-
-
-def _look(view: View) -> Line:
-    if isinstance(view.leaf, Unseen):
-        return view.not_looked(_NAME, view.leaf)
-    evidence = [
-        Evidence(claim=str(address), value=route.words, seen="ip route in the leaf's namespace")
-        for address, route in view.leaf.items()
-    ]
-    missing = [str(address) for address, route in view.leaf.items() if not route.forwards]
-    says = f"the leaf does not forward to {' and '.join(missing)}" if missing else ""
-    remedy = "on the leaf: ip route; vtysh -c 'show bgp summary', its filters for this session, maximum-prefix"
-    return view.line(_NAME, (says, remedy), " and ".join(route.words for route in view.leaf.values()), evidence)
+_REMEDY = "on the leaf: ip route; vtysh -c 'show bgp summary', its filters for this session, maximum-prefix"
 
 
-CHECK = Check("leaf", "the rail's leaf has a route to its addresses", _look, after=("address", "bgp"))
+def _judge(view: View, note: Note) -> str:
+    routes = seen(view.leaf)
+    for address, route in routes.items():
+        note(str(address), route.words, "ip route in the leaf's namespace")
+    if missing := [str(address) for address, route in routes.items() if not route.forwards]:
+        raise Bad(f"the leaf does not forward to {' and '.join(missing)}", _REMEDY)
+    return " and ".join(route.words for route in routes.values())
+
+
+CHECK = Check("leaf", _judge, after=("address", "bgp"))

@@ -19,18 +19,7 @@ from railwright.net.checks import (
 )
 from railwright.net.model import Check
 
-CHECKS: tuple[Check, ...] = (
-    interface.CHECK,
-    address.CHECK,
-    flows.CHECK,
-    route.CHECK,
-    gateway.CHECK,
-    rdma.CHECK,
-    bgp.CHECK,
-    leaf.CHECK,
-    reach.CHECK,
-    mtu.CHECK,
-    isolation.CHECK,
-    drops.CHECK,
-    offload.CHECK,
+CHECKS: tuple[Check, ...] = tuple(
+    each.CHECK
+    for each in (interface, address, flows, route, gateway, rdma, bgp, leaf, reach, mtu, isolation, drops, offload)
 )

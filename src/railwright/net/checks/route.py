@@ -6,25 +6,27 @@ import shlex
 from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses
 
-from railwright.net.model import ON_THE_NODE, Address, Attached, Check, Line, Network, Port, Unseen, View
-from railwright.results.model import Evidence
-
-_NAME = "route"
+from railwright.errors import CannotJudge
+from railwright.net.model import ON_THE_NODE, Address, Attached, Bad, Check, Network, Note, Port, Unseen, View
 
 
-def _look(view: View) -> Line:
-    port = view.port
-    if port is None:
-        return view.no_port(_NAME)
-    evidence = [Evidence(claim="routes", value=_words(port) or "none", seen="ip route show table all")]
-    evidence += [
-        Evidence(claim=f"to {way.target}", value=way.interface or way.why or "nowhere", seen="ip route get")
-        for way in view.ways
-    ]
+def _judge(view: View, note: Note) -> str:
+    port = view.existing_port()
+    words = _words(port)
+    note("routes", words or "none", "ip route show table all")
+    for way in view.ways:
+        note(f"to {way.target}", way.interface or way.why or "nowhere", "ip route get")
     if isinstance(view.rail, Unseen) and not view.ways:
         why = "where the rail's pods are is not known here"
-        return view.not_looked(_NAME, Unseen(why, f"{ON_THE_NODE}, or name a peer with --to"), evidence)
-    return view.line(_NAME, _trouble(view, port), _words(port), evidence)
+        raise CannotJudge(why, hint=f"{ON_THE_NODE}, or name a peer with --to")
+    for prefix in _missing(view, port):
+        says = f"no route of {port.name} leads to {prefix}, where the rail's pods are"
+        raise Bad(says, _add(view, port, prefix, "for good: among the routes of the network's ipam"))
+    for way in view.ways:
+        if way.interface != port.name:
+            says = f"what goes to {way.target} leaves by {way.interface or 'no interface'}, and not by {port.name}"
+            raise Bad(says, _add(view, port, way.target, "which route takes it away? ip route show table all; ip rule"))
+    return words
 
 
 def _words(port: Port) -> str:
@@ -34,17 +36,6 @@ def _words(port: Port) -> str:
         if not route.destination.is_link_local and not route.destination.is_multicast and route.table != "local"
     ]
     return ", ".join(dict.fromkeys(shown))
-
-
-def _trouble(view: View, port: Port) -> tuple[str, str]:
-    for prefix in _missing(view, port):
-        says = f"no route of {port.name} leads to {prefix}, where the rail's pods are"
-        return says, _add(view, port, prefix, "for good: among the routes of the network's ipam")
-    for way in view.ways:
-        if way.interface != port.name:
-            says = f"what goes to {way.target} leaves by {way.interface or 'no interface'}, and not by {port.name}"
-            return says, _add(view, port, way.target, "which route takes it away? ip route show table all; ip rule")
-    return "", ""
 
 
 def _missing(view: View, port: Port) -> list[Network]:
@@ -70,4 +61,4 @@ def _add(view: View, port: Port, target: Address | Network, words: str) -> str:
     return f"{view.inside(command)}; {words}"
 
 
-CHECK = Check("route", "what goes to the rail's pods leaves by it", _look, after=("interface", "address"))
+CHECK = Check("route", _judge, after=("interface", "address"))
