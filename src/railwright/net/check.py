@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
@@ -19,7 +18,7 @@ from railwright.net.model import (
     ON_THE_NODE,
     Address,
     Attached,
-    CachedFlow,
+    Echo,
     Forwarding,
     Isolation,
     Known,
@@ -29,6 +28,8 @@ from railwright.net.model import (
     Unseen,
     View,
     Way,
+    looked,
+    seen,
 )
 from railwright.net.pod import Pod, netns_path, read_pod, same_netns, ways_to
 from railwright.net.target import Question, Target, find_target, rail_interfaces, with_peer
@@ -36,8 +37,6 @@ from railwright.net.target import Question, Target, find_target, rail_interfaces
 _NO_PEER = "no other pod of its tenant is on this node and rail"
 _UNKNOWN_PEERS = "which pods are of its tenant is not known here"
 _NO_STRANGER = "no pod of another tenant is on this node and rail"
-
-Seen = TypeVar("Seen")
 
 
 def check(question: Question) -> tuple[Line, ...]:
@@ -50,15 +49,14 @@ def check(question: Question) -> tuple[Line, ...]:
     ways = _ways(question, target, pod, tuple(dict.fromkeys((*names, *rails_of_pod))), names)
     rails = question.daemon.rails()
     with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as executor:
-        sights = list(executor.map(lambda name: _Sight.of(question, target, pod, ways[name], name), names))
+        views = list(executor.map(lambda name: _look(question, target, pod, rails, ways[name], name), names))
     # After the packets: only now has the datapath flows of them, and have the counters counted them.
     cached, after, rails_after = question.daemon.flows(), question.daemon.attached(), question.daemon.rails()
     lines: list[Line] = []
-    for sight in sights:
-        view = sight.view(rails, cached, after, rails_after)
-        rail = sight.attached.rail if isinstance(sight.attached, Attached) else ""
-        looked = (one.look(view) for one in CHECKS if one.name not in question.without)
-        lines += explained(msgspec.structs.replace(line, rail=rail) for line in looked)
+    for view in views:
+        again = _again(view.attached, after)
+        view = replace(view, attached_after=again, rail_after=_rail(rails_after, view.attached), cached=cached)
+        lines += explained(one.look(view) for one in CHECKS if one.name not in question.without)
     return tuple(lines)
 
 
@@ -68,12 +66,11 @@ def explained(lines: Iterable[Line]) -> list[Line]:
     after = {one.name: one.after for one in CHECKS}
     bad: set[str] = set()
     for line in lines:
-        causes = [name for name in after[line.check] if name in bad]
-        if line.state == "bad" and causes:
-            says = f"{line.says}; what is bad at {causes[0]} would explain it"
-            told.append(msgspec.structs.replace(line, state="not looked", says=says, remedy=f"mend {causes[0]} first"))
-            continue
-        if line.state == "bad":
+        cause = next((name for name in after[line.check] if name in bad), None)
+        if line.state == "bad" and cause is not None:
+            says = f"{line.says}; what is bad at {cause} would explain it"
+            line = msgspec.structs.replace(line, state="not looked", says=says, remedy=f"mend {cause} first")
+        elif line.state == "bad":
             bad.add(line.check)
         told.append(line)
     return told
@@ -87,85 +84,47 @@ def exit_status(lines: Iterable[Line]) -> int:
     return EXIT_OK if states == {"ok"} else EXIT_UNJUDGED
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Sight:
-    """What was seen of one interface, but for what is read after all packets."""
-
-    name: str
-    netns: str | None
-    pod: Pod
-    attached: Known
-    ways: tuple[Way, ...]
-    answers: packets.Answers
-    announced: dict[Address, tuple[str, ...]] | Unseen
-    isolations: tuple[Isolation, ...] | Unseen
-    leaf: dict[Address, Forwarding] | Unseen
-
-    @classmethod
-    def of(cls, question: Question, target: Target, pod: Pod, ways: tuple[Way, ...], name: str) -> _Sight:
-        """Looks, and sends the packets."""
-        attached = target.mine.get(name) if isinstance(target.mine, dict) else target.mine
-        port = pod.ports.get(name)
-        gone = Unseen(f"there is no {name}")
-        isolations: tuple[Isolation, ...] | Unseen = gone
-        forwards: dict[Address, Forwarding] | Unseen = gone
-        answers = packets.Answers(gateways=gone, echoes=gone)
-        if port is not None:
-            end = _end(target.name, target.netns, port)
-            no_peer = _NO_PEER if isinstance(attached, Attached) else _UNKNOWN_PEERS
-            answers = _answers(question, end, port, ways, no_peer)
-            isolations = _trying(lambda: _isolations(question, target, end, attached))
-            forwards = _trying(lambda: _leaf(question, port, attached))
-        return cls(
-            name=name,
-            netns=target.netns,
-            pod=pod,
-            attached=attached,
-            ways=ways,
-            answers=answers,
-            announced=_announced(question, target, port, attached),
-            isolations=isolations,
-            leaf=forwards,
-        )
-
-    def view(
-        self,
-        rails: dict[str, Rail] | Unseen,
-        cached: tuple[CachedFlow, ...] | Unseen,
-        after: tuple[Attached, ...] | Unseen,
-        rails_after: dict[str, Rail] | Unseen,
-    ) -> View:
-        """All of it, for the checks."""
-        attached = self.attached
-        later: Known = after if isinstance(after, Unseen) else None
-        if isinstance(after, tuple) and isinstance(attached, Attached):
-            later = next((one for one in after if (one.pod, one.interface) == (attached.pod, attached.interface)), None)
-        return View(
-            interface=self.name,
-            port=self.pod.ports.get(self.name),
-            attached=attached,
-            attached_after=later,
-            rail=_rail(rails, attached),
-            rail_after=_rail(rails_after, attached),
-            ways=self.ways,
-            gateways=self.answers.gateways,
-            echoes=self.answers.echoes,
-            isolations=self.isolations,
-            cached=cached,
-            announced=self.announced,
-            host_mtu_bytes=_host_mtu(attached),
-            leaf=self.leaf,
-            rdma_shared=self.pod.rdma_shared,
-            verbs_files=self.pod.verbs_files,
-            netns=self.netns,
-        )
+def _look(
+    question: Question, target: Target, pod: Pod, rails: dict[str, Rail] | Unseen, ways: tuple[Way, ...], name: str
+) -> View:
+    """Look at one interface and send its packets. What is read after all packets stands as it was before them."""
+    attached = target.mine.get(name) if isinstance(target.mine, dict) else target.mine
+    port, rail = pod.ports.get(name), _rail(rails, attached)
+    if port is not None:
+        end = _end(target.name, target.netns, port)
+        gateways, echoes = _answers(question, end, port, ways, attached)
+        isolations = looked(lambda: _isolations(question, target, end, attached))
+        leaf_routes = looked(lambda: _leaf(question, port, attached))
+    else:
+        gateways = echoes = isolations = leaf_routes = Unseen(f"there is no {name}")
+    return View(
+        interface=name,
+        port=port,
+        attached=attached,
+        attached_after=attached,
+        rail=rail,
+        rail_after=rail,
+        ways=ways,
+        gateways=gateways,
+        echoes=echoes,
+        isolations=isolations,
+        cached=(),
+        announced=looked(lambda: _announced(question, target, port, attached)),
+        host_mtu_bytes=_host_mtu(attached),
+        leaf=leaf_routes,
+        rdma_shared=pod.rdma_shared,
+        verbs_files=pod.verbs_files,
+        netns=target.netns,
+    )
 
 
-def _trying(look: Callable[[], Seen | Unseen]) -> Seen | Unseen:
-    try:
-        return look()
-    except CannotJudge as error:
-        return Unseen(error.message, error.hint)
+def _again(attached: Known, after: tuple[Attached, ...] | Unseen) -> Known:
+    """The same attachment among those of the later look."""
+    if isinstance(after, Unseen):
+        return after
+    if not isinstance(attached, Attached):
+        return None
+    return next((one for one in after if (one.pod, one.interface) == (attached.pod, attached.interface)), None)
 
 
 def _rail(rails: dict[str, Rail] | Unseen, attached: Known) -> Rail | Unseen:
@@ -187,17 +146,7 @@ def _host_mtu(attached: Known) -> int | Unseen:
 
 def _end(name: str, netns: str | None, port: Port) -> packets.End:
     addresses = (*port.sources(4)[:1], *port.sources(6)[:1])
-    return packets.End(name=name, netns=netns, interface=port.name, addresses=addresses, gateways=port.gateways())
-
-
-def _end_of(attached: Attached) -> packets.End:
-    return packets.End(
-        name=attached.pod,
-        netns=attached.netns,
-        interface=attached.interface,
-        addresses=attached.addresses,
-        gateways=attached.gateways,
-    )
+    return packets.End(name, netns, port.name, addresses, port.gateways())
 
 
 def _ways(
@@ -237,52 +186,43 @@ def _nearness(port: Port | None, address: Address) -> int:
     return max((address.max_prefixlen - (int(one) ^ int(address)).bit_length() for one in sources), default=-1)
 
 
-def _answers(question: Question, end: packets.End, port: Port, ways: tuple[Way, ...], no_peer: str) -> packets.Answers:
+def _answers(
+    question: Question, end: packets.End, port: Port, ways: tuple[Way, ...], attached: Known
+) -> tuple[packets.Gateways | Unseen, tuple[Echo, ...] | Unseen]:
     """What gateways and peers answer; peers are not asked where nobody wants to know."""
-    peers = [way.target for way in ways if end.source_for(way.target) is not None]
+    peers = [target for _, target in end.pairs(way.target for way in ways)]
     wanted = [] if question.without >= {"reach", "mtu"} else peers
-    try:
-        answers = packets.send(end, wanted, port.mtu_bytes)
-    except CannotJudge as error:
-        unseen = Unseen(error.message, error.hint)
-        return packets.Answers(gateways=unseen, echoes=unseen)
+    answers = looked(lambda: packets.send(end, wanted, port.mtu_bytes))
+    if isinstance(answers, Unseen):
+        return answers, answers
     if peers:
         return answers
+    no_peer = _NO_PEER if isinstance(attached, Attached) else _UNKNOWN_PEERS
     why = f"{end.interface} has no address to send from" if ways else no_peer
-    return replace(answers, echoes=Unseen(why, "name one on any node: --to ADDRESS"))
+    return answers[0], Unseen(why, "name one on any node: --to ADDRESS")
 
 
-def _isolations(
-    question: Question, target: Target, end: packets.End, attached: Known
-) -> tuple[Isolation, ...] | Unseen:
+def _isolations(question: Question, target: Target, end: packets.End, attached: Known) -> tuple[Isolation, ...]:
     if "isolation" in question.without:
         return ()
     stranger = _stranger(question, target, end, attached)
-    if isinstance(stranger, Unseen):
-        return stranger
-    found = []
-    for sender, receiver in ((end, stranger), (stranger, end)):
-        one = packets.try_isolation(sender, receiver)
-        if isinstance(one, Unseen):
-            return one
-        found.append(one)
-    return tuple(found)
+    return packets.try_isolation(end, stranger), packets.try_isolation(stranger, end)
 
 
-def _stranger(question: Question, target: Target, end: packets.End, attached: Known) -> packets.End | Unseen:
+def _stranger(question: Question, target: Target, end: packets.End, attached: Known) -> packets.End:
     """An interface of another tenant on the same rail: of the pod that was named, or of one that is here."""
     mine = attached if isinstance(attached, Attached) else None
     if question.stranger_netns is not None:
         return _named_stranger(question.stranger_netns, target, end, mine)
     if mine is None:
-        return Unseen("who is of another tenant cannot be told", "name a pod of one: --stranger-netns PATH")
+        raise CannotJudge("who is of another tenant cannot be told", hint="name a pod of one: --stranger-netns PATH")
     for other in target.all:
         if other.rail == mine.rail and other.netns and not mine.may_talk_to(other) and Path(other.netns).exists():
-            return _end_of(other)
-    return Unseen(_NO_STRANGER, "name one on this machine: --stranger-netns PATH")
+            return packets.End(other.pod, other.netns, other.interface, other.addresses, other.gateways)
+    raise CannotJudge(_NO_STRANGER, hint="name one on this machine: --stranger-netns PATH")
 
 
-def _named_stranger(given: str, target: Target, end: packets.End, mine: Attached | None) -> packets.End | Unseen:
+def _named_stranger(given: str, target: Target, end: packets.End, mine: Attached | None) -> packets.End:
     netns = netns_path(given)
     known = [one for one in target.all if same_netns(one.netns, netns)]
     if mine is not None and any(mine.may_talk_to(one) for one in known):
@@ -290,27 +230,26 @@ def _named_stranger(given: str, target: Target, end: packets.End, mine: Attached
         raise UsageError(what, hint="give a pod of another tenant that no TenantPeering opens")
     ports = [port for port in read_pod(netns).ports.values() if port.sources(4) or port.sources(6)]
     if not ports:
-        return Unseen(f"{netns} has no interface with an address")
+        raise CannotJudge(f"{netns} has no interface with an address")
     nearest = max(ports, key=lambda port: max((_nearness(port, one) for one in end.addresses), default=0))
     return _end(known[0].pod if known else netns, netns, nearest)
 
 
 def _announced(
     question: Question, target: Target, port: Port | None, attached: Known
-) -> dict[Address, tuple[str, ...]] | Unseen:
+) -> dict[Address, tuple[str, ...]]:
     """FRR is the node's: inside a pod there is none to ask."""
     if target.netns is None:
-        return Unseen("FRR runs on the node", ON_THE_NODE)
+        raise CannotJudge("FRR runs on the node", hint=ON_THE_NODE)
     if isinstance(attached, Attached):
         return frr.announced(attached.addresses, question.vty_socket)
     return frr.announced((*port.sources(4), *port.sources(6)) if port else (), question.vty_socket)
 
 
-def _leaf(question: Question, port: Port, attached: Known) -> dict[Address, Forwarding] | Unseen:
-    if not isinstance(attached, Attached):
-        return attached or NOT_ATTACHED
+def _leaf(question: Question, port: Port, attached: Known) -> dict[Address, Forwarding]:
+    attached = seen(attached or NOT_ATTACHED)
     netns = question.leaves.get(attached.rail)
     if netns is None:
         hint = f"on it: ip route show {attached.addresses[0] if attached.addresses else 'ADDRESS'}; or leave it out:"
-        return Unseen(f"the leaf of {attached.rail} cannot be asked from here", f"{hint} --without leaf")
+        raise CannotJudge(f"the leaf of {attached.rail} cannot be asked from here", hint=f"{hint} --without leaf")
     return {one: leaf.route_to(netns, one) for one in attached.addresses or port.sources(4)}

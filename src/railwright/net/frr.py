@@ -6,8 +6,8 @@ import shutil
 
 import msgspec
 
-from railwright.errors import UsageError
-from railwright.net.model import Address, Unseen
+from railwright.errors import CannotJudge, UsageError
+from railwright.net.model import Address
 from railwright.process import run
 
 _ASK_S = 10.0
@@ -19,11 +19,14 @@ class _Path(msgspec.Struct):
     advertisedTo: dict[str, object] = {}  # noqa: N815 - FRR's name
 
 
-def announced(addresses: tuple[Address, ...], socket: str | None) -> dict[Address, tuple[str, ...]] | Unseen:
-    """The BGP peers that each host route was sent to; `socket` is the folder of FRR's sockets where it is another."""
+def announced(addresses: tuple[Address, ...], socket: str | None) -> dict[Address, tuple[str, ...]]:
+    """The BGP peers that each host route was sent to; `socket` is the folder of FRR's sockets where it is another.
+
+    Raises CannotJudge.
+    """
     program = shutil.which("vtysh")
     if program is None:
-        return Unseen("FRR's vtysh is not on PATH here", "run it on the pod's node, where FRR is")
+        raise CannotJudge("FRR's vtysh is not on PATH here", hint="run it on the pod's node, where FRR is")
     found: dict[Address, tuple[str, ...]] = {}
     for address in addresses:
         family = "ipv4" if address.version == 4 else "ipv6"
@@ -31,14 +34,13 @@ def announced(addresses: tuple[Address, ...], socket: str | None) -> dict[Addres
         try:
             ended = run([program, *(["--vty_socket", socket] if socket else []), "-c", command], timeout_s=_ASK_S)
         except UsageError as error:
-            return Unseen(error.message)
+            raise CannotJudge(error.message) from error
         said = "".join(ended.output)
         try:
             # A warning of vtysh's own may stand before it.
             path = msgspec.json.decode(said[said.index("{") :], type=_Path)
-        except (msgspec.MsgspecError, ValueError):
-            return Unseen(
-                f"vtysh says {said[-200:] or 'nothing'}", "does FRR run here? name its sockets: --vty-socket FOLDER"
-            )
+        except (msgspec.MsgspecError, ValueError) as error:
+            hint = "does FRR run here? name its sockets: --vty-socket FOLDER"
+            raise CannotJudge(f"vtysh says {said[-200:] or 'nothing'}", hint=hint) from error
         found[address] = tuple(sorted(path.advertisedTo))
     return found

@@ -161,7 +161,6 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
 
     sender: str
     receiver: str
-    targets: tuple[Address, ...]
     sent: int
     heard: int
     lost: int

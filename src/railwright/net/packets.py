@@ -11,12 +11,13 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from railwright.errors import CannotJudge
 from railwright.net.model import Address, Echo, Isolation, Unseen
 from railwright.net.pod import argv_inside, inside
 from railwright.process import Child
@@ -32,8 +33,11 @@ _ASK_TRIES, _ASK_WAIT_S = 3, 0.4
 _START_S = 10.0
 _MARK_BYTES = 16
 
+Gateways = dict[Address, str | None]
+"""The MAC address of each gateway, None for one that does not answer."""
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True)
 class End:
     """One end of packets: an interface of a pod, by what is sent from it and asked of it."""
 
@@ -43,46 +47,37 @@ class End:
     addresses: tuple[Address, ...]
     gateways: tuple[Address, ...]
 
-    def source_for(self, target: Address) -> Address | None:
-        """Its address of the target's family."""
-        return next((one for one in self.addresses if one.version == target.version), None)
+    def pairs(self, targets: Iterable[Address]) -> list[tuple[Address, Address]]:
+        """Each target with the address to send from; without the targets whose family it has no address of."""
+        sources = {one.version: one for one in reversed(self.addresses)}
+        return [(sources[target.version], target) for target in targets if target.version in sources]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answers:
-    """What an end was answered."""
-
-    gateways: dict[Address, str | None] | Unseen
-    """The MAC address of each gateway, None for one that does not answer."""
-    echoes: tuple[Echo, ...] | Unseen
-
-
-def send(end: End, targets: Sequence[Address], mtu_bytes: int) -> Answers:
+def send(end: End, targets: Sequence[Address], mtu_bytes: int) -> tuple[Gateways | Unseen, tuple[Echo, ...] | Unseen]:
     """Ask the gateways, then send echo requests to the targets: small ones and full ones.
 
-    Where the full ones are not answered, those between follow. Raises CannotJudge where nothing can be run there.
+    Where the full ones are not answered, sizes in between follow. Raises CannotJudge where nothing can be run there.
     """
-    pairs = [(source, target) for target in targets if (source := end.source_for(target)) is not None]
-    sizes = [max(mtu_bytes, _LEAST_BYTES[target.version]) for _, target in pairs]
+    pairs = [(source, target, max(mtu_bytes, _LEAST_BYTES[target.version])) for source, target in end.pairs(targets)]
     echoes = [
         _echo_role(source, target, [[_SMALL_BYTES, _SMALL_PACKETS], [size, _FULL_PACKETS]])
-        for (source, target), size in zip(pairs, sizes, strict=True)
+        for source, target, size in pairs
     ]
     asked, *records = inside(end.netns, [_ask_role(end), *echoes])
     found: list[Echo] = []
-    for (source, target), size, record in zip(pairs, sizes, records, strict=True):
+    for (source, target, size), record in zip(pairs, records, strict=True):
         if "answers" not in record:
-            return Answers(gateways=_gateways(asked), echoes=_refused(f"nothing can be sent to {target}", record))
+            return _gateways(asked), _refused(f"nothing can be sent to {target}", record)
         found.append(_echo(end, source, target, size, record))
-    return Answers(gateways=_gateways(asked), echoes=tuple(found))
+    return _gateways(asked), tuple(found)
 
 
 def _ask_role(end: End) -> dict[str, Any]:
-    pairs = [[str(source), str(one)] for one in end.gateways if (source := end.source_for(one)) is not None]
+    pairs = [[str(source), str(gateway)] for source, gateway in end.pairs(end.gateways)]
     return {"role": "ask", "interface": end.interface, "targets": pairs, "tries": _ASK_TRIES, "wait_s": _ASK_WAIT_S}
 
 
-def _gateways(record: dict[str, Any]) -> dict[Address, str | None] | Unseen:
+def _gateways(record: dict[str, Any]) -> Gateways | Unseen:
     if "answers" not in record:
         return _refused("no gateway can be asked", record)
     return {ipaddress.ip_address(gateway): mac for gateway, mac in record["answers"].items()}
@@ -135,28 +130,29 @@ def _largest(end: End, source: Address, target: Address, above: int) -> int:
     return passes
 
 
-def try_isolation(sender: End, receiver: End) -> Isolation | Unseen:
+def try_isolation(sender: End, receiver: End) -> Isolation:
     """Echo requests from an interface to one that must not get them, with an ear at that one. Raises CannotJudge."""
-    targets = tuple(one for one in receiver.addresses if sender.source_for(one) is not None)
-    if not targets:
-        return Unseen(f"{sender.name} and {receiver.name} have no address of one family")
+    pairs = sender.pairs(receiver.addresses)
+    if not pairs:
+        raise CannotJudge(f"{sender.name} and {receiver.name} have no address of one family")
     mark = secrets.token_hex(_MARK_BYTES)
+    packets = [[_SMALL_BYTES, _FORBIDDEN_PACKETS]]
     with Child(argv_inside(receiver.netns, [{"role": "hear", "interface": receiver.interface, "mark": mark}])) as ear:
         if why := _not_ready(ear):
-            return Unseen(f"nobody can listen at {receiver.interface} of {receiver.name}: {why}")
-        # The gateway is asked after them and by the same port: what was sent before is worked off once it has answered.
-        *sent, asked = inside(sender.netns, [*_forbidden(sender, targets, mark), _ask_role(sender)])
+            raise CannotJudge(f"nobody can listen at {receiver.interface} of {receiver.name}: {why}")
+        forbidden = [_echo_role(source, target, packets, mark=mark, wait_s=0.0) for source, target in pairs]
+        # The gateway is asked after them and by the same port: once it has answered, what was sent before has passed.
+        *sent, asked = inside(sender.netns, [*forbidden, _ask_role(sender)])
         (asked_there,) = inside(receiver.netns, [_ask_role(receiver)])
         with contextlib.suppress(ProcessLookupError):
             os.kill(ear.pid, signal.SIGTERM)
         ended = ear.wait(_START_S)
     heard = _record(ended.output)
     if "frames" not in heard:
-        return Unseen(f"the ear at {receiver.name} ended without a word: {' '.join(ended.output)[-200:]}")
+        raise CannotJudge(f"the ear at {receiver.name} ended without a word: {' '.join(ended.output)[-200:]}")
     return Isolation(
         sender=sender.name,
         receiver=receiver.name,
-        targets=targets,
         sent=sum(int(record.get("sent", 0)) for record in sent),
         heard=heard["frames"],
         lost=heard["lost"],
@@ -165,15 +161,8 @@ def try_isolation(sender: End, receiver: End) -> Isolation | Unseen:
     )
 
 
-def _forbidden(sender: End, targets: Sequence[Address], mark: str) -> list[dict[str, Any]]:
-    packets = [[_SMALL_BYTES, _FORBIDDEN_PACKETS]]
-    pairs = [(source, target) for target in targets if (source := sender.source_for(target)) is not None]
-    return [_echo_role(source, target, packets, mark=mark, wait_s=0.0) for source, target in pairs]
-
-
 def _answered(record: dict[str, Any]) -> bool:
-    answers = _gateways(record)
-    return not isinstance(answers, Unseen) and any(answers.values())
+    return any(record.get("answers", {}).values())
 
 
 def _not_ready(child: Child) -> str:
