@@ -5,13 +5,24 @@ from __future__ import annotations
 import ipaddress
 import shutil
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from railwright.errors import UsageError
-from railwright.net.model import ON_THE_NODE, Address, Attached, CachedFlow, Rail, Unseen
+from railwright.errors import CannotJudge, UsageError
+from railwright.net.model import (
+    ON_THE_NODE,
+    Attached,
+    AttachedFacts,
+    CachedFlow,
+    Rail,
+    RailFacts,
+    Seen,
+    Unseen,
+    looked,
+)
 from railwright.process import Child
 
 _ASK_S = 10.0
@@ -31,46 +42,28 @@ class _Pod(msgspec.Struct):
     name: str
 
 
-class _Attached(msgspec.Struct):
+class _Attached(AttachedFacts, frozen=True, kw_only=True):
     """As gRPC's JSON has it, where 64-bit numbers are texts. What an older daemon does not say has a default."""
 
     key: _Key
     pod: _Pod
-    rail: str
-    tenant: str
-    host_interface: str
-    mac: str
-    flows_wanted: int
-    flows_installed: int
-    advertised: bool
-    parts: list[str] = []
-    addresses: list[str] = []
-    gateways: list[str] = []
-    gateway_mac: str = ""
-    open_tenants: list[str] = []
-    netns: str = ""
-    device_id: str = ""
-    dropped: dict[str, str] = {}
-    counted: bool = True
+    addresses: tuple[str, ...] = ()
+    gateways: tuple[str, ...] = ()
+    dropped: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class _List(msgspec.Struct):
     attached: list[_Attached] = []
 
 
-class _Rail(msgspec.Struct):
-    rail: str
-    switch_ready: bool
-    uplink_up: bool
-    session_established: bool
-    prefixes: list[str] = []
-    problems: list[str] = []
-    dropped: dict[str, str] = {}
+class _Rail(RailFacts, frozen=True, kw_only=True):
+    prefixes: tuple[str, ...] = ()
+    dropped: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class _Status(msgspec.Struct):
     rails: list[_Rail] = []
-    problems: list[str] = []
+    problems: tuple[str, ...] = ()
 
 
 @dataclass
@@ -88,98 +81,78 @@ class Railwrightd:
 
     def attached(self) -> tuple[Attached, ...] | Unseen:
         """All attachments of the node."""
-        found = self._ask_daemon(_List, "list")
-        if isinstance(found, Unseen):
-            return found
-        try:
-            return tuple(_attached(one) for one in found.attached)
-        except ValueError as error:
-            return Unseen(f"railwrightd list says what cannot be: {error}")
+        return self._ask_daemon("list", _List, lambda said: tuple(map(_attached, said.attached)))
 
     def rails(self) -> dict[str, Rail] | Unseen:
         """Its rails by name."""
-        found = self._ask_daemon(_Status, "status")
-        if isinstance(found, Unseen):
-            return found
-        try:
-            return {
-                one.rail: Rail(
-                    rail=one.rail,
-                    switch_ready=one.switch_ready,
-                    uplink_up=one.uplink_up,
-                    session_established=one.session_established,
-                    prefixes=tuple(ipaddress.ip_network(text) for text in one.prefixes),
-                    problems=(*one.problems, *found.problems),
-                    dropped=_counters(one.dropped),
-                )
-                for one in found.rails
-            }
-        except ValueError as error:
-            return Unseen(f"railwrightd status says what cannot be: {error}")
+        return self._ask_daemon("status", _Status, lambda said: {one.rail: _rail(one, said) for one in said.rails})
 
     def flows(self) -> tuple[CachedFlow, ...] | Unseen:
         """What the datapath has cached; the daemon itself need not run for that."""
-        found = self._ask(list[CachedFlow], "flows", "--config", self.config)
-        return found if isinstance(found, Unseen) else tuple(found)
+        return looked(lambda: self._ask(tuple[CachedFlow, ...], "flows", "--config", self.config))
 
-    def _ask_daemon(self, kind: type[Answer], verb: str) -> Answer | Unseen:
+    def _ask_daemon(self, verb: str, kind: type[Answer], read: Callable[[Answer], Seen]) -> Seen | Unseen:
         if self.away is not None:
             return self.away
-        found = self._ask(kind, verb, "--socket", self.socket)
-        if isinstance(found, Unseen):
-            self.away = found
-        return found
+        said = looked(lambda: self._ask(kind, verb, "--socket", self.socket))
+        if isinstance(said, Unseen):
+            self.away = said
+            return said
+        try:
+            return read(said)
+        except ValueError as error:
+            return Unseen(f"railwrightd {verb} says what cannot be: {error}")
 
-    def _ask(self, kind: type[Answer], verb: str, option: str, value: str | None) -> Answer | Unseen:
+    def _ask(self, kind: type[Answer], verb: str, option: str, value: str | None) -> Answer:
+        """What a verb prints. Raises CannotJudge."""
         program = self.program or shutil.which("railwrightd")
         if program is None:
-            return Unseen("railwrightd is not on PATH here", f"{ON_THE_NODE}, or name it with --railwrightd")
+            hint = f"{ON_THE_NODE}, or name it with --railwrightd"
+            raise CannotJudge("railwrightd is not on PATH here", hint=hint)
         argv = [program, verb, "--json", *([option, value] if value else [])]
         try:
             with Child(argv, output=deque(maxlen=_MOST_PIECES)) as child:
                 ended = child.wait(_ASK_S)
         except UsageError as error:
-            return Unseen(error.message, "name it with --railwrightd")
+            raise CannotJudge(error.message, hint="name it with --railwrightd") from error
         said = "".join(ended.output)
         if ended.timed_out:
-            return Unseen(
-                f"railwrightd {verb} did not answer within {_ASK_S:.0f} s", "see its log, and railwrightd status"
-            )
+            hint = "see its log, and railwrightd status"
+            raise CannotJudge(f"railwrightd {verb} did not answer within {_ASK_S:.0f} s", hint=hint)
         # `status` ends with 1 where it has problems to tell.
         if ended.returncode not in (0, 1):
-            return Unseen(f"railwrightd {verb}: {ended.describe()}: {said[-_SHOWN:].removeprefix('railwrightd: ')}",
-                          f"is {option} right? does railwrightd run? {ON_THE_NODE}")  # fmt: skip
+            why = f"{ended.describe()}: {said[-_SHOWN:].removeprefix('railwrightd: ')}"
+            hint = f"is {option} right? does railwrightd run? {ON_THE_NODE}"
+            raise CannotJudge(f"railwrightd {verb}: {why}", hint=hint)
         try:
             return msgspec.json.decode(said, type=kind)
         except msgspec.MsgspecError as error:
-            return Unseen(f"railwrightd {verb} says what is not understood: {error}: {said[:_SHOWN]}")
+            why = f"railwrightd {verb} says what is not understood: {error}: {said[:_SHOWN]}"
+            raise CannotJudge(why) from error
 
 
 def _attached(one: _Attached) -> Attached:
     return Attached(
+        **_facts(one, AttachedFacts),
         pod=f"{one.pod.namespace}/{one.pod.name}",
         interface=one.key.interface,
-        parts=tuple(one.parts),
-        rail=one.rail,
-        tenant=one.tenant,
-        host_interface=one.host_interface,
-        mac=one.mac,
-        addresses=_addresses(one.addresses),
-        gateways=_addresses(one.gateways),
-        gateway_mac=one.gateway_mac,
-        open_tenants=tuple(one.open_tenants),
-        netns=one.netns,
-        device_id=one.device_id,
-        flows_wanted=one.flows_wanted,
-        flows_installed=one.flows_installed,
-        advertised=one.advertised,
+        addresses=tuple(map(ipaddress.ip_address, one.addresses)),
+        gateways=tuple(map(ipaddress.ip_address, one.gateways)),
         dropped=_counters(one.dropped),
-        counted=one.counted,
     )
 
 
-def _addresses(texts: list[str]) -> tuple[Address, ...]:
-    return tuple(ipaddress.ip_address(text) for text in texts)
+def _rail(one: _Rail, status: _Status) -> Rail:
+    return Rail(
+        **{**_facts(one, RailFacts), "problems": one.problems + status.problems},
+        prefixes=tuple(map(ipaddress.ip_network, one.prefixes)),
+        dropped=_counters(one.dropped),
+    )
+
+
+def _facts(one: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """What the daemon's own record and ours have in common."""
+    return {name: getattr(one, name) for name in kind.__struct_fields__}
 
 
 def _counters(texts: dict[str, str]) -> dict[str, int]:
