@@ -17,7 +17,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +58,10 @@ def main() -> None:
     with contextlib.suppress(_Ended):
         try:
             work = {"flap": _flap, "busy": _busy, "follow": _follow}[settings["role"]](settings)
+            next(work)
             os.write(writer, b"ready")
             os.close(writer)
-            work()
+            next(work)
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.write(writer, str(error).encode())
@@ -72,7 +73,10 @@ def _end(_number: int, _frame: object) -> None:
     raise _Ended
 
 
-def _flap(settings: Settings) -> Callable[[], None]:
+# Each begins its work, yields once it works, and goes on until SIGTERM.
+
+
+def _flap(settings: Settings) -> Iterator[None]:
     control = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     name = settings["port"].encode()
 
@@ -82,47 +86,42 @@ def _flap(settings: Settings) -> Callable[[], None]:
         flags = flags | _IFF_UP if up else flags & ~_IFF_UP
         fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sh22x", name, flags))
 
-    def work() -> None:
-        try:
-            while True:
-                time.sleep(settings["down_s"])
-                switch(True)
-                time.sleep(settings["up_s"])
-                switch(False)
-        finally:
-            switch(True)
-
     switch(False)
-    return work
+    yield
+    try:
+        while True:
+            time.sleep(settings["down_s"])
+            switch(True)
+            time.sleep(settings["up_s"])
+            switch(False)
+    finally:
+        switch(True)
 
 
-def _busy(settings: Settings) -> Callable[[], None]:
+def _busy(settings: Settings) -> Iterator[None]:
     index = socket.if_nametoindex(settings["port"])
     sock = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP, 0)
     sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
-    # Else the sender would wait for its own packets in the queue, and so give way to others.
+    # Otherwise the sender would wait for its own packets in the queue, and so give way to others.
     sock.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SEND_BUFFER_BYTES)
     sock.connect(("ff02::1", _DISCARD_PORT, 0, index))
     data = bytes(settings["packet_bytes"] - _UDP_IPV6_HEADERS_BYTES)
     gap_s = (settings["packet_bytes"] + _ETHERNET_BYTES) * 8 / settings["rate_bits_per_s"]
-
-    def work() -> None:
-        due = time.monotonic()
-        while True:
-            now = time.monotonic()
-            if now < due:
-                time.sleep(due - now)
-            due = max(due + gap_s, now - _CATCH_UP_S)
-            try:
-                sock.send(data)
-            except OSError:  # the queue is full, or the link is down for now
-                time.sleep(0.001)
-
-    return work
+    yield
+    due = time.monotonic()
+    while True:
+        now = time.monotonic()
+        if now < due:
+            time.sleep(due - now)
+        due = max(due + gap_s, now - _CATCH_UP_S)
+        try:
+            sock.send(data)
+        except OSError:  # the queue is full, or the link is down for now
+            time.sleep(0.001)
 
 
-def _follow(settings: Settings) -> Callable[[], None]:
+def _follow(settings: Settings) -> Iterator[None]:
     """Keep every process of this namespace in the cgroup, also those that start later."""
     members = Path(settings["cgroup"]) / "cgroup.procs"
     namespace = Path("/proc/self/ns/net").readlink()
@@ -136,13 +135,11 @@ def _follow(settings: Settings) -> Callable[[], None]:
                 if (entry / "ns/net").readlink() == namespace:
                     members.write_text(entry.name)
 
-    def work() -> None:
-        while True:
-            gather()
-            time.sleep(_FOLLOW_S)
-
     gather()
-    return work
+    yield
+    while True:
+        gather()
+        time.sleep(_FOLLOW_S)
 
 
 if __name__ == "__main__":
