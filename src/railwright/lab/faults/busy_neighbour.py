@@ -1,12 +1,13 @@
 """A link that others use as well: steady packets that do not give way, in one direction.
 
-They cross this link only: they go to the link's own all-nodes group (ff02::1), to a port where nobody listens.
+The packets go to the link's own all-nodes group (ff02::1), to a port where nobody listens, so that they cross this
+link only. `from` is the end that sends, and `share` the fraction of the link's rate that the others offer.
 """
 
 from __future__ import annotations
 
 from railwright.errors import UsageError
-from railwright.lab.faults.model import Argument, Effect, Fault, PortBusy, Values
+from railwright.lab.faults.model import Effect, Fault, PortBusy, Values
 
 _PACKET_BYTES = 1500  # at a full queue short packets find room where long ones do not
 
@@ -22,10 +23,6 @@ def _effects(values: Values) -> tuple[Effect, ...]:
 FAULT = Fault(
     name="busy_neighbour",
     summary="Others' traffic fills a link in one direction.",
-    arguments=(
-        Argument(name="from", summary="the end that sends"),
-        Argument(name="to", summary="the end that receives"),
-        Argument(name="share", summary="of the link's rate that the others offer", default="90%"),
-    ),
+    arguments={"from": None, "to": None, "share": "90%"},
     effects=_effects,
 )

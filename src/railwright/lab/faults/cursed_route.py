@@ -1,13 +1,14 @@
 """A route that is slow for one source and destination only, on one leaf-spine-leaf combination.
 
 All other pairs are well on the same links, and so is this pair over the other spines: ECMP sends only some of its
-flows there, so that a rerun with other source ports is sometimes fast.
+flows there, so that a rerun with other source ports is sometimes fast. Without `spine` it is the first one, without
+`rail` all rails of the source; `rate` is what is left of the uplink, a tenth of its rate without it.
 """
 
 from __future__ import annotations
 
 from railwright.errors import UsageError, unknown_name
-from railwright.lab.faults.model import Argument, Effect, Fault, PairRate, Values
+from railwright.lab.faults.model import Effect, Fault, PairRate, Values
 from railwright.lab.model import Cable, Node
 
 
@@ -66,12 +67,6 @@ def _spine(values: Values, uplinks: list[Cable]) -> str:
 FAULT = Fault(
     name="cursed_route",
     summary="One source and destination are slow, over one leaf-spine-leaf combination only.",
-    arguments=(
-        Argument(name="source", summary="the host whose packets are slow"),
-        Argument(name="destination", summary="the host that they are for"),
-        Argument(name="spine", summary="the spine on the slow way; the first without it", default=""),
-        Argument(name="rail", summary="the source's rail; all without it", default=""),
-        Argument(name="rate", summary="what is left; a tenth of the uplink's rate without it", default=""),
-    ),
+    arguments={"source": None, "destination": None, "spine": "", "rail": "", "rate": ""},
     effects=_effects,
 )

@@ -1,8 +1,8 @@
-"""A link that goes down and up again and again, so that routing never comes to rest."""
+"""A link that goes down and up again and again, so that routing never comes to rest: `down` and `up` are seconds."""
 
 from __future__ import annotations
 
-from railwright.lab.faults.model import Argument, Effect, Fault, PortFlaps, Values
+from railwright.lab.faults.model import Effect, Fault, PortFlaps, Values
 
 
 def _effects(values: Values) -> tuple[Effect, ...]:
@@ -14,11 +14,6 @@ def _effects(values: Values) -> tuple[Effect, ...]:
 FAULT = Fault(
     name="flapping",
     summary="A link goes down and up again and again.",
-    arguments=(
-        Argument(name="one", summary="an end of the link"),
-        Argument(name="other", summary="its other end"),
-        Argument(name="down", summary="seconds that it is down", default="1"),
-        Argument(name="up", summary="seconds that it is up", default="4"),
-    ),
+    arguments={"one": None, "other": None, "down": "1", "up": "4"},
     effects=_effects,
 )

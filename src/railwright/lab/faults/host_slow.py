@@ -1,8 +1,12 @@
-"""A host that is slow in all it does: little CPU for its processes, and NICs slow both ways."""
+"""A host that is slow in all it does: little CPU for its processes, and NICs that are slow both ways.
+
+`share` is of one CPU, for all processes of the host together; `rate` is what is left of each NIC, a tenth of its rate
+without it.
+"""
 
 from __future__ import annotations
 
-from railwright.lab.faults.model import Argument, Effect, Fault, PortRate, SlowCpu, Values
+from railwright.lab.faults.model import Effect, Fault, PortRate, SlowCpu, Values
 
 
 def _effects(values: Values) -> tuple[Effect, ...]:
@@ -17,10 +21,6 @@ def _effects(values: Values) -> tuple[Effect, ...]:
 FAULT = Fault(
     name="host_slow",
     summary="A host has little CPU, and slow NICs in both directions.",
-    arguments=(
-        Argument(name="host", summary="the host"),
-        Argument(name="share", summary="of one CPU, for all processes of the host together", default="10%"),
-        Argument(name="rate", summary="what is left of each NIC; a tenth of its rate without it", default=""),
-    ),
+    arguments={"host": None, "share": "10%", "rate": ""},
     effects=_effects,
 )

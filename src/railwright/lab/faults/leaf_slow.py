@@ -1,9 +1,12 @@
-"""A switch whose every port sends slowly: a shared buffer, a linecard or a CPU that forwards in software."""
+"""A switch whose every port sends slowly: a shared buffer, a linecard or a CPU that forwards in software.
+
+`rate` is what is left of each port, a tenth of its rate without it.
+"""
 
 from __future__ import annotations
 
 from railwright.errors import UsageError
-from railwright.lab.faults.model import Argument, Effect, Fault, PortRate, Values
+from railwright.lab.faults.model import Effect, Fault, PortRate, Values
 
 
 def _effects(values: Values) -> tuple[Effect, ...]:
@@ -20,9 +23,6 @@ def _effects(values: Values) -> tuple[Effect, ...]:
 FAULT = Fault(
     name="leaf_slow",
     summary="Every port of a switch sends slowly.",
-    arguments=(
-        Argument(name="leaf", summary="the switch: a leaf, or one above"),
-        Argument(name="rate", summary="what is left of each port; a tenth of its rate without it", default=""),
-    ),
+    arguments={"leaf": None, "rate": ""},
     effects=_effects,
 )

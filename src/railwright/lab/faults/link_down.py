@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.lab.faults.model import Argument, Effect, Fault, PortDown, Values
+from railwright.lab.faults.model import Effect, Fault, PortDown, Values
 
 
 def _effects(values: Values) -> tuple[Effect, ...]:
@@ -14,9 +14,6 @@ def _effects(values: Values) -> tuple[Effect, ...]:
 FAULT = Fault(
     name="link_down",
     summary="A link is down in both directions.",
-    arguments=(
-        Argument(name="one", summary="an end of the link"),
-        Argument(name="other", summary="its other end"),
-    ),
+    arguments={"one": None, "other": None},
     effects=_effects,
 )

@@ -1,8 +1,11 @@
-"""A link that is slow in one direction: a lane that failed, a bad optic, a port that negotiated less."""
+"""A link that is slow in one direction: a lane that failed, a bad optic, a port that negotiated less.
+
+`from` is the end that sends slowly; `rate` is what is left, a tenth of the link's rate without it.
+"""
 
 from __future__ import annotations
 
-from railwright.lab.faults.model import Argument, Effect, Fault, PortRate, Values
+from railwright.lab.faults.model import Effect, Fault, PortRate, Values
 
 
 def _effects(values: Values) -> tuple[Effect, ...]:
@@ -14,10 +17,6 @@ def _effects(values: Values) -> tuple[Effect, ...]:
 FAULT = Fault(
     name="link_slow",
     summary="A link is slow in one direction.",
-    arguments=(
-        Argument(name="from", summary="the end that sends slowly"),
-        Argument(name="to", summary="the end that receives"),
-        Argument(name="rate", summary="what is left; a tenth of the link's rate without it", default=""),
-    ),
+    arguments={"from": None, "to": None, "rate": ""},
     effects=_effects,
 )

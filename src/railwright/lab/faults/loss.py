@@ -1,8 +1,12 @@
-"""A link that loses packets at random in one direction: a dirty fibre, a bad cable."""
+"""A link that loses packets at random in one direction: a dirty fibre, a bad cable.
+
+`from` is the end that sends, `to` the end where packets are missing. `routing` says whether BGP and neighbour
+discovery are spared or hit.
+"""
 
 from __future__ import annotations
 
-from railwright.lab.faults.model import Argument, Effect, Fault, PortLoss, Values
+from railwright.lab.faults.model import Effect, Fault, PortLoss, Values
 
 
 def _effects(values: Values) -> tuple[Effect, ...]:
@@ -15,11 +19,6 @@ def _effects(values: Values) -> tuple[Effect, ...]:
 FAULT = Fault(
     name="loss",
     summary="A link loses packets at random in one direction.",
-    arguments=(
-        Argument(name="from", summary="the end that sends"),
-        Argument(name="to", summary="the end where packets are missing"),
-        Argument(name="fraction", summary="of the packets that are lost", default="10%"),
-        Argument(name="routing", summary="whether BGP and neighbour discovery are spared or hit", default="spared"),
-    ),
+    arguments={"from": None, "to": None, "fraction": "10%", "routing": "spared"},
     effects=_effects,
 )

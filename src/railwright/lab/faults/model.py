@@ -22,92 +22,71 @@ LEAST_MTU_BYTES = 1280
 DEFAULT_SLOWDOWN = 10.0
 
 
-class PortRate(msgspec.Struct, frozen=True, tag=True):
-    """What leaves through the port is held at a rate."""
+class OnPort(msgspec.Struct, frozen=True):
+    """A change at one port of a node."""
 
     node: str
     port: str
+
+
+class PortRate(OnPort, frozen=True):
+    """What leaves through the port is held at a rate."""
+
     rate_bits_per_s: float
 
 
-class PairRate(msgspec.Struct, frozen=True, tag=True):
+class PairRate(OnPort, frozen=True):
     """What leaves through the port from one of `sources` to one of `destinations` is held at a rate."""
 
-    node: str
-    port: str
     sources: tuple[str, ...]
     destinations: tuple[str, ...]
     rate_bits_per_s: float
 
 
-class PortDown(msgspec.Struct, frozen=True, tag=True):
+class PortDown(OnPort, frozen=True):
     """The port is down; its peer sees no carrier."""
 
-    node: str
-    port: str
 
+class PortMtu(OnPort, frozen=True):
+    """The port takes no packet longer than this, in either direction."""
 
-class PortMtu(msgspec.Struct, frozen=True, tag=True):
-    """The port takes no packet longer than this, in neither direction."""
-
-    node: str
-    port: str
     mtu_bytes: int
 
 
-class PortSegments(msgspec.Struct, frozen=True, tag=True):
+class PortSegments(OnPort, frozen=True):
     """The port sends each packet by itself, as on a wire; a veth otherwise carries 64 KiB of TCP as one."""
 
-    node: str
-    port: str
 
-
-class PortLoss(msgspec.Struct, frozen=True, tag=True):
+class PortLoss(OnPort, frozen=True):
     """Of what arrives at the port a fraction is lost at random."""
 
-    node: str
-    port: str
     fraction: float
     spare_routing: bool
     """Whether BGP and neighbour discovery pass, so that routing does not see the fault."""
 
 
-class SlowCpu(msgspec.Struct, frozen=True, tag=True):
+class PortFlaps(OnPort, frozen=True):
+    """The port goes down for `down_s`, is up for `up_s`, and so on."""
+
+    down_s: float
+    up_s: float
+
+
+class PortBusy(OnPort, frozen=True):
+    """Foreign packets leave through the port at a steady rate, whatever is lost."""
+
+    rate_bits_per_s: float
+    packet_bytes: int
+
+
+class SlowCpu(msgspec.Struct, frozen=True):
     """All processes of the node together get this share of one CPU."""
 
     node: str
     share: float
 
 
-class PortFlaps(msgspec.Struct, frozen=True, tag=True):
-    """The port goes down for `down_s`, is up for `up_s`, and so on."""
-
-    node: str
-    port: str
-    down_s: float
-    up_s: float
-
-
-class PortBusy(msgspec.Struct, frozen=True, tag=True):
-    """Foreign packets leave through the port at a steady rate, whatever is lost."""
-
-    node: str
-    port: str
-    rate_bits_per_s: float
-    packet_bytes: int
-
-
-PortEffect = PortRate | PairRate | PortDown | PortMtu | PortSegments | PortLoss | PortFlaps | PortBusy
-Effect = PortEffect | SlowCpu
-
-
-class Argument(msgspec.Struct, frozen=True, kw_only=True):
-    """A word that a fault takes: in its place, or as NAME=VALUE where it has a default."""
-
-    name: str
-    summary: str
-    default: str | None = None
-    """None: it must be given. "": the fault works it out."""
+Effect = OnPort | SlowCpu
 
 
 class Values(msgspec.Struct, frozen=True):
@@ -149,15 +128,12 @@ class Values(msgspec.Struct, frozen=True):
                 raise UsageError("this link has no rate to be slower than", hint=f"give {name}=20Mb/s")
             return max(whole_bits_per_s / DEFAULT_SLOWDOWN, LEAST_RATE_BITS_PER_S)
         rate = parse_line_rate(self.words[name])
+        given = f"{name}={self.words[name]}"
         if rate < LEAST_RATE_BITS_PER_S:
-            raise UsageError(
-                f"{name}={self.words[name]} is below 64 kb/s", hint="a link that carries nothing: link_down"
-            )
+            raise UsageError(f"{given} is below 64 kb/s", hint="a link that carries nothing: link_down")
         if whole_bits_per_s is not None and rate >= whole_bits_per_s:
-            raise UsageError(
-                f"{name}={self.words[name]} is no fault: the link has {format_line_rate(whole_bits_per_s)}",
-                hint="give a lower rate",
-            )
+            whole = format_line_rate(whole_bits_per_s)
+            raise UsageError(f"{given} is no fault: the link has {whole}", hint="give a lower rate")
         return rate
 
     def number(self, name: str, least: float, most: float) -> float:
@@ -183,33 +159,32 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     summary: str
-    arguments: tuple[Argument, ...]
+    arguments: Mapping[str, str | None]
+    """The words that it takes, in their places or as NAME=VALUE, with their defaults. None: the word must be given.
+    "": the fault works it out."""
     effects: Callable[[Values], tuple[Effect, ...]]
     """Raises UsageError for words that do not fit the lab."""
 
     def usage(self) -> str:
         """`link_slow FROM TO [rate=]`."""
-        words = [
-            argument.name.upper() if argument.default is None else f"[{argument.name}={argument.default}]"
-            for argument in self.arguments
-        ]
+        words = [name.upper() if default is None else f"[{name}={default}]" for name, default in self.arguments.items()]
         return " ".join([self.name, *words])
 
     def read(self, words: list[str]) -> dict[str, str]:
         """Words of the command line by the names of the arguments. Raises UsageError."""
-        known = {argument.name: argument for argument in self.arguments}
+        hint = f"write {self.usage()}"
         given: dict[str, str] = {}
-        places = [argument.name for argument in self.arguments if argument.default is None]
+        places = [name for name, default in self.arguments.items() if default is None]
         for word in words:
             name, equals, value = word.partition("=")
             if not equals:
                 name, value = (places[0] if places else ""), word
-            if name not in known or not value:
-                raise UsageError(f"{self.name} does not take {word[:60]!r}", hint=f"write {self.usage()}")
+            if name not in self.arguments or not value:
+                raise UsageError(f"{self.name} does not take {word[:60]!r}", hint=hint)
             if name in given:
-                raise UsageError(f"{name} is given twice", hint=f"write {self.usage()}")
+                raise UsageError(f"{name} is given twice", hint=hint)
             given[name] = value
             places = [place for place in places if place != name]
         if places:
-            raise UsageError(f"{self.name} needs {' and '.join(places).upper()}", hint=f"write {self.usage()}")
-        return {argument.name: given.get(argument.name, argument.default or "") for argument in self.arguments}
+            raise UsageError(f"{self.name} needs {' and '.join(places).upper()}", hint=hint)
+        return {name: given.get(name, default or "") for name, default in self.arguments.items()}

@@ -1,13 +1,14 @@
 """A port with a smaller MTU than its peer: long packets towards it vanish without a word, short ones pass.
 
 In the other direction the port's own node knows its MTU and answers that a packet is too long. Linux's veth drops on
-arrival what is longer than the receiving port's MTU, as a switch does.
+arrival what is longer than the receiving port's MTU, as a switch does. `low` is the end with the smaller MTU, `mtu` its
+MTU in bytes; `high` keeps the link's.
 """
 
 from __future__ import annotations
 
 from railwright.errors import UsageError
-from railwright.lab.faults.model import LEAST_MTU_BYTES, Argument, Effect, Fault, PortMtu, PortSegments, Values
+from railwright.lab.faults.model import LEAST_MTU_BYTES, Effect, Fault, PortMtu, PortSegments, Values
 
 
 def _effects(values: Values) -> tuple[Effect, ...]:
@@ -22,10 +23,6 @@ def _effects(values: Values) -> tuple[Effect, ...]:
 FAULT = Fault(
     name="mtu_mismatch",
     summary="One end of a link has a smaller MTU than the other.",
-    arguments=(
-        Argument(name="low", summary="the end with the smaller MTU"),
-        Argument(name="high", summary="the end that keeps the link's MTU"),
-        Argument(name="mtu", summary="of the smaller end, in bytes", default="1500"),
-    ),
+    arguments={"low": None, "high": None, "mtu": "1500"},
     effects=_effects,
 )

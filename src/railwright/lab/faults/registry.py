@@ -16,16 +16,9 @@ from railwright.lab.faults import (
 )
 from railwright.lab.faults.model import Fault
 
-FAULTS: tuple[Fault, ...] = (
-    link_slow.FAULT,
-    link_down.FAULT,
-    leaf_slow.FAULT,
-    host_slow.FAULT,
-    loss.FAULT,
-    cursed_route.FAULT,
-    mtu_mismatch.FAULT,
-    busy_neighbour.FAULT,
-    flapping.FAULT,
+FAULTS: tuple[Fault, ...] = tuple(
+    each.FAULT
+    for each in (link_slow, link_down, leaf_slow, host_slow, loss, cursed_route, mtu_mismatch, busy_neighbour, flapping)
 )
 
 
