@@ -26,8 +26,3 @@ def shape(port: str, cable: Cable) -> tuple[str, ...]:
     if cable.rate_bits_per_s is None:
         return ("qdisc", "replace", "dev", port, "root", "noqueue")
     return ("qdisc", "replace", "dev", port, "root", "handle", "1:", *tbf(cable.rate_bits_per_s, cable.mtu_bytes))
-
-
-def unshape(port: str) -> tuple[str, ...]:
-    """The arguments of `tc` that remove whatever queue a port was given; fails where there is none."""
-    return ("qdisc", "del", "dev", port, "root")

@@ -58,7 +58,7 @@ class Lab:
     def plan(self) -> LabPlan:
         """Raises UsageError where the lab was interrupted before it was written."""
         try:
-            return msgspec.json.decode(_read(self.folder / "plan.json"), type=LabPlan)
+            return msgspec.json.decode(read(self.folder / "plan.json"), type=LabPlan)
         except (OSError, msgspec.DecodeError) as error:
             hint = f"end what is there: railwright lab down --name {self.name}"
             raise UsageError(f"lab {self.name} has no readable plan", hint=hint) from error
@@ -66,7 +66,7 @@ class Lab:
     @cached_property
     def identity(self) -> str:
         """Random, part of every name outside the folder."""
-        return _read(self.folder / "identity").decode("ascii", "replace").strip()
+        return read(self.folder / "identity").decode("ascii", "replace").strip()
 
     @property
     def ready(self) -> bool:
@@ -98,7 +98,7 @@ class Lab:
         """All that was recorded, in order; a last line that was cut short names nothing that was made."""
         found = []
         with contextlib.suppress(FileNotFoundError):
-            for line in _read(self.folder / "made.jsonl").splitlines():
+            for line in read(self.folder / "made.jsonl").splitlines():
                 with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
                     found.append(msgspec.json.decode(line, type=Made))
         return found
@@ -148,15 +148,15 @@ def create(plan: LabPlan) -> Lab:
             f"there is a lab {plan.name!r} already",
             hint=f"end it: railwright lab down --name {plan.name}, or give --name",
         )
-    _write(lab.folder / "plan.json", msgspec.json.format(msgspec.json.encode(plan)) + b"\n")
+    write(lab.folder / "plan.json", msgspec.json.format(msgspec.json.encode(plan)) + b"\n")
     # Last, since it says that there is a lab.
-    _write(lab.folder / "identity", secrets.token_hex(3).encode())
+    write(lab.folder / "identity", secrets.token_hex(3).encode())
     return lab
 
 
 def mark_ready(lab: Lab) -> None:
     """Say that the lab came up."""
-    _write(lab.folder / "ready", b"")
+    write(lab.folder / "ready", b"")
 
 
 @contextlib.contextmanager
@@ -200,12 +200,13 @@ def _let_frr_pass(folder: Path) -> None:
         folder.chmod(0o710)
 
 
-def _read(path: Path) -> bytes:
+def read(path: Path) -> bytes:
+    """A file of the lab, bounded."""
     with path.open("rb") as file:
         return file.read(MAX_FILE_BYTES)
 
 
-def _write(path: Path, content: bytes) -> None:
+def write(path: Path, content: bytes) -> None:
     """Whole or not at all."""
     part = path.with_name(f".{path.name}")
     part.write_bytes(content)

@@ -13,16 +13,20 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from railwright.errors import CannotJudge, RailwrightError, UsageError, unknown_name
+from railwright.lab import state
 from railwright.lab.faults import background, cpu
-from railwright.lab.faults.model import Effect, Fault, PortBusy, PortDown, PortFlaps, SlowCpu, Values
-from railwright.lab.faults.ports import node_commands, touched
+from railwright.lab.faults.model import Effect, Fault, OnPort, PortBusy, PortDown, PortFlaps, SlowCpu, Values
+from railwright.lab.faults.ports import port_scripts, touched
 from railwright.lab.faults.registry import fault_named
 from railwright.lab.state import Lab
 
 _FILE = "faults.json"
-_MAX_FILE_BYTES = 2**20
 _MOST_FAULTS = 64
 _CHANGE_S = 30.0
+_ONE_OF_A_KIND = {PortDown: "switched", PortFlaps: "switched", PortBusy: "busy", SlowCpu: "slow"}
+"""Two effects of a kind at one place would undo each other."""
+_ROLES = {PortFlaps: "flap", PortBusy: "busy", SlowCpu: "follow"}
+"""What the child of an effect does in `child.py`."""
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,8 +45,7 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 def applied(lab: Lab) -> tuple[Applied, ...]:
     """The faults that are in the lab, in the order in which they came. Raises UsageError for a broken file."""
     try:
-        with (lab.folder / _FILE).open("rb") as file:
-            return msgspec.json.decode(file.read(_MAX_FILE_BYTES), type=tuple[Applied, ...])
+        return msgspec.json.decode(state.read(lab.folder / _FILE), type=tuple[Applied, ...])
     except FileNotFoundError:
         return ()
     except msgspec.DecodeError as error:
@@ -112,77 +115,45 @@ def _effects(lab: Lab, faults: Iterable[Applied]) -> tuple[Effect, ...]:
 
 def _refuse_conflict(standing: Iterable[Effect], changes: Iterable[Effect]) -> None:
     """What cannot be told apart, or would undo each other, is not applied together."""
-    kept: set[tuple[str, str, str]] = set()
+    kept: set[tuple[str, str]] = set()
     for effect in (*standing, *changes):
-        if isinstance(effect, PortDown | PortFlaps):
-            key = ("switched", effect.node, effect.port)
-        elif isinstance(effect, PortBusy):
-            key = ("busy", effect.node, effect.port)
-        elif isinstance(effect, SlowCpu):
-            key = ("slow", effect.node, "")
-        else:
-            continue
-        if key in kept:
-            where = " port ".join(word for word in key[1:] if word)
-            raise UsageError(f"a fault of that kind is on {where} already", hint="heal it first: railwright lab heal")
-        kept.add(key)
+        if kind := _ONE_OF_A_KIND.get(type(effect)):
+            where = f"{effect.node} port {effect.port}" if isinstance(effect, OnPort) else effect.node
+            if (kind, where) in kept:
+                hint = "heal it first: railwright lab heal"
+                raise UsageError(f"a fault of that kind is on {where} already", hint=hint)
+            kept.add((kind, where))
 
 
 def _settle_ports(lab: Lab, standing: tuple[Effect, ...], changes: tuple[Effect, ...]) -> None:
     """Make every port that `changes` touch what the plan and all `standing` effects say."""
     for node, ports in touched(changes).items():
-        wanted = node_commands(lab.plan, standing, node, ports)
-        scripts = (
-            ("tc", _lines(wanted.tc), ["tc", "-batch"]),
-            ("ip", _lines(wanted.ip), ["ip", "-batch"]),
-            ("nft", wanted.nft, ["nft", "-f"]),
-        )
-        for kind, text, argv in scripts:
-            _run_script(lab, node, kind, text, argv)
+        for tool, script in port_scripts(lab.plan, standing, node, ports).items():
+            _run_script(lab, node, tool, script)
 
 
-def _run_script(lab: Lab, node: str, kind: str, text: str, argv: list[str]) -> None:
-    script = lab.folder / f"fault.{kind}"
+def _run_script(lab: Lab, node: str, tool: str, text: str) -> None:
+    script = lab.folder / f"fault.{tool}"
     script.write_text(text)
     try:
-        ended = lab.run(node, [*argv, str(script)], _CHANGE_S)
+        ended = lab.run(node, [tool, "-f" if tool == "nft" else "-batch", str(script)], _CHANGE_S)
         if ended.returncode != 0:
             why = " ".join(ended.output)[:300] or ended.describe()
-            hint = f"is {kind} installed? then: railwright lab heal"
-            raise CannotJudge(f"{kind} changed nothing in {node}: {why}", hint=hint)
+            hint = f"is {tool} installed? then: railwright lab heal"
+            raise CannotJudge(f"{tool} changed nothing in {node}: {why}", hint=hint)
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            script.unlink()
-
-
-def _lines(commands: Iterable[Sequence[str]]) -> str:
-    return "".join(" ".join(words) + "\n" for words in commands)
+        script.unlink(missing_ok=True)
 
 
 def _begin(lab: Lab, one: Applied, effect: Effect) -> None:
     """Start what keeps an effect going."""
-    token = _token(lab, one)
-    settings: dict[str, str | float | int]
-    if isinstance(effect, SlowCpu):
-        group = cpu.slow(lab, effect.node, effect.share)
-        settings = {"role": "follow", "cgroup": str(group)}
-    elif isinstance(effect, PortFlaps):
-        settings = {"role": "flap", "port": effect.port, "down_s": effect.down_s, "up_s": effect.up_s}
-    elif isinstance(effect, PortBusy):
-        settings = {
-            "role": "busy",
-            "port": effect.port,
-            "rate_bits_per_s": effect.rate_bits_per_s,
-            "packet_bytes": effect.packet_bytes,
-        }
-    else:
-        return
-    background.start(lab, effect.node, token, settings)
+    role = _ROLES.get(type(effect))
+    if role is not None:
+        settings = {"role": role, **msgspec.structs.asdict(effect)}
+        if isinstance(effect, SlowCpu):
+            settings["cgroup"] = str(cpu.slow(lab, effect.node, effect.share))
+        background.start(lab, effect.node, _token(lab, one), settings)
 
 
 def _write(lab: Lab, faults: tuple[Applied, ...]) -> None:
-    """Whole or not at all."""
-    part = lab.folder / f".{_FILE}"
-    part.write_bytes(msgspec.json.format(msgspec.json.encode(faults)) + b"\n")
-    part.chmod(0o600)
-    part.replace(lab.folder / _FILE)
+    state.write(lab.folder / _FILE, msgspec.json.format(msgspec.json.encode(faults)) + b"\n")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from railwright.lab.faults.model import (
     Effect,
+    OnPort,
     PairRate,
     PortBusy,
     PortDown,
@@ -16,7 +15,6 @@ from railwright.lab.faults.model import (
     PortMtu,
     PortRate,
     PortSegments,
-    SlowCpu,
 )
 from railwright.lab.faults.queues import pair_priority, queue_commands
 from railwright.lab.model import Cable, LabPlan
@@ -29,38 +27,36 @@ _BGP_PORT = 179  # IANA; RFC 4271
 _DEFAULT_GSO_SEGMENTS = 65535  # of a veth
 
 
-class NodeCommands(msgspec.Struct, frozen=True):
-    """What brings the ports of one node to what they must be; each can be run again."""
-
-    tc: tuple[tuple[str, ...], ...]
-    ip: tuple[tuple[str, ...], ...]
-    nft: str
-    """A script that replaces all that faults have in this node, in one transaction."""
-
-
 def touched(effects: Iterable[Effect]) -> dict[str, tuple[str, ...]]:
     """The nodes that have a changed port or filter, and those ports."""
     found: dict[str, dict[str, None]] = {}
     for effect in effects:
-        if not isinstance(effect, SlowCpu | PortBusy):
+        if isinstance(effect, OnPort) and not isinstance(effect, PortBusy):
             found.setdefault(effect.node, {})[effect.port] = None
     return {node: tuple(ports) for node, ports in found.items()}
 
 
-def node_commands(plan: LabPlan, effects: Iterable[Effect], node: str, ports: Iterable[str]) -> NodeCommands:
-    """Commands that make `ports` of a node what the plan and `effects`, all that are applied, say."""
-    mine = [effect for effect in effects if effect.node == node]
+def port_scripts(plan: LabPlan, effects: Iterable[Effect], node: str, ports: Iterable[str]) -> dict[str, str]:
+    """By tool the script that makes `ports` of a node what the plan and `effects`, all that are applied, say.
+
+    Each can be run again. That of nft replaces all that faults have in this node, in one transaction.
+    """
+    mine = [effect for effect in effects if isinstance(effect, OnPort) and effect.node == node]
     cables = {cable.port_of(node): cable for cable in plan.cables_of(node)}
     tc: list[tuple[str, ...]] = []
     ip: list[tuple[str, ...]] = []
     for port in ports:
-        of_port = [effect for effect in mine if not isinstance(effect, SlowCpu) and effect.port == port]
+        of_port = [effect for effect in mine if effect.port == port]
         tc += _queue(of_port, port, cables[port])
-        ip += _link(of_port, port, cables[port])
-    return NodeCommands(tc=tuple(tc), ip=tuple(ip), nft=_nft(mine))
+        ip.append(_link(of_port, port, cables[port]))
+    return {"tc": _lines(tc), "ip": _lines(ip), "nft": _nft(mine)}
 
 
-def _queue(effects: Sequence[Effect], port: str, cable: Cable) -> list[tuple[str, ...]]:
+def _lines(commands: Iterable[Sequence[str]]) -> str:
+    return "".join(" ".join(words) + "\n" for words in commands)
+
+
+def _queue(effects: Sequence[OnPort], port: str, cable: Cable) -> list[tuple[str, ...]]:
     rates = [effect.rate_bits_per_s for effect in effects if isinstance(effect, PortRate)]
     if cable.rate_bits_per_s is not None:
         rates.append(cable.rate_bits_per_s)
@@ -68,17 +64,18 @@ def _queue(effects: Sequence[Effect], port: str, cable: Cable) -> list[tuple[str
     return queue_commands(port, cable, min(rates, default=None), pairs)
 
 
-def _link(effects: Sequence[Effect], port: str, cable: Cable) -> list[tuple[str, ...]]:
+def _link(effects: Sequence[OnPort], port: str, cable: Cable) -> tuple[str, ...]:
+    kinds = {type(effect) for effect in effects}
     mtu = min([cable.mtu_bytes, *(effect.mtu_bytes for effect in effects if isinstance(effect, PortMtu))])
-    alone = any(isinstance(effect, PortSegments) for effect in effects)
-    words = ["link", "set", "dev", port, "mtu", str(mtu), "gso_max_segs", str(1 if alone else _DEFAULT_GSO_SEGMENTS)]
-    if any(isinstance(effect, PortDown) for effect in effects):
-        return [(*words, "down")]
+    segments = 1 if PortSegments in kinds else _DEFAULT_GSO_SEGMENTS
+    words = ("link", "set", "dev", port, "mtu", str(mtu), "gso_max_segs", str(segments))
+    if PortDown in kinds:
+        return (*words, "down")
     # A port that flaps is its child's to take down and up.
-    return [tuple(words)] if any(isinstance(effect, PortFlaps) for effect in effects) else [(*words, "up")]
+    return words if PortFlaps in kinds else (*words, "up")
 
 
-def _nft(effects: list[Effect]) -> str:
+def _nft(effects: Sequence[OnPort]) -> str:
     """Names of ports and addresses come from the plan; still they are quoted, and nothing else is text."""
     lines = [f"table {family} {NFT_TABLE} {{}}\ndelete table {family} {NFT_TABLE}" for family in ("inet", "netdev")]
     losses = [effect for effect in effects if isinstance(effect, PortLoss)]

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from railwright.lab.links import shape, tbf
+import msgspec
+
+from railwright.lab.links import shape
 from railwright.lab.model import Cable
 
 _ETHERNET_BYTES = 14
@@ -33,10 +35,7 @@ def queue_commands(
     # A queue is not replaced by one of another kind under the same handle, so another one stands between.
     commands: list[tuple[str, ...]] = [("qdisc", "replace", "dev", port, "root", "pfifo")]
     if not pair_rates_bits_per_s:
-        if rate_bits_per_s is None or rate_bits_per_s == cable.rate_bits_per_s:
-            return [*commands, shape(port, cable)]
-        queue = tbf(rate_bits_per_s, cable.mtu_bytes)
-        return [*commands, ("qdisc", "replace", "dev", port, "root", "handle", "1:", *queue)]
+        return [*commands, shape(port, msgspec.structs.replace(cable, rate_bits_per_s=rate_bits_per_s))]
     commands.append(("qdisc", "replace", "dev", port, "root", "handle", "1:", "htb", "default", f"{_OTHERS_CLASS:x}"))
     commands += _class(port, _OTHERS_CLASS, rate_bits_per_s or _UNLIMITED_BITS_PER_S, cable.mtu_bytes)
     for index, rate in enumerate(pair_rates_bits_per_s):
