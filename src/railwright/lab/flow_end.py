@@ -1,6 +1,6 @@
 """One end of a probe's flows. Runs alone inside a namespace, by path, with the standard library only.
 
-    python -I flow_end.py '{"role": "receive", ...}'
+    python -I flow_end.py '{"role": "receive_udp", ...}'
 
 The clock is CLOCK_MONOTONIC, which all namespaces of a machine share, so that a delay is one way. A flow is known by
 its source port. Standard output is one JSON object for each flow; the first line of a receiver is `ready`.
@@ -16,14 +16,18 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 from typing import Any
 
 _STAMP = struct.Struct("!IQ")  # sequence number, when it was sent (ns)
 _QUIET_S = 0.3  # a receiver that was told to end waits until nothing has come for so long
 _DEADLINE_S = 120.0  # a receiver whose prober died ends by itself
-_IP_MTU_DISCOVER, _IPV6_MTU_DISCOVER, _PMTUDISC_PROBE = 10, 23, 3
-_IP_RECVERR, _IPV6_RECVERR = 11, 25
+_LEVEL = {socket.AF_INET: socket.IPPROTO_IP, socket.AF_INET6: socket.IPPROTO_IPV6}
+# Socket options by family (linux/in.h, linux/in6.h).
+_MTU_DISCOVER, _PMTUDISC_PROBE = {socket.AF_INET: 10, socket.AF_INET6: 23}, 3
+_RECVERR = {socket.AF_INET: 11, socket.AF_INET6: 25}
+_HOP_LIMIT = {socket.AF_INET: socket.IP_TTL, socket.AF_INET6: socket.IPV6_UNICAST_HOPS}
 _MSG_ERRQUEUE = 0x2000
 _ERROR = struct.Struct("@IBBBBII")  # struct sock_extended_err: errno, origin, type, code, pad, info, data
 _ORIGINS_OF_ICMP = {2, 3}  # SO_EE_ORIGIN_ICMP, SO_EE_ORIGIN_ICMP6
@@ -36,28 +40,22 @@ _SILENT_HOPS = 2
 Settings = dict[str, Any]
 
 
-class _Stop:
-    """Becomes true at SIGTERM."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        signal.signal(signal.SIGTERM, self._ask)
-
-    def _ask(self, _number: int, _frame: object) -> None:
-        self.asked = True
-
-
 def main() -> None:
     """Do what the settings in the first argument say."""
     settings: Settings = json.loads(sys.argv[1])
-    role, protocol = settings["role"], settings.get("protocol", "udp")
-    {
-        ("receive", "udp"): _receive_udp,
-        ("send", "udp"): _send_udp,
-        ("receive", "tcp"): _receive_tcp,
-        ("send", "tcp"): _send_tcp,
-        ("trace", "udp"): _trace,
-    }[role, protocol](settings)
+    roles = (_receive_udp, _send_udp, _receive_tcp, _send_tcp, _trace)
+    {role.__name__.removeprefix("_"): role for role in roles}[settings["role"]](settings)
+
+
+def _asked_to_stop() -> threading.Event:
+    """Set at SIGTERM."""
+    asked = threading.Event()
+    signal.signal(signal.SIGTERM, lambda _number, _frame: asked.set())
+    return asked
+
+
+def _set(sock: socket.socket, option: dict[socket.AddressFamily, int], value: int) -> None:
+    sock.setsockopt(_LEVEL[sock.family], option[sock.family], value)
 
 
 def _say(record: dict[str, Any]) -> None:
@@ -74,7 +72,7 @@ def _family(settings: Settings) -> socket.AddressFamily:
 
 
 def _receive_udp(settings: Settings) -> None:
-    stop = _Stop()
+    stop = _asked_to_stop()
     with socket.socket(_family(settings), socket.SOCK_DGRAM) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
         sock.bind((settings["destination"], settings["port"]))
@@ -86,7 +84,7 @@ def _receive_udp(settings: Settings) -> None:
             try:
                 data, peer = sock.recvfrom(65536)
             except TimeoutError:
-                if stop.asked:
+                if stop.is_set():
                     break
                 continue
             now = time.monotonic_ns()
@@ -98,23 +96,20 @@ def _receive_udp(settings: Settings) -> None:
         ordered = sorted(by_number.values())
         _say(
             {
-                "port": port,
+                "source_port": port,
                 "received": len(ordered),
-                "delay_min_ns": ordered[0],
-                "delay_median_ns": ordered[len(ordered) // 2],
-                "delay_max_ns": ordered[-1],
+                "delay_min_s": ordered[0] / 1e9,
+                "delay_median_s": ordered[len(ordered) // 2] / 1e9,
+                "delay_max_s": ordered[-1] / 1e9,
             }
         )
 
 
-def _udp_sockets(settings: Settings, family: socket.AddressFamily) -> list[socket.socket]:
+def _udp_sockets(settings: Settings) -> list[socket.socket]:
     sockets = []
     for port in settings["source_ports"]:
-        sock = socket.socket(family, socket.SOCK_DGRAM)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_PROBE)
-        else:
-            sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _PMTUDISC_PROBE)
+        sock = socket.socket(_family(settings), socket.SOCK_DGRAM)
+        _set(sock, _MTU_DISCOVER, _PMTUDISC_PROBE)
         sock.bind((settings["source"], port))
         # Without a route it stays unconnected, and every packet is refused.
         with contextlib.suppress(OSError):
@@ -124,9 +119,9 @@ def _udp_sockets(settings: Settings, family: socket.AddressFamily) -> list[socke
 
 
 def _send_udp(settings: Settings) -> None:
-    sockets = _udp_sockets(settings, _family(settings))
+    sockets = _udp_sockets(settings)
     padding = bytes(max(settings["size_bytes"] - _STAMP.size, 0))
-    sent, refused, unreachable = [0] * len(sockets), [0] * len(sockets), [0] * len(sockets)
+    refused = [0] * len(sockets)
     gap_s = settings["interval_s"] / len(sockets)  # the flows take turns, evenly
     due = time.monotonic()
     for sequence in range(settings["packets"]):
@@ -135,22 +130,17 @@ def _send_udp(settings: Settings) -> None:
             if wait > 0:
                 time.sleep(wait)
             due += gap_s
-            sent[flow] += 1
             try:
                 sock.send(_STAMP.pack(sequence, time.monotonic_ns()) + padding)
             except OSError as error:
-                if error.errno == errno.EMSGSIZE:
-                    refused[flow] += 1
-                elif error.errno != errno.ECONNREFUSED:  # refused: an answer to an earlier packet
-                    unreachable[flow] += 1
+                refused[flow] += error.errno != errno.ECONNREFUSED  # that one answers an earlier packet
     for flow, sock in enumerate(sockets):
-        port = sock.getsockname()[1]
-        _say({"port": port, "sent": sent[flow], "too_long": refused[flow], "unreachable": unreachable[flow]})
+        _say({"source_port": sock.getsockname()[1], "sent": settings["packets"], "refused": refused[flow]})
         sock.close()
 
 
 def _receive_tcp(settings: Settings) -> None:
-    stop = _Stop()
+    stop = _asked_to_stop()
     seen: dict[int, list[int]] = {}
     buffer = bytearray(_READ_BYTES)
     with socket.socket(_family(settings), socket.SOCK_STREAM) as listener, selectors.DefaultSelector() as selector:
@@ -161,7 +151,7 @@ def _receive_tcp(settings: Settings) -> None:
         selector.register(listener, selectors.EVENT_READ)
         _ready()
         end = time.monotonic() + _DEADLINE_S
-        while time.monotonic() < end and not stop.asked:
+        while time.monotonic() < end and not stop.is_set():
             for key, _ in selector.select(_QUIET_S):
                 if key.fileobj is listener:
                     with contextlib.suppress(BlockingIOError):
@@ -178,7 +168,8 @@ def _receive_tcp(settings: Settings) -> None:
                 flow = seen[key.data]
                 flow[0], flow[2] = flow[0] + length, time.monotonic_ns()
     for port, (received, first_ns, last_ns) in seen.items():
-        _say({"port": port, "received_bytes": received, "duration_ns": max(last_ns - first_ns, 0)})
+        took_s = max((last_ns - first_ns) / 1e9, settings["duration_s"])
+        _say({"source_port": port, "received_bytes": received, "bandwidth_bytes_per_s": received / took_s})
 
 
 def _read(sock: socket.socket, buffer: bytearray) -> int:
@@ -189,10 +180,10 @@ def _read(sock: socket.socket, buffer: bytearray) -> int:
 
 
 def _send_tcp(settings: Settings) -> None:
-    family, data = _family(settings), bytes(_READ_BYTES)
+    data = bytes(_READ_BYTES)
     connected = []
     for port in settings["source_ports"]:
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock = socket.socket(_family(settings), socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Reset at close: what is still queued must not hold up the next probe, nor leave TIME_WAIT on its ports.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -201,12 +192,12 @@ def _send_tcp(settings: Settings) -> None:
             sock.bind((settings["source"], port))
             sock.connect((settings["destination"], settings["port"]))
         except OSError as error:
-            _say({"port": port, "error": (error.strerror or "timed out")})
+            _say({"source_port": port, "error": error.strerror or "timed out"})
             sock.close()
             continue
         sock.setblocking(False)
         connected.append(sock)
-        _say({"port": port})
+        _say({"source_port": port})
     with selectors.DefaultSelector() as selector:
         for sock in connected:
             selector.register(sock, selectors.EVENT_WRITE)
@@ -226,40 +217,31 @@ def _send_tcp(settings: Settings) -> None:
 
 def _trace(settings: Settings) -> None:
     """All flows at once, hop by hop; a flow ends where its destination answers, or after two silent hops."""
-    family = _family(settings)
-    hops: dict[socket.socket, list[str | None]] = {sock: [] for sock in _udp_sockets(settings, family)}
+    hops: dict[socket.socket, list[str | None]] = {sock: [] for sock in _udp_sockets(settings)}
     names = {sock: sock.getsockname()[1] for sock in hops}
     going = set(hops)
     for sock in hops:
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_RECVERR, 1)
-        else:
-            sock.setsockopt(socket.IPPROTO_IP, _IP_RECVERR, 1)
+        _set(sock, _RECVERR, 1)
     for ttl in range(1, settings["max_hops"] + 1):
-        answers = _ask_hop(going, family, ttl)
+        answers = _ask_hop(going, ttl)
         for sock in list(going):
             address, last = answers.get(sock, (None, False))
             hops[sock].append(address)
             if last or hops[sock][-_SILENT_HOPS:] == [None] * _SILENT_HOPS:
                 going.discard(sock)
     for sock, found in hops.items():
-        _say({"port": names[sock], "hops": found})
+        _say({"source_port": names[sock], "hops": found})
         sock.close()
 
 
-def _ask_hop(
-    sockets: set[socket.socket], family: socket.AddressFamily, ttl: int
-) -> dict[socket.socket, tuple[str, bool]]:
+def _ask_hop(sockets: set[socket.socket], ttl: int) -> dict[socket.socket, tuple[str, bool]]:
     """Who answers a packet with this hop limit, and whether it is the end of the way; the silent are left out."""
     mark = struct.pack("!B", ttl)
     found: dict[socket.socket, tuple[str, bool]] = {}
     for _ in range(_TRACE_TRIES):
         silent = sockets - found.keys()
         for sock in silent:
-            if family == socket.AF_INET6:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_UNICAST_HOPS, ttl)
-            else:
-                sock.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, ttl)
+            _set(sock, _HOP_LIMIT, ttl)
             for _ in range(2):  # a pending error of an earlier packet is reported instead of sending
                 with contextlib.suppress(OSError):
                     sock.send(mark)
@@ -267,7 +249,7 @@ def _ask_hop(
         end = time.monotonic() + _TRACE_WAIT_S
         while silent and time.monotonic() < end:
             for sock in list(silent):
-                if (answer := _answer(sock, family, mark)) is not None:
+                if (answer := _answer(sock, mark)) is not None:
                     found[sock] = answer
                     silent.discard(sock)
             time.sleep(0.001)
@@ -276,18 +258,18 @@ def _ask_hop(
     return found
 
 
-def _answer(sock: socket.socket, family: socket.AddressFamily, mark: bytes) -> tuple[str, bool] | None:
+def _answer(sock: socket.socket, mark: bytes) -> tuple[str, bool] | None:
+    expected = _LEVEL[sock.family], _RECVERR[sock.family]
     try:
         data, extra, _, _ = sock.recvmsg(64, 512, _MSG_ERRQUEUE | socket.MSG_DONTWAIT)
     except OSError:
         return None
     for level, kind, body in extra:
-        found = (level, kind) in {(socket.IPPROTO_IP, _IP_RECVERR), (socket.IPPROTO_IPV6, _IPV6_RECVERR)}
-        if not found or len(body) < _ERROR.size + 8 or data[:1] != mark:
+        if (level, kind) != expected or len(body) < _ERROR.size + 8 or data[:1] != mark:
             continue
         _, origin, icmp_type, _, _, _, _ = _ERROR.unpack_from(body)
         if origin in _ORIGINS_OF_ICMP:
-            return _offender(body[_ERROR.size :]), (family, icmp_type) not in _TIME_EXCEEDED
+            return _offender(body[_ERROR.size :]), (sock.family, icmp_type) not in _TIME_EXCEEDED
     return None
 
 

@@ -59,6 +59,11 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """IPv4 first."""
         return (*([self.loopback_v4] if self.loopback_v4 is not None else []), self.loopback_v6)
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Its loopbacks, then those of its rails."""
+        return (*self.loopbacks, *(address for rail in self.rails for address in rail.addresses))
+
 
 class Cable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A veth pair. `a` is always the lower end: host to leaf, leaf to spine, spine to superspine."""

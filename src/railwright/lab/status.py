@@ -50,13 +50,12 @@ def observe(lab: Lab, executor: Executor) -> LabStatus:
     nodes = []
     for node in lab.plan.nodes:
         lacking = missing.get(node.name, {})
-        rails = [address for rail in node.rails for address in rail.addresses]
         nodes.append(
             NodeStatus(
                 name=node.name,
                 kind=node.kind,
                 asn=node.asn,
-                addresses=(*node.loopbacks, *rails),
+                addresses=node.addresses,
                 namespace=lab.namespace(node.name),
                 processes=len(processes_in([lab.namespace(node.name)])),
                 routes_expected=len(expected[node.name]),

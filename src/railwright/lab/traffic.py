@@ -13,9 +13,9 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -36,6 +36,7 @@ _READY = "ready"
 _START_S = 10.0
 _CONNECT_S = 3.0  # a lost SYN is sent again after 1 s
 _END_S = 15.0
+_HINT = "is the lab up? railwright lab status"
 
 
 class Ends(Protocol):
@@ -53,9 +54,9 @@ class FlowSeen(msgspec.Struct, frozen=True, kw_only=True):
 
     source_port: int
     sent: int
-    received: int
     refused: int
     """Of those sent, what the sender's own port or route refused as too long or without a way."""
+    received: int = 0
     delay_min_s: float | None = None
     delay_median_s: float | None = None
     delay_max_s: float | None = None
@@ -70,11 +71,14 @@ class RateSeen(msgspec.Struct, frozen=True, kw_only=True):
     """What arrived of one TCP flow."""
 
     source_port: int
-    received_bytes: int
-    bandwidth_bytes_per_s: float
+    received_bytes: int = 0
+    bandwidth_bytes_per_s: float = 0.0
     """From the connection's start to its last byte, at the receiver."""
     error: str | None = None
     """Why there was no connection."""
+
+
+Flow = TypeVar("Flow", FlowSeen, RateSeen)
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,35 +196,21 @@ def send_packets(
     _check("bytes", size_bytes, _STAMP_BYTES, 65_000)
     _check("seconds", interval_s * packets, 0, MOST_DURATION_S)
     settings = {**_settings(way, ports), "packets": packets, "size_bytes": size_bytes, "interval_s": interval_s}
-    sent, received = _exchange(lab, way, {**settings, "protocol": "udp"}, interval_s * packets)
-    return tuple(_flow_seen(record, received.get(port, {})) for port, record in sorted(sent.items()))
+    return _exchange(lab, way, "udp", settings, interval_s * packets, FlowSeen)
 
 
 def send_stream(lab: Ends, way: Route, ports: Sequence[int], *, duration_s: float = 1.0) -> tuple[RateSeen, ...]:
     """Send a TCP flow from each source port, all at once, as fast as they go. Raises as `send_packets`."""
     _check("seconds", duration_s, 0.05, MOST_DURATION_S)
-    settings = {**_settings(way, ports), "duration_s": duration_s, "connect_timeout_s": _CONNECT_S, "protocol": "tcp"}
-    sent, received = _exchange(lab, way, settings, duration_s + len(ports) * _CONNECT_S)
-    found = []
-    for port, record in sorted(sent.items()):
-        arrived = received.get(port, {})
-        count, took_s = int(arrived.get("received_bytes", 0)), arrived.get("duration_ns", 0) / 1e9
-        found.append(
-            RateSeen(
-                source_port=port,
-                received_bytes=count,
-                bandwidth_bytes_per_s=count / max(took_s, duration_s),
-                error=record.get("error"),
-            )
-        )
-    return tuple(found)
+    settings = {**_settings(way, ports), "duration_s": duration_s, "connect_timeout_s": _CONNECT_S}
+    return _exchange(lab, way, "tcp", settings, duration_s + len(ports) * _CONNECT_S, RateSeen)
 
 
 def trace(lab: Lab, way: Route, ports: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """The nodes that each UDP flow crosses, by source port, the destination last; `?` for one that did not answer."""
     settings = {**_settings(way, ports), "max_hops": _MOST_HOPS}
     ended = lab.run(way.source, _argv("trace", settings), _MOST_HOPS * 2.0 + _END_S)
-    names = _names(lab.plan)
+    names = {address: node.name for node in lab.plan.nodes for address in (*node.addresses, node.router_id)}
     return {
         port: tuple("?" if hop is None else names.get(hop, hop) for hop in record["hops"])
         for port, record in _records(ended, way.source).items()
@@ -257,54 +247,28 @@ def _argv(role: str, settings: dict[str, Any]) -> list[str]:
 
 
 def _exchange(
-    lab: Ends, way: Route, settings: dict[str, Any], lasts_s: float
-) -> tuple[dict[int, dict[str, Any]], dict[int, dict[str, Any]]]:
-    """Run both ends; what the sender and the receiver said, by source port."""
-    with Child(lab.argv_in(way.destination, _argv("receive", settings))) as receiver:
+    lab: Ends, way: Route, protocol: str, settings: dict[str, Any], lasts_s: float, kind: type[Flow]
+) -> tuple[Flow, ...]:
+    """Run both ends; of each flow what the sender and the receiver said, by source port."""
+    with Child(lab.argv_in(way.destination, _argv(f"receive_{protocol}", settings))) as receiver:
         end = time.monotonic() + _START_S
         while _READY not in receiver.output:
             if receiver.poll() is not None or time.monotonic() > end:
-                ended = receiver.wait(0.1)
-                why = " ".join(ended.output)[-300:] or "it said nothing"
-                raise CannotJudge(
-                    f"no receiver on {way.destination}: {why}", hint="is the lab up? railwright lab status"
-                )
+                why = " ".join(receiver.wait(0.1).output)[-300:] or "it said nothing"
+                raise CannotJudge(f"no receiver on {way.destination}: {why}", hint=_HINT)
             time.sleep(0.005)
-        sent = lab.run(way.source, _argv("send", settings), lasts_s + _END_S)
+        sent = lab.run(way.source, _argv(f"send_{protocol}", settings), lasts_s + _END_S)
         with contextlib.suppress(ProcessLookupError):
             os.kill(receiver.pid, signal.SIGTERM)
-        received = receiver.wait(_END_S)
-    return _records(sent, way.source), _records(received, way.destination)
+        ended = receiver.wait(_END_S)
+    flows, received = _records(sent, way.source), _records(ended, way.destination)
+    return tuple(msgspec.convert({**flow, **received.get(port, {})}, kind) for port, flow in sorted(flows.items()))
 
 
 def _records(ended: Finished, node: str) -> dict[int, dict[str, Any]]:
+    """What an end said of each flow, by source port."""
     if ended.returncode != 0:
         why = " ".join(ended.output)[-300:] or ended.describe()
-        raise CannotJudge(f"traffic of {node} failed: {why}", hint="is the lab up? railwright lab status")
+        raise CannotJudge(f"traffic of {node} failed: {why}", hint=_HINT)
     records = [msgspec.json.decode(line) for line in ended.output if line != _READY]
-    return {record["port"]: record for record in records}
-
-
-def _flow_seen(sent: dict[str, Any], arrived: dict[str, Any]) -> FlowSeen:
-    def seconds(name: str) -> float | None:
-        return arrived[name] / 1e9 if name in arrived else None
-
-    return FlowSeen(
-        source_port=sent["port"],
-        sent=sent["sent"],
-        received=arrived.get("received", 0),
-        refused=sent["too_long"] + sent["unreachable"],
-        delay_min_s=seconds("delay_min_ns"),
-        delay_median_s=seconds("delay_median_ns"),
-        delay_max_s=seconds("delay_max_ns"),
-    )
-
-
-def _names(plan: LabPlan) -> dict[str, str]:
-    """The node that an address belongs to."""
-    found = {}
-    for node in plan.nodes:
-        addresses: Iterable[str] = (*node.loopbacks, node.router_id)
-        for address in (*addresses, *(address for port in node.rails for address in port.addresses)):
-            found[address] = node.name
-    return found
+    return {record["source_port"]: record for record in records}
