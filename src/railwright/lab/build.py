@@ -6,21 +6,21 @@ import os
 import shutil
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from pathlib import Path
 
-from railwright.errors import RailwrightError, UsageError
+from railwright.errors import UsageError
 from railwright.lab import frr, links, ovs, ssh, state
 from railwright.lab.frr_install import programs, run_folder
-from railwright.lab.model import LabPlan, Node
+from railwright.lab.model import LabPlan, Node, host_route
 from railwright.lab.remove import remove
-from railwright.lab.state import Lab
+from railwright.lab.state import Lab, must
 from railwright.lab.wait import wait_settled
-from railwright.process import Finished, run
+from railwright.process import run
 
 _TOOLS = {"ip": "iproute2", "tc": "iproute2", "sysctl": "procps"}
 _ADDRESSES_AND_PORTS = 0x33
 """Bits of fib_multipath_hash_fields (Linux Documentation/networking/ip-sysctl)."""
 _TIMEOUT_S = 120.0
+_HINT = "the kernel may lack what a lab needs (veth, tbf)"
 SETTLE_WITHIN_S = 60.0
 
 Say = Callable[[str], None]
@@ -87,22 +87,15 @@ def _each(executor: Executor, nodes: Iterable[Node], act: Callable[[Node], None]
         pass
 
 
-def _must(finished: Finished, what: str) -> None:
-    if finished.returncode != 0:
-        said = "; ".join(finished.output[-3:]) or finished.describe()
-        raise RailwrightError(f"{what} failed: {said}", hint="the kernel may lack what a lab needs (veth, tbf)")
-
-
 def _batch(lab: Lab, what: str, tool: list[str], lines: Iterable[str]) -> None:
     """Run many lines of `ip` or `tc` in one child."""
     file = lab.folder / f"{what}.batch"
     file.write_text("\n".join([*lines, ""]), encoding="ascii")
-    _must(run([*tool, "-batch", str(file)], timeout_s=_TIMEOUT_S), what)
+    must(run([*tool, "-batch", str(file)], timeout_s=_TIMEOUT_S), f"{what} failed", _HINT)
     file.unlink()
 
 
 def _set_kernel(lab: Lab, node: Node) -> None:
-    number = next(place for place, other in enumerate(lab.plan.nodes) if other.name == node.name)
     settings = {
         "net.ipv4.ip_forward": 1,
         "net.ipv6.conf.all.forwarding": 1,
@@ -117,7 +110,7 @@ def _set_kernel(lab: Lab, node: Node) -> None:
         "net.ipv4.fib_multipath_hash_fields": _ADDRESSES_AND_PORTS,
         "net.ipv6.fib_multipath_hash_fields": _ADDRESSES_AND_PORTS,
         # Each node its own hash, else all flows of one spine take one superspine. Linux 6.11 and later.
-        "net.ipv4.fib_multipath_hash_seed": number + 1,
+        "net.ipv4.fib_multipath_hash_seed": lab.plan.nodes.index(node) + 1,
         "net.ipv6.conf.all.keep_addr_on_down": 1,
         "net.ipv6.conf.default.keep_addr_on_down": 1,
         # Nobody else is on a cable, and a session cannot begin before the link-local address may be used.
@@ -131,7 +124,8 @@ def _set_kernel(lab: Lab, node: Node) -> None:
     folder.mkdir(parents=True)
     file = folder / "sysctl.conf"
     file.write_text("".join(f"{name} = {value}\n" for name, value in settings.items()), encoding="ascii")
-    _must(lab.run(node.name, ["sysctl", "--quiet", "--ignore", "--load", str(file)]), f"kernel settings of {node.name}")
+    argv = ["sysctl", "--quiet", "--ignore", "--load", str(file)]
+    must(lab.run(node.name, argv), f"kernel settings of {node.name} failed", _HINT)
 
 
 def _cable_lines(lab: Lab) -> Iterable[str]:
@@ -141,9 +135,9 @@ def _cable_lines(lab: Lab) -> Iterable[str]:
 
 
 def _set_ports(lab: Lab, node: Node) -> None:
-    lines = ["link set lo up", *(f"address add {address}{_length(address)} dev lo" for address in node.loopbacks)]
+    lines = ["link set lo up", *(f"address add {host_route(address)} dev lo" for address in node.loopbacks)]
     for rail in node.rails:
-        lines += [f"address add {address}{_length(address)} dev {rail.port}" for address in rail.addresses]
+        lines += [f"address add {host_route(address)} dev {rail.port}" for address in rail.addresses]
     cables = lab.plan.cables_of(node.name)
     lines += [f"link set {cable.port_of(node.name)} up" for cable in cables]
     _batch(lab, f"ports-{node.name}", ["ip", "-n", lab.namespace(node.name)], lines)
@@ -152,25 +146,27 @@ def _set_ports(lab: Lab, node: Node) -> None:
         _batch(lab, f"rates-{node.name}", ["tc", "-n", lab.namespace(node.name)], rated)
 
 
-def _length(address: str) -> str:
-    return "/128" if ":" in address else "/32"
-
-
 def _start_ovs(lab: Lab, node: Node) -> None:
     """Also turns off checksums that only hardware would fill in: the userspace datapath does not."""
     for cable in lab.plan.cables_of(node.name):
         if lab.plan.node(cable.a).ovs:
             argv = ["ethtool", "-K", cable.port_of(node.name), "tx", "off"]
-            _must(lab.run(node.name, argv), f"checksums of {node.name}")
+            must(lab.run(node.name, argv), f"checksums of {node.name} failed", _HINT)
     if node.ovs:
         ovs.start(lab, node.name)
 
 
 def _start_frr(lab: Lab, node: Node) -> None:
     folder = lab.node_folder(node.name)
-    texts = {"zebra": frr.zebra_text(lab.plan, node), "bgpd": frr.bgpd_text(lab.plan, node)}
-    for daemon, text in texts.items():
-        _write_for_frr(folder, f"{daemon}.conf", text)
+    for name, text in (("zebra", frr.zebra_text(lab.plan, node)), ("bgpd", frr.bgpd_text(lab.plan, node))):
+        file = folder / f"{name}.conf"
+        file.write_text(text, encoding="ascii")
+        shutil.chown(file, "frr", "frr")
+    # FRR's daemons reach their node's folder, and may read nothing else of the lab.
+    shutil.chown(folder, "frr", "frr")
+    folder.chmod(0o700)
+    shutil.chown(folder.parent, "root", "frr")
+    folder.parent.chmod(0o710)
     outside = run_folder(node.frr, lab.namespace(node.name))
     if outside is not None:
         lab.record("folder", str(outside))
@@ -179,13 +175,4 @@ def _start_frr(lab: Lab, node: Node) -> None:
     pathspace = outside.name if outside is not None else None
     for daemon, program in programs(node.frr).items():
         argv = frr.start_argv(program, daemon, str(folder), pathspace)
-        _must(lab.run(node.name, argv), f"{daemon} of {node.name}")
-
-
-def _write_for_frr(folder: Path, name: str, text: str) -> None:
-    (folder / name).write_text(text, encoding="ascii")
-    shutil.chown(folder / name, "frr", "frr")
-    shutil.chown(folder, "frr", "frr")
-    shutil.chown(folder.parent, "root", "frr")
-    folder.parent.chmod(0o710)
-    folder.chmod(0o700)
+        must(lab.run(node.name, argv), f"{daemon} of {node.name} failed", _HINT)

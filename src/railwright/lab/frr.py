@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from railwright.lab.model import LabPlan, Node
+from railwright.lab.model import LabPlan, Node, host_route
 from railwright.lab.plan import PREFIX_V4, PREFIX_V6
 
 KEEPALIVE_S, HOLD_S = 3, 9
@@ -29,14 +29,9 @@ def zebra_text(plan: LabPlan, node: Node) -> str:
     """`zebra.conf`. FRR 10's zebra takes no interfaces from its file: it keeps its own interval, ten seconds."""
     # A group of next hops that the kernel keeps loses one with its link, and zebra never puts it back.
     lines = [f"hostname {node.name}", "no zebra nexthop kernel enable"]
-    if node.frr == "10":
-        return "\n".join([*lines, ""])
-    for cable in plan.cables_of(node.name):
-        lines += [
-            f"interface {cable.port_of(node.name)}",
-            " no ipv6 nd suppress-ra",
-            f" ipv6 nd ra-interval {_ADVERTISE_EVERY_S}",
-        ]
+    ports = [] if node.frr == "10" else [cable.port_of(node.name) for cable in plan.cables_of(node.name)]
+    for port in ports:
+        lines += [f"interface {port}", " no ipv6 nd suppress-ra", f" ipv6 nd ra-interval {_ADVERTISE_EVERY_S}"]
     return "\n".join([*lines, ""])
 
 
@@ -57,12 +52,9 @@ def bgpd_text(plan: LabPlan, node: Node) -> str:
         " neighbor FABRIC capability extended-nexthop",
     ]
     lines += [f" neighbor {port} interface peer-group FABRIC" for port in ports]
-    if not plan.ipv6_only:
-        own = [address for rail in node.rails for address in rail.addresses_v4]
-        loopbacks = [node.loopback_v4] if node.loopback_v4 is not None else []
-        lines += _family("ipv4", node, ports, [f"{address}/32" for address in (*loopbacks, *own)])
-    own = [address for rail in node.rails for address in rail.addresses_v6]
-    lines += _family("ipv6", node, ports, [f"{address}/128" for address in (node.loopback_v6, *own)])
+    for family in ("ipv6",) if plan.ipv6_only else ("ipv4", "ipv6"):
+        networks = [host_route(address) for address in node.addresses if (":" in address) == (family == "ipv6")]
+        lines += _family(family, node, ports, networks)
     return "\n".join([*lines, ""])
 
 
@@ -77,42 +69,41 @@ def _family(family: str, node: Node, ports: Sequence[str], networks: Sequence[st
 
 def _policies(node: Node) -> list[str]:
     """Prefix lists and route maps: of a switch one pair for all neighbours, of a host one for each rail."""
-    lines = [f"ip prefix-list LAB permit {PREFIX_V4} ge 32", f"ipv6 prefix-list LAB permit {PREFIX_V6} ge 128"]
+    lines = [_allow("LAB", f"{PREFIX_V4} ge 32"), _allow("LAB", f"{PREFIX_V6} ge 128")]
     if node.kind != "host":
         for way in ("IN", "OUT"):
             lines += _permit(f"LAB-{way}", 10, "LAB")
         return lines
     for rail in node.rails:
         name = rail.port.upper()
-        own = [f"ip prefix-list {name}-OWN permit {address}/32" for address in rail.addresses_v4]
-        own += [f"ip prefix-list {name}-OWN permit {node.loopback_v4}/32"] if node.loopback_v4 is not None else []
-        own += [f"ipv6 prefix-list {name}-OWN permit {address}/128" for address in rail.addresses_v6]
-        own += [f"ipv6 prefix-list {name}-OWN permit {node.loopback_v6}/128"]
-        lines += [*own, *_permit(f"{name}-OUT", 10, f"{name}-OWN")]
+        # A prefix list is of one family: IPv4 stands first.
+        own = sorted((*rail.addresses, *node.loopbacks), key=lambda address: ":" in address)
+        lines += [_allow(f"{name}-OWN", host_route(address)) for address in own]
+        lines += _permit(f"{name}-OUT", 10, f"{name}-OWN")
         # The addresses of this rail, wherever they are, as `lab.plan` numbers them.
-        lines += [f"ip prefix-list {name} permit {_around(address, 24)} ge 32" for address in rail.addresses_v4]
-        lines += [f"ipv6 prefix-list {name} permit {_around(address, 64)} ge 128" for address in rail.addresses_v6]
+        lines += [_allow(name, _around(address)) for address in rail.addresses]
         lines += _permit(f"{name}-IN", 10, name, f" set local-preference {_PREFERRED}")
         lines += _permit(f"{name}-IN", 30, "LAB")
     return lines
 
 
-def _around(address: str, length: int) -> str:
-    """The network of a rail: all its addresses differ in the last number only."""
+def _allow(prefix_list: str, prefix: str) -> str:
+    return f"{'ipv6' if ':' in prefix else 'ip'} prefix-list {prefix_list} permit {prefix}"
+
+
+def _around(address: str) -> str:
+    """All host routes of a rail: their addresses differ in the last number only."""
     if ":" in address:
-        return f"{address.rpartition('::')[0]}::/{length}"
-    return f"{address.rpartition('.')[0]}.0/{length}"
+        return f"{address.rpartition('::')[0]}::/64 ge 128"
+    return f"{address.rpartition('.')[0]}.0/24 ge 32"
 
 
-def _permit(route_map: str, number: int, prefix_list: str, action: str = "") -> list[str]:
+def _permit(route_map: str, number: int, prefix_list: str, *actions: str) -> list[str]:
     """Two entries, for IPv4 and for IPv6; what neither permits is denied."""
     found = []
-    for offset, family in enumerate(("ip", "ipv6")):
-        found += [
-            f"route-map {route_map} permit {number + 10 * offset}",
-            f" match {family} address prefix-list {prefix_list}",
-        ]
-        found += [action] if action else []
+    for entry, family in ((number, "ip"), (number + 10, "ipv6")):
+        found += [f"route-map {route_map} permit {entry}", f" match {family} address prefix-list {prefix_list}"]
+        found += actions
     return [*found, "exit"]
 
 

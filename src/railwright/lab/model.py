@@ -19,6 +19,11 @@ DEFAULT_RATE_BITS_PER_S = 200e6
 DEFAULT_MTU_BYTES = 9000
 
 
+def host_route(address: str) -> str:
+    """An address with the length of its whole: `10.0.0.1/32`."""
+    return f"{address}/{128 if ':' in address else 32}"
+
+
 class RailPort(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A host's NIC port and the addresses on it, which are announced through this port only."""
 

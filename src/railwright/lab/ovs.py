@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from railwright.errors import RailwrightError, UsageError
-from railwright.lab.state import Lab
+from railwright.errors import UsageError
+from railwright.lab.state import Lab, must
 from railwright.process import Finished, run
 
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
@@ -32,34 +32,18 @@ def start(lab: Lab, host: str) -> None:
     folder = folder_of(lab, host)
     folder.mkdir(parents=True)
     environment = ["env", *(f"OVS_{what}={folder}" for what in ("RUNDIR", "DBDIR", "SYSCONFDIR", "LOGDIR"))]
-    _must(run(["ovsdb-tool", "create", f"{folder}/conf.db", str(SCHEMA)], timeout_s=_TIMEOUT_S), host)
-    _must(
-        lab.run(
-            host,
-            [*environment, "ovsdb-server", f"{folder}/conf.db", f"--remote=punix:{folder}/db.sock",
-             f"--unixctl={folder}/ovsdb.ctl", *_background(folder, "ovsdb-server")],
-        ),
-        host,
-    )  # fmt: skip
-    _must(run(["ovs-vsctl", f"--db=unix:{folder}/db.sock", "--no-wait", "init"], timeout_s=_TIMEOUT_S), host)
-    _must(
-        lab.run(
-            host,
-            [*environment, "ovs-vswitchd", f"unix:{folder}/db.sock", "--disable-system", "--disable-system-route",
-             f"--unixctl={folder}/vswitchd.ctl", *_background(folder, "ovs-vswitchd")],
-        ),
-        host,
-    )  # fmt: skip
 
+    def check(finished: Finished) -> None:
+        must(finished, f"Open vSwitch of {host} did not start", "try it without --ovs")
 
-def _background(folder: Path, daemon: str) -> list[str]:
-    return [
-        f"--pidfile={folder}/{daemon}.pid", f"--log-file={folder}/{daemon}.log", "--detach", "--no-chdir",
-        "-vconsole:off",
-    ]  # fmt: skip
+    def start_daemon(daemon: str, *words: str) -> None:
+        files = (f"--pidfile={folder}/{daemon}.pid", f"--log-file={folder}/{daemon}.log")
+        background = ("--detach", "--no-chdir", "-vconsole:off")
+        check(lab.run(host, [*environment, daemon, *words, *files, *background]))
 
-
-def _must(finished: Finished, host: str) -> None:
-    if finished.returncode != 0:
-        said = "; ".join(finished.output[-3:]) or finished.describe()
-        raise RailwrightError(f"Open vSwitch of {host} did not start: {said}", hint="try it without --ovs")
+    check(run(["ovsdb-tool", "create", f"{folder}/conf.db", str(SCHEMA)], timeout_s=_TIMEOUT_S))
+    database = f"unix:{folder}/db.sock"
+    start_daemon("ovsdb-server", f"{folder}/conf.db", f"--remote=p{database}", f"--unixctl={folder}/ovsdb.ctl")
+    check(run(["ovs-vsctl", f"--db={database}", "--no-wait", "init"], timeout_s=_TIMEOUT_S))
+    no_system = ("--disable-system", "--disable-system-route")
+    start_daemon("ovs-vswitchd", database, *no_system, f"--unixctl={folder}/vswitchd.ctl")

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import defaultdict
 from math import ceil
 
 import msgspec
@@ -130,13 +131,10 @@ def _fabric(cluster: Cluster, rails: int, options: PlanOptions) -> Fabric:
 
 def _switches(fabric: Fabric, hosts: int, rails: int, options: PlanOptions) -> list[tuple[Kind, int, int]]:
     """For each tier its kind, its groups, and the switches of each group."""
+    default = (rails if fabric.rail_optimised else 1, options.spines or 1, 1)
     found = []
     for level, tier in enumerate(fabric.tiers):
-        each = tier.switches
-        if each is None and level == 1:
-            each = options.spines
-        if each is None:
-            each = rails if level == 0 and fabric.rail_optimised else 1
+        each = default[level] if tier.switches is None else tier.switches
         if level == 0:
             each = min(each, rails)  # a leaf above the number of NICs would join nothing
         found.append((_LEVELS[level], ceil(hosts / tier.hosts), each))
@@ -196,41 +194,39 @@ def _node(
 def _cables(
     hosts: list[Node], tiers: list[list[Node]], fabric: Fabric, rails: int, options: PlanOptions
 ) -> list[Cable]:
-    found = []
-    below: dict[str, float] = {}
+    found: list[Cable] = []
+    below: dict[str, float] = defaultdict(float)
+
+    def join(lower: Node, port: str, upper: Node, upper_port: str, rate: float, rail: int | None) -> None:
+        cable = Cable(
+            a=lower.name,
+            a_port=port,
+            b=upper.name,
+            b_port=upper_port,
+            rate_bits_per_s=rate or None,
+            mtu_bytes=options.mtu_bytes,
+            rail=rail,
+        )
+        found.append(cable)
+        below[upper.name] += rate
+
     leaves = _by_group(tiers[0])
     for host in hosts:
         of_group = leaves[host.group]
         for rail in host.rails:
             leaf = of_group[rail.rail % len(of_group)]
-            found.append(
-                Cable(
-                    a=host.name, a_port=rail.port, b=leaf.name, b_port=f"{host.name}r{rail.rail}",
-                    rate_bits_per_s=options.rate_bits_per_s, mtu_bytes=options.mtu_bytes, rail=rail.rail,
-                )
-            )  # fmt: skip
-            below[leaf.name] = below.get(leaf.name, 0.0) + (options.rate_bits_per_s or 0.0)
+            join(host, rail.port, leaf, f"{host.name}r{rail.rail}", options.rate_bits_per_s or 0.0, rail.rail)
     for level, (lower, upper) in enumerate(itertools.pairwise(tiers)):
         above = _by_group(upper)
         ratio = fabric.tiers[level + 1].hosts // fabric.tiers[level].hosts
         one_rail = level == 0 and len(_by_group(lower)[0]) == rails
-        for switch in lower:
+        for number, switch in enumerate(lower):
             over = above[switch.group // ratio]
-            rate = below.get(switch.name, 0.0) / fabric.tiers[level].oversubscription / len(over)
+            rate = below[switch.name] / fabric.tiers[level].oversubscription / len(over)
             for peer in over:
-                found.append(
-                    Cable(
-                        a=switch.name, a_port=peer.name, b=peer.name, b_port=switch.name,
-                        rate_bits_per_s=rate or None, mtu_bytes=options.mtu_bytes,
-                        rail=lower.index(switch) % rails if one_rail else None,
-                    )
-                )  # fmt: skip
-                below[peer.name] = below.get(peer.name, 0.0) + rate
+                join(switch, peer.name, peer, switch.name, rate, number % rails if one_rail else None)
     return found
 
 
 def _by_group(switches: list[Node]) -> dict[int, list[Node]]:
-    found: dict[int, list[Node]] = {}
-    for switch in switches:
-        found.setdefault(switch.group, []).append(switch)
-    return found
+    return {group: list(nodes) for group, nodes in itertools.groupby(switches, key=lambda node: node.group)}

@@ -7,7 +7,6 @@ namespaces that are no lab's.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,10 +16,9 @@ import msgspec
 
 from railwright.errors import CannotJudge, UsageError
 from railwright.lab.model import Node
-from railwright.lab.state import NETNS, Lab
+from railwright.lab.state import ENTER, NETNS, Lab
 from railwright.lab.traffic import Ends, Route, route, send_packets, source_ports
 
-_ENTER = Path(__file__).with_name("enter.py")
 _PACKETS, _INTERVAL_S = 10, 0.02
 _HOSTS_FILE = "namespaces.json"
 
@@ -37,13 +35,13 @@ class NamespaceReach:
 
     def around(self, argv: Sequence[str]) -> list[str]:
         """What runs `argv` on the first host, and ends all that it started when it ends."""
-        return [*_program(), "head", self._namespace(self.hosts[0]), self.hosts[0], *argv]
+        return [*ENTER, "head", self._namespace(self.hosts[0]), self.hosts[0], *argv]
 
     def agent(self, scratch: Path) -> list[str]:
         """What stands in ssh's place, before a host's name and a command line."""
         file = scratch / _HOSTS_FILE
         file.write_bytes(msgspec.json.encode({name: self._namespace(name) for name in self.hosts}))
-        return [*_program(), "agent", str(file)]
+        return [*ENTER, "agent", str(file)]
 
     def addresses(self) -> tuple[str, ...]:
         """None: its hosts share our files."""
@@ -129,7 +127,3 @@ class LabReach(NamespaceReach):
 
     def _namespace(self, name: str) -> str:
         return str(NETNS / self.lab.namespace(name))
-
-
-def _program() -> tuple[str, ...]:
-    return (sys.executable, "-I", str(_ENTER))

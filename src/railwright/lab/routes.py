@@ -16,20 +16,17 @@ Routes = dict[str, frozenset[str]]
 
 def expected_routes(plan: LabPlan) -> dict[str, Routes]:
     """The routes of every node to the addresses of all others."""
-    cables: dict[str, list[Cable]] = {node.name: [] for node in plan.nodes}
-    for cable in plan.cables:
-        cables[cable.a].append(cable)
-        cables[cable.b].append(cable)
-    carries = {node.name: node.kind != "host" for node in plan.nodes}
+    cables = {node.name: plan.cables_of(node.name) for node in plan.nodes}
+    hosts = {node.name for node in plan.of_kind("host")}
     found: dict[str, Routes] = {node.name: {} for node in plan.nodes}
     for owner in plan.nodes:
         for addresses, port in _announced(owner):
-            distance = _distances(owner.name, port, cables, carries)
+            distance = _distances(owner.name, port, cables, hosts)
             for node in plan.nodes:
                 # Switches of one autonomous system refuse each other's paths, which lead down and up again.
                 if node.asn == owner.asn:
                     continue
-                ports = _ports(node, owner, port, distance, cables[node.name], carries)
+                ports = _ports(node, owner.name, port, distance, cables[node.name], hosts)
                 if ports:
                     found[node.name].update(dict.fromkeys(addresses, ports))
     return found
@@ -40,41 +37,33 @@ def _announced(owner: Node) -> list[tuple[tuple[str, ...], str | None]]:
     return [(owner.loopbacks, None), *((rail.addresses, rail.port) for rail in owner.rails)]
 
 
-def _distances(
-    owner: str, port: str | None, cables: dict[str, list[Cable]], carries: dict[str, bool]
-) -> dict[str, int]:
+def _distances(owner: str, port: str | None, cables: dict[str, tuple[Cable, ...]], hosts: set[str]) -> dict[str, int]:
     """Cables between each node and the owner, by way of nodes that carry for others."""
     distance = {owner: 0}
     waiting = deque([owner])
     while waiting:
         name = waiting.popleft()
-        if name != owner and not carries[name]:
-            continue
         for cable in cables[name]:
-            if name == owner and port is not None and cable.port_of(owner) != port:
-                continue
             peer = cable.peer_of(name)
-            if peer not in distance:
-                distance[peer] = distance[name] + 1
+            if peer in distance or (name == owner and port not in (None, cable.port_of(owner))):
+                continue
+            distance[peer] = distance[name] + 1
+            if peer not in hosts:
                 waiting.append(peer)
     return distance
 
 
 def _ports(
-    node: Node, owner: Node, port: str | None, distance: dict[str, int], cables: list[Cable], carries: dict[str, bool]
+    node: Node, owner: str, port: str | None, distance: dict[str, int], cables: tuple[Cable, ...], hosts: set[str]
 ) -> frozenset[str]:
     """The ports towards neighbours that are one nearer; of a host the one of the same rail, where there is one."""
-    if node.name not in distance:
-        return frozenset()
-    nearer = []
+    ways = []
     for cable in cables:
         peer = cable.peer_of(node.name)
-        if peer == owner.name:
-            if port is None or cable.port_of(owner.name) == port:
-                nearer.append((0, cable))
-        elif carries[peer] and peer in distance:
-            nearer.append((distance[peer], cable))
+        leads = port in (None, cable.port_of(owner)) if peer == owner else peer not in hosts
+        if leads and peer in distance:
+            ways.append((distance[peer], cable.port_of(node.name)))
     if port is not None and node.kind == "host":
-        nearer = [entry for entry in nearer if entry[1].port_of(node.name) == port] or nearer
-    least = min((entry[0] for entry in nearer), default=0)
-    return frozenset(cable.port_of(node.name) for far, cable in nearer if far == least)
+        ways = [way for way in ways if way[1] == port] or ways
+    least = min(ways, default=(0, ""))[0]
+    return frozenset(own for far, own in ways if far == least)

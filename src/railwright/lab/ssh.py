@@ -8,20 +8,19 @@ the lab to another; from outside no packet gets there.
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
-from railwright.errors import RailwrightError, UsageError
+from railwright.errors import UsageError
 from railwright.lab.model import LabPlan, Node
-from railwright.lab.state import NETNS, Lab
-from railwright.process import Finished, run
+from railwright.lab.state import ENTER, NETNS, Lab, must
+from railwright.process import run
 
 _SSHD = Path("/usr/sbin/sshd")
 _SEPARATION = Path("/run/sshd")
-_ENTER = Path(__file__).with_name("enter.py")
 _TIMEOUT_S = 30.0
 _KEY = "id_ed25519"
 _PORT = 22
+_HINT = "try it without --ssh"
 
 
 def check_installed() -> None:
@@ -58,9 +57,10 @@ def start(lab: Lab, host: str) -> None:
     shutil.copyfile(config_of(lab).with_name(f"{_KEY}.pub"), folder / "authorized_keys")
     (folder / "authorized_keys").chmod(0o600)
     _write(folder / "sshd_config", daemon_text(node, folder))
-    enter = [sys.executable, "-I", str(_ENTER), "enter", str(NETNS / lab.namespace(host)), host]
-    argv = [*enter, str(_SSHD), "-f", str(folder / "sshd_config"), "-E", str(folder / "sshd.log")]
-    _must(run(argv, timeout_s=_TIMEOUT_S), f"sshd of {host}", folder / "sshd.log")
+    log = folder / "sshd.log"
+    enter = [*ENTER, "enter", str(NETNS / lab.namespace(host)), host]
+    argv = [*enter, str(_SSHD), "-f", str(folder / "sshd_config"), "-E", str(log)]
+    must(run(argv, timeout_s=_TIMEOUT_S), f"sshd of {host}", _HINT, log)
 
 
 def know_hosts(lab: Lab) -> None:
@@ -127,16 +127,9 @@ def config_text(plan: LabPlan, folder: Path) -> str:
 
 def _make_key(path: Path, comment: str) -> None:
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)]
-    _must(run(argv, timeout_s=_TIMEOUT_S), f"the key {path.name}")
+    must(run(argv, timeout_s=_TIMEOUT_S), f"the key {path.name}", _HINT)
 
 
 def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="ascii")
     path.chmod(0o600)
-
-
-def _must(finished: Finished, what: str, log: Path | None = None) -> None:
-    if finished.returncode != 0:
-        lines = finished.output or (log.read_text("utf-8", "replace").splitlines() if log and log.exists() else [])
-        said = "; ".join(lines[-3:]) or finished.describe()
-        raise RailwrightError(f"{what}: {said}", hint="try it without --ssh")

@@ -19,6 +19,7 @@ import fcntl
 import grp
 import os
 import secrets
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,15 +28,16 @@ from typing import Literal
 
 import msgspec
 
-from railwright.errors import UsageError, unknown_name
+from railwright.errors import RailwrightError, UsageError, unknown_name
 from railwright.lab.model import LabPlan
 from railwright.lab.plan import check_name
 from railwright.process import Finished, run
 
 LABS = Path("/run/railwright/labs")
 NETNS = Path("/run/netns")
-FRR_GROUP = "frr"
-MAX_FILE_BYTES = 16 * 2**20
+ENTER = (sys.executable, "-I", str(Path(__file__).with_name("enter.py")))
+"""What runs `enter.py`; its words follow."""
+_MAX_FILE_BYTES = 16 * 2**20
 
 MadeKind = Literal["namespace", "cgroup", "folder"]
 
@@ -104,6 +106,13 @@ class Lab:
         return found
 
 
+def must(finished: Finished, failed: str, hint: str, log: Path | None = None) -> None:
+    """Raises RailwrightError where a child failed: what that was, and its last words, else those of its log."""
+    if finished.returncode != 0:
+        lines = finished.output or (log.read_text("utf-8", "replace").splitlines() if log and log.exists() else [])
+        raise RailwrightError(f"{failed}: {'; '.join(lines[-3:]) or finished.describe()}", hint=hint)
+
+
 def require_root() -> None:
     """Raises UsageError for anybody else: namespaces and their links are root's."""
     if os.geteuid() != 0:
@@ -121,22 +130,14 @@ def names() -> list[str]:
 def open_lab(name: str | None) -> Lab:
     """The lab of that name; without a name, the only one. Raises UsageError."""
     there = names()
-    if name is None:
-        if len(there) != 1:
-            message = f"there are {len(there)} labs here" if there else "there is no lab here"
-            hint = (
-                f"give --name {' or '.join(there[:8])}"
-                if there
-                else "make one: railwright lab up hgx-h100 nics=2 --count 4"
-            )
-            raise UsageError(message, hint=hint)
-        name = there[0]
-    if check_name(name) not in there:
-        raise (
-            unknown_name("lab", name, there)
-            if there
-            else UsageError(f"there is no lab {name!r}", hint="see railwright lab up")
-        )
+    if name is None and len(there) > 1:
+        raise UsageError(f"there are {len(there)} labs here", hint=f"give --name {' or '.join(there[:8])}")
+    if name is None and not there:
+        raise UsageError("there is no lab here", hint="make one: railwright lab up hgx-h100 nics=2 --count 4")
+    name = check_name(there[0] if name is None else name)
+    if name not in there:
+        missing = UsageError(f"there is no lab {name!r}", hint="see railwright lab up")
+        raise unknown_name("lab", name, there) if there else missing
     return Lab(name=name, folder=LABS / name)
 
 
@@ -144,10 +145,8 @@ def create(plan: LabPlan) -> Lab:
     """Write a new lab down. Its lock is held. Raises UsageError where one of that name is there."""
     lab = Lab(name=plan.name, folder=LABS / plan.name)
     if (lab.folder / "identity").exists():
-        raise UsageError(
-            f"there is a lab {plan.name!r} already",
-            hint=f"end it: railwright lab down --name {plan.name}, or give --name",
-        )
+        hint = f"end it: railwright lab down --name {plan.name}, or give --name"
+        raise UsageError(f"there is a lab {plan.name!r} already", hint=hint)
     write(lab.folder / "plan.json", msgspec.json.format(msgspec.json.encode(plan)) + b"\n")
     # Last, since it says that there is a lab.
     write(lab.folder / "identity", secrets.token_hex(3).encode())
@@ -196,14 +195,14 @@ def _lock(folder: Path) -> int:
 def _let_frr_pass(folder: Path) -> None:
     """FRR's daemons drop to a user of their own, who must reach his node's folder and may read nothing else here."""
     with contextlib.suppress(KeyError):
-        os.chown(folder, 0, grp.getgrnam(FRR_GROUP).gr_gid)
+        os.chown(folder, 0, grp.getgrnam("frr").gr_gid)
         folder.chmod(0o710)
 
 
 def read(path: Path) -> bytes:
     """A file of the lab, bounded."""
     with path.open("rb") as file:
-        return file.read(MAX_FILE_BYTES)
+        return file.read(_MAX_FILE_BYTES)
 
 
 def write(path: Path, content: bytes) -> None:

@@ -13,6 +13,8 @@ from railwright.lab.routes import expected_routes
 from railwright.lab.state import Lab
 from railwright.lab.wait import missing_routes
 
+State = Literal["up", "incomplete", "interrupted"]
+
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One node."""
@@ -35,7 +37,7 @@ class LabStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
     """`railwright lab status --json`."""
 
     name: str
-    state: Literal["up", "incomplete", "interrupted"]
+    state: State
     """`up`: every route is there. `interrupted`: it never came up; `lab down` ends what there is."""
     folder: str
     ssh_config: str | None
@@ -63,8 +65,6 @@ def observe(lab: Lab, executor: Executor) -> LabStatus:
                 ports_lacking=tuple(sorted({port for ports in lacking.values() for port in ports})),
             )
         )
-    state: Literal["up", "incomplete", "interrupted"] = "incomplete" if missing else "up"
-    if not lab.ready:
-        state = "interrupted"
+    state: State = "interrupted" if not lab.ready else "incomplete" if missing else "up"
     config = str(ssh.config_of(lab)) if lab.plan.ssh else None
     return LabStatus(name=lab.name, state=state, folder=str(lab.folder), ssh_config=config, nodes=tuple(nodes))

@@ -52,13 +52,10 @@ def missing_routes(lab: Lab, expected: dict[str, Routes], executor: Executor) ->
 def kernel_routes(lab: Lab, node: str) -> Routes:
     """The routes that BGP put into the kernel of a node."""
     found: Routes = {}
-    for family in ("-4", "-6"):
-        if family == "-4" and lab.plan.ipv6_only:
-            continue
+    for family in ("-6",) if lab.plan.ipv6_only else ("-4", "-6"):
         argv = ["ip", family, "-n", lab.namespace(node), "-j", "route", "show", "proto", _BGP]
-        finished = run(argv, timeout_s=30)
         # One long line, which comes in pieces.
-        for route in _decoded("".join(finished.output)):
+        for route in _decoded("".join(run(argv, timeout_s=30).output)):
             hops = route.get("nexthops") or [route]
             address = str(route.get("dst", "")).partition("/")[0]
             found[address] = frozenset(str(hop.get("dev", "")) for hop in hops)

@@ -12,14 +12,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-import railwright.lab
 from railwright.errors import CannotJudge, UsageError
+from railwright.lab.state import ENTER, NETNS
 from railwright.net.model import Address, Neighbour, Port, PortAddress, Route, Unseen, Way
 from railwright.process import Finished, run
 
 _INSIDE = Path(__file__).with_name("inside.py")
-_ENTER = Path(railwright.lab.__file__).with_name("enter.py")
-_NETNS = Path("/run/netns")
 _ASK_S, _ROLE_S = 20.0, 2.0
 _HOSTNAME = "pod"
 _LATER = {"tentative", "dadfailed"}
@@ -107,7 +105,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
 def netns_path(given: str) -> str:
     """The path of a namespace given as a path, or by its name as in `ip netns`. Raises UsageError for anything else."""
-    path = Path(given) if "/" in given else _NETNS / given
+    path = Path(given) if "/" in given else NETNS / given
     try:
         if os.geteuid() != 0:
             raise UsageError(
@@ -136,7 +134,7 @@ def argv_within(netns: str | None, argv: Sequence[str]) -> list[str]:
     """What runs `argv` in a namespace, with the /sys of that namespace; None: where we are."""
     if netns is None:
         return list(argv)
-    return [sys.executable, "-I", str(_ENTER), "enter", netns, _HOSTNAME, *argv]
+    return [*ENTER, "enter", netns, _HOSTNAME, *argv]
 
 
 def argv_inside(netns: str | None, roles: Sequence[dict[str, Any]]) -> list[str]:
