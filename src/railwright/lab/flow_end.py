@@ -98,7 +98,6 @@ def _receive_udp(settings: Settings) -> None:
             {
                 "source_port": port,
                 "received": len(ordered),
-                "delay_min_s": ordered[0] / 1e9,
                 "delay_median_s": ordered[len(ordered) // 2] / 1e9,
                 "delay_max_s": ordered[-1] / 1e9,
             }
@@ -136,7 +135,6 @@ def _send_udp(settings: Settings) -> None:
                 refused[flow] += error.errno != errno.ECONNREFUSED  # that one answers an earlier packet
     for flow, sock in enumerate(sockets):
         _say({"source_port": sock.getsockname()[1], "sent": settings["packets"], "refused": refused[flow]})
-        sock.close()
 
 
 def _receive_tcp(settings: Settings) -> None:
@@ -218,7 +216,6 @@ def _send_tcp(settings: Settings) -> None:
 def _trace(settings: Settings) -> None:
     """All flows at once, hop by hop; a flow ends where its destination answers, or after two silent hops."""
     hops: dict[socket.socket, list[str | None]] = {sock: [] for sock in _udp_sockets(settings)}
-    names = {sock: sock.getsockname()[1] for sock in hops}
     going = set(hops)
     for sock in hops:
         _set(sock, _RECVERR, 1)
@@ -230,8 +227,7 @@ def _trace(settings: Settings) -> None:
             if last or hops[sock][-_SILENT_HOPS:] == [None] * _SILENT_HOPS:
                 going.discard(sock)
     for sock, found in hops.items():
-        _say({"source_port": names[sock], "hops": found})
-        sock.close()
+        _say({"source_port": sock.getsockname()[1], "hops": found})
 
 
 def _ask_hop(sockets: set[socket.socket], ttl: int) -> dict[socket.socket, tuple[str, bool]]:

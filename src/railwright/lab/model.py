@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from railwright.errors import unknown_name
+from railwright.errors import UsageError, unknown_name
 
 Kind = Literal["host", "leaf", "spine", "superspine"]
 FrrVersion = Literal["8", "10"]
@@ -68,6 +68,12 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def addresses(self) -> tuple[str, ...]:
         """Its loopbacks, then those of its rails."""
         return (*self.loopbacks, *(address for rail in self.rails for address in rail.addresses))
+
+    def rail(self, number: int) -> RailPort:
+        """The NIC port of a host on that rail. Raises UsageError."""
+        if number >= len(self.rails):
+            raise UsageError(f"{self.name} has no rail {number}", hint=f"it has rails 0 to {len(self.rails) - 1}")
+        return self.rails[number]
 
 
 class Cable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from railwright.errors import CannotJudge, UsageError, unknown_name
 from railwright.lab.reach import NamespaceReach, first_that_arrives
 from railwright.lab.state import NETNS
 from railwright.lab.traffic import Route
-from railwright.process import Finished, run
+from railwright.process import run
 
 PREFIX = "netns:"
 """What a host of `--hosts` begins with that is such a namespace."""
@@ -57,6 +57,9 @@ class NetnsReach(NamespaceReach):
     namespaces: Mapping[str, str] = field(default_factory=dict)
     """The namespace of each host that has another name."""
 
+    name = "namespaces"
+    rate_bytes_per_s = None  # not known
+
     def __post_init__(self) -> None:
         if os.geteuid() != 0:
             raise UsageError("entering network namespaces needs root", hint="run it with sudo")
@@ -67,11 +70,6 @@ class NetnsReach(NamespaceReach):
             if len(host.encode()) > _MOST_NAME_BYTES:
                 hint = f"give it one of at most {_MOST_NAME_BYTES} bytes: ip netns attach NAME PID"
                 raise UsageError(f"{host} is too long for the hostname of its ranks", hint=hint)
-
-    @property
-    def name(self) -> str:
-        """For messages and records."""
-        return "namespaces"
 
     @property
     def interfaces(self) -> tuple[str, ...]:
@@ -85,18 +83,9 @@ class NetnsReach(NamespaceReach):
             raise UsageError(what, hint="name them: --interfaces net1")
         return tuple(shared)
 
-    @property
-    def rate_bytes_per_s(self) -> float | None:
-        """Not known."""
-        return None
-
     def argv_in(self, node: str, argv: Sequence[str]) -> list[str]:
         """The argument list that runs `argv` in a namespace."""
         return ["ip", "netns", "exec", self._name(node), *argv]
-
-    def run(self, node: str, argv: Sequence[str], timeout_s: float = 30.0) -> Finished:
-        """Run `argv` there to its end."""
-        return run(self.argv_in(node, argv), timeout_s=timeout_s)
 
     def address(self) -> str:
         """Of the first namespace, on the first interface that is used."""

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from railwright.errors import RailwrightError
 from railwright.lab import state
+from railwright.lab.faults.cpu import emptied
 from railwright.lab.frr_install import RUN_FOLDER
 from railwright.lab.state import Lab
 from railwright.process import run
@@ -102,18 +103,11 @@ def _remove_namespaces(folder: Path, names: list[str]) -> None:
 
 
 def _remove_cgroup(path: Path) -> None:
-    """A cgroup that a fault made, after its processes were killed; only below the cgroup file system."""
+    """A cgroup that a fault made, and its processes; only below the cgroup file system."""
     if _CGROUPS not in path.parents or ".." in path.parts:
         return
-    deadline = time.monotonic() + _WITHIN_S
-    while path.exists():
-        with contextlib.suppress(OSError):
-            for line in (path / "cgroup.procs").read_text(encoding="ascii").split():
-                os.kill(int(line), signal.SIGKILL)
-            path.rmdir()
-        if time.monotonic() > deadline:
-            raise RailwrightError(f"{path} cannot be removed", hint="see its cgroup.procs")
-        time.sleep(0.02)
+    if not emptied(path, lambda process: os.kill(int(process), signal.SIGKILL), _WITHIN_S):
+        raise RailwrightError(f"{path} cannot be removed", hint="see its cgroup.procs")
 
 
 def _remove_folder(folder: Path) -> None:

@@ -20,9 +20,9 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.lab.model import LabPlan, RailPort
+from railwright.lab.model import LabPlan, Node
 from railwright.lab.state import Lab
-from railwright.process import Child, Finished
+from railwright.process import Child, Finished, run
 
 FIRST_SOURCE_PORT = 40_000
 MOST_FLOWS = 128
@@ -45,9 +45,6 @@ class Ends(Protocol):
     def argv_in(self, node: str, argv: Sequence[str]) -> list[str]:
         """The argument list that runs `argv` in the node's namespace."""
 
-    def run(self, node: str, argv: Sequence[str], timeout_s: float = 30.0) -> Finished:
-        """Run `argv` there to its end."""
-
 
 class FlowSeen(msgspec.Struct, frozen=True, kw_only=True):
     """Packets of one UDP flow. Delays are one way, None where nothing arrived."""
@@ -57,7 +54,6 @@ class FlowSeen(msgspec.Struct, frozen=True, kw_only=True):
     refused: int
     """Of those sent, what the sender's own port or route refused as too long or without a way."""
     received: int = 0
-    delay_min_s: float | None = None
     delay_median_s: float | None = None
     delay_max_s: float | None = None
 
@@ -172,7 +168,7 @@ def _way_seen(nodes: tuple[str, ...], flows: list[FlowSeen], streams: dict[int, 
 
 def route(plan: LabPlan, source: str, destination: str, *, rail: int = 0, ipv6: bool = False) -> Route:
     """The addresses of two hosts on a rail; IPv4 where there is any, unless `ipv6`. Raises UsageError."""
-    ends = [_rail_port(plan, name, rail) for name in (source, destination)]
+    ends = [_host(plan, name).rail(rail) for name in (source, destination)]
     if source == destination:
         raise UsageError(f"{source} to itself crosses no link", hint="name two hosts")
     versions = [port.addresses_v6 if ipv6 or not port.addresses_v4 else port.addresses_v4 for port in ends]
@@ -217,14 +213,11 @@ def trace(lab: Lab, way: Route, ports: Sequence[int]) -> dict[int, tuple[str, ..
     }
 
 
-def _rail_port(plan: LabPlan, name: str, rail: int) -> RailPort:
+def _host(plan: LabPlan, name: str) -> Node:
     node = plan.node(name)
     if node.kind != "host":
         raise UsageError(f"{name} is a {node.kind}", hint="traffic goes from a host to a host")
-    for port in node.rails:
-        if port.rail == rail:
-            return port
-    raise UsageError(f"{name} has no rail {rail}", hint=f"it has rails 0 to {len(node.rails) - 1}")
+    return node
 
 
 def _check(what: str, value: float, least: float, most: float) -> None:
@@ -257,7 +250,8 @@ def _exchange(
                 why = " ".join(receiver.wait(0.1).output)[-300:] or "it said nothing"
                 raise CannotJudge(f"no receiver on {way.destination}: {why}", hint=_HINT)
             time.sleep(0.005)
-        sent = lab.run(way.source, _argv(f"send_{protocol}", settings), lasts_s + _END_S)
+        sender = lab.argv_in(way.source, _argv(f"send_{protocol}", settings))
+        sent = run(sender, timeout_s=lasts_s + _END_S)
         with contextlib.suppress(ProcessLookupError):
             os.kill(receiver.pid, signal.SIGTERM)
         ended = receiver.wait(_END_S)

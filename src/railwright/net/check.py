@@ -88,7 +88,7 @@ def _look(
     question: Question, target: Target, pod: Pod, rails: dict[str, Rail] | Unseen, ways: tuple[Way, ...], name: str
 ) -> View:
     """Look at one interface and send its packets. What is read after all packets stands as it was before them."""
-    attached = target.mine.get(name) if isinstance(target.mine, dict) else target.mine
+    attached = target.attached(name)
     port, rail = pod.ports.get(name), _rail(rails, attached)
     if port is not None:
         end = _end(target.name, target.netns, port)
@@ -171,13 +171,12 @@ def _ways(
 
 def _neighbours(target: Target, name: str) -> tuple[Address, ...]:
     """The addresses of another pod of the tenant, on the same node and rail."""
-    mine = target.mine.get(name) if isinstance(target.mine, dict) else None
-    if mine is None:
-        return ()
-    of_tenant = (
-        one for one in target.all if (one.rail, one.tenant) == (mine.rail, mine.tenant) and one.pod != mine.pod
-    )
-    return next((one.addresses for one in of_tenant), ())
+    mine = target.attached(name)
+    if isinstance(mine, Attached):
+        for one in target.all:
+            if (one.rail, one.tenant) == (mine.rail, mine.tenant) and one.pod != mine.pod:
+                return one.addresses
+    return ()
 
 
 def _nearness(port: Port | None, address: Address) -> int:

@@ -34,6 +34,7 @@ _RTM_GETROUTE, _NLM_F_REQUEST, _NLMSG_ERROR, _RTA_DST, _RTA_OIF, _RTN_UNICAST = 
 _ETHER = struct.Struct("!6s6sH")
 _ARP = struct.Struct("!HHBBH6s4s6s4s")
 _ECHO = struct.Struct("!BBHHH")
+_ICMP = {4: (socket.AF_INET, socket.IPPROTO_ICMP), 6: (socket.AF_INET6, socket.IPPROTO_ICMPV6)}
 _ECHO_REQUEST, _ECHO_REPLIES = {4: 8, 6: 128}, (0, 129)
 _HEADERS = {4: 20 + _ECHO.size, 6: 40 + _ECHO.size}
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -214,9 +215,7 @@ def _echo(settings: Settings) -> Settings:
 
 def _echo_socket(version: int) -> socket.socket:
     """Raw; where that is not permitted, the kind that is open to the groups of net.ipv4.ping_group_range."""
-    family, protocol = (
-        (socket.AF_INET, socket.IPPROTO_ICMP) if version == 4 else (socket.AF_INET6, socket.IPPROTO_ICMPV6)
-    )
+    family, protocol = _ICMP[version]
     try:
         sock = socket.socket(family, socket.SOCK_RAW, protocol)
     except PermissionError:

@@ -97,7 +97,6 @@ class _Devices(msgspec.Struct):
 class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """A pod's namespace. `ports` has every interface but the loopback."""
 
-    netns: str | None
     ports: dict[str, Port]
     rdma_shared: bool | None
     verbs_files: tuple[str, ...] | Unseen
@@ -108,9 +107,8 @@ def netns_path(given: str) -> str:
     path = Path(given) if "/" in given else NETNS / given
     try:
         if os.geteuid() != 0:
-            raise UsageError(
-                "entering a pod's network namespace needs root", hint="run it with sudo, or inside the pod"
-            )
+            hint = "run it with sudo, or inside the pod"
+            raise UsageError("entering a pod's network namespace needs root", hint=hint)
         with path.open("rb") as file:
             # /run/netns and /proc/PID/ns/net are files of the kernel's own nsfs, which are empty and read-only.
             kind = os.fstat(file.fileno())
@@ -164,12 +162,8 @@ def read_pod(netns: str | None) -> Pod:
     except (msgspec.ValidationError, KeyError, ValueError) as error:
         raise CannotJudge(f"what {netns or 'this namespace'} says of itself is not understood: {error}") from error
     only_inside = Unseen("the pod's own files are seen only inside it", "run railwright net check in the pod")
-    return Pod(
-        netns=netns,
-        ports=ports,
-        rdma_shared=devices.rdma_shared,
-        verbs_files=tuple(devices.verbs_files) if netns is None else only_inside,
-    )
+    verbs_files = tuple(devices.verbs_files) if netns is None else only_inside
+    return Pod(ports=ports, rdma_shared=devices.rdma_shared, verbs_files=verbs_files)
 
 
 def ways_to(netns: str | None, targets: Sequence[Address]) -> tuple[Way, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from railwright.errors import CannotJudge, UsageError, unknown_name
-from railwright.net.model import ON_THE_NODE, Address, Attached, Unseen
+from railwright.net.model import ON_THE_NODE, Address, Attached, Known, Unseen
 from railwright.net.pod import Pod, netns_path, read_pod, same_netns
 from railwright.net.railwrightd import Railwrightd
 
@@ -48,18 +48,20 @@ class Target:
     mine: dict[str, Attached] | Unseen
     all: tuple[Attached, ...]
 
+    def attached(self, interface: str) -> Known:
+        """What railwrightd has attached as that interface."""
+        return self.mine.get(interface) if isinstance(self.mine, dict) else self.mine
+
 
 def find_target(question: Question) -> Target:
     """Find it. Raises UsageError for a pod that is not there, and CannotJudge where nobody can tell."""
     if question.pod is not None and question.netns is not None:
         raise UsageError("--pod and --netns both name the pod", hint="give one of the two")
-    if question.pod is None and question.netns is None:
-        return _here(question)
-    attached = question.daemon.attached()
     if question.pod is not None:
-        return _by_pod(question.pod, attached)
-    assert question.netns is not None
-    netns = netns_path(question.netns)
+        return _by_pod(question.pod, question.daemon.attached())
+    if question.netns is None:
+        return _here(question)
+    attached, netns = question.daemon.attached(), netns_path(question.netns)
     if isinstance(attached, Unseen):
         return Target(netns, netns, attached, ())
     mine = {one.interface: one for one in attached if same_netns(one.netns, netns)}

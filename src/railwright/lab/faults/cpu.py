@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from railwright.errors import CannotJudge
@@ -45,19 +46,26 @@ def slow(lab: Lab, node: str, share: float) -> Path:
 
 def release(group: Path) -> None:
     """Move the node's processes to where we are ourselves, and remove the cgroup. Raises CannotJudge if it stays."""
-    home = _own(group.parent)
-    end = time.monotonic() + _EMPTY_S
+    home = _own(group.parent) / "cgroup.procs"
+    if not emptied(group, home.write_text, _EMPTY_S):
+        raise CannotJudge(f"{group} cannot be removed", hint=f"see {group}/cgroup.procs")
+
+
+def emptied(group: Path, let_go: Callable[[str], object], within_s: float) -> bool:
+    """Let go of every process of a cgroup and remove it; False where it is still there in the end."""
+    end = time.monotonic() + within_s
     while group.exists():
         with contextlib.suppress(OSError):
             for process in (group / "cgroup.procs").read_text().split():
                 with contextlib.suppress(OSError):  # it ended meanwhile
-                    (home / "cgroup.procs").write_text(process)
+                    let_go(process)
         with contextlib.suppress(OSError):
             group.rmdir()
-            return
+            return True
         if time.monotonic() > end:
-            raise CannotJudge(f"{group} cannot be removed", hint=f"see {group}/cgroup.procs")
-        time.sleep(0.05)
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def _hierarchy() -> Path:

@@ -16,24 +16,23 @@ def _effects(values: Values) -> tuple[Effect, ...]:
     source, destination = values.node("source", "host"), values.node("destination", "host")
     near, far = _leaves(values, source), _leaves(values, destination)
     # A rail's packets stay on their rail: where both hosts have the same leaf there, they meet no spine.
-    rails = [rail for rail in _rails(values, source) if rail in far and far[rail] != near[rail]]
-    uplinks = {rail: [cable for cable in values.plan.cables_of(near[rail]) if cable.a == near[rail]] for rail in rails}
-    if not any(uplinks.values()):
+    uplinks = [
+        (rail, cable)
+        for rail in _rails(values, source)
+        if rail in far and far[rail] != near[rail]
+        for cable in values.plan.cables_of(near[rail])
+        if cable.a == near[rail]
+    ]
+    if not uplinks:
         hint = "choose two hosts of different leaves"
         raise UsageError(f"no spine lies between {source.name} and {destination.name}", hint=hint)
-    spine = _spine(values, [cable for cables in uplinks.values() for cable in cables])
-    return tuple(
-        PairRate(
-            cable.a,
-            cable.a_port,
-            _addresses(source, rail),
-            _addresses(destination, rail),
-            values.rate_below("rate", cable.rate_bits_per_s),
-        )
-        for rail, cables in uplinks.items()
-        for cable in cables
-        if cable.b == spine
-    )
+    spine = _spine(values, [cable for _, cable in uplinks])
+    found = []
+    for rail, cable in uplinks:
+        if cable.b == spine:
+            pair = source.rail(rail).addresses, destination.rail(rail).addresses
+            found.append(PairRate(cable.a, cable.a_port, *pair, values.rate_below("rate", cable.rate_bits_per_s)))
+    return tuple(found)
 
 
 def _leaves(values: Values, host: Node) -> dict[int, str]:
@@ -42,18 +41,10 @@ def _leaves(values: Values, host: Node) -> dict[int, str]:
     return {cable.rail: cable.peer_of(host.name) for cable in cables if cable.rail is not None}
 
 
-def _addresses(host: Node, rail: int) -> tuple[str, ...]:
-    return tuple(address for port in host.rails if port.rail == rail for address in port.addresses)
-
-
 def _rails(values: Values, source: Node) -> list[int]:
-    known = [port.rail for port in source.rails]
-    if not values.given("rail"):
-        return known
-    rail = int(values.number("rail", 0, 1000))
-    if rail not in known:
-        raise UsageError(f"{source.name} has no rail {rail}", hint=f"it has rails 0 to {max(known)}")
-    return [rail]
+    if values.given("rail"):
+        return [source.rail(int(values.number("rail", 0, 1000))).rail]
+    return [port.rail for port in source.rails]
 
 
 def _spine(values: Values, uplinks: list[Cable]) -> str:
