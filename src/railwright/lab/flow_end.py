@@ -94,14 +94,8 @@ def _receive_udp(settings: Settings) -> None:
                 delays.setdefault(peer[1], {})[sequence] = now - sent_ns
     for port, by_number in delays.items():
         ordered = sorted(by_number.values())
-        _say(
-            {
-                "source_port": port,
-                "received": len(ordered),
-                "delay_median_s": ordered[len(ordered) // 2] / 1e9,
-                "delay_max_s": ordered[-1] / 1e9,
-            }
-        )
+        median_s, max_s = ordered[len(ordered) // 2] / 1e9, ordered[-1] / 1e9
+        _say({"source_port": port, "received": len(ordered), "delay_median_s": median_s, "delay_max_s": max_s})
 
 
 def _udp_sockets(settings: Settings) -> list[socket.socket]:

@@ -27,9 +27,8 @@ def programs(version: FrrVersion) -> dict[str, list[str]]:
     root = Path(os.environ.get(FRR10_VARIABLE, "/opt/railwright/frr10"))
     loader = next((root / path for path in (_LOADER, f"usr/{_LOADER}") if (root / path).exists()), None)
     if loader is None or not (root / "usr/lib/frr/bgpd").exists():
-        raise UsageError(
-            f"FRR 10 is not in {root}", hint=f"make test-deps unpacks it; {FRR10_VARIABLE} names its folder"
-        )
+        hint = f"make test-deps unpacks it; {FRR10_VARIABLE} names its folder"
+        raise UsageError(f"FRR 10 is not in {root}", hint=hint)
     libraries = ":".join(str(root / path) for path in _LIBRARIES)
     words = [str(loader), "--library-path", libraries]
     # FRR 10 sets interfaces through its management daemon, which must be there first.

@@ -12,12 +12,6 @@ from railwright.errors import UsageError, unknown_name
 Kind = Literal["host", "leaf", "spine", "superspine"]
 FrrVersion = Literal["8", "10"]
 
-MOST_NODES = 64
-"""Above this many namespaces a lab wants more than two cores; `PlanOptions.most_nodes` raises it."""
-DEFAULT_RATE_BITS_PER_S = 200e6
-"""Of a NIC's port: veths on two cores reach some Gb/s in all, and a lab asks for ratios, not for rates."""
-DEFAULT_MTU_BYTES = 9000
-
 
 def host_route(address: str) -> str:
     """An address with the length of its whole: `10.0.0.1/32`."""

@@ -22,17 +22,7 @@ from math import ceil
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.lab.model import (
-    DEFAULT_MTU_BYTES,
-    DEFAULT_RATE_BITS_PER_S,
-    MOST_NODES,
-    Cable,
-    FrrVersion,
-    Kind,
-    LabPlan,
-    Node,
-    RailPort,
-)
+from railwright.lab.model import Cable, FrrVersion, Kind, LabPlan, Node, RailPort
 from railwright.topology.cluster import Cluster, Fabric, Tier, ports
 
 MOST_RAILS = 16
@@ -59,13 +49,15 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ovs: bool = False
     ssh: bool = False
     ipv6_only: bool = False
-    rate_bits_per_s: float | None = DEFAULT_RATE_BITS_PER_S
-    mtu_bytes: int = DEFAULT_MTU_BYTES
+    rate_bits_per_s: float | None = 200e6
+    """Of a NIC's port: veths on two cores reach some Gb/s in all, and a lab asks for ratios, not for rates."""
+    mtu_bytes: int = 9000
     leaf_hosts: int | None = None
     """Hosts that share their leaves; only where the cluster has no tiers. None: half of them."""
     spines: int | None = None
     """Only where the cluster does not say how many. None: 2 without tiers, else 1."""
-    most_nodes: int = MOST_NODES
+    most_nodes: int = 64
+    """More namespaces want more than two cores."""
 
 
 def plan(cluster: Cluster, options: PlanOptions) -> LabPlan:
@@ -73,10 +65,8 @@ def plan(cluster: Cluster, options: PlanOptions) -> LabPlan:
     _check_options(options)
     rails = len(ports(cluster.host))
     if not 1 <= rails <= MOST_RAILS:
-        raise UsageError(
-            f"{cluster.host.name[:80]} has {rails} NIC ports; a lab's host has 1 to {MOST_RAILS}",
-            hint="give it NICs, like nics=2",
-        )
+        what = f"{cluster.host.name[:80]} has {rails} NIC ports; a lab's host has 1 to {MOST_RAILS}"
+        raise UsageError(what, hint="give it NICs, like nics=2")
     fabric = _fabric(cluster, rails, options)
     counts = _switches(fabric, cluster.hosts, rails, options)
     _check_size(cluster.hosts, counts, options)
@@ -92,9 +82,8 @@ def plan(cluster: Cluster, options: PlanOptions) -> LabPlan:
 def check_name(name: str) -> str:
     """The name of a lab, which is part of namespaces' and folders' names. Raises UsageError."""
     if not _NAME.fullmatch(name):
-        raise UsageError(
-            f"a lab cannot be called {name[:40]!r}", hint="up to 16 of a-z, 0-9 and -, the first a letter, like lab2"
-        )
+        hint = "up to 16 of a-z, 0-9 and -, the first a letter, like lab2"
+        raise UsageError(f"a lab cannot be called {name[:40]!r}", hint=hint)
     return name
 
 
@@ -122,11 +111,8 @@ def _fabric(cluster: Cluster, rails: int, options: PlanOptions) -> Fabric:
         return given
     together = min(options.leaf_hosts or ceil(cluster.hosts / 2), cluster.hosts)
     groups = ceil(cluster.hosts / together)
-    tiers = (
-        Tier(name="leaf", hosts=together),
-        Tier(name="spine", hosts=together * groups, switches=options.spines or 2),
-    )
-    return Fabric(rail_optimised=given.rail_optimised or rails > 1, tiers=tiers)
+    leaf, spine = Tier(hosts=together), Tier(name="spine", hosts=together * groups, switches=options.spines or 2)
+    return Fabric(rail_optimised=given.rail_optimised or rails > 1, tiers=(leaf, spine))
 
 
 def _switches(fabric: Fabric, hosts: int, rails: int, options: PlanOptions) -> list[tuple[Kind, int, int]]:
@@ -144,10 +130,8 @@ def _switches(fabric: Fabric, hosts: int, rails: int, options: PlanOptions) -> l
 def _check_size(hosts: int, counts: list[tuple[Kind, int, int]], options: PlanOptions) -> None:
     nodes = hosts + sum(groups * each for _, groups, each in counts)
     if nodes > options.most_nodes:
-        raise UsageError(
-            f"a lab of {nodes} nodes ({hosts} of them hosts)",
-            hint=f"at most {options.most_nodes}: give a smaller --count, or --most-nodes on many cores",
-        )
+        hint = f"at most {options.most_nodes}: give a smaller --count, or --most-nodes on many cores"
+        raise UsageError(f"a lab of {nodes} nodes ({hosts} of them hosts)", hint=hint)
     if max(hosts, *(groups * each for _, groups, each in counts)) > MOST_OF_A_KIND:
         raise UsageError(f"a lab of {nodes} nodes", hint=f"at most {MOST_OF_A_KIND} of a kind")
 

@@ -84,9 +84,8 @@ def _end_processes(namespaces: list[str]) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         if found and time.monotonic() > deadline:
-            raise RailwrightError(
-                f"processes {found[:8]} do not end", hint="they may wait for a device: see ps -o wchan"
-            )
+            hint = "they may wait for a device: see ps -o wchan"
+            raise RailwrightError(f"processes {found[:8]} do not end", hint=hint)
         time.sleep(0.02)
 
 

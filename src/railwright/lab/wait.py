@@ -31,10 +31,8 @@ def wait_settled(lab: Lab, executor: Executor, within_s: float) -> None:
         if not missing:
             return
         if time.monotonic() > deadline:
-            raise CannotJudge(
-                f"after {within_s:.0f} s routes are missing: {describe_missing(lab.plan, missing)}",
-                hint="try on an idle machine, or with fewer hosts or NICs",
-            )
+            what = f"after {within_s:.0f} s routes are missing: {describe_missing(lab.plan, missing)}"
+            raise CannotJudge(what, hint="try on an idle machine, or with fewer hosts or NICs")
         time.sleep(0.2)
 
 

@@ -38,9 +38,8 @@ def slow(lab: Lab, node: str, share: float) -> Path:
             (group / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
             (group / "cpu.cfs_quota_us").write_text(quota)
     except OSError as error:
-        raise CannotJudge(
-            f"no CPU can be taken from {node}: {group}: {error.strerror}", hint="cgroups must be writable here"
-        ) from error
+        what = f"no CPU can be taken from {node}: {group}: {error.strerror}"
+        raise CannotJudge(what, hint="cgroups must be writable here") from error
     return group
 
 

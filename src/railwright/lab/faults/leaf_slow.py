@@ -14,10 +14,8 @@ def _effects(values: Values) -> tuple[Effect, ...]:
     cables = values.plan.cables_of(leaf.name)
     if not cables:
         raise UsageError(f"{leaf.name} has no cable", hint="see railwright lab status")
-    return tuple(
-        PortRate(leaf.name, cable.port_of(leaf.name), values.rate_below("rate", cable.rate_bits_per_s))
-        for cable in cables
-    )
+    rates = [values.rate_below("rate", cable.rate_bits_per_s) for cable in cables]
+    return tuple(PortRate(leaf.name, cable.port_of(leaf.name), rate) for cable, rate in zip(cables, rates, strict=True))
 
 
 FAULT = Fault(
