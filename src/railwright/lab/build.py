@@ -9,7 +9,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 from railwright.errors import UsageError
 from railwright.lab import frr, links, ovs, ssh, state
-from railwright.lab.frr_install import programs, run_folder
+from railwright.lab.frr_install import RUN_FOLDER, programs
 from railwright.lab.model import LabPlan, Node, host_route
 from railwright.lab.remove import remove
 from railwright.lab.state import Lab, must
@@ -42,7 +42,7 @@ def up(plan: LabPlan, say: Say | None = None, settle_within_s: float = SETTLE_WI
         except BaseException:
             remove(plan.name, folder)
             raise
-        state.mark_ready(lab)
+        state.write(lab.folder / "ready", b"")
     return lab
 
 
@@ -167,12 +167,12 @@ def _start_frr(lab: Lab, node: Node) -> None:
     folder.chmod(0o700)
     shutil.chown(folder.parent, "root", "frr")
     folder.parent.chmod(0o710)
-    outside = run_folder(node.frr, lab.namespace(node.name))
-    if outside is not None:
+    pathspace = lab.namespace(node.name) if node.frr == "10" else None
+    if pathspace is not None:
+        outside = RUN_FOLDER / pathspace
         lab.record("folder", str(outside))
         outside.mkdir(parents=True)
         shutil.chown(outside, "frr", "frr")
-    pathspace = outside.name if outside is not None else None
     for daemon, program in programs(node.frr).items():
         argv = frr.start_argv(program, daemon, str(folder), pathspace)
         must(lab.run(node.name, argv), f"{daemon} of {node.name} failed", _HINT)

@@ -33,8 +33,3 @@ def programs(version: FrrVersion) -> dict[str, list[str]]:
     words = [str(loader), "--library-path", libraries]
     # FRR 10 sets interfaces through its management daemon, which must be there first.
     return {daemon: [*words, str(root / "usr/lib/frr" / daemon)] for daemon in ("mgmtd", *_DAEMONS)}
-
-
-def run_folder(version: FrrVersion, namespace: str) -> Path | None:
-    """The folder that a node's daemons need outside of the lab's own; None: none."""
-    return RUN_FOLDER / namespace if version == "10" else None

@@ -35,17 +35,6 @@ class _Interface(msgspec.Struct, frozen=True):
     flags: tuple[str, ...] = ()
     addr_info: tuple[_Address, ...] = ()
 
-    @property
-    def is_loopback(self) -> bool:
-        """Whether it is `lo`."""
-        return "LOOPBACK" in self.flags
-
-    @property
-    def addresses(self) -> tuple[_Address, ...]:
-        """Those that other hosts can know, IPv4 first."""
-        found = [one for one in self.addr_info if one.scope == "global"]
-        return tuple(sorted(found, key=lambda one: one.family != "inet"))
-
 
 @dataclass(frozen=True)
 class NetnsReach(NamespaceReach):
@@ -90,12 +79,12 @@ class NetnsReach(NamespaceReach):
     def address(self) -> str:
         """Of the first namespace, on the first interface that is used."""
         there = self._interfaces(self.hosts[0])
-        return next(there[name].addresses[0].local for name in self.interfaces if name in there)
+        return next(there[name][0].local for name in self.interfaces if name in there)
 
     def check(self) -> None:
         """Send packets from the first to each other one. Raises CannotJudge, naming those that get none."""
         for host in self.hosts:
-            if not any(one.is_loopback for one in self._up(host)):
+            if not any("LOOPBACK" in one.flags for one in self._up(host)):
                 hint = f"ip -n {self._name(host)} link set lo up"
                 raise CannotJudge(f"{host}: lo is down, and MPI's ranks find the daemon beside them by it", hint=hint)
         self._check("see ip -n NAMESPACE address, ip -n NAMESPACE route and what lies between them")
@@ -110,18 +99,23 @@ class NetnsReach(NamespaceReach):
     def _ways(self, host: str) -> list[Route]:
         first, other = self._interfaces(self.hosts[0]), self._interfaces(host)
         found = []
-        for name in (name for name in self.interfaces if name in first and name in other):
-            families = {one.family: one.local for one in reversed(other[name].addresses)}
-            for one in first[name].addresses:
+        for name in self.interfaces:
+            families = {one.family: one.local for one in reversed(other.get(name, ()))}
+            for one in first.get(name, ()):
                 if one.family in families:
                     way = Route(source=self.hosts[0], source_address=one.local, destination=host,
                                 destination_address=families[one.family], rail=0)  # fmt: skip
                     found.append(way)
         return found
 
-    def _interfaces(self, host: str) -> dict[str, _Interface]:
-        """Those that are up and have an address, by name."""
-        return {one.ifname: one for one in self._up(host) if one.addresses and not one.is_loopback}
+    def _interfaces(self, host: str) -> dict[str, list[_Address]]:
+        """The addresses that other hosts can know, IPv4 first, of each interface that is up and has any."""
+        found = {}
+        for interface in self._up(host):
+            known = [one for one in interface.addr_info if one.scope == "global"]
+            if known and "LOOPBACK" not in interface.flags:
+                found[interface.ifname] = sorted(known, key=lambda one: one.family != "inet")
+        return found
 
     def _up(self, host: str) -> list[_Interface]:
         """Those that are up. Raises CannotJudge where they cannot be read."""

@@ -22,14 +22,9 @@ def check_installed() -> None:
         raise UsageError("Open vSwitch is not installed", hint="apt-get install openvswitch-switch ethtool")
 
 
-def folder_of(lab: Lab, host: str) -> Path:
-    """Database, sockets and logs of a host's Open vSwitch."""
-    return lab.node_folder(host) / "ovs"
-
-
 def start(lab: Lab, host: str) -> None:
-    """Start both daemons of a host. Raises RailwrightError, with what they said."""
-    folder = folder_of(lab, host)
+    """Start both daemons of a host; all their files are in one folder. Raises RailwrightError, with what they said."""
+    folder = lab.node_folder(host) / "ovs"
     folder.mkdir(parents=True)
     environment = ["env", *(f"OVS_{what}={folder}" for what in ("RUNDIR", "DBDIR", "SYSCONFDIR", "LOGDIR"))]
 

@@ -71,8 +71,11 @@ def plan(cluster: Cluster, options: PlanOptions) -> LabPlan:
     counts = _switches(fabric, cluster.hosts, rails, options)
     _check_size(cluster.hosts, counts, options)
     hosts = [_host(number, number // fabric.tiers[0].hosts, rails, options) for number in range(cluster.hosts)]
-    tiers = [_switch_nodes(kind, groups, each, options) for kind, groups, each in counts]
-    cables = _cables(hosts, tiers, fabric, rails, options)
+    tiers = [
+        [_node(kind, number, number // each, options) for number in range(groups * each)]
+        for kind, groups, each in counts
+    ]
+    cables = _cables(hosts, tiers, fabric, options)
     if len(cables) > MOST_CABLES:
         raise UsageError(f"a lab of {len(cables)} cables", hint=f"at most {MOST_CABLES}: give fewer hosts or NICs")
     nodes = (*hosts, *(node for tier in tiers for node in tier))
@@ -137,35 +140,26 @@ def _check_size(hosts: int, counts: list[tuple[Kind, int, int]], options: PlanOp
 
 
 def _host(number: int, group: int, rails: int, options: PlanOptions) -> Node:
-    v4 = not options.ipv6_only
     sides = (0, 0x100) if options.ipv6_only else (0,)
-    return _node("host", number, group, number, options, rails=tuple(
+    rail_ports = tuple(
         RailPort(
             port=f"rail{rail}",
             rail=rail,
-            addresses_v4=(f"10.{rail}.0.{number + 1}",) if v4 else (),
+            addresses_v4=() if options.ipv6_only else (f"10.{rail}.0.{number + 1}",),
             addresses_v6=tuple(f"{_START_V6}{side + rail + 1:x}::{number + 1:x}" for side in sides),
         )
         for rail in range(rails)
-    ))  # fmt: skip
+    )
+    return _node("host", number, group, options, rail_ports)
 
 
-def _switch_nodes(kind: Kind, groups: int, each: int, options: PlanOptions) -> list[Node]:
-    return [
-        _node(kind, number, number // each, number if kind == "leaf" else number // each, options)
-        for number in range(groups * each)
-    ]
-
-
-def _node(
-    kind: Kind, number: int, group: int, system: int, options: PlanOptions, rails: tuple[RailPort, ...] = ()
-) -> Node:
+def _node(kind: Kind, number: int, group: int, options: PlanOptions, rails: tuple[RailPort, ...] = ()) -> Node:
     identity = f"10.255.{_NUMBER_OF_KIND[kind]}.{number + 1}"
     return Node(
         name=f"{kind}{number}",
         kind=kind,
         group=group,
-        asn=_FIRST_ASN[kind] + 1 + system,
+        asn=_FIRST_ASN[kind] + 1 + (number if kind in ("host", "leaf") else group),
         router_id=identity,
         loopback_v4=None if options.ipv6_only else identity,
         loopback_v6=f"{_START_V6}{0xFF00 + _NUMBER_OF_KIND[kind]:x}::{number + 1:x}",
@@ -175,9 +169,8 @@ def _node(
     )
 
 
-def _cables(
-    hosts: list[Node], tiers: list[list[Node]], fabric: Fabric, rails: int, options: PlanOptions
-) -> list[Cable]:
+def _cables(hosts: list[Node], tiers: list[list[Node]], fabric: Fabric, options: PlanOptions) -> list[Cable]:
+    rails = len(hosts[0].rails)
     found: list[Cable] = []
     below: dict[str, float] = defaultdict(float)
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import msgspec
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.lab.model import Node
 from railwright.lab.state import ENTER, NETNS, Lab
 from railwright.lab.traffic import Ends, Route, route, send_packets, source_ports
 
@@ -87,9 +86,10 @@ class LabReach(NamespaceReach):
 
     def __post_init__(self) -> None:
         for name in self.hosts:
-            if self._node(name).kind != "host":
+            node = self.lab.plan.node(name)
+            if node.kind != "host":
                 hint = "ranks run on hosts: see railwright lab status"
-                raise UsageError(f"{name} is a {self._node(name).kind} of lab {self.lab.name}", hint=hint)
+                raise UsageError(f"{name} is a {node.kind} of lab {self.lab.name}", hint=hint)
 
     @property
     def name(self) -> str:
@@ -99,7 +99,7 @@ class LabReach(NamespaceReach):
     @property
     def interfaces(self) -> tuple[str, ...]:
         """The ports of all rails, which are the same on every host."""
-        return tuple(rail.port for rail in self._node(self.hosts[0]).rails)
+        return tuple(rail.port for rail in self.lab.plan.node(self.hosts[0]).rails)
 
     @property
     def rate_bytes_per_s(self) -> float | None:
@@ -110,7 +110,7 @@ class LabReach(NamespaceReach):
 
     def address(self) -> str:
         """Of the first host, for the daemons of the others; IPv4 where there is any."""
-        return self._node(self.hosts[0]).rails[0].addresses[0]
+        return self.lab.plan.node(self.hosts[0]).rails[0].addresses[0]
 
     def check(self) -> None:
         """Send packets from the first host to each other one. Raises CannotJudge, naming those that get none."""
@@ -118,12 +118,10 @@ class LabReach(NamespaceReach):
 
     def _trouble(self, host: str, port: int) -> str:
         """By any rail."""
-        ways = [route(self.lab.plan, self.hosts[0], host, rail=rail.rail) for rail in self._node(host).rails]
+        plan = self.lab.plan
+        ways = [route(plan, self.hosts[0], host, rail=port.rail) for port in plan.node(host).rails]
         why = first_that_arrives(self.lab, ways, port)
         return f"{host} cannot be reached from {self.hosts[0]} in {self.name}: {why}" if why else ""
-
-    def _node(self, name: str) -> Node:
-        return self.lab.plan.node(name)
 
     def _namespace(self, name: str) -> str:
         return str(NETNS / self.lab.namespace(name))

@@ -153,11 +153,6 @@ def create(plan: LabPlan) -> Lab:
     return lab
 
 
-def mark_ready(lab: Lab) -> None:
-    """Say that the lab came up."""
-    write(lab.folder / "ready", b"")
-
-
 @contextlib.contextmanager
 def locked(name: str) -> Iterator[Path]:
     """Hold the lab against others who would change it; makes its folder. Raises UsageError while another holds it."""
@@ -176,7 +171,10 @@ def _lock(folder: Path) -> int:
             LABS.parent.mkdir(mode=0o755, exist_ok=True)
             LABS.mkdir(mode=0o755, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
-            _let_frr_pass(folder)
+            with contextlib.suppress(KeyError):
+                # FRR's daemons drop to a user of their own, who must reach his node's folder and may read nothing else.
+                os.chown(folder, 0, grp.getgrnam("frr").gr_gid)
+                folder.chmod(0o710)
             lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -190,13 +188,6 @@ def _lock(folder: Path) -> int:
                 pass
             os.close(lock)
     raise UsageError(f"lab {folder.name} is being made and removed by others", hint="try again")
-
-
-def _let_frr_pass(folder: Path) -> None:
-    """FRR's daemons drop to a user of their own, who must reach his node's folder and may read nothing else here."""
-    with contextlib.suppress(KeyError):
-        os.chown(folder, 0, grp.getgrnam("frr").gr_gid)
-        folder.chmod(0o710)
 
 
 def read(path: Path) -> bytes:

@@ -18,7 +18,6 @@ from railwright.net.model import (
     ON_THE_NODE,
     Address,
     Attached,
-    Echo,
     Forwarding,
     Isolation,
     Known,
@@ -44,12 +43,12 @@ def check(question: Question) -> tuple[Line, ...]:
     question = with_peer(question)
     target = find_target(question)
     pod = read_pod(target.netns)
-    rails_of_pod = rail_interfaces(question, target, pod)
+    rails_of_pod = rail_interfaces(target, pod)
     names = question.interfaces or rails_of_pod
-    ways = _ways(question, target, pod, tuple(dict.fromkeys((*names, *rails_of_pod))), names)
+    ways = _ways(target, pod, tuple(dict.fromkeys((*names, *rails_of_pod))), names)
     rails = question.daemon.rails()
     with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as executor:
-        views = list(executor.map(lambda name: _look(question, target, pod, rails, ways[name], name), names))
+        views = list(executor.map(lambda name: _look(target, pod, rails, ways[name], name), names))
     # After the packets: only now has the datapath flows of them, and have the counters counted them.
     cached, after, rails_after = question.daemon.flows(), question.daemon.attached(), question.daemon.rails()
     lines: list[Line] = []
@@ -84,17 +83,15 @@ def exit_status(lines: Iterable[Line]) -> int:
     return EXIT_OK if states == {"ok"} else EXIT_UNJUDGED
 
 
-def _look(
-    question: Question, target: Target, pod: Pod, rails: dict[str, Rail] | Unseen, ways: tuple[Way, ...], name: str
-) -> View:
+def _look(target: Target, pod: Pod, rails: dict[str, Rail] | Unseen, ways: tuple[Way, ...], name: str) -> View:
     """Look at one interface and send its packets. What is read after all packets stands as it was before them."""
     attached = target.attached(name)
     port, rail = pod.ports.get(name), _rail(rails, attached)
     if port is not None:
         end = _end(target.name, target.netns, port)
-        gateways, echoes = _answers(question, end, port, ways, attached)
-        isolations = looked(lambda: _isolations(question, target, end, attached))
-        leaf_routes = looked(lambda: _leaf(question, port, attached))
+        gateways, echoes = _answers(target, end, port, ways, attached)
+        isolations = looked(lambda: _isolations(target, end, attached))
+        leaf_routes = looked(lambda: _leaf(target, port, attached))
     else:
         gateways = echoes = isolations = leaf_routes = Unseen(f"there is no {name}")
     return View(
@@ -109,7 +106,7 @@ def _look(
         echoes=echoes,
         isolations=isolations,
         cached=(),
-        announced=looked(lambda: _announced(question, target, port, attached)),
+        announced=looked(lambda: _announced(target, port, attached)),
         host_mtu_bytes=_host_mtu(attached),
         leaf=leaf_routes,
         rdma_shared=pod.rdma_shared,
@@ -149,19 +146,18 @@ def _end(name: str, netns: str | None, port: Port) -> packets.End:
     return packets.End(name, netns, port.name, addresses, port.gateways())
 
 
-def _ways(
-    question: Question, target: Target, pod: Pod, rails: tuple[str, ...], names: tuple[str, ...]
-) -> dict[str, tuple[Way, ...]]:
+def _ways(target: Target, pod: Pod, rails: tuple[str, ...], names: tuple[str, ...]) -> dict[str, tuple[Way, ...]]:
     """The peers of each interface, and where the kernel sends what goes to them.
 
     One that was named stands with the interface that the route leads to, whichever of all `rails`. Where that is none
     of them, with the one whose address is nearest: that is the one to mend.
     """
-    beside = {name: [one for one in _neighbours(target, name) if one not in question.to] for name in names}
-    everyone = (*question.to, *(one for some in beside.values() for one in some))
+    to = target.question.to
+    beside = {name: [one for one in _neighbours(target, name) if one not in to] for name in names}
+    everyone = (*to, *(one for some in beside.values() for one in some))
     ways = {way.target: way for way in ways_to(target.netns, everyone)}
     found: dict[str, list[Way]] = {name: [] for name in rails}
-    for address in question.to:
+    for address in to:
         name = ways[address].interface
         if name not in rails:
             name = max(rails, key=lambda one: _nearness(pod.ports.get(one), address))
@@ -185,12 +181,10 @@ def _nearness(port: Port | None, address: Address) -> int:
     return max((address.max_prefixlen - (int(one) ^ int(address)).bit_length() for one in sources), default=-1)
 
 
-def _answers(
-    question: Question, end: packets.End, port: Port, ways: tuple[Way, ...], attached: Known
-) -> tuple[packets.Gateways | Unseen, tuple[Echo, ...] | Unseen]:
+def _answers(target: Target, end: packets.End, port: Port, ways: tuple[Way, ...], attached: Known) -> packets.Answers:
     """What gateways and peers answer; peers are not asked where nobody wants to know."""
-    peers = [target for _, target in end.pairs(way.target for way in ways)]
-    wanted = [] if question.without >= {"reach", "mtu"} else peers
+    peers = [peer for _, peer in end.pairs(way.target for way in ways)]
+    wanted = [] if target.question.without >= {"reach", "mtu"} else peers
     answers = looked(lambda: packets.send(end, wanted, port.mtu_bytes))
     if isinstance(answers, Unseen):
         return answers, answers
@@ -201,18 +195,18 @@ def _answers(
     return answers[0], Unseen(why, "name one on any node: --to ADDRESS")
 
 
-def _isolations(question: Question, target: Target, end: packets.End, attached: Known) -> tuple[Isolation, ...]:
-    if "isolation" in question.without:
+def _isolations(target: Target, end: packets.End, attached: Known) -> tuple[Isolation, ...]:
+    if "isolation" in target.question.without:
         return ()
-    stranger = _stranger(question, target, end, attached)
+    stranger = _stranger(target, end, attached)
     return packets.try_isolation(end, stranger), packets.try_isolation(stranger, end)
 
 
-def _stranger(question: Question, target: Target, end: packets.End, attached: Known) -> packets.End:
+def _stranger(target: Target, end: packets.End, attached: Known) -> packets.End:
     """An interface of another tenant on the same rail: of the pod that was named, or of one that is here."""
     mine = attached if isinstance(attached, Attached) else None
-    if question.stranger_netns is not None:
-        return _named_stranger(question.stranger_netns, target, end, mine)
+    if target.question.stranger_netns is not None:
+        return _named_stranger(target.question.stranger_netns, target, end, mine)
     if mine is None:
         raise CannotJudge("who is of another tenant cannot be told", hint="name a pod of one: --stranger-netns PATH")
     for other in target.all:
@@ -234,20 +228,18 @@ def _named_stranger(given: str, target: Target, end: packets.End, mine: Attached
     return _end(known[0].pod if known else netns, netns, nearest)
 
 
-def _announced(
-    question: Question, target: Target, port: Port | None, attached: Known
-) -> dict[Address, tuple[str, ...]]:
+def _announced(target: Target, port: Port | None, attached: Known) -> dict[Address, tuple[str, ...]]:
     """FRR is the node's: inside a pod there is none to ask."""
     if target.netns is None:
         raise CannotJudge("FRR runs on the node", hint=ON_THE_NODE)
-    if isinstance(attached, Attached):
-        return frr.announced(attached.addresses, question.vty_socket)
-    return frr.announced((*port.sources(4), *port.sources(6)) if port else (), question.vty_socket)
+    known = (*port.sources(4), *port.sources(6)) if port else ()
+    addresses = attached.addresses if isinstance(attached, Attached) else known
+    return frr.announced(addresses, target.question.vty_socket)
 
 
-def _leaf(question: Question, port: Port, attached: Known) -> dict[Address, Forwarding]:
+def _leaf(target: Target, port: Port, attached: Known) -> dict[Address, Forwarding]:
     attached = seen(attached or NOT_ATTACHED)
-    netns = question.leaves.get(attached.rail)
+    netns = target.question.leaves.get(attached.rail)
     if netns is None:
         hint = f"on it: ip route show {attached.addresses[0] if attached.addresses else 'ADDRESS'}; or leave it out:"
         raise CannotJudge(f"the leaf of {attached.rail} cannot be asked from here", hint=f"{hint} --without leaf")

@@ -35,6 +35,7 @@ _MARK_BYTES = 16
 
 Gateways = dict[Address, str | None]
 """The MAC address of each gateway, None for one that does not answer."""
+Answers = tuple[Gateways | Unseen, tuple[Echo, ...] | Unseen]
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class End:
         return [(sources[target.version], target) for target in targets if target.version in sources]
 
 
-def send(end: End, targets: Sequence[Address], mtu_bytes: int) -> tuple[Gateways | Unseen, tuple[Echo, ...] | Unseen]:
+def send(end: End, targets: Sequence[Address], mtu_bytes: int) -> Answers:
     """Ask the gateways, then send echo requests to the targets: small ones and full ones.
 
     Where the full ones are not answered, sizes in between follow. Raises CannotJudge where nothing can be run there.

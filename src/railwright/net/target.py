@@ -41,8 +41,9 @@ class Question:
 
 @dataclass(frozen=True)
 class Target:
-    """What the question is about: a namespace, and what railwrightd has attached in it."""
+    """What a question is about: a namespace, and what railwrightd has attached in it."""
 
+    question: Question
     name: str
     netns: str | None
     mine: dict[str, Attached] | Unseen
@@ -58,14 +59,14 @@ def find_target(question: Question) -> Target:
     if question.pod is not None and question.netns is not None:
         raise UsageError("--pod and --netns both name the pod", hint="give one of the two")
     if question.pod is not None:
-        return _by_pod(question.pod, question.daemon.attached())
+        return _by_pod(question, question.pod, question.daemon.attached())
     if question.netns is None:
         return _here(question)
     attached, netns = question.daemon.attached(), netns_path(question.netns)
     if isinstance(attached, Unseen):
-        return Target(netns, netns, attached, ())
+        return Target(question, netns, netns, attached, ())
     mine = {one.interface: one for one in attached if same_netns(one.netns, netns)}
-    return Target(next((one.pod for one in mine.values()), netns), netns, mine, attached)
+    return Target(question, next((one.pod for one in mine.values()), netns), netns, mine, attached)
 
 
 def _here(question: Question) -> Target:
@@ -74,10 +75,10 @@ def _here(question: Question) -> Target:
         what = f"no pod is named, and this is a node: railwrightd's socket {socket} is here"
         raise UsageError(what, hint="railwright net check --pod NAMESPACE/NAME; railwrightd list shows the pods")
     why = Unseen("seen from inside the pod, where railwrightd cannot be asked", ON_THE_NODE)
-    return Target("this pod", None, why, ())
+    return Target(question, "this pod", None, why, ())
 
 
-def _by_pod(name: str, attached: tuple[Attached, ...] | Unseen) -> Target:
+def _by_pod(question: Question, name: str, attached: tuple[Attached, ...] | Unseen) -> Target:
     if isinstance(attached, Unseen):
         raise CannotJudge(f"where the pod {name[:80]} is cannot be told: {attached.why}", hint=attached.remedy)
     mine = {one.interface: one for one in attached if one.pod == name}
@@ -87,7 +88,7 @@ def _by_pod(name: str, attached: tuple[Attached, ...] | Unseen) -> Target:
     if len(paths) != 1 or "" in paths:
         what = f"railwrightd names {len(paths - {''})} network namespaces of {name}"
         raise CannotJudge(what, hint="give the pod's with --netns /proc/PID/ns/net")
-    return Target(name, netns_path(paths.pop()), mine, attached)
+    return Target(question, name, netns_path(paths.pop()), mine, attached)
 
 
 def with_peer(question: Question) -> Question:
@@ -112,11 +113,11 @@ def _like_rails(pod: Pod) -> tuple[str, ...]:
     return tuple(name for name in there if name != _CLUSTER_INTERFACE) or there
 
 
-def rail_interfaces(question: Question, target: Target, pod: Pod) -> tuple[str, ...]:
+def rail_interfaces(target: Target, pod: Pod) -> tuple[str, ...]:
     """Those that are attached, or else look like a rail's. Raises UsageError for one that was named and is not."""
     there = tuple(pod.ports)
     attached = tuple(sorted(target.mine)) if isinstance(target.mine, dict) else ()
-    for name in question.interfaces:
+    for name in target.question.interfaces:
         if name not in (*there, *attached):
             raise unknown_name(f"interface in {target.name}", name, (*there, *attached))
     found = attached or _like_rails(pod)

@@ -82,11 +82,12 @@ def heal(lab: Lab, which: Sequence[str] = ()) -> tuple[Applied, ...]:
     stays in the list, and healing can be tried again.
     """
     standing = applied(lab)
-    for word in which:
-        if not any(_is(one, word) for one in standing):
-            known = [*(one.id for one in standing), *(one.fault for one in standing)]
+    known = [*(one.id for one in standing), *(one.fault for one in standing)]
+    wanted = {word.replace("-", "_"): word for word in which}
+    for name, word in wanted.items():
+        if name not in known:
             raise unknown_name(f"fault in lab {lab.name}", word, known)
-    ending = tuple(one for one in standing if not which or any(_is(one, word) for word in which))
+    ending = tuple(one for one in standing if not which or one.id in wanted or one.fault in wanted)
     staying = tuple(one for one in standing if one not in ending)
     changes = _effects(lab, ending)
     for one in ending:
@@ -97,10 +98,6 @@ def heal(lab: Lab, which: Sequence[str] = ()) -> tuple[Applied, ...]:
             cpu.release(cpu.group_of(lab, effect.node))
     _write(lab, staying)
     return ending
-
-
-def _is(one: Applied, word: str) -> bool:
-    return word.replace("-", "_") in (one.id, one.fault)
 
 
 def _token(lab: Lab, one: Applied) -> str:
