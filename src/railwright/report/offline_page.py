@@ -50,14 +50,14 @@ def render_page(template: str, figures: Sequence[Drawn], fields: dict[str, Any])
 
     Raises RailwrightError if plotly.js cannot stand in it.
     """
-    scripts = {"plotly_js": _plotly_js() if figures else "", "page_js": _template_text("report.js")}
+    scripts = {"plotly_js": _plotly_js() if figures else "", "page_js": template_text("report.js")}
     hashes = " ".join(_hash(script) for script in scripts.values() if script)
     return (
         _environment()
         .get_template(template)
         .render(
             policy=as_it_is(_POLICY.format(hashes=hashes)),
-            css=as_it_is(_template_text("report.css")),
+            css=as_it_is(template_text("report.css")),
             plotly_js=as_it_is(scripts["plotly_js"]),
             page_js=as_it_is(scripts["page_js"]),
             figures=figures,
@@ -90,7 +90,8 @@ def _environment() -> Environment:
     return environment
 
 
-def _template_text(name: str) -> str:
+def template_text(name: str) -> str:
+    """A file of `templates/` as it is."""
     return resources.files("railwright.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 
+from railwright.report.wording import grouped
+from railwright.topology.gpus import runs
 from railwright.topology.model import (
     C2cLink,
     Device,
@@ -20,6 +23,7 @@ from railwright.topology.model import (
     Topology,
     XgmiLink,
 )
+from railwright.topology.paths import KIND_ORDER, Affinity
 from railwright.units import format_line_rate, format_size
 
 GENERATION_OF_GT_PER_S = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}
@@ -72,49 +76,64 @@ class Tree:
                 upper[b.id] = a.id
                 self._below[a.id].append((b, link))
         self.roots = [device for device in topology.devices if device.kind == "cpu" and device.id not in upper]
-        seen: set[str] = set()
-        for root in self.roots:
-            self._mark(root.id, seen)
+        seen = {root.id for root in self.roots}
+        seen |= {device.id for root in self.roots for _, device, _ in self.walk(root)}
         seen |= {end for link in self.sideways for end in (link.a, link.b) if self.devices[end].kind == "nvswitch"}
         self.detached = [
             device for device in topology.devices if device.id not in seen and device.kind not in ("host", "fabric")
         ]
         """Devices that no CPU leads to."""
 
-    def _mark(self, device_id: str, seen: set[str]) -> None:
-        pending = [device_id]
-        while pending:
-            current = pending.pop()
-            if current not in seen:
-                seen.add(current)
-                pending += [device.id for device, _ in self._below[current]]
-
     def below(self, device: Device) -> list[tuple[Device, Link]]:
         """What hangs from a device, memory first, else in PCI address order."""
         return sorted(self._below[device.id], key=lambda pair: (pair[0].kind != "memory", pair[0].address))
 
+    def walk(self, root: Device) -> Iterator[tuple[int, Device, Link]]:
+        """All that hangs from a device, each behind what it hangs from: its depth, 1 at first, and its link upwards.
+
+        A device hangs from one other at most and a root from none, so there is no way back.
+        """
+        pending = [(1, *pair) for pair in reversed(self.below(root))]
+        while pending:
+            depth, device, link = pending.pop()
+            yield depth, device, link
+            pending += [(depth + 1, *pair) for pair in reversed(self.below(device))]
+
+    def links_beside(self, told_as: Callable[[Link], tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
+        """Links of one kind at one device, taken together: `nvswitch0`, `gpu0-7`, `18x NVLink 4 each`."""
+        for (first, words), links in grouped(self.sideways, told_as):
+            yield first, runs(link.b for link in links), f"{words}{' each' if len(links) > 1 else ''}"
+
+
+def kinds_of(affinity: Affinity) -> list[PathKind]:
+    """The kinds of path between GPUs and NICs, the nearest first."""
+    kinds = {path.kind for path in affinity.paths.values() if path}
+    return [kind for kind in KIND_ORDER if kind in kinds]
+
+
+def acs_switches(affinity: Affinity) -> list[str]:
+    """The switches on short paths between GPUs and NICs whose ports redirect that traffic up to the CPU."""
+    short = [path for path in affinity.paths.values() if path and path.kind in ("PIX", "PXB")]
+    links = [link for path in short for link in path.links]
+    return sorted({link.a for link in links if isinstance(link.protocol, PcieLink) and link.protocol.acs_redirect})
+
+
+def names_of(nic: Device, between: str) -> str:
+    """The names that the kernel gives a NIC: its network interface and its RDMA device."""
+    return between.join(str(nic.facts[key]) for key in ("netdev", "rdma_device") if key in nic.facts)
+
 
 def describe_device(device: Device) -> str:
     """Name and the facts that matter, without the id: `NVIDIA H100 SXM5 80GB  0000:1b:00.0`."""
-    facts = device.facts
-    words: list[str] = []
+    facts, words = device.facts, [device.name]
     if device.kind == "cpu":
-        words.append(device.name)
-        if "package" in facts:
-            words.append(f"socket {facts['package']}")
-        if "cores" in facts:
-            words.append(f"{facts['cores']} cores")
-    elif device.kind in ("memory", "drive"):
-        words.append(device.name)
-        if isinstance(size := facts.get("size_bytes"), int | float):
-            words.append(format_size(size))
+        words += [f"socket {facts['package']}"] if "package" in facts else []
+        words += [f"{facts['cores']} cores"] if "cores" in facts else []
+    elif device.kind in ("memory", "drive") and isinstance(size := facts.get("size_bytes"), int | float):
+        words.append(format_size(size))
     elif device.kind == "nic":
-        names = [str(facts[key]) for key in ("netdev", "rdma_device") if key in facts]
-        words += [device.name, "/".join(names)]
-    else:
-        words.append(device.name)
-    words.append(device.address)
-    return clean("  ".join(word for word in words if word))
+        words.append(names_of(device, "/"))
+    return clean("  ".join(filter(None, (*words, device.address))))
 
 
 def describe_link(protocol: Protocol) -> str:
@@ -122,54 +141,52 @@ def describe_link(protocol: Protocol) -> str:
     match protocol:
         case PcieLink():
             return _pcie(protocol.gt_per_s, protocol.width)
-        case NvlinkLink():
-            return f"{protocol.links}x NVLink {protocol.generation}"
-        case XgmiLink():
-            return f"{protocol.links}x Infinity Fabric {protocol.generation}"
+        case NvlinkLink() | XgmiLink():
+            name = "NVLink" if isinstance(protocol, NvlinkLink) else "Infinity Fabric"
+            return f"{protocol.links}x {name} {protocol.generation}"
         case C2cLink():
             return "NVLink-C2C"
         case SmpLink():
             links = f"{protocol.links}x " if protocol.links else ""
             speed = f" {protocol.gt_per_s:g} GT/s" if protocol.gt_per_s else ""
-            distance = f"distance {protocol.distance}" if protocol.distance else ""
-            return ", ".join(
-                part for part in (f"{links}{clean(protocol.name) or 'socket link'}{speed}", distance) if part
-            )
+            distance = f", distance {protocol.distance}" if protocol.distance else ""
+            return f"{links}{clean(protocol.name) or 'socket link'}{speed}{distance}"
         case MemoryLink():
             return _memory(protocol)
-        case EthernetLink():
-            kind = "RoCE" if protocol.rdma else "Ethernet"
-            return _port(kind, protocol.line_rate_bits_per_s, protocol.mtu_bytes)
-        case InfinibandLink():
-            return _port("InfiniBand", protocol.line_rate_bits_per_s, protocol.mtu_bytes)
-        case EfaLink():
-            return _port("EFA", protocol.line_rate_bits_per_s, protocol.mtu_bytes)
+        case EthernetLink() | InfinibandLink() | EfaLink():
+            return _port(protocol)
         case _:
             # Every root port hangs from a root complex; saying so on each line hides what differs.
             return "" if protocol.name == "root complex" else clean(protocol.name)
 
 
-def degradation(link: PcieLink | NvlinkLink, lower: Device | None) -> str:
+def degradation(link: Protocol, lower: Device | None) -> str:
     """What the link could do and does not, empty for a healthy or an unknown one.
 
     A GPU without work lowers the speed of its own link, so that its speed alone proves nothing; its width does.
     """
     if isinstance(link, NvlinkLink):
         return f"of {link.max_links} links" if link.max_links and link.links < link.max_links else ""
+    if not isinstance(link, PcieLink):
+        return ""
     slow = link.gt_per_s is not None and link.max_gt_per_s is not None and link.gt_per_s < link.max_gt_per_s
-    narrow = link.width is not None and link.max_width is not None and link.width < link.max_width
+    narrow = is_narrow(link)
     if not slow and not narrow:
         return ""
-    could = f"could be {_pcie(link.max_gt_per_s or link.gt_per_s, link.max_width or link.width)}"
-    if slow and not narrow and lower is not None and lower.kind == "gpu":
-        return f"{could}; an idle GPU lowers it"
-    return could
+    idle = slow and not narrow and lower is not None and lower.kind == "gpu"
+    could = _pcie(link.max_gt_per_s or link.gt_per_s, link.max_width or link.width)
+    return f"could be {could}{'; an idle GPU lowers it' if idle else ''}"
+
+
+def is_narrow(link: PcieLink) -> bool:
+    """Whether it has fewer lanes than both ends could have."""
+    return link.width is not None and link.max_width is not None and link.width < link.max_width
 
 
 def _pcie(gt_per_s: float | None, width: int | None) -> str:
     if gt_per_s is None and width is None:
         return "PCIe"
-    generation = GENERATION_OF_GT_PER_S.get(gt_per_s) if gt_per_s is not None else None
+    generation = GENERATION_OF_GT_PER_S.get(gt_per_s or 0)
     speed = f"{generation}.0" if generation else f"{gt_per_s:g} GT/s" if gt_per_s else "?"
     return f"PCIe {speed} x{width if width is not None else '?'}"
 
@@ -181,6 +198,9 @@ def _memory(link: MemoryLink) -> str:
     return f"{channels}, {link.transfers_per_s / 1e6:.0f} MT/s" if link.transfers_per_s else channels
 
 
-def _port(kind: str, rate_bits_per_s: float | None, mtu_bytes: int | None) -> str:
-    rate = format_line_rate(rate_bits_per_s) if rate_bits_per_s else "rate unknown"
-    return f"{kind} {rate}" + (f", MTU {mtu_bytes}" if mtu_bytes else "")
+def _port(port: EthernetLink | InfinibandLink | EfaLink) -> str:
+    kind = "InfiniBand" if isinstance(port, InfinibandLink) else "EFA"
+    if isinstance(port, EthernetLink):
+        kind = "RoCE" if port.rdma else "Ethernet"
+    rate = format_line_rate(port.line_rate_bits_per_s) if port.line_rate_bits_per_s else "rate unknown"
+    return f"{kind} {rate}" + (f", MTU {port.mtu_bytes}" if port.mtu_bytes else "")
