@@ -9,13 +9,17 @@ Its parser knows no XML declaration, no entities and no line break within a tag.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from xml.etree import ElementTree as ET
+from xml.etree.ElementTree import Element
 
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.report.topology_words import GENERATION_OF_GT_PER_S, Tree
+from railwright.report.topology_words import GENERATION_OF_GT_PER_S, Tree, is_narrow
+from railwright.topology.cpu_list import parse_cpu_list
 from railwright.topology.model import (
     Device,
     EfaLink,
@@ -36,7 +40,7 @@ _MAX_VALUE = 254  # MAX_STR_LEN less the end
 _PCI_BRIDGE = "0x060400"
 _NVSWITCH = "0x068000"
 _GPU = "0x03"
-_INDENT = 2
+_MOST_CPUS = 65_536
 _KINDS = frozenset({"gpu", "nic"})
 
 
@@ -60,10 +64,10 @@ def render_nccl_xml(topology: Topology, guest_addresses: Mapping[str, str] | Non
             hint="capture the real machine: railwright topo capture DIR",
         )
     writer = _Writer(tree, gpus, topology.of_kind("nic"), in_guest=bool(guest_addresses))
-    lines = [f'<system version="{XML_VERSION}">']
-    for cpu in tree.roots:
-        lines += writer.cpu(cpu)
-    return "\n".join([*lines, "</system>"]) + "\n"
+    system = _element("system", {"version": XML_VERSION}, writer.cpus())
+    system.text = "\n"
+    ET.indent(system)
+    return ET.tostring(system, encoding="unicode").replace(" />", "/>") + "\n"
 
 
 def _as_in_guest(topology: Topology, guest_addresses: Mapping[str, str]) -> Topology:
@@ -76,15 +80,15 @@ def _as_in_guest(topology: Topology, guest_addresses: Mapping[str, str]) -> Topo
             )
         if not _ADDRESS.fullmatch(guest_address):
             raise UsageError(f"not a PCI address: {guest_address[:40]!r}", hint="write it like 0000:05:00.0")
+    switches = itertools.count()
     devices: list[Device] = []
     for device in topology.devices:
+        address = device.address
         if device.kind == "pcie_switch":
-            number = sum(other.kind == "pcie_switch" for other in devices)
-            devices.append(msgspec.structs.replace(device, address=f"ffff:{number:02x}:00.0"))
+            address = f"ffff:{next(switches):02x}:00.0"
         elif device.kind in _KINDS:
-            devices.append(msgspec.structs.replace(device, address=guest_addresses.get(device.address, "")))
-        else:
-            devices.append(device)
+            address = guest_addresses.get(address, "")
+        devices.append(msgspec.structs.replace(device, address=address))
     missing = {device.id for device in devices if device.kind in _KINDS and not device.address}
     links = tuple(link for link in topology.links if not {link.a, link.b} & missing)
     kept = tuple(device for device in devices if device.id not in missing)
@@ -98,97 +102,81 @@ class _Writer:
         self._gpu_numbers = {gpu.id: number for number, gpu in enumerate(gpus)}
         self._nic_numbers = {nic.id: number for number, nic in enumerate(nics)}
 
-    def cpu(self, device: Device) -> Iterator[str]:
-        facts = device.facts
-        attributes = {
-            "numaid": str(device.numa if device.numa is not None else -1),
-            "affinity": "" if self._in_guest else _affinity(str(facts.get("cpu_list", ""))),
-            "arch": str(facts.get("architecture", "")),
-            "vendor": str(facts.get("vendor", "")),
-            "familyid": str(facts.get("family", "")),
-            "modelid": str(facts.get("model", "")),
-        }
-        below = list(self._below(device))
-        if below:  # NCCL has no use for a CPU without devices
-            yield from _element("cpu", attributes, below, 1)
+    def cpus(self) -> Iterator[Element]:
+        """The CPUs that have devices: NCCL has no use for one without."""
+        for cpu in self._tree.roots:
+            facts = cpu.facts
+            attributes = {
+                "numaid": str(cpu.numa if cpu.numa is not None else -1),
+                "affinity": "" if self._in_guest else _affinity(str(facts.get("cpu_list", ""))),
+                "arch": str(facts.get("architecture", "")),
+                "vendor": str(facts.get("vendor", "")),
+                "familyid": str(facts.get("family", "")),
+                "modelid": str(facts.get("model", "")),
+            }
+            if below := list(self._below(cpu)):
+                yield _element("cpu", attributes, below)
 
-    def _below(self, device: Device, depth: int = 2) -> Iterator[str]:
+    def _below(self, device: Device) -> Iterator[Element]:
         for child, link in self._tree.below(device):
-            if child.kind == "pcie_switch":
-                below = list(self._below(child, depth + 1))
-                if below:
-                    yield from _element("pci", self._pci(child, link, _PCI_BRIDGE), below, depth)
-            elif child.kind == "card":
-                yield from self._card(child, link, depth)
-            elif child.kind in _KINDS and _address(child):
-                yield from self._endpoint(child, link, depth)
-            elif child.kind == "root_port":
-                yield from self._below(child, depth)
+            if child.kind == "root_port":
+                yield from self._below(child)
+            elif child.kind == "pcie_switch":
+                if below := list(self._below(child)):
+                    yield _element("pci", self._pci(child, link, _PCI_BRIDGE), below)
+            else:
+                # NCCL keeps the functions of a card apart and merges them itself, so each gets the card's link.
+                functions = [one for one, _ in self._tree.below(child)] if child.kind == "card" else [child]
+                for one in functions:
+                    if one.kind in _KINDS and _address(one):
+                        yield self._endpoint(one, link)
 
-    def _card(self, card: Device, link: Link, depth: int) -> Iterator[str]:
-        """NCCL keeps the functions of a card apart and merges them itself, so each gets the card's link."""
-        for child, _ in self._tree.below(card):
-            if child.kind in _KINDS and _address(child):
-                yield from self._endpoint(child, link, depth)
-
-    def _endpoint(self, device: Device, link: Link, depth: int) -> Iterator[str]:
-        inner: Iterator[str] = iter(())
-        if not self._in_guest:
-            inner = self._gpu(device, depth + 1) if device.kind == "gpu" else self._nic(device, depth + 1)
-        usual_class = "0x030200" if device.kind == "gpu" else "0x020000"
-        yield from _element("pci", self._pci(device, link, usual_class), list(inner), depth)
+    def _endpoint(self, device: Device, link: Link) -> Element:
+        is_gpu = device.kind == "gpu"
+        inner = [] if self._in_guest else [self._gpu(device) if is_gpu else self._nic(device)]
+        return _element("pci", self._pci(device, link, "0x030200" if is_gpu else "0x020000"), inner)
 
     def _pci(self, device: Device, link: Link, usual_class: str) -> dict[str, str]:
         """As NCCL itself does it, speed and width are what both ends can do: an idle GPU lowers the trained speed."""
         vendor, _, number = str(device.facts.get("pci_id", "")).partition(":")
-        attributes = {
-            "busid": _address(device),
-            "class": str(device.facts.get("pci_class", usual_class)),
-            "vendor": f"0x{vendor}" if vendor else "",
-            "device": f"0x{number}" if number else "",
-        }
         protocol = link.protocol
         speed, width = None, None
         if isinstance(protocol, PcieLink):
             speed = protocol.max_gt_per_s or protocol.gt_per_s
-            width = protocol.width if _is_narrow(protocol) else protocol.max_width or protocol.width
-        # The two must be there; NCCL takes an empty speed as PCIe 3.0 and a width of 0 as x16.
-        known = speed in GENERATION_OF_GT_PER_S
+            # Fewer lanes than possible are a fault that stays, and NCCL's plan should know it.
+            width = protocol.width if is_narrow(protocol) else protocol.max_width or protocol.width
         return {
-            **{key: value for key, value in attributes.items() if value},
-            "link_speed": f"{speed:.1f} GT/s PCIe" if known else "",
+            "busid": _address(device),
+            "class": str(device.facts.get("pci_class", usual_class)),
+            "vendor": f"0x{vendor}" if vendor else "",
+            "device": f"0x{number}" if number else "",
+            # The two must be there; NCCL takes an empty speed as PCIe 3.0 and a width of 0 as x16.
+            "link_speed": f"{speed:.1f} GT/s PCIe" if speed in GENERATION_OF_GT_PER_S else "",
             "link_width": str(width or 0),
         }
 
-    def _gpu(self, device: Device, depth: int) -> Iterator[str]:
-        capability = str(device.facts.get("compute_capability", ""))
-        attributes = {"dev": str(self._gpu_numbers[device.id]), "sm": capability.replace(".", "")}
-        nvlinks: list[str] = []
+    def _gpu(self, device: Device) -> Element:
+        nvlinks = []
         for link in self._tree.sideways:
             if isinstance(link.protocol, NvlinkLink) and device.id in (link.a, link.b):
                 other = self._tree.devices[link.b if link.a == device.id else link.a]
-                target_class = _NVSWITCH if other.kind == "nvswitch" else _GPU
                 if address := _address(other):
+                    target_class = _NVSWITCH if other.kind == "nvswitch" else _GPU
                     target = {"target": address, "count": str(link.protocol.links), "tclass": target_class}
-                    nvlinks += _element("nvlink", target, [], depth + 1)
-        yield from _element("gpu", attributes, nvlinks, depth)
+                    nvlinks.append(_element("nvlink", target))
+        capability = str(device.facts.get("compute_capability", ""))
+        attributes = {"dev": str(self._gpu_numbers[device.id]), "sm": capability.replace(".", "")}
+        return _element("gpu", attributes, nvlinks)
 
-    def _nic(self, device: Device, depth: int) -> Iterator[str]:
+    def _nic(self, device: Device) -> Element:
         name = str(device.facts.get("rdma_device") or device.facts.get("netdev") or "")
         port = self._tree.port.get(device.id)
         attributes = {"name": name, "dev": str(self._nic_numbers[device.id])}
         if port is not None and isinstance(port.protocol, EfaLink | EthernetLink | InfinibandLink):
             if port.protocol.line_rate_bits_per_s:
                 attributes["speed"] = str(round(port.protocol.line_rate_bits_per_s / 1e6))
-            if "rdma_port" in device.facts:
-                attributes["port"] = str(device.facts["rdma_port"])
-        net = _element("net", attributes, [], depth + 1) if name else []
-        yield from _element("nic", {}, list(net), depth)
-
-
-def _is_narrow(link: PcieLink) -> bool:
-    """Fewer lanes than possible are a fault that stays, and NCCL's plan should know it."""
-    return link.width is not None and link.max_width is not None and link.width < link.max_width
+            attributes["port"] = str(device.facts.get("rdma_port", ""))
+        return _element("nic", {}, [_element("net", attributes)] if name else [])
 
 
 def _address(device: Device) -> str:
@@ -198,28 +186,17 @@ def _address(device: Device) -> str:
 
 def _affinity(cpu_list: str) -> str:
     """`0-3,8` as the kernel's mask, 32-bit words from the highest: `0000010f`."""
-    mask = 0
-    for part in cpu_list.split(",") if re.fullmatch(r"[\d,-]{1,2000}", cpu_list) else []:
-        first, _, last = part.partition("-")
-        if first.isdigit() and (last or first).isdigit() and int(last or first) < 65_536:
-            for number in range(int(first), int(last or first) + 1):
-                mask |= 1 << number
-    words = []
-    while mask:
-        words.append(f"{mask & 0xFFFFFFFF:08x}")
-        mask >>= 32
+    numbers = parse_cpu_list(cpu_list) if re.fullmatch(r"[\d,-]{1,2000}", cpu_list) else ()
+    mask = sum(1 << number for number in numbers if number < _MOST_CPUS)
+    words = [f"{mask >> lowest & 0xFFFFFFFF:08x}" for lowest in range(0, mask.bit_length(), 32)]
     # Longer than NCCL's parser takes: left out, NCCL then reads it from the machine itself.
     text = ",".join(reversed(words))
     return text if len(text) <= _MAX_VALUE else ""
 
 
-def _element(name: str, attributes: dict[str, str], below: list[str], depth: int) -> Iterator[str]:
-    indent = " " * (_INDENT * depth)
-    kept = {key: value for key, value in attributes.items() if value or key == "link_speed"}
-    words = "".join(f' {key}="{_UNSAFE.sub("_", value)[:_MAX_VALUE]}"' for key, value in kept.items())
-    if not below:
-        yield f"{indent}<{name}{words}/>"
-        return
-    yield f"{indent}<{name}{words}>"
-    yield from below
-    yield f"{indent}</{name}>"
+def _element(name: str, attributes: dict[str, str], below: Iterable[Element] = ()) -> Element:
+    """An element with the attributes that are known, in characters that need no entities."""
+    known = {key: value for key, value in attributes.items() if value or key == "link_speed"}
+    element = Element(name, {key: _UNSAFE.sub("_", value)[:_MAX_VALUE] for key, value in known.items()})
+    element.extend(below)
+    return element
