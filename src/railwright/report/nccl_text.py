@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from railwright.faults.model import Finding
 from railwright.report.findings_text import finding_lines
-from railwright.report.wording import ABSENT, count, visible
-from railwright.results.readers.nccl_log_model import Communicator, NcclLog, Ring, Search, TreeNode
+from railwright.report.wording import ABSENT, count, grouped, visible
+from railwright.results.readers.nccl_log_model import Communicator, NcclLog, Nic, Ring
 from railwright.results.readers.nccl_log_summary import Hop, Shape, SizeRange, algorithms, shapes, traffic, transports
+from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.model import Topology
 from railwright.units import format_bandwidth, format_size
 
@@ -22,14 +23,10 @@ _SUBSYSTEM = {"coll": "collective", "p2p": "send and receive", "nvls": "NVLS"}
 
 def render_nccl_log(log: NcclLog, findings: Sequence[Finding], topology: Topology | None) -> str:
     """The page. All text of the log is shown with its control characters as escapes."""
-    lines = ["NCCL log", ""]
-    lines += _head(log)
-    for communicator in log.communicators[:1]:
-        lines += _built(communicator)
-        lines += _used(communicator)
-    lines += _chosen(log)
-    lines += _found(findings, topology)
-    return "\n".join(lines) + "\n"
+    lines = ["NCCL log", "", *_head(log)]
+    if log.communicators:
+        lines += (*_built(log.main), *_used(log.main))
+    return "\n".join([*lines, *_chosen(log), *_found(findings, topology)]) + "\n"
 
 
 def _folded(line: str, hang: int) -> Iterator[str]:
@@ -44,13 +41,7 @@ def _folded(line: str, hang: int) -> Iterator[str]:
 
 def channel_words(channels: Iterable[int]) -> str:
     """`0-3, 8`."""
-    spans: list[list[int]] = []
-    for channel in sorted(channels):
-        if spans and channel == spans[-1][1] + 1:
-            spans[-1][1] = channel
-        else:
-            spans.append([channel, channel])
-    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in spans)
+    return format_cpu_list(channels).replace(",", ", ")
 
 
 def order_words(ring: Ring, hosts: dict[int, str]) -> str:
@@ -69,12 +60,13 @@ def _row(label: str, words: str) -> str:
     return "\n".join(_folded(f"  {label:<{_LABEL}}{visible(words)}".rstrip(), 2 + _LABEL))
 
 
-def _rows(label: str, items: Sequence[str]) -> Iterator[str]:
+def _rows(label: str, items: Sequence[str], rest: str = "... {} more") -> Iterator[str]:
     """One item a line; what is too much is counted."""
-    for place, item in enumerate(items[:_MAX_LISTED]):
-        yield _row(label if place == 0 else "", item)
+    for item in items[:_MAX_LISTED]:
+        yield _row(label, item)
+        label = ""
     if len(items) > _MAX_LISTED:
-        yield _row("", f"... {len(items) - _MAX_LISTED} more")
+        yield _row("", rest.format(len(items) - _MAX_LISTED))
 
 
 def _head(log: NcclLog) -> Iterator[str]:
@@ -82,44 +74,46 @@ def _head(log: NcclLog) -> Iterator[str]:
     driver = f", driver for CUDA {log.driver // 1000}.{log.driver % 1000 // 10}" if log.driver else ""
     yield _row("version", (", ".join(versions) or "not logged") + driver)
     if log.communicators:
-        main = log.main
-        hosts = main.nodes or len(main.hosts)
-        sure = main.nodes or len(main.ranks) == main.size
-        on_hosts = f"{'' if sure else 'at least '}{count(hosts, 'host')}" if hosts else "hosts not logged"
-        words = f"{count(main.size, 'rank')} on {on_hosts}"
-        if len(main.ranks) < main.size:
-            words += f", {len(main.ranks)} of them in the log"
-        if len(log.communicators) > 1:
-            words += f"; the largest of {len(log.communicators)} communicators"
-        yield _row("ranks", words)
-        on: dict[str, list[int]] = {}
-        for rank in main.ranks:
-            on.setdefault(rank.host or "not logged", []).append(rank.rank)
-        told = [f"{host}: {'rank' if len(one) == 1 else 'ranks'} {channel_words(one)}" for host, one in on.items()]
-        yield from _rows("hosts", told)
+        yield from _ranks(log)
     used = dict.fromkeys(one.name for one in log.networks if one.state == "used")
     plugins = dict.fromkeys(one.says for one in log.networks if one.state == "plugin")
     words = ", ".join(used) or "not logged"
     yield _row("network", words + (f" (provider {', '.join(plugins)})" if plugins else ""))
-    listed: dict[str, list[str]] = {}
-    for nic in log.nics:
-        listed.setdefault(nic.host, []).append(f"{nic.index} {nic.name}{f' {nic.link}' if nic.link else ''}")
-    nics: dict[tuple[str, ...], list[str]] = {}
-    for host, names in listed.items():
-        nics.setdefault(tuple(names), []).append(host)
-    yield from _rows("NICs", [f"{', '.join(names)}{_on(hosts)}" for names, hosts in nics.items()])
-    settings: dict[str, list[str]] = {}
-    for one in log.settings:
-        settings.setdefault(f"{one.name}={one.value}", []).append(one.host)
-    yield from _rows("settings", [f"{name}{_on(list(dict.fromkeys(hosts)))}" for name, hosts in settings.items()])
+    by_host = grouped(log.nics, lambda nic: nic.host)
+    yield from _rows("NICs", _with_hosts((", ".join(map(_nic_words, nics)), host) for host, nics in by_host))
+    yield from _rows("settings", _with_hosts((f"{one.name}={one.value}", one.host) for one in log.settings))
     yield ""
 
 
-def _on(hosts: Sequence[str]) -> str:
-    named = [host for host in hosts if host]
-    if not named:
-        return ""
-    return f"  on {', '.join(named[:3])}{f' and {len(named) - 3} more' if len(named) > 3 else ''}"
+def _ranks(log: NcclLog) -> Iterator[str]:
+    main = log.main
+    hosts = main.nodes or len(main.hosts)
+    sure = main.nodes or len(main.ranks) == main.size
+    on_hosts = f"{'' if sure else 'at least '}{count(hosts, 'host')}" if hosts else "hosts not logged"
+    words = f"{count(main.size, 'rank')} on {on_hosts}"
+    if len(main.ranks) < main.size:
+        words += f", {len(main.ranks)} of them in the log"
+    if len(log.communicators) > 1:
+        words += f"; the largest of {len(log.communicators)} communicators"
+    yield _row("ranks", words)
+    told = []
+    for host, ranks in grouped(main.ranks, lambda one: one.host or "not logged"):
+        told.append(f"{host}: {'rank' if len(ranks) == 1 else 'ranks'} {channel_words(one.rank for one in ranks)}")
+    yield from _rows("hosts", told)
+
+
+def _nic_words(nic: Nic) -> str:
+    return f"{nic.index} {nic.name}{f' {nic.link}' if nic.link else ''}"
+
+
+def _with_hosts(said: Iterable[tuple[str, str]]) -> list[str]:
+    """What several hosts say stands once, with the names of up to three of them."""
+    rows = []
+    for words, pairs in grouped(said, lambda pair: pair[0]):
+        hosts = [host for host in dict.fromkeys(host for _, host in pairs) if host]
+        more = f" and {len(hosts) - 3} more" if len(hosts) > 3 else ""
+        rows.append(f"{words}  on {', '.join(hosts[:3])}{more}" if hosts else words)
+    return rows
 
 
 def _built(main: Communicator) -> Iterator[str]:
@@ -129,14 +123,13 @@ def _built(main: Communicator) -> Iterator[str]:
         use = {"coll": main.counts.collective, "nvls": main.counts.nvls, "p2p": main.counts.p2p}
         words = ", ".join(f"{number} {_SUBSYSTEM[key]}" for key, number in use.items() if number is not None)
         yield _row("channels", words)
-    ring_search = [one for one in main.searches if one.pattern == 4]
-    if ring_search:
-        one = ring_search[0]
-        yield _row(
-            "search",
-            f"{count(one.channels, 'ring')} of {format_bandwidth(one.intra_bytes_per_s)} over {one.intra_kind} inside"
-            f"{'' if (main.nodes or 2) < 2 else _between(one)} (NCCL's planning)",
-        )
+    search = next((one for one in main.searches if one.pattern == 4), None)
+    if search is not None:
+        words = f"{count(search.channels, 'ring')} of {format_bandwidth(search.intra_bytes_per_s)}"
+        words += f" over {search.intra_kind} inside"
+        if main.nodes != 1:
+            words += f", {format_bandwidth(search.inter_bytes_per_s)} over {search.inter_kind} to the NICs"
+        yield _row("search", f"{words} (NCCL's planning)")
     found = shapes(main)
     for shape in found[:_MAX_LISTED]:
         yield from _shape(shape, hosts)
@@ -148,21 +141,14 @@ def _built(main: Communicator) -> Iterator[str]:
     yield ""
 
 
-def _between(one: Search) -> str:
-    return f", {format_bandwidth(one.inter_bytes_per_s)} over {one.inter_kind} to the NICs"
-
-
 def _shape(shape: Shape, hosts: dict[int, str]) -> Iterator[str]:
     order = order_words(shape.ring, hosts)
     yield _row("ring", f"x{len(shape.channels):<3} {order}   (channels {channel_words(shape.channels)})")
     inside = [hop for hop in shape.hops if not _networked(hop)]
     if inside:
         yield _row("", f"     inside: {_counted([hop.label for hop in inside])}")
-    crossing = [hop for hop in shape.hops if _networked(hop)]
-    for hop in crossing[:_MAX_LISTED]:
-        yield _row("", f"     {hop.source} → {hop.target}: {hop.label}{_gdr(hop)}")
-    if len(crossing) > _MAX_LISTED:
-        yield _row("", f"     ... {len(crossing) - _MAX_LISTED} more over the network")
+    crossing = [f"     {hop.source} → {hop.target}: {hop.label}{_gdr(hop)}" for hop in shape.hops if _networked(hop)]
+    yield from _rows("", crossing, "     ... {} more over the network")
 
 
 def _networked(hop: Hop) -> bool:
@@ -183,19 +169,14 @@ def _counted(words: Sequence[str]) -> str:
 
 
 def _trees(main: Communicator) -> Iterator[str]:
-    by_channel: dict[int, list[TreeNode]] = {}
-    for node in main.trees:
-        by_channel.setdefault(node.channel, []).append(node)
-    alike: dict[tuple[tuple[int, int], ...], list[int]] = {}
-    for channel, nodes in by_channel.items():
-        alike.setdefault(tuple((node.rank, node.up) for node in nodes), []).append(channel)
-    for pairs, channels in list(alike.items())[:_MAX_LISTED]:
+    by_channel = grouped(main.trees, lambda node: node.channel)
+    alike = grouped(by_channel, lambda tree: tuple((node.rank, node.up) for node in tree[1]))
+    for pairs, trees in list(alike)[:_MAX_LISTED]:
         roots = ", ".join(str(rank) for rank, up in pairs if up < 0) or ABSENT
-        depth = _depth(dict(pairs))
-        words = (
-            f"root {roots}, depth {depth}" if len(pairs) == main.size else f"{len(pairs)} of {main.size} ranks logged"
-        )
-        yield _row("tree", f"x{len(channels):<3} {words}   (channels {channel_words(channels)})")
+        words = f"root {roots}, depth {_depth(dict(pairs))}"
+        if len(pairs) != main.size:
+            words = f"{len(pairs)} of {main.size} ranks logged"
+        yield _row("tree", f"x{len(trees):<3} {words}   (channels {channel_words(channel for channel, _ in trees)})")
 
 
 def _depth(parents: dict[int, int]) -> int:
@@ -259,11 +240,9 @@ def _range(one: SizeRange) -> str:
 def _found(findings: Sequence[Finding], topology: Topology | None) -> Iterator[str]:
     real = [one for one in findings if one.certainty != "could not look"]
     blind = [one for one in findings if one.certainty == "could not look"]
-    machine = (
-        f"held against {topology.name}"
-        if topology is not None
-        else "no machine given: against the log's own tables only"
-    )
+    machine = "no machine given: against the log's own tables only"
+    if topology is not None:
+        machine = f"held against {topology.name}"
     yield f"Contradictions ({visible(machine)})"
     for finding in real:
         for line in finding_lines(finding):
