@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from railwright.limits.collectives import Algorithm, CollectiveLimit, Rate, Share
-from railwright.report import wording
+from railwright.report.wording import count, visible
 from railwright.units import format_bandwidth, format_duration, format_size
 
 WIDTH = 110
@@ -14,13 +14,22 @@ WIDTH = 110
 LABEL = 10
 
 
-def labelled(label: str, text: str, *, indent: int = 0) -> Iterator[str]:
-    """A label and a sentence beside it, broken into lines; what the text has of control characters is escaped."""
-    first = " " * indent + f"{label:{LABEL}}"
-    yield from textwrap.wrap(
-        wording.visible(text), WIDTH, initial_indent=first, subsequent_indent=" " * (indent + LABEL),
-        break_on_hyphens=False, break_long_words=False,
-    ) or [first.rstrip()]  # fmt: skip
+def labelled(label: str, *texts: str, indent: int = 0) -> Iterator[str]:
+    """A label and sentences beside it, broken into lines; control characters in them are escaped."""
+    for text in texts:
+        first = " " * indent + f"{label:{LABEL}}"
+        yield from textwrap.wrap(
+            visible(text), WIDTH, initial_indent=first, subsequent_indent=" " * (indent + LABEL),
+            break_on_hyphens=False, break_long_words=False,
+        ) or [first.rstrip()]  # fmt: skip
+        label = ""
+
+
+def rate_words(rate: Rate, shown: Callable[[float], str] = format_bandwidth) -> str:
+    """The expected band, or that no document tells it."""
+    if rate.expected_low is None or rate.expected_high is None:
+        return "unknown"
+    return f"{shown(rate.expected_low)} to {shown(rate.expected_high)}"
 
 
 def render_collective(found: CollectiveLimit) -> str:
@@ -30,14 +39,14 @@ def render_collective(found: CollectiveLimit) -> str:
 
 def _lines(found: CollectiveLimit) -> Iterator[str]:
     size = f", {format_size(found.size_bytes)}" if found.size_bytes else ", large sizes"
-    plural = "host" if found.hosts == 1 else "hosts"
-    yield f"{found.collective} on {found.hosts} {plural} of {wording.visible(found.cluster)}, {found.ranks} ranks{size}"
+    on = f"on {count(found.hosts, 'host')} of {visible(found.cluster)}"
+    yield f"{found.collective} {on}, {found.ranks} ranks{size}"
     yield ""
     yield f"{'':10}{'limit':>12}   expected"
     yield f"{'busbw':10}{_rate(found.busbw_bytes_per_s)}"
     yield f"{'algbw':10}{_rate(found.algbw_bytes_per_s)}"
     if found.time_s is not None:
-        yield f"{'time':10}{_time(found.time_s)}"
+        yield f"{'time':10}{format_duration(found.time_s.limit):>12}   {rate_words(found.time_s, format_duration)}"
     yield ""
     yield from labelled("because", found.because)
     for share in found.bottleneck:
@@ -50,25 +59,15 @@ def _lines(found: CollectiveLimit) -> Iterator[str]:
     for title, sentences in (("software", found.software_limits), ("assumed", found.assumptions)):
         if sentences:
             yield ""
-        for number, sentence in enumerate(sentences):
-            yield from labelled(title if number == 0 else "", sentence)
+            yield from labelled(title, *sentences)
     yield ""
-    for number, source in enumerate(found.sources):
-        yield from labelled("source" if number == 0 else "", source)
+    yield from labelled("source", *found.sources)
 
 
 def _rate(rate: Rate) -> str:
-    limit = f"{format_bandwidth(rate.limit):>12}"
-    if rate.expected_low is None or rate.expected_high is None:
-        return f"{limit}   unknown: no document tells what healthy systems reach"
-    return f"{limit}   {format_bandwidth(rate.expected_low)} to {format_bandwidth(rate.expected_high)}"
-
-
-def _time(time: Rate) -> str:
-    least = f"{format_duration(time.limit):>12}"
-    if time.expected_low is None or time.expected_high is None:
-        return f"{least}   unknown"
-    return f"{least}   {format_duration(time.expected_low)} to {format_duration(time.expected_high)}"
+    band = rate_words(rate)
+    why = ": no document tells what healthy systems reach" if band == "unknown" else ""
+    return f"{format_bandwidth(rate.limit):>12}   {band}{why}"
 
 
 def _share_lines(share: Share, rate: float) -> Iterator[str]:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from railwright.diagnosis.explain import Explained
-from railwright.diagnosis.foreign import counted
 from railwright.diagnosis.hypotheses import Fitted
 from railwright.diagnosis.model import Judged
 from railwright.diagnosis.verdict import format_quantity
@@ -24,6 +23,7 @@ from railwright.units import format_size
 _WIDEST_NAME = 38
 _WIDEST_SHOWN = 23
 _MOST_SEEN = 3
+_OPEN_BAND = "{} and up"
 _CLEARLY = 1.1
 """A fault is named as the cause only if the healthy machine is farther from the table by this factor, and alone only
 if the other faults are."""
@@ -47,16 +47,15 @@ def _lines(found: Explained) -> Iterator[str]:
     yield from _hypotheses(found.hypotheses)
     settings = [one for one in found.findings if _is_setting(one)]
     yield from _findings("settings that the table came with", settings)
-    yield from _findings("what the machine given shows", [one for one in found.findings if not _is_setting(one)])
-    for number, note in enumerate(found.notes):
-        if number == 0:
-            yield ""
-        yield from labelled("note" if number == 0 else "", note)
+    yield from _findings("what the machine given shows", [one for one in found.findings if one not in settings])
+    if found.notes:
+        yield ""
+        yield from labelled("note", *found.notes)
 
 
 def _title(found: Explained) -> str:
-    ranks = f", {counted(found.ranks, 'rank')}" if found.ranks else ""
-    hosts = f" on {counted(found.hosts, 'host')}" if found.hosts else ""
+    ranks = f", {wording.count(found.ranks, 'rank')}" if found.ranks else ""
+    hosts = f" on {wording.count(found.hosts, 'host')}" if found.hosts else ""
     against = f", held against {wording.visible(found.machine)}" if found.machine else ", no machine given"
     test = "" if found.test == found.tool.rpartition(" ")[2].lower() else found.test
     return f"{wording.visible(' '.join(filter(None, (found.tool, found.version, test))))}{ranks}{hosts}{against}"
@@ -73,7 +72,7 @@ def _held_against(found: Explained) -> Iterator[str]:
             yield from labelled("measured", f"{format_quantity(row.quantity, row.value)}{unit}{_size_words(row)}")
         return
     if row.expected is not None:
-        yield from labelled("expected", f"{_band(row)}{unit}: {row.expected.because}")
+        yield from labelled("expected", f"{wording.band_words(row.expected, _OPEN_BAND)}{unit}: {row.expected.because}")
     yield from labelled("limit", f"{format_quantity(row.quantity, row.limit.value)}{unit}: {row.limit.because}")
     yield from labelled("source", "; ".join(map(str, row.limit.sources)))
 
@@ -111,23 +110,21 @@ def _is_setting(finding: Finding) -> bool:
 def _table(found: Explained) -> Iterator[str]:
     """The tool's own string stands beside the value unless they are the same; without a machine nothing is judged."""
     names = _names(found.rows)
-    width = min(_WIDEST_NAME, max(map(len, names), default=4))
+    width = max(map(len, names), default=4)
     theirs = not found.bandwidths_are
-    unit = found.bandwidths_are or "measured"
-    head = f"  {'row':{width}}" + (f"{'the tool says':>{_WIDEST_SHOWN + 2}}" if theirs else "") + f"{unit:>14}"
     judged = any(not isinstance(row.limit, NoLimit) for row in found.rows)
     failed = any(row.verdict.state == "failed" for row in found.rows)
-    bands = [_band(row) for row in found.rows]
-    wide = max(map(len, (*bands, "expected")))
-    head += f"{'of limit':>10}   {'expected':{wide}} " if judged else "   "
-    yield f"{head} verdict" if judged or failed else head.rstrip()
-    for name, row, shown, band in zip(names, found.rows, found.shown, bands, strict=True):
+    table = [("row", "the tool says", found.bandwidths_are or "measured", "of limit", "expected", "verdict")]
+    for name, row, shown in zip(names, found.rows, found.shown, strict=True):
         value = format_quantity(row.quantity, row.value) if row.value is not None else "none"
-        said = f"{wording.visible(shown)[:_WIDEST_SHOWN]:>{_WIDEST_SHOWN + 2}}" if theirs else ""
         share = f"{row.fraction_of_limit:.3f}" if row.fraction_of_limit is not None else ""
-        line = f"  {name[:width]:{width}}{said}{value:>14}"
+        band = wording.band_words(row.expected, _OPEN_BAND)
+        table.append((name, wording.visible(shown)[:_WIDEST_SHOWN], value, share, band, row.verdict.state))
+    wide = max(len(row[4]) for row in table)
+    for name, said, value, share, band, state in table:
+        line = f"  {name:{width}}{f'{said:>{_WIDEST_SHOWN + 2}}' if theirs else ''}{value:>14}"
         line += f"{share:>10}   {band:{wide}} " if judged else "   "
-        yield f"{line} {row.verdict.state}" if judged or failed else line.rstrip()
+        yield f"{line} {state}" if judged or failed else line.rstrip()
 
 
 def _names(rows: tuple[Judged, ...]) -> list[str]:
@@ -146,21 +143,12 @@ def _names(rows: tuple[Judged, ...]) -> list[str]:
         words = [f"{format_size(size):9}"] if isinstance(size, int) else []
         words += [_word(key, row.parameters[key]) for key in varied if key in row.parameters]
         words += [row.quantity.partition("_")[0]] if quantities else []
-        names.append(wording.visible(" ".join(words)))
+        names.append(wording.visible(" ".join(words))[:_WIDEST_NAME])
     return names
 
 
 def _word(key: str, value: Scalar) -> str:
     return str(value).replace("_", " ") if isinstance(value, str) else f"{key}={value}"
-
-
-def _band(row: Judged) -> str:
-    if row.expected is None:
-        return "unknown"
-    low = format_quantity(row.quantity, row.expected.low)
-    if row.expected.high is None:
-        return f"{low} and up"
-    return f"{low} to {format_quantity(row.quantity, row.expected.high)}"
 
 
 def _hypotheses(fitted: tuple[Fitted, ...]) -> Iterator[str]:
@@ -183,7 +171,5 @@ def _findings(title: str, findings: Sequence[Finding]) -> Iterator[str]:
         yield ""
         yield title
     for finding in findings:
-        yield from labelled(finding.certainty, f"{finding.fault}: {finding.says}", indent=2)
-        for label, text in (("costs", finding.costs), ("remedy", finding.remedy)):
-            if text:
-                yield from labelled("", f"{label}: {text}", indent=2)
+        more = [f"{label}: {text}" for label, text in (("costs", finding.costs), ("remedy", finding.remedy)) if text]
+        yield from labelled(finding.certainty, f"{finding.fault}: {finding.says}", *more, indent=2)

@@ -25,10 +25,7 @@ def _row_lines(row: PathLimit) -> Iterator[str]:
         yield f"{name:26} unknown"
         yield f"{'':8}{wording.visible(row.limit.why)}"
         return
-    expected = ""
-    if row.expected is not None:
-        high = f" to {format_bandwidth(row.expected.high)}" if row.expected.high else " and up"
-        expected = f"   expected {format_bandwidth(row.expected.low)}{high}"
+    expected = f"   expected {wording.band_words(row.expected, '{} and up')}" if row.expected is not None else ""
     yield f"{name:26} {format_bandwidth(row.limit.value):>10}{expected}"
     yield f"{'':8}because   {wording.visible(row.limit.because)}"
     for step in row.limit.derivation:

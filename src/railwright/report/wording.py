@@ -130,10 +130,12 @@ def because(limit: Limit | NoLimit) -> str:
     return visible(f"{limit.because} ({kind})")
 
 
-def band_words(expected: Expected) -> str:
+def band_words(expected: Expected | None, low_only: str = "from {}") -> str:
     """The expected band: `9.1 GB/s to 12 GB/s`, or `from 9.1 GB/s` where only the low side is known."""
+    if expected is None:
+        return "unknown"
     low = quantity(expected.quantity, expected.low)
-    return f"from {low}" if expected.high is None else f"{low} to {quantity(expected.quantity, expected.high)}"
+    return low_only.format(low) if expected.high is None else f"{low} to {quantity(expected.quantity, expected.high)}"
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
