@@ -31,7 +31,7 @@ def point(floor_s: float) -> Judged:
 def test_a_floor_far_below_what_is_expected_is_not_shown(floor_s: float, limit: str, share: str) -> None:
     head = point(floor_s)
     assert wording.limit_and_share(head) == (limit, share)
-    assert (_limit_value(head) is None) == (limit == wording.ABSENT)
+    assert (not _limit_value(head)) == (limit == wording.ABSENT)
     one = replace(sample.diagnosis().paths[0], quantity="latency_s", headline=head)
     judged = Diagnosis(points=(head,), paths=(one,), findings=(), exit_status=EXIT_OK)
     shown = wording.quantity("latency_s", floor_s)

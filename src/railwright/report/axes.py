@@ -9,13 +9,29 @@ from typing import Any
 from railwright.limits.model import Quantity
 from railwright.report import wording
 
-_INK, _MUTED, _GRID = "--ink", "--muted", "--line"
 _SIZE_TICKS = 6
 _MOST_DECADES = 12
 _SMALLEST, _LARGEST = 1e-300, 1e300
 """An axis ends there whatever it is given: between them a margin and the next power of ten are still numbers."""
 _ROOM_FOR_BAND = 3.0
 """A band may reach this factor beyond all medians and limits; one bad sample must not squeeze the curves flat."""
+
+
+AXIS = {
+    "gridcolor": "--line",
+    "linecolor": "--muted",
+    "tickcolor": "--muted",
+    "tickfont": {"color": "--muted"},
+    "zeroline": False,
+}
+_FRAME: dict[str, Any] = {
+    "paper_bgcolor": "rgba(0,0,0,0)",
+    "plot_bgcolor": "rgba(0,0,0,0)",
+    "font": {"color": "--ink", "size": 12},
+    "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.12, "yanchor": "top", "font": {"color": "--ink"}},
+    "hoverlabel": {"bgcolor": "--surface", "bordercolor": "--muted", "font": {"color": "--ink"}, "align": "left"},
+    "hovermode": "closest",
+}
 
 
 def curve_layout(
@@ -25,16 +41,11 @@ def curve_layout(
     low, high = min(values), max(values)
     low = _drawable(max(min((*bands, low)), low / _ROOM_FOR_BAND) / 1.3)
     high = _drawable(min(max((*bands, high)), high * _ROOM_FOR_BAND) * 1.3)
-    value_axis = {
-        **_axis(),
-        **_ticks(quantity, _logarithmic_ticks(low, high)),
-        "type": "log",
-        "range": [math.log10(low), math.log10(high)],
-    }
+    ticks = _ticks(quantity, _logarithmic_ticks(low, high))
     return {
-        **_frame(),
-        "xaxis": {**_axis(), **_size_ticks(sizes), "type": "log"},
-        "yaxis": value_axis,
+        **_FRAME,
+        "xaxis": {**AXIS, **_size_ticks(sizes), "type": "log"},
+        "yaxis": {**AXIS, **ticks, "type": "log", "range": [math.log10(low), math.log10(high)]},
         "height": 380,
         "margin": {"l": 68, "r": 14, "t": 12, "b": 40},
     }
@@ -45,9 +56,9 @@ def dot_layout(quantity: Quantity, values: Sequence[float], rows: int) -> dict[s
     high = _drawable(max(values))
     names = {"automargin": True, "type": "category", "showgrid": False, "range": [rows - 0.4, -0.6]}
     return {
-        **_frame(),
-        "xaxis": {**_axis(), **_ticks(quantity, _linear_ticks(high)), "range": [0, high * 1.08]},
-        "yaxis": {**_axis(), **names},
+        **_FRAME,
+        "xaxis": {**AXIS, **_ticks(quantity, linear_ticks(high, room=1.08)), "range": [0, high * 1.08]},
+        "yaxis": {**AXIS, **names},
         "height": 70 + 56 * rows,
         "margin": {"l": 8, "r": 14, "t": 12, "b": 40},
     }
@@ -55,28 +66,6 @@ def dot_layout(quantity: Quantity, values: Sequence[float], rows: int) -> dict[s
 
 def _drawable(value: float) -> float:
     return min(max(value, _SMALLEST), _LARGEST)
-
-
-def _frame() -> dict[str, Any]:
-    legend = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.12, "yanchor": "top", "font": {"color": _INK}}
-    return {
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"color": _INK, "size": 12},
-        "legend": legend,
-        "hoverlabel": {"bgcolor": "--surface", "bordercolor": _MUTED, "font": {"color": _INK}, "align": "left"},
-        "hovermode": "closest",
-    }
-
-
-def _axis() -> dict[str, Any]:
-    return {
-        "gridcolor": _GRID,
-        "linecolor": _MUTED,
-        "tickcolor": _MUTED,
-        "tickfont": {"color": _MUTED},
-        "zeroline": False,
-    }
 
 
 def _size_ticks(sizes: Sequence[float]) -> dict[str, Any]:
@@ -94,19 +83,16 @@ def _logarithmic_ticks(low: float, high: float) -> list[float]:
     return [tick for tick in ticks if low / 3 <= tick <= high * 3]
 
 
-def _linear_ticks(high: float) -> list[float]:
-    """Zero and at most four multiples of 1, 2 or 5 times a power of ten."""
+def linear_ticks(high: float, *, room: float) -> list[float]:
+    """Zero and at most four multiples of 1, 2 or 5 times a power of ten, up to `room` times the highest value."""
     decade = 10.0 ** math.floor(math.log10(high))
     step = next(part * decade for part in (0.5, 1.0, 2.0, 5.0) if high / (part * decade) <= 4)
-    return [step * place for place in range(math.floor(high * 1.08 / step) + 1)]
+    return [step * place for place in range(math.floor(high * room / step) + 1)]
 
 
 def _ticks(quantity: Quantity, values: list[float]) -> dict[str, Any]:
-    words = [_tick_words(wording.quantity(quantity, value)) if value else "0" for value in values]
+    words = []
+    for value in values:
+        number, _, unit = wording.quantity(quantity, value).partition(" ")
+        words.append(f"{float(number):g} {unit}" if value else "0")  # `10 GB/s` for `10.0 GB/s`: a tick is exact
     return {"tickvals": values, "ticktext": words}
-
-
-def _tick_words(words: str) -> str:
-    """`10 GB/s` for `10.0 GB/s`: a tick is exact."""
-    number, _, unit = words.partition(" ")
-    return f"{float(number):g} {unit}"

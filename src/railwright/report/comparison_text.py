@@ -92,9 +92,8 @@ class _Printer(Page):
                 told.add(point.reason)
 
     def _point(self, point: ComparedPoint) -> None:
-        size = point.parameters.get("size_bytes")
         cells = [
-            wording.scalar("size_bytes", size) if size is not None else wording.ABSENT,
+            wording.size_words(point.parameters) or wording.ABSENT,
             *self._side(point, point.a),
             *self._side(point, point.b),
             wording.ratio(point.ratio),
@@ -122,8 +121,8 @@ class _Printer(Page):
             self.heading(f"Only in {side.upper()}")
             curves = wording.grouped(found, lambda each: (_curve_words(each), each.other, each.why))
             for (title, other, why), group in curves:
-                sizes = [each.parameters["size_bytes"] for each in group if "size_bytes" in each.parameters]
-                self.line(f"{title}  {_sizes_words(sizes)}".rstrip(), indent=_INDENT)
+                sizes = wording.sizes_words((each.parameters for each in group), listed=_SHOWN_PLACES)
+                self.line(f"{title}  {sizes}".rstrip(), indent=_INDENT)
                 if other != "absent":
                     self.line(f"{other} in the other run: {why}", "dim", indent=_INDENT * 2)
 
@@ -176,8 +175,3 @@ def _interval_legend(points: Iterable[ComparedPoint]) -> str:
     least, most = (f"{confidence * 100:.0f}" for confidence in (sure[0], sure[-1]))
     range_words = least if least == most else f"{least} to {most}"
     return f"interval: where B/A lies, {range_words} % sure, by the ranks of the launches"
-
-
-def _sizes_words(sizes: Iterable[str | float]) -> str:
-    words = [wording.scalar("size_bytes", size) for size in sizes]
-    return ", ".join(words) if len(words) <= _SHOWN_PLACES else f"{words[0]} to {words[-1]} ({len(words)} sizes)"

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from railwright.diagnosis.model import State
 from railwright.errors import RailwrightError
@@ -37,15 +40,38 @@ STATE_SIGN: dict[State, str] = {
 """A sign beside each verdict word: its shape tells it apart where its colour does not."""
 
 
-class Drawn(Protocol):
-    """A figure that plotly.js draws."""
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the table behind a figure."""
+
+    series: str
+    size: str
+    cells: tuple[str, ...]
+    state: State
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure, what it shows in words, and the table of its numbers where it has one of its own."""
+
+    title: str
+    summary: str
+    data: tuple[dict[str, Any], ...]
+    """Traces as plotly.js reads them; a test holds them against plotly's schema."""
+    layout: dict[str, Any]
+    caption: str = ""
+    columns: tuple[str, ...] = ()
+    rows: tuple[Row, ...] = ()
 
     def json(self) -> dict[str, Any]:
-        """Its data and layout."""
-        ...
+        """What plotly.js needs."""
+        return {"data": self.data, "layout": self.layout}
 
 
-def render_page(template: str, figures: Sequence[Drawn], fields: dict[str, Any]) -> str:
+def plotly_text(words: str) -> str:
+    """Words for plotly.js, which reads some HTML tags in its text."""
+    return html.escape(words, quote=False)
+
+
+def render_page(template: str, figures: Sequence[Figure], fields: dict[str, Any]) -> str:
     """The page from its template, with script, style, policy and the figures' data filled in.
 
     Raises RailwrightError if plotly.js cannot stand in it.

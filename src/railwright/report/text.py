@@ -214,10 +214,9 @@ def all_findings(diagnosis: Diagnosis) -> tuple[Finding, ...]:
 
 
 def _varied(judged: JudgedPath) -> str:
-    words = wording.parameter_words(judged.parameters)
-    size = judged.headline.parameters.get("size_bytes") if judged.headline else None
-    at_size = f"at {wording.scalar('size_bytes', size)}" if size is not None else ""
-    return ", ".join(part for part in (words, at_size) if part) or wording.QUANTITY_WORDS[judged.quantity]
+    size = wording.size_words(judged.headline.parameters) if judged.headline else ""
+    words = (wording.parameter_words(judged.parameters), f"at {size}" if size else "")
+    return ", ".join(filter(None, words)) or wording.QUANTITY_WORDS[judged.quantity]
 
 
 def _because_lines(judged: JudgedPath) -> Iterator[str]:
@@ -226,8 +225,8 @@ def _because_lines(judged: JudgedPath) -> Iterator[str]:
         yield wording.because(judged.headline.limit)
         if judged.headline.expected is not None:
             yield f"expected {wording.band_words(judged.headline.expected)}"
-    why = judged.verdict.why
-    if judged.verdict.state != "ok" and why and not (judged.headline and why in wording.because(judged.headline.limit)):
+    why = wording.why_words(judged)
+    if why and judged.verdict.state != "ok":
         yield f"{judged.verdict.state}: {why}"
 
 

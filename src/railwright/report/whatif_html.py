@@ -5,17 +5,13 @@ The page, its policy and its drawing of figures are those of the report of a run
 
 from __future__ import annotations
 
-import html as escaping
-import math
 from collections.abc import Sequence
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple
 
 import railwright
 from railwright.limits.designs import Design, Question, front, price, speed
-from railwright.report import axes, whatif_text, wording
-from railwright.report.offline_page import render_page
+from railwright.report import axes, collective_text, whatif_text, wording
+from railwright.report.offline_page import Figure, plotly_text, render_page
 
 _INK, _MUTED, _FIRST = "--ink", "--muted", "--series-1"
 _ROOM = 1.14
@@ -24,71 +20,71 @@ _LETTER, _LINE = 0.027, 0.08
 """What a letter and a line of a name take of the picture on a phone: 7 of 260 and 20 of 250 points."""
 
 
-class Picture(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure of the page, with what it shows in words."""
+class _Mark(NamedTuple):
+    """A design in the picture of one collective."""
 
-    title: str
-    summary: str
-    data: tuple[dict[str, Any], ...]
-    layout: dict[str, Any]
-
-    def json(self) -> dict[str, Any]:
-        """What plotly.js needs."""
-        return {"data": self.data, "layout": self.layout}
-
-
-class View(msgspec.Struct, frozen=True, kw_only=True):
-    """One design with its label."""
-
-    label: str
     design: Design
+    label: str
+    price: float
+    speed: float
+    is_best: bool
+    """Whether no other design beats it there."""
 
 
 def render_designs_html(designs: Sequence[Design], question: Question) -> str:
     """The whole page, which needs no network. Raises RailwrightError if plotly.js cannot stand in it."""
     labels = whatif_text.labels(designs)
-    drawn = [_picture(designs, labels, place) for place in range(len(designs[0].collectives))]
     fields = {
         "title": whatif_text.title_words(designs),
-        "views": [View(label=label, design=design) for label, design in zip(labels, designs, strict=True)],
+        "designs": designs,
         "named": dict(zip((design.name for design in designs), labels, strict=True)),
         "notes": whatif_text.notes(designs, question),
         "show": whatif_text,
+        "rate_words": collective_text.rate_words,
         "priced": question.prices is not None,
         "version": railwright.__version__,
     }
+    drawn = [_picture(designs, labels, place) for place in range(len(designs[0].collectives))]
     return render_page("whatif.html.j2", drawn, fields)
 
 
-def _picture(designs: Sequence[Design], labels: Sequence[str], place: int) -> Picture:
+def _picture(designs: Sequence[Design], labels: Sequence[str], place: int) -> Figure:
     """Limit against cost: designs on the front are filled and joined, the rest are open."""
     best = front(designs, place)
-    collective = designs[0].collectives[place].collective
+    marks = [
+        _Mark(design, label, price(design), speed(design, place), design in best)
+        for design, label in zip(designs, labels, strict=True)
+    ]
+    marks.sort(key=lambda mark: not mark.is_best)
+    sides = _sides(marks)
+    front_line = {
+        "type": "scatter", "mode": "lines", "showlegend": False, "hoverinfo": "skip",
+        "x": [price(design) for design in best], "y": [speed(design, place) for design in best],
+        "line": {"color": _FIRST, "width": 1.5, "dash": "dot", "shape": "hv"},
+    }  # fmt: skip
+    kinds = ((True, "Pareto", "circle", _FIRST), (False, "beaten", "diamond-open", _INK))
+    drawn = [
+        _trace([mark for mark in marks if mark.is_best == is_best], place, name, symbol, colour, sides)
+        for is_best, name, symbol, colour in kinds
+    ]
     against = "cost" if designs[0].cost is not None else "switch ports"
-    marks = list(zip(designs, labels, strict=True))
-    on_front = [(design, label) for design, label in marks if design in best]
-    beaten = [(design, label) for design, label in marks if design not in best]
-    sides = _sides([*on_front, *beaten], place)
-    data = [_front_trace(best, place), _marks(on_front, place, "Pareto", "circle", _FIRST, sides)]
-    if beaten:
-        data.append(_marks(beaten, place, "beaten", "diamond-open", _INK, sides))
-    return Picture(
-        title=f"{collective}: busbw against {against}",
-        summary=f"On the front: {', '.join(label for _, label in on_front)}",
-        data=tuple(data),
-        layout=_layout(designs, place),
+    return Figure(
+        title=f"{designs[0].collectives[place].collective}: busbw against {against}",
+        summary=f"On the front: {', '.join(mark.label for mark in marks if mark.is_best)}",
+        data=(front_line, *(trace for trace in drawn if trace["x"])),
+        layout=_layout(marks),
     )
 
 
-def _sides(marks: Sequence[tuple[Design, str]], place: int) -> dict[str, str]:
+def _sides(marks: Sequence[_Mark]) -> dict[str, str]:
     """At which side of its mark each name stands; without an entry it would be cut, or cover another name or mark."""
-    dearest = max(price(design) for design, _ in marks) or 1.0
-    fastest = max(speed(design, place) for design, _ in marks)
-    where = [(price(design) / dearest, speed(design, place) / fastest) for design, _ in marks]
+    dearest = max(mark.price for mark in marks) or 1.0
+    fastest = max(mark.speed for mark in marks)
+    where = [(mark.price / dearest, mark.speed / fastest) for mark in marks]
     found: dict[str, str] = {}
     taken: list[tuple[float, float, float]] = []
-    for number, (_, label) in enumerate(marks):
-        (across, up), width = where[number], _LETTER * len(label)
+    for number, mark in enumerate(marks):
+        (across, up), width = where[number], _LETTER * len(mark.label)
         others = [(x, x, y) for x, y in where[:number] + where[number + 1 :]]
         for side, start in (("top left", across - width), ("top right", across)):
             fits = start >= 0 and start + width <= _ROOM
@@ -96,85 +92,57 @@ def _sides(marks: Sequence[tuple[Design, str]], place: int) -> dict[str, str]:
                 abs(up - row) >= _LINE or start >= end + _LETTER or begin >= start + width + _LETTER
                 for begin, end, row in taken + others
             ):
-                found[label] = side
+                found[mark.label] = side
                 taken.append((start, start + width, up))
                 break
     return found
 
 
-def _front_trace(best: Sequence[Design], place: int) -> dict[str, Any]:
-    return {
-        "type": "scatter", "mode": "lines", "showlegend": False, "hoverinfo": "skip",
-        "x": [price(design) for design in best], "y": [speed(design, place) for design in best],
-        "line": {"color": _FIRST, "width": 1.5, "dash": "dot", "shape": "hv"},
-    }  # fmt: skip
-
-
-def _marks(
-    marks: Sequence[tuple[Design, str]], place: int, name: str, symbol: str, colour: str, sides: dict[str, str]
+def _trace(
+    marks: Sequence[_Mark], place: int, name: str, symbol: str, colour: str, sides: dict[str, str]
 ) -> dict[str, Any]:
     """The designs of one kind, each named where `sides` has room for its name."""
     return {
         "type": "scatter", "mode": "markers+text", "name": name,
-        "x": [price(design) for design, _ in marks], "y": [speed(design, place) for design, _ in marks],
+        "x": [mark.price for mark in marks], "y": [mark.speed for mark in marks],
         "marker": {"color": colour, "symbol": symbol, "size": 11, "line": {"width": 2, "color": colour}},
-        "text": [_text(label) if label in sides else "" for _, label in marks],
-        "textposition": [sides.get(label, "top left") for _, label in marks],
+        "text": [plotly_text(mark.label) if mark.label in sides else "" for mark in marks],
+        "textposition": [sides.get(mark.label, "top left") for mark in marks],
         "textfont": {"color": _INK}, "cliponaxis": False,
-        "hovertext": [_hover(design, label, place) for design, label in marks], "hoverinfo": "text",
+        "hovertext": [_hover(mark, place) for mark in marks], "hoverinfo": "text",
     }  # fmt: skip
 
 
-def _hover(design: Design, label: str, place: int) -> str:
-    reach = design.collectives[place]
+def _hover(mark: _Mark, place: int) -> str:
+    rate, cost = mark.design.collectives[place].busbw_bytes_per_s, mark.design.cost
+    against = wording.count(mark.design.parts.switch_ports, "switch port")
     lines = [
-        f"<b>{_text(label)}</b>",
-        f"limit {wording.quantity('bandwidth_bytes_per_s', reach.busbw_bytes_per_s.limit)}",
-        f"expected {whatif_text.band_words(reach.busbw_bytes_per_s)}",
-        _text(price_words(design)),
+        f"<b>{plotly_text(mark.label)}</b>",
+        f"limit {wording.quantity('bandwidth_bytes_per_s', rate.limit)}",
+        f"expected {collective_text.rate_words(rate)}",
+        plotly_text(whatif_text.money(cost.total, cost.currency)) if cost is not None else against,
     ]
     return "<br>".join(lines)
 
 
-def price_words(design: Design) -> str:
-    """What the designs are compared by, with its unit."""
-    if design.cost is not None:
-        return whatif_text.money(design.cost.total, design.cost.currency)
-    return wording.count(design.parts.switch_ports, "switch port")
-
-
-def _text(words: str) -> str:
-    """Words for plotly.js, which reads some HTML tags in its text."""
-    return escaping.escape(words, quote=False)
-
-
-def _layout(designs: Sequence[Design], place: int) -> dict[str, Any]:
+def _layout(marks: Sequence[_Mark]) -> dict[str, Any]:
     """Both axes begin at nothing, so that a distance is a share; room above and beside for the names."""
-    dearest = max(map(price, designs)) or 1.0
-    layout = axes.dot_layout("bandwidth_bytes_per_s", [speed(design, place) for design in designs], rows=1)
+    dearest, cost = max(mark.price for mark in marks) or 1.0, marks[0].design.cost
+    speeds = [mark.speed for mark in marks]
+    layout = axes.dot_layout("bandwidth_bytes_per_s", speeds, rows=1)
     bandwidth = layout["xaxis"]
-    fastest = max(speed(design, place) for design in designs)
-    prices = {key: value for key, value in bandwidth.items() if key not in ("tickvals", "ticktext", "range")}
-    ticks = _ticks(dearest)
-    unit = _text(f" {wording.visible(designs[0].cost.currency)}" if designs[0].cost is not None else "")
+    unit = plotly_text(f" {wording.visible(cost.currency)}") if cost is not None else ""
+    ticks = axes.linear_ticks(dearest, room=1.1)
     words = [f"{_short(tick)}{unit if tick else ''}" for tick in ticks]
-    if designs[0].cost is None:
-        prices["title"] = {"text": "switch ports in use", "font": {"color": _MUTED}}
+    title = {} if cost is not None else {"title": {"text": "switch ports in use", "font": {"color": _MUTED}}}
     return {
         **layout,
-        "xaxis": {**prices, "tickvals": ticks, "ticktext": words, "range": [0, dearest * _ROOM]},
-        "yaxis": {**bandwidth, "range": [0, fastest * 1.2]},
+        "xaxis": {**axes.AXIS, **title, "tickvals": ticks, "ticktext": words, "range": [0, dearest * _ROOM]},
+        "yaxis": {**bandwidth, "range": [0, max(speeds) * 1.2]},
         "legend": {**layout["legend"], "y": -0.2},
         "height": 360,
-        "margin": {"l": 68, "r": 14, "t": 12, "b": 40},
+        "margin": {**layout["margin"], "l": 68},
     }
-
-
-def _ticks(high: float) -> list[float]:
-    """Zero and at most four multiples of 1, 2 or 5 times a power of ten."""
-    decade = 10.0 ** math.floor(math.log10(high))
-    step = next(part * decade for part in (0.2, 0.5, 1.0, 2.0, 5.0) if high / (part * decade) <= 4)
-    return [step * place for place in range(math.floor(high * 1.1 / step) + 1)]
 
 
 def _short(value: float) -> str:

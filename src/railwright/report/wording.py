@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from railwright.diagnosis.gpu_limits import decides_nothing
 from railwright.diagnosis.model import Diagnosis, Judged, JudgedPath, State
@@ -138,6 +138,23 @@ def band_words(expected: Expected | None, low_only: str = "from {}") -> str:
     return low_only.format(low) if expected.high is None else f"{low} to {quantity(expected.quantity, expected.high)}"
 
 
+def why_words(path: JudgedPath) -> str:
+    """What the verdict says; empty where it only repeats why there is no limit."""
+    why = visible(path.verdict.why)
+    return "" if path.headline is not None and why in because(path.headline.limit) else why
+
+
+def size_words(parameters: Mapping[str, Scalar]) -> str:
+    """`64 KiB`; empty where no size was varied."""
+    return scalar("size_bytes", parameters["size_bytes"]) if "size_bytes" in parameters else ""
+
+
+def sizes_words(varied: Iterable[Mapping[str, Scalar]], *, listed: int) -> str:
+    """As many sizes as may be listed, or `4 KiB to 1 MiB (9 sizes)`; empty where no size was varied."""
+    words = list(filter(None, map(size_words, varied)))
+    return ", ".join(words) if len(words) <= listed else f"{words[0]} to {words[-1]} ({len(words)} sizes)"
+
+
 def count(number: int, noun: str, plural: str = "") -> str:
     """`1 path`, `3 paths`."""
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
@@ -224,39 +241,28 @@ def gpu_words(topology: Topology) -> str:
     return visible(", ".join([*named, *(f"{what} {value}" for what, value in known if value)]))
 
 
-class Unmeasured:
+class Unmeasured(NamedTuple):
     """Points of one curve that were waived or failed for the same reason, taken together."""
 
-    def __init__(self, first: Judged) -> None:
-        self.benchmark = visible(first.benchmark)
-        self.path = visible(first.path)
-        self.parameters = parameter_words(first.parameters, without=("size_bytes",))
-        self.state: State = first.verdict.state
-        self.reason = visible(first.verdict.why or first.reason)
-        self.points = 0
-        self.sizes: list[str] = []
-
-    def add(self, point: Judged) -> None:
-        """Count one more point, and keep its size if it has one."""
-        self.points += 1
-        if "size_bytes" in point.parameters:
-            self.sizes.append(scalar("size_bytes", point.parameters["size_bytes"]))
-
-    @property
-    def size_words(self) -> str:
-        """`4 KiB`, or `4 KiB to 1 MiB (9 sizes)`; empty where no size was varied."""
-        if len(self.sizes) <= 1:
-            return "".join(self.sizes)
-        return f"{self.sizes[0]} to {self.sizes[-1]} ({len(self.sizes)} sizes)"
+    benchmark: str
+    path: str
+    parameters: str
+    state: State
+    reason: str
+    size_words: str
+    """`4 KiB`, or `4 KiB to 1 MiB (9 sizes)`; empty where no size was varied."""
 
 
 def unmeasured(points: Iterable[Judged]) -> tuple[Unmeasured, ...]:
     """All that was waived or failed, with points of one curve and one reason taken together."""
-    groups: dict[tuple[str, ...], Unmeasured] = {}
-    for point in points:
-        if point.verdict.state not in ("waived", "failed"):
-            continue
-        entry = Unmeasured(point)
-        key = (entry.benchmark, entry.path, entry.parameters, entry.state, entry.reason)
-        groups.setdefault(key, entry).add(point)
-    return tuple(groups.values())
+    missing = (point for point in points if point.verdict.state in ("waived", "failed"))
+    return tuple(
+        Unmeasured(*shared, size_words=sizes_words((point.parameters for point in group), listed=1))
+        for shared, group in grouped(missing, _curve_and_reason)
+    )
+
+
+def _curve_and_reason(point: Judged) -> tuple[str, str, str, State, str]:
+    varied = parameter_words(point.parameters, without=("size_bytes",))
+    why = visible(point.verdict.why or point.reason)
+    return visible(point.benchmark), visible(point.path), varied, point.verdict.state, why
