@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column
 from rich.text import Text
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
@@ -16,13 +15,11 @@ from railwright.results.compare import ComparedPoint, Comparison, OneSided, RunL
 from railwright.results.fairness import Difference
 
 STATEMENT_STYLE: dict[Statement, str] = {
-    "faster": "cyan",
     "slower": "bold yellow",
+    "faster": "cyan",
     "within noise": "",
     "cannot tell": "dim",
 }
-_STATEMENTS: tuple[Statement, ...] = ("slower", "faster", "within noise", "cannot tell")
-
 EXIT_MEANING = {
     EXIT_OK: "nothing is slower",
     EXIT_SLOW: "something is slower beyond noise",
@@ -30,7 +27,6 @@ EXIT_MEANING = {
 }
 
 _WIDTHS = {"size": 8, "A": 10, "spread": 6, "B": 10, "spread ": 6, "B/A": 5, "interval": 12}
-_GAP = 1
 _INDENT = 2
 _SHOWN_PLACES = 2
 
@@ -105,12 +101,8 @@ class _Printer(Page):
         return wording.quantity(point.quantity, side.median), wording.percent(side.spread)
 
     def _row(self, cells: list[Text]) -> None:
-        grid = Table.grid(padding=(0, _GAP, 0, 0))
-        for width in _WIDTHS.values():
-            grid.add_column(width=width, justify="right", overflow="fold")
-        grid.add_column(no_wrap=True)
-        grid.add_row(*cells)
-        self.console.print(Padding(grid, (0, 0, 0, 0), expand=False))
+        numbers = (Column(width=width, justify="right", overflow="fold") for width in _WIDTHS.values())
+        self.grid([*numbers, Column(no_wrap=True)], cells, gap=1)
 
     def one_sided(self, one_sided: tuple[OneSided, ...]) -> None:
         """Points that only one run has, those of one curve and one reason together."""
@@ -135,7 +127,7 @@ class _Printer(Page):
 def closing_words(comparison: Comparison) -> str:
     """`12 points: 1 slower, 11 within noise. Exit status 1: something is slower beyond noise.`"""
     found = [point.statement for point in comparison.points]
-    counted = ", ".join(f"{found.count(word)} {word}" for word in _STATEMENTS if word in found)
+    counted = ", ".join(f"{found.count(word)} {word}" for word in STATEMENT_STYLE if word in found)
     counts = f"{wording.count(len(found), 'point')}: {counted}" if found else "no point could be compared"
     ratios = [point.ratio for point in comparison.points if point.ratio and point.statement in ("faster", "slower")]
     range_words = (

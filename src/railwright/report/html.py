@@ -35,6 +35,7 @@ def render_html(run: Run, diagnosis: Diagnosis, results: tuple[Result, ...], end
         "context": run.context,
         "gpus": wording.gpu_words(run.topology),
         "watched": wording.visible(watched_words(results)),
+        "state_meanings": [(state, look.meaning) for state, look in wording.STATES.items()],
         "end": end,
         "headline": _headline(dict(counts)),
         "worst": counts[0][0] if counts else "unknown",

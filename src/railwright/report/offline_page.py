@@ -13,31 +13,19 @@ import json
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from railwright.diagnosis.model import State
 from railwright.errors import RailwrightError
 from railwright.report import wording
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-    from markupsafe import Markup
-
 # `unsafe-inline` for styles only: plotly.js sets style attributes on what it draws and adds a style sheet of its own.
 # A style can neither run code nor, with default-src 'none', send anything.
 _POLICY = "default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-
-STATE_SIGN: dict[State, str] = {
-    "ok": "\u2713",
-    "slow": "\u25bc",
-    "suspicious": "\u25b2",
-    "unknown": "?",
-    "failed": "\u2715",
-    "waived": "\u2013",
-}
-"""A sign beside each verdict word: its shape tells it apart where its colour does not."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,15 +83,11 @@ def render_page(template: str, figures: Sequence[Figure], fields: dict[str, Any]
 
 def as_it_is(text: str) -> Markup:
     """Text that must not be escaped: only our own, plotly's, and what `_script_json` or a caller made safe."""
-    from markupsafe import Markup
-
     return Markup(text)  # noqa: S704
 
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     environment = Environment(
         loader=PackageLoader("railwright.report"),
         autoescape=True,
@@ -112,7 +96,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["visible"] = wording.visible
-    environment.globals.update(words=wording, sign=STATE_SIGN, meaning=wording.STATE_MEANING)
+    environment.globals.update(words=wording, states=wording.STATES)
     return environment
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.padding import Padding
+from rich.table import Column, Table
 from rich.text import Text
 
 from railwright.report import wording
@@ -48,3 +50,10 @@ class Page:
         """A blank line and a heading."""
         self.console.print()
         self.line(words, "bold")
+
+    def grid(self, columns: Sequence[Column], *rows: Sequence[Text], gap: int = 2, indent: int = 0) -> None:
+        """Rows of cells, laid out in columns."""
+        grid = Table.grid(*(column.copy() for column in columns), padding=(0, gap, 0, 0))
+        for row in rows:
+            grid.add_row(*row)
+        self.console.print(Padding(grid, (0, 0, 0, indent), expand=False))

@@ -13,6 +13,7 @@ A comparison prints comparison, difference, compared, one_sided and exit (result
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 import msgspec
 
@@ -24,22 +25,23 @@ from railwright.results.fairness import Difference
 from railwright.results.model import End, Run
 
 
-class FindingRecord(msgspec.Struct, frozen=True, kw_only=True, tag="finding", tag_field="record",
-                    forbid_unknown_fields=True):  # fmt: skip
+class _Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", forbid_unknown_fields=True):
+    """A record of a report's own."""
+
+
+class FindingRecord(_Record, frozen=True, kw_only=True, tag="finding"):
     """A finding that stands by itself; those that explain a path are inside its record."""
 
     finding: Finding
 
 
-class ExitRecord(msgspec.Struct, frozen=True, kw_only=True, tag="exit", tag_field="record",
-                 forbid_unknown_fields=True):  # fmt: skip
+class ExitRecord(_Record, frozen=True, kw_only=True, tag="exit"):
     """The last line: the status that the command ends with."""
 
     exit_status: int
 
 
-class ComparedRuns(msgspec.Struct, frozen=True, kw_only=True, tag="comparison", tag_field="record",
-                   forbid_unknown_fields=True):  # fmt: skip
+class ComparedRuns(_Record, frozen=True, kw_only=True, tag="comparison"):
     """The first line of a comparison: which two runs, and which parameters were left out when pairing."""
 
     a: RunLabel
@@ -47,26 +49,26 @@ class ComparedRuns(msgspec.Struct, frozen=True, kw_only=True, tag="comparison", 
     across: tuple[str, ...]
 
 
+Kind = TypeVar("Kind")
+
 ReportRecord = Run | Judged | JudgedPath | FindingRecord | End | ExitRecord
 ComparisonRecord = ComparedRuns | Difference | ComparedPoint | OneSided | ExitRecord
 
 
 def json_lines(run: Run, diagnosis: Diagnosis, end: End | None) -> Iterator[str]:
     """The records of a judged run as JSON, without line ends."""
+    findings = (FindingRecord(finding=finding) for finding in diagnosis.findings)
+    last = ExitRecord(exit_status=diagnosis.exit_status)
+    return _encoded(run, *diagnosis.points, *diagnosis.paths, *findings, *([end] if end is not None else []), last)
+
+
+def _encoded(*records: ReportRecord | ComparisonRecord) -> Iterator[str]:
     encoder = msgspec.json.Encoder()
-    for record in _records(run, diagnosis, end):
-        yield encoder.encode(record).decode()
+    return (encoder.encode(record).decode() for record in records)
 
 
-def _records(run: Run, diagnosis: Diagnosis, end: End | None) -> Iterator[ReportRecord]:
-    yield run
-    yield from diagnosis.points
-    yield from diagnosis.paths
-    for finding in diagnosis.findings:
-        yield FindingRecord(finding=finding)
-    if end is not None:
-        yield end
-    yield ExitRecord(exit_status=diagnosis.exit_status)
+def _of(kind: type[Kind], records: Iterable[object]) -> tuple[Kind, ...]:
+    return tuple(record for record in records if isinstance(record, kind))
 
 
 def read_json_lines(lines: Iterable[str]) -> tuple[Run, Diagnosis, End | None]:
@@ -81,30 +83,26 @@ def read_json_lines(lines: Iterable[str]) -> tuple[Run, Diagnosis, End | None]:
                 f"line {number} is not a record of a judged run: {error}",
                 hint="give what a command printed with --json",
             ) from error
-    runs = [record for record in records if isinstance(record, Run)]
-    exits = [record for record in records if isinstance(record, ExitRecord)]
+    runs, exits, ends = _of(Run, records), _of(ExitRecord, records), _of(End, records)
     if len(runs) != 1 or len(exits) != 1:
         raise UsageError(
             f"a judged run has one run and one exit record, here are {len(runs)} and {len(exits)}",
             hint="give the whole output of one command with --json",
         )
     diagnosis = Diagnosis(
-        points=tuple(record for record in records if isinstance(record, Judged)),
-        paths=tuple(record for record in records if isinstance(record, JudgedPath)),
-        findings=tuple(record.finding for record in records if isinstance(record, FindingRecord)),
+        points=_of(Judged, records),
+        paths=_of(JudgedPath, records),
+        findings=tuple(record.finding for record in _of(FindingRecord, records)),
         exit_status=exits[0].exit_status,
     )
-    return runs[0], diagnosis, next((record for record in records if isinstance(record, End)), None)
+    return runs[0], diagnosis, ends[0] if ends else None
 
 
 def comparison_lines(comparison: Comparison) -> Iterator[str]:
     """The records of a comparison as JSON, without line ends."""
-    encoder = msgspec.json.Encoder()
     head = ComparedRuns(a=comparison.a, b=comparison.b, across=comparison.across)
-    tail = ExitRecord(exit_status=comparison.exit_status)
-    records = (head, *comparison.differences, *comparison.points, *comparison.one_sided, tail)
-    for record in records:
-        yield encoder.encode(record).decode()
+    last = ExitRecord(exit_status=comparison.exit_status)
+    return _encoded(head, *comparison.differences, *comparison.points, *comparison.one_sided, last)
 
 
 def read_comparison_lines(lines: Iterable[str]) -> Comparison:
@@ -116,16 +114,15 @@ def read_comparison_lines(lines: Iterable[str]) -> Comparison:
         raise UsageError(
             f"not the records of a comparison: {error}", hint="give what railwright compare printed with --json"
         ) from error
-    heads = [record for record in records if isinstance(record, ComparedRuns)]
-    exits = [record for record in records if isinstance(record, ExitRecord)]
+    heads, exits = _of(ComparedRuns, records), _of(ExitRecord, records)
     if len(heads) != 1 or len(exits) != 1:
         raise UsageError("not one whole comparison", hint="give the whole output of railwright compare --json")
     return Comparison(
         a=heads[0].a,
         b=heads[0].b,
         across=heads[0].across,
-        differences=tuple(record for record in records if isinstance(record, Difference)),
-        points=tuple(record for record in records if isinstance(record, ComparedPoint)),
-        one_sided=tuple(record for record in records if isinstance(record, OneSided)),
+        differences=_of(Difference, records),
+        points=_of(ComparedPoint, records),
+        one_sided=_of(OneSided, records),
         exit_status=exits[0].exit_status,
     )

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column
 from rich.text import Text
 
 from railwright.diagnosis.gpu_health import watched_words
-from railwright.diagnosis.model import Diagnosis, JudgedPath, State
+from railwright.diagnosis.model import Diagnosis, JudgedPath
 from railwright.faults.model import Finding
 from railwright.report import wording
 from railwright.report.iteration_text import render_iterations
@@ -22,16 +22,6 @@ from railwright.report.nccl_choice import cost_tables, lines
 from railwright.report.page import Page
 from railwright.results.bounds import Declarations
 from railwright.results.model import End, Result, Run
-
-# Blue and yellow stay apart for the common kinds of colour blindness; green and red are not used together.
-STATE_STYLE: dict[State, str] = {
-    "ok": "cyan",
-    "slow": "bold yellow",
-    "suspicious": "bold magenta",
-    "unknown": "dim",
-    "failed": "bold red",
-    "waived": "dim",
-}
 
 _WIDE_COLUMNS = 120
 _NUMBER_WIDTHS = {"measured": 10, "spread": 6, "limit": 10, "of limit": 8, "verdict": 10}
@@ -69,22 +59,23 @@ class _Printer(Page):
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self.wide = console.width >= _WIDE_COLUMNS
-        numbers = sum(_NUMBER_WIDTHS.values()) + _GAP * len(_NUMBER_WIDTHS)
-        room = max(console.width - numbers - _INDENT, 12)
-        self.varied_width = min(room, 34) if self.wide else room
-        self.because_width = room - self.varied_width - _GAP
+        room = max(console.width - sum(_NUMBER_WIDTHS.values()) - _GAP * len(_NUMBER_WIDTHS) - _INDENT, 12)
+        varied_width = min(room, 34) if self.wide else room
+        self.columns = [Column(width=varied_width, overflow="fold")]
+        for name, width in _NUMBER_WIDTHS.items():
+            self.columns.append(Column(width=width, justify="left" if name == "verdict" else "right", overflow="fold"))
+        if self.wide:
+            self.columns.append(Column(width=room - varied_width - _GAP, overflow="fold"))
+
+    def row(self, *cells: Text) -> None:
+        """A line of the table of paths; what sets the limit has no column where the console is narrow."""
+        self.grid(self.columns, cells[: len(self.columns)], gap=_GAP, indent=_INDENT)
 
     def facts(self, pairs: Iterable[tuple[str, str]], indent: int = 0) -> None:
         """Names and values in two columns."""
-        shown = [(name, value) for name, value in pairs if value]
-        if not shown:
-            return
-        grid = Table.grid(padding=(0, _GAP, 0, 0))
-        grid.add_column(no_wrap=True)
-        grid.add_column(overflow="fold")
-        for name, value in shown:
-            grid.add_row(self.text(name, "dim"), self.text(value))
-        self.console.print(Padding(grid, (0, 0, 0, indent), expand=False))
+        rows = [(self.text(name, "dim"), self.text(value)) for name, value in pairs if value]
+        if rows:
+            self.grid([Column(no_wrap=True), Column(overflow="fold")], *rows, gap=_GAP, indent=indent)
 
     def header(self, run: Run, results: Sequence[Result]) -> None:
         """Where, with what and how quietly it was measured."""
@@ -110,8 +101,7 @@ class _Printer(Page):
         if not paths:
             self.line("no path was measured", indent=_INDENT)
             return
-        titles = {name: self.text(name, "dim") for name in ("varied", *_NUMBER_WIDTHS, "because")}
-        self._row(titles)
+        self.row(*(self.text(name, "dim") for name in ("varied", *_NUMBER_WIDTHS, "because")))
         by_path = wording.grouped(paths, lambda each: (each.benchmark, each.path, each.path_kind))
         for (benchmark, path, kind), group in by_path:
             title = self.text(f"{benchmark}  ", "bold")
@@ -126,32 +116,18 @@ class _Printer(Page):
         state = judged.verdict.state
         lines = list(_because_lines(judged))
         limit, share = wording.limit_and_share(head)
-        self._row(
-            {
-                "varied": self.text(_varied(judged)),
-                "measured": self.text(wording.quantity(judged.quantity, head.value if head else None)),
-                "spread": self.text(wording.percent(head.launch_spread if head else None), "dim"),
-                "limit": self.text(limit),
-                "of limit": self.text(share),
-                "verdict": self.text(state, STATE_STYLE[state]),
-                "because": Text("\n").join(self.text(words, "dim") for words in lines),
-            }
+        self.row(
+            self.text(_varied(judged)),
+            self.text(wording.quantity(judged.quantity, head.value if head else None)),
+            self.text(wording.percent(head.launch_spread if head else None), "dim"),
+            self.text(limit),
+            self.text(share),
+            self.text(state, wording.STATES[state].style),
+            Text("\n").join(self.text(words, "dim") for words in lines),
         )
         if not self.wide:
             for words in lines:
                 self.line(words, "dim", indent=_INDENT * 2)
-
-    def _row(self, cells: dict[str, Text]) -> None:
-        grid = Table.grid(padding=(0, _GAP, 0, 0))
-        grid.add_column(width=self.varied_width, overflow="fold")
-        for name, width in _NUMBER_WIDTHS.items():
-            grid.add_column(width=width, justify="left" if name == "verdict" else "right", overflow="fold")
-        shown = [cells["varied"], *(cells[name] for name in _NUMBER_WIDTHS)]
-        if self.wide:
-            grid.add_column(width=self.because_width, overflow="fold")
-            shown.append(cells["because"])
-        grid.add_row(*shown)
-        self.console.print(Padding(grid, (0, 0, 0, _INDENT), expand=False))
 
     def lines_under(self, heading: str, found: Iterable[str]) -> None:
         """Lines that are laid out already, under their heading; nothing where there are none."""
@@ -182,7 +158,7 @@ class _Printer(Page):
             return
         self.heading("Not measured")
         for entry in missing:
-            title = self.text(f"{entry.state}  ", STATE_STYLE[entry.state])
+            title = self.text(f"{entry.state}  ", wording.STATES[entry.state].style)
             parts = (entry.benchmark, entry.path, entry.parameters, entry.size_words)
             title.append_text(self.text("  ".join(part for part in parts if part), "default"))
             self.console.print(Padding(title, (0, 0, 0, _INDENT), expand=False))
@@ -200,14 +176,15 @@ class _Printer(Page):
         self.console.print()
         cut_off = wording.cut_off_words(end)
         if cut_off:
-            self.line(cut_off, STATE_STYLE["slow"])
+            self.line(cut_off, wording.STATES["slow"].style)
         self.line(wording.closing_words(diagnosis), "bold")
 
 
 def all_findings(diagnosis: Diagnosis) -> tuple[Finding, ...]:
     """The causes of the paths, then the findings of the machine, each once."""
+    causes = (cause for path in diagnosis.paths for cause in path.causes)
     found: list[Finding] = []
-    for finding in (*(cause for path in diagnosis.paths for cause in path.causes), *diagnosis.findings):
+    for finding in (*causes, *diagnosis.findings):
         if finding not in found:
             found.append(finding)
     return tuple(found)

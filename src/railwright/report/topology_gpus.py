@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from railwright.report.topology_words import clean
+from railwright.report.wording import grouped
 from railwright.topology.gpus import runs
 from railwright.topology.model import Device, Scalar, Topology
 from railwright.units import format_bandwidth, format_size
@@ -26,19 +25,17 @@ def gpu_lines(topology: Topology) -> list[str]:
     host = next(iter(topology.of_kind("host")), None)
     versions = [(name, host.facts.get(key)) for name, key in (("driver", "nvidia_driver"), ("CUDA", "cuda")) if host]
     head = ", ".join(f"{name} {clean(str(value))}" for name, value in versions if value)
-    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for gpu in told:
-        alike[(_parts(gpu.facts), _abilities(gpu.facts), _settings(gpu.facts))].append(gpu.id)
+
+    def described(gpu: Device) -> tuple[str, ...]:
+        return _parts(gpu.facts), _abilities(gpu.facts), _settings(gpu.facts)
+
     lines = [f"GPUs  {head}".rstrip()]
-    for words, names in alike.items():
-        told_as = clean(runs(names))
-        lines += [f"  {told_as if first else '':{len(told_as)}}  {line}" for first, line in _numbered(words)]
+    for words, gpus in grouped(told, described):
+        start = clean(runs(gpu.id for gpu in gpus))
+        for line in filter(None, words):
+            lines.append(f"  {start}  {line}")
+            start = " " * len(start)
     return [*lines, *_peer_lines(told)]
-
-
-def _numbered(words: tuple[str, ...]) -> list[tuple[bool, str]]:
-    known = [line for line in words if line]
-    return [(index == 0, line) for index, line in enumerate(known)]
 
 
 def _parts(facts: dict[str, Scalar]) -> str:
@@ -57,11 +54,11 @@ def _parts(facts: dict[str, Scalar]) -> str:
 
 
 def _abilities(facts: dict[str, Scalar]) -> str:
-    has = [name for key, name in _CAN.items() if facts.get(key) is True]
-    lacks = [name for key, name in _CAN.items() if facts.get(key) is False]
     if hidden := _hidden(facts):
         return hidden
-    return "; ".join(words for words in (", ".join(has), "no " + ", no ".join(lacks) if lacks else "") if words)
+    has = ", ".join(name for key, name in _CAN.items() if facts.get(key) is True)
+    lacks = ", ".join(f"no {name}" for key, name in _CAN.items() if facts.get(key) is False)
+    return "; ".join(filter(None, (has, lacks)))
 
 
 def _hidden(facts: dict[str, Scalar]) -> str:

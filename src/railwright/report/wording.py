@@ -30,13 +30,25 @@ QUANTITY_WORDS = {
     "flop_per_s": "floating-point operations",
 }
 
-STATE_MEANING: dict[State, str] = {
-    "ok": "within the expected band, and at most 2 % above the limit (10 % above one that was measured)",
-    "slow": "worse than the expected band",
-    "suspicious": "better than the limit: the measurement or the limit is wrong",
-    "unknown": "there is no limit, or no expected band, to hold it against",
-    "failed": "it was started and gave no valid value",
-    "waived": "it could not run here",
+
+class Look(NamedTuple):
+    """How a verdict is shown: its style on a terminal, and a sign on a page, which tells it apart without colour."""
+
+    style: str
+    sign: str
+    meaning: str
+
+
+# Blue and yellow stay apart for the common kinds of colour blindness; green and red are not used together.
+STATES: dict[State, Look] = {
+    "ok": Look(
+        "cyan", "\u2713", "within the expected band, and at most 2 % above the limit (10 % above one that was measured)"
+    ),
+    "slow": Look("bold yellow", "\u25bc", "worse than the expected band"),
+    "suspicious": Look("bold magenta", "\u25b2", "better than the limit: the measurement or the limit is wrong"),
+    "unknown": Look("dim", "?", "there is no limit, or no expected band, to hold it against"),
+    "failed": Look("bold red", "\u2715", "it was started and gave no valid value"),
+    "waived": Look("dim", "\u2013", "it could not run here"),
 }
 
 EXIT_MEANING = {
