@@ -12,15 +12,13 @@ from railwright.cli.machine_option import MachineCommand, machine_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON record for each finding.")
 def COMMAND(machine: str | None, as_json: bool) -> int:  # noqa: N802 - see cli/prove.py
     """The settings that keep paths from their limit, each with evidence and remedy."""
-    import msgspec
-
     from railwright.diagnosis.diagnose import exit_status
     from railwright.errors import EXIT_OK, EXIT_UNJUDGED
     from railwright.faults.model import Facts
     from railwright.faults.registry import FAULTS
     from railwright.launch.context import environment
     from railwright.report.findings_text import finding_lines
-    from railwright.report.records import FindingRecord
+    from railwright.report.records import FindingRecord, json_line
     from railwright.topology.sources.load import load
 
     # What is set here says something of this machine only.
@@ -30,7 +28,7 @@ def COMMAND(machine: str | None, as_json: bool) -> int:  # noqa: N802 - see cli/
     findings = [finding for _, some in found for finding in some]
     if as_json:
         for finding in findings:
-            click.echo(msgspec.json.encode(FindingRecord(finding=finding)).decode())
+            click.echo(json_line(FindingRecord(finding=finding)))
     else:
         click.echo(f"audit of {facts.topology.name}: {len(found)} faults looked for, {len(findings)} findings")
         for fault, some in found:

@@ -113,9 +113,8 @@ def _show_our_own(file: str, *, as_json: bool) -> int:
 
 
 def _show_tables(text: str, machine: Machine | None, file: str, *, as_json: bool) -> list[int]:
-    import msgspec
-
     from railwright.report.explain_text import render_explained
+    from railwright.report.records import json_line
     from railwright.results.readers import registry
 
     statuses = []
@@ -124,7 +123,7 @@ def _show_tables(text: str, machine: Machine | None, file: str, *, as_json: bool
         statuses.append(explained.status)
         if number and not as_json:
             click.echo()
-        click.echo(msgspec.json.encode(explained).decode() if as_json else render_explained(explained))
+        click.echo(json_line(explained) if as_json else render_explained(explained))
     if machine is None:
         _ask_for_the_machine(tables[0], file)
     return statuses
@@ -180,12 +179,11 @@ def _ask_for_the_machine(found: ForeignFile, file: str) -> None:
 
 
 def _show_log(log: NcclLog, host: Topology | None, svg: Path | None, *, as_json: bool) -> int:
-    import msgspec
-
     from railwright.diagnosis.nccl_contradictions import contradictions
     from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
     from railwright.report.nccl_svg import draw
     from railwright.report.nccl_text import render_nccl_log
+    from railwright.report.records import json_line
 
     findings = contradictions(log, host)
     if svg is not None:
@@ -194,8 +192,7 @@ def _show_log(log: NcclLog, host: Topology | None, svg: Path | None, *, as_json:
         except OSError as error:
             raise UsageError(f"cannot write {svg}: {error.strerror}", hint="choose another file") from error
     if as_json:
-        record = {"record": "nccl_log", "log": log, "findings": findings}
-        click.echo(msgspec.json.encode(record).decode())
+        click.echo(json_line({"record": "nccl_log", "log": log, "findings": findings}))
     else:
         click.echo(render_nccl_log(log, findings, host))
     certainties = {finding.certainty for finding in findings}

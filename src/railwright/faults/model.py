@@ -10,18 +10,59 @@ import msgspec
 from railwright.limits.case import Case
 from railwright.results.bounds import Declarations
 from railwright.results.model import Evidence, Result
-from railwright.topology.model import PcieLink, Topology
+from railwright.topology.model import PcieLink, Scalar, Topology
 
 Certainty = Literal["seen", "likely", "possible", "could not look"]
+
+
+class Place(str):
+    """What a finding points at, in the words that reports and records print; its class says what kind of thing it is.
+
+    One that is of no other kind has nothing to do with a single point of a run, like `environment`.
+    """
+
+    __slots__ = ()
+
+
+class OfPart(Place):
+    """A device or a link of the machine, by its id."""
+
+    __slots__ = ()
+
+
+class OfPath(Place):
+    """A path, `gpu0>memory0`: a finding that names paths is about those alone."""
+
+    __slots__ = ()
+
+
+class OfBenchmark(Place):
+    """A benchmark, by its name."""
+
+    __slots__ = ()
+
+
+class OfParameter(Place):
+    """The points that were measured with that value of a parameter: `processes 1`."""
+
+    __slots__ = ()
+
+    def __new__(cls, name: str, value: Scalar) -> OfParameter:
+        """The words of a parameter and its value."""
+        return super().__new__(cls, f"{name} {value}")
+
+
+class OfLog(Place):
+    """What a log names: a host, a rank, a channel or a NIC of NCCL, or the log itself."""
+
+    __slots__ = ()
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A fault that was found (or could not be looked for), with its evidence and remedy."""
 
     fault: str
-    where: tuple[str, ...]
-    """Devices, links and benchmarks concerned; paths (`gpu0>memory0`) where it is about those alone, and a parameter
-    (`processes 1`) where it is about the points with that value alone."""
+    where: tuple[Place, ...]
     certainty: Certainty
     says: str
     """One sentence: what is wrong and with which value."""

@@ -19,7 +19,7 @@ import msgspec
 
 from railwright.diagnosis.model import Diagnosis, Judged, JudgedPath
 from railwright.errors import UsageError
-from railwright.faults.model import Finding
+from railwright.faults.model import Finding, Place
 from railwright.results.compare import ComparedPoint, Comparison, OneSided, RunLabel
 from railwright.results.fairness import Difference
 from railwright.results.model import End, Run
@@ -55,16 +55,34 @@ ReportRecord = Run | Judged | JudgedPath | FindingRecord | End | ExitRecord
 ComparisonRecord = ComparedRuns | Difference | ComparedPoint | OneSided | ExitRecord
 
 
+def json_line(record: object) -> str:
+    """A record as JSON, without a line end."""
+    return _encoder.encode(record).decode()
+
+
+def _words(place: object) -> str:
+    """What a finding points at is its words in every record."""
+    if not isinstance(place, Place):
+        raise NotImplementedError(f"{type(place)} is in no record")
+    return str(place)
+
+
+def _place(kind: type, words: object) -> Place:
+    """A record does not tell of what kind a place was."""
+    if kind is not Place or not isinstance(words, str):
+        raise ValueError(f"expected `str`, got `{type(words).__name__}`")
+    return Place(words)
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_words)
+
+
 def json_lines(run: Run, diagnosis: Diagnosis, end: End | None) -> Iterator[str]:
     """The records of a judged run as JSON, without line ends."""
     findings = (FindingRecord(finding=finding) for finding in diagnosis.findings)
     last = ExitRecord(exit_status=diagnosis.exit_status)
-    return _encoded(run, *diagnosis.points, *diagnosis.paths, *findings, *([end] if end is not None else []), last)
-
-
-def _encoded(*records: ReportRecord | ComparisonRecord) -> Iterator[str]:
-    encoder = msgspec.json.Encoder()
-    return (encoder.encode(record).decode() for record in records)
+    records = (run, *diagnosis.points, *diagnosis.paths, *findings, *([end] if end is not None else []), last)
+    return map(json_line, records)
 
 
 def _of(kind: type[Kind], records: Iterable[object]) -> tuple[Kind, ...]:
@@ -73,7 +91,7 @@ def _of(kind: type[Kind], records: Iterable[object]) -> tuple[Kind, ...]:
 
 def read_json_lines(lines: Iterable[str]) -> tuple[Run, Diagnosis, End | None]:
     """The judged run that `json_lines` wrote. Raises UsageError for lines that are not such records."""
-    decoder = msgspec.json.Decoder(ReportRecord)
+    decoder = msgspec.json.Decoder(ReportRecord, dec_hook=_place)
     records: list[ReportRecord] = []
     for number, line in enumerate(lines, start=1):
         try:
@@ -102,7 +120,7 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
     """The records of a comparison as JSON, without line ends."""
     head = ComparedRuns(a=comparison.a, b=comparison.b, across=comparison.across)
     last = ExitRecord(exit_status=comparison.exit_status)
-    return _encoded(head, *comparison.differences, *comparison.points, *comparison.one_sided, last)
+    return map(json_line, (head, *comparison.differences, *comparison.points, *comparison.one_sided, last))
 
 
 def read_comparison_lines(lines: Iterable[str]) -> Comparison:
