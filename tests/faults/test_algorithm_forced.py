@@ -30,7 +30,7 @@ def result(benchmark: str = "nccl_all_reduce", ranks: int = 8, value: float = 36
         quantity="bandwidth_bytes_per_s",
         path=f"gpu0>gpu{ranks - 1}",
         parameters={"size_bytes": 2**33, "placement": "in place", "rate": "busbw"},
-        settings={"nvls": "off (NCCL_NVLS_ENABLE=0)"},
+        settings={"nccl": "2.28.9", "nvls": "off (NCCL_NVLS_ENABLE=0)"},
         ranks=ranks,
         samples=(value,),
         summary=summarise([value]),
@@ -89,7 +89,7 @@ def test_other_settings_keep_being_a_fault_of_collectives(eight: Topology) -> No
         Facts(
             declarations=DECLARATIONS,
             topology=eight,
-            results=(result(settings={}),),
+            results=(result(settings={"nccl": "2.28.9"}),),
             environment={"NCCL_ALGO": "Tree", "NCCL_CUMEM_ENABLE": "0"},
         )
     )

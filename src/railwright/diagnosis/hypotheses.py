@@ -104,7 +104,7 @@ def _merged(found: list[Fitted]) -> list[Fitted]:
 
 def supposed(case: Case) -> tuple[Supposed, ...]:
     """Every way in which any fault could be there."""
-    return tuple(one for fault in FAULTS if fault.suppose is not None for one in fault.suppose(case))
+    return tuple(one for fault in FAULTS for one in fault.suppose(case))
 
 
 def _measured(file: ForeignFile) -> dict[int, float]:

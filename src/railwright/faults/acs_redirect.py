@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding, Supposed, with_host, with_pcie
-from railwright.faults.parts import has_gpu_links, over_network
+from railwright.faults.model import Facts, Fault, Finding, Supposed, with_host
+from railwright.faults.parts import has_gpu_links, over_network, with_pcie
 from railwright.limits.case import Case
 from railwright.results.model import Evidence
 from railwright.topology.model import Link, PcieLink, Topology
@@ -86,7 +86,7 @@ def _suppose(case: Case) -> tuple[Supposed, ...]:
 FAULT = Fault(
     name="acs_redirect",
     summary="ACS detours peer-to-peer traffic through the root complex",
-    look=_look,
+    signs=_look,
     degrade=_degrade,
-    suppose=_suppose,
+    ways=_suppose,
 )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
 from railwright.errors import RailwrightError
-from railwright.faults.model import Facts, Fault, Finding, Supposed
+from railwright.faults.model import Facts, Fault, Finding, Place, Supposed
 from railwright.faults.parts import can_run
-from railwright.faults.settings import Cause, is_one_of, look_at_settings
+from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
 from railwright.limits.collectives import algorithms, at_size
 from railwright.limits.traffic import domains, has_nvls
@@ -17,11 +17,11 @@ from railwright.results.bounds import Collective, Gradients, bound_by
 from railwright.results.model import Evidence, Result
 from railwright.topology.model import Scalar, Topology
 
-_SETTINGS = {
+_ALGORITHM_CAUSES = {
     "NCCL_ALGO": Cause(lambda value: bool(value.strip()), "leaves NCCL only these algorithms"),
 }
 _NVLS_VARIABLE = "NCCL_NVLS_ENABLE"
-_NVLS_SETTINGS = {
+_NVLS_CAUSES = {
     _NVLS_VARIABLE: Cause(is_one_of("0"), "turns NVLink SHARP off"),
     "NCCL_CUMEM_ENABLE": Cause(is_one_of("0"), "turns the cuMem API off, which NVLink SHARP needs"),
 }
@@ -34,51 +34,34 @@ _COLLECTIVE = "all_reduce"
 def nvls_is_off(settings: Mapping[str, Scalar], environment: Mapping[str, str]) -> bool:
     """Whether NCCL had to run without NVLS: as the result itself recorded, else as the run's environment says."""
     recorded = str(settings.get("nvls", "")).startswith("off")
-    return recorded or _NVLS_SETTINGS[_NVLS_VARIABLE].when(environment.get(_NVLS_VARIABLE, ""))
+    return recorded or _NVLS_CAUSES[_NVLS_VARIABLE].when(environment.get(_NVLS_VARIABLE, ""))
 
 
-def _look(facts: Facts) -> tuple[Finding, ...]:
-    waived = _nvls_waived(facts)
-    costly = not waived and _could_use_nvls(facts)
-    return waived + look_at_settings(
-        facts,
-        FAULT.name,
-        _SETTINGS | (_NVLS_SETTINGS if costly else {}),
+def _signs(facts: Facts) -> Iterator[Finding]:
+    off = [result for result in _of_nccl(facts) if nvls_is_off(result.settings, facts.environment)]
+    waived = bool(off) and has_nvls(facts.topology)
+    if waived:  # the variable is honoured, which is no fault
+        benchmarks = ", ".join(dict.fromkeys(result.benchmark for result in off))
+        yield FAULT.finding(
+            (Place("environment"),),
+            f"NVLS (NVLink SHARP) is waived: {_NVLS_VARIABLE}=0 switches it off, and limits are those without it",
+            Evidence(claim="setting", value=f"{_NVLS_VARIABLE}=0", seen=f"{off[0].ranks} ranks, {benchmarks}"),
+            certainty="possible",
+            costs=_COSTS,
+            remedy="none where it is off on purpose, as on machines whose NVSwitches others share (NCCL User Guide,"
+            " Environment Variables)",
+        )
+    settings = Settings(
+        _ALGORITHM_CAUSES | (_NVLS_CAUSES if not waived and _could_use_nvls(facts) else {}),
         costs=f"{_COSTS}; 2 hosts: Ring sends 2(n-1)/n S over the NICs, Tree and NVLSTree S (NCCL issue 812)",
         remedy="unset it; set it only for a comparison, or NVLS off where others share the NVSwitches (NCCL User Guide,"
         " Environment Variables)",
     )
-
-
-def _nvls_waived(facts: Facts) -> tuple[Finding, ...]:
-    """That our collectives ran without NVLS because its variable says so, which is honoured and no fault."""
-    off = [result for result in _of_nccl(facts) if nvls_is_off(result.settings, facts.environment)]
-    if not off or not has_nvls(facts.topology):
-        return ()
-    where = tuple(dict.fromkeys(result.benchmark for result in off))
-    return (
-        Finding(
-            fault=FAULT.name,
-            where=("environment",),
-            certainty="possible",
-            says=f"NVLS (NVLink SHARP) is waived: {_NVLS_VARIABLE}=0 switches it off, and limits are those without it",
-            costs=_COSTS,
-            remedy="none where it is off on purpose, as on machines whose NVSwitches others share (NCCL User Guide,"
-            " Environment Variables)",
-            evidence=(
-                Evidence(
-                    claim="setting", value=f"{_NVLS_VARIABLE}=0", seen=f"{off[0].ranks} ranks, {', '.join(where)}"
-                ),
-            ),
-        ),
-    )
+    yield from FAULT.made_by(settings, facts)
 
 
 def _of_nccl(facts: Facts) -> list[Result]:
-    """The results of our collectives over as many GPUs as NVLS needs.
-
-    The tables of other tools, which declare nothing, record NCCL's variables as settings.
-    """
+    """The results of our collectives over as many GPUs as NVLS needs."""
     ours = bound_by(Collective, facts.declarations) | bound_by(Gradients, facts.declarations)
     enough = (result for result in facts.results if result.ranks > _TOO_FEW_FOR_NVLS)
     return [result for result in enough if result.benchmark in ours and result.outcome != "waived"]
@@ -88,7 +71,8 @@ def _could_use_nvls(facts: Facts) -> bool:
     """Whether settings of NVLS cost anything: not in a run that has no collective which could have used it."""
     if not _may_have_nvls(facts.topology):
         return False
-    of_others = (result.settings.keys() & _NVLS_SETTINGS.keys() for result in facts.results)
+    # The tables of other tools, which declare nothing, record NCCL's variables as settings.
+    of_others = (result.settings.keys() & _NVLS_CAUSES.keys() for result in facts.results)
     return not facts.results or any(of_others) or bool(_of_nccl(facts))
 
 
@@ -98,27 +82,23 @@ def _may_have_nvls(topology: Topology) -> bool:
     return not gpus or (gpus > _TOO_FEW_FOR_NVLS and has_nvls(topology))
 
 
-def _suppose(case: Case) -> tuple[Supposed, ...]:
+def _ways(case: Case) -> Iterator[Supposed]:
     """Ring or Tree where another one is expected to be faster for large sizes."""
     if case.algorithm != "auto" or not can_run(case):
-        return ()
+        return
     try:
         found = algorithms(case, _COLLECTIVE, explained=False)
     except RailwrightError:
-        return ()  # no collective can be computed for that cluster, so none would be slower
+        return  # no collective can be computed for that cluster, so none would be slower
     best, _, _ = at_size(case.cluster, _COLLECTIVE, found, None)
-    names = ("ring", "tree") if domains(case.cluster) > 1 else ("ring",)
-    return tuple(
-        Supposed(
-            fault=FAULT.name,
-            says=_says(name, best.name),
-            case=replace(case, algorithm=name),
-            tell_apart="env | grep -E 'NCCL_(ALGO|NVLS)' and /etc/nccl.conf; NCCL_DEBUG=INFO"
-            " NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING, then railwright explain LOG",
-        )
-        for name in names
-        if name != best.name and any(one.name == name for one in found)
-    )
+    for name in ("ring", "tree") if domains(case.cluster) > 1 else ("ring",):
+        if name != best.name and any(one.name == name for one in found):
+            yield FAULT.supposed(
+                _says(name, best.name),
+                replace(case, algorithm=name),
+                "env | grep -E 'NCCL_(ALGO|NVLS)' and /etc/nccl.conf; NCCL_DEBUG=INFO"
+                " NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING, then railwright explain LOG",
+            )
 
 
 def _says(name: str, best: str) -> str:
@@ -131,7 +111,7 @@ def _says(name: str, best: str) -> str:
 FAULT = Fault(
     name="algorithm_forced",
     summary="a setting keeps NCCL from its best algorithm",
-    look=_look,
+    signs=_signs,
     needs_results=True,
-    suppose=_suppose,
+    ways=_ways,
 )

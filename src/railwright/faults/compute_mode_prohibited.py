@@ -25,5 +25,5 @@ def _look(facts: Facts) -> tuple[Finding, ...]:
     )
 
 
-FAULT = Fault(name="compute_mode_prohibited", summary="a GPU may not be used by any program", look=_look)
+FAULT = Fault(name="compute_mode_prohibited", summary="a GPU may not be used by any program", signs=_look)
 """It changes no rate, so that it cannot be laid into a topology."""

@@ -5,11 +5,13 @@ NCCL issue 2409: 128 KiB in flight for each step of 10 to 12 us is 13 GB/s, on a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding, Supposed
+from railwright.faults.model import Fault, Supposed
 from railwright.faults.parts import over_network
-from railwright.faults.settings import Cause, is_below, look_at_settings
+from railwright.faults.settings import Cause, Settings, is_below
 from railwright.limits.case import Case
 from railwright.limits.model import Constant, Limit
 from railwright.limits.path import link_limit
@@ -20,41 +22,21 @@ from railwright.topology.model import Link
 _CEILING = Constant(value=13e9, unit="bytes/s of one connection, 128 KiB in flight", source=NCCL_2409)
 _BUFFER = Constant(value=4 * 2**20, unit="bytes, default of NCCL_BUFFSIZE", source=NCCL_BUFFSIZE)
 _CHUNK = Constant(value=128 * 1024, unit="bytes, default of NCCL_P2P_NET_CHUNKSIZE (src/init.cc)", source=NCCL_2409)
-_ONE = 2
+_TWO_CONNECTIONS = 2
 """A port needs at least two channels for two connections."""
-_FEWER = "leaves one channel, so one connection for each peer"
-_SETTINGS = {
-    "NCCL_BUFFSIZE": Cause(is_below(int(_BUFFER.value)), "is below the default of 4 MiB: fewer bytes are in flight"),
-    "NCCL_P2P_NET_CHUNKSIZE": Cause(is_below(int(_CHUNK.value)), "is below the default of 128 KiB"),
-    "NCCL_NCHANNELS_PER_NET_PEER": Cause(is_below(_ONE), _FEWER),
-}
 
 
-def _look(facts: Facts) -> tuple[Finding, ...]:
-    return look_at_settings(
-        facts,
-        FAULT.name,
-        _SETTINGS,
-        costs="rate <= bytes in flight / time of a step: 13 GB/s with 128 KiB and 10 us (NCCL issue 2409)",
-        remedy="unset it, or raise NCCL_NCHANNELS_PER_NET_PEER and NCCL_P2P_NET_CHUNKSIZE (NCCL User Guide)",
-    )
-
-
-def _suppose(case: Case) -> tuple[Supposed, ...]:
+def _ways(case: Case) -> Iterator[Supposed]:
     """Only where a port carries more than one connection does."""
     if not over_network(case) or case.port_cap_bytes_per_s <= _CEILING.value:
-        return ()
-    if not any(_carries(link) > _CEILING.value for _, link in ports(case.cluster.host)):
-        return ()
-    return (
-        Supposed(
-            fault=FAULT.name,
-            says="each NIC carries one connection with 128 KiB in flight",
-            case=replace(case, port_cap_bytes_per_s=_CEILING.value),
-            tell_apart="ib_write_bw -d mlx5_N -q 4 --report_gbits reaches line rate while NCCL does not, and"
+        return
+    if any(_carries(link) > _CEILING.value for _, link in ports(case.cluster.host)):
+        yield FAULT.supposed(
+            "each NIC carries one connection with 128 KiB in flight",
+            replace(case, port_cap_bytes_per_s=_CEILING.value),
+            "ib_write_bw -d mlx5_N -q 4 --report_gbits reaches line rate while NCCL does not, and"
             " NCCL_NCHANNELS_PER_NET_PEER=4 NCCL_IB_QPS_PER_CONNECTION=4 raises NCCL's rate",
-        ),
-    )
+        )
 
 
 def _carries(link: Link) -> float:
@@ -65,7 +47,19 @@ def _carries(link: Link) -> float:
 FAULT = Fault(
     name="connection_ceiling",
     summary="too few bytes in flight for the line rate",
-    look=_look,
+    settings=Settings(
+        {
+            "NCCL_BUFFSIZE": Cause(
+                is_below(int(_BUFFER.value)), "is below the default of 4 MiB: fewer bytes are in flight"
+            ),
+            "NCCL_P2P_NET_CHUNKSIZE": Cause(is_below(int(_CHUNK.value)), "is below the default of 128 KiB"),
+            "NCCL_NCHANNELS_PER_NET_PEER": Cause(
+                is_below(_TWO_CONNECTIONS), "leaves one channel, so one connection for each peer"
+            ),
+        },
+        costs="rate <= bytes in flight / time of a step: 13 GB/s with 128 KiB and 10 us (NCCL issue 2409)",
+        remedy="unset it, or raise NCCL_NCHANNELS_PER_NET_PEER and NCCL_P2P_NET_CHUNKSIZE (NCCL User Guide)",
+    ),
     needs_results=True,
-    suppose=_suppose,
+    ways=_ways,
 )

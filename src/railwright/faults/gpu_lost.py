@@ -52,5 +52,5 @@ def _lost(names: list[str], certainty: Certainty) -> Finding:
     )
 
 
-FAULT = Fault(name="gpu_lost", summary="a GPU is on the PCI bus and NVIDIA's driver does not have it", look=_look)
+FAULT = Fault(name="gpu_lost", summary="a GPU is on the PCI bus and NVIDIA's driver does not have it", signs=_look)
 """What is left is a machine with fewer GPUs: no topology with a fault in it."""

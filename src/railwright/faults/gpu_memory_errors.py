@@ -97,5 +97,5 @@ def _finding(
     )
 
 
-FAULT = Fault(name="gpu_memory_errors", summary="a GPU's memory has errors that were not corrected", look=_look)
+FAULT = Fault(name="gpu_memory_errors", summary="a GPU's memory has errors that were not corrected", signs=_look)
 """It changes no rate, so that it cannot be laid into a topology."""

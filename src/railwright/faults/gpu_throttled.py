@@ -36,5 +36,5 @@ def _look(facts: Facts) -> tuple[Finding, ...]:
     )
 
 
-FAULT = Fault(name="gpu_throttled", summary="a GPU's clocks are held down by heat or power", look=_look)
+FAULT = Fault(name="gpu_throttled", summary="a GPU's clocks are held down by heat or power", signs=_look)
 """A topology says nothing of clocks, so that it cannot be laid into one."""

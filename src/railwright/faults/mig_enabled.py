@@ -24,5 +24,5 @@ def _look(facts: Facts) -> tuple[Finding, ...]:
     )
 
 
-FAULT = Fault(name="mig_enabled", summary="a GPU is cut into MIG instances", look=_look)
+FAULT = Fault(name="mig_enabled", summary="a GPU is cut into MIG instances", signs=_look)
 """Limits are those of whole GPUs, so that it cannot be laid into a topology."""

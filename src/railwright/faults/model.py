@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 import msgspec
 
+from railwright.faults.settings import Settings, short
 from railwright.limits.case import Case
 from railwright.results.bounds import Declarations
 from railwright.results.model import Evidence, Result
-from railwright.topology.model import PcieLink, Scalar, Topology
+from railwright.topology.model import Scalar, Topology
 
 Certainty = Literal["seen", "likely", "possible", "could not look"]
+_PREFIXES = ("NCCL_", "UCX_")
 
 
 class Place(str):
@@ -95,30 +97,81 @@ class Supposed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault. `look` and `degrade` are pure; `degrade` is None where a fault is not in the topology."""
+    """One fault, as its file describes it. All of its functions are pure."""
 
     name: str
     summary: str
-    look: Callable[[Facts], tuple[Finding, ...]]
+    settings: Settings | None = None
+    """The environment variables that make it."""
+    signs: Callable[[Facts], Iterable[Finding]] | None = None
+    """What else shows it."""
     needs_results: bool = False
     """True where only measurements can show it, so that an audit of settings alone cannot look for it."""
     degrade: Callable[[Topology, str], Topology] | None = None
-    """(topology, device or link id) -> the topology as it would be with this fault there."""
-    suppose: Callable[[Case], tuple[Supposed, ...]] | None = None
+    """(topology, device or link id) -> the topology as it would be with this fault; None where no topology shows it."""
+    ways: Callable[[Case], Iterable[Supposed]] | None = None
     """The ways in which it could be there, for `explain`; None where it changes no curve."""
+
+    def look(self, facts: Facts) -> tuple[Finding, ...]:
+        """The fault where the facts show it, and where it could not be looked for."""
+        made = self.made_by(self.settings, facts) if self.settings is not None else ()
+        return (*made, *(self.signs(facts) if self.signs is not None else ()))
+
+    def suppose(self, case: Case) -> tuple[Supposed, ...]:
+        """The case in every way in which the fault could be there."""
+        return tuple(self.ways(case)) if self.ways is not None else ()
+
+    def finding(
+        self,
+        where: Iterable[Place],
+        says: str,
+        *evidence: Evidence,
+        certainty: Certainty = "seen",
+        costs: str = "",
+        remedy: str,
+    ) -> Finding:
+        """This fault, found."""
+        return Finding(
+            fault=self.name,
+            where=tuple(where),
+            certainty=certainty,
+            says=says,
+            costs=costs,
+            remedy=remedy,
+            evidence=evidence,
+        )
+
+    def supposed(self, says: str, case: Case, tell_apart: str) -> Supposed:
+        """One way in which this fault could be there."""
+        return Supposed(fault=self.name, says=says, case=case, tell_apart=tell_apart)
+
+    def made_by(self, settings: Settings, facts: Facts) -> Iterator[Finding]:
+        """A finding for each recorded setting that makes the fault."""
+        places: dict[tuple[str, str], dict[Place, str]] = {}
+        for name, value, where, seen in _recorded(facts):
+            if name in settings.causes and settings.causes[name].when(value):
+                places.setdefault((name, value), {}).setdefault(where, seen)
+        for (name, value), found in places.items():
+            set_to = f"{name}={short(value)}"
+            yield self.finding(
+                found,
+                f"{set_to} {settings.causes[name].does}",
+                Evidence(claim="setting", value=set_to, seen=next(iter(found.values()))),
+                costs=settings.costs,
+                remedy=settings.remedy,
+            )
+
+
+def _recorded(facts: Facts) -> Iterator[tuple[str, str, Place, str]]:
+    """(name, value, where, how it is known)."""
+    for name, value in facts.environment.items():
+        yield name, value, Place("environment"), "environment of the run"
+    for result in facts.results:
+        for name, setting in result.settings.items():
+            if name.startswith(_PREFIXES):
+                yield name, str(setting), OfBenchmark(result.benchmark), f"settings of {result.benchmark}"
 
 
 def with_host(case: Case, host: Topology) -> Case:
     """The case with other machines: a cluster is as fast as its slowest host, so one faulty host stands for all."""
     return msgspec.structs.replace(case, cluster=msgspec.structs.replace(case.cluster, host=host))
-
-
-def with_pcie(topology: Topology, where: str, change: Callable[[PcieLink], PcieLink]) -> Topology:
-    """The topology with one PCIe link changed: how a fault of such a link is laid into a healthy machine."""
-    links = tuple(
-        msgspec.structs.replace(link, protocol=change(link.protocol))
-        if link.id == where and isinstance(link.protocol, PcieLink)
-        else link
-        for link in topology.links
-    )
-    return msgspec.structs.replace(topology, links=links)

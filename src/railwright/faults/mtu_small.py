@@ -157,7 +157,7 @@ def _suppose(case: Case) -> tuple[Supposed, ...]:
 FAULT = Fault(
     name="mtu_small",
     summary="an MTU that leaves RDMA less than its largest packets",
-    look=_look,
+    signs=_look,
     degrade=_degrade,
-    suppose=_suppose,
+    ways=_suppose,
 )

@@ -152,7 +152,7 @@ def _suppose(case: Case) -> tuple[Supposed, ...]:
 FAULT = Fault(
     name="nic_across_sockets",
     summary="GPUs reach their NICs only across sockets",
-    look=_look,
+    signs=_look,
     degrade=_degrade,
-    suppose=_suppose,
+    ways=_suppose,
 )

@@ -94,7 +94,7 @@ def _fastest(host: Topology) -> list[str]:
 FAULT = Fault(
     name="nic_unused",
     summary="a NIC that could carry data carries none",
-    look=_look,
+    signs=_look,
     degrade=_degrade,
-    suppose=_suppose,
+    ways=_suppose,
 )

@@ -105,7 +105,7 @@ def _suppose(case: Case) -> tuple[Supposed, ...]:
 FAULT = Fault(
     name="nvlink_below_maximum",
     summary="a GPU has fewer active NVLinks than it could have",
-    look=_look,
+    signs=_look,
     degrade=_degrade,
-    suppose=_suppose,
+    ways=_suppose,
 )

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Certainty, Facts, Fault, Finding, Supposed, with_host
-from railwright.faults.parts import can_run, has_gpu_links
-from railwright.faults.settings import Cause, is_one_of, look_at_settings
+from railwright.faults.model import Certainty, Facts, Fault, Finding, OfPart, Supposed, with_host
+from railwright.faults.parts import can_run, has_gpu_links, nvlink_not_read
+from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
 from railwright.limits.model import Constant
 from railwright.limits.sources import NO_P2P_MEASURED
@@ -22,52 +22,45 @@ from railwright.topology.model import GPU_LINKS, Device, Topology
 _SHARED_MEMORY = Constant(value=28e9, unit="bytes/s of a GPU through host memory", source=NO_P2P_MEASURED)
 _SOCKETS = Constant(value=3.5e9, unit="bytes/s of a GPU over loopback sockets", source=NO_P2P_MEASURED)
 _ACROSS_HOSTS = "nvlink_domain_hosts"
-_SETTINGS = {
-    "NCCL_P2P_DISABLE": Cause(is_one_of("1"), "takes NVLink and PCIe peer-to-peer away from NCCL"),
-    # 0 is the old number of LOC (NCCL src/graph/paths.cc, ncclGetLevel).
-    "NCCL_P2P_LEVEL": Cause(is_one_of("LOC", "0"), "takes NVLink and PCIe peer-to-peer away from NCCL"),
-    "NCCL_SHM_DISABLE": Cause(is_one_of("1"), "sends over the network what shared memory could carry"),
-}
-
-
 _COSTS = (
     "NVLink's rate: GPUs of a host share PCIe and, across sockets, the 6 to 40 GB/s that NCCL plans there"
     " (src/graph/topo.h)"
 )
+_LOG = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG: connections in a host say"
 
 
-def _look(facts: Facts) -> tuple[Finding, ...]:
-    remedy = "unset it; give containers of one job all GPUs and the host's IPC namespace (NCCL User Guide)"
-    settings = look_at_settings(facts, FAULT.name, _SETTINGS, costs=_COSTS, remedy=remedy)
-    return (*settings, *_refused(facts.topology), *_not_in_fabric(facts.topology), *_could_not_look(facts.topology))
+def _signs(facts: Facts) -> Iterator[Finding]:
+    yield from _refused(facts.topology)
+    yield from _not_in_fabric(facts.topology)
+    gpus = facts.topology.of_kind("gpu")
+    asked = any({"peers", "peers_refused"} & set(gpu.facts) for gpu in gpus)
+    if len(gpus) > 1 and nvlink_not_read(facts.topology) and not asked:
+        yield FAULT.finding(
+            (OfPart(gpu.id) for gpu in gpus),
+            "which GPUs may reach each other's memory cannot be read",
+            certainty="could not look",
+            remedy="nvidia-smi topo -p2p r: every pair should say OK",
+        )
 
 
-def _refused(topology: Topology) -> tuple[Finding, ...]:
+def _refused(topology: Topology) -> Iterator[Finding]:
     """GPUs whose driver says that they may not reach each other: a fault where NVLink joins them. All pairs in one."""
     linked = {end for link in topology.links if isinstance(link.protocol, GPU_LINKS) for end in (link.a, link.b)}
     refusing: dict[Certainty, list[Device]] = {}
     for gpu in topology.of_kind("gpu"):
         if gpu.facts.get("peers_refused"):
             refusing.setdefault("seen" if gpu.id in linked else "possible", []).append(gpu)
-    return tuple(
-        Finding(
-            fault=FAULT.name,
-            where=tuple(gpu.id for gpu in gpus),
+    for certainty, gpus in refusing.items():
+        names = [gpu.id for gpu in gpus]
+        yield FAULT.finding(
+            map(OfPart, names),
+            "; ".join(_who_reaches_whom(gpus)),
+            Evidence(claim="peer access", value=f"refused by {runs(names)}", seen="CUDA and NVML"),
             certainty=certainty,
-            says="; ".join(_who_reaches_whom(gpus)),
             costs=_COSTS,
             remedy="nvidia-smi topo -p2p r shows all pairs; look for NVreg_RegistryDwords in"
             " /proc/driver/nvidia/params, for MIG, and for GPUs of different partitions",
-            evidence=(
-                Evidence(
-                    claim="peer access",
-                    value=f"refused by {runs(gpu.id for gpu in gpus)}",
-                    seen="CUDA and NVML",
-                ),
-            ),
         )
-        for certainty, gpus in refusing.items()
-    )
 
 
 def _who_reaches_whom(gpus: list[Device]) -> Iterator[str]:
@@ -87,44 +80,23 @@ def _who_reaches_whom(gpus: list[Device]) -> Iterator[str]:
             yield f"{alike} may not reach the memory of {runs(others)}{reason}"
 
 
-def _not_in_fabric(topology: Topology) -> tuple[Finding, ...]:
+def _not_in_fabric(topology: Topology) -> Iterator[Finding]:
     """GPUs behind NVSwitches that the fabric manager has not let in yet; `completed` with a problem is a refusal."""
     out = {
         gpu.id: str(gpu.facts.get("nvlink_fabric_problem") or gpu.facts["nvlink_fabric"])
         for gpu in topology.of_kind("gpu")
         if gpu.facts.get("nvlink_fabric") in ("not started", "in progress") or gpu.facts.get("nvlink_fabric_problem")
     }
-    if not out:
-        return ()
-    states = ", ".join(dict.fromkeys(out.values()))
-    return (
-        Finding(
-            fault=FAULT.name,
-            where=tuple(out),
-            certainty="seen",
-            says=f"{', '.join(out)} did not join the NVLink fabric: {states}",
+    if out:
+        states = ", ".join(dict.fromkeys(out.values()))
+        yield FAULT.finding(
+            map(OfPart, out),
+            f"{', '.join(out)} did not join the NVLink fabric: {states}",
+            Evidence(claim="NVLink fabric", value=states, seen="NVML"),
             costs=_COSTS,
             remedy="systemctl status nvidia-fabricmanager: it must run in the driver's own version, in a VM on the"
             " host; then nvidia-smi -q | grep -A3 Fabric",
-            evidence=(Evidence(claim="NVLink fabric", value=states, seen="NVML"),),
-        ),
-    )
-
-
-def _could_not_look(topology: Topology) -> tuple[Finding, ...]:
-    gpus = topology.of_kind("gpu")
-    blind = any(one.what.startswith("NVLink of") for one in topology.unknown)
-    if len(gpus) < 2 or not blind or any({"peers", "peers_refused"} & set(gpu.facts) for gpu in gpus):
-        return ()
-    return (
-        Finding(
-            fault=FAULT.name,
-            where=tuple(gpu.id for gpu in gpus),
-            certainty="could not look",
-            says="which GPUs may reach each other's memory cannot be read",
-            remedy="nvidia-smi topo -p2p r: every pair should say OK",
-        ),
-    )
+        )
 
 
 def _degrade(topology: Topology, _: str) -> Topology:
@@ -139,34 +111,37 @@ def _degrade(topology: Topology, _: str) -> Topology:
     return replace(topology, devices=devices, links=links)
 
 
-def _suppose(case: Case) -> tuple[Supposed, ...]:
+def _ways(case: Case) -> Iterator[Supposed]:
     """Only where GPUs of a host have NVLink: what they lose without it is not in the topology."""
-    cluster = case.cluster
-    without = with_host(case, _degrade(cluster.host, "host0"))
-    if not has_gpu_links(cluster.host) or not can_run(without):
-        return ()
-    return (
-        Supposed(
-            fault=FAULT.name,
-            says="GPUs of a host have neither peer-to-peer nor shared memory, so that sockets are used inside the host",
-            case=replace(without, gpu_cap_bytes_per_s=_SOCKETS.value),
-            tell_apart="NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG: connections in a"
-            " host say NET/Socket; df /dev/shm in the container; env | grep NCCL_SHM",
-        ),
-        Supposed(
-            fault=FAULT.name,
-            says="GPUs of a host do not reach each other directly, so that no NVLink is used",
-            case=replace(without, gpu_cap_bytes_per_s=_SHARED_MEMORY.value),
-            tell_apart="NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG: connections in a"
-            " host say SHM and not P2P; nvidia-smi topo -p2p r; env | grep NCCL_P2P",
-        ),
+    without = with_host(case, _degrade(case.cluster.host, "host0"))
+    if not has_gpu_links(case.cluster.host) or not can_run(without):
+        return
+    yield FAULT.supposed(
+        "GPUs of a host have neither peer-to-peer nor shared memory, so that sockets are used inside the host",
+        replace(without, gpu_cap_bytes_per_s=_SOCKETS.value),
+        f"{_LOG} NET/Socket; df /dev/shm in the container; env | grep NCCL_SHM",
+    )
+    yield FAULT.supposed(
+        "GPUs of a host do not reach each other directly, so that no NVLink is used",
+        replace(without, gpu_cap_bytes_per_s=_SHARED_MEMORY.value),
+        f"{_LOG} SHM and not P2P; nvidia-smi topo -p2p r; env | grep NCCL_P2P",
     )
 
 
 FAULT = Fault(
     name="p2p_disabled",
     summary="GPUs of one host do not reach each other directly",
-    look=_look,
+    settings=Settings(
+        {
+            "NCCL_P2P_DISABLE": Cause(is_one_of("1"), "takes NVLink and PCIe peer-to-peer away from NCCL"),
+            # 0 is the old number of LOC (NCCL src/graph/paths.cc, ncclGetLevel).
+            "NCCL_P2P_LEVEL": Cause(is_one_of("LOC", "0"), "takes NVLink and PCIe peer-to-peer away from NCCL"),
+            "NCCL_SHM_DISABLE": Cause(is_one_of("1"), "sends over the network what shared memory could carry"),
+        },
+        costs=_COSTS,
+        remedy="unset it; give containers of one job all GPUs and the host's IPC namespace (NCCL User Guide)",
+    ),
+    signs=_signs,
     degrade=_degrade,
-    suppose=_suppose,
+    ways=_ways,
 )

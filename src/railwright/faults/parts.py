@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Finding
+from railwright.faults.model import Finding, OfPart
 from railwright.limits.case import Case
 from railwright.limits.traffic import domains
 from railwright.topology.cluster import ports
@@ -21,6 +22,8 @@ from railwright.topology.model import (
     PcieLink,
     Topology,
 )
+
+Told = TypeVar("Told", bound=Hashable)
 
 
 def can_run(case: Case) -> bool:
@@ -50,26 +53,30 @@ def has_gpu_links(topology: Topology) -> bool:
     return any(isinstance(link.protocol, GPU_LINKS) for link in topology.links)
 
 
-def _nvml_is_silent(topology: Topology) -> tuple[str, ...]:
+def nvlink_not_read(topology: Topology) -> bool:
+    """Whether the machine could not say where NVLinks lead, as where NVIDIA's library NVML did not answer."""
+    return any(one.what.startswith("NVLink of") for one in topology.unknown)
+
+
+def silent_gpus(topology: Topology) -> tuple[str, ...]:
     """The NVIDIA GPUs of a machine whose library NVML said nothing of any of them, so that none could be looked at.
 
     Empty where it answered, and for a machine that was not discovered but described: such a one has no settings.
     """
     gpus = [gpu for gpu in nvidia_gpus(topology) if gpu.facts.get("driver", "nvidia") == "nvidia"]
-    not_asked = any(one.what.startswith("NVLink of") for one in topology.unknown)
     # Only NVML names the vendor of a GPU that was discovered.
-    if not not_asked or any(gpu.facts.get("vendor") == "nvidia" for gpu in gpus):
-        return ()
-    return tuple(gpu.id for gpu in gpus)
+    answered = any(gpu.facts.get("vendor") == "nvidia" for gpu in gpus)
+    return () if answered or not nvlink_not_read(topology) else tuple(gpu.id for gpu in gpus)
 
 
-def unlooked(topology: Topology, *, fault: str, says: str, remedy: str) -> tuple[Finding, ...]:
-    """The finding of what only NVML could have told where it said nothing; `says` has a place for the `{gpus}`."""
-    silent = _nvml_is_silent(topology)
-    if not silent:
-        return ()
-    says = says.format(gpus=runs(silent))
-    return (Finding(fault=fault, where=silent, certainty="could not look", says=says, remedy=remedy),)
+def grouped(gpus: Iterable[Device], told: Callable[[Device], Told | None]) -> dict[Told, list[str]]:
+    """The ids of the GPUs by what is told of each; without those of which nothing is."""
+    found: dict[Told, list[str]] = {}
+    for gpu in gpus:
+        what = told(gpu)
+        if what is not None:
+            found.setdefault(what, []).append(gpu.id)
+    return found
 
 
 def above(topology: Topology, device_id: str) -> Link | None:
@@ -104,3 +111,23 @@ def with_host_facts(topology: Topology, **facts: bool) -> Topology:
         for device in topology.devices
     )
     return replace(topology, devices=devices)
+
+
+def with_pcie(topology: Topology, where: str, change: Callable[[PcieLink], PcieLink]) -> Topology:
+    """The topology with one PCIe link changed: how a fault of such a link is laid into a healthy machine."""
+
+    def changed(link: Link) -> Link:
+        protocol = link.protocol
+        return replace(link, protocol=change(protocol)) if link.id == where and isinstance(protocol, PcieLink) else link
+
+    return with_links(topology, changed)
+
+
+def unlooked(topology: Topology, *, fault: str, says: str, remedy: str) -> tuple[Finding, ...]:
+    """The finding of what only NVML could have told where it said nothing; `says` has a place for the `{gpus}`."""
+    silent = silent_gpus(topology)
+    if not silent:
+        return ()
+    says = says.format(gpus=runs(silent))
+    where = tuple(map(OfPart, silent))
+    return (Finding(fault=fault, where=where, certainty="could not look", says=says, remedy=remedy),)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding, Supposed, with_host, with_pcie
-from railwright.faults.parts import has_gpu_links, over_network, pcie_above
+from railwright.faults.model import Facts, Fault, Finding, Supposed, with_host
+from railwright.faults.parts import has_gpu_links, over_network, pcie_above, with_pcie
 from railwright.limits.case import Case
 from railwright.limits.pcie import raw_rate
 from railwright.results.model import Evidence
@@ -125,7 +125,7 @@ def _one_generation_lower(link: PcieLink) -> PcieLink:
 FAULT = Fault(
     name="pcie_below_maximum",
     summary="a PCIe link trained below what both its ends can do",
-    look=_look,
+    signs=_look,
     degrade=_degrade,
-    suppose=_suppose,
+    ways=_suppose,
 )

@@ -45,6 +45,6 @@ def _finding(benchmark: str, points: list[Result]) -> Finding:
 FAULT = Fault(
     name="peer_access_off",
     summary="a process does not let its GPUs reach each other's memory",
-    look=_look,
+    signs=_look,
     needs_results=True,
 )

@@ -24,5 +24,5 @@ def _look(facts: Facts) -> tuple[Finding, ...]:
     )
 
 
-FAULT = Fault(name="persistence_off", summary="the driver lets go of idle GPUs", look=_look)
+FAULT = Fault(name="persistence_off", summary="the driver lets go of idle GPUs", signs=_look)
 """It changes no rate, so that it cannot be laid into a topology."""

@@ -35,5 +35,5 @@ def _those(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{len(names)} GPUs"
 
 
-FAULT = Fault(name="power_limited", summary="a GPU's power limit is below its default", look=_look)
+FAULT = Fault(name="power_limited", summary="a GPU's power limit is below its default", signs=_look)
 """A topology says nothing of power, so that it cannot be laid into one."""

@@ -2,54 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec.structs import replace
 
 from railwright.errors import RailwrightError
-from railwright.faults.model import Facts, Fault, Finding, Supposed
+from railwright.faults.model import Fault, Supposed
 from railwright.faults.parts import has_gpu_links, over_network
-from railwright.faults.settings import Cause, is_one_of, look_at_settings
+from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
 from railwright.limits.collectives import algorithms
 
-_SETTINGS = {
-    "NCCL_PXN_DISABLE": Cause(is_one_of("1"), "makes each GPU send by its own NIC only"),
-    "NCCL_P2P_PXN_LEVEL": Cause(is_one_of("0"), "keeps sends, all_to_all among them, from the NICs of peers"),
-}
 _NOTICEABLE = 0.99
 """Less than a hundredth cannot be told from noise."""
 
 
-def _look(facts: Facts) -> tuple[Finding, ...]:
-    return look_at_settings(
-        facts,
-        FAULT.name,
-        _SETTINGS,
-        costs="GPUs without a NIC under their switch send through the CPU (NCCL src/graph/paths.cc, issue 412: 16 GB/s)"
-        " and in a rail-optimised fabric all_to_all crosses the spines",
-        remedy="unset it (NCCL User Guide, Environment Variables)",
-    )
-
-
-def _suppose(case: Case) -> tuple[Supposed, ...]:
+def _ways(case: Case) -> Iterator[Supposed]:
     """Only where all_to_all is slower without: in most fabrics the receivers, whom PXN never helps, decide it."""
     if case.relay == "none" or not over_network(case) or not has_gpu_links(case.cluster.host):
-        return ()
+        return
     without = replace(case, relay="none")
     try:
         slower = _expected(without) < _NOTICEABLE * _expected(case)
     except RailwrightError:
-        return ()  # no collective can be computed for that cluster, so none would be slower
-    if not slower:
-        return ()
-    return (
-        Supposed(
-            fault=FAULT.name,
-            says="PXN is off, so that GPUs send by their own NICs only",
-            case=without,
-            tell_apart="env | grep PXN; NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG:"
-            " with PXN some sends say NET/IB/N(RANK)",
-        ),
-    )
+        return  # no collective can be computed for that cluster, so none would be slower
+    if slower:
+        yield FAULT.supposed(
+            "PXN is off, so that GPUs send by their own NICs only",
+            without,
+            "env | grep PXN; NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG: with PXN"
+            " some sends say NET/IB/N(RANK)",
+        )
 
 
 def _expected(case: Case) -> float:
@@ -62,7 +45,15 @@ def _expected(case: Case) -> float:
 FAULT = Fault(
     name="pxn_off",
     summary="GPUs may not send by the NICs of their peers",
-    look=_look,
+    settings=Settings(
+        {
+            "NCCL_PXN_DISABLE": Cause(is_one_of("1"), "makes each GPU send by its own NIC only"),
+            "NCCL_P2P_PXN_LEVEL": Cause(is_one_of("0"), "keeps sends, all_to_all among them, from the NICs of peers"),
+        },
+        costs="GPUs without a NIC under their switch send through the CPU (NCCL src/graph/paths.cc, issue 412: 16 GB/s)"
+        " and in a rail-optimised fabric all_to_all crosses the spines",
+        remedy="unset it (NCCL User Guide, Environment Variables)",
+    ),
     needs_results=True,
-    suppose=_suppose,
+    ways=_ways,
 )

@@ -56,6 +56,6 @@ def _finding(benchmark: str, processes: Scalar | None, points: list[tuple[Result
 FAULT = Fault(
     name="rma_emulated",
     summary="UCX emulates transfers that none of its transports can make",
-    look=_look,
+    signs=_look,
     needs_results=True,
 )

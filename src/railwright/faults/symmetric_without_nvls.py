@@ -103,6 +103,6 @@ def _median(result: Result) -> float:
 FAULT = Fault(
     name="symmetric_without_nvls",
     summary="symmetric buffers are used where NVLS is off",
-    look=_look,
+    signs=_look,
     needs_results=True,
 )

@@ -10,56 +10,37 @@ cannot use CMA on anonymous memory and falls back to TCP emulation, at ten times
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding, Supposed, with_host
+from railwright.faults.model import Facts, Fault, Finding, OfBenchmark, OfPath, Supposed, with_host
 from railwright.faults.parts import is_rdma, over_network, rdma_ports, with_links
-from railwright.faults.settings import Cause, is_one_of, look_at_settings
+from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
 from railwright.results.model import Evidence
 from railwright.topology.model import EfaLink, EthernetLink, InfinibandLink, Link, Topology
 
-_SETTINGS = {
-    "NCCL_NET": Cause(is_one_of("Socket"), "takes TCP sockets even where there is RDMA"),
-    "NCCL_IB_DISABLE": Cause(is_one_of("1"), "turns InfiniBand and RoCE off, which leaves TCP sockets"),
-}
 _OVER_TCP = re.compile(r"(?:^| on )tcp\b")
 """A lane of UCX: `tcp/lo`, or one of several in `52% on tcp/lo and 48% on tcp/eth0`."""
 
 
-def _look(facts: Facts) -> tuple[Finding, ...]:
-    settings = look_at_settings(
-        facts,
-        FAULT.name,
-        _SETTINGS,
-        costs="1.2 to 6 GB/s a port instead of its payload rate (nccl-tests on GKE A3 and Alps)",
-        remedy="unset it, and look for NET/IB or NET/OFI in NCCL_DEBUG=INFO (NCCL User Guide, Environment Variables)",
-    )
-    return (*settings, *_look_at_ucx(facts))
-
-
-def _look_at_ucx(facts: Facts) -> tuple[Finding, ...]:
+def _signs(facts: Facts) -> Iterator[Finding]:
     fallen: dict[tuple[str, str], list[Evidence]] = {}
     for result in facts.results:
         for one in result.evidence:
             if one.claim == "ucx_protocol" and _OVER_TCP.search(one.value) and result.hosts == 1:
                 fallen.setdefault((result.benchmark, result.path), []).append(one)
-    return tuple(_inside_a_host(benchmark, path, seen) for (benchmark, path), seen in fallen.items())
-
-
-def _inside_a_host(benchmark: str, path: str, seen: list[Evidence]) -> Finding:
-    kinds = {one.value: one for one in seen}
-    return Finding(
-        fault=FAULT.name,
-        where=(benchmark, path),
-        certainty="seen",
-        says=f"{benchmark} ran over {', '.join(kinds)} between two processes of one host ({len(seen)} points)",
-        costs="about ten times the latency of CMA, and a third of its bandwidth at large blocks",
-        remedy="give the processes ptrace rights towards each other (container capability SYS_PTRACE, or"
-        " kernel.yama.ptrace_scope=0), or look at UCX_TLS; `ucx_info -d | grep cma` shows whether CMA is there",
-        evidence=tuple(kinds.values()),
-    )
+    for (benchmark, path), seen in fallen.items():
+        kinds = {one.value: one for one in seen}
+        yield FAULT.finding(
+            (OfBenchmark(benchmark), OfPath(path)),
+            f"{benchmark} ran over {', '.join(kinds)} between two processes of one host ({len(seen)} points)",
+            *kinds.values(),
+            costs="about ten times the latency of CMA, and a third of its bandwidth at large blocks",
+            remedy="give the processes ptrace rights towards each other (container capability SYS_PTRACE, or"
+            " kernel.yama.ptrace_scope=0), or look at UCX_TLS; `ucx_info -d | grep cma` shows whether CMA is there",
+        )
 
 
 def _degrade(topology: Topology, where: str) -> Topology:
@@ -76,26 +57,30 @@ def _over_tcp(link: Link) -> Link:
     return replace(link, protocol=tcp)
 
 
-def _suppose(case: Case) -> tuple[Supposed, ...]:
+def _ways(case: Case) -> Iterator[Supposed]:
     host = case.cluster.host
-    if not over_network(case) or not rdma_ports(host):
-        return ()
-    return (
-        Supposed(
-            fault=FAULT.name,
-            says="NCCL goes over TCP sockets and not over RDMA",
-            case=with_host(case, with_links(host, lambda link: _over_tcp(link) if is_rdma(link) else link)),
-            tell_apart="NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG: it says"
-            " NET/Socket; rdma link shows whether the container sees RDMA devices",
-        ),
-    )
+    if over_network(case) and rdma_ports(host):
+        yield FAULT.supposed(
+            "NCCL goes over TCP sockets and not over RDMA",
+            with_host(case, with_links(host, lambda link: _over_tcp(link) if is_rdma(link) else link)),
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG: it says NET/Socket; rdma"
+            " link shows whether the container sees RDMA devices",
+        )
 
 
 FAULT = Fault(
     name="tcp_fallback",
     summary="data moves over TCP where a better transport was to be had",
-    look=_look,
+    settings=Settings(
+        {
+            "NCCL_NET": Cause(is_one_of("Socket"), "takes TCP sockets even where there is RDMA"),
+            "NCCL_IB_DISABLE": Cause(is_one_of("1"), "turns InfiniBand and RoCE off, which leaves TCP sockets"),
+        },
+        costs="1.2 to 6 GB/s a port instead of its payload rate (nccl-tests on GKE A3 and Alps)",
+        remedy="unset it, and look for NET/IB or NET/OFI in NCCL_DEBUG=INFO (NCCL User Guide, Environment Variables)",
+    ),
+    signs=_signs,
     needs_results=True,
     degrade=_degrade,
-    suppose=_suppose,
+    ways=_ways,
 )

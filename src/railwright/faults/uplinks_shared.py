@@ -6,9 +6,11 @@ gained up to 40 % AllReduce by spreading flows over more hash values than one fo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding, Supposed
+from railwright.faults.model import Fault, Supposed
 from railwright.faults.parts import over_network
 from railwright.limits.case import Case
 from railwright.limits.traffic import domain_hosts, domains
@@ -18,24 +20,15 @@ _FLOWS_ON_A_LINK = 2.0
 """The least collision there is."""
 
 
-def _look(_: Facts) -> tuple[Finding, ...]:
-    """Nothing on a host shows it: the counters of the switches and the curves of many hosts do."""
-    return ()
-
-
-def _suppose(case: Case) -> tuple[Supposed, ...]:
+def _ways(case: Case) -> Iterator[Supposed]:
     fabric = _shared(case.cluster) if over_network(case) else None
-    if fabric is None:
-        return ()
-    return (
-        Supposed(
-            fault=FAULT.name,
-            says="two flows share each uplink of the leaf switches (hashing, or too few uplinks)",
-            case=replace(case, cluster=replace(case.cluster, fabric=fabric)),
-            tell_apart="the same test with hosts of one leaf only: it is fast there; the switches' counters of uplinks"
-            " differ, and NCCL_IB_QPS_PER_CONNECTION=4 or adaptive routing changes the rate",
-        ),
-    )
+    if fabric is not None:
+        yield FAULT.supposed(
+            "two flows share each uplink of the leaf switches (hashing, or too few uplinks)",
+            replace(case, cluster=replace(case.cluster, fabric=fabric)),
+            "the same test with hosts of one leaf only: it is fast there; the switches' counters of uplinks differ, and"
+            " NCCL_IB_QPS_PER_CONNECTION=4 or adaptive routing changes the rate",
+        )
 
 
 def _shared(cluster: Cluster) -> Fabric | None:
@@ -57,10 +50,5 @@ def _shared(cluster: Cluster) -> Fabric | None:
     return replace(fabric, tiers=(shared, *fabric.tiers[1:]))
 
 
-FAULT = Fault(
-    name="uplinks_shared",
-    summary="flows meet on the uplinks of switches",
-    look=_look,
-    needs_results=True,
-    suppose=_suppose,
-)
+FAULT = Fault(name="uplinks_shared", summary="flows meet on the uplinks of switches", needs_results=True, ways=_ways)
+"""Nothing on a host shows it: the counters of the switches and the curves of many hosts do."""
