@@ -5,9 +5,10 @@ What happens during a measurement is seen by sampling (`diagnosis.gpu_health`).
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Iterator
 
-from railwright.faults.model import Facts, Fault, Finding
+from railwright.faults.model import Facts, Fault, Finding, OfPart
+from railwright.faults.parts import grouped
 from railwright.results.model import Evidence
 
 _NOT = "no"
@@ -15,26 +16,21 @@ _UNDER_LOAD_ALONE = "software power cap"
 """A GPU at full load is held at its power limit by design; without a load that is odd, and no proof."""
 
 
-def _look(facts: Facts) -> tuple[Finding, ...]:
-    throttled: dict[str, list[str]] = defaultdict(list)
-    for gpu in facts.topology.of_kind("gpu"):
-        reasons = str(gpu.facts.get("throttled", _NOT))
+def _signs(facts: Facts) -> Iterator[Finding]:
+    throttled = grouped(facts.topology.of_kind("gpu"), lambda gpu: str(gpu.facts.get("throttled", _NOT)))
+    for reasons, names in throttled.items():
         if reasons != _NOT:
-            throttled[reasons].append(gpu.id)
-    return tuple(
-        Finding(
-            fault=FAULT.name,
-            where=tuple(names),
-            certainty="possible" if reasons == _UNDER_LOAD_ALONE else "seen",
-            says=f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} slowed down now: {reasons}",
-            costs="its clocks are lowered, a hardware slowdown halves them or more (nvml.h, nvmlClocksEventReasons)",
-            remedy="nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER; then look at cooling, power supplies and the BMC's"
-            " event log",
-            evidence=(Evidence(claim="clock event reasons", value=reasons, seen="NVML, before the run"),),
-        )
-        for reasons, names in throttled.items()
-    )
+            yield FAULT.finding(
+                map(OfPart, names),
+                f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} slowed down now: {reasons}",
+                Evidence(claim="clock event reasons", value=reasons, seen="NVML, before the run"),
+                certainty="possible" if reasons == _UNDER_LOAD_ALONE else "seen",
+                costs="its clocks are lowered, a hardware slowdown halves them or more (nvml.h,"
+                " nvmlClocksEventReasons)",
+                remedy="nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER; then look at cooling, power supplies and the"
+                " BMC's event log",
+            )
 
 
-FAULT = Fault(name="gpu_throttled", summary="a GPU's clocks are held down by heat or power", signs=_look)
+FAULT = Fault(name="gpu_throttled", summary="a GPU's clocks are held down by heat or power", signs=_signs)
 """A topology says nothing of clocks, so that it cannot be laid into one."""

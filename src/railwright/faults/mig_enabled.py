@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from railwright.faults.model import Facts, Fault, Finding
+from collections.abc import Iterator
+
+from railwright.faults.model import Facts, Fault, Finding, OfPart
 from railwright.results.model import Evidence
 
 
-def _look(facts: Facts) -> tuple[Finding, ...]:
-    cut = tuple(gpu.id for gpu in facts.topology.of_kind("gpu") if gpu.facts.get("mig") is True)
-    if not cut:
-        return ()
-    return (
-        Finding(
-            fault=FAULT.name,
-            where=cut,
-            certainty="seen",
-            says=f"MIG mode is on in {', '.join(cut)}",
+def _signs(facts: Facts) -> Iterator[Finding]:
+    cut = [gpu.id for gpu in facts.topology.of_kind("gpu") if gpu.facts.get("mig") is True]
+    if cut:
+        yield FAULT.finding(
+            map(OfPart, cut),
+            f"MIG mode is on in {', '.join(cut)}",
+            Evidence(claim="MIG mode", value="on", seen="NVML"),
             costs="a program has a slice of the GPU, and neither NVLink nor PCIe peer-to-peer (NVIDIA MIG User Guide,"
             " Application Considerations)",
             remedy="nvidia-smi -i GPU -mig 0 as root, where nobody needs the slices",
-            evidence=(Evidence(claim="MIG mode", value="on", seen="NVML"),),
-        ),
-    )
+        )
 
 
-FAULT = Fault(name="mig_enabled", summary="a GPU is cut into MIG instances", signs=_look)
+FAULT = Fault(name="mig_enabled", summary="a GPU is cut into MIG instances", signs=_signs)
 """Limits are those of whole GPUs, so that it cannot be laid into a topology."""

@@ -7,11 +7,10 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Finding, OfPart
 from railwright.limits.case import Case
 from railwright.limits.traffic import domains
 from railwright.topology.cluster import ports
-from railwright.topology.gpus import nvidia_gpus, runs
+from railwright.topology.gpus import nvidia_gpus
 from railwright.topology.model import (
     GPU_LINKS,
     Device,
@@ -121,13 +120,3 @@ def with_pcie(topology: Topology, where: str, change: Callable[[PcieLink], PcieL
         return replace(link, protocol=change(protocol)) if link.id == where and isinstance(protocol, PcieLink) else link
 
     return with_links(topology, changed)
-
-
-def unlooked(topology: Topology, *, fault: str, says: str, remedy: str) -> tuple[Finding, ...]:
-    """The finding of what only NVML could have told where it said nothing; `says` has a place for the `{gpus}`."""
-    silent = silent_gpus(topology)
-    if not silent:
-        return ()
-    says = says.format(gpus=runs(silent))
-    where = tuple(map(OfPart, silent))
-    return (Finding(fault=fault, where=where, certainty="could not look", says=says, remedy=remedy),)

@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Iterator
 
-from railwright.faults.model import Facts, Fault, Finding
+from railwright.faults.model import Facts, Fault, Finding, OfPart
+from railwright.faults.parts import grouped
 from railwright.results.model import Evidence
+from railwright.topology.model import Device
 
 _MEANT_ABOVE = 0.995
 """Limits are set in whole watts; less than this share of the default was asked for by somebody."""
 
 
-def _look(facts: Facts) -> tuple[Finding, ...]:
-    limited: dict[tuple[float, float], list[str]] = defaultdict(list)
-    for gpu in facts.topology.of_kind("gpu"):
-        limit, default = gpu.facts.get("power_limit_w"), gpu.facts.get("power_default_w")
-        if isinstance(limit, int | float) and isinstance(default, int | float) and 0 < limit < _MEANT_ABOVE * default:
-            limited[(limit, default)].append(gpu.id)
-    return tuple(
-        Finding(
-            fault=FAULT.name,
-            where=tuple(names),
-            certainty="seen",
-            says=f"the power limit of {_those(names)} is {limit:.0f} W, the default is {default:.0f} W",
+def _signs(facts: Facts) -> Iterator[Finding]:
+    for (limit, default), names in grouped(facts.topology.of_kind("gpu"), _lowered).items():
+        yield FAULT.finding(
+            map(OfPart, names),
+            f"the power limit of {names[0] if len(names) == 1 else f'{len(names)} GPUs'} is {limit:.0f} W, the default"
+            f" is {default:.0f} W",
+            Evidence(claim="power limit", value=f"{limit:.0f} of {default:.0f} W", seen="NVML"),
             costs="compute under load runs at lower clocks; copies and collectives seldom need that power",
             remedy=f"nvidia-smi -pl {default:.0f} as root, or ask who set it: the rack may not carry more",
-            evidence=(Evidence(claim="power limit", value=f"{limit:.0f} of {default:.0f} W", seen="NVML"),),
         )
-        for (limit, default), names in limited.items()
-    )
 
 
-def _those(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{len(names)} GPUs"
+def _lowered(gpu: Device) -> tuple[float, float] | None:
+    """(limit, default) in watts of a GPU whose limit is below its default."""
+    limit, default = gpu.facts.get("power_limit_w"), gpu.facts.get("power_default_w")
+    if isinstance(limit, int | float) and isinstance(default, int | float) and 0 < limit < _MEANT_ABOVE * default:
+        return limit, default
+    return None
 
 
-FAULT = Fault(name="power_limited", summary="a GPU's power limit is below its default", signs=_look)
+FAULT = Fault(name="power_limited", summary="a GPU's power limit is below its default", signs=_signs)
 """A topology says nothing of power, so that it cannot be laid into one."""
