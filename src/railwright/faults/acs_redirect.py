@@ -6,45 +6,36 @@ off from inside, and ATS decides instead.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding, Supposed, with_host
+from railwright.faults.model import Facts, Fault, Finding, OfPart, Supposed, with_host
 from railwright.faults.parts import has_gpu_links, over_network, with_pcie
 from railwright.limits.case import Case
 from railwright.results.model import Evidence
 from railwright.topology.model import Link, PcieLink, Topology
 
 
-def _look(facts: Facts) -> tuple[Finding, ...]:
+def _signs(facts: Facts) -> Iterator[Finding]:
     shared = _below_switches(facts.topology)
-    redirected = [link for link in shared if _state(link) is True]
-    unreadable = [link for link in shared if _state(link) is None]
-    findings = []
+    redirected, unreadable = ([OfPart(link.id) for link in shared if _state(link) is state] for state in (True, None))
     if redirected:
-        findings.append(
-            Finding(
-                fault=FAULT.name,
-                where=tuple(link.id for link in redirected),
-                certainty="seen",
-                says=f"ACS sends peer-to-peer requests of {len(redirected)} ports below PCIe switches "
-                "up to the root complex",
-                costs="most of GPU-NIC and GPU-GPU bandwidth under one switch (nccl-tests issue 112: 9.84 GB/s)",
-                remedy="switch ACS off in the BIOS, or clear the ACS control bits of the switch ports with setpci; "
-                "in a VM that is for the host to do, and ATS must be on in the NICs instead",
-                evidence=(Evidence(claim="acs", value="request redirect on", seen="ACS control register"),),
-            )
+        yield FAULT.finding(
+            redirected,
+            f"ACS sends peer-to-peer requests of {len(redirected)} ports below PCIe switches up to the root complex",
+            Evidence(claim="acs", value="request redirect on", seen="ACS control register"),
+            costs="most of GPU-NIC and GPU-GPU bandwidth under one switch (nccl-tests issue 112: 9.84 GB/s)",
+            remedy="switch ACS off in the BIOS, or clear the ACS control bits of the switch ports with setpci; "
+            "in a VM that is for the host to do, and ATS must be on in the NICs instead",
         )
     if unreadable:
-        findings.append(
-            Finding(
-                fault=FAULT.name,
-                where=tuple(link.id for link in unreadable),
-                certainty="could not look",
-                says=f"the ACS state of {len(unreadable)} ports below PCIe switches cannot be read",
-                remedy="run as root: extended config space is hidden from other users",
-            )
+        yield FAULT.finding(
+            unreadable,
+            f"the ACS state of {len(unreadable)} ports below PCIe switches cannot be read",
+            certainty="could not look",
+            remedy="run as root: extended config space is hidden from other users",
         )
-    return tuple(findings)
 
 
 def _below_switches(topology: Topology) -> list[Link]:
@@ -64,29 +55,25 @@ def _degrade(topology: Topology, where: str) -> Topology:
     return with_pcie(topology, where, lambda link: replace(link, acs_redirect=True))
 
 
-def _suppose(case: Case) -> tuple[Supposed, ...]:
+def _ways(case: Case) -> Iterator[Supposed]:
     """Only where peers share a switch and talk over it: GPU and NIC, or GPUs that have no NVLink."""
     host = case.cluster.host
     links = _below_switches(host)
     uses_pcie = over_network(case) or (case.cluster.gpus_per_host > 1 and not has_gpu_links(host))
-    if not links or not uses_pcie or all(_state(link) for link in links):
-        return ()
-    for link in links:
-        host = _degrade(host, link.id)
-    return (
-        Supposed(
-            fault=FAULT.name,
-            says="ACS sends peer-to-peer requests below PCIe switches up to the root complex",
-            case=with_host(case, host),
-            tell_apart="as root: lspci -vvv | grep ACSCtl: a switch port with ReqRedir+ redirects; or railwright audit",
-        ),
-    )
+    if uses_pcie and not all(_state(link) for link in links):
+        for link in links:
+            host = _degrade(host, link.id)
+        yield FAULT.supposed(
+            "ACS sends peer-to-peer requests below PCIe switches up to the root complex",
+            with_host(case, host),
+            "as root: lspci -vvv | grep ACSCtl: a switch port with ReqRedir+ redirects; or railwright audit",
+        )
 
 
 FAULT = Fault(
     name="acs_redirect",
     summary="ACS detours peer-to-peer traffic through the root complex",
-    signs=_look,
+    signs=_signs,
     degrade=_degrade,
-    ways=_suppose,
+    ways=_ways,
 )

@@ -8,17 +8,19 @@ Spark, published nccl-tests: 18.9 GB/s instead of 23.7.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding, Supposed, with_host
+from railwright.faults.model import Facts, Fault, Finding, OfPart, Supposed, with_host
 from railwright.faults.parts import over_network, rdma_ports, with_links
 from railwright.limits.case import Case
 from railwright.limits.model import Constant, Source
 from railwright.limits.network import RDMA_MTUS, payload_of
 from railwright.results.model import Evidence
-from railwright.topology.model import Device, EthernetLink, InfinibandLink, Link, Topology
+from railwright.topology.model import EthernetLink, InfinibandLink, Link, Topology
 
 _LINUX_ROCE = Constant(
     value=40 + 8 + 12 + 4 + 28 + 4,
@@ -41,51 +43,37 @@ _SUPPOSED = (_Small(1500, 1024), _Small(4096, 2048))
 """Ethernet's own MTU, and the mistake of giving the payload's size as the MTU."""
 
 
-def _look(facts: Facts) -> tuple[Finding, ...]:
-    found: list[Finding] = []
-    unknown: list[tuple[Device, Link]] = []
+def _signs(facts: Facts) -> Iterator[Finding]:
+    unknown: list[OfPart] = []
     for nic, link in rdma_ports(facts.topology):
         protocol = link.protocol
         if nic.facts.get("state") == "down" or not isinstance(protocol, EthernetLink | InfinibandLink):
             continue  # EFA cuts its packets itself
+        where = [OfPart(nic.id), OfPart(link.id)]
+        packet = _packet(protocol)
         if protocol.mtu_bytes is None:
-            unknown.append((nic, link))
-        else:
-            found += _look_at(facts.topology, nic, link, protocol)
-    return (*found, _could_not_look(unknown)) if unknown else tuple(found)
-
-
-def _look_at(
-    topology: Topology, nic: Device, link: Link, protocol: EthernetLink | InfinibandLink
-) -> tuple[Finding, ...]:
-    packet = _packet(protocol)
-    if packet >= _BEST:
-        return ()
-    ethernet = isinstance(protocol, EthernetLink)
-    says = f"MTU {protocol.mtu_bytes} of {nic.id}" + (f" leaves RDMA packets of {packet} bytes" if ethernet else "")
-    return (
-        Finding(
-            fault=FAULT.name,
-            where=(nic.id, link.id),
-            certainty="seen" if _is_for_gpus(topology, protocol) else "possible",
-            says=f"{says}, {_BEST} is possible",
-            costs=_costs(protocol),
-            remedy=f"set MTU {_JUMBO} on the port and on every switch between, then look at active_mtu of ibv_devinfo"
-            if ethernet
-            else "set MTU 4096 for the partition in the subnet manager, then look at active_mtu of ibv_devinfo",
-            evidence=(Evidence(claim="mtu", value=str(protocol.mtu_bytes), seen="MTU of the port"),),
-        ),
-    )
-
-
-def _could_not_look(unknown: list[tuple[Device, Link]]) -> Finding:
-    return Finding(
-        fault=FAULT.name,
-        where=tuple(name for nic, link in unknown for name in (nic.id, link.id)),
-        certainty="could not look",
-        says=f"the RDMA MTU of {len(unknown)} NICs cannot be read",
-        remedy="ibv_devinfo -d mlx5_N | grep active_mtu: 4096 is the best",
-    )
+            unknown += where
+        elif packet < _BEST:
+            ethernet = isinstance(protocol, EthernetLink)
+            leaves = f" leaves RDMA packets of {packet} bytes" if ethernet else ""
+            change = f"set MTU {_JUMBO} on the port and on every switch between"
+            if not ethernet:
+                change = "set MTU 4096 for the partition in the subnet manager"
+            yield FAULT.finding(
+                where,
+                f"MTU {protocol.mtu_bytes} of {nic.id}{leaves}, {_BEST} is possible",
+                Evidence(claim="mtu", value=str(protocol.mtu_bytes), seen="MTU of the port"),
+                certainty="seen" if _is_for_gpus(facts.topology, protocol) else "possible",
+                costs=_costs(protocol),
+                remedy=f"{change}, then look at active_mtu of ibv_devinfo",
+            )
+    if unknown:
+        yield FAULT.finding(
+            unknown,
+            f"the RDMA MTU of {len(unknown) // 2} NICs cannot be read",
+            certainty="could not look",
+            remedy="ibv_devinfo -d mlx5_N | grep active_mtu: 4096 is the best",
+        )
 
 
 def _packet(protocol: EthernetLink | InfinibandLink) -> int:
@@ -132,32 +120,26 @@ def _with_mtu(link: Link, small: _Small) -> Link:
     return link
 
 
-def _suppose(case: Case) -> tuple[Supposed, ...]:
+def _ways(case: Case) -> Iterator[Supposed]:
     host = case.cluster.host
     if not over_network(case):
-        return ()
+        return
     roce = any(isinstance(link.protocol, EthernetLink) for _, link in rdma_ports(host))
-    found = []
     for small in _SUPPOSED:
-        changed = with_links(host, lambda link, small=small: _with_mtu(link, small))  # type: ignore[misc]
-        if changed == host:
-            continue
-        ethernet = f"the NICs have an Ethernet MTU of {small.ethernet}, so that RDMA packets carry {small.rdma} bytes"
-        found.append(
-            Supposed(
-                fault=FAULT.name,
-                says=ethernet if roce else f"the NICs have an InfiniBand MTU of {small.rdma}",
-                case=with_host(case, changed),
-                tell_apart="ibv_devinfo -d mlx5_N | grep active_mtu; ib_write_bw -d mlx5_N --report_gbits",
+        changed = with_links(host, partial(_with_mtu, small=small))
+        if changed != host:
+            ethernet = f"an Ethernet MTU of {small.ethernet}, so that RDMA packets carry {small.rdma} bytes"
+            yield FAULT.supposed(
+                f"the NICs have {ethernet if roce else f'an InfiniBand MTU of {small.rdma}'}",
+                with_host(case, changed),
+                "ibv_devinfo -d mlx5_N | grep active_mtu; ib_write_bw -d mlx5_N --report_gbits",
             )
-        )
-    return tuple(found)
 
 
 FAULT = Fault(
     name="mtu_small",
     summary="an MTU that leaves RDMA less than its largest packets",
-    signs=_look,
+    signs=_signs,
     degrade=_degrade,
-    ways=_suppose,
+    ways=_ways,
 )

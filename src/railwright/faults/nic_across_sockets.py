@@ -6,11 +6,12 @@ different sockets); a test of four B200 pods that were misaligned on purpose fel
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding, Supposed, with_host
+from railwright.faults.model import Facts, Fault, Finding, OfPart, Supposed, with_host
 from railwright.faults.parts import above, over_network, rdma_ports
 from railwright.limits.case import Case
 from railwright.results.model import Evidence
@@ -24,30 +25,25 @@ _COSTS = (
 )
 
 
-def _look(facts: Facts) -> tuple[Finding, ...]:
+def _signs(facts: Facts) -> Iterator[Finding]:
     """A GPU that has no NIC on its side. Where there are fewer NICs than sockets with GPUs that cannot be otherwise."""
     topology = facts.topology
     nics = {nic.id for nic, _ in rdma_ports(topology)}
     if not nics or not topology.of_kind("gpu"):
-        return ()
+        return
     near = Affinity(_without_other_nics(topology, nics))
     far = [gpu.id for gpu in near.gpus if any(near.kind(gpu.id, nic) == "SYS" for nic in near.nearest(gpu.id)[:1])]
-    if not far:
-        return ()
-    sockets = {_socket(topology, gpu.id) for gpu in near.gpus}
-    avoidable = len(nics) >= len(sockets)
-    return (
-        Finding(
-            fault=FAULT.name,
-            where=tuple(far),
+    if far:
+        avoidable = len(nics) >= len({_socket(topology, gpu.id) for gpu in near.gpus})
+        yield FAULT.finding(
+            map(OfPart, far),
+            f"{len(far)} GPUs reach every NIC only across sockets: {', '.join(far[:8])}",
+            Evidence(claim="path", value="SYS", seen="PCIe tree and NUMA nodes"),
             certainty="likely" if avoidable else "possible",
-            says=f"{len(far)} GPUs reach every NIC only across sockets: {', '.join(far[:8])}",
             costs=_COSTS,
             remedy="give each pod or VM NICs of the sockets of its GPUs, or move a card; nvidia-smi topo -m shows SYS"
             " where a pair crosses sockets",
-            evidence=(Evidence(claim="path", value="SYS", seen="PCIe tree and NUMA nodes"),),
-        ),
-    )
+        )
 
 
 def _without_other_nics(topology: Topology, nics: set[str]) -> Topology:
@@ -130,29 +126,23 @@ def _between(topology: Topology, move: _Move) -> SmpLink:
     return next((protocol for protocol in found if isinstance(protocol, SmpLink)), SmpLink())
 
 
-def _suppose(case: Case) -> tuple[Supposed, ...]:
+def _ways(case: Case) -> Iterator[Supposed]:
     host = case.cluster.host
     hosts = host.of_kind("host")
-    if not over_network(case) or not hosts:
-        return ()
-    changed = _degrade(host, hosts[0].id)
-    if changed == host:
-        return ()
-    return (
-        Supposed(
-            fault=FAULT.name,
-            says="every GPU uses a NIC of the other socket",
-            case=with_host(case, changed),
-            tell_apart="nvidia-smi topo -m (SYS between a GPU and its NIC); ib_write_bw -d mlx5_N --use_cuda=N"
-            " --report_gbits; NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG",
-        ),
-    )
+    changed = _degrade(host, hosts[0].id) if over_network(case) and hosts else host
+    if changed != host:
+        yield FAULT.supposed(
+            "every GPU uses a NIC of the other socket",
+            with_host(case, changed),
+            "nvidia-smi topo -m (SYS between a GPU and its NIC); ib_write_bw -d mlx5_N --use_cuda=N --report_gbits;"
+            " NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG",
+        )
 
 
 FAULT = Fault(
     name="nic_across_sockets",
     summary="GPUs reach their NICs only across sockets",
-    signs=_look,
+    signs=_signs,
     degrade=_degrade,
-    ways=_suppose,
+    ways=_ways,
 )

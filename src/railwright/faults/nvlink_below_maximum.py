@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding, Supposed, with_host
-from railwright.faults.parts import can_run, with_links
+from railwright.faults.model import Facts, Fault, Finding, OfPart, Supposed, with_host
+from railwright.faults.parts import can_run, nvlink_not_read, with_links
 from railwright.limits.case import Case
 from railwright.results.model import Evidence
 from railwright.topology.model import Link, NvlinkLink, Topology
@@ -13,63 +15,40 @@ from railwright.topology.model import Link, NvlinkLink, Topology
 _REMEDY = "nvidia-smi nvlink -s and -e, dmesg | grep Xid; reset the GPUs and the fabric manager, then the board"
 
 
-def _look(facts: Facts) -> tuple[Finding, ...]:
+def _signs(facts: Facts) -> Iterator[Finding]:
     topology = facts.topology
-    found = [_seen(link, link.protocol) for link in topology.links if _is_below(link)]
-    found += _without_any(topology)
-    unknown = any(one.what.startswith("NVLink of") for one in topology.unknown)
-    gpus = topology.of_kind("gpu")
-    if unknown and len(gpus) > 1 and not any(isinstance(link.protocol, NvlinkLink) for link in topology.links):
-        found.append(
-            Finding(
-                fault=FAULT.name,
-                where=tuple(gpu.id for gpu in gpus),
-                certainty="could not look",
-                says="the active NVLinks of the GPUs cannot be read",
-                remedy="nvidia-smi nvlink -s lists the active links of each GPU; all GPUs should have as many",
+    links = [(link, link.protocol) for link in topology.links if isinstance(link.protocol, NvlinkLink)]
+    for link, nvlink in links:
+        if nvlink.max_links is not None and nvlink.links < nvlink.max_links:
+            active = f"{nvlink.links} of {nvlink.max_links}"
+            yield FAULT.finding(
+                (OfPart(link.id),),
+                f"{active} NVLinks of {link.id} are active",
+                Evidence(claim="nvlinks", value=active, seen="NVLink state"),
+                costs=f"{1 - nvlink.links / nvlink.max_links:.0%} of the GPU's NVLink rate; a ring goes at the rate of"
+                " its slowest GPU (NCCL plans links x the rate of one, src/graph/topo.h)",
+                remedy=_REMEDY,
             )
+    gpus = topology.of_kind("gpu")
+    # A GPU without a single active NVLink has no link in the topology; where none has one, they are cards without
+    # bridges.
+    active_links = {gpu.id: gpu.facts.get("nvlinks_active") for gpu in gpus if gpu.facts.get("nvlinks")}
+    for name, number in active_links.items():
+        if number == 0 and any(active_links.values()):
+            yield FAULT.finding(
+                (OfPart(name),),
+                f"none of the NVLinks of {name} is active, those of other GPUs are",
+                Evidence(claim="nvlinks", value="0 active", seen="NVLink state"),
+                costs="all of its NVLink rate: its data goes over PCIe",
+                remedy=_REMEDY,
+            )
+    if len(gpus) > 1 and not links and nvlink_not_read(topology):
+        yield FAULT.finding(
+            (OfPart(gpu.id) for gpu in gpus),
+            "the active NVLinks of the GPUs cannot be read",
+            certainty="could not look",
+            remedy="nvidia-smi nvlink -s lists the active links of each GPU; all GPUs should have as many",
         )
-    return tuple(found)
-
-
-def _without_any(topology: Topology) -> list[Finding]:
-    """GPUs without a single active NVLink, where others have some: such a GPU has no link in the topology."""
-    active = {gpu.id: gpu.facts.get("nvlinks_active") for gpu in topology.of_kind("gpu") if gpu.facts.get("nvlinks")}
-    if not any(active.values()):
-        return []  # cards without bridges
-    return [
-        Finding(
-            fault=FAULT.name,
-            where=(name,),
-            certainty="seen",
-            says=f"none of the NVLinks of {name} is active, those of other GPUs are",
-            costs="all of its NVLink rate: its data goes over PCIe",
-            remedy=_REMEDY,
-            evidence=(Evidence(claim="nvlinks", value="0 active", seen="NVLink state"),),
-        )
-        for name, links in active.items()
-        if links == 0
-    ]
-
-
-def _is_below(link: Link) -> bool:
-    protocol = link.protocol
-    return isinstance(protocol, NvlinkLink) and protocol.max_links is not None and protocol.links < protocol.max_links
-
-
-def _seen(link: Link, protocol: object) -> Finding:
-    assert isinstance(protocol, NvlinkLink)
-    most = protocol.max_links or protocol.links
-    return Finding(
-        fault=FAULT.name,
-        where=(link.id,),
-        certainty="seen",
-        says=f"{protocol.links} of {most} NVLinks of {link.id} are active",
-        costs=f"{1 - protocol.links / most:.0%} of the GPU's NVLink rate; a ring goes at the rate of its slowest GPU"
-        " (NCCL plans links x the rate of one, src/graph/topo.h)",
-        remedy=_REMEDY,
-        evidence=(Evidence(claim="nvlinks", value=f"{protocol.links} of {most}", seen="NVLink state"),),
-    )
 
 
 def _degrade(topology: Topology, where: str) -> Topology:
@@ -85,27 +64,23 @@ def _halved(link: Link) -> Link:
     return replace(link, protocol=replace(protocol, links=protocol.links // 2, max_links=most))
 
 
-def _suppose(case: Case) -> tuple[Supposed, ...]:
+def _ways(case: Case) -> Iterator[Supposed]:
     host = case.cluster.host
     gpus = host.of_kind("gpu")
     changed = _degrade(host, gpus[0].id) if gpus else host
-    if changed == host or not can_run(case):
-        return ()
-    return (
-        Supposed(
-            fault=FAULT.name,
-            says="one GPU of a host has half of its NVLinks",
-            case=with_host(case, changed),
-            tell_apart="nvidia-smi nvlink -s on every host (GPUs with fewer active links), nvidia-smi topo -m (NV9 for"
-            " NV18), dmesg | grep -i nvlink",
-        ),
-    )
+    if changed != host and can_run(case):
+        yield FAULT.supposed(
+            "one GPU of a host has half of its NVLinks",
+            with_host(case, changed),
+            "nvidia-smi nvlink -s on every host (GPUs with fewer active links), nvidia-smi topo -m (NV9 for NV18),"
+            " dmesg | grep -i nvlink",
+        )
 
 
 FAULT = Fault(
     name="nvlink_below_maximum",
     summary="a GPU has fewer active NVLinks than it could have",
-    signs=_look,
+    signs=_signs,
     degrade=_degrade,
-    ways=_suppose,
+    ways=_ways,
 )

@@ -6,9 +6,11 @@ The usual causes are a badly seated card or cable, a wrong slot, or a BIOS setti
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding, Supposed, with_host
+from railwright.faults.model import Facts, Fault, Finding, OfPart, Supposed, with_host
 from railwright.faults.parts import has_gpu_links, over_network, pcie_above, with_pcie
 from railwright.limits.case import Case
 from railwright.limits.pcie import raw_rate
@@ -17,56 +19,37 @@ from railwright.topology.cluster import ports
 from railwright.topology.model import GT_PER_S, Device, Link, PcieLink, Topology
 
 
-def _look(facts: Facts) -> tuple[Finding, ...]:
+def _signs(facts: Facts) -> Iterator[Finding]:
     gpus = {device.id for device in facts.topology.of_kind("gpu")}
-    found: list[Finding] = []
     unknown: list[Link] = []
     for link in facts.topology.links:
-        if not isinstance(link.protocol, PcieLink):
+        pcie = link.protocol
+        if not isinstance(pcie, PcieLink):
             continue
-        if link.protocol.gt_per_s and link.protocol.width:
-            found += _look_at(link, link.protocol, idle_gpu=bool(gpus & {link.a, link.b}))
-        else:
+        if not pcie.gt_per_s or not pcie.width:
             unknown.append(link)
-    return (*found, _could_not_look(unknown)) if unknown else tuple(found)
-
-
-def _look_at(link: Link, pcie: PcieLink, *, idle_gpu: bool) -> tuple[Finding, ...]:
-    narrow = bool(pcie.width and pcie.max_width and pcie.width < pcie.max_width)
-    slow = bool(pcie.gt_per_s and pcie.max_gt_per_s and pcie.gt_per_s < pcie.max_gt_per_s)
-    if not (pcie.gt_per_s and pcie.width and (narrow or slow)):
-        return ()
-    best_rate, best_width = pcie.max_gt_per_s or pcie.gt_per_s, pcie.max_width or pcie.width
-    now, best = raw_rate(pcie.gt_per_s, pcie.width), raw_rate(best_rate, best_width)
-    says = f"{link.id} runs at {pcie.gt_per_s:g} GT/s x{pcie.width}, both ends can do {best_rate:g} GT/s x{best_width}"
-    return (
-        Finding(
-            fault=FAULT.name,
-            where=(link.id,),
-            certainty="possible" if idle_gpu and not narrow else "seen",
-            says=says,
-            costs=f"{1 - now / best:.0%} of the link's raw rate" if now and best else "",
-            remedy="reseat the card or cable, check slot and BIOS, then compare current_link_speed and "
-            "current_link_width with their maximum under load",
-            evidence=(
-                Evidence(
-                    claim="link",
-                    value=f"{pcie.gt_per_s:g} GT/s x{pcie.width}",
-                    seen="current_link_speed, current_link_width",
-                ),
-            ),
-        ),
-    )  # fmt: skip
-
-
-def _could_not_look(unknown: list[Link]) -> Finding:
-    return Finding(
-        fault=FAULT.name,
-        where=tuple(link.id for link in unknown),
-        certainty="could not look",
-        says=f"the trained rate and width of {len(unknown)} PCIe links cannot be read",
-        remedy="look at current_link_speed and current_link_width of their ends in /sys/bus/pci/devices",
-    )
+            continue
+        rate, width = pcie.max_gt_per_s or pcie.gt_per_s, pcie.max_width or pcie.width
+        if pcie.width < width or pcie.gt_per_s < rate:
+            now, best = raw_rate(pcie.gt_per_s, pcie.width), raw_rate(rate, width)
+            trained = f"{pcie.gt_per_s:g} GT/s x{pcie.width}"
+            may_be_idle = bool(gpus & {link.a, link.b}) and not pcie.width < width
+            yield FAULT.finding(
+                (OfPart(link.id),),
+                f"{link.id} runs at {trained}, both ends can do {rate:g} GT/s x{width}",
+                Evidence(claim="link", value=trained, seen="current_link_speed, current_link_width"),
+                certainty="possible" if may_be_idle else "seen",
+                costs=f"{1 - now / best:.0%} of the link's raw rate" if now and best else "",
+                remedy="reseat the card or cable, check slot and BIOS, then compare current_link_speed and "
+                "current_link_width with their maximum under load",
+            )
+    if unknown:
+        yield FAULT.finding(
+            (OfPart(link.id) for link in unknown),
+            f"the trained rate and width of {len(unknown)} PCIe links cannot be read",
+            certainty="could not look",
+            remedy="look at current_link_speed and current_link_width of their ends in /sys/bus/pci/devices",
+        )
 
 
 def _degrade(topology: Topology, where: str) -> Topology:
@@ -74,34 +57,27 @@ def _degrade(topology: Topology, where: str) -> Topology:
     return with_pcie(topology, where, lambda link: replace(link, width=max(1, (link.width or 2) // 2)))
 
 
-def _suppose(case: Case) -> tuple[Supposed, ...]:
+def _ways(case: Case) -> Iterator[Supposed]:
     """The links of all GPUs or of all NICs: a collective waits for the slowest, so one such link costs as much."""
     host = case.cluster.host
-    found: list[Supposed] = []
     if over_network(case) or (case.cluster.gpus_per_host > 1 and not has_gpu_links(host)):
-        found += _suppose_for(case, "GPUs", host.of_kind("gpu"))
+        yield from _ways_of(case, "GPUs", host.of_kind("gpu"))
     if over_network(case):
-        found += _suppose_for(case, "NICs", tuple(nic for nic, _ in ports(host)))
-    return tuple(found)
+        yield from _ways_of(case, "NICs", tuple(nic for nic, _ in ports(host)))
 
 
-def _suppose_for(case: Case, what: str, devices: tuple[Device, ...]) -> tuple[Supposed, ...]:
+def _ways_of(case: Case, what: str, devices: tuple[Device, ...]) -> Iterator[Supposed]:
     links = pcie_above(case.cluster.host, devices)
-    ways = (
+    for says, change in (
         (f"the {what} have half of their PCIe lanes", _at_half_width),
         (f"the PCIe links of the {what} run one generation lower", _one_generation_lower),
-    )
-    found = []
-    for says, change in ways:
+    ):
         host = case.cluster.host
         for link in links:
             host = with_pcie(host, link.id, change)
         if host != case.cluster.host:
-            tell_apart = (
-                "under load: lspci -vv -s ADDRESS | grep LnkSta (Speed, Width, downgraded), or railwright audit"
-            )
-            found.append(Supposed(fault=FAULT.name, says=says, case=with_host(case, host), tell_apart=tell_apart))
-    return tuple(found)
+            tell = "under load: lspci -vv -s ADDRESS | grep LnkSta (Speed, Width, downgraded), or railwright audit"
+            yield FAULT.supposed(says, with_host(case, host), tell)
 
 
 def _at_half_width(link: PcieLink) -> PcieLink:
@@ -125,7 +101,7 @@ def _one_generation_lower(link: PcieLink) -> PcieLink:
 FAULT = Fault(
     name="pcie_below_maximum",
     summary="a PCIe link trained below what both its ends can do",
-    signs=_look,
+    signs=_signs,
     degrade=_degrade,
-    ways=_suppose,
+    ways=_ways,
 )
