@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from railwright.diagnosis.model import Judged
-from railwright.faults.model import Finding
+from railwright.faults.model import Finding, OfParameter, OfPath, Place
 from railwright.results.model import Evidence
 from railwright.topology.model import Path
 
@@ -27,14 +27,14 @@ def causes_of(slow: Sequence[Judged], path: Path | None, findings: tuple[Finding
     return tuple(sorted(concerned, key=lambda finding: order.index(finding.certainty)))
 
 
-def _concerns(where: tuple[str, ...], judged: Judged, path: Path | None) -> bool:
+def _concerns(where: tuple[Place, ...], judged: Judged, path: Path | None) -> bool:
     own = {judged.benchmark, *judged.path.split(">")}
     if path is not None:
         own.update(path.devices, (link.id for link in path.links))
-    paths = {place for place in where if ">" in place}
-    varied = {place for place in where if " " in place} - paths
+    paths = {place for place in where if isinstance(place, OfPath)}
+    varied = {place for place in where if isinstance(place, OfParameter)}
     others = set(where) - paths - varied
-    if varied - {f"{name} {value}" for name, value in judged.parameters.items()}:
+    if varied - {OfParameter(name, value) for name, value in judged.parameters.items()}:
         return False
     if not paths:
         return bool(others & own)
@@ -42,13 +42,13 @@ def _concerns(where: tuple[str, ...], judged: Judged, path: Path | None) -> bool
 
 
 def _was_seen(finding: Finding, judged: Judged) -> bool:
-    """Whether nothing else was seen of the point than what the finding rests on; `unknown` speaks against nothing."""
+    """Whether what the finding rests on was seen of the point too, where anything but `unknown` was seen of it."""
     rests_on, seen = (_values(evidence) for evidence in (finding.evidence, judged.evidence))
     return all(seen[claim] & {*values, "unknown"} for claim, values in rests_on.items() if claim in seen)
 
 
 def _values(evidence: tuple[Evidence, ...]) -> dict[str, set[str]]:
-    """What was claimed -> as what."""
+    """The values that the evidence has for each claim."""
     found: dict[str, set[str]] = {}
     for one in evidence:
         found.setdefault(one.claim, set()).add(one.value)

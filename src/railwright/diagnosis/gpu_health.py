@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from railwright.diagnosis.gpu_siblings import GPU_ID, SLOWER_BY, slower_than_siblings
 from railwright.diagnosis.model import Judged
-from railwright.faults.model import Certainty, Finding
+from railwright.faults.model import Certainty, Finding, OfBenchmark, OfPart
 from railwright.results.model import Evidence, Result
 from railwright.results.statistics import quantile
 from railwright.topology.model import Device, Topology
@@ -154,7 +154,7 @@ def _dropped(results: Iterable[Result], topology: Topology) -> tuple[Finding, ..
         findings.append(
             Finding(
                 fault="gpu_clock_dropped",
-                where=(name, *_benchmarks(those)),
+                where=(OfPart(name), *_benchmarks(those)),
                 certainty="possible",
                 says=f"the SM clock of {name} was {_clock(slowest)} under load, {_clock(due)} are due",
                 costs=f"{1 - (slowest or due) / due:.0%} of what the clock decides: compute and SM-driven copies",
@@ -183,12 +183,12 @@ def _due_clock(gpu: Device, usual: float) -> float:
     return max(usual, clock) if isinstance(clock, int | float) else usual
 
 
-def _split(names: str) -> tuple[str, ...]:
-    return tuple(name for name in names.split(",") if GPU_ID.fullmatch(name))
+def _split(names: str) -> tuple[OfPart, ...]:
+    return tuple(OfPart(name) for name in names.split(",") if GPU_ID.fullmatch(name))
 
 
-def _benchmarks(results: Iterable[Result]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(result.benchmark for result in results))
+def _benchmarks(results: Iterable[Result]) -> tuple[OfBenchmark, ...]:
+    return tuple(dict.fromkeys(OfBenchmark(result.benchmark) for result in results))
 
 
 def _sampled(results: Sequence[Result]) -> str:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from railwright.diagnosis.model import Judged
 from railwright.diagnosis.verdict import format_quantity
-from railwright.faults.model import Finding
+from railwright.faults.model import Finding, OfPart, OfPath
 from railwright.results.model import Evidence
 from railwright.results.statistics import quantile
 from railwright.topology.model import Topology
@@ -174,7 +174,7 @@ def _slower(names: tuple[str, ...], lost: float, mine: list[Judged], rest: list[
     pairs = not through_the_host and any(len(set(GPU_ID.findall(point.path))) > 1 for point in mine)
     return Finding(
         fault="gpu_slower_than_siblings",
-        where=(name, *dict.fromkeys(point.path for point in mine)),
+        where=(OfPart(name), *_paths(mine)),
         certainty="possible" if once else "likely",
         says=f"{name} is {lost:.0%} slower than its siblings in {_says(mine, rest)}",
         costs="a collective goes at the rate of its slowest GPU" if pairs else "",
@@ -188,7 +188,7 @@ def _group_slower(names: tuple[str, ...], lost: float, mine: list[Judged], rest:
     all_of_them = ", ".join(names)
     return Finding(
         fault="gpu_group_slower",
-        where=(*names, *dict.fromkeys(point.path for point in mine)),
+        where=(*map(OfPart, names), *_paths(mine)),
         certainty="possible",
         says=f"{all_of_them} {'is' if len(names) == 1 else 'are'} {lost:.0%} slower than {', '.join(_names(rest))} in"
         f" {_says(mine, rest)}: they may be farther away, on another socket or PCIe switch",
@@ -196,6 +196,10 @@ def _group_slower(names: tuple[str, ...], lost: float, mine: list[Judged], rest:
         remedy=_GROUP_REMEDY,
         evidence=_evidence(all_of_them, mine, rest),
     )
+
+
+def _paths(points: Iterable[Judged]) -> Iterable[OfPath]:
+    return dict.fromkeys(OfPath(point.path) for point in points)
 
 
 def _says(mine: list[Judged], rest: list[Judged]) -> str:

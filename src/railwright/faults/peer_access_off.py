@@ -7,7 +7,9 @@ it finds, and does not ask. Between two processes cuda_ipc maps the memory with 
 
 from __future__ import annotations
 
-from railwright.faults.model import Facts, Fault, Finding
+from collections.abc import Iterator
+
+from railwright.faults.model import Facts, Fault, Finding, OfBenchmark, OfParameter, OfPath
 from railwright.results.model import Result
 
 CLAIM = "peer_access"
@@ -17,34 +19,29 @@ _PROTOCOL = "ucx_protocol"
 _COPIES = "cuda_copy/"
 
 
-def _look(facts: Facts) -> tuple[Finding, ...]:
+def _signs(facts: Facts) -> Iterator[Finding]:
     found: dict[str, list[Result]] = {}
     for result in facts.results:
         seen = {one.claim: one.value for one in result.evidence}
         if seen.get(CLAIM) == NONE and seen.get(_PROTOCOL, "").startswith(_COPIES):
             found.setdefault(result.benchmark, []).append(result)
-    return tuple(_finding(benchmark, points) for benchmark, points in found.items())
-
-
-def _finding(benchmark: str, points: list[Result]) -> Finding:
-    seen = (one for point in points for one in point.evidence if one.claim in (CLAIM, _PROTOCOL))
-    return Finding(
-        fault=FAULT.name,
-        where=(benchmark, *dict.fromkeys(point.path for point in points), "processes 1"),
-        certainty="seen",
-        says="a process with two GPUs did not enable peer access between them, so that UCX's copies of one to the other"
-        f" go through host memory ({len(points)} points)",
-        costs="38 GB/s at 256 MiB where 391 are made with it, and 15 us at 4 KiB instead of 7 (measured on 2 H200,"
-        " NIXL 1.5.1, UCX 1.23)",
-        remedy="call cudaDeviceEnablePeerAccess both ways before the first transfer (PyTorch does when it first copies"
-        " from one GPU to another), or give each GPU a process of its own",
-        evidence=tuple(dict.fromkeys(seen)),
-    )
+    for benchmark, points in found.items():
+        paths = dict.fromkeys(OfPath(point.path) for point in points)
+        yield FAULT.finding(
+            (OfBenchmark(benchmark), *paths, OfParameter("processes", 1)),
+            "a process with two GPUs did not enable peer access between them, so that UCX's copies of one to the other"
+            f" go through host memory ({len(points)} points)",
+            *dict.fromkeys(one for point in points for one in point.evidence if one.claim in (CLAIM, _PROTOCOL)),
+            costs="38 GB/s at 256 MiB where 391 are made with it, and 15 us at 4 KiB instead of 7 (measured on 2 H200,"
+            " NIXL 1.5.1, UCX 1.23)",
+            remedy="call cudaDeviceEnablePeerAccess both ways before the first transfer (PyTorch does when it first"
+            " copies from one GPU to another), or give each GPU a process of its own",
+        )
 
 
 FAULT = Fault(
     name="peer_access_off",
     summary="a process does not let its GPUs reach each other's memory",
-    signs=_look,
+    signs=_signs,
     needs_results=True,
 )

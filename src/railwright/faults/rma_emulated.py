@@ -8,8 +8,10 @@ active messages over TCP, and says so in no log but that of its protocols (UCX 1
 
 from __future__ import annotations
 
-from railwright.faults.model import Facts, Fault, Finding
-from railwright.results.model import Evidence, Result
+from collections.abc import Iterator
+
+from railwright.faults.model import Facts, Fault, Finding, OfBenchmark, OfParameter, OfPath
+from railwright.results.model import Evidence
 from railwright.results.readers.ucx_protocols import EMULATION
 from railwright.topology.model import Scalar
 
@@ -25,37 +27,32 @@ _REMEDY = (
 )
 
 
-def _look(facts: Facts) -> tuple[Finding, ...]:
-    found: dict[tuple[str, Scalar | None], list[tuple[Result, Evidence]]] = {}
+def _signs(facts: Facts) -> Iterator[Finding]:
+    found: dict[tuple[str, Scalar | None], list[tuple[OfPath, Evidence]]] = {}
     for result in facts.results:
         for one in result.evidence:
             if one.claim == "ucx_protocol" and one.value.startswith(EMULATION):
                 processes = result.parameters.get("processes")
-                found.setdefault((result.benchmark, processes), []).append((result, one))
-    return tuple(_finding(benchmark, processes, points) for (benchmark, processes), points in found.items())
-
-
-def _finding(benchmark: str, processes: Scalar | None, points: list[tuple[Result, Evidence]]) -> Finding:
-    alone = processes == 1
-    paths = tuple(dict.fromkeys(result.path for result, _ in points))
-    over = ", ".join(dict.fromkeys(one.value for _, one in points))
-    within = "Inside one process" if alone else "Between two processes"
-    return Finding(
-        fault=FAULT.name,
-        where=(benchmark, *paths, *(() if processes is None else (f"processes {processes}",))),
-        certainty="seen",
-        says=f"{within} UCX moved data by {over}: no transport of it reaches from the one memory to the other"
-        f" ({len(points)} points)",
-        costs="0.4 to 0.9 GB/s at 256 MiB, where a copy makes 55 to host memory and 390 to a GPU (measured on 2 H200,"
-        " NIXL 1.5.1, UCX 1.23)",
-        remedy=_REMEDY_IN_ONE_PROCESS if alone else _REMEDY,
-        evidence=tuple(dict.fromkeys(one for _, one in points)),
-    )
+                found.setdefault((result.benchmark, processes), []).append((OfPath(result.path), one))
+    for (benchmark, processes), points in found.items():
+        paths = dict.fromkeys(path for path, _ in points)
+        evidence = tuple(dict.fromkeys(one for _, one in points))
+        varied = () if processes is None else (OfParameter("processes", processes),)
+        over = ", ".join(dict.fromkeys(one.value for one in evidence))
+        yield FAULT.finding(
+            (OfBenchmark(benchmark), *paths, *varied),
+            f"{'Inside one process' if processes == 1 else 'Between two processes'} UCX moved data by {over}: no"
+            f" transport of it reaches from the one memory to the other ({len(points)} points)",
+            *evidence,
+            costs="0.4 to 0.9 GB/s at 256 MiB, where a copy makes 55 to host memory and 390 to a GPU (measured on 2"
+            " H200, NIXL 1.5.1, UCX 1.23)",
+            remedy=_REMEDY_IN_ONE_PROCESS if processes == 1 else _REMEDY,
+        )
 
 
 FAULT = Fault(
     name="rma_emulated",
     summary="UCX emulates transfers that none of its transports can make",
-    signs=_look,
+    signs=_signs,
     needs_results=True,
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 
 from railwright.faults.algorithm_forced import nvls_is_off
-from railwright.faults.model import Facts, Fault, Finding
+from railwright.faults.model import Certainty, Facts, Fault, Finding, OfBenchmark, OfParameter
 from railwright.limits.model import Constant
 from railwright.limits.sources import SYMMETRIC_MEASURED
 from railwright.results.bounds import Collective, declared_for
@@ -17,9 +17,8 @@ from railwright.results.model import Evidence, Result
 from railwright.units import MIB, format_duration, format_size
 
 _LONGER_FROM = {
-    "all_reduce": Constant(value=64 * MIB, unit="bytes", source=SYMMETRIC_MEASURED),
-    "reduce_scatter": Constant(value=64 * MIB, unit="bytes", source=SYMMETRIC_MEASURED),
-    "all_gather": Constant(value=256 * MIB, unit="bytes", source=SYMMETRIC_MEASURED),
+    operation: Constant(value=size_bytes, unit="bytes", source=SYMMETRIC_MEASURED)
+    for operation, size_bytes in (("all_reduce", 64 * MIB), ("reduce_scatter", 64 * MIB), ("all_gather", 256 * MIB))
 }
 """From there at least 7 % longer than with plain buffers; below 16 MiB it is up to a third shorter."""
 _LONGER_BY = 0.05
@@ -30,12 +29,39 @@ _COSTS = (
 )
 
 
-def _look(facts: Facts) -> tuple[Finding, ...]:
+def _signs(facts: Facts) -> Iterator[Finding]:
     found: dict[str, list[Result]] = {}
     for operation, result in _large(facts):
         found.setdefault(operation, []).append(result)
-    findings = (_finding(operation, those, facts) for operation, those in found.items())
-    return tuple(one for one in findings if one is not None)
+    for operation, those in found.items():
+        others = ((one, _other(one, facts.results)) for one in those)
+        compared = [(_median(one) / _median(other), one, other) for one, other in others if other is not None]
+        if not compared:
+            says = f"symmetric buffers without NVLS make a large {operation} slower than plain ones do"
+            yield _finding(those[0], says, certainty="possible")
+            continue
+        ratio, one, other = max(compared, key=itemgetter(0))
+        if ratio > 1 + _LONGER_BY:
+            kind = _buffers(other)
+            times = " and ".join(format_duration(_median(each)) for each in (one, other))
+            yield _finding(
+                one,
+                f"{operation} of {format_size(int(one.parameters['size_bytes']))} takes {ratio:.2f} times as long with"
+                f" symmetric buffers, without NVLS, as with {kind} ones",
+                Evidence(claim="buffers", value=f"{times} (symmetric, {kind})", seen="both measured in this run"),
+            )
+
+
+def _finding(one: Result, says: str, *evidence: Evidence, certainty: Certainty = "seen") -> Finding:
+    return FAULT.finding(
+        (OfBenchmark(one.benchmark), OfParameter("buffers", "symmetric")),
+        says,
+        *evidence,
+        certainty=certainty,
+        costs=_COSTS,
+        remedy="register large buffers with ncclCommRegister, or leave them plain, where NVLS is off; symmetric ones"
+        " for what is below 16 MiB",
+    )
 
 
 def _large(facts: Facts) -> Iterator[tuple[str, Result]]:
@@ -49,34 +75,6 @@ def _large(facts: Facts) -> Iterator[tuple[str, Result]]:
         is_time = one.quantity == "latency_s" and one.summary is not None
         if is_time and _buffers(one) == "symmetric" and nvls_is_off(one.settings, facts.environment):
             yield operation, one
-
-
-def _finding(operation: str, those: list[Result], facts: Facts) -> Finding | None:
-    """None where other buffers were measured in the same run, and took as long."""
-    says = f"symmetric buffers without NVLS make a large {operation} slower than plain ones do"
-    evidence: tuple[Evidence, ...] = ()
-    compared = [(_median(one) / _median(other), one, other) for one in those if (other := _other(one, facts.results))]
-    if compared:
-        ratio, one, other = max(compared, key=itemgetter(0))
-        if ratio <= 1 + _LONGER_BY:
-            return None
-        size, kind = format_size(int(one.parameters["size_bytes"])), _buffers(other)
-        says = (
-            f"{operation} of {size} takes {ratio:.2f} times as long with symmetric buffers, without NVLS, as with"
-            f" {kind} ones"
-        )
-        times = " and ".join(format_duration(_median(each)) for each in (one, other))
-        evidence = (Evidence(claim="buffers", value=f"{times} (symmetric, {kind})", seen="both measured in this run"),)
-    return Finding(
-        fault=FAULT.name,
-        where=(those[0].benchmark, "buffers symmetric"),
-        certainty="seen" if compared else "possible",
-        says=says,
-        costs=_COSTS,
-        remedy="register large buffers with ncclCommRegister, or leave them plain, where NVLS is off; symmetric ones"
-        " for what is below 16 MiB",
-        evidence=evidence,
-    )
 
 
 def _other(one: Result, results: tuple[Result, ...]) -> Result | None:
@@ -103,6 +101,6 @@ def _median(result: Result) -> float:
 FAULT = Fault(
     name="symmetric_without_nvls",
     summary="symmetric buffers are used where NVLS is off",
-    signs=_look,
+    signs=_signs,
     needs_results=True,
 )
