@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from railwright.faults.model import Finding
+from railwright.faults.model import Finding, OfLog
 from railwright.results.model import Evidence
 from railwright.results.readers.nccl_log_model import NcclLog
 
 MAX_SHOWN = 4
+MAX_WHERE = 16
 LOG_MORE = "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,ENV,TUNING,NET,COLL on all ranks"
 
 
@@ -24,6 +25,11 @@ def log_lines(log: NcclLog, lines: Iterable[int]) -> tuple[Evidence, ...]:
     )
 
 
+def named(words: Iterable[str]) -> tuple[OfLog, ...]:
+    """What a finding points at in the log, each once."""
+    return tuple(map(OfLog, dict.fromkeys(words)))
+
+
 def could_not_look(fault: str, why: str, remedy: str = LOG_MORE) -> Finding:
     """A fault that the log does not let us look for."""
-    return Finding(fault=fault, where=("log",), certainty="could not look", says=why, remedy=remedy)
+    return Finding(fault=fault, where=named(["log"]), certainty="could not look", says=why, remedy=remedy)

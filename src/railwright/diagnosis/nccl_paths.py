@@ -47,11 +47,6 @@ class Ways:
                 key = (system.host, _local(path.source), _local(path.target))
                 self._table[key] = (path.kind, path.line)
 
-    @property
-    def any_known(self) -> bool:
-        """Whether there is a topology or a table of paths to look at."""
-        return self._graph is not None or bool(self._table)
-
     def to_gpu(self, rank: int, nic: int, *, trust_table: bool = True) -> Way | None:
         """From a NIC of the rank's host to the rank's GPU. NCCL's table shows a detour where GPUDirect RDMA is off."""
         one = self._ranks.get(rank)
