@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from railwright.busbw import bus_bandwidth
-from railwright.diagnosis.foreign import Machine, differences, is_busbw, is_stream, judge_rows, machine_for
+from railwright.diagnosis.foreign import Machine, busbw_scale, differences, is_busbw, judge_rows, machine_for
 from railwright.diagnosis.hypotheses import Fitted, fit
 from railwright.diagnosis.model import Judged, State, Verdict
 from railwright.diagnosis.verdict import WORST_FIRST
@@ -20,7 +19,6 @@ from railwright.units import format_size
 
 _NO_MACHINE = Topology(name="", source="shape", devices=(), links=())
 """Settings of the software need no machine to be seen."""
-_CURVES: tuple[str, ...] = ("nccl-tests", "perftest", "OSU", "nixlbench")
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_field="record", omit_defaults=True,
@@ -53,7 +51,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_
 
 def explain(file: ForeignFile, machine: Machine | None) -> Explained:
     """Judge one run. Raises UsageError where the machine cannot be the table's, CannotJudge where it is not known."""
-    if machine is not None and machine.path and not is_stream(file):
+    if machine is not None and machine.path and file.subject.kind != "messages":
         raise UsageError(
             f"--path {machine.path[:80]!r} is about two devices, {file.test} is not of two", hint="leave --path out"
         )
@@ -61,7 +59,7 @@ def explain(file: ForeignFile, machine: Machine | None) -> Explained:
     rows = judge_rows(file, placed) if placed is not None else tuple(_unjudged(file))
     headline = _headline(rows)
     verdict = _verdict(rows, headline)
-    curves = verdict.state in ("slow", "unknown", "failed") and file.tool in _CURVES
+    curves = verdict.state in ("slow", "unknown", "failed")
     host = placed.cluster.host if placed is not None else _NO_MACHINE
     findings = tuple(_findings(Facts(topology=host, environment=file.environment)))
     notes = differences(file, machine.cluster, placed.cluster) if machine is not None and placed is not None else ()
@@ -86,7 +84,7 @@ def explain(file: ForeignFile, machine: Machine | None) -> Explained:
 
 def _unjudged(file: ForeignFile) -> list[Judged]:
     none = NoLimit(quantity="bandwidth_bytes_per_s", why="no machine was given")
-    scale = bus_bandwidth(file.test, file.ranks, 1.0) if is_busbw(file) and file.ranks is not None else 1.0
+    scale = busbw_scale(file)
     return [
         Judged(
             benchmark=result.benchmark, quantity=result.quantity, path=result.path, parameters=result.parameters,

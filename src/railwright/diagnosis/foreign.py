@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from railwright.busbw import OPERATIONS, bus_bandwidth
+from railwright.busbw import bus_bandwidth
 from railwright.diagnosis.model import Judged
 from railwright.diagnosis.verdict import fraction_of_limit, judge
 from railwright.errors import UsageError
@@ -16,28 +16,20 @@ from railwright.limits.case import Case
 from railwright.limits.cluster_path import cluster_path_limits
 from railwright.limits.collectives import Algorithm, algorithms, as_limit, at_size
 from railwright.limits.hpl import hpl_limit
-from railwright.limits.model import Expected, Limit, NoLimit
+from railwright.limits.model import Bounds, Expected, Limit, NoLimit, bandwidth_band
 from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING
 from railwright.limits.storage import file_limit
 from railwright.limits.traffic import ALGORITHMS
 from railwright.results.model import Result
 from railwright.results.readers.model import ForeignFile
+from railwright.results.readers.subject import Subject
 from railwright.topology.cluster import Cluster, cluster_of
 from railwright.topology.model import Topology
 from railwright.topology.shapes import SHAPES
 
-Limits = tuple[Limit | NoLimit, Expected | None]
-
 BYTES_DECIDE = 64 * 1024
 """From this size on a stream of messages between two hosts is expected at the link's rate (perftest's own default)."""
-_STREAMS = ("ib_write_bw", "ib_read_bw", "ib_send_bw", "osu_bw", "osu_bibw", "nixlbench")
 _BOTH_WAYS_SHARE = 0.95
-_BOTH_WAYS = ("osu_bibw",)
-_FILES = ("gdsio", "fio")
-_BACKENDS_OF_FILES = ("POSIX", "GDS", "GDS_MT", "HF3FS", "GUSLI")
-_BACKENDS_OF_OBJECTS = ("OBJ", "AZURE_BLOB")
-"""nixlbench's back ends that move data to storage and not to another process (src/utils/utils.h of nixlbench)."""
-_GPU_WORDS = ("vram", "cuda", "d", "device", "gpu")
 _MODEL = re.compile(r"[A-Z]{0,6}\d{2,5}[A-Z]{0,4}")
 """The part of a GPU's name that tells its model, like `H100`, `L40S` or `MI300X`."""
 _MEMORY = re.compile(r"(\d{1,4})GB?")
@@ -60,9 +52,9 @@ def machine_for(file: ForeignFile, machine: Machine) -> Machine:
     A table that does not say how many hosts there were is taken to be of all hosts given.
     """
     cluster = machine.cluster
-    if file.ranks is None or (file.test not in OPERATIONS and file.test != "hpl"):
+    if file.ranks is None or file.subject.kind not in ("collective", "linpack"):
         return machine
-    if file.test == "hpl":
+    if file.subject.kind == "linpack":
         _check_solvers(file.ranks, cluster)
         return machine
     hosts = file.hosts or min(cluster.hosts, file.ranks)
@@ -161,32 +153,22 @@ def _with_gpus(host: Topology, count: int) -> Topology:
 def judge_rows(file: ForeignFile, machine: Machine) -> tuple[Judged, ...]:
     """Every row with limit, band and verdict. Tools that do not check their data are judged without that check."""
     find = limit_finder(file, machine)
-    scale = bus_bandwidth(file.test, file.ranks, 1.0) if is_busbw(file) and file.ranks is not None else 1.0
-    return tuple(_judged(result, *find(result), scale) for result in file.results)
+    return tuple(_judged(result, *find(result), busbw_scale(file)) for result in file.results)
 
 
 def is_busbw(file: ForeignFile) -> bool:
     """Whether the table's rates are judged and shown as busbw, as its readers are used to; that of one rank is 0."""
-    return file.tool == "nccl-tests" and file.test in OPERATIONS and file.ranks is not None and file.ranks > 1
+    return file.subject.kind == "collective" and file.ranks is not None and file.ranks > 1
+
+
+def busbw_scale(file: ForeignFile) -> float:
+    """What the table's rates, which are algbw, are multiplied by."""
+    return bus_bandwidth(file.test, file.ranks, 1.0) if is_busbw(file) and file.ranks is not None else 1.0
 
 
 def is_collective(file: ForeignFile) -> bool:
     """Whether the table is of a collective whose algorithms are known."""
-    return file.test in ALGORITHMS and file.tool in ("nccl-tests", "railwright")
-
-
-def is_stream(file: ForeignFile) -> bool:
-    """Whether the table is about messages from one device to another, so that a path can be named for it."""
-    return file.test in _STREAMS and _backend(file) not in (*_BACKENDS_OF_FILES, *_BACKENDS_OF_OBJECTS)
-
-
-def _backend(file: ForeignFile) -> str:
-    return str(file.results[0].parameters.get("backend", "")).upper() if file.results else ""
-
-
-def goes_both_ways(result: Result) -> bool:
-    """Whether the rate is the sum of both directions."""
-    return result.benchmark in _BOTH_WAYS or result.parameters.get("direction") == "both"
+    return file.subject.kind == "collective" and file.test in ALGORITHMS
 
 
 def _judged(result: Result, limit: Limit | NoLimit, expected: Expected | None, scale: float) -> Judged:
@@ -194,8 +176,7 @@ def _judged(result: Result, limit: Limit | NoLimit, expected: Expected | None, s
     if isinstance(limit, Limit):
         limit = replace(limit, value=limit.value * scale)
     if expected is not None:
-        high = None if expected.high is None else expected.high * scale
-        expected = replace(expected, low=expected.low * scale, high=high)
+        expected = _scaled(expected, scale, scale)
     checked = result.verification
     return Judged(
         benchmark=result.benchmark,
@@ -216,24 +197,28 @@ def _judged(result: Result, limit: Limit | NoLimit, expected: Expected | None, s
     )
 
 
-def limit_finder(file: ForeignFile, machine: Machine) -> Callable[[Result], Limits]:
+def _scaled(band: Expected, low: float, high: float) -> Expected:
+    return replace(band, low=band.low * low, high=None if band.high is None else band.high * high)
+
+
+def limit_finder(file: ForeignFile, machine: Machine) -> Callable[[Result], Bounds]:
     """What gives each row its limit and band. Raises UsageError and CannotJudge."""
-    if file.test in OPERATIONS and file.ranks == 1:
+    kind, cluster = file.subject.kind, machine.cluster
+    if kind == "collective" and file.ranks == 1:
         return lambda result: _none(result, "one rank alone sends nothing to another")
     if is_collective(file):
-        cluster = machine.cluster
         found = algorithms(Case(cluster=cluster), file.test)
         return lambda result: collective_row(cluster, file.test, found, result)
-    if is_stream(file):
-        return lambda result: _stream(result, machine)
-    if file.test in _FILES or _backend(file) in _BACKENDS_OF_FILES:
-        return lambda result: _file(result, machine)
-    if file.test == "hpl":
-        return lambda result: _hpl(result, machine)
+    if kind == "messages":
+        return lambda result: _stream(result, file, machine)
+    if kind == "files":
+        return lambda result: _file(result, file.subject, cluster)
+    if kind == "linpack":
+        return lambda result: _hpl(result, cluster)
     return lambda result: _none(result, f"no limit is derived for {file.test}")
 
 
-def collective_row(cluster: Cluster, collective: str, found: tuple[Algorithm, ...], result: Result) -> Limits:
+def collective_row(cluster: Cluster, collective: str, found: tuple[Algorithm, ...], result: Result) -> Bounds:
     """Limit and band of algbw at the row's size."""
     size = result.parameters.get("size_bytes")
     if result.quantity != "bandwidth_bytes_per_s" or not isinstance(size, int) or size < 1:
@@ -243,68 +228,56 @@ def collective_row(cluster: Cluster, collective: str, found: tuple[Algorithm, ..
     if rate.expected_low is None:
         return limit, None
     because = f"NCCL's {likely.name} over what it reaches of each link, and its latency"
-    return limit, Expected(
-        quantity="bandwidth_bytes_per_s", low=rate.expected_low, high=rate.expected_high, because=because,
-        sources=(NCCL_TOPO, NCCL_TUNING),
-    )  # fmt: skip
+    return limit, bandwidth_band(rate.expected_low, rate.expected_high, because, NCCL_TOPO, NCCL_TUNING)
 
 
-def path_of(result: Result, machine: Machine) -> str:
-    """The path that a point-to-point row is about: the one the user named, else between the first GPUs or memories."""
+def path_of(file: ForeignFile, machine: Machine) -> str:
+    """The path of a stream of messages: the one the user named, else between the first GPUs or memories."""
     if machine.path:
         return machine.path
-    first = _is_gpu(result, "initiator", "send_buffer")
-    last = _is_gpu(result, "target", "receive_buffer")
-    if machine.cluster.hosts == 1:  # between two GPUs of the one host
-        return "gpu0:gpu1" if first and last else f"{'gpu0' if first else 'memory0'}:{'gpu0' if last else 'memory0'}"
-    return f"{'gpu0' if first else 'memory0'}:{'gpu0' if last else 'memory0'}@1"
+    first, last = ("gpu0" if gpu else "memory0" for gpu in (file.subject.from_gpu, file.subject.to_gpu))
+    if machine.cluster.hosts > 1:
+        return f"{first}:{last}@1"
+    return "gpu0:gpu1" if (first, last) == ("gpu0", "gpu0") else f"{first}:{last}"
 
 
-def _is_gpu(result: Result, *keys: str) -> bool:
-    """Whether the table says that this end is a GPU's memory; host memory where it says nothing."""
-    return any(str(result.parameters.get(key, "")).lower() in _GPU_WORDS for key in keys)
-
-
-def _stream(result: Result, machine: Machine) -> Limits:
+def _stream(result: Result, file: ForeignFile, machine: Machine) -> Bounds:
     if result.quantity != "bandwidth_bytes_per_s":
         return _none(result, "only the bandwidth of messages has a limit here")
-    path = path_of(result, machine)
+    path = path_of(file, machine)
     if path == "memory0:memory0":
         return _none(result, "inside one host no limit is known; if it ran between two hosts, give --count 2")
     row = cluster_path_limits(machine.cluster, path)[0]
     limit, expected = row.limit, row.expected
     if isinstance(limit, NoLimit):
         return limit, None
-    if goes_both_ways(result):
+    if file.subject.both_ways:
         limit = replace(limit, value=limit.value * 2, because=f"both ways at once: {limit.because}")
-        if expected is not None:
-            # Both ways at once reach a little less than twice: 46.4 of 49.7 GB/s on Slingshot (CSCS documentation).
-            expected = replace(
-                expected, low=expected.low * 2 * _BOTH_WAYS_SHARE, high=expected.high and expected.high * 2
-            )
+        # Both ways at once reach a little less than twice: 46.4 of 49.7 GB/s on Slingshot (CSCS documentation).
+        expected = _scaled(expected, 2 * _BOTH_WAYS_SHARE, 2) if expected is not None else None
     size = result.parameters.get("size_bytes")
-    if not isinstance(size, int) or size < BYTES_DECIDE:
-        expected = None
-    return limit, expected
+    return limit, expected if isinstance(size, int) and size >= BYTES_DECIDE else None
 
 
-def _file(result: Result, machine: Machine) -> Limits:
+def _file(result: Result, subject: Subject, cluster: Cluster) -> Bounds:
     if result.quantity != "bandwidth_bytes_per_s":
         return _none(result, "no limit is derived for this quantity of files")
     crosses = str(result.settings.get("crosses", result.parameters.get("transfer", "")))
-    to_gpu = "gpu" in crosses.lower() or _is_gpu(result, "initiator")
-    return file_limit(machine.cluster, machine.cluster.hosts, to_gpus=1 if to_gpu else 0), None
+    to_gpu = "gpu" in crosses.lower() or subject.from_gpu
+    return file_limit(cluster, cluster.hosts, to_gpus=1 if to_gpu else 0), None
 
 
-def _hpl(result: Result, machine: Machine) -> Limits:
+def _hpl(result: Result, cluster: Cluster) -> Bounds:
     order, rows, columns = (result.parameters.get(key) for key in ("n", "p", "q"))
-    if result.quantity != "flop_per_s" or not all(isinstance(value, int) for value in (order, rows, columns)):
-        return _none(result, "no limit is derived for this row")
-    assert isinstance(order, int)
-    assert isinstance(rows, int)
-    assert isinstance(columns, int)
-    return hpl_limit(machine.cluster.host, rows * columns, order)
+    if (
+        isinstance(order, int)
+        and isinstance(rows, int)
+        and isinstance(columns, int)
+        and result.quantity == "flop_per_s"
+    ):
+        return hpl_limit(cluster.host, rows * columns, order)
+    return _none(result, "no limit is derived for this row")
 
 
-def _none(result: Result, why: str) -> Limits:
+def _none(result: Result, why: str) -> Bounds:
     return NoLimit(quantity=result.quantity, why=why), None

@@ -11,7 +11,7 @@ import math
 import msgspec
 from msgspec.structs import replace
 
-from railwright.diagnosis.foreign import BYTES_DECIDE, Machine, goes_both_ways, is_collective, is_stream, path_of
+from railwright.diagnosis.foreign import BYTES_DECIDE, Machine, is_collective, path_of
 from railwright.errors import RailwrightError
 from railwright.faults.model import Supposed
 from railwright.faults.registry import FAULTS
@@ -20,7 +20,6 @@ from railwright.limits.cluster_path import cluster_path_limits
 from railwright.limits.collectives import algorithms, at_size
 from railwright.limits.model import Limit
 from railwright.limits.nccl import TCP_BAND
-from railwright.results.model import Result
 from railwright.results.readers.model import ForeignFile
 from railwright.topology.model import EthernetLink
 
@@ -60,7 +59,7 @@ Curve = dict[int, tuple[float, float]]
 def fit(file: ForeignFile, machine: Machine) -> tuple[Fitted, ...]:
     """The healthy machine first, then the faults that come clearly nearer to the table, the nearest first."""
     measured = _measured(file)
-    if not measured or not (is_stream(file) or is_collective(file)):
+    if not measured or not (_is_stream(file) or is_collective(file)):
         return ()
     case = Case(cluster=machine.cluster)
     healthy = _fitted(HEALTHY, "nothing is wrong", file, machine, case, measured, "")
@@ -77,9 +76,13 @@ def fit(file: ForeignFile, machine: Machine) -> tuple[Fitted, ...]:
     return (healthy, *_merged(sorted(near, key=lambda one: one.distance))[:_MOST_SHOWN])
 
 
+def _is_stream(file: ForeignFile) -> bool:
+    return file.subject.kind == "messages"
+
+
 def _told_by(file: ForeignFile, every: tuple[Supposed, ...]) -> list[Supposed]:
     """Those that the tool of the table can have, in words that hold for it."""
-    if not is_stream(file):
+    if not _is_stream(file):
         return list(every)
     told = []
     for one in every:
@@ -110,7 +113,7 @@ def supposed(case: Case) -> tuple[Supposed, ...]:
 def _measured(file: ForeignFile) -> dict[int, float]:
     """Size -> bytes/s: of each size the best placement, since a fault slows both; of streams what bytes decide."""
     best: dict[int, float] = {}
-    least = BYTES_DECIDE if is_stream(file) else 1
+    least = BYTES_DECIDE if _is_stream(file) else 1
     for result in file.results:
         size = result.parameters.get("size_bytes")
         if isinstance(size, int) and size < least:
@@ -142,9 +145,7 @@ def _fitted(
 
 
 def _curve(file: ForeignFile, machine: Machine, case: Case, sizes: list[int]) -> Curve:
-    if file.tool == "nccl-tests":
-        return _collective_curve(file.test, case, sizes)
-    return _stream_curve(file.results[0], machine, case, sizes)
+    return _stream_curve(file, machine, case, sizes) if _is_stream(file) else _collective_curve(file.test, case, sizes)
 
 
 def _collective_curve(collective: str, case: Case, sizes: list[int]) -> Curve:
@@ -160,10 +161,9 @@ def _collective_curve(collective: str, case: Case, sizes: list[int]) -> Curve:
     return curve
 
 
-def _stream_curve(example: Result, machine: Machine, case: Case, sizes: list[int]) -> Curve:
+def _stream_curve(file: ForeignFile, machine: Machine, case: Case, sizes: list[int]) -> Curve:
     """A stream of messages runs at the path's rate from some size on: below a quarter of the largest nothing counts."""
-    path = path_of(example, machine)
-    row = cluster_path_limits(case.cluster, path)[0]
+    row = cluster_path_limits(case.cluster, path_of(file, machine))[0]
     if not isinstance(row.limit, Limit):
         return {}
     sockets = any(
@@ -173,5 +173,5 @@ def _stream_curve(example: Result, machine: Machine, case: Case, sizes: list[int
     rate = min((low + row.limit.value) / 2, case.port_cap_bytes_per_s)
     if sockets and row.kind == "NET":
         rate = min(rate, math.sqrt(TCP_BAND[0].value * TCP_BAND[1].value))
-    rate *= 2 if goes_both_ways(example) else 1
+    rate *= 2 if file.subject.both_ways else 1
     return {size: (rate, 1.0) for size in sizes if size * 4 >= sizes[-1]}

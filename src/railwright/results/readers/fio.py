@@ -18,6 +18,7 @@ from railwright.results.readers import fio_json
 from railwright.results.readers.log_lines import Line, lines_of, refusal
 from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of, percentiles
 from railwright.results.readers.printed_numbers import number, overlap
+from railwright.results.readers.subject import Subject
 from railwright.topology.model import Scalar
 
 NAME = "fio (fio-3, IOPS= and BW=, or JSON)"
@@ -69,6 +70,11 @@ class _Job:
 def recognises(text: str) -> bool:
     """The words of the rate line, or the keys of fio's JSON."""
     return fio_json.recognises(text) or ("fio-" in text and "IOPS=" in text and "BW=" in text)
+
+
+def subject(_: ForeignFile) -> Subject:
+    """Files."""
+    return Subject(kind="files")
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:

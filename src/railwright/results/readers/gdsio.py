@@ -13,6 +13,7 @@ import re
 from railwright.results.readers.log_lines import lines_of, refusal
 from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.printed_numbers import number
+from railwright.results.readers.subject import Subject
 from railwright.topology.model import Scalar
 
 NAME = "gdsio (XferType:, Throughput: ... GiB/sec)"
@@ -33,6 +34,11 @@ _AGREEMENT = 0.02
 def recognises(text: str) -> bool:
     """The words of the line."""
     return "XferType:" in text and "IoType:" in text and "Throughput:" in text
+
+
+def subject(_: ForeignFile) -> Subject:
+    """Files."""
+    return Subject(kind="files")
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:

@@ -17,6 +17,7 @@ from railwright.results.model import Verification
 from railwright.results.readers.log_lines import Line, by_origin, lines_of, refusal
 from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.printed_numbers import Number, number, overlap
+from railwright.results.readers.subject import Subject
 from railwright.topology.model import Scalar
 
 NAME = "HPL (T/V N NB P Q Time Gflops)"
@@ -32,6 +33,11 @@ _TOOLS = {"HPL-NVIDIA": "NVIDIA HPL", "HPL-MxP-NVIDIA": "NVIDIA HPL-MxP", "rocHP
 def recognises(text: str) -> bool:
     """The words of the table's header."""
     return "T/V" in text and "Gflops" in text
+
+
+def subject(file: ForeignFile) -> Subject:
+    """Linpack; its version of mixed precision has no limit."""
+    return Subject(kind="linpack" if file.test == "hpl" else "other")
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:

@@ -12,6 +12,7 @@ from railwright.errors import UsageError
 from railwright.limits.model import Quantity
 from railwright.results.model import Result, Summary, Verification
 from railwright.results.readers.log_lines import cut_short, refusal
+from railwright.results.readers.subject import Subject
 from railwright.results.statistics import summarise
 from railwright.topology.model import Scalar
 
@@ -35,6 +36,8 @@ class ForeignFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     environment: dict[str, str] = {}
     """NCCL_* variables, from the command line or NCCL's own log."""
     results: tuple[Result, ...]
+    subject: Subject = Subject()
+    """What the rows are about, as the reader of that tool says."""
     notes: tuple[str, ...] = ()
     """What a user must know to read the table: units, data not checked, rows missing, averages that mean nothing."""
 
@@ -47,6 +50,10 @@ class Reader(Protocol):
 
     def recognises(self, text: str) -> bool:
         """Whether the text has this format's fixed words. Must be cheap: no regular expressions, no loop over lines."""
+        ...
+
+    def subject(self, file: ForeignFile) -> Subject:
+        """What the rows of such a file are about."""
         ...
 
     def read(self, text: str) -> tuple[ForeignFile, ...]:
@@ -86,6 +93,8 @@ class Draft:
     """What was varied, where it is the same for all rows."""
     settings: dict[str, Scalar] = field(default_factory=dict)
     results: list[Result] = field(default_factory=list)
+    subject: Subject = Subject()
+    """What the rows are about is told of the finished file."""
     notes: list[str] = field(default_factory=list)
 
     @property

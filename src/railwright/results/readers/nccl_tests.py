@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from railwright.busbw import OPERATIONS
 from railwright.errors import UsageError
 from railwright.results.readers import nccl_tests_json
 from railwright.results.readers.log_lines import Line, by_origin, cut_short, lines_of, refusal
@@ -23,6 +24,7 @@ from railwright.results.readers.model import ForeignFile
 from railwright.results.readers.nccl_table import OPERATION_OF, TYPE_BYTES, Row, Table, Timing
 from railwright.results.readers.nccl_tests_torn import TornRow, begins_row, output_of, writers_of
 from railwright.results.readers.printed_numbers import number, whole
+from railwright.results.readers.subject import Subject
 
 NAME = "nccl-tests (columns algbw and busbw)"
 
@@ -50,6 +52,11 @@ _MAX_VARIABLES = 64
 def recognises(text: str) -> bool:
     """Text with both bandwidth columns, or a `-J` file."""
     return ("algbw" in text and "busbw" in text) or nccl_tests_json.recognises(text)
+
+
+def subject(file: ForeignFile) -> Subject:
+    """Collectives."""
+    return Subject(kind="collective" if file.test in OPERATIONS else "other")
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:

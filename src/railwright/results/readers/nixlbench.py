@@ -17,6 +17,7 @@ from railwright.results.model import Verification
 from railwright.results.readers.log_lines import Line, by_origin, columns_of, lines_of, refusal, sections
 from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
+from railwright.results.readers.subject import Subject, is_gpu_memory
 from railwright.topology.model import Scalar
 
 NAME = "nixlbench (columns Block Size (B) and Batch Size)"
@@ -41,7 +42,10 @@ _TIMES = {
     "Avg Post (us)": "post_mean_s", "P99 Post (us)": "post_p99_s",
     "Avg Tx (us)": "transfer_mean_s", "P99 Tx (us)": "transfer_p99_s",
 }  # fmt: skip
-_STORAGE = frozenset({"GDS", "GDS_MT", "POSIX", "HF3FS", "OBJ", "GUSLI", "AZURE_BLOB", "INFINIA"})
+_FILES = frozenset({"POSIX", "GDS", "GDS_MT", "HF3FS", "GUSLI"})
+_OBJECTS = frozenset({"OBJ", "AZURE_BLOB"})
+_STORAGE = _FILES | _OBJECTS | {"INFINIA"}
+"""The back ends that move data to storage and not to another process (src/utils/utils.h of nixlbench)."""
 _FAILED_CHECK = "Consistency check failed"
 
 
@@ -66,6 +70,17 @@ class _Run(Draft):
 def recognises(text: str) -> bool:
     """The words of the table's header."""
     return "Block Size (B)" in text and "Batch Size" in text and "B/W (" in text
+
+
+def subject(file: ForeignFile) -> Subject:
+    """Messages to another process, or what its back end stores."""
+    parameters = file.results[0].parameters
+    backend = str(parameters.get("backend", "")).upper()
+    return Subject(
+        kind="files" if backend in _FILES else "other" if backend in _OBJECTS else "messages",
+        from_gpu=is_gpu_memory(parameters.get("initiator")),
+        to_gpu=is_gpu_memory(parameters.get("target")),
+    )
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:

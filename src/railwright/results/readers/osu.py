@@ -19,6 +19,7 @@ from railwright.results.model import Verification
 from railwright.results.readers.log_lines import Line, columns_of, refusal, runs_of
 from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
+from railwright.results.readers.subject import Subject, is_gpu_memory
 from railwright.topology.model import Scalar
 
 NAME = "OSU Micro-Benchmarks (OSU MPI ... Test v)"
@@ -61,6 +62,17 @@ _VALUES: tuple[tuple[tuple[str, ...], Quantity, float, str], ...] = (
 def recognises(text: str) -> bool:
     """The words of the first line."""
     return "OSU MPI" in text and " Test v" in text
+
+
+def subject(file: ForeignFile) -> Subject:
+    """Streams of messages; latencies, message rates and MPI's collectives have no limit."""
+    parameters = file.results[0].parameters
+    return Subject(
+        kind="messages" if file.test in ("osu_bw", "osu_bibw") else "other",
+        both_ways=file.test == "osu_bibw",
+        from_gpu=is_gpu_memory(parameters.get("send_buffer")),
+        to_gpu=is_gpu_memory(parameters.get("receive_buffer")),
+    )
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:

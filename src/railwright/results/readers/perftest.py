@@ -20,6 +20,7 @@ from itertools import pairwise
 from railwright.results.readers.log_lines import Line, columns_of, refusal, runs_of
 from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of, percentiles
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
+from railwright.results.readers.subject import Subject
 from railwright.topology.model import Scalar
 
 NAME = "perftest (columns #bytes and BW average or t_avg)"
@@ -64,6 +65,14 @@ class _Test(Draft):
 def recognises(text: str) -> bool:
     """The words of the table's header."""
     return "#bytes" in text and ("BW average[" in text or "t_avg[usec]" in text)
+
+
+def subject(file: ForeignFile) -> Subject:
+    """Streams of messages; latencies and atomic operations have no limit."""
+    return Subject(
+        kind="messages" if file.test in ("ib_write_bw", "ib_read_bw", "ib_send_bw") else "other",
+        both_ways=file.results[0].parameters.get("direction") == "both",
+    )
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:

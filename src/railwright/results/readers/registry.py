@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from railwright.errors import UsageError
 from railwright.results.readers import fio, gdsio, hpl, nccl_tests, nixlbench, osu, perftest
 from railwright.results.readers.log_lines import bounded
@@ -27,4 +29,5 @@ def recognise(text: str) -> Reader:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every run in a text of one tool. Raises UsageError."""
-    return recognise(text).read(text)
+    reader = recognise(text)
+    return tuple(replace(file, subject=reader.subject(file)) for file in reader.read(text))
