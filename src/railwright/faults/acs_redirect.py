@@ -6,18 +6,16 @@ off from inside, and ATS decides instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding, OfPart, Supposed, with_host
+from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import has_gpu_links, over_network, with_pcie
 from railwright.limits.case import Case
 from railwright.results.model import Evidence
 from railwright.topology.model import Link, PcieLink, Topology
 
 
-def _signs(facts: Facts) -> Iterator[Finding]:
+def _signs(facts: Facts) -> Findings:
     shared = _below_switches(facts.topology)
     redirected, unreadable = ([OfPart(link.id) for link in shared if _state(link) is state] for state in (True, None))
     if redirected:
@@ -55,7 +53,7 @@ def _degrade(topology: Topology, where: str) -> Topology:
     return with_pcie(topology, where, lambda link: replace(link, acs_redirect=True))
 
 
-def _ways(case: Case) -> Iterator[Supposed]:
+def _ways(case: Case) -> Ways:
     """Only where peers share a switch and talk over it: GPU and NIC, or GPUs that have no NVLink."""
     host = case.cluster.host
     links = _below_switches(host)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
 from railwright.errors import RailwrightError
-from railwright.faults.model import Facts, Fault, Finding, Place, Supposed
+from railwright.faults.model import Facts, Fault, Findings, Place, Ways
 from railwright.faults.parts import can_run
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
@@ -37,7 +37,7 @@ def nvls_is_off(settings: Mapping[str, Scalar], environment: Mapping[str, str]) 
     return recorded or _NVLS_CAUSES[_NVLS_VARIABLE].when(environment.get(_NVLS_VARIABLE, ""))
 
 
-def _signs(facts: Facts) -> Iterator[Finding]:
+def _signs(facts: Facts) -> Findings:
     off = [result for result in _of_nccl(facts) if nvls_is_off(result.settings, facts.environment)]
     waived = bool(off) and has_nvls(facts.topology)
     if waived:  # the variable is honoured, which is no fault
@@ -82,7 +82,7 @@ def _may_have_nvls(topology: Topology) -> bool:
     return not gpus or (gpus > _TOO_FEW_FOR_NVLS and has_nvls(topology))
 
 
-def _ways(case: Case) -> Iterator[Supposed]:
+def _ways(case: Case) -> Ways:
     """Ring or Tree where another one is expected to be faster for large sizes."""
     if case.algorithm != "auto" or not can_run(case):
         return

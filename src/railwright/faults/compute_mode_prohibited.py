@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from railwright.faults.model import Facts, Fault, Finding, OfPart
+from railwright.faults.model import Facts, Fault, Findings, OfPart
 from railwright.results.model import Evidence
 from railwright.topology.gpus import runs, usable_gpus
 
 
-def _signs(facts: Facts) -> Iterator[Finding]:
+def _signs(facts: Facts) -> Findings:
     """Only of GPUs that CUDA shows and that are not in slices: the others are not to be used here anyway."""
     closed = [gpu.id for gpu in usable_gpus(facts.topology) if gpu.facts.get("compute_mode") == "prohibited"]
     if closed:

@@ -5,11 +5,9 @@ NCCL issue 2409: 128 KiB in flight for each step of 10 to 12 us is 13 GB/s, on a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from msgspec.structs import replace
 
-from railwright.faults.model import Fault, Supposed
+from railwright.faults.model import Fault, Ways
 from railwright.faults.parts import over_network
 from railwright.faults.settings import Cause, Settings, is_below
 from railwright.limits.case import Case
@@ -26,7 +24,7 @@ _TWO_CONNECTIONS = 2
 """A port needs at least two channels for two connections."""
 
 
-def _ways(case: Case) -> Iterator[Supposed]:
+def _ways(case: Case) -> Ways:
     """Only where a port carries more than one connection does."""
     if not over_network(case) or case.port_cap_bytes_per_s <= _CEILING.value:
         return

@@ -6,11 +6,10 @@ NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS or a communicator configured for few of them (
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Fault, Supposed
+from railwright.faults.model import Fault, Ways
 from railwright.faults.parts import can_run, has_gpu_links
 from railwright.faults.settings import Cause, Settings, is_below
 from railwright.limits.case import Case
@@ -25,7 +24,7 @@ _ENOUGH = 16
 _FEWER = Cause(is_below(_ENOUGH), "leaves fewer channels than NVLink needs")
 
 
-def _ways(case: Case) -> Iterator[Supposed]:
+def _ways(case: Case) -> Ways:
     """Only where NVLink joins Hopper GPUs: what a channel carries elsewhere was not measured."""
     host = case.cluster.host
     if not can_run(case) or not has_gpu_links(host) or case.gpu_cap_bytes_per_s < math.inf:

@@ -5,9 +5,7 @@ Programs see one GPU fewer and say nothing, so that all else would be measured a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from railwright.faults.model import Certainty, Facts, Fault, Finding, OfPart
+from railwright.faults.model import Certainty, Facts, Fault, Findings, OfPart
 from railwright.faults.parts import grouped, silent_gpus
 from railwright.results.model import Evidence
 from railwright.topology.gpus import nvidia_gpus, runs
@@ -17,7 +15,7 @@ _DRIVERS = ("", "nvidia")
 """A GPU with another one (vfio-pci, nouveau) was given away on purpose; one with none could not be started."""
 
 
-def _signs(facts: Facts) -> Iterator[Finding]:
+def _signs(facts: Facts) -> Findings:
     lost: dict[Certainty, list[str]] = grouped(nvidia_gpus(facts.topology), _is_lost)
     for certainty, names in lost.items():
         verb, them = ("is", "it") if len(names) == 1 else ("are", "them")

@@ -5,9 +5,7 @@ Rates stay what they are: such a GPU is found when a job ends with an error, or 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from railwright.faults.model import Facts, Fault, Finding, OfPart
+from railwright.faults.model import Facts, Fault, Findings, OfPart
 from railwright.faults.parts import silent_gpus
 from railwright.results.model import Evidence
 from railwright.topology.gpus import runs
@@ -16,7 +14,7 @@ from railwright.topology.model import Device
 _GUIDE = "NVIDIA GPU Memory Error Management"
 
 
-def _signs(facts: Facts) -> Iterator[Finding]:
+def _signs(facts: Facts) -> Findings:
     gpus = facts.topology.of_kind("gpu")
     counts = {gpu.id: count for gpu in gpus if (count := _uncorrected(gpu)) > 0}
     if counts:

@@ -5,9 +5,7 @@ What happens during a measurement is seen by sampling (`diagnosis.gpu_health`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from railwright.faults.model import Facts, Fault, Finding, OfPart
+from railwright.faults.model import Facts, Fault, Findings, OfPart
 from railwright.faults.parts import grouped
 from railwright.results.model import Evidence
 
@@ -16,7 +14,7 @@ _UNDER_LOAD_ALONE = "software power cap"
 """A GPU at full load is held at its power limit by design; without a load that is odd, and no proof."""
 
 
-def _signs(facts: Facts) -> Iterator[Finding]:
+def _signs(facts: Facts) -> Findings:
     throttled = grouped(facts.topology.of_kind("gpu"), lambda gpu: str(gpu.facts.get("throttled", _NOT)))
     for reasons, names in throttled.items():
         if reasons != _NOT:

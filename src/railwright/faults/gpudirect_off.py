@@ -8,9 +8,8 @@ the two meet at the CPU.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from railwright.faults.model import Certainty, Facts, Fault, Finding, OfPart, Supposed, with_host
+from railwright.faults.model import Certainty, Facts, Fault, Finding, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import over_network, rdma_ports, with_host_facts
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
@@ -51,7 +50,7 @@ _SETTINGS = Settings(
 _NO_PEERMEM = Evidence(claim="modules", value="no nvidia_peermem", seen="/proc/modules")
 
 
-def _signs(facts: Facts) -> Iterator[Finding]:
+def _signs(facts: Facts) -> Findings:
     hosts = facts.topology.of_kind("host")
     told = [host for host in hosts if host.facts.get(FACT) is False]
     for host in told:
@@ -62,7 +61,7 @@ def _signs(facts: Facts) -> Iterator[Finding]:
         yield from _look_at_modules(facts.topology, hosts[0])
 
 
-def _look_at_modules(topology: Topology, host: Device) -> Iterator[Finding]:
+def _look_at_modules(topology: Topology, host: Device) -> Findings:
     """Peermem is seen in the list of modules; whether a dma-buf would do instead the CUDA driver says."""
     gpus = [gpu for gpu in topology.of_kind("gpu") if is_nvidia(gpu)]
     modules = set(str(host.facts.get("modules", "")).split())
@@ -102,7 +101,7 @@ def _degrade(topology: Topology, _: str) -> Topology:
     return with_host_facts(topology, **{FACT: False})
 
 
-def _ways(case: Case) -> Iterator[Supposed]:
+def _ways(case: Case) -> Ways:
     host = case.cluster.host
     known_off = any(device.facts.get(FACT) is False for device in host.of_kind("host"))
     if over_network(case) and rdma_ports(host) and not known_off:

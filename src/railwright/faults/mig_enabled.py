@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from railwright.faults.model import Facts, Fault, Finding, OfPart
+from railwright.faults.model import Facts, Fault, Findings, OfPart
 from railwright.results.model import Evidence
 
 
-def _signs(facts: Facts) -> Iterator[Finding]:
+def _signs(facts: Facts) -> Findings:
     cut = [gpu.id for gpu in facts.topology.of_kind("gpu") if gpu.facts.get("mig") is True]
     if cut:
         yield FAULT.finding(

@@ -96,6 +96,10 @@ class Supposed(msgspec.Struct, frozen=True, kw_only=True):
     """The command or look that would tell it from the others."""
 
 
+Findings = Iterator[Finding]
+Ways = Iterator[Supposed]
+
+
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """One fault, as its file describes it. All of its functions are pure."""
 
@@ -103,13 +107,13 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     settings: Settings | None = None
     """The environment variables that make it."""
-    signs: Callable[[Facts], Iterable[Finding]] | None = None
+    signs: Callable[[Facts], Findings] | None = None
     """What else shows it."""
     needs_results: bool = False
     """True where only measurements can show it, so that an audit of settings alone cannot look for it."""
     degrade: Callable[[Topology, str], Topology] | None = None
     """(topology, device or link id) -> the topology as it would be with this fault; None where no topology shows it."""
-    ways: Callable[[Case], Iterable[Supposed]] | None = None
+    ways: Callable[[Case], Ways] | None = None
     """The ways in which it could be there, for `explain`; None where it changes no curve."""
 
     def look(self, facts: Facts) -> tuple[Finding, ...]:
@@ -145,7 +149,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
         """One way in which this fault could be there."""
         return Supposed(fault=self.name, says=says, case=case, tell_apart=tell_apart)
 
-    def made_by(self, settings: Settings, facts: Facts) -> Iterator[Finding]:
+    def made_by(self, settings: Settings, facts: Facts) -> Findings:
         """A finding for each recorded setting that makes the fault."""
         places: dict[tuple[str, str], dict[Place, str]] = {}
         for name, value, where, seen in _recorded(facts):

@@ -8,13 +8,12 @@ Spark, published nccl-tests: 18.9 GB/s instead of 23.7.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding, OfPart, Supposed, with_host
+from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import over_network, rdma_ports, with_links
 from railwright.limits.case import Case
 from railwright.limits.model import Constant, Source
@@ -43,7 +42,7 @@ _SUPPOSED = (_Small(1500, 1024), _Small(4096, 2048))
 """Ethernet's own MTU, and the mistake of giving the payload's size as the MTU."""
 
 
-def _signs(facts: Facts) -> Iterator[Finding]:
+def _signs(facts: Facts) -> Findings:
     unknown: list[OfPart] = []
     for nic, link in rdma_ports(facts.topology):
         protocol = link.protocol
@@ -120,7 +119,7 @@ def _with_mtu(link: Link, small: _Small) -> Link:
     return link
 
 
-def _ways(case: Case) -> Iterator[Supposed]:
+def _ways(case: Case) -> Ways:
     host = case.cluster.host
     if not over_network(case):
         return

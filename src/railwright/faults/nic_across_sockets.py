@@ -6,12 +6,11 @@ different sockets); a test of four B200 pods that were misaligned on purpose fel
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding, OfPart, Supposed, with_host
+from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import above, over_network, rdma_ports
 from railwright.limits.case import Case
 from railwright.results.model import Evidence
@@ -25,7 +24,7 @@ _COSTS = (
 )
 
 
-def _signs(facts: Facts) -> Iterator[Finding]:
+def _signs(facts: Facts) -> Findings:
     """A GPU that has no NIC on its side. Where there are fewer NICs than sockets with GPUs that cannot be otherwise."""
     topology = facts.topology
     nics = {nic.id for nic, _ in rdma_ports(topology)}
@@ -126,7 +125,7 @@ def _between(topology: Topology, move: _Move) -> SmpLink:
     return next((protocol for protocol in found if isinstance(protocol, SmpLink)), SmpLink())
 
 
-def _ways(case: Case) -> Iterator[Supposed]:
+def _ways(case: Case) -> Ways:
     host = case.cluster.host
     hosts = host.of_kind("host")
     changed = _degrade(host, hosts[0].id) if over_network(case) and hosts else host

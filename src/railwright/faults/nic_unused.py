@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding, OfPart, Supposed, with_host
+from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import over_network
 from railwright.limits.case import Case
 from railwright.results.model import Evidence
@@ -17,7 +17,7 @@ _MANY = 4
 """From so many NICs on half of them are supposed to be unused too: one of two ports of each card, or of two rails."""
 
 
-def _signs(facts: Facts) -> Iterator[Finding]:
+def _signs(facts: Facts) -> Findings:
     """Ports that are down on a machine with GPUs.
 
     The second port of a card is often left uncabled; a card of its own whose like is up elsewhere hardly ever is.
@@ -56,7 +56,7 @@ def _degrade(topology: Topology, where: str) -> Topology:
     return _without(topology, [where])
 
 
-def _ways(case: Case) -> Iterator[Supposed]:
+def _ways(case: Case) -> Ways:
     nics = _fastest(case.cluster.host)
     if not over_network(case) or len(nics) < 2:
         return

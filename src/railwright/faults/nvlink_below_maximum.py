@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding, OfPart, Supposed, with_host
+from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import can_run, nvlink_not_read, with_links
 from railwright.limits.case import Case
 from railwright.results.model import Evidence
@@ -15,7 +13,7 @@ from railwright.topology.model import Link, NvlinkLink, Topology
 _REMEDY = "nvidia-smi nvlink -s and -e, dmesg | grep Xid; reset the GPUs and the fabric manager, then the board"
 
 
-def _signs(facts: Facts) -> Iterator[Finding]:
+def _signs(facts: Facts) -> Findings:
     topology = facts.topology
     links = [(link, link.protocol) for link in topology.links if isinstance(link.protocol, NvlinkLink)]
     for link, nvlink in links:
@@ -64,7 +62,7 @@ def _halved(link: Link) -> Link:
     return replace(link, protocol=replace(protocol, links=protocol.links // 2, max_links=most))
 
 
-def _ways(case: Case) -> Iterator[Supposed]:
+def _ways(case: Case) -> Ways:
     host = case.cluster.host
     gpus = host.of_kind("gpu")
     changed = _degrade(host, gpus[0].id) if gpus else host

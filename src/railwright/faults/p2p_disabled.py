@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Certainty, Facts, Fault, Finding, OfPart, Supposed, with_host
+from railwright.faults.model import Certainty, Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import can_run, has_gpu_links, nvlink_not_read
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
@@ -29,7 +29,7 @@ _COSTS = (
 _LOG = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG: connections in a host say"
 
 
-def _signs(facts: Facts) -> Iterator[Finding]:
+def _signs(facts: Facts) -> Findings:
     yield from _refused(facts.topology)
     yield from _not_in_fabric(facts.topology)
     gpus = facts.topology.of_kind("gpu")
@@ -43,7 +43,7 @@ def _signs(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _refused(topology: Topology) -> Iterator[Finding]:
+def _refused(topology: Topology) -> Findings:
     """GPUs whose driver says that they may not reach each other: a fault where NVLink joins them. All pairs in one."""
     linked = {end for link in topology.links if isinstance(link.protocol, GPU_LINKS) for end in (link.a, link.b)}
     refusing: dict[Certainty, list[Device]] = {}
@@ -80,7 +80,7 @@ def _who_reaches_whom(gpus: list[Device]) -> Iterator[str]:
             yield f"{alike} may not reach the memory of {runs(others)}{reason}"
 
 
-def _not_in_fabric(topology: Topology) -> Iterator[Finding]:
+def _not_in_fabric(topology: Topology) -> Findings:
     """GPUs behind NVSwitches that the fabric manager has not let in yet; `completed` with a problem is a refusal."""
     out = {
         gpu.id: str(gpu.facts.get("nvlink_fabric_problem") or gpu.facts["nvlink_fabric"])
@@ -111,7 +111,7 @@ def _degrade(topology: Topology, _: str) -> Topology:
     return replace(topology, devices=devices, links=links)
 
 
-def _ways(case: Case) -> Iterator[Supposed]:
+def _ways(case: Case) -> Ways:
     """Only where GPUs of a host have NVLink: what they lose without it is not in the topology."""
     without = with_host(case, _degrade(case.cluster.host, "host0"))
     if not has_gpu_links(case.cluster.host) or not can_run(without):

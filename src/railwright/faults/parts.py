@@ -11,16 +11,7 @@ from railwright.limits.case import Case
 from railwright.limits.traffic import domains
 from railwright.topology.cluster import ports
 from railwright.topology.gpus import nvidia_gpus
-from railwright.topology.model import (
-    GPU_LINKS,
-    Device,
-    EfaLink,
-    EthernetLink,
-    InfinibandLink,
-    Link,
-    PcieLink,
-    Topology,
-)
+from railwright.topology.model import GPU_LINKS, Device, EfaLink, EthernetLink, InfinibandLink, Link, PcieLink, Topology
 
 Told = TypeVar("Told", bound=Hashable)
 

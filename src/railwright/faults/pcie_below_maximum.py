@@ -6,11 +6,9 @@ The usual causes are a badly seated card or cable, a wrong slot, or a BIOS setti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding, OfPart, Supposed, with_host
+from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import has_gpu_links, over_network, pcie_above, with_pcie
 from railwright.limits.case import Case
 from railwright.limits.pcie import raw_rate
@@ -19,7 +17,7 @@ from railwright.topology.cluster import ports
 from railwright.topology.model import GT_PER_S, Device, Link, PcieLink, Topology
 
 
-def _signs(facts: Facts) -> Iterator[Finding]:
+def _signs(facts: Facts) -> Findings:
     gpus = {device.id for device in facts.topology.of_kind("gpu")}
     unknown: list[Link] = []
     for link in facts.topology.links:
@@ -57,7 +55,7 @@ def _degrade(topology: Topology, where: str) -> Topology:
     return with_pcie(topology, where, lambda link: replace(link, width=max(1, (link.width or 2) // 2)))
 
 
-def _ways(case: Case) -> Iterator[Supposed]:
+def _ways(case: Case) -> Ways:
     """The links of all GPUs or of all NICs: a collective waits for the slowest, so one such link costs as much."""
     host = case.cluster.host
     if over_network(case) or (case.cluster.gpus_per_host > 1 and not has_gpu_links(host)):
@@ -66,7 +64,7 @@ def _ways(case: Case) -> Iterator[Supposed]:
         yield from _ways_of(case, "NICs", tuple(nic for nic, _ in ports(host)))
 
 
-def _ways_of(case: Case, what: str, devices: tuple[Device, ...]) -> Iterator[Supposed]:
+def _ways_of(case: Case, what: str, devices: tuple[Device, ...]) -> Ways:
     links = pcie_above(case.cluster.host, devices)
     for says, change in (
         (f"the {what} have half of their PCIe lanes", _at_half_width),

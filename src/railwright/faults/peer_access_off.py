@@ -7,9 +7,7 @@ it finds, and does not ask. Between two processes cuda_ipc maps the memory with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from railwright.faults.model import Facts, Fault, Finding, OfBenchmark, OfParameter, OfPath
+from railwright.faults.model import Facts, Fault, Findings, OfBenchmark, OfParameter, OfPath
 from railwright.results.model import Result
 
 CLAIM = "peer_access"
@@ -19,7 +17,7 @@ _PROTOCOL = "ucx_protocol"
 _COPIES = "cuda_copy/"
 
 
-def _signs(facts: Facts) -> Iterator[Finding]:
+def _signs(facts: Facts) -> Findings:
     found: dict[str, list[Result]] = {}
     for result in facts.results:
         seen = {one.claim: one.value for one in result.evidence}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from railwright.faults.model import Facts, Fault, Finding, OfPart
+from railwright.faults.model import Facts, Fault, Findings, OfPart
 from railwright.results.model import Evidence
 
 
-def _signs(facts: Facts) -> Iterator[Finding]:
+def _signs(facts: Facts) -> Findings:
     off = [gpu.id for gpu in facts.topology.of_kind("gpu") if gpu.facts.get("persistence") is False]
     if off:
         yield FAULT.finding(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from railwright.faults.model import Facts, Fault, Finding, OfPart
+from railwright.faults.model import Facts, Fault, Findings, OfPart
 from railwright.faults.parts import grouped
 from railwright.results.model import Evidence
 from railwright.topology.model import Device
@@ -13,7 +11,7 @@ _MEANT_ABOVE = 0.995
 """Limits are set in whole watts; less than this share of the default was asked for by somebody."""
 
 
-def _signs(facts: Facts) -> Iterator[Finding]:
+def _signs(facts: Facts) -> Findings:
     for (limit, default), names in grouped(facts.topology.of_kind("gpu"), _lowered).items():
         yield FAULT.finding(
             map(OfPart, names),

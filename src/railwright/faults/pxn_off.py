@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from msgspec.structs import replace
 
 from railwright.errors import RailwrightError
-from railwright.faults.model import Fault, Supposed
+from railwright.faults.model import Fault, Ways
 from railwright.faults.parts import has_gpu_links, over_network
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
@@ -17,7 +15,7 @@ _NOTICEABLE = 0.99
 """Less than a hundredth cannot be told from noise."""
 
 
-def _ways(case: Case) -> Iterator[Supposed]:
+def _ways(case: Case) -> Ways:
     """Only where all_to_all is slower without: in most fabrics the receivers, whom PXN never helps, decide it."""
     if case.relay == "none" or not over_network(case) or not has_gpu_links(case.cluster.host):
         return

@@ -8,9 +8,7 @@ active messages over TCP, and says so in no log but that of its protocols (UCX 1
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from railwright.faults.model import Facts, Fault, Finding, OfBenchmark, OfParameter, OfPath
+from railwright.faults.model import Facts, Fault, Findings, OfBenchmark, OfParameter, OfPath
 from railwright.results.model import Evidence
 from railwright.results.readers.ucx_protocols import EMULATION
 from railwright.topology.model import Scalar
@@ -27,7 +25,7 @@ _REMEDY = (
 )
 
 
-def _signs(facts: Facts) -> Iterator[Finding]:
+def _signs(facts: Facts) -> Findings:
     found: dict[tuple[str, Scalar | None], list[tuple[OfPath, Evidence]]] = {}
     for result in facts.results:
         for one in result.evidence:

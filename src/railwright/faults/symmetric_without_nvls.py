@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 
 from railwright.faults.algorithm_forced import nvls_is_off
-from railwright.faults.model import Certainty, Facts, Fault, Finding, OfBenchmark, OfParameter
+from railwright.faults.model import Certainty, Facts, Fault, Finding, Findings, OfBenchmark, OfParameter
 from railwright.limits.model import Constant
 from railwright.limits.sources import SYMMETRIC_MEASURED
 from railwright.results.bounds import Collective, declared_for
@@ -29,7 +29,7 @@ _COSTS = (
 )
 
 
-def _signs(facts: Facts) -> Iterator[Finding]:
+def _signs(facts: Facts) -> Findings:
     found: dict[str, list[Result]] = {}
     for operation, result in _large(facts):
         found.setdefault(operation, []).append(result)

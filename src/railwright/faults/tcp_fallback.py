@@ -10,11 +10,10 @@ cannot use CMA on anonymous memory and falls back to TCP emulation, at ten times
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding, OfBenchmark, OfPath, Supposed, with_host
+from railwright.faults.model import Facts, Fault, Findings, OfBenchmark, OfPath, Ways, with_host
 from railwright.faults.parts import is_rdma, over_network, rdma_ports, with_links
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
@@ -25,7 +24,7 @@ _OVER_TCP = re.compile(r"(?:^| on )tcp\b")
 """A lane of UCX: `tcp/lo`, or one of several in `52% on tcp/lo and 48% on tcp/eth0`."""
 
 
-def _signs(facts: Facts) -> Iterator[Finding]:
+def _signs(facts: Facts) -> Findings:
     fallen: dict[tuple[str, str], list[Evidence]] = {}
     for result in facts.results:
         for one in result.evidence:
@@ -57,7 +56,7 @@ def _over_tcp(link: Link) -> Link:
     return replace(link, protocol=tcp)
 
 
-def _ways(case: Case) -> Iterator[Supposed]:
+def _ways(case: Case) -> Ways:
     host = case.cluster.host
     if over_network(case) and rdma_ports(host):
         yield FAULT.supposed(

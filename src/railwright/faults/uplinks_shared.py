@@ -6,11 +6,9 @@ gained up to 40 % AllReduce by spreading flows over more hash values than one fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from msgspec.structs import replace
 
-from railwright.faults.model import Fault, Supposed
+from railwright.faults.model import Fault, Ways
 from railwright.faults.parts import over_network
 from railwright.limits.case import Case
 from railwright.limits.traffic import domain_hosts, domains
@@ -20,7 +18,7 @@ _FLOWS_ON_A_LINK = 2.0
 """The least collision there is."""
 
 
-def _ways(case: Case) -> Iterator[Supposed]:
+def _ways(case: Case) -> Ways:
     fabric = _shared(case.cluster) if over_network(case) else None
     if fabric is not None:
         yield FAULT.supposed(
