@@ -12,6 +12,7 @@ from railwright.busbw import bus_bandwidth
 from railwright.diagnosis.model import Judged
 from railwright.diagnosis.verdict import fraction_of_limit, judge
 from railwright.errors import UsageError
+from railwright.faults.parts import without
 from railwright.limits.case import Case
 from railwright.limits.cluster_path import cluster_path_limits
 from railwright.limits.collectives import Algorithm, algorithms, as_limit, at_size
@@ -24,7 +25,6 @@ from railwright.results.model import Result
 from railwright.results.readers.model import ForeignFile
 from railwright.results.readers.subject import Subject
 from railwright.topology.cluster import Cluster, cluster_of
-from railwright.topology.model import Topology
 from railwright.topology.shapes import SHAPES
 
 BYTES_DECIDE = 64 * 1024
@@ -74,7 +74,9 @@ def machine_for(file: ForeignFile, machine: Machine) -> Machine:
             f"{table}, so {each} on each; {cluster.host.name[:80]} has {counted(cluster.gpus_per_host, 'GPU')}",
             hint="give the shape it ran on, like gpus=8" + ("" if file.hosts else ", or more hosts with --count"),
         )
-    smaller = cluster_of(_with_gpus(cluster.host, each), hosts, cluster.fabric, cluster.storage, cluster.name)
+    # A job on the first GPUs of a machine still has all its NICs.
+    host = without(cluster.host, {gpu.id for gpu in cluster.host.of_kind("gpu")[each:]})
+    smaller = cluster_of(host, hosts, cluster.fabric, cluster.storage, cluster.name)
     return replace(machine, cluster=smaller)
 
 
@@ -138,16 +140,6 @@ def _memories(seen: str, known: str) -> bool:
     """Whether the two do not name different sizes of memory."""
     sizes = [re.findall(r"\b(\d{1,4})GB?\b", name[:120].upper()) for name in (seen, known)]
     return not all(sizes) or sizes[0][0] == sizes[1][0]
-
-
-def _with_gpus(host: Topology, count: int) -> Topology:
-    """The machine with its first GPUs only: a job on some of them still has all NICs."""
-    gone = {gpu.id for gpu in host.of_kind("gpu")[count:]}
-    return replace(
-        host,
-        devices=tuple(device for device in host.devices if device.id not in gone),
-        links=tuple(link for link in host.links if not {link.a, link.b} & gone),
-    )
 
 
 def judge_rows(file: ForeignFile, machine: Machine) -> tuple[Judged, ...]:

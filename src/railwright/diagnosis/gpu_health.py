@@ -6,11 +6,11 @@ The rules, and where their figures come from, are in docs/gpu-health.md.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from railwright.diagnosis.gpu_siblings import GPU_ID, SLOWER_BY, slower_than_siblings
 from railwright.diagnosis.model import Judged
-from railwright.faults.model import Certainty, Finding, OfBenchmark, OfPart
+from railwright.faults.model import Finding, OfBenchmark, OfPart
 from railwright.results.model import Evidence, Result
 from railwright.results.statistics import quantile
 from railwright.topology.model import Device, Topology
@@ -39,8 +39,8 @@ _REMEDY = (
 
 def look(results: Sequence[Result], points: Sequence[Judged], topology: Topology) -> tuple[Finding, ...]:
     """What the samples of all results and the values of all points say of single GPUs."""
-    found = (*_throttled(results), *_dropped(results, topology), *slower_than_siblings(points, topology))
-    return (*found, *_not_watched(results))
+    siblings = slower_than_siblings(points, topology)
+    return (*_throttled(results), *_dropped(results, topology), *siblings, *_not_watched(results))
 
 
 def watched_words(results: Iterable[Result]) -> str:
@@ -66,14 +66,12 @@ def watched_words(results: Iterable[Result]) -> str:
 
 def _seen_words(watched: Sequence[Result]) -> str:
     """Clocks, power, temperature and throttling of results that have samples."""
-    lowest = [result.settings.get("gpu_clock_min_hz") for result in watched]
-    slowest, fastest = _lowest(lowest), _highest(lowest)
-    words = "clocks not known"
-    if slowest is not None:
-        words = f"clocks {'' if _clock(slowest) == _clock(fastest) else 'from '}{_clock(slowest)}"
-    power = _highest([result.settings.get("gpu_power_max_w") for result in watched])
-    temperature = _highest([result.settings.get("gpu_temperature_max_c") for result in watched])
-    most = [f"{power:.0f} W" if power is not None else "", f"{temperature:.0f} C" if temperature is not None else ""]
+    clocks, words = _told(watched, "gpu_clock_min_hz"), "clocks not known"
+    if clocks:
+        slowest, fastest = _clock(min(clocks)), _clock(max(clocks))
+        words = f"clocks {'' if slowest == fastest else 'from '}{slowest}"
+    power, temperature = _told(watched, "gpu_power_max_w"), _told(watched, "gpu_temperature_max_c")
+    most = [f"{max(power):.0f} W" if power else "", f"{max(temperature):.0f} C" if temperature else ""]
     if any(most):
         words += f", up to {' and '.join(one for one in most if one)}"
     told = [str(result.settings["gpu_throttle"]) for result in watched if "gpu_throttle" in result.settings]
@@ -83,7 +81,7 @@ def _seen_words(watched: Sequence[Result]) -> str:
     return f"{words}, {'no throttling' if told else 'throttling not known'}"
 
 
-def _not_watched(results: Iterable[Result]) -> tuple[Finding, ...]:
+def _not_watched(results: Iterable[Result]) -> Iterator[Finding]:
     """Results during which nobody could look at the GPUs, though somebody should have."""
     of_gpus = [result for result in results if "gpu_samples" in result.settings]
     blind: dict[str, list[Result]] = defaultdict(list)
@@ -92,8 +90,8 @@ def _not_watched(results: Iterable[Result]) -> tuple[Finding, ...]:
         if why not in ("", SWITCHED_OFF, TOO_SHORT):
             blind[why].append(result)
     watched = sum(bool(result.settings["gpu_samples"]) for result in of_gpus)
-    return tuple(
-        Finding(
+    for why, those in blind.items():
+        yield Finding(
             fault="gpu_not_watched",
             where=_benchmarks(those),
             certainty="could not look",
@@ -101,68 +99,59 @@ def _not_watched(results: Iterable[Result]) -> tuple[Finding, ...]:
             costs=f"whether GPUs were slowed down{' during the others' if watched else ''} is not known",
             remedy="see whether `nvidia-smi -q -d PERFORMANCE` answers here",
         )
-        for why, those in blind.items()
-    )
 
 
-def _throttled(results: Iterable[Result]) -> tuple[Finding, ...]:
+def _throttled(results: Iterable[Result]) -> Iterator[Finding]:
     found: dict[tuple[str, str], list[Result]] = defaultdict(list)
     for result in results:
         reasons = str(result.settings.get("gpu_throttle", NOT_THROTTLED))
         if reasons != NOT_THROTTLED:
             found[(reasons, str(result.settings.get("gpu_throttle_of", "")))].append(result)
-    findings = []
     for (reasons, names), those in found.items():
         power_only = reasons == _AT_THE_LIMIT
-        certainty: Certainty = "possible" if power_only else "seen"
-        slowest = _lowest([result.settings.get("gpu_clock_min_hz") for result in those])
-        hottest = _highest([result.settings.get("gpu_temperature_max_c") for result in those])
-        seen = ", ".join(words for words in (_clock(slowest), f"{hottest:.0f} C" if hottest else "") if words)
-        findings.append(
-            Finding(
-                fault="gpu_throttled",
-                where=(*_split(names), *_benchmarks(those)),
-                certainty=certainty,
-                says=f"{names.replace(',', ', ')} slowed down while measured: {reasons}",
-                costs="" if power_only else "its clocks were lowered, and with them compute and SM-driven copies",
-                remedy=_POWER_REMEDY if power_only else _REMEDY,
-                evidence=(Evidence(claim="clock event reasons", value=f"{reasons}; {seen}", seen=_sampled(those)),),
-            )
+        clocks, hottest = _told(those, "gpu_clock_min_hz"), max(_told(those, "gpu_temperature_max_c"), default=0.0)
+        words = (_clock(min(clocks)) if clocks else "", f"{hottest:.0f} C" if hottest else "")
+        seen = ", ".join(filter(None, words))
+        gpus = tuple(OfPart(name) for name in names.split(",") if GPU_ID.fullmatch(name))
+        yield Finding(
+            fault="gpu_throttled",
+            where=(*gpus, *_benchmarks(those)),
+            certainty="possible" if power_only else "seen",
+            says=f"{names.replace(',', ', ')} slowed down while measured: {reasons}",
+            costs="" if power_only else "its clocks were lowered, and with them compute and SM-driven copies",
+            remedy=_POWER_REMEDY if power_only else _REMEDY,
+            evidence=(Evidence(claim="clock event reasons", value=f"{reasons}; {seen}", seen=_sampled(those)),),
         )
-    return tuple(findings)
 
 
-def _dropped(results: Iterable[Result], topology: Topology) -> tuple[Finding, ...]:
+def _dropped(results: Sequence[Result], topology: Topology) -> Iterator[Finding]:
     """Clocks under load below what the GPU is set to, without a reason among those that slow it down.
 
     By the median of the samples: one of five can be low because the GPU's work has only begun.
     """
-    devices = {gpu.id: gpu for gpu in topology.of_kind("gpu")}
-    usual = _usual_clocks(results)
+    clocks = sorted(_told(results, "gpu_clock_median_hz"))
+    usual = quantile(clocks, 0.5) if clocks else 0.0
+    due = {gpu.id: _due_clock(gpu, usual) for gpu in topology.of_kind("gpu")}
     low: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         clock, name = result.settings.get("gpu_clock_median_hz"), _slowest_gpu(result)
-        if name not in devices or not isinstance(clock, int | float):
+        if name not in due or not isinstance(clock, int | float):
             continue
         if result.settings.get("gpu_throttle", NOT_THROTTLED) != NOT_THROTTLED:
             continue
-        if clock < (1 - SLOWER_BY) * _due_clock(devices[name], usual):
+        if clock < (1 - SLOWER_BY) * due[name]:
             low[name].append(result)
-    findings = []
     for name, those in low.items():
-        slowest, due = _lowest([one.settings["gpu_clock_median_hz"] for one in those]), _due_clock(devices[name], usual)
-        findings.append(
-            Finding(
-                fault="gpu_clock_dropped",
-                where=(OfPart(name), *_benchmarks(those)),
-                certainty="possible",
-                says=f"the SM clock of {name} was {_clock(slowest)} under load, {_clock(due)} are due",
-                costs=f"{1 - (slowest or due) / due:.0%} of what the clock decides: compute and SM-driven copies",
-                remedy="nvidia-smi -q -d CLOCK: clocks that were set by hand go back with nvidia-smi -rgc and -rac",
-                evidence=(Evidence(claim="SM clock", value=_clock(slowest), seen=_sampled(those)),),
-            )
+        slowest = min(_told(those, "gpu_clock_median_hz"))
+        yield Finding(
+            fault="gpu_clock_dropped",
+            where=(OfPart(name), *_benchmarks(those)),
+            certainty="possible",
+            says=f"the SM clock of {name} was {_clock(slowest)} under load, {_clock(due[name])} are due",
+            costs=f"{1 - slowest / due[name]:.0%} of what the clock decides: compute and SM-driven copies",
+            remedy="nvidia-smi -q -d CLOCK: clocks that were set by hand go back with nvidia-smi -rgc and -rac",
+            evidence=(Evidence(claim="SM clock", value=_clock(slowest), seen=_sampled(those)),),
         )
-    return tuple(findings)
 
 
 def _slowest_gpu(result: Result) -> str:
@@ -170,21 +159,10 @@ def _slowest_gpu(result: Result) -> str:
     return str(result.settings.get("gpu_clock_median_of") or result.settings.get("gpu_clock_min_of", ""))
 
 
-def _usual_clocks(results: Iterable[Result]) -> float:
-    """The median of the results' medians, 0 without any."""
-    clocks = [result.settings.get("gpu_clock_median_hz") for result in results]
-    known = sorted(clock for clock in clocks if isinstance(clock, int | float))
-    return quantile(known, 0.5) if known else 0.0
-
-
 def _due_clock(gpu: Device, usual: float) -> float:
     """What it is set to, else what it had for most of the run, in Hz."""
     clock = gpu.facts.get("sm_clock_application_hz") or gpu.facts.get("sm_clock_max_hz")
     return max(usual, clock) if isinstance(clock, int | float) else usual
-
-
-def _split(names: str) -> tuple[OfPart, ...]:
-    return tuple(OfPart(name) for name in names.split(",") if GPU_ID.fullmatch(name))
 
 
 def _benchmarks(results: Iterable[Result]) -> tuple[OfBenchmark, ...]:
@@ -204,13 +182,11 @@ def _samples_in(result: Result) -> int:
     return count if isinstance(count, int) else 0
 
 
-def _lowest(values: Iterable[object]) -> float | None:
-    return min((float(value) for value in values if isinstance(value, int | float)), default=None)
+def _told(results: Iterable[Result], setting: str) -> list[float]:
+    """What the results say of a quantity, where they do."""
+    found = (result.settings.get(setting) for result in results)
+    return [float(value) for value in found if isinstance(value, int | float)]
 
 
-def _highest(values: Iterable[object]) -> float | None:
-    return max((float(value) for value in values if isinstance(value, int | float)), default=None)
-
-
-def _clock(hertz: float | None) -> str:
-    return f"{hertz / 1e6:.0f} MHz" if hertz is not None else ""
+def _clock(hertz: float) -> str:
+    return f"{hertz / 1e6:.0f} MHz"

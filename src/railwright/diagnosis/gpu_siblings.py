@@ -57,7 +57,7 @@ def slower_than_siblings(points: Iterable[Judged], topology: Topology) -> tuple[
             far = _may_be_far(group, names)
             key = ("" if far else names[0], group[0].benchmark, group[0].quantity)
             if key not in worst or lost > worst[key][0]:
-                worst[key] = (lost, (_group_slower if far else _slower)(names, lost, mine, rest))
+                worst[key] = (lost, _slower(names, lost, mine, rest, far=far))
     return tuple(finding for _, finding in worst.values())
 
 
@@ -168,38 +168,22 @@ def _best_end(points: list[Judged], *, low: bool) -> float:
     return max(one.median_high for point in points for one in point.launches)
 
 
-def _slower(names: tuple[str, ...], lost: float, mine: list[Judged], rest: list[Judged]) -> Finding:
-    name, through_the_host = names[0], _through_the_host(mine)
+def _slower(names: tuple[str, ...], lost: float, mine: list[Judged], rest: list[Judged], *, far: bool) -> Finding:
+    """Of one GPU, or of GPUs whose longer way to the host's memory (`far`) would explain it as well as a fault."""
+    through_the_host, all_of_them = _through_the_host(mine), ", ".join(names)
     once = through_the_host and max(len(point.launches) for point in mine) < 2
     pairs = not through_the_host and any(len(set(GPU_ID.findall(point.path))) > 1 for point in mine)
+    others = ", ".join(_names(rest)) if far else "its siblings"
+    says = f"{all_of_them} {'is' if len(names) == 1 else 'are'} {lost:.0%} slower than {others} in {_says(mine, rest)}"
     return Finding(
-        fault="gpu_slower_than_siblings",
-        where=(OfPart(name), *_paths(mine)),
-        certainty="possible" if once else "likely",
-        says=f"{name} is {lost:.0%} slower than its siblings in {_says(mine, rest)}",
+        fault="gpu_group_slower" if far else "gpu_slower_than_siblings",
+        where=(*map(OfPart, names), *dict.fromkeys(OfPath(point.path) for point in mine)),
+        certainty="possible" if far or once else "likely",
+        says=f"{says}: they may be farther away, on another socket or PCIe switch" if far else says,
         costs="a collective goes at the rate of its slowest GPU" if pairs else "",
-        remedy=(_AGAIN if once else "") + _LONE_REMEDY.format(name=name),
-        evidence=_evidence(name, mine, rest),
-    )
-
-
-def _group_slower(names: tuple[str, ...], lost: float, mine: list[Judged], rest: list[Judged]) -> Finding:
-    """Slower in a way that a longer way to the host's memory explains as well as a fault, all of them together."""
-    all_of_them = ", ".join(names)
-    return Finding(
-        fault="gpu_group_slower",
-        where=(*map(OfPart, names), *_paths(mine)),
-        certainty="possible",
-        says=f"{all_of_them} {'is' if len(names) == 1 else 'are'} {lost:.0%} slower than {', '.join(_names(rest))} in"
-        f" {_says(mine, rest)}: they may be farther away, on another socket or PCIe switch",
-        costs="",
-        remedy=_GROUP_REMEDY,
+        remedy=_GROUP_REMEDY if far else (_AGAIN if once else "") + _LONE_REMEDY.format(name=all_of_them),
         evidence=_evidence(all_of_them, mine, rest),
     )
-
-
-def _paths(points: Iterable[Judged]) -> Iterable[OfPath]:
-    return dict.fromkeys(OfPath(point.path) for point in points)
 
 
 def _says(mine: list[Judged], rest: list[Judged]) -> str:

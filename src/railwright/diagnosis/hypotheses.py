@@ -7,6 +7,7 @@ time: what small messages take depends on much that no fault changes.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import msgspec
 from msgspec.structs import replace
@@ -62,13 +63,14 @@ def fit(file: ForeignFile, machine: Machine) -> tuple[Fitted, ...]:
     if not measured or not (_is_stream(file) or is_collective(file)):
         return ()
     case = Case(cluster=machine.cluster)
-    healthy = _fitted(HEALTHY, "nothing is wrong", file, machine, case, measured, "")
+    nothing = Supposed(fault=HEALTHY, says="nothing is wrong", case=case, tell_apart="")
+    healthy = _fitted(nothing, file, machine, measured)
     if healthy is None:
         return ()
     found = [
         fitted
-        for one in _told_by(file, supposed(case))
-        if (fitted := _fitted(one.fault, one.says, file, machine, one.case, measured, one.tell_apart)) is not None
+        for one in _supposed(file, case)
+        if (fitted := _fitted(one, file, machine, measured)) is not None
         and math.log(fitted.distance) <= _CLEARLY_BETTER * math.log(healthy.distance)
     ]
     nearest = min((one.distance for one in found), default=1.0)
@@ -80,34 +82,23 @@ def _is_stream(file: ForeignFile) -> bool:
     return file.subject.kind == "messages"
 
 
-def _told_by(file: ForeignFile, every: tuple[Supposed, ...]) -> list[Supposed]:
-    """Those that the tool of the table can have, in words that hold for it."""
-    if not _is_stream(file):
-        return list(every)
-    told = []
-    for one in every:
-        if one.fault not in _OF_NCCL:
-            says, tell = _OF_STREAMS.get(one.fault, (one.says, one.tell_apart))
-            told.append(replace(one, says=says, tell_apart=tell))
-    return told
+def _supposed(file: ForeignFile, case: Case) -> Iterator[Supposed]:
+    """Every way in which a fault that the tool of the table can have could be there, in words that hold for it."""
+    for one in (one for fault in FAULTS for one in fault.suppose(case)):
+        if not _is_stream(file):
+            yield one
+        elif one.fault not in _OF_NCCL:
+            says, tell_apart = _OF_STREAMS.get(one.fault, (one.says, one.tell_apart))
+            yield replace(one, says=says, tell_apart=tell_apart)
 
 
 def _merged(found: list[Fitted]) -> list[Fitted]:
     """Ways of one fault that give the same curve are one: the measurement cannot tell them apart."""
-    merged: list[Fitted] = []
+    merged: dict[tuple[str, object], Fitted] = {}
     for one in found:
-        twin = next((n for n, other in enumerate(merged)
-                     if other.fault == one.fault and other.predicted == one.predicted), None)  # fmt: skip
-        if twin is None:
-            merged.append(one)
-        else:
-            merged[twin] = replace(merged[twin], says=f"{merged[twin].says}, or {one.says}")
-    return merged
-
-
-def supposed(case: Case) -> tuple[Supposed, ...]:
-    """Every way in which any fault could be there."""
-    return tuple(one for fault in FAULTS for one in fault.suppose(case))
+        key = (one.fault, one.predicted)
+        merged[key] = replace(merged[key], says=f"{merged[key].says}, or {one.says}") if key in merged else one
+    return list(merged.values())
 
 
 def _measured(file: ForeignFile) -> dict[int, float]:
@@ -116,18 +107,17 @@ def _measured(file: ForeignFile) -> dict[int, float]:
     least = BYTES_DECIDE if _is_stream(file) else 1
     for result in file.results:
         size = result.parameters.get("size_bytes")
-        if isinstance(size, int) and size < least:
+        if result.quantity != "bandwidth_bytes_per_s" or result.summary is None:
             continue
-        if isinstance(size, int) and result.quantity == "bandwidth_bytes_per_s" and result.summary is not None:
+        if isinstance(size, int) and size >= least:
             best[size] = max(best.get(size, 0.0), result.summary.median)
     return {size: value for size, value in best.items() if value > 0}
 
 
-def _fitted(
-    fault: str, says: str, file: ForeignFile, machine: Machine, case: Case, measured: dict[int, float], tell: str
-) -> Fitted | None:
+def _fitted(one: Supposed, file: ForeignFile, machine: Machine, measured: dict[int, float]) -> Fitted | None:
     try:
-        curve = _curve(file, machine, case, sorted(measured))
+        curve_of = _stream_curve if _is_stream(file) else _collective_curve
+        curve = curve_of(file, machine, one.case, sorted(measured))
     except RailwrightError:
         return None  # the machine with this fault cannot run the test at all, so it did not have it
     weights = {size: weight for size, (_, weight) in curve.items()}
@@ -136,23 +126,19 @@ def _fitted(
         return None
     squares = sum(weights[size] * math.log(measured[size] / curve[size][0]) ** 2 for size in curve)
     return Fitted(
-        fault=fault,
-        says=says,
+        fault=one.fault,
+        says=one.says,
         distance=math.exp(math.sqrt(squares / total)),
         predicted=tuple((size, value) for size, (value, _) in sorted(curve.items())),
-        tell_apart=tell,
+        tell_apart=one.tell_apart,
     )
 
 
-def _curve(file: ForeignFile, machine: Machine, case: Case, sizes: list[int]) -> Curve:
-    return _stream_curve(file, machine, case, sizes) if _is_stream(file) else _collective_curve(file.test, case, sizes)
-
-
-def _collective_curve(collective: str, case: Case, sizes: list[int]) -> Curve:
-    found = algorithms(case, collective, explained=False)
+def _collective_curve(file: ForeignFile, _machine: Machine, case: Case, sizes: list[int]) -> Curve:
+    found = algorithms(case, file.test, explained=False)
     curve: Curve = {}
     for size in sizes:
-        likely, rate, _ = at_size(case.cluster, collective, found, size)
+        likely, rate, _ = at_size(case.cluster, file.test, found, size)
         large = likely.algbw_bytes_per_s.middle
         if rate.expected_low is None or rate.expected_high is None or large is None:
             continue

@@ -50,7 +50,7 @@ def _state(link: Link) -> bool | None:
 
 def _degrade(topology: Topology, where: str) -> Topology:
     """ACS redirect on the link `where`."""
-    return with_pcie(topology, where, lambda link: replace(link, acs_redirect=True))
+    return with_pcie(topology, [where], lambda link: replace(link, acs_redirect=True))
 
 
 def _ways(case: Case) -> Ways:

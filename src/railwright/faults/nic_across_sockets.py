@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_host
-from railwright.faults.parts import above, over_network, rdma_ports
+from railwright.faults.parts import above, over_network, rdma_ports, without
 from railwright.limits.case import Case
 from railwright.results.model import Evidence
 from railwright.topology.cluster import ports
@@ -30,7 +30,7 @@ def _signs(facts: Facts) -> Findings:
     nics = {nic.id for nic, _ in rdma_ports(topology)}
     if not nics or not topology.of_kind("gpu"):
         return
-    near = Affinity(_without_other_nics(topology, nics))
+    near = Affinity(without(topology, {nic.id for nic in topology.of_kind("nic")} - nics))
     far = [gpu.id for gpu in near.gpus if any(near.kind(gpu.id, nic) == "SYS" for nic in near.nearest(gpu.id)[:1])]
     if far:
         avoidable = len(nics) >= len({_socket(topology, gpu.id) for gpu in near.gpus})
@@ -43,12 +43,6 @@ def _signs(facts: Facts) -> Findings:
             remedy="give each pod or VM NICs of the sockets of its GPUs, or move a card; nvidia-smi topo -m shows SYS"
             " where a pair crosses sockets",
         )
-
-
-def _without_other_nics(topology: Topology, nics: set[str]) -> Topology:
-    kept = tuple(device for device in topology.devices if device.kind != "nic" or device.id in nics)
-    names = {device.id for device in kept}
-    return replace(topology, devices=kept, links=tuple(link for link in topology.links if {link.a, link.b} <= names))
 
 
 class _Move(NamedTuple):

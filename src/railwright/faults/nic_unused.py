@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from msgspec.structs import replace
-
 from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_host
-from railwright.faults.parts import over_network
+from railwright.faults.parts import over_network, without
 from railwright.limits.case import Case
 from railwright.results.model import Evidence
 from railwright.topology.cluster import ports
@@ -42,18 +38,9 @@ def _signs(facts: Facts) -> Findings:
         )
 
 
-def _without(topology: Topology, unused: Iterable[str]) -> Topology:
-    gone = set(unused)
-    return replace(
-        topology,
-        devices=tuple(device for device in topology.devices if device.id not in gone),
-        links=tuple(link for link in topology.links if not gone & {link.a, link.b}),
-    )
-
-
 def _degrade(topology: Topology, where: str) -> Topology:
     """The machine without the NIC `where`."""
-    return _without(topology, [where])
+    return without(topology, [where])
 
 
 def _ways(case: Case) -> Ways:
@@ -67,7 +54,7 @@ def _ways(case: Case) -> Ways:
     for says, unused in ways:
         yield FAULT.supposed(
             says,
-            with_host(case, _without(case.cluster.host, unused)),
+            with_host(case, without(case.cluster.host, unused)),
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG, which lists NICs that no"
             " connection uses; rdma link; echo $NCCL_IB_HCA",
         )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from railwright.faults.model import Certainty, Facts, Fault, Findings, OfPart, Ways, with_host
-from railwright.faults.parts import can_run, has_gpu_links, nvlink_not_read
+from railwright.faults.parts import can_run, has_gpu_links, nvlink_not_read, without
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
 from railwright.limits.model import Constant
@@ -101,14 +101,13 @@ def _not_in_fabric(topology: Topology) -> Findings:
 
 def _degrade(topology: Topology, _: str) -> Topology:
     """The machine without NVLink or Infinity Fabric between its GPUs; where is its host."""
-    switches = {device.id for device in topology.of_kind("nvswitch")}
+    lone = without(topology, {switch.id for switch in topology.of_kind("nvswitch")})
     devices = tuple(
         replace(device, facts={key: value for key, value in device.facts.items() if key != _ACROSS_HOSTS})
-        for device in topology.devices
-        if device.id not in switches
+        for device in lone.devices
     )
-    links = tuple(link for link in topology.links if not isinstance(link.protocol, GPU_LINKS))
-    return replace(topology, devices=devices, links=links)
+    links = tuple(link for link in lone.links if not isinstance(link.protocol, GPU_LINKS))
+    return replace(lone, devices=devices, links=links)
 
 
 def _ways(case: Case) -> Ways:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -89,6 +89,15 @@ def pcie_above(topology: Topology, devices: Iterable[Device]) -> tuple[Link, ...
     return tuple({link.id: link for link in found if link is not None and isinstance(link.protocol, PcieLink)}.values())
 
 
+def without(topology: Topology, gone: Collection[str]) -> Topology:
+    """The topology without some devices and their links."""
+    return replace(
+        topology,
+        devices=tuple(device for device in topology.devices if device.id not in gone),
+        links=tuple(link for link in topology.links if link.a not in gone and link.b not in gone),
+    )
+
+
 def with_links(topology: Topology, change: Callable[[Link], Link]) -> Topology:
     """The topology with every link changed."""
     return replace(topology, links=tuple(change(link) for link in topology.links))
@@ -103,11 +112,11 @@ def with_host_facts(topology: Topology, **facts: bool) -> Topology:
     return replace(topology, devices=devices)
 
 
-def with_pcie(topology: Topology, where: str, change: Callable[[PcieLink], PcieLink]) -> Topology:
-    """The topology with one PCIe link changed: how a fault of such a link is laid into a healthy machine."""
+def with_pcie(topology: Topology, ids: Collection[str], change: Callable[[PcieLink], PcieLink]) -> Topology:
+    """The topology with some PCIe links changed: how a fault of such a link is laid into a healthy machine."""
 
     def changed(link: Link) -> Link:
         protocol = link.protocol
-        return replace(link, protocol=change(protocol)) if link.id == where and isinstance(protocol, PcieLink) else link
+        return replace(link, protocol=change(protocol)) if link.id in ids and isinstance(protocol, PcieLink) else link
 
     return with_links(topology, changed)

@@ -52,7 +52,7 @@ def _signs(facts: Facts) -> Findings:
 
 def _degrade(topology: Topology, where: str) -> Topology:
     """The link `where` at half its width."""
-    return with_pcie(topology, where, lambda link: replace(link, width=max(1, (link.width or 2) // 2)))
+    return with_pcie(topology, [where], lambda link: replace(link, width=max(1, (link.width or 2) // 2)))
 
 
 def _ways(case: Case) -> Ways:
@@ -65,14 +65,12 @@ def _ways(case: Case) -> Ways:
 
 
 def _ways_of(case: Case, what: str, devices: tuple[Device, ...]) -> Ways:
-    links = pcie_above(case.cluster.host, devices)
+    links = [link.id for link in pcie_above(case.cluster.host, devices)]
     for says, change in (
         (f"the {what} have half of their PCIe lanes", _at_half_width),
         (f"the PCIe links of the {what} run one generation lower", _one_generation_lower),
     ):
-        host = case.cluster.host
-        for link in links:
-            host = with_pcie(host, link.id, change)
+        host = with_pcie(case.cluster.host, links, change)
         if host != case.cluster.host:
             tell = "under load: lspci -vv -s ADDRESS | grep LnkSta (Speed, Width, downgraded), or railwright audit"
             yield FAULT.supposed(says, with_host(case, host), tell)
