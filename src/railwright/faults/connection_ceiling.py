@@ -17,9 +17,9 @@ from railwright.limits.sources import NCCL_2409, NCCL_BUFFSIZE
 from railwright.topology.cluster import ports
 from railwright.topology.model import Link
 
-_CEILING = Constant(value=13e9, unit="bytes/s of one connection, 128 KiB in flight", source=NCCL_2409)
-_BUFFER = Constant(value=4 * 2**20, unit="bytes, default of NCCL_BUFFSIZE", source=NCCL_BUFFSIZE)
-_CHUNK = Constant(value=128 * 1024, unit="bytes, default of NCCL_P2P_NET_CHUNKSIZE (src/init.cc)", source=NCCL_2409)
+_CEILING = Constant(13e9, "bytes/s of one connection, 128 KiB in flight", NCCL_2409)
+_BUFFER = Constant(4 * 2**20, "bytes, default of NCCL_BUFFSIZE", NCCL_BUFFSIZE)
+_CHUNK = Constant(128 * 1024, "bytes, default of NCCL_P2P_NET_CHUNKSIZE (src/init.cc)", NCCL_2409)
 _TWO_CONNECTIONS = 2
 """A port needs at least two channels for two connections."""
 

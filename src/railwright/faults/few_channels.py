@@ -17,7 +17,7 @@ from railwright.limits.model import Constant
 from railwright.limits.sources import CHANNELS_MEASURED
 from railwright.limits.traffic import NVLS_CAPABILITY, compute_major
 
-_CHANNEL = Constant(value=20.85e9, unit="bytes/s of one channel over NVLink, Hopper", source=CHANNELS_MEASURED)
+_CHANNEL = Constant(20.85e9, "bytes/s of one channel over NVLink, Hopper", CHANNELS_MEASURED)
 _SUPPOSED = (1, 2, 4, 8)
 _ENOUGH = 16
 """Hopper's rings have 16 to 24 channels."""

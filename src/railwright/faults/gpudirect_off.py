@@ -25,8 +25,8 @@ _DMA_BUF_SOURCE = Source(
     "DMA-BUF needs Linux 5.12 or later, the open kernel modules and a GPU of Turing or later",
 )
 _DMA_BUF_LINUX = (
-    Constant(value=5, unit="Linux version, major", source=_DMA_BUF_SOURCE),
-    Constant(value=12, unit="Linux version, minor", source=_DMA_BUF_SOURCE),
+    Constant(5, "Linux version, major", _DMA_BUF_SOURCE),
+    Constant(12, "Linux version, minor", _DMA_BUF_SOURCE),
 )
 _PEERMEM = frozenset({"nvidia_peermem", "nv_peer_mem"})
 _COSTS = (

@@ -22,9 +22,9 @@ from railwright.results.model import Evidence
 from railwright.topology.model import EthernetLink, InfinibandLink, Link, Topology
 
 _LINUX_ROCE = Constant(
-    value=40 + 8 + 12 + 4 + 28 + 4,
-    unit="bytes: GRH, UDP, BTH, XRC, atomic and ICRC headers",
-    source=Source("Linux", "include/rdma/ib_addr.h, iboe_get_mtu"),
+    40 + 8 + 12 + 4 + 28 + 4,
+    "bytes: GRH, UDP, BTH, XRC, atomic and ICRC headers",
+    Source("Linux", "include/rdma/ib_addr.h, iboe_get_mtu"),
 )
 _BEST = max(int(mtu.value) for mtu in RDMA_MTUS)
 _JUMBO = 9000

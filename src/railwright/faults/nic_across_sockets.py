@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import above, over_network, rdma_ports, without
 from railwright.limits.case import Case
+from railwright.limits.software import nearest_nic_kind
 from railwright.results.model import Evidence
 from railwright.topology.cluster import ports
 from railwright.topology.model import C2cLink, Device, InternalLink, Link, PcieLink, SmpLink, Topology
@@ -31,7 +32,7 @@ def _signs(facts: Facts) -> Findings:
     if not nics or not topology.of_kind("gpu"):
         return
     near = Affinity(without(topology, {nic.id for nic in topology.of_kind("nic")} - nics))
-    far = [gpu.id for gpu in near.gpus if any(near.kind(gpu.id, nic) == "SYS" for nic in near.nearest(gpu.id)[:1])]
+    far = [gpu.id for gpu in near.gpus if nearest_nic_kind(near, gpu.id) == "SYS"]
     if far:
         avoidable = len(nics) >= len({_socket(topology, gpu.id) for gpu in near.gpus})
         yield FAULT.finding(

@@ -19,8 +19,8 @@ from railwright.results.model import Evidence
 from railwright.topology.gpus import runs
 from railwright.topology.model import GPU_LINKS, Device, Topology
 
-_SHARED_MEMORY = Constant(value=28e9, unit="bytes/s of a GPU through host memory", source=NO_P2P_MEASURED)
-_SOCKETS = Constant(value=3.5e9, unit="bytes/s of a GPU over loopback sockets", source=NO_P2P_MEASURED)
+_SHARED_MEMORY = Constant(28e9, "bytes/s of a GPU through host memory", NO_P2P_MEASURED)
+_SOCKETS = Constant(3.5e9, "bytes/s of a GPU over loopback sockets", NO_P2P_MEASURED)
 _ACROSS_HOSTS = "nvlink_domain_hosts"
 _COSTS = (
     "NVLink's rate: GPUs of a host share PCIe and, across sockets, the 6 to 40 GB/s that NCCL plans there"

@@ -15,13 +15,12 @@ from railwright.errors import UsageError
 from railwright.limits.bill import Cost, Optics, Parts, Prices, cost_of, parts_of, port_rate_bits_per_s
 from railwright.limits.cluster_path import cluster_path_limits
 from railwright.limits.collectives import Rate, collective_limit
+from railwright.limits.software import far_gpus
 from railwright.limits.switches import RADIX
 from railwright.limits.table import PathLimit
 from railwright.topology.cluster import Cluster
-from railwright.topology.paths import KIND_ORDER, Affinity
 from railwright.units import format_line_rate
 
-_NEAR = KIND_ORDER.index("P2C")
 _SAME = 1 / 1e6
 """Two limits are one if they differ by less, relatively: a linear program's result is not exact."""
 
@@ -151,13 +150,8 @@ def _kv_paths(cluster: Cluster) -> tuple[str, ...]:
 
 
 def _far_gpu(cluster: Cluster) -> FarGpu | None:
-    affinity = Affinity(cluster.host)
-    found = []
-    for gpu in affinity.gpus:
-        kind = next((affinity.kind(gpu.id, nic) for nic in affinity.nearest(gpu.id)), None)
-        if kind is not None and KIND_ORDER.index(kind) > _NEAR:
-            found.append((gpu.id, kind))
-    return FarGpu(gpu=found[0][0], nearest_nic_kind=found[0][1], gpus=len(found)) if found else None
+    far = far_gpus(cluster.host)
+    return FarGpu(gpu=far[0][0], nearest_nic_kind=far[0][1], gpus=len(far)) if far else None
 
 
 def compared(designs: Sequence[Design]) -> tuple[Design, ...]:

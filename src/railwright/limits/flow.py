@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from railwright.errors import CannotJudge
@@ -127,12 +127,13 @@ def _useful(commodity: Commodity, arcs: tuple[Arc, ...]) -> list[int]:
     for number in allowed:
         ahead[arcs[number].tail].append(arcs[number].head)
         behind[arcs[number].head].append(arcs[number].tail)
-    reached = _reach(commodity.sources, ahead)
-    reaching = _reach(commodity.sinks, behind)
+    reached = reach(commodity.sources, ahead)
+    reaching = reach(commodity.sinks, behind)
     return [number for number in allowed if arcs[number].tail in reached and arcs[number].head in reaching]
 
 
-def _reach(starts: Mapping[str, float], edges: Mapping[str, list[str]]) -> set[str]:
+def reach(starts: Iterable[str], edges: Mapping[str, list[str]]) -> set[str]:
+    """The nodes that can be reached over the edges."""
     seen, todo = set(starts), list(starts)
     while todo:
         for node in edges.get(todo.pop(), ()):

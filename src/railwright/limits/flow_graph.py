@@ -23,6 +23,12 @@ from railwright.topology.model import GPU_LINKS, C2cLink, Device, Link, PcieLink
 Relay = Literal["none", "sender"]
 ResourceKind = Literal["NIC port", "uplinks", "PCIe", "NVLink", "C2C", "between sockets", "inside the CPU"]
 
+_KINDS: tuple[tuple[type | tuple[type, ...], ResourceKind], ...] = (
+    (GPU_LINKS, "NVLink"),
+    (C2cLink, "C2C"),
+    (SmpLink, "between sockets"),
+    (PcieLink, "PCIe"),
+)
 _NOT_ON_THE_WAY = frozenset({"memory", "drive", "host", "fabric", "leaf", "spine"})
 
 
@@ -129,13 +135,7 @@ def _resource(name: str, kind: ResourceKind, link: Link) -> Resource:
 
 
 def _kind(link: Link) -> ResourceKind:
-    if isinstance(link.protocol, GPU_LINKS):
-        return "NVLink"
-    if isinstance(link.protocol, C2cLink):
-        return "C2C"
-    if isinstance(link.protocol, SmpLink):
-        return "between sockets"
-    return "PCIe" if isinstance(link.protocol, PcieLink) else "inside the CPU"
+    return next((kind for protocols, kind in _KINDS if isinstance(link.protocol, protocols)), "inside the CPU")
 
 
 def _all_joined(host: Topology) -> bool:

@@ -24,19 +24,15 @@ from railwright.limits.sources import COPIES_MEASURED, CUDA_ATTRIBUTES, LOADS_ME
 from railwright.topology.gpus import TRANSFERS_A_MEMORY_CLOCK, memory_rate
 from railwright.topology.model import Device
 
-TRANSFERS_A_CLOCK = Constant(
-    value=TRANSFERS_A_MEMORY_CLOCK, unit="transfers a memory clock: double data rate", source=CUDA_ATTRIBUTES
-)
-LOCAL_SHARE = Constant(value=0.8, unit="of half the memory's rate, copies within one GPU", source=NVBANDWIDTH_H200)
-KERNEL_SHARE = Constant(value=0.85, unit="of what copy engines reach over PCIe", source=NVBANDWIDTH_H200)
-BOTH_WAYS_SHARE = Constant(value=0.85, unit="of one direction alone, over PCIe", source=NVBANDWIDTH_H200)
-BOTH_WAYS_AT_LEAST = Constant(
-    value=0.75, unit="of one direction alone, over PCIe, now and then", source=COPIES_MEASURED
-)
-BOTH_KERNELS_SHARE = Constant(value=0.48, unit="of one engine's direction alone, over PCIe", source=COPIES_MEASURED)
-BOTH_KERNELS_OF_NVLINK = Constant(value=0.9, unit="of one direction alone, over NVLink", source=COPIES_MEASURED)
-LOAD_OVER_NVLINK = Constant(value=8.0, unit="times a load of the GPU's own memory, at most", source=LOADS_MEASURED)
-LOAD_OVER_PCIE = Constant(value=12.0, unit="times a load of the GPU's own memory, at most", source=LOADS_MEASURED)
+TRANSFERS_A_CLOCK = Constant(TRANSFERS_A_MEMORY_CLOCK, "transfers a memory clock: double data rate", CUDA_ATTRIBUTES)
+LOCAL_SHARE = Constant(0.8, "of half the memory's rate, copies within one GPU", NVBANDWIDTH_H200)
+KERNEL_SHARE = Constant(0.85, "of what copy engines reach over PCIe", NVBANDWIDTH_H200)
+BOTH_WAYS_SHARE = Constant(0.85, "of one direction alone, over PCIe", NVBANDWIDTH_H200)
+BOTH_WAYS_AT_LEAST = Constant(0.75, "of one direction alone, over PCIe, now and then", COPIES_MEASURED)
+BOTH_KERNELS_SHARE = Constant(0.48, "of one engine's direction alone, over PCIe", COPIES_MEASURED)
+BOTH_KERNELS_OF_NVLINK = Constant(0.9, "of one direction alone, over NVLink", COPIES_MEASURED)
+LOAD_OVER_NVLINK = Constant(8.0, "times a load of the GPU's own memory, at most", LOADS_MEASURED)
+LOAD_OVER_PCIE = Constant(12.0, "times a load of the GPU's own memory, at most", LOADS_MEASURED)
 _LOADS_MEASURED_ON = "9."
 """The compute capability of the GPUs that the two are of; of others nothing is expected."""
 

@@ -12,16 +12,14 @@ from railwright.limits.sources import FP64_TENSOR, TOP500
 from railwright.topology.model import Topology
 from railwright.units import format_flops
 
-_FULL_MEMORY = Constant(
-    value=0.85, unit="of the GPUs' memory in the matrix, from where runs are compared", source=TOP500
-)
-_LARGE_MEMORY = Constant(value=70e9, unit="bytes, between the 40 and 80 GB models", source=TOP500)
+_FULL_MEMORY = Constant(0.85, "of the GPUs' memory in the matrix, from where runs are compared", TOP500)
+_LARGE_MEMORY = Constant(70e9, "bytes, between the 40 and 80 GB models", TOP500)
 # (name holds, whether only with a large memory) -> peers, flop/s a GPU low and high; the first that fits counts
 _PEERS: dict[tuple[str, bool], tuple[str, Constant, Constant]] = {
     (word, large): (
         peers,
-        Constant(value=low, unit=f"flop/s a GPU, {peers}, low", source=TOP500),
-        Constant(value=high, unit=f"flop/s a GPU, {peers}, high", source=TOP500),
+        Constant(low, f"flop/s a GPU, {peers}, low", TOP500),
+        Constant(high, f"flop/s a GPU, {peers}, high", TOP500),
     )
     for word, large, peers, low, high in (
         ("A100", True, "A100 80 GB", 13.8e12, 15.8e12),

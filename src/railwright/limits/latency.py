@@ -18,7 +18,7 @@ from railwright.topology.model import GPU_LINKS
 
 US = 1e-6
 _LATENCY_US: dict[tuple[str, str, str], Constant] = {
-    (algorithm, medium, protocol): Constant(value=us, unit="us", source=NCCL_TUNING)
+    (algorithm, medium, protocol): Constant(us, "us", NCCL_TUNING)
     for algorithm, medium, times in (
         ("tree", "base", {"LL": 6.8, "LL128": 14.0, "Simple": 8.4}),
         ("ring", "base", {"LL": 6.6, "LL128": 14.0, "Simple": 8.4}),
@@ -36,22 +36,20 @@ _LATENCY_US: dict[tuple[str, str, str], Constant] = {
 }
 # protocol -> share of the algorithm's bandwidth
 _SHARE: dict[tuple[str, str], Constant] = {
-    ("ring", "LL"): Constant(value=0.5, unit="of the bandwidth", source=NCCL_TUNING),
-    ("ring", "LL128"): Constant(value=0.92, unit="of the bandwidth", source=NCCL_TUNING),
-    ("tree", "LL"): Constant(value=1 / 3.8, unit="of the bandwidth", source=NCCL_TUNING),
-    ("tree", "LL128"): Constant(value=120 / 128, unit="of the bandwidth", source=NCCL_TUNING),
+    ("ring", "LL"): Constant(0.5, "of the bandwidth", NCCL_TUNING),
+    ("ring", "LL128"): Constant(0.92, "of the bandwidth", NCCL_TUNING),
+    ("tree", "LL"): Constant(1 / 3.8, "of the bandwidth", NCCL_TUNING),
+    ("tree", "LL128"): Constant(120 / 128, "of the bandwidth", NCCL_TUNING),
 }
-_MANY_HOSTS_RING = Constant(value=1.4, unit="times, Ring and Simple over hosts", source=NCCL_TUNING)
-_PEER_US = Constant(value=14.0, unit="us for one message of a pair over the network", source=NCCL_TUNING)
-_PEERS_AT_ONCE = Constant(value=8, unit="pairs of a rank in flight", source=NCCL_SMALL)
-_CHUNK_BYTES = Constant(
-    value=4 * 1024 * 1024 / 8, unit="bytes of a step: NCCL_BUFFSIZE / 8 steps", source=NCCL_BUFFSIZE
-)
-_LAUNCH_US = Constant(value=8.0, unit="us from one operation's start to the next's, besides", source=LAUNCH_MEASURED)
-_RAMP = Constant(value=0.04, unit="of the bandwidth lost at most for each halving below 8 GiB", source=RAMP_MEASURED)
-_RAMP_FROM_BYTES = Constant(value=8 * 2**30, unit="bytes", source=RAMP_MEASURED)
-_MOST_HALVINGS = Constant(value=10, unit="halvings that are counted", source=RAMP_MEASURED)
-_SPREAD = Constant(value=2.5, unit="times shorter or longer", source=NCCL_SMALL)
+_MANY_HOSTS_RING = Constant(1.4, "times, Ring and Simple over hosts", NCCL_TUNING)
+_PEER_US = Constant(14.0, "us for one message of a pair over the network", NCCL_TUNING)
+_PEERS_AT_ONCE = Constant(8, "pairs of a rank in flight", NCCL_SMALL)
+_CHUNK_BYTES = Constant(4 * 1024 * 1024 / 8, "bytes of a step: NCCL_BUFFSIZE / 8 steps", NCCL_BUFFSIZE)
+_LAUNCH_US = Constant(8.0, "us from one operation's start to the next's, besides", LAUNCH_MEASURED)
+_RAMP = Constant(0.04, "of the bandwidth lost at most for each halving below 8 GiB", RAMP_MEASURED)
+_RAMP_FROM_BYTES = Constant(8 * 2**30, "bytes", RAMP_MEASURED)
+_MOST_HALVINGS = Constant(10, "halvings that are counted", RAMP_MEASURED)
+_SPREAD = Constant(2.5, "times shorter or longer", NCCL_SMALL)
 
 
 def time_s(

@@ -28,7 +28,7 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
         return f"{self.title}, {self.section}" if self.section else self.title
 
 
-class Constant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Constant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A number that was looked up. A test holds that `limits` has no number that is not one of these."""
 
     value: float

@@ -9,89 +9,75 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from railwright.limits import pcie
+from railwright.limits import pcie, sources
 from railwright.limits.case import Case
 from railwright.limits.flow_graph import Resource
 from railwright.limits.model import Constant
-from railwright.limits.sources import (
-    AMD_XGMI,
-    CROSS_NUMA_MEASURED,
-    H200_GATHERS,
-    NCCL_412,
-    NCCL_ON_NICS,
-    NCCL_SOCKETS,
-    NCCL_TOPO,
-    NCCL_TUNING,
-    NVL72_MEASURED,
-    NVLINK_RINGS,
-    P2C_MEASURED,
-    P5_ALL_TO_ALL,
-)
 from railwright.limits.traffic import compute_major, domain_hosts
 from railwright.topology.model import Device, EthernetLink, NvlinkLink, PcieLink, SmpLink, Topology, XgmiLink
 
 # NVLink generation -> NCCL's planning rate of one link
 _NVLINK: dict[int, Constant] = {
-    1: Constant(value=18.0e9, unit="bytes/s a link and direction, SM60", source=NCCL_TOPO),
-    2: Constant(value=20.0e9, unit="bytes/s a link and direction, SM70", source=NCCL_TOPO),
-    3: Constant(value=20.0e9, unit="bytes/s a link and direction, SM80", source=NCCL_TOPO),
-    4: Constant(value=20.6e9, unit="bytes/s a link and direction, SM90", source=NCCL_TOPO),
-    5: Constant(value=40.1e9, unit="bytes/s a link and direction, SM100", source=NCCL_TOPO),
+    1: Constant(18.0e9, "bytes/s a link and direction, SM60", sources.NCCL_TOPO),
+    2: Constant(20.0e9, "bytes/s a link and direction, SM70", sources.NCCL_TOPO),
+    3: Constant(20.0e9, "bytes/s a link and direction, SM80", sources.NCCL_TOPO),
+    4: Constant(20.6e9, "bytes/s a link and direction, SM90", sources.NCCL_TOPO),
+    5: Constant(40.1e9, "bytes/s a link and direction, SM100", sources.NCCL_TOPO),
 }
-_NVLINK_OTHERS_LOW = Constant(value=0.77, unit="of NCCL's planning rate, all_gather and others", source=H200_GATHERS)
+_NVLINK_OTHERS_LOW = Constant(0.77, "of NCCL's planning rate, all_gather and others", sources.H200_GATHERS)
 _NVLINK_SHARE = (
-    Constant(value=0.90, unit="of NCCL's planning rate, low", source=NVLINK_RINGS),
-    Constant(value=1.02, unit="of NCCL's planning rate, high", source=NVLINK_RINGS),
+    Constant(0.90, "of NCCL's planning rate, low", sources.NVLINK_RINGS),
+    Constant(1.02, "of NCCL's planning rate, high", sources.NVLINK_RINGS),
 )
 # compute capability (major) -> what NVLS reaches of the planning rate
 _NVLS: dict[int, Constant] = {
-    9: Constant(value=0.85, unit="of NVLink's planning rate, NVLS", source=NCCL_TUNING),
-    10: Constant(value=0.74, unit="of NVLink's planning rate, NVLS", source=NCCL_TUNING),
+    9: Constant(0.85, "of NVLink's planning rate, NVLS", sources.NCCL_TUNING),
+    10: Constant(0.74, "of NVLink's planning rate, NVLS", sources.NCCL_TUNING),
 }
-_NVLS_OVER_HOSTS = Constant(value=0.594, unit="of NVLink's planning rate, NVLS over a rack", source=NVL72_MEASURED)
+_NVLS_OVER_HOSTS = Constant(0.594, "of NVLink's planning rate, NVLS over a rack", sources.NVL72_MEASURED)
 # compute capability (major) -> bytes/s of NVLSTree in a channel, of which there is one for each NIC: 2 hosts, more
 _NVLSTREE: dict[int, tuple[Constant, Constant]] = {
     capability: (
-        Constant(value=two_hosts, unit="bytes/s busbw a channel, 2 hosts", source=NCCL_TUNING),
-        Constant(value=more, unit="bytes/s busbw a channel, more hosts", source=NCCL_TUNING),
+        Constant(two_hosts, "bytes/s busbw a channel, 2 hosts", sources.NCCL_TUNING),
+        Constant(more, "bytes/s busbw a channel, more hosts", sources.NCCL_TUNING),
     )
     for capability, two_hosts, more in ((9, 57.7e9, 45.5e9), (10, 96.0e9, 80.0e9))
 }
 _STEADY = ("all_reduce", "send_recv")
-TREE_SHARE = Constant(value=0.92, unit="of the ring's rate on the same links", source=NCCL_TUNING)
+TREE_SHARE = Constant(0.92, "of the ring's rate on the same links", sources.NCCL_TUNING)
 _XGMI_SHARE = (
-    Constant(value=0.65, unit="of links x rate, low", source=AMD_XGMI),
-    Constant(value=0.75, unit="of links x rate, high", source=AMD_XGMI),
+    Constant(0.65, "of links x rate, low", sources.AMD_XGMI),
+    Constant(0.75, "of links x rate, high", sources.AMD_XGMI),
 )
 _NIC_SHARE = (
-    Constant(value=0.82, unit="of a port's payload rate, low", source=NCCL_ON_NICS),
-    Constant(value=0.98, unit="of a port's payload rate, high", source=NCCL_ON_NICS),
+    Constant(0.82, "of a port's payload rate, low", sources.NCCL_ON_NICS),
+    Constant(0.98, "of a port's payload rate, high", sources.NCCL_ON_NICS),
 )
 TCP_BAND = (
-    Constant(value=1.2e9, unit="bytes/s a port over sockets, low", source=NCCL_SOCKETS),
-    Constant(value=6e9, unit="bytes/s a port over sockets, high", source=NCCL_SOCKETS),
+    Constant(1.2e9, "bytes/s a port over sockets, low", sources.NCCL_SOCKETS),
+    Constant(6e9, "bytes/s a port over sockets, high", sources.NCCL_SOCKETS),
 )
-_ALL_TO_ALL_LOW = Constant(value=0.75, unit="of a port's payload rate, many peers at once", source=P5_ALL_TO_ALL)
+_ALL_TO_ALL_LOW = Constant(0.75, "of a port's payload rate, many peers at once", sources.P5_ALL_TO_ALL)
 # NCCL plans PCIe with 12, 24, 48 GB/s for Gen3, 4, 5 x16: this share of its raw rate
-_PCIE_LOW = Constant(value=48 / 63.02, unit="of the raw rate", source=NCCL_TOPO)
+_PCIE_LOW = Constant(48 / 63.02, "of the raw rate", sources.NCCL_TOPO)
 _SOCKETS: dict[str, Constant] = {
-    "Broadwell": Constant(value=6e9, unit="bytes/s, GPU to GPU", source=NCCL_TOPO),
-    "Skylake": Constant(value=10e9, unit="bytes/s, GPU to GPU", source=NCCL_TOPO),
-    "Sapphire Rapids": Constant(value=22e9, unit="bytes/s, GPU to GPU", source=NCCL_TOPO),
-    "Emerald Rapids": Constant(value=40e9, unit="bytes/s, GPU to GPU", source=NCCL_TOPO),
-    "AMD": Constant(value=16e9, unit="bytes/s, GPU to GPU", source=NCCL_TOPO),
-    "Arm": Constant(value=6e9, unit="bytes/s, GPU to GPU", source=NCCL_TOPO),
+    "Broadwell": Constant(6e9, "bytes/s, GPU to GPU", sources.NCCL_TOPO),
+    "Skylake": Constant(10e9, "bytes/s, GPU to GPU", sources.NCCL_TOPO),
+    "Sapphire Rapids": Constant(22e9, "bytes/s, GPU to GPU", sources.NCCL_TOPO),
+    "Emerald Rapids": Constant(40e9, "bytes/s, GPU to GPU", sources.NCCL_TOPO),
+    "AMD": Constant(16e9, "bytes/s, GPU to GPU", sources.NCCL_TOPO),
+    "Arm": Constant(6e9, "bytes/s, GPU to GPU", sources.NCCL_TOPO),
 }
 # Intel model numbers of family 6, the least of each class
 _INTEL_MODELS: dict[str, Constant] = {
-    "Emerald Rapids": Constant(value=207, unit="model", source=NCCL_TOPO),
-    "Sapphire Rapids": Constant(value=143, unit="model", source=NCCL_TOPO),
-    "Skylake": Constant(value=85, unit="model", source=NCCL_TOPO),
-    "Broadwell": Constant(value=0, unit="model", source=NCCL_TOPO),
+    "Emerald Rapids": Constant(207, "model", sources.NCCL_TOPO),
+    "Sapphire Rapids": Constant(143, "model", sources.NCCL_TOPO),
+    "Skylake": Constant(85, "model", sources.NCCL_TOPO),
+    "Broadwell": Constant(0, "model", sources.NCCL_TOPO),
 }
-_ACROSS_SOCKETS_HIGH = Constant(value=2.4, unit="of NCCL's planning rate", source=CROSS_NUMA_MEASURED)
-_ACROSS_CPU_LOW = Constant(value=16e9, unit="bytes/s between PCIe devices through a CPU", source=NCCL_412)
-_C2C_SHARE = Constant(value=0.8, unit="of the rate, low", source=P2C_MEASURED)
+_ACROSS_SOCKETS_HIGH = Constant(2.4, "of NCCL's planning rate", sources.CROSS_NUMA_MEASURED)
+_ACROSS_CPU_LOW = Constant(16e9, "bytes/s between PCIe devices through a CPU", sources.NCCL_412)
+_C2C_SHARE = Constant(0.8, "of the rate, low", sources.P2C_MEASURED)
 
 
 class Band(NamedTuple):

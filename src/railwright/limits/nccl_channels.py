@@ -12,11 +12,11 @@ from railwright.limits.sources import NCCL_P2P, P2P_MEASURED
 from railwright.topology.cluster import Cluster
 from railwright.topology.model import NvlinkLink
 
-_FOR_EACH_LINK = Constant(value=2, unit="channels a peer for each NVLink to it", source=NCCL_P2P)
-_MOST = Constant(value=32, unit="channels, of the 24 of collectives rounded up to a power of two", source=NCCL_P2P)
-_LEAST_PART = Constant(value=64 * 1024, unit="bytes for one channel, an eighth of a chunk", source=NCCL_P2P)
-_MOST_PART = Constant(value=16 * 1024 * 1024, unit="bytes for one channel, 32 chunks", source=NCCL_P2P)
-_CHANNEL = Constant(value=19.0e9, unit="bytes/s a channel, copied through NCCL's own buffers", source=P2P_MEASURED)
+_FOR_EACH_LINK = Constant(2, "channels a peer for each NVLink to it", NCCL_P2P)
+_MOST = Constant(32, "channels, of the 24 of collectives rounded up to a power of two", NCCL_P2P)
+_LEAST_PART = Constant(64 * 1024, "bytes for one channel, an eighth of a chunk", NCCL_P2P)
+_MOST_PART = Constant(16 * 1024 * 1024, "bytes for one channel, 32 chunks", NCCL_P2P)
+_CHANNEL = Constant(19.0e9, "bytes/s a channel, copied through NCCL's own buffers", P2P_MEASURED)
 
 
 def low_bytes_per_s(cluster: Cluster, size_bytes: int) -> float:

@@ -20,15 +20,13 @@ from railwright.limits.sources import EFA_MEASURED, IBTA, IEEE_8023, RDMA_MEASUR
 from railwright.topology.model import EfaLink, EthernetLink, InfinibandLink, Link
 from railwright.units import BITS_PER_BYTE, format_line_rate
 
-FRAME_BYTES = Constant(value=14 + 4 + 20, unit="bytes: header, FCS, preamble and gap", source=IEEE_8023)
-ROCE_BYTES = Constant(value=20 + 8 + 12 + 4, unit="bytes: IPv4, UDP, BTH and ICRC", source=ROCE)
-TCP_BYTES = Constant(value=20 + 20 + 12, unit="bytes: IPv4, TCP and time stamps, inside the MTU", source=RFC_IP_TCP)
-INFINIBAND_BYTES = Constant(value=8 + 12 + 4 + 2, unit="bytes: LRH, BTH, ICRC and VCRC", source=IBTA)
-RDMA_HEALTHY_SHARE = Constant(value=0.95, unit="of the payload rate, large messages", source=RDMA_MEASURED)
-EFA_HEALTHY_SHARE = Constant(value=0.96, unit="of the line rate, large transfers over SRD", source=EFA_MEASURED)
-RDMA_MTUS = tuple(
-    Constant(value=size, unit="bytes of payload in a packet", source=IBTA) for size in (256, 512, 1024, 2048, 4096)
-)
+FRAME_BYTES = Constant(14 + 4 + 20, "bytes: header, FCS, preamble and gap", IEEE_8023)
+ROCE_BYTES = Constant(20 + 8 + 12 + 4, "bytes: IPv4, UDP, BTH and ICRC", ROCE)
+TCP_BYTES = Constant(20 + 20 + 12, "bytes: IPv4, TCP and time stamps, inside the MTU", RFC_IP_TCP)
+INFINIBAND_BYTES = Constant(8 + 12 + 4 + 2, "bytes: LRH, BTH, ICRC and VCRC", IBTA)
+RDMA_HEALTHY_SHARE = Constant(0.95, "of the payload rate, large messages", RDMA_MEASURED)
+EFA_HEALTHY_SHARE = Constant(0.96, "of the line rate, large transfers over SRD", EFA_MEASURED)
+RDMA_MTUS = tuple(Constant(size, "bytes of payload in a packet", IBTA) for size in (256, 512, 1024, 2048, 4096))
 
 
 class Payload(NamedTuple):

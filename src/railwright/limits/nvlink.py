@@ -7,6 +7,7 @@ at hand.
 
 from __future__ import annotations
 
+from railwright.limits import sources
 from railwright.limits.model import (
     Bounds,
     Constant,
@@ -16,35 +17,23 @@ from railwright.limits.model import (
     no_bandwidth,
     rate_step,
 )
-from railwright.limits.sources import (
-    CDNA2,
-    CDNA3,
-    GRACE_HOPPER,
-    H200_MEASURED,
-    NCCL_TESTS_212,
-    NVLINK_AMPERE,
-    NVLINK_BLACKWELL,
-    NVLINK_HOPPER,
-    NVLINK_PASCAL,
-    NVLINK_VOLTA,
-)
 from railwright.topology.gpus import is_nvidia
 from railwright.topology.model import GPU_LINKS, C2cLink, Link, NvlinkLink, Topology, XgmiLink
 from railwright.units import format_bandwidth
 
 LINK_RATE: dict[int, Constant] = {
-    1: Constant(value=20e9, unit="bytes/s a link and direction", source=NVLINK_PASCAL),
-    2: Constant(value=25e9, unit="bytes/s a link and direction", source=NVLINK_VOLTA),
-    3: Constant(value=25e9, unit="bytes/s a link and direction", source=NVLINK_AMPERE),
-    4: Constant(value=25e9, unit="bytes/s a link and direction", source=NVLINK_HOPPER),
-    5: Constant(value=50e9, unit="bytes/s a link and direction", source=NVLINK_BLACKWELL),
+    1: Constant(20e9, "bytes/s a link and direction", sources.NVLINK_PASCAL),
+    2: Constant(25e9, "bytes/s a link and direction", sources.NVLINK_VOLTA),
+    3: Constant(25e9, "bytes/s a link and direction", sources.NVLINK_AMPERE),
+    4: Constant(25e9, "bytes/s a link and direction", sources.NVLINK_HOPPER),
+    5: Constant(50e9, "bytes/s a link and direction", sources.NVLINK_BLACKWELL),
 }
 XGMI_RATE: dict[int, Constant] = {
-    3: Constant(value=50e9, unit="bytes/s a link and direction", source=CDNA2),
-    4: Constant(value=64e9, unit="bytes/s a link and direction", source=CDNA3),
+    3: Constant(50e9, "bytes/s a link and direction", sources.CDNA2),
+    4: Constant(64e9, "bytes/s a link and direction", sources.CDNA3),
 }
-C2C_RATE = Constant(value=450e9, unit="bytes/s a direction", source=GRACE_HOPPER)
-HEALTHY_SHARE = Constant(value=0.8, unit="of links x rate, large copies", source=NCCL_TESTS_212)
+C2C_RATE = Constant(450e9, "bytes/s a direction", sources.GRACE_HOPPER)
+HEALTHY_SHARE = Constant(0.8, "of links x rate, large copies", sources.NCCL_TESTS_212)
 _NOT_KNOWN = "NVLink of "
 _CUT_SHORT = " more"
 """At the end of a list of devices in `Topology.unknown` that names its first ones only."""
@@ -79,7 +68,9 @@ def limit(link: Link) -> Bounds:
     if isinstance(protocol, XgmiLink):
         return found, None
     because = "large copies reach 0.8 or more of links x rate on healthy machines"
-    return found, bandwidth_band(HEALTHY_SHARE.value * value, value, because, NCCL_TESTS_212, H200_MEASURED)
+    return found, bandwidth_band(
+        HEALTHY_SHARE.value * value, value, because, sources.NCCL_TESTS_212, sources.H200_MEASURED
+    )
 
 
 def _limit(link: Link, value: float, name: str, constant: Constant) -> Limit:

@@ -15,25 +15,25 @@ from railwright.units import BITS_PER_BYTE
 
 # GT/s -> (PCIe generation, payload bits per bit on the wire)
 _ENCODING: dict[float, tuple[int, Constant]] = {
-    2.5: (1, Constant(value=8 / 10, unit="8b/10b", source=PCIE_SPEC)),
-    5.0: (2, Constant(value=8 / 10, unit="8b/10b", source=PCIE_SPEC)),
-    8.0: (3, Constant(value=128 / 130, unit="128b/130b", source=PCIE_SPEC)),
-    16.0: (4, Constant(value=128 / 130, unit="128b/130b", source=PCIE_SPEC)),
-    32.0: (5, Constant(value=128 / 130, unit="128b/130b", source=PCIE_SPEC)),
-    64.0: (6, Constant(value=236 / 256, unit="TLP bytes per flit byte", source=PCIE_SPEC)),
+    2.5: (1, Constant(8 / 10, "8b/10b", PCIE_SPEC)),
+    5.0: (2, Constant(8 / 10, "8b/10b", PCIE_SPEC)),
+    8.0: (3, Constant(128 / 130, "128b/130b", PCIE_SPEC)),
+    16.0: (4, Constant(128 / 130, "128b/130b", PCIE_SPEC)),
+    32.0: (5, Constant(128 / 130, "128b/130b", PCIE_SPEC)),
+    64.0: (6, Constant(236 / 256, "TLP bytes per flit byte", PCIE_SPEC)),
 }
-TLP_OVERHEAD_BYTES = Constant(value=24, unit="bytes of framing, 64-bit header and LCRC", source=INTEL_AN708)
-SKIP_SHARE = Constant(value=1 / 370, unit="SKIP ordered sets per block", source=PCIE_SPEC)
-DLLP_BYTES = Constant(value=2 * 8, unit="bytes of one acknowledgement and one flow-control packet", source=PCIE_BENCH)
+TLP_OVERHEAD_BYTES = Constant(24, "bytes of framing, 64-bit header and LCRC", INTEL_AN708)
+SKIP_SHARE = Constant(1 / 370, "SKIP ordered sets per block", PCIE_SPEC)
+DLLP_BYTES = Constant(2 * 8, "bytes of one acknowledgement and one flow-control packet", PCIE_BENCH)
 # MaxPayload -> bytes between two such pairs
 _DLLP_INTERVAL: dict[int, Constant] = {
-    128: Constant(value=144, unit="byte times", source=PCIE_BENCH),
-    256: Constant(value=168, unit="byte times", source=PCIE_BENCH),
-    512: Constant(value=182, unit="byte times", source=PCIE_BENCH),
+    128: Constant(144, "byte times", PCIE_BENCH),
+    256: Constant(168, "byte times", PCIE_BENCH),
+    512: Constant(182, "byte times", PCIE_BENCH),
 }
 MAX_PAYLOAD_RANGE = (
-    Constant(value=128, unit="bytes, the least MaxPayload", source=PCIE_SPEC),
-    Constant(value=4096, unit="bytes, the largest MaxPayload", source=PCIE_SPEC),
+    Constant(128, "bytes, the least MaxPayload", PCIE_SPEC),
+    Constant(4096, "bytes, the largest MaxPayload", PCIE_SPEC),
 )
 
 

@@ -7,15 +7,17 @@ from railwright.limits.model import Constant
 from railwright.limits.sources import NCCL_2409, NCCL_PXN
 from railwright.limits.traffic import domains, problem_of
 from railwright.topology.cluster import Cluster, ports
+from railwright.topology.model import PathKind, Topology
 from railwright.topology.paths import KIND_ORDER, Affinity
 from railwright.units import format_bandwidth
 
 _STEP_US = (
-    Constant(value=10, unit="us a step of one connection, fast", source=NCCL_2409),
-    Constant(value=12, unit="us a step of one connection, slow", source=NCCL_2409),
+    Constant(10, "us a step of one connection, fast", NCCL_2409),
+    Constant(12, "us a step of one connection, slow", NCCL_2409),
 )
-_CHUNK_BYTES = Constant(value=128 * 1024, unit="bytes in flight for each step of a connection", source=NCCL_2409)
-_NEAR = KIND_ORDER.index("P2C")  # the farthest over which NCCL uses GPUDirect RDMA by itself
+_CHUNK_BYTES = Constant(128 * 1024, "bytes in flight for each step of a connection", NCCL_2409)
+_NEAR = KIND_ORDER[: KIND_ORDER.index("P2C") + 1]
+"""The kinds over which NCCL uses GPUDirect RDMA by itself."""
 
 
 def software_limits(cluster: Cluster, collective: str, algorithm: str) -> tuple[str, ...]:
@@ -24,7 +26,7 @@ def software_limits(cluster: Cluster, collective: str, algorithm: str) -> tuple[
         return ()
     found = []
     affinity = Affinity(cluster.host)
-    far = [gpu.id for gpu in affinity.gpus if not _has_near_nic(affinity, gpu.id)]
+    far = [gpu.id for gpu in affinity.gpus if nearest_nic_kind(affinity, gpu.id) not in _NEAR]
     if far and algorithm == "direct":
         found.append(
             f"receivers with no NIC under their PCIe switch ({_named(far)}) take their data through the CPU: PXN helps"
@@ -43,9 +45,16 @@ def software_limits(cluster: Cluster, collective: str, algorithm: str) -> tuple[
     return tuple(found)
 
 
-def _has_near_nic(affinity: Affinity, gpu: str) -> bool:
-    kinds = [affinity.kind(gpu, nic) for nic in affinity.nearest(gpu)[:1]]
-    return any(kind is not None and KIND_ORDER.index(kind) <= _NEAR for kind in kinds)
+def nearest_nic_kind(affinity: Affinity, gpu: str) -> PathKind | None:
+    """The kind of path from a GPU to its nearest NIC; None where it reaches none."""
+    return next((affinity.kind(gpu, nic) for nic in affinity.nearest(gpu)), None)
+
+
+def far_gpus(host: Topology) -> list[tuple[str, PathKind]]:
+    """The GPUs whose nearest NIC is beyond the CPU, each with the kind of the path to it."""
+    affinity = Affinity(host)
+    kinds = ((gpu.id, nearest_nic_kind(affinity, gpu.id)) for gpu in affinity.gpus)
+    return [(gpu, kind) for gpu, kind in kinds if kind is not None and kind not in _NEAR]
 
 
 def _named(names: list[str]) -> str:

@@ -32,7 +32,7 @@ from railwright.limits.model import Constant, Source
 from railwright.topology.cluster import Fabric
 
 QUANTUM2 = Source("NVIDIA QM9700 and QM9790 NDR switches user manual", "64 ports of 400 Gb/s")
-RADIX = Constant(value=64, unit="ports of a switch", source=QUANTUM2)
+RADIX = Constant(64, "ports of a switch", QUANTUM2)
 
 _NAMES = ("leaf", "spine", "core")
 

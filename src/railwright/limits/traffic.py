@@ -17,6 +17,7 @@ direct        all_to_all: S/n from every rank to every other; send_recv: S to th
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -25,7 +26,7 @@ from msgspec.structs import replace
 
 from railwright.errors import CannotJudge, UsageError, unknown_name
 from railwright.limits import nvlink
-from railwright.limits.flow import Commodity, Cut, Problem
+from railwright.limits.flow import Commodity, Cut, Problem, reach
 from railwright.limits.flow_graph import FlowGraph, Relay, flow_graph
 from railwright.limits.model import Constant
 from railwright.limits.sources import NCCL_TREES, NCCL_TUNING
@@ -43,10 +44,10 @@ ALGORITHMS: dict[str, tuple[str, ...]] = {
 }
 NOT_IN_NCCL = ("hierarchical",)
 _NAMED_AT_MOST = 8
-NVLS_CAPABILITY = Constant(value=9, unit="compute capability (major) from which NVSwitches reduce", source=NCCL_TUNING)
+NVLS_CAPABILITY = Constant(9, "compute capability (major) from which NVSwitches reduce", NCCL_TUNING)
 _MULTICAST = "multicast"
 """Fact of a GPU: whether CUDA's driver can make multicast objects on it, which NVLS needs."""
-_TREES_ALIKE = Constant(value=64, unit="domains: from there the busiest one's load stays 2", source=NCCL_TREES)
+_TREES_ALIKE = Constant(64, "domains: from there the busiest one's load stays 2", NCCL_TREES)
 
 
 class Demands(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,9 +166,10 @@ def demands(collective: str, algorithm: str, cluster: Cluster) -> Demands:
         return Demands(per_gpu=passed, per_group=passed, per_domain=passed if k > 1 else Fraction(0))
     if algorithm == "nvls":
         return Demands(per_gpu=Fraction(0), nvswitch=1 + Fraction(1, gpus))
+    busiest = tree_load(min(k, int(_TREES_ALIKE.value))) if k > 1 else Fraction(0)
     leaving = {
-        "tree": tree_load(min(k, int(_TREES_ALIKE.value))) if k > 1 else Fraction(0),
-        "nvlstree": tree_load(min(k, int(_TREES_ALIKE.value))) if k > 1 else Fraction(0),
+        "tree": busiest,
+        "nvlstree": busiest,
         "hierarchical": Fraction(2 * (k - 1), k),
         "collnet": Fraction(1),
     }[algorithm]
@@ -239,29 +241,19 @@ def _group_cuts(host: Topology, graph: FlowGraph, needs: Demands) -> Iterator[Cu
     """What leaves the GPUs below each PCIe switch, root port and socket, where NVLink does not join them anyway."""
     if host.of_kind("nvswitch") or not needs.per_group:
         return
+    down: dict[str, list[str]] = defaultdict(list)
+    for link in host.links:  # the end nearer the CPU comes first
+        if isinstance(link.protocol, PcieLink | InternalLink):
+            down[link.a].append(link.b)
     for device in host.of_kind("pcie_switch", "root_port", "cpu"):
-        below = _below(host, device.id)
-        inside = sum(gpu in below for gpu in graph.gpus)
-        if not 0 < inside < len(graph.gpus):
-            continue
-        leaving = tuple(
-            number
-            for number, arc in enumerate(graph.arcs)
-            if arc.tail.startswith("s:") and _device(arc.tail) in below and _device(arc.head) not in below
-        )
-        yield Cut(f"GPUs below {device.id}", leaving, float(needs.per_group))
-
-
-def _below(host: Topology, top: str) -> set[str]:
-    """That device and all that hangs below it: in a link the end nearer the CPU comes first."""
-    found, todo = {top}, [top]
-    while todo:
-        here = todo.pop()
-        for link in host.links:
-            if link.a == here and link.b not in found and isinstance(link.protocol, PcieLink | InternalLink):
-                found.add(link.b)
-                todo.append(link.b)
-    return found
+        below = reach([device.id], down)
+        if 0 < sum(gpu in below for gpu in graph.gpus) < len(graph.gpus):
+            leaving = tuple(
+                number
+                for number, arc in enumerate(graph.arcs)
+                if arc.tail.startswith("s:") and _device(arc.tail) in below and _device(arc.head) not in below
+            )
+            yield Cut(f"GPUs below {device.id}", leaving, float(needs.per_group))
 
 
 def _device(node: str) -> str:
