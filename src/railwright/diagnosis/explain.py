@@ -7,6 +7,7 @@ import msgspec
 from railwright.diagnosis.foreign import Machine, busbw_scale, differences, is_busbw, judge_rows, machine_for
 from railwright.diagnosis.hypotheses import Fitted, fit
 from railwright.diagnosis.model import Judged, State, Verdict
+from railwright.diagnosis.nccl_paths import NO_MACHINE
 from railwright.diagnosis.verdict import WORST_FIRST
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.faults.model import Facts, Finding
@@ -14,11 +15,7 @@ from railwright.faults.registry import FAULTS
 from railwright.limits.model import NoLimit
 from railwright.results.model import Verification
 from railwright.results.readers.model import ForeignFile
-from railwright.topology.model import Topology
 from railwright.units import format_size
-
-_NO_MACHINE = Topology(name="", source="shape", devices=(), links=())
-"""Settings of the software need no machine to be seen."""
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_field="record", omit_defaults=True,
@@ -60,8 +57,11 @@ def explain(file: ForeignFile, machine: Machine | None) -> Explained:
     headline = _headline(rows)
     verdict = _verdict(rows, headline)
     curves = verdict.state in ("slow", "unknown", "failed")
-    host = placed.cluster.host if placed is not None else _NO_MACHINE
-    findings = tuple(_findings(Facts(topology=host, environment=file.environment)))
+    host = placed.cluster.host if placed is not None else NO_MACHINE
+    facts = Facts(topology=host, environment=file.environment)
+    looked = (finding for fault in FAULTS for finding in fault.look(facts))
+    # What could not be looked at says nothing here.
+    findings = tuple(finding for finding in looked if finding.certainty != "could not look")
     notes = differences(file, machine.cluster, placed.cluster) if machine is not None and placed is not None else ()
     return Explained(
         tool=file.tool,
@@ -151,12 +151,6 @@ def _at(row: Judged) -> str:
     words = [format_size(size)] if isinstance(size, int) else []
     words += [str(placement).replace("_", " ")] if placement else []
     return f"{' '.join(words)}: {row.verdict.why}" if words else row.verdict.why
-
-
-def _findings(facts: Facts) -> list[Finding]:
-    """Faults that the recorded environment or the machine shows; what could not be looked at says nothing here."""
-    found = [finding for fault in FAULTS for finding in fault.look(facts)]
-    return [finding for finding in found if finding.certainty != "could not look"]
 
 
 def _status(state: State, rows: tuple[Judged, ...], findings: tuple[Finding, ...]) -> int:

@@ -54,8 +54,13 @@ def machine_for(file: ForeignFile, machine: Machine) -> Machine:
     cluster = machine.cluster
     if file.ranks is None or file.subject.kind not in ("collective", "linpack"):
         return machine
-    if file.subject.kind == "linpack":
-        _check_solvers(file.ranks, cluster)
+    if file.subject.kind == "linpack":  # a rank for each GPU; a machine without GPUs may have any number
+        if 0 < cluster.ranks < file.ranks:
+            raise UsageError(
+                f"the run has {counted(file.ranks, 'rank')}, {cluster.name[:80]} has {counted(cluster.ranks, 'GPU')} on"
+                f" {counted(cluster.hosts, 'host')}",
+                hint="give the number of hosts with --count",
+            )
         return machine
     hosts = file.hosts or min(cluster.hosts, file.ranks)
     table = f"the table has {counted(file.ranks, 'rank')} on {counted(hosts, 'host')}"
@@ -83,16 +88,6 @@ def machine_for(file: ForeignFile, machine: Machine) -> Machine:
 def counted(number: int, what: str) -> str:
     """`1 host`, `2 hosts`."""
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _check_solvers(ranks: int, cluster: Cluster) -> None:
-    """Linpack has a rank for each GPU; a machine without GPUs may have any number."""
-    if 0 < cluster.ranks < ranks:
-        raise UsageError(
-            f"the run has {counted(ranks, 'rank')}, {cluster.name[:80]} has {counted(cluster.ranks, 'GPU')} on"
-            f" {counted(cluster.hosts, 'host')}",
-            hint="give the number of hosts with --count",
-        )
 
 
 def differences(file: ForeignFile, given: Cluster, placed: Cluster) -> tuple[str, ...]:

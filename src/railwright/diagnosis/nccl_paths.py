@@ -7,6 +7,7 @@ So the path is always taken from the NIC to the GPU: PXN is for sends only.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 from railwright.results.readers.nccl_log_model import Communicator, Connection, NcclLog, Rank
@@ -17,6 +18,10 @@ OVER_CPU: frozenset[PathKind] = frozenset({"PHB", "SYS"})
 GDR_BY_DEFAULT: frozenset[PathKind] = frozenset({"LOC", "PIX", "PXB", "P2C"})
 """NCCL's default for NCCL_NET_GDR_LEVEL is PXB; P2C is taken too on C2C machines (src/graph/paths.cc)."""
 NVLINK: frozenset[PathKind] = frozenset({"NVL", "NVB"})
+
+
+NO_MACHINE = Topology(name="", source="shape", devices=(), links=())
+"""Where none was given: settings of the software need no machine to be seen, and NCCL's own table shows paths."""
 
 
 class Way(NamedTuple):
@@ -37,10 +42,10 @@ class Ways:
         self._connections = [one for one in communicator.connections if one.transport == "NET"]
         self._matched: dict[str, dict[int, Device]] = {}
         self._ranks = {one.rank: one for one in communicator.ranks}
-        self._graph = Graph(topology) if topology is not None else None
-        self._gpus = topology.of_kind("gpu") if topology is not None else ()
-        self._nics = topology.of_kind("nic") if topology is not None else ()
-        self._cache: dict[tuple[str, str], PathKind | None] = {}
+        graph = Graph(topology or NO_MACHINE)
+        self._graph = graph
+        self._gpus, self._nics = graph.topology.of_kind("gpu"), graph.topology.of_kind("nic")
+        self._physical = cache(lambda gpu_id, nic_id: physical_path(graph, gpu_id, nic_id))
         self._table: dict[tuple[str, str, str], tuple[PathKind, int]] = {}
         for system in log.systems:
             for path in system.paths:
@@ -54,10 +59,10 @@ class Ways:
             return None
         gpu_device, nic_device = self._gpu(one), self._nic(one.host, nic)
         if gpu_device is not None and nic_device is not None:
-            kind = self._physical(gpu_device.id, nic_device.id)
-            if kind is not None:
-                named = self._named(one.host, nic) == nic_device.id and _matches(gpu_device, one)
-                return Way(kind, nic_device.id, gpu_device.id, "topology", named)
+            path = self._physical(gpu_device.id, nic_device.id)
+            if path is not None:
+                named = self._named(one.host, nic) is nic_device and _matches(gpu_device, one)
+                return Way(path.kind, nic_device.id, gpu_device.id, "topology", named)
         found = self._table.get((one.host, f"NET/{nic:x}", f"GPU/{one.bus_id}")) if trust_table else None
         return Way(found[0], f"NIC {nic}", gpu_name(one), f"line {found[1]}", True) if found else None
 
@@ -67,7 +72,7 @@ class Ways:
         if one is None or other is None:
             return None
         first, second = self._gpu(one), self._gpu(other)
-        if self._graph is not None and first is not None and second is not None and first.id != second.id:
+        if first is not None and second is not None and first.id != second.id:
             path = self._graph.find(first.id, second.id)
             if path is not None:
                 return Way(path.kind, first.id, second.id, "topology", _matches(first, one) and _matches(second, other))
@@ -85,14 +90,6 @@ class Ways:
         device = self._nic(host, nic)
         return device.id if device else ""
 
-    def _physical(self, gpu_id: str, nic_id: str) -> PathKind | None:
-        if self._graph is None:
-            return None
-        if (gpu_id, nic_id) not in self._cache:
-            path = physical_path(self._graph, gpu_id, nic_id)
-            self._cache[(gpu_id, nic_id)] = path.kind if path else None
-        return self._cache[(gpu_id, nic_id)]
-
     def _gpu(self, rank: Rank) -> Device | None:
         by_address = next((gpu for gpu in self._gpus if _matches(gpu, rank)), None)
         if by_address is not None:
@@ -102,8 +99,8 @@ class Ways:
 
     def _nic(self, host: str, nic: int) -> Device | None:
         named = self._named(host, nic)
-        if named:
-            return next(one for one in self._nics if one.id == named)
+        if named is not None:
+            return named
         listed = [one for one in self._log.nics if one.host == host and one.network != "Socket"]
         # A name that the topology does not know can be matched only where it has as many NICs.
         if listed and len(listed) != len(self._nics):
@@ -128,16 +125,17 @@ class Ways:
             return {}
         wanted: dict[int, list[int]] = {}
         for nic, gpus in users.items():
-            far = [sum(self._physical(gpu, one.id) in OVER_CPU for gpu in gpus) for one in self._nics]
+            ways = [[self._physical(gpu, one.id) for gpu in gpus] for one in self._nics]
+            far = [sum(path is not None and path.kind in OVER_CPU for path in paths) for paths in ways]
             wanted[nic] = [place for place, cost in enumerate(far) if cost == min(far)]
         placed = _assign(wanted, len(self._nics))
         return {nic: self._nics[place] for nic, place in placed.items()}
 
-    def _named(self, host: str, nic: int) -> str:
+    def _named(self, host: str, nic: int) -> Device | None:
+        """The topology's NIC that is called as NCCL's log calls that one."""
         names = {one.name for one in self._log.nics if one.host == host and one.index == nic}
-        return next(
-            (one.id for one in self._nics if names & {str(one.facts.get(key)) for key in ("rdma_device", "netdev")}), ""
-        )
+        named = (one for one in self._nics if names & {str(one.facts.get(key)) for key in ("rdma_device", "netdev")})
+        return next(named, None)
 
 
 def _assign(wanted: dict[int, list[int]], places: int) -> dict[int, int]:
