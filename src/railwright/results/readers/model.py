@@ -93,8 +93,6 @@ class Draft:
     """What was varied, where it is the same for all rows."""
     settings: dict[str, Scalar] = field(default_factory=dict)
     results: list[Result] = field(default_factory=list)
-    subject: Subject = Subject()
-    """What the rows are about is told of the finished file."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -148,8 +146,8 @@ class Draft:
             )
 
     def file(self) -> ForeignFile:
-        """The run as it was read."""
-        read = {name: getattr(self, name) for name in ForeignFile.__struct_fields__}
+        """The run as it was read, but for its subject, which the registry asks the reader for."""
+        read = {name: getattr(self, name) for name in ForeignFile.__struct_fields__ if name != "subject"}
         return ForeignFile(**{**read, "results": tuple(self.results), "notes": tuple(self.notes)})
 
 
