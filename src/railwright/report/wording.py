@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -13,6 +12,7 @@ from railwright.diagnosis.verdict import WORST_FIRST, format_quantity
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, EXIT_USAGE
 from railwright.limits.model import Expected, Limit, NoLimit
 from railwright.results.model import Context, End
+from railwright.terminal import visible as visible  # templates and pages call it as one of their words
 from railwright.topology.model import Scalar, Topology
 from railwright.units import format_duration, format_size
 
@@ -57,20 +57,6 @@ EXIT_MEANING = {
     EXIT_USAGE: "wrong usage, or an error of railwright itself",
     EXIT_UNJUDGED: "something could not be judged, and nothing is worse",
 }
-
-# Format and control characters can hide or reorder text; surrogates and private ones cannot be shown at all.
-_UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-
-
-def visible(text: str) -> str:
-    """The text with every character that does not print (escape codes, line ends, direction marks) as an escape."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_escape(char) if unicodedata.category(char) in _UNPRINTABLE else char for char in text)
-
-
-def _escape(char: str) -> str:
-    return char.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def scalar(key: str, value: Scalar) -> str:

@@ -1,0 +1,72 @@
+"""The hosts that `--hosts` and its like name, and how each is reached."""
+
+from __future__ import annotations
+
+from railwright.errors import UsageError
+from railwright.lab import state
+from railwright.lab.netns_reach import PREFIX, NetnsReach
+from railwright.lab.reach import LabReach
+from railwright.launch.hosts import Hosts, Reach, parse_hosts, parse_interfaces
+from railwright.launch.ssh import SshReach
+
+
+def the_hosts(
+    hosts: str | None,
+    ranks_per_host: int | None,
+    lab: str | None,
+    ssh_config: str | None,
+    interfaces: str | None,
+) -> Hosts | None:
+    """What was given; None for this host alone. Raises UsageError."""
+    others = {
+        "--ranks-per-host": ranks_per_host, "--lab": lab, "--ssh-config": ssh_config, "--interfaces": interfaces
+    }  # fmt: skip
+    if hosts is None:
+        given = next((name for name, value in others.items() if value is not None), None)
+        if given is not None:
+            raise UsageError(f"{given} says nothing without --hosts", hint="write --hosts host0,host1")
+        return None
+    if lab is not None and ssh_config is not None:
+        raise UsageError("--lab enters its hosts without ssh, so --ssh-config says nothing", hint="give one of the two")
+    chosen = parse_interfaces(interfaces or "")
+    namespaces = _namespaces(hosts)
+    names = parse_hosts(namespaces or hosts)
+    reach = _reach_namespaces(names, chosen, lab, ssh_config) if namespaces else _reach(names, lab, ssh_config)
+    return Hosts(names, ranks_per_host or 1, reach, chosen)
+
+
+def _namespaces(hosts: str) -> str:
+    """The names of the network namespaces, joined by commas; empty where the hosts are not namespaces.
+
+    Raises UsageError where only some of the hosts are.
+    """
+    parts = [part.strip() for part in hosts.split(",")]
+    found = [part.removeprefix(PREFIX) for part in parts if part.startswith(PREFIX)]
+    if found and len(found) != len(parts):
+        other = next(part for part in parts if not part.startswith(PREFIX))
+        raise UsageError(f"{other[:60]!r} is no {PREFIX}NAME, and another host is", hint="give hosts of one kind")
+    return ",".join(found)
+
+
+def _reach_namespaces(
+    names: tuple[str, ...], interfaces: tuple[str, ...], lab: str | None, ssh_config: str | None
+) -> Reach:
+    given = "--lab" if lab is not None else "--ssh-config" if ssh_config is not None else ""
+    if given:
+        raise UsageError(f"{given} says nothing of network namespaces", hint="leave it out")
+    return NetnsReach(names, interfaces)
+
+
+def _reach(names: tuple[str, ...], lab: str | None, ssh_config: str | None) -> Reach:
+    if lab is None:
+        return SshReach(names, ssh_config)
+    state.require_root()
+    return LabReach(state.open_lab(lab), names)
+
+
+def refuse_shared_memory(hosts: Hosts | None, options: tuple[str, ...]) -> None:
+    """Raises UsageError where shared memory was asked for between hosts, which always use TCP."""
+    for text in options:
+        name, _, value = text.partition("=")
+        if hosts is not None and name.rpartition(".")[2] == "transports" and "shm" in value:
+            raise UsageError("shared memory reaches no other host", hint="leave out -o transports: --hosts means tcp")

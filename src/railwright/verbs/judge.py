@@ -1,0 +1,21 @@
+"""A results file judged again, with today's limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from railwright.errors import UsageError
+from railwright.results.store import load
+from railwright.verbs.judged import report
+
+
+def judge(results: Path, output: Path | None, as_json: bool) -> int:
+    """Write and print the reports; the exit status."""
+    file = load(results)
+    folder = output or (results if results.is_dir() else results.parent)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"cannot write reports to {folder}: {error.strerror}"
+        raise UsageError(reason, hint="choose another folder with --output") from error
+    return report(file, folder, as_json=as_json)

@@ -1,0 +1,87 @@
+"""A judged run as its user gets it: on the terminal, as report.html and as metrics.txt."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+
+from railwright.benchmarks.registry import declarations_for
+from railwright.diagnosis.diagnose import diagnose
+from railwright.diagnosis.model import Diagnosis
+from railwright.errors import RailwrightError
+from railwright.report.html import render_html
+from railwright.report.openmetrics import render_openmetrics
+from railwright.report.page import standard_output
+from railwright.report.records import json_lines
+from railwright.report.text import render
+from railwright.results.model import ResultFile
+from railwright.terminal import drop_output
+
+
+def report(file: ResultFile, output: Path, *, as_json: bool) -> int:
+    """Judge a run, write report.html and metrics.txt into `output`, and print it; the exit status.
+
+    The files come first, and each is tried: what cannot be made, written or printed does not cost the rest.
+    """
+    diagnosis = diagnose(file, declarations_for(file.run.schema_version))
+    troubles: list[Exception] = []
+    for name, make in _pages(file, diagnosis).items():
+        try:
+            _write(output / name, make())
+        except Exception as trouble:  # also a mistake of our own in a page: the report on the terminal must come
+            troubles.append(trouble)
+    show(file, diagnosis, as_json=as_json)
+    if troubles:
+        raise troubles[0]
+    return diagnosis.exit_status
+
+
+def _pages(file: ResultFile, diagnosis: Diagnosis) -> dict[str, Callable[[], str]]:
+    return {
+        "report.html": lambda: render_html(file.run, diagnosis, file.results, file.end),
+        "metrics.txt": lambda: render_openmetrics(file.run, diagnosis),
+    }
+
+
+def show(file: ResultFile, diagnosis: Diagnosis, *, as_json: bool) -> None:
+    """Print a judged run."""
+    with _reader_may_leave():
+        if as_json:
+            for line in json_lines(file.run, diagnosis, file.end):
+                click.echo(line)
+        else:
+            declarations = declarations_for(file.run.schema_version)
+            render(file.run, diagnosis, file.end, standard_output(), file.results, declarations)
+
+
+@contextlib.contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """`| head` leaves before all is printed: the exit status then still is that of the measurement."""
+    try:
+        yield
+        click.echo(nl=False)
+    except (BrokenPipeError, SystemExit):  # rich ends the program with SystemExit when the pipe is broken
+        drop_output()
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a report whole: a half-written one never takes the place of an older one. Raises RailwrightError."""
+    new = path.with_name(f".{path.name}.new")
+    try:
+        new.write_text(text, encoding="utf-8")
+        new.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            new.unlink(missing_ok=True)
+        hint = "the results are kept; `railwright judge` writes reports again"
+        raise RailwrightError(f"cannot write {path}: {error.strerror}", hint=hint) from error
+    note(f"wrote {path}")
+
+
+def note(text: str) -> None:
+    """A line on standard error. A measurement goes on when nobody can read it any more (`2>&1 | head`, full disk)."""
+    with contextlib.suppress(OSError):
+        click.echo(text, err=True)

@@ -1,0 +1,64 @@
+"""What each path and collective can reach, and why."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from railwright.errors import EXIT_OK, EXIT_UNJUDGED, UsageError
+from railwright.limits.cluster_path import cluster_path_limits
+from railwright.limits.collectives import collective_limit
+from railwright.limits.model import Limit
+from railwright.limits.table import limits_of, paths_that_matter
+from railwright.report.collective_text import render_collective
+from railwright.report.limits_text import render_limits
+from railwright.topology.cluster import Cluster
+from railwright.units import parse_size
+from railwright.verbs.cluster import the_cluster
+
+
+def limits(
+    paths: tuple[str, ...],
+    machine: str | None,
+    count: int | None,
+    cluster_file: str | None,
+    between: tuple[str, ...],
+    collective: str | None,
+    algorithm: str,
+    size: str | None,
+    as_json: bool,
+) -> int:
+    """Print the limits that were asked for; the exit status. Raises UsageError for options that exclude each other."""
+    if collective is None and (algorithm != "auto" or size is not None):
+        raise UsageError("--algorithm and --size belong to a collective", hint="give --collective all_reduce")
+    if paths and (between or collective):
+        raise UsageError("'SOURCE>TARGET' is a path inside one machine", hint="give --path or --collective alone")
+    if between and collective is not None:
+        raise UsageError("--path and --collective are two questions", hint="give one of them")
+    if not algorithm.strip():
+        raise UsageError("--algorithm is empty", hint="give ring, tree, nvls ..., or leave it out for the best")
+    cluster = the_cluster(machine, count, cluster_file)
+    if collective is not None:
+        return _collective(cluster, collective, algorithm, size, as_json=as_json)
+    return _paths(cluster, paths, between, as_json=as_json)
+
+
+def _collective(cluster: Cluster, collective: str, algorithm: str, size: str | None, *, as_json: bool) -> int:
+    found = collective_limit(cluster, collective, algorithm, parse_size(size) if size is not None else None)
+    # `omit_defaults` would leave out an empty list that readers look for.
+    record = {**msgspec.to_builtins(found), "software_limits": list(found.software_limits)}
+    click.echo(msgspec.json.encode(record).decode() if as_json else render_collective(found))
+    return EXIT_OK if found.algbw_bytes_per_s.expected_low is not None else EXIT_UNJUDGED
+
+
+def _paths(cluster: Cluster, paths: tuple[str, ...], between: tuple[str, ...], *, as_json: bool) -> int:
+    if between:
+        rows = tuple(row for text in between for row in cluster_path_limits(cluster, text))
+    else:
+        rows = limits_of(cluster.host, paths or paths_that_matter(cluster.host))
+    if as_json:
+        for row in rows:
+            click.echo(msgspec.json.encode(row).decode())
+    else:
+        click.echo(render_limits(cluster.host, rows))
+    return EXIT_OK if rows and all(isinstance(row.limit, Limit) for row in rows) else EXIT_UNJUDGED
