@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tests.report import sample
 
-from railwright.cli import measuring
 from railwright.errors import RailwrightError
 from railwright.results.model import ResultFile
+from railwright.verbs import judged
 
 FILE = ResultFile(run=sample.run(), results=sample.results(), end=sample.end())
 
@@ -21,9 +21,9 @@ def test_a_mistake_in_a_page_leaves_the_report(
     def broken(*_: object) -> str:
         raise OverflowError("in a figure")
 
-    monkeypatch.setattr("railwright.report.html.render_html", broken)
+    monkeypatch.setattr("railwright.verbs.judged.render_html", broken)
     with pytest.raises(OverflowError, match="in a figure"):
-        measuring.report(FILE, tmp_path, as_json=as_json)
+        judged.report(FILE, tmp_path, as_json=as_json)
     said = capsys.readouterr().out
     assert "memory_copy" in said
     assert ("Exit status" in said) != as_json
@@ -33,6 +33,6 @@ def test_a_mistake_in_a_page_leaves_the_report(
 def test_a_page_that_cannot_be_written_leaves_the_rest(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "report.html").mkdir()
     with pytest.raises(RailwrightError, match=r"cannot write .*report\.html: Is a directory"):
-        measuring.report(FILE, tmp_path, as_json=False)
+        judged.report(FILE, tmp_path, as_json=False)
     assert "Exit status" in capsys.readouterr().out
     assert sorted(one.name for one in tmp_path.iterdir()) == ["metrics.txt", "report.html"]

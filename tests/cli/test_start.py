@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from railwright.cli.main import VERBS
+
 HEAVY = {"numpy", "rich", "plotly", "jinja2", "mpi4py", "prometheus_client", "msgspec"}
 
 
@@ -36,11 +38,12 @@ except SystemExit as end: assert end.code == 0, end.code
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["prove", "--help"], ["run", "--help"], ["topo", "-h"]]
+    "arguments", [["--help"], ["--version"], ["topo", "-h"], *([verb, "--help"] for verb in VERBS)]
 )
 def test_help_loads_nothing_of_weight(arguments):
     modules = loaded_by(HELP.format(arguments=arguments))
     assert not HEAVY & modules
+    assert not [name for name in modules if name.startswith("railwright.verbs")]
     assert "railwright.cli.main" in modules
 
 

@@ -153,7 +153,7 @@ def test_records_are_what_their_schema_says() -> None:
         ((*SIXTEEN, "--radix", "2"), "switches of 2 ports"),
         ((*SIXTEEN, "--radix", "4"), "more than three tiers"),
         ((*SIXTEEN, "--output", "page.pdf"), "'page.pdf' is not the name of a page"),
-        ((*SIXTEEN, "--output", "/no/such/folder/page.html"), "cannot be written"),
+        ((*SIXTEEN, "--output", "/no/such/folder/page.html"), "cannot write /no/such/folder/page.html"),
         ((*SIXTEEN, "--prices", "/no/such/prices.toml"), "cannot be read"),
     ],
 )

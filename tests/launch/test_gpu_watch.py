@@ -13,7 +13,6 @@ from railwright.benchmarks.benchmark import Benchmark, Plan
 from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.options import Options
 from railwright.benchmarks.registry import find
-from railwright.cli import measuring
 from railwright.diagnosis.gpu_health import SWITCHED_OFF, TOO_SHORT
 from railwright.errors import UsageError
 from railwright.launch import gpu_business, gpu_watch
@@ -28,6 +27,7 @@ from railwright.topology.gpus import usable_gpus
 from railwright.topology.model import Device
 from railwright.topology.sources import nvidia
 from railwright.topology.sources.load import load, open_capture
+from railwright.verbs import measuring
 
 ADDRESSES = ("0000:00:06.0", "0000:00:07.0")
 IDLE, POWER_CAP, APPLICATION_CLOCKS, THERMAL = 0x01, 0x04, 0x02, 0x40
@@ -364,7 +364,7 @@ def test_only_gpus_that_will_be_measured_are_asked_about(machine, monkeypatch, c
         asked.append(sorted(gpu.id for gpu in gpus))
         return ""
 
-    monkeypatch.setattr(gpu_business, "refuse_busy_gpus", note)
+    monkeypatch.setattr(measuring, "refuse_busy_gpus", note)
     waived = Planned(benchmark(), job_on(machine), Plan(path="p", seconds=0, memory_bytes=0, waived="no library"))
     without = Planned(benchmark(), job_on(machine, uses_gpus=False), Plan(path="p"))
     measuring._refuse_busy_gpus(SimpleNamespace(plan=[waived, without], force=False))
@@ -372,7 +372,7 @@ def test_only_gpus_that_will_be_measured_are_asked_about(machine, monkeypatch, c
     planned = Planned(benchmark(), job_on(machine), Plan(path="p", seconds=0, memory_bytes=0))
     measuring._refuse_busy_gpus(SimpleNamespace(plan=[waived, planned], force=False))
     assert asked == [["gpu0", "gpu1"]]
-    monkeypatch.setattr(gpu_business, "refuse_busy_gpus", lambda gpus, force: "nobody could tell")
+    monkeypatch.setattr(measuring, "refuse_busy_gpus", lambda gpus, force: "nobody could tell")
     measuring._refuse_busy_gpus(SimpleNamespace(plan=[planned], force=False))
     assert capsys.readouterr().err == "nobody could tell\n"
 

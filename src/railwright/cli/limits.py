@@ -2,35 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from railwright.cli.command import argument, command, json_option, option
+from railwright.cli.machine_option import CLUSTER, MachineCommand
 
-import click
-
-from railwright.cli.machine_option import MachineCommand, cluster_options
-
-if TYPE_CHECKING:
-    from railwright.topology.cluster import Cluster
-
-
-@click.command("limits", cls=MachineCommand)
-@click.argument("paths", nargs=-1, metavar="['SOURCE>TARGET']...")
-@cluster_options
-@click.option("--path", "between", multiple=True, metavar="A:B", help="Between machines, like gpu0:gpu0@2.")
-@click.option("--collective", "-c", metavar="NAME", help="all_reduce, all_gather, all_to_all ... over all GPUs.")
-@click.option("--algorithm", "-a", default="auto", show_default=True, help="ring, tree, nvls ... instead of the best.")
-@click.option("--size", metavar="BYTES", help="What to expect at this size, like 64K.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON record for each path or collective.")
-def COMMAND(  # noqa: N802 - see cli/prove.py; one option each
-    paths: tuple[str, ...],
-    machine: str | None,
-    count: int | None,
-    cluster_file: str | None,
-    between: tuple[str, ...],
-    collective: str | None,
-    algorithm: str,
-    size: str | None,
-    as_json: bool,
-) -> int:
+COMMAND = command(
+    "limits",
+    "limits:limits",
     """The limit of each path or of a collective, with what holds it back and its source.
 
     A path is two device ids, like 'gpu0>nic0' (quote the >); 'gpu0>gpu0' is a copy inside one GPU.
@@ -40,55 +17,13 @@ def COMMAND(  # noqa: N802 - see cli/prove.py; one option each
     railwright limits 'gpu0>fabric0' --host hgx-h100 nics=2 nic-rate=200Gb/s
     railwright limits --host hgx-h100 nics=4 --count 16 --collective all_to_all
     railwright limits --host aws-p5 --count 3 --path gpu0:gpu0@2
-    """  # noqa: D301
-    from railwright.cli.machine_option import the_cluster
-    from railwright.errors import UsageError
-
-    if collective is None and (algorithm != "auto" or size is not None):
-        raise UsageError("--algorithm and --size belong to a collective", hint="give --collective all_reduce")
-    if paths and (between or collective):
-        raise UsageError("'SOURCE>TARGET' is a path inside one machine", hint="give --path or --collective alone")
-    if between and collective is not None:
-        raise UsageError("--path and --collective are two questions", hint="give one of them")
-    if not algorithm.strip():
-        raise UsageError("--algorithm is empty", hint="give ring, tree, nvls ..., or leave it out for the best")
-    cluster = the_cluster(machine, count, cluster_file)
-    if collective is not None:
-        return _collective(cluster, collective, algorithm, size, as_json=as_json)
-    return _paths(cluster, paths, between, as_json=as_json)
-
-
-def _collective(cluster: Cluster, collective: str, algorithm: str, size: str | None, *, as_json: bool) -> int:
-    import msgspec
-
-    from railwright.errors import EXIT_OK, EXIT_UNJUDGED
-    from railwright.limits.collectives import collective_limit
-    from railwright.report.collective_text import render_collective
-    from railwright.units import parse_size
-
-    found = collective_limit(cluster, collective, algorithm, parse_size(size) if size is not None else None)
-    # `omit_defaults` would leave out an empty list that readers look for.
-    record = {**msgspec.to_builtins(found), "software_limits": list(found.software_limits)}
-    click.echo(msgspec.json.encode(record).decode() if as_json else render_collective(found))
-    return EXIT_OK if found.algbw_bytes_per_s.expected_low is not None else EXIT_UNJUDGED
-
-
-def _paths(cluster: Cluster, paths: tuple[str, ...], between: tuple[str, ...], *, as_json: bool) -> int:
-    import msgspec
-
-    from railwright.errors import EXIT_OK, EXIT_UNJUDGED
-    from railwright.limits.cluster_path import cluster_path_limits
-    from railwright.limits.model import Limit
-    from railwright.limits.table import limits_of, paths_that_matter
-    from railwright.report.limits_text import render_limits
-
-    if between:
-        rows = tuple(row for text in between for row in cluster_path_limits(cluster, text))
-    else:
-        rows = limits_of(cluster.host, paths or paths_that_matter(cluster.host))
-    if as_json:
-        for row in rows:
-            click.echo(msgspec.json.encode(row).decode())
-    else:
-        click.echo(render_limits(cluster.host, rows))
-    return EXIT_OK if rows and all(isinstance(row.limit, Limit) for row in rows) else EXIT_UNJUDGED
+    """,
+    argument("paths", nargs=-1, metavar="['SOURCE>TARGET']..."),
+    *CLUSTER,
+    option("--path", "between", multiple=True, metavar="A:B", help="Between machines, like gpu0:gpu0@2."),
+    option("--collective", "-c", metavar="NAME", help="all_reduce, all_gather, all_to_all ... over all GPUs."),
+    option("--algorithm", "-a", default="auto", show_default=True, help="ring, tree, nvls ... instead of the best."),
+    option("--size", metavar="BYTES", help="What to expect at this size, like 64K."),
+    json_option("Print one JSON record for each path or collective."),
+    cls=MachineCommand,
+)

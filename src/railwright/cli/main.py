@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
 import signal
 import sys
 import traceback
@@ -12,27 +11,29 @@ import traceback
 import click
 
 from railwright import __version__
+from railwright.cli.command import Group
 from railwright.errors import EXIT_USAGE, RailwrightError
+from railwright.terminal import drop_output, visible
 
-# verb -> (module, one line of help): one file per verb
-VERBS: dict[str, tuple[str, str]] = {
-    "prove": ("prove", "Measure this machine and hold every path against its limit."),
-    "topo": ("topo", "Show, capture, load and export what is there."),
-    "limits": ("limits", "What each path and collective can reach, and why; measures nothing."),
-    "whatif": ("whatif", "Designs side by side: limits, bill of network parts, cost."),
-    "audit": ("audit", "The settings that keep paths from their limit, with evidence and remedy."),
-    "explain": ("explain", "What a known tool printed: normal for its machine or not, why, and the next command."),
-    "run": ("run", "Run single benchmarks with all their options."),
-    "judge": ("judge", "Judge a results file again and write its reports."),
-    "compare": ("compare", "Hold two runs side by side, noise taken into account."),
-    "lab": ("lab", "An emulated fabric on this machine: hosts, leaves, spines, BGP, rates, faults."),
-    "net": ("net", "A pod's GPU network: address, route, BGP, flows, offload, isolation, by real packets."),
-    "setup": ("setup", "Install optional parts (NIXL)."),
+# verb -> one line of help; its options are in the file of its name, its work in the one of `railwright.verbs`
+VERBS = {
+    "prove": "Measure this machine and hold every path against its limit.",
+    "topo": "Show, capture, load and export what is there.",
+    "limits": "What each path and collective can reach, and why; measures nothing.",
+    "whatif": "Designs side by side: limits, bill of network parts, cost.",
+    "audit": "The settings that keep paths from their limit, with evidence and remedy.",
+    "explain": "What a known tool printed: normal for its machine or not, why, and the next command.",
+    "run": "Run single benchmarks with all their options.",
+    "judge": "Judge a results file again and write its reports.",
+    "compare": "Hold two runs side by side, noise taken into account.",
+    "lab": "An emulated fabric on this machine: hosts, leaves, spines, BGP, rates, faults.",
+    "net": "A pod's GPU network: address, route, BGP, flows, offload, isolation, by real packets.",
+    "setup": "Install optional parts (NIXL).",
 }
 
 
-class Verbs(click.Group):
-    """Loads the module of a verb when it is called, and suggests the nearest name for one that does not exist."""
+class Verbs(Group):
+    """Loads the module of a verb when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click passes it
         """All verbs, in the order of their table."""
@@ -42,24 +43,13 @@ class Verbs(click.Group):
         """The click command of a verb."""
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"railwright.cli.{VERBS[cmd_name][0]}")
-        command: click.Command = module.COMMAND
+        command: click.Command = importlib.import_module(f"railwright.cli.{cmd_name}").COMMAND
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The list of verbs, without loading them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(verb, text) for verb, (_, text) in VERBS.items()])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, but with our own error for a verb that does not exist."""
-        from railwright.errors import unknown_name
-
-        if args and not args[0].startswith("-") and args[0] not in VERBS:
-            raise unknown_name("command", args[0], VERBS)
-        return super().resolve_command(ctx, args)
+            formatter.write_dl(list(VERBS.items()))
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -105,17 +95,6 @@ def _status() -> int:
     return EXIT_USAGE
 
 
-def drop_output() -> None:
-    """Let what is buffered for a reader who left go nowhere, so that the interpreter's end does not fail on it."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in filter(None, (sys.stdout, sys.stderr)):  # None: it was closed before we began (`>&-`)
-        try:
-            stream.flush()
-        except OSError:
-            os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
-
-
 def _end_on_sigterm() -> None:
     """SIGTERM ends the run like Ctrl-C does: children are stopped and what was measured is kept."""
 
@@ -127,8 +106,6 @@ def _end_on_sigterm() -> None:
 
 
 def _say(message: str, hint: str) -> None:
-    from railwright.report.wording import visible
-
     with contextlib.suppress(OSError):  # standard error may be a full disk or a closed pipe: the status still tells
         # A name from a file may hold escape codes; an error of several lines is ours.
         for line in (*message.splitlines(), *([f"hint: {hint}"] if hint else [])):

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
+from railwright.cli.command import argument, command
 
-@click.command("setup")
-@click.argument("part", type=click.Choice(["nixl"]))
-def COMMAND(part: str) -> int:  # noqa: N802 - see cli/prove.py
+COMMAND = command(
+    "setup",
+    "setup:setup",
     """Install an optional part into this Python environment.
 
     nixl: the NIXL transfer library without its declared dependency on torch, which it does not need here; the exact
     version and the hash of each wheel are fixed.
-    """
-    from importlib import resources
-
-    from railwright.errors import RailwrightError
-    from railwright.launch.install import install
-
-    with resources.as_file(resources.files("railwright.launch") / f"{part}.requirements.txt") as requirements:
-        finished = install(sys.executable, requirements)
-    if finished.returncode:
-        last = finished.output[-1] if finished.output else ""
-        reason = f"installing {part} failed ({finished.describe()}): {last}"
-        raise RailwrightError(reason, hint="is a package index reachable?")
-    click.echo(f"{part} is installed")
-    return 0
+    """,
+    argument("part", type=click.Choice(["nixl"])),
+)

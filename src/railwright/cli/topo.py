@@ -2,113 +2,51 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from railwright.cli.command import argument, command, json_option, option
+from railwright.cli.machine_option import MACHINE, MachineCommand, MachineGroup
 
-import click
+_COMMANDS = (
+    command(
+        "capture",
+        "topo:write_capture",
+        """Write down this machine for others to look at.
 
-from railwright.cli.machine_option import MachineCommand, MachineGroup, machine_option
-from railwright.errors import CannotJudge, UsageError
-
-if TYPE_CHECKING:
-    from railwright.topology.model import Topology
-
-
-@click.group("topo", cls=MachineGroup, invoke_without_command=True)
-@machine_option
-@click.option("--json", "as_json", is_flag=True, help="Print the record that the text is made from.")
-@click.option("--svg", metavar="FILE", help="Write a picture as well.")
-@click.pass_context
-def COMMAND(context: click.Context, machine: str | None, as_json: bool, svg: str | None) -> None:  # noqa: N802
+        DIR becomes a directory, or one file if it ends in .jsonl.
+        """,
+        argument("destination", metavar="DIR"),
+        option("--redact", is_flag=True, help="Replace serial numbers, UUIDs, addresses and host names."),
+    ),
+    command(
+        "export",
+        "topo:export",
+        "Write another program's file, to FILE or the terminal.",
+        MACHINE,
+        option("--nccl-xml", "nccl_xml", is_flag=True, help="As the file that NCCL reads by NCCL_TOPO_FILE."),
+        option(
+            "--guest",
+            "guests",
+            multiple=True,
+            metavar="HOST=GUEST",
+            help="PCI address of a device here, and in the VM that the file is for. Once for each device the VM has.",
+        ),
+        argument("file", required=False),
+        cls=MachineCommand,
+    ),
+)
+COMMAND = command(
+    "topo",
+    "topo:show",
     """Show a machine: PCIe tree, links, and which NICs each GPU reaches.
 
     \b
     railwright topo
     railwright topo --from hgx-h100 nics=2
     railwright topo --from capture.jsonl --svg machine.svg
-    """  # noqa: D301
-    if context.invoked_subcommand is not None:
-        if machine is not None or as_json or svg is not None:
-            raise UsageError(
-                f"options before {context.invoked_subcommand!r} have no meaning there", hint="write them after it"
-            )
-        return
-    from railwright.report.topology_text import render_topology
-    from railwright.topology.sources.saved import encode_topology
-
-    topology = _known(machine)
-    if svg is not None:
-        from railwright.report.topology_svg import render_topology_svg
-
-        _write(svg, render_topology_svg(topology))
-    click.echo(encode_topology(topology).decode() if as_json else render_topology(topology), nl=False)
-
-
-@COMMAND.command("capture")
-@click.argument("destination", metavar="DIR")
-@click.option("--redact", is_flag=True, help="Replace serial numbers, UUIDs, addresses and host names.")
-def capture_command(destination: str, redact: bool) -> None:
-    """Write down this machine for others to look at.
-
-    DIR becomes a directory, or one file if it ends in .jsonl.
-    """
-    from pathlib import Path
-
-    from railwright.topology.sources.capture import capture
-    from railwright.topology.sources.load import this_machine
-
-    done = capture(this_machine(), Path(destination), redact=redact)
-    click.echo(f"{done.destination}: {done.files} files, {len(done.topology.devices)} devices", nl=False)
-    click.echo(f", {done.unreadable} could not be read (see capture.json)" if done.unreadable else "")
-    if not redact:
-        click.echo("It holds serial numbers and host names; add --redact before sending it to others.")
-    click.echo(f"Read it with: railwright topo --from {done.destination}")
-
-
-@COMMAND.command("export", cls=MachineCommand)
-@machine_option
-@click.option("--nccl-xml", "nccl_xml", is_flag=True, help="As the file that NCCL reads by NCCL_TOPO_FILE.")
-@click.option(
-    "--guest",
-    "guests",
-    multiple=True,
-    metavar="HOST=GUEST",
-    help="PCI address of a device here, and in the VM that the file is for. Once for each device the VM has.",
+    """,
+    MACHINE,
+    json_option("Print the record that the text is made from."),
+    option("--svg", metavar="FILE", help="Write a picture as well."),
+    cls=MachineGroup,
+    invoke_without_command=True,
+    commands=_COMMANDS,
 )
-@click.argument("file", required=False)
-def export_command(machine: str | None, nccl_xml: bool, guests: tuple[str, ...], file: str | None) -> None:
-    """Write another program's file, to FILE or the terminal."""
-    if not nccl_xml:
-        raise UsageError("no format is named", hint="add --nccl-xml")
-    from railwright.report.nccl_xml import render_nccl_xml
-
-    pairs = {}
-    for pair in guests:
-        host, equals, guest = pair.partition("=")
-        if not equals:
-            raise UsageError(f"not a pair of addresses: {pair[:60]!r}", hint="write HOST=GUEST")
-        pairs[host.lower()] = guest.lower()
-    text = render_nccl_xml(_known(machine), pairs)
-    if file is None:
-        click.echo(text, nl=False)
-    else:
-        _write(file, text)
-
-
-def _known(machine: str | None) -> Topology:
-    """The topology, or CannotJudge where nothing at all could be read."""
-    from railwright.topology.sources.load import load
-
-    topology = load(machine)
-    if not topology.links and not any(device.facts.get("threads") for device in topology.of_kind("cpu")):
-        why = "; ".join(f"{item.what}: {item.why}" for item in topology.unknown[:4])
-        raise CannotJudge(f"nothing of {topology.name} could be read: {why}", hint="are /sys and /proc mounted?")
-    return topology
-
-
-def _write(file: str, text: str) -> None:
-    from pathlib import Path
-
-    try:
-        Path(file).write_text(text, encoding="utf-8")
-    except OSError as exc:
-        raise UsageError(f"{file} cannot be written: {exc.strerror}", hint="choose another file") from exc

@@ -2,57 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-from typing import TYPE_CHECKING
-
 import click
 
+from railwright.cli.command import command, json_option, option
 from railwright.cli.machine_option import MachineCommand
-from railwright.errors import UsageError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from railwright.limits.bill import Prices
-    from railwright.limits.designs import Design, Question
-    from railwright.topology.cluster import Cluster
-
-MOST_DESIGNS = 64
-MAX_PRICE_FILE_BYTES = 2**16
-_RADIX = (4, 1024)
-_COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
-
-
-@click.command("whatif", cls=MachineCommand)
-@click.option("--from", "--host", "machines", multiple=True, metavar="SHAPE|FILE",
-              help="A host with changes like: hgx-h100 nics=2. Once for each design.")  # fmt: skip
-@click.option(
-    "--vary", multiple=True, metavar="KEY=A,B,...", help="Designs of one host, like nics=2,4,8; several multiply."
-)
-@click.option("--count", "-k", type=int, help="How many hosts.")
-@click.option("--cluster", "cluster_file", metavar="FILE", help="A cluster file (TOML), for its fabric.")
-@click.option("--collective", "-c", "collectives", multiple=True, metavar="NAME",
-              help=f"Default: {', '.join(_COLLECTIVES)}. The first decides the Pareto mark.")  # fmt: skip
-@click.option("--prices", "price_file", metavar="FILE", help="A price list (TOML), like examples/prices.toml.")
-@click.option(
-    "--radix", type=int, help="Ports of a switch, at the rate of the NICs' ports, without a cluster file. [64]"
-)
-@click.option("--optics", type=click.Choice(["all", "switches", "none"]), default="all", show_default=True,
-              help="Optical cables: all, those between switches, or none.")  # fmt: skip
-@click.option("--output", "-O", metavar="FILE.html", help="Write a page with the Pareto pictures as well.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON record for each design.")
-def COMMAND(  # noqa: N802 - see cli/prove.py; one option each
-    machines: tuple[str, ...],
-    vary: tuple[str, ...],
-    count: int | None,
-    cluster_file: str | None,
-    collectives: tuple[str, ...],
-    price_file: str | None,
-    radix: int | None,
-    optics: str,
-    output: str | None,
-    as_json: bool,
-) -> int:
+COMMAND = command(
+    "whatif",
+    "whatif:whatif",
     """Hold designs of a cluster side by side: what each can reach, what it is made of, what it costs.
 
     Without a cluster file the fabric is a non-blocking Clos of one to three tiers.
@@ -61,155 +18,38 @@ def COMMAND(  # noqa: N802 - see cli/prove.py; one option each
     railwright whatif --count 16 --host hgx-h100 --vary nics=2,4,8
     railwright whatif --count 16 --host hgx-h100 nics=4 --host hgx-h100 nics=8 nic-rate=200Gb/s
     railwright whatif --cluster cluster.toml --vary nics=2,4,8 --prices prices.toml --output designs.html
-    """  # noqa: D301 - click takes the backspace itself as the mark of lines to keep
-    import msgspec
-
-    from railwright.limits.designs import compared
-
-    _check_output(output)
-    clusters = _clusters(machines, vary, count, cluster_file, radix)
-    question = _question(collectives, price_file, radix, optics)
-    designs = compared([_design(name, cluster, question) for name, cluster in clusters])
-    if output is not None:
-        _write(output, designs, question)
-    if as_json:
-        for design in designs:
-            click.echo(msgspec.json.encode(design).decode())
-    else:
-        from railwright.report.whatif_text import render_designs
-
-        click.echo(render_designs(designs, question))
-    return 0
-
-
-def _design(name: str, cluster: Cluster, question: Question) -> Design:
-    """One design; where its limits cannot be said, the error names the design."""
-    from railwright.errors import RailwrightError
-    from railwright.limits.designs import design_of
-
-    try:
-        return design_of(name, cluster, question)
-    except RailwrightError as error:
-        raise type(error)(f"{name[:120]}: {error.message}", hint=error.hint) from error
-
-
-def _question(collectives: tuple[str, ...], price_file: str | None, radix: int | None, optics: str) -> Question:
-    import msgspec
-
-    from railwright.limits.designs import Question
-
-    given = {"radix": radix} if radix is not None else {}
-    prices = _prices(price_file) if price_file is not None else None
-    names = tuple(dict.fromkeys(collectives or _COLLECTIVES))
-    return msgspec.convert({"collectives": names, "optics": optics, "prices": prices, **given}, Question)
-
-
-def _clusters(
-    machines: tuple[str, ...], vary: tuple[str, ...], count: int | None, cluster_file: str | None, radix: int | None
-) -> list[tuple[str, Cluster]]:
-    """Each design's name and cluster, in the order given."""
-    from pathlib import Path
-
-    from railwright.topology.cluster import cluster_of
-    from railwright.topology.sources.cluster_file import load_cluster
-    from railwright.topology.sources.load import load
-
-    given = load_cluster(Path(cluster_file)) if cluster_file is not None else None
-    hosts = count if count is not None else given.hosts if given is not None else None
-    if hosts is None:
-        raise UsageError("the number of hosts is not given", hint="add --count 16, or --cluster FILE")
-    if radix is not None and not _RADIX[0] <= radix <= _RADIX[1]:
-        raise UsageError(f"switches of {radix} ports", hint=f"give {_RADIX[0]} to {_RADIX[1]}")
-    if radix is not None and given is not None and given.fabric.tiers:
-        raise UsageError("--radix is for a fabric that no file describes", hint="leave it out, or leave out the tiers")
-    fabric = given.fabric if given is not None else None
-    if not machines and given is not None and not vary:
-        return [(given.host.name, cluster_of(given.host, hosts, fabric))]
-    texts = tuple(_varied(machines or _base(given), vary))
-    return [(text, cluster_of(load(text), hosts, fabric)) for text in texts]
-
-
-def _base(given: Cluster | None) -> tuple[str, ...]:
-    """The cluster file's own host, as text that can be varied."""
-    if given is None:
-        raise UsageError("there is no design", hint="name hosts, like --host hgx-h100 --vary nics=2,4,8")
-    if given.host.source != "shape":
-        raise UsageError("the cluster file's host is a saved machine, which cannot be varied", hint="give --host SHAPE")
-    return (given.host.name,)
-
-
-def _varied(machines: tuple[str, ...], vary: tuple[str, ...]) -> Iterator[str]:
-    """The hosts, or every combination of the varied changes made to the one host. Raises UsageError."""
-    if vary and len(machines) > 1:
-        raise UsageError(f"--vary belongs to one host, {len(machines)} are given", hint="give one --host")
-    choices: dict[str, list[str]] = {}
-    for text in vary:
-        key, values = _choice(text)
-        if key in choices:
-            raise UsageError(f"{key[:60]} is varied twice", hint="give all its values in one --vary")
-        choices[key] = values
-    combinations = 1
-    for values in choices.values():
-        combinations *= len(values)
-    if max(combinations, len(machines)) > MOST_DESIGNS:
-        number = max(combinations, len(machines))
-        raise UsageError(f"{number} designs", hint=f"at most {MOST_DESIGNS} can be held side by side")
-    texts = [
-        _changed(machine, dict(zip(choices, values, strict=True)))
-        for machine in machines
-        for values in itertools.product(*choices.values())
-    ]
-    for place, text in enumerate(texts):
-        if text in texts[:place]:
-            raise UsageError(f"the design {text[:120]!r} is given twice", hint="give it once")
-    yield from texts
-
-
-def _choice(text: str) -> tuple[str, list[str]]:
-    key, equals, values = text.partition("=")
-    found = [value.strip() for value in values.split(",")]
-    if not equals or not key or not all(found):
-        raise UsageError(f"not values of a change: {text[:60]!r}", hint="write KEY=A,B, like nics=2,4,8")
-    return key.strip(), found
-
-
-def _changed(machine: str, changes: dict[str, str]) -> str:
-    """The host's words with those changes made or replaced."""
-    kept = [word for word in machine.split() if word.partition("=")[0] not in changes]
-    return " ".join([*kept, *(f"{key}={value}" for key, value in changes.items())])
-
-
-def _prices(file: str) -> Prices:
-    from pathlib import Path
-
-    import msgspec
-
-    from railwright.limits.bill import Prices, check_prices
-    from railwright.topology.sources.root import read_bounded
-
-    raw = read_bounded(Path(file), MAX_PRICE_FILE_BYTES)
-    try:
-        prices = msgspec.toml.decode(raw, type=Prices)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
-        hint = "see examples/prices.toml and docs/whatif.md"
-        raise UsageError(f"{file} is not a price list: {str(error)[:200]}", hint=hint) from error
-    if not 0 < len(prices.currency) <= 8 or not 0 < len(prices.title) <= 200:
-        raise UsageError(f"{file} needs a title and a currency", hint="a currency has at most 8 characters, like EUR")
-    check_prices(prices)
-    return prices
-
-
-def _check_output(output: str | None) -> None:
-    if output is not None and not output.lower().endswith((".html", ".htm")):
-        raise UsageError(f"{output[:200]!r} is not the name of a page", hint="--output writes HTML: name it FILE.html")
-
-
-def _write(file: str, designs: tuple[Design, ...], question: Question) -> None:
-    from pathlib import Path
-
-    from railwright.report.whatif_html import render_designs_html
-
-    try:
-        Path(file).write_text(render_designs_html(designs, question), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{file} cannot be written: {error.strerror}", hint="choose another file") from error
+    """,
+    option(
+        "--from",
+        "--host",
+        "machines",
+        multiple=True,
+        metavar="SHAPE|FILE",
+        help="A host with changes like: hgx-h100 nics=2. Once for each design.",
+    ),
+    option(
+        "--vary", multiple=True, metavar="KEY=A,B,...", help="Designs of one host, like nics=2,4,8; several multiply."
+    ),
+    option("--count", "-k", type=int, help="How many hosts."),
+    option("--cluster", "cluster_file", metavar="FILE", help="A cluster file (TOML), for its fabric."),
+    option(
+        "--collective",
+        "-c",
+        "collectives",
+        multiple=True,
+        metavar="NAME",
+        help="Default: all_reduce, all_gather, all_to_all. The first decides the Pareto mark.",
+    ),
+    option("--prices", "price_file", metavar="FILE", help="A price list (TOML), like examples/prices.toml."),
+    option("--radix", type=int, help="Ports of a switch, at the rate of the NICs' ports, without a cluster file. [64]"),
+    option(
+        "--optics",
+        type=click.Choice(["all", "switches", "none"]),
+        default="all",
+        show_default=True,
+        help="Optical cables: all, those between switches, or none.",
+    ),
+    option("--output", "-O", metavar="FILE.html", help="Write a page with the Pareto pictures as well."),
+    json_option("Print one JSON record for each design."),
+    cls=MachineCommand,
+)
