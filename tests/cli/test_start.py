@@ -7,8 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from tests.cli.test_help import commands
 
-from railwright.cli.main import VERBS
+from railwright.cli.main import cli
 
 HEAVY = {"numpy", "rich", "plotly", "jinja2", "mpi4py", "prometheus_client", "msgspec"}
 
@@ -38,7 +39,7 @@ except SystemExit as end: assert end.code == 0, end.code
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["topo", "-h"], *([verb, "--help"] for verb in VERBS)]
+    "arguments", [["--help"], ["--version"], ["topo", "-h"], *([*words, "--help"] for words in commands(cli))]
 )
 def test_help_loads_nothing_of_weight(arguments):
     modules = loaded_by(HELP.format(arguments=arguments))

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from railwright.errors import unknown_name
+from railwright.errors import UsageError, unknown_name
 
 
 class Group(click.Group):
@@ -48,6 +48,11 @@ def group(name: str, text: str, *commands: click.Command) -> click.Command:
 
 def _deferred(work: str) -> Callable[..., Any]:
     def call(**given: Any) -> Any:  # noqa: ANN401 - as the work has it
+        after = click.get_current_context().invoked_subcommand
+        if after is not None:  # a group that works by itself does not where a command of it follows
+            if any(value not in (None, False) for value in given.values()):
+                raise UsageError(f"options before {after!r} have no meaning there", hint="write them after it")
+            return None
         module, _, function = work.partition(":")
         return getattr(importlib.import_module(f"railwright.verbs.{module}"), function)(**given)
 

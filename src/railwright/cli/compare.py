@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from railwright.cli.command import argument, command, json_option, option
@@ -18,8 +16,8 @@ COMMAND = command(
 
     Exit status: 0 nothing is slower, 1 something is slower beyond noise, 2 wrong usage, 3 it cannot be told.
     """,
-    argument("a", type=click.Path(path_type=Path)),
-    argument("b", type=click.Path(path_type=Path)),
+    argument("a", type=click.Path()),
+    argument("b", type=click.Path()),
     option(
         "--across",
         multiple=True,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from railwright.cli.command import argument, command, json_option, option
@@ -23,7 +21,7 @@ COMMAND = command(
     argument("file", metavar="FILE"),
     *CLUSTER,
     option("--path", "between", default="", metavar="A:B", help="What a point-to-point table is about: gpu0:gpu0@1."),
-    option("--svg", type=click.Path(path_type=Path), help="Draw the rings of an NCCL log over the machine."),
+    option("--svg", type=click.Path(), help="Draw the rings of an NCCL log over the machine."),
     json_option("Print one JSON record for each run in the file."),
     cls=MachineCommand,
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from railwright.cli.command import argument, command, json_option, option
@@ -12,7 +10,7 @@ COMMAND = command(
     "judge",
     "judge:judge",
     "Judge RESULTS (a results.jsonl or its folder) again and write its reports, beside it if no folder is given.",
-    argument("results", type=click.Path(path_type=Path)),
-    option("--output", "-O", type=click.Path(path_type=Path), help="Folder for the reports."),
+    argument("results", type=click.Path()),
+    option("--output", "-O", type=click.Path(), help="Folder for the reports."),
     json_option("Print the judged records instead of the report."),
 )

@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import signal
 import sys
-import traceback
 
 import click
 
@@ -91,7 +90,7 @@ def _status() -> int:
         _say(f"railwright: {error.strerror or error}{where}", "")
     except Exception:
         # A mistake of our own must not leave with status 1, which says that something is slow.
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())  # as at the end of a program; `traceback` alone would take a tenth of --help
     return EXIT_USAGE
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from railwright.cli.command import json_option, option
 
 MEASURING = (
-    option("--output", "-O", type=click.Path(path_type=Path), default=Path("out"), show_default=True,
+    option("--output", "-O", type=click.Path(), default="out", show_default=True,
                  help="Folder for results.jsonl, report.html and metrics.txt."),
     option("--option", "-o", "options", multiple=True, metavar="[BENCHMARK.]NAME=VALUE",
                  help="A benchmark's option, like mpi_latency.sizes=8:1M:x2."),

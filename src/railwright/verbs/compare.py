@@ -14,9 +14,9 @@ from railwright.results.compare import compare
 from railwright.results.store import load
 
 
-def compare_runs(a: Path, b: Path, across: tuple[str, ...], as_json: bool) -> int:
+def compare_runs(a: str, b: str, across: tuple[str, ...], as_json: bool) -> int:
     """Print the comparison; the exit status. Raises UsageError for a parameter that neither run has."""
-    first, second = load(a), load(b)
+    first, second = load(Path(a)), load(Path(b))
     known = {key for file in (first, second) for result in file.results for key in result.parameters}
     for name in across:
         if name not in known:

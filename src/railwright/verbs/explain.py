@@ -38,7 +38,7 @@ def explain_file(
     count: int | None,
     cluster_file: str | None,
     between: str,
-    svg: Path | None,
+    svg: str | None,
     as_json: bool,
 ) -> int:
     """Print what the file says of its machine; the exit status. Raises UsageError."""
@@ -142,7 +142,7 @@ def _ask_for_the_machine(found: ForeignFile, file: str) -> None:
         click.echo("      shapes are like hgx-h100, aws-p5, gh200 or pcie-8gpu, with changes like nics=2", err=True)
 
 
-def _show_log(log: NcclLog, host: Topology | None, svg: Path | None, *, as_json: bool) -> int:
+def _show_log(log: NcclLog, host: Topology | None, svg: str | None, *, as_json: bool) -> int:
     findings = contradictions(log, host)
     if svg is not None:
         write(svg, draw(log, host))

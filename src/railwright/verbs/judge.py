@@ -9,10 +9,11 @@ from railwright.results.store import load
 from railwright.verbs.judged import report
 
 
-def judge(results: Path, output: Path | None, as_json: bool) -> int:
+def judge(results: str, output: str | None, as_json: bool) -> int:
     """Write and print the reports; the exit status."""
-    file = load(results)
-    folder = output or (results if results.is_dir() else results.parent)
+    path = Path(results)
+    file = load(path)
+    folder = Path(output) if output else path if path.is_dir() else path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

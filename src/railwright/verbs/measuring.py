@@ -44,7 +44,7 @@ def parse(names: tuple[str, ...], given: tuple[str, ...]) -> list[tuple[AnyBench
 def measure(
     names: tuple[str, ...],
     *,
-    output: Path,
+    output: str,
     options: tuple[str, ...],
     mpirun: str | None,
     silence: float,
@@ -72,9 +72,9 @@ def measure(
     proof.refuse_unreachable_hosts()
     _refuse_busy_gpus(proof)
     with _Display(proof):
-        file = proof.run(output)
+        file = proof.run(Path(output))
     try:
-        return report(file, output, as_json=as_json)
+        return report(file, Path(output), as_json=as_json)
     finally:
         if proof.trouble is not None:  # that the results are not whole matters more than a report that is not written
             raise proof.trouble

@@ -18,12 +18,7 @@ from railwright.verbs.write import write
 
 
 def show(machine: str | None, as_json: bool, svg: str | None) -> None:
-    """Print the topology, where no command of `topo` follows."""
-    command = click.get_current_context().invoked_subcommand
-    if command is not None:
-        if machine is not None or as_json or svg is not None:
-            raise UsageError(f"options before {command!r} have no meaning there", hint="write them after it")
-        return
+    """Print the topology, and draw it where a picture is wanted."""
     topology = _known(machine)
     if svg is not None:
         write(svg, render_topology_svg(topology))

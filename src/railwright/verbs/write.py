@@ -7,7 +7,7 @@ from pathlib import Path
 from railwright.errors import UsageError
 
 
-def write(file: Path | str, text: str) -> None:
+def write(file: str, text: str) -> None:
     """Write the file. Raises UsageError."""
     try:
         Path(file).write_text(text, encoding="utf-8")
