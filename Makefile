@@ -37,7 +37,7 @@ prove: setup ## Measure this machine: report on the terminal, out/results.jsonl,
 	$(BIN)/railwright prove || { status=$$?; echo "railwright prove ended with exit status $$status"; [ $$status -eq 1 ] || [ $$status -eq 3 ]; }
 
 .PHONY: test
-test: test-deps check check-node ## Set up everything and run all tests: what .ci/run calls
+test: test-deps check ## Set up everything and run all tests: what .ci/run calls
 	@# What Kubernetes is made of takes ten minutes of one core where it was never built; these tests take one of two.
 	scripts/build-beside k8s $(BIN)/python -m pytest
 	$(MAKE) --no-print-directory test-node
@@ -68,15 +68,25 @@ node: ## Build railwrightd and the CNI plugins into out/node
 	node/cmd/railwright-cni/build out/node
 
 .PHONY: check-node
-check-node: debian-packages
+check-node: debian-packages .cache/golangci-lint
 	@command -v $(GO) >/dev/null || { echo "Go is needed for node/: the version is in node/go.mod"; exit 1; }
 	@unformatted=$$(gofmt -l node); [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted"; exit 1; }
 	cd node && $(GO) vet ./... && $(GO) vet -tags k8s ./test/k8s && $(GO) vet -tags vm ./test/vm
+	cd node && for place in "./..." "--build-tags=k8s ./test/k8s" "--build-tags=vm ./test/vm"; do \
+		../.cache/golangci-lint run --show-stats=false $$place; done
 	cd node && $(GO) mod tidy -diff
 	node/api/generate --check
 
+# The linters of Go and the layers of node/ (node/.golangci.yml), built from the module that pins them.
+.cache/golangci-lint: node/lint/go.mod node/lint/go.sum
+	@command -v $(GO) >/dev/null || { echo "Go is needed for node/: the version is in node/go.mod"; exit 1; }
+	cd node/lint && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o ../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
 .PHONY: check
-check: .venv/dev-ready ## Lint, format, types, layers, schemas
+check: check-python check-node ## Lint, format, types, layers, schemas: of Python and of Go
+
+.PHONY: check-python
+check-python: .venv/dev-ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

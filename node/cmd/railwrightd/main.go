@@ -67,7 +67,7 @@ func run(ctx context.Context, arguments []string) int {
 	case err == nil:
 		return code
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(os.Stdout, usage)
+		_, _ = fmt.Fprint(os.Stdout, usage)
 		return exitOK
 	case errors.As(err, &wrong):
 		fmt.Fprintf(os.Stderr, "railwrightd: %v\n", err)

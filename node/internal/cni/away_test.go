@@ -154,12 +154,12 @@ const listenVariable = "RAILWRIGHT_TEST_LISTEN"
 
 func listenUntilKilled(path string) {
 	listener, err := net.Listen("unix", path)
-	if err == nil {
-		_ = os.Chmod(path, 0o666)
-		_, err = listener.Accept()
-		select {}
+	if err != nil {
+		panic(err)
 	}
-	panic(err)
+	_ = os.Chmod(path, 0o666)
+	_, _ = listener.Accept()
+	select {}
 }
 
 func TestASocketOfAnotherUserIsNotTold(t *testing.T) {

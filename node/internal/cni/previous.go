@@ -65,7 +65,7 @@ func parseResult(raw json.RawMessage, cniVersion string) (types.Result, *types10
 	if err := version.ParsePrevResult(&config); err != nil {
 		return nil, nil, err
 	}
-	hole := false
+	var hole bool
 	switch result := config.PrevResult.(type) {
 	case *types040.Result:
 		hole = slices.Contains(result.Interfaces, nil) || slices.Contains(result.IPs, nil) || slices.Contains(result.Routes, nil)

@@ -185,7 +185,7 @@ func (h *host) follow(ctx context.Context, changed func()) error {
 		return err
 	}
 	for {
-		open := true
+		var open bool
 		select {
 		case _, open = <-links:
 		case _, open = <-addresses:

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -102,12 +103,6 @@ func (bn *bench) start() *bench {
 	return bn
 }
 
-func (bn *bench) restart() {
-	bn.t.Helper()
-	bn.stop()
-	bn.start()
-}
-
 func (bn *bench) eventually(what string, holds func() bool) {
 	bn.t.Helper()
 	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -180,8 +175,8 @@ func (bn *bench) inOrder(lines ...string) {
 
 func expectKind(t *testing.T, err error, kind Kind) {
 	t.Helper()
-	failure, ok := err.(*Failure)
-	if !ok || failure.Kind != kind || failure.Hint == "" {
+	var failure *Failure
+	if !errors.As(err, &failure) || failure.Kind != kind || failure.Hint == "" {
 		t.Fatalf("failure %+v (%v), want kind %d with a hint", failure, err, kind)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
-	"slices"
 	"sync"
 
 	"railwright/node/internal/announce"
@@ -19,34 +18,6 @@ import (
 
 // The fakes stand in for other programs where order and sharing are looked at; what those programs really do is tried in
 // the packages that speak with them, and all together in test/daemon.
-
-// diary of what was done to the outside, in order.
-type diary struct {
-	mutex sync.Mutex
-	lines []string
-}
-
-func (d *diary) write(format string, values ...any) {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	d.lines = append(d.lines, fmt.Sprintf(format, values...))
-}
-
-func (d *diary) all() []string {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	return slices.Clone(d.lines)
-}
-
-func (d *diary) count(line string) int {
-	count := 0
-	for _, one := range d.all() {
-		if one == line {
-			count++
-		}
-	}
-	return count
-}
 
 // fakeSwitch has one bridge for each rail.
 type fakeSwitch struct {

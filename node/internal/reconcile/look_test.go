@@ -107,7 +107,7 @@ func TestAllRailsAreAskedAtOnce(t *testing.T) {
 			}
 		})
 		ask(t.Context())
-		if !<-met || !<-met {
+		if first, second := <-met, <-met; !first || !second {
 			t.Errorf("%s: one rail was asked after the other", name)
 		}
 	}

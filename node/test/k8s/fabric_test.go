@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"railwright/node/internal/announce/frrconfig"
 	"railwright/node/testlab"
@@ -131,17 +130,6 @@ func (l *leaf) hostRoutes(t *testing.T) map[netip.Addr]string {
 		}
 	}
 	return found
-}
-
-// awaitRoute until the leaf sends packets for the address to the node.
-func (l *leaf) awaitRoute(t *testing.T, address netip.Addr, node string) time.Duration {
-	t.Helper()
-	return await(t, fmt.Sprintf("%s's route to %s", l.Rail.Name, address), 5*time.Second, func() string {
-		if found := l.hostRoutes(t)[address]; found != node {
-			return fmt.Sprintf("it points to %q, not to %s", found, node)
-		}
-		return ""
-	})
 }
 
 func forward(t *testing.T, namespace *testlab.Namespace) {

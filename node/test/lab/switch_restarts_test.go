@@ -52,14 +52,12 @@ func TestSwitchRestarts(t *testing.T) {
 		FastExternalFailover bool               `json:"fast_external_failover"`
 		Times                int                `json:"times"`
 	}
-	of, known := shape{}, false
 	err := json.Unmarshal([]byte(told), &wanted)
-	of.Release, known = map[testlab.FRRVersion]railnode.Release{testlab.FRR8: railnode.OldFRR, testlab.FRR10: railnode.NewFRR}[wanted.FRR]
-	of.nodes = 2
+	release, known := map[testlab.FRRVersion]railnode.Release{testlab.FRR8: railnode.OldFRR, testlab.FRR10: railnode.NewFRR}[wanted.FRR]
 	if err != nil || !known || wanted.Times < 1 {
 		t.Fatalf("RAILWRIGHT_MEASURE_RESTARTS=%q: %v", told, err)
 	}
-	fabric := newFabric(t, of)
+	fabric := newFabric(t, shape{nodes: 2, Release: release})
 	node, pods, routes := fabric.nodes[onNode], newBystanders(t, fabric), watchRoutes(t, fabric)
 	if wanted.FastExternalFailover {
 		node.FRR.Show(t, "configure terminal", "router bgp", "bgp fast-external-failover")

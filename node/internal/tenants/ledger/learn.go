@@ -148,7 +148,7 @@ func covers(seen, generation int64) bool {
 func (l *Ledger) lacking(id string, generation int64, now time.Time) []string {
 	var nodes []string
 	for _, record := range l.records {
-		if seen, found := record.Seen[id]; !record.Leaving && !(found && covers(seen, generation)) {
+		if seen, found := record.Seen[id]; !record.Leaving && (!found || !covers(seen, generation)) {
 			nodes = append(nodes, record.Node)
 		}
 	}

@@ -149,7 +149,7 @@ func (l *Ledger) Draft(now time.Time) *tenants.Record {
 	return record
 }
 
-// Acked: the store has the record.
+// Acked says that the store has the record.
 func (l *Ledger) Acked(record *tenants.Record, now time.Time) {
 	if record.Instance != l.instance {
 		return
@@ -161,7 +161,7 @@ func (l *Ledger) Acked(record *tenants.Record, now time.Time) {
 	l.refresh(now)
 }
 
-// Failed: the store may not have the record; it is due again.
+// Failed says that the store may not have the record; it is due again.
 func (l *Ledger) Failed(now time.Time) { l.want(now) }
 
 // Published is the generation that others can read.
@@ -197,10 +197,10 @@ func (l *Ledger) waiting() bool {
 // Unpublished counts the changes that no publication will store: whoever acts by one has to store it.
 func (l *Ledger) Unpublished() uint64 { return l.unpublished }
 
-// Current: this process has read what others publish.
+// Current says whether this process has read what others publish.
 func (l *Ledger) Current() bool { return l.current }
 
-// Ruled: the policy is known.
+// Ruled says whether the policy is known.
 func (l *Ledger) Ruled() bool { return l.rules != nil }
 
 // TenantOf a namespace; not known: no policy was read yet.
@@ -218,7 +218,7 @@ func (l *Ledger) TenantOf(namespace string) (tenant string, err error, known boo
 // Evicted says that the own record is gone: Register starts another one.
 func (l *Ledger) Evicted() bool { return l.evicted }
 
-// Evict: the store says that the own record is gone or leaving. From now on nothing is let in.
+// Evict says that the store has the own record no more, or that it is leaving. From now on nothing is let in.
 func (l *Ledger) Evict(now time.Time) {
 	l.evicted, l.ready = true, false
 	l.refresh(now)

@@ -213,11 +213,11 @@ func TestViewsVersionGrowsWithWhatIsLetIn(t *testing.T) {
 		Node: "two", Instance: "00000000", Generation: 7, Revision: 1,
 		Addresses: []tenants.Address{{Address: netip.MustParseAddr("10.1.0.1"), Tenant: "ns:b"}},
 	}
-	record := publish(ledger, start, two)
+	publish(ledger, start, two)
 	if _, version := ledger.View([]string{"ns:a"}, start); version != first {
 		t.Errorf("version %d after %d for another tenant's address", version, first)
 	}
-	record = ledger.Record(start)
+	record := ledger.Record(start)
 	if record.Seen[two.ID()] != 7 {
 		t.Errorf("what needs no change in the flows is not confirmed: %v", record.Seen)
 	}

@@ -14,7 +14,7 @@ const mostProblems = 20
 // longWait is how long nodes may take to let go of an address before that is a problem.
 const longWait = time.Minute
 
-// Problems, one sentence each.
+// Problems tells each in one sentence.
 func (l *Ledger) Problems(now time.Time) []string {
 	problems := l.Unexplained()
 	if l.fault != "" {

@@ -62,7 +62,6 @@ type machine struct {
 	ledger         *Ledger
 	cursor         map[string]int
 	policy         int
-	sequence       uint64
 	own            []byte
 	known          []byte
 	pods           map[netip.Addr]pod
@@ -75,7 +74,6 @@ type machine struct {
 	reading        *tenants.Snapshot
 	readingSince   int64
 	asking         map[netip.Addr]tenants.Claim
-	checkedOnDisk  int64
 }
 
 var (

@@ -212,7 +212,7 @@ func (w *world) exchange(m *machine) {
 		w.noticeEviction(m)
 	case m.ledger.Evicted():
 		w.noticeEviction(m)
-	case !m.ledger.Due().IsZero() && !w.now.Before(m.ledger.Due()) && !(m.ledger.NeedsReading() && w.random.IntN(2) == 0):
+	case !m.ledger.Due().IsZero() && !w.now.Before(m.ledger.Due()) && (!m.ledger.NeedsReading() || w.random.IntN(2) != 0):
 		m.known = mustMarshal(w.t, m.ledger.Known())
 		m.publishing, m.published = m.ledger.Record(w.now), false
 		w.save(m, m.publishing)
