@@ -45,7 +45,11 @@ func connect(settings Settings, patience patience) (*daemon, *types.Error) {
 	socket, err := dial(settings, deadline)
 	for err != nil && bool(patience) && isAway(err) && time.Until(deadline) > dialPause {
 		time.Sleep(dialPause)
-		socket, err = dial(settings, deadline)
+		again, late := dial(settings, deadline)
+		if errors.Is(late, context.DeadlineExceeded) {
+			break // the pause took longer than asked for; what was wrong before tells more
+		}
+		socket, err = again, late
 	}
 	if err != nil {
 		return nil, failure(types.ErrTryAgainLater, lookAtDaemon, "railwrightd does not answer: %v", err)
