@@ -14,12 +14,13 @@ from rich.console import Console
 from railwright.cli.compare import COMMAND
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.report.comparison_text import render_comparison
-from railwright.report.records import comparison_lines, read_comparison_lines
+from railwright.report.records import comparison_lines
 from railwright.results.compare import Comparison, compare
 from railwright.results.model import Result, ResultFile
 from railwright.results.statistics import summarise
 
 from . import sample
+from .records_again import read_comparison_lines
 
 CURVES = sample.CURVES[4:6]
 

@@ -17,12 +17,13 @@ from railwright.errors import EXIT_UNJUDGED, UsageError
 from railwright.report import wording
 from railwright.report.html import render_html
 from railwright.report.page import standard_output
-from railwright.report.records import json_lines, read_json_lines
+from railwright.report.records import json_lines
 from railwright.report.text import render
 from railwright.results.model import End
 from railwright.topology.expand import expand
 
 from . import sample
+from .records_again import read_json_lines
 
 
 def rendered(
