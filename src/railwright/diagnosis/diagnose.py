@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 
 from msgspec.structs import replace
@@ -15,6 +14,7 @@ from railwright.diagnosis.verdict import WORST_FIRST, fraction_of_limit, judge
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.faults.model import Facts, Finding
 from railwright.faults.registry import FAULTS
+from railwright.groups import grouped
 from railwright.limits.model import Limit
 from railwright.results.bounds import Declarations
 from railwright.results.model import Evidence, Result, ResultFile, Verification
@@ -28,18 +28,14 @@ _UNJUDGED: tuple[State, ...] = ("suspicious", "failed", "unknown")
 def diagnose(file: ResultFile, declarations: Declarations) -> Diagnosis:
     """Judge every point and curve of a results file, each against what its benchmark declares."""
     finder = LimitFinder(file.run.topology, file.results, declarations, file.run.context.environment)
-    groups: dict[tuple[object, ...], list[Result]] = defaultdict(list)
-    for result in file.results:
-        groups[(*result.series(), result.parameters.get("size_bytes"))].append(result)
-    points = tuple(_judge_point(results, finder) for results in groups.values())
+    by_point = grouped(file.results, lambda one: (*one.series(), one.parameters.get("size_bytes")))
+    points = tuple(_judge_point(results, finder) for _, results in by_point)
     environment = file.run.context.environment
     facts = Facts(topology=file.run.topology, results=file.results, environment=environment, declarations=declarations)
     faults = tuple(finding for fault in FAULTS for finding in fault.look(facts))
     findings = (*faults, *gpu_health.look(file.results, points, file.run.topology))
-    curves: dict[tuple[object, ...], list[Judged]] = defaultdict(list)
-    for point in points:
-        curves[(point.benchmark, point.quantity, point.path, *_without_size(point.parameters).items())].append(point)
-    paths = tuple(_judge_curve(curve, finder, findings) for curve in curves.values())
+    by_curve = grouped(points, lambda one: (one.benchmark, one.quantity, one.path, *_varied(one).items()))
+    paths = tuple(_judge_curve(curve, finder, findings) for _, curve in by_curve)
     status = exit_status(paths, findings)
     if status == EXIT_OK and (file.end is None or file.end.interrupted):
         status = EXIT_UNJUDGED  # what a run that was cut off did not reach, nobody has judged
@@ -97,8 +93,9 @@ def _distinct(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
     return tuple({(one.claim, one.value): one for one in evidence}.values())
 
 
-def _without_size(parameters: dict[str, Scalar]) -> dict[str, Scalar]:
-    return {key: value for key, value in sorted(parameters.items()) if key != "size_bytes"}
+def _varied(point: Judged) -> dict[str, Scalar]:
+    """What tells one curve from another: the parameters without the size."""
+    return {key: value for key, value in sorted(point.parameters.items()) if key != "size_bytes"}
 
 
 def _judge_curve(points: list[Judged], finder: LimitFinder, findings: tuple[Finding, ...]) -> JudgedPath:
@@ -111,7 +108,7 @@ def _judge_curve(points: list[Judged], finder: LimitFinder, findings: tuple[Find
         benchmark=first.benchmark,
         quantity=first.quantity,
         path=first.path,
-        parameters=_without_size(first.parameters),
+        parameters=_varied(first),
         path_kind=path.kind if path else None,
         headline=headline,
         verdict=verdict,

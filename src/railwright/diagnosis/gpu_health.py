@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from railwright.diagnosis.gpu_siblings import GPU_ID, SLOWER_BY, slower_than_siblings
 from railwright.diagnosis.model import Judged
 from railwright.faults.model import Finding, OfBenchmark, OfPart
+from railwright.groups import grouped
 from railwright.results.model import Evidence, Result
 from railwright.results.statistics import quantile
 from railwright.topology.model import Device, Topology
@@ -84,13 +85,10 @@ def _seen_words(watched: Sequence[Result]) -> str:
 def _not_watched(results: Iterable[Result]) -> Iterator[Finding]:
     """Results during which nobody could look at the GPUs, though somebody should have."""
     of_gpus = [result for result in results if "gpu_samples" in result.settings]
-    blind: dict[str, list[Result]] = defaultdict(list)
-    for result in of_gpus:
-        why = str(result.settings.get("gpu_not_watched", ""))
-        if why not in ("", SWITCHED_OFF, TOO_SHORT):
-            blind[why].append(result)
     watched = sum(bool(result.settings["gpu_samples"]) for result in of_gpus)
-    for why, those in blind.items():
+    for why, those in grouped(of_gpus, lambda one: str(one.settings.get("gpu_not_watched", ""))):
+        if why in ("", SWITCHED_OFF, TOO_SHORT):
+            continue
         yield Finding(
             fault="gpu_not_watched",
             where=_benchmarks(those),

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from railwright.diagnosis.nccl_evidence import named
 from railwright.faults.model import Certainty, Finding
 from railwright.faults.settings import is_below, is_one_of
+from railwright.groups import grouped
 from railwright.results.model import Evidence
 from railwright.results.readers.nccl_log_model import NcclLog, Setting
 
@@ -86,11 +87,8 @@ COSTLY: dict[str, Costly] = {
 
 def costly_settings(log: NcclLog) -> Iterator[Finding]:
     """Settings that force something known to cost, each once with the hosts that have it."""
-    groups: dict[tuple[str, str], list[Setting]] = {}
-    for one in log.settings:
-        if one.name in COSTLY and COSTLY[one.name].when(one.value):
-            groups.setdefault((one.name, one.value), []).append(one)
-    for (name, value), found in groups.items():
+    costly = (one for one in log.settings if one.name in COSTLY and COSTLY[one.name].when(one.value))
+    for (name, value), found in grouped(costly, lambda one: (one.name, one.value)):
         rule = COSTLY[name]
         yield Finding(
             fault="nccl_setting",
@@ -106,11 +104,9 @@ def costly_settings(log: NcclLog) -> Iterator[Finding]:
 def differing_settings(log: NcclLog) -> Iterator[Finding]:
     """Settings that two processes have with different values, and those that only some hosts logged."""
     hosts = {one.host for one in log.settings}
-    names: dict[str, list[Setting]] = {}
-    for one in log.settings:
-        if one.name not in _MAY_DIFFER:
-            names.setdefault(one.name, []).append(one)
-    for name, found in names.items():
+    for name, found in grouped(log.settings, lambda one: one.name):
+        if name in _MAY_DIFFER:
+            continue
         values = {one.value: one for one in reversed(found)}
         missing = sorted(hosts - {one.host for one in found})
         if len(values) > 1:

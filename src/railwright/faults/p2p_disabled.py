@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Certainty, Facts, Fault, Findings, OfPart, Ways, with_host
+from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import can_run, has_gpu_links, nvlink_not_read, without
 from railwright.faults.settings import Cause, Settings, is_one_of
+from railwright.groups import grouped
 from railwright.limits.case import Case
 from railwright.limits.model import Constant
 from railwright.limits.sources import NO_P2P_MEASURED
@@ -46,17 +47,14 @@ def _signs(facts: Facts) -> Findings:
 def _refused(topology: Topology) -> Findings:
     """GPUs whose driver says that they may not reach each other: a fault where NVLink joins them. All pairs in one."""
     linked = {end for link in topology.links if isinstance(link.protocol, GPU_LINKS) for end in (link.a, link.b)}
-    refusing: dict[Certainty, list[Device]] = {}
-    for gpu in topology.of_kind("gpu"):
-        if gpu.facts.get("peers_refused"):
-            refusing.setdefault("seen" if gpu.id in linked else "possible", []).append(gpu)
-    for certainty, gpus in refusing.items():
+    refusing = [gpu for gpu in topology.of_kind("gpu") if gpu.facts.get("peers_refused")]
+    for is_linked, gpus in grouped(refusing, lambda gpu: gpu.id in linked):
         names = [gpu.id for gpu in gpus]
         yield FAULT.finding(
             map(OfPart, names),
             "; ".join(_who_reaches_whom(gpus)),
             Evidence(claim="peer access", value=f"refused by {runs(names)}", seen="CUDA and NVML"),
-            certainty=certainty,
+            certainty="seen" if is_linked else "possible",
             costs=_COSTS,
             remedy="nvidia-smi topo -p2p r shows all pairs; look for NVreg_RegistryDwords in"
             " /proc/driver/nvidia/params, for MIG, and for GPUs of different partitions",

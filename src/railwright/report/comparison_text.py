@@ -9,6 +9,7 @@ from rich.table import Column
 from rich.text import Text
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
+from railwright.groups import grouped
 from railwright.report import wording
 from railwright.report.page import Page
 from railwright.results.compare import ComparedPoint, Comparison, OneSided, RunLabel, Side, Statement
@@ -78,7 +79,7 @@ class _Printer(Page):
             return
         self.line(_interval_legend(points), "dim", indent=_INDENT)
         self._row([self.text(name.strip(), "dim") for name in (*_WIDTHS, "statement")])
-        for title, group in wording.grouped(points, _curve_words):
+        for title, group in grouped(points, _curve_words):
             self.line(title, "bold")
             told: set[str] = set()  # a reason is given once for a curve; its numbers are in every row
             for point in group:
@@ -111,7 +112,7 @@ class _Printer(Page):
             if not found:
                 continue
             self.heading(f"Only in {side.upper()}")
-            curves = wording.grouped(found, lambda each: (_curve_words(each), each.other, each.why))
+            curves = grouped(found, lambda each: (_curve_words(each), each.other, each.why))
             for (title, other, why), group in curves:
                 sizes = wording.sizes_words((each.parameters for each in group), listed=_SHOWN_PLACES)
                 self.line(f"{title}  {sizes}".rstrip(), indent=_INDENT)

@@ -18,6 +18,7 @@ import msgspec
 
 from railwright.diagnosis.gpu_limits import decides_nothing
 from railwright.diagnosis.model import Judged
+from railwright.groups import grouped
 from railwright.limits.model import Limit, Quantity
 from railwright.report import axes, wording
 from railwright.report.offline_page import Figure, Row, plotly_text
@@ -49,8 +50,8 @@ def figures(points: Iterable[Judged]) -> tuple[Figure, ...]:
     # A logarithmic axis has no place for other points; the table of paths has them, with their verdicts.
     drawn = (point for point in points if _positive(point.value))
     made: list[Figure] = []
-    for (benchmark, quantity), group in wording.grouped(drawn, lambda point: (point.benchmark, point.quantity)):
-        series = list(wording.grouped(group, _path_and_varied))
+    for (benchmark, quantity), group in grouped(drawn, lambda point: (point.benchmark, point.quantity)):
+        series = list(grouped(group, _path_and_varied))
         one_path = len({path for (path, _), _ in series}) == 1
         for start in range(0, len(series), MAX_SERIES):
             curves = []

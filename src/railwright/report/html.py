@@ -13,6 +13,7 @@ from railwright.diagnosis.gpu_health import WATCHED, watched_words
 from railwright.diagnosis.gpu_limits import decides_nothing
 from railwright.diagnosis.model import Diagnosis, Judged, State
 from railwright.errors import RailwrightError
+from railwright.groups import grouped
 from railwright.limits.model import Limit
 from railwright.report import wording
 from railwright.report.figures import figures, slow_edge
@@ -46,7 +47,7 @@ def render_html(run: Run, diagnosis: Diagnosis, results: tuple[Result, ...], end
         "meter_of": _meter,
         "findings": all_findings(diagnosis),
         "unmeasured": wording.unmeasured(diagnosis.points),
-        "methods": wording.grouped(measured, lambda one: (one.benchmark, one.method, one.ranks, one.hosts)),
+        "methods": grouped(measured, lambda one: (one.benchmark, one.method, one.ranks, one.hosts)),
         "settings_of": _settings,
         "check_of": _checked,
     }

@@ -6,8 +6,9 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from railwright.faults.model import Finding
+from railwright.groups import grouped
 from railwright.report.findings_text import finding_lines
-from railwright.report.wording import ABSENT, count, grouped, visible
+from railwright.report.wording import ABSENT, count, visible
 from railwright.results.readers.nccl_log_model import Communicator, NcclLog, Nic, Ring
 from railwright.results.readers.nccl_log_summary import Hop, Shape, SizeRange, algorithms, shapes, traffic, transports
 from railwright.topology.cpu_list import format_cpu_list

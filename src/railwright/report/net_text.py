@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
+from railwright.groups import grouped
 from railwright.net.model import Line, State
-from railwright.report.wording import count, grouped, visible
+from railwright.report.wording import count, visible
 
 _MEANING = {
     EXIT_OK: "all is as it should be",

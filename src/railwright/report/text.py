@@ -16,6 +16,7 @@ from rich.text import Text
 from railwright.diagnosis.gpu_health import watched_words
 from railwright.diagnosis.model import Diagnosis, JudgedPath
 from railwright.faults.model import Finding
+from railwright.groups import grouped
 from railwright.report import wording
 from railwright.report.iteration_text import render_iterations
 from railwright.report.nccl_choice import cost_tables, lines
@@ -102,7 +103,7 @@ class _Printer(Page):
             self.line("no path was measured", indent=_INDENT)
             return
         self.row(*(self.text(name, "dim") for name in ("varied", *_NUMBER_WIDTHS, "because")))
-        by_path = wording.grouped(paths, lambda each: (each.benchmark, each.path, each.path_kind))
+        by_path = grouped(paths, lambda each: (each.benchmark, each.path, each.path_kind))
         for (benchmark, path, kind), group in by_path:
             title = self.text(f"{benchmark}  ", "bold")
             ranks = wording.ranks_words(judged.headline.ranks for judged in group if judged.headline)

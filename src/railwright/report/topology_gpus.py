@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from railwright.groups import grouped
 from railwright.report.topology_words import clean
-from railwright.report.wording import grouped
 from railwright.topology.gpus import runs
 from railwright.topology.model import Device, Scalar, Topology
 from railwright.units import format_bandwidth, format_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from railwright.report.wording import grouped
+from railwright.groups import grouped
 from railwright.topology.gpus import runs
 from railwright.topology.model import (
     C2cLink,

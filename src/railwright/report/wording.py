@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from railwright.diagnosis.gpu_limits import decides_nothing
 from railwright.diagnosis.model import Diagnosis, Judged, JudgedPath, State
 from railwright.diagnosis.verdict import WORST_FIRST, format_quantity
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, EXIT_USAGE
+from railwright.groups import grouped
 from railwright.limits.model import Expected, Limit, NoLimit
 from railwright.results.model import Context, End
 from railwright.terminal import visible as visible  # templates and pages call it as one of their words
 from railwright.topology.model import Scalar, Topology
 from railwright.units import format_duration, format_size
-
-Item = TypeVar("Item")
-Key = TypeVar("Key", bound=Hashable)
 
 ABSENT = "-"
 """Printed where there is no value."""
@@ -167,14 +165,6 @@ def ranks_words(ranks: Iterable[int]) -> str:
 def moved_words(counters: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
     """Counters by name, each with its change and its sign."""
     return tuple((visible(name), f"{moved:+d}") for name, moved in sorted(counters.items()))
-
-
-def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> Iterable[tuple[Key, list[Item]]]:
-    """Items with the same key together, in the order in which the keys first appear."""
-    groups: dict[Key, list[Item]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return groups.items()
 
 
 def state_counts(states: Iterable[State]) -> tuple[tuple[State, int], ...]:

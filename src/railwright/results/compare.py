@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
+from railwright.groups import grouped
 from railwright.limits.model import Quantity
 from railwright.results import fairness
 from railwright.results.fairness import Difference, percent
@@ -143,13 +144,12 @@ def compare(a: ResultFile, b: ResultFile, across: Iterable[str] = ()) -> Compari
 
 
 def _grouped(results: Iterable[Result], ignored: tuple[str, ...]) -> dict[PointKey, list[Result]]:
-    groups: dict[PointKey, list[Result]] = {}
-    for result in results:
+    def point_of(result: Result) -> PointKey:
         # Values are compared as text: True and 1 are not the same value, and a NaN is the same as itself.
         parameters = sorted((key, str(value)) for key, value in result.parameters.items() if key not in ignored)
-        key = (result.benchmark, result.quantity, result.path, tuple(parameters))
-        groups.setdefault(key, []).append(result)
-    return groups
+        return result.benchmark, result.quantity, result.path, tuple(parameters)
+
+    return dict(grouped(results, point_of))
 
 
 def _label(run: Run) -> RunLabel:

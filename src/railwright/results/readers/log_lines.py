@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from railwright.errors import UsageError
+from railwright.groups import grouped
 
 MAX_CHARACTERS = 16 * 2**20
 MAX_LINES = 200_000
@@ -83,10 +84,7 @@ def _line(number: int, raw: str) -> Line:
 
 def by_origin(lines: Iterable[Line]) -> list[list[Line]]:
     """The lines of each origin. Origins are in the order of their first lines; unmarked lines are an origin too."""
-    origins: dict[str, list[Line]] = {}
-    for line in lines:
-        origins.setdefault(line.origin, []).append(line)
-    return list(origins.values())
+    return [group for _, group in grouped(lines, lambda line: line.origin)]
 
 
 def runs_of(text: str, begins: Callable[[Line], bool]) -> list[list[Line]]:

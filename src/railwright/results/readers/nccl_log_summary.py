@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
+from railwright.groups import grouped
 from railwright.results.readers.nccl_log_model import Communicator, Connection, NcclLog, Ring
 
 
@@ -102,10 +103,8 @@ class Wiring:
 def shapes(communicator: Communicator) -> tuple[Shape, ...]:
     """The shapes of the rings, the most frequent first."""
     wiring = Wiring(communicator)
-    groups: dict[tuple[tuple[int, ...], tuple[str, ...]], list[Ring]] = defaultdict(list)
-    for ring in communicator.rings:
-        groups[(ring.ranks, tuple(hop.label for hop in wiring.hops(ring)))].append(ring)
-    found = [Shape(tuple(one.channel for one in rings), rings[0], wiring.hops(rings[0])) for rings in groups.values()]
+    alike = grouped(communicator.rings, lambda ring: (ring.ranks, tuple(hop.label for hop in wiring.hops(ring))))
+    found = [Shape(tuple(one.channel for one in rings), rings[0], wiring.hops(rings[0])) for _, rings in alike]
     return tuple(sorted(found, key=lambda shape: (-len(shape.channels), shape.channels)))
 
 
@@ -124,16 +123,17 @@ def transports(communicator: Communicator) -> tuple[tuple[str, int], ...]:
 def traffic(communicator: Communicator) -> tuple[Traffic, ...]:
     """Connections over each NIC, by host and direction. A send through a proxy counts on the proxy's NIC."""
     hosts = communicator.host_by_rank
-    groups: dict[tuple[str, int, str, str], list[Connection]] = defaultdict(list)
-    for one in communicator.connections:
-        if one.transport == "NET" and one.nic is not None:
-            host = hosts.get(one.target if one.direction == "receive" else one.source, "")
-            groups[(host, one.nic, one.network, one.direction)].append(one)
+
+    def way_of(one: Connection) -> tuple[str, int, str, str]:
+        assert one.nic is not None
+        host = hosts.get(one.target if one.direction == "receive" else one.source, "")
+        return host, one.nic, one.network, one.direction
+
+    networked = (one for one in communicator.connections if one.transport == "NET" and one.nic is not None)
     return tuple(
-        Traffic(host, nic, network, direction, len(group), sum(one.gdr for one in group),
-                sum(one.proxy is not None for one in group))
-        for (host, nic, network, direction), group in sorted(groups.items())
-    )  # fmt: skip
+        Traffic(*way, len(group), sum(one.gdr for one in group), sum(one.proxy is not None for one in group))
+        for way, group in sorted(grouped(networked, way_of))
+    )
 
 
 def algorithms(log: NcclLog) -> tuple[SizeRange, ...]:
