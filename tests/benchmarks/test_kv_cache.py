@@ -14,9 +14,8 @@ from tests.diagnosis.finders import Finder
 from railwright.benchmarks.benchmark import AnyJob
 from railwright.benchmarks.kv import cache as kv_cache
 from railwright.benchmarks.kv.geometry import GEOMETRIES, paged, scattered
-from railwright.diagnosis.host_limits import Bounds
 from railwright.errors import UsageError
-from railwright.limits.model import Limit, NoLimit, Quantity
+from railwright.limits.model import Bounds, Limit, NoLimit, Quantity
 from railwright.native import blocks
 from railwright.native.memory import Buffer
 from railwright.results.model import Result, Verification

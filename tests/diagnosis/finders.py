@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from railwright.benchmarks.registry import DECLARATIONS
-from railwright.diagnosis.host_limits import Bounds
 from railwright.diagnosis.limits_of import LimitFinder
-from railwright.limits.model import Quantity
+from railwright.limits.model import Bounds, Quantity
 from railwright.results.model import Result
 from railwright.topology.model import Path, Scalar, Topology
 

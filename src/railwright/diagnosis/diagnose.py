@@ -10,12 +10,11 @@ from railwright.diagnosis import gpu_health
 from railwright.diagnosis.causes import causes_of
 from railwright.diagnosis.limits_of import LimitFinder
 from railwright.diagnosis.model import Diagnosis, Judged, JudgedPath, State, Verdict
-from railwright.diagnosis.verdict import WORST_FIRST, fraction_of_limit, judge
+from railwright.diagnosis.verdict import WORST_FIRST, judged
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.faults.model import Facts, Finding
 from railwright.faults.registry import FAULTS
 from railwright.groups import grouped
-from railwright.limits.model import Limit
 from railwright.results.bounds import Declarations
 from railwright.results.model import Evidence, Result, ResultFile, Verification
 from railwright.results.statistics import quantile
@@ -51,28 +50,13 @@ def _judge_point(results: list[Result], finder: LimitFinder) -> Judged:
     # A launch that failed outright is a point of its own; one that failed at this point makes this point fail.
     failed = next((result for result in results if result.outcome == "failed"), None)
     telling = failed or first
-    limit, expected = finder.find(first)
     checks = _together([result.verification for result in measured])
-    spread = (medians[-1] - medians[0]) / value if value and len(medians) > 1 else None
-    return Judged(
-        benchmark=first.benchmark,
-        quantity=first.quantity,
-        path=first.path,
-        parameters=first.parameters,
-        outcome=telling.outcome,
-        reason=telling.reason,
-        value=value,
+    point = replace(first, outcome=telling.outcome, reason=telling.reason)
+    return replace(
+        judged(point, value, finder.find(first), checks),
         launches=tuple(result.summary for result in measured if result.summary is not None),
-        launch_spread=spread,
-        limit=limit,
-        expected=expected,
-        fraction_of_limit=fraction_of_limit(value, limit) if value and isinstance(limit, Limit) else None,
-        verdict=judge(telling.outcome, telling.reason, value, limit, expected, checks),
-        verification=checks,
+        launch_spread=(medians[-1] - medians[0]) / value if value and len(medians) > 1 else None,
         evidence=_distinct(evidence for result in measured for evidence in result.evidence),
-        method=first.method,
-        ranks=first.ranks,
-        hosts=first.hosts,
     )
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from railwright.busbw import bus_bandwidth
 from railwright.diagnosis.model import Judged
-from railwright.diagnosis.verdict import fraction_of_limit, judge
+from railwright.diagnosis.verdict import judged
 from railwright.errors import UsageError
 from railwright.faults.parts import without
 from railwright.limits.case import Case
@@ -21,6 +21,7 @@ from railwright.limits.model import Bounds, Expected, Limit, NoLimit, bandwidth_
 from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING
 from railwright.limits.storage import file_limit
 from railwright.limits.traffic import ALGORITHMS
+from railwright.results.bounds import no_limit
 from railwright.results.model import Result
 from railwright.results.readers.model import ForeignFile
 from railwright.results.readers.subject import Subject
@@ -164,24 +165,7 @@ def _judged(result: Result, limit: Limit | NoLimit, expected: Expected | None, s
         limit = replace(limit, value=limit.value * scale)
     if expected is not None:
         expected = _scaled(expected, scale, scale)
-    checked = result.verification
-    return Judged(
-        benchmark=result.benchmark,
-        quantity=result.quantity,
-        path=result.path,
-        parameters=result.parameters,
-        outcome=result.outcome,
-        reason=result.reason,
-        value=value,
-        limit=limit,
-        expected=expected,
-        fraction_of_limit=fraction_of_limit(value, limit) if value and isinstance(limit, Limit) else None,
-        verdict=judge(result.outcome, result.reason, value, limit, expected, checked, must_check=False),
-        verification=checked,
-        method=result.method,
-        ranks=result.ranks,
-        hosts=result.hosts,
-    )
+    return judged(result, value, (limit, expected), result.verification, must_check=False)
 
 
 def _scaled(band: Expected, low: float, high: float) -> Expected:
@@ -192,7 +176,7 @@ def limit_finder(file: ForeignFile, machine: Machine) -> Callable[[Result], Boun
     """What gives each row its limit and band. Raises UsageError and CannotJudge."""
     kind, cluster = file.subject.kind, machine.cluster
     if kind == "collective" and file.ranks == 1:
-        return lambda result: _none(result, "one rank alone sends nothing to another")
+        return lambda result: no_limit(result, "one rank alone sends nothing to another")
     if is_collective(file):
         found = algorithms(Case(cluster=cluster), file.test)
         return lambda result: collective_row(cluster, file.test, found, result)
@@ -202,14 +186,14 @@ def limit_finder(file: ForeignFile, machine: Machine) -> Callable[[Result], Boun
         return lambda result: _file(result, file.subject, cluster)
     if kind == "linpack":
         return lambda result: _hpl(result, cluster)
-    return lambda result: _none(result, f"no limit is derived for {file.test}")
+    return lambda result: no_limit(result, f"no limit is derived for {file.test}")
 
 
 def collective_row(cluster: Cluster, collective: str, found: tuple[Algorithm, ...], result: Result) -> Bounds:
     """Limit and band of algbw at the row's size."""
     size = result.parameters.get("size_bytes")
     if result.quantity != "bandwidth_bytes_per_s" or not isinstance(size, int) or size < 1:
-        return _none(result, f"no limit is derived for {result.quantity} of a collective")
+        return no_limit(result, f"no limit is derived for {result.quantity} of a collective")
     likely, rate, _ = at_size(cluster, collective, found, size)
     limit = as_limit(found, rate.limit)
     if rate.expected_low is None:
@@ -230,10 +214,10 @@ def path_of(file: ForeignFile, machine: Machine) -> str:
 
 def _stream(result: Result, file: ForeignFile, machine: Machine) -> Bounds:
     if result.quantity != "bandwidth_bytes_per_s":
-        return _none(result, "only the bandwidth of messages has a limit here")
+        return no_limit(result, "only the bandwidth of messages has a limit here")
     path = path_of(file, machine)
     if path == "memory0:memory0":
-        return _none(result, "inside one host no limit is known; if it ran between two hosts, give --count 2")
+        return no_limit(result, "inside one host no limit is known; if it ran between two hosts, give --count 2")
     row = cluster_path_limits(machine.cluster, path)[0]
     limit, expected = row.limit, row.expected
     if isinstance(limit, NoLimit):
@@ -248,7 +232,7 @@ def _stream(result: Result, file: ForeignFile, machine: Machine) -> Bounds:
 
 def _file(result: Result, subject: Subject, cluster: Cluster) -> Bounds:
     if result.quantity != "bandwidth_bytes_per_s":
-        return _none(result, "no limit is derived for this quantity of files")
+        return no_limit(result, "no limit is derived for this quantity of files")
     crosses = str(result.settings.get("crosses", result.parameters.get("transfer", "")))
     to_gpu = "gpu" in crosses.lower() or subject.from_gpu
     return file_limit(cluster, cluster.hosts, to_gpus=1 if to_gpu else 0), None
@@ -263,8 +247,4 @@ def _hpl(result: Result, cluster: Cluster) -> Bounds:
         and result.quantity == "flop_per_s"
     ):
         return hpl_limit(cluster.host, rows * columns, order)
-    return _none(result, "no limit is derived for this row")
-
-
-def _none(result: Result, why: str) -> Bounds:
-    return NoLimit(quantity=result.quantity, why=why), None
+    return no_limit(result, "no limit is derived for this row")

@@ -6,20 +6,21 @@ from msgspec.structs import replace
 
 from railwright.busbw import factor
 from railwright.diagnosis.ceilings import Ceilings
-from railwright.diagnosis.host_limits import Bounds
+from railwright.diagnosis.host_limits import path_over
 from railwright.errors import RailwrightError
+from railwright.faults.parts import without
 from railwright.limits import gpu as gpu_limits
 from railwright.limits import nvlink
 from railwright.limits.case import Case
 from railwright.limits.collectives import Algorithm, Rate, algorithms, as_limit, at_size
-from railwright.limits.model import Expected, Limit, NoLimit
+from railwright.limits.model import Bounds, Expected, Limit, NoLimit
 from railwright.limits.path import limit_inside
 from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING
 from railwright.limits.traffic import without_nvls
 from railwright.results.model import Result
 from railwright.topology.cluster import Cluster, cluster_of
 from railwright.topology.gpus import usable_gpus
-from railwright.topology.model import Device, Path, PcieLink, Scalar, Topology
+from railwright.topology.model import Device, PcieLink, Scalar, Topology
 from railwright.topology.paths import Graph
 from railwright.units import GIB, MIB, format_size
 
@@ -69,22 +70,21 @@ class GpuLimits:
 
     def load(self, point: Result) -> Bounds:
         """A load of other memory takes longer than one of the GPU's own, by a factor that belongs to the link."""
-        source, _, reader = point.path.partition(">")
-        own = self._ceilings.gpu_load(reader, point.parameters.get("size_bytes", 0))
-        gpu, path = self._device(reader), self._find(source, reader)
+        own = self._ceilings.of("gpu load", point)
+        gpu, path = self._device(point.path.partition(">")[2]), path_over(self._graph, point.path)
         if own is None or gpu is None or path is None:
             return NoLimit(quantity="latency_s", why="loads of its own memory were not measured in this run"), None
         limit, _ = limit_inside(self._topology, path)
         if isinstance(limit, NoLimit):
             return replace(limit, quantity="latency_s"), None
         is_pcie = any(isinstance(link.protocol, PcieLink) for link in path.links)
-        return gpu_limits.remote_load(gpu, own, over_pcie=is_pcie)
+        return gpu_limits.remote_load(gpu, (own.slowest, own.fastest), over_pcie=is_pcie)
 
     def _path(self, path_id: str) -> Bounds:
         source, _, target = path_id.partition(">")
         if source == target and (gpu := self._device(source)) is not None:
             return gpu_limits.local_copy_limit(gpu)
-        path = self._find(source, target)
+        path = path_over(self._graph, path_id)
         if path is None:
             return NoLimit(quantity="bandwidth_bytes_per_s", why=f"the topology has no path {path_id}"), None
         return limit_inside(self._topology, path)
@@ -97,7 +97,7 @@ class GpuLimits:
             return None  # the driver copies through a buffer of its own: a CPU's work, and no link's
         source, _, target = path_id.partition(">")
         by_kernel, both_ways = parameters.get("engine") == "sm", parameters.get("direction") == "both"
-        path = self._find(source, target) if source != target else None
+        path = path_over(self._graph, path_id) if source != target else None
         if path is None:
             return band
         is_pcie = any(isinstance(link.protocol, PcieLink) for link in path.links)
@@ -149,18 +149,8 @@ class GpuLimits:
         taking_part = named.split(",") if named else gpus[: gpus.index(last) + 1] if last in gpus else []
         if len(taking_part) < _LEAST_RANKS or not set(taking_part) <= set(gpus):
             return None
-        gone = set(every) - set(taking_part)
-        host = replace(
-            self._topology,
-            devices=tuple(device for device in self._topology.devices if device.id not in gone),
-            links=tuple(link for link in self._topology.links if not {link.a, link.b} & gone),
-        )
+        host = without(self._topology, set(every) - set(taking_part))
         return cluster_of(without_nvls(host) if nvls_is_off else host, 1)
-
-    def _find(self, source: str, target: str) -> Path | None:
-        if self._graph is None or not {source, target} <= set(self._graph.devices):
-            return None
-        return self._graph.find(source, target)
 
     def _device(self, device_id: str) -> Device | None:
         found = self._topology.device(device_id)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.diagnosis.ceilings import Ceilings, Launches
+from railwright.diagnosis.ceilings import Ceiling, Ceilings
 from railwright.limits.memory import copy_limit
-from railwright.limits.model import Constant, Expected, Limit, NoLimit, Quantity, Source
+from railwright.limits.model import Bounds, Constant, Expected, Limit, NoLimit, Quantity, Source
 from railwright.limits.path import link_limit, path_limit
 from railwright.limits.sources import SAME_RUN, SINGLE_HOST_COPIES
+from railwright.results.bounds import no_limit
 from railwright.results.model import Result
 from railwright.topology.model import MemoryLink, Path, Topology
 from railwright.topology.paths import Graph
@@ -38,7 +39,13 @@ FILE_SYSTEM_SHARE = Constant(
 _JUDGED_FROM_BYTES = MIB
 """Below this size the cost of a message, not of its bytes, decides a bandwidth."""
 
-Bounds = tuple[Limit | NoLimit, Expected | None]
+
+def path_over(graph: Graph | None, path_id: str) -> Path | None:
+    """The path of `source>target` over the topology, None where it has no such devices."""
+    source, _, target = path_id.partition(">")
+    if graph is None or not {source, target} <= graph.devices.keys():
+        return None
+    return graph.find(source, target)
 
 
 class HostLimits:
@@ -49,20 +56,13 @@ class HostLimits:
         self._graph = graph
         self._ceilings = ceilings
 
-    def path(self, path_id: str) -> Path | None:
-        """The path of `source>target` over the topology, None where it has no such devices."""
-        source, _, target = path_id.partition(">")
-        if self._graph is None or not {source, target} <= set(self._graph.devices):
-            return None
-        return self._graph.find(source, target)
-
     def links(self, point: Result) -> Bounds:
         """The narrowest link of the path."""
-        path = self.path(point.path)
+        path = path_over(self._graph, point.path)
         if path is None:
-            return _none(point, f"the topology has no path {point.path}")
+            return no_limit(point, f"the topology has no path {point.path}")
         if point.quantity != "bandwidth_bytes_per_s":
-            return _none(point, "no document gives a latency or a rate of operations here")
+            return no_limit(point, "no document gives a latency or a rate of operations here")
         return path_limit(path)
 
     def drive_links(self, point: Result) -> Bounds:
@@ -93,23 +93,23 @@ class HostLimits:
         touched = 2 * size * threads if isinstance(size, int) and isinstance(threads, int) else 0
         if memory != other:
             limit = self.links(point)[0] if touched > LARGEST_CACHE.value else None
-            none = _none(point, "no document gives the rate between NUMA nodes")
+            none = no_limit(point, "no document gives the rate between NUMA nodes")
             return (limit, None) if isinstance(limit, Limit) else none
         if touched <= LARGEST_CACHE.value:
-            return _none(point, f"a copy that touches {format_size(touched)} may stay in the caches")
+            return no_limit(point, f"a copy that touches {format_size(touched)} may stay in the caches")
         if len(self._topology.of_kind("memory")) > 1 and threads != 1:
-            return _none(point, "threads on several NUMA nodes use several memories")
+            return no_limit(point, "threads on several NUMA nodes use several memories")
         for link in self._topology.links:
             if isinstance(link.protocol, MemoryLink) and memory in (link.a, link.b):
                 limit, _ = link_limit(link)
                 return (copy_limit(limit) if isinstance(limit, Limit) else limit), None
-        return _none(point, f"the topology does not say how {memory} is attached")
+        return no_limit(point, f"the topology does not say how {memory} is attached")
 
     def cache_line(self, point: Result, *, for_messages: bool) -> Bounds:
         """One cache line from core to core; a band for messages of one line through shared memory."""
-        line = self._ceilings.cache_line(point.path)
+        line = self._ceilings.of("cache line", point)
         if line is None:
-            return _none(point, "one cache line from core to core was not measured in this run")
+            return no_limit(point, "one cache line from core to core was not measured in this run")
         limit = _ceiling(point.quantity, line.fastest, "one cache line from core to core, measured in this run")
         return limit, _message_band(line, point) if for_messages else None
 
@@ -119,7 +119,7 @@ class HostLimits:
         found = self._ceilings.copies(point.path, size) if isinstance(size, int) else None
         largest = self._ceilings.largest_copies(point.path)
         if found is None or largest is None:
-            return _none(point, "one thread's memory copy was not measured in this run at such a size")
+            return no_limit(point, "one thread's memory copy was not measured in this run at such a size")
         near, copied = found
         best, of_size = self._best_copy(point.path, near)
         because = f"one thread's memory copy of {format_size(of_size)}, measured in this run"
@@ -153,7 +153,7 @@ class HostLimits:
         size, layers = point.parameters.get("size_bytes"), point.parameters.get("layers")
         found = self._ceilings.largest_copies(point.path)
         if not isinstance(size, int) or found is None:
-            return _none(point, "one thread's memory copy was not measured in this run")
+            return no_limit(point, "one thread's memory copy was not measured in this run")
         largest, _ = found
         limit, band = self.thread_copies(
             replace(point, parameters=point.parameters | {"size_bytes": min(size, largest)})
@@ -172,38 +172,33 @@ class HostLimits:
 
     def raw_device(self, point: Result) -> Bounds:
         """The raw device with the same reads, else the links to it."""
-        device = self._ceilings.raw_device(point)
+        device = self._ceilings.of("raw device", point)
         if device is None:
             limit, _ = self.links(point)
             if isinstance(limit, NoLimit):
                 return replace(limit, why=f"the raw device was not measured in this run, and {limit.why}"), None
             return limit, None
-        slowest, value = device
-        share = FILE_SYSTEM_SHARE.value
+        value, share = device.fastest, FILE_SYSTEM_SHARE.value
         is_latency = point.quantity == "latency_s"
         low, high = (value, value / share) if is_latency else (share * value, value)
         return _ceiling(point.quantity, value, "the same blocks read from the raw device, in this run"), Expected(
             quantity=point.quantity,
             low=low,
             high=high,
-            doubtful_to=slowest / share if is_latency else share * slowest,
+            doubtful_to=device.slowest / share if is_latency else share * device.slowest,
             because="a file system adds a look-up of extents to each direct read",
             sources=(FILE_SYSTEM_SHARE.source,),
         )
 
     def plain_socket(self, point: Result) -> Bounds:
         """A plain socket between the same ends at the same size. No band: what a library adds to it is not known."""
-        socket = self._ceilings.plain_socket(point)
+        socket = self._ceilings.of("plain socket", point)
         if socket is None:
-            return _none(point, "plain sockets were not measured in this run at such a size")
+            return no_limit(point, "plain sockets were not measured in this run at such a size")
         return _ceiling(point.quantity, socket.fastest, "a plain socket between the same ends, in this run"), None
 
 
-def _none(point: Result, why: str) -> Bounds:
-    return NoLimit(quantity=point.quantity, why=why), None
-
-
-def _message_band(line: Launches, point: Result) -> Expected | None:
+def _message_band(line: Ceiling, point: Result) -> Expected | None:
     """What a message of at most one cache line takes through shared memory; nothing is known of larger ones."""
     size = point.parameters.get("size_bytes")
     if not isinstance(size, int) or size > CACHE_LINE_BYTES.value:

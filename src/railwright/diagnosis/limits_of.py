@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from railwright.diagnosis.ceilings import Ceilings
 from railwright.diagnosis.gpu_limits import GpuLimits
-from railwright.diagnosis.host_limits import Bounds, HostLimits
+from railwright.diagnosis.host_limits import HostLimits, path_over
 from railwright.errors import RailwrightError
 from railwright.faults.algorithm_forced import nvls_is_off
-from railwright.limits.model import NoLimit
+from railwright.limits.model import Bounds
 from railwright.results import bounds
-from railwright.results.bounds import Bound, Declarations, declared_for
+from railwright.results.bounds import Bound, Declarations, declared_for, no_limit
 from railwright.results.model import Result
 from railwright.topology.model import Path, Topology
 from railwright.topology.paths import Graph
@@ -31,14 +31,14 @@ class LimitFinder:
     ) -> None:
         """`declarations` say what the benchmarks' results are held against; `results` hold the measured ceilings."""
         try:
-            graph: Graph | None = Graph(topology)
+            self._graph: Graph | None = Graph(topology)
         except RailwrightError:
-            graph = None
+            self._graph = None
         ceilings = Ceilings(results, declarations)
         self._declarations = declarations
         self._environment = environment or {}
-        self._host = HostLimits(topology, graph, ceilings)
-        self._gpu = GpuLimits(topology, graph, ceilings)
+        self._host = HostLimits(topology, self._graph, ceilings)
+        self._gpu = GpuLimits(topology, self._graph, ceilings)
         self._finders: dict[type[Bound], Finder] = {
             bounds.Nothing: _nothing,
             bounds.PathLinks: _of(self._host.links),
@@ -58,20 +58,20 @@ class LimitFinder:
 
     def path(self, path_id: str) -> Path | None:
         """The path of `source>target` over the topology, None where it has no such devices."""
-        return self._host.path(path_id)
+        return path_over(self._graph, path_id)
 
     def find(self, point: Result) -> Bounds:
         """The limit and the expected band of one point; no limit for what nobody declared."""
         if "@" in point.path:  # `memory0@0>memory0@1`
-            return _none(point, "the ranks were on several hosts, the topology is of one")
+            return no_limit(point, "the ranks were on several hosts, the topology is of one")
         if point.settings.get("functional") is True:
-            return _none(point, f"a functional run, its {point.ranks} ranks shared cores")
+            return no_limit(point, f"a functional run, its {point.ranks} ranks shared cores")
         declared = declared_for(point, self._declarations)
         if declared is None:
-            return _none(point, "nothing is declared of what this is held against")
+            return no_limit(point, "nothing is declared of what this is held against")
         finder = self._finders.get(type(declared.bound))
         if finder is None:
-            return _none(point, f"nothing here knows the bound {type(declared.bound).__name__}")
+            return no_limit(point, f"nothing here knows the bound {type(declared.bound).__name__}")
         return finder(declared.bound, point)
 
     def _thread_copies(self, bound: Bound, point: Result) -> Bounds:
@@ -102,8 +102,4 @@ def _of(find: Callable[[Result], Bounds]) -> Finder:
 
 def _nothing(bound: Bound, point: Result) -> Bounds:
     assert isinstance(bound, bounds.Nothing)
-    return _none(point, bound.why)
-
-
-def _none(point: Result, why: str) -> Bounds:
-    return NoLimit(quantity=point.quantity, why=why), None
+    return no_limit(point, bound.why)

@@ -10,9 +10,9 @@ For a latency the limit is a floor and the band is read upwards.
 
 from __future__ import annotations
 
-from railwright.diagnosis.model import State, Verdict
-from railwright.limits.model import Expected, Limit, NoLimit
-from railwright.results.model import Outcome, Verification
+from railwright.diagnosis.model import Judged, State, Verdict
+from railwright.limits.model import Bounds, Expected, Limit, NoLimit
+from railwright.results.model import Outcome, Result, Verification
 from railwright.units import format_bandwidth, format_duration, format_flops, format_messages, format_operations
 
 TOLERANCE_ABOVE_LIMIT = 1.02
@@ -36,6 +36,30 @@ def format_quantity(quantity: str, value: float) -> str:
 def fraction_of_limit(value: float, limit: Limit) -> float:
     """Measured / limit; for a latency floor / measured, so that 1 is always the best possible."""
     return limit.value / value if limit.quantity == "latency_s" else value / limit.value
+
+
+def judged(
+    result: Result, value: float | None, bounds: Bounds, checked: Verification | None, *, must_check: bool = True
+) -> Judged:
+    """A result with the value that stands for it, beside its limit."""
+    limit, expected = bounds
+    return Judged(
+        benchmark=result.benchmark,
+        quantity=result.quantity,
+        path=result.path,
+        parameters=result.parameters,
+        outcome=result.outcome,
+        reason=result.reason,
+        value=value,
+        limit=limit,
+        expected=expected,
+        fraction_of_limit=fraction_of_limit(value, limit) if value and isinstance(limit, Limit) else None,
+        verdict=judge(result.outcome, result.reason, value, limit, expected, checked, must_check=must_check),
+        verification=checked,
+        method=result.method,
+        ranks=result.ranks,
+        hosts=result.hosts,
+    )
 
 
 def judge(

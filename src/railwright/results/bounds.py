@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from railwright.limits.model import Quantity
+from railwright.limits.model import Bounds, NoLimit, Quantity
 from railwright.results.model import Result
 from railwright.topology.model import Scalar
 
@@ -133,3 +133,8 @@ def declared_for(result: Result, declarations: Declarations) -> Declaration | No
 def first_covering(declarations: Iterable[Declaration], result: Result) -> Declaration | None:
     """The first that covers a result; None where none does."""
     return next((one for one in declarations if one.covers(result)), None)
+
+
+def no_limit(result: Result, why: str) -> Bounds:
+    """Why a result has no limit, and nothing is expected of it."""
+    return NoLimit(quantity=result.quantity, why=why), None
