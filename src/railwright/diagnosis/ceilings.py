@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from railwright.limits.model import Constant
 from railwright.limits.sources import SINGLE_HOST_COPIES
 from railwright.results.bounds import Declarations, Supply, declared_for
-from railwright.results.model import Result
+from railwright.results.model import Result, size_of
 
 Key = TypeVar("Key")
 
@@ -55,10 +55,10 @@ class Ceilings:
             supply = declared.supplies if declared is not None else None
             if supply is None or not _is_sound(result):
                 continue
-            size = result.parameters.get("size_bytes")
+            size = size_of(result.parameters)
             if supply != "thread copy":
                 _widen(self._others, (supply, _place(supply, result)), result)
-            elif isinstance(size, int):
+            elif size is not None:
                 _widen(self._copies, (result.path, size), result)
 
     def copies(self, path: str, size_bytes: int) -> tuple[int, Ceiling] | None:

@@ -16,7 +16,7 @@ from railwright.faults.model import Facts, Finding
 from railwright.faults.registry import FAULTS
 from railwright.groups import grouped
 from railwright.results.bounds import Declarations
-from railwright.results.model import Evidence, Result, ResultFile, Verification
+from railwright.results.model import Evidence, Result, ResultFile, Verification, size_of
 from railwright.results.statistics import quantile
 from railwright.topology.model import Scalar
 from railwright.units import format_size
@@ -106,12 +106,7 @@ def _headline(points: list[Judged]) -> Judged | None:
     """The largest size for a bandwidth, where the path and not the cost of a message decides; else the smallest."""
     measured = [point for point in points if point.value is not None]
     pick = max if points[0].quantity == "bandwidth_bytes_per_s" else min
-    return pick(measured, key=_size, default=None)
-
-
-def _size(point: Judged) -> int:
-    size = point.parameters.get("size_bytes", 0)
-    return size if isinstance(size, int) else 0
+    return pick(measured, key=lambda point: size_of(point.parameters) or 0, default=None)
 
 
 def _worst(points: list[Judged], headline: Judged | None) -> Verdict:
@@ -128,7 +123,7 @@ def _worst(points: list[Judged], headline: Judged | None) -> Verdict:
         return headline.verdict  # smaller sizes cannot vouch for the one that stands for the curve
     if "size_bytes" not in worst.parameters:
         return worst.verdict
-    return replace(worst.verdict, why=f"at {format_size(_size(worst))}: {worst.verdict.why}")
+    return replace(worst.verdict, why=f"at {format_size(size_of(worst.parameters) or 0)}: {worst.verdict.why}")
 
 
 def exit_status(paths: Iterable[JudgedPath], findings: Iterable[Finding]) -> int:

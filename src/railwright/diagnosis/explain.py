@@ -13,7 +13,7 @@ from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.faults.model import Facts, Finding
 from railwright.faults.registry import FAULTS
 from railwright.limits.model import NoLimit
-from railwright.results.model import Verification
+from railwright.results.model import Verification, size_of
 from railwright.results.readers.model import ForeignFile
 from railwright.units import format_size
 
@@ -107,8 +107,7 @@ def _headline(rows: tuple[Judged, ...]) -> int | None:
     """The row of the largest size, the best of its placements; for rows without sizes the best value."""
 
     def rank(number: int) -> tuple[int, float]:
-        size = rows[number].parameters.get("size_bytes", 0)
-        return (size if isinstance(size, int) else 0, rows[number].value or 0.0)
+        return size_of(rows[number].parameters) or 0, rows[number].value or 0.0
 
     bandwidths = [number for number, row in enumerate(rows) if row.quantity != "latency_s"]
     return max(bandwidths or range(len(rows)), key=rank, default=None)
@@ -145,10 +144,10 @@ def _share_of_limit(row: Judged) -> float:
 
 def _at(row: Judged) -> str:
     """Why, with the size and the placement of the row."""
-    size, placement = row.parameters.get("size_bytes"), row.parameters.get("placement", "")
+    size, placement = size_of(row.parameters), row.parameters.get("placement", "")
     if isinstance(row.limit, NoLimit) and row.verdict.state == "unknown":
         return row.verdict.why
-    words = [format_size(size)] if isinstance(size, int) else []
+    words = [format_size(size)] if size is not None else []
     words += [str(placement).replace("_", " ")] if placement else []
     return f"{' '.join(words)}: {row.verdict.why}" if words else row.verdict.why
 

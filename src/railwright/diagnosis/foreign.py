@@ -22,7 +22,7 @@ from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING
 from railwright.limits.storage import file_limit
 from railwright.limits.traffic import ALGORITHMS
 from railwright.results.bounds import no_limit
-from railwright.results.model import Result
+from railwright.results.model import Result, size_of
 from railwright.results.readers.model import ForeignFile
 from railwright.results.readers.subject import Subject
 from railwright.topology.cluster import Cluster, cluster_of
@@ -191,8 +191,8 @@ def limit_finder(file: ForeignFile, machine: Machine) -> Callable[[Result], Boun
 
 def collective_row(cluster: Cluster, collective: str, found: tuple[Algorithm, ...], result: Result) -> Bounds:
     """Limit and band of algbw at the row's size."""
-    size = result.parameters.get("size_bytes")
-    if result.quantity != "bandwidth_bytes_per_s" or not isinstance(size, int) or size < 1:
+    size = size_of(result.parameters) or 0
+    if result.quantity != "bandwidth_bytes_per_s" or size < 1:
         return no_limit(result, f"no limit is derived for {result.quantity} of a collective")
     likely, rate, _ = at_size(cluster, collective, found, size)
     limit = as_limit(found, rate.limit)
@@ -226,8 +226,7 @@ def _stream(result: Result, file: ForeignFile, machine: Machine) -> Bounds:
         limit = replace(limit, value=limit.value * 2, because=f"both ways at once: {limit.because}")
         # Both ways at once reach a little less than twice: 46.4 of 49.7 GB/s on Slingshot (CSCS documentation).
         expected = _scaled(expected, 2 * _BOTH_WAYS_SHARE, 2) if expected is not None else None
-    size = result.parameters.get("size_bytes")
-    return limit, expected if isinstance(size, int) and size >= BYTES_DECIDE else None
+    return limit, expected if (size_of(result.parameters) or 0) >= BYTES_DECIDE else None
 
 
 def _file(result: Result, subject: Subject, cluster: Cluster) -> Bounds:

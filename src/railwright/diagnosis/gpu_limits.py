@@ -17,7 +17,7 @@ from railwright.limits.model import Bounds, Expected, Limit, NoLimit
 from railwright.limits.path import limit_inside
 from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING
 from railwright.limits.traffic import without_nvls
-from railwright.results.model import Result
+from railwright.results.model import Result, size_of
 from railwright.topology.cluster import Cluster, cluster_of
 from railwright.topology.gpus import usable_gpus
 from railwright.topology.model import Device, PcieLink, Scalar, Topology
@@ -60,7 +60,7 @@ class GpuLimits:
     def transfer(self, point: Result) -> Bounds:
         """A transfer by a library: what it crosses, with a band for large ones."""
         limit, band = self._path(point.path)
-        is_large = _size(point.parameters) >= _NIXL_JUDGED_FROM_BYTES
+        is_large = (size_of(point.parameters) or 0) >= _NIXL_JUDGED_FROM_BYTES
         return limit, band if is_large and isinstance(limit, Limit) else None
 
     def gradients(self, point: Result, *, nvls_is_off: bool) -> Bounds:
@@ -91,7 +91,7 @@ class GpuLimits:
 
     def _of_copy(self, band: Expected | None, path_id: str, parameters: dict[str, Scalar]) -> Expected | None:
         """The band of a copy: by an engine or a kernel, one way or both, from pinned memory alone."""
-        if band is None or _size(parameters) < _COPIES_JUDGED_FROM_BYTES:
+        if band is None or (size_of(parameters) or 0) < _COPIES_JUDGED_FROM_BYTES:
             return None
         if parameters.get("host") == "pageable":
             return None  # the driver copies through a buffer of its own: a CPU's work, and no link's
@@ -107,7 +107,7 @@ class GpuLimits:
     def collective(self, operation: str, point: Result, *, nvls_is_off: bool) -> Bounds:
         """The same limit and band that `limits` and `explain` give for that collective, at this size."""
         quantity, path_id, parameters = point.quantity, point.path, point.parameters
-        size = _size(parameters)
+        size = size_of(parameters) or 0
         cluster = self._cluster(path_id, str(parameters.get("gpus", "")), nvls_is_off=nvls_is_off)
         if cluster is None or size < 1:
             return NoLimit(quantity=quantity, why=f"the topology has no GPUs {path_id}"), None
@@ -176,8 +176,3 @@ def _latency(limit: Limit, time: Rate, because: str, size_bytes: int, *, forced:
 def _kept(parameters: dict[str, Scalar]) -> dict[str, Scalar]:
     """What a step's limit shares with a collective's."""
     return {key: value for key, value in parameters.items() if key in ("rate", "gpus")}
-
-
-def _size(parameters: dict[str, Scalar]) -> int:
-    size = parameters.get("size_bytes", 0)
-    return size if isinstance(size, int) else 0

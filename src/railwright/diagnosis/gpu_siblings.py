@@ -13,7 +13,7 @@ from itertools import pairwise
 from railwright.diagnosis.model import Judged
 from railwright.diagnosis.verdict import format_quantity
 from railwright.faults.model import Finding, OfPart, OfPath
-from railwright.results.model import Evidence
+from railwright.results.model import Evidence, size_of
 from railwright.results.statistics import quantile
 from railwright.topology.model import Topology
 from railwright.topology.paths import Graph
@@ -188,8 +188,8 @@ def _slower(names: tuple[str, ...], lost: float, mine: list[Judged], rest: list[
 
 def _says(mine: list[Judged], rest: list[Judged]) -> str:
     first = mine[0]
-    size = first.parameters.get("size_bytes")
-    at = f" at {format_size(size)}" if isinstance(size, int) else ""
+    size = size_of(first.parameters)
+    at = f" at {format_size(size)}" if size is not None else ""
     value, others = (format_quantity(first.quantity, _median(points)) for points in (mine, rest))
     return f"{first.benchmark}{at}: {value}, they have {others}"
 

@@ -10,7 +10,7 @@ from railwright.limits.model import Bounds, Constant, Expected, Limit, NoLimit, 
 from railwright.limits.path import link_limit, path_limit
 from railwright.limits.sources import SAME_RUN, SINGLE_HOST_COPIES
 from railwright.results.bounds import no_limit
-from railwright.results.model import Result
+from railwright.results.model import Result, size_of
 from railwright.topology.model import MemoryLink, Path, Topology
 from railwright.topology.paths import Graph
 from railwright.units import MIB, format_size
@@ -115,17 +115,17 @@ class HostLimits:
 
     def thread_copies(self, point: Result, copies: int = 1, *, upper_only: bool = False) -> Bounds:
         """So many threads that copy at once: the most that they can reach, and no less than one of them."""
-        size = point.parameters.get("size_bytes")
-        found = self._ceilings.copies(point.path, size) if isinstance(size, int) else None
+        size = size_of(point.parameters)
+        found = self._ceilings.copies(point.path, size) if size is not None else None
         largest = self._ceilings.largest_copies(point.path)
-        if found is None or largest is None:
+        if size is None or found is None or largest is None:
             return no_limit(point, "one thread's memory copy was not measured in this run at such a size")
         near, copied = found
         best, of_size = self._best_copy(point.path, near)
         because = f"one thread's memory copy of {format_size(of_size)}, measured in this run"
         because = f"{copies} at once of {because}" if copies > 1 else because
         limit = _ceiling("bandwidth_bytes_per_s", copies * best, because)
-        if not isinstance(size, int) or size < _JUDGED_FROM_BYTES or upper_only:
+        if size < _JUDGED_FROM_BYTES or upper_only:
             return limit, None
         _, of_memory = largest
         return limit, Expected(
@@ -150,9 +150,9 @@ class HostLimits:
 
         There is a band only where a copy of that size was measured and no block is so small that its own cost decides.
         """
-        size, layers = point.parameters.get("size_bytes"), point.parameters.get("layers")
+        size, layers = size_of(point.parameters), point.parameters.get("layers")
         found = self._ceilings.largest_copies(point.path)
-        if not isinstance(size, int) or found is None:
+        if size is None or found is None:
             return no_limit(point, "one thread's memory copy was not measured in this run")
         largest, _ = found
         limit, band = self.thread_copies(
@@ -200,8 +200,8 @@ class HostLimits:
 
 def _message_band(line: Ceiling, point: Result) -> Expected | None:
     """What a message of at most one cache line takes through shared memory; nothing is known of larger ones."""
-    size = point.parameters.get("size_bytes")
-    if not isinstance(size, int) or size > CACHE_LINE_BYTES.value:
+    size = size_of(point.parameters)
+    if size is None or size > CACHE_LINE_BYTES.value:
         return None
     return Expected(
         quantity="latency_s",

@@ -21,6 +21,7 @@ from railwright.limits.cluster_path import cluster_path_limits
 from railwright.limits.collectives import algorithms, at_size
 from railwright.limits.model import Limit
 from railwright.limits.nccl import TCP_BAND
+from railwright.results.model import size_of
 from railwright.results.readers.model import ForeignFile
 from railwright.topology.model import EthernetLink
 
@@ -106,10 +107,10 @@ def _measured(file: ForeignFile) -> dict[int, float]:
     best: dict[int, float] = {}
     least = BYTES_DECIDE if _is_stream(file) else 1
     for result in file.results:
-        size = result.parameters.get("size_bytes")
+        size = size_of(result.parameters)
         if result.quantity != "bandwidth_bytes_per_s" or result.summary is None:
             continue
-        if isinstance(size, int) and size >= least:
+        if size is not None and size >= least:
             best[size] = max(best.get(size, 0.0), result.summary.median)
     return {size: value for size, value in best.items() if value > 0}
 

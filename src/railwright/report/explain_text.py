@@ -17,6 +17,7 @@ from railwright.faults.model import Finding
 from railwright.limits.model import Limit, NoLimit
 from railwright.report import wording
 from railwright.report.collective_text import labelled
+from railwright.results.model import size_of
 from railwright.topology.model import Scalar
 from railwright.units import format_size
 
@@ -78,8 +79,8 @@ def _held_against(found: Explained) -> Iterator[str]:
 
 
 def _size_words(row: Judged) -> str:
-    size = row.parameters.get("size_bytes")
-    return f" at {format_size(size)}" if isinstance(size, int) else ""
+    size = size_of(row.parameters)
+    return f" at {format_size(size)}" if size is not None else ""
 
 
 def _cause(found: Explained) -> Iterator[str]:
@@ -139,8 +140,8 @@ def _names(rows: tuple[Judged, ...]) -> list[str]:
     quantities = len({row.quantity for row in rows}) > 1
     names = []
     for row in rows:
-        size = row.parameters.get("size_bytes")
-        words = [f"{format_size(size):9}"] if isinstance(size, int) else []
+        size = size_of(row.parameters)
+        words = [f"{format_size(size):9}"] if size is not None else []
         words += [_word(key, row.parameters[key]) for key in varied if key in row.parameters]
         words += [row.quantity.partition("_")[0]] if quantities else []
         names.append(wording.visible(" ".join(words))[:_WIDEST_NAME])

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from railwright.diagnosis.model import Judged
 from railwright.report import wording
+from railwright.results.model import size_of
 from railwright.units import format_duration, format_size
 
 _FORCED = ("algorithm", "protocol")
@@ -49,8 +50,8 @@ def cost_tables(points: Iterable[Judged]) -> tuple[CostTable, ...]:
     """A table for each curve where NCCL was left free and something was forced as well."""
     curves: dict[str, dict[int, list[Judged]]] = {}
     for point in points:
-        size = point.parameters.get("size_bytes")
-        if not _counts(point) or not isinstance(size, int):
+        size = size_of(point.parameters)
+        if not _counts(point) or size is None:
             continue
         varied = {key: value for key, value in point.parameters.items() if key not in (*_FORCED, "size_bytes")}
         title = "  ".join((point.benchmark, point.path, wording.parameter_words(varied)))

@@ -7,6 +7,7 @@ It holds no limit and no verdict, so that an old result can be judged again at a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -21,6 +22,12 @@ the frozen table `declarations_v1`.
 READ_VERSIONS = (1, SCHEMA_VERSION)
 
 Outcome = Literal["measured", "waived", "failed"]
+
+
+def size_of(parameters: Mapping[str, Scalar]) -> int | None:
+    """The size in bytes that a point was measured with; None where there is none."""
+    size = parameters.get("size_bytes")
+    return size if isinstance(size, int) else None
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
