@@ -1,8 +1,8 @@
-"""Which limit a measured point is held against: one table from each declared kind of bound to what finds it."""
+"""Which limit a measured point is held against: one case for each declared kind of bound."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from railwright.diagnosis.ceilings import Ceilings
 from railwright.diagnosis.gpu_limits import GpuLimits
@@ -15,8 +15,6 @@ from railwright.results.bounds import Bound, Declarations, declared_for, no_limi
 from railwright.results.model import Result
 from railwright.topology.model import Path, Topology
 from railwright.topology.paths import Graph
-
-Finder = Callable[[Bound, Result], Bounds]
 
 
 class LimitFinder:
@@ -39,22 +37,6 @@ class LimitFinder:
         self._environment = environment or {}
         self._host = HostLimits(topology, self._graph, ceilings)
         self._gpu = GpuLimits(topology, self._graph, ceilings)
-        self._finders: dict[type[Bound], Finder] = {
-            bounds.Nothing: _nothing,
-            bounds.PathLinks: _of(self._host.links),
-            bounds.DriveLinks: _of(self._host.drive_links),
-            bounds.MemoryChannels: _of(self._host.memory_channels),
-            bounds.ThreadCopies: self._thread_copies,
-            bounds.CopiedBlocks: _of(self._host.copied_blocks),
-            bounds.CacheLine: self._cache_line,
-            bounds.PlainSockets: _of(self._host.plain_socket),
-            bounds.RawDevice: _of(self._host.raw_device),
-            bounds.GpuCopy: _of(self._gpu.copy),
-            bounds.GpuTransfer: _of(self._gpu.transfer),
-            bounds.GpuLoad: _of(self._gpu.load),
-            bounds.Collective: self._collective,
-            bounds.Gradients: _of(self._gradients),
-        }
 
     def path(self, path_id: str) -> Path | None:
         """The path of `source>target` over the topology, None where it has no such devices."""
@@ -69,37 +51,45 @@ class LimitFinder:
         declared = declared_for(point, self._declarations)
         if declared is None:
             return no_limit(point, "nothing is declared of what this is held against")
-        finder = self._finders.get(type(declared.bound))
-        if finder is None:
-            return no_limit(point, f"nothing here knows the bound {type(declared.bound).__name__}")
-        return finder(declared.bound, point)
+        return self._of_host(declared.bound, point)
 
-    def _thread_copies(self, bound: Bound, point: Result) -> Bounds:
-        assert isinstance(bound, bounds.ThreadCopies)
-        counted = point.parameters.get(bound.counted_by, 1) if bound.counted_by else 1
-        times = bound.times * counted if isinstance(counted, int) else bound.times
-        return self._host.thread_copies(point, times, upper_only=bound.upper_only)
+    def _of_host(self, bound: Bound, point: Result) -> Bounds:
+        match bound:
+            case bounds.Nothing():
+                return no_limit(point, bound.why)
+            case bounds.PathLinks():
+                return self._host.links(point)
+            case bounds.DriveLinks():
+                return self._host.drive_links(point)
+            case bounds.MemoryChannels():
+                return self._host.memory_channels(point)
+            case bounds.ThreadCopies():
+                counted = point.parameters.get(bound.counted_by, 1) if bound.counted_by else 1
+                times = bound.times * counted if isinstance(counted, int) else bound.times
+                return self._host.thread_copies(point, times, upper_only=bound.upper_only)
+            case bounds.CopiedBlocks():
+                return self._host.copied_blocks(point)
+            case bounds.CacheLine():
+                return self._host.cache_line(point, for_messages=bound.for_messages)
+            case bounds.PlainSockets():
+                return self._host.plain_socket(point)
+            case bounds.RawDevice():
+                return self._host.raw_device(point)
+            case _:
+                return self._of_gpu(bound, point)
 
-    def _cache_line(self, bound: Bound, point: Result) -> Bounds:
-        assert isinstance(bound, bounds.CacheLine)
-        return self._host.cache_line(point, for_messages=bound.for_messages)
-
-    def _collective(self, bound: Bound, point: Result) -> Bounds:
-        assert isinstance(bound, bounds.Collective)
-        return self._gpu.collective(bound.operation, point, nvls_is_off=self._nvls_is_off(point))
-
-    def _gradients(self, point: Result) -> Bounds:
-        return self._gpu.gradients(point, nvls_is_off=self._nvls_is_off(point))
-
-    def _nvls_is_off(self, point: Result) -> bool:
-        return nvls_is_off(point.settings, self._environment)
-
-
-def _of(find: Callable[[Result], Bounds]) -> Finder:
-    """A finder for a kind of bound that says nothing but its kind."""
-    return lambda _bound, point: find(point)
-
-
-def _nothing(bound: Bound, point: Result) -> Bounds:
-    assert isinstance(bound, bounds.Nothing)
-    return no_limit(point, bound.why)
+    def _of_gpu(self, bound: Bound, point: Result) -> Bounds:
+        match bound:
+            case bounds.GpuCopy():
+                return self._gpu.copy(point)
+            case bounds.GpuTransfer():
+                return self._gpu.transfer(point)
+            case bounds.GpuLoad():
+                return self._gpu.load(point)
+            case bounds.Collective():
+                nvls_off = nvls_is_off(point.settings, self._environment)
+                return self._gpu.collective(bound.operation, point, nvls_is_off=nvls_off)
+            case bounds.Gradients():
+                return self._gpu.gradients(point, nvls_is_off=nvls_is_off(point.settings, self._environment))
+            case _:
+                return no_limit(point, f"nothing here knows the bound {type(bound).__name__}")
