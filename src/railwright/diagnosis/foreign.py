@@ -15,10 +15,9 @@ from railwright.errors import UsageError
 from railwright.faults.parts import without
 from railwright.limits.case import Case
 from railwright.limits.cluster_path import cluster_path_limits
-from railwright.limits.collectives import Algorithm, algorithms, as_limit, at_size
+from railwright.limits.collectives import Algorithm, algorithms, as_limit, at_size, band_of
 from railwright.limits.hpl import hpl_limit
-from railwright.limits.model import Bounds, Expected, Limit, NoLimit, bandwidth_band
-from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING
+from railwright.limits.model import Bounds, Expected, Limit, NoLimit
 from railwright.limits.storage import file_limit
 from railwright.limits.traffic import ALGORITHMS
 from railwright.results.bounds import no_limit
@@ -195,11 +194,7 @@ def collective_row(cluster: Cluster, collective: str, found: tuple[Algorithm, ..
     if result.quantity != "bandwidth_bytes_per_s" or size < 1:
         return no_limit(result, f"no limit is derived for {result.quantity} of a collective")
     likely, rate, _ = at_size(cluster, collective, found, size)
-    limit = as_limit(found, rate.limit)
-    if rate.expected_low is None:
-        return limit, None
-    because = f"NCCL's {likely.name} over what it reaches of each link, and its latency"
-    return limit, bandwidth_band(rate.expected_low, rate.expected_high, because, NCCL_TOPO, NCCL_TUNING)
+    return as_limit(found, rate.limit), band_of(rate, likely)
 
 
 def path_of(file: ForeignFile, machine: Machine) -> str:

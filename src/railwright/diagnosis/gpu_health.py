@@ -5,7 +5,7 @@ The rules, and where their figures come from, are in docs/gpu-health.md.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from railwright.diagnosis.gpu_siblings import GPU_ID, SLOWER_BY, slower_than_siblings
@@ -56,12 +56,10 @@ def watched_words(results: Iterable[Result]) -> str:
     counts = [f"{len(watched) - of_launch} of {len(of_gpus)} GPU results sampled themselves"]
     if of_launch:
         counts.append(f"{of_launch} by their launch")
-    blind: dict[str, int] = defaultdict(int)
-    for result in of_gpus:
-        if not result.settings["gpu_samples"]:
-            why = str(result.settings.get("gpu_not_watched") or "the reason is not known")
-            blind["too short" if why == TOO_SHORT else why] += 1
-    counts += [f"{number} not: {why}" for why, number in blind.items()]
+    blind = (result.settings for result in of_gpus if not result.settings["gpu_samples"])
+    whys = (str(settings.get("gpu_not_watched") or "the reason is not known") for settings in blind)
+    reasons = Counter("too short" if why == TOO_SHORT else why for why in whys)
+    counts += [f"{number} not: {why}" for why, number in reasons.items()]
     return f"{_seen_words(watched)}; {', '.join(counts)}"
 
 
@@ -100,12 +98,13 @@ def _not_watched(results: Iterable[Result]) -> Iterator[Finding]:
 
 
 def _throttled(results: Iterable[Result]) -> Iterator[Finding]:
-    found: dict[tuple[str, str], list[Result]] = defaultdict(list)
-    for result in results:
-        reasons = str(result.settings.get("gpu_throttle", NOT_THROTTLED))
-        if reasons != NOT_THROTTLED:
-            found[(reasons, str(result.settings.get("gpu_throttle_of", "")))].append(result)
-    for (reasons, names), those in found.items():
+    def said(result: Result) -> tuple[str, str]:
+        names = result.settings.get("gpu_throttle_of", "")
+        return str(result.settings.get("gpu_throttle", NOT_THROTTLED)), str(names)
+
+    for (reasons, names), those in grouped(results, said):
+        if reasons == NOT_THROTTLED:
+            continue
         power_only = reasons == _AT_THE_LIMIT
         clocks, hottest = _told(those, "gpu_clock_min_hz"), max(_told(those, "gpu_temperature_max_c"), default=0.0)
         words = (_clock(min(clocks)) if clocks else "", f"{hottest:.0f} C" if hottest else "")

@@ -12,10 +12,9 @@ from railwright.faults.parts import without
 from railwright.limits import gpu as gpu_limits
 from railwright.limits import nvlink
 from railwright.limits.case import Case
-from railwright.limits.collectives import Algorithm, Rate, algorithms, as_limit, at_size
+from railwright.limits.collectives import Algorithm, algorithms, as_limit, at_size, band_of
 from railwright.limits.model import Bounds, Expected, Limit, NoLimit
 from railwright.limits.path import limit_inside
-from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING
 from railwright.limits.traffic import without_nvls
 from railwright.results.model import Result, size_of
 from railwright.topology.cluster import Cluster, cluster_of
@@ -30,7 +29,6 @@ _NIXL_JUDGED_FROM_BYTES = 64 * MIB
 """UCX cuts a transfer into parts, and its cost for each request counts below."""
 
 _LEAST_RANKS = 2
-_NCCL = (NCCL_TOPO, NCCL_TUNING)
 _DECIDES_FROM = 0.01
 """Our choice: where the bytes alone would take less than this share of the least that is expected, their start decides,
 for which no document gives a floor."""
@@ -120,16 +118,12 @@ class GpuLimits:
             return NoLimit(quantity=quantity, why=error.message, missing=missing), None
         scale = float(factor(operation, cluster.ranks)) if parameters.get("rate") == "busbw" else 1.0
         limit = as_limit(found, rate.limit * scale)
-        because = f"NCCL's {likely.name} over what it reaches of each link, and its latency"
         forced = asked not in ("free", "simple")
         if quantity == "latency_s" and time is not None:
-            return _latency(limit, time, because, size, forced=forced)
-        if quantity != "bandwidth_bytes_per_s" or rate.expected_low is None or forced:
-            return limit, None
-        high = None if rate.expected_high is None else rate.expected_high * scale
-        return limit, Expected(
-            quantity=quantity, low=rate.expected_low * scale, high=high, because=because, sources=_NCCL
-        )
+            floor = replace(limit, quantity=quantity, value=time.limit)
+            return _latency(floor, band_of(time, likely, quantity), size, forced=forced)
+        is_rate = quantity == "bandwidth_bytes_per_s" and not forced
+        return limit, band_of(rate.times(scale), likely) if is_rate else None
 
     def _algorithms(self, cluster: Cluster, operation: str, asked: str, nvls_is_off: bool) -> tuple[Algorithm, ...]:
         """A linear program each, and every size of a sweep asks for the same."""
@@ -157,20 +151,14 @@ class GpuLimits:
         return found if found is not None and found.kind == "gpu" else None
 
 
-def _latency(limit: Limit, time: Rate, because: str, size_bytes: int, *, forced: bool) -> Bounds:
+def _latency(floor: Limit, band: Expected | None, size_bytes: int, *, forced: bool) -> Bounds:
     """The time of an operation: a floor from its bytes alone, and the band; none for a forced LL or LL128."""
-    band = None
-    if time.expected_low is not None and time.expected_high is not None:
-        band = Expected(
-            quantity="latency_s", low=time.expected_low, high=time.expected_high, because=because, sources=_NCCL
-        )
-    floor = replace(limit, quantity="latency_s", value=time.limit)
     if not decides_nothing(floor, band):
         return floor, None if forced else band
     size = format_size(size_bytes)
     if forced:
         return NoLimit(quantity="latency_s", why=f"no document gives the least time of an operation of {size}"), None
-    return replace(floor, because=f"its start decides at {size}, not its bytes over {limit.because}"), band
+    return replace(floor, because=f"its start decides at {size}, not its bytes over {floor.because}"), band
 
 
 def _kept(parameters: dict[str, Scalar]) -> dict[str, Scalar]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import NamedTuple
 
 from railwright.diagnosis.nccl_evidence import MAX_SHOWN, MAX_WHERE, could_not_look, log_lines, named
 from railwright.diagnosis.nccl_paths import GDR_BY_DEFAULT, NVLINK, OVER_CPU, Way, Ways, gpu_side
 from railwright.faults.model import Finding, OfPath
+from railwright.groups import grouped
 from railwright.results.model import Evidence
 from railwright.results.readers.nccl_log_model import Communicator, Connection, NcclLog
-from railwright.topology.model import EthernetLink, InfinibandLink, Topology
+from railwright.topology.model import EthernetLink, InfinibandLink, PathKind, Topology
 
 _SHOW_MACHINE = "give the machine (--host SHAPE, or a capture), or log with GRAPH in NCCL_DEBUG_SUBSYS"
 
@@ -45,23 +46,24 @@ def _about(cases: list[_Case], fault: str, says: str, *, costs: str, remedy: str
     )  # fmt: skip
 
 
+def _cases(
+    connections: Iterable[Connection], way_of: Callable[[Connection], Way | None], kinds: Container[PathKind]
+) -> tuple[list[_Case], int]:
+    """The connections whose way is of one of these kinds, and the number of those whose way is not known."""
+    found = [(one, way_of(one)) for one in connections]
+    cases = [_Case(one, way) for one, way in found if way is not None and way.kind in kinds]
+    return cases, sum(way is None for _, way in found)
+
+
 def _networked(main: Communicator) -> list[Connection]:
     return [one for one in main.connections if one.transport == "NET" and one.nic is not None]
 
 
 def receive_over_cpu(log: NcclLog, main: Communicator, ways: Ways) -> Iterator[Finding]:
     """GPUDirect RDMA whose DMA crosses the CPU; a receive cannot be saved by PXN."""
-    unknown = 0
-    cases: dict[tuple[str, str], list[_Case]] = defaultdict(list)
-    for one in _networked(main):
-        if not one.gdr:
-            continue
-        way = ways.to_gpu(gpu_side(one), one.nic or 0)
-        if way is None:
-            unknown += 1
-        elif way.kind in OVER_CPU:
-            cases[(one.direction, way.kind)].append(_Case(one, way))
-    for (direction, kind), found in cases.items():
+    direct = [one for one in _networked(main) if one.gdr]
+    crossing, unknown = _cases(direct, lambda one: ways.to_gpu(gpu_side(one), one.nic or 0), OVER_CPU)
+    for (direction, kind), found in grouped(crossing, lambda case: (case.one.direction, case.way.kind)):
         verb = "receives are" if direction == "receive" else "sends are"
         yield _about(
             found,
@@ -80,9 +82,9 @@ def receive_over_cpu(log: NcclLog, main: Communicator, ways: Ways) -> Iterator[F
 def no_gdr(log: NcclLog, main: Communicator, ways: Ways) -> Iterator[Finding]:
     """RDMA without GPUDirect where NIC and GPU are near: data goes through host memory."""
     bounced = [one for one in _networked(main) if not one.gdr and one.network != "Socket"]
-    found = [(one, ways.to_gpu(gpu_side(one), one.nic or 0, trust_table=False)) for one in bounced]
-    cases = [_Case(one, way) for one, way in found if way is not None and way.kind in GDR_BY_DEFAULT]
-    unknown = sum(way is None for _, way in found)
+    cases, unknown = _cases(
+        bounced, lambda one: ways.to_gpu(gpu_side(one), one.nic or 0, trust_table=False), GDR_BY_DEFAULT
+    )
     refused = [one.line for one in log.gdr if not one.enabled][:2]
     remedy = "load nvidia-peermem or use a kernel with DMA-BUF, and look at NCCL_NET_GDR_LEVEL and NCCL_IB_CUDA_SUPPORT"
     costs = "all bytes go through host memory: 79.7 against 96.1 GB/s on a GH200, more where PCIe is the limit"
@@ -114,13 +116,12 @@ def no_gdr(log: NcclLog, main: Communicator, ways: Ways) -> Iterator[Finding]:
 def no_peer_to_peer(log: NcclLog, main: Communicator, ways: Ways) -> Iterator[Finding]:
     """Host memory or the network between two GPUs of one host that have NVLink."""
     host = {one.rank: one.host for one in main.ranks if one.host}
-    found = [
-        (one, ways.between(one.source, one.target))
+    detours = [
+        one
         for one in main.connections
         if one.transport == "SHM" or (one.transport == "NET" and host.get(one.source, "?") == host.get(one.target, ""))
     ]
-    cases = [_Case(one, way) for one, way in found if way is not None and way.kind in NVLINK]
-    unknown = sum(way is None for _, way in found)
+    cases, unknown = _cases(detours, lambda one: ways.between(one.source, one.target), NVLINK)
     if cases:
         over = "/".join(sorted({case.one.transport for case in cases}))
         yield _about(

@@ -16,7 +16,7 @@ from railwright.limits import latency, nccl, nccl_channels
 from railwright.limits.case import Case
 from railwright.limits.flow import Flow, Problem, solve
 from railwright.limits.flow_graph import Resource, flow_graph, not_counted
-from railwright.limits.model import Limit, Source
+from railwright.limits.model import Expected, Limit, Quantity, Source
 from railwright.limits.path import link_limit
 from railwright.limits.software import software_limits
 from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING, RING_SEEN
@@ -155,6 +155,15 @@ def as_limit(found: tuple[Algorithm, ...], bytes_per_s: float) -> Limit:
         bottleneck=narrowest.where[0] if narrowest else "",
         sources=narrowest.sources if narrowest else (),
     )
+
+
+def band_of(rate: Rate, likely: Algorithm, quantity: Quantity = "bandwidth_bytes_per_s") -> Expected | None:
+    """The band of a rate, or of a time, by the algorithm that is likely the fastest; None where none is known."""
+    if rate.expected_low is None:
+        return None
+    because = f"NCCL's {likely.name} over what it reaches of each link, and its latency"
+    sources = (NCCL_TOPO, NCCL_TUNING)
+    return Expected(quantity=quantity, low=rate.expected_low, high=rate.expected_high, because=because, sources=sources)
 
 
 def _usable(found: tuple[Algorithm, ...]) -> tuple[Algorithm, ...]:

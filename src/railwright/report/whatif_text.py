@@ -5,12 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from railwright.limits.collectives import Rate
 from railwright.limits.designs import Design, Question, Reach, Saving, cautions
 from railwright.limits.model import Limit
 from railwright.limits.switches import SwitchTier
 from railwright.limits.table import PathLimit
 from railwright.report import wording
+from railwright.report.collective_text import rate_words
 from railwright.units import format_bandwidth
 
 _WIDTH = 100
@@ -57,13 +57,6 @@ def tier_words(tiers: Sequence[SwitchTier]) -> str:
     parts = [f"{tier.switches} {wording.visible(tier.name)}" for tier in tiers]
     listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
     return f"{listed} {'switch' if sum(tier.switches for tier in tiers) == 1 else 'switches'}"
-
-
-def band_words(rate: Rate) -> str:
-    """The expected band, or that no document tells it."""
-    if rate.expected_low is None or rate.expected_high is None:
-        return "unknown"
-    return f"{format_bandwidth(rate.expected_low)} to {format_bandwidth(rate.expected_high)}"
 
 
 def loss_words(reach: Reach) -> str:
@@ -139,7 +132,7 @@ def _collectives(designs: Sequence[Design], names: Sequence[str]) -> Iterator[st
             reach = design.collectives[place]
             rate = reach.busbw_bytes_per_s
             title = first.collective if number == 0 else ""
-            line = f"{title:16}{label:{width}}  {format_bandwidth(rate.limit):>10}   {band_words(rate):22}"
+            line = f"{title:16}{label:{width}}  {format_bandwidth(rate.limit):>10}   {rate_words(rate):22}"
             loss = "" if alone else f"{loss_words(reach):>8}"
             yield f"{line}{loss}   {reach.held_back_by} ({reach.algorithm})".rstrip()
 
