@@ -15,6 +15,7 @@ import jsonschema
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
+from tests.report.records_again import place_of
 
 from railwright.cli.main import cli
 from railwright.diagnosis.explain import Explained
@@ -107,7 +108,7 @@ def test_every_record_is_what_the_schema_says(file: Path) -> None:
                 assert set(record) == {"record", "log", "findings"}
                 continue
             jsonschema.validate(record, SCHEMA)
-            found = msgspec.convert(record, Explained, dec_hook=lambda kind, words: kind(words))
+            found = msgspec.convert(record, Explained, dec_hook=place_of)
             assert len(found.rows) == len(found.shown) > 0
             assert found.status == status or len(records) > 1
 

@@ -20,7 +20,7 @@ Kind = TypeVar("Kind")
 ComparisonRecord = ComparedRuns | Difference | ComparedPoint | OneSided | ExitRecord
 
 
-def _place(kind: type, words: object) -> Place:
+def place_of(kind: type, words: object) -> Place:
     """A record does not tell of what kind a place was."""
     if kind is not Place or not isinstance(words, str):
         raise ValueError(f"expected `str`, got `{type(words).__name__}`")
@@ -33,7 +33,7 @@ def _of(kind: type[Kind], records: Iterable[object]) -> tuple[Kind, ...]:
 
 def read_json_lines(lines: Iterable[str]) -> tuple[Run, Diagnosis, End | None]:
     """The judged run that `json_lines` wrote. Raises UsageError for lines that are not such records."""
-    decoder = msgspec.json.Decoder(ReportRecord, dec_hook=_place)
+    decoder = msgspec.json.Decoder(ReportRecord, dec_hook=place_of)
     records: list[ReportRecord] = []
     for number, line in enumerate(lines, start=1):
         try:
