@@ -17,7 +17,7 @@ from railwright.results.model import Result, size_of
 Key = TypeVar("Key")
 
 NEXT_LAUNCH = Constant(
-    value=0.5, unit="of the same memory copy in the launch before, where the pages lie worse", source=SINGLE_HOST_COPIES
+    0.5, "of the same memory copy in the launch before, where the pages lie worse", SINGLE_HOST_COPIES
 )
 
 

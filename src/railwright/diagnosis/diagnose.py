@@ -16,7 +16,7 @@ from railwright.faults.model import Facts, Finding
 from railwright.faults.registry import FAULTS
 from railwright.groups import grouped
 from railwright.results.bounds import Declarations
-from railwright.results.model import Evidence, Result, ResultFile, Verification, size_of
+from railwright.results.model import Result, ResultFile, Verification, size_of
 from railwright.results.statistics import quantile
 from railwright.topology.model import Scalar
 from railwright.units import format_size
@@ -56,7 +56,8 @@ def _judge_point(results: list[Result], finder: LimitFinder) -> Judged:
         judged(point, value, finder.find(first), checks),
         launches=tuple(result.summary for result in measured if result.summary is not None),
         launch_spread=(medians[-1] - medians[0]) / value if value and len(medians) > 1 else None,
-        evidence=_distinct(evidence for result in measured for evidence in result.evidence),
+        # Two values for one claim mean that the launches did not run alike, so one of each is kept.
+        evidence=tuple({(one.claim, one.value): one for result in measured for one in result.evidence}.values()),
     )
 
 
@@ -70,11 +71,6 @@ def _together(every: list[Verification | None]) -> Verification | None:
         bytes_checked=sum(check.bytes_checked for check in checks),
         bytes_wrong=sum(check.bytes_wrong for check in checks),
     )
-
-
-def _distinct(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
-    """One of each claim and value: two values for one claim mean that the launches did not run alike."""
-    return tuple({(one.claim, one.value): one for one in evidence}.values())
 
 
 def _varied(point: Judged) -> dict[str, Scalar]:

@@ -18,24 +18,15 @@ from railwright.units import MIB, format_size
 # Inside one host the worst sound way is two copies, one after the other: into a shared buffer and out of it.
 # While caches hold the bytes, the second copy fetches each of them from the other core's cache, a third move: a copy
 # by one thread finds them in its own.
-TWO_COPIES = Constant(value=0.5, unit="of one thread's memory copy", source=SINGLE_HOST_COPIES)
-THREE_MOVES = Constant(value=1 / 3, unit="of one thread's memory copy within its caches", source=SINGLE_HOST_COPIES)
-MESSAGE_LINES = Constant(
-    value=20,
-    unit="times one cache line from core to core, a message of at most one line by MPI over shared memory",
-    source=Source(title="Railwright docs/measured/2026-11-21-mpi-floor"),
-)
-CACHE_LINE_BYTES = Constant(value=64, unit="bytes", source=SINGLE_HOST_COPIES)
-LARGEST_CACHE = Constant(
-    value=1.25 * 2**30,
-    unit="bytes, above the largest last-level cache of a socket",
-    source=Source(title="AMD EPYC 9684X product page", section="L3 cache 1,152 MB"),
-)
-FILE_SYSTEM_SHARE = Constant(
-    value=0.8,
-    unit="of the raw device, direct random reads",
-    source=Source(title="Railwright docs/limits.md", section="direct reads of a file"),
-)
+TWO_COPIES = Constant(0.5, "of one thread's memory copy", SINGLE_HOST_COPIES)
+THREE_MOVES = Constant(1 / 3, "of one thread's memory copy within its caches", SINGLE_HOST_COPIES)
+_MPI_FLOOR = Source("Railwright docs/measured/2026-11-21-mpi-floor")
+MESSAGE_LINES = Constant(20, "times one cache line, a message of at most one by MPI over shared memory", _MPI_FLOOR)
+CACHE_LINE_BYTES = Constant(64, "bytes", SINGLE_HOST_COPIES)
+_EPYC_9684X = Source("AMD EPYC 9684X product page", "L3 cache 1,152 MB")
+LARGEST_CACHE = Constant(1.25 * 2**30, "bytes, above the largest last-level cache of a socket", _EPYC_9684X)
+_FILE_READS = Source("Railwright docs/limits.md", "direct reads of a file")
+FILE_SYSTEM_SHARE = Constant(0.8, "of the raw device, direct random reads", _FILE_READS)
 _JUDGED_FROM_BYTES = MIB
 """Below this size the cost of a message, not of its bytes, decides a bandwidth."""
 

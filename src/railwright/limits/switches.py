@@ -52,7 +52,7 @@ def non_blocking(hosts: int, rails: int, radix: int) -> tuple[SwitchTier, ...]:
     if half < 2:
         raise UsageError(f"switches of {radix} ports join nothing", hint="give --radix 4 or more")
     if hosts * rails <= radix:
-        return (SwitchTier(name=_NAMES[0], switches=1, ports_down=hosts * rails, ports_up=0),)
+        return _tiers((1, hosts * rails, 0))
     leaves = _leaves(hosts, rails, half)
     found = _two_tiers(leaves, radix) if leaves.total() <= radix else _three_tiers(leaves, radix)
     if not found:
@@ -97,17 +97,15 @@ def _two_tiers(leaves: Counter[int], radix: int) -> tuple[SwitchTier, ...]:
     down = sum(ports * number for ports, number in leaves.items())
     spines = _least(down // radix, radix // 2, lambda number: _even(leaves.elements(), number, radix, radix))
     up = sum(number * spines * _links(ports, spines) for ports, number in leaves.items())
-    return (
-        SwitchTier(name=_NAMES[0], switches=leaves.total(), ports_down=down, ports_up=up),
-        SwitchTier(name=_NAMES[1], switches=spines, ports_down=up, ports_up=0),
-    )
+    return _tiers((leaves.total(), down, up), (spines, up, 0))
 
 
 def _three_tiers(leaves: Counter[int], radix: int) -> tuple[SwitchTier, ...]:
     half = radix // 2
     if leaves.total() > radix * half:
         return ()
-    pods = _pods(leaves, half)
+    every = tuple(leaves.elements())
+    pods = [every[start : start + half] for start in range(0, len(every), half)]  # ports to NICs, leaf by leaf
     down = sum(ports * number for ports, number in leaves.items())
     kinds = set(pods)  # nearly all pods are alike
     spines = _least(1, half, lambda number: all(_even(pod, number, radix, half) for pod in kinds))
@@ -115,17 +113,19 @@ def _three_tiers(leaves: Counter[int], radix: int) -> tuple[SwitchTier, ...]:
     cores = _least(1, half, lambda number: _even(of_spine, number, radix, radix))
     leaf_up = spines * sum(of_spine)
     spine_up = spines * sum(cores * _links(ports, cores) for ports in of_spine)
-    return (
-        SwitchTier(name=_NAMES[0], switches=leaves.total(), ports_down=down, ports_up=leaf_up),
-        SwitchTier(name=_NAMES[1], switches=spines * len(pods), ports_down=leaf_up, ports_up=spine_up),
-        SwitchTier(name=_NAMES[2], switches=spines * cores, ports_down=spine_up, ports_up=0),
+    return _tiers(
+        (leaves.total(), down, leaf_up),
+        (spines * len(pods), leaf_up, spine_up),
+        (spines * cores, spine_up, 0),
     )
 
 
-def _pods(leaves: Counter[int], half: int) -> list[tuple[int, ...]]:
-    """The ports to NICs of each leaf, pod by pod."""
-    every = tuple(leaves.elements())
-    return [every[start : start + half] for start in range(0, len(every), half)]
+def _tiers(*counts: tuple[int, int, int]) -> tuple[SwitchTier, ...]:
+    """Tiers from the leaves up: how many switches, and their ports down and up."""
+    return tuple(
+        SwitchTier(name=name, switches=switches, ports_down=down, ports_up=up)
+        for name, (switches, down, up) in zip(_NAMES, counts, strict=False)
+    )
 
 
 def described(fabric: Fabric, hosts: int, rails: int) -> tuple[SwitchTier, ...]:

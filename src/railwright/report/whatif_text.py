@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from railwright.limits.designs import Design, Question, Reach, Saving, cautions
 from railwright.limits.model import Limit
 from railwright.limits.switches import SwitchTier
-from railwright.limits.table import PathLimit
 from railwright.report import wording
 from railwright.report.collective_text import rate_words
 from railwright.units import format_bandwidth
@@ -22,16 +21,21 @@ _OPTICS_WORDS = {
     "none": "all cables are copper",
 }
 
+_Rows = Sequence[tuple[str, Design]]
+"""The designs, each with what tells it apart, as wide as the widest."""
+
 
 def render_designs(designs: Sequence[Design], question: Question) -> str:
     """The designs, their collectives and KV-cache paths, their parts, and what they save."""
     names = labels(designs)
+    width = max(map(len, names))
+    rows = [(label.ljust(width), design) for label, design in zip(names, designs, strict=True)]
     blocks = [
-        [title_words(designs), *_named(designs, names)],
-        [*_collectives(designs, names)],
-        [*_paths(designs, names)],
-        [*_parts(designs, names)],
-        [*_choice(designs, names)],
+        [title_words(designs), *_named(rows)],
+        [*_collectives(rows)],
+        [*_paths(rows)],
+        [*_parts(rows)],
+        [*_choice(rows)],
         [*_notes(designs, question)],
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
@@ -93,11 +97,6 @@ def money(amount: float, currency: str) -> str:
     return f"{amount:,.0f} {wording.visible(currency)}"
 
 
-def path_words(row: PathLimit) -> str:
-    """The limit of a path between two hosts, or that there is none."""
-    return format_bandwidth(row.limit.value) if isinstance(row.limit, Limit) else "no limit"
-
-
 def mark_words(design: Design, named: dict[str, str]) -> str:
     """`Pareto`, or which other design is both no dearer and no slower."""
     if design.pareto:
@@ -115,65 +114,63 @@ def notes(designs: Sequence[Design], question: Question) -> tuple[str, ...]:
     return (*found, *cautions(designs, question.prices))
 
 
-def _named(designs: Sequence[Design], names: Sequence[str]) -> Iterator[str]:
-    width = max(map(len, names))
-    for label, design in zip(names, designs, strict=True):
-        own = "" if label == wording.visible(design.name) else f"{wording.visible(design.name)}, "
-        yield f"  {label:{width}}  {own}{design.gpus} GPUs, {tier_words(design.parts.tiers)}"
+def _named(rows: _Rows) -> Iterator[str]:
+    for label, design in rows:
+        name = wording.visible(design.name)
+        own = "" if label.rstrip() == name else f"{name}, "
+        yield f"  {label}  {own}{design.gpus} GPUs, {tier_words(design.parts.tiers)}"
 
 
-def _collectives(designs: Sequence[Design], names: Sequence[str]) -> Iterator[str]:
-    width = max(map(len, names))
-    alone = len(designs) == 1
+def _collectives(rows: _Rows) -> Iterator[str]:
+    (first_label, first), alone = rows[0], len(rows) == 1
     loss = "" if alone else f"{'loss':>8}"
-    yield f"{'busbw, large sizes':{18 + width}}{'limit':>10}   {'expected':22}{loss}   held back by"
-    for place, first in enumerate(designs[0].collectives):
-        for number, (label, design) in enumerate(zip(names, designs, strict=True)):
+    yield f"{'busbw, large sizes':{18 + len(first_label)}}{'limit':>10}   {'expected':22}{loss}   held back by"
+    for place, of_first in enumerate(first.collectives):
+        for label, design in rows:
             reach = design.collectives[place]
             rate = reach.busbw_bytes_per_s
-            title = first.collective if number == 0 else ""
-            line = f"{title:16}{label:{width}}  {format_bandwidth(rate.limit):>10}   {rate_words(rate):22}"
+            title = of_first.collective if design is first else ""
+            line = f"{title:16}{label}  {format_bandwidth(rate.limit):>10}   {rate_words(rate):22}"
             loss = "" if alone else f"{loss_words(reach):>8}"
             yield f"{line}{loss}   {reach.held_back_by} ({reach.algorithm})".rstrip()
 
 
-def _paths(designs: Sequence[Design], names: Sequence[str]) -> Iterator[str]:
-    width = max(map(len, names))
+def _paths(rows: _Rows) -> Iterator[str]:
     yield "KV cache to the next host"
-    for label, design in zip(names, designs, strict=True):
+    for label, design in rows:
         for number, row in enumerate(design.paths):
             far = design.far_gpu
             kind = f"  {far.nearest_nic_kind} to its NIC" if far and row.path.startswith(f"{far.gpu}@") else ""
-            yield f"  {label if number == 0 else '':{width}}  {row.path:38} {path_words(row):>10}{kind}".rstrip()
+            limit = format_bandwidth(row.limit.value) if isinstance(row.limit, Limit) else "no limit"
+            yield f"  {label if number == 0 else '':{len(label)}}  {row.path:38} {limit:>10}{kind}".rstrip()
 
 
-def _parts(designs: Sequence[Design], names: Sequence[str]) -> Iterator[str]:
-    width = max(map(len, names))
+def _parts(rows: _Rows) -> Iterator[str]:
+    width = max(len(rows[0][0]), 12)
     heads = f"{'NICs':>7}{'cables':>8}{'optics':>8}{'leaves':>8}{'ports':>8}{'uplinks':>9}{'spines':>8}{'ports':>8}"
-    yield f"{'network parts':{max(width + 2, 14)}}{heads}"
-    for label, design in zip(names, designs, strict=True):
+    yield f"{'network parts':{width + 2}}{heads}"
+    for label, design in rows:
         own = design.parts
         yield (
-            f"  {label:{max(width, 12)}}{own.nics:>7}{own.cables:>8}{own.optics:>8}{own.leaf_switches:>8}"
+            f"  {label:{width}}{own.nics:>7}{own.cables:>8}{own.optics:>8}{own.leaf_switches:>8}"
             f"{own.leaf_ports:>8}{own.leaf_uplink_ports:>9}{own.spine_switches:>8}{own.spine_ports:>8}"
         )
 
 
-def _choice(designs: Sequence[Design], names: Sequence[str]) -> Iterator[str]:
+def _choice(rows: _Rows) -> Iterator[str]:
     """Cost and saving; with one design only its cost, if it has one."""
-    width = max(map(len, names))
-    named = dict(zip((design.name for design in designs), names, strict=True))
-    first = designs[0]
+    named = {design.name: label.rstrip() for label, design in rows}
+    first = rows[0][1]
     if first.saving is None:
         if first.cost is not None:
             yield f"cost  {money(first.cost.total, first.cost.currency)}"
         return
     yield f"against {named[first.saving.against]}, the {'dearest' if first.cost else 'one with the most switch ports'}"
-    for label, design in zip(names, designs, strict=True):
+    for label, design in rows:
         cost = f"{money(design.cost.total, design.cost.currency):>20}" if design.cost else ""
         saving = design.saving
         share = less_words(saving.share) if saving and saving.share else ""
-        yield f"  {label:{width}}{cost}{share:>8}   {mark_words(design, named)}"
+        yield f"  {label}{cost}{share:>8}   {mark_words(design, named)}"
         if saving is not None and design.name != saving.against:
             yield from textwrap.wrap(saving_words(saving), _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
 
