@@ -35,7 +35,7 @@ for which no document gives a floor."""
 
 
 def decides_nothing(limit: Limit | NoLimit, expected: Expected | None) -> bool:
-    """Whether the limit of a latency is so far from all that is expected that it bounds nothing: as of a few bytes."""
+    """Whether the limit of a latency is so far below the expected band that it bounds nothing, as for a few bytes."""
     if not isinstance(limit, Limit) or expected is None or limit.quantity != "latency_s":
         return False
     return limit.value < _DECIDES_FROM * expected.low
@@ -63,7 +63,8 @@ class GpuLimits:
 
     def gradients(self, point: Result, *, nvls_is_off: bool) -> Bounds:
         """Gradients cannot be reduced faster than all_reduce can."""
-        whole = {"size_bytes": GIB, **_kept(point.parameters)}
+        shared = {key: value for key, value in point.parameters.items() if key in ("rate", "gpus")}
+        whole = {"size_bytes": GIB, **shared}
         return self.collective("all_reduce", replace(point, parameters=whole), nvls_is_off=nvls_is_off)[0], None
 
     def load(self, point: Result) -> Bounds:
@@ -134,8 +135,9 @@ class GpuLimits:
         return self._found[key]
 
     def _cluster(self, path_id: str, named: str = "", *, nvls_is_off: bool = False) -> Cluster | None:
-        """The machine with the GPUs that took part: those named, else of those that ranks use the first up to the
-        path's end. Without NVLS the GPUs count as ones that have no multicast.
+        """The machine with only the GPUs that took part: those named, else all usable ones up to the path's end.
+
+        Without NVLS the GPUs count as GPUs without multicast.
         """
         last = path_id.partition(">")[2]
         every = [gpu.id for gpu in self._topology.of_kind("gpu")]
@@ -152,15 +154,10 @@ class GpuLimits:
 
 
 def _latency(floor: Limit, band: Expected | None, size_bytes: int, *, forced: bool) -> Bounds:
-    """The time of an operation: a floor from its bytes alone, and the band; none for a forced LL or LL128."""
+    """The time of an operation: a floor from its bytes alone, and the band. A forced LL or LL128 has no band."""
     if not decides_nothing(floor, band):
         return floor, None if forced else band
     size = format_size(size_bytes)
     if forced:
         return NoLimit(quantity="latency_s", why=f"no document gives the least time of an operation of {size}"), None
     return replace(floor, because=f"its start decides at {size}, not its bytes over {floor.because}"), band
-
-
-def _kept(parameters: dict[str, Scalar]) -> dict[str, Scalar]:
-    """What a step's limit shares with a collective's."""
-    return {key: value for key, value in parameters.items() if key in ("rate", "gpus")}

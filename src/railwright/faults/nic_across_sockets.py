@@ -57,8 +57,8 @@ class _Move(NamedTuple):
 def _degrade(topology: Topology, where: str) -> Topology:
     """The NIC `where`, or all of them for a host's id, behind the other socket.
 
-    The NICs of both sockets change sides, so that each socket's GPUs would find the other's NICs at hand; as every GPU
-    is to use the NIC that was its own, the other socket is laid in once more for each side, as nothing but a way.
+    If the NICs of both sockets simply changed sides, each socket's GPUs would find the other's NICs nearby. Every GPU
+    must keep the NIC that was its own, so each side gets a copy of the other socket that only passes data on.
     """
     moves = _moves(topology, where)
     devices = {device.id: device for device in topology.devices}
@@ -94,12 +94,9 @@ def _cpu_of(topology: Topology, device_id: str) -> Device | None:
         device = topology.device(here) if here is not None else None
         if device is None or device.kind == "cpu":
             return device
-        here = next((link.a for link in topology.links if link.b == here and _leads_up(link)), None)
+        upwards = (link for link in topology.links if isinstance(link.protocol, PcieLink | InternalLink | C2cLink))
+        here = next((link.a for link in upwards if link.b == here), None)
     return None
-
-
-def _leads_up(link: Link) -> bool:
-    return isinstance(link.protocol, PcieLink | InternalLink | C2cLink)
 
 
 def _socket(topology: Topology, device_id: str) -> object:

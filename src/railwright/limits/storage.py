@@ -53,11 +53,11 @@ def _ways(cluster: Cluster, clients: int, to_gpus: int) -> Iterable[tuple[str, l
     """(what, the links of one machine, how many machines) of all that the data pass."""
     if cluster.storage is not None:
         servers, server = cluster.storage
-        yield "drives of the servers", _drive_links(server), servers
+        yield "drives of the servers", _links_of(server, "drive"), servers
         yield "NIC ports of the servers", [link for _, link in ports(server)], servers
         yield "NIC ports of the clients", [link for _, link in ports(cluster.host)], clients
     else:
-        yield "drives", _drive_links(cluster.host), clients
+        yield "drives", _links_of(cluster.host, "drive"), clients
     if to_gpus:
         yield "PCIe links of GPUs", _links_of(cluster.host, "gpu")[:to_gpus], clients
 
@@ -76,10 +76,6 @@ def _words(what: str, number: int) -> str:
     if number > 1:
         return what
     return what.replace("drives", "drive").replace("ports", "port").replace("links", "link")
-
-
-def _drive_links(host: Topology) -> list[Link]:
-    return _links_of(host, "drive")
 
 
 def _links_of(host: Topology, kind: str) -> list[Link]:

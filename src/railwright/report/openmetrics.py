@@ -57,7 +57,8 @@ def point_labels(host: str, points: Iterable[Judged]) -> list[Labels]:
             "path": wording.visible(point.path), "ranks": str(point.ranks), "hosts": str(point.hosts),
         }  # fmt: skip
         for key, value in point.parameters.items():
-            labels[_label_name(key, labels)] = _label_value(value)
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            labels[_label_name(key, labels)] = wording.visible(text)
         key_of_all = tuple(sorted(labels.items()))
         seen[key_of_all] = seen.get(key_of_all, 0) + 1
         if seen[key_of_all] > 1:
@@ -74,10 +75,6 @@ def _label_name(key: str, taken: Labels) -> str:
     while name in taken:
         name += "_"
     return name
-
-
-def _label_value(value: object) -> str:
-    return wording.visible(str(value).lower() if isinstance(value, bool) else str(value))
 
 
 def _families(run: Run, diagnosis: Diagnosis) -> Iterator[Metric]:
