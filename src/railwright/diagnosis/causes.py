@@ -42,7 +42,7 @@ def _concerns(where: tuple[Place, ...], judged: Judged, path: Path | None) -> bo
 
 
 def _was_seen(finding: Finding, judged: Judged) -> bool:
-    """Whether what the finding rests on was seen of the point too, where anything but `unknown` was seen of it."""
+    """Whether the point has the evidence that the finding rests on. A claim that is `unknown`, or absent, fits all."""
     rests_on, seen = (_values(evidence) for evidence in (finding.evidence, judged.evidence))
     return all(seen[claim] & {*values, "unknown"} for claim, values in rests_on.items() if claim in seen)
 

@@ -106,7 +106,7 @@ def _headline(points: list[Judged]) -> Judged | None:
 
 
 def _worst(points: list[Judged], headline: Judged | None) -> Verdict:
-    """The worst of the judged points. A small size without a band says nothing; no judged point at all is unknown."""
+    """The worst of the judged points. Sizes without a band do not count; without any judged point it is unknown."""
     telling = [point for point in points if point.verdict.state != "unknown"]
     if not any(point.verdict.state != "waived" for point in telling) and headline is not None:
         return headline.verdict
@@ -123,7 +123,7 @@ def _worst(points: list[Judged], headline: Judged | None) -> Verdict:
 
 
 def exit_status(paths: Iterable[JudgedPath], findings: Iterable[Finding]) -> int:
-    """1: something is slow or misconfigured; 3: something could not be judged, or nothing was; 0: all ok."""
+    """1: something is slow or misconfigured; 3: something, or everything, could not be judged; 0: all is ok."""
     states = [path.verdict.state for path in paths]
     certainties = [finding.certainty for finding in findings]
     if "slow" in states or "seen" in certainties or "likely" in certainties:

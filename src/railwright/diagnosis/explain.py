@@ -28,7 +28,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_
     ranks: int | None = None
     hosts: int | None = None
     machine: str = ""
-    """Empty where none was given: then nothing could be judged."""
+    """Empty if no machine was given: then no row could be judged."""
     rows: tuple[Judged, ...]
     shown: tuple[str, ...]
     """The tool's own string of each row, with its own unit."""

@@ -19,9 +19,9 @@ from railwright.topology.model import Device, Topology
 NOT_THROTTLED = "none"
 """Setting `gpu_throttle` of a result during which no GPU was slowed down."""
 SWITCHED_OFF, TOO_SHORT = "sampling is switched off", "too short: no two samples under load fell into it"
-"""Setting `gpu_not_watched` where nothing is wrong with that."""
+"""Values of the setting `gpu_not_watched` that are no fault."""
 OF_LAUNCH, OF_RESULT_BEFORE = "launch", "the result before it"
-"""Setting `gpu_samples_of` of a result that has none of its own: those of its launch, or of what came with it."""
+"""Values of the setting `gpu_samples_of`: where the samples come from if the result has none of its own."""
 WATCHED = frozenset({
     "gpu_samples", "gpu_samples_of", "gpu_not_watched", "gpu_clock_min_hz", "gpu_clock_min_of", "gpu_clock_median_hz",
     "gpu_clock_median_of",
@@ -81,7 +81,7 @@ def _seen_words(watched: Sequence[Result]) -> str:
 
 
 def _not_watched(results: Iterable[Result]) -> Iterator[Finding]:
-    """Results during which nobody could look at the GPUs, though somebody should have."""
+    """Results during which the GPUs should have been watched and could not be."""
     of_gpus = [result for result in results if "gpu_samples" in result.settings]
     watched = sum(bool(result.settings["gpu_samples"]) for result in of_gpus)
     for why, those in grouped(of_gpus, lambda one: str(one.settings.get("gpu_not_watched", ""))):
@@ -152,7 +152,7 @@ def _dropped(results: Sequence[Result], topology: Topology) -> Iterator[Finding]
 
 
 def _slowest_gpu(result: Result) -> str:
-    """Whose median clock a result has; until 0.1 that of the GPU with the lowest sample."""
+    """The GPU that a result's median clock is of. Until 0.1 it was the GPU with the lowest sample."""
     return str(result.settings.get("gpu_clock_median_of") or result.settings.get("gpu_clock_min_of", ""))
 
 

@@ -99,7 +99,7 @@ def _parted(group: Sequence[Judged], names: Iterable[str]) -> tuple[list[Judged]
 
 
 def _slow_groups(group: Sequence[Judged]) -> list[tuple[str, ...]]:
-    """The GPUs that are too slow, those together that may be so for one reason that is no fault of theirs."""
+    """The GPUs that are too slow, grouped if one common reason may explain them, such as another socket."""
     names = _names(group)
     slow = [name for name in names if _lost(*_parted(group, (name,))) > SLOWER_BY]
     if not slow or not _through_the_host(group):
@@ -114,7 +114,7 @@ def _slow_groups(group: Sequence[Judged]) -> list[tuple[str, ...]]:
 
 
 def _clusters(group: Sequence[Judged], names: Iterable[str]) -> list[list[str]]:
-    """The GPUs by their medians, parted where the step from one to the next is too large to be noise."""
+    """The GPUs by their medians, split where the step from one to the next is too large to be noise."""
     medians = sorted((_median(_parted(group, (name,))[0]), name) for name in names)
     clusters = [[medians[0][1]]]
     for (below, _), (value, name) in pairwise(medians):
@@ -125,7 +125,7 @@ def _clusters(group: Sequence[Judged], names: Iterable[str]) -> list[list[str]]:
 
 
 def _may_be_far(group: Sequence[Judged], names: Sequence[str]) -> bool:
-    """Whether another socket would explain it as well as a fault: several GPUs alike, or two with nobody between."""
+    """Whether another socket would explain it as well as a fault: several GPUs are alike, or there are only two."""
     return _through_the_host(group) and (len(names) > 1 or len(_names(group)) < 3)
 
 

@@ -190,7 +190,7 @@ class HostLimits:
 
 
 def _message_band(line: Ceiling, point: Result) -> Expected | None:
-    """What a message of at most one cache line takes through shared memory; nothing is known of larger ones."""
+    """The band of a message of at most one cache line through shared memory. Larger messages have none."""
     size = size_of(point.parameters)
     if size is None or size > CACHE_LINE_BYTES.value:
         return None

@@ -84,7 +84,7 @@ def _is_stream(file: ForeignFile) -> bool:
 
 
 def _supposed(file: ForeignFile, case: Case) -> Iterator[Supposed]:
-    """Every way in which a fault that the tool of the table can have could be there, in words that hold for it."""
+    """Every way in which a fault could be there, of the faults that the tool can have, in words that fit the tool."""
     for one in (one for fault in FAULTS for one in fault.suppose(case)):
         if not _is_stream(file):
             yield one
@@ -149,7 +149,7 @@ def _collective_curve(file: ForeignFile, _machine: Machine, case: Case, sizes: l
 
 
 def _stream_curve(file: ForeignFile, machine: Machine, case: Case, sizes: list[int]) -> Curve:
-    """A stream of messages runs at the path's rate from some size on: below a quarter of the largest nothing counts."""
+    """Large messages run at the path's rate. Sizes below a quarter of the largest are left out."""
     row = cluster_path_limits(case.cluster, path_of(file, machine))[0]
     if not isinstance(row.limit, Limit):
         return {}

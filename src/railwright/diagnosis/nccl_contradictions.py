@@ -68,7 +68,7 @@ def _versions(log: NcclLog) -> Iterator[Finding]:
 
 
 def _ranks(log: NcclLog, main: Communicator) -> Iterator[Finding]:
-    """Ranks that began and never were ready, and ranks without a line, whose side nobody can check."""
+    """Ranks that began and were never ready, and ranks without a line, whose side cannot be checked."""
     stuck = [one for one in main.ranks if not one.complete]
     if stuck and len(stuck) < len(main.ranks) and any(one.bus_id for one in stuck):
         yield Finding(

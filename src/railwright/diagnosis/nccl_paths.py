@@ -21,7 +21,7 @@ NVLINK: frozenset[PathKind] = frozenset({"NVL", "NVB"})
 
 
 NO_MACHINE = Topology(name="", source="shape", devices=(), links=())
-"""Where none was given: settings of the software need no machine to be seen, and NCCL's own table shows paths."""
+"""For a run without a given machine: settings can be seen without one, and NCCL's own table shows paths."""
 
 
 class Way(NamedTuple):
@@ -139,7 +139,7 @@ class Ways:
 
 
 def _assign(wanted: dict[int, list[int]], places: int) -> dict[int, int]:
-    """Each index on one of the places it wants, by augmenting paths; what finds none takes a free one."""
+    """Each index on one of the places it wants, by augmenting paths. An index that finds none takes a free place."""
     taken: dict[int, int] = {}
 
     def settle(index: int, tried: set[int]) -> bool:

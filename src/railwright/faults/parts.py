@@ -60,7 +60,7 @@ def silent_gpus(topology: Topology) -> tuple[str, ...]:
 
 
 def grouped(gpus: Iterable[Device], told: Callable[[Device], Told | None]) -> dict[Told, list[str]]:
-    """The ids of the GPUs by what is told of each; without those of which nothing is."""
+    """The ids of the GPUs by what `told` says of each. GPUs of which it says None are left out."""
     found: dict[Told, list[str]] = {}
     for gpu in gpus:
         what = told(gpu)

@@ -259,7 +259,7 @@ def _uplink_words(tier: Tier, share: float) -> str:
 
 
 def _refuse_unknown(host: Topology, resources: dict[str, Resource]) -> None:
-    """Without the rate of a port or of NVLink nothing can be said: all such facts are named at once.
+    """Without the rate of a port or of NVLink there is no limit: the error names all such facts at once.
 
     A PCIe link of unknown rate is not counted: the limit still holds, it may only be lower (`not_counted`).
     """

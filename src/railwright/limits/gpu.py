@@ -34,7 +34,7 @@ BOTH_KERNELS_OF_NVLINK = Constant(0.9, "of one direction alone, over NVLink", CO
 LOAD_OVER_NVLINK = Constant(8.0, "times a load of the GPU's own memory, at most", LOADS_MEASURED)
 LOAD_OVER_PCIE = Constant(12.0, "times a load of the GPU's own memory, at most", LOADS_MEASURED)
 _LOADS_MEASURED_ON = "9."
-"""The compute capability of the GPUs that the two are of; of others nothing is expected."""
+"""The compute capability of the GPUs that both figures were measured on. Other GPUs get no band."""
 
 
 def memory_limit(gpu: Device) -> Limit | NoLimit:
@@ -66,7 +66,7 @@ def local_copy_limit(gpu: Device) -> Bounds:
 def over_pcie(band: Expected, *, by_kernel: bool, both_ways: bool) -> Expected:
     """The band of one direction by copy engine, for copies by a kernel or with the other direction busy too.
 
-    What engines reach both ways at once differs from one run to the next, so that between its two ends nothing is said.
+    What engines reach both ways at once differs from one run to the next, so between its two ends there is no verdict.
     """
     if by_kernel and both_ways:
         return _part_of(band, BOTH_KERNELS_SHARE, "two kernels that copy at once")
@@ -80,7 +80,7 @@ def over_pcie(band: Expected, *, by_kernel: bool, both_ways: bool) -> Expected:
 
 
 def over_nvlink(band: Expected, *, by_kernel: bool, both_ways: bool) -> Expected:
-    """The band of one direction, for two kernels that share what one alone does not fill; engines lose nothing."""
+    """The band of one direction. Two kernels share a link that one alone does not fill; copy engines lose nothing."""
     return _part_of(band, BOTH_KERNELS_OF_NVLINK, "two kernels that copy at once") if by_kernel and both_ways else band
 
 

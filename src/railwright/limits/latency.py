@@ -109,7 +109,7 @@ def latency_s(cluster: Cluster, collective: str, algorithm: str, protocol: str) 
 
 
 def _latency_us(algorithm: str, medium: str, protocol: str) -> float:
-    """0 where NCCL's model counts none."""
+    """0 if NCCL's model has no such latency."""
     found = _LATENCY_US.get((algorithm, medium, protocol))
     return found.value if found else 0.0
 

@@ -40,7 +40,7 @@ _CUT_SHORT = " more"
 
 
 def not_known(machine: Topology) -> tuple[str, ...]:
-    """The GPUs of which the machine lists in `unknown` that it cannot say where their NVLinks lead."""
+    """The GPUs whose NVLinks lead to unknown places, as the machine says in `unknown`."""
     lists = [one.what.removeprefix(_NOT_KNOWN) for one in machine.unknown if one.what.startswith(_NOT_KNOWN)]
     if not lists:
         return ()

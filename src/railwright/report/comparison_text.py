@@ -106,7 +106,7 @@ class _Printer(Page):
         self.grid([*numbers, Column(no_wrap=True)], cells, gap=1)
 
     def one_sided(self, one_sided: tuple[OneSided, ...]) -> None:
-        """Points that only one run has, those of one curve and one reason together."""
+        """Points that only one run has. Points of one curve with one reason are shown together."""
         for side in ("a", "b"):
             found = [each for each in one_sided if each.measured_in == side]
             if not found:

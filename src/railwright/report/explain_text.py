@@ -109,7 +109,7 @@ def _is_setting(finding: Finding) -> bool:
 
 
 def _table(found: Explained) -> Iterator[str]:
-    """The tool's own string stands beside the value unless they are the same; without a machine nothing is judged."""
+    """The tool's own string stands beside the value where the two differ. Without a machine no row is judged."""
     names = _names(found.rows)
     width = max(map(len, names), default=4)
     theirs = not found.bandwidths_are
@@ -129,7 +129,7 @@ def _table(found: Explained) -> Iterator[str]:
 
 
 def _names(rows: tuple[Judged, ...]) -> list[str]:
-    """Each row's size and what else differs between rows; what all rows have in common names none of them."""
+    """Each row's size, and its parameters that differ between rows."""
     values: dict[str, set[str]] = {}
     for row in rows:
         for key, value in row.parameters.items():

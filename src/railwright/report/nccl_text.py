@@ -30,14 +30,10 @@ def render_nccl_log(log: NcclLog, findings: Sequence[Finding], topology: Topolog
     return "\n".join([*lines, *_chosen(log), *_found(findings, topology)]) + "\n"
 
 
-def _folded(line: str, hang: int) -> Iterator[str]:
-    """A line that fits, and what does not fit below it; only a single word may be longer."""
-    if len(line) <= _WIDTH:
-        yield line
-        return
-    yield from textwrap.wrap(
-        line, _WIDTH, subsequent_indent=" " * hang, break_on_hyphens=False, break_long_words=False
-    )  # fmt: skip
+def _folded(line: str, hang: int) -> list[str]:
+    """A line that fits, and below it what does not fit. Only a single word may be longer than that."""
+    indent = " " * hang
+    return textwrap.wrap(line, _WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
 
 
 def channel_words(channels: Iterable[int]) -> str:

@@ -78,7 +78,7 @@ def _label_name(key: str, taken: Labels) -> str:
 
 
 def _families(run: Run, diagnosis: Diagnosis) -> Iterator[Metric]:
-    """All families that have a value; the verdicts also where nothing was measured."""
+    """All families that have a value. Verdicts are written even if nothing was measured."""
     context = run.context
     host = {"host": wording.visible(context.host)}
     facts = {"version": run.railwright, "started_at": run.started_at, "kernel": context.kernel, "cpu": context.cpu}

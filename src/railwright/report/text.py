@@ -131,7 +131,7 @@ class _Printer(Page):
                 self.line(words, "dim", indent=_INDENT * 2)
 
     def lines_under(self, heading: str, found: Iterable[str]) -> None:
-        """Lines that are laid out already, under their heading; nothing where there are none."""
+        """Lines that are laid out already, under their heading; no heading without lines."""
         for number, words in enumerate(found):
             if not number:
                 self.heading(heading)

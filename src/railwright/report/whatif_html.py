@@ -126,7 +126,7 @@ def _hover(mark: _Mark, place: int) -> str:
 
 
 def _layout(marks: Sequence[_Mark]) -> dict[str, Any]:
-    """Both axes begin at nothing, so that a distance is a share; room above and beside for the names."""
+    """Both axes begin at zero, so that a distance is a share. There is room above and beside for the names."""
     dearest, cost = max(mark.price for mark in marks) or 1.0, marks[0].design.cost
     speeds = [mark.speed for mark in marks]
     layout = axes.dot_layout("bandwidth_bytes_per_s", speeds, rows=1)

@@ -71,7 +71,7 @@ def loss_words(reach: Reach) -> str:
 
 
 def less_words(share: float) -> str:
-    """`-75 %`; never -100 % for what is not nothing."""
+    """`-75 %`. A share below 1 is never shown as -100 %."""
     rounded = f"{share * 100:.1f} %" if _NEARLY_ALL <= share < 1 else wording.percent(share)
     return f"-{rounded}"
 

@@ -111,7 +111,7 @@ def limit_value(limit: Limit | NoLimit) -> str:
 
 
 def limit_and_share(point: Judged | None) -> tuple[str, str]:
-    """The limit and the share of it that was reached; `-` for both where it bounds nothing, as of 8 bytes' latency."""
+    """The limit and the share of it that was reached. Both are `-` if the limit bounds nothing, as at 8 bytes."""
     if point is None or decides_nothing(point.limit, point.expected):
         return ABSENT, ABSENT
     return limit_value(point.limit), ratio(point.fraction_of_limit)

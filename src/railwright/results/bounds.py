@@ -40,7 +40,7 @@ class ThreadCopies(Bound, frozen=True):
     counted_by: str = ""
     """The parameter that says how many threads copy; one without it."""
     upper_only: bool = False
-    """Whether nothing is expected, because other work than copying decides."""
+    """Whether there is no expected band, because other work than copying decides."""
 
 
 class CopiedBlocks(Bound, frozen=True):

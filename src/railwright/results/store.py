@@ -121,7 +121,7 @@ def _records(path: Path, file: Iterator[bytes]) -> Iterator[Record]:
 
 
 def _refuse_impossible(path: Path, number: int, result: Result) -> None:
-    """Raises UsageError where the summary can be that of no samples: nothing that is judged by it would be true."""
+    """Raises UsageError if no samples can have this summary: a verdict on it would be false."""
     if result.summary is not None and (why := why_no_summary(result.summary)):
         raise UsageError(f"{path} line {number} is no measurement: {why}", hint="was it changed by hand?")
 

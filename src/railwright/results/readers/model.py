@@ -29,7 +29,7 @@ class ForeignFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     test: str
     """`all_reduce`, `ib_write_bw`, `osu_bw`, `hpl` ..."""
     ranks: int | None = None
-    """None where the text does not say; a result then has the default of 1, which means nothing."""
+    """None if the text does not say. A result then has the default of 1, which carries no information."""
     hosts: int | None = None
     gpus: tuple[str, ...] = ()
     """The names of the GPU models, each once."""

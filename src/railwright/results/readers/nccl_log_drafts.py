@@ -118,7 +118,7 @@ class Draft:
         )
 
     def _least_size(self) -> int:
-        """The least number of ranks that the lines allow, where none gives the number."""
+        """The least number of ranks that the lines allow, if no line gives the number."""
         named = [*self.ranks, *(rank for ring in self.orders.values() for rank in ring.ranks)]
         named += [end for one in self.connections for end in (one.source, one.target)]
         return min(max(named, default=-1) + 1, MAX_RANKS)

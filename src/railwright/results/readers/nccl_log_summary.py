@@ -42,11 +42,6 @@ class Shape(NamedTuple):
     ring: Ring
     hops: tuple[Hop, ...]
 
-    @property
-    def crossings(self) -> int:
-        """Hops to another host."""
-        return sum(1 for hop in self.hops if hop.crosses)
-
 
 class Traffic(NamedTuple):
     """Connections of one direction over one NIC of one host."""

@@ -133,7 +133,10 @@ def _output(section: _Section, words: list[str], line: int, *, is_cut: bool) -> 
 
 
 def _end_torn(section: _Section, *, text_ends: bool = False) -> None:
-    """Takes what there is of a row without an end. Its first half is complete, since only the second one ends a row."""
+    """Takes the part that was read of a row without an end.
+
+    Its first half is complete, because only the second half ends a row.
+    """
     torn, section.torn = section.torn, None
     if torn is None:
         return

@@ -18,7 +18,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     both_ways: bool = False
     """Whether the rates are sums of both directions."""
     from_gpu: bool = False
-    """Whether the data comes from a GPU's memory; host memory where the table says nothing."""
+    """Whether the data comes from a GPU's memory. If the table does not say, it is host memory."""
     to_gpu: bool = False
 
 
