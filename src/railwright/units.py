@@ -169,3 +169,8 @@ def _significant(value: float) -> str:
     if magnitude >= 100:
         return f"{value:.0f}"
     return f"{value:.1f}" if magnitude >= 10 else f"{value:.2f}"
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """`1 path`, `3 paths`."""
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"

@@ -26,6 +26,7 @@ from railwright.results.readers.model import ForeignFile
 from railwright.results.readers.subject import Subject
 from railwright.topology.cluster import Cluster, cluster_of
 from railwright.topology.shapes import SHAPES
+from railwright.units import count
 
 BYTES_DECIDE = 64 * 1024
 """From this size on a stream of messages between two hosts is expected at the link's rate (perftest's own default)."""
@@ -57,13 +58,13 @@ def machine_for(file: ForeignFile, machine: Machine) -> Machine:
     if file.subject.kind == "linpack":  # a rank for each GPU; a machine without GPUs may have any number
         if 0 < cluster.ranks < file.ranks:
             raise UsageError(
-                f"the run has {counted(file.ranks, 'rank')}, {cluster.name[:80]} has {counted(cluster.ranks, 'GPU')} on"
-                f" {counted(cluster.hosts, 'host')}",
+                f"the run has {count(file.ranks, 'rank')}, {cluster.name[:80]} has {count(cluster.ranks, 'GPU')} on"
+                f" {count(cluster.hosts, 'host')}",
                 hint="give the number of hosts with --count",
             )
         return machine
     hosts = file.hosts or min(cluster.hosts, file.ranks)
-    table = f"the table has {counted(file.ranks, 'rank')} on {counted(hosts, 'host')}"
+    table = f"the table has {count(file.ranks, 'rank')} on {count(hosts, 'host')}"
     if file.ranks % hosts:
         raise UsageError(
             f"{table}, which is not the same number on each",
@@ -76,18 +77,13 @@ def machine_for(file: ForeignFile, machine: Machine) -> Machine:
     each = file.ranks // hosts
     if each > cluster.gpus_per_host:
         raise UsageError(
-            f"{table}, so {each} on each; {cluster.host.name[:80]} has {counted(cluster.gpus_per_host, 'GPU')}",
+            f"{table}, so {each} on each; {cluster.host.name[:80]} has {count(cluster.gpus_per_host, 'GPU')}",
             hint="give the shape it ran on, like gpus=8" + ("" if file.hosts else ", or more hosts with --count"),
         )
     # A job on the first GPUs of a machine still has all its NICs.
     host = without(cluster.host, {gpu.id for gpu in cluster.host.of_kind("gpu")[each:]})
     smaller = cluster_of(host, hosts, cluster.fabric, cluster.storage, cluster.name)
     return replace(machine, cluster=smaller)
-
-
-def counted(number: int, what: str) -> str:
-    """`1 host`, `2 hosts`."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def differences(file: ForeignFile, given: Cluster, placed: Cluster) -> tuple[str, ...]:
@@ -99,7 +95,7 @@ def differences(file: ForeignFile, given: Cluster, placed: Cluster) -> tuple[str
     if file.ranks is None and is_collective(file):
         notes.append(f"the table does not say how many ranks there were: all {given.ranks} of the machine are assumed")
     if placed.hosts < given.hosts:
-        notes.append(f"the table has {counted(placed.hosts, 'host')} of the {given.hosts} given")
+        notes.append(f"the table has {count(placed.hosts, 'host')} of the {given.hosts} given")
     if placed.gpus_per_host < given.gpus_per_host:
         notes.append(
             f"{placed.gpus_per_host} of the {given.gpus_per_host} GPUs of each host took part; all its NICs are counted"

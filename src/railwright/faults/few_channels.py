@@ -16,6 +16,7 @@ from railwright.limits.case import Case
 from railwright.limits.model import Constant
 from railwright.limits.sources import CHANNELS_MEASURED
 from railwright.limits.traffic import NVLS_CAPABILITY, compute_major
+from railwright.units import count
 
 _CHANNEL = Constant(20.85e9, "bytes/s of one channel over NVLink, Hopper", CHANNELS_MEASURED)
 _SUPPOSED = (1, 2, 4, 8)
@@ -31,10 +32,10 @@ def _ways(case: Case) -> Ways:
         return
     if compute_major(host) != NVLS_CAPABILITY.value:
         return
-    for count in _SUPPOSED:
+    for channels in _SUPPOSED:
         yield FAULT.supposed(
-            f"NCCL has {count} channel{'s' if count > 1 else ''}",
-            replace(case, gpu_cap_bytes_per_s=_CHANNEL.value * count),
+            f"NCCL has {count(channels, 'channel')}",
+            replace(case, gpu_cap_bytes_per_s=_CHANNEL.value * channels),
             "NCCL_DEBUG=INFO, then railwright explain LOG: it counts the channels; env | grep NCCL_MAX",
         )
 

@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Callable, Iterator
 
 from railwright.limits.collectives import Algorithm, CollectiveLimit, Rate, Share
-from railwright.report.wording import count, visible
-from railwright.units import format_bandwidth, format_duration, format_size
+from railwright.report.wording import visible
+from railwright.units import count, format_bandwidth, format_duration, format_size
 
 WIDTH = 110
 """Characters of a line of text; a terminal of fewer breaks it once more."""

@@ -14,6 +14,7 @@ from railwright.report import wording
 from railwright.report.page import Page
 from railwright.results.compare import ComparedPoint, Comparison, OneSided, RunLabel, Side, Statement
 from railwright.results.fairness import Difference
+from railwright.units import count
 
 STATEMENT_STYLE: dict[Statement, str] = {
     "slower": "bold yellow",
@@ -129,7 +130,7 @@ def closing_words(comparison: Comparison) -> str:
     """`12 points: 1 slower, 11 within noise. Exit status 1: something is slower beyond noise.`"""
     found = [point.statement for point in comparison.points]
     counted = ", ".join(f"{found.count(word)} {word}" for word in STATEMENT_STYLE if word in found)
-    counts = f"{wording.count(len(found), 'point')}: {counted}" if found else "no point could be compared"
+    counts = f"{count(len(found), 'point')}: {counted}" if found else "no point could be compared"
     ratios = [point.ratio for point in comparison.points if point.ratio and point.statement in ("faster", "slower")]
     range_words = (
         f"; B/A from {wording.ratio(min(ratios))} to {wording.ratio(max(ratios))} where it differs" if ratios else ""

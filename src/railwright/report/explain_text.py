@@ -19,7 +19,7 @@ from railwright.report import wording
 from railwright.report.collective_text import labelled
 from railwright.results.model import size_of
 from railwright.topology.model import Scalar
-from railwright.units import format_size
+from railwright.units import count, format_size
 
 _WIDEST_NAME = 38
 _WIDEST_SHOWN = 23
@@ -55,8 +55,8 @@ def _lines(found: Explained) -> Iterator[str]:
 
 
 def _title(found: Explained) -> str:
-    ranks = f", {wording.count(found.ranks, 'rank')}" if found.ranks else ""
-    hosts = f" on {wording.count(found.hosts, 'host')}" if found.hosts else ""
+    ranks = f", {count(found.ranks, 'rank')}" if found.ranks else ""
+    hosts = f" on {count(found.hosts, 'host')}" if found.hosts else ""
     against = f", held against {wording.visible(found.machine)}" if found.machine else ", no machine given"
     test = "" if found.test == found.tool.rpartition(" ")[2].lower() else found.test
     return f"{wording.visible(' '.join(filter(None, (found.tool, found.version, test))))}{ranks}{hosts}{against}"

@@ -21,7 +21,7 @@ from railwright.report.offline_page import as_it_is, render_page
 from railwright.report.text import all_findings
 from railwright.results.model import End, Result, Run
 from railwright.topology.model import Scalar, Topology
-from railwright.units import format_size
+from railwright.units import count, format_size
 
 _SHOWN_VALUES = 4
 
@@ -71,7 +71,7 @@ def _drawing(topology: Topology) -> str:
 
 def _headline(counts: dict[State, int]) -> str:
     """What the page says first, in one line."""
-    total = wording.count(sum(counts.values()), "path")
+    total = count(sum(counts.values()), "path")
     slow, fine = counts.get("slow", 0), counts.get("ok", 0)
     unjudged = sum(counts.get(state, 0) for state in ("suspicious", "failed", "unknown"))
     if slow:
@@ -136,6 +136,6 @@ def _checked(results: list[Result]) -> str:
     total = format_size(sum(check.bytes_checked for check in checks))
     wrong = sum(check.bytes_wrong for check in checks)
     unchecked = len(results) - len(checks)
-    missing = f", {wording.count(unchecked, 'point')} not checked" if unchecked else ""
+    missing = f", {count(unchecked, 'point')} not checked" if unchecked else ""
     methods = ", ".join(sorted({check.method for check in checks}))
     return f"{total} checked ({methods}), {wrong} bytes wrong{missing}"

@@ -14,7 +14,7 @@ from railwright.report.wording import visible
 from railwright.results.bounds import Declarations, Gradients, bound_by
 from railwright.results.model import Result
 from railwright.results.statistics import quantile
-from railwright.units import format_bandwidth, format_duration
+from railwright.units import count, format_bandwidth, format_duration
 
 PARTS = ("iteration", "compute", "exposed", "communication")
 
@@ -103,13 +103,12 @@ def _title(model: str, one: Result) -> str:
     if not model:
         return visible(one.benchmark)
     parameters = one.settings.get("parameters")
-    count = f"{parameters:,} parameters, " if isinstance(parameters, int) else ""
+    size = f"{parameters:,} parameters, " if isinstance(parameters, int) else ""
     compute = one.settings.get("compute")
     how = f", compute by {visible(str(compute))}" if compute else ""
     because = one.settings.get("compute_because")
     why = f" ({visible(str(because))})" if because else ""
-    ranks = f"{one.ranks} GPU{'' if one.ranks == 1 else 's'}"
-    return f"{visible(one.benchmark)} {model}: {count}{ranks}{how}{why}"
+    return f"{visible(one.benchmark)} {model}: {size}{count(one.ranks, 'GPU')}{how}{why}"
 
 
 def _name(key: _Key) -> str:

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from railwright.faults.model import Finding
 from railwright.groups import grouped
 from railwright.report.findings_text import finding_lines
-from railwright.report.wording import ABSENT, count, visible
+from railwright.report.wording import ABSENT, visible
 from railwright.results.readers.nccl_log_model import Communicator, NcclLog, Nic, Ring
 from railwright.results.readers.nccl_log_summary import Hop, Shape, SizeRange, algorithms, shapes, traffic, transports
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.model import Topology
-from railwright.units import format_bandwidth, format_size
+from railwright.units import count, format_bandwidth, format_size
 
 _MAX_LISTED = 8
 _MAX_RANKS = 64

@@ -23,6 +23,7 @@ from railwright.report.nccl_choice import cost_tables, lines
 from railwright.report.page import Page
 from railwright.results.bounds import Declarations
 from railwright.results.model import End, Result, Run
+from railwright.units import count
 
 _WIDE_COLUMNS = 120
 _NUMBER_WIDTHS = {"measured": 10, "spread": 6, "limit": 10, "of limit": 8, "verdict": 10}
@@ -212,4 +213,4 @@ def _unreadable(run: Run) -> str:
     unknown = run.topology.unknown
     if not unknown:
         return ""
-    return f"{wording.count(len(unknown), 'fact')} of this machine (railwright topo lists them)"
+    return f"{count(len(unknown), 'fact')} of this machine (railwright topo lists them)"

@@ -12,6 +12,7 @@ import railwright
 from railwright.limits.designs import Design, Question, front, price, speed
 from railwright.report import axes, collective_text, whatif_text, wording
 from railwright.report.offline_page import Figure, plotly_text, render_page
+from railwright.units import count
 
 _INK, _MUTED, _FIRST = "--ink", "--muted", "--series-1"
 _ROOM = 1.14
@@ -115,7 +116,7 @@ def _trace(
 
 def _hover(mark: _Mark, place: int) -> str:
     rate, cost = mark.design.collectives[place].busbw_bytes_per_s, mark.design.cost
-    against = wording.count(mark.design.parts.switch_ports, "switch port")
+    against = count(mark.design.parts.switch_ports, "switch port")
     lines = [
         f"<b>{plotly_text(mark.label)}</b>",
         f"limit {wording.quantity('bandwidth_bytes_per_s', rate.limit)}",

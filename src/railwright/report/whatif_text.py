@@ -10,7 +10,7 @@ from railwright.limits.model import Limit
 from railwright.limits.switches import SwitchTier
 from railwright.report import wording
 from railwright.report.collective_text import rate_words
-from railwright.units import format_bandwidth
+from railwright.units import count, format_bandwidth
 
 _WIDTH = 100
 _MOST_LABEL = 24
@@ -43,7 +43,7 @@ def render_designs(designs: Sequence[Design], question: Question) -> str:
 
 def title_words(designs: Sequence[Design]) -> str:
     """`3 designs of 16 hosts`."""
-    return f"{wording.count(len(designs), 'design')} of {wording.count(designs[0].hosts, 'host')}"
+    return f"{count(len(designs), 'design')} of {count(designs[0].hosts, 'host')}"
 
 
 def labels(designs: Sequence[Design]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from railwright.limits.model import Expected, Limit, NoLimit
 from railwright.results.model import Context, End
 from railwright.terminal import visible as visible  # templates and pages call it as one of their words
 from railwright.topology.model import Scalar, Topology
-from railwright.units import format_duration, format_size
+from railwright.units import count, format_duration, format_size
 
 ABSENT = "-"
 """Printed where there is no value."""
@@ -149,11 +149,6 @@ def sizes_words(varied: Iterable[Mapping[str, Scalar]], *, listed: int) -> str:
     """As many sizes as may be listed, or `4 KiB to 1 MiB (9 sizes)`; empty where no size was varied."""
     words = list(filter(None, map(size_words, varied)))
     return ", ".join(words) if len(words) <= listed else f"{words[0]} to {words[-1]} ({len(words)} sizes)"
-
-
-def count(number: int, noun: str, plural: str = "") -> str:
-    """`1 path`, `3 paths`."""
-    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def ranks_words(ranks: Iterable[int]) -> str:
