@@ -5,13 +5,13 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.diagnosis.ceilings import Ceiling, Ceilings
-from railwright.limits.memory import copy_limit
+from railwright.limits.memory import limit_inside
 from railwright.limits.model import Bounds, Constant, Expected, Limit, NoLimit, Quantity, Source
-from railwright.limits.path import link_limit, path_limit
+from railwright.limits.path import path_limit
 from railwright.limits.sources import SAME_RUN, SINGLE_HOST_COPIES
 from railwright.results.bounds import no_limit
 from railwright.results.model import Result, size_of
-from railwright.topology.model import MemoryLink, Path, Topology
+from railwright.topology.model import Path, Topology
 from railwright.topology.paths import Graph
 from railwright.units import MIB, format_size
 
@@ -90,11 +90,7 @@ class HostLimits:
             return no_limit(point, f"a copy that touches {format_size(touched)} may stay in the caches")
         if len(self._topology.of_kind("memory")) > 1 and threads != 1:
             return no_limit(point, "threads on several NUMA nodes use several memories")
-        for link in self._topology.links:
-            if isinstance(link.protocol, MemoryLink) and memory in (link.a, link.b):
-                limit, _ = link_limit(link)
-                return (copy_limit(limit) if isinstance(limit, Limit) else limit), None
-        return no_limit(point, f"the topology does not say how {memory} is attached")
+        return limit_inside(self._topology, memory)
 
     def cache_line(self, point: Result, *, for_messages: bool) -> Bounds:
         """One cache line from core to core; a band for messages of one line through shared memory."""

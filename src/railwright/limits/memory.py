@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from railwright.limits.model import Bounds, Limit, bandwidth_limit, no_bandwidth, rate_step
 from railwright.limits.sources import JEDEC_DDR, SMBIOS
-from railwright.topology.model import Link, MemoryLink
+from railwright.topology.model import Link, MemoryLink, Topology
 
 
 def limit(link: Link) -> Bounds:
@@ -29,3 +29,12 @@ def copy_limit(of_memory: Limit) -> Limit:
     step = rate_step("a copy reads and writes each byte: half", value)
     because = f"{of_memory.because}, read and written"
     return replace(of_memory, value=value, because=because, derivation=(*of_memory.derivation, step))
+
+
+def limit_inside(topology: Topology, memory: str) -> Bounds:
+    """A copy inside one memory, bytes counted once."""
+    for link in topology.links:
+        if isinstance(link.protocol, MemoryLink) and memory in (link.a, link.b):
+            whole, _ = limit(link)
+            return (copy_limit(whole) if isinstance(whole, Limit) else whole), None
+    return no_bandwidth(f"the topology does not say how {memory} is attached"), None

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import msgspec
 
 from railwright.errors import UsageError
+from railwright.limits import memory
 from railwright.limits.gpu import local_copy_limit
-from railwright.limits.memory import copy_limit
-from railwright.limits.model import Bounds, Expected, Limit, NoLimit, no_bandwidth
-from railwright.limits.path import limit_inside, link_limit
-from railwright.topology.model import Device, MemoryLink, PathKind, Topology
+from railwright.limits.model import Bounds, Expected, Limit, NoLimit
+from railwright.limits.path import limit_inside
+from railwright.topology.model import Device, PathKind, Topology
 from railwright.topology.paths import Affinity, Graph
 
 
@@ -56,11 +56,7 @@ def _within(topology: Topology, device: Device) -> Bounds:
     if device.kind != "memory":
         reason = f"both ends of '{device.id}>{device.id}' are {device.id}: it crosses no link"
         raise UsageError(reason, hint="give two devices; a copy inside one has a limit in a GPU and in a memory")
-    for link in topology.links:
-        if isinstance(link.protocol, MemoryLink) and device.id in (link.a, link.b):
-            limit, _ = link_limit(link)
-            return (copy_limit(limit) if isinstance(limit, Limit) else limit), None
-    return no_bandwidth(f"the topology does not say how {device.id} is attached"), None
+    return memory.limit_inside(topology, device.id)
 
 
 def paths_that_matter(topology: Topology) -> tuple[str, ...]:
