@@ -77,7 +77,7 @@ SHAPES: dict[str, Shape] = {
         aliases=("p5en", "p5en.48xlarge"),
         layout=replace(_P5.layout, uplink_generation=None, nics=16),
         layout_source="Amazon EC2 P5 instances (p5en: PCIe 5.0 between CPU and GPU, 16 NICs); a switch with two NICs"
-        " for each GPU assumed, as p5 has one with four; H200 of p5en measure 55.43 GB/s host to device, so PCIe 5.0"
+        " for each GPU assumed, as p5 has one with four. H200 of p5en measure 55.43 GB/s host to device, so PCIe 5.0"
         " x16 all the way",
         cpu=cpus.AWS_P5EN,
         gpu=gpus.H200,

@@ -36,8 +36,8 @@ SHAPES: dict[str, Shape] = {
         aliases=("BM.GPU.H100.8",),
         layout=Layout(gpus_per_switch=1, switch_name="PCIe 5.0 switch", nics=16, drives=16),
         layout_source="oci-hpc, samples/gpu/H100-topology.xml: four PEX switches a socket, each with one GPU and one"
-        " dual-port card at 32 GT/s x16 (a switch's two levels taken as one, as NCCL src/graph/topo.cc does; its uplink"
-        " is shown there at the rate of the virtual port and is taken as 32 GT/s); OCI compute shapes (16 drives)",
+        " dual-port card at 32 GT/s x16 (two levels taken as one, as NCCL src/graph/topo.cc does). A switch's uplink"
+        " is shown there at the rate of the virtual port and is taken as 32 GT/s; OCI compute shapes (16 drives)",
         cpu=cpus.OCI_SAPPHIRE_RAPIDS,
         gpu=gpus.H100,
         nvlink=gpus.NVLINK4,
