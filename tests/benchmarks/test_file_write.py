@@ -254,7 +254,7 @@ def test_points_are_every_combination_with_the_depth_of_their_size() -> None:
         "large-depth": "4", "io-threads": "1,2"}).options  # fmt: skip
     points = direct_io.points(given, given.pages)
     assert len(points) == len(set(points)) == 2 * 2 * 2 + 2 * 2 * 2
-    assert {(one.size, one.depth, one.pages) for one in points} == {
+    assert {(one.size_bytes, one.depth, one.pages) for one in points} == {
         (4096, 1, "small"), (4096, 32, "small"), (65536, 4, "small"), (65536, 4, "huge")}  # fmt: skip
     assert direct_io.memory_bytes(points) == 4 * MIB + 65536 * 4 * 2
 

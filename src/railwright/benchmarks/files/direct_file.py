@@ -91,6 +91,19 @@ def test_file(folder: str, size: int) -> Iterator[int]:
         os.close(fd)
 
 
+def wrong_in_file(fd: int, seed: int, region_bytes: int) -> int:
+    """How many of the file's first bytes differ from the pattern, by pread."""
+    wrong = 0
+    with Buffer(FILL_BYTES) as seen:
+        for place in range(0, region_bytes, FILL_BYTES):
+            length = min(FILL_BYTES, region_bytes - place)
+            chunk = (ctypes.c_char * length).from_address(seen.address)
+            if os.preadv(fd, [chunk], place) != length:
+                return wrong + region_bytes - place
+            wrong += seen.count_wrong(seed, length, place)
+    return wrong
+
+
 def over_test_file(rank: AnyRank, blank: Result, measure: Callable[[int], Iterator[Result]]) -> Iterator[Result]:
     """What `measure` yields for a test file; `blank` waived with the reason where the file system refuses one."""
     rank.step("writing the test file")

@@ -8,7 +8,6 @@ import itertools
 import random
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -46,37 +45,34 @@ Order = tuple["array.array[int]", "array.array[int]"]
 """Offsets in the descriptor, and the position in the pattern of each."""
 
 
-class Point(NamedTuple):
-    """One set of parameters."""
+class Point(Case, frozen=True):
+    """One set of parameters, as they stand in a record."""
 
-    size: int
+    size_bytes: int
     depth: int
     threads: int
     order: str
-    pages: str
+    pages: str = ""
+    """`small` or `huge`; empty where the buffers have no choice of pages."""
 
     @property
     def in_flight_bytes(self) -> int:
         """Buffers of all operations in flight."""
-        return self.size * self.depth * self.threads
+        return self.size_bytes * self.depth * self.threads
 
     def blocks(self, file_bytes: int) -> int:
         """How many operations one pass over a file of that size has."""
-        return min(file_bytes // self.size, MOST_BLOCKS_PER_PASS)
+        return min(file_bytes // self.size_bytes, MOST_BLOCKS_PER_PASS)
 
     def planned_s(self, file_bytes: int) -> float:
         """The estimated length of one pass."""
         count = self.blocks(file_bytes)
-        return max(count * self.size / _PLANNED_BYTES_PER_S, count / _PLANNED_OPERATIONS_PER_S)
-
-    @property
-    def without_pages(self) -> str:
-        """What it is called where buffers have no choice of pages."""
-        threads = f" x {self.threads} threads" if self.threads > 1 else ""
-        return f"{format_size(self.size)} {self.order} depth {self.depth}{threads}"
+        return max(count * self.size_bytes / _PLANNED_BYTES_PER_S, count / _PLANNED_OPERATIONS_PER_S)
 
     def __str__(self) -> str:
-        return f"{self.without_pages} {self.pages} pages"
+        threads = f" x {self.threads} threads" if self.threads > 1 else ""
+        pages = f" {self.pages} pages" if self.pages else ""
+        return f"{format_size(self.size_bytes)} {self.order} depth {self.depth}{threads}{pages}"
 
 
 _depths = whole_numbers(_MOST_DEPTH, _MOST_VALUES)
@@ -132,14 +128,15 @@ def problem(options: FileOptions, every: Sequence[Point], verb: str) -> str:
 
 
 def _problem_of_point(point: Point, file_bytes: int, verb: str) -> str:
-    if point.size > file_bytes:
+    size = point.size_bytes
+    if size > file_bytes:
         return f"a {verb} is larger than the test file of {format_size(file_bytes)}"
-    if point.size > _MOST_OPERATION_BYTES:
-        return f"one {verb} ends at {format_size(_MOST_OPERATION_BYTES)}, {format_size(point.size)} was asked for"
-    if point.size % _SECTOR_BYTES:
+    if size > _MOST_OPERATION_BYTES:
+        return f"one {verb} ends at {format_size(_MOST_OPERATION_BYTES)}, {format_size(size)} was asked for"
+    if size % _SECTOR_BYTES:
         return f"direct {verb}s must be multiples of {_SECTOR_BYTES} bytes"
     if point.threads > point.blocks(file_bytes):
-        blocks = f"the {point.blocks(file_bytes)} blocks of {format_size(point.size)} in the test file"
+        blocks = f"the {point.blocks(file_bytes)} blocks of {format_size(size)} in the test file"
         return f"{blocks} are not enough for {point.threads} threads"
     return ""
 
@@ -214,32 +211,6 @@ def random_order(extents: Sequence[Extent], size: int) -> Order:
     return block_order(extents, size, "random")
 
 
-class DirectCase(Case, frozen=True, kw_only=True):
-    """A point as it stands in a record."""
-
-    size_bytes: int
-    depth: int
-    threads: int
-    order: str
-    pages: str
-    engine: str
-    operation: str = ""
-    """`write` or `fsync`; nothing for a read."""
-
-
-def case_of(point: Point, engine: Engine, operation: str = "") -> DirectCase:
-    """What was varied."""
-    return DirectCase(
-        size_bytes=point.size,
-        depth=point.depth,
-        threads=point.threads,
-        order=point.order,
-        pages=point.pages,
-        engine=engine,
-        operation=operation,
-    )
-
-
 def timed_passes(make: Callable[[], list[Pass]], bytes_per_pass: int) -> tuple[list[Pass], dict[str, Scalar]]:
     """The passes that `make` makes, and what they cost in CPU time."""
     before = kernel_threads_cpu_s()
@@ -251,8 +222,8 @@ def timed_passes(make: Callable[[], list[Pass]], bytes_per_pass: int) -> tuple[l
 
 def results_of(common: Result, point: Point, operations: int, passes: Sequence[Pass]) -> Iterator[Result]:
     """The rate, one sample of each pass, and the latency of single operations of all passes and threads."""
-    small = point.size < _SMALL_BYTES
-    amount = operations if small else operations * point.size
+    small = point.size_bytes < _SMALL_BYTES
+    amount = operations if small else operations * point.size_bytes
     settings = dict(common.settings)
     if any(one.sync_s for one in passes):
         settings["median_with_fsync"] = statistics.median(amount / (one.elapsed_s + one.sync_s) for one in passes)

@@ -42,7 +42,7 @@ def plan(job: DirectJob) -> Plan:
         path=path(job),
         seconds=2 + passes * sum(point.planned_s(size) for point in every),
         memory_bytes=direct_io.memory_bytes(every),
-        moved_bytes=size + passes * sum(point.blocks(size) * point.size for point in every),
+        moved_bytes=size + passes * sum(point.blocks(size) * point.size_bytes for point in every),
         files=(f"a nameless file of {format_size(size)} in {options.directory}",),
         waived=direct_io.problem(options, every, "read"),
     )
@@ -64,20 +64,20 @@ def _measure_point(rank: DirectRank, blank: Result, target: Target, point: Point
     with direct_io.buffers_of(point) as buffers:
         pages = direct_io.pages_evidence(buffers)
         if why := direct_io.wrong_pages(point, pages):
-            yield waived(blank, why, {"size_bytes": point.size})
+            yield waived(blank, why, {"size_bytes": point.size_bytes})
             return
-        engine, evidence = direct_io.engine_of(rank.job.options.engine, target.fd, buffers, point.size)
-        offsets, positions = direct_io.block_order(target.extents, point.size, point.order)
+        engine, evidence = direct_io.engine_of(rank.job.options.engine, target.fd, buffers, point.size_bytes)
+        offsets, positions = direct_io.block_order(target.extents, point.size_bytes, point.order)
         cpus = direct_io.cpus_of(rank, point)
-        work = (target.fd, engine, offsets, positions, point.size, point.depth, buffers)
+        work = (target.fd, engine, offsets, positions, point.size_bytes, point.depth, buffers)
         checked = read_pass(*work, seed=SEED, check=True, cpus=cpus)
-        moved = len(offsets) * point.size
+        moved = len(offsets) * point.size_bytes
         passes, cost = direct_io.timed_passes(
             lambda: [read_pass(*work, seed=SEED, check=False, cpus=cpus) for _ in range(_PASSES)], moved
         )
     common = replace(
         blank,
-        parameters=direct_io.case_of(point, engine).parameters(),
+        parameters={**point.parameters(), "engine": engine},
         settings={"passes": _PASSES, "reads_per_pass": len(offsets), "o_direct": True, "cpus": joined(cpus), **cost},
         verification=Verification(method=PATTERN, bytes_checked=moved, bytes_wrong=checked.wrong_bytes),
         evidence=(evidence, pages),

@@ -44,7 +44,7 @@ def _plan(job: Job[WriteOptions, Case]) -> Plan:
     """What writing costs, with the wear of the drive, and why that cannot be done."""
     options, size = job.options, job.options.file_size
     every = direct_io.points(options, options.pages)
-    read_back = sum(point.blocks(size) * point.size for point in every)
+    read_back = sum(point.blocks(size) * point.size_bytes for point in every)
     written = size + options.passes * read_back
     file = f"a nameless file of {format_size(size)} in {options.directory}"
     return Plan(
@@ -79,14 +79,14 @@ def _measure_point(rank: WriteRank, blank: Result, fd: int, point: Point, seed: 
     with direct_io.buffers_of(point) as buffers:
         pages = direct_io.pages_evidence(buffers)
         if why := direct_io.wrong_pages(point, pages):
-            yield waived(blank, why, {"size_bytes": point.size})
+            yield waived(blank, why, {"size_bytes": point.size_bytes})
             return
-        engine, evidence = direct_io.engine_of(options.engine, fd, buffers, point.size)
-        offsets, positions = direct_io.block_order((Extent(0, 0, options.file_size),), point.size, point.order)
+        engine, evidence = direct_io.engine_of(options.engine, fd, buffers, point.size_bytes)
+        offsets, positions = direct_io.block_order((Extent(0, 0, options.file_size),), point.size_bytes, point.order)
         cpus = direct_io.cpus_of(rank, point)
-        work = (fd, engine, offsets, positions, point.size, point.depth, buffers)
+        work = (fd, engine, offsets, positions, point.size_bytes, point.depth, buffers)
         seeds = range(seed, seed + options.passes)
-        moved = len(offsets) * point.size
+        moved = len(offsets) * point.size_bytes
         passes, cost = direct_io.timed_passes(
             lambda: [write_pass(*work, seed=one, sync=options.fsync, cpus=cpus) for one in seeds], moved
         )
@@ -94,7 +94,7 @@ def _measure_point(rank: WriteRank, blank: Result, fd: int, point: Point, seed: 
         checked = read_pass(*work, seed=seeds[-1], check=True, stamped=True, cpus=cpus)
     common = replace(
         blank,
-        parameters=direct_io.case_of(point, engine, "write").parameters(),
+        parameters={**point.parameters(), "engine": engine, "operation": "write"},
         settings={"passes": len(passes), "writes_per_pass": len(offsets), "o_direct": True,
                   "fsync": "yes" if options.fsync else "no", "pattern_seed": seed, "cpus": joined(cpus), **cost},
         verification=Verification(method=STAMPED, bytes_checked=moved, bytes_wrong=checked.wrong_bytes),

@@ -12,22 +12,24 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from railwright.benchmarks.after_crash import cases_behind
 from railwright.benchmarks.benchmark import Plan, Rank
-from railwright.benchmarks.files.direct_file import FILL_BYTES, device_of, with_name
-from railwright.benchmarks.files.direct_io import FileOptions, Point, block_order, points, problem
+from railwright.benchmarks.files.direct_file import FILL_BYTES, device_of, over_test_file, with_name
+from railwright.benchmarks.files.direct_io import FileOptions, Point, block_order, points, problem, results_of
 from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.gpu.file_route import route_evidence, wrong_route
 from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.options import choice, option
-from railwright.benchmarks.record import waived
+from railwright.benchmarks.record import failed_if, waived
 from railwright.errors import CannotJudge
 from railwright.native import cufile
 from railwright.native.cuda import Device, DeviceBuffer, PinnedBuffer, driver_version
 from railwright.native.cufile import CuFile, Way
 from railwright.native.cufile_watch import Watch
 from railwright.native.files import Extent, Pass
-from railwright.results.model import Evidence, Result
+from railwright.results.model import Evidence, Result, Verification
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.model import Scalar
 from railwright.units import format_size
@@ -53,18 +55,6 @@ class ByWay(Case, frozen=True, kw_only=True):
     way: str
 
 
-class GpuFileCase(Case, frozen=True, kw_only=True):
-    """A point as it stands in a record."""
-
-    size_bytes: int
-    depth: int
-    threads: int
-    order: str
-    way: str
-    operation: str = ""
-    """`write`; nothing for a read."""
-
-
 GpuFileJob = Job[GpuFileOptions, ByWay]
 GpuFileRank = Rank[GpuFileOptions, ByWay]
 
@@ -77,12 +67,12 @@ def launches(options: GpuFileOptions, machine: Machine) -> tuple[Launch[ByWay], 
 
 def points_of(job: GpuFileJob) -> tuple[Point, ...]:
     """Those of the host's benchmark; buffers have no choice of pages."""
-    return points(job.options, ("huge",))
+    return points(job.options, ("",))
 
 
 def step_of(job: GpuFileJob, point: Point) -> str:
     """What a rank calls the measurement of a point."""
-    return f"{job.benchmark} {job.case.way} {point.without_pages}"
+    return f"{job.benchmark} {job.case.way} {point}"
 
 
 def after_crash(job: GpuFileJob, results: Sequence[Result]) -> GpuFileJob | None:
@@ -101,7 +91,7 @@ def path_of(job: GpuFileJob, *, write: bool) -> str:
 def plan_of(job: GpuFileJob, *, passes: int, write: bool) -> Plan:
     """What it costs and why it cannot be done. Whether cuFile can be used only a rank may try."""
     options, size, every = job.options, job.options.file_size, points_of(job)
-    moved = (1 + passes) * sum(point.blocks(size) * point.size for point in every)
+    moved = (1 + passes) * sum(point.blocks(size) * point.size_bytes for point in every)
     wear = f", and over it again: {format_size(size + moved)} of wear on the drive in each launch" if write else ""
     return Plan(
         path=path_of(job, write=write),
@@ -146,19 +136,21 @@ def _cufile_way(way: str) -> Way:
     return "gds" if way == "gds" else "cufile compat"
 
 
-def over_ways(
-    rank: GpuFileRank, blank: Result, fd: int, measure: Callable[[Target], Iterator[Result]]
-) -> Iterator[Result]:
-    """What `measure` yields; `blank` waived with cuFile's own reason where the way cannot be gone."""
-    with contextlib.ExitStack() as stack:
-        try:
-            target = stack.enter_context(opened(rank, fd))
-        except CannotJudge as error:
-            if rank.job.case.way == BOUNCE:
-                raise
-            yield waived(blank, error.message, rank.job.case.parameters())
-            return
-        yield from measure(target)
+def over_ways(rank: GpuFileRank, blank: Result, measure: Callable[[Target], Iterator[Result]]) -> Iterator[Result]:
+    """What `measure` yields for a test file; `blank` waived with cuFile's own reason where the way cannot be gone."""
+
+    def over(fd: int) -> Iterator[Result]:
+        with contextlib.ExitStack() as stack:
+            try:
+                target = stack.enter_context(opened(rank, fd))
+            except CannotJudge as error:
+                if rank.job.case.way == BOUNCE:
+                    raise
+                yield waived(blank, error.message, rank.job.case.parameters())
+                return
+            yield from measure(target)
+
+    yield from over_test_file(rank, blank, over)
 
 
 OnePass = Callable[[bool], Pass]
@@ -175,13 +167,13 @@ class Work(NamedTuple):
     @property
     def region_bytes(self) -> int:
         """The first bytes of the file and of the GPU's memory, all of which one pass moves."""
-        return len(self.offsets) * self.point.size
+        return len(self.offsets) * self.point.size_bytes
 
 
 def work_of(rank: GpuFileRank, point: Point) -> Work:
     """So many workers as there are operations in flight, round and round over the CPUs near the GPU."""
-    region = point.blocks(rank.job.options.file_size) * point.size
-    offsets, _ = block_order((Extent(0, 0, region),), point.size, point.order)
+    region = point.blocks(rank.job.options.file_size) * point.size_bytes
+    offsets, _ = block_order((Extent(0, 0, region),), point.size_bytes, point.order)
     near = rank.job.cpus_near(rank.job.gpu_of(0)) or rank.job.cpus
     workers = point.depth * point.threads
     return Work(point, offsets, tuple(near[worker % len(near)] for worker in range(workers)))
@@ -192,10 +184,10 @@ def passes_of(target: Target, work: Work) -> Iterator[OnePass]:
     """A function that makes one pass; between the first and the last the pinned buffers stay."""
     with contextlib.ExitStack() as stack:
         through: CuFile | PinnedBuffer = target.driver or stack.enter_context(
-            PinnedBuffer(target.buffer.device, work.point.size * len(work.cpus))
+            PinnedBuffer(target.buffer.device, work.point.size_bytes * len(work.cpus))
         )
         yield lambda write: cufile.gpu_pass(
-            *(target.fd, target.buffer, through, work.offsets, work.point.size, work.cpus), write=write
+            *(target.fd, target.buffer, through, work.offsets, work.point.size_bytes, work.cpus), write=write
         )
 
 
@@ -212,21 +204,19 @@ def counted_pass(
     return evidence, wrong_route(target.way, evidence)
 
 
-def case_of(target: Target, point: Point, operation: str = "") -> GpuFileCase:
-    """What was varied."""
-    return GpuFileCase(
-        size_bytes=point.size,
-        depth=point.depth,
-        threads=point.threads,
-        order=point.order,
-        way=target.way,
-        operation=operation,
-    )
-
-
-def settings_of(target: Target, work: Work, passes: list[Pass], cost: dict[str, Scalar]) -> dict[str, Scalar]:
-    """What the passes cost, and with which software."""
-    found: dict[str, Scalar] = {
+def results(
+    common: Result,
+    target: Target,
+    work: Work,
+    seen: tuple[Evidence, str],
+    passes: list[Pass],
+    cost: dict[str, Scalar],
+    check: Verification,
+    varied: dict[str, Scalar] | None = None,
+) -> Iterator[Result]:
+    """The records of a point: what the passes gave and cost, with which software, and which way the data took."""
+    route, elsewhere = seen
+    settings: dict[str, Scalar] = {
         "passes": len(passes),
         "operations_per_pass": len(work.offsets),
         "workers": len(work.cpus),
@@ -237,6 +227,13 @@ def settings_of(target: Target, work: Work, passes: list[Pass], cost: dict[str, 
     }
     if target.driver is not None:
         own = cufile.properties()
-        found["library_cpus"] = format_cpu_list(os.sched_getaffinity(0))
-        found |= {"nvidia_fs": own.nvidia_fs, "cufile_version": own.version, "cufile_may_fall_back": own.compatible}
-    return found
+        settings["library_cpus"] = format_cpu_list(os.sched_getaffinity(0))
+        settings |= {"nvidia_fs": own.nvidia_fs, "cufile_version": own.version, "cufile_may_fall_back": own.compatible}
+    done = replace(
+        failed_if(common, elsewhere),
+        parameters={**work.point.parameters(), "way": target.way, **(varied or {})},
+        settings=settings,
+        verification=check,
+        evidence=(route,),
+    )
+    yield from results_of(done, work.point, len(work.offsets), passes)

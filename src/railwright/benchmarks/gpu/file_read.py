@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from msgspec.structs import replace
-
 from railwright.benchmarks.benchmark import Benchmark, Plan
-from railwright.benchmarks.files.direct_file import SEED, over_test_file
-from railwright.benchmarks.files.direct_io import Point, declared, results_of, timed_passes
+from railwright.benchmarks.files.direct_file import SEED
+from railwright.benchmarks.files.direct_io import Point, declared, timed_passes
 from railwright.benchmarks.gpu import file as gpu_file
 from railwright.benchmarks.gpu.file import POISON, ByWay, GpuFileJob, GpuFileOptions, GpuFileRank, Target
 from railwright.native.memory import PATTERN
@@ -24,10 +22,8 @@ def _plan(job: GpuFileJob) -> Plan:
 
 
 def _run(rank: GpuFileRank) -> Iterator[Result]:
-    path = gpu_file.path_of(rank.job, write=False)
-    blank = BENCHMARK.blank(path)
-    over = partial(gpu_file.over_ways, rank, blank, measure=partial(_measure, rank, blank))
-    yield from over_test_file(rank, blank, over)
+    blank = BENCHMARK.blank(gpu_file.path_of(rank.job, write=False))
+    yield from gpu_file.over_ways(rank, blank, partial(_measure, rank, blank))
 
 
 def _measure(rank: GpuFileRank, common: Result, target: Target) -> Iterator[Result]:
@@ -41,23 +37,13 @@ def _measure_point(rank: GpuFileRank, common: Result, target: Target, point: Poi
     work = gpu_file.work_of(rank, point)
     with gpu_file.passes_of(target, work) as one_pass:
         target.buffer.set_bytes(POISON, work.region_bytes)
-        route, elsewhere = gpu_file.counted_pass(rank, target, work, one_pass, write=False)
+        seen = gpu_file.counted_pass(rank, target, work, one_pass, write=False)
         wrong = target.buffer.count_wrong(SEED, work.region_bytes)
         target.buffer.set_bytes(POISON, work.region_bytes)
         passes, cost = timed_passes(lambda: [one_pass(False) for _ in range(_PASSES)], work.region_bytes)
         wrong += target.buffer.count_wrong(SEED, work.region_bytes)
-    measured = replace(
-        common,
-        outcome="failed" if elsewhere else "measured",
-        reason=elsewhere,
-        parameters=gpu_file.case_of(target, point).parameters(),
-        settings=gpu_file.settings_of(target, work, passes, cost),
-        verification=Verification(
-            method=f"{PATTERN}, on the GPU", bytes_checked=2 * work.region_bytes, bytes_wrong=wrong
-        ),
-        evidence=(route,),
-    )
-    yield from results_of(measured, point, len(work.offsets), passes)
+    check = Verification(method=f"{PATTERN}, on the GPU", bytes_checked=2 * work.region_bytes, bytes_wrong=wrong)
+    yield from gpu_file.results(common, target, work, seen, passes, cost, check)
 
 
 BENCHMARK = Benchmark(

@@ -6,23 +6,21 @@ it.
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Iterator
 from functools import partial
 
-from msgspec.structs import replace
-
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
-from railwright.benchmarks.files.direct_file import FILL_BYTES, over_test_file
-from railwright.benchmarks.files.direct_io import Point, declared, results_of, timed_passes
+from railwright.benchmarks.files.direct_file import wrong_in_file
+from railwright.benchmarks.files.direct_io import Point, declared, timed_passes
 from railwright.benchmarks.gpu import file as gpu_file
 from railwright.benchmarks.gpu.file import ByWay, GpuFileOptions, Target
 from railwright.benchmarks.job import Job
 from railwright.benchmarks.options import option, whole_number
-from railwright.native.memory import PATTERN, Buffer
+from railwright.native.memory import PATTERN
 from railwright.results.bounds import DriveLinks
 from railwright.results.model import Result, Verification
+from railwright.topology.model import Scalar
 
 _MOST_PASSES = 1000
 _SEED_BYTES = 6
@@ -44,10 +42,8 @@ def _plan(job: WriteJob) -> Plan:
 
 
 def _run(rank: WriteRank) -> Iterator[Result]:
-    path = gpu_file.path_of(rank.job, write=True)
-    blank = BENCHMARK.blank(path)
-    over = partial(gpu_file.over_ways, rank, blank, measure=partial(_measure, rank, blank))
-    yield from over_test_file(rank, blank, over)
+    blank = BENCHMARK.blank(gpu_file.path_of(rank.job, write=True))
+    yield from gpu_file.over_ways(rank, blank, partial(_measure, rank, blank))
 
 
 def _measure(rank: WriteRank, common: Result, target: Target) -> Iterator[Result]:
@@ -62,34 +58,14 @@ def _measure_point(rank: WriteRank, common: Result, target: Target, point: Point
     work = gpu_file.work_of(rank, point)
     with gpu_file.passes_of(target, work) as one_pass:
         target.buffer.fill(seed, work.region_bytes)
-        route, elsewhere = gpu_file.counted_pass(rank, target, work, one_pass, write=True)
+        seen = gpu_file.counted_pass(rank, target, work, one_pass, write=True)
         target.buffer.fill(seed + 1, work.region_bytes)
         passes, cost = timed_passes(lambda: [one_pass(True) for _ in range(rank.job.options.passes)], work.region_bytes)
     rank.step(f"{gpu_file.step_of(rank.job, point)}: reading back")
     wrong = wrong_in_file(target.fd, seed + 1, work.region_bytes)
-    measured = replace(
-        common,
-        outcome="failed" if elsewhere else "measured",
-        reason=elsewhere,
-        parameters=gpu_file.case_of(target, point, "write").parameters(),
-        settings={**gpu_file.settings_of(target, work, passes, cost), "pattern_seed": seed + 1},
-        verification=Verification(method=PATTERN, bytes_checked=work.region_bytes, bytes_wrong=wrong),
-        evidence=(route,),
-    )
-    yield from results_of(measured, point, len(work.offsets), passes)
-
-
-def wrong_in_file(fd: int, seed: int, region_bytes: int) -> int:
-    """How many of the file's first bytes differ from the pattern, by pread past the page cache."""
-    wrong = 0
-    with Buffer(FILL_BYTES) as seen:
-        for place in range(0, region_bytes, FILL_BYTES):
-            length = min(FILL_BYTES, region_bytes - place)
-            chunk = (ctypes.c_char * length).from_address(seen.address)
-            if os.preadv(fd, [chunk], place) != length:
-                return wrong + region_bytes - place
-            wrong += seen.count_wrong(seed, length, place)
-    return wrong
+    check = Verification(method=PATTERN, bytes_checked=work.region_bytes, bytes_wrong=wrong)
+    more: dict[str, Scalar] = {"pattern_seed": seed + 1}
+    yield from gpu_file.results(common, target, work, seen, passes, {**cost, **more}, check, {"operation": "write"})
 
 
 BENCHMARK = Benchmark(

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Protocol
 
 from railwright.benchmarks.benchmark import AnyRank
-from railwright.benchmarks.files.direct_file import FILL_BYTES, test_file, with_name
+from railwright.benchmarks.files.direct_file import FILL_BYTES, test_file, with_name, wrong_in_file
 from railwright.benchmarks.kv.services import Service
 from railwright.errors import CannotJudge
 from railwright.native import cufile, nixl
@@ -110,15 +110,7 @@ class FileTarget:
 
     def count_wrong(self, seed: int) -> int:
         """How many bytes of the file differ from the pattern, by pread."""
-        wrong = 0
-        with Buffer(FILL_BYTES) as seen:
-            for place in range(0, self._region, FILL_BYTES):
-                length = min(FILL_BYTES, self._region - place)
-                chunk = (ctypes.c_char * length).from_address(seen.address)
-                if os.preadv(self._fd, [chunk], place) != length:
-                    return self._region - place + wrong
-                wrong += seen.count_wrong(seed, length, place)
-        return wrong
+        return wrong_in_file(self._fd, seed, self._region)
 
     def evidence(self) -> tuple[Evidence, ...]:
         """How the kernel sees the descriptor, and with POSIX what NIXL's queue left in this process."""
