@@ -15,8 +15,8 @@ from pathlib import Path
 from railwright.benchmarks.benchmark import Benchmark, Plan
 from railwright.benchmarks.files import direct_read
 from railwright.benchmarks.files.direct_file import over_test_file
-from railwright.benchmarks.files.direct_io import DirectOptions, declared
-from railwright.benchmarks.files.direct_read import DirectJob, DirectRank, Target
+from railwright.benchmarks.files.direct_io import DirectOptions, Target, declared
+from railwright.benchmarks.files.direct_read import DirectJob, DirectRank
 from railwright.errors import CannotJudge
 from railwright.native import files
 from railwright.results.bounds import PathLinks

@@ -8,21 +8,22 @@ import itertools
 import random
 import statistics
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.benchmarks.benchmark import AnyRank
+from railwright.benchmarks.benchmark import AnyRank, Plan
 from railwright.benchmarks.files.cpu_cost import cpu_settings, kernel_threads_cpu_s
 from railwright.benchmarks.files.direct_file import FILL_BYTES, folder_problem
 from railwright.benchmarks.job import Case
 from railwright.benchmarks.options import Options, choice, one_of, option, whole_numbers
-from railwright.benchmarks.record import measured
+from railwright.benchmarks.record import joined, measured, waived
 from railwright.errors import CannotJudge
 from railwright.limits.model import Quantity
 from railwright.native.files import Engine, Extent, Pass, io_uring_works
 from railwright.native.memory import Buffer
 from railwright.results.bounds import Bound, Declaration, Supply
-from railwright.results.model import Evidence, Result
+from railwright.results.model import Evidence, Result, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.model import Scalar
 from railwright.units import KIB, MIB, format_size, parse_size, parse_sizes
@@ -120,7 +121,26 @@ def points(options: FileOptions, pages: tuple[str, ...]) -> tuple[Point, ...]:
     return tuple(found)
 
 
-def problem(options: FileOptions, every: Sequence[Point], verb: str) -> str:
+def plan_of(
+    path: str, options: FileOptions, every: Sequence[Point], *, passes: int, written: int = 0, start_s: float = 2.0,
+    waived: str = "",
+) -> Plan:  # fmt: skip
+    """What so many passes over a test file cost, of which so many write it; and why they cannot be done here."""
+    size = options.file_size
+    per_pass = sum(point.blocks(size) * point.size_bytes for point in every)
+    wear = format_size(size + written * per_pass)
+    again = f", and over it again: {wear} of wear on the drive in each launch" if written else ""
+    return Plan(
+        path=path,
+        seconds=start_s + passes * sum(point.planned_s(size) for point in every),
+        memory_bytes=memory_bytes(every),
+        moved_bytes=size + passes * per_pass,
+        files=(f"a nameless file of {format_size(size)} in {options.directory}{again}",),
+        waived=waived or _problem(options, every, "write" if written else "read"),
+    )
+
+
+def _problem(options: FileOptions, every: Sequence[Point], verb: str) -> str:
     """Why direct reads or writes cannot be measured in the folder given, or an empty string. Touches nothing."""
     return folder_problem(options.directory, options.file_size) or next(
         (why for point in every if (why := _problem_of_point(point, options.file_size, verb))), ""
@@ -211,6 +231,62 @@ def random_order(extents: Sequence[Extent], size: int) -> Order:
     return block_order(extents, size, "random")
 
 
+class Target(NamedTuple):
+    """Something to read or write: a descriptor open with O_DIRECT, and where in it the pattern's bytes lie."""
+
+    fd: int
+    extents: tuple[Extent, ...]
+
+
+class Work(NamedTuple):
+    """The operations of a pass."""
+
+    blocks: tuple[int, Engine, array.array[int], array.array[int], int, int, Buffer]
+    """The first arguments of `read_pass` and `write_pass`."""
+    cpus: tuple[int, ...]
+    operations: int
+    moved_bytes: int
+
+
+class Done(NamedTuple):
+    """What became of them."""
+
+    passes: list[Pass]
+    cost: dict[str, Scalar]
+    check: Verification
+    settings: dict[str, Scalar]
+
+
+def measure_point(
+    rank: AnyRank,
+    blank: Result,
+    target: Target,
+    point: Point,
+    do: Callable[[Work], Done],
+    varied: dict[str, Scalar] | None = None,
+) -> Iterator[Result]:
+    """The results of a point, whose passes `do` makes; waived where it cannot have its pages."""
+    rank.step(f"{blank.benchmark} {point}")
+    with buffers_of(point) as buffers:
+        pages = pages_evidence(buffers)
+        if why := wrong_pages(point, pages):
+            yield waived(blank, why, {"size_bytes": point.size_bytes})
+            return
+        engine, evidence = engine_of(rank.job.options.engine, target.fd, buffers, point.size_bytes)
+        offsets, positions = block_order(target.extents, point.size_bytes, point.order)
+        cpus = cpus_of(rank, point)
+        blocks = (target.fd, engine, offsets, positions, point.size_bytes, point.depth, buffers)
+        done = do(Work(blocks, cpus, len(offsets), len(offsets) * point.size_bytes))
+    common = replace(
+        blank,
+        parameters={**point.parameters(), "engine": engine, **(varied or {})},
+        settings={**done.settings, "o_direct": True, "cpus": joined(cpus), **done.cost},
+        verification=done.check,
+        evidence=(evidence, pages),
+    )
+    yield from results_of(common, point, len(offsets), done.passes)
+
+
 def timed_passes(make: Callable[[], list[Pass]], bytes_per_pass: int) -> tuple[list[Pass], dict[str, Scalar]]:
     """The passes that `make` makes, and what they cost in CPU time."""
     before = kernel_threads_cpu_s()
@@ -221,11 +297,12 @@ def timed_passes(make: Callable[[], list[Pass]], bytes_per_pass: int) -> tuple[l
 
 
 def results_of(common: Result, point: Point, operations: int, passes: Sequence[Pass]) -> Iterator[Result]:
-    """The rate, one sample of each pass, and the latency of single operations of all passes and threads."""
+    """The rate, one sample of each pass; the latency of single operations of all passes and threads; that of fsync."""
     small = point.size_bytes < _SMALL_BYTES
     amount = operations if small else operations * point.size_bytes
     settings = dict(common.settings)
-    if any(one.sync_s for one in passes):
+    synced = any(one.sync_s for one in passes)
+    if synced:
         settings["median_with_fsync"] = statistics.median(amount / (one.elapsed_s + one.sync_s) for one in passes)
     rates = [amount / one.elapsed_s for one in passes]
     yield measured(common, rates, "operations_per_s" if small else "bandwidth_bytes_per_s", settings=settings)
@@ -235,6 +312,16 @@ def results_of(common: Result, point: Point, operations: int, passes: Sequence[P
         common, latencies[::every], "latency_s", settings={**common.settings, "samples_kept": f"1 of {every}"}
     )
     yield replace(kept, summary=summarise(latencies))  # of all of them; the record keeps every n-th
+    if synced:
+        yield _fsync(common, passes)
+
+
+def _fsync(common: Result, passes: Sequence[Pass]) -> Result:
+    """The time of the fsync that followed each pass: what the file system and the drive had yet to make durable."""
+    settings = {key: value for key, value in common.settings.items() if "cpu_" not in key}
+    settings["median_of_pass_s"] = statistics.median(one.elapsed_s for one in passes)
+    seconds = [one.sync_s for one in passes]
+    return measured(common, seconds, "latency_s", {"operation": "fsync"}, settings=settings)
 
 
 def declared(bound: Bound, supplies: Supply | None = None) -> tuple[Declaration, ...]:

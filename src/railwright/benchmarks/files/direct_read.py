@@ -6,20 +6,15 @@ Every pass is untimed checked or timed unchecked, never both.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
-
-from msgspec.structs import replace
 
 from railwright.benchmarks.benchmark import Plan, Rank
 from railwright.benchmarks.files import direct_io
 from railwright.benchmarks.files.direct_file import SEED, device_of
-from railwright.benchmarks.files.direct_io import DirectOptions, Point
+from railwright.benchmarks.files.direct_io import DirectOptions, Done, Point, Target, Work
 from railwright.benchmarks.job import Case, Job
-from railwright.benchmarks.record import joined, waived
-from railwright.native.files import Extent, read_pass
+from railwright.native.files import read_pass
 from railwright.native.memory import PATTERN
 from railwright.results.model import Result, Verification
-from railwright.units import format_size
 
 _PASSES = 7
 
@@ -27,25 +22,11 @@ DirectJob = Job[DirectOptions, Case]
 DirectRank = Rank[DirectOptions, Case]
 
 
-class Target(NamedTuple):
-    """Something to read: a descriptor open with O_DIRECT, and where in it the pattern's bytes lie."""
-
-    fd: int
-    extents: tuple[Extent, ...]
-
-
 def plan(job: DirectJob) -> Plan:
     """What reading a test file in the folder of the options costs, and why that cannot be done."""
-    options, size, passes = job.options, job.options.file_size, 1 + _PASSES
+    options = job.options
     every = direct_io.points(options, options.pages)
-    return Plan(
-        path=path(job),
-        seconds=2 + passes * sum(point.planned_s(size) for point in every),
-        memory_bytes=direct_io.memory_bytes(every),
-        moved_bytes=size + passes * sum(point.blocks(size) * point.size_bytes for point in every),
-        files=(f"a nameless file of {format_size(size)} in {options.directory}",),
-        waived=direct_io.problem(options, every, "read"),
-    )
+    return direct_io.plan_of(path(job), options, every, passes=1 + _PASSES)
 
 
 def path(job: DirectJob) -> str:
@@ -60,26 +41,13 @@ def measure(rank: DirectRank, blank: Result, target: Target) -> Iterator[Result]
 
 
 def _measure_point(rank: DirectRank, blank: Result, target: Target, point: Point) -> Iterator[Result]:
-    rank.step(f"{blank.benchmark} {point}")
-    with direct_io.buffers_of(point) as buffers:
-        pages = direct_io.pages_evidence(buffers)
-        if why := direct_io.wrong_pages(point, pages):
-            yield waived(blank, why, {"size_bytes": point.size_bytes})
-            return
-        engine, evidence = direct_io.engine_of(rank.job.options.engine, target.fd, buffers, point.size_bytes)
-        offsets, positions = direct_io.block_order(target.extents, point.size_bytes, point.order)
-        cpus = direct_io.cpus_of(rank, point)
-        work = (target.fd, engine, offsets, positions, point.size_bytes, point.depth, buffers)
-        checked = read_pass(*work, seed=SEED, check=True, cpus=cpus)
-        moved = len(offsets) * point.size_bytes
+    def done(work: Work) -> Done:
+        checked = read_pass(*work.blocks, seed=SEED, check=True, cpus=work.cpus)
         passes, cost = direct_io.timed_passes(
-            lambda: [read_pass(*work, seed=SEED, check=False, cpus=cpus) for _ in range(_PASSES)], moved
+            lambda: [read_pass(*work.blocks, seed=SEED, check=False, cpus=work.cpus) for _ in range(_PASSES)],
+            work.moved_bytes,
         )
-    common = replace(
-        blank,
-        parameters={**point.parameters(), "engine": engine},
-        settings={"passes": _PASSES, "reads_per_pass": len(offsets), "o_direct": True, "cpus": joined(cpus), **cost},
-        verification=Verification(method=PATTERN, bytes_checked=moved, bytes_wrong=checked.wrong_bytes),
-        evidence=(evidence, pages),
-    )
-    yield from direct_io.results_of(common, point, len(offsets), passes)
+        check = Verification(method=PATTERN, bytes_checked=work.moved_bytes, bytes_wrong=checked.wrong_bytes)
+        return Done(passes, cost, check, {"passes": _PASSES, "reads_per_pass": work.operations})
+
+    yield from direct_io.measure_point(rank, blank, target, point, done)

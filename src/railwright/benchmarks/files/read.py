@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from railwright.benchmarks.benchmark import Benchmark
 from railwright.benchmarks.files import direct_read
 from railwright.benchmarks.files.direct_file import over_test_file
-from railwright.benchmarks.files.direct_io import DirectOptions, declared
-from railwright.benchmarks.files.direct_read import DirectRank, Target
+from railwright.benchmarks.files.direct_io import DirectOptions, Target, declared
+from railwright.benchmarks.files.direct_read import DirectRank
 from railwright.native.files import Extent
 from railwright.results.bounds import RawDevice
 from railwright.results.model import Result

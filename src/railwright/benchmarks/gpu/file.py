@@ -16,8 +16,9 @@ from msgspec.structs import replace
 
 from railwright.benchmarks.after_crash import cases_behind
 from railwright.benchmarks.benchmark import Plan, Rank
-from railwright.benchmarks.files.direct_file import FILL_BYTES, device_of, over_test_file, with_name
-from railwright.benchmarks.files.direct_io import FileOptions, Point, block_order, points, problem, results_of
+from railwright.benchmarks.files import direct_io
+from railwright.benchmarks.files.direct_file import device_of, over_test_file, with_name
+from railwright.benchmarks.files.direct_io import FileOptions, Point, block_order, points, results_of
 from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.gpu.file_route import route_evidence, wrong_route
 from railwright.benchmarks.job import Case, Job, Launch, Machine
@@ -32,7 +33,6 @@ from railwright.native.files import Extent, Pass
 from railwright.results.model import Evidence, Result, Verification
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.model import Scalar
-from railwright.units import format_size
 
 BOUNCE = "bounce"
 WAYS = ("gds", "cufile compat", BOUNCE)
@@ -90,16 +90,14 @@ def path_of(job: GpuFileJob, *, write: bool) -> str:
 
 def plan_of(job: GpuFileJob, *, passes: int, write: bool) -> Plan:
     """What it costs and why it cannot be done. Whether cuFile can be used only a rank may try."""
-    options, size, every = job.options, job.options.file_size, points_of(job)
-    moved = (1 + passes) * sum(point.blocks(size) * point.size_bytes for point in every)
-    wear = f", and over it again: {format_size(size + moved)} of wear on the drive in each launch" if write else ""
-    return Plan(
-        path=path_of(job, write=write),
-        seconds=3 + (1 + passes) * sum(point.planned_s(size) for point in every),
-        memory_bytes=FILL_BYTES + max(point.in_flight_bytes for point in every),
-        moved_bytes=size + moved,
-        files=(f"a nameless file of {format_size(size)} in {options.directory}{wear}",),
-        waived=gpu_job.waived(job) or problem(options, every, "write" if write else "read"),
+    return direct_io.plan_of(
+        path_of(job, write=write),
+        job.options,
+        points_of(job),
+        passes=1 + passes,
+        written=1 + passes if write else 0,
+        start_s=3,
+        waived=gpu_job.waived(job),
     )
 
 
