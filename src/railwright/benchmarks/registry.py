@@ -14,8 +14,8 @@ from railwright.benchmarks.gpu import file_write as gpu_file_write
 from railwright.benchmarks.gpu import latency as gpu_latency
 from railwright.benchmarks.kv import cache, file, transfer, vram
 from railwright.benchmarks.memory import copy, core_latency, stream
-from railwright.benchmarks.mpi import bandwidth, bidirectional, latency, message_rate
 from railwright.benchmarks.mpi import collective as mpi_collective
+from railwright.benchmarks.mpi import latency, windows
 from railwright.benchmarks.nccl import collective as nccl_collective
 from railwright.benchmarks.sockets import tcp_stream
 from railwright.benchmarks.train import step
@@ -31,7 +31,7 @@ BENCHMARKS: tuple[AnyBenchmark, ...] = (
     gpu_latency.BENCHMARK,
     tcp_stream.BENCHMARK,
     latency.BENCHMARK,
-    bandwidth.BENCHMARK,
+    windows.BANDWIDTH,
     transfer.BENCHMARK,
     vram.BENCHMARK,
     device_read.BENCHMARK,
@@ -40,8 +40,8 @@ BENCHMARKS: tuple[AnyBenchmark, ...] = (
 )
 
 ON_REQUEST: tuple[AnyBenchmark, ...] = (
-    message_rate.BENCHMARK,
-    bidirectional.BENCHMARK,
+    windows.MESSAGE_RATE,
+    windows.BIDIRECTIONAL,
     *mpi_collective.COLLECTIVES,
     cache.BENCHMARK,
     file.BENCHMARK,

@@ -1,4 +1,4 @@
-"""What the MPI point-to-point benchmarks share: transports, buffers, the data check, the evidence, and windows."""
+"""What the MPI point-to-point benchmarks share: transports, buffers, the data check and the evidence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from railwright.benchmarks.options import Options, choice, option
 from railwright.benchmarks.record import failed_if, joined, measured
 from railwright.native.memory import PATTERN, Buffer
 from railwright.native.mpi import PointToPoint, library_version, thread_level
-from railwright.results.bounds import Declaration, ThreadCopies
+from railwright.results.bounds import Declaration
 from railwright.results.model import Evidence, Result, Verification
 from railwright.topology.model import Scalar
 from railwright.units import KIB, MIB, format_size, parse_sizes
@@ -43,11 +43,8 @@ _GIVE_UP_BYTES = 2**31 - 1
 _PROBE_MESSAGE_BYTES = MIB
 _PROBE_BYTES = 64 * MIB
 """Enough that nobody else's traffic over the loopback interface can mislead."""
-WINDOW = 64
 LARGE_BYTES = 8 * KIB
 """Above it OSU's benchmarks repeat less often."""
-_ESTIMATE_BYTES_PER_S = 4e9
-_ESTIMATE_MESSAGE_S = 2e-6
 
 
 class PairOptions(Options, frozen=True):
@@ -72,6 +69,7 @@ class Message(Case, frozen=True, kw_only=True):
 
 PairJob = Job[PairOptions, Transport]
 PairRank = Rank[PairOptions, Transport]
+PairBenchmark = Benchmark[PairOptions, Transport]
 
 
 class Timed(NamedTuple):
@@ -107,21 +105,21 @@ def launches(options: PairOptions, machine: Machine) -> tuple[Launch[Transport],
     return between_hosts(2) if machine.hosts else over_transports(options.transports, 2)
 
 
-def plan(job: PairJob, seconds: float, moved_bytes: int) -> Plan:
-    """The plan of a pair of ranks on this machine."""
+def plan(job: PairJob, messages: list[tuple[int, int]], message_s: float, bytes_per_s: float) -> Plan:
+    """The plan of a pair of ranks that send messages, each (size, how many), which are estimated to take so long."""
     sizes = job.options.sizes
     too_large = [size for size in sizes if size > _GIVE_UP_BYTES]
     waived = f"MPI counts end at 2 GiB, {format_size(too_large[0])} was asked for" if too_large else ""
     return Plan(
         path=job.between_ranks(),
-        seconds=seconds,
+        seconds=1 + sum(count * (message_s + size / bytes_per_s) for size, count in messages),
         memory_bytes=4 * max(sizes),
-        moved_bytes=moved_bytes,
+        moved_bytes=sum(size * count for size, count in messages),
         waived=waived,
     )
 
 
-def run(rank: PairRank, benchmark: Benchmark[PairOptions, Transport], loop: Loop) -> Iterator[Result]:
+def _run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Result]:
     """The loop at every size between ranks 0 and 1, each size with its data check and its evidence."""
     comm = rank.comm
     pair = PointToPoint(comm)
@@ -178,7 +176,7 @@ def _seed(size: int, who: int) -> int:
 
 def _blank(
     rank: PairRank,
-    benchmark: Benchmark[PairOptions, Transport],
+    benchmark: PairBenchmark,
     size: int,
     timed: Timed,
     checks: list[tuple[int, int]],
@@ -205,42 +203,29 @@ def _blank(
     return failed_if(blank, elsewhere if evidence.value != asked else "")
 
 
-class Windows(NamedTuple):
-    """A loop of windows of 64 messages, and what it costs."""
+def benchmark(
+    name: str,
+    summary: str,
+    method: str,
+    results: tuple[Declaration, ...],
+    plan: Callable[[PairJob], Plan],
+    loop: Loop,
+) -> PairBenchmark:
+    """The benchmark of a loop."""
 
-    small: tuple[int, int] = (10, 100)
-    """(warm-up, timed) windows of messages up to 8 KiB: the defaults of OSU 7.4."""
-    large: tuple[int, int] = (2, 20)
-    both_ways: bool = False
+    def run(rank: PairRank) -> Iterator[Result]:
+        return _run(rank, made, loop)
 
-    def repeats(self, size: int) -> tuple[int, int]:
-        """(warm-up, timed) windows."""
-        return self.large if size > LARGE_BYTES else self.small
-
-    def plan(self, job: PairJob) -> Plan:
-        """The plan of all sizes."""
-        ways = 1 + self.both_ways
-        messages = [(size, ways * WINDOW * sum(self.repeats(size))) for size in job.options.sizes]
-        seconds = 1 + sum(count * (_ESTIMATE_MESSAGE_S + size / _ESTIMATE_BYTES_PER_S) for size, count in messages)
-        return plan(job, seconds, sum(size * count for size, count in messages))
-
-    def loop(self, pair: PointToPoint, out: Buffer, into: Buffer, size: int) -> Timed:
-        """One size. Rank 1 times nothing; its zeros never leave it."""
-        warm, windows = self.repeats(size)
-        seconds = pair.window(out, into, size, window=WINDOW, warm=warm, iterations=windows, both_ways=self.both_ways)
-        moved = (1 + self.both_ways) * WINDOW * size
-        return Timed(
-            [moved / second if second else 0.0 for second in seconds],
-            moved * (warm + windows),
-            {"window": WINDOW, "windows": windows, "warm_up_windows": warm},
-            both_ways=self.both_ways,
-        )
-
-
-def bandwidth(times: int = 1) -> tuple[Declaration, ...]:
-    """What a bandwidth between two processes of a host is held against, where messages go so many ways at once."""
-    tcp = {"transport": ("tcp",)}
-    return (
-        Declaration("bandwidth_bytes_per_s", ThreadCopies(times=times, upper_only=True), tcp),
-        Declaration("bandwidth_bytes_per_s", ThreadCopies(times=times)),
+    made = Benchmark(
+        name=name,
+        summary=summary,
+        method=method,
+        results=results,
+        options=PairOptions,
+        case=Transport,
+        launches=launches,
+        plan=plan,
+        run=run,
+        spans_hosts=True,
     )
+    return made

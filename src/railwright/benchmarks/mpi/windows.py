@@ -1,0 +1,91 @@
+"""MPI windows of 64 non-blocking sends and an answer: bandwidth one way and both ways at once, and the message rate.
+
+A hundred windows of small messages are over in a millisecond, and tell more of one moment than of the path. So the
+message rate is of ten times as many of them as in osu_mbw_mr; large messages have its defaults.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from railwright.benchmarks.benchmark import Plan
+from railwright.benchmarks.mpi import pair
+from railwright.benchmarks.mpi.pair import LARGE_BYTES, PairBenchmark, PairJob, Timed
+from railwright.native.memory import Buffer
+from railwright.native.mpi import PointToPoint
+from railwright.results.bounds import Declaration, Nothing, ThreadCopies
+from railwright.topology.model import Scalar
+
+_WINDOW = 64
+_ESTIMATE_BYTES_PER_S = 4e9
+_ESTIMATE_MESSAGE_S = 2e-6
+
+
+class _Windows(NamedTuple):
+    """A loop of windows of 64 messages, and what it costs."""
+
+    small: tuple[int, int] = (10, 100)
+    """(warm-up, timed) windows of messages up to 8 KiB: the defaults of OSU 7.4."""
+    large: tuple[int, int] = (2, 20)
+    both_ways: bool = False
+    rates_messages: bool = False
+
+    def repeats(self, size: int) -> tuple[int, int]:
+        """(warm-up, timed) windows."""
+        return self.large if size > LARGE_BYTES else self.small
+
+    def plan(self, job: PairJob) -> Plan:
+        """The plan of all sizes."""
+        ways = 1 + self.both_ways
+        messages = [(size, ways * _WINDOW * sum(self.repeats(size))) for size in job.options.sizes]
+        return pair.plan(job, messages, _ESTIMATE_MESSAGE_S, _ESTIMATE_BYTES_PER_S)
+
+    def loop(self, between: PointToPoint, out: Buffer, into: Buffer, size: int) -> Timed:
+        """One size. Rank 1 times nothing; its zeros never leave it."""
+        warm, windows = self.repeats(size)
+        seconds = between.window(
+            out, into, size, window=_WINDOW, warm=warm, iterations=windows, both_ways=self.both_ways
+        )
+        moved = (1 + self.both_ways) * _WINDOW * size
+        samples = [moved / second if second else 0.0 for second in seconds]
+        settings: dict[str, Scalar] = {"window": _WINDOW, "windows": windows, "warm_up_windows": warm}
+        return Timed(
+            samples,
+            moved * (warm + windows),
+            settings | ({"pairs": 1} if self.rates_messages else {}),
+            tuple(sample / size for sample in samples) if self.rates_messages else (),
+            both_ways=self.both_ways,
+        )
+
+
+def _benchmark(name: str, summary: str, method: str, windows: _Windows) -> PairBenchmark:
+    times = 1 + windows.both_ways
+    rate = Declaration("messages_per_s", Nothing(why="no document gives a rate of messages"))
+    tcp = {"transport": ("tcp",)}
+
+    results = (
+        *((rate,) if windows.rates_messages else ()),
+        Declaration("bandwidth_bytes_per_s", ThreadCopies(times=times, upper_only=True), tcp),
+        Declaration("bandwidth_bytes_per_s", ThreadCopies(times=times)),
+    )
+    return pair.benchmark(name, summary, method, results, windows.plan, windows.loop)
+
+
+BANDWIDTH = _benchmark(
+    "mpi_bandwidth",
+    "MPI windows of 64 messages from one rank to another",
+    "OSU osu_bw 7.4: windows of 64 non-blocking sends from one buffer, then a one-byte answer",
+    _Windows(),
+)
+BIDIRECTIONAL = _benchmark(
+    "mpi_bidirectional",
+    "MPI windows of 64 messages each way at once between two ranks",
+    "OSU osu_bibw 7.4: windows of 64 non-blocking sends and receives on both sides, both directions counted",
+    _Windows(both_ways=True),
+)
+MESSAGE_RATE = _benchmark(
+    "mpi_message_rate",
+    "MPI messages per second from one rank to another",
+    "OSU osu_mbw_mr 7.4, one pair: windows of 64 non-blocking sends, then an answer; timer around each window",
+    _Windows(small=(100, 1000), rates_messages=True),
+)
