@@ -31,18 +31,18 @@ _COPIES, _SAMPLES = 16, 5
 _MOST_SAMPLES = 1000
 _LEAST_COPIES = 4
 _LONG_S = 0.02
-"""Copies that take longer than this need not be so many: 16 copies of it are far above the events' resolution."""
+"""Fewer copies are enough where one takes longer than this: they are still far above the events' resolution."""
 _TRIED_FROM_BYTES = 64 * MIB
-"""From here on one copy is tried first; smaller ones take long on no link."""
+"""Copies of at least this size are tried once first; smaller ones are short on every link."""
 _TWICE, _AGAIN = 2, 8
-"""Copies the other way for each one measured; and where those ended first."""
+"""Copies the other way for each measured copy, and how many in the second attempt if those ended first."""
 # For the plan alone: half of what the narrowest link's bits can carry, or what a slow but healthy machine reaches.
 _SHARE_OF_RAW = 0.5
 _ESTIMATE_BYTES_PER_S, _ESTIMATE_CHECK_BYTES_PER_S = 12e9, 1.5e9
 _ESTIMATE_NVLINK_BYTES_PER_S, _ESTIMATE_C2C_BYTES_PER_S = 20e9, 200e9  # of the slowest generation's link
 _START_S = 3.0
 _TENFOLD = 10
-"""A link at a tenth of its rate is slow, and no hang."""
+"""A link at a tenth of its rate is slow, but it does not hang."""
 
 
 class CopyOptions(Options, frozen=True):
@@ -119,36 +119,43 @@ def _between_gpus(job: CopyJob) -> list[_Way]:
     ]
 
 
-class _Estimate:
-    """What a plan is made of, added up: seconds, bytes moved, and the longest of its points."""
+def _planned(job: CopyJob) -> Iterator[tuple[str, str, str]]:
+    """(source, target, direction) of every point but for its size."""
+    options, gpus = job.options, job.gpus
+    for number, gpu in enumerate(gpus):
+        for node in places.host_nodes(job, number, options.numa) if "host" in options.paths else ():
+            for _, direction in (way for kind in options.host for way in _host_ways(job, kind)):
+                yield node.id, gpu.id, direction
+                yield gpu.id, node.id, direction
+        if "local" in options.paths:
+            yield from [(gpu.id, gpu.id, "one")] * len(options.engines)
+    for way in _between_gpus(job) if "peer" in options.paths else ():
+        yield gpus[way.source].id, gpus[way.target].id, way.direction
 
-    def __init__(self, job: CopyJob) -> None:
-        self.seconds, self.moved_bytes, self.longest_s = _START_S + len(job.gpus), 0, _START_S + len(job.gpus)
-        self._job, self._graph = job, Graph(job.topology)
-        self._sizes, self._samples = job.options.sizes, job.options.samples
 
-    def add(self, source: str, target: str, direction: str = "one") -> None:
-        """A point at every size; where the target is host memory, or both are targets, a CPU checks."""
-        rate, on_host = self._rate(source, target), target.startswith("memory")
-        on_host |= direction == "both" and source.startswith("memory")
-        for size in self._sizes:
+def _costs(job: CopyJob) -> Iterator[tuple[float, int]]:
+    """The seconds and the bytes moved of every point; where a target is host memory a CPU checks it."""
+    graph, samples = Graph(job.topology), job.options.samples
+    for source, target, direction in _planned(job):
+        rate, has_back = _estimated_rate(graph, source, target), direction == "both"
+        on_host = target.startswith("memory") or (has_back and source.startswith("memory"))
+        for size in job.options.sizes:
             warm, copies = _counts(size / rate)
-            others = warm + _TWICE * copies if direction == "both" else 0
+            others = warm + _TWICE * copies if has_back else 0
+            check_s = 2 * size / _ESTIMATE_CHECK_BYTES_PER_S if on_host else 0.0
             # Both ways run at once.
-            point_s = self._samples * max(warm + copies, others) * size / rate
-            point_s += 2 * size / _ESTIMATE_CHECK_BYTES_PER_S if on_host else 0.0
-            self.seconds += point_s
-            self.moved_bytes += self._samples * (warm + copies + others) * size
-            self.longest_s = max(self.longest_s, point_s)
+            seconds = samples * max(warm + copies, others) * size / rate + check_s
+            yield seconds, samples * (warm + copies + others) * size
 
-    def _rate(self, source: str, target: str) -> float:
-        """Of a copy, in bytes/s: no limit to hold anything against, but enough to plan with."""
-        if source == target and (gpu := self._job.topology.device(source)) is not None:
-            memory = gpu.facts.get("hbm_bandwidth_bytes_per_s")  # a copy reads and writes each byte
-            return _SHARE_OF_RAW * memory / 2 if isinstance(memory, int | float) else _ESTIMATE_BYTES_PER_S
-        path = self._graph.find(source, target) if {source, target} <= set(self._graph.devices) else None
-        known = [rate for link in (path.links if path else ()) if (rate := _raw_rate(link))]
-        return _SHARE_OF_RAW * min(known) if known else _ESTIMATE_BYTES_PER_S
+
+def _estimated_rate(graph: Graph, source: str, target: str) -> float:
+    """The rate of a copy in bytes/s. It is no limit, but good enough to plan with."""
+    if source == target and (gpu := graph.devices.get(source)) is not None:
+        memory = gpu.facts.get("hbm_bandwidth_bytes_per_s")  # a copy reads and writes each byte
+        return _SHARE_OF_RAW * memory / 2 if isinstance(memory, int | float) else _ESTIMATE_BYTES_PER_S
+    path = graph.find(source, target) if {source, target} <= set(graph.devices) else None
+    known = [rate for link in (path.links if path else ()) if (rate := _raw_rate(link))]
+    return _SHARE_OF_RAW * min(known) if known else _ESTIMATE_BYTES_PER_S
 
 
 def _raw_rate(link: Link) -> float | None:
@@ -167,24 +174,13 @@ def _plan(job: CopyJob) -> Plan:
     reason = gpu_job.waived(job)
     if reason:
         return Plan(path="memory0>gpu0", waived=reason)
-    sizes, paths, gpus = job.options.sizes, job.options.paths, job.gpus
-    estimate = _Estimate(job)
-    for number, gpu in enumerate(gpus):
-        nodes = places.host_nodes(job, number, job.options.numa) if "host" in paths else []
-        ways = [(node.id, *way) for node in nodes for kind in job.options.host for way in _host_ways(job, kind)]
-        for memory, _, direction in ways:
-            estimate.add(memory, gpu.id, direction)
-            estimate.add(gpu.id, memory, direction)
-        for _ in job.options.engines if "local" in paths else ():
-            estimate.add(gpu.id, gpu.id)
-    for way in _between_gpus(job) if "peer" in paths else ():
-        estimate.add(gpus[way.source].id, gpus[way.target].id, way.direction)
+    start_s, costs = _START_S + len(job.gpus), list(_costs(job))
     return Plan(
-        path=f"{places.near_memory(job, 0)}>{gpus[0].id}",
-        seconds=estimate.seconds,
-        memory_bytes=2 * max(sizes) if "host" in paths else 0,
-        moved_bytes=estimate.moved_bytes,
-        longest_step_s=_TENFOLD * estimate.longest_s,
+        path=f"{places.near_memory(job, 0)}>{job.gpus[0].id}",
+        seconds=start_s + sum(seconds for seconds, _ in costs),
+        memory_bytes=2 * max(job.options.sizes) if "host" in job.options.paths else 0,
+        moved_bytes=sum(moved for _, moved in costs),
+        longest_step_s=_TENFOLD * max([start_s, *(seconds for seconds, _ in costs)]),
     )
 
 
