@@ -100,7 +100,7 @@ def test_every_operation_moves_right_data_in_every_way(measure, operation, launc
             assert time.settings["operations"] == 20
             assert time.settings["gpus"] == "gpu0, gpu1"
             assert time.settings["largest_bytes"] == 512 * KIB
-            sends = operation in nccl_options.WITHOUT_ALGORITHM
+            sends = operation in nccl_options.OF_SENDS
             chosen = "send/recv" if sends else f"Ring/{'LL' if size < 65536 else 'Simple'}"
             seen = time.evidence[0].value
             assert seen == chosen or (operation in ("all_gather", "reduce_scatter") and seen.startswith("Ring/"))

@@ -77,7 +77,7 @@ def _measure(benchmark: NcclBenchmark, group: Group, size: Size, placement: str)
     rank, operation = group.rank, group.operation
     rank.step(f"{benchmark.name} {format_size(size.size_bytes)} {placement}")
     blank = _blank(benchmark, rank, size, placement)
-    if placement == IN_PLACE and operation in options.UNDEFINED_IN_PLACE:
+    if placement == IN_PLACE and operation in options.OF_SENDS:
         yield waived(blank, f"NCCL defines no result of {operation} in place, so its data cannot be checked")
         return
     try:
@@ -140,7 +140,7 @@ def _failure(point: Point) -> str:
 def _benchmark(operation: str, summary: str, defaults: dict[str, str] | None = None) -> NcclBenchmark:
     """The benchmark of one operation."""
     flow = Collective(operation=operation)
-    out_of_place = {"placements": options.OUT_OF_PLACE} if operation in options.UNDEFINED_IN_PLACE else {}
+    out_of_place = {"placements": options.OUT_OF_PLACE} if operation in options.OF_SENDS else {}
     benchmark: NcclBenchmark = Benchmark(
         name=f"nccl_{operation}",
         summary=summary,
@@ -150,7 +150,7 @@ def _benchmark(operation: str, summary: str, defaults: dict[str, str] | None = N
             "check is of one untimed operation before them"
         ),
         results=(Declaration("bandwidth_bytes_per_s", flow), Declaration("latency_s", flow)),
-        options=NcclOptions if operation in options.WITHOUT_ALGORITHM else ForcedOptions,
+        options=NcclOptions if operation in options.OF_SENDS else ForcedOptions,
         defaults={**out_of_place, **(defaults or {})},
         case=Way,
         launches=launches,

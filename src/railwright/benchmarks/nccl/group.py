@@ -183,7 +183,7 @@ class Group:
         """What rank 0's log says of the operation; raises Refused where NCCL ran something other than was forced."""
         if not self._wants_evidence:
             return ()
-        sends_only = self.operation in options.WITHOUT_ALGORITHM
+        sends_only = self.operation in options.OF_SENDS
         text = "" if self._log.problem else self._log.text()
         seen = algorithm_evidence(text, sends_only=sends_only, problem=self._log.problem)
         seen = self._everyone(seen)[0]

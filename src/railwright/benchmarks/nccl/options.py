@@ -20,10 +20,11 @@ FREE = "free"
 ALGORITHMS = ("Ring", "Tree", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT")
 PROTOCOLS = ("LL", "LL128", "Simple")
 OUT_OF_PLACE, IN_PLACE = "out of place", "in place"
-UNDEFINED_IN_PLACE = frozenset({"all_to_all", "send_recv"})
-"""NCCL defines no result for them in place; nccl-tests times them and checks nothing."""
-WITHOUT_ALGORITHM = frozenset({"all_to_all", "send_recv"})
-"""Made of sends and receives, for which NCCL chooses no algorithm and NCCL_ALGO and NCCL_PROTO say nothing."""
+OF_SENDS = frozenset({"all_to_all", "send_recv"})
+"""Made of sends and receives. NCCL chooses no algorithm for them, and NCCL_ALGO and NCCL_PROTO change nothing.
+
+Nor does NCCL define their result in place; nccl-tests times them there and checks nothing.
+"""
 FLOAT_BYTES = 4
 OPERATIONS = 20
 """In one measurement, as nccl-tests' -n."""
@@ -40,7 +41,7 @@ _ESTIMATE_OPERATION_S = 50e-6
 _ESTIMATE_BYTES_PER_S = 20e9
 _HOST_BYTES = GIB  # of a process with CUDA and NCCL loaded
 _FOURFOLD = 4
-"""A quarter of what is moved over PCIe, as through host memory of the other socket, is slow and no hang."""
+"""A quarter of the PCIe rate, as through host memory of the other socket, is slow, but it does not hang."""
 
 
 class Size(NamedTuple):
