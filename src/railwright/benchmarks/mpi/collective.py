@@ -191,7 +191,7 @@ def run(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank) ->
         if across is None:
             seen = _surely(rank, operation, sent, seen)
         else:
-            seen = across if crossed >= PROOF_BYTES else _probe_fabric(rank, operation)
+            seen = across if crossed >= PROOF_BYTES else _probe(rank, operation)
         if rank.index == 0 and everyone is not None:
             times, checked, wrong = zip(*everyone, strict=True)
             mean = [sum(one) / rank.size for one in zip(*times, strict=True)]
@@ -213,27 +213,19 @@ def _surely(rank: CollectiveRank, operation: str, sent: int, seen: Evidence) -> 
 
 def _probe(rank: CollectiveRank, operation: str) -> Evidence:
     """Which way this launch's operations take, by many bytes of them. Collective over all ranks."""
-    share = FLOAT_BYTES * (rank.size if operation in DIVIDED else 1)
-    size = _FUNCTIONAL_PROBE_SIZE_BYTES if is_functional(rank.job) else _PROBE_SIZE_BYTES
-    count = max(1, size // share)
-    one = moved_bytes(operation, size_bytes(operation, count, rank.size), rank.size)
+    functional = is_functional(rank.job) and not rank.job.hosts
+    wanted = _FUNCTIONAL_PROBE_SIZE_BYTES if functional else _PROBE_SIZE_BYTES
+    count = max(1, wanted // (FLOAT_BYTES * (rank.size if operation in DIVIDED else 1)))
+    size = size_bytes(operation, count, rank.size)
+    crossing = crossing_bytes(operation, size, rank.job) if rank.job.hosts else 0
+    operations = -(-PROOF_BYTES // crossing) if crossing else _PROBE_OPERATIONS
     collective = Collective(rank.comm, operation, count)
     with Buffer(collective.sent_bytes) as out, Buffer(collective.received_bytes) as into:
-        meter = LoopbackMeter()
-        collective.time(out, into, warm=0, operations=_PROBE_OPERATIONS, samples=1)
-        return transport_evidence(_PROBE_OPERATIONS * one, meter.moved_bytes(), "shm")
-
-
-def _probe_fabric(rank: CollectiveRank, operation: str) -> Evidence:
-    """The same between hosts, by as many bytes as prove it there. Collective over all ranks."""
-    count = max(1, _PROBE_SIZE_BYTES // (FLOAT_BYTES * (rank.size if operation in DIVIDED else 1)))
-    one = crossing_bytes(operation, size_bytes(operation, count, rank.size), rank.job)
-    operations = -(-PROOF_BYTES // one)
-    collective = Collective(rank.comm, operation, count)
-    with Buffer(collective.sent_bytes) as out, Buffer(collective.received_bytes) as into:
-        meter = FabricMeter()
+        meter, fabric = LoopbackMeter(), FabricMeter()
         collective.time(out, into, warm=0, operations=operations, samples=1)
-        return meter.evidence(rank.comm, rank.job, operations * one)
+        if crossing:
+            return fabric.evidence(rank.comm, rank.job, operations * crossing)
+        return transport_evidence(operations * moved_bytes(operation, size, rank.size), meter.moved_bytes(), "shm")
 
 
 class _Seen(NamedTuple):

@@ -140,9 +140,9 @@ def _run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Resul
         # a probe leaves the MPI library's pools larger, and small messages 10 % slower.
         if rank.job.hosts:
             enough = comm.bcast(timed.sent_bytes >= PROOF_BYTES)
-            seen = fabric.evidence(comm, rank.job, timed.sent_bytes) if enough else _probe_fabric(rank, pair)
+            seen = fabric.evidence(comm, rank.job, timed.sent_bytes) if enough else _probe(rank, pair)
         elif comm.bcast((seen.value != "shm" or rank.job.case.transport == "tcp") and timed.sent_bytes < _PROBE_BYTES):
-            seen = _probe(pair)
+            seen = _probe(rank, pair)
         if rank.index == 0 and checks is not None:
             blank = _blank(rank, benchmark, size, timed, checks, seen)
             if timed.messages_per_s:
@@ -150,24 +150,16 @@ def _run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Resul
             yield measured(blank, timed.samples, "latency_s" if is_latency else "bandwidth_bytes_per_s")
 
 
-def _probe(pair: PointToPoint) -> Evidence:
-    """Which way this launch's messages take, by many bytes of them. Collective over both ranks."""
-    meter = LoopbackMeter()
-    _send(pair, _PROBE_BYTES)
-    return transport_evidence(_PROBE_BYTES, meter.moved_bytes(), "shm")
-
-
-def _probe_fabric(rank: PairRank, pair: PointToPoint) -> Evidence:
-    """The same between two hosts, by as many bytes as prove it there. Collective over both ranks."""
-    meter = FabricMeter()
-    _send(pair, PROOF_BYTES)
-    return meter.evidence(rank.comm, rank.job, PROOF_BYTES)
-
-
-def _send(pair: PointToPoint, payload_bytes: int) -> None:
+def _probe(rank: PairRank, pair: PointToPoint) -> Evidence:
+    """Which way this launch's messages take, by enough bytes to prove it. Collective over both ranks."""
+    payload_bytes = PROOF_BYTES if rank.job.hosts else _PROBE_BYTES
+    meter, fabric = LoopbackMeter(), FabricMeter()
     with Buffer(_PROBE_MESSAGE_BYTES) as out, Buffer(_PROBE_MESSAGE_BYTES) as into:
         window = payload_bytes // _PROBE_MESSAGE_BYTES
         pair.window(out, into, _PROBE_MESSAGE_BYTES, window=window, warm=0, iterations=1)
+    if rank.job.hosts:
+        return fabric.evidence(rank.comm, rank.job, payload_bytes)
+    return transport_evidence(payload_bytes, meter.moved_bytes(), "shm")
 
 
 def _seed(size: int, who: int) -> int:

@@ -35,12 +35,12 @@ _ESTIMATE_CHECKED_BYTES_PER_S = 0.5e9
 _HOST_BYTES = 4 * GIB  # of a process with PyTorch, CUDA and NCCL loaded
 _CHECKED_AT_ONCE_BYTES = 64 * MIB
 _TENFOLD = 10
-"""Gradients reduced at a tenth of the estimate are slow, and no hang."""
+"""Gradients reduced at a tenth of the estimated rate are slow, but they do not hang."""
 
 HEARD_OF_S = 10.0
-"""As long as a rank may time iterations without a word to its launcher, or for one that takes longer."""
+"""How long a rank may time iterations before it reports to its launcher; a single iteration may take longer."""
 LEAST_ITERATIONS = 10
-"""Of a point that is ended by its time."""
+"""The fewest iterations of a point that ends when its time is up."""
 
 
 class Point(NamedTuple):

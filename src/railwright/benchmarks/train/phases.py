@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from railwright.benchmarks.nccl.gpus import AUTO
 from railwright.benchmarks.train import resnet_torch as train_torch
@@ -32,29 +32,11 @@ class Unavailable(CannotJudge):
 class Way(NamedTuple):
     """What every rank can compute with, and what it needs for that."""
 
-    name: str
-    """`torch`, `gemm`, `burn` or `none`."""
+    name: Kind | Literal["torch"]
     fallback: str
     """Why it is not what would have come first; empty where it is."""
     torch: Any
     cublas: Cublas | None
-
-
-class Phase(Protocol):
-    """A compute phase of one type, with its gradients on the GPU."""
-
-    gradients: Gradients
-    load: Load
-    settings: dict[str, Scalar]
-
-    def cut(self, point: Point) -> tuple[tuple[int, int, int], ...]:
-        """The buckets: first element, count, and the layer that completes each."""
-
-    def run(self, step: Step, point: Point, *, warm: int, samples: int) -> Timed:
-        """Timed iterations. Collective."""
-
-    def once(self, step: Step, point: Point) -> None:
-        """One iteration that is not timed. Collective."""
 
 
 def with_torch(rank: TrainRank, model: Model) -> Way | None:
@@ -118,11 +100,10 @@ def opened(rank: TrainRank, way: Way, device: Device, stream: Stream, model: Mod
         yield _TorchPhase(rank, way.torch, device, stream, dtype)
         way.torch.cuda.empty_cache()
         return
-    kind: Kind = "gemm" if way.name == "gemm" else "burn" if way.name == "burn" else "none"
     layers = slices(model.parameters, LAYERS)
     held = ExitStack()  # closed only where all went well: to free memory waits for a GPU that may wait for a dead rank
     memory = held.enter_context(DeviceBuffer(device, model.parameters * ELEMENT_BYTES[dtype]))
-    load = held.enter_context(Load(kind, layers, dtype, device, rank=rank.index, cublas=way.cublas))
+    load = held.enter_context(Load(way.name, layers, dtype, device, rank=rank.index, cublas=way.cublas))
     memory.set_bytes(0)
     load.calibrate(rank.job.options.compute_ms * 1e-3, memory.address, stream)
     load.set(*rank.comm.bcast(load.size))  # the same work for all, so that a slow GPU shows
@@ -142,7 +123,7 @@ class _LoadPhase:
             self.settings |= {"tokens": load.size[0], "repeats": load.size[1], "flop": load.flops}
 
     def cut(self, point: Point) -> tuple[tuple[int, int, int], ...]:
-        """By tensors where the model has some, and anywhere where not."""
+        """First element, count and completing layer of each bucket; cut anywhere where the model has no tensors."""
         buckets = _cut(self._model, point)
         return tuple(
             (bucket.first, bucket.elements, layer)
@@ -188,7 +169,7 @@ class _TorchPhase:
         stream.synchronize()
 
     def cut(self, point: Point) -> tuple[tuple[int, int, int], ...]:
-        """Whole tensors; which layer completes a bucket is the hooks' to say."""
+        """The same, of whole tensors. The layer is always 0, because the hooks tell when a bucket is complete."""
         buckets = _cut(self._model, point)
         self._trainer.use(buckets)
         return tuple((bucket.first, bucket.elements, 0) for bucket in buckets)
@@ -224,6 +205,10 @@ class _TorchPhase:
         if not communicates:
             step.mark(end=True)
         return step.finish(communicates=communicates) - start
+
+
+Phase = _LoadPhase | _TorchPhase
+"""A compute phase of one type, with its gradients on the GPU."""
 
 
 def _cut(model: Model, point: Point) -> tuple[Bucket, ...]:
