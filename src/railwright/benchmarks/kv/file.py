@@ -29,6 +29,7 @@ from railwright.benchmarks.kv.file_options import (
     KvFileRank,
     Store,
     launches,
+    points,
 )
 from railwright.benchmarks.kv.services import Service, unreachable
 from railwright.benchmarks.kv.storage import FileTarget, ObjectTarget, Target
@@ -57,28 +58,6 @@ _QUANTITIES: tuple[Quantity, ...] = ("latency_s", "bandwidth_bytes_per_s")
 _CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
 
 
-class _Point(NamedTuple):
-    """One combination of what is varied."""
-
-    operation: nixl.Operation
-    size: int
-    batch: int
-
-    @property
-    def request_bytes(self) -> int:
-        """What one request moves."""
-        return self.size * self.batch
-
-
-def _points(options: FileOptions) -> list[_Point]:
-    return [
-        _Point(operation, size, batch)
-        for operation in options.operations
-        for batch in options.batches
-        for size in options.sizes
-    ]
-
-
 def _backend(job: KvFileJob) -> Backend:
     return BACKENDS[job.case.backend]
 
@@ -87,7 +66,7 @@ def _on_gpu(job: KvFileJob) -> bool:
     return job.case.memory == "VRAM"
 
 
-def _requests(job: KvFileJob, point: _Point) -> int:
+def _requests(job: KvFileJob, point: FileCase) -> int:
     """How many requests there are, each for a place of its own; 0 where not even one fits."""
     most = _backend(job).most_requests
     if job.case.backend == "OBJ":
@@ -97,7 +76,7 @@ def _requests(job: KvFileJob, point: _Point) -> int:
 
 def _plan(job: KvFileJob) -> Plan:
     backend, options = _backend(job), job.options
-    counts = [(point, (1 + backend.passes) * _requests(job, point)) for point in _points(options)]
+    counts = [(point, (1 + backend.passes) * _requests(job, point)) for point in points(job)]
     ways = len(options.direct) if job.case.backend == "POSIX" else 1
     moved = ways * sum(point.request_bytes * repeats for point, repeats in counts)
     calls = ways * sum(point.batch * repeats for point, repeats in counts)
@@ -212,20 +191,10 @@ def _measure_all(
     rank: KvFileRank, target: Target, buffer: AnyBuffer, *, is_direct: bool | None = None
 ) -> Iterator[Result]:
     job, room, seeds = rank.job, rank.job.options.file_size, Seeds.drawn(rank)
-    for point in _points(job.options)[job.first_case :]:
+    for point in points(job)[job.first_case :]:
         rank.step(_step(job, point))
-        case = FileCase(
-            size_bytes=point.size,
-            operation=point.operation,
-            backend=job.case.backend,
-            memory=job.case.memory,
-            direct=is_direct,
-            queue=job.options.queue if job.case.backend == "POSIX" else "",
-            batch=point.batch,
-            depth=job.options.depth,
-        )
         path = _path(job, point.operation, direct=is_direct is not False)
-        blank = replace(BENCHMARK.blank(path, case), quantity="bandwidth_bytes_per_s")
+        blank = replace(BENCHMARK.blank(path, replace(point, direct=is_direct)), quantity="bandwidth_bytes_per_s")
         if not _requests(job, point):
             needed = f"a request of {format_size(point.request_bytes)} is larger than {format_size(room)}"
             yield waived(blank, f"{needed}: -o file-size=")
@@ -233,15 +202,15 @@ def _measure_all(
             yield from _measure(rank, blank, target, buffer, point, seeds.take())
 
 
-def _step(job: KvFileJob, point: _Point) -> str:
-    return f"kv_file {job.case.backend} {point.operation} {format_size(point.size)} x {point.batch}"
+def _step(job: KvFileJob, point: FileCase) -> str:
+    return f"kv_file {job.case.backend} {point.operation} {format_size(point.size_bytes)} x {point.batch}"
 
 
 def _after_crash(job: KvFileJob, results: Sequence[Result]) -> KvFileJob | None:
     """The cases behind the one in which NIXL or cuFile crashed; None where it was none of them, or the last one."""
     if not _backend(job).by_cufile:
         return None
-    steps = [_step(job, point) for point in _points(job.options)]
+    steps = [_step(job, point) for point in points(job)]
     return cases_behind(job, results, steps, keys=("operation", "size_bytes", "batch"))
 
 
@@ -253,12 +222,12 @@ class _Moved(NamedTuple):
 
 
 def _measure(
-    rank: KvFileRank, blank: Result, target: Target, buffer: AnyBuffer, point: _Point, seed: int
+    rank: KvFileRank, blank: Result, target: Target, buffer: AnyBuffer, point: FileCase, seed: int
 ) -> Iterator[Result]:
     job, count = rank.job, _requests(rank.job, point)
     region = count * point.request_bytes
     blocks = [
-        [(start + block * point.size, point.size) for block in range(point.batch)]
+        [(start + block * point.size_bytes, point.size_bytes) for block in range(point.batch)]
         for start in range(0, region, point.request_bytes)
     ]
     target.use(blocks)
@@ -283,10 +252,12 @@ def _measure(
         verification=seen.check(PATTERN, region),
         evidence=(Evidence(claim="backend", value=job.case.backend, seen="the only one this agent has"), *evidence),
     )
-    yield from results_of(failed_if(blank, _other_queue(job.options.queue, evidence)), timed, point.size, both=True)
+    yield from results_of(
+        failed_if(blank, _other_queue(job.options.queue, evidence)), timed, point.size_bytes, both=True
+    )
 
 
-def _move(rank: KvFileRank, target: Target, point: _Point, blocks: list[list[tuple[int, int]]]) -> _Moved:
+def _move(rank: KvFileRank, target: Target, point: FileCase, blocks: list[list[tuple[int, int]]]) -> _Moved:
     """One pass that is watched and not timed, since cuFile's own counters cost time, and then the timed ones."""
     requests = [target.request(point.operation, one) for one in blocks]
     one_pass = partial(
@@ -304,7 +275,7 @@ def _move(rank: KvFileRank, target: Target, point: _Point, blocks: list[list[tup
     return _Moved(passes, (*target.evidence(), *route))
 
 
-def _watched(rank: KvFileRank, one_pass: Callable[[], CrewPass], point: _Point, count: int) -> tuple[Evidence, ...]:
+def _watched(rank: KvFileRank, one_pass: Callable[[], CrewPass], point: FileCase, count: int) -> tuple[Evidence, ...]:
     """Which way cuFile's operations took, in a pass that is not timed; nothing for other backends."""
     if not _backend(rank.job).by_cufile:
         one_pass()

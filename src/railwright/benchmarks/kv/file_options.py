@@ -76,7 +76,7 @@ class FileCase(Case, frozen=True, kw_only=True):
     """A point as it stands in a record."""
 
     size_bytes: int
-    operation: str
+    operation: nixl.Operation
     backend: str
     memory: str = "DRAM"
     direct: bool | None = None
@@ -84,9 +84,33 @@ class FileCase(Case, frozen=True, kw_only=True):
     batch: int = 1
     depth: int = 1
 
+    @property
+    def request_bytes(self) -> int:
+        """What one request moves."""
+        return self.size_bytes * self.batch
+
 
 KvFileJob = Job[FileOptions, Store]
 KvFileRank = Rank[FileOptions, Store]
+
+
+def points(job: KvFileJob) -> list[FileCase]:
+    """Everything that a launch measures; with POSIX once for each choice of `direct`."""
+    case, options = job.case, job.options
+    return [
+        FileCase(
+            size_bytes=size,
+            operation=operation,
+            backend=case.backend,
+            memory=case.memory,
+            queue=options.queue if case.backend == "POSIX" else "",
+            batch=batch,
+            depth=options.depth,
+        )
+        for operation in options.operations
+        for batch in options.batches
+        for size in options.sizes
+    ]
 
 
 def launches(options: FileOptions, _machine: Machine) -> tuple[Launch[Store], ...]:

@@ -17,6 +17,7 @@ from typing import Protocol
 from railwright.benchmarks.benchmark import AnyRank
 from railwright.benchmarks.files.direct_file import FILL_BYTES, test_file, with_name, wrong_in_file
 from railwright.benchmarks.kv.services import Service
+from railwright.benchmarks.kv.verified import End
 from railwright.errors import CannotJudge
 from railwright.native import cufile, nixl
 from railwright.native.memory import Buffer
@@ -30,20 +31,14 @@ _PREFIX = "railwright-kv/"
 _PATIENCE_S = 60.0
 
 
-class Target(Protocol):
-    """Where blocks go to and come from."""
+class Target(End, Protocol):
+    """Where blocks go to and come from. To fill it and to count what is wrong may use up the buffer."""
 
     def use(self, requests: Sequence[Blocks]) -> None:
         """From now on `fill` and `count_wrong` are about the places of these requests."""
 
     def request(self, operation: nixl.Operation, blocks: Blocks) -> nixl.Request:
         """A transfer of blocks between the buffer and their places."""
-
-    def fill(self, seed: int) -> None:
-        """Lay the pattern of a seed there; the buffer may be used up."""
-
-    def count_wrong(self, seed: int) -> int:
-        """How many bytes there differ from the pattern; the buffer may be used up."""
 
     def evidence(self) -> tuple[Evidence, ...]:
         """What really ran."""
@@ -140,7 +135,7 @@ class ObjectTarget:
 
     def __init__(self, bucket: Service, buffer: Buffer, most_bytes: int, most_objects: int) -> None:
         """Credentials are those of the AWS_* environment, which the SDK inside NIXL reads."""
-        if os.environ.get("AWS_ACCESS_KEY_ID"):  # nobody need ask the cloud for others
+        if os.environ.get("AWS_ACCESS_KEY_ID"):  # the SDK need not ask the cloud for other credentials
             os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
         parameters = {"endpoint_override": bucket.url, "scheme": bucket.scheme, "bucket": bucket.path}
         region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")

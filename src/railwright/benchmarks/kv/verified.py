@@ -1,7 +1,7 @@
 """One verified transfer: data at its source, poison at its target, the timed work, and then every byte of the target.
 
-Every point has a pattern of its own, drawn for this run. So neither what an earlier point, launch or run left there nor
-a transfer that moves nothing can pass for data.
+Every point has its own pattern, drawn for this run. So a transfer that moves nothing cannot pass, and neither can data
+that an earlier point, launch or run left behind.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def transfer(
 
 
 def wait_for_initiator(rank: AnyRank) -> None:
-    """Rank 1: until rank 0 sends a word. It sleeps, for MPI would busy-poll on the progress thread's CPU."""
+    """Rank 1 waits for a message of rank 0. It sleeps, because MPI would busy-poll on the progress thread's CPU."""
     done = rank.comm.irecv(source=0)
     while not done.test()[0]:
         time.sleep(_TARGET_NAP_S)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from railwright.benchmarks.benchmark import AnyJob
@@ -69,14 +68,3 @@ class Move(NamedTuple):
             processes=self.processes,
             host=self.host,
         )
-
-
-def between(links: Sequence[str], processes: Sequence[int], hosts: Sequence[str], gpus: int) -> list[Move]:
-    """What is asked for; GPU to GPU inside one process only where there are two GPUs."""
-    return [
-        Move(link, count, host)
-        for count in processes
-        for link in links
-        for host in (("",) if link == GPU_TO_GPU else hosts)
-        if link != GPU_TO_GPU or count == 2 or gpus > 1
-    ]

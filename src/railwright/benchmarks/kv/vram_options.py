@@ -11,7 +11,7 @@ import itertools
 from msgspec.structs import replace
 
 from railwright.benchmarks.job import Case, Job, Launch, Machine
-from railwright.benchmarks.kv.vram_cases import GPU_TO_GPU, LINKS, Move, between
+from railwright.benchmarks.kv.vram_cases import GPU_TO_GPU, LINKS, Move
 from railwright.benchmarks.options import Options, choice, one_of, option
 from railwright.native import nixl
 from railwright.topology.gpus import usable_gpus
@@ -55,8 +55,14 @@ class VramOptions(Options, frozen=True):
     )
 
     def moves(self, gpus: int) -> list[Move]:
-        """Between which memories, on a machine or a launch with so many GPUs."""
-        return between(self.links, self.processes, self.host, gpus)
+        """Between which memories, on so many GPUs; GPU to GPU inside one process only where there are two."""
+        return [
+            Move(link, count, host)
+            for count in self.processes
+            for link in self.links
+            for host in (("",) if link == GPU_TO_GPU else self.host)
+            if link != GPU_TO_GPU or count == 2 or gpus > 1
+        ]
 
 
 class Way(Case, frozen=True, kw_only=True):
@@ -76,10 +82,10 @@ def launches(options: VramOptions, machine: Machine) -> tuple[Launch[Way], ...]:
     names = [gpu.id for gpu in usable_gpus(machine.topology)]
     if len(names) < 2:
         return tuple(Launch(case=way, ranks=2, gpus=tuple(names)) for way in ways)
-    first, *others = _pairs(options, names)
+    pairs = _pairs(options, names)
     return tuple(
-        Launch(case=replace(way, gpus="" if pair == first else ",".join(pair)), ranks=2, gpus=pair)
-        for pair in (first, *others)
+        Launch(case=replace(way, gpus="" if pair == pairs[0] else ",".join(pair)), ranks=2, gpus=pair)
+        for pair in pairs
         for way in ways
     )
 
