@@ -78,6 +78,11 @@ def one_launch(_options: Options, _machine: Machine) -> tuple[Launch[Case], ...]
     return (Launch(case=Case()),)
 
 
+def two_ranks(_options: Options, _machine: Machine) -> tuple[Launch[Case], ...]:
+    """The launch of a benchmark between two processes."""
+    return (Launch(case=Case(), ranks=2),)
+
+
 @dataclass(frozen=True)
 class Benchmark(Generic[O, C]):
     """One data path's benchmark. `run` yields results from rank 0 and nothing from the others."""

@@ -10,7 +10,7 @@ from railwright.results.model import Evidence
 from railwright.results.readers import ucx_protocols
 from railwright.units import format_size
 
-_INTERFACES = Path("/proc/self/net/dev")
+INTERFACES = Path("/proc/self/net/dev")
 """The counters of this process's own network namespace, which /sys need not show."""
 _SENT_BYTES_COLUMN = 8
 
@@ -19,18 +19,18 @@ class LoopbackMeter:
     """Counts what crosses the loopback interface: TCP between two ranks of one host does, shared memory does not."""
 
     def __init__(self) -> None:
-        self._start = _read()
+        self._start = (sent_by_interface() or {}).get("lo")
 
     def moved_bytes(self) -> int | None:
         """Bytes since the start, None where the counter cannot be read."""
-        now = _read()
+        now = (sent_by_interface() or {}).get("lo")
         return None if now is None or self._start is None else now - self._start
 
 
 def transport_evidence(sent_bytes: int, moved_bytes: int | None, otherwise: str) -> Evidence:
     """Whether `sent_bytes` of payload went over loopback TCP, by the interface's own counter; `otherwise` if not."""
     if moved_bytes is None:
-        return Evidence(claim="transport", value="unknown", seen=f"{_INTERFACES} cannot be read")
+        return Evidence(claim="transport", value="unknown", seen=f"{INTERFACES} cannot be read")
     seen = f"lo carried {format_size(moved_bytes)} while {format_size(sent_bytes)} were sent"
     if moved_bytes >= sent_bytes:
         return Evidence(claim="transport", value="tcp", seen=seen)
@@ -71,11 +71,11 @@ def ucx_protocol_evidence(
     return Evidence(claim="ucx_protocol", value=value, seen=seen)
 
 
-def _read() -> int | None:
+def sent_by_interface() -> dict[str, int] | None:
+    """Bytes sent by each interface of this process's network namespace, None where that cannot be read."""
     try:
-        lines = _INTERFACES.read_text(encoding="ascii").splitlines()
-        return next(
-            int(line.split(":")[1].split()[_SENT_BYTES_COLUMN]) for line in lines if line.strip().startswith("lo:")
-        )
-    except (OSError, ValueError, IndexError, StopIteration):
+        lines = INTERFACES.read_text(encoding="ascii").splitlines()
+        fields = [line.partition(":") for line in lines if ":" in line]
+        return {name.strip(): int(rest.split()[_SENT_BYTES_COLUMN]) for name, _, rest in fields}
+    except (OSError, ValueError, IndexError):
         return None

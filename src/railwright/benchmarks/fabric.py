@@ -1,17 +1,17 @@
 """Whether what ranks on several hosts sent to each other left their hosts, by the counters of their interfaces.
 
-Counted is what all interfaces but the loopback one sent in each rank's own network namespace. Others' traffic is in it
-too, so only many bytes are proof.
+The meter counts what all interfaces except loopback sent in each rank's own network namespace. The traffic of other
+programs is counted too, so only a large number of bytes is proof.
 """
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railwright.benchmarks.benchmark import AnyJob
+from railwright.benchmarks.evidence import INTERFACES, sent_by_interface
 from railwright.busbw import factor
 from railwright.results.model import Evidence
 from railwright.units import MIB, format_size
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 PROOF_BYTES = 4 * MIB
-"""From so many on, keepalives of routing and the like do not matter."""
+"""Above this, keepalives of routing protocols and similar traffic do not matter."""
 
-_INTERFACES = Path("/proc/self/net/dev")
-_SENT_BYTES_COLUMN = 8
 _TELLING_SHARE = 0.01
 
 
@@ -67,7 +65,7 @@ def judge(moved: Mapping[str, dict[str, int] | None], job: AnyJob, payload_bytes
     carriers: dict[str, int] = {}
     for host, counts in sorted(moved.items()):
         if counts is None:
-            seen = f"{_INTERFACES} cannot be read on {host}"
+            seen = f"{INTERFACES} cannot be read on {host}"
             return Evidence(claim="transport", value="unknown", seen=seen)
         total += sum(counts.values())
         for name, count in counts.items():
@@ -81,10 +79,6 @@ def judge(moved: Mapping[str, dict[str, int] | None], job: AnyJob, payload_bytes
 
 
 def _sent() -> dict[str, int] | None:
-    """Bytes sent by interface, None where that cannot be read."""
-    try:
-        lines = _INTERFACES.read_text(encoding="ascii").splitlines()
-        fields = [line.partition(":") for line in lines if ":" in line]
-        return {name.strip(): int(rest.split()[_SENT_BYTES_COLUMN]) for name, _, rest in fields if name.strip() != "lo"}
-    except (OSError, ValueError, IndexError):
-        return None
+    """Bytes sent by each interface but the loopback one, None where that cannot be read."""
+    counts = sent_by_interface()
+    return None if counts is None else {name: count for name, count in counts.items() if name != "lo"}

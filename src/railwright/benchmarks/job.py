@@ -45,7 +45,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     topology: Topology
     cpus: tuple[int, ...]
-    """The CPUs that may be used; rank i is bound to the i-th, round and round."""
+    """The CPUs that may be used; rank i is bound to the i-th of them, and the list starts again at its end."""
     hosts: tuple[str, ...] = ()
     """The hosts that the ranks are spread over, as many on each, the first host's first; none: this one alone."""
     ranks_per_host: int = 1

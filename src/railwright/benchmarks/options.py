@@ -6,7 +6,7 @@ help and the parser. So text, defaults, help and errors all come from one place,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -56,16 +56,14 @@ def parse_options(kind: type[O], given: Mapping[str, str], defaults: Mapping[str
     for name in given:
         if name not in known:
             raise unknown_name(f"option of {owner}", name, known)
-    return kind(**dict(_parsed(known, {**defaults, **given}, owner)))
-
-
-def _parsed(known: Mapping[str, tuple[str, Option]], given: Mapping[str, str], owner: str) -> Iterator[tuple[str, Any]]:
+    texts, values = {**defaults, **given}, {}
     for name, (field, option) in known.items():
         try:
-            yield field, option.parse(given.get(name, option.default))
+            values[field] = option.parse(texts.get(name, option.default))
         except UsageError as error:
             hint = error.hint or option.help
             raise UsageError(f"{owner} {name}: {error.message}", hint=hint) from error
+    return kind(**values)
 
 
 def whole_number(most: int, least: int = 1) -> Callable[[str], int]:

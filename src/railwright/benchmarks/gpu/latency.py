@@ -37,7 +37,7 @@ _LEAST_REGION, _MOST_REGION = 4 * CHAIN_STRIDE_BYTES, 4 * GIB
 _COPIES_S, _LOADS_S = 0.3, 1.0
 _START_S = 3.0
 _TENFOLD = 10
-"""What takes ten times as long is slow, and no hang."""
+"""A step that takes ten times as long is slow, but it does not hang."""
 
 
 def parse_region(text: str) -> int:

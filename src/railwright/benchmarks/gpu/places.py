@@ -22,7 +22,7 @@ NUMA_CHOICES = ("near", "each")
 _KEPT_FREE_BYTES = 128 * MIB
 """For the kernels, which the driver loads, and what it keeps for streams."""
 _POISON = 0xA5
-"""What a target holds before a copy: no byte of it stays right by chance in more than one of 256 places."""
+"""What a target holds before a copy. A byte that was not copied is right by chance once in 256 places."""
 
 
 class Gpu(NamedTuple):

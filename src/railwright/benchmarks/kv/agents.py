@@ -169,7 +169,7 @@ def _exchange(
 
 
 def _free_port() -> int:
-    """A port that was free a moment ago: NIXL takes a number and says no other."""
+    """A port that was free a moment ago: NIXL needs a number and cannot report one that it chose."""
     with contextlib.closing(socket.socket()) as probe:
         probe.bind((_LOOPBACK, 0))
         return int(probe.getsockname()[1])

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
+from railwright.benchmarks.benchmark import Benchmark, Plan, Rank, two_ranks
 from railwright.benchmarks.evidence import transport_evidence, ucx_protocol_evidence
-from railwright.benchmarks.job import Case, Job, Launch, Machine
+from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.kv import agents
 from railwright.benchmarks.kv.agents import Joined
 from railwright.benchmarks.kv.services import Service, etcd_address
@@ -87,10 +87,6 @@ class _Metadata(Case, frozen=True, kw_only=True):
 
 
 TransferRank = Rank[TransferOptions, Case]
-
-
-def _launches(_options: TransferOptions, _machine: Machine) -> tuple[Launch[Case], ...]:
-    return (Launch(case=Case(), ranks=2),)
 
 
 def _plan(job: Job[TransferOptions, Case]) -> Plan:
@@ -278,7 +274,7 @@ BENCHMARK = Benchmark(
         Declaration("bandwidth_bytes_per_s", ThreadCopies(counted_by="threads")),
     ),
     options=TransferOptions,
-    launches=_launches,
+    launches=two_ranks,
     plan=_plan,
     run=_run,
     spans_hosts=True,

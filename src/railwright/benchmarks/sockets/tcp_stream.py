@@ -14,10 +14,10 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
+from railwright.benchmarks.benchmark import Benchmark, Plan, Rank, two_ranks
 from railwright.benchmarks.evidence import LoopbackMeter, transport_evidence
 from railwright.benchmarks.fabric import PROOF_BYTES, FabricMeter
-from railwright.benchmarks.job import Case, Job, Launch, Machine
+from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import Options, one_of, option
 from railwright.benchmarks.record import failed_if, joined, measured
 from railwright.errors import CannotJudge
@@ -56,10 +56,6 @@ class Message(Case, frozen=True, kw_only=True):
 
 SocketJob = Job[SocketOptions, Case]
 SocketRank = Rank[SocketOptions, Case]
-
-
-def _launches(_options: SocketOptions, _machine: Machine) -> tuple[Launch[Case], ...]:
-    return (Launch(case=Case(), ranks=2),)
 
 
 def _spins(job: SocketJob) -> bool:
@@ -245,7 +241,7 @@ BENCHMARK = Benchmark(
         Declaration("bandwidth_bytes_per_s", _REFERENCE, supplies="plain socket"),
     ),
     options=SocketOptions,
-    launches=_launches,
+    launches=two_ranks,
     plan=_plan,
     run=_run,
     spans_hosts=True,
