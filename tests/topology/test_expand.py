@@ -11,7 +11,7 @@ from railwright.topology.model import Protocol
 from railwright.topology.paths import Affinity, Graph
 from railwright.topology.plan import CHANGES
 from railwright.topology.shapes import SHAPES
-from railwright.topology.shapes.model import Layout, Shape
+from railwright.topology.shapes.parts import Layout, Shape
 from railwright.topology.sources.load import load
 from railwright.topology.sources.saved import decode_topology, encode_topology, load_topology
 

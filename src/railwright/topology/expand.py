@@ -11,7 +11,7 @@ from railwright.topology.model import GT_PER_S, C2cLink, InternalLink, PcieLink,
 from railwright.topology.parts import FABRIC, Parts
 from railwright.topology.plan import planned
 from railwright.topology.shapes import SHAPES, canonical_name, unknown_shape
-from railwright.topology.shapes.model import Pcie, Shape
+from railwright.topology.shapes.parts import Pcie, Shape
 
 
 def expand(name: str, changes: Mapping[str, str]) -> Topology:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from railwright.errors import UsageError, unknown_name
 from railwright.topology.model import GT_PER_S, EfaLink, EthernetLink, InfinibandLink, NetworkLink
-from railwright.topology.shapes.model import Layout, NvlinkPart, Shape
+from railwright.topology.shapes.parts import Layout, NvlinkPart, Shape
 from railwright.units import format_line_rate, parse_line_rate
 
 _LAYOUT_COUNTS: dict[str, tuple[int, ...]] = {

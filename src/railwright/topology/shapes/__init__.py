@@ -9,7 +9,7 @@ import difflib
 
 from railwright.errors import UsageError, unknown_name
 from railwright.topology.shapes import amd, aws, azure, gcp, grace, laptop, nvidia, oci, pcie
-from railwright.topology.shapes.model import Shape
+from railwright.topology.shapes.parts import Shape
 
 _FAMILIES = (nvidia, aws, azure, gcp, oci, grace, amd, pcie, laptop)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.topology.shapes import cpus, drives, gpus, nics
-from railwright.topology.shapes.model import GpuPart, Layout, Pcie, Shape
+from railwright.topology.shapes.parts import GpuPart, Layout, Pcie, Shape
 
 
 def _at_8_gt_per_s(gpu: GpuPart, file: str) -> GpuPart:

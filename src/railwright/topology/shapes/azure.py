@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.topology.shapes import cpus, drives, gpus, nics
-from railwright.topology.shapes.model import Layout, Shape
+from railwright.topology.shapes.parts import Layout, Shape
 
 _ND_A100 = Shape(
     title="Azure ND96asr_v4: 8x A100 40GB, two GPUs and two NICs for each PCIe switch",

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from railwright.topology.model import SmpLink
 from railwright.topology.parts import Cpuid
-from railwright.topology.shapes.model import CpuPart, Memory
+from railwright.topology.shapes.parts import CpuPart, Memory
 from railwright.units import GIB
 
 SAPPHIRE_RAPIDS = CpuPart(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.topology.shapes.model import DrivePart, Pcie
+from railwright.topology.shapes.parts import DrivePart, Pcie
 
 U2_3T84 = DrivePart(
     size_bytes=3_840_000_000_000,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.topology.model import NvlinkLink, XgmiLink
-from railwright.topology.shapes.model import GpuMemory, GpuPart, NvlinkPart, Pcie, XgmiPart
+from railwright.topology.shapes.parts import GpuMemory, GpuPart, NvlinkPart, Pcie, XgmiPart
 from railwright.units import GIB
 
 _CAPABILITY = "compute capability: developer.nvidia.com/cuda-gpus"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.topology.model import EfaLink, EthernetLink, InfinibandLink
-from railwright.topology.shapes.model import NicPart, Pcie
+from railwright.topology.shapes.parts import NicPart, Pcie
 
 _MTU_SOURCE = "MTU assumed: the largest InfiniBand has, jumbo frames on Ethernet"
 _ROCE_400G = EthernetLink(line_rate_bits_per_s=400e9, mtu_bytes=9000, rdma=True)

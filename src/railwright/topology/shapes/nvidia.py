@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.topology.shapes import cpus, drives, gpus, nics
-from railwright.topology.shapes.model import Layout, Shape
+from railwright.topology.shapes.parts import Layout, Shape
 
 # PEX switches show themselves as two levels (nvidia-smi calls that PXB), but forward at full rate: NCCL flattens them
 # into one (src/graph/topo.cc), and so do these layouts.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.topology.shapes import cpus, drives, gpus, nics
-from railwright.topology.shapes.model import Layout, Shape
+from railwright.topology.shapes.parts import Layout, Shape
 
 SHAPES: dict[str, Shape] = {
     "oci-bm-gpu4-8": Shape(

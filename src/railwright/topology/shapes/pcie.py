@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.topology.shapes import cpus, drives, gpus, nics
-from railwright.topology.shapes.model import Layout, Shape
+from railwright.topology.shapes.parts import Layout, Shape
 
 _DUAL_ROOT = (
     "Supermicro, 4U GPU System PCIe Root Architectures, SYS-4029GP-TRT (dual root: each CPU has half of the GPUs)"
