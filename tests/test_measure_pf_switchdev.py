@@ -14,7 +14,7 @@ from railwright.results.compare import compare
 from railwright.results.model import Result
 from railwright.results.statistics import summarise
 from railwright.results.store import load
-from railwright.topology.model import EthernetLink, Link
+from railwright.topology.devices import EthernetLink, Link
 
 ROOT = Path(__file__).parents[1]
 RECORDED = ROOT / "docs" / "measured" / "2026-11-22-pf-switchdev"

@@ -22,7 +22,7 @@ from railwright.launch.measure import Measurement
 from railwright.launch.session import Planned
 from railwright.results.model import End, Result, Run
 from railwright.results.store import RESULTS_NAME, Writer
-from railwright.topology.model import Topology
+from railwright.topology.devices import Topology
 from railwright.topology.sources.load import load
 
 NODES = ("node-1", "node-2")

@@ -6,7 +6,7 @@ from typing import Any
 
 from railwright.benchmarks.benchmark import AnyBenchmark, AnyJob
 from railwright.benchmarks.job import Job, Machine
-from railwright.topology.model import Topology
+from railwright.topology.devices import Topology
 
 
 def jobs_of(

@@ -20,8 +20,8 @@ from railwright.native import blocks
 from railwright.native.memory import Buffer
 from railwright.results.model import Result, Verification
 from railwright.results.statistics import summarise
+from railwright.topology.devices import Scalar
 from railwright.topology.expand import expand
-from railwright.topology.model import Scalar
 from railwright.units import GIB, KIB, MIB
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schema" / "result.schema.json").read_text("utf-8"))

@@ -22,7 +22,7 @@ from railwright.launch.measure import Measurement
 from railwright.limits.model import Limit, NoLimit
 from railwright.results.model import Result, Verification
 from railwright.results.statistics import summarise
-from railwright.topology.model import MemoryLink, SmpLink, Topology
+from railwright.topology.devices import MemoryLink, SmpLink, Topology
 from railwright.topology.sources.load import load
 
 CPUS = sorted(os.sched_getaffinity(0))

@@ -8,7 +8,7 @@ from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.limits_of import LimitFinder
 from railwright.limits.model import Bounds, Quantity
 from railwright.results.model import Result
-from railwright.topology.model import Path, Scalar, Topology
+from railwright.topology.devices import Path, Scalar, Topology
 
 
 class Finder:

@@ -13,8 +13,8 @@ from railwright.diagnosis.model import Diagnosis, JudgedPath
 from railwright.limits.model import Limit, Quantity
 from railwright.results.model import Context, Evidence, Result, ResultFile, Run, Verification
 from railwright.results.statistics import summarise
+from railwright.topology.devices import Scalar, Topology
 from railwright.topology.expand import expand
-from railwright.topology.model import Scalar, Topology
 from railwright.units import MIB
 
 CLEAN = Verification(method="a test", bytes_checked=100, bytes_wrong=0)

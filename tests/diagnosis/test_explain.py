@@ -17,7 +17,7 @@ from railwright.limits.storage import file_limit
 from railwright.results.readers import registry
 from railwright.results.readers.model import ForeignFile
 from railwright.topology.cluster import Cluster, cluster_of
-from railwright.topology.model import PcieLink
+from railwright.topology.devices import PcieLink
 from railwright.topology.sources.load import load
 from railwright.topology.sources.saved import decode_topology, encode_topology
 

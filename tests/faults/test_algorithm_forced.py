@@ -13,7 +13,7 @@ from railwright.faults.algorithm_forced import FAULT, nvls_is_off
 from railwright.faults.model import Facts
 from railwright.results.model import Context, End, Result, ResultFile, Run, Verification
 from railwright.results.statistics import summarise
-from railwright.topology.model import Topology
+from railwright.topology.devices import Topology
 from railwright.topology.sources.load import load
 
 OFF = {"NCCL_NVLS_ENABLE": "0"}

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from railwright.faults.model import Facts
 from railwright.faults.registry import FAULTS
+from railwright.topology.devices import Unknown
 from railwright.topology.expand import expand
-from railwright.topology.model import Unknown
 
 HEALTHY = {"power_limit_w": 700.0, "power_default_w": 700.0, "mig": False, "persistence": True, "throttled": "no",
            "peers": "gpu0", "nvlink_fabric": "completed", "nvml_lists": True, "ecc_uncorrected": 0,

@@ -13,8 +13,8 @@ from railwright.faults.registry import FAULTS
 from railwright.limits.case import Case
 from railwright.limits.collectives import algorithms, at_size
 from railwright.topology.cluster import Fabric, Tier, cluster_of
+from railwright.topology.devices import EthernetLink, InfinibandLink, PcieLink, SmpLink, Topology
 from railwright.topology.expand import expand
-from railwright.topology.model import EthernetLink, InfinibandLink, PcieLink, SmpLink, Topology
 from railwright.topology.paths import Affinity, Graph
 from railwright.topology.shapes import SHAPES
 

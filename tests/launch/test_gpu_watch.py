@@ -23,8 +23,8 @@ from railwright.launch.local import LocalLauncher
 from railwright.launch.session import Planned, Session
 from railwright.results.bounds import Declaration, Nothing
 from railwright.results.model import Result
+from railwright.topology.devices import Device
 from railwright.topology.gpus import usable_gpus
-from railwright.topology.model import Device
 from railwright.topology.sources import nvidia
 from railwright.topology.sources.load import load, open_capture
 from railwright.verbs import measuring

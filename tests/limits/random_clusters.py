@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from railwright.topology.cluster import Fabric, Tier, cluster_of
-from railwright.topology.model import (
+from railwright.topology.devices import (
     Device,
     EthernetLink,
     InfinibandLink,

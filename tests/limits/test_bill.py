@@ -13,7 +13,7 @@ from railwright.limits.bill import Prices, check_prices, cost_of, parts_of
 from railwright.limits.designs import Design, Question, cautions, compared, design_of, front
 from railwright.limits.switches import described, non_blocking
 from railwright.topology.cluster import Cluster, Fabric, Tier, cluster_of
-from railwright.topology.model import EthernetLink
+from railwright.topology.devices import EthernetLink
 from railwright.topology.sources.load import load
 
 RADIX = 64

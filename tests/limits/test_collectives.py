@@ -193,7 +193,7 @@ def test_a_rack_of_one_nvlink_domain_needs_no_network():
 def test_a_port_of_unknown_rate_is_an_error_that_names_it():
     from msgspec.structs import replace
 
-    from railwright.topology.model import EthernetLink
+    from railwright.topology.devices import EthernetLink
 
     host = load("hgx-h100 nics=1")
     links = tuple(

@@ -7,7 +7,7 @@ import pytest
 from railwright.limits.model import Expected, Limit, NoLimit
 from railwright.limits.path import link_limit
 from railwright.limits.pcie import payload_rate, payload_rate_with_dllps, raw_rate
-from railwright.topology.model import (
+from railwright.topology.devices import (
     C2cLink,
     EfaLink,
     EthernetLink,

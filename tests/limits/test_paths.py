@@ -11,8 +11,7 @@ from railwright.limits.collectives import collective_limit
 from railwright.limits.model import Limit, NoLimit
 from railwright.limits.table import limits_of, paths_that_matter
 from railwright.topology.cluster import cluster_of
-from railwright.topology.expand import expand
-from railwright.topology.model import (
+from railwright.topology.devices import (
     Device,
     InternalLink,
     Link,
@@ -23,6 +22,7 @@ from railwright.topology.model import (
     Topology,
     Unknown,
 )
+from railwright.topology.expand import expand
 
 GEN5 = PcieLink(gt_per_s=32.0, width=16, max_payload_bytes=256)
 GEN4_X8 = PcieLink(gt_per_s=16.0, width=8, max_payload_bytes=256)

@@ -12,7 +12,7 @@ from railwright.faults.model import Finding, OfPart
 from railwright.limits.model import Expected, Limit, NoLimit, Quantity, Source, Step
 from railwright.results.model import Context, End, Evidence, Noise, Result, Run, Verification
 from railwright.results.statistics import summarise
-from railwright.topology.model import Device, InternalLink, Link, MemoryLink, Scalar, Topology, Unknown
+from railwright.topology.devices import Device, InternalLink, Link, MemoryLink, Scalar, Topology, Unknown
 
 SCRIPT_NAME = "<script>alert(1)</script>"
 MARKUP_NAME = "[red]x[/red]"

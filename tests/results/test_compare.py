@@ -16,7 +16,7 @@ from railwright.results.fairness import Difference
 from railwright.results.model import Context, End, Evidence, Noise, Result, ResultFile, Run, Verification
 from railwright.results.ratio import ratio_interval
 from railwright.results.statistics import summarise
-from railwright.topology.model import Device, EthernetLink, Link, Scalar, Topology
+from railwright.topology.devices import Device, EthernetLink, Link, Scalar, Topology
 
 QUIET = Noise(quantum_s=1e-3, lost_fraction=0.001, worst_s=1e-4, quanta=100)
 VERIFIED = Verification(method="pattern", bytes_checked=4096, bytes_wrong=0)

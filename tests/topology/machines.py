@@ -4,7 +4,7 @@ import base64
 import json
 from pathlib import Path
 
-from railwright.topology.model import Device, Link, Topology
+from railwright.topology.devices import Device, Link, Topology
 
 HOSTS = Path(__file__).resolve().parents[2] / "testdata" / "hosts"
 NAMES = sorted(folder.name for folder in HOSTS.iterdir() if folder.is_dir())

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from railwright.errors import UsageError
+from railwright.topology.devices import Protocol
 from railwright.topology.expand import expand
-from railwright.topology.model import Protocol
 from railwright.topology.paths import Affinity, Graph
 from railwright.topology.plan import CHANGES
 from railwright.topology.shapes import SHAPES

@@ -13,7 +13,7 @@ from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 
 from railwright.report.topology_svg import render_topology_svg
 from railwright.report.topology_text import render_topology
-from railwright.topology.model import NvlinkLink, PcieLink
+from railwright.topology.devices import NvlinkLink, PcieLink
 from railwright.topology.paths import Graph
 from railwright.topology.sources import nvidia
 from railwright.topology.sources.capture import capture

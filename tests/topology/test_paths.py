@@ -3,7 +3,7 @@
 import pytest
 
 from railwright.errors import UsageError
-from railwright.topology.model import (
+from railwright.topology.devices import (
     C2cLink,
     EthernetLink,
     InternalLink,

@@ -10,8 +10,7 @@ from railwright.limits.model import Limit
 from railwright.limits.path import link_limit
 from railwright.report.topology_svg import render_topology_svg
 from railwright.report.topology_text import render_topology
-from railwright.topology.expand import expand
-from railwright.topology.model import (
+from railwright.topology.devices import (
     GT_PER_S,
     C2cLink,
     EfaLink,
@@ -21,6 +20,7 @@ from railwright.topology.model import (
     PcieLink,
     XgmiLink,
 )
+from railwright.topology.expand import expand
 from railwright.topology.paths import Affinity, Graph
 from railwright.topology.shapes import ALIASES, SHAPES, canonical_name
 from railwright.topology.sources.load import load

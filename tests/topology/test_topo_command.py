@@ -15,7 +15,7 @@ from railwright.errors import CannotJudge, UsageError
 from railwright.report.nccl_xml import render_nccl_xml
 from railwright.report.topology_svg import render_topology_svg
 from railwright.report.topology_text import render_affinity, render_topology
-from railwright.topology.model import PcieLink
+from railwright.topology.devices import PcieLink
 from railwright.topology.sources.load import load
 from railwright.topology.sources.saved import decode_topology
 

@@ -8,8 +8,8 @@ import msgspec
 
 from railwright.benchmarks.options import O
 from railwright.topology.cpu_list import parse_cpu_list
+from railwright.topology.devices import Device, Scalar, Topology
 from railwright.topology.gpus import usable_gpus
-from railwright.topology.model import Device, Scalar, Topology
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):

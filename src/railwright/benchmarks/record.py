@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from railwright.limits.model import Quantity
 from railwright.results.model import Result
 from railwright.results.statistics import summarise
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 
 
 def measured(

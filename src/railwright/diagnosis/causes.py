@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from railwright.diagnosis.model import Judged
 from railwright.faults.model import Finding, OfParameter, OfPath, Place
 from railwright.results.model import Evidence
-from railwright.topology.model import Path
+from railwright.topology.devices import Path
 
 
 def causes_of(slow: Sequence[Judged], path: Path | None, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

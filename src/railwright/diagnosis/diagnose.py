@@ -18,7 +18,7 @@ from railwright.groups import grouped
 from railwright.results.bounds import Declarations
 from railwright.results.model import Result, ResultFile, Verification, size_of
 from railwright.results.statistics import quantile
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 from railwright.units import format_size
 
 _UNJUDGED: tuple[State, ...] = ("suspicious", "failed", "unknown")

@@ -14,7 +14,7 @@ from railwright.faults.model import Finding, OfBenchmark, OfPart
 from railwright.groups import grouped
 from railwright.results.model import Evidence, Result
 from railwright.results.statistics import quantile
-from railwright.topology.model import Device, Topology
+from railwright.topology.devices import Device, Topology
 
 NOT_THROTTLED = "none"
 """Setting `gpu_throttle` of a result during which no GPU was slowed down."""

@@ -18,8 +18,8 @@ from railwright.limits.path import limit_inside
 from railwright.limits.traffic import without_nvls
 from railwright.results.model import Result, size_of
 from railwright.topology.cluster import Cluster, cluster_of
+from railwright.topology.devices import Device, PcieLink, Scalar, Topology
 from railwright.topology.gpus import usable_gpus
-from railwright.topology.model import Device, PcieLink, Scalar, Topology
 from railwright.topology.paths import Graph
 from railwright.units import GIB, MIB, format_size
 

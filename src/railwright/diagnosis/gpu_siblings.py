@@ -15,7 +15,7 @@ from railwright.diagnosis.verdict import format_quantity
 from railwright.faults.model import Finding, OfPart, OfPath
 from railwright.results.model import Evidence, size_of
 from railwright.results.statistics import quantile
-from railwright.topology.model import Topology
+from railwright.topology.devices import Topology
 from railwright.topology.paths import Graph
 from railwright.units import format_size
 

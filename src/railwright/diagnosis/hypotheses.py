@@ -23,7 +23,7 @@ from railwright.limits.model import Limit
 from railwright.limits.nccl import TCP_BAND
 from railwright.results.model import size_of
 from railwright.results.readers.model import ForeignFile
-from railwright.topology.model import EthernetLink
+from railwright.topology.devices import EthernetLink
 
 HEALTHY = "healthy"
 _MOST_SHOWN = 5

@@ -13,7 +13,7 @@ from railwright.limits.model import Bounds
 from railwright.results import bounds
 from railwright.results.bounds import Bound, Declarations, declared_for, no_limit
 from railwright.results.model import Result
-from railwright.topology.model import Path, Topology
+from railwright.topology.devices import Path, Topology
 from railwright.topology.paths import Graph
 
 

@@ -15,7 +15,7 @@ from railwright.diagnosis.nccl_settings import costly_settings, differing_settin
 from railwright.faults.model import Finding, OfLog
 from railwright.results.readers.nccl_log_model import Communicator, NcclLog, Ring
 from railwright.results.readers.nccl_log_summary import Wiring
-from railwright.topology.model import Topology
+from railwright.topology.devices import Topology
 
 _RING_PATTERN = 4
 """src/include/graph.h, NCCL_TOPO_PATTERN_RING."""

@@ -12,7 +12,7 @@ from railwright.faults.model import Finding, OfPath
 from railwright.groups import grouped
 from railwright.results.model import Evidence
 from railwright.results.readers.nccl_log_model import Communicator, Connection, NcclLog
-from railwright.topology.model import EthernetLink, InfinibandLink, PathKind, Topology
+from railwright.topology.devices import EthernetLink, InfinibandLink, PathKind, Topology
 
 _SHOW_MACHINE = "give the machine (--host SHAPE, or a capture), or log with GRAPH in NCCL_DEBUG_SUBSYS"
 

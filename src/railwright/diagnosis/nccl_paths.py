@@ -11,7 +11,7 @@ from functools import cache
 from typing import NamedTuple
 
 from railwright.results.readers.nccl_log_model import Communicator, Connection, NcclLog, Rank
-from railwright.topology.model import Device, PathKind, Topology
+from railwright.topology.devices import Device, PathKind, Topology
 from railwright.topology.paths import Graph, physical_path
 
 OVER_CPU: frozenset[PathKind] = frozenset({"PHB", "SYS"})

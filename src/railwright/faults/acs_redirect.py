@@ -12,7 +12,7 @@ from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_h
 from railwright.faults.parts import has_gpu_links, over_network, with_pcie
 from railwright.limits.case import Case
 from railwright.results.model import Evidence
-from railwright.topology.model import Link, PcieLink, Topology
+from railwright.topology.devices import Link, PcieLink, Topology
 
 
 def _signs(facts: Facts) -> Findings:

@@ -15,7 +15,7 @@ from railwright.limits.collectives import algorithms, at_size
 from railwright.limits.traffic import domains, has_nvls
 from railwright.results.bounds import Collective, Gradients, bound_by
 from railwright.results.model import Evidence, Result
-from railwright.topology.model import Scalar, Topology
+from railwright.topology.devices import Scalar, Topology
 
 _ALGORITHM_CAUSES = {
     "NCCL_ALGO": Cause(lambda value: bool(value.strip()), "leaves NCCL only these algorithms"),

@@ -15,7 +15,7 @@ from railwright.limits.model import Constant, Limit
 from railwright.limits.path import link_limit
 from railwright.limits.sources import NCCL_2409, NCCL_BUFFSIZE
 from railwright.topology.cluster import ports
-from railwright.topology.model import Link
+from railwright.topology.devices import Link
 
 _CEILING = Constant(13e9, "bytes/s of one connection, 128 KiB in flight", NCCL_2409)
 _BUFFER = Constant(4 * 2**20, "bytes, default of NCCL_BUFFSIZE", NCCL_BUFFSIZE)

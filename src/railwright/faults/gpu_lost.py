@@ -8,8 +8,8 @@ from __future__ import annotations
 from railwright.faults.model import Certainty, Facts, Fault, Findings, OfPart
 from railwright.faults.parts import grouped, silent_gpus
 from railwright.results.model import Evidence
+from railwright.topology.devices import Device
 from railwright.topology.gpus import nvidia_gpus, runs
-from railwright.topology.model import Device
 
 _DRIVERS = ("", "nvidia")
 """A GPU with another one (vfio-pci, nouveau) was given away on purpose; one with none could not be started."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from railwright.faults.model import Facts, Fault, Findings, OfPart
 from railwright.faults.parts import silent_gpus
 from railwright.results.model import Evidence
+from railwright.topology.devices import Device
 from railwright.topology.gpus import runs
-from railwright.topology.model import Device
 
 _GUIDE = "NVIDIA GPU Memory Error Management"
 

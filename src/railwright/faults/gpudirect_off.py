@@ -15,8 +15,8 @@ from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
 from railwright.limits.model import Constant, Source
 from railwright.results.model import Evidence
+from railwright.topology.devices import Device, Topology
 from railwright.topology.gpus import is_nvidia
-from railwright.topology.model import Device, Topology
 
 FACT = "gpudirect_rdma"
 """Fact of a host: False where its NICs and GPUs are known not to talk directly."""

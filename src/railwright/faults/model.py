@@ -11,7 +11,7 @@ from railwright.faults.settings import Settings, short
 from railwright.limits.case import Case
 from railwright.results.bounds import Declarations
 from railwright.results.model import Evidence, Result
-from railwright.topology.model import Scalar, Topology
+from railwright.topology.devices import Scalar, Topology
 
 Certainty = Literal["seen", "likely", "possible", "could not look"]
 _PREFIXES = ("NCCL_", "UCX_")

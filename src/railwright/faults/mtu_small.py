@@ -19,7 +19,7 @@ from railwright.limits.case import Case
 from railwright.limits.model import Constant, Source
 from railwright.limits.network import RDMA_MTUS, payload_of
 from railwright.results.model import Evidence
-from railwright.topology.model import EthernetLink, InfinibandLink, Link, Topology
+from railwright.topology.devices import EthernetLink, InfinibandLink, Link, Topology
 
 _LINUX_ROCE = Constant(
     40 + 8 + 12 + 4 + 28 + 4,

@@ -16,7 +16,7 @@ from railwright.limits.case import Case
 from railwright.limits.software import nearest_nic_kind
 from railwright.results.model import Evidence
 from railwright.topology.cluster import ports
-from railwright.topology.model import C2cLink, Device, InternalLink, Link, PcieLink, SmpLink, Topology
+from railwright.topology.devices import C2cLink, Device, InternalLink, Link, PcieLink, SmpLink, Topology
 from railwright.topology.paths import Affinity
 
 _COSTS = (

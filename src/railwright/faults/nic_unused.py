@@ -7,7 +7,7 @@ from railwright.faults.parts import over_network, without
 from railwright.limits.case import Case
 from railwright.results.model import Evidence
 from railwright.topology.cluster import ports
-from railwright.topology.model import EfaLink, EthernetLink, InfinibandLink, Topology
+from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, Topology
 
 _MANY = 4
 """From so many NICs on half of them are supposed to be unused too: one of two ports of each card, or of two rails."""

@@ -8,7 +8,7 @@ from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_h
 from railwright.faults.parts import can_run, nvlink_not_read, with_links
 from railwright.limits.case import Case
 from railwright.results.model import Evidence
-from railwright.topology.model import Link, NvlinkLink, Topology
+from railwright.topology.devices import Link, NvlinkLink, Topology
 
 _REMEDY = "nvidia-smi nvlink -s and -e, dmesg | grep Xid; reset the GPUs and the fabric manager, then the board"
 

@@ -17,8 +17,8 @@ from railwright.limits.case import Case
 from railwright.limits.model import Constant
 from railwright.limits.sources import NO_P2P_MEASURED
 from railwright.results.model import Evidence
+from railwright.topology.devices import GPU_LINKS, Device, Topology
 from railwright.topology.gpus import runs
-from railwright.topology.model import GPU_LINKS, Device, Topology
 
 _SHARED_MEMORY = Constant(28e9, "bytes/s of a GPU through host memory", NO_P2P_MEASURED)
 _SOCKETS = Constant(3.5e9, "bytes/s of a GPU over loopback sockets", NO_P2P_MEASURED)

@@ -10,8 +10,17 @@ from msgspec.structs import replace
 from railwright.limits.case import Case
 from railwright.limits.traffic import domains
 from railwright.topology.cluster import ports
+from railwright.topology.devices import (
+    GPU_LINKS,
+    Device,
+    EfaLink,
+    EthernetLink,
+    InfinibandLink,
+    Link,
+    PcieLink,
+    Topology,
+)
 from railwright.topology.gpus import nvidia_gpus
-from railwright.topology.model import GPU_LINKS, Device, EfaLink, EthernetLink, InfinibandLink, Link, PcieLink, Topology
 
 Told = TypeVar("Told", bound=Hashable)
 

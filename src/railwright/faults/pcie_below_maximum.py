@@ -14,7 +14,7 @@ from railwright.limits.case import Case
 from railwright.limits.pcie import raw_rate
 from railwright.results.model import Evidence
 from railwright.topology.cluster import ports
-from railwright.topology.model import GT_PER_S, Device, Link, PcieLink, Topology
+from railwright.topology.devices import GT_PER_S, Device, Link, PcieLink, Topology
 
 
 def _signs(facts: Facts) -> Findings:

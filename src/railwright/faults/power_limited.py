@@ -5,7 +5,7 @@ from __future__ import annotations
 from railwright.faults.model import Facts, Fault, Findings, OfPart
 from railwright.faults.parts import grouped
 from railwright.results.model import Evidence
-from railwright.topology.model import Device
+from railwright.topology.devices import Device
 
 _MEANT_ABOVE = 0.995
 """Limits are set in whole watts; less than this share of the default was asked for by somebody."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from railwright.faults.model import Facts, Fault, Findings, OfBenchmark, OfParameter, OfPath
 from railwright.results.model import Evidence
 from railwright.results.readers.ucx_protocols import EMULATION
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 
 _REMEDY_IN_ONE_PROCESS = (
     "create NIXL's UCX backend with ucx_error_handling_mode=none: then UCX copies by cuda_copy (55 GB/s to and from"

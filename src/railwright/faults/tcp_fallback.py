@@ -18,7 +18,7 @@ from railwright.faults.parts import is_rdma, over_network, rdma_ports, with_link
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
 from railwright.results.model import Evidence
-from railwright.topology.model import EfaLink, EthernetLink, InfinibandLink, Link, Topology
+from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, Link, Topology
 
 _OVER_TCP = re.compile(r"(?:^| on )tcp\b")
 """A lane of UCX: `tcp/lo`, or one of several in `52% on tcp/lo and 48% on tcp/eth0`."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from railwright.native.memory import fixed_work
 from railwright.results.model import Context, Noise
 from railwright.results.statistics import quantile
-from railwright.topology.model import Scalar, Topology
+from railwright.topology.devices import Scalar, Topology
 from railwright.topology.sources.root import live_root
 
 _PACKAGES = ("mpi4py", "openmpi", "mpich", "nixl-cu13", "nixl-cu12", "nvidia-nccl-cu13", "nvidia-nccl-cu12")

@@ -11,7 +11,7 @@ import msgspec
 from railwright.errors import UsageError
 from railwright.launch.gpu_samples import BUSINESS, Business
 from railwright.process import run
-from railwright.topology.model import Device
+from railwright.topology.devices import Device
 from railwright.units import format_size
 
 BUSY_ABOVE_PERCENT = 10

@@ -12,7 +12,7 @@ import msgspec
 from railwright.diagnosis.gpu_health import NOT_THROTTLED, OF_LAUNCH
 from railwright.results.model import Evidence
 from railwright.results.statistics import quantile
-from railwright.topology.model import Device, Scalar
+from railwright.topology.devices import Device, Scalar
 from railwright.topology.sources.nvidia_merge import GPU_IDLE, throttle_names
 
 

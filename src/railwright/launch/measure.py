@@ -19,7 +19,7 @@ from railwright.launch.mpi import MpiLauncher
 from railwright.launch.mpi_hosts import HostsLauncher
 from railwright.launch.session import Launcher, Planned, Session
 from railwright.results.model import Result
-from railwright.topology.model import Topology
+from railwright.topology.devices import Topology
 
 DEFAULT_SILENCE_S = 60.0
 _SLOWER_NETWORK = 5

@@ -18,7 +18,7 @@ from railwright.launch.measure import DEFAULT_SILENCE_S, Measurement
 from railwright.launch.session import Planned
 from railwright.results.model import End, Record, Result, ResultFile, Run
 from railwright.results.store import StoreFull, Writer
-from railwright.topology.model import Topology
+from railwright.topology.devices import Topology
 from railwright.topology.sources.counters import find_counters, moved, read_counters
 from railwright.topology.sources.root import live_root
 from railwright.units import format_duration, format_size

@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 from railwright.errors import UsageError
 from railwright.limits.switches import SwitchTier, described, non_blocking
 from railwright.topology.cluster import Cluster, ports
-from railwright.topology.model import Topology
+from railwright.topology.devices import Topology
 from railwright.units import format_line_rate
 
 Optics = Literal["all", "switches", "none"]

@@ -12,7 +12,7 @@ from railwright.limits.model import Limit
 from railwright.limits.path import limit_inside, link_limit
 from railwright.limits.table import PathLimit
 from railwright.topology.cluster import Cluster, split_id
-from railwright.topology.model import Device, Link, Path, Topology
+from railwright.topology.devices import Device, Link, Path, Topology
 from railwright.topology.paths import KIND_ORDER, Graph
 
 

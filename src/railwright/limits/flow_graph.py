@@ -18,7 +18,7 @@ from railwright.errors import CannotJudge
 from railwright.limits.model import Limit
 from railwright.limits.path import link_limit
 from railwright.topology.cluster import Cluster, Tier, ports
-from railwright.topology.model import GPU_LINKS, C2cLink, Device, Link, PcieLink, SmpLink, Topology
+from railwright.topology.devices import GPU_LINKS, C2cLink, Device, Link, PcieLink, SmpLink, Topology
 
 Relay = Literal["none", "sender"]
 ResourceKind = Literal["NIC port", "uplinks", "PCIe", "NVLink", "C2C", "between sockets", "inside the CPU"]

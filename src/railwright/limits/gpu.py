@@ -21,8 +21,8 @@ from railwright.limits.model import (
     rate_step,
 )
 from railwright.limits.sources import COPIES_MEASURED, CUDA_ATTRIBUTES, LOADS_MEASURED, NVBANDWIDTH_H200, SAME_RUN
+from railwright.topology.devices import Device
 from railwright.topology.gpus import TRANSFERS_A_MEMORY_CLOCK, memory_rate
-from railwright.topology.model import Device
 
 TRANSFERS_A_CLOCK = Constant(TRANSFERS_A_MEMORY_CLOCK, "transfers a memory clock: double data rate", CUDA_ATTRIBUTES)
 LOCAL_SHARE = Constant(0.8, "of half the memory's rate, copies within one GPU", NVBANDWIDTH_H200)

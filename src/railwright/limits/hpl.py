@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from railwright.limits.model import Constant, Expected, Limit, NoLimit, Step
 from railwright.limits.sources import FP64_TENSOR, TOP500
-from railwright.topology.model import Topology
+from railwright.topology.devices import Topology
 from railwright.units import format_flops
 
 _FULL_MEMORY = Constant(0.85, "of the GPUs' memory in the matrix, from where runs are compared", TOP500)

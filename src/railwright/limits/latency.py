@@ -14,7 +14,7 @@ from railwright.limits.model import Constant
 from railwright.limits.sources import LAUNCH_MEASURED, NCCL_BUFFSIZE, NCCL_SMALL, NCCL_TUNING, RAMP_MEASURED
 from railwright.limits.traffic import domain_hosts, domains
 from railwright.topology.cluster import Cluster
-from railwright.topology.model import GPU_LINKS
+from railwright.topology.devices import GPU_LINKS
 
 US = 1e-6
 _LATENCY_US: dict[tuple[str, str, str], Constant] = {

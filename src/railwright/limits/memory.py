@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from railwright.limits.model import Bounds, Limit, bandwidth_limit, no_bandwidth, rate_step
 from railwright.limits.sources import JEDEC_DDR, SMBIOS
-from railwright.topology.model import Link, MemoryLink, Topology
+from railwright.topology.devices import Link, MemoryLink, Topology
 
 
 def limit(link: Link) -> Bounds:

@@ -14,7 +14,7 @@ from railwright.limits.case import Case
 from railwright.limits.flow_graph import Resource
 from railwright.limits.model import Constant
 from railwright.limits.traffic import compute_major, domain_hosts
-from railwright.topology.model import Device, EthernetLink, NvlinkLink, PcieLink, SmpLink, Topology, XgmiLink
+from railwright.topology.devices import Device, EthernetLink, NvlinkLink, PcieLink, SmpLink, Topology, XgmiLink
 
 # NVLink generation -> NCCL's planning rate of one link
 _NVLINK: dict[int, Constant] = {

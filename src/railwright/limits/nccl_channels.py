@@ -10,7 +10,7 @@ from __future__ import annotations
 from railwright.limits.model import Constant
 from railwright.limits.sources import NCCL_P2P, P2P_MEASURED
 from railwright.topology.cluster import Cluster
-from railwright.topology.model import NvlinkLink
+from railwright.topology.devices import NvlinkLink
 
 _FOR_EACH_LINK = Constant(2, "channels a peer for each NVLink to it", NCCL_P2P)
 _MOST = Constant(32, "channels, of the 24 of collectives rounded up to a power of two", NCCL_P2P)

@@ -17,7 +17,7 @@ from railwright.limits.model import (
     rate_step,
 )
 from railwright.limits.sources import EFA_MEASURED, IBTA, IEEE_8023, RDMA_MEASURED, RFC_IP_TCP, ROCE, SRD_PAPER
-from railwright.topology.model import EfaLink, EthernetLink, InfinibandLink, Link
+from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, Link
 from railwright.units import BITS_PER_BYTE, format_line_rate
 
 FRAME_BYTES = Constant(14 + 4 + 20, "bytes: header, FCS, preamble and gap", IEEE_8023)

@@ -17,8 +17,8 @@ from railwright.limits.model import (
     no_bandwidth,
     rate_step,
 )
+from railwright.topology.devices import GPU_LINKS, C2cLink, Link, NvlinkLink, Topology, XgmiLink
 from railwright.topology.gpus import is_nvidia
-from railwright.topology.model import GPU_LINKS, C2cLink, Link, NvlinkLink, Topology, XgmiLink
 from railwright.units import format_bandwidth
 
 LINK_RATE: dict[int, Constant] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from railwright.limits import memory, network, nvlink, pcie
 from railwright.limits.model import Bounds, Limit, NoLimit, no_bandwidth
-from railwright.topology.model import (
+from railwright.topology.devices import (
     GPU_LINKS,
     C2cLink,
     EfaLink,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from railwright.limits.model import Bounds, Constant, bandwidth_band, bandwidth_limit, no_bandwidth, rate_step
 from railwright.limits.sources import INTEL_AN708, PCIE_BENCH, PCIE_SPEC
-from railwright.topology.model import Link, PcieLink
+from railwright.topology.devices import Link, PcieLink
 from railwright.units import BITS_PER_BYTE
 
 # GT/s -> (PCIe generation, payload bits per bit on the wire)

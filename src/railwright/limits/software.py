@@ -7,7 +7,7 @@ from railwright.limits.model import Constant
 from railwright.limits.sources import NCCL_2409, NCCL_PXN
 from railwright.limits.traffic import domains, problem_of
 from railwright.topology.cluster import Cluster, ports
-from railwright.topology.model import PathKind, Topology
+from railwright.topology.devices import PathKind, Topology
 from railwright.topology.paths import KIND_ORDER, Affinity
 from railwright.units import format_bandwidth
 

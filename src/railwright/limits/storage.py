@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from railwright.limits.model import Limit, NoLimit, no_bandwidth
 from railwright.limits.path import link_limit
 from railwright.topology.cluster import Cluster, ports
-from railwright.topology.model import Link, PcieLink, Topology
+from railwright.topology.devices import Link, PcieLink, Topology
 from railwright.units import format_bandwidth
 
 

@@ -31,7 +31,7 @@ from railwright.limits.flow_graph import FlowGraph, Relay, flow_graph
 from railwright.limits.model import Constant
 from railwright.limits.sources import NCCL_TREES, NCCL_TUNING
 from railwright.topology.cluster import Cluster
-from railwright.topology.model import InternalLink, PcieLink, Topology
+from railwright.topology.devices import InternalLink, PcieLink, Topology
 
 ALGORITHMS: dict[str, tuple[str, ...]] = {
     "all_reduce": ("ring", "tree", "nvls", "nvlstree", "hierarchical", "collnet"),

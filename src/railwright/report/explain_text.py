@@ -18,7 +18,7 @@ from railwright.limits.model import Limit, NoLimit
 from railwright.report import wording
 from railwright.report.collective_text import labelled
 from railwright.results.model import size_of
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 from railwright.units import count, format_size
 
 _WIDEST_NAME = 38

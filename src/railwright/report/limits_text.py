@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from railwright.limits.model import Limit
 from railwright.limits.table import PathLimit
 from railwright.report import wording
-from railwright.topology.model import Topology
+from railwright.topology.devices import Topology
 from railwright.units import format_bandwidth
 
 

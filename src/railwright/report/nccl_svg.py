@@ -13,7 +13,7 @@ from railwright.report.svg import MARGIN, WIDTH, Sheet
 from railwright.report.topology_words import Tree, clean
 from railwright.results.readers.nccl_log_model import Connection, NcclLog
 from railwright.results.readers.nccl_log_summary import Hop, Shape, shapes
-from railwright.topology.model import Topology
+from railwright.topology.devices import Topology
 
 _LANES = 26
 """Width of the column at the right in which rings go from host to host."""

@@ -12,7 +12,7 @@ from railwright.report.wording import ABSENT, visible
 from railwright.results.readers.nccl_log_model import Communicator, NcclLog, Nic, Ring
 from railwright.results.readers.nccl_log_summary import Hop, Shape, SizeRange, algorithms, shapes, traffic, transports
 from railwright.topology.cpu_list import format_cpu_list
-from railwright.topology.model import Topology
+from railwright.topology.devices import Topology
 from railwright.units import count, format_bandwidth, format_size
 
 _MAX_LISTED = 8

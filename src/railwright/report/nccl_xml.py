@@ -20,7 +20,7 @@ import msgspec
 from railwright.errors import UsageError
 from railwright.report.topology_words import GENERATION_OF_GT_PER_S, Tree, is_narrow
 from railwright.topology.cpu_list import parse_cpu_list
-from railwright.topology.model import (
+from railwright.topology.devices import (
     Device,
     EfaLink,
     EthernetLink,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from railwright.groups import grouped
 from railwright.report.topology_words import clean
+from railwright.topology.devices import Device, Scalar, Topology
 from railwright.topology.gpus import runs
-from railwright.topology.model import Device, Scalar, Topology
 from railwright.units import format_bandwidth, format_size
 
 _FROM_LIBRARIES = frozenset({"sm_clock_max_hz", "cuda_visible", "nvml_lists", "peers", "nvlinks"})

@@ -19,7 +19,7 @@ from railwright.report.topology_words import (
     kinds_of,
     names_of,
 )
-from railwright.topology.model import Device, DeviceKind, Link, PcieLink, Topology
+from railwright.topology.devices import Device, DeviceKind, Link, PcieLink, Topology
 from railwright.topology.paths import Affinity
 from railwright.units import format_size
 

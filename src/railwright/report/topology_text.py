@@ -13,7 +13,7 @@ from railwright.report.topology_words import (
     describe_link,
     kinds_of,
 )
-from railwright.topology.model import Device, Link, PcieLink, Topology
+from railwright.topology.devices import Device, Link, PcieLink, Topology
 from railwright.topology.paths import Affinity
 
 _MAX_DEPTH = 40

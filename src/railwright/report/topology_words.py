@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from railwright.groups import grouped
-from railwright.topology.gpus import runs
-from railwright.topology.model import (
+from railwright.topology.devices import (
     C2cLink,
     Device,
     EfaLink,
@@ -23,6 +22,7 @@ from railwright.topology.model import (
     Topology,
     XgmiLink,
 )
+from railwright.topology.gpus import runs
 from railwright.topology.paths import KIND_ORDER, Affinity
 from railwright.units import format_line_rate, format_size
 

@@ -14,7 +14,7 @@ from railwright.groups import grouped
 from railwright.limits.model import Expected, Limit, NoLimit
 from railwright.results.model import Context, End
 from railwright.terminal import visible as visible  # templates and pages call it as one of their words
-from railwright.topology.model import Scalar, Topology
+from railwright.topology.devices import Scalar, Topology
 from railwright.units import count, format_duration, format_size
 
 ABSENT = "-"

@@ -14,7 +14,7 @@ import msgspec
 
 from railwright.limits.model import Bounds, NoLimit, Quantity
 from railwright.results.model import Result
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 
 
 class Bound(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from railwright.results.fairness import Difference, percent
 from railwright.results.model import Result, ResultFile, Run
 from railwright.results.ratio import CONFIDENCE, RatioInterval, ratio_interval
 from railwright.results.statistics import quantile
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 
 Statement = Literal["faster", "slower", "within noise", "cannot tell"]
 Unit = Literal["launches", "samples of one launch", "none"]

@@ -27,7 +27,7 @@ from railwright.results.bounds import (
     Supply,
     ThreadCopies,
 )
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 
 _RATE: Quantity = "bandwidth_bytes_per_s"
 _ALL: tuple[Quantity, ...] = (_RATE, "latency_s", "operations_per_s")

@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from railwright.results.model import Context, Result, ResultFile
-from railwright.topology.model import Device, Link, Scalar, Topology
+from railwright.topology.devices import Device, Link, Scalar, Topology
 from railwright.units import format_duration
 
 Severity = Literal["blocking", "caution"]

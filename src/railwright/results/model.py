@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from railwright.limits.model import Quantity
-from railwright.topology.model import Scalar, Topology
+from railwright.topology.devices import Scalar, Topology
 
 SCHEMA_VERSION = 2
 """2: what a result is held against is declared by its benchmark. The records are as in version 1, whose limits follow

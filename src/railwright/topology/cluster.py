@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from railwright.errors import UsageError, unknown_name
-from railwright.topology.model import Device, Link, NetworkLink, Record, Topology
+from railwright.topology.devices import Device, Link, NetworkLink, Record, Topology
 
 MOST_HOSTS = 1_000_000
 MOST_TIERS = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from railwright.topology.model import Device, Topology
+from railwright.topology.devices import Device, Topology
 
 TRANSFERS_A_MEMORY_CLOCK = 2
 """Double data rate: data goes on both edges of the clock, as CUDA's `deviceQuery` counts it."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple, get_args
 
-from railwright.topology.model import Device, DeviceKind, Link, Protocol, Scalar
+from railwright.topology.devices import Device, DeviceKind, Link, Protocol, Scalar
 
 _ID_PREFIX = {"pcie_switch": "switch"}
 _KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)

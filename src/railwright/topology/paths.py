@@ -12,7 +12,7 @@ import heapq
 from collections import defaultdict
 
 from railwright.errors import UsageError, unknown_name
-from railwright.topology.model import GPU_LINKS, C2cLink, Device, Link, NetworkLink, Path, PathKind, SmpLink, Topology
+from railwright.topology.devices import GPU_LINKS, C2cLink, Device, Link, NetworkLink, Path, PathKind, SmpLink, Topology
 
 KIND_ORDER: tuple[PathKind, ...] = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET")
 

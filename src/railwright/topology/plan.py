@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from railwright.errors import UsageError, unknown_name
-from railwright.topology.model import GT_PER_S, EfaLink, EthernetLink, InfinibandLink, NetworkLink
+from railwright.topology.devices import GT_PER_S, EfaLink, EthernetLink, InfinibandLink, NetworkLink
 from railwright.topology.shapes.parts import Layout, NvlinkPart, Shape
 from railwright.units import format_line_rate, parse_line_rate
 

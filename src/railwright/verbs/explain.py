@@ -22,7 +22,7 @@ from railwright.results.readers.model import ForeignFile
 from railwright.results.readers.nccl_log_model import NcclLog
 from railwright.results.store import load
 from railwright.terminal import visible
-from railwright.topology.model import Topology
+from railwright.topology.devices import Topology
 from railwright.verbs.cluster import the_cluster
 from railwright.verbs.given_file import OUR_OWN, is_our_folder, name_of, read, text_of
 from railwright.verbs.judged import show

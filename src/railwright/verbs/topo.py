@@ -10,7 +10,7 @@ from railwright.errors import CannotJudge, UsageError
 from railwright.report.nccl_xml import render_nccl_xml
 from railwright.report.topology_svg import render_topology_svg
 from railwright.report.topology_text import render_topology
-from railwright.topology.model import Topology
+from railwright.topology.devices import Topology
 from railwright.topology.sources.capture import capture
 from railwright.topology.sources.load import load, this_machine
 from railwright.topology.sources.saved import encode_topology

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from railwright.native.files import Pass
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 from railwright.units import GB
 
 _KERNEL_THREAD = 0x00200000

@@ -19,7 +19,7 @@ from railwright.benchmarks.record import waived
 from railwright.errors import CannotJudge
 from railwright.native.memory import Buffer
 from railwright.results.model import Result
-from railwright.topology.model import Topology
+from railwright.topology.devices import Topology
 from railwright.units import MIB, format_size
 
 SEED = 20

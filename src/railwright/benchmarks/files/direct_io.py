@@ -25,7 +25,7 @@ from railwright.native.memory import Buffer
 from railwright.results.bounds import Bound, Declaration, Supply
 from railwright.results.model import Evidence, Result, Verification
 from railwright.results.statistics import summarise
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 from railwright.units import KIB, MIB, format_size, parse_size, parse_sizes
 
 _SMALL_BYTES = 64 * KIB

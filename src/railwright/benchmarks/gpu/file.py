@@ -32,7 +32,7 @@ from railwright.native.cufile_watch import Watch
 from railwright.native.files import Extent, Pass
 from railwright.results.model import Evidence, Result, Verification
 from railwright.topology.cpu_list import format_cpu_list
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 
 BOUNCE = "bounce"
 WAYS = ("gds", "cufile compat", BOUNCE)

@@ -20,7 +20,7 @@ from railwright.benchmarks.options import option, whole_number
 from railwright.native.memory import PATTERN
 from railwright.results.bounds import DriveLinks
 from railwright.results.model import Result, Verification
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 
 _MOST_PASSES = 1000
 _SEED_BYTES = 6

@@ -30,7 +30,7 @@ from railwright.native.nixl_layers import time_layers
 from railwright.results.bounds import CopiedBlocks, Declaration
 from railwright.results.model import Result
 from railwright.results.statistics import summarise
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 from railwright.topology.sources.root import read_bounded
 from railwright.units import GIB, format_size
 

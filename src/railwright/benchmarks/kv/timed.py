@@ -13,7 +13,7 @@ from railwright.native import nixl
 from railwright.native.nixl_crew import CrewPass
 from railwright.results.model import Result
 from railwright.results.statistics import summarise
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 from railwright.units import GIB, KIB, MIB
 
 _WARM, _ITERATIONS = 100, 1000

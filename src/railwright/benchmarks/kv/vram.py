@@ -32,7 +32,7 @@ from railwright.native.mpi import library_version
 from railwright.native.nixl_memory import AnyBuffer, prepare_gpus
 from railwright.results.bounds import Declaration, GpuTransfer, Nothing
 from railwright.results.model import Evidence, Result
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 from railwright.units import format_size
 
 _BUDGET_S = 1.5

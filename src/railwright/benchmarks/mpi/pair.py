@@ -15,7 +15,7 @@ from railwright.native.memory import PATTERN, Buffer
 from railwright.native.mpi import PointToPoint, library_version, thread_level
 from railwright.results.bounds import Declaration
 from railwright.results.model import Evidence, Result, Verification
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 from railwright.units import KIB, MIB, format_size, parse_sizes
 
 # Variables of both MPIs side by side: each ignores the other's.

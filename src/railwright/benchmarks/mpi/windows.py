@@ -14,7 +14,7 @@ from railwright.benchmarks.mpi.pair import LARGE_BYTES, PairBenchmark, PairJob, 
 from railwright.native.memory import Buffer
 from railwright.native.mpi import PointToPoint
 from railwright.results.bounds import Declaration, Nothing, ThreadCopies
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 
 _WINDOW = 64
 _ESTIMATE_BYTES_PER_S = 4e9

@@ -27,8 +27,8 @@ from railwright.native import cuda
 from railwright.native.mpi_collectives import PATTERN
 from railwright.results.bounds import Collective, Declaration
 from railwright.results.model import Result, Verification
+from railwright.topology.devices import Scalar
 from railwright.topology.gpus import runs
-from railwright.topology.model import Scalar
 from railwright.units import format_size
 
 _ALL_SIZES = {"sizes": "8:8G:x2"}

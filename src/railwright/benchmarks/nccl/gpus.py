@@ -13,8 +13,8 @@ from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.job import Machine
 from railwright.errors import UsageError, unknown_name
 from railwright.topology.cpu_list import format_cpu_list
+from railwright.topology.devices import Scalar
 from railwright.topology.gpus import nvidia_gpus, why_unusable
-from railwright.topology.model import Scalar
 
 AUTO = "auto"
 NVLS_VARIABLE = "NCCL_NVLS_ENABLE"

@@ -25,7 +25,7 @@ from railwright.native.memory import PATTERN, Buffer
 from railwright.native.tcp import Stream
 from railwright.results.bounds import Declaration, Nothing
 from railwright.results.model import Evidence, Result, Verification
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 from railwright.units import KIB, format_size, parse_sizes
 
 _SIOCGIFADDR = 0x8915  # linux/sockios.h

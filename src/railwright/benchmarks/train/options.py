@@ -15,7 +15,7 @@ from railwright.benchmarks.train.model import Model, parse_model
 from railwright.busbw import factor
 from railwright.errors import UsageError
 from railwright.native.train_load import ELEMENT_BYTES
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 from railwright.units import GIB, MIB
 
 WAYS = ("torch", "gemm", "none")

@@ -16,7 +16,7 @@ from railwright.errors import CannotJudge
 from railwright.native.cuda import Device, DeviceBuffer, Stream
 from railwright.native.train import Gradients, Step, Timed
 from railwright.native.train_load import ELEMENT_BYTES, Cublas, Kind, Load
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 
 _TORCH_WARM_UP = 5
 """Steps in which PyTorch and cuDNN allocate, and choose their kernels."""

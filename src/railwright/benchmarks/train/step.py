@@ -26,8 +26,8 @@ from railwright.native.train import PATTERN, Step, Timed
 from railwright.native.train_load import ELEMENT_BYTES
 from railwright.results.bounds import Declaration, Gradients, Nothing
 from railwright.results.model import Result, Verification
+from railwright.topology.devices import Scalar
 from railwright.topology.gpus import runs
-from railwright.topology.model import Scalar
 
 _METHOD = (
     "comm_bench: host clock over compute phase and all-reduce, stream synchronised and MPI barrier inside; in turn "

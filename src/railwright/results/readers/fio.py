@@ -19,7 +19,7 @@ from railwright.results.readers.log_lines import Line, lines_of, refusal
 from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of, percentiles
 from railwright.results.readers.printed_numbers import number, overlap
 from railwright.results.readers.subject import Subject
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 
 NAME = "fio (fio-3, IOPS= and BW=, or JSON)"
 

@@ -14,7 +14,7 @@ from railwright.results.readers.log_lines import lines_of, refusal
 from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.printed_numbers import number
 from railwright.results.readers.subject import Subject
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 
 NAME = "gdsio (XferType:, Throughput: ... GiB/sec)"
 

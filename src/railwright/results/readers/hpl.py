@@ -18,7 +18,7 @@ from railwright.results.readers.log_lines import Line, by_origin, lines_of, refu
 from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.printed_numbers import Number, number, overlap
 from railwright.results.readers.subject import Subject
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 
 NAME = "HPL (T/V N NB P Q Time Gflops)"
 

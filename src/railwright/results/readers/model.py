@@ -14,7 +14,7 @@ from railwright.results.model import Result, Summary, Verification
 from railwright.results.readers.log_lines import cut_short, refusal
 from railwright.results.readers.subject import Subject
 from railwright.results.statistics import summarise
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 
 Kind = TypeVar("Kind")
 

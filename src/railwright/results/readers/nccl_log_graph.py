@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from railwright.results.readers.nccl_log_lines import Message
 from railwright.results.readers.nccl_log_messages import PROTOCOLS, decimal, rate, spelled
 from railwright.results.readers.nccl_log_model import System, SystemNode, SystemPath, Tuning
-from railwright.topology.model import PathKind
+from railwright.topology.devices import PathKind
 from railwright.topology.paths import KIND_ORDER
 
 MAX_ROWS = 20_000

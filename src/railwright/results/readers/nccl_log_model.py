@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from railwright.topology.model import PathKind
+from railwright.topology.devices import PathKind
 
 Direction = Literal["send", "receive", ""]
 """The side of a connection that wrote the line; empty where one line is about both sides (P2P, SHM)."""

@@ -16,7 +16,7 @@ from railwright.results.model import Verification
 from railwright.results.readers.log_lines import refusal
 from railwright.results.readers.model import Draft, Measured
 from railwright.results.readers.printed_numbers import Number, Range, overlap
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 
 TYPE_BYTES = {
     "int8": 1, "uint8": 1, "char": 1, "f8e4m3": 1, "f8e5m2": 1, "fp8_e4m3": 1, "fp8_e5m2": 1,

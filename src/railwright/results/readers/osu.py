@@ -20,7 +20,7 @@ from railwright.results.readers.log_lines import Line, columns_of, refusal, runs
 from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
 from railwright.results.readers.subject import Subject, is_gpu_memory
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 
 NAME = "OSU Micro-Benchmarks (OSU MPI ... Test v)"
 

@@ -21,7 +21,7 @@ from railwright.results.readers.log_lines import Line, columns_of, refusal, runs
 from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of, percentiles
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
 from railwright.results.readers.subject import Subject
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 
 NAME = "perftest (columns #bytes and BW average or t_avg)"
 

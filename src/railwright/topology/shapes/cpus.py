@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.topology.model import SmpLink
+from railwright.topology.devices import SmpLink
 from railwright.topology.parts import Cpuid
 from railwright.topology.shapes.parts import CpuPart, Memory
 from railwright.units import GIB

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.topology.model import NvlinkLink, XgmiLink
+from railwright.topology.devices import NvlinkLink, XgmiLink
 from railwright.topology.shapes.parts import GpuMemory, GpuPart, NvlinkPart, Pcie, XgmiPart
 from railwright.units import GIB
 

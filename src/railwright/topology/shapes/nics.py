@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.topology.model import EfaLink, EthernetLink, InfinibandLink
+from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink
 from railwright.topology.shapes.parts import NicPart, Pcie
 
 _MTU_SOURCE = "MTU assumed: the largest InfiniBand has, jumbo frames on Ethernet"

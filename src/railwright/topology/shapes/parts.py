@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from railwright.topology.model import MemoryLink, NetworkLink, NvlinkLink, SmpLink, XgmiLink
+from railwright.topology.devices import MemoryLink, NetworkLink, NvlinkLink, SmpLink, XgmiLink
 from railwright.topology.parts import Cpuid
 
 _BUS_BYTES = 8

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.topology.model import Topology
+from railwright.topology.devices import Topology
 from railwright.topology.sources.counters import read_counters
 from railwright.topology.sources.machine import discover
 from railwright.topology.sources.redact import Redactor

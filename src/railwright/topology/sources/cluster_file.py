@@ -12,7 +12,7 @@ import msgspec
 
 from railwright.errors import UsageError
 from railwright.topology.cluster import Cluster, ClusterFile, cluster_of
-from railwright.topology.model import Topology
+from railwright.topology.devices import Topology
 from railwright.topology.shapes import canonical_name, unknown_shape
 from railwright.topology.sources.load import load
 from railwright.topology.sources.root import printable, read_bounded

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from railwright.errors import UsageError
+from railwright.topology.devices import Topology
 from railwright.topology.expand import expand
-from railwright.topology.model import Topology
 from railwright.topology.shapes import canonical_name, unknown_shape
 from railwright.topology.sources.machine import discover
 from railwright.topology.sources.nvidia import ProbedRoot

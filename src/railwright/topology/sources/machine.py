@@ -5,8 +5,16 @@ from __future__ import annotations
 import itertools
 
 from railwright.topology.cpu_list import format_cpu_list
+from railwright.topology.devices import (
+    EthernetLink,
+    InfinibandLink,
+    InternalLink,
+    SmpLink,
+    SourceKind,
+    Topology,
+    Unknown,
+)
 from railwright.topology.gpus import is_nvidia
-from railwright.topology.model import EthernetLink, InfinibandLink, InternalLink, SmpLink, SourceKind, Topology, Unknown
 from railwright.topology.parts import FABRIC, Parts
 from railwright.topology.sources import text
 from railwright.topology.sources.block import find_drives

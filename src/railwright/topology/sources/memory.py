@@ -11,7 +11,7 @@ import re
 import msgspec
 from msgspec.structs import replace
 
-from railwright.topology.model import MemoryLink
+from railwright.topology.devices import MemoryLink
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.root import Root, Unreadable
 from railwright.topology.sources.smbios import MEMORY_DEVICE, Structure, structures

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from railwright.topology.model import EthernetLink, InfinibandLink
+from railwright.topology.devices import EthernetLink, InfinibandLink
 from railwright.topology.sources import text
 from railwright.topology.sources.root import Root
 

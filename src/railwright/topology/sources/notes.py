@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.topology.model import Unknown
+from railwright.topology.devices import Unknown
 from railwright.topology.sources.root import Unreadable
 
 _NAMED_AT_MOST = 4

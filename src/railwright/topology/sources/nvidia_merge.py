@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
+from railwright.topology.devices import GT_PER_S, Device, InternalLink, Link, NvlinkLink, PcieLink, Scalar
 from railwright.topology.gpus import is_nvidia, memory_rate
-from railwright.topology.model import GT_PER_S, Device, InternalLink, Link, NvlinkLink, PcieLink, Scalar
 from railwright.topology.parts import Parts, known_facts
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.nvidia_model import NO_ADDRESS, CudaAnswer, Gpu, Nvlink, NvmlAnswer, Probe

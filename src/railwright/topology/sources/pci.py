@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from railwright.topology.model import PcieLink
+from railwright.topology.devices import PcieLink
 from railwright.topology.sources import pci_names, text
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.pci_config import ConfigSpace, PortType, read_config

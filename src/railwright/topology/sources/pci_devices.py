@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from railwright.topology.model import DeviceKind, InternalLink, PcieLink, Protocol, Scalar
+from railwright.topology.devices import DeviceKind, InternalLink, PcieLink, Protocol, Scalar
 from railwright.topology.parts import Parts
 from railwright.topology.sources import pci_names
 from railwright.topology.sources.block import Drive, find_drives

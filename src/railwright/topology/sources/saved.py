@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.topology.model import SCHEMA_VERSION, Topology
+from railwright.topology.devices import SCHEMA_VERSION, Topology
 from railwright.topology.sources.root import read_bounded
 
 MAX_SAVED_BYTES = 64 * 2**20

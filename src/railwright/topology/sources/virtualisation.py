@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from railwright.topology.model import Scalar
+from railwright.topology.devices import Scalar
 from railwright.topology.sources import text
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.root import Root, Unreadable
