@@ -15,7 +15,7 @@ from railwright.errors import UsageError
 from railwright.limits.model import Limit
 from railwright.limits.storage import file_limit
 from railwright.results.readers import registry
-from railwright.results.readers.model import ForeignFile
+from railwright.results.readers.foreign_file import ForeignFile
 from railwright.topology.cluster import Cluster, cluster_of
 from railwright.topology.devices import PcieLink
 from railwright.topology.sources.load import load

@@ -14,7 +14,7 @@ from railwright.faults.model import Facts, Finding
 from railwright.faults.registry import FAULTS
 from railwright.limits.model import NoLimit
 from railwright.results.model import Verification, size_of
-from railwright.results.readers.model import ForeignFile
+from railwright.results.readers.foreign_file import ForeignFile
 from railwright.units import format_size
 
 

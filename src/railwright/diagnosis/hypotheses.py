@@ -22,7 +22,7 @@ from railwright.limits.collectives import algorithms, at_size
 from railwright.limits.model import Limit
 from railwright.limits.nccl import TCP_BAND
 from railwright.results.model import size_of
-from railwright.results.readers.model import ForeignFile
+from railwright.results.readers.foreign_file import ForeignFile
 from railwright.topology.devices import EthernetLink
 
 HEALTHY = "healthy"

@@ -18,7 +18,7 @@ from railwright.report.nccl_svg import draw
 from railwright.report.nccl_text import render_nccl_log
 from railwright.report.records import json_line
 from railwright.results.readers import nccl_log, registry
-from railwright.results.readers.model import ForeignFile
+from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.readers.nccl_log_model import NcclLog
 from railwright.results.store import load
 from railwright.terminal import visible

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from railwright.results.model import Result
-from railwright.results.readers.model import ForeignFile
+from railwright.results.readers.foreign_file import ForeignFile
 
 EXTERNAL = Path(__file__).parents[3] / "testdata" / "external"
 

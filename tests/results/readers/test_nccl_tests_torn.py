@@ -10,7 +10,7 @@ from tests.results.readers.recorded import sizes, text, value
 
 from railwright.errors import UsageError
 from railwright.results.readers import nccl_tests
-from railwright.results.readers.model import ForeignFile
+from railwright.results.readers.foreign_file import ForeignFile
 
 HEALTHY = "nccl_tests/2.18.3-all_gather-2xgb10-healthy.txt"
 HEAD, HALF = 5, 4

@@ -11,8 +11,8 @@ from tests.results.readers.recorded import EXTERNAL, text
 
 from railwright.errors import UsageError
 from railwright.results.readers import fio, gdsio, hpl, nccl_tests, nixlbench, osu, perftest, registry
+from railwright.results.readers.foreign_file import Reader
 from railwright.results.readers.log_lines import MAX_CHARACTERS, MAX_LINES
-from railwright.results.readers.model import Reader
 
 READER_OF: dict[str, Reader] = {
     "nccl_tests": nccl_tests, "osu": osu, "perftest": perftest, "nixlbench": nixlbench, "gdsio": gdsio, "fio": fio,

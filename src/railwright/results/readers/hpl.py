@@ -14,8 +14,8 @@ import re
 from dataclasses import dataclass
 
 from railwright.results.model import Verification
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import Line, by_origin, lines_of, refusal
-from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.printed_numbers import Number, number, overlap
 from railwright.results.readers.subject import Subject
 from railwright.topology.devices import Scalar

@@ -13,8 +13,8 @@ from fractions import Fraction
 from railwright import busbw
 from railwright.errors import UsageError
 from railwright.results.model import Verification
+from railwright.results.readers.foreign_file import Draft, Measured
 from railwright.results.readers.log_lines import refusal
-from railwright.results.readers.model import Draft, Measured
 from railwright.results.readers.printed_numbers import Number, Range, overlap
 from railwright.topology.devices import Scalar
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from railwright.busbw import OPERATIONS
 from railwright.errors import UsageError
 from railwright.results.readers import nccl_tests_json
+from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.readers.log_lines import Line, by_origin, cut_short, lines_of, refusal
-from railwright.results.readers.model import ForeignFile
 from railwright.results.readers.nccl_table import OPERATION_OF, TYPE_BYTES, Row, Table, Timing
 from railwright.results.readers.nccl_tests_torn import TornRow, begins_row, output_of, writers_of
 from railwright.results.readers.printed_numbers import number, whole

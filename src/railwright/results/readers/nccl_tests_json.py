@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from railwright.errors import UsageError
+from railwright.results.readers.foreign_file import ForeignFile, decoded
 from railwright.results.readers.log_lines import bounded
-from railwright.results.readers.model import ForeignFile, decoded
 from railwright.results.readers.nccl_table import OPERATION_OF, Row, Table, Timing
 from railwright.results.readers.printed_numbers import Number
 

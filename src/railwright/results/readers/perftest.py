@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of, percentiles
 from railwright.results.readers.log_lines import Line, columns_of, refusal, runs_of
-from railwright.results.readers.model import Draft, ForeignFile, Measured, files_of, percentiles
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
 from railwright.results.readers.subject import Subject
 from railwright.topology.devices import Scalar

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from railwright.errors import UsageError
 from railwright.results.readers import fio, gdsio, hpl, nccl_tests, nixlbench, osu, perftest
+from railwright.results.readers.foreign_file import ForeignFile, Reader
 from railwright.results.readers.log_lines import bounded
-from railwright.results.readers.model import ForeignFile, Reader
 
 READERS: tuple[Reader, ...] = (nccl_tests, osu, perftest, nixlbench, gdsio, fio, hpl)
 
