@@ -19,7 +19,7 @@ import msgspec
 import pytest
 from tests.stand_ins import stand_ins  # noqa: F401 - a fixture
 
-from railwright.results.model import End, Record, Result, Run
+from railwright.results.records import End, Record, Result, Run
 
 # Started in the background by a shell without job control, we ignore Ctrl-C, and so would all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

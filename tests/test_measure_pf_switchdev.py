@@ -11,7 +11,7 @@ import pytest
 
 from railwright.limits import network
 from railwright.results.compare import compare
-from railwright.results.model import Result
+from railwright.results.records import Result
 from railwright.results.statistics import summarise
 from railwright.results.store import load
 from railwright.topology.devices import EthernetLink, Link

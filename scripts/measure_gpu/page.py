@@ -17,7 +17,7 @@ from railwright.benchmarks.registry import declarations_for
 from railwright.diagnosis.diagnose import diagnose
 from railwright.diagnosis.model import Judged
 from railwright.report.nccl_choice import CostTable, cost_tables
-from railwright.results.model import Run
+from railwright.results.records import Run
 from railwright.results.store import load
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.units import MIB, format_duration, format_size

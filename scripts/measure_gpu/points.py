@@ -15,8 +15,8 @@ from railwright.busbw import factor
 from railwright.diagnosis.limits_of import LimitFinder
 from railwright.errors import RailwrightError
 from railwright.limits.model import Limit
-from railwright.results.model import Result, ResultFile
 from railwright.results.readers.registry import read
+from railwright.results.records import Result, ResultFile
 from railwright.results.store import load
 from railwright.units import MIB
 

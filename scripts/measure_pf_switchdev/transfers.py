@@ -20,7 +20,7 @@ from railwright.launch.context import gather
 from railwright.launch.hosts import Hosts
 from railwright.launch.measure import Measurement
 from railwright.launch.session import Planned
-from railwright.results.model import End, Result, Run
+from railwright.results.records import End, Result, Run
 from railwright.results.store import RESULTS_NAME, Writer
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import load

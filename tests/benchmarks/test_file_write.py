@@ -23,7 +23,7 @@ from railwright.benchmarks.files import write as file_write
 from railwright.errors import CannotJudge, UsageError
 from railwright.limits.model import Limit, NoLimit
 from railwright.native.files import Extent, Pass
-from railwright.results.model import Result, Verification
+from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.expand import expand
 

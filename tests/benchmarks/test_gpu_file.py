@@ -15,7 +15,7 @@ from railwright.errors import UsageError
 from railwright.launch.local import LocalLauncher
 from railwright.launch.measure import Measurement
 from railwright.launch.session import Planned, Session
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.expand import expand
 from railwright.topology.sources.load import load

@@ -7,7 +7,7 @@ import pytest
 from railwright.benchmarks.gpu.file_route import route_evidence, wrong_route
 from railwright.native.cufile import Properties
 from railwright.native.cufile_watch import Counted, Look
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 
 POSIX_ALONE = Properties("0.0", True, 1140)
 NOTHING = Look(

@@ -18,7 +18,7 @@ from railwright.errors import UsageError
 from railwright.limits.model import Bounds, Limit, NoLimit, Quantity
 from railwright.native import blocks
 from railwright.native.memory import Buffer
-from railwright.results.model import Result, Verification
+from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Scalar
 from railwright.topology.expand import expand

@@ -23,8 +23,8 @@ from railwright.faults import peer_access_off, rma_emulated, tcp_fallback
 from railwright.faults.model import Facts
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.session import Planned, Session
-from railwright.results.model import Evidence, Result
 from railwright.results.readers import ucx_protocols
+from railwright.results.records import Evidence, Result
 from railwright.topology.expand import expand
 from railwright.topology.sources.load import load
 

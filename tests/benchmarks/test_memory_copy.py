@@ -20,7 +20,7 @@ from railwright.benchmarks.memory import copy as memory_copy
 from railwright.benchmarks.memory.copy import BENCHMARK
 from railwright.launch.measure import Measurement
 from railwright.limits.model import Limit, NoLimit
-from railwright.results.model import Result, Verification
+from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.devices import MemoryLink, SmpLink, Topology
 from railwright.topology.sources.load import load

@@ -21,7 +21,7 @@ from railwright.errors import UsageError
 from railwright.limits.model import NoLimit
 from railwright.native.memory import Buffer
 from railwright.native.mpi_collectives import OPERATIONS, Pattern
-from railwright.results.model import Result, Verification
+from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.expand import expand
 

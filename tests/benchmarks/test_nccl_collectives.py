@@ -22,7 +22,7 @@ from railwright.errors import UsageError
 from railwright.launch.local import LocalLauncher
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.session import Planned, Session
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 from railwright.topology.sources.load import load
 from railwright.units import parse_sizes
 

@@ -20,7 +20,7 @@ from tests.report.records_again import place_of
 from railwright.cli.main import cli
 from railwright.diagnosis.explain import Explained
 from railwright.errors import RailwrightError
-from railwright.results.model import Context, Run
+from railwright.results.records import Context, Run
 from railwright.results.store import Writer
 from railwright.topology.sources.load import load
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.diagnose import diagnose
-from railwright.results.model import Context, End, Result, ResultFile, Run, Verification
+from railwright.results.records import Context, End, Result, ResultFile, Run, Verification
 from railwright.results.statistics import summarise
 from railwright.results.store import load
 from railwright.topology.expand import expand

@@ -8,7 +8,7 @@ import pytest
 from tests.report import sample
 
 from railwright.errors import RailwrightError
-from railwright.results.model import ResultFile
+from railwright.results.records import ResultFile
 from railwright.verbs import judged
 
 FILE = ResultFile(run=sample.run(), results=sample.results(), end=sample.end())

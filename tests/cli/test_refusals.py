@@ -126,7 +126,7 @@ def test_a_user_without_permission_is_told_so(railwright):
         "import os, sys\n"
         "from pathlib import Path\n"
         "from railwright.errors import UsageError\n"
-        "from railwright.results.model import Context, Run\n"
+        "from railwright.results.records import Context, Run\n"
         "from railwright.results.store import Writer, load\n"
         "from railwright.topology.expand import expand\n"
         "context, folder = Context(host='h', kernel='k'), Path(sys.argv[1])\n"

@@ -13,7 +13,7 @@ from railwright.diagnosis.limits_of import LimitFinder
 from railwright.limits.model import NoLimit
 from railwright.results.bounds import Bound, Declaration, Nothing, first_covering
 from railwright.results.declarations_v1 import VERSION_1
-from railwright.results.model import SCHEMA_VERSION, Result, Verification
+from railwright.results.records import SCHEMA_VERSION, Result, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.expand import expand
 

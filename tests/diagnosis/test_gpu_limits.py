@@ -12,7 +12,7 @@ from railwright.diagnosis.gpu_limits import GpuLimits, decides_nothing
 from railwright.diagnosis.verdict import judge
 from railwright.limits.model import NoLimit
 from railwright.limits.path import path_limit
-from railwright.results.model import Result, Verification
+from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.expand import expand
 from railwright.topology.paths import Graph

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from railwright.diagnosis.verdict import judge
 from railwright.limits.model import Expected, Limit, NoLimit, Quantity, Source
-from railwright.results.model import Verification
+from railwright.results.records import Verification
 
 SOURCE = (Source(title="a test"),)
 CLEAN = Verification(method="a test", bytes_checked=100, bytes_wrong=0)

@@ -11,7 +11,7 @@ from railwright.diagnosis.diagnose import diagnose
 from railwright.errors import EXIT_OK
 from railwright.faults.algorithm_forced import FAULT, nvls_is_off
 from railwright.faults.model import Facts
-from railwright.results.model import Context, End, Result, ResultFile, Run, Verification
+from railwright.results.records import Context, End, Result, ResultFile, Run, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import load

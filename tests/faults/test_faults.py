@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from railwright.faults.model import Facts, Fault, Finding
 from railwright.faults.registry import FAULTS
-from railwright.results.model import Evidence, Result
+from railwright.results.records import Evidence, Result
 from railwright.topology.devices import Device, EthernetLink, InfinibandLink, Link, PcieLink, Topology, Unknown
 from railwright.topology.expand import expand
 from railwright.topology.shapes import SHAPES

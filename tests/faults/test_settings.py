@@ -6,7 +6,7 @@ import pytest
 
 from railwright.faults.model import Facts
 from railwright.faults.registry import FAULTS
-from railwright.results.model import Result
+from railwright.results.records import Result
 from railwright.topology.expand import expand
 
 MACHINE = expand("hgx-h100", {})

@@ -9,7 +9,7 @@ from tests.topology.machines import archive
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.faults.model import Facts, Finding
 from railwright.faults.symmetric_without_nvls import FAULT
-from railwright.results.model import Result
+from railwright.results.records import Result
 from railwright.results.statistics import summarise
 from railwright.topology.sources.load import load
 from railwright.units import GIB, MIB

@@ -11,7 +11,7 @@ from railwright.errors import UsageError
 from railwright.launch import exclusive, proof
 from railwright.launch.exclusive import measuring_alone
 from railwright.launch.proof import Proof
-from railwright.results.model import Context
+from railwright.results.records import Context
 from railwright.topology.expand import expand
 
 

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from railwright.results.model import Result
+from railwright.results.records import Result
 
 # One result comes within a second; the second size keeps the ranks busy for many.
 VICTIM = ("-o", "mpi_bandwidth.sizes=8,64M", "-o", "transports=shm")

@@ -22,7 +22,7 @@ from railwright.launch.gpu_watch import GpuWatch
 from railwright.launch.local import LocalLauncher
 from railwright.launch.session import Planned, Session
 from railwright.results.bounds import Declaration, Nothing
-from railwright.results.model import Result
+from railwright.results.records import Result
 from railwright.topology.devices import Device
 from railwright.topology.gpus import usable_gpus
 from railwright.topology.sources import nvidia

@@ -10,7 +10,7 @@ from tests.topology.machines import archive
 from railwright.diagnosis.verdict import judge
 from railwright.limits.collectives import collective_limit
 from railwright.limits.nccl_channels import channels, low_bytes_per_s
-from railwright.results.model import Verification
+from railwright.results.records import Verification
 from railwright.topology.cluster import cluster_of
 from railwright.topology.sources.load import load
 from railwright.units import MIB

@@ -13,7 +13,7 @@ from railwright.faults.model import Place
 from railwright.report.records import ComparedRuns, ExitRecord, FindingRecord, ReportRecord
 from railwright.results.compare import ComparedPoint, Comparison, OneSided
 from railwright.results.fairness import Difference
-from railwright.results.model import End, Run
+from railwright.results.records import End, Run
 
 Kind = TypeVar("Kind")
 

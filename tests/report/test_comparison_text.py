@@ -16,7 +16,7 @@ from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.report.comparison_text import render_comparison
 from railwright.report.records import comparison_lines
 from railwright.results.compare import Comparison, compare
-from railwright.results.model import Result, ResultFile
+from railwright.results.records import Result, ResultFile
 from railwright.results.statistics import summarise
 
 from . import sample

@@ -19,7 +19,7 @@ from railwright.report.html import render_html
 from railwright.report.page import standard_output
 from railwright.report.records import json_lines
 from railwright.report.text import render
-from railwright.results.model import End
+from railwright.results.records import End
 from railwright.topology.expand import expand
 
 from . import sample

@@ -13,8 +13,8 @@ from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.limits.model import Quantity
 from railwright.results.compare import ComparedPoint, Comparison, Side, compare
 from railwright.results.fairness import Difference
-from railwright.results.model import Context, End, Evidence, Noise, Result, ResultFile, Run, Verification
 from railwright.results.ratio import ratio_interval
+from railwright.results.records import Context, End, Evidence, Noise, Result, ResultFile, Run, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Device, EthernetLink, Link, Scalar, Topology
 

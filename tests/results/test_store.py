@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from railwright.errors import UsageError
-from railwright.results.model import Context, End, Evidence, Noise, Result, Run, Verification
+from railwright.results.records import Context, End, Evidence, Noise, Result, Run, Verification
 from railwright.results.statistics import summarise
 from railwright.results.store import StoreFull, Writer, load
 from railwright.topology.expand import expand

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from railwright.benchmarks.benchmark import AnyJob
-from railwright.results.model import Result
+from railwright.results.records import Result
 
 
 def cases_behind(job: AnyJob, results: Sequence[Result], steps: Sequence[str], keys: Sequence[str]) -> AnyJob | None:

@@ -17,7 +17,7 @@ from railwright.benchmarks.job import C, Case, Job, Launch, Machine
 from railwright.benchmarks.options import O, Options, parse_options
 from railwright.limits.model import Quantity
 from railwright.results.bounds import Declaration
-from railwright.results.model import Result
+from railwright.results.records import Result
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

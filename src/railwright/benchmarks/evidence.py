@@ -6,8 +6,8 @@ from pathlib import Path
 
 from railwright.native.library import flush_c_streams
 from railwright.native.nixl import Operation
-from railwright.results.model import Evidence
 from railwright.results.readers import ucx_protocols
+from railwright.results.records import Evidence
 from railwright.units import format_size
 
 INTERFACES = Path("/proc/self/net/dev")

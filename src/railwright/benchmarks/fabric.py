@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from railwright.benchmarks.benchmark import AnyJob
 from railwright.benchmarks.evidence import INTERFACES, sent_by_interface
 from railwright.busbw import factor
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 from railwright.units import MIB, format_size
 
 if TYPE_CHECKING:

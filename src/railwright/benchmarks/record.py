@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from railwright.limits.model import Quantity
-from railwright.results.model import Result
+from railwright.results.records import Result
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Scalar
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from railwright.diagnosis.model import Judged
 from railwright.faults.model import Finding, OfParameter, OfPath, Place
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 from railwright.topology.devices import Path
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from railwright.limits.model import Constant
 from railwright.limits.sources import SINGLE_HOST_COPIES
 from railwright.results.bounds import Declarations, Supply, declared_for
-from railwright.results.model import Result, size_of
+from railwright.results.records import Result, size_of
 
 Key = TypeVar("Key")
 

@@ -16,7 +16,7 @@ from railwright.faults.model import Facts, Finding
 from railwright.faults.registry import FAULTS
 from railwright.groups import grouped
 from railwright.results.bounds import Declarations
-from railwright.results.model import Result, ResultFile, Verification, size_of
+from railwright.results.records import Result, ResultFile, Verification, size_of
 from railwright.results.statistics import quantile
 from railwright.topology.devices import Scalar
 from railwright.units import format_size

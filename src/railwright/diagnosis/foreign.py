@@ -21,9 +21,9 @@ from railwright.limits.model import Bounds, Expected, Limit, NoLimit
 from railwright.limits.storage import file_limit
 from railwright.limits.traffic import ALGORITHMS
 from railwright.results.bounds import no_limit
-from railwright.results.model import Result, size_of
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.readers.subject import Subject
+from railwright.results.records import Result, size_of
 from railwright.topology.cluster import Cluster, cluster_of
 from railwright.topology.shapes import SHAPES
 from railwright.units import count

@@ -12,7 +12,7 @@ from railwright.diagnosis.gpu_siblings import GPU_ID, SLOWER_BY, slower_than_sib
 from railwright.diagnosis.model import Judged
 from railwright.faults.model import Finding, OfBenchmark, OfPart
 from railwright.groups import grouped
-from railwright.results.model import Evidence, Result
+from railwright.results.records import Evidence, Result
 from railwright.results.statistics import quantile
 from railwright.topology.devices import Device, Topology
 

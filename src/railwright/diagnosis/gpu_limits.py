@@ -16,7 +16,7 @@ from railwright.limits.collectives import Algorithm, algorithms, as_limit, at_si
 from railwright.limits.model import Bounds, Expected, Limit, NoLimit
 from railwright.limits.path import limit_inside
 from railwright.limits.traffic import without_nvls
-from railwright.results.model import Result, size_of
+from railwright.results.records import Result, size_of
 from railwright.topology.cluster import Cluster, cluster_of
 from railwright.topology.devices import Device, PcieLink, Scalar, Topology
 from railwright.topology.gpus import usable_gpus

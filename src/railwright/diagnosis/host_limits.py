@@ -10,7 +10,7 @@ from railwright.limits.model import Bounds, Constant, Expected, Limit, NoLimit, 
 from railwright.limits.path import path_limit
 from railwright.limits.sources import SAME_RUN, SINGLE_HOST_COPIES
 from railwright.results.bounds import no_limit
-from railwright.results.model import Result, size_of
+from railwright.results.records import Result, size_of
 from railwright.topology.devices import Path, Topology
 from railwright.topology.paths import Graph
 from railwright.units import MIB, format_size

@@ -21,8 +21,8 @@ from railwright.limits.cluster_path import cluster_path_limits
 from railwright.limits.collectives import algorithms, at_size
 from railwright.limits.model import Limit
 from railwright.limits.nccl import TCP_BAND
-from railwright.results.model import size_of
 from railwright.results.readers.foreign_file import ForeignFile
+from railwright.results.records import size_of
 from railwright.topology.devices import EthernetLink
 
 HEALTHY = "healthy"

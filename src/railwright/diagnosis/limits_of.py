@@ -12,7 +12,7 @@ from railwright.faults.algorithm_forced import nvls_is_off
 from railwright.limits.model import Bounds
 from railwright.results import bounds
 from railwright.results.bounds import Bound, Declarations, declared_for, no_limit
-from railwright.results.model import Result
+from railwright.results.records import Result
 from railwright.topology.devices import Path, Topology
 from railwright.topology.paths import Graph
 

@@ -8,7 +8,7 @@ import msgspec
 
 from railwright.faults.model import Finding
 from railwright.limits.model import Expected, Limit, NoLimit, Quantity
-from railwright.results.model import Evidence, Outcome, Summary, Verification
+from railwright.results.records import Evidence, Outcome, Summary, Verification
 from railwright.topology.devices import PathKind, Scalar
 
 State = Literal["ok", "slow", "suspicious", "unknown", "failed", "waived"]

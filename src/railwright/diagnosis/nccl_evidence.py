@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from railwright.faults.model import Finding, OfLog
-from railwright.results.model import Evidence
 from railwright.results.readers.nccl_log_model import NcclLog
+from railwright.results.records import Evidence
 
 MAX_SHOWN = 4
 MAX_WHERE = 16

@@ -10,8 +10,8 @@ from railwright.diagnosis.nccl_evidence import MAX_SHOWN, MAX_WHERE, could_not_l
 from railwright.diagnosis.nccl_paths import GDR_BY_DEFAULT, NVLINK, OVER_CPU, Way, Ways, gpu_side
 from railwright.faults.model import Finding, OfPath
 from railwright.groups import grouped
-from railwright.results.model import Evidence
 from railwright.results.readers.nccl_log_model import Communicator, Connection, NcclLog
+from railwright.results.records import Evidence
 from railwright.topology.devices import EthernetLink, InfinibandLink, PathKind, Topology
 
 _SHOW_MACHINE = "give the machine (--host SHAPE, or a capture), or log with GRAPH in NCCL_DEBUG_SUBSYS"

@@ -9,8 +9,8 @@ from railwright.diagnosis.nccl_evidence import named
 from railwright.faults.model import Certainty, Finding
 from railwright.faults.settings import is_below, is_one_of
 from railwright.groups import grouped
-from railwright.results.model import Evidence
 from railwright.results.readers.nccl_log_model import NcclLog, Setting
+from railwright.results.records import Evidence
 
 _GUIDE = "NCCL User Guide, Environment Variables"
 _DEFAULT_BUFFER_BYTES = 4 * 2**20

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from railwright.diagnosis.model import Judged, State, Verdict
 from railwright.limits.model import Bounds, Expected, Limit, NoLimit
-from railwright.results.model import Outcome, Result, Verification
+from railwright.results.records import Outcome, Result, Verification
 from railwright.units import format_bandwidth, format_duration, format_flops, format_messages, format_operations
 
 TOLERANCE_ABOVE_LIMIT = 1.02

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import has_gpu_links, over_network, with_pcie
 from railwright.limits.case import Case
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 from railwright.topology.devices import Link, PcieLink, Topology
 
 

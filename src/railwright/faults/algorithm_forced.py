@@ -14,7 +14,7 @@ from railwright.limits.case import Case
 from railwright.limits.collectives import algorithms, at_size
 from railwright.limits.traffic import domains, has_nvls
 from railwright.results.bounds import Collective, Gradients, bound_by
-from railwright.results.model import Evidence, Result
+from railwright.results.records import Evidence, Result
 from railwright.topology.devices import Scalar, Topology
 
 _ALGORITHM_CAUSES = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from railwright.faults.model import Facts, Fault, Findings, OfPart
 from railwright.faults.parts import silent_gpus
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 from railwright.topology.devices import Device
 from railwright.topology.gpus import runs
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from railwright.faults.model import Facts, Fault, Findings, OfPart
 from railwright.faults.parts import grouped
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 
 _NOT = "no"
 _UNDER_LOAD_ALONE = "software power cap"

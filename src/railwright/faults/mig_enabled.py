@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.faults.model import Facts, Fault, Findings, OfPart
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 
 
 def _signs(facts: Facts) -> Findings:

@@ -10,7 +10,7 @@ import msgspec
 from railwright.faults.settings import Settings, short
 from railwright.limits.case import Case
 from railwright.results.bounds import Declarations
-from railwright.results.model import Evidence, Result
+from railwright.results.records import Evidence, Result
 from railwright.topology.devices import Scalar, Topology
 
 Certainty = Literal["seen", "likely", "possible", "could not look"]
@@ -80,7 +80,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     topology: Topology
     results: tuple[Result, ...] = ()
     environment: dict[str, str] = {}
-    """Environment variables that were set (NCCL_*, UCX_* ...), as `results.model.Context` records them."""
+    """Environment variables that were set (NCCL_*, UCX_* ...), as `results.records.Context` records them."""
     declarations: Declarations = {}
     """What the results' benchmarks declare: by it a fault tells collectives from the rest."""
 

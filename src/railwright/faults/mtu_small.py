@@ -18,7 +18,7 @@ from railwright.faults.parts import over_network, rdma_ports, with_links
 from railwright.limits.case import Case
 from railwright.limits.model import Constant, Source
 from railwright.limits.network import RDMA_MTUS, payload_of
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 from railwright.topology.devices import EthernetLink, InfinibandLink, Link, Topology
 
 _LINUX_ROCE = Constant(

@@ -14,7 +14,7 @@ from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_h
 from railwright.faults.parts import above, over_network, rdma_ports, without
 from railwright.limits.case import Case
 from railwright.limits.software import nearest_nic_kind
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 from railwright.topology.cluster import ports
 from railwright.topology.devices import C2cLink, Device, InternalLink, Link, PcieLink, SmpLink, Topology
 from railwright.topology.paths import Affinity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import over_network, without
 from railwright.limits.case import Case
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 from railwright.topology.cluster import ports
 from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, Topology
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import can_run, nvlink_not_read, with_links
 from railwright.limits.case import Case
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 from railwright.topology.devices import Link, NvlinkLink, Topology
 
 _REMEDY = "nvidia-smi nvlink -s and -e, dmesg | grep Xid; reset the GPUs and the fabric manager, then the board"

@@ -16,7 +16,7 @@ from railwright.groups import grouped
 from railwright.limits.case import Case
 from railwright.limits.model import Constant
 from railwright.limits.sources import NO_P2P_MEASURED
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 from railwright.topology.devices import GPU_LINKS, Device, Topology
 from railwright.topology.gpus import runs
 

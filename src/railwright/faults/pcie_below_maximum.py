@@ -12,7 +12,7 @@ from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_h
 from railwright.faults.parts import has_gpu_links, over_network, pcie_above, with_pcie
 from railwright.limits.case import Case
 from railwright.limits.pcie import raw_rate
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 from railwright.topology.cluster import ports
 from railwright.topology.devices import GT_PER_S, Device, Link, PcieLink, Topology
 

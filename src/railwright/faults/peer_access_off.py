@@ -8,7 +8,7 @@ it finds, and does not ask. Between two processes cuda_ipc maps the memory with 
 from __future__ import annotations
 
 from railwright.faults.model import Facts, Fault, Findings, OfBenchmark, OfParameter, OfPath
-from railwright.results.model import Result
+from railwright.results.records import Result
 
 CLAIM = "peer_access"
 NONE = "no peer access"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from railwright.faults.model import Facts, Fault, Findings, OfPart
 from railwright.faults.parts import grouped
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 from railwright.topology.devices import Device
 
 _MEANT_ABOVE = 0.995

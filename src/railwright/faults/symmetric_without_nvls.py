@@ -13,7 +13,7 @@ from railwright.faults.model import Certainty, Facts, Fault, Finding, Findings, 
 from railwright.limits.model import Constant
 from railwright.limits.sources import SYMMETRIC_MEASURED
 from railwright.results.bounds import Collective, declared_for
-from railwright.results.model import Evidence, Result
+from railwright.results.records import Evidence, Result
 from railwright.units import MIB, format_duration, format_size
 
 _LONGER_FROM = {

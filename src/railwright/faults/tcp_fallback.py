@@ -17,7 +17,7 @@ from railwright.faults.model import Facts, Fault, Findings, OfBenchmark, OfPath,
 from railwright.faults.parts import is_rdma, over_network, rdma_ports, with_links
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, Link, Topology
 
 _OVER_TCP = re.compile(r"(?:^| on )tcp\b")

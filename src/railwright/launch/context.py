@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from railwright.native.memory import fixed_work
-from railwright.results.model import Context, Noise
+from railwright.results.records import Context, Noise
 from railwright.results.statistics import quantile
 from railwright.topology.devices import Scalar, Topology
 from railwright.topology.sources.root import live_root

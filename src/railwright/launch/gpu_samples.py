@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from railwright.diagnosis.gpu_health import NOT_THROTTLED, OF_LAUNCH
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 from railwright.results.statistics import quantile
 from railwright.topology.devices import Device, Scalar
 from railwright.topology.sources.nvidia_merge import GPU_IDLE, throttle_names

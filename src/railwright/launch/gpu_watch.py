@@ -17,7 +17,7 @@ from railwright.benchmarks.benchmark import AnyJob
 from railwright.diagnosis.gpu_health import OF_RESULT_BEFORE, SWITCHED_OFF, TOO_SHORT
 from railwright.launch.gpu_samples import Sample, summary, summary_of_launch, under_load
 from railwright.process import Child, describe_status
-from railwright.results.model import Result
+from railwright.results.records import Result
 
 SWITCH = "RAILWRIGHT_GPU_SAMPLING"
 INTERVAL_S = 0.5

@@ -18,7 +18,7 @@ from railwright.launch.local import LocalLauncher
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.mpi_hosts import HostsLauncher
 from railwright.launch.session import Launcher, Planned, Session
-from railwright.results.model import Result
+from railwright.results.records import Result
 from railwright.topology.devices import Topology
 
 DEFAULT_SILENCE_S = 60.0

@@ -16,7 +16,7 @@ from railwright.launch.exclusive import measuring_alone, refuse_busy_host
 from railwright.launch.hosts import Hosts
 from railwright.launch.measure import DEFAULT_SILENCE_S, Measurement
 from railwright.launch.session import Planned
-from railwright.results.model import End, Record, Result, ResultFile, Run
+from railwright.results.records import End, Record, Result, ResultFile, Run
 from railwright.results.store import StoreFull, Writer
 from railwright.topology.devices import Topology
 from railwright.topology.sources.counters import find_counters, moved, read_counters

@@ -23,7 +23,7 @@ from railwright.launch.gpu_watch import GpuWatch
 from railwright.launch.scratch import scratch_folder
 from railwright.launch.stream import Bye, Emitted, Failure, Hello, Listener, Lost, Message, Step
 from railwright.process import Child, Finished, describe_status
-from railwright.results.model import Outcome, Result
+from railwright.results.records import Outcome, Result
 from railwright.units import format_duration
 
 _TICK_S = 0.2

@@ -24,7 +24,7 @@ import msgspec
 
 from railwright.errors import RailwrightError
 from railwright.launch.doors import Door, LocalDoor, knock
-from railwright.results.model import Result
+from railwright.results.records import Result
 
 _MAX_LINE_BYTES = 64 * 2**20
 _MOST_TOKEN_BYTES = 256

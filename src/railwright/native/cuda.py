@@ -16,7 +16,7 @@ from typing import Any
 from railwright.errors import CannotJudge
 from railwright.native.library import NativeError, function
 from railwright.native.memory import PATTERN, Buffer
-from railwright.results.model import Verification
+from railwright.results.records import Verification
 from railwright.units import format_size
 
 KERNELS = Path(__file__).with_name("kernels.ptx")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from railwright.native.cuda import COMPUTE_THREADS, Device, DeviceBuffer, PinnedBuffer, checked
 from railwright.native.library import function, seconds_array
 from railwright.native.memory import Buffer
-from railwright.results.model import Verification
+from railwright.results.records import Verification
 
 POINTER_BYTES = 8
 CHAIN_STRIDE_BYTES = 128

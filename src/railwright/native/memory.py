@@ -11,7 +11,7 @@ from types import TracebackType
 
 from railwright.errors import CannotJudge
 from railwright.native.library import NativeError, function, seconds_array
-from railwright.results.model import Verification
+from railwright.results.records import Verification
 from railwright.units import format_size
 
 PATTERN = "every byte against splitmix64 of its position"

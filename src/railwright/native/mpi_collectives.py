@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from railwright.native.library import function, seconds_array
 from railwright.native.memory import Buffer
 from railwright.native.mpi import bind, checked
-from railwright.results.model import Verification
+from railwright.results.records import Verification
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

@@ -6,7 +6,7 @@ from ctypes import POINTER, byref, c_double, c_int, c_size_t
 from typing import NamedTuple
 
 from railwright.native.library import NativeError, function, seconds_array
-from railwright.results.model import Verification
+from railwright.results.records import Verification
 
 KERNELS = ("copy", "scale", "add", "triad")
 WORDS_MOVED = {"copy": 2, "scale": 2, "add": 3, "triad": 3}

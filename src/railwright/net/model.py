@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from railwright.errors import CannotJudge
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 
 Seen = TypeVar("Seen")
 State = Literal["ok", "bad", "not looked"]

@@ -17,7 +17,7 @@ from railwright.faults.model import Finding
 from railwright.limits.model import Limit, NoLimit
 from railwright.report import wording
 from railwright.report.collective_text import labelled
-from railwright.results.model import size_of
+from railwright.results.records import size_of
 from railwright.topology.devices import Scalar
 from railwright.units import count, format_size
 

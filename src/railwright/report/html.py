@@ -19,7 +19,7 @@ from railwright.report import wording
 from railwright.report.figures import figures, slow_edge
 from railwright.report.offline_page import as_it_is, render_page
 from railwright.report.text import all_findings
-from railwright.results.model import End, Result, Run
+from railwright.results.records import End, Result, Run
 from railwright.topology.devices import Scalar, Topology
 from railwright.units import count, format_size
 

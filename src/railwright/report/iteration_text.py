@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from railwright.report.wording import visible
 from railwright.results.bounds import Declarations, Gradients, bound_by
-from railwright.results.model import Result
+from railwright.results.records import Result
 from railwright.results.statistics import quantile
 from railwright.units import count, format_bandwidth, format_duration
 

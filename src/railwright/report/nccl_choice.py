@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from railwright.diagnosis.model import Judged
 from railwright.report import wording
-from railwright.results.model import size_of
+from railwright.results.records import size_of
 from railwright.units import format_duration, format_size
 
 _FORCED = ("algorithm", "protocol")

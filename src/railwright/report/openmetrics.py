@@ -18,7 +18,7 @@ from railwright.diagnosis.verdict import WORST_FIRST
 from railwright.limits.model import Limit, Quantity
 from railwright.report import wording
 from railwright.report.text import all_findings
-from railwright.results.model import Run
+from railwright.results.records import Run
 
 _NAMES_AND_UNITS: dict[Quantity, tuple[str, str]] = {
     "bandwidth_bytes_per_s": ("railwright_bandwidth", "bytes_per_second"),

@@ -1,10 +1,10 @@
 """What `--json` prints: the records that the terminal text is rendered from, one JSON object a line.
 
-run        the machine and the command            (results.model.Run)
+run        the machine and the command            (results.records.Run)
 judged     one point beside its limit             (diagnosis.model.Judged)
 path       one curve with its verdict             (diagnosis.model.JudgedPath)
 finding    one fault of the machine's settings    (FindingRecord)
-end        how the run ended; absent when cut off (results.model.End)
+end        how the run ended; absent when cut off (results.records.End)
 exit       the exit status                        (ExitRecord)
 
 A comparison prints comparison, difference, compared, one_sided and exit (results.compare, results.fairness).
@@ -19,7 +19,7 @@ import msgspec
 from railwright.diagnosis.model import Diagnosis, Judged, JudgedPath
 from railwright.faults.model import Finding, Place
 from railwright.results.compare import Comparison, RunLabel
-from railwright.results.model import End, Run
+from railwright.results.records import End, Run
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", forbid_unknown_fields=True):

@@ -22,7 +22,7 @@ from railwright.report.iteration_text import render_iterations
 from railwright.report.nccl_choice import cost_tables, lines
 from railwright.report.page import Page
 from railwright.results.bounds import Declarations
-from railwright.results.model import End, Result, Run
+from railwright.results.records import End, Result, Run
 from railwright.units import count
 
 _WIDE_COLUMNS = 120

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from railwright.limits.model import Bounds, NoLimit, Quantity
-from railwright.results.model import Result
+from railwright.results.records import Result
 from railwright.topology.devices import Scalar
 
 

@@ -22,8 +22,8 @@ from railwright.groups import grouped
 from railwright.limits.model import Quantity
 from railwright.results import fairness
 from railwright.results.fairness import Difference, percent
-from railwright.results.model import Result, ResultFile, Run
 from railwright.results.ratio import CONFIDENCE, RatioInterval, ratio_interval
+from railwright.results.records import Result, ResultFile, Run
 from railwright.results.statistics import quantile
 from railwright.topology.devices import Scalar
 

@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from railwright.results.model import Context, Result, ResultFile
+from railwright.results.records import Context, Result, ResultFile
 from railwright.topology.devices import Device, Link, Scalar, Topology
 from railwright.units import format_duration
 

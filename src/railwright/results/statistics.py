@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from railwright.results.model import Summary
+from railwright.results.records import Summary
 
 _ROUNDING = 1e-9
 """Relative. Rounding in the interpolation between two samples is far smaller than this."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from railwright.errors import RailwrightError, UsageError
-from railwright.results.model import READ_VERSIONS, SCHEMA_VERSION, End, Record, Result, ResultFile, Run
+from railwright.results.records import READ_VERSIONS, SCHEMA_VERSION, End, Record, Result, ResultFile, Run
 from railwright.results.statistics import why_no_summary
 
 RESULTS_NAME = "results.jsonl"

@@ -17,7 +17,7 @@ from railwright.report.openmetrics import render_openmetrics
 from railwright.report.page import standard_output
 from railwright.report.records import json_lines
 from railwright.report.text import render
-from railwright.results.model import ResultFile
+from railwright.results.records import ResultFile
 from railwright.terminal import drop_output
 
 

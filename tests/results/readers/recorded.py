@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from railwright.results.model import Result
 from railwright.results.readers.foreign_file import ForeignFile
+from railwright.results.records import Result
 
 EXTERNAL = Path(__file__).parents[3] / "testdata" / "external"
 

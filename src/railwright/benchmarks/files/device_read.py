@@ -20,7 +20,7 @@ from railwright.benchmarks.files.direct_read import DirectJob, DirectRank
 from railwright.errors import CannotJudge
 from railwright.native import files
 from railwright.results.bounds import PathLinks
-from railwright.results.model import Result
+from railwright.results.records import Result
 
 
 def _node(folder: str) -> str:

@@ -18,7 +18,7 @@ from railwright.benchmarks.benchmark import AnyRank
 from railwright.benchmarks.record import waived
 from railwright.errors import CannotJudge
 from railwright.native.memory import Buffer
-from railwright.results.model import Result
+from railwright.results.records import Result
 from railwright.topology.devices import Topology
 from railwright.units import MIB, format_size
 

@@ -23,7 +23,7 @@ from railwright.limits.model import Quantity
 from railwright.native.files import Engine, Extent, Pass, io_uring_works
 from railwright.native.memory import Buffer
 from railwright.results.bounds import Bound, Declaration, Supply
-from railwright.results.model import Evidence, Result, Verification
+from railwright.results.records import Evidence, Result, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Scalar
 from railwright.units import KIB, MIB, format_size, parse_size, parse_sizes

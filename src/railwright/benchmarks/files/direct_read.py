@@ -14,7 +14,7 @@ from railwright.benchmarks.files.direct_io import DirectOptions, Done, Point, Ta
 from railwright.benchmarks.job import Case, Job
 from railwright.native.files import read_pass
 from railwright.native.memory import PATTERN
-from railwright.results.model import Result, Verification
+from railwright.results.records import Result, Verification
 
 _PASSES = 7
 

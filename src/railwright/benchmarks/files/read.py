@@ -11,7 +11,7 @@ from railwright.benchmarks.files.direct_io import DirectOptions, Target, declare
 from railwright.benchmarks.files.direct_read import DirectRank
 from railwright.native.files import Extent
 from railwright.results.bounds import RawDevice
-from railwright.results.model import Result
+from railwright.results.records import Result
 
 
 def _run(rank: DirectRank) -> Iterator[Result]:

@@ -18,7 +18,7 @@ from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import option, whole_number, yes_or_no
 from railwright.native.files import STAMPED, Extent, read_pass, write_pass
 from railwright.results.bounds import DriveLinks
-from railwright.results.model import Result, Verification
+from railwright.results.records import Result, Verification
 
 _MOST_PASSES = 1000
 _SEED_BYTES = 6

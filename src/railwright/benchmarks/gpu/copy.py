@@ -22,7 +22,7 @@ from railwright.benchmarks.record import measured, waived
 from railwright.native import cuda
 from railwright.native.cuda_copies import Copies, Copy, time_copies
 from railwright.results.bounds import Declaration, GpuCopy
-from railwright.results.model import Evidence, Result
+from railwright.results.records import Evidence, Result
 from railwright.topology.devices import C2cLink, Link, NvlinkLink, PcieLink, Scalar
 from railwright.topology.paths import Graph
 from railwright.units import MIB, format_size, parse_sizes

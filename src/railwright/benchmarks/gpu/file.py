@@ -30,7 +30,7 @@ from railwright.native.cuda import Device, DeviceBuffer, PinnedBuffer, driver_ve
 from railwright.native.cufile import CuFile, Way
 from railwright.native.cufile_watch import Watch
 from railwright.native.files import Extent, Pass
-from railwright.results.model import Evidence, Result, Verification
+from railwright.results.records import Evidence, Result, Verification
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.devices import Scalar
 

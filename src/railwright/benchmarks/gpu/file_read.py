@@ -12,7 +12,7 @@ from railwright.benchmarks.gpu import file as gpu_file
 from railwright.benchmarks.gpu.file import POISON, ByWay, GpuFileJob, GpuFileOptions, GpuFileRank, Target
 from railwright.native.memory import PATTERN
 from railwright.results.bounds import DriveLinks
-from railwright.results.model import Result, Verification
+from railwright.results.records import Result, Verification
 
 _PASSES = 7
 

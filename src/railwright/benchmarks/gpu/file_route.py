@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.native.cufile_watch import Counted, Look
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 from railwright.units import format_size
 
 _CLAIM = "route"

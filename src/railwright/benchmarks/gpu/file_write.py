@@ -19,7 +19,7 @@ from railwright.benchmarks.job import Job
 from railwright.benchmarks.options import option, whole_number
 from railwright.native.memory import PATTERN
 from railwright.results.bounds import DriveLinks
-from railwright.results.model import Result, Verification
+from railwright.results.records import Result, Verification
 from railwright.topology.devices import Scalar
 
 _MOST_PASSES = 1000

@@ -23,7 +23,7 @@ from railwright.errors import UsageError
 from railwright.native import cuda
 from railwright.native.cuda_copies import CHAIN_STRIDE_BYTES, Chain, Copy, time_copies, time_copy_and_wait
 from railwright.results.bounds import Declaration, GpuLoad, Nothing
-from railwright.results.model import Evidence, Result, Verification
+from railwright.results.records import Evidence, Result, Verification
 from railwright.topology.devices import Scalar
 from railwright.units import GIB, format_size, parse_size, parse_sizes
 

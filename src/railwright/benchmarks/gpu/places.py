@@ -15,7 +15,7 @@ from railwright.native import cuda, memory
 from railwright.native.cuda import Device, DeviceBuffer, PinnedBuffer
 from railwright.native.cuda_copies import Place
 from railwright.native.memory import Buffer
-from railwright.results.model import Evidence, Result, Verification
+from railwright.results.records import Evidence, Result, Verification
 from railwright.units import MIB, format_size
 
 NUMA_CHOICES = ("near", "each")

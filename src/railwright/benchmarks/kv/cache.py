@@ -28,7 +28,7 @@ from railwright.native.memory import Buffer
 from railwright.native.mpi import library_version
 from railwright.native.nixl_layers import time_layers
 from railwright.results.bounds import CopiedBlocks, Declaration
-from railwright.results.model import Result
+from railwright.results.records import Result
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Scalar
 from railwright.topology.sources.root import read_bounded

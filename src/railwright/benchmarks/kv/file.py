@@ -45,7 +45,7 @@ from railwright.native.memory import PATTERN, Buffer
 from railwright.native.nixl_crew import CrewPass, time_crew
 from railwright.native.nixl_memory import AnyBuffer
 from railwright.results.bounds import Declaration, DriveLinks, RawDevice
-from railwright.results.model import Evidence, Result
+from railwright.results.records import Evidence, Result
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.units import MIB, format_size
 

@@ -22,7 +22,7 @@ from railwright.errors import CannotJudge
 from railwright.native import cufile, nixl
 from railwright.native.memory import Buffer
 from railwright.native.nixl_memory import AnyBuffer, memory_of
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 
 Blocks = Sequence[tuple[int, int]]
 """Each (place in the file or among the objects, in bytes, which is also its place in the buffer; bytes)."""

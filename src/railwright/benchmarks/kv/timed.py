@@ -11,7 +11,7 @@ from railwright.benchmarks.job import Case
 from railwright.benchmarks.record import measured
 from railwright.native import nixl
 from railwright.native.nixl_crew import CrewPass
-from railwright.results.model import Result
+from railwright.results.records import Result
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Scalar
 from railwright.units import GIB, KIB, MIB

@@ -27,7 +27,7 @@ from railwright.native.memory import PATTERN, Buffer
 from railwright.native.mpi import library_version
 from railwright.native.nixl_crew import time_crew
 from railwright.results.bounds import CacheLine, Declaration, PathLinks, ThreadCopies
-from railwright.results.model import Result
+from railwright.results.records import Result
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Scalar
 from railwright.units import KIB, format_size, parse_size, parse_sizes

@@ -16,7 +16,7 @@ from railwright.benchmarks.evidence import LoopbackMeter
 from railwright.benchmarks.fabric import FabricMeter
 from railwright.native import blocks, nixl
 from railwright.native.nixl_memory import AnyBuffer
-from railwright.results.model import Evidence, Verification
+from railwright.results.records import Evidence, Verification
 
 _SEED_BYTES = 6
 _TARGET_NAP_S = 0.002

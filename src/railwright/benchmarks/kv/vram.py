@@ -31,7 +31,7 @@ from railwright.native.memory import PATTERN, Buffer
 from railwright.native.mpi import library_version
 from railwright.native.nixl_memory import AnyBuffer, prepare_gpus
 from railwright.results.bounds import Declaration, GpuTransfer, Nothing
-from railwright.results.model import Evidence, Result
+from railwright.results.records import Evidence, Result
 from railwright.topology.devices import Scalar
 from railwright.units import format_size
 

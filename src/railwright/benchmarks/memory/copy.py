@@ -21,7 +21,7 @@ from railwright.errors import CannotJudge
 from railwright.native import memory
 from railwright.native.memory import Buffer, MayNotPlace
 from railwright.results.bounds import Declaration, MemoryChannels
-from railwright.results.model import Evidence, Result, Verification
+from railwright.results.records import Evidence, Result, Verification
 from railwright.units import format_size, parse_sizes
 
 _SAMPLES = 30

@@ -10,7 +10,7 @@ from railwright.benchmarks.options import Options
 from railwright.benchmarks.record import measured
 from railwright.native import memory
 from railwright.results.bounds import Declaration, Nothing
-from railwright.results.model import Result, Verification
+from railwright.results.records import Result, Verification
 
 _ROUND_TRIPS_PER_SAMPLE = 100
 _SAMPLES = 1000

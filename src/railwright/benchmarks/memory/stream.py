@@ -10,7 +10,7 @@ from railwright.benchmarks.options import Options, option, whole_number
 from railwright.benchmarks.record import joined, measured
 from railwright.native import stream
 from railwright.results.bounds import Declaration, PathLinks
-from railwright.results.model import Result
+from railwright.results.records import Result
 from railwright.units import parse_size
 
 _MOST_PASSES = 1000

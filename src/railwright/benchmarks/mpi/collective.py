@@ -24,7 +24,7 @@ from railwright.native.memory import Buffer
 from railwright.native.mpi import library_version, thread_level
 from railwright.native.mpi_collectives import FLOAT_BYTES, MOST_FLOATS, PATTERN, Collective
 from railwright.results.bounds import Declaration, Nothing
-from railwright.results.model import Evidence, Result, Verification
+from railwright.results.records import Evidence, Result, Verification
 from railwright.units import KIB, MIB, format_size, parse_sizes
 
 _ONE_PER_CORE = "cores"

@@ -26,7 +26,7 @@ from railwright.busbw import factor
 from railwright.native import cuda
 from railwright.native.mpi_collectives import PATTERN
 from railwright.results.bounds import Collective, Declaration
-from railwright.results.model import Result, Verification
+from railwright.results.records import Result, Verification
 from railwright.topology.devices import Scalar
 from railwright.topology.gpus import runs
 from railwright.units import format_size

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from railwright.results.model import Evidence
 from railwright.results.readers import nccl_log_lines, nccl_log_messages
+from railwright.results.records import Evidence
 
 CLAIM = "algorithm"
 UNKNOWN = "unknown"

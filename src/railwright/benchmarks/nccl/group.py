@@ -20,7 +20,7 @@ from railwright.native.library import NativeError
 from railwright.native.nccl_errors import NcclError
 from railwright.native.nccl_library import Library
 from railwright.native.nccl_log import SwitchedLog
-from railwright.results.model import Evidence
+from railwright.results.records import Evidence
 from railwright.units import format_size
 
 _POISON = 0xBF

@@ -24,7 +24,7 @@ from railwright.errors import CannotJudge
 from railwright.native.memory import PATTERN, Buffer
 from railwright.native.tcp import Stream
 from railwright.results.bounds import Declaration, Nothing
-from railwright.results.model import Evidence, Result, Verification
+from railwright.results.records import Evidence, Result, Verification
 from railwright.topology.devices import Scalar
 from railwright.units import KIB, format_size, parse_sizes
 

@@ -25,7 +25,7 @@ from railwright.native import cuda, nccl
 from railwright.native.train import PATTERN, Step, Timed
 from railwright.native.train_load import ELEMENT_BYTES
 from railwright.results.bounds import Declaration, Gradients, Nothing
-from railwright.results.model import Result, Verification
+from railwright.results.records import Result, Verification
 from railwright.topology.devices import Scalar
 from railwright.topology.gpus import runs
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from railwright.results.model import Summary, Verification
 from railwright.results.readers import fio_json
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of, percentiles
 from railwright.results.readers.log_lines import Line, lines_of, refusal
 from railwright.results.readers.printed_numbers import number, overlap
 from railwright.results.readers.subject import Subject
+from railwright.results.records import Summary, Verification
 from railwright.topology.devices import Scalar
 
 NAME = "fio (fio-3, IOPS= and BW=, or JSON)"

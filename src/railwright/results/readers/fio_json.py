@@ -8,9 +8,9 @@ from __future__ import annotations
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.results.model import Summary, Verification
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, decoded, files_of, percentiles
 from railwright.results.readers.log_lines import bounded
+from railwright.results.records import Summary, Verification
 from railwright.topology.devices import Scalar
 from railwright.units import parse_size
 

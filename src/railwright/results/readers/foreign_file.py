@@ -10,9 +10,9 @@ import msgspec
 
 from railwright.errors import UsageError
 from railwright.limits.model import Quantity
-from railwright.results.model import Result, Summary, Verification
 from railwright.results.readers.log_lines import cut_short, refusal
 from railwright.results.readers.subject import Subject
+from railwright.results.records import Result, Summary, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Scalar
 

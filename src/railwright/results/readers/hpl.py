@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from railwright.results.model import Verification
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import Line, by_origin, lines_of, refusal
 from railwright.results.readers.printed_numbers import Number, number, overlap
 from railwright.results.readers.subject import Subject
+from railwright.results.records import Verification
 from railwright.topology.devices import Scalar
 
 NAME = "HPL (T/V N NB P Q Time Gflops)"

@@ -12,10 +12,10 @@ from fractions import Fraction
 
 from railwright import busbw
 from railwright.errors import UsageError
-from railwright.results.model import Verification
 from railwright.results.readers.foreign_file import Draft, Measured
 from railwright.results.readers.log_lines import refusal
 from railwright.results.readers.printed_numbers import Number, Range, overlap
+from railwright.results.records import Verification
 from railwright.topology.devices import Scalar
 
 TYPE_BYTES = {

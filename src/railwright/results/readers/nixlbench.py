@@ -13,11 +13,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from railwright.results.model import Verification
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import Line, by_origin, columns_of, lines_of, refusal, sections
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
 from railwright.results.readers.subject import Subject, is_gpu_memory
+from railwright.results.records import Verification
 from railwright.topology.devices import Scalar
 
 NAME = "nixlbench (columns Block Size (B) and Batch Size)"

@@ -15,11 +15,11 @@ import re
 from collections.abc import Iterator
 
 from railwright.limits.model import Quantity
-from railwright.results.model import Verification
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import Line, columns_of, refusal, runs_of
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
 from railwright.results.readers.subject import Subject, is_gpu_memory
+from railwright.results.records import Verification
 from railwright.topology.devices import Scalar
 
 NAME = "OSU Micro-Benchmarks (OSU MPI ... Test v)"
