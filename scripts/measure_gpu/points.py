@@ -14,7 +14,7 @@ from railwright.benchmarks.registry import declarations_for
 from railwright.busbw import factor
 from railwright.diagnosis.limits_of import LimitFinder
 from railwright.errors import RailwrightError
-from railwright.limits.model import Limit
+from railwright.limits.limit import Limit
 from railwright.results.readers.registry import read
 from railwright.results.records import Result, ResultFile
 from railwright.results.store import load

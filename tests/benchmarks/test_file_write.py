@@ -21,7 +21,7 @@ from railwright.benchmarks.benchmark import AnyJob
 from railwright.benchmarks.files import cpu_cost, direct_file, direct_io
 from railwright.benchmarks.files import write as file_write
 from railwright.errors import CannotJudge, UsageError
-from railwright.limits.model import Limit, NoLimit
+from railwright.limits.limit import Limit, NoLimit
 from railwright.native.files import Extent, Pass
 from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise

@@ -15,7 +15,7 @@ from railwright.benchmarks.benchmark import AnyJob
 from railwright.benchmarks.kv import cache as kv_cache
 from railwright.benchmarks.kv.geometry import GEOMETRIES, paged, scattered
 from railwright.errors import UsageError
-from railwright.limits.model import Bounds, Limit, NoLimit, Quantity
+from railwright.limits.limit import Bounds, Limit, NoLimit, Quantity
 from railwright.native import blocks
 from railwright.native.memory import Buffer
 from railwright.results.records import Result, Verification

@@ -19,7 +19,7 @@ from railwright.benchmarks.benchmark import AnyJob
 from railwright.benchmarks.memory import copy as memory_copy
 from railwright.benchmarks.memory.copy import BENCHMARK
 from railwright.launch.measure import Measurement
-from railwright.limits.model import Limit, NoLimit
+from railwright.limits.limit import Limit, NoLimit
 from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.devices import MemoryLink, SmpLink, Topology

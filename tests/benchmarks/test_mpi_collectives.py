@@ -18,7 +18,7 @@ from railwright.benchmarks.registry import BENCHMARKS, DECLARATIONS, EVERY, find
 from railwright.busbw import factor
 from railwright.diagnosis.limits_of import LimitFinder
 from railwright.errors import UsageError
-from railwright.limits.model import NoLimit
+from railwright.limits.limit import NoLimit
 from railwright.native.memory import Buffer
 from railwright.native.mpi_collectives import OPERATIONS, Pattern
 from railwright.results.records import Result, Verification

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.limits_of import LimitFinder
-from railwright.limits.model import Bounds, Quantity
+from railwright.limits.limit import Bounds, Quantity
 from railwright.results.records import Result
 from railwright.topology.devices import Path, Scalar, Topology
 

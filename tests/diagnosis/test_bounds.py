@@ -10,7 +10,7 @@ from tests.diagnosis.finders import Finder
 
 from railwright.benchmarks.registry import DECLARATIONS, EVERY, declarations_for
 from railwright.diagnosis.limits_of import LimitFinder
-from railwright.limits.model import NoLimit
+from railwright.limits.limit import NoLimit
 from railwright.results.bounds import Bound, Declaration, Nothing, first_covering
 from railwright.results.declarations_v1 import VERSION_1
 from railwright.results.records import SCHEMA_VERSION, Result, Verification

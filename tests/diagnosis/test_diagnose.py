@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.diagnose import diagnose
 from railwright.diagnosis.model import Diagnosis, JudgedPath
-from railwright.limits.model import Limit, Quantity
+from railwright.limits.limit import Limit, Quantity
 from railwright.results.records import Context, Evidence, Result, ResultFile, Run, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Scalar, Topology

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from railwright.diagnosis.explain import Explained, explain
 from railwright.diagnosis.foreign import Machine, shapes_for
 from railwright.errors import UsageError
-from railwright.limits.model import Limit
+from railwright.limits.limit import Limit
 from railwright.limits.storage import file_limit
 from railwright.results.readers import registry
 from railwright.results.readers.foreign_file import ForeignFile

@@ -10,7 +10,7 @@ from tests.topology.machines import archive
 from railwright.diagnosis.ceilings import Ceilings
 from railwright.diagnosis.gpu_limits import GpuLimits, decides_nothing
 from railwright.diagnosis.verdict import judge
-from railwright.limits.model import NoLimit
+from railwright.limits.limit import NoLimit
 from railwright.limits.path import path_limit
 from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from railwright.diagnosis.verdict import judge
-from railwright.limits.model import Expected, Limit, NoLimit, Quantity, Source
+from railwright.limits.limit import Expected, Limit, NoLimit, Quantity, Source
 from railwright.results.records import Verification
 
 SOURCE = (Source(title="a test"),)

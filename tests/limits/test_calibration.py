@@ -15,7 +15,7 @@ import pytest
 from railwright.limits import nccl
 from railwright.limits.collectives import collective_limit
 from railwright.limits.hpl import hpl_limit
-from railwright.limits.model import Constant, Source
+from railwright.limits.limit import Constant, Source
 from railwright.topology.cluster import cluster_of
 from railwright.topology.sources.load import load
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railwright.limits.model import Expected, Limit, NoLimit
+from railwright.limits.limit import Expected, Limit, NoLimit
 from railwright.limits.path import link_limit
 from railwright.limits.pcie import payload_rate, payload_rate_with_dllps, raw_rate
 from railwright.topology.devices import (

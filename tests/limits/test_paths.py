@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from railwright.errors import CannotJudge, UsageError
 from railwright.limits.cluster_path import cluster_path_limits
 from railwright.limits.collectives import collective_limit
-from railwright.limits.model import Limit, NoLimit
+from railwright.limits.limit import Limit, NoLimit
 from railwright.limits.table import limits_of, paths_that_matter
 from railwright.topology.cluster import cluster_of
 from railwright.topology.devices import (

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from railwright.diagnosis.model import Diagnosis, Judged
 from railwright.errors import EXIT_OK
-from railwright.limits.model import Expected, Limit, Source
+from railwright.limits.limit import Expected, Limit, Source
 from railwright.report import wording
 from railwright.report.figures import _limit_value
 from railwright.report.html import render_html

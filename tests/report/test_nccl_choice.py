@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.diagnosis.model import Judged, Verdict
-from railwright.limits.model import NoLimit
+from railwright.limits.limit import NoLimit
 from railwright.report.nccl_choice import cost_tables, lines
 from railwright.results.records import Evidence
 from railwright.results.statistics import summarise

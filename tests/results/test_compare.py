@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
-from railwright.limits.model import Quantity
+from railwright.limits.limit import Quantity
 from railwright.results.compare import ComparedPoint, Comparison, Side, compare
 from railwright.results.fairness import Difference
 from railwright.results.ratio import ratio_interval

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from railwright.errors import UsageError
-from railwright.limits.model import Limit
+from railwright.limits.limit import Limit
 from railwright.limits.path import link_limit
 from railwright.report.topology_svg import render_topology_svg
 from railwright.report.topology_text import render_topology

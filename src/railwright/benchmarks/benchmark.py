@@ -15,7 +15,7 @@ import msgspec
 
 from railwright.benchmarks.job import C, Case, Job, Launch, Machine
 from railwright.benchmarks.options import O, Options, parse_options
-from railwright.limits.model import Quantity
+from railwright.limits.limit import Quantity
 from railwright.results.bounds import Declaration
 from railwright.results.records import Result
 

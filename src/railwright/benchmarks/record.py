@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from railwright.limits.model import Quantity
+from railwright.limits.limit import Quantity
 from railwright.results.records import Result
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Scalar

@@ -9,7 +9,7 @@ import math
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple, TypeVar
 
-from railwright.limits.model import Constant
+from railwright.limits.limit import Constant
 from railwright.limits.sources import SINGLE_HOST_COPIES
 from railwright.results.bounds import Declarations, Supply, declared_for
 from railwright.results.records import Result, size_of

@@ -12,7 +12,7 @@ from railwright.diagnosis.verdict import WORST_FIRST
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.faults.model import Facts, Finding
 from railwright.faults.registry import FAULTS
-from railwright.limits.model import NoLimit
+from railwright.limits.limit import NoLimit
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.records import Verification, size_of
 from railwright.units import format_size

@@ -17,7 +17,7 @@ from railwright.limits.case import Case
 from railwright.limits.cluster_path import cluster_path_limits
 from railwright.limits.collectives import Algorithm, algorithms, as_limit, at_size, band_of
 from railwright.limits.hpl import hpl_limit
-from railwright.limits.model import Bounds, Expected, Limit, NoLimit
+from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
 from railwright.limits.storage import file_limit
 from railwright.limits.traffic import ALGORITHMS
 from railwright.results.bounds import no_limit

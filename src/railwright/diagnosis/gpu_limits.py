@@ -13,7 +13,7 @@ from railwright.limits import gpu as gpu_limits
 from railwright.limits import nvlink
 from railwright.limits.case import Case
 from railwright.limits.collectives import Algorithm, algorithms, as_limit, at_size, band_of
-from railwright.limits.model import Bounds, Expected, Limit, NoLimit
+from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
 from railwright.limits.path import limit_inside
 from railwright.limits.traffic import without_nvls
 from railwright.results.records import Result, size_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.diagnosis.ceilings import Ceiling, Ceilings
+from railwright.limits.limit import Bounds, Constant, Expected, Limit, NoLimit, Quantity, Source
 from railwright.limits.memory import limit_inside
-from railwright.limits.model import Bounds, Constant, Expected, Limit, NoLimit, Quantity, Source
 from railwright.limits.path import path_limit
 from railwright.limits.sources import SAME_RUN, SINGLE_HOST_COPIES
 from railwright.results.bounds import no_limit

@@ -19,7 +19,7 @@ from railwright.faults.registry import FAULTS
 from railwright.limits.case import Case
 from railwright.limits.cluster_path import cluster_path_limits
 from railwright.limits.collectives import algorithms, at_size
-from railwright.limits.model import Limit
+from railwright.limits.limit import Limit
 from railwright.limits.nccl import TCP_BAND
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.records import size_of

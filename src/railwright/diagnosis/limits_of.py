@@ -9,7 +9,7 @@ from railwright.diagnosis.gpu_limits import GpuLimits
 from railwright.diagnosis.host_limits import HostLimits, path_over
 from railwright.errors import RailwrightError
 from railwright.faults.algorithm_forced import nvls_is_off
-from railwright.limits.model import Bounds
+from railwright.limits.limit import Bounds
 from railwright.results import bounds
 from railwright.results.bounds import Bound, Declarations, declared_for, no_limit
 from railwright.results.records import Result

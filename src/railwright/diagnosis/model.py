@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from railwright.faults.model import Finding
-from railwright.limits.model import Expected, Limit, NoLimit, Quantity
+from railwright.limits.limit import Expected, Limit, NoLimit, Quantity
 from railwright.results.records import Evidence, Outcome, Summary, Verification
 from railwright.topology.devices import PathKind, Scalar
 

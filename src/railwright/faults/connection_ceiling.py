@@ -11,7 +11,7 @@ from railwright.faults.model import Fault, Ways
 from railwright.faults.parts import over_network
 from railwright.faults.settings import Cause, Settings, is_below
 from railwright.limits.case import Case
-from railwright.limits.model import Constant, Limit
+from railwright.limits.limit import Constant, Limit
 from railwright.limits.path import link_limit
 from railwright.limits.sources import NCCL_2409, NCCL_BUFFSIZE
 from railwright.topology.cluster import ports

@@ -13,7 +13,7 @@ from railwright.faults.model import Fault, Ways
 from railwright.faults.parts import can_run, has_gpu_links
 from railwright.faults.settings import Cause, Settings, is_below
 from railwright.limits.case import Case
-from railwright.limits.model import Constant
+from railwright.limits.limit import Constant
 from railwright.limits.sources import CHANNELS_MEASURED
 from railwright.limits.traffic import NVLS_CAPABILITY, compute_major
 from railwright.units import count

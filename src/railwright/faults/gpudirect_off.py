@@ -13,7 +13,7 @@ from railwright.faults.model import Certainty, Facts, Fault, Finding, Findings, 
 from railwright.faults.parts import over_network, rdma_ports, with_host_facts
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
-from railwright.limits.model import Constant, Source
+from railwright.limits.limit import Constant, Source
 from railwright.results.records import Evidence
 from railwright.topology.devices import Device, Topology
 from railwright.topology.gpus import is_nvidia

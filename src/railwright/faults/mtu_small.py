@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import over_network, rdma_ports, with_links
 from railwright.limits.case import Case
-from railwright.limits.model import Constant, Source
+from railwright.limits.limit import Constant, Source
 from railwright.limits.network import RDMA_MTUS, payload_of
 from railwright.results.records import Evidence
 from railwright.topology.devices import EthernetLink, InfinibandLink, Link, Topology

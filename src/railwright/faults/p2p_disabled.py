@@ -14,7 +14,7 @@ from railwright.faults.parts import can_run, has_gpu_links, nvlink_not_read, wit
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.groups import grouped
 from railwright.limits.case import Case
-from railwright.limits.model import Constant
+from railwright.limits.limit import Constant
 from railwright.limits.sources import NO_P2P_MEASURED
 from railwright.results.records import Evidence
 from railwright.topology.devices import GPU_LINKS, Device, Topology

@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.errors import UsageError
-from railwright.limits.model import Limit
+from railwright.limits.limit import Limit
 from railwright.limits.path import limit_inside, link_limit
 from railwright.limits.table import PathLimit
 from railwright.topology.cluster import Cluster, split_id

@@ -16,7 +16,7 @@ from railwright.limits import latency, nccl, nccl_channels
 from railwright.limits.case import Case
 from railwright.limits.flow import Flow, Problem, solve
 from railwright.limits.flow_graph import Resource, flow_graph, not_counted
-from railwright.limits.model import Expected, Limit, Quantity, Source
+from railwright.limits.limit import Expected, Limit, Quantity, Source
 from railwright.limits.path import link_limit
 from railwright.limits.software import software_limits
 from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING, RING_SEEN

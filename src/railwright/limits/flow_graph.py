@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from railwright.errors import CannotJudge
-from railwright.limits.model import Limit
+from railwright.limits.limit import Limit
 from railwright.limits.path import link_limit
 from railwright.topology.cluster import Cluster, Tier, ports
 from railwright.topology.devices import GPU_LINKS, C2cLink, Device, Link, PcieLink, SmpLink, Topology

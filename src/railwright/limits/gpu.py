@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.limits.memory import copy_limit
-from railwright.limits.model import (
+from railwright.limits.limit import (
     Bounds,
     Constant,
     Expected,
@@ -20,6 +19,7 @@ from railwright.limits.model import (
     no_bandwidth,
     rate_step,
 )
+from railwright.limits.memory import copy_limit
 from railwright.limits.sources import COPIES_MEASURED, CUDA_ATTRIBUTES, LOADS_MEASURED, NVBANDWIDTH_H200, SAME_RUN
 from railwright.topology.devices import Device
 from railwright.topology.gpus import TRANSFERS_A_MEMORY_CLOCK, memory_rate

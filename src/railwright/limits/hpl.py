@@ -7,7 +7,7 @@ memory; a run that does not is compared with none.
 
 from __future__ import annotations
 
-from railwright.limits.model import Constant, Expected, Limit, NoLimit, Step
+from railwright.limits.limit import Constant, Expected, Limit, NoLimit, Step
 from railwright.limits.sources import FP64_TENSOR, TOP500
 from railwright.topology.devices import Topology
 from railwright.units import format_flops

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from railwright.limits.model import Constant
+from railwright.limits.limit import Constant
 from railwright.limits.sources import LAUNCH_MEASURED, NCCL_BUFFSIZE, NCCL_SMALL, NCCL_TUNING, RAMP_MEASURED
 from railwright.limits.traffic import domain_hosts, domains
 from railwright.topology.cluster import Cluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.limits.model import Bounds, Limit, bandwidth_limit, no_bandwidth, rate_step
+from railwright.limits.limit import Bounds, Limit, bandwidth_limit, no_bandwidth, rate_step
 from railwright.limits.sources import JEDEC_DDR, SMBIOS
 from railwright.topology.devices import Link, MemoryLink, Topology
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from railwright.limits import pcie, sources
 from railwright.limits.case import Case
 from railwright.limits.flow_graph import Resource
-from railwright.limits.model import Constant
+from railwright.limits.limit import Constant
 from railwright.limits.traffic import compute_major, domain_hosts
 from railwright.topology.devices import Device, EthernetLink, NvlinkLink, PcieLink, SmpLink, Topology, XgmiLink
 

@@ -7,7 +7,7 @@ large enough to fill a link, and the more ranks there are the longer.
 
 from __future__ import annotations
 
-from railwright.limits.model import Constant
+from railwright.limits.limit import Constant
 from railwright.limits.sources import NCCL_P2P, P2P_MEASURED
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import NvlinkLink

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from railwright.limits.model import (
+from railwright.limits.limit import (
     Bounds,
     Constant,
     Source,

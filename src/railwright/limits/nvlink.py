@@ -8,7 +8,7 @@ at hand.
 from __future__ import annotations
 
 from railwright.limits import sources
-from railwright.limits.model import (
+from railwright.limits.limit import (
     Bounds,
     Constant,
     Limit,

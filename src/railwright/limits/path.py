@@ -7,7 +7,7 @@ narrowest known link still bounds the path; but then nothing is expected of it, 
 from __future__ import annotations
 
 from railwright.limits import memory, network, nvlink, pcie
-from railwright.limits.model import Bounds, Limit, NoLimit, no_bandwidth
+from railwright.limits.limit import Bounds, Limit, NoLimit, no_bandwidth
 from railwright.topology.devices import (
     GPU_LINKS,
     C2cLink,

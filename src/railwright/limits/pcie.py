@@ -8,7 +8,7 @@ lie between the two, so that is the band.
 
 from __future__ import annotations
 
-from railwright.limits.model import Bounds, Constant, bandwidth_band, bandwidth_limit, no_bandwidth, rate_step
+from railwright.limits.limit import Bounds, Constant, bandwidth_band, bandwidth_limit, no_bandwidth, rate_step
 from railwright.limits.sources import INTEL_AN708, PCIE_BENCH, PCIE_SPEC
 from railwright.topology.devices import Link, PcieLink
 from railwright.units import BITS_PER_BYTE

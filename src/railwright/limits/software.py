@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.limits.flow import solve
-from railwright.limits.model import Constant
+from railwright.limits.limit import Constant
 from railwright.limits.sources import NCCL_2409, NCCL_PXN
 from railwright.limits.traffic import domains, problem_of
 from railwright.topology.cluster import Cluster, ports

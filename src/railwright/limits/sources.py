@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.limits.model import Source
+from railwright.limits.limit import Source
 
 _NCCL = "NCCL (2026-06)"
 _TWO_H200 = "Measured on 2 H200 of one host, NCCL 2.28.9, nccl-tests 2.19.6"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.limits.model import Limit, NoLimit, no_bandwidth
+from railwright.limits.limit import Limit, NoLimit, no_bandwidth
 from railwright.limits.path import link_limit
 from railwright.topology.cluster import Cluster, ports
 from railwright.topology.devices import Link, PcieLink, Topology

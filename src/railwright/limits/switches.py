@@ -28,7 +28,7 @@ from math import ceil
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.limits.model import Constant, Source
+from railwright.limits.limit import Constant, Source
 from railwright.topology.cluster import Fabric
 
 QUANTUM2 = Source("NVIDIA QM9700 and QM9790 NDR switches user manual", "64 ports of 400 Gb/s")

@@ -9,7 +9,7 @@ import msgspec
 from railwright.errors import UsageError
 from railwright.limits import memory
 from railwright.limits.gpu import local_copy_limit
-from railwright.limits.model import Bounds, Expected, Limit, NoLimit
+from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
 from railwright.limits.path import limit_inside
 from railwright.topology.devices import Device, PathKind, Topology
 from railwright.topology.paths import Affinity, Graph

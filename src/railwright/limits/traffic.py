@@ -28,7 +28,7 @@ from railwright.errors import CannotJudge, UsageError, unknown_name
 from railwright.limits import nvlink
 from railwright.limits.flow import Commodity, Cut, Problem, reach
 from railwright.limits.flow_graph import FlowGraph, Relay, flow_graph
-from railwright.limits.model import Constant
+from railwright.limits.limit import Constant
 from railwright.limits.sources import NCCL_TREES, NCCL_TUNING
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import InternalLink, PcieLink, Topology

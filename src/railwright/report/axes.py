@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from railwright.limits.model import Quantity
+from railwright.limits.limit import Quantity
 from railwright.report import wording
 
 _SIZE_TICKS = 6

@@ -14,7 +14,7 @@ from railwright.diagnosis.hypotheses import Fitted
 from railwright.diagnosis.model import Judged
 from railwright.diagnosis.verdict import format_quantity
 from railwright.faults.model import Finding
-from railwright.limits.model import Limit, NoLimit
+from railwright.limits.limit import Limit, NoLimit
 from railwright.report import wording
 from railwright.report.collective_text import labelled
 from railwright.results.records import size_of

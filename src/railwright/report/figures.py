@@ -19,7 +19,7 @@ import msgspec
 from railwright.diagnosis.gpu_limits import decides_nothing
 from railwright.diagnosis.model import Judged
 from railwright.groups import grouped
-from railwright.limits.model import Limit, Quantity
+from railwright.limits.limit import Limit, Quantity
 from railwright.report import axes, wording
 from railwright.report.offline_page import Figure, Row, plotly_text
 

@@ -14,7 +14,7 @@ from railwright.diagnosis.gpu_limits import decides_nothing
 from railwright.diagnosis.model import Diagnosis, Judged, State
 from railwright.errors import RailwrightError
 from railwright.groups import grouped
-from railwright.limits.model import Limit
+from railwright.limits.limit import Limit
 from railwright.report import wording
 from railwright.report.figures import figures, slow_edge
 from railwright.report.offline_page import as_it_is, render_page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from railwright.limits.model import Limit
+from railwright.limits.limit import Limit
 from railwright.limits.table import PathLimit
 from railwright.report import wording
 from railwright.topology.devices import Topology

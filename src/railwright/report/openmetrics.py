@@ -15,7 +15,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from railwright.diagnosis.model import Diagnosis, Judged
 from railwright.diagnosis.verdict import WORST_FIRST
-from railwright.limits.model import Limit, Quantity
+from railwright.limits.limit import Limit, Quantity
 from railwright.report import wording
 from railwright.report.text import all_findings
 from railwright.results.records import Run

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from railwright.limits.designs import Design, Question, Reach, Saving, cautions
-from railwright.limits.model import Limit
+from railwright.limits.limit import Limit
 from railwright.limits.switches import SwitchTier
 from railwright.report import wording
 from railwright.report.collective_text import rate_words

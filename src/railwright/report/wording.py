@@ -11,7 +11,7 @@ from railwright.diagnosis.model import Diagnosis, Judged, JudgedPath, State
 from railwright.diagnosis.verdict import WORST_FIRST, format_quantity
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, EXIT_USAGE
 from railwright.groups import grouped
-from railwright.limits.model import Expected, Limit, NoLimit
+from railwright.limits.limit import Expected, Limit, NoLimit
 from railwright.results.records import Context, End
 from railwright.terminal import visible as visible  # templates and pages call it as one of their words
 from railwright.topology.devices import Scalar, Topology

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from railwright.limits.model import Bounds, NoLimit, Quantity
+from railwright.limits.limit import Bounds, NoLimit, Quantity
 from railwright.results.records import Result
 from railwright.topology.devices import Scalar
 

@@ -19,7 +19,7 @@ import msgspec
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.groups import grouped
-from railwright.limits.model import Quantity
+from railwright.limits.limit import Quantity
 from railwright.results import fairness
 from railwright.results.fairness import Difference, percent
 from railwright.results.ratio import CONFIDENCE, RatioInterval, ratio_interval

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from railwright.limits.model import Quantity
+from railwright.limits.limit import Quantity
 from railwright.results.bounds import (
     Bound,
     CacheLine,

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from railwright.limits.model import Quantity
+from railwright.limits.limit import Quantity
 from railwright.topology.devices import Scalar, Topology
 
 SCHEMA_VERSION = 2

@@ -8,7 +8,7 @@ import msgspec
 from railwright.errors import EXIT_OK, EXIT_UNJUDGED, UsageError
 from railwright.limits.cluster_path import cluster_path_limits
 from railwright.limits.collectives import collective_limit
-from railwright.limits.model import Limit
+from railwright.limits.limit import Limit
 from railwright.limits.table import limits_of, paths_that_matter
 from railwright.report.collective_text import render_collective
 from railwright.report.limits_text import render_limits

@@ -19,7 +19,7 @@ from railwright.benchmarks.job import Case
 from railwright.benchmarks.options import Options, choice, one_of, option, whole_numbers
 from railwright.benchmarks.record import joined, measured, waived
 from railwright.errors import CannotJudge
-from railwright.limits.model import Quantity
+from railwright.limits.limit import Quantity
 from railwright.native.files import Engine, Extent, Pass, io_uring_works
 from railwright.native.memory import Buffer
 from railwright.results.bounds import Bound, Declaration, Supply

@@ -36,7 +36,7 @@ from railwright.benchmarks.kv.storage import FileTarget, ObjectTarget, Target
 from railwright.benchmarks.kv.timed import of_passes, results_of
 from railwright.benchmarks.kv.verified import Ends, Region, Seeds, transfer
 from railwright.benchmarks.record import failed_if, waived
-from railwright.limits.model import Quantity
+from railwright.limits.limit import Quantity
 from railwright.native import cufile, nixl
 from railwright.native.cuda import Device, DeviceBuffer
 from railwright.native.cufile_watch import Watch

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.limits.model import Quantity
+from railwright.limits.limit import Quantity
 from railwright.results.readers.log_lines import cut_short, refusal
 from railwright.results.readers.subject import Subject
 from railwright.results.records import Result, Summary, Verification

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from railwright.limits.model import Quantity
+from railwright.limits.limit import Quantity
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import Line, columns_of, refusal, runs_of
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
