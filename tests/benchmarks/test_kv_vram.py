@@ -20,7 +20,7 @@ from railwright.benchmarks.kv.vram_cases import Move
 from railwright.benchmarks.registry import BENCHMARKS, find
 from railwright.errors import UsageError
 from railwright.faults import peer_access_off, rma_emulated, tcp_fallback
-from railwright.faults.model import Facts
+from railwright.faults.fault import Facts
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.session import Planned, Session
 from railwright.results.readers import ucx_protocols

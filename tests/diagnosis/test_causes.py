@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from railwright.diagnosis.causes import causes_of
 from railwright.diagnosis.model import Judged, Verdict
-from railwright.faults.model import Certainty, Finding, OfBenchmark, OfParameter, OfPart, OfPath, Place
+from railwright.faults.fault import Certainty, Finding, OfBenchmark, OfParameter, OfPart, OfPath, Place
 from railwright.limits.limit import NoLimit, Quantity
 from railwright.results.records import Evidence
 from railwright.topology.devices import Path, Scalar

@@ -9,7 +9,7 @@ import pytest
 
 from railwright.diagnosis.nccl_contradictions import contradictions
 from railwright.diagnosis.nccl_paths import pci_address
-from railwright.faults.model import Finding
+from railwright.faults.fault import Finding
 from railwright.results.readers import nccl_log
 from railwright.topology.expand import expand
 

@@ -10,7 +10,7 @@ from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.diagnose import diagnose
 from railwright.errors import EXIT_OK
 from railwright.faults.algorithm_forced import FAULT, nvls_is_off
-from railwright.faults.model import Facts
+from railwright.faults.fault import Facts
 from railwright.results.records import Context, End, Result, ResultFile, Run, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Topology

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Finding
+from railwright.faults.fault import Facts, Fault, Finding
 from railwright.faults.registry import FAULTS
 from railwright.results.records import Evidence, Result
 from railwright.topology.devices import Device, EthernetLink, InfinibandLink, Link, PcieLink, Topology, Unknown

@@ -5,7 +5,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts
+from railwright.faults.fault import Facts
 from railwright.faults.registry import FAULTS
 from railwright.topology.devices import Unknown
 from railwright.topology.expand import expand

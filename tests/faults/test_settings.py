@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railwright.faults.model import Facts
+from railwright.faults.fault import Facts
 from railwright.faults.registry import FAULTS
 from railwright.results.records import Result
 from railwright.topology.expand import expand

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from railwright.errors import RailwrightError
-from railwright.faults.model import Facts, Fault, Supposed
+from railwright.faults.fault import Facts, Fault, Supposed
 from railwright.faults.registry import FAULTS
 from railwright.limits.case import Case
 from railwright.limits.collectives import algorithms, at_size

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.topology.machines import archive
 
 from railwright.benchmarks.registry import DECLARATIONS
-from railwright.faults.model import Facts, Finding
+from railwright.faults.fault import Facts, Finding
 from railwright.faults.symmetric_without_nvls import FAULT
 from railwright.results.records import Result
 from railwright.results.statistics import summarise

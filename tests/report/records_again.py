@@ -9,7 +9,7 @@ import msgspec
 
 from railwright.diagnosis.model import Diagnosis, Judged, JudgedPath
 from railwright.errors import UsageError
-from railwright.faults.model import Place
+from railwright.faults.fault import Place
 from railwright.report.records import ComparedRuns, ExitRecord, FindingRecord, ReportRecord
 from railwright.results.compare import ComparedPoint, Comparison, OneSided
 from railwright.results.fairness import Difference

@@ -8,7 +8,7 @@ import random
 from railwright.diagnosis.model import Diagnosis, Judged, JudgedPath, Verdict
 from railwright.diagnosis.verdict import WORST_FIRST, fraction_of_limit, judge
 from railwright.errors import EXIT_SLOW
-from railwright.faults.model import Finding, OfPart
+from railwright.faults.fault import Finding, OfPart
 from railwright.limits.limit import Expected, Limit, NoLimit, Quantity, Source, Step
 from railwright.results.records import Context, End, Evidence, Noise, Result, Run, Verification
 from railwright.results.statistics import summarise

@@ -7,7 +7,7 @@ import sys
 
 from tests.stand_ins import environment
 
-from railwright.faults.model import Facts
+from railwright.faults.fault import Facts
 from railwright.faults.registry import FAULTS
 from railwright.topology.sources.load import load
 from railwright.topology.sources.nvidia_model import PROBE

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from railwright.faults.model import Facts
+from railwright.faults.fault import Facts
 from railwright.faults.registry import FAULTS
 from railwright.report.topology_text import render_topology
 from railwright.topology.paths import Affinity

@@ -12,7 +12,7 @@ from railwright.diagnosis.limits_of import LimitFinder
 from railwright.diagnosis.model import Diagnosis, Judged, JudgedPath, State, Verdict
 from railwright.diagnosis.verdict import WORST_FIRST, judged
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
-from railwright.faults.model import Facts, Finding
+from railwright.faults.fault import Facts, Finding
 from railwright.faults.registry import FAULTS
 from railwright.groups import grouped
 from railwright.results.bounds import Declarations

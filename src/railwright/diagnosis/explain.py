@@ -10,7 +10,7 @@ from railwright.diagnosis.model import Judged, State, Verdict
 from railwright.diagnosis.nccl_paths import NO_MACHINE
 from railwright.diagnosis.verdict import WORST_FIRST
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
-from railwright.faults.model import Facts, Finding
+from railwright.faults.fault import Facts, Finding
 from railwright.faults.registry import FAULTS
 from railwright.limits.limit import NoLimit
 from railwright.results.readers.foreign_file import ForeignFile

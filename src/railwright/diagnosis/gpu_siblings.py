@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from railwright.diagnosis.model import Judged
 from railwright.diagnosis.verdict import format_quantity
-from railwright.faults.model import Finding, OfPart, OfPath
+from railwright.faults.fault import Finding, OfPart, OfPath
 from railwright.results.records import Evidence, size_of
 from railwright.results.statistics import quantile
 from railwright.topology.devices import Topology

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from railwright.diagnosis.foreign import BYTES_DECIDE, Machine, is_collective, path_of
 from railwright.errors import RailwrightError
-from railwright.faults.model import Supposed
+from railwright.faults.fault import Supposed
 from railwright.faults.registry import FAULTS
 from railwright.limits.case import Case
 from railwright.limits.cluster_path import cluster_path_limits

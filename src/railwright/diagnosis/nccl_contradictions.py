@@ -12,7 +12,7 @@ from railwright.diagnosis.nccl_evidence import MAX_WHERE, could_not_look, log_li
 from railwright.diagnosis.nccl_networks import no_gdr, no_peer_to_peer, receive_over_cpu, sockets, unused_nics
 from railwright.diagnosis.nccl_paths import Ways
 from railwright.diagnosis.nccl_settings import costly_settings, differing_settings
-from railwright.faults.model import Finding, OfLog
+from railwright.faults.fault import Finding, OfLog
 from railwright.results.readers.nccl_log_model import Communicator, NcclLog, Ring
 from railwright.results.readers.nccl_log_summary import Wiring
 from railwright.topology.devices import Topology

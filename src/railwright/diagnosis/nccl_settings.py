@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from railwright.diagnosis.nccl_evidence import named
-from railwright.faults.model import Certainty, Finding
+from railwright.faults.fault import Certainty, Finding
 from railwright.faults.settings import is_below, is_one_of
 from railwright.groups import grouped
 from railwright.results.readers.nccl_log_model import NcclLog, Setting

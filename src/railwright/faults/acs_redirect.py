@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_host
+from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import has_gpu_links, over_network, with_pcie
 from railwright.limits.case import Case
 from railwright.results.records import Evidence

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from railwright.errors import RailwrightError
-from railwright.faults.model import Facts, Fault, Findings, Place, Ways
+from railwright.faults.fault import Facts, Fault, Findings, Place, Ways
 from railwright.faults.parts import can_run
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Fault, Ways
+from railwright.faults.fault import Fault, Ways
 from railwright.faults.parts import over_network
 from railwright.faults.settings import Cause, Settings, is_below
 from railwright.limits.case import Case

@@ -9,7 +9,7 @@ import math
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Fault, Ways
+from railwright.faults.fault import Fault, Ways
 from railwright.faults.parts import can_run, has_gpu_links
 from railwright.faults.settings import Cause, Settings, is_below
 from railwright.limits.case import Case

@@ -5,7 +5,7 @@ Programs see one GPU fewer and say nothing, so that all else would be measured a
 
 from __future__ import annotations
 
-from railwright.faults.model import Certainty, Facts, Fault, Findings, OfPart
+from railwright.faults.fault import Certainty, Facts, Fault, Findings, OfPart
 from railwright.faults.parts import grouped, silent_gpus
 from railwright.results.records import Evidence
 from railwright.topology.devices import Device

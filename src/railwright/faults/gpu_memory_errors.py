@@ -5,7 +5,7 @@ Rates stay what they are: such a GPU is found when a job ends with an error, or 
 
 from __future__ import annotations
 
-from railwright.faults.model import Facts, Fault, Findings, OfPart
+from railwright.faults.fault import Facts, Fault, Findings, OfPart
 from railwright.faults.parts import silent_gpus
 from railwright.results.records import Evidence
 from railwright.topology.devices import Device

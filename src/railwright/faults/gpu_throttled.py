@@ -5,7 +5,7 @@ What happens during a measurement is seen by sampling (`diagnosis.gpu_health`).
 
 from __future__ import annotations
 
-from railwright.faults.model import Facts, Fault, Findings, OfPart
+from railwright.faults.fault import Facts, Fault, Findings, OfPart
 from railwright.faults.parts import grouped
 from railwright.results.records import Evidence
 

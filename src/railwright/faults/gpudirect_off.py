@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from railwright.faults.model import Certainty, Facts, Fault, Finding, Findings, OfPart, Ways, with_host
+from railwright.faults.fault import Certainty, Facts, Fault, Finding, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import over_network, rdma_ports, with_host_facts
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case

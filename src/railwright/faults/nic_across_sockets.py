@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_host
+from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import above, over_network, rdma_ports, without
 from railwright.limits.case import Case
 from railwright.limits.software import nearest_nic_kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_host
+from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import over_network, without
 from railwright.limits.case import Case
 from railwright.results.records import Evidence

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Findings, OfPart, Ways, with_host
+from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import can_run, has_gpu_links, nvlink_not_read, without
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.groups import grouped

@@ -7,7 +7,7 @@ it finds, and does not ask. Between two processes cuda_ipc maps the memory with 
 
 from __future__ import annotations
 
-from railwright.faults.model import Facts, Fault, Findings, OfBenchmark, OfParameter, OfPath
+from railwright.faults.fault import Facts, Fault, Findings, OfBenchmark, OfParameter, OfPath
 from railwright.results.records import Result
 
 CLAIM = "peer_access"

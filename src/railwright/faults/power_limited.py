@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.faults.model import Facts, Fault, Findings, OfPart
+from railwright.faults.fault import Facts, Fault, Findings, OfPart
 from railwright.faults.parts import grouped
 from railwright.results.records import Evidence
 from railwright.topology.devices import Device

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.errors import RailwrightError
-from railwright.faults.model import Fault, Ways
+from railwright.faults.fault import Fault, Ways
 from railwright.faults.parts import has_gpu_links, over_network
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case

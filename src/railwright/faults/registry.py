@@ -28,7 +28,7 @@ from railwright.faults import (
     tcp_fallback,
     uplinks_shared,
 )
-from railwright.faults.model import Fault
+from railwright.faults.fault import Fault
 
 FAULTS: tuple[Fault, ...] = (
     pcie_below_maximum.FAULT,

@@ -8,7 +8,7 @@ active messages over TCP, and says so in no log but that of its protocols (UCX 1
 
 from __future__ import annotations
 
-from railwright.faults.model import Facts, Fault, Findings, OfBenchmark, OfParameter, OfPath
+from railwright.faults.fault import Facts, Fault, Findings, OfBenchmark, OfParameter, OfPath
 from railwright.results.readers.ucx_protocols import EMULATION
 from railwright.results.records import Evidence
 from railwright.topology.devices import Scalar

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 
 from railwright.faults.algorithm_forced import nvls_is_off
-from railwright.faults.model import Certainty, Facts, Fault, Finding, Findings, OfBenchmark, OfParameter
+from railwright.faults.fault import Certainty, Facts, Fault, Finding, Findings, OfBenchmark, OfParameter
 from railwright.limits.limit import Constant
 from railwright.limits.sources import SYMMETRIC_MEASURED
 from railwright.results.bounds import Collective, declared_for

@@ -13,7 +13,7 @@ import re
 
 from msgspec.structs import replace
 
-from railwright.faults.model import Facts, Fault, Findings, OfBenchmark, OfPath, Ways, with_host
+from railwright.faults.fault import Facts, Fault, Findings, OfBenchmark, OfPath, Ways, with_host
 from railwright.faults.parts import is_rdma, over_network, rdma_ports, with_links
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case

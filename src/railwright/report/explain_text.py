@@ -13,7 +13,7 @@ from railwright.diagnosis.explain import Explained
 from railwright.diagnosis.hypotheses import Fitted
 from railwright.diagnosis.model import Judged
 from railwright.diagnosis.verdict import format_quantity
-from railwright.faults.model import Finding
+from railwright.faults.fault import Finding
 from railwright.limits.limit import Limit, NoLimit
 from railwright.report import wording
 from railwright.report.collective_text import labelled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from railwright.faults.model import Finding
+from railwright.faults.fault import Finding
 from railwright.report import wording
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import msgspec
 
 from railwright.diagnosis.model import Diagnosis, Judged, JudgedPath
-from railwright.faults.model import Finding, Place
+from railwright.faults.fault import Finding, Place
 from railwright.results.compare import Comparison, RunLabel
 from railwright.results.records import End, Run
 

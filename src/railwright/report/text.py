@@ -15,7 +15,7 @@ from rich.text import Text
 
 from railwright.diagnosis.gpu_health import watched_words
 from railwright.diagnosis.model import Diagnosis, JudgedPath
-from railwright.faults.model import Finding
+from railwright.faults.fault import Finding
 from railwright.groups import grouped
 from railwright.report import wording
 from railwright.report.iteration_text import render_iterations

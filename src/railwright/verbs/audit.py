@@ -6,7 +6,7 @@ import click
 
 from railwright.diagnosis.diagnose import exit_status
 from railwright.errors import EXIT_OK, EXIT_UNJUDGED
-from railwright.faults.model import Facts
+from railwright.faults.fault import Facts
 from railwright.faults.registry import FAULTS
 from railwright.launch.context import environment
 from railwright.report.findings_text import finding_lines
