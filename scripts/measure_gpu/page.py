@@ -15,7 +15,7 @@ from measure_gpu.session import COMMANDS, NOT_RUN, NOTES
 
 from railwright.benchmarks.registry import declarations_for
 from railwright.diagnosis.diagnose import diagnose
-from railwright.diagnosis.model import Judged
+from railwright.diagnosis.judged import Judged
 from railwright.report.nccl_choice import CostTable, cost_tables
 from railwright.results.records import Run
 from railwright.results.store import load

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.diagnosis.causes import causes_of
-from railwright.diagnosis.model import Judged, Verdict
+from railwright.diagnosis.judged import Judged, Verdict
 from railwright.faults.fault import Certainty, Finding, OfBenchmark, OfParameter, OfPart, OfPath, Place
 from railwright.limits.limit import NoLimit, Quantity
 from railwright.results.records import Evidence

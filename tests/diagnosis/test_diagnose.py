@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.diagnose import diagnose
-from railwright.diagnosis.model import Diagnosis, JudgedPath
+from railwright.diagnosis.judged import Diagnosis, JudgedPath
 from railwright.limits.limit import Limit, Quantity
 from railwright.results.records import Context, Evidence, Result, ResultFile, Run, Verification
 from railwright.results.statistics import summarise

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from railwright.diagnosis.model import Diagnosis, Judged, JudgedPath
+from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath
 from railwright.errors import UsageError
 from railwright.faults.fault import Place
 from railwright.report.records import ComparedRuns, ExitRecord, FindingRecord, ReportRecord

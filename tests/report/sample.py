@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from railwright.diagnosis.model import Diagnosis, Judged, JudgedPath, Verdict
+from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath, Verdict
 from railwright.diagnosis.verdict import WORST_FIRST, fraction_of_limit, judge
 from railwright.errors import EXIT_SLOW
 from railwright.faults.fault import Finding, OfPart

@@ -12,7 +12,7 @@ import msgspec
 import plotly.graph_objects
 import pytest
 
-from railwright.diagnosis.model import Diagnosis
+from railwright.diagnosis.judged import Diagnosis
 from railwright.errors import EXIT_OK, EXIT_UNJUDGED
 from railwright.report.figures import MAX_SERIES, figures
 from railwright.report.html import render_html

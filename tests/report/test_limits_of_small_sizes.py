@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from railwright.diagnosis.model import Diagnosis, Judged
+from railwright.diagnosis.judged import Diagnosis, Judged
 from railwright.errors import EXIT_OK
 from railwright.limits.limit import Expected, Limit, Source
 from railwright.report import wording

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from railwright.diagnosis.model import Diagnosis
+from railwright.diagnosis.judged import Diagnosis
 from railwright.report.openmetrics import render_openmetrics
 
 from . import sample

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.gpu_health import watched_words
-from railwright.diagnosis.model import Diagnosis
+from railwright.diagnosis.judged import Diagnosis
 from railwright.errors import EXIT_UNJUDGED, UsageError
 from railwright.report import wording
 from railwright.report.html import render_html

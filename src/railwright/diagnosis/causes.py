@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from railwright.diagnosis.model import Judged
+from railwright.diagnosis.judged import Judged
 from railwright.faults.fault import Finding, OfParameter, OfPath, Place
 from railwright.results.records import Evidence
 from railwright.topology.devices import Path

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from railwright.diagnosis import gpu_health
 from railwright.diagnosis.causes import causes_of
+from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath, State, Verdict
 from railwright.diagnosis.limits_of import LimitFinder
-from railwright.diagnosis.model import Diagnosis, Judged, JudgedPath, State, Verdict
 from railwright.diagnosis.verdict import WORST_FIRST, judged
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.faults.fault import Facts, Finding

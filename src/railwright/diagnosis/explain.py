@@ -6,7 +6,7 @@ import msgspec
 
 from railwright.diagnosis.foreign import Machine, busbw_scale, differences, is_busbw, judge_rows, machine_for
 from railwright.diagnosis.hypotheses import Fitted, fit
-from railwright.diagnosis.model import Judged, State, Verdict
+from railwright.diagnosis.judged import Judged, State, Verdict
 from railwright.diagnosis.nccl_paths import NO_MACHINE
 from railwright.diagnosis.verdict import WORST_FIRST
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from railwright.busbw import bus_bandwidth
-from railwright.diagnosis.model import Judged
+from railwright.diagnosis.judged import Judged
 from railwright.diagnosis.verdict import judged
 from railwright.errors import UsageError
 from railwright.faults.parts import without

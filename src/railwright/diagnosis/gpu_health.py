@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from railwright.diagnosis.gpu_siblings import GPU_ID, SLOWER_BY, slower_than_siblings
-from railwright.diagnosis.model import Judged
+from railwright.diagnosis.judged import Judged
 from railwright.faults.fault import Finding, OfBenchmark, OfPart
 from railwright.groups import grouped
 from railwright.results.records import Evidence, Result

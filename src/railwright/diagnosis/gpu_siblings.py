@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from railwright.diagnosis.model import Judged
+from railwright.diagnosis.judged import Judged
 from railwright.diagnosis.verdict import format_quantity
 from railwright.faults.fault import Finding, OfPart, OfPath
 from railwright.results.records import Evidence, size_of

@@ -10,7 +10,7 @@ For a latency the limit is a floor and the band is read upwards.
 
 from __future__ import annotations
 
-from railwright.diagnosis.model import Judged, State, Verdict
+from railwright.diagnosis.judged import Judged, State, Verdict
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
 from railwright.results.records import Outcome, Result, Verification
 from railwright.units import format_bandwidth, format_duration, format_flops, format_messages, format_operations

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from railwright.diagnosis.explain import Explained
 from railwright.diagnosis.hypotheses import Fitted
-from railwright.diagnosis.model import Judged
+from railwright.diagnosis.judged import Judged
 from railwright.diagnosis.verdict import format_quantity
 from railwright.faults.fault import Finding
 from railwright.limits.limit import Limit, NoLimit

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from railwright.diagnosis.gpu_limits import decides_nothing
-from railwright.diagnosis.model import Judged
+from railwright.diagnosis.judged import Judged
 from railwright.groups import grouped
 from railwright.limits.limit import Limit, Quantity
 from railwright.report import axes, wording

@@ -11,7 +11,7 @@ import msgspec
 
 from railwright.diagnosis.gpu_health import WATCHED, watched_words
 from railwright.diagnosis.gpu_limits import decides_nothing
-from railwright.diagnosis.model import Diagnosis, Judged, State
+from railwright.diagnosis.judged import Diagnosis, Judged, State
 from railwright.errors import RailwrightError
 from railwright.groups import grouped
 from railwright.limits.limit import Limit

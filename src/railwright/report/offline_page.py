@@ -19,7 +19,7 @@ import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from railwright.diagnosis.model import State
+from railwright.diagnosis.judged import State
 from railwright.errors import RailwrightError
 from railwright.report import wording
 

@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
-from railwright.diagnosis.model import Diagnosis, Judged
+from railwright.diagnosis.judged import Diagnosis, Judged
 from railwright.diagnosis.verdict import WORST_FIRST
 from railwright.limits.limit import Limit, Quantity
 from railwright.report import wording

@@ -1,8 +1,8 @@
 """What `--json` prints: the records that the terminal text is rendered from, one JSON object a line.
 
 run        the machine and the command            (results.records.Run)
-judged     one point beside its limit             (diagnosis.model.Judged)
-path       one curve with its verdict             (diagnosis.model.JudgedPath)
+judged     one point beside its limit             (diagnosis.judged.Judged)
+path       one curve with its verdict             (diagnosis.judged.JudgedPath)
 finding    one fault of the machine's settings    (FindingRecord)
 end        how the run ended; absent when cut off (results.records.End)
 exit       the exit status                        (ExitRecord)
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from railwright.diagnosis.model import Diagnosis, Judged, JudgedPath
+from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath
 from railwright.faults.fault import Finding, Place
 from railwright.results.compare import Comparison, RunLabel
 from railwright.results.records import End, Run

@@ -14,7 +14,7 @@ from rich.table import Column
 from rich.text import Text
 
 from railwright.diagnosis.gpu_health import watched_words
-from railwright.diagnosis.model import Diagnosis, JudgedPath
+from railwright.diagnosis.judged import Diagnosis, JudgedPath
 from railwright.faults.fault import Finding
 from railwright.groups import grouped
 from railwright.report import wording

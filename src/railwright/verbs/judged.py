@@ -10,7 +10,7 @@ import click
 
 from railwright.benchmarks.registry import declarations_for
 from railwright.diagnosis.diagnose import diagnose
-from railwright.diagnosis.model import Diagnosis
+from railwright.diagnosis.judged import Diagnosis
 from railwright.errors import RailwrightError
 from railwright.report.html import render_html
 from railwright.report.openmetrics import render_openmetrics
