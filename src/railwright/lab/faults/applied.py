@@ -15,7 +15,7 @@ import msgspec
 from railwright.errors import CannotJudge, RailwrightError, UsageError, unknown_name
 from railwright.lab import state
 from railwright.lab.faults import background, cpu
-from railwright.lab.faults.model import Effect, Fault, OnPort, PortBusy, PortDown, PortFlaps, SlowCpu, Values
+from railwright.lab.faults.effects import Effect, Fault, OnPort, PortBusy, PortDown, PortFlaps, SlowCpu, Values
 from railwright.lab.faults.ports import port_scripts, touched
 from railwright.lab.faults.registry import fault_named
 from railwright.lab.state import Lab

@@ -7,7 +7,7 @@ link only. `from` is the end that sends, and `share` the fraction of the link's 
 from __future__ import annotations
 
 from railwright.errors import UsageError
-from railwright.lab.faults.model import Effect, Fault, PortBusy, Values
+from railwright.lab.faults.effects import Effect, Fault, PortBusy, Values
 
 _PACKET_BYTES = 1500  # at a full queue short packets find room where long ones do not
 

@@ -8,7 +8,7 @@ flows there, so that a rerun with other source ports is sometimes fast. Without 
 from __future__ import annotations
 
 from railwright.errors import UsageError, unknown_name
-from railwright.lab.faults.model import Effect, Fault, PairRate, Values
+from railwright.lab.faults.effects import Effect, Fault, PairRate, Values
 from railwright.lab.model import Cable, Node
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.lab.faults.model import Effect, Fault, PortFlaps, Values
+from railwright.lab.faults.effects import Effect, Fault, PortFlaps, Values
 
 
 def _effects(values: Values) -> tuple[Effect, ...]:

@@ -6,7 +6,7 @@ without it.
 
 from __future__ import annotations
 
-from railwright.lab.faults.model import Effect, Fault, PortRate, SlowCpu, Values
+from railwright.lab.faults.effects import Effect, Fault, PortRate, SlowCpu, Values
 
 
 def _effects(values: Values) -> tuple[Effect, ...]:

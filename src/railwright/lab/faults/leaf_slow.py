@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from railwright.errors import UsageError
-from railwright.lab.faults.model import Effect, Fault, PortRate, Values
+from railwright.lab.faults.effects import Effect, Fault, PortRate, Values
 
 
 def _effects(values: Values) -> tuple[Effect, ...]:

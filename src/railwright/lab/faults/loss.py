@@ -6,7 +6,7 @@ discovery are spared or hit.
 
 from __future__ import annotations
 
-from railwright.lab.faults.model import Effect, Fault, PortLoss, Values
+from railwright.lab.faults.effects import Effect, Fault, PortLoss, Values
 
 
 def _effects(values: Values) -> tuple[Effect, ...]:

@@ -8,7 +8,7 @@ MTU in bytes; `high` keeps the link's.
 from __future__ import annotations
 
 from railwright.errors import UsageError
-from railwright.lab.faults.model import LEAST_MTU_BYTES, Effect, Fault, PortMtu, PortSegments, Values
+from railwright.lab.faults.effects import LEAST_MTU_BYTES, Effect, Fault, PortMtu, PortSegments, Values
 
 
 def _effects(values: Values) -> tuple[Effect, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from railwright.lab.faults.model import (
+from railwright.lab.faults.effects import (
     Effect,
     OnPort,
     PairRate,

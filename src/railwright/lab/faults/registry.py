@@ -14,7 +14,7 @@ from railwright.lab.faults import (
     loss,
     mtu_mismatch,
 )
-from railwright.lab.faults.model import Fault
+from railwright.lab.faults.effects import Fault
 
 FAULTS: tuple[Fault, ...] = tuple(
     each.FAULT
