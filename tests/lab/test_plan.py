@@ -7,7 +7,7 @@ import pytest
 
 from railwright.errors import UsageError
 from railwright.lab.links import shape, tbf
-from railwright.lab.model import LabPlan
+from railwright.lab.nodes import LabPlan
 from railwright.lab.plan import PREFIX_V4, PREFIX_V6, PlanOptions, plan
 from railwright.lab.routes import expected_routes
 from railwright.topology.cluster import Cluster, Fabric, Tier, cluster_of

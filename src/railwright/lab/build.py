@@ -10,7 +10,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from railwright.errors import UsageError
 from railwright.lab import frr, links, ovs, ssh, state
 from railwright.lab.frr_install import RUN_FOLDER, programs
-from railwright.lab.model import LabPlan, Node, host_route
+from railwright.lab.nodes import LabPlan, Node, host_route
 from railwright.lab.remove import remove
 from railwright.lab.state import Lab, must
 from railwright.lab.wait import wait_settled

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from railwright.lab.model import LabPlan, Node, host_route
+from railwright.lab.nodes import LabPlan, Node, host_route
 from railwright.lab.plan import PREFIX_V4, PREFIX_V6
 
 KEEPALIVE_S, HOLD_S = 3, 9

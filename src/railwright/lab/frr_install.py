@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from railwright.errors import UsageError
-from railwright.lab.model import FrrVersion
+from railwright.lab.nodes import FrrVersion
 
 _INSTALLED = Path("/usr/lib/frr")
 FRR10_VARIABLE = "RAILWRIGHT_FRR10"

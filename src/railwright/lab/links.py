@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.lab.model import Cable
+from railwright.lab.nodes import Cable
 
 _TBF_BURST_S = 4e-3
 _TBF_QUEUE_S = 10e-3

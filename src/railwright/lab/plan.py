@@ -22,7 +22,7 @@ from math import ceil
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.lab.model import Cable, FrrVersion, Kind, LabPlan, Node, RailPort
+from railwright.lab.nodes import Cable, FrrVersion, Kind, LabPlan, Node, RailPort
 from railwright.topology.cluster import Cluster, Fabric, Tier, ports
 
 MOST_RAILS = 16

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from railwright.lab.model import Cable, LabPlan, Node
+from railwright.lab.nodes import Cable, LabPlan, Node
 
 Routes = dict[str, frozenset[str]]
 """Address without prefix length -> ports."""

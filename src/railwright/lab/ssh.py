@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 from railwright.errors import UsageError
-from railwright.lab.model import LabPlan, Node
+from railwright.lab.nodes import LabPlan, Node
 from railwright.lab.state import ENTER, NETNS, Lab, must
 from railwright.process import run
 

@@ -29,7 +29,7 @@ from typing import Literal
 import msgspec
 
 from railwright.errors import RailwrightError, UsageError, unknown_name
-from railwright.lab.model import LabPlan
+from railwright.lab.nodes import LabPlan
 from railwright.lab.plan import check_name
 from railwright.process import Finished, run
 

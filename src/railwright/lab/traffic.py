@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.lab.model import LabPlan, Node
+from railwright.lab.nodes import LabPlan, Node
 from railwright.lab.state import Lab
 from railwright.process import Child, Finished, run
 

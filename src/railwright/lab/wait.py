@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from railwright.errors import CannotJudge
-from railwright.lab.model import LabPlan
+from railwright.lab.nodes import LabPlan
 from railwright.lab.routes import Routes, expected_routes
 from railwright.lab.state import Lab
 from railwright.process import run

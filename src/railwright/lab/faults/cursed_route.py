@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from railwright.errors import UsageError, unknown_name
 from railwright.lab.faults.effects import Effect, Fault, PairRate, Values
-from railwright.lab.model import Cable, Node
+from railwright.lab.nodes import Cable, Node
 
 
 def _effects(values: Values) -> tuple[Effect, ...]:

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.lab.model import Cable, LabPlan, Node
+from railwright.lab.nodes import Cable, LabPlan, Node
 from railwright.units import format_line_rate, parse_line_rate
 
 LEAST_RATE_BITS_PER_S = 64_000.0

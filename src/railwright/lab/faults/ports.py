@@ -17,7 +17,7 @@ from railwright.lab.faults.effects import (
     PortSegments,
 )
 from railwright.lab.faults.queues import pair_priority, queue_commands
-from railwright.lab.model import Cable, LabPlan
+from railwright.lab.nodes import Cable, LabPlan
 
 NFT_TABLE = "railwright_fault"
 # Before connection tracking and everything else that could count a packet that will be lost.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from railwright.lab.links import shape
-from railwright.lab.model import Cable
+from railwright.lab.nodes import Cable
 
 _ETHERNET_BYTES = 14
 _BURST_S = 4e-3
