@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 from railwright.net.check import exit_status, explained
 from railwright.net.checks import bgp, flows, offload, rdma, route
 from railwright.net.checks.registry import CHECKS
-from railwright.net.model import Attached, CachedFlow, Line, Port, PortAddress, Rail, Route, Unseen, View
+from railwright.net.view import Attached, CachedFlow, Line, Port, PortAddress, Rail, Route, Unseen, View
 
 VF = Port(
     name="net1",

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from railwright.net import railwrightd
-from railwright.net.model import Unseen
 from railwright.net.railwrightd import Railwrightd
+from railwright.net.view import Unseen
 
 ATTACHED = {
     "key": {"network": "n", "container_id": "c", "interface": "net1"},

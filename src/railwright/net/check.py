@@ -13,7 +13,9 @@ import msgspec
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, CannotJudge, UsageError
 from railwright.net import frr, leaf, packets
 from railwright.net.checks.registry import CHECKS
-from railwright.net.model import (
+from railwright.net.pod import Pod, netns_path, read_pod, same_netns, ways_to
+from railwright.net.target import Question, Target, find_target, rail_interfaces, with_peer
+from railwright.net.view import (
     NOT_ATTACHED,
     ON_THE_NODE,
     Address,
@@ -30,8 +32,6 @@ from railwright.net.model import (
     looked,
     seen,
 )
-from railwright.net.pod import Pod, netns_path, read_pod, same_netns, ways_to
-from railwright.net.target import Question, Target, find_target, rail_interfaces, with_peer
 
 _NO_PEER = "no other pod of its tenant is on this node and rail"
 _UNKNOWN_PEERS = "which pods are of its tenant is not known here"

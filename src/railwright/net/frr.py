@@ -7,7 +7,7 @@ import shutil
 import msgspec
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.net.model import Address
+from railwright.net.view import Address
 from railwright.process import run
 
 _ASK_S = 10.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from railwright.net.model import Address, Forwarding
 from railwright.net.pod import KernelRoute, ip
+from railwright.net.view import Address, Forwarding
 
 
 def route_to(netns: str, address: Address) -> Forwarding:

@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 
 from railwright.errors import CannotJudge
-from railwright.net.model import Address, Echo, Isolation, Unseen
 from railwright.net.pod import argv_inside, inside
+from railwright.net.view import Address, Echo, Isolation, Unseen
 from railwright.process import Child
 
 _SMALL_BYTES = 100

@@ -14,7 +14,7 @@ import msgspec
 
 from railwright.errors import CannotJudge, UsageError
 from railwright.lab.state import ENTER, NETNS
-from railwright.net.model import Address, Neighbour, Port, PortAddress, Route, Unseen, Way
+from railwright.net.view import Address, Neighbour, Port, PortAddress, Route, Unseen, Way
 from railwright.process import Finished, run
 
 _INSIDE = Path(__file__).with_name("inside.py")

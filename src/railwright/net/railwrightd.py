@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.net.model import (
+from railwright.net.view import (
     ON_THE_NODE,
     Attached,
     AttachedFacts,

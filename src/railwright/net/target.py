@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from railwright.errors import CannotJudge, UsageError, unknown_name
-from railwright.net.model import ON_THE_NODE, Address, Attached, Known, Unseen
 from railwright.net.pod import Pod, netns_path, read_pod, same_netns
 from railwright.net.railwrightd import Railwrightd
+from railwright.net.view import ON_THE_NODE, Address, Attached, Known, Unseen
 
 _DEFAULT_SOCKET = "/run/railwright/railwrightd.sock"
 _CLUSTER_INTERFACE = "eth0"  # Kubernetes names the cluster's own network so in every pod

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.groups import grouped
-from railwright.net.model import Line, State
+from railwright.net.view import Line, State
 from railwright.report.wording import visible
 from railwright.units import count
 

@@ -11,10 +11,10 @@ import msgspec
 from railwright.errors import UsageError, unknown_name
 from railwright.net.check import check, exit_status
 from railwright.net.checks.registry import CHECKS
-from railwright.net.model import Address, Line
 from railwright.net.pod import netns_path
 from railwright.net.railwrightd import Railwrightd
 from railwright.net.target import Question
+from railwright.net.view import Address, Line
 from railwright.report.net_text import closing_line, net_lines
 from railwright.report.records import ExitRecord
 

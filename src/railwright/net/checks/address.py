@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-from railwright.net.model import Address, Attached, Bad, Check, Note, View
+from railwright.net.view import Address, Attached, Bad, Check, Note, View
 
 
 def _judge(view: View, note: Note) -> str:

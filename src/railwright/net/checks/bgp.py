@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from railwright.net.model import NOT_ATTACHED, Address, Attached, Bad, Check, Note, Rail, Unseen, View, seen
+from railwright.net.view import NOT_ATTACHED, Address, Attached, Bad, Check, Note, Rail, Unseen, View, seen
 
 _PART = "PART_ROUTES"
 _REMEDY = "railwrightd status; vtysh -c 'show bgp summary' on the node; is the leaf's port up?"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.net.model import NOT_ATTACHED, Bad, Check, Note, Unseen, View, seen
+from railwright.net.view import NOT_ATTACHED, Bad, Check, Note, Unseen, View, seen
 
 _SPOOFED, _NO_LEAF = "spoofed", "no_leaf"
 

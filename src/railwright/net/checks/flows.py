@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.errors import CannotJudge
-from railwright.net.model import NOT_ATTACHED, Attached, Bad, Check, Note, Rail, View, seen
+from railwright.net.view import NOT_ATTACHED, Attached, Bad, Check, Note, Rail, View, seen
 
 _PART = "PART_FLOWS"
 _START_ANEW = "are ovs-provider or railwright-cni in the network's chain? start the pod anew"

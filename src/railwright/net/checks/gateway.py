@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from railwright.errors import CannotJudge
-from railwright.net.model import Address, Attached, Bad, Check, Neighbour, Note, Port, View, seen
+from railwright.net.view import Address, Attached, Bad, Check, Neighbour, Note, Port, View, seen
 
 
 def _judge(view: View, note: Note) -> str:

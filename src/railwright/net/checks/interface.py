@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from railwright.net.model import Attached, Bad, Check, Note, View
+from railwright.net.view import Attached, Bad, Check, Note, View
 
 
 def _judge(view: View, note: Note) -> str:

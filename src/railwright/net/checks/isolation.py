@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.errors import CannotJudge
-from railwright.net.model import Bad, Check, Isolation, Note, View, seen
+from railwright.net.view import Bad, Check, Isolation, Note, View, seen
 
 _REMEDY = (
     "look for flows whose cookie does not begin with 0x7277, railwrightd's: ovs-ofctl -O OpenFlow14 dump-flows BRIDGE;"

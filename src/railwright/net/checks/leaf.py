@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.net.model import Bad, Check, Note, View, seen
+from railwright.net.view import Bad, Check, Note, View, seen
 
 _REMEDY = "on the leaf: ip route; vtysh -c 'show bgp summary', its filters for this session, maximum-prefix"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from railwright.net.model import Attached, Bad, Check, Echo, Note, View, seen
+from railwright.net.view import Attached, Bad, Check, Echo, Note, View, seen
 
 
 def _judge(view: View, note: Note) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from railwright.errors import CannotJudge
-from railwright.net.model import NOT_ATTACHED, Bad, Check, Note, View, seen
+from railwright.net.view import NOT_ATTACHED, Bad, Check, Note, View, seen
 
 _SHOWN = 3
 # What ovs-vswitchd answers itself on every datapath: ARP, and neighbour discovery (ICMPv6 133 to 137).

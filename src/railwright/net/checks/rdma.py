@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.errors import CannotJudge
-from railwright.net.model import Attached, Bad, Check, Note, Port, Unseen, View
+from railwright.net.view import Attached, Bad, Check, Note, Port, Unseen, View
 
 _ACTIVE = "ACTIVE"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.net.model import Bad, Check, Note, View, seen
+from railwright.net.view import Bad, Check, Note, View, seen
 from railwright.units import format_duration
 
 _REMEDY = "is the peer of the same tenant, and does it answer echo requests? run railwright net check for it as well"

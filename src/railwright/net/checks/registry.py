@@ -17,7 +17,7 @@ from railwright.net.checks import (
     reach,
     route,
 )
-from railwright.net.model import Check
+from railwright.net.view import Check
 
 CHECKS: tuple[Check, ...] = tuple(
     each.CHECK

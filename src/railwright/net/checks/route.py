@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses
 
 from railwright.errors import CannotJudge
-from railwright.net.model import ON_THE_NODE, Address, Attached, Bad, Check, Network, Note, Port, Unseen, View
+from railwright.net.view import ON_THE_NODE, Address, Attached, Bad, Check, Network, Note, Port, Unseen, View
 
 
 def _judge(view: View, note: Note) -> str:
