@@ -19,6 +19,7 @@ from railwright.report import wording
 from railwright.report.figures import figures, slow_edge
 from railwright.report.offline_page import as_it_is, render_page
 from railwright.report.text import all_findings
+from railwright.report.topology_svg import render_topology_svg
 from railwright.results.records import End, Result, Run
 from railwright.topology.devices import Scalar, Topology
 from railwright.units import count, format_size
@@ -56,8 +57,6 @@ def render_html(run: Run, diagnosis: Diagnosis, results: tuple[Result, ...], end
 
 def _drawing(topology: Topology) -> str:
     """The topology as SVG, checked to be well-formed, so that a bad name could at worst break the drawing."""
-    from railwright.report.topology_svg import render_topology_svg
-
     drawing: str = render_topology_svg(topology)
     try:
         ET.fromstring(drawing)  # noqa: S314  # our own drawing, and without a document type nothing can be expanded
