@@ -9,7 +9,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Mapping
-from types import TracebackType
 
 import msgspec
 
@@ -54,9 +53,7 @@ class GpuWatch:
             self._child.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._child is not None:
             self._child.stop(grace_s=0.2)
 

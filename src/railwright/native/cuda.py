@@ -10,7 +10,6 @@ import ctypes
 import functools
 from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from railwright.errors import CannotJudge
@@ -114,9 +113,7 @@ class Device:
     def __enter__(self) -> Device:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -240,9 +237,7 @@ class DeviceBuffer:
     def __enter__(self) -> DeviceBuffer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.free()
 
     def free(self) -> None:
@@ -302,7 +297,7 @@ class PinnedBuffer(Buffer):
         pin = function("rw_cuda_register", c_int, c_void_p, c_void_p, c_size_t, POINTER(c_uint64))
         code = pin(device.context, self.address, size_bytes, byref(mapped))
         if code:
-            super().__exit__(None, None, None)
+            super().__exit__()
             what = f"cannot pin {format_size(size_bytes)} of host memory: {_error_text(code)}"
             raise CannotJudge(what, hint="see `ulimit -l`, or choose smaller sizes")
         self.device = device
@@ -311,11 +306,9 @@ class PinnedBuffer(Buffer):
     def __enter__(self) -> PinnedBuffer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         function("rw_cuda_unregister", c_int, c_void_p, c_void_p)(self.device.context, self.address)
-        super().__exit__(kind, value, trace)
+        super().__exit__()
 
 
 class Stream:
@@ -332,9 +325,7 @@ class Stream:
     def __enter__(self) -> Stream:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -15,7 +15,6 @@ import os
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, byref, c_double, c_int, c_int64, c_size_t, c_uint, c_uint64, c_void_p
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, NamedTuple
 
 from railwright.errors import CannotJudge
@@ -197,9 +196,7 @@ class CuFile:
     def __enter__(self) -> CuFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         function("rw_cufile_deregister_buffer", None, c_uint64)(self._buffer.address)
         function("rw_cufile_deregister", None, c_void_p)(self.handle)
         function("rw_cufile_close", c_int)()

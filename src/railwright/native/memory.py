@@ -7,7 +7,6 @@ import errno
 import os
 from ctypes import POINTER, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from pathlib import Path
-from types import TracebackType
 
 from railwright.errors import CannotJudge
 from railwright.native.library import NativeError, function, seconds_array
@@ -48,9 +47,7 @@ class Buffer:
     def __enter__(self) -> Buffer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         function("rw_free", c_int, c_void_p, c_size_t)(self.address, self.size_bytes)
 
     def pages_on(self, node: int) -> int:

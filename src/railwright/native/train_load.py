@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from ctypes import POINTER, Structure, byref, c_double, c_int, c_int64, c_uint, c_uint64, c_void_p
 from pathlib import Path
-from types import TracebackType
 from typing import Literal
 
 from railwright.errors import CannotJudge
@@ -81,9 +80,7 @@ class Cublas:
     def __enter__(self) -> Cublas:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         function("rw_cublas_close", c_int, c_void_p)(self.handle)
 
 
@@ -155,9 +152,7 @@ class Load:
     def __enter__(self) -> Load:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._held.close()
 
     @property

@@ -11,7 +11,6 @@ import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol
 
 from railwright.benchmarks.benchmark import AnyRank
@@ -72,9 +71,7 @@ class FileTarget:
             self._open = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._open.close()
 
     def go_direct(self, direct: bool) -> None:
