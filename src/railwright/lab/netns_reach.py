@@ -21,7 +21,7 @@ _ASK_S = 10.0
 
 
 class _Address(msgspec.Struct, frozen=True):
-    """What `ip -json address` says of an address; the rest of it is left out."""
+    """The part of `ip -json address` that is used of an address."""
 
     local: str
     family: str
@@ -29,7 +29,7 @@ class _Address(msgspec.Struct, frozen=True):
 
 
 class _Interface(msgspec.Struct, frozen=True):
-    """The same of an interface."""
+    """The part of `ip -json address` that is used of an interface."""
 
     ifname: str
     flags: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class NetnsReach(NamespaceReach):
 
     @property
     def interfaces(self) -> tuple[str, ...]:
-        """Those that are up and have an address in every namespace. Raises UsageError where there are none."""
+        """The interfaces that are up with an address in every namespace. Raises UsageError if there are none."""
         if self.only:
             return self.only
         every = [set(self._interfaces(host)) for host in self.hosts]
@@ -77,7 +77,7 @@ class NetnsReach(NamespaceReach):
         return ["ip", "netns", "exec", self._name(node), *argv]
 
     def address(self) -> str:
-        """Of the first namespace, on the first interface that is used."""
+        """The first namespace's address on the first interface in use."""
         there = self._interfaces(self.hosts[0])
         return next(there[name][0].local for name in self.interfaces if name in there)
 
@@ -90,7 +90,7 @@ class NetnsReach(NamespaceReach):
         self._check("see ip -n NAMESPACE address, ip -n NAMESPACE route and what lies between them")
 
     def _trouble(self, host: str, port: int) -> str:
-        """By any interface that is used, IPv4 before IPv6."""
+        """The reason why a host cannot be reached by any interface in use; IPv4 is tried before IPv6."""
         ways = self._ways(host)
         no_way = f"no {' or '.join(self.interfaces)} is up with an address"
         why = first_that_arrives(self, ways, port) if ways else no_way
@@ -118,7 +118,7 @@ class NetnsReach(NamespaceReach):
         return found
 
     def _up(self, host: str) -> list[_Interface]:
-        """Those that are up. Raises CannotJudge where they cannot be read."""
+        """The interfaces that are up. Raises CannotJudge if they cannot be read."""
         ended = run(["ip", "-netns", self._name(host), "-json", "address"], timeout_s=_ASK_S)
         try:
             if ended.returncode != 0:

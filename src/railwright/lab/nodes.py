@@ -60,7 +60,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Its loopbacks, then those of its rails."""
+        """The addresses of its loopback, then those of its rails."""
         return (*self.loopbacks, *(address for rail in self.rails for address in rail.addresses))
 
     def rail(self, number: int) -> RailPort:
@@ -111,7 +111,7 @@ class LabPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         raise unknown_name(f"node in lab {self.name}", name, (node.name for node in self.nodes))
 
     def of_kind(self, kind: Kind) -> tuple[Node, ...]:
-        """All hosts, all leaves, ... in the order of their numbers."""
+        """All nodes of a kind, in the order of their numbers."""
         return tuple(node for node in self.nodes if node.kind == kind)
 
     def cables_of(self, name: str) -> tuple[Cable, ...]:

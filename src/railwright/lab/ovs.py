@@ -17,7 +17,7 @@ _TIMEOUT_S = 30.0
 
 
 def check_installed() -> None:
-    """Raises UsageError where Open vSwitch is not there."""
+    """Raises UsageError if Open vSwitch is not installed."""
     if not SCHEMA.exists():
         raise UsageError("Open vSwitch is not installed", hint="apt-get install openvswitch-switch ethtool")
 

@@ -42,7 +42,7 @@ PREFIX_V6 = f"{_START_V6}:/48"
 
 
 class PlanOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the cluster does not say."""
+    """The options of a lab that a cluster does not decide."""
 
     name: str = "lab"
     frr: FrrVersion = "8"
@@ -61,7 +61,7 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def plan(cluster: Cluster, options: PlanOptions) -> LabPlan:
-    """The lab of that cluster. Raises UsageError for what a lab on one machine cannot be."""
+    """The lab of a cluster. Raises UsageError for a lab that one machine cannot hold."""
     _check_options(options)
     rails = len(ports(cluster.host))
     if not 1 <= rails <= MOST_RAILS:

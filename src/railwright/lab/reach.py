@@ -23,7 +23,7 @@ _HOSTS_FILE = "namespaces.json"
 
 
 class NamespaceReach:
-    """What reaching hosts that are namespaces of this machine has in common, whoever made them."""
+    """The common part of all ways to reach hosts that are namespaces of this machine."""
 
     hosts: tuple[str, ...]
 
@@ -33,17 +33,17 @@ class NamespaceReach:
     """All hosts run on the CPUs of this machine."""
 
     def around(self, argv: Sequence[str]) -> list[str]:
-        """What runs `argv` on the first host, and ends all that it started when it ends."""
+        """The command line that runs `argv` on the first host and ends all of its children with it."""
         return [*ENTER, "head", self._namespace(self.hosts[0]), self.hosts[0], *argv]
 
     def agent(self, scratch: Path) -> list[str]:
-        """What stands in ssh's place, before a host's name and a command line."""
+        """The program that takes ssh's place. A host's name and a command line follow it."""
         file = scratch / _HOSTS_FILE
         file.write_bytes(msgspec.json.encode({name: self._namespace(name) for name in self.hosts}))
         return [*ENTER, "agent", str(file)]
 
     def addresses(self) -> tuple[str, ...]:
-        """None: its hosts share our files."""
+        """No address is needed: the hosts share our files."""
         return ()
 
     def _check(self, hint: str) -> None:
@@ -57,7 +57,7 @@ class NamespaceReach:
             raise CannotJudge("; ".join(troubles), hint=hint)
 
     def _trouble(self, host: str, port: int) -> str:
-        """Why no packet from a port of the first host reaches a host; empty where one does."""
+        """The reason why no packet from the first host reaches a host; empty if one does."""
         raise NotImplementedError
 
     def _namespace(self, name: str) -> str:
@@ -66,7 +66,7 @@ class NamespaceReach:
 
 
 def first_that_arrives(ends: Ends, ways: Sequence[Route], port: int) -> str:
-    """Why no packet arrives by any of the ways, in words; empty where one does."""
+    """The reason why no packet arrives by any of the ways; empty if one arrives."""
     refused = 0
     for way in ways:
         (seen,) = send_packets(ends, way, (port,), packets=_PACKETS, interval_s=_INTERVAL_S)
@@ -93,7 +93,7 @@ class LabReach(NamespaceReach):
 
     @property
     def name(self) -> str:
-        """For messages and records."""
+        """The name of the way, for messages and records."""
         return f"lab {self.lab.name}"
 
     @property
@@ -103,13 +103,13 @@ class LabReach(NamespaceReach):
 
     @property
     def rate_bytes_per_s(self) -> float | None:
-        """What all ports of a host carry together in one direction; None where they are as fast as the machine."""
+        """The rate of all ports of a host together in one direction. None if the ports have no limit of their own."""
         cables = self.lab.plan.cables_of(self.hosts[0])
         rates = [cable.rate_bits_per_s for cable in cables if cable.rate_bits_per_s is not None]
         return sum(rates) / 8 if rates else None
 
     def address(self) -> str:
-        """Of the first host, for the daemons of the others; IPv4 where there is any."""
+        """The address of the first host, for the daemons of the others: IPv4 if it has one."""
         return self.lab.plan.node(self.hosts[0]).rails[0].addresses[0]
 
     def check(self) -> None:
@@ -117,7 +117,7 @@ class LabReach(NamespaceReach):
         self._check(f"see railwright lab status and railwright lab fault --name {self.lab.name}")
 
     def _trouble(self, host: str, port: int) -> str:
-        """By any rail."""
+        """The reason why a host cannot be reached by any rail."""
         plan = self.lab.plan
         ways = [route(plan, self.hosts[0], host, rail=port.rail) for port in plan.node(host).rails]
         why = first_that_arrives(self.lab, ways, port)

@@ -1,4 +1,4 @@
-"""Ends a lab: its processes, namespaces, cgroups and files; only what was written down as made, whenever it was left.
+"""Ends a lab: its processes, namespaces, cgroups and files. Only what the journal says was made is removed.
 
 A namespace's processes are found by what namespace they are in, not by pid files: so also those whose parent was
 killed before it could write one.
@@ -56,7 +56,7 @@ def _is_ours(namespace: str, lab: str) -> bool:
 
 
 def processes_in(namespaces: Iterable[str]) -> list[int]:
-    """The processes whose network namespace is one of these, in no order."""
+    """The processes in these network namespaces, in no order."""
     kept = {_identity(_PROC / "1/ns/net"), _identity(_PROC / "self/ns/net")}
     wanted = {_identity(state.NETNS / name) for name in namespaces} - kept - {None}
     if not wanted:
@@ -66,7 +66,7 @@ def processes_in(namespaces: Iterable[str]) -> list[int]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode of a namespace; None where there is none (any more)."""
+    """Device and inode of a namespace; None if it is gone."""
     with contextlib.suppress(OSError):
         found = path.stat()
         return found.st_dev, found.st_ino
@@ -74,7 +74,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _end_processes(namespaces: list[str]) -> None:
-    """Kill until nobody is left, twice in a row: a process that is just being forked is found the second time."""
+    """Kill until two looks in a row find no process: one that is just being forked is found by the second."""
     deadline = time.monotonic() + _WITHIN_S
     empty = 0
     while empty < 2:
@@ -102,7 +102,7 @@ def _remove_namespaces(folder: Path, names: list[str]) -> None:
 
 
 def _remove_cgroup(path: Path) -> None:
-    """A cgroup that a fault made, and its processes; only below the cgroup file system."""
+    """Remove a fault's cgroup and its processes, below the cgroup file system only."""
     if _CGROUPS not in path.parents or ".." in path.parts:
         return
     if not emptied(path, lambda process: os.kill(int(process), signal.SIGKILL), _WITHIN_S):
@@ -110,7 +110,7 @@ def _remove_cgroup(path: Path) -> None:
 
 
 def _remove_folder(folder: Path) -> None:
-    """The journal goes last, and then the lock: whoever is killed in between can begin again."""
+    """Remove the journal, and the lock after it, as the last: a removal that was killed before can begin again."""
     for entry in folder.iterdir():
         if entry.name in ("lock", "made.jsonl"):
             continue

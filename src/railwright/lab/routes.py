@@ -33,12 +33,12 @@ def expected_routes(plan: LabPlan) -> dict[str, Routes]:
 
 
 def _announced(owner: Node) -> list[tuple[tuple[str, ...], str | None]]:
-    """Addresses with the only port that announces them; None: every port."""
+    """The addresses of a node, each with the one port that announces it, or None if every port does."""
     return [(owner.loopbacks, None), *((rail.addresses, rail.port) for rail in owner.rails)]
 
 
 def _distances(owner: str, port: str | None, cables: dict[str, tuple[Cable, ...]], hosts: set[str]) -> dict[str, int]:
-    """Cables between each node and the owner, by way of nodes that carry for others."""
+    """The number of cables from each node to the owner, over nodes that forward packets."""
     distance = {owner: 0}
     waiting = deque([owner])
     while waiting:
@@ -56,7 +56,7 @@ def _distances(owner: str, port: str | None, cables: dict[str, tuple[Cable, ...]
 def _ports(
     node: Node, owner: str, port: str | None, distance: dict[str, int], cables: tuple[Cable, ...], hosts: set[str]
 ) -> frozenset[str]:
-    """The ports towards neighbours that are one nearer; of a host the one of the same rail, where there is one."""
+    """The ports towards neighbours that are one cable nearer. A host uses the port of the same rail if it has one."""
     ways = []
     for cable in cables:
         peer = cable.peer_of(node.name)

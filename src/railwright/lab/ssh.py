@@ -1,4 +1,4 @@
-"""sshd of a host: what clusters have, with keys that this lab alone knows.
+"""The sshd of a host, as clusters have it, with keys of this lab alone.
 
 Each sshd listens on its host's loopback addresses, in its namespace, and lets in whoever has the lab's key. Nothing is
 taken from or left in the machine's own configuration or the user's. `ssh -F LAB/ssh/config host1` goes from one host of
@@ -24,18 +24,18 @@ _HINT = "try it without --ssh"
 
 
 def check_installed() -> None:
-    """Raises UsageError where sshd or ssh is not there."""
+    """Raises UsageError if sshd or ssh is not installed."""
     if not _SSHD.exists() or shutil.which("ssh-keygen") is None:
         raise UsageError("sshd is not installed", hint="apt-get install --no-install-recommends openssh-server")
 
 
 def config_of(lab: Lab) -> Path:
-    """What `ssh -F` takes."""
+    """The configuration file for `ssh -F`."""
     return lab.folder / "ssh/config"
 
 
 def _folder_of(lab: Lab, host: str) -> Path:
-    """Not in the node's own folder, which is FRR's: sshd trusts no keys below another user's."""
+    """The folder of a host's sshd. The node's own folder belongs to FRR's user, and sshd trusts no keys below it."""
     return config_of(lab).parent / host
 
 
@@ -64,7 +64,7 @@ def start(lab: Lab, host: str) -> None:
 
 
 def know_hosts(lab: Lab) -> None:
-    """Write down every host's key, once all are made, so that no connection is taken on trust."""
+    """Write down every host's key, so that no connection is taken on trust."""
     lines = []
     for node in lab.plan.of_kind("host"):
         key = (_folder_of(lab, node.name) / "host_key.pub").read_text(encoding="ascii").split()

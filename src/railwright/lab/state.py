@@ -1,4 +1,4 @@
-"""Where a lab is written down, so that whoever comes later, also after a SIGKILL, finds all of it.
+"""The files that describe a lab. Whoever comes later finds all of the lab by them, also after a SIGKILL.
 
 `/run/railwright/labs/NAME/`:
 
@@ -67,7 +67,7 @@ class Lab:
 
     @cached_property
     def identity(self) -> str:
-        """Random, part of every name outside the folder."""
+        """A random word that is part of every name outside the folder."""
         return read(self.folder / "identity").decode("ascii", "replace").strip()
 
     @property
@@ -88,7 +88,7 @@ class Lab:
         return run(self.argv_in(node, argv), timeout_s=timeout_s)
 
     def node_folder(self, node: str) -> Path:
-        """Sockets, pid files and logs of that node."""
+        """The folder with the sockets, pid files and logs of a node."""
         return self.folder / "nodes" / self.plan.node(node).name
 
     def record(self, kind: MadeKind, *names: str) -> None:
@@ -97,7 +97,7 @@ class Lab:
             file.write(b"".join(msgspec.json.encode(Made(kind=kind, name=name)) + b"\n" for name in names))
 
     def made(self) -> list[Made]:
-        """All that was recorded, in order; a last line that was cut short names nothing that was made."""
+        """All entries in order. A last line that was cut short is left out: nothing was made for it yet."""
         found = []
         with contextlib.suppress(FileNotFoundError):
             for line in read(self.folder / "made.jsonl").splitlines():
@@ -107,14 +107,14 @@ class Lab:
 
 
 def must(finished: Finished, failed: str, hint: str, log: Path | None = None) -> None:
-    """Raises RailwrightError where a child failed: what that was, and its last words, else those of its log."""
+    """Raises RailwrightError if a child failed, with the command and the last line of its output or its log."""
     if finished.returncode != 0:
         lines = finished.output or (log.read_text("utf-8", "replace").splitlines() if log and log.exists() else [])
         raise RailwrightError(f"{failed}: {'; '.join(lines[-3:]) or finished.describe()}", hint=hint)
 
 
 def require_root() -> None:
-    """Raises UsageError for anybody else: namespaces and their links are root's."""
+    """Raises UsageError for other users: only root may make namespaces and links."""
     if os.geteuid() != 0:
         raise UsageError("a lab needs root: it makes network namespaces", hint="run it with sudo")
 
@@ -197,7 +197,7 @@ def read(path: Path) -> bytes:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Whole or not at all."""
+    """Write a file as a whole: a crash leaves the old one or the new one."""
     part = path.with_name(f".{path.name}")
     part.write_bytes(content)
     part.chmod(0o600)

@@ -1,4 +1,4 @@
-"""What is there of a lab now, held against its plan."""
+"""The present state of a lab, compared with its plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ State = Literal["up", "incomplete", "interrupted"]
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One node."""
+    """The state of one node."""
 
     name: str
     kind: str
@@ -46,7 +46,7 @@ class LabStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
 
 
 def observe(lab: Lab, executor: Executor) -> LabStatus:
-    """Look at every node of a lab, whose plan is readable. Raises UsageError where it is not."""
+    """Look at every node of a lab. Raises UsageError if its plan cannot be read."""
     expected = expected_routes(lab.plan)
     missing = missing_routes(lab, expected, executor)
     nodes = []

@@ -40,7 +40,7 @@ _HINT = "is the lab up? railwright lab status"
 
 
 class Ends(Protocol):
-    """What has network namespaces under names: a lab, or namespaces of others."""
+    """Named network namespaces: those of a lab, or of somebody else."""
 
     def argv_in(self, node: str, argv: Sequence[str]) -> list[str]:
         """The argument list that runs `argv` in the node's namespace."""
@@ -59,12 +59,12 @@ class FlowSeen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lost(self) -> int:
-        """Sent and not received, whoever dropped them."""
+        """The packets that were sent and did not arrive."""
         return self.sent - self.received
 
 
 class RateSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """What arrived of one TCP flow."""
+    """One TCP flow, as its receiver saw it."""
 
     source_port: int
     received_bytes: int = 0
@@ -88,7 +88,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a probe sends."""
+    """The amounts that a probe sends."""
 
     flows: int = 16
     packets: int = 40
@@ -116,19 +116,19 @@ class WaySeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """What `probe` saw."""
+    """The result of a probe."""
 
     route: Route
     ways: tuple[WaySeen, ...]
 
     @property
     def lost(self) -> int:
-        """Packets lost on all ways."""
+        """The packets lost on all ways together."""
         return sum(one.lost for one in self.ways)
 
     @property
     def bandwidth_bytes_per_s(self) -> float:
-        """TCP over all ways."""
+        """The rate of TCP over all ways together."""
         return sum(one.bandwidth_bytes_per_s for one in self.ways)
 
 
@@ -242,7 +242,7 @@ def _argv(role: str, settings: dict[str, Any]) -> list[str]:
 def _exchange(
     lab: Ends, way: Route, protocol: str, settings: dict[str, Any], lasts_s: float, kind: type[Flow]
 ) -> tuple[Flow, ...]:
-    """Run both ends; of each flow what the sender and the receiver said, by source port."""
+    """Run both ends. Returns the words of sender and receiver about each flow, by source port."""
     with Child(lab.argv_in(way.destination, _argv(f"receive_{protocol}", settings))) as receiver:
         end = time.monotonic() + _START_S
         while _READY not in receiver.output:
@@ -260,7 +260,7 @@ def _exchange(
 
 
 def _records(ended: Finished, node: str) -> dict[int, dict[str, Any]]:
-    """What an end said of each flow, by source port."""
+    """The words of one end about each flow, by source port."""
     if ended.returncode != 0:
         why = " ".join(ended.output)[-300:] or ended.describe()
         raise CannotJudge(f"traffic of {node} failed: {why}", hint=_HINT)

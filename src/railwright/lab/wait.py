@@ -37,7 +37,7 @@ def wait_settled(lab: Lab, executor: Executor, within_s: float) -> None:
 
 
 def missing_routes(lab: Lab, expected: dict[str, Routes], executor: Executor) -> dict[str, Routes]:
-    """Of each node what is expected and not there: addresses with the ports that lack. Complete nodes are left out."""
+    """The missing routes of each node: addresses, with the ports that they lack. Complete nodes are left out."""
     there = executor.map(lambda name: kernel_routes(lab, name), expected)
     found = {}
     for (name, routes), actual in zip(expected.items(), there, strict=True):

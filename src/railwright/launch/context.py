@@ -67,7 +67,7 @@ def _software() -> dict[str, str]:
 
 
 def _clocks() -> dict[str, Scalar]:
-    """The first CPU's frequency now and its governor, each only where the machine says it."""
+    """The first CPU's present frequency and its governor. What the machine does not report is left out."""
     root = live_root()
     found: dict[str, Scalar] = {}
     cpuinfo = root.read("proc/cpuinfo")
@@ -90,7 +90,7 @@ def busy_fraction() -> float:
 
 
 def _cpu_times() -> tuple[int, int]:
-    """(all, idle and waiting for disks) in ticks."""
+    """All ticks of the CPUs, and those that were idle or waited for disks."""
     try:
         fields = [int(field) for field in Path("/proc/stat").read_text("ascii").split("\n", 1)[0].split()[1:9]]
     except (OSError, ValueError):
@@ -99,7 +99,7 @@ def _cpu_times() -> tuple[int, int]:
 
 
 def noise() -> Noise:
-    """A fixed piece of work, timed thousands of times: what it takes beyond its median was taken by others."""
+    """Time a fixed piece of work thousands of times: what it takes beyond its median was taken by others."""
     times = sorted(fixed_work(_NOISE_WORK, _NOISE_QUANTA))
     quantum = quantile(times, 0.5)
     lost = sum(one - quantum for one in times if one > quantum)
@@ -107,7 +107,7 @@ def noise() -> Noise:
 
 
 def available_memory_bytes() -> int | None:
-    """What the kernel says can still be allocated, None where it does not say."""
+    """The memory that can still be allocated, as the kernel estimates it. None if it gives no estimate."""
     try:
         for line in Path("/proc/meminfo").read_text("ascii").splitlines():
             if line.startswith("MemAvailable:"):

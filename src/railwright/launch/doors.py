@@ -39,14 +39,14 @@ class Door(Protocol):
 
     @property
     def address(self) -> str:
-        """What a rank is given: see the top of this file."""
+        """The address that a rank is given, in one of the forms above."""
 
     @property
     def is_here(self) -> bool:
-        """Whether who comes runs on this machine, so that its process can be looked at."""
+        """Whether the peers run on this machine, so that their processes can be inspected."""
 
     def admit(self, connection: socket.socket) -> int | None:
-        """The process id of a peer on this machine, 0 of one elsewhere; None: refused."""
+        """The process id of a peer on this machine, 0 for a peer elsewhere, None for a peer that is refused."""
 
     def asks_token(self) -> bool:
         """Whether a first line must prove that the peer is a rank of this launch."""
@@ -79,11 +79,11 @@ class LocalDoor:
         return pid if user == os.getuid() else None
 
     def asks_token(self) -> bool:
-        """No: the kernel says who it is."""
+        """No proof is needed: the kernel names the peer."""
         return False
 
     def greet(self, connection: socket.socket, said: bytes) -> bool:
-        """Never asked."""
+        """This is never called."""
         del connection, said
         return False
 
@@ -102,16 +102,16 @@ class NetworkDoor:
         self.address = f"tcp:{self.listening.getsockname()[1]}:{self._token}:{','.join(addresses)}"
 
     def admit(self, connection: socket.socket) -> int | None:
-        """Anybody may knock."""
+        """Every peer may connect; its first line must prove that it is a rank."""
         _notice_silence(connection)
         return 0
 
     def asks_token(self) -> bool:
-        """Yes."""
+        """A token is needed."""
         return True
 
     def greet(self, connection: socket.socket, said: bytes) -> bool:
-        """Answer the token with the job, as one line."""
+        """Check the token, and answer it with the job as one line."""
         if not hmac.compare_digest(said, self._token.encode()):
             return False
         connection.settimeout(_GREET_S)
@@ -152,7 +152,7 @@ def knock(address: str) -> tuple[socket.socket, bytes | None]:
 
 
 def _line(stream: socket.socket) -> bytes:
-    """One line, no further: nothing else follows it. Raises OSError where the other side leaves first."""
+    """Read one line and no byte after it. Raises OSError if the other side leaves first."""
     found = bytearray()
     while not found.endswith(b"\n"):
         data = stream.recv(1 << 16)

@@ -14,7 +14,7 @@ BUSY_ABOVE = 0.5
 
 @contextlib.contextmanager
 def measuring_alone(force: bool) -> Iterator[None]:
-    """Hold the host, as far as its network namespace goes, for one run. Raises UsageError if another run holds it.
+    """Hold the host for one run. The lock is one of the network namespace. Raises UsageError if another run holds it.
 
     The lock is a name in Linux's abstract socket namespace: the kernel drops it when the process ends, however it
     ends, so that there is no stale lock and no file.

@@ -24,7 +24,7 @@ _NVML_AVERAGES_OVER_S = 1.2
 
 
 def refuse_busy_gpus(gpus: Iterable[Device], *, force: bool) -> str:
-    """Of which GPUs nobody could tell whether they are busy, and why; empty where that is known of all.
+    """The GPUs that may be busy for all that is known, with the reason. Empty if the state of every GPU is known.
 
     Raises UsageError for a busy GPU.
     """
@@ -46,7 +46,7 @@ def refuse_busy_gpus(gpus: Iterable[Device], *, force: bool) -> str:
 
 
 def _unread(ids: Mapping[str, str], found: Iterable[Business]) -> str:
-    """Which GPUs NVML does not list, or says nothing of."""
+    """The GPUs that NVML does not list, or gives no state of."""
     told = {one.address for one in found if (one.processes, one.utilisation, one.memory_used_bytes) != (None,) * 3}
     unread = [name for address, name in ids.items() if address not in told]
     if not unread:
@@ -57,7 +57,7 @@ def _unread(ids: Mapping[str, str], found: Iterable[Business]) -> str:
 
 
 def why_busy(gpu: Business) -> str:
-    """In words, empty for an idle GPU."""
+    """The use of a GPU in words; empty for an idle GPU."""
     words = []
     if gpu.processes:
         words.append(f"{gpu.processes} process{'es' * (gpu.processes > 1)}")
@@ -69,7 +69,7 @@ def why_busy(gpu: Business) -> str:
 
 
 def _ask() -> tuple[list[Business], str]:
-    """What NVML says of each GPU, or why it says nothing."""
+    """The state of each GPU by NVML, or the reason why there is none."""
     finished = run(_PROGRAM, timeout_s=_TIMEOUT_S)
     said = "".join(finished.output)
     try:

@@ -17,7 +17,7 @@ from railwright.topology.sources.nvidia_merge import GPU_IDLE, throttle_names
 
 
 class GpuSample(msgspec.Struct, frozen=True, array_like=True):
-    """One GPU at one time. None is what NVML does not say."""
+    """One GPU at one time. A field is None if NVML does not report it."""
 
     address: str
     sm_clock_hz: float | None
@@ -40,7 +40,7 @@ BUSINESS = "business"
 
 
 class Business(msgspec.Struct, frozen=True, array_like=True):
-    """Who uses one GPU. None is what NVML does not say."""
+    """The processes on one GPU. A field is None if NVML does not report it."""
 
     address: str
     processes: int | None
@@ -106,7 +106,7 @@ def summary(samples: Sequence[Sample], gpus: Mapping[str, Device]) -> tuple[dict
 
 
 def _median_clock(clocks: Sequence[tuple[float, str]], address: str) -> float:
-    """Of one GPU that is among them."""
+    """The samples of one GPU."""
     return quantile(sorted(clock for clock, of in clocks if of == address), 0.5)
 
 

@@ -86,7 +86,7 @@ class GpuWatch:
         )
 
     def _why_not(self) -> str:
-        """Why no sample counted for a result."""
+        """The reason why a result has no samples."""
         if self._child is None:
             return SWITCHED_OFF
         status = self._child.poll()

@@ -25,7 +25,7 @@ class Reach(Protocol):
 
     @property
     def name(self) -> str:
-        """For messages and records: `ssh`."""
+        """The name of the way, for messages and records: `ssh`."""
 
     @property
     def shares_files(self) -> bool:
@@ -37,31 +37,31 @@ class Reach(Protocol):
 
     @property
     def interfaces(self) -> tuple[str, ...]:
-        """Those that MPI and UCX are to use where nothing else was said; none: their own choice."""
+        """The interfaces that MPI and UCX use by default. Empty if they are to choose."""
 
     @property
     def rate_bytes_per_s(self) -> float | None:
-        """What a host can send, where that is known; only for how long a plan takes."""
+        """The rate at which a host can send, if it is known. Plans estimate their length with it."""
 
     def check(self) -> None:
         """Raises CannotJudge, naming host and cause, where one cannot be reached. Takes bounded time."""
 
     def around(self, argv: Sequence[str]) -> list[str]:
-        """What runs mpirun itself."""
+        """The command line that runs mpirun."""
 
     def agent(self, scratch: Path) -> list[str]:
         """The program, with its first words, that mpirun calls with a host and a command line."""
 
     def address(self) -> str:
-        """Where mpirun runs, as the other hosts know it. After `check`."""
+        """The address of mpirun, as the other hosts see it. Call `check` first."""
 
     def addresses(self) -> tuple[str, ...]:
-        """Where we are ourselves, as the hosts know us. After `check`."""
+        """Our own addresses, as the hosts see them. Call `check` first."""
 
 
 @dataclass(frozen=True)
 class Hosts:
-    """What was asked for."""
+    """The hosts of a launch, as the command line names them."""
 
     names: tuple[str, ...]
     ranks_per_host: int
@@ -70,12 +70,12 @@ class Hosts:
 
     @property
     def ranks(self) -> int:
-        """Of all hosts."""
+        """The number of ranks on all hosts."""
         return len(self.names) * self.ranks_per_host
 
     @property
     def used_interfaces(self) -> tuple[str, ...]:
-        """Those that were asked for, else those of the reach."""
+        """The interfaces of the command line, else the defaults of the reach."""
         return self.interfaces or self.reach.interfaces
 
 

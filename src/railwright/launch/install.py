@@ -10,6 +10,6 @@ _TIMEOUT_S = 1800.0
 
 
 def install(python: str, requirements: Path) -> Finished:
-    """Run pip; how it ended."""
+    """Run pip, and return how it ended."""
     arguments = ["install", "--no-deps", "--require-hashes", "--only-binary", ":all:", "--disable-pip-version-check"]
     return run([python, "-P", "-m", "pip", *arguments, "--requirement", str(requirements)], timeout_s=_TIMEOUT_S)

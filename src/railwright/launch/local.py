@@ -18,7 +18,7 @@ class LocalLauncher:
     name = "local"
 
     def check(self) -> None:
-        """Nothing: this host is there."""
+        """Do nothing: this host can be reached."""
 
     def door(self, scratch: Path, job: bytes) -> Door:
         """Where the rank streams to."""
@@ -33,10 +33,10 @@ class LocalLauncher:
         return list(RANK_PROGRAM)
 
     def environment(self, scratch: Path) -> dict[str, str]:
-        """What the launcher adds to the ranks' environment: nothing."""
+        """The additions to the ranks' environment: none."""
         del scratch
         return {}
 
     def clean_up(self, started: float) -> None:
-        """Nothing: a plain child keeps no files."""
+        """Do nothing: a plain child leaves no files."""
         del started

@@ -34,7 +34,7 @@ class MpiLauncher:
         self.flavour, self.version = _identify(str(self.mpirun))
 
     def check(self) -> None:
-        """Nothing: this host is there."""
+        """Do nothing: this host can be reached."""
 
     def door(self, scratch: Path, job: bytes) -> Door:
         """Where the ranks stream to."""
@@ -87,7 +87,7 @@ class MpiLauncher:
 
 
 def _is_mapped(path: str) -> bool:
-    """Whether any process that we may look at has the file mapped."""
+    """Whether a process has the file mapped, of those that we may inspect."""
     for maps in Path("/proc").glob("[0-9]*/maps"):
         with contextlib.suppress(OSError):
             if path in maps.read_text(encoding="utf-8", errors="replace"):

@@ -51,7 +51,7 @@ class HostsLauncher:
         self.hosts.reach.check()
 
     def door(self, scratch: Path, job: bytes) -> Door:
-        """A file where the hosts see our files, else a port."""
+        """A door at a file if the hosts see our files, else one at a port."""
         if self.hosts.reach.shares_files:
             return LocalDoor(scratch / _STREAM_FILE)
         return NetworkDoor(self.hosts.reach.addresses(), job)
@@ -99,7 +99,7 @@ class HostsLauncher:
         return words
 
     def environment(self, scratch: Path) -> dict[str, str]:
-        """That of `mpi`, and which interfaces MPI and UCX use."""
+        """The environment of `mpi`, and the interfaces of MPI and UCX."""
         found = self.mpi.environment(scratch) | _interfaces(self.hosts.used_interfaces)
         if self.hosts.reach.shares_cpus:
             found |= _unless_set(_OF_ONE_MACHINE)
@@ -110,12 +110,12 @@ class HostsLauncher:
         return found
 
     def clean_up(self, started: float) -> None:
-        """As on one host; what ranks left on others is swept by the next launch there."""
+        """Clean up as on one host. What ranks left on other hosts is removed by the next launch there."""
         self.mpi.clean_up(started)
 
 
 def _interfaces(names: tuple[str, ...]) -> dict[str, str]:
-    """The variables of each library, side by side; what the user has set himself stays."""
+    """The variables of each library together. What the user has set is kept."""
     if not names:
         # A host may have routed addresses on its loopback interface, and Open MPI would try to reach them there.
         wanted = {"OMPI_MCA_btl_tcp_if_exclude": "lo"}

@@ -1,4 +1,4 @@
-"""A folder for one launch, that leaves nothing behind.
+"""A folder for one launch. Nothing of it stays behind.
 
 MPI launchers and shared-memory transports keep files in /tmp and /dev/shm and leave them there when killed; they are
 all pointed here. A lock on the folder is held as long as we live, and the name holds our process id, so that what a

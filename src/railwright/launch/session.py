@@ -51,7 +51,7 @@ class Launcher(Protocol):
         """The command line that starts `ranks` ranks, which get that environment."""
 
     def environment(self, scratch: Path) -> dict[str, str]:
-        """What it adds to the ranks' environment."""
+        """The additions to the ranks' environment."""
 
     def clean_up(self, started: float) -> None:
         """Remove what ranks that died in a launch begun at `started` (epoch seconds) left behind."""
@@ -82,7 +82,7 @@ class _RankState:
 
 @dataclass(frozen=True)
 class Planned:
-    """One launch to come."""
+    """One planned launch."""
 
     benchmark: AnyBenchmark
     job: AnyJob
@@ -95,7 +95,7 @@ class Planned:
         return f"{self.benchmark.name} {varied}".rstrip()
 
     def without_measurement(self, outcome: Outcome, reason: str) -> Result:
-        """The record that stands for a launch that brought none."""
+        """The record of a launch without results."""
         return self.benchmark.blank(
             self.plan.path,
             self.job.case,
@@ -175,7 +175,7 @@ class Session:
                 self._trouble = self._trouble or self._judge_silence(time.monotonic() - heard)
 
     def _judge_silence(self, silent_s: float) -> str:
-        """Why a launch that says nothing is ended, empty where it may go on.
+        """The reason to end a silent launch; empty if it may go on.
 
         A step may be silent for long. So hosts are looked at meanwhile, and one that cannot be reached is believed the
         second time: packets also get lost where a benchmark fills the links.
@@ -264,6 +264,6 @@ class Session:
         return len(self._ranks) == self.planned.job.ranks and all(state.said_bye for state in self._ranks.values())
 
     def _settle(self, child: Child) -> None:
-        """After the goodbyes the launcher must end by itself; its status then says nothing about the results."""
+        """Wait for the launcher after all ranks said goodbye. Its status then tells nothing about the results."""
         if not self._trouble:
             child.wait(_LEAVING_S)

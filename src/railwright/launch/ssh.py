@@ -36,7 +36,7 @@ _ASK = (
 
 
 class _Answer(NamedTuple):
-    """What a host says."""
+    """The answer of a host."""
 
     boot: str
     """Random, of the kernel's start."""
@@ -68,13 +68,13 @@ class SshReach:
 
     @property
     def shares_cpus(self) -> bool:
-        """Whether two of them were booted as one. Asks them, if they were not asked yet; raises as `check`."""
+        """Whether two of the names are one machine, by their boot ids. Asks the hosts if needed; raises as `check`."""
         if not self._answers:
             self.check()
         return len({answer.boot for answer in self._answers}) < len(self.hosts)
 
     def around(self, argv: Sequence[str]) -> list[str]:
-        """Nothing is put around it: it runs here."""
+        """The command line itself: it runs here."""
         return list(argv)
 
     def agent(self, scratch: Path | None = None) -> list[str]:
@@ -88,11 +88,11 @@ class SshReach:
         return [self._ssh, *config, *(word for option in options for word in ("-o", option))]
 
     def address(self) -> str:
-        """The first at which a host sees us."""
+        """The first address at which a host sees us."""
         return self.addresses()[0]
 
     def addresses(self) -> tuple[str, ...]:
-        """All at which hosts see us, each once."""
+        """All addresses at which hosts see us, each once."""
         return tuple(dict.fromkeys(answer.we_are for answer in self._answers))
 
     def check(self) -> None:
@@ -106,7 +106,7 @@ class SshReach:
         self._answers = tuple(answer for answer in answers if isinstance(answer, _Answer))
 
     def _ask(self, host: str) -> _Answer | str:
-        """What a host says, or what is wrong with it."""
+        """The answer of a host, or the reason why there is none."""
         # ssh gives one line to the other side's shell, so its words are quoted for that.
         line = shlex.join([sys.executable, "-P", "-c", _ASK])
         finished = run([*self.agent(), host, line], timeout_s=_WITHIN_S)
