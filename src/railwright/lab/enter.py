@@ -33,7 +33,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> None:
-    """Do what the first word says; never returns normally for `enter` and `agent`."""
+    """Do what the first word says. `enter` and `agent` never return normally."""
     role, first, second, *words = sys.argv[1:]
     try:
         if role == "head":
@@ -87,7 +87,7 @@ def _head(network: str, hostname: str, words: list[str]) -> int:
 
 
 def _be_first(words: list[str]) -> None:
-    """Process 1 of the new process-id namespace, whose end is that of all others in there."""
+    """Run as process 1 of the new process-id namespace. Its end ends all others in there."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     program = os.fork()
     if not program:

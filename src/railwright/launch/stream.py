@@ -33,7 +33,7 @@ _DAEMON_ENDS_S = 2.0
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
-    """A rank is there."""
+    """A rank has started."""
 
     rank: int
     host: str
@@ -69,11 +69,11 @@ _decoder = msgspec.json.Decoder(Message)
 
 
 class Sender:
-    """A rank's end. Raises CannotJudge where nobody answers at the address."""
+    """A rank's side of the stream. Raises CannotJudge if the address does not answer."""
 
     def __init__(self, address: str) -> None:
         self._socket, self.job = knock(address)
-        """The job as JSON where it comes over the stream; None: it is in the scratch folder."""
+        """The job as JSON if it comes over the stream. None if it is in the scratch folder."""
 
     def send(self, message: Message) -> None:
         """Send one message; blocks until the kernel has taken it."""
@@ -118,7 +118,7 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 class Listener:
-    """The parent's end: yields (rank, message) and `Lost` as they come. Closes the door when it is left."""
+    """The parent's side of the stream: yields (rank, message) and `Lost` as they arrive, and closes the door."""
 
     def __init__(self, door: Door | None = None) -> None:
         self._door = door or LocalDoor()
@@ -129,7 +129,7 @@ class Listener:
         self._selector.register(self._door.listening, selectors.EVENT_READ)
         self._pending: dict[socket.socket, bytearray] = {}
         self._unproven: dict[socket.socket, float] = {}
-        """Who has not yet said the token, and until when it may."""
+        """The connections that have not yet sent the token, each with its deadline."""
         self._process: dict[socket.socket, int] = {}
         self._rank: dict[socket.socket, int] = {}
         self._ended: set[socket.socket] = set()
@@ -144,7 +144,7 @@ class Listener:
         self._door.listening.close()
 
     def wait(self, timeout_s: float) -> Iterator[tuple[int | None, Message | Lost]]:
-        """What arrived within `timeout_s`; may be nothing."""
+        """The messages that arrive within `timeout_s`, if any."""
         for key, _ in self._selector.select(timeout_s):
             if key.fileobj is self._door.listening:
                 self._accept()
@@ -197,7 +197,7 @@ class Listener:
             yield self._read(connection, line)
 
     def _prove(self, connection: socket.socket, said: bytearray) -> None:
-        """Nothing of a stranger is decoded: the first line is the token, or its sender is sent away."""
+        """Check the first line, which must be the token. Nothing of an unknown sender is decoded."""
         line, end, rest = bytes(said).partition(b"\n")
         if not end and len(said) < _MOST_TOKEN_BYTES:
             return

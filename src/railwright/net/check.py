@@ -1,4 +1,4 @@
-"""Looks at all of a pod's rail interfaces, sends the packets, and has the checks say what that means."""
+"""Looks at a pod's rail interfaces, sends the packets, and runs the checks on what was seen."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NO_STRANGER = "no pod of another tenant is on this node and rail"
 
 
 def check(question: Question) -> tuple[Line, ...]:
-    """One line for each check and interface. Raises UsageError, and CannotJudge where nothing can be looked at."""
+    """One line for each check and interface. Raises UsageError, and CannotJudge if nothing can be looked at."""
     question = with_peer(question)
     target = find_target(question)
     pod = read_pod(target.netns)
@@ -60,7 +60,7 @@ def check(question: Question) -> tuple[Line, ...]:
 
 
 def explained(lines: Iterable[Line]) -> list[Line]:
-    """The lines of one interface: what is bad because something before it is, is not judged by itself."""
+    """The lines of one interface. A check whose cause an earlier check found is not judged by itself."""
     told: list[Line] = []
     after = {one.name: one.after for one in CHECKS}
     bad: set[str] = set()
@@ -76,7 +76,7 @@ def explained(lines: Iterable[Line]) -> list[Line]:
 
 
 def exit_status(lines: Iterable[Line]) -> int:
-    """1 where something is bad, else 3 where something could not be looked at, else 0; of no line at all 3."""
+    """1 if a line is bad, else 3 if something could not be looked at, else 0. Without any line it is 3."""
     states = {line.state for line in lines}
     if "bad" in states:
         return EXIT_SLOW
@@ -84,7 +84,7 @@ def exit_status(lines: Iterable[Line]) -> int:
 
 
 def _look(target: Target, pod: Pod, rails: dict[str, Rail] | Unseen, ways: tuple[Way, ...], name: str) -> View:
-    """Look at one interface and send its packets. What is read after all packets stands as it was before them."""
+    """Look at one interface and send its packets. Fields that a later look fills hold the earlier state."""
     attached = target.attached(name)
     port, rail = pod.ports.get(name), _rail(rails, attached)
     if port is not None:
@@ -116,7 +116,7 @@ def _look(target: Target, pod: Pod, rails: dict[str, Rail] | Unseen, ways: tuple
 
 
 def _again(attached: Known, after: tuple[Attached, ...] | Unseen) -> Known:
-    """The same attachment among those of the later look."""
+    """The attachment as the later look saw it."""
     if isinstance(after, Unseen):
         return after
     if not isinstance(attached, Attached):
@@ -147,7 +147,7 @@ def _end(name: str, netns: str | None, port: Port) -> packets.End:
 
 
 def _ways(target: Target, pod: Pod, rails: tuple[str, ...], names: tuple[str, ...]) -> dict[str, tuple[Way, ...]]:
-    """The peers of each interface, and where the kernel sends what goes to them.
+    """The peers of each interface, and the routes that the kernel takes to them.
 
     One that was named stands with the interface that the route leads to, whichever of all `rails`. Where that is none
     of them, with the one whose address is nearest: that is the one to mend.
@@ -176,13 +176,13 @@ def _neighbours(target: Target, name: str) -> tuple[Address, ...]:
 
 
 def _nearness(port: Port | None, address: Address) -> int:
-    """How many leading bits an address of the port has in common with it."""
+    """The number of leading bits that an address of the port shares with this one."""
     sources = port.sources(address.version) if port else ()
     return max((address.max_prefixlen - (int(one) ^ int(address)).bit_length() for one in sources), default=-1)
 
 
 def _answers(target: Target, end: packets.End, port: Port, ways: tuple[Way, ...], attached: Known) -> packets.Answers:
-    """What gateways and peers answer; peers are not asked where nobody wants to know."""
+    """The answers of gateways and peers. Peers are asked only if a check needs it."""
     peers = [peer for _, peer in end.pairs(way.target for way in ways)]
     wanted = [] if target.question.without >= {"reach", "mtu"} else peers
     answers = looked(lambda: packets.send(end, wanted, port.mtu_bytes))
@@ -203,7 +203,7 @@ def _isolations(target: Target, end: packets.End, attached: Known) -> tuple[Isol
 
 
 def _stranger(target: Target, end: packets.End, attached: Known) -> packets.End:
-    """An interface of another tenant on the same rail: of the pod that was named, or of one that is here."""
+    """An interface of another tenant on the same rail: of the named pod, or of any pod on this node."""
     mine = attached if isinstance(attached, Attached) else None
     if target.question.stranger_netns is not None:
         return _named_stranger(target.question.stranger_netns, target, end, mine)
@@ -229,7 +229,7 @@ def _named_stranger(given: str, target: Target, end: packets.End, mine: Attached
 
 
 def _announced(target: Target, port: Port | None, attached: Known) -> dict[Address, tuple[str, ...]]:
-    """FRR is the node's: inside a pod there is none to ask."""
+    """Ask FRR of the node. Inside a pod there is no FRR."""
     if target.netns is None:
         raise CannotJudge("FRR runs on the node", hint=ON_THE_NODE)
     known = (*port.sources(4), *port.sources(6)) if port else ()

@@ -1,4 +1,4 @@
-"""What FRR of this node says itself, by its own vtysh: to whom it has sent an address."""
+"""The peers that FRR of this node has sent an address to, by FRR's own vtysh."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _ASK_S = 10.0
 
 
 class _Path(msgspec.Struct):
-    """As `show bgp ... json` has it; the rest is left out. Of a prefix that FRR does not know it is empty."""
+    """The part of `show bgp ... json` that is used. It is empty for a prefix that FRR does not know."""
 
     advertisedTo: dict[str, object] = {}  # noqa: N815 - FRR's name
 
 
 def announced(addresses: tuple[Address, ...], socket: str | None) -> dict[Address, tuple[str, ...]]:
-    """The BGP peers that each host route was sent to; `socket` is the folder of FRR's sockets where it is another.
+    """The BGP peers that each host route was sent to. `socket` is the folder of FRR's sockets if it is not the default.
 
     Raises CannotJudge.
     """

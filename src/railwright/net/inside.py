@@ -1,4 +1,4 @@
-"""What `net check` does inside a pod's network namespace. Alone, by path, with the standard library only.
+"""The part of `net check` inside a pod's network namespace. It is started by its path, with the standard library only.
 
     python -I inside.py '[{"role": "devices", "interfaces": ["net1"]}, ...]'
 
@@ -47,7 +47,7 @@ Settings = dict[str, Any]
 
 
 def main() -> None:
-    """Do what the first argument says, one after the other."""
+    """Do the roles of the first argument, one after the other."""
     records = [_do(settings) for settings in json.loads(sys.argv[1])]
     sys.stdout.write(json.dumps(records) + "\n")
 
@@ -214,7 +214,7 @@ def _echo(settings: Settings) -> Settings:
 
 
 def _echo_socket(version: int) -> socket.socket:
-    """Raw; where that is not permitted, the kind that is open to the groups of net.ipv4.ping_group_range."""
+    """A raw socket or, if that is not permitted, the kind that net.ipv4.ping_group_range opens to groups."""
     family, protocol = _ICMP[version]
     try:
         sock = socket.socket(family, socket.SOCK_RAW, protocol)
@@ -243,7 +243,7 @@ def _with_checksum(message: bytes, pseudo_header: bytes = b"") -> bytes:
 
 
 def _collect(sock: socket.socket, mark: bytes, sent: list[int], answered: dict[int, int], wait_s: float) -> None:
-    """Take what has come, after waiting for the first of it: how long each answer took, by the request's number."""
+    """Wait for the first answer and take all that have come. Returns the time of each, by the request's number."""
     if not select.select([sock], [], [], wait_s)[0]:
         return
     with contextlib.suppress(BlockingIOError, ConnectionRefusedError):
@@ -258,7 +258,7 @@ def _collect(sock: socket.socket, mark: bytes, sent: list[int], answered: dict[i
 
 
 def _hear(settings: Settings) -> Settings:
-    """How many frames hold the mark; those that this interface sends do not count."""
+    """The number of frames with the mark, without those that this interface sends."""
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stop.append(number))
     mark, frames = bytes.fromhex(settings["mark"]), 0

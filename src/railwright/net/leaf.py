@@ -1,4 +1,4 @@
-"""What a leaf forwards, where it is a namespace of this machine: its kernel's own table."""
+"""The routes of a leaf that is a namespace of this machine, from its kernel's own table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from railwright.net.view import Address, Forwarding
 
 
 def route_to(netns: str, address: Address) -> Forwarding:
-    """The leaf's host route to the address: the one that counts. Raises CannotJudge."""
+    """The leaf's best host route to the address. Raises CannotJudge."""
     exact = f"{address}/{address.max_prefixlen}"
     routes = ip(netns, list[KernelRoute], f"-{address.version}", "route", "show", "exact", exact)
     if not routes:

@@ -1,4 +1,4 @@
-"""Real packets of a pod: its gateways asked, echo requests to its peers, and to those it must not reach.
+"""Real packets of a pod: questions to its gateways, echo requests to its peers, and to pods that it must not reach.
 
 All is bounded: some hundred packets to each peer, none above the interface's MTU but by one step.
 """
@@ -40,7 +40,7 @@ Answers = tuple[Gateways | Unseen, tuple[Echo, ...] | Unseen]
 
 @dataclass(frozen=True)
 class End:
-    """One end of packets: an interface of a pod, by what is sent from it and asked of it."""
+    """An interface of a pod as a sender or a receiver of packets."""
 
     name: str
     netns: str | None
@@ -49,7 +49,7 @@ class End:
     gateways: tuple[Address, ...]
 
     def pairs(self, targets: Iterable[Address]) -> list[tuple[Address, Address]]:
-        """Each target with the address to send from; without the targets whose family it has no address of."""
+        """Each target with the address to send from. Targets of a family without an address are left out."""
         sources = {one.version: one for one in reversed(self.addresses)}
         return [(sources[target.version], target) for target in targets if target.version in sources]
 
@@ -117,7 +117,7 @@ def _echo(end: End, source: Address, target: Address, full_bytes: int, record: d
 
 
 def _largest(end: End, source: Address, target: Address, above: int) -> int:
-    """The largest size below `above` that is answered, by steps that narrow it down."""
+    """The largest size below `above` that is answered, by bisection."""
     passes = _SMALL_BYTES
     for _ in range(_ROUNDS):
         step = max((above - passes + _STEPS - 1) // _STEPS, 1)
@@ -132,7 +132,7 @@ def _largest(end: End, source: Address, target: Address, above: int) -> int:
 
 
 def try_isolation(sender: End, receiver: End) -> Isolation:
-    """Echo requests from an interface to one that must not get them, with an ear at that one. Raises CannotJudge."""
+    """Send echo requests to an interface that must not get them, and listen there. Raises CannotJudge."""
     pairs = sender.pairs(receiver.addresses)
     if not pairs:
         raise CannotJudge(f"{sender.name} and {receiver.name} have no address of one family")
@@ -167,7 +167,7 @@ def _answered(record: dict[str, Any]) -> bool:
 
 
 def _not_ready(child: Child) -> str:
-    """Why it does not listen; empty once it does."""
+    """The reason why it does not listen; empty once it does."""
     end = time.monotonic() + _START_S
     while "ready" not in child.output:
         if child.poll() is not None or time.monotonic() > end:
@@ -177,7 +177,7 @@ def _not_ready(child: Child) -> str:
 
 
 def _record(output: Sequence[str]) -> dict[str, Any]:
-    """The one record of what it said last; empty where it said nothing that is one."""
+    """The record of its last line; empty if there is none."""
     for line in reversed(output):
         with contextlib.suppress(msgspec.MsgspecError, ValueError):
             (record,) = msgspec.json.decode(line, type=list[dict[str, Any]])

@@ -1,4 +1,4 @@
-"""Reads a pod's network namespace: what `ip` says in it, and what its /sys says. Changes nothing."""
+"""Reads a pod's network namespace by `ip` and by its /sys. Changes nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 
 
 class _AddressInfo(msgspec.Struct):
-    """As `ip -json -details address` has it; the rest is left out."""
+    """The part of `ip -json -details address` that is used."""
 
     local: str = ""
     prefixlen: int = 0
@@ -57,7 +57,7 @@ class Hop(msgspec.Struct):
 
 
 class KernelRoute(msgspec.Struct):
-    """As `ip -json route` has it; the rest is left out."""
+    """The part of `ip -json route` that is used."""
 
     dst: str
     dev: str = ""
@@ -70,7 +70,7 @@ class KernelRoute(msgspec.Struct):
 
     @property
     def hops(self) -> list[Hop]:
-        """All its next hops."""
+        """All next hops of the route."""
         return self.nexthops or [Hop(self.dev, self.gateway)]
 
 
@@ -121,7 +121,7 @@ def netns_path(given: str) -> str:
 
 
 def same_netns(one: str, other: str) -> bool:
-    """Whether two paths are one namespace; False where one cannot be looked at."""
+    """Whether two paths are one namespace. False if one of them cannot be looked at."""
     try:
         return os.path.samefile(one, other)  # noqa: PTH121 - two of them need not be paths of ours
     except OSError:
@@ -129,19 +129,19 @@ def same_netns(one: str, other: str) -> bool:
 
 
 def argv_within(netns: str | None, argv: Sequence[str]) -> list[str]:
-    """What runs `argv` in a namespace, with the /sys of that namespace; None: where we are."""
+    """The command line that runs `argv` in a namespace with its own /sys. None is our own namespace."""
     if netns is None:
         return list(argv)
     return [*ENTER, "enter", netns, _HOSTNAME, *argv]
 
 
 def argv_inside(netns: str | None, roles: Sequence[dict[str, Any]]) -> list[str]:
-    """What runs roles of `inside.py` there, one after the other."""
+    """The command line that runs roles of `inside.py` there, one after the other."""
     return argv_within(netns, [sys.executable, "-I", str(_INSIDE), msgspec.json.encode(roles).decode()])
 
 
 def inside(netns: str | None, roles: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records of roles of `inside.py`. Raises CannotJudge where it gives none."""
+    """The records of roles of `inside.py`. Raises CannotJudge if there are none."""
     ended = run(argv_inside(netns, roles), timeout_s=_ASK_S + _ROLE_S * len(roles))
     found = _decoded(ended, list[dict[str, Any]], f"{roles[0]['role']} in {netns or 'this namespace'}")
     if len(found) != len(roles):
@@ -167,7 +167,7 @@ def read_pod(netns: str | None) -> Pod:
 
 
 def ways_to(netns: str | None, targets: Sequence[Address]) -> tuple[Way, ...]:
-    """Where the kernel sends what a program sends there without naming a source. Raises CannotJudge."""
+    """The kernel's route to an address for a program that names no source. Raises CannotJudge."""
     if not targets:
         return ()
     (record,) = inside(netns, [{"role": "ways", "targets": [str(target) for target in targets]}])
@@ -177,7 +177,7 @@ def ways_to(netns: str | None, targets: Sequence[Address]) -> tuple[Way, ...]:
 
 
 def ip(netns: str | None, kind: type[Answer], *words: str) -> Answer:
-    """What `ip -json` says there. Raises CannotJudge."""
+    """The output of `ip -json` there. Raises CannotJudge."""
     try:
         ended = run(argv_within(netns, ["ip", "-json", *words]), timeout_s=_ASK_S)
     except UsageError as error:
@@ -225,7 +225,7 @@ def _port(link: _Link, routes: dict[str, list[Route]], neighbours: list[_Neighbo
 
 
 def _routes(netns: str | None) -> dict[str, list[Route]]:
-    """By interface; one of several next hops stands with each interface."""
+    """Routes by interface. A route of several next hops is listed at each of their interfaces."""
     found: dict[str, list[Route]] = {}
     for family, everything in (("-4", "0.0.0.0/0"), ("-6", "::/0")):
         for one in ip(netns, list[KernelRoute], family, "route", "show", "table", "all"):

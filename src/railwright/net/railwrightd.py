@@ -1,4 +1,4 @@
-"""What railwrightd says of itself, by its own verbs. Everything it prints is bounded and read strictly."""
+"""railwrightd's own view, by its verbs. All of its output is bounded and read strictly."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Pod(msgspec.Struct):
 
 
 class _Attached(AttachedFacts, frozen=True, kw_only=True):
-    """As gRPC's JSON has it, where 64-bit numbers are texts. What an older daemon does not say has a default."""
+    """A record in gRPC's JSON, which writes 64-bit numbers as text. Fields that an older daemon lacks have defaults."""
 
     key: _Key
     pod: _Pod
@@ -68,7 +68,7 @@ class _Status(msgspec.Struct):
 
 @dataclass
 class Railwrightd:
-    """The daemon of this node: its program, its socket, its configuration; None: where they are by default.
+    """The daemon of this node: its program, its socket, its configuration. None means the default place.
 
     One that has once not answered is not asked again: each time would cost its whole time-out.
     """
@@ -77,7 +77,7 @@ class Railwrightd:
     socket: str | None = None
     config: str | None = None
     away: Unseen | None = None
-    """Why it does not answer."""
+    """The reason why the daemon does not answer."""
 
     def attached(self) -> tuple[Attached, ...] | Unseen:
         """All attachments of the node."""
@@ -88,7 +88,7 @@ class Railwrightd:
         return self._ask_daemon("status", _Status, lambda said: {one.rail: _rail(one, said) for one in said.rails})
 
     def flows(self) -> tuple[CachedFlow, ...] | Unseen:
-        """What the datapath has cached; the daemon itself need not run for that."""
+        """The flows that the datapath has cached. The daemon need not run for this."""
         return looked(lambda: self._ask(tuple[CachedFlow, ...], "flows", "--config", self.config))
 
     def _ask_daemon(self, verb: str, kind: type[Answer], read: Callable[[Answer], Seen]) -> Seen | Unseen:
@@ -104,7 +104,7 @@ class Railwrightd:
             return Unseen(f"railwrightd {verb} says what cannot be: {error}")
 
     def _ask(self, kind: type[Answer], verb: str, option: str, value: str | None) -> Answer:
-        """What a verb prints. Raises CannotJudge."""
+        """The output of a verb. Raises CannotJudge."""
         program = self.program or shutil.which("railwrightd")
         if program is None:
             hint = f"{ON_THE_NODE}, or name it with --railwrightd"
@@ -151,7 +151,7 @@ def _rail(one: _Rail, status: _Status) -> Rail:
 
 
 def _facts(one: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """What the daemon's own record and ours have in common."""
+    """The fields that the daemon's own record and ours share."""
     return {name: getattr(one, name) for name in kind.__struct_fields__}
 
 

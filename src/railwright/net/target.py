@@ -1,4 +1,4 @@
-"""What is asked, and which namespace, interfaces and attachments that means."""
+"""A question about a pod, and the namespace, interfaces and attachments that it is about."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KINDS_OF_PODS = frozenset({"", "veth", "macvlan", "ipvlan"})  # hardware (a VF)
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What is asked. With neither `pod` nor `netns` it is about the namespace that we are in."""
+    """A question about a pod. Without `pod` and `netns` it is about our own namespace."""
 
     pod: str | None = None
     """NAMESPACE/NAME."""
@@ -41,7 +41,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Target:
-    """What a question is about: a namespace, and what railwrightd has attached in it."""
+    """The target of a question: a namespace, and what railwrightd attached in it."""
 
     question: Question
     name: str
@@ -50,12 +50,12 @@ class Target:
     all: tuple[Attached, ...]
 
     def attached(self, interface: str) -> Known:
-        """What railwrightd has attached as that interface."""
+        """The attachment of that interface, as railwrightd has it."""
         return self.mine.get(interface) if isinstance(self.mine, dict) else self.mine
 
 
 def find_target(question: Question) -> Target:
-    """Find it. Raises UsageError for a pod that is not there, and CannotJudge where nobody can tell."""
+    """Find the target. Raises UsageError for a pod that is not there, and CannotJudge if that is not known."""
     if question.pod is not None and question.netns is not None:
         raise UsageError("--pod and --netns both name the pod", hint="give one of the two")
     if question.pod is not None:
@@ -114,7 +114,7 @@ def _like_rails(pod: Pod) -> tuple[str, ...]:
 
 
 def rail_interfaces(target: Target, pod: Pod) -> tuple[str, ...]:
-    """Those that are attached, or else look like a rail's. Raises UsageError for one that was named and is not."""
+    """The attached interfaces, else those that look like a rail's. Raises UsageError for a missing one."""
     there = tuple(pod.ports)
     attached = tuple(sorted(target.mine)) if isinstance(target.mine, dict) else ()
     for name in target.question.interfaces:

@@ -1,4 +1,4 @@
-"""What is said of a pod's network, and what it is said from. Everything that could not be looked at is an `Unseen`."""
+"""A pod's network as it was seen, and the lines that checks say of it. What could not be looked at is an `Unseen`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="net_check", tag_field="record",
            forbid_unknown_fields=True):  # fmt: skip
-    """What one check says of one interface: a line of `railwright net check`."""
+    """The line of one check about one interface, as `railwright net check` prints it."""
 
     check: str
     interface: str
@@ -36,21 +36,21 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="n
 
 
 class Unseen(msgspec.Struct, frozen=True):
-    """Something that could not be looked at, one clause why, and what would let it be seen."""
+    """Something that could not be looked at: the reason as a clause, and what would make it visible."""
 
     why: str
     remedy: str = ""
 
 
 def seen(found: Seen | Unseen) -> Seen:
-    """What was looked at. Raises CannotJudge for an `Unseen`."""
+    """The value that was seen. Raises CannotJudge for an `Unseen`."""
     if isinstance(found, Unseen):
         raise CannotJudge(found.why, hint=found.remedy)
     return found
 
 
 def looked(look: Callable[[], Seen]) -> Seen | Unseen:
-    """What `look` finds; an `Unseen` where it raises CannotJudge."""
+    """The result of `look`; an `Unseen` if it raises CannotJudge."""
     try:
         return look()
     except CannotJudge as error:
@@ -86,7 +86,7 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(route.gateway for route in self.routes if route.gateway is not None))
 
     def entry(self, address: Address) -> Neighbour | None:
-        """What the neighbour table has of an address."""
+        """The entry of the neighbour table for an address."""
         return next((one for one in self.neighbours if one.address == address), None)
 
 
@@ -122,7 +122,7 @@ class Neighbour(msgspec.Struct, frozen=True):
 
 
 class Way(msgspec.Struct, frozen=True):
-    """Where the kernel sends what goes to an address; `interface` is empty where it goes nowhere."""
+    """The kernel's route to an address. `interface` is empty if there is none."""
 
     target: Address
     interface: str
@@ -137,7 +137,7 @@ class Forwarding(msgspec.Struct, frozen=True):
 
 
 class Echo(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back of echo requests that may not be fragmented. Sizes are of the whole IP packet."""
+    """The answers to echo requests that may not be fragmented. Sizes are of the whole IP packet."""
 
     source: Address
     target: Address
@@ -172,7 +172,7 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttachedFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What `railwrightd list --json` says of an attachment, and is kept as it is. Older daemons say less."""
+    """The fields of `railwrightd list --json` that are kept as they are. Older daemons have fewer."""
 
     parts: tuple[str, ...] = ()
     rail: str
@@ -201,12 +201,12 @@ class Attached(AttachedFacts, frozen=True, kw_only=True):
     dropped: dict[str, int]
 
     def may_talk_to(self, other: Attached) -> bool:
-        """Whether they are of one tenant, or of two that are open to each other."""
+        """Whether two interfaces belong to one tenant, or to two that are open to each other."""
         return other.tenant in (self.tenant, *self.open_tenants)
 
 
 class RailFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What `railwrightd status --json` says of a rail, and is kept as it is."""
+    """The fields of `railwrightd status --json` that are kept as they are."""
 
     rail: str
     switch_ready: bool
@@ -243,7 +243,7 @@ NOT_ATTACHED = Unseen("railwrightd has no attachment for it", "was it attached b
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """All that was seen of one interface of a pod; what a check looks at."""
+    """All that was seen of one interface of a pod. A check looks at this alone."""
 
     interface: str
     port: Port | None
@@ -282,7 +282,7 @@ class View:
 
 
 class Bad(Exception):
-    """What a check raises where something is wrong: one sentence, and the next step."""
+    """Raised by a check that finds something wrong: one sentence, and the next step."""
 
     def __init__(self, says: str, remedy: str) -> None:
         super().__init__(says)

@@ -1,4 +1,4 @@
-"""Puts faults into a lab and takes them out. The lab's lock is the caller's to hold.
+"""Puts faults into a lab and takes them out. The caller holds the lab's lock.
 
 `faults.json` in the lab's folder names a fault before anything of it is made, and until everything of it is gone: what
 was cut short can be healed.
@@ -54,7 +54,7 @@ def applied(lab: Lab) -> tuple[Applied, ...]:
 
 
 def apply(lab: Lab, fault: Fault, words: list[str]) -> Applied:
-    """Put one fault into the lab. Raises UsageError for words that do not fit, CannotJudge where it cannot be."""
+    """Put one fault into the lab. Raises UsageError for words that do not fit, CannotJudge if it is impossible here."""
     before = applied(lab)
     new = Applied(id=secrets.token_hex(2), fault=fault.name, words=fault.read(words))
     changes = _effects(lab, [new])
@@ -76,7 +76,7 @@ def apply(lab: Lab, fault: Fault, words: list[str]) -> Applied:
 
 
 def heal(lab: Lab, which: Sequence[str] = ()) -> tuple[Applied, ...]:
-    """Take faults out, by id or by name of the fault; all without any. The faults that were healed.
+    """Take faults out, by id or by name; without any, all. Returns the faults that were healed.
 
     Raises UsageError for one that is not there, CannotJudge where something could not be put back; then the fault
     stays in the list, and healing can be tried again.
@@ -111,7 +111,7 @@ def _effects(lab: Lab, faults: Iterable[Applied]) -> tuple[Effect, ...]:
 
 
 def _refuse_conflict(standing: Iterable[Effect], changes: Iterable[Effect]) -> None:
-    """What cannot be told apart, or would undo each other, is not applied together."""
+    """Refuse a fault that would undo another one, or could not be told apart from it."""
     kept: set[tuple[str, str]] = set()
     for effect in (*standing, *changes):
         if kind := _ONE_OF_A_KIND.get(type(effect)):
@@ -143,7 +143,7 @@ def _run_script(lab: Lab, node: str, tool: str, text: str) -> None:
 
 
 def _begin(lab: Lab, one: Applied, effect: Effect) -> None:
-    """Start what keeps an effect going."""
+    """Start the child that keeps an effect going."""
     role = _ROLES.get(type(effect))
     if role is not None:
         settings = {"role": role, **msgspec.structs.asdict(effect)}

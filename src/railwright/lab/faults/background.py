@@ -24,7 +24,7 @@ _TOKEN_ARGUMENT_BYTES = 64 * 2**10
 
 
 def start(lab: Lab, node: str, token: str, settings: dict[str, str | float | int]) -> None:
-    """Start a child; it works when this returns. Raises CannotJudge with what it says where it does not."""
+    """Start a child, which works when this returns. Raises CannotJudge with its own words if it does not."""
     # nsenter and not `ip netns exec`, which would hide the cgroups under a /sys of its own.
     enter = ["nsenter", f"--net={NETNS / lab.namespace(node)}"]
     argv = [*enter, sys.executable, "-I", str(_CHILD), token, msgspec.json.encode(settings).decode()]
@@ -35,7 +35,7 @@ def start(lab: Lab, node: str, token: str, settings: dict[str, str | float | int
 
 
 def end(token: str) -> int:
-    """End all children that carry the token and wait until they are gone; how many there were."""
+    """End all children that carry the token, wait until they are gone, and return their number."""
     handles = list(_handles(token))
     try:
         for number, patience_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GRACE_S)):

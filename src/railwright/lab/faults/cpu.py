@@ -17,12 +17,12 @@ _EMPTY_S = 5.0
 
 
 def group_of(lab: Lab, node: str) -> Path:
-    """Where the node's cgroup is, or would be. Raises CannotJudge where this machine has no CPU cgroups."""
+    """The path of the node's cgroup. Raises CannotJudge if this machine has no CPU cgroups."""
     return _hierarchy() / lab.namespace(node)
 
 
 def slow(lab: Lab, node: str, share: float) -> Path:
-    """Make the node's cgroup, with the share of one CPU as its limit. Raises CannotJudge where it cannot be made."""
+    """Make the node's cgroup, limited to the share of one CPU. Raises CannotJudge if that fails."""
     group = group_of(lab, node)
     quota = str(max(int(share * _PERIOD_US), _LEAST_QUOTA_US))
     lab.record("cgroup", str(group))
@@ -82,7 +82,7 @@ def _is_unified(root: Path) -> bool:
 
 
 def _own(root: Path) -> Path:
-    """The cgroup of this process in that hierarchy; its root where that cannot be told."""
+    """The cgroup of this process in that hierarchy; its root if that is unknown."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)

@@ -1,4 +1,4 @@
-"""What a fault changes in a lab, as data: a fault decides, `settle` acts.
+"""The changes that faults make to a lab, as data. A fault decides, `settle` acts.
 
 Since the state of a port follows from the plan and from the faults that are applied, faults may share a port, and
 healing one leaves exactly what the plan and the others say.
@@ -30,13 +30,13 @@ class OnPort(msgspec.Struct, frozen=True):
 
 
 class PortRate(OnPort, frozen=True):
-    """What leaves through the port is held at a rate."""
+    """The port sends at this rate."""
 
     rate_bits_per_s: float
 
 
 class PairRate(OnPort, frozen=True):
-    """What leaves through the port from one of `sources` to one of `destinations` is held at a rate."""
+    """The port sends packets from `sources` to `destinations` at this rate."""
 
     sources: tuple[str, ...]
     destinations: tuple[str, ...]
@@ -58,7 +58,7 @@ class PortSegments(OnPort, frozen=True):
 
 
 class PortLoss(OnPort, frozen=True):
-    """Of what arrives at the port a fraction is lost at random."""
+    """The port loses a fraction of the arriving packets at random."""
 
     fraction: float
     spare_routing: bool
@@ -90,7 +90,7 @@ Effect = OnPort | SlowCpu
 
 
 class Values(msgspec.Struct, frozen=True):
-    """The words given for a fault, read as what they mean in this lab. Every reader raises UsageError."""
+    """The words of a fault, and readers that give their meaning in this lab. Every reader raises UsageError."""
 
     plan: LabPlan
     words: Mapping[str, str]
@@ -122,7 +122,7 @@ class Values(msgspec.Struct, frozen=True):
         return fitting[0], first, second
 
     def rate_below(self, name: str, whole_bits_per_s: float | None) -> float:
-        """A rate in bit/s, less than the whole; where none is given, a tenth of the whole."""
+        """A rate in bit/s below the link's own. The default is a tenth of it."""
         if not self.given(name):
             if whole_bits_per_s is None:
                 raise UsageError("this link has no rate to be slower than", hint=f"give {name}=20Mb/s")

@@ -1,4 +1,4 @@
-"""What the bridge dropped of the interface while we looked, by reason: nothing as another pod's packets."""
+"""The packets of the interface that the bridge dropped meanwhile, by reason. None may count as another pod's."""
 
 from __future__ import annotations
 

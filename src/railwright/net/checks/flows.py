@@ -1,4 +1,4 @@
-"""The flows of the interface: as many on the rail's bridge as railwrightd wants there."""
+"""The flows of the interface: the rail's bridge has as many as railwrightd wants."""
 
 from __future__ import annotations
 

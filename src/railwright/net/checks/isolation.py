@@ -29,7 +29,7 @@ def _judge(view: View, note: Note) -> str:
 
 
 def _proves_nothing(one: Isolation) -> str:
-    """Why it proves nothing that no packet arrived; empty where it proves that the two are kept apart."""
+    """The reason why silence proves nothing here; empty if it proves that the two are kept apart."""
     if not one.sent:
         return f"{one.sender} could send nothing"
     if not one.sender_works:

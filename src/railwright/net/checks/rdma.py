@@ -1,4 +1,4 @@
-"""The RDMA device of the interface: where there is a VF there is one, the pod sees it and may open it."""
+"""The RDMA device of the interface: a VF has one, and the pod sees it and may open it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one registry of the checks, in the order in which they are told: from the pod outwards."""
+"""The one registry of the checks, in the order of the report: from the pod outwards."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def _words(port: Port) -> str:
 
 
 def _missing(view: View, port: Port) -> list[Network]:
-    """The rail's prefixes, of the families that it has addresses of, which its routes do not cover."""
+    """The rail's prefixes that the routes do not cover, for the families of the interface's addresses."""
     if isinstance(view.rail, Unseen):
         return []
     routes = [route.destination for route in port.routes if route.table == "main"]
@@ -47,7 +47,7 @@ def _missing(view: View, port: Port) -> list[Network]:
 
 
 def _covers(routes: Iterable[Network], prefix: Network) -> bool:
-    """Whether they lead to all of it; two halves are the whole."""
+    """Whether the routes cover the whole prefix. Two halves cover it as well."""
     if isinstance(prefix, IPv4Network):
         return any(prefix.subnet_of(one) for one in collapse_addresses(r for r in routes if isinstance(r, IPv4Network)))
     return any(prefix.subnet_of(one) for one in collapse_addresses(r for r in routes if isinstance(r, IPv6Network)))
