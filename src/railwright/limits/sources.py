@@ -93,9 +93,7 @@ LAUNCH_MEASURED = Source(_TWO_H200, "all_reduce of 8 B takes 16 to 20 us where N
 NCCL_TREES = Source(_NCCL, "src/graph/trees.cc, double binary tree")
 TOP500 = Source("TOP500, June 2024 and June 2025", "Rmax over accelerators, runs with over 85 % of memory")
 FP64_TENSOR = Source("NVIDIA A100, H100, H200 and B200 datasheets", "FP64 tensor core rate")
-SYMMETRIC_MEASURED = Source(
-    "Railwright, measured on 2 H200", "docs/measured/2xh200, symmetric buffers"
-)
+SYMMETRIC_MEASURED = Source("Railwright, measured on 2 H200", "docs/measured/2xh200, symmetric buffers")
 RAMP_MEASURED = Source(_TWO_H200, "reduce_scatter 237 GB/s at 128 MiB and 313 at 8 GiB, all_reduce 284 and 347")
 H200_GATHERS = Source(
     _TWO_H200, "all_gather, reduce_scatter 291 to 326 GB/s, 0.785 of the planning rate and up; 2 % below"
