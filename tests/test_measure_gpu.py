@@ -278,6 +278,19 @@ def test_a_curve_of_large_sizes_alone_is_drawn(parts, recorded, tmp_path):
     assert "busbw, GB/s" in (tmp_path / "large.svg").read_text()
 
 
+def test_all_collectives_of_one_way_are_drawn_together(parts, recorded, tmp_path):
+    pytest.importorskip("matplotlib")
+    from measure_gpu.curves import draw_overview
+
+    (curve,) = (one for one in parts["points"].curves(recorded / "raw") if one.name == "all_reduce-processes-plain")
+    together = parts["page"]._together([curve, curve._replace(operation="broadcast"), curve._replace(gpus=4)])
+    assert [(way.name, gpus, len(every)) for (way, gpus), every in together.items()] == [("processes-plain", 2, 2)]
+    (every,) = together.values()
+    draw_overview(tmp_path / "together.svg", "two GPUs", every)
+    text = (tmp_path / "together.svg").read_text()
+    assert all(word in text for word in ("all_reduce", "broadcast", "limit", "two GPUs"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
