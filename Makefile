@@ -132,11 +132,11 @@ schemas: .venv/dev-ready ## Write schema/*.json from the models
 	$(BIN)/python scripts/write-schemas
 
 .PHONY: measure-overhead
-measure-overhead: test-deps ## Our timed loops against plain C and fio, in interleaved pairs; writes docs/measured/overhead
+measure-overhead: test-deps ## Our timed loops against plain C and fio, in interleaved pairs; writes out/measured/overhead
 	$(BIN)/python scripts/measure-overhead
 
 .PHONY: measure-lab
-measure-lab: test-deps ## Labs that come and go, 20 of 100 killed; writes docs/measured/DATE-lab
+measure-lab: test-deps ## Labs that come and go, 20 of 100 killed; writes out/measured/lab
 	$(BIN)/python scripts/measure-lab
 
 .PHONY: lock

@@ -19,8 +19,12 @@ from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "scripts"
-RECORDED = ROOT / "docs" / "measured" / "2026-11-22-gpu-2xh200"
-RECORDED_ON_FOUR = RECORDED.with_name("2026-11-22-gpu-4xh200")
+RECORDED = ROOT / "testdata" / "measured"
+PUBLISHED = {
+    "all_reduce | processes-plain": "0.947 (0.860 to 1.035) | 1.001 (0.985 to 1.045) | 60 of 62 | 2 void, 0 above",
+    "all_reduce | processes-graph": "1.006 (0.890 to 1.041) | 0.999 (0.953 to 1.015) | 58 of 62 | 1 void, 3 above",
+}
+"""What was published of these records on the day, 2026-11-22."""
 TELLS = """#!/bin/sh
 echo "$(basename "$0") [$CUDA_VISIBLE_DEVICES] $*" >> "$CALLS"
 """
@@ -49,11 +53,10 @@ def parts(monkeypatch):
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """A folder with the raw records of collectives on two H200."""
+    """A folder with raw records of all_reduce on two H200."""
     folder = tmp_path_factory.mktemp("recorded")
-    with tarfile.open(RECORDED / "raw.tar.xz") as archive:
-        members = [one for one in archive.getmembers() if "/collectives-copies/" in one.name or "/choice/" in one.name]
-        archive.extractall(folder / "raw", members=members, filter="data")
+    with tarfile.open(RECORDED / "collectives-2xh200.tar.xz") as archive:
+        archive.extractall(folder / "raw", filter="data")
     return folder
 
 
@@ -79,12 +82,10 @@ def test_the_page_of_recorded_files_has_the_figures_that_were_published(recorded
         timeout=120,
         check=True,
     )
-    text = (recorded / "README.md").read_text()
-    row = re.compile(r"\| (\w+ \| processes-\w+) \|(?: 2 \|)? (.* of \d+ \| \d+ void, \d+ above) \|")
-    published = dict(row.findall((RECORDED / "README.md").read_text()))
-    assert len(published) == 12
-    assert dict(row.findall(text)) == published
-    assert dict(row.findall(done.stdout)) == published
+    text = (recorded / "measured.md").read_text()
+    row = re.compile(r"\| (\w+ \| processes-\w+) \| 2 \| (.* of \d+ \| \d+ void, \d+ above) \|")
+    assert dict(row.findall(text)) == PUBLISHED
+    assert dict(row.findall(done.stdout)) == PUBLISHED
     assert text.startswith("# 2 x NVIDIA H200 of one host\n")
     assert "| in place | 8 GiB | 24,717.25 us | 24,796.31 us | 1.003 |" in text
     assert "### NCCL's choice on 2 GPUs" in text
@@ -104,7 +105,7 @@ def test_without_matplotlib_the_page_is_whole_but_for_its_curves(parts, recorded
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     said = parts["page"].write(recorded)
     assert "- no curves: matplotlib is not installed" in said
-    assert ".svg" not in (recorded / "README.md").read_text()
+    assert ".svg" not in (recorded / "measured.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,7 @@ def test_small_sizes_are_repeated_more_often_and_each_program_is_first_in_turn(t
     arguments = ["--only", "processes", "--collectives", "all_gather", "--gpus", 2, 4, 8, "--nccl-tests", "tests"]
     calls, done = called(tmp_path, "--output", tmp_path, *arguments, "--rounds", 1, "--rounds-small", 3)
     assert done.returncode == 0, done.stderr
-    assert "8 GPUs were asked for, the host has 4: left out" in (tmp_path / "README.md").read_text()
+    assert "8 GPUs were asked for, the host has 4: left out" in (tmp_path / "measured.md").read_text()
     assert all("all_gather" in call for call in calls)
     warm, timed = calls[:2], calls[2:]
     assert [("-b 256M" in one, "-n 2 " in one, "-n 4 " in one) for one in warm] == [
@@ -197,7 +198,7 @@ def test_every_comparison_is_with_data_but_the_one_that_asks_what_data_costs(tmp
 
 
 def test_what_unwritten_memory_takes_is_told_beside_what_data_takes(parts, tmp_path):
-    with tarfile.open(RECORDED_ON_FOUR / "raw.tar.xz") as archive:
+    with tarfile.open(RECORDED / "written-4xh200.tar.xz") as archive:
         members = [one for one in archive.getmembers() if "/written-" in one.name]
         archive.extractall(tmp_path, members=members, filter="data")
     rows = parts["written"].table(tmp_path)[4:-1]
@@ -232,7 +233,7 @@ def test_what_nixl_takes_is_told_beside_its_c_api(parts, tmp_path):
     """Two rounds of the C API, and one recorded run of ours: 4 KiB is a latency there, 256 MiB a rate."""
     for number, text in enumerate(("WRITE 4096 8e-6\nREAD 4096 9e-06\n", "a warning of UCX\nWRITE 4096 10e-6\n")):
         (tmp_path / f"nixl-direct-{number}.txt").write_text(f"{text}WRITE 268435456 0.7e-3\nREAD 8192 1\n")
-    with tarfile.open(RECORDED_ON_FOUR / "raw.tar.xz") as archive:
+    with tarfile.open(RECORDED / "written-4xh200.tar.xz") as archive:
         (member,) = [one for one in archive.getmembers() if one.name.endswith("kv_vram-0-2/results.jsonl")]
         (tmp_path / "nixl-direct-0-ours").mkdir()
         (tmp_path / "nixl-direct-0-ours" / "results.jsonl").write_bytes(archive.extractfile(member).read())
@@ -275,6 +276,19 @@ def test_a_curve_of_large_sizes_alone_is_drawn(parts, recorded, tmp_path):
     large = tuple(point for point in reduced.points if point.size >= 1 << 20)
     draw_collective(tmp_path / "large.svg", [reduced._replace(points=large)])
     assert "busbw, GB/s" in (tmp_path / "large.svg").read_text()
+
+
+def test_all_collectives_of_one_way_are_drawn_together(parts, recorded, tmp_path):
+    pytest.importorskip("matplotlib")
+    from measure_gpu.curves import draw_overview
+
+    (curve,) = (one for one in parts["points"].curves(recorded / "raw") if one.name == "all_reduce-processes-plain")
+    together = parts["page"]._together([curve, curve._replace(operation="broadcast"), curve._replace(gpus=4)])
+    assert [(way.name, gpus, len(every)) for (way, gpus), every in together.items()] == [("processes-plain", 2, 2)]
+    (every,) = together.values()
+    draw_overview(tmp_path / "together.svg", "two GPUs", every)
+    text = (tmp_path / "together.svg").read_text()
+    assert all(word in text for word in ("all_reduce", "broadcast", "limit", "two GPUs"))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from railwright.results.store import load
 from railwright.topology.devices import EthernetLink, Link
 
 ROOT = Path(__file__).parents[1]
-RECORDED = ROOT / "docs" / "measured" / "2026-11-22-pf-switchdev"
+RECORDED = ROOT / "testdata" / "measured" / "pf-switchdev"
 
 
 @pytest.fixture
@@ -60,8 +60,8 @@ def test_the_recorded_runs_compare_point_by_point():
 def test_the_recorded_page_is_what_its_records_say(parts, tmp_path):
     for path in RECORDED.iterdir():
         shutil.copy(path, tmp_path)
-    (tmp_path / "README.md").unlink()
-    assert parts["page"].write(tmp_path).read_text() == (RECORDED / "README.md").read_text()
+    (tmp_path / "measured.md").unlink()
+    assert parts["page"].write(tmp_path).read_text() == (RECORDED / "measured.md").read_text()
 
 
 def test_the_page_shows_the_sum_of_two_pods_against_the_limit(parts):

@@ -45,6 +45,19 @@ def _time(axes: Any, points: Sequence[Point], name: str, style: str, colour: str
     axes.fill_between(sizes, low, high, color=colour, alpha=0.12 if name == "ours" else 0.06, linewidth=0)
 
 
+def draw_overview(path: Path, title: str, every: Sequence[Curve]) -> None:
+    """Ours of several collectives of one way and number of GPUs, and the largest limit."""
+    picture, (rate, time) = _panels(title)
+    for colour, curve in zip(_COLOURS, every, strict=False):
+        points = curve.placed()
+        bus = [curve.bus(point.size, statistics.median(point.ours)) / _GIGA for point in points]
+        rate.plot([point.size for point in points], bus, color=colour, label=curve.operation)
+        _time(time, [point for point in points if point.size < MIB], "ours", "-", colour, curve.operation)
+    limits = {size: limit / _GIGA for curve in every for size, limit in sorted(curve.limits.items())}
+    rate.plot(sorted(limits), [limits[size] for size in sorted(limits)], "k:", label="limit")
+    _finish(picture, rate, time, path)
+
+
 def draw_choice(path: Path, gpus: int, points: Iterable[Judged]) -> None:
     """The time below 1 MiB and busbw of every algorithm and protocol, NCCL's own choice in black."""
     times: dict[str, list[tuple[int, float]]] = defaultdict(list)

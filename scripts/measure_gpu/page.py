@@ -1,4 +1,4 @@
-"""The page of a folder of raw records: what was measured, tables and curves. Reads files and starts nothing."""
+"""All tables and curves of a folder of raw records. Reads files and starts nothing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from measure_gpu import nixl_direct, placement, records, sampling, written
-from measure_gpu.curves import draw_choice, draw_collective
-from measure_gpu.points import Curve, curves
+from measure_gpu.curves import draw_choice, draw_collective, draw_overview
+from measure_gpu.points import Curve, Way, curves
 from measure_gpu.session import COMMANDS, NOT_RUN, NOTES
 
 from railwright.benchmarks.registry import declarations_for
@@ -22,6 +22,7 @@ from railwright.results.store import load
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.units import MIB, format_duration, format_size
 
+TABLES = "measured.md"
 _NO_TIME = re.compile(rf"(?P<name>.+)-(?P<number>\d+)(?P<whose>(?:-nccl-tests)?){NOT_RUN}")
 _HEAD = [
     "| collective | ranks | GPUs | time below 1 MiB, ours / nccl-tests: median (range) | from 1 MiB | within | not |",
@@ -41,7 +42,7 @@ _COLUMNS = (
 
 
 def write(folder: Path) -> list[str]:
-    """Write `README.md` and the curves of `folder/raw`; the lines that sum it up."""
+    """Write `measured.md` and the curves of `folder/raw`; the lines that sum it up."""
     raw = folder / "raw"
     found = [curve for curve in curves(raw) if curve.points]
     short = [*_HEAD, *map(_summary, found), ""] if found else []
@@ -61,8 +62,8 @@ def write(folder: Path) -> list[str]:
     notes = [*_left_out(raw), *missing]
     ends = ["### Left out or failed", "", *(f"- {note}" for note in notes), ""] if notes else []
     text = "\n".join([*_title(raw), *short, *drawn, *told, *rest, *ends])
-    (folder / "README.md").write_text(text)
-    return [*short, *ends, f"wrote {folder / 'README.md'}"]
+    (folder / TABLES).write_text(text)
+    return [*short, *ends, f"wrote {folder / TABLES}"]
 
 
 def _kept(raw: Path, name: str) -> list[str]:
@@ -119,17 +120,29 @@ def _pictures(folder: Path, raw: Path, found: list[Curve], missing: list[str]) -
     names = sorted({curve.name for curve in found})
     paths = {f"{name}.svg": [curve for curve in found if curve.name == name] for name in names}
     choices = {f"choice-{gpus}gpus.svg": (gpus, points) for gpus, points in _choices(raw)}
+    overviews = {f"collectives-{way.name}-{gpus}gpus.svg": every for (way, gpus), every in _together(found).items()}
     if not paths and not choices:
         return []
     try:
         for path, every in paths.items():
             draw_collective(folder / path, every)
+        for path, every in overviews.items():
+            title = f"collectives on {every[0].gpus} GPUs, {every[0].way.name}: median time of ours"
+            draw_overview(folder / path, title, every)
         for path, (gpus, points) in choices.items():
             draw_choice(folder / path, gpus, points)
     except ImportError:
         missing.append("no curves: matplotlib is not installed")
         return []
-    return ["## Curves", "", *(line for path in (*paths, *choices) for line in (f"![{path}]({path})", ""))]
+    return ["## Curves", "", *(line for path in (*overviews, *paths, *choices) for line in (f"![{path}]({path})", ""))]
+
+
+def _together(found: list[Curve]) -> dict[tuple[Way, int], list[Curve]]:
+    """The curves of one way and number of GPUs, where there are several."""
+    every: dict[tuple[Way, int], list[Curve]] = defaultdict(list)
+    for curve in found:
+        every[curve.way, curve.gpus].append(curve)
+    return {key: several for key, several in every.items() if len(several) > 1}
 
 
 def _choices(raw: Path) -> list[tuple[int, tuple[Judged, ...]]]:

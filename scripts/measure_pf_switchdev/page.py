@@ -1,4 +1,4 @@
-"""README.md from the records that lie beside it, and from nothing else."""
+"""measured.md from the records that lie beside it, and from nothing else."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ SAYS_OFFLOADS = (
 
 
 def write(folder: Path) -> Path:
-    """README.md of the records in a folder. Raises UsageError where they cannot be read."""
+    """measured.md of the records in a folder. Raises UsageError where they cannot be read."""
     names = [name for name in (PLAIN, SWITCHED, OFFLOADED) if name != OFFLOADED or (folder / f"{name}.jsonl").exists()]
     files = {name: load(folder / f"{name}.jsonl") for name in names}
     comparison = compare(files[PLAIN], files[SWITCHED])
@@ -95,7 +95,7 @@ def write(folder: Path) -> Path:
     ]
     if (folder / CONTENTION).exists():
         lines += contention_lines(json.loads((folder / CONTENTION).read_text()))
-    page = folder / "README.md"
+    page = folder / "measured.md"
     page.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
     return page
 
@@ -159,7 +159,7 @@ def contention_lines(record: dict[str, Any]) -> list[str]:
     lines = [
         "\n## Two pods on one PF\n",
         f"The PF's port is held to {line} in both directions, with FCS, preamble and gap of each frame (tbf).",
-        f"So its [limit](../../limits.md) is {_rate(limit)} of TCP's payload, ({mtu} - 52)/({mtu} + 38) of that.",
+        f"So its limit (docs/limits.md) is {_rate(limit)} of TCP's payload, ({mtu} - 52)/({mtu} + 38) of that.",
         "VFs are logical: it is the ceiling of all of them together.",
         f"Each pod has {streams} TCP connections with a pod of the other node, for {seconds:.0f} s.",
         f"The bound of c, its `maxRate`, is {_rate(record['bound_bits_per_s'])}.\n",

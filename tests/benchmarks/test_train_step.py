@@ -242,7 +242,7 @@ def test_a_hang_is_noticed_before_all_iterations_would_be_over(two_gpus):
 
 
 def test_the_plan_is_near_what_two_h200_took():
-    """63 s with PyTorch and 33 s with cuBLAS, as recorded in docs/measured/2026-11-22-gpu-2xh200; never below it."""
+    """63 s with PyTorch and 33 s with cuBLAS, as recorded in docs/measured/2xh200; never below it."""
     probed = load("testdata/hosts/2xh200-probed-vm/machine.jsonl")
     asked = {"model": "resnet50", "dtypes": "fp32,bf16", "buckets": "25M,single", "compute-ms": "20"}
     asked |= {"iterations": "100"}

@@ -11,7 +11,7 @@ from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.diagnose import diagnose
 from railwright.results.store import load
 
-RECORDED = Path(__file__).parents[2] / "docs" / "measured"
+RECORDED = Path(__file__).parents[2] / "testdata" / "measured"
 
 
 def test_a_gpu_slower_than_its_siblings_is_named_with_both_values():
@@ -85,17 +85,17 @@ def test_gpus_of_two_kinds_are_not_held_against_each_other():
 
 
 @pytest.mark.parametrize(
-    ("page", "name"),
+    ("records", "name"),
     [
-        ("2026-11-22-gpu-4xh200", "visit1/gpu_copy-0"),
-        ("2026-11-22-gpu-4xh200", "visit1/gpu_copy-1"),
-        ("2026-11-22-gpu-4xh200", "visit1/gpu_latency"),
-        ("2026-11-22-gpu-8xh200", "visit2/gpu_copy-0"),
-        ("2026-11-22-gpu-8xh200", "visit2/gpu_latency"),
+        ("copies-4xh200", "visit1/gpu_copy-0"),
+        ("copies-4xh200", "visit1/gpu_copy-1"),
+        ("copies-4xh200", "visit1/gpu_latency"),
+        ("copies-8xh200", "visit2/gpu_copy-0"),
+        ("copies-8xh200", "visit2/gpu_latency"),
     ],
 )
-def test_no_gpu_of_a_healthy_machine_is_accused(page, name, tmp_path):
-    with tarfile.open(RECORDED / page / "raw.tar.xz") as archive:
+def test_no_gpu_of_a_healthy_machine_is_accused(records, name, tmp_path):
+    with tarfile.open(RECORDED / f"{records}.tar.xz") as archive:
         archive.extract(f"{name}/results.jsonl", tmp_path, filter="data")
     found = [one for one in diagnose(load(tmp_path / name), DECLARATIONS).findings if one.fault.startswith("gpu_")]
     groups = [("gpu_group_slower", "possible")] if name == "visit2/gpu_latency" else []  # gpu0 to gpu3: another socket
@@ -160,7 +160,7 @@ def test_what_crosses_host_memory_needs_a_second_launch():
 
 
 def test_every_launch_has_to_agree_on_what_crosses_host_memory():
-    """Two processes of plain CUDA C++ on one healthy H200: docs/measured/2026-11-22-gpu-4xh200."""
+    """Two processes of plain CUDA C++ on one healthy H200: docs/measured/4xh200."""
     others = [one for number in (1, 2, 3) for one in measured(near(number), 55.5e9, launches=2)]
     once, again = measured(near(0), 38.6e9, launches=1), measured(near(0), 55.4e9, launches=2)[1:]
     assert findings([*others, *once, *again]) == []

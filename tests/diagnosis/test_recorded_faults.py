@@ -12,9 +12,9 @@ from railwright.results.readers.registry import read
 from railwright.topology.cluster import cluster_of
 from railwright.topology.sources.load import load
 
-RAW = sorted(Path("docs/measured/2026-11-22-explain-2xh200/raw").glob("*.txt"))
+RAW = sorted(Path("testdata/explain/2xh200").glob("*.txt"))
 FAULT_OF = {"channels": "few_channels", "off": "p2p_disabled", "socket": "p2p_disabled"}
-# docs/measured/2026-11-22-explain-2xh200/README.md says why.
+# docs/measured/2xh200/README.md says why.
 NOT_NAMED = {"broadcast-8-channels", "broadcast-p2p-off"}
 SECOND = {"all_gather-8-channels", "all_reduce-1-channels", "alltoall-1-channels", "broadcast-4-channels",
           "alltoall-8-channels", "reduce_scatter-8-channels"}  # fmt: skip

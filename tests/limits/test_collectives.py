@@ -49,7 +49,7 @@ def test_in_a_double_tree_all_loads_together_are_two_edges_each_way():
 def test_behind_nvswitches_a_tree_of_one_host_is_one_chain_whose_inner_gpus_pass_on_twice_the_size(gpus, busbw):
     found = limit(f"hgx-h200 gpus={gpus}", 1, "all_reduce", "tree").busbw_bytes_per_s
     assert found.limit == pytest.approx(busbw, rel=1e-4)
-    # NCCL_ALGO=Tree, 8 GiB, docs/measured/2026-11-22-gpu-with-data; of eight GPUs there is no figure.
+    # NCCL_ALGO=Tree, 8 GiB, docs/measured/4xh200; of eight GPUs there is no figure.
     measured = {2: 355e9, 4: 262e9}.get(gpus)
     assert measured is None or found.expected_low <= measured <= found.limit
 

@@ -45,7 +45,7 @@ func manyFlows(b *testing.B, rail *lab) (flows, onePod []plan.Flow) {
 	return fewer, onePod
 }
 
-// BenchmarkPrograms is what docs/measured repeats: go test -run=- -bench=Programs ./internal/openvswitch
+// BenchmarkPrograms: go test -run=- -bench=Programs ./internal/openvswitch
 func BenchmarkPrograms(b *testing.B) {
 	rail := newLab(b)
 	rail.programHost(b)

@@ -66,7 +66,7 @@ def _tells_of_the_gpu(point: Judged) -> bool:
     if point.quantity == "latency_s" and point.parameters.get("clock") == "host":
         return False  # by the host's clock it is the CPU that starts the work
     # Both ways at once through host memory, plain CUDA C++ went 33 and 51 GB/s in two processes on one healthy GPU
-    # (docs/measured/2026-11-22-gpu-4xh200); of eight, four GPUs have 45 and four 52 GB/s.
+    # (docs/measured/4xh200); of eight, four GPUs have 45 and four 52 GB/s.
     return not (point.parameters.get("direction") == "both" and _through_the_host([point]))
 
 

@@ -20,7 +20,7 @@ from railwright.units import MIB, format_size
 # by one thread finds them in its own.
 TWO_COPIES = Constant(0.5, "of one thread's memory copy", SINGLE_HOST_COPIES)
 THREE_MOVES = Constant(1 / 3, "of one thread's memory copy within its caches", SINGLE_HOST_COPIES)
-_MPI_FLOOR = Source("Railwright docs/measured/2026-11-21-mpi-floor")
+_MPI_FLOOR = Source("Railwright docs/measured/host-paths", "a small MPI message in cache lines")
 MESSAGE_LINES = Constant(20, "times one cache line, a message of at most one by MPI over shared memory", _MPI_FLOOR)
 CACHE_LINE_BYTES = Constant(64, "bytes", SINGLE_HOST_COPIES)
 _EPYC_9684X = Source("AMD EPYC 9684X product page", "L3 cache 1,152 MB")

@@ -25,7 +25,7 @@ NVBANDWIDTH_H200 = Source(
     "host to device 55.5 by engine, 51.4 by kernel, 50.3 both ways; local copy 2,096 GB/s",
 )
 COPIES_MEASURED = Source(
-    "Railwright docs/measured/2026-11-22-gpu-1xh100, -2xh200, -4xh200 and -8xh200",
+    "Railwright docs/measured/1xh100, 2xh200, 4xh200 and 8xh200",
     "both ways at once: over PCIe 39.7 to 52.0 GB/s by engine, 27.3 to 33.2 by kernel; over NVLink 338 to 366"
     " by kernel",
 )
@@ -93,9 +93,7 @@ LAUNCH_MEASURED = Source(_TWO_H200, "all_reduce of 8 B takes 16 to 20 us where N
 NCCL_TREES = Source(_NCCL, "src/graph/trees.cc, double binary tree")
 TOP500 = Source("TOP500, June 2024 and June 2025", "Rmax over accelerators, runs with over 85 % of memory")
 FP64_TENSOR = Source("NVIDIA A100, H100, H200 and B200 datasheets", "FP64 tensor core rate")
-SYMMETRIC_MEASURED = Source(
-    "Railwright, measured on 2 H200", "docs/measured/2026-11-22-gpu-2xh200-second, symmetric buffers"
-)
+SYMMETRIC_MEASURED = Source("Railwright, measured on 2 H200", "docs/measured/2xh200, symmetric buffers")
 RAMP_MEASURED = Source(_TWO_H200, "reduce_scatter 237 GB/s at 128 MiB and 313 at 8 GiB, all_reduce 284 and 347")
 H200_GATHERS = Source(
     _TWO_H200, "all_gather, reduce_scatter 291 to 326 GB/s, 0.785 of the planning rate and up; 2 % below"

@@ -40,7 +40,7 @@ _SECTOR_BYTES = 512
 _HUGE_PAGE_BYTES = 2 * MIB
 _PLANNED_BYTES_PER_S = 1e9
 _PLANNED_OPERATIONS_PER_S = 75e3
-"""Both of a virtual disk (docs/measured/2026-11-21-overhead): for the plan alone."""
+"""Both of a virtual disk (docs/measured/host-paths): for the plan alone."""
 
 Order = tuple["array.array[int]", "array.array[int]"]
 """Offsets in the descriptor, and the position in the pattern of each."""

@@ -41,7 +41,7 @@ _LEAST_ITERATIONS = 3
 _TRIED = 2
 """Requests before those: one that maps the memory, and one that tells how long they take."""
 _PATIENCE_S = 60.0
-# For the plan: a start, and what a request takes. Two H200 without RDMA devices (docs/measured/2026-11-22-gpu-2xh200)
+# For the plan: a start, and what a request takes. Two H200 without RDMA devices (docs/measured/2xh200)
 # had 0.38 to 0.87 GB/s where UCX emulates and 391 GB/s over NVLink, and 10 to 40 us for 4 KiB.
 _ESTIMATE_START_S, _ESTIMATE_REQUEST_S = 4.0, 40e-6
 _ESTIMATE_EMULATED_BYTES_PER_S = 0.5e9

@@ -25,7 +25,7 @@ _MOST_BATCH = 4096
 _MOST_SECONDS = 86_400
 _ANY = "any"
 
-# For the plan, on the slow side of what two H200 took (docs/measured/2026-11-22-gpu-2xh200): 63 s with PyTorch, of
+# For the plan, on the slow side of what two H200 took (docs/measured/2xh200): 63 s with PyTorch, of
 # which 31 s were iterations of 25 ms and 64 images on 132 multiprocessors at 1.98 GHz; 33 s and 26 s with cuBLAS.
 _ESTIMATE_TORCH_START_S, _ESTIMATE_START_S = 35.0, 10.0
 _ESTIMATE_IMAGE_CYCLES = 1.5e8  # of one multiprocessor
