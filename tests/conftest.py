@@ -17,8 +17,11 @@ from typing import TypeVar
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from tests.stand_ins import stand_ins  # noqa: F401 - a fixture
+from tests.tiers import pytest_collection_modifyitems, pytest_configure, pytest_runtest_protocol  # noqa: F401 - hooks
 
+from railwright.cli.main import status_of
 from railwright.results.records import End, Record, Result, Run
 
 # Started in the background by a shell without job control, we ignore Ctrl-C, and so would all that the tests start.
@@ -202,6 +205,32 @@ class Driver:
                 if OF_LAUNCHERS.match(name) and (ours or not alive):
                     found.add(str(base / name))
         return found
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """`railwright` without a process of its own, for words that start nothing; relative names are below its folder."""
+
+    folder: Path
+
+    @property
+    def output(self) -> Path:
+        return self.folder / "out"
+
+    def __call__(self, *words: str) -> Done:
+        """Run the command to its end."""
+        with CliRunner().isolation(env={"COLUMNS": "200"}) as (out, err, _):
+            status = status_of(list(words))
+        return Done(status, out.getvalue().decode(), err.getvalue().decode())
+
+
+@pytest.fixture
+def answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InProcess:
+    """The command in this process, in a folder of its own."""
+    folder = tmp_path / "in-process"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return InProcess(folder)
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ import pytest
 from tests.conftest import wait_until
 from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.machine
+
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "scripts"
 RECORDED = ROOT / "testdata" / "measured"

@@ -163,6 +163,7 @@ def test_the_docs_are_small():
     assert sum(path.stat().st_size for path in (ROOT / "docs").rglob("*") if path.is_file()) < MOST_BYTES
 
 
+@pytest.mark.machine
 def test_the_source_distribution_ships_no_record(tmp_path):
     pytest.importorskip("hatchling")
     argv = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
@@ -214,6 +215,7 @@ def test_a_figure_that_is_not_on_the_page_is_found(tmp_path, text, absent):
     assert [one for passage in passages(page) for one in missing(passage)] == absent
 
 
+@pytest.mark.machine
 def test_packing_keeps_what_is_there_and_leaves_out_what_is_made_again(tmp_path):
     def packed(folder, *options):
         argv = [sys.executable, str(ROOT / "scripts" / "pack-records"), str(folder), "subject", *options]

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from tests.conftest import wait_until
 
+pytestmark = pytest.mark.machine
+
 ROOT = Path(__file__).parents[1]
 
 

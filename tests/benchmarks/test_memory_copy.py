@@ -74,6 +74,7 @@ def job(machine: Topology, cpus: tuple[int, ...], **options: str) -> AnyJob:
     return job_of(BENCHMARK, machine, cpus, options)
 
 
+@pytest.mark.machine
 def test_one_node_gives_what_it_always_gave() -> None:
     found = measured(nodes(",".join(map(str, CPUS))))
     assert {one.path for one in found} == {"memory0>memory0"}
@@ -109,6 +110,7 @@ def test_the_plan_counts_the_copies_between_nodes() -> None:
     assert BENCHMARK.plan(job(nodes("0-1"), (0, 1), **{"node-sizes": "1G"})).memory_bytes == alone.memory_bytes
 
 
+@pytest.mark.machine
 def test_a_node_that_the_kernel_does_not_have_fails_by_name_and_the_rest_is_measured() -> None:
     if Path("/sys/devices/system/node/node1").exists():
         pytest.skip("this machine has a second NUMA node")
@@ -129,6 +131,7 @@ def test_a_node_that_the_kernel_does_not_have_fails_by_name_and_the_rest_is_meas
     ]
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("call", ["mbind", "move_pages"])
 def test_a_container_that_may_not_place_memory_is_told_what_it_lacks_and_nothing_has_failed(call: str) -> None:
     if platform.machine() not in PLACING:

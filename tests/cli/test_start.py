@@ -11,6 +11,8 @@ from tests.cli.test_help import commands
 
 from railwright.cli.main import cli
 
+pytestmark = pytest.mark.machine
+
 HEAVY = {"numpy", "rich", "plotly", "jinja2", "mpi4py", "prometheus_client", "msgspec"}
 
 

@@ -23,7 +23,7 @@ from railwright.lab.wait import wait_settled
 from railwright.topology.cluster import cluster_of
 from railwright.topology.sources.load import load
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="waived: a lab needs root")
+pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: a lab needs root")]
 
 PORTS = source_ports(12)
 # A tenth of the rate is what most faults leave; a healthy flow reaches nearly all of it, on a busy machine less.

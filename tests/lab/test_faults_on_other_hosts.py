@@ -34,6 +34,7 @@ FRR10 = ROOT / ".cache/frr10"
 SETTLE_WITHIN_S = 90.0  # FRR 10's zebra waits ten seconds for its router advertisements
 
 pytestmark = [
+    pytest.mark.machine,
     pytest.mark.skipif(os.geteuid() != 0, reason="waived: a lab needs root"),
     pytest.mark.skipif(not FRR10.exists(), reason="waived: FRR 10 is not unpacked (make test-deps)"),
     pytest.mark.skipif(not Path("/usr/sbin/ovs-vswitchd").exists(), reason="waived: Open vSwitch is not installed"),

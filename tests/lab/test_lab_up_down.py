@@ -15,6 +15,8 @@ import jsonschema
 import pytest
 from tests.conftest import COMMAND, ROOT
 
+pytestmark = pytest.mark.machine
+
 FRR10 = ROOT / ".cache/frr10"
 NAMES = ("tone", "ttwo")
 SHAPE = ("hgx-h100", "nics=1")

@@ -22,7 +22,7 @@ from railwright.lab.wait import wait_settled
 from railwright.topology.cluster import cluster_of
 from railwright.topology.sources.load import load
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="waived: a lab needs root")
+pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: a lab needs root")]
 RATE_BITS_PER_S = 1e8
 
 

@@ -28,7 +28,7 @@ from railwright.topology.cluster import cluster_of
 from railwright.topology.sources.load import load
 
 needs_sshd = pytest.mark.skipif(not Path("/usr/sbin/sshd").exists(), reason="waived: openssh-server is not installed")
-pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="waived: a lab needs root"), needs_sshd]
+pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: a lab needs root"), needs_sshd]
 
 QUICK = ("-o", "mpi_all_reduce.sizes=9K", "--force")
 BLOCK = ("-o", "kv_transfer.sizes=4K", "-o", "operations=WRITE", "--force")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="waived: network namespaces need root")
+pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: network namespaces need root")]
 
 WITHIN_S = 180.0
 QUICK = ("-o", "sizes=9K", "--force")

@@ -32,6 +32,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
+@pytest.mark.machine
 def test_a_child_that_ignores_sigterm_is_killed_with_its_group() -> None:
     with Child(["sh", "-c", "trap '' TERM; sleep 60 & echo $!; wait; wait"]) as child:
         while not child.output:
@@ -45,6 +46,7 @@ def test_a_child_that_ignores_sigterm_is_killed_with_its_group() -> None:
     assert not is_alive(grandchild)
 
 
+@pytest.mark.machine
 def test_a_killed_child_that_does_not_end_is_left_behind_by_name_and_nobody_hangs(monkeypatch) -> None:
     monkeypatch.setattr(process, "_KILLED_S", 0.3)
     child = Child(["sleep", "60"])

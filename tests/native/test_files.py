@@ -291,6 +291,7 @@ def test_a_refused_io_uring_is_told_with_its_reason(pattern):
         assert "Bad file descriptor" in files.io_uring_works(9999, buffer, BLOCK)
 
 
+@pytest.mark.machine
 def test_extents_cover_the_file_and_hold_its_bytes_on_the_device(tmp_path):
     """On ext4 on a loop file whose every byte can be looked at, with holes between to force several extents."""
     image, mountpoint = tmp_path / "image", tmp_path / "mounted"

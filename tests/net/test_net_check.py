@@ -21,7 +21,7 @@ import pytest
 from tests.conftest import COMMAND, ROOT, wait_until
 from tests.net.fabric import Answer, Fabric, held_fabric, ip_netns, needs_fabric, run
 
-pytestmark = [needs_fabric, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.machine, needs_fabric, pytest.mark.timeout(1500)]
 
 SCHEMA = json.loads((ROOT / "schema/net-check.schema.json").read_text())
 WITHOUT = ("--without", "isolation")

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import COMMAND
 from tests.net.fabric import run
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="waived: network namespaces need root")
+pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: network namespaces need root")]
 
 POD, GATEWAY = f"rw-net-pod-{os.getpid()}", f"rw-net-gateway-{os.getpid()}"
 

@@ -44,3 +44,8 @@ def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
         yield driver
     finally:
         driver.quit()
+
+
+def said_by_the_page(driver: webdriver.Chrome) -> list[str]:
+    """The messages of the console but for those of the browser's own pages, which a slow machine makes it say."""
+    return [entry["message"] for entry in driver.get_log("browser") if not entry["message"].startswith("chrome://")]

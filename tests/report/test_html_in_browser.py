@@ -11,10 +11,12 @@ import pytest
 from railwright.report.html import render_html
 
 from . import sample
-from .browser import chromium
+from .browser import chromium, said_by_the_page
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
+
+pytestmark = pytest.mark.machine
 
 FIGURES = 6
 
@@ -70,7 +72,7 @@ def test_it_opens_without_an_error_and_fits(browser: Chrome, address: str, width
     visible = browser.execute_script("return document.documentElement.clientWidth")
     assert shown <= visible, "the page scrolls sideways"
     assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
-    assert browser.get_log("browser") == []
+    assert said_by_the_page(browser) == []
 
 
 def test_no_hostile_name_ran(browser: Chrome, address: str) -> None:
@@ -86,7 +88,7 @@ def test_a_script_that_is_not_ours_is_refused(browser: Chrome, address: str) -> 
     script = "const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.body.append(s);"
     browser.execute_script(script)
     assert browser.execute_script("return window.ran") is None
-    assert "Content Security Policy" in browser.get_log("browser")[0]["message"]
+    assert "Content Security Policy" in said_by_the_page(browser)[0]
 
 
 def test_figures_follow_the_colour_scheme_and_paper_is_light(browser: Chrome, address: str) -> None:

@@ -85,6 +85,7 @@ def test_capture_command(tmp_path):
     assert again[1:] == live[1:]
 
 
+@pytest.mark.machine
 def test_start_up_loads_nothing_heavy():
     code = (
         "import sys, railwright.cli.topo; print([m for m in ('msgspec','rich','jinja2','plotly') if m in sys.modules])"

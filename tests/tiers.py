@@ -1,0 +1,46 @@
+"""Two tiers: pure tests start no process and run anywhere, tests of the machine do what a machine is needed for.
+
+Whatever uses a fixture that starts processes is of the machine; other tests say it by `pytest.mark.machine`. A pure
+test that starts one after all fails, so that `make quick` stays what it says.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+STARTING_FIXTURES = {"railwright", "driver_of_module", "mpirun", "mpiruns", "small_disk", "stand_ins"}
+STARTING_EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
+
+_pure = False
+
+
+def _refuse_processes(event: str, arguments: tuple[object, ...]) -> None:
+    if _pure and event in STARTING_EVENTS:
+        raise RuntimeError(
+            f"a pure test would start a process ({event} {arguments!r:.200}): mark it pytest.mark.machine"
+        )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "machine: starts processes; needs root, namespaces, MPI or a browser")
+    sys.addaudithook(_refuse_processes)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if STARTING_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.machine)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Covers fixtures too: what a module's fixture starts is started for its pure tests."""
+    global _pure
+    _pure = item.get_closest_marker("machine") is None
+    try:
+        return (yield)
+    finally:
+        _pure = False
