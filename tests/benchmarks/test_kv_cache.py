@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-import jsonschema
 import pytest
 from msgspec.structs import replace
 from tests.benchmarks.jobs import job_of
 from tests.diagnosis.finders import Finder
+from tests.schemas import fits
 
 from railwright.benchmarks.benchmark import AnyJob
 from railwright.benchmarks.kv import cache as kv_cache
@@ -24,7 +23,6 @@ from railwright.topology.devices import Scalar
 from railwright.topology.expand import expand
 from railwright.units import GIB, KIB, MIB
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "schema" / "result.schema.json").read_text("utf-8"))
 PATH = "memory0>memory0"
 SMALL = 256 * 131_072
 
@@ -53,9 +51,8 @@ def test_every_byte_of_every_request_arrived_and_fits_the_schema(measured):
         assert one.parameters["size_bytes"] == SMALL
         assert one.parameters["model"] == "llama-3.1-8b"
         assert one.summary.minimum > 0
-    validator = jsonschema.Draft202012Validator(SCHEMA)
     for line in (measured.output / "results.jsonl").read_bytes().splitlines():
-        assert [error.message for error in validator.iter_errors(json.loads(line))] == []
+        fits(json.loads(line), "result")
 
 
 @pytest.mark.parametrize("operation", ["WRITE", "READ"])
@@ -70,7 +67,7 @@ def test_the_settings_carry_geometry_blocks_and_what_preparing_them_took(measure
             assert (held["tokens"], held["block_tokens"], held["tensor_parallel"]) == (256, 16, 1)
             assert (held["bytes_per_token"], held["descriptors"]) == (131_072, 32 * 2 * 16)
             assert held["requests"] == requests
-            assert 0 < held["prepare_s"] < 10
+            assert held["prepare_s"] > 0
 
 
 @pytest.mark.parametrize("operation", ["WRITE", "READ"])
@@ -127,8 +124,8 @@ def test_a_config_and_mla_are_measured_as_a_named_model_is(railwright):
         ("dtype=fp64", "there is no choice named 'fp64'"),
     ],
 )
-def test_options_that_cannot_be_are_refused_before_anything_starts(railwright, option, why):
-    done = railwright("run", "kv_cache", "-o", option, "--force", "--dry-run")
+def test_options_that_cannot_be_are_refused_before_anything_starts(answer, option, why):
+    done = answer("run", "kv_cache", "-o", option, "--force", "--dry-run")
     assert done.status == 2
     assert why in done.message()
 

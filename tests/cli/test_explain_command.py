@@ -11,11 +11,11 @@ import shlex
 import subprocess
 from pathlib import Path
 
-import jsonschema
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from tests.report.records_again import place_of
+from tests.schemas import fits
 
 from railwright.cli.main import cli
 from railwright.diagnosis.explain import Explained
@@ -34,8 +34,6 @@ TABLE_IN_LOG = EXTERNAL / "nccl-log/efa-p4d-2x8a100.log"
 TORN_IN_LOG = EXTERNAL / "nccl-log/2.28.9-p2p-off-2xh200.log"
 MIXED_IN_LOG = EXTERNAL / "nccl-log/2.23.4-ib-pxn-4x2a100.log"
 """NCCL's lines cut the rows of the one table apart; of the other two rows and one of eight device lines are left."""
-SCHEMA = json.loads((ROOT / "schema/explained.schema.json").read_text(encoding="utf-8"))
-LOG_SCHEMA = json.loads((ROOT / "schema/nccl-log.schema.json").read_text(encoding="utf-8"))
 
 OF_A_KIND = {
     "fio": "laptop",
@@ -104,10 +102,10 @@ def test_every_record_is_what_the_schema_says(file: Path) -> None:
         assert records
         for record in records:
             if record["record"] == "nccl_log":
-                jsonschema.validate(record["log"], LOG_SCHEMA)
+                fits(record["log"], "nccl-log")
                 assert set(record) == {"record", "log", "findings"}
                 continue
-            jsonschema.validate(record, SCHEMA)
+            fits(record, "explained")
             found = msgspec.convert(record, Explained, dec_hook=place_of)
             assert len(found.rows) == len(found.shown) > 0
             assert found.status == status or len(records) > 1
@@ -124,8 +122,8 @@ def test_the_first_lines_answer_what_is_asked_first(railwright) -> None:
     assert following.startswith("next      NCCL_DEBUG=INFO")
 
 
-def test_a_healthy_table_ends_with_status_0_and_names_no_fault(railwright) -> None:
-    done = railwright("explain", str(TABLE), "--host", "hgx-h200")
+def test_a_healthy_table_ends_with_status_0_and_names_no_fault(answer) -> None:
+    done = answer("explain", str(TABLE), "--host", "hgx-h200")
     assert done.status == 0
     assert "verdict   ok: " in done.out
     assert "likely" not in done.out
@@ -133,22 +131,22 @@ def test_a_healthy_table_ends_with_status_0_and_names_no_fault(railwright) -> No
     assert not re.search(r" (slow|suspicious|failed)$", done.out, re.MULTILINE)
 
 
-def test_without_a_machine_the_next_command_is_said_with_the_shapes_of_that_gpu(railwright) -> None:
-    folder = railwright.folder / "a folder"
+def test_without_a_machine_the_next_command_is_said_with_the_shapes_of_that_gpu(answer) -> None:
+    folder = answer.folder / "a folder"
     folder.mkdir()
     file = folder / "it's.txt"
     file.write_bytes(TABLE.read_bytes())
-    done = railwright("explain", str(file))
+    done = answer("explain", str(file))
     assert done.status == 3
     (hint,) = re.findall(r"^hint: railwright (.*)$", done.err, re.MULTILINE)
     assert shlex.split(hint) == ["explain", str(file), "--host", "hgx-h200"]
     assert "the same GPU is in dgx-h200" in done.err
-    again = railwright(*shlex.split(hint))
+    again = answer(*shlex.split(hint))
     assert again.status == 0
     assert "of limit" not in done.out
-    unknown = railwright("explain", str(STREAM))
+    unknown = answer("explain", str(STREAM))
     assert "--host SHAPE" in unknown.err
-    two = railwright("explain", str(EXTERNAL / "nccl_tests/2.18.3-alltoall-16xrtx6000d-slow.txt"))
+    two = answer("explain", str(EXTERNAL / "nccl_tests/2.18.3-alltoall-16xrtx6000d-slow.txt"))
     assert "--host SHAPE --count 2" in two.err
 
 
@@ -163,18 +161,18 @@ def test_a_setting_that_was_seen_comes_before_what_a_curve_suggests() -> None:
     assert "likely" not in done.stdout
 
 
-def test_a_log_is_shown_with_its_contradictions_and_drawn(railwright) -> None:
-    picture = railwright.folder / "rings.svg"
+def test_a_log_is_shown_with_its_contradictions_and_drawn(answer) -> None:
+    picture = answer.folder / "rings.svg"
     for machine in ((), ("--host", "hgx-h200"), ("--host", "hgx-h100", "--count", "16")):
-        done = railwright("explain", str(LOG), *machine, "--svg", str(picture))
+        done = answer("explain", str(LOG), *machine, "--svg", str(picture))
         assert done.status == 1, done.err
         assert "NCCL_NVLS_ENABLE=0 turns NVLink SHARP off" in done.out
         assert picture.read_text(encoding="utf-8").startswith("<svg")
         picture.unlink()
 
 
-def test_a_log_with_a_table_in_it_shows_both(railwright) -> None:
-    done = railwright("explain", str(TABLE_IN_LOG), "--host", "aws-p4d", "--count", "2")
+def test_a_log_with_a_table_in_it_shows_both(answer) -> None:
+    done = answer("explain", str(TABLE_IN_LOG), "--host", "aws-p4d", "--count", "2")
     assert done.status in (0, 1, 3)
     assert done.out.startswith("NCCL log\n")
     assert "nccl-tests all_reduce, 16 ranks on 2 hosts, held against aws-p4d" in done.out
@@ -182,15 +180,15 @@ def test_a_log_with_a_table_in_it_shows_both(railwright) -> None:
     assert [record["record"] for record in records] == ["nccl_log", "explained"]
 
 
-def test_a_table_that_cannot_be_judged_takes_nothing_from_its_log(railwright) -> None:
-    done = railwright("explain", str(TABLE_IN_LOG), "--host", "hgx-a100", "gpus=4", "--count", "2")
+def test_a_table_that_cannot_be_judged_takes_nothing_from_its_log(answer) -> None:
+    done = answer("explain", str(TABLE_IN_LOG), "--host", "hgx-a100", "gpus=4", "--count", "2")
     assert done.status in (1, 3)
     assert "NCCL log" in done.out
     assert "the table in the log could not be judged: the table has 16 ranks on 2 hosts" in done.err
 
 
-def test_a_table_whose_device_lines_were_cut_has_the_ranks_of_its_log(railwright) -> None:
-    done = railwright("explain", str(MIXED_IN_LOG), "--host", "hgx-a100", "gpus=2", "--count", "4")
+def test_a_table_whose_device_lines_were_cut_has_the_ranks_of_its_log(answer) -> None:
+    done = answer("explain", str(MIXED_IN_LOG), "--host", "hgx-a100", "gpus=2", "--count", "4")
     assert (done.status, done.err) == (1, "")
     assert done.out.startswith("NCCL log\n")
     assert "nccl-tests all_reduce, 8 ranks" in done.out
@@ -198,8 +196,8 @@ def test_a_table_whose_device_lines_were_cut_has_the_ranks_of_its_log(railwright
     assert "1 of 8 device lines are there: the number of hosts is unknown" in done.out
 
 
-def test_a_table_that_its_log_cut_apart_is_judged(railwright) -> None:
-    done = railwright("explain", str(TORN_IN_LOG), "--host", "hgx-h200", "gpus=2")
+def test_a_table_that_its_log_cut_apart_is_judged(answer) -> None:
+    done = answer("explain", str(TORN_IN_LOG), "--host", "hgx-h200", "gpus=2")
     assert (done.status, done.err) == (1, "")
     assert "verdict   slow: 4 MiB out of place: 22.6 GB/s is below the expected" in done.out
     assert "of 3 the in-place half is not in the text" in done.out
@@ -213,19 +211,19 @@ def results(folder: Path) -> Path:
     return folder / "results.jsonl"
 
 
-def test_our_own_records_are_judged_and_nothing_is_written(railwright) -> None:
-    file = results(railwright.output)
-    before = sorted(railwright.output.iterdir())
-    judged = railwright("judge", str(file), "--json", "-O", str(railwright.folder / "elsewhere"))
-    for name in (file, railwright.output):
-        done = railwright("explain", str(name), "--json")
+def test_our_own_records_are_judged_and_nothing_is_written(answer) -> None:
+    file = results(answer.output)
+    before = sorted(answer.output.iterdir())
+    judged = answer("judge", str(file), "--json", "-O", str(answer.folder / "elsewhere"))
+    for name in (file, answer.output):
+        done = answer("explain", str(name), "--json")
         assert (done.status, done.out) == (judged.status, judged.out)
-    assert sorted(railwright.output.iterdir()) == before
+    assert sorted(answer.output.iterdir()) == before
     for options in (("--host", "laptop"), ("--svg", "x.svg")):
-        refused = railwright("explain", str(file), *options)
+        refused = answer("explain", str(file), *options)
         assert refused.status == 2
         assert "our own records" in refused.message()
-    assert not (railwright.folder / "x.svg").exists()
+    assert not (answer.folder / "x.svg").exists()
 
 
 @pytest.mark.parametrize("name", ["text", "CRLF", "byte order mark", "colours", "prefixed"])
@@ -275,6 +273,7 @@ def test_a_file_of_very_many_runs_is_refused_before_any_is_judged() -> None:
     assert done.exception.message == "101 runs in one file, at most 100 are read"
 
 
+@pytest.mark.machine
 def test_a_closed_standard_input_is_a_clear_error() -> None:
     command = f"{shlex.quote(str(ROOT / '.venv/bin/railwright'))} explain - <&-"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
@@ -332,9 +331,9 @@ def test_what_is_no_output_of_a_tool_is_refused_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["garbage", "pipe", "NUL", "missing"])
-def test_the_command_itself_refuses_them_with_one_message(railwright, name: str) -> None:
-    file, said = hostile(railwright.folder)[name]
-    done = railwright("explain", str(file), within_s=20)
+def test_the_command_itself_refuses_them_with_one_message(answer, name: str) -> None:
+    file, said = hostile(answer.folder)[name]
+    done = answer("explain", str(file))
     assert done.status == 2
     assert said in done.message()
     assert done.out == ""

@@ -38,22 +38,22 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_unreadable_results_file_is_one_clear_error(railwright, lines, case):
+def test_an_unreadable_results_file_is_one_clear_error(answer, lines, case):
     make, message = CASES[case]
-    path = railwright.folder / "results.jsonl"
+    path = answer.folder / "results.jsonl"
     path.write_bytes(make(lines))
-    done = railwright("judge", str(path))
+    done = answer("judge", str(path))
     assert done.status == 2
     assert message in done.message()
     assert str(path) in done.message()
     assert "\nhint: " in done.message()
-    assert sorted(railwright.folder.iterdir()) == [path, railwright.temporary]
+    assert sorted(answer.folder.iterdir()) == [path]
 
 
-def test_a_file_that_was_cut_off_within_its_last_line_is_judged_without_it(railwright, lines):
-    path = railwright.folder / "results.jsonl"
+def test_a_file_that_was_cut_off_within_its_last_line_is_judged_without_it(answer, lines):
+    path = answer.folder / "results.jsonl"
     path.write_bytes(lines[0] + lines[1] + lines[2][:-20])
-    done = railwright("judge", str(path), "--json")
+    done = answer("judge", str(path), "--json")
     assert done.status == 3
     points = [json.loads(line) for line in done.out.splitlines()]
     sizes = {point["parameters"]["size_bytes"] for point in points if "size_bytes" in point.get("parameters", {})}
@@ -64,14 +64,14 @@ def test_a_file_that_was_cut_off_within_its_last_line_is_judged_without_it(railw
     ("path", "message"),
     [("missing", "No such file or directory"), ("/dev/zero", "is not a file"), ("fifo", "is not a file")],
 )
-def test_what_is_no_file_is_not_read(railwright, path, message):
-    os.mkfifo(railwright.folder / "fifo")
-    done = railwright("judge", path, within_s=10)
+def test_what_is_no_file_is_not_read(answer, path, message):
+    os.mkfifo(answer.folder / "fifo")
+    done = answer("judge", path)
     assert done.status == 2
     assert message in done.message()
 
 
-def test_a_wrong_byte_in_the_record_makes_the_verdict_failed(railwright, lines):
+def test_a_wrong_byte_in_the_record_makes_the_verdict_failed(answer, lines):
     record = json.loads(lines[1])
     assert record["verification"] == {
         "method": "every byte against splitmix64 of its position",
@@ -79,17 +79,17 @@ def test_a_wrong_byte_in_the_record_makes_the_verdict_failed(railwright, lines):
         "bytes_wrong": 0,
     }
     record["verification"]["bytes_wrong"] = 1
-    path = railwright.folder / "results.jsonl"
+    path = answer.folder / "results.jsonl"
     path.write_bytes(b"".join([lines[0], json.dumps(record).encode() + b"\n", *lines[2:]]))
-    done = railwright("judge", str(path))
+    done = answer("judge", str(path))
     assert done.status == 3
     assert "the data check found 1 wrong bytes" in " ".join(done.out.split())
 
 
-def test_reports_go_nowhere_near_a_file_given_as_their_folder(railwright, lines):
-    path = railwright.folder / "results.jsonl"
+def test_reports_go_nowhere_near_a_file_given_as_their_folder(answer, lines):
+    path = answer.folder / "results.jsonl"
     path.write_bytes(b"".join(lines))
-    done = railwright("judge", str(path), "-O", str(path))
+    done = answer("judge", str(path), "-O", str(path))
     assert done.status == 2
     assert f"cannot write reports to {path}: File exists" in done.message()
     assert path.read_bytes() == b"".join(lines)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 from click.testing import CliRunner, Result
+from tests.schemas import fits
 
 from railwright.busbw import factor
 from railwright.cli.main import cli
@@ -16,7 +16,6 @@ from railwright.topology.sources.load import load
 from railwright.topology.sources.saved import encode_topology
 
 ROOT = Path(__file__).parents[2]
-SCHEMA = json.loads((ROOT / "schema/limit.schema.json").read_text(encoding="utf-8"))
 PROBED = ROOT / "testdata/hosts/4xh200-probed-vm/machine.jsonl"
 RATE = {"limit", "expected_low", "expected_high"}
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv")
@@ -57,7 +56,7 @@ def record(*arguments: object) -> dict:
     assert status == 0, done.output
     (line,) = done.stdout.splitlines()
     found = json.loads(line)
-    jsonschema.validate(found, SCHEMA)
+    fits(found, "limit")
     return found
 
 
@@ -138,7 +137,7 @@ def test_a_path_between_hosts_has_its_limit_and_that_over_all_near_nics() -> Non
     assert status == 0
     one, every = map(json.loads, done.stdout.splitlines())
     for row in (one, every):
-        jsonschema.validate(row, SCHEMA)
+        fits(row, "limit")
         assert row["kind"] == "NET"
     assert every["path"] == "gpu0@0>gpu0@2 over 4 NICs"
     assert one["limit"]["value"] < every["limit"]["value"] <= 4 * one["limit"]["value"]

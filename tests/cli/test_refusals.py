@@ -7,6 +7,10 @@ import subprocess
 import sys
 
 import pytest
+from tests.benchmarks.jobs import job_of
+
+from railwright.benchmarks.registry import find
+from railwright.topology.expand import expand
 
 QUICK = ("run", "memory_copy", "-o", "sizes=4K", "-o", "threads=one", "--force")
 
@@ -40,13 +44,19 @@ QUICK = ("run", "memory_copy", "-o", "sizes=4K", "-o", "threads=one", "--force")
         (("run", "mpi_latency", "--launches", "1000", "-o", "sizes=64M"), "the plan would take about", "--force"),
     ],
 )  # fmt: skip
-def test_an_absurd_request_is_refused_with_the_next_step(railwright, arguments, message, hint):
-    done = railwright(*arguments)
+def test_an_absurd_request_is_refused_with_the_next_step(answer, arguments, message, hint):
+    done = answer(*arguments)
     assert done.status == 2, done.err
     said = done.message()
     assert message in said
     assert hint in said.partition("\nhint: ")[2], said
     assert done.out == ""
+    assert list(answer.folder.iterdir()) == []
+
+
+def test_a_process_of_its_own_refuses_in_the_same_words(railwright, answer):
+    words = ("run", "memory_copy", "-o", "sizes=100T")
+    assert railwright(*words) == answer(*words)
     assert not railwright.output.exists()
 
 
@@ -76,13 +86,21 @@ def test_a_program_that_cannot_be_executed_is_refused_with_the_kernel_s_reason(r
         (("sizes=1000", "file-size=8M"), "multiples of 512 bytes"),
     ],
 )
-def test_reads_that_cannot_be_are_waived_by_reason_and_never_ok(railwright, options, why):
-    done = railwright("run", "file_read", "--force", *[part for option in options for part in ("-o", option)])
+def test_reads_that_cannot_be_are_planned_as_waived_by_reason(options, why):
+    given = dict(option.split("=") for option in options)
+    assert why in job_plan(find("file_read"), given).waived
+
+
+def job_plan(benchmark, given):
+    return benchmark.plan(job_of(benchmark, expand("laptop", {}), given=given))
+
+
+def test_what_is_waived_is_never_ok_and_says_why(railwright):
+    done = railwright("run", "file_read", "--force", "-o", "directory=no/such/folder")
     assert done.status == 3
     (waived,) = railwright.results()
-    assert waived.outcome == "waived"
-    assert why in waived.reason
-    assert why in " ".join(done.out.split())
+    assert (waived.outcome, waived.reason) == ("waived", "no/such/folder is not a folder")
+    assert waived.reason in " ".join(done.out.split())
 
 
 def test_a_dry_run_touches_nothing(railwright):
@@ -153,11 +171,10 @@ def test_a_disk_that_is_full_from_the_start_costs_nothing_of_the_last_run(railwr
     before = (disk / "results.jsonl").read_bytes()
     with (disk / "hog").open("wb", buffering=0) as hog:
         fill(hog)
-    for _ in range(2):
-        done = railwright(*QUICK, "-O", str(disk))
-        assert done.status == 2
-        assert f"cannot write results to {disk}: No space left on device" in done.message()
-        assert (disk / "results.jsonl").read_bytes() == before
+    done = railwright(*QUICK, "-O", str(disk))
+    assert done.status == 2
+    assert f"cannot write results to {disk}: No space left on device" in done.message()
+    assert (disk / "results.jsonl").read_bytes() == before
     assert sorted(path.name for path in disk.iterdir()) == ["hog", "metrics.txt", "report.html", "results.jsonl"]
 
 

@@ -6,9 +6,9 @@ import json
 import os
 from pathlib import Path
 
-import jsonschema
 import msgspec
 import pytest
+from tests.schemas import fits
 
 from railwright.errors import UsageError
 from railwright.topology.cluster import cluster_of, split_id
@@ -16,7 +16,6 @@ from railwright.topology.sources.cluster_file import MAX_CLUSTER_FILE_BYTES, loa
 from railwright.topology.sources.load import load
 from railwright.topology.sources.saved import encode_topology
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "schema/cluster.schema.json").read_text(encoding="utf-8"))
 PLAIN = 'hosts = 4\nhost = "hgx-h100"\n'
 
 
@@ -85,7 +84,7 @@ def test_every_key_is_read(written) -> None:
 
 def test_toml_and_json_say_the_same_and_fit_the_schema(written) -> None:
     as_toml = msgspec.toml.decode(FULL.encode())
-    jsonschema.validate(as_toml, SCHEMA)
+    fits(as_toml, "cluster")
     text = json.dumps(as_toml)
     for name in ("c.json", "C.JSON", "c", "c.txt"):
         assert load_cluster(written(text, name)) == load_cluster(written(FULL))

@@ -63,15 +63,15 @@ def cli() -> None:
 def main() -> None:
     """Run the command line and end with its status."""
     _end_on_sigterm()
-    status = _status()
+    status = status_of(sys.argv[1:])
     drop_output()
     sys.exit(status)
 
 
-def _status() -> int:
-    """Run the command line; the exit status, with the one message of an error said."""
+def status_of(words: list[str]) -> int:
+    """Run the command of these words; the exit status, with the one message of an error said."""
     try:
-        status = cli.main(standalone_mode=False)
+        status = cli.main(words, standalone_mode=False)
         click.echo(nl=False)  # flushes, so that a full disk or a reader who left is noticed here
         return status if isinstance(status, int) else 0
     except RailwrightError as error:
