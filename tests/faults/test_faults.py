@@ -21,7 +21,7 @@ LAID = {
     "mtu_small": ("nic3", ("nic3", "nic3--fabric0")),
 }
 """Where a fault is laid, and where it is then seen."""
-LEAVES_NO_TRACE = {"nic_unused", "tcp_fallback", "p2p_disabled"}
+LEAVES_NO_TRACE = ("nic_unused", "tcp_fallback", "p2p_disabled")
 """Laid in by taking something away: what is not there does not say that it should be."""
 
 
@@ -80,11 +80,12 @@ def test_a_healthy_machine_shows_no_fault(fault: Fault) -> None:
     assert fault.look(Facts(topology=healthy())) == ()
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_no_published_machine_is_at_fault(fault: Fault, shape: str) -> None:
-    certainties = {finding.certainty for finding in fault.look(Facts(topology=expand(shape, {})))}
-    assert certainties <= {"possible", "could not look"}
+def test_no_published_machine_is_at_fault(shape: str) -> None:
+    facts = Facts(topology=expand(shape, {}))
+    for fault in FAULTS:
+        certainties = {finding.certainty for finding in fault.look(facts)}
+        assert certainties <= {"possible", "could not look"}, fault.name
 
 
 def test_every_fault_that_can_be_laid_into_a_machine_is_laid_here() -> None:

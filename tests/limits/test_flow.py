@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import sys
 from collections import defaultdict, deque
 from pathlib import Path
@@ -26,10 +27,11 @@ def rate(problem) -> float:
     return solve(problem).rate_bytes_per_s
 
 
-@pytest.mark.parametrize("block", range(10))
-def test_the_reduced_and_the_full_program_agree_on_1000_random_clusters(block):
+@pytest.mark.parametrize("block", range(20 if os.environ.get("RAILWRIGHT_TEST_LONG") else 2))
+def test_the_reduced_and_the_full_program_agree_on_random_clusters(block):
+    """100 of them; `make test-long` takes 1,000."""
     compared = 0
-    for seed in range(block * 100, block * 100 + 100):
+    for seed in range(block * 50, block * 50 + 50):
         cluster = random_cluster(seed)
         for collective, algorithm in PATTERNS:
             try:
@@ -40,7 +42,7 @@ def test_the_reduced_and_the_full_program_agree_on_1000_random_clusters(block):
                 continue
             assert reduced == pytest.approx(rate(full_problem(cluster, collective, algorithm)), rel=1e-3), seed
             compared += 1
-    assert compared > 150
+    assert compared > 75
 
 
 def max_flow(problem, sources, sinks) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from pathlib import Path
 
 import pytest
@@ -59,17 +58,11 @@ def test_the_output_of_two_tools_is_refused_with_their_names() -> None:
         registry.recognise(both)
 
 
-def _seconds(action: object) -> float:
-    assert callable(action)
-    start = time.process_time()  # the machine may be busy with other things
-    with pytest.raises(UsageError):
-        action()
-    return time.process_time() - start
-
-
-def test_ten_megabytes_of_garbage_are_refused_at_once() -> None:
+def test_ten_megabytes_of_garbage_are_refused() -> None:
+    """Linear is below 1 s; what is quadratic does not end before the suite's own limit of a test."""
     garbage = random.Random(1).randbytes(5_000_000).hex()
-    assert _seconds(lambda: registry.read(garbage)) < 10  # linear is below 1 s, quadratic takes minutes
+    with pytest.raises(UsageError):
+        registry.read(garbage)
 
 
 ANCHORS = {
@@ -90,8 +83,9 @@ GARBAGE = {
 
 @pytest.mark.parametrize("kind", GARBAGE)
 @pytest.mark.parametrize("tool", ANCHORS)
-def test_ten_megabytes_of_garbage_with_a_tools_words_are_refused_soon(tool: str, kind: str) -> None:
-    assert _seconds(lambda: READER_OF[tool].read(ANCHORS[tool] + GARBAGE[kind][: MAX_CHARACTERS - 100])) < 10
+def test_ten_megabytes_of_garbage_with_a_tools_words_are_refused(tool: str, kind: str) -> None:
+    with pytest.raises(UsageError):
+        READER_OF[tool].read(ANCHORS[tool] + GARBAGE[kind][: MAX_CHARACTERS - 100])
 
 
 def test_a_text_that_is_too_large_is_refused_before_it_is_read() -> None:
