@@ -36,13 +36,24 @@ prove: setup ## Measure this machine: report on the terminal, out/results.jsonl,
 	@# Status 1 (something is slow) and 3 (something could not be judged) are answers, not failures of make.
 	$(BIN)/railwright prove || { status=$$?; echo "railwright prove ended with exit status $$status"; [ $$status -eq 1 ] || [ $$status -eq 3 ]; }
 
+.PHONY: quick
+quick: .venv/dev-ready ## Everything pure, on all cores: run it after each change
+	$(BIN)/python -m pytest -m "not machine" -n auto
+	@command -v $(GO) >/dev/null || { echo "Go is needed for node/: the version is in node/go.mod"; exit 1; }
+	cd node && $(GO) test -short ./...
+
 .PHONY: test
-test: test-deps check ## Set up everything and run all tests: what .ci/run calls
-	@# What Kubernetes is made of takes ten minutes of one core where it was never built; these tests take one of two.
-	scripts/build-beside k8s $(BIN)/python -m pytest
-	$(MAKE) --no-print-directory test-node
-	scripts/test-tier --may-be-waived vm
-	scripts/test-tier --may-be-waived k8s
+test: test-deps ## Set up everything and run all tests: what .ci/run calls
+	scripts/test
+
+# One worker more than there are cores: the tests of a machine wait for launches half of their time.
+.PHONY: test-machine
+test-machine: test-deps ## The Python tests that start processes: MPI, labs, stand-ins, a browser
+	$(BIN)/python -m pytest -m machine --dist loadfile --tx "$$(($$(nproc) + 1))*popen//python=scripts/test-worker"
+
+.PHONY: test-long
+test-long: .venv/dev-ready ## What takes too long for each change: 1,000 random clusters
+	RAILWRIGHT_TEST_LONG=1 $(BIN)/python -m pytest -n auto tests/limits/test_flow.py
 
 # Without these a test that cannot run here would skip itself, and be called ok.
 NEEDED := RAILWRIGHT_TEST_NEEDS_ROOT=1 RAILWRIGHT_TEST_NEEDS_OVS=1

@@ -33,12 +33,14 @@ MPIRUNS = {"openmpi": str(Path(sys.executable).with_name("mpirun")), "mpich": st
 MARK = "RAILWRIGHT_TEST_MARK"
 SHARED_MEMORY = Path("/dev/shm")
 OF_LAUNCHERS = re.compile(r"(\.?railwright|prte|ompi|openmpi|pmix|mpich|hydra|ucx|nixl)", re.IGNORECASE)
+PATIENCE_S = 300.0
+"""After it something hangs, on however busy a machine; nothing is fast or slow by it."""
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 Value = TypeVar("Value")
 
 
-def wait_until(condition: Callable[[], Value], what: str, within_s: float = 30.0) -> Value:
+def wait_until(condition: Callable[[], Value], what: str, within_s: float = PATIENCE_S) -> Value:
     """The first truthy value of `condition`; fails loudly when there is none in time."""
     deadline = time.monotonic() + within_s
     while not (value := condition()):
@@ -136,11 +138,11 @@ class Driver:
         self.started.append(process)
         return process
 
-    def finish(self, process: subprocess.Popen, within_s: float = 60.0) -> Done:
+    def finish(self, process: subprocess.Popen, within_s: float = PATIENCE_S) -> Done:
         out, err = process.communicate(timeout=within_s)
         return Done(process.returncode, out or "", err or "")
 
-    def __call__(self, *arguments: str, within_s: float = 60.0, **settings: object) -> Done:
+    def __call__(self, *arguments: str, within_s: float = PATIENCE_S, **settings: object) -> Done:
         """Run the command to its end."""
         return self.finish(self.start(*arguments, **settings), within_s)
 
@@ -175,7 +177,7 @@ class Driver:
         left += [str(path) for path in self.temporary.iterdir()]
         return left + sorted(self._files_of_launchers() - self.before)
 
-    def expect_nothing_left(self, within_s: float = 5.0) -> None:
+    def expect_nothing_left(self, within_s: float = PATIENCE_S) -> None:
         """The kernel needs a moment for those it kills, so this asks until the deadline."""
         deadline = time.monotonic() + within_s
         while left := self.left_behind():

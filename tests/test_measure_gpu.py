@@ -72,7 +72,7 @@ def called(folder, *arguments, **environment):
     calls.write_text("")
     variables = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}", "CALLS": str(calls), **environment}
     argv = [sys.executable, str(SCRIPTS / "measure-gpu"), *map(str, arguments)]
-    done = subprocess.run(argv, env=variables, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(argv, env=variables, capture_output=True, text=True, timeout=300, check=False)
     return calls.read_text().splitlines(), done
 
 
@@ -81,7 +81,7 @@ def test_the_page_of_recorded_files_has_the_figures_that_were_published(recorded
         [sys.executable, str(SCRIPTS / "measure-gpu"), "--page", str(recorded)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=True,
     )
     text = (recorded / "measured.md").read_text()
@@ -178,7 +178,7 @@ def test_the_cost_of_sampling_is_measured_in_turn_within_one_process(parts, stan
     short = "from measure_gpu import sampling as s; s.PAIRS, s.WINDOW_S, s.SIZES = 2, 0.7, {(8, 'graph'): 5}; s.main(2)"
     variables = os.environ | environment(stand_ins, "0000:01:00.0", "0000:02:00.0") | {"PYTHONPATH": str(SCRIPTS)}
     done = subprocess.run(
-        [sys.executable, "-c", short], env=variables, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", short], env=variables, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     (tmp_path / "sampling-2gpus-0.txt").write_text(done.stdout)
@@ -312,7 +312,7 @@ def test_a_python_without_railwright_hands_over_to_the_one_of_make_setup(tmp_pat
     (tmp_path / "nvidia-smi").chmod(0o755)
     bare = subprocess.run(
         [sys._base_executable, "-I", "-S", str(SCRIPTS / "measure-gpu"), "--output", str(tmp_path)],
-        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, capture_output=True, text=True, timeout=120, check=False,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert (bare.returncode, bare.stderr) == (3, "no GPU: nothing to measure\n")
 
@@ -365,7 +365,7 @@ def test_a_program_sees_the_record_of_its_drive_and_nobody_else_does(parts):
         pytest.skip("udev's database knows all file systems of this machine")
     record, was_there = f"/run/udev/data/{lacking[0]}", Path("/run/udev").exists()
     argv = [sys.executable, str(SCRIPTS / "measure_gpu" / "udev_record.py"), "cat", record]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     assert "E:ID_FS_USAGE=filesystem\n" in done.stdout, done.stderr
     assert not Path(record).exists()
     if not was_there:

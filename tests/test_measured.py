@@ -167,7 +167,7 @@ def test_the_docs_are_small():
 def test_the_source_distribution_ships_no_record(tmp_path):
     pytest.importorskip("hatchling")
     argv = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
-    subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, timeout=300)
     (built,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(built) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]

@@ -40,7 +40,7 @@ def run(tree: Path, *arguments: str, go_status: int = 0) -> tuple[int, str]:
         env={**os.environ, "GO": str(tree / "go"), "GO_STATUS": str(go_status)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
         check=False,
     )
     return done.returncode, done.stdout + done.stderr
@@ -107,7 +107,7 @@ def test_another_tier_is_misuse(tree, arguments):
 def test_make_runs_both_tiers_and_only_the_whole_may_waive_them():
     def commands(target: str) -> str:
         words = ["make", "--no-print-directory", "--dry-run", target]
-        return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+        return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True).stdout
 
     for tier in ("vm", "k8s"):
         assert f"scripts/test-tier --may-be-waived {tier}\n" in commands("test")
@@ -116,7 +116,7 @@ def test_make_runs_both_tiers_and_only_the_whole_may_waive_them():
 
 def beside(tree: Path, *command: str) -> int:
     argv = [tree / "scripts" / "build-beside", "k8s", *command]
-    return subprocess.run(argv, capture_output=True, timeout=30, check=False).returncode
+    return subprocess.run(argv, capture_output=True, timeout=300, check=False).returncode
 
 
 @pytest.mark.parametrize("build", ["echo /somewhere", "exit 1", "sleep 100"])

@@ -34,7 +34,7 @@ def measured(request, driver_of_module):
     output = driver_of_module.folder / request.param
     mpirun = request.getfixturevalue("mpiruns")[request.param]
     names = [benchmark.name for benchmark in BENCHMARKS]
-    done = driver_of_module("run", *names, *TINY, "--force", "--mpirun", mpirun, "-O", str(output), within_s=120)
+    done = driver_of_module("run", *names, *TINY, "--force", "--mpirun", mpirun, "-O", str(output))
     assert done.status in (1, 3), done.err  # some limits nobody can know, and beside other work a path may be slow
     driver_of_module.expect_nothing_left()
     return request.param, driver_of_module.results(folder=output), (output / "results.jsonl").read_bytes().splitlines()

@@ -234,7 +234,7 @@ def test_latencies_are_of_copies_by_two_clocks_and_of_loads(measure):
     assert sorted(one.path for one in loads) == sorted([*paths[::2], "gpu1>gpu0", "gpu0>gpu0", "gpu1>gpu1"])
     for one in results:
         assert one.quantity == "latency_s"
-        assert 0 < one.summary.minimum < 1
+        assert one.summary.minimum > 0
         assert one.verification.bytes_wrong == 0
     assert {one.verification.bytes_checked for one in loads} == {8 * 100_003}
 

@@ -40,7 +40,7 @@ def broken(railwright, tmp_path):
 
     def run(name, *options, **variables):
         given = [part for option in options for part in ("-o", option)]
-        railwright("run", name, *given, "--force", within_s=120, environment={"PYTHONPATH": str(folder), **variables})
+        railwright("run", name, *given, "--force", environment={"PYTHONPATH": str(folder), **variables})
         railwright.expect_nothing_left()
         return railwright.results()
 
@@ -86,7 +86,7 @@ def test_one_size_in_several_batches_to_a_file(broken):
 def test_objects_that_a_run_before_has_written(broken, railwright, bucket, object_client):
     given = ("kv_file", "backend=OBJ", f"s3={bucket}", "sizes=4K", "batches=1,4", "file-size=1M")
     options = [part for option in given[1:] for part in ("-o", option)]
-    assert railwright("run", given[0], *options, "--force", within_s=120, environment=object_client).status == 3
+    assert railwright("run", given[0], *options, "--force", environment=object_client).status == 3
     sound = railwright.results()
     assert all(one.verification.bytes_wrong == 0 for one in sound)
     results = broken(*given, **object_client, TEST_CREW_ALONE="1")

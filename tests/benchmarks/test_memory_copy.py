@@ -137,7 +137,7 @@ def test_a_container_that_may_not_place_memory_is_told_what_it_lacks_and_nothing
     if platform.machine() not in PLACING:
         pytest.skip(f"the numbers of {platform.machine()}'s system calls are not here")
     argv = [sys.executable, "-c", IN_A_FILTER, str(PLACING[platform.machine()][call])]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     outcome, reason, path = json.loads(done.stdout)
     assert (outcome, path) == ("waived", "memory0>memory0")

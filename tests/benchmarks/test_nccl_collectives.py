@@ -74,8 +74,7 @@ def received(operation, size, ranks):
     return size // ranks if operation == "reduce_scatter" else size
 
 
-@pytest.mark.parametrize("ranks_in", ["processes", "threads"])
-@pytest.mark.parametrize("launched", ["plain", "graph"])
+@pytest.mark.parametrize(("launched", "ranks_in"), [("plain", "processes"), ("graph", "threads")])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_every_operation_moves_right_data_in_every_way(measure, operation, launched, ranks_in):
     results = measure(f"nccl_{operation}", launched=launched, ranks_in=ranks_in)

@@ -246,7 +246,7 @@ def test_a_pipe_of_the_shell_is_read_once_and_whole(railwright) -> None:
     """`<(command)` gives a pipe: what is read to look at it is gone."""
     command = f"exec {shlex.quote(str(ROOT / '.venv/bin/railwright'))} explain <(cat {shlex.quote(str(TABLE))})"
     command += " --host hgx-h200"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout == railwright("explain", str(TABLE), "--host", "hgx-h200").out
 
@@ -276,7 +276,7 @@ def test_a_file_of_very_many_runs_is_refused_before_any_is_judged() -> None:
 @pytest.mark.machine
 def test_a_closed_standard_input_is_a_clear_error() -> None:
     command = f"{shlex.quote(str(ROOT / '.venv/bin/railwright'))} explain - <&-"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 2
     assert done.stderr.startswith("railwright: cannot read standard input: it is closed\nhint: ")
 

@@ -31,7 +31,7 @@ def started(railwright, *more):
 def test_an_interrupted_run_keeps_what_it_measured_and_reports_it(railwright, mpirun, by, word):
     process = started(railwright, "--mpirun", mpirun)
     process.send_signal(by)
-    done = railwright.finish(process, within_s=20)
+    done = railwright.finish(process)
     assert done.status == 3, done.err
     assert "Traceback" not in done.err
     _, end = railwright.ends()
@@ -56,11 +56,11 @@ def test_an_impatient_second_ctrl_c_leaves_nothing_running_and_keeps_the_results
     railwright.wait_until(lambda: process.poll() is not None or not railwright.processes(), "a first answer")
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
-    done = railwright.finish(process, within_s=20)
+    done = railwright.finish(process)
     assert done.status in (2, 3)
     assert "Traceback" not in done.err, done.err
     assert load(railwright.output).results[0].outcome == "measured"
-    railwright.wait_until(lambda: not railwright.processes(), "the end of mpirun and all ranks", within_s=5)
+    railwright.wait_until(lambda: not railwright.processes(), "the end of mpirun and all ranks")
 
 
 def test_ctrl_c_before_anything_was_measured_says_so_and_writes_nothing(railwright):

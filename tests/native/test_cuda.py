@@ -35,7 +35,7 @@ def child(stand_ins):
             env=os.environ | environment(folder, *ADDRESSES, **faults),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
         assert (done.returncode != 0) == fails, done.stderr
         return done.stderr if fails else done.stdout

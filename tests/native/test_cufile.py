@@ -74,7 +74,7 @@ def moved(stand_ins, tmp_path):
             env=os.environ | environment(stand_ins, GPU, **faults),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
@@ -215,7 +215,7 @@ def test_one_variant_of_try_cufile_names_the_step_that_failed(stand_ins, tmp_pat
                "settings": "allowed", "logs": str(tmp_path), "gpu": GPU}  # fmt: skip
     argv = [sys.executable, str(SCRIPT), "--child", json.dumps(variant)]
     variables = os.environ | environment(stand_ins, GPU, **faults)
-    done = subprocess.run(argv, env=variables, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(argv, env=variables, capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout.startswith(said), done.stdout + done.stderr
     assert not list(tmp_path.glob(".railwright-*"))
 
@@ -244,6 +244,6 @@ def test_one_use_of_cufile_s_counters(stand_ins, tmp_path, use, status):
     """The stand-in crashes where the library did."""
     argv = [sys.executable, "-c", ONE_USE, str(COUNTERS), "--child", use, "--folder", str(tmp_path), "--seconds", "0.1"]
     settings = os.environ | environment(stand_ins, GPU) | {"PYTHONPATH": str(COUNTERS.parent)}
-    done = subprocess.run(argv, env=settings, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(argv, env=settings, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == status, done.stdout + done.stderr
     assert done.stdout  # the time of each round

@@ -115,7 +115,7 @@ def rank(stand_ins, tmp_path):  # noqa: F811 - a fixture
         head = "import ctypes\nfrom railwright.native import cuda, nccl\nfrom railwright.native.nccl_library import *\n"
         code = head + textwrap.dedent(program)
         done = subprocess.run(
-            [sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=300, check=False
         )
         return done.stdout.strip() or done.stderr
 

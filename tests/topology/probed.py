@@ -22,7 +22,7 @@ def ask(folder, **faults):
     """The probe's document, for two H200 that are healthy but for those faults of the stand-ins."""
     variables = os.environ | environment(folder, *ADDRESSES, **faults)
     program = [sys.executable, "-m", "railwright.topology.sources.nvidia_probe"]
-    done = subprocess.run(program, env=variables, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(program, env=variables, capture_output=True, text=True, timeout=300, check=True)
     first, second = done.stdout.splitlines()
     return {"format": 1, **json.loads(first), **json.loads(second)}
 
