@@ -12,6 +12,8 @@ from railwright.net import railwrightd
 from railwright.net.railwrightd import Railwrightd
 from railwright.net.view import Unseen
 
+pytestmark = pytest.mark.machine
+
 ATTACHED = {
     "key": {"network": "n", "container_id": "c", "interface": "net1"},
     "pod": {"namespace": "a", "name": "b", "uid": ""},
