@@ -73,6 +73,10 @@ func (s *Store) scan(anew bool) (tenants.Snapshot, error) {
 		}
 	}
 	s.readPolicy(&snapshot, anew)
+	// A folder that went away meanwhile has no records, and none of them was deleted.
+	if err := s.mounted(); err != nil {
+		return tenants.Snapshot{}, err
+	}
 	return snapshot, nil
 }
 
