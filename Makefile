@@ -40,7 +40,7 @@ prove: setup ## Measure this machine: report on the terminal, out/results.jsonl,
 quick: .venv/dev-ready ## Everything pure, on all cores: run it after each change
 	$(BIN)/python -m pytest -m "not machine" -n auto
 	@command -v $(GO) >/dev/null || { echo "Go is needed for node/: the version is in node/go.mod"; exit 1; }
-	cd node && $(GO) test -short ./...
+	cd node && RAILWRIGHT_TEST_PURE=1 $(GO) test ./...
 
 .PHONY: test
 test: test-deps ## Set up everything and run all tests: what .ci/run calls

@@ -19,9 +19,12 @@ import (
 type Namespace struct{ Name string }
 
 // NewNamespace makes one; hint is a part of its name, up to 8 of a-z, 0-9 and -. Skips the test for all but root,
-// unless RAILWRIGHT_TEST_NEEDS_ROOT is set: then that is a failure.
+// unless RAILWRIGHT_TEST_NEEDS_ROOT is set: then that is a failure. RAILWRIGHT_TEST_PURE (make quick) skips it for all.
 func NewNamespace(t testing.TB, hint string) *Namespace {
 	t.Helper()
+	if os.Getenv("RAILWRIGHT_TEST_PURE") != "" {
+		t.Skip("only pure tests are asked for: this one makes a namespace")
+	}
 	if os.Geteuid() != 0 {
 		if os.Getenv("RAILWRIGHT_TEST_NEEDS_ROOT") != "" {
 			t.Fatal("network namespaces need root")
