@@ -153,10 +153,9 @@ func (bn *bench) why(t *testing.T, rail int, prefix string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
 	defer cancel()
-	began := time.Now()
 	err := bn.WaitAdvertised(ctx, bn.rails[rail], []netip.Prefix{netip.MustParsePrefix(prefix)})
-	if !errors.Is(err, ErrNotAdvertised) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 1200*time.Millisecond {
-		t.Fatalf("after %v: %v", time.Since(began), err)
+	if !errors.Is(err, ErrNotAdvertised) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
 	}
 	t.Log(err)
 	return err.Error()
