@@ -2,14 +2,18 @@ package lab
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"google.golang.org/protobuf/proto"
 
 	nodev1 "railwright/node/api/v1"
 	"railwright/node/internal/cni/cnitest"
@@ -33,51 +37,40 @@ func attackers(t *testing.T, fabric *fabric) {
 	node := fabric.nodes[0]
 	trace := filepath.Join(node.Folder, "executed")
 	before := node.settled(t)
-	refused, carried, carriers := 0, 0, map[string]int{}
-	count := func(err error, key *nodev1.Key, text string) {
-		if err != nil {
-			refused++
-			return
-		}
-		carried++
-		node.mustCarry(t, key, text)
-	}
 	t.Run("the whole chain", func(t *testing.T) {
 		for _, text := range hostileTexts(trace) {
 			one := node.newPod(t, "red-1")
 			one.namespace, one.name = text, "name"
-			count(one.attach(t, 1), one.key(1), text)
-			_ = one.detach(t, 1)
+			one.mustBeRefused(t, 1)
 		}
 		one := node.newPod(t, "red-1")
 		one.name = hostileTexts(trace)[1]
-		count(one.attach(t, 0), one.key(0), one.name)
-		_ = one.detach(t, 0)
+		one.mustBeRefused(t, 0)
 	})
 	t.Run("our plugin alone", func(t *testing.T) {
 		call, undo := node.readyForPlugin(t)
 		defer undo()
+		honest := node.afterADD(t, call)
+		if honest == nil {
+			t.Fatal("an honest ADD is not listed")
+		}
+		accepted := map[string]int{}
 		for _, text := range hostileTexts(trace) {
 			for field, made := range hostileCalls(call, text) {
-				outcome := made.Do(t)
-				if outcome.Err != nil {
-					refused++
-				} else {
-					carried++
-					carriers[field]++
-					node.mustCarry(t, &nodev1.Key{Network: railName(1), ContainerId: made.ContainerID, Interface: made.Interface}, text)
+				found := node.afterADD(t, made)
+				if found != nil {
+					accepted[field]++
 				}
-				made.Command = "DEL"
-				if outcome := made.Do(t); outcome.Err != nil && outcome.Err.Code == 0 {
-					t.Errorf("DEL with %s %.40q: %v", field, text, outcome.Err)
+				if want := becomes(honest, field, text); !proto.Equal(found, want) {
+					t.Errorf("ADD with %s %.40q became %v, want %v", field, text, found, want)
 				}
 			}
 		}
+		t.Logf("accepted: %v", accepted)
+		if accepted[notLookedAt] != len(hostileTexts(trace)) || accepted[wordForWord] == 0 {
+			t.Error("what is to be accepted was not tried")
+		}
 	})
-	t.Logf("%d refused, %d carried as data or not looked at: %v", refused, carried, carriers)
-	if refused == 0 {
-		t.Error("nothing was refused")
-	}
 	if _, err := os.Stat(trace); err == nil {
 		t.Error("something was executed")
 	}
@@ -86,8 +79,85 @@ func attackers(t *testing.T, fabric *fabric) {
 	}
 }
 
-func (p *pod) key(rail int) *nodev1.Key {
-	return &nodev1.Key{Network: railName(rail), ContainerId: p.id, Interface: faceOf(rail)}
+// What an ADD may have hostile text in: where only other plugins look, and where any word of these letters will do.
+const (
+	notLookedAt = "an annotation's cni-args"
+	wordForWord = "pod's uid"
+)
+
+var anyUID = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
+
+// becomes says what an ADD that is honest but for this text in a field makes; nil: it is refused.
+func becomes(honest *nodev1.Attached, field, text string) *nodev1.Attached {
+	made := proto.CloneOf(honest)
+	switch {
+	case field == notLookedAt:
+	case field == wordForWord && anyUID.MatchString(text):
+		made.Pod.Uid = text
+	default:
+		return nil
+	}
+	return made
+}
+
+// mustBeRefused by our plugins, for what the name is, and leave nothing in the daemon's list.
+func (p *pod) mustBeRefused(t *testing.T, rail int) {
+	t.Helper()
+	_, err := p.add(t, rail)
+	var told *types.Error
+	if !errors.As(err, &told) || told.Code != types.ErrInvalidEnvironmentVariables || !strings.Contains(told.Error(), "K8S_POD_NAME") {
+		t.Errorf("ADD of %.40q/%.40q: %v", p.namespace, p.name, err)
+	}
+	if found := p.node.attachmentOf(t, p.id); found != nil {
+		t.Errorf("ADD of %.40q/%.40q became %v", p.namespace, p.name, found)
+	}
+	// Its own DEL would be refused as well: it has the same name.
+	p.namespace, p.name = "red-1", "name"
+	if err := p.detach(t, rail); err != nil {
+		t.Error(err)
+	}
+}
+
+// afterADD by our plugin alone: the attachment that it made; nil: it was refused, and made none. It is deleted again.
+func (nd *node) afterADD(t *testing.T, call cnitest.Call) *nodev1.Attached {
+	t.Helper()
+	outcome := call.Do(t)
+	found := nd.attachmentOf(t, call.ContainerID)
+	if (outcome.Err == nil) != (found != nil) {
+		t.Errorf("ADD ended with %v, and %v is listed", outcome.Err, found)
+	}
+	if outcome.Err != nil && outcome.Err.Code == types.ErrTryAgainLater {
+		t.Errorf("nobody has judged: %v", outcome.Err)
+	}
+	if found == nil {
+		return nil
+	}
+	call.Command = "DEL"
+	if outcome := call.Do(t); outcome.Err != nil {
+		t.Errorf("DEL of what was taken: %v", outcome.Err)
+	}
+	if left := nd.attachmentOf(t, call.ContainerID); left != nil {
+		t.Errorf("left after DEL: %v", left)
+	}
+	return found
+}
+
+// attachmentOf a container in the daemon's list, without what changes by itself; nil: there is none.
+func (nd *node) attachmentOf(t *testing.T, container string) *nodev1.Attached {
+	t.Helper()
+	ctx, cancel := bounded(t)
+	defer cancel()
+	reply, err := nd.Client.List(ctx, &nodev1.ListRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range reply.GetAttached() {
+		if one.GetKey().GetContainerId() == container {
+			one.FlowsWanted, one.FlowsInstalled, one.Advertised, one.Dropped, one.Counted = 0, 0, false, nil, false
+			return one
+		}
+	}
+	return nil
 }
 
 // settled gives what nobody may have changed: FRR's configuration, the bridges' settings, actions that bypass the guard.
@@ -99,27 +169,6 @@ func (nd *node) settled(t *testing.T) string {
 		told += fmt.Sprintln(strings.Count(strings.ToUpper(nd.OVS.Ofctl(t, bridgeOf(rail), "dump-flows")), "NORMAL"))
 	}
 	return told
-}
-
-// mustCarry: what was accepted is in the daemon's list word for word, or was not looked at.
-func (nd *node) mustCarry(t *testing.T, key *nodev1.Key, text string) {
-	t.Helper()
-	ctx, cancel := bounded(t)
-	defer cancel()
-	reply, err := nd.Client.List(ctx, &nodev1.ListRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, one := range reply.GetAttached() {
-		if one.GetKey().GetContainerId() != key.GetContainerId() {
-			continue
-		}
-		for _, field := range []string{one.GetPod().GetNamespace(), one.GetPod().GetName()} {
-			if field == text && strings.ContainsAny(field, " ;$`'\"\\/|\n") {
-				t.Errorf("a name that Kubernetes would not have given was taken: %.60q", field)
-			}
-		}
-	}
 }
 
 // readyForPlugin: an interface that ovs made, and a call of our plugin for it.
@@ -185,13 +234,13 @@ func hostileCalls(call cnitest.Call, text string) map[string]cnitest.Call {
 	change("interface", func(call *cnitest.Call) { call.Interface = text })
 	change("netns", func(call *cnitest.Call) { call.Netns = text })
 	change("pod's name", func(call *cnitest.Call) { call.Args = strings.Replace(call.Args, "NAME=p", "NAME="+text, 1) })
-	change("pod's uid", func(call *cnitest.Call) { call.Args = strings.Replace(call.Args, "UID=u", "UID="+text, 1) })
+	change(wordForWord, func(call *cnitest.Call) { call.Args = strings.Replace(call.Args, "UID=u", "UID="+text, 1) })
 	change("arguments", func(call *cnitest.Call) { call.Args = text })
 	change("configuration", func(call *cnitest.Call) { call.Config = text })
 	for _, field := range []string{"name", "deviceID", "maxRate", "routes", "mtu", "cniVersion"} {
 		config(field, func(config, _ map[string]any) { config[field] = text })
 	}
-	config("an annotation's cni-args", func(config, _ map[string]any) {
+	config(notLookedAt, func(config, _ map[string]any) {
 		config["args"] = map[string]any{"cni": map[string]any{"ips": []string{text}, text: text}}
 		config["runtimeConfig"] = map[string]any{"deviceID": text, "mac": text, "io.kubernetes.cri.pod-annotations": map[string]any{text: text}}
 	})
