@@ -137,13 +137,22 @@ var summary = regexp.MustCompile(`(\d+) packets transmitted, (\d+) received`)
 // sums of what pods sent to each other. Worst is the fewest answers that a path gave.
 type sums struct{ Paths, Sent, Arrived, Answered, Worst int }
 
-// perPath are the packets that exchange sends on each path.
-const perPath = 100
+// pace of the packets on a path: how many, the pause between two, and how long answers are waited for after the last.
+type pace struct {
+	count       int
+	pause, wait string
+}
+
+var (
+	insistent = pace{100, "0.02", "1"}
+	// unhurried packets of all paths are fewer in seconds than one port of the bridge queues.
+	unhurried = pace{20, "0.2", "10"}
+)
 
 // exchange packets, all at once: each pod to each other that it is to, from each interface to each address of the other's.
-func exchange(t *testing.T, pods []*pod, is func(from, to *pod) bool) sums {
+func exchange(t *testing.T, pods []*pod, at pace, is func(from, to *pod) bool) sums {
 	t.Helper()
-	total := sums{Worst: perPath}
+	total := sums{Worst: at.count}
 	for _, to := range pods {
 		total.Arrived -= to.arrived(t)
 	}
@@ -154,7 +163,7 @@ func exchange(t *testing.T, pods []*pod, is func(from, to *pod) bool) sums {
 			for link, far := range to.Interfaces {
 				for _, address := range far.Addresses {
 					if is(from, to) {
-						command := from.Command(pingWords(link, address, perPath)...)
+						command := from.Command(at.words(link, address)...)
 						output := &strings.Builder{}
 						command.Stdout, command.Stderr = output, output
 						check(t, testlab.Start(command))
@@ -177,8 +186,9 @@ func exchange(t *testing.T, pods []*pod, is func(from, to *pod) bool) sums {
 	return total
 }
 
-func pingWords(link string, to netip.Addr, count int, more ...string) []string {
-	words := []string{"ping", "-n", "-q", "-I", link, "-c", strconv.Itoa(count), "-i", "0.02", "-W", "1"}
+// words of ping at this pace.
+func (p pace) words(link string, to netip.Addr, more ...string) []string {
+	words := []string{"ping", "-n", "-q", "-I", link, "-c", strconv.Itoa(p.count), "-i", p.pause, "-W", p.wait}
 	return append(append(words, more...), to.String())
 }
 
@@ -195,7 +205,7 @@ func pingSummary(t *testing.T, told string) (sent, answered int) {
 func (p *pod) ping(t *testing.T, link string, to netip.Addr, count int, more ...string) (sent, answered int) {
 	t.Helper()
 	// It fails where nothing answers, which may be what is wanted.
-	told, _ := p.Command(pingWords(link, to, count, more...)...).CombinedOutput()
+	told, _ := p.Command(pace{count, insistent.pause, insistent.wait}.words(link, to, more...)...).CombinedOutput()
 	return pingSummary(t, string(told))
 }
 
