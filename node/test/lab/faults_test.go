@@ -33,7 +33,7 @@ const (
 const (
 	// lossAfter a restart of ovs-vswitchd, until which the daemon has programmed the flows again. What it takes where the
 	// machine has time for it is measured: scripts/measure-switch-restarts.
-	lossAfter = atRest
+	lossAfter = 5 * time.Second
 	// outlived by a BGP session: what was lost in so long is sent again in time for the hold time of 9 s.
 	outlived = 2 * time.Second
 )
@@ -120,7 +120,7 @@ func (nd *node) flushRoutes(t *testing.T) {
 	}
 }
 
-// matrix of faults: after each, desired equals real within 5 s of the component being ready again.
+// matrix of faults: after each, desired equals real once the component is ready again.
 func matrix(t *testing.T, fabric *fabric) {
 	pods := newBystanders(t, fabric)
 	fabric.mustSettle(t)

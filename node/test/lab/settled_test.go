@@ -16,15 +16,16 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// atRest is how soon desired equals real after a fault has ended.
-const atRest = 5 * time.Second
+// patience until desired equals real after a fault has ended. How soon it does is told, not asserted: a machine that has
+// other work takes longer.
+const patience = 30 * time.Second
 
 // mustSettle: everywhere in the fabric there is what the live attachments need, and nothing else.
 func (f *fabric) mustSettle(t testing.TB) time.Duration {
 	t.Helper()
 	began := time.Now()
 	var left []string
-	for first := true; first || time.Since(began) < atRest; first = false {
+	for first := true; first || time.Since(began) < patience; first = false {
 		looked := time.Since(began)
 		left = f.differences(t)
 		if len(left) == 0 {
@@ -32,7 +33,7 @@ func (f *fabric) mustSettle(t testing.TB) time.Duration {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Fatalf("%v after the fault's end:\n%s", atRest, strings.Join(left, "\n"))
+	t.Fatalf("%v after the fault's end:\n%s", patience, strings.Join(left, "\n"))
 	return 0
 }
 
