@@ -9,14 +9,31 @@ What RCCL calls XGMI takes NVLink's place in every rule, so its paths are NVL an
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections import defaultdict
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
 
 from railwright.errors import UsageError, unknown_name
-from railwright.topology.devices import GPU_LINKS, C2cLink, Device, Link, NetworkLink, Path, PathKind, SmpLink, Topology
+from railwright.topology.devices import (
+    GPU_LINKS,
+    C2cLink,
+    Device,
+    DeviceKind,
+    Link,
+    NetworkLink,
+    Path,
+    PathKind,
+    SmpLink,
+    Topology,
+)
 
 KIND_ORDER: tuple[PathKind, ...] = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET")
 
 _BRIDGES = frozenset({"root_port", "pcie_switch", "card"})
+_SWITCHES = frozenset({"root_port", "pcie_switch"})
+_OF_GPUS = frozenset(GPU_LINKS)
 
 
 class Graph:
@@ -33,71 +50,122 @@ class Graph:
             self._neighbours[link.a].append((link.b, link))
             if not link.one_way:
                 self._neighbours[link.b].append((link.a, link))
+        self._searches: dict[tuple[str, bool], _Search] = {}
 
     def find(self, source: str, target: str) -> Path | None:
         """The nearest path from `source` to `target`, None if they are not connected. Raises UsageError."""
         for name in (source, target):
             if name not in self.devices:
                 raise unknown_name(f"device in {self.topology.name}", name, self.devices)
-        best: dict[tuple[str, PathKind], int] = {}
-        queue: list[tuple[int, int, int, tuple[str, ...], tuple[Link, ...]]] = [(0, 0, 0, (source,), ())]
-        ticket = 0
-        while queue:
-            rank, hops, _, seen, links = heapq.heappop(queue)
-            here = seen[-1]
-            kind = KIND_ORDER[rank]
-            if here == target:
-                # From a NIC the way to a Grace CPU is PHB, and P2C once it goes on over NVLink-C2C.
-                whole = path_kind([self.devices[name] for name in seen], links)
-                return Path(kind=whole, devices=seen, links=links)
-            if best.get((here, kind), hops + 1) <= hops:
-                continue
-            best[(here, kind)] = hops
-            for neighbour, link in self._neighbours[here]:
-                if neighbour in seen or (len(seen) > 1 and not self._may_pass(seen, links, link, target)):
-                    continue
-                devices = (*seen, neighbour)
-                new_kind = path_kind([self.devices[name] for name in devices], (*links, link))
-                ticket += 1
-                worst = max(rank, KIND_ORDER.index(new_kind))
-                heapq.heappush(queue, (worst, hops + 1, ticket, devices, (*links, link)))
-        return None
+        relayed = self.devices[source].kind == "gpu" and self.devices[target].kind in ("nic", "fabric")
+        key = (source, relayed)
+        if key not in self._searches:
+            self._searches[key] = _Search(self.devices, self._neighbours, source, relayed=relayed)
+        return self._searches[key].path_to(target)
 
-    def _may_pass(self, seen: tuple[str, ...], links: tuple[Link, ...], onward: Link, target: str) -> bool:
-        """Whether data that came to `seen[-1]` over `links[-1]` may leave it over `onward`."""
-        here = self.devices[seen[-1]]
+
+class _Crossed(NamedTuple):
+    """What decides the kind of a path, whatever else it crosses."""
+
+    kinds: frozenset[DeviceKind]
+    """Of all its devices."""
+    passed: frozenset[DeviceKind]
+    """Of the devices between its ends."""
+    switches: int
+    """Root ports and PCIe switches between its ends."""
+    protocols: frozenset[type]
+    """Of its links."""
+
+
+class _Way(NamedTuple):
+    """The beginning of a path."""
+
+    devices: tuple[str, ...]
+    links: tuple[Link, ...]
+    crossed: _Crossed
+
+
+class _Search:
+    """The nearest paths from one device, found in the order of their distance, no further than was asked for.
+
+    `relayed`: GPUs may hand data on to the network (PXN).
+    """
+
+    def __init__(
+        self,
+        devices: Mapping[str, Device],
+        neighbours: Mapping[str, list[tuple[str, Link]]],
+        source: str,
+        *,
+        relayed: bool,
+    ) -> None:
+        self._devices = devices
+        self._neighbours = neighbours
+        self._relayed = relayed
+        self._best: dict[tuple[str, int], int] = {}
+        self._tickets = itertools.count()
+        first = _Way((source,), (), _Crossed(frozenset((devices[source].kind,)), frozenset(), 0, frozenset()))
+        self._queue: list[tuple[int, int, int, _Way]] = [(0, 0, next(self._tickets), first)]
+        self._found: dict[str, Path] = {}
+
+    def path_to(self, target: str) -> Path | None:
+        """The nearest path there, None if there is none."""
+        while target not in self._found and self._queue:
+            rank, hops, _, way = heapq.heappop(self._queue)
+            here = way.devices[-1]
+            # From a NIC the way to a Grace CPU is PHB, and P2C once it goes on over NVLink-C2C.
+            if here not in self._found:
+                self._found[here] = Path(kind=_kind_of(way.crossed), devices=way.devices, links=way.links)
+            if self._best.get((here, rank), hops + 1) <= hops:
+                continue
+            self._best[(here, rank)] = hops
+            for neighbour, link in self._neighbours.get(here, ()):
+                if neighbour not in way.devices and (not hops or self._may_pass(way, link)):
+                    onward = self._onward(way, neighbour, link)
+                    worst = max(rank, KIND_ORDER.index(_kind_of(onward.crossed)))
+                    heapq.heappush(self._queue, (worst, hops + 1, next(self._tickets), onward))
+        return self._found.get(target)
+
+    def _may_pass(self, way: _Way, onward: Link) -> bool:
+        """Whether data that came to the last device of a way over its last link may leave it over `onward`."""
+        here, arrived = self._devices[way.devices[-1]], way.links[-1].protocol
         if here.kind == "gpu":
-            arrived_by_nvlink = isinstance(links[-1].protocol, GPU_LINKS)
-            to_nic = self.devices[seen[0]].kind == "gpu" and self.devices[target].kind in ("nic", "fabric")
-            return arrived_by_nvlink and (isinstance(onward.protocol, GPU_LINKS) or to_nic)
+            return isinstance(arrived, GPU_LINKS) and (isinstance(onward.protocol, GPU_LINKS) or self._relayed)
         if here.kind == "nic":
-            return isinstance(onward.protocol, NetworkLink) or isinstance(links[-1].protocol, NetworkLink)
+            return isinstance(onward.protocol, NetworkLink) or isinstance(arrived, NetworkLink)
         if here.kind == "nvswitch":
             return isinstance(onward.protocol, GPU_LINKS)
         return here.kind not in ("memory", "drive", "host")
 
+    def _onward(self, way: _Way, neighbour: str, link: Link) -> _Way:
+        crossed = way.crossed
+        passed, switches = crossed.passed, crossed.switches
+        if way.links:
+            here = self._devices[way.devices[-1]].kind
+            passed |= {here}
+            switches += here in _SWITCHES
+        kinds, protocols = crossed.kinds | {self._devices[neighbour].kind}, crossed.protocols | {type(link.protocol)}
+        return _Way((*way.devices, neighbour), (*way.links, link), _Crossed(kinds, passed, switches, protocols))
 
-def path_kind(devices: list[Device], links: tuple[Link, ...]) -> PathKind:
-    """The kind of the path over `devices`, joined by `links` (one fewer than devices)."""
-    if not links:
+
+@lru_cache(maxsize=4096)
+def _kind_of(crossed: _Crossed) -> PathKind:
+    if not crossed.protocols:
         return "LOC"
-    protocols = [link.protocol for link in links]
-    passed = devices[1:-1]
-    if any(device.kind == "fabric" for device in passed):
+    if "fabric" in crossed.passed:
         return "NET"
-    if any(isinstance(protocol, SmpLink) for protocol in protocols):
+    if SmpLink in crossed.protocols:
         return "SYS"
-    nvlinks = [isinstance(protocol, GPU_LINKS) for protocol in protocols]
-    if all(nvlinks):
-        return "NVB" if any(device.kind == "gpu" for device in passed) else "NVL"
-    if any(device.kind == "cpu" for device in devices):
-        if any(isinstance(protocol, C2cLink) for protocol in protocols):
-            return "C2C" if not any(device.kind in _BRIDGES for device in devices) else "P2C"
-        return "LOC" if {device.kind for device in devices} <= {"cpu", "memory"} else "PHB"
-    if any(nvlinks):
+    if crossed.protocols <= _OF_GPUS:
+        return "NVB" if "gpu" in crossed.passed else "NVL"
+    if "cpu" in crossed.kinds:
+        if C2cLink in crossed.protocols:
+            return "P2C" if crossed.kinds & _BRIDGES else "C2C"
+        return "LOC" if crossed.kinds <= {"cpu", "memory"} else "PHB"
+    if crossed.protocols & _OF_GPUS:
         return "PXN"
     # A card is one package: NCCL merges the functions of a multi-port NIC into one node (src/graph/topo.cc).
-    return "PIX" if sum(device.kind in ("root_port", "pcie_switch") for device in passed) <= 1 else "PXB"
+    return "PIX" if crossed.switches <= 1 else "PXB"
 
 
 class Affinity:
