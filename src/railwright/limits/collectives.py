@@ -14,7 +14,7 @@ from railwright.busbw import factor
 from railwright.errors import UsageError
 from railwright.limits import latency, nccl, nccl_channels
 from railwright.limits.case import Case
-from railwright.limits.flow import Flow, Problem, solve
+from railwright.limits.flow import Flow, Flows
 from railwright.limits.flow_graph import Resource, flow_graph, not_counted
 from railwright.limits.limit import Expected, Limit, Quantity, Source
 from railwright.limits.path import link_limit
@@ -207,27 +207,27 @@ def _middle(cluster: Cluster, collective: str, one: Algorithm, size_bytes: int |
 
 
 def _algorithm(case: Case, collective: str, name: str, *, explained: bool) -> Algorithm:
-    problem = problem_of(case.cluster, collective, name, case.relay)
-    flow = solve(problem)
-    low, high = _expected(case, collective, name, problem, flow) or (None, None)
+    flows = Flows(problem_of(case.cluster, collective, name, case.relay))
+    flow = flows.under(lambda one: one.limit_bytes_per_s)
+    low, high = _expected(case, collective, name, flows, flow) or (None, None)
     rate = Rate(limit=flow.rate_bytes_per_s, expected_low=low, expected_high=high)
     return Algorithm(
         name=name,
         algbw_bytes_per_s=rate,
         busbw_bytes_per_s=rate.times(float(factor(collective, case.cluster.ranks))),
-        bottleneck=_bottleneck(problem, flow) if explained else (),
+        bottleneck=_bottleneck(flows, flow) if explained else (),
         in_nccl=name not in NOT_IN_NCCL,
     )
 
 
-def _expected(case: Case, collective: str, name: str, problem: Problem, flow: Flow) -> tuple[float, float] | None:
+def _expected(case: Case, collective: str, name: str, flows: Flows, flow: Flow) -> tuple[float, float] | None:
     """The band: the same flow over what NCCL reaches of each link; None where a link that it uses has no band."""
     bands = nccl.Bands(case, collective, name)
-    found = {key: bands.of(resource) for key, resource in problem.graph.resources.items()}
+    found = {key: bands.of(resource) for key, resource in flows.problem.graph.resources.items()}
     if any(found[key].low is None for key in flow.shares):
         return None
-    high = solve(problem, lambda one: found[one.id].high).rate_bytes_per_s
-    low = solve(problem, lambda one: found[one.id].low or 0.0).rate_bytes_per_s
+    high = flows.under(lambda one: found[one.id].high).rate_bytes_per_s
+    low = flows.under(lambda one: found[one.id].low or 0.0).rate_bytes_per_s
     if low <= 0:  # without the links of unknown band nothing gets through, so they decide
         return None
     host = case.cluster.host
@@ -238,26 +238,28 @@ def _expected(case: Case, collective: str, name: str, problem: Problem, flow: Fl
     return min(low, cap[0] / share), min(high, cap[1] / share)
 
 
-def _bottleneck(problem: Problem, flow: Flow) -> tuple[Share, ...]:
+def _bottleneck(flows: Flows, flow: Flow) -> tuple[Share, ...]:
     """The resources that decide the limit, by kind, the greatest share first."""
+    known = flows.problem.graph.resources
     kinds: dict[str, list[Resource]] = defaultdict(list)
     for name in flow.shares:
-        kinds[problem.graph.resources[name].kind].append(problem.graph.resources[name])
-    found = [_share(problem, flow, kind, resources) for kind, resources in kinds.items()]
+        kinds[known[name].kind].append(known[name])
+    found = [_share(flows, flow, kind, resources) for kind, resources in kinds.items()]
     return tuple(sorted(found, key=lambda one: -one.share))
 
 
-def _share(problem: Problem, flow: Flow, kind: str, resources: list[Resource]) -> Share:
-    doubled = solve(problem, lambda one: one.limit_bytes_per_s * (2 if one.kind == kind else 1))
+def _share(flows: Flows, flow: Flow, kind: str, resources: list[Resource]) -> Share:
+    known = flows.problem.graph.resources
+    doubled = flows.under(lambda one: one.limit_bytes_per_s * (2 if one.kind == kind else 1))
     following = max(doubled.shares, key=lambda name: doubled.shares[name], default="")
-    alike = [one for one in problem.graph.resources.values() if _alike(one, resources[0])]
+    alike = [one for one in known.values() if _alike(one, resources[0])]
     return Share(
         what=kind,
         where=tuple(resource.id for resource in resources),
         share=min(1.0, sum(flow.shares[resource.id] for resource in resources)),
         because=f"{len(alike)} like {resources[0].words}" if len(alike) > 1 else resources[0].words,
         doubled_bytes_per_s=doubled.rate_bytes_per_s,
-        then=problem.graph.resources[following].kind if following else "",
+        then=known[following].kind if following else "",
         sources=getattr(link_limit(resources[0].link)[0], "sources", ()),
     )
 

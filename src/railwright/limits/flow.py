@@ -55,81 +55,99 @@ class Flow(NamedTuple):
 
 def solve(problem: Problem, capacity: Callable[[Resource], float] = lambda one: one.limit_bytes_per_s) -> Flow:
     """The best rate under the given capacities in bytes/s. Raises CannotJudge where nothing known bounds it."""
-    program = Program()
-    rate = program.variable(objective=1)
-    resources: dict[str, dict[int, float]] = defaultdict(dict)
-    crossing: dict[int, list[int]] = defaultdict(list)
-    for commodity in problem.commodities:
-        _add_commodity(program, rate, commodity, problem.graph.arcs, resources, crossing)
-    for cut in problem.cuts:
-        terms = dict.fromkeys((column for arc in cut.arcs for column in crossing[arc]), 1.0)
-        program.at_least(f"cut {cut.name}", {**terms, rate: -cut.demand}, 0)
-    for name, load in problem.loads.items():
-        resources[name][rate] = load
-    bounds = {}
-    for name, terms in resources.items():
-        bounds[name] = capacity(problem.graph.resources[name]) / _SCALE
-        program.at_most(f"resource {name}", terms, bounds[name])
-    try:
-        solution = program.solve()
-    except NoSolution as error:
-        raise CannotJudge(
-            f"no limit can be given: the program is {error.why}",
-            hint="no link that the data must cross has a documented rate",
-        ) from error
-    best = solution.objective
-    shares = {
-        name: solution.duals[f"resource {name}"] * bound / best
-        for name, bound in bounds.items()
-        if math.isfinite(bound) and best > 0
-    }
-    return Flow(best * _SCALE, {name: share for name, share in shares.items() if share > 1e-6})
+    return Flows(problem).under(capacity)
 
 
-def _add_commodity(
-    program: Program,
-    rate: int,
-    commodity: Commodity,
-    arcs: tuple[Arc, ...],
-    resources: dict[str, dict[int, float]],
-    crossing: dict[int, list[int]],
-) -> None:
-    """Variables for the arcs that can carry it, and what comes into a node leaves it."""
-    balance: dict[str, dict[int, float]] = defaultdict(dict)
-    for number in _useful(commodity, arcs):
-        arc = arcs[number]
-        column = program.variable()
-        crossing[number].append(column)
-        balance[arc.tail][column] = -1.0
-        balance[arc.head][column] = 1.0
-        if arc.resource is not None:
-            resources[arc.resource][column] = 1.0
-    for end in (*commodity.sources, *commodity.sinks):
-        if end not in balance:
-            device = end.partition(":")[2].partition(".")[0]
+class Flows:
+    """The program of one problem, written once for all the capacities that it is solved under.
+
+    Raises CannotJudge where data has no way.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._program = Program()
+        rate = self._program.variable(objective=1)
+        self._loads: dict[str, dict[int, float]] = defaultdict(dict)
+        crossing: dict[int, list[int]] = defaultdict(list)
+        ways: dict[int | None, _Ways] = {}
+        for commodity in problem.commodities:
+            if commodity.tier not in ways:
+                ways[commodity.tier] = _ways(problem.graph.arcs, commodity.tier)
+            useful = _useful(commodity, ways[commodity.tier], problem.graph.arcs)
+            self._add(rate, commodity, useful, problem.graph.arcs, crossing)
+        for cut in problem.cuts:
+            terms = dict.fromkeys((column for arc in cut.arcs for column in crossing[arc]), 1.0)
+            self._program.at_least(f"cut {cut.name}", {**terms, rate: -cut.demand}, 0)
+        for name, load in problem.loads.items():
+            self._loads[name][rate] = load
+
+    def under(self, capacity: Callable[[Resource], float]) -> Flow:
+        """The best rate under the given capacities in bytes/s. Raises CannotJudge where nothing known bounds it."""
+        bounds = {name: capacity(self.problem.graph.resources[name]) / _SCALE for name in self._loads}
+        at_most = {f"resource {name}": (terms, bounds[name]) for name, terms in self._loads.items()}
+        try:
+            solution = self._program.solve(at_most)
+        except NoSolution as error:
             raise CannotJudge(
-                f"{device} has no way for its data ({commodity.name})",
-                hint="it is disconnected: check its links, and that the host has NICs (railwright topo)",
-            )
-    for node, terms in balance.items():
-        needed = commodity.sinks.get(node, 0.0) - commodity.sources.get(node, 0.0)
-        program.equal(f"{commodity.name} at {node}", {**terms, rate: -needed} if needed else terms, 0)
+                f"no limit can be given: the program is {error.why}",
+                hint="no link that the data must cross has a documented rate",
+            ) from error
+        best = solution.objective
+        shares = {
+            name: solution.duals[f"resource {name}"] * bound / best
+            for name, bound in bounds.items()
+            if math.isfinite(bound) and best > 0
+        }
+        return Flow(best * _SCALE, {name: share for name, share in shares.items() if share > 1e-6})
+
+    def _add(
+        self, rate: int, commodity: Commodity, useful: list[int], arcs: tuple[Arc, ...], crossing: dict[int, list[int]]
+    ) -> None:
+        """Variables for the arcs that can carry it, and what comes into a node leaves it."""
+        balance: dict[str, dict[int, float]] = defaultdict(dict)
+        for number in useful:
+            arc = arcs[number]
+            column = self._program.variable()
+            crossing[number].append(column)
+            balance[arc.tail][column] = -1.0
+            balance[arc.head][column] = 1.0
+            if arc.resource is not None:
+                self._loads[arc.resource][column] = 1.0
+        for end in (*commodity.sources, *commodity.sinks):
+            if end not in balance:
+                device = end.partition(":")[2].partition(".")[0]
+                raise CannotJudge(
+                    f"{device} has no way for its data ({commodity.name})",
+                    hint="it is disconnected: check its links, and that the host has NICs (railwright topo)",
+                )
+        for node, terms in balance.items():
+            needed = commodity.sinks.get(node, 0.0) - commodity.sources.get(node, 0.0)
+            self._program.equal(f"{commodity.name} at {node}", {**terms, rate: -needed} if needed else terms, 0)
 
 
-def _useful(commodity: Commodity, arcs: tuple[Arc, ...]) -> list[int]:
-    """The arcs on any way from a source to a sink, whose tier allows it."""
-    allowed = [
-        number
-        for number, arc in enumerate(arcs)
-        if arc.within is None or commodity.tier is None or commodity.tier <= arc.within
-    ]
+class _Ways(NamedTuple):
+    """The arcs that a tier allows, by number, and the nodes they join, ahead and back."""
+
+    allowed: list[int]
+    ahead: dict[str, list[str]]
+    behind: dict[str, list[str]]
+
+
+def _ways(arcs: tuple[Arc, ...], tier: int | None) -> _Ways:
+    allowed = [number for number, arc in enumerate(arcs) if arc.within is None or tier is None or tier <= arc.within]
     ahead, behind = defaultdict(list), defaultdict(list)
     for number in allowed:
         ahead[arcs[number].tail].append(arcs[number].head)
         behind[arcs[number].head].append(arcs[number].tail)
-    reached = reach(commodity.sources, ahead)
-    reaching = reach(commodity.sinks, behind)
-    return [number for number in allowed if arcs[number].tail in reached and arcs[number].head in reaching]
+    return _Ways(allowed, ahead, behind)
+
+
+def _useful(commodity: Commodity, ways: _Ways, arcs: tuple[Arc, ...]) -> list[int]:
+    """The arcs on any way from a source to a sink."""
+    reached = reach(commodity.sources, ways.ahead)
+    reaching = reach(commodity.sinks, ways.behind)
+    return [number for number in ways.allowed if arcs[number].tail in reached and arcs[number].head in reaching]
 
 
 def reach(starts: Iterable[str], edges: Mapping[str, list[str]]) -> set[str]:

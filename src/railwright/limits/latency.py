@@ -8,7 +8,6 @@ so the band around it is wide, and it closes as the size grows.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 from railwright.limits.limit import Constant
 from railwright.limits.sources import LAUNCH_MEASURED, NCCL_BUFFSIZE, NCCL_SMALL, NCCL_TUNING, RAMP_MEASURED
@@ -41,6 +40,15 @@ _SHARE: dict[tuple[str, str], Constant] = {
     ("tree", "LL"): Constant(1 / 3.8, "of the bandwidth", NCCL_TUNING),
     ("tree", "LL128"): Constant(120 / 128, "of the bandwidth", NCCL_TUNING),
 }
+# algorithm -> its protocols, each with its share of the algorithm's bandwidth
+_PROTOCOLS: dict[str, tuple[tuple[str, float], ...]] = {
+    algorithm: tuple(
+        (protocol, _SHARE[(name, protocol)].value if (name, protocol) in _SHARE else 1.0)
+        for name, medium, protocol in _LATENCY_US
+        if (name, medium) == (algorithm, "NVLink")
+    )
+    for algorithm in ("ring", "tree", "nvls", "nvlstree")
+}
 _MANY_HOSTS_RING = Constant(1.4, "times, Ring and Simple over hosts", NCCL_TUNING)
 _PEER_US = Constant(14.0, "us for one message of a pair over the network", NCCL_TUNING)
 _PEERS_AT_ONCE = Constant(8, "pairs of a rank in flight", NCCL_SMALL)
@@ -58,13 +66,13 @@ def time_s(
     """Seconds for one operation of that size when large ones run at `algbw_bytes_per_s`; by the fastest protocol, or by
     the one that is named.
     """
-    if algorithm not in ("ring", "tree", "nvls", "nvlstree"):
+    if algorithm not in _PROTOCOLS:
         return _direct_latency_s(cluster, collective, size_bytes, algbw_bytes_per_s) + size_bytes / algbw_bytes_per_s
     times = [
         _LAUNCH_US.value * US
         + latency_s(cluster, collective, algorithm, name)
         + size_bytes / (algbw_bytes_per_s * share)
-        for name, share in _protocols(algorithm)
+        for name, share in _PROTOCOLS[algorithm]
         if protocol in ("", name)
     ]
     return min(times)
@@ -112,14 +120,6 @@ def _latency_us(algorithm: str, medium: str, protocol: str) -> float:
     """0 if NCCL's model has no such latency."""
     found = _LATENCY_US.get((algorithm, medium, protocol))
     return found.value if found else 0.0
-
-
-def _protocols(algorithm: str) -> Iterator[tuple[str, float]]:
-    """The protocols that the algorithm has, each with its share of the bandwidth."""
-    for name, medium, protocol in _LATENCY_US:
-        if name == algorithm and medium == "NVLink":
-            share = _SHARE.get((algorithm, protocol))
-            yield protocol, share.value if share else 1.0
 
 
 def _medium(cluster: Cluster, algorithm: str) -> str:
