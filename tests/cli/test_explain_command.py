@@ -58,7 +58,12 @@ OF_A_FILE = {
     "efa-p4d-2x8a100.log": "aws-p4d --count 2",
     "since-2.13-all_reduce-nvlink-pair-and-sys.txt": "h100-pcie-8gpu-nvlink",
 }
-FILES = sorted(file for file in EXTERNAL.rglob("*") if file.is_file() and file.name != "README.md")
+# What people pasted has rules of its own: it may be no output of a tool at all.
+FILES = sorted(
+    file
+    for file in EXTERNAL.rglob("*")
+    if file.is_file() and file.name != "README.md" and file.parent.name != "threads"
+)
 LONGEST = 120
 """Columns of the text."""
 
