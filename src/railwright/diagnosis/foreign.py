@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache, partial
 
 import msgspec
 from msgspec.structs import replace
@@ -14,11 +15,12 @@ from railwright.diagnosis.verdict import judged
 from railwright.errors import UsageError
 from railwright.faults.parts import without
 from railwright.limits.case import Case
-from railwright.limits.cluster_path import cluster_path_limits
+from railwright.limits.cluster_path import cluster_path_limit
 from railwright.limits.collectives import Algorithm, algorithms, as_limit, at_size, band_of
 from railwright.limits.hpl import hpl_limit
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
 from railwright.limits.storage import file_limit
+from railwright.limits.table import PathLimit
 from railwright.limits.traffic import ALGORITHMS
 from railwright.results.bounds import no_limit
 from railwright.results.readers.foreign_file import ForeignFile
@@ -176,7 +178,8 @@ def limit_finder(file: ForeignFile, machine: Machine) -> Callable[[Result], Boun
         found = algorithms(Case(cluster=cluster), file.test)
         return lambda result: collective_row(cluster, file.test, found, result)
     if kind == "messages":
-        return lambda result: _stream(result, file, machine)
+        row_of = cache(partial(cluster_path_limit, cluster))  # the same for every size
+        return lambda result: _stream(result, file, path_of(file, machine), row_of)
     if kind == "files":
         return lambda result: _file(result, file.subject, cluster)
     if kind == "linpack":
@@ -203,13 +206,12 @@ def path_of(file: ForeignFile, machine: Machine) -> str:
     return "gpu0:gpu1" if (first, last) == ("gpu0", "gpu0") else f"{first}:{last}"
 
 
-def _stream(result: Result, file: ForeignFile, machine: Machine) -> Bounds:
+def _stream(result: Result, file: ForeignFile, path: str, row_of: Callable[[str], PathLimit]) -> Bounds:
     if result.quantity != "bandwidth_bytes_per_s":
         return no_limit(result, "only the bandwidth of messages has a limit here")
-    path = path_of(file, machine)
     if path == "memory0:memory0":
         return no_limit(result, "inside one host no limit is known; if it ran between two hosts, give --count 2")
-    row = cluster_path_limits(machine.cluster, path)[0]
+    row = row_of(path)
     limit, expected = row.limit, row.expected
     if isinstance(limit, NoLimit):
         return limit, None

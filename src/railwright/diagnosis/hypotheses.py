@@ -17,7 +17,7 @@ from railwright.errors import RailwrightError
 from railwright.faults.fault import Supposed
 from railwright.faults.registry import FAULTS
 from railwright.limits.case import Case
-from railwright.limits.cluster_path import cluster_path_limits
+from railwright.limits.cluster_path import cluster_path_limit
 from railwright.limits.collectives import algorithms, at_size
 from railwright.limits.limit import Limit
 from railwright.limits.nccl import TCP_BAND
@@ -150,7 +150,7 @@ def _collective_curve(file: ForeignFile, _machine: Machine, case: Case, sizes: l
 
 def _stream_curve(file: ForeignFile, machine: Machine, case: Case, sizes: list[int]) -> Curve:
     """Large messages run at the path's rate. Sizes below a quarter of the largest are left out."""
-    row = cluster_path_limits(case.cluster, path_of(file, machine))[0]
+    row = cluster_path_limit(case.cluster, path_of(file, machine))
     if not isinstance(row.limit, Limit):
         return {}
     sockets = any(

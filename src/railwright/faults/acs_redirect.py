@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
-from railwright.faults.parts import has_gpu_links, over_network, with_pcie
+from railwright.faults.parts import over_network, with_pcie
 from railwright.limits.case import Case
 from railwright.results.records import Evidence
 from railwright.topology.devices import Link, PcieLink, Topology
@@ -57,7 +57,7 @@ def _ways(case: Case) -> Ways:
     """Only where peers share a switch and talk over it: GPU and NIC, or GPUs that have no NVLink."""
     host = case.cluster.host
     links = _below_switches(host)
-    uses_pcie = over_network(case) or (case.cluster.gpus_per_host > 1 and not has_gpu_links(host))
+    uses_pcie = over_network(case) or (case.cluster.gpus_per_host > 1 and not host.joins_gpus)
     if uses_pcie and not all(_state(link) for link in links):
         for link in links:
             host = _degrade(host, link.id)

@@ -10,7 +10,7 @@ import math
 from msgspec.structs import replace
 
 from railwright.faults.fault import Fault, Ways
-from railwright.faults.parts import can_run, has_gpu_links
+from railwright.faults.parts import can_run
 from railwright.faults.settings import Cause, Settings, is_below
 from railwright.limits.case import Case
 from railwright.limits.limit import Constant
@@ -28,7 +28,7 @@ _FEWER = Cause(is_below(_ENOUGH), "leaves fewer channels than NVLink needs")
 def _ways(case: Case) -> Ways:
     """Only where NVLink joins Hopper GPUs: what a channel carries elsewhere was not measured."""
     host = case.cluster.host
-    if not can_run(case) or not has_gpu_links(host) or case.gpu_cap_bytes_per_s < math.inf:
+    if not can_run(case) or not host.joins_gpus or case.gpu_cap_bytes_per_s < math.inf:
         return
     if compute_major(host) != NVLS_CAPABILITY.value:
         return

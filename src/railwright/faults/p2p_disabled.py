@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
-from railwright.faults.parts import can_run, has_gpu_links, nvlink_not_read, without
+from railwright.faults.parts import can_run, nvlink_not_read, without
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.groups import grouped
 from railwright.limits.case import Case
@@ -111,7 +111,7 @@ def _degrade(topology: Topology, _: str) -> Topology:
 def _ways(case: Case) -> Ways:
     """Only where GPUs of a host have NVLink: what they lose without it is not in the topology."""
     without = with_host(case, _degrade(case.cluster.host, "host0"))
-    if not has_gpu_links(case.cluster.host) or not can_run(without):
+    if not case.cluster.host.joins_gpus or not can_run(without):
         return
     yield FAULT.supposed(
         "GPUs of a host have neither peer-to-peer nor shared memory, so that sockets are used inside the host",

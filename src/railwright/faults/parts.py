@@ -11,7 +11,6 @@ from railwright.limits.case import Case
 from railwright.limits.traffic import domains
 from railwright.topology.cluster import ports
 from railwright.topology.devices import (
-    GPU_LINKS,
     Device,
     EfaLink,
     EthernetLink,
@@ -45,11 +44,6 @@ def is_rdma(link: Link) -> bool:
 def rdma_ports(topology: Topology) -> tuple[tuple[Device, Link], ...]:
     """The NICs that can do RDMA, each with its port."""
     return tuple((nic, link) for nic, link in ports(topology) if is_rdma(link))
-
-
-def has_gpu_links(topology: Topology) -> bool:
-    """Whether NVLink or Infinity Fabric joins GPUs of the machine."""
-    return any(isinstance(link.protocol, GPU_LINKS) for link in topology.links)
 
 
 def nvlink_not_read(topology: Topology) -> bool:

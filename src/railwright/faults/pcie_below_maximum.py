@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
-from railwright.faults.parts import has_gpu_links, over_network, pcie_above, with_pcie
+from railwright.faults.parts import over_network, pcie_above, with_pcie
 from railwright.limits.case import Case
 from railwright.limits.pcie import raw_rate
 from railwright.results.records import Evidence
@@ -58,7 +58,7 @@ def _degrade(topology: Topology, where: str) -> Topology:
 def _ways(case: Case) -> Ways:
     """The links of all GPUs or of all NICs: a collective waits for the slowest, so one such link costs as much."""
     host = case.cluster.host
-    if over_network(case) or (case.cluster.gpus_per_host > 1 and not has_gpu_links(host)):
+    if over_network(case) or (case.cluster.gpus_per_host > 1 and not host.joins_gpus):
         yield from _ways_of(case, "GPUs", host.of_kind("gpu"))
     if over_network(case):
         yield from _ways_of(case, "NICs", tuple(nic for nic, _ in ports(host)))

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from railwright.errors import RailwrightError
 from railwright.faults.fault import Fault, Ways
-from railwright.faults.parts import has_gpu_links, over_network
+from railwright.faults.parts import over_network
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
 from railwright.limits.collectives import algorithms
@@ -17,7 +17,7 @@ _NOTICEABLE = 0.99
 
 def _ways(case: Case) -> Ways:
     """Only where all_to_all is slower without: in most fabrics the receivers, whom PXN never helps, decide it."""
-    if case.relay == "none" or not over_network(case) or not has_gpu_links(case.cluster.host):
+    if case.relay == "none" or not over_network(case) or not case.cluster.host.joins_gpus:
         return
     without = replace(case, relay="none")
     try:

@@ -16,8 +16,27 @@ from railwright.topology.devices import Device, Link, Path, Topology
 from railwright.topology.paths import KIND_ORDER, Graph
 
 
+def cluster_path_limit(cluster: Cluster, text: str) -> PathLimit:
+    """The limit of `gpu0:gpu0@2`. Raises UsageError."""
+    return _path_limit(cluster, _found(cluster, text)[1])
+
+
 def cluster_path_limits(cluster: Cluster, text: str) -> tuple[PathLimit, ...]:
     """The limit of `gpu0:gpu0@2`, and of the same over all NICs that are equally near. Raises UsageError."""
+    graph, found = _found(cluster, text)
+    row = _path_limit(cluster, found)
+    count = min(_equally_near(graph, end) for end in (found.devices[0], found.devices[-1]))
+    if found.kind == "NET" and count > 1 and isinstance(row.limit, Limit):
+        return row, _over_all(found, row.limit, count)
+    return (row,)
+
+
+def _path_limit(cluster: Cluster, found: Path) -> PathLimit:
+    limit, expected = limit_inside(cluster.host, found)
+    return PathLimit(path=found.id, kind=found.kind, devices=found.devices, limit=limit, expected=expected)
+
+
+def _found(cluster: Cluster, text: str) -> tuple[Graph, Path]:
     one, colon, other = text.partition(":")
     if not colon or not one or not other:
         raise UsageError(f"not a path: {text[:80]!r}", hint="write two devices, like gpu0:gpu0@2")
@@ -33,12 +52,7 @@ def cluster_path_limits(cluster: Cluster, text: str) -> tuple[PathLimit, ...]:
     found = graph.find(ends[0], ends[1])
     if found is None:
         raise UsageError(f"{one} and {other} are not connected in {cluster.name}", hint="see railwright topo")
-    limit, expected = limit_inside(cluster.host, found)
-    rows = [PathLimit(path=found.id, kind=found.kind, devices=found.devices, limit=limit, expected=expected)]
-    count = min(_equally_near(graph, end) for end in (found.devices[0], found.devices[-1]))
-    if found.kind == "NET" and count > 1 and isinstance(limit, Limit):
-        rows.append(_over_all(found, limit, count))
-    return tuple(rows)
+    return graph, found
 
 
 def two_hosts(cluster: Cluster, here: int, there: int) -> Topology:

@@ -13,7 +13,6 @@ from railwright.limits.limit import Constant
 from railwright.limits.sources import LAUNCH_MEASURED, NCCL_BUFFSIZE, NCCL_SMALL, NCCL_TUNING, RAMP_MEASURED
 from railwright.limits.traffic import domain_hosts, domains
 from railwright.topology.cluster import Cluster
-from railwright.topology.devices import GPU_LINKS
 
 US = 1e-6
 _LATENCY_US: dict[tuple[str, str, str], Constant] = {
@@ -123,8 +122,7 @@ def _latency_us(algorithm: str, medium: str, protocol: str) -> float:
 
 
 def _medium(cluster: Cluster, algorithm: str) -> str:
-    joined = any(isinstance(link.protocol, GPU_LINKS) for link in cluster.host.links)
-    return "NVLink" if joined or algorithm in ("nvls", "nvlstree") else "PCIe"
+    return "NVLink" if cluster.host.joins_gpus or algorithm in ("nvls", "nvlstree") else "PCIe"
 
 
 def _direct_latency_s(cluster: Cluster, collective: str, size_bytes: float, algbw_bytes_per_s: float) -> float:

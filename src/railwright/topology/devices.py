@@ -7,6 +7,7 @@ All types are frozen and are exactly what `schema/topology.schema.json` describe
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -171,7 +172,7 @@ class Unknown(Record, frozen=True, kw_only=True):
     why: str
 
 
-class Topology(Record, frozen=True, kw_only=True):
+class Topology(Record, frozen=True, kw_only=True, dict=True):
     """One machine, or a cluster of them."""
 
     name: str
@@ -183,11 +184,27 @@ class Topology(Record, frozen=True, kw_only=True):
 
     def of_kind(self, *kinds: DeviceKind) -> tuple[Device, ...]:
         """The devices of the kinds given, in the topology's order."""
+        if len(kinds) == 1:
+            return self._of_each_kind.get(kinds[0], ())
         return tuple(device for device in self.devices if device.kind in kinds)
 
     def device(self, device_id: str) -> Device | None:
         """The device with that id, or None."""
-        return next((device for device in self.devices if device.id == device_id), None)
+        return self._by_id.get(device_id)
+
+    @cached_property
+    def joins_gpus(self) -> bool:
+        """Whether NVLink or Infinity Fabric joins GPUs of the machine."""
+        return any(isinstance(link.protocol, GPU_LINKS) for link in self.links)
+
+    @cached_property
+    def _of_each_kind(self) -> dict[DeviceKind, tuple[Device, ...]]:
+        kinds = dict.fromkeys(device.kind for device in self.devices)
+        return {kind: tuple(device for device in self.devices if device.kind == kind) for kind in kinds}
+
+    @cached_property
+    def _by_id(self) -> dict[str, Device]:
+        return {device.id: device for device in reversed(self.devices)}
 
 
 class Path(Record, frozen=True, kw_only=True):
