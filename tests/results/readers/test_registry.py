@@ -71,21 +71,25 @@ ANCHORS = {
     "fio": "fio-3.33 IOPS= BW=\n", "hpl": "T/V Gflops\n",
 }  # fmt: skip
 GARBAGE = {
-    "spaces": " " * 10_000_000,
-    "digits": "1 " * 5_000_000,
-    "short lines": "8 2 float\n" * 199_000,
-    "long lines": ("# Rank  0 " + "9" * 5000 + "\n") * 2000,
-    "headers": ("# size count type time algbw busbw\n# Size  MB/s\n") * 95_000,
-    "options": ("(--a" + "(--b=" * 800 + "\n") * 2400,
-    "brackets": "[1,0]<std" * 1_100_000,
+    "spaces": " " * 1_000_000,
+    "digits": "1 " * 500_000,
+    "short lines": "8 2 float\n" * 100_000,
+    "long lines": ("# Rank  0 " + "9" * 5000 + "\n") * 200,
+    "headers": ("# size count type time algbw busbw\n# Size  MB/s\n") * 20_000,
+    "options": ("(--a" + "(--b=" * 800 + "\n") * 250,
+    "brackets": "[1,0]<std" * 110_000,
 }
 
 
-@pytest.mark.parametrize("kind", GARBAGE)
 @pytest.mark.parametrize("tool", ANCHORS)
-def test_ten_megabytes_of_garbage_with_a_tools_words_are_refused(tool: str, kind: str) -> None:
-    with pytest.raises(UsageError):
-        READER_OF[tool].read(ANCHORS[tool] + GARBAGE[kind][: MAX_CHARACTERS - 100])
+def test_a_megabyte_of_garbage_with_a_tools_words_is_refused(tool: str) -> None:
+    """What is quadratic takes 10^12 steps and does not end before the suite's own limit of a test."""
+    for kind, garbage in GARBAGE.items():
+        try:
+            READER_OF[tool].read(ANCHORS[tool] + garbage)
+        except UsageError:
+            continue
+        pytest.fail(f"{kind} was read")
 
 
 def test_a_text_that_is_too_large_is_refused_before_it_is_read() -> None:
