@@ -6,7 +6,7 @@ narrowest known link still bounds the path; but then nothing is expected of it, 
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 from railwright.limits import memory, network, nvlink, pcie
 from railwright.limits.limit import Bounds, Limit, NoLimit, no_bandwidth
@@ -29,7 +29,7 @@ from railwright.topology.devices import (
 _WIDE_ENOUGH = frozenset({"", "root complex", "card", "namespace", "drive controller"})
 
 
-@lru_cache(maxsize=4096)  # a machine's links are asked for again for each collective, algorithm and fault
+@cache  # a machine's links are asked for again for each collective, algorithm and fault
 def link_limit(link: Link) -> Bounds:
     """The limit and band of one link, each direction, whatever its protocol."""
     match link.protocol:
