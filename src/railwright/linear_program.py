@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import weakref
 from array import array
 from collections.abc import Mapping
 from functools import cache
@@ -37,96 +38,95 @@ class Solution(NamedTuple):
     duals: dict[str, float]
 
 
-class _Rows:
-    """Named rows in HiGHS's row-wise form. Rows with one name are an error: a dual would have two meanings."""
-
-    def __init__(self) -> None:
-        self.bounds: dict[str, tuple[float, float]] = {}
-        self.starts = array("i", [0])
-        self.columns = array("i")
-        self.factors = array("d")
-
-    def add(self, name: str, terms: Mapping[int, float], low: float, high: float) -> None:
-        if name in self.bounds:
-            raise ValueError(f"two rows are named {name!r}")
-        self.bounds[name] = (low, high)
-        if 0 in terms.values():
-            terms = {column: factor for column, factor in terms.items() if factor}
-        self.columns.extend(terms)
-        self.factors.extend(terms.values())
-        self.starts.append(len(self.columns))
-
-    def copy(self) -> _Rows:
-        """The same rows, to add more to."""
-        copied = _Rows()
-        copied.bounds = dict(self.bounds)
-        copied.starts, copied.columns, copied.factors = self.starts[:], self.columns[:], self.factors[:]
-        return copied
-
-
 class Program:
-    """A program under construction, which can be solved again and again under other bounds."""
+    """A program under construction, solved once or again and again under other bounds.
+
+    Rows with one name are an error: a dual would have two meanings.
+    """
 
     def __init__(self) -> None:
         self._objective = array("d")
-        self._rows = _Rows()
+        self._bounds: dict[str, tuple[float, float]] = {}
+        self._starts, self._columns, self._factors = array("i", [0]), array("i"), array("d")
+        self._model: ctypes.c_void_p | None = None
+        """HiGHS's own, from the first solution on."""
 
     def variable(self, objective: float = 0.0) -> int:
         """A new variable >= 0; returns its number."""
         self._objective.append(objective)
         return len(self._objective) - 1
 
+    def at_most(self, name: str, terms: Mapping[int, float]) -> None:
+        """Sum of terms <= the bound that `solve` is given."""
+        self._add(name, terms, -math.inf, math.inf)
+
     def at_least(self, name: str, terms: Mapping[int, float], bound: float) -> None:
         """Sum of terms >= bound."""
-        self._rows.add(name, terms, bound, math.inf)
+        self._add(name, terms, bound, math.inf)
 
     def equal(self, name: str, terms: Mapping[int, float], bound: float) -> None:
         """Sum of terms = bound."""
-        self._rows.add(name, terms, bound, bound)
+        self._add(name, terms, bound, bound)
 
-    def solve(self, at_most: Mapping[str, tuple[Mapping[int, float], float]]) -> Solution:
-        """The optimum where the sums of the terms given are at most their bounds. Raises NoSolution.
+    def _add(self, name: str, terms: Mapping[int, float], low: float, high: float) -> None:
+        if name in self._bounds:
+            raise ValueError(f"two rows are named {name!r}")
+        if self._model is not None:
+            raise ValueError(f"row {name!r} comes after the program was solved")
+        self._bounds[name] = (low, high)
+        if 0 in terms.values():
+            terms = {column: factor for column, factor in terms.items() if factor}
+        self._columns.extend(terms)
+        self._factors.extend(terms.values())
+        self._starts.append(len(self._columns))
 
-        An infinite bound is no row at all.
+    def solve(self, at_most: Mapping[str, float], *, anew: bool = True) -> Solution:
+        """The optimum where the rows named are at most their bounds, which may be infinite. Raises NoSolution.
+
+        Not `anew` it starts from the last optimum and is there sooner; of several optima it may be another one.
         """
-        rows = self._rows.copy()
-        for name, (terms, bound) in at_most.items():
-            if math.isfinite(bound):
-                rows.add(name, terms, -math.inf, bound)
+        bounds = self._bounds | {name: (-math.inf, bound) for name, bound in at_most.items()}
         library = _highs()
-        handle = ctypes.c_void_p(library.Highs_create())
-        try:
-            library.Highs_setBoolOptionValue(handle, b"output_flag", 0)
-            library.Highs_setDoubleOptionValue(handle, b"time_limit", _TIME_LIMIT_S)
-            library.Highs_setIntOptionValue(handle, b"threads", 1)
-            self._pass(library, handle, rows)
-            library.Highs_run(handle)
-            status = library.Highs_getModelStatus(handle)
-            if status != _OPTIMAL:
-                raise NoSolution(_STATUS_WORDS.get(status, f"HiGHS model status {status}"))
-            return self._solution(library, handle, rows)
-        finally:
-            library.Highs_destroy(handle)
+        if self._model is None:
+            self._model = self._pass(library, bounds)
+        else:
+            if anew:
+                library.Highs_clearSolver(self._model)
+            for number, (name, ends) in enumerate(bounds.items()):
+                if name in at_most:
+                    library.Highs_changeRowBounds(self._model, number, *ends)
+        library.Highs_run(self._model)
+        status = library.Highs_getModelStatus(self._model)
+        if status != _OPTIMAL:
+            raise NoSolution(_STATUS_WORDS.get(status, f"HiGHS model status {status}"))
+        return self._solution(library, self._model)
 
-    def _pass(self, library: ctypes.CDLL, handle: ctypes.c_void_p, rows: _Rows) -> None:
+    def _pass(self, library: ctypes.CDLL, bounds: Mapping[str, tuple[float, float]]) -> ctypes.c_void_p:
+        """The program as a model of HiGHS, which lives as long as this."""
+        model = ctypes.c_void_p(library.Highs_create())
+        weakref.finalize(self, library.Highs_destroy, model)
+        library.Highs_setBoolOptionValue(model, b"output_flag", 0)
+        library.Highs_setDoubleOptionValue(model, b"time_limit", _TIME_LIMIT_S)
+        library.Highs_setIntOptionValue(model, b"threads", 1)
         columns = len(self._objective)
         least, most = array("d", [0.0]) * columns, array("d", [math.inf]) * columns
-        lows, highs = (array("d", (bounds[end] for bounds in rows.bounds.values())) for end in (0, 1))
+        lows, highs = (array("d", (ends[side] for ends in bounds.values())) for side in (0, 1))
         status = library.Highs_passLp(
-            handle, columns, len(rows.bounds), len(rows.columns), _ROW_WISE, _MAXIMIZE, ctypes.c_double(0.0),
+            model, columns, len(bounds), len(self._columns), _ROW_WISE, _MAXIMIZE, ctypes.c_double(0.0),
             _doubles(self._objective), _doubles(least), _doubles(most), _doubles(lows), _doubles(highs),
-            _integers(rows.starts), _integers(rows.columns), _doubles(rows.factors),
+            _integers(self._starts), _integers(self._columns), _doubles(self._factors),
         )  # fmt: skip
         if status < 0:
             raise NoSolution("HiGHS refused the program")
+        return model
 
-    def _solution(self, library: ctypes.CDLL, handle: ctypes.c_void_p, rows: _Rows) -> Solution:
-        columns, count = len(self._objective), len(rows.bounds)
+    def _solution(self, library: ctypes.CDLL, model: ctypes.c_void_p) -> Solution:
+        columns, count = len(self._objective), len(self._bounds)
         values, column_duals = (ctypes.c_double * columns)(), (ctypes.c_double * columns)()
         activity, duals = (ctypes.c_double * count)(), (ctypes.c_double * count)()
-        library.Highs_getSolution(handle, values, column_duals, activity, duals)
-        objective = library.Highs_getObjectiveValue(handle)
-        return Solution(objective, tuple(values), dict(zip(rows.bounds, duals, strict=True)))
+        library.Highs_getSolution(model, values, column_duals, activity, duals)
+        objective = library.Highs_getObjectiveValue(model)
+        return Solution(objective, tuple(values), dict(zip(self._bounds, duals, strict=True)))
 
 
 def _doubles(values: array[float]) -> ctypes.Array[ctypes.c_double]:
@@ -145,4 +145,5 @@ def _highs() -> ctypes.CDLL:
     library.Highs_create.restype = ctypes.c_void_p
     library.Highs_getObjectiveValue.restype = ctypes.c_double
     library.Highs_setDoubleOptionValue.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_double)
+    library.Highs_changeRowBounds.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_double, ctypes.c_double)
     return library

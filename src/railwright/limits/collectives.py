@@ -226,8 +226,8 @@ def _expected(case: Case, collective: str, name: str, flows: Flows, flow: Flow) 
     found = {key: bands.of(resource) for key, resource in flows.problem.graph.resources.items()}
     if any(found[key].low is None for key in flow.shares):
         return None
-    high = flows.under(lambda one: found[one.id].high).rate_bytes_per_s
-    low = flows.under(lambda one: found[one.id].low or 0.0).rate_bytes_per_s
+    high = flows.rate_under(lambda one: found[one.id].high)
+    low = flows.rate_under(lambda one: found[one.id].low or 0.0)
     if low <= 0:  # without the links of unknown band nothing gets through, so they decide
         return None
     host = case.cluster.host

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from railwright.errors import CannotJudge
 from railwright.limits.flow_graph import Arc, FlowGraph, Resource
-from railwright.linear_program import NoSolution, Program
+from railwright.linear_program import NoSolution, Program, Solution
 
 _SCALE = 1e9  # GB/s: keeps the program's numbers near 1
 
@@ -81,18 +81,13 @@ class Flows:
             self._program.at_least(f"cut {cut.name}", {**terms, rate: -cut.demand}, 0)
         for name, load in problem.loads.items():
             self._loads[name][rate] = load
+        for name, terms in self._loads.items():
+            self._program.at_most(f"resource {name}", terms)
 
     def under(self, capacity: Callable[[Resource], float]) -> Flow:
         """The best rate under the given capacities in bytes/s. Raises CannotJudge where nothing known bounds it."""
-        bounds = {name: capacity(self.problem.graph.resources[name]) / _SCALE for name in self._loads}
-        at_most = {f"resource {name}": (terms, bounds[name]) for name, terms in self._loads.items()}
-        try:
-            solution = self._program.solve(at_most)
-        except NoSolution as error:
-            raise CannotJudge(
-                f"no limit can be given: the program is {error.why}",
-                hint="no link that the data must cross has a documented rate",
-            ) from error
+        bounds = self._bounds(capacity)
+        solution = self._solve(bounds, anew=True)  # shares must not depend on what was asked before
         best = solution.objective
         shares = {
             name: solution.duals[f"resource {name}"] * bound / best
@@ -100,6 +95,22 @@ class Flows:
             if math.isfinite(bound) and best > 0
         }
         return Flow(best * _SCALE, {name: share for name, share in shares.items() if share > 1e-6})
+
+    def rate_under(self, capacity: Callable[[Resource], float]) -> float:
+        """As `under`, the rate alone, which costs less after another one."""
+        return self._solve(self._bounds(capacity), anew=False).objective * _SCALE
+
+    def _bounds(self, capacity: Callable[[Resource], float]) -> dict[str, float]:
+        return {name: capacity(self.problem.graph.resources[name]) / _SCALE for name in self._loads}
+
+    def _solve(self, bounds: Mapping[str, float], *, anew: bool) -> Solution:
+        try:
+            return self._program.solve({f"resource {name}": bound for name, bound in bounds.items()}, anew=anew)
+        except NoSolution as error:
+            raise CannotJudge(
+                f"no limit can be given: the program is {error.why}",
+                hint="no link that the data must cross has a documented rate",
+            ) from error
 
     def _add(
         self, rate: int, commodity: Commodity, useful: list[int], arcs: tuple[Arc, ...], crossing: dict[int, list[int]]
