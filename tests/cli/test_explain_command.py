@@ -59,11 +59,7 @@ OF_A_FILE = {
     "since-2.13-all_reduce-nvlink-pair-and-sys.txt": "h100-pcie-8gpu-nvlink",
 }
 # What people pasted has rules of its own: it may be no output of a tool at all.
-FILES = sorted(
-    file
-    for file in EXTERNAL.rglob("*")
-    if file.is_file() and file.name != "README.md" and file.parent.name != "threads"
-)
+FILES = sorted(file for file in EXTERNAL.rglob("*.*") if file.parent.name != "threads" and file.name != "README.md")
 LONGEST = 120
 """Columns of the text."""
 
