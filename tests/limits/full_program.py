@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+from railwright.limits.cuts import _groups
 from railwright.limits.flow import Commodity, Cut, Problem
 from railwright.limits.flow_graph import Arc, FlowGraph, flow_graph
 from railwright.limits.traffic import demands
@@ -110,24 +111,23 @@ def _cuts(cluster, graph, needs):
 
 
 def _host_cuts(machine, graph, host, needs):
-    """What leaves the GPUs below each switch, root port and socket of one host, found by walking up from each GPU."""
+    """What leaves and enters each group of one host; which groups there are is for test_cuts to hold."""
+    gpus = {gpu.id for gpu in machine.of_kind("gpu")}
     if machine.of_kind("nvswitch"):
         return
-    above = {link.b: link.a for link in machine.links if link.protocol.__struct_config__.tag in ("pcie", "internal")}
+    for number, (name, group) in enumerate(_groups(machine)):
+        if not group & gpus or gpus <= group:
+            continue
+        ends = [(_inside_group(arc.tail, group, host), _inside_group(arc.head, group, host)) for arc in graph.arcs]
+        for way, wanted in (("out", (True, False)), ("in", (False, True))):
+            arcs = tuple(
+                n for n, found in enumerate(ends) if found == wanted and not graph.arcs[n].head.endswith(".in")
+            )
+            yield Cut(f"{way} {name} {number} of host {host}", arcs, float(needs.per_group))
 
-    def chain(device):
-        return [device, *(chain(above[device]) if device in above else [])]
 
-    members = {device.id: chain(device.id) for device in machine.devices}
-    for top in machine.of_kind("pcie_switch", "root_port", "cpu"):
-        inside = [gpu.id for gpu in machine.of_kind("gpu") if top.id in members[gpu.id]]
-        if 0 < len(inside) < len(machine.of_kind("gpu")):
-            leaving = tuple(
-                n for n, arc in enumerate(graph.arcs)
-                if arc.tail.startswith("s:") and arc.tail.endswith(f"@{host}") and top.id in members[_device(arc.tail)]
-                and top.id not in members.get(_device(arc.head), ())
-            )  # fmt: skip
-            yield Cut(f"{top.id} of host {host}", leaving, float(needs.per_group))
+def _inside_group(node, group, host):
+    return _device(node) in group and node.endswith(f"@{host}")
 
 
 def _device(node):

@@ -17,7 +17,6 @@ direct        all_to_all: S/n from every rank to every other; send_recv: S to th
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -26,12 +25,13 @@ from msgspec.structs import replace
 
 from railwright.errors import CannotJudge, UsageError, unknown_name
 from railwright.limits import nvlink
-from railwright.limits.flow import Commodity, Cut, Problem, reach
+from railwright.limits.cuts import group_cuts
+from railwright.limits.flow import Commodity, Cut, Problem
 from railwright.limits.flow_graph import FlowGraph, Relay, flow_graph
 from railwright.limits.limit import Constant
 from railwright.limits.sources import NCCL_TREES, NCCL_TUNING
 from railwright.topology.cluster import Cluster
-from railwright.topology.devices import InternalLink, PcieLink, Topology
+from railwright.topology.devices import Topology
 
 ALGORITHMS: dict[str, tuple[str, ...]] = {
     "all_reduce": ("ring", "tree", "nvls", "nvlstree", "hierarchical", "collnet"),
@@ -220,7 +220,7 @@ def _symmetric(cluster: Cluster, graph: FlowGraph, needs: Demands) -> Problem:
         graph = graph._replace(arcs=tuple(arcs))
         sinks = {f"{gpu}.in": float(needs.per_gpu) for gpu in graph.gpus}
         commodities = (Commodity("data", sources, sinks),)
-    cuts = [*_group_cuts(cluster.host, graph, needs)]
+    cuts = [*group_cuts(cluster.host, graph, float(needs.per_group))]
     if many:
         leaving = tuple(number for number, arc in enumerate(graph.arcs) if arc.head.startswith("tx:"))
         cuts.append(Cut("every domain", leaving, float(needs.per_domain / domain_hosts(cluster))))
@@ -235,29 +235,6 @@ def _symmetric(cluster: Cluster, graph: FlowGraph, needs: Demands) -> Problem:
             if {kinds_of.get(resource.link.a), kinds_of.get(resource.link.b)} == switched
         }
     return Problem(graph, commodities, tuple(cuts), loads)
-
-
-def _group_cuts(host: Topology, graph: FlowGraph, needs: Demands) -> Iterator[Cut]:
-    """What leaves the GPUs below each PCIe switch, root port and socket, where NVLink does not join them anyway."""
-    if host.of_kind("nvswitch") or not needs.per_group:
-        return
-    down: dict[str, list[str]] = defaultdict(list)
-    for link in host.links:  # the end nearer the CPU comes first
-        if isinstance(link.protocol, PcieLink | InternalLink):
-            down[link.a].append(link.b)
-    for device in host.of_kind("pcie_switch", "root_port", "cpu"):
-        below = reach([device.id], down)
-        if 0 < sum(gpu in below for gpu in graph.gpus) < len(graph.gpus):
-            leaving = tuple(
-                number
-                for number, arc in enumerate(graph.arcs)
-                if arc.tail.startswith("s:") and _device(arc.tail) in below and _device(arc.head) not in below
-            )
-            yield Cut(f"GPUs below {device.id}", leaving, float(needs.per_group))
-
-
-def _device(node: str) -> str:
-    return node.partition(":")[2].partition(".")[0].rstrip("^")
 
 
 def _tier_cuts(cluster: Cluster, graph: FlowGraph, needs: Demands) -> Iterator[Cut]:

@@ -1,0 +1,101 @@
+"""What must cross the border of each group of GPUs in a host: a ring or a tree leaves no group out.
+
+Where NVLink joins no GPUs the links are a tree, and of all groups those below one link suffice: the border of any
+other is that of several. NVLink between some adds the GPUs that it joins, and groups below a link with some of those
+added or taken away, whichever border is the narrowest. GPUs that NVLink joins are added and taken away together: that
+is exact for pairs, but where they join GPUs below switches that are below each other. There the limit is an upper one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator
+
+from railwright.limits.flow import Cut, reach
+from railwright.limits.flow_graph import FlowGraph
+from railwright.topology.devices import GPU_LINKS, InternalLink, PcieLink, Topology
+
+_Group = frozenset[str]
+"""Ids of devices: GPUs, and what is between them."""
+_MOST_TOUCHED = 4
+"""Groups of NVLink below one link that are added and taken away one by one; more of them go together."""
+
+
+def group_cuts(host: Topology, graph: FlowGraph, demand: float) -> Iterator[Cut]:
+    """At least `demand` x rate leaves each group, and as much comes in; none where NVSwitches join all GPUs."""
+    if host.of_kind("nvswitch") or not demand:
+        return
+    gpus = frozenset(graph.gpus)
+    cpus = frozenset(cpu.id for cpu in host.of_kind("cpu"))
+    seen: set[_Group] = set()
+    for name, group in _groups(host):
+        if group in seen or not group & gpus or gpus <= group:
+            continue
+        seen.add(group)
+        has_cpu = bool(group & cpus)
+        yield Cut(f"out of {name}", _crossing(graph, group, "st" if has_cpu else "s", outwards=True), demand)
+        yield Cut(f"into {name}", _crossing(graph, group, "srq" if has_cpu else "sr", outwards=False), demand)
+
+
+def _groups(host: Topology) -> Iterator[tuple[str, _Group]]:
+    """Every group with its name, some of them twice."""
+    islands = _islands(host)
+    for number, island in enumerate(islands):
+        yield f"NVLink's group {number}", island
+    for name, below in _below(host):
+        touched = [island for island in islands if island & below]
+        if len(touched) > _MOST_TOUCHED:
+            touched = [frozenset().union(*touched)]
+        for number, variant in enumerate(itertools.product(*(_with(island, below) for island in touched))):
+            added, taken = (
+                (frozenset[str]().union(*sets) for sets in zip(*variant, strict=True)) if variant else ((), ())
+            )
+            yield f"{name} variant {number}", below.union(added).difference(taken)
+
+
+def _with(island: _Group, below: _Group) -> tuple[tuple[_Group, _Group], ...]:
+    """(added, taken away): as it is, without those GPUs, and where NVLink leads out with all of them."""
+    none: _Group = frozenset()
+    kept, without, whole = (none, none), (none, island), (island, none)
+    return (kept, without) if island <= below else (kept, without, whole)
+
+
+def _islands(host: Topology) -> list[_Group]:
+    """The GPUs that NVLink or Infinity Fabric joins, however many steps apart; no GPU alone."""
+    peers: dict[str, list[str]] = defaultdict(list)
+    for link in host.links:
+        if isinstance(link.protocol, GPU_LINKS):
+            peers[link.a].append(link.b)
+            peers[link.b].append(link.a)
+    return list(dict.fromkeys(frozenset(reach([gpu], peers)) for gpu in peers))
+
+
+def _below(host: Topology) -> Iterator[tuple[str, _Group]]:
+    """What is below each switch, root port, NUMA node and socket."""
+    down: dict[str, list[str]] = defaultdict(list)
+    for link in host.links:  # the end nearer the CPU comes first
+        if isinstance(link.protocol, PcieLink | InternalLink):
+            down[link.a].append(link.b)
+    for device in host.of_kind("pcie_switch", "root_port", "cpu"):
+        yield device.id, frozenset(reach([device.id], down))
+    sockets: dict[object, list[str]] = defaultdict(list)
+    for cpu in host.of_kind("cpu"):
+        sockets[cpu.facts.get("package", cpu.id)].append(cpu.id)
+    for package, nodes in sockets.items():
+        yield f"socket {package}", frozenset(reach(nodes, down))
+
+
+def _crossing(graph: FlowGraph, group: _Group, phases: str, *, outwards: bool) -> tuple[int, ...]:
+    """The arcs over the border. A GPU's own sink (`.in`) is where data end, not a way out."""
+    found = []
+    for number, arc in enumerate(graph.arcs):
+        inner, outer = (arc.tail, arc.head) if outwards else (arc.head, arc.tail)
+        crosses = _device(inner) in group and _device(outer) not in group
+        if crosses and inner.partition(":")[0] in phases and not arc.head.endswith(".in"):
+            found.append(number)
+    return tuple(found)
+
+
+def _device(node: str) -> str:
+    return node.partition(":")[2].partition(".")[0].rstrip("^")
