@@ -115,12 +115,12 @@ def _ways(case: Case) -> Ways:
         return
     yield FAULT.supposed(
         "GPUs of a host have neither peer-to-peer nor shared memory, so that sockets are used inside the host",
-        replace(without, gpu_cap_bytes_per_s=_SOCKETS.value),
+        replace(without, gpu_cap_bytes_per_s=_SOCKETS.value, through_memory=True),
         f"{_LOG} NET/Socket; df /dev/shm in the container; env | grep NCCL_SHM",
     )
     yield FAULT.supposed(
         "GPUs of a host do not reach each other directly, so that no NVLink is used",
-        replace(without, gpu_cap_bytes_per_s=_SHARED_MEMORY.value),
+        replace(without, gpu_cap_bytes_per_s=_SHARED_MEMORY.value, through_memory=True),
         f"{_LOG} SHM and not P2P; nvidia-smi topo -p2p r; env | grep NCCL_P2P",
     )
 

@@ -22,3 +22,5 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """What one NIC carries at most because of the software, whatever its line rate."""
     gpu_cap_bytes_per_s: float = math.inf
     """What one GPU carries to others of its host at most because of the software."""
+    through_memory: bool = False
+    """Whether GPUs of a host pass on their data through its memory, as where they may not reach each other."""

@@ -12,16 +12,19 @@ import msgspec
 
 from railwright.busbw import factor
 from railwright.errors import UsageError
-from railwright.limits import latency, nccl, nccl_channels
+from railwright.limits import latency, nccl, nccl_channels, tuning
 from railwright.limits.case import Case
 from railwright.limits.flow import Flow, Flows
 from railwright.limits.flow_graph import Resource, flow_graph, not_counted
-from railwright.limits.limit import Expected, Limit, Quantity, Source
+from railwright.limits.limit import Constant, Expected, Limit, Quantity, Source
 from railwright.limits.path import link_limit
 from railwright.limits.software import software_limits
-from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING, RING_SEEN
-from railwright.limits.traffic import NOT_IN_NCCL, applicable, domains, problem_of
-from railwright.topology.cluster import Cluster, ports
+from railwright.limits.sources import NCCL_LATENCY, NCCL_TOPO, NCCL_TUNING, OFI_LATENCY, RING_SEEN
+from railwright.limits.traffic import NOT_IN_NCCL, applicable, problem_of
+from railwright.topology.cluster import Cluster
+
+_NEARLY_EQUAL = Constant(1.1, "times as fast, from where NCCL's choice is not clear", NCCL_LATENCY)
+_TABLES_APART = Constant(1.6, "times as fast, where a plugin chooses by its own tables", OFI_LATENCY)
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -181,21 +184,51 @@ def at_size(
     usable = _usable(found)
     limit = best_of(found).algbw_bytes_per_s.limit
     likely = max(usable, key=lambda one: _middle(cluster, collective, one, size_bytes, protocol))
-    low, high = likely.algbw_bytes_per_s.expected_low, likely.algbw_bytes_per_s.expected_high
-    ring = next((one.algbw_bytes_per_s.expected_low for one in usable if one.name == "ring"), None)
-    if likely.name == "tree" and low is not None and ring is not None:
-        low = min(low, ring)  # seen on two hosts: NCCL takes the ring although the tree would be faster
-    rate = Rate(limit=limit, expected_low=low, expected_high=high)
+    bands = [_at(cluster, collective, one, size_bytes, protocol) for one in _near(cluster, collective, usable, likely,
+                                                                              size_bytes, protocol)]  # fmt: skip
+    known = [band for band in bands if band is not None]
     if size_bytes is None:
-        return likely, rate, None
+        low, high = (min(low for low, _ in known), max(high for _, high in known)) if known else (None, None)
+        return likely, Rate(limit=limit, expected_low=low, expected_high=high), None
     least = size_bytes / limit
-    if low is None or high is None:
-        return likely, rate, Rate(limit=least)
+    if not known:
+        return likely, Rate(limit=limit), Rate(limit=least)
+    low, high = min(low for low, _ in known), min(max(high for _, high in known), limit)
+    time = Rate(limit=least, expected_low=max(size_bytes / high, least), expected_high=size_bytes / low)
+    return likely, Rate(limit=limit, expected_low=low, expected_high=high), time
+
+
+def _at(
+    cluster: Cluster, collective: str, one: Algorithm, size_bytes: int | None, protocol: str
+) -> tuple[float, float] | None:
+    """(low, high) algbw of one algorithm at that size, in bytes/s; None where it has no band."""
+    low, high = one.algbw_bytes_per_s.expected_low, one.algbw_bytes_per_s.expected_high
+    if low is None or high is None or size_bytes is None:
+        return None if low is None or high is None else (low, high)
     if collective == "send_recv":
         low = min(low, nccl_channels.low_bytes_per_s(cluster, size_bytes))
-    shortest, longest = latency.band_s(cluster, collective, likely.name, size_bytes, low, high, protocol)
-    at = Rate(limit=limit, expected_low=size_bytes / longest, expected_high=min(size_bytes / shortest, limit))
-    return likely, at, Rate(limit=least, expected_low=max(shortest, least), expected_high=longest)
+    shortest, longest = latency.band_s(cluster, collective, one.name, size_bytes, low, high, protocol)
+    return size_bytes / longest, size_bytes / shortest
+
+
+def _near(
+    cluster: Cluster,
+    collective: str,
+    usable: tuple[Algorithm, ...],
+    likely: Algorithm,
+    size_bytes: int | None,
+    protocol: str,
+) -> list[Algorithm]:
+    """The algorithms of which NCCL may take any there: near the point where it changes from one to the other.
+
+    On two hosts the ring was seen where the tree would be faster, and EFA's plugin chooses by tables of its own.
+    """
+    best = _middle(cluster, collective, likely, size_bytes, protocol)
+    far = _TABLES_APART.value if any(tuning.network_us(cluster)) else _NEARLY_EQUAL.value
+    found = [one for one in usable if best <= far * _middle(cluster, collective, one, size_bytes, protocol)]
+    if likely.name == "tree" and cluster.hosts > 1:
+        found += [one for one in usable if one.name == "ring" and one not in found]
+    return found or [likely]
 
 
 def _middle(cluster: Cluster, collective: str, one: Algorithm, size_bytes: int | None, protocol: str) -> float:
@@ -230,8 +263,7 @@ def _expected(case: Case, collective: str, name: str, flows: Flows, flow: Flow) 
     low = flows.rate_under(lambda one: found[one.id].low or 0.0)
     if low <= 0:  # without the links of unknown band nothing gets through, so they decide
         return None
-    host = case.cluster.host
-    cap = nccl.nvlstree_cap(host, len(ports(host)), domains(case.cluster)) if name == "nvlstree" else None
+    cap = nccl.tree_cap(case.cluster, name)
     if cap is None:
         return low, high
     share = float(factor(collective, case.cluster.ranks))

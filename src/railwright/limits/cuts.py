@@ -18,7 +18,7 @@ from railwright.topology.devices import GPU_LINKS, InternalLink, PcieLink, Topol
 
 _Group = frozenset[str]
 """Ids of devices: GPUs, and what is between them."""
-_MOST_TOUCHED = 4
+_MOST_TOUCHED = 2 * 2
 """Groups of NVLink below one link that are added and taken away one by one; more of them go together."""
 
 

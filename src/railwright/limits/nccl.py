@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from railwright.limits import pcie, sources
+from railwright.limits import pcie, sources, tuning
 from railwright.limits.case import Case
 from railwright.limits.flow_graph import Resource
 from railwright.limits.limit import Constant
 from railwright.limits.traffic import compute_major, domain_hosts
-from railwright.topology.devices import Device, EthernetLink, NvlinkLink, PcieLink, SmpLink, Topology, XgmiLink
+from railwright.topology.cluster import Cluster
+from railwright.topology.devices import Device, EthernetLink, NvlinkLink, PcieLink, SmpLink, XgmiLink
 
 # NVLink generation -> NCCL's planning rate of one link
 _NVLINK: dict[int, Constant] = {
@@ -34,15 +35,8 @@ _NVLS: dict[int, Constant] = {
     9: Constant(0.85, "of NVLink's planning rate, NVLS", sources.NCCL_TUNING),
     10: Constant(0.74, "of NVLink's planning rate, NVLS", sources.NCCL_TUNING),
 }
-_NVLS_OVER_HOSTS = Constant(0.594, "of NVLink's planning rate, NVLS over a rack", sources.NVL72_MEASURED)
-# compute capability (major) -> bytes/s of NVLSTree in a channel, of which there is one for each NIC: 2 hosts, more
-_NVLSTREE: dict[int, tuple[Constant, Constant]] = {
-    capability: (
-        Constant(two_hosts, "bytes/s busbw a channel, 2 hosts", sources.NCCL_TUNING),
-        Constant(more, "bytes/s busbw a channel, more hosts", sources.NCCL_TUNING),
-    )
-    for capability, two_hosts, more in ((9, 57.7e9, 45.5e9), (10, 96.0e9, 80.0e9))
-}
+_NVLS_OVER_HOSTS = Constant(0.594 / 0.74, "of NVLS in one host, over a rack, low", sources.NVL72_MEASURED)
+_CAP_SPARE = Constant(0.1, "of NCCL's caps on trees, either way", sources.NCCL_LATENCY)
 _STEADY = ("all_reduce", "send_recv")
 TREE_SHARE = Constant(0.92, "of the ring's rate on the same links", sources.NCCL_TUNING)
 _XGMI_SHARE = (
@@ -142,21 +136,24 @@ class Bands:
         return any(end is not None and end.kind in ("nic", "card") for end in ends)
 
     def _nvlink(self, protocol: NvlinkLink) -> Band:
-        planned, reached = _NVLINK.get(protocol.generation), self._nvls() if self._reducing else 1.0
+        planned, reached = _NVLINK.get(protocol.generation), self._nvls() if self._reducing else (1.0, 1.0)
         if planned is None or reached is None:
             return _UNKNOWN
-        rate = planned.value * protocol.links * reached
+        rate = planned.value * protocol.links
         low = _NVLINK_SHARE[0] if self._collective in _STEADY else _NVLINK_OTHERS_LOW
-        return Band(low.value * rate, _NVLINK_SHARE[1].value * rate)
+        return Band(low.value * rate * reached[0], _NVLINK_SHARE[1].value * rate * reached[1])
 
-    def _nvls(self) -> float | None:
+    def _nvls(self) -> tuple[float, float] | None:
+        """(low, high) of what NVLS reaches; over the hosts of a rack it may be less, by the one rack measured."""
+        found = _NVLS.get(compute_major(self._host))
+        if found is None:
+            return None
         over_hosts = domain_hosts(self._case.cluster) > 1
-        found = _NVLS_OVER_HOSTS if over_hosts else _NVLS.get(compute_major(self._host))
-        return found.value if found else None
+        return found.value * (_NVLS_OVER_HOSTS.value if over_hosts else 1.0), found.value
 
     def _between_sockets(self, resource: Resource) -> Band:
         if resource.link.protocol == SmpLink(name="in socket"):
-            return Band(_ACROSS_CPU_LOW.value, math.inf)
+            return Band(math.inf if self._case.through_memory else _ACROSS_CPU_LOW.value, math.inf)
         cpu = self._host.device(resource.link.a)
         planned = _SOCKETS.get(_cpu_class(cpu)) if cpu else None
         return _UNKNOWN if planned is None else Band(planned.value, planned.value * _ACROSS_SOCKETS_HIGH.value)
@@ -164,20 +161,15 @@ class Bands:
     def _inside_cpu(self, resource: Resource) -> Band:
         """Peer-to-peer through a root complex; a Grace CPU passes its GPU's traffic at the full rate (P2C)."""
         cpu = self._host.device(resource.link.a)
-        crosses = cpu is not None and cpu.kind == "cpu" and _cpu_class(cpu) != "Arm"
+        directly = not self._case.through_memory
+        crosses = directly and cpu is not None and cpu.kind == "cpu" and _cpu_class(cpu) != "Arm"
         return Band(_ACROSS_CPU_LOW.value if crosses else math.inf, math.inf)
 
 
-def nvlstree_cap(host: Topology, nics: int, domains: int) -> tuple[float, float] | None:
-    """NCCL's own cap on NVLSTree's busbw in bytes/s, as (low, high); None where its tuning has none.
-
-    There is a channel for each GPU that leads out of the host, so at most one for each GPU.
-    """
-    found = _NVLSTREE.get(compute_major(host))
-    if found is None:
-        return None
-    cap = found[0 if domains == 2 else 1].value * min(nics, len(host.of_kind("gpu")))
-    return _NVLINK_SHARE[0].value * cap, _NVLINK_SHARE[1].value * cap
+def tree_cap(cluster: Cluster, algorithm: str) -> tuple[float, float] | None:
+    """NCCL's own cap on the busbw of trees over domains in bytes/s, as (low, high); None where it has none."""
+    most = tuning.channel_most(cluster, algorithm) if algorithm in ("tree", "nvlstree") else math.inf
+    return None if math.isinf(most) else ((1 - _CAP_SPARE.value) * most, (1 + _CAP_SPARE.value) * most)
 
 
 def _cpu_class(cpu: Device) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from railwright.limits.limit import Source
 
-_NCCL = "NCCL (2026-06)"
+_NCCL = "NCCL 2.30.7"
 _TWO_H200 = "Measured on 2 H200 of one host, NCCL 2.28.9, nccl-tests 2.19.6"
 
 PCIE_SPEC = Source("PCI Express Base Specification 6.0", "sections 2.2, 3.5, 4.2")
@@ -77,9 +77,6 @@ AMD_XGMI = Source(
 P2C_MEASURED = Source(
     "Measured on GH200 (NCCL issues)", "96.1 GB/s of 100 through the Grace CPU with GPUDirect, 79.7 without"
 )
-NCCL_SMALL = Source(
-    "Railwright docs/limits.md", "small messages: an estimate of a factor of two either way, not measured"
-)
 NCCL_2409 = Source("NCCL issue 2409", "128 KiB chunks, 10 to 12 us a step: 13 GB/s beside a full line rate")
 NCCL_PXN = Source(_NCCL, "src/transport/net.cc, recvSetup: PXN is not used on receive")
 NCCL_BUFFSIZE = Source("NCCL user guide, Environment Variables", "NCCL_BUFFSIZE, 4 MiB by default, in 8 steps")
@@ -89,7 +86,18 @@ NVL72_MEASURED = Source(
 NCCL_SOCKETS = Source(
     "nccl-tests over sockets by mistake, GKE A3 and Alps", "4 and 5.4 GB/s where RDMA makes 340 and 122"
 )
-LAUNCH_MEASURED = Source(_TWO_H200, "all_reduce of 8 B takes 16 to 20 us where NCCL's model says 7.8")
+HOST_SMALL_MEASURED = Source(
+    "Railwright testdata/external/nccl_tests, 2, 4 and 8 H200 of one host, NCCL 2.28.9",
+    "small operations take 14 to 30 us: 11 us and half of what NCCL's model gives, within a factor of 1.85",
+)
+NCCL_LATENCY = Source("Railwright docs/calibration.md", "latency over hosts: an estimate, held against no row")
+OFI_LATENCY = Source(
+    "aws-ofi-nccl 2daf7d3", "src/platform-aws.cpp, the latency that the plugin tells NCCL, by platform"
+)
+SRD_LATENCY = Source(
+    "Shalev et al., A Cloud-Optimized Transport Protocol for Elastic and Scalable HPC, IEEE Micro 2020",
+    "SRD between two hosts: about 16 us one way",
+)
 NCCL_TREES = Source(_NCCL, "src/graph/trees.cc, double binary tree")
 TOP500 = Source("TOP500, June 2024 and June 2025", "Rmax over accelerators, runs with over 85 % of memory")
 FP64_TENSOR = Source("NVIDIA A100, H100, H200 and B200 datasheets", "FP64 tensor core rate")

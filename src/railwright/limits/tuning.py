@@ -1,0 +1,227 @@
+"""NCCL's own tuning model: what each algorithm and protocol takes per step and carries at most, by which it chooses.
+
+All figures are those of src/graph/tuning.cc of NCCL 2.30.7. A domain stands for what that file calls a node: hosts
+that share NVSwitches are one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from railwright.busbw import factor
+from railwright.limits.limit import Constant
+from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING, OFI_LATENCY, SRD_LATENCY
+from railwright.limits.traffic import compute_major, domain_hosts, domains
+from railwright.topology.cluster import Cluster, ports
+from railwright.topology.devices import GPU_LINKS, EfaLink, Topology
+from railwright.units import BITS_PER_BYTE
+
+_LATENCY_US: dict[tuple[str, str, str], Constant] = {
+    (algorithm, medium, protocol): Constant(us, "us", NCCL_TUNING)
+    for algorithm, medium, times in (
+        ("tree", "base", {"LL": 6.8, "LL128": 14.0, "Simple": 8.4}),
+        ("ring", "base", {"LL": 6.6, "LL128": 14.0, "Simple": 8.4}),
+        ("tree", "NVLink", {"LL": 0.6, "LL128": 1.25, "Simple": 4.0}),
+        ("ring", "NVLink", {"LL": 0.6, "LL128": 1.9, "Simple": 3.4}),
+        ("nvls", "NVLink", {"Simple": 25}),
+        ("nvlstree", "NVLink", {"Simple": 25}),
+        ("tree", "PCIe", {"LL": 1.0, "LL128": 1.9, "Simple": 4.0}),
+        ("ring", "PCIe", {"LL": 1.0, "LL128": 2.5, "Simple": 5.7}),
+        ("tree", "network", {"LL": 5.0, "LL128": 8.5, "Simple": 14}),
+        ("ring", "network", {"LL": 2.7, "LL128": 4.0, "Simple": 14.0}),
+        ("nvlstree", "network", {"Simple": 20.9}),
+    )
+    for protocol, us in times.items()
+}
+# (algorithm, protocol) -> share of the bandwidth, in one domain and in several
+_SHARE: dict[tuple[str, str], tuple[Constant, Constant]] = {
+    key: (Constant(one, "of the bandwidth, one domain", NCCL_TUNING), Constant(many, "of the bandwidth", NCCL_TUNING))
+    for key, one, many in (
+        (("ring", "LL"), 0.5, 0.5),
+        (("ring", "LL128"), 0.92, 0.92),
+        (("tree", "LL"), 1 / 3.8, 1 / 3.8),
+        (("tree", "LL128"), 7 / 9, 120 / 128),
+    )
+}
+_PLATEAU = {
+    old: Constant(times, "times the latency, Ring and Simple over domains", NCCL_TUNING)
+    for old, times in ((True, 1.9), (False, 1.4))
+}
+_PLATEAU_FROM = Constant(64, "bytes for each channel and rank", NCCL_TUNING)
+_AMPERE = Constant(8, "compute capability (major)", NCCL_TUNING)
+_BLACKWELL = Constant(10, "compute capability (major)", NCCL_TUNING)
+_OVERHEAD_US = {
+    amd: Constant(us, "us to post one step to the network", NCCL_TUNING) for amd, us in ((False, 1.0), (True, 2.0))
+}
+_SIMPLE_POSTS = Constant(3, "times as much with Simple", NCCL_TUNING)
+# compute capability (major) -> GB/s of LL in one domain; AMD CPU -> in 2 domains, in more
+_LL_MOST_ONE = {
+    major: Constant(rate * 1e9, "bytes/s busbw of LL, one domain", NCCL_TUNING)
+    for major, rate in ((7, 39.0), (8, 87.7), (9, 141.0), (10, 282.0))
+}
+_LL_MOST = {
+    amd: tuple(Constant(rate * 1e9, "bytes/s busbw of LL over domains", NCCL_TUNING) for rate in rates)
+    for amd, rates in ((False, (39.0, 20.4)), (True, (22.5, 19.0)))
+}
+# (algorithm, protocol or "") -> compute capability (major) -> bytes/s busbw a channel in 2 domains, in more
+_CHANNEL_MOST: dict[tuple[str, str], dict[int, tuple[Constant, Constant]]] = {
+    key: {
+        major: (
+            Constant(two * 1e9, "bytes/s busbw a channel, 2 domains", NCCL_TUNING),
+            Constant(more * 1e9, "bytes/s busbw a channel, more domains", NCCL_TUNING),
+        )
+        for major, two, more in rates
+    }
+    for key, rates in (
+        (("ring", "LL128"), ((7, 20.0, 20.0), (8, 20.0, 20.0), (9, 36.7, 36.7), (10, 40.0, 40.0))),
+        (("tree", "LL128"), ((7, 20.0, 20.0), (8, 20.0, 20.0), (9, 36.7, 29.0), (10, 31.67, 20.0))),
+        (("tree", ""), ((7, 18.5, 10.0), (8, 23.6, 17.8), (9, 41.4, 36.0), (10, 42.8, 24.0))),
+        (("nvlstree", ""), ((9, 57.7, 45.5), (10, 96.0, 80.0))),
+    )
+}
+_MOST_HEADS = Constant(32, "channels of NVLSTree", NCCL_TOPO)
+# Channels are doubled where few of them are fast (src/graph/search.cc).
+_DOUBLED_FROM = Constant(25e9, "bytes/s a channel", NCCL_TOPO)
+_ALWAYS_FROM = Constant(50e9, "bytes/s a channel", NCCL_TOPO)
+_FEW = Constant(4, "channels", NCCL_TOPO)
+# protocol -> what a tree reaches of its bandwidth at 64 B, 128 B ... 256 MiB
+_TREE_REACHES = {
+    protocol: tuple(Constant(tenths / 10, "of a tree's bandwidth", NCCL_TUNING) for tenths in found)
+    for protocol, found in (
+        ("LL", (10, 10, 10, 10, 9, 8, 7, 7, 7, 7, 6, 5, 4, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10, 10)),
+        ("LL128", (10, 10, 10, 10, 10, 9, 8, 8, 8, 7, 6, 6, 6, 6, 6, 6, 8, 9, 9, 9, 9, 10, 10, 10)),
+        ("Simple", (9, 9, 9, 9, 9, 9, 9, 8, 7, 6, 6, 5, 5, 5, 5, 6, 7, 8, 7, 7, 8, 9, 9, 9)),
+    )
+}
+_FIRST_BITS = Constant(6, "bits of the first of these sizes, 64 B", NCCL_TUNING)
+# line rate of an EFA port, and whether the GPUs are older than Ampere -> us that the plugin tells NCCL
+_EFA_US = {
+    key: Constant(us, "us of the network, as the plugin tells NCCL", OFI_LATENCY)
+    for key, us in (((False, False), 75.0), ((False, True), 150.0), ((True, False), 35.0))
+}
+_FAST_EFA = Constant(200e9, "bits/s a port, EFA of the third generation", OFI_LATENCY)
+_SRD_US = Constant(16.0, "us, the network alone", SRD_LATENCY)
+
+
+def network_us(cluster: Cluster) -> tuple[float, float]:
+    """What the network plugin adds to each step between domains, us: (what the network takes, what NCCL is told).
+
+    InfiniBand's and RoCE's tell nothing (src/transport/net_ib), so both are 0.
+    """
+    found = [link.protocol for _, link in ports(cluster.host) if isinstance(link.protocol, EfaLink)]
+    if not found or domains(cluster) < 2:
+        return 0.0, 0.0
+    fast = (found[0].line_rate_bits_per_s or 0.0) >= _FAST_EFA.value
+    old = not fast and compute_major(cluster.host) < _AMPERE.value
+    return _SRD_US.value, _EFA_US[(fast, old)].value
+
+
+def protocols(algorithm: str) -> Iterator[str]:
+    """The protocols that the algorithm has."""
+    return (protocol for name, medium, protocol in _LATENCY_US if (name, medium) == (algorithm, "NVLink"))
+
+
+def latency_us(
+    cluster: Cluster, collective: str, algorithm: str, protocol: str, size_bytes: float, plugin_us: float
+) -> float:
+    """NCCL's latency of one operation without its bytes, us, where each step between domains takes `plugin_us` more."""
+    count, ranks = domains(cluster), cluster.ranks
+    gpus = cluster.gpus_per_host * domain_hosts(cluster)
+    inside = _LATENCY_US[(algorithm, _medium(cluster, algorithm), protocol)].value
+    lone = "tree" if gpus == 1 else algorithm  # with one GPU a domain nothing hides the network
+    network, start = _us(lone, "network", protocol), _us(algorithm, "base", protocol)
+    outside = network + plugin_us * (2 if protocol == "Simple" else 1)
+    levels = int(math.log2(count))
+    if algorithm == "tree":
+        return start + 2 * ((gpus - 1) * inside + levels * outside)
+    if algorithm != "ring":
+        return start + inside + 2 * levels * outside
+    rounds = 2 if collective == "all_reduce" else 1
+    if count > 1:
+        posts = _OVERHEAD_US[_amd(cluster.host)].value
+        inside = max(inside, posts * (_SIMPLE_POSTS.value if protocol == "Simple" else 1))
+    times = 1.0
+    if protocol == "Simple" and count > 1 and collective == "all_reduce":
+        enough = size_bytes / (channels(cluster) * ranks) >= _PLATEAU_FROM.value
+        times = _PLATEAU[compute_major(cluster.host) < _AMPERE.value].value if enough else 1.0
+    between = rounds * (count - 1)
+    return times * (start + (rounds * (ranks - 1) - between) * inside + between * outside)
+
+
+def algbw(
+    cluster: Cluster, collective: str, algorithm: str, protocol: str, size_bytes: float, large: float, spare: float
+) -> float:
+    """What the protocol carries at that size where the links give `large`, both bytes/s algbw.
+
+    `spare`: how far NCCL's own caps are passed, 1.0 for not at all.
+    """
+    share = _SHARE.get((algorithm, protocol))
+    rate = large * (share[domains(cluster) > 1].value if share else 1.0)
+    most = min(_ll_most(cluster, protocol), channel_most(cluster, algorithm, protocol))
+    rate = min(rate, spare * most / float(factor(collective, cluster.ranks)))
+    return rate * _tree_reaches(cluster, collective, algorithm, protocol, size_bytes)
+
+
+def channel_most(cluster: Cluster, algorithm: str, protocol: str = "") -> float:
+    """NCCL's cap on what all channels carry together over domains, bytes/s busbw; inf where it has none."""
+    count, major = domains(cluster), min(compute_major(cluster.host), int(_BLACKWELL.value))
+    if count < 2:
+        return math.inf
+    found = [_CHANNEL_MOST.get((algorithm, name), {}).get(major) for name in {protocol, ""}]
+    used = channels(cluster)
+    if algorithm == "nvlstree":
+        used = min(_links_out(cluster), int(_MOST_HEADS.value))
+    return min((used * pair[count > 2].value for pair in found if pair is not None), default=math.inf)
+
+
+def channels(cluster: Cluster) -> int:
+    """Channels over domains as the search finds them: one a NIC, at most one a GPU; few fast ones are doubled."""
+    found = _links_out(cluster)
+    rates = [getattr(link.protocol, "line_rate_bits_per_s", None) or 0.0 for _, link in ports(cluster.host)]
+    each = sum(rates) * domain_hosts(cluster) / found / BITS_PER_BYTE
+    newer = compute_major(cluster.host) > _AMPERE.value
+    if each < _DOUBLED_FROM.value or (newer and each < _ALWAYS_FROM.value and found > _FEW.value):
+        return found
+    return 2 * found
+
+
+def _links_out(cluster: Cluster) -> int:
+    """Ways out of a domain: its NIC ports, or its GPUs where they are fewer."""
+    return max(1, min(len(ports(cluster.host)), cluster.gpus_per_host)) * domain_hosts(cluster)
+
+
+def _ll_most(cluster: Cluster, protocol: str) -> float:
+    if protocol != "LL":
+        return math.inf
+    count, major = domains(cluster), min(max(compute_major(cluster.host), min(_LL_MOST_ONE)), max(_LL_MOST_ONE))
+    return _LL_MOST_ONE[major].value if count < 2 else _LL_MOST[_amd(cluster.host)][count > 2].value
+
+
+def _tree_reaches(cluster: Cluster, collective: str, algorithm: str, protocol: str, size_bytes: float) -> float:
+    known = _TREE_REACHES[protocol]
+    place = int(math.log2(size_bytes)) - int(_FIRST_BITS.value) if size_bytes >= 1 else -1
+    blackwell = compute_major(cluster.host) >= _BLACKWELL.value and not _arm(cluster.host)
+    is_tree = algorithm == "tree" or (algorithm == "nvlstree" and blackwell)
+    if collective != "all_reduce" or not is_tree or not 0 <= place < len(known):
+        return 1.0
+    return known[place].value
+
+
+def _us(algorithm: str, medium: str, protocol: str) -> float:
+    """0 if NCCL's model has no such latency."""
+    found = _LATENCY_US.get((algorithm, medium, protocol))
+    return found.value if found else 0.0
+
+
+def _medium(cluster: Cluster, algorithm: str) -> str:
+    joined = any(isinstance(link.protocol, GPU_LINKS) for link in cluster.host.links)
+    return "NVLink" if joined or algorithm in ("nvls", "nvlstree") else "PCIe"
+
+
+def _amd(host: Topology) -> bool:
+    return any(cpu.facts.get("vendor") == "AuthenticAMD" for cpu in host.of_kind("cpu"))
+
+
+def _arm(host: Topology) -> bool:
+    return any(cpu.facts.get("architecture") == "arm64" for cpu in host.of_kind("cpu"))
