@@ -149,7 +149,7 @@ def test_records_are_what_their_schema_says() -> None:
         ((*SIXTEEN, "--vary", "nisc=2,4"), "no change named 'nisc'"),
         ((*SIXTEEN, "--vary", "nics=" + ",".join(map(str, range(1, 66)))), "65 designs"),
         ((*SIXTEEN, "--host", "hgx-h100"), "'hgx-h100' is given twice"),
-        ((*SIXTEEN, "-c", "alltoall"), "hgx-h100: there is no collective named 'alltoall'"),
+        ((*SIXTEEN, "-c", "alltonone"), "hgx-h100: there is no collective named 'alltonone'"),
         ((*SIXTEEN, "--radix", "2"), "switches of 2 ports"),
         ((*SIXTEEN, "--radix", "4"), "more than three tiers"),
         ((*SIXTEEN, "--output", "page.pdf"), "'page.pdf' is not the name of a page"),

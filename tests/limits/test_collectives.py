@@ -243,9 +243,14 @@ def test_fabrics_that_make_no_sense_are_refused(tiers, words):
         cluster_of(load("hgx-h100"), 16, Fabric(tiers=tiers))
 
 
+@pytest.mark.parametrize("written", ["allreduce", "All-Reduce", "ALL_REDUCE", "all_reduce_perf", "all reduce"])
+def test_a_collective_may_be_spelt_as_other_tools_do(written):
+    assert limit("hgx-h100 gpus=2", 1, written).collective == "all_reduce"
+
+
 def test_an_unknown_collective_is_refused_with_the_nearest():
-    with pytest.raises(UsageError, match="allreduce") as raised:
-        limit("hgx-h100", 2, "allreduce")
+    with pytest.raises(UsageError, match="allreducing") as raised:
+        limit("hgx-h100", 2, "allreducing")
     assert "all_reduce" in raised.value.hint
     with pytest.raises(UsageError, match="not one of its algorithms"):
         limit("hgx-h100", 2, "all_to_all", "ring")

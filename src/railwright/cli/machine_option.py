@@ -9,7 +9,7 @@ import click
 from railwright.cli.command import Group, option
 
 _FLAGS = ("--from", "--host")
-_CHANGE = re.compile(r"[a-z][a-z-]{0,40}=\S*")
+_CHANGE = re.compile(r"[A-Za-z][A-Za-z_-]{0,40}=\S*")
 
 MACHINE = option(
     *_FLAGS,

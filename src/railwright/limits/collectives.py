@@ -20,7 +20,7 @@ from railwright.limits.limit import Constant, Expected, Limit, Quantity, Source
 from railwright.limits.path import link_limit
 from railwright.limits.software import software_limits
 from railwright.limits.sources import NCCL_LATENCY, NCCL_TOPO, NCCL_TUNING, OFI_LATENCY, RING_SEEN
-from railwright.limits.traffic import NOT_IN_NCCL, applicable, problem_of
+from railwright.limits.traffic import NOT_IN_NCCL, applicable, collective_name, problem_of
 from railwright.topology.cluster import Cluster
 
 _NEARLY_EQUAL = Constant(1.1, "times as fast, from where NCCL's choice is not clear", NCCL_LATENCY)
@@ -105,6 +105,7 @@ def collective_limit(
     if size_bytes is not None and size_bytes < 1:
         raise UsageError(f"a collective of {size_bytes} bytes moves nothing", hint="give --size 1 or more")
     case = Case(cluster=cluster, algorithm=algorithm)
+    collective = collective_name(collective)
     found = algorithms(case, collective)
     best = best_of(found)
     likely, rate, time = at_size(cluster, collective, found, size_bytes)

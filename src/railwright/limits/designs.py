@@ -120,7 +120,7 @@ def design_of(name: str, cluster: Cluster, question: Question) -> Design:
 def _reach(cluster: Cluster, collective: str) -> Reach:
     found = collective_limit(cluster, collective)
     return Reach(
-        collective=collective,
+        collective=found.collective,
         busbw_bytes_per_s=found.busbw_bytes_per_s,
         algorithm=found.because.partition(":")[0],
         expected_algorithm=found.chosen,

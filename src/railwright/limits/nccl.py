@@ -71,6 +71,10 @@ _INTEL_MODELS: dict[str, Constant] = {
 }
 _ACROSS_SOCKETS_HIGH = Constant(2.4, "of NCCL's planning rate", sources.CROSS_NUMA_MEASURED)
 _ACROSS_CPU_LOW = Constant(16e9, "bytes/s between PCIe devices through a CPU", sources.NCCL_412)
+_WITHOUT_PEERS = (
+    Constant(0.4, "of a GPU's PCIe link, through host memory, low", sources.NO_P2P_MEASURED),
+    Constant(0.75, "of a GPU's PCIe link, through host memory, high", sources.NO_P2P_MEASURED),
+)
 _C2C_SHARE = Constant(0.8, "of the rate, low", sources.P2C_MEASURED)
 
 
@@ -93,6 +97,8 @@ class Bands:
         self._collective = collective
         self._gpus = {gpu.id for gpu in case.cluster.host.of_kind("gpu")}
         self._reducing = algorithm in ("nvls", "nvlstree", "collnet")
+        self._no_peers = any(one.facts.get("peer_to_peer") is False for one in self._host.of_kind("host"))
+        self._through_memory = case.through_memory or self._no_peers
         self._share = TREE_SHARE.value if algorithm == "tree" else 1.0
 
     def of(self, resource: Resource) -> Band:
@@ -100,6 +106,9 @@ class Bands:
         at_a_gpu = self._gpus & {resource.link.a, resource.link.b}
         cap = self._case.gpu_cap_bytes_per_s if at_a_gpu else math.inf
         low, high = self._of(resource)
+        if at_a_gpu and self._no_peers and low is not None:
+            rate = resource.limit_bytes_per_s
+            low, high = min(low, _WITHOUT_PEERS[0].value * rate), min(high, _WITHOUT_PEERS[1].value * rate)
         most = resource.limit_bytes_per_s
         return Band(
             None if low is None else min(min(low, cap) * self._share, most), min(min(high, cap) * self._share, most)
@@ -153,7 +162,7 @@ class Bands:
 
     def _between_sockets(self, resource: Resource) -> Band:
         if resource.link.protocol == SmpLink(name="in socket"):
-            return Band(math.inf if self._case.through_memory else _ACROSS_CPU_LOW.value, math.inf)
+            return Band(math.inf if self._through_memory else _ACROSS_CPU_LOW.value, math.inf)
         cpu = self._host.device(resource.link.a)
         planned = _SOCKETS.get(_cpu_class(cpu)) if cpu else None
         return _UNKNOWN if planned is None else Band(planned.value, planned.value * _ACROSS_SOCKETS_HIGH.value)
@@ -161,7 +170,7 @@ class Bands:
     def _inside_cpu(self, resource: Resource) -> Band:
         """Peer-to-peer through a root complex; a Grace CPU passes its GPU's traffic at the full rate (P2C)."""
         cpu = self._host.device(resource.link.a)
-        directly = not self._case.through_memory
+        directly = not self._through_memory
         crosses = directly and cpu is not None and cpu.kind == "cpu" and _cpu_class(cpu) != "Arm"
         return Band(_ACROSS_CPU_LOW.value if crosses else math.inf, math.inf)
 

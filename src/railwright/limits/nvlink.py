@@ -31,6 +31,7 @@ LINK_RATE: dict[int, Constant] = {
 XGMI_RATE: dict[int, Constant] = {
     3: Constant(50e9, "bytes/s a link and direction", sources.CDNA2),
     4: Constant(64e9, "bytes/s a link and direction", sources.CDNA3),
+    5: Constant(76.8e9, "bytes/s a link and direction", sources.CDNA4),
 }
 C2C_RATE = Constant(450e9, "bytes/s a direction", sources.GRACE_HOPPER)
 HEALTHY_SHARE = Constant(0.8, "of links x rate, large copies", sources.NCCL_TESTS_212)

@@ -35,6 +35,7 @@ LOADS_MEASURED = Source(
 )
 CUDA_ATTRIBUTES = Source("NVIDIA CUDA Driver API", "memory clock rate and global memory bus width; double data rate")
 CDNA3 = Source("AMD CDNA 3 Architecture white paper", "Infinity Fabric between GPUs: 64 GB/s a link and direction")
+CDNA4 = Source("AMD CDNA 4 Architecture white paper", "Infinity Fabric: 38.4 GT/s, 76.8 GB/s a link and direction")
 CDNA2 = Source(
     "AMD Instinct MI250 microarchitecture, ROCm documentation",
     "Infinity Fabric between GPUs: 25 GT/s, 50 GB/s a 16-wide link",

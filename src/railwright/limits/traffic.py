@@ -43,6 +43,7 @@ ALGORITHMS: dict[str, tuple[str, ...]] = {
     "send_recv": ("direct",),
 }
 NOT_IN_NCCL = ("hierarchical",)
+_WORDS = {"".join(name.split("_")): name for name in ALGORITHMS} | {"a2a": "all_to_all"}
 _NAMED_AT_MOST = 8
 NVLS_CAPABILITY = Constant(9, "compute capability (major) from which NVSwitches reduce", NCCL_TUNING)
 _MULTICAST = "multicast"
@@ -59,6 +60,12 @@ class Demands(msgspec.Struct, frozen=True, kw_only=True):
     per_group: Fraction = Fraction(0)
     per_domain: Fraction = Fraction(0)
     nvswitch: Fraction = Fraction(0)
+
+
+def collective_name(written: str) -> str:
+    """Our name of a collective from any spelling, like `allreduce` and `alltoall_perf`; else what was written."""
+    letters = "".join(letter for letter in written.lower().removesuffix("_perf") if letter.isalnum())
+    return _WORDS.get(letters, written)
 
 
 def domain_hosts(cluster: Cluster) -> int:

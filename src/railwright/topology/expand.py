@@ -25,7 +25,7 @@ def expand(name: str, changes: Mapping[str, str]) -> Topology:
     if canonical is None:
         raise unknown_shape(name)
     parts = _Machine(planned(SHAPES[canonical], canonical, changes), canonical).parts
-    words = [canonical, *(f"{key}={value}" for key, value in changes.items())]
+    words = [canonical, *(f"{key.lower().replace('_', '-')}={value}" for key, value in changes.items())]
     return Topology(name=" ".join(words), source="shape", devices=parts.devices(), links=parts.links())
 
 
@@ -44,7 +44,13 @@ class _Machine:
 
     def _add_host(self, name: str) -> None:
         nvlink, source = self._shape.nvlink, self._shape.layout_source
-        facts = {"shape": name, "layout_source": source, "nvlink_domain_hosts": nvlink.domain_hosts if nvlink else None}
+        facts: dict[str, Scalar | None] = {
+            "shape": name,
+            "layout_source": source,
+            "nvlink_domain_hosts": nvlink.domain_hosts if nvlink else None,
+            "gpudirect_rdma": None if self._shape.gpudirect_rdma else False,
+            "peer_to_peer": None if self._shape.peer_to_peer else False,
+        }
         self.parts.add("host", name=self._shape.title, facts=facts)
 
     def _add_cpus(self) -> list[str]:
@@ -84,9 +90,9 @@ class _Machine:
     def _root_port(self, node: int) -> str:
         return self.parts.add("root_port", numa=node, under=(self._cpus[node], InternalLink(name="root complex")))
 
-    def _place(self, at: int, of: int) -> tuple[str, int]:
+    def _place(self, at: int, of: int, *, below_switches: bool = True) -> tuple[str, int]:
         """Where device number `at` of `of` goes: spread evenly over the switches, or over the NUMA nodes."""
-        if self._switches:
+        if self._switches and below_switches:
             return self._switches[at * len(self._switches) // of]
         node = at * self._layout.nodes // of
         return self._root_port(node), node
@@ -145,7 +151,7 @@ class _Machine:
         for index in range(count):
             card, port = divmod(index, nic.ports_per_card)
             if port == 0:
-                upper, node = self._place(card, cards)
+                upper, node = self._place(card, cards, below_switches=not self._layout.nics_on_root_ports)
                 under = upper, self._pcie(nic.pcie)
                 if nic.ports_per_card > 1:
                     upper = self.parts.add("card", name=nic.name, numa=node, facts=facts, under=under)

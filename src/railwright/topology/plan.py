@@ -32,15 +32,22 @@ _PORTS: dict[str, NetworkLink] = {
     "efa": EfaLink(mtu_bytes=9001),
 }
 """What replaces a port of another protocol; it keeps its line rate."""
+NIC_PROTOCOLS = {
+    **{name: name for name in _PORTS},
+    **dict.fromkeys(("ib", "infini-band"), "infiniband"),
+    **dict.fromkeys(("roce", "rocev2", "roce-v2", "roce2", "eth"), "ethernet"),
+}
+"""What is written to the protocol that is meant."""
 _RATE_BITS_PER_S = (1e8, 3.2e12)
-CHANGES = (*_COUNTS, "nic-rate", "nic-protocol", "mtu")
+_ON_OFF = {"on": True, "off": False}
+_SWITCHES = ("p2p", "gpudirect", "mnnvl")
+_PLACES = {"switch": False, "cpu": True}
+CHANGES = (*_COUNTS, "nic-rate", "nic-protocol", "mtu", "nics-at", *_SWITCHES)
 
 
 def planned(shape: Shape, name: str, changes: Mapping[str, str]) -> Shape:
     """The shape with the changes made. Raises UsageError for a change that is unknown or makes no sense."""
-    for key in changes:
-        if key not in CHANGES:
-            raise unknown_name("change", key, CHANGES)
+    changes = _spelt(changes)
     counts = {key: _count(key, changes[key]) for key in _COUNTS if key in changes}
     nic, gpu, nvlink = replace(shape.nic, port=_port(shape.nic.port, changes)), shape.gpu, shape.nvlink
     layout = replace(shape.layout, **{key.replace("-", "_"): counts[key] for key in _LAYOUT_COUNTS if key in counts})
@@ -56,7 +63,46 @@ def planned(shape: Shape, name: str, changes: Mapping[str, str]) -> Shape:
     if layout.drives and shape.drive is None:
         what = f"what drives {name} has is not published, so drives={layout.drives} says too little"
         raise UsageError(what, hint="leave drives out")
-    return replace(shape, layout=layout, nic=nic, gpu=gpu, nvlink=nvlink)
+    return _switched(replace(shape, layout=layout, nic=nic, gpu=gpu, nvlink=nvlink), changes, name)
+
+
+def _spelt(changes: Mapping[str, str]) -> dict[str, str]:
+    """The same under our own names: in any case, `_` for `-`. Raises UsageError for an unknown or repeated one."""
+    found: dict[str, str] = {}
+    for written, value in changes.items():
+        key = written.lower().replace("_", "-")
+        if key not in CHANGES:
+            raise unknown_name("change", key, CHANGES)
+        if key in found:
+            raise UsageError(f"{key} is given twice, as {found[key][:40]} and {value[:40]}", hint="leave one out")
+        found[key] = value
+    return found
+
+
+def _switched(shape: Shape, changes: Mapping[str, str], name: str) -> Shape:
+    """What can be on or off: peer-to-peer, GPUDirect RDMA, NVLink beyond the host; and where the NICs are."""
+    on = {key: _word(key, changes[key], _ON_OFF) for key in _SWITCHES if key in changes}
+    if "nics-at" in changes:
+        layout = replace(shape.layout, nics_on_root_ports=_word("nics-at", changes["nics-at"], _PLACES))
+        shape = replace(shape, layout=layout)
+    shape = replace(
+        shape,
+        peer_to_peer=on.get("p2p", shape.peer_to_peer),
+        gpudirect_rdma=on.get("gpudirect", shape.gpudirect_rdma),
+    )
+    if not shape.peer_to_peer:  # NCCL then uses neither NVLink nor switches, but the host's memory
+        shape = replace(shape, nvlink=None, xgmi=None, acs_redirect=True, acs_source=shape.peer_to_peer_source)
+    if "mnnvl" in on:
+        if shape.nvlink is None or shape.nvlink.domain_hosts is None:
+            raise UsageError(f"mnnvl={changes['mnnvl']}: NVLink joins no hosts of {name}", hint="leave mnnvl out")
+        shape = shape if on["mnnvl"] else replace(shape, nvlink=replace(shape.nvlink, domain_hosts=None))
+    return shape
+
+
+def _word(key: str, text: str, allowed: Mapping[str, bool]) -> bool:
+    if text.lower() not in allowed:
+        raise _senseless(key, text, ", ".join(allowed))
+    return allowed[text.lower()]
 
 
 def _check_gpus(shape: Shape, layout: Layout, name: str) -> None:
@@ -105,6 +151,7 @@ def _count(key: str, text: str) -> int:
 def _port(port: NetworkLink, changes: Mapping[str, str]) -> NetworkLink:
     protocol = changes.get("nic-protocol")
     if protocol is not None:
+        protocol = NIC_PROTOCOLS.get(protocol.lower(), protocol)
         if protocol not in _PORTS:
             raise _senseless("nic-protocol", protocol, ", ".join(_PORTS))
         if type(port) is not type(_PORTS[protocol]):

@@ -83,4 +83,28 @@ SHAPES: dict[str, Shape] = {
         gpu=gpus.H200,
         nic=nics.EFA_P5EN,
     ),
+    "aws-p6-b200": replace(
+        _P5,
+        title="EC2 p6-b200.48xlarge: 8x B200, a PCIe 5.0 switch and an EFA of 400 Gb/s for each GPU",
+        aliases=("p6-b200", "p6-b200.48xlarge"),
+        layout=replace(_P5.layout, uplink_generation=None, nics=8),
+        layout_source="Amazon EC2 P6 instances (p6-b200: eight EFAs, fifth-generation Xeon); a switch for each GPU"
+        " and its"
+        " NIC assumed, as p5en has them",
+        cpu=cpus.EMERALD_RAPIDS,
+        gpu=gpus.B200,
+        nvlink=gpus.NVLINK5,
+        nic=nics.EFA_P6,
+    ),
+    "aws-p6-b300": replace(
+        _P5,
+        title="EC2 p6-b300.48xlarge: 8x B300, a PCIe switch and two EFAs of 400 Gb/s for each GPU",
+        aliases=("p6-b300", "p6-b300.48xlarge"),
+        layout=replace(_P5.layout, uplink_generation=5, nics=16),
+        layout_source="Amazon EC2 P6 instances (p6-b300: 6.4 Tb/s of EFA); a switch for each GPU and two NICs assumed",
+        cpu=cpus.EMERALD_RAPIDS,
+        gpu=gpus.B300,
+        nvlink=gpus.NVLINK5,
+        nic=nics.EFA_P6,
+    ),
 }

@@ -5,7 +5,11 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.topology.shapes import cpus, drives, gpus, nics
+from railwright.topology.shapes.amd import SHAPES as AMD
+from railwright.topology.shapes.grace import SHAPES as GRACE
 from railwright.topology.shapes.parts import Layout, Shape
+
+MI300X_HOST, GB200_TRAY = AMD["mi300x"], GRACE["gb200-nvl72"]
 
 _ND_A100 = Shape(
     title="Azure ND96asr_v4: 8x A100 40GB, two GPUs and two NICs for each PCIe switch",
@@ -48,5 +52,23 @@ SHAPES: dict[str, Shape] = {
         layout_source="Azure, ND H200 v5 series (one NIC a GPU); PCIe tree assumed to be that of ND H100 v5"
         " (azhpc-images, topology/ndv5-topo.xml), the same host",
         gpu=gpus.H200,
+    ),
+    "azure-nd-mi300x-v5": replace(
+        MI300X_HOST,
+        title="Azure ND96isr_MI300X_v5: 8x MI300X, a PCIe switch and a NIC for each GPU",
+        aliases=("Standard_ND96isr_MI300X_v5", "ND96isr_MI300X_v5"),
+        layout_source="Azure, ND MI300X v5 series (eight MI300X, one 400 Gb/s InfiniBand a GPU, 8 drives); PCIe tree"
+        " assumed to be that of ND H100 v5 (azhpc-images, topology/ndv5-topo.xml)",
+        cpu=cpus.AZURE_SAPPHIRE_RAPIDS,
+        nic=nics.AZURE_NDR,
+        drive=drives.AZURE_3T5,
+    ),
+    "azure-nd-gb200-v6": replace(
+        GB200_TRAY,
+        title="Azure ND128isr_NDR_GB200_v6: a compute tray of GB200 NVL72, four GPUs and four NICs",
+        aliases=("Standard_ND128isr_NDR_GB200_v6", "ND128isr_GB200_v6"),
+        layout_source="Azure, ND GB200 v6 series (two Grace, four GPUs, four 400 Gb/s InfiniBand); the rest as in"
+        " NVIDIA"
+        " DGX GB200 User Guide, Hardware",
     ),
 }

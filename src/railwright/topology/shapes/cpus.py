@@ -167,3 +167,35 @@ RAPTOR_LAKE_H = CpuPart(
     memory=Memory(32 * GIB, channels=2, transfers_per_s=5.2e9),
     source="Intel ARK, Core i7-13700H (14 cores, 2 channels DDR5-5200); 32 GiB assumed",
 )
+DGX1_BROADWELL = CpuPart(
+    name="Intel(R) Xeon(R) CPU E5-2698 v4 @ 2.20GHz",
+    cpuid=Cpuid("GenuineIntel", family=6, model=79),
+    cores=20,
+    memory=Memory(256 * GIB, channels=4, transfers_per_s=2.133e9),
+    smp=SmpLink(name="QPI", links=2, gt_per_s=9.6),
+    source="NVIDIA DGX-1 User Guide (two E5-2698 v4, 512 GB DDR4-2133); Intel ARK, Xeon E5-2698 v4 (4 channels, 2 QPI"
+    " links of 9.6 GT/s)",
+)
+TRENTO = replace(
+    AWS_P5,
+    name="AMD EPYC 7A53 64-Core Processor",
+    cores=64,
+    memory=Memory(512 * GIB, channels=8, transfers_per_s=3.2e9),
+    source="OLCF, Frontier User Guide (one 64-core EPYC 7A53, 512 GB DDR4); AMD EPYC 7003 series (8 channels"
+    " DDR4-3200)",
+)
+MI300A_CORES = replace(
+    GENOA_9374F,
+    name="AMD Instinct MI300A, its 24 cores",
+    cores=24,
+    memory=Memory(128 * GIB),
+    source="AMD Instinct MI300A data sheet (24 Zen 4 cores and 128 GB HBM3, which the GPU shares). The links between"
+    " packages are those of its GPUs",
+)
+SPARK_ARM = replace(
+    GRACE,
+    name="NVIDIA GB10, its 20 Arm cores",
+    cores=20,
+    memory=Memory(128 * GIB),
+    source="NVIDIA DGX Spark datasheet (20 Arm cores, 128 GB LPDDR5x, which the GPU shares)",
+)

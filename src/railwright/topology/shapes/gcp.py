@@ -30,4 +30,27 @@ SHAPES: dict[str, Shape] = {
         nvlink=gpus.NVLINK4,
         nic=nics.GCP_GVNIC_200G,
     ),
+    "gcp-a4": Shape(
+        title="Google Cloud a4-highgpu-8g: 8x B200, a PCIe switch and a NIC for each GPU",
+        aliases=("a4-highgpu-8g", "a4-high", "a4"),
+        layout=Layout(gpus_per_switch=1, switch_name="PCIe 5.0 switch", nics=8, drives=0),
+        layout_source="Google Cloud, Networking and GPU machines, A4 (eight ConnectX-7, each aligned with one GPU); a"
+        " PCIe switch for the two assumed, as HGX B200 machines have. The local SSDs are left out",
+        cpu=cpus.GCP_EMERALD_RAPIDS,
+        gpu=gpus.B200,
+        nvlink=gpus.NVLINK5,
+        nic=nics.GCP_CONNECTX7,
+    ),
+    "gcp-a3-high": Shape(
+        title="Google Cloud a3-highgpu-8g: 8x H100, two GPUs and a NIC of 200 Gb/s for each PCIe switch",
+        aliases=("a3-highgpu-8g", "a3-high"),
+        layout=Layout(gpus_per_switch=2, switch_name="PCIe 5.0 switch", nics=4, drives=0),
+        layout_source="Google Cloud, Networking and GPU machines, A3 High (four NICs of 200 Gb/s for eight GPUs); a"
+        " switch"
+        " for two GPUs and a NIC assumed. The local SSDs are left out",
+        cpu=cpus.GCP_SAPPHIRE_RAPIDS,
+        gpu=gpus.H100,
+        nvlink=gpus.NVLINK4,
+        nic=nics.GCP_GVNIC_100G,
+    ),
 }

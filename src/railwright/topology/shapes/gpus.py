@@ -14,8 +14,10 @@ V100_32GB = GpuPart(
     name="Tesla V100-SXM2-32GB",
     compute_capability="7.0",
     memory=GpuMemory(32 * GIB, bytes_per_s=900e9),
+    fp64_tensor_flop_per_s=7.8e12,
     pcie=Pcie(3, 16),
-    source=f"NVIDIA V100 datasheet (SXM2: 32 GB HBM2, 900 GB/s, no FP64 on tensor cores, PCIe Gen3); {_CAPABILITY}",
+    source="NVIDIA V100 datasheet (SXM2: 32 GB HBM2, 900 GB/s, FP64 7.8 TFLOPS, none on tensor cores, PCIe Gen3);"
+    f" {_CAPABILITY}",
 )
 A100_80GB = GpuPart(
     name="NVIDIA A100 SXM4 80GB",
@@ -118,6 +120,137 @@ MI300X = GpuPart(
     " v4.1, AMD, systems/8xMI300X_2xEPYC-9374F.json (PCIe Gen5 x16)",
 )
 
+V100_16GB = replace(
+    V100_32GB,
+    name="Tesla V100-SXM2-16GB",
+    memory=GpuMemory(16 * GIB, bytes_per_s=900e9),
+    source=f"NVIDIA V100 datasheet (SXM2: 16 GB HBM2, 900 GB/s, FP64 7.8 TFLOPS, PCIe Gen3); {_CAPABILITY}",
+)
+B300 = replace(
+    B200,
+    name="NVIDIA B300 SXM 288GB",
+    compute_capability="10.3",
+    memory=GpuMemory(288 * GIB, bytes_per_s=8000e9),
+    fp64_tensor_flop_per_s=1.2e12,
+    pcie=Pcie(6, 16),
+    source="NVIDIA DGX B300 datasheet (8 GPUs: 2.3 TB, 64 TB/s); NVIDIA HGX platform page, HGX B300 (FP64 10 TFLOPS of"
+    f" 8 GPUs); NVIDIA Blackwell Ultra datasheet (PCIe Gen 6); {_CAPABILITY}",
+)
+H800 = replace(
+    H100,
+    name="NVIDIA H800 SXM5 80GB",
+    fp64_tensor_flop_per_s=1e12,
+    source="NVIDIA H800 datasheet (SXM: 80 GB, 3.35 TB/s, FP64 1 TFLOPS, NVLink 400 GB/s both ways, PCIe Gen5);"
+    f" {_CAPABILITY}",
+)
+H20 = replace(
+    H100,
+    name="NVIDIA H20 SXM 96GB",
+    memory=GpuMemory(96 * GIB, bytes_per_s=4000e9),
+    fp64_tensor_flop_per_s=1e12,
+    source=f"NVIDIA H20 datasheet (96 GB, 4.0 TB/s, FP64 1 TFLOPS, NVLink 900 GB/s, PCIe Gen5 x16); {_CAPABILITY}",
+)
+A800 = replace(
+    A100_80GB,
+    name="NVIDIA A800 SXM4 80GB",
+    source="NVIDIA A800 datasheet (SXM: 80 GB, 2,039 GB/s, FP64 Tensor Core 19.5 TFLOPS, NVLink 400 GB/s both ways,"
+    f" PCIe Gen4); {_CAPABILITY}",
+)
+H100_NVL = replace(
+    H100_PCIE,
+    name="NVIDIA H100 NVL 94GB",
+    memory=GpuMemory(94 * GIB, bytes_per_s=3900e9),
+    fp64_tensor_flop_per_s=60e12,
+    source="NVIDIA H100 datasheet, NVL column (94 GB, 3.9 TB/s, FP64 Tensor Core 60 TFLOPS, PCIe Gen5, NVLink 600 GB/s)"
+    f"; {_CAPABILITY}",
+)
+A100_PCIE_40GB = replace(
+    A100_40GB,
+    name="NVIDIA A100 PCIe 40GB",
+    source="NVIDIA A100 40GB PCIe product brief (40 GB, 1,555 GB/s, PCIe Gen4 x16); NVIDIA A100 datasheet (FP64 Tensor"
+    f" Core 19.5 TFLOPS); {_CAPABILITY}",
+)
+A100_PCIE_80GB = replace(
+    A100_80GB,
+    name="NVIDIA A100 PCIe 80GB",
+    memory=GpuMemory(80 * GIB, bytes_per_s=1935e9),
+    source="NVIDIA A100 80GB PCIe product brief (80 GB, 1,935 GB/s, PCIe Gen4 x16); NVIDIA A100 datasheet (FP64 Tensor"
+    f" Core 19.5 TFLOPS); {_CAPABILITY}",
+)
+RTX_6000_ADA = replace(
+    L40S,
+    name="NVIDIA RTX 6000 Ada Generation",
+    memory=GpuMemory(48 * GIB, bytes_per_s=960e9),
+    source=f"NVIDIA RTX 6000 Ada datasheet (48 GB GDDR6, 960 GB/s, PCIe 4.0 x16, no NVLink); {_CAPABILITY}",
+)
+RTX_3090 = replace(
+    L40S,
+    name="NVIDIA GeForce RTX 3090",
+    compute_capability="8.6",
+    memory=GpuMemory(24 * GIB, bytes_per_s=936e9),
+    source=f"NVIDIA Ampere GA102 GPU Architecture (24 GB GDDR6X, 936 GB/s, PCIe Gen4 x16); {_CAPABILITY}",
+)
+RTX_4090 = replace(
+    L40S,
+    name="NVIDIA GeForce RTX 4090",
+    memory=GpuMemory(24 * GIB, bytes_per_s=1008e9),
+    source=f"NVIDIA Ada GPU Architecture (RTX 4090: 24 GB GDDR6X, 1,008 GB/s, PCIe Gen4 x16, no NVLink); {_CAPABILITY}",
+)
+RTX_5090 = replace(
+    RTX_PRO_6000,
+    name="NVIDIA GeForce RTX 5090",
+    memory=GpuMemory(32 * GIB, bytes_per_s=1792e9),
+    source="NVIDIA RTX Blackwell GPU Architecture (RTX 5090: 32 GB GDDR7, 1,792 GB/s, PCIe Gen5 x16, no NVLink);"
+    f" {_CAPABILITY}",
+)
+GB300 = replace(
+    GB200,
+    name="NVIDIA GB300",
+    compute_capability="10.3",
+    memory=GpuMemory(279 * GIB, bytes_per_s=8000e9),
+    fp64_tensor_flop_per_s=1.39e12,
+    source=f"NVIDIA GB300 NVL72 datasheet (72 GPUs: 20 TB HBM3e, 576 TB/s, FP64 100 TFLOPS; NVLink-C2C); {_CAPABILITY}",
+)
+GB10 = GpuPart(
+    name="NVIDIA GB10",
+    compute_capability="12.1",
+    memory=GpuMemory(128 * GIB, bytes_per_s=273e9),
+    source="NVIDIA DGX Spark datasheet (128 GB LPDDR5x shared with the CPU, 273 GB/s). It has no PCIe link to its CPU;"
+    f" {_CAPABILITY}",
+)
+MI325X = replace(
+    MI300X,
+    name="AMD Instinct MI325X",
+    memory=GpuMemory(256 * GIB, bytes_per_s=6000e9),
+    source="AMD Instinct MI325X data sheet (256 GB HBM3E, 6 TB/s, peak FP64 matrix 163.4 TFLOPS, PCIe Gen5 x16)",
+)
+MI355X = replace(
+    MI300X,
+    name="AMD Instinct MI355X",
+    memory=GpuMemory(288 * GIB, bytes_per_s=8000e9),
+    fp64_tensor_flop_per_s=78.6e12,
+    source="AMD Instinct MI355X data sheet (288 GB HBM3E, 8 TB/s, peak FP64 matrix 78.6 TFLOPS, PCIe Gen5 x16)",
+)
+MI250X = replace(
+    MI300X,
+    name="AMD Instinct MI250X, one of its two dies",
+    memory=GpuMemory(64 * GIB, bytes_per_s=1638e9),
+    fp64_tensor_flop_per_s=47.85e12,
+    pcie=Pcie(4, 16),
+    source="AMD Instinct MI250X data sheet (two dies that the system shows as GPUs: 128 GB, 3,277 GB/s, peak FP64"
+    " matrix"
+    " 95.7 TFLOPS together); PCIe 4.0 x16: AMD CDNA 2 Architecture white paper",
+)
+MI300A = replace(
+    MI300X,
+    name="AMD Instinct MI300A",
+    memory=GpuMemory(128 * GIB, bytes_per_s=5300e9),
+    fp64_tensor_flop_per_s=122.6e12,
+    pcie=Pcie(),
+    source="AMD Instinct MI300A data sheet (128 GB HBM3 shared with its CPU cores, 5.3 TB/s, peak FP64 matrix 122.6"
+    " TFLOPS). CPU and GPU are one package: there is no PCIe link between them",
+)
+
 # Two quads: each GPU has one or two links to the others of its quad and to its twin in the other quad.
 _CUBE_MESH = (
     (0, 1, 1), (0, 2, 1), (0, 3, 2), (0, 4, 2), (1, 2, 2), (1, 3, 1), (1, 5, 2), (2, 3, 2),
@@ -172,4 +305,47 @@ XGMI4 = XgmiPart(
     link=XgmiLink(generation=4, links=1),
     most_gpus=8,
     source="AMD CDNA 3 Architecture white paper (eight MI300X fully connected: seven Infinity Fabric links a GPU, x16)",
+)
+NVLINK4_H800 = replace(
+    NVLINK4,
+    link=NvlinkLink(generation=4, links=8),
+    source="NVIDIA H800 datasheet (NVLink 400 GB/s both ways: 8 links of 25 GB/s a direction); four NVSwitches"
+    " assumed, as"
+    " H100 has",
+)
+NVLINK3_A800 = replace(
+    NVLINK3,
+    link=NvlinkLink(generation=3, links=8),
+    source="NVIDIA A800 datasheet (NVLink 400 GB/s both ways: 8 links of 25 GB/s a direction); six NVSwitches"
+    " assumed, as"
+    " A100 has",
+)
+NVLINK3_BRIDGES = replace(
+    NVLINK4_BRIDGES,
+    link=NvlinkLink(generation=3, links=12),
+    source="NVIDIA A100 80GB PCIe product brief (three NVLink bridges join two GPUs, 600 GB/s both ways: 12 links of 25"
+    " GB/s a direction)",
+)
+QUAD_GH200 = NvlinkPart(
+    link=NvlinkLink(generation=4, links=18),
+    pairs=tuple((one, other, 6) for one in range(4) for other in range(one + 1, 4)),
+    source="CSCS documentation, Alps, Grace-Hopper nodes (four GH200 fully connected by NVLink, 150 GB/s a direction"
+    " between two: 6 of the 18 links)",
+)
+XGMI5 = XgmiPart(
+    link=XgmiLink(generation=5, links=1),
+    most_gpus=8,
+    source="AMD CDNA 4 Architecture white paper (eight MI355X fully connected: seven Infinity Fabric links a GPU)",
+)
+XGMI_MI250X = XgmiPart(
+    link=XgmiLink(generation=3, links=1),
+    most_gpus=8,
+    source="AMD CDNA 2 Architecture white paper (a die has up to eight Infinity Fabric links). Four of them lead to its"
+    " twin and three to others; taken as one to each other die, the same seven",
+)
+XGMI_MI300A = XgmiPart(
+    link=XgmiLink(generation=4, links=2),
+    most_gpus=4,
+    source="AMD CDNA 3 Architecture white paper (four MI300A fully connected, two Infinity Fabric links of x16 between"
+    " two of them)",
 )

@@ -42,6 +42,17 @@ _HGX_A100 = Shape(
     drive=drives.U2_3T84,
 )
 
+_HGX_B300 = replace(
+    _HGX_B200,
+    title="8x B300 SXM with NVLink, a ConnectX-8 of 800 Gb/s for each GPU, which is its PCIe switch and its NIC",
+    layout=Layout(gpus_per_switch=1, switch_name="ConnectX-8 PCIe switch", uplink_generation=5, nics=8, drives=8),
+    layout_source="NVIDIA DGX B300 User Guide, Hardware Overview (eight GPUs, eight ConnectX-8); NVIDIA Technical Blog,"
+    " NVIDIA ConnectX-8 SuperNICs Advance AI Platform Architecture with PCIe Gen6 Connectivity (the NIC is the switch);"
+    " links to the CPU at PCIe 5.0 x16 assumed",
+    gpu=gpus.B300,
+    nic=nics.B300_CONNECTX8,
+)
+
 SHAPES: dict[str, Shape] = {
     "hgx-h100": _HGX_H100,
     "hgx-h200": _HGX_H200,
@@ -61,5 +72,25 @@ SHAPES: dict[str, Shape] = {
         " drives)",
         cpu=cpus.DGX_A100_ROME,
         drive=drives.DGX_A100_3T84,
+    ),
+    "hgx-b300": _HGX_B300,
+    "dgx-b300": replace(_HGX_B300, title="DGX B300: 8x B300, a ConnectX-8 of 800 Gb/s for each GPU"),
+    "hgx-h800": replace(
+        _HGX_H100, title="8x H800 SXM, NVLink with 8 of 18 links", gpu=gpus.H800, nvlink=gpus.NVLINK4_H800
+    ),
+    "hgx-h20": replace(_HGX_H100, title="8x H20 SXM with NVLink, a PCIe switch and a NIC for each GPU", gpu=gpus.H20),
+    "hgx-a800": replace(
+        _HGX_A100, title="8x A800 SXM, NVLink with 8 of 12 links", gpu=gpus.A800, nvlink=gpus.NVLINK3_A800
+    ),
+    "dgx-1-v100": Shape(
+        title="DGX-1: 8x V100 32GB in a hybrid cube mesh, two GPUs and a NIC for each PCIe switch",
+        aliases=("dgx-1",),
+        layout=Layout(gpus_per_switch=2, switch_name="PCIe 3.0 switch", nics=4, drives=0),
+        layout_source="NVIDIA DGX-1 With Tesla V100 System Architecture white paper (four PCIe switches, each with two"
+        " GPUs and one InfiniBand card); the local SSDs are SATA and left out",
+        cpu=cpus.DGX1_BROADWELL,
+        gpu=gpus.V100_32GB,
+        nvlink=gpus.CUBE_MESH,
+        nic=nics.DGX1_CONNECTX4,
     ),
 }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from railwright.topology.shapes import cpus, drives, gpus, nics
+from railwright.topology.shapes.amd import SHAPES as AMD
 from railwright.topology.shapes.parts import Layout, Shape
 
 SHAPES: dict[str, Shape] = {
@@ -45,3 +48,43 @@ SHAPES: dict[str, Shape] = {
         drive=drives.OCI_3T84,
     ),
 }
+SHAPES["oci-bm-gpu-b4-8"] = replace(
+    SHAPES["oci-bm-gpu4-8"],
+    title="OCI BM.GPU.B4.8: 8x A100 40GB, two GPUs and two dual-port 100 Gb/s cards for each PCIe switch",
+    aliases=("BM.GPU.B4.8",),
+    layout_source="oci-hpc, samples/gpu/topo-flattened-b4.xml: four NUMA nodes have a switch with two GPUs and two"
+    " cards,"
+    " all links at 16 GT/s x16; OCI compute shapes (4 drives)",
+    cpu=cpus.OCI_MILAN,
+    nic=nics.OCI_CONNECTX6_DX,
+)
+SHAPES["oci-bm-gpu-gm4-8"] = replace(
+    SHAPES["oci-bm-gpu-a100-v2-8"],
+    title="OCI BM.GPU.GM4.8: 8x A100 80GB, two GPUs and two dual-port 100 Gb/s cards for each PCIe switch",
+    aliases=("BM.GPU.GM4.8",),
+)
+SHAPES["oci-bm-gpu-h200-8"] = replace(
+    SHAPES["oci-bm-gpu-h100-8"],
+    title="OCI BM.GPU.H200.8: 8x H200, a PCIe switch and a NIC of 400 Gb/s for each GPU",
+    aliases=("BM.GPU.H200.8",),
+    layout=Layout(gpus_per_switch=1, switch_name="PCIe 5.0 switch", nics=8, drives=8),
+    layout_source="OCI compute shapes, BM.GPU.H200.8 (eight H200, 8x 400 Gb/s, 8x 3.84 TB); PCIe tree assumed to be"
+    " that"
+    " of BM.GPU.H100.8 (oci-hpc, samples/gpu/H100-topology.xml)",
+    gpu=gpus.H200,
+    nic=nics.OCI_ROCE_400G,
+)
+SHAPES["oci-bm-gpu-b200-8"] = replace(
+    SHAPES["oci-bm-gpu-h200-8"],
+    title="OCI BM.GPU.B200.8: 8x B200, a PCIe switch and a NIC of 400 Gb/s for each GPU",
+    aliases=("BM.GPU.B200.8",),
+    layout_source="OCI compute shapes, BM.GPU.B200.8 (eight B200, 8x 400 Gb/s, 8x 3.84 TB); PCIe tree assumed to be"
+    " that"
+    " of BM.GPU.H100.8 (oci-hpc, samples/gpu/H100-topology.xml)",
+    cpu=cpus.EMERALD_RAPIDS,
+    gpu=gpus.B200,
+    nvlink=gpus.NVLINK5,
+)
+SHAPES["oci-bm-gpu-mi300x-8"] = replace(
+    AMD["mi300x"], title="OCI BM.GPU.MI300X.8: 8x MI300X, a NIC of 400 Gb/s for each GPU", aliases=("BM.GPU.MI300X.8",)
+)

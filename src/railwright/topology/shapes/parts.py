@@ -132,6 +132,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """PCIe generation from root port to switch where the CPU is older than the GPUs; None: that of the GPUs."""
     nics: int
     """Counted in ports, of which a card may have several."""
+    nics_on_root_ports: bool = False
+    """Whether NICs are beyond the GPUs' switches, each on a root port of its own."""
     drives: int
 
     @property
@@ -167,3 +169,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     )
     acs_redirect: bool = False
     acs_source: str = "NCCL user guide, Troubleshooting, PCI Access Control Services: to be off on bare metal"
+    peer_to_peer: bool = True
+    """Whether GPUs may reach each other's memory; without it their data goes through the host's."""
+    peer_to_peer_source: str = "NVIDIA CUDA C++ Programming Guide, Peer-to-Peer Memory Access; AMD ROCm, likewise"
+    gpudirect_rdma: bool = True

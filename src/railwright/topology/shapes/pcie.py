@@ -30,6 +30,25 @@ _H100 = replace(
     nic=nics.ROCE_CONNECTX7,
 )
 
+_A100 = replace(
+    _L40S,
+    title="8x A100 PCIe without NVLink, two sockets, four GPUs and a NIC for each PCIe switch",
+    aliases=("a100-pcie", "a100-pcie-80gb"),
+    cpu=cpus.ROME,
+    gpu=gpus.A100_PCIE_80GB,
+)
+_NO_P2P = " on root ports of their own, two sockets; the driver keeps them from each other's memory"
+_CONSUMER = replace(
+    _L40S,
+    title=f"8x RTX 4090{_NO_P2P}",
+    aliases=("rtx-4090",),
+    layout=replace(_L40S.layout, gpus_per_switch=0),
+    layout_source="assumed: every GPU and NIC on a root port of its own, as boxes with risers have them; makers differ",
+    gpu=gpus.RTX_4090,
+    peer_to_peer=False,
+    peer_to_peer_source="NVIDIA Developer Forums, RTX 4090 P2P: the driver has no peer-to-peer for GeForce since then",
+)
+
 SHAPES: dict[str, Shape] = {
     "pcie-8gpu": _L40S,
     "h100-pcie-8gpu": _H100,
@@ -51,4 +70,22 @@ SHAPES: dict[str, Shape] = {
         nic=nics.CONNECTX8,
         drive=drives.U2_3T84,
     ),
+    "h100-nvl-8gpu": replace(
+        _H100,
+        title="8x H100 NVL in pairs joined by NVLink bridges, two sockets, four GPUs and two NICs for each switch",
+        aliases=("h100-nvl",),
+        gpu=gpus.H100_NVL,
+        nvlink=gpus.NVLINK4_BRIDGES,
+    ),
+    "a100-pcie-40gb-8gpu": replace(_A100, aliases=("a100-pcie-40gb",), gpu=gpus.A100_PCIE_40GB),
+    "a100-pcie-80gb-8gpu": _A100,
+    "rtx-6000-ada-8gpu": replace(
+        _L40S,
+        title="8x RTX 6000 Ada, two sockets, four GPUs and a NIC for each PCIe switch",
+        aliases=("rtx-6000-ada",),
+        gpu=gpus.RTX_6000_ADA,
+    ),
+    "rtx-3090-8gpu": replace(_CONSUMER, title=f"8x RTX 3090{_NO_P2P}", aliases=("rtx-3090",), gpu=gpus.RTX_3090),
+    "rtx-4090-8gpu": _CONSUMER,
+    "rtx-5090-8gpu": replace(_CONSUMER, title=f"8x RTX 5090{_NO_P2P}", aliases=("rtx-5090",), gpu=gpus.RTX_5090),
 }

@@ -13,7 +13,7 @@ import msgspec
 from railwright.errors import UsageError
 from railwright.topology.cluster import Cluster, ClusterFile, cluster_of
 from railwright.topology.devices import Topology
-from railwright.topology.shapes import canonical_name, unknown_shape
+from railwright.topology.shapes import split_name, unknown_shape
 from railwright.topology.sources.load import load
 from railwright.topology.sources.root import printable, read_bounded
 
@@ -66,7 +66,7 @@ def _shown(text: str) -> str:
 def _machine(text: str, file: Path) -> Topology:
     """A shape with changes, or a saved topology or capture beside the cluster file. Raises UsageError."""
     words = text.split()
-    if words and canonical_name(words[0]) is not None:
+    if words and split_name(words) is not None:
         return load(text)
     folder, named = file.parent, Path(text)
     try:

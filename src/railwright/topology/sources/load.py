@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from railwright.errors import UsageError
 from railwright.topology.devices import Topology
 from railwright.topology.expand import expand
-from railwright.topology.shapes import canonical_name, unknown_shape
+from railwright.topology.plan import NIC_PROTOCOLS
+from railwright.topology.shapes import SHAPES, split_name, unknown_shape
 from railwright.topology.sources.machine import discover
 from railwright.topology.sources.nvidia import ProbedRoot
 from railwright.topology.sources.root import ArchiveRoot, CapturedRoot, DirectoryRoot, Unreadable, live_root
 from railwright.topology.sources.saved import load_topology
+
+_A_RATE = re.compile(r"\d+(\.\d+)?[GT](b(it)?(ps|/s)?)?", re.IGNORECASE)
 
 
 def load(text: str | None) -> Topology:
@@ -28,16 +32,17 @@ def load(text: str | None) -> Topology:
     words = text.split()
     if not words:
         raise UsageError("an empty name is not a machine", hint="give a directory, a file or a shape like hgx-h100")
-    if canonical_name(words[0]) is not None:
-        return expand(words[0], _changes(words[1:]))
+    named = split_name(words)
     path = Path(text)
+    if named is not None and (words[0].lower() in SHAPES or not os.path.exists(path)):  # noqa: PTH110
+        return expand(named[0], _changes(named[1]))
     if os.path.exists(path):  # noqa: PTH110 - Path.exists raises for a name that is too long
         return _load_path(path)
     if len(words) > 1 and os.path.exists(Path(words[0])):  # noqa: PTH110
         raise UsageError(f"changes like {words[1]!r} can be made to shapes only", hint="leave them out")
     if "/" in text or path.suffix in (".json", ".jsonl"):
         raise UsageError(f"there is no file or directory {text[:200]!r}", hint="check the path")
-    raise unknown_shape(words[0], "shape, file or directory")
+    raise unknown_shape(" ".join(word for word in words if "=" not in word), "shape, file or directory")
 
 
 def this_machine() -> ProbedRoot:
@@ -71,10 +76,17 @@ def _load_path(path: Path) -> Topology:
 def _changes(words: list[str]) -> dict[str, str]:
     changes: dict[str, str] = {}
     for word in words:
-        key, equals, value = word.partition("=")
+        key, equals, value = _bare(word).partition("=")
         if not equals or not key or not value:
             raise UsageError(f"not a change: {word[:60]!r}", hint="write key=value, like nics=2")
         if key in changes:
             raise UsageError(f"{key[:60]} is given twice", hint="give it once")
         changes[key] = value
     return changes
+
+
+def _bare(word: str) -> str:
+    """`ib` and `400G` say by themselves what they change; any other word as it is."""
+    if word.lower() in NIC_PROTOCOLS:
+        return f"nic-protocol={word}"
+    return f"nic-rate={word}" if _A_RATE.fullmatch(word) else word

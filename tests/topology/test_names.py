@@ -1,0 +1,91 @@
+"""What people call machines: every spelling that was seen, and the same with other case, dashes and vendors."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from railwright.errors import UsageError
+from railwright.topology.shapes import SHAPES, canonical_name
+from railwright.topology.sources.load import load
+
+SPELT = {
+    "GB200 NVL72": "gb200-nvl72", "8xH100": "hgx-h100", "DGX H100": "dgx-h100", "dgx_h100": "dgx-h100",
+    "H100": "hgx-h100", "H200": "hgx-h200", "B200": "hgx-b200", "B300": "hgx-b300", "A100": "hgx-a100",
+    "p6-b200": "aws-p6-b200", "a3-megagpu-8g": "gcp-a3-mega", "a3-ultragpu-8g": "gcp-a3-ultra",
+    "a4-highgpu-8g": "gcp-a4", "BM.GPU.B4.8": "oci-bm-gpu-b4-8", "BM.GPU.MI300X.8": "oci-bm-gpu-mi300x-8",
+    "ND H100 v5": "azure-nd-h100-v5", "L40S": "pcie-8gpu", "RTX 4090": "rtx-4090-8gpu", "H20": "hgx-h20",
+    "GB300": "gb300-nvl72", "MI250X": "mi250x", "MI300A": "mi300a", "MI325X": "mi325x", "MI355X": "mi355x",
+    "H100 NVL": "h100-nvl-8gpu", "H100 PCIe": "h100-pcie-8gpu", "A100 PCIe 40GB": "a100-pcie-40gb-8gpu",
+    "A100 PCIe 80": "a100-pcie-80gb-8gpu", "V100 32": "dgx-1-v100", "H800": "hgx-h800", "A800": "hgx-a800",
+    "RTX 6000 Ada": "rtx-6000-ada-8gpu", "RTX PRO 6000": "rtx-pro-6000-8gpu", "quad GH200": "quad-gh200",
+    "DGX Spark": "dgx-spark", "p5.48xlarge": "aws-p5", "Standard_ND96isr_H100_v5": "azure-nd-h100-v5",
+    "8 x H100": "hgx-h100", "4x GH200": "quad-gh200", "AWS p5en": "aws-p5en", "MI300X": "mi300x",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("written", SPELT)
+def test_a_machine_is_found_however_its_name_is_spelt(written):
+    separators = [written.translate(dict.fromkeys(map(ord, " _-"), other)) for other in (" ", "-", "_", "")]
+    cases = (str.lower, str.upper, str)
+    for spelt, case in itertools.product({written, *separators}, cases):
+        assert canonical_name(case(spelt)) == SPELT[written], case(spelt)
+        assert load(f"{case(spelt)} drives=0").name.split()[0] == SPELT[written]
+
+
+def test_a_vendor_and_a_number_of_gpus_before_a_name_change_nothing():
+    for written, name in (("NVIDIA {}", "H100"), ("nvidia-{}", "h100"), ("8x{}", "H100"), ("8x {}", "h100"),
+                          ("8x NVIDIA {}", "H100"), ("AMD Instinct {}", "MI300X"), ("8x{}", "MI300X")):  # fmt: skip
+        assert canonical_name(written.format(name)) == canonical_name(name)
+
+
+def test_every_canonical_name_means_itself():
+    assert all(canonical_name(name) == name for name in SHAPES)
+    assert all(canonical_name(name.replace("-", "_").upper()) == name for name in SHAPES)
+
+
+@pytest.mark.parametrize("written", ["", "8x", "nvidia", "x100", "hgx-h900", "H", "p", "-", "8"])
+def test_what_is_no_name_is_none(written):
+    assert canonical_name(written) is None
+
+
+def test_an_unknown_name_offers_the_nearest():
+    with pytest.raises(UsageError, match=r"did you mean .*hgx-h100"):
+        load("HGX H900")
+
+
+@pytest.mark.parametrize(
+    ("changes", "same"),
+    [
+        ("nic_rate=400G", "nic-rate=400Gb/s"), ("NIC_RATE=400Gbps", "nic-rate=400Gb/s"), ("400G", "nic-rate=400G"),
+        ("nic-protocol=IB", "nic-protocol=infiniband"), ("ib", "nic-protocol=infiniband"),
+        ("nic_protocol=RoCEv2", "nic-protocol=ethernet"), ("roce", "nic-protocol=ethernet"),
+        ("GPUs=4 Nics=2", "gpus=4 nics=2"), ("P2P=OFF", "p2p=off"),
+    ],
+)  # fmt: skip
+def test_changes_are_spelt_as_people_do(changes, same):
+    assert load(f"hgx-h100 {changes}").links == load(f"hgx-h100 {same}").links
+
+
+def test_a_change_given_in_two_spellings_is_refused():
+    with pytest.raises(UsageError, match="nic-rate is given twice"):
+        load("hgx-h100 nic-rate=400G nic_rate=200G")
+
+
+def test_peers_can_be_kept_apart_and_gpudirect_taken_away():
+    assert not [link for link in load("hgx-h100 p2p=off").links if "nvswitch0" in (link.a, link.b)]
+    assert load("hgx-h100 gpudirect=off").device("host0").facts["gpudirect_rdma"] is False
+    assert load("rtx-4090-8gpu").device("host0").facts["peer_to_peer"] is False
+    assert "peer_to_peer" not in load("rtx-4090-8gpu p2p=on").device("host0").facts
+
+
+def test_nics_can_be_beyond_the_gpus_switches():
+    above = {link.b: link.a for link in load("hgx-h100 nics-at=cpu").links if link.b.startswith("nic")}
+    assert all(upper.startswith("root_port") for upper in above.values())
+
+
+def test_a_rack_can_be_taken_apart():
+    assert "nvlink_domain_hosts" not in load("gb200-nvl72 mnnvl=off").device("host0").facts
+    with pytest.raises(UsageError, match="NVLink joins no hosts"):
+        load("hgx-h100 mnnvl=off")
