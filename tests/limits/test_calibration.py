@@ -16,7 +16,6 @@ from railwright.busbw import factor
 from railwright.limits import nccl
 from railwright.limits.case import Case
 from railwright.limits.collectives import algorithms, at_size, collective_limit
-from railwright.limits.hpl import hpl_limit
 from railwright.limits.limit import Constant, Source
 from railwright.topology.cluster import cluster_of
 from railwright.topology.sources.load import load
@@ -93,39 +92,3 @@ def test_the_rates_compared_are_those_of_the_answer():
     algorithm = "ring" if "ring" in row["metric"] else "auto"
     answer = collective_limit(cluster, COLLECTIVES[row["test"]], algorithm, int(row["message_bytes"]))
     assert answer.busbw_bytes_per_s == limit_for(row, {})
-
-
-def hpl_rows():
-    return [
-        row
-        for row in ROWS
-        if row["test"] == "HPL" and "TOP500" in row["source"] and row["use"] in ("calibration", "seed")
-    ]
-
-
-def hpl(row):
-    facts = dict(
-        part.strip().split("=") for part in row["explains"].split(";") if part.count("=") == 1 and "column" not in part
-    )
-    gpus = int(facts["gpus"].partition(" ")[0])
-    memory = float(facts["matrix GB/GPU"])
-    host = load("dgx-a100" if memory > 45 else "aws-p4d")
-    return gpus, hpl_limit(host, gpus, int(row["message_bytes"])), float(row["value"]) * 1e12
-
-
-@pytest.mark.parametrize("row", hpl_rows(), ids=lambda row: row["id"])
-def test_linpack_of_known_systems_is_inside_the_band_of_its_peers(row):
-    _, (limit, band), value = hpl(row)
-    assert value <= limit.value
-    assert band is not None
-    assert band.low * 0.99 <= value <= band.high
-
-
-def test_linpack_is_in_the_median_within_7_percent_of_the_middle():
-    ratios = []
-    for row in hpl_rows():
-        if row["use"] == "calibration":
-            _, (_, band), value = hpl(row)
-            ratios.append(value / ((band.low + band.high) / 2))
-    assert len(ratios) >= 9
-    assert statistics.median(ratios) == pytest.approx(1.0, abs=0.07)

@@ -1,33 +1,59 @@
 """Linpack: the limit is the GPUs' FP64 rate; what is expected is what peers with the same GPU reach.
 
 There is no term for the network: over the published systems its share cannot be told from that of everything else
-(fitted to ten systems it misses three others by 19 to 26 %), so nothing is extrapolated. Peers are runs that fill the
-memory; a run that does not is compared with none.
+(fitted to ten systems it misses three others by 19 to 26 %), so nothing is extrapolated. A band is the range of 9 of 10
+systems of the TOP500 with that GPU; a matrix that fills less of the memory lowers its low end as the order does.
 """
 
 from __future__ import annotations
+
+import math
+from typing import NamedTuple
 
 from railwright.limits.limit import Constant, Expected, Limit, NoLimit, Step
 from railwright.limits.sources import FP64_TENSOR, TOP500
 from railwright.topology.devices import Topology
 from railwright.units import format_flops
 
-_FULL_MEMORY = Constant(0.85, "of the GPUs' memory in the matrix, from where runs are compared", TOP500)
+_FULL_MEMORY = Constant(0.7, "of the GPUs' memory in the matrix, from where runs are compared", TOP500)
+_LEAST_MEMORY = Constant(0.2, "of the GPUs' memory in the matrix: a smaller one says nothing", TOP500)
+_BEYOND_MEMORY = Constant(1.05, "of the GPUs' memory in the matrix", TOP500)
 _LARGE_MEMORY = Constant(70e9, "bytes, between the 40 and 80 GB models", TOP500)
-# (name holds, whether only with a large memory) -> peers, flop/s a GPU low and high; the first that fits counts
-_PEERS: dict[tuple[str, bool], tuple[str, Constant, Constant]] = {
-    (word, large): (
-        peers,
-        Constant(low, f"flop/s a GPU, {peers}, low", TOP500),
-        Constant(high, f"flop/s a GPU, {peers}, high", TOP500),
+
+
+class _Peers(NamedTuple):
+    """Which GPUs: words that their name has and has not. Then the range in flop/s a GPU."""
+
+    name: str
+    has: tuple[str, ...]
+    has_not: tuple[str, ...]
+    large: bool
+    low: Constant
+    high: Constant
+
+
+_PCIE = ("PCIe", "NVL", "PCIE")
+_PEERS = tuple(
+    _Peers(
+        name,
+        has,
+        has_not,
+        large,
+        Constant(low, f"flop/s a GPU, {name}, low", TOP500),
+        Constant(high, f"flop/s a GPU, {name}, high", TOP500),
     )
-    for word, large, peers, low, high in (
-        ("A100", True, "A100 80 GB", 13.8e12, 15.8e12),
-        ("A100", False, "A100 40 GB", 10.9e12, 14.3e12),
-        ("GH200", False, "GH200", 29e12, 47e12),
-        ("H100", True, "H100 80 GB", 36e12, 46e12),
+    for name, has, has_not, large, low, high in (
+        ("A100 80 GB", ("A100",), (), True, 10.0e12, 17.2e12),
+        ("A100 40 GB", ("A100",), (), False, 9.4e12, 14.5e12),
+        ("GH200", ("GH200",), (), False, 29e12, 47.5e12),
+        ("H200", ("H200",), ("GH200", *_PCIE), False, 40e12, 51e12),
+        ("H100 SXM", ("H100",), _PCIE, False, 27.5e12, 48.5e12),
+        ("H100 PCIe, two systems alone", ("H100",), (), False, 24e12, 39e12),
+        ("V100", ("V100",), (), False, 3.2e12, 6.3e12),
+        ("MI250X, half of one", ("MI250X",), (), False, 13.8e12, 21.3e12),
+        ("MI300A", ("MI300A",), (), False, 37.5e12, 52.5e12),
     )
-}
+)
 
 
 def hpl_limit(host: Topology, gpus: int, order: int) -> tuple[Limit | NoLimit, Expected | None]:
@@ -42,8 +68,11 @@ def hpl_limit(host: Topology, gpus: int, order: int) -> tuple[Limit | NoLimit, E
     memory = model.facts.get("memory_bytes")
     memory_bytes = memory if isinstance(memory, int) else 0
     peers = _peers(model.name, memory_bytes)
-    incomparable = _incomparable(peers is not None, 8 * order**2, gpus * memory_bytes)
+    filled = 8 * order**2 / (gpus * memory_bytes) if memory_bytes else 0.0
+    incomparable = _incomparable(peers is not None, filled)
     because = f"{gpus} x {model.name}, FP64 matrix rate"
+    if filled > _BEYOND_MEMORY.value:
+        because += f"; the matrix takes {filled:.2f} times the GPUs' memory, so that part of it is elsewhere"
     limit = Limit(
         quantity="flop_per_s",
         value=value,
@@ -55,33 +84,33 @@ def hpl_limit(host: Topology, gpus: int, order: int) -> tuple[Limit | NoLimit, E
     )
     if peers is None or incomparable:
         return limit, None
-    name, low, high = peers[0], peers[1].value, peers[2].value
+    low, high = peers.low.value * min(1.0, math.sqrt(filled / _FULL_MEMORY.value)), peers.high.value
     each = f"{format_flops(low)} to {format_flops(high)} a GPU"
     band = Expected(
         quantity="flop_per_s",
         low=low * gpus,
         high=min(high * gpus, value),
-        because=f"{each}, what systems of the TOP500 with {name} reach with a full memory",
+        because=f"{each}, what 9 of 10 systems of the TOP500 with {peers.name} reach",
         sources=(TOP500,),
     )
     return limit, band
 
 
-def _incomparable(has_peers: bool, matrix_bytes: int, memory_bytes: int) -> str:
-    """Why a run can be held against no other, empty where it can."""
+def _incomparable(has_peers: bool, filled: float) -> str:
+    """Why a run can be held against no other, empty where it can. `filled`: share of the GPUs' memory, 0 if unknown."""
     if not has_peers:
         return "no system of the TOP500 with this GPU was looked up"
-    if not memory_bytes:
+    if not filled:
         return "how much memory these GPUs have is not known, and runs are compared that fill it"
-    filled = matrix_bytes / memory_bytes
-    if filled < _FULL_MEMORY.value:
+    if filled < _LEAST_MEMORY.value:
         shares = f"the matrix fills {filled:.0%} of the GPUs' memory, comparable runs {_FULL_MEMORY.value:.0%} and more"
         return shares.replace("%", " %")
     return ""
 
 
-def _peers(name: str, memory_bytes: int) -> tuple[str, Constant, Constant] | None:
-    for (word, large), band in _PEERS.items():
-        if word in name and (memory_bytes >= _LARGE_MEMORY.value or not large):
-            return band
+def _peers(name: str, memory_bytes: int) -> _Peers | None:
+    for one in _PEERS:
+        named = any(word in name for word in one.has) and not any(word in name for word in one.has_not)
+        if named and (memory_bytes >= _LARGE_MEMORY.value or not one.large):
+            return one
     return None

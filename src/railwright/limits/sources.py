@@ -100,8 +100,8 @@ SRD_LATENCY = Source(
     "SRD between two hosts: about 16 us one way",
 )
 NCCL_TREES = Source(_NCCL, "src/graph/trees.cc, double binary tree")
-TOP500 = Source("TOP500, June 2024 and June 2025", "Rmax over accelerators, runs with over 85 % of memory")
-FP64_TENSOR = Source("NVIDIA A100, H100, H200 and B200 datasheets", "FP64 tensor core rate")
+TOP500 = Source("TOP500, June 2024 to June 2025", "Rmax over accelerators: testdata/calibration/top500.csv")
+FP64_TENSOR = Source("The GPU's datasheet", "FP64 rate, on tensor or matrix cores where it has them")
 SYMMETRIC_MEASURED = Source("Railwright, measured on 2 H200", "docs/measured/2xh200, symmetric buffers")
 RAMP_MEASURED = Source(_TWO_H200, "reduce_scatter 237 GB/s at 128 MiB and 313 at 8 GiB, all_reduce 284 and 347")
 H200_GATHERS = Source(
