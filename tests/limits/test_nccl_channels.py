@@ -9,7 +9,7 @@ from tests.topology.machines import archive
 
 from railwright.diagnosis.verdict import judge
 from railwright.limits.collectives import collective_limit
-from railwright.limits.nccl_channels import channels, low_bytes_per_s
+from railwright.limits.nccl_channels import band_bytes_per_s, channels
 from railwright.results.records import Verification
 from railwright.topology.cluster import cluster_of
 from railwright.topology.sources.load import load
@@ -78,6 +78,7 @@ def test_limits_says_the_same_of_the_captured_machine():
 
 
 def test_nothing_is_said_over_hosts_or_without_nvlink():
-    assert low_bytes_per_s(cluster_of(load("hgx-h200"), 2), 64 * MIB) == float("inf")
-    assert low_bytes_per_s(cluster_of(load("pcie-8gpu"), 1), 64 * MIB) == float("inf")
-    assert low_bytes_per_s(cluster_of(load("hgx-h200"), 1), 64 * MIB) == 4 * 19.0e9
+    assert band_bytes_per_s(cluster_of(load("hgx-h200"), 2), 64 * MIB) == (float("inf"), float("inf"))
+    assert band_bytes_per_s(cluster_of(load("pcie-8gpu"), 1), 64 * MIB) == (float("inf"), float("inf"))
+    low, high = band_bytes_per_s(cluster_of(load("hgx-h200"), 1), 64 * MIB)
+    assert low == 4 * 19.0e9 < 79.7e9 < 81.7e9 < high

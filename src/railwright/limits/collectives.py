@@ -20,10 +20,11 @@ from railwright.limits.limit import Constant, Expected, Limit, Quantity, Source
 from railwright.limits.path import link_limit
 from railwright.limits.software import software_limits
 from railwright.limits.sources import NCCL_LATENCY, NCCL_TOPO, NCCL_TUNING, OFI_LATENCY, RING_SEEN
-from railwright.limits.traffic import NOT_IN_NCCL, applicable, collective_name, problem_of
+from railwright.limits.traffic import NOT_IN_NCCL, applicable, collective_name, domains, problem_of
 from railwright.topology.cluster import Cluster
 
 _NEARLY_EQUAL = Constant(1.1, "times as fast, from where NCCL's choice is not clear", NCCL_LATENCY)
+_LARGE_BYTES = Constant(64 * 2**20, "bytes, from where the ring was seen on two hosts", RING_SEEN)
 _TABLES_APART = Constant(1.6, "times as fast, where a plugin chooses by its own tables", OFI_LATENCY)
 
 
@@ -207,7 +208,8 @@ def _at(
     if low is None or high is None or size_bytes is None:
         return None if low is None or high is None else (low, high)
     if collective == "send_recv":
-        low = min(low, nccl_channels.low_bytes_per_s(cluster, size_bytes))
+        least, most = nccl_channels.band_bytes_per_s(cluster, size_bytes)
+        low, high = min(low, least), min(high, most)
     shortest, longest = latency.band_s(cluster, collective, one.name, size_bytes, low, high, protocol)
     return size_bytes / longest, size_bytes / shortest
 
@@ -227,7 +229,8 @@ def _near(
     best = _middle(cluster, collective, likely, size_bytes, protocol)
     far = _TABLES_APART.value if any(tuning.network_us(cluster)) else _NEARLY_EQUAL.value
     found = [one for one in usable if best <= far * _middle(cluster, collective, one, size_bytes, protocol)]
-    if likely.name == "tree" and cluster.hosts > 1:
+    large = size_bytes is None or size_bytes >= _LARGE_BYTES.value
+    if likely.name == "tree" and large and domains(cluster) == 2:
         found += [one for one in usable if one.name == "ring" and one not in found]
     return found or [likely]
 

@@ -26,18 +26,18 @@ _PEER_US = Constant(14.0, "us for one message of a pair over the network", NCCL_
 _START_US = Constant(8.4, "us, start of a kernel with Simple", NCCL_TUNING)
 _PEERS_AT_ONCE = Constant(8, "pairs of a rank in flight", NCCL_LATENCY)
 _CHUNK_BYTES = Constant(4 * 1024 * 1024 / 8, "bytes of a step: NCCL_BUFFSIZE / 8 steps", NCCL_BUFFSIZE)
-_LAUNCH_US = Constant(11.0, "us from one operation's start to the next's, besides", HOST_SMALL_MEASURED)
-_OF_MODEL = Constant(0.5, "of NCCL's latency, in one host", HOST_SMALL_MEASURED)
-_RAMP = Constant(0.04, "of the bandwidth lost at most for each halving below 8 GiB", RAMP_MEASURED)
+_LAUNCH_US = Constant(12.0, "us from one operation's start to the next's, besides", HOST_SMALL_MEASURED)
+_OF_MODEL = Constant(0.35, "of NCCL's latency, in one host", HOST_SMALL_MEASURED)
+_RAMP = Constant(0.036, "of the bandwidth lost at most for each halving below 8 GiB", RAMP_MEASURED)
 _RAMP_FROM_BYTES = Constant(8 * 2**30, "bytes", RAMP_MEASURED)
 _MOST_HALVINGS = Constant(10, "halvings that are counted", RAMP_MEASURED)
 _SPARE = Constant(0.1, "of NCCL's caps, either way", NCCL_LATENCY)
 _SPREAD_INSIDE = (
-    Constant(1.6, "times shorter, in one host", HOST_SMALL_MEASURED),
-    Constant(1.85, "times longer, in one host", HOST_SMALL_MEASURED),
+    Constant(1.55, "times shorter, in one host", HOST_SMALL_MEASURED),
+    Constant(1.8, "times longer, in one host", HOST_SMALL_MEASURED),
 )
 # Clocks, cables and the proxy thread add to NCCL's figures more often than they take away.
-_SPREAD_BETWEEN = (Constant(1.5, "times shorter", NCCL_LATENCY), Constant(1.9, "times longer", NCCL_LATENCY))
+_SPREAD_BETWEEN = (Constant(1.5, "times shorter", NCCL_LATENCY), Constant(1.85, "times longer", NCCL_LATENCY))
 _SPREAD_OF_PLUGIN = Constant(1.15, "times, either way, where network and plugin bound the latency", NCCL_LATENCY)
 
 

@@ -71,6 +71,7 @@ _INTEL_MODELS: dict[str, Constant] = {
 }
 _ACROSS_SOCKETS_HIGH = Constant(2.4, "of NCCL's planning rate", sources.CROSS_NUMA_MEASURED)
 _ACROSS_CPU_LOW = Constant(16e9, "bytes/s between PCIe devices through a CPU", sources.NCCL_412)
+_GPUS_ACROSS_CPU = Constant(0.55, "of a GPU's PCIe link, to another through a CPU", sources.CROSS_NUMA_MEASURED)
 _WITHOUT_PEERS = (
     Constant(0.4, "of a GPU's PCIe link, through host memory, low", sources.NO_P2P_MEASURED),
     Constant(0.75, "of a GPU's PCIe link, through host memory, high", sources.NO_P2P_MEASURED),
@@ -172,7 +173,15 @@ class Bands:
         cpu = self._host.device(resource.link.a)
         directly = not self._through_memory
         crosses = directly and cpu is not None and cpu.kind == "cpu" and _cpu_class(cpu) != "Arm"
-        return Band(_ACROSS_CPU_LOW.value if crosses else math.inf, math.inf)
+        return Band(max(_ACROSS_CPU_LOW.value, self._between_gpus()) if crosses else math.inf, math.inf)
+
+    def _between_gpus(self) -> float:
+        """What GPUs of one host exchange through a CPU at least: a share of their own links; 0 where NICs take part."""
+        if self._case.cluster.hosts > 1:
+            return 0.0
+        links = [link.protocol for link in self._host.links if link.b in self._gpus]
+        rates = [pcie.raw_rate(one.gt_per_s or 0.0, one.width or 0) for one in links if isinstance(one, PcieLink)]
+        return _GPUS_ACROSS_CPU.value * min((rate for rate in rates if rate is not None), default=0.0)
 
 
 def tree_cap(cluster: Cluster, algorithm: str) -> tuple[float, float] | None:

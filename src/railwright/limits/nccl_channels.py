@@ -16,15 +16,17 @@ _FOR_EACH_LINK = Constant(2, "channels a peer for each NVLink to it", NCCL_P2P)
 _MOST = Constant(32, "channels, of the 24 of collectives rounded up to a power of two", NCCL_P2P)
 _LEAST_PART = Constant(64 * 1024, "bytes for one channel, an eighth of a chunk", NCCL_P2P)
 _MOST_PART = Constant(16 * 1024 * 1024, "bytes for one channel, 32 chunks", NCCL_P2P)
-_CHANNEL = Constant(19.0e9, "bytes/s a channel, copied through NCCL's own buffers", P2P_MEASURED)
+_CHANNEL = Constant(19.0e9, "bytes/s a channel, copied through NCCL's own buffers, low", P2P_MEASURED)
+_CHANNEL_HIGH = Constant(1.1 * 20.4e9, "bytes/s a channel, high: a tenth above what was seen", P2P_MEASURED)
 
 
-def low_bytes_per_s(cluster: Cluster, size_bytes: int) -> float:
-    """What the channels of one message of that size carry; no bound (inf) where it is not known to be by NVLink."""
+def band_bytes_per_s(cluster: Cluster, size_bytes: int) -> tuple[float, float]:
+    """(low, high) of what the channels of one message carry; no bound (inf) where it is not known to be by NVLink."""
     links = [link.protocol.links for link in cluster.host.links if isinstance(link.protocol, NvlinkLink)]
     if cluster.hosts > 1 or not links:
-        return float("inf")
-    return channels(cluster.ranks, min(links), size_bytes) * _CHANNEL.value
+        return float("inf"), float("inf")
+    used = channels(cluster.ranks, min(links), size_bytes)
+    return used * _CHANNEL.value, used * _CHANNEL_HIGH.value
 
 
 def channels(ranks: int, links: int, size_bytes: int) -> int:

@@ -1,0 +1,38 @@
+"""Published tables of healthy machines that nothing was calibrated on: testdata/holdout."""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from pathlib import Path
+
+from railwright.busbw import factor
+from railwright.limits.case import Case
+from railwright.limits.collectives import algorithms, at_size
+from railwright.topology.cluster import cluster_of
+from railwright.topology.sources.load import load
+
+LARGE = 64 * 2**20
+
+
+@cache
+def machine(name: str, hosts: int, collective: str):
+    cluster = cluster_of(load(name), hosts)
+    return cluster, algorithms(Case(cluster=cluster), collective, explained=False)
+
+
+def test_healthy_machines_are_inside_their_bands_and_none_is_above_its_limit():
+    inside, total = {True: 0, False: 0}, {True: 0, False: 0}
+    text = Path("testdata/holdout/nccl_tests.csv").read_text(encoding="utf-8")
+    for row in csv.DictReader(text.splitlines()):
+        cluster, found = machine(row["machine"], int(row["hosts"]), row["collective"])
+        size, busbw = int(row["size_bytes"]), float(row["busbw_gb_per_s"]) * 1e9
+        algbw = busbw / float(factor(row["collective"], cluster.ranks))
+        _, rate, _ = at_size(cluster, row["collective"], found, size)
+        assert algbw <= 1.02 * rate.limit, row
+        inside[size >= LARGE] += rate.expected_low < algbw < rate.expected_high
+        total[size >= LARGE] += 1
+    assert total[True] > 140
+    assert total[False] > 60
+    assert inside[True] / total[True] >= 0.95
+    assert inside[False] / total[False] >= 0.95
