@@ -186,7 +186,6 @@ def test_a_rack_of_one_nvlink_domain_needs_no_network():
     found = limit("gb200-nvl72", 18, "all_reduce")
     assert found.ranks == 72
     assert found.bottleneck[0].what == "NVLink"
-    assert found.busbw_bytes_per_s.expected_low < 835e9 < found.busbw_bytes_per_s.expected_high  # measured on NVL72
     assert limit("gb200-nvl72", 36, "all_to_all").bottleneck[0].what == "NIC port"
 
 
