@@ -14,7 +14,7 @@ from railwright.limits.limit import Constant
 from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING, OFI_LATENCY, SRD_LATENCY
 from railwright.limits.traffic import compute_major, domain_hosts, domains
 from railwright.topology.cluster import Cluster, ports
-from railwright.topology.devices import GPU_LINKS, EfaLink, Topology
+from railwright.topology.devices import EfaLink, Topology
 from railwright.units import BITS_PER_BYTE
 
 _LATENCY_US: dict[tuple[str, str, str], Constant] = {
@@ -215,8 +215,7 @@ def _us(algorithm: str, medium: str, protocol: str) -> float:
 
 
 def _medium(cluster: Cluster, algorithm: str) -> str:
-    joined = any(isinstance(link.protocol, GPU_LINKS) for link in cluster.host.links)
-    return "NVLink" if joined or algorithm in ("nvls", "nvlstree") else "PCIe"
+    return "NVLink" if cluster.host.joins_gpus or algorithm in ("nvls", "nvlstree") else "PCIe"
 
 
 def _amd(host: Topology) -> bool:
