@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.conftest import PATIENCE_S, wait_until
 
 from railwright.errors import UsageError
 from railwright.lab import build, remove, state
@@ -26,7 +26,8 @@ from railwright.topology.sources.load import load
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: a lab needs root")]
 
 PORTS = source_ports(12)
-# A tenth of the rate is what most faults leave; a healthy flow reaches nearly all of it, on a busy machine less.
+RATE_BITS_PER_S = 1e8
+# A tenth of the rate is what most faults leave. Nothing makes a slow link faster, but a busy machine hides a fast one.
 SLOW, FAST = 0.35, 0.5
 
 
@@ -34,7 +35,9 @@ SLOW, FAST = 0.35, 0.5
 def lab() -> Iterator[Lab]:
     """4 hosts, 2 leaves, 2 spines, every link 100 Mb/s."""
     name = f"faults{os.getpid()}"
-    made = build.up(plan(cluster_of(load("hgx-h100 nics=1"), 4), PlanOptions(name=name, rate_bits_per_s=1e8)))
+    made = build.up(
+        plan(cluster_of(load("hgx-h100 nics=1"), 4), PlanOptions(name=name, rate_bits_per_s=RATE_BITS_PER_S))
+    )
     yield made
     remove.down(name)
 
@@ -42,13 +45,13 @@ def lab() -> Iterator[Lab]:
 @pytest.fixture(autouse=True)
 def _healed_after(lab: Lab) -> Iterator[None]:
     yield
-    heal(lab)
-    settle(lab)
+    if heal(lab):
+        settle(lab)
 
 
 def settle(lab: Lab) -> None:
     with ThreadPoolExecutor(2) as executor:
-        wait_settled(lab, executor, 30.0)
+        wait_settled(lab, executor, PATIENCE_S)
 
 
 def put(lab: Lab, words: str) -> str:
@@ -70,6 +73,14 @@ def rate(lab: Lab, source: str, destination: str, spine: str | None = None) -> f
     assert len(ports) >= 2, "ECMP did not spread the flows"
     seen = send_stream(lab, route(lab.plan, source, destination), ports[:2], duration_s=0.6)
     return 8 * sum(flow.bandwidth_bytes_per_s for flow in seen)
+
+
+def expect_fast(lab: Lab, source: str, destination: str, spine: str | None = None) -> None:
+    """Measured again where a busy machine kept a way that nothing slows from its rate."""
+    wait_until(
+        lambda: rate(lab, source, destination, spine) > FAST * RATE_BITS_PER_S,
+        f"{FAST} of a link's rate from {source} to {destination} over {spine or 'any spine'}",
+    )
 
 
 def lost(lab: Lab, source: str, destination: str, spine: str, size_bytes: int = 200, packets: int = 100) -> float:
@@ -95,17 +106,17 @@ def state_of_ports(lab: Lab) -> dict[str, list[str]]:
 
 def test_a_slow_link_is_slow_in_one_direction_only(lab: Lab) -> None:
     put(lab, "link_slow leaf0 spine0")
-    assert rate(lab, "host0", "host2", "spine0") < SLOW * 1e8
-    assert rate(lab, "host0", "host2", "spine1") > FAST * 1e8
-    assert rate(lab, "host2", "host0", "spine0") > FAST * 1e8
+    assert rate(lab, "host0", "host2", "spine0") < SLOW * RATE_BITS_PER_S
+    expect_fast(lab, "host0", "host2", "spine1")
+    expect_fast(lab, "host2", "host0", "spine0")
     heal(lab)
-    assert rate(lab, "host0", "host2", "spine0") > FAST * 1e8
+    expect_fast(lab, "host0", "host2", "spine0")
 
 
 def test_a_link_that_is_down_is_left_by_all_flows_and_taken_again(lab: Lab) -> None:
     assert set(spines(lab, "host0", "host2").values()) == {"spine0", "spine1"}
     put(lab, "link_down leaf0 spine0")
-    until(lambda: set(spines(lab, "host0", "host2").values()) == {"spine1"}, "a way around")
+    wait_until(lambda: set(spines(lab, "host0", "host2").values()) == {"spine1"}, "a way around")
     assert lost(lab, "host0", "host2", "spine1") == 0
     heal(lab)
     settle(lab)
@@ -115,36 +126,35 @@ def test_a_link_that_is_down_is_left_by_all_flows_and_taken_again(lab: Lab) -> N
 def test_a_slow_leaf_slows_all_that_cross_it_and_nobody_else(lab: Lab) -> None:
     put(lab, "leaf_slow leaf1")
     for spine in ("spine0", "spine1"):
-        assert rate(lab, "host0", "host2", spine) < SLOW * 1e8
-    assert rate(lab, "host2", "host3") < SLOW * 1e8
-    assert rate(lab, "host0", "host1") > FAST * 1e8
+        assert rate(lab, "host0", "host2", spine) < SLOW * RATE_BITS_PER_S
+    assert rate(lab, "host2", "host3") < SLOW * RATE_BITS_PER_S
+    expect_fast(lab, "host0", "host1")
     heal(lab)
-    assert rate(lab, "host0", "host2", "spine0") > FAST * 1e8
+    expect_fast(lab, "host0", "host2", "spine0")
 
 
 def test_a_slow_host_has_slow_nics_and_little_cpu(lab: Lab) -> None:
     put(lab, "host_slow host2 share=10%")
-    assert rate(lab, "host0", "host2", "spine0") < SLOW * 1e8
-    assert rate(lab, "host2", "host0", "spine0") < SLOW * 1e8
-    assert rate(lab, "host0", "host3", "spine0") > FAST * 1e8
-    group, slow, normal = (
-        cpu.group_of(lab, "host2"),
-        seconds_of_a_cpu_second(lab, "host2"),
-        seconds_of_a_cpu_second(lab, "host3"),
-    )
-    assert slow > 2.5 * normal
+    assert rate(lab, "host0", "host2", "spine0") < SLOW * RATE_BITS_PER_S
+    assert rate(lab, "host2", "host0", "spine0") < SLOW * RATE_BITS_PER_S
+    expect_fast(lab, "host0", "host3", "spine0")
+    group = cpu.group_of(lab, "host2")
+    throttled = throttled_s(group)
+    loop = "import time\nwhile time.process_time() < 0.2: pass"
+    assert lab.run("host2", [sys.executable, "-I", "-c", loop]).returncode == 0
+    assert throttled_s(group) - throttled > 4 * 0.2, "with a tenth of a CPU it is held back for nine times as long"
+    assert not cpu.group_of(lab, "host3").exists()
     heal(lab)
-    assert seconds_of_a_cpu_second(lab, "host2") < 0.5 * slow
-    assert rate(lab, "host0", "host2", "spine0") > FAST * 1e8
+    expect_fast(lab, "host0", "host2", "spine0")
     assert not group.exists()
 
 
-def seconds_of_a_cpu_second(lab: Lab, host: str) -> float:
-    """How long a process on that host takes for a second of CPU; asked of a third of one."""
-    loop = "import time\nwhile time.process_time() < 0.33: pass\nprint(time.monotonic())"
-    begin = time.monotonic()
-    ended = lab.run(host, [sys.executable, "-I", "-c", loop])
-    return (float(ended.output[-1]) - begin) / 0.33
+def throttled_s(group: Path) -> float:
+    """For how long the kernel has held the processes of a cgroup back, with either version of cgroups."""
+    counters = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
+    if "throttled_usec" in counters:
+        return int(counters["throttled_usec"]) / 1e6
+    return int(counters["throttled_time"]) / 1e9
 
 
 def test_a_lossy_link_loses_its_share_of_packets_in_one_direction(lab: Lab) -> None:
@@ -160,21 +170,21 @@ def test_a_lossy_link_loses_its_share_of_packets_in_one_direction(lab: Lab) -> N
 def test_a_loss_can_hit_routing_as_well(lab: Lab) -> None:
     put(lab, "loss leaf0 spine1 fraction=1 routing=hit")
     # BGP's hold time has to run out first.
-    until(lambda: set(spines(lab, "host0", "host2").values()) == {"spine0"}, "a way around")
+    wait_until(lambda: set(spines(lab, "host0", "host2").values()) == {"spine0"}, "a way around")
 
 
 def test_a_cursed_route_hits_one_pair_over_one_spine_in_one_direction(lab: Lab) -> None:
     put(lab, "cursed_route host0 host2 spine=spine1")
-    assert rate(lab, "host0", "host2", "spine1") < SLOW * 1e8
+    assert rate(lab, "host0", "host2", "spine1") < SLOW * RATE_BITS_PER_S
     for source, destination, spine in (
         ("host0", "host2", "spine0"),
         ("host1", "host2", "spine1"),
         ("host0", "host3", "spine1"),
         ("host2", "host0", "spine1"),
     ):
-        assert rate(lab, source, destination, spine) > FAST * 1e8, (source, destination, spine)
+        expect_fast(lab, source, destination, spine)
     heal(lab)
-    assert rate(lab, "host0", "host2", "spine1") > FAST * 1e8
+    expect_fast(lab, "host0", "host2", "spine1")
 
 
 def test_a_smaller_mtu_at_one_end_swallows_long_packets_without_a_word(lab: Lab) -> None:
@@ -182,24 +192,24 @@ def test_a_smaller_mtu_at_one_end_swallows_long_packets_without_a_word(lab: Lab)
     assert lost(lab, "host0", "host2", "spine0", size_bytes=4000) == 1
     assert lost(lab, "host0", "host2", "spine0", size_bytes=1400) == 0
     assert lost(lab, "host0", "host2", "spine1", size_bytes=4000) == 0
-    assert rate(lab, "host0", "host2", "spine0") < SLOW * 1e8
+    assert rate(lab, "host0", "host2", "spine0") < SLOW * RATE_BITS_PER_S
     heal(lab)
     assert lost(lab, "host0", "host2", "spine0", size_bytes=4000) == 0
-    assert rate(lab, "host0", "host2", "spine0") > FAST * 1e8
+    expect_fast(lab, "host0", "host2", "spine0")
 
 
 def test_a_busy_neighbour_takes_most_of_a_link(lab: Lab) -> None:
     one = put(lab, "busy_neighbour leaf1 host2")
-    assert rate(lab, "host0", "host2", "spine0") < FAST * 1e8
-    assert rate(lab, "host0", "host3", "spine0") > FAST * 1e8
-    assert rate(lab, "host2", "host0", "spine0") > FAST * 1e8
+    assert rate(lab, "host0", "host2", "spine0") < FAST * RATE_BITS_PER_S
+    expect_fast(lab, "host0", "host3", "spine0")
+    expect_fast(lab, "host2", "host0", "spine0")
     heal(lab)
     assert not background.running(f"railwright-fault:{lab.identity}:{one}")
-    assert rate(lab, "host0", "host2", "spine0") > FAST * 1e8
+    expect_fast(lab, "host0", "host2", "spine0")
 
 
 def test_a_flapping_link_comes_and_goes(lab: Lab) -> None:
-    put(lab, "flapping leaf0 spine0 down=1 up=4")
+    one = put(lab, "flapping leaf0 spine0 down=1 up=4")
     seen: list[bool] = []
 
     def changed_often() -> bool:
@@ -208,12 +218,11 @@ def test_a_flapping_link_comes_and_goes(lab: Lab) -> None:
             seen.append(there)
         return len(seen) >= 4
 
-    until(changed_often, "a link that came and went", within_s=60)
+    wait_until(changed_often, "a link that came and went")
     heal(lab)
+    assert not background.running(f"railwright-fault:{lab.identity}:{one}"), "whatever switched it is gone"
     settle(lab)
-    end = time.monotonic() + 3
-    while time.monotonic() < end:
-        assert set(spines(lab, "host0", "host2").values()) == {"spine0", "spine1"}
+    assert set(spines(lab, "host0", "host2").values()) == {"spine0", "spine1"}
 
 
 def test_every_fault_healed_leaves_every_port_as_it_was(lab: Lab) -> None:
@@ -235,14 +244,14 @@ def test_every_fault_healed_leaves_every_port_as_it_was(lab: Lab) -> None:
     assert state_of_ports(lab) != before
     heal(lab)
     assert applied(lab) == ()
-    until(lambda: state_of_ports(lab) == before, "every port as it was")
+    wait_until(lambda: state_of_ports(lab) == before, "every port as it was")
 
 
 def test_healing_one_of_two_faults_of_a_port_leaves_the_other(lab: Lab) -> None:
     slow = put(lab, "link_slow leaf0 spine0 rate=30Mb/s")
     with_one = state_of_ports(lab)
     cursed = put(lab, "cursed_route host0 host2 spine=spine0 rate=5Mb/s")
-    assert rate(lab, "host0", "host2", "spine0") < 0.1 * 1e8
+    assert rate(lab, "host0", "host2", "spine0") < 0.1 * RATE_BITS_PER_S
     assert [one.id for one in heal(lab, [cursed])] == [cursed]
     assert state_of_ports(lab) == with_one
     assert [one.id for one in applied(lab)] == [slow]
@@ -281,9 +290,8 @@ def test_a_lab_that_ends_with_its_faults_leaves_no_child_and_no_cgroup() -> None
     assert not (state.LABS / name).exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_words_that_do_not_fit_the_lab_are_refused_and_change_nothing(lab: Lab) -> None:
+    for words, message in (
         ("link_slow leaf0", "needs TO"),
         ("link_slow leaf0 spine9", "no node in lab"),
         ("link_slow leaf0 leaf1", "no cable joins"),
@@ -303,12 +311,11 @@ def test_a_lab_that_ends_with_its_faults_leaves_no_child_and_no_cgroup() -> None
         ("mtu_mismatch leaf0 spine0 mtu=9000", "no mismatch"),
         ("mtu_mismatch leaf0 spine0 mtu=576", "out of range"),
         ("slow_link leaf0 spine0", "no fault named"),
-    ],
-)
-def test_words_that_do_not_fit_the_lab_are_refused_and_change_nothing(lab: Lab, words: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        put(lab, words)
-    assert applied(lab) == ()
+    ):
+        with pytest.raises(UsageError) as refused:
+            put(lab, words)
+        assert message in refused.value.message, words
+        assert applied(lab) == (), words
 
 
 def test_faults_that_would_undo_each_other_are_refused(lab: Lab) -> None:
@@ -320,13 +327,6 @@ def test_faults_that_would_undo_each_other_are_refused(lab: Lab) -> None:
     with pytest.raises(UsageError, match="no fault in lab"):
         heal(lab, ["loss"])
     assert [one.fault for one in applied(lab)] == ["link_down"]
-
-
-def until(condition: Callable[[], bool], what: str, within_s: float = 30.0) -> None:
-    end = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < end, f"within {within_s} s there was not {what}"
-        time.sleep(0.1)
 
 
 def test_each_fault_has_a_page_of_the_manual() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conftest import ROOT
+from tests.conftest import PATIENCE_S, ROOT, wait_until
 from tests.lab.test_faults import (
     _healed_after,  # noqa: F401 - a fixture
     put,
@@ -18,7 +18,6 @@ from tests.lab.test_faults import (
     test_a_link_that_is_down_is_left_by_all_flows_and_taken_again,  # noqa: F401
     test_a_smaller_mtu_at_one_end_swallows_long_packets_without_a_word,  # noqa: F401
     test_every_fault_healed_leaves_every_port_as_it_was,  # noqa: F401
-    until,
 )
 
 from railwright.lab import build, remove
@@ -31,7 +30,6 @@ from railwright.topology.cluster import cluster_of
 from railwright.topology.sources.load import load
 
 FRR10 = ROOT / ".cache/frr10"
-SETTLE_WITHIN_S = 90.0  # FRR 10's zebra waits ten seconds for its router advertisements
 
 pytestmark = [
     pytest.mark.machine,
@@ -48,7 +46,7 @@ def lab() -> Iterator[Lab]:
     options = PlanOptions(name=name, rate_bits_per_s=1e8, frr="10", ovs=True, ipv6_only=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FRR10_VARIABLE, str(FRR10))
-        made = build.up(plan(cluster_of(load("hgx-h100 nics=1"), 4), options), settle_within_s=SETTLE_WITHIN_S)
+        made = build.up(plan(cluster_of(load("hgx-h100 nics=1"), 4), options), settle_within_s=PATIENCE_S)
     yield made
     remove.down(name)
 
@@ -65,6 +63,6 @@ def test_all_daemons_of_a_slow_host_share_its_little_cpu(lab: Lab) -> None:
     put(lab, "host_slow host2 share=20%")
     group = cpu.group_of(lab, "host2")
     every = {"ovsdb-server", "ovs-vswitchd", "bgpd", "zebra", "mgmtd"}
-    until(lambda: commands_in(group) == every, "a cgroup with all daemons")
+    wait_until(lambda: commands_in(group) == every, "a cgroup with all daemons")
     heal(lab)
     assert not group.exists()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from tests.conftest import COMMAND, ROOT
+from tests.conftest import COMMAND, PATIENCE_S, ROOT, wait_until
 
 pytestmark = pytest.mark.machine
 
@@ -28,7 +28,7 @@ needs_lab = pytest.mark.skipif(
 
 def lab(*words: str, status: int | None = 0) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "RAILWRIGHT_FRR10": str(FRR10)}
-    done = subprocess.run([COMMAND, "lab", *words], capture_output=True, text=True, timeout=120, env=environment)
+    done = subprocess.run([COMMAND, "lab", *words], capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
     assert status is None or done.returncode == status, done.stderr + done.stdout
     return done
 
@@ -48,15 +48,17 @@ def left() -> list[str]:
     return found
 
 
+def made_of(name: str) -> int:
+    """How many namespaces of a lab there are."""
+    return len(list(Path("/run/netns").glob(f"rw-{name}*")))
+
+
 @pytest.fixture(autouse=True)
 def nothing_stays():
     yield
     for name in NAMES:
         lab("down", "--name", name, status=None)
-    deadline = time.monotonic() + 5
-    while left() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert left() == []
+    wait_until(lambda: not left(), "the end of all that labs made")
 
 
 def up(name: str, *more: str, count: int = 2) -> None:
@@ -147,20 +149,25 @@ def test_status_names_the_missing_routes_of_a_lab_whose_bgpd_was_killed():
     up("tone")
     pid = int(inside("tone", "spine0", "cat", "/run/railwright/labs/tone/nodes/spine0/bgpd.pid"))
     os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + 20
-    while (done := lab("status", "--name", "tone", status=None)).returncode != 1:
-        assert time.monotonic() < deadline, done.stdout
-    assert "missing through spine0" in done.stdout
+    seen = []
+
+    def is_missing() -> bool:
+        seen.append(lab("status", "--name", "tone", status=None))
+        return seen[-1].returncode == 1
+
+    wait_until(is_missing, "a status that misses routes")
+    assert "missing through spine0" in seen[-1].stdout
 
 
 @needs_lab
-@pytest.mark.parametrize("seed", range(4))
-def test_up_that_is_killed_at_any_moment_leaves_nothing_after_down(seed):
+@pytest.mark.parametrize("namespaces", [0, 1, 4, 6])
+def test_up_that_is_killed_at_any_moment_leaves_nothing_after_down(namespaces):
+    """From its folder over the first of six namespaces to the wait for routes."""
     child = subprocess.Popen(
         [COMMAND, "lab", "up", *SHAPE, "--count", "2", "--name", "tone"], stderr=subprocess.DEVNULL
     )
-    # From the first namespaces to the wait for routes.
-    time.sleep(random.Random(seed).uniform(0.2, 1.5))
+    wait_until(lambda: Path("/run/railwright/labs/tone").exists() and made_of("tone") >= namespaces, "its namespaces")
+    time.sleep(random.Random(namespaces).uniform(0.0, 0.3))
     child.send_signal(signal.SIGKILL)
     child.wait()
     done = lab("down", "--name", "tone", status=None)
@@ -173,9 +180,9 @@ def test_up_that_is_interrupted_removes_what_it_made_itself():
     child = subprocess.Popen(
         [COMMAND, "lab", "up", *SHAPE, "--count", "2", "--name", "tone"], stderr=subprocess.DEVNULL
     )
-    time.sleep(1.0)
+    wait_until(lambda: made_of("tone") >= 2, "its first namespaces")
     child.send_signal(signal.SIGINT)
-    assert child.wait(30) == 2
+    assert child.wait(PATIENCE_S) == 2
     assert not Path("/run/railwright/labs/tone").exists()
 
 

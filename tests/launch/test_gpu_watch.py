@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from tests.benchmarks.jobs import job_of
+from tests.conftest import PATIENCE_S, wait_until
 from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
 
@@ -123,15 +124,15 @@ def benchmark():
 RESULT = Result(benchmark="b", quantity="latency_s", path="gpu0>gpu1", settings={"iterations": 7})
 
 
-def watched(variables, machine, *, seconds):
+def watched(variables, machine, ready):
     with GpuWatch(job_on(machine), variables) as watch:
-        time.sleep(seconds)
+        wait_until(lambda: ready(watch), "what the watch waits for")
         return watch.joined(RESULT)
 
 
 def test_a_launch_is_watched_by_a_child(stand_ins, machine):  # noqa: F811
     variables = os.environ | environment(stand_ins, *ADDRESSES, STANDIN_NVML_BUSY="97", STANDIN_NVML_CLOCK="1410")
-    result = watched(variables, machine, seconds=2.5)
+    result = watched(variables, machine, lambda watch: len(watch._child.output) >= 4)
     assert result.settings["gpu_samples"] >= 2
     assert (result.settings["gpu_clock_min_hz"], result.settings["gpu_clock_min_of"]) == (1410e6, "gpu1")
     assert (result.settings["gpu_power_max_w"], result.settings["iterations"]) == (512.34, 7)
@@ -149,8 +150,13 @@ def test_a_launch_is_watched_by_a_child(stand_ins, machine):  # noqa: F811
     ],
 )
 def test_a_result_without_samples_says_so_and_why(stand_ins, machine, changed, why, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(gpu_watch, "_SILENT_S", 1.0)
-    result = watched(os.environ | environment(stand_ins, *ADDRESSES, **changed), machine, seconds=1.5)
+    monkeypatch.setattr(gpu_watch, "_SILENT_S", 1.0 if "said nothing" in why else PATIENCE_S)
+
+    def is_known(watch):
+        sampled = watch._child is None or len(watch._child.output) >= 2
+        return sampled or TOO_SHORT != watch._why_not() == why
+
+    result = watched(os.environ | environment(stand_ins, *ADDRESSES, **changed), machine, is_known)
     assert result.settings == {"iterations": 7, "gpu_samples": 0, "gpu_not_watched": why}
     assert result.evidence == ()
 
@@ -352,8 +358,8 @@ def test_python_files_of_the_folder_in_which_somebody_stands_are_not_run(stood_i
     job = job_of(chosen, machine, tuple(os.sched_getaffinity(0)), {"sizes": "4K"})
     planned = Planned(chosen, job, Plan(path="p", seconds=1, memory_bytes=0))
     assert {one.outcome for one in Session(planned, LocalLauncher(), dict(os.environ), 20.0).results()} == {"measured"}
-    with GpuWatch(job_on(machine), dict(os.environ)):
-        time.sleep(1.0)
+    with GpuWatch(job_on(machine), dict(os.environ)) as watch:
+        wait_until(lambda: watch._child.output or watch._child.poll() is not None, "a word or the end of the sampler")
     assert not (tmp_path / "ran").exists()
 
 

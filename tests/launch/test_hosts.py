@@ -8,14 +8,13 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.conftest import COMMAND, Driver, wait_until
+from tests.conftest import COMMAND, PATIENCE_S, Driver, wait_until
 
 from railwright.lab import build, remove, ssh, state
 from railwright.lab.faults.applied import apply, heal
@@ -105,7 +104,7 @@ def mended(hosts: Hosts) -> Iterator[Hosts]:
     yield hosts
     heal(hosts.lab)
     with ThreadPoolExecutor(2) as executor:
-        wait_settled(hosts.lab, executor, 30.0)
+        wait_settled(hosts.lab, executor, PATIENCE_S)
 
 
 @pytest.fixture
@@ -116,7 +115,7 @@ def daemons(hosts: Hosts) -> dict[int, str]:
 
 def expect_nothing_left(hosts: Hosts, daemons: dict[int, str], railwright: Driver) -> None:
     """Sessions of sshd end a moment after their commands; the folder of a killed rank is for the next launch there."""
-    wait_until(lambda: set(hosts.processes()) <= set(daemons), "an end of all that the launch started", within_s=15)
+    wait_until(lambda: set(hosts.processes()) <= set(daemons), "an end of all that the launch started")
     assert set(daemons) <= set(hosts.processes()), "a daemon of the lab was ended, too"
     sweep()
     railwright.expect_nothing_left()
@@ -242,7 +241,7 @@ def test_ctrl_c_leaves_nothing_in_any_namespace(railwright, hosts, daemons, busy
 def test_a_killed_parent_leaves_no_process_in_any_namespace(railwright, hosts, daemons, busy):
     busy.kill()
     busy.wait()
-    wait_until(lambda: set(hosts.processes()) <= set(daemons), "the end of mpirun and all ranks", within_s=15)
+    wait_until(lambda: set(hosts.processes()) <= set(daemons), "the end of mpirun and all ranks")
     assert set(daemons) <= set(hosts.processes())
 
 
@@ -250,11 +249,9 @@ def test_a_killed_parent_leaves_no_process_in_any_namespace(railwright, hosts, d
 def test_a_host_that_cannot_be_reached_is_an_error_with_its_name(railwright, mended, way):
     mended.put("link_down host2 leaf1")
     wait_until(lambda: no_route(mended.lab), "the withdrawal of its routes")
-    begun = time.monotonic()
     done = railwright(
         *mended.words(way, railwright, "run", "mpi_all_reduce", *QUICK, hosts="host0,host1,host2"), within_s=WITHIN_S
     )
-    assert time.monotonic() - begun < 25
     assert done.status == 3
     why = "it has no route there" if way == "namespaces" else "ssh: connect to host .* Network is unreachable"
     assert re.search(rf"railwright: host2.*{why}", done.message()), done.message()

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from tests.conftest import wait_until
 
 from railwright import process
 from railwright.process import Child
@@ -40,10 +41,7 @@ def test_a_child_that_ignores_sigterm_is_killed_with_its_group() -> None:
         grandchild = int(child.output[0])
         child.stop(grace_s=0.1)
         assert child.poll() == -signal.SIGKILL
-    deadline = time.monotonic() + 10
-    while is_alive(grandchild) and time.monotonic() < deadline:  # whoever adopted it reaps it
-        time.sleep(0.01)
-    assert not is_alive(grandchild)
+    wait_until(lambda: not is_alive(grandchild), "its end: whoever adopted it reaps it")
 
 
 @pytest.mark.machine
@@ -62,9 +60,7 @@ def test_a_killed_child_that_does_not_end_is_left_behind_by_name_and_nobody_hang
             child.stop()
             tracer.kill()
             pytest.skip(f"this process may not trace: error {seized}")
-        started = time.monotonic()
         ended = child.wait(0.1)
-        assert time.monotonic() - started < 10
         assert (ended.timed_out, ended.describe()) == (True, "killed by SIGKILL")
         assert ended.output[-1] == f"process {child.pid} was killed and is still there after 0.3 s"
         assert is_alive(child.pid)

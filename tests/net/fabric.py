@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import COMMAND, ROOT, wait_until
+from tests.conftest import COMMAND, PATIENCE_S, ROOT, wait_until
 
 from railwright.process import die_with_parent
 
@@ -81,7 +81,7 @@ class Fabric:
         """Run it for the first pod; `words` may name another end."""
         which = [] if pod == "" else ["--pod", pod or f"{self.pod['namespace']}/{self.pod['name']}"]
         argv = self.argv(*which, *(self.daemon if daemon else []), *words, "--json")
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S)
         assert "Traceback" not in done.stderr, done.stderr
         records = [json.loads(line) for line in done.stdout.splitlines()]
         lines = tuple(record for record in records if record["record"] == "net_check")
@@ -129,7 +129,7 @@ class Fabric:
 
     def settled(self) -> bool:
         """Whether all rails are well and all is advertised, by the daemon's own word."""
-        ready = subprocess.run(self._asks("status"), capture_output=True, timeout=30).returncode == 0
+        ready = subprocess.run(self._asks("status"), capture_output=True, timeout=PATIENCE_S).returncode == 0
         return ready and all(one["advertised"] for one in self.attached())
 
     def attached(self) -> list[dict[str, Any]]:
@@ -142,7 +142,7 @@ class Fabric:
 
 
 def run(*argv: str) -> str:
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
     return done.stdout
 

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from tests.conftest import COMMAND
+from tests.conftest import COMMAND, PATIENCE_S
 from tests.net.fabric import run
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: network namespaces need root")]
@@ -36,7 +36,7 @@ def cable() -> Iterator[None]:
 def check(*words: str) -> tuple[int, dict[str, dict[str, str]], str]:
     environment = {**os.environ, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}  # without railwrightd, wherever it may be
     argv = [COMMAND, "net", "check", "--netns", POD, *words]
-    done = subprocess.run([*argv, "--json"], capture_output=True, text=True, timeout=60, env=environment)
+    done = subprocess.run([*argv, "--json"], capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
     records = [json.loads(line) for line in done.stdout.splitlines()]
     return done.returncode, {one["check"]: one for one in records if "check" in one}, done.stderr
 
