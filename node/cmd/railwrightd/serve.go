@@ -87,10 +87,10 @@ func tellCheck(told io.Writer, file string, read config.Config) (int, error) {
 
 func announceSettings(read config.Config) announce.Settings {
 	settings := announce.Settings{Socket: read.FRR.BGPSocket, ASN: read.FRR.ASN}
-	for _, rail := range read.Rails {
+	for _, rail := range read.EveryRail() {
 		settings.Rails = append(settings.Rails, announce.RailSettings{
 			Name: rail.Name, Bridge: rail.Bridge, Peer: rail.Leaf, Table: rail.Table, Prefixes: rail.Prefixes,
-			MaxPrefixes: rail.MaxPrefixes,
+			MaxPrefixes: rail.MaxPrefixes, Retired: rail.Retired,
 		})
 	}
 	return settings
@@ -113,7 +113,7 @@ func switchSettings(read config.Config, log *slog.Logger) openvswitch.Settings {
 	settings := openvswitch.Settings{
 		Database: read.OpenVSwitch.Database, Management: read.OpenVSwitch.Management, Log: log,
 	}
-	for _, rail := range read.Rails {
+	for _, rail := range read.EveryRail() {
 		settings.Rails = append(settings.Rails, openvswitch.RailSettings{Rail: rail.Rail, Leaf: rail.Leaf})
 	}
 	return settings
@@ -199,6 +199,11 @@ func openParts(
 	if err != nil {
 		return parts, closeAll, err
 	}
+	read, err = retire(read, parts.Store, parts.Pods.Boot())
+	if err != nil {
+		return parts, closeAll, err
+	}
+	parts.Config, parts.Forget = read, func(rail string) error { return forgetRail(read, rail) }
 	routes, err := openAnnouncer(read)
 	if err != nil {
 		return parts, closeAll, misuse{err}
@@ -239,6 +244,34 @@ func openStore(read config.Config, counted *metrics.Metrics, log *slog.Logger) (
 	}
 	counted.Damaged(len(damaged))
 	return kept, err
+}
+
+func railsFile(read config.Config) string { return filepath.Join(read.StateFolder, "rails.json") }
+
+// retire the rails that this node served before and that the configuration has no more, and remember all that may be
+// programmed from now on.
+func retire(read config.Config, kept *store.Store, boot string) (config.Config, error) {
+	before, err := config.RecallRails(railsFile(read))
+	if err != nil {
+		return read, err
+	}
+	read.RetiredRails, err = read.Retired(before, func(rail string) bool {
+		return slices.ContainsFunc(kept.All(), func(record store.Record) bool { return record.Rail == rail && record.Boot == boot })
+	})
+	if err != nil {
+		return read, misuse{err}
+	}
+	return read, config.RememberRails(railsFile(read), read.EveryRail())
+}
+
+// forgetRail that is retired, and of which nothing is left.
+func forgetRail(read config.Config, name string) error {
+	before, err := config.RecallRails(railsFile(read))
+	if err != nil {
+		return err
+	}
+	rest := slices.DeleteFunc(before, func(rail config.Rail) bool { return rail.Retired && rail.Name == name })
+	return config.RememberRails(railsFile(read), rest)
 }
 
 // links of this host, by netlink.

@@ -52,6 +52,8 @@ type RailSettings struct {
 	// MaxPrefixes of each address family, as a leaf's maximum-prefix counts; 0: 200. To be below the leaf's: it ends the
 	// whole session of a node that announces more.
 	MaxPrefixes int
+	// Retired: out of the configuration. Its leaf and its prefixes may be another rail's by now.
+	Retired bool
 }
 
 const (
@@ -119,6 +121,9 @@ func (r RailSettings) checkTable() error {
 func apart(one, other RailSettings) error {
 	if one.Name == other.Name {
 		return fmt.Errorf("two rails are called %s", one.Name)
+	}
+	if one.Retired || other.Retired {
+		return nil
 	}
 	if one.neighbor() == other.neighbor() {
 		return fmt.Errorf("rails %s and %s have the same leaf %s: give each its own", other.Name, one.Name, one.neighbor())

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"railwright/node/internal/plan"
@@ -25,6 +26,8 @@ type Config struct {
 	Metrics      netip.AddrPort
 	NetnsFolders []string
 	Rails        []Rail
+	// RetiredRails are no more in the file, but hold attachments, or did.
+	RetiredRails []Rail
 	OpenVSwitch  OpenVSwitch
 	FRR          FRR
 	Tenants      Tenants
@@ -45,7 +48,12 @@ type Rail struct {
 	Prefixes []netip.Prefix
 	// MaxPrefixes that are announced at most; below the leaf's maximum-prefix, which would end the whole session.
 	MaxPrefixes int
+	// Retired: out of the configuration. It takes no new attachment, and is forgotten once it has none.
+	Retired bool
 }
+
+// EveryRail that may have something programmed: those configured, and then those retired.
+func (c Config) EveryRail() []Rail { return slices.Concat(c.Rails, c.RetiredRails) }
 
 // Carries says whether pods may have the address on this rail.
 func (r Rail) Carries(address netip.Addr) bool {

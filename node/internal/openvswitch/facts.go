@@ -2,6 +2,7 @@ package openvswitch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -12,6 +13,14 @@ import (
 
 	"railwright/node/internal/attachment"
 	"railwright/node/internal/plan"
+)
+
+// Errors of Facts that tell what is surely so; all others may be a moment's.
+var (
+	// ErrNoBridge: Open vSwitch answers and has no such bridge, so no flow of it either.
+	ErrNoBridge = errors.New("Open vSwitch has no bridge")
+	// ErrNoUplink: nothing can leave the bridge.
+	ErrNoUplink = errors.New("the bridge has no uplink that works")
 )
 
 // Facts of a rail's bridge. An error where it is not fit to carry pods, or where Open vSwitch does not answer: what was
@@ -37,8 +46,8 @@ func (c *Client) facts(ctx context.Context, bridge *bridge) (plan.Facts, error) 
 	rail := c.rails[bridge.name]
 	row, ok := read.bridges[bridge.name]
 	if !ok {
-		return plan.Facts{}, fmt.Errorf("Open vSwitch has no bridge %s; make it: ovs-vsctl add-br %s -- set bridge %s "+
-			"fail_mode=secure other-config:hwaddr=MAC", bridge.name, bridge.name, bridge.name)
+		return plan.Facts{}, fmt.Errorf("%w %s; make it: ovs-vsctl add-br %s -- set bridge %s "+
+			"fail_mode=secure other-config:hwaddr=MAC", ErrNoBridge, bridge.name, bridge.name, bridge.name)
 	}
 	own, err := c.host.face(bridge.name)
 	if err != nil {
@@ -53,8 +62,8 @@ func (c *Client) facts(ctx context.Context, bridge *bridge) (plan.Facts, error) 
 	}
 	ports := read.numbers(row)
 	if ports[rail.Uplink] == 0 {
-		return plan.Facts{}, fmt.Errorf("the uplink %s is no port of %s that works; ovs-vsctl add-port %s %s, or see the "+
-			"interface's error", rail.Uplink, bridge.name, bridge.name, rail.Uplink)
+		return plan.Facts{}, fmt.Errorf("%w: the uplink %s is no port of %s that works; ovs-vsctl add-port %s %s, or see the "+
+			"interface's error", ErrNoUplink, rail.Uplink, bridge.name, bridge.name, rail.Uplink)
 	}
 	facts := plan.Facts{
 		UplinkPort: ports[rail.Uplink], BridgeMAC: own.mac, HostAddresses: own.addresses, Ports: ports, AnswersND: answersND,

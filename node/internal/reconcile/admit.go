@@ -68,10 +68,15 @@ func (r *Reconciler) railOf(ctx context.Context, hostInterface string) (*rail, e
 	}
 	var bridges []string
 	for _, rail := range r.rails {
-		if rail.Bridge == bridge {
+		switch {
+		case rail.Bridge == bridge && rail.configured.Retired:
+			return nil, fail(NoRail, "let the plugin before us use the bridge of a rail, or put this one back into the configuration",
+				"%s is on the bridge of rail %s, which was taken out of the configuration", hostInterface, rail.Name)
+		case rail.Bridge == bridge:
 			return rail, nil
+		case !rail.configured.Retired:
+			bridges = append(bridges, rail.Bridge)
 		}
-		bridges = append(bridges, rail.Bridge)
 	}
 	slices.Sort(bridges)
 	return nil, fail(NoRail, "let the plugin before us use the bridge of a rail",

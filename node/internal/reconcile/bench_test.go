@@ -36,6 +36,9 @@ type bench struct {
 	folder    string
 	stones    string
 	stop      func()
+	// without this rail in the configuration; unknown: nor is it known from before.
+	without string
+	unknown bool
 }
 
 var bothParts = []attachment.Part{attachment.Flows, attachment.Routes}
@@ -72,17 +75,27 @@ func (bn *bench) start() *bench {
 	if os.Getenv("RAILWRIGHT_TEST_LOG") != "" {
 		told = os.Stderr
 	}
+	configured := config.Config{AdvertiseTimeout: 200 * time.Millisecond, ConfirmTimeout: 100 * time.Millisecond}
+	for _, rail := range []config.Rail{
+		{Rail: plan.Rail{Name: "rail0", Bridge: "br0", Uplink: "p0", Table: 210}, IPv4: true, IPv6: true, MaxPrefixes: 90, Prefixes: pods},
+		{Rail: plan.Rail{Name: "rail1", Bridge: "br1", Uplink: "p1", Table: 211}, IPv4: true, MaxPrefixes: 90, Prefixes: pods},
+	} {
+		rail.Retired = rail.Name == bn.without
+		switch {
+		case !rail.Retired:
+			configured.Rails = append(configured.Rails, rail)
+		case !bn.unknown:
+			configured.RetiredRails = append(configured.RetiredRails, rail)
+		}
+	}
 	bn.Reconciler = New(Parts{
-		Config: config.Config{
-			Rails: []config.Rail{
-				{Rail: plan.Rail{Name: "rail0", Bridge: "br0", Uplink: "p0", Table: 210}, IPv4: true, IPv6: true, MaxPrefixes: 90, Prefixes: pods},
-				{Rail: plan.Rail{Name: "rail1", Bridge: "br1", Uplink: "p1", Table: 211}, IPv4: true, MaxPrefixes: 90, Prefixes: pods},
-			},
-			AdvertiseTimeout: 200 * time.Millisecond, ConfirmTimeout: 100 * time.Millisecond,
-		},
-		Store: kept, Switch: bn.sw, Announcer: bn.routes, Directory: bn.directory, Pods: bn.pods,
+		Config: configured,
+		Store:  kept, Switch: bn.sw, Announcer: bn.routes, Directory: bn.directory, Pods: bn.pods,
 		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(told, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Links: fakeLinks{}, Tombstones: bn.stones,
+		Links: fakeLinks{}, Tombstones: bn.stones, Forget: func(rail string) error {
+			bn.diary.write("forget %s", rail)
+			return nil
+		},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})

@@ -82,7 +82,12 @@ func (r *Reconciler) undo(ctx context.Context, record store.Record) error {
 		failpoint.Reach(failpoint.DeleteStored)
 		r.metrics.Step("delete", "store", time.Since(began))
 	}
-	if rail := r.rails[record.Rail]; rail != nil {
+	rail := r.rails[record.Rail]
+	if rail == nil && record.Boot == r.pods.Boot() {
+		return fmt.Errorf("its rail %s is neither configured nor known from before, so its flows and routes cannot be undone",
+			record.Rail)
+	}
+	if rail != nil {
 		began = time.Now()
 		result, err := rail.ask(ctx)
 		if err != nil {

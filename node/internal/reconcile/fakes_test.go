@@ -22,11 +22,13 @@ import (
 // fakeSwitch has one bridge for each rail.
 type fakeSwitch struct {
 	*diary
-	mutex  sync.Mutex
-	away   error
-	ports  map[string]uint32
-	flows  map[string]map[plan.Key]plan.Flow
-	events chan openvswitch.Event
+	mutex sync.Mutex
+	away  error
+	// missing is what br0 lacks.
+	missing error
+	ports   map[string]uint32
+	flows   map[string]map[plan.Key]plan.Flow
+	events  chan openvswitch.Event
 	// gate holds every Change and Replace up until it is closed or given to; nil: none.
 	gate chan struct{}
 	// counting is called before Counters answers; nil: nothing is.
@@ -47,6 +49,9 @@ func (f *fakeSwitch) Facts(_ context.Context, rail plan.Rail) (plan.Facts, error
 	ports := map[string]uint32{}
 	for name, port := range f.ports {
 		ports[name] = port
+	}
+	if rail.Bridge == "br0" && f.missing != nil {
+		return plan.Facts{}, f.missing
 	}
 	return plan.Facts{
 		UplinkPort: 1, BridgeMAC: attachment.MAC{2, 1, 1, 1, 1, 1}, LeafMAC: attachment.MAC{2, 9, 9, 9, 9, 9}, Ports: ports,

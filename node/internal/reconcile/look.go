@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -132,7 +133,7 @@ type Seen struct {
 // List all attachments.
 func (r *Reconciler) List(ctx context.Context) []Seen {
 	records := r.store.All()
-	rails, tallies := r.inOrder(), map[string]tally{}
+	rails, tallies := slices.Collect(maps.Values(r.rails)), map[string]tally{}
 	for i, counted := range askRails(rails, func(rail *rail) tally { return rail.tally(ctx) }) {
 		tallies[rails[i].Name] = counted
 	}
@@ -160,7 +161,7 @@ func (r *Reconciler) List(ctx context.Context) []Seen {
 	return all
 }
 
-// inOrder gives the rails in the order of the configuration.
+// inOrder gives the rails in the order of the configuration; not those that it has no more.
 func (r *Reconciler) inOrder() []*rail {
 	rails := make([]*rail, 0, len(r.rails))
 	for _, configured := range r.config.Rails {

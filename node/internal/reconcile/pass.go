@@ -8,6 +8,7 @@ import (
 
 	"railwright/node/internal/attachment"
 	"railwright/node/internal/failpoint"
+	"railwright/node/internal/openvswitch"
 	"railwright/node/internal/plan"
 	"railwright/node/internal/store"
 )
@@ -23,10 +24,13 @@ func (r *rail) pass(ctx context.Context, todo due) (*outcome, seen) {
 	records := r.records()
 	result := newOutcome()
 	looked := seen{outcome: result, at: time.Now(), byNumber: map[uint16]int{}}
-
+	if r.configured.Retired && len(records) == 0 {
+		r.leave(ctx, result)
+		return result, looked
+	}
 	known := r.withdraw(ctx, records, todo.routes, result)
 	planned, err := r.plan(ctx, records, result)
-	if err == nil {
+	if err == nil && !planned.nowhere {
 		looked.count(planned)
 		err = r.program(ctx, planned.flows, todo.flows)
 	}
@@ -50,6 +54,8 @@ type planned struct {
 	flows     []plan.Flow
 	view      uint64
 	bridgeMAC attachment.MAC
+	// nowhere: there is no bridge for them.
+	nowhere bool
 }
 
 func (s *seen) count(planned planned) {
@@ -65,7 +71,10 @@ func (r *rail) plan(ctx context.Context, records []store.Record, result *outcome
 	ctx, cancel := context.WithTimeout(ctx, switchBound)
 	defer cancel()
 	facts, err := r.reconciler.openVSwitch.Facts(ctx, r.Rail)
-	if err != nil {
+	nowhere := r.configured.Retired && errors.Is(err, openvswitch.ErrNoBridge)
+	// A rail is often taken out because its NIC is gone. Its pods reach nobody, and their flows go.
+	cut := r.configured.Retired && errors.Is(err, openvswitch.ErrNoUplink)
+	if err != nil && !nowhere && !cut {
 		return planned{}, err
 	}
 	// The view is taken before the flows are made of it: what changes meanwhile brings another pass.
@@ -81,7 +90,36 @@ func (r *rail) plan(ctx context.Context, records []store.Record, result *outcome
 	for _, one := range left {
 		result.left[one.Key] = one.Why
 	}
-	return planned{flows, version, facts.BridgeMAC}, nil
+	return planned{flows, version, facts.BridgeMAC, nowhere}, nil
+}
+
+// leave nothing of a retired rail that has no attachment any more, and forget it.
+func (r *rail) leave(ctx context.Context, result *outcome) {
+	result.announced = prefixes{}
+	if r.left {
+		return
+	}
+	err := within(ctx, func(bound context.Context) error {
+		_, err := r.reconciler.openVSwitch.Facts(bound, r.Rail)
+		if !errors.Is(err, openvswitch.ErrNoBridge) {
+			_, err = r.reconciler.openVSwitch.Replace(bound, r.Bridge, nil)
+			return err
+		}
+		return nil
+	})
+	result.flows, r.last = err, nil
+	if !r.sync(ctx, nil, result) || err != nil {
+		result.announced = r.announced
+		return
+	}
+	if r.reconciler.forget != nil {
+		if err := r.reconciler.forget(r.Name); err != nil {
+			result.flows = err
+			return
+		}
+	}
+	r.left = true
+	r.reconciler.log.Info("nothing of a rail that was taken out of the configuration is left", "rail", r.Name)
 }
 
 // program the bridge: the difference where what it has is known, all of it otherwise or where a look at all is due.

@@ -51,6 +51,8 @@ type rail struct {
 	// The rest is the worker's alone. last and announced are nil where they are not known.
 	last      applied
 	announced prefixes
+	// left: it is retired, and nothing of it is there any more.
+	left bool
 }
 
 // seen of a rail by its last pass.

@@ -54,6 +54,8 @@ type Parts struct {
 	Tombstones string
 	// Rights that this process lacks or that cannot be told, one sentence each; nil: none is looked at.
 	Rights func() []string
+	// Forget a retired rail for good; nil: there is none.
+	Forget func(rail string) error
 }
 
 // Reconciler of one node.
@@ -69,6 +71,7 @@ type Reconciler struct {
 	links       Links
 	tombstones  string
 	rights      func() []string
+	forget      func(rail string) error
 
 	rails   map[string]*rail
 	locks   keyLocks
@@ -91,11 +94,11 @@ func New(parts Parts) *Reconciler {
 	reconciler := &Reconciler{
 		config: parts.Config, store: parts.Store, openVSwitch: parts.Switch, announcer: parts.Announcer,
 		directory: parts.Directory, pods: parts.Pods, metrics: parts.Metrics, log: parts.Log,
-		links: parts.Links, tombstones: parts.Tombstones, rights: parts.Rights,
+		links: parts.Links, tombstones: parts.Tombstones, rights: parts.Rights, forget: parts.Forget,
 		garbage: garbage{grace: defaultGrace}, rails: map[string]*rail{}, claims: newClaims(),
 		confirm: newConfirmer(), watch: make(signal, 1), tend: make(signal, 1), started: make(chan struct{}),
 	}
-	for _, configured := range parts.Config.Rails {
+	for _, configured := range parts.Config.EveryRail() {
 		reconciler.rails[configured.Name] = newRail(reconciler, configured)
 	}
 	return reconciler
@@ -106,7 +109,10 @@ func (r *Reconciler) Run(ctx context.Context) {
 	r.buryLastBoot()
 	for _, record := range r.store.All() {
 		if r.rails[record.Rail] == nil {
-			r.logOf(record).Warn("its rail is not configured any more: its flows and routes are left alone until its DEL")
+			r.logOf(record).Error("its rail is neither configured nor known from before: what it has stays, and its addresses with it, " +
+				"until the rail is in the configuration again or the machine was restarted")
+		} else if r.rails[record.Rail].configured.Retired {
+			r.logOf(record).Warn("its rail was taken out of the configuration: it is served until its DEL")
 		}
 	}
 	r.claimAll(ctx)

@@ -1,0 +1,68 @@
+package config
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"railwright/node/internal/plan"
+)
+
+func railOf(name, bridge string, table int) Rail {
+	return Rail{
+		Rail: plan.Rail{Name: name, Bridge: bridge, Uplink: "u" + bridge, Table: table}, Leaf: netip.MustParseAddr("192.0.2.1"),
+		IPv4: true, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}, MaxPrefixes: 7,
+	}
+}
+
+func TestARailThatIsOutOfTheConfigurationIsRetired(t *testing.T) {
+	now := Config{Rails: []Rail{railOf("rail0", "br0", 1), railOf("rail1", "br1", 2)}}
+	for what, given := range map[string]struct {
+		before Rail
+		// retired it is, or what is said where it holds attachments.
+		retired bool
+		told    string
+	}{
+		"the same":           {railOf("rail0", "br0", 1), false, ""},
+		"gone":               {railOf("rail9", "br9", 9), true, ""},
+		"on another bridge":  {railOf("rail0", "br9", 1), false, "rail rail0 has attachments on bridge br9 with table 1"},
+		"with another table": {railOf("rail0", "br0", 9), false, "gives it bridge br0 and table 1"},
+		"called otherwise":   {railOf("rail9", "br1", 2), false, "gives its bridge to rail rail1"},
+		"robbed of a table":  {railOf("rail9", "br9", 2), false, "gives its table to rail rail1"},
+	} {
+		for _, holds := range []bool{false, true} {
+			retired, err := now.Retired([]Rail{given.before}, func(string) bool { return holds })
+			if (len(retired) == 1 && retired[0].Retired && retired[0].Bridge == given.before.Bridge) != given.retired {
+				t.Errorf("%s, holds %v: retired %v", what, holds, retired)
+			}
+			if wrong := holds && given.told != ""; (err != nil) != wrong || wrong && !strings.Contains(err.Error(), given.told) {
+				t.Errorf("%s, holds %v: %v", what, holds, err)
+			}
+		}
+	}
+}
+
+func TestRailsAreRemembered(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rails.json")
+	if none, err := RecallRails(file); err != nil || len(none) != 0 {
+		t.Errorf("before the first time: %v %v", none, err)
+	}
+	unnumbered := railOf("rail1", "br1", 2)
+	unnumbered.Leaf, unnumbered.Retired = netip.Addr{}, true
+	kept := []Rail{railOf("rail0", "br0", 1), unnumbered}
+	if err := RememberRails(file, kept); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := RecallRails(file); err != nil || !reflect.DeepEqual(found, kept) {
+		t.Errorf("%v %v", found, err)
+	}
+	if err := os.WriteFile(file, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := RecallRails(file); err == nil || !strings.Contains(err.Error(), "delete "+file) {
+		t.Errorf("what cannot be read: %v", err)
+	}
+}
