@@ -812,8 +812,10 @@ func (x *RailStatus) GetPrefixes() []string {
 type StatusReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Rails []*RailStatus          `protobuf:"bytes,1,rep,name=rails,proto3" json:"rails,omitempty"`
-	// Problems of the daemon itself: a state directory that cannot be written, a tenant directory that is stale.
-	Problems      []string `protobuf:"bytes,2,rep,name=problems,proto3" json:"problems,omitempty"`
+	// What is in the way of every Add: a state directory that cannot be written, a tenant directory that is away.
+	Problems []string `protobuf:"bytes,2,rep,name=problems,proto3" json:"problems,omitempty"`
+	// What is wrong with single tenants, records and addresses; all others are served.
+	Notes         []string `protobuf:"bytes,3,rep,name=notes,proto3" json:"notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -858,6 +860,13 @@ func (x *StatusReply) GetRails() []*RailStatus {
 func (x *StatusReply) GetProblems() []string {
 	if x != nil {
 		return x.Problems
+	}
+	return nil
+}
+
+func (x *StatusReply) GetNotes() []string {
+	if x != nil {
+		return x.Notes
 	}
 	return nil
 }
@@ -1250,10 +1259,11 @@ const file_api_v1_node_proto_rawDesc = "" +
 	"\bprefixes\x18\a \x03(\tR\bprefixes\x1a:\n" +
 	"\fDroppedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"_\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"u\n" +
 	"\vStatusReply\x124\n" +
 	"\x05rails\x18\x01 \x03(\v2\x1e.railwright.node.v1.RailStatusR\x05rails\x12\x1a\n" +
-	"\bproblems\x18\x02 \x03(\tR\bproblems\"\r\n" +
+	"\bproblems\x18\x02 \x03(\tR\bproblems\x12\x14\n" +
+	"\x05notes\x18\x03 \x03(\tR\x05notes\"\r\n" +
 	"\vListRequest\"\xad\x05\n" +
 	"\bAttached\x12)\n" +
 	"\x03key\x18\x01 \x01(\v2\x17.railwright.node.v1.KeyR\x03key\x12.\n" +

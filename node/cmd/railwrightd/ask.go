@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -74,7 +75,7 @@ func status(ctx context.Context, arguments []string, told io.Writer) (int, error
 		return 0, err
 	}
 	code := exitOK
-	problems := reply.GetProblems()
+	problems := slices.Concat(reply.GetProblems(), reply.GetNotes())
 	for _, rail := range reply.GetRails() {
 		for _, problem := range rail.GetProblems() {
 			problems = append(problems, rail.GetRail()+": "+problem)

@@ -258,6 +258,7 @@ type fakeDirectory struct {
 	version uint64
 	changed chan struct{}
 	refuse  error
+	stopped []string
 	owners  map[netip.Addr]tenants.Claim
 	tenant  map[string]string
 }
@@ -337,7 +338,13 @@ func (f *fakeDirectory) Confirm(_ context.Context, version uint64) error {
 	return nil
 }
 
-func (f *fakeDirectory) Problems() []string { return nil }
+func (f *fakeDirectory) Stopped() []string {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return f.stopped
+}
+
+func (f *fakeDirectory) Problems() []string { return []string{"tenant b is not heeded"} }
 
 // fakeLinks are all there and up.
 type fakeLinks struct{}

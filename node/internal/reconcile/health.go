@@ -30,8 +30,11 @@ func (r *Reconciler) Problems() []string {
 		told = append(told, fmt.Sprintf("attachments cannot be stored: %v", err))
 	}
 	told = append(told, r.lacking()...)
-	return append(told, r.directory.Problems()...)
+	return append(told, r.directory.Stopped()...)
 }
+
+// Notes of single tenants, records and addresses, one sentence each: others are served all the same.
+func (r *Reconciler) Notes() []string { return r.directory.Problems() }
 
 // troubles of single attachments of a rail: no reason to refuse others.
 func (r *rail) troubles() []string {
@@ -61,7 +64,7 @@ func (r *Reconciler) Ready() []string {
 	default:
 		return []string{"railwrightd is starting"}
 	}
-	told := r.lacking()
+	told := append(r.lacking(), r.directory.Stopped()...)
 	if err := r.store.Probe(); err != nil {
 		told = append(told, err.Error())
 	}

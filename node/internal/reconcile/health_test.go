@@ -32,6 +32,15 @@ func TestWhatIsNotWellOrCannotBeLookedAtIsNotReady(t *testing.T) {
 		t.Errorf("STATUS does not tell it: %q", told)
 	}
 	lacking = nil
+	bench.directory.change(func() { bench.directory.stopped = []string{"the tenant directory cannot be reached"} })
+	expect("the tenant directory cannot be reached")
+	if told := bench.Problems(); len(told) != 1 {
+		t.Errorf("STATUS tells %q", told)
+	}
+	bench.directory.change(func() { bench.directory.stopped = nil })
+	if told, notes := bench.Problems(), bench.Notes(); len(told) != 0 || len(notes) != 1 {
+		t.Errorf("one faulty tenant stops all others: %q; notes %q", told, notes)
+	}
 	bench.routes.set(func() { bench.routes.away = errors.New("bgpd hangs") })
 	expect("rail rail0: BGP: bgpd hangs", "rail rail1: BGP: bgpd hangs")
 	bench.routes.set(func() { bench.routes.away = nil })

@@ -82,6 +82,8 @@ func (r *recorder) List(context.Context) []reconcile.Seen {
 
 func (r *recorder) Problems() []string { return []string{"the disk is full"} }
 
+func (r *recorder) Notes() []string { return []string{"tenant b is not heeded"} }
+
 // tally of what was answered.
 type tally struct {
 	mutex sync.Mutex

@@ -38,6 +38,7 @@ type Network interface {
 	Rails(ctx context.Context, network string) []reconcile.RailState
 	List(ctx context.Context) []reconcile.Seen
 	Problems() []string
+	Notes() []string
 }
 
 // Counter counts what was answered.
@@ -196,7 +197,7 @@ func (s *Server) Status(ctx context.Context, request *nodev1.StatusRequest) (*no
 			return nil, err
 		}
 	}
-	reply := &nodev1.StatusReply{Problems: s.network.Problems()}
+	reply := &nodev1.StatusReply{Problems: s.network.Problems(), Notes: s.network.Notes()}
 	for _, rail := range s.network.Rails(ctx, request.GetNetwork()) {
 		one := &nodev1.RailStatus{
 			Rail: rail.Name, SwitchReady: rail.SwitchReady, UplinkUp: rail.UplinkUp,

@@ -53,7 +53,7 @@ func TestAGoodRequestComesThroughTyped(t *testing.T) {
 		t.Error(collected, err)
 	}
 	told, err := client.Status(within(t), &nodev1.StatusRequest{})
-	if err != nil || !told.GetRails()[0].GetSwitchReady() || told.GetProblems()[0] != "the disk is full" {
+	if err != nil || !told.GetRails()[0].GetSwitchReady() || told.GetProblems()[0] != "the disk is full" || told.GetNotes()[0] != "tenant b is not heeded" {
 		t.Error(told, err)
 	}
 	listed, err := client.List(within(t), &nodev1.ListRequest{})

@@ -28,7 +28,9 @@ type Directory interface {
 	View(local []string) (plan.Tenants, uint64, <-chan struct{})
 	// Confirm that the flows of that view are in place on this node.
 	Confirm(ctx context.Context, version uint64) error
-	// Problems: one sentence each; the directory cannot be reached, or is stale since when.
+	// Stopped: why no claim at all is granted, one sentence each; the directory cannot be reached, and since when.
+	Stopped() []string
+	// Problems of single records, tenants and addresses, one sentence each; others are served.
 	Problems() []string
 }
 

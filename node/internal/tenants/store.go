@@ -29,8 +29,8 @@ type Snapshot struct {
 	Sequence uint64
 	// Records by ID. Read only: snapshots share them.
 	Records map[string]*Record
-	// Unreadable records by name, and why: nobody knows what they hold.
-	Unreadable map[string]string
+	// Unreadable records by name.
+	Unreadable map[string]Unreadable
 	// Policy; nil where it could not be read, and why not.
 	Policy      *Policy
 	PolicyFault string

@@ -67,7 +67,7 @@ func (n *Node) allWell(reply *nodev1.StatusReply) bool {
 			return false
 		}
 	}
-	return len(reply.GetRails()) == len(n.Rails) && len(reply.GetProblems()) == 0
+	return len(reply.GetRails()) == len(n.Rails) && len(reply.GetProblems())+len(reply.GetNotes()) == 0
 }
 
 // Soon bounds a request, also one that is made after the test's own context has ended.

@@ -26,7 +26,7 @@ var recordName = regexp.MustCompile(`^[a-z0-9][-a-z0-9.]*\.[0-9a-f]{8}$`)
 type cached struct {
 	stamp  stamp
 	record *tenants.Record
-	fault  string
+	fault  *tenants.Unreadable
 }
 
 type cachedPolicy struct {
@@ -55,15 +55,15 @@ func (s *Store) scan(anew bool) (tenants.Snapshot, error) {
 	}
 	s.sequence++
 	snapshot := tenants.Snapshot{
-		Sequence: s.sequence, Records: make(map[string]*tenants.Record, len(ids)), Unreadable: map[string]string{},
+		Sequence: s.sequence, Records: make(map[string]*tenants.Record, len(ids)), Unreadable: map[string]tenants.Unreadable{},
 	}
 	for id := range ids {
 		entry, found := s.load(id, anew)
 		switch {
 		case !found:
 			delete(s.cache, id)
-		case entry.fault != "":
-			snapshot.Unreadable[id] = entry.fault
+		case entry.fault != nil:
+			snapshot.Unreadable[id] = *entry.fault
 		case leaving[id]:
 			marked := *entry.record
 			marked.Leaving = true
@@ -126,7 +126,8 @@ func (s *Store) load(id string, anew bool) (cached, bool) {
 		entry.record, err = parse(id, content)
 	}
 	if err != nil {
-		entry.fault = err.Error()
+		suspected := tenants.Suspect(content, err)
+		entry.fault = &suspected
 	} else if known && before.record != nil && before.record.Revision == entry.record.Revision {
 		entry.record = before.record // the same: whoever compares need not look inside
 	}

@@ -153,7 +153,7 @@ func TestDirectoryInTheAPIServer(t *testing.T) {
 	t.Run("cut off", func(t *testing.T) {
 		s.stopAPI()
 		s.eventually("one says so", func() error {
-			if told := strings.Join(one.Problems(), "\n"); !strings.Contains(told, "cannot be reached since") {
+			if told := strings.Join(one.Stopped(), "\n"); !strings.Contains(told, "cannot be reached since") {
 				return fmt.Errorf("%q", told)
 			}
 			return nil

@@ -53,7 +53,7 @@ type Store struct {
 type parsed struct {
 	version string
 	record  *tenants.Record
-	fault   string
+	fault   *tenants.Unreadable
 }
 
 // Config for the API server: that of a kubeconfig, or the pod's own service account where the path is empty.
@@ -160,7 +160,7 @@ func (s *Store) snapshot() (tenants.Snapshot, bool) {
 
 // gathered records of the objects; those that are as they were are not read again.
 func (s *Store) gathered(objects []*unstructured.Unstructured) tenants.Snapshot {
-	snapshot := tenants.Snapshot{Records: make(map[string]*tenants.Record, len(objects)), Unreadable: map[string]string{}}
+	snapshot := tenants.Snapshot{Records: make(map[string]*tenants.Record, len(objects)), Unreadable: map[string]tenants.Unreadable{}}
 	kept := make(map[string]parsed, len(objects))
 	for _, object := range objects {
 		name := object.GetName()
@@ -170,12 +170,13 @@ func (s *Store) gathered(objects []*unstructured.Unstructured) tenants.Snapshot 
 			var err error
 			entry.record, err = record(object)
 			if err != nil {
-				entry.fault = err.Error()
+				suspected := tenants.SuspectObject(object.Object["spec"], err)
+				entry.fault = &suspected
 			}
 		}
 		kept[name] = entry
-		if entry.fault != "" {
-			snapshot.Unreadable[name] = entry.fault
+		if entry.fault != nil {
+			snapshot.Unreadable[name] = *entry.fault
 		} else {
 			snapshot.Records[name] = entry.record
 		}

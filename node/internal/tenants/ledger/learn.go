@@ -64,10 +64,11 @@ func (l *Ledger) learnRecords(snapshot tenants.Snapshot, fresh bool, now time.Ti
 		l.records[id] = record
 		delete(l.ghosts, id)
 	}
-	if l.unreadable[l.ID()] != "" {
+	_, spoilt := l.unreadable[l.ID()]
+	if spoilt {
 		l.want(now) // written anew, it is readable again
 	}
-	if _, there := snapshot.Records[l.ID()]; !there && l.unreadable[l.ID()] == "" {
+	if _, there := snapshot.Records[l.ID()]; !there && !spoilt {
 		if fresh {
 			l.Evict(now)
 		} else {
@@ -76,7 +77,7 @@ func (l *Ledger) learnRecords(snapshot tenants.Snapshot, fresh bool, now time.Ti
 	}
 	for _, id := range sorted(l.records) {
 		record := l.records[id]
-		if snapshot.Records[id] == nil && snapshot.Unreadable[id] == "" {
+		if _, spoilt := snapshot.Unreadable[id]; snapshot.Records[id] == nil && !spoilt {
 			l.vanished(id, record, now)
 		}
 	}
@@ -118,12 +119,14 @@ func (l *Ledger) learnPolicy(snapshot tenants.Snapshot, now time.Time) {
 	l.planUses(now)
 }
 
-// Unexplained says why nobody can know what all others hold: a record that cannot be read, or one that a node still
-// acts by and that this one has never seen. Then nothing new is proven.
+// Unexplained says why nobody can know what all others hold: a record that is no text at all and was never seen
+// otherwise, or one that a node still acts by and that this one has never seen. Then nothing new is proven.
 func (l *Ledger) Unexplained() []string {
 	var why []string
 	for _, name := range sorted(l.unreadable) {
-		why = append(why, fmt.Sprintf("record %.80q cannot be read: %s", name, l.unreadable[name]))
+		if l.unreadable[name].Unknown && l.records[name] == nil {
+			why = append(why, l.spoilt(name))
+		}
 	}
 	for _, record := range l.records {
 		if record.Leaving {
@@ -137,6 +140,34 @@ func (l *Ledger) Unexplained() []string {
 	}
 	slices.Sort(why)
 	return why
+}
+
+// quarantined records cannot be read; others are served all the same. One that could be read before stands for what it
+// said then. Whatever it names is nobody else's, and it has confirmed nothing since.
+func (l *Ledger) quarantined() []string {
+	var why []string
+	for _, name := range sorted(l.unreadable) {
+		if !l.unreadable[name].Unknown || l.records[name] != nil {
+			why = append(why, l.spoilt(name))
+		}
+	}
+	return why
+}
+
+func (l *Ledger) spoilt(name string) string {
+	return fmt.Sprintf("record %.80q cannot be read: %s; its node writes it anew, or see who else did and delete it", name,
+		l.unreadable[name].Why)
+}
+
+// strangers are the nodes of records that could never be read: what they have seen is not known.
+func (l *Ledger) strangers() []string {
+	var nodes []string
+	for name := range l.unreadable {
+		if name != l.ID() && l.records[name] == nil {
+			nodes = append(nodes, name)
+		}
+	}
+	return nodes
 }
 
 // covers: seen is at least that generation.
@@ -155,6 +186,7 @@ func (l *Ledger) lacking(id string, generation int64, now time.Time) []string {
 	if seen, found := l.seen[id]; !found || !covers(l.drained(id, seen, now), generation) {
 		nodes = append(nodes, l.node)
 	}
+	nodes = append(nodes, l.strangers()...)
 	slices.Sort(nodes)
 	return nodes
 }

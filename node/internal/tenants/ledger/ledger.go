@@ -51,7 +51,11 @@ type Ledger struct {
 	barriers map[string]int64
 	// news: the generation of each record in which what it lets in last changed.
 	news       map[string]int64
-	unreadable map[string]string
+	unreadable map[string]tenants.Unreadable
+
+	// first: the record that an address is let in by; contested: those that name it for different tenants.
+	first     map[netip.Addr]string
+	contested map[netip.Addr][]holder
 
 	policy *tenants.Policy
 	rules  *tenants.Rules

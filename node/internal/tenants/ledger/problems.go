@@ -14,18 +14,28 @@ const mostProblems = 20
 // longWait is how long nodes may take to let go of an address before that is a problem.
 const longWait = time.Minute
 
-// Problems tells each in one sentence.
-func (l *Ledger) Problems(now time.Time) []string {
+// Stopped says why no claim at all can be granted here, one sentence each.
+func (l *Ledger) Stopped() []string {
 	problems := l.Unexplained()
-	if l.fault != "" {
+	if l.rules == nil && l.fault != "" {
+		problems = append(problems, "the tenants cannot be read: "+l.fault)
+	}
+	if l.evicted {
+		problems = append(problems, "this node's record was taken away or written by another: nothing is let in until it has a new one")
+	}
+	return problems
+}
+
+// Problems of single records, tenants and addresses, one sentence each: all others are served.
+func (l *Ledger) Problems(now time.Time) []string {
+	problems := l.quarantined()
+	if l.rules != nil && l.fault != "" {
 		problems = append(problems, "the tenants cannot be read, the last ones stay: "+l.fault)
 	}
 	if l.rules != nil {
 		problems = append(problems, l.rules.Problems()...)
 	}
-	if l.evicted {
-		problems = append(problems, "this node's record was taken away or written by another: nothing is let in until it has a new one")
-	}
+	problems = append(problems, l.stolen()...)
 	problems = append(problems, l.disputed(now)...)
 	problems = append(problems, l.lingering(now)...)
 	for id, ghost := range l.ghosts {
@@ -41,6 +51,25 @@ func (l *Ledger) Problems(now time.Time) []string {
 	slices.Sort(problems)
 	if extra := len(problems) - mostProblems; extra > 0 {
 		problems = append(problems[:mostProblems], fmt.Sprintf("and %d more", extra))
+	}
+	return problems
+}
+
+// stolen addresses: named by a record while another one's is live.
+func (l *Ledger) stolen() []string {
+	var problems []string
+	for address, all := range l.contested {
+		stands := l.first[address]
+		for _, one := range all {
+			switch {
+			case stands == "":
+				problems = append(problems, fmt.Sprintf("%s is let in nowhere: record %s names it for tenant %s, another one for another",
+					address, one.id, one.tenant))
+			case one.id != stands:
+				problems = append(problems, fmt.Sprintf("record %s names %s for tenant %s, which record %s had before: that is not heeded; "+
+					"see who writes that record", one.id, address, one.tenant, stands))
+			}
+		}
 	}
 	return problems
 }

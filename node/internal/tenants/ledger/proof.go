@@ -31,6 +31,12 @@ func (l *Ledger) blocked(address netip.Addr, held *claim, now time.Time) *Blocke
 			return blocked
 		}
 	}
+	for _, name := range sorted(l.unreadable) {
+		if name != l.ID() && l.unreadable[name].MayHold(address) {
+			return &Blocked{Reason: tenants.ErrTaken, Brief: true, Detail: fmt.Sprintf("%s is named by record %.80q, which cannot be read",
+				address, name)}
+		}
+	}
 	for _, id := range sorted(l.ghosts) {
 		if blocked := l.blockedByGhost(id, l.ghosts[id], address, held.tenant); blocked != nil {
 			return blocked

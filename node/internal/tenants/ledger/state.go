@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -30,6 +31,8 @@ type Known struct {
 	Records []*tenants.Record `json:"records,omitempty"`
 	Ghosts  []*tenants.Record `json:"ghosts,omitempty"`
 	Policy  *tenants.Policy   `json:"policy,omitempty"`
+	// First of the records that name an address for different tenants.
+	First map[netip.Addr]string `json:"first,omitempty"`
 }
 
 // Own state around a record that Record gave.
@@ -55,6 +58,14 @@ func (l *Ledger) Own(record *tenants.Record) Own {
 // Known state of now. What others have seen is left out: it only delays, and is heard again.
 func (l *Ledger) Known() Known {
 	known := Known{ID: l.ID(), Checked: l.checked, Policy: l.policy}
+	for address := range l.contested {
+		if id, told := l.first[address]; told {
+			if known.First == nil {
+				known.First = map[netip.Addr]string{}
+			}
+			known.First[address] = id
+		}
+	}
 	for _, id := range slices.Sorted(maps.Keys(l.records)) {
 		known.Records = append(known.Records, unseeing(l.records[id]))
 	}
@@ -107,6 +118,7 @@ func Restore(own Own, known Known, now time.Time) *Ledger {
 			ledger.ghosts[ghost.ID()] = ghost
 			ledger.barriers[ghost.ID()] = ledger.generation
 		}
+		ledger.first = known.First
 		ledger.policy, ledger.rules = known.Policy, tenants.NewRules(*known.Policy)
 		for _, id := range own.Announced {
 			ledger.announced[id] = true

@@ -136,6 +136,14 @@ func (l *Ledger) holes(index *tenants.PrefixIndex, now time.Time) map[string][]n
 			l.digRecord(record, dig, &wider, now)
 		}
 	}
+	for name, record := range l.unreadable {
+		if name != l.ID() {
+			for _, prefix := range record.Names {
+				dig(prefix, "")
+				wider.Add(prefix, "")
+			}
+		}
+	}
 	for id, ghost := range l.ghosts {
 		if len(l.haunted(id)) > 0 || l.checked < l.barriers[id] {
 			l.digRecord(ghost, dig, &wider, now)

@@ -127,18 +127,31 @@ func inside(prefixes []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }
 
-// holders of addresses that are published one by one; an address with two tenants is nobody's.
+// holder of an address: the tenant that a record names.
+type holder struct{ id, tenant string }
+
+// holders of addresses that are published one by one. No node that is honest names an address while another tenant's is
+// live: a claim is granted once all have let go of it. So the record that named it first stands, and the other one is not
+// heeded; where it cannot be told which was first, the address is nobody's.
 func (l *Ledger) holders() map[netip.Addr]string {
-	holders := map[netip.Addr]string{}
-	enter := func(address netip.Addr, tenant string) {
-		if other, taken := holders[address]; taken && other != tenant {
-			tenant = ""
+	found, contested := map[netip.Addr]holder{}, map[netip.Addr][]holder{}
+	enter := func(address netip.Addr, tenant, id string) {
+		one := holder{id, tenant}
+		other, taken := found[address]
+		if !taken {
+			found[address] = one
+			return
 		}
-		holders[address] = tenant
+		if other.tenant != tenant && len(contested[address]) == 0 {
+			contested[address] = []holder{other}
+		}
+		if other.tenant != tenant || len(contested[address]) > 0 {
+			contested[address] = append(contested[address], one)
+		}
 	}
 	for address, held := range l.claims {
 		if held.active && !held.byPrefix {
-			enter(address, held.tenant)
+			enter(address, held.tenant, l.ID())
 		}
 	}
 	for id, record := range l.records {
@@ -147,11 +160,38 @@ func (l *Ledger) holders() map[netip.Addr]string {
 		}
 		for _, entry := range record.Addresses {
 			if !entry.Pending {
-				enter(entry.Address, entry.Tenant)
+				enter(entry.Address, entry.Tenant, id)
 			}
 		}
 	}
+	l.contested = contested
+	for address, all := range contested {
+		found[address] = l.firstOf(address, all)
+	}
+	holders, first := make(map[netip.Addr]string, len(found)), make(map[netip.Addr]string, len(found))
+	for address, one := range found {
+		holders[address] = one.tenant
+		if one.id != "" {
+			first[address] = one.id
+		}
+	}
+	l.first = first
 	return holders
+}
+
+// firstOf those that name an address for different tenants: this node itself, or the one that did so before; else nobody.
+func (l *Ledger) firstOf(address netip.Addr, all []holder) holder {
+	for _, one := range all {
+		if one.id == l.ID() {
+			return one
+		}
+	}
+	for _, one := range all {
+		if one.id == l.first[address] {
+			return one
+		}
+	}
+	return holder{}
 }
 
 // pairs of tenants that are open to each other, of which one has pods here.

@@ -88,7 +88,7 @@ func TestTenantsOfAFileThatChanges(t *testing.T) {
 	}
 	becomes("red")
 	write(`{"tenants":[`)
-	for end := time.Now().Add(10 * time.Second); len(directory.Problems()) == 0; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); len(directory.Stopped())+len(directory.Problems()) == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("nobody is told of a damaged file")
 		}

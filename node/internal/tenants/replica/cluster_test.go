@@ -142,6 +142,9 @@ func (n *node) claim(bound time.Duration, tenant string, addresses ...string) er
 	return err
 }
 
+// all that is wrong, whether or not it stops everything.
+func (n *node) all() []string { return append(n.Stopped(), n.Problems()...) }
+
 func (n *node) release(tenant string, addresses ...string) {
 	n.change(func() { n.local[tenant]-- })
 	if err := n.Release(context.Background(), parse(addresses)); err != nil {
@@ -192,22 +195,22 @@ func eventually(t testing.TB, bound time.Duration, what func() string, holds fun
 func (n *node) seesTenant(address, tenant string) {
 	n.cluster.t.Helper()
 	eventually(n.cluster.t, 10*time.Second, func() string {
-		return fmt.Sprintf("%s takes %s for %q's, not %q's; %v", n.name, address, n.tenant(address), tenant, n.Problems())
+		return fmt.Sprintf("%s takes %s for %q's, not %q's; %v", n.name, address, n.tenant(address), tenant, n.all())
 	}, func() bool { return n.tenant(address) == tenant })
 }
 
 func (n *node) hasProblem(words string) {
 	n.cluster.t.Helper()
-	eventually(n.cluster.t, 10*time.Second, func() string { return fmt.Sprintf("%s has no problem with %q: %q", n.name, words, n.Problems()) },
+	eventually(n.cluster.t, 10*time.Second, func() string { return fmt.Sprintf("%s has no problem with %q: %q", n.name, words, n.all()) },
 		func() bool {
-			return slices.ContainsFunc(n.Problems(), func(problem string) bool { return strings.Contains(problem, words) })
+			return slices.ContainsFunc(n.all(), func(problem string) bool { return strings.Contains(problem, words) })
 		})
 }
 
 func (n *node) hasNoProblem() {
 	n.cluster.t.Helper()
-	eventually(n.cluster.t, 10*time.Second, func() string { return fmt.Sprintf("%s has %q", n.name, n.Problems()) },
-		func() bool { return len(n.Problems()) == 0 })
+	eventually(n.cluster.t, 10*time.Second, func() string { return fmt.Sprintf("%s has %q", n.name, n.all()) },
+		func() bool { return len(n.all()) == 0 })
 }
 
 func must(t testing.TB, err error) {

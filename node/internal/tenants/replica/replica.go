@@ -233,8 +233,8 @@ func (r *Replica) WaitConfirmed(ctx context.Context, addresses []netip.Addr) []s
 	}
 }
 
-// Problems implements tenants.Directory.
-func (r *Replica) Problems() []string {
+// Stopped implements tenants.Directory.
+func (r *Replica) Stopped() []string {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	var problems []string
@@ -245,6 +245,17 @@ func (r *Replica) Problems() []string {
 	if r.diskFault != nil {
 		problems = append(problems, fmt.Sprintf("the tenant directory's state cannot be written, nothing is claimed: %v", r.diskFault))
 	}
+	if r.ledger != nil {
+		problems = append(problems, r.ledger.Stopped()...)
+	}
+	return problems
+}
+
+// Problems implements tenants.Directory.
+func (r *Replica) Problems() []string {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	var problems []string
 	if r.damaged != "" {
 		problems = append(problems, r.damaged)
 	}

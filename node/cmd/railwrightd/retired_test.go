@@ -1,0 +1,64 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"railwright/node/testlab"
+	"railwright/node/testlab/railnode"
+)
+
+// TestARailThatIsTakenOutOfTheConfiguration serves its pods on, and nothing of it is left after their DEL.
+func TestARailThatIsTakenOutOfTheConfiguration(t *testing.T) {
+	for _, release := range []railnode.Release{railnode.NewFRR, railnode.OldFRR} {
+		t.Run(release.String(), func(t *testing.T) {
+			node := railnode.Alone(t, release, 2)
+			lab := &nodeLab{node, t, node.Rails[0], node.Leaves[0]}
+			lab.Configure(t, "{kind: local}")
+			lab.restart()
+			one, two := lab.newPod(2, "tenant-a"), lab.newPod(3, "tenant-a")
+			lab.mustAdd(one, two)
+			lab.kill()
+			lab.withoutRail(t, lab.rail.Name())
+			lab.Rails = lab.Rails[1:]
+			lab.restart()
+			if !one.reaches(two.add.GetAddresses()[0]) {
+				t.Error("pods of the rail do not reach each other any more")
+			}
+			testlab.Eventually(t, 5*time.Second, "the leaf has their routes", func() bool { return lab.leafHas(one) && lab.leafHas(two) })
+			for _, pod := range []*pod{one, two} {
+				if err := lab.remove(pod); err != nil {
+					t.Fatal(err, detailsOf(err))
+				}
+				lab.mustBeGone(pod)
+			}
+			testlab.Eventually(t, 5*time.Second, "no flow of ours is left, and the rail is forgotten", func() bool {
+				kept, err := os.ReadFile(lab.Path("state/rails.json"))
+				return err == nil && !strings.Contains(string(kept), lab.rail.Name()) && lab.flowsNaming("cookie=0x7277") == 0
+			})
+		})
+	}
+}
+
+// withoutRail goes its line of the configuration.
+func (nl *nodeLab) withoutRail(t *testing.T, name string) {
+	t.Helper()
+	content, err := os.ReadFile(nl.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept strings.Builder
+	for line := range strings.Lines(string(content)) {
+		if !strings.HasPrefix(line, "- {name: "+name+",") {
+			kept.WriteString(line)
+		}
+	}
+	if kept.Len() == len(content) {
+		t.Fatalf("%s is not in\n%s", name, content)
+	}
+	if err := os.WriteFile(nl.Config(), []byte(kept.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
