@@ -142,7 +142,22 @@ func (p *problems) rails(written []railFields) []Rail {
 			holders[own] = where
 		}
 	}
+	p.leavesOutside(rails)
 	return rails
+}
+
+// leavesOutside of all pods' prefixes: a pod with the address of a leaf would take its BGP.
+func (p *problems) leavesOutside(rails []Rail) {
+	for i, rail := range rails {
+		for _, other := range rails {
+			for _, prefix := range other.Prefixes {
+				if rail.Leaf.IsValid() && prefix.Contains(rail.Leaf) {
+					p.add(fmt.Sprintf("rails[%d].leaf", i), "%s lies in %s, the pods' prefix of rail %s; give the pods prefixes that hold no "+
+						"address of leaves and nodes", rail.Leaf, prefix, other.Name)
+				}
+			}
+		}
+	}
 }
 
 func (p *problems) rail(where string, fields railFields) Rail {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 )
@@ -33,14 +34,31 @@ func (f *flowSet) classifyHost() {
 		address = address.Unmap().WithZone("")
 		if address.IsValid() && !address.IsLinkLocalUnicast() {
 			f.add(tableClassify, priorityHost, words(uplink, destination(single(address))), toHost, pass)
+			f.classifyFromHost(address)
 		}
 	}
-	f.add(tableClassify, priorityHost, words(fromHost, etherSource(f.facts.BridgeMAC)),
-		output(f.facts.UplinkPort), pass)
+	f.sentByHost("arp,arp_sha="+f.facts.BridgeMAC.String(), "arp_spa=0.0.0.0") // it looks whether an address is free
+	f.sentByHost("ipv6", "ipv6_src=fe80::/10")
+	f.sentByHost("icmp6", "ipv6_src=::")
+	f.add(tableClassify, priorityUnknown, fromHost, drop, Cookie(0, DropSpoofed))
 	// The leaf still has a route to a pod that is gone; or it floods, and none of that is for a pod.
 	f.add(tableClassify, priorityUnknown, words(uplink, etherDestination(f.facts.BridgeMAC)), drop,
 		Cookie(0, DropUnknownDestination))
 	f.add(tableClassify, priorityUplinkRest, inPort(f.facts.UplinkPort), drop, Cookie(0, DropNotForUs))
+}
+
+// classifyFromHost lets the host speak as itself alone. A pod in the host's network that may send raw frames could
+// otherwise send as any pod of another node: by its MAC it is the bridge.
+func (f *flowSet) classifyFromHost(address netip.Addr) {
+	f.sentByHost(source(single(address)))
+	if address.Is4() {
+		f.sentByHost("arp,arp_sha="+f.facts.BridgeMAC.String(), fmt.Sprintf("arp_spa=%v", address))
+	}
+}
+
+func (f *flowSet) sentByHost(match ...string) {
+	f.add(tableClassify, priorityHost, words(fromHost, untagged, etherSource(f.facts.BridgeMAC), words(match...)),
+		output(f.facts.UplinkPort), Cookie(0, Pass))
 }
 
 // classifyAddress takes what the leaf routes to a pod here. Only frames to the bridge's own MAC: nothing that is

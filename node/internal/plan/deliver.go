@@ -8,6 +8,7 @@ import (
 )
 
 const (
+	priorityEnds = 300
 	priorityHere = 200
 	priorityBack = 150
 	priorityLeaf = 100
@@ -22,6 +23,7 @@ func (f *flowSet) deliverToPod(one local, address netip.Addr) {
 
 // deliverToLeaf takes everything else that may go; never what came from there, or it would go round.
 func (f *flowSet) deliverToLeaf() {
+	f.endTTL()
 	f.add(tableDeliver, priorityBack, fmt.Sprintf("reg%d=1", registerByUplink), drop,
 		Cookie(0, DropUnknownDestination))
 	if f.facts.LeafMAC == (attachment.MAC{}) {
@@ -31,6 +33,19 @@ func (f *flowSet) deliverToLeaf() {
 	for _, protocol := range []string{"ip", "ipv6"} {
 		f.add(tableDeliver, priorityLeaf, protocol,
 			words(f.hop(f.facts.LeafMAC), output(f.facts.UplinkPort)), Cookie(0, Pass))
+	}
+}
+
+// endTTL drops what a hop would have to answer with an error. To decrement a TTL of 1 is work for ovs-vswitchd, packet by
+// packet, for a controller that is not there; a flow that drops is the datapath's own.
+func (f *flowSet) endTTL() {
+	if f.rail.KeepTTL {
+		return
+	}
+	for _, protocol := range []string{"ip", "ipv6"} {
+		for ttl := range 2 {
+			f.add(tableDeliver, priorityEnds, fmt.Sprintf("%s,nw_ttl=%d", protocol, ttl), drop, Cookie(0, DropNotForUs))
+		}
 	}
 }
 

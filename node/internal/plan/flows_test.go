@@ -154,12 +154,12 @@ func TestNumberOfFlowsIsLinear(t *testing.T) {
 				for _, prefixes := range []bool{false, true} {
 					attachments, ports, tenants := cluster(pods, others, families, prefixes)
 					flows, left := Flows(rail0, facts(ports), attachments, tenants)
-					want := 25 + 2 + pods*(5+7*families) + 2*len(tenants.Members) + len(tenants.Numbers) + 2
+					want := 32 + 2*2 + 1 + pods*(5+7*families) + 2*len(tenants.Members) + len(tenants.Numbers) + 2
 					if len(flows) != want || len(left) != 0 {
 						t.Errorf("%d pods of %d addresses, %d others, prefixes %v: %d flows, want %d; left %v",
 							pods, families, others, prefixes, len(flows), want, left)
 					}
-					if prefixes && len(flows) > 37+pods*19 {
+					if prefixes && len(flows) > 47+pods*19 {
 						t.Errorf("%d flows for %d pods and prefixes: grows with the members", len(flows), pods)
 					}
 					inOrderAndOnce(t, flows)

@@ -53,8 +53,8 @@ func TestOnlyAttachmentsOfTheRailThatWantFlowsGetSome(t *testing.T) {
 	routesOnly.Part = []attachment.Part{attachment.Routes}
 	all := []attachment.Attachment{elsewhere, routesOnly}
 	flows, left := Flows(rail0, facts(map[string]uint32{"veth1": 11, "veth2": 12}), all, Tenants{})
-	if len(flows) != 27 || len(left) != 0 {
-		t.Errorf("%d flows, left %v; want the 27 of an empty rail:\n%s", len(flows), left, written(flows))
+	if len(flows) != 37 || len(left) != 0 {
+		t.Errorf("%d flows, left %v; want the 37 of an empty rail:\n%s", len(flows), left, written(flows))
 	}
 	if routes := Routes(rail0, all, left); !slices.Equal(routes, []netip.Prefix{netip.MustParsePrefix("10.1.0.3/32")}) {
 		t.Errorf("announced: %v", routes)

@@ -1,0 +1,75 @@
+package openvswitch
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"railwright/node/internal/plan"
+	"railwright/node/testlab"
+)
+
+// TestATTLThatEndsIsNoUpcall: the datapath drops the packets by a flow of its own, and each is counted.
+func TestATTLThatEndsIsNoUpcall(t *testing.T) {
+	t.Parallel()
+	rail := newLab(t)
+	first, second := rail.addPod(t, 2, "a"), rail.addPod(t, 3, "a")
+	rail.member("a", first.Addresses...)
+	rail.member("a", second.Addresses...)
+	rail.member("a", remoteIPv4, remoteIPv6)
+	rail.program(t)
+	here, there, leaf := testlab.OpenWire(t, first.namespace, "eth0"), testlab.OpenWire(t, second.namespace, "eth0"), testlab.OpenWire(t, rail.leaf, "swp1")
+	const each = 50
+	before := dropped(rail.counted(t), plan.DropNotForUs)
+	for range each {
+		for _, hops := range []byte{0, 1} {
+			for _, to := range []int{0, 1} {
+				own, near, far := first.Addresses[to], second.Addresses[to], remoteIPv4
+				if to == 1 {
+					far = remoteIPv6
+				}
+				for _, address := range []netip.Addr{near, far} {
+					here.Send(t, ending(first, own, address, hops))
+				}
+			}
+		}
+	}
+	askGateway(t, here, first)
+	cached, err := rail.client.Datapath(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, flow := range cached {
+		if strings.Contains(flow.Actions, "userspace") && strings.Contains(flow.Match, first.ipv4().String()) && !strings.Contains(flow.Match, "arp") {
+			t.Errorf("a packet of the pod is an upcall: %s -> %s", flow.Match, flow.Actions)
+		}
+	}
+	testlab.Eventually(t, 10*time.Second, "each is counted", func() bool {
+		return dropped(rail.counted(t), plan.DropNotForUs)-before >= 8*each
+	})
+	if there.Count(marked)+leaf.Count(marked) > 0 {
+		t.Errorf("%d arrived at a pod, %d at the leaf", there.Count(marked), leaf.Count(marked))
+	}
+}
+
+// ending packet: one that has so many hops left.
+func ending(pod *labPod, from, to netip.Addr, hops byte) []byte {
+	datagram := testlab.UDP(from, to, 7, 7, marker[:])
+	if from.Is6() {
+		return testlab.Ether(gateway, pod.MAC, testlab.EtherIPv6, testlab.IPv6(from, to, 17, hops, datagram))
+	}
+	packet := testlab.IPv4(from, to, 17, 0, datagram)
+	packet[8] = hops
+	binary.BigEndian.PutUint16(packet[10:], 0)
+	var sum uint32
+	for at := 0; at < 20; at += 2 {
+		sum += uint32(binary.BigEndian.Uint16(packet[at:]))
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	binary.BigEndian.PutUint16(packet[10:], ^uint16(sum))
+	return testlab.Ether(gateway, pod.MAC, testlab.EtherIPv4, packet)
+}
