@@ -2,6 +2,7 @@ package cni
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -11,11 +12,18 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-// check has the daemon compare what was asked for with what is there.
+// check looks at the pod's side itself, and has the daemon compare what was asked for with what is there.
 func (p plugin) check(arguments *skel.CmdArgs) error {
 	call, err := readCall(arguments)
 	if err != nil {
 		return err
+	}
+	var inside []string
+	if p.has(attachment.Flows) {
+		inside, err = call.podDifferences(arguments)
+		if err != nil {
+			return err
+		}
 	}
 	daemon, away := connect(call.settings, patient)
 	if away != nil {
@@ -28,12 +36,16 @@ func (p plugin) check(arguments *skel.CmdArgs) error {
 	if err != nil {
 		return callFailure(err, call.settings)
 	}
-	differences := reply.GetDifferences()
+	differences := slices.Concat(inside, reply.GetDifferences())
 	if len(differences) == 0 {
 		return nil
 	}
+	hint := "railwrightd repairs it within seconds; if it stays, see its log"
+	if len(inside) > 0 {
+		hint = "somebody in the pod, or another plugin, has changed it: delete the pod"
+	}
 	return withHint(CodeDifferent, fmt.Sprintf("%s is not as it was asked for: %s", call.key, differences[0]),
-		strings.Join(differences[1:], "; "), "railwrightd repairs it within seconds; if it stays, see its log")
+		strings.Join(differences[1:], "; "), hint)
 }
 
 // collectGarbage passes on which attachments of the network are valid; that an empty list may be a mistake is for the
