@@ -96,6 +96,10 @@ def test_every_machine_can_be_drawn(name):
         ("hgx-b200", 900),
         ("gb200-nvl72", 900),
         ("mi300x", 448),
+        ("mi355x", 537.6),
+        ("mi300a", 384),
+        ("quad-gh200", 450),
+        ("hgx-a800", 200),
         ("pcie-8gpu", 0),
         ("gh200", 0),
     ],
@@ -104,6 +108,16 @@ def test_links_between_gpus_add_up_to_what_the_maker_says(name, gigabytes):
     topology = expand(name, {})
     for gpu in topology.of_kind("gpu"):
         assert gpu_link_bytes_per_s(topology, gpu.id) / GB == pytest.approx(gigabytes)
+
+
+def test_dies_of_mi250x_are_joined_as_those_of_frontier():
+    topology = expand("mi250x", {})
+    links = {(link.a, link.b): link.protocol.links for link in topology.links if isinstance(link.protocol, XgmiLink)}
+    assert Counter(links.values()) == {4: 4, 2: 2, 1: 6}
+    assert [links[(f"gpu{die}", f"gpu{die + 1}")] for die in (0, 2, 4, 6)] == [4] * 4
+    assert set(Counter(end for pair in links for end in pair).values()) == {3}
+    half = expand("mi250x", {"gpus": "4"})
+    assert len([link for link in half.links if isinstance(link.protocol, XgmiLink)]) == 4  # those among dies 0 to 3
 
 
 # nvidia-smi topo -m of such machines and the vendors' own NCCL topology files

@@ -123,11 +123,14 @@ class _Machine:
         return gpus
 
     def _add_gpu_links(self, gpus: list[str]) -> None:
-        """NVLinks to the NVSwitches or between pairs, or Infinity Fabric between all."""
+        """NVLinks to the NVSwitches or between pairs, or Infinity Fabric between all or pairs."""
         nvlink, xgmi = self._shape.nvlink, self._shape.xgmi
         if xgmi is not None:
-            for one, other in itertools.combinations(gpus, 2):
-                self.parts.link(one, other, xgmi.link)
+            all_pairs = itertools.combinations(range(len(gpus)), 2)
+            joined = xgmi.pairs or tuple((one, other, xgmi.link.links) for one, other in all_pairs)
+            for one, other, between in joined:
+                if max(one, other) < len(gpus):
+                    self.parts.link(gpus[one], gpus[other], replace(xgmi.link, links=between))
         if nvlink is None or not gpus:
             return
         for first, second, between in nvlink.pairs:

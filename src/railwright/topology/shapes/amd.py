@@ -24,8 +24,8 @@ _MI355X = replace(
     _MI300X,
     title="8x MI355X, every GPU joined to every other by Infinity Fabric, a PCIe switch and a NIC for each GPU",
     aliases=("mi355x-8gpu",),
-    layout_source="assumed to be that of MI300X machines, the same platform with newer GPUs (AMD Instinct MI355X data"
-    " sheet: eight on a universal baseboard)",
+    layout_source="MLPerf Inference v5.1 and v6.0 (eight GPUs a host, XGMI, eight NICs of 400 Gb/s at Supermicro); the"
+    " rest assumed to be as in MI300X machines, the same platform with newer GPUs",
     gpu=gpus.MI355X,
     xgmi=gpus.XGMI5,
 )
@@ -44,19 +44,20 @@ SHAPES: dict[str, Shape] = {
         title="4x MI250X, which are eight GPUs, a Slingshot NIC of 200 Gb/s for each pair, one EPYC",
         aliases=("frontier", "mi250x-8gpu"),
         layout=Layout(sockets=1, numa_per_socket=4, gpus_per_switch=0, nics=4, drives=2),
-        layout_source="OLCF, Frontier User Guide (four MI250X, a NIC on each, four NUMA nodes). The NICs hang from the"
-        " GPUs there and are shown on root ports of their NUMA node",
+        layout_source="OLCF, Frontier User Guide (four MI250X, four NICs, four NUMA nodes, two drives). The NICs hang"
+        " from the GPUs there and are shown on root ports of their NUMA node",
         cpu=cpus.TRENTO,
         gpu=gpus.MI250X,
         xgmi=gpus.XGMI_MI250X,
         nic=nics.SLINGSHOT,
-        drive=drives.U2_3T84,
+        drive=drives.FRONTIER_1T92,
     ),
     "mi300a": Shape(
         title="4x MI300A, each its own CPU, a Slingshot NIC of 200 Gb/s for each",
         aliases=("mi300a-4gpu", "el-capitan"),
         layout=Layout(sockets=4, gpus=4, gpus_per_switch=0, nics=4, drives=0),
-        layout_source="LLNL, El Capitan hardware page (a node: four MI300A, four Slingshot NICs of 200 Gb/s)",
+        layout_source="LLNL, El Capitan systems (a node: four MI300A, a NUMA node each); ROCm/rccl,"
+        " tools/topo_expl/models/topo_4p_940.xml (a Slingshot NIC of 200 Gb/s for each)",
         cpu=cpus.MI300A_CORES,
         gpu=gpus.MI300A,
         xgmi=gpus.XGMI_MI300A,

@@ -88,23 +88,25 @@ SHAPES: dict[str, Shape] = {
         title="EC2 p6-b200.48xlarge: 8x B200, a PCIe 5.0 switch and an EFA of 400 Gb/s for each GPU",
         aliases=("p6-b200", "p6-b200.48xlarge"),
         layout=replace(_P5.layout, uplink_generation=None, nics=8),
-        layout_source="Amazon EC2 P6 instances (p6-b200: eight EFAs, fifth-generation Xeon); a switch for each GPU"
-        " and its"
-        " NIC assumed, as p5en has them",
-        cpu=cpus.EMERALD_RAPIDS,
+        layout_source="dailiuyao/ncclgauge-works, aws/2026-summer-intern, NUMA_TOPOLOGY.md (p6-b200: four EFAs a NUMA"
+        " node, two of them); a switch for each GPU and its NIC assumed, as p5en has them",
+        cpu=cpus.AWS_P6_B200,
         gpu=gpus.B200,
         nvlink=gpus.NVLINK5,
         nic=nics.EFA_P6,
+        drive=drives.AWS_P6_3T8,
     ),
     "aws-p6-b300": replace(
         _P5,
         title="EC2 p6-b300.48xlarge: 8x B300, a PCIe switch and two EFAs of 400 Gb/s for each GPU",
         aliases=("p6-b300", "p6-b300.48xlarge"),
         layout=replace(_P5.layout, uplink_generation=5, nics=16),
-        layout_source="Amazon EC2 P6 instances (p6-b300: 6.4 Tb/s of EFA); a switch for each GPU and two NICs assumed",
-        cpu=cpus.EMERALD_RAPIDS,
+        layout_source="EC2's list of instance types, in aws/karpenter-provider-aws (p6-b300: 6.4 Tb/s); a switch for"
+        " each GPU and two NICs assumed, links to the CPU at PCIe 5.0 x16 assumed",
+        cpu=cpus.AWS_P6_B300,
         gpu=gpus.B300,
         nvlink=gpus.NVLINK5,
         nic=nics.EFA_P6,
+        drive=drives.AWS_P6_3T8,
     ),
 }

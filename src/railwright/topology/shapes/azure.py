@@ -57,18 +57,18 @@ SHAPES: dict[str, Shape] = {
         MI300X_HOST,
         title="Azure ND96isr_MI300X_v5: 8x MI300X, a PCIe switch and a NIC for each GPU",
         aliases=("Standard_ND96isr_MI300X_v5", "ND96isr_MI300X_v5"),
-        layout_source="Azure, ND MI300X v5 series (eight MI300X, one 400 Gb/s InfiniBand a GPU, 8 drives); PCIe tree"
-        " assumed to be that of ND H100 v5 (azhpc-images, topology/ndv5-topo.xml)",
+        layout_source="MicrosoftDocs, ND MI300X v5 series (eight MI300X, 8x 400 Gb/s InfiniBand, 8 drives); a switch"
+        " for each GPU and its NIC: ROCm/rccl, tools/topo_expl/models/topo_8p_940.xml, a host of the same kind",
         cpu=cpus.AZURE_SAPPHIRE_RAPIDS,
         nic=nics.AZURE_NDR,
-        drive=drives.AZURE_3T5,
+        drive=drives.AZURE_MI300X_3T5,
     ),
     "azure-nd-gb200-v6": replace(
         GB200_TRAY,
         title="Azure ND128isr_NDR_GB200_v6: a compute tray of GB200 NVL72, four GPUs and four NICs",
         aliases=("Standard_ND128isr_NDR_GB200_v6", "ND128isr_GB200_v6"),
-        layout_source="Azure, ND GB200 v6 series (two Grace, four GPUs, four 400 Gb/s InfiniBand); the rest as in"
-        " NVIDIA"
-        " DGX GB200 User Guide, Hardware",
+        layout_source="MicrosoftDocs/azure-compute-docs, ND GB200 v6 series (two Grace, four GPUs, 4x 400 Gb/s CX7"
+        " InfiniBand, 4 drives); the rest as in NVIDIA DGX GB200 User Guide, Hardware",
+        drive=drives.AZURE_GB200_4T,
     ),
 }

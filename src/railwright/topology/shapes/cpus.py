@@ -173,29 +173,55 @@ DGX1_BROADWELL = CpuPart(
     cores=20,
     memory=Memory(256 * GIB, channels=4, transfers_per_s=2.133e9),
     smp=SmpLink(name="QPI", links=2, gt_per_s=9.6),
-    source="NVIDIA DGX-1 User Guide (two E5-2698 v4, 512 GB DDR4-2133); Intel ARK, Xeon E5-2698 v4 (4 channels, 2 QPI"
-    " links of 9.6 GT/s)",
+    source="NVIDIA/nccl issue 671, topology of a DGX-1V (family 6, model 79); NVIDIA Technical Blog, NVIDIA DGX-1 (512"
+    " GB DDR4-2133), as others quote it; not verified: E5-2698 v4, its 4 channels and 2 QPI links of 9.6 GT/s",
 )
 TRENTO = replace(
     AWS_P5,
     name="AMD EPYC 7A53 64-Core Processor",
     cores=64,
     memory=Memory(512 * GIB, channels=8, transfers_per_s=3.2e9),
-    source="OLCF, Frontier User Guide (one 64-core EPYC 7A53, 512 GB DDR4); AMD EPYC 7003 series (8 channels"
-    " DDR4-3200)",
+    source="OLCF, Frontier User Guide (one 64-core third-generation EPYC, 512 GB DDR4); AMD EPYC 7003 series (8"
+    " channels DDR4-3200)",
 )
 MI300A_CORES = replace(
     GENOA_9374F,
     name="AMD Instinct MI300A, its 24 cores",
     cores=24,
     memory=Memory(128 * GIB),
-    source="AMD Instinct MI300A data sheet (24 Zen 4 cores and 128 GB HBM3, which the GPU shares). The links between"
-    " packages are those of its GPUs",
+    source="LLNL, El Capitan systems (128 GB HBM3 a socket, which the GPU shares); TOP500, El Capitan (24 cores). The"
+    " links between packages are those of its GPUs",
 )
 SPARK_ARM = replace(
     GRACE,
     name="NVIDIA GB10, its 20 Arm cores",
     cores=20,
     memory=Memory(128 * GIB),
-    source="NVIDIA DGX Spark datasheet (20 Arm cores, 128 GB LPDDR5x, which the GPU shares)",
+    source="NVIDIA NIM documentation, Deploy on DGX Spark (128 GB LPDDR5x, which the GPU shares); owners count 20 Arm"
+    " cores",
+)
+DGX_B300_GRANITE_RAPIDS = replace(
+    EMERALD_RAPIDS,
+    name="Intel(R) Xeon(R) 6776P",
+    cpuid=Cpuid("GenuineIntel", family=6, model=173),
+    cores=64,
+    memory=Memory(1024 * GIB),
+    smp=SmpLink(name="UPI"),
+    source="NVIDIA's page of DGX B300 (two Xeon 6776P), as others quote it; not verified: 64 cores, 2 TB. Memory"
+    " channels and UPI links are left out",
+)
+AWS_P6_B200 = replace(
+    EMERALD_RAPIDS,
+    name="Intel Xeon, fifth generation (Emerald Rapids)",
+    cores=48,
+    smp=SmpLink(name="UPI"),
+    source="EC2's list of instance types, in aws/karpenter-provider-aws (p6-b200: Intel, 192 vCPUs, 2 TiB); not"
+    " verified: that it is of the fifth generation (8 channels DDR5-5600)",
+)
+AWS_P6_B300 = replace(
+    AWS_P6_B200,
+    name="Intel Xeon",
+    memory=Memory(2048 * GIB),
+    source="EC2's list of instance types, in aws/karpenter-provider-aws (p6-b300: Intel, 192 vCPUs, 4 TiB); which Xeon"
+    " it is was not found, so memory channels and UPI links are left out",
 )

@@ -38,10 +38,27 @@ AWS_3T84 = replace(
     size_bytes=3_840_000_000_000,
     source="Amazon EC2 P5 instances (8x 3.84 TB NVMe). AWS publishes no PCIe link of them",
 )
+AWS_P6_3T8 = replace(
+    AWS_900G,
+    size_bytes=3_800_000_000_000,
+    source="EC2's list of instance types, in aws/karpenter-provider-aws (p6-b200 and p6-b300: 30,400 GB of local NVMe);"
+    " eight drives assumed, as P5 instances have. AWS publishes no PCIe link of them",
+)
 AZURE_3T5 = DrivePart(
     name="Microsoft NVMe Direct Disk",
     size_bytes=3_500 * 2**30,
     source="Azure, ND H100 v5 series (8 local NVMe drives, 28,000 GiB). Azure publishes no PCIe link of them",
+)
+AZURE_MI300X_3T5 = replace(
+    AZURE_3T5,
+    source="MicrosoftDocs/azure-compute-docs, ND MI300X v5 series (8 NVMe disks, 28,000 GiB). Azure publishes no PCIe"
+    " link of them",
+)
+AZURE_GB200_4T = replace(
+    AZURE_3T5,
+    size_bytes=4 * 2**40,
+    source="MicrosoftDocs/azure-compute-docs, ND GB200 v6 series (4 disks, 16 TiB NVMe). Azure publishes no PCIe link"
+    " of them",
 )
 OCI_6T8 = DrivePart(
     size_bytes=6_800_000_000_000,
@@ -52,6 +69,16 @@ OCI_6T8 = DrivePart(
 OCI_3T84 = replace(
     U2_3T84,
     source="OCI compute shapes, BM.GPU.H100.8 (16x 3.84 TB NVMe); PCIe 4.0 x4 assumed, what drives of 2022 have; on"
+    " root ports assumed",
+)
+OCI_EIGHT_3T84 = replace(
+    U2_3T84,
+    source="oci-hpc, healthchecks/active_healthcheck.py (BM.GPU.H200.8, B200.8 and MI300X.8: 8 NVMe drives); not"
+    " verified: 3.84 TB; PCIe 4.0 x4 assumed, what drives of 2022 have; on root ports assumed",
+)
+FRONTIER_1T92 = DrivePart(
+    size_bytes=1_920_000_000_000,
+    source="OLCF, Frontier User Guide, NVMe (two of 1.92 TB, 5,500 MB/s together). It names no PCIe link of them; on"
     " root ports assumed",
 )
 GRACE_3T84 = replace(

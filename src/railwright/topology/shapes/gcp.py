@@ -45,12 +45,11 @@ SHAPES: dict[str, Shape] = {
         title="Google Cloud a3-highgpu-8g: 8x H100, two GPUs and a NIC of 200 Gb/s for each PCIe switch",
         aliases=("a3-highgpu-8g", "a3-high"),
         layout=Layout(gpus_per_switch=2, switch_name="PCIe 5.0 switch", nics=4, drives=0),
-        layout_source="Google Cloud, Networking and GPU machines, A3 High (four NICs of 200 Gb/s for eight GPUs); a"
-        " switch"
-        " for two GPUs and a NIC assumed. The local SSDs are left out",
+        layout_source="Google Cloud, GPUDirect-TCPX, A3 High (four NICs of 200 Gb/s for eight GPUs), as"
+        " stas00/ml-engineering quotes it; a switch for two GPUs and a NIC assumed. The local SSDs are left out",
         cpu=cpus.GCP_SAPPHIRE_RAPIDS,
         gpu=gpus.H100,
         nvlink=gpus.NVLINK4,
-        nic=nics.GCP_GVNIC_100G,
+        nic=nics.GCP_GVNIC_A3_HIGH,
     ),
 }

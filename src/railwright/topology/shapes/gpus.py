@@ -9,6 +9,9 @@ from railwright.topology.shapes.parts import GpuMemory, GpuPart, NvlinkPart, Pci
 from railwright.units import GIB
 
 _CAPABILITY = "compute capability: developer.nvidia.com/cuda-gpus"
+_QUOTED = "as others quote it"
+"""Of a document that was not at hand: docs/shapes.md, What was checked."""
+_NO_DATASHEET = "NVIDIA publishes no datasheet of it"
 
 V100_32GB = GpuPart(
     name="Tesla V100-SXM2-32GB",
@@ -120,88 +123,85 @@ MI300X = GpuPart(
     " v4.1, AMD, systems/8xMI300X_2xEPYC-9374F.json (PCIe Gen5 x16)",
 )
 
-V100_16GB = replace(
-    V100_32GB,
-    name="Tesla V100-SXM2-16GB",
-    memory=GpuMemory(16 * GIB, bytes_per_s=900e9),
-    source=f"NVIDIA V100 datasheet (SXM2: 16 GB HBM2, 900 GB/s, FP64 7.8 TFLOPS, PCIe Gen3); {_CAPABILITY}",
-)
 B300 = replace(
     B200,
-    name="NVIDIA B300 SXM 288GB",
+    name="NVIDIA B300 SXM 270GB",
     compute_capability="10.3",
-    memory=GpuMemory(288 * GIB, bytes_per_s=8000e9),
-    fp64_tensor_flop_per_s=1.2e12,
+    memory=GpuMemory(275_040 * 2**20, bytes_per_s=8000e9),
+    fp64_tensor_flop_per_s=1.25e12,
     pcie=Pcie(6, 16),
-    source="NVIDIA DGX B300 datasheet (8 GPUs: 2.3 TB, 64 TB/s); NVIDIA HGX platform page, HGX B300 (FP64 10 TFLOPS of"
-    f" 8 GPUs); NVIDIA Blackwell Ultra datasheet (PCIe Gen 6); {_CAPABILITY}",
+    source="EC2's list of instance types, in aws/karpenter-provider-aws (p6-b300: 275,040 MiB a GPU); NVIDIA Blackwell"
+    f" Ultra datasheet, HGX B300 (270 GB, PCIe Gen6), {_QUOTED}; NVIDIA HGX platform page, HGX B300 (FP64 10 TFLOPS of"
+    f" 8 GPUs), {_QUOTED}; 8 TB/s: NVIDIA's page of DGX B300, {_QUOTED}, where that datasheet says 7.7; {_CAPABILITY}",
 )
 H800 = replace(
     H100,
     name="NVIDIA H800 SXM5 80GB",
     fp64_tensor_flop_per_s=1e12,
-    source="NVIDIA H800 datasheet (SXM: 80 GB, 3.35 TB/s, FP64 1 TFLOPS, NVLink 400 GB/s both ways, PCIe Gen5);"
-    f" {_CAPABILITY}",
+    source=f"not verified: {_NO_DATASHEET}. Resellers list 80 GB, 3.35 TB/s, FP64 1 TFLOPS, PCIe Gen5; {_CAPABILITY}",
 )
 H20 = replace(
     H100,
     name="NVIDIA H20 SXM 96GB",
     memory=GpuMemory(96 * GIB, bytes_per_s=4000e9),
     fp64_tensor_flop_per_s=1e12,
-    source=f"NVIDIA H20 datasheet (96 GB, 4.0 TB/s, FP64 1 TFLOPS, NVLink 900 GB/s, PCIe Gen5 x16); {_CAPABILITY}",
+    source=f"not verified: {_NO_DATASHEET}. The press and resellers list 96 GB, 4.0 TB/s, FP64 1 TFLOPS, NVLink 900"
+    f" GB/s, PCIe Gen5 x16; {_CAPABILITY}",
 )
 A800 = replace(
     A100_80GB,
     name="NVIDIA A800 SXM4 80GB",
-    source="NVIDIA A800 datasheet (SXM: 80 GB, 2,039 GB/s, FP64 Tensor Core 19.5 TFLOPS, NVLink 400 GB/s both ways,"
-    f" PCIe Gen4); {_CAPABILITY}",
+    source=f"not verified: {_NO_DATASHEET}. Cloud vendors list it as the A100 80GB but for NVLink; {_CAPABILITY}",
 )
 H100_NVL = replace(
     H100_PCIE,
     name="NVIDIA H100 NVL 94GB",
     memory=GpuMemory(94 * GIB, bytes_per_s=3900e9),
     fp64_tensor_flop_per_s=60e12,
-    source="NVIDIA H100 datasheet, NVL column (94 GB, 3.9 TB/s, FP64 Tensor Core 60 TFLOPS, PCIe Gen5, NVLink 600 GB/s)"
-    f"; {_CAPABILITY}",
+    source="MLPerf Inference v5.1, Dell, systems/R7715-H100-NVL-94GBx3_TRT.json (94 GB HBM3); NVIDIA H100 datasheet,"
+    f" NVL column (3.9 TB/s, FP64 Tensor Core 60 TFLOPS, PCIe Gen5, NVLink 600 GB/s), {_QUOTED}; {_CAPABILITY}",
 )
 A100_PCIE_40GB = replace(
     A100_40GB,
     name="NVIDIA A100 PCIe 40GB",
-    source="NVIDIA A100 40GB PCIe product brief (40 GB, 1,555 GB/s, PCIe Gen4 x16); NVIDIA A100 datasheet (FP64 Tensor"
-    f" Core 19.5 TFLOPS); {_CAPABILITY}",
+    source="NVIDIA A100 datasheet of June 2021, 40GB PCIe (1,555 GB/s, PCIe Gen4, FP64 Tensor Core 19.5 TFLOPS),"
+    f" {_QUOTED}; {_CAPABILITY}",
 )
 A100_PCIE_80GB = replace(
     A100_80GB,
     name="NVIDIA A100 PCIe 80GB",
     memory=GpuMemory(80 * GIB, bytes_per_s=1935e9),
-    source="NVIDIA A100 80GB PCIe product brief (80 GB, 1,935 GB/s, PCIe Gen4 x16); NVIDIA A100 datasheet (FP64 Tensor"
-    f" Core 19.5 TFLOPS); {_CAPABILITY}",
+    source="NVIDIA A100 datasheet of June 2021, 80GB PCIe (1,935 GB/s, PCIe Gen4, FP64 Tensor Core 19.5 TFLOPS),"
+    f" {_QUOTED}; {_CAPABILITY}",
 )
 RTX_6000_ADA = replace(
     L40S,
     name="NVIDIA RTX 6000 Ada Generation",
     memory=GpuMemory(48 * GIB, bytes_per_s=960e9),
-    source=f"NVIDIA RTX 6000 Ada datasheet (48 GB GDDR6, 960 GB/s, PCIe 4.0 x16, no NVLink); {_CAPABILITY}",
+    source=f"NVIDIA RTX 6000 Ada datasheet 2504660 (48 GB GDDR6, 960 GB/s), {_QUOTED}; no NVLink: NVIDIA Developer"
+    f" Forums, RTX A6000 Ada; not verified: PCIe 4.0 x16, which cards of that generation have; {_CAPABILITY}",
 )
 RTX_3090 = replace(
     L40S,
     name="NVIDIA GeForce RTX 3090",
     compute_capability="8.6",
     memory=GpuMemory(24 * GIB, bytes_per_s=936e9),
-    source=f"NVIDIA Ampere GA102 GPU Architecture (24 GB GDDR6X, 936 GB/s, PCIe Gen4 x16); {_CAPABILITY}",
+    source="not verified: NVIDIA Ampere GA102 GPU Architecture was not at hand. Comparisons of cards list 24 GB GDDR6X,"
+    f" 936 GB/s, PCIe Gen4 x16; {_CAPABILITY}",
 )
 RTX_4090 = replace(
     L40S,
     name="NVIDIA GeForce RTX 4090",
     memory=GpuMemory(24 * GIB, bytes_per_s=1008e9),
-    source=f"NVIDIA Ada GPU Architecture (RTX 4090: 24 GB GDDR6X, 1,008 GB/s, PCIe Gen4 x16, no NVLink); {_CAPABILITY}",
+    source="MLPerf Inference v5.1, GATEOverflow, systems/rtx4090x2-nvidia-gpu-TensorRT-default_config.json (24 GB); not"
+    f" verified: 1,008 GB/s, PCIe Gen4 x16, no NVLink, as comparisons of cards list them; {_CAPABILITY}",
 )
 RTX_5090 = replace(
     RTX_PRO_6000,
     name="NVIDIA GeForce RTX 5090",
     memory=GpuMemory(32 * GIB, bytes_per_s=1792e9),
-    source="NVIDIA RTX Blackwell GPU Architecture (RTX 5090: 32 GB GDDR7, 1,792 GB/s, PCIe Gen5 x16, no NVLink);"
-    f" {_CAPABILITY}",
+    source=f"NVIDIA RTX Blackwell GPU Architecture (32 GB GDDR7, 1,792 GB/s), {_QUOTED}; not verified: PCIe Gen5 x16,"
+    f" no NVLink; {_CAPABILITY}",
 )
 GB300 = replace(
     GB200,
@@ -209,37 +209,41 @@ GB300 = replace(
     compute_capability="10.3",
     memory=GpuMemory(279 * GIB, bytes_per_s=8000e9),
     fp64_tensor_flop_per_s=1.39e12,
-    source=f"NVIDIA GB300 NVL72 datasheet (72 GPUs: 20 TB HBM3e, 576 TB/s, FP64 100 TFLOPS; NVLink-C2C); {_CAPABILITY}",
+    source="MLPerf Inference v5.1, NVIDIA, systems/GB300-NVL72_GB300-288GB_aarch64x72_TRT.json (host over NVLink-C2C);"
+    f" NVIDIA Blackwell Ultra datasheet, GB300 (279 GB HBM3E, 8 TB/s), {_QUOTED}; NVIDIA's page of GB300 NVL72 (72"
+    f" GPUs: 20 TB, 576 TB/s, FP64 100 TFLOPS), {_QUOTED}; {_CAPABILITY}",
 )
 GB10 = GpuPart(
     name="NVIDIA GB10",
     compute_capability="12.1",
     memory=GpuMemory(128 * GIB, bytes_per_s=273e9),
-    source="NVIDIA DGX Spark datasheet (128 GB LPDDR5x shared with the CPU, 273 GB/s). It has no PCIe link to its CPU;"
-    f" {_CAPABILITY}",
+    source="NVIDIA NIM documentation, Deploy on DGX Spark (128 GB LPDDR5x, one memory of CPU and GPU); 273 GB/s:"
+    f" NVIDIA's page of DGX Spark, {_QUOTED}. It has no PCIe link to its CPU; {_CAPABILITY}",
 )
 MI325X = replace(
     MI300X,
     name="AMD Instinct MI325X",
     memory=GpuMemory(256 * GIB, bytes_per_s=6000e9),
-    source="AMD Instinct MI325X data sheet (256 GB HBM3E, 6 TB/s, peak FP64 matrix 163.4 TFLOPS, PCIe Gen5 x16)",
+    source="MLPerf Inference v5.1, AMD, systems/8xMI325X_2xEPYC_9575F_1.json (256 GB HBM3E, PCIe Gen5 x16); AMD's page"
+    f" of MI325X (6 TB/s, peak FP64 matrix 163.4 TFLOPS), {_QUOTED}",
 )
 MI355X = replace(
     MI300X,
     name="AMD Instinct MI355X",
     memory=GpuMemory(288 * GIB, bytes_per_s=8000e9),
     fp64_tensor_flop_per_s=78.6e12,
-    source="AMD Instinct MI355X data sheet (288 GB HBM3E, 8 TB/s, peak FP64 matrix 78.6 TFLOPS, PCIe Gen5 x16)",
+    source="MLPerf Inference v5.1, AMD, systems/8xMI355X_2xEPYC_9575F.json (288 GB HBM3E, PCIe Gen5 x16); AMD's page of"
+    f" MI355X (8 TB/s, peak FP64 vector and matrix 78.6 TFLOPS), {_QUOTED}",
 )
 MI250X = replace(
     MI300X,
     name="AMD Instinct MI250X, one of its two dies",
     memory=GpuMemory(64 * GIB, bytes_per_s=1638e9),
     fp64_tensor_flop_per_s=47.85e12,
-    pcie=Pcie(4, 16),
-    source="AMD Instinct MI250X data sheet (two dies that the system shows as GPUs: 128 GB, 3,277 GB/s, peak FP64"
-    " matrix"
-    " 95.7 TFLOPS together); PCIe 4.0 x16: AMD CDNA 2 Architecture white paper",
+    pcie=Pcie(),
+    source="OLCF, Frontier User Guide (two dies that the system shows as GPUs, each 64 GB, 1.6 TB/s, FP64 47.9 TFLOPS"
+    " on matrix cores); AMD's page of MI250X (3,277 GB/s, peak FP64 matrix 95.7 TFLOPS together), as others quote it."
+    " The link to the CPU is Infinity Fabric, 36 GB/s a direction by that guide, and is shown without a rate",
 )
 MI300A = replace(
     MI300X,
@@ -247,8 +251,9 @@ MI300A = replace(
     memory=GpuMemory(128 * GIB, bytes_per_s=5300e9),
     fp64_tensor_flop_per_s=122.6e12,
     pcie=Pcie(),
-    source="AMD Instinct MI300A data sheet (128 GB HBM3 shared with its CPU cores, 5.3 TB/s, peak FP64 matrix 122.6"
-    " TFLOPS). CPU and GPU are one package: there is no PCIe link between them",
+    source="LLNL, El Capitan systems (128 GB shared with its CPU cores, eight stacks of HBM3: as many as MI300X, so its"
+    " 5.3 TB/s); ROCm/rccl, tools/topo_expl/models/topo_4p_940.xml (228 compute units: 228/304 of the FP64 rate of"
+    " MI300X, 122.6 TFLOPS). CPU and GPU are one package: there is no PCIe link between them",
 )
 
 # Two quads: each GPU has one or two links to the others of its quad and to its twin in the other quad.
@@ -309,43 +314,43 @@ XGMI4 = XgmiPart(
 NVLINK4_H800 = replace(
     NVLINK4,
     link=NvlinkLink(generation=4, links=8),
-    source="NVIDIA H800 datasheet (NVLink 400 GB/s both ways: 8 links of 25 GB/s a direction); four NVSwitches"
-    " assumed, as"
-    " H100 has",
+    source=f"not verified: {_NO_DATASHEET}. The press and resellers list 400 GB/s both ways: 8 links of 25 GB/s a"
+    " direction; four NVSwitches assumed, as H100 has",
 )
 NVLINK3_A800 = replace(
     NVLINK3,
     link=NvlinkLink(generation=3, links=8),
-    source="NVIDIA A800 datasheet (NVLink 400 GB/s both ways: 8 links of 25 GB/s a direction); six NVSwitches"
-    " assumed, as"
-    " A100 has",
-)
-NVLINK3_BRIDGES = replace(
-    NVLINK4_BRIDGES,
-    link=NvlinkLink(generation=3, links=12),
-    source="NVIDIA A100 80GB PCIe product brief (three NVLink bridges join two GPUs, 600 GB/s both ways: 12 links of 25"
-    " GB/s a direction)",
+    source="Red Hat hardware catalog, H3C UniServer R5500 G5 (HGX A800 8-GPU, six NVSwitches, 400 GB/s both ways), as"
+    " others quote it: 8 links of 25 GB/s a direction",
 )
 QUAD_GH200 = NvlinkPart(
     link=NvlinkLink(generation=4, links=18),
     pairs=tuple((one, other, 6) for one in range(4) for other in range(one + 1, 4)),
-    source="CSCS documentation, Alps, Grace-Hopper nodes (four GH200 fully connected by NVLink, 150 GB/s a direction"
-    " between two: 6 of the 18 links)",
+    source="CSCS documentation, Alps hardware, gh200-schematic.svg (150 GB/s between two of the four GH200: 6 of the 18"
+    " links)",
 )
 XGMI5 = XgmiPart(
     link=XgmiLink(generation=5, links=1),
     most_gpus=8,
-    source="AMD CDNA 4 Architecture white paper (eight MI355X fully connected: seven Infinity Fabric links a GPU)",
+    source="AMD's page of MI355X (153 GB/s a link both ways), as others quote it; eight fully connected by seven links"
+    " each: not verified, as MI300X are",
 )
+# Dies of one package have four links; which of the others are joined: RCCL's model of such a node.
+_MI250X_LINKS = (
+    (0, 1, 4), (2, 3, 4), (4, 5, 4), (6, 7, 4), (0, 6, 2), (2, 4, 2),
+    (0, 2, 1), (4, 6, 1), (1, 3, 1), (1, 5, 1), (3, 7, 1), (5, 7, 1),
+)  # fmt: skip
 XGMI_MI250X = XgmiPart(
     link=XgmiLink(generation=3, links=1),
     most_gpus=8,
-    source="AMD CDNA 2 Architecture white paper (a die has up to eight Infinity Fabric links). Four of them lead to its"
-    " twin and three to others; taken as one to each other die, the same seven",
+    pairs=_MI250X_LINKS,
+    source="OLCF, Frontier User Guide (four links between the dies of a package, one or two between others); ROCm/rccl,"
+    " tools/topo_expl/models/topo_8p_90a.xml (which dies are joined); two pairs have two links (ROCm documentation, AMD"
+    " Instinct MI250 microarchitecture): that they are 0-6 and 2-4 in RCCL's numbering is assumed",
 )
 XGMI_MI300A = XgmiPart(
     link=XgmiLink(generation=4, links=2),
     most_gpus=4,
-    source="AMD CDNA 3 Architecture white paper (four MI300A fully connected, two Infinity Fabric links of x16 between"
-    " two of them)",
+    source="LLNL, El Capitan systems (four MI300A fully connected, two Infinity Fabric links between two of them, 256"
+    " GB/s both ways)",
 )

@@ -45,9 +45,8 @@ SHAPES: dict[str, Shape] = {
         title="GB300 NVL72: one of 18 compute trays, two Grace and four Blackwell Ultra GPUs; NVLink reaches 72 GPUs",
         aliases=("gb300", "gb300-nvl", "dgx-gb300"),
         layout=Layout(gpus=4, gpus_per_switch=0, nics=4, drives=4),
-        layout_source="NVIDIA DGX GB300 User Guide, Hardware (a compute tray: 2 Grace, 4 GPUs, 4 ConnectX-8); four"
-        " drives"
-        " assumed, as GB200 trays have",
+        layout_source="MLPerf Inference v5.1, NVIDIA, systems/GB300-NVL72_GB300-288GB_aarch64x72_TRT.json (2 Grace, 4"
+        " GPUs, 4 ConnectX-8); two NICs a Grace and four drives assumed, as GB200 trays have",
         cpu=cpus.GRACE,
         gpu=gpus.GB300,
         nvlink=gpus.NVL72,
@@ -58,7 +57,8 @@ SHAPES: dict[str, Shape] = {
         title="4x GH200 of one node, joined by NVLink, a Slingshot NIC of 200 Gb/s for each",
         aliases=("gh200-quad", "alps"),
         layout=Layout(sockets=4, gpus=4, gpus_per_switch=0, nics=4, drives=0),
-        layout_source="CSCS documentation, Alps, Grace-Hopper nodes (four GH200, four Slingshot NICs, one each)",
+        layout_source="CSCS documentation, Alps hardware, NVIDIA GH200 GPU Nodes (four GH200, four Slingshot NICs of"
+        " 200 Gb/s, one each)",
         cpu=cpus.GRACE,
         gpu=gpus.GH200,
         nvlink=gpus.QUAD_GH200,
@@ -68,8 +68,8 @@ SHAPES: dict[str, Shape] = {
         title="DGX Spark: one GB10, a ConnectX-7 of 200 Gb/s",
         aliases=("spark", "gb10"),
         layout=Layout(sockets=1, gpus=1, gpus_per_switch=0, nics=1, drives=1),
-        layout_source="NVIDIA DGX Spark User Guide (one GB10, one ConnectX-7 with two ports that share 200 Gb/s,"
-        " one M.2)",
+        layout_source="ServeTheHome, The NVIDIA GB10 ConnectX-7 200GbE Networking is Really Different (one ConnectX-7"
+        " with two ports that share 200 Gb/s); one M.2 drive assumed",
         cpu=cpus.SPARK_ARM,
         gpu=gpus.GB10,
         nic=nics.SPARK_CONNECTX7,

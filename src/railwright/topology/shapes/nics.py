@@ -147,8 +147,7 @@ B300_CONNECTX8 = replace(
     CONNECTX8,
     port=InfinibandLink(line_rate_bits_per_s=800e9, mtu_bytes=4096),
     ports_per_card=1,
-    source="NVIDIA DGX B300 User Guide, Hardware Overview (eight single-port ConnectX-8, 800 Gb/s InfiniBand or"
-    " Ethernet)."
+    source="NVIDIA's page of DGX B300 (eight single-port ConnectX-8 of 800 Gb/s), as stas00/ml-engineering quotes it."
     f" Each is its GPU's PCIe switch, so there is no PCIe link between the two; {_MTU_SOURCE}",
 )
 GB300_CONNECTX8 = replace(
@@ -156,28 +155,30 @@ GB300_CONNECTX8 = replace(
     name="NVIDIA ConnectX-8",
     port=InfinibandLink(line_rate_bits_per_s=800e9, mtu_bytes=4096),
     pcie=Pcie(6, 16),
-    source="NVIDIA DGX GB300 User Guide, Hardware (four ConnectX-8 of 800 Gb/s a compute tray, PCIe Gen6 x16);"
+    source="MLPerf Inference v5.1, NVIDIA, systems/GB300-NVL72_GB300-288GB_aarch64x72_TRT.json (four ConnectX-8 for"
+    " four GPUs); 800 Gb/s: NVIDIA InfiniBand adapters page, as others quote it; not verified: PCIe Gen6 x16;"
     f" {_MTU_SOURCE}",
 )
 SLINGSHOT = NicPart(
     name="HPE Slingshot 11",
     port=EthernetLink(line_rate_bits_per_s=200e9, mtu_bytes=9000, rdma=True),
     pcie=Pcie(4, 16),
-    source="HPE Slingshot documentation (Cassini: 200 Gb/s Ethernet, PCIe 4.0 x16; its headers are taken as RoCE's);"
-    f" {_MTU_SOURCE}",
+    source="OLCF, Frontier User Guide (200 Gb/s); ROCm/rccl, tools/topo_expl/models/topo_4p_940.xml (cxi: 200 Gb/s, 16"
+    f" GT/s x16); its headers are taken as RoCE's; {_MTU_SOURCE}",
 )
 SPARK_CONNECTX7 = replace(
     ROCE_CONNECTX7,
     port=EthernetLink(line_rate_bits_per_s=200e9, mtu_bytes=9000, rdma=True),
     pcie=Pcie(5, 8),
-    source="NVIDIA DGX Spark User Guide (ConnectX-7, 200 Gb/s; the NIC has two PCIe 5.0 x4 links, taken as one x8);"
-    f" {_MTU_SOURCE}",
+    source="NVIDIA NIM documentation, Deploy on DGX Spark (ConnectX-7, 200 Gb/s, RoCE); ServeTheHome, The NVIDIA GB10"
+    f" ConnectX-7 200GbE Networking is Really Different (two PCIe 5.0 x4 links, taken as one x8); {_MTU_SOURCE}",
 )
 EFA_P6 = replace(
     EFA_P5EN,
     port=EfaLink(line_rate_bits_per_s=400e9, mtu_bytes=9001),
     pcie=Pcie(5, 16),
-    source="Amazon EC2 P6 instances (fourth-generation EFA, 3.2 Tb/s on p6-b200: eight of 400 Gb/s; 6.4 on p6-b300);"
+    source="EC2's list of instance types, in aws/karpenter-provider-aws (p6-b200 3.2 Tb/s, p6-b300 6.4);"
+    " stas00/ml-engineering, network (ports of 400 Gb/s, read from the devices of a p6-b200: 8, and 16 on p6-b300);"
     f" PCIe 5.0 x16 assumed, what a port of 400 Gb/s needs; {_EFA}",
 )
 DGX1_CONNECTX4 = replace(
@@ -185,16 +186,17 @@ DGX1_CONNECTX4 = replace(
     name="NVIDIA Mellanox ConnectX-4",
     port=InfinibandLink(line_rate_bits_per_s=100e9, mtu_bytes=4096),
     pcie=Pcie(3, 16),
-    source=f"NVIDIA DGX-1 User Guide (four ConnectX-4, EDR InfiniBand 100 Gb/s, PCIe 3.0 x16); {_MTU_SOURCE}",
+    source="NVIDIA DGX-1 With Tesla V100 System Architecture white paper (four InfiniBand cards of 100 Gb/s), as others"
+    f" quote it; not verified: ConnectX-4 on PCIe 3.0 x16; {_MTU_SOURCE}",
 )
 OCI_ROCE_400G = replace(
     ROCE_CONNECTX7,
     port=EthernetLink(line_rate_bits_per_s=400e9, mtu_bytes=4220, rdma=True),
-    source=f"OCI compute shapes, BM.GPU.H200.8 and BM.GPU.B200.8 (8x 400 Gb/s RDMA, ConnectX-7); {_OCI_MTU}",
+    source="oci-hpc, healthchecks/check_gpu_setup.py (BM.GPU.H200.8 and BM.GPU.B200.8: eight mlx5 devices); not"
+    f" verified: 400 Gb/s and PCIe 5.0 x16, what ConnectX-7 has; {_OCI_MTU}",
 )
-GCP_GVNIC_100G = replace(
+GCP_GVNIC_A3_HIGH = replace(
     GCP_GVNIC_200G,
-    port=EthernetLink(line_rate_bits_per_s=200e9, mtu_bytes=8244),
-    source="Google Cloud, Networking and GPU machines, A3 High (four NICs of 200 Gb/s for GPUs, GPUDirect-TCPX, MTU"
-    " 8244). Google publishes no PCIe link of them",
+    source="Google Cloud, GPUDirect-TCPX (A3 High: four NICs of 200 Gb/s for GPUs), as stas00/ml-engineering quotes it;"
+    " GoogleCloudPlatform/cluster-toolkit, examples/gke-a3-highgpu (MTU 8244). Google publishes no PCIe link of them",
 )

@@ -46,9 +46,10 @@ _HGX_B300 = replace(
     _HGX_B200,
     title="8x B300 SXM with NVLink, a ConnectX-8 of 800 Gb/s for each GPU, which is its PCIe switch and its NIC",
     layout=Layout(gpus_per_switch=1, switch_name="ConnectX-8 PCIe switch", uplink_generation=5, nics=8, drives=8),
-    layout_source="NVIDIA DGX B300 User Guide, Hardware Overview (eight GPUs, eight ConnectX-8); NVIDIA Technical Blog,"
+    layout_source="NVIDIA's page of DGX B300 (eight GPUs, eight ConnectX-8), as others quote it; NVIDIA Technical Blog,"
     " NVIDIA ConnectX-8 SuperNICs Advance AI Platform Architecture with PCIe Gen6 Connectivity (the NIC is the switch);"
     " links to the CPU at PCIe 5.0 x16 assumed",
+    cpu=cpus.DGX_B300_GRANITE_RAPIDS,
     gpu=gpus.B300,
     nic=nics.B300_CONNECTX8,
 )
@@ -86,8 +87,9 @@ SHAPES: dict[str, Shape] = {
         title="DGX-1: 8x V100 32GB in a hybrid cube mesh, two GPUs and a NIC for each PCIe switch",
         aliases=("dgx-1",),
         layout=Layout(gpus_per_switch=2, switch_name="PCIe 3.0 switch", nics=4, drives=0),
-        layout_source="NVIDIA DGX-1 With Tesla V100 System Architecture white paper (four PCIe switches, each with two"
-        " GPUs and one InfiniBand card); the local SSDs are SATA and left out",
+        layout_source="NVIDIA/nccl issue 671, topology of a DGX-1V (two GPUs below a switch, 8 GT/s x16); not"
+        " verified: NVIDIA DGX-1 With Tesla V100 System Architecture white paper (one InfiniBand card on each of the"
+        " four PCIe switches); the local SSDs are left out",
         cpu=cpus.DGX1_BROADWELL,
         gpu=gpus.V100_32GB,
         nvlink=gpus.CUBE_MESH,

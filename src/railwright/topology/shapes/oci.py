@@ -53,8 +53,7 @@ SHAPES["oci-bm-gpu-b4-8"] = replace(
     title="OCI BM.GPU.B4.8: 8x A100 40GB, two GPUs and two dual-port 100 Gb/s cards for each PCIe switch",
     aliases=("BM.GPU.B4.8",),
     layout_source="oci-hpc, samples/gpu/topo-flattened-b4.xml: four NUMA nodes have a switch with two GPUs and two"
-    " cards,"
-    " all links at 16 GT/s x16; OCI compute shapes (4 drives)",
+    " cards, all links at 16 GT/s x16; oci-hpc, healthchecks (16 mlx5 devices, 4 NVMe drives)",
     cpu=cpus.OCI_MILAN,
     nic=nics.OCI_CONNECTX6_DX,
 )
@@ -62,29 +61,32 @@ SHAPES["oci-bm-gpu-gm4-8"] = replace(
     SHAPES["oci-bm-gpu-a100-v2-8"],
     title="OCI BM.GPU.GM4.8: 8x A100 80GB, two GPUs and two dual-port 100 Gb/s cards for each PCIe switch",
     aliases=("BM.GPU.GM4.8",),
+    layout_source="not verified: no document of BM.GPU.GM4.8 was found. It is taken as BM.GPU.A100-v2.8",
 )
 SHAPES["oci-bm-gpu-h200-8"] = replace(
     SHAPES["oci-bm-gpu-h100-8"],
     title="OCI BM.GPU.H200.8: 8x H200, a PCIe switch and a NIC of 400 Gb/s for each GPU",
     aliases=("BM.GPU.H200.8",),
     layout=Layout(gpus_per_switch=1, switch_name="PCIe 5.0 switch", nics=8, drives=8),
-    layout_source="OCI compute shapes, BM.GPU.H200.8 (eight H200, 8x 400 Gb/s, 8x 3.84 TB); PCIe tree assumed to be"
-    " that"
-    " of BM.GPU.H100.8 (oci-hpc, samples/gpu/H100-topology.xml)",
+    layout_source="oci-hpc, healthchecks, BM.GPU.H200.8 (eight GPUs with 18 NVLinks of 25 GB/s, 8 mlx5 devices, 8 NVMe"
+    " drives); PCIe tree assumed to be that of BM.GPU.H100.8 (oci-hpc, samples/gpu/H100-topology.xml)",
     gpu=gpus.H200,
     nic=nics.OCI_ROCE_400G,
+    drive=drives.OCI_EIGHT_3T84,
 )
 SHAPES["oci-bm-gpu-b200-8"] = replace(
     SHAPES["oci-bm-gpu-h200-8"],
     title="OCI BM.GPU.B200.8: 8x B200, a PCIe switch and a NIC of 400 Gb/s for each GPU",
     aliases=("BM.GPU.B200.8",),
-    layout_source="OCI compute shapes, BM.GPU.B200.8 (eight B200, 8x 400 Gb/s, 8x 3.84 TB); PCIe tree assumed to be"
-    " that"
-    " of BM.GPU.H100.8 (oci-hpc, samples/gpu/H100-topology.xml)",
+    layout_source="oci-hpc, healthchecks, BM.GPU.B200.8 (eight GPUs with 18 NVLinks of 50 GB/s, 8 mlx5 devices, 8 NVMe"
+    " drives); PCIe tree assumed to be that of BM.GPU.H100.8 (oci-hpc, samples/gpu/H100-topology.xml)",
     cpu=cpus.EMERALD_RAPIDS,
     gpu=gpus.B200,
     nvlink=gpus.NVLINK5,
 )
 SHAPES["oci-bm-gpu-mi300x-8"] = replace(
-    AMD["mi300x"], title="OCI BM.GPU.MI300X.8: 8x MI300X, a NIC of 400 Gb/s for each GPU", aliases=("BM.GPU.MI300X.8",)
+    AMD["mi300x"],
+    title="OCI BM.GPU.MI300X.8: 8x MI300X, a NIC of 400 Gb/s for each GPU",
+    aliases=("BM.GPU.MI300X.8",),
+    drive=drives.OCI_EIGHT_3T84,
 )

@@ -86,11 +86,13 @@ class NvlinkPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class XgmiPart(msgspec.Struct, frozen=True, kw_only=True):
-    """Infinity Fabric from each GPU directly to every other."""
+    """Infinity Fabric from each GPU directly to others."""
 
     link: XgmiLink
     """Between two GPUs."""
     most_gpus: int
+    pairs: tuple[tuple[int, int, int], ...] = ()
+    """(GPU, GPU, links) where not every GPU is joined to every other alike."""
     source: str
 
 
