@@ -101,7 +101,7 @@ _EFA_US = {
     for key, us in (((False, False), 75.0), ((False, True), 150.0), ((True, False), 35.0))
 }
 _FAST_EFA = Constant(200e9, "bits/s a port, EFA of the third generation", OFI_LATENCY)
-_SRD_US = Constant(16.0, "us, the network alone", SRD_LATENCY)
+_SRD_US = Constant(14.6, "us, the network alone", SRD_LATENCY)
 
 
 def network_us(cluster: Cluster) -> tuple[float, float]:
