@@ -204,11 +204,18 @@ func openParts(
 		return parts, closeAll, err
 	}
 	parts.Config, parts.Forget = read, func(rail string) error { return forgetRail(read, rail) }
+	err = openFabric(ctx, &parts, func(one func()) { closers = append(closers, one) })
+	return parts, closeAll, err
+}
+
+// openFabric opens what announces, switches and tells tenants; closing is told how to close each.
+func openFabric(ctx context.Context, parts *reconcile.Parts, closing func(func())) error {
+	read, log := parts.Config, parts.Log
 	routes, err := openAnnouncer(read)
 	if err != nil {
-		return parts, closeAll, misuse{err}
+		return misuse{err}
 	}
-	closers = append(closers, func() {
+	closing(func() {
 		if err := routes.Close(); err != nil {
 			log.Warn("the announcer was not closed well", "error", err)
 		}
@@ -216,17 +223,17 @@ func openParts(
 	parts.Announcer = routes
 	openVSwitch, err := openvswitch.New(ctx, switchSettings(read, log))
 	if err != nil {
-		return parts, closeAll, misuse{err}
+		return misuse{err}
 	}
-	closers = append(closers, openVSwitch.Close)
+	closing(openVSwitch.Close)
 	parts.Switch = openVSwitch
 	directory, err := openDirectory(ctx, read, log)
 	if err != nil {
-		return parts, closeAll, err
+		return err
 	}
-	closers = append(closers, directory.Close)
+	closing(directory.Close)
 	parts.Directory = directory
-	return parts, closeAll, nil
+	return nil
 }
 
 func openDirectory(ctx context.Context, read config.Config, log *slog.Logger) (*replica.Replica, error) {

@@ -149,6 +149,12 @@ func (l *Ledger) holes(index *tenants.PrefixIndex, now time.Time) map[string][]n
 			l.digRecord(ghost, dig, &wider, now)
 		}
 	}
+	l.digUsable(&wider, holes)
+	return holes
+}
+
+// digUsable: no tenant has the part of its prefixes that lies within another's wider one.
+func (l *Ledger) digUsable(wider *tenants.PrefixIndex, holes map[string][]netip.Prefix) {
 	for tenant, prefixes := range l.usable {
 		for _, prefix := range prefixes {
 			wider.Around(prefix, func(_ netip.Prefix, other string) {
@@ -158,7 +164,6 @@ func (l *Ledger) holes(index *tenants.PrefixIndex, now time.Time) map[string][]n
 			})
 		}
 	}
-	return holes
 }
 
 func (l *Ledger) digRecord(
