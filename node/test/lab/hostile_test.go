@@ -83,29 +83,36 @@ func attackers(t *testing.T, fabric *fabric) {
 const (
 	notLookedAt = "an annotation's cni-args"
 	wordForWord = "pod's uid"
+	podName     = "pod's name"
 )
 
-var anyUID = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
+var (
+	anyUID  = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
+	anyName = regexp.MustCompile(`^[a-z0-9]{1,63}$`)
+)
 
 // becomes says what an ADD that is honest but for this text in a field makes; nil: it is refused.
 func becomes(honest *nodev1.Attached, field, text string) *nodev1.Attached {
 	made := proto.CloneOf(honest)
+	word, _, _ := strings.Cut(text, ";") // where the next of CNI_ARGS begins
 	switch {
 	case field == notLookedAt:
-	case field == wordForWord && anyUID.MatchString(text):
-		made.Pod.Uid = text
+	case field == wordForWord && anyUID.MatchString(word):
+		made.Pod.Uid = word
+	case field == podName && anyName.MatchString(word):
+		made.Pod.Name = word
 	default:
 		return nil
 	}
 	return made
 }
 
-// mustBeRefused by our plugins, for what the name is, and leave nothing in the daemon's list.
+// mustBeRefused by some plugin of the chain that has judged it, and leave nothing in the daemon's list.
 func (p *pod) mustBeRefused(t *testing.T, rail int) {
 	t.Helper()
 	_, err := p.add(t, rail)
 	var told *types.Error
-	if !errors.As(err, &told) || told.Code != types.ErrInvalidEnvironmentVariables || !strings.Contains(told.Error(), "K8S_POD_NAME") {
+	if !errors.As(err, &told) || told.Code == types.ErrTryAgainLater || !strings.Contains(told.Error(), "ARGS") && !strings.Contains(told.Error(), "K8S_POD_NAME") {
 		t.Errorf("ADD of %.40q/%.40q: %v", p.namespace, p.name, err)
 	}
 	if found := p.node.attachmentOf(t, p.id); found != nil {
@@ -233,7 +240,7 @@ func hostileCalls(call cnitest.Call, text string) map[string]cnitest.Call {
 	change("container", func(call *cnitest.Call) { call.ContainerID = text })
 	change("interface", func(call *cnitest.Call) { call.Interface = text })
 	change("netns", func(call *cnitest.Call) { call.Netns = text })
-	change("pod's name", func(call *cnitest.Call) { call.Args = strings.Replace(call.Args, "NAME=p", "NAME="+text, 1) })
+	change(podName, func(call *cnitest.Call) { call.Args = strings.Replace(call.Args, "NAME=p", "NAME="+text, 1) })
 	change(wordForWord, func(call *cnitest.Call) { call.Args = strings.Replace(call.Args, "UID=u", "UID="+text, 1) })
 	change("arguments", func(call *cnitest.Call) { call.Args = text })
 	change("configuration", func(call *cnitest.Call) { call.Config = text })
