@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,7 +65,7 @@ func TestARetiredRailWithoutUplinkOrBridgeHoldsNoAddress(t *testing.T) {
 			bench.stop()
 			bench.sw.set(func() {
 				bench.sw.missing = fmt.Errorf("%w: br0", missing)
-				if missing == openvswitch.ErrNoBridge {
+				if errors.Is(missing, openvswitch.ErrNoBridge) {
 					bench.sw.flows["br0"] = map[plan.Key]plan.Flow{}
 				}
 			})
