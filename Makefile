@@ -11,6 +11,8 @@ NATIVE := $(wildcard src/railwright/native/*.c src/railwright/native/*.h)
 DEBIAN_PACKAGES := fio chromium chromium-driver etcd-server \
 	frr openvswitch-switch ethtool iperf3 nftables iproute2 iputils-ping procps openssh-server \
 	protobuf-compiler busybox-static cpio debootstrap e2fsprogs kmod xz-utils zstd
+# Tests start thousands of interpreters: what one compiled, the others read, also where the environment keeps them from it.
+unexport PYTHONDONTWRITEBYTECODE
 # Daemons that these packages would start; a lab starts its own. `ssh` is matched by openssh-server, where it was missing.
 SERVICES := frr openvswitch-switch ssh
 
