@@ -1,0 +1,132 @@
+"""What rounds say of each class of links: how often it was seen to carry its full rate, and how often not.
+
+The decoding is "max of mins": a class can carry at least what its flows carried. A class is *cleared* by a round in
+which its flows together had their rate, and *accused* by one in which not even the fastest had it. Where one flow of
+several had its rate, the link shares nothing out, so that what slowed the others lies elsewhere: neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import NamedTuple
+
+from railwright.diagnosis.localise.fabric import Fabric
+from railwright.diagnosis.localise.flows import Flow, Round
+
+_LEAST_GAP, _MOST_GAP = 0.05, 0.15
+_SIGMAS = 3.5
+_NORMAL_95 = 1.645
+_LEAST_SCALE = 0.85
+"""Headers and the like take no more of a flow's share."""
+_FULL = 0.9
+"""A link that is filled to this part is tested; its full rate clears it."""
+
+
+class Accusation(NamedTuple):
+    """A round in which a class did not carry its rate."""
+
+    level: float
+    """The rate of its fastest flow over its share."""
+    flow: int
+    """The number of that flow, over all rounds."""
+
+
+@dataclass
+class Evidence:
+    """All rounds, decoded."""
+
+    fabric: Fabric
+    floor: float
+    """Below this part of its share a flow is slow."""
+    noise: float
+    """The standard deviation of healthy flows, estimated."""
+    cleared: list[int]
+    """By class: the rounds that cleared it."""
+    accused: dict[int, list[Accusation]] = field(default_factory=dict)
+    flows: list[Flow] = field(default_factory=list)
+    ratio: list[float] = field(default_factory=list)
+    """By flow over all rounds: the measured rate over the share, 1 where healthy flows are; NaN where it was lost."""
+    filled: list[float] = field(default_factory=list)
+    """By class: the largest part of it that any round filled."""
+    scale: float = 1.0
+    """What healthy flows reach of their share."""
+
+    def add(self, one: Round) -> None:
+        """Decode one more round."""
+        _add(self, one)
+
+    def slow(self) -> list[int]:
+        """The flows that were slow."""
+        return [number for number, ratio in enumerate(self.ratio) if ratio < self.floor]
+
+    def trusts(self, number: int) -> bool:
+        """Whether a class was cleared often enough for others to be tested over it."""
+        cleared, accused = self.cleared[number], len(self.accused.get(number, ()))
+        least = 1 if number // 2 < self.fabric.nics else 2
+        return cleared >= least and cleared > accused
+
+    @property
+    def margin(self) -> float:
+        """The relative distance within which two rates are the same."""
+        return min(max(0.05, 4 * self.noise), 0.3)
+
+
+def observe(fabric: Fabric, rounds: Sequence[Round]) -> Evidence:
+    """Decode rounds. Rates are held against what healthy flows of the same rounds reached."""
+    scale, noise = _healthy(rounds)
+    floor = 1 - min(max(_SIGMAS * noise, _LEAST_GAP), _MOST_GAP)
+    found = Evidence(fabric, floor, noise, [0] * fabric.classes, filled=[0.0] * fabric.classes)
+    found.scale = scale
+    for one in rounds:
+        found.add(one)
+    return found
+
+
+def _healthy(rounds: Iterable[Round]) -> tuple[float, float]:
+    """The level of healthy flows, and their spread around it: by the upper half, which slow flows do not reach."""
+    ratios = sorted(ratio for one in rounds for ratio in one.ratio if ratio == ratio)
+    if not ratios:
+        return 1.0, 0.0
+    upper = ratios[len(ratios) // 2 :] if ratios[len(ratios) // 2] > 0.9 * ratios[-1] else _cluster(ratios)
+    middle, high = upper[0], upper[min(int(len(upper) * 0.9), len(upper) - 1)]
+    if len(upper) < len(ratios) // 2:  # a cluster has both halves
+        middle = upper[len(upper) // 2]
+    # Where all is slow, the flows are held against what they should reach.
+    return min(max(middle, _LEAST_SCALE), 1 / _LEAST_SCALE), max((high - middle) / middle / _NORMAL_95, 0.0)
+
+
+def _cluster(ratios: list[float]) -> list[float]:
+    """The rates near the highest, where more than half of all flows are slow: a few high ones are no noise."""
+    high = ratios[min(int(len(ratios) * 0.98), len(ratios) - 1)]
+    return [ratio for ratio in ratios if ratio > 0.9 * high]
+
+
+def _add(found: Evidence, one: Round) -> None:
+    classes, scale = found.fabric.classes, found.scale
+    total, want, best, who = [0.0] * classes, [0.0] * classes, [0.0] * classes, [-1] * classes
+    first = len(found.flows)
+    for number, (flow, raw) in enumerate(zip(one.flows, one.ratio, strict=True), first):
+        ratio = raw / scale
+        found.flows.append(flow)
+        found.ratio.append(ratio)
+        if ratio != ratio:
+            continue
+        share, rate = flow.share, flow.share * ratio
+        for each in flow.path:
+            total[each] += rate
+            want[each] += share
+            if ratio >= best[each]:
+                best[each], who[each] = ratio, number
+    capacity = found.fabric.capacity
+    for each in chain.from_iterable((2 * cable, 2 * cable + 1) for cable in range(classes // 2)):
+        if not want[each]:
+            continue
+        fill = want[each] / capacity[each >> 1]
+        if fill > found.filled[each]:
+            found.filled[each] = fill
+        if total[each] >= found.floor * want[each]:
+            found.cleared[each] += fill >= _FULL
+        elif best[each] < found.floor:
+            found.accused.setdefault(each, []).append(Accusation(best[each], who[each]))

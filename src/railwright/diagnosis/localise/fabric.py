@@ -1,0 +1,228 @@
+"""A fabric as localisation sees it: NIC ports, switches in tiers, cables, and the classes of directed links.
+
+A *class* is what no probe can tell apart: the links that lie on the same flows. A NIC, its cable and the port of its
+leaf are one class in each direction; so is each cable between two switches. Class `2 * cable` leads up (away from the
+hosts), class `2 * cable + 1` leads down.
+
+Nodes are numbered: NIC ports first, then switches from the lowest tier to the highest. The capacity of a cable is that
+of one direction, in rates of one NIC port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Literal, NamedTuple
+
+from railwright.errors import UsageError
+
+Way = Literal["up", "down", "both"]
+Path = tuple[int, ...]
+"""The classes that a flow crosses, in their order."""
+
+UP, DOWN = 0, 1
+CARD_PORTS = 16
+"""The ports of a switch that share a line card, where nothing tells how many they are."""
+
+
+class CableSpec(NamedTuple):
+    """A cable by the names of its ends: a host's port or a switch below, a switch above."""
+
+    lower: str
+    lower_port: str
+    upper: str
+    upper_port: str
+    capacity: float
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """All that is known of the fabric; made by `fabric_of` and its callers, never changed."""
+
+    hosts: tuple[str, ...]
+    nic_host: tuple[int, ...]
+    """The number of the host of each NIC port."""
+    nic_port: tuple[str, ...]
+    nic_rail: tuple[int, ...]
+    """Flows join ports of the same rail only. All 0 where every port reaches every other."""
+    switches: tuple[str, ...]
+    lower: tuple[int, ...]
+    """The node at the lower end of each cable; a NIC's cable has the number of the NIC."""
+    upper: tuple[int, ...]
+    ports: tuple[tuple[str, str], ...]
+    """The names of the two ports of each cable, the lower end's first; empty where nothing names them."""
+    capacity: tuple[float, ...]
+    above: tuple[tuple[int, ...], ...] = field(repr=False)
+    """The cables that lead up from each node."""
+    below: tuple[tuple[int, ...], ...] = field(repr=False)
+    """The cables that lead down from each node."""
+    joining: dict[tuple[int, int], tuple[int, ...]] = field(repr=False)
+    """The cables between two switches, by (lower, upper)."""
+
+    @property
+    def nics(self) -> int:
+        """How many NIC ports there are."""
+        return len(self.nic_host)
+
+    @property
+    def classes(self) -> int:
+        """How many classes of directed links there are."""
+        return 2 * len(self.lower)
+
+    def leaf_of(self, nic: int) -> int:
+        """The node of the switch that a NIC port is cabled to."""
+        return self.upper[nic]
+
+    def node_name(self, node: int) -> str:
+        """`host5:rail1` for a NIC port, `leaf2` for a switch."""
+        if node < self.nics:
+            return f"{self.hosts[self.nic_host[node]]}:{self.nic_port[node]}"
+        return self.switches[node - self.nics]
+
+    def cable_name(self, cable: int) -> str:
+        """`host5:rail1` for a NIC's cable, `leaf2-spine1` for one between switches, `#1` after the second of two."""
+        lower, upper = self.lower[cable], self.upper[cable]
+        if cable < self.nics:
+            return self.node_name(lower)
+        twins = self.joining[lower, upper]
+        which = f"#{twins.index(cable)}" if len(twins) > 1 else ""
+        return f"{self.node_name(lower)}-{self.node_name(upper)}{which}"
+
+    def class_name(self, number: int) -> str:
+        """`leaf2 to spine1`, from the end that sends to the end that receives."""
+        cable, down = divmod(number, 2)
+        ends = [self.node_name(self.lower[cable]), self.node_name(self.upper[cable])]
+        return " to ".join(reversed(ends) if down else ends)
+
+    def classes_of_switch(self, node: int, way: Literal["out", "in", "both"]) -> list[int]:
+        """What a switch sends, receives, or both."""
+        found: list[int] = []
+        for cables, out in ((self.above[node], UP), (self.below[node], DOWN)):
+            if way != "in":
+                found += [2 * cable + out for cable in cables]
+            if way != "out":
+                found += [2 * cable + 1 - out for cable in cables]
+        return found
+
+    def cards(self, node: int) -> list[tuple[int, ...]]:
+        """The cables of a switch by line card: those from below, then those to above, in groups of `CARD_PORTS`."""
+        cables = (*self.below[node], *self.above[node])
+        return [cables[start : start + CARD_PORTS] for start in range(0, len(cables), CARD_PORTS)]
+
+    def nics_of_host(self, host: int) -> tuple[int, ...]:
+        """The NIC ports of a host."""
+        return self._nics_by_host.get(host, ())
+
+    @property
+    def _nics_by_host(self) -> dict[int, tuple[int, ...]]:
+        if not self._cache:
+            for nic, host in enumerate(self.nic_host):
+                self._cache[host] = (*self._cache.get(host, ()), nic)
+        return self._cache
+
+    _cache: dict[int, tuple[int, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    def ascents(self, nic: int, height: int, random: Random) -> list[int]:
+        """`height` cables that lead up from a NIC port, chosen at random; fewer where nothing is above."""
+        cables, node = [nic], self.upper[nic]
+        while len(cables) < height and self.above[node]:
+            cables.append(random.choice(self.above[node]))
+            node = self.upper[cables[-1]]
+        return cables
+
+    def descent_to(self, nic: int, node: int, height: int) -> list[int] | None:
+        """The cables from a NIC port up to that node, the lowest first, or None where none leads there."""
+        return _climb([nic], self, node, height)
+
+
+def _climb(cables: list[int], fabric: Fabric, node: int, height: int) -> list[int] | None:
+    at = fabric.upper[cables[-1]]
+    if len(cables) == height:
+        return cables if at == node else None
+    if len(cables) == height - 1:
+        last = fabric.joining.get((at, node))
+        return [*cables, last[0]] if last else None
+    for cable in fabric.above[at]:
+        found = _climb([*cables, cable], fabric, node, height)
+        if found is not None:
+            return found
+    return None
+
+
+def path_over(up: Sequence[int], down: Sequence[int]) -> Path:
+    """The classes of a flow that goes up some cables and down others, both given with the lowest first."""
+    return (*(2 * cable for cable in up), *(2 * cable + 1 for cable in reversed(down)))
+
+
+def fabric_of(nics: Iterable[tuple[str, str, int]], switches: Sequence[str], cables: Iterable[CableSpec]) -> Fabric:
+    """A fabric from names: (host, port, rail) of each NIC port, switches from the lowest tier up, and cables.
+
+    Raises UsageError for a NIC port that is cabled not once, and for a cable whose end is unknown.
+    """
+    given = list(nics)
+    hosts = tuple(dict.fromkeys(host for host, _, _ in given))
+    host_number = {name: number for number, name in enumerate(hosts)}
+    node_of: dict[tuple[str, str], int] = {(host, port): number for number, (host, port, _) in enumerate(given)}
+    node_of |= {(name, ""): len(given) + number for number, name in enumerate(switches)}
+    of_nics: dict[int, CableSpec] = {}
+    others: list[tuple[int, int, CableSpec]] = []
+    for cable in cables:
+        lower = node_of.get((cable.lower, cable.lower_port), node_of.get((cable.lower, "")))
+        upper = node_of.get((cable.upper, ""))
+        if lower is None or upper is None:
+            name = cable.lower if lower is None else cable.upper
+            raise UsageError(f"a cable ends at {name[:60]}, which is not there", hint="name hosts and switches")
+        if lower >= len(given):
+            others.append((lower, upper, cable))
+        elif of_nics.setdefault(lower, cable) is not cable:
+            raise UsageError(f"{cable.lower}:{cable.lower_port} has two cables", hint="give each port one")
+    missing = next((number for number in range(len(given)) if number not in of_nics), None)
+    if missing is not None:
+        raise UsageError(f"{given[missing][0]}:{given[missing][1]} has no cable", hint="give each NIC port one")
+    all_of_them = [(nic, node_of[of_nics[nic].upper, ""], of_nics[nic]) for nic in range(len(given))] + others
+    return assemble(
+        hosts=hosts,
+        nic_host=[host_number[host] for host, _, _ in given],
+        nic_port=[port for _, port, _ in given],
+        nic_rail=[rail for _, _, rail in given],
+        switches=switches,
+        cables=[(lower, upper, spec.capacity) for lower, upper, spec in all_of_them],
+        ports=tuple((spec.lower_port, spec.upper_port) for _, _, spec in all_of_them),
+    )
+
+
+def assemble(
+    *,
+    hosts: Sequence[str],
+    nic_host: Sequence[int],
+    nic_port: Sequence[str],
+    nic_rail: Sequence[int],
+    switches: Sequence[str],
+    cables: Sequence[tuple[int, int, float]],
+    ports: tuple[tuple[str, str], ...] = (),
+) -> Fabric:
+    """A fabric from numbers; the cable of NIC port n is the n-th of (lower, upper, capacity)."""
+    nodes = len(nic_host) + len(switches)
+    above: list[list[int]] = [[] for _ in range(nodes)]
+    below: list[list[int]] = [[] for _ in range(nodes)]
+    joining: dict[tuple[int, int], tuple[int, ...]] = {}
+    for number, (lower, upper, _) in enumerate(cables):
+        above[lower].append(number)
+        below[upper].append(number)
+        if lower >= len(nic_host):
+            joining[lower, upper] = (*joining.get((lower, upper), ()), number)
+    return Fabric(
+        hosts=tuple(hosts),
+        nic_host=tuple(nic_host),
+        nic_port=tuple(nic_port),
+        nic_rail=tuple(nic_rail),
+        switches=tuple(switches),
+        lower=tuple(lower for lower, _, _ in cables),
+        upper=tuple(upper for _, upper, _ in cables),
+        ports=ports,
+        capacity=tuple(capacity for _, _, capacity in cables),
+        above=tuple(map(tuple, above)),
+        below=tuple(map(tuple, below)),
+        joining=joining,
+    )

@@ -1,0 +1,173 @@
+"""Fabrics from few words: `fat-tree hosts=1280 gpus=8`, and the cluster file's tiers.
+
+A fat tree of two tiers joins every leaf to every spine. One of three tiers has pods: spine j of each pod is cabled to
+the cores of plane j alone, as in Al-Fares, Loukissas and Vahdat, "A scalable, commodity data center network
+architecture" (SIGCOMM 2008), section 2.2. One NIC for each GPU; `leaf-down` NICs meet in a leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+from railwright.diagnosis.localise.fabric import CableSpec, Fabric, assemble, fabric_of
+from railwright.errors import UsageError, unknown_name
+from railwright.topology.cluster import Cluster, ports
+
+MOST_NICS = 262_144
+_MOST_CABLES = 4_000_000
+_LEAST_LEAF, _MOST_LEAF = 2, 2048
+_WORDS = {"hosts": "", "gpus": "8", "tiers": "", "leaf-down": "", "oversubscription": "1", "rails": "shared"}
+_ALL_IN_TWO_TIERS = 16_384
+"""Above it a third tier is the default: leaves would need more than 256 ports."""
+
+
+def parse_fat_tree(words: Sequence[str]) -> Fabric:
+    """The fabric of words like `hosts=1280 gpus=8 tiers=2 leaf-down=64 oversubscription=2`. Raises UsageError."""
+    given = dict(_WORDS)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name not in _WORDS:
+            raise unknown_name("word of a fat tree", name, _WORDS)
+        if not equals or not value:
+            raise UsageError(f"{name} has no value", hint=f"write {name}=8")
+        given[name] = value
+    if not given["hosts"]:
+        raise UsageError("a fat tree needs its hosts", hint="write 'fat-tree hosts=1280 gpus=8'")
+    if given["rails"] not in ("shared", "own"):
+        raise UsageError(f"rails={given['rails'][:20]} has no meaning", hint="write rails=own for a leaf for each rail")
+    hosts, gpus = _whole(given, "hosts", MOST_NICS), _whole(given, "gpus", 64)
+    tiers = _whole(given, "tiers", 3) if given["tiers"] else (2 if hosts * gpus <= _ALL_IN_TWO_TIERS else 3)
+    down = _whole(given, "leaf-down", _MOST_LEAF) if given["leaf-down"] else None
+    try:
+        over = float(given["oversubscription"])
+    except ValueError:
+        over = 0.0
+    if not 1 <= over <= 64:
+        raise UsageError(f"oversubscription={given['oversubscription'][:20]} is out of range", hint="give 1 to 64")
+    return fat_tree(hosts, gpus, tiers, down, over, rails_own_leaf=given["rails"] == "own")
+
+
+def _whole(given: dict[str, str], name: str, most: int) -> int:
+    text = given[name]
+    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:9]) <= most or len(text) > 9:
+        raise UsageError(f"{name}={text[:20]} is out of range", hint=f"give {name}=1 to {most}")
+    return int(text)
+
+
+def fat_tree(
+    hosts: int,
+    gpus: int,
+    tiers: int,
+    leaf_down: int | None = None,
+    oversubscription: float = 1.0,
+    *,
+    rails_own_leaf: bool = False,
+) -> Fabric:
+    """Raises UsageError for one that is too large, or whose leaf is too small for its tiers."""
+    nics = hosts * gpus
+    if not 2 <= nics <= MOST_NICS:
+        raise UsageError(f"{nics} NICs in a fabric", hint=f"give 2 to {MOST_NICS}")
+    down = leaf_down or _leaf_size(nics, tiers)
+    if down < _LEAST_LEAF:
+        raise UsageError(f"leaf-down={down} joins nothing", hint=f"give {_LEAST_LEAF} or more")
+    if tiers == 1 and down < nics:
+        raise UsageError(f"one tier of {down} ports for {nics} NICs", hint="give tiers=2, or a larger leaf-down")
+    leaf_of = _leaves(hosts, gpus, down, rails_own_leaf=rails_own_leaf)
+    leaves = max(leaf_of) + 1
+    cables = [(nic, nics + leaf, 1.0) for nic, leaf in enumerate(leaf_of)]
+    names = [f"leaf{number}" for number in range(leaves)]
+    if tiers >= 2:
+        uplinks = max(1, round(down / oversubscription))
+        each = down / oversubscription / uplinks
+        _add_upper_tiers(cables, names, nics, leaves, uplinks, each, down if tiers == 3 else leaves)
+    return assemble(
+        hosts=[f"host{number}" for number in range(hosts)],
+        nic_host=[nic // gpus for nic in range(nics)],
+        nic_port=[f"nic{nic % gpus}" for nic in range(nics)],
+        nic_rail=[nic % gpus if rails_own_leaf else 0 for nic in range(nics)],
+        switches=names,
+        cables=cables,
+    )
+
+
+def _leaf_size(nics: int, tiers: int) -> int:
+    """The smallest power of two with which so many tiers of switches of twice as many ports hold all NICs."""
+    if tiers == 1:
+        return nics
+    down = 8
+    while 2 * down**tiers < nics:
+        down *= 2
+    return down
+
+
+def _leaves(hosts: int, gpus: int, down: int, *, rails_own_leaf: bool) -> list[int]:
+    if not rails_own_leaf:
+        return [nic // down for nic in range(hosts * gpus)]
+    return [(host // down) * gpus + rail for host in range(hosts) for rail in range(gpus)]
+
+
+def _add_upper_tiers(
+    cables: list[tuple[int, int, float]], names: list[str], nics: int, leaves: int, uplinks: int, each: float, pod: int
+) -> None:
+    """Spines for each pod of `pod` leaves, and a plane of cores for each spine where there are several pods."""
+    pods = ceil(leaves / pod)
+    if leaves * uplinks + (pods * uplinks * pod if pods > 1 else 0) > _MOST_CABLES:
+        raise UsageError("a fabric of more than 4 million cables", hint="give a larger leaf-down, or three tiers")
+    first_spine = nics + leaves
+    names += [f"spine{number}" for number in range(pods * uplinks)]
+    for leaf in range(leaves):
+        base = first_spine + leaf // pod * uplinks
+        cables += [(nics + leaf, base + spine, each) for spine in range(uplinks)]
+    if pods == 1:
+        return
+    first_core = first_spine + pods * uplinks
+    names += [f"core{number}" for number in range(uplinks * pod)]
+    for spine in range(pods * uplinks):
+        plane = first_core + spine % uplinks * pod
+        cables += [(first_spine + spine, plane + core, each) for core in range(pod)]
+
+
+_TIERS = ("leaf", "spine", "superspine", "tier4-")
+
+
+def fabric_of_cluster(cluster: Cluster, most_nics: int = MOST_NICS) -> Fabric:
+    """The fabric that a cluster file's tiers describe, cabled as a lab of it: every switch of a group to every one of
+    the group above, once. Raises UsageError for a cluster without tiers: nothing then tells its links.
+    """
+    tiers, rails = cluster.fabric.tiers, len(ports(cluster.host))
+    if not tiers:
+        raise UsageError(f"{cluster.name[:60]} has no tiers of switches", hint="add [[fabric.tiers]] to the file")
+    if not 2 <= rails * cluster.hosts <= most_nics:
+        raise UsageError(f"{rails * cluster.hosts} NIC ports in the fabric", hint=f"give 2 to {most_nics}")
+    optimised = cluster.fabric.rail_optimised
+    groups = [ceil(cluster.hosts / tier.hosts) for tier in tiers]
+    default = [rails if optimised else 1, *[1] * (len(tiers) - 1)]
+    each = [tier.switches or default[level] for level, tier in enumerate(tiers)]
+    each[0] = min(each[0], rails)
+    if sum(group * count for group, count in zip(groups, each, strict=True)) > most_nics:
+        raise UsageError("more switches than NIC ports", hint="give fewer switches in a tier")
+    cables = [
+        CableSpec(f"host{host}", f"rail{rail}", f"leaf{host // tiers[0].hosts * each[0] + rail % each[0]}", "", 1.0)
+        for host in range(cluster.hosts)
+        for rail in range(rails)
+    ]
+    load: dict[str, float] = {}
+    for cable in cables:
+        load[cable.upper] = load.get(cable.upper, 0.0) + 1.0
+    for level in range(len(tiers) - 1):
+        ratio = tiers[level + 1].hosts // tiers[level].hosts
+        for number in range(groups[level] * each[level]):
+            name, above = f"{_TIERS[level]}{number}", number // each[level] // ratio
+            capacity = load.get(name, 0.0) / tiers[level].oversubscription / each[level + 1]
+            for upper in range(above * each[level + 1], (above + 1) * each[level + 1]):
+                top = f"{_TIERS[level + 1]}{upper}"
+                cables.append(CableSpec(name, top, top, name, capacity))
+                load[top] = load.get(top, 0.0) + capacity
+    # A rail's traffic stays on its rail where its leaves have nothing else, as with NCCL and in a lab.
+    own = optimised or each[0] > 1
+    nics = [
+        (f"host{host}", f"rail{rail}", rail if own else 0) for host in range(cluster.hosts) for rail in range(rails)
+    ]
+    names = [f"{_TIERS[level]}{number}" for level in range(len(tiers)) for number in range(groups[level] * each[level])]
+    return fabric_of(nics, names, cables)

@@ -1,0 +1,43 @@
+"""What a round of probes is, and what was seen of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import nan
+from typing import NamedTuple
+
+from railwright.diagnosis.localise.fabric import Fabric, Path
+
+
+class Flow(NamedTuple):
+    """One transfer of a round, from a NIC port to another."""
+
+    source: int
+    destination: int
+    path: Path
+    """The classes that it is believed to cross."""
+    share: float
+    """The rate that it reaches where nothing is wrong, in rates of a NIC port."""
+
+
+@dataclass
+class Round:
+    """Flows that run at the same time, and how fast each was."""
+
+    flows: list[Flow]
+    ratio: list[float] = field(default_factory=list)
+    """The measured rate over `share`, by flow; NaN for a probe that was lost."""
+    purpose: str = "screen"
+
+    def lost(self) -> None:
+        """Take every probe for lost; those that are heard of are set later."""
+        self.ratio = [nan] * len(self.flows)
+
+
+def filled(fabric: Fabric, flows: list[Flow]) -> dict[int, float]:
+    """How much of each class flows fill when nothing is wrong; 1 is its whole capacity."""
+    load: dict[int, float] = {}
+    for flow in flows:
+        for one in flow.path:
+            load[one] = load.get(one, 0.0) + flow.share
+    return {one: value / fabric.capacity[one // 2] for one, value in load.items()}

@@ -1,0 +1,108 @@
+"""From the names of elements to their classes of links."""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+from railwright.diagnosis.localise.fabric import Fabric, Path, path_over
+from railwright.diagnosis.localise.records import Fault
+from railwright.errors import UsageError, unknown_name
+
+RouteKey = tuple[int, int, Path]
+"""(source port, destination port, classes); both ports -1 where the route is slow for all pairs, and then the classes
+are those between the leaves."""
+
+
+class Names:
+    """Every name of a fabric."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self._hosts = {name: number for number, name in enumerate(fabric.hosts)}
+        self._switches = {name: fabric.nics + number for number, name in enumerate(fabric.switches)}
+        self._cables = {fabric.cable_name(number): number for number in range(len(fabric.lower))}
+
+    def classes_of(self, fault: Fault) -> list[int]:
+        """The classes that a fault is in; none for a route. Raises UsageError for an element that is not there."""
+        if fault.kind == "route":
+            self.route(fault.id)
+            return []
+        if fault.kind == "host":
+            nics = self._fabric.nics_of_host(_known(self._hosts, fault.id, "host"))
+            return [number for nic in nics for number in _ways(nic, fault.direction)]
+        if fault.kind == "switch":
+            return self._fabric.classes_of_switch(_known(self._switches, fault.id, "switch"), _turned(fault))
+        if fault.kind == "line-card":
+            return self._of_card(fault)
+        return _ways(_known(self._cables, fault.id, "cable"), fault.direction)
+
+    def _of_card(self, fault: Fault) -> list[int]:
+        switch, _, card = fault.id.partition("/card")
+        node = _known(self._switches, switch, "switch")
+        cards = self._fabric.cards(node)
+        if not (card.isascii() and card.isdigit()) or len(card) > 6 or int(card) >= len(cards):
+            raise UsageError(f"{fault.id[:60]} is no line card", hint=f"{switch} has /card0 to /card{len(cards) - 1}")
+        whole = self._fabric.classes_of_switch(node, _turned(fault))
+        return [number for number in whole if number // 2 in cards[int(card)]]
+
+    def route(self, text: str) -> RouteKey:
+        """The route of `leaf0>leaf3@spine1` or `host0:nic0>host5:nic0@spine1`. Raises UsageError."""
+        ends, at, over = text.partition("@")
+        source, arrow, destination = ends.partition(">")
+        hint = "write leaf0>leaf3@spine1, or host0:nic0>host5:nic0@spine1"
+        if not at or not arrow:
+            raise UsageError(f"{text[:60]} is no route", hint=hint)
+        nics = [self._cables.get(name, -1) for name in (source, destination)]
+        nics = [nic if nic < self._fabric.nics else -1 for nic in nics]
+        if -1 not in nics:
+            leaves = [self._fabric.leaf_of(nic) for nic in nics]
+        else:
+            nics, leaves = [-1, -1], [_known(self._switches, name, "switch") for name in (source, destination)]
+        nodes = [leaves[0], *(_known(self._switches, name, "switch") for name in over.split(",")), leaves[1]]
+        middle = len(nodes) // 2
+        up = [self._cable(low, high) for low, high in zip(nodes[:middle], nodes[1 : middle + 1], strict=True)]
+        down = [self._cable(low, high) for high, low in zip(nodes[middle:], nodes[middle + 1 :], strict=False)][::-1]
+        if len(up) != len(down):
+            raise UsageError(f"{text[:60]} does not go up as far as down", hint=hint)
+        if nics[0] >= 0:
+            return nics[0], nics[1], path_over([nics[0], *up], [nics[1], *down])
+        return -1, -1, path_over(up, down)
+
+    def _cable(self, lower: int, upper: int) -> int:
+        there = self._fabric.joining.get((lower, upper))
+        if not there:
+            names = f"{self._fabric.node_name(lower)} and {self._fabric.node_name(upper)}"
+            raise UsageError(f"no cable joins {names}", hint="name the switches in the order of the route")
+        return there[0]
+
+
+def route_name(fabric: Fabric, key: RouteKey) -> str:
+    """The name of a route, as `Names.route` reads it."""
+    source, destination, path = key
+    between = path if source < 0 else path[1:-1]
+    ends = [fabric.node_name(source), fabric.node_name(destination)] if source >= 0 else []
+    nodes = [fabric.lower[number // 2] if number % 2 == 0 else fabric.upper[number // 2] for number in between]
+    nodes.append(fabric.lower[between[-1] // 2])
+    ends = ends or [fabric.node_name(nodes[0]), fabric.node_name(nodes[-1])]
+    return f"{ends[0]}>{ends[1]}@{','.join(fabric.node_name(node) for node in nodes[1:-1])}"
+
+
+def _known(names: dict[str, int], name: str, kind: str) -> int:
+    if name not in names:
+        if len(names) > 2000:
+            raise UsageError(
+                f"there is no {kind} named {name[:60]!r}", hint=f"they are called like {next(iter(names))}"
+            )
+        raise unknown_name(kind, name, names)
+    return names[name]
+
+
+def _ways(cable: int, direction: str) -> list[int]:
+    ways = {"up": [0], "out": [0], "down": [1], "in": [1]}.get(direction, [0, 1])
+    return [2 * cable + way for way in ways]
+
+
+def _turned(fault: Fault) -> Literal["out", "in", "both"]:
+    if fault.direction in ("up", "down"):
+        raise UsageError(f"a {fault.kind} has no direction {fault.direction}", hint="write out, in or both")
+    return cast("Literal['out', 'in', 'both']", fault.direction)

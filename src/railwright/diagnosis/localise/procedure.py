@@ -1,0 +1,100 @@
+"""The order of rounds: screen, confirm, and routes where asked; the same for a simulated fabric and a real one.
+
+A caller measures each round that it is given, in place, and asks for the next. All that decides is here and pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+from random import Random
+
+from railwright.diagnosis.localise.confirm import Confirm
+from railwright.diagnosis.localise.evidence import Evidence, observe
+from railwright.diagnosis.localise.explain import Explanation, explain
+from railwright.diagnosis.localise.fabric import Fabric
+from railwright.diagnosis.localise.flows import Flow, Round
+from railwright.diagnosis.localise.routes import RouteSuspicion, repeated_flows, slow_routes
+from railwright.diagnosis.localise.schedule import Screen
+
+ROUND_S = 5.0
+"""The longest a round may take: all NICs at once."""
+_TRIES_OF_A_ROUTE = 3
+_MOST_AGAIN = 24
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How many rounds of each kind at most."""
+
+    screen: int = 4
+    confirm: int = 2
+
+
+@dataclass
+class Outcome:
+    """What the rounds showed."""
+
+    evidence: Evidence
+    explanation: Explanation
+    routes: list[RouteSuspicion]
+    rounds: list[Round]
+    """The screen and the confirm rounds."""
+    cover_rounds: int = 0
+    routes_tested: int = 0
+    """The flows of the route cover, each over a route of its own."""
+
+
+def locate(
+    fabric: Fabric, random: Random, wanted: Rounds, cover: Iterable[Round] = ()
+) -> Generator[Round, None, Outcome]:
+    """Yields rounds to measure; returns the outcome. `cover` are rounds over every route, run last."""
+    screen = Screen(fabric, random)
+    done: list[Round] = []
+    for _ in range(wanted.screen):
+        done.append(screen.round())
+        yield done[-1]
+    evidence = observe(fabric, done)
+    explanation = explain(evidence)
+    for _ in range(wanted.confirm):
+        repeated = repeated_flows(evidence, explanation.unexplained)
+        one = Confirm(evidence, random).round(explanation.doubtful, repeated)
+        if not one.flows:
+            break
+        done.append(one)
+        yield one
+        evidence.add(one)
+        explanation = explain(evidence)
+    outcome = Outcome(evidence, explanation, slow_routes(evidence, explanation), done)
+    yield from _cover(outcome, random, cover)
+    return outcome
+
+
+def _cover(outcome: Outcome, random: Random, cover: Iterable[Round]) -> Generator[Round, None, None]:
+    """Run the cover; flows that were slow and have no suspect on them are tried again on their own."""
+    suspects = {one.number for one in outcome.explanation.suspicions}
+    slow: list[Flow] = []
+    for one in cover:
+        yield one
+        outcome.cover_rounds += 1
+        outcome.routes_tested += len(one.flows)
+        for flow, ratio in zip(one.flows, one.ratio, strict=True):
+            if ratio < outcome.evidence.floor and not suspects.intersection(flow.path):
+                slow.append(flow)
+    if not slow:
+        return
+    left = dict.fromkeys(slow, _TRIES_OF_A_ROUTE)
+    again: list[Round] = []
+    while left and len(again) < _MOST_AGAIN:
+        one = Confirm(outcome.evidence, random).only(left)
+        yield one
+        again.append(one)
+        for flow, ratio in zip(one.flows, one.ratio, strict=True):
+            left[flow] -= 1
+            if ratio >= outcome.evidence.floor or not left[flow]:
+                del left[flow]
+    outcome.cover_rounds += len(again)
+    evidence = observe(outcome.evidence.fabric, [*outcome.rounds, *again])
+    rest = [number for number in evidence.slow() if not suspects.intersection(evidence.flows[number].path)]
+    outcome.explanation.unexplained = rest
+    outcome.routes = slow_routes(evidence, outcome.explanation)

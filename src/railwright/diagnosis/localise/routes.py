@@ -1,0 +1,89 @@
+"""Faults of a route: flows that are slow again and again although every link on their path is well.
+
+A route is tried with the same ports on the same path. It is a suspect if all of at least three tries were slow at one
+rate, and no suspect link explains them. It is the route between two leaves if several pairs of ports show it, and that
+of one pair of ports if another pair on the same path was fast, or none was tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from railwright.diagnosis.localise.evidence import Evidence
+from railwright.diagnosis.localise.explain import Explanation
+from railwright.diagnosis.localise.flows import Flow
+from railwright.diagnosis.localise.names import RouteKey
+
+_LEAST_TESTS = 3
+_LEAST_PATH = 4
+"""A shorter flow turns at its leaf: it has no route to choose."""
+_MOST_REPEATED = 100_000
+
+
+@dataclass(frozen=True)
+class RouteSuspicion:
+    """A route that is slow."""
+
+    key: RouteKey
+    level: float
+    tests: int
+
+
+def repeated_flows(evidence: Evidence, unexplained: Iterable[int]) -> list[Flow]:
+    """The flows to try again, each once."""
+    found = dict.fromkeys(
+        evidence.flows[number] for number in unexplained if len(evidence.flows[number].path) >= _LEAST_PATH
+    )
+    return list(found)[:_MOST_REPEATED]
+
+
+def slow_routes(evidence: Evidence, explanation: Explanation) -> list[RouteSuspicion]:
+    """The routes that no suspect link explains."""
+    suspects = {one.number for one in explanation.suspicions}
+    pairs: dict[RouteKey, list[float]] = {}
+    wanted = {
+        _key(evidence.flows[number])
+        for number in explanation.unexplained
+        if len(evidence.flows[number].path) >= _LEAST_PATH
+    }
+    middles = {key[2][1:-1] for key in wanted}
+    others: dict[tuple[int, ...], dict[RouteKey, list[float]]] = {}
+    for flow, ratio in zip(evidence.flows, evidence.ratio, strict=True):
+        if flow.path[1:-1] not in middles or ratio != ratio:
+            continue
+        key = _key(flow)
+        others.setdefault(key[2][1:-1], {}).setdefault(key, []).append(ratio)
+        if key in wanted:
+            pairs.setdefault(key, []).append(ratio)
+    found = []
+    for key, ratios in pairs.items():
+        if len(ratios) >= _LEAST_TESTS and _same_and_slow(ratios, evidence) and not suspects.intersection(key[2]):
+            found.append(RouteSuspicion(key, sorted(ratios)[len(ratios) // 2], len(ratios)))
+    return _joined(found, others, evidence)
+
+
+def _key(flow: Flow) -> RouteKey:
+    return flow.source, flow.destination, flow.path
+
+
+def _same_and_slow(ratios: list[float], evidence: Evidence) -> bool:
+    return max(ratios) < evidence.floor and min(ratios) >= max(ratios) * (1 - 1.5 * evidence.margin)
+
+
+def _joined(
+    found: list[RouteSuspicion], others: dict[tuple[int, ...], dict[RouteKey, list[float]]], evidence: Evidence
+) -> list[RouteSuspicion]:
+    """Pairs of one way between leaves as one, where all pairs that were tried on it are slow."""
+    by_middle: dict[tuple[int, ...], list[RouteSuspicion]] = {}
+    for one in found:
+        by_middle.setdefault(one.key[2][1:-1], []).append(one)
+    result = []
+    for middle, several in by_middle.items():
+        tried = others[middle]
+        if len(tried) > 1 and all(max(ratios) < evidence.floor for ratios in tried.values()):
+            tests = sum(map(len, tried.values()))
+            result.append(RouteSuspicion((-1, -1, middle), several[0].level, tests))
+        else:
+            result += several
+    return result

@@ -1,0 +1,127 @@
+"""Faults drawn at random, or read, and put into a fabric's links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from railwright.diagnosis.localise.fabric import Fabric, path_over
+from railwright.diagnosis.localise.names import Names, RouteKey, route_name
+from railwright.diagnosis.localise.records import Fault
+from railwright.errors import UsageError, unknown_name
+
+_WORDS = {
+    "rate": "0.005", "seed": "0", "hosts": "0", "switches": "0", "line-cards": "0", "routes": "0", "pairs": "0",
+    "occupied": "0", "least": "0.3", "most": "0.85",
+}  # fmt: skip
+_MOST_OF_A_KIND = 10_000
+
+
+@dataclass
+class Truth:
+    """What is wrong with a simulated fabric."""
+
+    faults: list[Fault]
+    left: dict[int, float]
+    """The part of its capacity that each faulty class has left."""
+    occupied: set[int]
+    """Classes that others use all the time, each round more or less."""
+    routes: dict[RouteKey, float] = field(default_factory=dict)
+
+
+def parse_draw(words: Sequence[str]) -> dict[str, float]:
+    """Words like `rate=0.005 seed=7 line-cards=1`. Raises UsageError."""
+    given = dict(_WORDS)
+    for word in words:
+        name, _, value = word.partition("=")
+        if name not in _WORDS:
+            raise unknown_name("word of faults", name, _WORDS)
+        given[name] = value
+    found: dict[str, float] = {}
+    for name, text in given.items():
+        most = 2.0**32 if name == "seed" else 1.0 if name in ("rate", "least", "most") else _MOST_OF_A_KIND
+        try:
+            found[name] = float(text)
+        except ValueError:
+            found[name] = -1.0
+        if not 0 <= found[name] <= most or (most > 1 and found[name] % 1):
+            raise UsageError(f"{name}={text[:20]} is out of range", hint=f"give {name}=0 to {most:g}")
+    return found
+
+
+def draw(fabric: Fabric, given: dict[str, float]) -> Truth:
+    """Each class is faulty at `rate`; further elements by their number, elsewhere."""
+    random = Random(int(given["seed"]))
+
+    def capacity() -> float:
+        return round(random.uniform(given["least"], given["most"]), 3)
+
+    faults = [
+        _of_class(fabric, number, capacity()) for number in range(fabric.classes) if random.random() < given["rate"]
+    ]
+    switches = [fabric.nics + number for number in range(len(fabric.switches))]
+    hosts = _some(random, list(range(len(fabric.hosts))), given["hosts"], "hosts")
+    faults += [Fault(kind="host", id=fabric.hosts[host], capacity=capacity()) for host in hosts]
+    for node in _some(random, switches, given["switches"], "switches"):
+        faults.append(Fault(kind="switch", id=fabric.node_name(node), capacity=capacity()))
+    for node in _some(random, switches, given["line-cards"], "line-cards"):
+        card = random.randrange(len(fabric.cards(node)))
+        faults.append(Fault(kind="line-card", id=f"{fabric.node_name(node)}/card{card}", capacity=capacity()))
+    for number in _some(random, list(range(fabric.classes)), given["occupied"], "occupied"):
+        faults.append(_of_class(fabric, number, 0.6, occupied=True))
+    for pair in [False] * int(given["routes"]) + [True] * int(given["pairs"]):
+        faults.append(Fault(kind="route", id=_some_route(fabric, random, pair), direction="both", capacity=capacity()))
+    return truth_of(fabric, faults)
+
+
+def truth_of(fabric: Fabric, faults: Iterable[Fault]) -> Truth:
+    """The state of every link under some faults. Raises UsageError for an element that is not there."""
+    truth = Truth(list(faults), {}, set())
+    names = Names(fabric)
+    for fault in truth.faults:
+        if not 0 <= fault.capacity < 1:
+            raise UsageError(f"{fault.id[:60]} has a capacity of {fault.capacity:g}", hint="give 0 to below 1")
+        if fault.kind == "route":
+            truth.routes[names.route(fault.id)] = fault.capacity
+        elif fault.kind == "occupied":
+            truth.occupied.update(names.classes_of(fault))
+        else:
+            for number in names.classes_of(fault):
+                truth.left[number] = min(truth.left.get(number, 1.0), fault.capacity)
+    return truth
+
+
+def _of_class(fabric: Fabric, number: int, capacity: float, *, occupied: bool = False) -> Fault:
+    cable, down = divmod(number, 2)
+    kind = "occupied" if occupied else "nic" if cable < fabric.nics else "link"
+    return Fault(
+        kind=kind,  # type: ignore[arg-type]
+        id=fabric.cable_name(cable),
+        direction="down" if down else "up",
+        capacity=capacity,
+    )
+
+
+def _some(random: Random, of: list[int], count: float, what: str) -> list[int]:
+    if count > len(of):
+        raise UsageError(f"{what}={count:g} where there are {len(of)}", hint=f"give {what}=0 to {len(of)}")
+    return random.sample(of, int(count))
+
+
+def _some_route(fabric: Fabric, random: Random, pair: bool) -> str:
+    """A route between two leaves, or between two ports on different leaves."""
+    for _ in range(1000):
+        source, destination = random.randrange(fabric.nics), random.randrange(fabric.nics)
+        up = fabric.ascents(source, 2, random)
+        while len(up) < 5:
+            back = fabric.descent_to(destination, fabric.upper[up[-1]], len(up)) if len(up) > 1 else None
+            if back is not None and back[-1] != up[-1] and fabric.nic_rail[source] == fabric.nic_rail[destination]:
+                key = (source, destination, path_over(up, back)) if pair else (-1, -1, path_over(up[1:], back[1:]))
+                if fabric.nic_host[source] != fabric.nic_host[destination]:
+                    return route_name(fabric, key)
+            above = fabric.above[fabric.upper[up[-1]]]
+            if not above:
+                break
+            up.append(random.choice(above))
+    raise UsageError("this fabric has no route between leaves", hint="give it tiers=2")
