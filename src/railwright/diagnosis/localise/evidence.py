@@ -18,7 +18,7 @@ from railwright.diagnosis.localise.flows import Flow, Round
 _LEAST_GAP, _MOST_GAP = 0.05, 0.15
 _SIGMAS = 3.5
 _NORMAL_95 = 1.645
-_LEAST_SCALE = 0.85
+_LEAST_SCALE = 0.95
 """Headers and the like take no more of a flow's share."""
 _FULL = 0.9
 """A link that is filled to this part is tested; its full rate clears it."""

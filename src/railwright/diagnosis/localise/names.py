@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Literal, cast
 
 from railwright.diagnosis.localise.fabric import Fabric, Path, path_over
@@ -60,8 +61,8 @@ class Names:
             nics, leaves = [-1, -1], [_known(self._switches, name, "switch") for name in (source, destination)]
         nodes = [leaves[0], *(_known(self._switches, name, "switch") for name in over.split(",")), leaves[1]]
         middle = len(nodes) // 2
-        up = [self._cable(low, high) for low, high in zip(nodes[:middle], nodes[1 : middle + 1], strict=True)]
-        down = [self._cable(low, high) for high, low in zip(nodes[middle:], nodes[middle + 1 :], strict=False)][::-1]
+        up = [self._cable(low, high) for low, high in pairwise(nodes[: middle + 1])]
+        down = [self._cable(low, high) for high, low in pairwise(nodes[middle:])][::-1]
         if len(up) != len(down):
             raise UsageError(f"{text[:60]} does not go up as far as down", hint=hint)
         if nics[0] >= 0:

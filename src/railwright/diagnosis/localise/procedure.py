@@ -19,7 +19,7 @@ from railwright.diagnosis.localise.schedule import Screen
 
 ROUND_S = 5.0
 """The longest a round may take: all NICs at once."""
-_TRIES_OF_A_ROUTE = 3
+_TRIES_OF_A_ROUTE = 4
 _MOST_AGAIN = 24
 
 

@@ -1,0 +1,123 @@
+"""Rounds that cover every route of a fabric of two tiers, once.
+
+Leaf cover: every (leaf, leaf, spine). In round d all of leaf i's uplinks carry flows to leaf i + d, so that leaves - 1
+rounds are all. Pair cover: every (port, port, spine), which alone finds a fault of one pair: in each of those rounds
+the ports are paired in every way and take every spine in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+from railwright.diagnosis.localise.fabric import Fabric, path_over
+from railwright.diagnosis.localise.flows import Flow, Round
+from railwright.diagnosis.localise.schedule import lanes, parts_of_nic, share_of
+from railwright.errors import UsageError
+
+CoverKind = Literal["leaf", "pair"]
+
+
+@dataclass(frozen=True)
+class Cover:
+    """What a cover costs, and its rounds."""
+
+    kind: CoverKind
+    leaf_pairs: int
+    """Ordered pairs of leaves that flows can join."""
+    paths: int
+    """The most ways between two of them."""
+    rounds: int
+    """About how many: where leaves are uneven some rounds are divided."""
+
+
+class RouteCover:
+    """Plans the cover of one fabric. Raises UsageError where there are no routes between leaves, or three tiers."""
+
+    def __init__(self, fabric: Fabric, kind: CoverKind) -> None:
+        self._fabric, self._kind = fabric, kind
+        self._parts = parts_of_nic(fabric)
+        self._leaves: dict[int, list[int]] = {}
+        for nic in range(fabric.nics):
+            self._leaves.setdefault(fabric.leaf_of(nic), []).append(nic)
+        uplinks = max(len(fabric.above[leaf]) for leaf in self._leaves)
+        if len(self._leaves) < 2 or not uplinks:
+            raise UsageError("this fabric has one leaf, so no routes between leaves", hint="leave out --route-cover")
+        if any(fabric.above[node] for leaf in self._leaves for node in (fabric.upper[c] for c in fabric.above[leaf])):
+            what = "routes of three tiers are too many to cover each"
+            raise UsageError(what, hint="cover the pods one by one: a file with two tiers")
+        count, most = len(self._leaves), max(map(len, self._leaves.values()))
+        each = 1 if kind == "leaf" else most * uplinks
+        self.cost = Cover(kind, count * (count - 1), uplinks, (count - 1) * each)
+
+    def rounds(self, random: Random) -> Iterator[Round]:
+        """All rounds."""
+        order = list(self._leaves)
+        for shift in range(1, len(order)):
+            pairs = [(leaf, order[(place + shift) % len(order)]) for place, leaf in enumerate(order)]
+            flows = self._leaf_flows(pairs, random) if self._kind == "leaf" else None
+            if flows is not None:
+                yield from self._fitted(flows)
+                continue
+            most = max(map(len, self._leaves.values()))
+            for turn in range(most):
+                for spine in range(self.cost.paths):
+                    yield from self._fitted(self._pair_flows(pairs, turn, spine))
+
+    def _leaf_flows(self, pairs: list[tuple[int, int]], random: Random) -> list[Flow]:
+        """Every uplink of the first leaf of each pair, filled by as many flows as it has lanes."""
+        flows = []
+        for one, other in pairs:
+            sources, destinations = list(self._leaves[one]), list(self._leaves[other])
+            random.shuffle(sources)
+            random.shuffle(destinations)
+            number = 0
+            for up in self._fabric.above[one]:
+                for _ in range(lanes(self._fabric.capacity[up], self._parts)):
+                    ends = sources[number % len(sources)], destinations[number % len(destinations)]
+                    flow = self._flow(*ends, up)
+                    flows += [flow] if flow else []
+                    number += 1
+        return flows
+
+    def _pair_flows(self, pairs: list[tuple[int, int]], turn: int, spine: int) -> list[Flow]:
+        flows = []
+        for one, other in pairs:
+            sources, destinations = self._leaves[one], self._leaves[other]
+            ups = self._fabric.above[one]
+            for place, source in enumerate(sources):
+                where = place + turn
+                most = max(len(sources), len(destinations))
+                if where % most < len(destinations):
+                    flow = self._flow(source, destinations[where % most], ups[(place + spine) % len(ups)])
+                    flows += [flow] if flow else []
+        return flows
+
+    def _flow(self, source: int, destination: int, up: int) -> Flow | None:
+        fabric = self._fabric
+        back = fabric.descent_to(destination, fabric.upper[up], 2)
+        if back is None or fabric.nic_rail[source] != fabric.nic_rail[destination]:
+            return None
+        if fabric.nic_host[source] == fabric.nic_host[destination]:
+            return None
+        path = path_over([source, up], back)
+        return Flow(source, destination, path, share_of(fabric, path, self._parts))
+
+    def _fitted(self, flows: list[Flow]) -> Iterator[Round]:
+        """As few rounds as have room for all, each flow with its whole share."""
+        capacity, nics = self._fabric.capacity, self._fabric.nics
+        while flows:
+            used: dict[int, int] = {}
+            now, later = [], []
+            for flow in flows:
+                rooms = [self._parts if n // 2 < nics else lanes(capacity[n // 2], self._parts) for n in flow.path]
+                if any(used.get(number, 0) >= room for number, room in zip(flow.path, rooms, strict=True)):
+                    later.append(flow)
+                    continue
+                now.append(flow)
+                for number in flow.path:
+                    used[number] = used.get(number, 0) + 1
+            yield Round(now, purpose=f"cover of every {self._kind} route")
+            flows = later

@@ -1,0 +1,49 @@
+"""How well suspects match the truth of a simulation.
+
+Counted are classes of directed links; a host, switch or line card counts as its links. Routes are scored apart. A link
+that others occupy all the time is outside both figures, and so is what is reported as "slow or occupied" for
+precision; a slow link that is reported so is a miss.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from railwright.diagnosis.localise.procedure import Outcome
+from railwright.diagnosis.localise.truth import Truth
+
+
+class Score(NamedTuple):
+    """Right, wrong and missed, so that several runs can be pooled."""
+
+    right: int
+    wrong: int
+    missed: int
+
+    @property
+    def precision(self) -> float:
+        """The part of the suspects that is faulty; 1 without suspects."""
+        return self.right / (self.right + self.wrong) if self.right + self.wrong else 1.0
+
+    @property
+    def recall(self) -> float:
+        """The part of the faults that was found; 1 without faults."""
+        return self.right / (self.right + self.missed) if self.right + self.missed else 1.0
+
+
+def score_links(outcome: Outcome, truth: Truth) -> Score:
+    """Of links."""
+    bad = set(truth.left) - truth.occupied
+    named = {one.number for one in outcome.explanation.suspicions if one.constant} - truth.occupied
+    return Score(len(bad & named), len(named - bad), len(bad - named))
+
+
+def score_routes(outcome: Outcome, truth: Truth) -> Score:
+    """Of routes; one over a faulty link cannot be told from it and is left out."""
+    bad = {key for key in truth.routes if not any(number in truth.left for number in key[2])}
+    named = {one.key for one in outcome.routes}
+    middles = {key[2] for key in bad if key[0] < 0}
+    # A pair of a route that is slow for all pairs is right, if less than all.
+    right = {key for key in named if key in bad or key[2][1:-1] in middles}
+    found = {key for key in bad if key in named or any(other[2][1:-1] == key[2] for other in named if key[0] < 0)}
+    return Score(len(found), len(named - right), len(bad - found))

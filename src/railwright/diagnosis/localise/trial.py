@@ -1,0 +1,156 @@
+"""One simulated search, from the fabric and its faults to a record with its score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+
+import msgspec
+
+from railwright.diagnosis.localise.baselines import Baseline, baselines
+from railwright.diagnosis.localise.cover import CoverKind, RouteCover
+from railwright.diagnosis.localise.fabric import Fabric
+from railwright.diagnosis.localise.flows import Round
+from railwright.diagnosis.localise.procedure import ROUND_S, Outcome, Rounds, locate
+from railwright.diagnosis.localise.records import Fault, Suspect
+from railwright.diagnosis.localise.score import Score, score_links, score_routes
+from railwright.diagnosis.localise.simulate import Simulator, Weather
+from railwright.diagnosis.localise.suspects import suspects_of
+from railwright.diagnosis.localise.truth import Truth
+
+NIC_RATE_BYTES_PER_S = 50e9
+"""Of a port of 400 Gb/s, where the fabric does not say: only the bytes of a cost depend on it."""
+
+
+class Tested(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rounds looked at."""
+
+    links: int
+    """Classes of directed links."""
+    links_filled: int
+    """Those that some round filled."""
+    links_untested: int
+    """Those that no flow crossed."""
+    links_partly: int
+    """Those that were crossed and never filled."""
+    routes: int = 0
+    """Of the route cover."""
+
+
+class Simulated(msgspec.Struct, frozen=True, kw_only=True):
+    """The record of `railwright locate --simulate`."""
+
+    record: str = "locate-simulated"
+    fabric: str
+    hosts: int
+    nics: int
+    switches: int
+    seed: int
+    weather: dict[str, float]
+    precision: float
+    """Of classes of links."""
+    recall: float
+    right: int
+    wrong: int
+    missed: int
+    route_precision: float
+    route_recall: float
+    rounds: int
+    """Screen and confirm."""
+    cover_rounds: int
+    seconds: float
+    """Of all rounds at their longest."""
+    sent_bytes: float
+    tested: Tested
+    background: float
+    """The part of the flows that were slow without a cause."""
+    suspects: tuple[Suspect, ...]
+    truth: tuple[Fault, ...]
+    baselines: tuple[Baseline, ...] = ()
+
+
+def run(
+    fabric: Fabric,
+    described: str,
+    truth: Truth,
+    weather: Weather,
+    *,
+    seed: int,
+    rounds: Rounds,
+    cover: CoverKind | None = None,
+    with_baselines: bool = False,
+) -> Simulated:
+    """Search a simulated fabric and score what was found. Raises UsageError for a cover that cannot be."""
+    simulator = Simulator(fabric, truth, weather, seed)
+    random = Random(seed + 1)
+    covering: Iterable[Round] = RouteCover(fabric, cover).rounds(random) if cover else ()
+    outcome = _drive(fabric, simulator, random, rounds, covering)
+    links, routes = score_links(outcome, truth), score_routes(outcome, truth)
+    others: list[Baseline] = []
+    if with_baselines:
+        bad = set(truth.left) - truth.occupied
+        others = baselines(fabric, lambda: Simulator(fabric, truth, weather, seed), bad, random)
+    return _record(fabric, described, truth, weather, seed, simulator, outcome, (links, routes), tuple(others))
+
+
+def _drive(fabric: Fabric, simulator: Simulator, random: Random, rounds: Rounds, cover: Iterable[Round]) -> Outcome:
+    search = locate(fabric, random, rounds, cover)
+    try:
+        while True:
+            simulator.measure(next(search))
+    except StopIteration as ended:
+        outcome: Outcome = ended.value
+        return outcome
+
+
+def _record(
+    fabric: Fabric,
+    described: str,
+    truth: Truth,
+    weather: Weather,
+    seed: int,
+    simulator: Simulator,
+    outcome: Outcome,
+    scores: tuple[Score, Score],
+    others: tuple[Baseline, ...],
+) -> Simulated:
+    links, routes = scores
+    count = len(outcome.rounds)
+    return Simulated(
+        fabric=described,
+        hosts=len(fabric.hosts),
+        nics=fabric.nics,
+        switches=len(fabric.switches),
+        seed=seed,
+        weather={name: getattr(weather, name) for name in ("noise", "interference", "wrong_map", "lost")},
+        precision=links.precision,
+        recall=links.recall,
+        right=links.right,
+        wrong=links.wrong,
+        missed=links.missed,
+        route_precision=routes.precision,
+        route_recall=routes.recall,
+        rounds=count,
+        cover_rounds=outcome.cover_rounds,
+        seconds=(count + outcome.cover_rounds) * ROUND_S,
+        sent_bytes=simulator.bytes_per_rate * NIC_RATE_BYTES_PER_S * ROUND_S,
+        tested=tested(outcome),
+        background=outcome.explanation.background,
+        suspects=tuple(suspects_of(outcome)),
+        truth=tuple(truth.faults),
+        baselines=others,
+    )
+
+
+def tested(outcome: Outcome) -> Tested:
+    """What was looked at, and what was not."""
+    filled = outcome.evidence.filled
+    full = sum(part >= 0.9 for part in filled)
+    none = sum(not part for part in filled)
+    return Tested(
+        links=len(filled),
+        links_filled=full,
+        links_untested=none,
+        links_partly=len(filled) - full - none,
+        routes=outcome.routes_tested,
+    )

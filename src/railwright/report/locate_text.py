@@ -1,0 +1,61 @@
+"""What a search found, as text; the same record as with `--json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from railwright.diagnosis.localise.records import Suspect
+from railwright.diagnosis.localise.trial import Simulated, Tested
+from railwright.report.wording import visible
+from railwright.units import count, format_duration
+
+_MOST_LISTED = 20
+
+
+def simulated_lines(found: Simulated) -> Iterator[str]:
+    """A simulated search: its cost, what it found, how right that is, and what it did not look at."""
+    yield f"{visible(found.fabric)}: {count(found.hosts, 'host')}, {found.nics} NICs, {found.switches} switches"
+    yield ""
+    yield from suspect_lines(found.suspects)
+    yield ""
+    total = found.right + found.missed
+    yield f"links       {found.right} of {total} faulty ones named, {found.wrong} named wrongly"
+    yield f"            precision {found.precision:.4f}, recall {found.recall:.4f}"
+    if any(fault.kind == "route" for fault in found.truth):
+        yield f"routes      precision {found.route_precision:.4f}, recall {found.route_recall:.4f}"
+    yield f"rounds      {found.rounds}, and {found.cover_rounds} of the route cover"
+    yield f"cost        {format_duration(found.seconds)} at most, {found.sent_bytes / 1e15:.3g} PB at 400 Gb/s"
+    yield from tested_lines(found.tested)
+    for other in found.baselines:
+        score = ""
+        if other.precision is not None and other.recall is not None:
+            score = f", precision {other.precision:.3f}, recall {other.recall:.3f}"
+        yield f"instead     {other.name}: {other.rounds} rounds, {format_duration(other.seconds)}{score} ({other.how})"
+
+
+def suspect_lines(suspects: Iterable[Suspect]) -> Iterator[str]:
+    """Each suspect with its evidence, what else it may be, and what to do."""
+    listed = list(suspects)
+    if not listed:
+        yield "no suspects"
+    for one in listed[:_MOST_LISTED]:
+        where = "" if one.direction == "both" else f" {one.direction}"
+        what = f"{one.kind} {visible(one.id)}{where}"
+        yield f"{one.verdict:<16}  {what}, at {one.capacity:.0%}, sure to {one.confidence:.1%}"
+        yield f"{'':<16}  seen    {visible(one.evidence)}"
+        if one.alternatives:
+            yield f"{'':<16}  or      {visible(', '.join(one.alternatives[:4]))}: these paths cannot tell them apart"
+        yield f"{'':<16}  next    {visible(one.action)}"
+    if len(listed) > _MOST_LISTED:
+        yield f"and {len(listed) - _MOST_LISTED} more: see --json"
+
+
+def tested_lines(tested: Tested) -> Iterator[str]:
+    """What was filled, what was not, and what nothing crossed."""
+    yield f"tested      {tested.links_filled} of {tested.links} link directions at their full rate"
+    if tested.links_partly:
+        yield f"            {tested.links_partly} more in part: the NICs below cannot fill them"
+    if tested.links_untested:
+        yield f"not tested  {tested.links_untested} link directions: no flow crosses them"
+    if tested.routes:
+        yield f"            {tested.routes} routes by the cover"
