@@ -11,7 +11,7 @@ _PART = click.FloatRange(0.0, 1.0)
 COMMAND = command(
     "locate",
     "locate:locate",
-    """Find the slow host, link or route of a simulated fabric: what a search of few rounds costs, and what it finds.
+    """Find the slow host, link or route in few short rounds: of a lab by real probes, or of a simulated fabric.
 
     FABRIC is a cluster file with tiers, or: fat-tree hosts= gpus= [tiers= leaf-down= oversubscription= rails=own].
     FAULTS is a JSON list of {kind, id, direction, capacity}, or words: rate= seed= hosts= switches= line-cards=
@@ -20,15 +20,18 @@ COMMAND = command(
     Exit status: 1 where there are suspects, 0 where there are none, 3 where links were not tested.
 
     \b
+    railwright locate --lab lab
+    railwright locate --lab lab --route-cover pair
     railwright locate --simulate 'fat-tree hosts=1280 gpus=8' --faults 'rate=0.005 seed=7'
     railwright locate --simulate cluster.toml --faults faults.json --route-cover leaf --json
     """,
-    option("--simulate", "fabric", metavar="FABRIC", required=True, help="Search this fabric in a simulation."),
-    option("--faults", metavar="FILE|WORDS", default="rate=0.005 seed=0", show_default=True, help="What is wrong."),
-    option("--noise", type=_PART, default=0.02, show_default=True, help="Relative deviation of every rate."),
-    option("--interference", type=_PART, default=0.02, show_default=True, help="Part of flows that others disturb."),
-    option("--wrong-map", type=_PART, default=0.0, show_default=True, help="Part of flows on another path."),
-    option("--lost", type=_PART, default=0.0, show_default=True, help="Part of probes that never answer."),
+    option("--lab", metavar="NAME", help="Search this lab, by TCP flows on chosen paths."),
+    option("--simulate", "fabric", metavar="FABRIC", help="Search this fabric in a simulation."),
+    option("--faults", metavar="FILE|WORDS", help="What is wrong in a simulation.  [rate=0.005 seed=0]"),
+    option("--noise", type=_PART, help="Simulated: relative deviation of every rate.  [0.02]"),
+    option("--interference", type=_PART, help="Simulated: part of flows that others disturb.  [0.02]"),
+    option("--wrong-map", type=_PART, help="Simulated: part of flows on another path.  [0]"),
+    option("--lost", type=_PART, help="Simulated: part of probes that never answer.  [0]"),
     option("--rounds", type=click.IntRange(2, 64), default=4, show_default=True, help="Screen rounds."),
     option("--confirm", type=click.IntRange(0, 64), default=2, show_default=True, help="Confirm rounds at most."),
     option(
@@ -39,6 +42,7 @@ COMMAND = command(
     ),
     option("--most-rounds", type=click.IntRange(1), default=2000, show_default=True, help="Refuse a longer cover."),
     option("--baselines", "with_baselines", is_flag=True, help="Beside other ways to search."),
-    option("--seed", type=click.IntRange(0, 2**32), help="Of schedule and disturbances.  [that of the faults]"),
+    option("--seed", type=click.IntRange(0, 2**32), help="Of schedule and disturbances.  [that of the faults, 0]"),
+    option("--force", is_flag=True, help="Also beside another measuring run."),
     json_option("Print the record that the text is made from."),
 )

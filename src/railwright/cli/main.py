@@ -25,7 +25,7 @@ VERBS = {
     "run": "Run single benchmarks with all their options.",
     "judge": "Judge a results file again and write its reports.",
     "compare": "Hold two runs side by side, noise taken into account.",
-    "locate": "Find the slow host, link or route of a fabric in few rounds; in a simulation.",
+    "locate": "Find the slow host, link or route of a fabric in few rounds: in a lab, in a simulation.",
     "lab": "An emulated fabric on this machine: hosts, leaves, spines, BGP, rates, faults.",
     "net": "A pod's GPU network: address, route, BGP, flows, offload, isolation, by real packets.",
     "setup": "Install optional parts (NIXL).",

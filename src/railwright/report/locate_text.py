@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.trial import Simulated, Tested
+from railwright.locate.lab_search import Located
 from railwright.report.wording import visible
 from railwright.units import count, format_duration
 
@@ -59,3 +60,44 @@ def tested_lines(tested: Tested) -> Iterator[str]:
         yield f"not tested  {tested.links_untested} link directions: no flow crosses them"
     if tested.routes:
         yield f"            {tested.routes} routes by the cover"
+
+
+def located_lines(found: Located) -> Iterator[str]:
+    """A search by real probes: the fabric with its suspects, what was found, what was tested, and what it cost."""
+    yield visible(found.fabric)
+    yield ""
+    yield from _picture(found)
+    yield ""
+    yield from suspect_lines(found.suspects)
+    yield ""
+    yield f"rounds      {found.rounds}, and {found.cover_rounds} of the route cover"
+    yield f"cost        {format_duration(found.seconds)}, {found.sent_bytes / 1e9:.3g} GB"
+    yield from tested_lines(found.tested)
+    if found.not_measured:
+        yield f"not run     {count(found.not_measured, 'flow')}: no port took the wanted path, or an end was silent"
+    yield f"routing     {found.routing}"
+    if not found.cover_rounds:
+        yield "not tested  routes of single pairs of hosts: --route-cover pair"
+
+
+def _picture(found: Located) -> Iterator[str]:
+    """Each leaf with its hosts and uplinks; what is suspected is marked by a word."""
+    hosts: dict[str, dict[str, None]] = {}
+    spines: dict[str, dict[str, None]] = {}
+    for pair in found.pairs:
+        for end, leaf in ((pair.source, pair.over[0]), (pair.destination, pair.over[-1])):
+            hosts.setdefault(leaf, {})[end] = None
+            if len(pair.over) > 1:
+                spines.setdefault(leaf, {})[pair.over[1] if leaf == pair.over[0] else pair.over[-2]] = None
+    marks: dict[str, str] = {}
+    for one in found.suspects:
+        marks.setdefault(one.id, one.verdict)
+
+    def mark(*names: str) -> str:
+        return next((f"[{marks[name]}]" for name in names if name in marks), "")
+
+    for leaf in sorted(hosts, key=lambda name: (len(name), name)):
+        above = "  ".join(f"{s}{mark(f'{leaf}-{s}', s)}" for s in sorted(spines.get(leaf, ())))
+        yield visible(f"{leaf}{mark(leaf)}  up: {above or 'nothing'}")
+        below = (f"{h}{mark(h, h.partition(':')[0])}" for h in sorted(hosts[leaf], key=lambda n: (len(n), n)))
+        yield visible(f"    {'  '.join(below)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,56 +15,105 @@ from railwright.diagnosis.localise.cover import CoverKind, RouteCover
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.fat_tree import fabric_of_cluster, parse_fat_tree
 from railwright.diagnosis.localise.procedure import ROUND_S, Rounds
-from railwright.diagnosis.localise.records import Fault
+from railwright.diagnosis.localise.records import Fault, Suspect
 from railwright.diagnosis.localise.simulate import Weather
+from railwright.diagnosis.localise.trial import Tested
 from railwright.diagnosis.localise.truth import Truth, draw, parse_draw, truth_of
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
-from railwright.report.locate_text import simulated_lines
+from railwright.lab import state
+from railwright.launch.exclusive import measuring_alone
+from railwright.locate import lab_search
+from railwright.locate.lab_fabric import fabric_of_lab
+from railwright.report.locate_text import located_lines, simulated_lines
 from railwright.units import format_duration
 from railwright.verbs import given_file
 from railwright.verbs.cluster import the_cluster
 
 _MOST_FAULTS = 100_000
+_FAULTS = "rate=0.005 seed=0"
 
 
 def locate(
-    fabric: str,
-    faults: str,
-    noise: float,
-    interference: float,
-    wrong_map: float,
-    lost: float,
+    lab: str | None,
+    fabric: str | None,
+    faults: str | None,
     rounds: int,
     confirm: int,
     cover: CoverKind | None,
     most_rounds: int,
     with_baselines: bool,
     seed: int | None,
+    force: bool,
     as_json: bool,
+    **weather: float | None,
 ) -> int:
-    """Search a simulated fabric and print what was found; the exit status. Raises UsageError."""
+    """Search a lab or a simulated fabric, and print what was found; the exit status. Raises UsageError."""
+    if (lab is None) == (fabric is None):
+        raise UsageError("what to search is not clear", hint="give one of --lab NAME and --simulate FABRIC")
+    wanted = Rounds(screen=rounds, confirm=confirm)
+    given = {name: value for name, value in weather.items() if value is not None}
+    if fabric is not None:
+        return _simulate(fabric, faults or _FAULTS, given, wanted, cover, most_rounds, seed, as_json, with_baselines)
+    said = [f"--{name.replace('_', '-')}" for name in given]
+    said += ["--faults"] * (faults is not None) + ["--baselines"] * with_baselines
+    if said:
+        raise UsageError(f"{said[0]} is for a simulation", hint="leave it out; faults of a lab: railwright lab fault")
+    return _search(lab, wanted, cover, most_rounds, seed or 0, force, as_json)
+
+
+def _search(
+    name: str | None, rounds: Rounds, cover: CoverKind | None, most: int, seed: int, force: bool, as_json: bool
+) -> int:
+    state.require_root()
+    lab = state.open_lab(name)
+    _refuse_long_cover(fabric_of_lab(lab.plan), cover, most)
+    with measuring_alone(force):
+        found = lab_search.search(lab, rounds, seed=seed, cover=cover, tell=lambda text: click.echo(text, err=True))
+    _print(found, located_lines(found), as_json)
+    return _status(found.suspects, found.tested, found.not_measured)
+
+
+def _simulate(
+    described: str,
+    faults: str,
+    weather: dict[str, float],
+    rounds: Rounds,
+    cover: CoverKind | None,
+    most_rounds: int,
+    seed: int | None,
+    as_json: bool,
+    with_baselines: bool,
+) -> int:
     with _without_garbage_collection():
-        there = _fabric(fabric)
+        there = _fabric(described)
         _refuse_long_cover(there, cover, most_rounds)
         truth, drawn = _truth(there, faults)
         found = trial.run(
             there,
-            fabric,
+            described,
             truth,
-            Weather(noise=noise, interference=interference, wrong_map=wrong_map, lost=lost),
+            Weather(**weather),
             seed=drawn if seed is None else seed,
-            rounds=Rounds(screen=rounds, confirm=confirm),
+            rounds=rounds,
             cover=cover,
             with_baselines=with_baselines,
         )
+    _print(found, simulated_lines(found), as_json)
+    return _status(found.suspects, found.tested, 0)
+
+
+def _print(record: msgspec.Struct, lines: Iterable[str], as_json: bool) -> None:
     if as_json:
-        click.echo(msgspec.json.encode(found).decode())
-    else:
-        for line in simulated_lines(found):
-            click.echo(line)
-    if found.suspects:
+        click.echo(msgspec.json.encode(record).decode())
+        return
+    for line in lines:
+        click.echo(line)
+
+
+def _status(suspects: tuple[Suspect, ...], tested: Tested, not_measured: int) -> int:
+    if suspects:
         return EXIT_SLOW
-    return EXIT_UNJUDGED if found.tested.links_filled < found.tested.links else EXIT_OK
+    return EXIT_UNJUDGED if tested.links_filled < tested.links or not_measured else EXIT_OK
 
 
 @contextmanager

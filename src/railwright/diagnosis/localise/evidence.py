@@ -28,7 +28,7 @@ class Accusation(NamedTuple):
     """A round in which a class did not carry its rate."""
 
     level: float
-    """The rate of its fastest flow over its share."""
+    """The rate of its flows together over what they should reach."""
     flow: int
     """The number of that flow, over all rounds."""
 
@@ -70,7 +70,7 @@ class Evidence:
     @property
     def margin(self) -> float:
         """The relative distance within which two rates are the same."""
-        return min(max(0.05, 4 * self.noise), 0.3)
+        return min(max(0.08, 4 * self.noise), 0.3)
 
 
 def observe(fabric: Fabric, rounds: Sequence[Round]) -> Evidence:
@@ -129,4 +129,4 @@ def _add(found: Evidence, one: Round) -> None:
         if total[each] >= found.floor * want[each]:
             found.cleared[each] += fill >= _FULL
         elif best[each] < found.floor:
-            found.accused.setdefault(each, []).append(Accusation(best[each], who[each]))
+            found.accused.setdefault(each, []).append(Accusation(total[each] / want[each], who[each]))

@@ -127,7 +127,7 @@ class _Search:
         return whole + self._without_needless(found)
 
     def _whole_switches(self) -> list[Suspicion]:
-        """Switches of which every link was accused at one rate and none is well: one cause, and not as many as links.
+        """Switches of which every link was accused and none is well: one cause, and not as many as links.
 
         Every flow over a switch enters and leaves it, so that no round can tell what it receives from what it sends.
         """
@@ -139,14 +139,13 @@ class _Search:
                 continue
             well = sum(self.evidence.cleared[number] >= len(self.evidence.accused.get(number, ())) for number in numbers
                        if number in self.evidence.accused or self.evidence.cleared[number])  # fmt: skip
-            accusations = [one for number in accused for one in self.evidence.accused[number]]
-            levels = sorted(one.level for one in accusations)
-            middle, margin = levels[len(levels) // 2], 1.5 * self.evidence.margin
-            same = sum(abs(level - middle) <= margin * middle for level in levels)
-            if well > (1 - _MOST_LINKS_OF_SWITCH) * len(numbers) or same < 0.7 * len(levels):
+            if well > (1 - _MOST_LINKS_OF_SWITCH) * len(numbers):
                 continue
+            accusations = [one for number in accused for one in self.evidence.accused[number]]
             for number in _of_one_host(fabric, node) or numbers:
                 flows = [one.flow for one in self.evidence.accused.get(number, ())]
+                own = self.evidence.accused.get(number) or accusations
+                middle = sorted(one.level for one in own)[len(own) // 2]
                 found.append(Suspicion(number, middle, self._again * 4, True, flows, switch=node))
                 self._explain(found[-1], 1)
         return found

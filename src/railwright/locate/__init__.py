@@ -1,0 +1,1 @@
+"""Searches for slow hosts, links and routes by real probes."""

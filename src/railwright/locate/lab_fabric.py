@@ -1,0 +1,57 @@
+"""A lab's plan as the fabric that localisation searches. Pure."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from railwright.diagnosis.localise.fabric import CableSpec, Fabric, Path, fabric_of
+from railwright.errors import UsageError
+from railwright.lab.nodes import LabPlan
+
+
+def fabric_of_lab(plan: LabPlan) -> Fabric:
+    """Its hosts' ports, switches and cables. Raises UsageError for a lab without rates: nothing is then slow."""
+    rate = nic_rate_bits_per_s(plan)
+    nics = [(host.name, port.port, port.rail) for host in plan.of_kind("host") for port in host.rails]
+    switches = [node.name for kind in ("leaf", "spine", "superspine") for node in plan.of_kind(kind)]
+    cables = [
+        CableSpec(cable.a, cable.a_port, cable.b, cable.b_port, (cable.rate_bits_per_s or rate) / rate)
+        for cable in plan.cables
+    ]
+    return fabric_of(nics, switches, cables)
+
+
+def nic_rate_bits_per_s(plan: LabPlan) -> float:
+    """The rate of a NIC's port. Raises UsageError where ports have none."""
+    rate = plan.cables[0].rate_bits_per_s
+    if rate is None:
+        raise UsageError(f"the ports of lab {plan.name} have no rate", hint="make it with --rate 100Mb/s")
+    return rate
+
+
+def path_of_nodes(fabric: Fabric, source: int, destination: int, nodes: tuple[str, ...]) -> Path | None:
+    """The classes that a flow crosses whose trace named these switches and its destination; None for a gap in it."""
+    numbers = {name: fabric.nics + number for number, name in enumerate(fabric.switches)}
+    switches = [numbers.get(name) for name in nodes[:-1]]
+    host = fabric.hosts[fabric.nic_host[destination]]
+    if not switches or None in switches or nodes[-1] != host or len(switches) % 2 == 0:
+        return None
+    there = [number for number in switches if number is not None]
+    top = len(there) // 2
+    if there[0] != fabric.leaf_of(source) or there[-1] != fabric.leaf_of(destination):
+        return None
+    up, down = there[: top + 1], there[top:][::-1]
+    cables: list[int] = []
+    for chain in (up, down):
+        for lower, upper in pairwise(chain):
+            joined = fabric.joining.get((lower, upper))
+            if joined is None:
+                return None
+            cables.append(joined[0])
+    ups, downs = cables[:top], cables[top:]
+    return (
+        2 * source,
+        *(2 * cable for cable in ups),
+        *(2 * cable + 1 for cable in reversed(downs)),
+        2 * destination + 1,
+    )

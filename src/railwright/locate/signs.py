@@ -1,0 +1,215 @@
+"""What rounds of real probes show besides rates: silent hosts, links that are gone or flap, loss, stalls. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from railwright.diagnosis.localise.evidence import observe
+from railwright.diagnosis.localise.explain import explain
+from railwright.diagnosis.localise.fabric import Fabric
+from railwright.diagnosis.localise.flows import Flow, Round
+from railwright.diagnosis.localise.procedure import Outcome
+from railwright.diagnosis.localise.records import Suspect, Verdict
+from railwright.diagnosis.localise.suspects import suspects_of
+
+_LEAST_TESTS = 3
+_CHANCES = 12.0
+"""Where a link is expected in so many traces and seen in none, chance has less than e^-12."""
+_LOST_PACKETS = 2
+_STALLED = 0.05
+_VERIFY = "railwright locate again: it must no longer be named"
+
+
+class Sign(NamedTuple):
+    """What is known of one flow besides its rate."""
+
+    flow: Flow
+    reached: bool
+    """Whether its destination answered at all."""
+    sent: int
+    received: int
+
+
+class Crossings(NamedTuple):
+    """What the traces of one round crossed."""
+
+    crossed: dict[int, int]
+    """The ways over each class."""
+    asked: list[tuple[int, int, int]]
+    """(leaf of the source, leaf of the destination, ways that were traced)."""
+
+
+def all_suspects(
+    outcome: Outcome, signs: Sequence[Sequence[Sign]], crossings: Sequence[Crossings], busy: dict[int, float]
+) -> list[Suspect]:
+    """Suspects by rate, with what the other signs say of them, and those that only other signs show.
+
+    `busy` are classes that carry others' traffic while no probe runs, and the part of their rate that it takes.
+    """
+    fabric = outcome.evidence.fabric
+    gone, flapping = _by_crossings(fabric, crossings)
+    silent = _silent(fabric, signs)
+    found = [*silent, *_links(fabric, gone, "down"), *_links(fabric, flapping, "flapping")]
+    named = {one.id for one in found}
+    hosts = {one.id.partition(":")[0] for one in silent}
+    by_rate = [
+        _read(fabric, one, signs, busy)
+        for one in suspects_of(outcome)
+        if one.id not in named and one.id.partition(":")[0] not in hosts
+    ]
+    if flapping:
+        # What a link that comes and goes does to rates is of no other element.
+        by_rate = [one for one in by_rate if one.verdict not in ("slow or occupied",)]
+    found += by_rate
+    found += [one for one in _lossy(fabric, signs) if not flapping and not _is_part(one, found)]
+    return found
+
+
+def _is_part(one: Suspect, of: Iterable[Suspect]) -> bool:
+    """Whether an element is among others, or a part of one of them."""
+    ends = {one.id, *one.id.split("-"), one.id.partition(":")[0]}
+    return any(other.id in ends for other in of)
+
+
+def _by_crossings(fabric: Fabric, crossings: Sequence[Crossings]) -> tuple[set[int], set[int]]:
+    """Cables between switches that no trace crossed, and those that were there in some rounds and not in others."""
+    crossed: dict[int, int] = {}
+    for one in crossings:
+        for number, times in one.crossed.items():
+            crossed[number] = crossed.get(number, 0) + times
+    total = _chances(fabric, [each for one in crossings for each in one.asked], set())
+    gone = {number // 2 for number, chance in total.items() if chance >= _CHANCES and not crossed.get(number)}
+    flapping: set[int] = set()
+    while absences := _absences(fabric, crossings, gone | flapping):
+        # Ways between other leaves and one below this cable are gone with it: they accuse nothing else.
+        flapping.add(max(absences, key=lambda cable: absences[cable]))
+    return gone, flapping
+
+
+def _absences(fabric: Fabric, crossings: Sequence[Crossings], known: set[int]) -> dict[int, float]:
+    """Of each cable, the ways that should have crossed it in rounds in which none did in that direction."""
+    found: dict[int, float] = {}
+    for one in crossings:
+        for number, chance in _chances(fabric, one.asked, known).items():
+            if chance >= _CHANCES and not one.crossed.get(number):
+                found[number // 2] = found.get(number // 2, 0.0) + chance
+    return found
+
+
+def _chances(fabric: Fabric, asked: Iterable[tuple[int, int, int]], gone: set[int]) -> dict[int, float]:
+    """How many of the traced ways should cross each class if the cables that are not gone are chosen evenly.
+
+    Only ways over one switch between leaves are counted, as in a fabric of two tiers.
+    """
+    chances: dict[int, float] = {}
+    for source, destination, ways in asked:
+        options = []
+        for up in fabric.above[source]:
+            down = fabric.joining.get((destination, fabric.upper[up]), ())
+            options += [(up, other) for other in down if not {up, other} & gone]
+        for up, down_cable in options:
+            for number in (2 * up, 2 * down_cable + 1):
+                chances[number] = chances.get(number, 0.0) + ways / len(options)
+    return chances
+
+
+def _links(fabric: Fabric, cables: Iterable[int], verdict: Verdict) -> list[Suspect]:
+    says = {
+        "down": "no path crosses it, of many that should by chance",
+        "flapping": "paths crossed it in some rounds, and none in others: routes come and go",
+    }
+    return [
+        Suspect(
+            kind="link",
+            id=fabric.cable_name(cable),
+            direction="both",
+            capacity=0.0,
+            verdict=verdict,
+            confidence=0.99,
+            tests=0,
+            evidence=says[verdict],
+            action=f"look at both ports of {fabric.cable_name(cable)}: carrier, error counters, log; reseat the cable",
+            verify=_VERIFY,
+        )
+        for cable in sorted(cables)
+    ]
+
+
+def _silent(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
+    """Ports that no flow reached and none left."""
+    tries: dict[int, int] = {}
+    reached: set[int] = set()
+    for sign in (sign for one in signs for sign in one):
+        for nic in (sign.flow.source, sign.flow.destination):
+            tries[nic] = tries.get(nic, 0) + 1
+            if sign.reached:
+                reached.add(nic)
+    return [
+        Suspect(
+            kind="nic",
+            id=fabric.node_name(nic),
+            direction="both",
+            capacity=0.0,
+            verdict="silent",
+            confidence=0.99,
+            tests=count,
+            evidence=f"none of {count} flows to and from it found a way, and the other hosts reach each other",
+            action=f"see whether it is up, then its cable to {fabric.node_name(fabric.leaf_of(nic))}",
+            verify=_VERIFY,
+        )
+        for nic, count in sorted(tries.items())
+        if count >= _LEAST_TESTS and nic not in reached and reached
+    ]
+
+
+def _read(fabric: Fabric, one: Suspect, signs: Sequence[Sequence[Sign]], busy: dict[int, float]) -> Suspect:
+    """A suspect by rate, with what else is known of it."""
+    if one.kind not in ("link", "nic"):
+        return one
+    cable = next(number for number in range(len(fabric.lower)) if fabric.cable_name(number) == one.id)
+    ways = {"up": (0,), "down": (1,)}.get(one.direction, (0, 1))
+    taken = max(busy.get(2 * cable + way, 0.0) for way in ways)
+    if taken >= _STALLED:
+        evidence = f"{one.evidence}; others' packets take {taken:.0%} of it while no probe runs"
+        action = f"find who sends over {one.id}: the link itself may be well"
+        return replace(one, verdict="occupied", evidence=evidence, action=action)
+    over = [s for each in signs for s in each if {2 * cable + way for way in ways} & set(s.flow.path) and s.sent]
+    if one.capacity < _STALLED and over and all(s.received >= 0.9 * s.sent for s in over):
+        evidence = f"{one.evidence}; short packets pass and streams stall"
+        action = f"compare the MTU of both ports of {one.id}: long packets vanish"
+        return replace(one, verdict="stalls", evidence=evidence, action=action)
+    # The ports of a lab keep their rate while nobody else sends: rates that changed are TCP's own sharing.
+    return replace(one, verdict="slow") if one.verdict == "slow or occupied" else one
+
+
+def _lossy(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
+    """The links that explain lost packets, by the same search as for rates: a flow that lost some counts as half."""
+    rounds = []
+    for one in signs:
+        tried = [sign for sign in one if sign.sent and sign.received]
+        ratio = [0.5 if sign.sent - sign.received >= _LOST_PACKETS else 1.0 for sign in tried]
+        if tried:
+            rounds.append(Round([sign.flow for sign in tried], ratio))
+    if not rounds:
+        return []
+    evidence = observe(fabric, rounds)
+    explanation = explain(evidence)
+    found = suspects_of(Outcome(evidence, explanation, [], rounds))
+    every = [sign for one in signs for sign in one if sign.sent]
+    lost = []
+    for suspect in found:
+        numbers = {one.number for one in explanation.suspicions if fabric.cable_name(one.number // 2) == suspect.id}
+        over = [sign for sign in every if numbers & set(sign.flow.path)]
+        part = sum(sign.sent - sign.received for sign in over) / max(sum(sign.sent for sign in over), 1)
+        lost.append(
+            replace(
+                suspect,
+                verdict="lossy",
+                capacity=round(1 - part, 4),
+                evidence=f"{suspect.tests} flows over it lost packets, {part:.2%} of all, on idle links",
+            )
+        )
+    return lost
