@@ -25,6 +25,9 @@ from railwright.locate.signs import Crossings
 _FIRST_PORT, _PORTS_TRIED = 40_000, 12
 _AT_ONCE = 32
 _PACKETS, _PACKET_BYTES, _INTERVAL_S = 700, 400, 0.002
+_LONG_PACKETS, _LONG_INTERVAL_S = 20, 0.005
+_HEADER_BYTES = 48
+"""Of IPv6 and UDP; IPv4's are shorter."""
 _STREAM_S, _COVER_STREAM_S = 1.5, 0.8
 _TO_STREAM_BYTES = 8
 
@@ -41,6 +44,8 @@ class Seen:
     """None: no port that was tried takes the wanted path."""
     sent: int = 0
     received: int = 0
+    long_lost: int | None = None
+    """Of 20 packets of the whole MTU; None where none was sent."""
     ratio: float = nan
     trouble: str = ""
 
@@ -117,6 +122,16 @@ class LabProbes:
             seen.trouble = error.message
             return
         seen.sent, seen.received = got.sent, got.received
+        size = self.lab.plan.cables[0].mtu_bytes - _HEADER_BYTES
+        try:
+            (long,) = send_packets(
+                self.lab, seen.way, (seen.port,), packets=_LONG_PACKETS, size_bytes=size, interval_s=_LONG_INTERVAL_S
+            )
+        except CannotJudge as error:
+            seen.trouble = error.message
+            return
+        # What its own port refuses never left: that is a setting of the sender, and told by what comes back to it.
+        seen.long_lost = long.lost - long.refused
 
     def _stream(self, seen: Seen) -> None:
         self._stream_for(seen, _STREAM_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable
+from dataclasses import replace
 from random import Random
 
 import msgspec
@@ -22,6 +23,8 @@ from railwright.locate.lab_fabric import fabric_of_lab
 from railwright.locate.lab_probes import LabProbes
 from railwright.locate.signs import Sign, all_suspects
 
+_LEAST_GAP = 0.1
+"""TCP flows that share a few cores come no nearer to their rate."""
 _WATCH_S = 0.5
 _ROUTING = "BGP with ECMP by addresses and ports"
 _NO_WAY = "no way there"
@@ -44,10 +47,9 @@ class PairSeen(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
 
-class Located(msgspec.Struct, frozen=True, kw_only=True):
+class Located(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="locate"):
     """The record of `railwright locate --lab`."""
 
-    record: str = "locate"
     fabric: str
     routing: str
     hosts: tuple[str, ...]
@@ -70,13 +72,15 @@ def search(lab: Lab, rounds: Rounds, *, seed: int, cover: CoverKind | None, tell
     probes = LabProbes(lab, fabric, tell)
     begun = time.monotonic()
     covering: Iterable[Round] = RouteCover(fabric, cover).rounds(random) if cover else ()
-    outcome = _drive(locate(fabric, random, rounds, covering), probes)
+    outcome = _drive(locate(fabric, random, replace(rounds, least_gap=_LEAST_GAP), covering), probes)
     seen = [one for each in probes.seen for one in each]
     if not any(one.ratio == one.ratio for one in seen):
         why = next((one.trouble for one in seen if one.trouble), "no flow was planned")
         raise CannotJudge(f"no probe ran in lab {lab.name}: {why}", hint="railwright lab status")
     busy = _busy(lab, fabric, outcome.explanation.suspicions)
-    signs = [[Sign(s.flow, s.trouble != _NO_WAY, s.sent, s.received) for s in each] for each in probes.seen]
+    signs = [
+        [Sign(s.flow, s.trouble != _NO_WAY, s.sent, s.received, s.long_lost) for s in each] for each in probes.seen
+    ]
     return Located(
         fabric=f"lab {lab.name}: {lab.plan.summary()}",
         routing=_ROUTING,

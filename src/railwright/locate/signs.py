@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -20,6 +20,8 @@ _CHANCES = 12.0
 """Where a link is expected in so many traces and seen in none, chance has less than e^-12."""
 _LOST_PACKETS = 2
 _STALLED = 0.05
+_LONG_LOST = 10
+"""Of 20: more than loss explains."""
 _VERIFY = "railwright locate again: it must no longer be named"
 
 
@@ -31,6 +33,8 @@ class Sign(NamedTuple):
     """Whether its destination answered at all."""
     sent: int
     received: int
+    long_lost: int | None = None
+    """Of the packets as long as the MTU that left it; None where none was sent."""
 
 
 class Crossings(NamedTuple):
@@ -56,14 +60,16 @@ def all_suspects(
     named = {one.id for one in found}
     hosts = {one.id.partition(":")[0] for one in silent}
     by_rate = [
-        _read(fabric, one, signs, busy)
+        _read(fabric, one, busy)
         for one in suspects_of(outcome)
         if one.id not in named and one.id.partition(":")[0] not in hosts
     ]
     if flapping:
         # What a link that comes and goes does to rates is of no other element.
         by_rate = [one for one in by_rate if one.verdict not in ("slow or occupied",)]
-    found += by_rate
+    stalls = _stalls(fabric, signs)
+    found += [one for one in by_rate if not (one.capacity < _STALLED and _is_part(one, stalls))]
+    found += [one for one in stalls if not _is_part(one, found)]
     found += [one for one in _lossy(fabric, signs) if not flapping and not _is_part(one, found)]
     return found
 
@@ -165,7 +171,7 @@ def _silent(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
     ]
 
 
-def _read(fabric: Fabric, one: Suspect, signs: Sequence[Sequence[Sign]], busy: dict[int, float]) -> Suspect:
+def _read(fabric: Fabric, one: Suspect, busy: dict[int, float]) -> Suspect:
     """A suspect by rate, with what else is known of it."""
     if one.kind not in ("link", "nic"):
         return one
@@ -176,40 +182,62 @@ def _read(fabric: Fabric, one: Suspect, signs: Sequence[Sequence[Sign]], busy: d
         evidence = f"{one.evidence}; others' packets take {taken:.0%} of it while no probe runs"
         action = f"find who sends over {one.id}: the link itself may be well"
         return replace(one, verdict="occupied", evidence=evidence, action=action)
-    over = [s for each in signs for s in each if {2 * cable + way for way in ways} & set(s.flow.path) and s.sent]
-    if one.capacity < _STALLED and over and all(s.received >= 0.9 * s.sent for s in over):
-        evidence = f"{one.evidence}; short packets pass and streams stall"
-        action = f"compare the MTU of both ports of {one.id}: long packets vanish"
-        return replace(one, verdict="stalls", evidence=evidence, action=action)
     # The ports of a lab keep their rate while nobody else sends: rates that changed are TCP's own sharing.
     return replace(one, verdict="slow") if one.verdict == "slow or occupied" else one
 
 
-def _lossy(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
-    """The links that explain lost packets, by the same search as for rates: a flow that lost some counts as half."""
+def _stalls(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
+    """The links over which short packets pass and those as long as the MTU vanish."""
+
+    def lost(sign: Sign) -> bool | None:
+        usable = sign.long_lost is not None and sign.received > 0
+        return (sign.long_lost or 0) >= _LONG_LOST if usable else None
+
+    return [
+        replace(
+            suspect,
+            verdict="stalls",
+            capacity=0.0,
+            evidence=f"{suspect.tests} flows over it lost all packets as long as the MTU, and short ones pass",
+            action=f"compare the MTU of both ports of {suspect.id}",
+        )
+        for suspect, _ in _explained(fabric, signs, lost)
+    ]
+
+
+def _explained(
+    fabric: Fabric, signs: Sequence[Sequence[Sign]], is_bad: Callable[[Sign], bool | None]
+) -> list[tuple[Suspect, set[int]]]:
+    """The elements that explain bad flows, by the same search as for rates, with their classes.
+
+    A bad flow counts as one of half its rate; one of which it is not known is left out.
+    """
     rounds = []
     for one in signs:
-        tried = [sign for sign in one if sign.sent and sign.received]
-        ratio = [0.5 if sign.sent - sign.received >= _LOST_PACKETS else 1.0 for sign in tried]
+        tried = [(sign.flow, bad) for sign in one if (bad := is_bad(sign)) is not None]
         if tried:
-            rounds.append(Round([sign.flow for sign in tried], ratio))
-    if not rounds:
+            rounds.append(Round([flow for flow, _ in tried], [0.5 if bad else 1.0 for _, bad in tried]))
+    if not any(ratio < 1 for one in rounds for ratio in one.ratio):
         return []
     evidence = observe(fabric, rounds)
     explanation = explain(evidence)
-    found = suspects_of(Outcome(evidence, explanation, [], rounds))
+    return [
+        (suspect, {one.number for one in explanation.suspicions if fabric.cable_name(one.number // 2) == suspect.id})
+        for suspect in suspects_of(Outcome(evidence, explanation, [], rounds))
+    ]
+
+
+def _lossy(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
+    """The links that explain lost packets of trains that leave them idle."""
+
+    def lost(sign: Sign) -> bool | None:
+        return sign.sent - sign.received >= _LOST_PACKETS if sign.sent and sign.received else None
+
     every = [sign for one in signs for sign in one if sign.sent]
-    lost = []
-    for suspect in found:
-        numbers = {one.number for one in explanation.suspicions if fabric.cable_name(one.number // 2) == suspect.id}
+    found = []
+    for suspect, numbers in _explained(fabric, signs, lost):
         over = [sign for sign in every if numbers & set(sign.flow.path)]
         part = sum(sign.sent - sign.received for sign in over) / max(sum(sign.sent for sign in over), 1)
-        lost.append(
-            replace(
-                suspect,
-                verdict="lossy",
-                capacity=round(1 - part, 4),
-                evidence=f"{suspect.tests} flows over it lost packets, {part:.2%} of all, on idle links",
-            )
-        )
-    return lost
+        evidence = f"{suspect.tests} flows over it lost packets, {part:.2%} of all, on idle links"
+        found.append(replace(suspect, verdict="lossy", capacity=round(1 - part, 4), evidence=evidence))
+    return found

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Flow, Round
 
-_LEAST_GAP, _MOST_GAP = 0.05, 0.15
+LEAST_GAP, _MOST_GAP = 0.05, 0.15
 _SIGMAS = 3.5
 _NORMAL_95 = 1.645
 _LEAST_SCALE = 0.95
@@ -73,10 +73,13 @@ class Evidence:
         return min(max(0.08, 4 * self.noise), 0.3)
 
 
-def observe(fabric: Fabric, rounds: Sequence[Round]) -> Evidence:
-    """Decode rounds. Rates are held against what healthy flows of the same rounds reached."""
+def observe(fabric: Fabric, rounds: Sequence[Round], least_gap: float = LEAST_GAP) -> Evidence:
+    """Decode rounds. Rates are held against what healthy flows of the same rounds reached.
+
+    A flow that lacks less than `least_gap` of its rate is never slow.
+    """
     scale, noise = _healthy(rounds)
-    floor = 1 - min(max(_SIGMAS * noise, _LEAST_GAP), _MOST_GAP)
+    floor = 1 - min(max(_SIGMAS * noise, least_gap), _MOST_GAP)
     found = Evidence(fabric, floor, noise, [0] * fabric.classes, filled=[0.0] * fabric.classes)
     found.scale = scale
     for one in rounds:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 
 from railwright.diagnosis.localise.confirm import Confirm
-from railwright.diagnosis.localise.evidence import Evidence, observe
+from railwright.diagnosis.localise.evidence import LEAST_GAP, Evidence, observe
 from railwright.diagnosis.localise.explain import Explanation, explain
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Flow, Round
@@ -29,6 +29,8 @@ class Rounds:
 
     screen: int = 4
     confirm: int = 2
+    least_gap: float = LEAST_GAP
+    """A flow that lacks less of its rate is never slow."""
 
 
 @dataclass
@@ -54,7 +56,7 @@ def locate(
     for _ in range(wanted.screen):
         done.append(screen.round())
         yield done[-1]
-    evidence = observe(fabric, done)
+    evidence = observe(fabric, done, wanted.least_gap)
     explanation = explain(evidence)
     for _ in range(wanted.confirm):
         repeated = repeated_flows(evidence, explanation.unexplained)
@@ -66,11 +68,11 @@ def locate(
         evidence.add(one)
         explanation = explain(evidence)
     outcome = Outcome(evidence, explanation, slow_routes(evidence, explanation), done)
-    yield from _cover(outcome, random, cover)
+    yield from _cover(outcome, random, cover, wanted.least_gap)
     return outcome
 
 
-def _cover(outcome: Outcome, random: Random, cover: Iterable[Round]) -> Generator[Round, None, None]:
+def _cover(outcome: Outcome, random: Random, cover: Iterable[Round], least_gap: float) -> Generator[Round, None, None]:
     """Run the cover; flows that were slow and have no suspect on them are tried again on their own."""
     suspects = {one.number for one in outcome.explanation.suspicions}
     slow: list[Flow] = []
@@ -94,7 +96,7 @@ def _cover(outcome: Outcome, random: Random, cover: Iterable[Round]) -> Generato
             if ratio >= outcome.evidence.floor or not left[flow]:
                 del left[flow]
     outcome.cover_rounds += len(again)
-    evidence = observe(outcome.evidence.fabric, [*outcome.rounds, *again])
+    evidence = observe(outcome.evidence.fabric, [*outcome.rounds, *again], least_gap)
     rest = [number for number in evidence.slow() if not suspects.intersection(evidence.flows[number].path)]
     outcome.explanation.unexplained = rest
     outcome.routes = slow_routes(evidence, outcome.explanation)

@@ -37,10 +37,9 @@ class Tested(msgspec.Struct, frozen=True, kw_only=True):
     """Of the route cover."""
 
 
-class Simulated(msgspec.Struct, frozen=True, kw_only=True):
+class Simulated(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="locate-simulated"):
     """The record of `railwright locate --simulate`."""
 
-    record: str = "locate-simulated"
     fabric: str
     hosts: int
     nics: int
