@@ -20,7 +20,7 @@ from railwright.errors import CannotJudge
 from railwright.lab.state import Lab
 from railwright.lab.traffic import Route, route, send_packets, send_stream, trace
 from railwright.locate.lab_fabric import nic_rate_bits_per_s, path_of_nodes
-from railwright.locate.signs import Crossings
+from railwright.locate.signs import Crossings, Sign, is_marked
 
 _FIRST_PORT, _PORTS_TRIED = 40_000, 12
 _AT_ONCE = 32
@@ -30,6 +30,8 @@ _HEADER_BYTES = 48
 """Of IPv6 and UDP; IPv4's are shorter."""
 _STREAM_S, _COVER_STREAM_S = 1.5, 0.8
 _TO_STREAM_BYTES = 8
+
+NO_WAY = "no way there"
 
 Answer = TypeVar("Answer")
 
@@ -48,6 +50,10 @@ class Seen:
     """Of 20 packets of the whole MTU; None where none was sent."""
     ratio: float = nan
     trouble: str = ""
+
+    def sign(self) -> Sign:
+        """What is known of it besides its rate."""
+        return Sign(self.flow, self.trouble != NO_WAY, self.sent, self.received, self.long_lost)
 
 
 @dataclass
@@ -78,6 +84,7 @@ class LabProbes:
         self.seen.append(flows)
         one.flows[:] = [seen.flow for seen in flows]
         one.ratio = [seen.ratio for seen in flows]
+        one.marked = {number for number, seen in enumerate(flows) if is_marked(seen.sign())}
 
     def _route(self, flow: Flow) -> Route:
         rail = self.fabric.nic_rail[flow.source]
@@ -110,7 +117,7 @@ class LabProbes:
             counts.asked.append((*ends, len(found)))
         seen.port = next((port for port, path in found.items() if path == flow.path), None)
         if seen.port is None and not seen.trouble:
-            seen.trouble = "no way there" if not found else "no port takes this path"
+            seen.trouble = NO_WAY if not found else "no port takes this path"
 
     def _packets(self, seen: Seen) -> None:
         assert seen.port is not None

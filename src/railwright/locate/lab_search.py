@@ -21,13 +21,12 @@ from railwright.lab.nodes import LabPlan
 from railwright.lab.state import Lab
 from railwright.locate.lab_fabric import fabric_of_lab
 from railwright.locate.lab_probes import LabProbes
-from railwright.locate.signs import Sign, all_suspects
+from railwright.locate.signs import all_suspects
 
 _LEAST_GAP = 0.1
 """TCP flows that share a few cores come no nearer to their rate."""
 _WATCH_S = 0.5
 _ROUTING = "BGP with ECMP by addresses and ports"
-_NO_WAY = "no way there"
 
 
 class PairSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,9 +77,7 @@ def search(lab: Lab, rounds: Rounds, *, seed: int, cover: CoverKind | None, tell
         why = next((one.trouble for one in seen if one.trouble), "no flow was planned")
         raise CannotJudge(f"no probe ran in lab {lab.name}: {why}", hint="railwright lab status")
     busy = _busy(lab, fabric, outcome.explanation.suspicions)
-    signs = [
-        [Sign(s.flow, s.trouble != _NO_WAY, s.sent, s.received, s.long_lost) for s in each] for each in probes.seen
-    ]
+    signs = [[one.sign() for one in each] for each in probes.seen]
     return Located(
         fabric=f"lab {lab.name}: {lab.plan.summary()}",
         routing=_ROUTING,

@@ -186,13 +186,22 @@ def _read(fabric: Fabric, one: Suspect, busy: dict[int, float]) -> Suspect:
     return replace(one, verdict="slow") if one.verdict == "slow or occupied" else one
 
 
+def is_marked(sign: Sign) -> bool:
+    """Whether something else than its rate speaks against a flow."""
+    return bool(_loses(sign) or _loses_long(sign))
+
+
+def _loses(sign: Sign) -> bool | None:
+    return sign.sent - sign.received >= _LOST_PACKETS if sign.sent and sign.received else None
+
+
+def _loses_long(sign: Sign) -> bool | None:
+    usable = sign.long_lost is not None and sign.received > 0
+    return (sign.long_lost or 0) >= _LONG_LOST if usable else None
+
+
 def _stalls(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
     """The links over which short packets pass and those as long as the MTU vanish."""
-
-    def lost(sign: Sign) -> bool | None:
-        usable = sign.long_lost is not None and sign.received > 0
-        return (sign.long_lost or 0) >= _LONG_LOST if usable else None
-
     return [
         replace(
             suspect,
@@ -201,7 +210,7 @@ def _stalls(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
             evidence=f"{suspect.tests} flows over it lost all packets as long as the MTU, and short ones pass",
             action=f"compare the MTU of both ports of {suspect.id}",
         )
-        for suspect, _ in _explained(fabric, signs, lost)
+        for suspect, _ in _explained(fabric, signs, _loses_long)
     ]
 
 
@@ -229,13 +238,9 @@ def _explained(
 
 def _lossy(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
     """The links that explain lost packets of trains that leave them idle."""
-
-    def lost(sign: Sign) -> bool | None:
-        return sign.sent - sign.received >= _LOST_PACKETS if sign.sent and sign.received else None
-
     every = [sign for one in signs for sign in one if sign.sent]
     found = []
-    for suspect, numbers in _explained(fabric, signs, lost):
+    for suspect, numbers in _explained(fabric, signs, _loses):
         over = [sign for sign in every if numbers & set(sign.flow.path)]
         part = sum(sign.sent - sign.received for sign in over) / max(sum(sign.sent for sign in over), 1)
         evidence = f"{suspect.tests} flows over it lost packets, {part:.2%} of all, on idle links"

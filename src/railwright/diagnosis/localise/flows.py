@@ -28,6 +28,8 @@ class Round:
     ratio: list[float] = field(default_factory=list)
     """The measured rate over `share`, by flow; NaN for a probe that was lost."""
     purpose: str = "screen"
+    marked: set[int] = field(default_factory=set)
+    """The flows that something else than their rate speaks against, like lost packets."""
 
     def lost(self) -> None:
         """Take every probe for lost; those that are heard of are set later."""

@@ -60,7 +60,8 @@ def locate(
     explanation = explain(evidence)
     for _ in range(wanted.confirm):
         repeated = repeated_flows(evidence, explanation.unexplained)
-        one = Confirm(evidence, random).round(explanation.doubtful, repeated)
+        doubtful = dict.fromkeys([*explanation.doubtful, *_doubtful_by_marks(fabric, done)])
+        one = Confirm(evidence, random).round(list(doubtful), repeated)
         if not one.flows:
             break
         done.append(one)
@@ -70,6 +71,16 @@ def locate(
     outcome = Outcome(evidence, explanation, slow_routes(evidence, explanation), done)
     yield from _cover(outcome, random, cover, wanted.least_gap)
     return outcome
+
+
+def _doubtful_by_marks(fabric: Fabric, done: list[Round]) -> list[int]:
+    """The classes that marked flows speak against; each counts as one of half its rate."""
+    if not any(one.marked for one in done):
+        return []
+    rounds = [
+        Round(one.flows, [0.5 if number in one.marked else 1.0 for number in range(len(one.flows))]) for one in done
+    ]
+    return explain(observe(fabric, rounds)).doubtful
 
 
 def _cover(outcome: Outcome, random: Random, cover: Iterable[Round], least_gap: float) -> Generator[Round, None, None]:

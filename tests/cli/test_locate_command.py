@@ -1,0 +1,54 @@
+"""`railwright locate` from the command line: one record with its score, and one error for what cannot be."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from railwright.cli.main import status_of
+
+CLUSTER = """
+hosts = 8
+host = "hgx-h100 nics=1"
+[[fabric.tiers]]
+name = "leaf"
+hosts = 2
+[[fabric.tiers]]
+name = "spine"
+hosts = 8
+switches = 2
+"""
+
+
+@pytest.mark.parametrize(
+    "simulated",
+    [["fat-tree hosts=8 gpus=8", "rate=0 hosts=1 seed=3"], ["CLUSTER", "rate=0 pairs=1 seed=3"]],
+)
+def test_a_simulated_search_prints_one_record_with_its_score(
+    simulated: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text(CLUSTER)
+    words = ["locate", "--simulate", simulated[0].replace("CLUSTER", str(file)), "--faults", simulated[1], "--json"]
+    status = status_of(words + ["--route-cover", "pair"] * (simulated[0] == "CLUSTER"))
+    found = json.loads(capfd.readouterr().out)
+    assert status == 1
+    assert (found["precision"], found["recall"], found["route_recall"]) == (1, 1, 1)
+    assert [one["id"] for one in found["suspects"]] == [one["id"] for one in found["truth"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "not clear"),
+        (["--lab", "a", "--simulate", "b"], "not clear"),
+        (["--lab", "a", "--noise", "0.1"], "--noise is for a simulation"),
+        (["--simulate", "ring"], "no fabric"),
+        (["--simulate", "fat-tree hosts=8", "--faults", "rate=2"], "rate=2 is out of range"),
+        (["--simulate", "fat-tree hosts=1280", "--route-cover", "pair"], "too long"),
+        (["--simulate", "fat-tree hosts=9999999"], "out of range"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(words: list[str], says: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert status_of(["locate", *words]) == 2
+    assert says in capfd.readouterr().err

@@ -1,0 +1,48 @@
+"""A search of a real lab names the fault that was put into it, by the traffic that it sends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from railwright.diagnosis.localise.procedure import Rounds
+from railwright.lab import build, remove
+from railwright.lab.faults.applied import apply, heal
+from railwright.lab.faults.registry import fault_named
+from railwright.lab.plan import PlanOptions, plan
+from railwright.lab.state import Lab
+from railwright.locate.lab_search import search
+from railwright.topology.cluster import Fabric, Tier, cluster_of
+from railwright.topology.sources.load import load
+
+pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: a lab needs root")]
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    """8 hosts below 4 leaves, and 2 spines, at a rate that a busy machine still reaches."""
+    name = f"locate{os.getpid()}"
+    tiers = (Tier(hosts=2), Tier(name="spine", hosts=8, switches=2))
+    cluster = cluster_of(load("hgx-h100 nics=1"), 8, Fabric(tiers=tiers))
+    yield build.up(plan(cluster, PlanOptions(name=name, rate_bits_per_s=20e6)))
+    remove.down(name)
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["link_slow", "leaf1", "spine0"], ("leaf1-spine0", "up", "slow")),
+        (["mtu_mismatch", "leaf2", "spine1", "mtu=1500"], ("leaf2-spine1", "down", "stalls")),
+    ],
+)
+def test_the_fault_is_named_with_its_direction(lab: Lab, words: list[str], answer: tuple[str, str, str]) -> None:
+    apply(lab, fault_named(words[0]), words[1:])
+    try:
+        found = search(lab, Rounds(), seed=1, cover=None, tell=lambda _text: None)
+    finally:
+        heal(lab, ())
+    assert answer in [(one.id, one.direction, one.verdict) for one in found.suspects]
+    assert found.tested.links == 2 * len(lab.plan.cables)
+    assert all(one.ratio is not None for one in found.pairs)

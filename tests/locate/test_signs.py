@@ -1,0 +1,99 @@
+"""Links that are gone, flap or lose packets are named, and their neighbours are not."""
+
+from random import Random
+
+import pytest
+
+from railwright.diagnosis.localise.fabric import Fabric
+from railwright.diagnosis.localise.flows import Round
+from railwright.diagnosis.localise.procedure import Outcome, Rounds, locate
+from railwright.diagnosis.localise.records import Suspect
+from railwright.lab.plan import PlanOptions, plan
+from railwright.locate.lab_fabric import fabric_of_lab, path_of_nodes
+from railwright.locate.signs import Crossings, Sign, all_suspects
+from railwright.topology.cluster import Fabric as Tiers
+from railwright.topology.cluster import Tier, cluster_of
+from railwright.topology.expand import expand
+
+WAYS = 12
+
+
+@pytest.fixture
+def fabric() -> Fabric:
+    tiers = (Tier(hosts=4), Tier(name="spine", hosts=16, switches=2))
+    cluster = cluster_of(expand("hgx-h100", {"nics": "1"}), 16, Tiers(tiers=tiers))
+    return fabric_of_lab(plan(cluster, PlanOptions(rate_bits_per_s=100e6)))
+
+
+def healthy_outcome(fabric: Fabric, bad: int | None = None) -> Outcome:
+    """Every flow has its rate; those over class `bad` are marked."""
+    search = locate(fabric, Random(2), Rounds())
+    try:
+        while True:
+            one: Round = next(search)
+            one.ratio = [1.0] * len(one.flows)
+            one.marked = {number for number, flow in enumerate(one.flows) if bad in flow.path}
+    except StopIteration as ended:
+        return ended.value  # type: ignore[no-any-return]
+
+
+def named(
+    fabric: Fabric, bad: int | None = None, gone: tuple[tuple[int, int], ...] = (), **of_bad: int
+) -> list[Suspect]:
+    """The suspects where flows over class `bad` have these signs, and cables are gone: (round or -1 for all, cable)."""
+    outcome = healthy_outcome(fabric, bad)
+    good = {"sent": 700, "received": 700, "long_lost": 0}
+    signs = [
+        [Sign(flow, True, **(good | (of_bad if bad in flow.path else {}))) for flow in one.flows]
+        for one in outcome.rounds
+    ]
+    crossings = []
+    for number, one in enumerate(outcome.rounds):
+        away = {cable for when, cable in gone if when in (number, -1)}
+        seen = Crossings({}, [])
+        for flow in one.flows:
+            source, destination = fabric.leaf_of(flow.source), fabric.leaf_of(flow.destination)
+            ways = [(up, *fabric.joining[destination, fabric.upper[up]]) for up in fabric.above[source]]
+            ways = [way for way in ways if not away & set(way)]
+            seen.asked.append((source, destination, WAYS))
+            for up, down in ways:
+                for crossed in (2 * up, 2 * down + 1):
+                    seen.crossed[crossed] = seen.crossed.get(crossed, 0) + WAYS // len(ways)
+        crossings.append(seen)
+    return all_suspects(outcome, signs, crossings, {})
+
+
+def test_a_healthy_lab_has_no_suspect(fabric: Fabric) -> None:
+    assert not named(fabric)
+
+
+@pytest.mark.parametrize("number", range(0, 48, 3))
+def test_loss_and_vanishing_long_packets_name_their_link_and_direction(fabric: Fabric, number: int) -> None:
+    for verdict, signs in (("lossy", {"received": 693}), ("stalls", {"long_lost": 20})):
+        (one,) = named(fabric, number, **signs)
+        assert (one.verdict, one.id) == (verdict, fabric.cable_name(number // 2))
+        assert one.direction == ("down" if number % 2 else "up")
+
+
+def test_a_cable_that_no_path_crosses_is_down_and_one_that_comes_and_goes_flaps(fabric: Fabric) -> None:
+    for cable in range(16, 24):
+        (one,) = named(fabric, gone=((-1, cable),))
+        assert (one.verdict, one.id) == ("down", fabric.cable_name(cable))
+        (one,) = named(fabric, gone=((0, cable), (2, cable)))
+        assert (one.verdict, one.id) == ("flapping", fabric.cable_name(cable))
+
+
+def test_a_port_that_nothing_reaches_is_silent(fabric: Fabric) -> None:
+    outcome = healthy_outcome(fabric)
+    signs = [
+        [Sign(flow, 5 not in (flow.source, flow.destination), 0, 0) for flow in one.flows] for one in outcome.rounds
+    ]
+    (one,) = all_suspects(outcome, signs, [], {})
+    assert (one.verdict, one.id) == ("silent", "host5:rail0")
+
+
+def test_a_trace_with_a_gap_or_a_foreign_node_is_no_path(fabric: Fabric) -> None:
+    assert path_of_nodes(fabric, 0, 4, ("leaf0", "spine1", "leaf1", "host4")) == (0, 2 * 17, 2 * 19 + 1, 9)
+    assert path_of_nodes(fabric, 0, 1, ("leaf0", "host1")) == (0, 3)
+    for nodes in (("leaf0", "?", "leaf1", "host4"), ("leaf0", "spine1", "leaf1"), ("leaf0", "leaf1", "host4"), ()):
+        assert path_of_nodes(fabric, 0, 4, nodes) is None
