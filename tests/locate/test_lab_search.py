@@ -22,11 +22,11 @@ pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason=
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    """8 hosts below 4 leaves, and 2 spines, at a rate that a busy machine still reaches."""
+    """8 hosts below 4 leaves, and 2 spines."""
     name = f"locate{os.getpid()}"
     tiers = (Tier(hosts=2), Tier(name="spine", hosts=8, switches=2))
     cluster = cluster_of(load("hgx-h100 nics=1"), 8, Fabric(tiers=tiers))
-    yield build.up(plan(cluster, PlanOptions(name=name, rate_bits_per_s=20e6)))
+    yield build.up(plan(cluster, PlanOptions(name=name, rate_bits_per_s=50e6)))
     remove.down(name)
 
 

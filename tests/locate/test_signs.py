@@ -69,7 +69,7 @@ def test_a_healthy_lab_has_no_suspect(fabric: Fabric) -> None:
 
 @pytest.mark.parametrize("number", range(0, 48, 3))
 def test_loss_and_vanishing_long_packets_name_their_link_and_direction(fabric: Fabric, number: int) -> None:
-    for verdict, signs in (("lossy", {"received": 693}), ("stalls", {"long_lost": 20})):
+    for verdict, signs in (("lossy", {"received": 693}), ("stalls", {"long_lost": 6})):
         (one,) = named(fabric, number, **signs)
         assert (one.verdict, one.id) == (verdict, fabric.cable_name(number // 2))
         assert one.direction == ("down" if number % 2 else "up")

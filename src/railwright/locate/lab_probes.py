@@ -25,7 +25,8 @@ from railwright.locate.signs import Crossings, Sign, is_marked
 _FIRST_PORT, _PORTS_TRIED = 40_000, 12
 _AT_ONCE = 32
 _PACKETS, _PACKET_BYTES, _INTERVAL_S = 700, 400, 0.002
-_LONG_PACKETS, _LONG_INTERVAL_S = 20, 0.005
+_LONG_PACKETS, _LONG_PART = 6, 0.02
+"""At this part of the rate, so that a link that is slow tenfold takes them."""
 _HEADER_BYTES = 48
 """Of IPv6 and UDP; IPv4's are shorter."""
 _STREAM_S, _COVER_STREAM_S = 1.5, 0.8
@@ -47,7 +48,7 @@ class Seen:
     sent: int = 0
     received: int = 0
     long_lost: int | None = None
-    """Of 20 packets of the whole MTU; None where none was sent."""
+    """Of 6 packets of the whole MTU; None where none was sent."""
     ratio: float = nan
     trouble: str = ""
 
@@ -129,10 +130,12 @@ class LabProbes:
             seen.trouble = error.message
             return
         seen.sent, seen.received = got.sent, got.received
-        size = self.lab.plan.cables[0].mtu_bytes - _HEADER_BYTES
+        mtu = self.lab.plan.cables[0].mtu_bytes
+        interval_s = mtu * 8 / (_LONG_PART * nic_rate_bits_per_s(self.lab.plan))
+        size = mtu - _HEADER_BYTES
         try:
             (long,) = send_packets(
-                self.lab, seen.way, (seen.port,), packets=_LONG_PACKETS, size_bytes=size, interval_s=_LONG_INTERVAL_S
+                self.lab, seen.way, (seen.port,), packets=_LONG_PACKETS, size_bytes=size, interval_s=interval_s
             )
         except CannotJudge as error:
             seen.trouble = error.message

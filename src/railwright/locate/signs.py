@@ -19,9 +19,10 @@ _LEAST_TESTS = 3
 _CHANCES = 12.0
 """Where a link is expected in so many traces and seen in none, chance has less than e^-12."""
 _LOST_PACKETS = 2
-_STALLED = 0.05
-_LONG_LOST = 10
-"""Of 20: more than loss explains."""
+_STALLED = 0.01
+_OCCUPIED = 0.05
+_LONG_LOST = 5
+"""Of 6: more than loss explains."""
 _VERIFY = "railwright locate again: it must no longer be named"
 
 
@@ -178,7 +179,7 @@ def _read(fabric: Fabric, one: Suspect, busy: dict[int, float]) -> Suspect:
     cable = next(number for number in range(len(fabric.lower)) if fabric.cable_name(number) == one.id)
     ways = {"up": (0,), "down": (1,)}.get(one.direction, (0, 1))
     taken = max(busy.get(2 * cable + way, 0.0) for way in ways)
-    if taken >= _STALLED:
+    if taken >= _OCCUPIED:
         evidence = f"{one.evidence}; others' packets take {taken:.0%} of it while no probe runs"
         action = f"find who sends over {one.id}: the link itself may be well"
         return replace(one, verdict="occupied", evidence=evidence, action=action)
