@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from tests.results.readers.recorded import sizes, text, value
@@ -227,12 +228,11 @@ def test_the_wrong_factor_is_refused_when_device_lines_name_other_ranks() -> Non
         nccl_tests.read(eight)
 
 
-def test_tables_of_several_processes_without_mpi_are_refused_with_the_cause() -> None:
-    (table,) = [text(OLD)]
-    doubled = "\n".join(line for line in table.split("\n") for _ in (1, 2))
-    with pytest.raises(UsageError, match="mixed") as refused:
-        nccl_tests.read(doubled)
-    assert "MPI=1" in refused.value.hint
+def test_tables_of_several_processes_without_mpi_are_told_apart_and_said_to_be_so() -> None:
+    doubled = "\n".join(line for line in text(OLD).split("\n") for _ in (1, 2))
+    files = nccl_tests.read(doubled)
+    assert [len(file.results) for file in files] == [50, 50]
+    assert all("without MPI=1" in file.notes[0] and file.hosts == 1 for file in files)
 
 
 def test_processes_without_mpi_that_are_labelled_are_read_apart() -> None:
@@ -240,10 +240,14 @@ def test_processes_without_mpi_that_are_labelled_are_read_apart() -> None:
     assert [len(file.results) for file in nccl_tests.read("\n".join(lines))] == [50, 50]
 
 
-def test_a_table_that_could_be_two_operations_is_refused() -> None:
+def test_a_table_without_a_name_is_what_its_check_in_place_says_else_both_are_told() -> None:
     nameless = "\n".join(line for line in text(HEALTHY).split("\n") if "_perf" not in line)
-    with pytest.raises(UsageError, match="all_gather or all_to_all"):
-        nccl_tests.read(nameless)
+    (checked,) = nccl_tests.read(nameless)
+    assert (checked.test, checked.rivals) == ("all_gather", ())
+    (unchecked,) = nccl_tests.read(re.sub(r" 0(?=\s|$)", " N/A", nameless))
+    assert (unchecked.test, unchecked.rivals) == ("all_gather", ("all_to_all",))
+    (named,) = nccl_tests.read(nameless, "all_to_all")
+    assert (named.test, named.rivals) == ("all_to_all", ())
 
 
 def test_rows_below_16_bytes_per_rank_are_left_out_and_counted() -> None:

@@ -36,6 +36,8 @@ class ForeignFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     environment: dict[str, str] = {}
     """NCCL_* variables, from the command line or NCCL's own log."""
     results: tuple[Result, ...]
+    rivals: tuple[str, ...] = ()
+    """Other tests that the same columns could be of, where the text does not name its test."""
     subject: Subject = Subject()
     """What the rows are about, as the reader of that tool says."""
     notes: tuple[str, ...] = ()
@@ -93,6 +95,7 @@ class Draft:
     """What was varied, where it is the same for all rows."""
     settings: dict[str, Scalar] = field(default_factory=dict)
     results: list[Result] = field(default_factory=list)
+    rivals: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
 
     @property

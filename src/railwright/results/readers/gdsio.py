@@ -23,6 +23,13 @@ _RUN = re.compile(
     r"DataSetSize: (\d{1,16})(?:/(\d{1,16}))?\(KiB\) IOSize: ([\d-]{1,48})\(KiB\)\s{1,8}"
     r"Throughput: (\S{1,24}) GiB/sec, Avg_Latency: (\S{1,24}) usecs ops: (\d{1,16}) total_time (\S{1,24}) secs"
 )
+_COMMAND = re.compile(r"\bgdsio(?: -\w{1,2} \S{1,200})+")
+_OPTION = re.compile(r" -(\w{1,2}) (\S{1,64})")
+_ALONE = re.compile(r"Throughput: (\S{1,24}) GiB/sec, Avg_Latency: (\S{1,24}) usecs")
+_OPERATIONS = {"0": "read", "1": "write", "2": "randread", "3": "randwrite"}
+_TRANSFERS = {"0": "GPUD", "1": "CPUONLY", "2": "CPU_GPU", "3": "CPU_ASYNC_GPU", "5": "ASYNC", "6": "BATCH"}
+"""What gdsio's -I and -x mean (gdsio -h)."""
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 _PATHS = {
     "GPUD": "storage to GPU memory by cuFile", "CPUONLY": "storage to host memory",
     "CPU_GPU": "storage to host memory, then copied to the GPU",
@@ -33,7 +40,7 @@ _AGREEMENT = 0.02
 
 def recognises(text: str) -> bool:
     """The words of the line."""
-    return "XferType:" in text and "IoType:" in text and "Throughput:" in text
+    return "Throughput:" in text and "GiB/sec, Avg_Latency:" in text
 
 
 def subject(_: ForeignFile) -> Subject:
@@ -45,8 +52,14 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     """All runs as one file, a bandwidth and a mean latency each. Raises UsageError for a contradiction."""
     lines = lines_of(text)
     draft = Draft(tool="gdsio", test="gdsio")
+    command: dict[str, str] = {}
     for place, line in enumerate(lines):
+        if "gdsio" in line.text and (given := _COMMAND.search(line.text)):
+            command = dict(_OPTION.findall(given[0]))
         if "IoType:" not in line.text:
+            own = place == 0 or "IoType:" not in lines[place - 1].text
+            if own and (short := _ALONE.search(line.text)):
+                _add_short(draft, command, short, line.number)
             continue
         following = lines[place + 1].text.strip() if place + 1 < len(lines) else ""
         found = _RUN.search(line.text if "Throughput:" in line.text else f"{line.text.rstrip()} {following}")
@@ -66,6 +79,30 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         [draft],
         "no line of gdsio's results was found (IoType: ... total_time ... secs)",
         "give the line as gdsio printed it",
+    )
+
+
+def _add_short(draft: Draft, command: dict[str, str], found: re.Match[str], line: int) -> None:
+    """A line without its first half, described by the command above it; nothing of it can be checked."""
+    rate, latency = (number(printed, "number", line) for printed in found.groups())
+    size = command.get("i", "")
+    size_bytes = int(size[:-1]) * _UNITS[size[-1].upper()] if size[:-1].isdecimal() and size[-1].upper() in _UNITS else 0
+    transfer = _TRANSFERS.get(command.get("x", ""), "unknown")
+    threads = command.get("w", "")
+    draft.line = draft.line or line
+    draft.add(
+        line,
+        [
+            Measured("bandwidth_bytes_per_s", rate.value * 2**30, f"{rate.text} GiB/sec"),
+            Measured("latency_s", latency.value * 1e-6, f"{latency.text} usecs mean"),
+        ],
+        {
+            **({"size_bytes": size_bytes} if size_bytes else {}),
+            "operation": _OPERATIONS.get(command.get("I", ""), "unknown"),
+            "transfer": transfer,
+            **({"threads": int(threads)} if threads.isdecimal() else {}),
+        },
+        {"crosses": _PATHS[transfer]} if transfer in _PATHS else {},
     )
 
 

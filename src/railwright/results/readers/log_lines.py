@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from railwright.errors import UsageError
 from railwright.groups import grouped
+from railwright.results.readers.prefixes import Prefixes, unwrapped
 
 MAX_CHARACTERS = 16 * 2**20
 MAX_LINES = 200_000
@@ -22,8 +23,8 @@ _PREFIXES = (
     re.compile(  # kubectl, CI, systemd
         r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?(?::? |$)"
     ),
-    re.compile(r"\[(?:\S{1,80}@)?(\d{1,6},\d{1,7})\]<std(?:out|err|diag)>: ?"),  # mpirun --tag-output, PRRTE
-    re.compile(r"\[(\d{1,7})\] "),  # mpiexec -l
+    re.compile(r"\s{0,16}\[(?:\S{1,80}@)?(\d{1,6},\d{1,7})\]<std(?:out|err|diag)>: ?"),  # mpirun, PRRTE
+    re.compile(r"\[(?:rank|default)?(\d{1,7})\](?: |:)"),  # mpiexec -l, torchrun
     re.compile(r"[ ]{0,6}(\d{1,7}): "),  # srun --label
 )
 """What may stand before a line. The group of a launcher's prefix is the rank that printed the line."""
@@ -57,27 +58,29 @@ def bounded(text: str) -> str:
 def lines_of(text: str) -> list[Line]:
     """All lines, cleaned. Raises UsageError for a text that is too large."""
     bounded(text)
-    text = text.rstrip().replace("\r\n", "\n")
+    text = unwrapped(text.rstrip().replace("\r\n", "\n"))
     if "\x1b" in text:
         text = _COLOUR.sub("", text)
     if text.count("\n") > MAX_LINES:
         raise UsageError(
             f"the text has {text.count(chr(10))} lines, more than {MAX_LINES}", hint="cut out the part with the table"
         )
-    return [_line(number, raw) for number, raw in enumerate(text.split("\n"), 1)]
+    lines = text.split("\n")
+    prefixes = Prefixes(lines)
+    return [_line(number, raw, prefixes) for number, raw in enumerate(lines, 1)]
 
 
-def _line(number: int, raw: str) -> Line:
+def _line(number: int, raw: str, prefixes: Prefixes) -> Line:
     raw = raw[:MAX_LINE].rstrip("\r")
     raw = raw.rpartition("\r")[2]  # a progress line that was written over
-    origin = ""
+    origin, raw = prefixes.split(raw)
     for _ in range(_MAX_PREFIXES):
-        if raw[:1] not in "[0123456789 ":
+        if raw[:1] not in "[0123456789 \t":
             break
         found = next(filter(None, (prefix.match(raw) for prefix in _PREFIXES)), None)
         if found is None:
             break
-        origin = found[1] if found.re.groups else origin
+        origin = found[1] if found.re.groups and not origin else origin
         raw = raw[found.end() :]
     return Line(number, origin, raw.rstrip())
 

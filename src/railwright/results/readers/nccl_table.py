@@ -52,7 +52,8 @@ class Row:
 
     line: int
     size_bytes: int
-    count: int
+    count: int | None
+    """None, like an empty type, where the table has no such column, as after somebody cut columns out."""
     type: str
     redop: str
     root: int
@@ -63,6 +64,11 @@ class Row:
     def series(self) -> tuple[str, str, int]:
         """These may change within one table without a new header."""
         return (self.type, self.redop, self.root)
+
+    @property
+    def sends(self) -> bool:
+        """Whether anything was sent."""
+        return self.size_bytes > 0 and self.count != 0
 
 
 @dataclass(kw_only=True)
@@ -76,6 +82,10 @@ class Table(Draft):
     out_of_bounds: int | None = None
     average: Number | None = None
     algbw_is_busbw: bool = False
+    named_ranks: int | None = None
+    """One more than the highest rank that a device line names, where lines are missing: so many ranks at least."""
+    collective: str = ""
+    """The collective that the user named, for a table that names none."""
 
     @property
     def is_computed(self) -> bool:
@@ -100,7 +110,8 @@ class Table(Draft):
 
     def _rises(self, previous: Row, row: Row) -> bool:
         same = row.size_bytes == previous.size_bytes
-        return row.size_bytes > previous.size_bytes or (same and self.test in busbw.DIVIDED)
+        may_repeat = not self.test or self.test in busbw.DIVIDED or not row.size_bytes
+        return row.size_bytes > previous.size_bytes or (same and may_repeat)
 
     def finish(self, logged_ranks: int | None = None) -> None:
         """Settles operation and ranks, checks the rows and makes them results. Raises UsageError at a contradiction.
@@ -113,18 +124,18 @@ class Table(Draft):
             _check_row(self, row)
         self.notes.extend(_closing_notes(self))
         for row in self.rows:
-            for timing in row.timings if row.count and row.size_bytes else ():
+            for timing in row.timings if row.sends else ():
                 _add(self, row, timing)
 
 
 def _elements_per_count(row: Row) -> Fraction:
     """Size / (count x bytes of the type): 1, or the ranks for the operations that divide their buffer."""
-    if row.type not in TYPE_BYTES:
+    if row.type not in TYPE_BYTES or not row.count:
         raise refusal(row.line, f"type {row.type[:40]!r} is not one of NCCL's")
     return Fraction(row.size_bytes, row.count * TYPE_BYTES[row.type])
 
 
-_NAME_IT = "add the command line, or the line '# Collective test starting: NAME' above the table"
+_NAME_IT = "say which it is with --collective NAME, or add the command line above the table"
 _BY_COLUMNS = {
     # divided, rooted, reducing
     (False, False, True): "all_reduce",
@@ -136,29 +147,43 @@ _BY_COLUMNS = {
 
 
 def _settle_operation(table: Table) -> None:
-    """Finds the operation of a table that does not name it, or raises UsageError naming the candidates."""
+    """Finds the operation of a table that does not name it, or raises UsageError naming the candidates.
+
+    nccl-tests checks no data in place where the operation has no such form: all_to_all and send_recv.
+    """
     if table.test:
+        return
+    if table.collective:
+        table.test = table.collective
         return
     row = next((row for row in table.rows if row.count), None)
     if row is None:
-        raise UsageError("the table has no row with data, so its operation is unknown", hint=_NAME_IT)
+        raise UsageError("the table has no row with data, count and type, so its operation is unknown", hint=_NAME_IT)
     divided, rooted, reducing = _elements_per_count(row) != 1, row.root >= 0, row.redop not in ("", "none")
     table.test = _BY_COLUMNS.get((divided, rooted, reducing), "")
+    checked = {timing.placement for timing in row.timings if timing.wrong is not None}
+    if len(row.timings) > 1 and not rooted and divided != reducing:
+        if checked == {"out_of_place"}:
+            table.test = "all_to_all" if divided else "send_recv"
+        elif checked and divided:
+            table.test = "all_gather"
     if not table.test and not rooted:
-        checked = {timing.placement for timing in row.timings if timing.wrong is not None}
-        if checked == {"out_of_place"} and len(row.timings) > 1:  # only alltoall leaves out the check in place
-            table.test = "all_to_all"
+        table.test, table.rivals = "all_gather", ("all_to_all",)
+        table.notes.append(
+            "the table does not say whether it is all_gather or all_to_all: it is read as all_gather; --collective"
+            " all_to_all says that it is not"
+        )
+        return
     if not table.test:
-        names = "gather or scatter" if rooted else "all_gather or all_to_all"
-        raise refusal(row.line, f"the table does not say whether it is {names}", _NAME_IT)
+        raise refusal(row.line, "the table does not say whether it is gather or scatter", _NAME_IT)
     table.notes.append(f"the text does not name the test: its columns are those of {table.test}")
 
 
 def _settle_ranks(table: Table, logged_ranks: int | None) -> None:
     """Ranks from the device lines, else from size and count, NCCL's log, or busbw / algbw. Raises UsageError."""
-    data = [row for row in table.rows if row.count]
-    if table.test in busbw.DIVIDED and data:
-        ratios = {row.line: _elements_per_count(row) for row in data}
+    data = [row for row in table.rows if row.sends]
+    if table.test in busbw.DIVIDED and any(row.count for row in data):
+        ratios = {row.line: _elements_per_count(row) for row in data if row.count}
         least, ratio = min(ratios.values()), max(ratios.values())
         if least != ratio or ratio.denominator != 1:
             line = next(line for line, one in ratios.items() if one != least or ratio.denominator != 1)
@@ -175,6 +200,18 @@ def _settle_ranks(table: Table, logged_ranks: int | None) -> None:
         table.notes.append(f"no device lines: {logged_ranks} ranks by NCCL's log")
     if table.ranks is None:
         _solve_ranks(table, data)
+    named, table.named_ranks = table.named_ranks, None
+    if named is None or table.ranks == named:
+        return
+    if table.ranks is None:
+        table.ranks = named
+    elif "threads" in table.settings:
+        table.ranks = named  # the head is whole, so the row that contradicts it is refused
+    else:
+        table.notes.append(
+            f"the device lines name rank {named - 1}, but busbw / algbw is that of {table.ranks} ranks: they are not of"
+            " one run"
+        )
 
 
 def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
@@ -203,9 +240,9 @@ def _check_row(table: Table, row: Row) -> None:
         raise refusal(
             row.line, f"size {row.size_bytes} is not count {row.count} x {TYPE_BYTES[row.type]} B of {row.type}"
         )
-    if row.size_bytes and not row.count:
+    if row.size_bytes and row.count == 0:
         raise refusal(row.line, f"size {row.size_bytes} with a count of 0")
-    for timing in row.timings if row.count else ():
+    for timing in row.timings if row.sends else ():
         _check_timing(table, row, timing)
 
 
@@ -253,7 +290,7 @@ def _add(table: Table, row: Row, timing: Timing) -> None:
     parameters: dict[str, Scalar] = {
         "size_bytes": row.size_bytes,
         "placement": timing.placement,
-        "type": row.type,
+        **({"type": row.type} if row.type else {}),
         **({"redop": row.redop} if row.redop not in ("", "none") else {}),
         **({"root": row.root} if row.root >= 0 else {}),
     }
@@ -269,7 +306,7 @@ def _verification(table: Table, row: Row, timing: Timing) -> Verification | None
     # The old column is the largest difference; only the footer says whether any was out of bounds, not in which row.
     if timing.wrong is None or (not is_count and table.out_of_bounds != 0):
         return None
-    wrong = min(round(timing.wrong * TYPE_BYTES[row.type]), 2**63 - 1) if is_count else 0
+    wrong = min(round(timing.wrong * TYPE_BYTES.get(row.type, 1)), 2**63 - 1) if is_count else 0
     method = f"nccl-tests {table.wrong_column}"
     return Verification(method=method, bytes_checked=row.size_bytes, bytes_wrong=wrong)
 
@@ -297,7 +334,7 @@ def _closing_notes(table: Table) -> Iterable[str]:
         yield "which rows were wrong is not known: this version prints the largest error and one count for all rows"
     if table.out_of_bounds:
         yield f"nccl-tests counted {table.out_of_bounds} values out of bounds: the data was wrong"
-    empty = sum(1 for row in table.rows if not (row.count and row.size_bytes))
+    empty = sum(1 for row in table.rows if not row.sends)
     if empty:
         yield f"rows with less than 16 bytes per rank, where nothing was sent: {empty}, left out"
     if table.algbw_is_busbw:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from railwright.busbw import OPERATIONS
 from railwright.errors import UsageError
@@ -22,6 +22,7 @@ from railwright.results.readers import nccl_tests_json
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.readers.log_lines import Line, by_origin, cut_short, lines_of, refusal
 from railwright.results.readers.nccl_table import OPERATION_OF, TYPE_BYTES, Row, Table, Timing
+from railwright.results.readers.nccl_tests_mixed import lanes_of
 from railwright.results.readers.nccl_tests_torn import TornRow, begins_row, output_of, writers_of
 from railwright.results.readers.printed_numbers import number, whole
 from railwright.results.readers.subject import Subject
@@ -35,6 +36,9 @@ _PARAMETERS = re.compile(
 _PARAMETER = re.compile(r"([a-z][a-z ]{1,16}?): ?(\d{1,9})(?:\((\w{1,8})\))?")
 _VERSION = re.compile(r"nccl-tests version (\S{1,32})(?: nccl-headers=\S{1,16} nccl-library=(\d{1,8}))?")
 _PROGRAM = re.compile(r"\b(" + "|".join(OPERATION_OF) + r")_perf(?:_mpi)?\b")
+_NAMED = re.compile(r"(?:^|\s)(?:-t|--test|--collective)[ =](" + "|".join(OPERATION_OF) + r")(?:_perf)?(?![\w-])")
+"""How scripts that start the tests are told which, like Google's `run_nccl_tests.sh -t all_gather`."""
+_ROW = re.compile(r"(?:^|\s)\d{1,19}\s{1,24}\d{1,19}\s{1,12}(?:" + "|".join(TYPE_BYTES) + r")\s{1,12}[a-z]{3,12}\s{1,12}-?\d")
 _RANK = re.compile(
     r"# {1,4}Rank +(\d{1,7})(?: +Group +(\d{1,7}))? +Pid +(\d{1,10}) on +(\S{1,255}) device +\d{1,4} "
     r"\[[0-9A-Fa-fx:.]{1,20}\] ?(.{0,80})"
@@ -59,24 +63,78 @@ def subject(file: ForeignFile) -> Subject:
     return Subject(kind="collective" if file.test in OPERATIONS else "other")
 
 
-def read(text: str) -> tuple[ForeignFile, ...]:
-    """Every table. Raises UsageError for one that contradicts itself or cannot be told from another."""
+def has_rows(text: str) -> bool:
+    """Whether a text without the header has rows: the end of a long table."""
+    return " float " in text and any(_ROW.search(line[:400]) for line in text.split("\n") if " float " in line)
+
+
+def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
+    """Every table. Raises UsageError for one that contradicts itself or cannot be told from another.
+
+    `collective` is the operation of tables that do not name theirs.
+    """
     if nccl_tests_json.recognises(text):
         return nccl_tests_json.read(text)
     lines = lines_of(text)
     writers = writers_of(lines)
-    sections = [section for stream in by_origin(lines) for section in _sections(stream, writers) if section.rows]
+    every = [section for stream in by_origin(lines) for section in _sections(stream, writers)]
+    sections = sorted((section for section in every if section.rows), key=lambda section: section.line)
     if not sections:
-        raise UsageError(
-            "no row of an nccl-tests table was found (size, count, type, ... time, algbw, busbw)",
-            hint="give the output from the line '# nThread' to '# Avg bus bandwidth'",
-        )
-    sections.sort(key=lambda section: section.line)
+        raise _no_row(every)
     previous_end = 0
+    files = []
     for section in sections:
-        _finish(section, lines[previous_end : section.end], lines[previous_end : section.rows[0].line])
+        section.collective = collective
+        around, above = lines[previous_end : section.end], lines[previous_end : section.rows[0].line]
         previous_end = section.end
-    return tuple(section.file() for section in sections)
+        for part in _parts(section):
+            _finish(part, around, above)
+            files.append(part.file())
+    return tuple(files)
+
+
+def _no_row(sections: Iterable[_Section]) -> UsageError:
+    """What is said of a text without a row; a run that printed its header had not ended its first size."""
+    for section in sections:
+        if section.columns and section.devices and not section.closed:
+            hosts = len({host for host, _ in section.devices.values()})
+            return UsageError(
+                f"the run printed its header for {len(section.devices)} ranks on {hosts} hosts and no row: it hung or"
+                " died before its first size was done",
+                hint="run it with NCCL_DEBUG=INFO and give that log: it names the network that NCCL chose",
+            )
+    return UsageError(
+        "no row of an nccl-tests table was found (size, count, type, ... time, algbw, busbw)",
+        hint="give the output from the line '# nThread' to '# Avg bus bandwidth'",
+    )
+
+
+def _parts(section: _Section) -> list[_Section]:
+    """The section, or one for each of the tables that several processes printed into one another."""
+    rows, section.rows = section.rows, []
+    try:
+        for row in rows:
+            if section.closing_line and row.line > section.closing_line:
+                raise refusal(row.line, "a row after the end of its table", "give each table with its header")
+            section.add_row(row)
+    except UsageError:
+        lanes = lanes_of(rows)
+        if not lanes:
+            raise
+        note = (
+            f"{len(lanes)} tables of the same sizes are mixed: {len(lanes)} processes each ran alone, as nccl-tests"
+            " built without MPI=1 does; which row is of which process is not certain"
+        )
+        ranks = {rank for _, rank in section.devices}
+        return [
+            replace(
+                section, rows=lane, results=[], notes=[note, *section.notes], average=None, out_of_bounds=None,
+                ranks=len(ranks) or None, devices={}, hosts=1,
+                gpus=tuple(dict.fromkeys(gpu for _, gpu in section.devices.values() if gpu)),
+            )
+            for lane in lanes
+        ]  # fmt: skip
+    return [section]
 
 
 @dataclass(kw_only=True)
@@ -89,11 +147,17 @@ class _Section(Table):
     """How many words a time stamp adds to a row."""
     devices: dict[tuple[int, int], tuple[str, str]] = field(default_factory=dict)
     """(group, rank) to host and GPU name."""
-    closed: bool = False
+    closing_line: int = 0
+    """The line that ended it, 0 before."""
     torn: TornRow | None = None
     """A row that NCCL's log cut, while its end is awaited."""
     first_halves: int = 0
     """Rows without their in-place half."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the table has its end."""
+        return self.closing_line > 0
 
 
 def _sections(stream: list[Line], writers: frozenset[str]) -> list[_Section]:
@@ -101,14 +165,14 @@ def _sections(stream: list[Line], writers: frozenset[str]) -> list[_Section]:
     sections = [_Section(last_line=last_line)]
     for line in stream:
         text = line.text.strip()
-        if text.startswith("#"):
+        if text.startswith("#") or (text.startswith("size") and _is_header(text)):
             begins = _begins(text, sections[-1])
             if begins or _OUT_OF_BOUNDS.match(text) or _AVERAGE.match(text):
                 _end_torn(sections[-1])
             if begins:
                 sections.append(_Section(last_line=last_line, line=line.number))
             _comment(sections[-1], text, line.number)
-        elif text[:1].isdigit() and sections[-1].columns:
+        elif text[:1].isdigit() and (sections[-1].columns or _take_columns(sections[-1], text)):
             output = output_of(text, writers)
             if output.text:
                 _output(sections[-1], output.text.split(), line.number, is_cut=output.is_cut)
@@ -162,7 +226,25 @@ def _begins(text: str, section: _Section) -> bool:
 
 def _is_header(text: str) -> bool:
     columns = text.lstrip("# ").split()
-    return columns[:3] == ["size", "count", "type"] and "algbw" in columns and "busbw" in columns
+    return columns[:1] == ["size"] and {"time", "cputime"} & set(columns) != set() and {"algbw", "busbw"} <= set(columns)
+
+
+def _take_columns(section: _Section, text: str) -> bool:
+    """The columns of a table whose header is not in the text, by the words of its row."""
+    words = text.split()
+    if not begins_row(words) or section.devices or section.closed:
+        return False
+    redop = ["redop"] if len(words) > 3 and words[3].isalpha() else []
+    values = words[3 + len(redop) :]
+    root = ["root"] if len(values) in (5, 9) else []
+    wrong = "error" if any("e-" in word for word in values) else "#wrong"
+    halves = (len(values) - len(root)) // 4
+    if halves not in (1, 2) or len(values) != len(root) + 4 * halves:
+        return False
+    section.columns = ["size", "count", "type", *redop, *root, *["time", "algbw", "busbw", wrong] * halves]
+    section.wrong_column = wrong
+    section.notes.append("the table has no header: its columns are those of nccl-tests with as many words in a row")
+    return True
 
 
 def _comment(section: _Section, text: str, line: int) -> None:
@@ -187,9 +269,10 @@ def _comment(section: _Section, text: str, line: int) -> None:
     elif found := _RANK.match(text):
         section.devices[(int(found[2] or 0), int(found[1]))] = (found[4], found[5].strip())
     elif found := _OUT_OF_BOUNDS.match(text):
-        section.out_of_bounds, section.closed = int(found[1]), True
+        section.out_of_bounds, section.closing_line = int(found[1]), section.closing_line or line
     elif found := _AVERAGE.match(text):
-        section.average, section.closed = number(found[1], "average bus bandwidth", line), True
+        section.average = number(found[1], "average bus bandwidth", line)
+        section.closing_line = section.closing_line or line
 
 
 def _parameters(section: _Section, found: re.Match[str]) -> None:
@@ -204,6 +287,10 @@ def _parameters(section: _Section, found: re.Match[str]) -> None:
 
 def _row(section: _Section, words: list[str], line: int) -> None:
     """Reads one row. Other lines that begin with a digit are noise in the log and are ignored."""
+    if "count" not in section.columns or "type" not in section.columns:
+        if len(words) == len(section.columns) and all(word[:1].isdigit() or word == "N/A" for word in words):
+            _add_row(section, section.columns, words, line)
+        return
     if len(words) < 3 or not words[1].isdigit() or words[2] not in TYPE_BYTES:
         if len(words) >= 6 and words[1].isdigit() and not section.closed:
             raise refusal(line, f"type {words[2][:40]!r} is not one of NCCL's")
@@ -211,25 +298,26 @@ def _row(section: _Section, words: list[str], line: int) -> None:
             # A time stamp is one column of the header.
             section.notes.append(cut_short(line, len(words), len(section.columns) + section.stamp // 2))
         return
-    if section.closed:
-        raise refusal(line, "a row after the end of its table", "give each table with its header")
     if len(words) == len(section.columns) + section.stamp:
         words = words[: len(section.columns)]
+    elif len(words) == len(section.columns) - 1 and section.columns[3:4] == ["redop"] and words[3][:1].isdigit():
+        words = [*words[:3], "", *words[3:]]  # old tests without a reduction leave that column empty
     if section.cells(words, line):
         _add_row(section, section.columns, words, line)
 
 
 def _add_row(section: _Section, columns: list[str], words: list[str], line: int) -> None:
-    section.end = line
+    if not section.closed:
+        section.end = line
     first = columns.index("cputime" if section.cpu_time else "time")
     head = dict(zip(columns[:first], words, strict=False))
     root = head.get("root", "-1")
-    section.add_row(
+    section.rows.append(
         Row(
             line,
-            whole(head["size"], "size", line),
-            whole(head["count"], "count", line),
-            head["type"],
+            whole(head["size"].replace("_", "").replace(",", ""), "size", line),
+            whole(head["count"], "count", line) if "count" in head else None,
+            head.get("type", ""),
             head.get("redop", ""),
             -1 if root == "-1" else whole(root, "root", line),
             _timings(columns[first:], words[first:], line),
@@ -276,7 +364,13 @@ def _finish(section: _Section, around: list[Line], above: list[Line]) -> None:
 
 def _program(lines: Iterable[Line]) -> str:
     """The operation of the last program that the lines name."""
-    names = [name for line in lines if "_perf" in line.text for name in _PROGRAM.findall(line.text[:1000])]
+    names = [
+        name
+        for line in lines
+        for known, word in ((_PROGRAM, "_perf"), (_NAMED, "-t"))
+        if word in line.text
+        for name in known.findall(line.text[:1000])
+    ]
     return OPERATION_OF[names[-1]] if names else ""
 
 
@@ -309,5 +403,7 @@ def _settle_devices(section: _Section, logged_ranks: int | None) -> None:
         section.notes.append(f"{len(groups)} groups ran at once; this table is of one of them")
     elif ranks != set(range(section.ranks)):
         section.notes.append(f"{len(ranks)} of {section.ranks} device lines are there: the number of hosts is unknown")
+        if logged_ranks is None:
+            section.named_ranks, section.ranks = section.ranks, None
     else:
         section.hosts = len({host for host, _ in section.devices.values()})

@@ -49,11 +49,16 @@ _STORAGE = _FILES | _OBJECTS | {"INFINIA"}
 _FAILED_CHECK = "Consistency check failed"
 
 
+_MOST_THREADS = 1024
+
+
 @dataclass(kw_only=True)
 class _Run(Draft):
     options: dict[str, str] = field(default_factory=dict)
     """What the configuration says, by nixlbench's own names."""
     check_failed: bool = False
+    shown_threads: int = 0
+    """Threads, as the rates show them where no configuration does."""
 
     def is_checked(self) -> bool:
         """Whether nixlbench was told to compare the data."""
@@ -134,7 +139,7 @@ def _row(run: _Run, words: list[str], line: int) -> None:
     numbers = {name: number(cell, name, line) for name, cell in cells.items()}
     if "B/W (GB/Sec)" not in numbers or "Avg Lat. (us)" not in numbers:
         raise refusal(line, "the table has no column 'B/W (GB/Sec)' or 'Avg Lat. (us)'")
-    _check(numbers, size, run.options.get("num_threads", ""), line)
+    _check(run, numbers, size, line)
     _add(run, numbers, size, batch, line)
 
 
@@ -163,12 +168,18 @@ def _add(run: _Run, numbers: dict[str, Number], size: int, batch: int, line: int
     )
 
 
-def _check(numbers: dict[str, Number], size: int, threads: str, line: int) -> None:
-    """B/W = block / latency, times the threads since 0.4. The three rates of 0.2 are the same rate."""
+def _check(run: _Run, numbers: dict[str, Number], size: int, line: int) -> None:
+    """B/W = block / latency, times the threads since 0.4. The three rates of 0.2 are the same rate.
+
+    Without the configuration the first row shows how many threads there were, and the others must agree.
+    """
     rate, latency = numbers["B/W (GB/Sec)"], numbers["Avg Lat. (us)"]
+    threads = run.options.get("num_threads", "")
+    if not threads and latency.low > 0:
+        run.shown_threads = run.shown_threads or max(1, round(rate.value * latency.value * 1e3 / size))
     if latency.low > 0 and not any(
         overlap(rate.range(), (size * n / latency.high / 1e3, size * n / latency.low / 1e3))
-        for n in {1, int(threads) if threads.isdecimal() else 1}
+        for n in {1, int(threads) if threads.isdecimal() else min(run.shown_threads, _MOST_THREADS)}
     ):
         raise refusal(
             line,
@@ -188,6 +199,8 @@ def _scalar(text: str) -> Scalar:
 
 def _notes(run: _Run) -> Iterator[str]:
     yield "GB is 10^9 bytes; the average latency is total time / operations, not a round trip"
+    if run.shown_threads > 1:
+        yield f"B/W is {run.shown_threads} times block size / latency: so many threads ran at once"
     if not run.options:
         yield "the configuration is not in the text: backend, memory and direction are unknown"
     elif not run.is_checked():

@@ -70,8 +70,10 @@ def recognises(text: str) -> bool:
 def subject(file: ForeignFile) -> Subject:
     """Streams of messages; latencies and atomic operations have no limit."""
     return Subject(
-        kind="messages" if file.test in ("ib_write_bw", "ib_read_bw", "ib_send_bw") else "other",
+        kind="messages" if file.test in ("ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_bw") else "other",
         both_ways=file.results[0].parameters.get("direction") == "both",
+        from_gpu="gpu_memory" in file.results[0].settings,
+        to_gpu="gpu_memory" in file.results[0].settings,
     )
 
 
@@ -108,6 +110,7 @@ def _test(part: list[Line]) -> _Test:
             _row(test, text.split(), line.number)
         elif found := _PROGRAM.search(text[:1000]):
             test.test = test.test if title else found[0]
+            _settings(test, text[:1000])
         else:
             _settings(test, text)
     test.notes = [*_notes(test), *test.notes]
@@ -115,6 +118,8 @@ def _test(part: list[Line]) -> _Test:
 
 
 def _settings(test: _Test, text: str) -> None:
+    if "--use_cuda" in text or "--use_rocm" in text or "initializing CUDA" in text:
+        test.settings["gpu_memory"] = True
     for key, value in _SETTING.findall(text):
         name, is_number = _KEYS[key]
         if not is_number:
@@ -130,7 +135,9 @@ def _row(test: _Test, words: list[str], line: int) -> None:
     if not cells:
         return
     if not test.test:
-        raise refusal(line, "the text does not say which test this is", "add the command line above the table")
+        latency = any("t_avg" in column or "t_typical" in column for column in test.columns)
+        test.test = "ib_lat" if latency else "ib_bw"
+        test.notes.append(f"the text does not say which test of perftest this is: its columns are those of {test.test}")
     size = whole(cells.pop("#bytes"), "#bytes", line)
     if size < test.last[0]:
         raise refusal(line, f"size {size} after size {test.last[0]}: the rows of several tables are mixed")

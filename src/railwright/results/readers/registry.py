@@ -5,16 +5,18 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.errors import UsageError
-from railwright.results.readers import fio, gdsio, hpl, nccl_tests, nixlbench, osu, perftest
+from railwright.results.readers import fio, gdsio, hpl, nccl_tests, nixlbench, nvbandwidth, osu, perftest
 from railwright.results.readers.foreign_file import ForeignFile, Reader
 from railwright.results.readers.log_lines import bounded
 
-READERS: tuple[Reader, ...] = (nccl_tests, osu, perftest, nixlbench, gdsio, fio, hpl)
+READERS: tuple[Reader, ...] = (nccl_tests, osu, perftest, nixlbench, nvbandwidth, gdsio, fio, hpl)
 
 
 def recognise(text: str) -> Reader:
     """The reader whose fixed words are in the text. Raises UsageError when there is none, or more than one."""
     found = [reader for reader in READERS if reader.recognises(bounded(text))]
+    if not found and nccl_tests.has_rows(text):
+        return nccl_tests
     if len(found) == 1:
         return found[0]
     if not found:
@@ -27,7 +29,11 @@ def recognise(text: str) -> Reader:
     raise UsageError(f"the text has the output of several tools: {names}", hint="give one tool's output at a time")
 
 
-def read(text: str) -> tuple[ForeignFile, ...]:
-    """Every run in a text of one tool. Raises UsageError."""
+def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
+    """Every run in a text of one tool; `collective` is what a table of nccl-tests is that does not say it.
+
+    Raises UsageError.
+    """
     reader = recognise(text)
-    return tuple(replace(file, subject=reader.subject(file)) for file in reader.read(text))
+    files = nccl_tests.read(text, collective) if reader is nccl_tests else reader.read(text)
+    return tuple(replace(file, subject=reader.subject(file)) for file in files)

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-Kind = Literal["collective", "messages", "files", "linpack", "other"]
+Kind = Literal["collective", "messages", "copies", "files", "linpack", "other"]
 _GPU_WORDS = ("vram", "cuda", "d", "device", "gpu")
 
 
@@ -14,7 +14,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """The kind of thing that was measured, which decides what the rows are held against."""
 
     kind: Kind = "other"
-    """`messages` are a stream from one device to another, so that a path can be named for it."""
+    """`messages` are a stream from one device to another, so that a path can be named for it; each row of
+    `copies` names its own."""
     both_ways: bool = False
     """Whether the rates are sums of both directions."""
     from_gpu: bool = False

@@ -1,0 +1,132 @@
+"""What NVIDIA's nvbandwidth prints: a matrix for each of its tests (0.2 to 0.8).
+
+    Running device_to_device_memcpy_write_ce.
+    memcpy CE GPU(row) <- GPU(column) bandwidth (GB/s)
+               0         1
+     0      0.00    276.07
+     1    276.19      0.00
+
+    SUM device_to_device_memcpy_write_ce 552.26
+
+GB/s is 10^9 bytes/s (nvbandwidth README). The arrow says which way the data goes; a value of 0.00 or N/A is no copy.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.log_lines import Line, by_origin, lines_of, refusal, sections
+from railwright.results.readers.printed_numbers import Number, number
+from railwright.results.readers.subject import Subject
+
+NAME = "nvbandwidth (memcpy CE or SM, bandwidth (GB/s))"
+
+_RUNNING = re.compile(r"Running ([a-z_0-9]{4,80})\.")
+_HEAD = re.compile(r"memcpy (?:CE|SM) (CPU|GPU)\(row\) (<->|<-|->) (CPU|GPU)(?:\(column\))? bandwidth \(GB/s\)")
+_VERSION = re.compile(r"nvbandwidth Version: v?([\d.]{1,16})")
+_DEVICE = re.compile(r"Device \d{1,4}: (\S.{0,60}?)(?: \([0-9A-Fa-f:.]{4,20}\))?\s*$")
+_SUM = re.compile(r"SUM ([a-z_0-9]{4,80}) (\S{1,24})")
+_MOST_CELLS = 20_000
+
+
+@dataclass(kw_only=True)
+class _Matrix:
+    """One test while it is read."""
+
+    test: str
+    row: str
+    arrow: str
+    column: str
+    columns: list[str] = field(default_factory=list)
+    total: float = 0.0
+    half: float = 0.0
+
+
+def recognises(text: str) -> bool:
+    """The words above each matrix."""
+    return "memcpy " in text and "(row)" in text and "bandwidth (GB/s)" in text
+
+
+def subject(_: ForeignFile) -> Subject:
+    """Copies between the memories that each row names."""
+    return Subject(kind="copies")
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """Every run. Raises UsageError for a matrix that contradicts its sum."""
+    drafts = [
+        _run(part)
+        for stream in by_origin(lines_of(text))
+        for part in sections(stream, lambda line: "nvbandwidth Version" in line.text)
+        if part
+    ]
+    return files_of(
+        drafts,
+        "no matrix of nvbandwidth was found (memcpy CE ... bandwidth (GB/s))",
+        "give the output from the line 'Running NAME.' on",
+    )
+
+
+def _run(lines: list[Line]) -> Draft:
+    draft = Draft(tool="nvbandwidth", test="nvbandwidth", notes=["GB is 10^9 bytes", "the data was not checked"])
+    gpus: dict[str, None] = {}
+    matrix, named = None, ""
+    for line in lines:
+        words = line.text.split()
+        if found := _VERSION.search(line.text):
+            draft.version = found[1]
+        elif found := _DEVICE.match(line.text.strip()):
+            gpus.setdefault(found[1])
+        elif found := _RUNNING.search(line.text):
+            matrix, named = None, found[1]
+        elif found := _HEAD.search(line.text):
+            matrix = _Matrix(test=named or "memcpy", row=found[1], arrow=found[2], column=found[3])
+        elif found := _SUM.search(line.text):
+            _check_sum(matrix, found[2], line.number)
+            matrix = None
+        elif matrix is not None and words and all(word.isdigit() for word in words) and not matrix.columns:
+            matrix.columns = words
+        elif matrix is not None and matrix.columns and words and words[0].isdigit():
+            _row(draft, matrix, words, line.number)
+    draft.gpus = tuple(gpus)
+    return draft
+
+
+def _row(draft: Draft, matrix: _Matrix, words: list[str], line: int) -> None:
+    if len(words) != len(matrix.columns) + 1:
+        raise refusal(line, f"{len(words) - 1} columns where the matrix has {len(matrix.columns)}")
+    draft.line = draft.line or line
+    for column, word in zip(matrix.columns, words[1:], strict=True):
+        if word == "N/A":
+            continue
+        printed = number(word, "bandwidth", line)
+        matrix.total += printed.value
+        matrix.half += printed.half
+        if printed.value > 0 and len(draft.results) < _MOST_CELLS:
+            _add(draft, matrix, words[0], column, printed, line)
+
+
+def _add(draft: Draft, matrix: _Matrix, row: str, column: str, printed: Number, line: int) -> None:
+    ends = [_end(matrix.row, row), _end(matrix.column, column)]
+    source, target = ends if matrix.arrow != "<-" else reversed(ends)
+    draft.add(
+        line,
+        [Measured("bandwidth_bytes_per_s", printed.value * 1e9, f"{printed.text} GB/s")],
+        {"test": matrix.test, "copy": f"{source}>{target}"},
+        {"arrow": matrix.arrow},
+        path=f"{source}>{target}",
+    )
+
+
+def _end(kind: str, place: str) -> str:
+    return f"gpu{int(place)}" if kind == "GPU" else "memory0"
+
+
+def _check_sum(matrix: _Matrix | None, printed: str, line: int) -> None:
+    if matrix is None or not matrix.columns:
+        return
+    total = number(printed, "SUM", line)
+    if abs(total.value - matrix.total) > total.half + matrix.half + 1e-6 * total.value:
+        raise refusal(line, f"SUM {total.text} is not that of the matrix, {matrix.total:.2f}")
