@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from railwright.diagnosis.doubts import weighed
 from railwright.diagnosis.foreign import Machine, busbw_scale, differences, is_busbw, judge_rows, machine_for
 from railwright.diagnosis.hypotheses import Fitted, fit
 from railwright.diagnosis.judged import Judged, State, Verdict
@@ -55,6 +56,8 @@ def explain(file: ForeignFile, machine: Machine | None) -> Explained:
     placed = machine_for(file, machine) if machine is not None else None
     rows = judge_rows(file, placed) if placed is not None else tuple(_unjudged(file))
     headline = _headline(rows)
+    if file.subject.kind == "collective":
+        rows = weighed(rows, headline, placed.cluster.hosts if placed is not None else 1)
     verdict = _verdict(rows, headline)
     curves = verdict.state in ("slow", "unknown", "failed")
     host = placed.cluster.host if placed is not None else NO_MACHINE

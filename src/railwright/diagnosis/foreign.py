@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 
 import msgspec
 from msgspec.structs import replace
 
 from railwright.busbw import bus_bandwidth
+from railwright.diagnosis import doubts
 from railwright.diagnosis.judged import Judged
-from railwright.diagnosis.verdict import judged
+from railwright.diagnosis.verdict import format_quantity, judged
 from railwright.errors import UsageError
 from railwright.faults.parts import without
 from railwright.limits.case import Case
@@ -65,7 +66,7 @@ def machine_for(file: ForeignFile, machine: Machine) -> Machine:
                 hint="give the number of hosts with --count",
             )
         return machine
-    hosts = file.hosts or min(cluster.hosts, file.ranks)
+    hosts = file.hosts or _hosts_of(file.ranks, cluster)
     table = f"the table has {count(file.ranks, 'rank')} on {count(hosts, 'host')}"
     if file.ranks % hosts:
         raise UsageError(
@@ -88,6 +89,18 @@ def machine_for(file: ForeignFile, machine: Machine) -> Machine:
     return replace(machine, cluster=smaller)
 
 
+def _hosts_of(ranks: int, cluster: Cluster) -> int:
+    """The hosts of a table that does not say how many there were.
+
+    The given ones, where each has the same number of ranks and enough GPUs for them, and whole hosts otherwise: jobs
+    on a part of each host's GPUs are rare. A table of fewer ranks than the machine has is of whole hosts too.
+    """
+    each = cluster.gpus_per_host
+    if ranks == cluster.ranks or not each or ranks % each:
+        return min(cluster.hosts, ranks)
+    return ranks // each
+
+
 def differences(file: ForeignFile, given: Cluster, placed: Cluster) -> tuple[str, ...]:
     """What the reader must know where the table is not of exactly the machine that was given."""
     notes = []
@@ -96,6 +109,11 @@ def differences(file: ForeignFile, given: Cluster, placed: Cluster) -> tuple[str
         notes.append(f"the table is of {', '.join(file.gpus[:4])}, the machine given has {own}: is it the right one?")
     if file.ranks is None and is_collective(file):
         notes.append(f"the table does not say how many ranks there were: all {given.ranks} of the machine are assumed")
+    if placed.hosts > given.hosts:
+        notes.append(
+            f"the table has {file.ranks} ranks, so it is of {count(placed.hosts, 'host')} and not of the {given.hosts}"
+            " given: is it the right table?"
+        )
     if placed.hosts < given.hosts:
         notes.append(f"the table has {count(placed.hosts, 'host')} of the {given.hosts} given")
     if placed.gpus_per_host < given.gpus_per_host:
@@ -138,7 +156,7 @@ def _memories(seen: str, known: str) -> bool:
 def judge_rows(file: ForeignFile, machine: Machine) -> tuple[Judged, ...]:
     """Every row with limit, band and verdict. Tools that do not check their data are judged without that check."""
     find = limit_finder(file, machine)
-    return tuple(_judged(result, *find(result), busbw_scale(file)) for result in file.results)
+    return tuple(_judged(result, *find(result), file) for result in file.results)
 
 
 def is_busbw(file: ForeignFile) -> bool:
@@ -156,17 +174,27 @@ def is_collective(file: ForeignFile) -> bool:
     return file.subject.kind == "collective" and file.test in ALGORITHMS
 
 
-def _judged(result: Result, limit: Limit | NoLimit, expected: Expected | None, scale: float) -> Judged:
+def _judged(result: Result, limit: Limit | NoLimit, expected: Expected | None, file: ForeignFile) -> Judged:
+    scale = busbw_scale(file)
     value = result.summary.median * scale if result.summary else None
     if isinstance(limit, Limit):
         limit = replace(limit, value=limit.value * scale)
     if expected is not None:
         expected = _scaled(expected, scale, scale)
-    return judged(result, value, (limit, expected), result.verification, must_check=False)
+    row = judged(result, value, (limit, expected), result.verification, must_check=False)
+    if row.verdict.state == "unknown" and row.value and expected is not None:
+        low = format_quantity(expected.quantity, expected.low)
+        why = f"{format_quantity(expected.quantity, row.value)} is below the expected {low}, but "
+        why += doubts.why_doubtful(file.subject, size_of(result.parameters) or 0)
+        return replace(row, verdict=replace(row.verdict, why=why))
+    return row
 
 
 def _scaled(band: Expected, low: float, high: float) -> Expected:
-    return replace(band, low=band.low * low, high=None if band.high is None else band.high * high)
+    doubtful_to = None if band.doubtful_to is None else band.doubtful_to * low
+    return replace(
+        band, low=band.low * low, high=None if band.high is None else band.high * high, doubtful_to=doubtful_to
+    )
 
 
 def limit_finder(file: ForeignFile, machine: Machine) -> Callable[[Result], Bounds]:
@@ -176,15 +204,35 @@ def limit_finder(file: ForeignFile, machine: Machine) -> Callable[[Result], Boun
         return lambda result: no_limit(result, "one rank alone sends nothing to another")
     if is_collective(file):
         found = algorithms(Case(cluster=cluster), file.test)
+        found = _allowed(found, file.environment) or found
         return lambda result: collective_row(cluster, file.test, found, result)
     if kind == "messages":
         row_of = cache(partial(cluster_path_limit, cluster))  # the same for every size
         return lambda result: _stream(result, file, path_of(file, machine), row_of)
+    if kind == "copies":
+        return lambda result: _copy(result, cluster)
     if kind == "files":
         return lambda result: _file(result, file.subject, cluster)
     if kind == "linpack":
         return lambda result: _hpl(result, cluster)
     return lambda result: no_limit(result, f"no limit is derived for {file.test}")
+
+
+def _allowed(found: tuple[Algorithm, ...], environment: Mapping[str, str]) -> tuple[Algorithm, ...]:
+    """The algorithms that NCCL_ALGO leaves: what was asked for is what the run is held against."""
+    words = {word.strip().lower() for word in environment.get("NCCL_ALGO", "").split(",")}
+    return tuple(one for one in found if one.name in words)
+
+
+def _copy(result: Result, cluster: Cluster) -> Bounds:
+    """A copy between two memories of one host, one way; both ways at once have no band."""
+    try:
+        row = cluster_path_limit(cluster, result.path.replace(">", ":"))
+    except UsageError as error:
+        return no_limit(result, error.message)
+    if result.settings.get("arrow") == "<->":
+        return row.limit, None
+    return row.limit, row.expected or doubts.of_a_link(row.limit)
 
 
 def collective_row(cluster: Cluster, collective: str, found: tuple[Algorithm, ...], result: Result) -> Bounds:
@@ -193,7 +241,13 @@ def collective_row(cluster: Cluster, collective: str, found: tuple[Algorithm, ..
     if result.quantity != "bandwidth_bytes_per_s" or size < 1:
         return no_limit(result, f"no limit is derived for {result.quantity} of a collective")
     likely, rate, _ = at_size(cluster, collective, found, size)
-    return as_limit(found, rate.limit), band_of(rate, likely)
+    band = band_of(rate, likely)
+    ring = tuple(one for one in found if one.name == "ring")
+    if band is not None and ring and likely.name != "ring" and cluster.hosts > 1:
+        # Between hosts NCCL may take its ring where another algorithm would be faster, and is often told to.
+        _, of_ring, _ = at_size(cluster, collective, ring, size)
+        band = replace(band, doubtful_to=min(band.low, of_ring.expected_low or band.low))
+    return as_limit(found, rate.limit), band
 
 
 def path_of(file: ForeignFile, machine: Machine) -> str:
@@ -219,7 +273,10 @@ def _stream(result: Result, file: ForeignFile, path: str, row_of: Callable[[str]
         limit = replace(limit, value=limit.value * 2, because=f"both ways at once: {limit.because}")
         # Both ways at once reach a little less than twice: 46.4 of 49.7 GB/s on Slingshot (CSCS documentation).
         expected = _scaled(expected, 2 * _BOTH_WAYS_SHARE, 2) if expected is not None else None
-    return limit, expected if (size_of(result.parameters) or 0) >= BYTES_DECIDE else None
+    size = size_of(result.parameters) or 0
+    if expected is None and size >= doubts.RENDEZVOUS_ENDS:
+        return limit, doubts.of_a_link(limit)
+    return doubts.of_messages((limit, expected if size >= BYTES_DECIDE else None), file.subject, size)
 
 
 def _file(result: Result, subject: Subject, cluster: Cluster) -> Bounds:
@@ -227,7 +284,8 @@ def _file(result: Result, subject: Subject, cluster: Cluster) -> Bounds:
         return no_limit(result, "no limit is derived for this quantity of files")
     crosses = str(result.settings.get("crosses", result.parameters.get("transfer", "")))
     to_gpu = "gpu" in crosses.lower() or subject.from_gpu
-    return file_limit(cluster, cluster.hosts, to_gpus=1 if to_gpu else 0), None
+    limit = file_limit(cluster, cluster.hosts, to_gpus=1 if to_gpu else 0)
+    return limit, doubts.of_files(limit)
 
 
 def _hpl(result: Result, cluster: Cluster) -> Bounds:

@@ -86,7 +86,9 @@ def _add_short(draft: Draft, command: dict[str, str], found: re.Match[str], line
     """A line without its first half, described by the command above it; nothing of it can be checked."""
     rate, latency = (number(printed, "number", line) for printed in found.groups())
     size = command.get("i", "")
-    size_bytes = int(size[:-1]) * _UNITS[size[-1].upper()] if size[:-1].isdecimal() and size[-1].upper() in _UNITS else 0
+    size_bytes = (
+        int(size[:-1]) * _UNITS[size[-1].upper()] if size[:-1].isdecimal() and size[-1].upper() in _UNITS else 0
+    )
     transfer = _TRANSFERS.get(command.get("x", ""), "unknown")
     threads = command.get("w", "")
     draft.line = draft.line or line

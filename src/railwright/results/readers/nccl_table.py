@@ -110,7 +110,8 @@ class Table(Draft):
 
     def _rises(self, previous: Row, row: Row) -> bool:
         same = row.size_bytes == previous.size_bytes
-        may_repeat = not self.test or self.test in busbw.DIVIDED or not row.size_bytes
+        divided = self.test in busbw.DIVIDED if self.test else bool(row.count) and _elements_per_count(row) != 1
+        may_repeat = divided or not row.size_bytes
         return row.size_bytes > previous.size_bytes or (same and may_repeat)
 
     def finish(self, logged_ranks: int | None = None) -> None:

@@ -22,6 +22,7 @@ from railwright.results.readers import nccl_tests_json
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.readers.log_lines import Line, by_origin, cut_short, lines_of, refusal
 from railwright.results.readers.nccl_table import OPERATION_OF, TYPE_BYTES, Row, Table, Timing
+from railwright.results.readers.nccl_tests_columns import columns_of_row, is_header
 from railwright.results.readers.nccl_tests_mixed import lanes_of
 from railwright.results.readers.nccl_tests_torn import TornRow, begins_row, output_of, writers_of
 from railwright.results.readers.printed_numbers import number, whole
@@ -38,7 +39,6 @@ _VERSION = re.compile(r"nccl-tests version (\S{1,32})(?: nccl-headers=\S{1,16} n
 _PROGRAM = re.compile(r"\b(" + "|".join(OPERATION_OF) + r")_perf(?:_mpi)?\b")
 _NAMED = re.compile(r"(?:^|\s)(?:-t|--test|--collective)[ =](" + "|".join(OPERATION_OF) + r")(?:_perf)?(?![\w-])")
 """How scripts that start the tests are told which, like Google's `run_nccl_tests.sh -t all_gather`."""
-_ROW = re.compile(r"(?:^|\s)\d{1,19}\s{1,24}\d{1,19}\s{1,12}(?:" + "|".join(TYPE_BYTES) + r")\s{1,12}[a-z]{3,12}\s{1,12}-?\d")
 _RANK = re.compile(
     r"# {1,4}Rank +(\d{1,7})(?: +Group +(\d{1,7}))? +Pid +(\d{1,10}) on +(\S{1,255}) device +\d{1,4} "
     r"\[[0-9A-Fa-fx:.]{1,20}\] ?(.{0,80})"
@@ -60,12 +60,7 @@ def recognises(text: str) -> bool:
 
 def subject(file: ForeignFile) -> Subject:
     """Collectives."""
-    return Subject(kind="collective" if file.test in OPERATIONS else "other")
-
-
-def has_rows(text: str) -> bool:
-    """Whether a text without the header has rows: the end of a long table."""
-    return " float " in text and any(_ROW.search(line[:400]) for line in text.split("\n") if " float " in line)
+    return Subject(kind="collective" if file.test in OPERATIONS else "other", transport="nccl")
 
 
 def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
@@ -165,7 +160,7 @@ def _sections(stream: list[Line], writers: frozenset[str]) -> list[_Section]:
     sections = [_Section(last_line=last_line)]
     for line in stream:
         text = line.text.strip()
-        if text.startswith("#") or (text.startswith("size") and _is_header(text)):
+        if text.startswith("#") or (text.startswith("size") and is_header(text)):
             begins = _begins(text, sections[-1])
             if begins or _OUT_OF_BOUNDS.match(text) or _AVERAGE.match(text):
                 _end_torn(sections[-1])
@@ -221,36 +216,24 @@ def _begins(text: str, section: _Section) -> bool:
         return bool(section.columns or section.closed)
     if text.startswith("# nThread"):
         return bool(section.columns or section.devices or "threads" in section.settings)
-    return bool(section.rows) and _is_header(text)
-
-
-def _is_header(text: str) -> bool:
-    columns = text.lstrip("# ").split()
-    return columns[:1] == ["size"] and {"time", "cputime"} & set(columns) != set() and {"algbw", "busbw"} <= set(columns)
+    return bool(section.rows) and is_header(text)
 
 
 def _take_columns(section: _Section, text: str) -> bool:
-    """The columns of a table whose header is not in the text, by the words of its row."""
-    words = text.split()
-    if not begins_row(words) or section.devices or section.closed:
+    """Whether a row without a header shows its columns."""
+    if section.devices or section.closed:
         return False
-    redop = ["redop"] if len(words) > 3 and words[3].isalpha() else []
-    values = words[3 + len(redop) :]
-    root = ["root"] if len(values) in (5, 9) else []
-    wrong = "error" if any("e-" in word for word in values) else "#wrong"
-    halves = (len(values) - len(root)) // 4
-    if halves not in (1, 2) or len(values) != len(root) + 4 * halves:
-        return False
-    section.columns = ["size", "count", "type", *redop, *root, *["time", "algbw", "busbw", wrong] * halves]
-    section.wrong_column = wrong
-    section.notes.append("the table has no header: its columns are those of nccl-tests with as many words in a row")
-    return True
+    section.columns = columns_of_row(text.split())
+    if section.columns:
+        section.wrong_column = "error" if "error" in section.columns else "#wrong"
+        section.notes.append("the table has no header: its columns are those of nccl-tests with as many words in a row")
+    return bool(section.columns)
 
 
 def _comment(section: _Section, text: str, line: int) -> None:
     if not section.closed:
         section.end = line
-    if _is_header(text):
+    if is_header(text):
         columns = text.lstrip("# ").split()
         section.columns = [column for column in columns if column != "timestamp"]
         section.stamp = 2 if "timestamp" in columns else 0

@@ -83,6 +83,7 @@ def subject(file: ForeignFile) -> Subject:
     backend = str(parameters.get("backend", "")).upper()
     return Subject(
         kind="files" if backend in _FILES else "other" if backend in _OBJECTS else "messages",
+        transport="library",
         from_gpu=is_gpu_memory(parameters.get("initiator")),
         to_gpu=is_gpu_memory(parameters.get("target")),
     )

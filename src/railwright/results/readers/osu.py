@@ -69,6 +69,7 @@ def subject(file: ForeignFile) -> Subject:
     parameters = file.results[0].parameters
     return Subject(
         kind="messages" if file.test in ("osu_bw", "osu_bibw") else "other",
+        transport="library",
         both_ways=file.test == "osu_bibw",
         from_gpu=is_gpu_memory(parameters.get("send_buffer")),
         to_gpu=is_gpu_memory(parameters.get("receive_buffer")),

@@ -24,7 +24,21 @@ _ANCHOR = re.compile(
     r"|(?:Running|SUM) [a-z_]{8,60}_(?:ce|sm)\b|GPU0\s{1,16}GPU1"
 )
 """The words that a line of a known tool begins with."""
-_WORDS = ("#", " sum", " none", "IoType:", "Block Size", "NIXLBench", "memcpy", "T/V", "fio-", "GPU0", "Test", "WR", "WC")
+_WORDS = (
+    "#",
+    " sum",
+    " none",
+    "IoType:",
+    "Block Size",
+    "NIXLBench",
+    "memcpy",
+    "T/V",
+    "fio-",
+    "GPU0",
+    "Test",
+    "WR",
+    "WC",
+)
 """One of them is in every line with an anchor: looked for first, because it is cheap."""
 _STAMP = re.compile(r"\d{1,4}[-/:.]\d\d[-/:.]\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?")
 _PARTS = re.compile(r"\d+|\s+|[^\d\s]+")

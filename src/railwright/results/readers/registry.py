@@ -8,6 +8,7 @@ from railwright.errors import UsageError
 from railwright.results.readers import fio, gdsio, hpl, nccl_tests, nixlbench, nvbandwidth, osu, perftest
 from railwright.results.readers.foreign_file import ForeignFile, Reader
 from railwright.results.readers.log_lines import bounded
+from railwright.results.readers.nccl_tests_columns import has_rows
 
 READERS: tuple[Reader, ...] = (nccl_tests, osu, perftest, nixlbench, nvbandwidth, gdsio, fio, hpl)
 
@@ -15,7 +16,7 @@ READERS: tuple[Reader, ...] = (nccl_tests, osu, perftest, nixlbench, nvbandwidth
 def recognise(text: str) -> Reader:
     """The reader whose fixed words are in the text. Raises UsageError when there is none, or more than one."""
     found = [reader for reader in READERS if reader.recognises(bounded(text))]
-    if not found and nccl_tests.has_rows(text):
+    if not found and has_rows(text):
         return nccl_tests
     if len(found) == 1:
         return found[0]

@@ -16,6 +16,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind = "other"
     """`messages` are a stream from one device to another, so that a path can be named for it; each row of
     `copies` names its own."""
+    transport: Literal["nccl", "library", "verbs", "none"] = "none"
+    """Who moves the data: NCCL, a library with transports of its own (MPI, UCX, NIXL), or verbs of one NIC alone."""
     both_ways: bool = False
     """Whether the rates are sums of both directions."""
     from_gpu: bool = False

@@ -1,0 +1,119 @@
+"""Where a row is below its band, but not beyond doubt: what healthy machines of one kind differ by.
+
+A doubt is no excuse for a whole table: it turns a row into `unknown` with the reason, never into `ok`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from railwright.diagnosis.judged import Judged, Verdict
+from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
+from railwright.results.readers.subject import Subject
+from railwright.results.records import size_of
+
+RENDEZVOUS_ENDS = 1024 * 1024
+"""Up to this size a message over MPI or UCX may cost a handshake that it does not hide."""
+_OF_SMALL = 0.5
+_OF_MPI = 0.85
+_OF_MPI_BOTH_WAYS = 0.7
+_OF_VERBS = 0.95
+_OF_A_CALL = 0.4
+_OF_BYTES = 0.75
+_BYTES_DECIDE = 0.5
+"""From this share of the largest size's rate on, bytes decide the time more than the call does."""
+_HALF = 0.5
+_OF_FILES = 0.9
+
+_WHY_SMALL = "how soon messages of this size reach the rate differs by protocol and handshake"
+_WHY_MPI = "MPI reaches some percent less than the link, by version and settings"
+_WHY_VERBS = "headers and MTU take some percent more or less"
+_WHY_CALL = "the fixed time of a call differs as much between healthy hosts, plug-ins and containers, and large sizes"
+_WHY_RING = "within what NCCL's ring reaches, which it may have taken or been told to take"
+_WHY_FILES = "healthy drives and file systems differ too much"
+
+
+def of_messages(bounds: Bounds, subject: Subject, size: int) -> Bounds:
+    """The bounds of a stream of messages, with how far below the band nothing can be said."""
+    limit, expected = bounds
+    if expected is None:
+        return bounds
+    share = _OF_VERBS
+    if subject.transport != "verbs":
+        share = _OF_MPI_BOTH_WAYS if subject.both_ways else _OF_MPI
+    if size < RENDEZVOUS_ENDS:
+        share = min(share, _OF_SMALL) if subject.transport != "verbs" else share
+    return limit, replace(expected, doubtful_to=min(expected.low * share, expected.doubtful_to or expected.low))
+
+
+def of_a_link(limit: Limit | NoLimit) -> Expected | None:
+    """What can be said of a link for which no document tells what healthy ones reach: no header takes half of it."""
+    if not isinstance(limit, Limit):
+        return None
+    return Expected(
+        quantity=limit.quantity,
+        low=limit.value * _HALF,
+        because="half of the limit: no overhead of packets takes as much",
+        sources=limit.sources,
+    )
+
+
+def of_files(limit: Limit | NoLimit) -> Expected | None:
+    """At 0.9 of the limit and more all is well; below it nothing is known."""
+    if not isinstance(limit, Limit):
+        return None
+    low = limit.value * _OF_FILES
+    because = "0.9 of the limit: nothing is left to be won"
+    return Expected(quantity=limit.quantity, low=low, doubtful_to=0.0, because=because, sources=limit.sources)
+
+
+def why_doubtful(subject: Subject, size: int) -> str:
+    """The reason of a doubt, as a clause."""
+    if subject.kind == "collective":
+        return _WHY_RING
+    if subject.kind == "files":
+        return _WHY_FILES
+    if size < RENDEZVOUS_ENDS and subject.transport != "verbs":
+        return _WHY_SMALL
+    return _WHY_VERBS if subject.transport == "verbs" else _WHY_MPI
+
+
+def weighed(rows: Sequence[Judged], headline: int | None, hosts: int) -> tuple[Judged, ...]:
+    """The rows of a collective, where a doubt is about the whole table.
+
+    A fault of a link takes its rate from the largest size too, and slows a size in both of its placements. So where
+    the largest size is in its band, a smaller one is slow only if both placements are, and far below the band.
+    Between hosts that holds for every size, since what a network plug-in does to middle sizes is not published; inside
+    one host only where the call decides.
+    """
+    if headline is None or rows[headline].verdict.state != "ok":
+        return tuple(rows)
+    top = rows[headline].expected
+    best: dict[int, float] = {}
+    for row in rows:
+        size = size_of(row.parameters) or 0
+        best[size] = max(best.get(size, 0.0), _share(row))
+    return tuple(
+        replace(row, verdict=_doubt(row))
+        if row.verdict.state == "slow" and _in_doubt(row, best[size_of(row.parameters) or 0], top, hosts)
+        else row
+        for row in rows
+    )
+
+
+def _in_doubt(row: Judged, best: float, top: Expected | None, hosts: int) -> bool:
+    """Whether a row below its band is not beyond doubt; `best` is the better placement's share of the low end."""
+    highs = [band.high for band in (row.expected, top) if band is not None and band.high]
+    if hosts == 1 and len(highs) > 1 and highs[0] >= _BYTES_DECIDE * highs[1]:
+        return _share(row) >= _OF_BYTES
+    return best >= _OF_A_CALL
+
+
+def _share(row: Judged) -> float:
+    return row.value / row.expected.low if row.value and row.expected and row.expected.low else 0.0
+
+
+def _doubt(row: Judged) -> Verdict:
+    return Verdict(state="unknown", why=f"{row.verdict.why}, but {_WHY_CALL} are in their band")
