@@ -91,7 +91,7 @@ def remember_explained(monkeypatch: pytest.MonkeyPatch) -> None:
             known[key] = explain(*asked)
         return known[key]
 
-    monkeypatch.setattr("railwright.verbs.explain.explain", remembered)
+    monkeypatch.setattr("railwright.diagnosis.paste.explain", remembered)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.name}")

@@ -10,17 +10,19 @@ from railwright.cli.machine_option import CLUSTER, MachineCommand
 COMMAND = command(
     "explain",
     "explain:explain_file",
-    """Is what a known tool printed normal for its machine, and if not, why? FILE may be - for standard input.
+    """Is what a known tool printed normal for its machine, and if not, why? Without FILE: standard input.
 
-    Reads nccl-tests, OSU, perftest, nixlbench, gdsio, fio, HPL, NCCL's log (NCCL_DEBUG=INFO) and our own records.
+    Reads nccl-tests, OSU, perftest, nixlbench, nvbandwidth, gdsio, fio, HPL, NCCL's log (NCCL_DEBUG=INFO) and our own
+    records.
 
     \b
     railwright explain all_reduce.txt --host hgx-h100 --count 16
     railwright explain nccl.log --host hgx-h100 nics=2 --count 2
     """,
-    argument("file", metavar="FILE"),
+    argument("file", metavar="[FILE]", required=False, default="-"),
     *CLUSTER,
     option("--path", "between", default="", metavar="A:B", help="What a point-to-point table is about: gpu0:gpu0@1."),
+    option("--collective", default="", metavar="NAME", help="What a table that does not say it is of: all_gather."),
     option("--svg", type=click.Path(), help="Draw the rings of an NCCL log over the machine."),
     json_option("Print one JSON record for each run in the file."),
     cls=MachineCommand,

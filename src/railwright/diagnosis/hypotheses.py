@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from railwright.diagnosis.foreign import BYTES_DECIDE, Machine, is_collective, path_of
 from railwright.errors import RailwrightError
 from railwright.faults.fault import Supposed
+from railwright.faults.gpudirect_off import FACT as GPUDIRECT
 from railwright.faults.registry import FAULTS
 from railwright.limits.case import Case
 from railwright.limits.cluster_path import cluster_path_limit
@@ -29,10 +31,16 @@ HEALTHY = "healthy"
 _MOST_SHOWN = 5
 _CLEARLY_BETTER = 0.9
 """A fault is shown if its distance (in logarithms) is at most this share of the healthy machine's."""
+_HALF_AS_FAR = 0.5
+"""A fault is shown if the table is at most this share as far outside of its band as of the healthy machine's: what the
+band of health explains needs no fault."""
 _MUCH_FARTHER = 2.0
 """A fault is left out if it is more than this factor farther from the table than the nearest."""
-_OF_NCCL = ("algorithm_forced", "connection_ceiling", "few_channels", "pxn_off")
-"""Settings and rules of NCCL, which tools that send messages themselves do not have."""
+_STAGED_BYTES_PER_S = 16e9
+"""What goes through host memory between NIC and GPU at most (NCCL issue 412)."""
+_NOT_HIDDEN = 2.0
+"""A library that does not overlap the two copies through host memory takes twice as long."""
+_MEASURED_ABOVE = 1.02
 _OF_STREAMS = {
     "tcp_fallback": (
         "the data goes over TCP sockets and not over RDMA",
@@ -54,8 +62,20 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     tell_apart: str = ""
 
 
-Curve = dict[int, tuple[float, float]]
-"""size -> (predicted bytes/s, weight from 0 to 1)."""
+class Point(NamedTuple):
+    """What is predicted at one size, in bytes/s, and how much the size tells of a fault, from 0 to 1."""
+
+    middle: float
+    low: float
+    high: float
+    weight: float
+
+    def beyond(self, measured: float) -> float:
+        """How far a value is outside of the band, as a logarithm; 0 inside."""
+        return max(0.0, math.log(self.low / measured), math.log(measured / self.high))
+
+
+Curve = dict[int, Point]
 
 
 def fit(file: ForeignFile, machine: Machine) -> tuple[Fitted, ...]:
@@ -65,14 +85,16 @@ def fit(file: ForeignFile, machine: Machine) -> tuple[Fitted, ...]:
         return ()
     case = Case(cluster=machine.cluster)
     nothing = Supposed(fault=HEALTHY, says="nothing is wrong", case=case, tell_apart="")
-    healthy = _fitted(nothing, file, machine, measured)
+    healthy, doubt = _fitted(nothing, file, machine, measured)
     if healthy is None:
         return ()
     found = [
         fitted
         for one in _supposed(file, case)
-        if (fitted := _fitted(one, file, machine, measured)) is not None
+        for fitted, beyond in [_fitted(one, file, machine, measured)]
+        if fitted is not None
         and math.log(fitted.distance) <= _CLEARLY_BETTER * math.log(healthy.distance)
+        and beyond <= _HALF_AS_FAR * doubt
     ]
     nearest = min((one.distance for one in found), default=1.0)
     near = [one for one in found if one.distance <= _MUCH_FARTHER * nearest]
@@ -85,10 +107,11 @@ def _is_stream(file: ForeignFile) -> bool:
 
 def _supposed(file: ForeignFile, case: Case) -> Iterator[Supposed]:
     """Every way in which a fault could be there, of the faults that the tool can have, in words that fit the tool."""
-    for one in (one for fault in FAULTS for one in fault.suppose(case)):
+    able = (fault for fault in FAULTS if file.subject.transport in fault.transports)
+    for one in (one for fault in able for one in fault.suppose(case)):
         if not _is_stream(file):
             yield one
-        elif one.fault not in _OF_NCCL:
+        else:
             says, tell_apart = _OF_STREAMS.get(one.fault, (one.says, one.tell_apart))
             yield replace(one, says=says, tell_apart=tell_apart)
 
@@ -115,24 +138,28 @@ def _measured(file: ForeignFile) -> dict[int, float]:
     return {size: value for size, value in best.items() if value > 0}
 
 
-def _fitted(one: Supposed, file: ForeignFile, machine: Machine, measured: dict[int, float]) -> Fitted | None:
+def _fitted(
+    one: Supposed, file: ForeignFile, machine: Machine, measured: dict[int, float]
+) -> tuple[Fitted | None, float]:
+    """The hypothesis, and how far outside of its band the table is, as a logarithm."""
     try:
         curve_of = _stream_curve if _is_stream(file) else _collective_curve
         curve = curve_of(file, machine, one.case, sorted(measured))
     except RailwrightError:
-        return None  # the machine with this fault cannot run the test at all, so it did not have it
-    weights = {size: weight for size, (_, weight) in curve.items()}
-    total = sum(weights.values())
+        return None, math.inf  # the machine with this fault cannot run the test at all, so it did not have it
+    total = sum(point.weight for point in curve.values())
     if total <= 0:
-        return None
-    squares = sum(weights[size] * math.log(measured[size] / curve[size][0]) ** 2 for size in curve)
-    return Fitted(
+        return None, math.inf
+    squares = sum(point.weight * math.log(measured[size] / point.middle) ** 2 for size, point in curve.items())
+    beyond = sum(point.weight * point.beyond(measured[size]) ** 2 for size, point in curve.items())
+    fitted = Fitted(
         fault=one.fault,
         says=one.says,
         distance=math.exp(math.sqrt(squares / total)),
-        predicted=tuple((size, value) for size, (value, _) in sorted(curve.items())),
+        predicted=tuple((size, point.middle) for size, point in sorted(curve.items())),
         tell_apart=one.tell_apart,
     )
+    return fitted, math.sqrt(beyond / total)
 
 
 def _collective_curve(file: ForeignFile, _machine: Machine, case: Case, sizes: list[int]) -> Curve:
@@ -144,21 +171,45 @@ def _collective_curve(file: ForeignFile, _machine: Machine, case: Case, sizes: l
         if rate.expected_low is None or rate.expected_high is None or large is None:
             continue
         middle = math.sqrt(rate.expected_low * rate.expected_high)
-        curve[size] = (middle, min(1.0, middle / large))
+        curve[size] = Point(middle, rate.expected_low, rate.expected_high, min(1.0, middle / large))
     return curve
 
 
 def _stream_curve(file: ForeignFile, machine: Machine, case: Case, sizes: list[int]) -> Curve:
-    """Large messages run at the path's rate. Sizes below a quarter of the largest are left out."""
+    """Large messages run at the path's rate. Sizes below a quarter of the largest are left out.
+
+    What a fault leaves at most no size can exceed, be it ever so small: a table with one that does has not this fault.
+    """
     row = cluster_path_limit(case.cluster, path_of(file, machine))
     if not isinstance(row.limit, Limit):
         return {}
-    sockets = any(
-        isinstance(link.protocol, EthernetLink) and not link.protocol.rdma for link in case.cluster.host.links
-    )
     low = row.expected.low if row.expected else row.limit.value
-    rate = min((low + row.limit.value) / 2, case.port_cap_bytes_per_s)
-    if sockets and row.kind == "NET":
-        rate = min(rate, math.sqrt(TCP_BAND[0].value * TCP_BAND[1].value))
-    rate *= 2 if file.subject.both_ways else 1
-    return {size: (rate, 1.0) for size in sizes if size * 4 >= sizes[-1]}
+    high = min(row.limit.value, case.port_cap_bytes_per_s)
+    rate = min((low + row.limit.value) / 2, high)
+    low = min(low, high)
+    if row.kind == "NET" and _over_sockets(case):
+        low, high = min(low, TCP_BAND[0].value), min(high, TCP_BAND[1].value)
+        rate = min(rate, math.sqrt(low * high))
+    elif row.kind == "NET" and _is_staged(case) and (file.subject.from_gpu or file.subject.to_gpu):
+        low, high = min(low, TCP_BAND[1].value), min(high, _STAGED_BYTES_PER_S)
+        low, rate = low / _NOT_HIDDEN, min(rate, math.sqrt(low * high))
+    both = 2 if file.subject.both_ways else 1
+    if _fastest(file) > both * high * _MEASURED_ABOVE:
+        return {}
+    point = Point(rate * both, low * both, high * both, 1.0)
+    return {size: point for size in sizes if size * 4 >= sizes[-1]}
+
+
+def _over_sockets(case: Case) -> bool:
+    protocols = [link.protocol for link in case.cluster.host.links]
+    return any(isinstance(protocol, EthernetLink) and not protocol.rdma for protocol in protocols)
+
+
+def _is_staged(case: Case) -> bool:
+    return any(host.facts.get(GPUDIRECT) is False for host in case.cluster.host.of_kind("host"))
+
+
+def _fastest(file: ForeignFile) -> float:
+    """The highest rate of any size, in bytes/s."""
+    rates = (one.summary.median for one in file.results if one.summary and one.quantity == "bandwidth_bytes_per_s")
+    return max(rates, default=0.0)

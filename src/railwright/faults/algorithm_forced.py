@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from railwright.errors import RailwrightError
-from railwright.faults.fault import Facts, Fault, Findings, Place, Ways
+from railwright.faults.fault import OF_NCCL, Facts, Fault, Findings, Place, Ways
 from railwright.faults.parts import can_run
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
@@ -110,6 +110,7 @@ def _says(name: str, best: str) -> str:
 
 FAULT = Fault(
     name="algorithm_forced",
+    transports=OF_NCCL,
     summary="a setting keeps NCCL from its best algorithm",
     signs=_signs,
     needs_results=True,

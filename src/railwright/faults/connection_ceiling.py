@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.faults.fault import Fault, Ways
+from railwright.faults.fault import OF_NCCL, Fault, Ways
 from railwright.faults.parts import over_network
 from railwright.faults.settings import Cause, Settings, is_below
 from railwright.limits.case import Case
@@ -44,6 +44,7 @@ def _carries(link: Link) -> float:
 
 FAULT = Fault(
     name="connection_ceiling",
+    transports=OF_NCCL,
     summary="too few bytes in flight for the line rate",
     settings=Settings(
         {

@@ -17,6 +17,12 @@ Certainty = Literal["seen", "likely", "possible", "could not look"]
 _PREFIXES = ("NCCL_", "UCX_")
 
 
+EVERY_TRANSPORT = frozenset({"nccl", "library", "verbs"})
+OF_NCCL = frozenset({"nccl"})
+NOT_OF_VERBS = EVERY_TRANSPORT - {"verbs"}
+"""A tool of verbs has no other transport to fall back to, and no memory but the one it was given."""
+
+
 class Place(str):
     """What a finding points at, in the words that reports and records print; its class says what kind of thing it is.
 
@@ -111,6 +117,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """What else shows it."""
     needs_results: bool = False
     """True where only measurements can show it, so that an audit of settings alone cannot look for it."""
+    transports: frozenset[str] = EVERY_TRANSPORT
+    """What moves the data where it can be at all, in the words of `results.readers.subject.Subject.transport`."""
     degrade: Callable[[Topology, str], Topology] | None = None
     """(topology, device or link id) -> the topology as it would be with this fault; None where no topology shows it."""
     ways: Callable[[Case], Ways] | None = None

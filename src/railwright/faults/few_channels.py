@@ -9,7 +9,7 @@ import math
 
 from msgspec.structs import replace
 
-from railwright.faults.fault import Fault, Ways
+from railwright.faults.fault import OF_NCCL, Fault, Ways
 from railwright.faults.parts import can_run
 from railwright.faults.settings import Cause, Settings, is_below
 from railwright.limits.case import Case
@@ -42,6 +42,7 @@ def _ways(case: Case) -> Ways:
 
 FAULT = Fault(
     name="few_channels",
+    transports=OF_NCCL,
     summary="fewer NCCL channels than the links need",
     settings=Settings(
         dict.fromkeys(("NCCL_MAX_NCHANNELS", "NCCL_MAX_NRINGS", "NCCL_MAX_CTAS"), _FEWER),

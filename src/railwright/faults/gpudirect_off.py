@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from railwright.faults.fault import Certainty, Facts, Fault, Finding, Findings, OfPart, Ways, with_host
+from railwright.faults.fault import NOT_OF_VERBS, Certainty, Facts, Fault, Finding, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import over_network, rdma_ports, with_host_facts
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
@@ -115,6 +115,7 @@ def _ways(case: Case) -> Ways:
 
 FAULT = Fault(
     name="gpudirect_off",
+    transports=NOT_OF_VERBS,
     summary="data between NIC and GPU bounces through host memory",
     signs=_signs,
     degrade=_degrade,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.errors import RailwrightError
-from railwright.faults.fault import Fault, Ways
+from railwright.faults.fault import OF_NCCL, Fault, Ways
 from railwright.faults.parts import over_network
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
@@ -42,6 +42,7 @@ def _expected(case: Case) -> float:
 
 FAULT = Fault(
     name="pxn_off",
+    transports=OF_NCCL,
     summary="GPUs may not send by the NICs of their peers",
     settings=Settings(
         {

@@ -13,8 +13,8 @@ import re
 
 from msgspec.structs import replace
 
-from railwright.faults.fault import Facts, Fault, Findings, OfBenchmark, OfPath, Ways, with_host
-from railwright.faults.parts import is_rdma, over_network, rdma_ports, with_links
+from railwright.faults.fault import NOT_OF_VERBS, Facts, Fault, Findings, OfBenchmark, OfPath, Ways, with_host
+from railwright.faults.parts import is_rdma, over_network, rdma_ports, with_links, without
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
 from railwright.results.records import Evidence
@@ -58,10 +58,18 @@ def _over_tcp(link: Link) -> Link:
 
 def _ways(case: Case) -> Ways:
     host = case.cluster.host
-    if over_network(case) and rdma_ports(host):
+    found = [nic.id for nic, _ in rdma_ports(host)]
+    if not over_network(case) or not found:
+        return
+    sockets = with_links(host, lambda link: _over_tcp(link) if is_rdma(link) else link)
+    ways = [("NCCL goes over TCP sockets and not over RDMA", sockets)]
+    if len(found) > 1:
+        # A pod has one interface, and NCCL takes the interfaces that it has (NCCL_SOCKET_IFNAME).
+        ways.append(("NCCL goes over TCP sockets of one interface and not over RDMA", without(sockets, found[1:])))
+    for says, changed in ways:
         yield FAULT.supposed(
-            "NCCL goes over TCP sockets and not over RDMA",
-            with_host(case, with_links(host, lambda link: _over_tcp(link) if is_rdma(link) else link)),
+            says,
+            with_host(case, changed),
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG: it says NET/Socket; rdma"
             " link shows whether the container sees RDMA devices",
         )
@@ -69,6 +77,7 @@ def _ways(case: Case) -> Ways:
 
 FAULT = Fault(
     name="tcp_fallback",
+    transports=NOT_OF_VERBS,
     summary="data moves over TCP where a better transport was to be had",
     settings=Settings(
         {

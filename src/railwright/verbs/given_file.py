@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import lzma
 import os
 import stat
 import sys
+import zlib
 from pathlib import Path
 
 from railwright.errors import UsageError
 from railwright.results.store import RESULTS_NAME
 
 _MOST_BYTES = 16 * 2**20
+_GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ"
 _DESCRIPTORS = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")
 """What a shell gives for `<(command)`: pipes that have a writer, unlike a named one that may never have."""
 OUR_OWN = b'{"record":"run"'
@@ -34,6 +39,8 @@ def read(file: str) -> bytes:
 def _from_standard_input() -> bytes:
     if sys.stdin is None:
         raise OSError(None, "it is closed")
+    if sys.stdin.isatty():
+        raise OSError(None, "it is a terminal: name a file, or pipe the output in")
     return sys.stdin.buffer.read(_MOST_BYTES + 1)
 
 
@@ -52,7 +59,9 @@ def _from_file(file: str) -> bytes:
 def text_of(raw: bytes, file: str) -> str:
     """What the tool printed. Raises UsageError for what is no text."""
     name = name_of(file)
-    if raw.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")):
+    if raw.startswith((_GZIP, _XZ)):
+        raw = _unpacked(raw, name)
+    if raw.startswith((b"BZh", b"\x28\xb5\x2f\xfd")):
         raise UsageError(f"{name} is compressed", hint="unpack it first, like: zcat FILE | railwright explain -")
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         hint = "iconv -f UTF-16 -t UTF-8 FILE | railwright explain -"
@@ -62,6 +71,19 @@ def text_of(raw: bytes, file: str) -> str:
             f"{name} is no text: byte {place} is a NUL", hint="give the text that the tool printed on the terminal"
         )
     return raw.decode("utf-8-sig", errors="replace")
+
+
+def _unpacked(raw: bytes, name: str) -> bytes:
+    """What a .gz or .xz file holds, at most 16 MiB of it: a small file may hold very much. Raises UsageError."""
+    try:
+        unpacker = gzip.open if raw.startswith(_GZIP) else lzma.open
+        with unpacker(io.BytesIO(raw)) as stream:
+            found = stream.read(_MOST_BYTES + 1)
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise UsageError(f"{name} cannot be unpacked: {error}", hint="give the whole file, or unpack it") from error
+    if len(found) > _MOST_BYTES:
+        raise UsageError(f"{name} is larger than 16 MiB, unpacked", hint="give the part with the table or the start")
+    return found
 
 
 def is_our_folder(file: str) -> bool:

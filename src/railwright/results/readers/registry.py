@@ -30,6 +30,11 @@ def recognise(text: str) -> Reader:
     raise UsageError(f"the text has the output of several tools: {names}", hint="give one tool's output at a time")
 
 
+def has_table(text: str) -> bool:
+    """Whether a text has the words or the rows of a tool's table."""
+    return any(reader.recognises(text) for reader in READERS) or has_rows(text)
+
+
 def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
     """Every run in a text of one tool; `collective` is what a table of nccl-tests is that does not say it.
 

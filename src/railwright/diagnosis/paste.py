@@ -1,0 +1,86 @@
+"""All that one text says: NCCL's log, the tables of a tool, or both, where a log's lines stand around a table."""
+
+from __future__ import annotations
+
+import msgspec
+
+from railwright.diagnosis.explain import Explained, explain
+from railwright.diagnosis.foreign import Machine
+from railwright.diagnosis.nccl_contradictions import contradictions
+from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, RailwrightError, UsageError
+from railwright.faults.fault import Finding
+from railwright.results.readers import nccl_log, registry
+from railwright.results.readers.foreign_file import ForeignFile
+from railwright.results.readers.nccl_log_model import NcclLog
+
+_MOST_RUNS = 100
+
+
+class Paste(msgspec.Struct, frozen=True, kw_only=True):
+    """What a text says."""
+
+    log: NcclLog | None = None
+    findings: tuple[Finding, ...] = ()
+    """What the log shows."""
+    files: tuple[ForeignFile, ...] = ()
+    tables: tuple[Explained, ...] = ()
+    """One for each of the files."""
+    refused: RailwrightError | None = None
+    """Why the table in a log could not be read or judged; what the log says stands all the same."""
+
+    @property
+    def status(self) -> int:
+        """The exit status. Where a table was judged it decides: what a log says around it is told, not counted."""
+        statuses = [one.status for one in self.tables]
+        if self.refused is not None:
+            statuses.append(EXIT_UNJUDGED)
+        judged = any(one.machine for one in self.tables)
+        if self.log is not None and not judged:
+            statuses.append(_status(self.findings))
+        return EXIT_SLOW if EXIT_SLOW in statuses else max(statuses, default=EXIT_OK)
+
+
+def read_paste(text: str, machine: Machine | None, collective: str = "") -> Paste:
+    """What the text says of the machine. Raises UsageError where it is neither a log nor a table that can be read."""
+    log: NcclLog | None = None
+    findings: tuple[Finding, ...] = ()
+    if nccl_log.recognises(text):
+        try:
+            log = nccl_log.read(text)
+            findings = contradictions(log, machine.cluster.host if machine is not None else None)
+        except UsageError:
+            if not registry.has_table(text):  # a few lines of a log beside a table may say nothing
+                raise
+    if log is not None and not registry.has_table(text):
+        if machine is not None and machine.path:
+            raise UsageError("--path is for a point-to-point table, and the log has none", hint="leave --path out")
+        return Paste(log=log, findings=findings)
+    try:
+        files = registry.read(text, collective)
+        return Paste(log=log, findings=findings, files=files, tables=_explained(files, machine))
+    except RailwrightError as error:
+        if log is None:
+            raise
+        return Paste(log=log, findings=findings, refused=error)
+
+
+def _explained(files: tuple[ForeignFile, ...], machine: Machine | None) -> tuple[Explained, ...]:
+    """Every run. Raises UsageError for too many, and what a run raises with its number among several."""
+    if len(files) > _MOST_RUNS:
+        raise UsageError(f"{len(files)} runs in one file, at most {_MOST_RUNS} are read", hint="give a part of it")
+    found = []
+    for number, table in enumerate(files, 1):
+        try:
+            found.append(explain(table, machine))
+        except UsageError as error:
+            if len(files) == 1:
+                raise
+            raise UsageError(f"run {number} of {len(files)}: {error.message}", hint=error.hint) from error
+    return tuple(found)
+
+
+def _status(findings: tuple[Finding, ...]) -> int:
+    certainties = {finding.certainty for finding in findings}
+    if certainties & {"seen", "likely"}:
+        return EXIT_SLOW
+    return EXIT_UNJUDGED if certainties else EXIT_OK
