@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
+from railwright.diagnosis.curve_findings import seen_in
+from railwright.diagnosis.curve_shape import cut_off, shape_notes
 from railwright.diagnosis.doubts import weighed
-from railwright.diagnosis.foreign import Machine, busbw_scale, differences, is_busbw, judge_rows, machine_for
+from railwright.diagnosis.foreign import (
+    Machine,
+    busbw_scale,
+    differences,
+    is_busbw,
+    judge_rows,
+    machine_for,
+)
 from railwright.diagnosis.hypotheses import Fitted, fit
 from railwright.diagnosis.judged import Judged, State, Verdict
 from railwright.diagnosis.nccl_paths import NO_MACHINE
@@ -59,6 +68,8 @@ def explain(file: ForeignFile, machine: Machine | None) -> Explained:
     if file.subject.kind == "collective":
         rows = weighed(rows, headline, placed.cluster.hosts if placed is not None else 1)
     verdict = _verdict(rows, headline)
+    if verdict.state == "ok" and cut_off(file):
+        verdict = Verdict(state="unknown", why=f"{verdict.why}, but the text ends before the run's own last size")
     curves = verdict.state in ("slow", "unknown", "failed")
     host = placed.cluster.host if placed is not None else NO_MACHINE
     facts = Facts(topology=host, environment=file.environment)
@@ -66,6 +77,7 @@ def explain(file: ForeignFile, machine: Machine | None) -> Explained:
     # What could not be looked at says nothing here.
     findings = tuple(finding for finding in looked if finding.certainty != "could not look")
     notes = differences(file, machine.cluster, placed.cluster) if machine is not None and placed is not None else ()
+    findings = (*findings, *seen_in(file, placed, rows))
     return Explained(
         tool=file.tool,
         version=file.version,
@@ -79,7 +91,7 @@ def explain(file: ForeignFile, machine: Machine | None) -> Explained:
         verdict=verdict,
         hypotheses=fit(file, placed) if curves and placed is not None else (),
         findings=findings,
-        notes=(*notes, *file.notes),
+        notes=(*notes, *shape_notes(file, rows), *file.notes),
         bandwidths_are="busbw" if is_busbw(file) else "",
         status=_status(verdict.state, rows, findings),
     )

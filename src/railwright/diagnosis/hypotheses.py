@@ -41,6 +41,8 @@ _STAGED_BYTES_PER_S = 16e9
 _NOT_HIDDEN = 2.0
 """A library that does not overlap the two copies through host memory takes twice as long."""
 _MEASURED_ABOVE = 1.02
+_CLEARLY_ABOVE = 1.5
+"""Bands of collectives are less certain than rates of links."""
 _OF_STREAMS = {
     "tcp_fallback": (
         "the data goes over TCP sockets and not over RDMA",
@@ -172,7 +174,9 @@ def _collective_curve(file: ForeignFile, _machine: Machine, case: Case, sizes: l
             continue
         middle = math.sqrt(rate.expected_low * rate.expected_high)
         curve[size] = Point(middle, rate.expected_low, rate.expected_high, min(1.0, middle / large))
-    return curve
+    fastest = max(curve.values(), key=lambda point: point.high, default=None)
+    # What a fault leaves at most no size can exceed.
+    return {} if fastest and _fastest(file) > _CLEARLY_ABOVE * fastest.high else curve
 
 
 def _stream_curve(file: ForeignFile, machine: Machine, case: Case, sizes: list[int]) -> Curve:

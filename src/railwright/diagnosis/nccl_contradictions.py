@@ -9,7 +9,14 @@ from collections.abc import Iterator
 from operator import attrgetter
 
 from railwright.diagnosis.nccl_evidence import MAX_WHERE, could_not_look, log_lines, named
-from railwright.diagnosis.nccl_networks import no_gdr, no_peer_to_peer, receive_over_cpu, sockets, unused_nics
+from railwright.diagnosis.nccl_networks import (
+    no_gdr,
+    no_peer_to_peer,
+    only_sockets,
+    receive_over_cpu,
+    sockets,
+    unused_nics,
+)
 from railwright.diagnosis.nccl_paths import Ways
 from railwright.diagnosis.nccl_settings import costly_settings, differing_settings
 from railwright.faults.fault import Finding, OfLog
@@ -36,6 +43,7 @@ def _contradictions(log: NcclLog, topology: Topology | None) -> Iterator[Finding
     if not log.communicators:
         why = "the log names no communicator: it ends before or begins after the set-up"
         yield could_not_look("nccl_rings", why)
+        yield from only_sockets(log, topology)
         return
     main = log.main
     ways = Ways(log, main, topology)

@@ -12,7 +12,7 @@ from railwright.faults.fault import Finding, OfPath
 from railwright.groups import grouped
 from railwright.results.readers.nccl_log_model import Communicator, Connection, NcclLog
 from railwright.results.records import Evidence
-from railwright.topology.devices import EthernetLink, InfinibandLink, PathKind, Topology
+from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, PathKind, Topology
 
 _SHOW_MACHINE = "give the machine (--host SHAPE, or a capture), or log with GRAPH in NCCL_DEBUG_SUBSYS"
 
@@ -108,6 +108,16 @@ def no_gdr(log: NcclLog, main: Communicator, ways: Ways) -> Iterator[Finding]:
             remedy=f"{remedy}; {_SHOW_MACHINE}, so that the distance is known",
             evidence=log_lines(log, [*refused, *(one.line for one in bounced[:2])]),
         )
+    elif unknown and unknown == len(_networked(main)):
+        yield Finding(
+            fault="nccl_no_gdr",
+            where=named(f"NIC {one.nic}" for one in bounced)[:MAX_WHERE],
+            certainty="possible",
+            says=f"none of the {unknown} connections over a network uses GPUDirect RDMA",
+            costs=costs,
+            remedy=f"{remedy}; {_SHOW_MACHINE}, so that the distance is known",
+            evidence=log_lines(log, (one.line for one in bounced[:2])),
+        )
     elif unknown:
         why = f"{unknown} connections do without GPUDirect RDMA, and how near NIC and GPU are is not known"
         yield could_not_look("nccl_no_gdr", why, _SHOW_MACHINE)
@@ -167,6 +177,25 @@ def sockets(log: NcclLog, main: Communicator, topology: Topology | None) -> Iter
     )
 
 
+def only_sockets(log: NcclLog, topology: Topology | None) -> Iterator[Finding]:
+    """A log without a connection that names the socket network alone, on a machine whose NICs can do RDMA."""
+    used = [one for one in log.networks if one.state == "used"]
+    protocols = [link.protocol for link in topology.links] if topology is not None else []
+    able = any(
+        isinstance(one, InfinibandLink | EfaLink) or (isinstance(one, EthernetLink) and one.rdma) for one in protocols
+    )
+    if able and used and all(one.name == "Socket" for one in used):
+        yield Finding(
+            fault="nccl_sockets",
+            where=named(one.host or "log" for one in used)[:MAX_WHERE],
+            certainty="seen",
+            says="NCCL uses the network Socket, although the machine given has RDMA NICs",
+            remedy="`ibv_devices` or `fi_info` in the job's container must list the NICs; look at NCCL_NET and at the"
+            " line NET/Plugin of NCCL_DEBUG=INFO",
+            evidence=log_lines(log, (one.line for one in used)),
+        )
+
+
 def unused_nics(log: NcclLog, main: Communicator) -> Iterator[Finding]:
     """NICs that NCCL listed and no connection of their host uses."""
     used: dict[str, set[int]] = defaultdict(set)
@@ -174,7 +203,16 @@ def unused_nics(log: NcclLog, main: Communicator) -> Iterator[Finding]:
     for one in _networked(main):
         rank = one.target if one.direction == "receive" else one.source
         used[hosts.get(rank, "")].add(one.nic or 0)
-    idle = [nic for nic in log.nics if nic.network != "Socket" and nic.host in used and nic.index not in used[nic.host]]
+    listed = {host: {nic.index for nic in log.nics if nic.host == host} for host in used}
+    idle = [
+        nic
+        for nic in log.nics
+        # An index that was not listed is of a virtual NIC, made of listed ones (NCCL since 2.26): they are used by it.
+        if nic.network != "Socket"
+        and nic.host in used
+        and used[nic.host] <= listed[nic.host]
+        and nic.index not in used[nic.host]
+    ]
     if idle and not any(one.network == "Socket" for one in _networked(main)):
         names = ", ".join(dict.fromkeys(f"{nic.name} (NIC {nic.index}, {nic.link})" for nic in idle[:6]))
         yield Finding(

@@ -49,8 +49,12 @@ def _ways(case: Case) -> Ways:
         return
     ways = [("one NIC of each host carries nothing", nics[-1:])]
     if len(nics) >= _MANY:
-        unused = nics[1::2]
-        ways.append((f"{len(unused)} of {len(nics)} NICs of each host carry nothing", unused))
+        # Halves of halves: an instance or a pod is often given the number of NICs of a smaller one.
+        left = nics[::2]
+        while left:
+            unused = [nic for nic in nics if nic not in left]
+            ways.append((f"{len(unused)} of {len(nics)} NICs of each host carry nothing", unused))
+            left = left[: len(left) // 2]
     for says, unused in ways:
         yield FAULT.supposed(
             says,

@@ -43,7 +43,7 @@ _RANK = re.compile(
     r"# {1,4}Rank +(\d{1,7})(?: +Group +(\d{1,7}))? +Pid +(\d{1,10}) on +(\S{1,255}) device +\d{1,4} "
     r"\[[0-9A-Fa-fx:.]{1,20}\] ?(.{0,80})"
 )
-_VARIABLE = re.compile(r"\b(NCCL_[A-Z0-9_]{1,60})(?:=| set by environment to )([^\s\\;\"']{1,200})")
+_VARIABLE = re.compile(r"\b(NCCL_[A-Z0-9_]{1,60})(?:=| set by environment to | set to )([^\s\\;\"']{1,200})")
 _LOGGED_RANKS = re.compile(r"NCCL INFO (?:ncclCommInit\w{1,20} )?comm \S{1,20} rank \d{1,7} nranks (\d{1,7})\b")
 _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values +: +(\d{1,18})\b")
 _AVERAGE = re.compile(r"# Avg bus bandwidth +: +(\S{1,24})")

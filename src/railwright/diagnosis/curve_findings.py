@@ -1,0 +1,57 @@
+"""What a table shows together with its machine and settings, without a curve of a fault: as findings with evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from railwright.diagnosis.curve_shape import fall_of
+from railwright.diagnosis.foreign import Machine
+from railwright.diagnosis.judged import Judged
+from railwright.faults import nic_unused, uplinks_shared
+from railwright.faults.fault import Finding, Place
+from railwright.faults.parts import rdma_ports
+from railwright.results.readers.foreign_file import ForeignFile
+from railwright.results.records import Evidence
+from railwright.units import format_size
+
+_HCA = "NCCL_IB_HCA"
+_COLLAPSE = 3.0
+
+
+def seen_in(file: ForeignFile, machine: Machine | None, rows: Sequence[Judged]) -> tuple[Finding, ...]:
+    """All findings. Without a machine there are none."""
+    return () if machine is None else tuple(_seen_in(file, machine, rows))
+
+
+def _seen_in(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Iterator[Finding]:
+    yield from _fewer_nics_named(file, machine)
+    fall = fall_of(rows)
+    slow = any(row.verdict.state == "slow" for row in rows)
+    between = machine.cluster.hosts > 1 and file.subject.transport == "nccl"
+    if fall and slow and between and fall.lasts and fall.factor >= _COLLAPSE:
+        at, before = format_size(fall.size_bytes), format_size(fall.before_bytes)
+        yield uplinks_shared.FAULT.finding(
+            (Place("network"),),
+            f"from {at} on the rate is 1/{fall.factor:.1f} of that at {before}: flows hinder each other in the"
+            " network once messages are long, as on shared uplinks; a slow link would not have carried the smaller",
+            Evidence(claim="curve", value=f"1/{fall.factor:.1f} at {at}", seen="the table"),
+            certainty="possible",
+            remedy="the same test with hosts of one leaf only; counters of discards, pauses and ECN marks of the"
+            " switches between them",
+        )
+
+
+def _fewer_nics_named(file: ForeignFile, machine: Machine) -> Iterator[Finding]:
+    """NCCL_IB_HCA that names fewer NICs than the host has, for more GPUs than it names."""
+    value = file.environment.get(_HCA, "")
+    named = [word for word in value.lstrip("=").split(",") if word]
+    ports = len(rdma_ports(machine.cluster.host))
+    each = file.ranks // machine.cluster.hosts if file.ranks else 0
+    exact = value and not value.startswith("^") and all(word.rstrip(":0123456789") != word for word in named)
+    if exact and len(named) < min(ports, each):
+        yield nic_unused.FAULT.finding(
+            (Place("environment"),),
+            f"{_HCA}={value[:80]} names {len(named)} of the {ports} NICs of each host, for {each} GPUs",
+            Evidence(claim="setting", value=f"{_HCA}={value[:80]}", seen="environment of the run"),
+            remedy=f"unset {_HCA}, or name one NIC for each GPU (NCCL User Guide, Environment Variables)",
+        )

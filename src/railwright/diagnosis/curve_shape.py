@@ -1,0 +1,90 @@
+"""What the curve of a table looks like, in words: where it falls, where it ends, which sizes are slow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from railwright.diagnosis.judged import Judged
+from railwright.results.readers.foreign_file import ForeignFile
+from railwright.results.records import size_of
+from railwright.units import format_size
+
+_FALLS = 2.0
+"""From this factor on a rate that is lower at a larger size is no noise."""
+_ENOUGH = 64 * 1024
+"""Below it rates are those of a call, and their ups and downs say little."""
+
+
+class Fall(NamedTuple):
+    """Where a larger size is much slower than a smaller one."""
+
+    size_bytes: int
+    before_bytes: int
+    factor: float
+    lasts: bool
+    """Whether no larger size reaches again what was there before."""
+
+
+def fall_of(rows: Sequence[Judged]) -> Fall | None:
+    """The greatest fall between two sizes, None where there is none."""
+    rates = sorted(_rates(rows).items())
+    found = []
+    for place, ((before, high), (size, low)) in enumerate(pairwise(rates)):
+        if size >= _ENOUGH // 4 and high >= _FALLS * low:
+            rest = [rate for _, rate in rates[place + 1 :]]
+            found.append(Fall(size, before, high / low, lasts=max(rest) < high))
+    return max(found, key=lambda one: one.factor, default=None)
+
+
+def _rates(rows: Sequence[Judged]) -> dict[int, float]:
+    """Size -> the rate of the better placement, in bytes/s."""
+    best: dict[int, float] = {}
+    for row in rows:
+        size = size_of(row.parameters)
+        if size and row.value and row.quantity == "bandwidth_bytes_per_s":
+            best[size] = max(best.get(size, 0.0), row.value)
+    return best
+
+
+def shape_notes(file: ForeignFile, rows: Sequence[Judged]) -> tuple[str, ...]:
+    """Sentences for the notes, the most telling first."""
+    notes = []
+    fall = fall_of(rows)
+    if fall is not None:
+        word = "collapses" if fall.lasts else "dips"
+        notes.append(
+            f"the rate {word} at {format_size(fall.size_bytes)}: 1/{fall.factor:.1f} of that at"
+            f" {format_size(fall.before_bytes)}; NCCL and MPI change algorithm or protocol at some size, and a slow"
+            " link alone makes no larger size slower than a smaller one"
+        )
+    slow = sorted({size_of(row.parameters) or 0 for row in rows if row.verdict.state == "slow"})
+    judged = sorted({size_of(row.parameters) or 0 for row in rows if row.verdict.state in ("slow", "ok")})
+    if slow and slow != judged and slow[-1] < judged[-1]:
+        notes.append(f"slow from {format_size(slow[0])} to {format_size(slow[-1])}; larger sizes are normal")
+    if (missing := _never_ran(file)) is not None:
+        notes.insert(0, missing)
+    return tuple(notes)
+
+
+def cut_off(file: ForeignFile) -> bool:
+    """Whether sizes that the run was told to measure are not in the text."""
+    return _never_ran(file) is not None
+
+
+def _never_ran(file: ForeignFile) -> str | None:
+    settings = file.results[0].settings if file.results else {}
+    last = settings.get("last_size_bytes")
+    factor, step = settings.get("step_factor"), settings.get("step_bytes")
+    largest = max((size_of(result.parameters) or 0 for result in file.results), default=0)
+    if not isinstance(last, int) or largest <= 0:
+        return None
+    following = largest * factor if isinstance(factor, int) and factor > 1 else None
+    if following is None and isinstance(step, int) and step > 0:
+        following = largest + step
+    if following is None or following > last:
+        return None
+    return (
+        f"the run was to go up to {format_size(last)}, the text ends at {format_size(largest)}: it was cut off or died"
+    )
