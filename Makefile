@@ -54,8 +54,8 @@ test-machine: test-deps ## The Python tests that start processes: MPI, labs, sta
 	$(BIN)/python -m pytest -m machine --dist loadfile --tx "$$(($$(nproc) + 1))*popen//python=scripts/test-worker"
 
 .PHONY: test-long
-test-long: .venv/dev-ready ## What takes too long for each change: 1,000 random clusters
-	RAILWRIGHT_TEST_LONG=1 $(BIN)/python -m pytest -n auto tests/limits/test_flow.py
+test-long: .venv/dev-ready ## What takes too long for each change: 1,000 random clusters, 100,000 broken texts
+	RAILWRIGHT_TEST_LONG=1 $(BIN)/python -m pytest -n auto tests/limits/test_flow.py tests/results/readers/test_prefixes.py
 
 # Without these a test that cannot run here would skip itself, and be called ok.
 NEEDED := RAILWRIGHT_TEST_NEEDS_ROOT=1 RAILWRIGHT_TEST_NEEDS_OVS=1

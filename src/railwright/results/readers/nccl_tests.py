@@ -315,6 +315,8 @@ def _timings(columns: list[str], words: list[str], line: int) -> tuple[Timing, .
     timings = []
     for placement, start, end in zip(("out_of_place", "in_place"), starts, [*starts[1:], len(columns)], strict=False):
         cells = dict(zip(columns[start:end], words[start:end], strict=True))
+        if not {"algbw", "busbw"} <= cells.keys():
+            raise refusal(line, "the header has no algbw or no busbw for each time")
         wrong = cells.get("#wrong", cells.get("error", "N/A"))
         extras = {_PER_ITERATION[k]: number(v, k, line).value * 1e-6 for k, v in cells.items() if k in _PER_ITERATION}
         timings.append(
