@@ -302,7 +302,7 @@ def hostile(folder: Path) -> dict[str, tuple[Path, str]]:
     contents = {
         "empty": (b"", "is empty"),
         "blank": (b" \n\t\n" * 1000, "is empty"),
-        "gzip": (gzip.compress(table), "is compressed"),
+        "gzip": (gzip.compress(table)[:-9], "cannot be unpacked"),
         "binary": (b"\x7fELF" + noise, "is no text: byte"),
         "NUL": (table + b"\0\0", f"is no text: byte {len(table)} is a NUL"),
         "UTF-16": (table.decode().encode("utf-16"), "is UTF-16"),

@@ -9,7 +9,9 @@ from railwright.results.readers.nccl_table import TYPE_BYTES
 from railwright.results.readers.nccl_tests_torn import begins_row
 
 _ROW = re.compile(
-    r"(?:^|\s)\d{1,19}\s{1,24}\d{1,19}\s{1,12}(?:" + "|".join(TYPE_BYTES) + r")\s{1,12}[a-z]{3,12}\s{1,12}-?\d"
+    r"(?:^|\s)\d{1,19}\s{1,24}\d{1,19}\s{1,12}(?:"
+    + "|".join(TYPE_BYTES)
+    + r")\s{1,12}[a-z]{3,12}\s{1,12}-?\d[\d.]{0,20}(?:[\s\[]|$)"
 )
 
 
