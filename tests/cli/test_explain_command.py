@@ -295,8 +295,10 @@ def test_a_closed_standard_input_is_a_clear_error() -> None:
     assert done.stderr.startswith("railwright: cannot read standard input: it is closed\nhint: ")
 
 
-def hostile(folder: Path) -> dict[str, tuple[Path, str]]:
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory) -> dict[str, tuple[Path, str]]:
     """name -> (file, what must be said)."""
+    folder = tmp_path_factory.mktemp("hostile")
     table = TABLE.read_bytes()
     noise = random.Random(7).randbytes(3 * 2**20)
     contents = {
@@ -331,8 +333,8 @@ def hostile(folder: Path) -> dict[str, tuple[Path, str]]:
     return found
 
 
-def test_what_is_no_output_of_a_tool_is_refused_at_once(tmp_path: Path) -> None:
-    for name, (file, said) in hostile(tmp_path).items():
+def test_what_is_no_output_of_a_tool_is_refused_at_once(hostile) -> None:
+    for name, (file, said) in hostile.items():
         for machine in ([], ["--host", "hgx-h200"]):
             status, done = explained(file, *machine)
             assert status == 2, name
@@ -344,13 +346,13 @@ def test_what_is_no_output_of_a_tool_is_refused_at_once(tmp_path: Path) -> None:
             assert done.stdout == ""
 
 
-@pytest.mark.parametrize("name", ["garbage", "pipe", "NUL", "missing"])
-def test_the_command_itself_refuses_them_with_one_message(answer, name: str) -> None:
-    file, said = hostile(answer.folder)[name]
-    done = answer("explain", str(file))
-    assert done.status == 2
-    assert said in done.message()
-    assert done.out == ""
+def test_the_command_itself_refuses_them_with_one_message(answer, hostile) -> None:
+    for name in ("garbage", "pipe", "NUL", "missing"):
+        file, said = hostile[name]
+        done = answer("explain", str(file))
+        assert done.status == 2, name
+        assert said in done.message(), name
+        assert done.out == "", name
 
 
 def test_nothing_of_a_file_reaches_the_terminal_unescaped() -> None:

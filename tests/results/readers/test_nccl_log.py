@@ -285,7 +285,8 @@ def test_a_line_of_ten_megabytes_costs_no_more_than_its_beginning():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_log_cut_anywhere_is_read_or_refused(name):
     text = (LOGS / name).read_text(encoding="utf-8")
-    for cut in range(0, len(text), max(len(text) // 60, 1)):
+    places = 60 if len(text) < 30_000 else 20
+    for cut in range(0, len(text), max(len(text) // places, 1)):
         try:
             nccl_log.read(text[:cut])
             nccl_log.read(text[cut:])
