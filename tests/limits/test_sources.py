@@ -24,9 +24,8 @@ def unsourced_numbers(source: str) -> list[str]:
         elif isinstance(node, ast.Dict) and all(_holds_constant(value) for value in node.values):
             sourced.update(key for key in node.keys if key is not None)
             sourced.update(part for value in node.values if isinstance(value, ast.Tuple) for part in value.elts)
-        elif isinstance(node, ast.Slice) or (  # a text or list cut for display, or how much is remembered
-            (isinstance(node, ast.keyword) and node.arg == "maxsize")
-            or (isinstance(node, ast.GeneratorExp) and _holds_constant(node.elt))
+        elif isinstance(node, ast.Slice) or (  # a text or list cut for display
+            (isinstance(node, ast.GeneratorExp) and _holds_constant(node.elt))
             or (isinstance(node, ast.DictComp) and _holds_constant(node.value))
         ):
             sourced.update(ast.walk(node))

@@ -14,12 +14,16 @@ from collections.abc import Iterator
 
 from railwright.limits.flow import Cut, reach
 from railwright.limits.flow_graph import FlowGraph
+from railwright.limits.limit import Constant, Source
 from railwright.topology.devices import GPU_LINKS, InternalLink, PcieLink, Topology
 
 _Group = frozenset[str]
 """Ids of devices: GPUs, and what is between them."""
-_MOST_TOUCHED = 2 * 2
-"""Groups of NVLink below one link that are added and taken away one by one; more of them go together."""
+_MOST_TOUCHED = Constant(
+    4,
+    "groups of NVLink below one link that are added and taken away one by one; more of them go together",
+    Source("Railwright docs/collectives.md", "our choice: it bounds the cuts of one link to 3^4"),
+)
 
 
 def group_cuts(host: Topology, graph: FlowGraph, demand: float) -> Iterator[Cut]:
@@ -45,7 +49,7 @@ def _groups(host: Topology) -> Iterator[tuple[str, _Group]]:
         yield f"NVLink's group {number}", island
     for name, below in _below(host):
         touched = [island for island in islands if island & below]
-        if len(touched) > _MOST_TOUCHED:
+        if len(touched) > _MOST_TOUCHED.value:
             touched = [frozenset().union(*touched)]
         for number, variant in enumerate(itertools.product(*(_with(island, below) for island in touched))):
             added, taken = (
