@@ -40,11 +40,12 @@ def of_messages(bounds: Bounds, subject: Subject, size: int) -> Bounds:
     limit, expected = bounds
     if expected is None:
         return bounds
-    share = _OF_VERBS
-    if subject.transport != "verbs":
+    if subject.transport == "verbs":
+        share = _OF_VERBS
+    elif size < RENDEZVOUS_ENDS:
+        share = _OF_SMALL
+    else:
         share = _OF_MPI_BOTH_WAYS if subject.both_ways else _OF_MPI
-    if size < RENDEZVOUS_ENDS:
-        share = min(share, _OF_SMALL) if subject.transport != "verbs" else share
     return limit, replace(expected, doubtful_to=min(expected.low * share, expected.doubtful_to or expected.low))
 
 

@@ -111,11 +111,10 @@ def _supposed(file: ForeignFile, case: Case) -> Iterator[Supposed]:
     """Every way in which a fault could be there, of the faults that the tool can have, in words that fit the tool."""
     able = (fault for fault in FAULTS if file.subject.transport in fault.transports)
     for one in (one for fault in able for one in fault.suppose(case)):
-        if not _is_stream(file):
-            yield one
-        else:
+        if _is_stream(file):
             says, tell_apart = _OF_STREAMS.get(one.fault, (one.says, one.tell_apart))
-            yield replace(one, says=says, tell_apart=tell_apart)
+            one = replace(one, says=says, tell_apart=tell_apart)
+        yield one
 
 
 def _merged(found: list[Fitted]) -> list[Fitted]:

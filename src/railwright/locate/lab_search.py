@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from random import Random
 
@@ -13,7 +14,7 @@ from railwright.diagnosis.localise.cover import CoverKind, RouteCover
 from railwright.diagnosis.localise.explain import Suspicion
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Round
-from railwright.diagnosis.localise.procedure import Outcome, Rounds, locate
+from railwright.diagnosis.localise.procedure import Rounds, carry_out, locate
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.trial import Tested, tested
 from railwright.errors import CannotJudge
@@ -71,9 +72,9 @@ def search(lab: Lab, rounds: Rounds, *, seed: int, cover: CoverKind | None, tell
     probes = LabProbes(lab, fabric, tell)
     begun = time.monotonic()
     covering: Iterable[Round] = RouteCover(fabric, cover).rounds(random) if cover else ()
-    outcome = _drive(locate(fabric, random, replace(rounds, least_gap=_LEAST_GAP), covering), probes)
+    outcome = carry_out(locate(fabric, random, replace(rounds, least_gap=_LEAST_GAP), covering), probes.measure)
     seen = [one for each in probes.seen for one in each]
-    if not any(one.ratio == one.ratio for one in seen):
+    if all(math.isnan(one.ratio) for one in seen):
         why = next((one.trouble for one in seen if one.trouble), "no flow was planned")
         raise CannotJudge(f"no probe ran in lab {lab.name}: {why}", hint="railwright lab status")
     busy = _busy(lab, fabric, outcome.explanation.suspicions)
@@ -88,19 +89,10 @@ def search(lab: Lab, rounds: Rounds, *, seed: int, cover: CoverKind | None, tell
         seconds=round(time.monotonic() - begun, 2),
         sent_bytes=probes.bytes_sent,
         tested=tested(outcome),
-        not_measured=sum(one.ratio != one.ratio for one in seen),
+        not_measured=sum(math.isnan(one.ratio) for one in seen),
         suspects=tuple(all_suspects(outcome, signs, probes.paths, busy)),
         pairs=tuple(_pairs(fabric, probes)),
     )
-
-
-def _drive(rounds: Generator[Round, None, Outcome], probes: LabProbes) -> Outcome:
-    try:
-        while True:
-            probes.measure(next(rounds))
-    except StopIteration as ended:
-        outcome: Outcome = ended.value
-        return outcome
 
 
 def _pairs(fabric: Fabric, probes: LabProbes) -> Iterable[PairSeen]:
@@ -115,7 +107,7 @@ def _pairs(fabric: Fabric, probes: LabProbes) -> Iterable[PairSeen]:
                 destination=fabric.node_name(seen.flow.destination),
                 over=(*ups, *downs),
                 source_port=seen.port,
-                ratio=round(seen.ratio, 4) if seen.ratio == seen.ratio else None,
+                ratio=None if math.isnan(seen.ratio) else round(seen.ratio, 4),
                 sent=seen.sent,
                 lost=seen.sent - seen.received,
                 trouble=seen.trouble,

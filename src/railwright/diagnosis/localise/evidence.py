@@ -7,6 +7,7 @@ several had its rate, the link shares nothing out, so that what slowed the other
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -89,7 +90,7 @@ def observe(fabric: Fabric, rounds: Sequence[Round], least_gap: float = LEAST_GA
 
 def _healthy(rounds: Iterable[Round]) -> tuple[float, float]:
     """The level of healthy flows, and their spread around it: by the upper half, which slow flows do not reach."""
-    ratios = sorted(ratio for one in rounds for ratio in one.ratio if ratio == ratio)
+    ratios = sorted(ratio for one in rounds for ratio in one.ratio if not math.isnan(ratio))
     if not ratios:
         return 1.0, 0.0
     upper = ratios[len(ratios) // 2 :] if ratios[len(ratios) // 2] > 0.9 * ratios[-1] else _cluster(ratios)
@@ -114,7 +115,7 @@ def _add(found: Evidence, one: Round) -> None:
         ratio = raw / scale
         found.flows.append(flow)
         found.ratio.append(ratio)
-        if ratio != ratio:
+        if math.isnan(ratio):
             continue
         share, rate = flow.share, flow.share * ratio
         for each in flow.path:

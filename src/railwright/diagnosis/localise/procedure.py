@@ -5,7 +5,7 @@ A caller measures each round that it is given, in place, and asks for the next. 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from random import Random
 
@@ -71,6 +71,16 @@ def locate(
     outcome = Outcome(evidence, explanation, slow_routes(evidence, explanation), done)
     yield from _cover(outcome, random, cover, wanted.least_gap)
     return outcome
+
+
+def carry_out(rounds: Generator[Round, None, Outcome], measure: Callable[[Round], None]) -> Outcome:
+    """Measure every round of a search, each in place; returns its outcome."""
+    try:
+        while True:
+            measure(next(rounds))
+    except StopIteration as ended:
+        outcome: Outcome = ended.value
+        return outcome
 
 
 def _doubtful_by_marks(fabric: Fabric, done: list[Round]) -> list[int]:

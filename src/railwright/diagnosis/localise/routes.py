@@ -7,6 +7,7 @@ of one pair of ports if another pair on the same path was fast, or none was trie
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -50,7 +51,7 @@ def slow_routes(evidence: Evidence, explanation: Explanation) -> list[RouteSuspi
     middles = {key[2][1:-1] for key in wanted}
     others: dict[tuple[int, ...], dict[RouteKey, list[float]]] = {}
     for flow, ratio in zip(evidence.flows, evidence.ratio, strict=True):
-        if flow.path[1:-1] not in middles or ratio != ratio:
+        if flow.path[1:-1] not in middles or math.isnan(ratio):
             continue
         key = _key(flow)
         others.setdefault(key[2][1:-1], {}).setdefault(key, []).append(ratio)

@@ -11,7 +11,7 @@ from railwright.diagnosis.localise.baselines import Baseline, baselines
 from railwright.diagnosis.localise.cover import CoverKind, RouteCover
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Round
-from railwright.diagnosis.localise.procedure import ROUND_S, Outcome, Rounds, locate
+from railwright.diagnosis.localise.procedure import ROUND_S, Outcome, Rounds, carry_out, locate
 from railwright.diagnosis.localise.records import Fault, Suspect
 from railwright.diagnosis.localise.score import Score, score_links, score_routes
 from railwright.diagnosis.localise.simulate import Simulator, Weather
@@ -83,23 +83,13 @@ def run(
     simulator = Simulator(fabric, truth, weather, seed)
     random = Random(seed + 1)
     covering: Iterable[Round] = RouteCover(fabric, cover).rounds(random) if cover else ()
-    outcome = _drive(fabric, simulator, random, rounds, covering)
+    outcome = carry_out(locate(fabric, random, rounds, covering), simulator.measure)
     links, routes = score_links(outcome, truth), score_routes(outcome, truth)
     others: list[Baseline] = []
     if with_baselines:
         bad = set(truth.left) - truth.occupied
         others = baselines(fabric, lambda: Simulator(fabric, truth, weather, seed), bad, random)
     return _record(fabric, described, truth, weather, seed, simulator, outcome, (links, routes), tuple(others))
-
-
-def _drive(fabric: Fabric, simulator: Simulator, random: Random, rounds: Rounds, cover: Iterable[Round]) -> Outcome:
-    search = locate(fabric, random, rounds, cover)
-    try:
-        while True:
-            simulator.measure(next(search))
-    except StopIteration as ended:
-        outcome: Outcome = ended.value
-        return outcome
 
 
 def _record(
