@@ -64,7 +64,10 @@ class Child:
 
     argv: Sequence[str]
     environment: Mapping[str, str] | None = None
+    answer_alone: bool = False
+    """Whether what it complains of, on stderr, is told only if it fails: `ip -json` answers well and complains too."""
     output: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_OUTPUT_LINES))
+    complaints: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_OUTPUT_LINES))
 
     def __enter__(self) -> Child:
         try:
@@ -73,15 +76,20 @@ class Child:
                 env=dict(self.environment) if self.environment is not None else None,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.PIPE if self.answer_alone else subprocess.STDOUT,
                 start_new_session=True,
                 preexec_fn=die_with_parent,
             )
         except OSError as error:
             raise UsageError(f"cannot start {self.argv[0]}: {error.strerror}") from error
-        assert self._popen.stdout is not None
-        self._reader = threading.Thread(target=self._collect, args=(self._popen.stdout,), daemon=True)
-        self._reader.start()
+        streams = ((self._popen.stdout, self.output), (self._popen.stderr, self.complaints))
+        self._readers = [
+            threading.Thread(target=self._collect, args=(stream, lines), daemon=True)
+            for stream, lines in streams
+            if stream is not None
+        ]
+        for reader in self._readers:
+            reader.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -104,11 +112,13 @@ class Child:
         except subprocess.TimeoutExpired:
             timed_out = True
             self.stop()
-        self._reader.join(1.0)
+        for reader in self._readers:
+            reader.join(1.0)
         status = self._popen.returncode
         # One that was killed and has not ended has no status yet; its output says so.
         ended = -signal.SIGKILL if status is None else status
-        return Finished(returncode=ended, output=list(self.output), timed_out=timed_out)
+        told = [*self.output, *(self.complaints if ended != 0 else ())]
+        return Finished(returncode=ended, output=told, timed_out=timed_out)
 
     def stop(self, grace_s: float = 1.0) -> None:
         """SIGTERM to the whole group, SIGKILL to what is left after `grace_s`.
@@ -136,14 +146,23 @@ class Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, number)
 
-    def _collect(self, stream: IO[bytes]) -> None:
+    def _collect(self, stream: IO[bytes], lines: deque[str]) -> None:
         # readline is bounded: a child that prints no newline cannot fill our memory.
         while line := stream.readline(_LINE_LIMIT):
-            self.output.append(line.decode("utf-8", "replace").rstrip("\n"))
+            lines.append(line.decode("utf-8", "replace").rstrip("\n"))
         stream.close()
 
 
 def run(argv: Sequence[str], *, timeout_s: float, environment: Mapping[str, str] | None = None) -> Finished:
     """Run a child to its end. Raises UsageError if it cannot be started."""
     with Child(argv, environment) as child:
+        return child.wait(timeout_s)
+
+
+def ask(argv: Sequence[str], *, timeout_s: float) -> Finished:
+    """Run a child to its end; its output is its answer alone, or also what it complained of if it failed.
+
+    Raises UsageError if it cannot be started.
+    """
+    with Child(argv, answer_alone=True) as child:
         return child.wait(timeout_s)

@@ -12,7 +12,7 @@ from railwright.errors import CannotJudge, UsageError, unknown_name
 from railwright.lab.reach import NamespaceReach, first_that_arrives
 from railwright.lab.state import NETNS
 from railwright.lab.traffic import Route
-from railwright.process import run
+from railwright.process import ask
 
 PREFIX = "netns:"
 """What a host of `--hosts` begins with that is such a namespace."""
@@ -119,7 +119,7 @@ class NetnsReach(NamespaceReach):
 
     def _up(self, host: str) -> list[_Interface]:
         """The interfaces that are up. Raises CannotJudge if they cannot be read."""
-        ended = run(["ip", "-netns", self._name(host), "-json", "address"], timeout_s=_ASK_S)
+        ended = ask(["ip", "-netns", self._name(host), "-json", "address"], timeout_s=_ASK_S)
         try:
             if ended.returncode != 0:
                 raise CannotJudge(f"the interfaces of {host} cannot be read: {' '.join(ended.output)[:200]}")

@@ -15,7 +15,7 @@ import msgspec
 from railwright.errors import CannotJudge, UsageError
 from railwright.lab.state import ENTER, NETNS
 from railwright.net.view import Address, Neighbour, Port, PortAddress, Route, Unseen, Way
-from railwright.process import Finished, run
+from railwright.process import Finished, ask, run
 
 _INSIDE = Path(__file__).with_name("inside.py")
 _ASK_S, _ROLE_S = 20.0, 2.0
@@ -179,7 +179,7 @@ def ways_to(netns: str | None, targets: Sequence[Address]) -> tuple[Way, ...]:
 def ip(netns: str | None, kind: type[Answer], *words: str) -> Answer:
     """The output of `ip -json` there. Raises CannotJudge."""
     try:
-        ended = run(argv_within(netns, ["ip", "-json", *words]), timeout_s=_ASK_S)
+        ended = ask(argv_within(netns, ["ip", "-json", *words]), timeout_s=_ASK_S)
     except UsageError as error:
         raise CannotJudge(error.message, hint="install iproute2") from error
     return _decoded(ended, kind, f"ip {' '.join(words)} in {netns or 'this namespace'}")
