@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -94,14 +96,33 @@ def lost(lab: Lab, source: str, destination: str, spine: str, size_bytes: int = 
 
 def state_of_ports(lab: Lab) -> dict[str, list[str]]:
     """Queues, flags, MTUs and filters of every node, without counters."""
-    asked = (["tc", "qdisc", "show"], ["tc", "class", "show"], ["ip", "-d", "link", "show"], ["nft", "list", "ruleset"])
     found = {}
     for node in lab.plan.nodes:
-        ports = [cable.port_of(node.name) for cable in lab.plan.cables_of(node.name)]
-        classes = [["tc", "class", "show", "dev", port] for port in ports]
-        for argv in (*asked[:1], *classes, *asked[2:]):
-            found[f"{node.name}: {' '.join(argv)}"] = lab.run(node.name, argv).output
+        asked = [["nft", "list", "ruleset"]]
+        for port in (cable.port_of(node.name) for cable in lab.plan.cables_of(node.name)):
+            asked += [["tc", kind, "show", "dev", port] for kind in ("qdisc", "class")]
+            asked.append(["ip", "-d", "link", "show", "dev", port])
+        for argv in asked:
+            # Without stderr: `ip` complains there of namespaces that others are just making or removing.
+            inside = ["ip", "netns", "exec", lab.namespace(node.name), *argv]
+            answer = subprocess.run(inside, stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE_S)
+            found[f"{node.name}: {' '.join(argv)}"] = answer.stdout.splitlines()
     return found
+
+
+def expect_ports(lab: Lab, before: dict[str, list[str]]) -> None:
+    """Every port is as it was, and what is not is named. The kernel tells of a carrier a little after it came."""
+    differing: dict[str, tuple[list[str], list[str]]] = {}
+
+    def same() -> bool:
+        now = state_of_ports(lab)
+        differing.clear()
+        differing.update({asked: (answer, now[asked]) for asked, answer in before.items() if now[asked] != answer})
+        return not differing
+
+    with contextlib.suppress(pytest.fail.Exception):
+        wait_until(same, "every port as it was")
+    assert differing == {}, "before and now"
 
 
 def test_a_slow_link_is_slow_in_one_direction_only(lab: Lab) -> None:
@@ -139,22 +160,25 @@ def test_a_slow_host_has_slow_nics_and_little_cpu(lab: Lab) -> None:
     assert rate(lab, "host2", "host0", "spine0") < SLOW * RATE_BITS_PER_S
     expect_fast(lab, "host0", "host3", "spine0")
     group = cpu.group_of(lab, "host2")
-    throttled = throttled_s(group)
-    loop = "import time\nwhile time.process_time() < 0.2: pass"
-    assert lab.run("host2", [sys.executable, "-I", "-c", loop]).returncode == 0
-    assert throttled_s(group) - throttled > 4 * 0.2, "with a tenth of a CPU it is held back for nine times as long"
+    loop = "import time\nwhile time.process_time() < 0.1: pass"
+
+    def held_back() -> bool:
+        before = periods_held_back(group)
+        assert lab.run("host2", [sys.executable, "-I", "-c", loop]).returncode == 0
+        return periods_held_back(group) > before
+
+    # A machine so busy that a tenth of a CPU is all that anybody gets holds nobody back.
+    wait_until(held_back, "a process that the kernel held back")
     assert not cpu.group_of(lab, "host3").exists()
     heal(lab)
     expect_fast(lab, "host0", "host2", "spine0")
     assert not group.exists()
 
 
-def throttled_s(group: Path) -> float:
-    """For how long the kernel has held the processes of a cgroup back, with either version of cgroups."""
+def periods_held_back(group: Path) -> int:
+    """In how many periods the kernel held the processes of a cgroup back; both versions of cgroups count them."""
     counters = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
-    if "throttled_usec" in counters:
-        return int(counters["throttled_usec"]) / 1e6
-    return int(counters["throttled_time"]) / 1e9
+    return int(counters["nr_throttled"])
 
 
 def test_a_lossy_link_loses_its_share_of_packets_in_one_direction(lab: Lab) -> None:
@@ -244,7 +268,7 @@ def test_every_fault_healed_leaves_every_port_as_it_was(lab: Lab) -> None:
     assert state_of_ports(lab) != before
     heal(lab)
     assert applied(lab) == ()
-    wait_until(lambda: state_of_ports(lab) == before, "every port as it was")
+    expect_ports(lab, before)
 
 
 def test_healing_one_of_two_faults_of_a_port_leaves_the_other(lab: Lab) -> None:
@@ -253,7 +277,7 @@ def test_healing_one_of_two_faults_of_a_port_leaves_the_other(lab: Lab) -> None:
     cursed = put(lab, "cursed_route host0 host2 spine=spine0 rate=5Mb/s")
     assert rate(lab, "host0", "host2", "spine0") < 0.1 * RATE_BITS_PER_S
     assert [one.id for one in heal(lab, [cursed])] == [cursed]
-    assert state_of_ports(lab) == with_one
+    expect_ports(lab, with_one)
     assert [one.id for one in applied(lab)] == [slow]
 
 
@@ -272,7 +296,7 @@ def test_a_fault_that_was_cut_short_is_healed(lab: Lab, monkeypatch: pytest.Monk
     assert group.exists()
     assert [one.fault for one in applied(lab)] == ["host_slow"]
     heal(lab)
-    assert state_of_ports(lab) == before
+    expect_ports(lab, before)
     assert not group.exists()
 
 
