@@ -94,7 +94,9 @@ def _time_s(
     cluster: Cluster, collective: str, algorithm: str, size_bytes: float, large: float, protocol: str, end: _End
 ) -> float:
     if algorithm not in ("ring", "tree", "nvls", "nvlstree"):
-        return end.times * _direct_latency_s(cluster, collective, size_bytes, large) + size_bytes / large
+        # Filling takes as long as the rate says: how far the latency is off is no matter of the rate.
+        filling = _filling_s(cluster, collective, size_bytes, large)
+        return end.times * _direct_latency_s(cluster, collective) + filling + size_bytes / large
     share = 1.0 if cluster.hosts > 1 else _OF_MODEL.value
     times = []
     for name in tuning.protocols(algorithm):
@@ -106,15 +108,21 @@ def _time_s(
     return min(times)
 
 
-def _direct_latency_s(cluster: Cluster, collective: str, size_bytes: float, algbw_bytes_per_s: float) -> float:
-    """Start of the kernel, then one message for each remote peer, several of them in flight, and the time to fill and
-    to drain the buffers between GPU and NIC: a chunk of every peer in flight, at the rate of the whole.
-    """
+def _direct_latency_s(cluster: Cluster, collective: str) -> float:
+    """Start of the kernel, then one message for each remote peer, several of them in flight."""
     one_host = cluster.hosts == 1
-    peers = 1 if collective == "send_recv" else cluster.ranks - cluster.gpus_per_host * domain_hosts(cluster)
-    at_once = min(peers, _PEERS_AT_ONCE.value)
-    message = size_bytes if collective == "send_recv" else size_bytes / cluster.ranks
-    filling = 2 * at_once * min(message, _CHUNK_BYTES.value) / algbw_bytes_per_s
-    steps = 0.0 if one_host else math.ceil(peers / _PEERS_AT_ONCE.value) * _PEER_US.value
+    steps = 0.0 if one_host else math.ceil(_peers(cluster, collective) / _PEERS_AT_ONCE.value) * _PEER_US.value
     start = _START_US.value * (_OF_MODEL.value if one_host else 1.0)
-    return (_LAUNCH_US.value + start + steps) * US + filling
+    return (_LAUNCH_US.value + start + steps) * US
+
+
+def _filling_s(cluster: Cluster, collective: str, size_bytes: float, algbw_bytes_per_s: float) -> float:
+    """To fill and drain the buffers between GPU and NIC, a chunk of every peer in flight, at the rate of the whole."""
+    at_once = min(_peers(cluster, collective), _PEERS_AT_ONCE.value)
+    message = size_bytes if collective == "send_recv" else size_bytes / cluster.ranks
+    return 2 * at_once * min(message, _CHUNK_BYTES.value) / algbw_bytes_per_s
+
+
+def _peers(cluster: Cluster, collective: str) -> int:
+    """To whom a rank sends over the network, or in one host at all."""
+    return 1 if collective == "send_recv" else cluster.ranks - cluster.gpus_per_host * domain_hosts(cluster)
