@@ -135,6 +135,19 @@ debian-packages:
 	.venv-moto/bin/python $(PIP) -r requirements/moto.txt
 	@touch $@
 
+.venv-mutants/ready: requirements/mutants.txt
+	$(PYTHON) -m venv .venv-mutants
+	.venv-mutants/bin/python $(PIP) -r requirements/mutants.txt
+	@touch $@
+
+.cache/gremlins: scripts/mutating/go.mod scripts/mutating/go.sum
+	cd scripts/mutating && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o ../../$@ github.com/go-gremlins/gremlins/cmd/gremlins
+
+.PHONY: mutants
+mutants: test-deps .venv-mutants/ready .cache/gremlins ## Alter 60 lines, one at a time, and see which the tests of HEAD catch: about 3 hours
+	.venv-mutants/bin/python scripts/mutants draw
+	.venv-mutants/bin/python scripts/mutants run head --tests HEAD
+
 .PHONY: format
 format: .venv/dev-ready ## Format and sort imports
 	$(BIN)/ruff check --fix .
@@ -158,4 +171,4 @@ lock: .venv/dev-ready ## Write the locked requirements anew (needs `uv`)
 
 .PHONY: clean
 clean: ## Remove what was built and measured
-	rm -rf .venv .venv-mpich .venv-moto out dist .cache
+	rm -rf .venv .venv-mpich .venv-moto .venv-mutants out dist .cache

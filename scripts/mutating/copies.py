@@ -1,0 +1,65 @@
+"""A tree of the repository in .cache/mutants: the source of one revision, the tests of another; what is altered there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mutating.draw import Mutant
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ("src", ":(glob)node/internal/**/*.go", ":(glob)node/cmd/**/*.go", ":(exclude,glob)node/**/*_test.go")
+BUILD_NATIVE = (
+    "import types, hatch_build as build;"
+    "build.NativeBuildHook.initialize(types.SimpleNamespace(root='.'), 'editable', {'artifacts': []})"
+)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A work tree of its own, with its own .venv: nothing is altered in the tree that is worked in."""
+
+    folder: Path
+
+    def set_up(self, source: str, tests: str) -> None:
+        """Lay it out, or put back whatever an interrupted run left."""
+        if not self.folder.exists():
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            subprocess.run(["git", "worktree", "add", "--force", "--detach", self.folder, tests], cwd=ROOT, check=True)
+        self._git("checkout", "--force", "--detach", tests)
+        self._git("restore", "--source", source, "--", *SOURCE)
+        worker = self.folder / "scripts/test-worker"  # how tests are run is today's, whichever tests
+        worker.write_text((ROOT / "scripts/test-worker").read_text())
+        worker.chmod(0o755)
+        subprocess.run(["make", "test-deps"], cwd=self.folder, check=True)
+        self.build_native()
+
+    @contextlib.contextmanager
+    def altered(self, mutant: Mutant) -> Iterator[None]:
+        """The mutant is in place, and what was there afterwards."""
+        path = self.folder / mutant.path
+        text = path.read_text()
+        try:
+            self._write(path, mutant.apply(text))
+            yield
+        finally:
+            self._write(path, text)
+
+    def _write(self, path: Path, text: str) -> None:
+        """Python tells that a file changed by its size and the second of its change: no two texts share both."""
+        changed = max(time.time(), path.stat().st_mtime + 2)
+        path.write_text(text)
+        os.utime(path, (changed, changed))
+        if path.suffix == ".c":
+            self.build_native()
+
+    def build_native(self) -> None:
+        subprocess.run([".venv/bin/python", "-c", BUILD_NATIVE], cwd=self.folder, check=True)
+
+    def _git(self, *words: str) -> None:
+        subprocess.run(["git", "-c", "advice.detachedHead=false", *words], cwd=self.folder, check=True)

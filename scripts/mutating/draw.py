@@ -1,0 +1,82 @@
+"""Which mutants: drawn at random, spread over packages by their size, at least one of each."""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from mutating.languages import C, Go, Language, Python
+
+SPREAD: tuple[tuple[type[Language], int], ...] = ((Python, 39), (C, 3), (Go, 18))
+"""How many of each language: about as the lines of src/railwright and of node/ are, and of its C and Python."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One line of one file, as it is and as it is altered; `line` counts from 1."""
+
+    number: int
+    language: str
+    package: str
+    path: str
+    line: int
+    kind: str
+    before: str
+    after: str
+
+    def apply(self, text: str) -> str:
+        lines = text.splitlines(keepends=True)
+        if lines[self.line - 1].rstrip("\n") != self.before:
+            sys.exit(f"mutant {self.number}: {self.path}:{self.line} is no longer what was altered; draw again")
+        lines[self.line - 1] = self.after + "\n"
+        return "".join(lines)
+
+
+def spread(sizes: dict[str, int], count: int) -> dict[str, int]:
+    """One for each package, and the rest in proportion to its lines, by largest remainders."""
+    rest = count - len(sizes)
+    quotas = {name: rest * size / sum(sizes.values()) for name, size in sizes.items()}
+    given = {name: 1 + int(quota) for name, quota in quotas.items()}
+    by_remainder = sorted(quotas, key=lambda name: (int(quotas[name]) - quotas[name], name))
+    for name in by_remainder[: count - sum(given.values())]:
+        given[name] += 1
+    return given
+
+
+def draw(tree: Path, seed: int) -> list[Mutant]:
+    """Of a tree of the repository that nothing else uses: candidates are written into it and taken back."""
+    chance = random.Random(seed)
+    found: list[Mutant] = []
+    for language, count in SPREAD:
+        mutator = language(tree)
+        packages = mutator.packages()
+        sizes = {name: sum(len(path.read_text().splitlines()) for path in paths) for name, paths in packages.items()}
+        for package, wanted in sorted(spread(sizes, count).items()):
+            lines = [(path, line) for path in packages[package] for line in range(1, len(path.read_text().splitlines()) + 1)]
+            chance.shuffle(lines)
+            for path, line in lines:
+                if wanted and (mutant := _mutant(mutator, path, line, package, len(found) + 1, chance)):
+                    found.append(mutant)
+                    wanted -= 1
+    return found
+
+
+def _mutant(
+    mutator: Language, path: Path, line: int, package: str, number: int, chance: random.Random
+) -> Mutant | None:
+    kinds = mutator.changes(path).get(line)
+    if not kinds:
+        return None
+    kind = chance.choice(sorted(kinds))
+    after = chance.choice(kinds[kind])()
+    if after is None:
+        return None
+    name = path.relative_to(mutator.tree).as_posix()
+    before = path.read_text().splitlines()[line - 1]
+    mutant = Mutant(number, type(mutator).__name__, package, name, line, kind, before, after)
+    if mutator.runs(path, mutant.apply(path.read_text())):
+        return mutant
+    print(f"drawn again, as it does not run: {name}:{line} {after.strip()}", file=sys.stderr)
+    return None

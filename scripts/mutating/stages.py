@@ -1,0 +1,134 @@
+"""Which tests a mutant has to pass, the nearest first, and how they are run: each command ends by itself or by its limit."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mutating.copies import Copy
+from mutating.draw import Mutant
+
+STAGES = ("package", "quick", "machine")
+LIMIT_S, TEST_LIMIT_S = 460, 240
+"""Of a command and of one test in it: several times what they take on a machine that others use too."""
+NO_TESTS = 5  # pytest's exit status
+PURE = ("diagnosis", "limits", "results", "faults", "report", "topology", "cli", ".", "benchmarks", "native", "launch", "lab", "net")
+FOLDERS = {"verbs": "cli"}  # where the tests of a package are, if not in the folder of its name
+REACHING = {  # package -> folders of tests that start what uses it
+    "lab": ("net", "launch"),
+    "net": ("lab",),
+    "native": ("benchmarks", "launch"),
+    "benchmarks": ("launch", "cli"),
+    "launch": ("benchmarks", "cli"),
+}
+REACHING_OTHERS = ("cli", "report", "topology", "launch", "benchmarks")
+PYTEST = ("scripts/test-worker", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout", str(TEST_LIMIT_S))
+# Without these a test of node/ that cannot run here would skip itself, and be called ok.
+NEEDED = {"RAILWRIGHT_TEST_NEEDS_ROOT": "1", "RAILWRIGHT_TEST_NEEDS_OVS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+FAILED = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
+GO_FAILED = re.compile(r"^\s*--- FAIL: (\S+)|^FAIL\t(\S+)|^panic: test timed out", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended; `failed` names what did, if it said so."""
+
+    passed: bool
+    timed_out: bool = False
+    failed: tuple[str, ...] = ()
+    said: str = ""
+
+
+@dataclass(frozen=True)
+class Tests:
+    """One command, and the same for the tests alone that failed in it."""
+
+    copy: Copy
+    argv: tuple[str, ...]
+
+    def run(self, argv: tuple[str, ...] | None = None) -> Ended:
+        folder = self.copy.folder / ("node" if self.argv[0] == "go" else ".")
+        process = subprocess.Popen(
+            [*os.environ.get("RAILWRIGHT_RUN_BY", "").split(), *(argv or self.argv)],
+            cwd=folder, env=os.environ | NEEDED, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, errors="replace", start_new_session=True,
+        )  # fmt: skip
+        try:
+            said, _ = process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            said, _ = process.communicate()
+            return Ended(passed=False, timed_out=True, said=said)
+        if self.argv[0] == "go":
+            failed = tuple(dict.fromkeys(one for match in GO_FAILED.findall(said) for one in match if one))
+        else:
+            failed = tuple(dict.fromkeys(FAILED.findall(said)))
+        return Ended(process.returncode in (0, NO_TESTS), failed=failed, said=said)
+
+    def alone(self, ended: Ended) -> tuple[str, ...]:
+        """The tests that failed, to be run on the source as it is: what fails there too proves nothing."""
+        if ended.timed_out or not ended.failed:
+            return self.argv
+        if self.argv[0] != "go":
+            return (*PYTEST, *(name for name in ended.failed if "::" in name or name.endswith(".py")))
+        names = {name.split("/")[0] for name in ended.failed if name.startswith("Test")}
+        packages = [name for name in ended.failed if name.startswith("railwright/")]
+        return (*self.argv[:4], *(["-run", f"^({'|'.join(sorted(names))})$"] if names else []), *packages)
+
+
+def tests_of(copy: Copy, mutant: Mutant, stage: str) -> Iterator[Tests]:
+    """The commands of one stage."""
+    if mutant.language == "Go":
+        if packages := _go_packages(copy, mutant, stage):
+            yield Tests(copy, ("go", "test", "-short", f"-timeout={LIMIT_S - 20}s", "-p", "1", *packages))
+        return
+    tiers = (copy.folder / "tests/tiers.py").exists()
+    own = FOLDERS.get(mutant.package, mutant.package)
+    module = Path(mutant.path).stem if Path(mutant.path).stem != "__init__" else mutant.package
+    if stage == "package":
+        files = _files(copy, own, module)
+        for tier in ("not machine", "machine") if tiers else (None,):
+            groups = [files] if tier == "not machine" else [[file] for file in files]
+            for group in groups:
+                yield from _pytest(copy, group, tier)
+    elif stage == "quick":
+        for folder in PURE if tiers else PURE[:7]:
+            if folder != own:
+                yield from _pytest(copy, _files(copy, folder, module), "not machine" if tiers else None)
+    else:
+        for folder in REACHING.get(mutant.package, REACHING_OTHERS):
+            if folder != own and (tiers or folder not in PURE[:7]):
+                for file in _files(copy, folder, module):
+                    yield from _pytest(copy, [file], "machine" if tiers else None)
+
+
+def _pytest(copy: Copy, files: list[str], tier: str | None) -> Iterator[Tests]:
+    if files:
+        yield Tests(copy, (*PYTEST, *(["-m", tier] if tier else []), *files))
+
+
+def _files(copy: Copy, folder: str, module: str) -> list[str]:
+    """The files of tests in a folder, those that name the module first."""
+    base = copy.folder / "tests"
+    paths = sorted(base.glob("test_*.py") if folder == "." else (base / folder).rglob("test_*.py"))
+    named = re.compile(rf"\b{re.escape(module)}\b")
+    paths.sort(key=lambda path: (module not in path.stem, not named.search(path.read_text())))
+    return [path.relative_to(copy.folder).as_posix() for path in paths]
+
+
+def _go_packages(copy: Copy, mutant: Mutant, stage: str) -> list[str]:
+    own = "./" + Path(mutant.path).parent.relative_to("node").as_posix()
+    if stage == "package":
+        return [own]
+    if stage == "machine":
+        return ["./test/chain", "./test/lab"]
+    name = f"railwright/node/{own[2:]}"
+    argv = ["go", "list", "-test", "-f", "{{.ForTest}} {{join .Deps \" \"}}", "./internal/...", "./cmd/..."]
+    listed = subprocess.run(argv, cwd=copy.folder / "node", check=True, capture_output=True, text=True).stdout
+    users = {words[0] for words in (line.split() for line in listed.splitlines()) if name in words[1:]}
+    return sorted(user for user in users if user.startswith("railwright/") and user != name)
