@@ -1,4 +1,4 @@
-"""A tree of the repository in .cache/mutants: the source of one revision, the tests of another; what is altered there."""
+"""Trees in .cache/mutants: the source of one revision, the tests of another, and what is altered there."""
 
 from __future__ import annotations
 

@@ -27,10 +27,13 @@ class Mutant:
     after: str
 
     def apply(self, text: str) -> str:
+        """Where the line stands elsewhere in a later source, there."""
         lines = text.splitlines(keepends=True)
-        if lines[self.line - 1].rstrip("\n") != self.before:
+        places = [number for number, line in enumerate(lines, 1) if line.rstrip("\n") == self.before]
+        place = self.line if self.line in places else places[0] if len(places) == 1 else None
+        if place is None:
             sys.exit(f"mutant {self.number}: {self.path}:{self.line} is no longer what was altered; draw again")
-        lines[self.line - 1] = self.after + "\n"
+        lines[place - 1] = self.after + "\n"
         return "".join(lines)
 
 
@@ -54,7 +57,8 @@ def draw(tree: Path, seed: int) -> list[Mutant]:
         packages = mutator.packages()
         sizes = {name: sum(len(path.read_text().splitlines()) for path in paths) for name, paths in packages.items()}
         for package, wanted in sorted(spread(sizes, count).items()):
-            lines = [(path, line) for path in packages[package] for line in range(1, len(path.read_text().splitlines()) + 1)]
+            texts = {path: path.read_text().splitlines() for path in packages[package]}
+            lines = [(path, line) for path, text in texts.items() for line in range(1, len(text) + 1)]
             chance.shuffle(lines)
             for path, line in lines:
                 if wanted and (mutant := _mutant(mutator, path, line, package, len(found) + 1, chance)):

@@ -1,7 +1,7 @@
 """What may be altered in one file, for each language: cosmic-ray's operators, gremlins' tokens, and a few tokens of C.
 
-Each mutator offers, for a file, changes of single lines, and says of one whether it runs at all: what does not compile or
-import, and what alters no more than an annotation, proves nothing of a test.
+Each mutator offers, for a file, changes of single lines, and says of one whether it runs at all: what does not compile
+or import, and what alters no more than an annotation, proves nothing of a test.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GREMLINS = ROOT / ".cache/gremlins"
 
 Changes = dict[int, dict[str, list[Callable[[], str | None]]]]
-"""Number of a line -> kind of change -> what gives the line as it may be; None where more than that line would change."""
+"""Number of a line -> kind of change -> what gives the line as it may be; None where other lines change too."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Python(Language):
 
 
 class Go(Language):
-    """By gremlins' list; it replaces tokens, and `SWAPS` says which by which. Generated files are in node/api, not here."""
+    """By gremlins' list of tokens; `SWAPS` says what it puts for each. Generated files are in node/api, not here."""
 
     def packages(self) -> dict[str, list[Path]]:
         found = defaultdict(list)
@@ -122,11 +122,13 @@ class Go(Language):
         with tempfile.TemporaryDirectory() as folder:
             output = Path(folder, "listed.json")
             argv = [str(GREMLINS), "unleash", "--dry-run", "--silent", "--output", str(output)]
-            argv += [f"--{name}" for name in ("invert-assignments", "invert-bitwise", "invert-logical", "invert-loopctrl")]
+            argv += [f"--invert-{name}" for name in ("assignments", "bitwise", "logical", "loopctrl")]
             environment = os.environ | {"GOFLAGS": "-buildvcs=false -run=^$ -vet=off"}
             subprocess.run([*argv, "."], cwd=self.tree / "node", env=environment, check=True, capture_output=True)
             for file in json.loads(output.read_text())["files"]:
-                found[file["file_name"]] = sorted(file["mutations"], key=lambda one: (one["line"], one["column"], one["type"]))
+                mutations = file["mutations"]
+                mutations.sort(key=lambda one: (one["line"], one["column"], one["type"]))
+                found[file["file_name"]] = mutations
         return found
 
 
@@ -165,8 +167,8 @@ SWAPS = {
 }
 C_NO_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|^[ \t]*#[^\n]*', re.DOTALL | re.MULTILINE)
 C_SWAPS = {
-    "==": "!=", "!=": "==", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "&&": "||", "||": "&&", "+": "-", "-": "+", "+=": "-=",
-    "break": "continue", "continue": "break",
+    "==": "!=", "!=": "==", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "&&": "||", "||": "&&",
+    "+": "-", "-": "+", "+=": "-=", "break": "continue", "continue": "break",
 }  # fmt: skip
 C_TOKEN = re.compile(r"(?<=\s)(==|!=|<=|>=|<|>|&&|\|\||\+=|\+|-|break|continue)(?=[\s;])")
 

@@ -1,4 +1,4 @@
-"""Which tests a mutant has to pass, the nearest first, and how they are run: each command ends by itself or by its limit."""
+"""Which tests a mutant has to pass, the nearest first; each command ends by itself or by its limit."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from pathlib import Path
 from mutating.copies import Copy
 from mutating.draw import Mutant
 
-STAGES = ("package", "quick", "machine")
+STAGES = ("package", "package-machine", "quick", "machine")
+"""The tests of its package, pure and of the machine; then those of all others, pure and of the machine."""
 LIMIT_S, TEST_LIMIT_S = 460, 240
 """Of a command and of one test in it: several times what they take on a machine that others use too."""
 NO_TESTS = 5  # pytest's exit status
-PURE = ("diagnosis", "limits", "results", "faults", "report", "topology", "cli", ".", "benchmarks", "native", "launch", "lab", "net")
-FOLDERS = {"verbs": "cli"}  # where the tests of a package are, if not in the folder of its name
+MOSTLY_PURE = ("diagnosis", "limits", "results", "faults", "report", "topology", "cli")
+FOLDERS = (*MOSTLY_PURE, "benchmarks", "native", "launch", "lab", "net", ".")
+TESTED_IN = {"verbs": "cli", ".": "launch"}  # where the tests of a package are, if not in the folder of its name
 REACHING = {  # package -> folders of tests that start what uses it
     "lab": ("net", "launch"),
     "net": ("lab",),
@@ -26,11 +28,13 @@ REACHING = {  # package -> folders of tests that start what uses it
     "benchmarks": ("launch", "cli"),
     "launch": ("benchmarks", "cli"),
 }
+GO_NODES = ("railwright/node/test/chain", "-run=^TestAFabricWithOldFRR$ railwright/node/test/lab")
 REACHING_OTHERS = ("cli", "report", "topology", "launch", "benchmarks")
 PYTEST = ("scripts/test-worker", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout", str(TEST_LIMIT_S))
 # Without these a test of node/ that cannot run here would skip itself, and be called ok.
 NEEDED = {"RAILWRIGHT_TEST_NEEDS_ROOT": "1", "RAILWRIGHT_TEST_NEEDS_OVS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
+PURE = (("RAILWRIGHT_TEST_PURE", "1"),)
 GO_FAILED = re.compile(r"^\s*--- FAIL: (\S+)|^FAIL\t(\S+)|^panic: test timed out", re.MULTILINE)
 
 
@@ -50,14 +54,21 @@ class Tests:
 
     copy: Copy
     argv: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
 
     def run(self, argv: tuple[str, ...] | None = None) -> Ended:
         folder = self.copy.folder / ("node" if self.argv[0] == "go" else ".")
         process = subprocess.Popen(
             [*os.environ.get("RAILWRIGHT_RUN_BY", "").split(), *(argv or self.argv)],
-            cwd=folder, env=os.environ | NEEDED, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, errors="replace", start_new_session=True,
-        )  # fmt: skip
+            cwd=folder,
+            env=os.environ | NEEDED | dict(self.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
         try:
             said, _ = process.communicate(timeout=LIMIT_S)
         except subprocess.TimeoutExpired:
@@ -78,31 +89,29 @@ class Tests:
             return (*PYTEST, *(name for name in ended.failed if "::" in name or name.endswith(".py")))
         names = {name.split("/")[0] for name in ended.failed if name.startswith("Test")}
         packages = [name for name in ended.failed if name.startswith("railwright/")]
-        return (*self.argv[:4], *(["-run", f"^({'|'.join(sorted(names))})$"] if names else []), *packages)
+        return (*self.argv[:3], *(["-run", f"^({'|'.join(sorted(names))})$"] if names else []), *packages)
 
 
 def tests_of(copy: Copy, mutant: Mutant, stage: str) -> Iterator[Tests]:
     """The commands of one stage."""
     if mutant.language == "Go":
-        if packages := _go_packages(copy, mutant, stage):
-            yield Tests(copy, ("go", "test", "-short", f"-timeout={LIMIT_S - 20}s", "-p", "1", *packages))
+        yield from _go(copy, mutant, stage)
         return
     tiers = (copy.folder / "tests/tiers.py").exists()
-    own = FOLDERS.get(mutant.package, mutant.package)
+    own = TESTED_IN.get(mutant.package, mutant.package)
     module = Path(mutant.path).stem if Path(mutant.path).stem != "__init__" else mutant.package
     if stage == "package":
-        files = _files(copy, own, module)
-        for tier in ("not machine", "machine") if tiers else (None,):
-            groups = [files] if tier == "not machine" else [[file] for file in files]
-            for group in groups:
-                yield from _pytest(copy, group, tier)
+        yield from _pytest(copy, _files(copy, own, module), "not machine" if tiers else None)
+    elif stage == "package-machine":
+        for file in _files(copy, own, module) if tiers else []:
+            yield from _pytest(copy, [file], "machine")
     elif stage == "quick":
-        for folder in PURE if tiers else PURE[:7]:
+        for folder in FOLDERS if tiers else MOSTLY_PURE:
             if folder != own:
                 yield from _pytest(copy, _files(copy, folder, module), "not machine" if tiers else None)
     else:
         for folder in REACHING.get(mutant.package, REACHING_OTHERS):
-            if folder != own and (tiers or folder not in PURE[:7]):
+            if folder != own and (tiers or folder not in MOSTLY_PURE):
                 for file in _files(copy, folder, module):
                     yield from _pytest(copy, [file], "machine" if tiers else None)
 
@@ -121,14 +130,23 @@ def _files(copy: Copy, folder: str, module: str) -> list[str]:
     return [path.relative_to(copy.folder).as_posix() for path in paths]
 
 
-def _go_packages(copy: Copy, mutant: Mutant, stage: str) -> list[str]:
-    own = "./" + Path(mutant.path).parent.relative_to("node").as_posix()
-    if stage == "package":
-        return [own]
+def _go(copy: Copy, mutant: Mutant, stage: str) -> Iterator[Tests]:
+    """Its own package, then what imports it, each first what is pure there; then whole nodes."""
+    own = "railwright/" + Path(mutant.path).parent.as_posix()
+    words = ("go", "test", f"-timeout={LIMIT_S - 20}s")
+    if stage.startswith("package"):
+        yield Tests(copy, (*words, own), PURE if stage == "package" else ())
+        return
+    listed = _go_list(copy, "-test", "-f", '{{.ForTest}} {{join .Deps " "}}', "./internal/...", "./cmd/...")
+    users = sorted({one[0] for one in listed if one[0] != own and own in one[1:] and one[0].startswith("railwright/")})
+    if stage == "quick" and users:
+        yield Tests(copy, (*words, *users), PURE)
     if stage == "machine":
-        return ["./test/chain", "./test/lab"]
-    name = f"railwright/node/{own[2:]}"
-    argv = ["go", "list", "-test", "-f", "{{.ForTest}} {{join .Deps \" \"}}", "./internal/...", "./cmd/..."]
+        for package in (*users, *GO_NODES):
+            yield Tests(copy, (*words, *package.split()))
+
+
+def _go_list(copy: Copy, *words: str) -> list[list[str]]:
+    argv = ["go", "list", *words]
     listed = subprocess.run(argv, cwd=copy.folder / "node", check=True, capture_output=True, text=True).stdout
-    users = {words[0] for words in (line.split() for line in listed.splitlines()) if name in words[1:]}
-    return sorted(user for user in users if user.startswith("railwright/") and user != name)
+    return [line.split() for line in listed.splitlines() if not line.startswith(" ")]
