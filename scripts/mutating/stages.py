@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mutating.copies import Copy
@@ -56,10 +56,11 @@ class Tests:
     argv: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
 
-    def run(self, argv: tuple[str, ...] | None = None) -> Ended:
+    def run(self, but: set[str]) -> Ended:
+        """Runs them all but those that are named."""
         folder = self.copy.folder / ("node" if self.argv[0] == "go" else ".")
         process = subprocess.Popen(
-            [*os.environ.get("RAILWRIGHT_RUN_BY", "").split(), *(argv or self.argv)],
+            [*os.environ.get("RAILWRIGHT_RUN_BY", "").split(), *self._argv(but)],
             cwd=folder,
             env=os.environ | NEEDED | dict(self.environment),
             stdin=subprocess.DEVNULL,
@@ -81,15 +82,25 @@ class Tests:
             failed = tuple(dict.fromkeys(FAILED.findall(said)))
         return Ended(process.returncode in (0, NO_TESTS), failed=failed, said=said)
 
-    def alone(self, ended: Ended) -> tuple[str, ...]:
-        """The tests that failed, to be run on the source as it is: what fails there too proves nothing."""
+    def _argv(self, but: set[str]) -> list[str]:
+        if self.argv[0] == "go":
+            names = sorted(name for name in but if name.startswith("Test") and "/" not in name)
+            return [*self.argv[:3], *([f"-skip=^({'|'.join(names)})$"] if names else []), *self.argv[3:]]
+        return [*self.argv, *(f"--deselect={name}" for name in sorted(but) if "::" in name)]
+
+    def alone(self, ended: Ended) -> Tests:
+        """What failed, to be run on the source as it is: what fails there too proves nothing."""
         if ended.timed_out or not ended.failed:
-            return self.argv
+            return self
         if self.argv[0] != "go":
-            return (*PYTEST, *(name for name in ended.failed if "::" in name or name.endswith(".py")))
+            return replace(
+                self, argv=(*PYTEST, *(name for name in ended.failed if "::" in name or name.endswith(".py")))
+            )
         names = {name.split("/")[0] for name in ended.failed if name.startswith("Test")}
         packages = [name for name in ended.failed if name.startswith("railwright/")]
-        return (*self.argv[:3], *(["-run", f"^({'|'.join(sorted(names))})$"] if names else []), *packages)
+        return replace(
+            self, argv=(*self.argv[:3], *(["-run", f"^({'|'.join(sorted(names))})$"] if names else []), *packages)
+        )
 
 
 def tests_of(copy: Copy, mutant: Mutant, stage: str) -> Iterator[Tests]:
@@ -101,12 +112,14 @@ def tests_of(copy: Copy, mutant: Mutant, stage: str) -> Iterator[Tests]:
     own = TESTED_IN.get(mutant.package, mutant.package)
     module = Path(mutant.path).stem if Path(mutant.path).stem != "__init__" else mutant.package
     if stage == "package":
-        yield from _pytest(copy, _files(copy, own, module), "not machine" if tiers else None)
+        files = _files(copy, own, module)
+        for group in [files] if tiers else [[file] for file in files]:
+            yield from _pytest(copy, group, "not machine" if tiers else None)
     elif stage == "package-machine":
         for file in _files(copy, own, module) if tiers else []:
             yield from _pytest(copy, [file], "machine")
     elif stage == "quick":
-        for folder in FOLDERS if tiers else MOSTLY_PURE:
+        for folder in FOLDERS if tiers else MOSTLY_PURE:  # before there were tiers, by folder
             if folder != own:
                 yield from _pytest(copy, _files(copy, folder, module), "not machine" if tiers else None)
     else:
