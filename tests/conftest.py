@@ -22,6 +22,7 @@ from tests.stand_ins import stand_ins  # noqa: F401 - a fixture
 from tests.tiers import pytest_collection_modifyitems, pytest_configure, pytest_runtest_protocol  # noqa: F401 - hooks
 
 from railwright.cli.main import status_of
+from railwright.launch.context import NOISE_SWITCH
 from railwright.results.records import End, Record, Result, Run
 
 # Started in the background by a shell without job control, we ignore Ctrl-C, and so would all that the tests start.
@@ -125,7 +126,7 @@ class Driver:
         argv = list(arguments)
         if argv and argv[0] in ("run", "prove") and "-O" not in argv and len(argv) > 1:
             argv += ["-O", str(self.output)]
-        variables = os.environ | {MARK: self.mark, "TMPDIR": str(self.temporary), "COLUMNS": "200"}
+        variables = os.environ | {MARK: self.mark, "TMPDIR": str(self.temporary), "COLUMNS": "200", NOISE_SWITCH: "off"}
         process = subprocess.Popen(
             [COMMAND, *argv],
             cwd=self.folder,

@@ -1,4 +1,4 @@
-"""Every benchmark, run for real under both MPIs: verified data, what really ran, and records that fit the schema."""
+"""Every benchmark for real, those of MPI under both: verified data, what really ran, records that fit the schema."""
 
 from __future__ import annotations
 
@@ -11,38 +11,47 @@ from tests.schemas import fits
 
 from railwright.benchmarks.evidence import transport_evidence
 from railwright.benchmarks.registry import BENCHMARKS
+from railwright.launch.context import NOISE_SWITCH
 
 ROOT = Path(__file__).parents[2]
+SIZES = ("-o", "sizes=1,64K")
 TINY = (
-    "-o",
-    "array-size=3M",
-    "-o",
-    "sizes=1,4K,64K",
-    "-o",
-    "file-size=4M",
-    "-o",
-    "file_read.sizes=4K,64K",
-    "-o",
-    "device_read.sizes=4K,64K",
+    *("-o", "array-size=3M", "-o", "file-size=4M"),
+    *("-o", "file_read.sizes=4K,64K", "-o", "device_read.sizes=4K,64K"),
 )
+OF_TWO_RANKS = ["mpi_latency", "mpi_bandwidth", "kv_transfer"]
 MPI_NAMES = {"openmpi": "Open MPI v5", "mpich": "MPICH"}
 
 
-@pytest.fixture(scope="module", params=["openmpi", "mpich"])
-def measured(request, driver_of_module):
-    """All benchmarks once under one MPI; (name of the MPI, results, raw lines)."""
-    output = driver_of_module.folder / request.param
-    mpirun = request.getfixturevalue("mpiruns")[request.param]
-    names = [benchmark.name for benchmark in BENCHMARKS]
-    done = driver_of_module("run", *names, *TINY, "--force", "--mpirun", mpirun, "-O", str(output))
+def once(driver, mpi, mpirun, names, *options, environment=None):
+    """Benchmarks once under one MPI; (name of the MPI, results, raw lines)."""
+    output = driver.folder / mpi
+    words = ("run", *names, *options, "--force", "--mpirun", mpirun, "-O", str(output))
+    done = driver(*words, environment=environment)
     assert done.status in (1, 3), done.err  # some limits nobody can know, and beside other work a path may be slow
-    driver_of_module.expect_nothing_left()
-    return request.param, driver_of_module.results(folder=output), (output / "results.jsonl").read_bytes().splitlines()
+    driver.expect_nothing_left()
+    results = driver.results(folder=output)
+    assert {result.benchmark for result in results} == set(names)
+    return mpi, results, (output / "results.jsonl").read_bytes().splitlines()
+
+
+@pytest.fixture(scope="module")
+def everything(driver_of_module, mpiruns):
+    """All benchmarks, and the noise."""
+    names, noise = [one.name for one in BENCHMARKS], {NOISE_SWITCH: ""}
+    return once(driver_of_module, "openmpi", mpiruns["openmpi"], names, *SIZES, *TINY, environment=noise)
+
+
+@pytest.fixture(scope="module", params=["openmpi", "mpich"])
+def measured(request, driver_of_module, mpiruns):
+    """Under either MPI: all benchmarks, or those whose ranks speak to each other."""
+    if request.param == "openmpi":
+        return request.getfixturevalue("everything")
+    return once(driver_of_module, "mpich", mpiruns["mpich"], OF_TWO_RANKS, *SIZES)
 
 
 def test_every_benchmark_measured_and_every_byte_was_right(measured):
     _, results, _ = measured
-    assert {result.benchmark for result in results} == {benchmark.name for benchmark in BENCHMARKS}
     for result in results:
         if result.outcome == "waived":
             needs_gpu = result.benchmark.startswith(("gpu_", "nccl_", "kv_vram"))
@@ -60,9 +69,16 @@ def test_every_benchmark_measured_and_every_byte_was_right(measured):
         assert result.verification.bytes_checked >= result.parameters.get("size_bytes", 1)
 
 
+def test_the_noise_of_the_machine_is_measured_unless_it_is_switched_off(everything, measured):
+    for (mpi, _, lines), switched_off in ((everything, False), (measured, measured[0] == "mpich")):
+        noise = json.loads(lines[0])["context"].get("noise")
+        assert (noise is None) is switched_off, mpi
+        assert noise is None or (noise["quanta"] > 1000 and noise["quantum_s"] > 0 and 0 <= noise["lost_fraction"] < 1)
+
+
 def test_every_line_of_the_results_fits_the_schema(measured):
-    _, _, lines = measured
-    assert len(lines) > 20
+    _, results, lines = measured
+    assert len(lines) == len(results) + 2 > 10
     for line in lines:
         record = json.loads(line)
         fits(record, "result")
@@ -77,7 +93,7 @@ def test_both_transports_of_both_mpis_ran_where_they_were_asked_to(measured):
     for benchmark in ("mpi_latency", "mpi_bandwidth"):
         for transport in ("shm", "tcp"):
             found = [one for one in results if one.benchmark == benchmark and one.parameters["transport"] == transport]
-            assert [one.parameters["size_bytes"] for one in found] == [1, 4096, 65536]
+            assert [one.parameters["size_bytes"] for one in found] == [1, 65536]
             for one in found:
                 (evidence,) = one.evidence
                 assert (evidence.claim, evidence.value) == ("transport", transport)
@@ -96,7 +112,6 @@ def test_nixl_moves_data_both_ways_and_names_ucx_s_protocol(measured):
         ours = [one for one in found if one.parameters["operation"] == operation]
         assert [(one.parameters["size_bytes"], one.quantity) for one in ours] == [
             (1, "latency_s"),
-            (4096, "latency_s"),
             (65536, "latency_s"),
             (65536, "bandwidth_bytes_per_s"),
         ]
@@ -104,12 +119,12 @@ def test_nixl_moves_data_both_ways_and_names_ucx_s_protocol(measured):
             claims = {evidence.claim: evidence for evidence in one.evidence}
             assert set(claims) == {"ucx_protocol", "transport"}
             assert one.settings["mpi"].startswith(MPI_NAMES[name])
-            if one.parameters["size_bytes"] >= 4096:
+            if one.parameters["size_bytes"] > 1:
                 assert claims["ucx_protocol"].value != "unknown", claims["ucx_protocol"].seen
 
 
-def test_file_reads_say_which_engine_ran(measured):
-    _, results, _ = measured
+def test_file_reads_say_which_engine_ran(everything):
+    _, results, _ = everything
     found = [one for one in results if one.benchmark == "file_read"]
     assert {(one.parameters["size_bytes"], one.quantity) for one in found} == {
         (4096, "operations_per_s"),
