@@ -24,13 +24,14 @@ from railwright.topology.expand import expand
 from railwright.units import GIB, KIB, MIB
 
 PATH = "memory0>memory0"
-SMALL = 256 * 131_072
+TOKENS = 64
+SMALL = TOKENS * 131_072
 
 
 @pytest.fixture(scope="module")
 def measured(driver_of_module):
-    """256 tokens of Llama 3.1 8B in every layout, access and operation."""
-    done = driver_of_module(*("run", "kv_cache", "-o", "tokens=256", "-o", "layout=paged,as-kvbench", "--force"))
+    """Few tokens of Llama 3.1 8B in every layout, access and operation."""
+    done = driver_of_module(*("run", "kv_cache", "-o", f"tokens={TOKENS}", "-o", "layout=paged,as-kvbench", "--force"))
     assert done.status == 3, done.err  # no copy was measured, so there is no limit
     driver_of_module.expect_nothing_left()
     return driver_of_module
@@ -62,8 +63,8 @@ def test_the_settings_carry_geometry_blocks_and_what_preparing_them_took(measure
             assert one.parameters["block_bytes"] == 32 * KIB
             held = one.settings
             assert (held["layers"], held["kv_heads"], held["head_size"], held["kv_dtype"]) == (32, 8, 128, "bf16")
-            assert (held["tokens"], held["block_tokens"], held["tensor_parallel"]) == (256, 16, 1)
-            assert (held["bytes_per_token"], held["descriptors"]) == (131_072, 32 * 2 * 16)
+            assert (held["tokens"], held["block_tokens"], held["tensor_parallel"]) == (TOKENS, 16, 1)
+            assert (held["bytes_per_token"], held["descriptors"]) == (131_072, 32 * 2 * TOKENS // 16)
             assert held["requests"] == requests
             assert held["prepare_s"] > 0
 
@@ -80,7 +81,7 @@ def test_the_first_layer_is_there_before_the_last(measured, operation):
 
 
 def test_kvbench_s_plan_is_one_request_of_its_block_sizes(measured):
-    for access, block_bytes, descriptors in (("whole", 2 * MIB, 16), ("layers", 64 * KIB, 16 * 32)):
+    for access, block_bytes, descriptors in (("whole", 2 * MIB, TOKENS // 16), ("layers", 64 * KIB, TOKENS // 16 * 32)):
         found = of(measured.results(), layout="as-kvbench", access=access)
         assert {one.parameters.get("until") for one in found} == {None, "whole request"}
         for one in found:

@@ -74,7 +74,7 @@ def test_by_several_threads(broken):
 
 
 def test_the_blocks_of_a_request(broken):
-    all_wrong(broken("kv_cache", "tokens=256", "layout=paged,as-kvbench"), points=8)
+    all_wrong(broken("kv_cache", "tokens=64", "layout=paged,as-kvbench"), points=8)
 
 
 def test_one_size_in_several_batches_to_a_file(broken):
@@ -84,7 +84,7 @@ def test_one_size_in_several_batches_to_a_file(broken):
 
 
 def test_objects_that_a_run_before_has_written(broken, railwright, bucket, object_client):
-    given = ("kv_file", "backend=OBJ", f"s3={bucket}", "sizes=4K", "batches=1,4", "file-size=1M")
+    given = ("kv_file", "backend=OBJ", f"s3={bucket}", "sizes=4K", "batches=1,4", "file-size=64K")
     options = [part for option in given[1:] for part in ("-o", option)]
     assert railwright("run", given[0], *options, "--force", environment=object_client).status == 3
     sound = railwright.results()

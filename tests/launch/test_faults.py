@@ -57,7 +57,16 @@ def named(rank, process) -> str:
     return rf"rank {rank} \(host {re.escape(os.uname().nodename)}, pid {process.pid}\) at step {step}"
 
 
-@pytest.mark.parametrize(("number", "by"), [(0, signal.SIGKILL), (1, signal.SIGKILL), (1, signal.SIGSEGV)])
+@pytest.mark.parametrize(
+    ("mpirun", "number", "by"),
+    [
+        ("openmpi", 0, signal.SIGKILL),
+        ("openmpi", 1, signal.SIGSEGV),
+        ("mpich", 0, signal.SIGSEGV),
+        ("mpich", 1, signal.SIGKILL),
+    ],
+    indirect=["mpirun"],
+)
 def test_a_rank_that_is_killed_or_crashes_is_named(railwright, busy, number, by):
     victim = railwright.rank(number)
     os.kill(victim.pid, by)
@@ -109,14 +118,14 @@ def test_a_killed_parent_takes_everything_with_it_and_the_next_run_sweeps(railwr
     assert "cut off" in judged.out
 
 
-def test_a_rank_that_raises_says_what_and_where(railwright, mpirun, small_disk):
+def test_a_rank_that_raises_says_what_and_where(railwright, small_disk):
     """The disk of the test file is filled between the plan and the write: the rank meets a true ENOSPC."""
     disk = small_disk("disk", "size=80m")
     hog = disk / "hog"
     process = railwright.start(
         *("run", "mpi_bandwidth", "file_read", "memory_copy", *VICTIM[:1], "mpi_bandwidth.sizes=8,8M", *VICTIM[2:]),
         *("-o", "file_read.sizes=4K", "-o", "file-size=8M", "-o", f"directory={disk}"),
-        *(*BYSTANDER, "--force", "--mpirun", mpirun),
+        *(*BYSTANDER, "--force"),
     )
     railwright.wait_until(railwright.results, "a first result")
     hog.write_bytes(bytes(78 << 20))

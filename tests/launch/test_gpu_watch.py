@@ -385,9 +385,10 @@ def test_only_gpus_that_will_be_measured_are_asked_about(machine, monkeypatch, c
 
 def test_a_whole_launch_gives_results_with_what_its_gpus_did(stand_ins, machine):  # noqa: F811
     chosen = find("gpu_copy")
-    given = {"sizes": "16M", "paths": "host", "engines": "ce", "directions": "one", "samples": "60"}
+    given = {"sizes": "64K", "paths": "local", "engines": "ce", "directions": "one", "samples": "15"}
     job = job_of(chosen, machine, tuple(os.sched_getaffinity(0)), given)
-    variables = os.environ | environment(stand_ins, *ADDRESSES, STANDIN_NVML_BUSY="97", STANDIN_NVML_THROTTLE="0x40")
+    busy = {"STANDIN_NVML_BUSY": "97", "STANDIN_NVML_THROTTLE": "0x40", "STANDIN_CUDA_COPY_US": "20000,20000"}
+    variables = os.environ | environment(stand_ins, *ADDRESSES, **busy)
     results = list(Session(Planned(chosen, job, chosen.plan(job)), LocalLauncher(), variables, 120.0).results())
     assert {result.outcome for result in results} == {"measured"}
     told = [result for result in results if "gpu_samples" in result.settings]

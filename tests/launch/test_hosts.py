@@ -296,9 +296,9 @@ def test_a_host_that_lets_nobody_in_is_an_error_with_its_cause(railwright, hosts
         (("--hosts", "host0,host1", "--ssh-config", "/none"), "--ssh-config says nothing"),
     ],
 )
-def test_words_that_make_no_launch_are_refused(railwright, hosts, words, message):
+def test_words_that_make_no_launch_are_refused(answer, hosts, words, message):
     lab = () if "--lab" in words or "--ranks-per-host" in words else ("--lab", hosts.lab.name)
-    done = railwright("run", "mpi_all_reduce", *words, *lab)
+    done = answer("run", "mpi_all_reduce", *words, *lab)
     assert done.status == 2
     assert message in done.message()
 

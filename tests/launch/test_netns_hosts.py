@@ -111,7 +111,7 @@ def test_a_namespace_in_which_ranks_would_wait_for_ever_is_an_error(railwright, 
         (("--hosts", "netns:{0},netns:{1}", "--ssh-config", "/none"), "--ssh-config says nothing of network"),
     ],
 )
-def test_words_that_name_no_two_namespaces_are_refused(railwright, pair, words, message):
-    done = railwright("run", "mpi_all_reduce", *(word.format(*pair) for word in words))
+def test_words_that_name_no_two_namespaces_are_refused(answer, pair, words, message):
+    done = answer("run", "mpi_all_reduce", *(word.format(*pair) for word in words))
     assert done.status == 2
     assert message in done.message()
