@@ -48,10 +48,11 @@ quick: .venv/dev-ready ## Everything pure, on all cores: run it after each chang
 test: test-deps ## Set up everything and run all tests: what .ci/run calls
 	scripts/test
 
-# One worker more than there are cores: the tests of a machine wait for launches half of their time.
+# Two workers for each core and one more: the tests of a machine wait for launches and labs half of their time.
+# Files are taken in the order of tests/tiers.py, the longest first.
 .PHONY: test-machine
 test-machine: test-deps ## The Python tests that start processes: MPI, labs, stand-ins, a browser
-	$(BIN)/python -m pytest -m machine --dist loadfile --tx "$$(($$(nproc) + 1))*popen//python=scripts/test-worker"
+	$(BIN)/python -m pytest -m machine --dist loadfile --no-loadscope-reorder --tx "$$((2 * $$(nproc) + 1))*popen//python=scripts/test-worker"
 
 .PHONY: test-long
 test-long: .venv/dev-ready ## What takes too long for each change: 1,000 random clusters, 100,000 broken texts

@@ -8,10 +8,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 STARTING_FIXTURES = {"railwright", "driver_of_module", "mpirun", "mpiruns", "small_disk", "stand_ins"}
+LONGEST = (
+    *("net/test_net_check.py", "launch/test_hosts.py", "launch/test_faults.py", "benchmarks/test_kv_transfer.py"),
+    *("benchmarks/test_mpi_collectives.py", "lab/test_faults.py", "benchmarks/test_benchmarks.py"),
+    *("locate/test_lab_search.py", "benchmarks/test_train_step.py", "lab/test_lab_up_down.py"),
+    *("benchmarks/test_kv_vram.py", "cli/test_interruptions.py", "benchmarks/test_nccl_collectives.py"),
+    *("benchmarks/test_kv_moves_nothing.py", "cli/test_refusals.py", "lab/test_traffic.py"),
+    *("benchmarks/test_kv_cache.py", "lab/test_faults_on_other_hosts.py", "benchmarks/test_gpu_file.py"),
+)
+"""Of the machine: workers take these first, file by file, so that none is left with a long one at the end."""
 STARTING_EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
 
 _pure = False
@@ -30,6 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.relative_to(Path(__file__).parent).as_posix(), len(place)))
     for item in items:
         if STARTING_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.machine)
