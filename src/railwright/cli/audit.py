@@ -10,6 +10,6 @@ COMMAND = command(
     "audit:audit",
     "The settings that keep paths from their limit, each with evidence and remedy.",
     MACHINE,
-    json_option("Print one JSON record for each finding."),
+    json_option("Print one JSON record for each fault."),
     cls=MachineCommand,
 )

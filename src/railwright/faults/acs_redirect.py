@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from railwright.faults import needs
 from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
-from railwright.faults.parts import over_network, with_pcie
+from railwright.faults.parts import links_below_switches, over_network, with_pcie
 from railwright.limits.case import Case
 from railwright.results.records import Evidence
 from railwright.topology.devices import Link, PcieLink, Topology
 
 
 def _signs(facts: Facts) -> Findings:
-    shared = _below_switches(facts.topology)
+    shared = links_below_switches(facts.topology)
     redirected, unreadable = ([OfPart(link.id) for link in shared if _state(link) is state] for state in (True, None))
     if redirected:
         yield FAULT.finding(
@@ -36,14 +37,6 @@ def _signs(facts: Facts) -> Findings:
         )
 
 
-def _below_switches(topology: Topology) -> list[Link]:
-    """The PCIe links between a switch and a GPU, a NIC or a card of NICs."""
-    peers = {device.id for device in topology.of_kind("gpu", "nic", "card")}
-    switches = {device.id for device in topology.of_kind("pcie_switch")}
-    below = [link for link in topology.links if isinstance(link.protocol, PcieLink) and peers & {link.a, link.b}]
-    return [link for link in below if switches & {link.a, link.b}]
-
-
 def _state(link: Link) -> bool | None:
     return link.protocol.acs_redirect if isinstance(link.protocol, PcieLink) else None
 
@@ -56,7 +49,7 @@ def _degrade(topology: Topology, where: str) -> Topology:
 def _ways(case: Case) -> Ways:
     """Only where peers share a switch and talk over it: GPU and NIC, or GPUs that have no NVLink."""
     host = case.cluster.host
-    links = _below_switches(host)
+    links = links_below_switches(host)
     uses_pcie = over_network(case) or (case.cluster.gpus_per_host > 1 and not host.joins_gpus)
     if uses_pcie and not all(_state(link) for link in links):
         for link in links:
@@ -72,6 +65,7 @@ FAULT = Fault(
     name="acs_redirect",
     summary="ACS detours peer-to-peer traffic through the root complex",
     signs=_signs,
+    needs=(needs.settings, needs.pcie_switch),
     degrade=_degrade,
     ways=_ways,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from railwright.faults import needs
 from railwright.faults.fault import Facts, Fault, Findings, OfPart
 from railwright.results.records import Evidence
 from railwright.topology.gpus import runs, usable_gpus
@@ -20,5 +21,11 @@ def _signs(facts: Facts) -> Findings:
         )
 
 
-FAULT = Fault(name="compute_mode_prohibited", summary="a GPU may not be used by any program", signs=_signs)
+FAULT = Fault(
+    name="compute_mode_prohibited",
+    summary="a GPU may not be used by any program",
+    signs=_signs,
+    needs=(needs.settings, needs.nvidia_gpu),
+    asks_nvml=True,
+)
 """It changes no rate, so that it cannot be laid into a topology."""

@@ -117,6 +117,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """What else shows it."""
     needs_results: bool = False
     """True where only measurements can show it, so that an audit of settings alone cannot look for it."""
+    needs: tuple[Callable[[Topology], str], ...] = ()
+    """What a machine must have for the fault to be there at all (`faults.needs`)."""
+    asks_nvml: bool = False
+    """Whether NVIDIA's library alone says so: where it is silent nobody has looked."""
     transports: frozenset[str] = EVERY_TRANSPORT
     """What moves the data where it can be at all, in the words of `results.readers.subject.Subject.transport`."""
     degrade: Callable[[Topology, str], Topology] | None = None
@@ -128,6 +132,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
         """The fault where the facts show it, and where it could not be looked for."""
         made = self.made_by(self.settings, facts) if self.settings is not None else ()
         return (*made, *(self.signs(facts) if self.signs is not None else ()))
+
+    def lacks(self, topology: Topology) -> str:
+        """Why the fault cannot be there, in words; empty where it can."""
+        return next((lack for need in self.needs if (lack := need(topology))), "")
 
     def suppose(self, case: Case) -> tuple[Supposed, ...]:
         """The case in every way in which the fault could be there."""

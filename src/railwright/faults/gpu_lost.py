@@ -5,6 +5,7 @@ Programs see one GPU fewer and say nothing, so that all else would be measured a
 
 from __future__ import annotations
 
+from railwright.faults import needs
 from railwright.faults.fault import Certainty, Facts, Fault, Findings, OfPart
 from railwright.faults.parts import grouped, silent_gpus
 from railwright.results.records import Evidence
@@ -47,5 +48,11 @@ def _is_lost(gpu: Device) -> Certainty | None:
     return "possible" if facts.get("cuda_visible") is True else "seen"
 
 
-FAULT = Fault(name="gpu_lost", summary="a GPU is on the PCI bus and NVIDIA's driver does not have it", signs=_signs)
+FAULT = Fault(
+    name="gpu_lost",
+    summary="a GPU is on the PCI bus and NVIDIA's driver does not have it",
+    signs=_signs,
+    needs=(needs.settings, needs.nvidia_gpu),
+    asks_nvml=True,
+)
 """What is left is a machine with fewer GPUs: no topology with a fault in it."""

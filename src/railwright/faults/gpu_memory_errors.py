@@ -5,6 +5,7 @@ Rates stay what they are: such a GPU is found when a job ends with an error, or 
 
 from __future__ import annotations
 
+from railwright.faults import needs
 from railwright.faults.fault import Facts, Fault, Findings, OfPart
 from railwright.faults.parts import silent_gpus
 from railwright.results.records import Evidence
@@ -60,5 +61,11 @@ def _uncorrected(gpu: Device) -> int:
     return count if isinstance(count, int) and not isinstance(count, bool) else 0
 
 
-FAULT = Fault(name="gpu_memory_errors", summary="a GPU's memory has errors that were not corrected", signs=_signs)
+FAULT = Fault(
+    name="gpu_memory_errors",
+    summary="a GPU's memory has errors that were not corrected",
+    signs=_signs,
+    needs=(needs.settings, needs.nvidia_gpu),
+    asks_nvml=True,
+)
 """It changes no rate, so that it cannot be laid into a topology."""

@@ -5,6 +5,7 @@ What happens during a measurement is seen by sampling (`diagnosis.gpu_health`).
 
 from __future__ import annotations
 
+from railwright.faults import needs
 from railwright.faults.fault import Facts, Fault, Findings, OfPart
 from railwright.faults.parts import grouped
 from railwright.results.records import Evidence
@@ -30,5 +31,11 @@ def _signs(facts: Facts) -> Findings:
             )
 
 
-FAULT = Fault(name="gpu_throttled", summary="a GPU's clocks are held down by heat or power", signs=_signs)
+FAULT = Fault(
+    name="gpu_throttled",
+    summary="a GPU's clocks are held down by heat or power",
+    signs=_signs,
+    needs=(needs.settings, needs.nvidia_gpu),
+    asks_nvml=True,
+)
 """A topology says nothing of clocks, so that it cannot be laid into one."""

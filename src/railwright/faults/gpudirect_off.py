@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from railwright.faults import needs
 from railwright.faults.fault import NOT_OF_VERBS, Certainty, Facts, Fault, Finding, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import over_network, rdma_ports, with_host_facts
 from railwright.faults.settings import Cause, Settings, is_one_of
@@ -118,6 +119,7 @@ FAULT = Fault(
     transports=NOT_OF_VERBS,
     summary="data between NIC and GPU bounces through host memory",
     signs=_signs,
+    needs=(needs.gpu, needs.rdma_nic),
     degrade=_degrade,
     ways=_ways,
 )

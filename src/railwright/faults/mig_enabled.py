@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from railwright.faults import needs
 from railwright.faults.fault import Facts, Fault, Findings, OfPart
 from railwright.results.records import Evidence
 
@@ -19,5 +20,11 @@ def _signs(facts: Facts) -> Findings:
         )
 
 
-FAULT = Fault(name="mig_enabled", summary="a GPU is cut into MIG instances", signs=_signs)
+FAULT = Fault(
+    name="mig_enabled",
+    summary="a GPU is cut into MIG instances",
+    signs=_signs,
+    needs=(needs.settings, needs.nvidia_gpu),
+    asks_nvml=True,
+)
 """Limits are those of whole GPUs, so that it cannot be laid into a topology."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from railwright.faults import needs
 from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import over_network, rdma_ports, with_links
 from railwright.limits.case import Case
@@ -139,6 +140,7 @@ FAULT = Fault(
     name="mtu_small",
     summary="an MTU that leaves RDMA less than its largest packets",
     signs=_signs,
+    needs=(needs.rdma_nic,),
     degrade=_degrade,
     ways=_ways,
 )

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from railwright.faults import needs
 from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import above, over_network, rdma_ports, without
 from railwright.limits.case import Case
@@ -134,6 +135,7 @@ FAULT = Fault(
     name="nic_across_sockets",
     summary="GPUs reach their NICs only across sockets",
     signs=_signs,
+    needs=(needs.gpu, needs.rdma_nic),
     degrade=_degrade,
     ways=_ways,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from railwright.faults import needs
 from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import over_network, without
 from railwright.limits.case import Case
@@ -78,6 +79,7 @@ FAULT = Fault(
     name="nic_unused",
     summary="a NIC that could carry data carries none",
     signs=_signs,
+    needs=(needs.gpu, needs.nic),
     degrade=_degrade,
     ways=_ways,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from railwright.faults import needs
 from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import can_run, nvlink_not_read, with_links
 from railwright.limits.case import Case
@@ -79,6 +80,7 @@ FAULT = Fault(
     name="nvlink_below_maximum",
     summary="a GPU has fewer active NVLinks than it could have",
     signs=_signs,
+    needs=(needs.nvlink,),
     degrade=_degrade,
     ways=_ways,
 )

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from railwright.faults import needs
 from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import can_run, nvlink_not_read, without
 from railwright.faults.settings import Cause, Settings, is_one_of
@@ -139,6 +140,7 @@ FAULT = Fault(
         remedy="unset it; give containers of one job all GPUs and the host's IPC namespace (NCCL User Guide)",
     ),
     signs=_signs,
+    needs=(needs.two_gpus,),
     degrade=_degrade,
     ways=_ways,
 )

@@ -46,6 +46,14 @@ def rdma_ports(topology: Topology) -> tuple[tuple[Device, Link], ...]:
     return tuple((nic, link) for nic, link in ports(topology) if is_rdma(link))
 
 
+def links_below_switches(topology: Topology) -> tuple[Link, ...]:
+    """The PCIe links between a switch and a GPU, a NIC or a card of NICs."""
+    peers = {device.id for device in topology.of_kind("gpu", "nic", "card")}
+    switches = {device.id for device in topology.of_kind("pcie_switch")}
+    below = (link for link in topology.links if isinstance(link.protocol, PcieLink) and peers & {link.a, link.b})
+    return tuple(link for link in below if switches & {link.a, link.b})
+
+
 def nvlink_not_read(topology: Topology) -> bool:
     """Whether the machine could not say where NVLinks lead, as where NVIDIA's library NVML did not answer."""
     return any(one.what.startswith("NVLink of") for one in topology.unknown)

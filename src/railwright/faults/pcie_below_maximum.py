@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from railwright.faults import needs
 from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import over_network, pcie_above, with_pcie
 from railwright.limits.case import Case
@@ -98,6 +99,7 @@ FAULT = Fault(
     name="pcie_below_maximum",
     summary="a PCIe link trained below what both its ends can do",
     signs=_signs,
+    needs=(needs.pcie_link,),
     degrade=_degrade,
     ways=_ways,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from railwright.faults import needs
 from railwright.faults.fault import Facts, Fault, Findings, OfPart
 from railwright.results.records import Evidence
 
@@ -20,5 +21,11 @@ def _signs(facts: Facts) -> Findings:
         )
 
 
-FAULT = Fault(name="persistence_off", summary="the driver lets go of idle GPUs", signs=_signs)
+FAULT = Fault(
+    name="persistence_off",
+    summary="the driver lets go of idle GPUs",
+    signs=_signs,
+    needs=(needs.settings, needs.nvidia_gpu),
+    asks_nvml=True,
+)
 """It changes no rate, so that it cannot be laid into a topology."""

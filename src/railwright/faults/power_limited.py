@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from railwright.faults import needs
 from railwright.faults.fault import Facts, Fault, Findings, OfPart
 from railwright.faults.parts import grouped
 from railwright.results.records import Evidence
@@ -31,5 +32,11 @@ def _lowered(gpu: Device) -> tuple[float, float] | None:
     return None
 
 
-FAULT = Fault(name="power_limited", summary="a GPU's power limit is below its default", signs=_signs)
+FAULT = Fault(
+    name="power_limited",
+    summary="a GPU's power limit is below its default",
+    signs=_signs,
+    needs=(needs.settings, needs.nvidia_gpu),
+    asks_nvml=True,
+)
 """A topology says nothing of power, so that it cannot be laid into one."""

@@ -1,0 +1,40 @@
+"""One fault looked for in one machine, and how that went: what has nothing to look at is not fine."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from railwright.faults.fault import Facts, Fault, Finding
+from railwright.faults.parts import silent_gpus
+from railwright.topology.gpus import runs
+
+State = Literal["found", "fine", "does not apply", "could not look"]
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True, tag="check", tag_field="record", omit_defaults=True,
+            forbid_unknown_fields=True):  # fmt: skip
+    """What came of looking for a fault."""
+
+    fault: str
+    summary: str
+    state: State
+    because: str = ""
+    """Why it does not apply or could not be looked for; a finding says so itself."""
+    findings: tuple[Finding, ...] = ()
+
+
+def check(fault: Fault, facts: Facts) -> Check:
+    """Look for a fault. A finding counts wherever it was found; without one the machine must have what it needs."""
+    findings = fault.look(facts)
+    state: State = "fine"
+    because = ""
+    if findings:
+        blind = all(finding.certainty == "could not look" for finding in findings)
+        state = "could not look" if blind else "found"
+    elif because := fault.lacks(facts.topology):
+        state = "does not apply"
+    elif fault.asks_nvml and (silent := silent_gpus(facts.topology)):
+        state, because = "could not look", f"NVIDIA's library NVML says nothing of {runs(silent)}"
+    return Check(fault=fault.name, summary=fault.summary, state=state, because=because, findings=findings)
