@@ -13,7 +13,7 @@ from measure_gpu.curves import draw_choice, draw_collective, draw_overview
 from measure_gpu.points import Curve, Way, curves
 from measure_gpu.session import COMMANDS, NOT_RUN, NOTES
 
-from railwright.benchmarks.registry import declarations_for
+from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.diagnose import diagnose
 from railwright.diagnosis.judged import Judged
 from railwright.report.nccl_choice import CostTable, cost_tables
@@ -154,7 +154,7 @@ def _choices(raw: Path) -> list[tuple[int, tuple[Judged, ...]]]:
             found.append(
                 (
                     max(one.ranks for one in file.results),
-                    diagnose(file, declarations_for(file.run.schema_version)).points,
+                    diagnose(file, DECLARATIONS).points,
                 )
             )
     return found

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from railwright.benchmarks.registry import declarations_for
+from railwright.benchmarks.registry import DECLARATIONS
 from railwright.busbw import factor
 from railwright.diagnosis.limits_of import LimitFinder
 from railwright.errors import RailwrightError
@@ -179,7 +179,7 @@ def _ours(path: Path) -> list[Result]:
 
 
 def _limits(file: ResultFile) -> dict[int, float]:
-    run, declarations = file.run, declarations_for(file.run.schema_version)
+    run, declarations = file.run, DECLARATIONS
     finder = LimitFinder(run.topology, file.results, declarations, run.context.environment)
     found = {}
     for one in file.results:

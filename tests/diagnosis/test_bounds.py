@@ -8,12 +8,11 @@ import msgspec
 import pytest
 from tests.diagnosis.finders import Finder
 
-from railwright.benchmarks.registry import DECLARATIONS, EVERY, declarations_for
+from railwright.benchmarks.registry import DECLARATIONS, EVERY
 from railwright.diagnosis.limits_of import LimitFinder
 from railwright.limits.limit import NoLimit
-from railwright.results.bounds import Bound, Declaration, Nothing, first_covering
-from railwright.results.declarations_v1 import VERSION_1
-from railwright.results.records import SCHEMA_VERSION, Result, Verification
+from railwright.results.bounds import Bound, Declaration, Nothing, ceilings_of, first_covering
+from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.expand import expand
 
@@ -28,9 +27,8 @@ def copied(benchmark="memory_copy", **settings):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("declarations", [DECLARATIONS, VERSION_1], ids=["today", "version 1"])
-def test_the_last_declaration_of_each_quantity_covers_whatever_is_varied(declarations):
-    for name, rows in declarations.items():
+def test_the_last_declaration_of_each_quantity_covers_whatever_is_varied():
+    for name, rows in DECLARATIONS.items():
         for quantity, group in itertools.groupby(sorted(rows, key=lambda row: row.quantity), key=lambda r: r.quantity):
             last = list(group)[-1]
             assert (dict(last.when), last.ends) == ({}, "any"), f"{name}, {quantity}"
@@ -76,10 +74,24 @@ def test_unverified_and_wrong_copies_are_no_ceiling():
         assert isinstance(Finder(expand("laptop", {}), [unsound]).find(*point)[0], NoLimit)
 
 
-def test_files_of_version_1_have_their_own_frozen_table():
-    assert declarations_for(1) is VERSION_1
-    assert declarations_for(SCHEMA_VERSION) is DECLARATIONS
-    assert set(VERSION_1) <= {benchmark.name for benchmark in EVERY}
+def test_references_are_the_simplest_measurements_alone():
+    """A copy by a GPU, a collective or a library's message is never one, whatever is known of it."""
+    references = {name for name, rows in DECLARATIONS.items() if any(row.is_reference for row in rows)}
+    assert references == {
+        "memory_stream", "memory_copy", "core_latency", "gpu_latency", "tcp_stream", "device_read",
+    }  # fmt: skip
+    (own,) = (row for row in DECLARATIONS["gpu_latency"] if row.is_reference)
+    assert (own.ends, own.when) == ("same", {"kind": ("chase",)})
+
+
+def test_a_benchmark_names_its_ceilings_and_what_these_need():
+    assert ceilings_of("mpi_latency", DECLARATIONS) == ("core_latency", "tcp_stream")
+    assert ceilings_of("kv_vram", DECLARATIONS) == ("gpu_latency",)
+    assert ceilings_of("file_read", DECLARATIONS) == ("device_read",)
+    assert ceilings_of("memory_copy", DECLARATIONS) == ()
+    assert set(ceilings_of("kv_transfer", DECLARATIONS)) == {"memory_copy", "core_latency", "tcp_stream"}
+    named = {name for one in EVERY for name in ceilings_of(one.name, DECLARATIONS)}
+    assert named <= set(DECLARATIONS)
 
 
 def test_the_first_declaration_that_covers_a_result_counts():

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
-from railwright.diagnosis.verdict import judge
+from railwright.diagnosis.verdict import Standing, judge
 from railwright.limits.limit import Expected, Limit, NoLimit, Quantity, Source
 from railwright.results.records import Verification
 
@@ -89,3 +89,28 @@ def test_between_two_edges_of_a_ceiling_that_varied_nothing_can_be_said() -> Non
     varied = replace(band, doubtful_to=30e9)
     for value, state in ((51e9, "ok"), (49e9, "unknown"), (30e9, "unknown"), (29e9, "slow")):
         assert judge("measured", "", value, limit, varied, CLEAN).state == state
+
+
+def test_a_reference_is_not_judged_unless_it_failed_was_not_verified_or_is_above_its_limit():
+    limit, band = bandwidth()
+    none = NoLimit(quantity="bandwidth_bytes_per_s", why="no document")
+
+    def state(value, limit=none, expected=None, seen=CLEAN, outcome="measured"):
+        return judge(outcome, "", value, limit, expected, seen, Standing(is_reference=True)).state
+
+    assert state(1e9) == "reference"
+    assert state(90e9, limit) == "reference"
+    assert state(90e9, limit, band) == "ok"
+    assert state(1e9, limit, band) == "slow"
+    assert state(110e9, limit) == "suspicious"
+    assert state(1e9, seen=None) == state(1e9, limit, seen=EMPTY) == "unknown"
+    assert state(1e9, seen=WRONG) == state(None, outcome="failed") == "failed"
+    assert state(0.0) == "unknown"
+
+
+def test_what_is_unknown_names_what_would_judge_it():
+    none = NoLimit(quantity="bandwidth_bytes_per_s", why="w", missing=("memory0: memory channels",))
+    assert judge("measured", "", 1.0, none, None, CLEAN).needs == "a shape file with memory0: memory channels"
+    asked = judge("measured", "", 1.0, none, None, CLEAN, Standing(needs="railwright run tcp_stream"))
+    assert asked.needs == "railwright run tcp_stream"
+    assert judge("measured", "", 9e9, bandwidth()[0], None, CLEAN).needs

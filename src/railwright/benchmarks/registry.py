@@ -21,7 +21,6 @@ from railwright.benchmarks.sockets import tcp_stream
 from railwright.benchmarks.train import step
 from railwright.errors import unknown_name
 from railwright.results.bounds import Declarations
-from railwright.results.declarations_v1 import VERSION_1
 
 BENCHMARKS: tuple[AnyBenchmark, ...] = (
     stream.BENCHMARK,
@@ -55,11 +54,6 @@ ON_REQUEST: tuple[AnyBenchmark, ...] = (
 EVERY = BENCHMARKS + ON_REQUEST
 
 DECLARATIONS: Declarations = {benchmark.name: benchmark.results for benchmark in EVERY}
-
-
-def declarations_for(schema_version: int) -> Declarations:
-    """What the results of a file of that schema version are held against."""
-    return VERSION_1 if schema_version == 1 else DECLARATIONS
 
 
 def find(name: str) -> AnyBenchmark:

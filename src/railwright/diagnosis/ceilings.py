@@ -6,15 +6,18 @@ Which results are ceilings of what their benchmarks declare (`results.bounds.Sup
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple, TypeVar
 
+from railwright.diagnosis.own_reads import OwnReads
 from railwright.limits.limit import Constant
 from railwright.limits.sources import SINGLE_HOST_COPIES
 from railwright.results.bounds import Declarations, Supply, declared_for
 from railwright.results.records import Result, size_of
 
 Key = TypeVar("Key")
+_NUMBER = re.compile(r"\d+")
 
 NEXT_LAUNCH = Constant(
     0.5, "of the same memory copy in the launch before, where the pages lie worse", SINGLE_HOST_COPIES
@@ -50,16 +53,20 @@ class Ceilings:
         self._copies: dict[tuple[str, int], Ceiling] = {}
         """One thread's memory copies, in bytes/s, by path and size."""
         self._others: dict[tuple[Supply, Hashable], Ceiling] = {}
+        reads: list[Result] = []
         for result in results:
             declared = declared_for(result, declarations)
             supply = declared.supplies if declared is not None else None
             if supply is None or not _is_sound(result):
                 continue
             size = size_of(result.parameters)
-            if supply != "thread copy":
+            if supply == "file read":
+                reads.append(result)
+            elif supply != "thread copy":
                 _widen(self._others, (supply, _place(supply, result)), result)
             elif size is not None:
                 _widen(self._copies, (result.path, size), result)
+        self.reads = OwnReads(reads)
 
     def copies(self, path: str, size_bytes: int) -> tuple[int, Ceiling] | None:
         """The copies whose size is nearest by ratio, at most a factor of two away, with that size in bytes."""
@@ -70,6 +77,18 @@ class Ceilings:
     def largest_copies(self, path: str) -> tuple[int, Ceiling] | None:
         """The copies of the largest size, with that size in bytes."""
         return max(((size, copies) for (at, size), copies in self._copies.items() if at == path), default=None)
+
+    def has(self, supply: Supply) -> bool:
+        """Whether anything of that kind was measured, and verified."""
+        if supply == "file read":
+            return bool(self.reads)
+        return bool(self._copies) if supply == "thread copy" else any(kind == supply for kind, _ in self._others)
+
+    def smallest_message(self, path: str) -> Ceiling | None:
+        """The latency of the smallest message of a plain socket."""
+        found = [(key[2], one) for (kind, key), one in self._others.items()
+                 if kind == "plain socket" and isinstance(key, tuple) and key[:2] == (path, "latency_s")]  # fmt: skip
+        return min(found, key=lambda pair: pair[0], default=(0, None))[1]
 
     def of(self, supply: Supply, result: Result) -> Ceiling | None:
         """What was measured in the place of the result, in its unit."""
@@ -84,6 +103,8 @@ def _place(supply: Supply, result: Result) -> Hashable:
             return result.path, result.quantity, size
         case "raw device":
             return result.path, result.quantity, tuple(sorted(result.parameters.items()))
+        case "gpu copy" | "awaited gpu copy":  # the same for all GPUs of a machine but for noise
+            return _NUMBER.sub("", result.path)
         case "gpu load":  # of the reader's own memory, whatever memory the result was read from
             return result.path.partition(">")[2], size or 0
         case _:

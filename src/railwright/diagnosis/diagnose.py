@@ -53,7 +53,7 @@ def _judge_point(results: list[Result], finder: LimitFinder) -> Judged:
     checks = _together([result.verification for result in measured])
     point = replace(first, outcome=telling.outcome, reason=telling.reason)
     return replace(
-        judged(point, value, finder.find(first), checks),
+        judged(point, value, finder.find(first), checks, finder.standing(first)),
         launches=tuple(result.summary for result in measured if result.summary is not None),
         launch_spread=(medians[-1] - medians[0]) / value if value and len(medians) > 1 else None,
         # Two values for one claim mean that the launches did not run alike, so one of each is kept.
@@ -105,11 +105,17 @@ def _headline(points: list[Judged]) -> Judged | None:
     return pick(measured, key=lambda point: size_of(point.parameters) or 0, default=None)
 
 
+_TELLS_NOTHING: tuple[State, ...] = ("unknown", "reference")
+
+
 def _worst(points: list[Judged], headline: Judged | None) -> Verdict:
-    """The worst of the judged points. Sizes without a band do not count; without any judged point it is unknown."""
-    telling = [point for point in points if point.verdict.state != "unknown"]
+    """The worst of the judged points. Sizes without a band do not count; without any judged point it is unknown, or a
+    reference if all of them are.
+    """
+    telling = [point for point in points if point.verdict.state not in _TELLS_NOTHING]
     if not any(point.verdict.state != "waived" for point in telling) and headline is not None:
-        return headline.verdict
+        unknown = (point.verdict for point in points if point.verdict.state == "unknown")
+        return next(unknown, headline.verdict) if headline.verdict.state == "reference" else headline.verdict
     if not telling:
         return points[0].verdict
     worst = min(telling, key=lambda point: WORST_FIRST.index(point.verdict.state))

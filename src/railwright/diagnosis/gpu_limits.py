@@ -21,14 +21,17 @@ from railwright.topology.cluster import Cluster, cluster_of
 from railwright.topology.devices import Device, PcieLink, Scalar, Topology
 from railwright.topology.gpus import usable_gpus
 from railwright.topology.paths import Graph
-from railwright.units import GIB, MIB, format_size
+from railwright.units import GIB, KIB, MIB, format_size
 
 _COPIES_JUDGED_FROM_BYTES = 16 * MIB
 """Below it the start of each copy counts as much as its bytes."""
 _NIXL_JUDGED_FROM_BYTES = 64 * MIB
 """UCX cuts a transfer into parts, and its cost for each request counts below."""
 
+_SMALL_BYTES = 64 * KIB
+"""Up to it transfers are told by their latency."""
 _LEAST_RANKS = 2
+_OWN: dict[str, Scalar] = {"size_bytes": 2 * MIB}
 _DECIDES_FROM = 0.01
 """Our choice: where the bytes alone would take less than this share of the least that is expected, their start decides,
 for which no document gives a floor."""
@@ -78,6 +81,25 @@ class GpuLimits:
             return replace(limit, quantity="latency_s"), None
         is_pcie = any(isinstance(link.protocol, PcieLink) for link in path.links)
         return gpu_limits.remote_load(gpu, (own.slowest, own.fastest), over_pcie=is_pcie)
+
+    def small_copy(self, point: Result, clock: str) -> Bounds:
+        """A copy of a few bytes, between a load of the GPU's own memory and so many of them."""
+        source, _, target = point.path.partition(">")
+        gpu = self._device(source) or self._device(target)
+        own = gpu and self._ceilings.of("gpu load", replace(point, path=f"{gpu.id}>{gpu.id}", parameters=_OWN))
+        if gpu is None or own is None:
+            return NoLimit(quantity="latency_s", why="loads of its own memory were not measured in this run"), None
+        return gpu_limits.small_copy(gpu, (own.slowest, own.fastest), by_host_clock=clock == "host")
+
+    def small_transfer(self, point: Result) -> Bounds:
+        """A small transfer by a library: no faster than the GPU's part of a copy, and within twice what a program
+        waits for one.
+        """
+        alone, awaited = (self._ceilings.of(name, point) for name in ("gpu copy", "awaited gpu copy"))
+        if alone is None or awaited is None:
+            return NoLimit(quantity="latency_s", why="copies of a few bytes were not measured in this run"), None
+        is_small = (size_of(point.parameters) or 0) <= _SMALL_BYTES
+        return gpu_limits.small_transfer(alone.fastest, (awaited.slowest, awaited.fastest), is_small=is_small)
 
     def _path(self, path_id: str) -> Bounds:
         source, _, target = path_id.partition(">")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from railwright.busbw import factor
 from railwright.diagnosis.ceilings import Ceiling, Ceilings
 from railwright.limits.limit import Bounds, Constant, Expected, Limit, NoLimit, Quantity, Source
 from railwright.limits.memory import limit_inside
@@ -13,7 +14,7 @@ from railwright.results.bounds import no_limit
 from railwright.results.records import Result, size_of
 from railwright.topology.devices import Path, Topology
 from railwright.topology.paths import Graph
-from railwright.units import MIB, format_size
+from railwright.units import KIB, MIB, format_size
 
 # Inside one host the worst sound way is two copies, one after the other: into a shared buffer and out of it.
 # While caches hold the bytes, the second copy fetches each of them from the other core's cache, a third move: a copy
@@ -27,6 +28,19 @@ _EPYC_9684X = Source("AMD EPYC 9684X product page", "L3 cache 1,152 MB")
 LARGEST_CACHE = Constant(1.25 * 2**30, "bytes, above the largest last-level cache of a socket", _EPYC_9684X)
 _FILE_READS = Source("Railwright docs/limits.md", "direct reads of a file")
 FILE_SYSTEM_SHARE = Constant(0.8, "of the raw device, direct random reads", _FILE_READS)
+_NIXL_FLOOR = Source("Railwright docs/limits.md", "small transfers inside one host")
+TRANSFER_LINES = Constant(40, "times one cache line, a small transfer by NIXL between two processes", _NIXL_FLOOR)
+DOUBTFUL_LINES = Constant(100, "times one cache line, what such a transfer took on some healthy machine", _NIXL_FLOOR)
+SMALL_BYTES = Constant(64 * KIB, "bytes, the largest transfer that is told by its latency", _NIXL_FLOOR)
+_BLOCKS = Source("Railwright docs/measured/host-paths", "KV caches of real models")
+BLOCKS_SHARE = Constant(0.15, "of one thread's largest copy, requests of small blocks or of several GiB", _BLOCKS)
+LEAST_BLOCK = Constant(16 * KIB, "bytes, the smallest block that was measured, rounded", _BLOCKS)
+_SOCKETS = Source("Railwright docs/limits.md", "TCP inside one host")
+LIBRARY_LATENCY = Constant(4.0, "times the latency of a plain socket, by a library", _SOCKETS)
+SMALL_MESSAGE = Constant(8 * KIB, "bytes, a message that libraries send at once", _SOCKETS)
+LIBRARY_RATE = Constant(0.25, "of the rate of a plain socket, by a library", _SOCKETS)
+_REDUCTIONS = Source("Railwright docs/limits.md", "collectives inside one host")
+REDUCED = Constant(0.1, "of what a copy is expected to reach, where floats are summed", _REDUCTIONS)
 _JUDGED_FROM_BYTES = MIB
 """Below this size the cost of a message, not of its bytes, decides a bandwidth."""
 
@@ -135,7 +149,8 @@ class HostLimits:
     def copied_blocks(self, point: Result) -> Bounds:
         """Blocks of one request at the rate of a copy; a request larger than all copies is held against the largest.
 
-        There is a band only where a copy of that size was measured and no block is so small that its own cost decides.
+        Where blocks are so small that their own cost counts, or the request so large that its pages do, less of a copy
+        is expected.
         """
         size, layers = size_of(point.parameters), point.parameters.get("layers")
         found = self._ceilings.largest_copies(point.path)
@@ -146,8 +161,10 @@ class HostLimits:
             replace(point, parameters=point.parameters | {"size_bytes": min(size, largest)})
         )
         block = point.parameters.get("block_bytes")
-        if size > 2 * largest or not isinstance(block, int) or block < _JUDGED_FROM_BYTES:
+        if not isinstance(block, int) or block < LEAST_BLOCK.value:
             band = None
+        elif size > 2 * largest or block < _JUDGED_FROM_BYTES:
+            band = _of_blocks(found[1])
         if point.quantity == "bandwidth_bytes_per_s" or isinstance(limit, NoLimit):
             return replace(limit, quantity=point.quantity), band
         awaited_bytes = float(size)
@@ -162,6 +179,9 @@ class HostLimits:
         device = self._ceilings.of("raw device", point)
         if device is None:
             limit, _ = self.links(point)
+            own = self._ceilings.reads.bounds(point)
+            if own is not None and not self._ceilings.reads.is_best(point):
+                return own
             if isinstance(limit, NoLimit):
                 return replace(limit, why=f"the raw device was not measured in this run, and {limit.why}"), None
             return limit, None
@@ -177,12 +197,95 @@ class HostLimits:
             sources=(FILE_SYSTEM_SHARE.source,),
         )
 
-    def plain_socket(self, point: Result) -> Bounds:
-        """A plain socket between the same ends at the same size. No band: what a library adds to it is not known."""
+    def is_best_read(self, point: Result) -> bool:
+        """Whether it is the best of the run's own reads, and the raw device is closed."""
+        return self._ceilings.of("raw device", point) is None and self._ceilings.reads.is_best(point)
+
+    def plain_socket(self, point: Result, times: int = 1) -> Bounds:
+        """A plain socket between the same ends at the same size, or several of them at once."""
         socket = self._ceilings.of("plain socket", point)
+        if socket is None and point.quantity == "bandwidth_bytes_per_s":
+            return self.thread_copies(point, times, upper_only=True)
         if socket is None:
             return no_limit(point, "plain sockets were not measured in this run at such a size")
-        return _ceiling(point.quantity, socket.fastest, "a plain socket between the same ends, in this run"), None
+        because = "a plain socket between the same ends, measured in this run"
+        is_latency = point.quantity == "latency_s"
+        share = LIBRARY_LATENCY.value if is_latency else LIBRARY_RATE.value
+        value = socket.fastest if is_latency else times * socket.best
+        limit = _ceiling(point.quantity, value, f"{times} at once of {because}" if times > 1 else because)
+        size = size_of(point.parameters) or 0
+        # Between the two a library changes its protocol, and what that costs no document says.
+        if SMALL_MESSAGE.value < size if is_latency else size < _JUDGED_FROM_BYTES:
+            return limit, None
+        return limit, Expected(
+            quantity=point.quantity,
+            low=value if is_latency else share * socket.fastest,
+            high=share * socket.fastest if is_latency else None,
+            doubtful_to=share * socket.slowest if is_latency else share * socket.low,
+            because="a library adds its protocol and its copies to the socket's",
+            sources=(LIBRARY_RATE.source,),
+        )
+
+    def small_transfer(self, point: Result) -> Bounds:
+        """A cache line from core to core and a copy of the bytes: what a library's small transfer cannot do without.
+
+        The floor is the line alone, because a copy in caches may overlap it.
+        """
+        limit, _ = self.cache_line(point, for_messages=False)
+        line, size = self._ceilings.of("cache line", point), size_of(point.parameters)
+        found = self._ceilings.copies(point.path, size) if size is not None else None
+        if line is None or found is None or size is None or size > SMALL_BYTES.value:
+            return limit, None
+        moves_s = (size / (THREE_MOVES.value * found[1].fastest), size / (THREE_MOVES.value * found[1].low))
+        socket = self._ceilings.smallest_message(point.path)
+        by_socket = (socket.fastest, socket.slowest) if socket is not None else (0.0, 0.0)
+        return limit, Expected(
+            quantity="latency_s",
+            low=line.fastest,
+            high=max(TRANSFER_LINES.value * line.fastest, by_socket[0]) + moves_s[0],
+            doubtful_to=max(DOUBTFUL_LINES.value * line.slowest, by_socket[1]) + moves_s[1],
+            because="a system call moves them, in less time than a plain socket takes for 8 bytes; NIXL's own part is"
+            " 15 to 80 cache lines; within caches bytes move three times",
+            sources=(TRANSFER_LINES.source, THREE_MOVES.source),
+        )
+
+    def collective(self, operation: str, point: Result) -> Bounds:
+        """The copies that a collective of one host needs; a latency of at most one line in cache lines.
+
+        Out of place every rank's own thread writes its part of the result: the whole of it, or its share after a
+        reduce_scatter. A linear algorithm sends all through one rank, so what is expected falls with their number.
+        """
+        size, ranks = size_of(point.parameters), point.ranks
+        if point.quantity == "latency_s":
+            line = self._ceilings.of("cache line", point)
+            limit, _ = self.cache_line(point, for_messages=False)
+            if line is None or size is None or size > CACHE_LINE_BYTES.value * ranks:
+                return limit, None
+            times = MESSAGE_LINES.value * 2 * (ranks - 1)
+            return limit, Expected(
+                quantity="latency_s",
+                low=line.fastest,
+                high=times * line.fastest,
+                doubtful_to=times * line.slowest,
+                because=f"{2 * (ranks - 1)} messages one after the other, there and back",
+                sources=(MESSAGE_LINES.source,),
+            )
+        written = size // ranks if size is not None and operation == "reduce_scatter" else size
+        limit, band = self.thread_copies(replace(point, parameters=point.parameters | {"size_bytes": written or 0}))
+        if isinstance(limit, NoLimit) or size is None or written is None:
+            return limit, None
+        scale = (size / written if written else 1.0) * (
+            float(factor(operation, ranks)) if point.parameters.get("rate") == "busbw" else 1.0
+        )
+        because = f"each rank's thread writes {format_size(written)}, at the rate of {limit.because}"
+        limit = replace(limit, value=limit.value * scale, because=because)
+        if band is None:
+            return limit, None
+        share = scale * (REDUCED.value if "reduce" in operation else 1.0) * 2 / ranks
+        doubtful_to = band.doubtful_to if band.doubtful_to is None else band.doubtful_to * share
+        return limit, replace(
+            band, low=band.low * share, doubtful_to=doubtful_to, sources=(*band.sources, REDUCED.source)
+        )
 
 
 def _message_band(line: Ceiling, point: Result) -> Expected | None:
@@ -197,6 +300,17 @@ def _message_band(line: Ceiling, point: Result) -> Expected | None:
         doubtful_to=MESSAGE_LINES.value * line.slowest,
         because="Open MPI takes about 4 and MPICH about 12 times one cache line",
         sources=(MESSAGE_LINES.source,),
+    )
+
+
+def _of_blocks(copied: Ceiling) -> Expected:
+    """What a request of many blocks is expected to reach of the largest copy."""
+    return Expected(
+        quantity="bandwidth_bytes_per_s",
+        low=BLOCKS_SHARE.value * copied.fastest,
+        doubtful_to=BLOCKS_SHARE.value * copied.low,
+        because="blocks of 18 to 64 KiB moved at 0.25 to 0.5 of a copy of 64 MiB",
+        sources=(BLOCKS_SHARE.source,),
     )
 
 

@@ -11,16 +11,19 @@ from railwright.limits.limit import Expected, Limit, NoLimit, Quantity
 from railwright.results.records import Evidence, Outcome, Summary, Verification
 from railwright.topology.devices import PathKind, Scalar
 
-State = Literal["ok", "slow", "suspicious", "unknown", "failed", "waived"]
+State = Literal["ok", "slow", "suspicious", "unknown", "reference", "failed", "waived"]
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """`ok` within the expected band and at most 2 % above the limit, `slow` below the band, `suspicious` above the
-    limit, `unknown` without a limit or a band, `failed` and `waived` where there is no measurement.
+    limit, `unknown` without a limit or a band, `failed` and `waived` where there is no measurement. A `reference` is
+    what others are held against, and has no band itself.
     """
 
     state: State
     why: str
+    needs: str = ""
+    """What would judge an unknown: a command, or a fact that nobody could read."""
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True, tag="judged", tag_field="record", omit_defaults=True,

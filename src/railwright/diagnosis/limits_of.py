@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 from railwright.diagnosis.ceilings import Ceilings
 from railwright.diagnosis.gpu_limits import GpuLimits
 from railwright.diagnosis.host_limits import HostLimits, path_over
+from railwright.diagnosis.verdict import Standing
 from railwright.errors import RailwrightError
 from railwright.faults.algorithm_forced import nvls_is_off
 from railwright.limits.limit import Bounds
 from railwright.results import bounds
-from railwright.results.bounds import Bound, Declarations, declared_for, no_limit
+from railwright.results.bounds import Bound, Declarations, declared_for, no_limit, suppliers
 from railwright.results.records import Result
 from railwright.topology.devices import Path, Topology
 from railwright.topology.paths import Graph
@@ -32,7 +33,7 @@ class LimitFinder:
             self._graph: Graph | None = Graph(topology)
         except RailwrightError:
             self._graph = None
-        ceilings = Ceilings(results, declarations)
+        self._ceilings = ceilings = Ceilings(results, declarations)
         self._declarations = declarations
         self._environment = environment or {}
         self._host = HostLimits(topology, self._graph, ceilings)
@@ -53,6 +54,22 @@ class LimitFinder:
             return no_limit(point, "nothing is declared of what this is held against")
         return self._of_host(declared.bound, point)
 
+    def standing(self, point: Result) -> Standing:
+        """Whether the point is a reference, and what would judge it where nothing does."""
+        declared = declared_for(point, self._declarations)
+        if declared is None or "@" in point.path:
+            return Standing()
+        is_best_read = declared.supplies == "file read" and self._host.is_best_read(point)
+        if declared.is_reference or is_best_read:
+            return Standing(is_reference=True)
+        if point.settings.get("functional") is True:
+            return Standing(needs="a core for each rank: fewer ranks, -o ranks=")
+        missing = [
+            supply for supply in declared.bound.ceilings if supply != "file read" and not self._ceilings.has(supply)
+        ]
+        names = dict.fromkeys(name for supply in missing for name in suppliers(supply, self._declarations))
+        return Standing(needs=f"railwright run {' '.join((*names, point.benchmark))}" if names else "")
+
     def _of_host(self, bound: Bound, point: Result) -> Bounds:
         match bound:
             case bounds.Nothing():
@@ -72,7 +89,11 @@ class LimitFinder:
             case bounds.CacheLine():
                 return self._host.cache_line(point, for_messages=bound.for_messages)
             case bounds.PlainSockets():
-                return self._host.plain_socket(point)
+                return self._host.plain_socket(point, bound.times)
+            case bounds.SmallTransfer():
+                return self._host.small_transfer(point)
+            case bounds.HostCollective():
+                return self._host.collective(bound.operation, point)
             case bounds.RawDevice():
                 return self._host.raw_device(point)
             case _:
@@ -86,6 +107,10 @@ class LimitFinder:
                 return self._gpu.transfer(point)
             case bounds.GpuLoad():
                 return self._gpu.load(point)
+            case bounds.SmallGpuCopy():
+                return self._gpu.small_copy(point, bound.clock)
+            case bounds.SmallGpuTransfer():
+                return self._gpu.small_transfer(point)
             case bounds.Collective():
                 nvls_off = nvls_is_off(point.settings, self._environment)
                 return self._gpu.collective(bound.operation, point, nvls_is_off=nvls_off)

@@ -4,11 +4,14 @@ ok          within [expected low, limit x 1.02]
 slow        below the expected low
 suspicious  above limit x 1.02, of a ceiling that was measured itself x 1.1: the measurement or the limit is wrong,
             and neither may pass
-unknown     no limit, or no expected band
+reference   of what nothing stands above: no band, and others are held against it
+unknown     no limit, or no expected band; `needs` says what would judge it
 For a latency the limit is a floor and the band is read upwards.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from railwright.diagnosis.judged import Judged, State, Verdict
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
@@ -19,7 +22,18 @@ TOLERANCE_ABOVE_LIMIT = 1.02
 TOLERANCE_ABOVE_CEILING = 1.1
 """The same copy takes a tenth longer in one process than in the next, by where its pages lie."""
 
-WORST_FIRST: tuple[State, ...] = ("slow", "suspicious", "failed", "unknown", "ok", "waived")
+WORST_FIRST: tuple[State, ...] = ("slow", "suspicious", "failed", "unknown", "ok", "reference", "waived")
+
+_NEEDS_A_BAND = "a run of a healthy machine of this kind beside it: railwright compare A B"
+
+
+class Standing(NamedTuple):
+    """What a point is among the others of its run."""
+
+    is_reference: bool = False
+    """Others are held against it, and it against its own limit alone."""
+    needs: str = ""
+    """What would judge it where there is no limit: a command or a fact."""
 
 
 def format_quantity(quantity: str, value: float) -> str:
@@ -39,7 +53,13 @@ def fraction_of_limit(value: float, limit: Limit) -> float:
 
 
 def judged(
-    result: Result, value: float | None, bounds: Bounds, checked: Verification | None, *, must_check: bool = True
+    result: Result,
+    value: float | None,
+    bounds: Bounds,
+    checked: Verification | None,
+    standing: Standing = Standing(),  # noqa: B008 - a constant
+    *,
+    must_check: bool = True,
 ) -> Judged:
     """A result with the value that stands for it, beside its limit."""
     limit, expected = bounds
@@ -54,7 +74,7 @@ def judged(
         limit=limit,
         expected=expected,
         fraction_of_limit=fraction_of_limit(value, limit) if value and isinstance(limit, Limit) else None,
-        verdict=judge(result.outcome, result.reason, value, limit, expected, checked, must_check=must_check),
+        verdict=judge(result.outcome, result.reason, value, limit, expected, checked, standing, must_check=must_check),
         verification=checked,
         method=result.method,
         ranks=result.ranks,
@@ -69,6 +89,7 @@ def judge(
     limit: Limit | NoLimit,
     expected: Expected | None,
     checked: Verification | None,
+    standing: Standing = Standing(),  # noqa: B008 - a constant
     *,
     must_check: bool = True,
 ) -> Verdict:
@@ -82,12 +103,16 @@ def judge(
         return Verdict(state="failed", why=reason or "no value was recorded")
     if checked is not None and checked.bytes_wrong:
         return Verdict(state="failed", why=f"the data check found {checked.bytes_wrong} wrong bytes")
+    unchecked = must_check and (checked is None or not checked.bytes_checked)
     if isinstance(limit, NoLimit):  # also of a value of 0, like communication that is hidden whole
-        return Verdict(state="unknown", why=f"no limit: {limit.why}")
+        if standing.is_reference and value > 0:
+            return _unverified() if unchecked else Verdict(state="reference", why=f"no limit: {limit.why}")
+        needs = standing.needs or (f"a shape file with {', '.join(limit.missing)}" if limit.missing else _NEEDS_A_BAND)
+        return Verdict(state="unknown", why=f"no limit: {limit.why}", needs=needs)
     if not value > 0:
         return Verdict(state="suspicious", why=f"a value of {value} is not possible")
-    if must_check and (checked is None or not checked.bytes_checked):
-        return Verdict(state="unknown", why="the data was not verified")
+    if unchecked:
+        return _unverified()
     share = fraction_of_limit(value, limit)
     if share > (TOLERANCE_ABOVE_LIMIT if limit.kind == "derived" else TOLERANCE_ABOVE_CEILING):
         word = "below the floor" if limit.quantity == "latency_s" else "above the limit"
@@ -95,9 +120,16 @@ def judge(
             state="suspicious",
             why=f"{share:.2f} of the limit: {word} of {format_quantity(limit.quantity, limit.value)}",
         )
-    if expected is None:
-        return Verdict(state="unknown", why="no expected band is known for this path at this size")
-    return _against_band(value, expected)
+    if expected is not None:
+        return _against_band(value, expected)
+    if standing.is_reference:
+        return Verdict(state="reference", why=f"{share:.2f} of its own limit; no document says what is expected of it")
+    why = "no expected band is known for this path at this size"
+    return Verdict(state="unknown", why=why, needs=standing.needs or _NEEDS_A_BAND)
+
+
+def _unverified() -> Verdict:
+    return Verdict(state="unknown", why="the data was not verified", needs="a run that checks its data")
 
 
 def _against_band(value: float, expected: Expected) -> Verdict:
@@ -105,7 +137,7 @@ def _against_band(value: float, expected: Expected) -> Verdict:
     low = format_quantity(expected.quantity, expected.low)
     if expected.quantity == "latency_s":
         if expected.high is None:
-            return Verdict(state="unknown", why="the expected band has no upper end")
+            return Verdict(state="unknown", why="the expected band has no upper end", needs=_NEEDS_A_BAND)
         high = format_quantity(expected.quantity, expected.high)
         if expected.doubtful_to is not None and expected.high < value <= expected.doubtful_to:
             return _doubt(printed, high)
@@ -121,5 +153,7 @@ def _against_band(value: float, expected: Expected) -> Verdict:
 
 def _doubt(printed: str, edge: str) -> Verdict:
     return Verdict(
-        state="unknown", why=f"{printed} is beyond the expected {edge}, but the ceiling itself varies as much"
+        state="unknown",
+        why=f"{printed} is beyond the expected {edge}, but the ceiling itself varies as much",
+        needs="more launches on a quiet machine: --launches 10",
     )

@@ -20,7 +20,14 @@ from railwright.limits.limit import (
     rate_step,
 )
 from railwright.limits.memory import copy_limit
-from railwright.limits.sources import COPIES_MEASURED, CUDA_ATTRIBUTES, LOADS_MEASURED, NVBANDWIDTH_H200, SAME_RUN
+from railwright.limits.sources import (
+    COPIES_MEASURED,
+    CUDA_ATTRIBUTES,
+    LOADS_MEASURED,
+    NVBANDWIDTH_H200,
+    SAME_RUN,
+    SMALL_COPIES,
+)
 from railwright.topology.devices import Device
 from railwright.topology.gpus import TRANSFERS_A_MEMORY_CLOCK, memory_rate
 
@@ -33,6 +40,9 @@ BOTH_KERNELS_SHARE = Constant(0.48, "of one engine's direction alone, over PCIe"
 BOTH_KERNELS_OF_NVLINK = Constant(0.9, "of one direction alone, over NVLink", COPIES_MEASURED)
 LOAD_OVER_NVLINK = Constant(8.0, "times a load of the GPU's own memory, at most", LOADS_MEASURED)
 LOAD_OVER_PCIE = Constant(12.0, "times a load of the GPU's own memory, at most", LOADS_MEASURED)
+COPY_BY_GPU_CLOCK = Constant(60.0, "times a load of the GPU's own memory, a copy of a few bytes, at most", SMALL_COPIES)
+COPY_BY_HOST_CLOCK = Constant(100.0, "times a load of the GPU's own memory, until the host knows of it", SMALL_COPIES)
+LIBRARY_COPY = Constant(2.0, "times what a program waits for a small copy, by a library", SMALL_COPIES)
 _LOADS_MEASURED_ON = "9."
 """The compute capability of the GPUs that both figures were measured on. Other GPUs get no band."""
 
@@ -100,7 +110,7 @@ def remote_load(gpu: Device, own_s: tuple[float, float], *, over_pcie: bool) -> 
     """
     slowest, fastest = own_s
     because = f"one load of {gpu.id}'s own memory, measured in this run"
-    floor = Limit(quantity="latency_s", value=fastest, kind="measured_ceiling", because=because, sources=(SAME_RUN,))
+    floor = _floor(fastest, because)
     if not str(gpu.facts.get("compute_capability", "")).startswith(_LOADS_MEASURED_ON):
         return floor, None
     times = LOAD_OVER_PCIE if over_pcie else LOAD_OVER_NVLINK
@@ -112,3 +122,45 @@ def remote_load(gpu: Device, own_s: tuple[float, float], *, over_pcie: bool) -> 
         because=f"Hopper GPUs take at most {times.value:.0f} times as long over {'PCIe' if over_pcie else 'NVLink'}",
         sources=(times.source,),
     )
+
+
+def small_copy(gpu: Device, own_s: tuple[float, float], *, by_host_clock: bool) -> tuple[Limit, Expected | None]:
+    """The floor of a copy of a few bytes and its band, from one load of the GPU's own memory, as `remote_load`."""
+    slowest, fastest = own_s
+    because = f"one load of {gpu.id}'s own memory, measured in this run"
+    floor = _floor(fastest, because)
+    if not str(gpu.facts.get("compute_capability", "")).startswith(_LOADS_MEASURED_ON):
+        return floor, None
+    times = COPY_BY_HOST_CLOCK if by_host_clock else COPY_BY_GPU_CLOCK
+    clock = "the host" if by_host_clock else "the GPU"
+    return floor, Expected(
+        quantity="latency_s",
+        low=fastest,
+        high=times.value * fastest,
+        doubtful_to=times.value * slowest,
+        because=f"Hopper GPUs take at most {times.value:.0f} times as long by {clock}'s clock",
+        sources=(times.source,),
+    )
+
+
+def small_transfer(alone_s: float, awaited_s: tuple[float, float], *, is_small: bool) -> tuple[Limit, Expected | None]:
+    """The floor of a library's small transfer and its band.
+
+    `alone_s`: the GPU's part of a small copy. `awaited_s`: what a program waits for one, slowest and fastest.
+    """
+    slowest, fastest = awaited_s
+    floor = _floor(alone_s, "a copy of a few bytes by the GPU's own clock, measured in this run")
+    if not is_small:
+        return floor, None
+    return floor, Expected(
+        quantity="latency_s",
+        low=alone_s,
+        high=LIBRARY_COPY.value * fastest,
+        doubtful_to=LIBRARY_COPY.value * slowest,
+        because=f"a library takes at most {LIBRARY_COPY.value:.0f} times what a program waits for such a copy",
+        sources=(LIBRARY_COPY.source,),
+    )
+
+
+def _floor(value_s: float, because: str) -> Limit:
+    return Limit(quantity="latency_s", value=value_s, kind="measured_ceiling", because=because, sources=(SAME_RUN,))

@@ -33,6 +33,10 @@ LOADS_MEASURED = Source(
     COPIES_MEASURED.title,
     "a load of the own memory 138 to 143 ns, over NVLink 792 to 855, of host memory over PCIe 1180 to 1300",
 )
+SMALL_COPIES = Source(
+    COPIES_MEASURED.title,
+    "a copy of 8 bytes by the GPU's clock 19 to 41 loads of its own memory, by the host's 38 to 67; NIXL 1.0 to 1.6",
+)
 CUDA_ATTRIBUTES = Source("NVIDIA CUDA Driver API", "memory clock rate and global memory bus width; double data rate")
 CDNA3 = Source("AMD CDNA 3 Architecture white paper", "Infinity Fabric between GPUs: 64 GB/s a link and direction")
 CDNA4 = Source(

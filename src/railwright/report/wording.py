@@ -45,6 +45,7 @@ STATES: dict[State, Look] = {
     "slow": Look("bold yellow", "\u25bc", "worse than the expected band"),
     "suspicious": Look("bold magenta", "\u25b2", "better than the limit: the measurement or the limit is wrong"),
     "unknown": Look("dim", "?", "there is no limit, or no expected band, to hold it against"),
+    "reference": Look("default", "\u25c6", "what others of the run are held against; nothing judged it"),
     "failed": Look("bold red", "\u2715", "it was started and gave no valid value"),
     "waived": Look("dim", "\u2013", "it could not run here"),
 }

@@ -8,7 +8,7 @@ names none, so that a record cannot choose its own limit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -17,8 +17,17 @@ from railwright.results.records import Result
 from railwright.topology.devices import Scalar
 
 
+Supply = Literal[
+    "thread copy", "cache line", "plain socket", "raw device", "file read", "gpu load", "gpu copy", "awaited gpu copy"
+]
+"""What a result is a measured ceiling of."""
+
+
 class Bound(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of bound."""
+
+    ceilings: ClassVar[tuple[Supply, ...]] = ()
+    """The measured ceilings of the same run that it is found from."""
 
 
 class PathLinks(Bound, frozen=True):
@@ -36,6 +45,8 @@ class MemoryChannels(Bound, frozen=True):
 class ThreadCopies(Bound, frozen=True):
     """What one thread's memory copy of the size reached in the same run, or several of them at once."""
 
+    ceilings: ClassVar[tuple[Supply, ...]] = ("thread copy",)
+
     times: int = 1
     counted_by: str = ""
     """The parameter that says how many threads copy; one without it."""
@@ -46,20 +57,45 @@ class ThreadCopies(Bound, frozen=True):
 class CopiedBlocks(Bound, frozen=True):
     """One thread's memory copy of all the blocks of a request. A latency is the time of that copy."""
 
+    ceilings: ClassVar[tuple[Supply, ...]] = ("thread copy",)
+
 
 class CacheLine(Bound, frozen=True):
     """The time in which one cache line passes from core to core, measured in the same run."""
+
+    ceilings: ClassVar[tuple[Supply, ...]] = ("cache line",)
 
     for_messages: bool = False
     """Whether a message of at most one line through shared memory is held against the band of MPI libraries."""
 
 
 class PlainSockets(Bound, frozen=True):
-    """What a plain socket between the same two ends reached in the same run."""
+    """What a plain socket between the same two ends reached in the same run, or several of them at once."""
+
+    ceilings: ClassVar[tuple[Supply, ...]] = ("plain socket",)
+    times: int = 1
+
+
+class SmallTransfer(Bound, frozen=True):
+    """One cache line from core to core and one thread's copy of the bytes: the same move without a library."""
+
+    ceilings: ClassVar[tuple[Supply, ...]] = ("cache line", "thread copy", "plain socket")
+
+
+class HostCollective(Bound, frozen=True):
+    """The copies that a collective of one host needs, each rank by a thread of its own; a latency in cache lines."""
+
+    ceilings: ClassVar[tuple[Supply, ...]] = ("cache line", "thread copy")
+    operation: str
 
 
 class RawDevice(Bound, frozen=True):
-    """The raw device with the same reads, measured in the same run; else the links to it."""
+    """The raw device with the same reads, measured in the same run.
+
+    Where that is closed, the best of the run's own reads of that size, in any depth and by any engine.
+    """
+
+    ceilings: ClassVar[tuple[Supply, ...]] = ("raw device", "file read")
 
 
 class GpuCopy(Bound, frozen=True):
@@ -72,6 +108,21 @@ class GpuTransfer(Bound, frozen=True):
 
 class GpuLoad(Bound, frozen=True):
     """A load of the GPU's own memory, measured in the same run, times the factor of the link."""
+
+    ceilings: ClassVar[tuple[Supply, ...]] = ("gpu load",)
+
+
+class SmallGpuCopy(Bound, frozen=True):
+    """A copy of a few bytes: a load of the GPU's own memory, times what healthy GPUs need of them by that clock."""
+
+    ceilings: ClassVar[tuple[Supply, ...]] = ("gpu load",)
+    clock: Literal["gpu", "host"]
+
+
+class SmallGpuTransfer(Bound, frozen=True):
+    """A small transfer of GPU memory by a library: the same copy without it."""
+
+    ceilings: ClassVar[tuple[Supply, ...]] = ("gpu copy", "awaited gpu copy")
 
 
 class Collective(Bound, frozen=True):
@@ -90,10 +141,6 @@ class Nothing(Bound, frozen=True):
     why: str
 
 
-Supply = Literal["thread copy", "cache line", "plain socket", "raw device", "gpu load"]
-"""What a result is a measured ceiling of."""
-
-
 class Declaration(msgspec.Struct, frozen=True):
     """Which results of a benchmark are held against which kind of bound. The first that covers a result counts."""
 
@@ -105,6 +152,8 @@ class Declaration(msgspec.Struct, frozen=True):
     """Whether the path begins and ends at one device."""
     supplies: Supply | None = None
     """What other results are held against it."""
+    is_reference: bool = False
+    """Whether it is the simplest measurement of its resource, so that nothing stands above it but hardware."""
 
     def covers(self, result: Result) -> bool:
         """Whether this declaration is about a result."""
@@ -123,6 +172,24 @@ Declarations = Mapping[str, tuple[Declaration, ...]]
 def bound_by(kind: type[Bound], declarations: Declarations) -> frozenset[str]:
     """The names of the benchmarks that declare a kind of bound for any of their results."""
     return frozenset(name for name, rows in declarations.items() if any(isinstance(row.bound, kind) for row in rows))
+
+
+def suppliers(supply: Supply, declarations: Declarations) -> tuple[str, ...]:
+    """The names of the benchmarks that measure a ceiling."""
+    return tuple(name for name, rows in declarations.items() if any(row.supplies == supply for row in rows))
+
+
+def ceilings_of(name: str, declarations: Declarations) -> tuple[str, ...]:
+    """The benchmarks whose ceilings a benchmark's results are held against, and what those need in turn."""
+    found: dict[str, None] = {}
+    wanted = [name]
+    while wanted:
+        rows = declarations.get(wanted.pop(), ())
+        needed = dict.fromkeys(supply for row in rows for supply in row.bound.ceilings)
+        new = [one for supply in needed for one in suppliers(supply, declarations) if one not in (name, *found)]
+        found |= dict.fromkeys(new)
+        wanted += new
+    return tuple(one for one in declarations if one in found)
 
 
 def declared_for(result: Result, declarations: Declarations) -> Declaration | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from railwright.benchmarks.registry import declarations_for
+from railwright.benchmarks.registry import DECLARATIONS
 from railwright.busbw import OPERATIONS
 from railwright.diagnosis.diagnose import diagnose
 from railwright.diagnosis.foreign import Machine, shapes_for
@@ -77,7 +77,7 @@ def _show_our_own(file: str, *, as_json: bool) -> int:
     if file == "-":
         raise UsageError("our own records are not read from standard input", hint="give the file or its folder")
     found = load(Path(file))
-    diagnosis = diagnose(found, declarations_for(found.run.schema_version))
+    diagnosis = diagnose(found, DECLARATIONS)
     show(found, diagnosis, as_json=as_json)
     return diagnosis.exit_status
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from railwright.benchmarks.registry import declarations_for
+from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.diagnose import diagnose
 from railwright.diagnosis.judged import Diagnosis
 from railwright.errors import RailwrightError
@@ -26,7 +26,7 @@ def report(file: ResultFile, output: Path, *, as_json: bool) -> int:
 
     The files come first, and each is tried: what cannot be made, written or printed does not cost the rest.
     """
-    diagnosis = diagnose(file, declarations_for(file.run.schema_version))
+    diagnosis = diagnose(file, DECLARATIONS)
     troubles: list[Exception] = []
     for name, make in _pages(file, diagnosis).items():
         try:
@@ -53,8 +53,7 @@ def show(file: ResultFile, diagnosis: Diagnosis, *, as_json: bool) -> None:
             for line in json_lines(file.run, diagnosis, file.end):
                 click.echo(line)
         else:
-            declarations = declarations_for(file.run.schema_version)
-            render(file.run, diagnosis, file.end, standard_output(), file.results, declarations)
+            render(file.run, diagnosis, file.end, standard_output(), file.results, DECLARATIONS)
 
 
 @contextlib.contextmanager

@@ -82,7 +82,7 @@ BENCHMARK = Benchmark(
     name="device_read",
     summary="direct reads of a file's blocks from the raw block device",
     method="as file_read, on the block device itself: the ceiling of the file system",
-    results=declared(PathLinks(), "raw device"),
+    results=declared(PathLinks(), "raw device", is_reference=True),
     options=DirectOptions,
     plan=_plan,
     run=_run,

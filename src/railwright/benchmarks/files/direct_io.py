@@ -324,7 +324,7 @@ def _fsync(common: Result, passes: Sequence[Pass]) -> Result:
     return measured(common, seconds, "latency_s", {"operation": "fsync"}, settings=settings)
 
 
-def declared(bound: Bound, supplies: Supply | None = None) -> tuple[Declaration, ...]:
+def declared(bound: Bound, supplies: Supply | None = None, *, is_reference: bool = False) -> tuple[Declaration, ...]:
     """What every quantity of direct reads or writes is held against."""
     quantities: tuple[Quantity, ...] = ("bandwidth_bytes_per_s", "operations_per_s", "latency_s")
-    return tuple(Declaration(quantity, bound, supplies=supplies) for quantity in quantities)
+    return tuple(Declaration(quantity, bound, supplies=supplies, is_reference=is_reference) for quantity in quantities)

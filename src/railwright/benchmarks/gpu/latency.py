@@ -22,7 +22,7 @@ from railwright.benchmarks.record import measured, waived
 from railwright.errors import UsageError
 from railwright.native import cuda
 from railwright.native.cuda_copies import CHAIN_STRIDE_BYTES, Chain, Copy, time_copies, time_copy_and_wait
-from railwright.results.bounds import Declaration, GpuLoad, Nothing
+from railwright.results.bounds import Declaration, GpuLoad, Nothing, SmallGpuCopy
 from railwright.results.records import Evidence, Result, Verification
 from railwright.topology.devices import Scalar
 from railwright.units import GIB, format_size, parse_size, parse_sizes
@@ -191,9 +191,11 @@ BENCHMARK = Benchmark(
             _CHASE,
             ends="same",
             supplies="gpu load",
+            is_reference=True,
         ),
         Declaration("latency_s", GpuLoad(), _CHASE),
-        Declaration("latency_s", Nothing(why="no document gives the latency of this path")),
+        Declaration("latency_s", SmallGpuCopy(clock="gpu"), {"clock": ("gpu",)}, supplies="gpu copy"),
+        Declaration("latency_s", SmallGpuCopy(clock="host"), supplies="awaited gpu copy"),
     ),
     options=LatencyOptions,
     launches=gpu_job.on_all_gpus,

@@ -26,7 +26,7 @@ from railwright.native import nixl
 from railwright.native.memory import PATTERN, Buffer
 from railwright.native.mpi import library_version
 from railwright.native.nixl_crew import time_crew
-from railwright.results.bounds import CacheLine, Declaration, PathLinks, ThreadCopies
+from railwright.results.bounds import Declaration, PathLinks, SmallTransfer, ThreadCopies
 from railwright.results.records import Result
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Scalar
@@ -270,7 +270,7 @@ BENCHMARK = Benchmark(
     method="nixlbench 1.4: one request of one descriptor, post and poll until done; 1000 iterations, 1/16 above 1 MiB",
     results=(
         Declaration("latency_s", PathLinks(), {"operation": ("metadata",)}),
-        Declaration("latency_s", CacheLine()),
+        Declaration("latency_s", SmallTransfer()),
         Declaration("bandwidth_bytes_per_s", ThreadCopies(counted_by="threads")),
     ),
     options=TransferOptions,

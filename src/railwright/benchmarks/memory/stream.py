@@ -72,7 +72,7 @@ BENCHMARK = Benchmark(
     name="memory_stream",
     summary="STREAM copy, scale, add and triad on all CPUs",
     method="STREAM (McCalpin): four kernels over three arrays of doubles, one bound thread per CPU",
-    results=(Declaration("bandwidth_bytes_per_s", PathLinks()),),
+    results=(Declaration("bandwidth_bytes_per_s", PathLinks(), is_reference=True),),
     options=StreamOptions,
     plan=_plan,
     run=_run,

@@ -23,7 +23,7 @@ from railwright.errors import UsageError
 from railwright.native.memory import Buffer
 from railwright.native.mpi import library_version, thread_level
 from railwright.native.mpi_collectives import FLOAT_BYTES, MOST_FLOATS, PATTERN, Collective
-from railwright.results.bounds import Declaration, Nothing
+from railwright.results.bounds import Declaration, HostCollective
 from railwright.results.records import Evidence, Result, Verification
 from railwright.units import KIB, MIB, format_size, parse_sizes
 
@@ -282,12 +282,9 @@ def _failure(seen: _Seen, asked: str) -> str:
     return ""
 
 
-_WITHIN_A_HOST = Nothing(why="no document says what a collective reaches inside one host")
-
-
 def _benchmark(operation: str, summary: str) -> CollectiveBenchmark:
     """The benchmark of one operation."""
-    name = f"mpi_{operation}"
+    name, bound = f"mpi_{operation}", HostCollective(operation=operation)
     benchmark = Benchmark(
         name=name,
         summary=summary,
@@ -295,7 +292,7 @@ def _benchmark(operation: str, summary: str) -> CollectiveBenchmark:
             "nccl-tests' definitions: float sum, out of place, mean over ranks of the time of back-to-back operations "
             "between barriers, size and busbw factor as nccl-tests"
         ),
-        results=(Declaration("bandwidth_bytes_per_s", _WITHIN_A_HOST), Declaration("latency_s", _WITHIN_A_HOST)),
+        results=(Declaration("bandwidth_bytes_per_s", bound), Declaration("latency_s", bound)),
         options=CollectiveOptions,
         case=Transport,
         launches=functools.partial(_launches, name),

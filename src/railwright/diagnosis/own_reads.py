@@ -1,0 +1,98 @@
+"""The best reads of a drive in a run: what its other reads are held against where the raw device is closed.
+
+Reads are alike if all but their depth, threads and engine is the same. Of them the best is a reference: nothing in the
+run stands above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import NamedTuple
+
+from railwright.limits.limit import Bounds, Constant, Expected, Limit, Source
+from railwright.limits.sources import SAME_RUN
+from railwright.results.records import Result
+from railwright.results.statistics import quantile
+from railwright.topology.devices import Scalar
+
+_CONCAVE = Source("Railwright docs/limits.md", "direct reads of a file")
+SHARE = Constant(0.5, "of the best reads of the run, for each read in flight", _CONCAVE)
+_HOW = ("depth", "threads", "engine")
+"""What alike reads differ in."""
+_KEPT = ("size_bytes", "pages", "order")
+"""What they must share, so far as a benchmark varies it."""
+
+
+class _Read(NamedTuple):
+    """Reads of one depth, number of threads and engine."""
+
+    value: float
+    in_flight: int
+    how: Mapping[str, Scalar]
+
+
+class OwnReads:
+    """The reads of one run, by what makes them alike."""
+
+    def __init__(self, results: Iterable[Result]) -> None:
+        """`results` are the sound ones of benchmarks that read files."""
+        medians: dict[Hashable, dict[Hashable, list[Result]]] = {}
+        for result in results:
+            medians.setdefault(_alike(result), {}).setdefault(_how(result), []).append(result)
+        self._best = {alike: _best([_read(one) for one in every.values()], alike) for alike, every in medians.items()}
+
+    def __bool__(self) -> bool:
+        return bool(self._best)
+
+    def is_best(self, point: Result) -> bool:
+        """Whether nothing of the run stands above the point."""
+        best = self._best.get(_alike(point))
+        return best is not None and all(best.how.get(name) == point.parameters.get(name) for name in _HOW)
+
+    def bounds(self, point: Result) -> Bounds | None:
+        """The best alike reads as a ceiling; None where there are none.
+
+        Throughput is concave in the reads in flight, so with fewer of them it is at least in proportion; the time of
+        one read grows at most in proportion to them.
+        """
+        best = self._best.get(_alike(point))
+        if best is None:
+            return None
+        share = _in_flight(point.parameters) / best.in_flight
+        because = f"the best reads of this run, {best.in_flight} in flight: the raw device is closed"
+        limit = Limit(
+            quantity=point.quantity, value=best.value, kind="measured_ceiling", because=because, sources=(SAME_RUN,)
+        )
+        is_latency = point.quantity == "latency_s"
+        edge = best.value * max(1.0, share) / SHARE.value if is_latency else SHARE.value * best.value * min(1.0, share)
+        return limit, Expected(
+            quantity=point.quantity,
+            low=best.value if is_latency else edge,
+            high=edge if is_latency else None,
+            because="rate is at least in proportion to the reads in flight, and half of that is allowed for an engine",
+            sources=(SHARE.source,),
+        )
+
+
+def _alike(result: Result) -> Hashable:
+    return result.path, result.quantity, *(result.parameters.get(name) for name in _KEPT)
+
+
+def _how(result: Result) -> Hashable:
+    return tuple(result.parameters.get(name) for name in _HOW)
+
+
+def _in_flight(parameters: Mapping[str, Scalar]) -> int:
+    depth, threads = (parameters.get(name, 1) for name in ("depth", "threads"))
+    return max(1, int(depth) * int(threads)) if isinstance(depth, int) and isinstance(threads, int) else 1
+
+
+def _read(launches: list[Result]) -> _Read:
+    medians = sorted(one.summary.median for one in launches if one.summary is not None)
+    first = launches[0].parameters
+    return _Read(quantile(medians, 0.5), _in_flight(first), {name: first[name] for name in _HOW if name in first})
+
+
+def _best(reads: list[_Read], alike: Hashable) -> _Read:
+    is_latency = isinstance(alike, tuple) and alike[1] == "latency_s"
+    return (min if is_latency else max)(reads, key=lambda one: one.value)
