@@ -42,7 +42,16 @@ def placement(session: Session) -> None:
         _theirs(session, f"{name}-nccl-tests", bound)
         options = {"sizes": SIZES, "placements": "out of place", "gpus": "2", "evidence": "no"}
         chosen = [word for key, value in options.items() for word in ("-o", f"nccl_all_gather.{key}={value}")]
-        run = ["railwright", "run", "nccl_all_gather", *chosen, "--output", str(session.raw / name), "--force"]
+        run = [
+            "railwright",
+            "run",
+            "nccl_all_gather",
+            "--alone",
+            *chosen,
+            "--output",
+            str(session.raw / name),
+            "--force",
+        ]
         session.run(name, [*bound, *run], **first_gpus(2))
 
 

@@ -112,7 +112,7 @@ class Session:
         """A run of ours, started by `within` if given: its results.jsonl in `raw/NAME/`, None where there is none."""
         folder = self.raw / name
         chosen = [argument for option in options for argument in ("-o", option)]
-        run = [*within, "railwright", "run", *benchmarks, *chosen, "--output", str(folder), "--force"]
+        run = [*within, "railwright", "run", *benchmarks, "--alone", *chosen, "--output", str(folder), "--force"]
         self.run(name, run, timeout_s, **environment)
         for page in _WEB_PAGES:
             (folder / page).unlink(missing_ok=True)

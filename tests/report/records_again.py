@@ -54,6 +54,8 @@ def read_json_lines(lines: Iterable[str]) -> tuple[Run, Diagnosis, End | None]:
         paths=_of(JudgedPath, records),
         findings=tuple(record.finding for record in _of(FindingRecord, records)),
         exit_status=exits[0].exit_status,
+        required=exits[0].required,
+        unmet=exits[0].unmet,
     )
     return runs[0], diagnosis, ends[0] if ends else None
 

@@ -82,14 +82,16 @@ def test_only_the_two_scripts_that_we_wrote_into_the_page_may_run(page: Page) ->
 
 def test_the_page_refers_to_nothing_outside_itself(source: str, page: Page) -> None:
     fetching = {"src", "href", "srcset", "action", "data", "poster", "xlink:href"}
-    assert not [attributes for _, attributes in page.tags if fetching & set(attributes)]
+    found = [attributes[name] for _, attributes in page.tags for name in fetching & set(attributes)]
+    assert found
+    assert all(re.fullmatch(r"#path-\d+", target or "") for target in found), "links lead to paths of the page alone"
     styles = re.findall(r"<style>(.*?)</style>", source, re.DOTALL)
     assert not [style for style in styles if "url(" in style or "@import" in style]
 
 
 def test_it_says_what_was_measured_against_what_and_why(page: Page) -> None:
     for words in (
-        "1 of 12 paths is slow",
+        "1 of 11 paths is slow",
         "12 paths: 1 slow, 1 suspicious, 1 failed, 2 unknown, 6 ok, 1 waived.",
         "DDR5-4800, 1 channel, one read and one write for each byte copied (derived)",
         "4800 MT/s x 8 B x 1 channel 38.4 GB/s",
@@ -194,7 +196,7 @@ def test_a_run_without_anything_measured_is_still_a_page() -> None:
     nothing = Diagnosis(points=(), paths=(), findings=(), exit_status=EXIT_UNJUDGED)
     source = render_html(sample.run(), nothing, (), None)
     page = Page(source)
-    assert "Nothing was measured" in page.text
+    assert "Nothing was judged" in page.text
     assert "The run was cut off" in page.text
     assert len(page.scripts) == 1, "without a figure there is no plotly.js"
     assert len(source) < 100_000
@@ -207,4 +209,5 @@ def test_the_headline_counts_only_what_was_measured() -> None:
     source = render_html(
         sample.run(), msgspec.structs.replace(whole, paths=fine, exit_status=EXIT_OK), (), sample.end()
     )
-    assert '<h1 class="ok">The measured path is as fast as expected</h1>' in source
+    assert Page(source).text.count("The one path that can be judged is as fast as expected") == 2
+    assert '<h1 class="ok">' in source

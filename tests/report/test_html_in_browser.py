@@ -104,7 +104,7 @@ def test_figures_follow_the_colour_scheme_and_paper_is_light(browser: Chrome, ad
     assert dark != light
     browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
     assert browser.execute_async_script(wait, dark) == light
-    assert browser.execute_script("return document.querySelectorAll('details:not([open])').length") == 0
+    assert browser.execute_script("return document.querySelectorAll('details:not([open]):not(.path)').length") == 0
     browser.execute_script("window.dispatchEvent(new Event('afterprint'))")
     assert browser.execute_async_script(wait, light) == dark
     assert browser.execute_script("return document.querySelectorAll('details[open]').length") == 0
@@ -114,7 +114,7 @@ def test_words_have_enough_contrast(browser: Chrome, address: str) -> None:
     """WCAG 2.2, 1.4.3: 4.5 to 1 for text, in both schemes, for every named colour that is used for words."""
     for scheme in ("light", "dark"):
         show(browser, address, 1280, scheme)
-        names = ["ink", "muted", "ok", "slow", "suspicious", "failed", "unknown", "waived"]
+        names = ["ink", "muted", "ok", "slow", "suspicious", "failed", "unknown", "waived", "reference"]
         names += [f"series-{number}" for number in range(1, 7)]
         read = "const s = getComputedStyle(document.documentElement); return arguments[0].map((n) => s.getPropertyValue('--' + n).trim())"  # noqa: E501
         page, *colours = browser.execute_script(read, ["page", *names])

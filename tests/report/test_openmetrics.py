@@ -49,7 +49,7 @@ def test_limits_fractions_and_noise_are_there() -> None:
 def test_exactly_one_state_of_a_point_is_set() -> None:
     diagnosis = sample.diagnosis()
     samples = parsed(diagnosis)["railwright_verdict"]
-    assert len(samples) == 6 * len(diagnosis.points)
+    assert len(samples) == 7 * len(diagnosis.points)
     states = [each.labels["railwright_verdict"] for each in samples if each.value]
     assert states == [point.verdict.state for point in diagnosis.points]
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.gpu_health import watched_words
-from railwright.diagnosis.judged import Diagnosis
+from railwright.diagnosis.judged import Diagnosis, Verdict
 from railwright.errors import EXIT_UNJUDGED, UsageError
 from railwright.report import wording
 from railwright.report.html import render_html
@@ -27,12 +27,17 @@ from .records_again import read_json_lines
 
 
 def rendered(
-    width: int = 80, *, diagnosis: Diagnosis | None = None, end: End | None = None, color: bool = False
+    width: int = 80,
+    *,
+    diagnosis: Diagnosis | None = None,
+    end: End | None = None,
+    color: bool = False,
+    verbose: bool = False,
 ) -> str:
     console = Console(
         file=io.StringIO(), width=width, force_terminal=color, color_system="truecolor" if color else None
     )
-    render(sample.run(), diagnosis or sample.diagnosis(), end or sample.end(), console)
+    render(sample.run(), diagnosis or sample.diagnosis(), end or sample.end(), console, verbose=verbose)
     file = console.file
     assert isinstance(file, io.StringIO)
     return file.getvalue()
@@ -45,7 +50,7 @@ def test_no_line_is_wider_than_the_console(width: int) -> None:
 
 @pytest.mark.parametrize("width", [80, 140])
 def test_every_path_stands_with_its_limit_its_reason_and_its_verdict(width: int) -> None:
-    text = rendered(width)
+    text = rendered(width, verbose=True)
     row = next(line for line in text.splitlines() if "threads 1" in line)
     for word in ("15.5 GB/s", "4.0 %", "19.2 GB/s", "0.81", "ok"):
         assert word in row
@@ -57,8 +62,9 @@ def test_every_path_stands_with_its_limit_its_reason_and_its_verdict(width: int)
 
 def test_because_stands_beside_its_row_where_there_is_room_and_under_it_elsewhere() -> None:
     def first_row(width: int) -> str:
-        return next(line for line in rendered(width).splitlines() if "threads 1" in line)
+        return next(line for line in rendered(width, verbose=True).splitlines() if "threads 1" in line)
 
+    assert "DDR5-4800" not in rendered(80), "without --verbose a row is one line"
     assert "DDR5-4800" not in first_row(80)
     assert "DDR5-4800" in first_row(140)
 
@@ -86,12 +92,11 @@ def test_a_report_in_a_file_is_wide_and_follows_columns(monkeypatch: pytest.Monk
 
 
 def test_causes_reasons_and_counters_are_told() -> None:
-    text = " ".join(rendered().split())
+    text = " ".join(rendered(verbose=True).split())
     assert "loopback_mtu (likely)" in text
     assert "ip link set lo mtu 65536" in text
     assert "MTU 1500 (/sys/class/net/lo/mtu)" in text
     assert "there is no GPU on this machine" in text
-    assert "8 B to 2 MiB (10 sizes)" in text
     assert "TcpRetransSegs +12" in text
     assert "1 fact of this machine" in text
 
@@ -172,7 +177,7 @@ def test_a_path_says_how_many_took_part_where_they_are_more_than_its_ends(ranks:
     title = next(line for line in rendered(diagnosis=collective(ranks)).splitlines() if "nccl_all_reduce" in line)
     assert title.split("  ") == [part for part in ("nccl_all_reduce", "gpu0>gpu7", "NVL", words) if part]
     page = render_html(sample.run(), collective(ranks), (), sample.end())
-    shown = page[page.index('<span class="way">gpu0&gt;gpu7') :].partition("</th>")[0]
+    shown = page[page.index('<span class="way">gpu0&gt;gpu7') :].partition("</summary>")[0]
     assert ("ranks" in shown) == bool(words)
     assert words in shown
 
@@ -190,9 +195,47 @@ def test_how_gpus_were_watched_stands_in_the_header_where_there_are_any() -> Non
     render(sample.run(), sample.diagnosis(), sample.end(), console, [watched])
     text = console.file.getvalue()  # type: ignore[attr-defined]
     header = text.partition("\nPaths\n")[0]
-    assert f"watched     {watched_words([watched])}" in header
+    assert f"watched  {watched_words([watched])}" in header
     assert "1980 MHz" in header
     assert "watched" not in rendered(200).partition("\nPaths\n")[0]
+
+
+def test_the_answer_comes_first_and_says_what_it_is_relative_to() -> None:
+    slow, *_ = rendered(140).splitlines()
+    assert slow == "1 of 11 paths is slow: mpi_latency cpu0>cpu0."
+    fine = tuple(path for path in sample.diagnosis().paths if path.verdict.state == "ok")
+    other = replace(fine[0], benchmark="a_reference", verdict=Verdict(state="reference", why="nothing above it"))
+    judged = Diagnosis(points=(), paths=(*fine, other), findings=(), exit_status=0)
+    answer, relative, *_ = rendered(140, diagnosis=judged).splitlines()
+    assert answer == "All 6 paths that can be judged are as fast as expected."
+    assert relative.startswith("That is relative to 1 reference of this run")
+    assert "a_reference" in relative
+
+
+def test_what_could_not_be_judged_is_told_once_for_each_reason_with_what_would_judge_it() -> None:
+    one = sample.diagnosis().paths[0]
+    verdict = Verdict(state="unknown", why="no sockets", needs="railwright run tcp_stream mpi_latency")
+    paths = tuple(replace(one, parameters={"threads": number}, verdict=verdict) for number in range(9))
+    text = rendered(140, diagnosis=Diagnosis(points=(), paths=paths, findings=(), exit_status=EXIT_UNJUDGED))
+    assert text.count("unknown: no sockets") == text.count("to judge it: railwright run tcp_stream") == 1
+    assert "and 6 more (--verbose lists them)" in text
+
+
+def test_what_was_waived_is_one_line_for_each_reason() -> None:
+    point = next(one for one in sample.diagnosis().points if one.verdict.state == "waived")
+    points = tuple(replace(point, benchmark=name) for name in ("gpu_copy", "gpu_latency"))
+    text = rendered(140, diagnosis=Diagnosis(points=points, paths=(), findings=(), exit_status=EXIT_UNJUDGED))
+    assert text.count(point.verdict.why) == 1
+    assert f"waived: gpu_copy, gpu_latency: {point.verdict.why}" in text
+
+
+def test_what_was_required_is_what_the_answer_is_about() -> None:
+    judged = replace(sample.diagnosis(), required=("mpi_latency",), unmet=(("mpi_latency cpu0>cpu0", "slow"),))
+    assert rendered(140, diagnosis=judged).startswith("Not all that was required is ok: mpi_latency cpu0>cpu0 is slow.")
+    met = replace(sample.diagnosis(), required=("memory_copy",), exit_status=0)
+    text = rendered(140, diagnosis=met)
+    assert text.startswith("All that was required is ok: memory_copy.")
+    assert text.rstrip().endswith("Exit status 0: all that was required is ok.")
 
 
 @pytest.mark.parametrize("width", [60, 80, 140])

@@ -6,6 +6,17 @@ import click
 
 from railwright.cli.command import json_option, option
 
+REQUIRE = option(
+    "--require",
+    multiple=True,
+    metavar="NAME|FILE",
+    help="Only these paths decide the exit status: 'BENCHMARK', 'BENCHMARK PATH', or a file of such lines.",
+)
+"""Which paths must be ok."""
+
+VERBOSE = option("--verbose", "-v", is_flag=True, help="Also print what sets each limit, every name and counters.")
+"""How much the report tells."""
+
 MEASURING = (
     option("--output", "-O", type=click.Path(), default="out", show_default=True,
                  help="Folder for results.jsonl, report.html and metrics.txt."),
@@ -16,6 +27,8 @@ MEASURING = (
                  help="Ranks silent for this long beyond their plan count as hung."),
     option("--dry-run", is_flag=True, help="Show the plan and stop."),
     option("--force", is_flag=True, help="Measure on a busy host, or beside another run."),
+    REQUIRE,
+    VERBOSE,
     json_option("Print the judged records instead of the report."),
 )  # fmt: skip
 """What `verbs.measuring.measure` takes, but for the number of launches."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.cli.command import argument, command
+from railwright.cli.command import argument, command, option
 from railwright.cli.hosts_option import HOSTS
 from railwright.cli.measuring_options import MEASURING, launches_option
 
@@ -19,5 +19,6 @@ COMMAND = command(
     argument("names", nargs=-1, metavar="NAME..."),
     *MEASURING,
     launches_option(1),
+    option("--alone", is_flag=True, help="Leave out the ceilings that the results are held against."),
     *HOSTS,
 )

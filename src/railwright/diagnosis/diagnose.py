@@ -10,6 +10,7 @@ from railwright.diagnosis import gpu_health
 from railwright.diagnosis.causes import causes_of
 from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath, State, Verdict
 from railwright.diagnosis.limits_of import LimitFinder
+from railwright.diagnosis.policy import Requirement, required_status, unmet
 from railwright.diagnosis.verdict import WORST_FIRST, judged
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.faults.fault import Facts, Finding
@@ -24,8 +25,11 @@ from railwright.units import format_size
 _UNJUDGED: tuple[State, ...] = ("suspicious", "failed", "unknown")
 
 
-def diagnose(file: ResultFile, declarations: Declarations) -> Diagnosis:
-    """Judge every point and curve of a results file, each against what its benchmark declares."""
+def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requirement, ...] = ()) -> Diagnosis:
+    """Judge every point and curve of a results file, each against what its benchmark declares.
+
+    With `required` the exit status is about those paths alone.
+    """
     finder = LimitFinder(file.run.topology, file.results, declarations, file.run.context.environment)
     by_point = grouped(file.results, lambda one: (*one.series(), one.parameters.get("size_bytes")))
     points = tuple(_judge_point(results, finder) for _, results in by_point)
@@ -35,10 +39,17 @@ def diagnose(file: ResultFile, declarations: Declarations) -> Diagnosis:
     findings = (*faults, *gpu_health.look(file.results, points, file.run.topology))
     by_curve = grouped(points, lambda one: (one.benchmark, one.quantity, one.path, *_varied(one).items()))
     paths = tuple(_judge_curve(curve, finder, findings) for _, curve in by_curve)
-    status = exit_status(paths, findings)
+    status = required_status(paths, required) if required else exit_status(paths, findings)
     if status == EXIT_OK and (file.end is None or file.end.interrupted):
         status = EXIT_UNJUDGED  # what a run that was cut off did not reach, nobody has judged
-    return Diagnosis(points=points, paths=paths, findings=findings, exit_status=status)
+    return Diagnosis(
+        points=points,
+        paths=paths,
+        findings=findings,
+        exit_status=status,
+        required=tuple(map(str, required)),
+        unmet=unmet(paths, required),
+    )
 
 
 def _judge_point(results: list[Result], finder: LimitFinder) -> Judged:

@@ -86,7 +86,9 @@ class GpuLimits:
         """A copy of a few bytes, between a load of the GPU's own memory and so many of them."""
         source, _, target = point.path.partition(">")
         gpu = self._device(source) or self._device(target)
-        own = gpu and self._ceilings.of("gpu load", replace(point, path=f"{gpu.id}>{gpu.id}", parameters=_OWN))
+        own = None
+        if gpu is not None:
+            own = self._ceilings.of("gpu load", replace(point, path=f"{gpu.id}>{gpu.id}", parameters=_OWN))
         if gpu is None or own is None:
             return NoLimit(quantity="latency_s", why="loads of its own memory were not measured in this run"), None
         return gpu_limits.small_copy(gpu, (own.slowest, own.fastest), by_host_clock=clock == "host")

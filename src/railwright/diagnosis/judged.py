@@ -81,3 +81,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     """Faults of the machine's settings, whether or not a measured path shows them."""
     exit_status: int
+    required: tuple[str, ...] = ()
+    """The paths that alone decide the exit status, as they were asked for; none: all but references and waived."""
+    unmet: tuple[tuple[str, str], ...] = ()
+    """Those of them that are not ok, each with its state."""

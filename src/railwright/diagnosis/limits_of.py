@@ -10,9 +10,9 @@ from railwright.diagnosis.host_limits import HostLimits, path_over
 from railwright.diagnosis.verdict import Standing
 from railwright.errors import RailwrightError
 from railwright.faults.algorithm_forced import nvls_is_off
-from railwright.limits.limit import Bounds
+from railwright.limits.limit import Bounds, Limit
 from railwright.results import bounds
-from railwright.results.bounds import Bound, Declarations, declared_for, no_limit, suppliers
+from railwright.results.bounds import Bound, Declaration, Declarations, declared_for, no_limit, suppliers
 from railwright.results.records import Result
 from railwright.topology.devices import Path, Topology
 from railwright.topology.paths import Graph
@@ -45,11 +45,11 @@ class LimitFinder:
 
     def find(self, point: Result) -> Bounds:
         """The limit and the expected band of one point; no limit for what nobody declared."""
+        declared = declared_for(point, self._declarations)
         if "@" in point.path:  # `memory0@0>memory0@1`
-            return no_limit(point, "the ranks were on several hosts, the topology is of one")
+            return self._between_hosts(declared, point)
         if point.settings.get("functional") is True:
             return no_limit(point, f"a functional run, its {point.ranks} ranks shared cores")
-        declared = declared_for(point, self._declarations)
         if declared is None:
             return no_limit(point, "nothing is declared of what this is held against")
         return self._of_host(declared.bound, point)
@@ -57,7 +57,7 @@ class LimitFinder:
     def standing(self, point: Result) -> Standing:
         """Whether the point is a reference, and what would judge it where nothing does."""
         declared = declared_for(point, self._declarations)
-        if declared is None or "@" in point.path:
+        if declared is None:
             return Standing()
         is_best_read = declared.supplies == "file read" and self._host.is_best_read(point)
         if declared.is_reference or is_best_read:
@@ -69,6 +69,14 @@ class LimitFinder:
         ]
         names = dict.fromkeys(name for supply in missing for name in suppliers(supply, self._declarations))
         return Standing(needs=f"railwright run {' '.join((*names, point.benchmark))}" if names else "")
+
+    def _between_hosts(self, declared: Declaration | None, point: Result) -> Bounds:
+        """Plain sockets between the same hosts are all that is known of the way between them."""
+        if declared is not None and isinstance(declared.bound, bounds.PlainSockets):
+            limit, band = self._host.plain_socket(point, declared.bound.times)
+            if isinstance(limit, Limit):
+                return limit, band
+        return no_limit(point, "the ranks were on several hosts, the topology is of one")
 
     def _of_host(self, bound: Bound, point: Result) -> Bounds:
         match bound:

@@ -22,6 +22,7 @@ from railwright.groups import grouped
 from railwright.limits.limit import Limit, Quantity
 from railwright.report import axes, wording
 from railwright.report.offline_page import Figure, Row, plotly_text
+from railwright.report.view import slow_edge
 
 MAX_SERIES = 6
 """More curves than this go into a further figure: six colours can be told apart by everyone (Okabe and Ito 2008)."""
@@ -65,11 +66,8 @@ def figures(points: Iterable[Judged]) -> tuple[Figure, ...]:
     return tuple(made)
 
 
-def slow_edge(point: Judged) -> float | None:
-    """The end of the expected band beyond which the point is slow."""
-    if point.expected is None:
-        return None
-    return point.expected.high if point.quantity == "latency_s" else point.expected.low
+def _edge(point: Judged) -> float | None:
+    return slow_edge(point.expected)
 
 
 def _path_and_varied(point: Judged) -> tuple[str, str]:
@@ -118,7 +116,7 @@ def _caption(quantity: Quantity, points: Sequence[Judged], over_size: bool) -> s
         f"Band: {band}, cut off where it leaves the figure." if over_size else "",
         dashed if any(map(_limit_value, points)) else "No limit is known.",
     ]
-    if over_size and any(slow_edge(point) is not None for point in points):
+    if over_size and any(_edge(point) is not None for point in points):
         sentences.append("Dotted: the end of the expected band beyond which it is slow.")
     if over_size:
         sentences.append("Drag with a mouse to look closer, double-click to go back.")
@@ -171,7 +169,7 @@ def _curve_traces(quantity: Quantity, curves: Sequence[Series]) -> list[Trace]:
     for curve, limit in zip(curves, limits, strict=True):
         if not shared or curve is curves[0]:
             lines.append(_line_trace(limit, _INK if shared else curve.colour, "dash"))
-        lines.append(_line_trace(_over_size(curve, slow_edge), curve.colour, "dot"))
+        lines.append(_line_trace(_over_size(curve, _edge), curve.colour, "dot"))
     traces = [*map(_band_trace, curves), *lines, *map(_launch_trace, curves), *map(_median_trace, curves)]
     kept = [trace for trace in traces if trace["x"]]
     drawn = {trace["line"].get("dash") for trace in kept if "line" in trace}
@@ -285,7 +283,7 @@ def _dot_layout(quantity: Quantity, curves: Sequence[Series]) -> dict[str, Any]:
 
 
 def _curve_layout(quantity: Quantity, points: Sequence[Judged]) -> dict[str, Any]:
-    edges = filter(None, (_positive(slow_edge(point)) for point in points))
+    edges = filter(None, (_positive(_edge(point)) for point in points))
     bands = filter(None, (_positive(end) for point in points for end in _band(point)))
     sizes = sorted(set(filter(None, map(_size, points))))
     return axes.curve_layout(quantity, sizes, [*_shown_values(points), *edges], [*bands])

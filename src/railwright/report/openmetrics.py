@@ -17,7 +17,7 @@ from railwright.diagnosis.judged import Diagnosis, Judged
 from railwright.diagnosis.verdict import WORST_FIRST
 from railwright.limits.limit import Limit, Quantity
 from railwright.report import wording
-from railwright.report.text import all_findings
+from railwright.report.view import all_findings
 from railwright.results.records import Run
 
 _NAMES_AND_UNITS: dict[Quantity, tuple[str, str]] = {

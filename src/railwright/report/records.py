@@ -22,7 +22,9 @@ from railwright.results.compare import Comparison, RunLabel
 from railwright.results.records import End, Run
 
 
-class _Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", forbid_unknown_fields=True):
+class _Record(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="record", forbid_unknown_fields=True
+):
     """A record of a report's own."""
 
 
@@ -36,6 +38,10 @@ class ExitRecord(_Record, frozen=True, kw_only=True, tag="exit"):
     """The last line: the status that the command ends with."""
 
     exit_status: int
+    required: tuple[str, ...] = ()
+    """What alone decides it, as it was asked for."""
+    unmet: tuple[tuple[str, str], ...] = ()
+    """The required paths that are not ok, each with its state."""
 
 
 class ComparedRuns(_Record, frozen=True, kw_only=True, tag="comparison"):
@@ -67,7 +73,7 @@ _encoder = msgspec.json.Encoder(enc_hook=_words)
 def json_lines(run: Run, diagnosis: Diagnosis, end: End | None) -> Iterator[str]:
     """The records of a judged run as JSON, without line ends."""
     findings = (FindingRecord(finding=finding) for finding in diagnosis.findings)
-    last = ExitRecord(exit_status=diagnosis.exit_status)
+    last = ExitRecord(exit_status=diagnosis.exit_status, required=diagnosis.required, unmet=diagnosis.unmet)
     records = (run, *diagnosis.points, *diagnosis.paths, *findings, *([end] if end is not None else []), last)
     return map(json_line, records)
 

@@ -1,26 +1,26 @@
-"""The report on a terminal: the machine, every path beside its limit, what holds it back, and what was not measured.
+"""The report on a terminal: the answer, what is slow and why, what could not be judged, every path, what was waived.
 
-Everything printed comes from the records that `report.records` writes, and a path is never told by colour alone.
+Its order and words are the view's (`report.view`), and a path is never told by colour alone.
 Text from the machine is shown with its control characters escaped and is never read as markup.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Column
 from rich.text import Text
 
 from railwright.diagnosis.gpu_health import watched_words
-from railwright.diagnosis.judged import Diagnosis, JudgedPath
+from railwright.diagnosis.judged import Diagnosis
 from railwright.faults.fault import Finding
 from railwright.groups import grouped
 from railwright.report import wording
 from railwright.report.iteration_text import render_iterations
 from railwright.report.nccl_choice import cost_tables, lines
 from railwright.report.page import Page
+from railwright.report.view import Absent, Group, Row, View, view_of
 from railwright.results.bounds import Declarations
 from railwright.results.records import End, Result, Run
 from railwright.units import count
@@ -29,6 +29,8 @@ _WIDE_COLUMNS = 120
 _NUMBER_WIDTHS = {"measured": 10, "spread": 6, "limit": 10, "of limit": 8, "verdict": 10}
 _INDENT = 2
 _GAP = 2
+_SHOWN = 3
+"""Paths of a group that are named without --verbose."""
 
 
 def render(
@@ -38,28 +40,36 @@ def render(
     console: Console,
     results: Sequence[Result] = (),
     declarations: Declarations | None = None,
+    *,
+    verbose: bool = False,
 ) -> None:
     """Print the report, fitted to the console's width; without colour where the console has none.
 
     `results` are needed for what is told from samples: how GPUs were watched, and with what their benchmarks declare
-    the bars of training steps.
+    the bars of training steps. `verbose`: what sets each limit, and every name.
     """
-    printer = _Printer(console)
+    printer = _Printer(console, verbose=verbose)
+    view = view_of(diagnosis, end)
+    printer.answer(view)
     printer.header(run, results)
-    printer.paths(diagnosis.paths)
+    printer.slow(view)
+    printer.unjudged(view.unjudged)
+    printer.findings("Settings", view.findings)
+    printer.table("Paths", view.rows)
+    printer.table("References, which others are held against", view.references)
     printer.lines_under("Best by size", lines(cost_tables(diagnosis.points)))
     printer.lines_under("Training steps", render_iterations(results, declarations or {}, console.width).splitlines())
-    printer.findings(diagnosis)
-    printer.unmeasured(diagnosis)
-    printer.counters(end)
-    printer.closing(diagnosis, end)
+    printer.absent(view.absent)
+    printer.counters(view)
+    printer.closing(view)
 
 
 class _Printer(Page):
     """Prints the parts of one report, each to the same console."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, verbose: bool) -> None:
         super().__init__(console)
+        self.verbose = verbose
         self.wide = console.width >= _WIDE_COLUMNS
         room = max(console.width - sum(_NUMBER_WIDTHS.values()) - _GAP * len(_NUMBER_WIDTHS) - _INDENT, 12)
         varied_width = min(room, 34) if self.wide else room
@@ -69,8 +79,8 @@ class _Printer(Page):
         if self.wide:
             self.columns.append(Column(width=room - varied_width - _GAP, overflow="fold"))
 
-    def row(self, *cells: Text) -> None:
-        """A line of the table of paths; what sets the limit has no column where the console is narrow."""
+    def cells(self, *cells: Text) -> None:
+        """A line of a table of paths; what sets the limit has no column where the console is narrow."""
         self.grid(self.columns, cells[: len(self.columns)], gap=_GAP, indent=_INDENT)
 
     def facts(self, pairs: Iterable[tuple[str, str]], indent: int = 0) -> None:
@@ -79,56 +89,111 @@ class _Printer(Page):
         if rows:
             self.grid([Column(no_wrap=True), Column(overflow="fold")], *rows, gap=_GAP, indent=indent)
 
+    def answer(self, view: View) -> None:
+        """How it went, in one sentence, and what that rests on."""
+        look = wording.STATES[view.state]
+        self.line(f"{view.answer}.", f"bold {look.style}" if view.state in ("ok", "unknown") else look.style)
+        if view.relative:
+            self.line(f"{view.relative}.")
+        if view.cut_off:
+            self.line(view.cut_off, wording.STATES["slow"].style)
+
     def header(self, run: Run, results: Sequence[Result]) -> None:
         """Where, with what and how quietly it was measured."""
         context = run.context
-        self.line(f"railwright {run.railwright}, {run.started_at}", "bold")
+        self.console.print()
+        more = (
+            ("command", " ".join(run.command)),
+            ("kernel", ", ".join(part for part in (context.kernel, context.operating_system) if part)),
+            ("busy", wording.busy_words(context)),
+            ("unreadable", _unreadable(run)),
+        )
         self.facts(
             (
-                ("command", " ".join(run.command)),
                 ("host", wording.machine_words(context)),
                 ("CPU", context.cpu or "not known"),
                 ("GPUs", wording.gpu_words(run.topology)),
-                ("kernel", ", ".join(part for part in (context.kernel, context.operating_system) if part)),
                 ("noise", wording.noise_words(context)),
-                ("busy", wording.busy_words(context)),
                 ("watched", watched_words(results)),
-                ("unreadable", _unreadable(run)),
+                *(more if self.verbose else ()),
+                ("run", f"railwright {run.railwright}, {run.started_at}"),
             )
         )
 
-    def paths(self, paths: tuple[JudgedPath, ...]) -> None:
-        """The table: one line for each curve, under a line for its benchmark and path."""
-        self.heading("Paths")
-        if not paths:
-            self.line("no path was measured", indent=_INDENT)
-            return
-        self.row(*(self.text(name, "dim") for name in ("varied", *_NUMBER_WIDTHS, "because")))
-        by_path = grouped(paths, lambda each: (each.benchmark, each.path, each.path_kind))
-        for (benchmark, path, kind), group in by_path:
-            title = self.text(f"{benchmark}  ", "bold")
-            ranks = wording.ranks_words(judged.headline.ranks for judged in group if judged.headline)
-            title.append_text(self.text("  ".join(part for part in (path, kind, ranks) if part)))
-            self.console.print(title)
-            for judged in group:
-                self._path(judged)
+    def slow(self, view: View) -> None:
+        """What is slow, then what explains it with the next command."""
+        if view.slow:
+            self.heading("Slow")
+            for row in view.slow:
+                self.line(f"{row.name}", "bold", indent=_INDENT)
+                self.line(row.why, indent=_INDENT * 2)
+                causes = ", ".join(f"{cause.fault} ({cause.certainty})" for cause in row.judged.causes)
+                if causes:
+                    self.line(f"cause: {causes}", indent=_INDENT * 2)
+        self.findings("What holds it back", view.causes)
 
-    def _path(self, judged: JudgedPath) -> None:
-        head = judged.headline
-        state = judged.verdict.state
-        lines = list(_because_lines(judged))
-        limit, share = wording.limit_and_share(head)
-        self.row(
-            self.text(_varied(judged)),
-            self.text(wording.quantity(judged.quantity, head.value if head else None)),
-            self.text(wording.percent(head.launch_spread if head else None), "dim"),
-            self.text(limit),
-            self.text(share),
-            self.text(state, wording.STATES[state].style),
-            Text("\n").join(self.text(words, "dim") for words in lines),
+    def findings(self, heading: str, found: Sequence[Finding]) -> None:
+        """Faults, each with its evidence and remedy."""
+        if not found:
+            return
+        self.heading(heading)
+        for finding in found:
+            where = finding.where if self.verbose else finding.where[:_SHOWN]
+            more = f" and {len(finding.where) - len(where)} more" if len(where) < len(finding.where) else ""
+            self.line(f"{finding.fault} ({finding.certainty})  {', '.join(where)}{more}", "bold", indent=_INDENT)
+            self.line(finding.says, indent=_INDENT * 2)
+            seen = finding.evidence if self.verbose else finding.evidence[:_SHOWN]
+            evidence = tuple(("seen", f"{one.claim} {one.value} ({one.seen})") for one in seen)
+            self.facts((("costs", finding.costs), ("remedy", finding.remedy), *evidence), indent=_INDENT * 2)
+
+    def unjudged(self, groups: Sequence[Group]) -> None:
+        """What should have been judged and could not, by reason, with what would judge it."""
+        if not groups:
+            return
+        self.heading("Could not be judged")
+        for group in groups:
+            self.line(f"{group.state}: {group.reason}", wording.STATES[group.state].style, indent=_INDENT)
+            if group.needs:
+                self.line(f"to judge it: {group.needs}", indent=_INDENT * 2)
+            self._names([row.name for row in group.rows])
+
+    def _names(self, names: Sequence[str]) -> None:
+        shown = names if self.verbose else names[:_SHOWN]
+        for name in shown:
+            self.line(name, "dim", indent=_INDENT * 2)
+        if len(shown) < len(names):
+            self.line(f"and {len(names) - len(shown)} more (--verbose lists them)", "dim", indent=_INDENT * 2)
+
+    def table(self, heading: str, rows: Sequence[Row]) -> None:
+        """One line for each path, under a line for its benchmark and way."""
+        if not rows:
+            return
+        self.heading(heading)
+        self.cells(*(self.text(name, "dim") for name in ("varied", *_NUMBER_WIDTHS, "because")))
+        for (benchmark, path, kind), group in grouped(rows, lambda row: (row.benchmark, row.path, row.kind)):
+            title = self.text(f"{benchmark}  ", "bold")
+            ranks = wording.ranks_words(row.head.ranks for row in group if row.head)
+            common = group[0].common if self.wide or self.verbose else ""
+            title.append_text(self.text("  ".join(part for part in (path, kind, ranks, common) if part)))
+            self.console.print(title)
+            for row in group:
+                self._row(row)
+
+    def _row(self, row: Row) -> None:
+        because = list(filter(None, (row.because, row.expected))) if self.verbose or self.wide else []
+        if self.verbose and row.why and row.state != "ok":
+            because.append(f"{row.state}: {row.why}")
+        self.cells(
+            self.text(row.varied),
+            self.text(row.measured),
+            self.text(row.spread, "dim"),
+            self.text(row.limit),
+            self.text(row.share),
+            self.text(row.state, wording.STATES[row.state].style),
+            Text("\n").join(self.text(words, "dim") for words in because),
         )
         if not self.wide:
-            for words in lines:
+            for words in because:
                 self.line(words, "dim", indent=_INDENT * 2)
 
     def lines_under(self, heading: str, found: Iterable[str]) -> None:
@@ -141,72 +206,27 @@ class _Printer(Page):
             else:
                 self.console.print()
 
-    def findings(self, diagnosis: Diagnosis) -> None:
-        """What holds a path back, each with its evidence and remedy."""
-        found = all_findings(diagnosis)
+    def absent(self, found: Sequence[Absent]) -> None:
+        """What was waived or failed: one line for each reason, with all names only where they were asked for."""
         if not found:
             return
-        self.heading("What holds it back")
-        for finding in found:
-            self.line(f"{finding.fault} ({finding.certainty})  {', '.join(finding.where)}", "bold", indent=_INDENT)
-            self.line(finding.says, indent=_INDENT * 2)
-            evidence = tuple(("seen", f"{seen.claim} {seen.value} ({seen.seen})") for seen in finding.evidence)
-            self.facts((("costs", finding.costs), ("remedy", finding.remedy), *evidence), indent=_INDENT * 2)
-
-    def unmeasured(self, diagnosis: Diagnosis) -> None:
-        """What was waived or failed, and why."""
-        missing = wording.unmeasured(diagnosis.points)
-        if not missing:
-            return
         self.heading("Not measured")
-        for entry in missing:
-            title = self.text(f"{entry.state}  ", wording.STATES[entry.state].style)
-            parts = (entry.benchmark, entry.path, entry.parameters, entry.size_words)
-            title.append_text(self.text("  ".join(part for part in parts if part), "default"))
-            self.console.print(Padding(title, (0, 0, 0, _INDENT), expand=False))
-            self.line(entry.reason, indent=_INDENT * 2)
+        for one in found:
+            names = dict.fromkeys(what.partition(" ")[0] for what in one.what)
+            self.line(f"{one.state}: {', '.join(names)}: {one.reason}", indent=_INDENT)
+            if self.verbose or one.state == "failed":
+                self._names(one.what)
 
-    def counters(self, end: End | None) -> None:
+    def counters(self, view: View) -> None:
         """NIC, link and TCP counters that changed."""
-        if end is None or not end.counters_moved:
-            return
-        self.heading("Counters that moved during the run")
-        self.facts(wording.moved_words(end.counters_moved), indent=_INDENT)
+        if view.moved and self.verbose:
+            self.heading("Counters that moved during the run")
+            self.facts(view.moved, indent=_INDENT)
 
-    def closing(self, diagnosis: Diagnosis, end: End | None) -> None:
-        """Whether the run is whole, and the one sentence that says how it went."""
+    def closing(self, view: View) -> None:
+        """The count of every verdict, and the exit status."""
         self.console.print()
-        cut_off = wording.cut_off_words(end)
-        if cut_off:
-            self.line(cut_off, wording.STATES["slow"].style)
-        self.line(wording.closing_words(diagnosis), "bold")
-
-
-def all_findings(diagnosis: Diagnosis) -> tuple[Finding, ...]:
-    """The causes of the paths, then the findings of the machine, each once."""
-    causes = (cause for path in diagnosis.paths for cause in path.causes)
-    found: list[Finding] = []
-    for finding in (*causes, *diagnosis.findings):
-        if finding not in found:
-            found.append(finding)
-    return tuple(found)
-
-
-def _varied(judged: JudgedPath) -> str:
-    size = wording.size_words(judged.headline.parameters) if judged.headline else ""
-    words = (wording.parameter_words(judged.parameters), f"at {size}" if size else "")
-    return ", ".join(filter(None, words)) or wording.QUANTITY_WORDS[judged.quantity]
-
-
-def _because_lines(judged: JudgedPath) -> Iterator[str]:
-    """What sets the limit, what is expected of it, and what the verdict says where that is not simply ok."""
-    if judged.headline is not None:
-        yield wording.because(judged.headline.limit)
-        if judged.headline.expected is not None:
-            yield f"expected {wording.band_words(judged.headline.expected)}"
-    why = wording.why_words(judged)
-    if why and judged.verdict.state != "ok":
-        yield f"{judged.verdict.state}: {why}"
+        self.line(view.closing, "bold")
 
 
 def _unreadable(run: Run) -> str:

@@ -51,7 +51,7 @@ STATES: dict[State, Look] = {
 }
 
 EXIT_MEANING = {
-    EXIT_OK: "every judged path is ok",
+    EXIT_OK: "every path that can be judged is ok",
     EXIT_SLOW: "something is slow or misconfigured",
     EXIT_USAGE: "wrong usage, or an error of railwright itself",
     EXIT_UNJUDGED: "something could not be judged, and nothing is worse",
@@ -180,6 +180,8 @@ def counts_words(paths: Sequence[JudgedPath]) -> str:
 def closing_words(diagnosis: Diagnosis) -> str:
     """The one sentence a report ends with: the count of every verdict and what the exit status means."""
     meaning = EXIT_MEANING.get(diagnosis.exit_status, "not a status of railwright")
+    if diagnosis.required:
+        meaning = f"of what was required, {meaning}" if diagnosis.exit_status else "all that was required is ok"
     return f"{counts_words(diagnosis.paths)}. Exit status {diagnosis.exit_status}: {meaning}."
 
 

@@ -16,7 +16,6 @@ from railwright.limits.limit import Bounds, NoLimit, Quantity
 from railwright.results.records import Result
 from railwright.topology.devices import Scalar
 
-
 Supply = Literal[
     "thread copy", "cache line", "plain socket", "raw device", "file read", "gpu load", "gpu copy", "awaited gpu copy"
 ]
@@ -28,6 +27,8 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
 
     ceilings: ClassVar[tuple[Supply, ...]] = ()
     """The measured ceilings of the same run that it is found from."""
+    alike: ClassVar[bool] = False
+    """Whether those must have been measured at the very same parameters."""
 
 
 class PathLinks(Bound, frozen=True):
@@ -73,6 +74,7 @@ class PlainSockets(Bound, frozen=True):
     """What a plain socket between the same two ends reached in the same run, or several of them at once."""
 
     ceilings: ClassVar[tuple[Supply, ...]] = ("plain socket",)
+    alike: ClassVar[bool] = True
     times: int = 1
 
 
@@ -96,6 +98,7 @@ class RawDevice(Bound, frozen=True):
     """
 
     ceilings: ClassVar[tuple[Supply, ...]] = ("raw device", "file read")
+    alike: ClassVar[bool] = True
 
 
 class GpuCopy(Bound, frozen=True):
@@ -190,6 +193,12 @@ def ceilings_of(name: str, declarations: Declarations) -> tuple[str, ...]:
         found |= dict.fromkeys(new)
         wanted += new
     return tuple(one for one in declarations if one in found)
+
+
+def measured_alike(name: str, ceiling: str, declarations: Declarations) -> bool:
+    """Whether a ceiling of a benchmark has to be measured with that benchmark's own options."""
+    supplied = {row.supplies for row in declarations.get(ceiling, ())}
+    return any(row.bound.alike and supplied & set(row.bound.ceilings) for row in declarations.get(name, ()))
 
 
 def declared_for(result: Result, declarations: Declarations) -> Declaration | None:

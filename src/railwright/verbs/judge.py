@@ -7,9 +7,10 @@ from pathlib import Path
 from railwright.errors import UsageError
 from railwright.results.store import load
 from railwright.verbs.judged import report
+from railwright.verbs.requirements import the_requirements
 
 
-def judge(results: str, output: str | None, as_json: bool) -> int:
+def judge(results: str, output: str | None, require: tuple[str, ...], verbose: bool, as_json: bool) -> int:
     """Write and print the reports; the exit status."""
     path = Path(results)
     file = load(path)
@@ -19,4 +20,4 @@ def judge(results: str, output: str | None, as_json: bool) -> int:
     except OSError as error:
         reason = f"cannot write reports to {folder}: {error.strerror}"
         raise UsageError(reason, hint="choose another folder with --output") from error
-    return report(file, folder, as_json=as_json)
+    return report(file, folder, as_json=as_json, verbose=verbose, required=the_requirements(require))

@@ -11,6 +11,7 @@ import click
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.diagnose import diagnose
 from railwright.diagnosis.judged import Diagnosis
+from railwright.diagnosis.policy import Requirement
 from railwright.errors import RailwrightError
 from railwright.report.html import render_html
 from railwright.report.openmetrics import render_openmetrics
@@ -21,19 +22,20 @@ from railwright.results.records import ResultFile
 from railwright.terminal import drop_output
 
 
-def report(file: ResultFile, output: Path, *, as_json: bool) -> int:
+def report(file: ResultFile, output: Path, *, as_json: bool, required: tuple[Requirement, ...] = (),
+           verbose: bool = False) -> int:  # fmt: skip
     """Judge a run, write report.html and metrics.txt into `output`, and print it; the exit status.
 
     The files come first, and each is tried: what cannot be made, written or printed does not cost the rest.
     """
-    diagnosis = diagnose(file, DECLARATIONS)
+    diagnosis = diagnose(file, DECLARATIONS, required)
     troubles: list[Exception] = []
     for name, make in _pages(file, diagnosis).items():
         try:
             _write(output / name, make())
         except Exception as trouble:  # also a mistake of our own in a page: the report on the terminal must come
             troubles.append(trouble)
-    show(file, diagnosis, as_json=as_json)
+    show(file, diagnosis, as_json=as_json, verbose=verbose)
     if troubles:
         raise troubles[0]
     return diagnosis.exit_status
@@ -46,14 +48,14 @@ def _pages(file: ResultFile, diagnosis: Diagnosis) -> dict[str, Callable[[], str
     }
 
 
-def show(file: ResultFile, diagnosis: Diagnosis, *, as_json: bool) -> None:
+def show(file: ResultFile, diagnosis: Diagnosis, *, as_json: bool, verbose: bool = False) -> None:
     """Print a judged run."""
     with _reader_may_leave():
         if as_json:
             for line in json_lines(file.run, diagnosis, file.end):
                 click.echo(line)
         else:
-            render(file.run, diagnosis, file.end, standard_output(), file.results, DECLARATIONS)
+            render(file.run, diagnosis, file.end, standard_output(), file.results, DECLARATIONS, verbose=verbose)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 
 from rich.console import Console
@@ -10,20 +11,37 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from railwright.benchmarks.benchmark import AnyBenchmark
 from railwright.benchmarks.options import Options, options_of
-from railwright.benchmarks.registry import find
+from railwright.benchmarks.registry import DECLARATIONS, EVERY, find
 from railwright.errors import UsageError, unknown_name
 from railwright.launch.gpu_business import refuse_busy_gpus
 from railwright.launch.hosts import Hosts
 from railwright.launch.proof import Proof
 from railwright.launch.session import Planned
+from railwright.results.bounds import ceilings_of, measured_alike
 from railwright.topology.sources.load import load
-from railwright.units import format_duration, format_size
+from railwright.units import count, format_duration, format_size
 from railwright.verbs.judged import note, report
+from railwright.verbs.requirements import the_requirements
 
 
-def parse(names: tuple[str, ...], given: tuple[str, ...]) -> list[tuple[AnyBenchmark, Options]]:
-    """The benchmarks of those names with their options. Raises UsageError."""
+def with_ceilings(names: tuple[str, ...], *, between_hosts: bool) -> tuple[str, ...]:
+    """The ceilings that benchmarks are held against, before them; between hosts those that span hosts. UsageError."""
+    asked = [find(name).name for name in dict.fromkeys(names)]
+    wanted = {one for name in asked for one in ceilings_of(name, DECLARATIONS)} - set(asked)
+    found = [one.name for one in EVERY if one.name in wanted and (one.spans_hosts or not between_hosts)]
+    return (*found, *asked)
+
+
+def parse(
+    names: tuple[str, ...], given: tuple[str, ...], ceilings: frozenset[str] = frozenset()
+) -> list[tuple[AnyBenchmark, Options]]:
+    """The benchmarks of those names with their options. Raises UsageError.
+
+    An option without its benchmark's name is none of a ceiling's, unless that must be measured alike.
+    """
     benchmarks = [find(name) for name in dict.fromkeys(names)]
+    asked = [one.name for one in benchmarks if one.name not in ceilings]
+    apart = {one for one in ceilings if not any(measured_alike(name, one, DECLARATIONS) for name in asked)}
     known = {benchmark.name: options_of(benchmark.options) for benchmark in benchmarks}
     settings: dict[str, dict[str, str]] = {name: {} for name in known}
     for text in given:
@@ -33,12 +51,14 @@ def parse(names: tuple[str, ...], given: tuple[str, ...]) -> list[tuple[AnyBench
             raise UsageError(f"not an option: {text[:60]!r}", hint="write NAME=VALUE or BENCHMARK.NAME=VALUE")
         if dot and owner not in settings:
             raise unknown_name("benchmark in this run", owner, settings)
-        takers = [each for each in known if each == owner or (not dot and name in known[each])]
+        takers = [each for each in known if each == owner or (not dot and name in known[each] and each not in apart)]
         if not takers:
             raise unknown_name("option of these benchmarks", name, {one for each in known.values() for one in each})
         for taker in takers:
             settings[taker][name] = value
-    return [(benchmark, benchmark.parse(settings[benchmark.name])) for benchmark in benchmarks]
+    asked_first = sorted(benchmarks, key=lambda one: one.name in ceilings)  # whose option is wrong is said of those
+    parsed = {one.name: one.parse(settings[one.name]) for one in asked_first}
+    return [(benchmark, parsed[benchmark.name]) for benchmark in benchmarks]
 
 
 def measure(
@@ -50,14 +70,18 @@ def measure(
     silence: float,
     dry_run: bool,
     force: bool,
+    verbose: bool,
     as_json: bool,
     launches: int,
+    require: tuple[str, ...] = (),
     hosts: Hosts | None = None,
+    ceilings: frozenset[str] = frozenset(),
 ) -> int:
     """Show the plan of those benchmarks, run it, and report; the exit status."""
+    required = the_requirements(require)
     proof = Proof(
         topology=load(None),
-        chosen=parse(names, options),
+        chosen=parse(names, options, ceilings),
         launches=launches,
         command=("railwright", *sys.argv[1:]),
         mpirun=mpirun,
@@ -65,7 +89,7 @@ def measure(
         silence_s=silence,
         force=force,
     )
-    show_plan(proof)
+    show_plan(proof, ceilings)
     proof.refuse_impossible()
     if dry_run:
         return 0
@@ -74,7 +98,7 @@ def measure(
     with _Display(proof):
         file = proof.run(Path(output))
     try:
-        return report(file, Path(output), as_json=as_json)
+        return report(file, Path(output), as_json=as_json, required=required, verbose=verbose)
     finally:
         if proof.trouble is not None:  # that the results are not whole matters more than a report that is not written
             raise proof.trouble
@@ -90,7 +114,7 @@ def _refuse_busy_gpus(proof: Proof) -> None:
         note(trouble)
 
 
-def show_plan(proof: Proof) -> None:
+def show_plan(proof: Proof, ceilings: frozenset[str] = frozenset()) -> None:
     """What will be done, how long it takes, how much it moves and which files it writes; on standard error."""
     note(f"plan: {proof.launches} x {len(proof.plan) // proof.launches} launches")
     for one in proof.plan:
@@ -101,6 +125,7 @@ def show_plan(proof: Proof) -> None:
             note(f"{name} waived: {one.plan.waived}")
             continue
         cost = f"about {format_duration(one.plan.seconds)}, moves {format_size(one.plan.moved_bytes)}"
+        cost += ", a ceiling of the others (--alone leaves it out)" * (one.benchmark.name in ceilings)
         where = f" on {len(one.job.hosts)} hosts" if one.job.hosts else ""
         note(f"{name} {one.job.ranks} rank{'s' * (one.job.ranks > 1)}{where}, {cost}")
         for file in one.plan.files:
@@ -114,11 +139,12 @@ class _Display:
     def __init__(self, proof: Proof) -> None:
         self._proof = proof
         self._progress: Progress | None = None
+        self._left = Counter(one.benchmark.name for one in proof.plan)
 
     def __enter__(self) -> None:
         proof = self._proof
         if not sys.stderr.isatty():
-            proof.on_done = lambda one: note(f"done: {_title(one)}")
+            proof.on_done = self._count
             return
         columns = (TextColumn("{task.fields[step]}", markup=False), BarColumn(), TimeElapsedColumn())
         progress = Progress(*columns, console=Console(stderr=True), transient=True)
@@ -128,10 +154,15 @@ class _Display:
         progress.start()
         self._progress = progress
 
+    def _count(self, one: Planned) -> None:
+        """One line for each benchmark, when the last of its launches is over."""
+        name = one.benchmark.name
+        self._left[name] -= 1
+        if not self._left[name]:
+            every = [each for each in self._proof.plan if each.benchmark.name == name]
+            waived = all(each.plan.waived for each in every)
+            note(f"done: {name} ({'waived' if waived else count(len(every), 'launch', 'launches')})")
+
     def __exit__(self, *_: object) -> None:
         if self._progress is not None:
             self._progress.stop()
-
-
-def _title(one: Planned) -> str:
-    return f"launch {one.job.round + 1}: {one.title}{' (waived)' if one.plan.waived else ''}"

@@ -9,7 +9,7 @@ import click
 from railwright.benchmarks.options import options_of
 from railwright.benchmarks.registry import BENCHMARKS, EVERY
 from railwright.verbs.hosts import refuse_shared_memory, the_hosts
-from railwright.verbs.measuring import measure
+from railwright.verbs.measuring import measure, with_ceilings
 
 
 def run(
@@ -19,16 +19,18 @@ def run(
     lab: str | None,
     ssh_config: str | None,
     interfaces: str | None,
+    alone: bool,
     **asked: Any,  # noqa: ANN401 - for `measure`
 ) -> int:
     """Measure, judge and report, or list the benchmarks where none is named; the exit status."""
     placed = the_hosts(hosts, ranks_per_host, lab, ssh_config, interfaces)
     refuse_shared_memory(placed, asked["options"])
     if names:
-        return measure(names, hosts=placed, **asked)
+        every = names if alone else with_ceilings(names, between_hosts=placed is not None)
+        return measure(every, hosts=placed, ceilings=frozenset(every) - set(names), **asked)
     for benchmark in EVERY:
-        alone = "" if benchmark in BENCHMARKS else " (not part of prove)"
-        click.echo(f"{benchmark.name:18} {benchmark.summary}{alone}")
+        place = "" if benchmark in BENCHMARKS else " (not part of prove)"
+        click.echo(f"{benchmark.name:18} {benchmark.summary}{place}")
         click.echo(f"{'':18} method: {benchmark.method}")
         for name, (_, option) in options_of(benchmark.options).items():
             default = benchmark.defaults.get(name, option.default)

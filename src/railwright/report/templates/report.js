@@ -39,7 +39,7 @@
   // On paper everything is unfolded and light, whatever the screen shows.
   function forPaper() {
     root.classList.add("paper");
-    for (const each of document.querySelectorAll("details:not([open])")) {
+    for (const each of document.querySelectorAll("details:not([open]):not(.path)")) {
       each.dataset.folded = "";
       each.open = true;
     }
@@ -54,6 +54,14 @@
     }
     if (plots.length) draw();
   }
+
+  // A link to a path unfolds it.
+  function unfold() {
+    const target = window.location.hash.length > 1 && document.getElementById(window.location.hash.slice(1));
+    if (target && target.tagName === "DETAILS") target.open = true;
+  }
+  unfold();
+  window.addEventListener("hashchange", unfold);
 
   if (plots.length) {
     draw();
