@@ -17,6 +17,8 @@ from railwright.results.bounds import Declarations, Supply, declared_for
 from railwright.results.records import Result, size_of
 
 Key = TypeVar("Key")
+HUGE = "huge"
+"""The pages that copies lie on where their record names none."""
 _NUMBER = re.compile(r"\d+")
 
 NEXT_LAUNCH = Constant(
@@ -50,8 +52,8 @@ class Ceilings:
     """
 
     def __init__(self, results: Iterable[Result], declarations: Declarations) -> None:
-        self._copies: dict[tuple[str, int], Ceiling] = {}
-        """One thread's memory copies, in bytes/s, by path and size."""
+        self._copies: dict[tuple[str, str, int], Ceiling] = {}
+        """One thread's memory copies, in bytes/s, by path, pages and size."""
         self._others: dict[tuple[Supply, Hashable], Ceiling] = {}
         reads: list[Result] = []
         for result in results:
@@ -65,18 +67,24 @@ class Ceilings:
             elif supply != "thread copy":
                 _widen(self._others, (supply, _place(supply, result)), result)
             elif size is not None:
-                _widen(self._copies, (result.path, size), result)
+                _widen(self._copies, (result.path, pages_of(result), size), result)
         self.reads = OwnReads(reads)
 
-    def copies(self, path: str, size_bytes: int) -> tuple[int, Ceiling] | None:
+    def copies(self, path: str, size_bytes: int, pages: str = HUGE) -> tuple[int, Ceiling] | None:
         """The copies whose size is nearest by ratio, at most a factor of two away, with that size in bytes."""
-        sizes = [known for at, known in self._copies if at == path and size_bytes / 2 <= known <= size_bytes * 2]
-        nearest = min(sizes, key=lambda known: abs(math.log(known / size_bytes)), default=None)
-        return None if nearest is None else (nearest, self._copies[path, nearest])
+        known = self._on(path, pages)
+        sizes = [size for size in known if size_bytes / 2 <= size <= size_bytes * 2]
+        nearest = min(sizes, key=lambda size: abs(math.log(size / size_bytes)), default=None)
+        return None if nearest is None else (nearest, known[nearest])
 
-    def largest_copies(self, path: str) -> tuple[int, Ceiling] | None:
+    def largest_copies(self, path: str, pages: str = HUGE) -> tuple[int, Ceiling] | None:
         """The copies of the largest size, with that size in bytes."""
-        return max(((size, copies) for (at, size), copies in self._copies.items() if at == path), default=None)
+        return max(self._on(path, pages).items(), default=None)
+
+    def _on(self, path: str, pages: str) -> dict[int, Ceiling]:
+        """By size; runs that copied on huge pages alone have no others."""
+        every = {size: one for (at, kind, size), one in self._copies.items() if (at, kind) == (path, pages)}
+        return every if every or pages == HUGE else self._on(path, HUGE)
 
     def has(self, supply: Supply) -> bool:
         """Whether anything of that kind was measured, and verified."""
@@ -109,6 +117,11 @@ def _place(supply: Supply, result: Result) -> Hashable:
             return result.path.partition(">")[2], size or 0
         case _:
             return result.path
+
+
+def pages_of(result: Result) -> str:
+    """The pages that a result's memory lies on."""
+    return str(result.parameters.get("pages") or HUGE)
 
 
 def _is_sound(result: Result) -> bool:

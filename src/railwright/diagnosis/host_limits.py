@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.busbw import factor
-from railwright.diagnosis.ceilings import Ceiling, Ceilings
+from railwright.diagnosis.ceilings import Ceiling, Ceilings, pages_of
 from railwright.limits.limit import Bounds, Constant, Expected, Limit, NoLimit, Quantity, Source
 from railwright.limits.memory import limit_inside
 from railwright.limits.path import path_limit
@@ -116,14 +116,15 @@ class HostLimits:
 
     def thread_copies(self, point: Result, copies: int = 1, *, upper_only: bool = False) -> Bounds:
         """So many threads that copy at once: the most that they can reach, and no less than one of them."""
-        size = size_of(point.parameters)
-        found = self._ceilings.copies(point.path, size) if size is not None else None
-        largest = self._ceilings.largest_copies(point.path)
+        size, pages = size_of(point.parameters), pages_of(point)
+        found = self._ceilings.copies(point.path, size, pages) if size is not None else None
+        largest = self._ceilings.largest_copies(point.path, pages)
         if size is None or found is None or largest is None:
             return no_limit(point, "one thread's memory copy was not measured in this run at such a size")
         near, copied = found
-        best, of_size = self._best_copy(point.path, near)
-        because = f"one thread's memory copy of {format_size(of_size)}, measured in this run"
+        best, of_size = self._best_copy(point.path, near, pages)
+        kind = " on small pages" if pages == "small" else ""
+        because = f"one thread's memory copy of {format_size(of_size)}{kind}, measured in this run"
         because = f"{copies} at once of {because}" if copies > 1 else because
         limit = _ceiling("bandwidth_bytes_per_s", copies * best, because)
         if size < _JUDGED_FROM_BYTES or upper_only:
@@ -137,13 +138,13 @@ class HostLimits:
             sources=(TWO_COPIES.source, THREE_MOVES.source),
         )
 
-    def _best_copy(self, path: str, size_bytes: int) -> tuple[float, int]:
+    def _best_copy(self, path: str, size_bytes: int, pages: str) -> tuple[float, int]:
         """The most that a transfer of the size may reach, and which size of copy has that rate.
 
         One thread touches twice the size in its core's caches. Each of two processes may touch only the size itself
         in its own, as a copy of half the size does.
         """
-        both = (self._ceilings.copies(path, size_bytes), self._ceilings.copies(path, size_bytes // 2))
+        both = (self._ceilings.copies(path, size, pages) for size in (size_bytes, size_bytes // 2))
         return max((found[1].best, found[0]) for found in both if found is not None)
 
     def copied_blocks(self, point: Result) -> Bounds:

@@ -1,6 +1,6 @@
 """Which paths must be ok for exit status 0: for a prolog, or for the acceptance of a machine.
 
-A requirement is the name of a benchmark, or that and a path: `mpi_latency`, `gpu_copy memory0>gpu*`. Both may have the
+A requirement is the name of a benchmark, or that and a path, `NAME memory0>gpu*`. Both may have the
 wildcards of file names.
 """
 

@@ -20,7 +20,7 @@ from railwright.limits.limit import Limit
 from railwright.limits.path import link_limit
 from railwright.report import wording
 from railwright.report.view import Row
-from railwright.topology.devices import GPU_LINKS, Device, Link, Topology
+from railwright.topology.devices import GPU_LINKS, Device, DeviceKind, Link, Topology
 from railwright.topology.paths import Graph
 from railwright.units import format_bandwidth
 

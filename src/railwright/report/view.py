@@ -60,7 +60,7 @@ class Row(NamedTuple):
 
     @property
     def name(self) -> str:
-        """`mpi_latency memory0>memory0, transport shm, at 8 B`."""
+        """Its benchmark, its way and what was varied."""
         return ", ".join(filter(None, (f"{self.benchmark} {self.path}", self.varied)))
 
     @property

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from railwright.benchmarks.benchmark import AnyRank, Plan
+from railwright.benchmarks.evidence import pages_evidence
 from railwright.benchmarks.files.cpu_cost import cpu_settings, kernel_threads_cpu_s
 from railwright.benchmarks.files.direct_file import FILL_BYTES, folder_problem
 from railwright.benchmarks.job import Case
@@ -175,15 +176,6 @@ def buffers_of(point: Point) -> Buffer:
 def cpus_of(rank: AnyRank, point: Point) -> tuple[int, ...]:
     """The CPU of each thread: those of the rank's NUMA node first, round and round."""
     return tuple(rank.job.cpu_of(thread) for thread in range(point.threads))
-
-
-def pages_evidence(buffers: Buffer) -> Evidence:
-    """What the kernel says of the buffers' mapping: it may refuse huge pages, or join small ones by itself."""
-    huge = buffers.huge_bytes()
-    if huge is None:
-        return Evidence(claim="pages", value="unknown", seen="/proc/self/smaps cannot be read")
-    kind = "huge" if huge >= buffers.size_bytes / 2 else "small"
-    return Evidence(claim="pages", value=kind, seen=f"AnonHugePages: {format_size(huge)} of the buffers' mapping")
 
 
 def wrong_pages(point: Point, seen: Evidence) -> str:

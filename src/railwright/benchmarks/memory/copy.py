@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
+from railwright.benchmarks.evidence import pages_evidence
 from railwright.benchmarks.job import Case, Job, node_of
 from railwright.benchmarks.options import Options, choice, option
 from railwright.benchmarks.record import failed_if, joined, measured, waived
@@ -22,9 +23,10 @@ from railwright.native import memory
 from railwright.native.memory import Buffer, MayNotPlace
 from railwright.results.bounds import Declaration, MemoryChannels
 from railwright.results.records import Evidence, Result, Verification
-from railwright.units import format_size, parse_sizes
+from railwright.units import KIB, format_size, parse_sizes
 
 _SAMPLES = 30
+_PAGES_FROM_BYTES = 64 * KIB
 _TARGET_SAMPLE_S = 0.002
 _ESTIMATE_BYTES_PER_S = 5e9
 
@@ -37,6 +39,9 @@ class CopyOptions(Options, frozen=True):
         "1M:64M:x4", "sizes of one copy between NUMA nodes, where there are several", parse_sizes
     )
     threads: tuple[str, ...] = option("one,all", "one, all, or one,all", choice("one", "all"))
+    pages: tuple[str, ...] = option(
+        "huge,small", "pages of one thread's copies from 64 KiB up: huge, small, or both", choice("huge", "small")
+    )
 
 
 CopyJob = Job[CopyOptions, Case]
@@ -45,6 +50,8 @@ CopyJob = Job[CopyOptions, Case]
 class _Copy(Case, frozen=True, kw_only=True):
     size_bytes: int
     threads: int
+    pages: str = ""
+    """`small` of a copy between small pages; copies without it lie on huge ones."""
     thread_on: str = ""
     """Of a copy between nodes: whether its thread runs on the `source`'s or the `target`'s."""
 
@@ -89,7 +96,7 @@ def _crossings(job: CopyJob) -> list[_Crossing]:
 def _plan(job: CopyJob) -> Plan:
     sizes, across = job.options.sizes, job.options.node_sizes
     crossings = [crossing for crossing in _crossings(job) if crossing.cpu is not None]
-    moved = sum(_SAMPLES * _inner(size) * size for size in sizes) * 2
+    moved = sum(_SAMPLES * _inner(size) * size for size in sizes) * (1 + len(job.options.pages))
     moved += sum(_SAMPLES * _inner(size) * size for size in across) * len(crossings)
     return Plan(
         path=_local_path(job),
@@ -104,6 +111,14 @@ def _inner(size_bytes: int) -> int:
     return max(1, min(100_000, int(_TARGET_SAMPLE_S * _ESTIMATE_BYTES_PER_S / size_bytes)))
 
 
+def _pages(job: CopyJob, size: int) -> tuple[str, ...]:
+    """The pages of one thread's copies of a size; huge ones are not named, as in records that know no others."""
+    if "one" not in job.options.threads:
+        return ()
+    found = tuple("" if kind == "huge" else kind for kind in job.options.pages)
+    return found if size >= _PAGES_FROM_BYTES else found[:1]
+
+
 def _local_path(job: CopyJob) -> str:
     return f"{job.memory_of(0)}>{job.memory_of(0)}"
 
@@ -113,10 +128,14 @@ def _run(rank: Rank[CopyOptions, Case]) -> Iterator[Result]:
     path, cpus = _local_path(job), list(job.cpus)
     for size in job.options.sizes:
         rank.step(f"memory_copy {format_size(size)}")
-        if "one" in job.options.threads:
-            with Buffer(size) as source, Buffer(size) as target:
+        for pages in _pages(job, size):
+            is_huge = pages != "small"
+            with Buffer(size, huge=is_huge) as source, Buffer(size, huge=is_huge) as target:
                 rates, check = _copied(target, source)
-            yield _result(path, _Copy(size_bytes=size, threads=1), cpus[:1], rates, check)
+                lies = pages_evidence(target)
+            result = _result(path, _Copy(size_bytes=size, threads=1, pages=pages), cpus[:1], rates, check, (lies,))
+            is_wrong = pages == "small" and lies.value == "huge"
+            yield waived(result, f"small pages were asked for, but {lies.seen}") if is_wrong else result
         if "all" in job.options.threads and len(cpus) > 1:
             seconds, check = memory.copy_threads(cpus, size, inner=_inner(size), samples=_SAMPLES)
             rates = [len(cpus) * size / second for second in seconds]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
-from railwright.benchmarks.evidence import LoopbackMeter, transport_evidence
+from railwright.benchmarks.evidence import LoopbackMeter, pages_evidence, transport_evidence
 from railwright.benchmarks.fabric import PROOF_BYTES, FabricMeter
 from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.options import Options, choice, option
-from railwright.benchmarks.record import failed_if, joined, measured
+from railwright.benchmarks.record import failed_if, joined, measured, waived
 from railwright.native.memory import PATTERN, Buffer
 from railwright.native.mpi import PointToPoint, library_version, thread_level
 from railwright.results.bounds import Declaration
@@ -40,6 +41,7 @@ _BETWEEN_HOSTS = {
 """TCP to other hosts, over the interfaces that the launch names; shared memory inside each."""
 _GIVE_UP_BYTES = 2**31 - 1
 """MPI counts are C ints."""
+HUGE_PAGE_BYTES = 2 * MIB
 _PROBE_MESSAGE_BYTES = MIB
 _PROBE_BYTES = 64 * MIB
 """Enough that nobody else's traffic over the loopback interface can mislead."""
@@ -52,6 +54,9 @@ class PairOptions(Options, frozen=True):
 
     sizes: tuple[int, ...] = option("8:4M:x4", "message sizes, like 8:4M:x4", parse_sizes)
     transports: tuple[str, ...] = option("shm,tcp", "shm, tcp, or shm,tcp", choice(*_TRANSPORTS))
+    pages: tuple[str, ...] = option(
+        "huge,small", "pages that messages lie on: huge, small (as OSU's), or both", choice("huge", "small")
+    )
 
 
 class Transport(Case, frozen=True, kw_only=True):
@@ -65,6 +70,8 @@ class Message(Case, frozen=True, kw_only=True):
 
     size_bytes: int
     transport: str
+    pages: str = ""
+    """`huge` or `small`; empty where the buffers have no choice of pages."""
 
 
 PairJob = Job[PairOptions, Transport]
@@ -107,14 +114,14 @@ def launches(options: PairOptions, machine: Machine) -> tuple[Launch[Transport],
 
 def plan(job: PairJob, messages: list[tuple[int, int]], message_s: float, bytes_per_s: float) -> Plan:
     """The plan of a pair of ranks that send messages, each (size, how many), which are estimated to take so long."""
-    sizes = job.options.sizes
+    sizes, kinds = job.options.sizes, len(job.options.pages)
     too_large = [size for size in sizes if size > _GIVE_UP_BYTES]
     waived = f"MPI counts end at 2 GiB, {format_size(too_large[0])} was asked for" if too_large else ""
     return Plan(
         path=job.between_ranks(),
-        seconds=1 + sum(count * (message_s + size / bytes_per_s) for size, count in messages),
+        seconds=1 + kinds * sum(count * (message_s + size / bytes_per_s) for size, count in messages),
         memory_bytes=4 * max(sizes),
-        moved_bytes=sum(size * count for size, count in messages),
+        moved_bytes=kinds * sum(size * count for size, count in messages),
         waived=waived,
     )
 
@@ -124,9 +131,11 @@ def _run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Resul
     comm = rank.comm
     pair = PointToPoint(comm)
     is_latency = benchmark.quantity == "latency_s"
-    for size in rank.job.options.sizes:
-        rank.step(f"{benchmark.name} {format_size(size)}")
-        with Buffer(max(size, 1)) as out, Buffer(max(size, 1)) as into:
+    for size, pages in itertools.product(rank.job.options.sizes, rank.job.options.pages):
+        rank.step(f"{benchmark.name} {format_size(size)}, {pages} pages")
+        is_huge, room = pages == "huge", _room(size, pages)
+        with Buffer(room, huge=is_huge) as out, Buffer(room, huge=is_huge) as into:
+            lies = pages_evidence(into)
             out.fill(_seed(size, rank.index))
             into.fill(_seed(size, 2))  # poison: what a rank that received nothing would hold
             meter, fabric = LoopbackMeter(), FabricMeter()
@@ -144,7 +153,8 @@ def _run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Resul
         elif comm.bcast((seen.value != "shm" or rank.job.case.transport == "tcp") and timed.sent_bytes < _PROBE_BYTES):
             seen = _probe(rank, pair)
         if rank.index == 0 and checks is not None:
-            blank = _blank(rank, benchmark, size, timed, checks, seen)
+            blank = _blank(rank, benchmark, Message(size_bytes=size, transport=rank.job.case.transport, pages=pages),
+                           timed, checks, (seen, lies))  # fmt: skip
             if timed.messages_per_s:
                 yield measured(blank, timed.messages_per_s, "messages_per_s")
             yield measured(blank, timed.samples, "latency_s" if is_latency else "bandwidth_bytes_per_s")
@@ -162,6 +172,11 @@ def _probe(rank: PairRank, pair: PointToPoint) -> Evidence:
     return transport_evidence(payload_bytes, meter.moved_bytes(), "shm")
 
 
+def _room(size: int, pages: str) -> int:
+    """Bytes of a buffer: at least one huge page, so that a small message can lie on one."""
+    return max(size, HUGE_PAGE_BYTES) if pages == "huge" else max(size, 1)
+
+
 def _seed(size: int, who: int) -> int:
     return 4 * size + who
 
@@ -169,17 +184,18 @@ def _seed(size: int, who: int) -> int:
 def _blank(
     rank: PairRank,
     benchmark: PairBenchmark,
-    size: int,
+    message: Message,
     timed: Timed,
     checks: list[tuple[int, int]],
-    evidence: Evidence,
+    evidence: tuple[Evidence, Evidence],
 ) -> Result:
+    """The record without samples; `evidence` is of the way and of the pages."""
     job, asked = rank.job, rank.job.case.transport
     cpus = sorted({job.cpu_of(0), job.cpu_of(1)})
     checked, wrong = (sum(counts) for counts in zip(*checks, strict=True))
     blank = benchmark.blank(
         job.between_ranks(),
-        Message(size_bytes=size, transport=asked),
+        message,
         ranks=rank.size,
         settings={
             **timed.settings,
@@ -189,10 +205,13 @@ def _blank(
             "oversubscribed": len(cpus) < job.ranks_on_cpus,
         },
         verification=Verification(method=PATTERN, bytes_checked=checked, bytes_wrong=wrong),
-        evidence=(evidence,),
+        evidence=evidence,
     )
-    elsewhere = f"{asked} was asked for, but {evidence.seen}: it ran over {evidence.value}"
-    return failed_if(blank, elsewhere if evidence.value != asked else "")
+    way, lies = evidence
+    if lies.value not in (message.pages, "unknown"):
+        return waived(blank, f"{message.pages} pages were asked for, but {lies.seen}")
+    elsewhere = f"{asked} was asked for, but {way.seen}: it ran over {way.value}"
+    return failed_if(blank, elsewhere if way.value != asked else "")
 
 
 def benchmark(
