@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -22,7 +24,7 @@ from railwright.topology.sources.cluster_file import load_cluster
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/limits.md", "docs/collectives.md", "docs/cluster-file.md", "docs/explain.md",
-         "docs/known-figures.md", "docs/lab.md", "docs/lab-faults.md", "docs/net-check.md")  # fmt: skip
+         "docs/known-figures.md", "docs/tour.md", "docs/lab.md", "docs/lab-faults.md", "docs/net-check.md")  # fmt: skip
 LINKING = sorted(
     path.relative_to(ROOT).as_posix()
     for folder in (".", "docs", "docs/benchmarks", "docs/measured/*", "testdata/*")
@@ -154,3 +156,12 @@ def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page):
         file = here.parent / name if name else here
         assert file.exists(), f"{page}: {target}"
         assert not anchor or anchor in anchors_of(file), f"{page}: {target}"
+
+
+@pytest.mark.machine
+def test_the_pictures_of_the_tour_are_those_of_its_script(tmp_path):
+    subprocess.run([sys.executable, "scripts/draw-tour", str(tmp_path)], check=True)
+    drawn = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert drawn == {path.name: path.read_text() for path in Path("docs/tour").iterdir()}
+    page = Path("docs/tour.md").read_text()
+    assert all(f"](tour/{name})" in page for name in drawn)

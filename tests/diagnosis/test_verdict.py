@@ -7,9 +7,9 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
-from railwright.diagnosis.verdict import Standing, judge
+from railwright.diagnosis.verdict import Standing, if_launches_agree, judge, judged
 from railwright.limits.limit import Expected, Limit, NoLimit, Quantity, Source
-from railwright.results.records import Verification
+from railwright.results.records import Result, Verification
 
 SOURCE = (Source(title="a test"),)
 CLEAN = Verification(method="a test", bytes_checked=100, bytes_wrong=0)
@@ -114,3 +114,20 @@ def test_what_is_unknown_names_what_would_judge_it():
     asked = judge("measured", "", 1.0, none, None, CLEAN, Standing(needs="railwright run tcp_stream"))
     assert asked.needs == "railwright run tcp_stream"
     assert judge("measured", "", 9e9, bandwidth()[0], None, CLEAN).needs
+
+
+@pytest.mark.parametrize(
+    ("medians", "state"),
+    [
+        ((40e9,), "slow"),
+        ((40e9, 41e9, 42e9), "slow"),
+        ((40e9, 41e9, 85e9), "unknown"),
+        ((20e9, 41e9, 42e9), "unknown"),
+    ],
+)
+def test_launches_that_disagree_are_in_doubt_and_never_slow(medians, state):
+    result = Result(benchmark="b", quantity="bandwidth_bytes_per_s", path="a>b")
+    point = judged(result, sorted(medians)[len(medians) // 2], bandwidth(), CLEAN)
+    found = if_launches_agree(point, medians)
+    assert found.verdict.state == state
+    assert bool(found.verdict.needs) == (state == "unknown")

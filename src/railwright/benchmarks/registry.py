@@ -1,7 +1,6 @@
 """The one registry of benchmarks, in the order in which they run: ceilings before what they hold up.
 
-`prove` runs BENCHMARKS; those ON_REQUEST only `run NAME` does, because they take long, wear something out, or have no
-limit inside one host and so would keep every `prove` from being all ok.
+`prove` runs BENCHMARKS; those ON_REQUEST only `run NAME` does, because they take long or wear something out.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from railwright.diagnosis.causes import causes_of
 from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath, State, Verdict
 from railwright.diagnosis.limits_of import LimitFinder
 from railwright.diagnosis.policy import Requirement, required_status, unmet
-from railwright.diagnosis.verdict import WORST_FIRST, judged
+from railwright.diagnosis.verdict import WORST_FIRST, if_launches_agree, judged
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.faults.fault import Facts, Finding
 from railwright.faults.registry import FAULTS
@@ -64,7 +64,7 @@ def _judge_point(results: list[Result], finder: LimitFinder) -> Judged:
     checks = _together([result.verification for result in measured])
     point = replace(first, outcome=telling.outcome, reason=telling.reason)
     return replace(
-        judged(point, value, finder.find(first), checks, finder.standing(first)),
+        if_launches_agree(judged(point, value, finder.find(first), checks, finder.standing(first)), medians),
         launches=tuple(result.summary for result in measured if result.summary is not None),
         launch_spread=(medians[-1] - medians[0]) / value if value and len(medians) > 1 else None,
         # Two values for one claim mean that the launches did not run alike, so one of each is kept.

@@ -11,7 +11,10 @@ For a latency the limit is a floor and the band is read upwards.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from railwright.diagnosis.judged import Judged, State, Verdict
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
@@ -22,8 +25,12 @@ TOLERANCE_ABOVE_LIMIT = 1.02
 TOLERANCE_ABOVE_CEILING = 1.1
 """The same copy takes a tenth longer in one process than in the next, by where its pages lie."""
 
+LAUNCHES_APART = 2.0
+"""Our choice: above what healthy launches differ by (docs/limits.md), below what most faults take."""
+
 WORST_FIRST: tuple[State, ...] = ("slow", "suspicious", "failed", "unknown", "ok", "reference", "waived")
 
+_NEEDS_QUIET = "more launches on a quiet machine: --launches 10"
 _NEEDS_A_BAND = "a run of a healthy machine of this kind beside it: railwright compare A B"
 
 
@@ -155,5 +162,22 @@ def _doubt(printed: str, edge: str) -> Verdict:
     return Verdict(
         state="unknown",
         why=f"{printed} is beyond the expected {edge}, but the ceiling itself varies as much",
-        needs="more launches on a quiet machine: --launches 10",
+        needs=_NEEDS_QUIET,
     )
+
+
+def if_launches_agree(point: Judged, medians: Sequence[float]) -> Judged:
+    """The point, unknown instead of slow where its own launches say that it need not be.
+
+    That is so if the best of them is not slow, or if they differ by more than a factor of two: what one launch does and
+    the next does not is no property of the path.
+    """
+    if point.verdict.state != "slow" or len(medians) < 2 or point.expected is None:
+        return point
+    least, most = min(medians), max(medians)
+    best = least if point.quantity == "latency_s" else most
+    if _against_band(best, point.expected).state == "slow" and most < LAUNCHES_APART * least:
+        return point
+    low, high = (format_quantity(point.quantity, value) for value in (least, most))
+    why = f"{point.verdict.why}, but its launches made {low} to {high}"
+    return replace(point, verdict=Verdict(state="unknown", why=why, needs=_NEEDS_QUIET))
