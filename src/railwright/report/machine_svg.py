@@ -31,6 +31,7 @@ _CPU, _LEAF, _BAR, _WIRE, _SWITCH = 46, 84, 30, 106, 34
 _MARGIN = 10
 _SCALE, _LEAST = 1.35, 0.85
 """On a wide page, and on a phone before it is scrolled."""
+_ABOVE = 1.05
 _TITLED = 8
 """Paths that a link's title names."""
 _MOST_LEAVES = 200
@@ -251,9 +252,19 @@ class _Drawing:
         return [found[number] for number in sorted(found)]
 
     def _rate(self, links: Iterable[Link]) -> float:
-        """The highest rate one way that was measured over them, bytes/s."""
+        """The highest rate one way that was measured over them, bytes/s.
+
+        What may be faster than the links, like an algbw or both directions together, says nothing of one way.
+        """
         heads = [row.head for row in self._rows(links) if row.judged.quantity == "bandwidth_bytes_per_s"]
-        one_way = (head for head in heads if head is not None and head.parameters.get("direction") != "both")
+        most = _ABOVE * _limit(links) or math.inf
+        one_way = (
+            head
+            for head in heads
+            if head is not None
+            and head.parameters.get("direction") != "both"
+            and (not isinstance(head.limit, Limit) or head.limit.value <= most)
+        )
         return max((head.value for head in one_way if head.value), default=0.0)
 
 
