@@ -93,10 +93,11 @@ def test_both_transports_of_both_mpis_ran_where_they_were_asked_to(measured):
     for benchmark in ("mpi_latency", "mpi_bandwidth"):
         for transport in ("shm", "tcp"):
             found = [one for one in results if one.benchmark == benchmark and one.parameters["transport"] == transport]
-            assert [one.parameters["size_bytes"] for one in found] == [1, 65536]
-            for one in found:
-                (evidence,) = one.evidence
-                assert (evidence.claim, evidence.value) == ("transport", transport)
+            asked = [(one.parameters["size_bytes"], one.parameters["pages"]) for one in found]
+            assert asked == [(size, pages) for size in (1, 65536) for pages in ("huge", "small")]
+            for one in (one for one in found if one.outcome == "measured"):
+                seen = {evidence.claim: evidence.value for evidence in one.evidence}
+                assert seen == {"transport": transport, "pages": one.parameters["pages"]}
                 assert one.settings["mpi"].startswith(MPI_NAMES[name])
                 assert one.settings["thread_level"] == "single"
                 assert one.ranks == 2
@@ -196,7 +197,19 @@ def test_a_transport_that_did_not_run_makes_the_record_failed(railwright, mpirun
     wrapper.write_text(f'#!/bin/sh\nexport {variables}\nexec {mpirun} "$@"\n')
     wrapper.chmod(0o755)
     done = railwright(
-        *("run", "mpi_latency", "-o", "sizes=4K", "-o", "transports=shm", "--force", "--mpirun", str(wrapper))
+        *(
+            "run",
+            "mpi_latency",
+            "-o",
+            "sizes=4K",
+            "-o",
+            "transports=shm",
+            "-o",
+            "pages=small",
+            "--force",
+            "--mpirun",
+            str(wrapper),
+        )
     )
     assert done.status == 3
     (result,) = railwright.results()

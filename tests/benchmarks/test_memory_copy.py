@@ -79,7 +79,9 @@ def test_one_node_gives_what_it_always_gave() -> None:
     found = measured(nodes(",".join(map(str, CPUS))))
     assert {one.path for one in found} == {"memory0>memory0"}
     assert [one.parameters for one in found[:1]] == [{"size_bytes": 4096, "threads": 1}]
-    assert all(not one.evidence for one in found)
+    assert {seen.claim for one in found for seen in one.evidence} <= {"pages"}
+    named = {one.parameters.get("pages") for one in found}
+    assert named <= {None, "small"}, "what lies on huge pages is named as it always was"
 
 
 def test_every_ordered_pair_of_nodes_with_memory_and_cpus_is_copied_with_a_thread_on_either_side() -> None:
