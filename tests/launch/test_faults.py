@@ -11,9 +11,9 @@ import pytest
 from railwright.results.records import Result
 
 # One result comes within a second; the second size keeps the ranks busy for many.
-VICTIM = ("-o", "mpi_bandwidth.sizes=8,64M", "-o", "transports=shm")
+VICTIM = ("-o", "mpi_bandwidth.sizes=8,64M", "-o", "transports=shm", "-o", "mpi_bandwidth.pages=small")
 # Shorter, because a hang is only noticed after the time that the plan allows for.
-SHORT_VICTIM = ("-o", "mpi_bandwidth.sizes=8,8M", "-o", "transports=shm")
+SHORT_VICTIM = ("-o", "mpi_bandwidth.sizes=8,8M", "-o", "transports=shm", "-o", "mpi_bandwidth.pages=small")
 BYSTANDER = ("-o", "memory_copy.sizes=4K", "-o", "threads=one")
 SIZE_AT_WORK = 100 << 20
 
@@ -53,7 +53,7 @@ def expect_only_its_own_launch_lost(railwright, process) -> Result:
 
 
 def named(rank, process) -> str:
-    step = r"'mpi_bandwidth 64 MiB'"
+    step = r"'mpi_bandwidth 64 MiB, small pages'"
     return rf"rank {rank} \(host {re.escape(os.uname().nodename)}, pid {process.pid}\) at step {step}"
 
 
@@ -182,7 +182,19 @@ def test_a_rank_that_dies_before_it_can_speak_is_a_failed_record(railwright, mpi
 
 def test_a_rank_that_is_done_first_costs_the_other_nothing(railwright, mpirun):
     """Rank 0 still has to sum up 10,000 samples when rank 1 has nothing left to do; over TCP nothing holds rank 1."""
-    done = railwright("run", "mpi_latency", "-o", "sizes=64", "-o", "transports=tcp", "--force", "--mpirun", mpirun)
+    done = railwright(
+        "run",
+        "mpi_latency",
+        "-o",
+        "sizes=64",
+        "-o",
+        "pages=small",
+        "-o",
+        "transports=tcp",
+        "--force",
+        "--mpirun",
+        mpirun,
+    )
     assert done.status == 3
     (result,) = railwright.results()
     assert result.outcome == "measured", result.reason

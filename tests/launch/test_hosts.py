@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason=
 QUICK = ("-o", "mpi_all_reduce.sizes=9K", "--force")
 BLOCK = ("-o", "kv_transfer.sizes=4K", "-o", "operations=WRITE", "--force")
 # One result at once; the second size then takes minutes.
-ENDLESS = ("run", "mpi_bandwidth", "-o", "sizes=8,4M", "--force")
+ENDLESS = ("run", "mpi_bandwidth", "-o", "pages=small", "-o", "sizes=8,4M", "--force")
 RATE_BYTES_PER_S = 200e6 / 8
 WAYS = ("namespaces", "ssh")
 
@@ -225,7 +225,7 @@ def test_a_rank_that_is_killed_is_named_and_takes_the_others_along(railwright, h
     assert done.status == 3, done.err
     kept, failed = railwright.results("mpi_bandwidth")
     assert (kept.outcome, failed.outcome) == ("measured", "failed")
-    named = r"rank [01] \(host host[02], pid \d+\) at step 'mpi_bandwidth 4 MiB' "
+    named = r"rank [01] \(host host[02], pid \d+\) at step 'mpi_bandwidth 4 MiB, small pages' "
     assert re.match(named, failed.reason), failed.reason
     expect_nothing_left(hosts, daemons, railwright)
 
