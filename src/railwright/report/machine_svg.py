@@ -124,7 +124,7 @@ class _Drawing:
         width += _MARGIN
         height = self._top(len(self.leaves) - 1) + _BOX + _MARGIN
         head = (
-            f'<svg class="machine" viewBox="0 0 {width:g} {height:g}"'
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="machine" viewBox="0 0 {width:g} {height:g}"'
             f' width="{_SCALE * width:g}" style="min-width:{_LEAST * width:g}px" role="group"'
             ' aria-label="the machine, its links coloured by verdict">'
         )
