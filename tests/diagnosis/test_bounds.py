@@ -109,3 +109,24 @@ def test_the_first_declaration_that_covers_a_result_counts():
     assert why(path="memory0>memory1") == "the rest"
     assert why(parameters={"threads": 4}) == "of four"
     assert why(parameters={"order": "random"}) == "the rest"
+
+
+def test_messages_are_held_against_copies_on_their_own_pages_and_less_is_expected_of_small_ones():
+    def copies(rate, **pages):
+        return [
+            msgspec.structs.replace(copied(), parameters={"size_bytes": size, "threads": 1, **pages},
+                                    summary=summarise([rate]))
+            for size in (MIB, 64 * MIB)
+        ]  # fmt: skip
+
+    def bounds(pages, results):
+        parameters = {"size_bytes": MIB, "transport": "shm", "pages": pages}
+        finder = Finder(expand("laptop", {}), results)
+        return finder.find("mpi_bandwidth", "bandwidth_bytes_per_s", "memory0>memory0", parameters)
+
+    both = [*copies(20e9), *copies(10e9, pages="small")]
+    (huge, huge_band), (small, small_band) = bounds("huge", both), bounds("small", both)
+    assert (huge.value, small.value) == (20e9, 10e9)
+    assert "small pages" in small.because
+    assert small_band.low < huge_band.low / 2
+    assert bounds("small", copies(20e9))[0].value == 20e9, "a run of old that copied on huge pages alone"

@@ -21,6 +21,7 @@ from railwright.units import KIB, MIB, format_size
 # by one thread finds them in its own.
 TWO_COPIES = Constant(0.5, "of one thread's memory copy", SINGLE_HOST_COPIES)
 THREE_MOVES = Constant(1 / 3, "of one thread's memory copy within its caches", SINGLE_HOST_COPIES)
+SMALL_PAGES_SHARE = Constant(0.3, "of what is expected on huge pages, between two processes", SINGLE_HOST_COPIES)
 _MPI_FLOOR = Source("Railwright docs/measured/host-paths", "a small MPI message in cache lines")
 MESSAGE_LINES = Constant(20, "times one cache line, a message of at most one by MPI over shared memory", _MPI_FLOOR)
 CACHE_LINE_BYTES = Constant(64, "bytes", SINGLE_HOST_COPIES)
@@ -130,11 +131,13 @@ class HostLimits:
         if size < _JUDGED_FROM_BYTES or upper_only:
             return limit, None
         _, of_memory = largest
+        looked_up = SMALL_PAGES_SHARE.value if pages == "small" else 1.0
+        because = "inside one host the worst sound way copies each byte twice, within caches it moves a third time"
         return limit, Expected(
             quantity="bandwidth_bytes_per_s",
-            low=_sound_share(copied.fastest, of_memory.fastest),
-            doubtful_to=_sound_share(copied.low, of_memory.low),
-            because="inside one host the worst sound way copies each byte twice, within caches it moves a third time",
+            low=looked_up * _sound_share(copied.fastest, of_memory.fastest),
+            doubtful_to=looked_up * _sound_share(copied.low, of_memory.low),
+            because=f"{because}; the kernel looks up each small page" if pages == "small" else because,
             sources=(TWO_COPIES.source, THREE_MOVES.source),
         )
 
