@@ -9,6 +9,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.benchmarks.jobs import job_of
 from tests.diagnosis.finders import Finder
@@ -307,12 +308,56 @@ def test_what_no_document_limits_has_no_limit():
     limit, expected = limit_of("mpi_message_rate", "messages_per_s")
     assert isinstance(limit, NoLimit)
     assert (limit.why, expected) == ("no document gives a rate of messages", None)
+
+
+def bounds_of_collective(name, quantity, ranks, *ceilings, **parameters):
+    point = msgspec.structs.replace(seen(name, quantity, 1.0, **parameters), ranks=ranks)
+    return LimitFinder(expand("laptop", {}), ceilings, DECLARATIONS).find(point)
+
+
+def copies_of(*sizes):
+    return [seen("memory_copy", "bandwidth_bytes_per_s", 10e9, size_bytes=size, threads=1) for size in sizes]
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "busbw"),
+    [("all_reduce", 1, 1.5), ("all_gather", 1, 0.75), ("reduce_scatter", 4, 0.75), ("all_to_all", 1, 0.75)],
+)
+def test_a_collective_is_held_against_the_copies_of_what_each_rank_writes(name, written, busbw):
+    """`written`: size / what one of four ranks writes of it."""
+    for rate, factor_of_rate in (("algbw", 1.0), ("busbw", busbw)):
+        limit, band = bounds_of_collective(
+            f"mpi_{name}", "bandwidth_bytes_per_s", 4, *copies_of(2 * MIB, 8 * MIB), size_bytes=8 * MIB, rate=rate
+        )
+        assert limit.value == pytest.approx(10e9 * written * factor_of_rate)
+        # Half of a copy, 2/n of that, a tenth where floats are summed.
+        reduced = 0.1 if "reduce" in name else 1.0
+        assert band.low == pytest.approx(limit.value * 0.5 * 2 / 4 * reduced)
+
+
+def test_a_collective_over_sockets_is_limited_by_copies_and_nothing_is_expected_of_it():
+    line = seen("core_latency", "latency_s", 100e-9)
+    for quantity, size in (("bandwidth_bytes_per_s", 8 * MIB), ("latency_s", 8)):
+        found = {
+            transport: bounds_of_collective(
+                "mpi_all_gather", quantity, 4, *copies_of(8 * MIB), line, size_bytes=size, transport=transport
+            )
+            for transport in ("shm", "tcp")
+        }
+        assert found["shm"][0] == found["tcp"][0]
+        assert not isinstance(found["tcp"][0], NoLimit)
+        assert found["shm"][1] is not None
+        assert found["tcp"][1] is None
+
+
+@pytest.mark.parametrize("ranks", [1, 0, -3, 10**400])
+def test_a_record_of_a_collective_with_no_ranks_has_no_limit(ranks):
     for name in NAMES:
         for quantity in ("bandwidth_bytes_per_s", "latency_s"):
-            limit, expected = limit_of(name, quantity, rate="busbw")
+            limit, band = bounds_of_collective(name, quantity, ranks, *copies_of(2 * MIB), size_bytes=2 * MIB)
             assert isinstance(limit, NoLimit)
-            assert expected is None
-            assert "collective" in limit.why
+            assert "two ranks or more" in limit.why
+            assert band is None
 
 
 def test_a_functional_run_is_unknown_by_that_reason_even_where_a_limit_is_known():

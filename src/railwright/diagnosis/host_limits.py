@@ -42,6 +42,8 @@ SMALL_MESSAGE = Constant(8 * KIB, "bytes, a message that libraries send at once"
 LIBRARY_RATE = Constant(0.25, "of the rate of a plain socket, by a library", _SOCKETS)
 _REDUCTIONS = Source("Railwright docs/limits.md", "collectives inside one host")
 REDUCED = Constant(0.1, "of what a copy is expected to reach, where floats are summed", _REDUCTIONS)
+_MOST_RANKS = 2**31 - 1
+"""MPI counts ranks in an int."""
 _JUDGED_FROM_BYTES = MIB
 """Below this size the cost of a message, not of its bytes, decides a bandwidth."""
 
@@ -253,17 +255,19 @@ class HostLimits:
             sources=(TRANSFER_LINES.source, THREE_MOVES.source),
         )
 
-    def collective(self, operation: str, point: Result) -> Bounds:
+    def collective(self, operation: str, point: Result, *, upper_only: bool = False) -> Bounds:
         """The copies that a collective of one host needs; a latency of at most one line in cache lines.
 
         Out of place every rank's own thread writes its part of the result: the whole of it, or its share after a
         reduce_scatter. A linear algorithm sends all through one rank, so what is expected falls with their number.
         """
         size, ranks = size_of(point.parameters), point.ranks
+        if not 1 < ranks <= _MOST_RANKS:
+            return no_limit(point, "a collective is of two ranks or more, and its record says other")
         if point.quantity == "latency_s":
             line = self._ceilings.of("cache line", point)
             limit, _ = self.cache_line(point, for_messages=False)
-            if line is None or size is None or size > CACHE_LINE_BYTES.value * ranks:
+            if line is None or size is None or upper_only or size > CACHE_LINE_BYTES.value * ranks:
                 return limit, None
             times = MESSAGE_LINES.value * 2 * (ranks - 1)
             return limit, Expected(
@@ -283,7 +287,7 @@ class HostLimits:
         )
         because = f"each rank's thread writes {format_size(written)}, at the rate of {limit.because}"
         limit = replace(limit, value=limit.value * scale, because=because)
-        if band is None:
+        if band is None or upper_only:
             return limit, None
         share = scale * (REDUCED.value if "reduce" in operation else 1.0) * 2 / ranks
         doubtful_to = band.doubtful_to if band.doubtful_to is None else band.doubtful_to * share

@@ -101,7 +101,7 @@ class LimitFinder:
             case bounds.SmallTransfer():
                 return self._host.small_transfer(point)
             case bounds.HostCollective():
-                return self._host.collective(bound.operation, point)
+                return self._host.collective(bound.operation, point, upper_only=bound.upper_only)
             case bounds.RawDevice():
                 return self._host.raw_device(point)
             case _:

@@ -89,6 +89,8 @@ class HostCollective(Bound, frozen=True):
 
     ceilings: ClassVar[tuple[Supply, ...]] = ("cache line", "thread copy")
     operation: str
+    upper_only: bool = False
+    """Whether there is no expected band, because other work than copying decides."""
 
 
 class RawDevice(Bound, frozen=True):

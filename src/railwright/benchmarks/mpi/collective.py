@@ -20,6 +20,7 @@ from railwright.benchmarks.options import Options, choice, option, whole_number
 from railwright.benchmarks.record import failed_if, joined, measured, wrong_on_ranks
 from railwright.busbw import DIVIDED, factor
 from railwright.errors import UsageError
+from railwright.limits.limit import Quantity
 from railwright.native.memory import Buffer
 from railwright.native.mpi import library_version, thread_level
 from railwright.native.mpi_collectives import FLOAT_BYTES, MOST_FLOATS, PATTERN, Collective
@@ -29,6 +30,7 @@ from railwright.units import KIB, MIB, format_size, parse_sizes
 
 _ONE_PER_CORE = "cores"
 _DEFAULT_MOST_RANKS = 64
+_QUANTITIES: tuple[Quantity, ...] = ("bandwidth_bytes_per_s", "latency_s")
 _MOST_RANKS = 512
 """As many as may wait to be heard by the parent."""
 _LATENCY_BELOW_BYTES = 64 * KIB
@@ -284,7 +286,9 @@ def _failure(seen: _Seen, asked: str) -> str:
 
 def _benchmark(operation: str, summary: str) -> CollectiveBenchmark:
     """The benchmark of one operation."""
-    name, bound = f"mpi_{operation}", HostCollective(operation=operation)
+    name = f"mpi_{operation}"
+    by_copies = HostCollective(operation=operation)
+    by_sockets = HostCollective(operation=operation, upper_only=True)
     benchmark = Benchmark(
         name=name,
         summary=summary,
@@ -292,7 +296,10 @@ def _benchmark(operation: str, summary: str) -> CollectiveBenchmark:
             "nccl-tests' definitions: float sum, out of place, mean over ranks of the time of back-to-back operations "
             "between barriers, size and busbw factor as nccl-tests"
         ),
-        results=(Declaration("bandwidth_bytes_per_s", bound), Declaration("latency_s", bound)),
+        results=(
+            *(Declaration(what, by_sockets, when={"transport": ("tcp",)}) for what in _QUANTITIES),
+            *(Declaration(what, by_copies) for what in _QUANTITIES),
+        ),
         options=CollectiveOptions,
         case=Transport,
         launches=functools.partial(_launches, name),
