@@ -29,7 +29,7 @@ from railwright.topology.expand import expand
 NAMES = [f"mpi_{operation}" for operation in OPERATIONS]
 PAIRS = ["mpi_message_rate", "mpi_bidirectional"]
 SIZES = (8, 65536)
-TINY = ("-o", "sizes=8,64K", "-o", "ranks=2", "--force")
+TINY = ("-o", "sizes=8,64K", "-o", "ranks=2", "-o", "pages=small", "--force")
 # Over TCP what waits also polls, so ten thousand small operations take ten CPU seconds: one of each kind is enough.
 OVER_TCP = ("mpi_all_reduce", "mpi_bidirectional")
 KIB, MIB = 1 << 10, 1 << 20

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason=
 QUICK = ("-o", "mpi_all_reduce.sizes=9K", "--force")
 BLOCK = ("-o", "kv_transfer.sizes=4K", "-o", "operations=WRITE", "--force")
 # One result at once; the second size then takes minutes.
-ENDLESS = ("run", "mpi_bandwidth", "-o", "pages=small", "-o", "sizes=8,4M", "--force")
+ENDLESS = ("run", "mpi_bandwidth", "-o", "pages=small", "-o", "sizes=8,4M", "--alone", "--force")
 RATE_BYTES_PER_S = 200e6 / 8
 WAYS = ("namespaces", "ssh")
 
