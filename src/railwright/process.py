@@ -68,13 +68,15 @@ class Child:
     """Whether what it complains of, on stderr, is told only if it fails: `ip -json` answers well and complains too."""
     output: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_OUTPUT_LINES))
     complaints: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_OUTPUT_LINES))
+    given: bytes = b""
+    """Its standard input: at most a pipe's 64 KiB, which the kernel keeps until it is read."""
 
     def __enter__(self) -> Child:
         try:
             self._popen = subprocess.Popen(
                 list(self.argv),
                 env=dict(self.environment) if self.environment is not None else None,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if self.given else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE if self.answer_alone else subprocess.STDOUT,
                 start_new_session=True,
@@ -82,6 +84,9 @@ class Child:
             )
         except OSError as error:
             raise UsageError(f"cannot start {self.argv[0]}: {error.strerror}") from error
+        if self._popen.stdin is not None:
+            with contextlib.suppress(BrokenPipeError), self._popen.stdin as pipe:
+                pipe.write(self.given)
         streams = ((self._popen.stdout, self.output), (self._popen.stderr, self.complaints))
         self._readers = [
             threading.Thread(target=self._collect, args=(stream, lines), daemon=True)

@@ -72,6 +72,9 @@ class Rank(Protocol[O, C]):
     def step(self, text: str) -> None:
         """Tell the parent what comes next, so that a hang or a crash can be named."""
 
+    def meet(self) -> None:
+        """Wait, asleep, until all ranks are here; without MPI."""
+
 
 def one_launch(_options: Options, _machine: Machine) -> tuple[Launch[Case], ...]:
     """The launches of a benchmark that has one, of a single process that needs no GPU."""

@@ -16,7 +16,7 @@ from railwright.benchmarks.memory import copy, core_latency, stream
 from railwright.benchmarks.mpi import collective as mpi_collective
 from railwright.benchmarks.mpi import latency, windows
 from railwright.benchmarks.nccl import collective as nccl_collective
-from railwright.benchmarks.sockets import tcp_stream
+from railwright.benchmarks.sockets import pinned_flows, tcp_stream
 from railwright.benchmarks.train import step
 from railwright.errors import unknown_name
 from railwright.results.bounds import Declarations
@@ -52,12 +52,15 @@ ON_REQUEST: tuple[AnyBenchmark, ...] = (
 
 EVERY = BENCHMARKS + ON_REQUEST
 
+PROBES: tuple[AnyBenchmark, ...] = (pinned_flows.BENCHMARK,)
+"""What a search of a fabric launches: each sends between pairs of hosts that it is told."""
+
 DECLARATIONS: Declarations = {benchmark.name: benchmark.results for benchmark in EVERY}
 
 
 def find(name: str) -> AnyBenchmark:
     """The benchmark of that name. Raises UsageError with the nearest names."""
-    for benchmark in EVERY:
+    for benchmark in EVERY + PROBES:
         if benchmark.name == name:
             return benchmark
     raise unknown_name("benchmark", name, [benchmark.name for benchmark in EVERY])

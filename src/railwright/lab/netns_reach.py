@@ -81,6 +81,10 @@ class NetnsReach(NamespaceReach):
         there = self._interfaces(self.hosts[0])
         return next(there[name][0].local for name in self.interfaces if name in there)
 
+    def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
+        """The address of each namespace on the first of some interfaces."""
+        return tuple(self._interfaces(host)[interfaces[0]][0].local for host in self.hosts)
+
     def check(self) -> None:
         """Send packets from the first to each other one. Raises CannotJudge, naming those that get none."""
         for host in self.hosts:

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from railwright.benchmarks.sockets import flow_end
 from railwright.errors import CannotJudge, UsageError
 from railwright.lab.nodes import LabPlan, Node
 from railwright.lab.state import Lab
@@ -31,7 +32,7 @@ MOST_DURATION_S = 60.0
 _PROBE_PORT = 39_000  # between two probes nobody listens there, so that a traced packet is answered
 _MOST_HOPS = 10
 _STAMP_BYTES = 12
-_FLOW_END = Path(__file__).with_name("flow_end.py")
+_FLOW_END = Path(flow_end.__file__)
 _READY = "ready"
 _START_S = 10.0
 _CONNECT_S = 3.0  # a lost SYN is sent again after 1 s

@@ -32,7 +32,11 @@ SCRATCH_VARIABLE = "RAILWRIGHT_SCRATCH"
 JOB_FILE = "job.json"
 
 # How each launcher tells a process its rank before MPI_Init.
-RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
+RANK_OF_EACH = "RAILWRIGHT_RANK"
+RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", RANK_OF_EACH)
+FROM_INPUT = "--environment-from-input"
+"""With this word a rank reads its environment as JSON from standard input: a command line shows it to everybody."""
+_MOST_INPUT_BYTES = 2**20
 
 
 class LaunchedRank:
@@ -65,11 +69,17 @@ class LaunchedRank:
         """Tell the parent what comes next."""
         self._sender.send(Step(text))
 
+    def meet(self) -> None:
+        """Wait, asleep, until all ranks are here. It needs no network but the one to the parent."""
+        self._sender.meet()
+
 
 def main() -> None:
     """Run the job of the environment; exit status 0 only when all of it was done."""
     die_with_parent()
     faulthandler.enable()
+    if FROM_INPUT in sys.argv:
+        os.environ |= msgspec.json.decode(sys.stdin.buffer.read(_MOST_INPUT_BYTES), type=dict[str, str])
     # Before anything loads CUDA: its own order is "fastest first", and libraries that count devices must agree with us.
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     try:

@@ -21,7 +21,7 @@ from railwright.launch import rank as rank_program
 from railwright.launch.doors import Door
 from railwright.launch.gpu_watch import GpuWatch
 from railwright.launch.scratch import scratch_folder
-from railwright.launch.stream import Bye, Emitted, Failure, Hello, Listener, Lost, Message, Step
+from railwright.launch.stream import Bye, Emitted, Failure, Hello, Listener, Lost, Meet, Message, Step
 from railwright.process import Child, Finished, describe_status
 from railwright.results.records import Outcome, Result
 from railwright.units import format_duration
@@ -124,6 +124,9 @@ class Session:
         self._looks = self._unreachable = 0
         self.crashed = False
         """Whether a rank ended without a word: in the library that it measures, or killed by somebody."""
+        self.blamed: set[int] = set()
+        """The ranks that ended too early, or kept the others waiting."""
+        self._waiting: set[int] = set()
         started = time.time()
         try:
             yield from self._launch()
@@ -140,7 +143,7 @@ class Session:
         self.launcher.check()
         job = msgspec.json.encode(self.planned.job)
         with scratch_folder() as scratch, Listener(self.launcher.door(scratch, job)) as listener:
-            self._are_here = listener.is_here
+            self._are_here, self._release = listener.is_here, listener.release
             (scratch / rank_program.JOB_FILE).write_bytes(job)
             inherited = {k: v for k, v in self.base_environment.items() if k not in rank_program.RANK_VARIABLES}
             environment = (
@@ -191,9 +194,15 @@ class Session:
         if not hung and self._unreachable < _BELIEVED_AT:
             return ""
         waiting = [(n, state) for n, state in sorted(self._ranks.items()) if not state.said_bye]
+        self.blamed |= self._late()
         stuck = [state.describe(n) + state.what_it_does() for n, state in waiting]
         names = "; ".join(stuck) or "no rank had started"
         return f"hung: silent for {format_duration(silent_s)}, ended by us: {names}{why}"
+
+    def _late(self) -> set[int]:
+        """The ranks that are not where the others wait for them."""
+        done = {number for number, state in self._ranks.items() if state.said_bye}
+        return set(range(self.planned.job.ranks)) - self._waiting - done
 
     def _look_at_hosts(self) -> str:
         """The hosts that cannot be reached now, as the end of a sentence."""
@@ -227,15 +236,29 @@ class Session:
                     settings = {**placed.settings, "hosts": ",".join(job.hosts), "reached_by": job.machine.reached_by}
                     placed = msgspec.structs.replace(placed, settings=settings)
                 return self._watch.joined(placed)
+            case Meet():
+                self._meet(number)
             case Bye():
                 state.said_bye = True
             case Failure(message=text):
                 # The first trouble is the cause: its launcher then ends the other ranks.
                 name = state.describe(number) if number is not None else "a rank"
+                if not self._trouble and number is not None:
+                    self.blamed.add(number)
                 self._trouble = self._trouble or f"{name}: {text}"
             case Lost():
+                if not self._trouble and number is not None:
+                    self.blamed.add(number)
                 self._trouble = self._trouble or self._lost(number, state, child)
         return None
+
+    def _meet(self, number: int | None) -> None:
+        """Note that a rank waits for the others; the last one lets all go on."""
+        if number is not None:
+            self._waiting.add(number)
+        if len(self._waiting) == self.planned.job.ranks:
+            self._waiting.clear()
+            self._release()
 
     def _lost(self, number: int | None, state: _RankState, child: Child) -> str:
         """A rank's socket closed without a word: killed or crashed. The launcher's status says by what, if at all."""
@@ -248,6 +271,8 @@ class Session:
 
     def _ended_early(self, child: Child) -> str:
         finished = child.wait(_LEAVING_S)
+        missing = set(range(self.planned.job.ranks)) - self._ranks.keys()
+        self.blamed |= missing or self._late()
         unfinished = [state.describe(n) for n, state in sorted(self._ranks.items()) if not state.said_bye]
         before = "; ".join(unfinished) or "any rank had started"
         why = self._look_at_hosts() if finished.returncode >= 0 else ""  # an mpirun that was killed has no other cause

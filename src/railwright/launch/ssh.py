@@ -30,8 +30,10 @@ _SSH_FAILED = 255  # ssh's own status where it could not connect; any other is t
 _MARK = "railwright:"
 _ASK = (
     "import os, pathlib, railwright; "
+    "from railwright.benchmarks.sockets.addresses import addresses_of_host; "
     "boot = pathlib.Path('/proc/sys/kernel/random/boot_id').read_text().strip(); "
-    f"print('{_MARK}', railwright.__version__, boot, os.environ.get('SSH_CONNECTION', '').split(' ')[0])"
+    f"print('{_MARK}', railwright.__version__, boot, *os.environ.get('SSH_CONNECTION', '').split(' ')[:3:2], "
+    "*('='.join(pair) for pair in addresses_of_host()))"
 )
 
 
@@ -42,6 +44,10 @@ class _Answer(NamedTuple):
     """Random, of the kernel's start."""
     we_are: str
     """Our address, as it sees it."""
+    it_is: str
+    """Its address, at which it was reached."""
+    has: tuple[tuple[str, str], ...]
+    """Its interfaces and their addresses."""
 
 
 @dataclass
@@ -95,6 +101,22 @@ class SshReach:
         """All addresses at which hosts see us, each once."""
         return tuple(dict.fromkeys(answer.we_are for answer in self._answers))
 
+    def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
+        """The address of each host on the first of some interfaces; without any, the one at which ssh reached it.
+
+        Raises UsageError for a host that has none there. Call `check` first.
+        """
+        if not interfaces:
+            return tuple(answer.it_is for answer in self._answers)
+        found = []
+        for host, answer in zip(self.hosts, self._answers, strict=True):
+            there = [address for name, address in answer.has if name == interfaces[0]]
+            if not there:
+                names = ", ".join(dict.fromkeys(name for name, _ in answer.has if name != "lo"))
+                raise UsageError(f"{host} has no address on {interfaces[0]}", hint=f"it has {names or 'none'}")
+            found.append(there[0])
+        return tuple(found)
+
     def check(self) -> None:
         """Ask every host. Raises CannotJudge, naming those that do not answer as they must, each with its cause."""
         with ThreadPoolExecutor(min(_ASKED_AT_ONCE, len(self.hosts))) as executor:
@@ -115,9 +137,10 @@ class SshReach:
             return _trouble(finished)
         if answer[1] != __version__:
             return f"it has railwright {answer[1][:40]}, and here is {__version__}"
-        if len(answer) < 4:
+        if len(answer) < 5:
             return "its sshd does not say where it sees us (SSH_CONNECTION)"
-        return _Answer(boot=answer[2], we_are=answer[3])
+        has = tuple((name, address) for name, _, address in (word.partition("=") for word in answer[5:]))
+        return _Answer(boot=answer[2], we_are=answer[3], it_is=answer[4], has=has)
 
 
 def _trouble(finished: Finished) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from railwright.errors import RailwrightError
+from railwright.errors import CannotJudge, RailwrightError
 from railwright.launch.doors import Door, LocalDoor, knock
 from railwright.results.records import Result
 
@@ -30,6 +30,7 @@ _MOST_TOKEN_BYTES = 256
 _PROVE_WITHIN_S = 10.0
 _MOST_UNPROVEN = 1024
 _DAEMON_ENDS_S = 2.0
+_GO = b"\n"
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
@@ -58,11 +59,15 @@ class Failure(msgspec.Struct, frozen=True, tag="failure"):
     message: str
 
 
+class Meet(msgspec.Struct, frozen=True, tag="meet"):
+    """The rank waits until all ranks do."""
+
+
 class Bye(msgspec.Struct, frozen=True, tag="bye"):
     """The rank has done all it had to do."""
 
 
-Message = Hello | Step | Emitted | Failure | Bye
+Message = Hello | Step | Emitted | Failure | Meet | Bye
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Message)
@@ -74,10 +79,20 @@ class Sender:
     def __init__(self, address: str) -> None:
         self._socket, self.job = knock(address)
         """The job as JSON if it comes over the stream. None if it is in the scratch folder."""
+        self._released: threading.Semaphore | None = None
+        """Where a thread listens for the parent's words; None: whoever waits does."""
 
     def send(self, message: Message) -> None:
         """Send one message; blocks until the kernel has taken it."""
         self._socket.sendall(_encoder.encode(message) + b"\n")
+
+    def meet(self) -> None:
+        """Wait, asleep, until all ranks of the launch wait here. Raises CannotJudge if the parent is gone."""
+        self.send(Meet())
+        if self._released is not None:
+            self._released.acquire()
+        elif not self._socket.recv(1):
+            raise CannotJudge("the command has ended")
 
     def end_with_parent(self, scratch: Path) -> None:
         """End this process and its folder when the other end is gone or SIGTERM comes.
@@ -88,11 +103,12 @@ class Sender:
         take nothing from what is timed.
         """
         daemon = os.getppid()
+        released = self._released = threading.Semaphore(0)
 
         def until_silent() -> None:
             with contextlib.suppress(OSError):
                 while self._socket.recv(1):
-                    pass
+                    released.release()
             shutil.rmtree(scratch, ignore_errors=True)
             for number in (signal.SIGTERM, signal.SIGKILL):
                 if os.getppid() == daemon:
@@ -142,6 +158,13 @@ class Listener:
             connection.close()
         self._selector.close()
         self._door.listening.close()
+
+    def release(self) -> None:
+        """Let all ranks go on that wait for each other."""
+        for connection in self._rank:
+            if connection in self._pending and connection not in self._ended:
+                with contextlib.suppress(OSError):  # one that is gone is noticed where it is read
+                    connection.sendall(_GO)
 
     def wait(self, timeout_s: float) -> Iterator[tuple[int | None, Message | Lost]]:
         """The messages that arrive within `timeout_s`, if any."""

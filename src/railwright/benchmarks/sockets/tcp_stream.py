@@ -7,12 +7,9 @@ data goes over one socket of our own.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import socket
-import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank, two_ranks
 from railwright.benchmarks.evidence import LoopbackMeter, transport_evidence
@@ -20,6 +17,7 @@ from railwright.benchmarks.fabric import PROOF_BYTES, FabricMeter
 from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import Options, one_of, option
 from railwright.benchmarks.record import failed_if, joined, measured
+from railwright.benchmarks.sockets.addresses import addresses_of_host
 from railwright.errors import CannotJudge
 from railwright.native.memory import PATTERN, Buffer
 from railwright.native.tcp import Stream
@@ -28,7 +26,6 @@ from railwright.results.records import Evidence, Result, Verification
 from railwright.topology.devices import Scalar
 from railwright.units import KIB, format_size, parse_sizes
 
-_SIOCGIFADDR = 0x8915  # linux/sockios.h
 _WINDOW = 64
 _LARGE_BYTES = 8 * KIB
 _PATIENCE_S = 20.0
@@ -212,21 +209,7 @@ def _addresses(job: SocketJob) -> list[str]:
         return ["127.0.0.1"]
     named = next((value for name in _INTERFACES if (value := os.environ.get(name, "")) not in ("", "all")), "")
     wanted = named.split(",") if named else [name for _, name in socket.if_nameindex() if name != "lo"]
-    return [address for name, address in _addresses_of_host() if name in wanted][:_MOST_ADDRESSES]
-
-
-def _addresses_of_host() -> Iterator[tuple[str, str]]:
-    """(interface, address), IPv4 first; of IPv6 those that are not of one link alone."""
-    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as asked:
-        for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):
-                request = struct.pack("256s", name.encode()[:15])
-                yield name, socket.inet_ntoa(fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, request)[20:24])
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/net/if_inet6").read_text("ascii").splitlines():
-            digits, _, _, scope, _, name = line.split()
-            if scope == "00":
-                yield name, socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits))
+    return [address for name, address in addresses_of_host() if name in wanted][:_MOST_ADDRESSES]
 
 
 _REFERENCE = Nothing(why="plain sockets are what TCP paths are held against, and no document gives what they reach")

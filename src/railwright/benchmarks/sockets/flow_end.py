@@ -1,4 +1,4 @@
-"""One end of a probe's flows. Runs alone inside a namespace, by path, with the standard library only.
+"""One end of a probe's flows: inside a rank, or alone in a namespace, by path, with the standard library only.
 
     python -I flow_end.py '{"role": "receive_udp", ...}'
 
@@ -18,6 +18,8 @@ import struct
 import sys
 import threading
 import time
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 _STAMP = struct.Struct("!IQ")  # sequence number, when it was sent (ns)
@@ -38,13 +40,20 @@ _TRACE_TRIES = 5  # also a lossy link is to be named
 _SILENT_HOPS = 2
 
 Settings = dict[str, Any]
+Record = dict[str, Any]
 
 
 def main() -> None:
     """Do what the settings in the first argument say."""
     settings: Settings = json.loads(sys.argv[1])
-    roles = (_receive_udp, _send_udp, _receive_tcp, _send_tcp, _trace)
-    {role.__name__.removeprefix("_"): role for role in roles}[settings["role"]](settings)
+    role = settings["role"]
+    if role.startswith("receive"):
+        receive = {"receive_udp": receive_udp, "receive_tcp": receive_tcp}[role]
+        records = receive(settings, _asked_to_stop(), _ready)
+    else:
+        records = {"send_udp": send_udp, "send_tcp": send_tcp, "trace": trace}[role](settings)
+    for record in records:
+        sys.stdout.write(json.dumps(record) + "\n")
 
 
 def _asked_to_stop() -> threading.Event:
@@ -58,10 +67,6 @@ def _set(sock: socket.socket, option: dict[socket.AddressFamily, int], value: in
     sock.setsockopt(_LEVEL[sock.family], option[sock.family], value)
 
 
-def _say(record: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(record) + "\n")
-
-
 def _ready() -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
@@ -71,14 +76,14 @@ def _family(settings: Settings) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in settings["destination"] else socket.AF_INET
 
 
-def _receive_udp(settings: Settings) -> None:
-    stop = _asked_to_stop()
+def receive_udp(settings: Settings, stop: threading.Event, ready: Callable[[], None]) -> list[Record]:
+    """What comes from each source port until `stop`, and how many packets of each size."""
     with socket.socket(_family(settings), socket.SOCK_DGRAM) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
         sock.bind((settings["destination"], settings["port"]))
         sock.settimeout(_QUIET_S)
-        _ready()
-        delays: dict[int, dict[int, int]] = {}
+        ready()
+        delays: dict[tuple[str, int], dict[tuple[int, int], int]] = {}
         end = time.monotonic() + _DEADLINE_S
         while time.monotonic() < end:
             try:
@@ -91,11 +96,14 @@ def _receive_udp(settings: Settings) -> None:
             if len(data) >= _STAMP.size:
                 sequence, sent_ns = _STAMP.unpack_from(data)
                 # Keyed by number: a packet that comes twice counts once.
-                delays.setdefault(peer[1], {})[sequence] = now - sent_ns
-    for port, by_number in delays.items():
+                delays.setdefault(peer[:2], {})[len(data), sequence] = now - sent_ns
+    found = []
+    for (address, port), by_number in delays.items():
         ordered = sorted(by_number.values())
-        median_s, max_s = ordered[len(ordered) // 2] / 1e9, ordered[-1] / 1e9
-        _say({"source_port": port, "received": len(ordered), "delay_median_s": median_s, "delay_max_s": max_s})
+        sizes = Counter(size for size, _ in by_number)
+        record = {"source_address": address, "source_port": port, "received": len(ordered), "sizes": sizes}
+        found.append(record | {"delay_median_s": ordered[len(ordered) // 2] / 1e9, "delay_max_s": ordered[-1] / 1e9})
+    return found
 
 
 def _udp_sockets(settings: Settings) -> list[socket.socket]:
@@ -111,7 +119,8 @@ def _udp_sockets(settings: Settings) -> list[socket.socket]:
     return sockets
 
 
-def _send_udp(settings: Settings) -> None:
+def send_udp(settings: Settings) -> list[Record]:
+    """Send packets at even distances from each source port."""
     sockets = _udp_sockets(settings)
     padding = bytes(max(settings["size_bytes"] - _STAMP.size, 0))
     refused = [0] * len(sockets)
@@ -127,13 +136,17 @@ def _send_udp(settings: Settings) -> None:
                 sock.send(_STAMP.pack(sequence, time.monotonic_ns()) + padding)
             except OSError as error:
                 refused[flow] += error.errno != errno.ECONNREFUSED  # that one answers an earlier packet
-    for flow, sock in enumerate(sockets):
-        _say({"source_port": sock.getsockname()[1], "sent": settings["packets"], "refused": refused[flow]})
+    ports = [sock.getsockname()[1] for sock in sockets]
+    for sock in sockets:
+        sock.close()
+    return [
+        {"source_port": port, "sent": settings["packets"], "refused": refused[flow]} for flow, port in enumerate(ports)
+    ]
 
 
-def _receive_tcp(settings: Settings) -> None:
-    stop = _asked_to_stop()
-    seen: dict[int, list[int]] = {}
+def receive_tcp(settings: Settings, stop: threading.Event, ready: Callable[[], None]) -> list[Record]:
+    """How many bytes come from each source port until `stop`, and how fast."""
+    seen: dict[tuple[str, int], list[int]] = {}
     buffer = bytearray(_READ_BYTES)
     with socket.socket(_family(settings), socket.SOCK_STREAM) as listener, selectors.DefaultSelector() as selector:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -141,7 +154,7 @@ def _receive_tcp(settings: Settings) -> None:
         listener.listen(512)
         listener.setblocking(False)
         selector.register(listener, selectors.EVENT_READ)
-        _ready()
+        ready()
         end = time.monotonic() + _DEADLINE_S
         while time.monotonic() < end and not stop.is_set():
             for key, _ in selector.select(_QUIET_S):
@@ -149,8 +162,8 @@ def _receive_tcp(settings: Settings) -> None:
                     with contextlib.suppress(BlockingIOError):
                         sock, peer = listener.accept()
                         sock.setblocking(False)
-                        selector.register(sock, selectors.EVENT_READ, peer[1])
-                        seen[peer[1]] = [0, time.monotonic_ns(), 0]
+                        selector.register(sock, selectors.EVENT_READ, peer[:2])
+                        seen[peer[:2]] = [0, time.monotonic_ns(), 0]
                     continue
                 assert isinstance(key.fileobj, socket.socket)
                 if not (length := _read(key.fileobj, buffer)):
@@ -159,9 +172,15 @@ def _receive_tcp(settings: Settings) -> None:
                     continue
                 flow = seen[key.data]
                 flow[0], flow[2] = flow[0] + length, time.monotonic_ns()
-    for port, (received, first_ns, last_ns) in seen.items():
+        for key in list(selector.get_map().values()):
+            if isinstance(key.fileobj, socket.socket) and key.fileobj is not listener:
+                key.fileobj.close()
+    found = []
+    for (address, port), (received, first_ns, last_ns) in seen.items():
         took_s = max((last_ns - first_ns) / 1e9, settings["duration_s"])
-        _say({"source_port": port, "received_bytes": received, "bandwidth_bytes_per_s": received / took_s})
+        record = {"source_address": address, "source_port": port, "received_bytes": received}
+        found.append(record | {"bandwidth_bytes_per_s": received / took_s})
+    return found
 
 
 def _read(sock: socket.socket, buffer: bytearray) -> int:
@@ -171,9 +190,10 @@ def _read(sock: socket.socket, buffer: bytearray) -> int:
         return 0
 
 
-def _send_tcp(settings: Settings) -> None:
+def send_tcp(settings: Settings) -> list[Record]:
+    """Send from each source port as fast as it goes; where there is no connection, why."""
     data = bytes(_READ_BYTES)
-    connected = []
+    connected, found = [], []
     for port in settings["source_ports"]:
         sock = socket.socket(_family(settings), socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -184,12 +204,12 @@ def _send_tcp(settings: Settings) -> None:
             sock.bind((settings["source"], port))
             sock.connect((settings["destination"], settings["port"]))
         except OSError as error:
-            _say({"source_port": port, "error": error.strerror or "timed out"})
+            found.append({"source_port": port, "error": error.strerror or "timed out"})
             sock.close()
             continue
         sock.setblocking(False)
         connected.append(sock)
-        _say({"source_port": port})
+        found.append({"source_port": port})
     with selectors.DefaultSelector() as selector:
         for sock in connected:
             selector.register(sock, selectors.EVENT_WRITE)
@@ -205,9 +225,10 @@ def _send_tcp(settings: Settings) -> None:
                     selector.unregister(key.fileobj)
     for sock in connected:
         sock.close()
+    return found
 
 
-def _trace(settings: Settings) -> None:
+def trace(settings: Settings) -> list[Record]:
     """All flows at once, hop by hop; a flow ends where its destination answers, or after two silent hops."""
     hops: dict[socket.socket, list[str | None]] = {sock: [] for sock in _udp_sockets(settings)}
     going = set(hops)
@@ -220,8 +241,10 @@ def _trace(settings: Settings) -> None:
             hops[sock].append(address)
             if last or hops[sock][-_SILENT_HOPS:] == [None] * _SILENT_HOPS:
                 going.discard(sock)
-    for sock, found in hops.items():
-        _say({"source_port": sock.getsockname()[1], "hops": found})
+    found = [{"source_port": sock.getsockname()[1], "hops": addresses} for sock, addresses in hops.items()]
+    for sock in hops:
+        sock.close()
+    return found
 
 
 def _ask_hop(sockets: set[socket.socket], ttl: int) -> dict[socket.socket, tuple[str, bool]]:

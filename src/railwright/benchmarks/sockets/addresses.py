@@ -1,0 +1,26 @@
+"""The addresses of this host, by interface."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+_SIOCGIFADDR = 0x8915  # linux/sockios.h
+
+
+def addresses_of_host() -> Iterator[tuple[str, str]]:
+    """(interface, address), IPv4 first; of IPv6 those that are not of one link alone."""
+    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as asked:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):
+                request = struct.pack("256s", name.encode()[:15])
+                yield name, socket.inet_ntoa(fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, request)[20:24])
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/net/if_inet6").read_text("ascii").splitlines():
+            digits, _, _, scope, _, name = line.split()
+            if scope == "00":
+                yield name, socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits))

@@ -1,0 +1,274 @@
+"""Rounds of TCP flows between many hosts, each on the path that it was given: what `railwright locate` sends.
+
+In each round every rank asks hop by hop which way each of some source ports takes, and sends from one that takes the
+wanted way. A train of short packets at a small part of the rate comes first: it tells loss, which TCP hides at short
+round trips. A few packets as long as the MTU follow, and then a TCP stream. Ranks wait for each other asleep, by the
+stream to the parent alone: neither MPI nor the network under test keeps them together.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import msgspec
+
+from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
+from railwright.benchmarks.job import Case, Job, Launch, Machine
+from railwright.benchmarks.options import Options
+from railwright.benchmarks.sockets.flow_end import Record, Settings, receive_tcp, receive_udp, send_tcp, send_udp, trace
+from railwright.errors import CannotJudge, UsageError
+from railwright.results.bounds import Declaration, Nothing
+from railwright.results.records import Result
+from railwright.results.statistics import summarise
+from railwright.topology.devices import Scalar
+
+PORT = 39_000
+"""Between two rounds nobody listens there, so that a traced packet is answered."""
+FIRST_SOURCE_PORT = 40_000
+PACKET_BYTES = 400
+_INTERVAL_S = 0.002
+_MOST_HOPS = 10
+_CONNECT_S = 3.0
+_READY_S = 20.0
+
+NO_WAY = "no way there"
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """One flow of a round."""
+
+    number: int
+    """In its round."""
+    source: int
+    """The rank that sends."""
+    destination: int
+    source_address: str
+    destination_address: str
+    over: tuple[str, ...] = ()
+    """The names of the switches that it should cross; empty: whatever way it takes."""
+
+
+class Flows(Case, frozen=True, kw_only=True):
+    """The rounds of one launch."""
+
+    rounds: tuple[tuple[Wanted, ...], ...]
+    names: dict[str, str] = msgspec.field(default_factory=dict)
+    """The switch or host of each address that may answer on the way; none: ways are not asked."""
+    source_ports: int = 12
+    """How many are asked for their way."""
+    packets: int = 700
+    """Of the train; 0: no packets at all."""
+    long_packets: int = 6
+    long_bytes: int = 0
+    """What fills the MTU with the headers; 0: no long packets."""
+    long_interval_s: float = 0.01
+    stream_s: float = 1.5
+
+
+FlowsJob = Job[Options, Flows]
+FlowsRank = Rank[Options, Flows]
+
+
+def _launches(_options: Options, _machine: Machine) -> tuple[Launch[Flows], ...]:
+    raise UsageError("its flows are planned by a search", hint="railwright locate --hosts host0,host1")
+
+
+def _plan(job: FlowsJob) -> Plan:
+    seconds = len(job.case.rounds) * (job.case.packets * _INTERVAL_S + job.case.stream_s + 2)
+    return Plan(path="fabric", seconds=seconds)
+
+
+@dataclass
+class _Sent:
+    """One flow as its sender knows it."""
+
+    flow: Wanted
+    ways: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """The names of what each source port crosses; `?` for what did not answer."""
+    port: int | None = None
+    trouble: str = ""
+    sent: int = 0
+    refused: int = 0
+    long_refused: int = 0
+
+
+def _run(rank: FlowsRank) -> Iterator[Result]:
+    for number, flows in enumerate(rank.job.case.rounds):
+        yield from _round(rank, number, flows)
+
+
+def _round(rank: FlowsRank, number: int, flows: tuple[Wanted, ...]) -> Iterator[Result]:
+    case = rank.job.case
+    mine = [_Sent(flow) for flow in flows if flow.source == rank.index]
+    addresses = sorted({flow.destination_address for flow in flows if flow.destination == rank.index})
+    rank.step(f"round {number + 1}: which way each port takes")
+    with ThreadPoolExecutor(max(1, len(mine))) as executor:
+        list(executor.map(lambda one: _choose(case, one), mine))
+    rank.meet()
+    sending = [one for one in mine if one.port is not None]
+    with _Receiver(receive_udp, addresses, case) as packets, _Receiver(receive_tcp, addresses, case) as streams:
+        rank.meet()
+        if case.packets:
+            rank.step(f"round {number + 1}: packets")
+            _each(sending, lambda one: _send_packets(case, one))
+            rank.meet()
+        rank.step(f"round {number + 1}: streams")
+        _each(sending, lambda one: _send_stream(case, one))
+        rank.meet()
+    rank.meet()  # a port where somebody still listens answers no trace of the next round
+    for one in mine:
+        yield _record(number, "sent", (), _told(one))
+    heard: dict[tuple[str, str, int], Record] = {}
+    for address, record in [*packets.records(), *streams.records()]:
+        heard.setdefault((address, record["source_address"], record["source_port"]), {}).update(record)
+    for (address, source, port), record in heard.items():
+        long = record.get("sizes", {}).get(case.long_bytes, 0)
+        told: dict[str, Scalar] = {
+            "destination_address": address,
+            "source_address": source,
+            "source_port": port,
+            "received": record.get("received", 0) - long,
+            "long_received": long,
+            "received_bytes": record.get("received_bytes", 0),
+        }
+        rate = record.get("bandwidth_bytes_per_s")
+        yield _record(number, "received", () if rate is None else (rate,), told)
+
+
+def _told(one: _Sent) -> dict[str, Scalar]:
+    ways = ";".join(f"{port}={','.join(names)}" for port, names in one.ways.items())
+    return {
+        "flow": one.flow.number,
+        "source_port": -1 if one.port is None else one.port,
+        "trouble": one.trouble,
+        "packets_sent": one.sent,
+        "packets_refused": one.refused,
+        "long_refused": one.long_refused,
+        "ways": ways,
+    }
+
+
+def _record(number: int, end: str, samples: tuple[float, ...], told: dict[str, Scalar]) -> Result:
+    blank = BENCHMARK.blank("fabric", settings={"round": number, "end": end, **told})
+    summary = summarise(samples) if samples else None
+    return msgspec.structs.replace(blank, samples=samples, summary=summary)
+
+
+def _each(flows: list[_Sent], work: Callable[[_Sent], None]) -> None:
+    with ThreadPoolExecutor(max(1, len(flows))) as executor:
+        list(executor.map(work, flows))
+
+
+def _settings(one: _Sent, ports: list[int], **more: float) -> Settings:
+    flow = one.flow
+    ends = {"source": flow.source_address, "destination": flow.destination_address, "port": PORT}
+    return {**ends, "source_ports": ports, **more}
+
+
+def _choose(case: Flows, one: _Sent) -> None:
+    """Find a source port that takes the wanted way."""
+    ports = list(range(FIRST_SOURCE_PORT, FIRST_SOURCE_PORT + case.source_ports))
+    if not case.names:
+        one.port = ports[one.flow.number % len(ports)]
+        return
+    try:
+        records = trace(_settings(one, ports, max_hops=_MOST_HOPS))
+    except OSError as error:
+        one.trouble = error.strerror or str(error)
+        return
+    for record in records:
+        one.ways[record["source_port"]] = tuple(
+            "?" if hop is None else case.names.get(hop, hop) for hop in record["hops"]
+        )
+    end = case.names.get(one.flow.destination_address)
+    there = {port: names[:-1] for port, names in one.ways.items() if names and names[-1] == end}
+    one.port = next((port for port, names in there.items() if not one.flow.over or names == one.flow.over), None)
+    if one.port is None:
+        one.trouble = "no port takes this path" if there else NO_WAY
+
+
+def _send_packets(case: Flows, one: _Sent) -> None:
+    assert one.port is not None
+    try:
+        train = {"packets": case.packets, "size_bytes": PACKET_BYTES, "interval_s": _INTERVAL_S}
+        (told,) = send_udp(_settings(one, [one.port], **train))
+        one.sent, one.refused = told["sent"], told["refused"]
+        if case.long_bytes:
+            long = {"packets": case.long_packets, "size_bytes": case.long_bytes, "interval_s": case.long_interval_s}
+            (told,) = send_udp(_settings(one, [one.port], **long))
+            one.long_refused = told["refused"]
+    except OSError as error:
+        one.trouble = error.strerror or str(error)
+
+
+def _send_stream(case: Flows, one: _Sent) -> None:
+    assert one.port is not None
+    stream = {"duration_s": case.stream_s, "connect_timeout_s": _CONNECT_S}
+    (told,) = send_tcp(_settings(one, [one.port], **stream))
+    one.trouble = one.trouble or told.get("error", "")
+
+
+class _Receiver:
+    """Threads that receive at some addresses while it is entered. Raises CannotJudge where one cannot listen."""
+
+    def __init__(
+        self,
+        receive: Callable[[Settings, threading.Event, Callable[[], None]], list[Record]],
+        addresses: list[str],
+        case: Flows,
+    ) -> None:
+        self._receive, self._addresses, self._case = receive, addresses, case
+        self._stop = threading.Event()
+        self._found: dict[str, list[Record]] = {}
+        self._troubles: list[str] = []
+
+    def __enter__(self) -> _Receiver:
+        started = [threading.Event() for _ in self._addresses]
+        self._threads = [
+            threading.Thread(target=self._work, args=(address, event), daemon=True)
+            for address, event in zip(self._addresses, started, strict=True)
+        ]
+        for thread in self._threads:
+            thread.start()
+        for event in started:
+            event.wait(_READY_S)
+        if self._troubles:
+            self._stop.set()
+            raise CannotJudge(f"cannot listen at {self._troubles[0]}", hint="is another search running there?")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self, address: str, ready: threading.Event) -> None:
+        settings: Settings = {"destination": address, "port": PORT, "duration_s": self._case.stream_s}
+        try:
+            self._found[address] = self._receive(settings, self._stop, ready.set)
+        except OSError as error:
+            self._troubles.append(f"{address}: {error.strerror or error}")
+        ready.set()
+
+    def records(self) -> Iterator[tuple[str, Record]]:
+        """The address and what came there from each source port. Call after leaving."""
+        for address, records in self._found.items():
+            for record in records:
+                yield address, record
+
+
+BENCHMARK = Benchmark(
+    name="pinned_flows",
+    summary="TCP between pairs of many hosts at the same time, each flow on a path of its own",
+    method="one TCP stream for each flow, from a source port that was seen to take the wanted path",
+    results=(Declaration("bandwidth_bytes_per_s", Nothing(why="a search holds flows against each other")),),
+    options=Options,
+    case=Flows,
+    launches=_launches,
+    plan=_plan,
+    run=_run,
+    spans_hosts=True,
+)
