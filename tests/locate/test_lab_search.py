@@ -13,7 +13,8 @@ from railwright.lab.faults.applied import apply, heal
 from railwright.lab.faults.registry import fault_named
 from railwright.lab.plan import PlanOptions, plan
 from railwright.lab.state import Lab
-from railwright.locate.lab_search import search
+from railwright.locate.place import place_of_lab
+from railwright.locate.search import search
 from railwright.topology.cluster import Fabric, Tier, cluster_of
 from railwright.topology.sources.load import load
 
@@ -40,7 +41,7 @@ def lab() -> Iterator[Lab]:
 def test_the_fault_is_named_with_its_direction(lab: Lab, words: list[str], answer: tuple[str, str, str]) -> None:
     apply(lab, fault_named(words[0]), words[1:])
     try:
-        found = search(lab, Rounds(), seed=1, cover=None, tell=lambda _text: None)
+        found = search(place_of_lab(lab), Rounds(), seed=1, cover=None, tell=lambda _text: None)
     finally:
         heal(lab, ())
     assert answer in [(one.id, one.direction, one.verdict) for one in found.suspects]

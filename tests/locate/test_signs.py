@@ -5,7 +5,6 @@ from random import Random
 import pytest
 
 from railwright.diagnosis.localise.fabric import Fabric
-from railwright.diagnosis.localise.flows import Round
 from railwright.diagnosis.localise.procedure import Outcome, Rounds, locate
 from railwright.diagnosis.localise.records import Suspect
 from railwright.lab.plan import PlanOptions, plan
@@ -30,9 +29,9 @@ def healthy_outcome(fabric: Fabric, bad: int | None = None) -> Outcome:
     search = locate(fabric, Random(2), Rounds())
     try:
         while True:
-            one: Round = next(search)
-            one.ratio = [1.0] * len(one.flows)
-            one.marked = {number for number, flow in enumerate(one.flows) if bad in flow.path}
+            for one in next(search):
+                one.ratio = [1.0] * len(one.flows)
+                one.marked = {number for number, flow in enumerate(one.flows) if bad in flow.path}
     except StopIteration as ended:
         return ended.value  # type: ignore[no-any-return]
 
@@ -60,7 +59,7 @@ def named(
                 for crossed in (2 * up, 2 * down + 1):
                     seen.crossed[crossed] = seen.crossed.get(crossed, 0) + WAYS // len(ways)
         crossings.append(seen)
-    return all_suspects(outcome, signs, crossings, {})
+    return all_suspects(outcome, signs, crossings, {}, {})
 
 
 def test_a_healthy_lab_has_no_suspect(fabric: Fabric) -> None:
@@ -88,7 +87,7 @@ def test_a_port_that_nothing_reaches_is_silent(fabric: Fabric) -> None:
     signs = [
         [Sign(flow, 5 not in (flow.source, flow.destination), 0, 0) for flow in one.flows] for one in outcome.rounds
     ]
-    (one,) = all_suspects(outcome, signs, [], {})
+    (one,) = all_suspects(outcome, signs, [], {}, {})
     assert (one.verdict, one.id) == ("silent", "host5:rail0")
 
 

@@ -11,7 +11,7 @@ _PART = click.FloatRange(0.0, 1.0)
 COMMAND = command(
     "locate",
     "locate:locate",
-    """Find the slow host, link or route in few short rounds: of a lab by real probes, or of a simulated fabric.
+    """Find the slow host, link or route in few short rounds, by real probes, or in a simulated fabric.
 
     FABRIC is a cluster file with tiers, or: fat-tree hosts= gpus= [tiers= leaf-down= oversubscription= rails=own].
     FAULTS is a JSON list of {kind, id, direction, capacity}, or words: rate= seed= hosts= switches= line-cards=
@@ -20,12 +20,17 @@ COMMAND = command(
     Exit status: 1 where there are suspects, 0 where there are none, 3 where links were not tested.
 
     \b
+    railwright locate --hosts host0,host1,host2,host3
     railwright locate --lab lab
     railwright locate --lab lab --route-cover pair
     railwright locate --simulate 'fat-tree hosts=1280 gpus=8' --faults 'rate=0.005 seed=7'
     railwright locate --simulate cluster.toml --faults faults.json --route-cover leaf --json
     """,
+    option("--hosts", metavar="HOST,HOST...", help="Search between these hosts, by TCP, over ssh or in netns:NAME."),
+    option("--ssh-config", metavar="FILE", help="For ssh to the --hosts, instead of ~/.ssh/config."),
+    option("--interfaces", metavar="NAME", help="The network interface to search on, of the --hosts."),
     option("--lab", metavar="NAME", help="Search this lab, by TCP flows on chosen paths."),
+    option("--resume", metavar="FILE", help="Keep what is measured in FILE, and go on from what is there."),
     option("--simulate", "fabric", metavar="FABRIC", help="Search this fabric in a simulation."),
     option("--faults", metavar="FILE|WORDS", help="What is wrong in a simulation.  [rate=0.005 seed=0]"),
     option("--noise", type=_PART, help="Simulated: relative deviation of every rate.  [0.02]"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -48,15 +48,20 @@ class Crossings(NamedTuple):
 
 
 def all_suspects(
-    outcome: Outcome, signs: Sequence[Sequence[Sign]], crossings: Sequence[Crossings], busy: dict[int, float]
+    outcome: Outcome,
+    signs: Sequence[Sequence[Sign]],
+    crossings: Sequence[Crossings],
+    busy: Mapping[int, float],
+    set_aside: Mapping[str, str],
 ) -> list[Suspect]:
     """Suspects by rate, with what the other signs say of them, and those that only other signs show.
 
-    `busy` are classes that carry others' traffic while no probe runs, and the part of their rate that it takes.
+    `busy` are classes that carry others' traffic while no probe runs, and the part of their rate that it takes;
+    `set_aside` are hosts whose ranks died or were silent, and how.
     """
     fabric = outcome.evidence.fabric
     gone, flapping = _by_crossings(fabric, crossings)
-    silent = _silent(fabric, signs)
+    silent = [*_dead(set_aside), *(one for one in _silent(fabric, signs) if one.id.partition(":")[0] not in set_aside)]
     found = [*silent, *_links(fabric, gone, "down"), *_links(fabric, flapping, "flapping")]
     named = {one.id for one in found}
     hosts = {one.id.partition(":")[0] for one in silent}
@@ -145,6 +150,25 @@ def _links(fabric: Fabric, cables: Iterable[int], verdict: Verdict) -> list[Susp
     ]
 
 
+def _dead(set_aside: Mapping[str, str]) -> list[Suspect]:
+    """Hosts whose rank died, or kept the others waiting."""
+    return [
+        Suspect(
+            kind="host",
+            id=host,
+            direction="both",
+            capacity=0.0,
+            verdict="silent",
+            confidence=0.99,
+            tests=1,
+            evidence=f"its rank did not go on: {why}",
+            action=f"see whether {host} is up and answers, then screen it alone: railwright prove",
+            verify=_VERIFY,
+        )
+        for host, why in set_aside.items()
+    ]
+
+
 def _silent(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
     """Ports that no flow reached and none left."""
     tries: dict[int, int] = {}
@@ -172,7 +196,7 @@ def _silent(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
     ]
 
 
-def _read(fabric: Fabric, one: Suspect, busy: dict[int, float]) -> Suspect:
+def _read(fabric: Fabric, one: Suspect, busy: Mapping[int, float]) -> Suspect:
     """A suspect by rate, with what else is known of it."""
     if one.kind not in ("link", "nic"):
         return one

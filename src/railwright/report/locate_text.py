@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.trial import Simulated, Tested
-from railwright.locate.lab_search import Located
+from railwright.locate.search import Located
 from railwright.report.wording import visible
 from railwright.units import count, format_duration
 
@@ -76,7 +76,11 @@ def located_lines(found: Located) -> Iterator[str]:
     if found.not_measured:
         yield f"not run     {count(found.not_measured, 'flow')}: no port took the wanted path, or an end was silent"
     yield f"routing     {found.routing}"
-    if not found.cover_rounds:
+    if found.resumed_phases:
+        yield f"resumed     {count(found.resumed_phases, 'launch', 'launches')} of an earlier run"
+    for one in found.cannot_tell:
+        yield f"cannot tell {visible(one)}"
+    if not found.cover_rounds and not found.cannot_tell:
         yield "not tested  routes of single pairs of hosts: --route-cover pair"
 
 

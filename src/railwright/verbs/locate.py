@@ -22,12 +22,13 @@ from railwright.diagnosis.localise.truth import Truth, draw, parse_draw, truth_o
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.lab import state
 from railwright.launch.exclusive import measuring_alone
-from railwright.locate import lab_search
-from railwright.locate.lab_fabric import fabric_of_lab
+from railwright.locate.place import Place, place_of_hosts, place_of_lab
+from railwright.locate.search import search
 from railwright.report.locate_text import located_lines, simulated_lines
 from railwright.units import format_duration
 from railwright.verbs import given_file
 from railwright.verbs.cluster import the_cluster
+from railwright.verbs.hosts import the_hosts
 
 _MOST_FAULTS = 100_000
 _FAULTS = "rate=0.005 seed=0"
@@ -35,6 +36,10 @@ _FAULTS = "rate=0.005 seed=0"
 
 def locate(
     lab: str | None,
+    hosts: str | None,
+    ssh_config: str | None,
+    interfaces: str | None,
+    resume: str | None,
     fabric: str | None,
     faults: str | None,
     rounds: int,
@@ -47,9 +52,12 @@ def locate(
     as_json: bool,
     **weather: float | None,
 ) -> int:
-    """Search a lab or a simulated fabric, and print what was found; the exit status. Raises UsageError."""
-    if (lab is None) == (fabric is None):
-        raise UsageError("what to search is not clear", hint="give one of --lab NAME and --simulate FABRIC")
+    """Search hosts, a lab or a simulated fabric, and print what was found; the exit status. Raises UsageError."""
+    if sum(one is not None for one in (lab, hosts, fabric)) != 1:
+        hint = "give one of --hosts HOST,HOST, --lab NAME and --simulate FABRIC"
+        raise UsageError("what to search is not clear", hint=hint)
+    if fabric is not None and resume is not None:
+        raise UsageError("--resume is for real probes", hint="leave it out: a simulation is repeated by its seed")
     wanted = Rounds(screen=rounds, confirm=confirm)
     given = {name: value for name, value in weather.items() if value is not None}
     if fabric is not None:
@@ -58,19 +66,31 @@ def locate(
     said += ["--faults"] * (faults is not None) + ["--baselines"] * with_baselines
     if said:
         raise UsageError(f"{said[0]} is for a simulation", hint="leave it out; faults of a lab: railwright lab fault")
-    return _search(lab, wanted, cover, most_rounds, seed or 0, force, as_json)
-
-
-def _search(
-    name: str | None, rounds: Rounds, cover: CoverKind | None, most: int, seed: int, force: bool, as_json: bool
-) -> int:
-    state.require_root()
-    lab = state.open_lab(name)
-    _refuse_long_cover(fabric_of_lab(lab.plan), cover, most)
+    place = _place(lab, hosts, ssh_config, interfaces)
+    _refuse_long_cover(place.fabric, cover, most_rounds)
     with measuring_alone(force):
-        found = lab_search.search(lab, rounds, seed=seed, cover=cover, tell=lambda text: click.echo(text, err=True))
+        found = search(
+            place,
+            wanted,
+            seed=seed or 0,
+            cover=cover,
+            tell=lambda text: click.echo(text, err=True),
+            journal=Path(resume) if resume is not None else None,
+        )
     _print(found, located_lines(found), as_json)
     return _status(found.suspects, found.tested, found.not_measured)
+
+
+def _place(lab: str | None, hosts: str | None, ssh_config: str | None, interfaces: str | None) -> Place:
+    if lab is None:
+        chosen = the_hosts(hosts, None, None, ssh_config, interfaces)
+        assert chosen is not None
+        return place_of_hosts(chosen)
+    given = "--ssh-config" if ssh_config is not None else "--interfaces" if interfaces is not None else ""
+    if given:
+        raise UsageError(f"{given} is for --hosts", hint="leave it out: a lab's hosts are entered without ssh")
+    state.require_root()
+    return place_of_lab(state.open_lab(lab))
 
 
 def _simulate(

@@ -95,6 +95,12 @@ class Fabric:
         ends = [self.node_name(self.lower[cable]), self.node_name(self.upper[cable])]
         return " to ".join(reversed(ends) if down else ends)
 
+    def switches_of(self, path: Path) -> tuple[str, ...]:
+        """The names of the switches that a path crosses."""
+        ups = [self.upper[number // 2] for number in path if number % 2 == 0]
+        downs = [self.lower[number // 2] for number in path[:-1] if number % 2]
+        return tuple(self.node_name(node) for node in (*ups, *downs))
+
     def classes_of_switch(self, node: int, way: Literal["out", "in", "both"]) -> list[int]:
         """What a switch sends, receives, or both."""
         found: list[int] = []

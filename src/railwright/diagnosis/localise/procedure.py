@@ -1,12 +1,15 @@
 """The order of rounds: screen, confirm, and routes where asked; the same for a simulated fabric and a real one.
 
-A caller measures each round that it is given, in place, and asks for the next. All that decides is here and pure.
+Rounds come in phases: those of a phase do not depend on each other, so that one launch can measure them all. A caller
+measures each phase that it is given, in place, and asks for the next. All that decides is here and pure.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from random import Random
 
 from railwright.diagnosis.localise.confirm import Confirm
@@ -17,10 +20,14 @@ from railwright.diagnosis.localise.flows import Flow, Round
 from railwright.diagnosis.localise.routes import RouteSuspicion, repeated_flows, slow_routes
 from railwright.diagnosis.localise.schedule import Screen
 
+Phase = list[Round]
+
 ROUND_S = 5.0
 """The longest a round may take: all NICs at once."""
 _TRIES_OF_A_ROUTE = 4
 _MOST_AGAIN = 24
+_COVER_AT_ONCE = 16
+"""Rounds of a cover in one phase: what is interrupted loses no more."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +56,11 @@ class Outcome:
 
 def locate(
     fabric: Fabric, random: Random, wanted: Rounds, cover: Iterable[Round] = ()
-) -> Generator[Round, None, Outcome]:
-    """Yields rounds to measure; returns the outcome. `cover` are rounds over every route, run last."""
+) -> Generator[Phase, None, Outcome]:
+    """Yields phases to measure; returns the outcome. `cover` are rounds over every route, run last."""
     screen = Screen(fabric, random)
-    done: list[Round] = []
-    for _ in range(wanted.screen):
-        done.append(screen.round())
-        yield done[-1]
+    done = [screen.round() for _ in range(wanted.screen)]
+    yield done[:]
     evidence = observe(fabric, done, wanted.least_gap)
     explanation = explain(evidence)
     for _ in range(wanted.confirm):
@@ -65,7 +70,7 @@ def locate(
         if not one.flows:
             break
         done.append(one)
-        yield one
+        yield [one]
         evidence.add(one)
         explanation = explain(evidence)
     outcome = Outcome(evidence, explanation, slow_routes(evidence, explanation), done)
@@ -73,11 +78,11 @@ def locate(
     return outcome
 
 
-def carry_out(rounds: Generator[Round, None, Outcome], measure: Callable[[Round], None]) -> Outcome:
-    """Measure every round of a search, each in place; returns its outcome."""
+def carry_out(phases: Generator[Phase, None, Outcome], measure: Callable[[Phase], None]) -> Outcome:
+    """Measure every phase of a search, each round in place; returns its outcome."""
     try:
         while True:
-            measure(next(rounds))
+            measure(next(phases))
     except StopIteration as ended:
         outcome: Outcome = ended.value
         return outcome
@@ -93,24 +98,26 @@ def _doubtful_by_marks(fabric: Fabric, done: list[Round]) -> list[int]:
     return explain(observe(fabric, rounds)).doubtful
 
 
-def _cover(outcome: Outcome, random: Random, cover: Iterable[Round], least_gap: float) -> Generator[Round, None, None]:
+def _cover(outcome: Outcome, random: Random, cover: Iterable[Round], least_gap: float) -> Generator[Phase, None, None]:
     """Run the cover; flows that were slow and have no suspect on them are tried again on their own."""
     suspects = {one.number for one in outcome.explanation.suspicions}
     slow: list[Flow] = []
-    for one in cover:
-        yield one
-        outcome.cover_rounds += 1
-        outcome.routes_tested += len(one.flows)
-        for flow, ratio in zip(one.flows, one.ratio, strict=True):
-            if ratio < outcome.evidence.floor and not suspects.intersection(flow.path):
-                slow.append(flow)
+    rounds = iter(cover)
+    while phase := list(islice(rounds, _COVER_AT_ONCE)):
+        yield phase
+        outcome.cover_rounds += len(phase)
+        for one in phase:
+            outcome.routes_tested += sum(not math.isnan(ratio) for ratio in one.ratio)
+            for flow, ratio in zip(one.flows, one.ratio, strict=True):
+                if ratio < outcome.evidence.floor and not suspects.intersection(flow.path):
+                    slow.append(flow)
     if not slow:
         return
     left = dict.fromkeys(slow, _TRIES_OF_A_ROUTE)
     again: list[Round] = []
     while left and len(again) < _MOST_AGAIN:
         one = Confirm(outcome.evidence, random).only(left)
-        yield one
+        yield [one]
         again.append(one)
         for flow, ratio in zip(one.flows, one.ratio, strict=True):
             left[flow] -= 1

@@ -44,6 +44,11 @@ class Simulator:
         self.bytes_per_rate = 0.0
         """The sum of all flows' rates, in rates of a NIC port: times rate and seconds, it is the bytes sent."""
 
+    def measure_all(self, rounds: Sequence[Round]) -> None:
+        """Measure the rounds of a phase."""
+        for one in rounds:
+            self.measure(one)
+
     def measure(self, one: Round) -> None:
         """Fill in how fast each flow was."""
         random, weather = self._random, self._weather

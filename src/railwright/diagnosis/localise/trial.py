@@ -83,7 +83,7 @@ def run(
     simulator = Simulator(fabric, truth, weather, seed)
     random = Random(seed + 1)
     covering: Iterable[Round] = RouteCover(fabric, cover).rounds(random) if cover else ()
-    outcome = carry_out(locate(fabric, random, rounds, covering), simulator.measure)
+    outcome = carry_out(locate(fabric, random, rounds, covering), simulator.measure_all)
     links, routes = score_links(outcome, truth), score_routes(outcome, truth)
     others: list[Baseline] = []
     if with_baselines:

@@ -1,0 +1,115 @@
+"""What a search has measured, phase by phase, in a file: an interrupted search goes on where it was.
+
+The search is a function of its question and of what was measured. So the file holds the question, and for each phase
+a digest of its flows and what they showed; the phases are planned again and their measurements read instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+import msgspec
+
+from railwright.diagnosis.localise.procedure import Phase
+from railwright.errors import UsageError
+from railwright.locate.probes import PhaseSeen
+
+_MOST_BYTES = 2**30
+
+
+class _Head(msgspec.Struct, frozen=True):
+    question: str
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    asked: str
+    found: PhaseSeen
+
+
+class Journal:
+    """A context manager. Without a path it keeps nothing. Raises UsageError for a file of another search."""
+
+    def __init__(self, path: Path | None, question: object) -> None:
+        self.read = 0
+        """How many phases came from the file."""
+        self._path, self._question = path, _digest(question)
+        self._entries: list[_Entry] = []
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> Journal:
+        if self._path is None:
+            return self
+        try:
+            whole = self._read_whole(self._path)
+            self._file = self._path.open("r+b" if whole else "wb")
+            self._file.truncate(whole)
+            self._file.seek(whole)
+        except OSError as error:
+            raise UsageError(
+                f"{self._path} cannot be used: {error.strerror}", hint="give a file to --resume"
+            ) from error
+        if not whole:
+            self._write(_Head(self._question))
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _read_whole(self, path: Path) -> int:
+        """Read the entries of an earlier run; the length of all but one that was cut off."""
+        if not path.exists() or not path.stat().st_size:
+            return 0
+        with path.open("rb") as file:
+            head, *rest = file.read(_MOST_BYTES).splitlines(keepends=True)
+        if not head.endswith(b"\n") and head.startswith(b"{"):
+            return 0
+        try:
+            same = msgspec.json.decode(head, type=_Head).question == self._question
+        except msgspec.DecodeError as error:
+            raise UsageError(f"{path} is no record of a search", hint="give --resume a file of its own") from error
+        if not same:
+            what = f"{path} is of another search: other hosts, seed, rounds or cover"
+            raise UsageError(what, hint="ask the same, or remove the file")
+        whole = len(head)
+        for line in rest:
+            if not line.endswith(b"\n"):
+                break
+            try:
+                self._entries.append(msgspec.json.decode(line, type=_Entry))
+            except msgspec.DecodeError:
+                break
+            whole += len(line)
+        return whole
+
+    def next(self, phase: Phase) -> PhaseSeen | None:
+        """What the file says of the next phase; None where it must be measured."""
+        if self.read >= len(self._entries):
+            return None
+        entry = self._entries[self.read]
+        if entry.asked != _asked(phase) or [len(one) for one in entry.found.rounds] != [len(r.flows) for r in phase]:
+            raise UsageError(f"{self._path} was written by another version of railwright", hint="remove the file")
+        self.read += 1
+        return entry.found
+
+    def add(self, phase: Phase, found: PhaseSeen) -> None:
+        """Keep one more phase."""
+        self._write(_Entry(_asked(phase), found))
+
+    def _write(self, record: msgspec.Struct) -> None:
+        if self._file is not None:
+            self._file.write(msgspec.json.encode(record) + b"\n")
+            self._file.flush()
+
+
+def _asked(phase: Phase) -> str:
+    return _digest([(one.purpose, one.flows) for one in phase])
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(value)).hexdigest()

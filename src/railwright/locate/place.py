@@ -1,0 +1,137 @@
+"""Where a search takes place: a fabric, the address of each of its ports, and how its hosts are reached."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from railwright.diagnosis.localise.fabric import CableSpec, Fabric, fabric_of
+from railwright.errors import UsageError
+from railwright.lab.netns_reach import NetnsReach
+from railwright.lab.nodes import LabPlan
+from railwright.lab.reach import LabReach
+from railwright.lab.state import Lab
+from railwright.launch.hosts import Hosts, Reach
+from railwright.launch.ssh import SshReach
+from railwright.locate.lab_fabric import fabric_of_lab, nic_rate_bits_per_s
+
+_WATCH_S = 0.5
+_UNKNOWN = "network"
+"""The one switch of a fabric that nobody has described."""
+UNKNOWN_TOPOLOGY = (
+    "links between switches, and routes: nobody says how the switches are cabled",
+    "in which direction a host's only neighbour is slow: see the alternatives of a suspect",
+)
+
+
+def _nobody_looks(_classes: Iterable[int]) -> dict[int, float]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Read-only."""
+
+    fabric: Fabric
+    described: str
+    routing: str
+    reach: Reach
+    addresses: tuple[str, ...]
+    """Of each NIC port."""
+    names: dict[str, str]
+    """The switch or host of every address that may answer a trace; empty where ways say nothing."""
+    rate_bits_per_s: float | None
+    """Of a NIC port; None: flows are held against the fastest ones."""
+    mtu_bytes: int | None
+    """None where nobody knows it."""
+    busy: Callable[[Iterable[int]], dict[int, float]] = _nobody_looks
+    """The part of its rate that others take of each of some classes while no probe runs, where that can be read."""
+    cannot_tell: tuple[str, ...] = ()
+    """What no search can tell here, each with its reason."""
+
+
+def place_of_lab(lab: Lab) -> Place:
+    """All hosts of a lab. Raises UsageError for one without rates."""
+    plan, fabric = lab.plan, fabric_of_lab(lab.plan)
+    ports = [
+        plan.node(fabric.hosts[host]).rail(rail)
+        for host, rail in zip(fabric.nic_host, _rails(plan, fabric), strict=True)
+    ]
+    return Place(
+        fabric=fabric,
+        described=f"lab {lab.name}: {plan.summary()}",
+        routing="BGP with ECMP by addresses and ports",
+        reach=LabReach(lab, fabric.hosts),
+        addresses=tuple((port.addresses_v4 or port.addresses_v6)[0] for port in ports),
+        names={address: node.name for node in plan.nodes for address in (*node.addresses, node.router_id)},
+        rate_bits_per_s=nic_rate_bits_per_s(plan),
+        mtu_bytes=plan.cables[0].mtu_bytes,
+        busy=lambda classes: _busy(lab, fabric, classes),
+    )
+
+
+def _rails(plan: LabPlan, fabric: Fabric) -> list[int]:
+    of_port = {(host.name, port.port): port.rail for host in plan.of_kind("host") for port in host.rails}
+    names = (fabric.hosts[host] for host in fabric.nic_host)
+    return [of_port[name, port] for name, port in zip(names, fabric.nic_port, strict=True)]
+
+
+def place_of_hosts(hosts: Hosts) -> Place:
+    """Hosts whose network nobody has described: one port of each, all on one switch. Raises CannotJudge, UsageError."""
+    reach = hosts.reach
+    if not isinstance(reach, SshReach | NetnsReach):
+        raise UsageError("a lab is searched as a whole", hint="railwright locate --lab NAME")
+    if isinstance(reach, SshReach):
+        reach.check()
+    addresses = reach.addresses_on(hosts.used_interfaces)
+    ports = [(name, hosts.used_interfaces[0] if hosts.used_interfaces else "port", 0) for name in hosts.names]
+    cables = [CableSpec(name, port, _UNKNOWN, "", 1.0) for name, port, _ in ports]
+    return Place(
+        fabric=fabric_of(ports, [_UNKNOWN], cables),
+        described=f"{len(hosts.names)} hosts by {reach.name}, their network unknown",
+        routing="unknown",
+        reach=reach,
+        addresses=addresses,
+        names={},
+        rate_bits_per_s=None,
+        mtu_bytes=None,
+        cannot_tell=UNKNOWN_TOPOLOGY[:1],
+    )
+
+
+def _busy(lab: Lab, fabric: Fabric, classes: Iterable[int]) -> dict[int, float]:
+    """By the counters of the port that sends."""
+    ports = {}
+    for number in classes:
+        cable, down = divmod(number, 2)
+        end = fabric.upper[cable] if down else fabric.lower[cable]
+        name = fabric.node_name(end) if end >= fabric.nics else fabric.hosts[fabric.nic_host[end]]
+        ports[number] = name, fabric.ports[cable][down]
+    before = {number: _sent_bytes(lab, *port) for number, port in ports.items()}
+    begun = time.monotonic()
+    time.sleep(_WATCH_S)
+    after = {number: _sent_bytes(lab, *port) for number, port in ports.items()}
+    took_s = time.monotonic() - begun
+    rates = _rates(lab.plan)
+    found = {}
+    for number, port in ports.items():
+        first, last = before[number], after[number]
+        if first is not None and last is not None:
+            found[number] = (last - first) * 8 / took_s / rates[port]
+    return found
+
+
+def _rates(plan: LabPlan) -> dict[tuple[str, str], float]:
+    """The rate of each port, in bit/s."""
+    rates: dict[tuple[str, str], float] = {}
+    for cable in plan.cables:
+        for end in ((cable.a, cable.a_port), (cable.b, cable.b_port)):
+            rates[end] = cable.rate_bits_per_s or 1e12
+    return rates
+
+
+def _sent_bytes(lab: Lab, node: str, port: str) -> int | None:
+    ended = lab.run(node, ["cat", f"/sys/class/net/{port}/statistics/tx_bytes"])
+    text = "".join(ended.output).strip()
+    return int(text) if ended.returncode == 0 and text.isdecimal() else None

@@ -1,0 +1,259 @@
+"""Measures the phases of a search by ranks on the hosts: one launch for each phase.
+
+A host whose rank dies, or keeps the others waiting, is set aside by name, and the phase is repeated without it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import ceil, nan
+
+import msgspec
+
+from railwright.benchmarks.benchmark import Plan
+from railwright.benchmarks.job import Job, Launch, Machine
+from railwright.benchmarks.options import Options
+from railwright.benchmarks.sockets import pinned_flows
+from railwright.benchmarks.sockets.pinned_flows import NO_WAY, Flows, Wanted
+from railwright.diagnosis.localise.fabric import Path
+from railwright.diagnosis.localise.flows import Flow, Round
+from railwright.diagnosis.localise.procedure import Phase
+from railwright.errors import CannotJudge
+from railwright.launch.each import EachLauncher
+from railwright.launch.session import Planned, Session
+from railwright.locate.lab_fabric import path_of_nodes
+from railwright.locate.place import Place
+from railwright.locate.signs import Crossings, Sign, is_marked
+from railwright.results.records import Result
+from railwright.topology.devices import Topology
+
+_LONG_PACKETS, _LONG_PART = 6, 0.02
+"""At this part of the rate, so that a link that is slow tenfold takes them."""
+_HEADER_BYTES = 48
+"""Of IPv6 and UDP; IPv4's are shorter."""
+_COVER_STREAM_S = 0.8
+_SILENCE_S = 25.0
+_STEP_S = 10.0
+_FASTEST = 0.9
+"""Where no rate is known, the quantile of the first phase's flows that counts as the rate."""
+_MOST_SET_ASIDE = 0.5
+"""Where more of the hosts are silent, it is not they who are at fault."""
+NOT_ASKED = "an end was set aside"
+
+
+class Seen(msgspec.Struct, kw_only=True):
+    """What one flow of a round showed."""
+
+    port: int | None = None
+    """The source port; None: no port that was tried takes the wanted path."""
+    ways: list[Path] = []
+    """The paths that the tried ports take, as far as they are of this fabric."""
+    sent: int = 0
+    received: int = 0
+    long_lost: int | None = None
+    """Of 6 packets of the whole MTU; None where none was sent."""
+    bandwidth_bytes_per_s: float | None = None
+    trouble: str = ""
+
+    def sign(self, flow: Flow) -> Sign:
+        """What is known of it besides its rate."""
+        return Sign(flow, self.trouble not in (NO_WAY, NOT_ASKED), self.sent, self.received, self.long_lost)
+
+
+class PhaseSeen(msgspec.Struct, kw_only=True):
+    """What one launch showed, as it stands in a journal."""
+
+    rounds: list[list[Seen]]
+    set_aside: dict[str, str] = {}
+    """The hosts that were silent by the end of it, and how they were."""
+
+
+def _each_once(tell: Callable[[str], None]) -> Callable[[str], None]:
+    """Every rank says what it does; it is told once."""
+    said: set[str] = set()
+
+    def told(text: str) -> None:
+        if text not in said:
+            said.add(text)
+            tell(text)
+
+    return told
+
+
+@dataclass
+class RankProbes:
+    """Everything that was measured is kept."""
+
+    place: Place
+    tell: Callable[[str], None]
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    rounds: list[Round] = field(default_factory=list)
+    seen: list[list[Seen]] = field(default_factory=list)
+    set_aside: dict[str, str] = field(default_factory=dict)
+    _rate_bytes_per_s: float | None = None
+
+    def measure(self, phase: Phase) -> PhaseSeen:
+        """Launch until no host is silent. Raises CannotJudge where too many are."""
+        while True:
+            found, blamed, why = self._launch(phase)
+            if not why:
+                return PhaseSeen(rounds=found, set_aside=self.set_aside)
+            before, hosts = len(self.set_aside), self.place.fabric.hosts
+            self.set_aside |= dict.fromkeys(blamed, why)
+            if len(self.set_aside) == before or len(self.set_aside) > _MOST_SET_ASIDE * len(hosts):
+                raise CannotJudge(why, hint="see whether the hosts can be reached: railwright run tcp_stream --hosts")
+            self.tell(f"without {', '.join(blamed)}: {why}")
+
+    def take(self, phase: Phase, found: PhaseSeen) -> None:
+        """Fill in how fast each flow of a phase was."""
+        self.set_aside |= found.set_aside
+        for one, flows in zip(phase, found.rounds, strict=True):
+            one.ratio = [self._ratio(flow, seen, found) for flow, seen in zip(one.flows, flows, strict=True)]
+            signs = [seen.sign(flow) for flow, seen in zip(one.flows, flows, strict=True)]
+            one.marked = {number for number, sign in enumerate(signs) if is_marked(sign)}
+            self.rounds.append(one)
+            self.seen.append(flows)
+
+    @property
+    def bytes_sent(self) -> float:
+        """The streams' bytes, about."""
+        lasts_s = Flows(rounds=()).stream_s
+        return sum(lasts_s * (seen.bandwidth_bytes_per_s or 0.0) for one in self.seen for seen in one)
+
+    def signs(self) -> list[list[Sign]]:
+        """By round."""
+        return [
+            [seen.sign(flow) for flow, seen in zip(one.flows, flows, strict=True)]
+            for one, flows in zip(self.rounds, self.seen, strict=True)
+        ]
+
+    def crossings(self) -> list[Crossings]:
+        """By round: what the ways of all tried ports crossed."""
+        return [self._crossings(one, flows) for one, flows in zip(self.rounds, self.seen, strict=True)]
+
+    def _crossings(self, one: Round, flows: list[Seen]) -> Crossings:
+        counts, leaf_of = Crossings({}, []), self.place.fabric.leaf_of
+        for flow, seen in zip(one.flows, flows, strict=True):
+            for path in seen.ways:
+                for number in path[1:-1]:
+                    counts.crossed[number] = counts.crossed.get(number, 0) + 1
+            if len(flow.path) >= 4:
+                counts.asked.append((leaf_of(flow.source), leaf_of(flow.destination), len(seen.ways)))
+        return counts
+
+    def _ratio(self, flow: Flow, seen: Seen, phase: PhaseSeen) -> float:
+        if seen.port is None:
+            return nan
+        if self._rate_bytes_per_s is None:
+            self._rate_bytes_per_s = self._rate(phase)
+        return (seen.bandwidth_bytes_per_s or 0.0) / (flow.share * self._rate_bytes_per_s)
+
+    def _rate(self, phase: PhaseSeen) -> float:
+        """Of a NIC port: the known one, or that of the fastest flows."""
+        if self.place.rate_bits_per_s is not None:
+            return self.place.rate_bits_per_s / 8
+        rates = sorted(seen.bandwidth_bytes_per_s or 0.0 for one in phase.rounds for seen in one)
+        return max(rates[ceil(_FASTEST * len(rates)) - 1], 1.0) if rates else 1.0
+
+    def _launch(self, phase: Phase) -> tuple[list[list[Seen]], tuple[str, ...], str]:
+        """What was seen, the hosts that were silent, and why the launch failed, if it did."""
+        fabric = self.place.fabric
+        ranks = tuple(host for host in fabric.hosts if host not in self.set_aside)
+        place_of = {fabric.hosts.index(host): rank for rank, host in enumerate(ranks)}
+        found = [[Seen(trouble=NOT_ASKED) for _ in one.flows] for one in phase]
+        rounds = [tuple(self._wanted(one, place_of)) for one in phase]
+        case = self._case(tuple(rounds), phase[0].purpose.startswith("cover"))
+        cpus = tuple(sorted(os.sched_getaffinity(0)))
+        topology = Topology(name="fabric", source="live", devices=(), links=())
+        reach = self.place.reach
+        machine = Machine(
+            topology=topology, cpus=cpus, hosts=ranks, hosts_share_cpus=reach.shares_files, reached_by=reach.name
+        )
+        launch = Launch(case=case, ranks=len(ranks))
+        job = Job(benchmark=pinned_flows.BENCHMARK.name, options=Options(), launch=launch, machine=machine)
+        planned = Planned(pinned_flows.BENCHMARK, job, Plan(path="fabric", longest_step_s=_STEP_S))
+        session = Session(
+            planned=planned,
+            launcher=EachLauncher(reach, ranks),
+            base_environment=dict(self.environment),
+            silence_s=_SILENCE_S,
+            on_step=_each_once(self.tell),
+        )
+        results, why = [], ""
+        for result in session.results():
+            if result.outcome == "failed":
+                why = result.reason
+            results.append(result)
+        if not why:
+            self._read(results, rounds, found)
+        return found, tuple(ranks[number] for number in sorted(session.blamed)), why
+
+    def _wanted(self, one: Round, place_of: dict[int, int]) -> list[Wanted]:
+        fabric, addresses = self.place.fabric, self.place.addresses
+        found = []
+        for number, flow in enumerate(one.flows):
+            ends = [place_of.get(fabric.nic_host[nic]) for nic in (flow.source, flow.destination)]
+            if ends[0] is None or ends[1] is None:
+                continue
+            found.append(
+                Wanted(
+                    number=number,
+                    source=ends[0],
+                    destination=ends[1],
+                    source_address=addresses[flow.source],
+                    destination_address=addresses[flow.destination],
+                    over=fabric.switches_of(flow.path),
+                )
+            )
+        return found
+
+    def _case(self, rounds: tuple[tuple[Wanted, ...], ...], is_cover: bool) -> Flows:
+        case, place = Flows(rounds=rounds, names=self.place.names), self.place
+        if place.mtu_bytes is not None and place.rate_bits_per_s is not None:
+            case = msgspec.structs.replace(
+                case,
+                long_packets=_LONG_PACKETS,
+                long_bytes=place.mtu_bytes - _HEADER_BYTES,
+                long_interval_s=place.mtu_bytes * 8 / (_LONG_PART * place.rate_bits_per_s),
+            )
+        return msgspec.structs.replace(case, packets=0, stream_s=_COVER_STREAM_S) if is_cover else case
+
+    def _read(self, results: list[Result], rounds: list[tuple[Wanted, ...]], found: list[list[Seen]]) -> None:
+        """Join what the two ends of each flow said."""
+        heard = {}
+        for result in results:
+            told = result.settings
+            if told["end"] == "received":
+                ends = told["round"], told["source_address"], told["source_port"], told["destination_address"]
+                heard[ends] = result
+        wanted = {(number, flow.number): flow for number, flows in enumerate(rounds) for flow in flows}
+        for result in results:
+            told = result.settings
+            if told["end"] != "sent":
+                continue
+            number, place = int(told["round"]), int(told["flow"])
+            flow = wanted[number, place]
+            port = int(told["source_port"])
+            other = heard.get((number, flow.source_address, port, flow.destination_address))
+            found[number][place] = self._seen(result, other, flow)
+
+    def _seen(self, sent: Result, received: Result | None, flow: Wanted) -> Seen:
+        told = sent.settings
+        got = received.settings if received is not None else {}
+        seen = Seen(port=int(told["source_port"]), trouble=str(told["trouble"]))
+        if seen.port == -1:
+            seen.port = None
+        nics = [self.place.addresses.index(address) for address in (flow.source_address, flow.destination_address)]
+        for way in filter(None, str(told["ways"]).split(";")):
+            path = path_of_nodes(self.place.fabric, nics[0], nics[1], tuple(way.partition("=")[2].split(",")))
+            if path is not None:
+                seen.ways.append(path)
+        seen.sent, seen.received = int(told["packets_sent"]), int(got.get("received", 0))
+        if seen.sent and self.place.mtu_bytes is not None:
+            # What its own port refuses never left: that is a setting of the sender, and told by what comes back to it.
+            seen.long_lost = _LONG_PACKETS - int(got.get("long_received", 0)) - int(told["long_refused"])
+        if received is not None and received.samples:
+            seen.bandwidth_bytes_per_s = received.samples[0]
+        return seen

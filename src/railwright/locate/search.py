@@ -1,0 +1,134 @@
+"""A search by real probes: phases of rounds, each measured by one launch, and what they show."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from railwright.diagnosis.localise.cover import CoverKind, RouteCover
+from railwright.diagnosis.localise.flows import Round
+from railwright.diagnosis.localise.procedure import Phase, Rounds, carry_out, locate
+from railwright.diagnosis.localise.records import Suspect
+from railwright.diagnosis.localise.trial import Tested, tested
+from railwright.errors import CannotJudge
+from railwright.locate.journal import Journal
+from railwright.locate.place import Place
+from railwright.locate.probes import RankProbes
+from railwright.locate.signs import all_suspects
+
+_LEAST_GAP = 0.1
+"""TCP flows that share a few cores come no nearer to their rate."""
+
+
+class PairSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """One flow of one round."""
+
+    round: int
+    source: str
+    destination: str
+    over: tuple[str, ...]
+    """The switches of the path that it was meant to take, and took."""
+    source_port: int | None
+    """None where no port that was tried takes this path."""
+    ratio: float | None
+    """The measured rate over what it should reach; None where it did not run."""
+    sent: int
+    lost: int
+    trouble: str = ""
+
+
+class Located(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="locate"):
+    """The record of `railwright locate` with real probes."""
+
+    fabric: str
+    routing: str
+    hosts: tuple[str, ...]
+    seed: int
+    rounds: int
+    cover_rounds: int
+    seconds: float
+    sent_bytes: float
+    tested: Tested
+    not_measured: int
+    """Flows that did not run: no port took the wanted path, or an end did not answer."""
+    suspects: tuple[Suspect, ...]
+    pairs: tuple[PairSeen, ...]
+    set_aside: dict[str, str] = {}
+    """Hosts that were silent, each with how; the others were measured without them."""
+    cannot_tell: tuple[str, ...] = ()
+    """What no search can tell here, each with its reason."""
+    resumed_phases: int = 0
+    """The phases that were read from a journal."""
+
+
+def search(
+    place: Place,
+    rounds: Rounds,
+    *,
+    seed: int,
+    cover: CoverKind | None,
+    tell: Callable[[str], None],
+    journal: Path | None = None,
+) -> Located:
+    """Search a place. Raises CannotJudge where no probe ran at all, UsageError for a journal of another search."""
+    random = Random(seed)
+    probes = RankProbes(place, tell)
+    begun = time.monotonic()
+    covering: Iterable[Round] = RouteCover(place.fabric, cover).rounds(random) if cover else ()
+    question = (place.described, place.fabric.hosts, rounds.screen, rounds.confirm, seed, cover or "")
+    with Journal(journal, question) as kept:
+
+        def measure(phase: Phase) -> None:
+            found = kept.next(phase)
+            if found is None:
+                found = probes.measure(phase)
+                kept.add(phase, found)
+            probes.take(phase, found)
+
+        outcome = carry_out(locate(place.fabric, random, replace(rounds, least_gap=_LEAST_GAP), covering), measure)
+    ratios = [ratio for one in probes.rounds for ratio in one.ratio]
+    if all(map(math.isnan, ratios)):
+        why = next((seen.trouble for one in probes.seen for seen in one if seen.trouble), "no flow was planned")
+        raise CannotJudge(f"no probe ran on {place.described}: {why}", hint="see whether the hosts reach each other")
+    busy = place.busy(one.number for one in outcome.explanation.suspicions)
+    suspects = all_suspects(outcome, probes.signs(), probes.crossings(), busy, probes.set_aside)
+    return Located(
+        fabric=place.described,
+        routing=place.routing,
+        hosts=place.fabric.hosts,
+        seed=seed,
+        rounds=len(outcome.rounds),
+        cover_rounds=outcome.cover_rounds,
+        seconds=round(time.monotonic() - begun, 2),
+        sent_bytes=probes.bytes_sent,
+        tested=tested(outcome),
+        not_measured=sum(map(math.isnan, ratios)),
+        suspects=tuple(suspects),
+        pairs=tuple(_pairs(place, probes)),
+        set_aside=probes.set_aside,
+        cannot_tell=place.cannot_tell,
+        resumed_phases=kept.read,
+    )
+
+
+def _pairs(place: Place, probes: RankProbes) -> Iterable[PairSeen]:
+    fabric = place.fabric
+    for number, (one, flows) in enumerate(zip(probes.rounds, probes.seen, strict=True), 1):
+        for flow, seen, ratio in zip(one.flows, flows, one.ratio, strict=True):
+            yield PairSeen(
+                round=number,
+                source=fabric.node_name(flow.source),
+                destination=fabric.node_name(flow.destination),
+                over=fabric.switches_of(flow.path),
+                source_port=seen.port,
+                ratio=None if math.isnan(ratio) else round(ratio, 4),
+                sent=seen.sent,
+                lost=seen.sent - seen.received,
+                trouble=seen.trouble,
+            )
