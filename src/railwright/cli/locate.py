@@ -49,5 +49,6 @@ COMMAND = command(
     option("--baselines", "with_baselines", is_flag=True, help="Beside other ways to search."),
     option("--seed", type=click.IntRange(0, 2**32), help="Of schedule and disturbances.  [that of the faults, 0]"),
     option("--force", is_flag=True, help="Also beside another measuring run."),
+    option("--output", "-O", metavar="FILE.html", help="Write a page with the fabric and the matrix of pairs as well."),
     json_option("Print the record that the text is made from."),
 )

@@ -26,7 +26,7 @@ def simulated_lines(found: Simulated) -> Iterator[str]:
         yield f"routes      precision {found.route_precision:.4f}, recall {found.route_recall:.4f}"
     yield f"rounds      {found.rounds}, and {found.cover_rounds} of the route cover"
     yield f"cost        {format_duration(found.seconds)} at most, {found.sent_bytes / 1e15:.3g} PB at 400 Gb/s"
-    yield from tested_lines(found.tested)
+    yield from _rows(tested_rows(found.tested))
     for other in found.baselines:
         score = ""
         if other.precision is not None and other.recall is not None:
@@ -40,26 +40,51 @@ def suspect_lines(suspects: Iterable[Suspect]) -> Iterator[str]:
     if not listed:
         yield "no suspects"
     for one in listed[:_MOST_LISTED]:
-        where = "" if one.direction == "both" else f" {one.direction}"
-        what = f"{one.kind} {visible(one.id)}{where}"
-        yield f"{one.verdict:<16}  {what}, at {one.capacity:.0%}, sure to {one.confidence:.1%}"
+        yield f"{one.verdict:<16}  {visible(suspect_words(one))}, at {one.capacity:.0%}, sure to {one.confidence:.1%}"
         yield f"{'':<16}  seen    {visible(one.evidence)}"
         if one.alternatives:
             yield f"{'':<16}  or      {visible(', '.join(one.alternatives[:4]))}: these paths cannot tell them apart"
         yield f"{'':<16}  next    {visible(one.action)}"
+        yield f"{'':<16}  verify  {visible(one.verify)}"
     if len(listed) > _MOST_LISTED:
         yield f"and {len(listed) - _MOST_LISTED} more: see --json"
 
 
-def tested_lines(tested: Tested) -> Iterator[str]:
-    """What was filled, what was not, and what nothing crossed."""
-    yield f"tested      {tested.links_filled} of {tested.links} link directions at their full rate"
+def suspect_words(one: Suspect) -> str:
+    """`link leaf2-spine1 up`."""
+    return f"{one.kind} {one.id}" + ("" if one.direction == "both" else f" {one.direction}")
+
+
+def tested_rows(tested: Tested) -> Iterator[tuple[str, str]]:
+    """What was filled, what was not, and what nothing crossed: each with its name."""
+    yield "tested", f"{tested.links_filled} of {tested.links} link directions at their full rate"
     if tested.links_partly:
-        yield f"            {tested.links_partly} more in part: the NICs below cannot fill them"
-    if tested.links_untested:
-        yield f"not tested  {tested.links_untested} link directions: no flow crosses them"
+        yield "", f"{tested.links_partly} more in part: the NICs below cannot fill them"
     if tested.routes:
-        yield f"            {tested.routes} routes by the cover"
+        yield "", f"{tested.routes} routes by the cover"
+    if tested.links_untested:
+        yield "not tested", f"{tested.links_untested} link directions: no flow crosses them"
+
+
+def cost_rows(found: Located) -> Iterator[tuple[str, str]]:
+    """What a search by real probes cost, what it tested and what not: each with its name."""
+    yield "rounds", f"{found.rounds}, and {found.cover_rounds} of the route cover"
+    yield "cost", f"{format_duration(found.seconds)}, {found.sent_bytes / 1e9:.3g} GB"
+    yield from tested_rows(found.tested)
+    if not found.cover_rounds and not found.cannot_tell:
+        yield "not tested", "routes of single pairs of hosts: --route-cover pair"
+    if found.not_measured:
+        yield "not run", f"{count(found.not_measured, 'flow')}: no port took the wanted path, or an end was silent"
+    yield "routing", found.routing
+    if found.resumed_phases:
+        yield "resumed", f"{count(found.resumed_phases, 'launch', 'launches')} of an earlier run"
+    for one in found.cannot_tell:
+        yield "cannot tell", one
+
+
+def _rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    for name, text in rows:
+        yield f"{name:<12}{visible(text)}"
 
 
 def located_lines(found: Located) -> Iterator[str]:
@@ -70,18 +95,7 @@ def located_lines(found: Located) -> Iterator[str]:
     yield ""
     yield from suspect_lines(found.suspects)
     yield ""
-    yield f"rounds      {found.rounds}, and {found.cover_rounds} of the route cover"
-    yield f"cost        {format_duration(found.seconds)}, {found.sent_bytes / 1e9:.3g} GB"
-    yield from tested_lines(found.tested)
-    if found.not_measured:
-        yield f"not run     {count(found.not_measured, 'flow')}: no port took the wanted path, or an end was silent"
-    yield f"routing     {found.routing}"
-    if found.resumed_phases:
-        yield f"resumed     {count(found.resumed_phases, 'launch', 'launches')} of an earlier run"
-    for one in found.cannot_tell:
-        yield f"cannot tell {visible(one)}"
-    if not found.cover_rounds and not found.cannot_tell:
-        yield "not tested  routes of single pairs of hosts: --route-cover pair"
+    yield from _rows(cost_rows(found))
 
 
 def _picture(found: Located) -> Iterator[str]:

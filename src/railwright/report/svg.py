@@ -32,9 +32,12 @@ class Sheet:
         end = f' text-anchor="{anchor}"' if anchor != "start" else ""
         self._front.append(f'<text x="{x:g}" y="{y:g}" class="{style}"{end}>{escape(words)}</text>')
 
-    def box(self, x: float, y: float, width: float, height: float, style: str, *, behind: bool = False) -> None:
-        """A rectangle with round corners."""
-        element = f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="3" class="{style}"/>'
+    def box(
+        self, x: float, y: float, width: float, height: float, style: str, *, behind: bool = False, title: str = ""
+    ) -> None:
+        """A rectangle with round corners; a pointer that rests on it shows its title."""
+        end = f"><title>{escape(clean(title))}</title></rect>" if title else "/>"
+        element = f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="3" class="{style}"{end}'
         (self._back if behind else self._front).append(element)
 
     def line(self, steps: str, style: str, *, dash: str = "", behind: bool = False) -> None:

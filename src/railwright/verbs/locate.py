@@ -24,11 +24,13 @@ from railwright.lab import state
 from railwright.launch.exclusive import measuring_alone
 from railwright.locate.place import Place, place_of_hosts, place_of_lab
 from railwright.locate.search import search
+from railwright.report.locate_html import render_located_html
 from railwright.report.locate_text import located_lines, simulated_lines
 from railwright.units import format_duration
 from railwright.verbs import given_file
 from railwright.verbs.cluster import the_cluster
 from railwright.verbs.hosts import the_hosts
+from railwright.verbs.write import refuse_no_page, write
 
 _MOST_FAULTS = 100_000
 _FAULTS = "rate=0.005 seed=0"
@@ -40,6 +42,7 @@ def locate(
     ssh_config: str | None,
     interfaces: str | None,
     resume: str | None,
+    output: str | None,
     fabric: str | None,
     faults: str | None,
     rounds: int,
@@ -56,8 +59,10 @@ def locate(
     if sum(one is not None for one in (lab, hosts, fabric)) != 1:
         hint = "give one of --hosts HOST,HOST, --lab NAME and --simulate FABRIC"
         raise UsageError("what to search is not clear", hint=hint)
-    if fabric is not None and resume is not None:
-        raise UsageError("--resume is for real probes", hint="leave it out: a simulation is repeated by its seed")
+    if fabric is not None and (resume or output):
+        what = "--resume" if resume else "--output"
+        raise UsageError(f"{what} is for real probes", hint="leave it out: a simulation is repeated by its seed")
+    refuse_no_page(output)
     wanted = Rounds(screen=rounds, confirm=confirm)
     given = {name: value for name, value in weather.items() if value is not None}
     if fabric is not None:
@@ -77,6 +82,8 @@ def locate(
             tell=lambda text: click.echo(text, err=True),
             journal=Path(resume) if resume is not None else None,
         )
+    if output is not None:
+        write(output, render_located_html(found))
     _print(found, located_lines(found), as_json)
     return _status(found.suspects, found.tested, found.not_measured)
 

@@ -18,7 +18,7 @@ from railwright.topology.cluster import Cluster, cluster_of
 from railwright.topology.sources.cluster_file import load_cluster
 from railwright.topology.sources.load import load
 from railwright.topology.sources.root import read_bounded
-from railwright.verbs.write import write
+from railwright.verbs.write import refuse_no_page, write
 
 MOST_DESIGNS = 64
 MAX_PRICE_FILE_BYTES = 2**16
@@ -39,7 +39,7 @@ def whatif(
     as_json: bool,
 ) -> int:
     """Print the designs, and write their page where one is wanted. Raises UsageError."""
-    _check_output(output)
+    refuse_no_page(output)
     clusters = _clusters(machines, vary, count, cluster_file, radix)
     question = _question(collectives, price_file, radix, optics)
     designs = compared([_design(name, cluster, question) for name, cluster in clusters])
@@ -148,8 +148,3 @@ def _prices(file: str) -> Prices:
         raise UsageError(f"{file} needs a title and a currency", hint="a currency has at most 8 characters, like EUR")
     check_prices(prices)
     return prices
-
-
-def _check_output(output: str | None) -> None:
-    if output is not None and not output.lower().endswith((".html", ".htm")):
-        raise UsageError(f"{output[:200]!r} is not the name of a page", hint="--output writes HTML: name it FILE.html")

@@ -1,0 +1,71 @@
+"""The page of a search: what was found stands in it as text, nothing of it as markup, and its pictures show pairs."""
+
+from __future__ import annotations
+
+import re
+
+from railwright.diagnosis.localise import trial
+from railwright.diagnosis.localise.records import Suspect
+from railwright.locate.search import Located, PairSeen
+from railwright.report.locate_html import render_located_html
+from railwright.report.locate_map import map_of, matrix_of, natural
+
+HOSTILE = "host1</svg><script>alert(1)</script>"
+
+
+def pair(source: str, destination: str, ratio: float | None, *over: str) -> PairSeen:
+    return PairSeen(
+        round=1, source=source, destination=destination, over=over, source_port=1, ratio=ratio, sent=0, lost=0
+    )
+
+
+def located(*pairs: PairSeen, suspects: tuple[Suspect, ...] = ()) -> Located:
+    tested = trial.Tested(links=8, links_filled=6, links_untested=2, links_partly=0)
+    return Located(
+        fabric=f"lab of {HOSTILE}", routing="ECMP", hosts=("host0",), seed=0, rounds=4, cover_rounds=0, seconds=1.5,
+        sent_bytes=1e9, tested=tested, not_measured=1, suspects=suspects, pairs=pairs, cannot_tell=("routes: unknown",),
+    )  # fmt: skip
+
+
+SLOW = Suspect(
+    kind="link", id="leaf0-spine1", direction="up", capacity=0.7, verdict="slow", confidence=0.99, tests=4,
+    evidence="4 flows", alternatives=(HOSTILE,), action="reseat leaf0 port u1", verify="railwright locate again",
+)  # fmt: skip
+
+
+def test_the_page_names_each_suspect_with_its_next_step_and_what_was_not_tested() -> None:
+    page = render_located_html(
+        located(
+            pair("host0:r0", "host2:r0", 0.7, "leaf0", "spine1", "leaf1"),
+            pair(f"{HOSTILE}:r0", "host3:r0", None, "leaf0", "spine0", "leaf1"),
+            suspects=(SLOW,),
+        )
+    )
+    for words in ("1 suspect", "link leaf0-spine1 up", "reseat leaf0 port u1", "railwright locate again", "2 link"):
+        assert words in page
+    assert "<script" not in page
+    assert "https://" not in page
+    assert len(re.findall('class="bad"', page)) == 1
+    assert "host0:r0 to host2:r0: 70%" in page
+    assert "did not run" in page
+    assert "host2:r0 to host0:r0: not tested" in page
+
+
+def test_levels_follow_the_paths_and_a_cell_keeps_the_lowest_rate() -> None:
+    found = located(
+        pair("host10:r0", "host2:r0", 0.9, "leaf1", "spine0", "leaf0"),
+        pair("host10:r0", "host2:r0", 0.4, "leaf1", "spine0", "leaf0"),
+        pair("host2:r0", "host3:r0", 1.0, "leaf0"),
+    )
+    there = map_of(found)
+    assert there.levels == (("host2:r0", "host3:r0", "host10:r0"), ("leaf0", "leaf1"), ("spine0",))
+    assert matrix_of(found, there.leaf_of).cells["host10:r0", "host2:r0"] == 0.4
+    assert sorted(["a10", "a9", "", "b", "a"], key=natural) == ["", "a", "a9", "a10", "b"]
+
+
+def test_rows_are_leaves_where_there_are_too_many_ports() -> None:
+    pairs = [pair(f"host{n}:r0", f"host{n + 40}:r0", 1.0, "leaf0", "spine0", "leaf1") for n in range(40)]
+    found = located(*pairs)
+    matrix = matrix_of(found, map_of(found).leaf_of)
+    assert (matrix.what, matrix.names) == ("leaf", ("leaf0", "leaf1"))
+    assert "leaf0 to leaf1: 100%" in render_located_html(found)
