@@ -1,0 +1,144 @@
+"""Groups of hosts that double: each level merges two groups that passed, near ones first. Pure.
+
+For a load that only all hosts of a group together can carry, like a collective or HPL. Groups of a level run side by
+side and share no host. A merged group that fails although both halves passed has its fault between them, or was
+disturbed: each half is tried again with another companion of its size. A half that fails with two different
+companions is set aside (three, if all were single hosts), and so is one for which there is no other companion. With n hosts there are log2 n levels, and
+in each at most one more try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+Members = tuple[str, ...]
+
+
+class Group(NamedTuple):
+    """Hosts to be run together: two halves that passed, or a single host."""
+
+    first: Members
+    second: Members = ()
+
+    @property
+    def members(self) -> Members:
+        """All of its hosts."""
+        return self.first + self.second
+
+
+class SetAside(NamedTuple):
+    """A part that is merged no further."""
+
+    members: Members
+    failed_with: tuple[Members, ...]
+    """The companions with which it failed; none for a host that failed alone."""
+
+
+class Doubling:
+    """One search. Ask for `level`, run its groups side by side, hand in what `passed`, until the level is empty."""
+
+    def __init__(self, hosts: Sequence[str], place: Callable[[str], tuple[int, ...]]) -> None:
+        """`place` sorts near hosts beside each other: (pod, leaf), the widest first."""
+        ordered = sorted(hosts, key=place)
+        self._waiting: list[Members] = [(host,) for host in ordered]
+        self._alone = True
+        self._failed: dict[Members, tuple[Members, ...]] = {}
+        self._done: list[Members] = []
+        self._rank = {host: number for number, host in enumerate(ordered)}
+        self.set_aside: list[SetAside] = []
+        self.rounds = 0
+
+    @property
+    def largest(self) -> Members:
+        """The largest group that passed; empty where none did."""
+        return max([*self._waiting, *self._done], key=len, default=()) if not self._alone else ()
+
+    def level(self) -> list[Group]:
+        """The groups to run now, side by side; none where nothing is left to merge."""
+        if self._alone:
+            return [Group(one) for one in self._waiting]
+        taken = set[Members]()
+        groups = self._again(taken)
+        rest = [one for one in self._waiting if one not in taken and one not in self._failed]
+        for size in sorted(set(map(len, rest))):
+            pairs = self._pairs([one for one in rest if len(one) == size], taken)
+            if pairs:
+                return groups + pairs
+        return groups or self._pairs(self._waiting, taken)
+
+    def _again(self, taken: set[Members]) -> list[Group]:
+        """What failed, each with a companion that never did; with another that failed where there is no such one."""
+        found = []
+        trusted = [one for one in self._waiting if one not in self._failed]
+        for one in sorted((one for one in self._waiting if one in self._failed), key=len):
+            others = [other for other in trusted if other not in taken and not self._failed_together(one, other)]
+            if others and one not in taken:
+                found.append(self._joined(one, self._nearest(one, others), taken))
+        return found
+
+    def _pairs(self, candidates: Sequence[Members], taken: set[Members]) -> list[Group]:
+        """Neighbours, none with a companion that it failed with."""
+        found = []
+        for one in candidates:
+            others = [other for other in candidates if other not in taken and other != one]
+            others = [other for other in others if not self._failed_together(one, other)]
+            if others and one not in taken:
+                found.append(self._joined(one, self._nearest(one, others), taken))
+        return found
+
+    def _nearest(self, one: Members, others: Sequence[Members]) -> Members:
+        """A companion that passed together before a single host, then of the most like size, then the nearest."""
+        rank, again = self._rank, one in self._failed
+
+        def key(other: Members) -> tuple[bool, int, int]:
+            return again and len(other) == 1, abs(len(other) - len(one)), abs(rank[other[0]] - rank[one[0]])
+
+        return min(others, key=key)
+
+    def _joined(self, one: Members, other: Members, taken: set[Members]) -> Group:
+        taken |= {one, other}
+        return Group(*sorted((one, other), key=lambda part: self._rank[part[0]]))
+
+    def _failed_together(self, one: Members, other: Members) -> bool:
+        return other in self._failed.get(one, ())
+
+    def passed(self, results: Mapping[Group, bool]) -> None:
+        """What of the present level reached its rate."""
+        self.rounds += 1
+        if self._alone:
+            self._alone = False
+            self.set_aside += [SetAside(group.members, ()) for group, well in results.items() if not well]
+            self._waiting = [group.first for group, well in results.items() if well]
+            return
+        for group, well in results.items():
+            if well:
+                self._waiting = [one for one in self._waiting if one not in group]
+                self._waiting.append(tuple(sorted(group.members, key=self._rank.__getitem__)))
+                continue
+            for half, other in ((group.first, group.second), (group.second, group.first)):
+                self._failed[half] = (*self._failed.get(half, ()), other)
+        self._leave()
+
+    def _leave(self) -> None:
+        """Set aside what failed with two companions, or has nobody left to be tried with."""
+        for one in list(self._waiting):
+            failed = self._failed.get(one, ())
+            alone = bool(failed) and not any(
+                other != one and not self._failed_together(one, other) for other in self._waiting
+            )
+            # A single host has never passed in company, so that it may be the one at fault.
+            enough = 2 if any(len(other) > 1 for other in failed) else 3
+            if len(failed) >= enough or alone:
+                self._waiting.remove(one)
+                self.set_aside.append(SetAside(one, failed))
+                self._clear_of(one)
+
+    def _clear_of(self, culprit: Members) -> None:
+        """What failed with a part that was set aside may have failed because of it."""
+        for one, failed in list(self._failed.items()):
+            rest = tuple(other for other in failed if other != culprit)
+            if rest:
+                self._failed[one] = rest
+            else:
+                del self._failed[one]
