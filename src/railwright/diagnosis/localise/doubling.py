@@ -2,9 +2,9 @@
 
 For a load that only all hosts of a group together can carry, like a collective or HPL. Groups of a level run side by
 side and share no host. A merged group that fails although both halves passed has its fault between them, or was
-disturbed: each half is tried again with another companion of its size. A half that fails with two different
-companions is set aside (three, if all were single hosts), and so is one for which there is no other companion. With n hosts there are log2 n levels, and
-in each at most one more try.
+disturbed: each half is tried again with another companion. A half that fails with two companions is set aside (with
+three, if all were single hosts), and so is one for which there is no other companion. With n hosts there are log2 n
+levels, and in each a try or two more.
 """
 
 from __future__ import annotations
