@@ -7,6 +7,7 @@ import pytest
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.procedure import Outcome, Rounds, locate
 from railwright.diagnosis.localise.records import Suspect
+from railwright.diagnosis.localise.routes import RouteSuspicion
 from railwright.lab.plan import PlanOptions, plan
 from railwright.locate.lab_fabric import fabric_of_lab, path_of_nodes
 from railwright.locate.signs import Crossings, Sign, all_suspects
@@ -89,6 +90,17 @@ def test_a_port_that_nothing_reaches_is_silent(fabric: Fabric) -> None:
     ]
     (one,) = all_suspects(outcome, signs, [], {}, {})
     assert (one.verdict, one.id) == ("silent", "host5:rail0")
+
+
+def test_a_route_whose_answers_come_over_an_occupied_link_is_not_named_for_it(fabric: Fabric) -> None:
+    (there,) = fabric.joining[fabric.leaf_of(14), fabric.upper[fabric.above[fabric.leaf_of(14)][1]]]
+    (back,) = fabric.joining[fabric.leaf_of(9), fabric.upper[there]]
+    route = RouteSuspicion((14, 9, (2 * 14, 2 * there, 2 * back + 1, 2 * 9 + 1)), 0.87, 4)
+    for number, is_named in ((2 * there + 1, False), (2 * back, False), (2 * there, True), (2 * 9, False)):
+        outcome = healthy_outcome(fabric)
+        outcome.routes = [route]
+        found = all_suspects(outcome, [], [], {number: 0.9}, {})
+        assert [one.kind for one in found] == ["route"] * is_named, fabric.class_name(number)
 
 
 def test_a_trace_with_a_gap_or_a_foreign_node_is_no_path(fabric: Fabric) -> None:

@@ -11,6 +11,7 @@ from railwright.diagnosis.localise.evidence import observe
 from railwright.diagnosis.localise.explain import explain
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Flow, Round
+from railwright.diagnosis.localise.names import RouteKey
 from railwright.diagnosis.localise.procedure import Outcome
 from railwright.diagnosis.localise.records import Suspect, Verdict
 from railwright.diagnosis.localise.suspects import suspects_of
@@ -65,6 +66,8 @@ def all_suspects(
     found = [*silent, *_links(fabric, gone, "down"), *_links(fabric, flapping, "flapping")]
     named = {one.id for one in found}
     hosts = {one.id.partition(":")[0] for one in silent}
+    occupied = {number for number, part in busy.items() if part >= _OCCUPIED}
+    outcome.routes = [one for one in outcome.routes if not occupied & _ways_back(fabric, one.key)]
     by_rate = [
         _read(fabric, one, busy)
         for one in suspects_of(outcome)
@@ -78,6 +81,16 @@ def all_suspects(
     found += [one for one in stalls if not _is_part(one, found)]
     found += [one for one in _lossy(fabric, signs) if not flapping and not _is_part(one, found)]
     return found
+
+
+def _ways_back(fabric: Fabric, route: RouteKey) -> set[int]:
+    """The classes over which TCP's answers may come: where others fill one of them, they slow the flow itself."""
+    source, destination, path = route
+    near, far = fabric.lower[path[0] // 2], fabric.lower[path[-1] // 2]
+    ends = set[int]()
+    if source >= 0:
+        near, far, ends = fabric.leaf_of(source), fabric.leaf_of(destination), {2 * destination, 2 * source + 1}
+    return ends | {2 * cable for cable in fabric.above[far]} | {2 * cable + 1 for cable in fabric.above[near]}
 
 
 def _is_part(one: Suspect, of: Iterable[Suspect]) -> bool:
