@@ -108,10 +108,22 @@ class Tests:
 
 
 def tests_of(copy: Copy, mutant: Mutant, stage: str) -> Iterator[Tests]:
-    """The commands of one stage."""
-    if mutant.language == "Go":
+    """The commands of one stage.
+
+    A file or a package of Go is a stage of its own: who knows what should catch a mutant names it, and waits for
+    nothing else that reaches it.
+    """
+    if "/" in stage:
+        yield Tests(
+            copy, ("go", "test", f"-timeout={LIMIT_S - 20}s", stage) if ".py" not in stage else (*PYTEST, stage)
+        )
+    elif mutant.language == "Go":
         yield from _go(copy, mutant, stage)
-        return
+    else:
+        yield from _python(copy, mutant, stage)
+
+
+def _python(copy: Copy, mutant: Mutant, stage: str) -> Iterator[Tests]:
     tiers = (copy.folder / "tests/tiers.py").exists()
     own = TESTED_IN.get(mutant.package, mutant.package)
     module = Path(mutant.path).stem if Path(mutant.path).stem != "__init__" else mutant.package
