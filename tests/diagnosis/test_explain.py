@@ -208,6 +208,12 @@ def test_wrong_data_needs_no_machine_to_be_failed() -> None:
     assert (found.verdict.state, found.status) == ("failed", 3)
 
 
+def test_without_a_machine_each_row_still_has_its_value_and_no_share_of_a_limit() -> None:
+    rows = {row.parameters["size_bytes"]: row for row in explained(recorded("osu/5.3-latency-tagged.txt")).rows}
+    assert [rows[size].value for size in (8, 4096, 4194304)] == pytest.approx([0.37e-6, 2.19e-6, 407.21e-6])
+    assert {(row.fraction_of_limit, row.verdict.state) for row in rows.values()} == {(None, "unknown")}
+
+
 @pytest.mark.parametrize("place", [(), ("hgx-h200",)])
 @pytest.mark.parametrize(
     ("setting", "fault"),

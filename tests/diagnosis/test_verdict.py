@@ -45,6 +45,21 @@ def test_a_latency_is_read_upwards_from_its_floor(value: float, state: str) -> N
     assert judge("measured", "", value, *latency(), CLEAN).state == state
 
 
+def test_the_share_of_a_limit_is_1_at_best_and_nothing_has_none() -> None:
+    nothing = NoLimit(quantity="bandwidth_bytes_per_s", why="unknown machine")
+    for value, limits, share in (
+        (50e9, bandwidth(), 0.5),
+        (2e-6, latency(), 0.5),
+        (100e9, bandwidth(), 1.0),
+        (0.0, bandwidth(), None),
+        (0.0, latency(), None),
+        (None, bandwidth(), None),
+        (50e9, (nothing, None), None),
+    ):
+        result = Result(benchmark="b", quantity=limits[0].quantity, path="p")
+        assert judged(result, value, limits, CLEAN).fraction_of_limit == share, (value, limits)
+
+
 def test_without_limit_or_band_nothing_is_ok() -> None:
     nothing = NoLimit(quantity="bandwidth_bytes_per_s", why="unknown machine")
     assert judge("measured", "", 50e9, nothing, None, CLEAN).state == "unknown"

@@ -56,6 +56,12 @@ def test_it_is_said_once_as_waived_and_leaves_a_healthy_run_ok(eight: Topology) 
     assert found.exit_status == EXIT_OK
 
 
+def test_the_evidence_is_what_ran_first_and_every_benchmark_once(eight: Topology) -> None:
+    results = (result(), result("nccl_all_gather", ranks=4), result(ranks=4))
+    (finding,) = FAULT.look(Facts(declarations=DECLARATIONS, topology=eight, results=results, environment=OFF))
+    assert [one.seen for one in finding.evidence] == ["8 ranks, nccl_all_reduce, nccl_all_gather"]
+
+
 @pytest.mark.parametrize(
     "results",
     [

@@ -98,6 +98,12 @@ def test_in_network_reduction_frees_all_reduce_from_the_tree():
     assert with_sharp > 1.5 * limit("hgx-h100", 16, "all_reduce").busbw_bytes_per_s.limit
 
 
+@pytest.mark.parametrize("nics", [1, 4])
+def test_where_the_switches_reduce_each_byte_leaves_a_host_once(nics):
+    found = limit(f"hgx-h100 nics={nics}", 16, "all_reduce", "collnet", Fabric(in_network_reduction=True))
+    assert found.busbw_bytes_per_s.limit == pytest.approx(2 * 127 / 128 * nics * 50e9 * PAYLOAD, rel=1e-4)
+
+
 def test_oversubscription_takes_all_to_all_to_its_uplinks_and_leaves_rings_on_their_rails():
     tiers = (Tier(hosts=4, oversubscription=4.0), Tier(name="spine", hosts=16))
     rails = Fabric(rail_optimised=True, tiers=tiers)

@@ -229,6 +229,8 @@ def test_what_blocks_a_comparison_is_told_with_both_values(
     )
     assert blocking(comparison) == [expected]
     assert (only(comparison).statement, only(comparison).reason) == ("cannot tell", "not the same thing")
+    if settings:
+        assert [one.why for one in comparison.differences] == ["it changes what is measured"]
 
 
 def test_a_routing_mode_of_the_whole_run_counts_too() -> None:

@@ -133,6 +133,12 @@ def test_what_is_no_machine_is_refused(text):
         load(text)
 
 
+@pytest.mark.parametrize("word", ["nics", "nics=", "=2", "="])
+def test_a_change_without_its_name_its_value_or_its_sign_is_refused_as_such(word):
+    with pytest.raises(UsageError, match=f"^not a change: '{word}'"):
+        load(f"hgx-h100 {word}")
+
+
 def test_near_names_are_offered():
     with pytest.raises(UsageError, match="hgx-h100"):
         load("hgx-h10O")
