@@ -45,6 +45,14 @@ def test_a_child_that_ignores_sigterm_is_killed_with_its_group() -> None:
 
 
 @pytest.mark.machine
+def test_a_child_that_tidies_up_when_it_is_stopped_is_given_the_time_for_it() -> None:
+    with Child(["sh", "-c", "trap 'sleep 0.1; exit 7' TERM; echo ready; sleep 60 & wait"]) as child:
+        wait_until(lambda: child.output, "its first word")
+        child.stop()
+        assert child.poll() == 7
+
+
+@pytest.mark.machine
 def test_a_killed_child_that_does_not_end_is_left_behind_by_name_and_nobody_hangs(monkeypatch) -> None:
     monkeypatch.setattr(process, "_KILLED_S", 0.3)
     child = Child(["sleep", "60"])

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 
-from railwright.native import nccl_errors, nixl
+from railwright.errors import CannotJudge
+from railwright.native import nccl_errors, nixl, vendor_libraries
 from railwright.native.library import NativeError
 from railwright.native.nccl import Operation, RankOfTeam
 from railwright.native.nccl_errors import NcclError
-from railwright.native.nccl_library import Config
+from railwright.native.nccl_library import Config, Library
 from railwright.native.vendor_libraries import candidates
 
 ADDRESSES = ("0000:00:06.0", "0000:00:07.0")
@@ -166,6 +167,14 @@ devices = [cuda.Device(address) for address in ("0000:00:06.0", "0000:00:07.0")]
 team = nccl.Team(library, devices, "{operation}", library.unique_id())
 print(team.allocate(1 << 16, "plain"), end=" ")
 """
+
+
+def test_the_library_of_a_wheel_comes_before_the_loader_s_own_and_a_failure_names_it(monkeypatch):
+    monkeypatch.setattr(vendor_libraries, "in_wheels", lambda *names: [f"/wheel/{name}" for name in names])
+    with pytest.raises(CannotJudge, match=r"NCCL cannot be loaded: /wheel/libnccl\.so\.2: cannot open"):
+        Library()
+    with pytest.raises(CannotJudge, match=r"NCCL cannot be loaded: /named/libnccl\.so: cannot open"):
+        Library("/named/libnccl.so")
 
 
 def test_an_operation_beyond_its_buffers_is_refused_before_it_runs(rank):
