@@ -1,0 +1,30 @@
+package announce
+
+import (
+	"net/netip"
+	"testing"
+)
+
+// TestOnlyWhatASyncHasLookedAtIsGone: before the first Sync of a rail nothing may be taken back, whoever put it there.
+func TestOnlyWhatASyncHasLookedAtIsGone(t *testing.T) {
+	t.Parallel()
+	vty, err := NewVty(twoRails())
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, away := netip.MustParsePrefix("10.0.0.1/32"), netip.MustParsePrefix("10.0.0.2/32")
+	table := &KernelTable{rails: map[string]*railTable{"rail0": {}, "rail1": {}}}
+	for _, teller := range []teller{vty, table} {
+		if teller.gone("rail0", away) {
+			t.Errorf("%T: gone before any Sync", teller)
+		}
+	}
+	left := map[netip.Prefix]bool{here: true}
+	vty.left["rail0"], table.rails["rail0"].left = left, left
+	for _, teller := range []teller{vty, table} {
+		if teller.gone("rail0", here) || !teller.gone("rail0", away) || teller.gone("rail1", away) {
+			t.Errorf("%T: %v, %v and on a rail without a Sync %v, want false, true, false", teller,
+				teller.gone("rail0", here), teller.gone("rail0", away), teller.gone("rail1", away))
+		}
+	}
+}
