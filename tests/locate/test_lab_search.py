@@ -31,19 +31,17 @@ def lab() -> Iterator[Lab]:
     remove.down(name)
 
 
-@pytest.mark.parametrize(
-    ("words", "answer"),
-    [
-        (["link_slow", "leaf1", "spine0"], ("leaf1-spine0", "up", "slow")),
-        (["mtu_mismatch", "leaf2", "spine1", "mtu=1500"], ("leaf2-spine1", "down", "stalls")),
-    ],
-)
-def test_the_fault_is_named_with_its_direction(lab: Lab, words: list[str], answer: tuple[str, str, str]) -> None:
-    apply(lab, fault_named(words[0]), words[1:])
+def test_faults_of_two_kinds_are_named_with_their_directions_by_one_search(lab: Lab) -> None:
+    apply(lab, fault_named("link_slow"), ["leaf1", "spine0"])
+    apply(lab, fault_named("mtu_mismatch"), ["leaf2", "spine1", "mtu=1500"])
     try:
         found = search(place_of_lab(lab), Rounds(), seed=1, cover=None, tell=lambda _text: None)
     finally:
         heal(lab, ())
-    assert answer in [(one.id, one.direction, one.verdict) for one in found.suspects]
+    answers = {(one.id, one.direction, one.verdict) for one in found.suspects}
+    assert answers >= {("leaf1-spine0", "up", "slow"), ("leaf2-spine1", "down", "stalls")}, answers
     assert found.tested.links == 2 * len(lab.plan.cables)
-    assert all(one.ratio is not None for one in found.pairs)
+    # A flow of a busy machine may not have run: then it says why, and is counted.
+    not_run = [one for one in found.pairs if one.ratio is None]
+    assert all(one.trouble for one in not_run)
+    assert found.not_measured == len(not_run) < len(found.pairs) / 2
