@@ -34,7 +34,7 @@ def at_work(railwright, number):
     return rank is not None and rank.resident_bytes() > SIZE_AT_WORK
 
 
-def expect_only_its_own_launch_lost(railwright, process) -> Result:
+def expect_only_its_own_launch_lost(railwright, process, bystanders: int = 1) -> Result:
     """The failed record, after having made sure of everything that must be so after any fault of a rank."""
     done = railwright.finish(process)
     assert done.status == 3, done.err
@@ -44,7 +44,7 @@ def expect_only_its_own_launch_lost(railwright, process) -> Result:
     assert kept.parameters["size_bytes"] == 8
     assert kept.verification.bytes_wrong == 0
     assert failed.outcome == "failed"
-    assert [result.outcome for result in railwright.results("memory_copy")] == ["measured"]
+    assert [result.outcome for result in railwright.results("memory_copy")] == ["measured"] * bystanders
     assert railwright.ends()[1].interrupted == ""
     for report in ("report.html", "metrics.txt"):
         assert (railwright.output / report).stat().st_size > 0
@@ -87,14 +87,14 @@ def test_a_killed_mpirun_is_told_apart_from_a_killed_rank(railwright, busy):
 
 
 def test_a_rank_that_hangs_is_told_from_the_one_that_waits_for_it(railwright, mpirun):
+    """Alone: on a busy machine a launch that does not hang may be silent for as long."""
     process = railwright.start(
-        *("run", "mpi_bandwidth", "memory_copy", *SHORT_VICTIM, *BYSTANDER, "--force", "--mpirun", mpirun),
-        *("--silence", "1"),
+        *("run", "mpi_bandwidth", *SHORT_VICTIM, "--force", "--mpirun", mpirun, "--silence", "5"),
     )
     railwright.wait_until(railwright.results, "a first result")
     victim = railwright.rank(1)
     os.kill(victim.pid, signal.SIGSTOP)
-    failed = expect_only_its_own_launch_lost(railwright, process)
+    failed = expect_only_its_own_launch_lost(railwright, process, bystanders=0)
     assert failed.reason.startswith("hung: silent for ")
     assert re.search(rf"rank 1 \(host \S+, pid {victim.pid}\) at step '[^']+', stopped$", failed.reason), failed.reason
     assert re.search(r"rank 0 \(host \S+, pid \d+\) at step '[^']+', (running|asleep);", failed.reason), failed.reason
