@@ -13,6 +13,7 @@ from railwright.cli.machine_option import join_changes
 from railwright.cli.topo import COMMAND
 from railwright.errors import CannotJudge, UsageError
 from railwright.report.nccl_xml import render_nccl_xml
+from railwright.report.topology_gpus import gpu_lines
 from railwright.report.topology_svg import render_topology_svg
 from railwright.report.topology_text import render_affinity, render_topology
 from railwright.topology.devices import PcieLink
@@ -30,6 +31,22 @@ def topo(*arguments):
 
 def test_text_of_a_capture():
     assert topo("--from", str(archive("8xh100-2nic"))) == (HOSTS / "8xh100-2nic/expected.txt").read_text()
+
+
+def test_gpus_that_are_alike_are_told_once_and_one_that_differs_apart():
+    topology = load(str(archive("2xh200-probed-vm")))
+    alike = gpu_lines(topology)
+    assert alike[0].startswith("GPUs  driver ")
+    assert alike[1].startswith("  gpu0, gpu1  compute capability 9.0, 132 SMs at up to 1980 MHz, ")
+    assert alike[-1] == "  every GPU reaches the memory of every other"
+    devices = [
+        msgspec.structs.replace(device, facts=device.facts | {"sm_count": 114}) if device.id == "gpu1" else device
+        for device in topology.devices
+    ]
+    apart = [line for line in gpu_lines(msgspec.structs.replace(topology, devices=tuple(devices))) if " SMs " in line]
+    assert [line.split()[0] for line in apart] == ["gpu0", "gpu1"]
+    assert [" 114 SMs " in line for line in apart] == [False, True]
+    assert gpu_lines(load("hgx-h100")) == []
 
 
 def test_changes_need_no_quotes():
