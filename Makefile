@@ -56,7 +56,7 @@ test-machine: test-deps ## The Python tests that start processes: MPI, labs, sta
 
 .PHONY: test-long
 test-long: .venv/dev-ready ## What takes too long for each change: 1,000 random clusters, 100,000 broken texts
-	RAILWRIGHT_TEST_LONG=1 $(BIN)/python -m pytest -n auto tests/limits/test_flow.py tests/results/readers/test_prefixes.py
+	RAILWRIGHT_TEST_LONG=1 $(BIN)/python -m pytest -n auto tests/limits/test_flow.py tests/diagnosis/test_broken_files.py
 
 # Without these a test that cannot run here would skip itself, and be called ok.
 NEEDED := RAILWRIGHT_TEST_NEEDS_ROOT=1 RAILWRIGHT_TEST_NEEDS_OVS=1

@@ -284,7 +284,7 @@ def test_a_file_of_very_many_runs_is_refused_before_any_is_judged() -> None:
     status, done = explained("-", "--host", "hgx-h200", text=TABLE.read_text(encoding="utf-8") * 101)
     assert status == 2
     assert isinstance(done.exception, RailwrightError)
-    assert done.exception.message == "101 runs in one file, at most 100 are read"
+    assert done.exception.message == "more than 100 runs in one file"
 
 
 @pytest.mark.machine
@@ -397,3 +397,28 @@ def test_a_machine_or_an_option_that_cannot_be_is_refused(file, options, message
     assert isinstance(done.exception, RailwrightError)
     assert message in done.exception.message
     assert hint in done.exception.hint
+
+
+CUT_VERBS = (
+    ("topo", "--from"),
+    ("audit", "--from"),
+    ("limits", "--from"),
+    ("whatif", "--count", "2", "--host"),
+    ("explain", TABLE, "--host"),
+)
+
+
+@pytest.mark.parametrize("words", CUT_VERBS, ids=lambda words: words[0])
+def test_every_verb_names_a_capture_that_was_cut_off(tmp_path, words):
+    part = tmp_path / "part.jsonl"
+    part.write_bytes((ROOT / "testdata/hosts/8xh100-8nic/machine.jsonl").read_bytes()[:30_000])
+    done = CliRunner().invoke(cli, [*map(str, words), str(part)], standalone_mode=False)
+    assert re.search(r"railwright: part is no whole capture: line \d+ is not a line of a capture", done.output)
+
+
+def test_a_results_file_that_lost_its_first_line_says_so(tmp_path):
+    file = tmp_path / "results.jsonl"
+    file.write_text('{"record":"end","finished_at":"now"}\n')
+    status, done = explained(file)
+    assert status == 2
+    assert "does not begin with a `run` record" in done.exception.message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import msgspec
 import pytest
@@ -131,4 +132,69 @@ def test_a_summary_that_no_samples_have_is_refused_with_its_line(tmp_path):
     wrong = msgspec.structs.replace(FULL, summary=msgspec.structs.replace(FULL.summary, median=1e308))
     path = written(tmp_path, WAIVED, wrong)
     with pytest.raises(UsageError, match=r"line 3 is no measurement: the median of its summary, 1e\+308, is above"):
+        load(path)
+
+
+def changed(result=FULL, **changes):
+    return msgspec.structs.replace(result, **changes)
+
+
+def of_summary(**changes):
+    return changed(summary=msgspec.structs.replace(FULL.summary, **changes))
+
+
+IMPOSSIBLE = {
+    "ranks is -1": changed(ranks=-1),
+    "hosts is 0": changed(hosts=0),
+    "launch is -2": changed(launch=-2),
+    "parameter size_bytes is -8": changed(parameters={"size_bytes": -8}),
+    "setting iterations is -5": changed(settings={"iterations": -5}),
+    "its data check is of -7 bytes": changed(verification=Verification(method="m", bytes_checked=-7, bytes_wrong=0)),
+    "9 bytes are wrong of 8": changed(verification=Verification(method="m", bytes_checked=8, bytes_wrong=9)),
+    "a value of -1, and none can be below zero": changed(samples=(-1.0, 1e-6, 1e-6)),
+    "a value of -3e-300": of_summary(minimum=-3e-300),
+    "a summary of 4 samples, and 3 are there": of_summary(count=4),
+    "the median of its summary is 9e-07, that of its samples 1e-06": of_summary(median=9e-7),
+    "it has 3 samples and no summary": changed(summary=None),
+    "a summary without its samples": changed(samples=()),
+    "it was waived and has a summary": changed(outcome="waived"),
+    "samples from 3e-300 to 1 are outside": changed(
+        samples=(3e-300, 1.0),
+        settings={"samples_kept": "1 of 2"},
+        summary=msgspec.structs.replace(FULL.summary, count=9),
+    ),
+    "counter nic0 is -1": End(finished_at="now", counters_moved={"nic0": -1}),
+}
+
+
+@pytest.mark.parametrize(("why", "record"), IMPOSSIBLE.items(), ids=IMPOSSIBLE)
+def test_a_record_that_no_measurement_leaves_is_refused_with_its_line(tmp_path, why, record):
+    path = written(tmp_path, WAIVED, record)
+    with pytest.raises(UsageError, match="line 3 is no measurement: " + re.escape(why)):
+        load(path)
+
+
+def test_a_run_on_a_machine_that_cannot_be_is_refused(tmp_path):
+    first = RUN.topology.devices[0]
+    twice = msgspec.structs.replace(RUN.topology, devices=(first, *RUN.topology.devices))
+    path = written(tmp_path, WAIVED, run=msgspec.structs.replace(RUN, topology=twice))
+    with pytest.raises(UsageError, match="there are two devices called host0"):
+        load(path)
+    busy = msgspec.structs.replace(RUN.context, busy_fraction=1.5)
+    path = written(tmp_path, WAIVED, run=msgspec.structs.replace(RUN, context=busy))
+    with pytest.raises(UsageError, match=r"line 1 is no measurement: busy_fraction is 1\.5, above 1"):
+        load(path)
+
+
+def test_a_part_of_the_samples_and_a_difference_below_zero_are_possible(tmp_path):
+    some = changed(samples=(1e-6,), settings={"samples_kept": "1 of 3"})
+    below = (-1e-6, 1e-6, 2e-6)
+    exposed = changed(samples=below, summary=summarise(below), parameters={"part": "exposed"})
+    assert load(written(tmp_path, some, exposed)).results == (some, exposed)
+
+
+def test_a_file_without_its_first_line_says_so(tmp_path):
+    path = written(tmp_path, WAIVED, END)
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
+    with pytest.raises(UsageError, match="does not begin with a `run` record"):
         load(path)

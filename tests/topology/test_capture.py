@@ -11,7 +11,7 @@ from railwright.errors import UsageError
 from railwright.topology.sources import smbios
 from railwright.topology.sources.capture import PATTERNS, capture
 from railwright.topology.sources.counters import find_counters, moved, read_counters
-from railwright.topology.sources.load import load, open_capture
+from railwright.topology.sources.load import damage, load, open_capture
 from railwright.topology.sources.machine import discover
 from railwright.topology.sources.memory import TABLE
 from railwright.topology.sources.pci_config import EXTENDED_SERIAL_NUMBER, extended_capabilities
@@ -161,3 +161,16 @@ def test_moved_counters():
     after = {"a": 5, "b": 10, "reset": 3, "new": 2}
     assert moved(before, after) == {"b": 3, "reset": 3, "new": 2}
     assert moved(before, before) == {}
+
+
+@pytest.mark.parametrize("cut", ["within a line", "between two lines"])
+def test_a_capture_that_was_cut_off_is_named(tmp_path, cut):
+    whole = tmp_path / "whole.jsonl"
+    capture(open_capture(archive(NAMES[0])), whole, redact=False)
+    assert damage(load(str(whole))) == ""
+    raw = whole.read_bytes()
+    middle = raw.index(b"\n", len(raw) // 2) + 1
+    part = tmp_path / "part.jsonl"
+    part.write_bytes(raw[: middle + 9 if cut == "within a line" else middle])
+    assert re.fullmatch(r"part is no whole capture: the archive has \d+ of its \d+ files: it was cut off",
+                        damage(load(str(part))))  # fmt: skip

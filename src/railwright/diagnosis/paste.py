@@ -13,8 +13,6 @@ from railwright.results.readers import nccl_log, registry
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.readers.nccl_log_model import NcclLog
 
-_MOST_RUNS = 100
-
 
 class Paste(msgspec.Struct, frozen=True, kw_only=True):
     """What a text says."""
@@ -65,9 +63,7 @@ def read_paste(text: str, machine: Machine | None, collective: str = "") -> Past
 
 
 def _explained(files: tuple[ForeignFile, ...], machine: Machine | None) -> tuple[Explained, ...]:
-    """Every run. Raises UsageError for too many, and what a run raises with its number among several."""
-    if len(files) > _MOST_RUNS:
-        raise UsageError(f"{len(files)} runs in one file, at most {_MOST_RUNS} are read", hint="give a part of it")
+    """Every run. Raises UsageError, with the run's number among several."""
     found = []
     for number, table in enumerate(files, 1):
         try:

@@ -196,6 +196,11 @@ def problem_of(cluster: Cluster, collective: str, algorithm: str, relay: Relay =
         raise UsageError(f"{cluster.ranks} GPU: a collective needs two", hint="give --count, or a machine with GPUs")
     _refuse_unknown_nvlink(cluster)
     graph = flow_graph(cluster, relay)
+    if not graph.arcs:
+        raise CannotJudge(
+            f"no link of {cluster.host.name[:80]} is known that leads from one GPU to another",
+            hint="save or capture the machine again, or name a shape",
+        )
     if algorithm == "direct":
         _refuse(collective, algorithm, cluster)
         pairs = _all_to_all(cluster, graph) if collective == "all_to_all" else _send_recv(cluster, graph)

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 
 from railwright.errors import RailwrightError, UsageError
+from railwright.results.possible import why_impossible
 from railwright.results.records import READ_VERSIONS, SCHEMA_VERSION, End, Record, Result, ResultFile, Run
-from railwright.results.statistics import why_no_summary
 
 RESULTS_NAME = "results.jsonl"
 PREVIOUS_NAME = "results.previous.jsonl"
@@ -85,7 +85,7 @@ def _cannot_write(folder: Path, error: BaseException | None) -> UsageError:
 def load(path: Path) -> ResultFile:
     """A results file, or the one in a folder. A cut-off last line is left out.
 
-    Raises UsageError, also for a summary that is not in order or not finite.
+    Raises UsageError, also for a record that no measurement can have left.
     """
     try:
         if path.is_dir():
@@ -109,8 +109,8 @@ def _records(path: Path, file: Iterator[bytes]) -> Iterator[Record]:
             record = _decoder.decode(line)
             if isinstance(record, Run) and record.schema_version not in READ_VERSIONS:
                 _refuse_other_version(path, line)
-            if isinstance(record, Result):
-                _refuse_impossible(path, number, record)
+            if why := why_impossible(record, f"the topology of {path}"):
+                raise UsageError(f"{path} line {number} is no measurement: {why}", hint="was it changed by hand?")
             yield record
         except msgspec.MsgspecError as error:
             if not line.endswith(b"\n") and number > 1:
@@ -118,12 +118,6 @@ def _records(path: Path, file: Iterator[bytes]) -> Iterator[Record]:
             _refuse_other_version(path, line)
             hint = "is it a results.jsonl of this version?"
             raise UsageError(f"{path} line {number} is no record: {error}", hint=hint) from error
-
-
-def _refuse_impossible(path: Path, number: int, result: Result) -> None:
-    """Raises UsageError if no samples can have this summary: a verdict on it would be false."""
-    if result.summary is not None and (why := why_no_summary(result.summary)):
-        raise UsageError(f"{path} line {number} is no measurement: {why}", hint="was it changed by hand?")
 
 
 class _Versioned(msgspec.Struct, tag="run", tag_field="record"):

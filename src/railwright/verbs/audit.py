@@ -14,7 +14,7 @@ from railwright.faults.registry import FAULTS
 from railwright.launch.context import environment
 from railwright.report.findings_text import finding_lines
 from railwright.report.records import json_line
-from railwright.topology.sources.load import load
+from railwright.verbs.machine import the_machine
 
 _TOLD: dict[State, str] = {
     "found": "found",
@@ -27,7 +27,7 @@ _TOLD: dict[State, str] = {
 def audit(machine: str | None, as_json: bool) -> int:
     """Print what was looked for and what came of it; the exit status."""
     # What is set here says something of this machine only.
-    facts = Facts(topology=load(machine), environment=environment() if machine is None else {})
+    facts = Facts(topology=the_machine(machine), environment=environment() if machine is None else {})
     checks = [check(fault, facts) for fault in FAULTS if not fault.needs_results or facts.environment]
     lines = map(json_line, checks) if as_json else _text(facts.topology.name, checks)
     for line in lines:

@@ -18,7 +18,8 @@ _MOST_BYTES = 16 * 2**20
 _GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ"
 _DESCRIPTORS = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")
 """What a shell gives for `<(command)`: pipes that have a writer, unlike a named one that may never have."""
-OUR_OWN = b'{"record":"run"'
+OUR_OWN = (b'{"record":"run"', b'{"record":"result"', b'{"record":"end"')
+"""How a results file of ours begins, also one that lost its first lines."""
 
 
 def read(file: str) -> bytes:

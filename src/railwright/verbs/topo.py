@@ -12,8 +12,9 @@ from railwright.report.topology_svg import render_topology_svg
 from railwright.report.topology_text import render_topology
 from railwright.topology.devices import Topology
 from railwright.topology.sources.capture import capture
-from railwright.topology.sources.load import load, this_machine
+from railwright.topology.sources.load import this_machine
 from railwright.topology.sources.saved import encode_topology
+from railwright.verbs.machine import the_machine
 from railwright.verbs.write import write
 
 
@@ -55,7 +56,7 @@ def export(machine: str | None, nccl_xml: bool, guests: tuple[str, ...], file: s
 
 def _known(machine: str | None) -> Topology:
     """The topology, or CannotJudge where nothing at all could be read."""
-    topology = load(machine)
+    topology = the_machine(machine)
     if not topology.links and not any(device.facts.get("threads") for device in topology.of_kind("cpu")):
         why = "; ".join(f"{item.what}: {item.why}" for item in topology.unknown[:4])
         raise CannotJudge(f"nothing of {topology.name} could be read: {why}", hint="are /sys and /proc mounted?")

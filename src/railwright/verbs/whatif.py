@@ -16,8 +16,8 @@ from railwright.report.whatif_html import render_designs_html
 from railwright.report.whatif_text import render_designs
 from railwright.topology.cluster import Cluster, cluster_of
 from railwright.topology.sources.cluster_file import load_cluster
-from railwright.topology.sources.load import load
 from railwright.topology.sources.root import read_bounded
+from railwright.verbs.machine import the_machine
 from railwright.verbs.write import refuse_no_page, write
 
 MOST_DESIGNS = 64
@@ -84,7 +84,7 @@ def _clusters(
     if not machines and given is not None and not vary:
         return [(given.host.name, cluster_of(given.host, hosts, fabric))]
     texts = tuple(_varied(machines or _base(given), vary))
-    return [(text, cluster_of(load(text), hosts, fabric)) for text in texts]
+    return [(text, cluster_of(the_machine(text), hosts, fabric)) for text in texts]
 
 
 def _base(given: Cluster | None) -> tuple[str, ...]:

@@ -17,6 +17,9 @@ from railwright.results.statistics import summarise
 from railwright.topology.devices import Scalar
 
 Kind = TypeVar("Kind")
+MAX_RUNS = 100
+MAX_VALUES = 10_000
+"""Values of one run. A tool doubles its size, or adds a step to it some thousand times."""
 
 
 class ForeignFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -128,7 +131,12 @@ class Draft:
         path: str = "",
         launch: int = 0,
     ) -> None:
-        """The values of one row, each as a result of its own. Lines are counted from 1."""
+        """The values of one row, each as a result of its own. Lines are counted from 1.
+
+        Raises UsageError for more rows than a table has.
+        """
+        if len(self.results) >= MAX_VALUES:
+            raise too_many_rows(line)
         for quantity, printed, shown, summary in values:
             value = _rounded(printed)
             self.results.append(
@@ -154,9 +162,24 @@ class Draft:
         return ForeignFile(**{**read, "results": tuple(self.results), "notes": tuple(self.notes)})
 
 
+def too_many_rows(line: int) -> UsageError:
+    """The error for a table that no tool prints."""
+    return refusal(line, f"the table goes on beyond {MAX_VALUES} values", "give the rows that matter, with the header")
+
+
+def refuse_too_many(runs: int) -> None:
+    """Raises UsageError for more runs than anybody reads."""
+    if runs > MAX_RUNS:
+        raise UsageError(f"more than {MAX_RUNS} runs in one file", hint="give a part of it")
+
+
 def files_of(drafts: Iterable[Draft], nothing: str, hint: str) -> tuple[ForeignFile, ...]:
     """The runs that have results, in the order of the text. Raises UsageError saying `nothing` when none has."""
-    found = sorted((draft for draft in drafts if draft.results), key=lambda draft: draft.line)
+    found: list[Draft] = []
+    for draft in drafts:
+        found += [draft] if draft.results else []
+        refuse_too_many(len(found))
+    found.sort(key=lambda draft: draft.line)
     if not found:
         raise UsageError(nothing, hint=hint)
     return tuple(draft.file() for draft in found)

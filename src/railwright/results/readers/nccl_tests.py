@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from railwright.busbw import OPERATIONS
 from railwright.errors import UsageError
 from railwright.results.readers import nccl_tests_json
-from railwright.results.readers.foreign_file import ForeignFile
+from railwright.results.readers.foreign_file import MAX_VALUES, ForeignFile, refuse_too_many, too_many_rows
 from railwright.results.readers.log_lines import Line, by_origin, cut_short, lines_of, refusal
 from railwright.results.readers.nccl_table import OPERATION_OF, TYPE_BYTES, Row, Table, Timing
 from railwright.results.readers.nccl_tests_columns import columns_of_row, is_header
@@ -76,6 +76,7 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
     sections = sorted((section for section in every if section.rows), key=lambda section: section.line)
     if not sections:
         raise _no_row(every)
+    refuse_too_many(len(sections))
     previous_end = 0
     files = []
     for section in sections:
@@ -274,6 +275,8 @@ def _row(section: _Section, words: list[str], line: int) -> None:
         if len(words) == len(section.columns) and all(word[:1].isdigit() or word == "N/A" for word in words):
             _add_row(section, section.columns, words, line)
         return
+    if 2 * len(section.rows) >= MAX_VALUES:
+        raise too_many_rows(line)
     if len(words) < 3 or not words[1].isdigit() or words[2] not in TYPE_BYTES:
         if len(words) >= 6 and words[1].isdigit() and not section.closed:
             raise refusal(line, f"type {words[2][:40]!r} is not one of NCCL's")

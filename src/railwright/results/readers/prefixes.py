@@ -15,6 +15,12 @@ import msgspec
 MAX_PREFIXES = 4096
 """Different beginnings that are followed: a job of so many pods whose lines stand in one text."""
 _LONGEST = 200
+_MOST_PARTS = 100
+"""Numbers, words, spaces and signs in one beginning: a line of kubectl has 20 of them, one of syslog 24."""
+_MOST_SPACE = 24
+"""Spaces before a beginning, and behind it."""
+_END = ""
+"""Marks a part of the tree where a beginning may end."""
 _ANCHOR = re.compile(
     r"# nThread|# nccl-tests version|# Collective test starting|# Using devices|# Out of bounds|# Avg bus bandwidth"
     r"|#\s{1,24}size\s{1,24}(?:count|time)|\d{1,19}\s{1,24}\d{1,19}\s{1,12}(?:float|half|double|bfloat16|u?int\d{0,2}"
@@ -41,19 +47,23 @@ _WORDS = (
 )
 """One of them is in every line with an anchor: looked for first, because it is cheap."""
 _STAMP = re.compile(r"\d{1,4}[-/:.]\d\d[-/:.]\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?")
-_PARTS = re.compile(r"\d+|\s+|[^\d\s]+")
+_PARTS = re.compile(r"\d+|\s+|[^\W\d_]+|.")
 _JSON_KEYS = ("log", "message", "msg", "line", "text", "MESSAGE", "stdout")
 _QUOTE = re.compile(r"(?:[ \t]{0,12}>[ \t]?){1,4}")
 _STRING = re.compile(r'\s{0,40}(?:"[A-Za-z_.]{1,40}": )?("(?:[^"\\]|\\.)*"),?\s*')
 
 
+_Tree = dict[str, "_Tree"]
+
+
 class Prefixes:
-    """The beginnings of the lines of one text."""
+    """The beginnings of the lines of one text, as a tree of their parts: a line is looked up once, however many."""
 
     def __init__(self, lines: Iterable[str]) -> None:
-        templates: dict[str, None] = {}
+        self._tree: _Tree = {}
+        count = 0
         for line in lines:
-            if len(templates) >= MAX_PREFIXES:
+            if count >= MAX_PREFIXES:
                 break
             if not any(word in line for word in _WORDS):
                 continue
@@ -62,22 +72,45 @@ class Prefixes:
                 continue
             before = line[: found.start()]
             if before.strip() and _may_stand_before(before, found[0]):
-                templates.setdefault(_template(before.rstrip()))
-        # The longest first: what begins like a shorter one may be more than that.
-        joined = "|".join(sorted(templates, key=len, reverse=True))
-        self._pattern = re.compile(joined) if templates else None
+                count += self._add(before.strip())
+
+    def _add(self, before: str) -> bool:
+        """Whether this beginning is new. One of too many parts is none that a launcher writes."""
+        parts = [_alike(part) for part in _PARTS.findall(before)]
+        if len(parts) > _MOST_PARTS:
+            return False
+        tree = self._tree
+        for part in parts:
+            tree = tree.setdefault(part, {})
+        is_new = _END not in tree
+        tree[_END] = {}
+        return is_new
 
     def split(self, line: str) -> tuple[str, str]:
         """(what was put before it, without time stamps; the line)."""
-        found = self._pattern.match(line) if self._pattern is not None else None
-        if found is None:
+        end = self._end_of(line) if self._tree else 0
+        if not end:
             return "", line
-        prefix, rest = found[0], line[found.end() :]
+        prefix, rest = line[:end], line[end:]
         tag = prefix.strip()
+        rest = rest[len(rest[:_MOST_SPACE]) - len(rest[:_MOST_SPACE].lstrip()) :]
         if "[" in tag and "NCCL " not in rest:
             rest = rest.replace(tag, "")  # mpirun and Hydra tag each write of a line, and a row is three of them
         origin = " ".join(_STAMP.sub("", prefix).split())
         return origin if any(map(str.isalnum, origin)) else "", rest
+
+    def _end_of(self, line: str) -> int:
+        """Where the longest beginning ends that this line has: what begins like a shorter one may be more than that."""
+        tree, end = self._tree, 0
+        start = len(line[:_MOST_SPACE]) - len(line[:_MOST_SPACE].lstrip())
+        for part in _PARTS.finditer(line, start, start + 2 * _LONGEST):
+            found = tree.get(_alike(part[0]))
+            if found is None:
+                break
+            tree = found
+            if _END in tree:
+                end = part.end()
+        return end
 
 
 def _may_stand_before(before: str, anchor: str) -> bool:
@@ -87,12 +120,9 @@ def _may_stand_before(before: str, anchor: str) -> bool:
     )
 
 
-def _template(before: str) -> str:
-    pieces = (
-        r"\d{1,19}" if part[0].isdigit() else r"\s{1,24}" if part.isspace() else re.escape(part)
-        for part in _PARTS.findall(before)
-    )
-    return "".join(pieces).removeprefix(r"\s{1,24}").join((r"\s{0,24}", ""))
+def _alike(part: str) -> str:
+    """The same for any number, and for any space between two words."""
+    return "0" if part[0].isdigit() else " " if part.isspace() else part
 
 
 def unwrapped(text: str) -> str:

@@ -97,7 +97,7 @@ def capture(root: Root, destination: Path, *, redact: bool) -> Captured:
         redactor = Redactor((root.name, root.name.partition(".")[0]))
         files = {redactor.redact_path(path): redactor.redact(path, content) for path, content in files.items()}
         unreadable = {redactor.redact_path(path): reason for path, reason in unreadable.items()}
-    manifest = Manifest(redacted=redact, unreadable=unreadable)
+    manifest = Manifest(redacted=redact, files=len(files), unreadable=unreadable)
     files[MANIFEST] = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
     try:
         if destination.suffix == ".jsonl":

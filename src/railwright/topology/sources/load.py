@@ -13,10 +13,12 @@ from railwright.topology.plan import NIC_PROTOCOLS
 from railwright.topology.shapes import SHAPES, split_name, unknown_shape
 from railwright.topology.sources.machine import discover
 from railwright.topology.sources.nvidia import ProbedRoot
-from railwright.topology.sources.root import ArchiveRoot, CapturedRoot, DirectoryRoot, Unreadable, live_root
+from railwright.topology.sources.root import ARCHIVE, ArchiveRoot, CapturedRoot, DirectoryRoot, Unreadable, live_root
 from railwright.topology.sources.saved import load_topology
 
 _A_RATE = re.compile(r"\d+(\.\d+)?[GT](b(it)?(ps|/s)?)?", re.IGNORECASE)
+_A_LINE = re.compile(r"line \d{1,9}")
+"""How `ArchiveRoot` names a line that it cannot use."""
 
 
 def load(text: str | None) -> Topology:
@@ -43,6 +45,14 @@ def load(text: str | None) -> Topology:
     if "/" in text or path.suffix in (".json", ".jsonl"):
         raise UsageError(f"there is no file or directory {text[:200]!r}", hint="check the path")
     raise unknown_shape(" ".join(word for word in words if "=" not in word), "shape, file or directory")
+
+
+def damage(topology: Topology) -> str:
+    """What is wrong with the capture that a topology was read from; empty where it was whole, or is none."""
+    if topology.source != "capture":
+        return ""
+    found = [item for item in topology.unknown if item.what == ARCHIVE or _A_LINE.fullmatch(item.what)]
+    return f"{topology.name} is no whole capture: {found[0].what} {found[0].why}" if found else ""
 
 
 def this_machine() -> ProbedRoot:

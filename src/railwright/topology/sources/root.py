@@ -267,6 +267,10 @@ class ArchiveRoot(Root):
             for depth in range(len(parts)):
                 self._directories.setdefault("/".join(parts[:depth]), set()).add(parts[depth])
 
+    def holds(self) -> int:
+        """How many files the archive has."""
+        return len(self._files)
+
     def read_bytes(self, path: str) -> bytes | Unreadable:
         """The bytes of a file."""
         content = self._files.get(path)
@@ -282,12 +286,18 @@ class ArchiveRoot(Root):
         return tuple(sorted(names))
 
 
+ARCHIVE = "the archive"
+"""How an archive as a whole is named where it is not whole."""
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`capture.json`: what a capture is, and what could not be read when it was made."""
 
     format: int = 1
     note: str = ""
     redacted: bool = False
+    files: int | None = None
+    """How many files it holds besides this one; None where nobody counted."""
     unreadable: dict[str, str] = {}
     """Path to reason, for what was there and could not be read."""
 
@@ -306,6 +316,15 @@ class CapturedRoot(Root):
                 self.manifest = msgspec.json.decode(raw, type=Manifest)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self.refused.append(Unreadable(MANIFEST, "is not a manifest"))
+        self._count()
+
+    def _count(self) -> None:
+        """An archive that was cut off between two lines has fewer files than it says."""
+        said = self.manifest.files
+        if said is None or not isinstance(self._files, ArchiveRoot):
+            return
+        if (found := self._files.holds() - 1) < said:
+            self.refused.insert(0, Unreadable(ARCHIVE, f"has {found} of its {said} files: it was cut off"))
 
     def read_bytes(self, path: str) -> bytes | Unreadable:
         """The bytes of a file."""
