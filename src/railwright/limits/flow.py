@@ -16,6 +16,7 @@ from railwright.errors import CannotJudge
 from railwright.limits.flow_graph import Arc, FlowGraph, Resource
 from railwright.linear_program import NoSolution, Program, Solution
 
+_UNLINKED = "it is disconnected: check its links, and that the host has NICs (railwright topo)"
 _SCALE = 1e9  # GB/s: keeps the program's numbers near 1
 
 
@@ -105,12 +106,15 @@ class Flows:
 
     def _solve(self, bounds: Mapping[str, float], *, anew: bool) -> Solution:
         try:
-            return self._program.solve({f"resource {name}": bound for name, bound in bounds.items()}, anew=anew)
+            found = self._program.solve({f"resource {name}": bound for name, bound in bounds.items()}, anew=anew)
         except NoSolution as error:
             raise CannotJudge(
                 f"no limit can be given: the program is {error.why}",
                 hint="no link that the data must cross has a documented rate",
             ) from error
+        if found.objective <= 0:
+            raise CannotJudge("no data gets through: a part of the machine has no link to the rest", hint=_UNLINKED)
+        return found
 
     def _add(
         self, rate: int, commodity: Commodity, useful: list[int], arcs: tuple[Arc, ...], crossing: dict[int, list[int]]
@@ -130,7 +134,7 @@ class Flows:
                 device = end.partition(":")[2].partition(".")[0]
                 raise CannotJudge(
                     f"{device} has no way for its data ({commodity.name})",
-                    hint="it is disconnected: check its links, and that the host has NICs (railwright topo)",
+                    hint=_UNLINKED,
                 )
         for node, terms in balance.items():
             needed = commodity.sinks.get(node, 0.0) - commodity.sources.get(node, 0.0)
