@@ -18,8 +18,9 @@ COMMAND = command(
     \b
     railwright explain all_reduce.txt --host hgx-h100 --count 16
     railwright explain nccl.log --host hgx-h100 nics=2 --count 2
+    railwright explain all_reduce.txt nccl.node*.log --host hgx-h100 --count 2
     """,
-    argument("file", metavar="[FILE]", required=False, default="-"),
+    argument("files", metavar="[FILE]...", nargs=-1),
     *CLUSTER,
     option("--path", "between", default="", metavar="A:B", help="What a point-to-point table is about: gpu0:gpu0@1."),
     option("--collective", default="", metavar="NAME", help="What a table that does not say it is of: all_gather."),

@@ -11,6 +11,7 @@ from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, RailwrightError
 from railwright.faults.fault import Finding
 from railwright.results.readers import nccl_log, registry
 from railwright.results.readers.foreign_file import ForeignFile
+from railwright.results.readers.long_text import LongText
 from railwright.results.readers.nccl_log_model import NcclLog
 
 
@@ -38,28 +39,41 @@ class Paste(msgspec.Struct, frozen=True, kw_only=True):
         return EXIT_SLOW if EXIT_SLOW in statuses else max(statuses, default=EXIT_OK)
 
 
-def read_paste(text: str, machine: Machine | None, collective: str = "") -> Paste:
-    """What the text says of the machine. Raises UsageError where it is neither a log nor a table that can be read."""
+def read_paste(given: str | LongText, machine: Machine | None, collective: str = "") -> Paste:
+    """What a text says of the machine. Raises UsageError where it is neither a log nor a table that can be read.
+
+    Of several texts of one run, which a `LongText` may hold, those without a table are a part of the log.
+    """
+    texts = given.texts if isinstance(given, LongText) else (given,)
+    tables = tuple(number for number, text in enumerate(texts) if registry.has_table(text))
     log: NcclLog | None = None
     findings: tuple[Finding, ...] = ()
-    if nccl_log.recognises(text):
-        try:
-            log = nccl_log.read(text)
-            findings = contradictions(log, machine.cluster.host if machine is not None else None)
-        except UsageError:
-            if not registry.has_table(text):  # a few lines of a log beside a table may say nothing
-                raise
-    if log is not None and not registry.has_table(text):
+    try:
+        log = _log_of(given)
+        findings = contradictions(log, machine.cluster.host if machine is not None else None) if log else ()
+    except UsageError:
+        if not tables:  # a few lines of a log beside a table may say nothing
+            raise
+    if log is not None and not tables:
         if machine is not None and machine.path:
             raise UsageError("--path is for a point-to-point table, and the log has none", hint="leave --path out")
         return Paste(log=log, findings=findings)
     try:
-        files = registry.read(text, collective)
+        chosen = tables or range(len(texts))
+        files = tuple(file for number in chosen for file in registry.read(texts[number], collective))
         return Paste(log=log, findings=findings, files=files, tables=_explained(files, machine))
     except RailwrightError as error:
         if log is None:
             raise
         return Paste(log=log, findings=findings, refused=error)
+
+
+def _log_of(given: str | LongText) -> NcclLog | None:
+    if isinstance(given, str):
+        return nccl_log.read(given) if nccl_log.recognises(given) else None
+    if isinstance(given.log, UsageError):
+        raise given.log
+    return given.log
 
 
 def _explained(files: tuple[ForeignFile, ...], machine: Machine | None) -> tuple[Explained, ...]:

@@ -19,12 +19,13 @@ from railwright.report.nccl_svg import draw
 from railwright.report.nccl_text import render_nccl_log
 from railwright.report.records import json_line
 from railwright.results.readers.foreign_file import ForeignFile
+from railwright.results.readers.long_text import LongText, read_long
 from railwright.results.readers.nccl_log_model import NcclLog
 from railwright.results.store import load
 from railwright.terminal import visible
 from railwright.topology.devices import Topology
 from railwright.verbs.cluster import the_cluster
-from railwright.verbs.given_file import OUR_OWN, is_our_folder, name_of, read, text_of
+from railwright.verbs.given_file import is_our_folder, is_our_own, name_of, pieces_of, read, text_of
 from railwright.verbs.judged import show
 from railwright.verbs.write import write
 
@@ -32,7 +33,7 @@ _MOST_SHAPES = 4
 
 
 def explain_file(
-    file: str,
+    files: tuple[str, ...],
     machine: str | None,
     count: int | None,
     cluster_file: str | None,
@@ -41,19 +42,23 @@ def explain_file(
     svg: str | None,
     as_json: bool,
 ) -> int:
-    """Print what the file says of its machine; the exit status. Raises UsageError."""
+    """Print what the files say of their machine; the exit status. Raises UsageError."""
     if collective and collective not in OPERATIONS:
         raise unknown_name("collective", collective, OPERATIONS)
     given = machine is not None or cluster_file is not None
     if not given and (count is not None or between):
         option = "--count" if count is not None else "--path"
         raise UsageError(f"{option} is about a machine, and none was given", hint="give --host SHAPE as well")
-    raw = b"" if is_our_folder(file) else read(file)
-    if not raw or raw.lstrip().startswith(OUR_OWN):
-        _refuse_options(file, "our own records name their machine", "--host and --path", given)
-        _refuse_options(file, "our own records have no rings", "--svg", svg is not None)
-        return _show_our_own(file, as_json=as_json)
-    text = text_of(raw, file)
+    file = files[0] if files else "-"
+    if len(files) < 2:
+        raw = b"" if is_our_folder(file) else read(file)
+        if isinstance(raw, bytes) and (not raw or is_our_own(raw)):
+            _refuse_options(file, "our own records name their machine", "--host and --path", given)
+            _refuse_options(file, "our own records have no rings", "--svg", svg is not None)
+            return _show_our_own(file, as_json=as_json)
+        text = text_of(raw, file) if isinstance(raw, bytes) else read_long([(name_of(file), raw)])
+    else:
+        text = _of_one_run(files)
     place = _place(machine, count, cluster_file, between) if given else None
     found = read_paste(text, place, collective)
     if found.log is None:
@@ -62,6 +67,15 @@ def explain_file(
         _show_log(found.log, found.findings, place.cluster.host if place else None, svg, as_json=as_json)
     _show_tables(found, file, as_json=as_json)
     return found.status
+
+
+def _of_one_run(files: tuple[str, ...]) -> LongText:
+    """Several files: the logs of a run's processes, and its tables. Raises UsageError for what cannot be together."""
+    for file in files:
+        if file == "-" or is_our_folder(file):
+            what = "standard input" if file == "-" else f"{name_of(file)}, a run of ours,"
+            raise UsageError(f"{what} cannot be read together with other files", hint="give it alone")
+    return read_long([(name_of(file), pieces_of(file)) for file in files])
 
 
 def _place(machine: str | None, count: int | None, cluster_file: str | None, between: str) -> Machine:

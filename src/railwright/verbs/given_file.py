@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import gzip
-import io
+import itertools
 import lzma
 import os
 import stat
 import sys
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from railwright.errors import UsageError
 from railwright.results.store import RESULTS_NAME
 
-_MOST_BYTES = 16 * 2**20
+_MOST_HELD = 16 * 2**20
+_MOST_BYTES = 4 * 2**30
+_MOST_MEMORY = 128 * 2**20
+"""For unpacking: xz -9 needs 65 MiB."""
+_PIECE = 2**20
+_HINT = "give the file that the tool printed"
 _GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ"
 _DESCRIPTORS = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")
 """What a shell gives for `<(command)`: pipes that have a writer, unlike a named one that may never have."""
@@ -22,69 +28,143 @@ OUR_OWN = (b'{"record":"run"', b'{"record":"result"', b'{"record":"end"')
 """How a results file of ours begins, also one that lost its first lines."""
 
 
-def read(file: str) -> bytes:
-    """The bytes, at most 16 MiB of them (a record of ours may go on). Raises UsageError."""
-    hint = "give the file that the tool printed"
-    try:
-        raw = _from_standard_input() if file == "-" else _from_file(file)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"cannot read {name_of(file)}: {reason}", hint=hint) from error
+def read(file: str) -> bytes | Iterator[bytes]:
+    """The bytes of what is unpacked, where they are at most 16 MiB (a record of ours may go on); else its pieces.
+
+    Raises UsageError.
+    """
+    pieces, held, size = pieces_of(file), [], 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size > _MOST_HELD:
+            return held[0] if is_our_own(held[0]) else itertools.chain(held, pieces)
+    raw = b"".join(held)
     if not raw.strip():
-        raise UsageError(f"{name_of(file)} is empty", hint=hint)
-    if len(raw) > _MOST_BYTES and not raw.lstrip().startswith(OUR_OWN):
-        raise UsageError(f"{name_of(file)} is larger than 16 MiB", hint="give the part with the table or the start")
+        raise UsageError(f"{name_of(file)} is empty", hint=_HINT)
     return raw
 
 
-def _from_standard_input() -> bytes:
+def short_text(file: str) -> str:
+    """A file that is no log. Raises UsageError beyond 16 MiB, too."""
+    raw = read(file)
+    if not isinstance(raw, bytes):
+        raise UsageError(f"{name_of(file)} is larger than {_MOST_HELD // 2**20} MiB", hint="is it the right file?")
+    return text_of(raw, file)
+
+
+def is_our_own(raw: bytes) -> bool:
+    """Whether bytes are of a results file of ours, also of one that lost its first lines."""
+    return raw.lstrip().startswith(OUR_OWN)
+
+
+def pieces_of(file: str) -> Iterator[bytes]:
+    """What a file, a pipe or standard input holds, unpacked, a megabyte at a time. Raises UsageError."""
+    try:
+        if file == "-":
+            yield from _text_only(_unpacked(_read(_standard_input()), name_of(file)), name_of(file))
+        else:
+            with _opened(file) as stream:
+                yield from _text_only(_unpacked(_read(stream), name_of(file)), name_of(file))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"cannot read {name_of(file)}: {reason}", hint=_HINT) from error
+
+
+def _read(stream: BinaryIO) -> Iterator[bytes]:
+    while piece := stream.read(_PIECE):
+        yield piece
+
+
+def _standard_input() -> BinaryIO:
     if sys.stdin is None:
         raise OSError(None, "it is closed")
     if sys.stdin.isatty():
         raise OSError(None, "it is a terminal: name a file, or pipe the output in")
-    return sys.stdin.buffer.read(_MOST_BYTES + 1)
+    return sys.stdin.buffer
 
 
-def _from_file(file: str) -> bytes:
+def _opened(file: str) -> BinaryIO:
     """A regular file, or a pipe that the shell made; a named pipe could make us wait for ever."""
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    with os.fdopen(descriptor, "rb") as stream:
-        mode = os.fstat(descriptor).st_mode
-        is_pipe = stat.S_ISFIFO(mode) and file.startswith(_DESCRIPTORS)
-        if not stat.S_ISREG(mode) and not is_pipe:
-            raise OSError(None, "it is not a regular file; a command's output can be given as standard input (-)")
-        os.set_blocking(descriptor, True)
-        return stream.read(_MOST_BYTES + 1)
+    mode = os.fstat(descriptor).st_mode
+    is_pipe = stat.S_ISFIFO(mode) and file.startswith(_DESCRIPTORS)
+    if not stat.S_ISREG(mode) and not is_pipe:
+        os.close(descriptor)
+        raise OSError(None, "it is not a regular file; a command's output can be given as standard input (-)")
+    os.set_blocking(descriptor, True)
+    return os.fdopen(descriptor, "rb")
 
 
 def text_of(raw: bytes, file: str) -> str:
-    """What the tool printed. Raises UsageError for what is no text."""
-    name = name_of(file)
-    if raw.startswith((_GZIP, _XZ)):
-        raw = _unpacked(raw, name)
-    if raw.startswith((b"BZh", b"\x28\xb5\x2f\xfd")):
+    """What the tool printed, of bytes that may be packed. Raises UsageError for what is no text."""
+    pieces = _text_only(_unpacked(iter((raw,)), name_of(file)), name_of(file))
+    return b"".join(pieces).decode("utf-8-sig", errors="replace")
+
+
+def _text_only(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """The pieces. Raises UsageError where they are no text, or more than anybody reads: a small file may hold much."""
+    size = 0
+    for piece in pieces:
+        if not size:
+            _refuse_binary(piece, name)
+        if (place := piece.find(b"\0")) >= 0:
+            raise UsageError(
+                f"{name} is no text: byte {size + place} is a NUL",
+                hint="give the text that the tool printed on the terminal",
+            )
+        size += len(piece)
+        if size > _MOST_BYTES:
+            raise UsageError(f"{name} is larger than {_MOST_BYTES // 2**30} GiB", hint="give the log of one run")
+        yield piece
+
+
+def _refuse_binary(start: bytes, name: str) -> None:
+    if start.startswith((b"BZh", b"\x28\xb5\x2f\xfd")):
         raise UsageError(f"{name} is compressed", hint="unpack it first, like: zcat FILE | railwright explain -")
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         hint = "iconv -f UTF-16 -t UTF-8 FILE | railwright explain -"
         raise UsageError(f"{name} is UTF-16, which no tool prints by itself", hint=hint)
-    if (place := raw.find(b"\0")) >= 0:
-        raise UsageError(
-            f"{name} is no text: byte {place} is a NUL", hint="give the text that the tool printed on the terminal"
-        )
-    return raw.decode("utf-8-sig", errors="replace")
 
 
-def _unpacked(raw: bytes, name: str) -> bytes:
-    """What a .gz or .xz file holds, at most 16 MiB of it: a small file may hold very much. Raises UsageError."""
+def _unpacked(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """The pieces, unpacked where the first begins a .gz or .xz file. Raises UsageError."""
+    first = next(pieces, b"")
+    every = itertools.chain((first,), pieces)
+    if not first.startswith((_GZIP, _XZ)):
+        yield from every
+        return
     try:
-        unpacker = gzip.open if raw.startswith(_GZIP) else lzma.open
-        with unpacker(io.BytesIO(raw)) as stream:
-            found = stream.read(_MOST_BYTES + 1)
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        yield from _gunzip(every) if first.startswith(_GZIP) else _unxz(every)
+    except (EOFError, lzma.LZMAError, zlib.error) as error:
         raise UsageError(f"{name} cannot be unpacked: {error}", hint="give the whole file, or unpack it") from error
-    if len(found) > _MOST_BYTES:
-        raise UsageError(f"{name} is larger than 16 MiB, unpacked", hint="give the part with the table or the start")
-    return found
+
+
+def _gunzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Of one member after another, as gzip appends them."""
+    member = zlib.decompressobj(wbits=31)
+    for piece in pieces:
+        rest = piece
+        while rest:
+            if member.eof:
+                member = zlib.decompressobj(wbits=31)
+            yield member.decompress(rest, _PIECE)
+            rest = member.unused_data if member.eof else member.unconsumed_tail
+    if not member.eof:
+        raise EOFError("it ends before its end")
+
+
+def _unxz(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    stream = lzma.LZMADecompressor(memlimit=_MOST_MEMORY)
+    for piece in pieces:
+        rest = piece
+        while rest or not stream.needs_input:
+            if stream.eof:
+                return
+            yield stream.decompress(rest, _PIECE)
+            rest = b""
+    if not stream.eof:
+        raise EOFError("it ends before its end")
 
 
 def is_our_folder(file: str) -> bool:

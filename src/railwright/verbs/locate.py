@@ -180,7 +180,7 @@ def _truth(fabric: Fabric, text: str) -> tuple[Truth, int]:
     if words and all("=" in word for word in words):
         given = parse_draw(words)
         return draw(fabric, given), int(given["seed"])
-    raw = given_file.text_of(given_file.read(text), text)
+    raw = given_file.short_text(text)
     try:
         listed = msgspec.json.decode(raw, type=list[Fault])
     except msgspec.DecodeError as error:

@@ -7,7 +7,7 @@ its origin and a table is read from one origin only.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from railwright.errors import UsageError
@@ -17,6 +17,8 @@ from railwright.results.readers.prefixes import Prefixes, unwrapped
 MAX_CHARACTERS = 16 * 2**20
 MAX_LINES = 200_000
 MAX_LINE = 4096
+LEFT_OUT = "\x1e"
+"""A line of this and a number stands where lines were left out (`long_text`): the next line has that number."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
 _PREFIXES = (
@@ -67,7 +69,17 @@ def lines_of(text: str) -> list[Line]:
         )
     lines = text.split("\n")
     prefixes = Prefixes(lines)
-    return [_line(number, raw, prefixes) for number, raw in enumerate(lines, 1)]
+    return [_line(number, raw, prefixes) for number, raw in _numbered(lines)]
+
+
+def _numbered(lines: list[str]) -> Iterator[tuple[int, str]]:
+    number = 0
+    for line in lines:
+        if line.startswith(LEFT_OUT) and line[1:].isdecimal():
+            number = int(line[1:12]) - 1
+        else:
+            number += 1
+            yield number, line
 
 
 def _line(number: int, raw: str, prefixes: Prefixes) -> Line:

@@ -5,7 +5,7 @@ Versions 2.4 to 2.30 were looked up in NCCL's sources; `docs/nccl-log.md` says w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import Any
 
@@ -15,7 +15,7 @@ from railwright.errors import UsageError
 from railwright.results.readers import nccl_log_graph, nccl_log_messages
 from railwright.results.readers import nccl_log_model as model
 from railwright.results.readers.nccl_log_drafts import Drafts
-from railwright.results.readers.nccl_log_lines import Message, split
+from railwright.results.readers.nccl_log_lines import Message, messages_of
 from railwright.results.readers.nccl_log_messages import Driver, Fact, OfCommunicator
 
 MAX_FACTS = 200_000
@@ -45,12 +45,24 @@ def read(text: str) -> model.NcclLog:
     """The facts in the log. Raises UsageError when no NCCL line is found or when lines contradict each other."""
     if not recognises(text):
         raise UsageError(f"no NCCL INFO line in {text.count(chr(10)) + 1} lines", hint=_HINT)
+    return read_lines(enumerate(text.split("\n"), 1))
+
+
+def read_lines(lines: Iterable[tuple[int, str]]) -> model.NcclLog:
+    """The facts in lines with their numbers, of which none is held. Raises as `read` does."""
     reader = _Reader()
-    count = 0
-    for message in split(text):
+    last = count = 0
+
+    def counted() -> Iterator[tuple[int, str]]:
+        nonlocal last
+        for number, line in lines:
+            last = number
+            yield number, line
+
+    for message in messages_of(counted()):
         count += 1
         reader.take(message)
-    return reader.finish(lines=text.count("\n") + 1, messages=count)
+    return reader.finish(lines=last, messages=count)
 
 
 class _Reader:

@@ -78,6 +78,8 @@ class TuningTable:
 
     def take(self, message: Message) -> bool:
         """Whether the message was a line of the first such table."""
+        if "|" not in message.text:
+            return False
         cells = message.text.rstrip().rstrip("|").split("|")[:64]
         if len(cells) < 2 or (self._owner is not None and owner(message) != self._owner):
             return False
@@ -102,7 +104,7 @@ class TuningTable:
 
 def begin(message: Message) -> SystemTable | None:
     """A new table where the message is its heading (`maxWidth` up to 2.12)."""
-    found = _BEGIN.match(message.text.lstrip())
+    found = _BEGIN.match(message.text.lstrip()) if "===" in message.text else None
     return SystemTable(message, *found.groups()) if found else None
 
 

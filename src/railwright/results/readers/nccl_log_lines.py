@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from railwright.errors import UsageError
-
-MAX_MESSAGES = 2_000_000
 _MAX_MESSAGE = 4096
 _MAX_PREFIX = 300
 _MAX_OUTPUT = 40
@@ -59,28 +56,30 @@ class _Piece(NamedTuple):
 
 
 def split(text: str) -> Iterator[Message]:
-    """All messages, in order. Raises UsageError when there are more than MAX_MESSAGES."""
+    """All messages of a text, in order."""
+    return messages_of(enumerate(text.split("\n"), 1))
+
+
+def messages_of(lines: Iterable[tuple[int, str]]) -> Iterator[Message]:
+    """All messages of lines with their numbers, in order."""
     hosts: set[str] = set()
-    count = 0
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in lines:
         if "NCCL " not in line:
             continue
         pieces = _pieces(line)
         if not pieces and (bare := _BARE_VERSION.search(line[:200])):
             yield Message(number, "", 0, 0, None, False, bare[1])
         for piece in pieces:
-            count += 1
-            if count > MAX_MESSAGES:
-                raise UsageError(
-                    f"line {number} is beyond {MAX_MESSAGES} NCCL messages",
-                    hint="give the log of one run, or only the lines up to the first operation",
-                )
             if piece.text:
                 yield _message(number, piece, hosts)
 
 
 def _pieces(line: str) -> list[_Piece]:
     """The messages of one line. There are several where two processes wrote at the same time."""
+    only = line.find("NCCL ")
+    if line.startswith("INFO ", only + 5) and line.find("NCCL ", only + 5) < 0:  # nearly every line
+        before, start = line[max(0, only - _MAX_PREFIX) : only], only + len("NCCL INFO ")
+        return [_Piece(before, warn=False, text=line[start : start + _MAX_MESSAGE].rstrip())]
     marks = list(itertools.islice(_MARK.finditer(line), _MAX_ON_LINE + 1))
     pieces: list[_Piece] = []
     for place, mark in enumerate(marks[:_MAX_ON_LINE]):

@@ -171,7 +171,10 @@ _Reading = Callable[[re.Match[str], Message], Sequence[Fact]]
 def facts(message: Message) -> Sequence[Fact]:
     """The facts in a message whose text has no leading spaces; none where no pattern fits."""
     word = message.text.split(" ", 1)[0].split("/", 1)[0]
-    for pattern, read in _KINDS.get(word, _OTHERS):
+    kinds = _KINDS.get(word)
+    if kinds is None and _MAY_BE_OTHER.match(message.text) is None:
+        return ()
+    for pattern, read in kinds or _OTHERS:
         if found := pattern.match(message.text):
             return read(found, message)
     return ()
@@ -338,4 +341,6 @@ _KINDS: dict[str, list[tuple[re.Pattern[str], _Reading]]] = {
     "Connected": [(_PXN, _is(Pxn))],
 }
 """The kinds of messages by their first word. The first pattern that fits counts."""
+_MAY_BE_OTHER = re.compile(r"(?:nccl\w{0,36} )?comm 0x|NCCL_|\d{1,4} coll |(?:\w{1,30}: )?\d{1,19} Bytes -> Algo ")
+"""How each of `_OTHERS` begins. Most messages are none of them, and a log may have millions."""
 _OTHERS = [(_INIT, _init), (_NODES, _is(Nodes)), (_SETTING, _setting), (_CHOICE, _choice), (_COUNTS, _is(Counts))]

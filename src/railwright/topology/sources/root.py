@@ -308,7 +308,7 @@ class CapturedRoot(Root):
     def __init__(self, files: DirectoryRoot | ArchiveRoot) -> None:
         super().__init__(files.name)
         self._files = files
-        self.refused = [*files.refused]
+        self.refused: list[Unreadable] = [*files.refused]
         self.manifest = Manifest()
         raw = files.read_bytes(MANIFEST)
         if isinstance(raw, bytes):
