@@ -72,6 +72,8 @@ def band_s(
     """(shortest, longest) seconds to expect, between the algbw `slow` and `fast` of large sizes, in bytes/s.
 
     Bandwidth is reached slowly: healthy machines still gain a little with each doubling up to 8 GiB.
+    Latency and bandwidth are off by causes that have nothing in common, so how far each end is from the middle is the
+    root of the sum of their squares, not their sum. Not so on EFA: which of two latencies counts there is not known.
     """
     halvings = min(max(math.log2(_RAMP_FROM_BYTES.value / size_bytes), 0.0), _MOST_HALVINGS.value)
     slow *= 1 - _RAMP.value * halvings
@@ -79,9 +81,19 @@ def band_s(
     shorter, longer = (one.value for one in (_SPREAD_BETWEEN if cluster.hosts > 1 else _SPREAD_INSIDE))
     if told:
         shorter = longer = _SPREAD_OF_PLUGIN.value
-    ends = (fast, _End(1 / shorter, least, 1 + _SPARE.value)), (slow, _End(longer, told, 1 - _SPARE.value))
-    shortest, longest = (_time_s(cluster, collective, algorithm, size_bytes, rate, protocol, end) for rate, end in ends)
-    return shortest, longest
+
+    def seconds(rate: float, end: _End) -> float:
+        return _time_s(cluster, collective, algorithm, size_bytes, rate, protocol, end)
+
+    more, less = 1 + _SPARE.value, 1 - _SPARE.value
+    shortest, longest = seconds(fast, _End(1 / shorter, least, more)), seconds(slow, _End(longer, told, less))
+    if told:
+        return shortest, longest
+    usual = math.sqrt(fast * slow)
+    middle = seconds(usual, _End())
+    sooner = math.hypot(middle - seconds(fast, _End(spare=more)), middle - seconds(usual, _End(1 / shorter)))
+    later = math.hypot(seconds(slow, _End(spare=less)) - middle, seconds(usual, _End(longer)) - middle)
+    return max(shortest, middle - sooner), min(longest, middle + later)
 
 
 def latency_s(cluster: Cluster, collective: str, algorithm: str, protocol: str, size_bytes: float = 1) -> float:
