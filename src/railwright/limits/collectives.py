@@ -183,7 +183,7 @@ def at_size(
     All by the protocol that is named, else by whichever NCCL is the fastest with at that size.
     The limit needs no latency: no size can be faster than its bytes allow.
     """
-    usable = _usable(found)
+    usable = _choices(cluster, _usable(found), size_bytes)
     limit = best_of(found).algbw_bytes_per_s.limit
     likely = max(usable, key=lambda one: _middle(cluster, collective, one, size_bytes, protocol))
     bands = [_at(cluster, collective, one, size_bytes, protocol) for one in _near(cluster, collective, usable, likely,
@@ -233,6 +233,17 @@ def _near(
     if likely.name == "tree" and large and domains(cluster) == 2:
         found += [one for one in usable if one.name == "ring" and one not in found]
     return found or [likely]
+
+
+def _choices(cluster: Cluster, usable: tuple[Algorithm, ...], size_bytes: int | None) -> tuple[Algorithm, ...]:
+    """What NCCL chooses from: inside one domain no tree for large sizes, as it plans that with a share of the ring's.
+
+    Where the ring's way over sockets is the narrowest link a tree could be faster, but is not taken.
+    """
+    large = size_bytes is None or size_bytes >= _LARGE_BYTES.value
+    ring = any(one.name == "ring" for one in usable)
+    skipped = "tree" if ring and large and domains(cluster) == 1 else ""
+    return tuple(one for one in usable if one.name != skipped)
 
 
 def _middle(cluster: Cluster, collective: str, one: Algorithm, size_bytes: int | None, protocol: str) -> float:

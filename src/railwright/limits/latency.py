@@ -16,6 +16,7 @@ from railwright.limits.sources import (
     NCCL_BUFFSIZE,
     NCCL_LATENCY,
     NCCL_TUNING,
+    PCIE_RAMP_MEASURED,
     RAMP_MEASURED,
 )
 from railwright.limits.traffic import domain_hosts
@@ -29,6 +30,7 @@ _CHUNK_BYTES = Constant(4 * 1024 * 1024 / 8, "bytes of a step: NCCL_BUFFSIZE / 8
 _LAUNCH_US = Constant(12.0, "us from one operation's start to the next's, besides", HOST_SMALL_MEASURED)
 _OF_MODEL = Constant(0.35, "of NCCL's latency, in one host", HOST_SMALL_MEASURED)
 _RAMP = Constant(0.036, "of the bandwidth lost at most for each halving below 8 GiB", RAMP_MEASURED)
+_RAMP_PCIE = Constant(0.01, "of the bandwidth lost at most for each halving, PCIe alone", PCIE_RAMP_MEASURED)
 _RAMP_FROM_BYTES = Constant(8 * 2**30, "bytes", RAMP_MEASURED)
 _MOST_HALVINGS = Constant(10, "halvings that are counted", RAMP_MEASURED)
 _SPARE = Constant(0.1, "of NCCL's caps, either way", NCCL_LATENCY)
@@ -76,7 +78,8 @@ def band_s(
     root of the sum of their squares, not their sum. Not so on EFA: which of two latencies counts there is not known.
     """
     halvings = min(max(math.log2(_RAMP_FROM_BYTES.value / size_bytes), 0.0), _MOST_HALVINGS.value)
-    slow *= 1 - _RAMP.value * halvings
+    over_pcie = cluster.hosts == 1 and not cluster.host.joins_gpus
+    slow *= 1 - (_RAMP_PCIE if over_pcie else _RAMP).value * halvings
     least, told = tuning.network_us(cluster)
     shorter, longer = (one.value for one in (_SPREAD_BETWEEN if cluster.hosts > 1 else _SPREAD_INSIDE))
     if told:

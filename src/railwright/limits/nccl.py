@@ -15,7 +15,7 @@ from railwright.limits.flow_graph import Resource
 from railwright.limits.limit import Constant
 from railwright.limits.traffic import compute_major, domain_hosts
 from railwright.topology.cluster import Cluster
-from railwright.topology.devices import Device, EthernetLink, NvlinkLink, PcieLink, SmpLink, XgmiLink
+from railwright.topology.devices import Device, EthernetLink, NvlinkLink, PcieLink, SmpLink, Topology, XgmiLink
 
 # NVLink generation -> NCCL's planning rate of one link
 _NVLINK: dict[int, Constant] = {
@@ -54,13 +54,28 @@ TCP_BAND = (
 _ALL_TO_ALL_LOW = Constant(0.75, "of a port's payload rate, many peers at once", sources.P5_ALL_TO_ALL)
 # NCCL plans PCIe with 12, 24, 48 GB/s for Gen3, 4, 5 x16: this share of its raw rate
 _PCIE_LOW = Constant(48 / 63.02, "of the raw rate", sources.NCCL_TOPO)
-_SOCKETS: dict[str, Constant] = {
-    "Broadwell": Constant(6e9, "bytes/s, GPU to GPU", sources.NCCL_TOPO),
-    "Skylake": Constant(10e9, "bytes/s, GPU to GPU", sources.NCCL_TOPO),
-    "Sapphire Rapids": Constant(22e9, "bytes/s, GPU to GPU", sources.NCCL_TOPO),
-    "Emerald Rapids": Constant(40e9, "bytes/s, GPU to GPU", sources.NCCL_TOPO),
-    "AMD": Constant(16e9, "bytes/s, GPU to GPU", sources.NCCL_TOPO),
-    "Arm": Constant(6e9, "bytes/s, GPU to GPU", sources.NCCL_TOPO),
+# class of CPU -> what GPUs exchange across its sockets: NCCL's planning rate, and what was seen at most
+_SOCKETS: dict[str, tuple[Constant, Constant]] = {
+    name: (Constant(low, "bytes/s, GPU to GPU", sources.NCCL_TOPO), Constant(high, "bytes/s, GPU to GPU, high", seen))
+    for name, low, high, seen in (
+        ("Broadwell", 6e9, 14.4e9, sources.CROSS_NUMA_MEASURED),
+        ("Skylake", 10e9, 24e9, sources.CROSS_NUMA_MEASURED),
+        ("Sapphire Rapids", 22e9, 52.8e9, sources.CROSS_NUMA_MEASURED),
+        ("Emerald Rapids", 40e9, 96e9, sources.CROSS_NUMA_MEASURED),
+        ("Zen 2", 16e9, 25e9, sources.ROME_SOCKETS_MEASURED),
+        ("Zen 3 or 4", 16e9, 43e9, sources.CROSS_NUMA_MEASURED),
+        ("AMD", 16e9, 56e9, sources.CROSS_NUMA_MEASURED),
+        ("Arm", 6e9, 14.4e9, sources.CROSS_NUMA_MEASURED),
+    )
+}
+# class of CPU -> the same where data goes through host memory
+_SOCKETS_THROUGH_MEMORY = {
+    "Sapphire Rapids": Constant(25e9, "bytes/s, GPU to GPU through host memory, low", sources.NO_P2P_MEASURED)
+}
+# AMD's family and the least model of each class, the newest first
+_AMD_MODELS: dict[str, tuple[Constant, Constant]] = {
+    name: (Constant(family, "family", sources.LINUX_ZEN), Constant(model, "model", sources.LINUX_ZEN))
+    for name, family, model in (("AMD", 26, 0), ("Zen 3 or 4", 25, 0), ("Zen 2", 23, 48))
 }
 # Intel model numbers of family 6, the least of each class
 _INTEL_MODELS: dict[str, Constant] = {
@@ -69,12 +84,11 @@ _INTEL_MODELS: dict[str, Constant] = {
     "Skylake": Constant(85, "model", sources.NCCL_TOPO),
     "Broadwell": Constant(0, "model", sources.NCCL_TOPO),
 }
-_ACROSS_SOCKETS_HIGH = Constant(2.4, "of NCCL's planning rate", sources.CROSS_NUMA_MEASURED)
 _ACROSS_CPU_LOW = Constant(16e9, "bytes/s between PCIe devices through a CPU", sources.NCCL_412)
 _GPUS_ACROSS_CPU = Constant(0.55, "of a GPU's PCIe link, to another through a CPU", sources.CROSS_NUMA_MEASURED)
 _WITHOUT_PEERS = (
-    Constant(0.4, "of a GPU's PCIe link, through host memory, low", sources.NO_P2P_MEASURED),
-    Constant(0.75, "of a GPU's PCIe link, through host memory, high", sources.NO_P2P_MEASURED),
+    Constant(0.45, "of a GPU's PCIe link, through host memory, low", sources.NO_P2P_MEASURED),
+    Constant(0.66, "of a GPU's PCIe link, through host memory, high", sources.NO_P2P_MEASURED),
 )
 _C2C_SHARE = Constant(0.8, "of the rate, low", sources.P2C_MEASURED)
 
@@ -100,6 +114,7 @@ class Bands:
         self._reducing = algorithm in ("nvls", "nvlstree", "collnet")
         self._no_peers = any(one.facts.get("peer_to_peer") is False for one in self._host.of_kind("host"))
         self._through_memory = case.through_memory or self._no_peers
+        self._nics_below_switches = _every_gpu_has_a_nic_at_its_switch(self._host)
         self._share = TREE_SHARE.value if algorithm == "tree" else 1.0
 
     def of(self, resource: Resource) -> Band:
@@ -165,8 +180,12 @@ class Bands:
         if resource.link.protocol == SmpLink(name="in socket"):
             return Band(math.inf if self._through_memory else _ACROSS_CPU_LOW.value, math.inf)
         cpu = self._host.device(resource.link.a)
-        planned = _SOCKETS.get(_cpu_class(cpu)) if cpu else None
-        return _UNKNOWN if planned is None else Band(planned.value, planned.value * _ACROSS_SOCKETS_HIGH.value)
+        name = _cpu_class(cpu) if cpu else ""
+        if name not in _SOCKETS:
+            return _UNKNOWN
+        low, high = _SOCKETS[name]
+        through_memory = _SOCKETS_THROUGH_MEMORY.get(name) if self._no_peers else None
+        return Band((through_memory or low).value, high.value)
 
     def _inside_cpu(self, resource: Resource) -> Band:
         """Peer-to-peer through a root complex; a Grace CPU passes its GPU's traffic at the full rate (P2C)."""
@@ -176,8 +195,8 @@ class Bands:
         return Band(max(_ACROSS_CPU_LOW.value, self._between_gpus()) if crosses else math.inf, math.inf)
 
     def _between_gpus(self) -> float:
-        """What GPUs of one host exchange through a CPU at least: a share of their own links; 0 where NICs take part."""
-        if self._case.cluster.hosts > 1:
+        """What GPUs exchange through a CPU at least: a share of their links; 0 where it passes on NICs' data too."""
+        if self._case.cluster.hosts > 1 and not self._nics_below_switches:
             return 0.0
         links = [link.protocol for link in self._host.links if link.b in self._gpus]
         rates = [pcie.raw_rate(one.gt_per_s or 0.0, one.width or 0) for one in links if isinstance(one, PcieLink)]
@@ -190,14 +209,32 @@ def tree_cap(cluster: Cluster, algorithm: str) -> tuple[float, float] | None:
     return None if math.isinf(most) else ((1 - _CAP_SPARE.value) * most, (1 + _CAP_SPARE.value) * most)
 
 
+def _every_gpu_has_a_nic_at_its_switch(host: Topology) -> bool:
+    """Whether no GPU needs a CPU to reach a NIC."""
+    switches = {switch.id for switch in host.of_kind("pcie_switch")}
+    near = {kind: {link.a for link in host.links if link.b in ids} for kind, ids in (
+        ("gpu", {gpu.id for gpu in host.of_kind("gpu")}),
+        ("nic", {part.id for kind in ("nic", "card") for part in host.of_kind(kind)}),
+    )}  # fmt: skip
+    return near["gpu"] <= switches & near["nic"]
+
+
 def _cpu_class(cpu: Device) -> str:
-    """NCCL's class of a CPU, by vendor, architecture and model (src/graph/topo.cc)."""
+    """The class of a CPU: NCCL's (src/graph/topo.cc), and AMD's by generation."""
     facts = cpu.facts
     if facts.get("architecture") == "arm64":
         return "Arm"
+    family, model = facts.get("family"), facts.get("model")
     if facts.get("vendor") == "AuthenticAMD":
-        return "AMD"
-    model = facts.get("model")
+        known = isinstance(family, int) and isinstance(model, int)
+        return next(
+            (
+                name
+                for name, least in _AMD_MODELS.items()
+                if known and (family, model) >= tuple(one.value for one in least)
+            ),
+            "AMD",
+        )
     if facts.get("vendor") != "GenuineIntel" or not isinstance(model, int):
         return ""
     return next(name for name, least in _INTEL_MODELS.items() if model >= least.value)

@@ -76,7 +76,18 @@ P5_ALL_TO_ALL = Source(
 )
 NCCL_412 = Source("NCCL issue 412", "16 GB/s is normal where NIC and GPU meet at the CPU")
 CROSS_NUMA_MEASURED = Source(
-    "p2pBandwidthLatencyTest of RTX PRO 6000 across sockets", "39 to 51 GB/s, where NCCL plans 16 to 22"
+    "p2pBandwidthLatencyTest of RTX PRO 6000, testdata/calibration/pcie.csv",
+    "across sockets 32 to 39 GB/s with Zen 4 and 37 to 51 with Zen 5, where NCCL plans 16: 2.4 times the plan for CPUs"
+    " that nobody showed; within a socket 52 to 57 GB/s",
+)
+ROME_SOCKETS_MEASURED = Source(
+    "p2pBandwidthLatencyTest of 8 A40, two EPYC 7302, nccl-tests issue 74",
+    "across sockets 19.6 to 20.8 GB/s each way at once; a fifth above",
+)
+LINUX_ZEN = Source("Linux 6.12", "arch/x86/kernel/cpu/amd.c, families and models of Zen 1 to 5")
+PCIE_RAMP_MEASURED = Source(
+    "NCCL ring of 8 RTX PRO 6000 below two switches, testdata/calibration/pcie.csv",
+    "45.6 GB/s at 64 MiB, 46.4 at 1 GiB: 0.5 % a halving; twice that",
 )
 AMD_XGMI = Source(
     "AMD ROCm blog 2025-03-02, RCCL Bandwidth and xGMI Performance on MI300X",
@@ -119,8 +130,9 @@ RDMA_MEASURED = Source(
     "392.1 Gb/s of 392.2, 98.01 of 98.04, 97.28 of 98: full messages reach the payload rate; 5 % below",
 )
 NO_P2P_MEASURED = Source(
-    _TWO_H200,
-    "all_reduce with NCCL_P2P_DISABLE=1: 28 GB/s; with NCCL_SHM_DISABLE=1 too: 3.5 GB/s over loopback sockets",
+    f"{_TWO_H200}, and 8 RTX 5090 on two Xeon 8480+, NCCL issue 1639",
+    "without peer-to-peer all_reduce 28 GB/s, 28 with 8 and 35 with 4 GPUs, of 57.5; with NCCL_SHM_DISABLE=1 too"
+    " 3.5 GB/s over loopback sockets",
 )
 CHANNELS_MEASURED = Source(_TWO_H200, "all_reduce with NCCL_MAX_NCHANNELS=2: 41.7 GB/s")
 NCCL_P2P = Source(
