@@ -248,3 +248,23 @@ def test_a_copy_inside_a_captured_gpu_is_held_by_its_bus_and_clock(railwright) -
 def test_a_copy_inside_a_memory_whose_channels_nobody_knows_is_no_misuse() -> None:
     status, done = limits("--from", PROBED, "memory0>memory0")
     assert (status, "memory channels and their rate cannot be read" in done.stdout) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["GB200", "NVL72"], "gb200-nvl72"),
+        (["--host", "GB200", "NVL72", "nics=2"], "gb200-nvl72 nics=2"),
+        (["--host", "DGX", "H100"], "dgx-h100"),
+    ],
+)
+def test_a_name_of_several_words_needs_no_quotes(words, name):
+    found = CliRunner().invoke(cli, ["limits", *words, "--collective", "all_reduce", "--count", "2"])
+    assert found.exit_code == 0, found.output
+    assert found.output.startswith(f"all_reduce on 2 hosts of {name},")
+
+
+def test_a_word_that_completes_no_name_is_a_path_that_is_none():
+    found = CliRunner().invoke(cli, ["limits", "--host", "hgx-h100", "gpu0"])
+    assert isinstance(found.exception, RailwrightError)
+    assert "not a path: 'gpu0'" in str(found.exception)

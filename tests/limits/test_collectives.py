@@ -203,6 +203,17 @@ def test_a_rack_of_one_nvlink_domain_needs_no_network():
     assert limit("gb200-nvl72", 36, "all_to_all").bottleneck[0].what == "NIC port"
 
 
+@pytest.mark.parametrize("racks", [2, 4])
+def test_nvlstree_over_racks_shares_the_nics_of_all_trays(racks):
+    """The ports of 18 trays carry together what a rack sends: all once in a pair, twice in the middle of a tree."""
+    found = limit("gb200-nvl72 nic-rate=25Gb/s", 18 * racks, "all_reduce", "nvlstree")
+    ports = 72 * 25e9 / 8 * 4096 / (4096 + 26)
+    ranks = 72 * racks
+    sent = 1 if racks == 2 else 2
+    assert found.bottleneck[0].what == "NIC port"
+    assert found.busbw_bytes_per_s.limit == pytest.approx(ports / sent * 2 * (ranks - 1) / ranks, rel=1e-3)
+
+
 def test_a_port_of_unknown_rate_is_an_error_that_names_it():
     from msgspec.structs import replace
 

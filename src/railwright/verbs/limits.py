@@ -13,6 +13,7 @@ from railwright.limits.table import limits_of, paths_that_matter
 from railwright.report.collective_text import render_collective
 from railwright.report.limits_text import render_limits
 from railwright.topology.cluster import Cluster
+from railwright.topology.shapes import canonical_name
 from railwright.units import parse_size
 from railwright.verbs.cluster import the_cluster
 
@@ -29,6 +30,7 @@ def limits(
     as_json: bool,
 ) -> int:
     """Print the limits that were asked for; the exit status. Raises UsageError for options that exclude each other."""
+    machine, paths = _named(machine, paths)
     if collective is None and (algorithm != "auto" or size is not None):
         raise UsageError("--algorithm and --size belong to a collective", hint="give --collective all_reduce")
     if paths and (between or collective):
@@ -41,6 +43,17 @@ def limits(
     if collective is not None:
         return _collective(cluster, collective, algorithm, size, as_json=as_json)
     return _paths(cluster, paths, between, as_json=as_json)
+
+
+def _named(machine: str | None, words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """The machine and the paths, where a name of several words came without quotes: `limits GB200 NVL72 nics=2`.
+
+    No path is without a `>`, so that such words are no paths; they are left as they are where they name no shape.
+    """
+    said = [*(machine or "").split(), *(word for word in words if ">" not in word)]
+    if canonical_name(" ".join(word for word in said if "=" not in word)) is None:
+        return machine, words
+    return " ".join(sorted(said, key=lambda word: "=" in word)), tuple(word for word in words if ">" in word)
 
 
 def _collective(cluster: Cluster, collective: str, algorithm: str, size: str | None, *, as_json: bool) -> int:
