@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from railwright.diagnosis.localise import trial
+from railwright.diagnosis.localise.latency import HopClass, Latency, PairTime, SlowPair
 from railwright.diagnosis.localise.records import Suspect
 from railwright.locate.search import Located, PairSeen
 from railwright.report.locate_html import render_located_html
@@ -69,3 +72,21 @@ def test_rows_are_leaves_where_there_are_too_many_ports() -> None:
     matrix = matrix_of(found, map_of(found).leaf_of)
     assert (matrix.what, matrix.names) == ("leaf", ("leaf0", "leaf1"))
     assert "leaf0 to leaf1: 100%" in render_located_html(found)
+
+
+def test_round_trips_stand_in_a_matrix_by_hop_class_and_the_late_pair_is_marked() -> None:
+    pairs = [pair("host0:r0", f"host{n}:r0", 1.0, "leaf0") for n in (1, 2)]
+    times = tuple(
+        PairTime(source=f"host{one}:r0", destination=f"host{other}:r0", switches=hops, seconds=seconds, tries=2)
+        for one, other, hops, seconds in ((0, 1, 1, 20e-6), (0, 2, 3, 51e-6), (2, 0, 3, 300e-6))
+    )
+    classes = tuple(HopClass(switches=hops, pairs=2, median_s=20e-6 * hops, spread_s=1e-6) for hops in (1, 3))
+    late = SlowPair(source="host2:r0", destination="host0:r0", switches=3, round_trip_s=300e-6, tries=2, times=5.0)
+    page = render_located_html(
+        replace(located(*pairs), latency=Latency(classes=classes, slow_pairs=(late,), pairs=times))
+    )
+    drawn = page[page.index("Pairs: round trip") :]
+    assert [drawn.count(f'class="{style}"><title>host') for style in ("t0", "t1", "m3")] == [1, 1, 1]
+    for words in ("20.0 us", "60.0 us", "below one leaf", "host2:r0 to host0:r0: 300 us, 5 times its class"):
+        assert words in drawn, words
+    assert "round trip, in" not in render_located_html(located(pair("host0:r0", "host1:r0", 1.0, "leaf0")))

@@ -45,6 +45,7 @@ COMMAND = command(
         type=click.Choice(["leaf", "pair"]),
         help="Also every route between leaves, or between all pairs of ports.",
     ),
+    option("--latency", is_flag=True, help="Also the round trip of every pair of ports, twice, by hop class."),
     option("--most-rounds", type=click.IntRange(1), default=2000, show_default=True, help="Refuse a longer cover."),
     option("--baselines", "with_baselines", is_flag=True, help="Beside other ways to search."),
     option("--seed", type=click.IntRange(0, 2**32), help="Of schedule and disturbances.  [that of the faults, 0]"),

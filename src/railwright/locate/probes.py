@@ -17,6 +17,7 @@ from railwright.benchmarks.job import Job, Launch, Machine
 from railwright.benchmarks.options import Options
 from railwright.benchmarks.sockets import pinned_flows
 from railwright.benchmarks.sockets.pinned_flows import NO_WAY, Flows, Wanted
+from railwright.diagnosis.localise import latency
 from railwright.diagnosis.localise.fabric import Path
 from railwright.diagnosis.localise.flows import Flow, Round
 from railwright.diagnosis.localise.procedure import Phase
@@ -33,7 +34,7 @@ _LONG_PACKETS, _LONG_PART = 6, 0.02
 """At this part of the rate, so that a link that is slow tenfold takes them."""
 _HEADER_BYTES = 48
 """Of IPv6 and UDP; IPv4's are shorter."""
-_COVER_STREAM_S = 0.8
+_COVER_STREAM_S, _SHORTEST_STREAM_S = 0.8, 0.02
 _SILENCE_S = 25.0
 _STEP_S = 10.0
 _FASTEST = 0.9
@@ -55,6 +56,8 @@ class Seen(msgspec.Struct, kw_only=True):
     long_lost: int | None = None
     """Of 6 packets of the whole MTU; None where none was sent."""
     bandwidth_bytes_per_s: float | None = None
+    round_trip_s: float | None = None
+    """Of a first packet on the idle path, the fastest of a few."""
     trouble: str = ""
 
     def sign(self, flow: Flow) -> Sign:
@@ -164,7 +167,7 @@ class RankProbes:
         place_of = {fabric.hosts.index(host): rank for rank, host in enumerate(ranks)}
         found = [[Seen(trouble=NOT_ASKED) for _ in one.flows] for one in phase]
         rounds = [tuple(self._wanted(one, place_of)) for one in phase]
-        case = self._case(tuple(rounds), phase[0].purpose.startswith("cover"))
+        case = self._case(tuple(rounds), phase[0].purpose)
         cpus = tuple(sorted(os.sched_getaffinity(0)))
         topology = Topology(name="fabric", source="live", devices=(), links=())
         reach = self.place.reach
@@ -209,7 +212,7 @@ class RankProbes:
             )
         return found
 
-    def _case(self, rounds: tuple[tuple[Wanted, ...], ...], is_cover: bool) -> Flows:
+    def _case(self, rounds: tuple[tuple[Wanted, ...], ...], purpose: str) -> Flows:
         case, place = Flows(rounds=rounds, names=self.place.names), self.place
         if place.mtu_bytes is not None and place.rate_bits_per_s is not None:
             case = msgspec.structs.replace(
@@ -218,7 +221,9 @@ class RankProbes:
                 long_bytes=place.mtu_bytes - _HEADER_BYTES,
                 long_interval_s=place.mtu_bytes * 8 / (_LONG_PART * place.rate_bits_per_s),
             )
-        return msgspec.structs.replace(case, packets=0, stream_s=_COVER_STREAM_S) if is_cover else case
+        if purpose == latency.PURPOSE:
+            return msgspec.structs.replace(case, names={}, packets=0, stream_s=_SHORTEST_STREAM_S)
+        return msgspec.structs.replace(case, packets=0, stream_s=_COVER_STREAM_S) if purpose[:5] == "cover" else case
 
     def _read(self, results: list[Result], rounds: list[tuple[Wanted, ...]], found: list[list[Seen]]) -> None:
         """Join what the two ends of each flow said."""
@@ -254,6 +259,8 @@ class RankProbes:
         if seen.sent and self.place.mtu_bytes is not None:
             # What its own port refuses never left: that is a setting of the sender, and told by what comes back to it.
             seen.long_lost = _LONG_PACKETS - int(got.get("long_received", 0)) - int(told["long_refused"])
+        if "round_trip_s" in told:
+            seen.round_trip_s = float(told["round_trip_s"])
         if received is not None and received.samples:
             seen.bandwidth_bytes_per_s = received.samples[0]
         return seen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -12,14 +12,16 @@ from random import Random
 import msgspec
 
 from railwright.diagnosis.localise.cover import CoverKind, RouteCover
+from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Round
+from railwright.diagnosis.localise.latency import Latency, RoundTrip, latency_of, latency_rounds
 from railwright.diagnosis.localise.procedure import Phase, Rounds, carry_out, locate
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.trial import Tested, tested
 from railwright.errors import CannotJudge
 from railwright.locate.journal import Journal
 from railwright.locate.place import Place
-from railwright.locate.probes import RankProbes
+from railwright.locate.probes import RankProbes, Seen
 from railwright.locate.signs import all_suspects
 
 _LEAST_GAP = 0.1
@@ -59,6 +61,7 @@ class Located(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag
     """Flows that did not run: no port took the wanted path, or an end did not answer."""
     suspects: tuple[Suspect, ...]
     pairs: tuple[PairSeen, ...]
+    latency: Latency = Latency()
     set_aside: dict[str, str] = {}
     """Hosts that were silent, each with how; the others were measured without them."""
     cannot_tell: tuple[str, ...] = ()
@@ -73,6 +76,7 @@ def search(
     *,
     seed: int,
     cover: CoverKind | None,
+    latency: bool = False,
     tell: Callable[[str], None],
     journal: Path | None = None,
 ) -> Located:
@@ -92,11 +96,15 @@ def search(
             probes.take(phase, found)
 
         outcome = carry_out(locate(place.fabric, random, replace(rounds, least_gap=_LEAST_GAP), covering), measure)
+        of_latency = latency_rounds(place.fabric) if latency else []
+        times = (kept.next(of_latency) or probes.measure(of_latency)).rounds if of_latency else []
+    tries = [*_round_trips(place.fabric, probes.rounds, probes.seen), *_round_trips(place.fabric, of_latency, times)]
     ratios = [ratio for one in probes.rounds for ratio in one.ratio]
     if all(map(math.isnan, ratios)):
         why = next((seen.trouble for one in probes.seen for seen in one if seen.trouble), "no flow was planned")
         raise CannotJudge(f"no probe ran on {place.described}: {why}", hint="see whether the hosts reach each other")
     busy = place.busy(one.number for one in outcome.explanation.suspicions)
+    pairs = tuple(_pairs(place, probes))
     suspects = all_suspects(outcome, probes.signs(), probes.crossings(), busy, probes.set_aside)
     return Located(
         fabric=place.described,
@@ -110,7 +118,8 @@ def search(
         tested=tested(outcome),
         not_measured=sum(map(math.isnan, ratios)),
         suspects=tuple(suspects),
-        pairs=tuple(_pairs(place, probes)),
+        pairs=pairs,
+        latency=latency_of(tries),
         set_aside=probes.set_aside,
         cannot_tell=place.cannot_tell,
         resumed_phases=kept.read,
@@ -132,3 +141,11 @@ def _pairs(place: Place, probes: RankProbes) -> Iterable[PairSeen]:
                 lost=seen.sent - seen.received,
                 trouble=seen.trouble,
             )
+
+
+def _round_trips(fabric: Fabric, rounds: Sequence[Round], seen: Sequence[Sequence[Seen]]) -> Iterable[RoundTrip]:
+    for one, flows in zip(rounds, seen, strict=True):
+        for flow, what in zip(one.flows, flows, strict=True):
+            if what.round_trip_s is not None:
+                ends = fabric.node_name(flow.source), fabric.node_name(flow.destination)
+                yield RoundTrip(*ends, len(flow.path) - 1, what.round_trip_s)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import railwright
 from railwright.locate.search import Located
-from railwright.report.locate_svg import fabric_svg, matrix_svg
+from railwright.report.locate_svg import fabric_svg, matrix_svg, times_svg
 from railwright.report.locate_text import cost_rows, suspect_words
 from railwright.report.offline_page import as_it_is, render_page
 from railwright.units import count
@@ -26,6 +26,7 @@ def render_located_html(found: Located) -> str:
         "rows": list(cost_rows(found)),
         "fabric_svg": as_it_is(fabric_svg(found)),
         "matrix_svg": as_it_is(matrix_svg(found)),
+        "times_svg": as_it_is(times_svg(found)),
         "version": railwright.__version__,
     }
     return render_page("locate.html.j2", [], fields)

@@ -90,6 +90,28 @@ def matrix_of(found: Located, leaf_of: dict[str, str]) -> Matrix:
     return Matrix(tuple(names[:MOST_ROWS]), "leaf" if by_leaf else "port", cells)
 
 
+class Times(NamedTuple):
+    """The fastest round trip of each pair, with the number of its hop class, the nearest first."""
+
+    names: tuple[str, ...]
+    cells: dict[tuple[str, str], tuple[float, int]]
+    late: frozenset[tuple[str, str]]
+    """The pairs that are slower than their class."""
+
+
+def times_of(found: Located, leaf_of: dict[str, str]) -> Times:
+    """Of ports; empty where there are too many."""
+    ports = sorted(leaf_of, key=natural)
+    if len(ports) > MOST_ROWS:
+        return Times((), {}, frozenset())
+    classes = {one.switches: number for number, one in enumerate(found.latency.classes)}
+    cells = {
+        (one.source, one.destination): (one.seconds, classes[one.switches]) for one in reversed(found.latency.pairs)
+    }
+    late = frozenset((one.source, one.destination) for one in found.latency.slow_pairs)
+    return Times(tuple(ports), cells, late)
+
+
 def _worse(before: float | None, pair: PairSeen) -> float | None:
     if pair.ratio is None or before is None:
         return before if pair.ratio is None else pair.ratio

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from railwright.diagnosis.localise.records import Suspect
 from railwright.locate.search import Located
-from railwright.report.locate_map import Matrix, map_of, matrix_of, of_edge, suspected
+from railwright.report.locate_map import Matrix, map_of, matrix_of, of_edge, suspected, times_of
+from railwright.report.locate_text import hop_words
 from railwright.report.svg import MARGIN, WIDTH, Sheet
+from railwright.units import format_duration
 
 _ROW = 58.0
 _BOX_HEIGHT = 16.0
@@ -15,6 +19,9 @@ _STEPS = ((0.9, "m0"), (0.75, "m1"), (0.5, "m2"), (0.0, "m3"))
 """Shades of the matrix: at least this part of the rate."""
 _NAMES = 62.0
 _DIGITS_UP_TO = 16
+_TOP = 32.0
+_CLASSES = ("t0", "t1", "t2")
+"""Shades of hop classes, the nearest first."""
 
 
 def fabric_svg(found: Located) -> str:
@@ -79,42 +86,87 @@ def _short(name: str) -> str:
     return host[len(host.rstrip("0123456789")) :] or host
 
 
-def matrix_svg(found: Located) -> str:
-    """A row sends, a column receives; the lowest of all tries."""
+class _Grid(NamedTuple):
+    """Where the cells of a matrix are."""
+
+    sheet: Sheet
+    names: tuple[str, ...]
+    side: float
+
+    def place(self, row: int, column: int) -> tuple[float, float]:
+        """The upper left corner of a cell."""
+        return MARGIN + _NAMES + column * self.side, _TOP + row * self.side
+
+    def box(self, place: tuple[float, float], style: str, title: str, words: str) -> None:
+        """One cell; its words only where there is room."""
+        (x, y), gap = place, 0.5 if self.side > 4 else 0.0
+        side = self.side - 2 * gap
+        self.sheet.box(x + gap, y + gap, side, side, style, title=title)
+        if words and len(self.names) <= _DIGITS_UP_TO:
+            letters = "d" if style in ("m2", "m3") else "c"
+            self.sheet.text(x + self.side / 2, y + self.side / 2 + 3, words, letters, 5, anchor="middle")
+
+
+def _grid(names: tuple[str, ...], what: str) -> _Grid:
+    """A sheet with the names of rows and columns."""
     sheet = Sheet("locate")
+    side = min((WIDTH - 2 * MARGIN - _NAMES) / max(len(names), 1), 26.0)
+    grid = _Grid(sheet, names, side)
+    sheet.text(MARGIN, 12, f"{what} that sends: row; that receives: column", "s", 80)
+    for number, name in enumerate(names):
+        x, _ = grid.place(0, number)
+        _, y = grid.place(number, 0)
+        if side >= 10 or number % 4 == 0:
+            sheet.text(x + side / 2, _TOP - 4, _short(name), "s", 5, anchor="middle")
+        if side >= 7 or number % 4 == 0:
+            sheet.text(MARGIN + _NAMES - 4, y + side / 2 + 3, name, "s", 12, anchor="end")
+    sheet.y = _TOP + len(names) * side
+    return grid
+
+
+def matrix_svg(found: Located) -> str:
+    """A row sends, a column receives; the lowest rate of all tries."""
     matrix = matrix_of(found, map_of(found).leaf_of)
-    count = max(len(matrix.names), 1)
-    side = min((WIDTH - 2 * MARGIN - _NAMES) / count, 26.0)
-    top, left = 32.0, MARGIN + _NAMES
-    sheet.text(MARGIN, 12, f"{matrix.what} that sends: row; that receives: column", "s", 80)
-    for column, name in enumerate(matrix.names):
-        if side >= 10 or column % 4 == 0:
-            sheet.text(left + (column + 0.5) * side, top - 4, _short(name), "s", 5, anchor="middle")
+    grid = _grid(matrix.names, matrix.what)
     for row, source in enumerate(matrix.names):
-        y = top + row * side
-        if side >= 7 or row % 4 == 0:
-            sheet.text(left - 4, y + side / 2 + 3, source, "s", 12, anchor="end")
         for column, destination in enumerate(matrix.names):
-            _cell(sheet, matrix, (source, destination), (left + column * side, y), side)
-    sheet.y = top + count * side
-    _key(sheet)
-    return sheet.document(f"{found.fabric}: rates of pairs")
+            _cell(grid, matrix, (source, destination), grid.place(row, column))
+    words = ("90 % or more", "75 to 90 %", "50 to 75 %", "less", "did not run", "not tested")
+    _key(grid.sheet, ("m0", "m1", "m2", "m3", "lost", "none"), words)
+    return grid.sheet.document(f"{found.fabric}: rates of pairs")
 
 
-def _cell(sheet: Sheet, matrix: Matrix, ends: tuple[str, str], place: tuple[float, float], side: float) -> None:
-    (x, y), gap = place, 0.5 if side > 4 else 0.0
+def times_svg(found: Located) -> str:
+    """The fastest round trip of each pair in microseconds, by hop class; empty where none was measured."""
+    times = times_of(found, map_of(found).leaf_of)
+    if not times.cells:
+        return ""
+    grid = _grid(times.names, "port")
+    for row, source in enumerate(times.names):
+        for column, destination in enumerate(times.names):
+            ends = source, destination
+            if ends not in times.cells:
+                grid.box(grid.place(row, column), "none", f"{source} to {destination}: not tested", "")
+                continue
+            seconds, place = times.cells[ends]
+            style = "m3" if ends in times.late else _CLASSES[min(place, len(_CLASSES) - 1)]
+            title = f"{source} to {destination}: {format_duration(seconds)}"
+            grid.box(grid.place(row, column), style, title, f"{1e6 * seconds:.0f}")
+    classes = [hop_words(one.switches) for one in found.latency.classes][: len(_CLASSES)]
+    _key(grid.sheet, (*_CLASSES[: len(classes)], "m3", "none"), (*classes, "late for its class", "not tested"))
+    return grid.sheet.document(f"{found.fabric}: round trips of pairs")
+
+
+def _cell(grid: _Grid, matrix: Matrix, ends: tuple[str, str], place: tuple[float, float]) -> None:
     title = f"{ends[0]} to {ends[1]}"
     if ends not in matrix.cells:
-        sheet.box(x + gap, y + gap, side - 2 * gap, side - 2 * gap, "none", title=f"{title}: not tested")
+        grid.box(place, "none", f"{title}: not tested", "")
         return
     ratio = matrix.cells[ends]
-    style = "lost" if ratio is None else shade(ratio)
-    words = "did not run" if ratio is None else f"{ratio:.0%}"
-    sheet.box(x + gap, y + gap, side - 2 * gap, side - 2 * gap, style, title=f"{title}: {words}")
-    if len(matrix.names) <= _DIGITS_UP_TO:
-        digits = "\u00d7" if ratio is None else f"{100 * ratio:.0f}"
-        light = "d" if style in ("m2", "m3") else "c"
-        sheet.text(x + side / 2, y + side / 2 + 3, digits, light, 4, anchor="middle")
+    if ratio is None:
+        grid.box(place, "lost", f"{title}: did not run", "\u00d7")
+    else:
+        grid.box(place, shade(ratio), f"{title}: {ratio:.0%}", f"{100 * ratio:.0f}")
 
 
 def shade(ratio: float) -> str:
@@ -122,11 +174,10 @@ def shade(ratio: float) -> str:
     return next((style for least, style in _STEPS if ratio >= least), _STEPS[-1][1])
 
 
-def _key(sheet: Sheet) -> None:
+def _key(sheet: Sheet, styles: tuple[str, ...], words: tuple[str, ...]) -> None:
     sheet.y += 8
     x = float(MARGIN)
-    words = ("90 % or more", "75 to 90 %", "50 to 75 %", "less", "did not run", "not tested")
-    for style, text in zip(("m0", "m1", "m2", "m3", "lost", "none"), words, strict=True):
+    for style, text in zip(styles, words, strict=True):
         sheet.box(x, sheet.y, 9, 9, style)
         sheet.text(x + 12, sheet.y + 8, text, "s", 40)
         x += 20 + 4.6 * len(text)

@@ -76,10 +76,36 @@ def cost_rows(found: Located) -> Iterator[tuple[str, str]]:
     if found.not_measured:
         yield "not run", f"{count(found.not_measured, 'flow')}: no port took the wanted path, or an end was silent"
     yield "routing", found.routing
+    yield from _latency_rows(found)
     if found.resumed_phases:
         yield "resumed", f"{count(found.resumed_phases, 'launch', 'launches')} of an earlier run"
     for one in found.cannot_tell:
         yield "cannot tell", one
+
+
+_HOPS = {1: "below one leaf", 3: "across a spine", 5: "across a core"}
+_MOST_SLOW_PAIRS = 10
+
+
+def hop_words(switches: int) -> str:
+    """`across a spine`."""
+    return _HOPS.get(switches, f"over {switches} switches")
+
+
+def _latency_rows(found: Located) -> Iterator[tuple[str, str]]:
+    """The round trip of each hop class, and the pairs that are slower than theirs."""
+    latency = found.latency
+    for place, one in enumerate(latency.classes):
+        times = f"{format_duration(one.median_s)}, spread {format_duration(one.spread_s)}"
+        yield "" if place else "round trip", f"{times} {hop_words(one.switches)}, of {count(one.pairs, 'pair')}"
+    for slow in latency.slow_pairs[:_MOST_SLOW_PAIRS]:
+        took = f"{format_duration(slow.round_trip_s)}, {slow.times:g} times its class"
+        yield "late", f"{slow.source} to {slow.destination}: {took}, in all of {slow.tries} tries"
+    if latency.tried_once:
+        yield (
+            "",
+            f"{count(latency.tried_once, 'pair')} more looked late and had one try: see --latency",
+        )
 
 
 def _rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:

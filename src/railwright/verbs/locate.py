@@ -48,6 +48,7 @@ def locate(
     rounds: int,
     confirm: int,
     cover: CoverKind | None,
+    latency: bool,
     most_rounds: int,
     with_baselines: bool,
     seed: int | None,
@@ -59,8 +60,8 @@ def locate(
     if sum(one is not None for one in (lab, hosts, fabric)) != 1:
         hint = "give one of --hosts HOST,HOST, --lab NAME and --simulate FABRIC"
         raise UsageError("what to search is not clear", hint=hint)
-    if fabric is not None and (resume or output):
-        what = "--resume" if resume else "--output"
+    if fabric is not None and (resume or output or latency):
+        what = "--resume" if resume else "--output" if output else "--latency"
         raise UsageError(f"{what} is for real probes", hint="leave it out: a simulation is repeated by its seed")
     refuse_no_page(output)
     wanted = Rounds(screen=rounds, confirm=confirm)
@@ -79,6 +80,7 @@ def locate(
             wanted,
             seed=seed or 0,
             cover=cover,
+            latency=latency,
             tell=lambda text: click.echo(text, err=True),
             journal=Path(resume) if resume is not None else None,
         )

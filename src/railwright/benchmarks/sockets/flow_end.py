@@ -35,6 +35,7 @@ _ERROR = struct.Struct("@IBBBBII")  # struct sock_extended_err: errno, origin, t
 _ORIGINS_OF_ICMP = {2, 3}  # SO_EE_ORIGIN_ICMP, SO_EE_ORIGIN_ICMP6
 _TIME_EXCEEDED = {(socket.AF_INET, 11), (socket.AF_INET6, 3)}
 _READ_BYTES = 1 << 18
+_RTT_AT = 68  # tcpi_rtt in struct tcp_info, in microseconds (linux/tcp.h)
 _TRACE_WAIT_S = 0.15
 _TRACE_TRIES = 5  # also a lossy link is to be named
 _SILENT_HOPS = 2
@@ -195,21 +196,19 @@ def send_tcp(settings: Settings) -> list[Record]:
     data = bytes(_READ_BYTES)
     connected, found = [], []
     for port in settings["source_ports"]:
-        sock = socket.socket(_family(settings), socket.SOCK_STREAM)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Reset at close: what is still queued must not hold up the next probe, nor leave TIME_WAIT on its ports.
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        sock.settimeout(settings["connect_timeout_s"])
+        round_trips_s = []
         try:
-            sock.bind((settings["source"], port))
-            sock.connect((settings["destination"], settings["port"]))
+            for _ in range(settings.get("connections_before", 0)):
+                with _connected(settings, port) as sock:
+                    round_trips_s.append(_round_trip_s(sock))
+            sock = _connected(settings, port)
         except OSError as error:
             found.append({"source_port": port, "error": error.strerror or "timed out"})
-            sock.close()
             continue
+        round_trips_s.append(_round_trip_s(sock))
         sock.setblocking(False)
         connected.append(sock)
-        found.append({"source_port": port})
+        found.append({"source_port": port, "round_trip_s": min(round_trips_s)})
     with selectors.DefaultSelector() as selector:
         for sock in connected:
             selector.register(sock, selectors.EVENT_WRITE)
@@ -226,6 +225,27 @@ def send_tcp(settings: Settings) -> list[Record]:
     for sock in connected:
         sock.close()
     return found
+
+
+def _connected(settings: Settings, port: int) -> socket.socket:
+    sock = socket.socket(_family(settings), socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Reset at close: what is still queued must not hold up the next probe, nor leave TIME_WAIT on its ports.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.settimeout(settings["connect_timeout_s"])
+    try:
+        sock.bind((settings["source"], port))
+        sock.connect((settings["destination"], settings["port"]))
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _round_trip_s(sock: socket.socket) -> float:
+    """Of a connection that has sent nothing yet: the kernels' own answer to its first packet, no process between."""
+    told = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RTT_AT + 4)
+    return float(struct.unpack_from("=I", told, _RTT_AT)[0]) / 1e6
 
 
 def trace(settings: Settings) -> list[Record]:

@@ -1,0 +1,153 @@
+"""Round trips by hop class: pairs that cross as many switches are alike, and one that is slower is named. Pure.
+
+The round trip of a pair is the fastest of all its tries, since whatever else runs can only add to it. A pair is slower
+than its class if it lies above the class's median by more than `_SIGMAS` standard deviations, estimated by the median
+absolute deviation (times 1.4826 for a normal distribution), and by more than `_LEAST_PART` of it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from railwright.diagnosis.localise.fabric import Fabric, path_over
+from railwright.diagnosis.localise.flows import Flow, Round
+
+_SIGMAS = 6.0
+_LEAST_PART = 0.5
+_OF_MAD = 1.4826
+_LEAST_PAIRS = 4
+"""A class of fewer tells nothing of any of them."""
+_LEAST_TRIES = 2
+_MOST_SHIFTS = 63
+"""With up to 64 ports every pair is tried; of more, each port tries as many others."""
+_ASCENTS = 4
+"""In a fat tree every way up leads to a switch that reaches all ports below it; a few more for those with gaps."""
+PURPOSE = "round trips"
+
+
+class RoundTrip(NamedTuple):
+    """One try of a pair."""
+
+    source: str
+    destination: str
+    switches: int
+    """How many its path crosses."""
+    seconds: float
+
+
+class HopClass(msgspec.Struct, frozen=True, kw_only=True):
+    """All pairs whose path crosses as many switches."""
+
+    switches: int
+    """1: same leaf; 3: across a spine; 5: across a core."""
+    pairs: int
+    median_s: float
+    spread_s: float
+    """1.4826 times the median absolute deviation."""
+
+
+class PairTime(msgspec.Struct, frozen=True, kw_only=True):
+    """The fastest round trip of a pair."""
+
+    source: str
+    destination: str
+    switches: int
+    seconds: float
+    tries: int
+
+
+class SlowPair(msgspec.Struct, frozen=True, kw_only=True):
+    """A pair that is slower than its class."""
+
+    source: str
+    destination: str
+    switches: int
+    round_trip_s: float
+    tries: int
+    times: float
+    """Its round trip over the median of its class."""
+
+
+class Latency(msgspec.Struct, frozen=True, kw_only=True):
+    """What round trips showed."""
+
+    classes: tuple[HopClass, ...] = ()
+    slow_pairs: tuple[SlowPair, ...] = ()
+    pairs: tuple[PairTime, ...] = ()
+    tried_once: int = 0
+    """Pairs that look slow and were tried once: no verdict."""
+
+
+def latency_of(tries: Iterable[RoundTrip]) -> Latency:
+    """Classes in the order of their switches; slow pairs, the slowest for its class first."""
+    by_pair: dict[tuple[int, str, str], list[float]] = {}
+    for one in tries:
+        by_pair.setdefault((one.switches, one.source, one.destination), []).append(one.seconds)
+    classes, slow, times, once = [], list[SlowPair](), list[PairTime](), 0
+    for switches in sorted({key[0] for key in by_pair}):
+        best = {key: min(seconds) for key, seconds in by_pair.items() if key[0] == switches}
+        found = _class(switches, list(best.values()))
+        classes.append(found)
+        most_s = found.median_s + max(_SIGMAS * found.spread_s, _LEAST_PART * found.median_s)
+        for key, seconds in best.items():
+            tried = len(by_pair[key])
+            times.append(PairTime(source=key[1], destination=key[2], switches=switches, seconds=seconds, tries=tried))
+            if seconds <= most_s or len(best) < _LEAST_PAIRS:
+                continue
+            once += tried < _LEAST_TRIES
+            if tried >= _LEAST_TRIES:
+                slow.append(_slow(key, seconds, tried, found.median_s))
+    slow.sort(key=lambda one: (-one.times, one.source, one.destination))
+    return Latency(classes=tuple(classes), slow_pairs=tuple(slow), pairs=tuple(times), tried_once=once)
+
+
+def _class(switches: int, seconds: list[float]) -> HopClass:
+    median = statistics.median(seconds)
+    deviation = statistics.median(abs(one - median) for one in seconds)
+    return HopClass(switches=switches, pairs=len(seconds), median_s=median, spread_s=_OF_MAD * deviation)
+
+
+def _slow(key: tuple[int, str, str], seconds: float, tries: int, median_s: float) -> SlowPair:
+    switches, source, destination = key
+    return SlowPair(
+        source=source,
+        destination=destination,
+        switches=switches,
+        round_trip_s=seconds,
+        tries=tries,
+        times=round(seconds / median_s, 2),
+    )
+
+
+def latency_rounds(fabric: Fabric) -> list[Round]:
+    """Every pair of ports of a rail, twice, all ports at once; of large fabrics pairs at evenly spaced distances.
+
+    The path of a flow says how many switches it crosses, and not which.
+    """
+    nics = fabric.nics
+    shifts = range(1, nics) if nics - 1 <= _MOST_SHIFTS else range(1, nics, -(-(nics - 1) // _MOST_SHIFTS))
+    rounds = []
+    for shift in shifts:
+        flows = [flow for nic in range(nics) if (flow := _short_flow(fabric, nic, (nic + shift) % nics)) is not None]
+        if flows:
+            rounds.append(Round(flows, purpose=PURPOSE))
+    return rounds + [Round(list(one.flows), purpose=PURPOSE) for one in rounds]
+
+
+def _short_flow(fabric: Fabric, source: int, destination: int) -> Flow | None:
+    """A flow over as few switches as join two ports; None where none do, within a host or between rails."""
+    same_host = fabric.nic_host[source] == fabric.nic_host[destination]
+    if same_host or fabric.nic_rail[source] != fabric.nic_rail[destination]:
+        return None
+    ups: list[tuple[int, ...]] = [(source,)]
+    while ups:
+        for up in ups:
+            back = fabric.descent_to(destination, fabric.upper[up[-1]], len(up))
+            if back is not None:
+                return Flow(source, destination, path_over(up, back), 1.0)
+        ups = [(*up, cable) for up in ups for cable in fabric.above[fabric.upper[up[-1]]][:_ASCENTS]][:_ASCENTS]
+    return None
