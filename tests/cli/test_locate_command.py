@@ -7,6 +7,7 @@ import pytest
 
 from railwright.cli.main import status_of
 
+RECORDED = Path(__file__).parents[2] / "testdata/external/ibnetdiscover"
 CLUSTER = """
 hosts = 8
 host = "hgx-h100 nics=1"
@@ -44,6 +45,8 @@ def test_a_simulated_search_prints_one_record_with_its_score(
         (["--lab", "a", "--simulate", "b"], "not clear"),
         (["--lab", "a", "--noise", "0.1"], "--noise is for a simulation"),
         (["--simulate", "ring"], "no fabric"),
+        (["--cabling", "a"], "--cluster is missing"),
+        (["--cabling", "a", "--cluster", "b", "--lab", "c"], "a check of its own"),
         (["--simulate", "fat-tree hosts=8", "--faults", "rate=2"], "rate=2 is out of range"),
         (["--simulate", "fat-tree hosts=1280", "--route-cover", "pair"], "too long"),
         (["--simulate", "fat-tree hosts=9999999"], "out of range"),
@@ -52,3 +55,19 @@ def test_a_simulated_search_prints_one_record_with_its_score(
 def test_what_cannot_be_searched_is_refused(words: list[str], says: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert status_of(["locate", *words]) == 2
     assert says in capfd.readouterr().err
+
+
+def test_cables_are_compared_without_a_search(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rows = [[f"host{n}", "1", f"leaf{n // 2}", f"{n % 2 + 1}"] for n in range(8)]
+    rows += [[f"leaf{n}", f"{spine + 3}", f"spine{spine}", f"{n + 1}"] for n in range(4) for spine in range(2)]
+    file = tmp_path / "cluster.toml"
+    file.write_text(f'hosts = 8\nhost = "hgx-h100 nics=1"\n[fabric]\ncables = {json.dumps(rows)}\n')
+    for name, status in (("leaf-spine", 0), ("leaf-spine-miscabled", 1)):
+        seen = str(RECORDED / f"{name}.txt")
+        assert status_of(["locate", "--cluster", str(file), "--cabling", seen, "--json"]) == status
+        found = json.loads(capfd.readouterr().out)
+        assert (found["record"], found["planned"], len(found["findings"])) == ("cabling", 16, 3 * status)
+    assert status_of(["locate", "--cluster", str(file), "--cabling", seen]) == 1
+    assert "exchange the plugs at spine1 port 2 and spine0 port 2" in capfd.readouterr().out
+    assert status_of(["locate", "--simulate", str(file), "--faults", "rate=0 hosts=1 seed=3", "--json"]) == 1
+    assert json.loads(capfd.readouterr().out)["recall"] == 1

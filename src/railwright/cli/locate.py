@@ -24,6 +24,7 @@ COMMAND = command(
     railwright locate --lab lab
     railwright locate --lab lab --route-cover pair
     railwright locate --simulate 'fat-tree hosts=1280 gpus=8' --faults 'rate=0.005 seed=7'
+    railwright locate --cluster cluster.toml --cabling ibnetdiscover.txt
     railwright locate --simulate cluster.toml --faults faults.json --route-cover leaf --json
     """,
     option("--hosts", metavar="HOST,HOST...", help="Search between these hosts, by TCP, over ssh or in netns:NAME."),
@@ -32,6 +33,8 @@ COMMAND = command(
     option("--lab", metavar="NAME", help="Search this lab, by TCP flows on chosen paths."),
     option("--resume", metavar="FILE", help="Keep what is measured in FILE, and go on from what is there."),
     option("--simulate", "fabric", metavar="FABRIC", help="Search this fabric in a simulation."),
+    option("--cabling", metavar="FILE", help="Only compare cables: what ibnetdiscover printed, with those planned."),
+    option("--cluster", metavar="FILE", help="The cluster file with the planned cables, for --cabling."),
     option("--faults", metavar="FILE|WORDS", help="What is wrong in a simulation.  [rate=0.005 seed=0]"),
     option("--noise", type=_PART, help="Simulated: relative deviation of every rate.  [0.02]"),
     option("--interference", type=_PART, help="Simulated: part of flows that others disturb.  [0.02]"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from railwright.diagnosis.localise.cabling import CablingChecked
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.trial import Simulated, Tested
 from railwright.locate.search import Located
@@ -81,6 +82,19 @@ def cost_rows(found: Located) -> Iterator[tuple[str, str]]:
         yield "resumed", f"{count(found.resumed_phases, 'launch', 'launches')} of an earlier run"
     for one in found.cannot_tell:
         yield "cannot tell", one
+
+
+def cabling_lines(found: CablingChecked) -> Iterator[str]:
+    """Each difference from the plan with what to do, and what was not looked at."""
+    yield f"{found.right} of {count(found.planned, 'planned cable')} are where they should be"
+    for one in found.findings[:_MOST_LISTED]:
+        yield f"{one.kind:<16}  {visible(one.evidence)}"
+        yield f"{'':<16}  next    {visible(one.action)}"
+    if len(found.findings) > _MOST_LISTED:
+        yield f"and {len(found.findings) - _MOST_LISTED} more: see --json"
+    if found.not_looked_at:
+        names = ", ".join(found.not_looked_at[:_MOST_LISTED])
+        yield f"not looked at: {visible(names)}{' ...' if len(found.not_looked_at) > _MOST_LISTED else ''}"
 
 
 _HOPS = {1: "below one leaf", 3: "across a spine", 5: "across a core"}

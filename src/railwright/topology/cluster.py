@@ -35,6 +35,8 @@ class Fabric(Record, frozen=True, kw_only=True):
 
     rail_optimised: bool = False
     tiers: tuple[Tier, ...] = ()
+    cables: tuple[tuple[str, str, str, str], ...] = ()
+    """(end, port, end, port) of each cable, the lower end first. Limits do not use them; a search does."""
     in_network_reduction: bool = False
     """True where the switches reduce (SHARP) and NCCL's CollNet plugin is loaded."""
 

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from railwright.diagnosis.localise import trial
+from railwright.diagnosis.localise.cabling import check_cabling
 from railwright.diagnosis.localise.cover import CoverKind, RouteCover
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.fat_tree import fabric_of_cluster, parse_fat_tree
@@ -25,7 +26,10 @@ from railwright.launch.exclusive import measuring_alone
 from railwright.locate.place import Place, place_of_hosts, place_of_lab
 from railwright.locate.search import search
 from railwright.report.locate_html import render_located_html
-from railwright.report.locate_text import located_lines, simulated_lines
+from railwright.report.locate_text import cabling_lines, located_lines, simulated_lines
+from railwright.topology.cabling import parse_cables
+from railwright.topology.sources.ibnetdiscover import MOST_BYTES, cabling_of
+from railwright.topology.sources.root import read_bounded
 from railwright.units import format_duration
 from railwright.verbs import given_file
 from railwright.verbs.cluster import the_cluster
@@ -43,6 +47,8 @@ def locate(
     interfaces: str | None,
     resume: str | None,
     output: str | None,
+    cabling: str | None,
+    cluster: str | None,
     fabric: str | None,
     faults: str | None,
     rounds: int,
@@ -57,6 +63,10 @@ def locate(
     **weather: float | None,
 ) -> int:
     """Search hosts, a lab or a simulated fabric, and print what was found; the exit status. Raises UsageError."""
+    if cabling is not None or cluster is not None:
+        if lab or hosts or fabric:
+            raise UsageError("--cabling is a check of its own", hint="leave out --lab, --hosts and --simulate")
+        return _check_cables(cabling, cluster, as_json)
     if sum(one is not None for one in (lab, hosts, fabric)) != 1:
         hint = "give one of --hosts HOST,HOST, --lab NAME and --simulate FABRIC"
         raise UsageError("what to search is not clear", hint=hint)
@@ -88,6 +98,22 @@ def locate(
         write(output, render_located_html(found))
     _print(found, located_lines(found), as_json)
     return _status(found.suspects, found.tested, found.not_measured)
+
+
+def _check_cables(seen: str | None, cluster: str | None, as_json: bool) -> int:
+    """Hold cables that were seen against those of a cluster file; no packet is sent."""
+    if seen is None or cluster is None:
+        missing = "--cabling" if seen is None else "--cluster"
+        hint = "cables are compared with --cluster FILE --cabling FILE"
+        raise UsageError(f"{missing} is missing", hint=hint)
+    planned = parse_cables(the_cluster(None, None, cluster).fabric.cables)
+    if not planned:
+        raise UsageError(f"{cluster[:200]} names no cables", hint="see fabric.cables in docs/cluster-file.md")
+    found = check_cabling(planned, cabling_of(read_bounded(Path(seen), MOST_BYTES).decode("utf-8", "replace")))
+    _print(found, cabling_lines(found), as_json)
+    if found.findings:
+        return EXIT_SLOW
+    return EXIT_UNJUDGED if found.not_looked_at else EXIT_OK
 
 
 def _place(lab: str | None, hosts: str | None, ssh_config: str | None, interfaces: str | None) -> Place:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
+from railwright.diagnosis.localise.cabling import fabric_of_cables
 from railwright.diagnosis.localise.fabric import CableSpec, Fabric, assemble, fabric_of
 from railwright.errors import UsageError, unknown_name
+from railwright.topology.cabling import parse_cables
 from railwright.topology.cluster import Cluster, ports
 
 MOST_NICS = 262_144
@@ -135,6 +137,8 @@ def fabric_of_cluster(cluster: Cluster, most_nics: int = MOST_NICS) -> Fabric:
     """The fabric that a cluster file's tiers describe, cabled as a lab of it: every switch of a group to every one of
     the group above, once. Raises UsageError for a cluster without tiers: nothing then tells its links.
     """
+    if cluster.fabric.cables:
+        return fabric_of_cables(parse_cables(cluster.fabric.cables))
     tiers, rails = cluster.fabric.tiers, len(ports(cluster.host))
     if not tiers:
         raise UsageError(f"{cluster.name[:60]} has no tiers of switches", hint="add [[fabric.tiers]] to the file")

@@ -1,0 +1,126 @@
+"""Cables as planned against cables as they were seen: exchanged, elsewhere, missing, or not planned. Pure.
+
+Cabling faults cost no packet, so that no counter shows them: two exchanged cables keep every link up and full, and
+take the paths that routes and rails count on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from railwright.diagnosis.localise.fabric import CableSpec, Fabric, fabric_of
+from railwright.errors import UsageError
+from railwright.topology.cabling import Cable, Cabling, Port
+
+
+class Miscabling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that is cabled otherwise than planned."""
+
+    kind: Literal["exchanged", "elsewhere", "missing", "not planned"]
+    ports: tuple[str, ...]
+    """The ports concerned."""
+    evidence: str
+    action: str
+
+
+class CablingChecked(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="cabling"):
+    """The record of a check of cables."""
+
+    planned: int
+    right: int
+    """Planned cables that were seen where they should be."""
+    findings: tuple[Miscabling, ...]
+    not_looked_at: tuple[str, ...] = ()
+    """Ends of planned cables of which nothing was seen: nothing is said about them."""
+
+
+def fabric_of_cables(cables: Iterable[Cable]) -> Fabric:
+    """The fabric of planned cables, all of one rate: what nothing is below is a host's port.
+
+    Raises UsageError where cables lead in a circle, or a host has a cable from above and from below.
+    """
+    listed = list(cables)
+    below: dict[str, list[str]] = {}
+    for lower, upper in listed:
+        below.setdefault(upper.end, []).append(lower.end)
+    level = _levels(below)
+    nics = [(lower.end, lower.port, 0) for lower, _ in listed if lower.end not in below]
+    switches = sorted(below, key=lambda name: (level[name], len(name), name))
+    return fabric_of(nics, switches, [CableSpec(*lower, *upper, 1.0) for lower, upper in listed])
+
+
+def _levels(below: dict[str, list[str]]) -> dict[str, int]:
+    """How high each switch is above the hosts. Raises UsageError for a circle."""
+    level: dict[str, int] = {}
+    waiting = dict(below)
+    while waiting:
+        ready = [name for name, lower in waiting.items() if not any(one in waiting for one in lower)]
+        if not ready:
+            what = f"cables lead in a circle over {sorted(waiting)[0]}"
+            raise UsageError(what, hint="name the lower end of each cable first: host, leaf, spine")
+        for name in ready:
+            level[name] = 1 + max(level.get(one, 0) for one in below[name])
+        for name in ready:
+            del waiting[name]
+    return level
+
+
+def check_cabling(planned: Iterable[Cable], seen: Cabling) -> CablingChecked:
+    """Compare, every difference once: first exchanged pairs, then single cables."""
+    wanted = _ends(planned)
+    there = _ends(seen.cables)
+    wrong = {port: peer for port, peer in wanted.items() if port in there and there[port] != peer}
+    findings = list[Miscabling]()
+    told = set[Port]()
+    for port in sorted(wrong):
+        if port not in told:
+            findings.append(_moved(port, wanted, there, told))
+    for port, peer in sorted(wanted.items()):
+        is_seen = {port.end, peer.end} <= seen.looked_at
+        if is_seen and port not in there and peer not in there and not told & {port, peer}:
+            told |= {port, peer}
+            what = f"nothing is seen at {port}, nor at {peer}"
+            action = f"plug the cable in: {port} ↔ {peer}; if it is, see whether both ports are up"
+            findings.append(Miscabling(kind="missing", ports=(str(port), str(peer)), evidence=what, action=action))
+    for port, peer in sorted(there.items()):
+        if port not in wanted and peer not in wanted and port not in told:
+            told |= {port, peer}
+            what = f"{port} ↔ {peer} is in no plan"
+            action = "add it to the cluster file, or unplug it"
+            findings.append(Miscabling(kind="not planned", ports=(str(port), str(peer)), evidence=what, action=action))
+    unseen = {port.end for port in wanted} - seen.looked_at
+    right = sum(there.get(port) == peer for port, peer in wanted.items()) // 2
+    return CablingChecked(
+        planned=len(wanted) // 2, right=right, findings=tuple(findings), not_looked_at=tuple(sorted(unseen))
+    )
+
+
+def _ends(cables: Iterable[Cable]) -> dict[Port, Port]:
+    found: dict[Port, Port] = {}
+    for one, other in cables:
+        found[one], found[other] = other, one
+    return found
+
+
+def _moved(port: Port, wanted: dict[Port, Port], there: dict[Port, Port], told: set[Port]) -> Miscabling:
+    """A cable that leads elsewhere: exchanged where the plug in its place belongs where it is."""
+    peer, found = wanted[port], there[port]
+    rightful = wanted.get(found)
+    told |= {port, found, peer}
+    if rightful is not None and there.get(rightful) == peer:
+        told.add(rightful)
+        return Miscabling(
+            kind="exchanged",
+            ports=(str(found), str(peer)),
+            evidence=f"{port} leads to {found} instead of {peer}, and {rightful} the other way round",
+            action=f"exchange the plugs at {found} and {peer}",
+        )
+    return Miscabling(
+        kind="elsewhere",
+        ports=(str(port), str(found)),
+        evidence=f"{port} leads to {found}, and should lead to {peer}",
+        action=f"move the plug from {found} to {peer}",
+    )
