@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from railwright.diagnosis.localise.cover import RouteCover
 from railwright.diagnosis.localise.procedure import Rounds
+from railwright.errors import UsageError
 from railwright.lab.netns_reach import NetnsReach
 from railwright.launch.hosts import Hosts
 from railwright.locate.place import Place, place_of_hosts
@@ -74,3 +76,12 @@ def test_a_host_whose_rank_dies_is_named_and_the_others_are_searched_without_it(
     assert any("links between switches" in one for one in found.cannot_tell)
     again = search(place, Rounds(screen=2, confirm=0), seed=1, cover=None, tell=told.append, journal=journal)
     assert (again.resumed_phases, again.pairs, again.suspects) == (1, found.pairs, found.suspects)
+
+
+def test_under_adaptive_routing_no_way_is_called_covered(place: Place) -> None:
+    names = place.fabric.hosts
+    adaptive = place_of_hosts(Hosts(names, 1, NetnsReach(names)), "adaptive")
+    assert adaptive.routing == "adaptive"
+    assert any("spreads a flow over many" in one for one in adaptive.cannot_tell)
+    with pytest.raises(UsageError, match="no routes between leaves"):
+        RouteCover(adaptive.fabric, "pair")

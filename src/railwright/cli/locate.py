@@ -6,6 +6,7 @@ import click
 
 from railwright.cli.command import command, json_option, option
 
+ROUTINGS = ("unknown", "ecmp", "adaptive", "ftree", "updn", "minhop")
 _PART = click.FloatRange(0.0, 1.0)
 
 COMMAND = command(
@@ -30,6 +31,13 @@ COMMAND = command(
     option("--hosts", metavar="HOST,HOST...", help="Search between these hosts, by TCP, over ssh or in netns:NAME."),
     option("--ssh-config", metavar="FILE", help="For ssh to the --hosts, instead of ~/.ssh/config."),
     option("--interfaces", metavar="NAME", help="The network interface to search on, of the --hosts."),
+    option(
+        "--routing",
+        type=click.Choice(ROUTINGS),
+        default="unknown",
+        show_default=True,
+        help="How the switches between the --hosts choose ways; it is recorded.",
+    ),
     option("--lab", metavar="NAME", help="Search this lab, by TCP flows on chosen paths."),
     option("--resume", metavar="FILE", help="Keep what is measured in FILE, and go on from what is there."),
     option("--simulate", "fabric", metavar="FABRIC", help="Search this fabric in a simulation."),

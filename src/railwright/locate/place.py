@@ -19,10 +19,8 @@ from railwright.locate.lab_fabric import fabric_of_lab, nic_rate_bits_per_s
 _WATCH_S = 0.5
 _UNKNOWN = "network"
 """The one switch of a fabric that nobody has described."""
-UNKNOWN_TOPOLOGY = (
-    "links between switches, and routes: nobody says how the switches are cabled",
-    "in which direction a host's only neighbour is slow: see the alternatives of a suspect",
-)
+_UNKNOWN_TOPOLOGY = "links between switches, and routes: nobody says how the switches are cabled"
+_ADAPTIVE = "any single way: adaptive routing spreads a flow over many, so that only its rate and its spread show"
 
 
 def _nobody_looks(_classes: Iterable[int]) -> dict[int, float]:
@@ -77,7 +75,7 @@ def _rails(plan: LabPlan, fabric: Fabric) -> list[int]:
     return [of_port[name, port] for name, port in zip(names, fabric.nic_port, strict=True)]
 
 
-def place_of_hosts(hosts: Hosts) -> Place:
+def place_of_hosts(hosts: Hosts, routing: str = "unknown") -> Place:
     """Hosts whose network nobody has described: one port of each, all on one switch. Raises CannotJudge, UsageError."""
     reach = hosts.reach
     if not isinstance(reach, SshReach | NetnsReach):
@@ -90,13 +88,13 @@ def place_of_hosts(hosts: Hosts) -> Place:
     return Place(
         fabric=fabric_of(ports, [_UNKNOWN], cables),
         described=f"{len(hosts.names)} hosts by {reach.name}, their network unknown",
-        routing="unknown",
+        routing=routing,
         reach=reach,
         addresses=addresses,
         names={},
         rate_bits_per_s=None,
         mtu_bytes=None,
-        cannot_tell=UNKNOWN_TOPOLOGY[:1],
+        cannot_tell=(_UNKNOWN_TOPOLOGY, _ADAPTIVE) if routing == "adaptive" else (_UNKNOWN_TOPOLOGY,),
     )
 
 

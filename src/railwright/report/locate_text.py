@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Iterator
 
 from railwright.diagnosis.localise.cabling import CablingChecked
@@ -9,6 +10,7 @@ from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.trial import Simulated, Tested
 from railwright.locate.search import Located
 from railwright.report.wording import visible
+from railwright.results.statistics import quantile
 from railwright.units import count, format_duration
 
 _MOST_LISTED = 20
@@ -77,6 +79,11 @@ def cost_rows(found: Located) -> Iterator[tuple[str, str]]:
     if found.not_measured:
         yield "not run", f"{count(found.not_measured, 'flow')}: no port took the wanted path, or an end was silent"
     yield "routing", found.routing
+    ratios = sorted(pair.ratio for pair in found.pairs if pair.ratio is not None)
+    if ratios:
+        spread = statistics.pstdev(ratios)
+        parts = (f"median {quantile(ratios, 0.5):.1%}", f"lowest hundredth {quantile(ratios, 0.01):.1%}")
+        yield "rates", f"{', '.join(parts)}, deviation {spread:.1%} of what {count(len(ratios), 'flow')} should reach"
     yield from _latency_rows(found)
     if found.resumed_phases:
         yield "resumed", f"{count(found.resumed_phases, 'launch', 'launches')} of an earlier run"

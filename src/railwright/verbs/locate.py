@@ -45,6 +45,7 @@ def locate(
     hosts: str | None,
     ssh_config: str | None,
     interfaces: str | None,
+    routing: str,
     resume: str | None,
     output: str | None,
     cabling: str | None,
@@ -82,7 +83,7 @@ def locate(
     said += ["--faults"] * (faults is not None) + ["--baselines"] * with_baselines
     if said:
         raise UsageError(f"{said[0]} is for a simulation", hint="leave it out; faults of a lab: railwright lab fault")
-    place = _place(lab, hosts, ssh_config, interfaces)
+    place = _place(lab, hosts, ssh_config, interfaces, routing)
     _refuse_long_cover(place.fabric, cover, most_rounds)
     with measuring_alone(force):
         found = search(
@@ -116,12 +117,13 @@ def _check_cables(seen: str | None, cluster: str | None, as_json: bool) -> int:
     return EXIT_UNJUDGED if found.not_looked_at else EXIT_OK
 
 
-def _place(lab: str | None, hosts: str | None, ssh_config: str | None, interfaces: str | None) -> Place:
+def _place(lab: str | None, hosts: str | None, ssh_config: str | None, interfaces: str | None, routing: str) -> Place:
     if lab is None:
         chosen = the_hosts(hosts, None, None, ssh_config, interfaces)
         assert chosen is not None
-        return place_of_hosts(chosen)
-    given = "--ssh-config" if ssh_config is not None else "--interfaces" if interfaces is not None else ""
+        return place_of_hosts(chosen, routing)
+    given = next((name for name, is_given in (("--ssh-config", ssh_config), ("--interfaces", interfaces),
+                                              ("--routing", routing != "unknown")) if is_given), "")  # fmt: skip
     if given:
         raise UsageError(f"{given} is for --hosts", hint="leave it out: a lab's hosts are entered without ssh")
     state.require_root()
