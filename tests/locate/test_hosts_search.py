@@ -60,7 +60,7 @@ def kill_rank_in(name: str) -> None:
 
 
 def test_a_host_whose_rank_dies_is_named_and_the_others_are_searched_without_it(place: Place, tmp_path: Path) -> None:
-    dead, journal, told = place.fabric.hosts[2], tmp_path / "journal", list[str]()
+    dead, journal, told = place.fabric.hosts[2], str(tmp_path / "journal"), list[str]()
 
     def tell(text: str) -> None:
         told.append(text)

@@ -15,13 +15,13 @@ from railwright.diagnosis.localise.cover import CoverKind, RouteCover
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Round
 from railwright.diagnosis.localise.latency import Latency, RoundTrip, latency_of, latency_rounds
-from railwright.diagnosis.localise.procedure import Phase, Rounds, carry_out, locate
+from railwright.diagnosis.localise.procedure import Outcome, Phase, Rounds, carry_out, locate
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.trial import Tested, tested
 from railwright.errors import CannotJudge
 from railwright.locate.journal import Journal
 from railwright.locate.place import Place
-from railwright.locate.probes import RankProbes, Seen
+from railwright.locate.probes import PhaseSeen, RankProbes, Seen
 from railwright.locate.signs import all_suspects
 
 _LEAST_GAP = 0.1
@@ -78,7 +78,7 @@ def search(
     cover: CoverKind | None,
     latency: bool = False,
     tell: Callable[[str], None],
-    journal: Path | None = None,
+    journal: str | None = None,
 ) -> Located:
     """Search a place. Raises CannotJudge where no probe ran at all, UsageError for a journal of another search."""
     random = Random(seed)
@@ -86,44 +86,56 @@ def search(
     begun = time.monotonic()
     covering: Iterable[Round] = RouteCover(place.fabric, cover).rounds(random) if cover else ()
     question = (place.described, place.fabric.hosts, rounds.screen, rounds.confirm, seed, cover or "")
-    with Journal(journal, question) as kept:
+    with Journal(Path(journal) if journal else None, question) as kept:
 
-        def measure(phase: Phase) -> None:
+        def ask(phase: Phase) -> PhaseSeen:
             found = kept.next(phase)
             if found is None:
                 found = probes.measure(phase)
                 kept.add(phase, found)
-            probes.take(phase, found)
+            return found
 
-        outcome = carry_out(locate(place.fabric, random, replace(rounds, least_gap=_LEAST_GAP), covering), measure)
+        phases = locate(place.fabric, random, replace(rounds, least_gap=_LEAST_GAP), covering)
+        outcome = carry_out(phases, lambda phase: probes.take(phase, ask(phase)))
         of_latency = latency_rounds(place.fabric) if latency else []
-        times = (kept.next(of_latency) or probes.measure(of_latency)).rounds if of_latency else []
-    tries = [*_round_trips(place.fabric, probes.rounds, probes.seen), *_round_trips(place.fabric, of_latency, times)]
-    ratios = [ratio for one in probes.rounds for ratio in one.ratio]
-    if all(map(math.isnan, ratios)):
-        why = next((seen.trouble for one in probes.seen for seen in one if seen.trouble), "no flow was planned")
-        raise CannotJudge(f"no probe ran on {place.described}: {why}", hint="see whether the hosts reach each other")
+        times = ask(of_latency).rounds if of_latency else []
+    trips = [*_round_trips(place.fabric, probes.rounds, probes.seen), *_round_trips(place.fabric, of_latency, times)]
+    found = _record(place, probes, outcome, latency_of(trips))
+    took_s = round(time.monotonic() - begun, 2)
+    return msgspec.structs.replace(found, seed=seed, seconds=took_s, resumed_phases=kept.read)
+
+
+def _record(place: Place, probes: RankProbes, outcome: Outcome, latency: Latency) -> Located:
+    """What was found; without seed and seconds. Raises CannotJudge where no probe ran."""
+    not_measured = _not_measured(place, probes)
     busy = place.busy(one.number for one in outcome.explanation.suspicions)
-    pairs = tuple(_pairs(place, probes))
     suspects = all_suspects(outcome, probes.signs(), probes.crossings(), busy, probes.set_aside)
     return Located(
         fabric=place.described,
         routing=place.routing,
         hosts=place.fabric.hosts,
-        seed=seed,
+        seed=0,
         rounds=len(outcome.rounds),
         cover_rounds=outcome.cover_rounds,
-        seconds=round(time.monotonic() - begun, 2),
+        seconds=0.0,
         sent_bytes=probes.bytes_sent,
         tested=tested(outcome),
-        not_measured=sum(map(math.isnan, ratios)),
+        not_measured=not_measured,
         suspects=tuple(suspects),
-        pairs=pairs,
-        latency=latency_of(tries),
+        pairs=tuple(_pairs(place, probes)),
+        latency=latency,
         set_aside=probes.set_aside,
         cannot_tell=place.cannot_tell,
-        resumed_phases=kept.read,
     )
+
+
+def _not_measured(place: Place, probes: RankProbes) -> int:
+    """How many flows did not run. Raises CannotJudge where none did."""
+    missing = [math.isnan(ratio) for one in probes.rounds for ratio in one.ratio]
+    if all(missing):
+        why = next((seen.trouble for one in probes.seen for seen in one if seen.trouble), "no flow was planned")
+        raise CannotJudge(f"no probe ran on {place.described}: {why}", hint="see whether the hosts reach each other")
+    return sum(missing)
 
 
 def _pairs(place: Place, probes: RankProbes) -> Iterable[PairSeen]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.lab import state
 from railwright.launch.exclusive import measuring_alone
 from railwright.locate.place import Place, place_of_hosts, place_of_lab
-from railwright.locate.search import search
+from railwright.locate.search import Located, search
 from railwright.report.locate_html import render_located_html
 from railwright.report.locate_text import cabling_lines, located_lines, simulated_lines
 from railwright.topology.cabling import parse_cables
@@ -68,37 +68,47 @@ def locate(
         if lab or hosts or fabric:
             raise UsageError("--cabling is a check of its own", hint="leave out --lab, --hosts and --simulate")
         return _check_cables(cabling, cluster, as_json)
-    if sum(one is not None for one in (lab, hosts, fabric)) != 1:
-        hint = "give one of --hosts HOST,HOST, --lab NAME and --simulate FABRIC"
-        raise UsageError("what to search is not clear", hint=hint)
-    if fabric is not None and (resume or output or latency):
-        what = "--resume" if resume else "--output" if output else "--latency"
-        raise UsageError(f"{what} is for real probes", hint="leave it out: a simulation is repeated by its seed")
     refuse_no_page(output)
-    wanted = Rounds(screen=rounds, confirm=confirm)
     given = {name: value for name, value in weather.items() if value is not None}
+    of_probes = {"--resume": resume, "--output": output, "--latency": latency}
+    of_simulation = {f"--{name.replace('_', '-')}": True for name in given}
+    of_simulation |= {"--faults": faults is not None, "--baselines": with_baselines}
+    _refuse_mixed((lab, hosts, fabric), of_probes if fabric is not None else {}, {} if fabric else of_simulation)
+    wanted = Rounds(screen=rounds, confirm=confirm)
     if fabric is not None:
         return _simulate(fabric, faults or _FAULTS, given, wanted, cover, most_rounds, seed, as_json, with_baselines)
-    said = [f"--{name.replace('_', '-')}" for name in given]
-    said += ["--faults"] * (faults is not None) + ["--baselines"] * with_baselines
-    if said:
-        raise UsageError(f"{said[0]} is for a simulation", hint="leave it out; faults of a lab: railwright lab fault")
     place = _place(lab, hosts, ssh_config, interfaces, routing)
     _refuse_long_cover(place.fabric, cover, most_rounds)
     with measuring_alone(force):
-        found = search(
-            place,
-            wanted,
-            seed=seed or 0,
-            cover=cover,
-            latency=latency,
-            tell=lambda text: click.echo(text, err=True),
-            journal=Path(resume) if resume is not None else None,
-        )
+        found = search(place, wanted, seed=seed or 0, cover=cover, latency=latency, tell=_tell, journal=resume)
+    return _show(found, output, as_json)
+
+
+def _tell(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _show(found: Located, output: str | None, as_json: bool) -> int:
+    """Print what was found, and write its page where one is wanted; the exit status."""
     if output is not None:
         write(output, render_located_html(found))
     _print(found, located_lines(found), as_json)
     return _status(found.suspects, found.tested, found.not_measured)
+
+
+def _refuse_mixed(
+    places: tuple[str | None, ...], of_probes: Mapping[str, object], of_simulation: Mapping[str, object]
+) -> None:
+    """Raises UsageError for two places or none, and for options of the other kind of search."""
+    if sum(one is not None for one in places) != 1:
+        hint = "give one of --hosts HOST,HOST, --lab NAME and --simulate FABRIC"
+        raise UsageError("what to search is not clear", hint=hint)
+    for name, is_given in of_probes.items():
+        if is_given:
+            raise UsageError(f"{name} is for real probes", hint="leave it out: a simulation is repeated by its seed")
+    for name, is_given in of_simulation.items():
+        if is_given:
+            raise UsageError(f"{name} is for a simulation", hint="leave it out; faults of a lab: railwright lab fault")
 
 
 def _check_cables(seen: str | None, cluster: str | None, as_json: bool) -> int:
