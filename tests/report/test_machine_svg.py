@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from msgspec.structs import replace
 
+from railwright.report import wording
 from railwright.report.machine_svg import render_machine
 from railwright.report.view import Row, view_of
 from railwright.topology.expand import expand
@@ -57,6 +58,8 @@ def test_a_link_has_the_worst_verdict_and_leads_to_its_path() -> None:
     slowed = [link for link in picture.iter(f"{SVG}a") if any("slow" in shape.get("class", "") for shape in link)]
     assert {link.get("href") for link in slowed} == {"#path-2"}
     assert any("gpu0>memory0" in (link.find(f"{SVG}title").text or "") for link in slowed)
+    marks = [text.text for text in picture.iter(f"{SVG}text") if "mark" in text.get("class", "").split()]
+    assert marks == [wording.STATES["slow"].sign] * len(slowed), "colour does not stand alone"
     assert all(float(shape.get("stroke-width", 1)) > 0 for shape in picture.iter(f"{SVG}path"))
 
 

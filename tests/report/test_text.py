@@ -255,3 +255,16 @@ def test_bars_of_training_steps_are_not_broken(width: int) -> None:
     rows = [line.rstrip() for line in lines if line.strip().startswith(("compute  ", "exposed  ", "communication  "))]
     assert len(rows) == 3
     assert all(row.endswith((" ms", " s")) for row in rows[:2]), "no row is cut in two"
+
+
+def test_many_slow_paths_of_one_cause_are_named_three_times_and_all_when_asked_for() -> None:
+    slow = next(path for path in sample.diagnosis().paths if path.verdict.state == "slow")
+    diagnosis = replace(sample.diagnosis(), paths=tuple(replace(slow, path=f"gpu{n}>memory0") for n in range(20, 40)))
+    for verbose, named in ((False, 3), (True, 20)):
+        text = rendered(diagnosis=diagnosis, verbose=verbose)
+        part = text[text.index("\nSlow\n") : text.index("\nPaths\n")]
+        assert sum(f"gpu{n}>memory0, " in part for n in range(20, 40)) == named
+        assert ("and 17 more (--verbose lists them)" in part) is not verbose
+    page = render_html(sample.run(), diagnosis, (), sample.end())
+    assert f"and 15 more of {slow.benchmark}" in page
+    assert all(f"gpu{n}&gt;memory0" in page for n in range(20, 40))

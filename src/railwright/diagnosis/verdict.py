@@ -147,23 +147,19 @@ def _against_band(value: float, expected: Expected) -> Verdict:
             return Verdict(state="unknown", why="the expected band has no upper end", needs=_NEEDS_A_BAND)
         high = format_quantity(expected.quantity, expected.high)
         if expected.doubtful_to is not None and expected.high < value <= expected.doubtful_to:
-            return _doubt(printed, high)
+            return _doubt(f"{printed} is above the expected {high}")
         if value > expected.high:
             return Verdict(state="slow", why=f"{printed} is above the expected {high}")
         return Verdict(state="ok", why=f"{printed} is within the expected {low} to {high}")
     if expected.doubtful_to is not None and expected.doubtful_to <= value < expected.low:
-        return _doubt(printed, low)
+        return _doubt(f"{printed} is below the expected {low}")
     if value < expected.low:
         return Verdict(state="slow", why=f"{printed} is below the expected {low}")
     return Verdict(state="ok", why=f"{printed} is above the expected low of {low}")
 
 
-def _doubt(printed: str, edge: str) -> Verdict:
-    return Verdict(
-        state="unknown",
-        why=f"{printed} is beyond the expected {edge}, but the ceiling itself varies as much",
-        needs=_NEEDS_QUIET,
-    )
+def _doubt(seen: str) -> Verdict:
+    return Verdict(state="unknown", why=f"{seen}, but the ceiling itself varies as much", needs=_NEEDS_QUIET)
 
 
 def if_launches_agree(point: Judged, medians: Sequence[float]) -> Judged:

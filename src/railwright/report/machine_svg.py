@@ -32,6 +32,8 @@ _MARGIN = 10
 _SCALE, _LEAST = 1.35, 0.85
 """On a wide page, and on a phone before it is scrolled."""
 _ABOVE = 1.05
+_MARKED: tuple[State, ...] = ("slow", "suspicious", "failed", "unknown")
+"""The verdicts whose signs stand on links, too."""
 _TITLED = 8
 """Paths that a link's title names."""
 _MOST_LEAVES = 200
@@ -220,6 +222,10 @@ class _Drawing:
         if rate and not limit:
             words = format_bandwidth(rate)
         self._stroke(f"M{left:g} {y:g}H{right:g}", links, _ends(links))
+        state = _worst(self._rows(links))
+        if state in _MARKED:  # so that colour does not stand alone
+            mark = f'<text x="{(left + right) / 2:g}" y="{y + 4.5:g}" class="mark {state}" aria-hidden="true">'
+            self._front.append(f"{mark}{wording.STATES[state].sign}</text>")
         if label and words:
             self._front.append(f'<text x="{(left + right) / 2:g}" y="{y - 6:g}" class="rate">{escape(words)}</text>')
 

@@ -124,12 +124,14 @@ class _Printer(Page):
         """What is slow, then what explains it with the next command."""
         if view.slow:
             self.heading("Slow")
-            for row in view.slow:
+        for group in view.slow_groups:
+            shown = group.rows if self.verbose else group.rows[:_SHOWN]
+            for row in shown:
                 self.line(f"{row.name}", "bold", indent=_INDENT)
                 self.line(row.why, indent=_INDENT * 2)
-                causes = ", ".join(f"{cause.fault} ({cause.certainty})" for cause in row.judged.causes)
-                if causes:
-                    self.line(f"cause: {causes}", indent=_INDENT * 2)
+            self._more(len(group.rows) - len(shown), _INDENT)
+            if group.reason:
+                self.line(f"cause: {group.reason}", indent=_INDENT * 2)
         self.findings("What holds it back", view.causes)
 
     def findings(self, heading: str, found: Sequence[Finding]) -> None:
@@ -161,8 +163,12 @@ class _Printer(Page):
         shown = names if self.verbose else names[:_SHOWN]
         for name in shown:
             self.line(name, "dim", indent=_INDENT * 2)
-        if len(shown) < len(names):
-            self.line(f"and {len(names) - len(shown)} more (--verbose lists them)", "dim", indent=_INDENT * 2)
+        self._more(len(names) - len(shown), _INDENT * 2)
+
+    def _more(self, left: int, indent: int) -> None:
+        """How many names were left out, if any."""
+        if left:
+            self.line(f"and {left} more (--verbose lists {'them' if left > 1 else 'it'})", "dim", indent=indent)
 
     def table(self, heading: str, rows: Sequence[Row]) -> None:
         """One line for each path, under a line for its benchmark and way."""

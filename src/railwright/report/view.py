@@ -99,6 +99,8 @@ class View(NamedTuple):
     closing: str
     cut_off: str
     slow: tuple[Row, ...]
+    slow_groups: tuple[Group, ...]
+    """The same by benchmark and by what explains them, which is the group's reason."""
     causes: tuple[Finding, ...]
     """What explains the slow paths, each once."""
     unjudged: tuple[Group, ...]
@@ -135,6 +137,7 @@ def view_of(diagnosis: Diagnosis, end: End | None) -> View:
         closing=wording.closing_words(diagnosis),
         cut_off=wording.cut_off_words(end),
         slow=slow,
+        slow_groups=_slow_groups(slow),
         causes=causes,
         unjudged=_unjudged(measured),
         rows=tuple(row for row in measured if row.number not in known),
@@ -263,6 +266,15 @@ def _relative(references: Sequence[Row]) -> str:
     known = any(row.limit != wording.ABSENT for row in references)
     own = "which were held against their own limits alone" if known else "which nothing judged"
     return f"That is relative to {count(len(references), 'reference')} of this run, {own}: {names}"
+
+
+def _slow_groups(rows: Sequence[Row]) -> tuple[Group, ...]:
+    """What is slow, by benchmark and cause: one fault can hold back many paths."""
+    causes = {row.number: ", ".join(f"{one.fault} ({one.certainty})" for one in row.judged.causes) for row in rows}
+    return tuple(
+        Group("slow", wording.visible(reason), "", tuple(group))
+        for (_, reason), group in grouped(rows, lambda row: (row.benchmark, causes[row.number]))
+    )
 
 
 def _unjudged(rows: Sequence[Row]) -> tuple[Group, ...]:
