@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from railwright.diagnosis import gpu_health
+from railwright.diagnosis import gpu_health, usual
 from railwright.diagnosis.causes import causes_of
 from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath, State, Verdict
 from railwright.diagnosis.limits_of import LimitFinder
@@ -36,7 +36,11 @@ def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requi
     environment = file.run.context.environment
     facts = Facts(topology=file.run.topology, results=file.results, environment=environment, declarations=declarations)
     faults = tuple(finding for fault in FAULTS for finding in fault.look(facts))
-    findings = (*faults, *gpu_health.look(file.results, points, file.run.topology))
+    findings = (
+        *faults,
+        *gpu_health.look(file.results, points, file.run.topology),
+        *usual.look(file.results, declarations, file.run.topology),
+    )
     by_curve = grouped(points, lambda one: (one.benchmark, one.quantity, one.path, *_varied(one).items()))
     paths = tuple(_judge_curve(curve, finder, findings) for _, curve in by_curve)
     status = required_status(paths, required) if required else exit_status(paths, findings)
