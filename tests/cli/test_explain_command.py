@@ -58,8 +58,9 @@ OF_A_FILE = {
     "efa-p4d-2x8a100.log": "aws-p4d --count 2",
     "since-2.13-all_reduce-nvlink-pair-and-sys.txt": "h100-pcie-8gpu-nvlink",
 }
-# What people pasted has rules of its own: it may be no output of a tool at all.
-FILES = sorted(file for file in EXTERNAL.rglob("*.*") if file.parent.name != "threads" and file.name != "README.md")
+# What people pasted has rules of its own: it may be no output of a tool at all. A fabric is `locate`'s to read.
+OF_OTHERS = {"threads", "ibnetdiscover"}
+FILES = sorted(file for file in EXTERNAL.rglob("*.*") if file.parent.name not in OF_OTHERS and file.name != "README.md")
 LONGEST = 120
 """Columns of the text."""
 

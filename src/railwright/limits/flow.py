@@ -55,7 +55,9 @@ class Flow(NamedTuple):
 
 
 def solve(problem: Problem, capacity: Callable[[Resource], float] = lambda one: one.limit_bytes_per_s) -> Flow:
-    """The best rate under the given capacities in bytes/s. Raises CannotJudge where nothing known bounds it."""
+    """The best rate under the given capacities in bytes/s. Raises CannotJudge where nothing known bounds it,
+        and where nothing gets through.
+        """
     return Flows(problem).under(capacity)
 
 
@@ -86,14 +88,18 @@ class Flows:
             self._program.at_most(f"resource {name}", terms)
 
     def under(self, capacity: Callable[[Resource], float]) -> Flow:
-        """The best rate under the given capacities in bytes/s. Raises CannotJudge where nothing known bounds it."""
+        """The best rate under the given capacities in bytes/s. Raises CannotJudge where nothing known bounds it,
+        and where nothing gets through.
+        """
         bounds = self._bounds(capacity)
         solution = self._solve(bounds, anew=True)  # shares must not depend on what was asked before
         best = solution.objective
+        if best <= 0:
+            raise CannotJudge("no data gets through: a part of the machine has no link to the rest", hint=_UNLINKED)
         shares = {
             name: solution.duals[f"resource {name}"] * bound / best
             for name, bound in bounds.items()
-            if math.isfinite(bound) and best > 0
+            if math.isfinite(bound)
         }
         return Flow(best * _SCALE, {name: share for name, share in shares.items() if share > 1e-6})
 
@@ -106,15 +112,12 @@ class Flows:
 
     def _solve(self, bounds: Mapping[str, float], *, anew: bool) -> Solution:
         try:
-            found = self._program.solve({f"resource {name}": bound for name, bound in bounds.items()}, anew=anew)
+            return self._program.solve({f"resource {name}": bound for name, bound in bounds.items()}, anew=anew)
         except NoSolution as error:
             raise CannotJudge(
                 f"no limit can be given: the program is {error.why}",
                 hint="no link that the data must cross has a documented rate",
             ) from error
-        if found.objective <= 0:
-            raise CannotJudge("no data gets through: a part of the machine has no link to the rest", hint=_UNLINKED)
-        return found
 
     def _add(
         self, rate: int, commodity: Commodity, useful: list[int], arcs: tuple[Arc, ...], crossing: dict[int, list[int]]
