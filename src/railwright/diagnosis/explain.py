@@ -18,6 +18,7 @@ from railwright.diagnosis.foreign import (
 from railwright.diagnosis.hypotheses import Fitted, fit
 from railwright.diagnosis.judged import Judged, State, Verdict
 from railwright.diagnosis.nccl_paths import NO_MACHINE
+from railwright.diagnosis.said_of_links import contradictions_of_links
 from railwright.diagnosis.verdict import WORST_FIRST
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.faults.fault import Facts, Finding
@@ -49,6 +50,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_
     """The healthy machine first, then the faults whose curves are nearest."""
     findings: tuple[Finding, ...] = ()
     """What the table's own settings (evidence `setting`) and the machine given show."""
+    contradictions: tuple[str, ...] = ()
+    """What the table says of itself, where the machine given is another."""
     notes: tuple[str, ...] = ()
     bandwidths_are: str = ""
     """`busbw` where the rates of collectives are busbw."""
@@ -91,6 +94,7 @@ def explain(file: ForeignFile, machine: Machine | None) -> Explained:
         verdict=verdict,
         hypotheses=fit(file, placed) if curves and placed is not None else (),
         findings=findings,
+        contradictions=contradictions_of_links(file, machine.cluster) if machine is not None else (),
         notes=(*notes, *shape_notes(file, rows), *file.notes),
         bandwidths_are="busbw" if is_busbw(file) else "",
         status=_status(verdict.state, rows, findings),

@@ -40,6 +40,8 @@ def render_explained(found: Explained) -> str:
 def _lines(found: Explained) -> Iterator[str]:
     yield _title(found)
     yield ""
+    if found.contradictions:
+        yield from labelled("but", *found.contradictions)
     yield from labelled("verdict", f"{found.verdict.state}: {found.verdict.why}")
     yield from _cause(found)
     yield from _held_against(found)
