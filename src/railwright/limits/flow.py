@@ -56,8 +56,8 @@ class Flow(NamedTuple):
 
 def solve(problem: Problem, capacity: Callable[[Resource], float] = lambda one: one.limit_bytes_per_s) -> Flow:
     """The best rate under the given capacities in bytes/s. Raises CannotJudge where nothing known bounds it,
-        and where nothing gets through.
-        """
+    and where nothing gets through.
+    """
     return Flows(problem).under(capacity)
 
 
