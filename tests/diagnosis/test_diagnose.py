@@ -11,7 +11,7 @@ from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.diagnose import diagnose
 from railwright.diagnosis.judged import Diagnosis, JudgedPath
 from railwright.limits.limit import Limit, Quantity
-from railwright.results.records import Context, Evidence, Result, ResultFile, Run, Verification
+from railwright.results.records import Context, Disturbed, Evidence, Result, ResultFile, Run, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Scalar, Topology
 from railwright.topology.expand import expand
@@ -48,7 +48,7 @@ def copies(*values: float, size: int = 2 * MIB) -> list[Result]:
     ]
 
 
-def judged(results: list[Result], topology: Topology | None = None) -> Diagnosis:
+def judged(results: list[Result], topology: Topology | None = None, disturbed: tuple[Disturbed, ...] = ()) -> Diagnosis:
     run = Run(
         railwright="0",
         started_at="2026-01-01T00:00:00+00:00",
@@ -56,7 +56,7 @@ def judged(results: list[Result], topology: Topology | None = None) -> Diagnosis
         context=Context(host="h", kernel="k"),
         topology=topology or expand("laptop", {}),
     )
-    return diagnose(ResultFile(run=run, results=tuple(results)), DECLARATIONS)
+    return diagnose(ResultFile(run=run, results=tuple(results), disturbed=disturbed), DECLARATIONS)
 
 
 def path_of(diagnosis: Diagnosis, benchmark: str) -> JudgedPath:
@@ -292,3 +292,32 @@ def test_the_exit_status_is_the_worst_that_was_found() -> None:
         results = [*copies(10e9), ok, *([slow] if with_slow else [])][::order]
         # memory_copy itself is unknown or held against the channels: only `slow` outranks that
         assert judged(results).exit_status == (1 if with_slow else judged(copies(10e9)).exit_status)
+
+
+@pytest.mark.parametrize(
+    ("launches", "disturbed", "state"),
+    [
+        ((3e9, 3e9, 3e9), {}, "slow"),
+        ((3e9, 3e9, 3e9), {1: 0.5}, "slow"),
+        ((3e9, 3e9, 3e9), {0: 0.5, 1: 0.4, 2: 0.3}, "unknown"),
+        ((3e9, 3e9, 6e9), {0: 0.5, 1: 0.3}, "unknown"),
+        ((6e9, 6e9, 6e9), {0: 0.9}, "ok"),
+    ],
+)
+def test_what_other_work_may_have_slowed_is_not_slow(
+    launches: tuple[float, ...], disturbed: dict[int, float], state: str
+) -> None:
+    case: dict[str, Scalar] = {"transport": "shm"}
+    transfers = [
+        measured("mpi_bandwidth", value, launch=number, **case, size_bytes=2 * MIB)
+        for number, value in enumerate(launches)
+    ]
+    others = tuple(
+        Disturbed(benchmark="mpi_bandwidth", parameters=case, launch=number, others_fraction=share)
+        for number, share in disturbed.items()
+    )
+    found = path_of(judged([*copies(10e9, 10e9), *transfers], disturbed=others), "mpi_bandwidth")
+    assert found.verdict.state == state
+    if state == "unknown":
+        assert "other work took 50% of this host's CPU time" in found.verdict.why
+        assert found.verdict.needs

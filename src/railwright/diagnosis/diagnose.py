@@ -11,13 +11,13 @@ from railwright.diagnosis.causes import causes_of
 from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath, State, Verdict
 from railwright.diagnosis.limits_of import LimitFinder
 from railwright.diagnosis.policy import Requirement, required_status, unmet
-from railwright.diagnosis.verdict import WORST_FIRST, if_launches_agree, judged
+from railwright.diagnosis.verdict import WORST_FIRST, if_alone, if_launches_agree, judged
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.faults.fault import Facts, Finding
 from railwright.faults.registry import FAULTS
 from railwright.groups import grouped
 from railwright.results.bounds import Declarations
-from railwright.results.records import Result, ResultFile, Verification, size_of
+from railwright.results.records import Disturbed, Result, ResultFile, Verification, size_of
 from railwright.results.statistics import quantile
 from railwright.topology.devices import Scalar
 from railwright.units import format_size
@@ -32,7 +32,7 @@ def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requi
     """
     finder = LimitFinder(file.run.topology, file.results, declarations, file.run.context.environment)
     by_point = grouped(file.results, lambda one: (*one.series(), one.parameters.get("size_bytes")))
-    points = tuple(_judge_point(results, finder) for _, results in by_point)
+    points = tuple(_judge_point(results, finder, file.disturbed) for _, results in by_point)
     environment = file.run.context.environment
     facts = Facts(topology=file.run.topology, results=file.results, environment=environment, declarations=declarations)
     faults = tuple(finding for fault in FAULTS for finding in fault.look(facts))
@@ -56,7 +56,7 @@ def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requi
     )
 
 
-def _judge_point(results: list[Result], finder: LimitFinder) -> Judged:
+def _judge_point(results: list[Result], finder: LimitFinder, disturbed: tuple[Disturbed, ...]) -> Judged:
     """One set of parameters over all launches."""
     measured = [result for result in results if result.outcome == "measured" and result.summary is not None]
     first = (measured or results)[0]
@@ -67,13 +67,24 @@ def _judge_point(results: list[Result], finder: LimitFinder) -> Judged:
     telling = failed or first
     checks = _together([result.verification for result in measured])
     point = replace(first, outcome=telling.outcome, reason=telling.reason)
+    met = judged(point, value, finder.find(first), checks, finder.standing(first))
     return replace(
-        if_launches_agree(judged(point, value, finder.find(first), checks, finder.standing(first)), medians),
+        if_launches_agree(_if_alone(met, measured, disturbed), medians),
         launches=tuple(result.summary for result in measured if result.summary is not None),
         launch_spread=(medians[-1] - medians[0]) / value if value and len(medians) > 1 else None,
         # Two values for one claim mean that the launches did not run alike, so one of each is kept.
         evidence=tuple({(one.claim, one.value): one for result in measured for one in result.evidence}.values()),
     )
+
+
+def _if_alone(point: Judged, measured: list[Result], disturbed: tuple[Disturbed, ...]) -> Judged:
+    """What other work may have slowed is not slow: judged by the launches that had the host to themselves."""
+    if point.verdict.state != "slow" or not disturbed:
+        return point
+    taken = [max((one.others_fraction for one in disturbed if one.concerns(each)), default=0.0) for each in measured]
+    pairs = zip(measured, taken, strict=True)
+    quiet = [each.summary.median for each, share in pairs if not share and each.summary is not None]
+    return if_alone(point, quiet, max(taken, default=0.0))
 
 
 def _together(every: list[Verification | None]) -> Verification | None:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from railwright.diagnosis.judged import Judged, State, Verdict
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
 from railwright.results.records import Outcome, Result, Verification
+from railwright.results.statistics import quantile
 from railwright.units import format_bandwidth, format_duration, format_flops, format_messages, format_operations
 
 TOLERANCE_ABOVE_LIMIT = 1.02
@@ -31,6 +32,7 @@ LAUNCHES_APART = 2.0
 WORST_FIRST: tuple[State, ...] = ("slow", "suspicious", "failed", "unknown", "ok", "reference", "waived")
 
 _NEEDS_QUIET = "more launches on a quiet machine: --launches 10"
+_NEEDS_ALONE = "the same run while nothing else works on this host"
 _NEEDS_A_BAND = "a run of a healthy machine of this kind beside it: railwright compare A B"
 
 
@@ -177,3 +179,16 @@ def if_launches_agree(point: Judged, medians: Sequence[float]) -> Judged:
     low, high = (format_quantity(point.quantity, value) for value in (least, most))
     why = f"{point.verdict.why}, but its launches made {low} to {high}"
     return replace(point, verdict=Verdict(state="unknown", why=why, needs=_NEEDS_QUIET))
+
+
+def if_alone(point: Judged, quiet: Sequence[float], others_fraction: float) -> Judged:
+    """The point, unknown instead of slow where other work may have made it so.
+
+    `quiet` are the medians of the launches that nothing disturbed: where those alone are slow, it stays slow.
+    """
+    if point.verdict.state != "slow" or point.expected is None or not others_fraction:
+        return point
+    if quiet and _against_band(quantile(sorted(quiet), 0.5), point.expected).state == "slow":
+        return point
+    why = f"{point.verdict.why}, but other work took {others_fraction:.0%} of this host's CPU time meanwhile"
+    return replace(point, verdict=Verdict(state="unknown", why=why, needs=_NEEDS_ALONE))

@@ -9,6 +9,7 @@ import re
 import time
 from pathlib import Path
 
+from railwright.launch.other_work import cpu_ticks, idle_ticks
 from railwright.native.memory import fixed_work
 from railwright.results.records import Context, Noise
 from railwright.results.statistics import quantile
@@ -86,20 +87,11 @@ def _clocks() -> dict[str, Scalar]:
 
 def busy_fraction() -> float:
     """The share of all CPUs that was busy during one second, steal included; 0 where /proc/stat cannot be read."""
-    before = _cpu_times()
+    before = cpu_ticks()
     time.sleep(_BUSY_WINDOW_S)
-    after = _cpu_times()
-    total = after[0] - before[0]
-    return (total - (after[1] - before[1])) / total if total > 0 else 0.0
-
-
-def _cpu_times() -> tuple[int, int]:
-    """All ticks of the CPUs, and those that were idle or waited for disks."""
-    try:
-        fields = [int(field) for field in Path("/proc/stat").read_text("ascii").split("\n", 1)[0].split()[1:9]]
-    except (OSError, ValueError):
-        return 0, 0
-    return sum(fields), fields[3] + fields[4]
+    after = cpu_ticks()
+    total = sum(after) - sum(before)
+    return (total - (idle_ticks(after) - idle_ticks(before))) / total if before and total > 0 else 0.0
 
 
 def noise() -> Noise:

@@ -15,8 +15,9 @@ from railwright.launch.context import available_memory_bytes, gather
 from railwright.launch.exclusive import measuring_alone, refuse_busy_host
 from railwright.launch.hosts import Hosts
 from railwright.launch.measure import DEFAULT_SILENCE_S, Measurement
+from railwright.launch.other_work import OtherWork
 from railwright.launch.session import Planned
-from railwright.results.records import End, Record, Result, ResultFile, Run
+from railwright.results.records import Disturbed, End, Record, Result, ResultFile, Run
 from railwright.results.store import StoreFull, Writer
 from railwright.topology.devices import Topology
 from railwright.topology.sources.counters import find_counters, moved, read_counters
@@ -25,6 +26,8 @@ from railwright.units import format_duration, format_size
 
 _MOST_MEMORY_SHARE = 0.8
 _LONGEST_S = 4 * 3600.0
+_OTHERS_ABOVE = 0.2
+"""Of all CPU time, our choice: less moves what is measured by less than the bands are wide."""
 
 
 @dataclass
@@ -90,15 +93,20 @@ class Proof:
 
     def _measure(self, writer: Writer, run: Run) -> ResultFile:
         results: list[Result] = []
+        disturbed: list[Disturbed] = []
         root = live_root()
         paths = find_counters(root)
         before = read_counters(root, paths)
         interrupted = ""
         try:
             for one in self.plan:
+                others = OtherWork()
                 for result in self._one(one):
                     results.append(result)
                     writer.append(result)
+                if found := _disturbed(one, others.share()):
+                    disturbed.append(found)
+                    writer.append(found)
                 self.on_done(one)
         except KeyboardInterrupt as error:
             interrupted = f"interrupted by {str(error) or 'Ctrl-C'}"
@@ -109,7 +117,7 @@ class Proof:
         end = End(finished_at=_now(), interrupted=interrupted, counters_moved=moved(before, read_counters(root, paths)))
         self._keep_if_possible(writer, [end])
         writer.close()
-        return ResultFile(run=run, results=tuple(results), end=end)
+        return ResultFile(run=run, results=tuple(results), disturbed=tuple(disturbed), end=end)
 
     def _one(self, one: Planned) -> Iterable[Result]:
         self._measurement.on_step = lambda text: self.on_step(one, text)
@@ -135,6 +143,16 @@ class Proof:
                 writer.append(record)
         except StoreFull as error:
             self.trouble = self.trouble or error
+
+
+def _disturbed(one: Planned, others: float | None) -> Disturbed | None:
+    """The record of a launch that others disturbed; none for ranks on hosts, which are no children of ours."""
+    if others is None or others <= _OTHERS_ABOVE or one.job.hosts or one.plan.waived:
+        return None
+    parameters = dict(one.job.case.parameters())
+    return Disturbed(
+        benchmark=one.benchmark.name, parameters=parameters, launch=one.job.round, others_fraction=round(others, 3)
+    )
 
 
 def _now() -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from railwright.results.records import Context, End, Result, Run, Summary, Verification
+from railwright.results.records import Context, Disturbed, End, Record, Result, Run, Summary, Verification
 from railwright.results.statistics import summarise, why_no_summary
 from railwright.topology.devices import Scalar
 from railwright.topology.possible import refuse_impossible
@@ -22,7 +22,7 @@ _DIFFERENCE = ("part", "exposed")
 """The parameter of a time that is the difference of two: noise can make it negative."""
 
 
-def why_impossible(record: Run | Result | End, name: str = "") -> str:
+def why_impossible(record: Record, name: str = "") -> str:
     """Why no measurement can have left this record; empty where one can.
 
     `name` is what the topology of a run is called in errors. Raises UsageError for a topology that cannot be.
@@ -32,6 +32,9 @@ def why_impossible(record: Run | Result | End, name: str = "") -> str:
         return _of_context(record.context)
     if isinstance(record, End):
         return _negative("counter", record.counters_moved)
+    if isinstance(record, Disturbed):
+        share = record.others_fraction
+        return "" if 0 <= share <= 1 and record.launch >= 0 else f"others_fraction is {share}, launch {record.launch}"
     return _of_result(record)
 
 

@@ -137,6 +137,23 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="recor
     schema_version: int = SCHEMA_VERSION
 
 
+class Disturbed(msgspec.Struct, frozen=True, kw_only=True, tag="disturbed", tag_field="record",
+                forbid_unknown_fields=True):  # fmt: skip
+    """A launch during which others took much of this host's CPU time. It stands behind the launch's results."""
+
+    benchmark: str
+    parameters: dict[str, Scalar]
+    """Of the launch: all that its results have in common."""
+    launch: int
+    others_fraction: float
+    """Of all CPU time while it ran."""
+
+    def concerns(self, result: Result) -> bool:
+        """Whether that result is of this launch."""
+        mine = self.benchmark == result.benchmark and self.launch == result.launch
+        return mine and self.parameters.items() <= result.parameters.items()
+
+
 class End(msgspec.Struct, frozen=True, kw_only=True, tag="end", tag_field="record", omit_defaults=True,
           forbid_unknown_fields=True):  # fmt: skip
     """The last line: without it, the run was cut off."""
@@ -148,7 +165,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True, tag="end", tag_field="recor
     """NIC, link and TCP counters that changed during the run."""
 
 
-Record = Run | Result | End
+Record = Run | Result | Disturbed | End
 
 
 class ResultFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,4 +173,5 @@ class ResultFile(msgspec.Struct, frozen=True, kw_only=True):
 
     run: Run
     results: tuple[Result, ...]
+    disturbed: tuple[Disturbed, ...] = ()
     end: End | None = None

@@ -13,7 +13,7 @@ import msgspec
 
 from railwright.errors import RailwrightError, UsageError
 from railwright.results.possible import why_impossible
-from railwright.results.records import READ_VERSIONS, SCHEMA_VERSION, End, Record, Result, ResultFile, Run
+from railwright.results.records import READ_VERSIONS, SCHEMA_VERSION, Disturbed, End, Record, Result, ResultFile, Run
 
 RESULTS_NAME = "results.jsonl"
 PREVIOUS_NAME = "results.previous.jsonl"
@@ -143,6 +143,7 @@ def collect(records: Iterator[Record], name: str = "this results file") -> Resul
     run: Run | None = None
     end: End | None = None
     results: list[Result] = []
+    disturbed: list[Disturbed] = []
     for record in records:
         match record:
             case Run():
@@ -151,10 +152,12 @@ def collect(records: Iterator[Record], name: str = "this results file") -> Resul
                 run = record
             case Result() if run is not None:
                 results.append(record)
+            case Disturbed() if run is not None:
+                disturbed.append(record)
             case End() if run is not None:
                 end = record
             case _:
                 break
     if run is None:
         raise UsageError(f"{name} does not begin with a `run` record", hint="is it empty or cut off at its start?")
-    return ResultFile(run=run, results=tuple(results), end=end)
+    return ResultFile(run=run, results=tuple(results), disturbed=tuple(disturbed), end=end)
