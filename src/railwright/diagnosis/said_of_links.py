@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from railwright.limits.network import LINUX_ROCE_BYTES, largest_rdma_mtu
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import EthernetLink, InfinibandLink
 
 _KINDS: dict[str, type] = {"ethernet": EthernetLink, "ib": InfinibandLink, "infiniband": InfinibandLink}
 _NAMES: dict[type, str] = {EthernetLink: "Ethernet", InfinibandLink: "InfiniBand"}
-_MTUS = (256, 512, 1024, 2048, 4096)
-"""The MTUs of RDMA (InfiniBand Architecture Specification, volume 1, 14.2.5.6)."""
-_ROCE_HEADERS = 96
-"""What Linux takes off an Ethernet MTU for RoCE (include/rdma/ib_addr.h, iboe_get_mtu): 1500 leaves 1024, 4200 4096."""
 
 
 def contradictions_of_links(file: ForeignFile, given: Cluster) -> tuple[str, ...]:
@@ -42,5 +39,5 @@ def _rdma_mtu(link: EthernetLink | InfinibandLink) -> int | None:
     """The largest MTU of RDMA that the link's own allows."""
     if link.mtu_bytes is None:
         return None
-    room = link.mtu_bytes - (_ROCE_HEADERS if isinstance(link, EthernetLink) else 0)
-    return max((one for one in _MTUS if one <= room), default=None)
+    headers = LINUX_ROCE_BYTES.value if isinstance(link, EthernetLink) else 0
+    return largest_rdma_mtu(link.mtu_bytes - headers) or None

@@ -17,16 +17,10 @@ from railwright.faults import needs
 from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
 from railwright.faults.parts import over_network, rdma_ports, with_links
 from railwright.limits.case import Case
-from railwright.limits.limit import Constant, Source
-from railwright.limits.network import RDMA_MTUS, payload_of
+from railwright.limits.network import LINUX_ROCE_BYTES, RDMA_MTUS, largest_rdma_mtu, payload_of
 from railwright.results.records import Evidence
 from railwright.topology.devices import EthernetLink, InfinibandLink, Link, Topology
 
-_LINUX_ROCE = Constant(
-    40 + 8 + 12 + 4 + 28 + 4,
-    "bytes: GRH, UDP, BTH, XRC, atomic and ICRC headers",
-    Source("Linux", "include/rdma/ib_addr.h, iboe_get_mtu"),
-)
 _BEST = max(int(mtu.value) for mtu in RDMA_MTUS)
 _JUMBO = 9000
 """What remedies ask for: any Ethernet MTU from 4192 gives RDMA packets of 4096 bytes, and switches take 9000."""
@@ -81,7 +75,7 @@ def _packet(protocol: EthernetLink | InfinibandLink) -> int:
     mtu = protocol.mtu_bytes or 0
     if isinstance(protocol, InfinibandLink):
         return mtu
-    return max((int(one.value) for one in RDMA_MTUS if one.value + _LINUX_ROCE.value <= mtu), default=0)
+    return largest_rdma_mtu(mtu - LINUX_ROCE_BYTES.value)
 
 
 def _is_for_gpus(topology: Topology, protocol: EthernetLink | InfinibandLink) -> bool:

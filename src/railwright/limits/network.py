@@ -23,6 +23,11 @@ from railwright.units import BITS_PER_BYTE, format_line_rate
 FRAME_BYTES = Constant(14 + 4 + 20, "bytes: header, FCS, preamble and gap", IEEE_8023)
 ROCE_BYTES = Constant(20 + 8 + 12 + 4, "bytes: IPv4, UDP, BTH and ICRC", ROCE)
 TCP_BYTES = Constant(20 + 20 + 12, "bytes: IPv4, TCP and time stamps, inside the MTU", RFC_IP_TCP)
+LINUX_ROCE_BYTES = Constant(
+    40 + 8 + 12 + 4 + 28 + 4,
+    "bytes: GRH, UDP, BTH, XRC, atomic and ICRC headers",
+    Source("Linux", "include/rdma/ib_addr.h, iboe_get_mtu"),
+)
 INFINIBAND_BYTES = Constant(8 + 12 + 4 + 2, "bytes: LRH, BTH, ICRC and VCRC", IBTA)
 RDMA_HEALTHY_SHARE = Constant(0.95, "of the payload rate, large messages", RDMA_MEASURED)
 EFA_HEALTHY_SHARE = Constant(0.96, "of the line rate, large transfers over SRD", EFA_MEASURED)
@@ -37,10 +42,14 @@ class Payload(NamedTuple):
     sources: tuple[Source, ...]
 
 
+def largest_rdma_mtu(room_bytes: float) -> int:
+    """The largest RDMA MTU that fits into so many bytes, 0 where not even the least does."""
+    return max((int(mtu.value) for mtu in RDMA_MTUS if mtu.value <= room_bytes), default=0)
+
+
 def rdma_mtu(ethernet_mtu_bytes: int) -> int:
     """The RDMA MTU that fits an Ethernet MTU: the largest of 256 to 4096 that leaves room for the headers."""
-    fitting = [int(mtu.value) for mtu in RDMA_MTUS if mtu.value + ROCE_BYTES.value <= ethernet_mtu_bytes]
-    return max(fitting, default=int(RDMA_MTUS[0].value))
+    return largest_rdma_mtu(ethernet_mtu_bytes - ROCE_BYTES.value) or int(RDMA_MTUS[0].value)
 
 
 def payload_of(protocol: EthernetLink | InfinibandLink | EfaLink) -> Payload | None:
