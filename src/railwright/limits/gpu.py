@@ -108,37 +108,29 @@ def remote_load(gpu: Device, own_s: tuple[float, float], *, over_pcie: bool) -> 
 
     `own_s`: one load of the GPU's own memory in the slowest and in the fastest launch of the run, seconds.
     """
-    slowest, fastest = own_s
-    because = f"one load of {gpu.id}'s own memory, measured in this run"
-    floor = _floor(fastest, because)
-    if not str(gpu.facts.get("compute_capability", "")).startswith(_LOADS_MEASURED_ON):
-        return floor, None
-    times = LOAD_OVER_PCIE if over_pcie else LOAD_OVER_NVLINK
-    return floor, Expected(
-        quantity="latency_s",
-        low=fastest,
-        high=times.value * fastest,
-        doubtful_to=times.value * slowest,
-        because=f"Hopper GPUs take at most {times.value:.0f} times as long over {'PCIe' if over_pcie else 'NVLink'}",
-        sources=(times.source,),
-    )
+    times, how = (LOAD_OVER_PCIE, "over PCIe") if over_pcie else (LOAD_OVER_NVLINK, "over NVLink")
+    return _times_own_load(gpu, own_s, times, how)
 
 
 def small_copy(gpu: Device, own_s: tuple[float, float], *, by_host_clock: bool) -> tuple[Limit, Expected | None]:
     """The floor of a copy of a few bytes and its band, from one load of the GPU's own memory, as `remote_load`."""
+    clock = (COPY_BY_HOST_CLOCK, "by the host's clock") if by_host_clock else (COPY_BY_GPU_CLOCK, "by the GPU's clock")
+    return _times_own_load(gpu, own_s, *clock)
+
+
+def _times_own_load(
+    gpu: Device, own_s: tuple[float, float], times: Constant, how: str
+) -> tuple[Limit, Expected | None]:
     slowest, fastest = own_s
-    because = f"one load of {gpu.id}'s own memory, measured in this run"
-    floor = _floor(fastest, because)
+    floor = _floor(fastest, f"one load of {gpu.id}'s own memory, measured in this run")
     if not str(gpu.facts.get("compute_capability", "")).startswith(_LOADS_MEASURED_ON):
         return floor, None
-    times = COPY_BY_HOST_CLOCK if by_host_clock else COPY_BY_GPU_CLOCK
-    clock = "the host" if by_host_clock else "the GPU"
     return floor, Expected(
         quantity="latency_s",
         low=fastest,
         high=times.value * fastest,
         doubtful_to=times.value * slowest,
-        because=f"Hopper GPUs take at most {times.value:.0f} times as long by {clock}'s clock",
+        because=f"Hopper GPUs take at most {times.value:.0f} times as long {how}",
         sources=(times.source,),
     )
 
