@@ -19,7 +19,7 @@ def path(benchmark, way="memory0>memory0", state="ok"):
 
 
 def status(paths, *lines):
-    return required_status(paths, parse_requirements(lines, KNOWN))
+    return required_status(unmet(paths, parse_requirements(lines, KNOWN)))
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,8 @@ def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requi
     )
     by_curve = grouped(points, lambda one: (one.benchmark, one.quantity, one.path, *_varied(one).items()))
     paths = tuple(_judge_curve(curve, finder, findings) for _, curve in by_curve)
-    status = required_status(paths, required) if required else exit_status(paths, findings)
+    missed = unmet(paths, required)
+    status = required_status(missed) if required else exit_status(paths, findings)
     if status == EXIT_OK and (file.end is None or file.end.interrupted):
         status = EXIT_UNJUDGED  # what a run that was cut off did not reach, nobody has judged
     return Diagnosis(
@@ -52,7 +53,7 @@ def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requi
         findings=findings,
         exit_status=status,
         required=tuple(map(str, required)),
-        unmet=unmet(paths, required),
+        unmet=missed,
     )
 
 

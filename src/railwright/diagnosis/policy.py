@@ -58,7 +58,9 @@ def unmet(paths: Sequence[JudgedPath], required: Iterable[Requirement]) -> tuple
     return tuple(found)
 
 
-def required_status(paths: Sequence[JudgedPath], required: Iterable[Requirement]) -> int:
-    """0: every required path is ok; 1: one is slow; 3: one is waived, missing, a reference or could not be judged."""
-    states = {state for _, state in unmet(paths, required)}
+def required_status(missed: Iterable[tuple[str, str]]) -> int:
+    """Of what `unmet` gives. 0: every required path is ok; 1: one is slow; 3: one is waived, missing, a reference or
+    could not be judged.
+    """
+    states = {state for _, state in missed}
     return EXIT_OK if not states else EXIT_SLOW if "slow" in states else EXIT_UNJUDGED
