@@ -108,8 +108,7 @@ def _round(rank: FlowsRank, number: int, flows: tuple[Wanted, ...]) -> Iterator[
     mine = [_Sent(flow) for flow in flows if flow.source == rank.index]
     addresses = sorted({flow.destination_address for flow in flows if flow.destination == rank.index})
     rank.step(f"round {number + 1}: which way each port takes")
-    with ThreadPoolExecutor(max(1, len(mine))) as executor:
-        list(executor.map(lambda one: _choose(case, one), mine))
+    _each(mine, lambda one: _choose(case, one))
     rank.meet()
     sending = [one for one in mine if one.port is not None]
     with _Receiver(receive_udp, addresses, case) as packets, _Receiver(receive_tcp, addresses, case) as streams:
