@@ -156,18 +156,5 @@ func (w *Wire) Frames(kind func(frame []byte) bool) [][]byte {
 	return found
 }
 
-// Eventually waits until something holds, and fails the test where it does not within the time given.
-func Eventually(t testing.TB, within time.Duration, what string, holds func() bool) time.Duration {
-	t.Helper()
-	start := time.Now()
-	for !holds() {
-		if time.Since(start) > within {
-			t.Fatalf("not within %v: %s", within, what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-	return time.Since(start)
-}
-
 // FrameText shows the start of a frame in a test's complaint.
 func FrameText(frame []byte) string { return fmt.Sprintf("%x", frame[:min(len(frame), 80)]) }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-	"time"
 
 	nodev1 "railwright/node/api/v1"
 	"railwright/node/internal/failpoint"
@@ -84,7 +83,7 @@ func TestADaemonKilledAtAnyStepLeavesNoOrphan(t *testing.T) {
 			lab.restart()
 			untouched := lab.newPod(2, "tenant-a")
 			lab.mustAdd(untouched)
-			testlab.Eventually(t, 2*time.Second, "the leaf has its routes", func() bool { return lab.leafHas(untouched) })
+			testlab.Eventually(t, "the leaf has its routes", func() bool { return lab.leafHas(untouched) })
 			pings := untouched.stream(t, remoteIPv4)
 			lab.kill()
 			lab.killAtEach(of.adds, of.delete)
@@ -113,7 +112,7 @@ func (nl *nodeLab) killAtEach(adds, deletes []failpoint.Name) {
 		if err := nl.add(one); err != nil {
 			nl.t.Fatalf("ADD after a kill at %q: %v %v", step, err, detailsOf(err))
 		}
-		testlab.Eventually(nl.t, 2*time.Second, "the leaf has the routes", func() bool { return nl.leafHas(one) })
+		testlab.Eventually(nl.t, "the leaf has the routes", func() bool { return nl.leafHas(one) })
 		nl.mustWork(one)
 		if n < len(deletes) {
 			nl.kill()

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -169,7 +168,7 @@ func TestNothingWrongLeavesAnFRRThatWasConfiguredSo(t *testing.T) {
 			}
 			for rail, leaf := range leaves {
 				// What is right came last: a leaf that has it has been told of all.
-				testlab.Eventually(t, 20*time.Second, fmt.Sprintf("rail%d's leaf has its pods", rail), func() bool {
+				testlab.Eventually(t, fmt.Sprintf("rail%d's leaf has its pods", rail), func() bool {
 					return len(heard(t, leaf, right[rail]...)) == len(right[rail])
 				})
 				if all := heard(t, leaf); !slices.Equal(all, right[rail]) {

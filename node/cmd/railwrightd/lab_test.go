@@ -70,7 +70,7 @@ func (nl *nodeLab) addRemote() {
 	}
 	nl.leaf.IP(t, "route", "add", remoteIPv4+"/32", "via", "192.0.2.101")
 	nl.leaf.IP(t, "route", "add", remoteIPv6+"/128", "via", "2001:db8:a::1")
-	directory, err := kinds.Open(t.Context(), kinds.Config{
+	directory, _, err := kinds.Open(t.Context(), kinds.Config{
 		Kind: "folder", Node: "node-2", StateFolder: nl.Path("other-state"), Folder: nl.shared(),
 		Log: slog.New(slog.DiscardHandler),
 	})

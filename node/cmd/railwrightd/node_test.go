@@ -20,14 +20,14 @@ func TestANode(t *testing.T) {
 	lab.addOrphan(t)
 	pod := lab.newPod(2, "tenant-a")
 	lab.mustAdd(pod)
-	testlab.Eventually(t, 2*time.Second, "the leaf has its routes", func() bool { return lab.leafHas(pod) })
+	testlab.Eventually(t, "the leaf has its routes", func() bool { return lab.leafHas(pod) })
 	lab.mustWork(pod)
 	t.Run("a pod that goes without a DEL is cleaned up", lab.lose)
 	lab.mustWork(pod) // so that flows of it are cached
 	t.Run("what is there is told", lab.tell)
 	t.Run("many at once, and many held", lab.hold)
 	lab.mustWork(pod)
-	testlab.Eventually(t, 20*time.Second, "the port without a record is gone", func() bool {
+	testlab.Eventually(t, "the port without a record is gone", func() bool {
 		return !strings.Contains(lab.OVS.Vsctl(t, "list-ports", lab.rail.Bridge()), orphan)
 	})
 	lab.mustWork(pod)
@@ -48,7 +48,7 @@ func (nl *nodeLab) addOrphan(t *testing.T) {
 func (nl *nodeLab) endOrderly(t *testing.T) {
 	pod := nl.newPod(3, "tenant-a")
 	nl.mustAdd(pod)
-	testlab.Eventually(t, 2*time.Second, "the leaf has its routes", func() bool { return nl.leafHas(pod) })
+	testlab.Eventually(t, "the leaf has its routes", func() bool { return nl.leafHas(pod) })
 	pings := pod.stream(t, remoteIPv4)
 	nl.Signal(syscall.SIGTERM)
 	if state := nl.Died(t); state.ExitCode() != exitOK {
@@ -67,7 +67,7 @@ func (nl *nodeLab) lose(t *testing.T) {
 	nl.mustAdd(gone)
 	testlab.Run(t, "ip", "netns", "delete", gone.Name)
 	nl.mustBeGone(gone)
-	testlab.Eventually(t, 5*time.Second, "its port is gone", func() bool {
+	testlab.Eventually(t, "its port is gone", func() bool {
 		return !strings.Contains(nl.OVS.Vsctl(t, "list-ports", nl.rail.Bridge()), "veth13")
 	})
 }
@@ -116,11 +116,11 @@ func (nl *nodeLab) hold(t *testing.T) {
 		nl.all(pods[i:i+50], func(one *pod) error { return nl.add(one) })
 		t.Logf("50 ADDs at once, %d held before: %v", i, time.Since(began))
 	}
-	testlab.Eventually(t, 5*time.Second, "the leaf has all routes", func() bool { return nl.leafRoutes(pods) == len(pods) })
+	testlab.Eventually(t, "the leaf has all routes", func() bool { return nl.leafRoutes(pods) == len(pods) })
 	nl.kill()
 	began := time.Now()
 	nl.restart()
-	testlab.Eventually(t, 10*time.Second, "all is real", func() bool {
+	testlab.Eventually(t, "all is real", func() bool {
 		reply, err := nl.Client.Check(railnode.Soon(t), &nodev1.CheckRequest{Key: pods[0].add.GetKey(), Parts: pods[0].add.GetParts()})
 		return err == nil && len(reply.GetDifferences()) == 0
 	})
@@ -131,10 +131,10 @@ func (nl *nodeLab) hold(t *testing.T) {
 	began = time.Now()
 	nl.all(pods, func(one *pod) error { return nl.remove(one) })
 	t.Logf("200 DELs at once: %v", time.Since(began))
-	testlab.Eventually(t, 5*time.Second, "the leaf has none of them", func() bool { return nl.leafRoutes(pods) == 0 })
+	testlab.Eventually(t, "the leaf has none of them", func() bool { return nl.leafRoutes(pods) == 0 })
 	for _, one := range []*pod{pods[0], pods[99], pods[199]} {
 		address := "=" + one.add.GetAddresses()[0]
-		testlab.Eventually(t, 5*time.Second, "no flow names "+address, func() bool {
+		testlab.Eventually(t, "no flow names "+address, func() bool {
 			return nl.flowsNaming(address+",", address+" ", one.add.GetMac()) == 0
 		})
 	}

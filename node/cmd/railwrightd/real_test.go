@@ -78,14 +78,12 @@ func (nl *nodeLab) leftOf(one *pod) string {
 
 func (nl *nodeLab) mustBeGone(one *pod) {
 	nl.t.Helper()
-	var left string
-	for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(20 * time.Millisecond) {
-		left = nl.leftOf(one)
-		if left == "" {
-			return
+	testlab.UntilRight(nl.t, func() string {
+		if left := nl.leftOf(one); left != "" {
+			return fmt.Sprintf("left of pod %d: %s", one.n, left)
 		}
-	}
-	nl.t.Fatalf("left of pod %d after 5 s: %s", one.n, left)
+		return ""
+	})
 }
 
 // wrongWith a pod; empty where CHECK finds nothing, the leaf knows it, and it reaches whom it may.
@@ -102,11 +100,10 @@ func (nl *nodeLab) wrongWith(one *pod) string {
 	return ""
 }
 
+// mustWork once what others changed at the same time is real too: CHECK tells of all flows of the rail.
 func (nl *nodeLab) mustWork(one *pod) {
 	nl.t.Helper()
-	if wrong := nl.wrongWith(one); wrong != "" {
-		nl.t.Fatal(wrong)
-	}
+	testlab.UntilRight(nl.t, func() string { return nl.wrongWith(one) })
 }
 
 func TestAPodIsServedFromADDToDEL(t *testing.T) {
@@ -124,9 +121,9 @@ func TestAPodIsServedFromADDToDEL(t *testing.T) {
 			if reply.GetRail() != "rail0" || reply.GetTenant() != "ns:tenant-a" || reply.GetGatewayMac() != lab.rail.BridgeMAC() {
 				t.Errorf("%v", reply)
 			}
-			testlab.Eventually(t, 2*time.Second, "the leaf has the routes", func() bool { return lab.leafHas(one) })
+			testlab.Eventually(t, "the leaf has the routes", func() bool { return lab.leafHas(one) })
 			lab.mustAdd(two, stranger)
-			testlab.Eventually(t, 2*time.Second, "the leaf has all routes", func() bool { return lab.leafHas(two) && lab.leafHas(stranger) })
+			testlab.Eventually(t, "the leaf has all routes", func() bool { return lab.leafHas(two) && lab.leafHas(stranger) })
 			for _, pod := range []*pod{one, two, stranger} {
 				lab.mustWork(pod)
 			}
@@ -155,10 +152,10 @@ func TestAPodIsServedFromADDToDEL(t *testing.T) {
 				t.Errorf("a second DEL: %v", err)
 			}
 			lab.FRR.Restart(t, "bgpd")
-			testlab.Eventually(t, 20*time.Second, "the leaf has its routes again", func() bool { return lab.leafHas(two) })
+			testlab.Eventually(t, "the leaf has its routes again", func() bool { return lab.leafHas(two) })
 			lab.Ready(t)
 			// bgpd sends its routes some time after the session is there: until then CHECK says so, and is right.
-			testlab.Eventually(t, 20*time.Second, "all is right again", func() bool { return lab.wrongWith(two) == "" })
+			lab.mustWork(two)
 		})
 	}
 }

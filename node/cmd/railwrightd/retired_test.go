@@ -4,7 +4,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"railwright/node/testlab"
 	"railwright/node/testlab/railnode"
@@ -27,14 +26,14 @@ func TestARailThatIsTakenOutOfTheConfiguration(t *testing.T) {
 			if !one.reaches(two.add.GetAddresses()[0]) {
 				t.Error("pods of the rail do not reach each other any more")
 			}
-			testlab.Eventually(t, 5*time.Second, "the leaf has their routes", func() bool { return lab.leafHas(one) && lab.leafHas(two) })
+			testlab.Eventually(t, "the leaf has their routes", func() bool { return lab.leafHas(one) && lab.leafHas(two) })
 			for _, pod := range []*pod{one, two} {
 				if err := lab.remove(pod); err != nil {
 					t.Fatal(err, detailsOf(err))
 				}
 				lab.mustBeGone(pod)
 			}
-			testlab.Eventually(t, 5*time.Second, "no flow of ours is left, and the rail is forgotten", func() bool {
+			testlab.Eventually(t, "no flow of ours is left, and the rail is forgotten", func() bool {
 				kept, err := os.ReadFile(lab.Path("state/rails.json"))
 				return err == nil && !strings.Contains(string(kept), lab.rail.Name()) && lab.flowsNaming("cookie=0x7277") == 0
 			})

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -91,7 +90,7 @@ func TestEachCapabilityThatIsDeployedIsNeededAndNoOther(t *testing.T) {
 			}
 			pod := lab.newPod(2, "tenant-a")
 			lab.mustAdd(pod)
-			testlab.Eventually(t, 2*time.Second, "the leaf has its routes", func() bool { return lab.leafHas(pod) })
+			testlab.Eventually(t, "the leaf has its routes", func() bool { return lab.leafHas(pod) })
 			lab.mustWork(pod)
 			lab.FRR.Kill(t, "bgpd")
 			if answer := lab.awaitReady(t, "bgpd is not ready"); !strings.Contains(answer, "503") {
@@ -147,7 +146,7 @@ func (nl *nodeLab) serveWith(t *testing.T, capabilities []string, do func()) {
 func (nl *nodeLab) awaitReady(t *testing.T, words string, others ...string) string {
 	t.Helper()
 	var answer string
-	testlab.Eventually(t, 20*time.Second, "/readyz tells "+words, func() bool {
+	testlab.Eventually(t, "/readyz tells "+words, func() bool {
 		told, err := nl.Host.Try("bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/9477; printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3; cat <&3`)
 		answer = told
 		return err == nil && strings.Contains(told, words) &&

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"railwright/node/testlab"
 	"railwright/node/testlab/railnode"
@@ -70,7 +69,7 @@ func (nl *nodeLab) tell(t *testing.T) {
 	for path, wanted := range map[string]string{
 		"/metrics": `railwright_step_seconds_count{request="add",step="store"} 2`, "/healthz": "ok", "/readyz": "ok",
 	} {
-		testlab.Eventually(t, 20*time.Second, path+" tells "+wanted, func() bool { return strings.Contains(nl.scrape(t, path), wanted) })
+		testlab.Eventually(t, path+" tells "+wanted, func() bool { return strings.Contains(nl.scrape(t, path), wanted) })
 	}
 }
 

@@ -180,12 +180,10 @@ func TestASocketOfAnotherUserIsNotTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Process.Kill(); _ = listener.Wait() }()
-	for range 500 {
-		if _, err := os.Stat(daemon.Socket()); err == nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	testlab.Eventually(t, "the socket is there", func() bool {
+		_, err := os.Stat(daemon.Socket())
+		return err == nil
+	})
 	call := bare(t, daemon, "ADD", map[string]any{"prevResult": result("1.1.0", "/run/netns/p")})
 	call.Netns, call.Args = "/run/netns/p", pod1Args
 	wantFailure(t, call.Do(t), 11, "is served by user 65534, not by root")

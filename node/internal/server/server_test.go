@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -17,10 +16,11 @@ import (
 	nodev1 "railwright/node/api/v1"
 	"railwright/node/internal/attachment"
 	"railwright/node/internal/reconcile"
+	"railwright/node/testlab"
 )
 
 func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testlab.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }

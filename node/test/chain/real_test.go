@@ -22,8 +22,8 @@ var (
 // mustBeGone: no flow, no route at the leaf, no port.
 func (r *realLab) mustBeGone(t *testing.T, ports int, addresses ...string) {
 	t.Helper()
-	testlab.Eventually(t, 5*time.Second, "the leaf has no route any more", func() bool { return r.leaf.Count(addresses...) == 0 })
-	testlab.Eventually(t, 5*time.Second, "the bridge has no flow any more", func() bool {
+	testlab.Eventually(t, "the leaf has no route any more", func() bool { return r.leaf.Count(addresses...) == 0 })
+	testlab.Eventually(t, "the bridge has no flow any more", func() bool {
 		return r.flows(t, addresses[0])+r.flows(t, addresses[1]) == 0
 	})
 	if found := r.ports(t); len(found) != ports {
@@ -41,7 +41,7 @@ func TestTheSourcesChainLaysTheNetwork(t *testing.T) {
 				lab.must(t, "add", pod)
 			}
 			t.Logf("two ADDs of the whole chain by cnitool: %s", time.Since(started))
-			testlab.Eventually(t, 2*time.Second, "the leaf has all routes", func() bool {
+			testlab.Eventually(t, "the leaf has all routes", func() bool {
 				return lab.leaf.Count(append(firstPod, secondPod...)...) == 4
 			})
 			for _, pair := range []struct {
@@ -95,7 +95,7 @@ func TestARuntimeAndTheDaemonAgree(t *testing.T) {
 	if err := runtime.CheckNetworkList(t.Context(), runtime.list, runtime.pod); err != nil {
 		wantError(t, err, 100, "hint:")
 	}
-	testlab.Eventually(t, 5*time.Second, "the flows are repaired", func() bool {
+	testlab.Eventually(t, "the flows are repaired", func() bool {
 		return runtime.CheckNetworkList(t.Context(), runtime.list, runtime.pod) == nil
 	})
 	if err := runtime.DelNetworkList(t.Context(), runtime.list, runtime.pod); err != nil {
@@ -107,7 +107,7 @@ func TestARuntimeAndTheDaemonAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 	lab.leaf.IP(t, "link", "set", "swp1", "down")
-	testlab.Eventually(t, 15*time.Second, "STATUS tells that the uplink is down", func() bool {
+	testlab.Eventually(t, "STATUS tells that the uplink is down", func() bool {
 		return runtime.GetStatusNetworkList(t.Context(), runtime.list) != nil
 	})
 	wantError(t, runtime.GetStatusNetworkList(t.Context(), runtime.list), 51, "rail rail0")
@@ -120,7 +120,7 @@ func TestADelWithoutTheDaemonIsDoneWhenItIsBack(t *testing.T) {
 	lab := newRealLab(t, 1, railnode.NewFRR)
 	lab.write(t, lab.conflist(t, "0.4.0", sourceChain()...))
 	lab.must(t, "add", lab.pods[0])
-	testlab.Eventually(t, 2*time.Second, "the leaf has the routes", func() bool { return lab.leaf.Count(firstPod...) == 2 })
+	testlab.Eventually(t, "the leaf has the routes", func() bool { return lab.leaf.Count(firstPod...) == 2 })
 	lab.Kill(t)
 	lab.must(t, "del", lab.pods[0])
 	kept, err := os.ReadDir(lab.tombstones())
@@ -132,7 +132,7 @@ func TestADelWithoutTheDaemonIsDoneWhenItIsBack(t *testing.T) {
 	}
 	lab.Restart(t)
 	lab.mustBeGone(t, 1, firstPod...)
-	testlab.Eventually(t, 5*time.Second, "no tombstone is left", func() bool {
+	testlab.Eventually(t, "no tombstone is left", func() bool {
 		left, err := tombstone.List(lab.tombstones())
 		return err == nil && len(left) == 0
 	})

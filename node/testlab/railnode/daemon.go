@@ -50,15 +50,13 @@ func (n *Node) Start(t testing.TB, step failpoint.Name) {
 // Ready once all rails are well, by the daemon's own word.
 func (n *Node) Ready(t testing.TB) {
 	t.Helper()
-	var told string
-	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(20 * time.Millisecond) {
+	testlab.UntilRight(t, func() string {
 		reply, err := n.Client.Status(Soon(t), &nodev1.StatusRequest{})
 		if err == nil && n.allWell(reply) {
-			return
+			return ""
 		}
-		told = fmt.Sprint(reply, err)
-	}
-	t.Fatalf("%s is not ready after 30 s: %s", n.Name(), told)
+		return fmt.Sprintf("%s is not ready: %v, %v", n.Name(), reply, err)
+	})
 }
 
 func (n *Node) allWell(reply *nodev1.StatusReply) bool {
@@ -72,7 +70,7 @@ func (n *Node) allWell(reply *nodev1.StatusReply) bool {
 
 // Soon bounds a request, also one that is made after the test's own context has ended.
 func Soon(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 15*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), testlab.Patience)
 	context.AfterFunc(ctx, cancel)
 	return ctx
 }
@@ -105,7 +103,7 @@ func (n *Node) Died(t testing.TB) *os.ProcessState {
 	select {
 	case <-n.process.ended:
 		return n.process.command.ProcessState
-	case <-time.After(20 * time.Second):
+	case <-time.After(testlab.Patience):
 		t.Fatalf("the daemon of %s does not end", n.Name())
 		return nil
 	}

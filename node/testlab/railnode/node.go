@@ -30,6 +30,8 @@ type Node struct {
 	Leaves []*Leaf
 	// Folder has the daemon's state, socket, configuration and log.
 	Folder string
+	// ForwardTimeout of the daemon's configuration; empty: left out.
+	ForwardTimeout string
 	// Client of the daemon's API, from Configure on.
 	Client nodev1.NodeNetworkClient
 
@@ -144,7 +146,7 @@ func (n *Node) RestartSwitch(t testing.TB) {
 	n.OVS.Start(t, testlab.Switch)
 	n.GiveAddresses(t)
 	for _, rail := range n.Rails {
-		testlab.Eventually(t, 10*time.Second, rail.Bridge()+" takes flows", func() bool { return n.OVS.Answers(rail.Bridge()) })
+		testlab.Eventually(t, rail.Bridge()+" takes flows", func() bool { return n.OVS.Answers(rail.Bridge()) })
 	}
 }
 
@@ -172,8 +174,12 @@ func (n *Node) Configure(t testing.TB, tenants string) {
 		"netns_folders: [/run/netns]",
 		fmt.Sprintf("openvswitch: {database: %s, management: %s}", n.OVS.DatabaseSocket(), n.OVS.Folder),
 		fmt.Sprintf("frr: {backend: %s, bgp_socket: %s, asn: %d}", n.release.Backend, n.FRR.Socket("bgpd"), firstNodeASN+n.N),
-		"tenants: " + tenants, "rails:",
+		"tenants: " + tenants,
 	}
+	if n.ForwardTimeout != "" {
+		lines = append(lines, "forward_timeout: "+n.ForwardTimeout)
+	}
+	lines = append(lines, "rails:")
 	for _, rail := range n.Rails {
 		prefixes := rail.Prefixes()
 		lines = append(lines, fmt.Sprintf("- {name: %s, bridge: %s, uplink: %s, leaf: %s, table: %d, max_prefixes: %d, prefixes: [%s, %q]}",

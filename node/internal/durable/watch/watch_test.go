@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"railwright/node/testlab"
 )
 
 func TestWatchSeesAFileAndAFolderThatComesLater(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testlab.Patience)
 	defer cancel()
 	folder := filepath.Join(t.TempDir(), "later")
 	looks := make(chan bool, 100)

@@ -10,6 +10,7 @@ import (
 
 	"railwright/node/internal/tenants"
 	"railwright/node/internal/tenants/replica"
+	"railwright/node/testlab"
 )
 
 func open(t *testing.T, state, file string) (*replica.Replica, func()) {
@@ -28,7 +29,7 @@ func open(t *testing.T, state, file string) (*replica.Replica, func()) {
 }
 
 func claim(directory tenants.Directory, tenant, address string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testlab.Patience)
 	defer cancel()
 	return directory.Claim(ctx, tenants.Claim{Tenant: tenant, Owner: "net/c/" + address, Addresses: []netip.Addr{netip.MustParseAddr(address)}})
 }
@@ -79,7 +80,7 @@ func TestTenantsOfAFileThatChanges(t *testing.T) {
 	becomes := func(want string) {
 		t.Helper()
 		got := ""
-		for end := time.Now().Add(10 * time.Second); got != want; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(testlab.Patience); got != want; time.Sleep(10 * time.Millisecond) {
 			got, _ = directory.TenantOf(context.Background(), "a")
 			if time.Now().After(end) {
 				t.Fatalf("tenant %q, want %q", got, want)
@@ -88,7 +89,7 @@ func TestTenantsOfAFileThatChanges(t *testing.T) {
 	}
 	becomes("red")
 	write(`{"tenants":[`)
-	for end := time.Now().Add(10 * time.Second); len(directory.Stopped())+len(directory.Problems()) == 0; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(testlab.Patience); len(directory.Stopped())+len(directory.Problems()) == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("nobody is told of a damaged file")
 		}

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"railwright/node/internal/plan"
 	"railwright/node/internal/tenants"
 	"railwright/node/internal/tenants/folder"
+	"railwright/node/testlab"
 )
 
 // cluster of real replicas over a real folder.
@@ -142,6 +144,34 @@ func (n *node) claim(bound time.Duration, tenant string, addresses ...string) er
 	return err
 }
 
+// mustClaim asks again where it is refused, as runtimes do: a replica waits for others no longer than they take on a
+// machine that has time for them.
+func (n *node) mustClaim(tenant string, addresses ...string) {
+	n.cluster.t.Helper()
+	testlab.UntilRight(n.cluster.t, func() string {
+		if err := n.claim(testlab.Patience, tenant, addresses...); err != nil {
+			return fmt.Sprintf("%s does not get %v for %s: %v", n.name, addresses, tenant, err)
+		}
+		return ""
+	})
+}
+
+// mustRefuse a claim for this reason, which the words are of, once all have told what they know.
+func (n *node) mustRefuse(reason error, words, tenant, address string) {
+	n.cluster.t.Helper()
+	testlab.UntilRight(n.cluster.t, func() string {
+		// What waits for others waits until its time is over.
+		err := n.claim(3*time.Second, tenant, address)
+		if err == nil {
+			n.cluster.t.Fatalf("%s got %s for %s", n.name, address, tenant)
+		}
+		if errors.Is(err, reason) && strings.Contains(err.Error(), words) {
+			return ""
+		}
+		return fmt.Sprintf("%s for %s: %v", address, tenant, err)
+	})
+}
+
 // all that is wrong, whether or not it stops everything.
 func (n *node) all() []string { return append(n.Stopped(), n.Problems()...) }
 
@@ -152,8 +182,8 @@ func (n *node) release(tenant string, addresses ...string) {
 	}
 }
 
-func (n *node) confirmed(bound time.Duration, addresses ...string) []string {
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
+func (n *node) confirmed(addresses ...string) []string {
+	ctx, cancel := context.WithTimeout(context.Background(), testlab.Patience)
 	defer cancel()
 	return n.WaitConfirmed(ctx, parse(addresses))
 }
@@ -178,39 +208,38 @@ func parse(texts []string) []netip.Addr {
 	return addresses
 }
 
-// eventually the condition holds; what tells how it looks if it does not.
-func eventually(t testing.TB, bound time.Duration, what func() string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(bound); ; {
-		if holds() {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("not within %s: %s", bound, what())
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 func (n *node) seesTenant(address, tenant string) {
 	n.cluster.t.Helper()
-	eventually(n.cluster.t, 10*time.Second, func() string {
+	testlab.UntilRight(n.cluster.t, func() string {
+		if n.tenant(address) == tenant {
+			return ""
+		}
 		return fmt.Sprintf("%s takes %s for %q's, not %q's; %v", n.name, address, n.tenant(address), tenant, n.all())
-	}, func() bool { return n.tenant(address) == tenant })
+	})
 }
 
 func (n *node) hasProblem(words string) {
 	n.cluster.t.Helper()
-	eventually(n.cluster.t, 10*time.Second, func() string { return fmt.Sprintf("%s has no problem with %q: %q", n.name, words, n.all()) },
-		func() bool {
-			return slices.ContainsFunc(n.all(), func(problem string) bool { return strings.Contains(problem, words) })
-		})
+	testlab.UntilRight(n.cluster.t, func() string {
+		if slices.ContainsFunc(n.all(), func(problem string) bool { return strings.Contains(problem, words) }) {
+			return ""
+		}
+		return fmt.Sprintf("%s has no problem with %q: %q", n.name, words, n.all())
+	})
 }
 
 func (n *node) hasNoProblem() {
 	n.cluster.t.Helper()
-	eventually(n.cluster.t, 10*time.Second, func() string { return fmt.Sprintf("%s has %q", n.name, n.all()) },
-		func() bool { return len(n.all()) == 0 })
+	testlab.UntilRight(n.cluster.t, func() string { return strings.Join(n.all(), "; ") })
+}
+
+// recordsOf a node in the folder are so many.
+func (c *cluster) recordsOf(name string, count int) {
+	c.t.Helper()
+	testlab.Eventually(c.t, fmt.Sprintf("%s has %d records", name, count), func() bool {
+		found, _ := filepath.Glob(filepath.Join(c.folder, "nodes", name+".*"))
+		return len(found) == count
+	})
 }
 
 func must(t testing.TB, err error) {
