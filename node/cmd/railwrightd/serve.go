@@ -227,16 +227,19 @@ func openFabric(ctx context.Context, parts *reconcile.Parts, closing func(func()
 	}
 	closing(openVSwitch.Close)
 	parts.Switch = openVSwitch
-	directory, err := openDirectory(ctx, read, log)
+	directory, teller, err := openDirectory(ctx, read, log)
 	if err != nil {
 		return err
+	}
+	if teller != nil {
+		parts.Teller = teller
 	}
 	closing(directory.Close)
 	parts.Directory = directory
 	return nil
 }
 
-func openDirectory(ctx context.Context, read config.Config, log *slog.Logger) (*replica.Replica, error) {
+func openDirectory(ctx context.Context, read config.Config, log *slog.Logger) (*replica.Replica, kinds.Teller, error) {
 	return kinds.Open(ctx, kinds.Config{
 		Kind: string(read.Tenants.Kind), Node: read.Node, StateFolder: filepath.Join(read.StateFolder, "tenants"),
 		Folder: read.Tenants.Folder, File: read.Tenants.File, Kubeconfig: read.Tenants.Kubeconfig, Log: log,

@@ -16,6 +16,9 @@ type Announcer interface {
 	List(ctx context.Context, rail plan.Rail) ([]netip.Prefix, error)
 	// WaitAdvertised returns once FRR has sent all prefixes to the rail's leaf, or with why not when ctx ends.
 	WaitAdvertised(ctx context.Context, rail plan.Rail, prefixes []netip.Prefix) error
+	// WaitWithdrawn returns once the rail's leaf has none of the prefixes by this node any more, or with why that is not so or
+	// cannot be told.
+	WaitWithdrawn(ctx context.Context, rail plan.Rail, prefixes []netip.Prefix) error
 	// Session of the rail with its leaf.
 	Session(ctx context.Context, rail plan.Rail) (Session, error)
 	// Events tells that FRR came or went, or that somebody changed our routes, until ctx ends.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"railwright/node/internal/announce/frrconfig"
+	"railwright/node/testlab"
 )
 
 // bench is a fabric with an announcer and its events, for the steps of one combination.
@@ -37,6 +38,7 @@ func TestAnnouncer(t *testing.T) {
 		{"hears of strangers", hearsOfStrangers, true},
 		{"bgpd hangs", bgpdHangs, false},
 		{"bgpd is killed and starts", bgpdStarts, true},
+		{"the leaf keeps what it heard", leafKeeps, true},
 		{"bgpd forgets a withdrawal", bgpdForgets, true},
 		{"zebra is killed and starts", zebraStarts, false},
 		{"zebra forgets a withdrawal", zebraForgets, false},
@@ -66,7 +68,7 @@ func TestAnnouncer(t *testing.T) {
 				t.Logf("%.1f s: %s", time.Since(began).Seconds(), step.name)
 			}
 			cancel()
-			eventually(t, 5*time.Second, "end of events", func() bool {
+			testlab.Eventually(t, "end of events", func() bool {
 				_, open := <-bench.events
 				return !open
 			})
@@ -135,7 +137,7 @@ func manyWait(t *testing.T, bench *bench) {
 	done := make(chan error)
 	for number := range own {
 		go func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), testlab.Patience)
 			defer cancel()
 			done <- bench.WaitAdvertised(ctx, bench.rails[1], own[number:number+1])
 		}()
@@ -148,24 +150,27 @@ func manyWait(t *testing.T, bench *bench) {
 	}
 }
 
-// why a prefix is not advertised, as a caller is told after 0.7 s.
-func (bn *bench) why(t *testing.T, rail int, prefix string) string {
+// mustSay why a prefix is not advertised, once FRR has had the time to tell it.
+func (bn *bench) mustSay(t *testing.T, rail int, prefix string, words ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
-	defer cancel()
-	err := bn.WaitAdvertised(ctx, bn.rails[rail], []netip.Prefix{netip.MustParsePrefix(prefix)})
-	if !errors.Is(err, ErrNotAdvertised) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal(err)
-	}
-	t.Log(err)
-	return err.Error()
+	testlab.UntilRight(t, func() string {
+		ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+		defer cancel()
+		err := bn.WaitAdvertised(ctx, bn.rails[rail], []netip.Prefix{netip.MustParsePrefix(prefix)})
+		if !errors.Is(err, ErrNotAdvertised) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		for _, each := range words {
+			if !strings.Contains(err.Error(), each) {
+				return err.Error()
+			}
+		}
+		return ""
+	})
 }
 
 func saysWhy(t *testing.T, bench *bench) {
-	if told := bench.why(t, 0, "10.0.0.77/32"); !strings.Contains(told, "it has not come into BGP") ||
-		!strings.Contains(told, "railwright-rail0") {
-		t.Error(told)
-	}
+	bench.mustSay(t, 0, "10.0.0.77/32", "it has not come into BGP", "railwright-rail0")
 	bench.sync(t, bench, 0, pods(0, 0, 2))
 	bench.leaves[0].expect(t, pods(0, 0, 2))
 	bench.frr.Show(t, "configure terminal", "no route-map railwright-rail0 permit 20")
@@ -174,9 +179,7 @@ func saysWhy(t *testing.T, bench *bench) {
 		bench.leaves[0].expect(t, pods(0, 0, 2))
 	}()
 	bench.leaves[0].expect(t, pods(0, 0, 2)[:1])
-	if told := bench.why(t, 0, "fd00::1/128"); !strings.Contains(told, "route map") {
-		t.Error(told)
-	}
+	bench.mustSay(t, 0, "fd00::1/128", "route map")
 }
 
 // wrongRoutes come past our checks: by our fault, or by somebody else's. What is right comes after them, so that a leaf

@@ -106,9 +106,8 @@ func (f *fabric) waitSessions(t *testing.T) {
 	t.Helper()
 	reader := newReader(f.given, nil)
 	for _, rail := range f.rails {
-		var session Session
-		eventually(t, 20*time.Second, "session of "+rail.Name, func() bool {
-			session, _ = reader.Session(t.Context(), rail)
+		testlab.Eventually(t, "session of "+rail.Name, func() bool {
+			session, _ := reader.Session(t.Context(), rail)
 			return session.Established
 		})
 	}
@@ -163,14 +162,16 @@ func (l *leaf) announced(t testing.TB) []netip.Prefix {
 	return slices.Compact(prefixes)
 }
 
-// expect exactly these in the leaf's kernel, within 5 s.
+// expect exactly these in the leaf's kernel.
 func (l *leaf) expect(t *testing.T, want []netip.Prefix) {
 	t.Helper()
-	var there []netip.Prefix
-	eventually(t, 5*time.Second, "routes of the leaf", func() bool {
-		there = l.announced(t)
-		return slices.Equal(there, want)
-	}, func() string { return fmt.Sprintf("want %v\nhas  %v", want, there) })
+	testlab.UntilRight(t, func() string {
+		there := l.announced(t)
+		if slices.Equal(there, want) {
+			return ""
+		}
+		return fmt.Sprintf("routes of the leaf\nwant %v\nhas  %v", want, there)
+	})
 }
 
 func (f *fabric) sync(t *testing.T, announcer Announcer, rail int, want []netip.Prefix) {
@@ -182,30 +183,17 @@ func (f *fabric) sync(t *testing.T, announcer Announcer, rail int, want []netip.
 
 func (f *fabric) wait(t *testing.T, announcer Announcer, rail int, prefixes []netip.Prefix) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testlab.Patience)
 	defer cancel()
 	if err := announcer.WaitAdvertised(ctx, f.rails[rail], prefixes); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// eventually waits for a condition; the bound is that of a failure, not of what is usual.
-func eventually(t testing.TB, bound time.Duration, what string, holds func() bool, more ...func() string) {
-	t.Helper()
-	for until := time.Now().Add(bound); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(until) {
-			for _, tell := range more {
-				what += "\n" + tell()
-			}
-			t.Fatalf("not within %v: %s", bound, what)
-		}
-	}
-}
-
 // event waits for one whose reason has these words.
 func event(t *testing.T, events <-chan Event, words string) {
 	t.Helper()
-	late := time.After(10 * time.Second)
+	late := time.After(testlab.Patience)
 	var heard []string
 	for {
 		select {
@@ -218,7 +206,7 @@ func event(t *testing.T, events <-chan Event, words string) {
 			}
 			heard = append(heard, event.Why)
 		case <-late:
-			t.Fatalf("no event %q within 10 s; heard %q", words, heard)
+			t.Fatalf("no event %q within %v; heard %q", words, testlab.Patience, heard)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"railwright/node/internal/plan"
+	"railwright/node/testlab"
 )
 
 // falseBGPD answers on a socket as it was told to: some process that took bgpd's place, or bgpd out of its mind.
@@ -73,6 +74,9 @@ func falseSettings(socket string) Settings {
 
 var falseRail = plan.Rail{Name: "rail0", Bridge: "br-rail0", Table: 7700}
 
+// noAnswer within the caller's time.
+const noAnswer = "no answer"
+
 // hostileCase is an answer to every command, and what the error of Session is to match.
 type hostileCase struct {
 	name   string
@@ -84,9 +88,9 @@ func hostileCases() []hostileCase {
 	end := "\x00\x00\x00\x00"
 	endless := strings.Repeat("a", 1<<20)
 	return []hostileCase{
-		{"nothing", func(net.Conn, string) bool { return true }, "no answer"},
+		{"nothing", func(net.Conn, string) bool { return true }, noAnswer},
 		{"closes", func(net.Conn, string) bool { return false }, "EOF"},
-		{"half an answer", says(`{"br-rail0":{`), "no answer"},
+		{"half an answer", says(`{"br-rail0":{`), noAnswer},
 		{"endless", func(connection net.Conn, _ string) bool {
 			for {
 				if _, err := connection.Write([]byte(endless)); err != nil {
@@ -129,9 +133,9 @@ func (h hostileCase) run(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit := 300 * time.Millisecond
-	if strings.Contains(h.words, "within 2s") {
-		limit = time.Minute // A limit of the exchange itself is the one that counts.
+	limit := time.Minute // the exchange's own limits are those that count
+	if h.words == noAnswer {
+		limit = 300 * time.Millisecond
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -202,13 +206,14 @@ func TestVtyNeverMakesAnInstance(t *testing.T) {
 
 // A wait whose time is over does not end those of others who shared its look.
 func TestOneWaitersEndIsNotTheOthers(t *testing.T) {
-	var slow atomic.Bool
-	slow.Store(true)
+	looks, answers := make(chan bool, 1), make(chan bool)
 	socket := falseBGPD(t, func(connection net.Conn, command string) bool {
 		text := ""
 		if command != "enable" {
-			if slow.CompareAndSwap(true, false) {
-				time.Sleep(300 * time.Millisecond)
+			select {
+			case looks <- true:
+				<-answers
+			default:
 			}
 			text = `{"advertisedRoutes":{"10.0.0.1/32":{}}}`
 		}
@@ -220,15 +225,17 @@ func TestOneWaitersEndIsNotTheOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	prefixes := []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	hastyEnded := make(chan error)
-	go func() { hastyEnded <- vty.WaitAdvertised(ctx, falseRail, prefixes) }()
-	eventually(t, time.Second, "first look", func() bool { return !slow.Load() })
-	if err := vty.WaitAdvertised(t.Context(), falseRail, prefixes); err != nil {
-		t.Errorf("the patient one: %v", err)
-	}
+	hasty, end := context.WithCancel(t.Context())
+	hastyEnded, patientEnded := make(chan error), make(chan error)
+	go func() { hastyEnded <- vty.WaitAdvertised(hasty, falseRail, prefixes) }()
+	testlab.Eventually(t, "first look", func() bool { return len(looks) == 1 })
+	go func() { patientEnded <- vty.WaitAdvertised(t.Context(), falseRail, prefixes) }()
+	end()
 	if err := <-hastyEnded; !errors.Is(err, ErrNotAdvertised) {
 		t.Errorf("the hasty one: %v", err)
+	}
+	close(answers)
+	if err := <-patientEnded; err != nil {
+		t.Errorf("the patient one: %v", err)
 	}
 }

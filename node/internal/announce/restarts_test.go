@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"railwright/node/internal/announce/frrconfig"
+	"railwright/node/testlab"
 )
 
 // hearsOfStrangers: what somebody else puts beside our routes stays, what he does to ours is told.
@@ -165,7 +166,7 @@ func afterRestart(t *testing.T, bench *bench, graceful bool, restart func()) {
 		bench.wait(t, bench, rail, want[rail])
 		leaf.expect(t, want[rail])
 		// A leaf drops what it kept for the node, and was not told anew, when the node says that it has told all.
-		eventually(t, 10*time.Second, "no stale route at the leaf", func() bool {
+		testlab.Eventually(t, "no stale route at the leaf", func() bool {
 			return !strings.Contains(leaf.frr.Show(t, "show bgp ipv4 unicast"), "S>") && !strings.Contains(leaf.frr.Show(t,
 				"show bgp ipv6 unicast"), "S>")
 		})
@@ -233,15 +234,58 @@ func leafStarts(t *testing.T, bench *bench) {
 func leafHasEnough(t *testing.T, bench *bench) {
 	bench.sync(t, bench, 1, pods(1, 0, 160))
 	var session Session
-	eventually(t, 10*time.Second, "end of the session", func() bool {
+	testlab.UntilRight(t, func() string {
 		session, _ = bench.Session(t.Context(), bench.rails[1])
-		return strings.Contains(session.State, "Maximum Number of Prefixes")
-	}, func() string { return fmt.Sprintf("%+v", session) })
+		if strings.Contains(session.State, "Maximum Number of Prefixes") {
+			return ""
+		}
+		return fmt.Sprintf("the session has not ended: %+v", session)
+	})
 	if session.Established {
 		t.Errorf("%+v", session)
 	}
-	told := bench.why(t, 1, "10.1.0.1/32")
-	if !strings.Contains(told, "the session with 192.0.2.0 is") || !strings.Contains(told, "Maximum Number of Prefixes") {
-		t.Error(told)
+	bench.mustSay(t, 1, "10.1.0.1/32", "the session with 192.0.2.0 is", "Maximum Number of Prefixes")
+}
+
+// leafKeeps what it heard, by graceful restart, while bgpd is away: that nobody asks for the routes any more is no
+// withdrawal. It is one once the leaf has heard all that bgpd has.
+func leafKeeps(t *testing.T, bench *bench) {
+	own, other := pods(0, 0, 2), pods(0, 2, 2)
+	bench.sync(t, bench, 0, append(slices.Clone(own), other...))
+	bench.wait(t, bench, 0, own)
+	bench.wait(t, bench, 0, other)
+	withdrawn := func(prefixes []netip.Prefix) error {
+		ctx, cancel := context.WithTimeout(t.Context(), testlab.Patience)
+		defer cancel()
+		return bench.WaitWithdrawn(ctx, bench.rails[0], prefixes)
 	}
+	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := bench.WaitWithdrawn(short, bench.rails[0], own); err == nil {
+		t.Error("what is announced counts as withdrawn")
+	}
+	bench.sync(t, bench, 0, other)
+	if err := withdrawn(own); err != nil {
+		t.Errorf("what the leaf was told to withdraw: %v", err)
+	}
+	bench.leaves[0].expect(t, other)
+
+	bench.frr.Kill(t, "bgpd")
+	event(t, bench.events, "bgpd has gone")
+	if bench.backend == frrconfig.KernelTable {
+		bench.sync(t, bench, 0, nil)
+	}
+	if err := withdrawn(other); err == nil {
+		t.Error("bgpd is away, and its routes count as withdrawn")
+	}
+	if there := bench.leaves[0].announced(t); !slices.Equal(there, other) {
+		t.Errorf("the leaf did not keep what it heard: %v", there)
+	}
+	bench.frr.Start(t, "bgpd")
+	testlab.Eventually(t, "bgpd takes what is wanted", func() bool {
+		_, _, err := bench.Sync(t.Context(), bench.rails[0], nil)
+		return err == nil
+	})
+	testlab.Eventually(t, "the routes are withdrawn", func() bool { return withdrawn(other) == nil })
+	bench.leaves[0].expect(t, nil)
 }

@@ -17,7 +17,14 @@ type neighbor struct {
 	LastNotification       string `json:"lastNotificationReason"`
 	LastReset              string `json:"lastResetDueTo"`
 	ConnectionsEstablished uint64 `json:"connectionsEstablished"`
-	Families               map[string]struct {
+	Capabilities           struct {
+		GracefulRestart string `json:"gracefulRestart"`
+	} `json:"neighborCapabilities"`
+	GracefulRestart struct {
+		// EndOfRIB that was sent, by family: the leaf has deleted then what it kept of the session before.
+		EndOfRIB map[string]bool `json:"endOfRibSend"`
+	} `json:"gracefulRestartInfo"`
+	Families map[string]struct {
 		Sent int `json:"sentPrefixCounter"`
 	} `json:"addressFamilyInfo"`
 }
@@ -39,6 +46,13 @@ func (n neighbor) session(name string) Session {
 	return session
 }
 
+// keeps says whether the leaf keeps routes of a family that it heard in the session before: by graceful restart, until it
+// hears the end of all that there is in this one.
+func (n neighbor) keeps(of family) bool {
+	restarts := strings.Contains(strings.ToLower(n.Capabilities.GracefulRestart), "received")
+	return restarts && !n.GracefulRestart.EndOfRIB[of.name+"Unicast"]
+}
+
 // neighbors of bgpd by name. Empty as long as it has no configuration.
 func (b bgpd) neighbors(ctx context.Context) (map[string]json.RawMessage, error) {
 	const command = "show bgp neighbors json"
@@ -52,16 +66,21 @@ func (b bgpd) neighbors(ctx context.Context) (map[string]json.RawMessage, error)
 
 // session of a rail among all neighbors.
 func (r RailSettings) session(all map[string]json.RawMessage) (Session, error) {
-	raw, found := all[r.neighbor()]
-	if !found {
-		return Session{}, fmt.Errorf("%w: it has no neighbor %s, rail %s's leaf; give it one in FRR's configuration",
-			ErrNotReady, r.neighbor(), r.Name)
-	}
-	var known neighbor
-	if err := understand("show bgp neighbors json", string(raw), &known); err != nil {
+	known, err := r.leafAmong(all)
+	if err != nil {
 		return Session{}, err
 	}
 	return known.session(r.neighbor()), nil
+}
+
+func (r RailSettings) leafAmong(all map[string]json.RawMessage) (neighbor, error) {
+	raw, found := all[r.neighbor()]
+	if !found {
+		return neighbor{}, fmt.Errorf("%w: it has no neighbor %s, rail %s's leaf; give it one in FRR's configuration",
+			ErrNotReady, r.neighbor(), r.Name)
+	}
+	var known neighbor
+	return known, understand("show bgp neighbors json", string(raw), &known)
 }
 
 // sent gives the prefixes of a family that bgpd has written to the rail's leaf. A route counts once its update was made,

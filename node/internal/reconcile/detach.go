@@ -76,6 +76,7 @@ func (r *Reconciler) reduce(ctx context.Context, record store.Record, rest []att
 // are others' to use. An error says what is still there; the housekeeping goes on with it.
 func (r *Reconciler) undo(ctx context.Context, record store.Record) error {
 	began := time.Now()
+	r.withdrawals.note(record)
 	if !record.Leaving() {
 		record.Part = nil
 		r.write(record)
@@ -97,6 +98,11 @@ func (r *Reconciler) undo(ctx context.Context, record store.Record) error {
 			return errors.Join(errStillThere, result.flows, result.routes)
 		}
 		r.metrics.Step("delete", "program", time.Since(began))
+		began = time.Now()
+		if err := r.awaitWithdrawal(ctx, rail, record); err != nil {
+			return err
+		}
+		r.metrics.Step("delete", "withdraw", time.Since(began))
 	}
 	began = time.Now()
 	if err := r.directory.Release(ctx, record.Addresses); err != nil {
@@ -105,6 +111,7 @@ func (r *Reconciler) undo(ctx context.Context, record store.Record) error {
 	r.metrics.Step("delete", "release", time.Since(began))
 	failpoint.Reach(failpoint.DeleteReleased)
 	r.claims.drop(record.Key)
+	r.withdrawals.forget(record.Key)
 	if err := r.store.Remove(record.Key); err != nil {
 		return err
 	}

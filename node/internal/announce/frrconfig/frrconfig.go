@@ -150,6 +150,8 @@ func (l Leaf) Text() string {
 	page.nothing("Nodes need no routes: their flows send all that leaves to this leaf.")
 	page.router(l.ASN, l.RouterID)
 	page.group("NODES", l.BFD)
+	page.add(" neighbor NODES passive",
+		"Nodes open the session. Where both sides do in the same moment, FRR may end the one that it has just established, and a leaf deletes what it kept of a session that ends twice: the node's pods would not be reached for 2 to 3 s.")
 	for _, port := range l.Ports {
 		_, err := netip.ParseAddr(port)
 		page.neighbor(port, err != nil, "NODES")
