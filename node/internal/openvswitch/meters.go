@@ -32,18 +32,28 @@ func metersOf(flows []plan.Flow) map[uint32]string {
 
 // meters that the bridge has, by number.
 func (c *Client) meters(ctx context.Context, bridge string) (map[uint32]string, error) {
+	named, err := c.namedMeters(ctx, bridge)
+	if err != nil {
+		return nil, err
+	}
 	there := map[uint32]string{}
-	number := uint32(0)
+	for name, band := range named {
+		if number, err := strconv.ParseUint(name, 10, 32); err == nil {
+			there[uint32(number)] = band
+		}
+	}
+	return there, nil
+}
+
+// namedMeters are all that the bridge has, by what ovs-ofctl calls them: their number, or what they are for.
+func (c *Client) namedMeters(ctx context.Context, bridge string) (map[string]string, error) {
+	there, name := map[string]string{}, ""
 	err := c.ofctl(ctx, bridge, "", func(line string) {
 		if text, ok := strings.CutPrefix(line, "meter="); ok {
-			text, _, _ = strings.Cut(text, " ")
-			parsed, err := strconv.ParseUint(text, 10, 32)
-			number = uint32(parsed)
-			if err == nil {
-				there[number] = "of another kind"
-			}
-		} else if band, ok := strings.CutPrefix(line, "type=drop "); ok && number != 0 {
-			there[number] = strings.TrimSpace(band)
+			name, _, _ = strings.Cut(text, " ")
+			there[name] = "of another kind"
+		} else if band, ok := strings.CutPrefix(line, "type=drop "); ok && name != "" {
+			there[name] = strings.TrimSpace(band)
 		}
 	}, "dump-meters")
 	if err != nil {
@@ -153,11 +163,11 @@ func (c *Client) dropMeters(ctx context.Context, bridge string, flows []plan.Flo
 // wrongMeters says which of the flows' meters are missing or have another rate.
 func (c *Client) wrongMeters(ctx context.Context, bridge string, flows []plan.Flow) ([]string, error) {
 	wanted := metersOf(flows)
+	wrong := c.wrongAnswers(ctx, bridge)
 	if len(wanted) == 0 {
-		return nil, nil
+		return wrong, nil
 	}
 	there, err := c.meters(ctx, bridge)
-	var wrong []string
 	for number, words := range wanted {
 		if there[number] != words {
 			wrong = append(wrong, fmt.Sprintf("meter %d: want %s, there is %.60q", number, words, there[number]))

@@ -80,6 +80,7 @@ func (c *Client) Replace(ctx context.Context, name string, flows []plan.Flow) (i
 	repaired := 0
 	err = bridge.change(func() (int, error) {
 		flows, meterError := c.makeMeters(ctx, name, flows)
+		c.boundAnswers(ctx, name)
 		differing, err := c.compare(ctx, name, flows)
 		if err != nil {
 			return unknown, err

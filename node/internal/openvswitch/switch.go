@@ -3,6 +3,7 @@ package openvswitch
 
 import (
 	"context"
+	"net/netip"
 
 	"railwright/node/internal/plan"
 )
@@ -24,6 +25,8 @@ type Switch interface {
 	Differences(ctx context.Context, bridge string, flows []plan.Flow) ([]string, error)
 	// Counters of the bridge's flows by cookie.
 	Counters(ctx context.Context, bridge string) (map[uint64]Count, error)
+	// Unreached gives those of an attachment's addresses that no packet came for by the uplink yet, and has the leaf send one.
+	Unreached(ctx context.Context, rail plan.Rail, number uint16, addresses []netip.Addr) ([]netip.Addr, error)
 	// Datapath lists what the datapaths have cached, and where each flow runs.
 	Datapath(ctx context.Context) ([]CachedFlow, error)
 	// PodPorts are the ports of the rails' bridges that were made for pods.

@@ -56,6 +56,8 @@ const (
 	DropDefault
 	// DropNoLeaf: it should leave the node, and the leaf's MAC is not known.
 	DropNoLeaf
+	// DropMarking: a DSCP that pods may not use on the rail.
+	DropMarking
 	// Answered ARP and ND requests of an attachment.
 	Answered
 	// Sent by an attachment, as itself; its tenant may still forbid it.
@@ -66,7 +68,7 @@ const (
 
 var reasons = [...]string{
 	"pass", "canary", "spoofed", "unknown_source", "unknown_destination", "other_tenant", "not_for_us", "default",
-	"no_leaf", "answered", "sent", "received",
+	"no_leaf", "refused_dscp", "answered", "sent", "received",
 }
 
 // String is the label of a metric.
@@ -79,5 +81,5 @@ func (r Reason) String() string {
 
 // Drops says whether flows of this reason drop what they count.
 func (r Reason) Drops() bool {
-	return r >= DropSpoofed && r <= DropNoLeaf
+	return r >= DropSpoofed && r <= DropMarking
 }

@@ -31,10 +31,12 @@ type Left struct {
 }
 
 // Flows of a rail's bridge, all of them, sorted; and the attachments that got none. For P attachments here with one
-// address each, M members, T tenants with a number, Q peered pairs, and H addresses of the host of which I are IPv4, there
-// are 32 + 2 H + I + 12 P + 2 M + T + 2 Q flows, never P times M: 7 more for each second address, 1 more for each rate, 2 less for each IPv6
-// address and 1 less for all where the datapath cannot answer ND, 1 less where the leaf's MAC is not known, 4 less with KeepTTL. With prefixes of tenants in place
-// of addresses M is the number of prefixes, and the whole is O(P).
+// address each, M members, T tenants with a number, Q peered pairs, and H addresses of the host of which I are IPv4,
+// there are 32 + 2 H + I + 12 P + 2 M + T + 2 Q flows, never P times M. An attachment has 12, and 7 more for a second
+// address; a pair of tenants has 2. Besides: 1 more for each rate and for each prefix of routers; for each address 1 more
+// for each DSCP that is allowed where others are refused; 2 less for each IPv6 address and 1 less for all where the
+// datapath cannot answer ND; 1 less where the leaf's MAC is not known; 4 less with KeepTTL. With prefixes of tenants in
+// place of addresses M is the number of prefixes, and the whole is O(P).
 func Flows(rail Rail, facts Facts, attachments []attachment.Attachment, tenants Tenants) ([]Flow, []Left) {
 	flows := &flowSet{rail: rail, facts: facts, tenants: tenants}
 	here, left := usable(rail, facts, attachments)

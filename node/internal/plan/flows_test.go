@@ -169,6 +169,45 @@ func TestNumberOfFlowsIsLinear(t *testing.T) {
 	}
 }
 
+// What an attachment costs by itself, and what two tenants that are open to each other cost, whatever else is there.
+func TestAnAttachmentAndAPairOfTenantsHaveTheirNumberOfFlows(t *testing.T) {
+	for _, marking := range []Marking{{}, {Policy: RewriteMarking, DSCP: 26}, {Policy: RefuseMarking, Allowed: []uint8{0, 26, 48}}} {
+		rail := rail0
+		rail.Marking, rail.Routers = marking, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64")}
+		for _, families := range []int{1, 2} {
+			count := func(pods int, rate uint64, open bool) int {
+				attachments, ports, tenants := cluster(pods, 100, families, true)
+				for i := range attachments {
+					attachments[i].MaxRate = rate
+				}
+				if !open {
+					tenants.Pairs = nil
+				}
+				flows, left := Flows(rail, facts(ports), attachments, tenants)
+				if len(left) > 0 {
+					t.Fatal(left)
+				}
+				return len(flows)
+			}
+			each := 5 + families*(7+len(marking.Allowed))
+			for _, pods := range []int{1, 7, 64} {
+				if found := count(pods, 0, true) - count(0, 0, true); found != pods*each {
+					t.Errorf("%d attachments of %d addresses, %+v: %d flows, want %d each", pods, families, marking, found, each)
+				}
+				if found := count(pods, 1000, true) - count(0, 0, true); found != pods*(each+1) {
+					t.Errorf("%d attachments with a rate: %d flows, want %d each", pods, found, each+1)
+				}
+				if found := count(pods, 0, true) - count(pods, 0, false); found != 2 {
+					t.Errorf("a pair of tenants has %d flows, want 2", found)
+				}
+			}
+			if found := count(0, 0, true); found != 32+2*2+1+2*3+2+2+len(rail.Routers) {
+				t.Errorf("a rail without pods, with 3 prefixes, 2 tenants, a pair and 2 routers has %d flows", found)
+			}
+		}
+	}
+}
+
 // cluster of two peered tenants: pods here, others elsewhere.
 func cluster(pods, others, families int, prefixes bool) ([]attachment.Attachment, map[string]uint32, Tenants) {
 	tenants := Tenants{Numbers: map[string]uint32{"ns:a": 1, "ns:b": 2}, Pairs: [][2]string{{"ns:a", "ns:b"}}}

@@ -10,6 +10,7 @@ const (
 	priorityOwnName = 510
 	priorityAnswer  = 500
 	priorityData    = 400
+	priorityMarking = 350
 	priorityHonest  = 300
 	prioritySpoofed = 100
 )
@@ -27,16 +28,37 @@ func (f *flowSet) guard(one local) {
 			f.guardND(one, sender, address)
 		}
 		from := source(single(address))
-		data, cookie := words(f.sentBy(one), goTo(tableDestination)), Cookie(one.Number, Sent)
+		data, cookie := words(f.marked(), f.sentBy(one), goTo(tableDestination)), Cookie(one.Number, Sent)
 		if f.tenants.Numbers[one.Tenant] == 0 {
 			data, cookie = drop, Cookie(one.Number, DropOtherTenant)
 		}
-		f.add(tableGuard, priorityData, words(sender, etherDestination(f.facts.BridgeMAC), from), data, cookie)
+		f.guardMarking(words(sender, etherDestination(f.facts.BridgeMAC), from), data, cookie)
 		f.add(tableGuard, priorityHonest, words(sender, from), drop, ignored)
 	}
 	f.add(tableGuard, priorityHonest, words(sender, "ipv6", "ipv6_src=fe80::/10"), drop, ignored)
 	f.add(tableGuard, priorityHonest, words(sender, "ipv6", "ipv6_src=::"), drop, ignored)
 	f.add(tableGuard, prioritySpoofed, inPort(one.port), drop, Cookie(one.Number, DropSpoofed))
+}
+
+// guardMarking lets out data with each DSCP that pods may use; the class of another traffic is not theirs to take.
+func (f *flowSet) guardMarking(match, data string, cookie uint64) {
+	if f.rail.Marking.Policy != RefuseMarking {
+		f.add(tableGuard, priorityData, match, data, cookie)
+		return
+	}
+	for _, dscp := range f.rail.Marking.Allowed {
+		f.add(tableGuard, priorityData, words(match, fmt.Sprintf("ip_dscp=%d", dscp)), data, cookie)
+	}
+	number, _, _ := ParseCookie(cookie)
+	f.add(tableGuard, priorityMarking, match, drop, Cookie(number, DropMarking))
+}
+
+// marked anew, where pods are not to choose.
+func (f *flowSet) marked() string {
+	if f.rail.Marking.Policy != RewriteMarking {
+		return ""
+	}
+	return fmt.Sprintf("set_field:%d->ip_dscp", f.rail.Marking.DSCP)
 }
 
 func (f *flowSet) sentBy(one local) string {

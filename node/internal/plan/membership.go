@@ -16,6 +16,7 @@ const (
 
 const (
 	priorityOwnAddress = 400
+	priorityRouter     = 300
 	// priorityMember is raised by the prefix's length: the narrowest that holds an address decides.
 	priorityMember = 100
 	priorityPair   = 100
@@ -34,6 +35,7 @@ func (f *flowSet) membership() {
 			goTo(tablePairs)), Cookie(0, Pass))
 	}
 	f.refuseDiscovery()
+	f.errorsOfRouters()
 }
 
 // members with a tenant that has a number here, each prefix once. A prefix that two tenants have is nobody's.
@@ -57,6 +59,20 @@ func (f *flowSet) members() []Member {
 		}
 	}
 	return members
+}
+
+// errorsOfRouters that path MTU discovery lives by: without them a pod whose packets are too long for a link further on
+// sends them again and again, and nobody tells it. They are for a pod here (the table before has seen to that), whatever
+// its tenant.
+func (f *flowSet) errorsOfRouters() {
+	for _, prefix := range f.rail.Routers {
+		what := "icmp,icmp_type=3,icmp_code=4"
+		if prefix.Addr().Is6() {
+			what = "icmp6,icmp_type=2,icmp_code=0"
+		}
+		f.add(tableSource, priorityRouter, words(what, source(prefix)),
+			words(setRegister(registerByUplink, 1), goTo(tableDeliver)), Cookie(0, Pass))
+	}
 }
 
 // refuseOwnAddress: what comes from outside and says that it was sent by a pod here was not.

@@ -17,7 +17,30 @@ type Rail struct {
 	Table int
 	// KeepTTL leaves the TTL (hop limit) as it is at this hop; otherwise it is decremented as a router does.
 	KeepTTL bool
+	// Marking is what becomes of the DSCP of what pods send.
+	Marking Marking
+	// Routers are the fabric's: path MTU discovery's errors by them reach pods, and nothing else that they send.
+	Routers []netip.Prefix
 }
+
+// Marking of what pods send by DSCP, which NICs and leaves take the class of traffic from. Zero: it is trusted.
+type Marking struct {
+	Policy MarkingPolicy
+	// DSCP that every packet gets, where it is rewritten.
+	DSCP uint8
+	// Allowed DSCPs, each once; packets of others are refused.
+	Allowed []uint8
+}
+
+// MarkingPolicy is what is done with a DSCP.
+type MarkingPolicy string
+
+// The policies. ECN is left alone by each.
+const (
+	TrustMarking   MarkingPolicy = ""
+	RewriteMarking MarkingPolicy = "rewrite"
+	RefuseMarking  MarkingPolicy = "refuse"
+)
 
 // Facts are what a rail's bridge is at the moment; a rail without them gets no flow.
 type Facts struct {

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"railwright/node/internal/attachment"
@@ -18,10 +19,14 @@ const (
 	untagged = "vlan_tci=0x0000/0x1fff"
 )
 
-func inPort(port uint32) string   { return fmt.Sprintf("in_port=%d", port) }
-func output(port uint32) string   { return fmt.Sprintf("output:%d", port) }
-func goTo(table uint8) string     { return fmt.Sprintf("goto_table:%d", table) }
-func words(some ...string) string { return strings.Join(some, ",") }
+func inPort(port uint32) string { return fmt.Sprintf("in_port=%d", port) }
+func output(port uint32) string { return fmt.Sprintf("output:%d", port) }
+func goTo(table uint8) string   { return fmt.Sprintf("goto_table:%d", table) }
+
+// words that are not empty, joined.
+func words(some ...string) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(some), func(word string) bool { return word == "" }), ",")
+}
 
 func etherSource(mac attachment.MAC) string      { return fmt.Sprintf("dl_src=%v", mac) }
 func etherDestination(mac attachment.MAC) string { return fmt.Sprintf("dl_dst=%v", mac) }

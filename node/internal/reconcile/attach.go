@@ -3,7 +3,9 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"railwright/node/internal/attachment"
@@ -56,7 +58,27 @@ func (r *Reconciler) Attach(ctx context.Context, wanted attachment.Attachment) (
 	r.metrics.Step("add", "all", time.Since(began))
 	r.logOf(record).Info("attached", "parts", wanted.Part, "addresses", record.Addresses,
 		"tenant", record.Tenant, "took_s", time.Since(began).Seconds(), "unconfirmed_nodes", missing)
+	if len(missing) > 0 {
+		r.tellUnconfirmed(record, missing)
+	}
 	return Attached{record.Rail, record.Tenant, missing, r.rails[record.Rail].lastSeen().bridgeMAC}, nil
+}
+
+// mostNamed nodes in one message.
+const mostNamed = 5
+
+// tellUnconfirmed nodes: the pod starts, and what it sends there is dropped until they have heard of it.
+func (r *Reconciler) tellUnconfirmed(record store.Record, missing []string) {
+	r.metrics.Unconfirmed()
+	if r.teller == nil {
+		return
+	}
+	named := strings.Join(missing[:min(len(missing), mostNamed)], ", ")
+	if more := len(missing) - mostNamed; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	r.teller.TellPod(record.Pod, "NodesUnconfirmed", fmt.Sprintf("%s of rail %s is up; not confirmed within %s by %s, which "+
+		"drops its packets until then", record.Key.Interface, record.Rail, r.config.ConfirmTimeout, named))
 }
 
 // enter stores what is wanted and claims its addresses. After an error a record with a number is to be rolled back.
@@ -70,6 +92,7 @@ func (r *Reconciler) enter(
 	if err != nil {
 		return store.Record{}, nil, err
 	}
+	r.withdrawals.note(record)
 	failpoint.Reach(failpoint.AddStored)
 	r.metrics.Step("add", "store", time.Since(began))
 	began = time.Now()
@@ -204,6 +227,9 @@ func (r *Reconciler) awaitOthers(
 	go func() { confirmed <- r.directory.WaitConfirmed(confirmCtx, record.Addresses) }()
 	err := r.awaitLeaf(ctx, rail, record, wanted)
 	r.metrics.Step("add", "advertise", time.Since(began))
+	if err == nil {
+		err = r.awaitForwarding(ctx, rail, record)
+	}
 	if err != nil {
 		cancel()
 		<-confirmed

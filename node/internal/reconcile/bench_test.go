@@ -22,6 +22,7 @@ import (
 	"railwright/node/internal/plan"
 	"railwright/node/internal/store"
 	"railwright/node/internal/tenants"
+	"railwright/node/testlab"
 )
 
 // bench is a reconciler between fakes. The outside (flows, routes, claims) lives on over a restart.
@@ -36,6 +37,8 @@ type bench struct {
 	folder    string
 	stones    string
 	stop      func()
+	// forwarding: how long an ADD waits for the leaf to forward; 0: it does not.
+	forwarding time.Duration
 	// without this rail in the configuration; unknown: nor is it known from before.
 	without string
 	unknown bool
@@ -75,7 +78,9 @@ func (bn *bench) start() *bench {
 	if os.Getenv("RAILWRIGHT_TEST_LOG") != "" {
 		told = os.Stderr
 	}
-	configured := config.Config{AdvertiseTimeout: 200 * time.Millisecond, ConfirmTimeout: 100 * time.Millisecond}
+	configured := config.Config{
+		AdvertiseTimeout: 200 * time.Millisecond, ConfirmTimeout: 100 * time.Millisecond, ForwardTimeout: bn.forwarding,
+	}
 	for _, rail := range []config.Rail{
 		{Rail: plan.Rail{Name: "rail0", Bridge: "br0", Uplink: "p0", Table: 210}, IPv4: true, IPv6: true, MaxPrefixes: 90, Prefixes: pods},
 		{Rail: plan.Rail{Name: "rail1", Bridge: "br1", Uplink: "p1", Table: 211}, IPv4: true, MaxPrefixes: 90, Prefixes: pods},
@@ -107,7 +112,7 @@ func (bn *bench) start() *bench {
 		cancel()
 		select {
 		case <-ended:
-		case <-time.After(10 * time.Second):
+		case <-time.After(testlab.Patience):
 			bn.t.Error("the reconciler does not end")
 		}
 	})
@@ -118,7 +123,7 @@ func (bn *bench) start() *bench {
 
 func (bn *bench) eventually(what string, holds func() bool) {
 	bn.t.Helper()
-	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(testlab.Patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if holds() {
 			return
 		}
@@ -137,7 +142,7 @@ func wanted(i int, parts ...attachment.Part) attachment.Attachment {
 }
 
 func (bn *bench) attach(wanted attachment.Attachment) (Attached, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testlab.Patience)
 	defer cancel()
 	return bn.Attach(ctx, wanted)
 }
@@ -153,7 +158,7 @@ func (bn *bench) mustAttach(i int, parts ...attachment.Part) store.Record {
 
 func (bn *bench) mustDetach(i int, parts ...attachment.Part) {
 	bn.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testlab.Patience)
 	defer cancel()
 	if err := bn.Detach(ctx, wanted(i).Key, parts); err != nil {
 		bn.t.Fatal(err)

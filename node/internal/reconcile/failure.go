@@ -33,6 +33,8 @@ const (
 	RoutesAway
 	// NotAdvertised: the leaf was not sent the routes in time.
 	NotAdvertised
+	// NotForwarded: the leaf has sent no packet for the pod here in time.
+	NotForwarded
 	// NoTenant: the namespace is in two tenants, or in none that may be.
 	NoTenant
 	// DirectoryAway: who the tenants are cannot be told.

@@ -33,8 +33,8 @@ type fakeSwitch struct {
 	gate chan struct{}
 	// counting is called before Counters answers; nil: nothing is.
 	counting func(context.Context) error
-	// podPorts are those made for pods.
-	podPorts []openvswitch.PodPort
+	deaf     int                   // looks to come in which the leaf does not forward to pods yet
+	podPorts []openvswitch.PodPort // those made for pods
 }
 
 func (f *fakeSwitch) set(change func()) {
@@ -193,6 +193,8 @@ type fakeAnnouncer struct {
 	mutex  sync.Mutex
 	away   error
 	silent bool
+	// kept: the leaf may still have what it heard.
+	kept   bool
 	tables map[string]prefixes
 	events chan announce.Event
 }
@@ -242,6 +244,16 @@ func (f *fakeAnnouncer) WaitAdvertised(ctx context.Context, rail plan.Rail, want
 		return errors.New("the session is Idle")
 	}
 	f.write("advertised %s", wanted[0])
+	return nil
+}
+
+func (f *fakeAnnouncer) WaitWithdrawn(_ context.Context, rail plan.Rail, prefixes []netip.Prefix) error {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if f.kept {
+		return errors.New("the session is Idle, and the leaf may keep what it heard")
+	}
+	f.write("withdrawn %s", prefixes[0])
 	return nil
 }
 

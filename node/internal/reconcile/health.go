@@ -136,6 +136,7 @@ func (r *Reconciler) Alive() []string {
 func (r *Reconciler) keepMetrics(ctx context.Context) {
 	for {
 		r.metrics.SetRails(r.measure(ctx))
+		r.metrics.Unheeded(len(r.Notes()))
 		if !pause(ctx, metricsEvery) {
 			return
 		}

@@ -38,6 +38,12 @@ type Links interface {
 	Gone(name string) bool
 }
 
+// Teller tells those whose pod it is, where they look.
+type Teller interface {
+	// TellPod never waits.
+	TellPod(pod attachment.Pod, reason, message string)
+}
+
 // Parts that a reconciler works with.
 type Parts struct {
 	Config    config.Config
@@ -50,6 +56,8 @@ type Parts struct {
 	Log       *slog.Logger
 	// Links of this host.
 	Links Links
+	// Teller of what concerns single pods; nil: there is none.
+	Teller Teller
 	// Tombstones is the folder of DELs that plugins left.
 	Tombstones string
 	// Rights that this process lacks or that cannot be told, one sentence each; nil: none is looked at.
@@ -71,13 +79,15 @@ type Reconciler struct {
 	links       Links
 	tombstones  string
 	rights      func() []string
+	teller      Teller
 	forget      func(rail string) error
 
-	rails   map[string]*rail
-	locks   keyLocks
-	claims  *claims
-	confirm *confirmer
-	garbage garbage
+	rails       map[string]*rail
+	locks       keyLocks
+	claims      *claims
+	confirm     *confirmer
+	withdrawals *withdrawals
+	garbage     garbage
 	// watch is signalled when other tenants have pods here than before.
 	watch signal
 	// tend is signalled when the housekeeping has something to do.
@@ -94,9 +104,9 @@ func New(parts Parts) *Reconciler {
 	reconciler := &Reconciler{
 		config: parts.Config, store: parts.Store, openVSwitch: parts.Switch, announcer: parts.Announcer,
 		directory: parts.Directory, pods: parts.Pods, metrics: parts.Metrics, log: parts.Log,
-		links: parts.Links, tombstones: parts.Tombstones, rights: parts.Rights, forget: parts.Forget,
+		links: parts.Links, tombstones: parts.Tombstones, rights: parts.Rights, teller: parts.Teller, forget: parts.Forget,
 		garbage: garbage{grace: defaultGrace}, rails: map[string]*rail{}, claims: newClaims(),
-		confirm: newConfirmer(), watch: make(signal, 1), tend: make(signal, 1), started: make(chan struct{}),
+		confirm: newConfirmer(), withdrawals: newWithdrawals(), watch: make(signal, 1), tend: make(signal, 1), started: make(chan struct{}),
 	}
 	for _, configured := range parts.Config.EveryRail() {
 		reconciler.rails[configured.Name] = newRail(reconciler, configured)
@@ -108,6 +118,7 @@ func New(parts Parts) *Reconciler {
 func (r *Reconciler) Run(ctx context.Context) {
 	r.buryLastBoot()
 	for _, record := range r.store.All() {
+		r.withdrawals.note(record)
 		if r.rails[record.Rail] == nil {
 			r.logOf(record).Error("its rail is neither configured nor known from before: what it has stays, and its addresses with it, " +
 				"until the rail is in the configuration again or the machine was restarted")

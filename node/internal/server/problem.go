@@ -41,6 +41,7 @@ var answers = map[reconcile.Kind]answer{
 	reconcile.SwitchAway:    {codes.Unavailable, cniTryAgain},
 	reconcile.RoutesAway:    {codes.Unavailable, cniTryAgain},
 	reconcile.NotAdvertised: {codes.Unavailable, cniTryAgain},
+	reconcile.NotForwarded:  {codes.Unavailable, cniTryAgain},
 	reconcile.DirectoryAway: {codes.Unavailable, cniTryAgain},
 	reconcile.Busy:          {codes.Unavailable, cniTryAgain},
 }
@@ -61,6 +62,7 @@ var messages = map[reconcile.Kind]string{
 	reconcile.SwitchAway:    "the flows are not in place",
 	reconcile.RoutesAway:    "the routes are not announced",
 	reconcile.NotAdvertised: "the routes were not advertised to the leaf",
+	reconcile.NotForwarded:  "the leaf does not forward to the pod yet",
 	reconcile.DirectoryAway: "the tenant directory has not taken the addresses",
 	reconcile.Busy:          "not now",
 }

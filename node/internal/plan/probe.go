@@ -1,0 +1,67 @@
+package plan
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"strings"
+
+	"railwright/node/internal/attachment"
+)
+
+// probeHops are two: the leaf takes one to send the packet back here, and what it would send elsewhere ends there.
+const probeHops = 2
+
+// discard is the port of a service that answers nothing (RFC 863). No probe comes to one: see Probe.
+const discard = 9
+
+// Probe is a frame for the leaf that a pod's address is the destination of. A leaf that forwards to the pod sends it back
+// to this node, where it is counted by the flow that takes the address from the uplink, and dropped by the table after
+// that: its source is the host's own address on the rail, or on an unnumbered one the pod's, and neither may come from
+// there.
+func Probe(facts Facts, address netip.Addr) []byte {
+	from := address
+	for _, own := range facts.HostAddresses {
+		if own = own.Unmap().WithZone(""); own.BitLen() == address.BitLen() && own.IsGlobalUnicast() {
+			from = own
+			break
+		}
+	}
+	datagram := []byte{0, discard, 0, discard, 0, 8, 0, 0}
+	kind, packet := uint16(0x0800), []byte{0x45, 0, 0, 28, 0, 0, 0x40, 0, probeHops, 17, 0, 0}
+	if address.Is6() {
+		kind, packet = 0x86dd, []byte{0x60, 0, 0, 0, 0, 8, 17, probeHops}
+	}
+	packet = append(append(packet, from.AsSlice()...), address.AsSlice()...)
+	if address.Is4() {
+		binary.BigEndian.PutUint16(packet[10:], internetSum(packet)) // without a sum of its own UDP over IPv4 is whole
+	} else {
+		pseudo := append(packet[8:40:40], 0, 0, 0, 8, 0, 0, 0, 17)
+		binary.BigEndian.PutUint16(datagram[6:], internetSum(append(pseudo, datagram...)))
+	}
+	return append(ether(facts.LeafMAC, facts.BridgeMAC, kind), append(packet, datagram...)...)
+}
+
+func ether(to, from attachment.MAC, kind uint16) []byte {
+	return binary.BigEndian.AppendUint16(append(append([]byte{}, to[:]...), from[:]...), kind)
+}
+
+// internetSum of an even number of bytes (RFC 1071).
+func internetSum(over []byte) uint16 {
+	var sum uint32
+	for at := 0; at < len(over); at += 2 {
+		sum += uint32(binary.BigEndian.Uint16(over[at:]))
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
+}
+
+// Arrived matches the flows that take an attachment's addresses from the uplink.
+func Arrived(number uint16) (table uint8, cookie uint64) { return tableClassify, Cookie(number, Pass) }
+
+// FieldOf is how a flow's match writes that a packet is for one address.
+func FieldOf(address netip.Addr) string {
+	_, field, _ := strings.Cut(destination(single(address)), ",")
+	return field
+}
