@@ -28,6 +28,7 @@ type file struct {
 	FRR              frrFields    `json:"frr"`
 	Tenants          tenantFields `json:"tenants"`
 	AdvertiseTimeout string       `json:"advertise_timeout"`
+	ForwardTimeout   string       `json:"forward_timeout"`
 	ConfirmTimeout   string       `json:"confirm_timeout"`
 }
 
@@ -41,6 +42,8 @@ type railFields struct {
 	Prefixes    []string `json:"prefixes"`
 	KeepTTL     bool     `json:"keep_ttl"`
 	MaxPrefixes int      `json:"max_prefixes"`
+	Routers     []string `json:"routers"`
+	DSCP        *marking `json:"dscp"`
 }
 
 type ovsFields struct {
@@ -109,6 +112,9 @@ func (f file) check() (Config, error) {
 	config.FRR = wrong.frr(f.FRR)
 	config.Tenants = wrong.tenants(f.Tenants)
 	config.AdvertiseTimeout = wrong.duration("advertise_timeout", orElse(f.AdvertiseTimeout, defaultAdvertiseTimeout))
+	if f.ForwardTimeout != "" {
+		config.ForwardTimeout = wrong.duration("forward_timeout", f.ForwardTimeout)
+	}
 	config.ConfirmTimeout = wrong.duration("confirm_timeout", orElse(f.ConfirmTimeout, defaultConfirmTimeout))
 	return config, errors.Join(wrong.found...)
 }
@@ -142,18 +148,26 @@ func (p *problems) rails(written []railFields) []Rail {
 			holders[own] = where
 		}
 	}
-	p.leavesOutside(rails)
+	p.routersOutside(rails)
 	return rails
 }
 
-// leavesOutside of all pods' prefixes: a pod with the address of a leaf would take its BGP.
-func (p *problems) leavesOutside(rails []Rail) {
+// routersOutside of all pods' prefixes: a pod with the address of a leaf would take its BGP, and one with the address of
+// a router would be believed as that.
+func (p *problems) routersOutside(rails []Rail) {
 	for i, rail := range rails {
 		for _, other := range rails {
 			for _, prefix := range other.Prefixes {
 				if rail.Leaf.IsValid() && prefix.Contains(rail.Leaf) {
 					p.add(fmt.Sprintf("rails[%d].leaf", i), "%s lies in %s, the pods' prefix of rail %s; give the pods prefixes that hold no "+
 						"address of leaves and nodes", rail.Leaf, prefix, other.Name)
+					continue
+				}
+				for _, router := range rail.Routers {
+					if router.Overlaps(prefix) {
+						p.add(fmt.Sprintf("rails[%d].routers", i), "%s and %s, the pods' prefix of rail %s, overlap; give the routers' own "+
+							"addresses alone", router, prefix, other.Name)
+					}
 				}
 			}
 		}
@@ -179,6 +193,8 @@ func (p *problems) rail(where string, fields railFields) Rail {
 		MaxPrefixes: fields.MaxPrefixes,
 	}
 	p.addresses(where, fields, &rail)
+	rail.Routers = p.routers(where+".routers", fields.Routers, leaf)
+	rail.Marking = p.marking(where+".dscp", fields.DSCP)
 	if fields.MaxPrefixes < 0 {
 		p.add(where+".max_prefixes", "%d is below 0; give one below the leaf's maximum-prefix", fields.MaxPrefixes)
 	}

@@ -33,6 +33,8 @@ type Config struct {
 	Tenants      Tenants
 	// AdvertiseTimeout bounds how long an ADD waits until the leaf has been sent its routes.
 	AdvertiseTimeout time.Duration
+	// ForwardTimeout bounds how long an ADD waits until the leaf has sent a packet for the pod here; 0: it does not wait.
+	ForwardTimeout time.Duration
 	// ConfirmTimeout bounds how long an ADD waits for the other nodes to let the new address in.
 	ConfirmTimeout time.Duration
 }

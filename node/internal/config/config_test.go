@@ -23,6 +23,7 @@ allowed_uids: [0, 990]
 metrics: "[::1]:9000"
 netns_folders: [/run/netns]
 advertise_timeout: 500ms
+forward_timeout: 1s
 confirm_timeout: 3s
 rails:
 - name: rail0
@@ -50,7 +51,7 @@ func TestASmallFileIsFilledWithDefaults(t *testing.T) {
 		t.Errorf("rail: %+v", rail)
 	}
 	if config.Socket != DefaultSocket || config.Metrics.String() != "127.0.0.1:9477" || config.FRR.Backend != KernelTable ||
-		config.AdvertiseTimeout != 2*time.Second || len(config.AllowedUIDs) != 1 || config.AllowedUIDs[0] != 0 {
+		config.AdvertiseTimeout != 2*time.Second || config.ForwardTimeout != 0 || len(config.AllowedUIDs) != 1 || config.AllowedUIDs[0] != 0 {
 		t.Errorf("defaults: %+v", config)
 	}
 }
@@ -97,6 +98,12 @@ func TestWhatIsWrongIsToldWithTheValueAndTheNextStep(t *testing.T) {
 		{"10.1.0.0/16", "0.0.0.0/0", "0.0.0.0/0 cannot be the pods'", "the prefix that their addresses come from"},
 		{`prefixes: ["fd00:2::/48"]`, "prefixes: []", "rails[1].prefixes: none is given", "IPAM"},
 		{"families: [ipv4]\n  prefixes: [10.1.0.0/16, ", "families: [ipv4]\n  prefixes: [", "[ipv4] holds a family that no prefix is of", "leave families out"},
+		{"keep_ttl: true", "routers: [10.1.2.0/24]", "rails[0].routers: 10.1.2.0/24 and 10.1.0.0/16", "own addresses alone"},
+		{"keep_ttl: true", "routers: [192.0.2.1]", `rails[0].routers[0]: "192.0.2.1" is no prefix`, "192.0.2.1/32"},
+		{"keep_ttl: true", "dscp: {rewrite: 64}", "rails[0].dscp.rewrite: 64 is no DSCP", "0 to 63"},
+		{"keep_ttl: true", "dscp: {allow: [0, -1]}", "rails[0].dscp.allow[1]: -1 is no DSCP", "0 to 63"},
+		{"keep_ttl: true", "dscp: {rewrite: 26, allow: [0]}", "rails[0].dscp: give either rewrite", "leave dscp out"},
+		{"keep_ttl: true", "dscp: {}", "rails[0].dscp: give either rewrite", "leave dscp out"},
 		{"max_prefixes: 100", "max_prefixes: -1", "max_prefixes: -1 is below 0", "maximum-prefix"},
 		{"kind: folder", "kind: consul", `tenants.kind: "consul"`, "give kubernetes"},
 		{"folder: /mnt", "folder: mnt", `tenants.folder: "mnt/tenants"`, "a path that starts with /"},
@@ -105,6 +112,7 @@ func TestWhatIsWrongIsToldWithTheValueAndTheNextStep(t *testing.T) {
 		{"backend: vty", "backend: frr", `frr.backend: "frr"`, "kernel-table"},
 		{`"[::1]:9000"`, "nine", `metrics: "nine"`, "127.0.0.1:9477"},
 		{"500ms", "1h", `advertise_timeout: "1h"`, "from 10ms to 1m"},
+		{"forward_timeout: 1s", "forward_timeout: 0s", `forward_timeout: "0s"`, "from 10ms to 1m"},
 		{"/run/rw/d.sock", "/" + strings.Repeat("s", 120), "socket: ", "at most 107 bytes"},
 		{"node: gpu-1", "node: Gpu_1", `node: "Gpu_1"`, "Kubernetes"},
 		{"node: gpu-1", "node: gpu..1", `node: "gpu..1"`, "Kubernetes"},
@@ -147,6 +155,7 @@ openvswitch: {database: db, management: run}
 frr: {backend: none, bgp_socket: vty}
 tenants: {kind: none}
 advertise_timeout: 1h
+forward_timeout: 1h
 confirm_timeout: 1h`), "")
 	if err == nil {
 		t.Fatal("nothing is wrong")
@@ -158,7 +167,7 @@ confirm_timeout: 1h`), "")
 	}
 	const want = "node state_folder socket metrics netns_folders[0] netns_folders[1] name bridge uplink leaf table families " +
 		"prefixes[0] max_prefixes openvswitch.database openvswitch.management frr.backend frr.bgp_socket tenants.kind " +
-		"advertise_timeout confirm_timeout"
+		"advertise_timeout forward_timeout confirm_timeout"
 	if strings.Join(told, " ") != want {
 		t.Errorf("told %q", told)
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"railwright/node/testlab"
 )
 
 // running goroutines of this package and of the libraries below it, but for the test's own.
@@ -74,7 +76,7 @@ func TestNothingRunsOnAfterClose(t *testing.T) {
 	}
 	client.Close()
 	left := running()
-	for until := time.Now().Add(5 * time.Second); left != "" && time.Now().Before(until); left = running() {
+	for until := time.Now().Add(testlab.Patience); left != "" && time.Now().Before(until); left = running() {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if left != "" {

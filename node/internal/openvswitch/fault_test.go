@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"railwright/node/internal/plan"
 	"railwright/node/testlab"
@@ -58,7 +57,7 @@ func TestTheSwitchMayDieAndHang(t *testing.T) {
 	t.Parallel()
 	both := newPair(t)
 	both.open.Kill(t, testlab.Switch)
-	nextEvent(t, both.events, 5*time.Second, says("ovs-vswitchd closed the connection"))
+	nextEvent(t, both.events, says("ovs-vswitchd closed the connection"))
 	if _, err := both.client.Facts(t.Context(), both.rail); err == nil || !strings.Contains(err.Error(), "ovs-vswitchd") {
 		t.Errorf("facts while it is gone: %v", err)
 	}
@@ -66,15 +65,15 @@ func TestTheSwitchMayDieAndHang(t *testing.T) {
 		t.Error("a change while it is gone is no error")
 	}
 	both.open.Start(t, testlab.Switch)
-	_, took := nextEvent(t, both.events, 5*time.Second, flowsLost)
+	_, took := nextEvent(t, both.events, flowsLost)
 	t.Logf("lost flows were told %v after it answered", took)
 	both.repaired(t, len(both.wanted))
 
 	both.open.Freeze(t, testlab.Switch)
-	_, took = nextEvent(t, both.events, 15*time.Second, says("no answer"))
+	_, took = nextEvent(t, both.events, says("no answer"))
 	t.Logf("a hanging switch was told after %v", took)
 	both.open.Thaw(t, testlab.Switch)
-	nextEvent(t, both.events, 10*time.Second, says("the bridge is ready"))
+	nextEvent(t, both.events, says("the bridge is ready"))
 	both.repaired(t, 0)
 }
 
@@ -84,12 +83,12 @@ func TestTheDatabaseMayDie(t *testing.T) {
 	t.Parallel()
 	both := newPair(t)
 	both.open.Kill(t, testlab.Database)
-	nextEvent(t, both.events, 5*time.Second, says("the database of Open vSwitch"))
+	nextEvent(t, both.events, says("the database of Open vSwitch"))
 	if _, err := both.client.Facts(t.Context(), both.rail); err == nil || !strings.Contains(err.Error(), "ovsdb-server") {
 		t.Errorf("facts while it is gone: %v", err)
 	}
 	both.open.Start(t, testlab.Database)
-	nextEvent(t, both.events, 10*time.Second, says("the bridge is ready"))
+	nextEvent(t, both.events, says("the bridge is ready"))
 	third := both.addPod(t, 4, "a")
 	if bridge, err := both.client.BridgeOf(t.Context(), third.HostInterface); err != nil || bridge != bridgeName {
 		t.Errorf("a port made after that: %q %v", bridge, err)
@@ -116,7 +115,7 @@ func TestStrangersAreSeen(t *testing.T) {
 		}
 		socket := "unix:" + both.client.settings.management(bridgeName)
 		testlab.Run(t, slices.Insert(command, place, socket)...)
-		_, took := nextEvent(t, both.events, 5*time.Second, flowsLost)
+		_, took := nextEvent(t, both.events, flowsLost)
 		t.Logf("a stranger %s: told after %v", what, took)
 		both.repaired(t, 1)
 	}
@@ -129,7 +128,7 @@ func TestAStrangerRightAfterOurFirstFlowsIsSeen(t *testing.T) {
 	for range 3 {
 		both.open.Kill(t, testlab.Switch)
 		both.open.Start(t, testlab.Switch)
-		nextEvent(t, both.events, 5*time.Second, flowsLost)
+		nextEvent(t, both.events, flowsLost)
 		if _, err := both.client.Replace(t.Context(), bridgeName, both.wanted); err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +136,7 @@ func TestAStrangerRightAfterOurFirstFlowsIsSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 		both.open.Ofctl(t, bridgeName, "del-flows")
-		nextEvent(t, both.events, 3*time.Second, flowsLost)
+		nextEvent(t, both.events, flowsLost)
 	}
 }
 
@@ -146,7 +145,7 @@ func TestAStrangerRightAfterOurFirstFlowsIsSeen(t *testing.T) {
 func letItSee(t *testing.T, rail *lab) {
 	t.Helper()
 	bridge := rail.client.bridges[bridgeName]
-	testlab.Eventually(t, 5*time.Second, "the watch knows how many flows there are", func() bool {
+	testlab.Eventually(t, "the watch knows how many flows there are", func() bool {
 		bridge.lock.Lock()
 		defer bridge.lock.Unlock()
 		return bridge.problem == nil && bridge.expected > 0
@@ -160,14 +159,14 @@ func TestFactsThatChangeAreTold(t *testing.T) {
 	rail.program(t)
 	events := rail.client.Events(t.Context())
 	pod := rail.addPod(t, 2, "a")
-	nextEvent(t, events, 5*time.Second, says("ports changed"))
+	nextEvent(t, events, says("ports changed"))
 
 	rail.leaf.IP(t, "link", "set", "swp1", "address", "02:00:00:00:99:99")
 	rail.leaf.Run(t, "ping", "-c", "1", "-W", "2", "10.0.0.0")
-	nextEvent(t, events, 5*time.Second, says("02:00:00:00:99:99"))
+	nextEvent(t, events, says("02:00:00:00:99:99"))
 
 	rail.host.IP(t, "addr", "add", "10.0.9.9/32", "dev", bridgeName)
-	nextEvent(t, events, 5*time.Second, says("own interface"))
+	nextEvent(t, events, says("own interface"))
 	facts, err := rail.client.Facts(t.Context(), rail.rail)
 	if err != nil || facts.LeafMAC.String() != "02:00:00:00:99:99" || !facts.AnswersND || facts.BridgeMAC != gateway {
 		t.Errorf("%+v %v", facts, err)
@@ -177,9 +176,9 @@ func TestFactsThatChangeAreTold(t *testing.T) {
 	}
 
 	rail.open.Vsctl(t, "del-port", "p0")
-	nextEvent(t, events, 5*time.Second, says("the uplink p0 is no port"))
+	nextEvent(t, events, says("the uplink p0 is no port"))
 	rail.open.Vsctl(t, "add-port", bridgeName, "p0")
-	nextEvent(t, events, 5*time.Second, says("is ready"))
+	nextEvent(t, events, says("is ready"))
 
 	again := "add-br br-rail0 -- set bridge br-rail0 datapath_type=netdev fail_mode=secure " +
 		`other-config:hwaddr="02:00:00:00:00:01" -- add-port br-rail0 p0`
@@ -192,9 +191,9 @@ func TestFactsThatChangeAreTold(t *testing.T) {
 		"Open vSwitch has no bridge":  {"del-br br-rail0", again},
 	} {
 		rail.open.Vsctl(t, strings.Fields(breaks[0])...)
-		nextEvent(t, events, 5*time.Second, says(words))
+		nextEvent(t, events, says(words))
 		rail.open.Vsctl(t, strings.Fields(breaks[1])...)
-		nextEvent(t, events, 5*time.Second, says("is ready"))
+		nextEvent(t, events, says("is ready"))
 	}
 }
 
@@ -222,7 +221,7 @@ func TestTheLeafOfUnnumberedBGPIsTheRouterThatIsNeighbour(t *testing.T) {
 		}
 	}
 	rail.host.Run(t, "ping", "-c", "1", "-W", "2", local+"%"+bridgeName)
-	nextEvent(t, events, 5*time.Second, func(event Event) bool { return strings.Contains(event.Why, "leaf's MAC") })
+	nextEvent(t, events, func(event Event) bool { return strings.Contains(event.Why, "leaf's MAC") })
 	facts, err = client.Facts(t.Context(), rail.rail)
 	if err != nil || facts.LeafMAC != macOf(t, rail.leaf, "swp1") {
 		t.Errorf("%+v %v, want %v", facts, err, macOf(t, rail.leaf, "swp1"))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"net/netip"
 	"testing"
-	"time"
 
 	"railwright/node/internal/attachment"
 	"railwright/node/internal/plan"
@@ -51,7 +50,7 @@ func TestTheHostSpeaksAsItselfAlone(t *testing.T) {
 		sent := leaf.Count(isLast)
 		host.Send(t, datagram4(own4, lastMark))
 		host.Send(t, datagram6(own6, lastMark))
-		testlab.Eventually(t, 10*time.Second, "what the host sends as itself arrives", func() bool { return leaf.Count(isLast) == sent+2 })
+		testlab.Eventually(t, "what the host sends as itself arrives", func() bool { return leaf.Count(isLast) == sent+2 })
 	}
 	if arrived := leaf.Frames(marked); len(arrived) > 0 {
 		t.Errorf("%d frames of a host that lies arrived: %s", len(arrived), testlab.FrameText(arrived[0]))

@@ -153,7 +153,7 @@ func (l *lab) member(tenant string, addresses ...netip.Addr) {
 func (l *lab) flows(t testing.TB) []plan.Flow {
 	t.Helper()
 	var facts plan.Facts
-	testlab.Eventually(t, 5*time.Second, "the leaf's MAC address is known and all ports are there", func() bool {
+	testlab.Eventually(t, "the leaf's MAC address is known and all ports are there", func() bool {
 		var err error
 		facts, err = l.client.Facts(t.Context(), l.rail)
 		if err != nil {
@@ -187,7 +187,7 @@ func (l *lab) program(t testing.TB) []plan.Flow {
 func (l *lab) programHost(t testing.TB) {
 	t.Helper()
 	facts := plan.Facts{}
-	testlab.Eventually(t, 5*time.Second, "the bridge is ready", func() (ready bool) {
+	testlab.Eventually(t, "the bridge is ready", func() (ready bool) {
 		var err error
 		facts, err = l.client.Facts(t.Context(), l.rail)
 		return err == nil
@@ -209,8 +209,8 @@ func (l *lab) counted(t testing.TB) map[uint64]Count {
 	return counters
 }
 
-// next event of the bridge that fits, within a time.
-func nextEvent(t testing.TB, events <-chan Event, within time.Duration, fits func(Event) bool) (Event, time.Duration) {
+// next event of the bridge that fits.
+func nextEvent(t testing.TB, events <-chan Event, fits func(Event) bool) (Event, time.Duration) {
 	t.Helper()
 	start := time.Now()
 	for {
@@ -220,8 +220,8 @@ func nextEvent(t testing.TB, events <-chan Event, within time.Duration, fits fun
 			if fits(event) {
 				return event, time.Since(start)
 			}
-		case <-time.After(within - time.Since(start)):
-			t.Fatalf("no such event within %v", within)
+		case <-time.After(testlab.Patience - time.Since(start)):
+			t.Fatalf("no such event within %v", testlab.Patience)
 		}
 	}
 }
@@ -230,7 +230,7 @@ func flowsLost(event Event) bool { return event.FlowsLost && event.Bridge == bri
 
 // ping from a pod; the TTL that came back, or an error with ping's words.
 func ping(namespace *testlab.Namespace, to netip.Addr) (string, error) {
-	said, err := namespace.Try("ping", "-n", "-c", "3", "-i", "0.05", "-W", "1", to.String())
+	said, err := namespace.Try("ping", "-n", "-c", "3", "-i", "0.05", "-W", "3", to.String())
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, said)
 	}

@@ -27,7 +27,7 @@ func TestOneWhoOnlyReadsChangesNoFlow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		testlab.Eventually(t, 10*time.Second, "the datapath can be read", func() bool {
+		testlab.Eventually(t, "the datapath can be read", func() bool {
 			_, err = reader.Datapath(t.Context())
 			return err == nil
 		})

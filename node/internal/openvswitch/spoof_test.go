@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
-	"time"
 
 	"railwright/node/internal/attachment"
 	"railwright/node/internal/plan"
@@ -134,7 +133,7 @@ func TestNothingSpoofedArrivesAndAllIsCounted(t *testing.T) {
 	// The frames that are counted here are seen where they may arrive: or nothing at all would look as good.
 	honest := testlab.UDP(me.ipv4(), victim.ipv4(), 7, 7, marker[:])
 	mine.Send(t, testlab.Ether(gateway, me.MAC, testlab.EtherIPv4, testlab.IPv4(me.ipv4(), victim.ipv4(), 17, 0, honest)))
-	testlab.Eventually(t, 5*time.Second, "an honest datagram arrives, and its refusal by a closed port", func() bool {
+	testlab.Eventually(t, "an honest datagram arrives, and its refusal by a closed port", func() bool {
 		return watched["the pod"].Count(marked) == 1 && mine.Count(marked) == 1
 	})
 	watched["the pod"].Forget()
@@ -233,5 +232,5 @@ func askFor(t *testing.T, wire *testlab.Wire, mac attachment.MAC, own, other net
 	before := wire.Count(answers)
 	request := testlab.ARP(1, mac, own, attachment.MAC{}, other)
 	wire.Send(t, testlab.Ether(testlab.Broadcast, mac, testlab.EtherARP, request))
-	testlab.Eventually(t, 5*time.Second, "ARP is answered", func() bool { return wire.Count(answers) > before })
+	testlab.Eventually(t, "ARP is answered", func() bool { return wire.Count(answers) > before })
 }

@@ -98,7 +98,7 @@ func (l *lab) flood(t *testing.T, from, to *labPod, ipv6 bool, want int) int {
 			worked()
 		}
 	}
-	for until := time.Now().Add(2 * time.Second); there.Count(marked) < want && time.Now().Before(until); {
+	for until := time.Now().Add(testlab.Patience); there.Count(marked) < want && time.Now().Before(until); {
 		worked()
 	}
 	return there.Count(marked)

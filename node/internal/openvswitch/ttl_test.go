@@ -1,7 +1,6 @@
 package openvswitch
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"strings"
 	"testing"
@@ -49,7 +48,7 @@ func TestATTLThatEndsIsNoUpcall(t *testing.T) {
 		}
 	}
 	var counted uint64
-	for until := time.Now().Add(5 * time.Second); counted < 8*each && time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
+	for until := time.Now().Add(testlab.Patience); counted < 8*each && time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
 		counted = dropped(rail.counted(t), plan.DropNotForUs) - before
 	}
 	if counted < 8*each {
@@ -68,14 +67,6 @@ func ending(pod *labPod, from, to netip.Addr, hops byte) []byte {
 	}
 	packet := testlab.IPv4(from, to, 17, 0, datagram)
 	packet[8] = hops
-	binary.BigEndian.PutUint16(packet[10:], 0)
-	var sum uint32
-	for at := 0; at < 20; at += 2 {
-		sum += uint32(binary.BigEndian.Uint16(packet[at:]))
-	}
-	for sum > 0xffff {
-		sum = sum>>16 + sum&0xffff
-	}
-	binary.BigEndian.PutUint16(packet[10:], ^uint16(sum))
+	testlab.SumIPv4(packet)
 	return testlab.Ether(gateway, pod.MAC, testlab.EtherIPv4, packet)
 }

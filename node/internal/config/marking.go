@@ -1,0 +1,73 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"railwright/node/internal/plan"
+)
+
+// marking is what becomes of the DSCP of pods; left out, it is trusted.
+type marking struct {
+	Rewrite *int  `json:"rewrite"`
+	Allow   []int `json:"allow"`
+}
+
+const (
+	highestDSCP = 63
+	mostRouters = 64
+)
+
+func (p *problems) marking(where string, written *marking) plan.Marking {
+	if written == nil {
+		return plan.Marking{}
+	}
+	if (written.Rewrite != nil) == (len(written.Allow) > 0) {
+		p.add(where, "give either rewrite: DSCP, which every packet of a pod gets, or allow: [DSCP, ...], beside which all is "+
+			"refused; leave dscp out to trust the pods")
+		return plan.Marking{}
+	}
+	if written.Rewrite != nil {
+		return plan.Marking{Policy: plan.RewriteMarking, DSCP: p.dscp(where+".rewrite", *written.Rewrite)}
+	}
+	made := plan.Marking{Policy: plan.RefuseMarking}
+	for i, number := range written.Allow {
+		dscp := p.dscp(fmt.Sprintf("%s.allow[%d]", where, i), number)
+		if !slices.Contains(made.Allowed, dscp) {
+			made.Allowed = append(made.Allowed, dscp)
+		}
+	}
+	return made
+}
+
+func (p *problems) dscp(where string, number int) uint8 {
+	if number < 0 || number > highestDSCP {
+		p.add(where, "%d is no DSCP; give one of 0 to %d", number, highestDSCP)
+		return 0
+	}
+	return uint8(number)
+}
+
+// routers whose errors reach pods: those that are given, or else the leaf.
+func (p *problems) routers(where string, written []string, leaf netip.Addr) []netip.Prefix {
+	if len(written) > mostRouters {
+		p.add(where, "%d are given, at most %d; give prefixes that hold more of the fabric's addresses", len(written), mostRouters)
+		return nil
+	}
+	var routers []netip.Prefix
+	for i, text := range written {
+		prefix, err := netip.ParsePrefix(text)
+		switch {
+		case err != nil || prefix != prefix.Masked() || prefix.Bits() == 0 || prefix.Addr().Is4In6():
+			p.add(fmt.Sprintf("%s[%d]", where, i), "%.80q is no prefix of routers; give one like 192.0.2.1/32 that holds addresses of "+
+				"the fabric alone", text)
+		case !slices.Contains(routers, prefix):
+			routers = append(routers, prefix)
+		}
+	}
+	if len(written) == 0 && leaf.IsValid() {
+		routers = append(routers, netip.PrefixFrom(leaf, leaf.BitLen()))
+	}
+	return routers
+}

@@ -1,0 +1,101 @@
+package openvswitch
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"railwright/node/internal/plan"
+	"railwright/node/testlab"
+)
+
+// TestTheDSCPOfPodsIsTrustedRewrittenOrRefused, as the rail is configured: packets of several DSCPs and of every ECN go to
+// a pod here and to one beyond the leaf. Frames of priority flow control reach nobody, whatever is configured.
+func TestTheDSCPOfPodsIsTrustedRewrittenOrRefused(t *testing.T) {
+	t.Parallel()
+	rail := newLab(t)
+	first, second := rail.addPod(t, 2, "a"), rail.addPod(t, 3, "a")
+	rail.member("a", first.Addresses...)
+	rail.member("a", second.Addresses...)
+	rail.member("a", remoteIPv4, remoteIPv6)
+	here := testlab.OpenWire(t, first.namespace, "eth0")
+	near, leaf := testlab.OpenWire(t, second.namespace, "eth0"), testlab.OpenWire(t, rail.leaf, "swp1")
+	const each = 20
+	used := []byte{0, 26, 46, 63}
+	for name, given := range map[string]struct {
+		marking plan.Marking
+		becomes func(dscp byte) (byte, bool)
+	}{
+		"trusted":   {plan.Marking{}, func(dscp byte) (byte, bool) { return dscp, true }},
+		"rewritten": {plan.Marking{Policy: plan.RewriteMarking, DSCP: 10}, func(byte) (byte, bool) { return 10, true }},
+		"refused": {plan.Marking{Policy: plan.RefuseMarking, Allowed: []uint8{0, 26}},
+			func(dscp byte) (byte, bool) { return dscp, dscp == 0 || dscp == 26 }},
+	} {
+		rail.rail.Marking = given.marking
+		rail.program(t)
+		before := rail.counted(t)
+		want, refused := map[string]int{}, uint64(0)
+		for _, wire := range []*testlab.Wire{near, leaf} {
+			wire.Forget()
+		}
+		for n := range each {
+			for _, dscp := range used {
+				ecn := byte(n % 4)
+				for _, packet := range [][]byte{
+					testlab.IPv4(first.ipv4(), second.ipv4(), 17, 0, testlab.UDP(first.ipv4(), second.ipv4(), 7, 7, marker[:])),
+					testlab.IPv6(first.ipv6(), second.ipv6(), 17, 64, testlab.UDP(first.ipv6(), second.ipv6(), 7, 7, marker[:])),
+					testlab.IPv4(first.ipv4(), remoteIPv4, 17, 0, testlab.UDP(first.ipv4(), remoteIPv4, 7, 7, marker[:])),
+					testlab.IPv6(first.ipv6(), remoteIPv6, 17, 64, testlab.UDP(first.ipv6(), remoteIPv6, 7, 7, marker[:])),
+				} {
+					testlab.MarkClass(packet, dscp, ecn)
+					kind := uint16(testlab.EtherIPv4)
+					if packet[0]>>4 == 6 {
+						kind = testlab.EtherIPv6
+					}
+					here.Send(t, testlab.Ether(gateway, first.MAC, kind, packet))
+					if becomes, passes := given.becomes(dscp); passes {
+						want[fmt.Sprintf("IPv%d DSCP %d ECN %d", packet[0]>>4, becomes, ecn)]++
+					} else {
+						refused++
+					}
+				}
+			}
+			here.Send(t, testlab.Ether(gateway, first.MAC, 0x8808, append([]byte{1, 1, 0, 0xff}, bytes.Repeat(marker[:], 7)...)))
+			askGateway(t, here, first)
+		}
+		for where, wire := range map[string]*testlab.Wire{"the pod": near, "the leaf": leaf} {
+			seen := map[string]int{}
+			testlab.Eventually(t, name+": all that may pass arrives at "+where, func() bool {
+				clear(seen)
+				for _, frame := range wire.Frames(marked) {
+					dscp, ecn := testlab.Class(frame[14:])
+					seen[fmt.Sprintf("IPv%d DSCP %d ECN %d", frame[14]>>4, dscp, ecn)]++
+				}
+				return sum(seen) >= sum(want)/2
+			})
+			for class, count := range want {
+				if seen[class] != count/2 {
+					t.Errorf("%s: %d packets of %s came to %s, want %d", name, seen[class], class, where, count/2)
+				}
+			}
+			if sum(seen) != sum(want)/2 {
+				t.Errorf("%s: at %s there are %v", name, where, seen)
+			}
+		}
+		after := rail.counted(t)
+		since := func(reason plan.Reason) uint64 {
+			return after[plan.Cookie(first.Number, reason)].Packets - before[plan.Cookie(first.Number, reason)].Packets
+		}
+		if since(plan.DropMarking) != refused || since(plan.DropSpoofed) != each {
+			t.Errorf("%s: %d packets counted as refused, want %d; %d of %d frames of flow control as spoofed", name,
+				since(plan.DropMarking), refused, since(plan.DropSpoofed), each)
+		}
+	}
+}
+
+func sum(counts map[string]int) (all int) {
+	for _, count := range counts {
+		all += count
+	}
+	return all
+}
