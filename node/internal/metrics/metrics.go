@@ -23,6 +23,8 @@ type Metrics struct {
 	garbage    *prometheus.CounterVec
 	tombstones *prometheus.CounterVec
 	damaged    prometheus.Gauge
+	unheeded   prometheus.Gauge
+	early      prometheus.Counter
 }
 
 // Rail is what was seen of one.
@@ -53,8 +55,16 @@ func New() *Metrics {
 	metrics.damaged = prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "damaged_state_files", Help: "Files of the state folder that could not be trusted.",
 	})
+	metrics.unheeded = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "unheeded",
+		Help: "Tenants, peerings, records and addresses that are not heeded; `railwrightd status` names them. Others are served.",
+	})
+	metrics.early = prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: namespace, Name: "unconfirmed_total",
+		Help: "ADDs that succeeded though nodes had not confirmed the addresses, which they let in only later.",
+	})
 	metrics.registry.MustRegister(metrics.steps, metrics.requests, metrics.passes, metrics.repairs, metrics.garbage,
-		metrics.tombstones, metrics.damaged, metrics.rails, collectors.NewGoCollector(),
+		metrics.tombstones, metrics.damaged, metrics.unheeded, metrics.early, metrics.rails, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return metrics
 }
@@ -108,6 +118,12 @@ func (m *Metrics) Tombstone(outcome string) { m.tombstones.WithLabelValues(outco
 
 // Damaged files found.
 func (m *Metrics) Damaged(count int) { m.damaged.Set(float64(count)) }
+
+// Unheeded tenants, peerings, records and addresses there are.
+func (m *Metrics) Unheeded(count int) { m.unheeded.Set(float64(count)) }
+
+// Unconfirmed is an ADD that succeeded though nodes had not confirmed its addresses.
+func (m *Metrics) Unconfirmed() { m.early.Inc() }
 
 // SetRails replaces what was seen of all rails.
 func (m *Metrics) SetRails(rails map[string]Rail) { m.rails.set(rails) }

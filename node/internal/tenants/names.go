@@ -26,6 +26,11 @@ const (
 // NamespaceTenant is the tenant of a namespace that no Tenant resource groups.
 func NamespaceTenant(namespace string) string { return namespacePrefix + namespace }
 
+// SingleNamespace that a tenant is; none where the name is that of a Tenant resource.
+func SingleNamespace(tenant string) (namespace string, single bool) {
+	return strings.CutPrefix(tenant, namespacePrefix)
+}
+
 // CheckNamespace refuses what Kubernetes would not take as a namespace's name.
 func CheckNamespace(name string) error {
 	if len(validation.IsDNS1123Label(name)) > 0 {
@@ -36,7 +41,7 @@ func CheckNamespace(name string) error {
 
 // CheckTenant refuses what is neither a Tenant resource's name nor ns:NAMESPACE.
 func CheckTenant(name string) error {
-	if namespace, found := strings.CutPrefix(name, namespacePrefix); found {
+	if namespace, found := SingleNamespace(name); found {
 		return CheckNamespace(namespace)
 	}
 	return checkSubdomain("tenant", name)

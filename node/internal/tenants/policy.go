@@ -25,6 +25,8 @@ type Tenant struct {
 type Peering struct {
 	A string `json:"a"`
 	B string `json:"b"`
+	// Fault says why it opens nothing, though it can be read.
+	Fault string `json:"fault,omitempty"`
 }
 
 // Most of each in a policy.

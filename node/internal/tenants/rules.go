@@ -18,7 +18,11 @@ type Rules struct {
 	index    PrefixIndex
 	peers    map[string][]string
 	problems []string
+	faults   []Fault
 }
+
+// Fault of a Tenant, which is not heeded, or not in all.
+type Fault struct{ Tenant, Why string }
 
 // NewRules of a policy. What contradicts itself in it is nobody's, and a problem.
 func NewRules(policy Policy) *Rules {
@@ -31,8 +35,12 @@ func NewRules(policy Policy) *Rules {
 	}
 	rules.disjoin()
 	for _, peering := range policy.Peerings {
-		if err := peering.Check(); err != nil {
-			rules.problems = append(rules.problems, fmt.Sprintf("a peering is not heeded: %v", err))
+		fault := peering.Fault
+		if err := peering.Check(); fault == "" && err != nil {
+			fault = err.Error()
+		}
+		if fault != "" {
+			rules.problems = append(rules.problems, "a peering is not heeded: "+fault)
 			continue
 		}
 		rules.open(peering.A, peering.B)
@@ -50,7 +58,7 @@ func (r *Rules) addTenant(tenant Tenant) {
 		fault = "it is there twice"
 	}
 	if fault != "" {
-		r.problems = append(r.problems, fmt.Sprintf("tenant %.80q is not heeded: %s", tenant.Name, fault))
+		r.problem(fmt.Sprintf("tenant %.80q is not heeded: %s", tenant.Name, fault), tenant.Name)
 		for _, namespace := range tenant.Namespaces {
 			r.disputed[namespace] = fmt.Sprintf("its tenant %.80q is not heeded: %s", tenant.Name, fault)
 		}
@@ -59,7 +67,7 @@ func (r *Rules) addTenant(tenant Tenant) {
 	for _, namespace := range tenant.Namespaces {
 		if other, taken := r.namespaces[namespace]; taken && other != tenant.Name {
 			why := fmt.Sprintf("namespace %s is in two tenants, %s and %s", namespace, other, tenant.Name)
-			r.problems = append(r.problems, why)
+			r.problem(why, other, tenant.Name)
 			r.disputed[namespace] = why
 		}
 		r.namespaces[namespace] = tenant.Name
@@ -82,8 +90,8 @@ func (r *Rules) disjoin() {
 				holes[tenant] = append(holes[tenant], prefix)
 				holes[other] = append(holes[other], prefix)
 				if around != prefix || other < tenant {
-					r.problems = append(r.problems,
-						fmt.Sprintf("%s of tenant %s lies in %s of tenant %s: it is neither's", prefix, tenant, around, other))
+					r.problem(fmt.Sprintf("%s of tenant %s lies in %s of tenant %s: it is neither's", prefix, tenant, around, other),
+						tenant, other)
 				}
 			})
 		}
@@ -132,6 +140,16 @@ func (r *Rules) Owners(address netip.Addr) []string {
 
 // Peers of a tenant, sorted.
 func (r *Rules) Peers(tenant string) []string { return r.peers[tenant] }
+
+func (r *Rules) problem(why string, concerned ...string) {
+	r.problems = append(r.problems, why)
+	for _, tenant := range concerned {
+		r.faults = append(r.faults, Fault{tenant, why})
+	}
+}
+
+// Faults of single Tenants.
+func (r *Rules) Faults() []Fault { return r.faults }
 
 // Problems of the policy, one sentence each.
 func (r *Rules) Problems() []string { return r.problems }

@@ -122,14 +122,16 @@ func covers(prefixes []netip.Prefix, address netip.Addr) bool {
 }
 
 func TestPeeringsOpenBothWays(t *testing.T) {
-	rules := NewRules(Policy{Peerings: []Peering{{"red", "ns:a"}, {"red", "red"}, {"red", "not a name"}, {"red", "blue"}}})
+	rules := NewRules(Policy{Peerings: []Peering{
+		{A: "red", B: "ns:a"}, {A: "red", B: "red"}, {A: "red", B: "not a name"}, {A: "red", B: "blue"}, {A: "red", B: "green", Fault: "it is over"},
+	}})
 	if got := rules.Peers("red"); !slices.Equal(got, []string{"blue", "ns:a"}) {
 		t.Errorf("peers of red: %v", got)
 	}
 	if got := rules.Peers("ns:a"); !slices.Equal(got, []string{"red"}) {
 		t.Errorf("peers of ns:a: %v", got)
 	}
-	if got := len(rules.Problems()); got != 2 {
+	if got := len(rules.Problems()); got != 3 {
 		t.Errorf("%d problems: %v", got, rules.Problems())
 	}
 }

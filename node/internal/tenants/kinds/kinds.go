@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"railwright/node/internal/attachment"
 	"railwright/node/internal/tenants"
 	"railwright/node/internal/tenants/folder"
 	"railwright/node/internal/tenants/kubernetes"
@@ -29,13 +30,23 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-// Open the directory. It ends with ctx; Close waits for that. It does not wait for other nodes or servers.
-func Open(ctx context.Context, config Config) (*replica.Replica, error) {
+// Teller tells those whose pod it is, where the directory has a place for that.
+type Teller interface {
+	TellPod(pod attachment.Pod, reason, message string)
+}
+
+// Open the directory. It ends with ctx; Close waits for that. It does not wait for other nodes or servers. The teller is nil
+// where the directory has none.
+func Open(ctx context.Context, config Config) (*replica.Replica, Teller, error) {
 	store, err := open(config)
 	if err != nil {
-		return nil, fmt.Errorf("tenant directory: %w", err)
+		return nil, nil, fmt.Errorf("tenant directory: %w", err)
 	}
-	return replica.Open(ctx, replica.Settings{Node: config.Node, Folder: config.StateFolder, Store: store, Log: config.Log})
+	teller, _ := store.(Teller)
+	opened, err := replica.Open(ctx, replica.Settings{
+		Node: config.Node, Folder: config.StateFolder, Store: store, Log: config.Log,
+	})
+	return opened, teller, err
 }
 
 func open(config Config) (tenants.Store, error) {

@@ -24,6 +24,7 @@ const (
 var (
 	nodeAddresses = schema.GroupVersionResource{Group: group, Version: version, Resource: "nodeaddresses"}
 	tenantObjects = schema.GroupVersionResource{Group: group, Version: version, Resource: "tenants"}
+	namespaces    = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	peerings      = schema.GroupVersionResource{Group: group, Version: version, Resource: "tenantpeerings"}
 )
 
@@ -140,13 +141,29 @@ func tenant(object *unstructured.Unstructured) tenants.Tenant {
 	return read
 }
 
-// peering that an object describes; one that cannot be read opens nothing.
-func peering(object *unstructured.Unstructured) tenants.Peering {
+// peering that an object describes; one that cannot be read opens nothing. It was made for the namespaces that were there
+// then: one that took the name later, of whomever, is another.
+func peering(object *unstructured.Unstructured, spaces map[string]*unstructured.Unstructured) tenants.Peering {
 	var text struct {
 		Tenants []string `json:"tenants"`
 	}
 	if err := part(object, "spec", &text); err != nil || len(text.Tenants) != 2 {
-		return tenants.Peering{}
+		return tenants.Peering{Fault: fmt.Sprintf("%.80q does not name two tenants", object.GetName())}
 	}
-	return tenants.Peering{A: text.Tenants[0], B: text.Tenants[1]}
+	read := tenants.Peering{A: text.Tenants[0], B: text.Tenants[1]}
+	made := object.GetCreationTimestamp()
+	for _, tenant := range text.Tenants {
+		name, single := tenants.SingleNamespace(tenant)
+		if !single {
+			continue
+		}
+		space := spaces[name]
+		if space == nil {
+			read.Fault = fmt.Sprintf("%.80q names the namespace %.80q, which is not there", object.GetName(), name)
+		} else if since := space.GetCreationTimestamp(); made.Before(&since) {
+			read.Fault = fmt.Sprintf("%.80q is older than the namespace %.80q (UID %.80q): that is another one than it was made for; "+
+				"delete the peering, and make it anew if this one is meant", object.GetName(), name, space.GetUID())
+		}
+	}
+	return read
 }

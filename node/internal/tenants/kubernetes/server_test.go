@@ -59,8 +59,8 @@ func startServer(t testing.TB) *server {
 		t.Fatal(err)
 	}
 	s.apply("../../../deploy/crds/tenants.yaml", "../../../deploy/crds/tenantpeerings.yaml", "../../../deploy/crds/nodeaddresses.yaml")
-	s.create(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", "Namespace", "v1", "railwright")
-	s.apply("../../../deploy/access.yaml")
+	s.namespace("railwright")
+	s.apply("../../../deploy/access.yaml", "../../../deploy/networks.yaml")
 	for _, resource := range []schema.GroupVersionResource{tenantObjects, peerings, nodeAddresses} {
 		s.eventually(resource.Resource+" are served", func() error {
 			_, err := s.admin.Resource(resource).List(context.Background(), metav1.ListOptions{})
@@ -176,6 +176,28 @@ func (s *server) tenant(name, text string) error {
 func (s *server) peering(name, text string) error {
 	_, err := s.try(peerings, text, "TenantPeering", group+"/"+version, name)
 	return err
+}
+
+func (s *server) namespace(name string) { s.create(namespaces, "", "Namespace", "v1", name) }
+
+// renewed namespace: another one of the same name. No controller runs here, so the test takes off what it would.
+func (s *server) renewed(name string) {
+	s.t.Helper()
+	ctx := context.Background()
+	must(s.t, s.admin.Resource(namespaces).Delete(ctx, name, metav1.DeleteOptions{}))
+	object, err := s.admin.Resource(namespaces).Get(ctx, name, metav1.GetOptions{})
+	must(s.t, err)
+	must(s.t, unstructured.SetNestedSlice(object.Object, nil, "spec", "finalizers"))
+	_, err = s.admin.Resource(namespaces).Update(ctx, object, metav1.UpdateOptions{}, "finalize")
+	must(s.t, err)
+	s.eventually("the namespace "+name+" is gone", func() error {
+		if _, err := s.admin.Resource(namespaces).Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is there: %s", fmt.Sprint(err))
+		}
+		return nil
+	})
+	time.Sleep(1100 * time.Millisecond) // the API server tells ages in whole seconds
+	s.namespace(name)
 }
 
 func (s *server) node(name string) {

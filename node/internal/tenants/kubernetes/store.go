@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -34,9 +35,11 @@ type Store struct {
 	node   string
 	client dynamic.Interface
 
-	records, tenants, peerings *feed
-	news                       chan struct{}
-	lost                       func(error)
+	records, tenants, peerings, namespaces *feed
+
+	news   chan struct{}
+	lost   func(error)
+	teller *teller
 
 	mutex sync.Mutex
 	// parsed records by name, with the resource version that they are of.
@@ -46,6 +49,9 @@ type Store struct {
 	published *tenants.Record
 	tried     string
 	sequence  uint64
+	// policy whose faults were told, and when.
+	policy     *tenants.Policy
+	faultsTold time.Time
 	// moved is closed at every change.
 	moved chan struct{}
 }
@@ -78,11 +84,11 @@ func New(config *rest.Config, node string, log *slog.Logger) (*Store, error) {
 		klog.SetSlogLogger(log.With("from", "client-go"))
 	}
 	store := &Store{
-		node: node, client: client, news: make(chan struct{}, 1), lost: func(error) {},
+		node: node, client: client, teller: newTeller(client, node, log), news: make(chan struct{}, 1), lost: func(error) {},
 		parsed: map[string]parsed{}, moved: make(chan struct{}),
 	}
 	for resource, at := range map[schema.GroupVersionResource]**feed{
-		nodeAddresses: &store.records, tenantObjects: &store.tenants, peerings: &store.peerings,
+		nodeAddresses: &store.records, tenantObjects: &store.tenants, peerings: &store.peerings, namespaces: &store.namespaces,
 	} {
 		*at = &feed{
 			resource: resource, client: client, objects: map[string]*unstructured.Unstructured{},
@@ -116,9 +122,10 @@ func (s *Store) Watch(ctx context.Context, changed func(tenants.Snapshot), lost 
 	s.lost = lost
 	s.mutex.Unlock()
 	var feeds sync.WaitGroup
-	for _, feed := range []*feed{s.records, s.tenants, s.peerings} {
+	for _, feed := range []*feed{s.records, s.tenants, s.peerings, s.namespaces} {
 		feeds.Go(func() { feed.run(ctx) })
 	}
+	feeds.Go(func() { s.teller.run(ctx) })
 	defer feeds.Wait()
 	for {
 		select {
@@ -152,8 +159,13 @@ func (s *Store) snapshot() (tenants.Snapshot, bool) {
 	snapshot.Sequence = s.sequence
 	groups, some := s.tenants.all()
 	pairs, both := s.peerings.all()
-	if some && both {
-		snapshot.Policy = policy(groups, pairs)
+	spaces, known := s.namespaces.all()
+	if some && both && known {
+		snapshot.Policy = policy(groups, pairs, spaces)
+		if now := time.Now(); now.Sub(s.faultsTold) > toldAgain || !reflect.DeepEqual(s.policy, snapshot.Policy) {
+			s.faultsTold, s.policy = now, snapshot.Policy
+			s.tellFaults(snapshot.Policy, groups, pairs)
+		}
 	}
 	return snapshot, true
 }
@@ -172,6 +184,7 @@ func (s *Store) gathered(objects []*unstructured.Unstructured) tenants.Snapshot 
 			if err != nil {
 				suspected := tenants.SuspectObject(object.Object["spec"], err)
 				entry.fault = &suspected
+				s.tellUnreadable(object, err)
 			}
 		}
 		kept[name] = entry
@@ -186,16 +199,20 @@ func (s *Store) gathered(objects []*unstructured.Unstructured) tenants.Snapshot 
 }
 
 // policy of the objects, in the order of their names.
-func policy(groups, pairs []*unstructured.Unstructured) *tenants.Policy {
-	byName := func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) }
-	slices.SortFunc(groups, byName)
-	slices.SortFunc(pairs, byName)
+func policy(groups, pairs, spaces []*unstructured.Unstructured) *tenants.Policy {
+	alphabetic := func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) }
+	slices.SortFunc(groups, alphabetic)
+	slices.SortFunc(pairs, alphabetic)
+	byName := make(map[string]*unstructured.Unstructured, len(spaces))
+	for _, space := range spaces {
+		byName[space.GetName()] = space
+	}
 	result := &tenants.Policy{}
 	for _, object := range groups {
 		result.Tenants = append(result.Tenants, tenant(object))
 	}
 	for _, object := range pairs {
-		result.Peerings = append(result.Peerings, peering(object))
+		result.Peerings = append(result.Peerings, peering(object, byName))
 	}
 	return result
 }

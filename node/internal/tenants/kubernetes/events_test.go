@@ -1,0 +1,47 @@
+package kubernetes
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"railwright/node/internal/attachment"
+)
+
+// TestEventsAreToldOnceAndWaitForNobody, under one name by all nodes.
+func TestEventsAreToldOnceAndWaitForNobody(t *testing.T) {
+	t.Parallel()
+	store := &Store{teller: newTeller(nil, "node-1", nil)}
+	other := &Store{teller: newTeller(nil, "node-2", nil)}
+	pod := attachment.Pod{Namespace: "team-a", Name: "trainer-0", UID: "u-1"}
+	for range 3 {
+		store.TellPod(pod, "NodesUnconfirmed", strings.Repeat("x", 2000))
+		other.TellPod(pod, "NodesUnconfirmed", strings.Repeat("x", 2000))
+	}
+	store.TellPod(attachment.Pod{}, "NodesUnconfirmed", "of no pod")
+	if len(store.teller.queue) != 1 {
+		t.Fatalf("%d events", len(store.teller.queue))
+	}
+	event, same := <-store.teller.queue, <-other.teller.queue
+	about, _ := event.Object["involvedObject"].(map[string]any)
+	if event.GetNamespace() != "team-a" || event.GetName() != same.GetName() || about["uid"] != "u-1" || about["kind"] != "Pod" ||
+		event.Object["type"] != "Warning" || len(event.Object["message"].(string)) != longestMessage {
+		t.Errorf("%v", event.Object)
+	}
+	for n := range 2 * mostTold {
+		pod.UID = string(rune('a' + n))
+		store.TellPod(pod, "NodesUnconfirmed", "again")
+	}
+	if len(store.teller.queue) != mostTold {
+		t.Errorf("%d events wait", len(store.teller.queue))
+	}
+	for key := range store.teller.told {
+		store.teller.told[key] = time.Now().Add(-toldAgain)
+	}
+	<-store.teller.queue
+	pod.UID = "a"
+	store.TellPod(pod, "NodesUnconfirmed", "again")
+	if len(store.teller.queue) != mostTold || len(store.teller.told) != 1 {
+		t.Errorf("after an hour: %d events, %d remembered", len(store.teller.queue), len(store.teller.told))
+	}
+}

@@ -1,0 +1,162 @@
+//go:build k8s
+
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+)
+
+// peeringEnds with the namespace that it was made for; who takes the name gets nothing of it.
+func peeringEnds(t *testing.T, s *server, d *daemon) {
+	told := func() string { return strings.Join(d.Problems(), " ") }
+	if strings.Contains(told(), "red-c") {
+		t.Fatalf("it is not heeded from the start: %s", told())
+	}
+	if peers := d.open("red"); len(peers) != 1 {
+		t.Fatalf("red is open to %v", peers)
+	}
+	s.renewed("c")
+	s.eventually("the peering is not heeded any more", func() error {
+		if !strings.Contains(told(), `"red-c" is older than the namespace "c"`) || len(d.open("red")) > 0 {
+			return fmt.Errorf("%q, open to %v", told(), d.open("red"))
+		}
+		return nil
+	})
+	s.told("TenantPeering", "red-c", "is older than the namespace")
+	must(t, s.tenant("other", `{namespaces: [a]}`))
+	s.told("Tenant", "other", "namespace a is in two tenants")
+	must(t, s.admin.Resource(tenantObjects).Delete(context.Background(), "other", metav1.DeleteOptions{}))
+	d.tenantOf("a", "red")
+	must(t, s.admin.Resource(peerings).Delete(context.Background(), "red-c", metav1.DeleteOptions{}))
+	must(t, s.peering("red-c", `{tenants: [red, "ns:c"]}`))
+	s.eventually("one that is made anew is heeded", func() error {
+		if peers := d.open("red"); len(peers) != 1 {
+			return fmt.Errorf("open to %v: %s", peers, told())
+		}
+		return nil
+	})
+}
+
+// told by an event at an object of the cluster.
+func (s *server) told(kind, name, words string) {
+	s.t.Helper()
+	s.eventually(fmt.Sprintf("%s %s is told %q", kind, name, words), func() error {
+		list, err := s.admin.Resource(events).Namespace(ofTheCluster).List(context.Background(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, event := range list.Items {
+			about, _ := event.Object["involvedObject"].(map[string]any)
+			message, _ := event.Object["message"].(string)
+			if about["kind"] == kind && about["name"] == name && strings.Contains(message, words) {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d events, none of them", len(list.Items))
+	})
+}
+
+// open are the tenants that a pair opens to one.
+func (d *daemon) open(tenant string) (others []string) {
+	view, _, _ := d.View([]string{tenant})
+	for _, pair := range view.Pairs {
+		if at := slices.Index(pair[:], tenant); at >= 0 {
+			others = append(others, pair[1-at])
+		}
+	}
+	return others
+}
+
+const definitions = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: network-attachment-definitions.k8s.cni.cncf.io}
+spec:
+  group: k8s.cni.cncf.io
+  scope: Namespaced
+  names: {kind: NetworkAttachmentDefinition, plural: network-attachment-definitions, singular: network-attachment-definition}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+`
+
+const tenantsRoles = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: network-editor}
+rules: [{apiGroups: [k8s.cni.cncf.io], resources: [network-attachment-definitions], verbs: ["*"]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: network-editors}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: network-editor}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: tenant}, {apiGroup: rbac.authorization.k8s.io, kind: User, name: operator}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: network-writers}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: railwright-network-writer}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: operator}]
+`
+
+// networksOfOperators: a right to the objects alone is not enough to make one or to change one.
+func networksOfOperators(t *testing.T, s *server) {
+	for _, text := range append([]string{definitions}, strings.Split(tenantsRoles, "\n---\n")...) {
+		object := &unstructured.Unstructured{}
+		must(t, yaml.Unmarshal([]byte(text), &object.Object))
+		s.put(object)
+	}
+	network := func(name string) *unstructured.Unstructured {
+		object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"config": `{"type": "host-device", "device": "p0"}`}}}
+		object.SetAPIVersion("k8s.cni.cncf.io/v1")
+		object.SetKind("NetworkAttachmentDefinition")
+		object.SetName(name)
+		return object
+	}
+	as := func(user string) dynamic.ResourceInterface {
+		config := s.config()
+		if user != "" {
+			config.Impersonate.UserName = user
+		}
+		client, err := dynamic.NewForConfig(config)
+		must(t, err)
+		return client.Resource(schema.GroupVersionResource{Group: "k8s.cni.cncf.io", Version: "v1", Resource: "network-attachment-definitions"}).Namespace("c")
+	}
+	ctx := context.Background()
+	refused := func(err error) bool {
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "railwright-network-writer")
+	}
+	s.eventually("a tenant may make no network", func() error {
+		_, err := as("tenant").Create(ctx, network("own"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if !refused(err) {
+			return fmt.Errorf("it was told %s", fmt.Sprint(err))
+		}
+		return nil
+	})
+	s.eventually("an operator may", func() error {
+		_, err := as("operator").Create(ctx, network("theirs"), metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	})
+	made, err := as("").Create(ctx, network("administrators"), metav1.CreateOptions{})
+	must(t, err)
+	made.SetLabels(map[string]string{"changed": "yes"})
+	if _, err := as("tenant").Update(ctx, made, metav1.UpdateOptions{}); !refused(err) {
+		t.Errorf("a tenant changes one: %v", err)
+	}
+	if _, err := as("operator").Update(ctx, made, metav1.UpdateOptions{}); err != nil {
+		t.Errorf("an operator may not change one: %v", err)
+	}
+}
