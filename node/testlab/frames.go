@@ -13,6 +13,7 @@ const (
 	EtherARP  = 0x0806
 	EtherIPv6 = 0x86dd
 	EtherVLAN = 0x8100
+	EtherQinQ = 0x88a8
 )
 
 // Broadcast is the Ethernet address of all.
@@ -28,6 +29,13 @@ func Ether(destination, source attachment.MAC, kind uint16, payload []byte) []by
 func Tagged(tci uint16, frame []byte) []byte {
 	tagged := binary.BigEndian.AppendUint16(append([]byte{}, frame[:12]...), EtherVLAN)
 	return append(binary.BigEndian.AppendUint16(tagged, tci), frame[12:]...)
+}
+
+// TaggedAs puts a tag of another kind than EtherVLAN into a frame, as the outer one of two.
+func TaggedAs(kind, tci uint16, frame []byte) []byte {
+	tagged := Tagged(tci, frame)
+	binary.BigEndian.PutUint16(tagged[12:], kind)
+	return tagged
 }
 
 // ARP of operation 1 (request) or 2 (reply).
@@ -51,6 +59,41 @@ func IPv4(source, destination netip.Addr, protocol byte, fragment uint16, payloa
 	return append(header, payload...)
 }
 
+// MarkClass writes the DSCP and ECN of a packet, IPv4 or IPv6.
+func MarkClass(packet []byte, dscp, ecn byte) {
+	class := dscp<<2 | ecn
+	if packet[0]>>4 == 6 {
+		packet[0], packet[1] = 0x60|class>>4, class<<4|packet[1]&15
+		return
+	}
+	packet[1] = class
+	SumIPv4(packet)
+}
+
+// Class is the DSCP and ECN of a packet, IPv4 or IPv6.
+func Class(packet []byte) (dscp, ecn byte) {
+	class := packet[1]
+	if packet[0]>>4 == 6 {
+		class = packet[0]<<4 | packet[1]>>4
+	}
+	return class >> 2, class & 3
+}
+
+// SumIPv4 writes the header's checksum anew.
+func SumIPv4(packet []byte) {
+	binary.BigEndian.PutUint16(packet[10:], 0)
+	binary.BigEndian.PutUint16(packet[10:], checksum(packet[:4*int(packet[0]&15)]))
+}
+
+// IPv4Options puts options, whose length is a multiple of 4, into a packet that has none.
+func IPv4Options(packet, options []byte) []byte {
+	longer := append(append(append([]byte{}, packet[:20]...), options...), packet[20:]...)
+	longer[0] += byte(len(options) / 4)
+	binary.BigEndian.PutUint16(longer[2:], uint16(len(longer)))
+	SumIPv4(longer)
+	return longer
+}
+
 // IPv6 packet.
 func IPv6(source, destination netip.Addr, next, hopLimit byte, payload []byte) []byte {
 	header := []byte{0x60, 0, 0, 0}
@@ -70,14 +113,44 @@ func UDP(source, destination netip.Addr, from, to uint16, payload []byte) []byte
 	return datagram
 }
 
+// TCP segment that asks for a connection, with data.
+func TCP(source, destination netip.Addr, from, to uint16, payload []byte) []byte {
+	segment := binary.BigEndian.AppendUint16(nil, from)
+	segment = binary.BigEndian.AppendUint16(segment, to)
+	segment = append(segment, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0)
+	segment = append(segment, payload...)
+	binary.BigEndian.PutUint16(segment[16:], checksum(pseudo(source, destination, 6, segment)))
+	return segment
+}
+
+// Echo is the request of a ping, of ICMP or ICMPv6 as the addresses are.
+func Echo(source, destination netip.Addr, payload []byte) []byte {
+	kind := byte(8)
+	if source.Is6() {
+		kind = 128
+	}
+	return ICMP(source, destination, kind, 0, []byte{0, 7, 0, 1}, payload)
+}
+
+// ICMP or ICMPv6, as the addresses are; second is its second word.
+func ICMP(source, destination netip.Addr, kind, code byte, second, payload []byte) []byte {
+	message := append(append([]byte{kind, code, 0, 0}, second...), payload...)
+	summed := message
+	if source.Is6() {
+		summed = pseudo(source, destination, 58, message)
+	}
+	binary.BigEndian.PutUint16(message[2:], checksum(summed))
+	return message
+}
+
 // Discovery is a message of IPv6's neighbour discovery about a target, with one option that holds a MAC address: type
-// 135 solicits (option 1, the sender's), 136 advertises (option 2, the target's).
+// 135 solicits (option 1, the sender's), 136 advertises (option 2, the target's). More options may follow.
 func Discovery(source, destination netip.Addr, kind byte, flags uint32, target netip.Addr, option byte,
-	mac attachment.MAC) []byte {
+	mac attachment.MAC, more ...byte) []byte {
 	message := []byte{kind, 0, 0, 0}
 	message = binary.BigEndian.AppendUint32(message, flags)
 	message = append(message, target.AsSlice()...)
-	message = append(append(message, option, 1), mac[:]...)
+	message = append(append(append(message, option, 1), mac[:]...), more...)
 	binary.BigEndian.PutUint16(message[2:], checksum(pseudo(source, destination, 58, message)))
 	return message
 }
