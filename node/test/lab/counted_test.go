@@ -1,0 +1,92 @@
+package lab
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"railwright/node/internal/attachment"
+	"railwright/node/internal/plan"
+	"railwright/node/testlab"
+)
+
+// count what the bridges of rail 0 have counted by now, by whose it is and why; passing from table to table is left out.
+func (m *cellMatrix) count(t *testing.T, fabric *fabric) map[counted]uint64 {
+	t.Helper()
+	found := map[counted]uint64{}
+	for _, node := range fabric.nodes {
+		node.OVS.Appctl(t, "revalidator/purge") // what the datapath still holds is told to the tables
+		told := node.OVS.Ofctl(t, bridgeOf(0), "dump-flows", "--no-names")
+		ports := map[uint16]string{0: ""}
+		for _, one := range m.ends {
+			if one.face != nil && one.node == node {
+				ports[numberOf(t, told, one)] = one.face.port
+			}
+		}
+		for cookie, packets := range testlab.Counted(t, told) {
+			number, reason, _ := plan.ParseCookie(cookie)
+			if port, known := ports[number]; known {
+				found[counted{node, port, reason}] += packets
+			}
+		}
+	}
+	return found
+}
+
+// numberOf a pod's attachment: what delivers to its address has it in its cookie.
+func numberOf(t *testing.T, told string, pod *end) uint16 {
+	t.Helper()
+	for line := range strings.Lines(told) {
+		if strings.Contains(line, "table=40,") && strings.Contains(line, "nw_dst="+pod.ipv4.String()+" ") {
+			for cookie := range testlab.Counted(t, line) {
+				number, _, _ := plan.ParseCookie(cookie)
+				return number
+			}
+		}
+	}
+	t.Fatalf("no flow delivers to %s:\n%s", pod.name, told)
+	return 0
+}
+
+func mustMAC(t *testing.T, text string) attachment.MAC {
+	t.Helper()
+	mac, err := attachment.ParseMAC(strings.TrimSpace(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mac
+}
+
+func macOfFace(t *testing.T, namespace *testlab.Namespace, face string) attachment.MAC {
+	t.Helper()
+	return mustMAC(t, namespace.Run(t, "cat", "/sys/class/net/"+face+"/address"))
+}
+
+// keepQuiet the kernels that get a packet of the matrix: what they answered would be counted too.
+func keepQuiet(t *testing.T, fabric *fabric, ends []*end) {
+	t.Helper()
+	namespaces := map[*testlab.Namespace]bool{fabric.leaves[0].Namespace: true}
+	for _, one := range ends {
+		if one.face != nil {
+			namespaces[one.face.pod.Namespace] = true
+		} else if one.host() {
+			namespaces[one.node.Host] = true
+		}
+	}
+	for namespace := range maps.Keys(namespaces) {
+		command := namespace.Command("nft", "-f", "-")
+		command.Stdin = strings.NewReader(fmt.Sprintf(`add table inet cells
+add chain inet cells in { type filter hook prerouting priority -450; policy accept; }
+add rule inet cells in fib daddr type { local, broadcast, multicast } ip dscp %[1]d drop
+add rule inet cells in fib daddr type { local, multicast } ip6 dscp %[1]d drop
+add chain inet cells out { type filter hook output priority 0; policy accept; }
+add rule inet cells out icmp type redirect drop
+add rule inet cells out icmpv6 type nd-redirect drop
+`, cellDSCP))
+		if told, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("nft: %v\n%s", err, told)
+		}
+		t.Cleanup(func() { _, _ = namespace.Try("nft", "delete", "table", "inet", "cells") })
+	}
+}
