@@ -1,11 +1,14 @@
 package testlab
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -149,6 +152,23 @@ func (o *OpenVSwitch) Answers(bridge string) bool {
 
 func (o *OpenVSwitch) ofctl(bridge, command string) []string {
 	return []string{"ovs-ofctl", "-O", "OpenFlow14", command, "unix:" + o.path(bridge+".mgmt")}
+}
+
+var countedFlow = regexp.MustCompile(`cookie=(0x[0-9a-f]+),.* n_packets=(\d+),`)
+
+// Counted packets by the cookie of the flows that ovs-ofctl dumped.
+func Counted(t testing.TB, dumped string) map[uint64]uint64 {
+	t.Helper()
+	found := map[uint64]uint64{}
+	for _, flow := range countedFlow.FindAllStringSubmatch(dumped, -1) {
+		cookie, err := strconv.ParseUint(flow[1], 0, 64)
+		packets, wrong := strconv.ParseUint(flow[2], 10, 64)
+		if err = errors.Join(err, wrong); err != nil {
+			t.Fatal(err)
+		}
+		found[cookie] += packets
+	}
+	return found
 }
 
 // Appctl asks ovs-vswitchd itself.

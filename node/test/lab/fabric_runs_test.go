@@ -20,6 +20,7 @@ func (f *fabric) all(t *testing.T, parts ...part) {
 
 // TestAFabricWithNewFRR: FRR 10 takes the pods' routes from the kernel's tables.
 func TestAFabricWithNewFRR(t *testing.T) {
+	t.Parallel()
 	newFabric(t, newFRR).all(t,
 		part{"tenants", isolation},
 		part{"kills at each step", kills},
@@ -33,10 +34,12 @@ func TestAFabricWithNewFRR(t *testing.T) {
 // TestAFabricWithOldFRR: FRR 8.4 is told the routes by bgpd's socket. It is Debian's own, so this part is waived nowhere:
 // hostile pods and texts are here.
 func TestAFabricWithOldFRR(t *testing.T) {
+	t.Parallel()
 	newFabric(t, oldFRR).all(t,
 		part{"tenants", isolation},
 		part{"faults", matrix},
 		part{"attackers", attackers},
+		part{"every protocol", cells},
 		part{"spoofing", spoofing},
 		part{"reboot", reboot},
 	)

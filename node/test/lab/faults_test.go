@@ -26,16 +26,13 @@ type loss int
 const (
 	noLoss     loss = iota
 	farLoss         // the path to other nodes is cut: that of the same node is not
-	untilBack       // lossAfter more than the component was away
+	untilBack       // testlab.MostOutage of what the component was away
 	anyLossNow      // the fault is that nothing runs, or that nothing is programmed
 )
 
 const (
-	// lossAfter a restart of ovs-vswitchd, until which the daemon has programmed the flows again. What it takes where the
-	// machine has time for it is measured: scripts/measure-switch-restarts.
-	lossAfter = 5 * time.Second
-	// outlived by a BGP session: what was lost in so long is sent again in time for the hold time of 9 s.
-	outlived = 2 * time.Second
+	// outlived by a BGP session: the last word before may be 3 s old, the hold time is 9 s.
+	outlived = 4 * time.Second
 )
 
 const onNode = 0 // the node that faults are made on
@@ -123,6 +120,8 @@ func (nd *node) flushRoutes(t *testing.T) {
 // matrix of faults: after each, desired equals real once the component is ready again.
 func matrix(t *testing.T, fabric *fabric) {
 	pods := newBystanders(t, fabric)
+	others := newStrangers(t, fabric, pods)
+	defer others.end(t)
 	fabric.mustSettle(t)
 	node := fabric.nodes[onNode]
 	for _, fault := range fabric.faults() {
@@ -139,12 +138,12 @@ func matrix(t *testing.T, fabric *fabric) {
 				t.Errorf("pods of one node lost %d of %d: their path was not touched", near.sent-near.back, near.sent)
 			}
 			if fault.loss == untilBack {
-				if most := away + lossAfter; near.outage > most || far.outage > most {
-					t.Errorf("outage of %v and %v, the component was away for %v", near.outage, far.outage, away)
+				if most := testlab.MostOutage(away); near.outage > most || far.outage > most {
+					t.Errorf("outage of %v and %v, the component was away for %v: %v may be", near.outage, far.outage, away, most)
 				}
 				// Else the leaf may forget the routes, and other nodes do not reach the pods: long after the flows are there.
-				if begun := node.sessionsBegun(t); away < outlived && !maps.Equal(begun, sessions) {
-					t.Errorf("BGP sessions did not outlive %v: leaves by how often one began: %v, before %v", away, begun, sessions)
+				if begun := node.sessionsBegun(t); near.outage < outlived && !maps.Equal(begun, sessions) {
+					t.Errorf("BGP sessions did not outlive %v: leaves by how often one began: %v, before %v", near.outage, begun, sessions)
 				}
 			}
 			if told := node.Log(t)[logged:]; strings.Count(told, fault.told) < rails && fault.told != "" {

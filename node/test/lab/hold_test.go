@@ -95,7 +95,7 @@ func TestHold(t *testing.T) {
 	if file == "" {
 		t.Skip("this is for other programs: RAILWRIGHT_HOLD says where they are told of the fabric")
 	}
-	of := shape{railnode.NewFRR, 2}
+	of := shape{Release: railnode.NewFRR, nodes: 2}
 	if os.Getenv("RAILWRIGHT_HOLD_FRR") == "8" {
 		of.Release = railnode.OldFRR
 	}

@@ -30,11 +30,11 @@ func (by *bystanders) talk(t *testing.T) *untouched {
 	t.Helper()
 	made, families := &untouched{}, [rails]int{4, 6}
 	for rail, here := range by.here.rail {
-		made.near = append(made.near, newProbe(t, here, by.beside.rail[rail], families[rail], probeEvery))
-		made.far = append(made.far, newProbe(t, here, by.far.rail[rail], families[rails-1-rail], probeEvery))
+		made.near = append(made.near, newProbe(t, here, by.beside.rail[rail], families[rail], pace()))
+		made.far = append(made.far, newProbe(t, here, by.far.rail[rail], families[rails-1-rail], pace()))
 		made.streams = append(made.streams, newStream(t, here, by.far.rail[rail]))
 	}
-	testlab.Eventually(t, 5*time.Second, "untouched pods reach each other before anything is done", func() bool {
+	testlab.Eventually(t, "untouched pods reach each other before anything is done", func() bool {
 		return !slices.ContainsFunc(slices.Concat(made.near, made.far), func(one *probe) bool { return one.answered() == 0 })
 	})
 	return made
@@ -44,7 +44,11 @@ func (by *bystanders) talk(t *testing.T) *untouched {
 func (u *untouched) end(t *testing.T, lossless bool) (near, far tally) {
 	t.Helper()
 	// All at once: each waits a while for what does not come.
-	testlab.AtOnce(t, func() { near = total(u.near) }, func() { far = total(u.far) }, func() {
+	bound := forStragglers
+	if lossless {
+		bound = patience
+	}
+	testlab.AtOnce(t, func() { near = total(u.near, bound) }, func() { far = total(u.far, bound) }, func() {
 		for rail, stream := range u.streams {
 			pause, again := stream.stop(t)
 			t.Logf("TCP stream over %s: all arrived in its order, longest pause %.2f s, %d segments sent again", railName(rail),
@@ -61,14 +65,14 @@ func (u *untouched) end(t *testing.T, lossless bool) (near, far tally) {
 	return near, far
 }
 
-// total of probes that are stopped at once; its outage is the longest of any.
-func total(probes []*probe) tally {
+// total of probes that are stopped at once, each with so much patience; its outage is the longest of any.
+func total(probes []*probe, patience time.Duration) tally {
 	var sum tally
 	var mutex sync.Mutex
 	var group sync.WaitGroup
 	for _, one := range probes {
 		group.Go(func() {
-			found := one.stop()
+			found := one.stop(patience)
 			mutex.Lock()
 			defer mutex.Unlock()
 			sum = tally{sum.sent + found.sent, sum.arrived + found.arrived, sum.back + found.back, max(sum.outage, found.outage)}

@@ -27,6 +27,8 @@ type load struct {
 	Held   int `json:"held"`
 	Cycles int `json:"cycles"`
 	Starts int `json:"starts"`
+	// Forward is how long ADD may wait until the leaf forwards; empty: it does not.
+	Forward string `json:"forward_timeout,omitempty"`
 }
 
 // shortLoad is what CI does; scripts/measure-node says what it wants as JSON.
@@ -74,8 +76,9 @@ type memory struct {
 
 // TestLoad holds attachments on one node and attaches and detaches others meanwhile.
 func TestLoad(t *testing.T) {
+	t.Parallel()
 	of, size := newFRR, wantedLoad(t)
-	of.nodes = 2
+	of.nodes, of.forward = 2, size.Forward
 	fabric := newFabric(t, of)
 	run := &loadRun{
 		fabric: fabric, node: fabric.nodes[0], arrivals: watchRoutes(t, fabric),
@@ -196,7 +199,7 @@ func (l *loadRun) restarts(t *testing.T) {
 		l.node.Kill(t)
 		began := time.Now()
 		l.node.Start(t, "")
-		testlab.Eventually(t, 30*time.Second, "all that is held is right", func() bool { return len(l.node.listed(t, len(l.held))) == 0 })
+		testlab.Eventually(t, "all that is held is right", func() bool { return len(l.node.listed(t, len(l.held))) == 0 })
 		l.record.Restart = append(l.record.Restart, time.Since(began).Seconds())
 	}
 	l.fabric.mustSettle(t)
@@ -311,7 +314,7 @@ func single(network *net.IPNet) (netip.Addr, bool) {
 func (a *arrivals) last(t *testing.T, since time.Time, addresses ...netip.Addr) time.Time {
 	t.Helper()
 	var latest time.Time
-	testlab.Eventually(t, 10*time.Second, "the leaf has the routes", func() bool {
+	testlab.Eventually(t, "the leaf has the routes", func() bool {
 		a.mutex.Lock()
 		defer a.mutex.Unlock()
 		latest = time.Time{}

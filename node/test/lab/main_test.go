@@ -15,9 +15,11 @@ func TestMain(m *testing.M) { os.Exit(railnode.Main(m)) }
 type shape struct {
 	railnode.Release
 	nodes int
+	// forward is the daemons' forward_timeout; empty: ADD does not wait until the leaf forwards.
+	forward string
 }
 
 var (
-	newFRR = shape{railnode.NewFRR, 3}
-	oldFRR = shape{railnode.OldFRR, 2}
+	newFRR = shape{Release: railnode.NewFRR, nodes: 3}
+	oldFRR = shape{Release: railnode.OldFRR, nodes: 2}
 )

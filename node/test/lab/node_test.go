@@ -33,6 +33,7 @@ func (nd *node) startAll(t testing.TB) {
 	t.Helper()
 	nd.StartSwitch(t)
 	nd.StartFRR(t, nd.fabric.Release)
+	nd.ForwardTimeout = nd.fabric.forward
 	nd.Configure(t, "{kind: folder, folder: "+filepath.Join(nd.fabric.folder, "tenants")+"}")
 	nd.runtime = newRuntime(t, nd)
 	nd.Start(t, "")

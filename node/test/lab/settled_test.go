@@ -14,11 +14,11 @@ import (
 
 	nodev1 "railwright/node/api/v1"
 	"railwright/node/internal/tenants"
+	"railwright/node/testlab"
 )
 
-// patience until desired equals real after a fault has ended. How soon it does is told, not asserted: a machine that has
-// other work takes longer.
-const patience = 30 * time.Second
+// patience until desired equals real after a fault has ended. How soon it does is told, not asserted.
+const patience = testlab.Patience
 
 // mustSettle: everywhere in the fabric there is what the live attachments need, and nothing else.
 func (f *fabric) mustSettle(t testing.TB) time.Duration {

@@ -16,8 +16,10 @@ type switchRestarts struct {
 	FRR testlab.FRRVersion `json:"frr"`
 	// FastExternalFailover is what FRR does by default, and the configuration that nodes are given forbids: a session
 	// ends with its interface.
-	FastExternalFailover bool            `json:"fast_external_failover"`
-	Restarts             []switchRestart `json:"restarts"`
+	FastExternalFailover bool `json:"fast_external_failover"`
+	// ActiveLeaves open the session as nodes do, which is FRR's default; the configuration that leaves are given forbids it.
+	ActiveLeaves bool            `json:"active_leaves"`
+	Restarts     []switchRestart `json:"restarts"`
 }
 
 // switchRestart is one kill of ovs-vswitchd and its start at once; times in seconds, the first two from the kill.
@@ -50,6 +52,7 @@ func TestSwitchRestarts(t *testing.T) {
 	var wanted struct {
 		FRR                  testlab.FRRVersion `json:"frr"`
 		FastExternalFailover bool               `json:"fast_external_failover"`
+		ActiveLeaves         bool               `json:"active_leaves"`
 		Times                int                `json:"times"`
 	}
 	err := json.Unmarshal([]byte(told), &wanted)
@@ -62,7 +65,12 @@ func TestSwitchRestarts(t *testing.T) {
 	if wanted.FastExternalFailover {
 		node.FRR.Show(t, "configure terminal", "router bgp", "bgp fast-external-failover")
 	}
-	measured := switchRestarts{FRR: wanted.FRR, FastExternalFailover: wanted.FastExternalFailover}
+	for _, leaf := range fabric.leaves {
+		if wanted.ActiveLeaves {
+			leaf.FRR.Show(t, "configure terminal", "router bgp", "no neighbor NODES passive")
+		}
+	}
+	measured := switchRestarts{FRR: wanted.FRR, FastExternalFailover: wanted.FastExternalFailover, ActiveLeaves: wanted.ActiveLeaves}
 	for range wanted.Times {
 		measured.Restarts = append(measured.Restarts, node.measureRestart(t, pods, routes))
 	}

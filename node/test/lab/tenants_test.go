@@ -154,7 +154,7 @@ func peeringEnds(t *testing.T, fabric *fabric, green, blue *pod) {
 	write(`{"tenants": [{"name": "red", "namespaces": ["red-1", "red-2"]}]}`)
 	// Soon: what does not come is looked for again.
 	reach := func() int { return reachesWithin(t, green.rail[0], blue.rail[0], 4, 1, 100*time.Millisecond).back }
-	testlab.Eventually(t, patience, "green no longer reaches blue", func() bool { return reach() == 0 })
+	testlab.Eventually(t, "green no longer reaches blue", func() bool { return reach() == 0 })
 	write(tenantsFile)
-	testlab.Eventually(t, patience, "green reaches blue again", func() bool { return reach() > 0 })
+	testlab.Eventually(t, "green reaches blue again", func() bool { return reach() > 0 })
 }
