@@ -21,6 +21,25 @@ func (c *cluster) removal(t *testing.T) {
 	}
 }
 
+// operatorsNetworks: who has all rights in a namespace may write no network there, until the cluster's operators say so.
+func (c *cluster) operatorsNetworks(t *testing.T) {
+	example := deployFolder + "/examples/whereabouts/networks.yaml"
+	try := func() (string, error) {
+		return c.tryKubectl("", "apply", "--dry-run=server", "-n", "tenant1", "-f", example, "--as=tenant1-admin")
+	}
+	c.kubectl(t, "create", "role", "-n", "tenant1", "everything", "--verb=*", "--resource=network-attachment-definitions.k8s.cni.cncf.io")
+	c.kubectl(t, "create", "rolebinding", "-n", "tenant1", "everything", "--role=everything", "--user=tenant1-admin")
+	if told, err := try(); err == nil || !strings.Contains(told, "railwright-network-writer") {
+		t.Errorf("a tenant may write networks: %s", told)
+	}
+	c.kubectl(t, "create", "clusterrolebinding", "tried", "--clusterrole=railwright-network-writer", "--user=tenant1-admin")
+	if told, err := try(); err != nil {
+		t.Errorf("who is named by the operators may not write networks: %s", told)
+	}
+	c.kubectl(t, "delete", "clusterrolebinding/tried")
+	c.kubectl(t, "delete", "-n", "tenant1", "rolebinding/everything", "role/everything")
+}
+
 const daemonAccount = "--as=system:serviceaccount:railwright:railwrightd"
 
 // ownNodeOnly: who has the daemon's token of one node can write that node's addresses, no other's, and read no secrets.

@@ -23,6 +23,7 @@ func (c *cluster) parts(t *testing.T) {
 		{"tenants are apart", c.tenantsApart},
 		{"a pod reaches others with its first packet", c.firstPackets},
 		{"both families by host-local", c.hostLocal},
+		{"only operators write networks", c.operatorsNetworks},
 		{"a daemon speaks for its own node only", c.ownNodeOnly},
 		{"restarts lose no packet of untouched pods", c.restarts},
 		{"an address changes its tenant when all nodes know, not before", c.cutOff},

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -56,15 +57,26 @@ func (o object) text(t *testing.T) string {
 }
 
 // networks gives a namespace the networks of an example. The annotation with the resource's name is left out: with it
-// Multus hands the VF's PCI address to ovs-cni, and there is no VF here. The pods ask for the resource all the same.
+// Multus hands the VF's PCI address to ovs-cni, and there is no VF here. The pods ask for the resource all the same. For
+// want of a VF nothing moves its RDMA device either.
 func (c *cluster) networks(t *testing.T, example, namespace string) {
 	t.Helper()
 	for _, network := range readObjects(t, "examples/"+example+"/networks.yaml") {
 		network.set(map[string]any{}, "metadata", "annotations")
 		network.set(namespace, "metadata", "namespace")
+		if spec, ok := network["spec"].(map[string]any); ok {
+			config := spec["config"].(string)
+			without := withoutRDMA.ReplaceAllString(config, "")
+			if without == config {
+				t.Fatalf("the example %s moves no RDMA device", example)
+			}
+			spec["config"] = without
+		}
 		c.apply(t, network.text(t))
 	}
 }
+
+var withoutRDMA = regexp.MustCompile(`\{\s*"type": "rdma"\s*\},\s*`)
 
 // wanted pod, of deploy/examples/pod.yaml.
 type wanted struct {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -22,8 +23,6 @@ const (
 	// Words that a line of the guest begins with, where it is for us and not for the reader.
 	statusWord = "guest-status "
 	cutWord    = "guest-cut "
-	// longestRun of one machine; each takes 70 to 115 s of one core, and the host may have little to give.
-	longestRun = 30 * time.Minute
 )
 
 // machine is a virtual one that has two NICs with VFs and runs one test of ./guest.
@@ -59,7 +58,7 @@ func boot(t *testing.T, test, disk string, words ...string) *machine {
 	}
 	started := &machine{t: t, folder: folder, begun: time.Now()}
 	t.Cleanup(started.clear)
-	arguments := append([]string{"-test.v", "-test.timeout=5m", "-test.run=^" + test + "$"}, words...)
+	arguments := append([]string{"-test.v", "-test.timeout=" + guestBound(), "-test.run=^" + test + "$"}, words...)
 	if err := errors.Join(
 		os.Mkdir(filepath.Join(folder, "share"), 0o755),
 		exec.Command("cp", "-r", "--reflink=auto", made.programs+"/.", filepath.Join(folder, "share")).Run(),
@@ -111,7 +110,7 @@ func (m *machine) launch(made parts, disk string) {
 	if err := testlab.Start(m.qemu); err != nil {
 		t.Fatal(err)
 	}
-	m.killer = time.AfterFunc(longestRun, m.cutPower)
+	m.killer = time.AfterFunc(longestRun(), m.cutPower)
 }
 
 // cutPower at once: what the guest had not synced to its disk is lost.
@@ -161,26 +160,30 @@ func (m *machine) follow() outcome {
 	timely := m.killer.Stop()
 	_ = m.qemu.Wait()
 	if !timely {
-		t.Errorf("the machine was ended: it ran for %v", longestRun)
+		t.Errorf("the machine was ended: it ran for %v", longestRun())
 	}
 	used := m.qemu.ProcessState.UserTime() + m.qemu.ProcessState.SystemTime()
 	t.Logf("this machine ran for %.0f s, and used %.0f s of a core", time.Since(m.begun).Seconds(), used.Seconds())
 	return seen
 }
 
-// run one test inside to its end, beside others: a machine emulates one core. Its failure is this test's.
-func run(t *testing.T, test string) {
+// run one test inside to its end, or one part of it, beside others: a machine emulates one core. Its failure is this test's.
+func run(t *testing.T, test, part string, words ...string) {
 	t.Helper()
 	t.Parallel()
-	seen := boot(t, test, "").follow()
+	chosen := test
+	if part != "" {
+		chosen += "$/^" + part
+	}
+	seen := boot(t, chosen, "", words...).follow()
 	if seen.status != 0 {
 		t.Fatalf("inside, %s ended with status %d (-1: not at all)", test, seen.status)
 	}
 	// A name that no test has would pass.
 	for _, line := range seen.lines {
-		if strings.HasPrefix(line, "--- PASS: "+test) {
+		if strings.HasPrefix(strings.TrimSpace(line), "--- PASS: "+path.Join(test, part)) {
 			return
 		}
 	}
-	t.Fatalf("inside, there is no %s, or it was skipped", test)
+	t.Fatalf("inside, there is no %s, or it was skipped", path.Join(test, part))
 }

@@ -3,6 +3,7 @@
 package vm
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,11 +13,9 @@ import (
 	"railwright/node/internal/failpoint"
 )
 
-func TestEveryDataFlowOfPodsWithVFsIsInHardware(t *testing.T) { run(t, "TestOffload") }
-
-func TestRoCEGoesFromPodToPodOverTwoRails(t *testing.T) { run(t, "TestRDMA") }
-
-func TestWhatAFlowThatIsNotCachedCosts(t *testing.T) { run(t, "TestFigures") }
+// TestPodsWithVFs: every data flow is in hardware, RoCE goes from pod to pod over two rails, and what a flow that is not
+// cached costs. One part alone: go test -tags vm -run PodsWithVFs ./test/vm -args offload|rdma|figures
+func TestPodsWithVFs(t *testing.T) { run(t, "TestVFs", flag.Arg(0), lies()...) }
 
 // TestAPowerCutInTheMiddleOfAddLeavesNothing cuts the machine's power at each step of ADD; with -short at three of them:
 // before there is a record on the disk, with flows, and with all done. Each boot sees what the one before left on the disk,

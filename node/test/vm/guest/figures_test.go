@@ -29,11 +29,9 @@ const (
 	flowLimit               = 50
 )
 
-// TestFigures tells what a flow that is not cached costs, and when one is evicted. What is asserted are counts, never
+// figures tell what a flow that is not cached costs, and when one is evicted. What is asserted are counts, never
 // times: all is emulated.
-func TestFigures(t *testing.T) {
-	node := startNode(t, t.TempDir())
-	node.startDaemon(t)
+func figures(t *testing.T, node *node) {
 	one := node.addPod(t, node.rails[0], 0, "team-a")
 	near, far := node.addPod(t, node.rails[0], 1, "team-a"), node.addPod(t, node.rails[1], 0, "team-a")
 	firstPacket(t, "VF to VF on one PF", one, near)
@@ -43,6 +41,7 @@ func TestFigures(t *testing.T) {
 	}
 	vsctl(t, "remove", "Open_vSwitch", ".", "other_config", "max-idle")
 	node.evictedByCount(t, one, near)
+	deletePods(t, one, near, far)
 }
 
 // firstPacket's way through ovs-vswitchd beside that of the packets after it.
@@ -105,7 +104,7 @@ func (n *node) missAfterIdle(t *testing.T, from, to *pod, idle time.Duration) {
 	if all, _ := n.dataFlows(t, from, to); all == 0 && time.Since(last) < idle/2 {
 		t.Error("no flow is cached right after the packets")
 	}
-	testlab.Eventually(t, idle+startTime, "the idle flow is evicted", func() bool {
+	testlab.Eventually(t, "the idle flow is evicted", func() bool {
 		all, _ := n.dataFlows(t, from, to)
 		if all > 0 {
 			time.Sleep(betweenLooks)

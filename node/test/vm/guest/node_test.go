@@ -104,7 +104,7 @@ func (n *node) ready(t *testing.T) {
 			t.Logf("the daemon's status: %s", told)
 		}
 	})
-	took := testlab.Eventually(t, startTime, "the daemon and its rails are ready", func() bool {
+	took := testlab.Eventually(t, "the daemon and its rails are ready", func() bool {
 		said, err := exec.Command(shared+"bin/railwrightd", "status", "--socket", daemonSocket).CombinedOutput()
 		told = string(said)
 		if err != nil {

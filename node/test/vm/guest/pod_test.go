@@ -94,6 +94,13 @@ func (p *pod) must(t *testing.T, verb string) string {
 	return told
 }
 
+func deletePods(t *testing.T, pods ...*pod) {
+	t.Helper()
+	for _, pod := range pods {
+		pod.must(t, "del")
+	}
+}
+
 // addPod attaches a new pod.
 func (n *node) addPod(t *testing.T, rail *rail, vf int, namespace string, beside ...wishes) *pod {
 	t.Helper()

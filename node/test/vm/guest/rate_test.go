@@ -69,7 +69,7 @@ func (r *rail) refused(t *testing.T) uint64 {
 	return number(t, packetsWord, told)
 }
 
-var meteredWord = regexp.MustCompile(`packet_in_count:(\d+)`)
+var meteredWord = regexp.MustCompile(`meter:\d+ .*?packet_in_count:(\d+)`)
 
 // metered packets of all pods of the rail that have a rate, sent and received.
 func (r *rail) metered(t *testing.T) (sum uint64) {

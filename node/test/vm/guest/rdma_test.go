@@ -13,17 +13,16 @@ import (
 	"railwright/node/testlab"
 )
 
-// TestRDMA: RoCE between pods with VFs over two rails. Soft-RoCE stands in for the NIC's: its packets are the same, UDP to
+// rdma: RoCE between pods with VFs over two rails. Soft-RoCE stands in for the NIC's: its packets are the same, UDP to
 // port 4791 from the pod's address, and so are the flows that carry them.
-func TestRDMA(t *testing.T) {
+func rdma(t *testing.T, node *node) {
 	for _, module := range []string{"rdma_rxe", "ib_uverbs", "rdma_ucm"} {
 		testlab.Run(t, "modprobe", module)
 	}
-	node := startNode(t, t.TempDir())
-	node.startDaemon(t)
 	one, far := node.addPod(t, node.rails[0], 0, "team-a"), node.addPod(t, node.rails[1], 0, "team-a")
 	other := node.addPod(t, node.rails[1], 1, "team-b")
-	for index, pod := range []*pod{one, far, other} {
+	pods := []*pod{one, far, other}
+	for index, pod := range pods {
 		pod.Run(t, "rdma", "link", "add", device(index), "type", "rxe", "netdev", podInterface)
 	}
 	for family := range 2 {
@@ -37,6 +36,10 @@ func TestRDMA(t *testing.T) {
 		t.Errorf("rping reaches another tenant:\n%s", told)
 	}
 	server()
+	for index, pod := range pods {
+		pod.Run(t, "rdma", "link", "delete", device(index))
+	}
+	deletePods(t, pods...)
 }
 
 func device(index int) string { return fmt.Sprintf("rxe%d", index) }
@@ -48,7 +51,7 @@ func rpingServer(t *testing.T, pod *pod, family int) (end func()) {
 	if err := testlab.Start(server); err != nil {
 		t.Fatal(err)
 	}
-	testlab.Eventually(t, startTime, "rping listens", func() bool {
+	testlab.Eventually(t, "rping listens", func() bool {
 		told, err := pod.Try("rdma", "resource", "show", "cm_id")
 		return err == nil && strings.Contains(told, "state LISTEN")
 	})
@@ -83,7 +86,7 @@ func writeBandwidth(t *testing.T, from, to *pod, family int) {
 		_ = server.Process.Kill()
 		_ = server.Wait()
 	}()
-	testlab.Eventually(t, startTime, "ib_write_bw listens", func() bool {
+	testlab.Eventually(t, "ib_write_bw listens", func() bool {
 		told, err := to.Try("ss", "-Hltn", "sport", "=", "18515")
 		return err == nil && strings.Contains(told, ":18515")
 	})

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"railwright/node/testlab"
 )
@@ -21,7 +20,6 @@ import (
 const (
 	ovsFolder = "/run/openvswitch"
 	database  = ovsFolder + "/db.sock"
-	startTime = 60 * time.Second
 )
 
 // startOpenVSwitch with the kernel's datapath and hardware offload, as a node's service does, and the rails' bridges.
@@ -37,7 +35,7 @@ func startOpenVSwitch(t *testing.T, state string, rails []*rail) {
 	}
 	service(t, "ovsdb-server", file, "--remote=punix:"+database, "--pidfile", "--no-chdir", "-vconsole:off",
 		"--log-file=/tmp/ovsdb.log")
-	testlab.Eventually(t, startTime, "ovsdb-server answers", func() bool {
+	testlab.Eventually(t, "ovsdb-server answers", func() bool {
 		connection, err := net.Dial("unix", database)
 		if err == nil {
 			_ = connection.Close()
@@ -54,7 +52,7 @@ func startOpenVSwitch(t *testing.T, state string, rails []*rail) {
 			fmt.Sprintf("other-config:hwaddr=%q", rail.bridgeMAC()), "--",
 			"--may-exist", "add-port", rail.bridge(), rail.uplink())
 		// ovs-vsctl waits for what it changed itself: not for a bridge that was in the database of the boot before.
-		testlab.Eventually(t, startTime, rail.bridge()+" is there", func() bool {
+		testlab.Eventually(t, rail.bridge()+" is there", func() bool {
 			_, err := os.Stat("/sys/class/net/" + rail.bridge())
 			return err == nil
 		})
