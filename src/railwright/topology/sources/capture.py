@@ -15,32 +15,54 @@ from railwright.errors import UsageError
 from railwright.topology.devices import Topology
 from railwright.topology.sources.counters import read_counters
 from railwright.topology.sources.machine import discover
+from railwright.topology.sources.openvswitch import DATABASES, reduced
 from railwright.topology.sources.redact import Redactor
-from railwright.topology.sources.root import MANIFEST, NOT_SAID, ArchiveLine, Manifest, Root, Unreadable, components
+from railwright.topology.sources.root import (
+    MANIFEST,
+    NOT_SAID,
+    WITH_SETTINGS,
+    ArchiveLine,
+    Manifest,
+    Root,
+    Unreadable,
+    components,
+)
 
-_FUNCTION = r"sys/devices/.*/[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+_ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+_FUNCTION = rf"sys/devices/.*/{_ADDRESS}"
 _PATTERNS = (
-    rf"{_FUNCTION}/(vendor|device|class|numa_node|config|uevent|physfn)",
+    rf"{_FUNCTION}/(vendor|device|class|numa_node|config|resource|uevent|physfn)",
     rf"{_FUNCTION}/(current|max)_link_(speed|width)",
     rf"{_FUNCTION}/aer_dev_(correctable|nonfatal|fatal)",
     r"sys/devices/.*/net/[^/]+/(speed|mtu|operstate|type|dev_port|phys_port_name|statistics/\w+)",
     r"sys/devices/.*/infiniband/[^/]+/fw_ver",
     r"sys/devices/.*/infiniband/[^/]+/ports/\d+/(link_layer|rate|state|(hw_)?counters/\w+)",
+    r"sys/devices/.*/infiniband/[^/]+/ports/\d+/(gids/\d+|gid_attrs/(types|ndevs)/\d+)",
+    r"sys/devices/.*/net/[^/]+/ecn/roce_[nr]p/enable/\d",
     r"sys/devices/.*/[^/]+/(size|model|queue/rotational|numa_node)",
     r"sys/devices/system/node/(online|node\d+/(cpulist|meminfo|distance))",
     r"sys/devices/system/cpu/(online|cpu\d+/topology/(physical_package_id|thread_siblings_list))",
+    r"sys/devices/system/cpu/(isolated|cpufreq/policy\d+/(scaling_(governor|driver)|energy_performance_preference))",
+    r"sys/devices/system/cpu/cpu0/cpuidle/state\d+/(name|latency|disable)",
+    r"sys/kernel/mm/(transparent_hugepage/enabled|memory_peers/[\w-]+/num_(de)?alloc_mrs)",
+    rf"sys/kernel/iommu_groups/\d+/(type|devices/{_ADDRESS})",
+    r"sys/module/(mlx5_core/version|nvme_core/parameters/multipath)",
+    r"(var/lib|etc)/openvswitch/conf\.db",
+    r"dev/infiniband/uverbs\d+",
     r"sys/devices/virtual/dmi/id/(sys_vendor|product_name|bios_vendor|chassis_asset_tag)",
     r"sys/firmware/dmi/tables/DMI",
     r"sys/firmware/acpi/tables/FACP",
     r"sys/hypervisor/type",
-    r"proc/(cpuinfo|meminfo|cmdline|modules|version|1/cgroup|self/net/(snmp|netstat))",
+    r"proc/(cpuinfo|meminfo|cmdline|modules|version|1/cgroup|self/(net/(snmp|netstat)|limits|status|mounts))",
+    r"proc/(sys/kernel/(numa_balancing|io_uring_disabled|yama/ptrace_scope)|driver/nvidia/(version|params))",
+    r"sys/fs/cgroup/cpu\.max",
     r"\.dockerenv",
     r"run/\.containerenv",
     r"nvidia/probe\.json",
 )
 PATTERNS = re.compile("|".join(_PATTERNS))
 _CONTENT_DROPPED = frozenset({".dockerenv", "run/.containerenv"})  # only their existence is read
-_MARKER_ENTRIES = frozenset({"physfn"})
+_MARKERS = re.compile(rf".*/physfn|sys/kernel/iommu_groups/\d+/devices/{_ADDRESS}|dev/infiniband/uverbs\d+")
 """Links whose existence is read from the directory's listing; they become empty files."""
 
 
@@ -55,10 +77,11 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Recorder(Root):
-    """A root that remembers what was read from it."""
+    """A root that remembers what was read from it; of a database that may hold secrets, what is read there alone."""
 
     def __init__(self, root: Root) -> None:
         super().__init__(root.name)
+        self.holds_settings = root.holds_settings
         self._root = root
         self.files: dict[str, bytes] = {}
         self.unreadable: dict[str, str] = {}
@@ -66,7 +89,7 @@ class _Recorder(Root):
     def read_bytes(self, path: str) -> bytes | Unreadable:
         answer = self._root.read_bytes(path)
         if isinstance(answer, bytes):
-            self.files[path] = answer
+            self.files[path] = reduced(answer) if path in DATABASES else answer
         elif not answer.is_absent:
             self.unreadable[path] = answer.reason
         return answer
@@ -77,8 +100,7 @@ class _Recorder(Root):
             if not answer.is_absent:
                 self.unreadable[path] = answer.reason
             return answer
-        for name in _MARKER_ENTRIES & set(answer):
-            self.files[f"{path}/{name}"] = b""
+        self.files |= {entry: b"" for name in answer if _MARKERS.fullmatch(entry := f"{path}/{name}")}
         return answer
 
 
@@ -97,7 +119,8 @@ def capture(root: Root, destination: Path, *, redact: bool) -> Captured:
         redactor = Redactor((root.name, root.name.partition(".")[0]))
         files = {redactor.redact_path(path): redactor.redact(path, content) for path, content in files.items()}
         unreadable = {redactor.redact_path(path): reason for path, reason in unreadable.items()}
-    manifest = Manifest(redacted=redact, files=len(files), unreadable=unreadable)
+    made_as = WITH_SETTINGS if root.holds_settings else 1
+    manifest = Manifest(format=made_as, redacted=redact, files=len(files), unreadable=unreadable)
     files[MANIFEST] = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
     try:
         if destination.suffix == ".jsonl":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.devices import (
@@ -26,7 +27,10 @@ from railwright.topology.sources.nvidia import read_probe
 from railwright.topology.sources.nvidia_merge import with_nvidia
 from railwright.topology.sources.pci import scan_pci
 from railwright.topology.sources.pci_devices import PciDevices, drive_facts, find_units, port_facts
+from railwright.topology.sources.pci_settings import read_pci_settings
+from railwright.topology.sources.rdma_port import read_port
 from railwright.topology.sources.root import Root
+from railwright.topology.sources.settings import read_settings
 from railwright.topology.sources.virtual_buses import scan_virtual_buses
 from railwright.topology.sources.virtualisation import read_virtualisation
 
@@ -41,6 +45,7 @@ def discover(root: Root, source: SourceKind) -> Topology:
     processor = read_processor(root, notes)
     nodes = read_nodes(root, notes)
     facts = read_virtualisation(root, notes, cpu_says_virtual=processor.is_virtual)
+    facts |= {"numa_nodes_per_socket": _nodes_per_socket(nodes), **read_settings(root, notes)}
     parts.add("host", name=str(facts.pop("product")), facts={"processor": processor.name, **facts})
     cpu_of_node = _add_cpus(root, parts, nodes, processor, notes)
     _add_pci(root, parts, cpu_of_node, notes)
@@ -52,6 +57,13 @@ def discover(root: Root, source: SourceKind) -> Topology:
         devices, links = with_nvidia(parts, gpus, read_probe(root), notes)
     refused = (Unknown(what=item.path, why=item.reason) for item in root.refused[:_REFUSED_AT_MOST])
     return Topology(name=root.name, source=source, devices=devices, links=links, unknown=(*notes.unknown(), *refused))
+
+
+def _nodes_per_socket(nodes: tuple[NumaNode, ...]) -> int | None:
+    """NUMA nodes with cores in each socket; None where the sockets are not known or not alike."""
+    packages = Counter(node.package for node in nodes if node.cpus)
+    counts = set(packages.values())
+    return counts.pop() if None not in packages and len(counts) == 1 else None
 
 
 def _add_cpus(
@@ -91,7 +103,10 @@ def _add_cpus(
 
 
 def _add_pci(root: Root, parts: Parts, cpu_of_node: dict[int, str], notes: Notes) -> None:
-    placed = PciDevices(parts, notes, cpu_of_node).add(find_units(root, scan_pci(root, notes)))
+    units = find_units(root, scan_pci(root, notes))
+    settings = read_pci_settings(root, units, notes)
+    settings |= {unit.port.rdma_path: read_port(root, unit.port, notes) for unit in units if unit.port is not None}
+    placed = PciDevices(parts, notes, cpu_of_node, settings).add(units)
     for device_id, unit in placed.items():
         if unit.kind == "nic":
             _link_to_fabric(parts, device_id, unit.port, notes, driver=unit.function.driver)
@@ -106,7 +121,8 @@ def _add_virtual_buses(root: Root, parts: Parts, cpu_of_node: dict[int, str], no
         bus = "Xen" if path.rpartition("/")[2].startswith(("vif-", "vbd-")) else "VMBus"
         under = (cpu, InternalLink(name=bus)) if cpu else None
         for port in find_ports(root, path, entries):
-            nic = parts.add("nic", name=f"{bus} network", facts=port_facts(port), under=under)
+            facts = {**port_facts(port), **read_port(root, port, notes)}
+            nic = parts.add("nic", name=f"{bus} network", facts=facts, under=under)
             _link_to_fabric(parts, nic, port, notes, driver=bus)
         for drive in find_drives(root, path, entries):
             name = drive.model or f"{bus} drive"

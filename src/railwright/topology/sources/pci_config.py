@@ -32,6 +32,8 @@ _PORT_TYPES: dict[int, PortType] = {  # all others are endpoints
 }
 _ACS_REQUEST_REDIRECT = 1 << 2
 _ATS_ENABLE = 1 << 15
+_RELAXED_ORDERING = 1 << 4
+_SUPPORTED_PAYLOAD = 7
 
 
 class ConfigSpace(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,11 +43,16 @@ class ConfigSpace(msgspec.Struct, frozen=True, kw_only=True):
     """How much of it could be read: 64 without root, 4096 of a PCIe function."""
     port_type: PortType | None = None
     max_payload_bytes: int | None = None
+    max_payload_supported_bytes: int | None = None
     max_read_request_bytes: int | None = None
+    relaxed_ordering: bool | None = None
+    """Whether it may mark its own writes as ones that others may overtake."""
     acs_redirect: bool | None
     """Whether this port sends peer-to-peer requests up to the root complex; False without ACS."""
     ats_enabled: bool | None
     """Whether Address Translation Services are on; False without ATS."""
+    ats_capable: bool | None = None
+    """Whether it has Address Translation Services at all."""
 
 
 def capabilities(config: bytes) -> Iterator[tuple[int, int]]:
@@ -79,14 +86,17 @@ def read_config(config: bytes) -> ConfigSpace:
         size_bytes=len(config),
         acs_redirect=_is_set(config, EXTENDED_ACS, _ACS_REQUEST_REDIRECT),
         ats_enabled=_is_set(config, EXTENDED_ATS, _ATS_ENABLE),
+        ats_capable=_has(config, EXTENDED_ATS),
     )
     for identifier, offset in capabilities(config):
         if identifier == CAPABILITY_PCIE and offset + 10 <= len(config):
-            flags, control = _word(config, offset + 2), _word(config, offset + 8)
+            flags, able, control = (_word(config, offset + at) for at in (2, 4, 8))
             return msgspec.structs.replace(
                 space,
                 port_type=_PORT_TYPES.get((flags >> 4) & 0xF, "endpoint"),
                 max_payload_bytes=128 << (control >> 5 & 7),
+                max_payload_supported_bytes=128 << (able & _SUPPORTED_PAYLOAD),
+                relaxed_ordering=bool(control & _RELAXED_ORDERING),
                 max_read_request_bytes=128 << (control >> 12 & 7),
             )
     return space
@@ -98,6 +108,12 @@ def _is_set(config: bytes, capability: int, bit: int) -> bool | None:
         return None
     controls = (_word(config, at + 6) for identifier, at in extended_capabilities(config) if identifier == capability)
     return bool(next(controls, 0) & bit)
+
+
+def _has(config: bytes, capability: int) -> bool | None:
+    if len(config) <= CONVENTIONAL_BYTES:
+        return None
+    return any(identifier == capability for identifier, _ in extended_capabilities(config))
 
 
 def _word(config: bytes, offset: int) -> int:

@@ -6,7 +6,7 @@ are left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -55,10 +55,18 @@ def find_units(root: Root, functions: Mapping[str, PciFunction]) -> list[Unit]:
 class PciDevices:
     """Adds the PCI part of a machine to `parts`."""
 
-    def __init__(self, parts: Parts, notes: Notes, cpu_of_node: Mapping[int, str]) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        notes: Notes,
+        cpu_of_node: Mapping[int, str],
+        settings: Mapping[str, Mapping[str, Scalar | None]],
+    ) -> None:
+        """`settings` are further facts by PCI address, and of RDMA ports by their path."""
         self._parts = parts
         self._notes = notes
         self._cpu_of_node = cpu_of_node
+        self._settings = settings
         self._ports_in_use: dict[str, str] = {}
         """Address of a root port or of a switch's upstream port -> device id."""
 
@@ -131,9 +139,10 @@ class PciDevices:
         return msgspec.structs.replace(
             link,
             max_gt_per_s=min((rate for end in ends if (rate := end.link.max_gt_per_s)), default=None),
-            max_width=min((width for end in ends if (width := end.link.max_width)), default=None),
-            max_payload_bytes=min((size for end in ends if (size := end.config.max_payload_bytes)), default=None),
+            max_width=_least(end.link.max_width for end in ends),
+            max_payload_bytes=_least(end.config.max_payload_bytes for end in ends),
             max_read_request_bytes=config.max_read_request_bytes,
+            max_payload_supported_bytes=_least(end.config.max_payload_supported_bytes for end in ends),
             acs_redirect=port.config.acs_redirect if port else None,
         )
 
@@ -146,12 +155,12 @@ class PciDevices:
 
     def _add_unit(self, unit: Unit) -> str:
         function = unit.function
-        facts = {**_pci_facts(function), "driver": function.driver, "ats_enabled": function.config.ats_enabled}
+        facts = {**_pci_facts(function), "driver": function.driver, **self._settings.get(function.address, {})}
         name, device_id = function.name, ""
         if unit.kind == "gpu":
             facts["compute_capability"] = pci_names.compute_capability(function.vendor, function.device)
         elif unit.port:
-            facts.update(port_facts(unit.port))
+            facts.update({**port_facts(unit.port), **self._settings.get(unit.port.rdma_path, {})})
         elif unit.drive:
             facts.update(drive_facts(unit.drive))
             name, device_id = unit.drive.model or name, unit.drive.kernel_name
@@ -160,6 +169,11 @@ class PciDevices:
         return self._parts.add(
             unit.kind, device_id=device_id, name=name, address=function.address, numa=function.numa, facts=facts
         )
+
+
+def _least(numbers: Iterable[int | None]) -> int | None:
+    """The least of those that are known."""
+    return min((number for number in numbers if number), default=None)
 
 
 def port_facts(port: NicPort) -> dict[str, Scalar | None]:

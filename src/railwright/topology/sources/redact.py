@@ -14,6 +14,7 @@ from collections.abc import Callable
 from railwright.topology.sources import pci_config, smbios
 from railwright.topology.sources.memory import TABLE as SMBIOS_TABLE
 from railwright.topology.sources.nvidia_model import PROBE
+from railwright.topology.sources.rdma_port import gid_kind
 from railwright.topology.sources.smbios import Structure
 from railwright.topology.sources.virtualisation import CONTAINERS, MODULE, PARAMETER
 
@@ -46,6 +47,8 @@ class Redactor:
             return self._config_space(content)
         if path.startswith("sys/firmware/acpi/tables/"):
             return content[:36]  # the table's header: signature, length, maker
+        if _GID_FILE.fullmatch(path):
+            return f"{_GIDS.get(gid_kind(content.decode('utf-8', errors='replace').strip()), '')}\n".encode()
         cleaned = self._text(path, content.decode("utf-8", errors="replace"))
         return _WHOLE_FILES.get(path, str)(cleaned).encode()
 
@@ -116,6 +119,15 @@ class Redactor:
         return bytes(clean[: len(config)])
 
 
+_GID_FILE = re.compile(r".*/infiniband/[^/]+/ports/\d+/gids/\d+")
+_GIDS = {
+    "empty": "0000:0000:0000:0000:0000:0000:0000:0000",
+    "link-local": "fe80:0000:0000:0000:0000:0000:0000:0001",
+    "IPv4": "0000:0000:0000:0000:0000:ffff:f000:0001",
+    "IPv6": "2001:0db8:0000:0000:0000:0000:0000:0001",
+}
+"""Of an address only its kind is kept."""
+
 _FORMATS: dict[str, Callable[[int], str]] = {
     "serial": lambda number: f"SERIAL-{number}",
     "host": lambda number: f"host-{number}",
@@ -148,9 +160,34 @@ def _group_kinds(text: str) -> str:
     return "".join(f"0::/{kind}\n" for kind in CONTAINERS if kind in text) or "0::/\n"
 
 
+def _capabilities(text: str) -> str:
+    """Of the process that captured, what it was allowed to do, and where it may run."""
+    kept = ("CapEff:", "Seccomp:", "Cpus_allowed_list:")
+    return "".join(f"{line}\n" for line in text.splitlines() if line.startswith(kept))
+
+
+def _shared_memory(text: str) -> str:
+    """Where /dev/shm is mounted; other mounts name servers and people."""
+    return "".join(f"{line}\n" for line in text.splitlines() if " /dev/shm tmpfs " in f" {line} ")
+
+
+def _driver_release(text: str) -> str:
+    """NVIDIA's line without who built the driver where."""
+    return text.partition("\n")[0].partition("(")[0].rstrip() + "\n"
+
+
+def _registry(text: str) -> str:
+    """Of the driver's parameters those that are read here."""
+    return "".join(f"{line}\n" for line in text.splitlines() if line.startswith("RegistryDwords:"))
+
+
 _WHOLE_FILES: dict[str, Callable[[str], str]] = {
     "proc/cmdline": _known_parameters,
     "proc/version": _release,
     "proc/modules": _module_names,
     "proc/1/cgroup": _group_kinds,
+    "proc/self/status": _capabilities,
+    "proc/self/mounts": _shared_memory,
+    "proc/driver/nvidia/version": _driver_release,
+    "proc/driver/nvidia/params": _registry,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import re
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -62,6 +63,8 @@ class Root(ABC):
 
     refused: Sequence[Unreadable] = ()
     """The parts of a capture that could not be used."""
+    holds_settings: bool = True
+    """False for a capture from before the kernel's settings were captured: what it lacks, the machine may have had."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -98,12 +101,16 @@ def printable(raw: bytes) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else "?" for char in text)
 
 
+_PART = r"(?!\.{1,2}(?:/|\Z))[^/\0]{1,255}"
+_PLAIN = re.compile(rf"{_PART}(?:/{_PART})*")
+
+
 def components(path: str) -> tuple[str, ...] | Unreadable:
     """The parts of a relative path, or why it is refused."""
     parts = tuple(path.split("/"))
     if len(parts) > MAX_COMPONENTS:
         return Unreadable(path[:200], f"is nested deeper than {MAX_COMPONENTS} directories")
-    if any(part in ("", ".", "..") or "\0" in part or len(part) > 255 for part in parts):
+    if not _PLAIN.fullmatch(path):
         return Unreadable(path[:200], "is not a plain relative path")
     return parts
 
@@ -264,8 +271,16 @@ class ArchiveRoot(Root):
             self.refused.append(Unreadable(entry.path, "is there twice"))
         else:
             self._files[entry.path] = content
-            for depth in range(len(parts)):
-                self._directories.setdefault("/".join(parts[:depth]), set()).add(parts[depth])
+            self._place(entry.path)
+
+    def _place(self, path: str) -> None:
+        """Makes the directories above a path; above one that is known all are."""
+        is_new = True
+        while is_new and path:
+            above, _, name = path.rpartition("/")
+            is_new = above not in self._directories
+            self._directories.setdefault(above, set()).add(name)
+            path = above
 
     def holds(self) -> int:
         """How many files the archive has."""
@@ -286,6 +301,8 @@ class ArchiveRoot(Root):
         return tuple(sorted(names))
 
 
+WITH_SETTINGS = 2
+"""The format of captures from which on they hold the kernel's settings."""
 ARCHIVE = "the archive"
 """How an archive as a whole is named where it is not whole."""
 
@@ -316,6 +333,7 @@ class CapturedRoot(Root):
                 self.manifest = msgspec.json.decode(raw, type=Manifest)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self.refused.append(Unreadable(MANIFEST, "is not a manifest"))
+        self.holds_settings = self.manifest.format >= WITH_SETTINGS
         self._count()
 
     def _count(self) -> None:

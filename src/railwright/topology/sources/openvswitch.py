@@ -1,0 +1,74 @@
+"""Whether Open vSwitch gives flows to the NIC, as its database file says: `other_config:hw-offload`.
+
+The file is a log of transactions (ovsdb(5), Standalone Database Format): a line `OVSDB JSON LENGTH HASH` before each
+record. From Open vSwitch 2.15 on a record may hold differences: of a map the pairs that were set, and those that were
+taken away as they were. Other settings of it may be secrets, so that captures keep this one alone.
+"""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+
+from railwright.topology.sources.root import ABSENT, Root, Unreadable
+
+DATABASES = ("var/lib/openvswitch/conf.db", "etc/openvswitch/conf.db")
+"""Debian's place and that of others."""
+_MAGIC = "OVSDB JSON "
+_TABLE, _COLUMN, _KEY = "Open_vSwitch", "other_config", "hw-offload"
+
+
+def hw_offload(root: Root) -> str | Unreadable:
+    """`true` or `false`, which is also the default (ovs-vswitchd.conf.db(5))."""
+    first: Unreadable | None = None
+    for path in DATABASES:
+        content = root.read(path)
+        if isinstance(content, str):
+            told = _told(content)
+            return Unreadable(path, "is no database of Open vSwitch") if told is None else told
+        if not content.is_absent:
+            first = first or content
+    return first or Unreadable(DATABASES[0], ABSENT)
+
+
+def reduced(raw: bytes) -> bytes:
+    """A database with that setting alone; of what is none nothing is left."""
+    told = _told(raw.decode("utf-8", errors="replace"))
+    if told is None:
+        return b""
+    record = json.dumps({_TABLE: {"0": {_COLUMN: ["map", [[_KEY, told]]]}}})
+    return f"{_MAGIC}{len(record)} {'0' * 40}\n{record}\n".encode()
+
+
+def _told(content: str) -> str | None:
+    if not content.startswith(_MAGIC):
+        return None
+    value: str | None = None
+    for line in content.splitlines():
+        if not line.startswith("{"):
+            continue
+        try:
+            record = msgspec.json.decode(line)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        value = _after(record, value)
+    return "true" if value == "true" else "false"
+
+
+def _after(record: object, value: str | None) -> str | None:
+    """The setting after a transaction; None where it is not set."""
+    rows = record.get(_TABLE) if isinstance(record, dict) else None
+    if not isinstance(record, dict) or not isinstance(rows, dict):
+        return value
+    for row in rows.values():
+        column = row.get(_COLUMN) if isinstance(row, dict) else None
+        if not (isinstance(column, list) and len(column) == 2 and column[0] == "map" and isinstance(column[1], list)):
+            continue
+        pairs = {str(pair[0]): str(pair[1]) for pair in column[1] if isinstance(pair, list) and len(pair) == 2}
+        if record.get("_is_diff") is True:
+            if _KEY in pairs:
+                value = None if pairs[_KEY] == value else pairs[_KEY]
+        else:
+            value = pairs.get(_KEY)
+    return value

@@ -1,0 +1,107 @@
+"""What an RDMA port says of itself beyond its rate: the GIDs of RoCE, whether ECN is on, and errors since its start.
+
+No address is told, only of which kind each is. Linux Documentation/ABI/stable/sysfs-class-infiniband has the files;
+`ecn` below a netdev is made by the drivers of MLNX_OFED and DOCA-OFED alone.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from railwright.topology.devices import EthernetLink, Scalar
+from railwright.topology.settings import NONE
+from railwright.topology.sources import text
+from railwright.topology.sources.network import NicPort
+from railwright.topology.sources.notes import Notes
+from railwright.topology.sources.root import Root, Unreadable
+
+ROCE_GIDS, ECN, ERRORS = "roce_gids", "roce_ecn", "port_errors"
+_MOST_GIDS = 128
+_EMPTY_AT_END = 16
+"""So many empty entries in a row end the table; tables have 16 to 256."""
+_VERSION = {"RoCE v2": "v2", "IB/RoCE v1": "v1"}
+_NETDEV = re.compile(r"[A-Za-z0-9_.:-]{1,32}")
+_PRIORITIES = 8
+_ERRORS = (
+    "symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", "port_rcv_remote_physical_errors",
+    "local_link_integrity_errors", "excessive_buffer_overrun_errors", "port_xmit_discards",
+)  # fmt: skip
+"""Of InfiniBand Architecture Specification, PortCounters; congestion (port_xmit_wait) and drops of VL15 are none."""
+
+
+def read_port(root: Root, port: NicPort, notes: Notes) -> dict[str, Scalar | None]:
+    """Facts of the NIC that has the port; none for a port without RDMA."""
+    if not port.rdma_path:
+        return {}
+    facts: dict[str, Scalar | None] = {ERRORS: _errors(root, port)}
+    if isinstance(port.link, EthernetLink):
+        facts |= {ROCE_GIDS: _gids(root, port, notes), ECN: _ecn(root, port)}
+    return facts
+
+
+def gid_kind(gid: str) -> str:
+    """`IPv4`, `IPv6`, `link-local`; `empty` for zeros, and empty for what is no GID."""
+    try:
+        address = ipaddress.IPv6Address(gid)
+    except ValueError:
+        return ""
+    if int(address) in (0, 0xFE80 << 112):
+        return "empty"
+    if address.ipv4_mapped is not None:
+        return "IPv4"
+    return "link-local" if address.is_link_local else "IPv6"
+
+
+def _gids(root: Root, port: NicPort, notes: Notes) -> str | None:
+    """`0:v1/link-local/eth2 3:v2/IPv4/eth2`: index, version of RoCE, kind of address and netdev of each."""
+    found: list[str] = []
+    empty = 0
+    for index in range(_MOST_GIDS):
+        answer = root.read(f"{port.rdma_path}/gids/{index}")
+        if isinstance(answer, Unreadable) and not answer.is_absent:
+            notes.missing("GIDs", f"/{answer.path} {answer.reason}", port.rdma_device)
+            return None
+        kind = "empty" if isinstance(answer, Unreadable) else gid_kind(text.word(answer))
+        if isinstance(answer, Unreadable) and index == 0:
+            notes.missing("GIDs", "sysfs or the capture does not hold them", port.rdma_device)
+            return None
+        empty = empty + 1 if kind == "empty" else 0
+        if isinstance(answer, Unreadable) or empty == _EMPTY_AT_END:
+            break
+        if kind == "empty":
+            continue
+        version = _VERSION.get(text.word(root.read(f"{port.rdma_path}/gid_attrs/types/{index}")))
+        netdev = text.word(root.read(f"{port.rdma_path}/gid_attrs/ndevs/{index}"))
+        if not kind or version is None:
+            notes.missing("GIDs", f"entry {index} is no address with a version of RoCE", port.rdma_device)
+            return None
+        found.append(f"{index}:{version}/{kind}/{netdev if _NETDEV.fullmatch(netdev) else '?'}")
+    return " ".join(found) or NONE
+
+
+def _ecn(root: Root, port: NicPort) -> str | None:
+    """`on` where every priority has ECN both ways, `off` where none has, else the priorities; None: not shown."""
+    on = {way: _switched_on(root, f"{port.netdev_path}/ecn/roce_{way}/enable") for way in ("np", "rp")}
+    if not port.netdev_path or None in on.values():
+        return None
+    both = sorted(set(on["np"] or ()) & set(on["rp"] or ()))
+    if len(both) == _PRIORITIES:
+        return "on"
+    return f"on for priority {', '.join(map(str, both))}" if both else "off"
+
+
+def _switched_on(root: Root, path: str) -> list[int] | None:
+    values = [text.number(root.read(f"{path}/{priority}")) for priority in range(_PRIORITIES)]
+    if any(value not in (0, 1) for value in values):
+        return None
+    return [priority for priority, value in enumerate(values) if value]
+
+
+def _errors(root: Root, port: NicPort) -> str | None:
+    """`symbol_error 12, link_downed 3` since the port started; `none`; None where nothing counts them."""
+    counts = {name: text.number(root.read(f"{port.rdma_path}/counters/{name}")) for name in _ERRORS}
+    known = {name: value for name, value in counts.items() if value is not None and value >= 0}
+    if not known:
+        return None
+    return ", ".join(f"{name} {value}" for name, value in known.items() if value) or NONE

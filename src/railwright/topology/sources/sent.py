@@ -1,0 +1,54 @@
+"""A machine's topology as lines of text, for another machine: `python -m railwright.topology.sources.sent`.
+
+JSON, packed by zlib, as base64 in lines that begin with a mark, because a login shell may print lines of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+
+from railwright.errors import UsageError
+from railwright.topology.devices import Topology
+from railwright.topology.sources.load import load
+from railwright.topology.sources.saved import decode_topology, encode_topology
+
+_MARK = "railwright-topology:"
+_LINE = 3000
+_MOST_BYTES = 32 * 2**20
+
+
+def lines_of(topology: Topology) -> Iterator[str]:
+    """The lines, each shorter than `process` keeps."""
+    packed = base64.b64encode(zlib.compress(encode_topology(topology), 9)).decode("ascii")
+    for start in range(0, len(packed), _LINE):
+        yield f"{_MARK}{packed[start : start + _LINE]}"
+    yield f"{_MARK}."
+
+
+def topology_of(lines: Iterable[str]) -> Topology:
+    """The topology that a machine sent. Raises UsageError for what no machine sends."""
+    said = [line.removeprefix(_MARK) for line in lines if line.startswith(_MARK)]
+    if not said or said[-1] != ".":
+        raise UsageError("its answer was cut off" if said else "it sent no topology", hint="update railwright there")
+    unpacker = zlib.decompressobj()
+    try:
+        raw = unpacker.decompress(base64.b64decode("".join(said[:-1]), validate=True), _MOST_BYTES)
+    except (zlib.error, binascii.Error, ValueError) as error:
+        raise UsageError("its answer is damaged", hint="ask it again") from error
+    if unpacker.unconsumed_tail or not unpacker.eof:
+        raise UsageError(f"its answer is not whole, or larger than {_MOST_BYTES // 2**20} MiB", hint="ask it again")
+    return decode_topology(raw, "its answer")
+
+
+def main() -> None:
+    """Print this machine."""
+    for line in lines_of(load(None)):
+        sys.stdout.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    main()
