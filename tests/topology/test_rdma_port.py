@@ -1,0 +1,111 @@
+"""RoCE's GIDs, ECN and errors of ports, as sysfs shows them; addresses are told by their kind alone."""
+
+import json
+
+import pytest
+
+from railwright.topology.sources.capture import capture
+from railwright.topology.sources.load import load, open_capture
+from railwright.topology.sources.rdma_port import gid_kind
+
+from .machines import files_of, write_archive
+
+MACHINE = "8gpu-pcie"
+LOCAL = b"fe80:0000:0000:0000:0ac0:ebff:fe12:3456\n"
+FOUR = b"0000:0000:0000:0000:0000:ffff:0a01:0203\n"
+SIX = b"2a02:06b8:0c00:0000:0000:0000:0000:0017\n"
+ZERO = b"0000:0000:0000:0000:0000:0000:0000:0000\n"
+
+
+def ports():
+    """The RDMA ports of the machine, made to be RoCE with one address."""
+    return sorted({path.rpartition("/")[0] for path in files_of(MACHINE) if path.endswith("/link_layer")})
+
+
+def table(port, *entries):
+    files = {}
+    for index, (gid, version) in enumerate((*entries, *[(ZERO, None)] * 20)):
+        files[f"{port}/gids/{index}"] = gid
+        if version:
+            files[f"{port}/gid_attrs/types/{index}"] = version
+            files[f"{port}/gid_attrs/ndevs/{index}"] = b"eth2\n"
+    return files
+
+
+def nic(tmp_path, **changed):
+    files = {**files_of(MACHINE), "capture.json": json.dumps({"format": 2}).encode(), **changed}
+    path = write_archive(tmp_path / "machine.jsonl", files)
+    return next(one for one in load(str(path)).of_kind("nic") if "rdma_device" in one.facts), path
+
+
+def roce(*entries, **more):
+    port = ports()[0]
+    return {f"{port}/link_layer": b"Ethernet\n", **table(port, *entries), **more}
+
+
+def test_the_table_is_told_without_addresses(tmp_path):
+    one, _ = nic(
+        tmp_path,
+        **roce(
+            (LOCAL, b"IB/RoCE v1\n"), (LOCAL, b"RoCE v2\n"), (ZERO, None), (FOUR, b"RoCE v2\n"), (SIX, b"RoCE v2\n")
+        ),
+    )
+    assert one.facts["roce_gids"] == "0:v1/link-local/eth2 1:v2/link-local/eth2 3:v2/IPv4/eth2 4:v2/IPv6/eth2"
+
+
+@pytest.mark.parametrize("entry", [(b"what\n", b"RoCE v2\n"), (FOUR, b"RoCE v7\n"), (FOUR, None)])
+def test_a_table_that_makes_no_sense_is_not_told(tmp_path, entry):
+    one, path = nic(tmp_path, **roce((LOCAL, b"RoCE v2\n"), entry))
+    assert "roce_gids" not in one.facts
+    assert any(note.what.startswith("GIDs of") for note in load(str(path)).unknown)
+
+
+def test_an_empty_table_and_one_that_is_not_held_differ(tmp_path):
+    one, _ = nic(tmp_path, **roce())
+    assert one.facts["roce_gids"] == "none"
+    other, _ = nic(tmp_path, **{f"{ports()[0]}/link_layer": b"Ethernet\n"})
+    assert "roce_gids" not in other.facts
+
+
+def test_ecn_is_on_where_both_ways_are(tmp_path):
+    first = ports()[0]
+    netdev = next(
+        path.rpartition("/")[0] for path in files_of(MACHINE)
+        if path.startswith(first.partition("/infiniband/")[0]) and path.endswith("/mtu")
+    )  # fmt: skip
+    ways = {f"{netdev}/ecn/roce_{way}/enable/{number}": b"1\n" for way in ("np", "rp") for number in range(8)}
+    assert nic(tmp_path, **roce(), **ways)[0].facts["roce_ecn"] == "on"
+    off = ways | {path: b"0\n" for path in ways if "roce_rp" in path}
+    assert nic(tmp_path, **roce(), **off)[0].facts["roce_ecn"] == "off"
+    third = off | {f"{netdev}/ecn/roce_rp/enable/3": b"1\n"}
+    assert nic(tmp_path, **roce(), **third)[0].facts["roce_ecn"] == "on for priority 3"
+    assert "roce_ecn" not in nic(tmp_path, **roce(), **(third | {f"{netdev}/ecn/roce_np/enable/7": b"x"}))[0].facts
+
+
+def test_errors_are_those_that_count_errors(tmp_path):
+    counters = {f"{ports()[0]}/counters/{name}": b"0\n" for name in ("symbol_error", "link_downed", "port_xmit_wait")}
+    assert nic(tmp_path, **counters)[0].facts["port_errors"] == "none"
+    some = counters | {f"{ports()[0]}/counters/link_downed": b"3\n", f"{ports()[0]}/counters/port_xmit_wait": b"9\n"}
+    assert nic(tmp_path, **some)[0].facts["port_errors"] == "link_downed 3"
+
+
+def test_a_capture_keeps_them_and_a_redacted_one_no_address(tmp_path):
+    one, path = nic(tmp_path, **roce((LOCAL, b"IB/RoCE v1\n"), (FOUR, b"RoCE v2\n"), (SIX, b"RoCE v2\n")))
+    for redact in (False, True):
+        again = tmp_path / f"again-{redact}.jsonl"
+        capture(open_capture(path), again, redact=redact)
+        (told,) = [each for each in load(str(again)).of_kind("nic") if each.address == one.address]
+        assert told.facts["roce_gids"] == one.facts["roce_gids"]
+        assert told.facts.get("port_errors") == one.facts.get("port_errors")
+    held = json.dumps([json.loads(line) for line in again.read_text().splitlines()])
+    assert not any(part in held for part in ("0a01:0203", "2a02", "0ac0:ebff"))
+
+
+@pytest.mark.parametrize(
+    ("gid", "kind"),
+    [(LOCAL, "link-local"), (FOUR, "IPv4"), (SIX, "IPv6"), (ZERO, "empty"), (b"", ""), (b"10.1.2.3", ""),
+     (b"::", "empty"),
+     (b"fe80:0000:0000:0000:0000:0000:0000:0000", "empty"), (b"fe80::1%eth0", "link-local")],
+)  # fmt: skip
+def test_kinds_of_gids(gid, kind):
+    assert gid_kind(gid.decode().strip()) == kind
