@@ -123,8 +123,7 @@ def _check_tiers(fabric: Fabric, hosts: int) -> None:
 
 def ports(host: Topology) -> tuple[tuple[Device, Link], ...]:
     """The NIC ports of a machine that lead out of it, in the order of their rails."""
-    leaving = {end: link for link in host.links if isinstance(link.protocol, NetworkLink) for end in (link.a, link.b)}
-    return tuple((device, leaving[device.id]) for device in host.of_kind("nic") if device.id in leaving)
+    return host.ports_out  # asked for again for each size, algorithm and fault
 
 
 def split_id(text: str, cluster: Cluster) -> tuple[str, int]:

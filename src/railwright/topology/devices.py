@@ -70,6 +70,8 @@ class PcieLink(Record, frozen=True, kw_only=True, tag="pcie"):
     max_width: int | None = None
     max_payload_bytes: int | None = None
     max_read_request_bytes: int | None = None
+    max_payload_supported_bytes: int | None = None
+    """The MaxPayload that both ends could do; the way to the CPU can do the least of those of its links."""
     acs_redirect: bool | None = None
     """True where Access Control Services send peer-to-peer requests up to the root complex."""
 
@@ -193,9 +195,22 @@ class Topology(Record, frozen=True, kw_only=True, dict=True):
         return self._by_id.get(device_id)
 
     @cached_property
+    def is_described(self) -> bool:
+        """Whether this is a shape, also one that was saved, and no machine that somebody looked at: nothing is set."""
+        saved_shape = self.source == "saved" and any("shape" in host.facts for host in self.of_kind("host"))
+        return self.source == "shape" or saved_shape
+
+    @cached_property
     def joins_gpus(self) -> bool:
         """Whether NVLink or Infinity Fabric joins GPUs of the machine."""
         return any(isinstance(link.protocol, GPU_LINKS) for link in self.links)
+
+    @cached_property
+    def ports_out(self) -> tuple[tuple[Device, Link], ...]:
+        """The NIC ports that lead out of the machine, in the order of their rails."""
+        outward = (link for link in self.links if isinstance(link.protocol, NetworkLink))
+        leaving = {end: link for link in outward for end in (link.a, link.b)}
+        return tuple((device, leaving[device.id]) for device in self.of_kind("nic") if device.id in leaving)
 
     @cached_property
     def _of_each_kind(self) -> dict[DeviceKind, tuple[Device, ...]]:

@@ -24,6 +24,10 @@ def expand(name: str, changes: Mapping[str, str]) -> Topology:
     canonical = canonical_name(name)
     if canonical is None:
         raise unknown_shape(name)
+    for gpus, other in SHAPES[canonical].several:
+        # One GPU a Grace: four of them are four modules, with NVLink between them.
+        if changes.get("gpus") == str(gpus):
+            canonical, changes = other, {key: value for key, value in changes.items() if key != "gpus"}
     parts = _Machine(planned(SHAPES[canonical], canonical, changes), canonical).parts
     words = [canonical, *(f"{key.lower().replace('_', '-')}={value}" for key, value in changes.items())]
     return Topology(name=" ".join(words), source="shape", devices=parts.devices(), links=parts.links())
@@ -49,6 +53,7 @@ class _Machine:
             "layout_source": source,
             "nvlink_domain_hosts": nvlink.domain_hosts if nvlink else None,
             "gpudirect_rdma": None if self._shape.gpudirect_rdma else False,
+            "nccl_protocol": self._shape.nccl_protocol or None,
             "peer_to_peer": None if self._shape.peer_to_peer else False,
         }
         self.parts.add("host", name=self._shape.title, facts=facts)
@@ -107,6 +112,7 @@ class _Machine:
             "memory_bytes": gpu.memory.size_bytes,
             "hbm_bandwidth_bytes_per_s": gpu.memory.bytes_per_s,
             "fp64_tensor_flop_per_s": gpu.fp64_tensor_flop_per_s,
+            "integrated": gpu.integrated or None,
             "source": gpu.source,
         }
         gpus = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -11,6 +12,7 @@ from railwright.topology.devices import GT_PER_S, EfaLink, EthernetLink, Infinib
 from railwright.topology.shapes.parts import Layout, NvlinkPart, Shape
 from railwright.units import format_line_rate, parse_line_rate
 
+_T = TypeVar("_T")
 _LAYOUT_COUNTS: dict[str, tuple[int, ...]] = {
     "gpus": tuple(range(17)),
     "gpus-per-switch": tuple(range(9)),
@@ -42,14 +44,17 @@ _RATE_BITS_PER_S = (1e8, 3.2e12)
 _ON_OFF = {"on": True, "off": False}
 _SWITCHES = ("p2p", "gpudirect", "mnnvl")
 _PLACES = {"switch": False, "cpu": True}
-CHANGES = (*_COUNTS, "nic-rate", "nic-protocol", "mtu", "nics-at", *_SWITCHES)
+_NCCL_PROTOCOLS = {"ll": "LL", "ll128": "LL128", "simple": "Simple"}
+CHANGES = (*_COUNTS, "nic-rate", "nic-protocol", "mtu", "nics-at", "protocol", *_SWITCHES)
 
 
 def planned(shape: Shape, name: str, changes: Mapping[str, str]) -> Shape:
     """The shape with the changes made. Raises UsageError for a change that is unknown or makes no sense."""
     changes = _spelt(changes)
     counts = {key: _count(key, changes[key]) for key in _COUNTS if key in changes}
-    nic, gpu, nvlink = replace(shape.nic, port=_port(shape.nic.port, changes)), shape.gpu, shape.nvlink
+    nic, gpu, nvlink = replace(shape.nic, port=port_with(shape.nic.port, changes)), shape.gpu, shape.nvlink
+    if not isinstance(nic.port, EthernetLink) or nic.port.rdma:  # TCP past the kernel is of ports without RDMA
+        nic = replace(nic, gpudirect_tcp=False)
     layout = replace(shape.layout, **{key.replace("-", "_"): counts[key] for key in _LAYOUT_COUNTS if key in counts})
     if "pcie" in counts:
         layout = replace(layout, uplink_generation=counts["pcie"])
@@ -80,11 +85,15 @@ def _spelt(changes: Mapping[str, str]) -> dict[str, str]:
 
 
 def _switched(shape: Shape, changes: Mapping[str, str], name: str) -> Shape:
-    """What can be on or off: peer-to-peer, GPUDirect RDMA, NVLink beyond the host; and where the NICs are."""
+    """What can be on or off: peer-to-peer, GPUDirect RDMA, NVLink beyond the host; where NICs are; NCCL's protocol."""
     on = {key: _word(key, changes[key], _ON_OFF) for key in _SWITCHES if key in changes}
     if "nics-at" in changes:
-        layout = replace(shape.layout, nics_on_root_ports=_word("nics-at", changes["nics-at"], _PLACES))
-        shape = replace(shape, layout=layout)
+        at_cpu = _word("nics-at", changes["nics-at"], _PLACES)
+        if not at_cpu and not shape.layout.switches:
+            raise UsageError(f"nics-at=switch: {name} has no PCIe switches", hint="give gpus-per-switch too")
+        shape = replace(shape, layout=replace(shape.layout, nics_on_root_ports=at_cpu))
+    if "protocol" in changes:
+        shape = replace(shape, nccl_protocol=_word("protocol", changes["protocol"], _NCCL_PROTOCOLS))
     shape = replace(
         shape,
         peer_to_peer=on.get("p2p", shape.peer_to_peer),
@@ -99,7 +108,7 @@ def _switched(shape: Shape, changes: Mapping[str, str], name: str) -> Shape:
     return shape
 
 
-def _word(key: str, text: str, allowed: Mapping[str, bool]) -> bool:
+def _word(key: str, text: str, allowed: Mapping[str, _T]) -> _T:
     if text.lower() not in allowed:
         raise _senseless(key, text, ", ".join(allowed))
     return allowed[text.lower()]
@@ -148,13 +157,16 @@ def _count(key: str, text: str) -> int:
     return int(text)
 
 
-def _port(port: NetworkLink, changes: Mapping[str, str]) -> NetworkLink:
+def port_with(port: NetworkLink, changes: Mapping[str, str]) -> NetworkLink:
+    """The port with `nic-protocol`, `nic-rate` and `mtu` as the changes say. Raises UsageError."""
     protocol = changes.get("nic-protocol")
     if protocol is not None:
         protocol = NIC_PROTOCOLS.get(protocol.lower(), protocol)
         if protocol not in _PORTS:
             raise _senseless("nic-protocol", protocol, ", ".join(_PORTS))
-        if type(port) is not type(_PORTS[protocol]):
+        asks_for_rdma = changes["nic-protocol"].lower().startswith("roce")
+        is_roce = asks_for_rdma and isinstance(port, EthernetLink) and not port.rdma
+        if type(port) is not type(_PORTS[protocol]) or is_roce:
             port = replace(_PORTS[protocol], line_rate_bits_per_s=port.line_rate_bits_per_s)
     if "nic-rate" in changes:
         port = replace(port, line_rate_bits_per_s=_rate(changes["nic-rate"]))

@@ -217,6 +217,7 @@ GB10 = GpuPart(
     name="NVIDIA GB10",
     compute_capability="12.1",
     memory=GpuMemory(128 * GIB, bytes_per_s=273e9),
+    integrated=True,
     source="NVIDIA NIM documentation, Deploy on DGX Spark (128 GB LPDDR5x, one memory of CPU and GPU); 273 GB/s:"
     f" NVIDIA's page of DGX Spark, {_QUOTED}. It has no PCIe link to its CPU; {_CAPABILITY}",
 )
@@ -250,6 +251,7 @@ MI300A = replace(
     MI300X,
     name="AMD Instinct MI300A",
     memory=GpuMemory(128 * GIB, bytes_per_s=5300e9),
+    integrated=True,
     fp64_tensor_flop_per_s=122.6e12,
     pcie=Pcie(),
     source="LLNL, El Capitan systems (128 GB shared with its CPU cores, eight stacks of HBM3: as many as MI300X, so its"

@@ -14,6 +14,7 @@ SHAPES: dict[str, Shape] = {
         " and two drives assumed, makers differ",
         cpu=cpus.GRACE,
         gpu=gpus.GH200,
+        several=((4, "quad-gh200"),),
         nic=nics.GH200_CONNECTX7,
         drive=drives.GRACE_3T84,
     ),

@@ -69,6 +69,8 @@ class GpuPart(msgspec.Struct, frozen=True, kw_only=True):
     """Dense FP64 on tensor or matrix cores; None for a GPU without."""
     attachment: Literal["pcie", "c2c"] = "pcie"
     pcie: Pcie = Pcie()
+    integrated: bool = False
+    """Whether CPU and GPU are one package with one memory, so that no PCIe link is between them."""
     source: str
 
 
@@ -161,6 +163,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     gpu: GpuPart | None = None
     nvlink: NvlinkPart | None = None
     xgmi: XgmiPart | None = None
+    several: tuple[tuple[int, str], ...] = ()
+    """(GPUs, the shape that a machine of this kind with so many is), where they are joined in another way."""
     nic: NicPart
     drive: DrivePart | None = None
     max_payload_bytes: int = 256
@@ -175,3 +179,5 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """Whether GPUs may reach each other's memory; without it their data goes through the host's."""
     peer_to_peer_source: str = "NVIDIA CUDA C++ Programming Guide, Peer-to-Peer Memory Access; AMD ROCm, likewise"
     gpudirect_rdma: bool = True
+    nccl_protocol: str = ""
+    """The only one that NCCL may use (NCCL_PROTO): LL, LL128 or Simple; empty for its own choice."""

@@ -8,24 +8,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from railwright.errors import UsageError
-from railwright.topology.cluster import Cluster, ClusterFile, cluster_of
+from railwright.topology.cluster import Cluster, cluster_of
 from railwright.topology.devices import Topology
 from railwright.topology.shapes import split_name, unknown_shape
+from railwright.topology.sources.cluster_text import decoded, shown
 from railwright.topology.sources.load import load
-from railwright.topology.sources.root import printable, read_bounded
 
-MAX_CLUSTER_FILE_BYTES = 2**20
 MAX_SERVERS = 100_000
-_MAX_NAME = 80
-_HINT = "see docs/cluster-file.md; the least is two lines: hosts = 16 and host = 'hgx-h100'"
 
 
 def load_cluster(file: Path) -> Cluster:
     """Reads and checks a cluster file. A saved topology or capture that it names lies beside it. Raises UsageError."""
-    found = _decoded(file)
+    found = decoded(file)
     storage = None
     if found.storage is not None:
         servers = found.storage.servers
@@ -37,30 +32,6 @@ def load_cluster(file: Path) -> Cluster:
         return cluster_of(host, found.hosts, found.fabric, storage, found.name)
     except UsageError as error:
         raise UsageError(f"{file}: {error.message}", hint=error.hint) from error
-
-
-def _decoded(file: Path) -> ClusterFile:
-    if file.is_dir():
-        raise UsageError(f"{file} is a folder", hint="give the cluster file in it")
-    try:
-        raw = read_bounded(file, MAX_CLUSTER_FILE_BYTES)
-    except UsageError as error:
-        raise UsageError(error.message, hint=_HINT) from error
-    is_json = file.suffix.lower() == ".json" or raw.lstrip().startswith(b"{")
-    decode = msgspec.json.decode if is_json else msgspec.toml.decode
-    try:
-        found = decode(raw, type=ClusterFile)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{file} is not a cluster file: {_shown(str(error))}", hint=_HINT) from error
-    for name in (found.name, *(tier.name for tier in found.fabric.tiers)):
-        if len(name) > _MAX_NAME or not name.isprintable():
-            what = f"{file}: the name {_shown(name)!r} is too long or has characters that do not print"
-            raise UsageError(what, hint=f"give names of up to {_MAX_NAME} printable characters")
-    return found
-
-
-def _shown(text: str) -> str:
-    return printable(text[:200].replace("\n", " ").encode("utf-8", "replace"))
 
 
 def _machine(text: str, file: Path) -> Topology:
@@ -79,6 +50,6 @@ def _machine(text: str, file: Path) -> Topology:
         return load(str(folder / named))
     hint = "give a shape like 'hgx-h100 nics=4', or the name of a saved topology in the folder of the cluster file"
     if is_beside and "/" not in text and not named.suffix:
-        raise unknown_shape(_shown(words[0]), "shape, or file beside the cluster file,")
+        raise unknown_shape(shown(words[0]), "shape, or file beside the cluster file,")
     what = "does not exist" if is_beside else "is not beside the cluster file"
-    raise UsageError(f"{file}: the host {_shown(text)!r} {what}", hint=hint)
+    raise UsageError(f"{file}: the host {shown(text)!r} {what}", hint=hint)

@@ -1,0 +1,275 @@
+"""What `nvidia-smi topo -m` prints: which GPUs and NICs share a PCIe switch, a CPU, or only the link between sockets.
+
+            GPU0    GPU1    NIC0    CPU Affinity    NUMA Affinity
+    GPU0     X      NV18    PIX     0-47            0
+
+It names no model and no rate. The words are NVIDIA's (nvidia-smi topo -m, Legend): PIX at most one PCIe bridge, PXB
+several, PHB and NODE through the CPU, SYS across sockets, NV# that many NVLinks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from railwright.topology.devices import (
+    EthernetLink,
+    InfinibandLink,
+    InternalLink,
+    MemoryLink,
+    NetworkLink,
+    NvlinkLink,
+    PcieLink,
+    SmpLink,
+    Topology,
+    Unknown,
+)
+from railwright.topology.parts import FABRIC, Parts
+from railwright.topology.shapes.parts import Shape
+
+_DEVICE = re.compile(r"(?:GPU|NIC)\d{1,3}|(?:mlx|bnxt|irdma|ib|efa|rdmap|roce|hfi|cxgb|qedr|hns|mana|cxi)[\w.:-]{0,30}")
+_CELL = re.compile(r"X|SYS|NODE|PHB|PXB|PIX|NV(\d{1,2})|C2C")
+_LEGEND = re.compile(r"^\s{0,8}(NIC\d{1,3})\s{0,4}: ?(\S{1,40})\s*$")
+_LISTED = re.compile(r"^\s{0,8}GPU \d{1,3}: (\S.{1,60}?) \(UUID")
+_NODE = re.compile(r"\d{1,3}")
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,8}m")
+_MOST_DEVICES = 64
+_MOST_LINES = 20_000
+_IN_ONE_TREE = frozenset({"PIX", "PXB"})
+_FARTHEST = ("PIX", "PXB", "PHB", "NODE", "SYS")
+_GENERATIONS = {1: 1, 2: 1, 4: 1, 6: 2, 8: 3, 12: 3, 18: 4}
+"""NVLinks of a GPU to the first generation that has so many: what its links carry at least."""
+
+
+class Matrix(NamedTuple):
+    """The table as it was printed."""
+
+    names: tuple[str, ...]
+    cells: dict[tuple[str, str], str]
+    """(row, column) to the word there."""
+    numa: dict[str, int]
+    """GPU to NUMA node, where it is told."""
+    legend: dict[str, str]
+    """`NIC0` to the name of the RDMA device."""
+    models: tuple[str, ...] = ()
+    """Names of the GPUs, where `nvidia-smi -L` stands beside it."""
+
+    def between(self, one: str, other: str) -> str:
+        """The word for a pair, empty where there is none."""
+        return self.cells.get((one, other)) or self.cells.get((other, one), "")
+
+    @property
+    def near(self) -> tuple[str, ...]:
+        """The NICs that are nearest to some GPU, which are those that NCCL takes; all where there is no GPU."""
+        found: set[str] = set()
+        for gpu in self.gpus:
+            far = {nic: _FARTHEST.index(word) for nic in self.nics if (word := self.between(gpu, nic)) in _FARTHEST}
+            found |= {nic for nic, rank in far.items() if rank == min(far.values())}
+        return tuple(nic for nic in self.nics if nic in found or not self.gpus)
+
+    @property
+    def nvlinks(self) -> int:
+        """How many NVLinks the first GPU has: to switches, or to all others together."""
+        return _nvlinks(self)[1]
+
+    @property
+    def port(self) -> NetworkLink:
+        """What its NICs' names say of their ports; a bond and RoCE's own names are Ethernet."""
+        name = next((self.legend.get(nic, nic) for nic in self.nics), "")
+        ethernet = "bond" in name or not name.startswith(("mlx", "ib"))
+        return EthernetLink(rdma=True, mtu_bytes=9000) if ethernet else InfinibandLink(mtu_bytes=4096)
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The GPUs, by the table's names."""
+        return tuple(name for name in self.names if name.startswith("GPU"))
+
+    @property
+    def nics(self) -> tuple[str, ...]:
+        """The NICs, by the table's names."""
+        return tuple(name for name in self.names if not name.startswith("GPU"))
+
+
+def matrix_of(text: str) -> Matrix | None:
+    """The first table in a text, None where there is none."""
+    if "GPU0" not in text:
+        return None
+    lines = [_COLOUR.sub("", line).strip("> \t|\r") for line in text.splitlines()[:_MOST_LINES]]
+    for place, line in enumerate(lines):
+        if line.startswith("GPU0") and (names := _header(line)):
+            found = _rows(names, lines[place + 1 :])
+            if found is not None:
+                return found._replace(models=tuple(dict.fromkeys(one[1] for one in map(_LISTED.match, lines) if one)))
+    return None
+
+
+def _header(line: str) -> tuple[str, ...]:
+    """The devices that a line of column names has; empty where it is none."""
+    words = line.split()
+    names: list[str] = []
+    for word in words:
+        if not _DEVICE.fullmatch(word):
+            break
+        names.append(word)
+    ends = len(words) == len(names) or words[len(names)] in ("CPU", "NUMA", "GPU")
+    return tuple(names) if names and ends and len({*names}) == len(names) <= _MOST_DEVICES else ()
+
+
+def _rows(names: tuple[str, ...], lines: list[str]) -> Matrix | None:
+    cells: dict[tuple[str, str], str] = {}
+    numa: dict[str, int] = {}
+    legend: dict[str, str] = {}
+    for line in lines[: 4 * _MOST_DEVICES]:
+        words = line.split()
+        if found := _LEGEND.match(line):
+            legend[found[1]] = found[2]
+        elif words and words[0] in names and words[0] not in {row for row, _ in cells}:
+            row = words[1 : 1 + len(names)]
+            if len(row) < len(names) or not all(_CELL.fullmatch(word) for word in row):
+                continue
+            cells |= {(words[0], name): word for name, word in zip(names, row, strict=True)}
+            rest = words[1 + len(names) :]
+            if len(rest) > 1 and (node := _NODE.match(rest[1])):
+                numa[words[0]] = int(node[0])
+    seen = {row for row, _ in cells}
+    known = tuple(name for name in names if name in seen or any((row, name) in cells for row in seen))
+    return Matrix(known, cells, numa, legend) if seen else None
+
+
+def topology_of(matrix: Matrix, name: str, shape: Shape | None = None, port: NetworkLink | None = None) -> Topology:
+    """The machine; `shape` is one with the same GPUs, `port` what its NICs have. What neither says stays unknown."""
+    return _Machine(matrix, shape, port).topology(name)
+
+
+class _Machine:
+    """The devices and links while they are put together."""
+
+    def __init__(self, matrix: Matrix, shape: Shape | None, port: NetworkLink | None) -> None:
+        self.matrix, self.shape, self.port = matrix, shape, port
+        self.parts = Parts()
+        self.ids: dict[str, str] = {}
+
+    def topology(self, name: str) -> Topology:
+        self.parts.add("host", facts={"source": "nvidia-smi topo -m"})
+        cpus = {node: self._cpu(node) for node in sorted({*self._nodes().values()})}
+        found = [*cpus.values()]
+        for number, one in enumerate(found):
+            for other in found[number + 1 :]:
+                self.parts.link(one, other, SmpLink())
+        nodes = self._nodes()
+        for tree in _together(self.matrix, self.matrix.names, _IN_ONE_TREE):
+            self._tree(tree, nodes[tree[0]], cpus[nodes[tree[0]]])
+        self._join_gpus()
+        if self.matrix.near:
+            self.parts.add("fabric", device_id=FABRIC)
+        for nic in self.matrix.near:
+            self.parts.link(self.ids[nic], FABRIC, self.port or self.matrix.port)
+        devices, links = self.parts.devices(), self.parts.links()
+        return Topology(name=name, source="saved", devices=devices, links=links, unknown=tuple(self._unknown()))
+
+    def _cpu(self, node: int) -> str:
+        cpu = self.parts.add("cpu", numa=node, facts={"package": node})
+        self.parts.add("memory", numa=node, under=(cpu, MemoryLink()))
+        return cpu
+
+    def _nodes(self) -> dict[str, int]:
+        """Device to NUMA node: what is not across sockets is on one; NICs beyond every GPU are on one of their own."""
+        found: dict[str, int] = {}
+        free = max(self.matrix.numa.values(), default=-1) + 1
+        near = _IN_ONE_TREE | {"PHB", "NODE"}
+        for group in _together(self.matrix, self.matrix.names, near):
+            told = [self.matrix.numa[name] for name in group if name in self.matrix.numa]
+            node = min(told) if told else free
+            free += not told
+            found |= {name: self.matrix.numa.get(name, node) for name in group}
+        return found
+
+    def _tree(self, names: tuple[str, ...], node: int, cpu: str) -> None:
+        """Devices below one root port: alone, below one switch, or below switches below a switch."""
+        upper = self.parts.add("root_port", numa=node, under=(cpu, InternalLink(name="root complex")))
+        groups = _together(self.matrix, names, frozenset({"PIX"}))
+        if len(names) > 1 and len(groups) > 1:
+            upper = self.parts.add("pcie_switch", numa=node, under=(upper, self._pcie()))
+        for group in groups:
+            below = upper
+            if len(names) > 1:
+                below = self.parts.add("pcie_switch", numa=node, under=(upper, self._pcie()))
+            for name in group:
+                self.ids[name] = self._device(name, node, below)
+
+    def _device(self, name: str, node: int, below: str) -> str:
+        number = name[3:]
+        if name.startswith("GPU"):
+            gpu = self.shape.gpu if self.shape is not None else None
+            model = gpu.name if gpu is not None else next(iter(self.matrix.models), "")
+            facts = {"compute_capability": gpu.compute_capability, "vendor": gpu.vendor} if gpu is not None else {}
+            under = (below, self._pcie())
+            return self.parts.add("gpu", device_id=f"gpu{number}", name=model, numa=node, facts=facts, under=under)
+        told = self.matrix.legend.get(name, name)
+        facts = {"rdma_device": "" if told.startswith("NIC") else told}
+        own = f"nic{number}" if name.startswith("NIC") else ""
+        return self.parts.add("nic", device_id=own, numa=node, facts=facts, under=(below, PcieLink()))
+
+    def _pcie(self) -> PcieLink:
+        """The link of the GPUs and of what is above them, as the shape has it."""
+        found = self.shape.gpu.pcie if self.shape is not None and self.shape.gpu is not None else None
+        speed = {3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}.get(found.generation or 0) if found is not None else None
+        return PcieLink(gt_per_s=speed, width=found.width if found is not None else None)
+
+    def _join_gpus(self) -> None:
+        pairs, links, switched = _nvlinks(self.matrix)
+        if switched:
+            nvswitch = self.parts.add("nvswitch", name="NVSwitches")
+            for gpu in self.matrix.gpus:
+                self.parts.link(nvswitch, self.ids[gpu], self._nvlink(links))
+            return
+        for (one, other), count in pairs.items():
+            link = self._nvlink(links)
+            self.parts.link(self.ids[one], self.ids[other], replace(link, links=count, max_links=count))
+
+    def _nvlink(self, links: int) -> NvlinkLink:
+        of_shape = self.shape.nvlink.link.generation if self.shape is not None and self.shape.nvlink else None
+        least = max((known for known in _GENERATIONS if known <= links), default=1)
+        return NvlinkLink(generation=of_shape or _GENERATIONS[least], links=links)
+
+    def _unknown(self) -> Iterator[Unknown]:
+        if self.shape is None:
+            why = "nvidia-smi topo -m does not name the GPUs: gpu=H100 behind the file's name says it"
+            yield Unknown(what="the model of the GPUs", why=why)
+        if far := [nic for nic in self.matrix.nics if nic not in self.matrix.near]:
+            yield Unknown(what=", ".join(far), why="nearest to no GPU, and so taken for management and storage")
+        if self.matrix.near and self.port is None:
+            why = "nvidia-smi topo -m does not say it: nic-rate=400Gb/s behind the file's name does"
+            yield Unknown(what="the rate of the NICs", why=why)
+
+
+def _nvlinks(matrix: Matrix) -> tuple[dict[tuple[str, str], int], int, bool]:
+    """(links of each pair of GPUs, links of the first GPU, whether they go through NVSwitches)."""
+    gpus = matrix.gpus
+    pairs = {
+        (one, other): int(word[2:])
+        for place, one in enumerate(gpus)
+        for other in gpus[place + 1 :]
+        if (word := matrix.between(one, other)).startswith("NV") and int(word[2:])
+    }
+    every = len(gpus) * (len(gpus) - 1) // 2
+    of_first = sum(count for pair, count in pairs.items() if gpus[0] in pair)
+    # What every pair has, and no GPU could have towards each other one, goes through switches.
+    switched = len(pairs) == every and len({*pairs.values()}) == 1 and of_first > max(_GENERATIONS)
+    return pairs, next(iter(pairs.values())) if switched else of_first, switched
+
+
+def _together(matrix: Matrix, names: Iterable[str], words: frozenset[str]) -> list[tuple[str, ...]]:
+    """The names in groups whose members are joined, also by others, by one of the words."""
+    left, groups = list(names), []
+    while left:
+        group = [left.pop(0)]
+        for one in group:
+            near = [other for other in left if matrix.between(one, other) in words]
+            group += near
+            left = [other for other in left if other not in near]
+        groups.append(tuple(group))
+    return groups

@@ -1,0 +1,219 @@
+"""What people call machines: any spelling to the shape that is meant, or the nearest ones as a question.
+
+A name's case and separators mean nothing, nor do a vendor before it and what NVIDIA's tools write behind it. A number
+of GPUs is a change (`4xH100` is `hgx-h100 gpus=4`), and a size of memory must be that of the shape's GPU.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from railwright.topology.shapes.parts import Shape
+
+MAX_NAME = 80
+_MOST_OFFERED = 4
+_NEAR = 0.6
+_MEMORY_APART = 0.08
+"""Makers count memory in GB and in GiB, and some of it is kept for error correction: B200 has 180 or 192 GB."""
+_GIGABYTE = 1e9
+_MAKERS = ("nvidia", "amd", "amazon", "aws", "ec2", "azure", "microsoft", "gcp", "google", "oci", "oracle", "instinct",
+           "tesla", "geforce", "supermicro", "standard", "dell", "hpe", "lenovo", "coreweave", "lambda", "nebius",
+           "crusoe")  # fmt: skip
+_NOT_TELLING = frozenset(
+    (*_MAKERS, "gpu", "gpus", "oam", "hbm2", "hbm2e", "hbm3", "hbm3e", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6",
+     "blackwell", "server", "edition", "generation", "nvlink")
+)  # fmt: skip
+"""Words that no shape differs from another by."""
+_A_NAME = re.compile(rf"[A-Za-z0-9 ._-]{{1,{MAX_NAME}}}")
+_BEFORE = re.compile(r"^(?P<kept>[a-z]{2,12}[ ._-]+)??(?P<count>\d{1,3})(?:[ _-]*x[ _-]*| +)(?=[a-z])")
+_BEHIND = re.compile(r"(?:(?<=\d)|[ ._-]+)[ _-]*x[ _-]*(?P<count>\d{1,3})$")
+_GPUS = re.compile(r"[ ._-]+(?P<count>\d{1,3})[ ._-]?gpus?$")
+_MEMORY = re.compile(r"(?:^|[ _-])(\d{2,3}) ?(gb|gib|g)(?=$|[ _-])")
+_BETWEEN = re.compile(r"[^a-z0-9]+")
+_SHORT = {
+    "h100": "hgx-h100", "h200": "hgx-h200", "b200": "hgx-b200", "b300": "hgx-b300", "a100": "hgx-a100",
+    "h20": "hgx-h20", "h800": "hgx-h800", "a800": "hgx-a800", "v100": "dgx-1-v100", "v10032": "dgx-1-v100",
+    "dgx1": "dgx-1-v100", "h100sxm": "hgx-h100", "h200sxm": "hgx-h200", "a100sxm": "hgx-a100", "b200sxm": "hgx-b200",
+    "h100sxm5": "hgx-h100", "a100sxm4": "hgx-a100", "l40s": "pcie-8gpu", "a10080": "hgx-a100", "a10080gb": "hgx-a100",
+    "a100pcie40": "a100-pcie-40gb-8gpu", "a100pcie80": "a100-pcie-80gb-8gpu", "4090": "rtx-4090-8gpu",
+    "3090": "rtx-3090-8gpu", "5090": "rtx-5090-8gpu", "6000ada": "rtx-6000-ada-8gpu", "pro6000": "rtx-pro-6000-8gpu",
+    "nvl72": "gb200-nvl72", "nvl32": "gh200-nvl32", "gh200x4": "quad-gh200", "4xgh200": "quad-gh200",
+    "a3mega": "gcp-a3-mega", "a3ultra": "gcp-a3-ultra", "ndh100": "azure-nd-h100-v5", "ndh200": "azure-nd-h200-v5",
+    "ndv5": "azure-nd-h100-v5", "ndv4": "azure-nd-a100-v4", "bmgpumi300x": "oci-bm-gpu-mi300x-8",
+}  # fmt: skip
+"""What a GPU's name alone, or a short word, stands for: the machine that most of them are in."""
+OFFERED = {
+    "h200nvl": ("h100-nvl-8gpu", "hgx-h200"), "p3": ("aws-p3dn",), "p316xlarge": ("aws-p3dn", "dgx-1-v100"),
+    "dgx2": ("dgx-1-v100", "dgx-a100"), "dgxh800": ("hgx-h800",), "h203e": ("hgx-h20",),
+    "a4x": ("gb200-nvl72", "azure-nd-gb200-v6"), "a4xhighgpu4g": ("gb200-nvl72", "azure-nd-gb200-v6"),
+    "a4xmaxgpu4g": ("gb300-nvl72",), "bmgpugb2004": ("gb200-nvl72",), "bmgpugb3004": ("gb300-nvl72",),
+    "p6egb200": ("gb200-nvl72",), "up6egb200x72": ("gb200-nvl72",), "up6egb200x36": ("gb200-nvl72",),
+    "a2highgpu8g": ("aws-p4d", "azure-nd-a100-v4"), "a2ultragpu8g": ("hgx-a100", "aws-p4de"),
+    "a2megagpu16g": ("aws-p4d", "azure-nd-a100-v4"), "nca100v4": ("a100-pcie-80gb-8gpu",),
+    "bmgpumi355x8": ("mi355x",), "bmgpul40s4": ("pcie-8gpu",), "mi350x": ("mi355x",), "mi250": ("mi250x",),
+    "mi210": ("mi250x",), "b100": ("hgx-b200",), "a30": ("a100-pcie-40gb-8gpu",),
+    **dict.fromkeys(("l40", "l4", "a40", "a6000", "rtxa6000", "a10", "a10g", "t4", "g548xlarge", "g6e48xlarge"),
+                    ("pcie-8gpu", "rtx-6000-ada-8gpu", "rtx-3090-8gpu")),
+    **dict.fromkeys(("xe9680", "821ge", "sys821getnhr", "dgxsuperpod"), ("hgx-h100", "hgx-h200", "dgx-h100")),
+    **dict.fromkeys(("eos",), ("dgx-h100",)), **dict.fromkeys(("selene", "perlmutter", "leonardo"), ("dgx-a100",)),
+}  # fmt: skip
+"""What is asked about where a name is known, but none of the shapes is that machine."""
+
+
+class Named(NamedTuple):
+    """A shape, and the GPUs of one host where the name says another number than the shape has."""
+
+    shape: str
+    gpus: int | None = None
+
+
+class _Parts(NamedTuple):
+    """A written name taken apart: words without separators, a number before or behind it, a size of memory in GB."""
+
+    words: tuple[str, ...]
+    number: int | None
+    counts_gpus: bool
+    """Whether the number is said to be of GPUs."""
+    memory: int | None
+    memory_is_exact: bool
+    """`80G` is memory only where it is exactly that: it could be a rate."""
+
+
+class Names:
+    """The spellings of some shapes."""
+
+    def __init__(self, shapes: Mapping[str, Shape]) -> None:
+        self._shapes = shapes
+        self.aliases = {alias: name for name, shape in shapes.items() for alias in shape.aliases}
+        self._exact = {name.lower(): name for name in shapes} | {
+            alias.lower(): name for alias, name in self.aliases.items()
+        }
+        written = {**self.aliases, **dict(zip(shapes, shapes, strict=True))}
+        self._compact: dict[str, str] = {}
+        for name, shape in written.items():
+            for form in _forms(_taken_apart(name.lower())):
+                self._compact.setdefault(form, shape)
+            self._compact["".join(_BETWEEN.split(name.lower()))] = shape
+        self._compact |= _SHORT
+        self._spelling = {name.lower(): name for name in (*shapes, *self.aliases)}
+
+    def find(self, name: str) -> Named | None:
+        """The shape of that name however it is spelt; None for an unknown one, or where a number of hosts is said."""
+        written = _plain(name)
+        found = self._exact.get(written)
+        if found is None and _A_NAME.fullmatch(written):
+            found = self._compact.get("".join(_BETWEEN.split(written)))
+        if found is not None or not _A_NAME.fullmatch(written):
+            return Named(found) if found else None
+        parts = _taken_apart(written)
+        found = self._with_memory(parts)
+        if found is None or parts.number is None:
+            return Named(found) if found else None
+        shape = self._shapes[found]
+        if parts.number == shape.layout.gpus and (parts.counts_gpus or _is_of_gpus(parts.words)):
+            return Named(found)
+        fewer = 0 < parts.number < shape.layout.gpus
+        return Named(found, parts.number) if fewer and (parts.counts_gpus or _is_of_gpus(parts.words)) else None
+
+    def hosts(self, name: str) -> tuple[str, int] | None:
+        """(shape, hosts), where the name can be of several hosts alone: `16xH100`, `2x DGX H100`."""
+        if not _A_NAME.fullmatch(_plain(name)) or self.find(name) is not None:
+            return None
+        parts = _taken_apart(_plain(name))
+        found = self._with_memory(parts)
+        if found is None or not parts.number:
+            return None
+        each = self._shapes[found].layout.gpus if parts.counts_gpus or _is_of_gpus(parts.words) else 1
+        return (found, parts.number // each) if each and parts.number % each == 0 else None
+
+    def offered(self, name: str) -> tuple[str, ...]:
+        """The nearest names, the likeliest first: known ones of that GPU, else those that are spelt alike."""
+        written = _plain(name[:MAX_NAME])
+        parts = _taken_apart(written)
+        for form in _forms(parts):
+            if form in OFFERED:
+                return OFFERED[form]
+        near = difflib.get_close_matches(written, self._spelling, n=3, cutoff=_NEAR)
+        alike = tuple(self._spelling[match] for match in near)
+        models = [word for word in parts.words if any(character.isdigit() for character in word)]
+        same = [
+            shape
+            for shape, one in self._shapes.items()
+            if one.gpu is not None and set(models) & set(_BETWEEN.split(one.gpu.name.lower()))
+        ]
+        if not same:
+            return alike
+        fits = [shape for shape in same if self._has_memory(shape, parts)]
+        ranked = sorted(fits or same, key=lambda shape: -difflib.SequenceMatcher(None, written, shape).ratio())
+        nearest: dict[str, str] = {}
+        for one in alike:
+            shape = self._exact[one.lower()]
+            if shape in (fits or same):
+                nearest[shape] = shape if shape in alike else one
+        return (*nearest.values(), *(one for one in ranked if one not in nearest))[:_MOST_OFFERED]
+
+    def _with_memory(self, parts: _Parts) -> str | None:
+        """The shape of those words whose GPU has that much memory, where the name says how much."""
+        for form in _forms(parts):
+            found = self._compact.get(form)
+            if found and self._has_memory(found, parts):
+                return found
+            named = self._compact.get(f"{form}{parts.memory}gb") if parts.memory else None
+            if named:
+                return named
+        return None
+
+    def _has_memory(self, shape: str, parts: _Parts) -> bool:
+        """Whether its GPU may have the memory that is said."""
+        gpu = self._shapes[shape].gpu
+        if parts.memory is None or gpu is None:
+            return parts.memory is None
+        named = re.search(r"\b(\d{2,3})gb?\b", gpu.name.lower())
+        known = {gpu.memory.size_bytes / _GIGABYTE, float(named[1]) if named else 0.0}
+        apart = 0.0 if parts.memory_is_exact else _MEMORY_APART * parts.memory
+        return any(abs(one - parts.memory) <= apart for one in known)
+
+
+def _plain(name: str) -> str:
+    """In lower case, with an x for each sign of multiplication."""
+    return name.lower().replace("\N{MULTIPLICATION SIGN}", "x").replace("*", "x")
+
+
+def _taken_apart(written: str) -> _Parts:
+    """Of a name in lower case."""
+    memory = _MEMORY.search(written)
+    text = written[: memory.start()] + " " + written[memory.end() :] if memory else written
+    text = text.strip(" ._-")
+    count, counts_gpus = None, False
+    for pattern in (_GPUS, _BEFORE, _BEHIND):
+        found = pattern.search(text)
+        if found is None:
+            continue
+        text = f"{text[: found.start()]} {found.groupdict().get('kept') or ''} {text[found.end() :]}"
+        count, counts_gpus = int(found["count"]), pattern is _GPUS
+        break
+    words = tuple(word for word in _BETWEEN.split(text) if word)
+    is_exact = memory is not None and memory[2] == "g"
+    return _Parts(words, count, counts_gpus, int(memory[1]) if memory else None, is_exact)
+
+
+def _forms(parts: _Parts) -> Iterator[str]:
+    """The words as one, then without makers before them, then without all that tells no shape from another."""
+    yield "".join(parts.words)
+    text = "".join(parts.words)
+    for maker in _MAKERS:
+        if text.startswith(maker) and len(text) > len(maker) + 2:
+            yield text.removeprefix(maker)
+    first = next((place for place, word in enumerate(parts.words) if word not in _MAKERS), len(parts.words))
+    yield "".join(parts.words[first:])
+    telling = [word for word in parts.words if word not in _NOT_TELLING]
+    yield "".join(telling)
+
+
+def _is_of_gpus(words: tuple[str, ...]) -> bool:
+    """Whether a number beside these words is of GPUs: they name a GPU and no machine."""
+    form = "".join(word for word in words if word not in _NOT_TELLING)
+    return not form.startswith(("dgx", "hgx", "aws", "p3", "p4", "p5", "p6", "nd", "bmgpu", "a2", "a3", "a4"))

@@ -1,0 +1,41 @@
+"""The text of a cluster file, decoded: what it names is for others to load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from railwright.errors import UsageError
+from railwright.topology.cluster import ClusterFile
+from railwright.topology.sources.root import printable, read_bounded
+
+MAX_CLUSTER_FILE_BYTES = 2**20
+_MAX_NAME = 80
+_HINT = "see docs/cluster-file.md; the least is two lines: hosts = 16 and host = 'hgx-h100'"
+
+
+def decoded(file: Path) -> ClusterFile:
+    """What a cluster file says; the machines that it names are not looked at. Raises UsageError."""
+    if file.is_dir():
+        raise UsageError(f"{file} is a folder", hint="give the cluster file in it")
+    try:
+        raw = read_bounded(file, MAX_CLUSTER_FILE_BYTES)
+    except UsageError as error:
+        raise UsageError(error.message, hint=_HINT) from error
+    is_json = file.suffix.lower() == ".json" or raw.lstrip().startswith(b"{")
+    decode = msgspec.json.decode if is_json else msgspec.toml.decode
+    try:
+        found = decode(raw, type=ClusterFile)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{file} is not a cluster file: {shown(str(error))}", hint=_HINT) from error
+    for name in (found.name, *(tier.name for tier in found.fabric.tiers)):
+        if len(name) > _MAX_NAME or not name.isprintable():
+            what = f"{file}: the name {shown(name)!r} is too long or has characters that do not print"
+            raise UsageError(what, hint=f"give names of up to {_MAX_NAME} printable characters")
+    return found
+
+
+def shown(text: str) -> str:
+    """Text of a file in one line of a message."""
+    return printable(text[:200].replace("\n", " ").encode("utf-8", "replace"))
