@@ -13,7 +13,8 @@ _MAX_WORD = 200
 
 def number(text: str | Unreadable, base: int = 10) -> int | None:
     """An integer, None where the text is unreadable or something else."""
-    if isinstance(text, Unreadable) or len(text) > 24:
+    # `int` reads digits of every script, and `1_000`; no kernel writes them.
+    if isinstance(text, Unreadable) or len(text) > 24 or not text.isascii() or "_" in text:
         return None
     try:
         return int(text, base)
