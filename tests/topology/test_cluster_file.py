@@ -12,7 +12,8 @@ from tests.schemas import fits
 
 from railwright.errors import UsageError
 from railwright.topology.cluster import cluster_of, split_id
-from railwright.topology.sources.cluster_file import MAX_CLUSTER_FILE_BYTES, load_cluster
+from railwright.topology.sources.cluster_file import load_cluster
+from railwright.topology.sources.cluster_text import MAX_CLUSTER_FILE_BYTES
 from railwright.topology.sources.load import load
 from railwright.topology.sources.saved import encode_topology
 

@@ -8,6 +8,7 @@ import pytest
 
 from railwright.errors import UsageError
 from railwright.topology.shapes import SHAPES, canonical_name
+from railwright.topology.shapes.names import OFFERED
 from railwright.topology.sources.load import load
 
 SPELT = {
@@ -22,6 +23,7 @@ SPELT = {
     "RTX 6000 Ada": "rtx-6000-ada-8gpu", "RTX PRO 6000": "rtx-pro-6000-8gpu", "quad GH200": "quad-gh200",
     "DGX Spark": "dgx-spark", "p5.48xlarge": "aws-p5", "Standard_ND96isr_H100_v5": "azure-nd-h100-v5",
     "8 x H100": "hgx-h100", "4x GH200": "quad-gh200", "AWS p5en": "aws-p5en", "MI300X": "mi300x",
+    "8x H100 SXM": "hgx-h100", "HGX H100": "hgx-h100", "a3 mega": "gcp-a3-mega", "GB300 NVL72": "gb300-nvl72",
 }  # fmt: skip
 
 
@@ -38,6 +40,68 @@ def test_a_vendor_and_a_number_of_gpus_before_a_name_change_nothing():
     for written, name in (("NVIDIA {}", "H100"), ("nvidia-{}", "h100"), ("8x{}", "H100"), ("8x {}", "h100"),
                           ("8x NVIDIA {}", "H100"), ("AMD Instinct {}", "MI300X"), ("8x{}", "MI300X")):  # fmt: skip
         assert canonical_name(written.format(name)) == canonical_name(name)
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [  # as nvidia-smi, rocm-smi and clouds write them
+        ("NVIDIA H100 80GB HBM3", "hgx-h100"), ("NVIDIA A100-SXM4-80GB", "hgx-a100"), ("NVIDIA H200", "hgx-h200"),
+        ("NVIDIA A100 80GB PCIe", "a100-pcie-80gb-8gpu"), ("NVIDIA A100-PCIE-40GB", "a100-pcie-40gb-8gpu"),
+        ("NVIDIA GH200 480GB", "gh200"), ("Tesla V100-SXM2-32GB", "dgx-1-v100"), ("B200 192GB", "hgx-b200"),
+        ("gpu_8x_h100_sxm5", "hgx-h100"), ("8×H100", "hgx-h100"), ("H100x8", "hgx-h100"),  # noqa: RUF001
+        ("RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000-8gpu"), ("MI300X OAM", "mi300x"),
+        ("CoreWeave H100", "hgx-h100"), ("H100 SXM5 80GB", "hgx-h100"), ("HGX H100 8-GPU", "hgx-h100"),
+    ],
+)  # fmt: skip
+def test_what_tools_write_of_a_gpu_is_the_machine_that_most_are_in(written, name):
+    assert load(written).name == name
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("4xH100", "hgx-h100 gpus=4"), ("2x H200 nics=2", "hgx-h200 gpus=2 nics=2"), ("H100 x4", "hgx-h100 gpus=4"),
+        ("HGX H100 4-GPU", "hgx-h100 gpus=4"), ("4x RTX 4090", "rtx-4090-8gpu gpus=4"),
+        ("8x RTX 4090", "rtx-4090-8gpu"),
+        ("4xh100 gpus=2", "hgx-h100 gpus=2"), ("h100 NDR", "hgx-h100 nic-protocol=infiniband nic-rate=400G"),
+        ("H20 100G", "hgx-h20 nic-rate=100G"),
+    ],
+)  # fmt: skip
+def test_a_number_of_gpus_is_a_change_and_not_forgotten(written, name):
+    assert load(written).name == name
+
+
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [
+        ("16xH100", "hgx-h100 with --count 2"), ("2x DGX H100", "dgx-h100 with --count 2"),
+        ("p5 x2", "aws-p5 with --count 2"), ("72x GB200", "gb200-nvl72 with --count 18"),
+        ("hgx-h100 x8", "hgx-h100 with --count 8"),
+    ],
+)  # fmt: skip
+def test_several_hosts_are_no_machine_and_said_with_the_option(written, asked):
+    with pytest.raises(UsageError, match=f"did you mean {asked}"):
+        load(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "near"),
+    [
+        ("A100-SXM4-40GB", "aws-p4d"), ("A100 40GB", "aws-p4d"), ("V100 16GB", "dgx-1-v100"), ("H200 NVL", "h100-nvl"),
+        ("DGX-2", "dgx-1-v100"), ("p3.16xlarge", "aws-p3dn"), ("a4x-highgpu-4g", "gb200-nvl72"), ("A40", "pcie-8gpu"),
+        ("BM.GPU.GB200.4", "gb200-nvl72"), ("MI350X", "mi355x"), ("GB200 NVL4", "gb200-nvl72"), ("XE9680", "hgx-h100"),
+        ("eight H100", "hgx-h100"), ("hgx-h100 nisc", "hgx-h100"),
+    ],
+)  # fmt: skip
+def test_what_is_no_shape_is_asked_about(written, near):
+    with pytest.raises(UsageError) as caught:
+        load(written)
+    assert near in caught.value.hint
+    assert caught.value.hint.endswith("?")
+
+
+def test_every_offer_is_a_shape():
+    assert {name for names in OFFERED.values() for name in names} <= set(SHAPES)
 
 
 def test_every_canonical_name_means_itself():

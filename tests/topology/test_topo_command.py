@@ -63,6 +63,9 @@ def test_changes_need_no_quotes():
         (["--from", "a", "file", "b=1"], ["--from", "a", "file", "b=1"]),
         (["--", "--from", "a", "b=1"], ["--", "--from", "a", "b=1"]),
         (["--from"], ["--from"]),
+        (["--from", "GB200", "NVL72", "ib", "400G"], ["--from", "GB200 NVL72 ib 400G"]),
+        (["--from", "ND", "H100", "v5", "gpu0>gpu1"], ["--from", "ND H100 v5", "gpu0>gpu1"]),
+        (["--from", "a", "capture", "H100"], ["--from", "a", "capture", "H100"]),
     ],
 )
 def test_words_are_joined_only_after_from(given, joined):

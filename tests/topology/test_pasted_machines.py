@@ -1,0 +1,111 @@
+"""Machines as people paste them: the text of `nvidia-smi topo -m`, and the XML that NCCL dumps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from railwright.errors import UsageError
+from railwright.report.nccl_xml import render_nccl_xml
+from railwright.topology.devices import EthernetLink, InfinibandLink, NvlinkLink, Topology
+from railwright.topology.matrix import matrix_of
+from railwright.topology.paths import Affinity
+from railwright.topology.sources.load import load
+
+ROOT = Path(__file__).parents[2]
+TOPO_M = ROOT / "testdata/explain/machines/topo-m-8xh100.txt"
+DUMP = """<system version="1">
+  <cpu numaid="0" affinity="ffff" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="143">
+    <pci busid="0000:16:00.0" class="0x060400" link_speed="32.0 GT/s PCIe" link_width="16">
+      <pci busid="0000:19:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16">
+        <gpu dev="0" sm="90" rank="0" gdr="1"><nvlink target="0000:05:00.0" count="18" tclass="0x068000"/></gpu>
+      </pci>
+      <pci busid="0000:1a:00.0" class="0x020700" link_speed="32.0 GT/s PCIe" link_width="16">
+        <nic><net name="mlx5_0" dev="0" speed="400000" port="1" guid="0x1" maxconn="131072" gdr="1"/></nic>
+      </pci>
+    </pci>
+  </cpu>
+  <cpu numaid="1" affinity="ff0000" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="143">
+    <pci busid="0000:99:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="8">
+      <gpu dev="1" sm="90" rank="1" gdr="1"><nvlink target="0000:05:00.0" count="18" tclass="0x068000"/></gpu>
+    </pci>
+  </cpu>
+</system>
+"""
+
+
+def written(tmp_path: Path, text: str, name: str = "machine.xml") -> str:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    return str(tmp_path / name)
+
+
+def kinds(topology: Topology) -> dict[tuple[str, str], str | None]:
+    near = Affinity(topology)
+    return {(gpu.id, nic.id): near.kind(gpu.id, nic.id) for gpu in near.gpus for nic in near.nics}
+
+
+def test_a_matrix_gives_trees_sockets_and_nvlinks() -> None:
+    machine = load(f"{TOPO_M} gpu=H100 nic-rate=400Gb/s")
+    found = kinds(machine)
+    assert [found[one] for one in (("gpu0", "nic0"), ("gpu0", "nic1"), ("gpu7", "nic3"), ("gpu4", "nic0"))] == [
+        "PXB", "PHB", "PXB", "SYS",
+    ]  # fmt: skip
+    nvlinks = [link.protocol for link in machine.links if isinstance(link.protocol, NvlinkLink)]
+    assert nvlinks == [NvlinkLink(generation=4, links=18)] * 8
+    ports = [link.protocol for link in machine.links if isinstance(link.protocol, InfinibandLink)]
+    assert [port.line_rate_bits_per_s for port in ports] == [400e9] * 4, "mlx5_bond_0 is nearest to no GPU"
+    assert machine.of_kind("nic")[0].facts["rdma_device"] == "mlx5_0"
+
+
+def test_what_a_matrix_does_not_say_is_unknown_and_asked_for() -> None:
+    machine = load(str(TOPO_M))
+    assert [one.what for one in machine.unknown] == ["the model of the GPUs", "NIC4", "the rate of the NICs"]
+    with pytest.raises(UsageError, match="no known GPU"):
+        load(f"{TOPO_M} gpu=H9000")
+    with pytest.raises(UsageError, match="nics"):
+        load(f"{TOPO_M} nics=2")
+
+
+def test_a_matrix_is_found_among_other_lines_with_any_names_and_without_numa_nodes() -> None:
+    text = "> \tGPU0\tGPU1\tmlx5_bond_0\tCPU Affinity\n> GPU0\t X \tPHB\tSYS\t0-63\n> GPU1\tPHB\t X \tSYS\t0-63\n"
+    found = matrix_of("GPU 0: NVIDIA A100-PCIE-40GB (UUID: GPU-1)\nGPU0 is up\n" + text)
+    assert found is not None
+    assert (found.names, found.models) == (("GPU0", "GPU1", "mlx5_bond_0"), ("NVIDIA A100-PCIE-40GB",))
+    assert isinstance(found.port, EthernetLink)
+    for broken in ("GPU0 GPU1\nGPU0 X\n", "GPU0\tGPU0\nGPU0 X X\n", "GPU0\tGPU1\nGPU0 X OK\n", "no GPU0 here"):
+        assert matrix_of(broken) is None, broken
+
+
+def test_a_dump_gives_rates_widths_and_links(tmp_path: Path) -> None:
+    machine = load(written(tmp_path, DUMP))
+    assert kinds(machine) == {("gpu0", "nic0"): "PIX", ("gpu1", "nic0"): "SYS"}
+    (nvlink,) = {link.protocol for link in machine.links if isinstance(link.protocol, NvlinkLink)}
+    assert nvlink == NvlinkLink(generation=4, links=18)
+    (port,) = [link.protocol for link in machine.links if isinstance(link.protocol, InfinibandLink)]
+    assert port.line_rate_bits_per_s == 400e9
+    assert machine.of_kind("gpu")[1].facts["compute_capability"] == "9.0"
+    assert machine.unknown == ()
+
+
+def test_our_own_export_is_read_back(tmp_path: Path) -> None:
+    before = load(str(ROOT / "testdata/hosts/8xh100-8nic/machine.jsonl"))
+    after = load(written(tmp_path, render_nccl_xml(before)))
+    assert kinds(after) == kinds(before)
+    assert {one.what for one in after.unknown} == {f"NVLink of gpu{number}" for number in range(8)}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (DUMP[:-20], "no whole XML file"),
+        ('<!DOCTYPE s [<!ENTITY a "b">]>' + DUMP, "declaration"),
+        ("<system><cpu numaid='0'/></system>", "neither a GPU nor a NIC"),
+        ("<system><cpu>" + "<pci class='0x060400'>" * 40 + "</pci>" * 40 + "</cpu></system>", "more than 24 times"),
+        (DUMP.replace("<system", "<²system"), "neither a directory"),
+        ("nothing of that kind", "neither a directory"),
+    ],
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        load(written(tmp_path, text))
