@@ -1,0 +1,84 @@
+"""An IOMMU that translates the addresses of GPUs, NICs and drives, instead of passing them through.
+
+Translated requests go up to the root complex, also those to a neighbour under the same switch, and each misses or hits
+a table on its way (NCCL User Guide, Troubleshooting; NVIDIA GPUDirect Storage, Installation and Troubleshooting).
+"""
+
+from __future__ import annotations
+
+from railwright.faults import needs
+from railwright.faults.acs_redirect import redirected
+from railwright.faults.ats_off import IN_A_GUEST
+from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways
+from railwright.faults.host_settings import is_virtual, why_unread
+from railwright.faults.parts import grouped
+from railwright.limits.case import Case
+from railwright.results.records import Evidence
+from railwright.topology.devices import Device, DeviceKind, Topology
+from railwright.topology.gpus import runs
+from railwright.topology.settings import IOMMU_DOMAIN
+
+_KINDS: tuple[DeviceKind, ...] = ("gpu", "nic", "drive")
+_TRANSLATED = frozenset({"DMA", "DMA-FQ"})
+_REMEDY = "on the kernel's command line, restart; then the type of the group is identity"
+_VIRTIO = "1af4:"
+"""Its devices reach no memory but the guest's own."""
+
+
+def _signs(facts: Facts) -> Findings:
+    topology = facts.topology
+    devices = [one for one in topology.of_kind(*_KINDS) if not str(one.facts.get("pci_id", "")).startswith(_VIRTIO)]
+    translated = {kind: names for kind, names in grouped(devices, _domain).items() if kind in _TRANSLATED}
+    direct = {one.id for one in devices if one.kind != "drive"}
+    for kind, names in translated.items():
+        guest, peers = is_virtual(topology), direct & set(names)
+        change = "iommu=pt" if not _is_arm(topology) else "iommu.passthrough=1"
+        yield FAULT.finding(
+            map(OfPart, names),
+            f"the IOMMU translates the addresses of {runs(names)}",
+            Evidence(claim="IOMMU domain", value=kind, seen="/sys/kernel/iommu_groups/*/type"),
+            certainty="likely" if topology.of_kind("gpu") and peers and not guest else "possible",
+            costs="peer-to-peer traffic crosses the root complex, and may hang (NCCL User Guide, Troubleshooting)",
+            remedy=f"{change} in the guest; {IN_A_GUEST}" if guest else f"{change} {_REMEDY}",
+        )
+
+
+def _domain(device: Device) -> str | None:
+    value = device.facts.get(IOMMU_DOMAIN)
+    return value if isinstance(value, str) else None
+
+
+def _is_arm(topology: Topology) -> bool:
+    return any(cpu.facts.get("architecture") == "arm64" for cpu in topology.of_kind("cpu"))
+
+
+def _unread(topology: Topology) -> str:
+    blind = [one.id for one in topology.of_kind(*_KINDS) if one.address and IOMMU_DOMAIN not in one.facts]
+    return f"{why_unread(topology, IOMMU_DOMAIN)} (of {runs(blind)})" if blind else ""
+
+
+def _pci(topology: Topology) -> str:
+    return "" if any(one.address for one in topology.of_kind(*_KINDS)) else "no GPU, NIC or drive on PCI"
+
+
+def _ways(case: Case) -> Ways:
+    """The detour is that of ACS; between hosts it is named there alone, since no measurement tells the two apart."""
+    detour = redirected(case) if case.cluster.hosts == 1 else None
+    if detour is not None:
+        yield FAULT.supposed(
+            "the IOMMU translates the GPUs' addresses, so that peer-to-peer requests go up to the root complex",
+            detour,
+            "cat /proc/cmdline (iommu=pt or intel_iommu=off is fine), cat /sys/kernel/iommu_groups/*/type (DMA"
+            " translates, identity does not)",
+        )
+
+
+FAULT = Fault(
+    name="iommu_translates",
+    summary="the IOMMU translates every address of a GPU, NIC or drive",
+    signs=_signs,
+    needs=(needs.settings, _pci),
+    asks=(_unread,),
+    ways=_ways,
+)
+"""The switch ports' ACS bits, which decide where peers meet, are `acs_redirect`'s."""

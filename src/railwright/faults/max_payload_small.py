@@ -1,0 +1,103 @@
+"""PCIe packets that carry less than every port between a device and the CPU could.
+
+The least of a tree's ports decides (Linux drivers/pci/probe.c, `pcie_bus_config`), so that a device is held against
+the least that any link of its way can do, and not against its own.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from msgspec.structs import replace
+
+from railwright.faults import needs
+from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
+from railwright.faults.host_settings import is_virtual
+from railwright.faults.parts import above, gpus_use_pcie, pcie_above, with_pcie
+from railwright.limits.case import Case
+from railwright.limits.pcie import MAX_PAYLOAD_RANGE, payload_rate
+from railwright.results.records import Evidence
+from railwright.topology.devices import DeviceKind, Link, PcieLink, Topology
+from railwright.topology.gpus import runs
+
+_KINDS: tuple[DeviceKind, ...] = ("gpu", "nic", "drive")
+_USUAL_BYTES = 256
+"""What servers use where nothing is wrong: below it the loss is more than 7 % of a link."""
+
+
+def _signs(facts: Facts) -> Findings:
+    topology = facts.topology
+    found: dict[tuple[int, int], dict[str, None]] = {}
+    for device in topology.of_kind(*_KINDS):
+        way = _way_up(topology, device.id)
+        sizes = [link.protocol.max_payload_bytes for link in way if isinstance(link.protocol, PcieLink)]
+        able = [link.protocol.max_payload_supported_bytes for link in way if isinstance(link.protocol, PcieLink)]
+        now, best = (min((size for size in some if size), default=0) for some in (sizes, able))
+        if sizes and None not in able and 0 < now < best:
+            found.setdefault((now, best), {})[device.id] = None
+    for (now, best), devices in found.items():
+        certain = now < _USUAL_BYTES and not is_virtual(topology)
+        lost = 1 - payload_rate(1.0, now) / payload_rate(1.0, best)
+        yield FAULT.finding(
+            map(OfPart, devices),
+            f"PCIe packets of {runs(devices)} carry {now} bytes, all ports on their way could {best}",
+            Evidence(claim="MaxPayload", value=f"{now} B", seen="PCIe Device Control register"),
+            certainty="seen" if certain else "possible",
+            costs=f"{lost:.1%} of the link in headers (limits of PCIe, TLP overhead)",
+            remedy="pci=pcie_bus_perf on the kernel's command line, or MaxPayload in the BIOS; then lspci -vv -s"
+            " ADDRESS | grep -A1 DevCtl",
+        )
+
+
+def _way_up(topology: Topology, device_id: str) -> list[Link]:
+    """The links between a device and its CPU, nearest first."""
+    way: list[Link] = []
+    while (link := above(topology, device_id)) is not None and link not in way:
+        way.append(link)
+        device_id = link.a
+    return way
+
+
+def _mend(topology: Topology) -> tuple[Topology, Topology]:
+    """Every link at the most that its whole tree can do: the least of its ports decides."""
+    able = (link.protocol.max_payload_supported_bytes for link in topology.links if isinstance(link.protocol, PcieLink))
+    least = min((size for size in able if size), default=0)
+
+    def change(link: PcieLink) -> PcieLink:
+        return replace(link, max_payload_bytes=max(link.max_payload_bytes or 0, least) or None)
+
+    return topology, with_pcie(topology, [link.id for link in topology.links], change)
+
+
+def _unread(topology: Topology) -> str:
+    links = [(link.id, link.protocol) for link in topology.links if isinstance(link.protocol, PcieLink)]
+    blind = [name for name, pcie in links if pcie.max_payload_bytes is None or pcie.max_payload_supported_bytes is None]
+    return f"MaxPayload of {len(blind)} PCIe links cannot be read (root may read it)" if blind else ""
+
+
+def _ways(case: Case) -> Ways:
+    """Of the GPUs' links inside a host: what is lost at NICs is less than their bands allow."""
+    if not gpus_use_pcie(case) or case.cluster.hosts > 1:
+        return
+    links = pcie_above(case.cluster.host, case.cluster.host.of_kind("gpu"))
+    large = [link.id for link in links if isinstance(link.protocol, PcieLink)
+             and (link.protocol.max_payload_bytes or _USUAL_BYTES) >= _USUAL_BYTES]  # fmt: skip
+    if large:
+        small = partial(replace, max_payload_bytes=int(MAX_PAYLOAD_RANGE[0].value))
+        yield FAULT.supposed(
+            f"PCIe packets of the GPUs carry {MAX_PAYLOAD_RANGE[0].value:.0f} bytes",
+            with_host(case, with_pcie(case.cluster.host, large, small)),
+            "as root: lspci -vv -s ADDRESS | grep -A1 DevCtl (MaxPayload of the GPU and every port above it)",
+        )
+
+
+FAULT = Fault(
+    name="max_payload_small",
+    summary="PCIe packets are smaller than all ports on the way could carry",
+    signs=_signs,
+    needs=(needs.settings, needs.pcie_link),
+    asks=(_unread,),
+    mend=_mend,
+    ways=_ways,
+)
+"""What it costs is in every limit of the link, which is computed from its MaxPayload."""
