@@ -23,7 +23,13 @@ def machine(number=1, **changed):
     return replace(
         host,
         devices=tuple(
-            replace(one, facts={**one.facts, **facts.get(one.id, {})}, address=addresses.get(one.id, one.address))
+            replace(
+                one,
+                facts={
+                    name: value for name, value in {**one.facts, **facts.get(one.id, {})}.items() if name != "shape"
+                },
+                address=addresses.get(one.id, one.address),
+            )
             for one in host.devices
         ),
     )
