@@ -9,11 +9,15 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.faults import needs
+from railwright.faults.ats_off import IN_A_GUEST
 from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
-from railwright.faults.parts import links_below_switches, over_network, with_pcie
+from railwright.faults.host_settings import is_virtual
+from railwright.faults.parts import gpus_use_pcie, links_below_switches, over_network, with_pcie
 from railwright.limits.case import Case
 from railwright.results.records import Evidence
 from railwright.topology.devices import Link, PcieLink, Topology
+
+_REMEDY = "switch ACS off in the BIOS, or clear the ACS control bits of the switch ports with setpci"
 
 
 def _signs(facts: Facts) -> Findings:
@@ -25,8 +29,7 @@ def _signs(facts: Facts) -> Findings:
             f"ACS sends peer-to-peer requests of {len(redirected)} ports below PCIe switches up to the root complex",
             Evidence(claim="acs", value="request redirect on", seen="ACS control register"),
             costs="most of GPU-NIC and GPU-GPU bandwidth under one switch (nccl-tests issue 112: 9.84 GB/s)",
-            remedy="switch ACS off in the BIOS, or clear the ACS control bits of the switch ports with setpci; "
-            "in a VM that is for the host to do, and ATS must be on in the NICs instead",
+            remedy=IN_A_GUEST if is_virtual(facts.topology) else _REMEDY,
         )
     if unreadable:
         yield FAULT.finding(
@@ -46,17 +49,31 @@ def _degrade(topology: Topology, where: str) -> Topology:
     return with_pcie(topology, [where], lambda link: replace(link, acs_redirect=True))
 
 
-def _ways(case: Case) -> Ways:
-    """Only where peers share a switch and talk over it: GPU and NIC, or GPUs that have no NVLink."""
+def _mend(topology: Topology) -> tuple[Topology, Topology]:
+    every = [link.id for link in links_below_switches(topology)]
+    return topology, with_pcie(topology, every, lambda link: replace(link, acs_redirect=False))
+
+
+def redirected(case: Case) -> Case | None:
+    """The case with all peer-to-peer requests sent up to the root complex, None where that changes nothing.
+
+    It does only where peers share a switch and talk over it: GPU and NIC, or GPUs that have no NVLink.
+    """
     host = case.cluster.host
     links = links_below_switches(host)
-    uses_pcie = over_network(case) or (case.cluster.gpus_per_host > 1 and not host.joins_gpus)
-    if uses_pcie and not all(_state(link) for link in links):
-        for link in links:
-            host = _degrade(host, link.id)
+    uses_pcie = over_network(case) or (gpus_use_pcie(case) and not host.joins_gpus)
+    if not uses_pcie or all(_state(link) for link in links):
+        return None
+    for link in links:
+        host = _degrade(host, link.id)
+    return with_host(case, host)
+
+
+def _ways(case: Case) -> Ways:
+    if detour := redirected(case):
         yield FAULT.supposed(
             "ACS sends peer-to-peer requests below PCIe switches up to the root complex",
-            with_host(case, host),
+            detour,
             "as root: lspci -vvv | grep ACSCtl: a switch port with ReqRedir+ redirects; or railwright audit",
         )
 
@@ -67,5 +84,6 @@ FAULT = Fault(
     signs=_signs,
     needs=(needs.settings, needs.pcie_switch),
     degrade=_degrade,
+    mend=_mend,
     ways=_ways,
 )

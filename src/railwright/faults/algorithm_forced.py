@@ -1,4 +1,7 @@
-"""NCCL_ALGO leaves NCCL an algorithm that is not the best there, or NVLink SHARP (NVLS) is switched off."""
+"""NCCL_ALGO or NCCL_PROTO leave NCCL what is not the best there, or NVLink SHARP (NVLS) is switched off.
+
+LL reaches 25 to 50 % of the bandwidth (arXiv 2507.04786).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from railwright.faults.fault import OF_NCCL, Facts, Fault, Findings, Place, Ways
 from railwright.faults.parts import can_run
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
-from railwright.limits.collectives import algorithms, at_size
+from railwright.limits.choice import at_size
+from railwright.limits.collectives import algorithms
 from railwright.limits.traffic import domains, has_nvls
 from railwright.results.bounds import Collective, Gradients, bound_by
 from railwright.results.records import Evidence, Result
@@ -19,6 +23,7 @@ from railwright.topology.devices import Scalar, Topology
 
 _ALGORITHM_CAUSES = {
     "NCCL_ALGO": Cause(lambda value: bool(value.strip()), "leaves NCCL only these algorithms"),
+    "NCCL_PROTO": Cause(is_one_of("LL", "LL128", "LL,LL128"), "leaves NCCL protocols for small sizes at all sizes"),
 }
 _NVLS_VARIABLE = "NCCL_NVLS_ENABLE"
 _NVLS_CAUSES = {
@@ -111,6 +116,7 @@ def _says(name: str, best: str) -> str:
 FAULT = Fault(
     name="algorithm_forced",
     transports=OF_NCCL,
+    collectives=frozenset({_COLLECTIVE}),
     summary="a setting keeps NCCL from its best algorithm",
     signs=_signs,
     needs_results=True,

@@ -6,11 +6,20 @@ from typing import Literal
 
 import msgspec
 
-from railwright.faults.fault import Facts, Fault, Finding
+from railwright.faults.fault import Facts, Fault, Finding, Way
 from railwright.faults.parts import silent_gpus
 from railwright.topology.gpus import runs
 
 State = Literal["found", "fine", "does not apply", "could not look"]
+
+
+class Slowed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A path or a collective that the fault slows down, by the limits of the machine with and without it."""
+
+    what: tuple[str, ...]
+    """Paths that lose the same, like `gpu0>nic0`, or one collective with its hosts."""
+    with_fault_bytes_per_s: float
+    without_bytes_per_s: float
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True, tag="check", tag_field="record", omit_defaults=True,
@@ -23,6 +32,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, tag="check", tag_field="r
     because: str = ""
     """Why it does not apply or could not be looked for; a finding says so itself."""
     findings: tuple[Finding, ...] = ()
+    checklist: tuple[Way, ...] = ()
+    slows: tuple[Slowed, ...] = ()
 
 
 def check(fault: Fault, facts: Facts) -> Check:
@@ -37,4 +48,9 @@ def check(fault: Fault, facts: Facts) -> Check:
         state = "does not apply"
     elif fault.asks_nvml and (silent := silent_gpus(facts.topology)):
         state, because = "could not look", f"NVIDIA's library NVML says nothing of {runs(silent)}"
-    return Check(fault=fault.name, summary=fault.summary, state=state, because=because, findings=findings)
+    elif because := next((why for ask in fault.asks if (why := ask(facts.topology))), ""):
+        state = "could not look"
+    ways = fault.checklist(facts.topology) if fault.checklist is not None and state != "does not apply" else ()
+    return Check(
+        fault=fault.name, summary=fault.summary, state=state, because=because, findings=findings, checklist=ways
+    )

@@ -8,19 +8,23 @@ from typing import Literal
 import msgspec
 
 from railwright.faults.settings import Settings, short
+from railwright.groups import grouped
 from railwright.limits.case import Case
 from railwright.results.bounds import Declarations
 from railwright.results.records import Evidence, Result
 from railwright.topology.devices import Scalar, Topology
+from railwright.topology.gpus import runs
 
 Certainty = Literal["seen", "likely", "possible", "could not look"]
 _PREFIXES = ("NCCL_", "UCX_")
+_MOST_NAMED = 4
+"""Parts that a sentence names."""
 
 
-EVERY_TRANSPORT = frozenset({"nccl", "library", "verbs"})
+EVERY_TRANSPORT = frozenset({"nccl", "library", "verbs", "sockets"})
 OF_NCCL = frozenset({"nccl"})
-NOT_OF_VERBS = EVERY_TRANSPORT - {"verbs"}
-"""A tool of verbs has no other transport to fall back to, and no memory but the one it was given."""
+NOT_OF_VERBS = EVERY_TRANSPORT - {"verbs", "sockets"}
+"""A tool of verbs, or of plain sockets, has no other transport, and no memory but the one it was given."""
 
 
 class Place(str):
@@ -80,6 +84,33 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     evidence: tuple[Evidence, ...] = ()
 
 
+class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One thing that a way takes."""
+
+    what: str
+    there: bool | None
+    """None where nobody could look."""
+    seen: str = ""
+
+
+class Way(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One way of doing something, and whether this machine can go it."""
+
+    way: str
+    verdict: Literal["in use", "possible", "missing", "cannot be told"]
+    because: str
+    """What is missing, or could not be looked at, or shows its use; empty where it is only possible."""
+    asked: tuple[Asked, ...]
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting of the running kernel that mends a fault, until the machine starts anew."""
+
+    files: str
+    """The files that have it, below `/`; `*` stands for a part of a name."""
+    value: str
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """All that a fault may look at."""
 
@@ -119,19 +150,37 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """True where only measurements can show it, so that an audit of settings alone cannot look for it."""
     needs: tuple[Callable[[Topology], str], ...] = ()
     """What a machine must have for the fault to be there at all (`faults.needs`)."""
+    asks: tuple[Callable[[Topology], str], ...] = ()
+    """What must have been read for `fine` to be true: each says why it was not, empty where it was."""
+    checklist: Callable[[Topology], tuple[Way, ...]] | None = None
+    """The ways in which the machine can do without the fault, each with all that it takes."""
     asks_nvml: bool = False
     """Whether NVIDIA's library alone says so: where it is silent nobody has looked."""
     transports: frozenset[str] = EVERY_TRANSPORT
     """What moves the data where it can be at all, in the words of `results.readers.subject.Subject.transport`."""
+    collectives: frozenset[str] = frozenset()
+    """The collectives that it can slow at all, as NCCL calls them; empty where it can slow any."""
     degrade: Callable[[Topology, str], Topology] | None = None
     """(topology, device or link id) -> the topology as it would be with this fault; None where no topology shows it."""
+    mend: Callable[[Topology], tuple[Topology, Topology]] | None = None
+    """(topology) -> the machine as limits know it with the fault that was found there, and as it would be without."""
+    change: Callable[[Topology], Change] | None = None
+    """What would mend it where it was found; None where no single setting of the kernel does."""
     ways: Callable[[Case], Ways] | None = None
     """The ways in which it could be there, for `explain`; None where it changes no curve."""
 
     def look(self, facts: Facts) -> tuple[Finding, ...]:
         """The fault where the facts show it, and where it could not be looked for."""
         made = self.made_by(self.settings, facts) if self.settings is not None else ()
-        return (*made, *(self.signs(facts) if self.signs is not None else ()))
+        return one_for_all_alike((*made, *(self.signs(facts) if self.signs is not None else ())))
+
+    def can_be_of(self, transport: str, operation: str) -> bool:
+        """Whether a tool with that transport can have it, in a collective of that name; no transport is none of these.
+
+        A fault of the machine itself can be of every tool.
+        """
+        known = transport not in EVERY_TRANSPORT or transport in self.transports
+        return known and (not self.collectives or not operation or operation in self.collectives)
 
     def lacks(self, topology: Topology) -> str:
         """Why the fault cannot be there, in words; empty where it can."""
@@ -190,6 +239,41 @@ def _recorded(facts: Facts) -> Iterator[tuple[str, str, Place, str]]:
         for name, setting in result.settings.items():
             if name.startswith(_PREFIXES):
                 yield name, str(setting), OfBenchmark(result.benchmark), f"settings of {result.benchmark}"
+
+
+def one_for_all_alike(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings, with one for all parts of which the same is said: for eight NICs one and not eight."""
+    found: list[Finding] = []
+    for _, alike in grouped(findings, _said_of_any):
+        first = alike[0]
+        if len(alike) == 1:
+            found.append(first)
+            continue
+        says = first.says
+        for place, part in sorted(enumerate(first.where), key=lambda one: -len(one[1])):
+            says = says.replace(part, _listed([one.where[place] for one in alike]))
+        where = tuple(place for one in alike for place in one.where)
+        found.append(msgspec.structs.replace(first, where=where, says=says))
+    return tuple(found)
+
+
+def _said_of_any(finding: Finding) -> tuple[object, ...]:
+    """What a finding says without the names of its parts; alike where it names none, so that all parts are one."""
+    says = finding.says
+    parts = all(isinstance(place, OfPart) for place in finding.where)
+    for place, part in sorted(enumerate(finding.where), key=lambda one: -len(one[1])) if parts else ():
+        says = says.replace(part, f"\0{place}\0")
+    unnamed = () if parts and says != finding.says else finding.where
+    return finding.fault, finding.certainty, says, finding.costs, finding.remedy, unnamed, len(finding.where)
+
+
+def _listed(names: list[Place]) -> str:
+    """The names, as a run where they are one, the first few where they are many."""
+    listed = runs(names)
+    shown = listed.split(", ")
+    return (
+        listed if len(shown) <= _MOST_NAMED else f"{', '.join(shown[:_MOST_NAMED])} and {len(names) - _MOST_NAMED} more"
+    )
 
 
 def with_host(case: Case, host: Topology) -> Case:

@@ -7,29 +7,19 @@ the two meet at the CPU.
 
 from __future__ import annotations
 
-import re
-
 from railwright.faults import needs
 from railwright.faults.fault import NOT_OF_VERBS, Certainty, Facts, Fault, Finding, Findings, OfPart, Ways, with_host
+from railwright.faults.gpudirect_ways import LINUX, PEERMEM, gpudirect_ways
 from railwright.faults.parts import over_network, rdma_ports, with_host_facts
 from railwright.faults.settings import Cause, Settings, is_one_of
+from railwright.faults.ways import version_below
 from railwright.limits.case import Case
-from railwright.limits.limit import Constant, Source
 from railwright.results.records import Evidence
 from railwright.topology.devices import Device, Topology
 from railwright.topology.gpus import is_nvidia
 
 FACT = "gpudirect_rdma"
 """Fact of a host: False where its NICs and GPUs are known not to talk directly."""
-_DMA_BUF_SOURCE = Source(
-    "NVIDIA GPU Operator, GPUDirect RDMA and GPUDirect Storage",
-    "DMA-BUF needs Linux 5.12 or later, the open kernel modules and a GPU of Turing or later",
-)
-_DMA_BUF_LINUX = (
-    Constant(5, "Linux version, major", _DMA_BUF_SOURCE),
-    Constant(12, "Linux version, minor", _DMA_BUF_SOURCE),
-)
-_PEERMEM = frozenset({"nvidia_peermem", "nv_peer_mem"})
 _COSTS = (
     "data crosses PCIe and host memory twice: 79.7 GB/s instead of 96.1 on GH200 (NCCL issues), 16 GB/s a NIC through"
     " the CPU of older machines (NCCL issue 412)"
@@ -58,7 +48,7 @@ def _signs(facts: Facts) -> Findings:
         says = "NICs and GPUs do not talk directly: data bounces through host memory"
         yield _off(host, says, Evidence(claim=FACT, value="off", seen="topology"))
     yield from FAULT.made_by(_SETTINGS, facts)
-    if not told and hosts and facts.topology.source != "shape" and hosts[0].facts.get(FACT) is not True:
+    if not told and hosts and not facts.topology.is_described and hosts[0].facts.get(FACT) is not True:
         yield from _look_at_modules(facts.topology, hosts[0])
 
 
@@ -67,13 +57,13 @@ def _look_at_modules(topology: Topology, host: Device) -> Findings:
     gpus = [gpu for gpu in topology.of_kind("gpu") if is_nvidia(gpu)]
     modules = set(str(host.facts.get("modules", "")).split())
     shared = {gpu.facts.get("dma_buf") for gpu in gpus}
-    if not gpus or not rdma_ports(topology) or modules & _PEERMEM or shared == {True}:
+    if not gpus or not rdma_ports(topology) or modules & PEERMEM or shared == {True}:
         return
     if modules and shared == {False}:
         seen = Evidence(claim="dma-buf", value=f"not supported by {gpus[0].id}", seen="CUDA device attribute")
         says = "nvidia-peermem is not loaded, and the driver does not share GPU memory as a dma-buf"
         yield _off(host, says, _NO_PEERMEM, seen)
-    elif modules and _is_before_dma_buf(str(host.facts.get("kernel", ""))):
+    elif modules and version_below(str(host.facts.get("kernel", "")), LINUX):
         kernel = str(host.facts["kernel"])[:80]
         says = f"nvidia-peermem is not loaded, and Linux {kernel} is older than 5.12, from which on dma-buf can"
         yield _off(host, f"{says} do without it", _NO_PEERMEM, certainty="likely")
@@ -92,14 +82,13 @@ def _off(host: Device, says: str, *evidence: Evidence, certainty: Certainty = "s
     return FAULT.finding((OfPart(host.id),), says, *evidence, certainty=certainty, costs=_COSTS, remedy=_REMEDY)
 
 
-def _is_before_dma_buf(kernel: str) -> bool:
-    match = re.match(r"(\d{1,3})\.(\d{1,4})", kernel)
-    return match is not None and (int(match[1]), int(match[2])) < tuple(part.value for part in _DMA_BUF_LINUX)
-
-
 def _degrade(topology: Topology, _: str) -> Topology:
     """The machine without GPUDirect RDMA; where is its host."""
     return with_host_facts(topology, **{FACT: False})
+
+
+def _mend(topology: Topology) -> tuple[Topology, Topology]:
+    return with_host_facts(topology, **{FACT: False}), with_host_facts(topology, **{FACT: True})
 
 
 def _ways(case: Case) -> Ways:
@@ -120,6 +109,8 @@ FAULT = Fault(
     summary="data between NIC and GPU bounces through host memory",
     signs=_signs,
     needs=(needs.gpu, needs.rdma_nic),
+    checklist=gpudirect_ways,
     degrade=_degrade,
+    mend=_mend,
     ways=_ways,
 )
