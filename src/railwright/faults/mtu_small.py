@@ -114,6 +114,20 @@ def _with_mtu(link: Link, small: _Small) -> Link:
     return link
 
 
+def _mend(topology: Topology) -> tuple[Topology, Topology]:
+    return topology, with_links(topology, _with_room)
+
+
+def _with_room(link: Link) -> Link:
+    """A port with an MTU that gives RDMA its largest packets."""
+    protocol = link.protocol
+    if isinstance(protocol, InfinibandLink) and protocol.mtu_bytes:
+        return replace(link, protocol=replace(protocol, mtu_bytes=_BEST))
+    if isinstance(protocol, EthernetLink) and protocol.rdma and protocol.mtu_bytes:
+        return replace(link, protocol=replace(protocol, mtu_bytes=max(protocol.mtu_bytes, _JUMBO)))
+    return link
+
+
 def _ways(case: Case) -> Ways:
     host = case.cluster.host
     if not over_network(case):
@@ -136,5 +150,6 @@ FAULT = Fault(
     signs=_signs,
     needs=(needs.rdma_nic,),
     degrade=_degrade,
+    mend=_mend,
     ways=_ways,
 )

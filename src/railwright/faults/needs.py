@@ -17,7 +17,7 @@ Need = Callable[[Topology], str]
 
 def settings(topology: Topology) -> str:
     """A machine that was looked at."""
-    return f"{topology.name} is a description, in which nothing is set" if topology.source == "shape" else ""
+    return f"{topology.name} is a description, in which nothing is set" if topology.is_described else ""
 
 
 def nvidia_gpu(topology: Topology) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from railwright.faults import needs
 from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
-from railwright.faults.parts import over_network, without
+from railwright.faults.parts import over_network, with_links, without
 from railwright.limits.case import Case
 from railwright.results.records import Evidence
 from railwright.topology.cluster import ports
@@ -44,6 +46,17 @@ def _degrade(topology: Topology, where: str) -> Topology:
     return without(topology, [where])
 
 
+def _mend(topology: Topology) -> tuple[Topology, Topology]:
+    """Without the NICs that are down, and with the ports of others of their kind that are up."""
+    every = ports(topology)
+    up = {nic.name: link.protocol for nic, link in every if nic.facts.get("state") == "up" and nic.name}
+    down = {nic.id: up.get(nic.name) for nic, _ in every if nic.facts.get("state") == "down"}
+    known = without(topology, {name for name, protocol in down.items() if protocol is None})
+    of_port = {link.id: protocol for nic, link in every if (protocol := down.get(nic.id)) is not None}
+    mended = with_links(known, lambda link: replace(link, protocol=of_port.get(link.id, link.protocol)))
+    return without(topology, down.keys()), mended
+
+
 def _ways(case: Case) -> Ways:
     nics = _fastest(case.cluster.host)
     if not over_network(case) or len(nics) < 2:
@@ -81,5 +94,6 @@ FAULT = Fault(
     signs=_signs,
     needs=(needs.gpu, needs.nic),
     degrade=_degrade,
+    mend=_mend,
     ways=_ways,
 )

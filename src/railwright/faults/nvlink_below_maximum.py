@@ -63,13 +63,29 @@ def _halved(link: Link) -> Link:
     return replace(link, protocol=replace(protocol, links=protocol.links // 2, max_links=most))
 
 
+def _mend(topology: Topology) -> tuple[Topology, Topology]:
+    return topology, with_links(topology, _whole)
+
+
+def _whole(link: Link) -> Link:
+    protocol = link.protocol
+    if not isinstance(protocol, NvlinkLink) or protocol.max_links is None:
+        return link
+    return replace(link, protocol=replace(protocol, links=max(protocol.links, protocol.max_links)))
+
+
 def _ways(case: Case) -> Ways:
     host = case.cluster.host
     gpus = host.of_kind("gpu")
-    changed = _degrade(host, gpus[0].id) if gpus else host
-    if changed != host and can_run(case):
+    every = with_links(host, _halved)
+    for says, changed in (
+        ("one GPU of a host has half of its NVLinks", _degrade(host, gpus[0].id) if gpus else host),
+        ("the GPUs of a host have half of their NVLinks", every),
+    ):
+        if changed == host or not can_run(case):
+            continue
         yield FAULT.supposed(
-            "one GPU of a host has half of its NVLinks",
+            says,
             with_host(case, changed),
             "nvidia-smi nvlink -s on every host (GPUs with fewer active links), nvidia-smi topo -m (NV9 for NV18),"
             " dmesg | grep -i nvlink",
@@ -82,5 +98,6 @@ FAULT = Fault(
     signs=_signs,
     needs=(needs.nvlink,),
     degrade=_degrade,
+    mend=_mend,
     ways=_ways,
 )

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from railwright.faults import needs
 from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
-from railwright.faults.parts import can_run, nvlink_not_read, without
+from railwright.faults.parts import can_run, nvlink_not_read, with_host_facts, without
 from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.groups import grouped
 from railwright.limits.case import Case
@@ -24,6 +24,7 @@ from railwright.topology.gpus import runs
 _SHARED_MEMORY = Constant(28e9, "bytes/s of a GPU through host memory", NO_P2P_MEASURED)
 _SOCKETS = Constant(3.5e9, "bytes/s of a GPU over loopback sockets", NO_P2P_MEASURED)
 _ACROSS_HOSTS = "nvlink_domain_hosts"
+_PEERS = "peer_to_peer"
 _COSTS = (
     "NVLink's rate: GPUs of a host share PCIe and, across sockets, the 6 to 40 GB/s that NCCL plans there"
     " (src/graph/topo.h)"
@@ -110,20 +111,30 @@ def _degrade(topology: Topology, _: str) -> Topology:
 
 
 def _ways(case: Case) -> Ways:
-    """Only where GPUs of a host have NVLink: what they lose without it is not in the topology."""
+    """What GPUs lose without NVLink is not in the topology; those on PCIe alone lose the way past host memory."""
     without = with_host(case, _degrade(case.cluster.host, "host0"))
-    if not case.cluster.host.joins_gpus or not can_run(without):
+    joined = case.cluster.host.joins_gpus
+    # Between hosts the network decides what GPUs on PCIe alone reach.
+    if case.cluster.gpus_per_host < 2 or not can_run(without) or not (joined or case.cluster.hosts == 1):
         return
     yield FAULT.supposed(
         "GPUs of a host have neither peer-to-peer nor shared memory, so that sockets are used inside the host",
         replace(without, gpu_cap_bytes_per_s=_SOCKETS.value, through_memory=True),
         f"{_LOG} NET/Socket; df /dev/shm in the container; env | grep NCCL_SHM",
     )
-    yield FAULT.supposed(
-        "GPUs of a host do not reach each other directly, so that no NVLink is used",
-        replace(without, gpu_cap_bytes_per_s=_SHARED_MEMORY.value, through_memory=True),
-        f"{_LOG} SHM and not P2P; nvidia-smi topo -p2p r; env | grep NCCL_P2P",
-    )
+    tell = f"{_LOG} SHM and not P2P; nvidia-smi topo -p2p r; env | grep NCCL_P2P"
+    if joined:
+        yield FAULT.supposed(
+            "GPUs of a host do not reach each other directly, so that no NVLink is used",
+            replace(without, gpu_cap_bytes_per_s=_SHARED_MEMORY.value, through_memory=True),
+            tell,
+        )
+    elif not any(host.facts.get(_PEERS) is False for host in case.cluster.host.of_kind("host")):
+        yield FAULT.supposed(
+            "GPUs of a host do not reach each other directly, so that all goes through its memory",
+            with_host(replace(case, through_memory=True), with_host_facts(case.cluster.host, **{_PEERS: False})),
+            tell,
+        )
 
 
 FAULT = Fault(

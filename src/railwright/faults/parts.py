@@ -35,6 +35,12 @@ def over_network(case: Case) -> bool:
     return can_run(case) and domains(case.cluster) > 1
 
 
+def gpus_use_pcie(case: Case) -> bool:
+    """Whether GPUs send to each other, or to host memory where that counts, over PCIe inside a host."""
+    gpus = case.cluster.gpus_per_host
+    return (case.to_memory and gpus > 0) or (gpus > 1 and not case.cluster.host.joins_gpus)
+
+
 def is_rdma(link: Link) -> bool:
     """Whether that port can do RDMA."""
     protocol = link.protocol
@@ -44,6 +50,11 @@ def is_rdma(link: Link) -> bool:
 def rdma_ports(topology: Topology) -> tuple[tuple[Device, Link], ...]:
     """The NICs that can do RDMA, each with its port."""
     return tuple((nic, link) for nic, link in ports(topology) if is_rdma(link))
+
+
+def rdma_nics(topology: Topology) -> tuple[Device, ...]:
+    """The same NICs, each once."""
+    return tuple({nic.id: nic for nic, _ in rdma_ports(topology)}.values())
 
 
 def links_below_switches(topology: Topology) -> tuple[Link, ...]:

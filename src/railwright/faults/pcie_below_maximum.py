@@ -6,16 +6,23 @@ The usual causes are a badly seated card or cable, a wrong slot, or a BIOS setti
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
+
 from msgspec.structs import replace
 
 from railwright.faults import needs
 from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
-from railwright.faults.parts import over_network, pcie_above, with_pcie
+from railwright.faults.parts import gpus_use_pcie, over_network, pcie_above, with_pcie
 from railwright.limits.case import Case
 from railwright.limits.pcie import raw_rate
 from railwright.results.records import Evidence
 from railwright.topology.cluster import ports
 from railwright.topology.devices import GT_PER_S, Device, Link, PcieLink, Topology
+from railwright.units import count
+
+_PARTS = {1: "half", 2: "a quarter"}
+"""What is left of the lanes after so many halvings."""
 
 
 def _signs(facts: Facts) -> Findings:
@@ -56,43 +63,52 @@ def _degrade(topology: Topology, where: str) -> Topology:
     return with_pcie(topology, [where], lambda link: replace(link, width=max(1, (link.width or 2) // 2)))
 
 
+def _mend(topology: Topology) -> tuple[Topology, Topology]:
+    return topology, with_pcie(topology, [link.id for link in topology.links], _at_its_best)
+
+
+def _at_its_best(link: PcieLink) -> PcieLink:
+    return replace(link, width=link.max_width or link.width, gt_per_s=link.max_gt_per_s or link.gt_per_s)
+
+
 def _ways(case: Case) -> Ways:
     """The links of all GPUs or of all NICs: a collective waits for the slowest, so one such link costs as much."""
     host = case.cluster.host
-    if over_network(case) or (case.cluster.gpus_per_host > 1 and not host.joins_gpus):
-        yield from _ways_of(case, "GPUs", host.of_kind("gpu"))
+    if over_network(case) or gpus_use_pcie(case):
+        yield from _ways_of(case, "GPUs", host.of_kind("gpu"), _PARTS if gpus_use_pcie(case) else (1,))
     if over_network(case):
-        yield from _ways_of(case, "NICs", tuple(nic for nic, _ in ports(host)))
+        yield from _ways_of(case, "NICs", tuple(nic for nic, _ in ports(host)), (1,))
 
 
-def _ways_of(case: Case, what: str, devices: tuple[Device, ...]) -> Ways:
+def _ways_of(case: Case, what: str, devices: tuple[Device, ...], steps: Iterable[int]) -> Ways:
     links = [link.id for link in pcie_above(case.cluster.host, devices)]
-    for says, change in (
-        (f"the {what} have half of their PCIe lanes", _at_half_width),
-        (f"the PCIe links of the {what} run one generation lower", _one_generation_lower),
-    ):
-        host = with_pcie(case.cluster.host, links, change)
-        if host != case.cluster.host:
-            tell = "under load: lspci -vv -s ADDRESS | grep LnkSta (Speed, Width, downgraded), or railwright audit"
-            yield FAULT.supposed(says, with_host(case, host), tell)
+    for step in steps:
+        for says, change in (
+            (f"the {what} have {_PARTS[step]} of their PCIe lanes", partial(_narrower, by=2**step)),
+            (f"the PCIe links of the {what} run {count(step, 'generation')} lower", partial(_slower, by=step)),
+        ):
+            host = with_pcie(case.cluster.host, links, change)
+            if host != case.cluster.host:
+                tell = "under load: lspci -vv -s ADDRESS | grep LnkSta (Speed, Width, downgraded), or railwright audit"
+                yield FAULT.supposed(says, with_host(case, host), tell)
 
 
-def _at_half_width(link: PcieLink) -> PcieLink:
-    """Half of the lanes that it could have; a link that is known to be narrower still stays as it is."""
+def _narrower(link: PcieLink, *, by: int) -> PcieLink:
+    """A part of the lanes that it could have; a link that is known to be narrower still stays as it is."""
     most = link.max_width or link.width
-    if not most or most < 2:
+    if not most or most < by:
         return link
-    half = most // 2
-    return link if link.width is not None and link.width <= half else replace(link, width=half)
+    part = most // by
+    return link if link.width is not None and link.width <= part else replace(link, width=part)
 
 
-def _one_generation_lower(link: PcieLink) -> PcieLink:
-    """The next rate below the one that it could have; a link that is known to be slower still stays as it is."""
+def _slower(link: PcieLink, *, by: int) -> PcieLink:
+    """So many rates below the one that it could have; a link that is known to be slower still stays as it is."""
     most = link.max_gt_per_s or link.gt_per_s
-    lower = max((rate for rate in GT_PER_S.values() if most and rate < most), default=None)
-    if lower is None or (link.gt_per_s is not None and link.gt_per_s <= lower):
+    below = sorted(rate for rate in GT_PER_S.values() if most and rate < most)
+    if len(below) < by or (link.gt_per_s is not None and link.gt_per_s <= below[-by]):
         return link
-    return replace(link, gt_per_s=lower)
+    return replace(link, gt_per_s=below[-by])
 
 
 FAULT = Fault(
@@ -101,5 +117,6 @@ FAULT = Fault(
     signs=_signs,
     needs=(needs.pcie_link,),
     degrade=_degrade,
+    mend=_mend,
     ways=_ways,
 )

@@ -11,6 +11,8 @@ from railwright.faults.settings import Cause, Settings, is_one_of
 from railwright.limits.case import Case
 from railwright.limits.collectives import algorithms
 
+_OF_PAIRS = frozenset({"all_to_all", "all_to_allv", "send_recv", "gather", "scatter"})
+"""What NCCL makes of sends and receives: rings and trees have no use for PXN on machines with NVSwitches."""
 _NOTICEABLE = 0.99
 """Less than a hundredth cannot be told from noise."""
 
@@ -43,6 +45,7 @@ def _expected(case: Case) -> float:
 FAULT = Fault(
     name="pxn_off",
     transports=OF_NCCL,
+    collectives=_OF_PAIRS,
     summary="GPUs may not send by the NICs of their peers",
     settings=Settings(
         {

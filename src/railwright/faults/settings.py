@@ -33,10 +33,11 @@ def is_one_of(*values: str) -> Callable[[str], bool]:
 
 def is_below(limit: int) -> Callable[[str], bool]:
     """Whether the value is a whole number from 0 to below the limit."""
-    return lambda value: (number := _number(value)) is not None and number < limit
+    return lambda value: (number := whole_number(value)) is not None and number < limit
 
 
-def _number(value: str) -> int | None:
+def whole_number(value: str) -> int | None:
+    """A number that one of these settings can mean; None for other words."""
     text = value.strip()
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER else None
 

@@ -44,10 +44,11 @@ def _signs(facts: Facts) -> Findings:
 
 def _degrade(topology: Topology, where: str) -> Topology:
     """The port `where` (its NIC's id or its link's) speaks TCP only."""
-    return with_links(topology, lambda link: _over_tcp(link) if where in (link.id, link.a, link.b) else link)
+    return with_links(topology, lambda link: over_tcp(link) if where in (link.id, link.a, link.b) else link)
 
 
-def _over_tcp(link: Link) -> Link:
+def over_tcp(link: Link) -> Link:
+    """A link of a port as sockets use it; any other as it is."""
     protocol = link.protocol
     if not isinstance(protocol, EthernetLink | InfinibandLink | EfaLink):
         return link
@@ -61,7 +62,7 @@ def _ways(case: Case) -> Ways:
     found = [nic.id for nic, _ in rdma_ports(host)]
     if not over_network(case) or not found:
         return
-    sockets = with_links(host, lambda link: _over_tcp(link) if is_rdma(link) else link)
+    sockets = with_links(host, lambda link: over_tcp(link) if is_rdma(link) else link)
     ways = [("NCCL goes over TCP sockets and not over RDMA", sockets)]
     if len(found) > 1:
         # A pod has one interface, and NCCL takes the interfaces that it has (NCCL_SOCKET_IFNAME).

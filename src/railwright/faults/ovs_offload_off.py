@@ -1,0 +1,51 @@
+"""Open vSwitch that gives no flow to the NIC: every packet of a pod's VF crosses the CPU.
+
+ovs-vswitchd.conf.db(5): `other_config:hw-offload` is false by default, and a change takes a restart. That flows really
+are in the NIC, pod by pod, is asked by `railwright net check`.
+"""
+
+from __future__ import annotations
+
+from railwright.faults import needs
+from railwright.faults.fault import Facts, Fault, Findings, OfPart
+from railwright.faults.host_settings import read, setting
+from railwright.results.records import Evidence
+from railwright.topology.devices import Device, Topology
+from railwright.topology.gpus import runs
+
+_FACT = "ovs_hw_offload"
+
+
+def _switching(topology: Topology) -> tuple[Device, ...]:
+    """The NICs that have representors: their VFs are ports of a switch inside the NIC."""
+    return tuple(nic for nic in topology.of_kind("nic") if nic.facts.get("representors"))
+
+
+def _signs(facts: Facts) -> Findings:
+    nics = [nic.id for nic in _switching(facts.topology)]
+    if nics and setting(facts.topology, _FACT) == "false":
+        yield FAULT.finding(
+            map(OfPart, nics),
+            f"{runs(nics)} have representors, and Open vSwitch offloads no flow",
+            Evidence(claim="other_config:hw-offload", value="false", seen="conf.db of Open vSwitch"),
+            certainty="likely",
+            costs="what a few cores move, instead of the rate of the port",
+            remedy="ovs-vsctl set Open_vSwitch . other_config:hw-offload=true, restart openvswitch-switch; then"
+            " ovs-appctl dpctl/dump-flows type=offloaded",
+        )
+
+
+def _lacks(topology: Topology) -> str:
+    if setting(topology, _FACT) == "none":
+        return "no Open vSwitch"
+    return "" if _switching(topology) else "no NIC with representors"
+
+
+FAULT = Fault(
+    name="ovs_offload_off",
+    summary="Open vSwitch moves packets of VFs by the CPU",
+    signs=_signs,
+    needs=(needs.settings, needs.nic, _lacks),
+    asks=(read(_FACT),),
+)
+"""Limits of a port are those of the NIC's own switch."""

@@ -1,0 +1,47 @@
+"""A port that counted errors since its driver started: a cable, its optics, or a link that went down and came back.
+
+The counters are those of InfiniBand's PortCounters; Ethernet ports of ConnectX have them too. They tell no time: what
+moves while a benchmark runs is in its record.
+"""
+
+from __future__ import annotations
+
+from railwright.faults import needs
+from railwright.faults.fault import Facts, Fault, Findings, OfPart
+from railwright.faults.parts import rdma_nics
+from railwright.results.records import Evidence
+from railwright.topology.devices import Topology
+from railwright.topology.gpus import runs
+from railwright.topology.settings import NONE
+
+_FACT = "port_errors"
+_COUNTERS = "/sys/class/infiniband/*/ports/*/counters"
+
+
+def _signs(facts: Facts) -> Findings:
+    for nic in rdma_nics(facts.topology):
+        counted = nic.facts.get(_FACT, NONE)
+        if counted != NONE and nic.facts.get("state") != "down":
+            yield FAULT.finding(
+                (OfPart(nic.id),),
+                f"{nic.id} counted {str(counted)[:200]}",
+                Evidence(claim="error counters", value=str(counted)[:200], seen=_COUNTERS),
+                certainty="possible",
+                costs="each error repeats packets, and waits; old ones cost nothing now",
+                remedy="look again under load: what still moves is a fault of cable or optics: mlxlink -d DEVICE -c",
+            )
+
+
+def _unread(topology: Topology) -> str:
+    blind = [nic.id for nic in rdma_nics(topology) if _FACT not in nic.facts and nic.facts.get("state") != "down"]
+    return f"nothing counts errors of {runs(blind)}, or nobody could read it" if blind else ""
+
+
+FAULT = Fault(
+    name="port_errors",
+    summary="a port counted errors",
+    signs=_signs,
+    needs=(needs.settings, needs.rdma_nic),
+    asks=(_unread,),
+)
+"""Limits know no errors."""
