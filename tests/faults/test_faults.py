@@ -192,7 +192,7 @@ def test_one_nic_for_two_sockets_cannot_be_near_all_gpus() -> None:
 def test_an_ethernet_mtu_leaves_the_packets_that_linux_would_choose(mtu: int, packet: str) -> None:
     roce = with_port(expand("hgx-h100", {"nic-protocol": "ethernet"}), mtu_bytes=mtu)
     findings = look("mtu_small", roce)
-    assert len(findings) == (8 if packet else 0)
+    assert len(findings) == (1 if packet else 0)
     assert all(f"packets of {packet} bytes" in finding.says for finding in findings)
 
 
@@ -256,3 +256,16 @@ def test_tcp_is_a_fault_inside_one_host_only(protocol: str, hosts: int, found: i
         evidence=(evidence,),
     )
     assert len(look("tcp_fallback", healthy(), results=(result,))) == found
+
+
+def test_one_finding_is_for_all_parts_of_which_the_same_is_said() -> None:
+    machine = expand("hgx-h100", {"nic-protocol": "ethernet", "mtu": "1500"})
+    (finding,) = look("mtu_small", machine)
+    assert finding.says.startswith("MTU 1500 of nic0-7 leaves")
+    assert {f"nic{number}" for number in range(8)} <= set(finding.where)
+    links = tuple(
+        replace(link, protocol=replace(link.protocol, mtu_bytes=4096)) if link.a == "nic3" else link
+        for link in machine.links
+    )
+    apart = look("mtu_small", replace(machine, links=links))
+    assert sorted(len(one.where) for one in apart) == [2, 14]

@@ -11,17 +11,18 @@ from railwright.errors import RailwrightError
 from railwright.faults.fault import Facts, Fault, Supposed
 from railwright.faults.registry import FAULTS
 from railwright.limits.case import Case
-from railwright.limits.collectives import algorithms, at_size
+from railwright.limits.choice import at_size
+from railwright.limits.collectives import algorithms
 from railwright.topology.cluster import Fabric, Tier, cluster_of
-from railwright.topology.devices import EthernetLink, InfinibandLink, PcieLink, SmpLink, Topology
+from railwright.topology.devices import EthernetLink, InfinibandLink, NvlinkLink, PcieLink, SmpLink, Topology
 from railwright.topology.expand import expand
 from railwright.topology.paths import Affinity, Graph
 from railwright.topology.shapes import SHAPES
 
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
 SUPPOSING = [fault for fault in FAULTS if fault.ways is not None]
-WITHOUT_A_CHANGE_ON_EVERY_FABRIC = {"pxn_off"}
-"""With a NIC for each GPU and no spines PXN changes no way."""
+WITHOUT_A_CHANGE_ON_EVERY_FABRIC = {"pxn_off", "max_payload_small", "iommu_translates"}
+"""With a NIC for each GPU and no spines PXN changes no way; the others are supposed inside one host."""
 
 
 def case_of(shape: str, hosts: int, changes: dict[str, str] | None = None, fabric: Fabric | None = None) -> Case:
@@ -80,7 +81,7 @@ def test_no_shape_breaks_a_supposition_and_one_host_has_no_network(shape: str) -
     host = expand(shape, {})
     one, many = (Case(cluster=cluster_of(host, hosts)) for hosts in (1, 3))
     inside = {"p2p_disabled", "nvlink_below_maximum", "algorithm_forced", "pcie_below_maximum", "acs_redirect",
-              "few_channels"}  # fmt: skip
+              "few_channels", "max_payload_small", "iommu_translates"}  # fmt: skip
     for fault in SUPPOSING:
         found = fault.suppose(one)
         if shape in ("laptop", "gh200"):
@@ -248,8 +249,32 @@ def test_without_peer_to_peer_no_nvlink_and_no_rack_is_left() -> None:
     assert supposed("p2p_disabled", case_of("pcie-8gpu", 2)) == ()
 
 
-def test_half_of_one_gpus_nvlinks_are_supposed_inactive() -> None:
-    (way,) = supposed("nvlink_below_maximum", healthy(2)[0])
+def test_without_peer_to_peer_gpus_on_pcie_go_through_sockets_or_host_memory() -> None:
+    sockets, memory = supposed("p2p_disabled", case_of("a100-pcie-80gb-8gpu", 1))
+    assert "sockets" in sockets.says
+    (host,) = memory.case.cluster.host.of_kind("host")
+    assert host.facts["peer_to_peer"] is False
+    assert [way.says for way in supposed("p2p_disabled", memory.case)] == [sockets.says]
+
+
+def test_inside_a_host_gpus_on_pcie_may_have_small_packets_a_quarter_of_the_lanes_and_an_iommu() -> None:
+    case = case_of("a100-pcie-80gb-8gpu", 1)
+    ways = [one for name in ("pcie_below_maximum", "max_payload_small", "iommu_translates", "acs_redirect")
+            for one in supposed(name, case)]  # fmt: skip
+    assert [sum(one.fault == name for one in ways) for name in dict.fromkeys(one.fault for one in ways)] == [4, 1, 1, 1]
+    (packets,) = supposed("max_payload_small", case)
+    links = [link.protocol for link in packets.case.cluster.host.links if link.b.startswith("gpu")]
+    assert {link.max_payload_bytes for link in links if isinstance(link, PcieLink)} == {128}
+    joined = case_of("hgx-h100", 1)
+    assert supposed("pcie_below_maximum", joined) == ()
+    to_memory = supposed("pcie_below_maximum", replace(joined, to_memory=True))
+    assert [one.says for one in to_memory] == [one.says for one in supposed("pcie_below_maximum", case)]
+
+
+def test_half_of_the_nvlinks_of_one_gpu_or_of_all_are_supposed_inactive() -> None:
+    way, every = supposed("nvlink_below_maximum", healthy(2)[0])
+    halved = [link.protocol.links for link in every.case.cluster.host.links if isinstance(link.protocol, NvlinkLink)]
+    assert halved == [9] * 8
     (fault,) = [fault for fault in FAULTS if fault.name == "nvlink_below_maximum"]
     (finding,) = fault.look(Facts(topology=way.case.cluster.host))
     assert "9 of 18" in finding.says
