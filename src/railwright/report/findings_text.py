@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from railwright.faults.fault import Finding
+from railwright.faults.check import Slowed
+from railwright.faults.fault import Finding, Way
 from railwright.report import wording
+from railwright.units import format_bandwidth
 
 
 def finding_lines(finding: Finding) -> Iterator[str]:
@@ -18,3 +20,29 @@ def finding_lines(finding: Finding) -> Iterator[str]:
         yield f"  seen    {wording.visible(f'{seen.claim} {seen.value} ({seen.seen})')}"
     if finding.remedy:
         yield f"  remedy  {finding.remedy}"
+
+
+_MOST_SLOWED = 5
+_MOST_PATHS = 4
+
+
+def slowed_lines(slows: Sequence[Slowed]) -> Iterator[str]:
+    """What is slowed down most, with what the limits say of it: as it is, and as it would be without the fault."""
+    for one in slows[:_MOST_SLOWED]:
+        rest = len(one.what) - _MOST_PATHS
+        names = ", ".join(one.what[:_MOST_PATHS]) + (f" and {rest} more" if rest > 0 else "")
+        now, best = (format_bandwidth(rate) for rate in (one.with_fault_bytes_per_s, one.without_bytes_per_s))
+        yield f"limit   {wording.visible(names)}: {now}, without this fault {best}"
+    if len(slows) > _MOST_SLOWED:
+        yield f"limit   and {len(slows) - _MOST_SLOWED} other losses: --json prints all"
+
+
+_THERE = {True: "yes", False: "no", None: "not known"}
+
+
+def way_lines(way: Way) -> Iterator[str]:
+    """Whether a way can be gone, and what it takes, line by line."""
+    yield f"{way.way}: {way.verdict}" + (f": {wording.visible(way.because)}" if way.because else "")
+    for one in way.asked:
+        seen = f" ({wording.visible(one.seen)})" if one.seen else ""
+        yield f"  {_THERE[one.there]:<9} {wording.visible(one.what)}{seen}"

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
-from railwright.diagnosis.diagnose import exit_status
-from railwright.errors import EXIT_OK, EXIT_UNJUDGED
+from railwright.diagnosis.slowed import slowed
+from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.faults.check import Check, State, check
-from railwright.faults.fault import Facts
+from railwright.faults.fault import Facts, Fault
+from railwright.faults.known_bad import KnownBad, decode_known_bad, known_bad
 from railwright.faults.registry import FAULTS
 from railwright.launch.context import environment
-from railwright.report.findings_text import finding_lines
+from railwright.report.findings_text import finding_lines, slowed_lines, way_lines
 from railwright.report.records import json_line
+from railwright.topology.sources.root import read_bounded
+from railwright.verbs.audit_fix import audit_fix
+from railwright.verbs.audit_fleet import audit_fleet, audit_hosts
+from railwright.verbs.hosts import the_hosts
 from railwright.verbs.machine import the_machine
 
+_MOST_BAD_BYTES = 2**20
 _TOLD: dict[State, str] = {
     "found": "found",
     "could not look": "could not be looked for",
@@ -24,24 +32,63 @@ _TOLD: dict[State, str] = {
 }
 
 
-def audit(machine: str | None, as_json: bool) -> int:
+def audit(
+    machine: str | None,
+    hosts: str | None,
+    ssh_config: str | None,
+    bad_file: str | None,
+    fix: str | None,
+    how: str | None,
+    as_json: bool,
+    more: tuple[str, ...],
+) -> int:
     """Print what was looked for and what came of it; the exit status."""
+    if fix is not None or how is not None:
+        if fix is None or machine is not None or hosts is not None or bad_file is not None or as_json or more:
+            raise UsageError(
+                "--fix FAULT is for one fault of this machine", hint="give it alone, with --apply, --hold or --undo"
+            )
+        return audit_fix(fix, how or "show")
+    reached = the_hosts(hosts, None, None, ssh_config, None)
+    if reached is not None and (machine is not None or more):
+        raise UsageError("--hosts and --from are two ways to name machines", hint="give one of the two")
+    if reached is not None:
+        return audit_hosts(reached, as_json, _bad(bad_file))
+    if more and machine is None:
+        raise UsageError(f"what {more[0][:60]!r} is for is not said", hint="write --from before the first machine")
+    if machine is not None and more:
+        return audit_fleet((machine, *more), as_json, _bad(bad_file))
     # What is set here says something of this machine only.
     facts = Facts(topology=the_machine(machine), environment=environment() if machine is None else {})
-    checks = [check(fault, facts) for fault in FAULTS if not fault.needs_results or facts.environment]
+    checks = [_checked(fault, facts) for fault in FAULTS if not fault.needs_results or facts.environment]
+    checks += [known_bad(entry, facts.topology) for entry in _bad(bad_file)]
     lines = map(json_line, checks) if as_json else _text(facts.topology.name, checks)
     for line in lines:
         click.echo(line)
     return _status(checks)
 
 
+def _bad(file: str | None) -> tuple[KnownBad, ...]:
+    return decode_known_bad(read_bounded(Path(file), _MOST_BAD_BYTES), file[:200]) if file is not None else ()
+
+
+def _checked(fault: Fault, facts: Facts) -> Check:
+    """What came of looking for a fault; where it was found, what the limits say that it costs."""
+    told = check(fault, facts)
+    if fault.mend is None or not any(one.certainty != "could not look" for one in told.findings):
+        return told
+    return replace(told, slows=slowed(fault.mend, facts.topology))
+
+
 def _status(checks: Sequence[Check]) -> int:
-    """That of the findings; where nothing was found, 3 if something could not be looked at, or nothing applied."""
-    findings = [finding for one in checks for finding in one.findings]
-    if findings:
-        return exit_status((), findings)
+    """1 for what is wrong; else 3 if something could not be looked at, or nothing applied."""
+    certainties = {finding.certainty for one in checks for finding in one.findings}
+    if certainties & {"seen", "likely"}:
+        return EXIT_SLOW
     states = {one.state for one in checks}
-    return EXIT_UNJUDGED if "could not look" in states or "fine" not in states else EXIT_OK
+    # What is only possible may be meant: it is shown, and nothing is wrong.
+    blind = "could not look" in states | certainties
+    return EXIT_UNJUDGED if blind or not states & {"fine", "found"} else EXIT_OK
 
 
 def _text(name: str, checks: Sequence[Check]) -> Iterator[str]:
@@ -63,6 +110,9 @@ def _one_by_one(checks: Sequence[Check]) -> Iterator[str]:
         yield f"  {one.fault}: {one.summary}" + (f" ({one.because})" if one.because else "")
         for finding in one.findings:
             yield from (f"    {line}" for line in finding_lines(finding))
+        yield from (f"      {line}" for line in slowed_lines(one.slows))
+        for way in one.checklist:
+            yield from (f"    {line}" for line in way_lines(way))
 
 
 def _one_line_a_reason(checks: Sequence[Check]) -> Iterator[str]:
