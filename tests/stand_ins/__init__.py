@@ -19,6 +19,7 @@ LIBRARIES = (
     ("nvml.c", "libnvidia-ml.so.1"),
     ("cufile.c", "libcufile.so.0"),
     ("cublas.c", "libcublas.so.13"),
+    ("cusolvermp.c", "libcusolverMp.so.0"),
 )
 FLAGS = ("-std=c11", "-O2", "-g", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-Werror")
 

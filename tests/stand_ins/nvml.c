@@ -4,6 +4,7 @@
  *   LINKS (active NVLinks), REMOTE (switch, gpu, hidden, ones), THROTTLE (reason bits), CLOCK (MHz under load),
  *   POWER_LIMIT (W), MIG, PERSISTENCE, PEER (NVML_P2P_STATUS), FABRIC (state)
  * and for all of them: BUSY (percent of the time), PROCESSES, USED (bytes of memory), HANG, CRASH,
+ *   CLOCK_FILE (where each lock and reset of clocks is written), CLOCK_DENIED (of the last GPU),
  *   LISTS (how many it lists), MUTE (nothing is said of use), OLD (a driver without the newest functions).
  */
 #include <stdint.h>
@@ -69,6 +70,23 @@ int nvmlInitWithFlags(unsigned flags)
     puts("a library may print what it likes");
     return SUCCESS;
 }
+
+static int clocks(const struct gpu *gpu, const char *what, unsigned least, unsigned most)
+{
+    const char *name = getenv("STANDIN_NVML_CLOCK_FILE");
+    FILE *file = name && *name ? fopen(name, "a") : NULL;
+    if (!file || (least && fault(gpu, "CLOCK_DENIED", 0)))
+        return file ? fclose(file), 4 : NOT_SUPPORTED;
+    fprintf(file, "%s %d %u %u\n", what, gpu->index, least, most);
+    return fclose(file), SUCCESS;
+}
+
+int nvmlDeviceSetGpuLockedClocks(struct gpu *gpu, unsigned least, unsigned most)
+{
+    return clocks(gpu, "lock", least, most);
+}
+
+int nvmlDeviceResetGpuLockedClocks(struct gpu *gpu) { return clocks(gpu, "reset", 0, 0); }
 
 int nvmlShutdown(void) { return SUCCESS; }
 

@@ -268,20 +268,28 @@ class DeviceBuffer:
         work = function("rw_cuda_set", c_int, c_void_p, c_uint64, c_int, c_size_t)
         checked("set GPU memory", work(self.device.context, self.address, value, size))
 
+    def copy_from(self, address: int, size_bytes: int, position: int = 0) -> None:
+        """Copy host memory at an address to `position`, and wait for it."""
+        self._copy("write GPU memory", self.address + position, address, size_bytes)
+
+    def copy_to(self, address: int, size_bytes: int, position: int = 0) -> None:
+        """Copy what is from `position` on to host memory at an address, and wait for it."""
+        self._copy("read GPU memory", address, self.address + position, size_bytes)
+
+    def _copy(self, what: str, target: int, source: int, size_bytes: int) -> None:
+        work = function("rw_cuda_copy", c_int, c_void_p, c_uint64, c_uint64, c_size_t)
+        checked(what, work(self.device.context, target, source, size_bytes))
+
     def read(self, size_bytes: int, position: int = 0) -> bytes:
         """The bytes from `position` on, copied to the host: for small things."""
         into = ctypes.create_string_buffer(size_bytes)
-        work = function("rw_cuda_copy", c_int, c_void_p, c_uint64, c_uint64, c_size_t)
-        source = self.address + position
-        checked("read GPU memory", work(self.device.context, ctypes.addressof(into), source, size_bytes))
+        self.copy_to(ctypes.addressof(into), size_bytes, position)
         return into.raw
 
     def write(self, data: bytes, position: int = 0) -> None:
         """Copy bytes of the host to `position`: for small things."""
         kept = ctypes.create_string_buffer(data, len(data))
-        work = function("rw_cuda_copy", c_int, c_void_p, c_uint64, c_uint64, c_size_t)
-        target = self.address + position
-        checked("write GPU memory", work(self.device.context, target, ctypes.addressof(kept), len(data)))
+        self.copy_from(ctypes.addressof(kept), len(data), position)
 
 
 class PinnedBuffer(Buffer):

@@ -6,13 +6,24 @@ import ctypes
 import sys
 from pathlib import Path
 
+_MKL = (
+    *("libmkl_core", "libmkl_intel_lp64", "libmkl_sequential", "libmkl_intel_thread", "libmkl_scalapack_lp64"),
+    *("libmkl_blacs_openmpi_lp64", "libmkl_blacs_intelmpi_lp64"),
+)
 _FOLDERS = {
     "libcudart.so.13": ("nvidia/cu13/lib", "nvidia/cuda_runtime/lib"),
     "libcudart.so.12": ("nvidia/cuda_runtime/lib",),
     "libcufile.so.0": ("nvidia/cu13/lib", "nvidia/cufile/lib"),
     "libcublas.so.13": ("nvidia/cu13/lib", "nvidia/cublas/lib"),
     "libcublas.so.12": ("nvidia/cublas/lib", "nvidia/cu12/lib"),
+    "libcusolverMp.so.0": ("nvidia/cu13/lib",),
     "libnccl.so.2": ("nvidia/nccl/lib", "nvidia/cu13/lib", "nvidia/cu12/lib"),
+    **{
+        f"{name}.so{version}": ("../..",)  # of a site-packages folder: its prefix's own lib
+        for name in _MKL
+        for version in (".2", ".3")
+    },
+    "libiomp5.so": ("../..",),
     "libnixl_capi.so": (".nixl_cu13.mesonpy.libs", ".nixl_cu12.mesonpy.libs"),
 }
 

@@ -1,0 +1,96 @@
+"""HPL's matrix and the check of its solution (`linpack.c`)."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, Structure, byref, c_double, c_int, c_int64, c_uint64, c_void_p
+from typing import TYPE_CHECKING
+
+from railwright.native.library import NativeError, function, loops
+from railwright.native.memory import Buffer
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+PATTERN = "whole numbers: the sum of every row of C against that of A B, exactly"
+
+
+class _Hpl(Structure):
+    """Laid out as `struct rw_hpl` in linpack.c."""
+
+    _fields_ = (
+        ("order", c_int64),
+        ("block", c_int64),
+        ("rows", c_int64),
+        ("columns", c_int64),
+        ("row", c_int64),
+        ("column", c_int64),
+        ("seed", c_uint64),
+    )
+
+
+class Problem:
+    """One rank's part of [A b], in blocks of `block` over `grid` (rows, columns) of ranks, at `place` in it."""
+
+    def __init__(self, order: int, block: int, grid: tuple[int, int], place: tuple[int, int], seed: int) -> None:
+        self._struct = _Hpl(order, block, *grid, *place, seed)
+        self._order = order
+        self._holds_right_side = place[1] == 0
+
+    def generate_columns(self, matrix: Buffer, lead: int, first: int, end: int) -> None:
+        """Write columns `first` up to `end` of A's part, `lead` rows apart, the first at the buffer's begin."""
+        write = function("rw_hpl_matrix", None, POINTER(_Hpl), c_void_p, c_int64, c_int64, c_int64)
+        write(byref(self._struct), matrix.address, lead, first, end)
+
+    def generate_right_side(self, right_side: Buffer) -> None:
+        """Write b's part, which lies on the first column of ranks alone."""
+        if self._holds_right_side:
+            self._right_side(right_side, None, back=False)
+
+    def _right_side(self, held: Buffer, every: ctypes.Array[c_double] | None, *, back: bool) -> None:
+        function("rw_hpl_right_side", None, POINTER(_Hpl), c_void_p, c_void_p, c_int)(
+            byref(self._struct), held.address, every, int(back)
+        )
+
+    def norms(self, comm: Intracomm, solution: Buffer) -> tuple[float, float, float, float]:
+        """The maximum norms of A x - b, of A, of x and of b, where x lies as b did. Collective."""
+        from mpi4py import MPI
+
+        x, product, sums = ((c_double * self._order)() for _ in range(3))
+        if self._holds_right_side:
+            self._right_side(solution, x, back=True)
+        comm.Allreduce(MPI.IN_PLACE, [x, MPI.DOUBLE])
+        multiply = function("rw_hpl_multiply", None, POINTER(_Hpl), c_void_p, c_void_p, c_void_p)
+        multiply(byref(self._struct), x, product, sums)
+        for vector in (product, sums):
+            comm.Allreduce(MPI.IN_PLACE, [vector, MPI.DOUBLE])
+        found = (c_double * 4)()
+        norms = function("rw_hpl_norms", None, POINTER(_Hpl), *[c_void_p] * 3, POINTER(c_double))
+        norms(byref(self._struct), x, product, sums, found)
+        return found[0], found[1], found[2], found[3]
+
+
+def write_integers(buffer: Buffer, count: int, seed: int) -> None:
+    """So many whole numbers as doubles, for a product that can be checked exactly."""
+    function("rw_hpl_integers", None, c_void_p, c_int64, c_uint64)(buffer.address, count, seed)
+
+
+def wrong_rows(order: int, a: Buffer, b: Buffer, product: Buffer) -> int:
+    """How many rows of the product of two square matrices are wrong by their sums. Raises NativeError."""
+    count = function("rw_hpl_wrong_rows", c_int64, c_int64, *[c_void_p] * 3)
+    wrong = int(count(order, a.address, b.address, product.address))
+    if wrong < 0:
+        raise NativeError("check of dgemm", wrong)
+    return wrong
+
+
+def progress_address() -> int:
+    """What MKL calls as it goes on."""
+    address = ctypes.cast(loops().rw_hpl_progress, c_void_p).value
+    assert address is not None
+    return address
+
+
+def columns_done(*, reset: bool = False) -> int:
+    """How many columns MKL has said are done since the last reset; 0 where it says nothing."""
+    return int(function("rw_hpl_columns_done", c_int, c_int)(int(reset)))
