@@ -1,0 +1,215 @@
+"""High-Performance Linpack on CPUs: HPL's problem and residual, solved by ScaLAPACK; and dgemm by the same ranks.
+
+Timed as HPL times (HPL_pdtest.c): the factorisation and both substitutions, the slowest rank, without generation and
+check. dgemm runs on all ranks at once before it, so that it has the same cores, clocks and library.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from railwright.benchmarks.benchmark import Benchmark, Program
+from railwright.benchmarks.host_name import host_name
+from railwright.benchmarks.job import Case
+from railwright.benchmarks.linpack import layout, named, options, problem
+from railwright.benchmarks.linpack.options import HplJob, HplOptions, HplRank, Point
+from railwright.benchmarks.linpack.progress import told
+from railwright.benchmarks.linpack.records import Multiplied, product_case, product_record, solution_record
+from railwright.benchmarks.record import waived
+from railwright.benchmarks.together import Unavailable, on_all
+from railwright.errors import CannotJudge
+from railwright.native import linpack, mpi
+from railwright.native.memory import Buffer
+from railwright.native.scalapack import DistributedGrid, Scalapack, Solved
+from railwright.results.bounds import Declaration, MatrixProducts, Nothing
+from railwright.results.records import Result
+from railwright.topology.cpu_list import format_cpu_list
+from railwright.topology.devices import Scalar
+from railwright.topology.sources.available_memory import available_memory_bytes, resident_bytes
+from railwright.units import format_size
+
+_METHOD = (
+    "HPL 2.3: its matrix, residual and count of operations; factorisation and substitution timed together, the slowest "
+    "rank, without generation and check"
+)
+_WARM_UP = 1
+_SAMPLES = 5
+
+
+def _run(rank: HplRank) -> Iterator[Result]:
+    """Dgemm and one solution; yields from rank 0 alone."""
+    job = rank.job
+    comm = rank.comm
+    os.environ |= job.launch.environment  # a launcher does not pass these on to other hosts; libraries read them later
+    cpus = _widen(job, comm.rank)
+    rank.step("load ScaLAPACK")
+    try:
+        mpich_abi = mpi.has_mpich_abi()
+        library = on_all(rank, lambda: Scalapack(job.options.library, job.case.threads, mpich_abi=mpich_abi))
+        on_all(rank, lambda: _refuse_full_host(rank))
+    except Unavailable as error:
+        if comm.rank == 0:
+            yield waived(_blank(rank, job.case), error.message)
+        return
+    kept: dict[str, Scalar] = {
+        "library": library.version,
+        "mpi": mpi.library_version(),
+        "thread_level": mpi.thread_level(),
+        "cpus": format_cpu_list(cpus),
+        "functional": options.is_functional(job),
+    }
+    product = _multiply(rank, library, kept)
+    if product is not None:
+        yield product
+    solution = _solve(rank, library, kept)
+    if solution is not None:
+        yield solution
+
+
+def _widen(job: HplJob, rank: int) -> tuple[int, ...]:
+    """Let this process use its share of the CPUs: a thread of the library inherits them."""
+    ranks = job.ranks_on_cpus
+    cpus = layout.cpus_of(job.machine, rank % ranks, ranks)
+    os.sched_setaffinity(0, cpus)
+    return cpus
+
+
+def _refuse_full_host(rank: HplRank) -> bool:
+    """Raises CannotJudge where this rank's host has not the memory that the plan found on the first one."""
+    job, free = rank.job, available_memory_bytes()
+    case, team = job.case, problem.Team(job.ranks_on_cpus, job.case.threads)
+    need = problem.memory_of(case.n, case.nb, case.grid, rank.index, case.threads).total * team.ranks
+    if free is not None and need > free + team.ranks * problem.RANK_BYTES:  # which these processes have taken already
+        fits = problem.largest_order(layout.FILL.value * free, case.nb, case.grid, team)
+        lack = f"{host_name()} has {format_size(free)} of free memory, N = {case.n} needs {format_size(need)}"
+        raise CannotJudge(f"{lack}: N = {fits} would fit")
+    return True
+
+
+def _multiply(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Result | None:
+    """Dgemm on all ranks at once; the record on rank 0. Collective."""
+    comm = rank.comm
+    order = options.product_order(rank.job.case)
+    rank.step(f"hpl dgemm {order}")
+    size, seconds = problem.DOUBLE_BYTES * order**2, []
+    with Buffer(size) as a, Buffer(size) as b, Buffer(size) as product:
+        linpack.write_integers(a, order**2, 2 * comm.rank)
+        linpack.write_integers(b, order**2, 2 * comm.rank + 1)
+        start, start_cpu = time.perf_counter(), time.process_time()
+        for _ in range(_WARM_UP + _SAMPLES):
+            comm.Barrier()
+            seconds.append(library.multiply(order, a, b, product))
+        cpu_share = (time.process_time() - start_cpu) / ((time.perf_counter() - start) * options.cpus_of_rank(rank.job))
+        wrong = linpack.wrong_rows(order, a, b, product)
+    multiplied = Multiplied(seconds[_WARM_UP:], wrong, host_name())
+    ranks, shares = comm.gather(multiplied), comm.gather(cpu_share)
+    if ranks is None or shares is None:
+        return None
+    settings = kept | {"warm_up": _WARM_UP, "cpu_share": round(min(shares), 3)}
+    return product_record(_blank(rank, product_case(rank.job.case)), order, settings, ranks)
+
+
+class _Seen(NamedTuple):
+    """What one rank saw of a solution."""
+
+    solved: Solved
+    peak_bytes: int
+    process_bytes: int
+    """Before the matrix."""
+    named_bytes: int
+    """Of the matrix and the work space: what `problem.Memory` names."""
+
+
+def _solve(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Result | None:
+    """One solution and its residual; the record on rank 0. Collective."""
+    comm, case = rank.comm, rank.job.case
+    alone = rank.job.ranks == 1 and not rank.job.options.names_blocks and library.has_lapack
+    if alone:
+        needs = problem.memory_alone(case.n, case.threads)
+    else:
+        needs = problem.memory_of(case.n, case.nb, case.grid, comm.rank, case.threads)
+    process = resident_bytes()
+    part = linpack.Problem(case.n, case.nb, case.grid, case.grid.place(comm.rank), problem.SEED)
+    lead = needs.right_side // problem.DOUBLE_BYTES
+    with (
+        Buffer(max(needs.matrix, problem.DOUBLE_BYTES)) as matrix,
+        Buffer(needs.right_side) as right_side,
+        Buffer(needs.pivots) as pivots,
+    ):
+        rank.step(f"hpl N {case.n}: generate")
+        part.generate_columns(matrix, lead, 0, case.grid.columns_on(comm.rank, case.n, case.nb))
+        part.generate_right_side(right_side)
+        rank.step(f"hpl N {case.n}: solve on {case.grid} ranks in blocks of {case.nb}")
+        with told(rank, case.n):
+            if alone:
+                solved = library.solve(case.n, matrix, right_side, pivots)
+            else:
+                with DistributedGrid(library, case.p, case.q) as grid:
+                    solved = grid.solve(comm, case.n, case.nb, lead, matrix, right_side, pivots)
+        rank.step(f"hpl N {case.n}: residual")
+        is_checked = rank.job.options.threshold > 0 and not solved.singular_at
+        norms = problem.Norms(*part.norms(comm, right_side)) if is_checked else None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    everyone = comm.gather(_Seen(solved, peak, process, needs.named))
+    return (
+        None
+        if everyone is None
+        else _result(rank, kept | {"solver": "dgetrf" if alone else "pdgetrf"}, everyone, norms)
+    )
+
+
+def _result(rank: HplRank, kept: dict[str, Scalar], seen: list[_Seen], norms: problem.Norms | None) -> Result:
+    case = rank.job.case
+    most_s = options.cpus_of_rank(rank.job)
+    settings = kept | {
+        "peak_bytes": sum(one.peak_bytes for one in seen),
+        "process_bytes": sum(one.process_bytes for one in seen),
+        "named_bytes": sum(one.named_bytes for one in seen),
+        "cpu_share": round(min(one.solved.cpu_s / (one.solved.seconds * most_s) for one in seen), 3),
+    }
+    blank = replace(_blank(rank, case), settings=settings)
+    seconds = max(one.solved.seconds for one in seen)
+    return solution_record(blank, case.n, seconds, seen[0].solved.singular_at, norms, rank.job.options.threshold)
+
+
+def _blank(rank: HplRank, case: Case) -> Result:
+    job = rank.job
+    return BENCHMARK.blank(options.path(job), case, ranks=job.ranks, hosts=max(1, len(job.hosts)), launch=job.round)
+
+
+def _program(job: HplJob) -> Program | None:
+    """The xhpl that the user named."""
+    path = job.options.program
+    blank = BENCHMARK.blank(options.path(job), job.case, ranks=job.ranks)
+    return named.program(path, job.case, job.options.threshold, blank) if path else None
+
+
+BENCHMARK = Benchmark(
+    name="hpl",
+    summary="High-Performance Linpack on CPUs by ScaLAPACK, and dgemm by the same ranks",
+    method=_METHOD,
+    results=(
+        Declaration(
+            "flop_per_s",
+            Nothing(why="no document gives the clock of these cores under such a load"),
+            when={"part": ("dgemm",)},
+            supplies="dgemm",
+            is_reference=True,
+        ),
+        Declaration("flop_per_s", MatrixProducts()),
+    ),
+    options=HplOptions,
+    case=Point,
+    launches=options.launches,
+    plan=options.plan,
+    run=_run,
+    program=_program,
+    spans_hosts=True,
+    alone_on_a_host=True,
+)

@@ -1,0 +1,140 @@
+"""HPL.dat, the input file of HPL: read for its problem, grids and threshold, and written for a program that needs it.
+
+Lines count by their place, 31 of them in HPL 2.x: values stand first, words follow. What only HPL's own algorithm
+knows (lines 14 to 31: panel factorisation, broadcast, look-ahead) is not read. HPL 1.0 has no line for the mapping.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from railwright.benchmarks.linpack.problem import MOST_ROWS, THRESHOLD, Grid
+from railwright.errors import UsageError
+
+MOST_BYTES = 64 * 1024
+MOST_VALUES = 20
+"""HPL_MAX_PARAM."""
+MOST_BLOCK = 4096
+MOST_RANKS = 2**20
+
+
+class HplDat(NamedTuple):
+    """What a file asks for: every N with every NB on every grid."""
+
+    orders: tuple[int, ...]
+    blocks: tuple[int, ...]
+    grids: tuple[Grid, ...]
+    threshold: float = THRESHOLD.value
+    """0 and less: the solution is not checked."""
+
+
+def read(text: str) -> HplDat:
+    """Raises UsageError, naming the line, for what HPL itself would refuse."""
+    if len(text) > MOST_BYTES:
+        raise UsageError(f"an HPL.dat of {len(text)} characters", hint=f"HPL's own has 31 lines; at most {MOST_BYTES}")
+    lines = text.splitlines()
+    orders = _list(lines, 5, "N", MOST_ROWS)
+    blocks = _list(lines, 7, "NB", MOST_BLOCK)
+    has_mapping = len(lines) > 8 and _is_mapping(lines[8])
+    if has_mapping and lines[8].split()[0] == "1":
+        raise _refused(9, "a column-major mapping of the ranks is not what they are laid out by here")
+    place = 10 if has_mapping else 9
+    rows = _list(lines, place, "P", MOST_RANKS)
+    columns = _list(lines, place + 2, "Q", MOST_RANKS, count=len(rows))
+    threshold = _number(lines, place + 3)
+    return HplDat(orders, blocks, tuple(Grid(*one) for one in zip(rows, columns, strict=True)), threshold)
+
+
+def write(asked: HplDat) -> str:
+    """The whole file as HPL 2.3 reads it; what only its algorithm knows is as in the file that comes with it."""
+    rows, columns = zip(*asked.grids, strict=True)
+    settled = (
+        ("HPLinpack benchmark input file", ""),
+        ("written by railwright", ""),
+        ("HPL.out", "output file name (if any)"),
+        ("6", "device out (6=stdout,7=stderr,file)"),
+        (str(len(asked.orders)), "# of problems sizes (N)"),
+        (_joined(asked.orders), "Ns"),
+        (str(len(asked.blocks)), "# of NBs"),
+        (_joined(asked.blocks), "NBs"),
+        ("0", "PMAP process mapping (0=Row-,1=Column-major)"),
+        (str(len(asked.grids)), "# of process grids (P x Q)"),
+        (_joined(rows), "Ps"),
+        (_joined(columns), "Qs"),
+        (f"{asked.threshold:g}", "threshold"),
+        *_ALGORITHM,
+    )
+    return "".join(f"{value:<12} {words}".rstrip() + "\n" for value, words in settled)
+
+
+# One variant: recursive right-looking panels, one-ring broadcast, the next panel one step ahead.
+_ALGORITHM = (
+    ("1", "# of panel fact"),
+    ("2", "PFACTs (0=left, 1=Crout, 2=Right)"),
+    ("1", "# of recursive stopping criterium"),
+    ("4", "NBMINs (>= 1)"),
+    ("1", "# of panels in recursion"),
+    ("2", "NDIVs"),
+    ("1", "# of recursive panel fact."),
+    ("1", "RFACTs (0=left, 1=Crout, 2=Right)"),
+    ("1", "# of broadcast"),
+    ("1", "BCASTs (0=1rg,1=1rM,2=2rg,3=2rM,4=Lng,5=LnM)"),
+    ("1", "# of lookahead depth"),
+    ("1", "DEPTHs (>=0)"),
+    ("2", "SWAP (0=bin-exch,1=long,2=mix)"),
+    ("64", "swapping threshold"),
+    ("0", "L1 in (0=transposed,1=no-transposed) form"),
+    ("0", "U  in (0=transposed,1=no-transposed) form"),
+    ("1", "Equilibration (0=no,1=yes)"),
+    ("8", "memory alignment in double (> 0)"),
+)
+
+
+def _joined(values: tuple[int, ...]) -> str:
+    return " ".join(map(str, values))
+
+
+def _is_mapping(line: str) -> bool:
+    """Whether line 9 is that of the process mapping: a 0 or 1 whose words say so."""
+    return line.split()[:1] in (["0"], ["1"]) and "map" in line.lower()
+
+
+def _list(lines: list[str], place: int, name: str, most: int, count: int | None = None) -> tuple[int, ...]:
+    """The values of the line after `place`, as many as that line says; with a count, of the line `place` itself."""
+    if count is None:
+        what = f"number of {name}s"
+        count = _whole(place, f"the {what}", _words(lines, place, what)[0], MOST_VALUES)
+        place += 1
+    words = _words(lines, place, f"{name}s")
+    if len(words) < count:
+        raise _refused(place, f"{len(words)} values where {count} {name}s were announced")
+    return tuple(_whole(place, name, word, most) for word in words[:count])
+
+
+def _words(lines: list[str], place: int, what: str) -> list[str]:
+    words = lines[place - 1].split() if place <= len(lines) else []
+    if not words:
+        raise _refused(place, f"the {what} should stand here, and nothing does")
+    return words
+
+
+def _whole(place: int, what: str, word: str, most: int) -> int:
+    whole = word.isascii() and word.isdecimal() and len(word) <= len(str(most))
+    if not whole or not 1 <= int(word) <= most:
+        raise _refused(place, f"{what} {word[:40]!r} is not a whole number from 1 to {most}")
+    return int(word)
+
+
+def _number(lines: list[str], place: int) -> float:
+    word = _words(lines, place, "threshold")[0]
+    try:
+        value = float(word)
+    except ValueError:
+        value = float("nan")
+    if not abs(value) < float("inf"):
+        raise _refused(place, f"the threshold {word[:40]!r} is not a number")
+    return value
+
+
+def _refused(place: int, why: str) -> UsageError:
+    return UsageError(f"HPL.dat line {place}: {why}", hint="give a file with the 31 lines of HPL 2.x")

@@ -1,0 +1,110 @@
+"""How Linpack is laid over a machine: ranks and threads by its NUMA nodes, the grid, the block, and the largest N."""
+
+from __future__ import annotations
+
+import math
+
+from railwright.benchmarks.job import Machine, cpus_by_node
+from railwright.benchmarks.linpack.problem import Grid, Team, largest_order, memory_on_host
+from railwright.errors import UsageError
+from railwright.limits.limit import Constant, Source
+from railwright.topology.devices import Topology
+from railwright.units import format_size
+
+_FAQ = Source("HPL frequently asked questions", "netlib.org/benchmark/hpl/faqs.html")
+FILL = Constant(0.8, "of the memory in the matrix, where nothing else was said", _FAQ)
+BLOCK = Constant(192, "rows of a block, where nothing else was said; good ones are between 32 and 256", _FAQ)
+_MOST_GRIDS_SHOWN = 4
+
+
+def team_of(machine: Machine, ranks: int, threads: int) -> Team:
+    """Ranks of one host and threads of each; 0 stands for what was not asked for.
+
+    One rank for each NUMA node whose CPUs may be used, with a thread for each of its cores, so that no thread writes to
+    another node's memory. Raises UsageError for more threads than CPUs.
+    """
+    nodes, cpus = cpus_by_node(machine), len(machine.cpus)
+    cores = cores_of(machine)
+    sharing = max(1, len(machine.hosts)) if machine.hosts_share_cpus else 1
+    if machine.hosts:
+        ranks = machine.ranks_per_host
+    ranks = ranks or (max(1, cores // threads) if threads else max(1, min(len(nodes), cores)))
+    threads = threads or max(1, cores // (ranks * sharing))
+    if not machine.hosts_share_cpus and ranks * threads > cpus:
+        asked = f"{ranks} ranks with {threads} threads each"
+        raise UsageError(f"{asked} need {ranks * threads} CPUs, and {cpus} may be used",
+                         hint=f"give -o threads={max(1, cores // ranks)}, or fewer ranks")  # fmt: skip
+    return Team(ranks, threads)
+
+
+def cores_of(machine: Machine) -> int:
+    """Cores that may be used: of the CPUs that are two threads of one core only one counts."""
+    cores = 0
+    for node, cpus in cpus_by_node(machine).items():
+        all_cores = next((cpu.facts.get("cores") for cpu in machine.topology.of_kind("cpu") if cpu.numa == node), None)
+        cores += min(len(cpus), all_cores) if isinstance(all_cores, int) and all_cores else len(cpus)
+    return max(1, cores)
+
+
+def cpus_of(machine: Machine, place: int, ranks: int) -> tuple[int, ...]:
+    """The CPUs of one of a host's ranks: as many for each, those of one NUMA node together."""
+    cpus = machine.cpus
+    if ranks >= len(cpus):
+        return (cpus[place % len(cpus)],)
+    return cpus[place * len(cpus) // ranks : (place + 1) * len(cpus) // ranks]
+
+
+def grids_of(ranks: int) -> list[Grid]:
+    """Every grid of so many ranks, the flattest first: 1x4, 2x2, 4x1."""
+    return [Grid(rows, ranks // rows) for rows in range(1, ranks + 1) if ranks % rows == 0]
+
+
+def best_grid(ranks: int) -> Grid:
+    """The grid nearest to a square that has no more rows than columns, as HPL's authors advise."""
+    rows = next(rows for rows in range(math.isqrt(ranks), 0, -1) if ranks % rows == 0)
+    return Grid(rows, ranks // rows)
+
+
+def refuse_other_grid(grid: Grid, ranks: int) -> None:
+    """Raises UsageError for a grid that is not of exactly so many ranks, and offers those that are."""
+    if grid.ranks == ranks:
+        return
+    near = sorted(grids_of(ranks), key=lambda one: abs(one.rows - one.columns))[:_MOST_GRIDS_SHOWN]
+    fitting = ", ".join(str(one) for one in sorted(near))
+    raise UsageError(f"a grid of {grid} needs {grid.ranks} ranks, and there are {ranks}",
+                     hint=f"give -o grid={fitting.replace(', ', ' or ')}, or other ranks")  # fmt: skip
+
+
+def order_that_fits(available_bytes: int, fill: float, block: int, grid: Grid, team: Team) -> int:
+    """The N that fills the share `fill` of the memory. Raises UsageError where not one block fits."""
+    order = largest_order(fill * available_bytes, block, grid, team)
+    if not order:
+        least = memory_on_host(block, block, grid, team)
+        raise UsageError(
+            f"{team.ranks} ranks need {format_size(least)} before any matrix, {format_size(available_bytes)} are "
+            f"free, of which {fill:.0%} may be used".replace("%", " %"),
+            hint="give fewer ranks with more threads each",
+        )
+    return order
+
+
+def grown_order(alone: int, hosts: int, block: int) -> int:
+    """The N with as much of the matrix a host as one has alone, in whole blocks."""
+    return alone if hosts == 1 else max(1, round(alone * math.sqrt(hosts) / block)) * block
+
+
+def refuse_too_large(order: int, available_bytes: int, block: int, grid: Grid, team: Team) -> None:
+    """Raises UsageError for an N whose ranks need more memory than a host has free, and offers one that fits."""
+    need = memory_on_host(order, block, grid, team)
+    if need <= available_bytes:
+        return
+    fits = largest_order(FILL.value * available_bytes, block, grid, team)
+    reason = f"N = {order} needs {format_size(need)} of memory on a host, {format_size(available_bytes)} are free"
+    raise UsageError(reason, hint=f"N = {fits} would fit" if fits else "give fewer ranks with more threads each")
+
+
+def memory_bytes_of(topology: Topology) -> int | None:
+    """All memory that the topology shows; None where it shows none."""
+    sizes = [device.facts.get("size_bytes") for device in topology.of_kind("memory")]
+    known = [size for size in sizes if isinstance(size, int)]
+    return sum(known) if known else None

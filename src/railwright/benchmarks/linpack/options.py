@@ -1,0 +1,312 @@
+"""What `hpl` can be asked for, and what follows before anything runs: its launches, their memory and their time."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from railwright.benchmarks.benchmark import Plan, Rank
+from railwright.benchmarks.job import Case, Job, Launch, Machine
+from railwright.benchmarks.linpack import hpl_dat, layout
+from railwright.benchmarks.linpack.named import parse_program
+from railwright.benchmarks.linpack.problem import (
+    DOUBLE_BYTES,
+    MOST_ROWS,
+    RANK_BYTES,
+    THRESHOLD,
+    Grid,
+    Team,
+    memory_on_host,
+    operations,
+)
+from railwright.benchmarks.options import Options, option, whole_number, whole_numbers
+from railwright.errors import UsageError
+from railwright.limits.limit import Constant
+from railwright.results.host_list import format_hosts
+from railwright.topology.sources.available_memory import available_memory_bytes
+
+AUTO = "auto"
+_MOST_THREADS = 1024
+_MOST_LAUNCHES = 64
+
+# For the plan, on the slow side: a core with AVX2 that shares its memory, and a library that loads.
+_ESTIMATE_FLOP_PER_S = 10e9
+_ESTIMATE_START_S = 5.0
+_ESTIMATE_GENERATED_PER_S = 0.2e9
+_ESTIMATE_PRODUCTS_S = 20.0
+_LEAST_PRODUCT, _MOST_PRODUCT = 2048, 8192
+
+
+def _whole_numbers_or_auto(most: int, most_values: int) -> Callable[[str], tuple[int, ...]]:
+    """A parser of whole numbers, none for `auto`."""
+    several = whole_numbers(most, most_values)
+
+    def parse(text: str) -> tuple[int, ...]:
+        return () if text == AUTO else several(text)
+
+    return parse
+
+
+def _one_or_auto(text: str) -> int:
+    """A whole number, 0 for `auto`. Raises UsageError."""
+    return 0 if text == AUTO else whole_number(_MOST_THREADS)(text)
+
+
+def _grids(text: str) -> tuple[Grid, ...]:
+    """`2x4,1x8`; none for `auto`. Raises UsageError."""
+    if text == AUTO:
+        return ()
+    found = []
+    for part in text.split(",")[: hpl_dat.MOST_VALUES + 1]:
+        rows, cross, columns = part.strip().lower().partition("x")
+        if not cross:
+            raise UsageError(f"not a grid: {part[:40]!r}", hint="write rows x columns of ranks, like 2x4")
+        number = whole_number(hpl_dat.MOST_RANKS)
+        found.append(Grid(number(rows.strip()), number(columns.strip())))
+    if len(found) > hpl_dat.MOST_VALUES:
+        raise UsageError(f"more than {hpl_dat.MOST_VALUES} grids")
+    return tuple(dict.fromkeys(found))
+
+
+def order_option(fills: str) -> tuple[int, ...]:
+    """The option N; `auto` fills what is named."""
+    found: tuple[int, ...] = option(
+        AUTO, f"{AUTO} (fills {fills}), or rows of the matrix", _whole_numbers_or_auto(MOST_ROWS, 20)
+    )
+    return found
+
+
+def block_option(usual: Constant) -> tuple[int, ...]:
+    """The option NB, and what it is where nothing is said."""
+    found: tuple[int, ...] = option(
+        AUTO, f"{AUTO} ({usual.value:g}), or rows of a block", _whole_numbers_or_auto(hpl_dat.MOST_BLOCK, 20)
+    )
+    return found
+
+
+def grid_option(members: str) -> tuple[Grid, ...]:
+    """The option P x Q of ranks or GPUs."""
+    found: tuple[Grid, ...] = option(AUTO, f"{AUTO} (near a square), or rows x columns of {members}, like 2x4", _grids)
+    return found
+
+
+def _dat(text: str) -> hpl_dat.HplDat | None:
+    """What an HPL.dat asks for; None without one. Raises UsageError."""
+    if not text:
+        return None
+    try:
+        with Path(text).open("rb") as file:
+            raw = file.read(hpl_dat.MOST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{text[:200]!r} cannot be read: {error.strerror}") from error
+    return hpl_dat.read(raw.decode("utf-8", "replace"))
+
+
+def _library(text: str) -> str:
+    """The path of a library, empty for `auto`. Raises UsageError for a bare name, which many libraries may have."""
+    if text == AUTO:
+        return ""
+    if "/" not in text:
+        raise UsageError(f"not a path: {text[:80]!r}", hint="give the path of a ScaLAPACK, or auto")
+    return text
+
+
+def parse_percent(text: str) -> float:
+    """A share of the memory, of 1. Raises UsageError."""
+    return whole_number(95)(text) / 100
+
+
+class HplOptions(Options, frozen=True):
+    """What Linpack is asked for."""
+
+    n: tuple[int, ...] = order_option("the memory")
+    nb: tuple[int, ...] = block_option(layout.BLOCK)
+    grid: tuple[Grid, ...] = grid_option("ranks")
+    ranks: int = option(AUTO, f"{AUTO} (one for each NUMA node), or processes of this host", _one_or_auto)
+    threads: int = option(AUTO, f"{AUTO} (all cores), or threads of each process", _one_or_auto)
+    fill: float = option(
+        f"{100 * layout.FILL.value:.0f}", "percent of the free memory that N = auto fills", parse_percent
+    )
+    library: str = option(AUTO, f"{AUTO} (MKL), or the path of a ScaLAPACK for this MPI", _library)
+    """Empty: MKL's."""
+    program: str = option("", "the path of an xhpl to run instead, on this host", parse_program)
+    dat: hpl_dat.HplDat | None = option("", "an HPL.dat, whose N, NB, P, Q and threshold count instead", _dat)
+
+    @property
+    def threshold(self) -> float:
+        """The scaled residual from which a solution does not count."""
+        return self.dat.threshold if self.dat else THRESHOLD.value
+
+    @property
+    def names_blocks(self) -> bool:
+        """Whether NB was given: one process without it leaves blocks to LAPACK."""
+        return bool(self.nb or self.dat)
+
+    def points(self, ranks: int, sharing: Team) -> Iterator[tuple[int, int, Grid]]:
+        """Every (N, NB, grid) that was asked for. Raises UsageError for what does not fit."""
+        orders, blocks, grids = (
+            (self.dat.orders, self.dat.blocks, self.dat.grids) if self.dat else (self.n, self.nb, self.grid)
+        )
+        free = available_memory_bytes()
+        for block, grid in itertools.product(blocks or (int(layout.BLOCK.value),), grids or (layout.best_grid(ranks),)):
+            layout.refuse_other_grid(grid, ranks)
+            if not orders and free is None:
+                raise UsageError("how much memory is free cannot be read here", hint="give -o n=")
+            found = orders or (layout.order_that_fits(free or 0, self.fill, block, grid, sharing),)
+            for order in found:
+                if free is not None:
+                    layout.refuse_too_large(order, free, block, grid, sharing)
+                yield order, block, grid
+
+    def grown(self, machine: Machine, team: Team) -> tuple[int, int, Grid]:
+        """(N, NB, grid) of a group that grows, with as much a host as one has alone. Raises UsageError."""
+        if self.dat or self.grid or max(len(self.n), len(self.nb)) > 1:
+            raise UsageError("groups that grow have one N and NB, and a grid of their own",
+                             hint="give one -o n= of a single host and one -o nb=; no grid, no dat")  # fmt: skip
+        block, free = self.nb[0] if self.nb else int(layout.BLOCK.value), available_memory_bytes()
+        hosts, all_ranks = len(machine.hosts), Team(team.ranks * machine.grows_to, team.threads)
+        sharing = all_ranks if machine.hosts_share_cpus else team
+        if self.n:
+            alone = self.n[0]
+        elif free is None:
+            raise UsageError("how much memory is free cannot be read here", hint="give -o n=")
+        else:
+            grid = layout.best_grid(sharing.ranks)
+            alone = layout.order_that_fits(free, self.fill, block, grid, sharing)
+            alone = int(alone / math.sqrt(sharing.ranks / team.ranks)) // block * block
+        order, grid = layout.grown_order(alone, hosts, block), layout.best_grid(team.ranks * hosts)
+        if free is not None:
+            layout.refuse_too_large(order, free, block, grid, _sharing(machine, team))
+        return order, block, grid
+
+
+class Point(Case, frozen=True, kw_only=True):
+    """One solution: N rows in blocks of NB, over P x Q ranks of so many threads."""
+
+    n: int
+    nb: int
+    p: int
+    q: int
+    threads: int = 0
+    """Of each process; 0: it works with a GPU."""
+    host: str = ""
+    """The host that is measured by itself."""
+    hosts: str = ""
+    """The hosts of a group that two others are merged to."""
+    first: int = 0
+    """How many of them are the first one's."""
+
+    @property
+    def grid(self) -> Grid:
+        """The ranks' rows and columns."""
+        return Grid(self.p, self.q)
+
+
+HplJob = Job[HplOptions, Point]
+HplRank = Rank[HplOptions, Point]
+
+
+def launches(options: HplOptions, machine: Machine) -> tuple[Launch[Point], ...]:
+    """One for each N, NB and grid, so that each begins with empty memory. Raises UsageError for what does not fit."""
+    ranks = options.ranks
+    if not ranks and not machine.hosts and (grids := options.dat.grids if options.dat else options.grid):
+        ranks = grids[0].ranks
+    team = layout.team_of(machine, ranks, options.threads)
+    total = team.ranks * max(1, len(machine.hosts))
+    if machine.hosts and options.ranks and options.ranks != team.ranks:
+        raise UsageError(f"hpl is to have {options.ranks} ranks on a host, and {team.ranks} are started on each",
+                         hint=f"give --ranks-per-host {options.ranks}")  # fmt: skip
+    if options.program and machine.hosts:
+        raise UsageError("a named xhpl is started on this host alone",
+                         hint="start it by your own launcher, and give its output to railwright explain")  # fmt: skip
+    points = _points(options, machine, team, total)
+    host = machine.hosts[0] if len(machine.hosts) == 1 else ""
+    group = format_hosts(machine.hosts) if machine.first_hosts else ""
+    return tuple(
+        Launch(
+            case=Point(
+                n=order,
+                nb=block,
+                p=grid.rows,
+                q=grid.columns,
+                threads=team.threads,
+                host=host,
+                hosts=group,
+                first=machine.first_hosts,
+            ),
+            environment=_environment(team.threads),
+            ranks=total,
+        )
+        for order, block, grid in points
+    )
+
+
+def _points(options: HplOptions, machine: Machine, team: Team, total: int) -> list[tuple[int, int, Grid]]:
+    """Every (N, NB, grid). Raises UsageError for what does not fit, and for too many."""
+    if machine.grows_to:
+        return [options.grown(machine, team)]
+    points = list(itertools.islice(options.points(total, _sharing(machine, team)), _MOST_LAUNCHES + 1))
+    if len(points) > _MOST_LAUNCHES:
+        raise UsageError(f"more than {_MOST_LAUNCHES} combinations of N, NB and grid", hint="give fewer of each")
+    return points
+
+
+def _sharing(machine: Machine, team: Team) -> Team:
+    """The ranks that share a host's memory: all of them where the hosts are namespaces of one machine."""
+    sharing = machine.hosts and machine.hosts_share_cpus
+    return Team(team.ranks * len(machine.hosts), team.threads) if sharing else team
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """As many threads as planned, whatever the user's shell says: they are part of the record."""
+    return {name: str(threads) for name in ("MKL_NUM_THREADS", "OMP_NUM_THREADS")} | {"MKL_DYNAMIC": "FALSE"}
+
+
+def is_functional(job: HplJob) -> bool:
+    """Whether threads share cores, so that the run shows that it works and not how fast."""
+    held = job.machine.host_cpus
+    if held is not None and held * len(job.hosts) <= len(job.cpus):
+        return False  # each host has a part of the cores that no other one takes
+    return job.ranks_on_cpus * job.case.threads > len(job.cpus)
+
+
+def cpus_of_rank(job: HplJob) -> float:
+    """The CPU time a second that a rank can have at most."""
+    held = job.machine.host_cpus
+    return job.case.threads if held is None else min(job.case.threads, held * len(job.hosts) / job.ranks)
+
+
+def product_order(case: Point) -> int:
+    """The order of the matrices of dgemm: as long for each thread whatever their number, and no larger than N."""
+    grown = int(_LEAST_PRODUCT * math.pow(case.threads, 1 / 3)) // 64 * 64
+    return min(grown, _MOST_PRODUCT, case.n)
+
+
+def path(job: HplJob) -> str:
+    """From the memory of rank 0 to that of the last."""
+    return f"{job.memory_of(0)}>{job.memory_of(job.ranks - 1)}"
+
+
+def plan(job: HplJob) -> Plan:
+    """The time of one solution with its dgemm, and the memory of a host."""
+    case = job.case
+    threads = case.threads * job.ranks
+    solve_s = operations(case.n) / (_ESTIMATE_FLOP_PER_S * threads)
+    generate_s = 2 * case.n**2 / (_ESTIMATE_GENERATED_PER_S * job.ranks)
+    sharing = _sharing(job.machine, Team(job.ranks // max(1, len(job.hosts)), case.threads))
+    return Plan(
+        path=path(job),
+        seconds=_ESTIMATE_START_S + _ESTIMATE_PRODUCTS_S + generate_s + solve_s,
+        memory_bytes=max(
+            memory_on_host(case.n, case.nb, case.grid, sharing),
+            sharing.ranks * (RANK_BYTES + 3 * DOUBLE_BYTES * product_order(case) ** 2),
+        ),
+        moved_bytes=_panels_bytes(case),
+    )
+
+
+def _panels_bytes(case: Point) -> int:
+    """What the ranks send at least: each panel to the other columns, each row block to the other rows."""
+    return DOUBLE_BYTES * case.n**2 // 2 * (case.p - 1 + case.q - 1)
