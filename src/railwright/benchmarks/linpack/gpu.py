@@ -1,0 +1,206 @@
+"""High-Performance Linpack on GPUs: HPL's problem and residual, solved by cuSOLVERMp over NCCL, one process per GPU.
+
+Timed as on CPUs. A is generated on the host in parts, and again for its residual, which takes longer than the solution.
+The precision is pinned: cuSOLVERMp says that it computes in FP64, and cuBLAS is forbidden to emulate it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from railwright.benchmarks.benchmark import Benchmark
+from railwright.benchmarks.host_name import host_name
+from railwright.benchmarks.job import Case
+from railwright.benchmarks.linpack import gpu_options, problem
+from railwright.benchmarks.linpack.gpu_options import PRODUCT_ORDER, GpuHplOptions, GpuHplRank
+from railwright.benchmarks.linpack.options import Point
+from railwright.benchmarks.linpack.records import Multiplied, product_case, product_record, solution_record
+from railwright.benchmarks.nccl import gpus
+from railwright.benchmarks.record import waived
+from railwright.benchmarks.together import Unavailable, on_all
+from railwright.errors import CannotJudge
+from railwright.native import cuda, cusolvermp, linpack, nccl
+from railwright.native.memory import Buffer
+from railwright.native.train_load import Cublas
+from railwright.results.bounds import Declaration, Linpack, Nothing
+from railwright.results.records import Result
+from railwright.topology.devices import Scalar
+from railwright.topology.gpus import runs
+from railwright.units import format_size
+
+_METHOD = (
+    "HPL 2.3: its matrix, residual and count of operations; cusolverMpGetrf and cusolverMpGetrs timed together, the "
+    "slowest rank, without generation and check"
+)
+_WARM_UP, _SAMPLES = 1, 5
+_STAGING_BYTES = 256 * 2**20
+
+
+def _run(rank: GpuHplRank) -> Iterator[Result]:
+    """Dgemm and one solution; yields from rank 0 alone."""
+    job, comm = rank.job, rank.comm
+    cpus = gpus.widen(job, rank.index)
+    try:
+        rank.step("CUDA")
+        device = on_all(rank, lambda: cuda.Device(job.gpu_of(comm.rank).address))
+        rank.step("load NCCL")
+        library = on_all(rank, lambda: nccl.Library(job.options.library))
+        rank.step("load cuSOLVERMp")
+        solver = on_all(rank, lambda: cusolvermp.Library(job.options.solver))
+        stream = cuda.Stream(device)
+        rank.step("load cuBLAS")
+        cublas = on_all(rank, lambda: _open_cublas(device, stream))
+        kept: dict[str, Scalar] = {
+            "gpus": runs(gpu.id for gpu in job.gpus), "gpu": device.name, "nccl": library.version,
+            "cublas": cublas.version, "cpus": cpus, **gpus.nvls_settings(),
+        }  # fmt: skip
+        if job.launch.gpu_clock_hz:
+            kept["gpu_clock_locked_hz"] = job.launch.gpu_clock_hz
+        product = _multiply(rank, device, stream, cublas, kept)
+        if product is not None:
+            yield product
+        solution = _solve(rank, device, library, solver, kept)
+    except Unavailable as error:
+        if comm.rank == 0:
+            yield waived(_blank(rank, job.case), error.message)
+        return
+    if solution is not None:
+        yield solution
+
+
+def _open_cublas(device: cuda.Device, stream: cuda.Stream) -> Cublas:
+    cublas = Cublas(device, stream)
+    cublas.use_default_math()
+    return cublas
+
+
+def _multiply(
+    rank: GpuHplRank, device: cuda.Device, stream: cuda.Stream, cublas: Cublas, kept: dict[str, Scalar]
+) -> Result | None:
+    """Dgemm on all GPUs at once; the record on rank 0. Collective."""
+    comm = rank.comm
+    order = min(PRODUCT_ORDER, rank.job.case.n)
+    rank.step(f"gpu_hpl dgemm {order}")
+    size, seconds = problem.DOUBLE_BYTES * order**2, []
+    with (
+        Buffer(size) as a, Buffer(size) as b, Buffer(size) as made,
+        cuda.DeviceBuffer(device, size) as left, cuda.DeviceBuffer(device, size) as right,
+        cuda.DeviceBuffer(device, size) as into,
+    ):  # fmt: skip
+        linpack.write_integers(a, order**2, 2 * comm.rank)
+        linpack.write_integers(b, order**2, 2 * comm.rank + 1)
+        left.copy_from(a.address, size)
+        right.copy_from(b.address, size)
+        for _ in range(_WARM_UP + _SAMPLES):
+            device.synchronize()
+            comm.Barrier()
+            start = time.perf_counter()
+            cublas.multiply_doubles(order, left, right, into)
+            stream.synchronize()
+            seconds.append(time.perf_counter() - start)
+        into.copy_to(made.address, size)
+        wrong = linpack.wrong_rows(order, a, b, made)
+    everyone = comm.gather(Multiplied(seconds[_WARM_UP:], wrong, host_name()))
+    if everyone is None:
+        return None
+    settings = kept | {"warm_up": _WARM_UP}
+    record = product_record(_blank(rank, product_case(rank.job.case)), order, settings, everyone)
+    slowest = record.settings.get("slowest_rank")
+    if not isinstance(slowest, int):
+        return record
+    return replace(record, settings=record.settings | {"slowest_gpu": rank.job.gpu_of(slowest).id})
+
+
+def _solve(
+    rank: GpuHplRank, device: cuda.Device, library: nccl.Library, solver: cusolvermp.Library, kept: dict[str, Scalar]
+) -> Result | None:
+    """One solution and its residual; the record on rank 0. Collective. Raises Unavailable."""
+    comm, case = rank.comm, rank.job.case
+    rows, columns = (count(comm.rank, case.n, case.nb) for count in (case.grid.rows_on, case.grid.columns_on))
+    lead = max(1, rows)
+    part = linpack.Problem(case.n, case.nb, case.grid, case.grid.place(comm.rank), problem.SEED)
+    rank.step("ncclCommInitRank")
+    unique_id = comm.bcast(library.unique_id() if comm.rank == 0 else b"")
+    team = nccl.Team(library, [device], "all_reduce", unique_id, comm=comm)
+    matrix_bytes = problem.DOUBLE_BYTES * lead * max(1, columns)
+    on_all(rank, lambda: _refuse_full_gpu(device, matrix_bytes, case))
+    with (
+        cuda.DeviceBuffer(device, matrix_bytes) as matrix,
+        cuda.DeviceBuffer(device, problem.DOUBLE_BYTES * lead) as right_side,
+        Buffer(problem.DOUBLE_BYTES * lead) as held,
+        on_all(rank, lambda: cusolvermp.Solver(solver, device, team.streams[0])) as grid,
+    ):
+        rank.step("cusolverMpCreateDeviceGrid")
+        grid.join(team.members[0].comm, case.grid)
+        work_bytes = on_all(rank, lambda: grid.prepare(case.n, case.nb, lead, matrix, right_side))
+        rank.step(f"gpu_hpl N {case.n}: generate")
+        _generate(part, matrix, lead, columns)
+        part.generate_right_side(held)
+        right_side.copy_from(held.address, held.size_bytes)
+        rank.step(f"gpu_hpl N {case.n}: solve on {case.grid} GPUs in blocks of {case.nb}")
+        solved = grid.solve(comm)
+        right_side.copy_to(held.address, held.size_bytes)
+        rank.step(f"gpu_hpl N {case.n}: residual")
+        norms = None if solved.singular_at else problem.Norms(*part.norms(comm, held))
+        kept = kept | {"cusolvermp": grid.version, "math_mode": grid.math_mode}
+    everyone = comm.gather((solved.seconds, matrix_bytes, work_bytes))
+    team.close()
+    if everyone is None:
+        return None
+    seconds, matrices, works = zip(*everyone, strict=True)
+    kept |= {"gpu_matrix_bytes": sum(matrices), "gpu_work_bytes": sum(works)}
+    blank = replace(_blank(rank, case), settings=kept)
+    return solution_record(blank, case.n, max(seconds), solved.singular_at, norms, rank.job.options.threshold)
+
+
+def _refuse_full_gpu(device: cuda.Device, matrix_bytes: int, case: Point) -> bool:
+    """Raises CannotJudge where the matrix alone is more than is free; the solver's own work space is asked for next."""
+    free = device.free_bytes()
+    if matrix_bytes > free:
+        fits = int(case.n * (0.8 * free / matrix_bytes) ** 0.5) // case.nb * case.nb
+        lack = f"{format_size(free)} of GPU memory are free, N = {case.n} needs {format_size(matrix_bytes)} of each GPU"
+        raise CannotJudge(f"{lack}: N = {fits} would fit")
+    return True
+
+
+def _generate(part: linpack.Problem, matrix: cuda.DeviceBuffer, lead: int, columns: int) -> None:
+    """A's part, through a buffer of the host."""
+    column = problem.DOUBLE_BYTES * lead
+    at_once = max(1, min(columns, _STAGING_BYTES // column))
+    with Buffer(column * at_once) as staging:
+        for first in range(0, columns, at_once):
+            end = min(columns, first + at_once)
+            part.generate_columns(staging, lead, first, end)
+            matrix.copy_from(staging.address, column * (end - first), column * first)
+
+
+def _blank(rank: GpuHplRank, case: Case) -> Result:
+    job = rank.job
+    return BENCHMARK.blank(gpu_options.path(job), case, ranks=job.ranks, hosts=max(1, len(job.hosts)), launch=job.round)
+
+
+BENCHMARK = Benchmark(
+    name="gpu_hpl",
+    summary="High-Performance Linpack on GPUs by cuSOLVERMp over NCCL, and dgemm by the same GPUs",
+    method=_METHOD,
+    results=(
+        Declaration(
+            "flop_per_s",
+            Nothing(why="it is what Linpack is held against"),
+            when={"part": ("dgemm",)},
+            supplies="dgemm",
+            is_reference=True,
+        ),
+        Declaration("flop_per_s", Linpack()),
+    ),
+    options=GpuHplOptions,
+    case=Point,
+    launches=gpu_options.launches,
+    plan=gpu_options.plan,
+    run=_run,
+    spans_hosts=True,
+    alone_on_a_host=True,
+)

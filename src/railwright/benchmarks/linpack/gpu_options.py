@@ -1,0 +1,157 @@
+"""What `gpu_hpl` can be asked for, and what follows before anything runs: its launches, their memory and their time."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+from railwright.benchmarks.benchmark import Plan, Rank
+from railwright.benchmarks.gpu import job as gpu_job
+from railwright.benchmarks.job import Job, Launch, Machine
+from railwright.benchmarks.linpack import layout
+from railwright.benchmarks.linpack.options import AUTO, Point, block_option, grid_option, order_option, parse_percent
+from railwright.benchmarks.linpack.problem import DOUBLE_BYTES, THRESHOLD, Grid, operations
+from railwright.benchmarks.nccl.gpus import GPUS_HELP, LIBRARY_HELP, Gpus, parse_gpus, parse_library
+from railwright.benchmarks.options import Options, option
+from railwright.errors import UsageError
+from railwright.limits.limit import Constant, Source
+from railwright.results.host_list import format_hosts
+from railwright.units import format_size
+
+BLOCK = Constant(1024, "rows of a block on a GPU, where nothing else was said", Source("NVIDIA HPL", "HPL.dat of H100"))
+_MOST_LAUNCHES = 64
+_CLOCKS_MHZ = (100, 5000)
+
+# For the plan, on the slow side: a GPU of a tenth of an H100's rate, and generation by one core of the host.
+_ESTIMATE_FLOP_PER_S = 5e12
+_ESTIMATE_GENERATED_PER_S = 0.2e9
+_ESTIMATE_START_S = 20.0
+_HOST_BYTES = 3 * 2**30
+"""Of a process with CUDA, NCCL and the solver loaded, and its staging buffer."""
+PRODUCT_ORDER = 8192
+
+
+def _parse_clock(text: str) -> float:
+    """The clock that GPUs are held to, in Hz; 0: as they choose. Raises UsageError."""
+    if text == AUTO:
+        return 0.0
+    least, most = _CLOCKS_MHZ
+    if not (text.isascii() and text.isdecimal() and len(text) <= 4 and least <= int(text) <= most):
+        raise UsageError(f"not a clock of a GPU: {text[:40]!r}", hint=f"give {AUTO}, or MHz from {least} to {most}")
+    return int(text) * 1e6
+
+
+class GpuHplOptions(Options, frozen=True):
+    """What Linpack on GPUs is asked for."""
+
+    n: tuple[int, ...] = order_option("the GPUs")
+    nb: tuple[int, ...] = block_option(BLOCK)
+    grid: tuple[Grid, ...] = grid_option("GPUs")
+    gpus: Gpus = option("all", GPUS_HELP, parse_gpus(1))
+    fill: float = option("80", "percent of the GPUs' memory that N = auto fills", parse_percent)
+    library: str = option(AUTO, LIBRARY_HELP, parse_library)
+    solver: str = option(AUTO, f"{AUTO}, or the path of a libcusolverMp.so.0", parse_library)
+    clock: float = option(AUTO, f"{AUTO}, or MHz that the GPUs are locked to meanwhile", _parse_clock)
+
+    @property
+    def threshold(self) -> float:
+        """The scaled residual from which a solution does not count."""
+        return THRESHOLD.value
+
+
+GpuHplJob = Job[GpuHplOptions, Point]
+GpuHplRank = Rank[GpuHplOptions, Point]
+
+
+def launches(options: GpuHplOptions, machine: Machine) -> tuple[Launch[Point], ...]:
+    """One for each N, NB and grid, with a process for each GPU. Raises UsageError for what does not fit."""
+    gpus = options.gpus.of(machine)
+    hosts = max(1, len(machine.hosts))
+    if machine.hosts and gpus and machine.ranks_per_host != len(gpus):
+        raise UsageError(f"a host has {len(gpus)} GPUs, and {machine.ranks_per_host} ranks are started on each",
+                         hint=f"give --ranks-per-host {len(gpus)}")  # fmt: skip
+    if machine.hosts and options.clock:
+        raise UsageError("clocks are locked on this host alone", hint="leave out clock, and lock them on every host")
+    ranks = max(1, len(gpus)) * hosts
+    points = list(itertools.islice(_points(options, machine, ranks, hosts), _MOST_LAUNCHES + 1))
+    if len(points) > _MOST_LAUNCHES:
+        raise UsageError(f"more than {_MOST_LAUNCHES} combinations of N, NB and grid", hint="give fewer of each")
+    return tuple(
+        Launch(
+            case=Point(
+                n=order,
+                nb=block,
+                p=grid.rows,
+                q=grid.columns,
+                host=machine.hosts[0] if hosts == 1 and machine.hosts else "",
+                hosts=format_hosts(machine.hosts) if machine.first_hosts else "",
+                first=machine.first_hosts,
+            ),
+            environment={"CUBLAS_EMULATE_DOUBLE_PRECISION": "0"},
+            ranks=ranks,
+            gpus=gpus,
+            gpu_clock_hz=options.clock,
+        )
+        for order, block, grid in points
+    )
+
+
+def _points(options: GpuHplOptions, machine: Machine, ranks: int, hosts: int) -> Iterator[tuple[int, int, Grid]]:
+    """Every (N, NB, grid). Raises UsageError for what does not fit."""
+    if machine.grows_to and (options.grid or max(len(options.n), len(options.nb)) > 1):
+        raise UsageError("groups that grow have one N and NB, and a grid of their own",
+                         hint="give one -o n= of a single host and one -o nb=; no grid")  # fmt: skip
+    memory = _memory_bytes(machine, options)
+    grids = options.grid or (layout.best_grid(ranks),)
+    for block, grid in itertools.product(options.nb or (int(BLOCK.value),), grids):
+        layout.refuse_other_grid(grid, ranks)
+        for asked in options.n or (_filling(options.fill * memory * ranks // hosts, block),):
+            order = layout.grown_order(asked, hosts, block) if machine.grows_to else asked
+            if not options.n and not machine.grows_to:
+                order = _filling(options.fill * memory * ranks, block)
+            _refuse_too_large(order, memory, ranks, block)
+            yield order, block, grid
+
+
+def _memory_bytes(machine: Machine, options: GpuHplOptions) -> int:
+    """Of the smallest GPU that takes part; 0 where nobody says."""
+    names = options.gpus.of(machine)
+    sizes = [gpu.facts.get("memory_bytes") for gpu in machine.topology.of_kind("gpu") if gpu.id in names]
+    known = [size for size in sizes if isinstance(size, int)]
+    return min(known) if len(known) == len(sizes) and known else 0
+
+
+def _filling(memory_bytes: float, block: int) -> int:
+    return max(1, math.isqrt(int(memory_bytes) // DOUBLE_BYTES) // block) * block
+
+
+def _refuse_too_large(order: int, memory_bytes: int, ranks: int, block: int) -> None:
+    """Raises UsageError for a matrix beyond the GPUs' memory, and offers one that fits."""
+    need = DOUBLE_BYTES * order**2 // ranks
+    if memory_bytes and need > memory_bytes:
+        fits = _filling(0.8 * memory_bytes * ranks, block)
+        raise UsageError(f"N = {order} needs {format_size(need)} of each GPU, which has {format_size(memory_bytes)}",
+                         hint=f"N = {fits} would fit")  # fmt: skip
+
+
+def path(job: GpuHplJob) -> str:
+    """From the first rank's GPU to the last one's."""
+    gpus = job.gpus
+    return f"{gpus[0].id}>{gpus[-1].id}" if gpus else "gpu0>gpu0"
+
+
+def plan(job: GpuHplJob) -> Plan:
+    """The time of one solution with its dgemm, or why it cannot be here."""
+    case, reason = job.case, gpu_job.waived(job, job.options.gpus.first or 1)
+    if not reason and not _memory_bytes(job.machine, job.options) and not job.options.n:
+        reason = "how much memory the GPUs have is not known: give -o n="
+    generate_s = 2 * case.n**2 / (_ESTIMATE_GENERATED_PER_S * job.ranks)
+    solve_s = operations(case.n) / (_ESTIMATE_FLOP_PER_S * job.ranks)
+    return Plan(
+        path=path(job),
+        waived=reason,
+        seconds=_ESTIMATE_START_S + generate_s + solve_s,
+        memory_bytes=_HOST_BYTES * job.ranks // max(1, len(job.hosts)),
+        moved_bytes=DOUBLE_BYTES * case.n**2 // 2 * (case.p - 1 + case.q - 1),
+    )

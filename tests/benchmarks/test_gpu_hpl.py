@@ -1,0 +1,134 @@
+"""gpu_hpl over stand-ins for libcuda, libnccl, libcublas and libcusolverMp: real ranks, real data, no GPU."""
+# ruff: noqa: F811 - a fixture of another module is imported, and is an argument
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from tests.benchmarks import jobs
+from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
+
+from railwright.benchmarks.linpack import gpu_options, problem
+from railwright.benchmarks.registry import DECLARATIONS, find
+from railwright.diagnosis.limits_of import LimitFinder
+from railwright.errors import UsageError
+from railwright.launch.mpi import MpiLauncher
+from railwright.launch.session import Planned, Session
+from railwright.limits.limit import Limit
+from railwright.limits.linpack import fp64_rate
+from railwright.topology.devices import Device
+from railwright.topology.sources.load import load
+
+HPL = find("gpu_hpl")
+N, NB = 96, 10
+SILENCE_S = 120.0
+EIGHT = "testdata/hosts/8xh200-probed-vm/machine.jsonl"
+
+
+def memory_of(topology):
+    return sum(gpu.facts["memory_bytes"] for gpu in topology.of_kind("gpu"))
+
+
+@pytest.fixture(scope="module")
+def two_gpus():
+    return load("testdata/hosts/2xh200-firecracker-vm/machine.jsonl")
+
+
+def job_of(topology, **options):
+    given = {"n": str(N), "nb": str(NB), **options}
+    return jobs.job_of(HPL, topology, tuple(sorted(os.sched_getaffinity(0))), given)
+
+
+@pytest.fixture
+def measure(stand_ins, two_gpus, mpiruns, tmp_path, monkeypatch):
+    """The results of one launch on the two GPUs of a recorded machine."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    def run(faults=None, **options):
+        job = job_of(two_gpus, **options)
+        addresses = [gpu.address for gpu in two_gpus.of_kind("gpu")]
+        variables = os.environ | environment(stand_ins, *addresses) | (faults or {})
+        planned = Planned(HPL, job, HPL.plan(job))
+        assert not planned.plan.waived
+        return list(Session(planned, MpiLauncher(mpiruns["openmpi"]), variables, SILENCE_S).results())
+
+    return run
+
+
+@pytest.mark.machine
+@pytest.mark.parametrize("grid", ["1x2", "2x1"])
+def test_it_solves_and_checks_in_true_fp64(measure, grid, two_gpus):
+    product, solution = measure(grid=grid)
+    for one in (product, solution):
+        assert (one.outcome, one.quantity, one.ranks, one.path) == ("measured", "flop_per_s", 2, "gpu0>gpu1"), (
+            one.reason
+        )
+        assert one.verification.bytes_checked
+        assert one.verification.bytes_wrong == 0
+    assert 0 < solution.settings["scaled_residual"] < 1
+    assert solution.settings["math_mode"] == "FP64 (cusolverMpGetMathMode 1)"
+    assert (solution.settings["cusolvermp"], solution.settings["nccl"]) == ("0.8.0", "2.28.9")
+    assert solution.settings["gpu_matrix_bytes"] == 8 * N**2
+    assert solution.samples[0] * solution.settings["duration_s"] == pytest.approx(problem.operations(N), rel=1e-3)
+    limit, band = LimitFinder(two_gpus, (product, solution), DECLARATIONS).find(solution)
+    assert isinstance(limit, Limit)
+    assert limit.value == 2 * 67e12
+    assert "dgemm of the same run reached" in limit.because
+    assert band is None  # so small a matrix has no peers
+
+
+@pytest.mark.machine
+@pytest.mark.parametrize(
+    ("faults", "outcome", "said"),
+    [
+        ({"STANDIN_SCALAPACK_FAULT": "wrong"}, "failed", "the scaled residual is"),
+        ({"STANDIN_SCALAPACK_FAULT": "dies"}, "failed", "rank 1 "),
+        ({"STANDIN_CUBLAS_WRONG": "1"}, "failed", "rows of a product are wrong on rank 0"),
+        ({"STANDIN_CUSOLVERMP_MODE": "4"}, "waived", "computes in math mode 4 and not in FP64"),
+        ({"STANDIN_CUSOLVERMP_VERSION": "601"}, "waived", "cuSOLVERMp 0.6.1 is older than 0.7.2"),
+        ({"STANDIN_CUSOLVERMP_REFUSES": "1"}, "failed", "execution failed (cuSOLVER status 6)"),
+    ],
+)
+def test_what_goes_wrong_is_never_a_speed(measure, faults, outcome, said):
+    results = measure(faults)
+    (bad,) = [one for one in results if one.outcome != "measured"]
+    assert (bad.outcome, bad.samples) == (outcome, ())
+    assert said in bad.reason, bad.reason
+
+
+def test_bad_input_is_refused_before_anything_runs(two_gpus):
+    refused = {("grid", "1x3"): "a grid of 1x3 needs 3 ranks, and there are 2", ("clock", "9"): "not a clock",
+               ("gpus", "gpu7"): "gpu7", ("n", "0"): "whole number"}  # fmt: skip
+    for (name, value), said in refused.items():
+        with pytest.raises(UsageError, match=said):
+            job_of(two_gpus, **{name: value})
+    eight = load(EIGHT)
+    with pytest.raises(UsageError, match=r"needs .* of each GPU") as caught:
+        job_of(eight, n="600000")
+    fits = int(caught.value.hint.split()[2])
+    assert 0.7 < 8 * fits**2 / memory_of(eight) < 0.8
+
+
+def test_the_matrix_fills_the_gpus_and_the_grid_is_near_a_square():
+    eight = load(EIGHT)
+    job = job_of(eight, n="auto", nb="1024")
+    assert (job.ranks, str(job.case.grid)) == (8, "2x4")
+    assert 0.78 < 8 * job.case.n**2 / memory_of(eight) <= 0.8
+    assert job.launch.environment == {"CUBLAS_EMULATE_DOUBLE_PRECISION": "0"}
+    assert gpu_options.plan(job).path == "gpu0>gpu7"
+    several = jobs.job_of(HPL, eight, (0, 1), {"n": "8192"}, hosts=("a", "b"), ranks_per_host=8)
+    assert (several.ranks, several.gpu_of(9).id) == (16, "gpu1")
+    with pytest.raises(UsageError, match="a host has 8 GPUs, and 4 ranks"):
+        jobs.job_of(HPL, eight, (0, 1), {"n": "8192"}, hosts=("a", "b"), ranks_per_host=4)
+
+
+def test_without_gpus_it_is_waived():
+    assert "no NVIDIA GPU" in HPL.plan(job_of(load("testdata/hosts/2cpu-firecracker-vm/machine.jsonl"))).waived
+
+
+def test_the_fp64_rate_of_a_gpu_is_that_of_its_model():
+    names = {"NVIDIA H100 80GB HBM3": 67e12, "NVIDIA H100 PCIe": 51e12, "NVIDIA A100-SXM4-40GB": 19.5e12,
+             "NVIDIA H200": 67e12, "Tesla V100-SXM2-32GB": 7.8e12, "NVIDIA Z900": None, "": None}  # fmt: skip
+    for name, rate in names.items():
+        assert fp64_rate(Device(id="gpu0", kind="gpu", name=name)) == rate, name
