@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from railwright.limits.hpl import hpl_limit
+from railwright.limits.linpack import hpl_limit
 from railwright.topology.sources.load import load
 
 MACHINES = {
