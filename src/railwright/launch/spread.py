@@ -1,0 +1,33 @@
+"""Work on many items that needs a CPU each, spread over the CPUs of this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import TypeVar
+
+from railwright.process import die_with_parent
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+_WORTH_IT = 16
+"""Fewer items are done before other processes have started."""
+_AT_ONCE = 8
+
+
+def spread(work: Callable[[Item], Made], items: Sequence[Item]) -> Iterator[Made]:
+    """What `work`, a function of a module, makes of each item, in their order."""
+    cpus = len(os.sched_getaffinity(0))
+    if len(items) < _WORTH_IT or cpus < 2:
+        yield from map(work, items)
+        return
+    with ProcessPoolExecutor(min(cpus, 16), initializer=_begin) as executor:
+        yield from executor.map(work, items, chunksize=_AT_ONCE)
+
+
+def _begin() -> None:
+    """A worker ends with its parent, which alone answers Ctrl-C."""
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
