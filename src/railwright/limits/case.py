@@ -24,3 +24,5 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """What one GPU carries to others of its host at most because of the software."""
     through_memory: bool = False
     """Whether GPUs of a host pass on their data through its memory, as where they may not reach each other."""
+    to_memory: bool = False
+    """Whether copies between GPUs and their host's memory count as well, which cross PCIe wherever there is NVLink."""

@@ -9,69 +9,22 @@ from __future__ import annotations
 from collections import defaultdict
 
 import msgspec
+from msgspec.structs import replace
 
 from railwright.busbw import factor
 from railwright.errors import UsageError
-from railwright.limits import latency, nccl, nccl_channels, tuning
+from railwright.limits import latency, nccl, tuning
 from railwright.limits.case import Case
+from railwright.limits.choice import at_large_sizes, at_size, best_of
 from railwright.limits.flow import Flow, Flows
 from railwright.limits.flow_graph import Resource, flow_graph, not_counted
-from railwright.limits.limit import Constant, Expected, Limit, Quantity, Source
+from railwright.limits.limit import Limit, Source
 from railwright.limits.path import link_limit
+from railwright.limits.rates import Algorithm, Rate, Share
 from railwright.limits.software import software_limits
-from railwright.limits.sources import NCCL_LATENCY, NCCL_TOPO, NCCL_TUNING, OFI_LATENCY, RING_SEEN
-from railwright.limits.traffic import NOT_IN_NCCL, applicable, collective_name, domains, problem_of
+from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING, RING_SEEN
+from railwright.limits.traffic import NOT_IN_NCCL, applicable, collective_name, problem_of, protocol_of
 from railwright.topology.cluster import Cluster
-
-_NEARLY_EQUAL = Constant(1.1, "times as fast, from where NCCL's choice is not clear", NCCL_LATENCY)
-_LARGE_BYTES = Constant(64 * 2**20, "bytes, from where the ring was seen on two hosts", RING_SEEN)
-_TABLES_APART = Constant(1.6, "times as fast, where a plugin chooses by its own tables", OFI_LATENCY)
-
-
-class Rate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A limit and the band that healthy systems reach, in bytes/s; the band is None where no document tells it."""
-
-    limit: float
-    expected_low: float | None = None
-    expected_high: float | None = None
-
-    def times(self, share: float) -> Rate:
-        """The same, scaled."""
-        low, high = (None if end is None else end * share for end in (self.expected_low, self.expected_high))
-        return Rate(limit=self.limit * share, expected_low=low, expected_high=high)
-
-    @property
-    def middle(self) -> float | None:
-        """Of the band; None where there is none."""
-        if self.expected_low is None or self.expected_high is None:
-            return None
-        return (self.expected_low + self.expected_high) / 2
-
-
-class Share(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much of the limit one kind of link decides, and what relaxing it would bring."""
-
-    what: str
-    """`NIC port` or another kind of resource."""
-    where: tuple[str, ...]
-    """Ids of links, or of NIC ports with their direction."""
-    share: float
-    because: str
-    doubled_bytes_per_s: float
-    """The algbw if these links alone were twice as fast."""
-    then: str
-    """The kind of link that would hold it back then."""
-    sources: tuple[Source, ...] = ()
-
-
-class Algorithm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One algorithm: its rates as busbw and algbw."""
-
-    name: str
-    algbw_bytes_per_s: Rate
-    busbw_bytes_per_s: Rate
-    bottleneck: tuple[Share, ...]
-    in_nccl: bool = True
 
 
 class CollectiveLimit(msgspec.Struct, frozen=True, kw_only=True, tag="collective", tag_field="record",
@@ -126,9 +79,15 @@ def collective_limit(
         bottleneck=best.bottleneck,
         software_limits=software_limits(cluster, collective, best.name),
         assumptions=_assumptions(cluster, collective, likely.name),
-        algorithms=found,
+        algorithms=tuple(_by_protocol(cluster, collective, one) for one in found),
         sources=_sources(cluster),
     )
+
+
+def _by_protocol(cluster: Cluster, collective: str, one: Algorithm) -> Algorithm:
+    """The algorithm with what it reaches by the protocol that NCCL may use there."""
+    rate = at_large_sizes(cluster, collective, one)
+    return replace(one, algbw_bytes_per_s=rate, busbw_bytes_per_s=rate.times(float(factor(collective, cluster.ranks))))
 
 
 def algorithms(case: Case, collective: str, *, explained: bool = True) -> tuple[Algorithm, ...]:
@@ -141,11 +100,6 @@ def algorithms(case: Case, collective: str, *, explained: bool = True) -> tuple[
     name = case.algorithm.lower()
     names = applicable(cluster, collective) if name == "auto" else (name,)
     return tuple(_algorithm(case, collective, name, explained=explained) for name in names)
-
-
-def best_of(found: tuple[Algorithm, ...]) -> Algorithm:
-    """The algorithm with the highest limit, of those that NCCL has where it has any."""
-    return max(_usable(found), key=lambda one: one.algbw_bytes_per_s.limit)
 
 
 def as_limit(found: tuple[Algorithm, ...], bytes_per_s: float) -> Limit:
@@ -162,108 +116,17 @@ def as_limit(found: tuple[Algorithm, ...], bytes_per_s: float) -> Limit:
     )
 
 
-def band_of(rate: Rate, likely: Algorithm, quantity: Quantity = "bandwidth_bytes_per_s") -> Expected | None:
-    """The band of a rate, or of a time, by the algorithm that is likely the fastest; None where none is known."""
-    if rate.expected_low is None:
-        return None
-    because = f"NCCL's {likely.name} over what it reaches of each link, and its latency"
-    sources = (NCCL_TOPO, NCCL_TUNING)
-    return Expected(quantity=quantity, low=rate.expected_low, high=rate.expected_high, because=because, sources=sources)
-
-
-def _usable(found: tuple[Algorithm, ...]) -> tuple[Algorithm, ...]:
-    return tuple(one for one in found if one.in_nccl) or found
-
-
-def at_size(
-    cluster: Cluster, collective: str, found: tuple[Algorithm, ...], size_bytes: int | None, protocol: str = ""
-) -> tuple[Algorithm, Rate, Rate | None]:
-    """(the algorithm that is likely the fastest, algbw, time) at one size, None for large sizes.
-
-    All by the protocol that is named, else by whichever NCCL is the fastest with at that size.
-    The limit needs no latency: no size can be faster than its bytes allow.
-    """
-    usable = _choices(cluster, _usable(found), size_bytes)
-    limit = best_of(found).algbw_bytes_per_s.limit
-    likely = max(usable, key=lambda one: _middle(cluster, collective, one, size_bytes, protocol))
-    bands = [_at(cluster, collective, one, size_bytes, protocol) for one in _near(cluster, collective, usable, likely,
-                                                                              size_bytes, protocol)]  # fmt: skip
-    known = [band for band in bands if band is not None]
-    if size_bytes is None:
-        low, high = (min(low for low, _ in known), max(high for _, high in known)) if known else (None, None)
-        return likely, Rate(limit=limit, expected_low=low, expected_high=high), None
-    least = size_bytes / limit
-    if not known:
-        return likely, Rate(limit=limit), Rate(limit=least)
-    low, high = min(low for low, _ in known), min(max(high for _, high in known), limit)
-    time = Rate(limit=least, expected_low=max(size_bytes / high, least), expected_high=size_bytes / low)
-    return likely, Rate(limit=limit, expected_low=low, expected_high=high), time
-
-
-def _at(
-    cluster: Cluster, collective: str, one: Algorithm, size_bytes: int | None, protocol: str
-) -> tuple[float, float] | None:
-    """(low, high) algbw of one algorithm at that size, in bytes/s; None where it has no band."""
-    low, high = one.algbw_bytes_per_s.expected_low, one.algbw_bytes_per_s.expected_high
-    if low is None or high is None or size_bytes is None:
-        return None if low is None or high is None else (low, high)
-    if collective == "send_recv":
-        least, most = nccl_channels.band_bytes_per_s(cluster, size_bytes)
-        low, high = min(low, least), min(high, most)
-    shortest, longest = latency.band_s(cluster, collective, one.name, size_bytes, low, high, protocol)
-    return size_bytes / longest, size_bytes / shortest
-
-
-def _near(
-    cluster: Cluster,
-    collective: str,
-    usable: tuple[Algorithm, ...],
-    likely: Algorithm,
-    size_bytes: int | None,
-    protocol: str,
-) -> list[Algorithm]:
-    """The algorithms of which NCCL may take any there: near the point where it changes from one to the other.
-
-    On two hosts the ring was seen where the tree would be faster, and EFA's plugin chooses by tables of its own.
-    """
-    best = _middle(cluster, collective, likely, size_bytes, protocol)
-    far = _TABLES_APART.value if any(tuning.network_us(cluster)) else _NEARLY_EQUAL.value
-    found = [one for one in usable if best <= far * _middle(cluster, collective, one, size_bytes, protocol)]
-    large = size_bytes is None or size_bytes >= _LARGE_BYTES.value
-    if likely.name == "tree" and large and domains(cluster) == 2:
-        found += [one for one in usable if one.name == "ring" and one not in found]
-    return found or [likely]
-
-
-def _choices(cluster: Cluster, usable: tuple[Algorithm, ...], size_bytes: int | None) -> tuple[Algorithm, ...]:
-    """What NCCL chooses from: inside one domain no tree for large sizes, as it plans that with a share of the ring's.
-
-    Where the ring's way over sockets is the narrowest link a tree could be faster, but is not taken.
-    """
-    large = size_bytes is None or size_bytes >= _LARGE_BYTES.value
-    ring = any(one.name == "ring" for one in usable)
-    skipped = "tree" if ring and large and domains(cluster) == 1 else ""
-    return tuple(one for one in usable if one.name != skipped)
-
-
-def _middle(cluster: Cluster, collective: str, one: Algorithm, size_bytes: int | None, protocol: str) -> float:
-    """What to rank algorithms by: the middle of the band at that size, 0 where there is no band."""
-    middle = one.algbw_bytes_per_s.middle
-    if middle is None or size_bytes is None:
-        return middle or 0.0
-    return size_bytes / latency.time_s(cluster, collective, one.name, size_bytes, middle, protocol)
-
-
 def _algorithm(case: Case, collective: str, name: str, *, explained: bool) -> Algorithm:
     flows = Flows(problem_of(case.cluster, collective, name, case.relay))
     flow = flows.under(lambda one: one.limit_bytes_per_s)
     low, high = _expected(case, collective, name, flows, flow) or (None, None)
-    rate = Rate(limit=flow.rate_bytes_per_s, expected_low=low, expected_high=high)
+    sent = tuning.data_share(protocol_of(case.cluster)) if name in latency.WITH_PROTOCOLS else 1.0
+    rate = Rate(limit=flow.rate_bytes_per_s * sent, expected_low=low, expected_high=high)
     return Algorithm(
         name=name,
         algbw_bytes_per_s=rate,
         busbw_bytes_per_s=rate.times(float(factor(collective, case.cluster.ranks))),
-        bottleneck=_bottleneck(flows, flow) if explained else (),
+        bottleneck=_bottleneck(flows, flow, sent) if explained else (),
         in_nccl=name not in NOT_IN_NCCL,
     )
 
@@ -285,17 +148,17 @@ def _expected(case: Case, collective: str, name: str, flows: Flows, flow: Flow) 
     return min(low, cap[0] / share), min(high, cap[1] / share)
 
 
-def _bottleneck(flows: Flows, flow: Flow) -> tuple[Share, ...]:
-    """The resources that decide the limit, by kind, the greatest share first."""
+def _bottleneck(flows: Flows, flow: Flow, sent: float) -> tuple[Share, ...]:
+    """The resources that decide the limit, by kind, the greatest share first. `sent`: how much of it all is data."""
     known = flows.problem.graph.resources
     kinds: dict[str, list[Resource]] = defaultdict(list)
     for name in flow.shares:
         kinds[known[name].kind].append(known[name])
-    found = [_share(flows, flow, kind, resources) for kind, resources in kinds.items()]
+    found = [_share(flows, flow, kind, resources, sent) for kind, resources in kinds.items()]
     return tuple(sorted(found, key=lambda one: -one.share))
 
 
-def _share(flows: Flows, flow: Flow, kind: str, resources: list[Resource]) -> Share:
+def _share(flows: Flows, flow: Flow, kind: str, resources: list[Resource], sent: float) -> Share:
     known = flows.problem.graph.resources
     doubled = flows.under(lambda one: one.limit_bytes_per_s * (2 if one.kind == kind else 1))
     following = max(doubled.shares, key=lambda name: doubled.shares[name], default="")
@@ -305,7 +168,7 @@ def _share(flows: Flows, flow: Flow, kind: str, resources: list[Resource]) -> Sh
         where=tuple(resource.id for resource in resources),
         share=min(1.0, sum(flow.shares[resource.id] for resource in resources)),
         because=f"{len(alike)} like {resources[0].words}" if len(alike) > 1 else resources[0].words,
-        doubled_bytes_per_s=doubled.rate_bytes_per_s,
+        doubled_bytes_per_s=doubled.rate_bytes_per_s * sent,
         then=known[following].kind if following else "",
         sources=getattr(link_limit(resources[0].link)[0], "sources", ()),
     )

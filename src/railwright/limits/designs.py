@@ -14,7 +14,8 @@ import msgspec
 from railwright.errors import UsageError
 from railwright.limits.bill import Cost, Optics, Parts, Prices, cost_of, parts_of, port_rate_bits_per_s
 from railwright.limits.cluster_path import cluster_path_limits
-from railwright.limits.collectives import Rate, collective_limit
+from railwright.limits.collectives import collective_limit
+from railwright.limits.rates import Rate
 from railwright.limits.software import far_gpus
 from railwright.limits.switches import RADIX
 from railwright.limits.table import PathLimit

@@ -18,13 +18,26 @@ from railwright.errors import CannotJudge
 from railwright.limits.limit import Limit
 from railwright.limits.path import link_limit
 from railwright.topology.cluster import Cluster, Tier, ports
-from railwright.topology.devices import GPU_LINKS, C2cLink, Device, Link, PcieLink, SmpLink, Topology
+from railwright.topology.devices import (
+    GPU_LINKS,
+    C2cLink,
+    Device,
+    Link,
+    NvlinkLink,
+    PcieLink,
+    SmpLink,
+    Topology,
+    XgmiLink,
+)
 
 Relay = Literal["none", "sender"]
-ResourceKind = Literal["NIC port", "uplinks", "PCIe", "NVLink", "C2C", "between sockets", "inside the CPU"]
+ResourceKind = Literal[
+    "NIC port", "uplinks", "PCIe", "NVLink", "Infinity Fabric", "C2C", "between sockets", "inside the CPU"
+]
 
 _KINDS: tuple[tuple[type | tuple[type, ...], ResourceKind], ...] = (
-    (GPU_LINKS, "NVLink"),
+    (NvlinkLink, "NVLink"),
+    (XgmiLink, "Infinity Fabric"),
     (C2cLink, "C2C"),
     (SmpLink, "between sockets"),
     (PcieLink, "PCIe"),

@@ -122,7 +122,7 @@ def _times_own_load(
     gpu: Device, own_s: tuple[float, float], times: Constant, how: str
 ) -> tuple[Limit, Expected | None]:
     slowest, fastest = own_s
-    floor = _floor(fastest, f"one load of {gpu.id}'s own memory, measured in this run")
+    floor = _floor(own_s, f"one load of {gpu.id}'s own memory, measured in this run")
     if not str(gpu.facts.get("compute_capability", "")).startswith(_LOADS_MEASURED_ON):
         return floor, None
     return floor, Expected(
@@ -135,10 +135,12 @@ def _times_own_load(
     )
 
 
-def small_transfer(alone_s: float, awaited_s: tuple[float, float], *, is_small: bool) -> tuple[Limit, Expected | None]:
-    """The floor of a library's small transfer and its band.
+def small_transfer(
+    alone_s: tuple[float, float], awaited_s: tuple[float, float], *, is_small: bool
+) -> tuple[Limit, Expected | None]:
+    """The floor of a library's small transfer and its band, from the slowest and the fastest launches, seconds.
 
-    `alone_s`: the GPU's part of a small copy. `awaited_s`: what a program waits for one, slowest and fastest.
+    `alone_s`: the GPU's part of a small copy. `awaited_s`: what a program waits for one.
     """
     slowest, fastest = awaited_s
     floor = _floor(alone_s, "a copy of a few bytes by the GPU's own clock, measured in this run")
@@ -146,7 +148,7 @@ def small_transfer(alone_s: float, awaited_s: tuple[float, float], *, is_small: 
         return floor, None
     return floor, Expected(
         quantity="latency_s",
-        low=alone_s,
+        low=floor.value,
         high=LIBRARY_COPY.value * fastest,
         doubtful_to=LIBRARY_COPY.value * slowest,
         because=f"a library takes at most {LIBRARY_COPY.value:.0f} times what a program waits for such a copy",
@@ -154,5 +156,10 @@ def small_transfer(alone_s: float, awaited_s: tuple[float, float], *, is_small: 
     )
 
 
-def _floor(value_s: float, because: str) -> Limit:
-    return Limit(quantity="latency_s", value=value_s, kind="measured_ceiling", because=because, sources=(SAME_RUN,))
+def _floor(launches_s: tuple[float, float], because: str) -> Limit:
+    """The fastest of the launches, of which the slowest and the fastest are given, in seconds."""
+    slowest, fastest = launches_s
+    return Limit(
+        quantity="latency_s", value=fastest, kind="measured_ceiling", because=because, varies=slowest / fastest,
+        sources=(SAME_RUN,),
+    )  # fmt: skip

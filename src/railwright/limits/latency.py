@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from railwright.limits import tuning
+from railwright.limits import rccl, tuning
 from railwright.limits.limit import Constant
 from railwright.limits.sources import (
     HOST_SMALL_MEASURED,
@@ -19,10 +19,11 @@ from railwright.limits.sources import (
     PCIE_RAMP_MEASURED,
     RAMP_MEASURED,
 )
-from railwright.limits.traffic import domain_hosts
+from railwright.limits.traffic import domain_hosts, domains
 from railwright.topology.cluster import Cluster
 
 US = 1e-6
+WITH_PROTOCOLS = ("ring", "tree", "nvls", "nvlstree")
 _PEER_US = Constant(14.0, "us for one message of a pair over the network", NCCL_TUNING)
 _START_US = Constant(8.4, "us, start of a kernel with Simple", NCCL_TUNING)
 _PEERS_AT_ONCE = Constant(8, "pairs of a rank in flight", NCCL_LATENCY)
@@ -33,22 +34,21 @@ _RAMP = Constant(0.036, "of the bandwidth lost at most for each halving below 8 
 _RAMP_PCIE = Constant(0.01, "of the bandwidth lost at most for each halving, PCIe alone", PCIE_RAMP_MEASURED)
 _RAMP_FROM_BYTES = Constant(8 * 2**30, "bytes", RAMP_MEASURED)
 _MOST_HALVINGS = Constant(10, "halvings that are counted", RAMP_MEASURED)
-_SPARE = Constant(0.1, "of NCCL's caps, either way", NCCL_LATENCY)
 _SPREAD_INSIDE = (
-    Constant(1.55, "times shorter, in one host", HOST_SMALL_MEASURED),
-    Constant(1.8, "times longer, in one host", HOST_SMALL_MEASURED),
+    Constant(1.35, "times shorter, in one host", HOST_SMALL_MEASURED),
+    Constant(2.1, "times longer, in one host", HOST_SMALL_MEASURED),
 )
 # Clocks, cables and the proxy thread add to NCCL's figures more often than they take away.
-_SPREAD_BETWEEN = (Constant(1.5, "times shorter", NCCL_LATENCY), Constant(1.85, "times longer", NCCL_LATENCY))
+_SPREAD_BETWEEN = (Constant(1.35, "times shorter", NCCL_LATENCY), Constant(2.1, "times longer", NCCL_LATENCY))
 _SPREAD_OF_PLUGIN = Constant(1.15, "times, either way, where network and plugin bound the latency", NCCL_LATENCY)
 
 
 class _End(NamedTuple):
-    """One end of the band, or its middle: latencies times `times`, steps of the network, NCCL's caps times `spare`."""
+    """One end of the band, or its middle: latencies times `times`, and NCCL's caps as in `tuning.algbw`."""
 
     times: float = 1.0
     plugin_us: float = 0.0
-    spare: float = 1.0
+    passed: int = 0
 
 
 def time_s(
@@ -82,21 +82,38 @@ def band_s(
     slow *= 1 - (_RAMP_PCIE if over_pcie else _RAMP).value * halvings
     least, told = tuning.network_us(cluster)
     shorter, longer = (one.value for one in (_SPREAD_BETWEEN if cluster.hosts > 1 else _SPREAD_INSIDE))
+    if cluster.hosts > 1 and rccl.is_used(cluster):
+        shorter, longer = 1 / rccl.LONGER[0].value, rccl.LONGER[1].value
     if told:
         shorter = longer = _SPREAD_OF_PLUGIN.value
 
     def seconds(rate: float, end: _End) -> float:
         return _time_s(cluster, collective, algorithm, size_bytes, rate, protocol, end)
 
-    more, less = 1 + _SPARE.value, 1 - _SPARE.value
-    shortest, longest = seconds(fast, _End(1 / shorter, least, more)), seconds(slow, _End(longer, told, less))
+    shortest, longest = seconds(fast, _End(1 / shorter, least, 1)), seconds(slow, _End(longer, told, -1))
+    if not protocol and "LL" in tuning.protocols(cluster, algorithm) and tuning.may_be_ll(cluster, size_bytes):
+        end = _End(longer, told, -1)
+        longest = max(longest, _time_s(cluster, collective, algorithm, size_bytes, slow, "LL", end))
     if told:
         return shortest, longest
     usual = math.sqrt(fast * slow)
     middle = seconds(usual, _End())
-    sooner = math.hypot(middle - seconds(fast, _End(spare=more)), middle - seconds(usual, _End(1 / shorter)))
-    later = math.hypot(seconds(slow, _End(spare=less)) - middle, seconds(usual, _End(longer)) - middle)
+    sooner = math.hypot(middle - seconds(fast, _End(passed=1)), middle - seconds(usual, _End(1 / shorter)))
+    later = math.hypot(seconds(slow, _End(passed=-1)) - middle, seconds(usual, _End(longer)) - middle)
     return max(shortest, middle - sooner), min(longest, middle + later)
+
+
+def large_band(
+    cluster: Cluster, collective: str, algorithm: str, slow: float, fast: float, protocol: str
+) -> tuple[float, float]:
+    """(low, high) algbw of large sizes by one protocol, where the links give `slow` to `fast`, in bytes/s."""
+    if not protocol or algorithm not in WITH_PROTOCOLS:
+        return slow, fast
+    low, high = (
+        tuning.algbw(cluster, collective, algorithm, protocol, _RAMP_FROM_BYTES.value, rate, passed)
+        for rate, passed in ((slow, -1), (fast, 1))
+    )
+    return low, high
 
 
 def latency_s(cluster: Cluster, collective: str, algorithm: str, protocol: str, size_bytes: float = 1) -> float:
@@ -108,17 +125,17 @@ def latency_s(cluster: Cluster, collective: str, algorithm: str, protocol: str, 
 def _time_s(
     cluster: Cluster, collective: str, algorithm: str, size_bytes: float, large: float, protocol: str, end: _End
 ) -> float:
-    if algorithm not in ("ring", "tree", "nvls", "nvlstree"):
+    if algorithm not in WITH_PROTOCOLS:
         # Filling takes as long as the rate says: how far the latency is off is no matter of the rate.
         filling = _filling_s(cluster, collective, size_bytes, large)
         return end.times * _direct_latency_s(cluster, collective) + filling + size_bytes / large
-    share = 1.0 if cluster.hosts > 1 else _OF_MODEL.value
+    share = 1.0 if cluster.hosts > 1 or algorithm == "nvls" else _OF_MODEL.value  # seen of rings alone
     times = []
-    for name in tuning.protocols(algorithm):
+    for name in tuning.protocols(cluster, algorithm):
         if protocol not in ("", name):
             continue
         steps_us = tuning.latency_us(cluster, collective, algorithm, name, size_bytes, end.plugin_us)
-        rate = tuning.algbw(cluster, collective, algorithm, name, size_bytes, large, end.spare)
+        rate = tuning.algbw(cluster, collective, algorithm, name, size_bytes, large, end.passed)
         times.append(end.times * (_LAUNCH_US.value + share * steps_us) * US + size_bytes / rate)
     return min(times)
 
@@ -132,7 +149,12 @@ def _direct_latency_s(cluster: Cluster, collective: str) -> float:
 
 
 def _filling_s(cluster: Cluster, collective: str, size_bytes: float, algbw_bytes_per_s: float) -> float:
-    """To fill and drain the buffers between GPU and NIC, a chunk of every peer in flight, at the rate of the whole."""
+    """To fill and drain the buffers between GPU and NIC, a chunk of every peer in flight, at the rate of the whole.
+
+    NVLink has none: inside one domain all peers of a rank have channels at once, so that no peer adds time.
+    """
+    if domains(cluster) == 1:
+        return 0.0
     at_once = min(_peers(cluster, collective), _PEERS_AT_ONCE.value)
     message = size_bytes if collective == "send_recv" else size_bytes / cluster.ranks
     return 2 * at_once * min(message, _CHUNK_BYTES.value) / algbw_bytes_per_s

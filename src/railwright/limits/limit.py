@@ -53,8 +53,18 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     """One clause that names the narrowest link: `PCIe 5.0 x16, MaxPayload 256 B, between gpu0 and switch1`."""
     bottleneck: str = ""
     """The id of that link or device, empty for a measured ceiling."""
+    varies: float = 1.0
+    """How many times better the next launch of a measured ceiling may be, by how its launches differ; at least 1."""
     derivation: tuple[Step, ...] = ()
     sources: tuple[Source, ...] = ()
+
+
+class Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is expected if one of several algorithms is taken, in the unit of what it belongs to."""
+
+    algorithm: str
+    low: float
+    high: float
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -65,6 +75,9 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     high: float | None = None
     doubtful_to: float | None = None
     """Where the ceiling itself varies: beyond the band's end up to here it cannot be said whether it is slow."""
+    ways: tuple[Way, ...] = ()
+    """The band of each algorithm that may have been taken, where there are several; what lies between two is healthy
+    too."""
     because: str
     sources: tuple[Source, ...]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from railwright.limits import pcie, sources, tuning
+from railwright.limits import pcie, rccl, sources, tuning
 from railwright.limits.case import Case
 from railwright.limits.flow_graph import Resource
 from railwright.limits.limit import Constant
@@ -116,6 +116,8 @@ class Bands:
         self._through_memory = case.through_memory or self._no_peers
         self._nics_below_switches = _every_gpu_has_a_nic_at_its_switch(self._host)
         self._share = TREE_SHARE.value if algorithm == "tree" else 1.0
+        slower = algorithm == "tree" and case.cluster.hosts > 1 and rccl.is_used(case.cluster)
+        self._low = rccl.TREE_LOW.value / TREE_SHARE.value if slower else 1.0
 
     def of(self, resource: Resource) -> Band:
         """The band of one resource."""
@@ -127,7 +129,8 @@ class Bands:
             low, high = min(low, _WITHOUT_PEERS[0].value * rate), min(high, _WITHOUT_PEERS[1].value * rate)
         most = resource.limit_bytes_per_s
         return Band(
-            None if low is None else min(min(low, cap) * self._share, most), min(min(high, cap) * self._share, most)
+            None if low is None else min(min(low, cap) * self._share * self._low, most),
+            min(min(high, cap) * self._share, most),
         )
 
     def _of(self, resource: Resource) -> Band:
@@ -144,8 +147,8 @@ class Bands:
             return Band(_XGMI_SHARE[0].value * rate, _XGMI_SHARE[1].value * rate)
         if isinstance(protocol, PcieLink):
             raw = pcie.raw_rate(protocol.gt_per_s or 0.0, protocol.width or 0)
-            if raw is None:  # a NIC's own slot is taken to fit its ports, and said not to be counted
-                return Band(math.inf, math.inf) if self._to_a_nic(resource) else _UNKNOWN
+            if raw is None:
+                return Band(math.inf, math.inf) if self._is_not_counted(resource) else _UNKNOWN
             return Band(_PCIE_LOW.value * raw, rate)
         if resource.kind == "C2C":
             return Band(_C2C_SHARE.value * rate, rate)
@@ -156,9 +159,11 @@ class Bands:
         nic = self._host.device(resource.link.a)
         return nic is not None and nic.facts.get("gpudirect_tcp") is True
 
-    def _to_a_nic(self, resource: Resource) -> bool:
+    def _is_not_counted(self, resource: Resource) -> bool:
+        """A NIC's own slot is taken to fit its ports, and a GPU in the CPU's package has no slot. Both are said."""
         ends = [self._host.device(end) for end in (resource.link.a, resource.link.b)]
-        return any(end is not None and end.kind in ("nic", "card") for end in ends)
+        known = [end for end in ends if end is not None]
+        return any(end.kind in ("nic", "card") or end.facts.get("integrated") is True for end in known)
 
     def _nvlink(self, protocol: NvlinkLink) -> Band:
         planned, reached = _NVLINK.get(protocol.generation), self._nvls() if self._reducing else (1.0, 1.0)

@@ -55,6 +55,10 @@ EFA_MEASURED = Source("AWS EFA, ports of 200 Gb/s", "measured 193.72 Gb/s over S
 IEEE_8023 = Source("IEEE 802.3", "frame, FCS, preamble and inter-packet gap")
 ROCE = Source("InfiniBand Architecture Specification 1.5, Annex A17 RoCEv2", "packet format")
 IBTA = Source("InfiniBand Architecture Specification 1.5", "sections 7 and 9, packet headers")
+NCCL_LINES = Source(_NCCL, "src/device/prims_ll.h and prims_ll128.h: 4 of 8 bytes and 120 of 128 are data")
+LL_MEASURED = Source(
+    "Railwright docs/measured/2xh200, 4xh200 and 8xh200", "NCCL_PROTO=LL at 1 GiB and more: 121 to 158 GB/s of 141"
+)
 RFC_IP_TCP = Source("RFC 791, RFC 8200, RFC 9293, RFC 7323", "header lengths, time-stamp option")
 JEDEC_DDR = Source("JEDEC JESD79", "data rate and 64-bit data bus of a channel")
 SMBIOS = Source("DMTF DSP0134, SMBIOS reference", "type 17, memory device")
@@ -116,6 +120,14 @@ OFI_LATENCY = Source(
 SRD_LATENCY = Source(
     "dailiuyao/ncclgauge-works 9c23214, aws/2026-summer-intern, p6-b200, latency_client_20260603_235229.log",
     "ib_write_lat over SRD between two p6-b200: 14.6 us one way, typical, up to 128 B",
+)
+TCPXO_MEASURED = Source(
+    "nccl-tests on two A3 Mega, GPUDirect-TCPXO, testdata/calibration/public.csv",
+    "8 B to 64 KiB: all_gather 85 us, all_reduce 123 us; up to 16 MiB all_reduce at NCCL's cap on LL",
+)
+RCCL_TUNING = Source("RCCL 2.21.5, 0cbce2a", "src/graph/tuning.cc, base latencies and tuning_model_5")
+RCCL_MEASURED = Source(
+    "rccl-tests of two hosts of 8 MI300X, RCCL 2.22.3, testdata/calibration/public.csv", "all_reduce: 219 us at 8 B"
 )
 NCCL_TREES = Source(_NCCL, "src/graph/trees.cc, double binary tree")
 TOP500 = Source("TOP500, June 2024 to June 2025", "Rmax over accelerators: testdata/calibration/top500.csv")
