@@ -43,7 +43,8 @@ ALGORITHMS: dict[str, tuple[str, ...]] = {
     "send_recv": ("direct",),
 }
 NOT_IN_NCCL = ("hierarchical",)
-_WORDS = {"".join(name.split("_")): name for name in ALGORITHMS} | {"a2a": "all_to_all"}
+_WORDS = {"".join(name.split("_")): name for name in ALGORITHMS}
+_WORDS |= {"a2a": "all_to_all", "all2all": "all_to_all", "bcast": "broadcast"}
 _NAMED_AT_MOST = 8
 NVLS_CAPABILITY = Constant(9, "compute capability (major) from which NVSwitches reduce", NCCL_TUNING)
 _MULTICAST = "multicast"
@@ -74,6 +75,12 @@ def domain_hosts(cluster: Cluster) -> int:
     size = host.facts.get("nvlink_domain_hosts", 1) if host else 1
     most = size if isinstance(size, int) and size > 0 else 1
     return min(most, cluster.hosts)
+
+
+def protocol_of(cluster: Cluster) -> str:
+    """The only protocol that NCCL may use there (NCCL_PROTO); empty: its choice. Send and receive do not heed it."""
+    host = cluster.host.device("host0")
+    return str(host.facts.get("nccl_protocol", "")) if host else ""
 
 
 def domains(cluster: Cluster) -> int:
@@ -115,7 +122,7 @@ def applicable(cluster: Cluster, collective: str) -> tuple[str, ...]:
     """The algorithms that can run there. Raises UsageError for an unknown collective."""
     if collective not in ALGORITHMS:
         raise unknown_name("collective", collective, ALGORITHMS)
-    many, nvls = domains(cluster) > 1, has_nvls(cluster.host)
+    many, nvls = domains(cluster) > 1, has_nvls(cluster.host) and protocol_of(cluster) in ("", "Simple")
     can = {
         "nvls": nvls and not many and cluster.ranks > 2,
         "nvlstree": nvls and many,

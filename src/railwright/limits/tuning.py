@@ -10,8 +10,18 @@ import math
 from collections.abc import Iterator
 
 from railwright.busbw import factor
+from railwright.limits import rccl
 from railwright.limits.limit import Constant
-from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING, OFI_LATENCY, SRD_LATENCY
+from railwright.limits.sources import (
+    LL_MEASURED,
+    NCCL_LATENCY,
+    NCCL_LINES,
+    NCCL_TOPO,
+    NCCL_TUNING,
+    OFI_LATENCY,
+    SRD_LATENCY,
+    TCPXO_MEASURED,
+)
 from railwright.limits.traffic import compute_major, domain_hosts, domains
 from railwright.topology.cluster import Cluster, ports
 from railwright.topology.devices import EfaLink, Topology
@@ -43,6 +53,11 @@ _SHARE: dict[tuple[str, str], tuple[Constant, Constant]] = {
         (("tree", "LL"), 1 / 3.8, 1 / 3.8),
         (("tree", "LL128"), 7 / 9, 120 / 128),
     )
+}
+# protocol -> share of what is sent that is data, the rest being flags
+_DATA = {
+    "LL": Constant(4 / 8, "of the bytes sent, LL", NCCL_LINES),
+    "LL128": Constant(120 / 128, "of the bytes sent, LL128", NCCL_LINES),
 }
 _PLATEAU = {
     old: Constant(times, "times the latency, Ring and Simple over domains", NCCL_TUNING)
@@ -80,11 +95,18 @@ _CHANNEL_MOST: dict[tuple[str, str], dict[int, tuple[Constant, Constant]]] = {
         (("nvlstree", ""), ((9, 57.7, 45.5), (10, 96.0, 80.0))),
     )
 }
+_SPARE = Constant(0.1, "of NCCL's caps, either way", NCCL_LATENCY)
+_LL_SPARE = Constant(0.15, "of NCCL's cap on LL, either way", LL_MEASURED)
 _MOST_HEADS = Constant(32, "channels of NVLSTree", NCCL_TOPO)
 # Channels are doubled where few of them are fast (src/graph/search.cc).
 _DOUBLED_FROM = Constant(25e9, "bytes/s a channel", NCCL_TOPO)
 _ALWAYS_FROM = Constant(50e9, "bytes/s a channel", NCCL_TOPO)
 _FEW = Constant(4, "channels", NCCL_TOPO)
+# compute capability (major) -> channels over racks: all of a GPU's NVLinks at 45 GB/s a channel, the next speed below a
+# port of 400 Gb/s (src/graph/search.cc)
+_RACK_CHANNELS = {
+    major: Constant(number, "channels that a GPU's NVLinks carry", NCCL_TOPO) for major, number in ((9, 8), (10, 16))
+}
 # protocol -> what a tree reaches of its bandwidth at 64 B, 128 B ... 256 MiB
 _TREE_REACHES = {
     protocol: tuple(Constant(tenths / 10, "of a tree's bandwidth", NCCL_TUNING) for tenths in found)
@@ -101,6 +123,11 @@ _EFA_US = {
     for key, us in (((False, False), 75.0), ((False, True), 150.0), ((True, False), 35.0))
 }
 _FAST_EFA = Constant(200e9, "bits/s a port, EFA of the third generation", OFI_LATENCY)
+_TCP_US = (
+    Constant(43.0, "us of the network, GPUDirect-TCPXO, low", TCPXO_MEASURED),
+    Constant(1.25 * 51.0, "us of the network, GPUDirect-TCPXO, high: a quarter above", TCPXO_MEASURED),
+)
+_TCP_LL_BYTES = Constant(16 * 2**20, "bytes, up to where the plugin's tables were seen to choose LL", TCPXO_MEASURED)
 _SRD_US = Constant(14.6, "us, the network alone", SRD_LATENCY)
 
 
@@ -109,6 +136,8 @@ def network_us(cluster: Cluster) -> tuple[float, float]:
 
     InfiniBand's and RoCE's tell nothing (src/transport/net_ib), so both are 0.
     """
+    if over_gpudirect_tcp(cluster):
+        return _TCP_US[0].value, _TCP_US[1].value
     found = [link.protocol for _, link in ports(cluster.host) if isinstance(link.protocol, EfaLink)]
     if not found or domains(cluster) < 2:
         return 0.0, 0.0
@@ -117,9 +146,24 @@ def network_us(cluster: Cluster) -> tuple[float, float]:
     return _SRD_US.value, _EFA_US[(fast, old)].value
 
 
-def protocols(algorithm: str) -> Iterator[str]:
-    """The protocols that the algorithm has."""
-    return (protocol for name, medium, protocol in _LATENCY_US if (name, medium) == (algorithm, "NVLink"))
+def over_gpudirect_tcp(cluster: Cluster) -> bool:
+    """Whether data between domains goes over TCP past the kernel (GPUDirect-TCPX and TCPXO)."""
+    return domains(cluster) > 1 and any(nic.facts.get("gpudirect_tcp") is True for nic, _ in ports(cluster.host))
+
+
+def may_be_ll(cluster: Cluster, size_bytes: float) -> bool:
+    """Whether a plugin may choose LL at a size where NCCL would not."""
+    return size_bytes <= _TCP_LL_BYTES.value and over_gpudirect_tcp(cluster)
+
+
+def protocols(cluster: Cluster, algorithm: str) -> Iterator[str]:
+    """The protocols that the algorithm has there."""
+    known = _latencies(cluster)
+    return (protocol for name, medium, protocol in known if (name, medium) == (algorithm, "NVLink"))
+
+
+def _latencies(cluster: Cluster) -> dict[tuple[str, str, str], Constant]:
+    return rccl.LATENCY_US if rccl.is_used(cluster) else _LATENCY_US
 
 
 def latency_us(
@@ -128,9 +172,10 @@ def latency_us(
     """NCCL's latency of one operation without its bytes, us, where each step between domains takes `plugin_us` more."""
     count, ranks = domains(cluster), cluster.ranks
     gpus = cluster.gpus_per_host * domain_hosts(cluster)
-    inside = _LATENCY_US[(algorithm, _medium(cluster, algorithm), protocol)].value
+    known = _latencies(cluster)
+    inside = known[(algorithm, _medium(cluster, algorithm), protocol)].value
     lone = "tree" if gpus == 1 else algorithm  # with one GPU a domain nothing hides the network
-    network, start = _us(lone, "network", protocol), _us(algorithm, "base", protocol)
+    network, start = _us(known, lone, "network", protocol), _us(known, algorithm, "base", protocol)
     outside = network + plugin_us * (2 if protocol == "Simple" else 1)
     levels = int(math.log2(count))
     if algorithm == "tree":
@@ -142,7 +187,7 @@ def latency_us(
         posts = _OVERHEAD_US[_amd(cluster.host)].value
         inside = max(inside, posts * (_SIMPLE_POSTS.value if protocol == "Simple" else 1))
     times = 1.0
-    if protocol == "Simple" and count > 1 and collective == "all_reduce":
+    if protocol == "Simple" and count > 1 and collective == "all_reduce" and known is _LATENCY_US:
         enough = size_bytes / (channels(cluster) * ranks) >= _PLATEAU_FROM.value
         times = _PLATEAU[compute_major(cluster.host) < _AMPERE.value].value if enough else 1.0
     between = rounds * (count - 1)
@@ -150,17 +195,26 @@ def latency_us(
 
 
 def algbw(
-    cluster: Cluster, collective: str, algorithm: str, protocol: str, size_bytes: float, large: float, spare: float
+    cluster: Cluster, collective: str, algorithm: str, protocol: str, size_bytes: float, large: float, passed: int
 ) -> float:
     """What the protocol carries at that size where the links give `large`, both bytes/s algbw.
 
-    `spare`: how far NCCL's own caps are passed, 1.0 for not at all.
+    `passed`: whether NCCL's own caps are passed by what they may be off by (1), missed by it (-1), or neither (0).
     """
+    if rccl.is_used(cluster):
+        return large * (rccl.LL_SHARE[algorithm].value if protocol == "LL" else 1.0)
     share = _SHARE.get((algorithm, protocol))
     rate = large * (share[domains(cluster) > 1].value if share else 1.0)
-    most = min(_ll_most(cluster, protocol), channel_most(cluster, algorithm, protocol))
-    rate = min(rate, spare * most / float(factor(collective, cluster.ranks)))
+    of_ll = (1 + passed * _LL_SPARE.value) * _ll_most(cluster, protocol)
+    most = min(of_ll, (1 + passed * _SPARE.value) * channel_most(cluster, algorithm, protocol))
+    rate = min(rate, most / float(factor(collective, cluster.ranks)))
     return rate * _tree_reaches(cluster, collective, algorithm, protocol, size_bytes)
+
+
+def data_share(protocol: str) -> float:
+    """What part of the bytes that a protocol sends is data: a limit of the software that no link can pass."""
+    share = _DATA.get(protocol)
+    return share.value if share else 1.0
 
 
 def channel_most(cluster: Cluster, algorithm: str, protocol: str = "") -> float:
@@ -178,6 +232,9 @@ def channel_most(cluster: Cluster, algorithm: str, protocol: str = "") -> float:
 def channels(cluster: Cluster) -> int:
     """Channels over domains as the search finds them: one a NIC, at most one a GPU; few fast ones are doubled."""
     found = _links_out(cluster)
+    if domain_hosts(cluster) > 1:
+        most = _RACK_CHANNELS.get(min(compute_major(cluster.host), int(_BLACKWELL.value)))
+        return min(found, int(most.value)) if most else found
     rates = [getattr(link.protocol, "line_rate_bits_per_s", None) or 0.0 for _, link in ports(cluster.host)]
     each = sum(rates) * domain_hosts(cluster) / found / BITS_PER_BYTE
     newer = compute_major(cluster.host) > _AMPERE.value
@@ -208,9 +265,9 @@ def _tree_reaches(cluster: Cluster, collective: str, algorithm: str, protocol: s
     return known[place].value
 
 
-def _us(algorithm: str, medium: str, protocol: str) -> float:
-    """0 if NCCL's model has no such latency."""
-    found = _LATENCY_US.get((algorithm, medium, protocol))
+def _us(known: dict[tuple[str, str, str], Constant], algorithm: str, medium: str, protocol: str) -> float:
+    """0 if the model has no such latency."""
+    found = known.get((algorithm, medium, protocol))
     return found.value if found else 0.0
 
 
