@@ -15,7 +15,8 @@ import pytest
 from railwright.busbw import factor
 from railwright.limits import nccl
 from railwright.limits.case import Case
-from railwright.limits.collectives import algorithms, at_size, collective_limit
+from railwright.limits.choice import at_size
+from railwright.limits.collectives import algorithms, collective_limit
 from railwright.limits.limit import Constant, Source
 from railwright.topology.cluster import cluster_of
 from railwright.topology.sources.load import load

@@ -10,7 +10,8 @@ from tests.topology.machines import archive
 
 from railwright.errors import CannotJudge, UsageError
 from railwright.limits.case import Case
-from railwright.limits.collectives import algorithms, at_size, collective_limit
+from railwright.limits.choice import at_size
+from railwright.limits.collectives import algorithms, collective_limit
 from railwright.limits.latency import latency_s
 from railwright.limits.traffic import applicable, tree_load
 from railwright.results.readers import nccl_log

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from railwright.busbw import factor
 from railwright.limits.case import Case
-from railwright.limits.collectives import algorithms, at_size
+from railwright.limits.choice import at_size
+from railwright.limits.collectives import algorithms
 from railwright.topology.cluster import cluster_of
 from railwright.topology.sources.load import load
 
@@ -21,9 +22,10 @@ def machine(name: str, hosts: int, collective: str):
     return cluster, algorithms(Case(cluster=cluster), collective, explained=False)
 
 
-def test_healthy_machines_are_inside_their_bands_and_none_is_above_its_limit():
+def counted(path):
+    """(inside, total) of the rows of a file, for sizes from 64 MiB up and below. None may be above its limit."""
     inside, total = {True: 0, False: 0}, {True: 0, False: 0}
-    text = Path("testdata/holdout/nccl_tests.csv").read_text(encoding="utf-8")
+    text = Path(path).read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):
         cluster, found = machine(row["machine"], int(row["hosts"]), row["collective"])
         size, busbw = int(row["size_bytes"]), float(row["busbw_gb_per_s"]) * 1e9
@@ -32,7 +34,25 @@ def test_healthy_machines_are_inside_their_bands_and_none_is_above_its_limit():
         assert algbw <= 1.02 * rate.limit, row
         inside[size >= LARGE] += rate.expected_low < algbw < rate.expected_high
         total[size >= LARGE] += 1
+    return inside, total
+
+
+def test_healthy_machines_are_inside_their_bands_and_none_is_above_its_limit():
+    inside, total = counted("testdata/holdout/nccl_tests.csv")
     assert total[True] > 140
     assert total[False] > 60
     assert inside[True] / total[True] >= 0.95
     assert inside[False] / total[False] >= 0.95
+
+
+def test_large_sizes_of_tables_that_were_looked_at_once_are_inside():
+    inside, total = counted("testdata/holdout/unseen.csv")
+    assert total[True] > 20
+    assert inside[True] / total[True] >= 0.9
+
+
+def test_tables_that_the_model_was_mended_by_are_inside():
+    inside, total = counted("testdata/calibration/public.csv")
+    assert total[True] > 90
+    assert inside[True] / total[True] >= 0.9
+    assert inside[False] / total[False] >= 0.85

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from railwright.busbw import factor
 from railwright.limits import nccl
 from railwright.limits.case import Case
-from railwright.limits.collectives import algorithms, at_size
+from railwright.limits.choice import at_size
+from railwright.limits.collectives import algorithms
 from railwright.topology.cluster import cluster_of
 from railwright.topology.sources.load import load
 

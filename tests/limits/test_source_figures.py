@@ -8,8 +8,8 @@ import pytest
 from railwright.diagnosis.verdict import judge
 from railwright.limits.cluster_path import cluster_path_limits
 from railwright.limits.collectives import collective_limit
-from railwright.limits.hpl import hpl_limit
 from railwright.limits.limit import Expected, Limit
+from railwright.limits.linpack import hpl_limit
 from railwright.limits.storage import file_limit
 from railwright.limits.table import limits_of
 from railwright.topology.cluster import Storage, cluster_of
