@@ -1,0 +1,88 @@
+"""Many files of one folder (`tree.c`): made, looked at, read, compared and removed by one thread."""
+
+from __future__ import annotations
+
+import os
+from ctypes import POINTER, Structure, byref, c_double, c_int, c_int64, c_uint64, cast
+from typing import Literal, NamedTuple
+
+from railwright.native.library import NativeError, function, seconds_array
+
+Operation = Literal["write", "stat", "read", "check", "delete"]
+OPERATIONS: tuple[Operation, ...] = ("write", "stat", "read", "check", "delete")
+STAMPED = "every byte against splitmix64 and, in each sector's first word, its file and block"
+_SHORT = -1201
+
+
+class _Tree(Structure):
+    """Laid out as `struct rw_tree` in tree.c."""
+
+    _fields_ = (
+        ("folder", c_int),
+        ("operation", c_int),
+        ("direct", c_int),
+        ("sync", c_int),
+        ("files", c_int64),
+        ("bytes", c_int64),
+        ("block", c_int64),
+        ("seed", c_uint64),
+        ("ends", POINTER(c_double)),
+        ("start", c_double),
+        ("wrong", c_int64),
+        ("at", c_int64),
+    )
+
+
+class Files(NamedTuple):
+    """What a rank's files are like."""
+
+    number: int
+    size_bytes: int
+    block_bytes: int
+    """Of one read or write."""
+    direct: bool = False
+    sync: bool = False
+    """An fsync before each file that was written is closed."""
+
+    def operations(self, operation: Operation) -> int:
+        """How many ends a pass has: one for each block of files that have several, else one for each file."""
+        if operation in ("stat", "delete"):
+            return self.number
+        return self.number * max(1, -(-self.size_bytes // self.block_bytes))
+
+
+class Walk(NamedTuple):
+    """One operation on all files."""
+
+    ends_s: list[float]
+    """When each operation ended, since the first began."""
+    wrong_bytes: int
+
+    @property
+    def elapsed_s(self) -> float:
+        """From the first start to the last end."""
+        return self.ends_s[-1]
+
+
+def walk(folder: int, operation: Operation, files: Files, seed: int) -> Walk:
+    """Do an operation on the files of an open folder, one after the other. `write` makes them, and overwrites none.
+
+    Raises NativeError with the errno and the file.
+    """
+    ends = seconds_array(files.operations(operation))
+    one = _Tree(
+        folder=folder,
+        operation=OPERATIONS.index(operation),
+        direct=int(files.direct),
+        sync=int(files.sync),
+        files=files.number,
+        bytes=files.size_bytes,
+        block=files.block_bytes,
+        seed=seed,
+        ends=cast(ends, POINTER(c_double)),
+    )
+    code = function("rw_tree", c_int, POINTER(_Tree))(byref(one))
+    if code:
+        meaning = "it ends too early" if code == _SHORT else os.strerror(-code) if -code < 1000 else ""
+        raise NativeError(f"{operation} of file f{one.at - 1}", code, meaning)
+    return Walk(list(ends), one.wrong)
