@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from railwright.benchmarks.benchmark import AnyRank
+from railwright.benchmarks.files.mounted import answered
 from railwright.benchmarks.record import waived
 from railwright.errors import CannotJudge
 from railwright.native.memory import Buffer
@@ -39,8 +40,8 @@ class NoDirectFile(CannotJudge):
 def device_of(topology: Topology, folder: str) -> str:
     """The id of the drive that a folder lies on: the topology's device, or the kernel's device number."""
     try:
-        number = Path(folder).stat().st_dev
-    except OSError:
+        number = answered(folder, lambda: Path(folder).stat().st_dev)
+    except (OSError, CannotJudge):
         return "drive?"
     link = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
     names = [link.resolve().name, link.resolve().parent.name] if link.exists() else []
@@ -50,7 +51,20 @@ def device_of(topology: Topology, folder: str) -> str:
 
 def folder_problem(directory: str, wanted: int) -> str:
     """Why no test file of so many bytes can be made in a folder, or an empty string. Touches nothing."""
-    folder = Path(directory)
+    if wanted % _FILE_MULTIPLE_BYTES:
+        return f"the test file must be a multiple of {_FILE_MULTIPLE_BYTES} bytes, not {wanted}"
+    return room_problem(directory, wanted)
+
+
+def room_problem(directory: str, wanted: int) -> str:
+    """Why so many bytes cannot be written to a folder, or an empty string. Touches nothing."""
+    try:
+        return answered(directory, lambda: _room_problem(Path(directory), wanted))
+    except CannotJudge as error:
+        return error.message
+
+
+def _room_problem(folder: Path, wanted: int) -> str:
     if not folder.is_dir():
         return f"{folder} is not a folder"
     if not os.access(folder, os.W_OK):
@@ -59,8 +73,6 @@ def folder_problem(directory: str, wanted: int) -> str:
     if free.f_bavail * free.f_frsize < wanted + SPARE_BYTES:
         has = format_size(free.f_bavail * free.f_frsize)
         return f"{folder} has {has} free, the test file needs {format_size(wanted)} and 64 MiB to spare"
-    if wanted % _FILE_MULTIPLE_BYTES:
-        return f"the test file must be a multiple of {_FILE_MULTIPLE_BYTES} bytes, not {wanted}"
     return ""
 
 
@@ -71,7 +83,7 @@ def test_file(folder: str, size: int) -> Iterator[int]:
     Raises NoDirectFile where the file system refuses one, CannotJudge for all else (full disk, quota ...).
     """
     try:
-        fd = _open_nameless(folder)
+        fd = open_nameless(folder)
     except OSError as error:
         kind = NoDirectFile if error.errno in _CANNOT else CannotJudge
         reason = f"cannot make a direct test file in {folder}: {error.strerror}"
@@ -123,8 +135,9 @@ def _write_all(fd: int, chunk: memoryview, position: int) -> None:
     raise OSError(errno.EIO, "the disk takes no more")
 
 
-def _open_nameless(folder: str) -> int:
-    flags = os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC
+def open_nameless(folder: str, *, direct: bool = True) -> int:
+    """A file of nobody's name in a folder, empty, to read and write. Raises OSError."""
+    flags = os.O_RDWR | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)
     with contextlib.suppress(OSError):
         return os.open(folder, flags | os.O_TMPFILE, 0o600)
     sweep(folder)

@@ -13,11 +13,11 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from railwright.benchmarks.benchmark import AnyRank, Plan
-from railwright.benchmarks.evidence import pages_evidence
 from railwright.benchmarks.files.cpu_cost import cpu_settings, kernel_threads_cpu_s
 from railwright.benchmarks.files.direct_file import FILL_BYTES, folder_problem
 from railwright.benchmarks.job import Case
 from railwright.benchmarks.options import Options, choice, one_of, option, whole_numbers
+from railwright.benchmarks.pages import buffer_on, kinds_at, pages_evidence, pages_option, wrong_pages
 from railwright.benchmarks.record import joined, measured, waived
 from railwright.errors import CannotJudge
 from railwright.limits.limit import Quantity
@@ -27,7 +27,7 @@ from railwright.results.bounds import Bound, Declaration, Supply
 from railwright.results.records import Evidence, Result, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Scalar
-from railwright.units import KIB, MIB, format_size, parse_size, parse_sizes
+from railwright.units import KIB, format_size, parse_size, parse_sizes
 
 _SMALL_BYTES = 64 * KIB
 _MOST_LATENCIES = 4096
@@ -38,7 +38,6 @@ _MOST_VALUES = 16
 _MOST_OPERATION_BYTES = 2**30
 """The kernel ends one read or write a page short of 2 GiB."""
 _SECTOR_BYTES = 512
-_HUGE_PAGE_BYTES = 2 * MIB
 _PLANNED_BYTES_PER_S = 1e9
 _PLANNED_OPERATIONS_PER_S = 75e3
 """Both of a virtual disk (docs/measured/host-paths): for the plan alone."""
@@ -101,9 +100,7 @@ class FileOptions(Options, frozen=True):
 class DirectOptions(FileOptions, frozen=True):
     """The same between a file and host memory."""
 
-    pages: tuple[str, ...] = option(
-        "small,huge", "pages of the buffers from 64 KiB up: small, huge, or both", choice("small", "huge")
-    )
+    pages: tuple[str, ...] = pages_option("small,huge", "the buffers")
     engine: str = option("auto", "auto, io_uring or threads", one_of("auto", "io_uring", "threads"))
 
 
@@ -116,7 +113,7 @@ def points(options: FileOptions, pages: tuple[str, ...]) -> tuple[Point, ...]:
             options.depth if is_small else options.large_depth,
             options.io_threads,
             options.order,
-            pages[:1] if is_small else pages,
+            kinds_at(size, pages),
         )
         found += [Point(size, *rest) for rest in itertools.product(*axes)]
     return tuple(found)
@@ -167,23 +164,9 @@ def memory_bytes(every: Sequence[Point]) -> int:
     return FILL_BYTES + max(point.in_flight_bytes for point in every)
 
 
-def buffers_of(point: Point) -> Buffer:
-    """The buffers of a point: at least one huge page, so that a small buffer can lie on one."""
-    huge = point.pages == "huge"
-    return Buffer(max(point.in_flight_bytes, _HUGE_PAGE_BYTES) if huge else point.in_flight_bytes, huge=huge)
-
-
 def cpus_of(rank: AnyRank, point: Point) -> tuple[int, ...]:
     """The CPU of each thread: those of the rank's NUMA node first, round and round."""
     return tuple(rank.job.cpu_of(thread) for thread in range(point.threads))
-
-
-def wrong_pages(point: Point, seen: Evidence) -> str:
-    """Why a point cannot be measured on the pages that there are, or an empty string."""
-    if seen.value == point.pages:
-        return ""
-    other = "small" if point.pages == "huge" else "huge"
-    return f"{point.pages} pages were asked for, but {seen.seen}: pages={other} measures on {other} ones"
 
 
 def engine_of(wanted: str, fd: int, buffers: Buffer, size: int) -> tuple[Engine, Evidence]:
@@ -259,9 +242,9 @@ def measure_point(
 ) -> Iterator[Result]:
     """The results of a point, whose passes `do` makes; waived where it cannot have its pages."""
     rank.step(f"{blank.benchmark} {point}")
-    with buffers_of(point) as buffers:
+    with buffer_on(point.pages, point.in_flight_bytes) as buffers:
         pages = pages_evidence(buffers)
-        if why := wrong_pages(point, pages):
+        if why := wrong_pages(point.pages, pages):
             yield waived(blank, why, {"size_bytes": point.size_bytes})
             return
         engine, evidence = engine_of(rank.job.options.engine, target.fd, buffers, point.size_bytes)

@@ -1,0 +1,47 @@
+"""Looks at a mount that may never answer: a server that is gone, a file system that hangs.
+
+A call that hangs in the kernel cannot be taken back. So the look is a thread of its own, which is left where it is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from railwright.errors import CannotJudge
+from railwright.units import format_duration
+
+PATIENCE_S = 10.0
+
+Answer = TypeVar("Answer")
+
+_silent: set[str] = set()
+"""What did not answer, and is not asked again: each look would cost the patience once more."""
+
+
+def answered(path: str, look: Callable[[], Answer], patience_s: float = PATIENCE_S) -> Answer:
+    """What `look` at a path returns or raises. Raises CannotJudge, with the path, where that takes too long."""
+    answers: list[Answer] = []
+    errors: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            answers.append(look())
+        except BaseException as error:  # raised again below, in the thread that asked
+            errors.append(error)
+
+    if path not in _silent:
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        thread.join(patience_s)
+        if thread.is_alive():
+            _silent.add(path)
+    if answers:
+        return answers[0]
+    if errors:
+        raise errors[0]
+    raise CannotJudge(
+        f"{path} did not answer within {format_duration(patience_s)}: its mount stalls",
+        hint="`findmnt -T` names the mount, and the server behind it; another folder is directory=...",
+    )

@@ -1,0 +1,329 @@
+"""Many ranks, of one host or many, on one mount: large and small files are written, looked at, read and removed.
+
+As elbencho does it: all begin together, and a phase has two ends: when the first rank was done, and when the last.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import os
+import platform
+import secrets
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
+from railwright.benchmarks.files.cached import PAGE_CACHE
+from railwright.benchmarks.files.direct_file import device_of, room_problem
+from railwright.benchmarks.files.mounted import answered
+from railwright.benchmarks.files.shared_folder import LAUNCH_VARIABLE, remove_of, shared_folder
+from railwright.benchmarks.job import Case, Job, Launch, Machine
+from railwright.benchmarks.options import Options, choice, option, whole_number, yes_or_no
+from railwright.benchmarks.record import failed_if, measured, waived, wrong_on_ranks
+from railwright.benchmarks.together import Unavailable, on_all
+from railwright.errors import CannotJudge, UsageError
+from railwright.limits.limit import Quantity
+from railwright.native.library import NativeError
+from railwright.native.tree import STAMPED, Files, Operation, Walk, walk
+from railwright.results.bounds import Declaration, MountServers
+from railwright.results.records import Result, Verification
+from railwright.results.statistics import summarise
+from railwright.topology.devices import Scalar
+from railwright.topology.shapes import split_name
+from railwright.topology.sources.cluster_text import decoded
+from railwright.units import format_size, parse_size
+
+PHASES: tuple[Operation, ...] = ("write", "stat", "read", "delete")
+KINDS = ("large", "small")
+_SECTOR_BYTES = 512
+_MOST_FILES = 1_000_000
+_MOST_LATENCIES = 4096
+_SEED_BYTES = 6
+# For the plan, on the slow side: a mount over a network.
+_PLANNED_BYTES_PER_S, _PLANNED_FILES_PER_S = 50e6, 300.0
+
+
+_NO_CLUSTER = "none"
+
+
+def _served_by(text: str) -> tuple[str, ...]:
+    """The shape of a client, the number of servers and the shape of one, of a cluster file. Raises UsageError."""
+    if text == _NO_CLUSTER:
+        return ()
+    found = decoded(Path(text))
+    servers, server = (found.storage.servers, found.storage.host) if found.storage is not None else (0, "")
+    for shape in (found.host, *((server,) if servers else ())):
+        if split_name(shape.split()) is None:
+            raise UsageError(f"{text} names no shape: {shape[:60]!r}", hint="name a shape with changes there")
+    return (found.host, str(servers), server)
+
+
+class SharedOptions(Options, frozen=True):
+    """What the ranks do on the mount."""
+
+    directory: str = option(".", "a folder on the mount, the same on every host", str)
+    ranks: int = option("2", "ranks without --hosts, each as a host of its own", whole_number(512))
+    files: tuple[str, ...] = option("large,small", "large, small, or both", choice(*KINDS))
+    large_files: int = option("1", "large files of each rank", whole_number(_MOST_FILES))
+    large_size: int = option("64M", "size of a large file", parse_size)
+    block: int = option("1M", "one read or write of a large file", parse_size)
+    small_files: int = option("256", "small files of each rank", whole_number(_MOST_FILES))
+    small_size: int = option("4K", "size of a small file, 0 for empty ones", parse_size)
+    direct: bool = option("yes", "yes: past the page cache (O_DIRECT); or no", yes_or_no)
+    fsync: bool = option("no", "yes: an fsync before each file that was written is closed; or no", yes_or_no)
+    cluster: tuple[str, ...] = option(
+        _NO_CLUSTER, "a cluster file, whose hosts and [storage] give the limit: drives, and NICs of both", _served_by
+    )
+    passes: int = option("3", "how often all phases are done", whole_number(1000))
+
+
+SharedJob = Job[SharedOptions, Case]
+SharedRank = Rank[SharedOptions, Case]
+
+
+def files_of(options: SharedOptions, kind: str) -> Files:
+    """What a rank's files of a kind are like."""
+    if kind == "large":
+        return Files(options.large_files, options.large_size, max(1, options.block), options.direct, options.fsync)
+    return Files(options.small_files, options.small_size, max(1, options.small_size), options.direct, options.fsync)
+
+
+def _launches(options: SharedOptions, machine: Machine) -> tuple[Launch[Case], ...]:
+    ranks = machine.host_ranks if machine.hosts else options.ranks
+    return (Launch(case=Case(), ranks=ranks, environment={LAUNCH_VARIABLE: secrets.token_hex(8)}),)
+
+
+def _plan(job: SharedJob) -> Plan:
+    options = job.options
+    every = [files_of(options, kind) for kind in options.files]
+    bytes_each = sum(one.number * one.size_bytes for one in every)
+    written = job.ranks * bytes_each
+    seconds = options.passes * (3 * written / _PLANNED_BYTES_PER_S + 4 * job.ranks * sum(one.number for one in every)
+                                / _PLANNED_FILES_PER_S)  # fmt: skip
+    files = ", ".join(f"{one.number} of {format_size(one.size_bytes)}" for one in every)
+    what = f"files with names in a folder of its own in {options.directory}, of each of {job.ranks} ranks: {files}"
+    unaligned = next((one for one in every if options.direct and one.size_bytes % _SECTOR_BYTES), None)
+    block = options.direct and "large" in options.files and options.block % _SECTOR_BYTES
+    waiver = ""
+    if unaligned is not None or block:
+        size = options.block if unaligned is None else unaligned.size_bytes
+        waiver = f"direct reads and writes must be multiples of {_SECTOR_BYTES} bytes, not {size}: give direct=no"
+    return Plan(
+        path=_path(job, "write"),
+        seconds=3 + seconds,
+        memory_bytes=job.ranks * (64 * 2**20 + 2 * options.block),
+        moved_bytes=3 * options.passes * written,
+        files=(f"{what}; {options.passes} times, {format_size(options.passes * written)} of wear",),
+        waived=waiver or room_problem(options.directory, max((one.number * one.size_bytes for one in every), default=0)
+                                      * job.ranks),
+        longest_step_s=10 + seconds,
+    )  # fmt: skip
+
+
+def _path(job: SharedJob, operation: str) -> str:
+    """From a rank's memory to what the folder lies on, or back; of many hosts the first and the mount."""
+    mount = device_of(job.topology, job.options.directory)
+    if operation == "read" and not job.options.direct:
+        mount = PAGE_CACHE
+    memory = job.memory_of(0)
+    return f"{mount}>{memory}" if operation == "read" else f"{memory}>{mount}"
+
+
+class _Phase(NamedTuple):
+    """One phase of one pass, over all ranks."""
+
+    amount: int
+    """Bytes of all ranks, or files."""
+    first_amount: int
+    """What all of them had done when the first rank was done."""
+    elapsed_s: tuple[float, ...]
+    """Of each rank."""
+    latencies_s: list[float]
+    wrong: tuple[int, ...]
+
+    @property
+    def rate(self) -> float:
+        """To the last end."""
+        return self.amount / max(self.elapsed_s)
+
+    @property
+    def first_rate(self) -> float:
+        """To the end of the first rank."""
+        return self.first_amount / min(self.elapsed_s)
+
+
+def _run(rank: SharedRank) -> Iterator[Result]:
+    options = rank.job.options
+    blank = BENCHMARK.blank(_path(rank.job, "write"), ranks=rank.job.ranks)
+    rank.step(f"making folders in {options.directory}")
+    try:
+        with shared_folder(rank, options.directory) as folder:
+            on_all(rank, lambda: _try_direct(folder, options))
+            hosts = rank.comm.allgather(platform.node())
+            for kind in options.files:
+                found = _passes(rank, folder, kind)
+                if rank.index == 0:
+                    for operation, phases in found.items():
+                        yield from _results(rank, blank, kind, operation, phases, hosts)
+    except Unavailable as error:
+        if rank.index == 0:
+            yield waived(blank, error.message)
+
+
+def _try_direct(folder: int, options: SharedOptions) -> bool:
+    """Whether files are opened past the page cache. Raises CannotJudge where they cannot be."""
+    if not options.direct:
+        return False
+    name = "f0"
+    try:
+        os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_DIRECT, 0o600, dir_fd=folder))
+    except OSError as error:
+        reason = f"{options.directory} takes no direct files: {error.strerror}"
+        raise CannotJudge(reason, hint="give direct=no") from error
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+    return True
+
+
+def _passes(rank: SharedRank, folder: int, kind: str) -> dict[Operation, list[_Phase]]:
+    """All phases, so many times, in turn; each pass writes another pattern. Collective."""
+    options, files = rank.job.options, files_of(rank.job.options, kind)
+    found: dict[Operation, list[_Phase]] = {}
+    first = rank.comm.bcast(int.from_bytes(os.urandom(_SEED_BYTES)))
+    for number in range(options.passes):
+        seed = first + number * rank.size + rank.index
+        checked = 0
+        for operation in PHASES:
+            rank.step(f"{operation} of {kind} files in {options.directory}")
+            phase = _phase(rank, folder, operation, files, seed)
+            found.setdefault(operation, []).append(phase)
+            if operation == "read":
+                checked = _walk(rank, folder, "check", files, seed).wrong_bytes
+        wrong = tuple(rank.comm.allgather(checked))
+        read = found["read"][-1]
+        found["read"][-1] = read._replace(wrong=tuple(map(sum, zip(read.wrong, wrong, strict=True))))
+    return found
+
+
+def _walk(rank: SharedRank, folder: int, operation: Operation, files: Files, seed: int) -> Walk:
+    """Raises CannotJudge, on all ranks alike, where one of them cannot."""
+
+    def one() -> Walk:
+        try:
+            return walk(folder, operation, files, seed)
+        except NativeError as error:
+            where = f"{rank.job.options.directory} on {platform.node()}"
+            raise CannotJudge(f"{where}: {error.message}") from error
+
+    rank.comm.Barrier()
+    try:
+        return on_all(rank, one)
+    except Unavailable as error:
+        raise CannotJudge(error.message) from error
+
+
+def _phase(rank: SharedRank, folder: int, operation: Operation, files: Files, seed: int) -> _Phase:
+    """One phase of all ranks. Collective."""
+    done = _walk(rank, folder, operation, files, seed)
+    elapsed = tuple(rank.comm.allgather(done.elapsed_s))
+    by_bytes = operation in ("write", "read") and files.size_bytes > files.block_bytes
+    until = bisect.bisect_right(done.ends_s, min(elapsed))
+    early = min(until * files.block_bytes, files.number * files.size_bytes) if by_bytes else until
+    own = files.number * files.size_bytes if by_bytes else files.number
+    starts = [0.0, *done.ends_s[:-1]]
+    latencies = [end - start for start, end in zip(starts, done.ends_s, strict=True)]
+    kept = latencies[:: -(-len(latencies) // _MOST_LATENCIES)]
+    every = rank.comm.allgather((own, early, kept, done.wrong_bytes))
+    return _Phase(
+        amount=sum(one[0] for one in every),
+        first_amount=sum(one[1] for one in every),
+        elapsed_s=elapsed,
+        latencies_s=[latency for one in every for latency in one[2]],
+        wrong=tuple(one[3] for one in every),
+    )
+
+
+def _results(
+    rank: SharedRank, blank: Result, kind: str, operation: Operation, phases: Sequence[_Phase], hosts: Sequence[str]
+) -> Iterator[Result]:
+    """The rate of all ranks to the last end, one sample of each pass, and the latency of single operations."""
+    options, files = rank.job.options, files_of(rank.job.options, kind)
+    by_bytes = operation in ("write", "read") and files.size_bytes > files.block_bytes
+    quantity: Quantity = "bandwidth_bytes_per_s" if by_bytes else "operations_per_s"
+    moved = sum(files.number * files.size_bytes for _ in phases) * rank.size if operation in ("write", "read") else 0
+    wrong = [sum(one) for one in zip(*(phase.wrong for phase in phases), strict=True)]
+    check = Verification(method=STAMPED, bytes_checked=moved, bytes_wrong=sum(wrong)) if operation == "read" else None
+    parameters: dict[str, Scalar] = {
+        "files": kind,
+        "operation": operation,
+        "size_bytes": files.block_bytes if by_bytes else files.size_bytes,
+        "direct": "yes" if options.direct else "no",
+    }
+    settings: dict[str, Scalar] = {
+        "files_per_rank": files.number,
+        "file_bytes": files.size_bytes,
+        "fsync": "yes" if options.fsync else "no",
+        "passes": len(phases),
+        "last_done_s": statistics.median(max(one.elapsed_s) for one in phases),
+        "first_done_s": statistics.median(min(one.elapsed_s) for one in phases),
+        "rate_to_first_done": statistics.median(one.first_rate for one in phases),
+        **_by_host(phases, hosts, rank.size),
+        **_served(options),
+    }
+    at = replace(
+        blank, path=_path(rank.job, operation), parameters=parameters, settings=settings, verification=check
+    )  # fmt: skip
+    if operation in ("read", "stat"):
+        at = failed_if(at, wrong_on_ranks(wrong, "wrong bytes"))
+    yield measured(at, [one.rate for one in phases], quantity)
+    latencies = [latency for one in phases for latency in one.latencies_s]
+    every = -(-len(latencies) // _MOST_LATENCIES)
+    yield replace(measured(at, latencies[::every], "latency_s"), summary=summarise(latencies))
+
+
+def _served(options: SharedOptions) -> dict[str, Scalar]:
+    """What serves the mount, as it stands in a record."""
+    if not options.cluster:
+        return {}
+    client, servers, server = options.cluster
+    found: dict[str, Scalar] = {"client_host": client, "storage_servers": int(servers)}
+    return found | ({"storage_host": server} if int(servers) else {})
+
+
+def _by_host(phases: Sequence[_Phase], hosts: Sequence[str], ranks: int) -> dict[str, Scalar]:
+    """The rate of each host, to its own last end: its ranks' share of all, which have as much to do each."""
+    found: dict[str, Scalar] = {}
+    for host in dict.fromkeys(hosts):
+        own = [index for index, name in enumerate(hosts) if name == host]
+        rates = [one.amount * len(own) / ranks / max(one.elapsed_s[index] for index in own) for one in phases]
+        found[f"rate_of_{host}"] = statistics.median(rates)
+    return found
+
+
+def _clean_up(job: SharedJob) -> None:
+    """Of ranks that were killed, wherever they ran: this host may see the mount, too."""
+    token = job.launch.environment.get(LAUNCH_VARIABLE, "")
+    with contextlib.suppress(CannotJudge):
+        answered(job.options.directory, lambda: remove_of(job.options.directory, token))
+
+
+BENCHMARK = Benchmark(
+    name="shared_storage",
+    summary="many ranks on one mount: large and small files written, looked at, read and removed",
+    method="elbencho: own files of each rank, all begin together; rates to the last end, and to the first",
+    results=tuple(
+        Declaration(quantity, MountServers()) for quantity in ("bandwidth_bytes_per_s", "operations_per_s", "latency_s")
+    ),
+    options=SharedOptions,
+    launches=_launches,
+    plan=_plan,
+    run=_run,
+    spans_hosts=True,
+    clean_up=_clean_up,
+)

@@ -1,0 +1,135 @@
+"""The folder of a run on a mount that several ranks share: named after its owner, made anew, and removed by everybody.
+
+Files in it have names, unlike other test files: to make, to find and to remove names is a part of what is measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from railwright.benchmarks.benchmark import AnyRank
+from railwright.benchmarks.together import on_all
+from railwright.errors import CannotJudge
+
+LAUNCH_VARIABLE = "RAILWRIGHT_SHARED_FOLDER"
+"""The variable that tells ranks, and the parent, whose folder it is."""
+_PREFIX = ".railwright-shared-"
+_NAME = re.compile(r"\.railwright-shared-(?P<host>[A-Za-z0-9._-]{1,200}?)-(?P<pid>\d{1,10})-[0-9a-f]{16}")
+_FILE = re.compile(r"f\d{1,12}")
+_STOPPING_S, _TICK_S = 5.0, 0.05
+_RANK = re.compile(r"rank\d{1,9}")
+
+
+def _host() -> str:
+    return re.sub(r"[^A-Za-z0-9.-]", "-", platform.node())[:200] or "host"
+
+
+@contextlib.contextmanager
+def shared_folder(rank: AnyRank, directory: str) -> Iterator[int]:
+    """This rank's own folder, open, in the one that rank 0 makes and removes. Collective.
+
+    Raises CannotJudge, on all ranks alike, where one of them cannot make its own, or does not see rank 0's: then it is
+    no mount that all share.
+    """
+    name = rank.comm.bcast(f"{_PREFIX}{_host()}-{os.getpid()}-{os.environ[LAUNCH_VARIABLE]}")
+    top = Path(directory, name)
+    made: list[Path] = []
+    try:
+        on_all(rank, lambda: _make_top(top, made) if rank.index == 0 else top)
+        fd = on_all(rank, lambda: _make_own(top / f"rank{rank.index}", top, made))
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+        _empty(made[-1])
+        rank.comm.Barrier()
+    finally:  # after an error nobody waits for ranks that may be gone
+        _remove(top, made)
+
+
+def _make_top(top: Path, made: list[Path]) -> Path:
+    sweep(str(top.parent))
+    return _make(top, made)
+
+
+def _make(folder: Path, made: list[Path]) -> Path:
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise CannotJudge(
+            f"{folder.parent} takes no folder: {error.strerror}", hint="choose another directory=..."
+        ) from error
+    made.append(folder)
+    return folder
+
+
+def _make_own(own: Path, top: Path, made: list[Path]) -> int:
+    if not top.is_dir():
+        raise CannotJudge(f"{top.parent} is not shared: {platform.node()} does not see what the first rank made there",
+                          hint="mount the same file system on every host")  # fmt: skip
+    _make(own, made)
+    try:
+        return os.open(own, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise CannotJudge(f"{own} cannot be opened: {error.strerror}") from error
+
+
+def _remove(top: Path, made: list[Path]) -> None:
+    """Each rank what it made; the first one the whole, also of those that are still about to stop."""
+    for folder in made:
+        if folder != top:
+            _empty(folder)
+    if top in made:
+        _remove_stopping(top)
+
+
+def _remove_stopping(top: Path) -> None:
+    """Remove it also from under ranks that are about to stop."""
+    deadline = time.monotonic() + _STOPPING_S
+    while not _remove_tree(top) and time.monotonic() < deadline:
+        time.sleep(_TICK_S)
+
+
+def _remove_tree(top: Path) -> bool:
+    """Whether it is gone."""
+    with contextlib.suppress(OSError):
+        for folder in top.iterdir():
+            if _RANK.fullmatch(folder.name):
+                _empty(folder)
+        top.rmdir()
+    return not top.exists()
+
+
+def _empty(folder: Path) -> None:
+    """Only files of our names in a folder of our name."""
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            if _FILE.fullmatch(path.name):
+                path.unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def remove_of(directory: str, token: str) -> None:
+    """Remove the folder of a launch whose ranks are gone."""
+    with contextlib.suppress(OSError):
+        for path in Path(directory).glob(f"{_PREFIX}*-{token}"):
+            if _NAME.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+                _remove_stopping(path)
+
+
+def sweep(directory: str) -> None:
+    """Remove what runs left whose first rank was killed on this host: folders of ours alone, whose process is gone."""
+    with contextlib.suppress(OSError):
+        for path in Path(directory).glob(f"{_PREFIX}*"):
+            name = _NAME.fullmatch(path.name)
+            if name is None or name["host"] != _host() or Path("/proc", name["pid"]).exists():
+                continue
+            found = path.lstat()
+            if not path.is_symlink() and path.is_dir() and found.st_uid == os.geteuid():
+                _remove_tree(path)
