@@ -1,0 +1,51 @@
+"""A mount that never answers: it is named, and nothing hangs."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from tests.benchmarks.jobs import job_of
+
+from railwright.benchmarks.files import mounted
+from railwright.benchmarks.registry import find
+from railwright.errors import CannotJudge
+from railwright.topology.expand import expand
+
+
+def test_a_mount_that_never_answers_is_named_once_and_nothing_hangs() -> None:
+    asked, never = [], threading.Event()
+
+    def look() -> None:
+        asked.append(1)
+        never.wait()
+
+    try:
+        for _ in range(2):
+            with pytest.raises(CannotJudge) as caught:
+                mounted.answered("/mnt/gone", look, patience_s=0.05)
+            assert caught.value.message.startswith("/mnt/gone did not answer within 50")
+            assert caught.value.message.endswith("its mount stalls")
+        assert asked == [1], "the second time nobody waits"
+    finally:
+        never.set()
+        mounted._silent.discard("/mnt/gone")
+    with pytest.raises(FileNotFoundError):
+        mounted.answered("/no/such", lambda: Path("/no/such").stat())
+
+
+def test_a_plan_on_a_mount_that_stalls_is_waived_with_its_name(monkeypatch) -> None:
+    def never(path: str, _look: object) -> None:
+        raise CannotJudge(f"{path} did not answer within 10 s: its mount stalls")
+
+    for place in ("railwright.benchmarks.files.direct_file", "railwright.benchmarks.tables.read"):
+        monkeypatch.setattr(f"{place}.answered", never)
+    for name, given in (
+        ("parquet_read", {"directory": "/mnt/gone"}),
+        ("parquet_read", {"file": "/mnt/gone/f"}),
+        ("file_read", {"directory": "/mnt/gone"}),
+    ):
+        plan = find(name).plan(job_of(find(name), expand("laptop", {}), given=given))
+        assert "did not answer within 10 s" in plan.waived, name
+        assert plan.path.startswith("drive?>")
