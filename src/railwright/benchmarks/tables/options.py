@@ -1,0 +1,93 @@
+"""What reading of tables is asked for, and what its launches vary."""
+
+from __future__ import annotations
+
+from railwright.benchmarks.job import Case
+from railwright.benchmarks.options import Options, choice, one_of, option, whole_number, whole_numbers
+from railwright.errors import UsageError
+from railwright.units import parse_size
+
+OWN = "none"
+"""No file of the user's: one of ours is made."""
+ALL = "all"
+CORES = "cores"
+READERS = ("pyarrow", "cudf", "cudf gds")
+TYPES = ("int32", "int64", "float32", "float64", "bool", "timestamp", "decimal", "string", "list")
+COMPRESSIONS = ("none", "snappy", "zstd", "lz4", "gzip")
+_MOST_THREADS = 1024
+_MOST_COLUMNS = 4096
+_MOST_ROWS = 2**31 - 1
+_MOST_NAME = 200
+
+
+def _threads(text: str) -> tuple[int, ...]:
+    """Numbers of threads, 0 for one on each CPU. Raises UsageError."""
+    parts = [part.strip() for part in text.split(",")]
+    numbers = whole_numbers(_MOST_THREADS, 16)(",".join("1" if part == CORES else part for part in parts))
+    if CORES not in parts:
+        return numbers
+    return tuple(dict.fromkeys(0 if part == CORES else int(part) for part in parts))
+
+
+def _cardinalities(text: str) -> tuple[int, ...]:
+    """Numbers of distinct values, `all` as 0. Raises UsageError."""
+    parts = [part.strip() for part in text.split(",")]
+    whole_numbers(_MOST_ROWS, 16)(",".join("1" if part == ALL else part for part in parts))
+    return tuple(dict.fromkeys(0 if part == ALL else int(part) for part in parts))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Names of columns, none of them for all. Raises UsageError."""
+    if text == ALL:
+        return ()
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    for name in names:
+        if not name or len(name) > _MOST_NAME:
+            raise UsageError(f"not the name of a column: {name[:40]!r}", hint="write names, like c0,c1, or all")
+    return names
+
+
+class TableOptions(Options, frozen=True):
+    """What reading of tables is asked for."""
+
+    file: str = option(OWN, f"your Parquet or ORC file, or {OWN} for files that are made", str)
+    directory: str = option(".", "the folder on the file system to measure, for files that are made", str)
+    format: tuple[str, ...] = option("parquet", "parquet, orc, or both", choice("parquet", "orc"))
+    size: int = option("256M", "size of the table in memory, like 256M", parse_size)
+    types: tuple[str, ...] = option(
+        "int64,float64,string,int32", f"the columns' types, in turn: {', '.join(TYPES)}", choice(*TYPES)
+    )
+    columns: int = option("8", "how many columns the table has", whole_number(_MOST_COLUMNS))
+    cardinality: tuple[int, ...] = option("all", "distinct values of a column, like all,1000", _cardinalities)
+    run_length: tuple[int, ...] = option(
+        "1", "how often each value comes in a row, like 1,32", whole_numbers(_MOST_ROWS, 16)
+    )
+    compression: tuple[str, ...] = option(
+        "snappy", f"one or several of {', '.join(COMPRESSIONS)}", choice(*COMPRESSIONS)
+    )
+    row_group: tuple[int, ...] = option("1000000", "rows of a row group or stripe", whole_numbers(_MOST_ROWS, 16))
+    read: tuple[str, ...] = option(ALL, "names of the columns to read of a Parquet file, like c0,c2, or all", _names)
+    reader: tuple[str, ...] = option(
+        READERS[0], "pyarrow, cudf (GPU, through host memory), cudf gds (GPUDirect Storage), or several",
+        choice(*READERS),
+    )  # fmt: skip
+    threads: tuple[int, ...] = option(CORES, f"threads that decode, like 1,4 or 1,{CORES}", _threads)
+    io_threads: int = option("8", "threads that read", whole_number(_MOST_THREADS))
+    pre_buffer: str = option(
+        "auto",
+        "whether pyarrow reads ahead of decoding: yes, no, or auto (where it is cold)",
+        one_of("auto", "yes", "no"),
+    )
+    cache: tuple[str, ...] = option("cold,hot", "cold (not in the page cache), hot, or both", choice("cold", "hot"))
+    passes: int = option("5", "timed reads at each point", whole_number(1000))
+
+
+class TableCase(Case, frozen=True, kw_only=True):
+    """One file, and who reads it. What only files of ours have is not named for the user's."""
+
+    reader: str
+    format: str
+    compression: str = ""
+    cardinality: str = ""
+    run_length: int = 0
+    row_group: int = 0

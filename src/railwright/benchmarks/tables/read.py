@@ -1,0 +1,370 @@
+"""Reads of Parquet and ORC files into memory: fetching of the encoded bytes and decoding apart, and both together.
+
+Files that are made have no name, and a file of the user's is only read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import itertools
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec.structs import replace
+
+from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
+from railwright.benchmarks.files.cached import PAGE_CACHE, CachedFile, Fetcher
+from railwright.benchmarks.files.direct_file import device_of, open_nameless, room_problem
+from railwright.benchmarks.files.mounted import answered
+from railwright.benchmarks.gpu import job as gpu_job
+from railwright.benchmarks.job import Job, Launch, Machine
+from railwright.benchmarks.record import measured, waived
+from railwright.benchmarks.tables.options import OWN, TableCase, TableOptions
+from railwright.errors import CannotJudge
+from railwright.limits.limit import Quantity
+from railwright.native import cuda
+from railwright.native.cufile_watch import called_bytes
+from railwright.results.bounds import Declaration, DriveLinks, FetchAndDecode, Nothing
+from railwright.results.records import Evidence, Result, Verification
+from railwright.topology.devices import Scalar
+from railwright.topology.sources.available_memory import available_memory_bytes
+
+if TYPE_CHECKING:
+    from railwright.benchmarks.tables.arrow_files import Layout
+
+_PACKAGES = {"pyarrow": ("pyarrow",), "cudf": ("pyarrow", "cudf"), "cudf gds": ("pyarrow", "cudf")}
+_WHEELS = {"pyarrow": "'railwright[tables]'", "cudf": "cudf-cu13"}
+# For the plan, of one core of a VM: made and written, read and decoded.
+_MADE_BYTES_PER_S, _READ_BYTES_PER_S = 30e6, 150e6
+_COPIES = 5
+"""Of the table: as made, as read, as decoded, its file in memory, and what making it takes."""
+_OTHER_ENCODED = 6
+"""How much larger than its file a table of the user's is taken to be, for the plan."""
+
+TableJob = Job[TableOptions, TableCase]
+TableRank = Rank[TableOptions, TableCase]
+
+
+class Reader(Protocol):
+    """Who reads a file's columns, as `ArrowReader` and `CudfReader` do."""
+
+    software: str
+
+    def use(self, threads: int) -> None:
+        """From now on so many threads decode."""
+
+    def read(self, cache: str = "hot") -> Any:  # noqa: ANN401 - a table of its own kind
+        """The columns, from the file, which is `cold` or `hot`."""
+
+    def decode(self, whole: Any) -> Any:  # noqa: ANN401
+        """The columns, from the file's bytes in memory."""
+
+    def to_arrow(self, table: Any) -> Any:  # noqa: ANN401
+        """What was read, as pyarrow's table."""
+
+    def memory_bytes(self, table: Any) -> int:  # noqa: ANN401
+        """What it takes in memory."""
+
+
+def _launches(options: TableOptions, machine: Machine) -> tuple[Launch[TableCase], ...]:
+    """One for each reader and each file that is made."""
+    cases = [TableCase(reader=reader, format="file") for reader in options.reader]
+    if options.file == OWN:
+        axes = (options.format, options.compression, options.cardinality, options.run_length, options.row_group)
+        cases = [
+            TableCase(
+                reader=reader, format=form, compression=compression, cardinality=str(cardinality or "all"),
+                run_length=run_length, row_group=rows,
+            )
+            for form, compression, cardinality, run_length, rows in itertools.product(*axes)
+            for reader in options.reader
+        ]  # fmt: skip
+    return tuple(Launch(case=case, environment=_environment(case), gpus=_gpus(case, machine)) for case in cases)
+
+
+def _environment(case: TableCase) -> dict[str, str]:
+    """KvikIO and cuDF are told by their environment whether cuFile may be used, and must be."""
+    if case.reader == "cudf":
+        return {"LIBCUDF_CUFILE_POLICY": "OFF", "KVIKIO_COMPAT_MODE": "ON"}
+    if case.reader == "cudf gds":
+        return {"LIBCUDF_CUFILE_POLICY": "GDS", "KVIKIO_COMPAT_MODE": "OFF"}
+    return {}
+
+
+def _gpus(case: TableCase, machine: Machine) -> tuple[str, ...]:
+    return gpu_job.usable_of(machine)[:1] if "cudf" in case.reader else ()
+
+
+def _target(job: TableJob) -> str:
+    return job.gpu_of(0).id if job.launch.gpus else job.memory_of(0)
+
+
+def _place(options: TableOptions) -> str:
+    """The folder whose file system is measured."""
+    return options.directory if options.file == OWN else str(Path(options.file).parent)
+
+
+def _plan(job: TableJob) -> Plan:
+    """What it costs and why it cannot be done. Of a user's file only its size is asked."""
+    options = job.options
+    size, problem = _size_of(options)
+    memory = options.size if options.file == OWN else _OTHER_ENCODED * size
+    reads = len(options.cache) * 2 + 1
+    seconds = 3 + memory / _MADE_BYTES_PER_S
+    each = memory / _READ_BYTES_PER_S
+    return Plan(
+        path=f"{device_of(job.topology, _place(options))}>{_target(job)}",
+        seconds=seconds + len(options.threads) * (1 + options.passes) * reads * each,
+        memory_bytes=_COPIES * memory,
+        moved_bytes=size * len(options.threads) * options.passes * reads,
+        files=(f"a nameless file of about {size // 2**20} MiB in {options.directory}",) if options.file == OWN else (),
+        waived=_lacking(job) or problem,
+        longest_step_s=seconds + (1 + options.passes) * reads * each,
+    )
+
+
+def _lacking(job: TableJob) -> str:
+    """What its reader needs and this machine does not have; empty where it has all."""
+    for name in _PACKAGES[job.case.reader]:
+        if importlib.util.find_spec(name) is None:
+            return f"{name} is not installed: pip install {_WHEELS[name]}"
+    return gpu_job.waived(job) if "cudf" in job.case.reader else ""
+
+
+def _size_of(options: TableOptions) -> tuple[int, str]:
+    """The bytes of the file, about, and why it cannot be read or made."""
+    if options.file == OWN:
+        return options.size, room_problem(options.directory, options.size)
+    try:
+        found = answered(options.file, lambda: Path(options.file).is_file() and Path(options.file).stat().st_size)
+    except CannotJudge as error:
+        return 0, error.message
+    except OSError as error:
+        return 0, f"{options.file} cannot be read: {error.strerror}"
+    return int(found), "" if found else f"{options.file} is not a file, or is empty"
+
+
+@dataclass
+class _Work:
+    """One file with its reader, and what was found in it."""
+
+    rank: TableRank
+    blank: Result
+    file: CachedFile
+    what: Layout
+    reader: Reader
+    whole: Any
+    """The file's bytes in memory."""
+    check: Verification
+    in_memory_bytes: int
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass
+class _Times:
+    """Seconds of each pass."""
+
+    fetch: list[float] = field(default_factory=list)
+    both: list[float] = field(default_factory=list)
+
+
+def _run(rank: TableRank) -> Iterator[Result]:
+    os.sched_setaffinity(0, rank.job.cpus_beside(0))
+    rank.step("loading pyarrow")
+    from railwright.benchmarks.tables import arrow_files
+
+    options = rank.job.options
+    with contextlib.ExitStack() as stack:
+        fd, expected = _made(rank, stack) if options.file == OWN else (_opened(options.file, stack), None)
+        name = "the test file" if options.file == OWN else options.file
+        path = f"/proc/self/fd/{fd}"
+        rank.step(f"reading what {name} says of itself")
+        what = arrow_files.layout(path, name, options.read)
+        arrow_files.check_room(name, what, available_memory_bytes())
+        reader = _reader(rank, stack, path, name, what)
+        rank.step(f"checking {name}")
+        if expected is None:
+            expected = arrow_files.independent_read(path, name, what)
+        seen = called_bytes(write=False)
+        table = reader.read()
+        route = _route(rank.job.case.reader, what.encoded_bytes, seen, called_bytes(write=False))
+        checked, wrong = arrow_files.difference(reader.to_arrow(table), expected.select(list(what.columns)))
+        method = "every value against the table that was written"
+        if options.file != OWN:
+            method = "every value against a read in one thread, with the checksums of pages that have them"
+        check = Verification(method=method, bytes_checked=checked, bytes_wrong=wrong)
+        in_memory = reader.memory_bytes(table)
+        blank = BENCHMARK.blank("", rank.job.case, settings=_settings(what, in_memory, reader, options))
+        blank = replace(blank, parameters={**blank.parameters, "format": what.format})
+        file = CachedFile(fd, name)
+        whole = arrow_files.in_memory(path)
+        del table, expected
+        yield from _measure(_Work(rank, blank, file, what, reader, whole, check, in_memory, route))
+
+
+def _settings(what: Layout, in_memory: int, reader: Reader, options: TableOptions) -> dict[str, Scalar]:
+    return {
+        "encoded_bytes": what.encoded_bytes,
+        "in_memory_bytes": in_memory,
+        "rows": what.rows,
+        "columns": len(what.columns),
+        "software": reader.software,
+        "io_threads": options.io_threads,
+        "pre_buffer": options.pre_buffer,
+        "passes": options.passes,
+    }
+
+
+def _made(rank: TableRank, stack: contextlib.ExitStack) -> tuple[int, Any]:
+    """A nameless file of the case, and the table that it holds."""
+    from railwright.benchmarks.tables import making
+
+    options, case = rank.job.options, rank.job.case
+    rank.step(f"making a table in {options.directory}")
+    cardinality = int(case.cardinality) if case.cardinality.isdecimal() else 0
+    rows = making.rows_of(options.size, options.types, options.columns)
+    table = making.make(rows, options.types, options.columns, cardinality=cardinality, run_length=case.run_length)
+    try:
+        fd = open_nameless(options.directory, direct=False)
+    except OSError as error:
+        reason = f"cannot make a test file in {options.directory}: {error.strerror}"
+        raise CannotJudge(reason, hint="choose another directory=...") from error
+    stack.callback(os.close, fd)
+    making.write(table, f"/proc/self/fd/{fd}", case)
+    return fd, table
+
+
+def _opened(path: str, stack: contextlib.ExitStack) -> int:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise CannotJudge(f"{path} cannot be read: {error.strerror}") from error
+    stack.callback(os.close, fd)
+    return fd
+
+
+def _reader(rank: TableRank, stack: contextlib.ExitStack, path: str, name: str, what: Layout) -> Reader:
+    if "cudf" not in rank.job.case.reader:
+        from railwright.benchmarks.tables.arrow_files import ArrowReader
+
+        return ArrowReader(path, name, what, rank.job.options)
+    rank.step("GPU")
+    device = stack.enter_context(cuda.Device(rank.job.gpu_of(0).address))
+    rank.step("loading cuDF")
+    from railwright.benchmarks.tables.cudf_reader import CudfReader
+
+    return CudfReader(path, name, what, device)
+
+
+def _route(reader: str, encoded: int, before: int | None, after: int | None) -> tuple[Evidence, ...]:
+    """Whether a reader for GPUs fetched by system calls through host memory, or in another way."""
+    if reader == "pyarrow":
+        return ()
+    if before is None or after is None:
+        return (Evidence(claim="route", value="unknown", seen="/proc/self/io cannot be read"),)
+    value = "host memory" if after - before >= encoded / 2 else "not by system calls"
+    seen = f"/proc/self/io: {after - before} bytes read by system calls, {encoded} are in the file"
+    return (Evidence(claim="route", value=value, seen=seen),)
+
+
+def _measure(work: _Work) -> Iterator[Result]:
+    """All points: the parts and both together in turn, so that what the machine does else meets all of them."""
+    options = work.rank.job.options
+    refused = dict(_refused(work))
+    caches = [cache for cache in options.cache if cache not in refused]
+    for cache, why in refused.items():
+        yield waived(_at(work, cache), why, {"cache": cache})
+    for asked in options.threads:
+        threads = asked or len(os.sched_getaffinity(0))
+        work.reader.use(threads)
+        work.rank.step(f"{work.blank.benchmark} with {threads} threads")
+        times, decode = {cache: _Times() for cache in caches}, []
+        with Fetcher(work.file, work.what.pieces, options.io_threads) as fetcher:
+            for _ in range(options.passes):
+                decode.append(_timed(lambda: work.reader.decode(work.whole)))
+                for cache in caches:
+                    work.file.prepare(cache)
+                    times[cache].fetch.append(fetcher.seconds())
+                    work.file.prepare(cache)
+                    times[cache].both.append(_timed(partial(work.reader.read, cache)))
+        yield from _results(work, threads, times, decode)
+
+
+def _refused(work: _Work) -> Iterator[tuple[str, str]]:
+    """The kinds of cache that this file system does not give, with the reason."""
+    for cache in work.rank.job.options.cache:
+        try:
+            work.file.prepare(cache)
+        except CannotJudge as error:
+            yield cache, error.message
+
+
+def _timed(do: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    result = do()
+    seconds = time.perf_counter() - began
+    del result
+    return seconds
+
+
+def _at(work: _Work, cache: str) -> Result:
+    """The record with its path."""
+    job = work.rank.job
+    source = device_of(job.topology, _place(job.options)) if cache == "cold" else PAGE_CACHE
+    return replace(work.blank, path=f"{source}>{_target(job)}", verification=work.check)
+
+
+def _results(
+    work: _Work, threads: int, times: dict[str, _Times], decode: Sequence[float]
+) -> Iterator[Result]:  # fmt: skip
+    encoded, memory = work.what.encoded_bytes, work.in_memory_bytes
+    job, decode_s = work.rank.job, statistics.median(decode)
+    for cache, seen in times.items():
+        at = replace(_at(work, cache), evidence=(work.file.evidence(cache), *work.evidence))
+        varied: dict[str, Scalar] = {"threads": threads, "cache": cache}
+        fetch_s = statistics.median(seen.fetch)
+        yield measured(at, [encoded / one for one in seen.fetch], varied={**varied, "part": FETCH, "bytes": ENCODED})
+        settings: dict[str, Scalar] = {
+            **at.settings,
+            "binds": "decoding" if decode_s > fetch_s else "fetching",
+            "decode_s": decode_s,
+            "fetch_s": fetch_s,
+        }
+        for unit, size in ((ENCODED, encoded), (IN_MEMORY, memory)):
+            rates = [size / one for one in seen.both]
+            yield measured(at, rates, varied={**varied, "part": BOTH, "bytes": unit}, settings=settings)
+    alone = replace(work.blank, path=f"{job.memory_of(0)}>{_target(job)}", verification=work.check)
+    varied = {"threads": threads, "part": DECODE, "bytes": IN_MEMORY}
+    yield measured(alone, [memory / one for one in decode], varied=varied)
+
+
+ENCODED, IN_MEMORY = "encoded", "in memory"
+FETCH, DECODE, BOTH = "fetch", "decode", "both"
+_RATE: Quantity = "bandwidth_bytes_per_s"
+
+BENCHMARK = Benchmark(
+    name="parquet_read",
+    summary="Parquet and ORC files into memory: fetching, decoding, and both",
+    method="pyarrow's ParquetFile.read, cuDF's read_parquet: all rows of the columns, each pass from an opened file on",
+    results=(
+        Declaration(_RATE, DriveLinks(), when={"part": (FETCH,), "cache": ("cold",)}, supplies="fetch",
+                    is_reference=True),
+        Declaration(_RATE, Nothing(why="the page cache, read by many threads, has no limit of its own"),
+                    when={"part": (FETCH,)}, supplies="fetch", is_reference=True),
+        Declaration(_RATE, Nothing(why="decoding alone is what reading is held against"), when={"part": (DECODE,)},
+                    supplies="decode", is_reference=True),
+        Declaration(_RATE, FetchAndDecode()),
+    ),
+    options=TableOptions,
+    case=TableCase,
+    launches=_launches,
+    plan=_plan,
+    run=_run,
+)  # fmt: skip
