@@ -1,0 +1,190 @@
+"""A recording: an Arrow IPC stream that is whole up to the last second written, and read back bounded.
+
+A row is a tick. `at_s` is the machine's monotonic clock; every other column is a counter, and holds how far it moved
+since it was read before, in its unit; null where it was not read at that tick.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from array import array
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+import nanoarrow as na
+from nanoarrow.ipc import StreamWriter
+
+from railwright.errors import UsageError
+from railwright.native.sampler import Row
+from railwright.sampling.sources import Source
+
+FORMAT = 1
+_KEY = b"railwright"
+_MOST_BYTES = 2**31
+_MOST_ROWS = 5_000_000
+_MOST_COLUMNS = 2048
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands in the metadata of the stream's schema, as JSON under `railwright`."""
+
+    format: int
+    begun_unix_s: float
+    """The time of day of `begun_s`."""
+    begun_s: float
+    """The machine's monotonic clock."""
+    interval_s: float
+    """Of the ticks, in the mean."""
+    scope: str
+    """What the processor's time is of."""
+    command: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
+    """In the order of the columns behind `at_s`."""
+    missing: dict[str, str] = {}
+    """What could not be read, and why."""
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """What was recorded."""
+
+    about: About
+    times_s: array[float]
+    moved: tuple[array[float], ...]
+    """Of each source, in its unit; NaN where it was not read."""
+    cut: str = ""
+    """Why the stream ends early; empty: it is whole."""
+
+
+class Recording:
+    """Takes rows; keeps them in memory, and writes them to a file where one is wanted. A context manager."""
+
+    def __init__(self, about: About, file: Path | None) -> None:
+        self.about = about
+        self.times_s: array[float] = array("d")
+        self.moved = tuple(array("f") for _ in about.sources)
+        self._before: list[int | None] = [None] * len(about.sources)
+        self._file = file
+        self._schema = _schema(about)
+        self._stream: IO[bytes] | None = None
+        self._writer: StreamWriter | None = None
+
+    def __enter__(self) -> Recording:
+        if self._file is not None:
+            self._stream = self._file.open("wb", buffering=0)
+            self._writer = StreamWriter.from_writable(self._stream)
+            self._write(0, 0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        if self._stream is not None:
+            self._stream.close()
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Keep the rows, and write them as one batch."""
+        first = len(self.times_s)
+        for row in rows:
+            self.times_s.append(row.at_s)
+            for number, value in enumerate(row.values):
+                self.moved[number].append(self._step(number, value))
+        if rows and self._writer is not None:
+            self._write(first, len(self.times_s))
+
+    def _step(self, number: int, value: int | None) -> float:
+        """How far a counter moved; one that went back was reset, and its next step counts."""
+        before = self._before[number]
+        if value is None:
+            return math.nan
+        self._before[number] = value
+        if before is None or value < before:
+            return math.nan
+        return (value - before) * self.about.sources[number].scale
+
+    def _write(self, first: int, last: int) -> None:
+        columns = [na.c_array_from_buffers(na.float64(), last - first, [None, na.c_buffer(self.times_s[first:last])])]
+        columns += [_nullable(column[first:last]) for column in self.moved]
+        batch = na.c_array_from_buffers(self._schema, last - first, [None], children=columns)
+        assert self._writer is not None
+        self._writer.write_array(batch)
+
+    def recorded(self) -> Recorded:
+        """What was taken until now."""
+        return Recorded(about=self.about, times_s=self.times_s, moved=self.moved)
+
+
+def _nullable(values: array[float]) -> object:
+    bits, nulls = bytearray((len(values) + 7) // 8), 0
+    for number, value in enumerate(values):
+        if value == value:
+            bits[number >> 3] |= 1 << (number & 7)
+        else:
+            nulls += 1
+    present = bytes(bits) if nulls else None
+    return na.c_array_from_buffers(na.float32(), len(values), [present, na.c_buffer(values)], null_count=nulls)
+
+
+def _schema(about: About) -> Any:  # noqa: ANN401 - nanoarrow has no types
+    fields = {"at_s": na.float64(nullable=False)}
+    fields |= {source.name: na.float32() for source in about.sources}
+    return na.c_schema(na.struct(fields, nullable=False)).modify(metadata={_KEY: msgspec.json.encode(about)})
+
+
+def new_about(
+    sources: Sequence[Source], missing: dict[str, str], scope: str, interval_s: float, command: Sequence[str]
+) -> About:
+    """Of a recording that begins now."""
+    return About(
+        format=FORMAT,
+        begun_unix_s=time.time(),
+        begun_s=time.monotonic(),
+        interval_s=interval_s,
+        scope=scope,
+        command=tuple(command),
+        sources=tuple(sources),
+        missing=missing,
+    )
+
+
+def read_recording(file: Path) -> Recorded:
+    """A recording, also one whose end was never written. Raises UsageError for what is none, OSError."""
+    if file.stat().st_size > _MOST_BYTES:
+        raise UsageError(f"{file} is larger than {_MOST_BYTES >> 30} GiB", hint="watch for a shorter time")
+    with file.open("rb") as stream:
+        try:
+            arrays = na.ArrayStream.from_readable(stream)
+            metadata = dict(arrays.schema.metadata.items())
+            about = msgspec.json.decode(metadata[_KEY], type=About)
+            names = [field.name for field in arrays.schema.fields]
+            kinds = {field.type for field in arrays.schema.fields[1:]}
+        except (KeyError, ValueError, RuntimeError, AttributeError, TypeError, msgspec.MsgspecError) as error:
+            why = str(error).partition("\n")[0][:200]
+            raise UsageError(f"{file} is no recording of railwright watch: {why}") from error
+        expected = ["at_s", *(source.name for source in about.sources)]
+        if names != expected or kinds - {na.Type.FLOAT} or about.format != FORMAT or len(names) > _MOST_COLUMNS:
+            raise UsageError(f"{file} has other columns than its metadata names", hint="record it again")
+        return _read(arrays, about, file)
+
+
+def _read(arrays: Any, about: About, file: Path) -> Recorded:  # noqa: ANN401 - nanoarrow has no types
+    times: array[float] = array("d")
+    moved = tuple(array("f") for _ in about.sources)
+    cut = ""
+    try:
+        for batch in arrays:
+            if len(times) + len(batch) > _MOST_ROWS:
+                cut = f"it has more than {_MOST_ROWS} rows"
+                break
+            columns = [batch.child(number) for number in range(1 + len(moved))]
+            times.extend(columns[0].to_pylist())
+            for column, values in zip(moved, columns[1:], strict=True):
+                column.extend(math.nan if value is None else value for value in values.to_pylist())
+    except (ValueError, RuntimeError, TypeError) as error:
+        cut = f"it ends in the middle of a batch: {str(error).strip().rpartition(chr(10))[2][:100]}"
+    if not all(map(math.isfinite, times)) or any(after < before for before, after in pairwise(times)):
+        raise UsageError(f"{file} has times that go back", hint="record it again")
+    return Recorded(about=about, times_s=times, moved=moved, cut=cut)

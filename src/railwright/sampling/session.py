@@ -1,0 +1,94 @@
+"""Sampling for a while: sources are opened, what is dear to read is read seldom, and rows are recorded each second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from railwright.diagnosis.iterations.aliases import SPREAD
+from railwright.errors import CannotJudge
+from railwright.native.sampler import Costs, Sampler
+from railwright.sampling.recording import Recorded, Recording, new_about
+from railwright.sampling.sources import Found, Source
+
+INTERVAL_S = 0.01
+BATCH_S = 1.0
+_DEAR_S = 10e-6
+"""A file that takes longer is read at so many ticks that it takes this at each in the mean: a tick has 50 us in all."""
+_MOST_TICKS = 100
+
+
+class Session:
+    """Samples from `start` to `end`; `fetch` has to be called each second."""
+
+    def __init__(
+        self, found: Found, file: Path | None, command: Sequence[str] = (), interval_s: float = INTERVAL_S
+    ) -> None:
+        self._sampler = Sampler()
+        self._interval_s = interval_s
+        missing = dict(found.missing)
+        sources = self._opened(found.sources, missing)
+        if not sources:
+            self._sampler.end()
+            raise CannotJudge("nothing can be sampled here", hint="see what /proc and /sys show of this machine")
+        self.recording = Recording(new_about(sources, missing, found.scope, interval_s, command), file)
+
+    def _opened(self, sources: Sequence[Source], missing: dict[str, str]) -> list[Source]:
+        """Those whose file could be opened and read, in the order in which the sampler has their values."""
+        opened: list[Source] = []
+        files: dict[str, int | None] = {}
+        for source in sorted(sources, key=lambda one: one.path):  # a file is read once for all its values
+            if source.path not in files:
+                files[source.path] = self._file(source, missing)
+            number = files[source.path]
+            if number is not None:
+                self._sampler.value(number, source.key, source.field)
+                opened.append(source)
+        return opened
+
+    def _file(self, source: Source, missing: dict[str, str]) -> int | None:
+        try:
+            number = self._sampler.file(source.path)
+        except OSError as error:
+            missing[source.name] = f"{source.path} {(error.strerror or 'cannot be opened').lower()}"
+            return None
+        cost_s = self._sampler.cost_s(number)
+        if cost_s is None:
+            missing[source.name] = f"{source.path} cannot be read"
+            return None
+        self._sampler.every(number, min(_MOST_TICKS, max(1, round(cost_s / _DEAR_S))))
+        return number
+
+    def __enter__(self) -> Session:
+        self.recording.__enter__()
+        try:
+            self._sampler.start(self._interval_s, SPREAD)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sampler.end()
+        self.recording.__exit__()
+
+    def fetch(self) -> None:
+        """Record what was sampled since the last call."""
+        self.recording.add(self._sampler.fetch())
+
+    def costs(self) -> Costs:
+        """What sampling took until now."""
+        return self._sampler.costs()
+
+    def finished(self) -> tuple[Recorded, Costs]:
+        """All that was recorded, and what it cost."""
+        self.fetch()
+        return self.recording.recorded(), self.costs()
+
+
+def sample_while(session: Session, goes_on: Callable[[float], bool]) -> tuple[Recorded, Costs]:
+    """Record until `goes_on`, which waits for as long as it is told, says no."""
+    with session:
+        while goes_on(BATCH_S):
+            session.fetch()
+        return session.finished()

@@ -1,0 +1,203 @@
+"""What can be sampled here, and what it belongs to; what could not be read is named."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Literal
+
+import msgspec
+
+from railwright.errors import UsageError
+from railwright.topology.sources import text
+from railwright.topology.sources.counters import find_counters
+from railwright.topology.sources.root import Root, Unreadable, live_root
+
+Kind = Literal["processor", "network", "rdma", "disk", "power"]
+_OF_MACHINE = {"user": 0, "nice": 1, "system": 2}
+_OF_PROCESS = {"user": 11, "system": 12}
+"""Fields of proc(5): of /proc/stat behind `cpu`, of /proc/PID/stat behind the name of the program."""
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_WORD_BYTES = 4
+"""Of port_xmit_data and port_rcv_data: InfiniBand Architecture Specification, PortCountersExtended."""
+_SECTOR_BYTES = 512
+"""Of /proc/diskstats whatever the drive's own: Linux Documentation/admin-guide/iostats.rst."""
+_POWERCAP = "sys/devices/virtual/powercap/intel-rapl"
+_DISK = re.compile(r"(sd[a-z]+|vd[a-z]+|xvd[a-z]+|nvme\d+n\d+|mmcblk\d+)")
+_SANE = re.compile(r"[A-Za-z0-9_.:@-]{1,32}")
+_MOST = 256
+_MOST_PROCESSES = 64
+_OF_ONE = re.compile(r"cpu\.\d+\.")
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """A counter in a file."""
+
+    name: str
+    """`net.eth0.tx`."""
+    kind: Kind
+    unit: Literal["s", "bytes", "J"]
+    scale: float
+    """What one step of the counter is, in its unit."""
+    path: str
+    key: str = ""
+    """The word with which the line begins."""
+    field: int = 0
+    """Of what follows."""
+    shared: str = ""
+    """Whose counts it holds as well."""
+
+    @property
+    def is_of_a_process(self) -> bool:
+        """Whether it is the processor's time of one process."""
+        return _OF_ONE.match(self.name) is not None
+
+
+@dataclass
+class Found:
+    """The sources, and what could not be read, with the reason."""
+
+    sources: list[Source] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+    scope: str = ""
+    """What the processor's time is of: `this machine`, `process 1234`."""
+
+
+def find_sources(pid: int | None = None, cgroup: str | None = None, root: Root | None = None) -> Found:
+    """Everything that can be sampled, of the machine, a process or a control group. Raises UsageError."""
+    root = root or live_root()
+    found = Found()
+    if pid is not None:
+        _of_process(root, pid, found)
+        found.sources += _of_machine()  # what it starts later is in there alone
+    elif cgroup is not None:
+        _of_cgroup(root, cgroup, found)
+    else:
+        found.scope = "this machine"
+        found.sources += _of_machine()
+    _network(root, "self" if pid is None else str(pid), found)
+    _rdma(root, found)
+    _disks(root, found)
+    _power(root, found)
+    return found
+
+
+def _cpu(path: str, key: str, fields: dict[str, int], scale: float, name: str, shared: str) -> Iterator[Source]:
+    for part, number in fields.items():
+        yield Source(name=f"{name}.{part}", kind="processor", unit="s", scale=scale, path=f"/{path}", key=key,
+                     field=number, shared=shared)  # fmt: skip
+
+
+def _of_machine() -> Iterator[Source]:
+    return _cpu("proc/stat", "cpu", _OF_MACHINE, 1 / _TICKS_PER_S, "cpu", "all that runs on this machine")
+
+
+def _of_process(root: Root, pid: int, found: Found) -> None:
+    """The process and those that it has started until now: utime and stime of proc(5), field 14 and 15."""
+    answer = root.read(f"proc/{pid}/stat")
+    if isinstance(answer, Unreadable):
+        raise UsageError(f"process {pid} cannot be watched: {answer.reason}", hint="give the --pid of one that runs")
+    pids = [pid, *descendants(pid, root)]
+    found.scope = f"process {pid}" + (f" and {len(pids) - 1} that it started" if len(pids) > 1 else "")
+    for one in pids[:_MOST_PROCESSES]:
+        found.sources += _cpu(f"proc/{one}/stat", ")", _OF_PROCESS, 1 / _TICKS_PER_S, f"cpu.{one}", "")
+    if len(pids) > _MOST_PROCESSES:
+        found.missing["processes"] = f"only the first {_MOST_PROCESSES} of {len(pids)} are watched"
+
+
+def descendants(pid: int, root: Root | None = None) -> list[int]:
+    """All that descend from a process now, by the parent in /proc/PID/stat."""
+    root = root or live_root()
+    children: dict[int, list[int]] = {}
+    for name in root.names("proc"):
+        if name.isdigit():
+            rest = root.text(f"proc/{name}/stat").rpartition(")")[2].split()
+            if len(rest) > 1 and rest[1].isdigit():
+                children.setdefault(int(rest[1]), []).append(int(name))
+    found, left = [], [pid]
+    while left:
+        mine = children.get(left.pop(), [])
+        found += mine
+        left += mine
+    return sorted(found)
+
+
+def _of_cgroup(root: Root, cgroup: str, found: Found) -> None:
+    """A control group, by its path below /sys/fs/cgroup or as a whole: cpu.stat of version 2."""
+    path = PurePosixPath("sys/fs/cgroup") / cgroup.removeprefix("/sys/fs/cgroup").strip("/")
+    if ".." in path.parts:
+        raise UsageError(f"{cgroup[:80]!r} is no control group", hint="give its path below /sys/fs/cgroup")
+    answer = root.read(f"{path}/cpu.stat")
+    if isinstance(answer, Unreadable) or "user_usec" not in answer:
+        reason = answer.reason if isinstance(answer, Unreadable) else "it is not of version 2"
+        raise UsageError(f"/{path}/cpu.stat cannot be watched: {reason}", hint="give a path below /sys/fs/cgroup")
+    found.scope = f"control group /{path}"
+    for part in ("user", "system"):
+        found.sources.append(Source(name=f"cpu.{part}", kind="processor", unit="s", scale=1e-6,
+                                    path=f"/{path}/cpu.stat", key=f"{part}_usec"))  # fmt: skip
+
+
+def _network(root: Root, process: str, found: Found) -> None:
+    """Bytes of each interface of the process's network namespace."""
+    path = f"proc/{process}/net/dev"
+    answer = root.read(path)
+    if isinstance(answer, Unreadable):
+        found.missing["network"] = f"/{path} {answer.reason}"
+        return
+    for line in answer.splitlines()[2 : 2 + _MOST]:
+        name = line.partition(":")[0].strip()
+        if _SANE.fullmatch(name):
+            for way, number in (("rx", 0), ("tx", 8)):
+                found.sources.append(
+                    Source(name=f"net.{name}.{way}", kind="network", unit="bytes", scale=1, path=f"/{path}",
+                           key=f"{name}:", field=number, shared="all that uses this interface")
+                )  # fmt: skip
+
+
+def _rdma(root: Root, found: Found) -> None:
+    for name, directories in find_counters(root).directories.items():
+        if not name.startswith("rdma."):
+            continue
+        for way, file in (("rx", "port_rcv_data"), ("tx", "port_xmit_data")):
+            path = f"{directories[0]}/{file}"
+            answer = root.read(path)
+            if text.number(answer) is None:
+                found.missing[f"{name}.{way}"] = _why(answer)
+            else:
+                found.sources.append(Source(name=f"{name}.{way}", kind="rdma", unit="bytes", scale=_WORD_BYTES,
+                                            path=f"/{path}", shared="all that uses this port"))  # fmt: skip
+
+
+def _disks(root: Root, found: Found) -> None:
+    """Sectors of whole drives, of /proc/diskstats: its lines begin with two numbers and the name."""
+    for line in root.text("proc/diskstats").splitlines()[:_MOST]:
+        words = line.split()
+        if len(words) < 10 or not _DISK.fullmatch(words[2]):
+            continue
+        key = line[: line.index(words[2]) + len(words[2])].strip() + " "
+        for way, number in (("read", 2), ("write", 6)):
+            found.sources.append(Source(name=f"disk.{words[2]}.{way}", kind="disk", unit="bytes", scale=_SECTOR_BYTES,
+                                        path="/proc/diskstats", key=key, field=number,
+                                        shared="all that uses this drive"))  # fmt: skip
+
+
+def _power(root: Root, found: Found) -> None:
+    """RAPL: energy of each CPU package, which only root may read since Linux 5.10."""
+    zones = [name for name in root.names(_POWERCAP) if re.fullmatch(r"intel-rapl:\d{1,3}", name)]
+    if not zones:
+        found.missing["power of the CPUs"] = "this machine shows no RAPL"
+    for name in zones[:_MOST]:
+        path = f"{_POWERCAP}/{name}/energy_uj"
+        answer = root.read(path)
+        if text.number(answer) is None:
+            found.missing[f"power.{name}"] = _why(answer)
+        else:
+            found.sources.append(Source(name=f"power.{name}", kind="power", unit="J", scale=1e-6, path=f"/{path}",
+                                        shared="all that runs on this CPU"))  # fmt: skip
+
+
+def _why(answer: object) -> str:
+    return f"/{answer.path} {answer.reason}" if isinstance(answer, Unreadable) else "it is no number"
