@@ -1,0 +1,1 @@
+"""What the curves of a running job tell, with no knowledge of it: its iterations, and what communication costs it."""

@@ -1,0 +1,83 @@
+"""Iterations laid over each other once more by their whole shape.
+
+The phase that is followed comes from one harmonic; a short burst or gap has as much in all of them, and noise turns one
+easily. So stretches of a few iterations are moved to where they fit the mean of all best.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+
+from railwright.diagnosis.iterations.correlation import standardised
+from railwright.diagnosis.iterations.phase import Track
+from railwright.diagnosis.iterations.profile import bins_for
+from railwright.diagnosis.iterations.samples import Grid
+
+_ITERATIONS = 4
+"""In a stretch."""
+_REACH = 0.1
+"""Of an iteration: no stretch is moved by more."""
+_LEAST_CELLS = 8
+_TIMES = 2
+
+
+def aligned(grid: Grid, track: Track) -> Track:
+    """The same track with its counts moved; as it was where an iteration has too few cells."""
+    if track.cells_an_iteration < _LEAST_CELLS:
+        return track
+    curves = [standardised(role) for role in grid.roles]
+    for _ in range(_TIMES):
+        track = _moved(curves, track)
+    return track
+
+
+def _moved(curves: Sequence[Sequence[float]], track: Track) -> Track:
+    bins = bins_for(track.cells_an_iteration)
+    counts = track.counts_at([cell + 0.5 for cell in range(len(curves[0]))])
+    stretches = max(1, round(track.iterations / _ITERATIONS))
+    length = track.iterations / stretches
+    sums = [[[0.0] * bins for _ in curves] for _ in range(stretches)]
+    for cell, count in enumerate(counts):
+        if count is not None:
+            stretch = min(stretches - 1, max(0, int((count - track.counts[0]) / length)))
+            place = int((count % 1.0) * bins) % bins
+            for curve, into in zip(curves, sums[stretch], strict=True):
+                into[place] += curve[cell]
+    means = [[sum(values) for values in zip(*(one[role] for one in sums), strict=True)] for role in range(len(curves))]
+    shifts = [_shift(one, means, bins) for one in sums]
+    middles = [track.counts[0] + (number + 0.5) * length for number in range(stretches)]
+    moved = [count + _between(middles, shifts, count) for count in track.counts]
+    if any(after <= before for before, after in pairwise(moved)):
+        return track
+    return Track(track.places, moved)
+
+
+def _shift(one: Sequence[Sequence[float]], means: Sequence[Sequence[float]], bins: int) -> float:
+    """By how much of an iteration a stretch has to be moved to fit the mean of the others."""
+    others = [[mean - own for mean, own in zip(*pair, strict=True)] for pair in zip(means, one, strict=True)]
+    reach = max(1, int(_REACH * bins))
+
+    def fit(shift: int) -> float:
+        return sum(
+            value * mean[(place + shift) % bins]
+            for own, mean in zip(one, others, strict=True)
+            for place, value in enumerate(own)
+        )
+
+    fits = {shift: fit(shift) for shift in range(-reach - 1, reach + 2)}
+    best = max(range(-reach, reach + 1), key=fits.__getitem__)
+    before, here, after = (fits[best + step] for step in (-1, 0, 1))
+    bend = before - 2 * here + after
+    part = min(max(0.5 * (before - after) / bend, -0.5), 0.5) if bend < 0 else 0.0
+    return (best + part) / bins
+
+
+def _between(middles: Sequence[float], shifts: Sequence[float], count: float) -> float:
+    """The shift at a count, even between the middles of stretches."""
+    after = bisect_right(middles, count)
+    if after == 0 or after == len(middles):
+        return shifts[min(after, len(middles) - 1)]
+    part = (count - middles[after - 1]) / (middles[after] - middles[after - 1])
+    return shifts[after - 1] + part * (shifts[after] - shifts[after - 1])

@@ -1,0 +1,222 @@
+"""From curves to iterations: which period, where it goes on, and what the job does in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from railwright.diagnosis.iterations.aliases import is_an_image
+from railwright.diagnosis.iterations.alignment import aligned
+from railwright.diagnosis.iterations.candidates import LEAST_ITERATIONS, LEAST_UPDATES, Claim, claimed
+from railwright.diagnosis.iterations.correlation import Correlation
+from railwright.diagnosis.iterations.phase import Track
+from railwright.diagnosis.iterations.records import Estimate, Told
+from railwright.diagnosis.iterations.samples import Curve, Grid, Role, gridded, interval_s
+from railwright.diagnosis.iterations.shares import Placed, Shares, half_widths, shares_of
+from railwright.diagnosis.iterations.two_jobs import Followed, followed
+
+_ANOTHER = 0.1
+"""Two halves whose periods differ by more are two periods, and not one that drifts. Our choice."""
+_MOST_DRIFT = 1.5
+_DEEPEST = 3
+
+
+class _Stretch(NamedTuple):
+    """Where a period goes on."""
+
+    part: Grid
+    """The places of the track are cells of it."""
+    followed: Followed
+
+    @property
+    def lasts_s(self) -> float:
+        """How long."""
+        track = self.followed.track
+        return (track.places[-1] - track.places[0]) * self.part.cell_s
+
+
+def told(curves: Sequence[Curve]) -> Told:
+    """What the curves say of iterations."""
+    step_s = interval_s(curves)
+    grid = gridded(curves, step_s)
+    if grid.cells < LEAST_UPDATES * LEAST_ITERATIONS:
+        least = LEAST_UPDATES * LEAST_ITERATIONS
+        return Told(why_none=f"{grid.cells} samples: a period needs at least {least}")
+    found = sorted(_stretches(grid, 0), key=lambda one: one.lasts_s, reverse=True)
+    sound = [one for one in found if not is_an_image(curves, one.followed.track, one.part)]
+    if not sound:
+        return Told(why_none=_too_short(step_s) if found else _why_none(grid, step_s))
+    return Told(estimates=tuple(_estimate(curves, one) for one in sound))
+
+
+def _too_short(step_s: float) -> str:
+    least = f"{LEAST_UPDATES} updates of the slowest source, {LEAST_UPDATES * step_s:.3g} s"
+    return f"if there is a period, it is below {least}"
+
+
+def _why_none(grid: Grid, step_s: float) -> str:
+    if not any(max(role) > min(role) for role in grid.roles):
+        return "nothing moves"
+    claim = _claim(grid)
+    if claim is not None and claim.peak.lag < LEAST_UPDATES:
+        return _too_short(step_s)
+    lasts_s = grid.cells * grid.cell_s
+    return (
+        f"no period between {LEAST_UPDATES * step_s:.3g} and {lasts_s / LEAST_ITERATIONS:.3g} s comes again and again"
+    )
+
+
+def _claim(grid: Grid) -> Claim | None:
+    """The period of a grid, in cells, whether it may be claimed or not."""
+    return claimed(Correlation(grid.roles))
+
+
+def _stretches(grid: Grid, depth: int) -> list[_Stretch]:
+    """Where a period goes on."""
+    if grid.cells < LEAST_UPDATES * LEAST_ITERATIONS or depth > _DEEPEST:
+        return []
+    half = grid.cells // 2
+    parts = [grid.part(0, half), grid.part(half, grid.cells)]
+    if _changes(parts):
+        return [one for part in parts for one in _stretches(part, depth + 1)]
+    claim = _claim(grid)
+    if claim is None or claim.peak.lag < LEAST_UPDATES:
+        return []
+    found = followed(grid, claim)
+    if found is None or found.track.iterations < LEAST_ITERATIONS - 0.5:
+        return []
+    begin, end = math.floor(found.track.places[0]), math.ceil(found.track.places[-1])
+    rest = [grid.part(0, begin), grid.part(end, grid.cells)]
+    found = found._replace(track=aligned(grid, found.track))
+    return [_Stretch(grid, found), *(one for part in rest for one in _stretches(part, depth + 1))]
+
+
+def _changes(halves: Sequence[Grid]) -> bool:
+    """Whether the halves have two periods, and not one that drifts: then the quarters differ half as much."""
+    claims = [_claim(half) for half in halves]
+    first, last = (claim.peak.lag if claim else 0.0 for claim in claims)
+    if not first or not last or not _differ(first, last):
+        return False
+    if max(first, last) > _MOST_DRIFT * min(first, last):
+        return True
+    for half in halves:
+        quarters = [_claim(half.part(0, half.cells // 2)), _claim(half.part(half.cells // 2, half.cells))]
+        lags = [quarter.peak.lag for quarter in quarters if quarter is not None]
+        if len(lags) == 2 and 0.25 * abs(last - first) < abs(lags[1] - lags[0]) < 0.75 * abs(last - first):
+            return False
+    return True
+
+
+def _differ(one: float, other: float) -> bool:
+    """Whether they are two periods: neither alike, nor one a multiple of the other."""
+    ratio = max(one, other) / min(one, other)
+    return abs(ratio - round(ratio)) > _ANOTHER / 2 * round(ratio) if ratio > 1.5 else ratio > 1 + _ANOTHER
+
+
+def _estimate(curves: Sequence[Curve], stretch: _Stretch) -> Estimate:
+    part, (track, second_s) = stretch.part, stretch.followed
+    period_s = track.cells_an_iteration * part.cell_s
+    placed: dict[Role, list[Placed]] = {"compute": [], "traffic": []}
+    for curve in curves:
+        if curve.ends_s:
+            placed[curve.role].append(_placed(curve, track, part))
+    samples_a_period = period_s / interval_s(curves)
+    shares = shares_of(placed["compute"], placed["traffic"], samples_a_period)
+    if second_s is not None:
+        shares = "two jobs move these counters: watch one of them by --pid or --cgroup"
+    begins = _begins(track, shares.begin if isinstance(shares, Shares) else track.counts[0] % 1.0)
+    found = Estimate(
+        from_s=part.begin_s + track.places[0] * part.cell_s,
+        to_s=part.begin_s + track.places[-1] * part.cell_s,
+        period_s=period_s,
+        period_half_width_s=_half_width(track) * part.cell_s,
+        iterations=round(track.iterations),
+        drift=_drift(track),
+        samples_a_period=samples_a_period,
+        second_period_s=second_s,
+        begins_s=tuple(part.begin_s + begin * part.cell_s for begin in begins),
+    )
+    return _with_shares(found, shares, placed)
+
+
+def _with_shares(found: Estimate, shares: Shares | str, placed: dict[Role, list[Placed]]) -> Estimate:
+    if isinstance(shares, str):
+        return replace(found, why_no_shares=shares)
+    widths = half_widths(placed["compute"], placed["traffic"], found.samples_a_period)
+    low, high = (_gain(shares.exposed + width) for width in (-widths[2], widths[2]))
+    return replace(
+        found,
+        compute=shares.compute,
+        communication=shares.communication,
+        exposed=shares.exposed,
+        compute_half_width=widths[0],
+        communication_half_width=widths[1],
+        exposed_half_width=widths[2],
+        best_gain=_gain(shares.exposed),
+        best_gain_low=low,
+        best_gain_high=high,
+    )
+
+
+def _gain(exposed: float) -> float:
+    """How many times as fast without the exposed communication; at most a thousand times."""
+    return 1 / (1 - min(max(exposed, 0.0), 0.999))
+
+
+def _placed(curve: Curve, track: Track, part: Grid) -> Placed:
+    """The samples of the whole iterations."""
+    middles, values = curve.whole_samples()
+    counts = track.counts_at([(at_s - part.begin_s) / part.cell_s for at_s in middles])
+    first, last = track.counts[0], track.counts[0] + math.floor(track.iterations + 1e-6)
+    kept = [(value, count) for value, count in zip(values, counts, strict=True)
+            if count is not None and first <= count < last]  # fmt: skip
+    return Placed(curve, [value for value, _ in kept], [count for _, count in kept])
+
+
+def _paces(track: Track) -> list[tuple[float, float]]:
+    """Middle and cells an iteration of stretches of at least four iterations: what the track tells independently."""
+    found, at = [], 0
+    for number in range(1, len(track.places)):
+        counted = track.counts[number] - track.counts[at]
+        if counted >= 4:
+            length = track.places[number] - track.places[at]
+            found.append(((track.places[number] + track.places[at]) / 2, length / counted))
+            at = number
+    return found
+
+
+def _half_width(track: Track) -> float:
+    """Of the mean period: what the paces differ from a line, and one cell over all iterations."""
+    paces = _paces(track)
+    left = [pace - _line(paces)(at) for at, pace in paces]
+    deviation = stdev(left) / math.sqrt(len(left)) if len(left) > 2 else 0.0
+    return math.hypot(1.96 * deviation, 1 / track.iterations)
+
+
+def _drift(track: Track) -> float:
+    """From begin to end, as a part of the period, by the line through the paces."""
+    paces = _paces(track)
+    if len(paces) < 3:
+        return 0.0
+    line = _line(paces)
+    return (line(track.places[-1]) - line(track.places[0])) / track.cells_an_iteration
+
+
+def _line(points: Sequence[tuple[float, float]]) -> Callable[[float], float]:
+    middle, mean = fmean(at for at, _ in points), fmean(value for _, value in points)
+    spread = sum((at - middle) ** 2 for at, _ in points)
+    slope = sum((at - middle) * (value - mean) for at, value in points) / spread if spread else 0.0
+    return lambda at: mean + slope * (at - middle)
+
+
+def _begins(track: Track, phase: float) -> list[float]:
+    """The places at which iterations begin, in cells."""
+    first = math.ceil(track.counts[0] - phase - 1e-9)
+    last = math.floor(track.counts[-1] - phase + 1e-9)
+    found = [number + phase for number in range(first, last + 1)]
+    inside = [count for count in found if track.counts[0] <= count <= track.counts[-1]]
+    return track.places_of(inside)

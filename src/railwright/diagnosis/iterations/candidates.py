@@ -1,0 +1,128 @@
+"""Which periods the autocorrelation of curves allows, before any of them is believed."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from railwright.diagnosis.iterations.correlation import Correlation
+
+LEAST_UPDATES = 3
+"""A period shorter than this many updates of its source may be the image of another one."""
+LEAST_ITERATIONS = 5
+"""Our choice: of fewer, chance alone makes a period."""
+_FINE_BELOW = 40
+"""Lags below this are searched in eighths of a sample."""
+_STEPS = 8
+_NEARLY_BEST = 0.8
+"""Our choice: the shortest lag that is nearly as good as the best is the period, the others are multiples of it."""
+_RIVAL, _MOST_RIVALS = 0.3, 4
+_FEW, _NEARLY_BEST_OF_FEW = 6.0, 0.5
+_MOST_MULTIPLES = 12
+_LEAST_HEIGHT = 0.12
+_CHANCE, _CHANCE_ALIKE = 5.0, 3.0
+"""Deviations of the correlation of pure noise, and of curves that move slowly: our choice, by trial on curves that
+have no period.
+"""
+
+
+class Peak(NamedTuple):
+    """A lag at which curves are like themselves."""
+
+    lag: float
+    """In samples."""
+    height: float
+    """1: they repeat exactly."""
+
+
+def peaks(correlation: Correlation) -> list[Peak]:
+    """Local maxima up to the longest lag that LEAST_ITERATIONS allow, by lag."""
+    longest = correlation.count / LEAST_ITERATIONS
+    if correlation.is_still or longest < 2:
+        return []
+    fine = [step / _STEPS for step in range(_STEPS, int(min(longest, _FINE_BELOW) * _STEPS) + 1)]
+    lags = fine + [float(lag) for lag in range(_FINE_BELOW + 1, int(longest) + 1)]
+    heights = [correlation.at(lag) for lag in lags]
+    found = []
+    for number in range(1, len(lags) - 1):
+        before, here, after = heights[number - 1 : number + 2]
+        if here >= before and here > after:
+            step = lags[number + 1] - lags[number]
+            bend = before - 2 * here + after
+            off = 0.5 * (before - after) / bend if bend < 0 else 0.0
+            found.append(Peak(lags[number] + off * step, here - 0.25 * (before - after) * off))
+    return found
+
+
+def _is_likely(correlation: Correlation, peak: Peak) -> bool:
+    """Whether it comes again at its multiples and has a valley before it."""
+    return _comes_again(correlation, peak) and _has_valley(correlation, peak)
+
+
+def _by_chance(correlation: Correlation) -> float:
+    """The height that a curve without a period hardly reaches: fewer of its samples count where neighbours are alike.
+
+    The deviation of the correlation at long lags is that of Bartlett (1946), from the lags before the first valley.
+    """
+    alike = 0.0
+    for value in correlation.whole()[1:]:
+        if value <= 0:
+            break
+        alike += value * value
+    count = max(1, correlation.count)
+    return max(_CHANCE / math.sqrt(count), _CHANCE_ALIKE * math.sqrt((1 + 2 * alike) / count))
+
+
+class Claim(NamedTuple):
+    """The period that curves seem to have."""
+
+    peak: Peak
+    shorter: list[Peak]
+    """Other lags at which they are like themselves, but less: where two jobs meet, theirs may be among them."""
+
+
+def claimed(correlation: Correlation) -> Claim | None:
+    """The shortest lag that is nearly as good as the best, of those that chance does not make; None without any."""
+    floor = max(_LEAST_HEIGHT, _by_chance(correlation))
+    high = [peak for peak in peaks(correlation) if peak.height > floor]
+    found = [peak for peak in high if _is_likely(correlation, peak)]
+    best = max((peak.height for peak in found), default=0.0)
+    for peak in found:
+        # Few samples a period meet its edges at other places each time, and again at the same in some multiple of it.
+        if peak.height >= (_NEARLY_BEST if peak.lag > _FEW else _NEARLY_BEST_OF_FEW) * best:
+            rivals = [one for one in high if LEAST_UPDATES <= one.lag < 0.6 * peak.lag and one.height >= _RIVAL * best]
+            rivals = sorted(rivals, key=lambda one: one.height, reverse=True)[:_MOST_RIVALS]
+            return Claim(_refined(correlation, peak), [_refined(correlation, one) for one in sorted(rivals)])
+    return None
+
+
+def _refined(correlation: Correlation, peak: Peak) -> Peak:
+    """The same lag from the place of its multiples, as long as they are like it."""
+    lag = peak.lag
+    for multiple in range(2, _MOST_MULTIPLES + 1):
+        middle, reach = multiple * lag, min(0.4 * lag, max(1.0, 0.02 * multiple * lag))
+        if middle + reach >= len(correlation) - 1:
+            break
+        steps = [middle + reach * step / 16 for step in range(-16, 17)]
+        height, place = max((correlation.at(one), one) for one in steps)
+        if height < 0.5 * peak.height:
+            break
+        lag = place / multiple
+    return Peak(lag, peak.height)
+
+
+def _comes_again(correlation: Correlation, peak: Peak) -> bool:
+    """At twice and three times the lag, give or take what a drift moves it."""
+    heights = []
+    for multiple in (2, 3):
+        middle = multiple * peak.lag
+        reach = max(1.0, 0.03 * middle)
+        steps = [middle + reach * step / 6 for step in range(-6, 7)]
+        heights.append(max(correlation.at(lag) for lag in steps if 0 < lag < len(correlation) - 1))
+    return sum(heights) / 2 > 0.5 * peak.height
+
+
+def _has_valley(correlation: Correlation, peak: Peak) -> bool:
+    """A curve that only moves slowly is like itself at every short lag."""
+    steps = [peak.lag * part / 16 for part in range(4, 14)]
+    return peak.height - min(correlation.at(lag) for lag in steps) > 0.5 * peak.height

@@ -1,0 +1,79 @@
+"""The autocorrelation of curves by Fourier transforms, in plain Python: the base install has no numpy."""
+
+from __future__ import annotations
+
+import cmath
+import functools
+import math
+from collections.abc import Sequence
+
+_TAPS = 8
+"""To each side, of the interpolation between two lags."""
+
+
+@functools.cache
+def _turns(count: int) -> tuple[complex, ...]:
+    return tuple(cmath.exp(-2j * math.pi * number / count) for number in range(count // 2))
+
+
+def transform(values: list[complex]) -> list[complex]:
+    """The discrete Fourier transform of 2^n values (Cooley and Tukey 1965)."""
+    count = len(values)
+    if count == 1:
+        return values
+    if count == 2:
+        return [values[0] + values[1], values[0] - values[1]]
+    even, odd = transform(values[::2]), transform(values[1::2])
+    turned = [turn * one for turn, one in zip(_turns(count), odd, strict=True)]
+    return [a + b for a, b in zip(even, turned, strict=True)] + [a - b for a, b in zip(even, turned, strict=True)]
+
+
+def standardised(values: Sequence[float]) -> list[float]:
+    """With mean 0 and deviation 1; all zero where nothing moves."""
+    mean = math.fsum(values) / len(values)
+    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
+    if deviation <= 1e-9 * max(abs(mean), 1e-300):
+        return [0.0] * len(values)
+    return [(value - mean) / deviation for value in values]
+
+
+class Correlation:
+    """The mean autocorrelation of one or two curves, 1 at lag 0, at lags between the samples too."""
+
+    def __init__(self, curves: Sequence[Sequence[float]]) -> None:
+        first, second = ([*curves, []])[:2] if curves else ([], [])
+        count = len(first)
+        room = 1 << max(1, (2 * count - 1).bit_length())
+        real = standardised(first) if count else []
+        other = standardised(second) if second else [0.0] * count
+        # The autocorrelation of x + iy has that of x plus that of y as its real part.
+        packed = [complex(x, y) for x, y in zip(real, other, strict=True)] + [0j] * (room - count)
+        self.power = [abs(one) ** 2 for one in transform(packed)]
+        lags = transform([complex(one) for one in self.power])
+        whole = lags[0].real or 1.0
+        self.count = count
+        self.is_still = lags[0].real <= 0
+        self._values = [lags[lag].real / whole * count / (count - lag) for lag in range(count * 3 // 4)]
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def at(self, lag: float) -> float:
+        """At any lag below three quarters of the samples, band-limited between whole ones."""
+        below = math.floor(lag)
+        part = lag - below
+        if part < 1e-9:
+            return self._values[below]
+        total = weights = 0.0
+        for tap in range(1 - _TAPS, _TAPS + 1):
+            index = abs(below + tap)
+            if index < len(self._values):
+                away = part - tap
+                weight = math.sin(math.pi * away) / (math.pi * away) * math.cos(math.pi * away / (2 * _TAPS)) ** 2
+                total += weight * self._values[index]
+                weights += weight
+        return total / weights if weights else 0.0
+
+    def whole(self) -> Sequence[float]:
+        """At every whole lag."""
+        return self._values

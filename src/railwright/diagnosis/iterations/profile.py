@@ -1,0 +1,147 @@
+"""One iteration out of many: curves laid over each other by phase, and when they are on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from railwright.results.statistics import quantile
+
+Spans = list[tuple[float, float]]
+"""Parts of the iteration, as phases from 0 to 1; the last one may end beyond 1."""
+
+_MOST_BINS = 128
+_LEAST_WEIGHT = 1.0
+"""Samples in a bin; one sample counts in two bins, by how near it is to their middles."""
+_CERTAIN = 4.0
+"""Deviations by which a run of bins must leave the middle between off and on."""
+_LEAST_STEP = 0.05
+"""Of the level when on: a smaller step is no phase of the work."""
+_FEW_BINS = 4
+"""So few are mostly flanks: their extreme is nearest to the level."""
+
+
+class Profile(NamedTuple):
+    """The mean of a curve at each phase."""
+
+    values: list[float]
+    deviation: float
+    """Of one of the values, by what single samples differ from them."""
+
+
+class Phases(NamedTuple):
+    """When a curve is on, in an iteration."""
+
+    on: Spans
+    low: float
+    high: float
+
+    @property
+    def share(self) -> float:
+        """Of the iteration."""
+        return sum(end - begin for begin, end in self.on)
+
+
+def bins_for(samples_an_iteration: float) -> int:
+    """So many that each has a sample of nearly every iteration."""
+    return max(3, min(_MOST_BINS, math.floor(samples_an_iteration + 1e-6)))
+
+
+def folded(values: Sequence[float], counts: Sequence[float], bins: int) -> Profile | None:
+    """The profile of samples at these counts of iterations; None where a phase has no sample."""
+    sums, squares, weights = [0.0] * bins, [0.0] * bins, [0.0] * bins
+    for value, count in zip(values, counts, strict=True):
+        place = (count % 1.0) * bins - 0.5
+        below = math.floor(place)
+        for number, weight in ((below, below + 1 - place), (below + 1, place - below)):
+            sums[number % bins] += weight * value
+            squares[number % bins] += weight * value * value
+            weights[number % bins] += weight
+    if not values or min(weights) < _LEAST_WEIGHT:
+        return None
+    means = [total / weight for total, weight in zip(sums, weights, strict=True)]
+    parts = [
+        max(0.0, square / weight - mean * mean) / weight
+        for square, weight, mean in zip(squares, weights, means, strict=True)
+    ]
+    return Profile(means, math.sqrt(quantile(sorted(parts), 0.5)))
+
+
+def phases_of(profile: Profile) -> Phases | None:
+    """When the curve is on; None where it has no two levels that can be told apart."""
+    values = profile.values
+    low, high = _levels(values)
+    step = high - low
+    if step <= _LEAST_STEP * abs(high) or step < _CERTAIN * profile.deviation:
+        return None
+    runs = _runs([(value - low) / step - 0.5 for value in values], profile.deviation / step)
+    return Phases(_edges([(value - low) / step for value in values], runs), low, high) if runs else None
+
+
+def _levels(values: Sequence[float]) -> tuple[float, float]:
+    """Off and on: the medians of the two groups of values around the middle between them."""
+    ordered = sorted(values)
+    low, high = ordered[0], ordered[-1]
+    for _ in range(8):
+        middle = (low + high) / 2
+        below = [value for value in ordered if value <= middle]
+        above = [value for value in ordered if value > middle]
+        if not below or not above:
+            break
+        low = quantile(below, 0.5 if len(below) > _FEW_BINS else 0.0)
+        high = quantile(above, 0.5 if len(above) > _FEW_BINS else 1.0)
+    return low, high
+
+
+def _runs(over: Sequence[float], deviation: float) -> list[tuple[int, int]]:
+    """Where the profile is on: first bin and length of each run, around the circle; chance runs are joined."""
+    bins = len(over)
+    signs = [value > 0 for value in over]
+    while len(set(signs)) == 2:
+        runs = _cut(signs)
+        weakest = min(runs, key=lambda run: _strength(over, run))
+        if _strength(over, weakest) >= _CERTAIN * deviation:
+            return [(first, length) for first, length in runs if signs[first]]
+        for number in range(weakest[0], weakest[0] + weakest[1]):
+            signs[number % bins] = not signs[number % bins]
+    return []
+
+
+def _cut(signs: Sequence[bool]) -> list[tuple[int, int]]:
+    bins = len(signs)
+    begins = [number for number in range(bins) if signs[number] != signs[number - 1]]
+    return [
+        (begin, (after - begin) % bins or bins) for begin, after in zip(begins, begins[1:] + begins[:1], strict=True)
+    ]
+
+
+def _strength(over: Sequence[float], run: tuple[int, int]) -> float:
+    """How far a run is from the middle, in the deviation of one bin."""
+    first, length = run
+    return abs(sum(over[number % len(over)] for number in range(first, first + length))) / math.sqrt(length)
+
+
+def _edges(parts: Sequence[float], runs: Sequence[tuple[int, int]]) -> Spans:
+    """Begin and end of each run by the area under its flanks, which no place of the bins moves."""
+    bins = len(parts)
+    found = []
+    for number, (first, length) in enumerate(runs):
+        before = runs[number - 1]
+        gap_before = (first - before[0] - before[1]) % bins
+        after = runs[(number + 1) % len(runs)]
+        gap_after = (after[0] - first - length) % bins
+        half = length / 2
+        rise = _area(parts, first, min(3.0, gap_before / 2), min(3.0, half))
+        fall = _area([*reversed(parts)], bins - first - length, min(3.0, gap_after / 2), min(3.0, half))
+        found.append(((first - rise) / bins, (first + length + fall) / bins))
+    return found
+
+
+def _area(parts: Sequence[float], edge: int, before: float, after: float) -> float:
+    """How far before `edge`, in bins, a step would stand that has the same area between `before` and `after` it."""
+    bins = len(parts)
+    reach_before, reach_after = math.floor(before), max(1, math.floor(after))
+    outside = sum(parts[(edge - 1 - number) % bins] for number in range(reach_before))
+    inside = sum(parts[(edge + number) % bins] for number in range(reach_after))
+    return min(max(outside + inside - reach_after, -after), max(before, 0.0))
