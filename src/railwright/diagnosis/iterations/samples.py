@@ -1,0 +1,117 @@
+"""Curves as they are sampled, and the same on an even grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from railwright.results.statistics import quantile
+
+Role = Literal["compute", "traffic"]
+MOST_CELLS = 1 << 15
+"""Of a grid; a longer recording is looked at in coarser cells."""
+
+_WHOLE = 1.5
+"""Of the median interval; a longer one holds what a missing sample would have told as well."""
+
+
+class Curve(NamedTuple):
+    """One quantity over time: each value is the mean between the sample before and its own time.
+
+    That is what a counter tells: where a sample is missing, the next one holds the mean over both intervals.
+    """
+
+    role: Role
+    begin_s: float
+    """Where the first interval begins."""
+    ends_s: Sequence[float]
+    """Rising."""
+    values: Sequence[float]
+    quiet_below: float = 0.0
+    """A curve that does not move is on all the time if it is above this, else off."""
+
+    def whole_samples(self) -> tuple[list[float], list[float]]:
+        """Middles of the intervals and their values, without those that also hold what a missing sample would tell."""
+        begins = [self.begin_s, *self.ends_s[:-1]]
+        steps = sorted(end - begin for begin, end in zip(begins, self.ends_s, strict=True))
+        longest = _WHOLE * quantile(steps, 0.5) if steps else 0.0
+        kept = [
+            ((begin + end) / 2, value)
+            for begin, end, value in zip(begins, self.ends_s, self.values, strict=True)
+            if end - begin <= longest
+        ]
+        return [at_s for at_s, _ in kept], [value for _, value in kept]
+
+
+class Grid(NamedTuple):
+    """Curves of both roles, added up by role, in cells of one length."""
+
+    begin_s: float
+    cell_s: float
+    compute: list[float]
+    """Empty where nothing tells of computing."""
+    traffic: list[float]
+
+    @property
+    def roles(self) -> list[list[float]]:
+        """Those of the two that are there."""
+        return [role for role in (self.compute, self.traffic) if role]
+
+    @property
+    def cells(self) -> int:
+        """How many there are."""
+        return len(self.compute or self.traffic)
+
+    def part(self, first: int, last: int) -> Grid:
+        """The cells from `first` to before `last`."""
+        begin_s = self.begin_s + first * self.cell_s
+        return Grid(begin_s, self.cell_s, self.compute[first:last], self.traffic[first:last])
+
+
+def interval_s(curves: Sequence[Curve]) -> float:
+    """How often the slowest curve really changes: the longest of the median intervals. 0 without samples."""
+    found = []
+    for curve in curves:
+        times = [curve.begin_s, *curve.ends_s]
+        steps = sorted(after - before for before, after in pairwise(times))
+        if steps:
+            found.append(quantile(steps, 0.5))
+    return max(found, default=0.0)
+
+
+def gridded(curves: Sequence[Curve], cell_s: float) -> Grid:
+    """The curves where all of them have samples, as means of cells; at most MOST_CELLS of them."""
+    whole = [curve for curve in curves if curve.ends_s]
+    begin_s = max((curve.begin_s for curve in whole), default=0.0)
+    end_s = min((curve.ends_s[-1] for curve in whole), default=0.0)
+    if cell_s <= 0 or end_s <= begin_s:
+        return Grid(begin_s, cell_s, [], [])
+    cell_s *= max(1, -(-int((end_s - begin_s) / cell_s) // MOST_CELLS))
+    cells = int((end_s - begin_s) / cell_s + 1e-6)
+    sums: dict[Role, list[float]] = {"compute": [], "traffic": []}
+    for curve in whole:
+        means = _means(curve, begin_s, cell_s, cells)
+        before = sums[curve.role]
+        sums[curve.role] = [one + other for one, other in zip(before, means, strict=True)] if before else means
+    return Grid(begin_s, cell_s, sums["compute"], sums["traffic"])
+
+
+def _means(curve: Curve, begin_s: float, cell_s: float, cells: int) -> list[float]:
+    """The mean of each cell: the integral of the steps, so that nothing is lost or counted twice."""
+    found: list[float] = []
+    last, at, total = len(curve.ends_s) - 1, 0, 0.0
+    here_s = begin_s
+    for number in range(cells):
+        end_s = begin_s + (number + 1) * cell_s
+        total = 0.0
+        while at < last and curve.ends_s[at] <= here_s:
+            at += 1
+        while at < last and curve.ends_s[at] < end_s:
+            total += (curve.ends_s[at] - here_s) * curve.values[at]
+            here_s = curve.ends_s[at]
+            at += 1
+        total += (end_s - here_s) * curve.values[at]
+        here_s = end_s
+        found.append(total / cell_s)
+    return found

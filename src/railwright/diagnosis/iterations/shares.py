@@ -1,0 +1,145 @@
+"""Compute, communication and exposed communication as parts of an iteration, and how certain they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+from railwright.diagnosis.iterations.profile import Phases, Spans, bins_for, folded, phases_of
+from railwright.diagnosis.iterations.samples import Curve
+
+LEAST_SAMPLES = 8
+"""Of a period, for shares. Our choice: an edge lies anywhere in its sample."""
+_GROUPS = 8
+_NORMAL_975 = 1.959964
+_STUDENT_975 = (0.0, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365)
+"""By degrees of freedom."""
+_EDGE = 0.25
+"""Of a sample: how well the mean of an edge is known where all iterations meet the sampler alike. By trial."""
+
+
+class Placed(NamedTuple):
+    """The samples of a curve that lie in the iterations looked at."""
+
+    curve: Curve
+    values: list[float]
+    counts: list[float]
+    """Of iterations, at the middle of each sample."""
+
+
+class Shares(NamedTuple):
+    """Parts of the iteration; and the phase at which computing begins, or else traffic."""
+
+    compute: float
+    communication: float
+    exposed: float
+    begin: float
+
+
+def shares_of(compute: Sequence[Placed], traffic: Sequence[Placed], samples_a_period: float) -> Shares | str:
+    """The shares, or the reason why they cannot be told."""
+    if not compute or not traffic:
+        return f"nothing tells of {'traffic' if compute else 'computing'}"
+    if samples_a_period < LEAST_SAMPLES:
+        return f"{samples_a_period:.1f} samples a period: shares need {LEAST_SAMPLES}"
+    found: list[Spans] = []
+    begins: list[float] = []
+    for placed in (compute, traffic):
+        spans: Spans = []
+        for one in placed:
+            phases = _phases(one, samples_a_period)
+            if isinstance(phases, str):
+                return phases
+            spans += phases
+        found.append(merged(spans))
+        begins = begins or _begins(spans)
+    computing, moving = found
+    both = total(computing) + total(moving) - total(merged(computing + moving))
+    exposed = max(0.0, total(moving) - both)
+    return Shares(total(computing), total(moving), exposed, begins[0] if begins else 0.0)
+
+
+def _begins(spans: Spans) -> list[float]:
+    """Where something begins, first the one with the longest pause before it; none where it never stops."""
+    pauses = []
+    for begin, end in spans:
+        if end - begin >= 1:
+            return []
+        pauses.append((min((begin - other) % 1.0 or 1.0 for _, other in spans), begin % 1.0))
+    return [begin for _, begin in sorted(pauses, reverse=True)]
+
+
+def _phases(placed: Placed, samples_a_period: float) -> Spans | str:
+    """When a curve is on; a curve that does not move with the iterations is on or off all the time."""
+    bins = bins_for(samples_a_period)
+    profile = folded(placed.values, placed.counts, bins)
+    while profile is None and bins >= 2 * LEAST_SAMPLES:  # where the sampler was often late
+        bins //= 2
+        profile = folded(placed.values, placed.counts, bins)
+    if profile is None:
+        return "some phases of the iteration were never sampled"
+    phases: Phases | None = phases_of(profile)
+    if phases is not None:
+        return phases.on
+    return [(0.0, 1.0)] if fmean(placed.values) > placed.curve.quiet_below else []
+
+
+def total(spans: Spans) -> float:
+    """How long they are together; they do not overlap."""
+    return sum(end - begin for begin, end in spans)
+
+
+def merged(spans: Spans) -> Spans:
+    """The same parts of the circle without overlaps, from 0 to 1."""
+    cut: Spans = []
+    for begin, end in spans:
+        if end - begin >= 1:
+            return [(0.0, 1.0)]
+        turn = math.floor(begin)
+        first, last = begin - turn, end - turn
+        cut += [(first, min(last, 1.0))] + ([(0.0, last - 1)] if last > 1 else [])
+    found: Spans = []
+    for begin, end in sorted(cut):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((begin, end))
+    return found
+
+
+def half_widths(
+    compute: Sequence[Placed], traffic: Sequence[Placed], samples_a_period: float
+) -> tuple[float, float, float]:
+    """Of the 95 % interval of compute, communication and exposed: by groups of iterations, and by the sampling."""
+    every = [count for one in (*compute, *traffic) for count in one.counts]
+    first, last = min(every), max(every)
+    groups = min(_GROUPS, int((last - first) / 2))
+    parts: list[Shares] = []
+    for number in range(groups):
+        begin, end = (first + (last - first) * at / groups for at in (number, number + 1))
+        found = shares_of(_within(compute, begin, end), _within(traffic, begin, end), samples_a_period)
+        if isinstance(found, Shares):
+            parts.append(found)
+    least = _NORMAL_975 * _EDGE / samples_a_period
+    if len(parts) < 2:
+        return (4 * least,) * 3
+    student = _STUDENT_975[min(len(parts), len(_STUDENT_975)) - 1]
+
+    def width(values: list[float]) -> float:
+        return math.hypot(least, student * stdev(values) / math.sqrt(len(values)))
+
+    return (
+        width([one.compute for one in parts]),
+        width([one.communication for one in parts]),
+        width([one.exposed for one in parts]),
+    )
+
+
+def _within(role: Sequence[Placed], begin: float, end: float) -> list[Placed]:
+    found = []
+    for one in role:
+        kept = [(value, count) for value, count in zip(one.values, one.counts, strict=True) if begin <= count < end]
+        found.append(Placed(one.curve, [value for value, _ in kept], [count for _, count in kept]))
+    return found

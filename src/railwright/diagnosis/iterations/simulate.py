@@ -1,0 +1,180 @@
+"""A job with a known period: what a sampler would see of it, and what is true."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from random import Random
+from typing import NamedTuple
+
+from railwright.diagnosis.iterations.aliases import SPREAD
+from railwright.diagnosis.iterations.samples import Curve, Role
+from railwright.errors import UsageError, unknown_name
+
+_FULL_RATE_BYTES_PER_S = 25e9
+_MOST_SAMPLES = 400_000
+_ROUNDING = 1e-9
+
+# name -> default, least, most
+_WORDS: dict[str, tuple[float, float, float]] = {
+    "period": (0.7, 1e-4, 1e5),
+    "compute": (0.6, 0, 1),
+    "communication": (0.5, 0, 1),
+    "exposed": (0.4, 0, 1),
+    "noise": (0.1, 0, 10),
+    "drift": (0.0, -0.9, 0.9),
+    "missing": (0.0, 0, 0.9),
+    "rate": (100, 0.01, 10_000),
+    "seconds": (60, 0.1, 1e6),
+    "seed": (0, 0, 2**32),
+    "jitter": (0.0, 0, 0.5),
+    "change": (0.0, 0, 1e5),
+    "second": (0.0, 0, 1e5),
+}
+
+Spans = list[tuple[float, float]]
+"""When something goes on: begin and end, in seconds, rising."""
+
+
+class Job(NamedTuple):
+    """The words of a simulation; shares are parts of the period."""
+
+    period: float
+    compute: float
+    communication: float
+    exposed: float
+    noise: float
+    """Deviation of every sample, as a part of the step between off and on."""
+    drift: float
+    """How much longer the period is at the end than at the begin, as a part of `period`, its mean."""
+    missing: float
+    """The part of the samples that were never taken."""
+    rate: float
+    seconds: float
+    seed: float
+    jitter: float
+    """Deviation of every iteration, as a part of the period."""
+    change: float
+    """The period after half of the time; 0: it stays."""
+    second: float
+    """The period of a second job that shares all counters; 0: there is none."""
+
+
+class Truth(NamedTuple):
+    """What was simulated."""
+
+    job: Job
+    curves: tuple[Curve, Curve]
+    """Activity of the processor, 0 to 1, and traffic in bytes/s."""
+    iterations_s: tuple[float, ...]
+    """How long each iteration was that began and ended in the recording."""
+
+
+def parse_job(words: Sequence[str]) -> Job:
+    """Words like `period=0.7 compute=0.6 seed=7`. Raises UsageError."""
+    given = {name: default for name, (default, _, _) in _WORDS.items()}
+    for word in words:
+        name, _, text = word.partition("=")
+        if name not in _WORDS:
+            raise unknown_name("word of a simulation", name, _WORDS)
+        _, least, most = _WORDS[name]
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not least <= value <= most or (name == "seed" and value % 1):
+            raise UsageError(f"{name}={text[:20]} is out of range", hint=f"give {name}={least:g} to {most:g}")
+        given[name] = value
+    job = Job(**given)
+    _refuse_impossible(job)
+    return job
+
+
+def _refuse_impossible(job: Job) -> None:
+    """Raises UsageError for shares that no iteration can have."""
+    if job.exposed > job.communication + _ROUNDING:
+        raise UsageError(
+            f"exposed={job.exposed:g} is above communication={job.communication:g}",
+            hint="exposed is the part of the communication during which nothing is computed",
+        )
+    if job.compute + job.exposed > 1 + _ROUNDING:
+        raise UsageError(
+            f"compute={job.compute:g} and exposed={job.exposed:g} are more than the whole period",
+            hint="together they are at most 1",
+        )
+    if job.communication - job.exposed > job.compute + _ROUNDING:
+        raise UsageError(
+            f"communication={job.communication:g} less exposed={job.exposed:g} is above compute={job.compute:g}",
+            hint="what is not exposed goes on while something is computed",
+        )
+    if job.rate * job.seconds > _MOST_SAMPLES:
+        hint = f"give at most {_MOST_SAMPLES} samples: a lower rate, or fewer seconds"
+        raise UsageError(f"{job.rate * job.seconds:.0f} samples", hint=hint)
+
+
+def simulated(job: Job) -> Truth:
+    """What a sampler would see of this job."""
+    random = Random(int(job.seed))
+    begins = _begins(job, job.period, random)
+    spans = _spans(begins, job)
+    if job.second:
+        others = _spans(_begins(job._replace(change=0.0, drift=0.0), job.second, random), job)
+        spans = tuple(sorted(one + other) for one, other in zip(spans, others, strict=True))  # type: ignore[assignment]
+    ends = _ticks(job, random)
+    idle, full = random.uniform(0.0, 0.2), random.uniform(0.6, 1.0)
+    compute = _sampled("compute", ends, spans[0], (idle, full), job.noise, random)
+    traffic = _sampled("traffic", ends, spans[1], (0.0, _FULL_RATE_BYTES_PER_S), job.noise, random)
+    whole = [begin for begin in begins if 0 <= begin <= job.seconds]
+    lasted = tuple(after - before for before, after in pairwise(whole))
+    return Truth(job, (compute, traffic), lasted)
+
+
+def _begins(job: Job, period_s: float, random: Random) -> list[float]:
+    """When each iteration begins; the first one began before the recording, the last one ends after it."""
+    at_s = -random.random() * period_s
+    found = [at_s]
+    while at_s < job.seconds:
+        through = min(max(at_s / job.seconds, 0.0), 1.0)
+        now_s = job.change if job.change and through >= 0.5 else period_s
+        lasts_s = now_s * (1 + job.drift * (through - 0.5))
+        at_s += lasts_s * max(0.2, 1 + job.jitter * random.gauss(0, 1)) if job.jitter else lasts_s
+        found.append(at_s)
+    return found
+
+
+def _spans(begins: Sequence[float], job: Job) -> tuple[Spans, Spans]:
+    """Computing begins with the iteration; traffic begins before its end, and is exposed after it."""
+    compute: Spans = []
+    traffic: Spans = []
+    for begin_s, end_s in pairwise(begins):
+        lasts_s = end_s - begin_s
+        computed_s = begin_s + job.compute * lasts_s
+        compute.append((begin_s, computed_s))
+        traffic.append((computed_s - (job.communication - job.exposed) * lasts_s, computed_s + job.exposed * lasts_s))
+    return compute, traffic
+
+
+def _ticks(job: Job, random: Random) -> list[float]:
+    """When samples were taken: spread within the interval, as the sampler does it."""
+    count = int(job.rate * job.seconds)
+    ticks = [(number + SPREAD * (random.random() - 0.5)) / job.rate for number in range(1, count + 1)]
+    return [tick for tick in ticks if random.random() >= job.missing]
+
+
+def _sampled(
+    role: Role, ends: Sequence[float], spans: Spans, levels: tuple[float, float], noise: float, random: Random
+) -> Curve:
+    low, high = levels
+    before_s, values, first = 0.0, [], 0
+    for end_s in ends:
+        while first < len(spans) and spans[first][1] <= before_s:
+            first += 1
+        on_s, at = 0.0, first
+        while at < len(spans) and spans[at][0] < end_s:
+            on_s += max(0.0, min(end_s, spans[at][1]) - max(before_s, spans[at][0]))
+            at += 1
+        part = on_s / (end_s - before_s)
+        values.append(low + (high - low) * (part + noise * random.gauss(0, 1)))
+        before_s = end_s
+    return Curve(role, 0.0, ends, values, low + 0.3 * (high - low))
