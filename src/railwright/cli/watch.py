@@ -1,0 +1,48 @@
+"""`railwright watch`: what the curves of a running job tell of its iterations."""
+
+from __future__ import annotations
+
+import click
+
+from railwright.cli.command import argument, command, json_option, option
+
+COMMAND = command(
+    "watch",
+    "watch:watch",
+    """Iterations, compute and communication share and the best gain of a job, with no knowledge of it.
+
+    Counters of the processor, network, RDMA ports and drives are sampled while COMMAND runs, until a process ends, or
+    for some seconds. With --json what COMMAND prints goes to standard error.
+
+    WORDS of a simulation are: period= compute= communication= exposed= noise= drift= missing= rate= seconds= seed=
+    jitter= change= second=.
+
+    Exit status: 0 where the curves could be looked at, also where there is no period in them; 3 where there are too
+    few samples, or COMMAND failed. Of a cost: 0 below 0.5 %, 1 above, 3 where the pairs do not tell.
+
+    \b
+    railwright watch -- mpirun -n 2 ./train
+    railwright watch --pid 4711 --seconds 60 --output job.html
+    railwright watch --seconds 3600 --record job.arrows
+    railwright watch --from job.arrows --json
+    railwright watch --cost --pairs 40
+    railwright watch --cost-of 'nvidia-smi -l 1'
+    railwright watch --simulate 'period=0.7 compute=0.6 communication=0.5 exposed=0.4 noise=0.1 seed=7'
+    """,
+    argument("command", nargs=-1, type=click.UNPROCESSED),
+    option("--pid", type=click.IntRange(1), help="Watch this process, and those that it has started until now."),
+    option("--cgroup", metavar="PATH", help="Watch this control group (version 2), below /sys/fs/cgroup."),
+    option("--seconds", type=click.FloatRange(0.1, 1e6), help="Watch so long at most."),
+    option("--rate", type=click.FloatRange(0.1, 1000), default=100.0, show_default=True, help="Ticks a second."),
+    option(
+        "--record", metavar="FILE.arrows", help="Keep all samples: an Arrow IPC stream, whole up to its last second."
+    ),
+    option("--from", "recording", metavar="FILE.arrows", help="Look at what was kept."),
+    option("--simulate", "simulated", metavar="WORDS", help="Look at the curves of a job that is simulated."),
+    option("--output", "-O", metavar="FILE.html", help="Write a page with the curves and the iterations as well."),
+    option("--cost", "with_cost", is_flag=True, help="Measure what watching costs a tight load on all cores."),
+    option("--cost-of", metavar="COMMAND", help="The same of another monitor: 'nvidia-smi -l 1'."),
+    option("--pairs", type=click.IntRange(2, 10_000), default=20, show_default=True, help="Of --cost: about 4 s each."),
+    option("--force", is_flag=True, help="Measure the cost also beside another measuring run."),
+    json_option("Print the record that the text is made from."),
+)
