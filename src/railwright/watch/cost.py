@@ -1,0 +1,146 @@
+"""What watching costs: a tight load on all cores, alone and beside a monitor, pair after pair."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from random import Random
+
+import msgspec
+
+from railwright.native.load import load_s
+from railwright.process import Child
+from railwright.results.paired import added
+from railwright.sampling.session import BATCH_S, INTERVAL_S, Session
+from railwright.sampling.sources import find_sources
+
+THRESHOLD = 0.005
+"""Of the load's time: what monitoring may take. Requirement of ours; nvidia-smi took others 2 to 4 %."""
+LOAD_S = 2.0
+_FIRST_ROUNDS = 200
+_AGAIN_S = 1.0
+
+Monitor = Callable[[], AbstractContextManager[None]]
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="watch-cost"):
+    """The record of `railwright watch --cost` and `--cost-of`."""
+
+    monitor: str
+    """What was run beside the load."""
+    threads: int
+    """Of the load, on all cores that we may use."""
+    load_s: float
+    """The median time of the load alone."""
+    pairs: tuple[tuple[float, float], ...]
+    """Seconds of the load alone, and beside the monitor."""
+    slowed_by: float
+    """In the mean, as a part of the load's time."""
+    slowed_by_low: float
+    """Of the 95 % interval."""
+    slowed_by_high: float
+    threshold: float
+    pairs_needed: int | None
+    """To show that it is below the threshold; None: it is not below, as far as is seen."""
+    sampling_cpu_share: float | None
+    """CPU time of the sampling thread, as a part of one core; None: of another monitor."""
+
+
+class Own:
+    """Our own sampling, as `railwright watch` does it: rows are fetched each second."""
+
+    name = f"railwright watch at {1 / INTERVAL_S:.0f} Hz"
+
+    def __init__(self) -> None:
+        self._cpu_s = self._seconds = 0.0
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Sample meanwhile."""
+        session, stops, begun_s = Session(find_sources(), None), threading.Event(), time.monotonic()
+
+        def fetch() -> None:
+            while not stops.wait(BATCH_S):
+                session.fetch()
+
+        fetcher = threading.Thread(target=fetch)
+        with session:
+            fetcher.start()
+            try:
+                yield
+            finally:
+                stops.set()
+                fetcher.join()
+                self._cpu_s += session.costs().cpu_s
+                self._seconds += time.monotonic() - begun_s
+
+    @property
+    def cpu_share(self) -> float | None:
+        """Of one core."""
+        return self._cpu_s / self._seconds if self._seconds else None
+
+
+class Other:
+    """A command of the user's, started again a second after it has ended, as monitors ask."""
+
+    cpu_share = None
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+        self.name = " ".join(words)
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Run it meanwhile. Raises UsageError where it cannot be started."""
+        with Child(self._words):
+            pass
+        stops = threading.Event()
+
+        def again() -> None:
+            while not stops.is_set():
+                with Child(self._words) as child:
+                    while child.poll() is None and not stops.wait(0.05):
+                        pass
+                stops.wait(_AGAIN_S)
+
+        runner = threading.Thread(target=again)
+        runner.start()
+        try:
+            yield
+        finally:
+            stops.set()
+            runner.join()
+
+
+def cost(monitor: Own | Other, pairs: int, tell: Callable[[str], None], seconds: float = LOAD_S) -> Cost:
+    """Measure so many pairs, each in an order that is drawn. Raises UsageError, CannotJudge."""
+    threads = len(os.sched_getaffinity(0))
+    rounds = _FIRST_ROUNDS
+    for _ in range(2):  # the first is cold
+        rounds = max(1, round(rounds * seconds / load_s(threads, rounds)))
+    random, found = Random(0), []
+    for number in range(pairs):
+        alone_first = random.random() < 0.5
+        alone_s = load_s(threads, rounds) if alone_first else 0.0
+        with monitor():
+            beside_s = load_s(threads, rounds)
+        alone_s = alone_s or load_s(threads, rounds)
+        found.append((alone_s, beside_s))
+        tell(f"pair {number + 1} of {pairs}: {alone_s:.3f} s alone, {beside_s:.3f} s beside it")
+    slowed = added(found, THRESHOLD)
+    return Cost(
+        monitor=monitor.name,
+        threads=threads,
+        load_s=sorted(alone for alone, _ in found)[len(found) // 2],
+        pairs=tuple(found),
+        slowed_by=slowed.mean,
+        slowed_by_low=slowed.low,
+        slowed_by_high=slowed.high,
+        threshold=THRESHOLD,
+        pairs_needed=slowed.pairs_needed,
+        sampling_cpu_share=monitor.cpu_share,
+    )

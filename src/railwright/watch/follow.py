@@ -1,0 +1,116 @@
+"""Sampling while a command, a process or a given time lasts."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from railwright.process import Attached
+from railwright.sampling.recording import Recorded
+from railwright.sampling.session import INTERVAL_S, Session
+from railwright.sampling.sources import descendants, find_sources
+from railwright.watch.seen import Run
+
+_LOOK_S, _SAME_LOOKS, _MOST_LOOKS = 0.2, 3, 25
+"""A command is watched once it has started no further process for 0.6 s, after 5 s at most."""
+_LOOK_EVERY_S = 5
+
+Tell = Callable[[Recorded], None]
+
+
+class Watch(msgspec.Struct, frozen=True, kw_only=True):
+    """What to watch, how long, and what becomes of it."""
+
+    pid: int | None = None
+    cgroup: str | None = None
+    command: tuple[str, ...] = ()
+    seconds: float | None = None
+    record: Path | None = None
+    output_to_error: bool = False
+    """Whether the command's standard output goes to our standard error."""
+    interval_s: float = INTERVAL_S
+
+
+def follow(watch: Watch, tell: Tell) -> tuple[Recorded, Run]:
+    """Sample until the command or the process ends, the time is over, or somebody interrupts.
+
+    `tell` gets each second what was recorded until then. Raises UsageError, CannotJudge.
+    """
+    end_s = None if watch.seconds is None else time.monotonic() + watch.seconds
+    child = Attached(watch.command, output_to_error=watch.output_to_error) if watch.command else None
+    try:
+        pid = watch.pid if child is None else _settled(child)
+        with Session(find_sources(pid, watch.cgroup), watch.record, watch.command, watch.interval_s) as session:
+            later = _record(watch, session, child, pid, end_s, tell)
+            status = None if child is None else child.end()
+            recorded, costs = session.finished()
+    finally:
+        if child is not None:
+            child.end()
+    lost = costs.lost + costs.late
+    return recorded, Run(command_status=status, lost_ticks=lost, sampling_cpu_s=costs.cpu_s, started_later=later)
+
+
+def _record(
+    watch: Watch, session: Session, child: Attached | None, pid: int | None, end_s: float | None, tell: Tell
+) -> int:
+    """Until the end; how many processes the watched one has started meanwhile."""
+    known = {source.path for source in session.recording.about.sources}
+    later: set[int] = set()
+    try:
+        for second in itertools.count(1):
+            wait_s = 1.0 if end_s is None else max(0.0, min(1.0, end_s - time.monotonic()))
+            ended = _wait(child, wait_s)
+            session.fetch()
+            tell(session.recording.recorded())
+            if pid is not None and second % _LOOK_EVERY_S == 0:
+                later |= {one for one in descendants(pid) if f"/proc/{one}/stat" not in known}
+            over = end_s is not None and time.monotonic() >= end_s
+            if ended or over or (watch.pid is not None and not _is_there(watch.pid)):
+                break
+    except KeyboardInterrupt:  # what was sampled until now is the answer
+        pass
+    return len(later)
+
+
+def _settled(child: Attached) -> int | None:
+    """The command's process, once it has started no other for a while, as launchers do; None if it has ended."""
+    before: list[int] = []
+    same = 0
+    for _ in range(_MOST_LOOKS):
+        if _wait(child, _LOOK_S):
+            return None
+        now = descendants(child.pid)
+        same = same + 1 if now == before else 0
+        if same == _SAME_LOOKS:
+            break
+        before = now
+    return child.pid
+
+
+def _wait(child: Attached | None, seconds: float) -> bool:
+    """Whether the command has ended."""
+    if child is None:
+        time.sleep(seconds)
+        return False
+    try:
+        child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,148 @@
+"""What a recording tells: which curves stand for computing and for traffic, and the iterations in them."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Sequence
+
+import msgspec
+
+from railwright.diagnosis.iterations.analysis import told
+from railwright.diagnosis.iterations.records import Estimate
+from railwright.diagnosis.iterations.samples import Curve, Role
+from railwright.diagnosis.iterations.updates import Steps, rates, update_s
+from railwright.sampling.recording import Recorded
+from railwright.sampling.sources import Source
+
+_MATTERS = 0.05
+"""A counter that moves less than this part of the busiest of its kind is left out: it would set the pace alone."""
+_QUIET_CPU = 0.05
+"""CPU seconds a second, below which nothing is computed. Our choice."""
+_QUIET_BYTES_PER_S = 1e6
+"""Below, traffic is that of shells and monitors. Our choice."""
+
+
+class SeenSource(msgspec.Struct, frozen=True, kw_only=True):
+    """One counter, over the whole recording."""
+
+    name: str
+    unit: str
+    update_s: float
+    """How often it really changes while it moves; 0: it hardly moved."""
+    mean_per_s: float
+    shared: str
+    """Whose counts it holds as well."""
+    stands_for: str = ""
+    """`compute` or `traffic`, where the iterations were found in it."""
+
+
+class Watched(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="watch"):
+    """The record of `railwright watch`."""
+
+    scope: str
+    """What the processor's time is of."""
+    command: tuple[str, ...]
+    command_status: int | None
+    """The exit status of the command; negative: by that signal. None: none was started."""
+    begun_unix_s: float
+    seconds: float
+    ticks: int
+    interval_s: float
+    lost_ticks: int | None
+    """Late, or without room; None: from a recording."""
+    sampling_cpu_share: float | None
+    """CPU time of the sampling thread, as a part of one core; None: from a recording."""
+    sources: tuple[SeenSource, ...]
+    missing: dict[str, str]
+    """What could not be read, and why."""
+    estimates: tuple[Estimate, ...]
+    """The longest stretch first; times count from the begin of the recording."""
+    why_none: str
+    cut: str = ""
+    """Why the recording ends early."""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """How it was recorded, where that is known."""
+
+    started_later: int = 0
+    """Processes of the command that are not among the sources."""
+    command_status: int | None = None
+    lost_ticks: int | None = None
+    sampling_cpu_s: float | None = None
+
+
+def seen(recorded: Recorded, run: Run) -> Watched:
+    """All that the recording tells."""
+    about = recorded.about
+    chosen = {role: chosen_sources(recorded, role, run) for role in ("compute", "traffic")}
+    found = told(curves_of(recorded, run))
+    seconds = recorded.times_s[-1] - recorded.times_s[0] if len(recorded.times_s) > 1 else 0.0
+    share = run.sampling_cpu_s / seconds if run.sampling_cpu_s is not None and seconds else None
+    later = f"{run.started_later} that it started later; so computing is told by the whole machine's time"
+    return Watched(
+        scope=about.scope,
+        command=about.command,
+        command_status=run.command_status,
+        begun_unix_s=about.begun_unix_s,
+        seconds=seconds,
+        ticks=len(recorded.times_s),
+        interval_s=about.interval_s,
+        lost_ticks=run.lost_ticks,
+        sampling_cpu_share=share,
+        sources=tuple(_source(recorded, number, seconds, chosen) for number in range(len(about.sources))),
+        missing=about.missing | ({"processes": later} if run.started_later else {}),
+        estimates=found.estimates,
+        why_none=found.why_none,
+        cut=recorded.cut,
+    )
+
+
+def _source(recorded: Recorded, number: int, seconds: float, chosen: dict[str, list[int]]) -> SeenSource:
+    source = recorded.about.sources[number]
+    return SeenSource(
+        name=source.name,
+        unit=source.unit,
+        update_s=update_s(_steps(recorded, number)),
+        mean_per_s=_total(recorded.moved[number]) / seconds if seconds else 0.0,
+        shared=source.shared,
+        stands_for=next((role for role, numbers in chosen.items() if number in numbers), ""),
+    )
+
+
+def curves_of(recorded: Recorded, run: Run) -> list[Curve]:
+    """The curve of computing and that of traffic, where there is one; times count from the begin of the recording."""
+    found = []
+    quiet: dict[Role, float] = {"compute": _QUIET_CPU, "traffic": _QUIET_BYTES_PER_S}
+    for role, quiet_below in quiet.items():
+        numbers = chosen_sources(recorded, role, run)
+        if numbers:
+            found.append(rates(role, [_steps(recorded, number) for number in numbers], quiet_below))
+    return [curve for curve in found if curve.ends_s]
+
+
+def chosen_sources(recorded: Recorded, role: Role, run: Run) -> list[int]:
+    """User time of the job, or the interfaces that carry the traffic; the loopback where it carries most."""
+    sources = recorded.about.sources
+    totals = [_total(moved) for moved in recorded.moved]
+    wanted = [number for number, source in enumerate(sources) if _is_of(source, role)]
+    if role == "compute" and any(sources[number].is_of_a_process for number in wanted):
+        wanted = [number for number in wanted if sources[number].is_of_a_process != bool(run.started_later)]
+    most = max((totals[number] for number in wanted), default=0.0)
+    return [number for number in wanted if totals[number] > _MATTERS * most]
+
+
+def _is_of(source: Source, role: Role) -> bool:
+    if role == "compute":  # a rank that waits for a message is busy in the kernel's sockets, or asks again and again
+        return source.kind == "processor" and source.name.endswith((".user", ".nice"))
+    return source.kind in ("network", "rdma")
+
+
+def _steps(recorded: Recorded, number: int) -> Steps:
+    begin_s = recorded.times_s[0] if recorded.times_s else 0.0
+    return Steps([at_s - begin_s for at_s in recorded.times_s], recorded.moved[number])
+
+
+def _total(moved: array[float] | Sequence[float]) -> float:
+    return math.fsum(step for step in moved if step == step)
