@@ -1,0 +1,133 @@
+"""A job of this machine is watched from outside, from its start to a page."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from tests.conftest import wait_until
+from tests.schemas import fits
+
+from railwright.diagnosis.iterations.simulate import parse_job, simulated
+from railwright.native.sampler import Row, Sampler
+from railwright.sampling.recording import Recording, new_about, read_recording
+from railwright.sampling.sources import Source
+from railwright.watch.cost import cost
+
+pytestmark = pytest.mark.machine
+
+
+def a_recording(file: Path) -> None:
+    """What a sampler would have written of a simulated job."""
+    truth = simulated(
+        parse_job(["period=0.5", "noise=0", "seconds=20", "compute=0.6", "communication=0.4", "exposed=0.3", "seed=3"])
+    )
+    sources = [
+        Source(name="cpu.user", kind="processor", unit="s", scale=1e-6, path="/proc/stat"),
+        Source(name="net.<b>eth0.tx", kind="network", unit="bytes", scale=1, path="/proc/net/dev"),
+    ]
+    totals, before = [0.0, 0.0], 0.0
+    with Recording(new_about(sources, {"power": "denied"}, "this <machine>", 0.01, []), file) as recording:
+        rows = [Row(0.0, [0, 0])]
+        for at, compute, traffic in zip(
+            truth.curves[0].ends_s, truth.curves[0].values, truth.curves[1].values, strict=True
+        ):
+            totals[0] += compute * (at - before) * 1e6
+            totals[1] += traffic * (at - before)
+            before = at
+            rows.append(Row(at, [int(totals[0]), int(totals[1])]))
+        recording.add(rows)
+
+
+def test_the_sampler_reads_numbers_out_of_files_that_change(tmp_path: Path) -> None:
+    file, other = tmp_path / "counter", tmp_path / "stat"
+    file.write_text("head 1 2\n  net0: 5 18446744073709551616 x 7\n")
+    other.write_text("12 (a) b) ) S 1 99\n")
+    sampler = Sampler()
+    try:
+        first, second = sampler.file(str(file)), sampler.file(str(other))
+        for key, field in (("net0:", 0), ("net0:", 1), ("net0:", 2), ("net0:", 3), ("net0:", 4), ("none:", 0), ("", 1)):
+            sampler.value(first, key, field)
+        sampler.value(second, ")", 2)
+        with pytest.raises(OSError, match="No such file"):
+            sampler.file(str(tmp_path / "none"))
+        sampler.every(second, 2)
+        assert (sampler.cost_s(first) or 0) > 0
+        sampler.start(0.002, 0.5)
+        rows = []
+        wait_until(lambda: rows.extend(sampler.fetch()) or len(rows) > 20, "twenty rows")
+    finally:
+        sampler.end()
+    assert {tuple(row.values[:7]) for row in rows} == {(5, None, None, 7, None, None, 1)}
+    assert {row.values[7] for row in rows} == {99, None}
+    times = [row.at_s for row in rows]
+    assert times == sorted(times)
+
+
+def test_a_command_is_watched_and_its_recording_read_again(railwright, tmp_path: Path) -> None:
+    file, page = tmp_path / "a.arrows", tmp_path / "a.html"
+    code = "import time; print('at work'); time.sleep(1.5)"
+    done = railwright("watch", "--json", "--record", str(file), "-O", str(page), "--", sys.executable, "-c", code)
+    assert "at work" in done.err
+    found = json.loads(done.out)
+    assert done.status == (0 if found["ticks"] >= 15 else 3), done.err
+    fits(found, "watch")
+    assert found["command_status"] == 0
+    assert {"cpu.user", "cpu.system", "net.lo.rx"} <= {one["name"] for one in found["sources"]}
+    again = read_recording(file)
+    assert len(again.times_s) == found["ticks"]
+    assert "Activity above traffic" in page.read_text()
+
+
+def test_a_command_that_fails_is_said(railwright) -> None:
+    done = railwright("watch", "--", sys.executable, "-c", "raise SystemExit(7)")
+    assert done.status == 3
+    assert "ended with exit status 7" in done.out
+    assert "cannot start" in railwright("watch", "--", "/nonexistent/program").err
+
+
+def test_a_recording_tells_its_iterations_as_text_record_and_page(answer, tmp_path: Path) -> None:
+    file, page = tmp_path / "a.arrows", tmp_path / "a.html"
+    a_recording(file)
+    done = answer("watch", "--from", str(file), "--json", "-O", str(page))
+    assert done.status == 0, done.err
+    found = json.loads(done.out)
+    fits(found, "watch")
+    assert [one["stands_for"] for one in found["sources"]] == ["compute", "traffic"]
+    one = found["estimates"][0]
+    assert one["period_s"] == pytest.approx(0.5, rel=0.01)
+    assert [one["compute"], one["communication"], one["exposed"]] == pytest.approx([0.6, 0.4, 0.3], abs=0.03)
+    text = page.read_text()
+    assert "<b>eth0" not in text
+    assert "this &lt;machine&gt;" in text
+    assert "1.43 times as fast" in answer("watch", "--from", str(file)).out
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    (["--json"], "how long to watch is not clear"),
+    (["--pid", "1", "--simulate", "seed=1"], "what to watch is not clear"),
+    (["--seconds", "1", "--record", "/nonexistent/a"], "cannot write /nonexistent/a"),
+    (["--from", "/nonexistent/a"], "No such file"),
+    (["--seconds", "1", "-O", "a.txt"], "is not the name of a page"),
+])  # fmt: skip
+def test_what_cannot_be_watched_is_refused(answer, words: list[str], says: str) -> None:
+    done = answer("watch", *words)
+    assert done.status == 2
+    assert says in done.err
+
+
+def test_the_cost_of_a_monitor_is_told_with_its_interval(answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "__defaults__", (0.05,))
+    for words in (["--cost"], ["--cost-of", f"{sys.executable} -c 'pass'"]):
+        done = answer("watch", *words, "--pairs", "2", "--json", "--force")
+        found = json.loads(done.out)
+        fits(found, "watch")
+        assert len(found["pairs"]) == 2
+        assert found["slowed_by_low"] <= found["slowed_by"] <= found["slowed_by_high"]
+        below, above = found["slowed_by_high"] < 0.005, found["slowed_by_low"] > 0.005
+        assert done.status == (0 if below else 1 if above else 3)
+    assert "cannot start" in answer("watch", "--cost-of", "/nonexistent/monitor", "--pairs", "2", "--force").err
+    assert "has no command" in answer("watch", "--cost-of", " ").err
+    assert "what to watch is not clear" in answer("watch", "--cost", "--pid", "1").err
