@@ -19,6 +19,7 @@ import struct
 from pathlib import Path
 from typing import Protocol
 
+from railwright.benchmarks.host_name import host_name
 from railwright.errors import CannotJudge
 
 _UCRED = struct.Struct("iII")
@@ -147,7 +148,7 @@ def knock(address: str) -> tuple[socket.socket, bytes | None]:
             return stream, job
         troubles.append(f"{host}: it does not know this launch")
         stream.close()
-    reason = f"{socket.gethostname()} cannot reach the command on port {port}: {'; '.join(troubles)}"
+    reason = f"{host_name()} cannot reach the command on port {port}: {'; '.join(troubles)}"
     raise CannotJudge(reason, hint="a firewall between the hosts must let it pass")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from railwright.errors import UsageError
+from railwright.results.records import Fabric
 
 MOST_HOSTS = 512
 """As many as `stream` may hear with one rank on each."""
@@ -36,12 +37,19 @@ class Reach(Protocol):
         """Whether hosts run on the same CPUs, as the namespaces or containers of one machine do."""
 
     @property
+    def host_cpus(self) -> float | None:
+        """The CPUs that each host may take of those that all share. None where nothing holds it back."""
+
+    @property
     def interfaces(self) -> tuple[str, ...]:
         """The interfaces that MPI and UCX use by default. Empty if they are to choose."""
 
     @property
     def rate_bytes_per_s(self) -> float | None:
         """The rate at which a host can send, if it is known. Plans estimate their length with it."""
+
+    def fabric(self, interfaces: Sequence[str]) -> Fabric | None:
+        """The links between the hosts by those interfaces, or the defaults, where their rates are known."""
 
     def check(self) -> None:
         """Raises CannotJudge, naming host and cause, where one cannot be reached. Takes bounded time."""
@@ -67,11 +75,20 @@ class Hosts:
     ranks_per_host: int
     reach: Reach
     interfaces: tuple[str, ...] = ()
+    first: int = 0
+    """Of a group that two others are merged to, how many of the names are the first one's; 0: it is no such group."""
+    grows_to: int = 0
+    """How many hosts groups may grow to; 0: they do not grow."""
 
     @property
     def ranks(self) -> int:
         """The number of ranks on all hosts."""
         return len(self.names) * self.ranks_per_host
+
+    @property
+    def fabric(self) -> Fabric | None:
+        """The links between them that the ranks use, where their rates are known."""
+        return self.reach.fabric(self.interfaces)
 
     @property
     def used_interfaces(self) -> tuple[str, ...]:

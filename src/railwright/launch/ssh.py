@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
-from railwright import __version__
 from railwright.errors import CannotJudge, UsageError
+from railwright.launch.asked import ASKING, Answer, answers_in
 from railwright.process import Finished, run
 
 _SLOW_SIDE_BYTES_PER_S = 1e9 / 8
@@ -27,27 +26,6 @@ _CONNECT_S = 5
 _WITHIN_S = 20.0
 _ASKED_AT_ONCE = 16
 _SSH_FAILED = 255  # ssh's own status where it could not connect; any other is the remote program's
-_MARK = "railwright:"
-_ASK = (
-    "import os, pathlib, railwright; "
-    "from railwright.benchmarks.sockets.addresses import addresses_of_host; "
-    "boot = pathlib.Path('/proc/sys/kernel/random/boot_id').read_text().strip(); "
-    f"print('{_MARK}', railwright.__version__, boot, *os.environ.get('SSH_CONNECTION', '').split(' ')[:3:2], "
-    "*('='.join(pair) for pair in addresses_of_host()))"
-)
-
-
-class _Answer(NamedTuple):
-    """The answer of a host."""
-
-    boot: str
-    """Random, of the kernel's start."""
-    we_are: str
-    """Our address, as it sees it."""
-    it_is: str
-    """Its address, at which it was reached."""
-    has: tuple[tuple[str, str], ...]
-    """Its interfaces and their addresses."""
 
 
 @dataclass
@@ -57,12 +35,16 @@ class SshReach:
     hosts: tuple[str, ...]
     config: str | None = None
     """A file for `ssh -F`; None: the user's own."""
-    _answers: tuple[_Answer, ...] = field(default=(), init=False)
+    _answers: tuple[Answer, ...] = field(default=(), init=False)
 
     name = "ssh"
     shares_files = False
     interfaces: tuple[str, ...] = field(default=(), init=False)
     rate_bytes_per_s: float | None = field(default=_SLOW_SIDE_BYTES_PER_S, init=False)
+    host_cpus: float | None = field(default=None, init=False)
+
+    def fabric(self, _interfaces: Sequence[str]) -> None:
+        """No host tells the rates between it and the others."""
 
     def __post_init__(self) -> None:
         found = shutil.which("ssh")
@@ -77,7 +59,7 @@ class SshReach:
         """Whether two of the names are one machine, by their boot ids. Asks the hosts if needed; raises as `check`."""
         if not self._answers:
             self.check()
-        return len({answer.boot for answer in self._answers}) < len(self.hosts)
+        return len({answer.boot for answer in self._answers}) < len(self._answers)
 
     def around(self, argv: Sequence[str]) -> list[str]:
         """The command line itself: it runs here."""
@@ -99,7 +81,7 @@ class SshReach:
 
     def addresses(self) -> tuple[str, ...]:
         """All addresses at which hosts see us, each once."""
-        return tuple(dict.fromkeys(answer.we_are for answer in self._answers))
+        return tuple(dict.fromkeys(answer.seen[0] for answer in self._answers))
 
     def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
         """The address of each host on the first of some interfaces; without any, the one at which ssh reached it.
@@ -107,40 +89,30 @@ class SshReach:
         Raises UsageError for a host that has none there. Call `check` first.
         """
         if not interfaces:
-            return tuple(answer.it_is for answer in self._answers)
-        found = []
-        for host, answer in zip(self.hosts, self._answers, strict=True):
-            there = [address for name, address in answer.has if name == interfaces[0]]
-            if not there:
-                names = ", ".join(dict.fromkeys(name for name, _ in answer.has if name != "lo"))
-                raise UsageError(f"{host} has no address on {interfaces[0]}", hint=f"it has {names or 'none'}")
-            found.append(there[0])
-        return tuple(found)
+            return tuple(answer.seen[1] for answer in self._answers)
+        pairs = zip(self.hosts, self._answers, strict=True)
+        return tuple(answer.address_on(host, interfaces) for host, answer in pairs)
 
     def check(self) -> None:
         """Ask every host. Raises CannotJudge, naming those that do not answer as they must, each with its cause."""
         with ThreadPoolExecutor(min(_ASKED_AT_ONCE, len(self.hosts))) as executor:
             answers = list(executor.map(self._ask, self.hosts))
         troubles = [f"{host}: {said}" for host, said in zip(self.hosts, answers, strict=True) if isinstance(said, str)]
+        self._answers = tuple(answer for answer in answers if isinstance(answer, Answer))
         if troubles:
             hint = f"try: {shlex.join([*self.agent()[:1], *self.agent()[1:3], troubles[0].partition(': ')[0], 'true'])}"
             raise CannotJudge("; ".join(troubles), hint=hint)
-        self._answers = tuple(answer for answer in answers if isinstance(answer, _Answer))
 
-    def _ask(self, host: str) -> _Answer | str:
+    def _ask(self, host: str) -> Answer | str:
         """The answer of a host, or the reason why there is none."""
         # ssh gives one line to the other side's shell, so its words are quoted for that.
-        line = shlex.join([sys.executable, "-P", "-c", _ASK])
-        finished = run([*self.agent(), host, line], timeout_s=_WITHIN_S)
-        answer = next((said.split() for said in finished.output if said.startswith(_MARK)), None)
+        finished = run([*self.agent(), host, shlex.join(ASKING)], timeout_s=_WITHIN_S)
+        answer = next(iter(answers_in(finished.output)), None)
         if answer is None or finished.returncode != 0:
             return _trouble(finished)
-        if answer[1] != __version__:
-            return f"it has railwright {answer[1][:40]}, and here is {__version__}"
-        if len(answer) < 5:
+        if not answer.trouble() and len(answer.seen) < 2:
             return "its sshd does not say where it sees us (SSH_CONNECTION)"
-        has = tuple((name, address) for name, _, address in (word.partition("=") for word in answer[5:]))
-        return _Answer(boot=answer[2], we_are=answer[3], it_is=answer[4], has=has)
+        return answer.trouble() or answer
 
 
 def _trouble(finished: Finished) -> str:

@@ -1,0 +1,67 @@
+"""What every host is asked before ranks are started there: its railwright, its kernel's start, its addresses.
+
+Whatever can run a program on a host asks: ssh or Slurm.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from railwright import __version__
+from railwright.errors import UsageError
+
+_MARK = "railwright:"
+_PROGRAM = (
+    "import json, os, pathlib, railwright; "
+    "from railwright.benchmarks.sockets.addresses import addresses_of_host; "
+    "boot = pathlib.Path('/proc/sys/kernel/random/boot_id').read_text().strip(); "
+    "seen = (os.environ.get('SLURM_LAUNCH_NODE_IPADDR') or os.environ.get('SSH_CONNECTION', '')).split()[:3:2]; "
+    f"print('{_MARK}' + json.dumps(dict(version=railwright.__version__, boot=boot, "
+    "host=os.environ.get('SLURMD_NODENAME', ''), seen=seen, has=list(addresses_of_host())[:64])))"
+)
+ASKING = (sys.executable, "-P", "-c", _PROGRAM)
+"""The program that answers on a host."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The answer of a host."""
+
+    version: str
+    boot: str
+    """Random, of the kernel's start."""
+    host: str
+    """Slurm's name for it, where Slurm asked."""
+    seen: tuple[str, ...]
+    """Our address, as it sees it; by ssh also its own, at which it was reached."""
+    has: tuple[tuple[str, str], ...]
+    """Its interfaces and their addresses."""
+
+    def trouble(self) -> str:
+        """Why no rank can be started there; empty where one can."""
+        if self.version != __version__:
+            return f"it has railwright {self.version[:40]}, and here is {__version__}"
+        return ""
+
+    def address_on(self, host: str, interfaces: Sequence[str]) -> str:
+        """Its address on the first of those interfaces. Raises UsageError, naming those of `host`, if it has none."""
+        there = [address for name, address in self.has if name == interfaces[0]]
+        if not there:
+            names = ", ".join(dict.fromkeys(name for name, _ in self.has if name != "lo"))
+            raise UsageError(f"{host} has no address on {interfaces[0]}", hint=f"it has {names or 'none'}")
+        return there[0]
+
+
+def answers_in(lines: Iterable[str]) -> list[Answer]:
+    """The answers among lines of output; what is no answer is passed over."""
+    found = []
+    for line in lines:
+        _, mark, text = line.partition(_MARK)
+        if mark:
+            try:
+                found.append(msgspec.json.decode(text, type=Answer))
+            except msgspec.DecodeError:
+                continue
+    return found

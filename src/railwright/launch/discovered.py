@@ -1,0 +1,43 @@
+"""The topologies of other hosts, each read by a railwright of its own there; a host that fails costs itself alone."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from msgspec.structs import replace
+
+from railwright.errors import UsageError
+from railwright.launch.hosts import Hosts
+from railwright.launch.scratch import scratch_folder
+from railwright.process import ask
+from railwright.topology.devices import Topology
+from railwright.topology.sources.sent import topology_of
+
+_AT_ONCE = 32
+_WITHIN_S = 90.0
+"""NVIDIA's libraries alone may take 30 s."""
+_LINE = shlex.join([sys.executable, "-P", "-m", "railwright.topology.sources.sent"])
+_LONGEST_REASON = 200
+
+
+def discovered(hosts: Hosts) -> dict[str, Topology | str]:
+    """Each host's topology, called by the host's name here, or why there is none; in the order of the hosts."""
+    with scratch_folder() as scratch:
+        agent = hosts.reach.agent(scratch)
+
+        def read(host: str) -> Topology | str:
+            finished = ask([*agent, host, _LINE], timeout_s=_WITHIN_S)
+            if finished.timed_out:
+                return f"no answer within {_WITHIN_S:.0f} s"
+            if finished.returncode != 0:
+                said = next((line.strip() for line in reversed(finished.output) if line.strip()), "")
+                return said[:_LONGEST_REASON] or finished.describe()
+            try:
+                return replace(topology_of(finished.output), name=host)
+            except UsageError as error:
+                return error.message[:_LONGEST_REASON]
+
+        with ThreadPoolExecutor(min(_AT_ONCE, len(hosts.names))) as executor:
+            return dict(zip(hosts.names, executor.map(read, hosts.names), strict=True))
