@@ -83,10 +83,11 @@ def test_a_token_is_not_a_rank_of_another_launch() -> None:
 
 
 def test_a_rank_says_that_nobody_answers_and_tries_every_address() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
-    with pytest.raises(CannotJudge, match=rf"cannot reach the command on port {port}: 127.0.0.1: .*; ::1: "):
-        knock(f"tcp:{port}:token:127.0.0.1,::1")
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # is held, and nobody listens
+        port = silent.getsockname()[1]
+        with pytest.raises(CannotJudge, match=rf"cannot reach the command on port {port}: 127.0.0.1: .*; ::1: "):
+            knock(f"tcp:{port}:token:127.0.0.1,::1")
 
 
 def test_a_file_is_for_our_own_user_and_tells_who_comes(tmp_path: Path) -> None:
