@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from railwright.cli.command import command, option
+from railwright.cli.hosts_option import LAB, SSH_CONFIG
 from railwright.cli.measuring_options import MEASURING, launches_option
 
 COMMAND = command(
@@ -11,8 +12,18 @@ COMMAND = command(
     """Measure this machine and hold every path against its limit.
 
     Needs no GPU and no root. Writes results.jsonl, report.html and metrics.txt.
+
+    With --hosts or --slurm every host measures itself, and one page holds them against each other.
+
+    \b
+    railwright prove
+    railwright prove --hosts node1,node2,node3,node4
     """,
     *MEASURING,
     launches_option(3),
-    option("--directory", default=".", show_default=True, metavar="DIR", help="The file system to measure."),
+    option("--directory", metavar="DIR", help="The file system to measure.  [.; of several hosts /tmp]"),
+    option("--hosts", metavar="HOST,HOST...", help="Prove each of these hosts, by ssh or in a --lab."),
+    LAB,
+    SSH_CONFIG,
+    option("--slurm", is_flag=True, help="Prove each node of the Slurm job around this command."),
 )

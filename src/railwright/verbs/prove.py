@@ -1,14 +1,38 @@
-"""All benchmarks of one machine."""
+"""All benchmarks of one machine, or of each of several."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from railwright.benchmarks.registry import BENCHMARKS
+from railwright.errors import UsageError
+from railwright.launch.slurm import is_inside
+from railwright.verbs.hosts import the_hosts
 from railwright.verbs.measuring import measure
+from railwright.verbs.prove_hosts import prove_hosts
 
 
-def prove(directory: str, options: tuple[str, ...], **asked: Any) -> int:  # noqa: ANN401 - for `measure`
+def prove(
+    directory: str | None,
+    options: tuple[str, ...],
+    hosts: str | None,
+    lab: str | None,
+    ssh_config: str | None,
+    slurm: bool,
+    **asked: Any,  # noqa: ANN401 - for `measure`
+) -> int:
     """Measure, judge and report; the exit status."""
+    if slurm and not is_inside(os.environ):
+        hint = "salloc --exclusive --nodes 4 railwright prove --slurm"
+        raise UsageError("--slurm proves the nodes of a job that one is inside of", hint=hint)
+    placed = the_hosts(hosts, None, lab, ssh_config, None, "auto" if slurm else None)
+    if placed is not None:
+        if asked.pop("verbose"):
+            raise UsageError("--verbose tells of one host", hint="see each host's own report, below hosts/")
+        return prove_hosts(placed, directory=directory or _ON_HOSTS, options=options, **asked)
     names = tuple(benchmark.name for benchmark in BENCHMARKS)
-    return measure(names, options=(f"directory={directory}", *options), **asked)
+    return measure(names, options=(f"directory={directory or '.'}", *options), **asked)
+
+
+_ON_HOSTS = "/tmp"  # noqa: S108 - the file system that is measured: one that every host has

@@ -1,0 +1,28 @@
+"""A table of hosts on one screen: what stands out first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from railwright.diagnosis.host_table import HostTable
+from railwright.report import wording
+from railwright.report.host_words import answer, host_says
+from railwright.units import count
+
+_MOST_HOSTS = 24
+
+
+def lines(table: HostTable, *, compared: bool) -> Iterator[str]:
+    """The lines, at most about thirty."""
+    yield answer(table)
+    if not compared:
+        yield "The hosts share CPUs, so that none is held against another."
+    told = [host for host in table.hosts if host.is_outlier or host.telling]
+    for host in told[:_MOST_HOSTS]:
+        yield f"  {wording.visible(host.name)}  {wording.visible(host_says(host, table))}"
+    if len(told) > _MOST_HOSTS:
+        yield f"  and {count(len(told) - _MOST_HOSTS, 'host')} more: --json prints all"
+    states = Counter(cell.state for host in table.hosts for cell in host.cells)
+    paths = ", ".join(f"{number} {state}" for state, number in states.most_common())
+    yield f"{count(len(table.columns), 'path')} on each host at most: {paths or 'none was measured'}"
