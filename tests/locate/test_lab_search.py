@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from tests.conftest import PATIENCE_S
 
 from railwright.diagnosis.localise.procedure import Rounds
 from railwright.lab import build, remove
@@ -27,7 +28,7 @@ def lab() -> Iterator[Lab]:
     name = f"locate{os.getpid()}"
     tiers = (Tier(hosts=2), Tier(name="spine", hosts=8, switches=2))
     cluster = cluster_of(load("hgx-h100 nics=1"), 8, Fabric(tiers=tiers))
-    yield build.up(plan(cluster, PlanOptions(name=name, rate_bits_per_s=50e6)))
+    yield build.up(plan(cluster, PlanOptions(name=name, rate_bits_per_s=50e6)), settle_within_s=PATIENCE_S)
     remove.down(name)
 
 

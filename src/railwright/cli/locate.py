@@ -22,6 +22,7 @@ COMMAND = command(
 
     \b
     railwright locate --hosts host0,host1,host2,host3
+    railwright locate --hosts host0,host1,host2,host3 --switches /etc/slurm/topology.conf
     railwright locate --lab lab
     railwright locate --lab lab --route-cover pair
     railwright locate --simulate 'fat-tree hosts=1280 gpus=8' --faults 'rate=0.005 seed=7'
@@ -31,6 +32,14 @@ COMMAND = command(
     option("--hosts", metavar="HOST,HOST...", help="Search between these hosts, by TCP, over ssh or in netns:NAME."),
     option("--ssh-config", metavar="FILE", help="For ssh to the --hosts, instead of ~/.ssh/config."),
     option("--interfaces", metavar="NAME", help="The network interface to search on, of the --hosts."),
+    option("--switches", metavar="FILE", help="Slurm's topology.conf: the leaf switch of each of the --hosts."),
+    option(
+        "--oversubscription",
+        type=click.FloatRange(1.0, 64.0),
+        default=1.0,
+        show_default=True,
+        help="How many times the uplinks' rate the hosts of a leaf have, with --switches.",
+    ),
     option(
         "--routing",
         type=click.Choice(ROUTINGS),

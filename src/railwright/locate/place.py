@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from railwright.diagnosis.localise.fabric import CableSpec, Fabric, fabric_of
+from railwright.diagnosis.localise.fabric import Fabric
 from railwright.errors import UsageError
 from railwright.lab.netns_reach import NetnsReach
 from railwright.lab.nodes import LabPlan
@@ -14,12 +14,13 @@ from railwright.lab.reach import LabReach
 from railwright.lab.state import Lab
 from railwright.launch.hosts import Hosts, Reach
 from railwright.launch.ssh import SshReach
+from railwright.locate.host_fabric import fabric_of_hosts
 from railwright.locate.lab_fabric import fabric_of_lab, nic_rate_bits_per_s
+from railwright.locate.slurm_topology import SwitchTree
 
 _WATCH_S = 0.5
-_UNKNOWN = "network"
-"""The one switch of a fabric that nobody has described."""
 _UNKNOWN_TOPOLOGY = "links between switches, and routes: nobody says how the switches are cabled"
+_LEAVES_ALONE = "the links above a leaf one by one, and routes: only the leaf of each host is known"
 _ADAPTIVE = "any single way: adaptive routing spreads a flow over many, so that only its rate and its spread show"
 
 
@@ -47,6 +48,8 @@ class Place:
     """The part of its rate that others take of each of some classes while no probe runs, where that can be read."""
     cannot_tell: tuple[str, ...] = ()
     """What no search can tell here, each with its reason."""
+    uplinks_assumed: bool = False
+    """Whether the rate of a leaf's uplinks is taken from the number of its hosts, since nobody says it."""
 
 
 def place_of_lab(lab: Lab) -> Place:
@@ -75,26 +78,36 @@ def _rails(plan: LabPlan, fabric: Fabric) -> list[int]:
     return [of_port[name, port] for name, port in zip(names, fabric.nic_port, strict=True)]
 
 
-def place_of_hosts(hosts: Hosts, routing: str = "unknown") -> Place:
-    """Hosts whose network nobody has described: one port of each, all on one switch. Raises CannotJudge, UsageError."""
+def place_of_hosts(
+    hosts: Hosts, routing: str = "unknown", tree: SwitchTree | None = None, oversubscription: float = 1.0
+) -> Place:
+    """Hosts by one port of each: all on one switch, or below the leaves that are known.
+
+    What lies above the leaves counts as one switch, with room for all hosts of each leaf, by the oversubscription
+    less. Raises CannotJudge, UsageError.
+    """
     reach = hosts.reach
     if not isinstance(reach, SshReach | NetnsReach):
         raise UsageError("a lab is searched as a whole", hint="railwright locate --lab NAME")
+    port = hosts.used_interfaces[0] if hosts.used_interfaces else "port"
+    fabric = fabric_of_hosts(hosts.names, port, tree, oversubscription)
     if isinstance(reach, SshReach):
         reach.check()
-    addresses = reach.addresses_on(hosts.used_interfaces)
-    ports = [(name, hosts.used_interfaces[0] if hosts.used_interfaces else "port", 0) for name in hosts.names]
-    cables = [CableSpec(name, port, _UNKNOWN, "", 1.0) for name, port, _ in ports]
+    leaves = len(fabric.switches) - 1
+    known, unknown = (
+        (f"below {leaves} leaves", _LEAVES_ALONE) if leaves else ("their network unknown", _UNKNOWN_TOPOLOGY)
+    )
     return Place(
-        fabric=fabric_of(ports, [_UNKNOWN], cables),
-        described=f"{len(hosts.names)} hosts by {reach.name}, their network unknown",
+        fabric=fabric,
+        described=f"{len(hosts.names)} hosts by {reach.name}, {known}",
         routing=routing,
         reach=reach,
-        addresses=addresses,
+        addresses=reach.addresses_on(hosts.used_interfaces),
         names={},
         rate_bits_per_s=None,
         mtu_bytes=None,
-        cannot_tell=(_UNKNOWN_TOPOLOGY, _ADAPTIVE) if routing == "adaptive" else (_UNKNOWN_TOPOLOGY,),
+        cannot_tell=(unknown, _ADAPTIVE) if routing == "adaptive" else (unknown,),
+        uplinks_assumed=leaves > 0,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from railwright.diagnosis.localise.procedure import Outcome, Phase, Rounds, carr
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.trial import Tested, tested
 from railwright.errors import CannotJudge
+from railwright.locate.host_fabric import alike_above_leaves
 from railwright.locate.journal import Journal
 from railwright.locate.place import Place
 from railwright.locate.probes import PhaseSeen, RankProbes, Seen
@@ -66,6 +68,8 @@ class Located(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag
     """Hosts that were silent, each with how; the others were measured without them."""
     cannot_tell: tuple[str, ...] = ()
     """What no search can tell here, each with its reason."""
+    unjudged: tuple[str, ...] = ()
+    """What was slow, and may be so by design."""
     resumed_phases: int = 0
     """The phases that were read from a journal."""
 
@@ -110,6 +114,11 @@ def _record(place: Place, probes: RankProbes, outcome: Outcome, latency: Latency
     not_measured = _not_measured(place, probes)
     busy = place.busy(one.number for one in outcome.explanation.suspicions)
     suspects = all_suspects(outcome, probes.signs(), probes.crossings(), busy, probes.set_aside)
+    alike: list[Suspect] = []
+    pairs: list[Suspect] = []
+    if place.uplinks_assumed:
+        alike = alike_above_leaves(place.fabric, suspects)
+        pairs = [one for one in suspects if one.kind == "route"]
     return Located(
         fabric=place.described,
         routing=place.routing,
@@ -121,12 +130,23 @@ def _record(place: Place, probes: RankProbes, outcome: Outcome, latency: Latency
         sent_bytes=probes.bytes_sent,
         tested=tested(outcome),
         not_measured=not_measured,
-        suspects=tuple(suspects),
+        suspects=tuple(one for one in suspects if one not in alike and one not in pairs),
         pairs=tuple(_pairs(place, probes)),
         latency=latency,
         set_aside=probes.set_aside,
         cannot_tell=place.cannot_tell,
+        unjudged=tuple(_unjudged(alike, pairs)),
     )
+
+
+def _unjudged(alike: Sequence[Suspect], pairs: Sequence[Suspect]) -> Iterable[str]:
+    """What may be so by design, or has its cause where nobody knows the ways."""
+    if alike:
+        left = statistics.median(one.capacity for one in alike)
+        yield f"all leaves alike carry {left:.2f} of what their hosts send to others: so does an oversubscribed network"
+    for one in pairs:
+        ends = one.id.partition("@")[0].replace(">", " to ")
+        yield f"{ends} was at {one.capacity:.0%} in {one.tests} tries, and both ends are well: one of the ways between"
 
 
 def _not_measured(place: Place, probes: RankProbes) -> int:

@@ -89,6 +89,8 @@ def cost_rows(found: Located) -> Iterator[tuple[str, str]]:
         yield "resumed", f"{count(found.resumed_phases, 'launch', 'launches')} of an earlier run"
     for one in found.cannot_tell:
         yield "cannot tell", one
+    for one in found.unjudged:
+        yield "unknown", one
 
 
 def cabling_lines(found: CablingChecked) -> Iterator[str]:

@@ -23,8 +23,10 @@ from railwright.diagnosis.localise.truth import Truth, draw, parse_draw, truth_o
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.lab import state
 from railwright.launch.exclusive import measuring_alone
+from railwright.locate import slurm_topology
 from railwright.locate.place import Place, place_of_hosts, place_of_lab
 from railwright.locate.search import Located, search
+from railwright.locate.slurm_topology import SwitchTree
 from railwright.report.locate_html import render_located_html
 from railwright.report.locate_text import cabling_lines, located_lines, simulated_lines
 from railwright.topology.cabling import parse_cables
@@ -45,6 +47,8 @@ def locate(
     hosts: str | None,
     ssh_config: str | None,
     interfaces: str | None,
+    switches: str | None,
+    oversubscription: float,
     routing: str,
     resume: str | None,
     output: str | None,
@@ -71,13 +75,14 @@ def locate(
     refuse_no_page(output)
     given = {name: value for name, value in weather.items() if value is not None}
     of_probes = {"--resume": resume, "--output": output, "--latency": latency}
+    of_probes |= {"--switches": switches, "--oversubscription": oversubscription != 1}
     of_simulation = {f"--{name.replace('_', '-')}": True for name in given}
     of_simulation |= {"--faults": faults is not None, "--baselines": with_baselines}
     _refuse_mixed((lab, hosts, fabric), of_probes if fabric is not None else {}, {} if fabric else of_simulation)
     wanted = Rounds(screen=rounds, confirm=confirm)
     if fabric is not None:
         return _simulate(fabric, faults or _FAULTS, given, wanted, cover, most_rounds, seed, as_json, with_baselines)
-    place = _place(lab, hosts, ssh_config, interfaces, routing)
+    place = _place(lab, hosts, ssh_config, interfaces, switches, oversubscription, routing)
     _refuse_long_cover(place.fabric, cover, most_rounds)
     with measuring_alone(force):
         found = search(place, wanted, seed=seed or 0, cover=cover, latency=latency, tell=_tell, journal=resume)
@@ -93,7 +98,7 @@ def _show(found: Located, output: str | None, as_json: bool) -> int:
     if output is not None:
         write(output, render_located_html(found))
     _print(found, located_lines(found), as_json)
-    return _status(found.suspects, found.tested, found.not_measured)
+    return _status(found.suspects, found.tested, found.not_measured + len(found.unjudged))
 
 
 def _refuse_mixed(
@@ -127,17 +132,36 @@ def _check_cables(seen: str | None, cluster: str | None, as_json: bool) -> int:
     return EXIT_UNJUDGED if found.not_looked_at else EXIT_OK
 
 
-def _place(lab: str | None, hosts: str | None, ssh_config: str | None, interfaces: str | None, routing: str) -> Place:
+def _place(
+    lab: str | None,
+    hosts: str | None,
+    ssh_config: str | None,
+    interfaces: str | None,
+    switches: str | None,
+    oversubscription: float,
+    routing: str,
+) -> Place:
     if lab is None:
         chosen = the_hosts(hosts, None, None, ssh_config, interfaces)
         assert chosen is not None
-        return place_of_hosts(chosen, routing)
-    given = next((name for name, is_given in (("--ssh-config", ssh_config), ("--interfaces", interfaces),
-                                              ("--routing", routing != "unknown")) if is_given), "")  # fmt: skip
+        if oversubscription != 1 and not switches:
+            raise UsageError("--oversubscription is of leaves", hint="name them: --switches topology.conf")
+        return place_of_hosts(chosen, routing, _switch_tree(switches) if switches else None, oversubscription)
+    of_hosts = {"--ssh-config": ssh_config, "--interfaces": interfaces, "--switches": switches,
+                "--oversubscription": oversubscription != 1, "--routing": routing != "unknown"}  # fmt: skip
+    given = next((name for name, is_given in of_hosts.items() if is_given), "")
     if given:
         raise UsageError(f"{given} is for --hosts", hint="leave it out: a lab's hosts are entered without ssh")
     state.require_root()
     return place_of_lab(state.open_lab(lab))
+
+
+def _switch_tree(path: str) -> SwitchTree:
+    text = read_bounded(Path(path), slurm_topology.MOST_BYTES).decode("utf-8", "replace")
+    try:
+        return slurm_topology.switch_tree_of(text)
+    except UsageError as error:
+        raise UsageError(f"{path[:200]}: {error.message}", hint=error.hint) from error
 
 
 def _simulate(

@@ -1,0 +1,52 @@
+"""Hosts of which the leaf switch alone is known, or not even that, as the fabric that localisation searches. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from railwright.diagnosis.localise.fabric import CableSpec, Fabric, fabric_of
+from railwright.diagnosis.localise.records import Suspect
+from railwright.errors import UsageError
+from railwright.locate.slurm_topology import SwitchTree
+from railwright.results.host_list import format_hosts
+
+_UNKNOWN = "network"
+"""The one switch of what nobody has described."""
+
+
+def fabric_of_hosts(names: Sequence[str], port: str, tree: SwitchTree | None, oversubscription: float = 1.0) -> Fabric:
+    """One port of each host: all on one switch, or below their leaves, and those below one switch for all above.
+
+    A leaf has room to what lies above for all its hosts, by the oversubscription less.
+    Raises UsageError for a host that is below no leaf.
+    """
+    ports = [(name, port, 0) for name in names]
+    leaf_of = dict.fromkeys(names, _UNKNOWN) if tree is None else _leaves(names, tree)
+    leaves = tuple(dict.fromkeys(leaf_of.values()))
+    cables = [CableSpec(name, port, leaf_of[name], "", 1.0) for name in names]
+    if len(leaves) == 1:
+        return fabric_of(ports, leaves, cables)
+    above = format_hosts(tree.above) if tree and tree.above else _UNKNOWN
+    below = Counter(leaf_of.values())
+    cables += [CableSpec(leaf, "", above, "", below[leaf] / oversubscription) for leaf in leaves]
+    return fabric_of(ports, (*leaves, above), cables)
+
+
+def alike_above_leaves(fabric: Fabric, suspects: Iterable[Suspect]) -> list[Suspect]:
+    """The suspects above the hosts, if they speak of every leaf: then nobody can say that any of them is slow."""
+    *leaves, above = fabric.switches
+    found = [one for one in suspects if one.kind in ("link", "switch", "line-card")]
+    spoken_of = {one.id.partition("/")[0].removesuffix(f"-{above}") for one in found}
+    return found if spoken_of.issuperset(leaves) else []
+
+
+def _leaves(names: Iterable[str], tree: SwitchTree) -> dict[str, str]:
+    """The leaf of each; a host may be called by its full name where the file has the short one."""
+    found = {name: tree.leaf_of.get(name) or tree.leaf_of.get(name.partition(".")[0], "") for name in names}
+    missing = [name for name, leaf in found.items() if not leaf]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise UsageError(f"{missing[0][:60]}{more} is below no leaf of the given switches",
+                         hint="name hosts as the file does, or leave --switches out")  # fmt: skip
+    return found
