@@ -32,7 +32,7 @@ def lab() -> Iterator[Lab]:
     """4 hosts with two rails, each rail a leaf in each of two groups, 2 spines."""
     name = f"traffic{os.getpid()}"
     options = PlanOptions(name=name, rate_bits_per_s=RATE_BITS_PER_S)
-    made = build.up(plan(cluster_of(load("hgx-h100 nics=2"), 4), options))
+    made = build.up(plan(cluster_of(load("hgx-h100 nics=2"), 4), options), settle_within_s=PATIENCE_S)
     yield made
     remove.down(name)
 

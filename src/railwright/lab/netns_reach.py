@@ -49,6 +49,9 @@ class NetnsReach(NamespaceReach):
     name = "namespaces"
     rate_bytes_per_s = None  # not known
 
+    def fabric(self, _interfaces: Sequence[str]) -> None:
+        """Nobody knows what joins namespaces."""
+
     def __post_init__(self) -> None:
         if os.geteuid() != 0:
             raise UsageError("entering network namespaces needs root", hint="run it with sudo")

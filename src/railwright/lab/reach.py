@@ -15,8 +15,11 @@ from pathlib import Path
 import msgspec
 
 from railwright.errors import CannotJudge, UsageError
+from railwright.lab.fabric import fabric_of
+from railwright.lab.faults import cpu
 from railwright.lab.state import ENTER, NETNS, Lab
 from railwright.lab.traffic import Ends, Route, route, send_packets, source_ports
+from railwright.results.records import Fabric
 
 _PACKETS, _INTERVAL_S = 10, 0.02
 _HOSTS_FILE = "namespaces.json"
@@ -31,6 +34,8 @@ class NamespaceReach:
     """Their processes see our files and our sockets."""
     shares_cpus = True
     """All hosts run on the CPUs of this machine."""
+    host_cpus: float | None = None
+    """Nothing is known that holds a host to a part of them."""
 
     def around(self, argv: Sequence[str]) -> list[str]:
         """The command line that runs `argv` on the first host and ends all of its children with it."""
@@ -107,6 +112,19 @@ class LabReach(NamespaceReach):
         cables = self.lab.plan.cables_of(self.hosts[0])
         rates = [cable.rate_bits_per_s for cable in cables if cable.rate_bits_per_s is not None]
         return sum(rates) / 8 if rates else None
+
+    @property
+    def host_cpus(self) -> float | None:  # type: ignore[override]
+        """The CPUs that every host may take at most, by its cgroup. None where one is not held to any."""
+        quotas = [cpu.quota_of(self.lab, name) for name in self.hosts]
+        held = [quota for quota in quotas if quota is not None]
+        return max(held) if len(held) == len(quotas) else None
+
+    def fabric(self, interfaces: Sequence[str]) -> Fabric | None:
+        """The cables between the hosts, at the rates of the plan: faults that are laid into them do not count."""
+        used = interfaces or self.interfaces
+        rails = [rail for rail in self.lab.plan.node(self.hosts[0]).rails if rail.port in used]
+        return fabric_of(self.lab.plan, self.hosts, rails)
 
     def address(self) -> str:
         """The address of the first host, for the daemons of the others: IPv4 if it has one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,10 @@ from railwright.errors import CannotJudge
 from railwright.lab.state import Lab
 
 _ROOT = Path("/sys/fs/cgroup")
-_PERIOD_US = 100_000
+_SHORTEST_PERIOD_US = 10_000
+"""Ranks of several hosts wait for each other: in periods that are long beside their steps, each stands for all."""
 _LEAST_QUOTA_US = 1000  # the kernel's
+_UNLIMITED = ("max", "-1")
 _EMPTY_S = 5.0
 
 
@@ -24,7 +27,8 @@ def group_of(lab: Lab, node: str) -> Path:
 def slow(lab: Lab, node: str, share: float) -> Path:
     """Make the node's cgroup, limited to the share of one CPU. Raises CannotJudge if that fails."""
     group = group_of(lab, node)
-    quota = str(max(int(share * _PERIOD_US), _LEAST_QUOTA_US))
+    period_us = max(_SHORTEST_PERIOD_US, math.ceil(_LEAST_QUOTA_US / share))
+    quota = str(max(int(share * period_us), _LEAST_QUOTA_US))
     lab.record("cgroup", str(group))
     try:
         if _is_unified(group.parent):
@@ -32,15 +36,28 @@ def slow(lab: Lab, node: str, share: float) -> Path:
             if "cpu" not in control.read_text().split():
                 control.write_text("+cpu")
             group.mkdir(exist_ok=True)
-            (group / "cpu.max").write_text(f"{quota} {_PERIOD_US}")
+            (group / "cpu.max").write_text(f"{quota} {period_us}")
         else:
             group.mkdir(exist_ok=True)
-            (group / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
+            (group / "cpu.cfs_period_us").write_text(str(period_us))
             (group / "cpu.cfs_quota_us").write_text(quota)
     except OSError as error:
         what = f"no CPU can be taken from {node}: {group}: {error.strerror}"
         raise CannotJudge(what, hint="cgroups must be writable here") from error
     return group
+
+
+def quota_of(lab: Lab, node: str) -> float | None:
+    """The CPUs that the node's processes may take together; None where nothing holds them back."""
+    try:
+        group = group_of(lab, node)
+        if _is_unified(group.parent):
+            quota, period = (group / "cpu.max").read_text().split()
+        else:
+            quota, period = ((group / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
+        return None if quota in _UNLIMITED else int(quota) / int(period)
+    except (CannotJudge, OSError, ValueError):
+        return None
 
 
 def release(group: Path) -> None:

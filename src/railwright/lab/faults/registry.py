@@ -5,6 +5,7 @@ from __future__ import annotations
 from railwright.errors import unknown_name
 from railwright.lab.faults import (
     busy_neighbour,
+    cpu_slow,
     cursed_route,
     flapping,
     host_slow,
@@ -18,7 +19,18 @@ from railwright.lab.faults.effects import Fault
 
 FAULTS: tuple[Fault, ...] = tuple(
     each.FAULT
-    for each in (link_slow, link_down, leaf_slow, host_slow, loss, cursed_route, mtu_mismatch, busy_neighbour, flapping)
+    for each in (
+        link_slow,
+        link_down,
+        leaf_slow,
+        host_slow,
+        cpu_slow,
+        loss,
+        cursed_route,
+        mtu_mismatch,
+        busy_neighbour,
+        flapping,
+    )
 )
 
 

@@ -1,0 +1,74 @@
+"""What ranks on several hosts can reach over links whose rates are known, as those of a lab are.
+
+A connection takes one way, so that plain sockets are held against its narrowest cable. A library may use all ports of
+a host at once, and need not: so all of them are its limit, and one of them is what is expected of it.
+"""
+
+from __future__ import annotations
+
+from railwright.busbw import factor
+from railwright.limits.limit import Bounds, Constant, Source, bandwidth_band, bandwidth_limit
+from railwright.results import bounds
+from railwright.results.bounds import Bound, Declaration, no_limit
+from railwright.results.records import Fabric, Result, size_of
+from railwright.units import KIB, MIB
+
+_LAB = Source("Railwright docs/lab.md", "rates of cables, held by tbf")
+SHARE = Constant(0.5, "of the narrowest cable: no header of packets takes as much", _LAB)
+CARRIED = Constant(125e6, "bytes/s of a cable, up to which two cores carry a lab without being the limit", _LAB)
+_FROM_BYTES = MIB
+_ONE_PACKET_BYTES = KIB
+_BUCKET = "a link that was idle lets more pass than its rate, so that its rate bounds no single message"
+
+
+def over_fabric(fabric: Fabric, declared: Declaration, point: Result) -> Bounds | None:
+    """The limit and band of a rate between hosts; None of a message of one packet, of which links say nothing.
+
+    A library may use other ports than a plain socket, so that this is no limit of what is larger than a packet.
+    """
+    size = size_of(point.parameters)
+    if point.quantity != "bandwidth_bytes_per_s" or size is None or size < _FROM_BYTES:
+        is_packet = point.quantity == "latency_s" and size is not None and size <= _ONE_PACKET_BYTES
+        return None if is_packet else no_limit(point, _BUCKET)
+    if isinstance(declared.bound, bounds.HostCollective):
+        return _collective(fabric, declared.bound.operation, point)
+    if declared.supplies == "plain socket":
+        return _rate(fabric, fabric.flow_bytes_per_s, f"one connection over {fabric.narrowest}", 1.0)
+    times = _ways(declared.bound)
+    if times is None:
+        return None
+    because = f"all ports of a host in {fabric.name}" + (", both ways at once" if times > 1 else "")
+    return _rate(fabric, times * fabric.ports_bytes_per_s, because, 1.0)
+
+
+def _ways(bound: Bound) -> int | None:
+    """In how many directions at once the bytes go that a rate counts; None for what is no transfer of bytes."""
+    if isinstance(bound, bounds.PlainSockets):
+        return bound.times
+    return 1 if isinstance(bound, bounds.ThreadCopies | bounds.CopiedBlocks) else None
+
+
+def _collective(fabric: Fabric, operation: str, point: Result) -> Bounds | None:
+    """The bytes that must leave each host, by whatever algorithm, over its ports.
+
+    In an all_to_all every rank has bytes for every other; else a host needs its neighbours' data once. A linear
+    algorithm sends all of it through the ports of one host, so what is expected falls with the number of ranks.
+    """
+    hosts, ranks = point.hosts, point.ranks
+    if not 1 < hosts <= ranks:
+        return None
+    senders = ranks if operation == "all_to_all" else hosts
+    per_byte = senders * float(factor(operation, hosts)) / hosts
+    scale = float(factor(operation, ranks)) if point.parameters.get("rate") == "busbw" else 1.0
+    because = f"the least that must leave each host, over all ports of a host in {fabric.name}"
+    return _rate(fabric, scale * fabric.ports_bytes_per_s / per_byte, because, scale / per_byte * 2 / ranks)
+
+
+def _rate(fabric: Fabric, value: float, because: str, share_of_one: float) -> Bounds:
+    """A limit, and a band from a share of what one connection can reach."""
+    limit = bandwidth_limit(value, because, fabric.narrowest, (), (_LAB,))
+    if fabric.flow_bytes_per_s > CARRIED.value:
+        return limit, None
+    low = SHARE.value * share_of_one * fabric.flow_bytes_per_s
+    because = f"{SHARE.value:g} of what one connection can have over {fabric.narrowest}"
+    return limit, bandwidth_band(low, None, because, SHARE.source)

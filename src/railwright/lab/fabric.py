@@ -1,0 +1,61 @@
+"""What the cables of a lab leave to ranks on its hosts, by the plan. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from railwright.lab.nodes import Cable, LabPlan, RailPort
+from railwright.results.records import Fabric
+from railwright.units import format_line_rate
+
+
+def fabric_of(plan: LabPlan, hosts: Sequence[str], rails: Sequence[RailPort]) -> Fabric | None:
+    """The links between hosts by the ports of those rails; None where a port has no rate."""
+    wanted = {rail.port for rail in rails}
+    each = [sum(_rate(cable) for cable in _of(plan, host, wanted)) for host in hosts]
+    ways = [
+        _widest(plan, port, other)
+        for host in hosts[1:]
+        for port in _of(plan, hosts[0], wanted)
+        for other in _of(plan, host, wanted)
+        if port.rail == other.rail
+    ]
+    narrowest = min(filter(None, ways), key=_rate, default=None)
+    if narrowest is None or not each or not 0 < min(each) < math.inf:
+        return None
+    name = f"{narrowest.a_port} of {narrowest.a} to {narrowest.b}, {format_line_rate(_rate(narrowest))}"
+    return Fabric(
+        name=f"lab {plan.name}",
+        ports_bytes_per_s=min(each) / 8,
+        flow_bytes_per_s=_rate(narrowest) / 8,
+        narrowest=name,
+    )
+
+
+def _rate(cable: Cable) -> float:
+    """Bits/s; without end where it is as fast as the machine."""
+    return math.inf if cable.rate_bits_per_s is None else cable.rate_bits_per_s
+
+
+def _of(plan: LabPlan, host: str, ports: Iterable[str]) -> list[Cable]:
+    """The host's cables at those ports."""
+    return [cable for cable in plan.cables_of(host) if cable.port_of(host) in ports]
+
+
+def _widest(plan: LabPlan, start: Cable, end: Cable) -> Cable | None:
+    """The narrowest cable on the widest way that begins and ends with those cables of two hosts.
+
+    The way grows by the widest cable that leaves the switches reached so far (Prim's order), until it is at the end.
+    """
+    hosts = {node.name for node in plan.of_kind("host")}
+    above = [cable for cable in plan.cables if cable.a not in hosts]
+    reached, narrowest = {start.b}, start
+    while end.b not in reached:
+        leaving = [cable for cable in above if (cable.a in reached) != (cable.b in reached)]
+        if not leaving:
+            return None
+        widest = max(leaving, key=_rate)
+        narrowest = min(narrowest, widest, key=_rate)
+        reached |= {widest.a, widest.b}
+    return min(narrowest, end, key=_rate)
