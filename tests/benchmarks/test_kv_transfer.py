@@ -42,10 +42,13 @@ CUOBJ_SYMBOLS = (
 )
 
 
-def free_port() -> int:
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def free_ports(count: int) -> list[int]:
+    """All are held until the last is chosen, so that no two are the same."""
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
 
 
 def die_with_the_test() -> None:
@@ -82,7 +85,7 @@ def etcd(tmp_path):
     """The URL of an etcd of this test's own."""
     program = shutil.which("etcd")
     assert program, "etcd is missing: make test-deps (Debian package etcd-server)"
-    port, peer = free_port(), free_port()
+    port, peer = free_ports(2)
     url = f"http://127.0.0.1:{port}"
     argv = [
         *(program, "--data-dir", str(tmp_path / "etcd"), "--listen-client-urls", url, "--advertise-client-urls", url),
@@ -110,10 +113,10 @@ def moto_server() -> str:
 @pytest.fixture
 def bucket(tmp_path):
     """The URL of a bucket of an S3 server of this test's own."""
-    port = free_port()
+    [port] = free_ports(1)
     with service([moto_server(), "-H", "127.0.0.1", "-p", str(port)], port, tmp_path / "s3.log"):
         url = f"http://127.0.0.1:{port}/kvblocks"
-        with urllib.request.urlopen(urllib.request.Request(url, method="PUT"), timeout=20):
+        with urllib.request.urlopen(urllib.request.Request(url, method="PUT"), timeout=300):
             pass
         yield url
 
@@ -196,7 +199,7 @@ def test_metadata_goes_three_ways_and_each_is_proved_by_a_write(railwright, etcd
 
 
 def test_an_etcd_that_is_not_there_is_waived_by_name_and_the_rest_is_measured(railwright):
-    port = free_port()
+    [port] = free_ports(1)
     run(railwright, "kv_transfer", "sizes=4K", "operations=WRITE", "metadata=etcd,mpi", f"etcd=http://127.0.0.1:{port}")
     (waived,) = of(railwright.results(), metadata="etcd")
     assert waived.outcome == "waived"

@@ -46,6 +46,21 @@ class Plan:
         return self.seconds if self.longest_step_s is None else self.longest_step_s
 
 
+@dataclass(frozen=True)
+class Program:
+    """Another program that takes the place of a launch's ranks, on this host."""
+
+    argv: tuple[str, ...]
+    files: Mapping[str, str]
+    """What it finds in the folder that it is started in, by name."""
+    outputs: tuple[str, ...]
+    """Files there into which it may write what it would otherwise print."""
+    threads: int
+    """Of each process; a single one is bound to its core."""
+    read: Callable[[str], Sequence[Result]]
+    """The records of all that it printed. Raises UsageError for text that is none of its."""
+
+
 class Rank(Protocol[O, C]):
     """What a rank's launcher offers to the benchmark that runs in it."""
 
@@ -107,10 +122,18 @@ class Benchmark(Generic[O, C]):
     """Its launches on a machine. Raises UsageError for options that this machine rules out."""
     spans_hosts: bool = False
     """Whether its ranks may be on several hosts; `launches` then gets a machine with hosts."""
+    alone_on_a_host: bool = False
+    """Whether it may also run on one host that is not this one, and its records name that host then."""
     after_crash: Callable[[Job[O, C], Sequence[Result]], Job[Any, Any] | None] = field(
         default=lambda _job, _results: None
     )
     """What is left to do after a launch that gave these results and ended in a crash; None: nothing."""
+
+    clean_up: Callable[[Job[O, C]], None] = field(default=lambda _job: None)
+    """Removes what ranks left that did not reach their end; it runs in the parent when they are gone."""
+
+    program: Callable[[Job[O, C]], Program | None] = field(default=lambda _job: None)
+    """What is started instead of ranks of ours, where the user names it."""
 
     @property
     def quantity(self) -> Quantity:

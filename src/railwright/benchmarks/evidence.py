@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from railwright.native.library import flush_c_streams
-from railwright.native.memory import Buffer
 from railwright.native.nixl import Operation
 from railwright.results.readers import ucx_protocols
 from railwright.results.records import Evidence
@@ -80,12 +79,3 @@ def sent_by_interface() -> dict[str, int] | None:
         return {name.strip(): int(rest.split()[_SENT_BYTES_COLUMN]) for name, _, rest in fields}
     except (OSError, ValueError, IndexError):
         return None
-
-
-def pages_evidence(buffers: Buffer) -> Evidence:
-    """What the kernel says of the buffers' mapping: it may refuse huge pages, or join small ones by itself."""
-    huge = buffers.huge_bytes()
-    if huge is None:
-        return Evidence(claim="pages", value="unknown", seen="/proc/self/smaps cannot be read")
-    kind = "huge" if huge >= buffers.size_bytes / 2 else "small"
-    return Evidence(claim="pages", value=kind, seen=f"AnonHugePages: {format_size(huge)} of the buffers' mapping")

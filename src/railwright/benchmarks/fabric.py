@@ -6,12 +6,12 @@ programs is counted too, so only a large number of bytes is proof.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from railwright.benchmarks.benchmark import AnyJob
 from railwright.benchmarks.evidence import INTERFACES, sent_by_interface
+from railwright.benchmarks.host_name import host_name
 from railwright.busbw import factor
 from railwright.results.records import Evidence
 from railwright.units import MIB, format_size
@@ -23,6 +23,19 @@ PROOF_BYTES = 4 * MIB
 """Above this, keepalives of routing protocols and similar traffic do not matter."""
 
 _TELLING_SHARE = 0.01
+_SIZE_S = 3.0
+"""How long the repeats of one size may take over links of a known rate."""
+_LEAST_REPEATS = 3
+
+
+def affordable(job: AnyJob, repeats: tuple[int, int], bytes_each: int) -> tuple[int, int]:
+    """(warm-up, timed) repeats of so many bytes, fewer where links of a known rate would make them last too long."""
+    fabric = job.machine.fabric
+    if fabric is None:
+        return repeats
+    most = int(_SIZE_S * fabric.flow_bytes_per_s / max(bytes_each, 1))
+    warm, timed = repeats
+    return min(warm, max(1, most // 10)), min(timed, max(_LEAST_REPEATS, most))
 
 
 def crossing_bytes(operation: str, size: int, job: AnyJob) -> int:
@@ -45,7 +58,7 @@ class FabricMeter:
     def evidence(self, comm: Intracomm, job: AnyJob, payload_bytes: int) -> Evidence:
         """Whether all hosts together sent that payload over their interfaces. Collective; the same on every rank."""
         comm.Barrier()
-        every = comm.allgather((platform.node(), self._moved()))
+        every = comm.allgather((host_name(), self._moved()))
         return judge(dict(every), job, payload_bytes)
 
     def _moved(self) -> dict[str, int] | None:

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from railwright.benchmarks.options import O
+from railwright.results.records import Fabric
 from railwright.topology.cpu_list import parse_cpu_list
 from railwright.topology.devices import Device, Scalar, Topology
 from railwright.topology.gpus import usable_gpus
@@ -38,6 +39,8 @@ class Launch(msgspec.Struct, Generic[C], frozen=True, kw_only=True):
     """How many processes it has. More than one are started by MPI's launcher."""
     gpus: tuple[str, ...] = ()
     """The ids of the GPUs that the ranks work with, in the order of the ranks, and so are bound near."""
+    gpu_clock_hz: float = 0.0
+    """What the clocks of these GPUs are locked to meanwhile; 0: nobody touches them."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,8 +54,16 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     ranks_per_host: int = 1
     hosts_share_cpus: bool = False
     """Whether these hosts are namespaces of one machine."""
+    host_cpus: float | None = None
+    """How many of the shared CPUs each of the hosts may take; None: nothing holds them back."""
     reached_by: str = ""
     """How the other hosts are reached, in words."""
+    first_hosts: int = 0
+    """How many of the hosts are the first of two groups that are merged; 0: none are."""
+    grows_to: int = 0
+    """How many hosts groups may grow to, each with as much work a host; 0: they do not grow."""
+    fabric: Fabric | None = None
+    """The links between these hosts, where their rates are known."""
 
     @property
     def host_ranks(self) -> int:

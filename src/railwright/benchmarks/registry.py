@@ -6,17 +6,20 @@
 from __future__ import annotations
 
 from railwright.benchmarks.benchmark import AnyBenchmark
-from railwright.benchmarks.files import device_read, read, write
+from railwright.benchmarks.files import device_read, read, shared, write
 from railwright.benchmarks.gpu import copy as gpu_copy
 from railwright.benchmarks.gpu import file_read as gpu_file_read
 from railwright.benchmarks.gpu import file_write as gpu_file_write
 from railwright.benchmarks.gpu import latency as gpu_latency
 from railwright.benchmarks.kv import cache, file, transfer, vram
+from railwright.benchmarks.linpack import gpu as gpu_hpl
+from railwright.benchmarks.linpack import hpl
 from railwright.benchmarks.memory import copy, core_latency, stream
 from railwright.benchmarks.mpi import collective as mpi_collective
 from railwright.benchmarks.mpi import latency, windows
 from railwright.benchmarks.nccl import collective as nccl_collective
 from railwright.benchmarks.sockets import pinned_flows, tcp_stream
+from railwright.benchmarks.tables import read as table_read
 from railwright.benchmarks.train import step
 from railwright.errors import unknown_name
 from railwright.results.bounds import Declarations
@@ -44,10 +47,14 @@ ON_REQUEST: tuple[AnyBenchmark, ...] = (
     cache.BENCHMARK,
     file.BENCHMARK,
     write.BENCHMARK,
+    shared.BENCHMARK,
+    table_read.BENCHMARK,
     gpu_file_read.BENCHMARK,
     gpu_file_write.BENCHMARK,
     *nccl_collective.ON_REQUEST,
     step.BENCHMARK,
+    hpl.BENCHMARK,
+    gpu_hpl.BENCHMARK,
 )
 
 EVERY = BENCHMARKS + ON_REQUEST

@@ -79,12 +79,19 @@ def thread_level() -> str:
     return names.get(MPI.Query_thread(), "multiple")
 
 
+def has_mpich_abi() -> bool:
+    """Whether the library has the ABI of MPICH and not Open MPI's: an int handle (4 bytes) is its mark."""
+    from mpi4py import MPI
+
+    return MPI._sizeof(MPI.Comm) == ctypes.sizeof(c_int)
+
+
 def bind(binder: str) -> None:
     """Bind a loop library's functions, by its C function `binder`, to the libmpi that mpi4py loaded.
 
     Raises CannotJudge where that library cannot be found, NativeError where it lacks a function.
     """
-    handle = ctypes.CDLL(_library_path())._handle
+    handle = ctypes.CDLL(library_path())._handle
     code = function(binder, c_int, c_void_p)(handle)
     if code:
         raise NativeError("MPI", code)
@@ -100,7 +107,7 @@ def checked(code: int) -> None:
         raise NativeError("MPI", code, MPI.Get_error_string(code))
 
 
-def _library_path() -> str:
+def library_path() -> str:
     """The libmpi that mpi4py loaded, so that the loop calls the very same one.
 
     Where the launcher named it, that one: a profiling library in front of MPI's maps both into the process.
@@ -128,8 +135,7 @@ class PointToPoint:
         self._mpi = _Mpi(
             comm=MPI._handleof(comm),
             byte=MPI._handleof(MPI.BYTE),
-            # An int handle (4 bytes) is the mark of the MPICH ABI, whose MPI_STATUS_IGNORE is 1; Open MPI's is 0.
-            status_ignore=1 if MPI._sizeof(MPI.Comm) == ctypes.sizeof(c_int) else 0,
+            status_ignore=1 if has_mpich_abi() else 0,  # the value of MPI_STATUS_IGNORE in each ABI
             rank=comm.rank,
             request_bytes=MPI._sizeof(MPI.Request),
         )

@@ -29,6 +29,8 @@ CUDA_TYPES = {"fp32": 0, "fp16": 2, "bf16": 14}
 ELEMENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 
 _LIBRARIES = ("libcublas.so.13", "libcublas.so.12")
+_CUBLAS_DEFAULT_MATH = 0
+"""cublasMath_t. The environment may still ask for emulation: see gpu_options.launches."""
 _BURN_THREADS = 512
 _LARGEST_BUFFER_BYTES = 1 << 30
 _TOKEN_STEP = 8
@@ -74,8 +76,24 @@ class Cublas:
 
     def __init__(self, device: Device, stream: Stream) -> None:
         device.make_current()
-        self.handle, self.version = _open()
+        self.handle, self.version, self._library = _open()
         checked("stream", function("rw_cublas_stream", c_int, c_void_p, c_void_p)(self.handle, stream.handle))
+
+    def multiply_doubles(self, order: int, a: DeviceBuffer, b: DeviceBuffer, product: DeviceBuffer) -> None:
+        """Put product = a b of square matrices by columns on the stream, in FP64. Raises NativeError."""
+        one, zero, size = c_double(1.0), c_double(0.0), c_int(order)
+        addresses = [c_uint64(buffer.address) for buffer in (a, b, product)]
+        status = self._library.cublasDgemm_v2(
+            c_void_p(self.handle), 0, 0, size, size, size, byref(one), addresses[0], size, addresses[1], size,
+            byref(zero), addresses[2], size,
+        )  # fmt: skip
+        if status:
+            raise NativeError("cublasDgemm", status, f"cuBLAS status {status}")
+
+    def use_default_math(self) -> None:
+        """The types' own precision, without emulation by others. Raises NativeError."""
+        if status := self._library.cublasSetMathMode(c_void_p(self.handle), _CUBLAS_DEFAULT_MATH):
+            raise NativeError("cublasSetMathMode", status, f"cuBLAS status {status}")
 
     def __enter__(self) -> Cublas:
         return self
@@ -84,8 +102,8 @@ class Cublas:
         function("rw_cublas_close", c_int, c_void_p)(self.handle)
 
 
-def _open() -> tuple[int, str]:
-    """The handle and the version of the first library that opens; a wrong major version for the driver does not."""
+def _open() -> tuple[int, str, ctypes.CDLL]:
+    """The handle, version and library of the first one that opens; a wrong major version for the driver does not."""
     reasons: list[str] = []
     for name in candidates(*_LIBRARIES):
         if Path(name).is_absolute():  # the loader would not find what a wheel's library needs before itself
@@ -105,7 +123,7 @@ def _open() -> tuple[int, str]:
             continue
         assert handle.value is not None
         code = version.value
-        return handle.value, f"{code // 10000}.{code // 100 % 100}.{code % 100}"
+        return handle.value, f"{code // 10000}.{code // 100 % 100}.{code % 100}", library
     raise CannotJudge(f"no cuBLAS can be used: {reasons[0]}", hint="install the nvidia-cublas package")
 
 

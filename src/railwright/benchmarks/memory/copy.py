@@ -14,19 +14,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
-from railwright.benchmarks.evidence import pages_evidence
 from railwright.benchmarks.job import Case, Job, node_of
 from railwright.benchmarks.options import Options, choice, option
+from railwright.benchmarks.pages import kinds_at, pages_evidence, pages_option
 from railwright.benchmarks.record import failed_if, joined, measured, waived
 from railwright.errors import CannotJudge
 from railwright.native import memory
 from railwright.native.memory import Buffer, MayNotPlace
 from railwright.results.bounds import Declaration, MemoryChannels
 from railwright.results.records import Evidence, Result, Verification
-from railwright.units import KIB, format_size, parse_sizes
+from railwright.units import format_size, parse_sizes
 
 _SAMPLES = 30
-_PAGES_FROM_BYTES = 64 * KIB
 _TARGET_SAMPLE_S = 0.002
 _ESTIMATE_BYTES_PER_S = 5e9
 
@@ -39,9 +38,7 @@ class CopyOptions(Options, frozen=True):
         "1M:64M:x4", "sizes of one copy between NUMA nodes, where there are several", parse_sizes
     )
     threads: tuple[str, ...] = option("one,all", "one, all, or one,all", choice("one", "all"))
-    pages: tuple[str, ...] = option(
-        "huge,small", "pages of one thread's copies from 64 KiB up: huge, small, or both", choice("huge", "small")
-    )
+    pages: tuple[str, ...] = pages_option("huge,small", "one thread's copies")
 
 
 CopyJob = Job[CopyOptions, Case]
@@ -96,7 +93,7 @@ def _crossings(job: CopyJob) -> list[_Crossing]:
 def _plan(job: CopyJob) -> Plan:
     sizes, across = job.options.sizes, job.options.node_sizes
     crossings = [crossing for crossing in _crossings(job) if crossing.cpu is not None]
-    moved = sum(_SAMPLES * _inner(size) * size for size in sizes) * (1 + len(job.options.pages))
+    moved = sum(_SAMPLES * _inner(size) * size * (1 + len(kinds_at(size, job.options.pages))) for size in sizes)
     moved += sum(_SAMPLES * _inner(size) * size for size in across) * len(crossings)
     return Plan(
         path=_local_path(job),
@@ -115,8 +112,7 @@ def _pages(job: CopyJob, size: int) -> tuple[str, ...]:
     """The pages of one thread's copies of a size; huge ones are not named, as in records that know no others."""
     if "one" not in job.options.threads:
         return ()
-    found = tuple("" if kind == "huge" else kind for kind in job.options.pages)
-    return found if size >= _PAGES_FROM_BYTES else found[:1]
+    return tuple("" if kind == "huge" else kind for kind in kinds_at(size, job.options.pages))
 
 
 def _local_path(job: CopyJob) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
-from railwright.benchmarks.evidence import LoopbackMeter, pages_evidence, transport_evidence
+from railwright.benchmarks.evidence import LoopbackMeter, transport_evidence
 from railwright.benchmarks.fabric import PROOF_BYTES, FabricMeter
 from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.options import Options, choice, option
+from railwright.benchmarks.pages import buffer_on, kinds_at, pages_evidence, pages_option, wrong_pages
 from railwright.benchmarks.record import failed_if, joined, measured, waived
 from railwright.native.memory import PATTERN, Buffer
 from railwright.native.mpi import PointToPoint, library_version, thread_level
@@ -41,7 +41,6 @@ _BETWEEN_HOSTS = {
 """TCP to other hosts, over the interfaces that the launch names; shared memory inside each."""
 _GIVE_UP_BYTES = 2**31 - 1
 """MPI counts are C ints."""
-HUGE_PAGE_BYTES = 2 * MIB
 _PROBE_MESSAGE_BYTES = MIB
 _PROBE_BYTES = 64 * MIB
 """Enough that nobody else's traffic over the loopback interface can mislead."""
@@ -54,9 +53,7 @@ class PairOptions(Options, frozen=True):
 
     sizes: tuple[int, ...] = option("8:4M:x4", "message sizes, like 8:4M:x4", parse_sizes)
     transports: tuple[str, ...] = option("shm,tcp", "shm, tcp, or shm,tcp", choice(*_TRANSPORTS))
-    pages: tuple[str, ...] = option(
-        "huge,small", "pages that messages lie on: huge, small (as OSU's), or both", choice("huge", "small")
-    )
+    pages: tuple[str, ...] = pages_option("small,huge", "messages (OSU's lie on small ones)")
 
 
 class Transport(Case, frozen=True, kw_only=True):
@@ -92,7 +89,7 @@ class Timed(NamedTuple):
     """Whether a bandwidth is that of both directions at once, so that rank 0 receives too."""
 
 
-Loop = Callable[[PointToPoint, Buffer, Buffer, int], Timed]
+Loop = Callable[[PairJob, PointToPoint, Buffer, Buffer, int], Timed]
 
 
 def over_transports(transports: tuple[str, ...], ranks: int) -> tuple[Launch[Transport], ...]:
@@ -114,16 +111,22 @@ def launches(options: PairOptions, machine: Machine) -> tuple[Launch[Transport],
 
 def plan(job: PairJob, messages: list[tuple[int, int]], message_s: float, bytes_per_s: float) -> Plan:
     """The plan of a pair of ranks that send messages, each (size, how many), which are estimated to take so long."""
-    sizes, kinds = job.options.sizes, len(job.options.pages)
+    sizes = job.options.sizes
     too_large = [size for size in sizes if size > _GIVE_UP_BYTES]
     waived = f"MPI counts end at 2 GiB, {format_size(too_large[0])} was asked for" if too_large else ""
+    repeated = [(size, count * len(_pages(job, size))) for size, count in messages]
     return Plan(
         path=job.between_ranks(),
-        seconds=1 + kinds * sum(count * (message_s + size / bytes_per_s) for size, count in messages),
+        seconds=1 + sum(count * (message_s + size / bytes_per_s) for size, count in repeated),
         memory_bytes=4 * max(sizes),
-        moved_bytes=kinds * sum(size * count for size, count in messages),
+        moved_bytes=sum(size * count for size, count in repeated),
         waived=waived,
     )
+
+
+def _pages(job: PairJob, size: int) -> tuple[str, ...]:
+    """The pages of a size; between hosts one kind, since there the network decides."""
+    return kinds_at(size, job.options.pages[:1] if job.hosts else job.options.pages)
 
 
 def _run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Result]:
@@ -131,15 +134,15 @@ def _run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Resul
     comm = rank.comm
     pair = PointToPoint(comm)
     is_latency = benchmark.quantity == "latency_s"
-    for size, pages in itertools.product(rank.job.options.sizes, rank.job.options.pages):
+    every = [(size, pages) for size in rank.job.options.sizes for pages in _pages(rank.job, size)]
+    for size, pages in every:
         rank.step(f"{benchmark.name} {format_size(size)}, {pages} pages")
-        is_huge, room = pages == "huge", _room(size, pages)
-        with Buffer(room, huge=is_huge) as out, Buffer(room, huge=is_huge) as into:
+        with buffer_on(pages, size) as out, buffer_on(pages, size) as into:
             lies = pages_evidence(into)
             out.fill(_seed(size, rank.index))
             into.fill(_seed(size, 2))  # poison: what a rank that received nothing would hold
             meter, fabric = LoopbackMeter(), FabricMeter()
-            timed = loop(pair, out, into, size)
+            timed = loop(rank.job, pair, out, into, size)
             seen = transport_evidence(timed.sent_bytes, meter.moved_bytes(), "shm")
             # In a one-way loop rank 0 receives nothing, and its poison must have stayed.
             one_way = not is_latency and not timed.both_ways
@@ -170,11 +173,6 @@ def _probe(rank: PairRank, pair: PointToPoint) -> Evidence:
     if rank.job.hosts:
         return fabric.evidence(rank.comm, rank.job, payload_bytes)
     return transport_evidence(payload_bytes, meter.moved_bytes(), "shm")
-
-
-def _room(size: int, pages: str) -> int:
-    """Bytes of a buffer: at least one huge page, so that a small message can lie on one."""
-    return max(size, HUGE_PAGE_BYTES) if pages == "huge" else max(size, 1)
 
 
 def _seed(size: int, who: int) -> int:
@@ -208,8 +206,8 @@ def _blank(
         evidence=evidence,
     )
     way, lies = evidence
-    if lies.value not in (message.pages, "unknown"):
-        return waived(blank, f"{message.pages} pages were asked for, but {lies.seen}")
+    if lies.value != "unknown" and (why := wrong_pages(message.pages, lies)):
+        return waived(blank, why)
     elsewhere = f"{asked} was asked for, but {way.seen}: it ran over {way.value}"
     return failed_if(blank, elsewhere if way.value != asked else "")
 

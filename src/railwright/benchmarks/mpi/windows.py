@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from railwright.benchmarks.benchmark import Plan
+from railwright.benchmarks.fabric import affordable
 from railwright.benchmarks.mpi import pair
 from railwright.benchmarks.mpi.pair import LARGE_BYTES, PairBenchmark, PairJob, Timed
 from railwright.native.memory import Buffer
@@ -30,19 +31,19 @@ class _Windows(NamedTuple):
     both_ways: bool = False
     rates_messages: bool = False
 
-    def repeats(self, size: int) -> tuple[int, int]:
-        """(warm-up, timed) windows."""
-        return self.large if size > LARGE_BYTES else self.small
+    def repeats(self, job: PairJob, size: int) -> tuple[int, int]:
+        """(warm-up, timed) windows, fewer over slow links."""
+        return affordable(job, self.large if size > LARGE_BYTES else self.small, _WINDOW * size)
 
     def plan(self, job: PairJob) -> Plan:
         """The plan of all sizes."""
         ways = 1 + self.both_ways
-        messages = [(size, ways * _WINDOW * sum(self.repeats(size))) for size in job.options.sizes]
+        messages = [(size, ways * _WINDOW * sum(self.repeats(job, size))) for size in job.options.sizes]
         return pair.plan(job, messages, _ESTIMATE_MESSAGE_S, _ESTIMATE_BYTES_PER_S)
 
-    def loop(self, between: PointToPoint, out: Buffer, into: Buffer, size: int) -> Timed:
+    def loop(self, job: PairJob, between: PointToPoint, out: Buffer, into: Buffer, size: int) -> Timed:
         """One size. Rank 1 times nothing; its zeros never leave it."""
-        warm, windows = self.repeats(size)
+        warm, windows = self.repeats(job, size)
         seconds = between.window(
             out, into, size, window=_WINDOW, warm=warm, iterations=windows, both_ways=self.both_ways
         )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from railwright.benchmarks.nccl.gpus import AUTO
+from railwright.benchmarks.together import Unavailable, on_all
 from railwright.benchmarks.train import resnet_torch as train_torch
 from railwright.benchmarks.train.buckets import Bucket, cut, last_parts, slices
 from railwright.benchmarks.train.model import LAYERS, Model
 from railwright.benchmarks.train.options import Point, TrainRank
-from railwright.errors import CannotJudge
 from railwright.native.cuda import Device, DeviceBuffer, Stream
 from railwright.native.train import Gradients, Step, Timed
 from railwright.native.train_load import ELEMENT_BYTES, Cublas, Kind, Load
@@ -20,13 +20,6 @@ from railwright.topology.devices import Scalar
 
 _TORCH_WARM_UP = 5
 """Steps in which PyTorch and cuDNN allocate, and choose their kernels."""
-
-
-Opened = TypeVar("Opened")
-
-
-class Unavailable(CannotJudge):
-    """What at least one rank lacks; every rank raises it with the same words."""
 
 
 class Way(NamedTuple):
@@ -76,20 +69,6 @@ def choose(rank: TrainRank, device: Device, stream: Stream, torch: Way | None) -
             raise
         reason = f"{fallback}; {error.message}" if fallback else error.message
         return Way("burn", reason, None, None)
-
-
-def on_all(rank: TrainRank, opener: Callable[[], Opened]) -> Opened:
-    """What it opens on this rank. Raises Unavailable, on all ranks alike, where one rank cannot. Collective."""
-    opened, reason = None, ""
-    try:
-        opened = opener()
-    except CannotJudge as error:
-        reason = error.message
-    reasons = [(index, one) for index, one in enumerate(rank.comm.allgather(reason)) if one]
-    if opened is None or reasons:
-        index, first = reasons[0]
-        raise Unavailable(first if len(reasons) == rank.size else f"{first} (rank {index})")
-    return opened
 
 
 @contextmanager

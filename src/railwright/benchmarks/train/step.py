@@ -18,6 +18,7 @@ from railwright.benchmarks.benchmark import Benchmark
 from railwright.benchmarks.job import Case
 from railwright.benchmarks.nccl import gpus
 from railwright.benchmarks.record import failed_if, measured, waived, wrong_on_ranks
+from railwright.benchmarks.together import Unavailable, on_all
 from railwright.benchmarks.train import phases
 from railwright.benchmarks.train.options import OnGpus, Point, TrainOptions, TrainRank, launches, plan
 from railwright.busbw import factor
@@ -57,7 +58,7 @@ def _run(rank: TrainRank) -> Iterator[Result]:
         device, library = _open(rank)
         stream = cuda.Stream(device)
         way = phases.choose(rank, device, stream, torch)
-    except phases.Unavailable as error:
+    except Unavailable as error:
         yield from _waived(rank, error.message)
         return
     team = _connect(rank, device, library)
@@ -84,9 +85,9 @@ def _open(rank: TrainRank) -> tuple[cuda.Device, nccl.Library]:
     """This rank's GPU and NCCL. Raises Unavailable, on all ranks alike, where one of them has not both. Collective."""
     address = rank.job.gpus[rank.comm.rank].address
     rank.step("CUDA")
-    device = phases.on_all(rank, lambda: cuda.Device(address))
+    device = on_all(rank, lambda: cuda.Device(address))
     rank.step("load NCCL")
-    return device, phases.on_all(rank, lambda: nccl.Library(rank.job.options.library))
+    return device, on_all(rank, lambda: nccl.Library(rank.job.options.library))
 
 
 def _connect(rank: TrainRank, device: cuda.Device, library: nccl.Library) -> nccl.Team:
