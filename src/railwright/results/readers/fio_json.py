@@ -134,7 +134,7 @@ def _parameters(name: str, options: dict[str, str]) -> dict[str, Scalar]:
     except UsageError:
         parameters["block_sizes"] = options.get("bs", "")[:64]  # several, like 4k,64k
     for theirs, ours in (("iodepth", "depth"), ("numjobs", "jobs"), ("direct", "direct")):
-        if options.get(theirs, "").isdigit():
+        if options.get(theirs, "").isdecimal():
             parameters[ours] = int(options[theirs])
     parameters["engine"] = options.get("ioengine", "psync")[:32]
     return parameters

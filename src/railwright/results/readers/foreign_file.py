@@ -26,7 +26,7 @@ class ForeignFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     """One run of one tool. A text with several runs gives several of these."""
 
     tool: str
-    """`nccl-tests`, `OSU`, `perftest`, `nixlbench`, `gdsio`, `fio`, `HPL`, `NVIDIA HPL`."""
+    """`nccl-tests`, `OSU`, `perftest`, `iperf3`, `NVIDIA HPL` ..."""
     version: str = ""
     """As printed; empty where the tool prints none."""
     test: str

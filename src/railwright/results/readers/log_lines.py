@@ -87,7 +87,7 @@ def _line(number: int, raw: str, prefixes: Prefixes) -> Line:
     raw = raw.rpartition("\r")[2]  # a progress line that was written over
     origin, raw = prefixes.split(raw)
     for _ in range(_MAX_PREFIXES):
-        if raw[:1] not in "[0123456789 \t":
+        if raw[:1] not in "[0123456789 \t" or _begins_plainly(raw):
             break
         found = next(filter(None, (prefix.match(raw) for prefix in _PREFIXES)), None)
         if found is None:
@@ -95,6 +95,11 @@ def _line(number: int, raw: str, prefixes: Prefixes) -> Line:
         origin = found[1] if found.re.groups and not origin else origin
         raw = raw[found.end() :]
     return Line(number, origin, raw.rstrip())
+
+
+def _begins_plainly(raw: str) -> bool:
+    """Whether a line that begins with a space has no prefix: most rows of tables, told without patterns."""
+    return raw[:1] in " \t" and ": " not in raw[:16] and "]<std" not in raw[:120]
 
 
 def by_origin(lines: Iterable[Line]) -> list[list[Line]]:

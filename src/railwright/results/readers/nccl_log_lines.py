@@ -21,6 +21,8 @@ _MARK = re.compile(r"NCCL (?:INFO|WARN) ")
 _DEVICE = re.compile(r"\[(-?\d{1,4})\][ \t](?:\S{1,120}:\d{1,6} (?:\(\S{1,80}\) )?)?$")
 # A launcher's own prefix may stand before the name without a space: `[1,0]<stdout>:node0:25:25`.
 _WRITER = re.compile(r"(?:.*:)?(<[\w.-]{1,64}>|[\w.-]{1,255}):([0-9]+):([0-9]+)")
+# Nearly every line of a log that nothing was put before, in one step: a log may have millions.
+_USUAL = re.compile(r"([\w.-]{1,255}):([0-9]{1,10}):([0-9]{1,10}) \[(-?[0-9]{1,4})\] NCCL INFO ")
 # The one line that rank 0 of NCCL up to 2.22 prints without any prefix.
 _BARE_VERSION = re.compile(r"(?:^|[\s:>])(NCCL version \d\S{0,60})\s*$")
 
@@ -65,6 +67,13 @@ def messages_of(lines: Iterable[tuple[int, str]]) -> Iterator[Message]:
     hosts: set[str] = set()
     for number, line in lines:
         if "NCCL " not in line:
+            continue
+        usual = _USUAL.match(line)
+        if usual is not None and line.find("NCCL ", usual.end()) < 0:
+            host, pid, thread, device = usual.groups()
+            hosts.add(host)
+            if text := line[usual.end() : usual.end() + _MAX_MESSAGE].rstrip():
+                yield Message(number, host, int(pid), int(thread), int(device), False, text)
             continue
         pieces = _pieces(line)
         if not pieces and (bare := _BARE_VERSION.search(line[:200])):

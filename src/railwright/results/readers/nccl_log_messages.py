@@ -170,12 +170,12 @@ _Reading = Callable[[re.Match[str], Message], Sequence[Fact]]
 
 def facts(message: Message) -> Sequence[Fact]:
     """The facts in a message whose text has no leading spaces; none where no pattern fits."""
-    word = message.text.split(" ", 1)[0].split("/", 1)[0]
-    kinds = _KINDS.get(word)
-    if kinds is None and _MAY_BE_OTHER.match(message.text) is None:
+    text = message.text
+    kinds = _KINDS.get(text.partition(" ")[0].partition("/")[0])
+    if kinds is None and _MAY_BE_OTHER.match(text) is None:
         return ()
     for pattern, read in kinds or _OTHERS:
-        if found := pattern.match(message.text):
+        if found := pattern.match(text):
             return read(found, message)
     return ()
 
@@ -268,8 +268,8 @@ def _trees(found: re.Match[str], message: Message) -> Sequence[TreeNode]:
     nodes = []
     for channel, left, rank, right in _TREE.findall(found["listed"]):
         down, up = (left, right) if "/" in left else (right, left)
-        children = tuple(int(child) for child in down.split("/") if child.isdigit())
-        if up.lstrip("-").isdigit():
+        children = tuple(int(child) for child in down.split("/") if child.isdecimal())
+        if up.lstrip("-").isdecimal():
             nodes.append(TreeNode(channel=int(channel), rank=int(rank), up=int(up), down=children, line=message.line))
     return nodes
 

@@ -277,8 +277,8 @@ def _row(section: _Section, words: list[str], line: int) -> None:
         return
     if 2 * len(section.rows) >= MAX_VALUES:
         raise too_many_rows(line)
-    if len(words) < 3 or not words[1].isdigit() or words[2] not in TYPE_BYTES:
-        if len(words) >= 6 and words[1].isdigit() and not section.closed:
+    if len(words) < 3 or not words[1].isdecimal() or words[2] not in TYPE_BYTES:
+        if len(words) >= 6 and words[1].isdecimal() and not section.closed:
             raise refusal(line, f"type {words[2][:40]!r} is not one of NCCL's")
         if line == section.last_line and not section.closed:
             # A time stamp is one column of the header.

@@ -60,7 +60,7 @@ def output_of(text: str, writers: frozenset[str]) -> Output:
 
 def begins_row(words: Sequence[str]) -> bool:
     """Whether the words begin with a size, a count and a type."""
-    return len(words) >= 3 and words[0].isdigit() and words[1].isdigit() and words[2] in TYPE_BYTES
+    return len(words) >= 3 and words[0].isdecimal() and words[1].isdecimal() and words[2] in TYPE_BYTES
 
 
 @dataclass

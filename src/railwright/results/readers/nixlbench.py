@@ -128,7 +128,7 @@ def _run(part: list[Line], options: dict[str, str]) -> _Run:
 
 
 def _row(run: _Run, words: list[str], line: int) -> None:
-    if len(words) < 2 or not words[0].isdigit() or not words[1].isdigit():
+    if len(words) < 2 or not words[0].isdecimal() or not words[1].isdecimal():
         return
     cells = run.cells(words, line)
     if not cells:

@@ -86,9 +86,9 @@ def _run(lines: list[Line]) -> Draft:
         elif found := _SUM.search(line.text):
             _check_sum(matrix, found[2], line.number)
             matrix = None
-        elif matrix is not None and words and all(word.isdigit() for word in words) and not matrix.columns:
+        elif matrix is not None and words and all(word.isdecimal() for word in words) and not matrix.columns:
             matrix.columns = words
-        elif matrix is not None and matrix.columns and words and words[0].isdigit():
+        elif matrix is not None and matrix.columns and words and words[0].isdecimal():
             _row(draft, matrix, words, line.number)
     draft.gpus = tuple(gpus)
     return draft

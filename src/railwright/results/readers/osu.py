@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator
 
 from railwright.limits.limit import Quantity
+from railwright.results.readers.command_line import environment_of, launched
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import Line, columns_of, refusal, runs_of
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
@@ -49,8 +50,21 @@ _COLLECTIVES = {
     "Alltoall": "alltoall", "Alltoallv": "alltoallv", "Broadcast": "bcast", "Gather": "gather", "Gatherv": "gatherv",
     "Reduce": "reduce", "Reduce_scatter": "reduce_scatter", "Scatter": "scatter", "Scatterv": "scatterv",
 }  # fmt: skip
+_OPERATIONS = {
+    "osu_allreduce": ("all_reduce", False),
+    "osu_allgather": ("all_gather", True),
+    "osu_alltoall": ("all_to_all", True),
+    "osu_reduce_scatter": ("reduce_scatter", False),
+    "osu_bcast": ("broadcast", False),
+    "osu_reduce": ("reduce", False),
+}
+"""Test -> the operation as NCCL calls it, and whether OSU's size is what one rank has for each other."""
+_ENDS = re.compile(r"\bosu_\w{2,20}\b.{0,200}?\s([DHM]) ([DHM])(?:\s|$)")
 _PAIRWISE = ("osu_bw", "osu_bibw", "osu_latency", "osu_latency_mt", *_ONE_SIDED.values())
+_BETWEEN_TWO = ("osu_bw", "osu_bibw", "osu_latency", "osu_mbw_mr")
 _READ = (*_POINT_TO_POINT.values(), *(f"osu_{name}" for name in dict.fromkeys(_COLLECTIVES.values())), "one-sided")
+_ABOVE = 40
+"""Lines above a test in which its command may be."""
 _VALUES: tuple[tuple[tuple[str, ...], Quantity, float, str], ...] = (
     (("Bandwidth", "MB/s"), "bandwidth_bytes_per_s", 1e6, "MB/s"),
     (("Messages/s",), "messages_per_s", 1, "messages/s"),
@@ -65,21 +79,35 @@ def recognises(text: str) -> bool:
 
 
 def subject(file: ForeignFile) -> Subject:
-    """Streams of messages; latencies, message rates and MPI's collectives have no limit."""
+    """Streams of messages and MPI's collectives; latencies of pairs and message rates have no limit."""
     parameters = file.results[0].parameters
+    from_gpu, to_gpu = (is_gpu_memory(parameters.get(end)) for end in ("send_buffer", "receive_buffer"))
+    # OSU allocates by posix_memalign at page size; only a kernel that joins pages by itself gives huge ones.
+    is_on_host = file.test in _BETWEEN_TWO and not (from_gpu or to_gpu)
+    operation, of_each_rank = _OPERATIONS.get(file.test, ("", False))
     return Subject(
-        kind="messages" if file.test in ("osu_bw", "osu_bibw") else "other",
+        kind="messages" if file.test in ("osu_bw", "osu_bibw") else "exchange" if operation else "other",
+        operation=operation,
+        of_each_rank=of_each_rank,
         transport="library",
         both_ways=file.test == "osu_bibw",
-        from_gpu=is_gpu_memory(parameters.get("send_buffer")),
-        to_gpu=is_gpu_memory(parameters.get("receive_buffer")),
+        from_gpu=from_gpu,
+        to_gpu=to_gpu,
+        pages="small" if is_on_host else "",
     )
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every test of the text. Raises UsageError for a test or a table that cannot be read."""
+    parts = runs_of(text, _begins)
+    above: list[Line] = []
+    tests = []
+    for part in parts:
+        if _begins(part[0]):
+            tests.append(_test(part, [line.text for line in above[-_ABOVE:]]))
+        above = part
     return files_of(
-        (_test(part) for part in runs_of(text, _begins) if _begins(part[0])),
+        tests,
         "no row of an OSU table was found",
         "give the output from '# OSU MPI ... Test v' to the last size",
     )
@@ -110,8 +138,9 @@ def _named(line: Line) -> Draft:
     return test
 
 
-def _test(part: list[Line]) -> Draft:
+def _test(part: list[Line], above: list[str]) -> Draft:
     test = _named(part[0])
+    _launched(test, above)
     test.last_line = part[-1].number
     for line in part[1:]:
         text = line.text.strip()
@@ -121,6 +150,19 @@ def _test(part: list[Line]) -> Draft:
             _row(test, text.split(), line.number)
     test.notes = [*_notes(test), *test.notes]
     return test
+
+
+def _launched(test: Draft, above: list[str]) -> None:
+    """What the command above the test says of it."""
+    command = launched(above)
+    test.environment = environment_of(above)
+    if test.ranks is None and command.ranks is not None:
+        test.ranks, test.hosts = command.ranks, command.hosts
+    elif command.ranks == test.ranks:
+        test.hosts = command.hosts
+    if (ends := _ENDS.search(f"{command.words} ")) and test.test in _PAIRWISE:
+        memories = {"D": "device", "H": "host", "M": "managed"}
+        test.parameters |= {"send_buffer": memories[ends[1]], "receive_buffer": memories[ends[2]]}
 
 
 def _comment(test: Draft, text: str, line: int) -> None:
@@ -136,7 +178,7 @@ def _comment(test: Draft, text: str, line: int) -> None:
 
 
 def _row(test: Draft, words: list[str], line: int) -> None:
-    if not words[0].isdigit() or (len(words) > 1 and not (words[1][:1].isdigit() or words[1] in ("nan", "inf"))):
+    if not words[0].isdecimal() or (len(words) > 1 and not (words[1][:1].isdigit() or words[1] in ("nan", "inf"))):
         return  # another program's line
     cells = test.cells(words, line)
     if not cells:

@@ -130,7 +130,7 @@ def _settings(test: _Test, text: str) -> None:
 
 
 def _row(test: _Test, words: list[str], line: int) -> None:
-    if len(words) < 2 or not words[0].isdigit() or not words[1].isdigit():
+    if len(words) < 2 or not words[0].isdecimal() or not words[1].isdecimal():
         return
     cells = test.cells(words, line)
     if not cells:

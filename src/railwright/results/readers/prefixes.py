@@ -14,6 +14,8 @@ import msgspec
 
 MAX_PREFIXES = 4096
 """Different beginnings that are followed: a job of so many pods whose lines stand in one text."""
+_MOST_PLAIN = 10_000
+"""Lines of a tool without a beginning, after which none is looked for where none was found."""
 _LONGEST = 200
 _MOST_PARTS = 100
 """Numbers, words, spaces and signs in one beginning: a line of kubectl has 20 of them, one of syslog 24."""
@@ -28,6 +30,7 @@ _ANCHOR = re.compile(
     r"|# OSU MPI|# Size\s|#bytes\s|(?:RDMA_Write|RDMA_Read|Send|Atomic) (?:Bidirectional |Post List )?(?:BW|Latency)"
     r"|Block Size \(B\)|NIXLBench Configuration|IoType: |T/V\s|W[RC]\d\w{4,12}\s|fio-\d|memcpy (?:CE|SM) "
     r"|(?:Running|SUM) [a-z_]{8,60}_(?:ce|sm)\b|GPU0\s{1,16}GPU1"
+    r"|\[ ID\] Interval|Function\s{1,16}(?:Best Rate|MBytes/sec)|OPERATION\s{1,8}RESULT TYPE|Final Summary::"
 )
 """The words that a line of a known tool begins with."""
 _WORDS = (
@@ -44,6 +47,10 @@ _WORDS = (
     "Test",
     "WR",
     "WC",
+    "Interval",
+    "Function",
+    "OPERATION",
+    "Final",
 )
 """One of them is in every line with an anchor: looked for first, because it is cheap."""
 _STAMP = re.compile(r"\d{1,4}[-/:.]\d\d[-/:.]\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?")
@@ -61,15 +68,16 @@ class Prefixes:
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._tree: _Tree = {}
-        count = 0
+        count = plain = 0
         for line in lines:
-            if count >= MAX_PREFIXES:
+            if count >= MAX_PREFIXES or (plain >= _MOST_PLAIN and not count):
                 break
             if not any(word in line for word in _WORDS):
                 continue
             found = _ANCHOR.search(line[: _LONGEST * 2])
             if found is None or not 0 < found.start() <= _LONGEST:
                 continue
+            plain += line[: found.start()].isspace()
             before = line[: found.start()]
             if before.strip() and _may_stand_before(before, found[0]):
                 count += self._add(before.strip())

@@ -5,12 +5,41 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.errors import UsageError
-from railwright.results.readers import fio, gdsio, hpl, nccl_tests, nixlbench, nvbandwidth, osu, perftest
+from railwright.results.readers import (
+    elbencho,
+    fio,
+    fio2,
+    gdsio,
+    hpcg,
+    hpl,
+    iperf3,
+    nccl_tests,
+    nixlbench,
+    nvbandwidth,
+    osu,
+    perftest,
+    stream,
+)
+from railwright.results.readers.command_line import environment_of
 from railwright.results.readers.foreign_file import ForeignFile, Reader
 from railwright.results.readers.log_lines import bounded
 from railwright.results.readers.nccl_tests_columns import has_rows
 
-READERS: tuple[Reader, ...] = (nccl_tests, osu, perftest, nixlbench, nvbandwidth, gdsio, fio, hpl)
+READERS: tuple[Reader, ...] = (
+    nccl_tests,
+    osu,
+    perftest,
+    nixlbench,
+    nvbandwidth,
+    gdsio,
+    fio,
+    fio2,
+    elbencho,
+    iperf3,
+    stream,
+    hpl,
+    hpcg,
+)
 
 
 def recognise(text: str) -> Reader:
@@ -42,4 +71,7 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
     """
     reader = recognise(text)
     files = nccl_tests.read(text, collective) if reader is nccl_tests else reader.read(text)
-    return tuple(replace(file, subject=reader.subject(file)) for file in files)
+    shared = environment_of(text.splitlines()) if len(files) == 1 else {}
+    return tuple(
+        replace(file, subject=reader.subject(file), environment={**shared, **file.environment}) for file in files
+    )

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-Kind = Literal["collective", "messages", "copies", "files", "linpack", "other"]
+Kind = Literal["collective", "exchange", "messages", "copies", "files", "memory", "linpack", "other"]
 _GPU_WORDS = ("vram", "cuda", "d", "device", "gpu")
 
 
@@ -15,14 +15,20 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Kind = "other"
     """`messages` are a stream from one device to another, so that a path can be named for it; each row of
-    `copies` names its own."""
-    transport: Literal["nccl", "library", "verbs", "none"] = "none"
-    """Who moves the data: NCCL, a library with transports of its own (MPI, UCX, NIXL), or verbs of one NIC alone."""
+    `copies` names its own. An `exchange` is a collective of MPI, whose times are judged and not its rates."""
+    operation: str = ""
+    """What an exchange does, as NCCL calls it: `all_reduce`."""
+    of_each_rank: bool = False
+    """Whether the size of an exchange is what one rank has for each other, and not that of all together."""
+    transport: Literal["nccl", "library", "verbs", "sockets", "none"] = "none"
+    """Who moves the data: NCCL, a library with transports of its own (MPI, UCX, NIXL), verbs of one NIC, or TCP."""
     both_ways: bool = False
     """Whether the rates are sums of both directions."""
     from_gpu: bool = False
     """Whether the data comes from a GPU's memory. If the table does not say, it is host memory."""
     to_gpu: bool = False
+    pages: Literal["small", ""] = ""
+    """Of messages between two processes: the pages that their buffers in host memory lie on, where that is known."""
 
 
 def is_gpu_memory(word: object) -> bool:

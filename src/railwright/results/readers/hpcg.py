@@ -1,0 +1,61 @@
+"""What HPCG writes (3.0 and 3.1, and NVIDIA's and AMD's versions of it): lines of `Part::Word=value`.
+
+Machine Summary::Distributed Processes=8
+Final Summary::HPCG result is VALID with a GFLOP/s rating of=123.45
+"""
+
+from __future__ import annotations
+
+import re
+
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.log_lines import by_origin, lines_of, refusal
+from railwright.results.readers.printed_numbers import number
+from railwright.results.readers.subject import Subject
+
+NAME = "HPCG (Final Summary::HPCG result is VALID)"
+
+_RATE = re.compile(r"Final Summary\s?::\s?HPCG result is (VALID|INVALID)\b.{0,40}?(?:rating of ?= ?(\S{1,24}))?\s*$")
+_PROCESSES = re.compile(r"Machine Summary\s?::\s?Distributed Processes=(\d{1,9})")
+_THREADS = re.compile(r"Machine Summary\s?::\s?Threads per processes?=(\d{1,6})")
+_GRID = re.compile(r"Global Problem Dimensions\s?::\s?Global n([xyz])=(\d{1,9})")
+_VERSION = re.compile(r"^\s{0,8}version=(\d[\d.]{0,15})|HPCG-Benchmark version[=: ](\d[\d.]{0,15})")
+_READ_WRITE = re.compile(r"GB/s Summary\s?::\s?Raw Total B/W=(\S{1,24})")
+
+
+def recognises(text: str) -> bool:
+    """The words of the result."""
+    return "HPCG result is" in text
+
+
+def subject(_: ForeignFile) -> Subject:
+    """A solver that memory and network bound together, for which no limit is derived."""
+    return Subject(kind="other")
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """Every result. Raises UsageError for one that HPCG itself calls invalid."""
+    draft = Draft(tool="HPCG", test="hpcg")
+    settings: dict[str, int | float] = {}
+    for line in (line for stream in by_origin(lines_of(text)) for line in stream):
+        if found := _PROCESSES.search(line.text):
+            draft.ranks = int(found[1])
+        elif found := _THREADS.search(line.text):
+            settings["threads"] = int(found[1])
+        elif found := _GRID.search(line.text):
+            settings[f"n{found[2 - 1]}"] = int(found[2])
+        elif found := _READ_WRITE.search(line.text):
+            settings["memory_bytes_per_s"] = number(found[1], "GB/s", line.number).value * 1e9
+        elif found := _VERSION.search(line.text):
+            draft.version = found[1] or found[2]
+        elif found := _RATE.search(line.text):
+            if found[1] == "INVALID" or found[2] is None:
+                raise refusal(line.number, "HPCG says that its result is not valid", "look for FAILED in its file")
+            rate = number(found[2], "GFLOP/s", line.number)
+            draft.line = draft.line or line.number
+            value = Measured("flop_per_s", rate.value * 1e9, f"{rate.text} GFLOP/s")
+            draft.add(line.number, [value], {}, settings)
+    draft.notes.append(
+        "HPCG moves memory for each operation: the rate of STREAM on the same machine is what it is held against"
+    )
+    return files_of([draft], "no result of HPCG was found (Final Summary::HPCG result is VALID)", "give its whole file")

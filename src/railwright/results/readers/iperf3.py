@@ -1,0 +1,194 @@
+"""What iperf3 prints (3.0 to 3.17), as text or with -J, and iperf 2 with its own first lines.
+
+    [ ID] Interval           Transfer     Bitrate         Retr
+    [  5]   0.00-10.00  sec  10.9 GBytes  9.39 Gbits/sec    0             sender
+    [  5]   0.00-10.04  sec  10.9 GBytes  9.37 Gbits/sec                  receiver
+
+Transfer is in powers of 1024 bytes, the rate in powers of 1000 bits (iperf3 src/units.c). What the receiver has counts,
+of several streams the line `[SUM]`. With --bidir each direction is a row.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import msgspec
+
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, decoded, files_of
+from railwright.results.readers.log_lines import Line, by_origin, lines_of, refusal, sections
+from railwright.results.readers.printed_numbers import number
+from railwright.results.readers.subject import Subject
+
+NAME = "iperf3 ([ ID] Interval Transfer Bitrate)"
+
+_ROW = re.compile(
+    r"\[\s{0,4}(SUM|\d{1,5})\](?:\[([TR]X)-[CS]\])?\s{1,8}(\d{1,7}\.\d{1,4})-\s?(\d{1,7}\.\d{1,4})\s{1,8}sec\s{1,8}"
+    r"(\d{1,12}(?:\.\d{1,3})?) ([KMGT]?)Bytes\s{1,8}(\d{1,12}(?:\.\d{1,3})?) ([KMGT]?)(bits|Bytes)/sec(.{0,120})"
+)
+_PARALLEL = re.compile(r"\s(?:-P|--parallel)[ =]?(\d{1,4})(?:\s|$)")
+_CONNECTED = re.compile(r"\] local ([\w.:%-]{2,60}) port \d{1,5} connected (?:to|with) ([\w.:%-]{2,60}) port \d")
+_SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_BINARY = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_ROUNDED = 0.06
+"""Printed rates and bytes have three digits, and the ends of an interval are not those of the count."""
+
+
+class _Sum(msgspec.Struct):
+    seconds: float
+    bytes: float
+    bits_per_second: float
+    retransmits: int = 0
+
+
+class _End(msgspec.Struct):
+    sum_sent: _Sum | None = None
+    sum_received: _Sum | None = None
+    sum_sent_bidir_reverse: _Sum | None = None
+    sum_received_bidir_reverse: _Sum | None = None
+
+
+class _Test(msgspec.Struct):
+    protocol: str = "TCP"
+    num_streams: int = 1
+    reverse: int = 0
+
+
+class _Start(msgspec.Struct):
+    version: str = ""
+    test_start: _Test = msgspec.field(default_factory=_Test)
+
+
+class _Report(msgspec.Struct):
+    start: _Start
+    end: _End
+
+
+class _Row(NamedTuple):
+    """One printed interval of a stream, or of all."""
+
+    line: int
+    stream: str
+    way: str
+    """`TX` or `RX` with --bidir, else empty."""
+    end: str
+    """`sender`, `receiver`, or empty for an interval."""
+    seconds: float
+    bytes_per_s: float
+    shown: str
+    retransmits: int | None
+
+
+def recognises(text: str) -> bool:
+    """The words above the rows, or those of -J."""
+    as_text = "Interval" in text and "Transfer" in text and ("Bitrate" in text or "Bandwidth" in text)
+    return ((as_text and "its/sec" in text) or (as_text and "Bytes/sec" in text)) or _is_json(text)
+
+
+def _is_json(text: str) -> bool:
+    return '"sum_sent"' in text and '"bits_per_second"' in text
+
+
+def subject(file: ForeignFile) -> Subject:
+    """A stream of messages over sockets; datagrams go at the rate that was asked for, so that nothing judges them."""
+    datagrams = any(result.settings.get("protocol") == "UDP" for result in file.results)
+    return Subject(kind="other" if datagrams else "messages", transport="sockets")
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """Every run. Raises UsageError for a rate that is not that of its bytes."""
+    if _is_json(text):
+        return files_of([_of_json(text)], "the report has no sum of what was sent", "give the report of a whole run")
+    drafts = [
+        _run(part)
+        for stream in by_origin(lines_of(text))
+        for part in sections(stream, lambda line: line.text.lstrip().startswith(("Connecting to host", "Client conn")))
+        if part
+    ]
+    hint = "give the output to the end, with the lines of sender and receiver"
+    return files_of(drafts, "no row of iperf was found ([ ID] Interval ... sec ... bits/sec)", hint)
+
+
+def _run(lines: list[Line]) -> Draft:
+    draft = Draft(tool="iperf3", test="iperf3", ranks=2, notes=["the rate is in powers of 1000 bits"])
+    rows: list[_Row] = []
+    streams: set[str] = set()
+    datagrams = False
+    for line in lines:
+        if draft.hosts is None and (ends := _CONNECTED.search(line.text)):
+            draft.hosts = 1 if ends[1] == ends[2] else 2
+        datagrams = datagrams or "Datagrams" in line.text
+        if found := _PARALLEL.search(line.text):
+            draft.parameters["streams"] = int(found[1])
+        elif (row := _row(line)) is not None:
+            rows.append(row)
+            streams.add(row.stream)
+    draft.settings["protocol"] = "UDP" if datagrams else "TCP"
+    several = len(streams - {"SUM"})
+    if several > 1:
+        draft.parameters["streams"] = several
+    for row in _standing(rows):
+        _add(draft, row)
+    if draft.hosts == 2:
+        draft.notes.append("the ends have two addresses, and are taken to be two hosts")
+    if rows and not any(row.end for row in rows):
+        draft.notes.append("the end of the run is not in the text: the rows are its intervals")
+    return draft
+
+
+def _row(line: Line) -> _Row | None:
+    found = _ROW.search(line.text)
+    if found is None:
+        return None
+    stream, way, start, end, moved, unit, rate, scale, kind, rest = found.groups()
+    seconds = float(end) - float(start)
+    printed = number(rate, "rate", line.number)
+    bytes_per_s = printed.value * _SCALE[scale] / 8 if kind == "bits" else printed.value * _BINARY[scale]
+    amount = number(moved, "transfer", line.number)
+    about = amount.value * _BINARY[unit] / seconds if seconds > 0 else 0.0
+    if seconds >= 1 and amount.value >= 1 and abs(about - bytes_per_s) > _ROUNDED * max(about, bytes_per_s):
+        what = f"{amount.text} {unit}Bytes in {seconds:g} s are not {printed.text} {scale}{kind}/sec"
+        raise refusal(line.number, what)
+    words = rest.split()
+    retried = int(words[0]) if words and words[0].isdecimal() and len(words[0]) <= 12 else None
+    last = next((word for word in ("sender", "receiver") if word in words), "")
+    shown = f"{printed.text} {scale}{kind}/sec"
+    return _Row(line.number, stream, way or "", last, seconds, bytes_per_s, shown, retried)
+
+
+def _standing(rows: list[_Row]) -> list[_Row]:
+    """The rows that stand for the run: the sum of what was received each way, else the streams, else intervals."""
+    ended = [row for row in rows if row.end] or rows
+    found: list[_Row] = []
+    for way in dict.fromkeys(row.way for row in ended):
+        same = [row for row in ended if row.way == way]
+        summed = [row for row in same if row.stream == "SUM"] or same
+        received = [row for row in summed if row.end == "receiver" and row.bytes_per_s > 0]
+        found += received or summed
+    return found
+
+
+def _add(draft: Draft, row: _Row) -> None:
+    sender = {} if row.retransmits is None else {"retransmits": row.retransmits}
+    value = Measured("bandwidth_bytes_per_s", row.bytes_per_s, row.shown)
+    parameters = {"direction": row.way} if row.way else {}
+    draft.add(row.line, [value], parameters, {"duration_s": row.seconds, **sender})
+
+
+def _of_json(text: str) -> Draft:
+    report = decoded(text[text.index("{") :], _Report, "report of iperf3 -J", "give the report whole, braces included")
+    test, end = report.start.test_start, report.end
+    draft = Draft(tool="iperf3", version=report.start.version.partition("iperf ")[2][:16], test="iperf3", ranks=2)
+    draft.settings["protocol"] = test.protocol[:8]
+    if test.num_streams > 1:
+        draft.parameters["streams"] = test.num_streams
+    ways = (("", end.sum_received or end.sum_sent), ("reverse", end.sum_received_bidir_reverse))
+    for way, found in ways:
+        if found is None or not 0 < found.seconds < 1e9:
+            continue
+        if abs(found.bytes / found.seconds - found.bits_per_second / 8) > 0.01 * max(found.bits_per_second / 8, 1.0):
+            raise refusal(1, f"{found.bytes:g} bytes in {found.seconds:g} s are not {found.bits_per_second:g} bits/s")
+        gigabits = found.bits_per_second / 1e9
+        value = Measured("bandwidth_bytes_per_s", found.bits_per_second / 8, f"{gigabits:.3g} Gbits/sec")
+        draft.add(1, [value], {"direction": way} if way else {}, {"duration_s": found.seconds})
+    return draft

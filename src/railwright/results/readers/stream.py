@@ -1,0 +1,88 @@
+"""What STREAM prints (5.9 and 5.10), and BabelStream (3.x to 5.x), which does the same on GPUs.
+
+    Number of Threads counted = 16
+    Function    Best Rate MB/s  Avg time     Min time     Max time
+    Triad:          52888.8     0.004916     0.004538     0.006513
+
+MB/s is 10^6 bytes/s (stream.c). Copy and Scale move two arrays, Add and Triad three.
+"""
+
+from __future__ import annotations
+
+import re
+
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.log_lines import Line, by_origin, lines_of, refusal, sections
+from railwright.results.readers.printed_numbers import number, overlap
+from railwright.results.readers.subject import Subject
+
+NAME = "STREAM (Function Best Rate MB/s)"
+
+_HEAD = re.compile(r"Function\s{1,16}(Best Rate MB/s|MBytes/sec|GBytes/sec|Rate \(MB/s\))\s")
+_ROW = re.compile(r"(Copy|Scale|Add|Triad|Mul|Dot|Nstream):?\s{1,24}(\S{1,24})((?:\s{1,24}\S{1,24}){2,4})\s*$")
+_SIZE = re.compile(r"(?:Array size|Total Aggregate Array size) ?[=:] ?(\d{1,18})(?: \(elements\))?")
+_MEGABYTES = re.compile(r"Array size: ([\d.]{1,16}) ([MG])B")
+_THREADS = re.compile(r"Number of Threads (?:counted|requested) ?= ?(\d{1,6})")
+_ON_GPU = re.compile(r"Using (?:CUDA|HIP|OpenCL|SYCL) device:? (\S.{1,60}?)\s*$")
+_ARRAYS = {"Copy": 2, "Scale": 2, "Mul": 2, "Dot": 2, "Add": 3, "Triad": 3, "Nstream": 4}
+_VALID = ("Solution Validates", "Validation PASSED")
+
+
+def recognises(text: str) -> bool:
+    """The words of the header and of the last row."""
+    return "Function" in text and "Triad" in text and ("Best Rate" in text or "Bytes/sec" in text or "Rate (MB" in text)
+
+
+def subject(file: ForeignFile) -> Subject:
+    """The memory of a host, or of a GPU."""
+    gpu = bool(file.gpus)
+    return Subject(kind="memory", from_gpu=gpu, to_gpu=gpu)
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """Every run. Raises UsageError for a rate that is not its bytes over its least time."""
+    drafts = [_run(part) for stream in by_origin(lines_of(text)) for part in sections(stream, _begins) if part]
+    hint = "give the output from its header to the line of Triad"
+    return files_of(drafts, "no row of STREAM was found (Copy, Scale, Add, Triad with a rate and times)", hint)
+
+
+def _begins(line: Line) -> bool:
+    return "STREAM version" in line.text or line.text.strip() == "BabelStream"
+
+
+def _run(lines: list[Line]) -> Draft:
+    draft = Draft(tool="STREAM", test="stream", ranks=1, hosts=1, notes=["MB/s is 10^6 bytes/s"])
+    unit, elements, checked = "", 0, False
+    for line in lines:
+        text = line.text.strip()
+        if found := _THREADS.search(text):
+            draft.settings["threads"] = int(found[1])
+        elif found := _MEGABYTES.search(text):
+            draft.settings["array_bytes"] = int(float(found[1]) * (1e6 if found[2] == "M" else 1e9))
+        elif found := _SIZE.search(text):
+            elements = int(found[1])
+        elif found := _ON_GPU.search(text):
+            draft.gpus, draft.tool = (found[1],), "BabelStream"
+        elif found := _HEAD.search(f"{text} "):
+            unit = found[1]
+        elif unit and (found := _ROW.match(text)):
+            _add(draft, found, unit, elements, line.number)
+        checked = checked or any(words in text for words in _VALID)
+    if not checked:
+        draft.notes.append("that the arrays are right is not in the text")
+    return draft
+
+
+def _add(draft: Draft, found: re.Match[str], unit: str, elements: int, line: int) -> None:
+    name, rate, times = found[1], number(found[2], "rate", line), found[3].split()
+    scale = 1e9 if unit.startswith("G") else 1e6
+    least = min((number(word, "time", line) for word in times[:3]), key=lambda one: one.value)
+    if elements and least.value > 0 and unit.startswith("Best"):
+        moved = elements * 8 * _ARRAYS[name]  # doubles, unless STREAM_TYPE was changed to half as large ones
+        ways = [(moved * share / least.high, moved * share / max(least.low, 1e-12)) for share in (1.0, 0.5)]
+        if not any(overlap(rate.range(scale), way) for way in ways):
+            what = f"{rate.text} MB/s is not {_ARRAYS[name]} arrays of {elements} elements in {least.text} s"
+            raise refusal(line, what)
+    draft.line = draft.line or line
+    value = Measured("bandwidth_bytes_per_s", rate.value * scale, f"{rate.text} {unit.split()[-1]}")
+    draft.add(line, [value], {"kernel": name.lower()}, {})
