@@ -1,0 +1,144 @@
+"""iperf3, STREAM, elbencho and HPCG: what becomes a result, and which contradictions are refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.results.readers.recorded import text
+
+from railwright.errors import UsageError
+from railwright.results.readers import elbencho, hpcg, iperf3, registry, stream
+
+TWO_STREAMS = """\
+iperf3 -c 10.0.0.2 -P 2 -t 10
+Connecting to host 10.0.0.2, port 5201
+[ ID] Interval           Transfer     Bitrate         Retr  Cwnd
+[  5]   0.00-1.00   sec  5.50 GBytes  47.2 Gbits/sec   12   3.10 MBytes
+[  7]   0.00-1.00   sec  5.40 GBytes  46.4 Gbits/sec    3   3.10 MBytes
+[SUM]   0.00-1.00   sec  10.9 GBytes  93.6 Gbits/sec   15
+[ ID] Interval           Transfer     Bitrate         Retr
+[  5]   0.00-10.00  sec  55.0 GBytes  47.2 Gbits/sec   12             sender
+[  5]   0.00-10.04  sec  55.0 GBytes  47.1 Gbits/sec                  receiver
+[  7]   0.00-10.00  sec  54.0 GBytes  46.4 Gbits/sec    3             sender
+[  7]   0.00-10.04  sec  54.0 GBytes  46.2 Gbits/sec                  receiver
+[SUM]   0.00-10.00  sec   109 GBytes  93.6 Gbits/sec   15             sender
+[SUM]   0.00-10.04  sec   109 GBytes  93.3 Gbits/sec                  receiver
+"""
+
+
+def values(found: str) -> list[float]:
+    (file,) = registry.read(found)
+    return [result.summary.median for result in file.results if result.summary is not None]
+
+
+def test_of_iperf3_what_the_receiver_has_of_all_streams_counts() -> None:
+    assert values(TWO_STREAMS) == [93.3e9 / 8]
+    assert values("".join(f"pod-7  {line}\n" for line in TWO_STREAMS.splitlines())) == [93.3e9 / 8]
+    (file,) = registry.read(TWO_STREAMS)
+    assert file.results[0].parameters["streams"] == 2
+    assert (file.subject.kind, file.subject.transport) == ("messages", "sockets")
+
+
+def test_of_iperf3_what_is_no_number_of_retries_is_left_out() -> None:
+    assert values(TWO_STREAMS.replace("   15  ", "   ²  ")) == [93.3e9 / 8]
+
+
+def test_of_iperf3_both_ways_and_intervals_of_a_cut_run_are_rows() -> None:
+    both = """[ ID][Role] Interval           Transfer     Bitrate         Retr
+[  5][TX-C]   0.00-10.00  sec  10.9 GBytes  9.36 Gbits/sec    0             sender
+[  5][TX-C]   0.00-10.04  sec  10.9 GBytes  9.32 Gbits/sec                  receiver
+[  7][RX-C]   0.00-10.00  sec  5.45 GBytes  4.68 Gbits/sec    0             sender
+[  7][RX-C]   0.00-10.04  sec  5.45 GBytes  4.66 Gbits/sec                  receiver
+"""
+    assert values(both) == [9.32e9 / 8, 4.66e9 / 8]
+    (cut,) = iperf3.read(text("iperf3/vm-to-host-cut.txt"))
+    assert cut.hosts == 2
+    (alone,) = iperf3.read(text("iperf3/vm-to-host-cut.txt").replace("172.22.22.6", "172.22.22.3"))
+    assert alone.hosts == 1
+    assert len(cut.results) == 4
+    assert any("intervals" in note for note in cut.notes)
+
+
+def test_datagrams_go_at_the_rate_that_was_asked_for_and_are_not_judged() -> None:
+    asked = """[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams
+[  5]   0.00-10.00  sec  1.25 MBytes  1.05 Mbits/sec  0.010 ms  0/906 (0%)  receiver
+"""
+    (file,) = registry.read(asked)
+    assert file.subject.kind == "other"
+
+
+def test_the_json_of_iperf3_is_read_and_its_arithmetic_checked() -> None:
+    received = {"seconds": 10.0, "bytes": 1.25e10, "bits_per_second": 1e10}
+    report = {
+        "start": {"version": "iperf 3.12", "test_start": {"protocol": "TCP", "num_streams": 8}},
+        "end": {"sum_sent": received, "sum_received": received},
+    }
+    assert values(json.dumps(report)) == [1.25e9]
+    received["bytes"] = 1e9
+    with pytest.raises(UsageError, match="are not 1e"):
+        registry.read(json.dumps(report))
+
+
+def test_of_elbencho_the_last_that_ended_counts_and_phases_without_data_are_no_rows() -> None:
+    assert values(text("elbencho/write-3-hosts.txt")) == [33352 * 2**20, 33352.0]
+    several = "MKDIRS    Elapsed ms       :          1          2\n          Dirs/s           :       9606      12441\n"
+    (file,) = elbencho.read(several + text("elbencho/1.8-read-4k-latency.txt"))
+    assert [result.quantity for result in file.results] == ["bandwidth_bytes_per_s", "operations_per_s", "latency_s"]
+    assert file.results[0].parameters == {"operation": "read", "size_bytes": 4096}
+
+
+def test_of_stream_each_kernel_is_a_row_and_gpus_are_told_apart() -> None:
+    (file,) = stream.read(text("stream/5.10-validated.txt"))
+    assert [result.parameters["kernel"] for result in file.results] == ["copy", "scale", "add", "triad"]
+    on_gpu = """BabelStream
+Version: 5.0
+Running kernels 100 times
+Precision: double
+Array size: 268.4 MB (=0.3 GB)
+Using CUDA device NVIDIA H100 80GB HBM3
+Function    MBytes/sec  Min (sec)   Max         Average
+Copy        3012345.1   0.00018     0.00019     0.00018
+Triad       3050000.0   0.00026     0.00028     0.00027
+"""
+    (file,) = registry.read(on_gpu)
+    assert (file.tool, file.gpus, file.subject.from_gpu) == ("BabelStream", ("NVIDIA H100 80GB HBM3",), True)
+
+
+FIO_2 = """\
+randread: (g=0): rw=randread, bs=4K-4K/4K-4K/4K-4K, ioengine=libaio, iodepth=32
+fio-2.2.10
+randread: (groupid=0, jobs=1): err= 0: pid=12345: Tue Jan 12 10:00:00 2016
+  read : io=4096.0MB, bw=780190KB/s, iops=195047, runt=  5376msec
+    clat (usec): min=20, max=2000, avg=160.00, stdev=30.00
+"""
+
+
+def test_of_fio_2_a_kilobyte_is_1024_bytes() -> None:
+    (file,) = registry.read(FIO_2)
+    assert values(FIO_2) == [780190 * 1024, 195047.0, 160e-6]
+    assert (file.version, file.results[0].parameters["size_bytes"], file.results[0].parameters["depth"]) == (
+        "2.2.10", 4096, 32,
+    )  # fmt: skip
+
+
+def test_of_hpcg_the_rating_counts_and_an_invalid_one_is_refused() -> None:
+    whole = text("hpcg/3.1-8-ranks.txt") + "Machine Summary::Distributed Processes=8\n"
+    (file,) = hpcg.read(whole)
+    assert (file.ranks, values(whole)) == (8, [5.99649e9])
+    with pytest.raises(UsageError, match="not valid"):
+        registry.read(whole.replace("is VALID", "is INVALID"))
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (TWO_STREAMS.replace("109 GBytes  93.3", "109 GBytes  9.33"), "are not 9.33"),
+        (text("elbencho/write-3-hosts.txt").replace("2m5.755s", "3m5.755s"), "is not 4194304 MiB"),
+        (FIO_2.replace("780190KB", "78019KB"), "is not io=4096.0MB"),
+        ("Array size = 30000000 (elements)\n" + text("stream/5.10-laptop-8-threads.txt"), "is not 2 arrays"),
+    ],
+)
+def test_a_rate_that_is_not_that_of_its_bytes_is_refused(broken: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        registry.read(broken)
