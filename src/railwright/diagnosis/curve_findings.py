@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from railwright.diagnosis.curve_shape import fall_of
 from railwright.diagnosis.foreign import Machine
 from railwright.diagnosis.judged import Judged
-from railwright.faults import nic_unused, uplinks_shared
+from railwright.faults import nic_unused, p2p_disabled, uplinks_shared
 from railwright.faults.fault import Finding, Place
 from railwright.faults.parts import rdma_ports
+from railwright.limits.cluster_path import cluster_path_limit
+from railwright.limits.limit import Limit
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.records import Evidence
-from railwright.units import format_size
+from railwright.units import format_bandwidth, format_size
 
 _HCA = "NCCL_IB_HCA"
 _COLLAPSE = 3.0
@@ -25,6 +27,7 @@ def seen_in(file: ForeignFile, machine: Machine | None, rows: Sequence[Judged]) 
 
 def _seen_in(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Iterator[Finding]:
     yield from _fewer_nics_named(file, machine)
+    yield from _copies_without_nvlink(file, machine, rows)
     fall = fall_of(rows)
     slow = any(row.verdict.state == "slow" for row in rows)
     between = machine.cluster.hosts > 1 and file.subject.transport == "nccl"
@@ -39,6 +42,30 @@ def _seen_in(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Ite
             remedy="the same test with hosts of one leaf only; counters of discards, pauses and ECN marks of the"
             " switches between them",
         )
+
+
+def _copies_without_nvlink(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Iterator[Finding]:
+    """Copies between GPUs that NVLink joins, all at a rate that PCIe has, too."""
+    host = machine.cluster.host
+    pairs = [row for row in rows if row.value and _is_between_gpus(row.path)] if file.subject.kind == "copies" else []
+    if not host.joins_gpus or not pairs or any(row.verdict.state != "slow" for row in pairs):
+        return
+    fastest = max(row.value or 0.0 for row in pairs)
+    over_pcie = cluster_path_limit(machine.cluster, "gpu0:memory0").limit
+    if isinstance(over_pcie, Limit) and fastest <= over_pcie.value:
+        rate, pcie = format_bandwidth(fastest), format_bandwidth(over_pcie.value)
+        yield p2p_disabled.FAULT.finding(
+            (Place("GPUs"),),
+            f"no copy between GPUs is faster than {rate}: that is a rate of PCIe ({pcie}), and not of NVLink",
+            Evidence(claim="curve", value=rate, seen="the table"),
+            certainty="possible",
+            remedy="nvidia-smi topo -p2p r and nvidia-smi nvlink -s; systemctl status nvidia-fabricmanager",
+        )
+
+
+def _is_between_gpus(path: str) -> bool:
+    source, _, target = path.partition(">")
+    return source.startswith("gpu") and target.startswith("gpu") and source != target
 
 
 def _fewer_nics_named(file: ForeignFile, machine: Machine) -> Iterator[Finding]:

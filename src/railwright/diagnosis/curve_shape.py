@@ -6,13 +6,19 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from railwright.diagnosis.call_time import CallTime
 from railwright.diagnosis.judged import Judged
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.records import size_of
-from railwright.units import format_size
+from railwright.units import format_bandwidth, format_duration, format_size
 
 _FALLS = 2.0
 """From this factor on a rate that is lower at a larger size is no noise."""
+_LARGE = 16 * 1024 * 1024
+_APART = 1.25
+_FLAT = 0.95
+_LEAST_FLAT = 4
+"""Sizes, each twice the one before: eightfold bytes at the same rate are no chance."""
 _ENOUGH = 64 * 1024
 """Below it rates are those of a call, and their ups and downs say little."""
 
@@ -48,9 +54,15 @@ def _rates(rows: Sequence[Judged]) -> dict[int, float]:
     return best
 
 
-def shape_notes(file: ForeignFile, rows: Sequence[Judged]) -> tuple[str, ...]:
-    """Sentences for the notes, the most telling first."""
+def shape_notes(rows: Sequence[Judged], call: CallTime | None) -> tuple[str, ...]:
+    """Sentences for the notes, the most telling first; `call` is a fixed time that all slow sizes lack."""
     notes = []
+    if call is not None:
+        span = f"from {format_size(call.first_bytes)} to {format_size(call.last_bytes)}"
+        notes.append(
+            f"{span} each call takes up to {format_duration(call.extra_s)} more than expected, whatever its size: the"
+            " call is slow there (launch, plug-in, CPU), not a link"
+        )
     fall = fall_of(rows)
     if fall is not None:
         word = "collapses" if fall.lasts else "dips"
@@ -63,14 +75,46 @@ def shape_notes(file: ForeignFile, rows: Sequence[Judged]) -> tuple[str, ...]:
     judged = sorted({size_of(row.parameters) or 0 for row in rows if row.verdict.state in ("slow", "ok")})
     if slow and slow != judged and slow[-1] < judged[-1]:
         notes.append(f"slow from {format_size(slow[0])} to {format_size(slow[-1])}; larger sizes are normal")
-    if (missing := _never_ran(file)) is not None:
-        notes.insert(0, missing)
+    notes += [note for note in (_placements(rows), _plateau(rows, fall)) if note]
     return tuple(notes)
 
 
-def cut_off(file: ForeignFile) -> bool:
-    """Whether sizes that the run was told to measure are not in the text."""
-    return _never_ran(file) is not None
+def _placements(rows: Sequence[Judged]) -> str:
+    """Where one of the placements is much faster at large sizes, as where a buffer is not registered or too small."""
+    rates: dict[int, dict[str, float]] = {}
+    for row in rows:
+        size, placement = size_of(row.parameters) or 0, row.parameters.get("placement")
+        if size >= _LARGE and row.value and isinstance(placement, str):
+            rates.setdefault(size, {})[placement] = row.value
+    pairs = {size: found for size, found in rates.items() if len(found) > 1}
+    apart = [size for size, found in pairs.items() if max(found.values()) > _APART * min(found.values())]
+    if len(apart) < 2 or len(apart) * 2 < len(pairs):
+        return ""
+    last = pairs[max(apart)]
+    fast, slow = (pick(last, key=last.__getitem__).replace("_", " ") for pick in (max, min))
+    factor = max(last.values()) / min(last.values())
+    return f"at large sizes {fast} is {factor:.1f} times as fast as {slow}: the two differ by their buffers alone"
+
+
+def _plateau(rows: Sequence[Judged], fall: Fall | None) -> str:
+    """The rate that no larger size exceeds, where the table stays slow on it: that of the narrowest link."""
+    rates = sorted(_rates(rows).items())
+    slow = {size_of(row.parameters) for row in rows if row.verdict.state == "slow"}
+    top = max((rate for _, rate in rates), default=0.0)
+    flat = [size for size, rate in rates if rate >= _FLAT * top]
+    steady = len(flat) >= _LEAST_FLAT and flat == [size for size, _ in rates[-len(flat) :]]
+    if fall is not None or not steady or flat[-1] not in slow:
+        return ""
+    return (
+        f"from {format_size(flat[0])} on the rate stays at {format_bandwidth(top)}, whatever the size: that is what the"
+        " narrowest link on the way carries"
+    )
+
+
+def missing_sizes(file: ForeignFile) -> tuple[str, ...]:
+    """A sentence where sizes that the run was told to measure are not in the text."""
+    found = _never_ran(file)
+    return () if found is None else (found,)
 
 
 def _never_ran(file: ForeignFile) -> str | None:

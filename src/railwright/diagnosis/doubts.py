@@ -9,10 +9,14 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from railwright.diagnosis.call_time import CallTime
 from railwright.diagnosis.judged import Judged, Verdict
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
+from railwright.limits.traffic import domains
 from railwright.results.readers.subject import Subject
 from railwright.results.records import size_of
+from railwright.topology.cluster import Cluster
+from railwright.units import format_duration
 
 RENDEZVOUS_ENDS = 1024 * 1024
 """Up to this size a message over MPI or UCX may cost a handshake that it does not hide."""
@@ -26,12 +30,26 @@ _BYTES_DECIDE = 0.5
 """From this share of the largest size's rate on, bytes decide the time more than the call does."""
 _HALF = 0.5
 _OF_FILES = 0.9
+COPY_CALL_S = 10e-6
+"""What a message between GPUs of one host costs beside its bytes where MPI or UCX copies it by calls of CUDA's: 6.5 us
+at 64 KiB with osu_bw on GH200 (CSCS documentation, MPICH); half as much again for others."""
+_ONE_LEAF = 32
+"""Hosts of one leaf of a non-blocking fabric: half of the 64 ports of 400 Gb/s (NVIDIA QM9700, Spectrum-4 SN5600)."""
+_TAPER = 1 / 3
+"""Three links down for one up, which is common between leaf and spine; all_reduce over 1,440 GB200 reaches half of what
+it does over 144 at 16 GiB, and 0.44 at 4 GiB (CoreWeave, nccl-tests README)."""
 
 _WHY_SMALL = "how soon messages of this size reach the rate differs by protocol and handshake"
 _WHY_MPI = "MPI reaches some percent less than the link, by version and settings"
 _WHY_VERBS = "headers and MTU take some percent more or less"
 _WHY_CALL = "the fixed time of a call differs as much between healthy hosts, plug-ins and containers, and large sizes"
 _WHY_RING = "within what NCCL's ring reaches, which it may have taken or been told to take"
+_WHY_FABRIC = (
+    "what joins so many hosts is not described (--cluster FILE does): a taper of 2:1 or 3:1 takes half or more"
+)
+_WHY_EXCHANGE = "healthy MPI libraries differ by as much: each chooses algorithms of its own"
+_WHY_MEMORY = "it takes a thread for each core, on every socket, and arrays that no cache holds"
+_WHY_SOCKETS = "one flow of TCP is held back by a core: several (iperf3 -P 8) and an MTU of 9000 reach more"
 _WHY_FILES = "healthy drives and file systems differ too much"
 
 
@@ -47,6 +65,28 @@ def of_messages(bounds: Bounds, subject: Subject, size: int) -> Bounds:
     else:
         share = _OF_MPI_BOTH_WAYS if subject.both_ways else _OF_MPI
     return limit, replace(expected, doubtful_to=min(expected.low * share, expected.doubtful_to or expected.low))
+
+
+def of_copied_messages(bounds: Bounds, size: int) -> Bounds:
+    """The bounds of messages between GPUs of one host, each of which costs a call beside its bytes."""
+    limit, expected = bounds
+    if expected is None or size <= 0:
+        return limit, None
+    low = size / (COPY_CALL_S + size / expected.low)
+    because = f"{expected.because}; less {COPY_CALL_S * 1e6:.0f} us for the call of each message"
+    return limit, replace(expected, low=low, doubtful_to=low * _OF_SMALL, because=because)
+
+
+def of_many_hosts(expected: Expected, cluster: Cluster) -> Expected:
+    """The band of a collective between more hosts than one leaf joins, where nothing is known of the fabric."""
+    if not over_unknown_fabric(cluster):
+        return expected
+    return replace(expected, doubtful_to=min(expected.low * _TAPER, expected.doubtful_to or expected.low))
+
+
+def over_unknown_fabric(cluster: Cluster) -> bool:
+    """Whether the hosts are more than one leaf joins, and what joins them is not described."""
+    return cluster.hosts > _ONE_LEAF and not cluster.fabric.tiers and domains(cluster) > 1
 
 
 def of_a_link(limit: Limit | NoLimit) -> Expected | None:
@@ -70,38 +110,49 @@ def of_files(limit: Limit | NoLimit) -> Expected | None:
     return Expected(quantity=limit.quantity, low=low, doubtful_to=0.0, because=because, sources=limit.sources)
 
 
-def why_doubtful(subject: Subject, size: int) -> str:
+def why_doubtful(subject: Subject, size: int, cluster: Cluster) -> str:
     """The reason of a doubt, as a clause."""
     if subject.kind == "collective":
-        return _WHY_RING
-    if subject.kind == "files":
-        return _WHY_FILES
+        return _WHY_FABRIC if over_unknown_fabric(cluster) else _WHY_RING
+    if subject.kind == "exchange":
+        return _WHY_EXCHANGE
+    if subject.kind in ("files", "memory"):
+        return _WHY_FILES if subject.kind == "files" else _WHY_MEMORY
+    if subject.transport == "sockets":
+        return _WHY_SOCKETS
     if size < RENDEZVOUS_ENDS and subject.transport != "verbs":
         return _WHY_SMALL
     return _WHY_VERBS if subject.transport == "verbs" else _WHY_MPI
 
 
-def weighed(rows: Sequence[Judged], headline: int | None, hosts: int) -> tuple[Judged, ...]:
+def weighed(rows: Sequence[Judged], headline: int | None, hosts: int, call: CallTime | None) -> tuple[Judged, ...]:
     """The rows of a collective, where a doubt is about the whole table.
 
     A fault of a link takes its rate from the largest size too, and slows a size in both of its placements. So where
     the largest size is in its band, a smaller one is slow only if both placements are, and far below the band.
     Between hosts that holds for every size, since what a network plug-in does to middle sizes is not published; inside
-    one host only where the call decides.
+    one host only where the call decides. `call` is a fixed time that such machines may have: then nothing is slow.
     """
     if headline is None or rows[headline].verdict.state != "ok":
         return tuple(rows)
+    if call is not None:
+        return tuple(_of_call(row, call) if row.verdict.state == "slow" else row for row in rows)
     top = rows[headline].expected
     best: dict[int, float] = {}
     for row in rows:
         size = size_of(row.parameters) or 0
         best[size] = max(best.get(size, 0.0), _share(row))
     return tuple(
-        replace(row, verdict=_doubt(row))
+        _in_words(row, _WHY_CALL)
         if row.verdict.state == "slow" and _in_doubt(row, best[size_of(row.parameters) or 0], top, hosts)
         else row
         for row in rows
     )
+
+
+def _of_call(row: Judged, call: CallTime) -> Judged:
+    time = format_duration(call.extra_s)
+    return _in_words(row, f"a fixed time of {time} a call explains it, as {call.known_of} have; large sizes")
 
 
 def _in_doubt(row: Judged, best: float, top: Expected | None, hosts: int) -> bool:
@@ -116,5 +167,5 @@ def _share(row: Judged) -> float:
     return row.value / row.expected.low if row.value and row.expected and row.expected.low else 0.0
 
 
-def _doubt(row: Judged) -> Verdict:
-    return Verdict(state="unknown", why=f"{row.verdict.why}, but {_WHY_CALL} are in their band")
+def _in_words(row: Judged, why: str) -> Judged:
+    return replace(row, verdict=Verdict(state="unknown", why=f"{row.verdict.why}, but {why} are in their band"))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from railwright.diagnosis.as_told import as_told, weighed_as_told
+from railwright.diagnosis.beside import Beside
+from railwright.diagnosis.call_time import CallTime, call_time, of_healthy_machines
 from railwright.diagnosis.curve_findings import seen_in
-from railwright.diagnosis.curve_shape import cut_off, shape_notes
+from railwright.diagnosis.curve_shape import missing_sizes, shape_notes
 from railwright.diagnosis.doubts import weighed
 from railwright.diagnosis.foreign import (
     Machine,
@@ -14,11 +17,12 @@ from railwright.diagnosis.foreign import (
     is_busbw,
     judge_rows,
     machine_for,
+    operation_of,
 )
 from railwright.diagnosis.hypotheses import Fitted, fit
 from railwright.diagnosis.judged import Judged, State, Verdict
 from railwright.diagnosis.nccl_paths import NO_MACHINE
-from railwright.diagnosis.said_of_links import contradictions_of_links
+from railwright.diagnosis.said_of_machine import another_rate, contradictions
 from railwright.diagnosis.verdict import WORST_FIRST
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.faults.fault import Facts, Finding
@@ -26,6 +30,7 @@ from railwright.faults.registry import FAULTS
 from railwright.limits.limit import NoLimit
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.records import Verification, size_of
+from railwright.topology.devices import Topology
 from railwright.units import format_size
 
 
@@ -59,28 +64,27 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_
     """The exit status: 0 ok, 1 slow or misconfigured, 3 could not be judged."""
 
 
-def explain(file: ForeignFile, machine: Machine | None) -> Explained:
-    """Judge one run. Raises UsageError where the machine cannot be the table's, CannotJudge where it is not known."""
-    if machine is not None and machine.path and file.subject.kind != "messages":
+def explain(file: ForeignFile, machine: Machine | None, around: Beside = Beside()) -> Explained:  # noqa: B008
+    """Judge one run, with what its text says `around` it.
+
+    Raises UsageError where the machine cannot be the table's, CannotJudge where it is not known.
+    """
+    if machine is not None and machine.path and not (file.subject.kind == "messages" or file.subject.pages):
         raise UsageError(
             f"--path {machine.path[:80]!r} is about two devices, {file.test} is not of two", hint="leave --path out"
         )
-    placed = machine_for(file, machine) if machine is not None else None
-    rows = judge_rows(file, placed) if placed is not None else tuple(_unjudged(file))
-    headline = _headline(rows)
-    if file.subject.kind == "collective":
-        rows = weighed(rows, headline, placed.cluster.hosts if placed is not None else 1)
+    fitting = machine_for(file, machine) if machine is not None else None
+    placed, told = as_told(file, fitting) if fitting is not None else (None, ())
+    rows, headline, call = _judged_rows(file, placed, told)
     verdict = _verdict(rows, headline)
-    if verdict.state == "ok" and cut_off(file):
+    if verdict.state == "ok" and missing_sizes(file):
         verdict = Verdict(state="unknown", why=f"{verdict.why}, but the text ends before the run's own last size")
     curves = verdict.state in ("slow", "unknown", "failed")
-    host = placed.cluster.host if placed is not None else NO_MACHINE
-    facts = Facts(topology=host, environment=file.environment)
-    looked = (finding for fault in FAULTS for finding in fault.look(facts))
-    # What could not be looked at says nothing here.
-    findings = tuple(finding for finding in looked if finding.certainty != "could not look")
-    notes = differences(file, machine.cluster, placed.cluster) if machine is not None and placed is not None else ()
-    findings = (*findings, *seen_in(file, placed, rows))
+    host = fitting.cluster.host if fitting is not None else NO_MACHINE
+    findings = (*_shown_by(file, host), *seen_in(file, placed, rows), *around.findings)
+    notes: tuple[str, ...] = ()
+    if machine is not None and placed is not None:
+        notes = (*differences(file, machine, placed), *another_rate(file, rows, placed.cluster))
     return Explained(
         tool=file.tool,
         version=file.version,
@@ -92,13 +96,43 @@ def explain(file: ForeignFile, machine: Machine | None) -> Explained:
         shown=tuple(str(result.settings.get("shown", "")) for result in file.results),
         headline=headline,
         verdict=verdict,
-        hypotheses=fit(file, placed) if curves and placed is not None else (),
+        hypotheses=fit(file, placed) if curves and placed is not None and placed.own_run is None else (),
         findings=findings,
-        contradictions=contradictions_of_links(file, machine.cluster) if machine is not None else (),
-        notes=(*notes, *shape_notes(file, rows), *file.notes),
+        contradictions=(
+            *(contradictions(file, machine.cluster, placed.cluster, around) if machine and placed else ()),
+            *missing_sizes(file),
+        ),
+        notes=(*notes, *told, *shape_notes(rows, call), *file.notes),
         bandwidths_are="busbw" if is_busbw(file) else "",
         status=_status(verdict.state, rows, findings),
     )
+
+
+def _judged_rows(
+    file: ForeignFile, placed: Machine | None, told: tuple[str, ...]
+) -> tuple[tuple[Judged, ...], int | None, CallTime | None]:
+    """(the rows, the one that stands for them, a fixed time that all slow ones lack)."""
+    if placed is None:
+        rows = tuple(_unjudged(file))
+        return rows, _headline(rows), None
+    rows = weighed_as_told(judge_rows(file, placed), told)
+    headline = _headline(rows)
+    if file.subject.kind != "collective":
+        return rows, headline, None
+    call = call_time(rows, busbw_scale(file))
+    known = of_healthy_machines(call, file, placed.cluster)
+    return weighed(rows, headline, placed.cluster.hosts, known), headline, call
+
+
+def _shown_by(file: ForeignFile, host: Topology) -> tuple[Finding, ...]:
+    """What the settings and the machine given show of faults that the tool can have.
+
+    What could not be looked at says nothing here.
+    """
+    facts = Facts(topology=host, environment=file.environment)
+    able = (fault for fault in FAULTS if fault.can_be_of(file.subject.transport, operation_of(file)))
+    looked = (finding for fault in able for finding in fault.look(facts))
+    return tuple(finding for finding in looked if finding.certainty != "could not look")
 
 
 def _unjudged(file: ForeignFile) -> list[Judged]:
@@ -154,6 +188,8 @@ def _verdict(rows: tuple[Judged, ...], headline: int | None) -> Verdict:
 
 def _share_of_band(row: Judged) -> float:
     """Measured over the low end of what is expected, below 1 for a slow row."""
+    if row.expected is not None and row.quantity == "latency_s":
+        return row.expected.high / row.value if row.value and row.expected.high else 0.0
     return row.value / row.expected.low if row.value and row.expected and row.expected.low else 0.0
 
 
@@ -174,6 +210,8 @@ def _at(row: Judged) -> str:
 def _status(state: State, rows: tuple[Judged, ...], findings: tuple[Finding, ...]) -> int:
     """As everywhere: 1 for slow or misconfigured, 3 for what could not be judged and nothing worse."""
     slow = state == "slow" or any(row.verdict.state == "slow" for row in rows)
-    if slow or any(finding.certainty in ("seen", "likely") for finding in findings):
+    # What a setting may cost is no matter where nothing is slow.
+    telling = (one for one in findings if state != "ok" or all(seen.claim != "setting" for seen in one.evidence))
+    if slow or any(finding.certainty in ("seen", "likely") for finding in telling):
         return EXIT_SLOW
     return EXIT_OK if state in ("ok", "waived") else EXIT_UNJUDGED

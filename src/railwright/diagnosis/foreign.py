@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 
@@ -11,15 +10,20 @@ from msgspec.structs import replace
 
 from railwright.busbw import bus_bandwidth
 from railwright.diagnosis import doubts
+from railwright.diagnosis.exchanges import find_exchange
 from railwright.diagnosis.judged import Judged
+from railwright.diagnosis.own_run import INSIDE, OwnRun, how_it_was_held, inside_one_host
+from railwright.diagnosis.plain_limits import memory_bounds, sockets_bounds
 from railwright.diagnosis.verdict import format_quantity, judged
 from railwright.errors import UsageError
 from railwright.faults.parts import without
 from railwright.limits.case import Case
+from railwright.limits.choice import at_size, band_of
 from railwright.limits.cluster_path import cluster_path_limit
-from railwright.limits.collectives import Algorithm, algorithms, as_limit, at_size, band_of
-from railwright.limits.hpl import hpl_limit
+from railwright.limits.collectives import algorithms, as_limit
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
+from railwright.limits.linpack import hpl_limit
+from railwright.limits.rates import Algorithm
 from railwright.limits.storage import file_limit
 from railwright.limits.table import PathLimit
 from railwright.limits.traffic import ALGORITHMS
@@ -28,19 +32,17 @@ from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.readers.subject import Subject
 from railwright.results.records import Result, size_of
 from railwright.topology.cluster import Cluster, cluster_of
+from railwright.topology.gpu_models import is_model
 from railwright.topology.shapes import SHAPES
 from railwright.units import count
 
+BOTH_WAYS = "<->"
+"""The arrow of a copy in a table of nvbandwidth that goes both ways at once."""
 BYTES_DECIDE = 64 * 1024
 """From this size on a stream of messages between two hosts is expected at the link's rate (perftest's own default)."""
 _BOTH_WAYS_SHARE = 0.95
-_MODEL = re.compile(r"[A-Z]{0,6}\d{2,5}[A-Z]{0,4}")
-"""The part of a GPU's name that tells its model, like `H100`, `L40S` or `MI300X`."""
-_MEMORY = re.compile(r"(\d{1,4})GB?")
 _MOST_MODELS = 8
 """GPU names of a table that are looked at; a job has one, or a few."""
-_FORM_FACTORS = ("PCIE", "NVL", "PRO", "ADA", "MAX")
-"""Words that tell two GPUs of one model apart."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +50,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster: Cluster
     path: str = ""
+    own_run: OwnRun | None = None
+    """A run of ours on that machine, which is one host then."""
 
 
 def machine_for(file: ForeignFile, machine: Machine) -> Machine:
@@ -56,7 +60,10 @@ def machine_for(file: ForeignFile, machine: Machine) -> Machine:
     A table that does not say how many hosts there were is taken to be of all hosts given.
     """
     cluster = machine.cluster
-    if file.ranks is None or file.subject.kind not in ("collective", "linpack"):
+    if file.subject.transport == "sockets" and file.hosts == 2 and cluster.hosts == 1 and not machine.path:
+        two = cluster_of(cluster.host, 2, cluster.fabric, cluster.storage, cluster.name)
+        return replace(machine, cluster=two)
+    if file.ranks is None or file.subject.kind not in ("collective", "exchange", "linpack"):
         return machine
     if file.subject.kind == "linpack":  # a rank for each GPU; a machine without GPUs may have any number
         if 0 < cluster.ranks < file.ranks:
@@ -67,6 +74,8 @@ def machine_for(file: ForeignFile, machine: Machine) -> Machine:
             )
         return machine
     hosts = file.hosts or _hosts_of(file.ranks, cluster)
+    if file.subject.kind == "exchange" and (file.ranks % hosts or file.ranks > hosts * cluster.gpus_per_host):
+        return machine  # ranks of MPI need no GPU; then nothing is derived
     table = f"the table has {count(file.ranks, 'rank')} on {count(hosts, 'host')}"
     if file.ranks % hosts:
         raise UsageError(
@@ -101,19 +110,16 @@ def _hosts_of(ranks: int, cluster: Cluster) -> int:
     return ranks // each
 
 
-def differences(file: ForeignFile, given: Cluster, placed: Cluster) -> tuple[str, ...]:
+def differences(file: ForeignFile, given: Machine, placed: Machine) -> tuple[str, ...]:
     """What the reader must know where the table is not of exactly the machine that was given."""
+    notes = [how_it_was_held(file)] if file.subject.pages and given.own_run is not None else []
+    return (*notes, *_of_another_size(file, given.cluster, placed.cluster))
+
+
+def _of_another_size(file: ForeignFile, given: Cluster, placed: Cluster) -> tuple[str, ...]:
     notes = []
-    own = next((gpu.name for gpu in given.host.of_kind("gpu") if _model_of(gpu.name)[0]), "")
-    if own and file.gpus and not any(_is_model(name, own) for name in file.gpus[:_MOST_MODELS]):
-        notes.append(f"the table is of {', '.join(file.gpus[:4])}, the machine given has {own}: is it the right one?")
     if file.ranks is None and is_collective(file):
         notes.append(f"the table does not say how many ranks there were: all {given.ranks} of the machine are assumed")
-    if placed.hosts > given.hosts:
-        notes.append(
-            f"the table has {file.ranks} ranks, so it is of {count(placed.hosts, 'host')} and not of the {given.hosts}"
-            " given: is it the right table?"
-        )
     if placed.hosts < given.hosts:
         notes.append(f"the table has {count(placed.hosts, 'host')} of the {given.hosts} given")
     if placed.gpus_per_host < given.gpus_per_host:
@@ -131,32 +137,14 @@ def shapes_for(file: ForeignFile) -> tuple[str, ...]:
         for name, shape in SHAPES.items()
         if shape.gpu is not None
         and (each <= shape.layout.gpus or not file.hosts)
-        and any(_is_model(seen, shape.gpu.name) for seen in file.gpus[:_MOST_MODELS])
+        and any(is_model(seen, shape.gpu.name) for seen in file.gpus[:_MOST_MODELS])
     )
-
-
-def _is_model(seen: str, known: str) -> bool:
-    """Whether two names are of the same GPU: makers, drivers and tools write the rest of a name each their own way."""
-    models, _ = _model_of(known)
-    return bool(models) and _model_of(seen) == _model_of(known) and _memories(seen, known)
-
-
-def _model_of(name: str) -> tuple[frozenset[str], frozenset[str]]:
-    words = re.findall(r"[A-Z0-9]{1,20}", name[:120].upper())
-    models = (word for word in words if _MODEL.fullmatch(word) and not _MEMORY.fullmatch(word))
-    return frozenset(models), frozenset(words) & frozenset(_FORM_FACTORS)
-
-
-def _memories(seen: str, known: str) -> bool:
-    """Whether the two do not name different sizes of memory."""
-    sizes = [re.findall(r"\b(\d{1,4})GB?\b", name[:120].upper()) for name in (seen, known)]
-    return not all(sizes) or sizes[0][0] == sizes[1][0]
 
 
 def judge_rows(file: ForeignFile, machine: Machine) -> tuple[Judged, ...]:
     """Every row with limit, band and verdict. Tools that do not check their data are judged without that check."""
     find = limit_finder(file, machine)
-    return tuple(_judged(result, *find(result), file) for result in file.results)
+    return tuple(_judged(result, *find(result), file, machine.cluster) for result in file.results)
 
 
 def is_busbw(file: ForeignFile) -> bool:
@@ -174,7 +162,14 @@ def is_collective(file: ForeignFile) -> bool:
     return file.subject.kind == "collective" and file.test in ALGORITHMS
 
 
-def _judged(result: Result, limit: Limit | NoLimit, expected: Expected | None, file: ForeignFile) -> Judged:
+def operation_of(file: ForeignFile) -> str:
+    """The collective that the table is of, as NCCL calls it; empty where it is of none."""
+    return file.subject.operation or (file.test if file.subject.kind == "collective" else "")
+
+
+def _judged(
+    result: Result, limit: Limit | NoLimit, expected: Expected | None, file: ForeignFile, cluster: Cluster
+) -> Judged:
     scale = busbw_scale(file)
     value = result.summary.median * scale if result.summary else None
     if isinstance(limit, Limit):
@@ -182,18 +177,26 @@ def _judged(result: Result, limit: Limit | NoLimit, expected: Expected | None, f
     if expected is not None:
         expected = _scaled(expected, scale, scale)
     row = judged(result, value, (limit, expected), result.verification, must_check=False)
-    if row.verdict.state == "unknown" and row.value and expected is not None:
-        low = format_quantity(expected.quantity, expected.low)
-        why = f"{format_quantity(expected.quantity, row.value)} is below the expected {low}, but "
-        why += doubts.why_doubtful(file.subject, size_of(result.parameters) or 0)
+    is_derived = isinstance(limit, Limit) and limit.kind == "derived"
+    if row.verdict.state == "unknown" and row.value and expected is not None and is_derived:
+        latency = expected.quantity == "latency_s" and expected.high is not None
+        end = format_quantity(expected.quantity, (expected.high if latency else None) or expected.low)
+        why = f"{format_quantity(expected.quantity, row.value)} is {'above' if latency else 'below'} the expected {end}"
+        why += ", but "
+        why += doubts.why_doubtful(file.subject, size_of(result.parameters) or 0, cluster)
         return replace(row, verdict=replace(row.verdict, why=why))
     return row
 
 
 def _scaled(band: Expected, low: float, high: float) -> Expected:
     doubtful_to = None if band.doubtful_to is None else band.doubtful_to * low
+    ways = tuple(replace(way, low=way.low * low, high=way.high * high) for way in band.ways)
     return replace(
-        band, low=band.low * low, high=None if band.high is None else band.high * high, doubtful_to=doubtful_to
+        band,
+        low=band.low * low,
+        high=None if band.high is None else band.high * high,
+        doubtful_to=doubtful_to,
+        ways=ways,
     )
 
 
@@ -206,11 +209,21 @@ def limit_finder(file: ForeignFile, machine: Machine) -> Callable[[Result], Boun
         found = algorithms(Case(cluster=cluster), file.test)
         found = _allowed(found, file.environment) or found
         return lambda result: collective_row(cluster, file.test, found, result)
+    if kind == "exchange":
+        return find_exchange(file, cluster)
+    if kind == "messages" and file.subject.transport == "sockets":
+        return lambda result: sockets_bounds(result, cluster, machine.path)
+    if kind == "memory":
+        return lambda result: memory_bounds(result, file.subject, cluster)
+    path = path_of(file, machine)
+    if file.subject.pages and machine.own_run is not None:
+        limits = machine.own_run.limits()
+        return lambda result: inside_one_host(result, file, path, limits)
     if kind == "messages":
         row_of = cache(partial(cluster_path_limit, cluster))  # the same for every size
-        return lambda result: _stream(result, file, path_of(file, machine), row_of)
+        return lambda result: _stream(result, file, path, row_of)
     if kind == "copies":
-        return lambda result: _copy(result, cluster)
+        return lambda result: copy_bounds(result, cluster)
     if kind == "files":
         return lambda result: _file(result, file.subject, cluster)
     if kind == "linpack":
@@ -224,13 +237,13 @@ def _allowed(found: tuple[Algorithm, ...], environment: Mapping[str, str]) -> tu
     return tuple(one for one in found if one.name in words)
 
 
-def _copy(result: Result, cluster: Cluster) -> Bounds:
+def copy_bounds(result: Result, cluster: Cluster) -> Bounds:
     """A copy between two memories of one host, one way; both ways at once have no band."""
     try:
         row = cluster_path_limit(cluster, result.path.replace(">", ":"))
     except UsageError as error:
         return no_limit(result, error.message)
-    if result.settings.get("arrow") == "<->":
+    if result.settings.get("arrow") == BOTH_WAYS:
         return row.limit, None
     return row.limit, row.expected or doubts.of_a_link(row.limit)
 
@@ -247,7 +260,7 @@ def collective_row(cluster: Cluster, collective: str, found: tuple[Algorithm, ..
         # Between hosts NCCL may take its ring where another algorithm would be faster, and is often told to.
         _, of_ring, _ = at_size(cluster, collective, ring, size)
         band = replace(band, doubtful_to=min(band.low, of_ring.expected_low or band.low))
-    return as_limit(found, rate.limit), band
+    return as_limit(found, rate.limit), doubts.of_many_hosts(band, cluster) if band is not None else None
 
 
 def path_of(file: ForeignFile, machine: Machine) -> str:
@@ -263,8 +276,10 @@ def path_of(file: ForeignFile, machine: Machine) -> str:
 def _stream(result: Result, file: ForeignFile, path: str, row_of: Callable[[str], PathLimit]) -> Bounds:
     if result.quantity != "bandwidth_bytes_per_s":
         return no_limit(result, "only the bandwidth of messages has a limit here")
-    if path == "memory0:memory0":
-        return no_limit(result, "inside one host no limit is known; if it ran between two hosts, give --count 2")
+    if path == INSIDE:
+        ask = "give --beside RUN, a run of ours on it; " if file.subject.pages else ""
+        why = f"inside one host no limit is known; {ask}if it ran between two hosts, give --count 2"
+        return no_limit(result, why)
     row = row_of(path)
     limit, expected = row.limit, row.expected
     if isinstance(limit, NoLimit):
@@ -274,9 +289,16 @@ def _stream(result: Result, file: ForeignFile, path: str, row_of: Callable[[str]
         # Both ways at once reach a little less than twice: 46.4 of 49.7 GB/s on Slingshot (CSCS documentation).
         expected = _scaled(expected, 2 * _BOTH_WAYS_SHARE, 2) if expected is not None else None
     size = size_of(result.parameters) or 0
+    if file.subject.transport == "library" and _is_between_gpus_of_a_host(path):
+        return doubts.of_copied_messages((limit, expected if size >= BYTES_DECIDE else None), size)
     if expected is None and size >= doubts.RENDEZVOUS_ENDS:
         return limit, doubts.of_a_link(limit)
     return doubts.of_messages((limit, expected if size >= BYTES_DECIDE else None), file.subject, size)
+
+
+def _is_between_gpus_of_a_host(path: str) -> bool:
+    (first, _, one), (last, _, other) = (end.partition("@") for end in path.partition(":")[::2])
+    return first.startswith("gpu") and last.startswith("gpu") and (one or "0") == (other or "0")
 
 
 def _file(result: Result, subject: Subject, cluster: Cluster) -> Bounds:

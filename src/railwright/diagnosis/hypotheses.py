@@ -7,25 +7,37 @@ time: what small messages take depends on much that no fault changes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from railwright.diagnosis.foreign import BYTES_DECIDE, Machine, is_collective, path_of
+from railwright.diagnosis import exchanges
+from railwright.diagnosis.foreign import (
+    BOTH_WAYS,
+    BYTES_DECIDE,
+    Machine,
+    copy_bounds,
+    is_collective,
+    operation_of,
+    path_of,
+)
 from railwright.errors import RailwrightError
 from railwright.faults.fault import Supposed
 from railwright.faults.gpudirect_off import FACT as GPUDIRECT
 from railwright.faults.registry import FAULTS
 from railwright.limits.case import Case
+from railwright.limits.choice import at_size
 from railwright.limits.cluster_path import cluster_path_limit
-from railwright.limits.collectives import algorithms, at_size
+from railwright.limits.collectives import algorithms
 from railwright.limits.limit import Limit
 from railwright.limits.nccl import TCP_BAND
 from railwright.results.readers.foreign_file import ForeignFile
-from railwright.results.records import size_of
+from railwright.results.records import Result, size_of
+from railwright.topology.cluster import Cluster
 from railwright.topology.devices import EthernetLink
+from railwright.topology.gpus import runs
 
 HEALTHY = "healthy"
 _MOST_SHOWN = 5
@@ -47,7 +59,11 @@ _OF_STREAMS = {
     "tcp_fallback": (
         "the data goes over TCP sockets and not over RDMA",
         "rdma link and ibv_devices in the job's container; UCX_LOG_LEVEL=info, or FI_LOG_LEVEL=info and fi_info",
-    )
+    ),
+    "p2p_disabled": (
+        "the data does not go from GPU to GPU directly, so that no NVLink is used but host memory or the NICs",
+        "nvidia-smi topo -p2p r; UCX_PROTO_INFO=y (cuda_ipc should be in it), or FI_PROVIDER (shm or lnx beside it)",
+    ),
 }
 """fault -> (what is supposed, how to tell it) for tools that send messages without NCCL."""
 
@@ -60,7 +76,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     distance: float
     """The typical factor between measured and predicted: 1.0 is the same, 2.0 is twice or half."""
     predicted: tuple[tuple[int, float], ...]
-    """(size in bytes, algbw or bandwidth in bytes/s)."""
+    """(size in bytes, algbw or bandwidth in bytes/s); of copies, which have one size, the number of the row for it."""
     tell_apart: str = ""
 
 
@@ -78,14 +94,15 @@ class Point(NamedTuple):
 
 
 Curve = dict[int, Point]
+"""Of each size in bytes; of copies, of each row."""
 
 
 def fit(file: ForeignFile, machine: Machine) -> tuple[Fitted, ...]:
     """The healthy machine first, then the faults that come clearly nearer to the table, the nearest first."""
-    measured = _measured(file)
-    if not measured or not (_is_stream(file) or is_collective(file)):
+    case = Case(cluster=machine.cluster, to_memory=_is_copies(file) or _to_memory(file, machine))
+    measured = _slow_copies(file, case) if _is_copies(file) else _measured(file, machine.cluster)
+    if not measured or not (_is_stream(file) or _is_exchange(file) or _is_copies(file) or is_collective(file)):
         return ()
-    case = Case(cluster=machine.cluster)
     nothing = Supposed(fault=HEALTHY, says="nothing is wrong", case=case, tell_apart="")
     healthy, doubt = _fitted(nothing, file, machine, measured)
     if healthy is None:
@@ -107,13 +124,28 @@ def _is_stream(file: ForeignFile) -> bool:
     return file.subject.kind == "messages"
 
 
+def _to_memory(file: ForeignFile, machine: Machine) -> bool:
+    """Whether messages go between a GPU and the memory of its own host."""
+    return _is_stream(file) and machine.cluster.hosts == 1 and file.subject.from_gpu != file.subject.to_gpu
+
+
+def _is_copies(file: ForeignFile) -> bool:
+    return file.subject.kind == "copies"
+
+
+def _is_exchange(file: ForeignFile) -> bool:
+    return file.subject.kind == "exchange"
+
+
 def _supposed(file: ForeignFile, case: Case) -> Iterator[Supposed]:
     """Every way in which a fault could be there, of the faults that the tool can have, in words that fit the tool."""
-    able = (fault for fault in FAULTS if file.subject.transport in fault.transports)
+    able = (fault for fault in FAULTS if fault.can_be_of(file.subject.transport, operation_of(file)))
     for one in (one for fault in able for one in fault.suppose(case)):
-        if _is_stream(file):
+        if _is_stream(file) or _is_exchange(file):
             says, tell_apart = _OF_STREAMS.get(one.fault, (one.says, one.tell_apart))
             one = replace(one, says=says, tell_apart=tell_apart)
+        elif _is_copies(file) and (alone := _slow_alone(file, case)):
+            one = replace(one, says=f"{one.says} (here {alone} alone)")
         yield one
 
 
@@ -126,8 +158,10 @@ def _merged(found: list[Fitted]) -> list[Fitted]:
     return list(merged.values())
 
 
-def _measured(file: ForeignFile) -> dict[int, float]:
+def _measured(file: ForeignFile, cluster: Cluster) -> dict[int, float]:
     """Size -> bytes/s: of each size the best placement, since a fault slows both; of streams what bytes decide."""
+    if _is_exchange(file):
+        return exchanges.measured(file) if not exchanges.lacks(file, cluster) else {}
     best: dict[int, float] = {}
     least = BYTES_DECIDE if _is_stream(file) else 1
     for result in file.results:
@@ -144,8 +178,7 @@ def _fitted(
 ) -> tuple[Fitted | None, float]:
     """The hypothesis, and how far outside of its band the table is, as a logarithm."""
     try:
-        curve_of = _stream_curve if _is_stream(file) else _collective_curve
-        curve = curve_of(file, machine, one.case, sorted(measured))
+        curve = _curve_of(file)(file, machine, one.case, sorted(measured))
     except RailwrightError:
         return None, math.inf  # the machine with this fault cannot run the test at all, so it did not have it
     total = sum(point.weight for point in curve.values())
@@ -163,6 +196,51 @@ def _fitted(
     return fitted, math.sqrt(beyond / total)
 
 
+def _curve_of(file: ForeignFile) -> Callable[[ForeignFile, Machine, Case, list[int]], Curve]:
+    if _is_copies(file):
+        return _copies_curve
+    if _is_stream(file):
+        return _stream_curve
+    return _exchange_curve if _is_exchange(file) else _collective_curve
+
+
+def _slow_copies(file: ForeignFile, case: Case) -> dict[int, float]:
+    """Row -> bytes/s of the copies below the band of health: of one GPU, it may be, and not of its siblings."""
+    rates = {
+        row: result.summary.median
+        for row, result in enumerate(file.results)
+        if result.summary is not None and result.settings.get("arrow") != BOTH_WAYS and result.summary.median > 0
+    }
+    healthy = {row: _copy_point(file.results[row], case) for row in rates}
+    return {row: rates[row] for row, point in healthy.items() if point is not None and rates[row] < point.low}
+
+
+def _slow_alone(file: ForeignFile, case: Case) -> str:
+    """The GPUs that have slow copies and no others, as a run; empty where that is so of all of them or of none."""
+    slow = _slow_copies(file, case)
+    ends = {row: {end for end in one.path.split(">") if end.startswith("gpu")} for row, one in enumerate(file.results)}
+    fine = set().union(*(gpus for row, gpus in ends.items() if row not in slow))
+    alone = set().union(*(ends[row] for row in slow)) - fine
+    return runs(sorted(alone)) if fine else ""
+
+
+def _copies_curve(file: ForeignFile, _machine: Machine, case: Case, rows: list[int]) -> Curve:
+    points = {row: _copy_point(file.results[row], case) for row in rows}
+    return {row: point for row, point in points.items() if point is not None}
+
+
+def _copy_point(copy: Result, case: Case) -> Point | None:
+    """What one copy reaches where the links decide, less where GPUs of a host do not reach each other."""
+    limit, expected = copy_bounds(copy, case.cluster)
+    if not isinstance(limit, Limit) or expected is None:
+        return None
+    low, high = expected.low, limit.value
+    if copy.path.startswith("gpu") and ">gpu" in copy.path:
+        high = min(high, case.gpu_cap_bytes_per_s)
+        low = min(low, high / _NOT_HIDDEN)
+    return Point(math.sqrt(low * high), low, high, 1.0)
+
+
 def _collective_curve(file: ForeignFile, _machine: Machine, case: Case, sizes: list[int]) -> Curve:
     found = algorithms(case, file.test, explained=False)
     curve: Curve = {}
@@ -178,6 +256,18 @@ def _collective_curve(file: ForeignFile, _machine: Machine, case: Case, sizes: l
     return {} if fastest and _fastest(file) > _CLEARLY_ABOVE * fastest.high else curve
 
 
+def _exchange_curve(file: ForeignFile, _machine: Machine, case: Case, sizes: list[int]) -> Curve:
+    """Of MPI's collectives: what NCCL would reach there, and as little as healthy libraries do."""
+    found = algorithms(case, file.subject.operation, explained=False)
+    curve: Curve = {}
+    for size in sizes:
+        _, rate, _ = at_size(case.cluster, file.subject.operation, found, None)
+        high = rate.expected_high or rate.limit
+        low = min(rate.expected_low or high, exchanges.DOUBTFUL_TO * rate.limit)
+        curve[size] = Point(math.sqrt(low * high), low, high, 1.0)
+    return curve
+
+
 def _stream_curve(file: ForeignFile, machine: Machine, case: Case, sizes: list[int]) -> Curve:
     """Large messages run at the path's rate. Sizes below a quarter of the largest are left out.
 
@@ -190,10 +280,13 @@ def _stream_curve(file: ForeignFile, machine: Machine, case: Case, sizes: list[i
     high = min(row.limit.value, case.port_cap_bytes_per_s)
     rate = min((low + row.limit.value) / 2, high)
     low = min(low, high)
-    if row.kind == "NET" and _over_sockets(case):
+    if row.kind != "NET":
+        high = min(high, case.gpu_cap_bytes_per_s)
+        low, rate = min(low, high / _NOT_HIDDEN), min(rate, high)
+    elif _over_sockets(case):
         low, high = min(low, TCP_BAND[0].value), min(high, TCP_BAND[1].value)
         rate = min(rate, math.sqrt(low * high))
-    elif row.kind == "NET" and _is_staged(case) and (file.subject.from_gpu or file.subject.to_gpu):
+    elif _is_staged(case) and (file.subject.from_gpu or file.subject.to_gpu):
         low, high = min(low, TCP_BAND[1].value), min(high, _STAGED_BYTES_PER_S)
         low, rate = low / _NOT_HIDDEN, min(rate, math.sqrt(low * high))
     both = 2 if file.subject.both_ways else 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from railwright.diagnosis.beside import Beside, beside
 from railwright.diagnosis.explain import Explained, explain
 from railwright.diagnosis.foreign import Machine
 from railwright.diagnosis.nccl_contradictions import contradictions
@@ -61,7 +62,9 @@ def read_paste(given: str | LongText, machine: Machine | None, collective: str =
     try:
         chosen = tables or range(len(texts))
         files = tuple(file for number in chosen for file in registry.read(texts[number], collective))
-        return Paste(log=log, findings=findings, files=files, tables=_explained(files, machine))
+        return Paste(
+            log=log, findings=findings, files=files, tables=_explained(files, machine, beside(texts[chosen[0]]))
+        )
     except RailwrightError as error:
         if log is None:
             raise
@@ -76,12 +79,12 @@ def _log_of(given: str | LongText) -> NcclLog | None:
     return given.log
 
 
-def _explained(files: tuple[ForeignFile, ...], machine: Machine | None) -> tuple[Explained, ...]:
+def _explained(files: tuple[ForeignFile, ...], machine: Machine | None, around: Beside) -> tuple[Explained, ...]:
     """Every run. Raises UsageError, with the run's number among several."""
     found = []
     for number, table in enumerate(files, 1):
         try:
-            found.append(explain(table, machine))
+            found.append(explain(table, machine, around))
         except UsageError as error:
             if len(files) == 1:
                 raise
