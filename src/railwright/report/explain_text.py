@@ -6,9 +6,12 @@ come after it.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
+from railwright.diagnosis.beside import SEEN
 from railwright.diagnosis.explain import Explained
 from railwright.diagnosis.hypotheses import Fitted
 from railwright.diagnosis.judged import Judged
@@ -18,6 +21,7 @@ from railwright.limits.limit import Limit, NoLimit
 from railwright.report import wording
 from railwright.report.collective_text import labelled
 from railwright.results.records import size_of
+from railwright.terminal import text_width
 from railwright.topology.devices import Scalar
 from railwright.units import count, format_size
 
@@ -38,7 +42,7 @@ def render_explained(found: Explained) -> str:
 
 
 def _lines(found: Explained) -> Iterator[str]:
-    yield _title(found)
+    yield from textwrap.wrap(_title(found), text_width(), break_long_words=False, break_on_hyphens=False)
     yield ""
     if found.contradictions:
         yield from labelled("but", *found.contradictions)
@@ -93,11 +97,15 @@ def _cause(found: Explained) -> Iterator[str]:
     if seen:
         yield from labelled("seen", "; ".join(f"{one.fault}: {one.says}" for one in seen[:_MOST_SEEN]))
         yield from labelled("next", "; ".join(dict.fromkeys(one.remedy for one in seen[:_MOST_SEEN])))
+    elif shown := [one for one in found.findings if any(seen.claim in ("curve", SEEN) for seen in one.evidence)]:
+        yield from labelled("perhaps", "; ".join(f"{one.fault}: {one.says}" for one in shown))
+        yield from labelled("next", "; ".join(one.remedy for one in shown))
     elif len(found.hypotheses) > 1:
         healthy, nearest = found.hypotheses[:2]
         if healthy.distance < _CLEARLY * nearest.distance:
             return
-        label = "likely" if nearest.distance <= _NEAR else "perhaps"
+        # What is in doubt itself has no likely cause.
+        label = "likely" if nearest.distance <= _NEAR and found.verdict.state == "slow" else "perhaps"
         near = f"within a factor of {nearest.distance:.2f}, a healthy machine {healthy.distance:.2f}"
         rivals = {one.fault: None for one in found.hypotheses[2:] if one.distance <= _CLEARLY * nearest.distance}
         rivals.pop(nearest.fault, None)
@@ -124,10 +132,31 @@ def _table(found: Explained) -> Iterator[str]:
         band = wording.band_words(row.expected, _OPEN_BAND)
         table.append((name, wording.visible(shown)[:_WIDEST_SHOWN], value, share, band, row.verdict.state))
     wide = max(len(row[4]) for row in table)
+    left = _room(width, wide, theirs=theirs, judged=judged)
     for name, said, value, share, band, state in table:
-        line = f"  {name:{width}}{f'{said:>{_WIDEST_SHOWN + 2}}' if theirs else ''}{value:>14}"
-        line += f"{share:>10}   {band:{wide}} " if judged else "   "
+        line = f"  {name:{width}}{f'{said:>{_WIDEST_SHOWN + 2}}' if left.said else ''}{value:>14}"
+        line += (
+            f"{f'{share:>10}' if left.share else ''}   {f'{band:{wide}} ' if left.band else ''}" if judged else "   "
+        )
         yield f"{line} {state}" if judged or failed else line.rstrip()
+
+
+class _Columns(NamedTuple):
+    """Which of the columns that a line can do without are shown."""
+
+    said: bool
+    share: bool
+    band: bool
+
+
+def _room(width: int, wide: int, *, theirs: bool, judged: bool) -> _Columns:
+    """The columns that a narrow terminal has room for: the tool's own words go first, then the share of the limit."""
+    columns = _Columns(theirs, judged, judged)
+    for given in (columns, columns._replace(said=False), _Columns(False, False, judged), _Columns(False, False, False)):
+        needed = 2 + width + 14 + 3 + 11 + (_WIDEST_SHOWN + 2) * given.said + 10 * given.share + (wide + 1) * given.band
+        if needed <= text_width():
+            return given
+    return _Columns(said=False, share=False, band=False)
 
 
 def _names(rows: tuple[Judged, ...]) -> list[str]:
@@ -159,14 +188,16 @@ def _hypotheses(fitted: tuple[Fitted, ...]) -> Iterator[str]:
     if not fitted:
         return
     yield ""
-    yield "what would give such a curve (the typical factor between it and the table; 1.00 is the same)"
+    title = "what would give such a curve (the typical factor between it and the table; 1.00 is the same)"
+    yield from textwrap.wrap(title, text_width())
     for one, following in pairwise((*fitted, None)):
         assert one is not None
         yield from labelled(f"x{one.distance:.2f}", f"{one.fault}: {one.says}", indent=2)
         if one.tell_apart and (following is None or following.tell_apart != one.tell_apart):
             yield from labelled("", f"tell apart: {one.tell_apart}", indent=2)
     if len(fitted) == 1:
-        yield "  no known fault comes nearer to the table than the healthy machine"
+        nothing = "no known fault comes nearer to the table than the healthy machine"
+        yield from textwrap.wrap(nothing, text_width(), initial_indent="  ", subsequent_indent="  ")
 
 
 def _findings(title: str, findings: Sequence[Finding]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from railwright.benchmarks.registry import DECLARATIONS
 from railwright.busbw import OPERATIONS
 from railwright.diagnosis.diagnose import diagnose
 from railwright.diagnosis.foreign import Machine, shapes_for
+from railwright.diagnosis.own_run import OwnRun
 from railwright.diagnosis.paste import Paste, read_paste
 from railwright.errors import UsageError, unknown_name
 from railwright.faults.fault import Finding
@@ -23,10 +24,11 @@ from railwright.results.readers.long_text import LongText, read_long
 from railwright.results.readers.nccl_log_model import NcclLog
 from railwright.results.store import load
 from railwright.terminal import visible
+from railwright.topology.cluster import cluster_of
 from railwright.topology.devices import Topology
-from railwright.verbs.cluster import the_cluster
+from railwright.verbs.cluster import spelt_path, the_cluster
 from railwright.verbs.given_file import is_our_folder, is_our_own, name_of, pieces_of, read, text_of
-from railwright.verbs.judged import show
+from railwright.verbs.judged import show, the_view
 from railwright.verbs.write import write
 
 _MOST_SHAPES = 4
@@ -37,6 +39,7 @@ def explain_file(
     machine: str | None,
     count: int | None,
     cluster_file: str | None,
+    beside: str | None,
     between: str,
     collective: str,
     svg: str | None,
@@ -45,7 +48,7 @@ def explain_file(
     """Print what the files say of their machine; the exit status. Raises UsageError."""
     if collective and collective not in OPERATIONS:
         raise unknown_name("collective", collective, OPERATIONS)
-    given = machine is not None or cluster_file is not None
+    given = machine is not None or cluster_file is not None or beside is not None
     if not given and (count is not None or between):
         option = "--count" if count is not None else "--path"
         raise UsageError(f"{option} is about a machine, and none was given", hint="give --host SHAPE as well")
@@ -53,13 +56,13 @@ def explain_file(
     if len(files) < 2:
         raw = b"" if is_our_folder(file) else read(file)
         if isinstance(raw, bytes) and (not raw or is_our_own(raw)):
-            _refuse_options(file, "our own records name their machine", "--host and --path", given)
+            _refuse_options(file, "our own records name their machine", "--host, --beside and --path", given)
             _refuse_options(file, "our own records have no rings", "--svg", svg is not None)
             return _show_our_own(file, as_json=as_json)
         text = text_of(raw, file) if isinstance(raw, bytes) else read_long([(name_of(file), raw)])
     else:
         text = _of_one_run(files)
-    place = _place(machine, count, cluster_file, between) if given else None
+    place = _place(machine, count, cluster_file, beside, between) if given else None
     found = read_paste(text, place, collective)
     if found.log is None:
         _refuse_options(file, "this is no NCCL log, which has the rings", "--svg", svg is not None)
@@ -78,8 +81,21 @@ def _of_one_run(files: tuple[str, ...]) -> LongText:
     return read_long([(name_of(file), pieces_of(file)) for file in files])
 
 
-def _place(machine: str | None, count: int | None, cluster_file: str | None, between: str) -> Machine:
-    return Machine(cluster=the_cluster(machine, count, cluster_file), path=between)
+def _place(
+    machine: str | None, count: int | None, cluster_file: str | None, beside: str | None, between: str
+) -> Machine:
+    if beside is not None:
+        if machine is not None or cluster_file is not None or count is not None:
+            raise UsageError(
+                "--beside names the machine, which is one host", hint="leave --host, --count and --cluster out"
+            )
+        found = load(Path(beside))
+        return Machine(
+            cluster=cluster_of(found.run.topology, 1),
+            path=spelt_path(between, ":"),
+            own_run=OwnRun(file=found, declarations=DECLARATIONS),
+        )
+    return Machine(cluster=the_cluster(machine, count, cluster_file), path=spelt_path(between, ":"))
 
 
 def _refuse_options(file: str, why: str, options: str, given: bool) -> None:
@@ -92,7 +108,7 @@ def _show_our_own(file: str, *, as_json: bool) -> int:
         raise UsageError("our own records are not read from standard input", hint="give the file or its folder")
     found = load(Path(file))
     diagnosis = diagnose(found, DECLARATIONS)
-    show(found, diagnosis, as_json=as_json)
+    show(the_view(found, diagnosis), as_json=as_json)
     return diagnosis.exit_status
 
 
