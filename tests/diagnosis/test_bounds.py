@@ -78,17 +78,24 @@ def test_references_are_the_simplest_measurements_alone():
     """A copy by a GPU, a collective or a library's message is never one, whatever is known of it."""
     references = {name for name, rows in DECLARATIONS.items() if any(row.is_reference for row in rows)}
     assert references == {
-        "memory_stream", "memory_copy", "core_latency", "gpu_latency", "tcp_stream", "device_read",
+        "memory_stream", "memory_copy", "core_latency", "gpu_latency", "tcp_stream", "device_read", "hpl",
+        "gpu_hpl", "parquet_read",
     }  # fmt: skip
+    parts = [row.when["part"] for row in DECLARATIONS["parquet_read"] if row.is_reference]
+    assert parts == [("fetch",), ("fetch",), ("decode",)], "reading by both is judged"
+    for name in ("hpl", "gpu_hpl"):
+        (product,) = (row for row in DECLARATIONS[name] if row.is_reference)
+        assert product.when == {"part": ("dgemm",)}
     (own,) = (row for row in DECLARATIONS["gpu_latency"] if row.is_reference)
     assert (own.ends, own.when) == ("same", {"kind": ("chase",)})
 
 
 def test_a_benchmark_names_its_ceilings_and_what_these_need():
-    assert ceilings_of("mpi_latency", DECLARATIONS) == ("core_latency", "tcp_stream")
+    assert ceilings_of("mpi_latency", DECLARATIONS) == ("memory_copy", "core_latency", "tcp_stream")
     assert ceilings_of("kv_vram", DECLARATIONS) == ("gpu_latency",)
     assert ceilings_of("file_read", DECLARATIONS) == ("device_read",)
     assert ceilings_of("memory_copy", DECLARATIONS) == ()
+    assert ceilings_of("gpu_hpl", DECLARATIONS) == ()  # its own dgemm, and not that of the CPUs
     assert set(ceilings_of("kv_transfer", DECLARATIONS)) == {"memory_copy", "core_latency", "tcp_stream"}
     named = {name for one in EVERY for name in ceilings_of(one.name, DECLARATIONS)}
     assert named <= set(DECLARATIONS)
@@ -130,3 +137,69 @@ def test_messages_are_held_against_copies_on_their_own_pages_and_less_is_expecte
     assert "small pages" in small.because
     assert small_band.low < huge_band.low / 2
     assert bounds("small", copies(20e9))[0].value == 20e9, "a run of old that copied on huge pages alone"
+
+
+def test_a_message_is_a_cache_line_or_the_copy_of_its_bytes_whichever_takes_longer():
+    sizes = (32 * 1024, MIB, 64 * MIB)
+    copies = [
+        msgspec.structs.replace(copied(), parameters={"size_bytes": size, "threads": 1}, summary=summarise([20e9]))
+        for size in sizes
+    ]
+    line = msgspec.structs.replace(
+        copied("core_latency"), quantity="latency_s", parameters={}, summary=summarise([50e-9])
+    )
+    finder = Finder(expand("laptop", {}), [*copies, line])
+
+    def found(size):
+        varied = {"size_bytes": size, "transport": "shm", "pages": "small"}
+        return finder.find("mpi_latency", "latency_s", "memory0>memory0", varied)
+
+    limit, band = found(8)
+    assert (limit.value, band.high) == (50e-9, 20 * 50e-9)
+    limit, band = found(32 * 1024)
+    assert limit.value == pytest.approx(32 * 1024 / 20e9)
+    assert band is None, "between cache lines and copies nothing is expected"
+    limit, band = found(MIB)
+    assert limit.value == pytest.approx(MIB / 20e9)
+    assert band.high == pytest.approx(MIB / (0.3 * 10e9))
+
+
+def test_sockets_are_matched_by_pages_from_64_kib_up():
+    def socket(size, rate, **pages):
+        return msgspec.structs.replace(
+            copied("tcp_stream"), parameters={"size_bytes": size, **pages}, summary=summarise([rate])
+        )
+
+    finder = Finder(
+        expand("laptop", {}),
+        [socket(8192, 1e9, pages="small"), socket(MIB, 3e9, pages="small"), socket(MIB, 4e9, pages="huge"),
+         socket(2 * MIB, 5e9)],
+    )  # fmt: skip
+
+    def limit(size, pages):
+        varied = {"size_bytes": size, "transport": "tcp", "pages": pages}
+        return finder.find("mpi_bandwidth", "bandwidth_bytes_per_s", "memory0>memory0", varied)[0].value
+
+    assert (limit(MIB, "small"), limit(MIB, "huge")) == (3e9, 4e9)
+    assert limit(8192, "huge") == 1e9, "below 64 KiB pages decide nothing"
+    assert limit(2 * MIB, "small") == 5e9, "records of old name no pages"
+
+
+def test_a_message_by_tcp_is_as_fast_as_any_by_a_socket_and_expected_against_the_launches_of_its_pages():
+    """As on a VM with 2 cores, where each launch of a ping-pong is fast or slow by a factor of two."""
+
+    def launch(pages, *seconds):
+        return msgspec.structs.replace(
+            copied("tcp_stream"), quantity="latency_s", parameters={"size_bytes": 2 * MIB, "pages": pages},
+            summary=summarise(list(seconds)),
+        )  # fmt: skip
+
+    small, huge = launch("small", 500e-6, 630e-6, 900e-6), launch("huge", 262e-6, 430e-6, 700e-6)
+    finder = Finder(expand("laptop", {}), [small, launch("small", 520e-6, 693e-6, 910e-6), huge])
+    point = {"size_bytes": 2 * MIB, "transport": "tcp", "pages": "small"}
+    limit, band = finder.find("mpi_latency", "latency_s", "memory0>memory0", point)
+    assert (limit.value, limit.varies) == (262e-6, 1.0)
+    assert (band.high, band.doubtful_to) == (4 * 630e-6, 4 * 693e-6)
+    lonely = Finder(expand("laptop", {}), [small, launch("small", 560e-6, 693e-6, 910e-6)])
+    limit, _ = lonely.find("mpi_latency", "latency_s", "memory0>memory0", point)
+    assert limit.value == 500e-6
