@@ -146,3 +146,16 @@ def test_launches_that_disagree_are_in_doubt_and_never_slow(medians, state):
     found = if_launches_agree(point, medians)
     assert found.verdict.state == state
     assert bool(found.verdict.needs) == (state == "unknown")
+
+
+@pytest.mark.parametrize(
+    ("varies", "fraction", "state"),
+    [(1.0, 1.1, "ok"), (1.0, 1.12, "suspicious"), (1.5, 1.49, "ok"), (1.5, 1.51, "suspicious"), (9.0, 1.99, "ok"),
+     (9.0, 2.01, "suspicious")],
+)  # fmt: skip
+def test_a_ceiling_makes_nothing_suspicious_within_what_its_own_launches_differ_by(varies, fraction, state):
+    for limit, band in (bandwidth(), latency()):
+        value = limit.value / fraction if limit.quantity == "latency_s" else limit.value * fraction
+        ceiling = replace(limit, kind="measured_ceiling", varies=varies)
+        assert judge("measured", "", value, ceiling, band, CLEAN).state == state
+        assert judge("measured", "", value, replace(ceiling, kind="derived"), band, CLEAN).state == "suspicious"

@@ -10,11 +10,13 @@ import re
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from railwright.diagnosis.own_reads import OwnReads
 from railwright.limits.limit import Constant
 from railwright.limits.sources import SINGLE_HOST_COPIES
 from railwright.results.bounds import Declarations, Supply, declared_for
-from railwright.results.records import Result, size_of
+from railwright.results.records import PAGES_DECIDE_FROM_BYTES, Result, size_of
 
 Key = TypeVar("Key")
 HUGE = "huge"
@@ -34,13 +36,23 @@ class Ceiling(NamedTuple):
     fastest: float
     """The median of the fastest launch."""
     best: float
-    """The best single sample of a rate: what the core has shown that it can do."""
+    """The best single sample: what the machine has shown that it can do."""
     launches: int
 
     @property
     def low(self) -> float:
         """What a healthy launch may make: the slowest of several, and less than a single one."""
         return self.slowest if self.launches > 1 else NEXT_LAUNCH.value * self.slowest
+
+    def varies_beyond(self, value: float) -> float:
+        """How many times better than `value` the next launch may be, at least 1.
+
+        It may lie as far beyond the fastest as the slowest falls short of it: what is measured once and held against
+        this ceiling is no launch of the ceiling, and may be a luckier one.
+        """
+        if self.fastest >= self.slowest:  # a rate, or a single launch
+            return max(1.0, self.fastest**2 / self.slowest / value)
+        return max(1.0, value / (self.fastest**2 / self.slowest))
 
 
 class Ceilings:
@@ -82,9 +94,22 @@ class Ceilings:
         return max(self._on(path, pages).items(), default=None)
 
     def _on(self, path: str, pages: str) -> dict[int, Ceiling]:
-        """By size; runs that copied on huge pages alone have no others."""
-        every = {size: one for (at, kind, size), one in self._copies.items() if (at, kind) == (path, pages)}
-        return every if every or pages == HUGE else self._on(path, HUGE)
+        """By size. Runs that copied on huge pages alone have no others, and below 64 KiB pages decide nothing."""
+        kinds: dict[str, dict[int, Ceiling]] = {}
+        for (at, kind, size), one in self._copies.items():
+            if at == path:
+                kinds.setdefault(kind, {})[size] = one
+        small = {size: one for every in kinds.values() for size, one in every.items() if size < PAGES_DECIDE_FROM_BYTES}
+        return small | kinds.get(pages, kinds.get(HUGE, {}))
+
+    def fastest_message(self, result: Result) -> float | None:
+        """The least time of one message by a plain socket in the place of the result, on either kind of pages, seconds.
+
+        The kernel copies it either way. A launch of a ping-pong is fast or slow by a factor of two, whatever its pages,
+        so those of both kinds show better what a socket can do.
+        """
+        kinds = (replace(result, parameters=result.parameters | {"pages": pages}) for pages in ("small", HUGE))
+        return min((found.best for one in kinds if (found := self.of("plain socket", one)) is not None), default=None)
 
     def has(self, supply: Supply) -> bool:
         """Whether anything of that kind was measured, and verified."""
@@ -99,8 +124,15 @@ class Ceilings:
         return min(found, key=lambda pair: pair[0], default=(0, None))[1]
 
     def of(self, supply: Supply, result: Result) -> Ceiling | None:
-        """What was measured in the place of the result, in its unit."""
-        return self._others.get((supply, _place(supply, result)))
+        """What was measured in the place of the result, in its unit.
+
+        Sockets whose records name no pages lie on huge ones.
+        """
+        found = self._others.get((supply, _place(supply, result)))
+        if found is None and supply == "plain socket":
+            on_huge = replace(result, parameters=result.parameters | {"pages": HUGE})
+            return self._others.get((supply, _place(supply, on_huge)))
+        return found
 
 
 def _place(supply: Supply, result: Result) -> Hashable:
@@ -108,15 +140,28 @@ def _place(supply: Supply, result: Result) -> Hashable:
     size = result.parameters.get("size_bytes")
     match supply:
         case "plain socket":
-            return result.path, result.quantity, size
+            is_large = isinstance(size, int) and size >= PAGES_DECIDE_FROM_BYTES
+            return result.path, result.quantity, size, pages_of(result) if is_large else ""
         case "raw device":
             return result.path, result.quantity, tuple(sorted(result.parameters.items()))
         case "gpu copy" | "awaited gpu copy":  # the same for all GPUs of a machine but for noise
             return _NUMBER.sub("", result.path)
+        case "dgemm":  # of the same processes with as many threads
+            hosts = result.parameters.get("host"), result.parameters.get("hosts")
+            return result.path, result.ranks, hosts, result.parameters.get("threads")
+        case "fetch":
+            return result.path, _apart_from(result, "part", "bytes")
+        case "decode":  # of bytes that are in memory, wherever they came from
+            return _apart_from(result, "part", "bytes", "cache")
         case "gpu load":  # of the reader's own memory, whatever memory the result was read from
             return result.path.partition(">")[2], size or 0
         case _:
             return result.path
+
+
+def _apart_from(result: Result, *names: str) -> Hashable:
+    """What a result varies but for these parameters."""
+    return tuple(sorted((name, value) for name, value in result.parameters.items() if name not in names))
 
 
 def pages_of(result: Result) -> str:
@@ -133,9 +178,10 @@ def _is_sound(result: Result) -> bool:
 def _widen(known: dict[Key, Ceiling], key: Key, result: Result) -> None:
     """Take one more launch into a ceiling."""
     assert result.summary is not None
-    value, best = result.summary.median, result.summary.maximum
+    is_latency, value = result.quantity == "latency_s", result.summary.median
+    best = result.summary.minimum if is_latency else result.summary.maximum
+    worse, better = (max, min) if is_latency else (min, max)
     before = known.get(key, Ceiling(value, value, best, 0))
-    worse, better = (max, min) if result.quantity == "latency_s" else (min, max)
     known[key] = Ceiling(
-        worse(before.slowest, value), better(before.fastest, value), max(before.best, best), before.launches + 1
+        worse(before.slowest, value), better(before.fastest, value), better(before.best, best), before.launches + 1
     )

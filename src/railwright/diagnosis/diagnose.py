@@ -8,9 +8,12 @@ from msgspec.structs import replace
 
 from railwright.diagnosis import gpu_health, usual
 from railwright.diagnosis.causes import causes_of
+from railwright.diagnosis.growth import losing_merges
+from railwright.diagnosis.host_siblings import slower_hosts
 from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath, State, Verdict
 from railwright.diagnosis.limits_of import LimitFinder
 from railwright.diagnosis.policy import Requirement, required_status, unmet
+from railwright.diagnosis.rank_siblings import slower_ranks
 from railwright.diagnosis.verdict import WORST_FIRST, if_alone, if_launches_agree, judged
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.faults.fault import Facts, Finding
@@ -20,8 +23,9 @@ from railwright.results.bounds import Declarations
 from railwright.results.records import Disturbed, Result, ResultFile, Verification, size_of
 from railwright.results.statistics import quantile
 from railwright.topology.devices import Scalar
-from railwright.units import format_size
+from railwright.units import KIB, format_size
 
+_BYTES_DECIDE_FROM = 64 * KIB
 _UNJUDGED: tuple[State, ...] = ("suspicious", "failed", "unknown")
 
 
@@ -30,7 +34,8 @@ def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requi
 
     With `required` the exit status is about those paths alone.
     """
-    finder = LimitFinder(file.run.topology, file.results, declarations, file.run.context.environment)
+    context, topology = file.run.context, file.run.topology
+    finder = LimitFinder(topology, file.results, declarations, context.environment, file.run.fabric)
     by_point = grouped(file.results, lambda one: (*one.series(), one.parameters.get("size_bytes")))
     points = tuple(_judge_point(results, finder, file.disturbed) for _, results in by_point)
     environment = file.run.context.environment
@@ -39,6 +44,9 @@ def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requi
     findings = (
         *faults,
         *gpu_health.look(file.results, points, file.run.topology),
+        *slower_hosts(file.results),
+        *losing_merges(file.results),
+        *slower_ranks(file.results),
         *usual.look(file.results, declarations, file.run.topology),
     )
     by_curve = grouped(points, lambda one: (one.benchmark, one.quantity, one.path, *_varied(one).items()))
@@ -126,9 +134,13 @@ def _judge_curve(points: list[Judged], finder: LimitFinder, findings: tuple[Find
 
 
 def _headline(points: list[Judged]) -> Judged | None:
-    """The largest size for a bandwidth, where the path and not the cost of a message decides; else the smallest."""
+    """The largest size where the path and not the cost of a message decides: of a bandwidth, and of a latency that was
+    measured at large sizes alone. Else the smallest.
+    """
     measured = [point for point in points if point.value is not None]
-    pick = max if points[0].quantity == "bandwidth_bytes_per_s" else min
+    sizes = [size_of(point.parameters) or 0 for point in measured]
+    by_bytes = points[0].quantity == "bandwidth_bytes_per_s" or min(sizes, default=0) >= _BYTES_DECIDE_FROM
+    pick = max if by_bytes else min
     return pick(measured, key=lambda point: size_of(point.parameters) or 0, default=None)
 
 

@@ -12,16 +12,20 @@ from railwright.faults.parts import without
 from railwright.limits import gpu as gpu_limits
 from railwright.limits import nvlink
 from railwright.limits.case import Case
-from railwright.limits.collectives import Algorithm, algorithms, as_limit, at_size, band_of
+from railwright.limits.choice import at_size, band_of
+from railwright.limits.collectives import algorithms, as_limit
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
+from railwright.limits.linpack import fp64_limit
 from railwright.limits.path import limit_inside
+from railwright.limits.rates import Algorithm
+from railwright.limits.sources import SAME_RUN
 from railwright.limits.traffic import without_nvls
 from railwright.results.records import Result, size_of
 from railwright.topology.cluster import Cluster, cluster_of
 from railwright.topology.devices import Device, PcieLink, Scalar, Topology
 from railwright.topology.gpus import usable_gpus
 from railwright.topology.paths import Graph
-from railwright.units import GIB, KIB, MIB, format_size
+from railwright.units import GIB, KIB, MIB, format_flops, format_size
 
 _COPIES_JUDGED_FROM_BYTES = 16 * MIB
 """Below it the start of each copy counts as much as its bytes."""
@@ -70,6 +74,21 @@ class GpuLimits:
         whole = {"size_bytes": GIB, **shared}
         return self.collective("all_reduce", replace(point, parameters=whole), nvls_is_off=nvls_is_off)[0], None
 
+    def linpack(self, point: Result) -> Bounds:
+        """The GPUs' FP64 rate; where it is not known, dgemm of the same run. No band: peers used other solvers."""
+        order = point.parameters.get("n")
+        limit = fp64_limit(self._topology, point.ranks, order if isinstance(order, int) else 0)
+        product = self._ceilings.of("dgemm", point)
+        if product is None:
+            return limit, None
+        reached = f"dgemm of the same run reached {format_flops(product.best)}"
+        if isinstance(limit, Limit):
+            return replace(limit, because=f"{limit.because}; {reached}"), None
+        return Limit(
+            quantity="flop_per_s", value=product.best, kind="measured_ceiling", because=f"{reached}; {limit.why}",
+            varies=product.varies_beyond(product.best), sources=(SAME_RUN,),
+        ), None  # fmt: skip
+
     def load(self, point: Result) -> Bounds:
         """A load of other memory takes longer than one of the GPU's own, by a factor that belongs to the link."""
         own = self._ceilings.of("gpu load", point)
@@ -101,7 +120,8 @@ class GpuLimits:
         if alone is None or awaited is None:
             return NoLimit(quantity="latency_s", why="copies of a few bytes were not measured in this run"), None
         is_small = (size_of(point.parameters) or 0) <= _SMALL_BYTES
-        return gpu_limits.small_transfer(alone.fastest, (awaited.slowest, awaited.fastest), is_small=is_small)
+        both = ((one.slowest, one.fastest) for one in (alone, awaited))
+        return gpu_limits.small_transfer(*both, is_small=is_small)
 
     def _path(self, path_id: str) -> Bounds:
         source, _, target = path_id.partition(">")

@@ -42,6 +42,8 @@ SMALL_MESSAGE = Constant(8 * KIB, "bytes, a message that libraries send at once"
 LIBRARY_RATE = Constant(0.25, "of the rate of a plain socket, by a library", _SOCKETS)
 _REDUCTIONS = Source("Railwright docs/limits.md", "collectives inside one host")
 REDUCED = Constant(0.1, "of what a copy is expected to reach, where floats are summed", _REDUCTIONS)
+_LINPACK = Source("Railwright docs/limits.md", "files and Linpack")
+WHOLE_CORES = Constant(0.97, "of the time of a rank's cores, in which it computes or polls", _LINPACK)
 _MOST_RANKS = 2**31 - 1
 """MPI counts ranks in an int."""
 _JUDGED_FROM_BYTES = MIB
@@ -81,7 +83,7 @@ class HostLimits:
         """
         limit, _ = self.links(point)
         target = self._topology.device(point.path.partition(">")[2])
-        is_read = target is not None and target.kind == "gpu"
+        is_read = target is not None and target.kind in ("gpu", "memory")
         why = (
             "no document gives the drive's own rate"
             if is_read
@@ -109,13 +111,43 @@ class HostLimits:
             return no_limit(point, "threads on several NUMA nodes use several memories")
         return limit_inside(self._topology, memory)
 
-    def cache_line(self, point: Result, *, for_messages: bool) -> Bounds:
-        """One cache line from core to core; a band for messages of one line through shared memory."""
+    def matrix_products(self, point: Result) -> Bounds:
+        """What dgemm reached on the same ranks, as an upper limit alone: how near Linpack comes depends on its size."""
+        product = self._ceilings.of("dgemm", point)
+        if point.settings.get("functional") is True:
+            return no_limit(point, f"a functional run, the threads of its {point.ranks} ranks shared cores")
+        if product is None:
+            return no_limit(point, "no product of matrices was measured in this run on the same ranks")
+        because = (
+            "the best dgemm on all ranks at once in this run: an upper limit alone, no peers of this CPU are known"
+        )
+        share = point.settings.get("cpu_share")
+        if isinstance(share, int | float) and share < WHOLE_CORES.value:
+            because += f"; a rank had {share:.0%} of the time of its cores, others had the rest".replace("%", " %")
+        return _ceiling(point.quantity, product, product.best, because), None
+
+    def message(self, point: Result) -> Bounds:
+        """A message through shared memory: one cache line from core to core, or a copy of its bytes if that is longer.
+
+        The band is that of messages of one line, and from 1 MiB up that of copies. Between the two nothing is expected.
+        """
+        limit, size = self._cache_line(point), size_of(point.parameters)
+        if size is None or size <= CACHE_LINE_BYTES.value:
+            line = self._ceilings.of("cache line", point)
+            return limit, _message_band(line, point) if line is not None else None
+        copied, band = _as_time(*self.thread_copies(point), float(size))
+        if isinstance(copied, NoLimit) or (isinstance(limit, Limit) and limit.value > copied.value):
+            return limit, None
+        return copied, band
+
+    def _cache_line(self, point: Result) -> Limit | NoLimit:
+        """One cache line from core to core, as a floor."""
         line = self._ceilings.of("cache line", point)
         if line is None:
-            return no_limit(point, "one cache line from core to core was not measured in this run")
-        limit = _ceiling(point.quantity, line.fastest, "one cache line from core to core, measured in this run")
-        return limit, _message_band(line, point) if for_messages else None
+            why = "one cache line from core to core was not measured in this run"
+            return NoLimit(quantity=point.quantity, why=why)
+        because = "one cache line from core to core, measured in this run"
+        return _ceiling(point.quantity, line, line.fastest, because)
 
     def thread_copies(self, point: Result, copies: int = 1, *, upper_only: bool = False) -> Bounds:
         """So many threads that copy at once: the most that they can reach, and no less than one of them."""
@@ -129,7 +161,7 @@ class HostLimits:
         kind = " on small pages" if pages == "small" else ""
         because = f"one thread's memory copy of {format_size(of_size)}{kind}, measured in this run"
         because = f"{copies} at once of {because}" if copies > 1 else because
-        limit = _ceiling("bandwidth_bytes_per_s", copies * best, because)
+        limit = _ceiling("bandwidth_bytes_per_s", best, best.best, because, times=copies)
         if size < _JUDGED_FROM_BYTES or upper_only:
             return limit, None
         _, of_memory = largest
@@ -143,14 +175,15 @@ class HostLimits:
             sources=(TWO_COPIES.source, THREE_MOVES.source),
         )
 
-    def _best_copy(self, path: str, size_bytes: int, pages: str) -> tuple[float, int]:
-        """The most that a transfer of the size may reach, and which size of copy has that rate.
+    def _best_copy(self, path: str, size_bytes: int, pages: str) -> tuple[Ceiling, int]:
+        """The copies whose best is the most that a transfer of the size may reach, and their size in bytes.
 
         One thread touches twice the size in its core's caches. Each of two processes may touch only the size itself
         in its own, as a copy of half the size does.
         """
         both = (self._ceilings.copies(path, size, pages) for size in (size_bytes, size_bytes // 2))
-        return max((found[1].best, found[0]) for found in both if found is not None)
+        size, copied = max((found for found in both if found is not None), key=lambda found: (found[1].best, found[0]))
+        return copied, size
 
     def copied_blocks(self, point: Result) -> Bounds:
         """Blocks of one request at the rate of a copy; a request larger than all copies is held against the largest.
@@ -176,9 +209,7 @@ class HostLimits:
         awaited_bytes = float(size)
         if point.parameters.get("until") == "first layer" and isinstance(layers, int) and layers > 0:
             awaited_bytes /= layers
-        because = f"{format_size(awaited_bytes)} at the rate of {limit.because}"
-        floor = _ceiling(point.quantity, awaited_bytes / limit.value, because)
-        return floor, _as_latency(band, awaited_bytes, floor.value) if band else None
+        return _as_time(limit, band, awaited_bytes)
 
     def raw_device(self, point: Result) -> Bounds:
         """The raw device with the same reads, else the links to it."""
@@ -194,7 +225,8 @@ class HostLimits:
         value, share = device.fastest, FILE_SYSTEM_SHARE.value
         is_latency = point.quantity == "latency_s"
         low, high = (value, value / share) if is_latency else (share * value, value)
-        return _ceiling(point.quantity, value, "the same blocks read from the raw device, in this run"), Expected(
+        because = "the same blocks read from the raw device, in this run"
+        return _ceiling(point.quantity, device, value, because), Expected(
             quantity=point.quantity,
             low=low,
             high=high,
@@ -217,11 +249,12 @@ class HostLimits:
         because = "a plain socket between the same ends, measured in this run"
         is_latency = point.quantity == "latency_s"
         share = LIBRARY_LATENCY.value if is_latency else LIBRARY_RATE.value
-        value = socket.fastest if is_latency else times * socket.best
-        limit = _ceiling(point.quantity, value, f"{times} at once of {because}" if times > 1 else because)
+        value = (self._ceilings.fastest_message(point) if is_latency else None) or socket.best
+        because = f"{times} at once of {because}" if times > 1 else because
+        limit = _ceiling(point.quantity, socket, value, because, times=1 if is_latency else times)
         size = size_of(point.parameters) or 0
         # Between the two a library changes its protocol, and what that costs no document says.
-        if SMALL_MESSAGE.value < size if is_latency else size < _JUDGED_FROM_BYTES:
+        if size < _JUDGED_FROM_BYTES and not (is_latency and size <= SMALL_MESSAGE.value):
             return limit, None
         return limit, Expected(
             quantity=point.quantity,
@@ -237,7 +270,7 @@ class HostLimits:
 
         The floor is the line alone, because a copy in caches may overlap it.
         """
-        limit, _ = self.cache_line(point, for_messages=False)
+        limit = self._cache_line(point)
         line, size = self._ceilings.of("cache line", point), size_of(point.parameters)
         found = self._ceilings.copies(point.path, size) if size is not None else None
         if line is None or found is None or size is None or size > SMALL_BYTES.value:
@@ -266,7 +299,7 @@ class HostLimits:
             return no_limit(point, "a collective is of two ranks or more, and its record says other")
         if point.quantity == "latency_s":
             line = self._ceilings.of("cache line", point)
-            limit, _ = self.cache_line(point, for_messages=False)
+            limit = self._cache_line(point)
             if line is None or size is None or upper_only or size > CACHE_LINE_BYTES.value * ranks:
                 return limit, None
             times = MESSAGE_LINES.value * 2 * (ranks - 1)
@@ -322,14 +355,29 @@ def _of_blocks(copied: Ceiling) -> Expected:
     )
 
 
-def _as_latency(band: Expected, awaited_bytes: float, floor_s: float) -> Expected:
-    """The times in which so many bytes arrive at the rates of a band."""
+def _as_time(limit: Limit | NoLimit, band: Expected | None, awaited_bytes: float) -> Bounds:
+    """The times in which so many bytes arrive at the rates of a limit and its band."""
+    if isinstance(limit, NoLimit):
+        return replace(limit, quantity="latency_s"), None
+    because = f"{format_size(awaited_bytes)} at the rate of {limit.because}"
+    floor = replace(limit, quantity="latency_s", value=awaited_bytes / limit.value, because=because)
+    if band is None:
+        return floor, None
     doubtful_to = awaited_bytes / band.doubtful_to if band.doubtful_to else None
-    return replace(band, quantity="latency_s", low=floor_s, high=awaited_bytes / band.low, doubtful_to=doubtful_to)
+    high = awaited_bytes / band.low
+    return floor, replace(band, quantity="latency_s", low=floor.value, high=high, doubtful_to=doubtful_to)
 
 
-def _ceiling(quantity: Quantity, value: float, because: str) -> Limit:
-    return Limit(quantity=quantity, value=value, kind="measured_ceiling", because=because, sources=(SAME_RUN,))
+def _ceiling(quantity: Quantity, measured: Ceiling, value: float, because: str, *, times: int = 1) -> Limit:
+    """So many times the value as a limit, which varies as the launches of what was measured do."""
+    return Limit(
+        quantity=quantity,
+        value=times * value,
+        kind="measured_ceiling",
+        because=because,
+        varies=measured.varies_beyond(value),
+        sources=(SAME_RUN,),
+    )
 
 
 def _sound_share(copied: float, of_memory: float) -> float:

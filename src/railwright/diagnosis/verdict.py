@@ -2,8 +2,8 @@
 
 ok          within [expected low, limit x 1.02]
 slow        below the expected low
-suspicious  above limit x 1.02, of a ceiling that was measured itself x 1.1: the measurement or the limit is wrong,
-            and neither may pass
+suspicious  above limit x 1.02, of a ceiling that was measured itself x 1.1 or what its launches differ by: the
+            measurement or the limit is wrong, and neither may pass
 reference   of what nothing stands above: no band, and others are held against it
 unknown     no limit, or no expected band; `needs` says what would judge it
 For a latency the limit is a floor and the band is read upwards.
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from railwright.diagnosis.judged import Judged, State, Verdict
-from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
+from railwright.limits.limit import Bounds, Expected, Limit, NoLimit, Way
 from railwright.results.records import Outcome, Result, Verification
 from railwright.results.statistics import quantile
 from railwright.units import format_bandwidth, format_duration, format_flops, format_messages, format_operations
@@ -123,7 +123,7 @@ def judge(
     if unchecked:
         return _unverified()
     share = fraction_of_limit(value, limit)
-    if share > (TOLERANCE_ABOVE_LIMIT if limit.kind == "derived" else TOLERANCE_ABOVE_CEILING):
+    if share > _tolerance(limit):
         word = "below the floor" if limit.quantity == "latency_s" else "above the limit"
         return Verdict(
             state="suspicious",
@@ -135,6 +135,17 @@ def judge(
         return Verdict(state="reference", why=f"{share:.2f} of its own limit; no document says what is expected of it")
     why = "no expected band is known for this path at this size"
     return Verdict(state="unknown", why=why, needs=standing.needs or _NEEDS_A_BAND)
+
+
+def _tolerance(limit: Limit) -> float:
+    """How many times better than the limit is still sound.
+
+    A derived limit does not vary, whatever was measured. A ceiling's own launches say how far the next may lie above
+    it, but not more than a factor of two: above that they are no property of the path.
+    """
+    if limit.kind == "derived":
+        return TOLERANCE_ABOVE_LIMIT
+    return max(TOLERANCE_ABOVE_CEILING, min(limit.varies, LAUNCHES_APART))
 
 
 def _unverified() -> Verdict:
@@ -152,12 +163,33 @@ def _against_band(value: float, expected: Expected) -> Verdict:
             return _doubt(f"{printed} is above the expected {high}")
         if value > expected.high:
             return Verdict(state="slow", why=f"{printed} is above the expected {high}")
-        return Verdict(state="ok", why=f"{printed} is within the expected {low} to {high}")
+        why = _by_algorithm(value, expected) or f"{printed} is within the expected {low} to {high}"
+        return Verdict(state="ok", why=why)
     if expected.doubtful_to is not None and expected.doubtful_to <= value < expected.low:
         return _doubt(f"{printed} is below the expected {low}")
     if value < expected.low:
         return Verdict(state="slow", why=f"{printed} is below the expected {low}")
-    return Verdict(state="ok", why=f"{printed} is above the expected low of {low}")
+    why = _by_algorithm(value, expected) or f"{printed} is above the expected low of {low}"
+    return Verdict(state="ok", why=why)
+
+
+def _by_algorithm(value: float, expected: Expected) -> str:
+    """In whose band a value lies, or between which, of the algorithms that may have been taken; empty elsewhere."""
+
+    def words(ways: Sequence[Way], between: str) -> str:
+        ends = [
+            (format_quantity(expected.quantity, way.low), format_quantity(expected.quantity, way.high)) for way in ways
+        ]
+        return between.join(f"{way.algorithm} ({low} to {high})" for way, (low, high) in zip(ways, ends, strict=True))
+
+    printed = format_quantity(expected.quantity, value)
+    inside = [way for way in expected.ways if way.low <= value <= way.high]
+    others = [way for way in expected.ways if way not in inside]
+    if inside:
+        also = f"; NCCL may also take {words(others, ', ')}" if others else ""
+        return f"{printed} is what {words(inside, ' and ')} would reach{also}"
+    below, above = (any(sign * (way.low - value) > 0 for way in others) for sign in (1, -1))
+    return f"{printed} is between {words(others, ' and ')}, of which NCCL may take any" if below and above else ""
 
 
 def _doubt(seen: str) -> Verdict:
