@@ -66,7 +66,7 @@ def test_every_record_comes_back_as_it_was(tmp_path):
 def test_a_file_is_one_json_object_a_line_with_its_version(tmp_path):
     lines = written(tmp_path, FULL, END).read_bytes().splitlines()
     assert [json.loads(line)["record"] for line in lines] == ["run", "result", "end"]
-    assert json.loads(lines[0])["schema_version"] == 3
+    assert json.loads(lines[0])["schema_version"] == 4
 
 
 def test_records_are_on_disk_as_soon_as_they_are_appended(tmp_path):

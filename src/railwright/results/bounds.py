@@ -17,7 +17,17 @@ from railwright.results.records import Result
 from railwright.topology.devices import Scalar
 
 Supply = Literal[
-    "thread copy", "cache line", "plain socket", "raw device", "file read", "gpu load", "gpu copy", "awaited gpu copy"
+    "thread copy",
+    "cache line",
+    "plain socket",
+    "raw device",
+    "file read",
+    "gpu load",
+    "gpu copy",
+    "awaited gpu copy",
+    "dgemm",
+    "fetch",
+    "decode",
 ]
 """What a result is a measured ceiling of."""
 
@@ -61,13 +71,10 @@ class CopiedBlocks(Bound, frozen=True):
     ceilings: ClassVar[tuple[Supply, ...]] = ("thread copy",)
 
 
-class CacheLine(Bound, frozen=True):
-    """The time in which one cache line passes from core to core, measured in the same run."""
+class SharedMessage(Bound, frozen=True):
+    """A message through shared memory: one cache line from core to core, and one thread's copy of its bytes."""
 
-    ceilings: ClassVar[tuple[Supply, ...]] = ("cache line",)
-
-    for_messages: bool = False
-    """Whether a message of at most one line through shared memory is held against the band of MPI libraries."""
+    ceilings: ClassVar[tuple[Supply, ...]] = ("cache line", "thread copy")
 
 
 class PlainSockets(Bound, frozen=True):
@@ -140,6 +147,31 @@ class Gradients(Bound, frozen=True):
     """The all-reduce of gradients: an upper limit alone, since what is expected depends on the sizes of buckets."""
 
 
+class MatrixProducts(Bound, frozen=True):
+    """What products of matrices by the same ranks reached in the same run: an upper limit of Linpack alone."""
+
+    ceilings: ClassVar[tuple[Supply, ...]] = ("dgemm",)
+
+
+class Linpack(Bound, frozen=True):
+    """The FP64 rate of the GPUs that took part, an upper limit alone; dgemm of the same run where it is not known."""
+
+    ceilings: ClassVar[tuple[Supply, ...]] = ("dgemm",)
+
+
+class FetchAndDecode(Bound, frozen=True):
+    """The slower of fetching and decoding the same bytes, each measured alone in the same run.
+
+    Its record says how many bytes they are (`encoded_bytes`) and what becomes of them (`in_memory_bytes`).
+    """
+
+    ceilings: ClassVar[tuple[Supply, ...]] = ("fetch", "decode")
+
+
+class MountServers(Bound, frozen=True):
+    """The drives and NICs of the servers behind a mount and the NICs of the hosts that use it, from a cluster file."""
+
+
 class Nothing(Bound, frozen=True):
     """No limit is known, with the reason."""
 
@@ -190,7 +222,8 @@ def ceilings_of(name: str, declarations: Declarations) -> tuple[str, ...]:
     wanted = [name]
     while wanted:
         rows = declarations.get(wanted.pop(), ())
-        needed = dict.fromkeys(supply for row in rows for supply in row.bound.ceilings)
+        own = {row.supplies for row in rows}
+        needed = dict.fromkeys(supply for row in rows for supply in row.bound.ceilings if supply not in own)
         new = [one for supply in needed for one in suppliers(supply, declarations) if one not in (name, *found)]
         found |= dict.fromkeys(new)
         wanted += new

@@ -14,12 +14,17 @@ import msgspec
 
 from railwright.limits.limit import Quantity
 from railwright.topology.devices import Scalar, Topology
+from railwright.units import KIB
 
-SCHEMA_VERSION = 3
-"""3: messages of MPI from 64 KiB up name the pages that they lie on (`pages`); those of versions 1 and 2 lie on huge
-ones. 2: what a result is held against is declared by its benchmark, for the records of every version.
+SCHEMA_VERSION = 4
+"""4: messages of plain sockets name the pages that they lie on (`pages`), and a run the links between its hosts.
+3: messages of MPI name their pages; those that name none, as in versions 1 and 2, lie on huge ones.
+2: what a result is held against is declared by its benchmark, for the records of every version.
 """
-READ_VERSIONS = (1, 2, SCHEMA_VERSION)
+READ_VERSIONS = (1, 2, 3, SCHEMA_VERSION)
+
+PAGES_DECIDE_FROM_BYTES = 64 * KIB
+"""From this size on a record says on which pages its memory lies, where there was a choice."""
 
 Outcome = Literal["measured", "waived", "failed"]
 
@@ -125,6 +130,19 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     noise: Noise | None = None
 
 
+class Fabric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The links between the hosts of a run, where their rates are known. All rates are one way."""
+
+    name: str
+    """`lab lab`."""
+    ports_bytes_per_s: float
+    """Of all ports together that the ranks of a host use; of the host with the least."""
+    flow_bytes_per_s: float
+    """Of one connection between the first host and any other: of the narrowest cable on the way."""
+    narrowest: str
+    """Which cable that is."""
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="record", forbid_unknown_fields=True):
     """The first line of a results file. Defaults are written too: the schema version must be in every file."""
 
@@ -134,6 +152,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="recor
     command: tuple[str, ...]
     context: Context
     topology: Topology
+    fabric: Fabric | None = None
+    """Of a run between hosts, where it is known."""
     schema_version: int = SCHEMA_VERSION
 
 

@@ -1,0 +1,54 @@
+"""What something adds to a load, from pairs of runs without and with it, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+_NORMAL_975 = 1.959964
+_STUDENT_975 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+"""97.5 % quantiles of Student's t, for 1 to 30 degrees of freedom (Abramowitz and Stegun, table 26.10)."""
+MOST_PAIRS = 1_000_000
+
+
+class Added(NamedTuple):
+    """A relative slow-down: 0.01 is one hundredth longer."""
+
+    mean: float
+    low: float
+    """Of the 95 % interval."""
+    high: float
+    pairs_needed: int | None
+    """To show that it is below the threshold, if mean and deviation stay; None: it is not below, as far as is seen."""
+
+
+def added(pairs: Sequence[tuple[float, float]], threshold: float) -> Added:
+    """From seconds without and with. Raises ValueError for fewer than two pairs, or times that are not above 0."""
+    if len(pairs) < 2 or any(one <= 0 for pair in pairs for one in pair):
+        raise ValueError("two pairs of positive times are needed")
+    logs = [math.log(other / one) for one, other in pairs]
+    mean, deviation = fmean(logs), stdev(logs)
+    half = student_975(len(logs) - 1) * deviation / math.sqrt(len(logs))
+    return Added(math.expm1(mean), math.expm1(mean - half), math.expm1(mean + half),
+                 _needed(math.log1p(threshold) - mean, deviation))  # fmt: skip
+
+
+def student_975(degrees: int) -> float:
+    """The 97.5 % quantile of Student's t; beyond 30 by its first correction of the normal one."""
+    if degrees <= len(_STUDENT_975):
+        return _STUDENT_975[degrees - 1]
+    return _NORMAL_975 + (_NORMAL_975**3 + _NORMAL_975) / (4 * degrees)
+
+
+def _needed(room: float, deviation: float) -> int | None:
+    if room <= 0:
+        return None
+    pairs = 2
+    while pairs < MOST_PAIRS and student_975(pairs - 1) * deviation / math.sqrt(pairs) >= room:
+        pairs += max(1, pairs // 50)
+    return pairs if pairs < MOST_PAIRS else None

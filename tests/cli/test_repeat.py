@@ -1,0 +1,72 @@
+"""`run --repeat`: the recorded words and environment once more, and nothing else that a record may hold."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+import pytest
+
+QUICK = ("run", "core_latency", "--force", "--launches", "2")
+
+
+@pytest.fixture
+def changed(tmp_path, answer):
+    """A record of a `run` whose first line was changed."""
+
+    def make(command=QUICK, environment=None):
+        path = tmp_path / "given"
+        path.mkdir(exist_ok=True)
+        (made,) = [msgspec.json.decode(line) for line in RECORD.splitlines()[:1]]
+        made["command"] = ["railwright", *command]
+        made["context"]["environment"] = environment or {}
+        (path / "results.jsonl").write_bytes(msgspec.json.encode(made) + b"\n")
+        return str(path)
+
+    return make
+
+
+RECORD = (
+    b'{"record":"run","railwright":"0","started_at":"2026-11-24T00:00:00+00:00","command":[],'
+    b'"context":{"host":"h","kernel":"k"},"topology":{"name":"h","source":"capture","devices":[],"links":[],"schema_version":1},'
+    b'"schema_version":3}'
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "environment", "said"),
+    [
+        (("prove",), {}, "the record is of 'railwright prove'"),
+        (("run", "hpl", "-o", "program=/tmp/evil"), {}, "names a file to be loaded or started (program=/tmp/evil)"),
+        (("run", "hpl", "-o", "hpl.library=/tmp/evil.so"), {}, "names a file to be loaded or started"),
+        (("run", "mpi_latency", "--mpirun", "/tmp/evil"), {}, "names a file to be loaded or started (mpirun)"),
+        (("run", "core_latency", "--no-such"), {}, "the recorded command is not understood: No such option"),
+        (("run", "--repeat", "first"), {}, "hint: repeat the first: first"),
+        (QUICK, {"NCCL_NET_PLUGIN": "/tmp/evil.so"}, "the record sets NCCL_NET_PLUGIN to what may be a file"),
+        (QUICK, {"LD_PRELOAD": "evil"}, "the record sets 'LD_PRELOAD', which is no variable of a library"),
+    ],
+)
+def test_a_record_starts_nothing_that_it_brings_along(answer, changed, command, environment, said):
+    before = dict(os.environ)
+    done = answer("run", "--repeat", changed(command, environment))
+    assert done.status == 2
+    assert said in done.message(), done.message()
+    assert dict(os.environ) == before
+
+
+def test_words_of_ones_own_and_the_records_own_folder_are_refused(answer, changed):
+    record = changed()
+    assert "takes benchmarks and options from the record" in answer("run", "hpl", "--repeat", record).message()
+    assert "has the record that is repeated" in answer("run", "--repeat", record, "-O", record).message()
+
+
+@pytest.mark.machine
+def test_a_run_is_repeated_as_it_was_and_compared(railwright, tmp_path):
+    first = railwright(*QUICK, environment={"UCX_WARN_UNUSED_ENV_VARS": "n"})
+    assert first.status in (0, 1, 3), first.err
+    again = railwright("run", "--repeat", "out", "--force", "-O", "again", environment={"UCX_TLS": "all"})
+    assert "repeat: UCX_WARN_UNUSED_ENV_VARS=n as it was then" in again.err, again.err
+    assert "repeat: UCX_TLS was not set then" in again.err
+    results = railwright.results("core_latency", folder=tmp_path / "again")
+    assert {one.launch for one in results} == {0, 1}
+    assert "core_latency" in again.out
