@@ -16,6 +16,7 @@ from railwright.diagnosis.judged import Diagnosis
 from railwright.errors import EXIT_OK, EXIT_UNJUDGED
 from railwright.report.figures import MAX_SERIES, figures
 from railwright.report.html import render_html
+from railwright.report.view import view_of
 
 from . import sample
 
@@ -53,7 +54,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def source() -> str:
-    return render_html(sample.run(), sample.diagnosis(), sample.results(), sample.end())
+    return render_html(view_of(sample.run(), sample.diagnosis(), sample.end(), sample.results()))
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +152,7 @@ def test_a_setting_that_changes_with_the_size_is_told_as_a_range() -> None:
         for place, result in enumerate(sample.results(sample.CURVES[:1]))
         if result.outcome == "measured"
     )
-    text = Page(render_html(sample.run(), sample.diagnosis(), measured, sample.end())).text
+    text = Page(render_html(view_of(sample.run(), sample.diagnosis(), sample.end(), measured))).text
     assert "iterations 0 to 290, order random, kept 0 / 1." in text
 
 
@@ -163,7 +164,7 @@ def test_what_the_gpus_did_is_told_in_words_and_not_as_settings() -> None:
         for result in sample.results(sample.CURVES[:1])
         if result.outcome == "measured"
     )
-    text = Page(render_html(sample.run(), sample.diagnosis(), measured, sample.end())).text
+    text = Page(render_html(view_of(sample.run(), sample.diagnosis(), sample.end(), measured))).text
     words = (
         f"locks 1980 MHz, up to 245 W, no throttling; {len(measured)} of {len(measured)} GPU results sampled themselves"
     )
@@ -171,7 +172,7 @@ def test_what_the_gpus_did_is_told_in_words_and_not_as_settings() -> None:
     assert f"Watched c{words}" in text
     assert "gpu clock" not in text
     assert "244.878" not in text
-    assert "Watched" not in Page(render_html(sample.run(), sample.diagnosis(), (), sample.end())).text
+    assert "Watched" not in Page(render_html(view_of(sample.run(), sample.diagnosis(), sample.end(), ()))).text
 
 
 def test_many_curves_are_spread_over_several_figures() -> None:
@@ -194,7 +195,7 @@ def test_values_that_a_logarithm_does_not_have_are_not_drawn() -> None:
 
 def test_a_run_without_anything_measured_is_still_a_page() -> None:
     nothing = Diagnosis(points=(), paths=(), findings=(), exit_status=EXIT_UNJUDGED)
-    source = render_html(sample.run(), nothing, (), None)
+    source = render_html(view_of(sample.run(), nothing, None, ()))
     page = Page(source)
     assert "Nothing was judged" in page.text
     assert "The run was cut off" in page.text
@@ -206,8 +207,7 @@ def test_the_headline_counts_only_what_was_measured() -> None:
     curve = sample.CURVES[0]
     whole = sample.diagnosis((curve,))
     fine = tuple(path for path in whole.paths if path.verdict.state in ("ok", "waived"))
-    source = render_html(
-        sample.run(), msgspec.structs.replace(whole, paths=fine, exit_status=EXIT_OK), (), sample.end()
-    )
+    healthy = msgspec.structs.replace(whole, paths=fine, exit_status=EXIT_OK)
+    source = render_html(view_of(sample.run(), healthy, sample.end()))
     assert Page(source).text.count("The one path that can be judged is as fast as expected") == 2
     assert '<h1 class="ok">' in source

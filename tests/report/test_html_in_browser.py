@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from railwright.report.html import render_html
+from railwright.report.view import view_of
 
 from . import sample
 from .browser import chromium, said_by_the_page
@@ -38,7 +39,8 @@ LINE_COLOUR = (
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(render_html(sample.run(), sample.diagnosis(), sample.results(), sample.end()), encoding="utf-8")
+    view = view_of(sample.run(), sample.diagnosis(), sample.end(), sample.results())
+    path.write_text(render_html(view), encoding="utf-8")
     return path.as_uri()
 
 
@@ -73,6 +75,15 @@ def test_it_opens_without_an_error_and_fits(browser: Chrome, address: str, width
     assert shown <= visible, "the page scrolls sideways"
     assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
     assert said_by_the_page(browser) == []
+
+
+def test_a_link_of_the_drawing_tells_its_paths_to_who_comes_by_keyboard(browser: Chrome, address: str) -> None:
+    show(browser, address, 1280, "light")
+    told = "return [link.querySelector('title').textContent, document.querySelector('.pointed').textContent]"
+    title, seen = browser.execute_script(f"const link = document.querySelector('.machine a'); link.focus(); {told}")
+    assert title == seen != ""
+    browser.execute_script("document.activeElement.blur()")
+    assert browser.execute_script("return document.querySelector('.pointed').textContent") == ""
 
 
 def test_no_hostile_name_ran(browser: Chrome, address: str) -> None:

@@ -11,6 +11,7 @@ from railwright.limits.limit import Expected, Limit, Source
 from railwright.report import wording
 from railwright.report.figures import _limit_value
 from railwright.report.html import render_html
+from railwright.report.view import view_of
 
 from . import sample
 from .test_text import rendered
@@ -35,7 +36,7 @@ def test_a_floor_far_below_what_is_expected_is_not_shown(floor_s: float, limit: 
     one = replace(sample.diagnosis().paths[0], quantity="latency_s", headline=head)
     judged = Diagnosis(points=(head,), paths=(one,), findings=(), exit_status=EXIT_OK)
     shown = wording.quantity("latency_s", floor_s)
-    for report in (rendered(140, diagnosis=judged), render_html(sample.run(), judged, (), sample.end())):
+    for report in (rendered(140, diagnosis=judged), render_html(view_of(sample.run(), judged, sample.end(), ()))):
         assert (shown in report) == (limit != wording.ABSENT)
         assert "6.30 us to 39.5 us" in report
 

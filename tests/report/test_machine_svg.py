@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from railwright.report import wording
-from railwright.report.machine_svg import render_machine
+from railwright.report.machine_svg import render_machine, said_of_links
 from railwright.report.view import Row, view_of
 from railwright.topology.expand import expand
 from railwright.topology.sources.load import load
@@ -24,7 +24,7 @@ HOSTS = ("2cpu-firecracker-vm", "2xh200-probed-vm", "8xh200-probed-vm", "8xh100-
 def rows(*changes: dict[str, object]) -> list[Row]:
     one = next(path for path in sample.diagnosis().paths if path.headline and path.headline.value)
     paths = tuple(replace(one, **change) for change in changes)
-    return list(view_of(replace(sample.diagnosis(), paths=paths), sample.end()).every)
+    return list(view_of(sample.run(), replace(sample.diagnosis(), paths=paths), sample.end()).every)
 
 
 def drawn(topology, found=()):
@@ -49,11 +49,49 @@ def test_no_label_meets_another_and_every_device_has_its_own(name: str) -> None:
         assert abs(below - y) > 9 or right <= other + 1 or end <= left + 1, (name, y)
 
 
-def test_a_link_has_the_worst_verdict_and_leads_to_its_path() -> None:
+def replace_path(row, path):
+    return row._replace(path=path, judged=replace(row.judged, path=path))
+
+
+def over_gpu0(picture):
+    """The class of every shape of a link to gpu0, and the titles."""
+    links = [one for one in picture.iter() if one.tag in (f"{SVG}a", f"{SVG}g")]
+    titled = [(one, one.findtext(f"{SVG}title") or "") for one in links]
+    return [(one.find(f"{SVG}path").get("class"), title) for one, title in titled if one.find(f"{SVG}path") is not None]
+
+
+def test_a_link_over_which_another_path_got_what_the_slow_one_needs_is_not_slow() -> None:
+    host = load("testdata/hosts/2xh200-probed-vm/machine.jsonl")
+    fine = next(path for path in sample.diagnosis().paths if path.verdict.state == "ok" and path.headline.expected)
+    slow = next(path for path in sample.diagnosis().paths if path.verdict.state == "slow")
+    need = slow.headline.expected
+    assert need is not None
+    fast = replace(fine.headline, quantity=slow.quantity, value=need.low * 2)
+    found = rows(
+        {"path": "gpu0>memory0", "verdict": slow.verdict, "headline": slow.headline, "quantity": slow.quantity},
+        {"path": "gpu0>memory0", "verdict": fine.verdict, "headline": fast, "quantity": slow.quantity},
+        {"path": "gpu0>gpu1", "verdict": slow.verdict, "headline": slow.headline, "quantity": slow.quantity},
+    )
+    shown = over_gpu0(drawn(host, found))
+    cleared = [(style, title) for style, title in shown if "must be slow elsewhere" in title]
+    assert cleared
+    assert all("ok" in style for style, _ in cleared)
+    assert any("slow" in style for style, _ in shown), "nothing clears the links between the GPUs"
+    way_back = replace_path(found[1], "memory0>gpu0")
+    back = [found[0], way_back]
+    assert said_of_links(host, back) == "", "the other direction clears nothing"
+    assert said_of_links(host, found) == ""
+    assert said_of_links(host, found[:2]).startswith("No link is slow")
+
+
+def test_a_link_leads_to_the_path_that_it_is_coloured_for() -> None:
     host = load("testdata/hosts/2xh200-probed-vm/machine.jsonl")
     fine = sample.diagnosis().paths[0]
     slow = next(path for path in sample.diagnosis().paths if path.verdict.state == "slow")
-    found = rows({"path": "memory0>gpu0", "verdict": fine.verdict}, {"path": "gpu0>memory0", "verdict": slow.verdict})
+    found = rows(
+        {"path": "memory0>gpu0", "verdict": fine.verdict, "quantity": "messages_per_s"},
+        {"path": "gpu0>memory0", "verdict": slow.verdict},
+    )
     picture = drawn(host, found)
     slowed = [link for link in picture.iter(f"{SVG}a") if any("slow" in shape.get("class", "") for shape in link)]
     assert {link.get("href") for link in slowed} == {"#path-2"}

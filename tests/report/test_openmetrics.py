@@ -9,12 +9,13 @@ from prometheus_client.samples import Sample
 
 from railwright.diagnosis.judged import Diagnosis
 from railwright.report.openmetrics import render_openmetrics
+from railwright.report.view import view_of
 
 from . import sample
 
 
 def parsed(diagnosis: Diagnosis) -> dict[str, list[Sample]]:
-    families = text_string_to_metric_families(render_openmetrics(sample.run(), diagnosis))  # type: ignore[no-untyped-call]
+    families = text_string_to_metric_families(render_openmetrics(view_of(sample.run(), diagnosis, None)))  # type: ignore[no-untyped-call]
     return {family.name: family.samples for family in families}
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator
 
-from railwright.limits.collectives import Algorithm, CollectiveLimit, Rate, Share
+from railwright.limits.collectives import CollectiveLimit
+from railwright.limits.rates import Algorithm, Rate, Share
 from railwright.report.wording import visible
+from railwright.terminal import text_width
 from railwright.units import count, format_bandwidth, format_duration, format_size
 
-WIDTH = 110
-"""Characters of a line of text; a terminal of fewer breaks it once more."""
 LABEL = 10
 
 
@@ -19,7 +19,7 @@ def labelled(label: str, *texts: str, indent: int = 0) -> Iterator[str]:
     for text in texts:
         first = " " * indent + f"{label:{LABEL}}"
         yield from textwrap.wrap(
-            visible(text), WIDTH, initial_indent=first, subsequent_indent=" " * (indent + LABEL),
+            visible(text), text_width(), initial_indent=first, subsequent_indent=" " * (indent + LABEL),
             break_on_hyphens=False, break_long_words=False,
         ) or [first.rstrip()]  # fmt: skip
         label = ""
@@ -44,6 +44,9 @@ def _lines(found: CollectiveLimit) -> Iterator[str]:
     yield ""
     yield f"{'':10}{'limit':>12}   expected"
     yield f"{'busbw':10}{_rate(found.busbw_bytes_per_s)}"
+    for way in found.busbw_bytes_per_s.ways:
+        band = f"{format_bandwidth(way.low)} to {format_bandwidth(way.high)}"
+        yield f"{'':10}{f'as {way.algorithm}':>12}   {band}"
     yield f"{'algbw':10}{_rate(found.algbw_bytes_per_s)}"
     if found.time_s is not None:
         yield f"{'time':10}{format_duration(found.time_s.limit):>12}   {rate_words(found.time_s, format_duration)}"

@@ -8,41 +8,41 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from railwright.diagnosis.gpu_health import WATCHED, watched_words
-from railwright.diagnosis.judged import Diagnosis
 from railwright.errors import RailwrightError
 from railwright.groups import grouped
 from railwright.report import wording
 from railwright.report.figures import figures
-from railwright.report.machine_svg import render_machine
+from railwright.report.machine_svg import render_machine, said_of_links
 from railwright.report.offline_page import as_it_is, render_page
 from railwright.report.topology_svg import render_topology_svg
-from railwright.report.view import view_of
-from railwright.results.records import End, Result, Run
+from railwright.report.view import View
+from railwright.results.records import Result
 from railwright.topology.devices import Scalar, Topology
 from railwright.units import count, format_size
 
 _SHOWN_VALUES = 4
 
 
-def render_html(run: Run, diagnosis: Diagnosis, results: tuple[Result, ...], end: End | None) -> str:
-    """The whole page. `results` are the raw records, for what was held while measuring."""
-    measured = (result for result in results if result.outcome == "measured")
-    view = view_of(diagnosis, end)
+def render_html(view: View) -> str:
+    """The whole page."""
+    run = view.run
+    measured = (result for result in view.results if result.outcome == "measured")
     fields = {
         "machine_svg": as_it_is(_checked_svg(render_machine(run.topology, view.every), run.topology)),
+        "said_of_links": said_of_links(run.topology, view.every),
         "topology_svg": as_it_is(_drawing(run.topology)),
         "run": run,
         "context": run.context,
         "gpus": wording.gpu_words(run.topology),
-        "watched": wording.visible(watched_words(results)),
+        "watched": view.watched,
         "state_meanings": [(state, look.meaning) for state, look in wording.STATES.items()],
-        "end": end,
+        "end": view.end,
         "view": view,
         "methods": grouped(measured, lambda one: (one.benchmark, one.method, one.ranks, one.hosts)),
         "settings_of": _settings,
         "check_of": _checked,
     }
-    return render_page("report.html.j2", figures(diagnosis.points), fields)
+    return render_page("report.html.j2", figures(view.points), fields)
 
 
 def _drawing(topology: Topology) -> str:

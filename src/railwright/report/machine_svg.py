@@ -2,7 +2,8 @@
 
 A CPU is a box as tall as all that hangs on it, so that every link is a straight line on a row of its own and no label
 meets another, with two devices or with forty. NVSwitches stand as one bar on the other side of their GPUs.
-A link is as thick as the highest rate that was measured over it; its title names the paths, and it leads to the worst.
+A link is as thick as the highest rate that was measured over it; its title names the paths, and it leads to the one
+that it is coloured for (`said_of_link`).
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from railwright.diagnosis.judged import State
-from railwright.diagnosis.verdict import WORST_FIRST
 from railwright.errors import RailwrightError
 from railwright.limits.limit import Limit
 from railwright.limits.path import link_limit
 from railwright.report import wording
+from railwright.report.said_of_link import Said, said_of
 from railwright.report.view import Row
 from railwright.topology.devices import GPU_LINKS, Device, DeviceKind, Link, Topology
 from railwright.topology.paths import Graph
@@ -57,6 +58,18 @@ def render_machine(topology: Topology, rows: Sequence[Row]) -> str:
     return drawing.document() if drawing.leaves else ""
 
 
+def said_of_links(topology: Topology, rows: Sequence[Row]) -> str:
+    """That no link is slow although paths are, in words; empty where one is, or no slow path is drawn."""
+    try:
+        drawing = _Drawing(topology, rows)
+    except RailwrightError:
+        return ""
+    said = drawing.said_of_each()
+    if not any(one.cleared for one in said) or any(one.state == "slow" for one in said):
+        return ""
+    return "No link is slow: over each of them another path got what the slow ones need."
+
+
 class _Drawing:
     """Places everything, then draws it."""
 
@@ -67,6 +80,8 @@ class _Drawing:
         self.leaves = self._sorted_leaves()
         self._over: dict[str, list[Row]] = {}
         """The paths over each link, and those that stay in a device, by its id."""
+        self._ways: dict[int, dict[str, bool]] = {}
+        """Of each path, whether it crosses its links from their first end to the other."""
         for row in rows:
             for place in self._places(row):
                 self._over.setdefault(place, []).append(row)
@@ -112,7 +127,18 @@ class _Drawing:
         if not {source, target} <= self._graph.devices.keys():
             return ()
         path = self._graph.find(source, target) if source != target else None
+        if path is not None:
+            at = {device: place for place, device in enumerate(path.devices)}
+            self._ways[row.number] = {link.id: at.get(link.a, 0) < at.get(link.b, 0) for link in path.links}
         return tuple(link.id for link in path.links) if path is not None else (source,) if source == target else ()
+
+    def _same_way(self, one: Row, other: Row) -> bool:
+        ways, others = (self._ways.get(row.number, {}) for row in (one, other))
+        return all(ways[link] == others[link] for link in ways.keys() & others.keys())
+
+    def said_of_each(self) -> tuple[Said, ...]:
+        """What is said of each link, and of each device that paths stay in."""
+        return tuple(said_of(rows, self._same_way) for rows in self._over.values())
 
     def document(self) -> str:
         """The whole element."""
@@ -222,7 +248,7 @@ class _Drawing:
         if rate and not limit:
             words = format_bandwidth(rate)
         self._stroke(f"M{left:g} {y:g}H{right:g}", links, _ends(links))
-        state = _worst(self._rows(links))
+        state = said_of(self._rows(links), self._same_way).state
         if state in _MARKED:  # so that colour does not stand alone
             mark = f'<text x="{(left + right) / 2:g}" y="{y + 4.5:g}" class="mark {state}" aria-hidden="true">'
             self._front.append(f"{mark}{wording.STATES[state].sign}</text>")
@@ -230,16 +256,16 @@ class _Drawing:
             self._front.append(f'<text x="{(left + right) / 2:g}" y="{y - 6:g}" class="rate">{escape(words)}</text>')
 
     def _stroke(self, steps: str, links: Sequence[Link], name: str) -> None:
-        rows, limit = self._rows(links), _limit(links)
+        said, limit = said_of(self._rows(links), self._same_way), _limit(links)
         width = _thickness(self._rate(links))
-        state = _worst(rows)
         lines = [f"{name}: limit {format_bandwidth(limit)}" if limit else f"{name}: no limit is known"]
         self._parts.append(_linked(
-            f'<path d="{steps}" class="wire {state or "none"}" stroke-width="{width:.1f}"/>'
-            f'<path d="{steps}" class="grip"/>', rows, lines))  # fmt: skip
+            f'<path d="{steps}" class="wire {said.state or "none"}" stroke-width="{width:.1f}"/>'
+            f'<path d="{steps}" class="grip"/>', said, lines))  # fmt: skip
 
     def _box(self, x: float, y: float, width: float, height: float, name: str, rows: list[Row], style: str) -> None:
-        state = _worst(rows)
+        said = said_of(rows, self._same_way)
+        state = said.state
         sign = f"{wording.STATES[state].sign} " if state else ""
         shown = wording.visible(name)
         room = 13 if style == "leaf" else 7
@@ -247,7 +273,7 @@ class _Drawing:
         self._front.append(_linked(
             _rect(x, y, width, height, f"{style} {state or 'none'}")
             + f'<text x="{x + width / 2:g}" y="{y + height / 2 + 4:g}" class="name">{escape(sign + shown)}</text>',
-            rows, [self._about(name)]))  # fmt: skip
+            said, [self._about(name)]))  # fmt: skip
 
     def _about(self, name: str) -> str:
         device = self._topology.device(name)
@@ -280,11 +306,6 @@ def _limit(links: Iterable[Link]) -> float:
     return min((one.value for one in found if isinstance(one, Limit)), default=0.0)
 
 
-def _worst(rows: Sequence[Row]) -> State | None:
-    states = [row.state for row in rows if row.state != "waived"]
-    return min(states, key=WORST_FIRST.index, default=None)
-
-
 def _thickness(rate: float) -> float:
     """Of a line, by the order of magnitude of its rate: 1.5 without one, 5 for 55 GB/s, 7 for 400 GB/s."""
     return 1.5 + 2.0 * math.log10(1 + max(rate, 0.0) / 1e9) if math.isfinite(rate) else 1.5
@@ -298,10 +319,9 @@ def _ends(links: Sequence[Link]) -> str:
     return f"{links[0].a} to {links[-1].b}" if links else ""
 
 
-def _linked(shape: str, rows: Sequence[Row], head: list[str]) -> str:
-    """A shape with its title, leading to the worst of its paths."""
-    lines = list(head)
-    ordered = sorted(rows, key=lambda row: WORST_FIRST.index(row.state))
+def _linked(shape: str, said: Said, head: list[str]) -> str:
+    """A shape with its title, leading to the first of the paths that it is shown for."""
+    lines, ordered = [*head, *([said.words] if said.words else [])], said.rows
     lines += [_title(row) for row in ordered[:_TITLED]]
     if len(ordered) > _TITLED:
         lines.append(f"and {len(ordered) - _TITLED} more")

@@ -13,12 +13,11 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
-from railwright.diagnosis.judged import Diagnosis, Judged
+from railwright.diagnosis.judged import Judged
 from railwright.diagnosis.verdict import WORST_FIRST
 from railwright.limits.limit import Limit, Quantity
 from railwright.report import wording
-from railwright.report.view import all_findings
-from railwright.results.records import Run
+from railwright.report.view import View
 
 _NAMES_AND_UNITS: dict[Quantity, tuple[str, str]] = {
     "bandwidth_bytes_per_s": ("railwright_bandwidth", "bytes_per_second"),
@@ -34,12 +33,12 @@ _OWN_LABELS = frozenset({"host", "benchmark", "quantity", "path", "ranks", "host
 _RESERVED_LABELS = frozenset({"le", "quantile", "railwright_verdict"})  # OpenMetrics gives these a meaning
 
 
-def render_openmetrics(run: Run, diagnosis: Diagnosis) -> str:
+def render_openmetrics(view: View) -> str:
     """The whole exposition, with its `# EOF`. Points without a value have only their verdict."""
 
     class Families:
         def collect(self) -> Iterable[Metric]:
-            return _families(run, diagnosis)
+            return _families(view)
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Families())
@@ -77,17 +76,17 @@ def _label_name(key: str, taken: Labels) -> str:
     return name
 
 
-def _families(run: Run, diagnosis: Diagnosis) -> Iterator[Metric]:
+def _families(view: View) -> Iterator[Metric]:
     """All families that have a value. Verdicts are written even if nothing was measured."""
-    context = run.context
+    run, context = view.run, view.run.context
     host = {"host": wording.visible(context.host)}
     facts = {"version": run.railwright, "started_at": run.started_at, "kernel": context.kernel, "cpu": context.cpu}
     about = {**host, **{key: wording.visible(text) for key, text in facts.items()}}
-    labelled = list(zip(diagnosis.points, point_labels(context.host, diagnosis.points), strict=True))
+    labelled = list(zip(view.points, point_labels(context.host, view.points), strict=True))
     lost = context.noise.lost_fraction if context.noise is not None else None
     yield _family("info", "railwright_run", "The run that these values are from.", [(about, 1)])
     yield _family("gauge", "railwright_exit_status", "0 ok, 1 slow, 2 error, 3 could not be judged.",
-                  [(host, diagnosis.exit_status)])  # fmt: skip
+                  [(host, view.status)])  # fmt: skip
     gauges = [
         _family("gauge", "railwright_noise_lost", "Share of the time the machine took away from fixed work.",
                 [(host, lost)], "ratio"),
@@ -112,7 +111,7 @@ def _families(run: Run, diagnosis: Diagnosis) -> Iterator[Metric]:
             "certainty": finding.certainty,
             "where": wording.visible(", ".join(finding.where)),
         }
-        for number, finding in enumerate(all_findings(diagnosis))
+        for number, finding in enumerate(view.all_findings)
     ]
     if findings:
         says = "A fault that was found, or could not be looked for."

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath
+from railwright.diagnosis.judged import Judged, JudgedPath
 from railwright.faults.fault import Finding, Place
+from railwright.report.view import View
 from railwright.results.compare import Comparison, RunLabel
 from railwright.results.records import End, Run
 
@@ -70,11 +71,13 @@ def _words(place: object) -> str:
 _encoder = msgspec.json.Encoder(enc_hook=_words)
 
 
-def json_lines(run: Run, diagnosis: Diagnosis, end: End | None) -> Iterator[str]:
+def json_lines(view: View) -> Iterator[str]:
     """The records of a judged run as JSON, without line ends."""
-    findings = (FindingRecord(finding=finding) for finding in diagnosis.findings)
-    last = ExitRecord(exit_status=diagnosis.exit_status, required=diagnosis.required, unmet=diagnosis.unmet)
-    records = (run, *diagnosis.points, *diagnosis.paths, *findings, *([end] if end is not None else []), last)
+    paths = (row.judged for row in view.all_rows)
+    findings = (FindingRecord(finding=finding) for finding in view.stated)
+    end = () if view.end is None else (view.end,)
+    last = ExitRecord(exit_status=view.status, required=view.required, unmet=view.unmet)
+    records = (view.run, *view.points, *paths, *findings, *end, last)
     return map(json_line, records)
 
 

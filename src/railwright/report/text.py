@@ -12,17 +12,14 @@ from rich.console import Console
 from rich.table import Column
 from rich.text import Text
 
-from railwright.diagnosis.gpu_health import watched_words
-from railwright.diagnosis.judged import Diagnosis
 from railwright.faults.fault import Finding
 from railwright.groups import grouped
-from railwright.report import wording
+from railwright.report import growth_text, host_ranking, wording
 from railwright.report.iteration_text import render_iterations
-from railwright.report.nccl_choice import cost_tables, lines
 from railwright.report.page import Page
-from railwright.report.view import Absent, Group, Row, View, view_of
+from railwright.report.view import Absent, Group, Row, View
 from railwright.results.bounds import Declarations
-from railwright.results.records import End, Result, Run
+from railwright.results.records import Run
 from railwright.units import count
 
 _WIDE_COLUMNS = 120
@@ -34,31 +31,25 @@ _SHOWN = 3
 
 
 def render(
-    run: Run,
-    diagnosis: Diagnosis,
-    end: End | None,
-    console: Console,
-    results: Sequence[Result] = (),
-    declarations: Declarations | None = None,
-    *,
-    verbose: bool = False,
-) -> None:
+    view: View, console: Console, declarations: Declarations | None = None, *, verbose: bool = False
+) -> None:  # fmt: skip
     """Print the report, fitted to the console's width; without colour where the console has none.
 
-    `results` are needed for what is told from samples: how GPUs were watched, and with what their benchmarks declare
-    the bars of training steps. `verbose`: what sets each limit, and every name.
+    `declarations`: for the bars of training steps. `verbose`: what sets each limit, and every name.
     """
     printer = _Printer(console, verbose=verbose)
-    view = view_of(diagnosis, end)
     printer.answer(view)
-    printer.header(run, results)
+    printer.header(view)
     printer.slow(view)
     printer.unjudged(view.unjudged)
     printer.findings("Settings", view.findings)
     printer.table("Paths", view.rows)
     printer.table("References, which others are held against", view.references)
-    printer.lines_under("Best by size", lines(cost_tables(diagnosis.points)))
-    printer.lines_under("Training steps", render_iterations(results, declarations or {}, console.width).splitlines())
+    printer.lines_under("Hosts by themselves, the fastest first", host_ranking.lines(view.results))
+    printer.lines_under("Groups, what both halves reach together", growth_text.lines(view.results))
+    printer.lines_under("Best by size", view.best_by_size)
+    steps = render_iterations(view.results, declarations or {}, console.width)
+    printer.lines_under("Training steps", steps.splitlines())
     printer.absent(view.absent)
     printer.counters(view)
     printer.closing(view)
@@ -98,8 +89,9 @@ class _Printer(Page):
         if view.cut_off:
             self.line(view.cut_off, wording.STATES["slow"].style)
 
-    def header(self, run: Run, results: Sequence[Result]) -> None:
+    def header(self, view: View) -> None:
         """Where, with what and how quietly it was measured."""
+        run = view.run
         context = run.context
         self.console.print()
         more = (
@@ -114,7 +106,7 @@ class _Printer(Page):
                 ("CPU", context.cpu or "not known"),
                 ("GPUs", wording.gpu_words(run.topology)),
                 ("noise", wording.noise_words(context)),
-                ("watched", watched_words(results)),
+                ("watched", view.watched),
                 *(more if self.verbose else ()),
                 ("run", f"railwright {run.railwright}, {run.started_at}"),
             )

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from railwright.diagnosis.gpu_health import watched_words
 from railwright.diagnosis.gpu_limits import decides_nothing
 from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath, State
 from railwright.faults.fault import Finding
 from railwright.groups import grouped
 from railwright.limits.limit import Expected, Limit
 from railwright.report import wording
-from railwright.results.records import End
+from railwright.report.nccl_choice import cost_tables, lines
+from railwright.results.records import End, Result, Run
 from railwright.topology.devices import Scalar
 from railwright.units import count
 
@@ -90,6 +92,20 @@ class Absent(NamedTuple):
 class View(NamedTuple):
     """A judged run in the order in which it is told."""
 
+    run: Run
+    end: End | None
+    """How it ended; None where it was cut off."""
+    results: tuple[Result, ...]
+    """The raw records, of what was held while measuring."""
+    watched: str
+    """What the GPUs did meanwhile."""
+    points: tuple[Judged, ...]
+    """Every point in the run's order: of figures, metrics and records."""
+    stated: tuple[Finding, ...]
+    """What was found of the machine, whether or not a path shows it."""
+    status: int
+    required: tuple[str, ...]
+    unmet: tuple[tuple[str, str], ...]
     state: State
     """The worst verdict, which the answer is about."""
     answer: str
@@ -104,9 +120,13 @@ class View(NamedTuple):
     causes: tuple[Finding, ...]
     """What explains the slow paths, each once."""
     unjudged: tuple[Group, ...]
+    all_rows: tuple[Row, ...]
+    """Every path in the run's order, whatever became of it."""
     rows: tuple[Row, ...]
     """Every path but references and those that were not measured."""
     references: tuple[Row, ...]
+    best_by_size: tuple[str, ...]
+    """What a forced choice would win at each size, as lines; empty where nothing was forced."""
     absent: tuple[Absent, ...]
     findings: tuple[Finding, ...]
     """Of the machine's settings, which no slow path shows."""
@@ -116,11 +136,16 @@ class View(NamedTuple):
     @property
     def every(self) -> tuple[Row, ...]:
         """All paths that were measured, in the run's order."""
-        return tuple(sorted((*self.rows, *self.references), key=lambda row: row.number))
+        return tuple(row for row in self.all_rows if row.state != "waived")
+
+    @property
+    def all_findings(self) -> tuple[Finding, ...]:
+        """The causes of the paths, then the findings of the machine, each once."""
+        return _once((*(cause for row in self.all_rows for cause in row.judged.causes), *self.stated))
 
 
-def view_of(diagnosis: Diagnosis, end: End | None) -> View:
-    """The view of a judged run."""
+def view_of(run: Run, diagnosis: Diagnosis, end: End | None, results: Sequence[Result] = ()) -> View:
+    """The view of a judged run; `results` are needed for what is told from samples and settings."""
     shared = _shared(diagnosis.paths)
     rows = [_row(number, path, shared) for number, path in enumerate(diagnosis.paths, start=1)]
     counts = wording.state_counts(path.verdict.state for path in diagnosis.paths)
@@ -130,6 +155,15 @@ def view_of(diagnosis: Diagnosis, end: End | None) -> View:
     references = tuple(row for row in measured if row.state == "reference")
     known = {row.number for row in references}
     return View(
+        run=run,
+        end=end,
+        results=tuple(results),
+        watched=wording.visible(watched_words(results)),
+        points=diagnosis.points,
+        stated=diagnosis.findings,
+        status=diagnosis.exit_status,
+        required=diagnosis.required,
+        unmet=diagnosis.unmet,
         state=_worst(dict(counts), diagnosis),
         answer=_answer(dict(counts), slow, diagnosis),
         relative=_relative(references),
@@ -140,17 +174,14 @@ def view_of(diagnosis: Diagnosis, end: End | None) -> View:
         slow_groups=_slow_groups(slow),
         causes=causes,
         unjudged=_unjudged(measured),
+        all_rows=tuple(rows),
         rows=tuple(row for row in measured if row.number not in known),
         references=references,
+        best_by_size=tuple(lines(cost_tables(diagnosis.points))),
         absent=_absent(diagnosis),
         findings=tuple(finding for finding in diagnosis.findings if finding not in causes),
         moved=wording.moved_words(end.counters_moved) if end is not None else (),
     )
-
-
-def all_findings(diagnosis: Diagnosis) -> tuple[Finding, ...]:
-    """The causes of the paths, then the findings of the machine, each once."""
-    return _once((*(cause for path in diagnosis.paths for cause in path.causes), *diagnosis.findings))
 
 
 def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:

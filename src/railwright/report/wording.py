@@ -40,7 +40,10 @@ class Look(NamedTuple):
 # Blue and yellow stay apart for the common kinds of colour blindness; green and red are not used together.
 STATES: dict[State, Look] = {
     "ok": Look(
-        "cyan", "\u2713", "within the expected band, and at most 2 % above the limit (10 % above one that was measured)"
+        "cyan",
+        "\u2713",
+        "within the expected band, and at most 2 % above the limit (of one that was measured 10 %, or what its launches"
+        " differ by)",
     ),
     "slow": Look("bold yellow", "\u25bc", "worse than the expected band"),
     "suspicious": Look("bold magenta", "\u25b2", "better than the limit: the measurement or the limit is wrong"),

@@ -63,6 +63,13 @@
   unfold();
   window.addEventListener("hashchange", unfold);
 
+  // What a pointer learns from a title is written below the drawing for those who come by keyboard or finger.
+  const pointed = document.querySelector(".pointed");
+  for (const link of pointed ? document.querySelectorAll(".machine a") : []) {
+    link.addEventListener("focus", () => { pointed.textContent = link.querySelector("title").textContent; });
+    link.addEventListener("blur", () => { pointed.textContent = ""; });
+  }
+
   if (plots.length) {
     draw();
     dark.addEventListener("change", draw);
