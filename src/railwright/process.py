@@ -1,7 +1,8 @@
 """The one place that starts a child process.
 
 A child gets its own process group, dies with its parent (PR_SET_PDEATHSIG), has a time-out, no shell, and no
-standard input. Only `topology.sources`, `net`, `launch` and `lab` may use this module.
+standard input. Only `topology.sources`, `net`, `launch`, `lab` and `watch` may use this module.
+What `watch` starts is its user's own program: `Attached` leaves it our terminal, and sets no time-out.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO
 
 from railwright.errors import UsageError
@@ -23,6 +26,7 @@ _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 KEPT_OUTPUT_LINES = 200
 _LINE_LIMIT = 4096
+_ASKED_TO_END_S = 5.0
 _KILLED_S = 10.0
 """How long a killed child may take to end: one that waits for a device or a tracer may take for ever."""
 
@@ -70,12 +74,15 @@ class Child:
     complaints: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_OUTPUT_LINES))
     given: bytes = b""
     """Its standard input: at most a pipe's 64 KiB, which the kernel keeps until it is read."""
+    folder: Path | None = None
+    """Where it is started; None: where we are."""
 
     def __enter__(self) -> Child:
         try:
             self._popen = subprocess.Popen(
                 list(self.argv),
                 env=dict(self.environment) if self.environment is not None else None,
+                cwd=self.folder,
                 stdin=subprocess.PIPE if self.given else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE if self.answer_alone else subprocess.STDOUT,
@@ -158,16 +165,47 @@ class Child:
         stream.close()
 
 
+class Attached:
+    """A program of the user's, at our terminal and in our process group: Ctrl-C is for it as well."""
+
+    def __init__(self, argv: Sequence[str], *, output_to_error: bool) -> None:
+        """Start it, with its standard output on our standard error where that is wanted. Raises UsageError."""
+        try:
+            self._popen = subprocess.Popen(
+                list(argv), stdout=sys.stderr if output_to_error else None, preexec_fn=die_with_parent
+            )
+        except OSError as error:
+            raise UsageError(f"cannot start {argv[0]}: {error.strerror}") from error
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._popen.pid
+
+    def wait(self, timeout_s: float) -> int:
+        """Its return code. Raises subprocess.TimeoutExpired while it runs."""
+        return self._popen.wait(timeout_s)
+
+    def end(self) -> int:
+        """Its return code; it is asked to end if it still runs, and killed if it does not."""
+        for how in (self._popen.terminate, self._popen.kill):
+            if self._popen.poll() is None:
+                how()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._popen.wait(_ASKED_TO_END_S)
+        return -signal.SIGKILL if self._popen.returncode is None else self._popen.returncode
+
+
 def run(argv: Sequence[str], *, timeout_s: float, environment: Mapping[str, str] | None = None) -> Finished:
     """Run a child to its end. Raises UsageError if it cannot be started."""
     with Child(argv, environment) as child:
         return child.wait(timeout_s)
 
 
-def ask(argv: Sequence[str], *, timeout_s: float) -> Finished:
+def ask(argv: Sequence[str], *, timeout_s: float, given: bytes = b"") -> Finished:
     """Run a child to its end; its output is its answer alone, or also what it complained of if it failed.
 
-    Raises UsageError if it cannot be started.
+    `given` is what it reads. Raises UsageError if it cannot be started.
     """
-    with Child(argv, answer_alone=True) as child:
+    with Child(argv, answer_alone=True, given=given) as child:
         return child.wait(timeout_s)

@@ -20,7 +20,7 @@ def lines(driver_of_module):
 
 def other_version(line: bytes) -> bytes:
     run = json.loads(line)
-    assert run["schema_version"] == 3, "the version must be written, or a reader cannot tell"
+    assert run["schema_version"] == 4, "the version must be written, or a reader cannot tell"
     return json.dumps(run | {"schema_version": 99, "something_new": []}).encode() + b"\n"
 
 

@@ -7,10 +7,10 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
+from tests.stand_ins import build
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: network namespaces need root")]
 
-WITHIN_S = 180.0
 QUICK = ("-o", "sizes=9K", "--force")
 
 
@@ -45,7 +45,7 @@ def hosts(pair: tuple[str, str]) -> str:
 
 
 def test_what_ranks_send_crosses_the_interface_that_both_have(railwright, pair):
-    done = railwright("run", "mpi_all_reduce", "--hosts", hosts(pair), *QUICK, within_s=WITHIN_S)
+    done = railwright("run", "mpi_all_reduce", "--hosts", hosts(pair), *QUICK)
     assert done.status == 3, done.err  # nobody knows a limit between hosts
     result = railwright.results("mpi_all_reduce")[0]
     assert (result.outcome, result.hosts, result.ranks) == ("measured", 2, 2), result.reason
@@ -58,7 +58,7 @@ def test_what_ranks_send_crosses_the_interface_that_both_have(railwright, pair):
 
 def test_nixl_finds_its_way_between_namespaces_of_one_machine(railwright, pair):
     words = ("run", "kv_transfer", "--hosts", hosts(pair), "-o", "sizes=4K", "-o", "operations=WRITE", "--force")
-    done = railwright(*words, within_s=WITHIN_S)
+    done = railwright(*words)
     assert done.status == 3, done.err
     block = next(one for one in railwright.results("kv_transfer") if "size_bytes" in one.parameters)
     assert block.outcome == "measured", block.reason
@@ -115,3 +115,39 @@ def test_words_that_name_no_two_namespaces_are_refused(answer, pair, words, mess
     done = answer("run", "mpi_all_reduce", *(word.format(*pair) for word in words))
     assert done.status == 2
     assert message in done.message()
+
+
+def test_each_host_is_screened_by_itself_and_a_broken_one_costs_itself_alone(railwright, pair, tmp_path):
+    library = tmp_path / "libscalapack.so"
+    build("scalapack.c", library)
+    broken = f"rwt-ns-{os.getpid()}-none"
+    ip("netns", "add", broken)
+    try:
+        asked = ("-o", "n=96", "-o", "nb=10", "-o", "threads=1", "-o", f"library={library}", "--force")
+        done = railwright("run", "hpl", "--screen", "--hosts", f"{hosts(pair)},netns:{broken}", *asked)
+    finally:
+        ip("netns", "delete", broken)
+    assert done.status == 3, done.err
+    found = {(one.parameters["host"], one.parameters.get("part")): one for one in railwright.results("hpl")}
+    assert {name for name, _ in found} == {*pair, broken}
+    for name in pair:
+        assert [found[name, part].outcome for part in (None, "dgemm")] == ["measured", "measured"]
+        assert found[name, None].hosts == found[name, None].ranks == 1
+    assert found[broken, None].outcome == "failed"
+    assert broken in found[broken, None].reason
+    order = [line.split()[1] for line in done.out.partition("the fastest first")[2].splitlines() if " rwt-ns" in line]
+    assert order[4] == broken
+    railwright.expect_nothing_left()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("hpl", "--screen"), "--screen compares hosts, and none were given"),
+        (("mpi_latency", "--screen", "--hosts", "a,b"), "mpi_latency cannot be run on each of several hosts by itself"),
+    ],
+)
+def test_what_cannot_be_screened_is_refused(answer, words, said):
+    done = answer("run", *words)
+    assert done.status == 2
+    assert said in done.message()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import signal
 import sys
 
@@ -12,12 +13,13 @@ import click
 from railwright import __version__
 from railwright.cli.command import Group
 from railwright.errors import EXIT_USAGE, RailwrightError
-from railwright.terminal import drop_output, visible
+from railwright.terminal import ascii_stream, drop_output, visible, wants_ascii
 
 # verb -> one line of help; its options are in the file of its name, its work in the one of `railwright.verbs`
 VERBS = {
     "prove": "Measure this machine and hold every path against its limit.",
     "topo": "Show, capture, load and export what is there.",
+    "shapes": "The machines that are known by name.",
     "limits": "What each path and collective can reach, and why; measures nothing.",
     "whatif": "Designs side by side: limits, bill of network parts, cost.",
     "audit": "The settings that keep paths from their limit, with evidence and remedy.",
@@ -26,10 +28,24 @@ VERBS = {
     "judge": "Judge a results file again and write its reports.",
     "compare": "Hold two runs side by side, noise taken into account.",
     "locate": "Find the slow host, link or route of a fabric in few rounds: in a lab, in a simulation.",
+    "watch": "A running job from outside: iterations, communication share, best possible gain.",
     "lab": "An emulated fabric on this machine: hosts, leaves, spines, BGP, rates, faults.",
     "net": "A pod's GPU network: address, route, BGP, flows, offload, isolation, by real packets.",
+    "storage": "cuFile's configuration for this machine: which NICs GPUDirect Storage may use.",
     "setup": "Install optional parts (NIXL).",
 }
+
+_OF_A_MACHINE = "the machine is --host SHAPE|FILE, how many of them --count: --host hgx-h100 --count 2"
+_INSTEAD = {
+    **dict.fromkeys(("--machine", "--system", "--server", "--instance", "--topology", "--model"), _OF_A_MACHINE),
+    **dict.fromkeys(("-N", "-n", "--hosts", "--num-nodes", "--nnodes", "--number"), _OF_A_MACHINE),
+    **dict.fromkeys(("--op", "--operation", "--coll", "--test"), "the collective is --collective all_reduce"),
+    **dict.fromkeys(
+        ("--gpus", "--nics", "--nic-rate"), "a change stands behind the machine: --host hgx-h100 gpus=4 nics=2"
+    ),
+    **dict.fromkeys(("--between", "--pair"), "two devices are --path gpu0:gpu1, of two hosts --path gpu0:gpu0@1"),
+}
+"""What is asked for by options that others have, and the words for it here."""
 
 
 class Verbs(Group):
@@ -46,6 +62,10 @@ class Verbs(Group):
         command: click.Command = importlib.import_module(f"railwright.cli.{cmd_name}").COMMAND
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """`help VERB` is `VERB --help`."""
+        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The list of verbs, without loading them."""
         with formatter.section("Commands"):
@@ -53,7 +73,7 @@ class Verbs(Group):
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="railwright")
+@click.version_option(__version__, "-V", "--version", prog_name="railwright")
 def cli() -> None:
     """Prove every data path of this machine against the limit that its own hardware sets.
 
@@ -64,6 +84,8 @@ def cli() -> None:
 def main() -> None:
     """Run the command line and end with its status."""
     _end_on_sigterm()
+    if wants_ascii(os.environ):
+        sys.stdout, sys.stderr = ascii_stream(sys.stdout), ascii_stream(sys.stderr)
     status = status_of(sys.argv[1:])
     drop_output()
     sys.exit(status)
@@ -78,6 +100,8 @@ def status_of(words: list[str]) -> int:
     except RailwrightError as error:
         _say(f"railwright: {error.message}", error.hint)
         return error.exit_status
+    except click.NoSuchOption as error:
+        _say(f"railwright: {error.format_message()}", _INSTEAD.get(error.option_name, "see railwright --help"))
     except click.ClickException as error:
         _say(f"railwright: {error.format_message()}", "see railwright --help")
     except (click.Abort, KeyboardInterrupt):

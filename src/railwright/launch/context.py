@@ -7,7 +7,6 @@ import os
 import platform
 import re
 import time
-from pathlib import Path
 
 from railwright.launch.other_work import cpu_ticks, idle_ticks
 from railwright.native.memory import fixed_work
@@ -51,7 +50,12 @@ def gather(topology: Topology) -> Context:
 
 def environment() -> dict[str, str]:
     """The environment variables that change what is measured."""
-    return {name: value for name, value in sorted(os.environ.items()) if name.startswith(_ENVIRONMENT_PREFIXES)}
+    return {name: value for name, value in sorted(os.environ.items()) if is_measured_by(name)}
+
+
+def is_measured_by(name: str) -> bool:
+    """Whether a variable is of a library that is measured, so that it is recorded."""
+    return name.startswith(_ENVIRONMENT_PREFIXES)
 
 
 def _operating_system() -> str:
@@ -79,7 +83,7 @@ def _clocks() -> dict[str, Scalar]:
     line = re.search(r"^cpu MHz\s*: ([0-9.]+)$", cpuinfo, re.MULTILINE) if isinstance(cpuinfo, str) else None
     if line:
         found["cpu_hz"] = float(line.group(1)) * 1e6
-    governor = root.read("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    governor = root.read("sys/devices/system/cpu/cpufreq/policy0/scaling_governor")
     if isinstance(governor, str):
         found["cpu_governor"] = governor.strip()
     return found
@@ -100,14 +104,3 @@ def noise() -> Noise:
     quantum = quantile(times, 0.5)
     lost = sum(one - quantum for one in times if one > quantum)
     return Noise(quantum_s=quantum, lost_fraction=lost / sum(times), worst_s=times[-1] - quantum, quanta=len(times))
-
-
-def available_memory_bytes() -> int | None:
-    """The memory that can still be allocated, as the kernel estimates it. None if it gives no estimate."""
-    try:
-        for line in Path("/proc/meminfo").read_text("ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,8 +11,9 @@ from railwright import __version__
 from railwright.benchmarks.benchmark import AnyBenchmark
 from railwright.benchmarks.options import Options
 from railwright.errors import UsageError
-from railwright.launch.context import available_memory_bytes, gather
+from railwright.launch.context import gather
 from railwright.launch.exclusive import measuring_alone, refuse_busy_host
+from railwright.launch.growth import Growth
 from railwright.launch.hosts import Hosts
 from railwright.launch.measure import DEFAULT_SILENCE_S, Measurement
 from railwright.launch.other_work import OtherWork
@@ -20,6 +21,7 @@ from railwright.launch.session import Planned
 from railwright.results.records import Disturbed, End, Record, Result, ResultFile, Run
 from railwright.results.store import StoreFull, Writer
 from railwright.topology.devices import Topology
+from railwright.topology.sources.available_memory import available_memory_bytes
 from railwright.topology.sources.counters import find_counters, moved, read_counters
 from railwright.topology.sources.root import live_root
 from railwright.units import format_duration, format_size
@@ -40,6 +42,10 @@ class Proof:
     command: tuple[str, ...]
     mpirun: str | None = None
     hosts: Hosts | None = None
+    each: tuple[Hosts, ...] = ()
+    """Each of the `hosts` by itself: see `Measurement`."""
+    growth: Growth | None = None
+    """Groups of the `hosts` that grow; then the plan is what is launched where every merge gains."""
     silence_s: float = DEFAULT_SILENCE_S
     force: bool = False
     on_step: Callable[[Planned, str], None] = field(default=lambda _planned, _text: None)
@@ -47,11 +53,31 @@ class Proof:
 
     def __post_init__(self) -> None:
         self._measurement = Measurement(
-            topology=self.topology, mpirun=self.mpirun, hosts=self.hosts, silence_s=self.silence_s
+            topology=self.topology,
+            mpirun=self.mpirun,
+            hosts=self.hosts,
+            each=self.each,
+            alone=bool(self.each or self.growth),
+            silence_s=self.silence_s,
         )
-        self.plan = self._measurement.plan(self.chosen, self.launches)
+        if self.growth is None:
+            self.plan = self._measurement.plan(self.chosen, self.launches)
+        else:
+            self.plan = [one for hosts in self.growth.all_well() for one in self._every_launch(hosts)]
         self.trouble: StoreFull | None = None
         """Why the results file is not whole, None when it is."""
+
+    def _every_launch(self, hosts: Hosts) -> Iterator[Planned]:
+        for number in range(self.launches):
+            yield from self._measurement.plan_on(hosts, self.chosen, number)
+
+    def _to_launch(self, results: list[Result]) -> Iterator[Planned]:
+        """The plan; where groups grow, what follows from the `results` that are there by then."""
+        if self.growth is None:
+            yield from self.plan
+            return
+        for hosts in self.growth.found(results):
+            yield from self._every_launch(hosts)
 
     @property
     def seconds(self) -> float:
@@ -87,7 +113,12 @@ class Proof:
             context = gather(self.topology)
             refuse_busy_host(context.busy_fraction, beside)
             run = Run(
-                railwright=__version__, started_at=_now(), command=self.command, context=context, topology=self.topology
+                railwright=__version__,
+                started_at=_now(),
+                command=self.command,
+                context=context,
+                topology=self.topology,
+                fabric=self.hosts.fabric if self.hosts is not None else None,
             )
             return self._measure(Writer(output, run), run)
 
@@ -99,7 +130,7 @@ class Proof:
         before = read_counters(root, paths)
         interrupted = ""
         try:
-            for one in self.plan:
+            for one in self._to_launch(results):
                 others = OtherWork()
                 for result in self._one(one):
                     results.append(result)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import platform
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from railwright.benchmarks.benchmark import AnyJob, name_in
+from railwright.benchmarks.host_name import host_name
 from railwright.benchmarks.registry import find
 from railwright.errors import CannotJudge, RailwrightError
 from railwright.launch.scratch import scratch_folder
@@ -103,7 +103,7 @@ def _work(given: bytes, sender: Sender, scratch: Path) -> int:
     benchmark = find(name_in(given))
     job = benchmark.read_job(given)
     rank = LaunchedRank(job, sender, scratch)
-    sender.send(Hello(rank.index, platform.node(), os.getpid()))
+    sender.send(Hello(rank.index, host_name(), os.getpid()))
     try:
         memory.pin(job.cpu_of(rank.index))
         for result in benchmark.run(rank):

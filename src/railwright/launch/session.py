@@ -18,8 +18,10 @@ import msgspec
 from railwright.benchmarks.benchmark import AnyBenchmark, AnyJob, Plan
 from railwright.errors import CannotJudge, RailwrightError
 from railwright.launch import rank as rank_program
+from railwright.launch.clock_lock import ClockLock
 from railwright.launch.doors import Door
 from railwright.launch.gpu_watch import GpuWatch
+from railwright.launch.hosts import Hosts
 from railwright.launch.scratch import scratch_folder
 from railwright.launch.stream import Bye, Emitted, Failure, Hello, Listener, Lost, Meet, Message, Step
 from railwright.process import Child, Finished, describe_status
@@ -87,6 +89,8 @@ class Planned:
     benchmark: AnyBenchmark
     job: AnyJob
     plan: Plan
+    hosts: Hosts | None = None
+    """Where its ranks are started; None: on this host alone."""
 
     @property
     def title(self) -> str:
@@ -136,6 +140,7 @@ class Session:
         finally:
             if not self._all_done():  # also when we are interrupted
                 self.launcher.clean_up(started)
+                self.planned.benchmark.clean_up(self.planned.job)
         if self._trouble:
             yield self.planned.without_measurement("failed", self._trouble)
 
@@ -154,7 +159,8 @@ class Session:
             )
             self._watch = GpuWatch(self.planned.job, self.base_environment)
             argv = self.launcher.command(self.planned.job.ranks, scratch, environment)
-            with self._watch, Child(argv, environment) as child:
+            locked = ClockLock(self.planned.job, self.base_environment)
+            with locked, self._watch, Child(argv, environment) as child:
                 yield from self._follow(listener, child)
                 yield from self._drain(listener, child)
                 self._settle(child)
@@ -234,6 +240,7 @@ class Session:
                 placed = msgspec.structs.replace(result, launch=job.round, hosts=max(1, len(job.hosts)))
                 if job.hosts:
                     settings = {**placed.settings, "hosts": ",".join(job.hosts), "reached_by": job.machine.reached_by}
+                    settings["started_by"] = self.launcher.name
                     placed = msgspec.structs.replace(placed, settings=settings)
                 return self._watch.joined(placed)
             case Meet():
@@ -267,7 +274,7 @@ class Session:
         if finished.returncode < 0 and not finished.timed_out and self.planned.job.ranks > 1:
             return self._ended_early(child)  # somebody killed the launcher itself, and its ranks died with it
         name = state.describe(number) if number is not None else "a rank that had not said its number"
-        return f"{name} ended without a word; {self.launcher.name}: {self._last_words(finished)}"
+        return f"{name} ended without a word; {self.launcher.name}: {last_words(finished)}"
 
     def _ended_early(self, child: Child) -> str:
         finished = child.wait(_LEAVING_S)
@@ -276,14 +283,7 @@ class Session:
         unfinished = [state.describe(n) for n, state in sorted(self._ranks.items()) if not state.said_bye]
         before = "; ".join(unfinished) or "any rank had started"
         why = self._look_at_hosts() if finished.returncode >= 0 else ""  # an mpirun that was killed has no other cause
-        return f"{self.launcher.name} ended ({self._last_words(finished)}) before {before}{why}"
-
-    def _last_words(self, finished: Finished) -> str:
-        """The launcher's status, and the line in which it names a signal, or else its last one."""
-        lines = [line.strip() for line in reversed(finished.output) if line.strip(" -*=\t")]
-        said = next((line for line in lines if _TELLS_A_SIGNAL.search(line)), lines[0] if lines else "")
-        status = describe_status(finished.returncode)
-        return status + (f", it says {said[:200]!r}" if said else "")
+        return f"{self.launcher.name} ended ({last_words(finished)}) before {before}{why}"
 
     def _all_done(self) -> bool:
         return len(self._ranks) == self.planned.job.ranks and all(state.said_bye for state in self._ranks.values())
@@ -292,3 +292,11 @@ class Session:
         """Wait for the launcher after all ranks said goodbye. Its status then tells nothing about the results."""
         if not self._trouble:
             child.wait(_LEAVING_S)
+
+
+def last_words(finished: Finished) -> str:
+    """A launcher's status, and the line in which it names a signal, or else its last one."""
+    lines = [line.strip() for line in reversed(finished.output) if line.strip(" -*=\t")]
+    said = next((line for line in lines if _TELLS_A_SIGNAL.search(line)), lines[0] if lines else "")
+    status = describe_status(finished.returncode)
+    return status + (f", it says {said[:200]!r}" if said else "")

@@ -102,7 +102,7 @@ class Sender:
         that is cut off it would wait for minutes. The two threads sleep in one system call each until then, and so
         take nothing from what is timed.
         """
-        daemon = os.getppid()
+        daemon = _launcher_daemon()
         released = self._released = threading.Semaphore(0)
 
         def until_silent() -> None:
@@ -125,6 +125,15 @@ class Sender:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         for wait in (until_silent, until_asked):
             threading.Thread(target=wait, daemon=True).start()
+
+
+def _launcher_daemon() -> int | None:
+    """The process that started us, if it may be ended with the launch: mpirun's daemon, but not Slurm's."""
+    daemon = os.getppid()
+    with contextlib.suppress(OSError):
+        if Path(f"/proc/{daemon}/comm").read_text("utf-8", "replace").startswith("slurmstepd"):
+            return None
+    return daemon
 
 
 class Lost(msgspec.Struct, frozen=True):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 from railwright.errors import UsageError
 from railwright.lab import state
 from railwright.lab.netns_reach import PREFIX, NetnsReach
 from railwright.lab.reach import LabReach
+from railwright.launch.growth import Growth
 from railwright.launch.hosts import Hosts, Reach, parse_hosts, parse_interfaces
+from railwright.launch.slurm import SlurmReach, allocation
+from railwright.launch.slurm_pending import PendingReach
 from railwright.launch.ssh import SshReach
 
 
@@ -16,11 +21,17 @@ def the_hosts(
     lab: str | None,
     ssh_config: str | None,
     interfaces: str | None,
+    slurm: str | None = None,
 ) -> Hosts | None:
-    """What was given; None for this host alone. Raises UsageError."""
+    """What was given; None for this host alone. Raises UsageError.
+
+    `slurm` is what starts the ranks in the Slurm job that we are in, where its nodes are wanted.
+    """
     others = {
         "--ranks-per-host": ranks_per_host, "--lab": lab, "--ssh-config": ssh_config, "--interfaces": interfaces
     }  # fmt: skip
+    if slurm is not None:
+        return _of_slurm(hosts, ranks_per_host, lab or ssh_config, interfaces, slurm)
     if hosts is None:
         given = next((name for name, value in others.items() if value is not None), None)
         if given is not None:
@@ -33,6 +44,51 @@ def the_hosts(
     names = parse_hosts(namespaces or hosts)
     reach = _reach_namespaces(names, chosen, lab, ssh_config) if namespaces else _reach(names, lab, ssh_config)
     return Hosts(names, ranks_per_host or 1, reach, chosen)
+
+
+def _of_slurm(
+    hosts: str | None, ranks_per_host: int | None, other_way: str | None, interfaces: str | None, started_by: str
+) -> Hosts:
+    """The nodes of the job that we are in, or those of them that are named."""
+    if other_way is not None:
+        raise UsageError("--slurm reaches hosts by Slurm", hint="leave out --lab and --ssh-config")
+    job = allocation(os.environ)
+    names = parse_hosts(hosts or ",".join(job.nodes))
+    return Hosts(names, ranks_per_host or 1, SlurmReach(job, names, started_by), parse_interfaces(interfaces or ""))
+
+
+def each_alone(hosts: Hosts | None, lab: str | None, ssh_config: str | None) -> tuple[Hosts, ...]:
+    """Each of the hosts by itself, reached without any of the others. Raises UsageError where no hosts were given."""
+    if hosts is None:
+        raise UsageError("--screen compares hosts, and none were given", hint="write --hosts host0,host1")
+    return tuple(_part(hosts, (name,), lab, ssh_config) for name in hosts.names)
+
+
+def growing(hosts: Hosts | None, lab: str | None, ssh_config: str | None) -> Growth:
+    """Groups of the hosts that grow. Near are those below one leaf in a lab, elsewhere those beside each other."""
+    if hosts is None:
+        raise UsageError(
+            "--grow merges hosts, and none were given", hint="write --hosts host0,host1, near ones together"
+        )
+    names, reach = hosts.names, hosts.reach
+
+    def place(name: str) -> tuple[int, ...]:
+        leaf = reach.lab.plan.node(name).group if isinstance(reach, LabReach) else 0
+        return leaf, names.index(name)
+
+    return Growth(names, lambda some: _part(hosts, some, lab, ssh_config), place)
+
+
+def _part(hosts: Hosts, names: tuple[str, ...], lab: str | None, ssh_config: str | None) -> Hosts:
+    """Some of the hosts, reached without any of the others."""
+    reach: Reach
+    if isinstance(hosts.reach, SlurmReach | PendingReach):
+        reach = hosts.reach.part(names)
+    elif isinstance(hosts.reach, NetnsReach):
+        reach = NetnsReach(names, hosts.interfaces)
+    else:
+        reach = _reach(names, lab, ssh_config)
+    return Hosts(names, hosts.ranks_per_host, reach, hosts.interfaces)
 
 
 def _namespaces(hosts: str) -> str:

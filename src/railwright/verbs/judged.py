@@ -18,6 +18,7 @@ from railwright.report.openmetrics import render_openmetrics
 from railwright.report.page import standard_output
 from railwright.report.records import json_lines
 from railwright.report.text import render
+from railwright.report.view import View, view_of
 from railwright.results.records import ResultFile
 from railwright.terminal import drop_output
 
@@ -28,34 +29,36 @@ def report(file: ResultFile, output: Path, *, as_json: bool, required: tuple[Req
 
     The files come first, and each is tried: what cannot be made, written or printed does not cost the rest.
     """
-    diagnosis = diagnose(file, DECLARATIONS, required)
+    view = the_view(file, diagnose(file, DECLARATIONS, required))
     troubles: list[Exception] = []
-    for name, make in _pages(file, diagnosis).items():
+    for name, make in _pages(view).items():
         try:
             _write(output / name, make())
         except Exception as trouble:  # also a mistake of our own in a page: the report on the terminal must come
             troubles.append(trouble)
-    show(file, diagnosis, as_json=as_json, verbose=verbose)
+    show(view, as_json=as_json, verbose=verbose)
     if troubles:
         raise troubles[0]
-    return diagnosis.exit_status
+    return view.status
 
 
-def _pages(file: ResultFile, diagnosis: Diagnosis) -> dict[str, Callable[[], str]]:
-    return {
-        "report.html": lambda: render_html(file.run, diagnosis, file.results, file.end),
-        "metrics.txt": lambda: render_openmetrics(file.run, diagnosis),
-    }
+def the_view(file: ResultFile, diagnosis: Diagnosis) -> View:
+    """What every report of a judged file lays out."""
+    return view_of(file.run, diagnosis, file.end, file.results)
 
 
-def show(file: ResultFile, diagnosis: Diagnosis, *, as_json: bool, verbose: bool = False) -> None:
+def _pages(view: View) -> dict[str, Callable[[], str]]:
+    return {"report.html": lambda: render_html(view), "metrics.txt": lambda: render_openmetrics(view)}
+
+
+def show(view: View, *, as_json: bool, verbose: bool = False) -> None:
     """Print a judged run."""
     with _reader_may_leave():
         if as_json:
-            for line in json_lines(file.run, diagnosis, file.end):
+            for line in json_lines(view):
                 click.echo(line)
         else:
-            render(file.run, diagnosis, file.end, standard_output(), file.results, DECLARATIONS, verbose=verbose)
+            render(view, standard_output(), DECLARATIONS, verbose=verbose)
 
 
 @contextlib.contextmanager

@@ -14,8 +14,8 @@ from railwright.report.collective_text import render_collective
 from railwright.report.limits_text import render_limits
 from railwright.topology.cluster import Cluster
 from railwright.topology.shapes import canonical_name
-from railwright.units import parse_size
-from railwright.verbs.cluster import the_cluster
+from railwright.units import format_size, parse_size
+from railwright.verbs.cluster import spelt_path, the_cluster
 
 
 def limits(
@@ -30,7 +30,8 @@ def limits(
     as_json: bool,
 ) -> int:
     """Print the limits that were asked for; the exit status. Raises UsageError for options that exclude each other."""
-    machine, paths = _named(machine, paths)
+    machine, paths = _named(machine, tuple(spelt_path(word, ">") for word in paths))
+    between = tuple(spelt_path(text, ":") for text in between)
     if collective is None and (algorithm != "auto" or size is not None):
         raise UsageError("--algorithm and --size belong to a collective", hint="give --collective all_reduce")
     if paths and (between or collective):
@@ -57,6 +58,10 @@ def _named(machine: str | None, words: tuple[str, ...]) -> tuple[str | None, tup
 
 
 def _collective(cluster: Cluster, collective: str, algorithm: str, size: str | None, *, as_json: bool) -> int:
+    if size is not None and size.upper().endswith("B") and size[-2:-1].upper() in "KMGT" and parse_size(size) > 1:
+        click.echo(
+            f"note: {size} is read as {format_size(parse_size(size))}, powers of 1024 as NCCL's tests have", err=True
+        )
     found = collective_limit(cluster, collective, algorithm, parse_size(size) if size is not None else None)
     # `omit_defaults` would leave out an empty list that readers look for.
     record = {**msgspec.to_builtins(found), "software_limits": list(found.software_limits)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
@@ -14,10 +15,12 @@ from railwright.benchmarks.options import Options, options_of
 from railwright.benchmarks.registry import DECLARATIONS, EVERY, find
 from railwright.errors import UsageError, unknown_name
 from railwright.launch.gpu_business import refuse_busy_gpus
+from railwright.launch.growth import Growth
 from railwright.launch.hosts import Hosts
 from railwright.launch.proof import Proof
 from railwright.launch.session import Planned
 from railwright.results.bounds import ceilings_of, measured_alike
+from railwright.results.records import ResultFile
 from railwright.topology.sources.load import load
 from railwright.units import count, format_duration, format_size
 from railwright.verbs.judged import note, report
@@ -75,9 +78,15 @@ def measure(
     launches: int,
     require: tuple[str, ...] = (),
     hosts: Hosts | None = None,
+    each: tuple[Hosts, ...] = (),
+    growth: Growth | None = None,
     ceilings: frozenset[str] = frozenset(),
+    submit: Callable[[float], int] | None = None,
 ) -> int:
-    """Show the plan of those benchmarks, run it, and report; the exit status."""
+    """Show the plan of those benchmarks, run it, and report; the exit status.
+
+    `submit` is done with the plan's seconds instead of all that follows it, where another machine is to run it.
+    """
     required = the_requirements(require)
     proof = Proof(
         topology=load(None),
@@ -86,22 +95,31 @@ def measure(
         command=("railwright", *sys.argv[1:]),
         mpirun=mpirun,
         hosts=hosts,
+        each=each,
+        growth=growth,
         silence_s=silence,
         force=force,
     )
     show_plan(proof, ceilings)
+    if submit is not None:
+        return submit(proof.seconds)
     proof.refuse_impossible()
     if dry_run:
         return 0
-    proof.refuse_unreachable_hosts()
-    _refuse_busy_gpus(proof)
-    with _Display(proof):
-        file = proof.run(Path(output))
+    file = _measured(proof, Path(output))
     try:
         return report(file, Path(output), as_json=as_json, required=required, verbose=verbose)
     finally:
         if proof.trouble is not None:  # that the results are not whole matters more than a report that is not written
             raise proof.trouble
+
+
+def _measured(proof: Proof, output: Path) -> ResultFile:
+    """Run the plan, with its progress. Raises for hosts or GPUs that are not to be had now."""
+    proof.refuse_unreachable_hosts()
+    _refuse_busy_gpus(proof)
+    with _Display(proof):
+        return proof.run(output)
 
 
 def _refuse_busy_gpus(proof: Proof) -> None:
@@ -126,7 +144,7 @@ def show_plan(proof: Proof, ceilings: frozenset[str] = frozenset()) -> None:
             continue
         cost = f"about {format_duration(one.plan.seconds)}, moves {format_size(one.plan.moved_bytes)}"
         cost += ", a ceiling of the others (--alone leaves it out)" * (one.benchmark.name in ceilings)
-        where = f" on {len(one.job.hosts)} hosts" if one.job.hosts else ""
+        where = f" on {count(len(one.job.hosts), 'host')}" if one.job.hosts else ""
         note(f"{name} {one.job.ranks} rank{'s' * (one.job.ranks > 1)}{where}, {cost}")
         for file in one.plan.files:
             note(f"{'':26} writes {file}")

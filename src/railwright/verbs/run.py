@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
 from railwright.benchmarks.options import options_of
-from railwright.benchmarks.registry import BENCHMARKS, EVERY
-from railwright.verbs.hosts import refuse_shared_memory, the_hosts
+from railwright.benchmarks.registry import BENCHMARKS, EVERY, find
+from railwright.errors import UsageError
+from railwright.launch.hosts import Hosts
+from railwright.results.store import load
+from railwright.verbs.hosts import each_alone, growing, refuse_shared_memory, the_hosts
 from railwright.verbs.measuring import measure, with_ceilings
+from railwright.verbs.repeat import compared, refuse_overwriting, replay_environment, words_of
+from railwright.verbs.slurm import submitting, taken_from
 
 
 def run(
@@ -20,14 +26,39 @@ def run(
     ssh_config: str | None,
     interfaces: str | None,
     alone: bool,
+    screen: bool,
+    grow: bool,
+    repeat: str | None,
     **asked: Any,  # noqa: ANN401 - for `measure`
 ) -> int:
     """Measure, judge and report, or list the benchmarks where none is named; the exit status."""
-    placed = the_hosts(hosts, ranks_per_host, lab, ssh_config, interfaces)
+    if repeat is not None:
+        return _again(repeat, names, asked)
+    slurm = taken_from(asked)
+    starts = slurm.starts if slurm is not None else None
+    placed: Hosts | None
+    submit = None
+    if slurm is not None and starts is None:
+        to_come = slurm.to_come(hosts, ranks_per_host)
+        placed, submit = to_come, submitting(slurm, to_come, asked)
+    else:
+        placed = the_hosts(hosts, ranks_per_host, lab, ssh_config, interfaces, starts)
     refuse_shared_memory(placed, asked["options"])
-    if names:
-        every = names if alone else with_ceilings(names, between_hosts=placed is not None)
-        return measure(every, hosts=placed, ceilings=frozenset(every) - set(names), **asked)
+    if not names:
+        return _list()
+    if screen and grow:
+        raise UsageError("--grow begins with every host by itself", hint="leave out --screen")
+    if screen or grow:
+        _refuse_others("--screen" if screen else "--grow", names)
+    each = each_alone(placed, lab, ssh_config) if screen else ()
+    growth = growing(placed, lab, ssh_config) if grow else None
+    every = names if alone else with_ceilings(names, between_hosts=placed is not None)
+    added = frozenset(every) - set(names)
+    return measure(every, hosts=placed, each=each, growth=growth, ceilings=added, submit=submit, **asked)
+
+
+def _list() -> int:
+    """Print the benchmarks with their options."""
     for benchmark in EVERY:
         place = "" if benchmark in BENCHMARKS else " (not part of prove)"
         click.echo(f"{benchmark.name:18} {benchmark.summary}{place}")
@@ -36,3 +67,26 @@ def run(
             default = benchmark.defaults.get(name, option.default)
             click.echo(f"{'':18} -o {benchmark.name}.{name}={default}    {option.help}")
     return 0
+
+
+def _again(record: str, names: tuple[str, ...], asked: dict[str, Any]) -> int:
+    """Measure what a record says, and compare; the exit status."""
+    if names or asked["options"]:
+        raise UsageError("--repeat takes benchmarks and options from the record", hint="leave out what it names")
+    refuse_overwriting(record, asked["output"])
+    recorded = load(Path(record)).run
+    if "--slurm" in recorded.command and not asked["slurm"]:
+        raise UsageError("the record is of a Slurm job", hint="say --slurm once more, and of what job")
+    given = words_of(recorded, click.get_current_context().command)
+    replay_environment(recorded.context.environment)
+    again = asked | {name: given.pop(name) for name in ("options", "mpirun", "launches")}
+    status = run(**given, repeat=None, **again)
+    return status if asked["dry_run"] else compared(record, asked["output"], as_json=asked["as_json"], status=status)
+
+
+def _refuse_others(asked: str, names: tuple[str, ...]) -> None:
+    """Raises UsageError for a benchmark that needs several hosts, or cannot leave this one."""
+    for name in names:
+        if not find(name).alone_on_a_host:
+            able = ", ".join(one.name for one in EVERY if one.alone_on_a_host)
+            raise UsageError(f"{name} cannot be run on each of several hosts by itself", hint=f"{asked} takes {able}")
