@@ -10,11 +10,12 @@ PIP := -m pip --disable-pip-version-check --quiet install --require-hashes --no-
 NATIVE := $(wildcard src/railwright/native/*.c src/railwright/native/*.h)
 DEBIAN_PACKAGES := fio chromium chromium-driver etcd-server \
 	frr openvswitch-switch ethtool iperf3 nftables iproute2 iputils-ping procps openssh-server \
+	slurmctld slurmd slurm-client munge libpmix-dev \
 	protobuf-compiler busybox-static cpio debootstrap e2fsprogs kmod xz-utils zstd
 # Tests start thousands of interpreters: what one compiled, the others read, also where the environment keeps them from it.
 unexport PYTHONDONTWRITEBYTECODE
 # Daemons that these packages would start; a lab starts its own. `ssh` is matched by openssh-server, where it was missing.
-SERVICES := frr openvswitch-switch ssh
+SERVICES := frr openvswitch-switch slurmctld slurmd munge ssh
 
 .PHONY: help
 help: ## List the targets
@@ -40,12 +41,17 @@ prove: setup ## Measure this machine: report on the terminal, out/results.jsonl,
 
 .PHONY: quick
 quick: .venv/dev-ready ## Everything pure, on all cores: run it after each change
-	$(BIN)/python -m pytest -m "not machine" -n auto
 	@command -v $(GO) >/dev/null || { echo "Go is needed for node/: the version is in node/go.mod"; exit 1; }
-	cd node && RAILWRIGHT_TEST_PURE=1 $(GO) test ./...
+	@mkdir -p .cache
+	@# Those of Go wait half of their time, for disks and for each other: they are beside Python's.
+	@(cd node && RAILWRIGHT_TEST_PURE=1 exec $(GO) test -parallel 8 ./...) >.cache/quick-go.log 2>&1 & go=$$!; \
+	trap 'kill $$go 2>/dev/null || true' EXIT; python=0; \
+	$(BIN)/python -m pytest -m "not machine" -n auto || python=$$?; \
+	wait $$go && go=0 || go=$$?; cat .cache/quick-go.log; trap - EXIT; [ "$$python$$go" = 00 ]
 
 .PHONY: test
-test: test-deps ## Set up everything and run all tests: what .ci/run calls
+test: ## Set up everything and run all tests: what .ci/run calls
+	@$(MAKE) --no-print-directory -j 3 test-deps
 	scripts/test
 
 # Two workers for each core and one more: the tests of a machine wait for launches and labs half of their time.
@@ -55,17 +61,19 @@ test-machine: test-deps ## The Python tests that start processes: MPI, labs, sta
 	$(BIN)/python -m pytest -m machine --dist loadfile --no-loadscope-reorder --tx "$$((2 * $$(nproc) + 1))*popen//python=scripts/test-worker"
 
 .PHONY: test-long
-test-long: .venv/dev-ready ## What takes too long for each change: 1,000 random clusters, 100,000 broken texts
-	RAILWRIGHT_TEST_LONG=1 $(BIN)/python -m pytest -n auto tests/limits/test_flow.py tests/diagnosis/test_broken_files.py
+test-long: test-deps ## What takes too long for each change: random clusters, broken texts and captures, lies of a pod with a VF
+	RAILWRIGHT_TEST_LONG=1 $(BIN)/python -m pytest -n auto tests/limits/test_flow.py tests/diagnosis/test_broken_files.py \
+		tests/diagnosis/iterations/test_iterations.py \
+		tests/faults/test_captured_settings.py
+	cd node && $(NEEDED) RAILWRIGHT_TEST_LONG=1 $(GO) test -count 1 -timeout 200m -tags vm -run PodsWithVFs ./test/vm -args offload
 
 # Without these a test that cannot run here would skip itself, and be called ok.
 NEEDED := RAILWRIGHT_TEST_NEEDS_ROOT=1 RAILWRIGHT_TEST_NEEDS_OVS=1
 
 .PHONY: test-node
 test-node: test-deps ## The node network: its units, and real Open vSwitch and FRR in namespaces
-	@# Where no packet may be lost, whole nodes run alone. Those of test/chain only attach and detach.
-	cd node && $(NEEDED) $(GO) test -p 2 -timeout 20m $$($(GO) list ./... | grep -v -e /cmd/ -e /test/) ./test/chain
-	cd node && $(NEEDED) $(GO) test -p 1 -timeout 20m ./cmd/... ./test/lab/...
+	@# Whole fabrics wait half of their time: two are up at once, and beside them one package after the other.
+	cd node && $(NEEDED) $(GO) test -p 2 -timeout 30m ./test/lab ./cmd/... $$($(GO) list ./internal/... ./testlab/...) ./test/chain
 
 .PHONY: test-vm
 test-vm: test-deps ## The node network with VFs and flows in hardware, in an emulated machine
@@ -85,8 +93,8 @@ node: ## Build railwrightd and the CNI plugins into out/node
 check-node: debian-packages .cache/golangci-lint
 	@command -v $(GO) >/dev/null || { echo "Go is needed for node/: the version is in node/go.mod"; exit 1; }
 	@unformatted=$$(gofmt -l node); [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted"; exit 1; }
-	cd node && $(GO) vet ./... && $(GO) vet -tags k8s ./test/k8s && $(GO) vet -tags vm ./test/vm
-	cd node && for place in "./..." "--build-tags=k8s ./test/k8s" "--build-tags=vm ./test/vm"; do \
+	cd node && $(GO) vet ./... && $(GO) vet -tags k8s ./test/k8s ./internal/tenants/kubernetes && $(GO) vet -tags vm ./test/vm
+	cd node && for place in "./..." "--build-tags=k8s ./test/k8s ./internal/tenants/kubernetes" "--build-tags=vm ./test/vm"; do \
 		../.cache/golangci-lint run --show-stats=false $$place; done
 	cd node && $(GO) mod tidy -diff
 	node/api/generate --check
@@ -133,7 +141,8 @@ debian-packages:
 
 .venv-moto/ready: requirements/moto.txt
 	$(PYTHON) -m venv .venv-moto
-	.venv-moto/bin/python $(PIP) -r requirements/moto.txt
+	@# Most of its 204 MB are never loaded: to compile them takes half of the time.
+	.venv-moto/bin/python $(PIP) --no-compile -r requirements/moto.txt
 	@touch $@
 
 .venv-mutants/ready: requirements/mutants.txt

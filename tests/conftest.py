@@ -27,6 +27,8 @@ from railwright.results.records import End, Record, Result, Run
 
 # Started in the background by a shell without job control, we ignore Ctrl-C, and so would all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Workers of pytest-xdist are told 80 columns: what is printed would depend on who runs the tests.
+os.environ.pop("COLUMNS", None)
 
 ROOT = Path(__file__).parents[1]
 COMMAND = str(Path(sys.executable).with_name("railwright"))
@@ -121,8 +123,14 @@ class Driver:
         self.temporary.mkdir()
         self.before = self._files_of_launchers()
 
-    def start(self, *arguments: str, environment: dict[str, str] | None = None, **streams: object) -> subprocess.Popen:
-        """The command in the background; without `-O` in the arguments it is added for the measuring verbs."""
+    def start(
+        self,
+        *arguments: str,
+        environment: dict[str, str] | None = None,
+        around: tuple[str, ...] = (),
+        **streams: object,
+    ) -> subprocess.Popen:
+        """The command in the background, or another `around` it; `-O` is added for the measuring verbs without it."""
         argv = list(arguments)
         if argv and argv[0] in ("run", "prove") and "-O" not in argv and len(argv) > 1:
             argv += ["-O", str(self.output)]
@@ -130,7 +138,7 @@ class Driver:
         argv += ["--alone"] * (argv[:1] == ["run"] and len(argv) > 1 and "--dry-run" not in argv)
         variables = os.environ | {MARK: self.mark, "TMPDIR": str(self.temporary), "COLUMNS": "200", NOISE_SWITCH: "off"}
         process = subprocess.Popen(
-            [COMMAND, *argv],
+            [*around, COMMAND, *argv],
             cwd=self.folder,
             env=variables | (environment or {}),
             stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""scripts/test-tier and build-beside: what cannot be built fails, or is waived by name where that is asked for."""
+"""The scripts of the tiers: what cannot be built fails, or is waived by name where that is asked for."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_what_was_built_decides_and_may_not_skip_itself(tree, options):
     status, told = run(tree, *options, "k8s")
     assert status == 0
     ran = next(line for line in told.splitlines() if line.startswith("go "))
-    assert ran.endswith("-tags k8s ./test/k8s")
+    assert ran.endswith("-tags k8s ./test/k8s ./internal/tenants/kubernetes")
     assert (" -short " in ran) == bool(options)
     assert [line for line in told.splitlines() if line.startswith("RAILWRIGHT")] == [
         f"RAILWRIGHT_TEST_NEEDS_{part}=1" for part in ("FRR", "OVS", "ROOT")
@@ -134,3 +134,60 @@ def test_a_build_that_has_not_ended_with_the_command_is_ended_with_all_that_it_s
     assert beside(tree, "bash", "-c", command) == 0
     started = int((tree / "started").read_text())
     wait_until(lambda: not Path(f"/proc/{started}").exists(), "the end of what the build started")
+
+
+def whole(tree: Path, tier: str, make: str = "") -> tuple[int, str]:
+    """scripts/test, whose tiers of Kubernetes and of the emulated machine, and whose make, are the texts given."""
+    shutil.copy(ROOT / "scripts" / "test", tree / "scripts")
+    program(tree / "scripts" / "test-tier", tier)
+    program(tree / "make", f"echo made $2; {make}")
+    environment = {**os.environ, "MAKE": str(tree / "make")}
+    words = [tree / "scripts" / "test"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_whole_tells_what_each_tier_took_and_what_ran_beside_them(tree):
+    status, told = whole(tree, "echo tier $2")
+    assert status == 0
+    said, took = told.split("What each tier took:\n")
+    assert [line for line in said.splitlines() if not line.startswith("==")] == [
+        *(f"made {tier}" for tier in ("quick", "check", "test-machine", "test-node")),
+        "tier k8s",
+        "tier vm",
+    ]
+    names = [line.split()[0] for line in took.splitlines()]
+    assert names == ["quick", "check", "machine", "node", "k8s", "vm", "together"]
+
+
+def test_what_failed_beside_the_others_is_the_end_of_the_whole(tree):
+    status, told = whole(tree, '[ "$2" != vm ] || { echo no flow; exit 5; }')
+    assert status == 5
+    said, took = told.split("What each tier took:\n")
+    assert said.endswith("no flow\n")
+    assert [line.split()[0] for line in took.splitlines() if line.endswith("failed")] == ["vm"]
+
+
+def test_a_tier_that_fails_ends_what_runs_beside_it(tree):
+    tier = '[ "$2" != vm ] || { sleep 100 & echo $! > started; wait; }'
+    make = "[ $2 != test-machine ] || { until [ -s started ]; do sleep 0.05; done; exit 3; }"
+    status, told = whole(tree, f"cd {tree}; {tier}", f"cd {tree}; {make}")
+    assert status == 3
+    assert [line.split()[0] for line in told.splitlines() if line.endswith(", failed")] == ["machine"]
+    started = int((tree / "started").read_text())
+    wait_until(lambda: not Path(f"/proc/{started}").exists(), "the end of what ran beside")
+
+
+def test_quick_passes_where_both_languages_do_and_shows_both(tree):
+    (tree / ".venv").mkdir()
+    (tree / ".venv" / "dev-ready").touch()
+    program(tree / "bin" / "python", 'echo "python $2"; exit ${PYTHON_STATUS:-0}')
+    words = ["make", "--file", ROOT / "Makefile", "--old-file", ".venv/dev-ready", "quick", "BIN=bin", f"GO={tree}/go"]
+    for python, go in (("0", "0"), ("1", "0"), ("0", "1"), ("1", "1")):
+        environment = {**os.environ, "PYTHON_STATUS": python, "GO_STATUS": go}
+        done = subprocess.run(
+            words, cwd=tree, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert (done.returncode == 0) == (python == go == "0"), (python, go, done.stderr)
+        assert "python pytest\n" in done.stdout
+        assert "go test -parallel 8 ./...\n" in done.stdout
