@@ -117,8 +117,14 @@ check-python: .venv/dev-ready
 	$(BIN)/python scripts/check-house
 
 .PHONY: test-deps
-test-deps: .venv/dev-ready .venv-mpich/ready .venv-moto/ready debian-packages ## Install what the tests need besides: Debian packages, MPICH beside Open MPI, an S3 server, FRR 10
+test-deps: .venv/dev-ready .venv-mpich/ready .venv-moto/ready debian-packages cni-plugins ## Install what the tests need besides: Debian packages, MPICH beside Open MPI, an S3 server, FRR 10
 	@scripts/unpack-frr10 || echo "FRR 10 cannot be had here: the tests that need it are waived"
+
+# Tests that use them are in namespaces without a network by then. What was built once is there at once.
+.PHONY: cni-plugins
+cni-plugins:
+	@command -v $(GO) >/dev/null || { echo "Go is needed for node/: the version is in node/go.mod"; exit 1; }
+	@node/test/tools/build >/dev/null
 
 .PHONY: debian-packages
 debian-packages:
