@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -84,6 +85,26 @@ def test_a_killed_mpirun_is_told_apart_from_a_killed_rank(railwright, busy):
     assert failed.reason.startswith("mpirun ended (killed by SIGKILL) before "), failed.reason
     for number, rank in enumerate(ranks):
         assert re.search(named(number, rank), failed.reason), failed.reason
+
+
+def test_a_run_that_is_ended_while_a_launcher_lingers_has_named_the_rank_that_was_lost(railwright, busy):
+    """So does Slurm with the job of a node that is gone."""
+    (launcher,) = [process for process in railwright.processes() if process.is_mpirun]
+    victim, streams = railwright.rank(1), sockets_of(busy.pid)
+    os.kill(launcher.pid, signal.SIGSTOP)
+    os.kill(victim.pid, signal.SIGKILL)
+    railwright.wait_until(lambda: sockets_of(busy.pid) < streams, "the end of the stream of rank 1")
+    os.kill(busy.pid, signal.SIGTERM)
+    assert railwright.finish(busy).status == 3
+    kept, failed = railwright.results("mpi_bandwidth")
+    assert (kept.outcome, failed.outcome) == ("measured", "failed")
+    assert re.fullmatch(named(1, victim) + " ended without a word, and we were .*", failed.reason), failed.reason
+    assert "SIGTERM" in railwright.ends()[1].interrupted
+    railwright.expect_nothing_left()
+
+
+def sockets_of(pid: int) -> int:
+    return sum(os.readlink(file).startswith("socket:") for file in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def test_a_rank_that_hangs_is_told_from_the_one_that_waits_for_it(railwright, mpirun):

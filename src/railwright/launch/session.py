@@ -161,9 +161,15 @@ class Session:
             argv = self.launcher.command(self.planned.job.ranks, scratch, environment)
             locked = ClockLock(self.planned.job, self.base_environment)
             with locked, self._watch, Child(argv, environment) as child:
-                yield from self._follow(listener, child)
-                yield from self._drain(listener, child)
-                self._settle(child)
+                try:
+                    yield from self._follow(listener, child)
+                    yield from self._drain(listener, child)
+                    self._settle(child)
+                except KeyboardInterrupt:
+                    # Slurm ends the job of a node that is gone: what we had seen of it by then is the cause.
+                    if self._trouble:
+                        yield self.planned.without_measurement("failed", self._trouble)
+                    raise
 
     def _follow(self, listener: Listener, child: Child) -> Iterator[Result]:
         """Pass results on until all ranks are done, one is lost, or all are silent."""
@@ -256,7 +262,8 @@ class Session:
             case Lost():
                 if not self._trouble and number is not None:
                     self.blamed.add(number)
-                self._trouble = self._trouble or self._lost(number, state, child)
+                if not self._trouble:
+                    self._trouble = self._lost(number, state, child)
         return None
 
     def _meet(self, number: int | None) -> None:
@@ -269,11 +276,12 @@ class Session:
 
     def _lost(self, number: int | None, state: _RankState, child: Child) -> str:
         """A rank's socket closed without a word: killed or crashed. The launcher's status says by what, if at all."""
+        name = state.describe(number) if number is not None else "a rank that had not said its number"
+        self._trouble = f"{name} ended without a word, and we were asked to end before {self.launcher.name} had"
         finished = child.wait(_LEAVING_S)
         self.crashed = True
         if finished.returncode < 0 and not finished.timed_out and self.planned.job.ranks > 1:
             return self._ended_early(child)  # somebody killed the launcher itself, and its ranks died with it
-        name = state.describe(number) if number is not None else "a rank that had not said its number"
         return f"{name} ended without a word; {self.launcher.name}: {last_words(finished)}"
 
     def _ended_early(self, child: Child) -> str:
