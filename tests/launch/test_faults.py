@@ -104,7 +104,7 @@ def test_a_run_that_is_ended_while_a_launcher_lingers_has_named_the_rank_that_wa
 
 
 def sockets_of(pid: int) -> int:
-    return sum(os.readlink(file).startswith("socket:") for file in Path(f"/proc/{pid}/fd").iterdir())
+    return sum(str(file.readlink()).startswith("socket:") for file in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def test_a_rank_that_hangs_is_told_from_the_one_that_waits_for_it(railwright, mpirun):
