@@ -1,7 +1,7 @@
 /* Samples counters of files again and again in a thread of its own, and keeps rows until they are fetched.
  *
  * A file stays open and is read from its begin; a number is found by the word its line begins with and its place in the
- * line. Ticks are spread within their interval, so that what is faster than the samples does not look like something
+ * line. What other programs put into shared memory (`gpu_counters.c`) is read from there. Ticks are spread within their interval, so that what is faster than the samples does not look like something
  * slow (`diagnosis/iterations/aliases.py`). A tick that comes too late is left out, never made up for. */
 #include "railwright.h"
 
@@ -26,6 +26,7 @@ enum { LOOK_EVERY = 128, MOST_EVERY = 100 };
 
 struct file {
   int fd;
+  const _Atomic uint64_t *numbers; /* what another program puts into memory that it shares with us, instead of a file */
   unsigned every; /* ticks */
   unsigned reads; /* since the last look at what they cost */
   double spent;
@@ -60,6 +61,13 @@ int rw_sampler_file(struct rw_sampler *s, const char *path) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return -errno;
   s->files[s->file_count] = (struct file){.fd = fd, .every = 1};
+  return s->file_count++;
+}
+
+/* The number of memory of another program: its values are whole numbers of 64 bits, NO_VALUE where it has none. */
+int rw_sampler_memory(struct rw_sampler *s, const void *numbers) {
+  if (s->runs || s->file_count == MOST_FILES) return -ENFILE;
+  s->files[s->file_count] = (struct file){.fd = -1, .every = 1, .numbers = numbers};
   return s->file_count++;
 }
 
@@ -115,6 +123,10 @@ static void read_row(struct rw_sampler *s, uint64_t tick, uint64_t *row) {
     struct file *f = &s->files[v->file];
     row[number] = NO_VALUE;
     if (tick % f->every) continue;
+    if (f->numbers) {
+      row[number] = atomic_load_explicit(&f->numbers[v->field], memory_order_relaxed);
+      continue;
+    }
     if (v->file != last) {
       double start = rw_now();
       last = v->file;
@@ -157,6 +169,7 @@ double rw_sampler_cost(struct rw_sampler *s, int file, int times) {
   char text[TEXT_BYTES];
   double taken[64];
   if (times < 1 || times > 64) return -1;
+  if (s->files[file].numbers) return 0;
   for (int number = 0; number < times; number++) {
     double start = rw_now();
     if (pread(s->files[file].fd, text, TEXT_BYTES - 1, 0) < 0) return -1;
@@ -255,6 +268,7 @@ void rw_sampler_told(struct rw_sampler *s, uint64_t counts[3], double *cpu) {
 void rw_sampler_end(struct rw_sampler *s) {
   atomic_store(&s->stops, 1);
   if (s->runs) pthread_join(s->thread, NULL);
-  for (int number = 0; number < s->file_count; number++) close(s->files[number].fd);
+  for (int number = 0; number < s->file_count; number++)
+    if (s->files[number].fd >= 0) close(s->files[number].fd);
   free(s->times), free(s->rows), free(s);
 }

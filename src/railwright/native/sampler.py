@@ -46,6 +46,16 @@ class Sampler:
             raise OSError(-number, os.strerror(-number), path)
         return number
 
+    def memory(self, address: int) -> int:
+        """Read numbers of 64 bits that another program keeps up to date there; the number of this place, as of a file.
+
+        A value of it is found by its `field` alone. The memory must stay until `end`. Raises NativeError.
+        """
+        number: int = function("rw_sampler_memory", c_int, c_void_p, c_void_p)(self._at, address)
+        if number < 0:
+            raise NativeError("sampling", number)
+        return number
+
     def value(self, file: int, key: str, field: int) -> None:
         """The next value of a row: the field behind the line's first word, of a file. Raises NativeError."""
         add = function("rw_sampler_value", c_int, c_void_p, c_int, c_char_p, c_int)

@@ -1,0 +1,56 @@
+"""Asking NVML for counters in a loop (`gpu_counters.c`): for a program of its own, as a driver may hang in any call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ctypes import POINTER, Structure, c_double, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+
+from railwright.native.library import function
+
+FIELDS, ONE, TWO = range(3)
+"""How a function of NVML is called: with fields, with one word more, or for two numbers."""
+FIRST_PLACE = 2
+"""Of the numbers: before it are the passes until now, and the nanoseconds of CPU that they took."""
+
+
+class Field(Structure):
+    """nvmlFieldValue_t."""
+
+    _fields_ = (
+        ("id", c_uint32),
+        ("scope", c_uint32),
+        ("timestamp", c_int64),
+        ("latency_us", c_int64),
+        ("type", c_int32),
+        ("status", c_int32),
+        ("value", c_uint64),
+    )
+
+
+class Question(Structure):
+    """One call of NVML for one GPU, the place of its first number, and how often it is asked."""
+
+    _fields_ = (
+        ("kind", c_int32),
+        ("argument", c_uint32),
+        ("call", c_void_p),
+        ("gpu", c_void_p),
+        ("fields", POINTER(Field)),
+        ("count", c_int32),
+        ("every", c_uint32),
+        ("place", c_int32),
+    )
+
+
+def cost_s(question: Question, numbers: int, times: int = 5) -> float:
+    """CPU seconds that a question takes; its numbers are at that address afterwards."""
+    measure = function("rw_gpu_cost", c_double, POINTER(Question), c_void_p, c_int)
+    taken: float = measure(question, numbers, times)
+    return taken
+
+
+def publish(questions: Sequence[Question], numbers: int, interval_s: float, passes: int = 0) -> None:
+    """Ask again and again, `passes` times or for ever, and keep the numbers at that address up to date."""
+    every = (Question * len(questions))(*questions)
+    begin = function("rw_gpu_publish", None, POINTER(Question), c_int, c_void_p, c_double, c_uint64)
+    begin(every, len(questions), numbers, interval_s, passes)
