@@ -101,3 +101,24 @@ def test_a_counter_that_was_reset_counts_from_there() -> None:
     recording = Recording(new_about(SOURCES[:1], {}, "", 0.01, []), None)
     recording.add([Row(0.0, [10]), Row(1.0, [15]), Row(2.0, [3]), Row(3.0, [7])])
     assert str(list(recording.moved[0])) == "[nan, 5.0, nan, 4.0]"
+
+
+def test_gauges_are_what_they_tell_and_what_is_read_seldom_takes_little_room(tmp_path: Path) -> None:
+    file = tmp_path / "a.arrows"
+    gauge = Source(name="gpu0.power", kind="gpu", unit="W", scale=1e-3, path="nvml", field=2, gauge=True)
+    seldom = [
+        Source(name=f"gpu0.{name}", kind="gpu", unit="Hz", scale=1e6, path="nvml", field=3, gauge=True, seldom=True)
+        for name in ("clock", "other")
+    ]
+    about = new_about([SOURCES[0], gauge, *seldom], {}, "", 0.01, [])
+    with Recording(about, file) as recording:
+        rows = [[at, 70_000 + at, *((1980, None) if at % 100 == 0 else (None, None))] for at in range(300)]
+        recording.add([Row(0.01 * at, row) for at, row in enumerate(rows)])
+    found = read_recording(file)
+    assert [str(one) for one in found.moved] == [str(one) for one in recording.moved]
+    assert found.moved[1][7] == pytest.approx(70.007)
+    assert [at for at, value in enumerate(found.moved[2]) if value == value] == [0, 100, 200]
+    assert found.moved[2][100] == pytest.approx(1.98e9)
+    with file.open("rb") as stream:
+        others = na.ArrayStream.from_readable(stream).read_all().to_pylist()
+    assert (len(others[0]["seldom"]), others[1]["seldom"]) == (2, [])

@@ -1,7 +1,9 @@
 """A recording: an Arrow IPC stream that is whole up to the last second written, and read back bounded.
 
 A row is a tick. `at_s` is the machine's monotonic clock; every other column is a counter, and holds how far it moved
-since it was read before, in its unit; null where it was not read at that tick.
+since it was read before, in its unit, or a gauge, and holds what it tells; null where it was not read at that tick.
+What is read once a second is one column, `seldom`: a list, empty but then, in the order of these sources. So it takes
+a hundredth of the room.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ _KEY = b"railwright"
 _MOST_BYTES = 2**31
 _MOST_ROWS = 5_000_000
 _MOST_COLUMNS = 2048
+_SELDOM = "seldom"
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +46,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     """What the processor's time is of."""
     command: tuple[str, ...] = ()
     sources: tuple[Source, ...] = ()
-    """In the order of the columns behind `at_s`."""
+    """In the order of the columns behind `at_s`; those that are read seldom are the last."""
     missing: dict[str, str] = {}
     """What could not be read, and why."""
 
@@ -54,7 +57,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     about: About
     times_s: array[float]
     moved: tuple[array[float], ...]
-    """Of each source, in its unit; NaN where it was not read."""
+    """Of each source, in its unit, or what a gauge told; NaN where it was not read."""
     cut: str = ""
     """Why the stream ends early; empty: it is whole."""
 
@@ -101,13 +104,19 @@ class Recording:
         if value is None:
             return math.nan
         self._before[number] = value
+        source = self.about.sources[number]
+        if source.gauge:
+            return value * source.scale
         if before is None or value < before:
             return math.nan
-        return (value - before) * self.about.sources[number].scale
+        return (value - before) * source.scale
 
     def _write(self, first: int, last: int) -> None:
         columns = [na.c_array_from_buffers(na.float64(), last - first, [None, na.c_buffer(self.times_s[first:last])])]
-        columns += [_nullable(column[first:last]) for column in self.moved]
+        often = sum(not source.seldom for source in self.about.sources)
+        columns += [_nullable(column[first:last]) for column in self.moved[:often]]
+        if seldom := self.moved[often:]:
+            columns.append(_listed([column[first:last] for column in seldom], last - first))
         batch = na.c_array_from_buffers(self._schema, last - first, [None], children=columns)
         assert self._writer is not None
         self._writer.write_array(batch)
@@ -128,10 +137,33 @@ def _nullable(values: array[float]) -> object:
     return na.c_array_from_buffers(na.float32(), len(values), [present, na.c_buffer(values)], null_count=nulls)
 
 
+def _listed(every: Sequence[array[float]], rows: int) -> object:
+    """A list for each row: all values where there is one, else none."""
+    offsets, values = array("i", [0]), array("f")
+    for row in range(rows):
+        told = [column[row] for column in every]
+        if any(value == value for value in told):
+            values.extend(told)
+        offsets.append(len(values))
+    child = na.c_array_from_buffers(na.float32(), len(values), [None, na.c_buffer(values)])
+    return na.c_array_from_buffers(na.list_(na.float32()), rows, [None, na.c_buffer(offsets)], children=[child])
+
+
 def _schema(about: About) -> Any:  # noqa: ANN401 - nanoarrow has no types
     fields = {"at_s": na.float64(nullable=False)}
-    fields |= {source.name: na.float32() for source in about.sources}
+    fields |= {source.name: na.float32() for source in about.sources if not source.seldom}
+    if any(source.seldom for source in about.sources):
+        fields[_SELDOM] = na.list_(na.float32())
     return na.c_schema(na.struct(fields, nullable=False)).modify(metadata={_KEY: msgspec.json.encode(about)})
+
+
+def _spread(lists: Sequence[Sequence[float] | None], columns: Sequence[array[float]]) -> None:
+    """The lists of rows as columns. Raises ValueError for one of another length."""
+    for told in lists:
+        if told and len(told) != len(columns):
+            raise ValueError(f"a list of {len(told)} values, {len(columns)} are due")
+        for number, column in enumerate(columns):
+            column.append(told[number] if told else math.nan)
 
 
 def new_about(
@@ -160,12 +192,17 @@ def read_recording(file: Path) -> Recorded:
             metadata = dict(arrays.schema.metadata.items())
             about = msgspec.json.decode(metadata[_KEY], type=About)
             names = [field.name for field in arrays.schema.fields]
-            kinds = {field.type for field in arrays.schema.fields[1:]}
+            kinds = [field.type for field in arrays.schema.fields[1:]]
         except (KeyError, ValueError, RuntimeError, AttributeError, TypeError, msgspec.MsgspecError) as error:
             why = str(error).partition("\n")[0][:200]
             raise UsageError(f"{file} is no recording of railwright watch: {why}") from error
-        expected = ["at_s", *(source.name for source in about.sources)]
-        if names != expected or kinds - {na.Type.FLOAT} or about.format != FORMAT or len(names) > _MOST_COLUMNS:
+        often = [source.name for source in about.sources if not source.seldom]
+        is_seldom = len(often) < len(about.sources)
+        expected = ["at_s", *often, *[_SELDOM] * is_seldom]
+        of_kind = [na.Type.FLOAT] * len(often) + [na.Type.LIST] * is_seldom
+        in_order = [source.seldom for source in about.sources] == sorted(source.seldom for source in about.sources)
+        known = about.format == FORMAT and len(about.sources) < _MOST_COLUMNS and in_order
+        if names != expected or kinds != of_kind or not known:
             raise UsageError(f"{file} has other columns than its metadata names", hint="record it again")
         return _read(arrays, about, file)
 
@@ -173,16 +210,19 @@ def read_recording(file: Path) -> Recorded:
 def _read(arrays: Any, about: About, file: Path) -> Recorded:  # noqa: ANN401 - nanoarrow has no types
     times: array[float] = array("d")
     moved = tuple(array("f") for _ in about.sources)
+    often = sum(not source.seldom for source in about.sources)
     cut = ""
     try:
         for batch in arrays:
             if len(times) + len(batch) > _MOST_ROWS:
                 cut = f"it has more than {_MOST_ROWS} rows"
                 break
-            columns = [batch.child(number) for number in range(1 + len(moved))]
+            columns = [batch.child(number) for number in range(1 + often + (often < len(moved)))]
             times.extend(columns[0].to_pylist())
-            for column, values in zip(moved, columns[1:], strict=True):
+            for column, values in zip(moved[:often], columns[1 : 1 + often], strict=True):
                 column.extend(math.nan if value is None else value for value in values.to_pylist())
+            if often < len(moved):
+                _spread(columns[-1].to_pylist(), moved[often:])
     except (ValueError, RuntimeError, TypeError) as error:
         cut = f"it ends in the middle of a batch: {str(error).strip().rpartition(chr(10))[2][:100]}"
     if not all(map(math.isfinite, times)) or any(after < before for before, after in pairwise(times)):

@@ -8,6 +8,7 @@ from pathlib import Path
 from railwright.diagnosis.iterations.aliases import SPREAD
 from railwright.errors import CannotJudge
 from railwright.native.sampler import Costs, Sampler
+from railwright.sampling.gpu_found import GPU_MEMORY
 from railwright.sampling.recording import Recorded, Recording, new_about
 from railwright.sampling.sources import Found, Source
 
@@ -16,16 +17,24 @@ BATCH_S = 1.0
 _DEAR_S = 10e-6
 """A file that takes longer is read at so many ticks that it takes this at each in the mean: a tick has 50 us in all."""
 _MOST_TICKS = 100
+_SELDOM_S = 1.0
 
 
 class Session:
     """Samples from `start` to `end`; `fetch` has to be called each second."""
 
     def __init__(
-        self, found: Found, file: Path | None, command: Sequence[str] = (), interval_s: float = INTERVAL_S
+        self,
+        found: Found,
+        file: Path | None,
+        command: Sequence[str] = (),
+        interval_s: float = INTERVAL_S,
+        gpu_numbers: int = 0,
     ) -> None:
+        """`gpu_numbers`: the address of the numbers of GPUs, where some of the sources are of them."""
         self._sampler = Sampler()
         self._interval_s = interval_s
+        self._gpu_numbers = gpu_numbers
         missing = dict(found.missing)
         sources = self._opened(found.sources, missing)
         if not sources:
@@ -36,15 +45,24 @@ class Session:
     def _opened(self, sources: Sequence[Source], missing: dict[str, str]) -> list[Source]:
         """Those whose file could be opened and read, in the order in which the sampler has their values."""
         opened: list[Source] = []
-        files: dict[str, int | None] = {}
-        for source in sorted(sources, key=lambda one: one.path):  # a file is read once for all its values
-            if source.path not in files:
-                files[source.path] = self._file(source, missing)
-            number = files[source.path]
+        files: dict[tuple[bool, str], int | None] = {}
+        # A file is read once for all its values; what is read seldom comes last, as it is recorded by itself.
+        for source in sorted(sources, key=lambda one: (one.seldom, one.path)):
+            place = (source.seldom, source.path)
+            if place not in files:
+                files[place] = self._place(source, missing)
+            number = files[place]
             if number is not None:
                 self._sampler.value(number, source.key, source.field)
                 opened.append(source)
         return opened
+
+    def _place(self, source: Source, missing: dict[str, str]) -> int | None:
+        if source.path != GPU_MEMORY:
+            return self._file(source, missing)
+        number = self._sampler.memory(self._gpu_numbers)
+        self._sampler.every(number, max(1, round(_SELDOM_S / self._interval_s)) if source.seldom else 1)
+        return number
 
     def _file(self, source: Source, missing: dict[str, str]) -> int | None:
         try:

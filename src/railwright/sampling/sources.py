@@ -16,7 +16,8 @@ from railwright.topology.sources import text
 from railwright.topology.sources.counters import find_counters
 from railwright.topology.sources.root import Root, Unreadable, live_root
 
-Kind = Literal["processor", "network", "rdma", "disk", "power"]
+Kind = Literal["processor", "network", "rdma", "disk", "power", "gpu", "nvlink", "pcie", "held"]
+"""`held`: time in which a GPU was held below the clocks that it wanted."""
 _OF_MACHINE = {"user": 0, "nice": 1, "system": 2}
 _OF_PROCESS = {"user": 11, "system": 12}
 """Fields of proc(5): of /proc/stat behind `cpu`, of /proc/PID/stat behind the name of the program."""
@@ -34,12 +35,12 @@ _OF_ONE = re.compile(r"cpu\.\d+\.")
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """A counter in a file."""
+    """A counter in a file, or a number in the memory that the program shares which asks NVML."""
 
     name: str
     """`net.eth0.tx`."""
     kind: Kind
-    unit: Literal["s", "bytes", "J"]
+    unit: Literal["s", "bytes", "J", "W", "Hz", "C", "%"]
     scale: float
     """What one step of the counter is, in its unit."""
     path: str
@@ -49,6 +50,10 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Of what follows."""
     shared: str = ""
     """Whose counts it holds as well."""
+    gauge: bool = False
+    """Whether it tells what is now, and does not count."""
+    seldom: bool = False
+    """Whether it is read once a second at most."""
 
     @property
     def is_of_a_process(self) -> bool:
