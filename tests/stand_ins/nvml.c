@@ -5,12 +5,14 @@
  *   POWER_LIMIT (W), MIG, PERSISTENCE, PEER (NVML_P2P_STATUS), FABRIC (state)
  * and for all of them: BUSY (percent of the time), PROCESSES, USED (bytes of memory), HANG, CRASH,
  *   CLOCK_FILE (where each lock and reset of clocks is written), CLOCK_DENIED (of the last GPU),
+ *   WAVE (ms: a job whose power and traffic take turns), HOT (percent of the time; of the last GPU),
  *   LISTS (how many it lists), MUTE (nothing is said of use), OLD (a driver without the newest functions).
  */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, NO_FUNCTION = 13, MOST = 16, LINKS = 18 };
@@ -291,12 +293,34 @@ int nvmlDeviceGetComputeRunningProcesses_v2(struct gpu *gpu, unsigned *number, v
     return running_processes(number, processes);
 }
 
+/* Of each period of WAVE ms all GPUs work for the first 6 tenths, and the others are traffic. */
+static int fields_of_a_job(const struct gpu *gpu, struct field *value)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    long wave = setting("WAVE", 0), ms = now.tv_sec * 1000 + now.tv_nsec / 1000000, within = wave ? ms % wave : 0;
+    long works = 6 * wave / 10, sent = wave ? ms / wave * (wave - works) + (within > works ? within - works : 0) : 0;
+    value->type = 3;
+    if (value->id == 186) /* mW */
+        value->value.wide = (wave && within >= works ? 120000u : setting("BUSY", 0) ? 512340u : 76490u) + (unsigned)(ms % 7);
+    else if (value->id == 138 || value->id == 139) /* KiB, 100 GB/s */
+        value->value.wide = (uint64_t)sent * 100000000 / 1024;
+    else if (value->id == 75) /* ns held back for its heat */
+        value->value.wide = (uint64_t)ms * 10000 * (uint64_t)fault(gpu, "HOT", 0);
+    else
+        return NOT_SUPPORTED;
+    return SUCCESS;
+}
+
 int nvmlDeviceGetFieldValues(struct gpu *gpu, int number, struct field *values)
 {
-    (void)gpu;
     for (int i = 0; i < number; i++) {
+        if (values[i].id != 90 && values[i].id != 91) {
+            values[i].status = setting("WAVE", 0) ? fields_of_a_job(gpu, &values[i]) : NOT_SUPPORTED;
+            continue;
+        }
         values[i].type = 1;
-        values[i].status = values[i].id == 90 || values[i].id == 91 ? SUCCESS : NOT_SUPPORTED;
+        values[i].status = SUCCESS;
         values[i].value.number = values[i].id == 90 ? 26562 : LINKS;
     }
     return SUCCESS;

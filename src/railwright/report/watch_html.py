@@ -50,10 +50,16 @@ def _figure(found: Watched, curves: Sequence[Curve], title: str) -> Figure:
         "height": 520, "margin": {"l": 60, "r": 20, "t": 20, "b": 45}, "font": {"color": "--ink", "size": 12},
         "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False, "shapes": marks,
         "xaxis": {**axis, "title": {"text": "seconds"}, "anchor": "y2"},
-        "yaxis": {**axis, "title": {"text": _AXES["compute"][1]}, "domain": [0.54, 1]},
+        "yaxis": {**axis, "title": {"text": _computing(found)}, "domain": [0.54, 1]},
         "yaxis2": {**axis, "title": {"text": _AXES["traffic"][1]}, "domain": [0, 0.46]},
     }  # fmt: skip
     return Figure(title=title, summary="Activity above traffic, over time", data=tuple(traces), layout=layout)
+
+
+def _computing(found: Watched) -> str:
+    """What the curve of computing is of."""
+    units = {one.unit for one in found.sources if one.stands_for == "compute"}
+    return "W of the GPUs" if "W" in units else _AXES["compute"][1]
 
 
 def _trace(curve: Curve) -> dict[str, Any]:

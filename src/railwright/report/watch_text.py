@@ -59,7 +59,10 @@ def now_line(recorded: Recorded) -> str:
     lasts_s = times[-1] - times[first]
     sums: dict[tuple[str, str], float] = {}
     for source, moved in zip(recorded.about.sources, recorded.moved, strict=True):
-        total = sum(step for step in moved[first + 1 :] if step == step)
+        told = [step for step in moved[first + 1 :] if step == step]
+        if source.seldom or (source.gauge and source.unit != "W"):
+            continue
+        total = sum(told) * (lasts_s / max(1, len(told)) if source.gauge else 1.0)
         sums[source.kind, source.unit] = sums.get((source.kind, source.unit), 0.0) + total
     words = [f"{kind} {rate_words(unit, total / lasts_s)}" for (kind, unit), total in sums.items()]
     return f"{times[-1] - times[0]:7.1f} s   {'   '.join(words)}"
@@ -78,12 +81,24 @@ def watched_lines(found: Watched) -> Iterator[str]:
         yield _line("iterations", f"no period here: {visible(found.why_none)}")
     for one in found.estimates:
         yield from estimate_lines(one)
+    yield from gpu_lines(found)
     yield ""
     yield from source_lines(found)
     for name, reason in found.missing.items():
         yield _line("not read", f"{visible(name)}: {visible(reason)}")
     if found.sampling_cpu_share is not None:
         yield _line("sampling", f"took {found.sampling_cpu_share:.2%} of one core")
+
+
+def gpu_lines(found: Watched) -> Iterator[str]:
+    """GPUs that were held back, or slower than their siblings."""
+    for one in found.held_back:
+        since = f"from {one.from_s:.1f} s on, {one.fraction:.0%} of the time since"
+        yield _line("held back", f"{visible(one.gpu)} by {visible(one.by)}, {since}")
+    for slow in found.slower_gpus:
+        why = f"held back by {' and '.join(map(visible, slow.why))}" if slow.why else "no counter of it says why"
+        clocks = f"{slow.clock_hz / 1e6:.0f} MHz, its siblings {slow.siblings_hz / 1e6:.0f} MHz"
+        yield _line("slower", f"{visible(slow.gpu)} from {slow.from_s:.1f} to {slow.to_s:.1f} s: {clocks}; {why}")
 
 
 def source_lines(found: Watched) -> Iterator[str]:
@@ -93,17 +108,23 @@ def source_lines(found: Watched) -> Iterator[str]:
         yield "no counter moved"
         return
     for one in moved:
-        updates = f"updated every {format_duration(one.update_s)}" if one.update_s else "hardly moves"
+        rests = "steady" if one.unit in ("W", "Hz", "C", "%") else "hardly moves"
+        updates = f"updated every {format_duration(one.update_s)}" if one.update_s else rests
         shared = f", counts {visible(one.shared)}" if one.shared else ""
         role = f" ({one.stands_for})" if one.stands_for else ""
-        yield _line(visible(one.name), f"{rate_words(one.unit, one.mean_per_s):>12}  {updates}{shared}{role}")
+        rate = f"{one.mean_per_s:.0%} of it" if ".held_back." in one.name else rate_words(one.unit, one.mean_per_s)
+        yield _line(visible(one.name), f"{rate:>12}  {updates}{shared}{role}")
 
 
 def rate_words(unit: str, per_s: float) -> str:
-    """`1.9 cores`, `1.2 GB/s`, `215 W`."""
+    """`1.9 cores`, `1.2 GB/s`, `215 W`, `1980 MHz`."""
     if unit == "s":
         return f"{per_s:.2f} cores"
-    return format_bandwidth(per_s) if unit == "bytes" else f"{per_s:.0f} W"
+    if unit == "bytes":
+        return format_bandwidth(per_s)
+    if unit == "Hz":
+        return f"{per_s / 1e6:.0f} MHz"
+    return f"{per_s:.0f} {'W' if unit == 'J' else unit}"
 
 
 def estimate_lines(found: Estimate) -> Iterator[str]:

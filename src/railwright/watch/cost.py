@@ -17,6 +17,7 @@ from railwright.process import Child
 from railwright.results.paired import added
 from railwright.sampling.session import BATCH_S, INTERVAL_S, Session
 from railwright.sampling.sources import find_sources
+from railwright.watch.gpus import Gpus
 
 THRESHOLD = 0.005
 """Of the load's time: what monitoring may take. Requirement of ours; nvidia-smi took others 2 to 4 %."""
@@ -61,7 +62,12 @@ class Own:
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
         """Sample meanwhile."""
-        session, stops, begun_s = Session(find_sources(), None), threading.Event(), time.monotonic()
+        with Gpus(INTERVAL_S) as gpus:
+            yield from self._beside(gpus)
+
+    def _beside(self, gpus: Gpus) -> Iterator[None]:
+        session = Session(gpus.add_to(find_sources()), None, gpu_numbers=gpus.address)
+        stops, begun_s = threading.Event(), time.monotonic()
 
         def fetch() -> None:
             while not stops.wait(BATCH_S):
@@ -75,7 +81,7 @@ class Own:
             finally:
                 stops.set()
                 fetcher.join()
-                self._cpu_s += session.costs().cpu_s
+                self._cpu_s += session.costs().cpu_s + gpus.cpu_s
                 self._seconds += time.monotonic() - begun_s
 
     @property

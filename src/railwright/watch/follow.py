@@ -15,6 +15,7 @@ from railwright.process import Attached
 from railwright.sampling.recording import Recorded
 from railwright.sampling.session import INTERVAL_S, Session
 from railwright.sampling.sources import descendants, find_sources
+from railwright.watch.gpus import Gpus
 from railwright.watch.seen import Run
 
 _LOOK_S, _SAME_LOOKS, _MOST_LOOKS = 0.2, 3, 25
@@ -42,19 +43,30 @@ def follow(watch: Watch, tell: Tell) -> tuple[Recorded, Run]:
 
     `tell` gets each second what was recorded until then. Raises UsageError, CannotJudge.
     """
+    with Gpus(watch.interval_s) as gpus:  # first: to open them takes seconds
+        return _follow(watch, tell, gpus)
+
+
+def _follow(watch: Watch, tell: Tell, gpus: Gpus) -> tuple[Recorded, Run]:
     end_s = None if watch.seconds is None else time.monotonic() + watch.seconds
     child = Attached(watch.command, output_to_error=watch.output_to_error) if watch.command else None
     try:
         pid = watch.pid if child is None else _settled(child)
-        with Session(find_sources(pid, watch.cgroup), watch.record, watch.command, watch.interval_s) as session:
+        found = gpus.add_to(find_sources(pid, watch.cgroup))
+        with Session(found, watch.record, watch.command, watch.interval_s, gpus.address) as session:
             later = _record(watch, session, child, pid, end_s, tell)
             status = None if child is None else child.end()
             recorded, costs = session.finished()
     finally:
         if child is not None:
             child.end()
-    lost = costs.lost + costs.late
-    return recorded, Run(command_status=status, lost_ticks=lost, sampling_cpu_s=costs.cpu_s, started_later=later)
+    return recorded, Run(
+        command_status=status,
+        lost_ticks=costs.lost + costs.late,
+        sampling_cpu_s=costs.cpu_s + gpus.cpu_s,
+        started_later=later,
+        gpus_trouble=gpus.trouble(),
+    )
 
 
 def _record(

@@ -14,11 +14,24 @@ from railwright.diagnosis.iterations.samples import Curve, Role
 from railwright.diagnosis.iterations.updates import Steps, rates, update_s
 from railwright.sampling.recording import Recorded
 from railwright.sampling.sources import Source
+from railwright.watch.gpu_curves import (
+    HeldBack,
+    SlowerGpu,
+    energy,
+    gpus_at_work,
+    held_back,
+    power_of,
+    slower_gpus,
+    steps_of_gauge,
+)
 
 _MATTERS = 0.05
 """A counter that moves less than this part of the busiest of its kind is left out: it would set the pace alone."""
+_LATER = "{} that it started later; so computing is told by the whole machine's time"
 _QUIET_CPU = 0.05
 """CPU seconds a second, below which nothing is computed. Our choice."""
+_QUIET_W = 1.0
+"""GPUs at work are on, where their power never changes."""
 _QUIET_BYTES_PER_S = 1e6
 """Below, traffic is that of shells and monitors. Our choice."""
 
@@ -31,6 +44,7 @@ class SeenSource(msgspec.Struct, frozen=True, kw_only=True):
     update_s: float
     """How often it really changes while it moves; 0: it hardly moved."""
     mean_per_s: float
+    """Of a gauge: the mean of what it told, in its own unit."""
     shared: str
     """Whose counts it holds as well."""
     stands_for: str = ""
@@ -59,6 +73,8 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag
     estimates: tuple[Estimate, ...]
     """The longest stretch first; times count from the begin of the recording."""
     why_none: str
+    held_back: tuple[HeldBack, ...] = ()
+    slower_gpus: tuple[SlowerGpu, ...] = ()
     cut: str = ""
     """Why the recording ends early."""
 
@@ -71,6 +87,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     command_status: int | None = None
     lost_ticks: int | None = None
     sampling_cpu_s: float | None = None
+    gpus_trouble: str = ""
+    """Why the GPUs were not looked at to the end."""
 
 
 def seen(recorded: Recorded, run: Run) -> Watched:
@@ -80,7 +98,11 @@ def seen(recorded: Recorded, run: Run) -> Watched:
     found = told(curves_of(recorded, run))
     seconds = recorded.times_s[-1] - recorded.times_s[0] if len(recorded.times_s) > 1 else 0.0
     share = run.sampling_cpu_s / seconds if run.sampling_cpu_s is not None and seconds else None
-    later = f"{run.started_later} that it started later; so computing is told by the whole machine's time"
+    missing = dict(about.missing)
+    if run.started_later:
+        missing["processes"] = _LATER.format(run.started_later)
+    if run.gpus_trouble:
+        missing["GPUs"] = run.gpus_trouble
     return Watched(
         scope=about.scope,
         command=about.command,
@@ -92,20 +114,24 @@ def seen(recorded: Recorded, run: Run) -> Watched:
         lost_ticks=run.lost_ticks,
         sampling_cpu_share=share,
         sources=tuple(_source(recorded, number, seconds, chosen) for number in range(len(about.sources))),
-        missing=about.missing | ({"processes": later} if run.started_later else {}),
+        missing=missing,
         estimates=found.estimates,
         why_none=found.why_none,
+        held_back=held_back(recorded),
+        slower_gpus=slower_gpus(recorded),
         cut=recorded.cut,
     )
 
 
 def _source(recorded: Recorded, number: int, seconds: float, chosen: dict[str, list[int]]) -> SeenSource:
     source = recorded.about.sources[number]
+    total, steps = _total(recorded.moved[number]), _steps(recorded, number)
+    over = sum(told == told for told in recorded.moved[number]) if source.gauge else seconds
     return SeenSource(
         name=source.name,
         unit=source.unit,
-        update_s=update_s(_steps(recorded, number)),
-        mean_per_s=_total(recorded.moved[number]) / seconds if seconds else 0.0,
+        update_s=update_s(steps_of_gauge(recorded, number) if source.gauge else steps),
+        mean_per_s=total / over if over else 0.0,
         shared=source.shared,
         stands_for=next((role for role, numbers in chosen.items() if number in numbers), ""),
     )
@@ -117,13 +143,20 @@ def curves_of(recorded: Recorded, run: Run) -> list[Curve]:
     quiet: dict[Role, float] = {"compute": _QUIET_CPU, "traffic": _QUIET_BYTES_PER_S}
     for role, quiet_below in quiet.items():
         numbers = chosen_sources(recorded, role, run)
-        if numbers:
+        if role == "compute" and any(recorded.about.sources[number].kind == "gpu" for number in numbers):
+            found.append(rates(role, [energy(recorded, numbers)], _QUIET_W))
+        elif numbers:
             found.append(rates(role, [_steps(recorded, number) for number in numbers], quiet_below))
     return [curve for curve in found if curve.ends_s]
 
 
 def chosen_sources(recorded: Recorded, role: Role, run: Run) -> list[int]:
-    """User time of the job, or the interfaces that carry the traffic; the loopback where it carries most."""
+    """Power of the GPUs at work, else user time of the job; the interfaces and NVLinks that carry the traffic.
+
+    The loopback is among these where it carries most.
+    """
+    if role == "compute" and (powers := power_of(recorded, gpus_at_work(recorded))):
+        return powers
     sources = recorded.about.sources
     totals = [_total(moved) for moved in recorded.moved]
     wanted = [number for number, source in enumerate(sources) if _is_of(source, role)]
@@ -136,7 +169,7 @@ def chosen_sources(recorded: Recorded, role: Role, run: Run) -> list[int]:
 def _is_of(source: Source, role: Role) -> bool:
     if role == "compute":  # a rank that waits for a message is busy in the kernel's sockets, or asks again and again
         return source.kind == "processor" and source.name.endswith((".user", ".nice"))
-    return source.kind in ("network", "rdma")
+    return source.kind in ("network", "rdma", "nvlink")
 
 
 def _steps(recorded: Recorded, number: int) -> Steps:

@@ -1,0 +1,164 @@
+"""What the counters of GPUs tell of a job: when they work, and when one is held back or slower than its siblings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import groupby
+
+import msgspec
+
+from railwright.diagnosis.gpu_siblings import SLOWER_BY
+from railwright.diagnosis.iterations.updates import Steps, update_s
+from railwright.results.statistics import quantile
+from railwright.sampling.recording import Recorded
+
+_AT_WORK_PERCENT = 5.0
+"""Of the time, with a kernel: below, what a GPU does is no part of the job. Our choice."""
+_HELD_MATTERS = 0.01
+"""Of the time; below, that a GPU was held back is not worth a line. Our choice."""
+_READINGS = 3
+"""So many in a row make a slower GPU; one alone may have been between two kernels."""
+
+
+class HeldBack(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU whose clocks were lower than it wanted."""
+
+    gpu: str
+    by: str
+    """`power` or `heat`."""
+    from_s: float
+    """Since the begin of the recording."""
+    fraction: float
+    """Of the time since then."""
+
+
+class SlowerGpu(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU whose SM clock was lower than that of its siblings, all at work."""
+
+    gpu: str
+    from_s: float
+    to_s: float
+    clock_hz: float
+    siblings_hz: float
+    why: tuple[str, ...]
+    """What held it back meanwhile, by its own counters; empty: they name nothing."""
+
+
+def gpus_at_work(recorded: Recorded) -> list[str]:
+    """The GPUs on which kernels ran, as far as NVML tells; all whose power is known, where it tells of none."""
+    use = {name: recorded.moved[number] for name, number in _numbers(recorded, "use.kernels").items()}
+    if not use:
+        return []
+    return [name for name, told in use.items() if _mean(told) >= _AT_WORK_PERCENT]
+
+
+def power_of(recorded: Recorded, gpus: Sequence[str]) -> list[int]:
+    """The sources that are the power of those GPUs."""
+    return [number for name, number in _numbers(recorded, "power").items() if name in gpus]
+
+
+def energy(recorded: Recorded, numbers: Sequence[int]) -> Steps:
+    """Energy that GPUs took together, in joules, at the pace of the power that is updated most seldom.
+
+    Each GPU's power holds until it changes. GPUs are updated at different times, so their sum is taken at its own.
+    """
+    times = recorded.times_s
+    begin_s = times[0] if times else 0.0
+    pace = max((update_s(steps_of_gauge(recorded, number)) for number in numbers), default=0.0)
+    now = [math.nan] * len(numbers)
+    ends, moved, total, since = [], [], 0.0, begin_s
+    for at, at_s in enumerate(times):
+        if at and all(value == value for value in now):
+            total += sum(now) * (at_s - times[at - 1])
+        for place, number in enumerate(numbers):
+            told = recorded.moved[number][at]
+            now[place] = told if told == told else now[place]
+        over = at_s - since >= 0.99 * pace
+        ends.append(at_s - begin_s)
+        moved.append(total if over else math.nan)
+        if over:
+            total, since = 0.0, at_s
+    return Steps(ends, moved)
+
+
+def steps_of_gauge(recorded: Recorded, number: int) -> Steps:
+    """A gauge as a counter that moves where the gauge changes."""
+    begin_s = recorded.times_s[0] if recorded.times_s else 0.0
+    moved, before = [], math.nan
+    for told in recorded.moved[number]:
+        moved.append(math.nan if told != told else float(told != before))
+        before = told if told == told else before
+    return Steps([at_s - begin_s for at_s in recorded.times_s], moved)
+
+
+def held_back(recorded: Recorded) -> tuple[HeldBack, ...]:
+    """The GPUs that were, by the time that each reason has counted."""
+    found = []
+    for by in ("power", "heat"):
+        for gpu, number in _numbers(recorded, f"held_back.{by}").items():
+            told = [(at_s, step) for at_s, step in _read(recorded, number) if step > 0]
+            if not told:
+                continue
+            first_s = told[0][0] - told[0][1]  # it began at the latest so long before it was read
+            lasts_s = max(recorded.times_s[-1] - recorded.times_s[0] - first_s, told[0][1])
+            fraction = min(1.0, math.fsum(step for _, step in told) / lasts_s)
+            if fraction >= _HELD_MATTERS:
+                found.append(HeldBack(gpu=gpu, by=by, from_s=max(0.0, first_s), fraction=fraction))
+    return tuple(found)
+
+
+def slower_gpus(recorded: Recorded) -> tuple[SlowerGpu, ...]:
+    """The GPUs at work whose clock was lower than their siblings', the first time of each."""
+    working = gpus_at_work(recorded)
+    clocks = {gpu: dict(_read(recorded, number)) for gpu, number in _numbers(recorded, "clock").items()}
+    clocks = {gpu: told for gpu, told in clocks.items() if gpu in working}
+    found = []
+    for gpu, mine in clocks.items():
+        readings = []
+        for at_s, clock in mine.items():
+            others = sorted(told[at_s] for name, told in clocks.items() if name != gpu and at_s in told)
+            due = quantile(others, 0.5) if others else 0.0
+            readings.append((at_s, clock, due, clock < (1 - SLOWER_BY) * due))
+        for is_slow, run in groupby(readings, key=lambda one: one[3]):
+            those = list(run)
+            if is_slow and len(those) >= _READINGS:
+                found.append(_slower(recorded, gpu, those))
+                break
+    return tuple(found)
+
+
+def _slower(recorded: Recorded, gpu: str, those: Sequence[tuple[float, float, float, bool]]) -> SlowerGpu:
+    from_s, to_s = those[0][0], those[-1][0]
+    why = [
+        by
+        for by in ("power", "heat")
+        for name, number in _numbers(recorded, f"held_back.{by}").items()
+        if name == gpu and any(step > 0 for at_s, step in _read(recorded, number) if from_s <= at_s <= to_s)
+    ]
+    return SlowerGpu(
+        gpu=gpu,
+        from_s=from_s,
+        to_s=to_s,
+        clock_hz=quantile(sorted(clock for _, clock, _, _ in those), 0.5),
+        siblings_hz=quantile(sorted(due for _, _, due, _ in those), 0.5),
+        why=tuple(why),
+    )
+
+
+def _numbers(recorded: Recorded, what: str) -> dict[str, int]:
+    """The source of each GPU that tells this."""
+    split = ((number, *source.name.partition(".")) for number, source in enumerate(recorded.about.sources))
+    return {gpu: number for number, gpu, _, rest in split if rest == what and gpu.startswith("gpu")}
+
+
+def _read(recorded: Recorded, number: int) -> list[tuple[float, float]]:
+    """When it was read, since the begin, and what it told."""
+    begin_s = recorded.times_s[0] if recorded.times_s else 0.0
+    pairs = zip(recorded.times_s, recorded.moved[number], strict=True)
+    return [(at_s - begin_s, told) for at_s, told in pairs if told == told]
+
+
+def _mean(told: Sequence[float]) -> float:
+    read = [one for one in told if one == one]
+    return math.fsum(read) / len(read) if read else 0.0

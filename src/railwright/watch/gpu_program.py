@@ -1,0 +1,165 @@
+"""The program that asks NVML for the counters of all GPUs, started by `gpus`, never by a user.
+
+    python -m railwright.watch.gpu_program FILE INTERVAL_S
+
+It prints one line of JSON, which counters there are, and then keeps their numbers in FILE up to date.
+It is a process of its own because a driver may hang or crash in any call, and dies with its parent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pynvml
+
+from railwright.native.gpu_counters import FIELDS, FIRST_PLACE, ONE, TWO, Field, Question, cost_s, publish
+from railwright.native.sampler import NO_VALUE
+from railwright.process import die_with_parent
+from railwright.sampling.gpu_found import GPU_MEMORY, MOST_NUMBERS, GpusFound
+from railwright.sampling.sources import Source
+from railwright.topology.sources.nvidia_nvml import handles
+
+_ALL_LINKS = 0xFFFFFFFF
+"""The scope that adds all NVLinks up (nvml.h, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX)."""
+_BUDGET_S, _SELDOM_BUDGET_S = 40e-6, 10e-6
+"""CPU that a pass may take in the mean, for what is asked often and seldom: a tick has 50 us in all."""
+_SELDOM_S = 1.0
+_SHARED = "all that runs on this GPU"
+
+
+class Column(NamedTuple):
+    """What one number is."""
+
+    name: str
+    kind: str
+    unit: str
+    scale: float
+    gauge: bool = False
+
+
+class Asked(NamedTuple):
+    """One call of NVML, and its numbers."""
+
+    function: str
+    kind: int
+    columns: tuple[Column, ...]
+    fields: tuple[int, ...] = ()
+    scope: int = 0
+    argument: int = 0
+    seldom: bool = False
+
+
+_POWER = Column("power", "gpu", "W", 1e-3, gauge=True)
+_LINK = tuple(Column(f"nvlink.{way}", "nvlink", "bytes", 1024) for way in ("tx", "rx"))
+_PCIE = tuple(Column(f"pcie.{way}", "pcie", "bytes", 1) for way in ("tx", "rx"))
+_HELD = tuple(Column(f"held_back.{why}", "held", "s", 1e-9) for why in ("power", "heat"))
+_USE = tuple(Column(f"use.{part}", "gpu", "%", 1, gauge=True) for part in ("kernels", "memory"))
+_VALUES = "nvmlDeviceGetFieldValues"
+# By the numbers of nvml.h: instant power, NVLink data, PCIe bytes, time below the wanted clocks.
+ASKED = (
+    Asked(_VALUES, FIELDS, (_POWER,), (186,)),
+    Asked("nvmlDeviceGetPowerUsage", TWO, (_POWER,)),  # of drivers and GPUs without the first
+    Asked(_VALUES, FIELDS, _LINK, (138, 139), scope=_ALL_LINKS),
+    Asked("nvmlDeviceGetClockInfo", ONE, (Column("clock", "gpu", "Hz", 1e6, gauge=True),), argument=1, seldom=True),
+    Asked("nvmlDeviceGetTemperature", ONE, (Column("temperature", "gpu", "C", 1, gauge=True),), seldom=True),
+    Asked("nvmlDeviceGetUtilizationRates", TWO, _USE, seldom=True),
+    Asked(_VALUES, FIELDS, _PCIE, (197, 198), seldom=True),
+    Asked(_VALUES, FIELDS, _HELD, (74, 75), seldom=True),
+)
+
+
+def found_here(library: ctypes.CDLL, numbers: int) -> tuple[list[Question], GpusFound]:
+    """The questions that NVML has answers to, at the pace that they may have, and what they tell.
+
+    `numbers`: the address of the numbers.
+    """
+    questions: list[Question] = []
+    sources: list[Source] = []
+    missing: dict[str, str] = {}
+    costs: dict[bool, float] = {True: 0.0, False: 0.0}
+    place = FIRST_PLACE
+    for number, (_, handle) in enumerate(sorted(handles(), key=lambda one: one[0])):
+        for asked in ASKED:
+            names = [f"gpu{number}.{column.name}" for column in asked.columns]
+            if place + len(names) > MOST_NUMBERS or any(source.name in names for source in sources):
+                continue
+            question = _question(library, handle, asked, place)
+            took_s = cost_s(question, numbers) if question is not None else 0.0
+            told = _told(numbers, question) if question is not None else [NO_VALUE] * len(names)
+            missing |= {name: "NVML has no answer" for name, one in zip(names, told, strict=True) if one == NO_VALUE}
+            here = [one for one, value in zip(_sources(asked, names, place), told, strict=True) if value != NO_VALUE]
+            if question is None or not here:
+                continue
+            for one in here:
+                missing.pop(one.name, None)
+            questions.append(question)
+            sources += here
+            costs[asked.seldom] += took_s
+            place += len(names)
+    return questions, GpusFound(sources=tuple(sources), missing=missing, often_s=costs[False], seldom_s=costs[True])
+
+
+def _question(library: ctypes.CDLL, handle: object, asked: Asked, place: int) -> Question | None:
+    call = getattr(library, asked.function, None)
+    if call is None:
+        return None
+    fields = (Field * len(asked.fields))(*(Field(id=one, scope=asked.scope) for one in asked.fields))
+    address = ctypes.cast(handle, ctypes.c_void_p)  # type: ignore[arg-type]
+    return Question(kind=asked.kind, argument=asked.argument, call=ctypes.cast(call, ctypes.c_void_p), gpu=address,
+                    fields=fields, count=len(asked.columns), every=1, place=place)  # fmt: skip
+
+
+def _told(numbers: int, question: Question) -> list[int]:
+    return list((ctypes.c_uint64 * question.count).from_address(numbers + 8 * question.place))
+
+
+def _sources(asked: Asked, names: Sequence[str], place: int) -> Iterator[Source]:
+    for at, (name, column) in enumerate(zip(names, asked.columns, strict=True)):
+        yield msgspec.convert(
+            {"name": name, "kind": column.kind, "unit": column.unit, "scale": column.scale, "gauge": column.gauge,
+             "path": GPU_MEMORY, "field": place + at, "shared": _SHARED, "seldom": asked.seldom},
+            Source,
+        )  # fmt: skip
+
+
+def paced(found: GpusFound, interval_s: float) -> tuple[int, int]:
+    """At every how many passes is asked what is wanted often, and what seldom."""
+    often = max(1, -(-found.often_s // _BUDGET_S))
+    seldom = max(_SELDOM_S / interval_s, -(-found.seldom_s // _SELDOM_BUDGET_S), often)
+    return int(often), int(seldom)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Keep the numbers up to date until the parent ends it; what NVML prints itself is kept out of the one line."""
+    die_with_parent()
+    stream = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    file, interval_s = Path(arguments[0]), float(arguments[1])
+    with file.open("r+b") as opened:
+        shared = mmap.mmap(opened.fileno(), 8 * MOST_NUMBERS)
+    numbers = ctypes.addressof((ctypes.c_uint64 * MOST_NUMBERS).from_buffer(shared))
+    try:
+        pynvml.nvmlInit()
+        library = ctypes.CDLL("libnvidia-ml.so.1")
+    except (pynvml.NVMLError, OSError) as error:
+        stream.write(msgspec.json.encode(GpusFound(problem=f"NVML cannot be used: {str(error)[:120]}")) + b"\n")
+        return
+    questions, found = found_here(library, numbers)
+    often, seldom = paced(found, interval_s)
+    slow = {source.field for source in found.sources if source.seldom}
+    for question in questions:
+        question.every = seldom if question.place in slow else often
+    stream.write(msgspec.json.encode(found) + b"\n")
+    if questions:
+        publish(questions, numbers, interval_s)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

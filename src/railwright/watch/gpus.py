@@ -1,0 +1,92 @@
+"""The GPUs' counters while a job is watched: a child asks NVML, and its numbers are read out of shared memory."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import sys
+import time
+
+import msgspec
+
+from railwright.native.sampler import NO_VALUE
+from railwright.process import Child
+from railwright.sampling.gpu_found import MOST_NUMBERS, GpusFound
+from railwright.sampling.sources import Found
+
+_PROGRAM = (sys.executable, "-P", "-W", "ignore", "-m", "railwright.watch.gpu_program")
+_WITHIN_S = 30.0
+"""Drivers without persistence take 1 to 3 s for each GPU when the first program opens them."""
+_POLL_S = 0.02
+
+
+class Gpus:
+    """A context manager around sampling, which must end before it does. Without GPUs it does nothing."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self.found = GpusFound()
+        self._ended = ""
+
+    def __enter__(self) -> Gpus:
+        file = os.memfd_create("railwright-gpus")
+        os.ftruncate(file, 8 * MOST_NUMBERS)
+        self._memory = mmap.mmap(file, 8 * MOST_NUMBERS)
+        self._numbers = (ctypes.c_uint64 * MOST_NUMBERS).from_buffer(self._memory)
+        self._child = Child([*_PROGRAM, f"/proc/{os.getpid()}/fd/{file}", f"{self._interval_s}"])
+        try:
+            with_child = self._child.__enter__()
+            self.found = _answer(with_child)
+        except BaseException:
+            self.__exit__()
+            raise
+        finally:
+            os.close(file)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.stop(grace_s=0.2)
+        del self._numbers
+        self._memory.close()
+
+    def add_to(self, found: Found) -> Found:
+        """The sources, with those of the GPUs."""
+        found.sources += self.found.sources
+        found.missing |= self.found.missing
+        if self.found.problem:
+            found.missing["GPUs"] = self.found.problem
+        return found
+
+    @property
+    def address(self) -> int:
+        """Of the numbers."""
+        return ctypes.addressof(self._numbers)
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds that asking took until now."""
+        taken = self._numbers[1]
+        return 0.0 if taken == NO_VALUE else taken * 1e-9
+
+    def trouble(self) -> str:
+        """Why the numbers are no longer kept up to date; empty while they are."""
+        if not self.found.sources or self._child.poll() is None:
+            return ""
+        return f"the program that asks NVML {self._child.wait(1.0).describe()}: what follows is not known"
+
+
+def _answer(child: Child) -> GpusFound:
+    """What it tells first; nothing where it does not answer."""
+    until_s = time.monotonic() + _WITHIN_S
+    while time.monotonic() < until_s:
+        ended = child.poll() is not None
+        while child.output:
+            try:
+                return msgspec.json.decode(child.output.popleft(), type=GpusFound)
+            except msgspec.DecodeError:
+                continue
+        if ended:
+            return GpusFound(problem=f"the program that asks NVML {child.wait(1.0).describe()}")
+        time.sleep(_POLL_S)
+    return GpusFound(problem=f"NVML gave no answer within {_WITHIN_S:.0f} s")

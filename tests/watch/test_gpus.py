@@ -1,0 +1,91 @@
+"""GPUs beside a job, by stand-ins for NVML: their curves tell its iterations, and which of them is held back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from array import array
+from pathlib import Path
+
+import pytest
+from tests.schemas import fits
+from tests.stand_ins import environment
+
+from railwright.sampling.recording import About, Recorded
+from railwright.sampling.sources import Source
+from railwright.watch.gpu_curves import energy, held_back, slower_gpus
+
+GPUS = ("0000:00:06.0", "0000:00:07.0")
+NAN = float("nan")
+
+
+@pytest.mark.machine
+def test_the_iterations_of_a_job_are_told_by_power_and_nvlink(railwright, stand_ins: Path, tmp_path: Path) -> None:
+    with_gpus = environment(stand_ins, *GPUS, STANDIN_NVML_WAVE="500", STANDIN_NVML_BUSY="90")
+    code = "import time; time.sleep(9)"
+    file = tmp_path / "a.arrows"
+    done = railwright("watch", "--json", "--record", str(file), "--", sys.executable, "-c", code, environment=with_gpus)
+    assert done.status == 0, done.err
+    found = json.loads(done.out)
+    fits(found, "watch")
+    stands_for = {one["name"]: one["stands_for"] for one in found["sources"]}
+    assert [stands_for[f"gpu{number}.power"] for number in (0, 1)] == ["compute", "compute"]
+    assert stands_for["gpu1.nvlink.tx"] == "traffic"
+    one = found["estimates"][0]
+    assert one["period_s"] == pytest.approx(0.5, rel=0.02)
+    again = json.loads(railwright("watch", "--from", str(file), "--json").out)
+    assert again["estimates"] == found["estimates"]
+    assert found["missing"]["gpu0.pcie.tx"] == "NVML has no answer"
+
+
+@pytest.mark.machine
+def test_a_gpu_that_is_slower_than_its_siblings_is_named_with_the_reason(railwright, stand_ins: Path) -> None:
+    faults = {"WAVE": "500", "BUSY": "90", "CLOCK": "1200", "HOT": "40"}
+    with_gpus = environment(stand_ins, *GPUS, **{f"STANDIN_NVML_{name}": value for name, value in faults.items()})
+    done = railwright("watch", "--seconds", "6", environment=with_gpus)
+    assert "slower          gpu1 from 0." in done.out
+    assert "1200 MHz, its siblings 1980 MHz; held back by heat" in done.out
+    assert "held back       gpu1 by heat, from " in done.out
+
+
+@pytest.mark.machine
+@pytest.mark.parametrize(("fault", "says"), [
+    ({"STANDIN_NVML_CRASH": "1"}, "the program that asks NVML killed by SIGABRT"),
+    ({"LD_LIBRARY_PATH": ""}, "NVML cannot be used"),
+])  # fmt: skip
+def test_without_nvml_everything_else_is_watched(railwright, stand_ins: Path, fault: dict, says: str) -> None:
+    done = railwright("watch", "--seconds", "1", environment=environment(stand_ins, *GPUS) | fault)
+    assert done.status == 0, done.err
+    assert says in done.out
+
+
+def recorded(times: list[float], **columns: list[float]) -> Recorded:
+    names = {name.replace("__", ".held_back.").replace("_of_", "."): told for name, told in columns.items()}
+    sources = tuple(Source(name=name, kind="gpu", unit="W", scale=1, path="nvml", gauge=True) for name in names)
+    about = About(format=1, begun_unix_s=0, begun_s=0, interval_s=1, scope="", sources=sources)
+    return Recorded(about=about, times_s=array("d", times), moved=tuple(array("f", told) for told in names.values()))
+
+
+def test_powers_that_change_at_different_times_are_added_up_at_the_pace_of_the_slower() -> None:
+    times = [number / 10 for number in range(41)]
+    fast = [100.0 + number % 2 for number in range(41)]
+    slow = [200.0 + number // 4 for number in range(41)]
+    steps = energy(recorded(times, gpu0_of_power=fast, gpu1_of_power=slow), [0, 1])
+    told = [(at, moved) for at, moved in zip(*steps, strict=True) if moved == moved]
+    assert [round(at, 3) for at, _ in told][:3] == [0.4, 0.8, 1.2]
+    assert sum(moved for _, moved in told) == pytest.approx(4.0 * (100.5 + 204.5), rel=0.01)
+
+
+def test_when_a_gpu_was_held_back_is_told_and_one_reading_makes_no_slower_gpu() -> None:
+    times = [float(number) for number in range(10)]
+    one = recorded(times, gpu0__heat=[NAN, 0, 0, 0, 0, 0.5, 0.5, 0.5, 0.5, 0.5], gpu1__heat=[NAN] + [0] * 9)
+    (found,) = held_back(one)
+    assert (found.gpu, found.by, found.from_s, found.fraction) == ("gpu0", "heat", 4.5, pytest.approx(2.5 / 4.5))
+    clocks = {f"gpu{number}_of_clock": [2e9] * 10 for number in range(3)}
+    use = {f"gpu{number}_of_use.kernels": [90.0] * 10 for number in range(3)}
+    assert slower_gpus(recorded(times, **clocks, **use)) == ()
+    clocks["gpu1_of_clock"] = [2e9, 1e9, 2e9, 2e9, 2e9, 1.5e9, 1.5e9, 1.5e9, 2e9, 2e9]
+    (slow,) = slower_gpus(recorded(times, **clocks, **use))
+    assert (slow.gpu, slow.from_s, slow.to_s, slow.clock_hz, slow.why) == ("gpu1", 5.0, 7.0, 1.5e9, ())
+    idle = use | {"gpu1_of_use.kernels": [0.0] * 10}
+    assert slower_gpus(recorded(times, **clocks, **idle)) == ()
