@@ -7,10 +7,12 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { FIELDS, ONE, TWO }; /* nvmlDeviceGetFieldValues; f(gpu, argument, &number); f(gpu, numbers) */
+/* nvmlDeviceGetFieldValues; f(gpu, argument, &number); f(gpu, numbers); nvmlDeviceGetSamples */
+enum { FIELDS, ONE, TWO, SAMPLES };
 enum { DOUBLE, UNSIGNED, UNSIGNED_LONG, UNSIGNED_LONG_LONG, SIGNED_LONG_LONG, SIGNED, UNSIGNED_SHORT }; /* nvml.h */
 
 static const uint64_t NO_VALUE = UINT64_MAX;
+enum { RING = 256, MOST_SAMPLES = 1024 };
 
 /* nvmlFieldValue_t */
 struct rw_gpu_field {
@@ -33,6 +35,16 @@ struct rw_gpu_question {
   int32_t count;               /* of its numbers */
   uint32_t every;              /* passes */
   int32_t place;               /* of its first number */
+  uint64_t last;               /* microseconds: the last of SAMPLES */
+};
+
+/* nvmlSample_t */
+struct sample {
+  uint64_t at_us;
+  union {
+    uint32_t number;
+    uint64_t wide;
+  } value;
 };
 
 static uint64_t number_of(const struct rw_gpu_field *f) {
@@ -47,9 +59,33 @@ static uint64_t number_of(const struct rw_gpu_field *f) {
   }
 }
 
+/* What the driver has sampled itself, with its own times, goes into a ring: how many there were, then pairs of time and
+ * value. Where there is nothing new it has an error for that, which changes nothing. */
+static void take_samples(struct rw_gpu_question *q, _Atomic uint64_t *ring) {
+  static struct sample taken[MOST_SAMPLES];
+  uint32_t count = MOST_SAMPLES;
+  int type = UNSIGNED;
+  int status = ((int (*)(void *, uint32_t, uint64_t, int *, uint32_t *, struct sample *))q->call)(
+      q->gpu, q->argument, q->last, &type, &count, taken);
+  uint64_t written = atomic_load_explicit(&ring[0], memory_order_relaxed);
+  for (uint32_t at = 0; !status && at < count && at < MOST_SAMPLES; at++) {
+    if (taken[at].at_us <= q->last) continue;
+    q->last = taken[at].at_us;
+    uint64_t slot = 1 + 2 * (written++ % RING);
+    atomic_store_explicit(&ring[slot], taken[at].at_us, memory_order_relaxed);
+    atomic_store_explicit(&ring[slot + 1], type == UNSIGNED ? taken[at].value.number : taken[at].value.wide,
+                          memory_order_relaxed);
+  }
+  atomic_store_explicit(&ring[0], written, memory_order_release);
+}
+
 static void ask(struct rw_gpu_question *q, _Atomic uint64_t *numbers) {
   uint32_t told[2] = {0, 0};
   int status;
+  if (q->kind == SAMPLES) {
+    take_samples(q, numbers + q->place);
+    return;
+  }
   if (q->kind == FIELDS)
     status = ((int (*)(void *, int, struct rw_gpu_field *))q->call)(q->gpu, q->count, q->fields);
   else if (q->kind == ONE)

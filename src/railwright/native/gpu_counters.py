@@ -7,8 +7,10 @@ from ctypes import POINTER, Structure, c_double, c_int, c_int32, c_int64, c_uint
 
 from railwright.native.library import function
 
-FIELDS, ONE, TWO = range(3)
-"""How a function of NVML is called: with fields, with one word more, or for two numbers."""
+FIELDS, ONE, TWO, SAMPLES = range(4)
+"""How a function of NVML is called: with fields, with one word more, for two numbers, or for what it sampled itself."""
+RING = 256
+"""Samples that are kept: first how many there were, then pairs of microseconds since 1970 and value."""
 FIRST_PLACE = 2
 """Of the numbers: before it are the passes until now, and the nanoseconds of CPU that they took."""
 
@@ -39,6 +41,7 @@ class Question(Structure):
         ("count", c_int32),
         ("every", c_uint32),
         ("place", c_int32),
+        ("last", c_uint64),
     )
 
 

@@ -7,8 +7,8 @@ import msgspec
 from railwright.sampling.sources import Source
 
 GPU_MEMORY = "nvml"
-"""The `path` of a source whose number is there, at its `field`."""
-MOST_NUMBERS = 512
+"""The `path` of a source whose number is there, at its `field`; of a `late` one its ring."""
+MOST_NUMBERS = 16384
 
 
 class GpusFound(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from railwright.diagnosis.iterations.aliases import SPREAD
 from railwright.errors import CannotJudge
 from railwright.native.sampler import Costs, Sampler
 from railwright.sampling.gpu_found import GPU_MEMORY
+from railwright.sampling.late import GpuNumbers, Late
 from railwright.sampling.recording import Recorded, Recording, new_about
 from railwright.sampling.sources import Found, Source
 
@@ -18,6 +20,8 @@ _DEAR_S = 10e-6
 """A file that takes longer is read at so many ticks that it takes this at each in the mean: a tick has 50 us in all."""
 _MOST_TICKS = 100
 _SELDOM_S = 1.0
+_LATE_S, _LATE_POLL_S = 1.5, 0.05
+"""How long the last rows wait for what comes late."""
 
 
 class Session:
@@ -29,17 +33,18 @@ class Session:
         file: Path | None,
         command: Sequence[str] = (),
         interval_s: float = INTERVAL_S,
-        gpu_numbers: int = 0,
+        gpus: GpuNumbers | None = None,
     ) -> None:
-        """`gpu_numbers`: the address of the numbers of GPUs, where some of the sources are of them."""
+        """`gpus` has the numbers of those sources that are of GPUs."""
         self._sampler = Sampler()
         self._interval_s = interval_s
-        self._gpu_numbers = gpu_numbers
+        self._gpus = gpus
         missing = dict(found.missing)
         sources = self._opened(found.sources, missing)
         if not sources:
             self._sampler.end()
             raise CannotJudge("nothing can be sampled here", hint="see what /proc and /sys show of this machine")
+        self._late = Late(sources, gpus.samples if gpus is not None else dict)
         self.recording = Recording(new_about(sources, missing, found.scope, interval_s, command), file)
 
     def _opened(self, sources: Sequence[Source], missing: dict[str, str]) -> list[Source]:
@@ -58,9 +63,9 @@ class Session:
         return opened
 
     def _place(self, source: Source, missing: dict[str, str]) -> int | None:
-        if source.path != GPU_MEMORY:
+        if source.path != GPU_MEMORY or self._gpus is None:
             return self._file(source, missing)
-        number = self._sampler.memory(self._gpu_numbers)
+        number = self._sampler.memory(self._gpus.address)
         self._sampler.every(number, max(1, round(_SELDOM_S / self._interval_s)) if source.seldom else 1)
         return number
 
@@ -91,8 +96,9 @@ class Session:
         self.recording.__exit__()
 
     def fetch(self) -> None:
-        """Record what was sampled since the last call."""
-        self.recording.add(self._sampler.fetch())
+        """Record what was sampled since the last call, but for what waits for what comes late."""
+        self._late.add(self._sampler.fetch())
+        self.recording.add(self._late.ready())
 
     def costs(self) -> Costs:
         """What sampling took until now."""
@@ -100,8 +106,14 @@ class Session:
 
     def finished(self) -> tuple[Recorded, Costs]:
         """All that was recorded, and what it cost."""
+        costs = self.costs()
         self.fetch()
-        return self.recording.recorded(), self.costs()
+        until_s = time.monotonic() + _LATE_S
+        while not self._late.is_complete and time.monotonic() < until_s:
+            time.sleep(_LATE_POLL_S)
+            self._late.add(())
+        self.recording.add(self._late.ready(all_of_them=True))
+        return self.recording.recorded(), costs
 
 
 def sample_while(session: Session, goes_on: Callable[[float], bool]) -> tuple[Recorded, Costs]:

@@ -52,6 +52,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Whose counts it holds as well."""
     gauge: bool = False
     """Whether it tells what is now, and does not count."""
+    late: bool = False
+    """Whether it comes later, with times of its own."""
     seldom: bool = False
     """Whether it is read once a second at most."""
 

@@ -66,7 +66,7 @@ class Own:
             yield from self._beside(gpus)
 
     def _beside(self, gpus: Gpus) -> Iterator[None]:
-        session = Session(gpus.add_to(find_sources()), None, gpu_numbers=gpus.address)
+        session = Session(gpus.add_to(find_sources()), None, gpus=gpus)
         stops, begun_s = threading.Event(), time.monotonic()
 
         def fetch() -> None:

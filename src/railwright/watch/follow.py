@@ -53,7 +53,7 @@ def _follow(watch: Watch, tell: Tell, gpus: Gpus) -> tuple[Recorded, Run]:
     try:
         pid = watch.pid if child is None else _settled(child)
         found = gpus.add_to(find_sources(pid, watch.cgroup))
-        with Session(found, watch.record, watch.command, watch.interval_s, gpus.address) as session:
+        with Session(found, watch.record, watch.command, watch.interval_s, gpus) as session:
             later = _record(watch, session, child, pid, end_s, tell)
             status = None if child is None else child.end()
             recorded, costs = session.finished()

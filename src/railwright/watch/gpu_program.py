@@ -19,7 +19,18 @@ from typing import NamedTuple
 import msgspec
 import pynvml
 
-from railwright.native.gpu_counters import FIELDS, FIRST_PLACE, ONE, TWO, Field, Question, cost_s, publish
+from railwright.native.gpu_counters import (
+    FIELDS,
+    FIRST_PLACE,
+    ONE,
+    RING,
+    SAMPLES,
+    TWO,
+    Field,
+    Question,
+    cost_s,
+    publish,
+)
 from railwright.native.sampler import NO_VALUE
 from railwright.process import die_with_parent
 from railwright.sampling.gpu_found import GPU_MEMORY, MOST_NUMBERS, GpusFound
@@ -30,7 +41,8 @@ _ALL_LINKS = 0xFFFFFFFF
 """The scope that adds all NVLinks up (nvml.h, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX)."""
 _BUDGET_S, _SELDOM_BUDGET_S = 40e-6, 10e-6
 """CPU that a pass may take in the mean, for what is asked often and seldom: a tick has 50 us in all."""
-_SELDOM_S = 1.0
+_SELDOM_S, _SAMPLES_S = 1.0, 0.5
+"""How often is asked for what changes slowly, and for what the driver samples itself and keeps for two seconds."""
 _SHARED = "all that runs on this GPU"
 
 
@@ -64,8 +76,9 @@ _USE = tuple(Column(f"use.{part}", "gpu", "%", 1, gauge=True) for part in ("kern
 _VALUES = "nvmlDeviceGetFieldValues"
 # By the numbers of nvml.h: instant power, NVLink data, PCIe bytes, time below the wanted clocks.
 ASKED = (
-    Asked(_VALUES, FIELDS, (_POWER,), (186,)),
-    Asked("nvmlDeviceGetPowerUsage", TWO, (_POWER,)),  # of drivers and GPUs without the first
+    Asked("nvmlDeviceGetSamples", SAMPLES, (_POWER,)),  # NVML_TOTAL_POWER_SAMPLES
+    Asked(_VALUES, FIELDS, (_POWER,), (186,)),  # of drivers without samples
+    Asked("nvmlDeviceGetPowerUsage", TWO, (_POWER,)),  # of GPUs without instant power
     Asked(_VALUES, FIELDS, _LINK, (138, 139), scope=_ALL_LINKS),
     Asked("nvmlDeviceGetClockInfo", ONE, (Column("clock", "gpu", "Hz", 1e6, gauge=True),), argument=1, seldom=True),
     Asked("nvmlDeviceGetTemperature", ONE, (Column("temperature", "gpu", "C", 1, gauge=True),), seldom=True),
@@ -88,7 +101,8 @@ def found_here(library: ctypes.CDLL, numbers: int) -> tuple[list[Question], Gpus
     for number, (_, handle) in enumerate(sorted(handles(), key=lambda one: one[0])):
         for asked in ASKED:
             names = [f"gpu{number}.{column.name}" for column in asked.columns]
-            if place + len(names) > MOST_NUMBERS or any(source.name in names for source in sources):
+            takes = 1 + 2 * RING if asked.kind == SAMPLES else len(names)
+            if place + takes > MOST_NUMBERS or any(source.name in names for source in sources):
                 continue
             question = _question(library, handle, asked, place)
             took_s = cost_s(question, numbers) if question is not None else 0.0
@@ -101,8 +115,9 @@ def found_here(library: ctypes.CDLL, numbers: int) -> tuple[list[Question], Gpus
                 missing.pop(one.name, None)
             questions.append(question)
             sources += here
-            costs[asked.seldom] += took_s
-            place += len(names)
+            if asked.kind != SAMPLES:
+                costs[asked.seldom] += took_s
+            place += takes
     return questions, GpusFound(sources=tuple(sources), missing=missing, often_s=costs[False], seldom_s=costs[True])
 
 
@@ -117,6 +132,8 @@ def _question(library: ctypes.CDLL, handle: object, asked: Asked, place: int) ->
 
 
 def _told(numbers: int, question: Question) -> list[int]:
+    if question.kind == SAMPLES and not ctypes.c_uint64.from_address(numbers + 8 * question.place).value:
+        return [NO_VALUE]
     return list((ctypes.c_uint64 * question.count).from_address(numbers + 8 * question.place))
 
 
@@ -124,16 +141,20 @@ def _sources(asked: Asked, names: Sequence[str], place: int) -> Iterator[Source]
     for at, (name, column) in enumerate(zip(names, asked.columns, strict=True)):
         yield msgspec.convert(
             {"name": name, "kind": column.kind, "unit": column.unit, "scale": column.scale, "gauge": column.gauge,
-             "path": GPU_MEMORY, "field": place + at, "shared": _SHARED, "seldom": asked.seldom},
+             "path": GPU_MEMORY, "field": place + at, "shared": _SHARED, "seldom": asked.seldom,
+             "late": asked.kind == SAMPLES},
             Source,
         )  # fmt: skip
 
 
-def paced(found: GpusFound, interval_s: float) -> tuple[int, int]:
-    """At every how many passes is asked what is wanted often, and what seldom."""
+def pace(questions: Sequence[Question], found: GpusFound, interval_s: float) -> None:
+    """Set at every how many passes each is asked."""
     often = max(1, -(-found.often_s // _BUDGET_S))
     seldom = max(_SELDOM_S / interval_s, -(-found.seldom_s // _SELDOM_BUDGET_S), often)
-    return int(often), int(seldom)
+    slow = {source.field for source in found.sources if source.seldom}
+    for question in questions:
+        samples = question.kind == SAMPLES
+        question.every = int(_SAMPLES_S / interval_s if samples else seldom if question.place in slow else often) or 1
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -152,10 +173,7 @@ def main(arguments: Sequence[str]) -> None:
         stream.write(msgspec.json.encode(GpusFound(problem=f"NVML cannot be used: {str(error)[:120]}")) + b"\n")
         return
     questions, found = found_here(library, numbers)
-    often, seldom = paced(found, interval_s)
-    slow = {source.field for source in found.sources if source.seldom}
-    for question in questions:
-        question.every = seldom if question.place in slow else often
+    pace(questions, found, interval_s)
     stream.write(msgspec.json.encode(found) + b"\n")
     if questions:
         publish(questions, numbers, interval_s)

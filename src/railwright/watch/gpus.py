@@ -10,6 +10,7 @@ import time
 
 import msgspec
 
+from railwright.native.gpu_counters import RING
 from railwright.native.sampler import NO_VALUE
 from railwright.process import Child
 from railwright.sampling.gpu_found import MOST_NUMBERS, GpusFound
@@ -27,7 +28,7 @@ class Gpus:
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
         self.found = GpusFound()
-        self._ended = ""
+        self._taken: dict[str, int] = {}
 
     def __enter__(self) -> Gpus:
         file = os.memfd_create("railwright-gpus")
@@ -62,6 +63,20 @@ class Gpus:
     def address(self) -> int:
         """Of the numbers."""
         return ctypes.addressof(self._numbers)
+
+    def samples(self) -> dict[str, list[tuple[float, int]]]:
+        """What has come of each late source since the last call: times of the monotonic clock, and numbers."""
+        since_1970_s = time.time() - time.monotonic()
+        found = {}
+        for source in self.found.sources:
+            if source.late:
+                there, before = self._numbers[source.field], self._taken.get(source.name, 0)
+                found[source.name] = [
+                    (self._numbers[slot] * 1e-6 - since_1970_s, self._numbers[slot + 1])
+                    for slot in (source.field + 1 + 2 * (at % RING) for at in range(max(before, there - RING), there))
+                ]
+                self._taken[source.name] = there
+        return found
 
     @property
     def cpu_s(self) -> float:

@@ -10,10 +10,11 @@ import msgspec
 
 from railwright.diagnosis.iterations.analysis import told
 from railwright.diagnosis.iterations.records import Estimate
-from railwright.diagnosis.iterations.samples import Curve, Role
+from railwright.diagnosis.iterations.samples import Curve, Role, interval_s
 from railwright.diagnosis.iterations.updates import Steps, rates, update_s
 from railwright.sampling.recording import Recorded
 from railwright.sampling.sources import Source
+from railwright.units import format_duration
 from railwright.watch.gpu_curves import (
     HeldBack,
     SlowerGpu,
@@ -28,6 +29,8 @@ from railwright.watch.gpu_curves import (
 _MATTERS = 0.05
 """A counter that moves less than this part of the busiest of its kind is left out: it would set the pace alone."""
 _LATER = "{} that it started later; so computing is told by the whole machine's time"
+_TOO_SELDOM = 3.0
+"""Traffic that is read so many times more seldom than computing is left out where it hides the iterations."""
 _QUIET_CPU = 0.05
 """CPU seconds a second, below which nothing is computed. Our choice."""
 _QUIET_W = 1.0
@@ -95,12 +98,20 @@ def seen(recorded: Recorded, run: Run) -> Watched:
     """All that the recording tells."""
     about = recorded.about
     chosen = {role: chosen_sources(recorded, role, run) for role in ("compute", "traffic")}
-    found = told(curves_of(recorded, run))
+    curves = curves_of(recorded, run)
+    found, too_seldom = told(curves), ""
+    slow = [curve.role for curve in curves if interval_s([curve]) > _TOO_SELDOM * interval_s(curves[:1])]
+    if not found.estimates and slow == ["traffic"]:
+        alone = told(curves[:1])
+        if alone.estimates:
+            found, too_seldom = alone, f"every {format_duration(interval_s(curves))}: too seldom for these iterations"
     seconds = recorded.times_s[-1] - recorded.times_s[0] if len(recorded.times_s) > 1 else 0.0
     share = run.sampling_cpu_s / seconds if run.sampling_cpu_s is not None and seconds else None
     missing = dict(about.missing)
     if run.started_later:
         missing["processes"] = _LATER.format(run.started_later)
+    if too_seldom:
+        missing["traffic"] = too_seldom
     if run.gpus_trouble:
         missing["GPUs"] = run.gpus_trouble
     return Watched(
