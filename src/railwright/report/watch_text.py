@@ -136,6 +136,8 @@ def estimate_lines(found: Estimate) -> Iterator[str]:
     if found.second_period_s is not None:
         yield _line("another job", f"comes again every {format_duration(found.second_period_s)}")
     if found.why_no_shares:
+        if found.compute is not None:
+            yield _share("compute", found.compute, found.compute_half_width)
         yield _line("shares", f"not told: {visible(found.why_no_shares)}")
         return
     yield _share("compute", found.compute, found.compute_half_width)

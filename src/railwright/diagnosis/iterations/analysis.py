@@ -16,12 +16,14 @@ from railwright.diagnosis.iterations.correlation import Correlation
 from railwright.diagnosis.iterations.phase import Track
 from railwright.diagnosis.iterations.records import Estimate, Told
 from railwright.diagnosis.iterations.samples import Curve, Grid, Role, gridded, interval_s
-from railwright.diagnosis.iterations.shares import Placed, Shares, half_widths, shares_of
+from railwright.diagnosis.iterations.shares import Placed, Shares, computing_alone, half_widths, shares_of
 from railwright.diagnosis.iterations.two_jobs import Followed, followed
 
 _ANOTHER = 0.1
 """Two halves whose periods differ by more are two periods, and not one that drifts. Our choice."""
 _MOST_DRIFT = 1.5
+_LEAST_OF_A_PART = 2 * LEAST_ITERATIONS
+"""Our choice: where the whole has no period, a few iterations of a part of it may be chance."""
 _DEEPEST = 3
 
 
@@ -83,16 +85,45 @@ def _stretches(grid: Grid, depth: int) -> list[_Stretch]:
     parts = [grid.part(0, half), grid.part(half, grid.cells)]
     if _changes(parts):
         return [one for part in parts for one in _stretches(part, depth + 1)]
-    claim = _claim(grid)
-    if claim is None or claim.peak.lag < LEAST_UPDATES:
-        return []
-    found = followed(grid, claim)
-    if found is None or found.track.iterations < LEAST_ITERATIONS - 0.5:
-        return []
+    one = _stretch(grid)
+    if one is None:  # a begin that is unlike the rest may hide it
+        return _together(grid, [found for part in parts for found in _stretches(part, depth + 1)])
+    found = one.followed
     begin, end = math.floor(found.track.places[0]), math.ceil(found.track.places[-1])
     rest = [grid.part(0, begin), grid.part(end, grid.cells)]
-    found = found._replace(track=aligned(grid, found.track))
-    return [_Stretch(grid, found), *(one for part in rest for one in _stretches(part, depth + 1))]
+    return [one, *(found for part in rest for found in _stretches(part, depth + 1))]
+
+
+def _stretch(grid: Grid) -> _Stretch | None:
+    """The one period that goes on through a grid, or most of it."""
+    claim = _claim(grid)
+    if claim is None or claim.peak.lag < LEAST_UPDATES:
+        return None
+    found = followed(grid, claim)
+    if found is None or found.track.iterations < LEAST_ITERATIONS - 0.5:
+        return None
+    return _Stretch(grid, found._replace(track=aligned(grid, found.track)))
+
+
+def _together(grid: Grid, found: list[_Stretch]) -> list[_Stretch]:
+    """Stretches of parts as one, where one period goes on through them."""
+    found = [one for one in found if one.followed.track.iterations >= _LEAST_OF_A_PART]
+    if len(found) < 2:
+        return found
+    lasts = [one.followed.track.cells_an_iteration for one in found]
+    begin = min(_cell(grid, one.part, one.followed.track.places[0]) for one in found)
+    end = max(_cell(grid, one.part, one.followed.track.places[-1]) for one in found)
+    whole = (
+        _stretch(grid.part(max(0, begin), min(grid.cells, end + 1))) if not _differ(min(lasts), max(lasts)) else None
+    )
+    if whole is None or whole.lasts_s < sum(one.lasts_s for one in found):
+        return found
+    return [whole]
+
+
+def _cell(grid: Grid, part: Grid, place: float) -> int:
+    """The cell of a grid that a place in a part of it is in."""
+    return round((part.begin_s - grid.begin_s) / grid.cell_s + place)
 
 
 def _changes(halves: Sequence[Grid]) -> bool:
@@ -145,7 +176,10 @@ def _estimate(curves: Sequence[Curve], stretch: _Stretch) -> Estimate:
 
 def _with_shares(found: Estimate, shares: Shares | str, placed: dict[Role, list[Placed]]) -> Estimate:
     if isinstance(shares, str):
-        return replace(found, why_no_shares=shares)
+        alone = None if placed["traffic"] else computing_alone(placed["compute"], found.samples_a_period)
+        if alone is None:
+            return replace(found, why_no_shares=shares)
+        return replace(found, why_no_shares=shares, compute=alone[0], compute_half_width=alone[1])
     widths = half_widths(placed["compute"], placed["traffic"], found.samples_a_period)
     low, high = (_gain(shares.exposed + width) for width in (-widths[2], widths[2]))
     return replace(

@@ -61,6 +61,17 @@ def shares_of(compute: Sequence[Placed], traffic: Sequence[Placed], samples_a_pe
     return Shares(total(computing), total(moving), exposed, begins[0] if begins else 0.0)
 
 
+def computing_alone(compute: Sequence[Placed], samples_a_period: float) -> tuple[float, float] | None:
+    """The share of computing, and the half width of its 95 % interval, where nothing tells of traffic; None without."""
+    if not compute or samples_a_period < LEAST_SAMPLES:
+        return None
+    still = [Placed(one.curve._replace(quiet_below=math.inf), [0.0] * len(one.values), one.counts) for one in compute]
+    shares = shares_of(compute, still, samples_a_period)
+    if isinstance(shares, str):
+        return None
+    return shares.compute, half_widths(compute, still, samples_a_period)[0]
+
+
 def _begins(spans: Spans) -> list[float]:
     """Where something begins, first the one with the longest pause before it; none where it never stops."""
     pauses = []
