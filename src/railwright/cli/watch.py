@@ -11,8 +11,8 @@ COMMAND = command(
     "watch:watch",
     """Iterations, compute and communication share and the best gain of a job, with no knowledge of it.
 
-    Counters of the processor, network, RDMA ports and drives are sampled while COMMAND runs, until a process ends, or
-    for some seconds. With --json what COMMAND prints goes to standard error.
+    Counters of the processor, GPUs, network, RDMA ports and drives are sampled while COMMAND runs, until a process
+    ends, or for some seconds. With --json what COMMAND prints goes to standard error.
 
     WORDS of a simulation are: period= compute= communication= exposed= noise= drift= missing= rate= seconds= seed=
     jitter= change= second=.
@@ -34,6 +34,14 @@ COMMAND = command(
     option("--cgroup", metavar="PATH", help="Watch this control group (version 2), below /sys/fs/cgroup."),
     option("--seconds", type=click.FloatRange(0.1, 1e6), help="Watch so long at most."),
     option("--rate", type=click.FloatRange(0.1, 1000), default=100.0, show_default=True, help="Ticks a second."),
+    option(
+        "--gpu-cpu",
+        type=click.FloatRange(0.1, 100),
+        default=0.5,
+        show_default=True,
+        metavar="PERCENT",
+        help="Of one core that asking GPUs may take: NVLink's counters need 2 to 6 for iterations of half a second.",
+    ),
     option(
         "--record", metavar="FILE.arrows", help="Keep all samples: an Arrow IPC stream, whole up to its last second."
     ),

@@ -32,6 +32,7 @@ def watch(
     cgroup: str | None,
     seconds: float | None,
     rate: float,
+    gpu_cpu: float,
     record: str | None,
     recording: str | None,
     simulated: str | None,
@@ -65,6 +66,7 @@ def watch(
             record=_writable(record),
             output_to_error=as_json,
             interval_s=1 / rate,
+            gpu_cpu_share=gpu_cpu / 100,
         )
         recorded, run = follow(wanted, _Teller(quiet=bool(command)))
     watched = seen(recorded, run)

@@ -15,7 +15,7 @@ from railwright.process import Attached
 from railwright.sampling.recording import Recorded
 from railwright.sampling.session import INTERVAL_S, Session
 from railwright.sampling.sources import descendants, find_sources
-from railwright.watch.gpus import Gpus
+from railwright.watch.gpus import CPU_SHARE, Gpus
 from railwright.watch.seen import Run
 
 _LOOK_S, _SAME_LOOKS, _MOST_LOOKS = 0.2, 3, 25
@@ -36,6 +36,8 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
     output_to_error: bool = False
     """Whether the command's standard output goes to our standard error."""
     interval_s: float = INTERVAL_S
+    gpu_cpu_share: float = CPU_SHARE
+    """Of a core, for asking NVML."""
 
 
 def follow(watch: Watch, tell: Tell) -> tuple[Recorded, Run]:
@@ -43,7 +45,7 @@ def follow(watch: Watch, tell: Tell) -> tuple[Recorded, Run]:
 
     `tell` gets each second what was recorded until then. Raises UsageError, CannotJudge.
     """
-    with Gpus(watch.interval_s) as gpus:  # first: to open them takes seconds
+    with Gpus(watch.interval_s, watch.gpu_cpu_share) as gpus:  # first: to open them takes seconds
         return _follow(watch, tell, gpus)
 
 

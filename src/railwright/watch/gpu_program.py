@@ -1,6 +1,6 @@
 """The program that asks NVML for the counters of all GPUs, started by `gpus`, never by a user.
 
-    python -m railwright.watch.gpu_program FILE INTERVAL_S
+    python -m railwright.watch.gpu_program FILE INTERVAL_S CPU_SHARE
 
 It prints one line of JSON, which counters there are, and then keeps their numbers in FILE up to date.
 It is a process of its own because a driver may hang or crash in any call, and dies with its parent.
@@ -39,8 +39,8 @@ from railwright.topology.sources.nvidia_nvml import handles
 
 _ALL_LINKS = 0xFFFFFFFF
 """The scope that adds all NVLinks up (nvml.h, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX)."""
-_BUDGET_S, _SELDOM_BUDGET_S = 40e-6, 10e-6
-"""CPU that a pass may take in the mean, for what is asked often and seldom: a tick has 50 us in all."""
+_FOR_OFTEN = 0.8
+"""Of the CPU that asking may take; the rest is for what is asked seldom."""
 _SELDOM_S, _SAMPLES_S = 1.0, 0.5
 """How often is asked for what changes slowly, and for what the driver samples itself and keeps for two seconds."""
 _SHARED = "all that runs on this GPU"
@@ -147,14 +147,19 @@ def _sources(asked: Asked, names: Sequence[str], place: int) -> Iterator[Source]
         )  # fmt: skip
 
 
-def pace(questions: Sequence[Question], found: GpusFound, interval_s: float) -> None:
-    """Set at every how many passes each is asked."""
-    often = max(1, -(-found.often_s // _BUDGET_S))
-    seldom = max(_SELDOM_S / interval_s, -(-found.seldom_s // _SELDOM_BUDGET_S), often)
+def pace(questions: Sequence[Question], found: GpusFound, interval_s: float, cpu_share: float) -> float:
+    """Set at every how many passes each is asked, so that they take that share of a core; seconds between passes."""
+    often_s = max(interval_s, found.often_s / (_FOR_OFTEN * cpu_share))
+    seldom_s = max(_SELDOM_S, often_s, found.seldom_s / ((1 - _FOR_OFTEN) * cpu_share))
     slow = {source.field for source in found.sources if source.seldom}
-    for question in questions:
-        samples = question.kind == SAMPLES
-        question.every = int(_SAMPLES_S / interval_s if samples else seldom if question.place in slow else often) or 1
+    wanted = [
+        _SAMPLES_S if question.kind == SAMPLES else seldom_s if question.place in slow else often_s
+        for question in questions
+    ]
+    pass_s = min(wanted, default=_SELDOM_S)
+    for question, seconds in zip(questions, wanted, strict=True):
+        question.every = max(1, round(seconds / pass_s))
+    return pass_s
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -162,7 +167,7 @@ def main(arguments: Sequence[str]) -> None:
     die_with_parent()
     stream = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    file, interval_s = Path(arguments[0]), float(arguments[1])
+    file, interval_s, cpu_share = Path(arguments[0]), float(arguments[1]), float(arguments[2])
     with file.open("r+b") as opened:
         shared = mmap.mmap(opened.fileno(), 8 * MOST_NUMBERS)
     numbers = ctypes.addressof((ctypes.c_uint64 * MOST_NUMBERS).from_buffer(shared))
@@ -173,10 +178,10 @@ def main(arguments: Sequence[str]) -> None:
         stream.write(msgspec.json.encode(GpusFound(problem=f"NVML cannot be used: {str(error)[:120]}")) + b"\n")
         return
     questions, found = found_here(library, numbers)
-    pace(questions, found, interval_s)
+    pass_s = pace(questions, found, interval_s, cpu_share)
     stream.write(msgspec.json.encode(found) + b"\n")
     if questions:
-        publish(questions, numbers, interval_s)
+        publish(questions, numbers, pass_s)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ from railwright.sampling.gpu_found import MOST_NUMBERS, GpusFound
 from railwright.sampling.sources import Found
 
 _PROGRAM = (sys.executable, "-P", "-W", "ignore", "-m", "railwright.watch.gpu_program")
+CPU_SHARE = 0.005
+"""Of a core: NVML's calls take up to 1.5 ms each, and more of them would show more."""
 _WITHIN_S = 30.0
 """Drivers without persistence take 1 to 3 s for each GPU when the first program opens them."""
 _POLL_S = 0.02
@@ -25,8 +27,9 @@ _POLL_S = 0.02
 class Gpus:
     """A context manager around sampling, which must end before it does. Without GPUs it does nothing."""
 
-    def __init__(self, interval_s: float) -> None:
-        self._interval_s = interval_s
+    def __init__(self, interval_s: float, cpu_share: float = CPU_SHARE) -> None:
+        """`cpu_share`: of a core, for asking."""
+        self._arguments = (f"{interval_s}", f"{cpu_share}")
         self.found = GpusFound()
         self._taken: dict[str, int] = {}
 
@@ -35,7 +38,7 @@ class Gpus:
         os.ftruncate(file, 8 * MOST_NUMBERS)
         self._memory = mmap.mmap(file, 8 * MOST_NUMBERS)
         self._numbers = (ctypes.c_uint64 * MOST_NUMBERS).from_buffer(self._memory)
-        self._child = Child([*_PROGRAM, f"/proc/{os.getpid()}/fd/{file}", f"{self._interval_s}"])
+        self._child = Child([*_PROGRAM, f"/proc/{os.getpid()}/fd/{file}", *self._arguments])
         try:
             with_child = self._child.__enter__()
             self.found = _answer(with_child)
