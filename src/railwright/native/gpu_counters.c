@@ -117,18 +117,21 @@ double rw_gpu_cost(struct rw_gpu_question *q, uint64_t *numbers, int times) {
 }
 
 /* Asks each question at every so many passes, `passes` times, 0: for ever. The first two numbers are the passes and the
- * nanoseconds of CPU until now. Never makes up for a pass that came too late. */
-void rw_gpu_publish(struct rw_gpu_question *questions, int count, uint64_t *shared, double interval, uint64_t passes) {
+ * nanoseconds of CPU until now. Never makes up for a pass that came too late, and waits longer where the passes take more
+ * than this share of a core: calls are dearer while GPUs work. */
+void rw_gpu_publish(struct rw_gpu_question *questions, int count, uint64_t *shared, double interval, double share,
+                    uint64_t passes) {
   _Atomic uint64_t *numbers = (_Atomic uint64_t *)shared;
-  double next = rw_now(), begin = cpu_now();
+  double begin = rw_now(), next = begin, before = cpu_now();
   for (uint64_t pass = 0; !passes || pass < passes; pass++) {
     for (int at = 0; at < count; at++)
       if (pass % questions[at].every == 0) ask(&questions[at], numbers);
     atomic_store_explicit(&numbers[0], pass + 1, memory_order_relaxed);
-    atomic_store_explicit(&numbers[1], (uint64_t)((cpu_now() - begin) * 1e9), memory_order_relaxed);
+    double cpu = cpu_now() - before, now = rw_now();
+    atomic_store_explicit(&numbers[1], (uint64_t)(cpu * 1e9), memory_order_relaxed);
     next += interval;
-    double now = rw_now();
     if (next < now) next = now;
+    if (next < begin + cpu / share) next = begin + cpu / share;
     struct timespec t = {.tv_sec = (time_t)next, .tv_nsec = (long)((next - (double)(time_t)next) * 1e9)};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) continue;
   }

@@ -52,8 +52,11 @@ def cost_s(question: Question, numbers: int, times: int = 5) -> float:
     return taken
 
 
-def publish(questions: Sequence[Question], numbers: int, interval_s: float, passes: int = 0) -> None:
-    """Ask again and again, `passes` times or for ever, and keep the numbers at that address up to date."""
+def publish(questions: Sequence[Question], numbers: int, interval_s: float, cpu_share: float, passes: int = 0) -> None:
+    """Ask again and again, `passes` times or for ever, and keep the numbers at that address up to date.
+
+    Where asking takes more than that share of a core, passes come more seldom than each `interval_s`.
+    """
     every = (Question * len(questions))(*questions)
-    begin = function("rw_gpu_publish", None, POINTER(Question), c_int, c_void_p, c_double, c_uint64)
-    begin(every, len(questions), numbers, interval_s, passes)
+    begin = function("rw_gpu_publish", None, POINTER(Question), c_int, c_void_p, c_double, c_double, c_uint64)
+    begin(every, len(questions), numbers, interval_s, cpu_share, passes)

@@ -181,7 +181,7 @@ def main(arguments: Sequence[str]) -> None:
     pass_s = pace(questions, found, interval_s, cpu_share)
     stream.write(msgspec.json.encode(found) + b"\n")
     if questions:
-        publish(questions, numbers, pass_s)
+        publish(questions, numbers, pass_s, cpu_share)
 
 
 if __name__ == "__main__":
