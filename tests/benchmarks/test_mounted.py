@@ -11,6 +11,7 @@ from tests.benchmarks.jobs import job_of
 from railwright.benchmarks.files import mounted
 from railwright.benchmarks.registry import find
 from railwright.errors import CannotJudge
+from railwright.native.mount import answers
 from railwright.topology.expand import expand
 
 
@@ -49,3 +50,18 @@ def test_a_plan_on_a_mount_that_stalls_is_waived_with_its_name(monkeypatch) -> N
         plan = find(name).plan(job_of(find(name), expand("laptop", {}), given=given))
         assert "did not answer within 10 s" in plan.waived, name
         assert plan.path.startswith("drive?>")
+
+
+def test_where_a_child_hangs_no_thread_of_ours_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process with a thread that hangs in the kernel cannot end."""
+    monkeypatch.setattr(mounted, "answers", lambda _path, _patience_s: False)
+    try:
+        with pytest.raises(CannotJudge, match="did not answer within"):
+            mounted.answered("/mnt/stalled", lambda: pytest.fail("it was looked at"), patience_s=0.05)
+    finally:
+        mounted._silent.discard("/mnt/stalled")
+
+
+def test_an_error_is_an_answer() -> None:
+    assert answers("/", 30.0)
+    assert answers("/no/such\nfolder", 30.0)
