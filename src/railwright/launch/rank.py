@@ -63,6 +63,8 @@ class LaunchedRank:
             if self.size != wanted:
                 reason = f"MPI has {self.size} ranks where {wanted} were started"
                 raise CannotJudge(reason, hint="mpirun and the MPI library do not belong together; see --mpirun")
+            self.meet()  # not by MPI: see `first_use`
+            mpi.first_use(self._comm)
         return self._comm
 
     def step(self, text: str) -> None:

@@ -36,7 +36,10 @@ class _Mpi(Structure):
 
 
 def initialise() -> Intracomm:
-    """MPI_Init, once per process; the world communicator. Raises CannotJudge where no MPI can be loaded."""
+    """MPI_Init, once per process; the world communicator, for `first_use`.
+
+    Raises CannotJudge where no MPI can be loaded.
+    """
     import mpi4py
 
     mpi4py.rc.thread_level = THREAD_LEVEL
@@ -46,9 +49,18 @@ def initialise() -> Intracomm:
         reason = str(error).splitlines()[-1]
         hint = "install the `openmpi` package, or name one in MPI4PY_LIBMPI"
         raise CannotJudge(f"no MPI library can be loaded: {reason}", hint=hint) from error
-    MPI.COMM_WORLD.Barrier()
-    _unlink_segments()
     return MPI.COMM_WORLD
+
+
+def first_use(comm: Intracomm) -> None:
+    """Attach all ranks to each other, and take the names of what they share away. First all must have left MPI_Init.
+
+    Open MPI 5 relies on a fence of its launcher for that, and under Slurm's srun (22.05) a rank may pass it while
+    another is inside; what it sends then ends the other by a segmentation fault in
+    `mca_pml_ob1_recv_frag_callback_match` (open-mpi/ompi, issue 12495).
+    """
+    comm.Barrier()
+    _unlink_segments()
 
 
 def _unlink_segments() -> None:
