@@ -26,7 +26,7 @@ def numbers(part: object) -> list[float]:
 def test_every_number_of_an_axis_is_finite(low: float, high: float) -> None:
     for quantity in ("latency_s", "bandwidth_bytes_per_s"):
         curve = axes.curve_layout(quantity, [8, 2**62], [low, high], [low, high])
-        dots = axes.dot_layout(quantity, [low, high], 2)
+        dots = axes.dot_layout(quantity, [low, high], ["one", "other"])
         assert all(math.isfinite(number) for number in (*numbers(curve), *numbers(dots)))
         assert b"null" not in msgspec.json.encode([curve, dots])
         assert len(curve["yaxis"]["tickvals"]) <= 30

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.machine
 
 FIGURES = 6
+SHEET_PX = 717  # A4 between Chromium's margins of 1 cm, at 96 px an inch
 
 DRAWN = """
 const done = arguments[0];
@@ -119,6 +120,26 @@ def test_figures_follow_the_colour_scheme_and_paper_is_light(browser: Chrome, ad
     browser.execute_script("window.dispatchEvent(new Event('afterprint'))")
     assert browser.execute_async_script(wait, light) == dark
     assert browser.execute_script("return document.querySelectorAll('details[open]').length") == 0
+
+
+def test_on_paper_nothing_reaches_beyond_the_sheet_or_over_something_else(browser: Chrome, address: str) -> None:
+    show(browser, address, 1280, "light")
+    sheet = {"width": SHEET_PX, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", sheet)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    try:
+        boxes = "return [...document.querySelectorAll('.plot .main-svg, table.numbers')].map((e) => e.getBoundingClientRect()).map((r) => [r.left, r.right, r.top, r.bottom])"  # noqa: E501
+        found = [box for box in browser.execute_script(boxes) if box[1] > box[0]]
+        assert len(found) >= 2 * FIGURES
+        assert max(right for _, right, _, _ in found) <= SHEET_PX
+        # Below each other, or one upon the other: a figure has several layers.
+        for left, right, top, bottom in found:
+            for box in found:
+                assert box[2] >= bottom or box[3] <= top or box == [left, right, top, bottom]
+    finally:
+        browser.execute_script("window.dispatchEvent(new Event('afterprint'))")
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 def test_words_have_enough_contrast(browser: Chrome, address: str) -> None:

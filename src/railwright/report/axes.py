@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from railwright.limits.limit import Quantity
@@ -16,6 +16,8 @@ _SMALLEST, _LARGEST = 1e-300, 1e300
 _ROOM_FOR_BAND = 3.0
 """A band may reach this factor beyond all medians and limits; one bad sample must not squeeze the curves flat."""
 
+_LINE_PX = 16
+"""A line of a label, at the size of `_FRAME`'s font."""
 
 AXIS = {
     "gridcolor": "--line",
@@ -51,15 +53,16 @@ def curve_layout(
     }
 
 
-def dot_layout(quantity: Quantity, values: Sequence[float], rows: int) -> dict[str, Any]:
-    """The frame of a row of marks for each setting, from zero on, the first setting on top."""
+def dot_layout(quantity: Quantity, values: Sequence[float], labels: Collection[str]) -> dict[str, Any]:
+    """The frame of a row of marks for each label (lines between <br>), from zero on, the first one on top."""
+    rows, most_lines = len(labels), max(label.count("<br>") + 1 for label in labels)
     high = _drawable(max(values))
     names = {"automargin": True, "type": "category", "showgrid": False, "range": [rows - 0.4, -0.6]}
     return {
         **_FRAME,
         "xaxis": {**AXIS, **_ticks(quantity, linear_ticks(high, room=1.08)), "range": [0, high * 1.08]},
         "yaxis": {**AXIS, **names},
-        "height": 70 + 56 * rows,
+        "height": 70 + rows * max(56, 10 + _LINE_PX * most_lines),
         "margin": {"l": 8, "r": 14, "t": 12, "b": 40},
     }
 

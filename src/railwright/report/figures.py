@@ -279,7 +279,7 @@ def _label(curve: Series) -> str:
 
 def _dot_layout(quantity: Quantity, curves: Sequence[Series]) -> dict[str, Any]:
     values = _shown_values([point for curve in curves for point in curve.points])
-    return axes.dot_layout(quantity, values, len({_label(curve) for curve in curves}))
+    return axes.dot_layout(quantity, values, {_label(curve) for curve in curves})
 
 
 def _curve_layout(quantity: Quantity, points: Sequence[Judged]) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def _layout(marks: Sequence[_Mark]) -> dict[str, Any]:
     """Both axes begin at zero, so that a distance is a share. There is room above and beside for the names."""
     dearest, cost = max(mark.price for mark in marks) or 1.0, marks[0].design.cost
     speeds = [mark.speed for mark in marks]
-    layout = axes.dot_layout("bandwidth_bytes_per_s", speeds, rows=1)
+    layout = axes.dot_layout("bandwidth_bytes_per_s", speeds, [""])
     bandwidth = layout["xaxis"]
     unit = plotly_text(f" {wording.visible(cost.currency)}") if cost is not None else ""
     ticks = axes.linear_ticks(dearest, room=1.1)

@@ -25,12 +25,19 @@
     return value;
   }
 
+  // Between the margins of A4 and of Letter, at 96 px an inch: on paper a figure is as wide as the sheet, not the screen.
+  const PAPER_PX = 690;
+
   function draw() {
     const style = window.getComputedStyle(root);
     const font = window.getComputedStyle(document.body).fontFamily;
     for (const plot of plots) {
       const figure = resolved(figures[Number(plot.dataset.figure)], style);
       figure.layout.font.family = font;
+      if (root.classList.contains("paper")) {
+        figure.layout.width = PAPER_PX;
+        if (figure.layout.xaxis.type === "log") figure.layout.height *= 0.65; // a sheet is wide, and not high
+      }
       figure.layout.dragmode = touch.matches ? false : "zoom"; // a finger scrolls the page
       window.Plotly.react(plot, figure.data, figure.layout, settings);
     }
