@@ -253,10 +253,10 @@ class DeviceBuffer:
         launch(self.device, "fill", grid, COMPUTE_THREADS, self.address, size, seed, position)
         self.device.synchronize()
 
-    def count_wrong(self, seed: int, size_bytes: int | None = None, position: int = 0) -> int:
-        """How many bytes differ from the pattern."""
-        size = self.size_bytes if size_bytes is None else size_bytes
-        return self.device.count("count_wrong", self.address, size, seed, position)
+    def count_wrong(self, seed: int, size_bytes: int | None = None, position: int = 0, start: int = 0) -> int:
+        """How many bytes from `start` on differ from the pattern that starts at byte `position`."""
+        size = self.size_bytes - start if size_bytes is None else size_bytes
+        return self.device.count("count_wrong", self.address + start, size, seed, position)
 
     def verify(self, seed: int, size_bytes: int) -> Verification:
         """The data check over the first `size_bytes`, made on the GPU."""

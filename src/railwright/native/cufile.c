@@ -136,7 +136,8 @@ struct rw_gpu_pass {
   int write;
   int count;               /* operations */
   int64_t bytes;           /* of one operation */
-  const int64_t *at;       /* offset of each block in the file, and in the GPU's memory */
+  const int64_t *at;       /* offset of each block in the file */
+  int64_t shift;           /* to it, its place in the GPU's memory */
   const int *cpus;         /* the CPU of each worker */
   void *context;
   void *handle;            /* cuFile's of the file, or NULL: then through `pinned` */
@@ -162,8 +163,8 @@ struct hand {
 
 static int by_cufile(struct rw_gpu_pass *p, int64_t at) {
   void *base = (void *)(uintptr_t)p->device;
-  ssize_t moved = p->write ? cufile.write(p->handle, base, (size_t)p->bytes, at, at)
-                           : cufile.read(p->handle, base, (size_t)p->bytes, at, at);
+  ssize_t moved = p->write ? cufile.write(p->handle, base, (size_t)p->bytes, at, at + p->shift)
+                           : cufile.read(p->handle, base, (size_t)p->bytes, at, at + p->shift);
   if (moved == -1) return errno ? -errno : -EIO;
   if (moved < 0) return (int)moved;
   return moved == p->bytes ? RW_OK : p->write ? RW_SHORT_WRITE : -ENODATA;
@@ -171,7 +172,7 @@ static int by_cufile(struct rw_gpu_pass *p, int64_t at) {
 
 static int by_pinned(struct rw_gpu_pass *p, int64_t at, struct hand *me) {
   unsigned char *slot = p->pinned + (int64_t)me->index * p->bytes;
-  uint64_t device = p->device + (uint64_t)at;
+  uint64_t device = p->device + (uint64_t)(at + p->shift);
   if (p->write) {
     int status = rw_cuda.to_host_async(slot, device, (size_t)p->bytes, me->stream);
     if (!status) status = rw_cuda.stream_synchronize(me->stream);

@@ -181,24 +181,30 @@ class CuFile:
         checked("cuFile", bind(self._library._handle))
         buffer.device.make_current()
         checked("cuFile driver", function("rw_cufile_open", c_int)())
-        handle = c_void_p()
-        register = function("rw_cufile_register", c_int, c_int, POINTER(c_void_p))
-        code = register(fd, byref(handle))
-        if code:
-            raise NativeError("cuFile on the test file", code, f"{meaning(code)}{why(folder)}")
-        assert handle.value is not None
-        self.handle: int = handle.value
-        self._buffer, self._fd = buffer, fd
+        self._folder, self._buffer = folder, buffer
+        self._handles: list[int] = []
+        self.handle = self.register(fd)
         register_buffer = function("rw_cufile_register_buffer", c_int, c_void_p, c_uint64, c_size_t)
         code = register_buffer(buffer.device.context, buffer.address, buffer.size_bytes)
         checked("cuFile on the GPU's memory", code)
+
+    def register(self, fd: int) -> int:
+        """CuFile's handle of one more file. Raises NativeError where cuFile does not take it."""
+        handle = c_void_p()
+        code = function("rw_cufile_register", c_int, c_int, POINTER(c_void_p))(fd, byref(handle))
+        if code:
+            raise NativeError("cuFile on the test file", code, f"{meaning(code)}{why(self._folder)}")
+        assert handle.value is not None
+        self._handles.append(handle.value)
+        return handle.value
 
     def __enter__(self) -> CuFile:
         return self
 
     def __exit__(self, *_: object) -> None:
         function("rw_cufile_deregister_buffer", None, c_uint64)(self._buffer.address)
-        function("rw_cufile_deregister", None, c_void_p)(self.handle)
+        for handle in self._handles:
+            function("rw_cufile_deregister", None, c_void_p)(handle)
         function("rw_cufile_close", c_int)()
 
 
@@ -225,6 +231,7 @@ class _Pass(Structure):
         ("count", c_int),
         ("bytes", c_int64),
         ("at", c_void_p),
+        ("shift", c_int64),
         ("cpus", POINTER(c_int)),
         ("context", c_void_p),
         ("handle", c_void_p),
@@ -245,17 +252,20 @@ def gpu_pass(
     cpus: Sequence[int],
     *,
     write: bool,
+    shift: int = 0,
+    handle: int | None = None,
 ) -> Pass:
-    """Read or write `size_bytes` at each offset of the file, which is also its place in the GPU's memory.
+    """Read or write `size_bytes` at each offset of the file, whose place in the GPU's memory is `shift` bytes behind.
 
-    There is one worker on each of `cpus`, with one operation at a time. By cuFile, or through a pinned buffer that has
-    room for each of them. The data is the caller's to lay down and to check. Raises NativeError with the cause.
+    There is one worker on each of `cpus`, with one operation at a time. By cuFile (`handle` is its own of the file,
+    where it is another one than the driver was opened with), or through a pinned buffer that has room for each of them.
+    The data is the caller's to lay down and to check. Raises NativeError with the cause.
     """
-    if len(offsets) and (max(offsets) + size_bytes > buffer.size_bytes or min(offsets) < 0):
+    if len(offsets) and (max(offsets) + shift + size_bytes > buffer.size_bytes or min(offsets) + min(shift, 0) < 0):
         raise ValueError("a block lies beyond the GPU's memory")  # C would go beyond its end
-    one = _Pass(fd=fd, workers=len(cpus), write=int(write), count=len(offsets), bytes=size_bytes)
+    one = _Pass(fd=fd, workers=len(cpus), write=int(write), count=len(offsets), bytes=size_bytes, shift=shift)
     if isinstance(through, CuFile):
-        one.handle = through.handle
+        one.handle = through.handle if handle is None else handle
     elif through.size_bytes < len(cpus) * size_bytes:
         raise ValueError("the pinned buffer has no room for each worker")
     else:

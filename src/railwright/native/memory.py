@@ -85,11 +85,11 @@ class Buffer:
             self.address, self.size_bytes if size_bytes is None else size_bytes, seed, position
         )
 
-    def count_wrong(self, seed: int, size_bytes: int | None = None, position: int = 0) -> int:
-        """How many bytes differ from the pattern."""
+    def count_wrong(self, seed: int, size_bytes: int | None = None, position: int = 0, start: int = 0) -> int:
+        """How many bytes from `start` on differ from the pattern that starts at byte `position`."""
         return int(
             function("rw_count_wrong", c_int64, c_void_p, c_size_t, c_uint64, c_uint64)(
-                self.address, self.size_bytes if size_bytes is None else size_bytes, seed, position
+                self.address + start, self.size_bytes - start if size_bytes is None else size_bytes, seed, position
             )
         )
 
