@@ -40,12 +40,15 @@ def test_a_plan_on_a_mount_that_stalls_is_waived_with_its_name(monkeypatch) -> N
     def never(path: str, _look: object) -> None:
         raise CannotJudge(f"{path} did not answer within 10 s: its mount stalls")
 
-    for place in ("railwright.benchmarks.files.direct_file", "railwright.benchmarks.tables.read"):
+    for place in ("railwright.benchmarks.files.direct_file", "railwright.benchmarks.tables.read",
+                  "railwright.benchmarks.samples.deepcam"):  # fmt: skip
         monkeypatch.setattr(f"{place}.answered", never)
     for name, given in (
         ("parquet_read", {"directory": "/mnt/gone"}),
         ("parquet_read", {"file": "/mnt/gone/f"}),
         ("file_read", {"directory": "/mnt/gone"}),
+        ("deepcam_read", {"directory": "/mnt/gone", "reader": "h5py"}),
+        ("deepcam_read", {"files": "/mnt/gone", "reader": "h5py"}),
     ):
         plan = find(name).plan(job_of(find(name), expand("laptop", {}), given=given))
         assert "did not answer within 10 s" in plan.waived, name

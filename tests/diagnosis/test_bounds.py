@@ -79,10 +79,12 @@ def test_references_are_the_simplest_measurements_alone():
     references = {name for name, rows in DECLARATIONS.items() if any(row.is_reference for row in rows)}
     assert references == {
         "memory_stream", "memory_copy", "core_latency", "gpu_latency", "tcp_stream", "device_read", "hpl",
-        "gpu_hpl", "parquet_read",
+        "gpu_hpl", "parquet_read", "deepcam_read",
     }  # fmt: skip
     parts = [row.when["part"] for row in DECLARATIONS["parquet_read"] if row.is_reference]
     assert parts == [("fetch",), ("fetch",), ("decode",)], "reading by both is judged"
+    parts = [row.when["part"] for row in DECLARATIONS["deepcam_read"] if row.is_reference]
+    assert parts == [("read",)] * 3, "what a consumer gets is judged"
     for name in ("hpl", "gpu_hpl"):
         (product,) = (row for row in DECLARATIONS[name] if row.is_reference)
         assert product.when == {"part": ("dgemm",)}

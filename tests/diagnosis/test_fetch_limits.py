@@ -1,10 +1,12 @@
-"""Reading of encoded data against fetching and decoding, each alone."""
+"""Reading of encoded data against fetching and decoding, each alone; reading ahead against the reader and the pace."""
 
 from __future__ import annotations
 
 import pytest
 from tests.diagnosis.finders import Finder
 
+from railwright.benchmarks.registry import DECLARATIONS
+from railwright.diagnosis.limits_of import LimitFinder
 from railwright.limits.limit import NoLimit
 from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
@@ -58,3 +60,37 @@ def test_without_the_parts_of_the_very_same_point_nothing_is_judged() -> None:
     limit, _ = finder.find("parquet_read", "bandwidth_bytes_per_s", "pagecache>memory0", parameters, {})
     assert isinstance(limit, NoLimit)
     assert "decoding" in limit.why
+
+
+def test_reading_ahead_is_held_against_the_slower_of_the_reader_and_all_consumers() -> None:
+    def bounds(pace: object, quantity: str = "bandwidth_bytes_per_s", ranks: int = 2, size: object = 50e6, **more: str):
+        alone = Result(
+            benchmark="deepcam_read",
+            quantity="bandwidth_bytes_per_s",
+            path="vda>memory0",
+            ranks=2,
+            parameters={"reader": "direct", "part": "read"},
+            samples=(GB,),
+            summary=summarise((GB,)),
+            verification=Verification(method="", bytes_checked=1, bytes_wrong=0),
+        )
+        parameters = {"reader": "direct", "part": "delivered", "pace": pace, "prefetch": 2} | more
+        if quantity == "operations_per_s":
+            parameters["counted"] = "samples"
+        point = alone.__class__(
+            benchmark="deepcam_read", quantity=quantity, path="vda>memory0", ranks=ranks, parameters=parameters,
+            settings={"sample_bytes": size},
+        )  # fmt: skip
+        return LimitFinder(expand("laptop", {}), (alone,), DECLARATIONS).find(point)
+
+    limit, band = bounds(5)
+    assert limit.value == pytest.approx(0.5 * GB), "two ranks take 5 samples of 50 MB"
+    assert limit.because == "2 x 5 samples/s are taken, 0.50 GB/s (the reader alone, in this run, makes 1.00 GB/s)"
+    assert band.low == pytest.approx(GB / 3)
+    limit, band = bounds(5, "operations_per_s")
+    assert (limit.value, band.low) == (pytest.approx(10), pytest.approx(20 / 3))
+    limit, _ = bounds(20)
+    assert limit.value == pytest.approx(GB)
+    assert limit.because.startswith("the reader alone")
+    for refused in (bounds(5, ranks=3), bounds(5, reader="h5py"), bounds("5"), bounds(0), bounds(5, size="many")):
+        assert isinstance(refused[0], NoLimit)

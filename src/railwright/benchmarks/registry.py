@@ -18,6 +18,7 @@ from railwright.benchmarks.memory import copy, core_latency, stream
 from railwright.benchmarks.mpi import collective as mpi_collective
 from railwright.benchmarks.mpi import latency, windows
 from railwright.benchmarks.nccl import collective as nccl_collective
+from railwright.benchmarks.samples import deepcam
 from railwright.benchmarks.sockets import pinned_flows, tcp_stream
 from railwright.benchmarks.tables import read as table_read
 from railwright.benchmarks.train import step
@@ -49,6 +50,7 @@ ON_REQUEST: tuple[AnyBenchmark, ...] = (
     write.BENCHMARK,
     shared.BENCHMARK,
     table_read.BENCHMARK,
+    deepcam.BENCHMARK,
     gpu_file_read.BENCHMARK,
     gpu_file_write.BENCHMARK,
     *nccl_collective.ON_REQUEST,

@@ -153,6 +153,8 @@ def _place(supply: Supply, result: Result) -> Hashable:
             return result.path, _apart_from(result, "part", "bytes")
         case "decode":  # of bytes that are in memory, wherever they came from
             return _apart_from(result, "part", "bytes", "cache")
+        case "reader alone":
+            return result.path, result.ranks, _apart_from(result, "part", "pace", "prefetch", "counted")
         case "gpu load":  # of the reader's own memory, whatever memory the result was read from
             return result.path.partition(">")[2], size or 0
         case _:

@@ -1,6 +1,10 @@
-"""What reading encoded data is held against: fetching the bytes, and decoding them, each alone in the same run."""
+"""What reading is held against whose parts were measured alone in the same run: fetching and decoding of encoded data,
+and a reader that reads ahead for a consumer.
+"""
 
 from __future__ import annotations
+
+from msgspec.structs import replace
 
 from railwright.diagnosis.ceilings import Ceilings
 from railwright.limits.limit import Bounds, Expected, Limit
@@ -40,6 +44,39 @@ def fetch_and_decode(ceilings: Ceilings, point: Result) -> Bounds:
         low=_in_turn(fetched * fetch.fastest, decoded * decode.fastest),
         doubtful_to=_in_turn(fetched * fetch.low, decoded * decode.low),
         because="fetching and decoding one after the other",
+        sources=(SAME_RUN,),
+    )
+
+
+def read_ahead(ceilings: Ceilings, point: Result) -> Bounds:
+    """The slower of the reader alone and all consumers.
+
+    Who reads nothing ahead still reaches the rate of one after the other.
+    """
+    found = ceilings.of("reader alone", replace(point, quantity="bandwidth_bytes_per_s"))
+    if found is None:
+        return no_limit(point, "the reader alone was not measured in this run")
+    pace, size = point.parameters.get("pace"), point.settings.get("sample_bytes")
+    known = isinstance(pace, int | float) and pace > 0 and isinstance(size, int | float) and size > 0
+    if not known or not isinstance(pace, int | float) or not isinstance(size, int | float):
+        return no_limit(point, "its record does not say how fast samples are taken, and how large they are")
+    taken = pace * size * point.ranks
+    unit = 1.0 if point.quantity == "bandwidth_bytes_per_s" else 1 / size
+    consumers = f"{point.ranks} x {pace:g} samples/s are taken, {format_bandwidth(taken)}"
+    reading = f"the reader alone, in this run, makes {format_bandwidth(found.best)}"
+    by_pace = taken < found.best
+    limit = Limit(
+        quantity=point.quantity,
+        value=min(taken, found.best) * unit,
+        kind="measured_ceiling",
+        because=f"{consumers} ({reading})" if by_pace else f"{reading} ({consumers})",
+        sources=(SAME_RUN,),
+    )
+    return limit, Expected(
+        quantity=point.quantity,
+        low=_in_turn(found.fastest, taken) * unit,
+        doubtful_to=_in_turn(found.low, taken) * unit,
+        because="reading and using samples one after the other",
         sources=(SAME_RUN,),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from railwright.diagnosis.ceilings import Ceilings
 from railwright.diagnosis.fabric_limits import over_fabric
-from railwright.diagnosis.fetch_limits import fetch_and_decode
+from railwright.diagnosis.fetch_limits import fetch_and_decode, read_ahead
 from railwright.diagnosis.gpu_limits import GpuLimits
 from railwright.diagnosis.host_limits import HostLimits, path_over
 from railwright.diagnosis.mount_limits import mount_limit
@@ -63,6 +63,8 @@ class LimitFinder:
             return self._gpu.linpack(point) if on_gpus else self._host.matrix_products(point)
         if declared is not None and isinstance(declared.bound, bounds.MountServers):
             return mount_limit(point)
+        if declared is not None and isinstance(declared.bound, bounds.ReadAhead):
+            return read_ahead(self._ceilings, point)  # its ranks have nothing to do with each other, wherever they are
         if point.settings.get("functional") is True:
             return no_limit(point, f"a functional run, its {point.ranks} ranks shared cores")
         if _is_between_hosts(point):

@@ -28,6 +28,7 @@ Supply = Literal[
     "dgemm",
     "fetch",
     "decode",
+    "reader alone",
 ]
 """What a result is a measured ceiling of."""
 
@@ -166,6 +167,15 @@ class FetchAndDecode(Bound, frozen=True):
     """
 
     ceilings: ClassVar[tuple[Supply, ...]] = ("fetch", "decode")
+
+
+class ReadAhead(Bound, frozen=True):
+    """The slower of a reader alone, measured in the same run, and of the consumers that it reads ahead for.
+
+    Its record says how fast each of them takes samples (`pace`, per second), and what one has (`sample_bytes`).
+    """
+
+    ceilings: ClassVar[tuple[Supply, ...]] = ("reader alone",)
 
 
 class MountServers(Bound, frozen=True):

@@ -1,0 +1,91 @@
+"""What reading of samples is asked for, and what its launches vary."""
+
+from __future__ import annotations
+
+import math
+
+from railwright.benchmarks.job import Case
+from railwright.benchmarks.options import Options, choice, option, whole_number
+from railwright.errors import UsageError
+from railwright.units import parse_size
+
+OWN = "none"
+"""No folder of the user's: samples of ours are made."""
+LIBRARY, DIRECT, BOUNCE, GDS = "h5py", "direct", "bounce", "gds"
+READERS = (LIBRARY, DIRECT, BOUNCE, GDS)
+ON_GPU = (BOUNCE, GDS)
+BYTES_PER_VALUE = 4
+_MOST_RANKS, _MOST_SAMPLES, _MOST_DIMENSIONS = 512, 100_000, 8
+_MOST_VALUES = 2**31
+_FASTEST = 1e6
+_MOST_PACES = 8
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    """`768x1152x16`. Raises UsageError."""
+    parts = text.split("x")
+    are_numbers = all(len(part) < 11 and part.isascii() and part.isdecimal() for part in parts)
+    if len(parts) > _MOST_DIMENSIONS or not are_numbers:
+        raise UsageError(f"not a shape: {text[:40]!r}", hint="write it like 768x1152x16")
+    shape = tuple(map(int, parts))
+    if not 0 < math.prod(shape) <= _MOST_VALUES:
+        raise UsageError(f"{math.prod(shape)} values in a sample, and 1 to {_MOST_VALUES} can be")
+    return shape
+
+
+def _paces(text: str) -> tuple[float, ...]:
+    """Samples per second, each above 0. Raises UsageError."""
+    found = []
+    for part in text.split(","):
+        try:
+            pace = float(part)
+        except ValueError:
+            pace = math.nan
+        if not 0.001 <= pace <= _FASTEST:
+            hint = f"a number from 0.001 to {_FASTEST:g}"
+            raise UsageError(f"not samples per second: {part.strip()[:40]!r}", hint=hint)
+        found.append(pace)
+    if len(found) > _MOST_PACES:
+        raise UsageError(f"{len(found)} paces, at most {_MOST_PACES}")
+    return tuple(dict.fromkeys(found))
+
+
+class SampleOptions(Options, frozen=True):
+    """What the ranks read, and how fast it is taken from them."""
+
+    files: str = option(OWN, f"a folder of your HDF5 files, one sample in each, or {OWN}: some are made", str)
+    dataset: str = option("climate/data", "the dataset of each file that is the sample", str)
+    directory: str = option(".", "a folder on the file system to measure, for files that are made", str)
+    shape: tuple[int, ...] = option("768x1152x16", "the shape of a sample that is made, of float32", _shape)
+    samples: int = option("16", "samples of each rank", whole_number(_MOST_SAMPLES))
+    reader: tuple[str, ...] = option(
+        ",".join(READERS),
+        f"{LIBRARY} (to host memory), {DIRECT} (past the page cache), {BOUNCE} (to a GPU, through pinned memory), "
+        f"{GDS} (GPUDirect Storage), or several",
+        choice(*READERS),
+    )
+    cache: tuple[str, ...] = option(
+        "cold", f"for {LIBRARY}: cold (not in the page cache), hot, or both", choice("cold", "hot")
+    )
+    pace: tuple[float, ...] = option("16", "samples a second that each rank's consumer takes, like 16,64", _paces)
+    prefetch: int = option("2", "samples that are read ahead", whole_number(1024))
+    io_threads: int = option("4", "reads of one sample at the same time", whole_number(256))
+    block: int = option("1M", "one read, but for h5py's", parse_size)
+    passes: int = option("3", "how often all samples are read at each point", whole_number(1000))
+    ranks: int = option("1", "ranks without --hosts; each reads samples of its own", whole_number(_MOST_RANKS))
+
+    @property
+    def folder(self) -> str:
+        """The folder on the file system that is measured."""
+        return self.directory if self.files == OWN else self.files
+
+    @property
+    def sample_bytes(self) -> int:
+        """The size of a sample that is made."""
+        return math.prod(self.shape) * BYTES_PER_VALUE
+
+
+class SampleCase(Case, frozen=True, kw_only=True):
+    """Who reads."""
+
+    reader: str
