@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 from railwright.diagnosis.gpu_health import WATCHED, watched_words
 from railwright.errors import RailwrightError
 from railwright.groups import grouped
-from railwright.report import wording
+from railwright.report import storage_ways, wording
 from railwright.report.figures import figures
 from railwright.report.machine_svg import render_machine, said_of_links
 from railwright.report.offline_page import as_it_is, render_page
@@ -39,10 +39,11 @@ def render_html(view: View) -> str:
         "end": view.end,
         "view": view,
         "methods": grouped(measured, lambda one: (one.benchmark, one.method, one.ranks, one.hosts)),
+        "storage_ways": storage_ways,
         "settings_of": _settings,
         "check_of": _checked,
     }
-    return render_page("report.html.j2", figures(view.points), fields)
+    return render_page("report.html.j2", (*storage_ways.figures(view.ways), *figures(view.points)), fields)
 
 
 def _drawing(topology: Topology) -> str:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from railwright.faults.fault import Finding
 from railwright.groups import grouped
-from railwright.report import growth_text, host_ranking, wording
+from railwright.report import growth_text, host_ranking, storage_ways, wording
 from railwright.report.iteration_text import render_iterations
 from railwright.report.page import Page
 from railwright.report.view import Absent, Group, Row, View
@@ -48,6 +48,7 @@ def render(
     printer.lines_under("Hosts by themselves, the fastest first", host_ranking.lines(view.results))
     printer.lines_under("Groups, what both halves reach together", growth_text.lines(view.results))
     printer.lines_under("Best by size", view.best_by_size)
+    printer.lines_under(storage_ways.TITLE, storage_ways.lines(view.ways))
     steps = render_iterations(view.results, declarations or {}, console.width)
     printer.lines_under("Training steps", steps.splitlines())
     printer.absent(view.absent)

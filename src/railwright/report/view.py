@@ -17,6 +17,7 @@ from railwright.groups import grouped
 from railwright.limits.limit import Expected, Limit
 from railwright.report import wording
 from railwright.report.nccl_choice import cost_tables, lines
+from railwright.report.storage_ways import WayTable, way_tables
 from railwright.results.records import End, Result, Run
 from railwright.topology.devices import Scalar
 from railwright.units import count
@@ -127,6 +128,8 @@ class View(NamedTuple):
     references: tuple[Row, ...]
     best_by_size: tuple[str, ...]
     """What a forced choice would win at each size, as lines; empty where nothing was forced."""
+    ways: tuple[WayTable, ...]
+    """Files to and from memory by each way, where more than one was measured."""
     absent: tuple[Absent, ...]
     findings: tuple[Finding, ...]
     """Of the machine's settings, which no slow path shows."""
@@ -178,6 +181,7 @@ def view_of(run: Run, diagnosis: Diagnosis, end: End | None, results: Sequence[R
         rows=tuple(row for row in measured if row.number not in known),
         references=references,
         best_by_size=tuple(lines(cost_tables(diagnosis.points))),
+        ways=way_tables(results),
         absent=_absent(diagnosis),
         findings=tuple(finding for finding in diagnosis.findings if finding not in causes),
         moved=wording.moved_words(end.counters_moved) if end is not None else (),
