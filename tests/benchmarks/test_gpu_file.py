@@ -140,6 +140,38 @@ def test_data_that_is_wrong_on_the_gpu_or_in_the_file_is_counted(measure, verb, 
     assert all(one.verification.bytes_wrong > 0 for one in results)
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_thread_may_have_a_file_of_its_own(measure, verb):
+    options = {"ways": "gds,bounce", "io-threads": "1,3", "files": "shared,own", "sizes": "4K,64K"}
+    results = measure(f"gpu_file_{verb}", faults={"STANDIN_CUFILE_ROUTE": "nvfs"}, **options)
+    assert {one.outcome for one in results} == {"measured"}, [one.reason for one in results]
+    assert len(results) == 2 * 2 * 2 * 2 * 2, "ways, files, threads, sizes, quantities"
+    for one in results:
+        threads, size = one.parameters["threads"], one.parameters["size_bytes"]
+        is_own = one.parameters.get("files") == "own"
+        assert one.settings["workers"] == threads * one.parameters["depth"]
+        # A third of 1 MiB in whole pages has five blocks of 64 KiB.
+        blocks = threads * (((1 << 20) // threads // 4096 * 4096) // size) if is_own else (1 << 20) // size
+        assert one.settings["operations_per_pass"] == blocks
+        assert one.verification.bytes_checked == blocks * size * (2 if verb == "read" else 1)
+        assert one.verification.bytes_wrong == 0
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("fault", ["STANDIN_CUFILE_CORRUPT", "STANDIN_CUDA_CORRUPT"])
+def test_wrong_data_of_a_thread_s_own_file_is_counted(measure, verb, fault):
+    way = "bounce" if "CUDA" in fault else "cufile compat"
+    results = measure(
+        f"gpu_file_{verb}", ways=way, sizes="64K", files="own", faults={fault: "1"}, **{"io-threads": "2"}
+    )
+    assert all(one.verification.bytes_wrong > 0 for one in results)
+
+
+def test_blocks_that_are_larger_than_a_thread_s_own_file_are_refused(measure):
+    (waived,) = measure("gpu_file_read", ways="bounce", sizes="512K", files="own", **{"io-threads": "3"})
+    assert waived.reason == "blocks of 512 KiB are larger than 3 files of 340 KiB: give a larger file-size"
+
+
 def test_without_gpudirect_storage_gds_is_waived_in_cufile_s_words_and_the_rest_is_measured(measure):
     results = measure("gpu_file_read", sizes="64K")
     (waived,) = of(results, way="gds")

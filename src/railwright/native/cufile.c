@@ -131,40 +131,43 @@ int rw_cufile_counted(void *into) { return cufile.statistics ? code_of(cufile.st
 
 /* One pass over a list of blocks; laid out alike in `native/cufile.py`. */
 struct rw_gpu_pass {
-  int fd;
-  int workers;             /* threads, each with one operation at a time */
+  int files;
+  int workers;             /* threads, each with one operation at a time, round and round over the files */
   int write;
-  int count;               /* operations */
+  int count;               /* operations on each file */
   int64_t bytes;           /* of one operation */
-  const int64_t *at;       /* offset of each block in the file */
-  int64_t shift;           /* to it, its place in the GPU's memory */
+  const int64_t *at;       /* offset of each block in its file */
+  int64_t shift;           /* from it to its place in the GPU's memory */
+  int64_t stride;          /* from one file's place there to the next one's */
+  const int *fds;          /* of each file */
   const int *cpus;         /* the CPU of each worker */
   void *context;
-  void *handle;            /* cuFile's of the file, or NULL: then through `pinned` */
+  void *const *handles;    /* cuFile's of each file, or NULL: then through `pinned` */
   uint64_t device;         /* where the GPU's memory begins */
   unsigned char *pinned;   /* workers x bytes */
-  double *latencies;
+  double *latencies;       /* of the first file's operations, then of the next one's */
   double elapsed, cpu;     /* out */
 };
 
 struct crew {
   struct rw_gpu_pass *pass;
   atomic_int ready, go, failed;
-  _Atomic int64_t next;
+  _Atomic int64_t *next;   /* of each file */
 };
 
 struct hand {
   struct crew *crew;
   pthread_t thread;
-  int index;
+  int index, file;
+  int64_t shift;
   void *stream;
   double start, stop;
 };
 
-static int by_cufile(struct rw_gpu_pass *p, int64_t at) {
-  void *base = (void *)(uintptr_t)p->device;
-  ssize_t moved = p->write ? cufile.write(p->handle, base, (size_t)p->bytes, at, at + p->shift)
-                           : cufile.read(p->handle, base, (size_t)p->bytes, at, at + p->shift);
+static int by_cufile(struct rw_gpu_pass *p, int64_t at, struct hand *me) {
+  void *base = (void *)(uintptr_t)p->device, *handle = p->handles[me->file];
+  ssize_t moved = p->write ? cufile.write(handle, base, (size_t)p->bytes, at, at + me->shift)
+                           : cufile.read(handle, base, (size_t)p->bytes, at, at + me->shift);
   if (moved == -1) return errno ? -errno : -EIO;
   if (moved < 0) return (int)moved;
   return moved == p->bytes ? RW_OK : p->write ? RW_SHORT_WRITE : -ENODATA;
@@ -172,15 +175,16 @@ static int by_cufile(struct rw_gpu_pass *p, int64_t at) {
 
 static int by_pinned(struct rw_gpu_pass *p, int64_t at, struct hand *me) {
   unsigned char *slot = p->pinned + (int64_t)me->index * p->bytes;
-  uint64_t device = p->device + (uint64_t)(at + p->shift);
+  uint64_t device = p->device + (uint64_t)(at + me->shift);
+  int fd = p->fds[me->file];
   if (p->write) {
     int status = rw_cuda.to_host_async(slot, device, (size_t)p->bytes, me->stream);
     if (!status) status = rw_cuda.stream_synchronize(me->stream);
     if (status) return status;
-    ssize_t moved = pwrite(p->fd, slot, (size_t)p->bytes, at);
+    ssize_t moved = pwrite(fd, slot, (size_t)p->bytes, at);
     return moved < 0 ? -errno : moved == p->bytes ? RW_OK : RW_SHORT_WRITE;
   }
-  ssize_t moved = pread(p->fd, slot, (size_t)p->bytes, at);
+  ssize_t moved = pread(fd, slot, (size_t)p->bytes, at);
   if (moved != p->bytes) return moved < 0 ? -errno : -ENODATA;
   int status = rw_cuda.to_device_async(device, slot, (size_t)p->bytes, me->stream);
   return status ? status : rw_cuda.stream_synchronize(me->stream);
@@ -197,15 +201,15 @@ static void *work(void *argument) {
   struct rw_gpu_pass *p = c->pass;
   int status = rw_pin(p->cpus[me->index]);
   if (!status) status = rw_cuda.use(p->context);
-  if (!status && !p->handle) status = rw_cuda.stream_create(&me->stream, CUDA_STREAM_NON_BLOCKING);
+  if (!status && !p->handles) status = rw_cuda.stream_create(&me->stream, CUDA_STREAM_NON_BLOCKING);
   if (status) fail(c, status);
   atomic_fetch_add(&c->ready, 1);
   while (!atomic_load(&c->go)) sched_yield();
   me->start = rw_now();
-  for (int64_t k; !atomic_load(&c->failed) && (k = atomic_fetch_add(&c->next, 1)) < p->count;) {
+  for (int64_t k; !atomic_load(&c->failed) && (k = atomic_fetch_add(&c->next[me->file], 1)) < p->count;) {
     double start = rw_now();
-    status = p->handle ? by_cufile(p, p->at[k]) : by_pinned(p, p->at[k], me);
-    p->latencies[k] = rw_now() - start;
+    status = p->handles ? by_cufile(p, p->at[k], me) : by_pinned(p, p->at[k], me);
+    p->latencies[(int64_t)me->file * p->count + k] = rw_now() - start;
     if (status) fail(c, status);
   }
   me->stop = rw_now();
@@ -221,12 +225,17 @@ static double cpu_seconds(void) {
 
 /* RW_OK, a negative errno, cuFile's negative error (below -5000), CUDA's positive one, or one of our own. */
 int rw_gpu_file_pass(struct rw_gpu_pass *p) {
-  struct crew c = {.pass = p};
+  struct crew c = {.pass = p, .next = calloc((size_t)p->files, sizeof *c.next)};
   struct hand *hands = calloc((size_t)p->workers, sizeof *hands);
-  if (!hands) return RW_NO_MEMORY;
+  if (!hands || !c.next) {
+    free(hands), free((void *)c.next);
+    return RW_NO_MEMORY;
+  }
   int started = 0;
   for (; started < p->workers; started++) {
-    hands[started] = (struct hand){.crew = &c, .index = started};
+    int file = started % p->files;
+    hands[started] = (struct hand){
+        .crew = &c, .index = started, .file = file, .shift = p->shift + (int64_t)file * p->stride};
     if (pthread_create(&hands[started].thread, NULL, work, &hands[started])) {
       fail(&c, RW_NO_THREAD);
       break;
@@ -243,5 +252,6 @@ int rw_gpu_file_pass(struct rw_gpu_pass *p) {
   p->cpu = cpu_seconds() - cpu;
   p->elapsed = last - first;
   free(hands);
+  free((void *)c.next);
   return atomic_load(&c.failed);
 }

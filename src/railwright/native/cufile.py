@@ -182,28 +182,28 @@ class CuFile:
         buffer.device.make_current()
         checked("cuFile driver", function("rw_cufile_open", c_int)())
         self._folder, self._buffer = folder, buffer
-        self._handles: list[int] = []
-        self.handle = self.register(fd)
+        self.handles: dict[int, int] = {}
+        """cuFile's own of each file that it knows."""
+        self.register(fd)
         register_buffer = function("rw_cufile_register_buffer", c_int, c_void_p, c_uint64, c_size_t)
         code = register_buffer(buffer.device.context, buffer.address, buffer.size_bytes)
         checked("cuFile on the GPU's memory", code)
 
-    def register(self, fd: int) -> int:
-        """CuFile's handle of one more file. Raises NativeError where cuFile does not take it."""
+    def register(self, fd: int) -> None:
+        """Make one more file known. Raises NativeError where cuFile does not take it."""
         handle = c_void_p()
         code = function("rw_cufile_register", c_int, c_int, POINTER(c_void_p))(fd, byref(handle))
         if code:
             raise NativeError("cuFile on the test file", code, f"{meaning(code)}{why(self._folder)}")
         assert handle.value is not None
-        self._handles.append(handle.value)
-        return handle.value
+        self.handles[fd] = handle.value
 
     def __enter__(self) -> CuFile:
         return self
 
     def __exit__(self, *_: object) -> None:
         function("rw_cufile_deregister_buffer", None, c_uint64)(self._buffer.address)
-        for handle in self._handles:
+        for handle in self.handles.values():
             function("rw_cufile_deregister", None, c_void_p)(handle)
         function("rw_cufile_close", c_int)()
 
@@ -225,16 +225,18 @@ class _Pass(Structure):
     """Laid out as `struct rw_gpu_pass` in cufile.c."""
 
     _fields_ = (
-        ("fd", c_int),
+        ("files", c_int),
         ("workers", c_int),
         ("write", c_int),
         ("count", c_int),
         ("bytes", c_int64),
         ("at", c_void_p),
         ("shift", c_int64),
+        ("stride", c_int64),
+        ("fds", POINTER(c_int)),
         ("cpus", POINTER(c_int)),
         ("context", c_void_p),
-        ("handle", c_void_p),
+        ("handles", POINTER(c_void_p)),
         ("device", c_uint64),
         ("pinned", c_void_p),
         ("latencies", POINTER(c_double)),
@@ -244,7 +246,7 @@ class _Pass(Structure):
 
 
 def gpu_pass(
-    fd: int,
+    fds: Sequence[int],
     buffer: DeviceBuffer,
     through: CuFile | PinnedBuffer,
     offsets: array.array[int],
@@ -253,26 +255,32 @@ def gpu_pass(
     *,
     write: bool,
     shift: int = 0,
-    handle: int | None = None,
+    stride: int = 0,
 ) -> Pass:
-    """Read or write `size_bytes` at each offset of the file, whose place in the GPU's memory is `shift` bytes behind.
+    """Read or write `size_bytes` at each offset of each file.
 
-    There is one worker on each of `cpus`, with one operation at a time. By cuFile (`handle` is its own of the file,
-    where it is another one than the driver was opened with), or through a pinned buffer that has room for each of them.
-    The data is the caller's to lay down and to check. Raises NativeError with the cause.
+    A block's place in the GPU's memory is its offset and `shift`, and `stride` more for each file before its own.
+    There is one worker on each of `cpus`, round and round over the files, with one operation at a time: by cuFile,
+    which must know the files, or through a pinned buffer that has room for each of them. The data is the caller's to
+    lay down and to check. Raises NativeError with the cause.
     """
-    if len(offsets) and (max(offsets) + shift + size_bytes > buffer.size_bytes or min(offsets) + min(shift, 0) < 0):
-        raise ValueError("a block lies beyond the GPU's memory")  # C would go beyond its end
-    one = _Pass(fd=fd, workers=len(cpus), write=int(write), count=len(offsets), bytes=size_bytes, shift=shift)
+    if len(offsets):
+        first, last = min(offsets) + shift, max(offsets) + size_bytes + shift + (len(fds) - 1) * stride
+        if first < 0 or last > buffer.size_bytes or stride < 0 or len(cpus) < len(fds):
+            raise ValueError("a block lies beyond the GPU's memory, or a file has no worker")  # C would go beyond it
+    one = _Pass(files=len(fds), workers=len(cpus), write=int(write), count=len(offsets), bytes=size_bytes,
+                shift=shift, stride=stride)  # fmt: skip
+    one.fds = descriptors = (c_int * len(fds))(*fds)
     if isinstance(through, CuFile):
-        one.handle = through.handle if handle is None else handle
+        one.handles = (c_void_p * len(fds))(*(through.handles[fd] for fd in fds))
     elif through.size_bytes < len(cpus) * size_bytes:
         raise ValueError("the pinned buffer has no room for each worker")
     else:
         one.pinned = through.address
     bound = (c_int * len(cpus))(*cpus)
-    latencies = seconds_array(len(offsets))
+    latencies = seconds_array(len(offsets) * len(fds))
     one.at, one.cpus, one.latencies = offsets.buffer_info()[0], bound, latencies
     one.context, one.device = buffer.device.context, buffer.address
     checked("write" if write else "read", function("rw_gpu_file_pass", c_int, POINTER(_Pass))(byref(one)))
+    del descriptors
     return Pass(one.elapsed, list(latencies), 0, 0.0, one.cpu)

@@ -77,8 +77,8 @@ def _room_problem(folder: Path, wanted: int) -> str:
 
 
 @contextlib.contextmanager
-def test_file(folder: str, size: int) -> Iterator[int]:
-    """A nameless file full of the pattern, synced, open with O_DIRECT.
+def test_file(folder: str, size: int, start: int = 0) -> Iterator[int]:  # noqa: PT028 - no test
+    """A nameless file full of the pattern that starts at byte `start` (a multiple of 8), synced, open with O_DIRECT.
 
     Raises NoDirectFile where the file system refuses one, CannotJudge for all else (full disk, quota ...).
     """
@@ -91,7 +91,7 @@ def test_file(folder: str, size: int) -> Iterator[int]:
     try:
         with Buffer(FILL_BYTES) as buffer:
             for position in range(0, size, FILL_BYTES):
-                buffer.fill(SEED, position=position)
+                buffer.fill(SEED, position=start + position)
                 chunk = (ctypes.c_char * min(FILL_BYTES, size - position)).from_address(buffer.address)
                 _write_all(fd, memoryview(chunk), position)
         os.fsync(fd)
@@ -103,8 +103,8 @@ def test_file(folder: str, size: int) -> Iterator[int]:
         os.close(fd)
 
 
-def wrong_in_file(fd: int, seed: int, region_bytes: int) -> int:
-    """How many of the file's first bytes differ from the pattern, by pread."""
+def wrong_in_file(fd: int, seed: int, region_bytes: int, start: int = 0) -> int:
+    """How many of the file's first bytes differ from the pattern that starts at byte `start`, by pread."""
     wrong = 0
     with Buffer(FILL_BYTES) as seen:
         for place in range(0, region_bytes, FILL_BYTES):
@@ -112,7 +112,7 @@ def wrong_in_file(fd: int, seed: int, region_bytes: int) -> int:
             chunk = (ctypes.c_char * length).from_address(seen.address)
             if os.preadv(fd, [chunk], place) != length:
                 return wrong + region_bytes - place
-            wrong += seen.count_wrong(seed, length, place)
+            wrong += seen.count_wrong(seed, length, start + place)
     return wrong
 
 

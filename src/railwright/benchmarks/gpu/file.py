@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import dataclasses
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -17,8 +18,15 @@ from msgspec.structs import replace
 from railwright.benchmarks.after_crash import cases_behind
 from railwright.benchmarks.benchmark import Plan, Rank
 from railwright.benchmarks.files import direct_io
-from railwright.benchmarks.files.direct_file import device_of, over_test_file, with_name
-from railwright.benchmarks.files.direct_io import FileOptions, Point, block_order, points, results_of
+from railwright.benchmarks.files.direct_file import NoDirectFile, device_of, room_problem, test_file, with_name
+from railwright.benchmarks.files.direct_io import (
+    MOST_BLOCKS_PER_PASS,
+    FileOptions,
+    Point,
+    block_order,
+    points,
+    results_of,
+)
 from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.gpu.file_route import route_evidence, wrong_route
 from railwright.benchmarks.job import Case, Job, Launch, Machine
@@ -33,10 +41,13 @@ from railwright.native.files import Extent, Pass
 from railwright.results.records import Evidence, Result, Verification
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.devices import Scalar
+from railwright.units import format_size
 
+SHARED, OWN = "shared", "own"
 BOUNCE = "bounce"
 WAYS = ("gds", "cufile compat", BOUNCE)
 POISON = 0xA5
+_FILE_MULTIPLE_BYTES = 4096
 
 
 class GpuFileOptions(FileOptions, frozen=True):
@@ -47,12 +58,17 @@ class GpuFileOptions(FileOptions, frozen=True):
         f"gds (no fallback), cufile compat, {BOUNCE} (pinned buffers of our own), or several",
         choice(*WAYS),
     )
+    files: tuple[str, ...] = option(
+        SHARED, f"{SHARED} (one file for all threads), {OWN} (a file for each of io-threads), or both",
+        choice(SHARED, OWN),
+    )  # fmt: skip
 
 
 class ByWay(Case, frozen=True, kw_only=True):
-    """Which way the data of a launch goes."""
+    """Which way the data of a launch goes, and whether each thread has a file of its own (`own`)."""
 
     way: str
+    files: str = ""
 
 
 GpuFileJob = Job[GpuFileOptions, ByWay]
@@ -60,9 +76,10 @@ GpuFileRank = Rank[GpuFileOptions, ByWay]
 
 
 def launches(options: GpuFileOptions, machine: Machine) -> tuple[Launch[ByWay], ...]:
-    """A launch for each way."""
+    """A launch for each way, and for each division into files."""
     gpus = gpu_job.usable_of(machine)
-    return tuple(Launch(case=ByWay(way=way), gpus=gpus) for way in options.ways)
+    cases = (ByWay(way=way, files=OWN if files == OWN else "") for files in options.files for way in options.ways)
+    return tuple(Launch(case=case, gpus=gpus) for case in cases)
 
 
 def points_of(job: GpuFileJob) -> tuple[Point, ...]:
@@ -72,7 +89,8 @@ def points_of(job: GpuFileJob) -> tuple[Point, ...]:
 
 def step_of(job: GpuFileJob, point: Point) -> str:
     """What a rank calls the measurement of a point."""
-    return f"{job.benchmark} {job.case.way} {point}"
+    own = ", a file for each thread" if job.case.files else ""
+    return f"{job.benchmark} {job.case.way} {point}{own}"
 
 
 def after_crash(job: GpuFileJob, results: Sequence[Result]) -> GpuFileJob | None:
@@ -90,21 +108,40 @@ def path_of(job: GpuFileJob, *, write: bool) -> str:
 
 def plan_of(job: GpuFileJob, *, passes: int, write: bool) -> Plan:
     """What it costs and why it cannot be done. Whether cuFile can be used only a rank may try."""
-    return direct_io.plan_of(
+    plan = direct_io.plan_of(
         path_of(job, write=write),
         job.options,
         points_of(job),
         passes=1 + passes,
         written=1 + passes if write else 0,
         start_s=3,
-        waived=gpu_job.waived(job),
+        waived=gpu_job.waived(job) or (_problem_of_own(job) if job.case.files else ""),
     )
+    if not job.case.files:
+        return plan
+    return dataclasses.replace(plan, files=(f"{plan.files[0]}, in parts for each number of threads",))
+
+
+def part_bytes(options: GpuFileOptions, threads: int) -> int:
+    """The size of each thread's own file."""
+    return options.file_size // threads // _FILE_MULTIPLE_BYTES * _FILE_MULTIPLE_BYTES
+
+
+def _problem_of_own(job: GpuFileJob) -> str:
+    """Why a file for each thread cannot be made, or an empty string."""
+    options = job.options
+    for point in points_of(job):
+        if point.size_bytes > part_bytes(options, point.threads):
+            own = f"{point.threads} files of {format_size(part_bytes(options, point.threads))}"
+            return f"blocks of {format_size(point.size_bytes)} are larger than {own}: give a larger file-size"
+    return room_problem(options.directory, len(options.io_threads) * options.file_size)
 
 
 class Target(NamedTuple):
     """What the passes of a launch work on."""
 
-    fd: int
+    files: dict[int, tuple[int, ...]]
+    """Descriptors by the number of threads; of 0 threads the one file that all share."""
     way: str
     buffer: DeviceBuffer
     driver: CuFile | None
@@ -112,21 +149,29 @@ class Target(NamedTuple):
 
 
 @contextlib.contextmanager
-def opened(rank: GpuFileRank, fd: int) -> Iterator[Target]:
+def opened(rank: GpuFileRank, files: dict[int, tuple[int, ...]]) -> Iterator[Target]:
     """The GPU's memory, as large as the file, and cuFile's driver where the way needs it. Raises CannotJudge."""
     way = rank.job.case.way
     rank.step("GPU memory")
     size = rank.job.options.file_size
     with Device(rank.job.gpu_of(0).address) as device, DeviceBuffer(device, size) as buffer:
         if way == BOUNCE:
-            yield Target(fd, way, buffer, None)
+            yield Target(files, way, buffer, None)
             return
         rank.step(f"cuFile for {way}")
         os.sched_setaffinity(0, rank.job.cpus_beside(0))  # for cuFile's own threads; our workers bind themselves
         with contextlib.ExitStack() as stack:
-            with with_name(fd, rank.job.options.directory) as named:
-                stack.callback(os.close, named)
-                driver = stack.enter_context(CuFile(rank.scratch, _cufile_way(way), named, buffer))
+            driver: CuFile | None = None
+            named: dict[int, tuple[int, ...]] = {}
+            for threads, fds in files.items():
+                for fd in fds:
+                    with with_name(fd, rank.job.options.directory) as again:
+                        stack.callback(os.close, again)
+                        if driver is None:
+                            driver = stack.enter_context(CuFile(rank.scratch, _cufile_way(way), again, buffer))
+                        else:
+                            driver.register(again)
+                    named[threads] = (*named.get(threads, ()), again)
             yield Target(named, way, buffer, driver)
 
 
@@ -135,20 +180,34 @@ def _cufile_way(way: str) -> Way:
 
 
 def over_ways(rank: GpuFileRank, blank: Result, measure: Callable[[Target], Iterator[Result]]) -> Iterator[Result]:
-    """What `measure` yields for a test file; `blank` waived with cuFile's own reason where the way cannot be gone."""
-
-    def over(fd: int) -> Iterator[Result]:
+    """What `measure` yields for test files; `blank` waived with cuFile's own reason where the way cannot be gone."""
+    try:
         with contextlib.ExitStack() as stack:
+            files = _files(rank, stack)
             try:
-                target = stack.enter_context(opened(rank, fd))
+                target = stack.enter_context(opened(rank, files))
             except CannotJudge as error:
                 if rank.job.case.way == BOUNCE:
                     raise
                 yield waived(blank, error.message, rank.job.case.parameters())
                 return
             yield from measure(target)
+    except NoDirectFile as error:
+        yield waived(blank, error.message, rank.job.case.parameters())
 
-    yield from over_test_file(rank, blank, over)
+
+def _files(rank: GpuFileRank, stack: contextlib.ExitStack) -> dict[int, tuple[int, ...]]:
+    """One file for all threads, or of each number of threads as many files, each with its part of the pattern."""
+    options = rank.job.options
+    rank.step("writing the test file")
+    if not rank.job.case.files:
+        return {0: (stack.enter_context(test_file(options.directory, options.file_size)),)}
+    found = {}
+    for threads in options.io_threads:
+        part = part_bytes(options, threads)
+        parts = (test_file(options.directory, part, number * part) for number in range(threads))
+        found[threads] = tuple(stack.enter_context(one) for one in parts)
+    return found
 
 
 OnePass = Callable[[bool], Pass]
@@ -160,21 +219,42 @@ class Work(NamedTuple):
 
     point: Point
     offsets: array.array[int]
+    """Of the blocks of each file."""
     cpus: tuple[int, ...]
+    files: tuple[int, ...]
+    part_bytes: int
+    """From one file's bytes in the pattern, and in the GPU's memory, to the next one's."""
+
+    @property
+    def file_bytes(self) -> int:
+        """The first bytes of each file, all of which one pass moves."""
+        return len(self.offsets) * self.point.size_bytes
 
     @property
     def region_bytes(self) -> int:
-        """The first bytes of the file and of the GPU's memory, all of which one pass moves."""
-        return len(self.offsets) * self.point.size_bytes
+        """What one pass moves."""
+        return len(self.files) * self.file_bytes
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """Where each file's bytes begin in the pattern, and in the GPU's memory."""
+        return tuple(number * self.part_bytes for number in range(len(self.files)))
+
+    def wrong_in(self, buffer: DeviceBuffer, seed: int) -> int:
+        """How many bytes in the GPU's memory differ from the pattern."""
+        return sum(buffer.count_wrong(seed, self.file_bytes, position=start, start=start) for start in self.starts)
 
 
-def work_of(rank: GpuFileRank, point: Point) -> Work:
-    """So many workers as there are operations in flight, round and round over the CPUs near the GPU."""
-    region = point.blocks(rank.job.options.file_size) * point.size_bytes
+def work_of(rank: GpuFileRank, target: Target, point: Point) -> Work:
+    """So many workers as there are operations in flight, round and round over files, and CPUs near the GPU."""
+    options = rank.job.options
+    files = target.files.get(point.threads, target.files.get(0, ()))
+    part = part_bytes(options, point.threads) if rank.job.case.files else options.file_size
+    region = min(part // point.size_bytes, max(1, MOST_BLOCKS_PER_PASS // len(files))) * point.size_bytes
     offsets, _ = block_order((Extent(0, 0, region),), point.size_bytes, point.order)
     near = rank.job.cpus_near(rank.job.gpu_of(0)) or rank.job.cpus
     workers = point.depth * point.threads
-    return Work(point, offsets, tuple(near[worker % len(near)] for worker in range(workers)))
+    return Work(point, offsets, tuple(near[worker % len(near)] for worker in range(workers)), files, part)
 
 
 @contextlib.contextmanager
@@ -185,8 +265,9 @@ def passes_of(target: Target, work: Work) -> Iterator[OnePass]:
             PinnedBuffer(target.buffer.device, work.point.size_bytes * len(work.cpus))
         )
         yield lambda write: cufile.gpu_pass(
-            *(target.fd, target.buffer, through, work.offsets, work.point.size_bytes, work.cpus), write=write
-        )
+            *(work.files, target.buffer, through, work.offsets, work.point.size_bytes, work.cpus),
+            write=write, stride=work.part_bytes,
+        )  # fmt: skip
 
 
 def counted_pass(
@@ -198,7 +279,7 @@ def counted_pass(
         return Evidence(claim="route", value="pinned buffers", seen="our own reads, writes and copies"), ""
     watch = Watch(rank.scratch, write=write)
     one_pass(write)
-    evidence = route_evidence(watch.end(len(work.offsets), work.region_bytes))
+    evidence = route_evidence(watch.end(len(work.files) * len(work.offsets), work.region_bytes))
     return evidence, wrong_route(target.way, evidence)
 
 
@@ -216,7 +297,7 @@ def results(
     route, elsewhere = seen
     settings: dict[str, Scalar] = {
         "passes": len(passes),
-        "operations_per_pass": len(work.offsets),
+        "operations_per_pass": len(work.files) * len(work.offsets),
         "workers": len(work.cpus),
         "o_direct": True,
         "cuda_driver": driver_version(),
@@ -229,9 +310,14 @@ def results(
         settings |= {"nvidia_fs": own.nvidia_fs, "cufile_version": own.version, "cufile_may_fall_back": own.compatible}
     done = replace(
         failed_if(common, elsewhere),
-        parameters={**work.point.parameters(), "way": target.way, **(varied or {})},
+        parameters={
+            **work.point.parameters(),
+            "way": target.way,
+            **({} if 0 in target.files else {"files": OWN}),
+            **(varied or {}),
+        },
         settings=settings,
         verification=check,
         evidence=(route,),
     )
-    yield from results_of(done, work.point, len(work.offsets), passes)
+    yield from results_of(done, work.point, len(work.files) * len(work.offsets), passes)

@@ -34,14 +34,14 @@ def _measure(rank: GpuFileRank, common: Result, target: Target) -> Iterator[Resu
 def _measure_point(rank: GpuFileRank, common: Result, target: Target, point: Point) -> Iterator[Result]:
     """One counted pass, then timed ones; what is in the GPU's memory is checked after both."""
     rank.step(gpu_file.step_of(rank.job, point))
-    work = gpu_file.work_of(rank, point)
+    work = gpu_file.work_of(rank, target, point)
     with gpu_file.passes_of(target, work) as one_pass:
-        target.buffer.set_bytes(POISON, work.region_bytes)
+        target.buffer.set_bytes(POISON)
         seen = gpu_file.counted_pass(rank, target, work, one_pass, write=False)
-        wrong = target.buffer.count_wrong(SEED, work.region_bytes)
-        target.buffer.set_bytes(POISON, work.region_bytes)
+        wrong = work.wrong_in(target.buffer, SEED)
+        target.buffer.set_bytes(POISON)
         passes, cost = timed_passes(lambda: [one_pass(False) for _ in range(_PASSES)], work.region_bytes)
-        wrong += target.buffer.count_wrong(SEED, work.region_bytes)
+        wrong += work.wrong_in(target.buffer, SEED)
     check = Verification(method=f"{PATTERN}, on the GPU", bytes_checked=2 * work.region_bytes, bytes_wrong=wrong)
     yield from gpu_file.results(common, target, work, seen, passes, cost, check)
 

@@ -55,14 +55,15 @@ def _measure(rank: WriteRank, common: Result, target: Target) -> Iterator[Result
 def _measure_point(rank: WriteRank, common: Result, target: Target, point: Point, seed: int) -> Iterator[Result]:
     """One counted pass, then timed ones of another pattern, which is then read back from the file by pread."""
     rank.step(gpu_file.step_of(rank.job, point))
-    work = gpu_file.work_of(rank, point)
+    work = gpu_file.work_of(rank, target, point)
     with gpu_file.passes_of(target, work) as one_pass:
-        target.buffer.fill(seed, work.region_bytes)
+        target.buffer.fill(seed)
         seen = gpu_file.counted_pass(rank, target, work, one_pass, write=True)
-        target.buffer.fill(seed + 1, work.region_bytes)
+        target.buffer.fill(seed + 1)
         passes, cost = timed_passes(lambda: [one_pass(True) for _ in range(rank.job.options.passes)], work.region_bytes)
     rank.step(f"{gpu_file.step_of(rank.job, point)}: reading back")
-    wrong = wrong_in_file(target.fd, seed + 1, work.region_bytes)
+    each = zip(work.files, work.starts, strict=True)
+    wrong = sum(wrong_in_file(fd, seed + 1, work.file_bytes, start) for fd, start in each)
     check = Verification(method=PATTERN, bytes_checked=work.region_bytes, bytes_wrong=wrong)
     more: dict[str, Scalar] = {"pattern_seed": seed + 1}
     yield from gpu_file.results(common, target, work, seen, passes, {**cost, **more}, check, {"operation": "write"})

@@ -154,14 +154,13 @@ class GpuReader:
         self._through: CuFile | PinnedBuffer = stack.enter_context(
             PinnedBuffer(device, options.block * options.io_threads)
         )
-        self._handles: dict[int, int] = {}
 
     def by_cufile(self, stack: contextlib.ExitStack, folder: Path, samples: Sequence[Sample]) -> None:
         """From now on by GPUDirect Storage alone. Raises CannotJudge or NativeError where cuFile refuses."""
         first, *others = samples
         self._through = driver = stack.enter_context(CuFile(folder, "gds", first.direct_fd, self._buffer))
-        self._handles = {first.direct_fd: driver.handle}
-        self._handles |= {sample.direct_fd: driver.register(sample.direct_fd) for sample in others}
+        for sample in others:
+            driver.register(sample.direct_fd)
 
     def operations(self, sample: Sample) -> int:
         """How many reads of whole blocks a sample takes."""
@@ -174,8 +173,8 @@ class GpuReader:
         shift = slot * self._slot_bytes - begin
         if whole:
             cufile.gpu_pass(
-                *(sample.direct_fd, self._buffer, self._through, offsets, self._block, self._cpus),
-                write=False, shift=shift, handle=self._handles.get(sample.direct_fd),
+                *((sample.direct_fd,), self._buffer, self._through, offsets, self._block, self._cpus),
+                write=False, shift=shift,
             )  # fmt: skip
         at = begin + whole * self._block
         left = sample.at + sample.size_bytes - at

@@ -1,0 +1,77 @@
+"""Files by each way, in one table and one figure."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright.report import storage_ways
+from railwright.results.records import Result
+from railwright.results.statistics import summarise
+
+
+def seen(benchmark: str, rate: float, path: str = "nvme0n1>gpu0", cost: object = 0.5, **more: object) -> list[Result]:
+    """A rate and the latency of its operations."""
+    parameters = {"size_bytes": 2**20, "depth": 4, "threads": 1, "order": "random"} | more
+    both = (("bandwidth_bytes_per_s", (rate, rate * 1.2, rate)), ("latency_s", (1e-3, 1e-3, 2e-3)))
+    return [
+        Result(
+            benchmark=benchmark, quantity=quantity, path=path, parameters=parameters, samples=samples,
+            summary=summarise(samples), settings={"cpu_s_per_gb": cost},
+        )
+        for quantity, samples in both
+    ]  # fmt: skip
+
+
+def records() -> list[Result]:
+    return [
+        *seen("gpu_file_read", 6e9, way="gds"),
+        *seen("gpu_file_read", 3e9, way="bounce"),
+        *seen("file_read", 2e9, path="nvme0n1>memory0", pages="small", engine="io_uring"),
+        *seen("file_read", 5e9, path="nvme0n1>memory0", pages="huge", engine="io_uring", cost=0.1),
+        *seen("gpu_file_read", 1e9, way="bounce", size_bytes=2**16, files="own", threads=2),
+    ]
+
+
+def test_ways_stand_side_by_side_with_the_gain_of_with_over_without() -> None:
+    (table,) = storage_ways.way_tables(records())
+    assert table.title == "Reads, nvme0n1"
+    first, alone = table.points
+    assert [row.way for row in first.ways] == ["host memory", "bounce", "gds"]
+    assert [first.gain(row) for row in first.ways] == [None, None, pytest.approx(2)]
+    assert first.ways[0].rate == 5e9, "the faster kind of pages"
+    assert first.ways[0].cpu_s_per_gb == 0.1
+    assert [row.way for row in alone.ways] == ["bounce"]
+    lines = list(storage_ways.lines([table]))
+    assert lines[0] == "Reads, nvme0n1"
+    assert lines[1].split() == " ".join(storage_ways.COLUMNS).split()
+    cells = storage_ways.cells(first, first.ways[2])
+    assert cells == ("1 MiB", "random", "1 x 4", "gds", "6.00 GB/s", "1.00 ms", "1.98 ms", "0.5", "2.00")
+    assert lines[4].split() == " ".join(cells).split()
+    assert lines[5].split()[:6] == ["64", "KiB", "random,", "own", "2", "x"]
+    assert max(map(len, lines)) < 100
+
+
+def test_one_way_alone_and_what_was_not_measured_make_no_table() -> None:
+    assert storage_ways.way_tables(seen("gpu_file_read", 1e9, way="gds")) == ()
+    waived = [Result(benchmark="gpu_file_read", quantity="latency_s", path="a>b", outcome="waived")]
+    assert storage_ways.way_tables(waived) == ()
+    odd = seen("gpu_file_read", 1e9, way="gds\x1b[31m", cost="cheap") + seen("gpu_file_read", 1e9, way="bounce")
+    text = "\n".join(storage_ways.lines(storage_ways.way_tables(odd)))
+    assert "\x1b" not in text
+
+
+def test_reads_and_writes_and_drives_have_tables_of_their_own() -> None:
+    written = [*seen("gpu_file_write", 2e9, path="gpu0>nvme0n1", way="gds"),
+               *seen("gpu_file_write", 2e9, path="gpu0>nvme0n1", way="bounce")]  # fmt: skip
+    other = [*seen("gpu_file_read", 2e9, path="md0>gpu0", way="gds"),
+             *seen("gpu_file_read", 2e9, path="md0>gpu0", way="cufile compat")]  # fmt: skip
+    titles = [table.title for table in storage_ways.way_tables(records() + written + other)]
+    assert titles == ["Reads, nvme0n1", "Writes, nvme0n1", "Reads, md0"]
+
+
+def test_the_figure_has_a_mark_for_each_way_at_each_point() -> None:
+    (figure,) = storage_ways.figures(storage_ways.way_tables(records()))
+    marks = {trace["name"]: (trace["x"], trace["y"]) for trace in figure.data}
+    assert marks["gds"] == ([6e9], ["1 MiB, 1 x 4<br>random"])
+    assert marks["bounce"] == ([3e9, 1e9], ["1 MiB, 1 x 4<br>random", "64 KiB, 2 x 4<br>random, own"])
+    assert figure.rows == ()
