@@ -26,7 +26,7 @@ NVBANDWIDTH_H200 = Source(
 )
 COPIES_MEASURED = Source(
     "Railwright docs/measured/1xh100, 2xh200, 4xh200 and 8xh200",
-    "both ways at once: over PCIe 39.7 to 52.0 GB/s by engine, 27.3 to 33.2 by kernel; over NVLink 338 to 366"
+    "both ways at once: over PCIe 32.7 to 52.0 GB/s by engine, 23.7 to 33.2 by kernel; over NVLink 338 to 366"
     " by kernel",
 )
 LOADS_MEASURED = Source(

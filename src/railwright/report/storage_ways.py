@@ -17,13 +17,16 @@ from railwright.topology.devices import Scalar
 from railwright.units import format_duration
 
 TITLE = "Files by each way"
-COLUMNS = ("size", "order", "threads x depth", "way", "rate", "median", "p99", "CPU s/GB", "of bounce")
-NOTE = "CPU s/GB: CPU seconds of the process for 10^9 bytes. Of bounce: with GPUDirect Storage over without it."
+COLUMNS = ("size", "at once", "way", "rate", "median", "p99", "CPU s/GB", "gain")
+NOTE = (
+    "At once: threads x operations in flight of each. CPU s/GB: CPU seconds of the process for 10^9 bytes. "
+    "Gain: of cuFile over pinned buffers (bounce)."
+)
 HOST, WITHOUT = "host memory", "bounce"
 _WAYS = (HOST, "bounce", "cufile compat", "gds")
 _VERBS = {"file_read": "Reads", "gpu_file_read": "Reads", "file_write": "Writes", "gpu_file_write": "Writes"}
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up")
-_KEY = ("size_bytes", "order", "threads", "depth", "files")
+_KEY = ("size_bytes", "threads", "depth")
 
 
 class WayRow(NamedTuple):
@@ -39,7 +42,7 @@ class WayRow(NamedTuple):
 
 
 class WayPoint(NamedTuple):
-    """One size, order, depth and number of threads, by each way that was measured."""
+    """One size, depth and number of threads, by each way that was measured."""
 
     parameters: dict[str, Scalar]
     ways: tuple[WayRow, ...]
@@ -51,14 +54,14 @@ class WayPoint(NamedTuple):
 
 
 class WayTable(NamedTuple):
-    """All points of one direction at one drive."""
+    """All points of one direction and order at one drive."""
 
     title: str
     points: tuple[WayPoint, ...]
 
 
 def way_tables(results: Iterable[Result]) -> tuple[WayTable, ...]:
-    """A table for each drive and direction where anything was measured by more than one way."""
+    """A table for each drive, direction and order where anything was measured by more than one way."""
     tables: dict[str, dict[tuple[Scalar, ...], dict[str, list[Result]]]] = {}
     for one in results:
         size = size_of(one.parameters)
@@ -66,7 +69,8 @@ def way_tables(results: Iterable[Result]) -> tuple[WayTable, ...]:
             continue
         source, _, target = one.path.partition(">")
         drive = source if _VERBS[one.benchmark] == "Reads" else target
-        title = f"{_VERBS[one.benchmark]}, {drive}"
+        own = "a file for each thread" if one.parameters.get("files") == "own" else ""
+        title = ", ".join(filter(None, (_VERBS[one.benchmark], drive, str(one.parameters.get("order", "")), own)))
         key = tuple(one.parameters.get(name, "") for name in _KEY)
         way = str(one.parameters.get("way", HOST))
         tables.setdefault(title, {}).setdefault(key, {}).setdefault(way, []).append(one)
@@ -117,10 +121,8 @@ def _median(values: Sequence[float]) -> float | None:
 def cells(point: WayPoint, row: WayRow) -> tuple[str, ...]:
     """A line of the table, in the order of COLUMNS."""
     gain = point.gain(row)
-    files = point.parameters.get("files")
     return (
         wording.size_words(point.parameters),
-        wording.visible(str(point.parameters.get("order", ""))) + (f", {wording.visible(str(files))}" if files else ""),
         f"{point.parameters.get('threads', 1)} x {point.parameters.get('depth', 1)}",
         wording.visible(row.way),
         wording.quantity(row.quantity, row.rate),
@@ -169,13 +171,13 @@ def _figure(title: str, quantity: Quantity, points: Sequence[WayPoint]) -> Figur
 
 
 def _label(point: WayPoint) -> str:
-    size, order, at_once, *_ = cells(point, point.ways[0])
-    return "<br>".join(plotly_text(line[:22]) for line in (f"{size}, {at_once}", order) if line)
+    size, at_once, *_ = cells(point, point.ways[0])
+    return plotly_text(f"{size}, {at_once}"[:22])
 
 
 def _marks(way: str, rows: Sequence[tuple[str, WayPoint, WayRow]]) -> dict[str, Any]:
     number = _WAYS.index(way)
-    hover = [f"{plotly_text(way)}<br>{plotly_text('<br>'.join(cells(point, row)[4:6]))}" for _, point, row in rows]
+    hover = ["<br>".join(map(plotly_text, (way, *cells(point, row)[3:5]))) for _, point, row in rows]
     return {
         "type": "scatter", "mode": "markers", "name": plotly_text(way),
         "x": [row.rate for _, _, row in rows], "y": [label for label, _, _ in rows],
