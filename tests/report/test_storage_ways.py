@@ -60,8 +60,8 @@ def test_one_way_alone_and_what_was_not_measured_make_no_table() -> None:
 
 
 def test_reads_and_writes_and_drives_have_tables_of_their_own() -> None:
-    written = [*seen("gpu_file_write", 2e9, path="gpu0>nvme0n1", way="gds"),
-               *seen("gpu_file_write", 2e9, path="gpu0>nvme0n1", way="bounce")]  # fmt: skip
+    written = [*seen("gpu_file_write", 2e9, path="gpu0>nvme0n1", way="gds", operation="write"),
+               *seen("gpu_file_write", 2e9, path="gpu0>nvme0n1", way="bounce", operation="write")]  # fmt: skip
     other = [*seen("gpu_file_read", 2e9, path="md0>gpu0", way="gds"),
              *seen("gpu_file_read", 2e9, path="md0>gpu0", way="cufile compat")]  # fmt: skip
     titles = [table.title for table in storage_ways.way_tables(records() + written + other)]

@@ -1,6 +1,7 @@
 """Files to and from memory by each way, in one table and one figure: with GPUDirect Storage and without it.
 
-From the records of `file_read` and `gpu_file_read`, and of the same for writes; pure.
+From the records of direct reads and writes, whichever benchmark made them: those with a `way` to a GPU, and those of
+the same drive and host memory. Pure.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ NOTE = (
 )
 HOST, WITHOUT = "host memory", "bounce"
 _WAYS = (HOST, "bounce", "cufile compat", "gds")
-_VERBS = {"file_read": "Reads", "gpu_file_read": "Reads", "file_write": "Writes", "gpu_file_write": "Writes"}
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up")
 _KEY = ("size_bytes", "threads", "depth")
+_NEEDED = {*_KEY, "order"}
 
 
 class WayRow(NamedTuple):
@@ -65,12 +66,13 @@ def way_tables(results: Iterable[Result]) -> tuple[WayTable, ...]:
     tables: dict[str, dict[tuple[Scalar, ...], dict[str, list[Result]]]] = {}
     for one in results:
         size = size_of(one.parameters)
-        if one.benchmark not in _VERBS or one.outcome != "measured" or one.summary is None or size is None:
+        if one.outcome != "measured" or one.summary is None or size is None or not one.parameters.keys() >= _NEEDED:
             continue
         source, _, target = one.path.partition(">")
-        drive = source if _VERBS[one.benchmark] == "Reads" else target
+        is_write = one.parameters.get("operation") == "write"
+        verb, drive = ("Writes", target) if is_write else ("Reads", source)
         own = "a file for each thread" if one.parameters.get("files") == "own" else ""
-        title = ", ".join(filter(None, (_VERBS[one.benchmark], drive, str(one.parameters.get("order", "")), own)))
+        title = ", ".join(filter(None, (verb, drive, str(one.parameters.get("order", "")), own)))
         key = tuple(one.parameters.get(name, "") for name in _KEY)
         way = str(one.parameters.get("way", HOST))
         tables.setdefault(title, {}).setdefault(key, {}).setdefault(way, []).append(one)
