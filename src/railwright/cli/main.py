@@ -48,6 +48,16 @@ _INSTEAD = {
 """What is asked for by options that others have, and the words for it here."""
 
 
+def _instead(error: click.NoSuchOption) -> str:
+    """The words for an option that others have, where the command has what they name; else where its own are told."""
+    if error.ctx is None:
+        return "see railwright --help"
+    words = _INSTEAD.get(error.option_name, "")
+    known = {name for parameter in error.ctx.command.params for name in parameter.opts}
+    named = next((word for word in words.split() if word.startswith("--")), "")
+    return words if named in known else f"see {error.ctx.command_path} --help"
+
+
 class Verbs(Group):
     """Loads the module of a verb when it is called."""
 
@@ -101,7 +111,7 @@ def status_of(words: list[str]) -> int:
         _say(f"railwright: {error.message}", error.hint)
         return error.exit_status
     except click.NoSuchOption as error:
-        _say(f"railwright: {error.format_message()}", _INSTEAD.get(error.option_name, "see railwright --help"))
+        _say(f"railwright: {error.format_message()}", _instead(error))
     except click.ClickException as error:
         _say(f"railwright: {error.format_message()}", "see railwright --help")
     except (click.Abort, KeyboardInterrupt):
