@@ -59,3 +59,12 @@ def test_without_known_links_and_with_shared_cores_nothing_is_said():
     assert isinstance(bounds("mpi_all_reduce", MIB, fabric=None, rate="algbw")[0], NoLimit)
     limit, _ = bounds("mpi_all_reduce", MIB, ranks=8, settings={"functional": True}, rate="algbw")
     assert "functional" in limit.why
+
+
+def test_reads_of_the_hosts_own_files_are_held_against_no_link_between_hosts() -> None:
+    for quantity, size in (("bandwidth_bytes_per_s", 64 * MIB), ("operations_per_s", 4096)):
+        parameters = {"part": "read", "reader": "direct", "size_bytes": size}
+        point = Result(benchmark="deepcam_read", quantity=quantity, path="vda>memory0@0", hosts=2, ranks=2,
+                       parameters=parameters)  # fmt: skip
+        limit, _ = LimitFinder(expand("laptop", {}), (), DECLARATIONS, fabric=LAB).find(point)
+        assert "a link that was idle" not in limit.why

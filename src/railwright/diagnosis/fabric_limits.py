@@ -22,10 +22,14 @@ _BUCKET = "a link that was idle lets more pass than its rate, so that its rate b
 
 
 def over_fabric(fabric: Fabric, declared: Declaration, point: Result) -> Bounds | None:
-    """The limit and band of a rate between hosts; None of a message of one packet, of which links say nothing.
+    """The limit and band of a rate between hosts; None of a message of one packet, of which links
+    say nothing, and of what goes over none of them.
 
     A library may use other ports than a plain socket, so that this is no limit of what is larger than a packet.
     """
+    is_nothing = isinstance(declared.bound, bounds.Nothing) and declared.supplies != "plain socket"
+    if is_nothing or isinstance(declared.bound, bounds.DriveLinks):
+        return None  # its bytes do not go from host to host
     size = size_of(point.parameters)
     if point.quantity != "bandwidth_bytes_per_s" or size is None or size < _FROM_BYTES:
         is_packet = point.quantity == "latency_s" and size is not None and size <= _ONE_PACKET_BYTES

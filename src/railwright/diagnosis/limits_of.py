@@ -102,6 +102,8 @@ class LimitFinder:
                 return limit, band
         if declared is not None and isinstance(declared.bound, bounds.Nothing):
             return no_limit(point, declared.bound.why)
+        if declared is not None and isinstance(declared.bound, bounds.DriveLinks):
+            return no_limit(point, "what joins the other hosts to their drives is not known here")
         if point.hosts > 1:
             return no_limit(point, "the ranks were on several hosts, and what joins those is not known here")
         return no_limit(point, "the ranks were on another host, the topology is of this one")
