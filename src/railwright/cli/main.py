@@ -104,7 +104,7 @@ def main() -> None:
 def status_of(words: list[str]) -> int:
     """Run the command of these words; the exit status, with the one message of an error said."""
     try:
-        status = cli.main(words, standalone_mode=False)
+        status = cli.main(words, "railwright", standalone_mode=False)
         click.echo(nl=False)  # flushes, so that a full disk or a reader who left is noticed here
         return status if isinstance(status, int) else 0
     except RailwrightError as error:
