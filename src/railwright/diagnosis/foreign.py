@@ -17,6 +17,7 @@ from railwright.diagnosis.plain_limits import memory_bounds, sockets_bounds
 from railwright.diagnosis.verdict import format_quantity, judged
 from railwright.errors import UsageError
 from railwright.faults.parts import without
+from railwright.limits import gpu
 from railwright.limits.case import Case
 from railwright.limits.choice import at_size, band_of
 from railwright.limits.cluster_path import cluster_path_limit
@@ -245,7 +246,12 @@ def copy_bounds(result: Result, cluster: Cluster) -> Bounds:
         return no_limit(result, error.message)
     if result.settings.get("arrow") == BOTH_WAYS:
         return row.limit, None
-    return row.limit, row.expected or doubts.of_a_link(row.limit)
+    band = row.expected or doubts.of_a_link(row.limit)
+    by_kernel = str(result.parameters.get("test", "")).endswith("_sm")
+    if band is not None and by_kernel and "memory" in result.path:
+        reads_host = result.path.startswith("memory")
+        return row.limit, gpu.over_pcie(band, by_kernel=True, both_ways=False, reads_host=reads_host)
+    return row.limit, band
 
 
 def collective_row(cluster: Cluster, collective: str, found: tuple[Algorithm, ...], result: Result) -> Bounds:

@@ -143,9 +143,10 @@ class GpuLimits:
         path = path_over(self._graph, path_id) if source != target else None
         if path is None:
             return band
-        is_pcie = any(isinstance(link.protocol, PcieLink) for link in path.links)
-        of_links = gpu_limits.over_pcie if is_pcie else gpu_limits.over_nvlink
-        return of_links(band, by_kernel=by_kernel, both_ways=both_ways)
+        if not any(isinstance(link.protocol, PcieLink) for link in path.links):
+            return gpu_limits.over_nvlink(band, by_kernel=by_kernel, both_ways=both_ways)
+        reads_host = source.startswith("memory")
+        return gpu_limits.over_pcie(band, by_kernel=by_kernel, both_ways=both_ways, reads_host=reads_host)
 
     def collective(self, operation: str, point: Result, *, nvls_is_off: bool) -> Bounds:
         """The same limit and band that `limits` and `explain` give for that collective, at this size."""

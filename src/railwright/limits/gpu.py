@@ -24,6 +24,7 @@ from railwright.limits.sources import (
     COPIES_MEASURED,
     CUDA_ATTRIBUTES,
     LOADS_MEASURED,
+    NVBANDWIDTH_24,
     NVBANDWIDTH_H200,
     SAME_RUN,
     SMALL_COPIES,
@@ -34,6 +35,7 @@ from railwright.topology.gpus import TRANSFERS_A_MEMORY_CLOCK, memory_rate
 TRANSFERS_A_CLOCK = Constant(TRANSFERS_A_MEMORY_CLOCK, "transfers a memory clock: double data rate", CUDA_ATTRIBUTES)
 LOCAL_SHARE = Constant(0.8, "of half the memory's rate, copies within one GPU", NVBANDWIDTH_H200)
 KERNEL_SHARE = Constant(0.85, "of what copy engines reach over PCIe", NVBANDWIDTH_H200)
+KERNEL_READS_AT_LEAST = Constant(0.65, "of what engines reach, kernels that read host memory, on some", NVBANDWIDTH_24)
 BOTH_WAYS_SHARE = Constant(0.85, "of one direction alone, over PCIe", NVBANDWIDTH_H200)
 BOTH_WAYS_AT_LEAST = Constant(0.6, "of one direction alone, over PCIe, now and then", COPIES_MEASURED)
 BOTH_KERNELS_SHARE = Constant(0.48, "of one engine's direction alone, over PCIe", COPIES_MEASURED)
@@ -73,20 +75,24 @@ def local_copy_limit(gpu: Device) -> Bounds:
     return limit, bandwidth_band(low, limit.value, "an H200 reaches 0.85 of it", LOCAL_SHARE.source)
 
 
-def over_pcie(band: Expected, *, by_kernel: bool, both_ways: bool) -> Expected:
+def over_pcie(band: Expected, *, by_kernel: bool, both_ways: bool, reads_host: bool = False) -> Expected:
     """The band of one direction by copy engine, for copies by a kernel or with the other direction busy too.
 
-    What engines reach both ways at once differs from one run to the next, so between its two ends there is no verdict.
+    What engines reach both ways at once differs from one run to the next, and what a kernel does that reads host memory
+    (`reads_host`) from host to host, so between their two ends there is no verdict.
     """
     if by_kernel and both_ways:
         return _part_of(band, BOTH_KERNELS_SHARE, "two kernels that copy at once")
     if by_kernel:
-        return _part_of(band, KERNEL_SHARE, "a kernel that copies")
+        found = _part_of(band, KERNEL_SHARE, "a kernel that copies")
+        return _down_to(found, KERNEL_READS_AT_LEAST, band) if reads_host else found
     if both_ways:
-        found = _part_of(band, BOTH_WAYS_SHARE, "both directions busy")
-        sources = (*found.sources, BOTH_WAYS_AT_LEAST.source)
-        return replace(found, doubtful_to=BOTH_WAYS_AT_LEAST.value * band.low, sources=sources)
+        return _down_to(_part_of(band, BOTH_WAYS_SHARE, "both directions busy"), BOTH_WAYS_AT_LEAST, band)
     return band
+
+
+def _down_to(found: Expected, share: Constant, band: Expected) -> Expected:
+    return replace(found, doubtful_to=share.value * band.low, sources=(*found.sources, share.source))
 
 
 def over_nvlink(band: Expected, *, by_kernel: bool, both_ways: bool) -> Expected:

@@ -24,6 +24,10 @@ NVBANDWIDTH_H200 = Source(
     "nvbandwidth 0.8 on 2 H200 of one host, driver 580.159, CUDA 13.0",
     "host to device 55.5 by engine, 51.4 by kernel, 50.3 both ways; local copy 2,096 GB/s",
 )
+NVBANDWIDTH_24 = Source(
+    "NVIDIA nvbandwidth issue 24",
+    "by kernel on hosts of eight H100: host to device 35.0 to 35.4 GB/s, device to host 52.8; alike with H20 and H800",
+)
 COPIES_MEASURED = Source(
     "Railwright docs/measured/1xh100, 2xh200, 4xh200 and 8xh200",
     "both ways at once: over PCIe 32.7 to 52.0 GB/s by engine, 23.7 to 33.2 by kernel; over NVLink 338 to 366"
