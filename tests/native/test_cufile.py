@@ -45,7 +45,8 @@ try:
         through = PinnedBuffer(device, 3 * BLOCK) if way == "bounce" else cufile.CuFile(folder, way, fd, buffer)
         with through:
             watch = None if way == "bounce" else Watch(folder, write=write)
-            done = cufile.gpu_pass(fd, buffer, through, offsets, BLOCK, [min(os.sched_getaffinity(0))] * 3, write=write)
+            cpus = [min(os.sched_getaffinity(0))] * 3
+            done = cufile.gpu_pass((fd,), buffer, through, offsets, BLOCK, cpus, write=write)
             look = watch.end(len(offsets), SIZE) if watch else None
             properties = None if way == "bounce" else cufile.properties()
         wrong = buffer.count_wrong(SEED)
