@@ -270,7 +270,7 @@ def gpu_pass(
             raise ValueError("a block lies beyond the GPU's memory, or a file has no worker")  # C would go beyond it
     one = _Pass(files=len(fds), workers=len(cpus), write=int(write), count=len(offsets), bytes=size_bytes,
                 shift=shift, stride=stride)  # fmt: skip
-    one.fds = descriptors = (c_int * len(fds))(*fds)
+    one.fds = (c_int * len(fds))(*fds)
     if isinstance(through, CuFile):
         one.handles = (c_void_p * len(fds))(*(through.handles[fd] for fd in fds))
     elif through.size_bytes < len(cpus) * size_bytes:
@@ -282,5 +282,4 @@ def gpu_pass(
     one.at, one.cpus, one.latencies = offsets.buffer_info()[0], bound, latencies
     one.context, one.device = buffer.device.context, buffer.address
     checked("write" if write else "read", function("rw_gpu_file_pass", c_int, POINTER(_Pass))(byref(one)))
-    del descriptors
     return Pass(one.elapsed, list(latencies), 0, 0.0, one.cpu)

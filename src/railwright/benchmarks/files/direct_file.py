@@ -28,7 +28,7 @@ SPARE_BYTES = 64 * MIB
 """What must stay free beside the test file."""
 FILL_BYTES = 4 * MIB
 """The buffer that the file is filled from."""
-_FILE_MULTIPLE_BYTES = 4096
+FILE_MULTIPLE_BYTES = 4096
 _PREFIX, _NAMED_PREFIX = ".railwright-", ".railwright-test-file-"
 _CANNOT = (errno.EINVAL, errno.EOPNOTSUPP, errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -51,8 +51,8 @@ def device_of(topology: Topology, folder: str) -> str:
 
 def folder_problem(directory: str, wanted: int) -> str:
     """Why no test file of so many bytes can be made in a folder, or an empty string. Touches nothing."""
-    if wanted % _FILE_MULTIPLE_BYTES:
-        return f"the test file must be a multiple of {_FILE_MULTIPLE_BYTES} bytes, not {wanted}"
+    if wanted % FILE_MULTIPLE_BYTES:
+        return f"the test file must be a multiple of {FILE_MULTIPLE_BYTES} bytes, not {wanted}"
     return room_problem(directory, wanted)
 
 

@@ -20,8 +20,7 @@ from msgspec.structs import replace
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.files.cached import PAGE_CACHE
 from railwright.benchmarks.files.direct_file import device_of, room_problem
-from railwright.benchmarks.files.mounted import answered
-from railwright.benchmarks.files.shared_folder import LAUNCH_VARIABLE, remove_of, shared_folder
+from railwright.benchmarks.files.shared_folder import LAUNCH_VARIABLE, remove_of_launch, shared_folder
 from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.options import Options, choice, option, whole_number, yes_or_no
 from railwright.benchmarks.record import failed_if, measured, waived, wrong_on_ranks
@@ -307,10 +306,8 @@ def _by_host(phases: Sequence[_Phase], hosts: Sequence[str], ranks: int) -> dict
 
 
 def _clean_up(job: SharedJob) -> None:
-    """Of ranks that were killed, wherever they ran: this host may see the mount, too."""
-    token = job.launch.environment.get(LAUNCH_VARIABLE, "")
-    with contextlib.suppress(CannotJudge):
-        answered(job.options.directory, lambda: remove_of(job.options.directory, token))
+    """Of ranks that were killed."""
+    remove_of_launch(job.options.directory, job.launch)
 
 
 BENCHMARK = Benchmark(

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from railwright.benchmarks.benchmark import AnyRank
+from railwright.benchmarks.files.mounted import answered
+from railwright.benchmarks.job import Case, Launch
 from railwright.benchmarks.together import on_all
 from railwright.errors import CannotJudge
 
@@ -121,6 +123,12 @@ def remove_of(directory: str, token: str) -> None:
         for path in Path(directory).glob(f"{_PREFIX}*-{token}"):
             if _NAME.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
                 _remove_stopping(path)
+
+
+def remove_of_launch(directory: str, launch: Launch[Case]) -> None:
+    """The same in the parent, wherever the ranks ran: this host may see the folder, too, or its mount may stall."""
+    with contextlib.suppress(CannotJudge):
+        answered(directory, lambda: remove_of(directory, launch.environment.get(LAUNCH_VARIABLE, "")))
 
 
 def sweep(directory: str) -> None:

@@ -18,7 +18,14 @@ from msgspec.structs import replace
 from railwright.benchmarks.after_crash import cases_behind
 from railwright.benchmarks.benchmark import Plan, Rank
 from railwright.benchmarks.files import direct_io
-from railwright.benchmarks.files.direct_file import NoDirectFile, device_of, room_problem, test_file, with_name
+from railwright.benchmarks.files.direct_file import (
+    FILE_MULTIPLE_BYTES,
+    NoDirectFile,
+    device_of,
+    room_problem,
+    test_file,
+    with_name,
+)
 from railwright.benchmarks.files.direct_io import (
     MOST_BLOCKS_PER_PASS,
     FileOptions,
@@ -47,7 +54,6 @@ SHARED, OWN = "shared", "own"
 BOUNCE = "bounce"
 WAYS = ("gds", "cufile compat", BOUNCE)
 POISON = 0xA5
-_FILE_MULTIPLE_BYTES = 4096
 
 
 class GpuFileOptions(FileOptions, frozen=True):
@@ -124,7 +130,7 @@ def plan_of(job: GpuFileJob, *, passes: int, write: bool) -> Plan:
 
 def part_bytes(options: GpuFileOptions, threads: int) -> int:
     """The size of each thread's own file."""
-    return options.file_size // threads // _FILE_MULTIPLE_BYTES * _FILE_MULTIPLE_BYTES
+    return options.file_size // threads // FILE_MULTIPLE_BYTES * FILE_MULTIPLE_BYTES
 
 
 def _problem_of_own(job: GpuFileJob) -> str:

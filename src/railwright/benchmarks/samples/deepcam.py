@@ -21,7 +21,7 @@ from railwright.benchmarks.benchmark import Benchmark, Plan
 from railwright.benchmarks.files.cached import PAGE_CACHE, CachedFile
 from railwright.benchmarks.files.direct_file import device_of, room_problem
 from railwright.benchmarks.files.mounted import answered
-from railwright.benchmarks.files.shared_folder import LAUNCH_VARIABLE, remove_of
+from railwright.benchmarks.files.shared_folder import LAUNCH_VARIABLE, remove_of_launch
 from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.gpu.file_route import route_evidence, wrong_route
 from railwright.benchmarks.job import Job, Launch, Machine
@@ -165,6 +165,7 @@ def _opened(rank: SampleRank, stack: contextlib.ExitStack, source: Source) -> _W
     cpus = rank.job.cpus_near(gpu) or rank.job.cpus
     reader = readers.GpuReader(stack, device, slots, room, options, cpus)
     if case.reader == BOUNCE:
+        reader.by_pinned(stack)
         seen = Evidence(claim=_ROUTE, value="pinned buffers", seen="our own reads and copies")
         return _Work(rank, source, reader, (seen,), files=files)
     rank.step("cuFile for gds")
@@ -260,8 +261,7 @@ def _pass(work: _Work, pace: float) -> _Pass:
     from railwright.benchmarks.samples.pipeline import Consumer, alone, deliver
 
     samples, consumer = work.source.samples, Consumer(pace)
-    for slot in range(work.slots):
-        work.reader.poison(slot)
+    work.reader.poison()
     work.rank.comm.Barrier()
     if pace:
         done = deliver(work.reader, samples, work.slots, consumer)
@@ -339,12 +339,9 @@ def _share(passes: Sequence[_Pass], name: str) -> float:
 
 
 def _clean_up(job: SampleJob) -> None:
-    """Of ranks that were killed, wherever they ran: this host may see the folder, too."""
-    if job.options.files != OWN:
-        return
-    token = job.launch.environment.get(LAUNCH_VARIABLE, "")
-    with contextlib.suppress(CannotJudge):
-        answered(job.options.directory, lambda: remove_of(job.options.directory, token))
+    """Of ranks that were killed."""
+    if job.options.files == OWN:
+        remove_of_launch(job.options.directory, job.launch)
 
 
 READ, DELIVERED = "read", "delivered"

@@ -58,7 +58,7 @@ class Use(Protocol):
         """`was_ready` tells whether it lay there before it was asked for."""
 
 
-def deliver(reader: Reader, samples: Sequence[Sample], slots: int, use: Use) -> Delivered:  # fmt: skip
+def deliver(reader: Reader, samples: Sequence[Sample], slots: int, use: Use) -> Delivered:
     """All samples in their order, each read into a free slot while others are used.
 
     Raises what the reader raises.

@@ -33,8 +33,8 @@ class Reader(Protocol):
     def read(self, sample: Sample, slot: int) -> None:
         """All bytes of the sample are in the slot. Raises CannotJudge or NativeError."""
 
-    def poison(self, slot: int) -> None:
-        """Write something else to the slot."""
+    def poison(self) -> None:
+        """Write something else to all slots."""
 
     def wrong_bytes(self, sample: Sample, slot: int, seed: int) -> int:
         """How many bytes of the sample in the slot differ from the pattern."""
@@ -61,9 +61,10 @@ class _InHostMemory:
         self._slots = [stack.enter_context(Buffer(size_bytes)) for _ in range(slots)]
         self._views = [hdf5_files.view(slot, 0, size_bytes) for slot in self._slots]
 
-    def poison(self, slot: int) -> None:
-        """Write something else to the slot."""
-        self._views[slot].fill(POISON)
+    def poison(self) -> None:
+        """Write something else to all slots."""
+        for view in self._views:
+            view.fill(POISON)
 
     def wrong_bytes(self, sample: Sample, slot: int, seed: int) -> int:
         """How many bytes of the sample in the slot differ from the pattern."""
@@ -151,9 +152,11 @@ class GpuReader:
         self._cpus = tuple(cpus[worker % len(cpus)] for worker in range(options.io_threads))
         self._buffer = stack.enter_context(DeviceBuffer(device, slots * size_bytes))
         self._rest = stack.enter_context(Buffer(max(options.block, _ALIGNMENT)))
-        self._through: CuFile | PinnedBuffer = stack.enter_context(
-            PinnedBuffer(device, options.block * options.io_threads)
-        )
+        self._through: CuFile | PinnedBuffer
+
+    def by_pinned(self, stack: contextlib.ExitStack) -> None:
+        """From now on through pinned buffers of our own."""
+        self._through = stack.enter_context(PinnedBuffer(self._buffer.device, self._block * len(self._cpus)))
 
     def by_cufile(self, stack: contextlib.ExitStack, folder: Path, samples: Sequence[Sample]) -> None:
         """From now on by GPUDirect Storage alone. Raises CannotJudge or NativeError where cuFile refuses."""
@@ -182,10 +185,9 @@ class GpuReader:
             read_at(sample, sample.fd, memoryview(hdf5_files.view(self._rest, 0, left)), at)
             self._buffer.copy_from(self._rest.address, left, at + shift)
 
-    def poison(self, slot: int) -> None:
+    def poison(self) -> None:
         """Write something else to all slots."""
-        if not slot:
-            self._buffer.set_bytes(POISON)
+        self._buffer.set_bytes(POISON)
 
     def wrong_bytes(self, sample: Sample, slot: int, seed: int) -> int:
         """How many bytes of the sample in the slot differ from the pattern, counted by the GPU."""
