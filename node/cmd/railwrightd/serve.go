@@ -7,13 +7,12 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
-
-	"github.com/vishvananda/netlink"
 
 	"railwright/node/internal/announce"
 	"railwright/node/internal/collect"
@@ -240,9 +239,13 @@ func openFabric(ctx context.Context, parts *reconcile.Parts, closing func(func()
 }
 
 func openDirectory(ctx context.Context, read config.Config, log *slog.Logger) (*replica.Replica, kinds.Teller, error) {
+	var pods []netip.Prefix
+	for _, rail := range read.EveryRail() {
+		pods = append(pods, rail.Prefixes...)
+	}
 	return kinds.Open(ctx, kinds.Config{
 		Kind: string(read.Tenants.Kind), Node: read.Node, StateFolder: filepath.Join(read.StateFolder, "tenants"),
-		Folder: read.Tenants.Folder, File: read.Tenants.File, Kubeconfig: read.Tenants.Kubeconfig, Log: log,
+		Folder: read.Tenants.Folder, File: read.Tenants.File, Kubeconfig: read.Tenants.Kubeconfig, Log: log, Pods: pods,
 	})
 }
 
@@ -282,21 +285,4 @@ func forgetRail(read config.Config, name string) error {
 	}
 	rest := slices.DeleteFunc(before, func(rail config.Rail) bool { return rail.Retired && rail.Name == name })
 	return config.RememberRails(railsFile(read), rest)
-}
-
-// links of this host, by netlink.
-type links struct{}
-
-func (links) Up(name string) (bool, error) {
-	link, err := netlink.LinkByName(name)
-	if err != nil {
-		return false, fmt.Errorf("it cannot be looked at: %w", err)
-	}
-	return link.Attrs().OperState == netlink.OperUp, nil
-}
-
-func (links) Gone(name string) bool {
-	_, err := netlink.LinkByName(name)
-	var missing netlink.LinkNotFoundError
-	return errors.As(err, &missing)
 }

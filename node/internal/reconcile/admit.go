@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -28,6 +29,9 @@ func (r *Reconciler) admitNew(ctx context.Context, wanted attachment.Attachment)
 	}
 	if err := allowed(rail.configured, wanted); err != nil {
 		return store.Record{}, err
+	}
+	if err := rail.mixed(); err != nil {
+		return store.Record{}, fail(NoRail, "give the pods prefixes that hold no address of leaves and nodes", "%w", err)
 	}
 	tenant, err := r.tenantOf(ctx, wanted.Pod.Namespace)
 	if err != nil {
@@ -94,6 +98,20 @@ func allowed(rail config.Rail, wanted attachment.Attachment) error {
 			return fail(Outside, "let IPAM give addresses out of the rail's prefixes, or change the rail's prefixes",
 				"%s is in none of the prefixes of rail %s: %v", address, rail.Name, rail.Prefixes)
 		}
+	}
+	return nil
+}
+
+// mixed prefixes hold pods' addresses and this host's: a pod of any node could be given one of these, and its route would
+// take what is the host's. Each node looks at its own; nil: there is none.
+func (r *rail) mixed() error {
+	own, err := r.reconciler.links.Within(r.configured.Prefixes)
+	switch {
+	case err != nil:
+		return fmt.Errorf("whether this host has addresses among the pods' cannot be told: %w", err)
+	case len(own) > 0:
+		return fmt.Errorf("%s of this host lies in the pods' prefixes of rail %s, %v", strings.Join(own[:min(len(own), mostNamed)], ", "),
+			r.Name, r.configured.Prefixes)
 	}
 	return nil
 }

@@ -365,6 +365,8 @@ func (fakeLinks) Up(string) (bool, error) { return true, nil }
 
 func (fakeLinks) Gone(string) bool { return false }
 
+func (fakeLinks) Within([]netip.Prefix) ([]string, error) { return nil, nil }
+
 // fakePods live unless they are said to be gone.
 type fakePods struct {
 	mutex sync.Mutex

@@ -104,6 +104,9 @@ func (r *rail) unready(ctx context.Context) []string {
 	} else if !up {
 		problem("uplink %s has no carrier", r.Uplink)
 	}
+	if err := r.mixed(); err != nil && !r.configured.Retired {
+		problem("%v", err)
+	}
 	if session, err := r.reconciler.announcer.Session(ctx, r.Rail); err != nil {
 		problem("BGP: %v", err)
 	} else if !session.Established {

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"errors"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -58,3 +59,38 @@ func (downLinks) Up(name string) (bool, error) {
 	}
 	return false, nil
 }
+
+// TestAHostWithAnAddressAmongThePodsTakesNoPod on that rail: the address would be a pod's, on this node or another.
+func TestAHostWithAnAddressAmongThePodsTakesNoPod(t *testing.T) {
+	bench := newBench(t).start()
+	live := bench.mustAttach(1, bothParts...)
+	bench.links = mixedLinks{own: []string{"10.1.0.77 (lo)"}}
+	told := "10.1.0.77 (lo) of this host lies in the pods' prefixes of rail rail0"
+	if _, err := bench.attach(wanted(2, bothParts...)); err == nil || !strings.Contains(err.Error(), told) {
+		t.Errorf("%v", err)
+	}
+	if ready := bench.Ready(); len(ready) == 0 || !strings.Contains(ready[0], told) {
+		t.Errorf("%q", ready)
+	}
+	if problems := bench.Rails(t.Context(), "rail0")[0].Problems; len(problems) != 1 || !strings.Contains(problems[0], told) {
+		t.Errorf("%q", problems)
+	}
+	if bench.sw.flowsOf(live.Number) == 0 {
+		t.Error("who lived there before has lost its flows")
+	}
+	bench.links = mixedLinks{err: errors.New("the kernel does not answer")}
+	if _, err := bench.attach(wanted(2, bothParts...)); err == nil || !strings.Contains(err.Error(), "the kernel does not answer") {
+		t.Errorf("%v", err)
+	}
+	bench.links = fakeLinks{}
+	bench.mustAttach(2, bothParts...)
+}
+
+// mixedLinks have addresses in each prefix.
+type mixedLinks struct {
+	fakeLinks
+	own []string
+	err error
+}
+
+func (m mixedLinks) Within([]netip.Prefix) ([]string, error) { return m.own, m.err }

@@ -302,6 +302,9 @@ func (r *rail) state(ctx context.Context) RailState {
 	} else if !state.UplinkUp {
 		problem("uplink %s has no carrier", r.Uplink)
 	}
+	if err := r.mixed(); err != nil && !r.configured.Retired {
+		problem("%v", err)
+	}
 	session, err := r.reconciler.announcer.Session(ctx, r.Rail)
 	state.SessionEstablished = err == nil && session.Established
 	if err != nil {

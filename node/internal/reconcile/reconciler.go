@@ -9,6 +9,7 @@ package reconcile
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,8 @@ type Links interface {
 	Up(name string) (bool, error)
 	// Gone says whether there is none of that name; false where that could not be told.
 	Gone(name string) bool
+	// Within names this host's own addresses in the prefixes, each with its interface.
+	Within(prefixes []netip.Prefix) ([]string, error)
 }
 
 // Teller tells those whose pod it is, where they look.

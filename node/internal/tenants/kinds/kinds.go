@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 
 	"railwright/node/internal/attachment"
 	"railwright/node/internal/tenants"
@@ -27,7 +28,9 @@ type Config struct {
 	File string
 	// Kubeconfig for the kind kubernetes; empty: the pod's own service account.
 	Kubeconfig string
-	Log        *slog.Logger
+	// Pods' prefixes of the node's rails: no more of a tenant's prefixes counts.
+	Pods []netip.Prefix
+	Log  *slog.Logger
 }
 
 // Teller tells those whose pod it is, where the directory has a place for that.
@@ -44,7 +47,7 @@ func Open(ctx context.Context, config Config) (*replica.Replica, Teller, error) 
 	}
 	teller, _ := store.(Teller)
 	opened, err := replica.Open(ctx, replica.Settings{
-		Node: config.Node, Folder: config.StateFolder, Store: store, Log: config.Log,
+		Node: config.Node, Folder: config.StateFolder, Store: store, Log: config.Log, Pods: config.Pods,
 	})
 	return opened, teller, err
 }
@@ -61,7 +64,7 @@ func open(config Config) (tenants.Store, error) {
 		if err != nil {
 			return nil, err
 		}
-		return kubernetes.New(access, config.Node, config.Log)
+		return kubernetes.New(access, config.Node, config.Pods, config.Log)
 	}
 	return nil, fmt.Errorf("kind %.40q is not known; give local, folder or kubernetes", config.Kind)
 }

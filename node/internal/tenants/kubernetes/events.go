@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -137,7 +138,7 @@ func (s *Store) tellFaults(policy *tenants.Policy, groups, pairs []*unstructured
 	for _, object := range groups {
 		byName[object.GetName()] = object
 	}
-	for _, fault := range tenants.NewRules(*policy).Faults() {
+	for _, fault := range slices.Concat(tenants.NewRules(*policy).Faults(), tenants.Beyond(*policy, s.pods)) {
 		if object := byName[fault.Tenant]; object != nil {
 			tell(object, fault.Why)
 		}

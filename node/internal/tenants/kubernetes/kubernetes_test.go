@@ -30,7 +30,7 @@ type daemon struct {
 func (s *server) start(name, folder string) *daemon {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	store, err := New(s.daemon(name), name, nil)
+	store, err := New(s.daemon(name), name, nil, nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}

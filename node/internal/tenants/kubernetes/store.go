@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -33,6 +34,7 @@ const patience = 2 * time.Second
 // Store in the API server.
 type Store struct {
 	node   string
+	pods   []netip.Prefix
 	client dynamic.Interface
 
 	records, tenants, peerings, namespaces *feed
@@ -71,8 +73,8 @@ func Config(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// New store for a node. Nothing is asked of the API server yet.
-func New(config *rest.Config, node string, log *slog.Logger) (*Store, error) {
+// New store for a node whose pods have their addresses in the prefixes. Nothing is asked of the API server yet.
+func New(config *rest.Config, node string, pods []netip.Prefix, log *slog.Logger) (*Store, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 50, 100
 	config.UserAgent = "railwrightd/" + version
@@ -84,7 +86,7 @@ func New(config *rest.Config, node string, log *slog.Logger) (*Store, error) {
 		klog.SetSlogLogger(log.With("from", "client-go"))
 	}
 	store := &Store{
-		node: node, client: client, teller: newTeller(client, node, log), news: make(chan struct{}, 1), lost: func(error) {},
+		node: node, pods: pods, client: client, teller: newTeller(client, node, log), news: make(chan struct{}, 1), lost: func(error) {},
 		parsed: map[string]parsed{}, moved: make(chan struct{}),
 	}
 	for resource, at := range map[schema.GroupVersionResource]**feed{

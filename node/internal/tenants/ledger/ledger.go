@@ -58,6 +58,8 @@ type Ledger struct {
 	contested map[netip.Addr][]holder
 
 	policy *tenants.Policy
+	// pods' prefixes of this node's rails, which bound those of tenants; nil: they are not bounded.
+	pods   []netip.Prefix
 	rules  *tenants.Rules
 	fault  string
 	usable map[string][]netip.Prefix
@@ -101,6 +103,12 @@ func New(node string, now time.Time) *Ledger {
 		seen: map[string]int64{}, announced: map[string]bool{}, records: map[string]*tenants.Record{}, ghosts: map[string]*tenants.Record{},
 		barriers: map[string]int64{}, news: map[string]int64{}, views: newViews(), due: now,
 	}
+}
+
+// Bound the tenants' prefixes by those that pods may have their addresses in.
+func (l *Ledger) Bound(pods []netip.Prefix, now time.Time) {
+	l.pods = pods
+	l.refresh(now)
 }
 
 // ID of the own record.

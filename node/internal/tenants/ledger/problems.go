@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"railwright/node/internal/tenants"
 )
 
 // mostProblems that are told at once: the first ones name the cause.
@@ -34,6 +36,11 @@ func (l *Ledger) Problems(now time.Time) []string {
 	}
 	if l.rules != nil {
 		problems = append(problems, l.rules.Problems()...)
+	}
+	if l.policy != nil && l.pods != nil {
+		for _, fault := range tenants.Beyond(*l.policy, l.pods) {
+			problems = append(problems, fault.Why)
+		}
 	}
 	problems = append(problems, l.stolen()...)
 	problems = append(problems, l.disputed(now)...)

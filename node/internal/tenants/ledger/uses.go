@@ -79,7 +79,7 @@ func (l *Ledger) busy(address netip.Addr, tenant string, now time.Time) {
 }
 
 // findUsable works out what of each tenant's prefixes this node may act by: what the policy gives, what was published
-// before others were asked, less everything that another tenant may still have.
+// before others were asked, what pods can have, less everything that another tenant may still have.
 func (l *Ledger) findUsable(now time.Time) {
 	l.usable = map[string][]netip.Prefix{}
 	wanted, checked := map[string][]netip.Prefix{}, map[string][]netip.Prefix{}
@@ -94,6 +94,9 @@ func (l *Ledger) findUsable(now time.Time) {
 	var index tenants.PrefixIndex
 	for tenant, prefixes := range wanted {
 		l.usable[tenant] = tenants.Common(prefixes, checked[tenant])
+		if l.pods != nil {
+			l.usable[tenant] = tenants.Common(l.usable[tenant], l.pods)
+		}
 		for _, prefix := range l.usable[tenant] {
 			index.Add(prefix, tenant)
 		}

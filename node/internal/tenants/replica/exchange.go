@@ -151,6 +151,7 @@ func (r *Replica) start(ctx context.Context) error {
 			break
 		}
 	}
+	fresh.Bound(r.settings.Pods, now)
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.ledger = fresh

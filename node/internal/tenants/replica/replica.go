@@ -40,6 +40,8 @@ type Settings struct {
 	Folder string
 	Store  tenants.Store
 	Log    *slog.Logger
+	// Pods' prefixes of this node's rails: no more of a tenant's prefixes counts. nil: all of them do.
+	Pods []netip.Prefix
 }
 
 // Replica is a tenants.Directory.
@@ -90,6 +92,9 @@ func Open(ctx context.Context, settings Settings) (*Replica, error) {
 		return nil, err
 	}
 	replica.damaged = damaged
+	if restored != nil {
+		restored.Bound(settings.Pods, time.Now())
+	}
 	replica.ledger = restored
 	replica.done.Add(1)
 	go func() {

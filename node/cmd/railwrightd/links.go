@@ -1,0 +1,51 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+)
+
+// links of this host, by netlink.
+type links struct{}
+
+func (links) Up(name string) (bool, error) {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return false, fmt.Errorf("it cannot be looked at: %w", err)
+	}
+	return link.Attrs().OperState == netlink.OperUp, nil
+}
+
+func (links) Gone(name string) bool {
+	_, err := netlink.LinkByName(name)
+	var missing netlink.LinkNotFoundError
+	return errors.As(err, &missing)
+}
+
+func (links) Within(prefixes []netip.Prefix) ([]string, error) {
+	found, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	for try := 1; try < 5 && errors.Is(err, netlink.ErrDumpInterrupted); try++ {
+		found, err = netlink.AddrList(nil, netlink.FAMILY_ALL)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var own []string
+	for _, one := range found {
+		address, _ := netip.AddrFromSlice(one.IP)
+		address = address.Unmap()
+		if !slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(address) }) {
+			continue
+		}
+		name := fmt.Sprintf("interface %d", one.LinkIndex)
+		if link, err := netlink.LinkByIndex(one.LinkIndex); err == nil {
+			name = link.Attrs().Name
+		}
+		own = append(own, fmt.Sprintf("%v (%s)", address, name))
+	}
+	return own, nil
+}
