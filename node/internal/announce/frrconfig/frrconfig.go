@@ -65,7 +65,12 @@ func (r Rail) neighbor() string {
 func (n Node) Text() string {
 	page := &document{}
 	n.head(page)
-	page.first()
+	if n.Backend == Vty {
+		page.say("bgpd opens no session until 5 s after a start, its default for route maps. A leaf keeps the pods' routes until then,")
+		page.say("and drops those that bgpd does not have when the session is up: railwrightd has that time to give them again.")
+	} else {
+		page.first()
+	}
 	for _, rail := range n.Rails {
 		page.railFilter(rail)
 	}
