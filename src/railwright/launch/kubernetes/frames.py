@@ -1,0 +1,134 @@
+"""Records in the log of a pod: numbered lines that survive what logs do to lines.
+
+The runtime cuts lines above 16 KiB, so each is far shorter; the kubelet keeps the last file of 10 MiB alone for whoever
+asks anew, so lines are numbered, and what is missing is known. Other lines of the log are text.
+https://kubernetes.io/docs/concepts/cluster-administration/logging/
+https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+_MARK = "railwright-frame"
+_PIECE = 3000
+_FILE = r"(?:hosts/[A-Za-z0-9._%-]{1,253}/)?[a-z]+(?:\.jsonl)?"
+_FRAME = re.compile(rf"{_MARK}:(\d{{1,9}}):({_FILE}):([=<>-]):([A-Za-z0-9+/=]*)")
+_END = "end"
+_MOST_BYTES = 512 * 2**20
+_MOST_RECORD_BYTES = 64 * 2**20
+
+
+@dataclass
+class FrameWriter:
+    """Makes the lines of one log."""
+
+    _next: int = field(default=0, init=False)
+
+    def lines(self, file: str, record: bytes) -> Iterator[str]:
+        """The lines of a record of that file."""
+        packed = base64.b64encode(zlib.compress(record, 6)).decode("ascii")
+        pieces = [packed[start : start + _PIECE] for start in range(0, len(packed), _PIECE)]
+        for number, piece in enumerate(pieces):
+            first, last = number == 0, number == len(pieces) - 1
+            kind = "=" if first and last else "<" if first else ">" if last else "-"
+            yield f"{_MARK}:{self._next}:{file}:{kind}:{piece}"
+            self._next += 1
+
+    def end(self, status: int) -> Iterator[str]:
+        """The last line, with the exit status of what made the records."""
+        yield from self.lines(_END, str(status).encode())
+
+
+@dataclass
+class FrameReader:
+    """Puts records together again. Lines may come twice, as after a connection that was lost, and in any order."""
+
+    status: int | None = field(default=None, init=False)
+    """The exit status of what made the records, once the end is known."""
+    damaged: int = field(default=0, init=False)
+    """Records whose pieces came and do not fit together."""
+    _frames: dict[int, tuple[str, str, str]] = field(default_factory=dict, init=False)
+    _seen: set[int] = field(default_factory=set, init=False)
+    _cursor: int = field(default=0, init=False)
+    _size: int = field(default=0, init=False)
+    _last: int | None = field(default=None, init=False)
+
+    def read(self, line: str) -> bool:
+        """Take a line of the log; False for one that is text."""
+        found = _FRAME.fullmatch(line)
+        if found is None:
+            # One that was cut is lost, and no text either.
+            return line.startswith(f"{_MARK}:")
+        number, file, kind, piece = int(found[1]), found[2], found[3], found[4]
+        if number not in self._seen and self._size + len(piece) <= _MOST_BYTES:
+            self._seen.add(number)
+            self._frames[number] = (file, kind, piece)
+            self._size += len(piece)
+            if file == _END:
+                self._last = number
+        return True
+
+    def records(self) -> Iterator[tuple[str, bytes]]:
+        """Each file and record that is whole by now and follows those given before, without a gap."""
+        while (after := self._whole(self._cursor)) is not None:
+            yield from self._unpack(self._cursor, after)
+            self._cursor = after
+
+    def rest(self) -> Iterator[tuple[str, bytes]]:
+        """What is whole behind gaps, when no more lines will come."""
+        for number in sorted(self._frames):
+            if number >= self._cursor and (after := self._whole(number)) is not None:
+                yield from self._unpack(number, after)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the end came, and all before it."""
+        return self._last is not None and not self.damaged and len(self._seen) == self._last + 1
+
+    def lost(self) -> str:
+        """What is missing, in words; empty where nothing is."""
+        if self.is_complete:
+            return ""
+        known = (max(self._seen) if self._seen else -1) + 1
+        missing = known - len(self._seen)
+        words = [f"{missing} of {known} lines were lost"] * bool(missing)
+        words += [f"{self.damaged} of the records were damaged"] * bool(self.damaged)
+        words += ["the end is missing"] * (self._last is None)
+        return ", and ".join(words)
+
+    def _whole(self, number: int) -> int | None:
+        """The number behind the record that begins with that frame; None while it is not whole."""
+        first = self._frames.get(number)
+        if first is None or first[1] not in "=<":
+            return None
+        at = number
+        while self._frames[at][1] not in "=>":
+            at += 1
+            there = self._frames.get(at)
+            if there is None:
+                return None
+            if there[0] != first[0] or there[1] not in "->":
+                return at
+        return at + 1
+
+    def _unpack(self, begin: int, after: int) -> Iterator[tuple[str, bytes]]:
+        frames = [self._frames.pop(number) for number in range(begin, after)]
+        unpacker = zlib.decompressobj()
+        try:
+            packed = base64.b64decode("".join(piece for _, _, piece in frames), validate=True)
+            record = unpacker.decompress(packed, _MOST_RECORD_BYTES)
+            if not unpacker.eof or unpacker.unused_data:
+                raise ValueError("it is not whole")
+            if frames[0][0] == _END:
+                self.status = int(record)
+                return
+        except (binascii.Error, zlib.error, ValueError):
+            self.damaged += 1
+            return
+        yield frames[0][0], record
