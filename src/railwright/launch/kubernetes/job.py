@@ -1,0 +1,201 @@
+"""A job of pods from its making to its removal: its log is followed, its pods are watched, and nothing of it stays."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from railwright.errors import CannotJudge, RailwrightError, UsageError
+from railwright.launch.kubernetes.frames import FrameReader
+from railwright.launch.kubernetes.kubectl import ask_kubectl, ask_objects, command
+from railwright.launch.kubernetes.manifests import LABEL, Named
+from railwright.launch.kubernetes.pods import Events, Pod, Pods, order_of
+from railwright.launch.scratch import scratch_folder
+from railwright.process import Child, run
+from railwright.terminal import visible
+
+_TICK_S, _LOOK_EVERY_S = 0.1, 1.5
+_GONE_WITHIN_S = 60.0
+_OWNED = "pods,services,secrets,configmaps,jobs.batch"
+
+
+def new_name() -> str:
+    """A name that no other job has."""
+    return f"railwright-{secrets.token_hex(4)}"
+
+
+@dataclass
+class KubernetesJob:
+    """A job that is made when it is entered, and removed when it is left, however that is."""
+
+    named: Named
+    namespace: str
+    tell: Callable[[str], None]
+    reader: FrameReader = field(default_factory=FrameReader)
+    troubles: list[str] = field(default_factory=list)
+    """Pods that died before the end, each with the reason that Kubernetes gives."""
+    _told: dict[str, str] = field(default_factory=dict, init=False)
+    _begun: float = field(default=0.0, init=False)
+
+    @property
+    def _kind(self) -> str:
+        return "mpijobs.kubeflow.org" if self.named.kind == "mpijob" else "jobs.batch"
+
+    @property
+    def _selector(self) -> str:
+        return f"--selector={LABEL}={self.named.name}"
+
+    def __enter__(self) -> KubernetesJob:
+        try:
+            self._create()
+        except BaseException:
+            self._remove()
+            raise
+        self._begun = time.monotonic()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._remove()
+
+    def _create(self) -> None:
+        made = json.dumps(self.named.job()).encode()
+        if self.named.kind == "mpijob":
+            ask_kubectl("create", "--filename=-", namespace=self.namespace, given=made)
+            return
+        words = ("create", "--filename=-", "--output=jsonpath={.metadata.uid}")
+        uid = ask_kubectl(*words, namespace=self.namespace, given=made).strip()
+        beside = json.dumps(self.named.beside(uid, *_key_pair())).encode()
+        ask_kubectl("create", "--filename=-", namespace=self.namespace, given=beside)
+
+    def records(self) -> Iterator[tuple[str, bytes]]:
+        """Each file and record as it comes, until the end. Raises CannotJudge for a job that cannot start."""
+        looked = 0.0
+        log: Child | None = None
+        pods: list[Pod] = []
+        with contextlib.ExitStack() as stack:
+            while True:
+                if time.monotonic() - looked > _LOOK_EVERY_S:
+                    pods, looked = self._pods(), time.monotonic()
+                if log is None and any(pod.is_lead and pod.has_run for pod in pods):
+                    log = stack.enter_context(self._log(next(pod for pod in pods if pod.is_lead)))
+                ended = log is not None and log.poll() is not None
+                if log is not None:
+                    if ended:
+                        log.wait(1.0)  # until all that it said is here
+                    yield from self._read(log)
+                if self.reader.status is not None:
+                    break
+                self._watch(pods)
+                if ended:
+                    log = None
+                    pods = self._pods()
+                    if not self._lead_runs(pods):
+                        self._watch(pods)
+                        yield from self.reader.rest()
+                        break
+                time.sleep(_TICK_S)
+
+    def _log(self, pod: Pod) -> Child:
+        # From its beginning each time: what came twice is known by its number.
+        argv = command("logs", "--follow", "--pod-running-timeout=10s", pod.name, namespace=self.namespace)
+        return Child(argv, answer_alone=True, output=deque())
+
+    def _read(self, log: Child) -> Iterator[tuple[str, bytes]]:
+        while log.output:
+            line = log.output.popleft()
+            if not self.reader.read(line) and self._told.setdefault(f"log {line}", "") == "" and line.strip():
+                self._told[f"log {line}"] = "told"
+                self.tell(f"  {visible(line)[:400]}")
+        yield from self.reader.records()
+
+    def _pods(self) -> list[Pod]:
+        """An API server that does not answer now may do so later; what it said last holds until then."""
+        return order_of(ask_objects(Pods, "get", "pods", self._selector, namespace=self.namespace).items)
+
+    @staticmethod
+    def _lead_runs(pods: list[Pod]) -> bool:
+        return any(pod.is_lead and pod.status.phase == "Running" and not pod.why_dead() for pod in pods)
+
+    def _watch(self, pods: list[Pod]) -> None:
+        """Tell what has changed. Raises CannotJudge for pods that will not run, or do not in time."""
+        late = time.monotonic() - self._begun > self.named.wanted.start_within_s
+        waiting = {}
+        for pod in pods:
+            why, hopeless = pod.why_waiting()
+            dead = pod.why_dead()
+            self._say(pod.name, f"{pod.where}: {dead or why or pod.status.phase.lower()}")
+            if dead and f"{pod.where}: {dead}" not in self.troubles:
+                self.troubles.append(f"{pod.where}: {dead}")
+            if why:
+                waiting[pod.where] = why
+            if hopeless:
+                raise CannotJudge(f"{pod.where} will not run: {why}", hint="the job is removed; see --image")
+        if not late or (len(pods) == self.named.wanted.nodes and not waiting):
+            return
+        said = "; ".join(f"{where}: {why}" for where, why in waiting.items())
+        about = self._complaint()
+        within = f"after {self.named.wanted.start_within_s:g} s"
+        if waiting:
+            raise CannotJudge(f"{len(waiting)} of {self.named.wanted.nodes} pods do not run {within}: {said}"
+                              + f"; {about}" * (about not in said and "Unschedulable" not in said),
+                              hint="the job is removed; --start-within waits longer")  # fmt: skip
+        if len(pods) < self.named.wanted.nodes and not self.troubles:
+            raise CannotJudge(f"{len(pods)} of {self.named.wanted.nodes} pods were made {within}"
+                              + f": {about}" * bool(about), hint="does the controller of such jobs run?")  # fmt: skip
+
+    def _say(self, about: str, words: str) -> None:
+        if self._told.get(about) != words:
+            self._told[about] = words
+            self.tell(words)
+
+    def _complaint(self) -> str:
+        with contextlib.suppress(RailwrightError):
+            words = ("get", "events", "--field-selector=type=Warning", "--sort-by=.lastTimestamp")
+            return ask_objects(Events, *words, namespace=self.namespace).of(self.named.name)
+        return ""
+
+    def _remove(self) -> None:
+        """Delete it, and wait until its pods and all else are gone. A second Ctrl-C does not stop that."""
+        interrupted: BaseException | None = None
+        until = time.monotonic() + _GONE_WITHIN_S
+        left, asked = "", False
+        while time.monotonic() < until:
+            try:
+                if not asked:
+                    words = ("--cascade=foreground", "--ignore-not-found", "--wait=false")
+                    ask_kubectl("delete", self._kind, self.named.name, *words, namespace=self.namespace)
+                    asked = True
+                left = ask_kubectl("get", _OWNED, self._selector, "--output=name", namespace=self.namespace).strip()
+                if not left:
+                    break
+                time.sleep(_LOOK_EVERY_S / 3)
+            except KeyboardInterrupt as error:
+                interrupted = error
+            except CannotJudge as error:
+                left = error.message
+                time.sleep(_LOOK_EVERY_S)
+        if left:
+            said = ", ".join(left.split("\n"))[:200]
+            self.tell(f"not gone yet: {said}; ends by itself after {self.named.limit_s / 60:.0f} min at the latest: "
+                      f"kubectl --namespace {self.namespace} delete {self._kind} {self.named.name}")  # fmt: skip
+        if interrupted is not None:
+            raise interrupted
+
+
+def _key_pair() -> tuple[bytes, bytes]:
+    """A private and a public key for one job. Raises UsageError without ssh-keygen."""
+    with scratch_folder() as scratch:
+        path = scratch / "key"
+        finished = run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "railwright", "-f", str(path)], timeout_s=30
+        )
+        if finished.returncode:
+            raise UsageError(f"ssh-keygen: {' '.join(finished.output)[:200] or finished.describe()}",
+                             hint="apt-get install openssh-client")  # fmt: skip
+        return path.read_bytes(), Path(f"{path}.pub").read_bytes()

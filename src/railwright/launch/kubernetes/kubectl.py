@@ -1,0 +1,85 @@
+"""The cluster, by `kubectl`: people have it, with their context, their rights and their way to log in."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import deque
+from typing import TypeVar
+
+import msgspec
+
+from railwright.errors import CannotJudge, UsageError
+from railwright.launch.kubernetes.wanted import Kind
+from railwright.process import Child
+
+_WITHIN_S = 60.0
+_MOST_SAID = 300
+_SERVED = "/apis/kubeflow.org/v2beta1"
+
+Answer = TypeVar("Answer")
+
+
+def command(*words: str, namespace: str = "") -> list[str]:
+    """The command line. Raises UsageError without kubectl."""
+    if shutil.which("kubectl") is None:
+        raise UsageError("kubectl is not installed", hint="--kubernetes talks to the cluster through it")
+    return ["kubectl", *([f"--namespace={namespace}"] if namespace else []), *words]
+
+
+def ask_kubectl(*words: str, namespace: str = "", given: bytes = b"") -> str:
+    """Its answer. Raises CannotJudge with its words."""
+    argv = command(*words, namespace=namespace)
+    # All of it: of a child's output only the last lines are kept otherwise.
+    with Child(argv, answer_alone=True, given=given, output=deque()) as child:
+        finished = child.wait(_WITHIN_S)
+        said = [line.strip() for line in child.complaints if line.strip()]
+        if finished.timed_out:
+            raise CannotJudge(
+                f"kubectl {words[0]} gave no answer within {_WITHIN_S:.0f} s", hint="try: kubectl version"
+            )
+        if finished.returncode:
+            told = said[-1] if said else finished.describe()
+            raise CannotJudge(f"kubectl {words[0]}: {told[:_MOST_SAID]}", hint="try: kubectl auth can-i --list")
+        return "\n".join(child.output)
+
+
+def ask_objects(kind: type[Answer], *words: str, namespace: str) -> Answer:
+    """The objects of an answer. Raises CannotJudge."""
+    text = ask_kubectl(*words, "--output=json", namespace=namespace).replace("\n", "")
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.DecodeError as error:
+        raise CannotJudge(f"kubectl {words[0]} {words[1]} answers what cannot be read: {error}") from error
+
+
+def current_namespace() -> str:
+    """The namespace of kubectl's context."""
+    return ask_kubectl("config", "view", "--minify", "--output=jsonpath={..namespace}").strip() or "default"
+
+
+def serves_mpijobs() -> bool:
+    """Whether the API server knows MPIJobs of the version that mpi-operator 0.6 has."""
+    try:
+        answer = ask_kubectl("get", "--raw", _SERVED)
+    except CannotJudge as error:
+        if "NotFound" in error.message or "could not find" in error.message:
+            return False
+        raise
+    try:
+        served = json.loads(answer)
+        return any(one.get("name") == "mpijobs" for one in served.get("resources", ()))
+    except (ValueError, AttributeError) as error:
+        raise CannotJudge(f"kubectl get --raw {_SERVED} answers what cannot be read: {error}") from error
+
+
+def chosen_kind(asked: str) -> Kind:
+    """`auto` as what this cluster has. Raises CannotJudge for an MPIJob where there are none."""
+    if asked == "job":
+        return "job"
+    if serves_mpijobs():
+        return "mpijob"
+    if asked == "mpijob":
+        raise CannotJudge("this cluster has no MPIJobs of kubeflow.org/v2beta1",
+                          hint="leave out --job-kind: an Indexed Job needs no operator")  # fmt: skip
+    return "job"

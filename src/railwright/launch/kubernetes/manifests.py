@@ -1,0 +1,173 @@
+"""The objects of a job as data: an MPIJob, or an Indexed Job with its headless service and its keys.
+
+https://github.com/kubeflow/mpi-operator/blob/v0.6.0/pkg/apis/kubeflow/v2beta1/types.go
+https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+from railwright.launch.kubernetes.plan import KEY_FOLDER, NODE_VARIABLE, PORT, VARIABLE, WORK_FOLDER, Plan
+from railwright.launch.kubernetes.pods import ROLE_LABEL
+from railwright.launch.kubernetes.wanted import Kind, Wanted
+
+LABEL = "railwright.dev/job"
+API = {"mpijob": "kubeflow.org/v2beta1", "job": "batch/v1"}
+_PYTHON = "/opt/railwright/bin/python"
+_USER = 1000
+_KEPT_S = 300
+"""How long a job that nobody removes is there after its end, with its log."""
+_GRACE_S = 5
+_NETWORKS = "k8s.v1.cni.cncf.io/networks"
+# With the NIC's resources the pods run as root: a capability of anybody else's does not survive exec.
+PRIVILEGES = {
+    "IPC_LOCK": "memory that a NIC reads and writes is pinned",
+    "SETUID": "sshd of root gives its privileges up",
+    "SETGID": "sshd of root gives its groups up",
+    "SYS_CHROOT": "sshd of root talks to strangers from an empty folder",
+}
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Named:
+    """A job that was asked for, under its name."""
+
+    wanted: Wanted
+    name: str
+    kind: Kind
+    words: tuple[str, ...]
+    limit_s: float
+
+    @property
+    def pods(self) -> tuple[str, ...]:
+        """The names at which its pods reach each other, in the namespace."""
+        others = range(1, self.wanted.nodes)
+        if self.kind == "mpijob":
+            return (f"{self.name}-launcher.{self.name}", *(f"{self.name}-worker-{i - 1}.{self.name}" for i in others))
+        return tuple(f"{self.name}-{index}.{self.name}" for index in range(self.wanted.nodes))
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Of all that is made for it."""
+        return {"app.kubernetes.io/managed-by": "railwright", LABEL: self.name}
+
+    def job(self) -> Object:
+        """The one object that owns all others."""
+        spec = self._mpijob() if self.kind == "mpijob" else self._job()
+        kind = "MPIJob" if self.kind == "mpijob" else "Job"
+        return {"apiVersion": API[self.kind], "kind": kind, "metadata": self._metadata(), "spec": spec}
+
+    def beside(self, uid: str, private: bytes, public: bytes) -> Object:
+        """What an Indexed Job needs beside it, owned by it: names for its pods, and the keys of their sshd."""
+        owner = {"apiVersion": API["job"], "kind": "Job", "name": self.name, "uid": uid}
+        metadata = self._metadata() | {"ownerReferences": [owner]}
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {
+            "clusterIP": "None", "selector": {LABEL: self.name}, "publishNotReadyAddresses": True,
+            "ports": [{"name": "ssh", "port": PORT}]}}  # fmt: skip
+        secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/ssh-auth", "metadata": metadata,
+                  "data": {"ssh-privatekey": _encoded(private), "ssh-publickey": _encoded(public)}}  # fmt: skip
+        return {"apiVersion": "v1", "kind": "List", "items": [service, secret]}
+
+    def _metadata(self) -> Object:
+        found: Object = {"name": self.name, "labels": self.labels}
+        return found | ({"namespace": self.wanted.namespace} if self.wanted.namespace else {})
+
+    def _job(self) -> Object:
+        count = self.wanted.nodes
+        return {
+            "completionMode": "Indexed", "completions": count, "parallelism": count,
+            # A pod that died costs itself: those that are left go on, and nothing is measured twice.
+            "backoffLimitPerIndex": 0, "maxFailedIndexes": count,
+            # When the first has done, so have the others, whose sshd waits for ever.
+            "successPolicy": {"rules": [{"succeededIndexes": "0"}]},
+            "activeDeadlineSeconds": round(self.limit_s), "ttlSecondsAfterFinished": _KEPT_S,
+            "template": self._pod("indexed") | {"metadata": self._pod_metadata("indexed")},
+        }  # fmt: skip
+
+    def _mpijob(self) -> Object:
+        lead, host = (self._pod(role) | {"metadata": self._pod_metadata(role)} for role in ("lead", "host"))
+        return {
+            "mpiImplementation": "OpenMPI", "slotsPerWorker": self.wanted.ranks_per_node,
+            "runLauncherAsWorker": True, "sshAuthMountPath": KEY_FOLDER,
+            "runPolicy": {"cleanPodPolicy": "All", "backoffLimit": 0, "activeDeadlineSeconds": round(self.limit_s),
+                          "ttlSecondsAfterFinished": _KEPT_S},
+            "mpiReplicaSpecs": {
+                "Launcher": {"replicas": 1, "restartPolicy": "Never", "template": lead},
+                "Worker": {"replicas": self.wanted.nodes - 1, "restartPolicy": "Never", "template": host},
+            },
+        }  # fmt: skip
+
+    def _pod_metadata(self, role: str) -> Object:
+        found: Object = {"labels": self.labels | ({ROLE_LABEL: role} if role != "indexed" else {})}
+        networks = self.wanted.networks
+        return found | ({"annotations": {_NETWORKS: ",".join(networks)}} if networks else {})
+
+    def _pod(self, role: str) -> Object:
+        wanted = self.wanted
+        spec: Object = {
+            "securityContext": self._security(),
+            "automountServiceAccountToken": False, "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": _GRACE_S,
+            "containers": [self._container(role)],
+            "volumes": self._volumes(),
+            # Two pods of one node would measure that node.
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {LABEL: self.name}}}]}},
+            # Nodes of devices are often kept for those who ask for them.
+            "tolerations": [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in wanted.resources],
+        }  # fmt: skip
+        if self.kind == "job":
+            spec |= {"restartPolicy": "Never", "subdomain": self.name}
+        if wanted.selected:
+            spec["nodeSelector"] = wanted.selected
+        return {"spec": spec}
+
+    def _security(self) -> Object:
+        profile = {"seccompProfile": {"type": "RuntimeDefault"}}
+        if self.wanted.rdma:
+            return profile | {"runAsUser": 0, "runAsGroup": 0}
+        return profile | {"runAsNonRoot": True, "runAsUser": _USER, "runAsGroup": _USER}
+
+    def _container(self, role: str) -> Object:
+        wanted = self.wanted
+        plan = Plan(self.pods, self.words, self.limit_s)
+        settings = [{"name": name, "value": value} for name, value in sorted(wanted.environment.items())]
+        node = {"name": NODE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+        capabilities: Object = {"drop": ["ALL"]} | ({"add": list(PRIVILEGES)} if wanted.rdma else {})
+        return {
+            "name": "railwright", "image": wanted.image, "imagePullPolicy": "IfNotPresent",
+            "command": [_PYTHON, "-P", "-m", "railwright.launch.kubernetes.pod", role],
+            "env": [node, {"name": VARIABLE, "value": plan.text()}, *settings],
+            "resources": {"limits": wanted.resources},
+            "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+                                "capabilities": capabilities},
+            "volumeMounts": [{"name": name, "mountPath": path} for name, path in self._mounts()],
+        }  # fmt: skip
+
+    def _mounts(self) -> list[tuple[str, str]]:
+        found = [("work", WORK_FOLDER), ("tmp", "/tmp"), ("shared-memory", "/dev/shm")]  # noqa: S108 - paths in the pod
+        # The operator mounts its own keys.
+        return found + ([("keys", KEY_FOLDER)] if self.kind == "job" else [])
+
+    def _volumes(self) -> list[Object]:
+        found: list[Object] = [
+            {"name": "work", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+            {"name": "tmp", "emptyDir": {}},
+            # A container's own 64 MiB are too few for the segments of MPI and NCCL.
+            {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
+        ]
+        if self.kind == "job":  # as the operator lays them out
+            items = [("ssh-privatekey", "id_rsa"), ("ssh-publickey", "id_rsa.pub"),
+                     ("ssh-publickey", "authorized_keys")]  # fmt: skip
+            keys = {"secretName": self.name, "items": [{"key": key, "path": path} for key, path in items]}
+            found.append({"name": "keys", "secret": keys})
+        return found
+
+
+def _encoded(content: bytes) -> str:
+    return base64.b64encode(content).decode("ascii")

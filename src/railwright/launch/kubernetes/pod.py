@@ -1,0 +1,195 @@
+"""What runs in the pods of a job: `python -m railwright.launch.kubernetes.pod lead|host|indexed`.
+
+Every pod runs sshd for the user that it is. The first waits for the others, and runs railwright over them by ssh as
+anybody would; it prints the records, numbered, into its log as they are written. The one key of the job lets pods in
+and proves which they are: it is made for the job, and removed with it.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TextIO
+
+from railwright import __version__
+from railwright.errors import CannotJudge, RailwrightError, UsageError
+from railwright.launch.kubernetes.frames import FrameWriter
+from railwright.launch.kubernetes.plan import KEY_FOLDER, NODE_VARIABLE, PORT, VARIABLE, WORK_FOLDER, Plan, parse_plan
+from railwright.process import Child, run
+
+_SSHD = "/usr/sbin/sshd"
+_ALIAS = "railwright"
+_TICK_S, _ASK_EVERY_S, _ASK_WITHIN_S = 0.1, 0.5, 10.0
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
+_RECORDS = ("results.jsonl", "hosts/*/results.jsonl")
+
+
+def prepare(work: Path, keys: Path, node: str) -> None:
+    """Write the keys and the configuration of ssh and sshd: sshd wants files that nobody else can read or write."""
+    public = (keys / "id_rsa.pub").read_text()
+    user = pwd.getpwuid(os.getuid()).pw_name
+    sshd = f"""Port {PORT}
+HostKey {work}/id
+AuthorizedKeysFile {work}/authorized_keys
+PidFile none
+UsePAM no
+StrictModes no
+AuthenticationMethods publickey
+PermitRootLogin prohibit-password
+AllowUsers {user}
+MaxStartups 512
+LogLevel ERROR
+SetEnv {NODE_VARIABLE}={node}
+"""
+    texts = {"id": (keys / "id_rsa").read_text(), "authorized_keys": public, "known_hosts": f"{_ALIAS} {public}",
+             "sshd_config": sshd, "ssh_config": ssh_config(work, user, {})}  # fmt: skip
+    for name, text in texts.items():
+        with os.fdopen(os.open(work / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(text)
+
+
+def ssh_config(work: Path, user: str, pod_of: dict[str, str]) -> str:
+    """For ssh to pods, also under the names of their nodes."""
+    named = "".join(f"Host {node}\n  HostName {pod}\n" for node, pod in pod_of.items())
+    return f"""{named}Host *
+  Port {PORT}
+  User {user}
+  IdentityFile {work}/id
+  IdentitiesOnly yes
+  HostKeyAlias {_ALIAS}
+  UserKnownHostsFile {work}/known_hosts
+  GlobalKnownHostsFile /dev/null
+  StrictHostKeyChecking yes
+  LogLevel ERROR
+"""
+
+
+def nodes_of(plan: Plan, work: Path) -> dict[str, str]:
+    """Wait for all pods; the pod of each node, in their order. Raises CannotJudge, naming those that do not answer."""
+    until = time.monotonic() + plan.within_s
+    found: dict[str, str] = {}
+    with ThreadPoolExecutor(min(16, len(plan.pods))) as executor:
+        while left := [pod for pod in plan.pods if pod not in found]:
+            asked = executor.map(lambda pod: _ask(pod, work), left)
+            answers = dict(zip(left, asked, strict=True))
+            found |= {pod: node for pod, (node, _) in answers.items() if node}
+            silent = [f"{pod}: {said}" for pod, (node, said) in answers.items() if not node]
+            if silent and time.monotonic() > until:
+                raise CannotJudge("; ".join(silent))
+            if silent:
+                time.sleep(_ASK_EVERY_S)
+    nodes = {found[pod]: pod for pod in plan.pods}
+    if len(nodes) < len(plan.pods):
+        raise UsageError("two pods are on one node, and would measure it alone")
+    return nodes
+
+
+def _ask(pod: str, work: Path) -> tuple[str, str]:
+    """The node of a pod, or what ssh says."""
+    options = [word for option in ("BatchMode=yes", "ConnectTimeout=3") for word in ("-o", option)]
+    question = f"echo node:${NODE_VARIABLE}"
+    finished = run(["ssh", "-F", str(work / "ssh_config"), *options, pod, question], timeout_s=_ASK_WITHIN_S)
+    for line in finished.output:
+        mark, _, node = line.strip().partition(":")
+        if mark == "node" and _NODE.fullmatch(node):
+            return node, ""
+    return "", next((line.strip() for line in reversed(finished.output) if line.strip()), finished.describe())[:200]
+
+
+def lead(plan: Plan, work: Path) -> None:
+    """Measure over all pods, and print what is recorded; the last line has the exit status."""
+    if plan.version != __version__:
+        raise UsageError(f"the image has railwright {__version__}, and the command is {plan.version}",
+                         hint="build it from the same source: scripts/build-image")  # fmt: skip
+    writer = FrameWriter()
+    with Child([_SSHD, "-D", "-e", "-f", str(work / "sshd_config")]) as sshd:
+        nodes = nodes_of(plan, work)
+        if sshd.poll() is not None:
+            raise CannotJudge(f"sshd has ended: {' '.join(sshd.output)[:200]}")
+        user = pwd.getpwuid(os.getuid()).pw_name
+        (work / "ssh_config").write_text(ssh_config(work, user, nodes))
+        folder = Path("/tmp/out")  # noqa: S108 - the pod's own
+        words = [*plan.words, "--hosts", ",".join(nodes), "--ssh-config", str(work / "ssh_config"), "-O", str(folder)]
+        _say(sys.stderr, f"railwright {' '.join(plan.words)} over {', '.join(nodes)}")
+        status = _measure([sys.executable, "-P", "-m", "railwright", *words], folder, writer)
+    for line in writer.end(status):
+        _say(sys.stdout, line)
+
+
+def _measure(argv: list[str], folder: Path, writer: FrameWriter) -> int:
+    """Run it, pass on what it complains of, and what it records; its exit status."""
+    followed = Followed(folder)
+    with Child(argv, answer_alone=True, output=deque(maxlen=1), complaints=deque(), folder=Path("/tmp")) as child:  # noqa: S108
+        ended = False
+        while not ended:
+            ended = child.poll() is not None
+            if ended:
+                child.wait(1.0)  # until all that it said is here
+            while child.complaints:
+                _say(sys.stderr, child.complaints.popleft())
+            for name, record in followed.records():
+                for line in writer.lines(name, record):
+                    _say(sys.stdout, line)
+            time.sleep(0 if ended else _TICK_S)
+        return child.wait(1.0).returncode
+
+
+class Followed:
+    """The records of a folder, as they are written."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+
+    def records(self) -> Iterator[tuple[str, bytes]]:
+        """Each file and record that has come whole since the last call."""
+        for path in sorted(path for pattern in _RECORDS for path in self._folder.glob(pattern)):
+            with path.open("rb") as file:
+                file.seek(self._read.get(path, 0))
+                for line in file:
+                    if line.endswith(b"\n"):
+                        self._read[path] = self._read.get(path, 0) + len(line)
+                        yield str(path.relative_to(self._folder)), line[:-1]
+
+
+def _say(stream: TextIO, line: str) -> None:
+    stream.write(f"{line}\n")
+    stream.flush()
+
+
+def _stop(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt("the pod is to end")  # the first process of a pod is not ended by signals that it ignores
+
+
+def main() -> None:
+    """Never returns in a pod that is not the first."""
+    role = sys.argv[1]
+    if role == "indexed":
+        role = "lead" if os.environ.get("JOB_COMPLETION_INDEX") == "0" else "host"
+    work = Path(WORK_FOLDER)
+    prepare(work, Path(KEY_FOLDER), os.environ.get(NODE_VARIABLE, ""))
+    if not shutil.which("ssh") or not os.access(_SSHD, os.X_OK):
+        raise UsageError("the image has no ssh and sshd", hint="build it: scripts/build-image")
+    if role == "host":
+        os.execv(_SSHD, [_SSHD, "-D", "-e", "-f", str(work / "sshd_config")])  # noqa: S606 - no shell is wanted here
+    signal.signal(signal.SIGTERM, _stop)
+    lead(parse_plan(os.environ[VARIABLE]), work)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except RailwrightError as error:
+        _say(sys.stderr, f"railwright: {error.message}" + f" ({error.hint})" * bool(error.hint))
+        sys.exit(error.exit_status)
+    except KeyboardInterrupt:
+        sys.exit(1)

@@ -1,0 +1,86 @@
+"""The Kubernetes job that was asked for, and what it takes from others."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+
+from railwright.errors import UsageError
+from railwright.units import count, format_duration
+
+Kind = Literal["mpijob", "job"]
+GPU = "nvidia.com/gpu"
+_LEAST_LIMIT_S, _TIMES_PLAN = 600.0, 3.0
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+_KEY = rf"(?:[a-z0-9](?:[a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL}"
+_NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_RESOURCE = re.compile(rf"({_KEY})=([1-9][0-9]{{0,3}})")
+_SELECTED = re.compile(rf"({_KEY})=({_LABEL})?")
+_ATTACHMENT = re.compile(
+    r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?/)?[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?(?:@[a-z0-9]{1,15})?"
+)
+# As registries, digests and tags may be written; what is refused here would be refused by every kubelet.
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,499}")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Raises UsageError for words that Kubernetes would refuse, with the way to write them."""
+
+    nodes: int
+    image: str
+    ranks_per_node: int = 1
+    namespace: str = ""
+    """Empty: that of the context of kubectl."""
+    gpus_per_node: int = 0
+    rdma: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    node_selector: tuple[str, ...] = ()
+    limit_s: float | None = None
+    start_within_s: float = 300.0
+    environment: dict[str, str] = field(default_factory=dict)
+    """Settings of libraries that the pods get."""
+
+    def __post_init__(self) -> None:
+        for option, pattern, values, example in (
+            ("--namespace", _NAMESPACE, (self.namespace,) if self.namespace else (), "--namespace team-a"),
+            ("--image", _IMAGE, (self.image,), "--image registry.example/railwright:1"),
+            ("--rdma", _RESOURCE, self.rdma, "--rdma nvidia.com/mlnx_sriov_pf1_vf=1"),
+            ("--network", _ATTACHMENT, self.networks, "--network rail1, or NAMESPACE/rail1"),
+            ("--node-selector", _SELECTED, self.node_selector, "--node-selector nvidia.com/gpu.product=H100"),
+        ):
+            for value in values:
+                if not pattern.fullmatch(value):
+                    raise UsageError(f"not a value of {option}: {value[:60]!r}", hint=f"write {example}")
+
+    @property
+    def resources(self) -> dict[str, str]:
+        """What each pod takes of its node."""
+        found = {GPU: str(self.gpus_per_node)} if self.gpus_per_node else {}
+        for text in self.rdma:
+            key, _, number = text.partition("=")
+            found[key] = number
+        return found
+
+    @property
+    def selected(self) -> dict[str, str]:
+        """The labels that a node must have."""
+        return dict(text.split("=", 1) for text in self.node_selector)
+
+    def limited(self, plan_s: float) -> float:
+        """The time limit in seconds, of whole minutes, for a plan of that length, with the start of the pods."""
+        wished = self.limit_s if self.limit_s is not None else max(_LEAST_LIMIT_S, _TIMES_PLAN * plan_s)
+        return max(1, -(-(wished + self.start_within_s) // 60)) * 60.0
+
+
+def cost_words(wanted: Wanted, kind: Kind, namespace: str, limit_s: float, plan_s: float) -> str:
+    """What the job takes from others while it lives."""
+    how = "an MPIJob" if kind == "mpijob" else "an Indexed Job"
+    said = f"Kubernetes: {how} of {count(wanted.nodes, 'pod')} on as many nodes, in namespace {namespace}, for at most "
+    said += f"{format_duration(limit_s)}: "
+    gpus = wanted.nodes * wanted.gpus_per_node
+    if not gpus:
+        return said + f"{wanted.nodes * limit_s / 3600:.2g} pod hours, no GPU hours"
+    said += f"at most {gpus * limit_s / 3600:.2g} GPU hours ({wanted.nodes} x {wanted.gpus_per_node} GPUs)"
+    return said + f", {gpus * plan_s / 3600:.2g} by the plan"
