@@ -9,15 +9,12 @@ from railwright.cli.command import option
 SLURM = (
     option("--slurm", is_flag=True,
            help="On the nodes of this Slurm job; outside of one, submit a job and wait for its report."),
-    option("--nodes", type=click.IntRange(2, 512), help="Nodes of the job that --slurm submits."),
     option("--partition", metavar="NAME", help="Its partition.  [Slurm's default]"),
     option("--account", metavar="NAME", help="Its account.  [yours]"),
-    option("--time", "limit", metavar="MIN|H:MM:SS", help="Its time limit.  [three times the plan, at least 10 min]"),
-    option("--gpus-per-node", type=click.IntRange(1, 64), help="GPUs that it asks for on each node."),
     option("--sbatch", "more", multiple=True, metavar="--OPTION[=VALUE]",
            help="Any other option of sbatch, like --sbatch=--qos=high."),
     option("--start-by", type=click.Choice(["auto", "srun", "mpirun"]), default="auto", show_default=True,
            help="What starts the ranks of the job."),
     option("--no-wait", is_flag=True, help="Submit the job and leave it to itself."),
 )  # fmt: skip
-"""For `verbs.slurm`."""
+"""For `verbs.slurm`, with those of `cli.job_option`."""

@@ -10,8 +10,8 @@ from railwright.lab.netns_reach import PREFIX, NetnsReach
 from railwright.lab.reach import LabReach
 from railwright.launch.growth import Growth
 from railwright.launch.hosts import Hosts, Reach, parse_hosts, parse_interfaces
+from railwright.launch.pending import PendingReach
 from railwright.launch.slurm import SlurmReach, allocation
-from railwright.launch.slurm_pending import PendingReach
 from railwright.launch.ssh import SshReach
 
 

@@ -21,11 +21,13 @@ from railwright.results.compare import compare
 from railwright.results.records import Run
 from railwright.results.store import load
 from railwright.verbs.judged import note
+from railwright.verbs.kubernetes import NAMES as OF_KUBERNETES
 from railwright.verbs.slurm import NAMES
 
 _FILES = ("library", "solver", "program", "dat")
 """Options of benchmarks that name a file."""
-_OURS = ("output", "as_json", "force", "verbose", "dry_run", "silence", "require", "repeat", *NAMES)
+_OURS = ("output", "as_json", "force", "verbose", "dry_run", "silence", "require", "repeat", *NAMES,
+         *OF_KUBERNETES)  # fmt: skip
 """What is said anew, and is no part of how it was measured."""
 _MOST_WORDS, _MOST_WORD_CHARACTERS = 1000, 16_384
 

@@ -10,9 +10,12 @@ import click
 from railwright.benchmarks.options import options_of
 from railwright.benchmarks.registry import BENCHMARKS, EVERY, find
 from railwright.errors import UsageError
-from railwright.launch.hosts import Hosts
+from railwright.launch.hosts import Hosts, parse_interfaces
 from railwright.results.store import load
 from railwright.verbs.hosts import each_alone, growing, refuse_shared_memory, the_hosts
+from railwright.verbs.kubernetes import submitting as making
+from railwright.verbs.kubernetes import taken_from as of_kubernetes
+from railwright.verbs.kubernetes import words_of as in_pods
 from railwright.verbs.measuring import measure, with_ceilings
 from railwright.verbs.repeat import compared, refuse_overwriting, replay_environment, words_of
 from railwright.verbs.slurm import submitting, taken_from
@@ -34,11 +37,17 @@ def run(
     """Measure, judge and report, or list the benchmarks where none is named; the exit status."""
     if repeat is not None:
         return _again(repeat, names, asked)
+    others = {"--hosts": hosts, "--lab": lab, "--ssh-config": ssh_config}
+    kubernetes = of_kubernetes(asked, others)
     slurm = taken_from(asked)
     starts = slurm.starts if slurm is not None else None
     placed: Hosts | None
     submit = None
-    if slurm is not None and starts is None:
+    if kubernetes is not None:
+        placed = to_come = kubernetes.to_come(ranks_per_host, parse_interfaces(interfaces or ""))
+        more = _words(names, ranks_per_host, interfaces, alone=alone, screen=screen, grow=grow)
+        submit = making(kubernetes, to_come, in_pods("run", asked, asked["options"], *more), asked)
+    elif slurm is not None and starts is None:
         to_come = slurm.to_come(hosts, ranks_per_host)
         placed, submit = to_come, submitting(slurm, to_come, asked)
     else:
@@ -55,6 +64,16 @@ def run(
     every = names if alone else with_ceilings(names, between_hosts=placed is not None)
     added = frozenset(every) - set(names)
     return measure(every, hosts=placed, each=each, growth=growth, ceilings=added, submit=submit, **asked)
+
+
+def _words(
+    names: tuple[str, ...], ranks_per_host: int | None, interfaces: str | None, *, alone: bool, screen: bool, grow: bool
+) -> list[str]:
+    """The words of this verb that are the same in a pod."""
+    words = [*names, *(["--ranks-per-host", str(ranks_per_host)] if ranks_per_host else [])]
+    words += ["--interfaces", interfaces] if interfaces else []
+    switches = {"--alone": alone, "--screen": screen, "--grow": grow}
+    return words + [name for name, is_on in switches.items() if is_on]
 
 
 def _list() -> int:
@@ -75,8 +94,9 @@ def _again(record: str, names: tuple[str, ...], asked: dict[str, Any]) -> int:
         raise UsageError("--repeat takes benchmarks and options from the record", hint="leave out what it names")
     refuse_overwriting(record, asked["output"])
     recorded = load(Path(record)).run
-    if "--slurm" in recorded.command and not asked["slurm"]:
-        raise UsageError("the record is of a Slurm job", hint="say --slurm once more, and of what job")
+    for way, what in (("slurm", "a Slurm job"), ("kubernetes", "pods of Kubernetes")):
+        if f"--{way}" in recorded.command and not asked[way]:
+            raise UsageError(f"the record is of {what}", hint=f"say --{way} once more, and of what job")
     given = words_of(recorded, click.get_current_context().command)
     replay_environment(recorded.context.environment)
     again = asked | {name: given.pop(name) for name in ("options", "mpirun", "launches")}

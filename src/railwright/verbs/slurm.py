@@ -11,15 +11,17 @@ from typing import Any
 
 from railwright.errors import CannotJudge, UsageError
 from railwright.launch.hosts import Hosts
+from railwright.launch.pending import PendingReach
 from railwright.launch.slurm import is_inside
 from railwright.launch.slurm_job import SUBMITTED, SlurmJob, Wanted, cost_words, look, parse_limit, submit
-from railwright.launch.slurm_pending import PendingReach
 from railwright.results.store import load
 from railwright.verbs.judged import note, report
 from railwright.verbs.requirements import the_requirements
 
 NAMES = ("slurm", "nodes", "partition", "account", "limit", "gpus_per_node", "more", "start_by", "no_wait")
-"""The parameters of `cli.slurm_option`."""
+"""The parameters of `cli.slurm_option` and `cli.job_option`."""
+_SHARED = ("--nodes", "--time", "--gpus-per-node")
+"""What a job of Kubernetes has as well."""
 _RESULTS = "results.jsonl"
 
 
@@ -61,7 +63,7 @@ class Slurm:
         if self.nodes is None:
             raise UsageError("no job surrounds us, and how many nodes a new one needs is not said", hint="--nodes 4")
         names = tuple(f"node{number}" for number in range(self.nodes))
-        return Hosts(names, ranks_per_host or 1, PendingReach(), ())
+        return Hosts(names, ranks_per_host or 1, PendingReach("slurm"), ())
 
     def job(self, ranks_per_node: int) -> Wanted:
         """The job to submit. Raises UsageError."""
@@ -80,7 +82,8 @@ def taken_from(asked: dict[str, Any]) -> Slurm | None:
         return found
     lone = found._of_job() or ("--start-by" if found.start_by != "auto" else "")
     if lone:
-        raise UsageError(f"{lone} says nothing without --slurm", hint="write --slurm as well")
+        ways = "--slurm or --kubernetes" if lone in _SHARED else "--slurm"
+        raise UsageError(f"{lone} says nothing without {ways}", hint=f"write {ways} as well")
     return None
 
 

@@ -1,4 +1,4 @@
-"""The nodes of a Slurm job that is yet to be submitted."""
+"""The nodes of a job that is yet to be submitted, to Slurm or to Kubernetes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 class PendingReach:
     """Nodes that a job has yet to be given: enough for a plan, and for nothing else."""
 
-    name = "slurm"
+    name: str
     shares_files = False
     shares_cpus = False
     interfaces: tuple[str, ...] = ()

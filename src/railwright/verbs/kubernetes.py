@@ -1,0 +1,175 @@
+"""`--kubernetes`: on the pods of a job that is made for it, followed, removed, and judged here."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from railwright.errors import CannotJudge, UsageError
+from railwright.launch.context import environment
+from railwright.launch.hosts import Hosts
+from railwright.launch.kubernetes.job import KubernetesJob, new_name
+from railwright.launch.kubernetes.kubectl import chosen_kind, current_namespace
+from railwright.launch.kubernetes.manifests import PRIVILEGES, Named
+from railwright.launch.kubernetes.received import Received
+from railwright.launch.kubernetes.wanted import Wanted, cost_words
+from railwright.launch.pending import PendingReach
+from railwright.launch.slurm_job import parse_limit
+from railwright.results.store import load
+from railwright.verbs.judged import note, report
+from railwright.verbs.requirements import the_requirements
+
+NAMES = ("kubernetes", "namespace", "image", "rdma", "networks", "node_selector", "start_within", "job_kind")
+"""The parameters of `cli.kubernetes_option`."""
+_SHARED = ("nodes", "limit", "gpus_per_node")
+"""Those of `cli.job_option`."""
+_NOT_PASSED = ("RAILWRIGHT_", "MPI4PY_")
+"""Variables that are of this machine and this command."""
+
+
+@dataclass(frozen=True)
+class Kubernetes:
+    """What the options of `cli.kubernetes_option` say."""
+
+    nodes: int | None
+    limit: str | None
+    gpus_per_node: int | None
+    namespace: str | None
+    image: str
+    rdma: tuple[str, ...]
+    networks: tuple[str, ...]
+    node_selector: tuple[str, ...]
+    start_within: float
+    job_kind: str
+
+    def to_come(self, ranks_per_host: int | None, interfaces: tuple[str, ...] = ()) -> Hosts:
+        """The nodes of the job that is to be made, under names for the plan. Raises UsageError."""
+        if self.nodes is None:
+            raise UsageError("how many pods the job needs is not said", hint="--nodes 4")
+        names = tuple(f"node{number}" for number in range(self.nodes))
+        return Hosts(names, ranks_per_host or 1, PendingReach("kubernetes"), interfaces)
+
+    def job(self, ranks_per_node: int) -> Wanted:
+        """The job to make. Raises UsageError."""
+        assert self.nodes is not None
+        settings = {name: value for name, value in environment().items() if not name.startswith(_NOT_PASSED)}
+        return Wanted(self.nodes, self.image, ranks_per_node, self.namespace or "", self.gpus_per_node or 0, self.rdma,
+                      self.networks, self.node_selector, parse_limit(self.limit) if self.limit is not None else None,
+                      self.start_within, settings)  # fmt: skip
+
+
+def taken_from(asked: dict[str, Any], others: Mapping[str, object]) -> Kubernetes | None:
+    """The options of Kubernetes, taken out of all that were given; None without --kubernetes. Raises UsageError.
+
+    `others` are options that reach hosts in another way.
+    """
+    given = {name: asked.pop(name) for name in NAMES}
+    is_wanted = given.pop("kubernetes")
+    if not is_wanted:
+        lone = next((name for name in ("namespace", "rdma", "networks", "node_selector") if given[name]), "")
+        if lone:
+            option = "--network" if lone == "networks" else f"--{lone.replace('_', '-')}"
+            raise UsageError(f"{option} says nothing without --kubernetes", hint="write --kubernetes as well")
+        return None
+    if asked["slurm"]:
+        raise UsageError("--slurm and --kubernetes are two clusters", hint="give one of the two")
+    other = next((name for name, value in others.items() if value is not None), None)
+    if other is not None:
+        raise UsageError(f"--kubernetes makes its hosts, so {other} says nothing", hint="leave it out")
+    shared = {name: asked[name] for name in _SHARED}
+    asked |= dict.fromkeys(_SHARED)
+    return Kubernetes(**shared, **given)
+
+
+def words_of(verb: str, asked: dict[str, Any], options: tuple[str, ...], *more: str) -> tuple[str, ...]:
+    """What railwright is told in the first pod, but for the hosts and the output. Raises UsageError."""
+    if asked["mpirun"]:
+        raise UsageError("--mpirun is a path of this machine", hint="the pods use the Open MPI of their image")
+    words = [verb, *more, "--launches", str(asked["launches"]), "--silence", f"{asked['silence']:g}"]
+    words += [word for text in options for word in ("--option", text)]
+    return (*words, *["--force"] * bool(asked["force"]))
+
+
+def submitting(
+    kubernetes: Kubernetes,
+    hosts: Hosts,
+    words: tuple[str, ...],
+    asked: dict[str, Any],
+    judged: Callable[[Received, list[str]], int] | None = None,
+) -> Callable[[float], int]:
+    """What is done with a plan of some seconds instead of measuring it here; `judged` reports what came."""
+    wanted = kubernetes.job(hosts.ranks_per_host)
+    required = the_requirements(asked["require"])
+    folder = Path(asked["output"])
+
+    def reported(received: Received, _troubles: list[str]) -> int:
+        if not received.has_results:
+            raise CannotJudge("the job has ended before any result", hint="its own words are above")
+        return report(load(folder), folder, as_json=asked["as_json"], required=required, verbose=asked["verbose"])
+
+    def submit_it(plan_s: float) -> int:
+        limit_s = wanted.limited(plan_s)
+        kind = chosen_kind(kubernetes.job_kind)
+        namespace = wanted.namespace or current_namespace()
+        note(f"  {cost_words(wanted, kind, namespace, limit_s, plan_s)}")
+        for name, why in PRIVILEGES.items() if wanted.rdma else ():
+            note(f"  its pods run as root with {name}: {why}")
+        named = Named(wanted, new_name(), kind, words, limit_s)
+        if asked["dry_run"]:
+            _show(named)
+            return 0
+        received, troubles = _followed(named, namespace, folder)
+        ending = _ending(received, troubles)
+        if ending is not None:
+            received.mark_incomplete(ending.message)
+        status = (judged or reported)(received, troubles)
+        if ending is not None:
+            raise ending
+        return status
+
+    return submit_it
+
+
+def _followed(named: Named, namespace: str, folder: Path) -> tuple[Received, list[str]]:
+    """Make the job, keep what it sends, and remove it; what came, and the pods that died."""
+    received = Received(folder, ("railwright", *sys.argv[1:]), dt.datetime.now)
+    job = KubernetesJob(named, namespace, note)
+    try:
+        with job:
+            note(f"job {named.name} is made in namespace {namespace}")
+            for file, record in job.records():
+                received.keep(file, record)
+    except KeyboardInterrupt:
+        received.interrupted = "interrupted by Ctrl-C, and the job was removed"
+    except CannotJudge as error:
+        if not received.has_results:
+            raise
+        received.interrupted = error.message
+    note(f"job {named.name} is removed")
+    received.lost = job.reader.lost()
+    return received, job.troubles
+
+
+def _ending(received: Received, troubles: list[str]) -> CannotJudge | None:
+    """Why the records are not whole; None where they are."""
+    words = [received.interrupted] * bool(received.interrupted)
+    if received.lost:
+        words += [f"its records are incomplete: {received.lost}", *troubles]
+    if not words:
+        return None
+    return CannotJudge("; ".join(words)[:1000], hint="what came before is kept, and marked incomplete")
+
+
+def _show(named: Named) -> None:
+    """The manifests, as kubectl takes them; the keys are made when the job is."""
+    click.echo(json.dumps(named.job(), indent=2))
+    if named.kind == "job":
+        click.echo("---")
+        click.echo(json.dumps(named.beside("UID-OF-THE-JOB", b"", b""), indent=2))
