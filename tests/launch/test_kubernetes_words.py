@@ -37,7 +37,7 @@ def log_of(records=RECORDS, status: int | None = 0) -> list[str]:
     return lines + ([] if status is None else list(writer.end(status)))
 
 
-def test_records_come_whole_through_lines_that_no_runtime_cuts():
+def test_records_comewhole_through_lines_that_no_runtime_cuts():
     reader, found = FrameReader(), []
     for line in log_of():
         assert len(line) < 4096 < RUNTIME_LINE
@@ -127,12 +127,14 @@ def test_the_first_pod_follows_files_as_they_grow(tmp_path):
     assert list(followed.records()) == []
 
 
-def test_what_came_is_marked_where_it_is_not_whole(tmp_path):
+def test_what_came_is_marked_where_it_is_notwhole(tmp_path):
     (tmp_path / "results.jsonl").write_text("older\n")
     received = Received(tmp_path, ("railwright", "run"), dt.datetime.now)
     assert not received.has_results
     received.keep("results.jsonl", b'{"record":"result"}')
-    received.mark_incomplete("the pod a was killed")
+    received.keep("hosts/n1/results.jsonl", whole := b'{"record":"end","finished_at":""}')
+    received.mark_incomplete("the pod a was killed", gaps=False)
+    assert (tmp_path / "hosts/n1/results.jsonl").read_bytes().splitlines() == [whole]
     first, end = (tmp_path / "results.jsonl").read_bytes().splitlines()
     assert first == b'{"record":"result"}'
     assert msgspec.json.decode(end, type=End).interrupted == "the pod a was killed"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from railwright.cli.command import command, option
 from railwright.cli.hosts_option import LAB, SSH_CONFIG
+from railwright.cli.job_option import JOB
+from railwright.cli.kubernetes_option import KUBERNETES
 from railwright.cli.measuring_options import MEASURING, launches_option
 
 COMMAND = command(
@@ -13,11 +15,12 @@ COMMAND = command(
 
     Needs no GPU and no root. Writes results.jsonl, report.html and metrics.txt.
 
-    With --hosts or --slurm every host measures itself, and one page holds them against each other.
+    With --hosts, --slurm or --kubernetes every host measures itself, and one page holds them against each other.
 
     \b
     railwright prove
     railwright prove --hosts node1,node2,node3,node4
+    railwright prove --kubernetes --nodes 4 --gpus-per-node 8
     """,
     *MEASURING,
     launches_option(3),
@@ -26,4 +29,6 @@ COMMAND = command(
     LAB,
     SSH_CONFIG,
     option("--slurm", is_flag=True, help="Prove each node of the Slurm job around this command."),
+    *JOB,
+    *KUBERNETES,
 )

@@ -28,7 +28,7 @@ from railwright.verbs.requirements import the_requirements
 
 NAMES = ("kubernetes", "namespace", "image", "rdma", "networks", "node_selector", "start_within", "job_kind")
 """The parameters of `cli.kubernetes_option`."""
-_SHARED = ("nodes", "limit", "gpus_per_node")
+SHARED = ("nodes", "limit", "gpus_per_node")
 """Those of `cli.job_option`."""
 _NOT_PASSED = ("RAILWRIGHT_", "MPI4PY_")
 """Variables that are of this machine and this command."""
@@ -83,8 +83,8 @@ def taken_from(asked: dict[str, Any], others: Mapping[str, object]) -> Kubernete
     other = next((name for name, value in others.items() if value is not None), None)
     if other is not None:
         raise UsageError(f"--kubernetes makes its hosts, so {other} says nothing", hint="leave it out")
-    shared = {name: asked[name] for name in _SHARED}
-    asked |= dict.fromkeys(_SHARED)
+    shared = {name: asked[name] for name in SHARED}
+    asked |= dict.fromkeys(SHARED)
     return Kubernetes(**shared, **given)
 
 
@@ -127,8 +127,10 @@ def submitting(
             return 0
         received, troubles = _followed(named, namespace, folder)
         ending = _ending(received, troubles)
+        if ending is not None and not received.has_results:
+            raise ending
         if ending is not None:
-            received.mark_incomplete(ending.message)
+            received.mark_incomplete(ending.message, gaps=received.has_gaps)
         status = (judged or reported)(received, troubles)
         if ending is not None:
             raise ending
@@ -146,14 +148,13 @@ def _followed(named: Named, namespace: str, folder: Path) -> tuple[Received, lis
             note(f"job {named.name} is made in namespace {namespace}")
             for file, record in job.records():
                 received.keep(file, record)
-    except KeyboardInterrupt:
-        received.interrupted = "interrupted by Ctrl-C, and the job was removed"
+    except KeyboardInterrupt as error:
+        received.interrupted = f"interrupted by {str(error) or 'Ctrl-C'}"
     except CannotJudge as error:
         if not received.has_results:
             raise
         received.interrupted = error.message
-    note(f"job {named.name} is removed")
-    received.lost = job.reader.lost()
+    received.lost, received.has_gaps = job.reader.lost(), job.reader.has_gaps
     return received, job.troubles
 
 

@@ -9,8 +9,10 @@ from railwright.benchmarks.registry import BENCHMARKS
 from railwright.errors import UsageError
 from railwright.launch.slurm import is_inside
 from railwright.verbs.hosts import the_hosts
+from railwright.verbs.kubernetes import SHARED, taken_from
 from railwright.verbs.measuring import measure
 from railwright.verbs.prove_hosts import prove_hosts
+from railwright.verbs.prove_pods import prove_pods
 
 
 def prove(
@@ -23,6 +25,15 @@ def prove(
     **asked: Any,  # noqa: ANN401 - for `measure`
 ) -> int:
     """Measure, judge and report; the exit status."""
+    asked["slurm"] = slurm
+    kubernetes = taken_from(asked, {"--hosts": hosts, "--lab": lab, "--ssh-config": ssh_config})
+    del asked["slurm"]
+    shared = {name: asked.pop(name) for name in SHARED}
+    if kubernetes is not None:
+        return prove_pods(kubernetes, directory or _ON_HOSTS, options, asked)
+    lone = next((name for name, value in shared.items() if value is not None), None)
+    if lone is not None:
+        raise UsageError(f"--{lone.replace('_', '-')} says nothing without --kubernetes", hint="write it as well")
     if slurm and not is_inside(os.environ):
         hint = "salloc --exclusive --nodes 4 railwright prove --slurm"
         raise UsageError("--slurm proves the nodes of a job that one is inside of", hint=hint)

@@ -62,12 +62,24 @@ def prove_hosts(
     screen = HostScreen(hosts, words, folder, silence + proof.seconds, longest_s, note)
     with contextlib.suppress(CannotJudge):  # a host that cannot be reached says so itself, and costs itself alone
         hosts.reach.check()
-    _show_plan(screen, proof, directory)
+    show_plan(screen, proof, directory)
     if dry_run:
         return EXIT_OK
-    troubles = screen.run()
+    return report_hosts(screen, screen.run(), required, launches=launches, as_json=as_json)
+
+
+def report_hosts(
+    screen: HostScreen,
+    troubles: Mapping[str, str],
+    required: tuple[Requirement, ...],
+    *,
+    launches: int,
+    as_json: bool,
+) -> int:
+    """Judge what hosts have sent, write the pages, and print the table; the exit status."""
+    folder = screen.output
     judged = {host: why or _judged(screen.folder_of(host), required) for host, why in troubles.items()}
-    compared = not hosts.reach.shares_cpus
+    compared = not screen.hosts.reach.shares_cpus
     table = host_table(judged, compare=compared)
     _write_pages(screen, judged, table, folder)
     for line in _json(table) if as_json else lines(table, compared=compared):
@@ -75,7 +87,7 @@ def prove_hosts(
     return _status(judged.values(), table, launches)
 
 
-def _show_plan(screen: HostScreen, proof: Proof, directory: str) -> None:
+def show_plan(screen: HostScreen, proof: Proof, directory: str) -> None:
     """What every host will do, as far as this one tells; on standard error."""
     count = len(screen.hosts.names)
     rounds = -(-count // screen.at_once)

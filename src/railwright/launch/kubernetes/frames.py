@@ -91,6 +91,11 @@ class FrameReader:
         """Whether the end came, and all before it."""
         return self._last is not None and not self.damaged and len(self._seen) == self._last + 1
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether something is missing before what came last."""
+        return bool(self.damaged) or len(self._seen) < max(self._seen, default=-1) + 1
+
     def lost(self) -> str:
         """What is missing, in words; empty where nothing is."""
         if self.is_complete:

@@ -20,8 +20,13 @@ from railwright.launch.scratch import scratch_folder
 from railwright.process import Child, run
 from railwright.terminal import visible
 
-_TICK_S, _LOOK_EVERY_S = 0.1, 1.5
+_TICK_S, _LOOK_EVERY_S = 0.1, (1.5, 5.0)
+"""How often pods are looked at, until all run and afterwards."""
+_SILENT_S = 120.0
+"""How long the API server may give no answer."""
 _GONE_WITHIN_S = 60.0
+_ASK_EVERY_S = 0.5
+_MOST_SAID = 300
 _OWNED = "pods,services,secrets,configmaps,jobs.batch"
 
 
@@ -42,6 +47,7 @@ class KubernetesJob:
     """Pods that died before the end, each with the reason that Kubernetes gives."""
     _told: dict[str, str] = field(default_factory=dict, init=False)
     _begun: float = field(default=0.0, init=False)
+    _heard: float = field(default=0.0, init=False)
 
     @property
     def _kind(self) -> str:
@@ -57,7 +63,7 @@ class KubernetesJob:
         except BaseException:
             self._remove()
             raise
-        self._begun = time.monotonic()
+        self._begun = self._heard = time.monotonic()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -80,8 +86,8 @@ class KubernetesJob:
         pods: list[Pod] = []
         with contextlib.ExitStack() as stack:
             while True:
-                if time.monotonic() - looked > _LOOK_EVERY_S:
-                    pods, looked = self._pods(), time.monotonic()
+                if time.monotonic() - looked > _LOOK_EVERY_S[len(pods) > 0 and all(pod.has_run for pod in pods)]:
+                    pods, looked = self._pods(pods), time.monotonic()
                 if log is None and any(pod.is_lead and pod.has_run for pod in pods):
                     log = stack.enter_context(self._log(next(pod for pod in pods if pod.is_lead)))
                 ended = log is not None and log.poll() is not None
@@ -92,9 +98,12 @@ class KubernetesJob:
                 if self.reader.status is not None:
                     break
                 self._watch(pods)
-                if ended:
+                if log is not None and ended:
+                    for line in log.complaints:
+                        self._say("kubectl logs", f"kubectl logs: {visible(line)[:_MOST_SAID]}")
                     log = None
-                    pods = self._pods()
+                    time.sleep(_ASK_EVERY_S)
+                    pods = self._pods(pods)
                     if not self._lead_runs(pods):
                         self._watch(pods)
                         yield from self.reader.rest()
@@ -109,14 +118,21 @@ class KubernetesJob:
     def _read(self, log: Child) -> Iterator[tuple[str, bytes]]:
         while log.output:
             line = log.output.popleft()
-            if not self.reader.read(line) and self._told.setdefault(f"log {line}", "") == "" and line.strip():
-                self._told[f"log {line}"] = "told"
-                self.tell(f"  {visible(line)[:400]}")
+            if not self.reader.read(line) and line.strip():
+                self._say(f"log {line}", f"  {visible(line)[:400]}")
         yield from self.reader.records()
 
-    def _pods(self) -> list[Pod]:
+    def _pods(self, before: list[Pod]) -> list[Pod]:
         """An API server that does not answer now may do so later; what it said last holds until then."""
-        return order_of(ask_objects(Pods, "get", "pods", self._selector, namespace=self.namespace).items)
+        try:
+            found = ask_objects(Pods, "get", "pods", self._selector, namespace=self.namespace).items
+        except CannotJudge as error:
+            if time.monotonic() - self._heard > _SILENT_S:
+                raise
+            self._say("kubectl", error.message)
+            return before
+        self._heard = time.monotonic()
+        return order_of(found)
 
     @staticmethod
     def _lead_runs(pods: list[Pod]) -> bool:
@@ -174,12 +190,12 @@ class KubernetesJob:
                 left = ask_kubectl("get", _OWNED, self._selector, "--output=name", namespace=self.namespace).strip()
                 if not left:
                     break
-                time.sleep(_LOOK_EVERY_S / 3)
+                time.sleep(_ASK_EVERY_S)
             except KeyboardInterrupt as error:
                 interrupted = error
             except CannotJudge as error:
                 left = error.message
-                time.sleep(_LOOK_EVERY_S)
+                time.sleep(_ASK_EVERY_S)
         if left:
             said = ", ".join(left.split("\n"))[:200]
             self.tell(f"not gone yet: {said}; ends by itself after {self.named.limit_s / 60:.0f} min at the latest: "

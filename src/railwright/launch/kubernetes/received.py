@@ -13,6 +13,7 @@ from railwright.results.records import End, Run
 from railwright.results.store import PREVIOUS_NAME, RESULTS_NAME
 
 _encoder = msgspec.json.Encoder()
+_END = b'{"record":"end"'
 
 
 class Received:
@@ -23,8 +24,11 @@ class Received:
         self._command = command
         self._clock = clock
         self._files: set[str] = set()
+        self._ended: set[str] = set()
         self.lost = ""
         """What did not come, in words."""
+        self.has_gaps = False
+        """Whether it is missing before what did."""
         self.interrupted = ""
         """Why no more was waited for."""
 
@@ -32,6 +36,10 @@ class Received:
     def has_results(self) -> bool:
         """Whether anything came."""
         return bool(self._files)
+
+    def __contains__(self, file: str) -> bool:
+        """Whether records of that file came."""
+        return file in self._files
 
     def keep(self, file: str, record: bytes) -> None:
         """Write one record. The run is that of the command that was typed here, not of the one in the pod."""
@@ -43,6 +51,7 @@ class Received:
                     path.replace(path.with_name(PREVIOUS_NAME))
                 self._files.add(file)
                 path.touch()
+            self._ended |= {file} if record.startswith(_END) else set()
             with path.open("ab") as out:
                 out.write((self._as_typed(record) if file == RESULTS_NAME else record) + b"\n")
         except OSError as error:
@@ -57,9 +66,9 @@ class Received:
             return record  # of another kind
         return _encoder.encode(msgspec.structs.replace(run, command=self._command))
 
-    def mark_incomplete(self, why: str) -> None:
-        """Let no reader take the files for whole."""
-        for file in self._files:
+    def mark_incomplete(self, why: str, *, gaps: bool) -> None:
+        """Let no reader take files for whole whose end has not come; with gaps, which may be anywhere, any file."""
+        for file in sorted(self._files if gaps else self._files - self._ended):
             self.keep(
                 file,
                 _encoder.encode(End(finished_at=self._clock(dt.UTC).isoformat(timespec="seconds"), interrupted=why)),
