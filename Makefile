@@ -89,6 +89,10 @@ node: ## Build railwrightd and the CNI plugins into out/node
 	cd node && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o ../out/node/ ./cmd/railwrightd
 	node/cmd/railwright-cni/build out/node
 
+.PHONY: image
+image: setup ## Build the image of the pods of `run --kubernetes` into out/railwright-image.tar (needs root and debootstrap)
+	scripts/build-image
+
 .PHONY: check-node
 check-node: debian-packages .cache/golangci-lint
 	@command -v $(GO) >/dev/null || { echo "Go is needed for node/: the version is in node/go.mod"; exit 1; }

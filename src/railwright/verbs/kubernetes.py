@@ -28,7 +28,7 @@ from railwright.verbs.requirements import the_requirements
 
 NAMES = ("kubernetes", "namespace", "image", "rdma", "networks", "node_selector", "start_within", "job_kind")
 """The parameters of `cli.kubernetes_option`."""
-SHARED = ("nodes", "limit", "gpus_per_node")
+SHARED = {"nodes": "--nodes", "limit": "--time", "gpus_per_node": "--gpus-per-node"}
 """Those of `cli.job_option`."""
 _NOT_PASSED = ("RAILWRIGHT_", "MPI4PY_")
 """Variables that are of this machine and this command."""
@@ -65,7 +65,7 @@ class Kubernetes:
                       self.start_within, settings)  # fmt: skip
 
 
-def taken_from(asked: dict[str, Any], others: Mapping[str, object]) -> Kubernetes | None:
+def taken_from(asked: dict[str, Any], slurm: bool, others: Mapping[str, object]) -> Kubernetes | None:
     """The options of Kubernetes, taken out of all that were given; None without --kubernetes. Raises UsageError.
 
     `others` are options that reach hosts in another way.
@@ -78,7 +78,7 @@ def taken_from(asked: dict[str, Any], others: Mapping[str, object]) -> Kubernete
             option = "--network" if lone == "networks" else f"--{lone.replace('_', '-')}"
             raise UsageError(f"{option} says nothing without --kubernetes", hint="write --kubernetes as well")
         return None
-    if asked["slurm"]:
+    if slurm:
         raise UsageError("--slurm and --kubernetes are two clusters", hint="give one of the two")
     other = next((name for name, value in others.items() if value is not None), None)
     if other is not None:

@@ -25,15 +25,13 @@ def prove(
     **asked: Any,  # noqa: ANN401 - for `measure`
 ) -> int:
     """Measure, judge and report; the exit status."""
-    asked["slurm"] = slurm
-    kubernetes = taken_from(asked, {"--hosts": hosts, "--lab": lab, "--ssh-config": ssh_config})
-    del asked["slurm"]
-    shared = {name: asked.pop(name) for name in SHARED}
+    kubernetes = taken_from(asked, slurm, {"--hosts": hosts, "--lab": lab, "--ssh-config": ssh_config})
+    shared = {option: asked.pop(name) for name, option in SHARED.items()}
     if kubernetes is not None:
         return prove_pods(kubernetes, directory or _ON_HOSTS, options, asked)
-    lone = next((name for name, value in shared.items() if value is not None), None)
+    lone = next((option for option, value in shared.items() if value is not None), None)
     if lone is not None:
-        raise UsageError(f"--{lone.replace('_', '-')} says nothing without --kubernetes", hint="write it as well")
+        raise UsageError(f"{lone} says nothing without --kubernetes", hint="write it as well")
     if slurm and not is_inside(os.environ):
         hint = "salloc --exclusive --nodes 4 railwright prove --slurm"
         raise UsageError("--slurm proves the nodes of a job that one is inside of", hint=hint)

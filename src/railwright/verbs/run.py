@@ -38,7 +38,7 @@ def run(
     if repeat is not None:
         return _again(repeat, names, asked)
     others = {"--hosts": hosts, "--lab": lab, "--ssh-config": ssh_config}
-    kubernetes = of_kubernetes(asked, others)
+    kubernetes = of_kubernetes(asked, asked["slurm"], others)
     slurm = taken_from(asked)
     starts = slurm.starts if slurm is not None else None
     placed: Hosts | None

@@ -27,7 +27,6 @@ _SILENT_S = 120.0
 _GONE_WITHIN_S = 60.0
 _ASK_EVERY_S = 0.5
 _MOST_SAID = 300
-_OWNED = "pods,services,secrets,configmaps,jobs.batch"
 
 
 def new_name() -> str:
@@ -177,7 +176,7 @@ class KubernetesJob:
         return ""
 
     def _remove(self) -> None:
-        """Delete it, and wait until its pods and all else are gone. A second Ctrl-C does not stop that."""
+        """Delete it, and wait until its pods are gone; what else it owns follows. A second Ctrl-C does not stop that."""
         interrupted: BaseException | None = None
         until = time.monotonic() + _GONE_WITHIN_S
         left, asked = "", False
@@ -187,7 +186,9 @@ class KubernetesJob:
                     words = ("--cascade=foreground", "--ignore-not-found", "--wait=false")
                     ask_kubectl("delete", self._kind, self.named.name, *words, namespace=self.namespace)
                     asked = True
-                left = ask_kubectl("get", _OWNED, self._selector, "--output=name", namespace=self.namespace).strip()
+                left = ask_kubectl(
+                    "get", f"pods,{self._kind}", self._selector, "--output=name", namespace=self.namespace
+                ).strip()
                 if not left:
                     break
                 time.sleep(_ASK_EVERY_S)
