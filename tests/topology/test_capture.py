@@ -15,6 +15,7 @@ from railwright.topology.sources.load import damage, load, open_capture
 from railwright.topology.sources.machine import discover
 from railwright.topology.sources.memory import TABLE
 from railwright.topology.sources.pci_config import EXTENDED_SERIAL_NUMBER, extended_capabilities
+from railwright.topology.sources.redact import Redactor
 from railwright.topology.sources.root import live_root
 
 from .machines import NAMES, archive, files_of, write_archive
@@ -174,3 +175,21 @@ def test_a_capture_that_was_cut_off_is_named(tmp_path, cut):
     part.write_bytes(raw[: middle + 9 if cut == "within a line" else middle])
     assert re.fullmatch(r"part is no whole capture: the archive has \d+ of its \d+ files: it was cut off",
                         damage(load(str(part))))  # fmt: skip
+
+
+def test_the_names_of_control_groups_are_taken_out_and_their_quotas_stay():
+    files = {
+        "proc/self/cgroup": b"4:cpu,cpuacct:/kubepods/pod-of-alice\n3:memory:/kubepods/pod-of-alice\n0::/kubepods/x\n",
+        "sys/fs/cgroup/cpu,cpuacct/kubepods/pod-of-alice/cpu.cfs_quota_us": b"50000\n",
+        "sys/fs/cgroup/kubepods/x/cpu.max": b"max 100000\n",
+    }
+    assert all(PATTERNS.fullmatch(path) for path in files)
+    redactor = Redactor(())
+    told = {redactor.redact_path(path): redactor.redact(path, content).decode() for path, content in files.items()}
+    groups = told.pop("proc/self/cgroup")
+    assert not re.search("alice|kubepods|memory", groups + " ".join(told))
+    first, second = (line.split(":", 2) for line in groups.splitlines())
+    assert told == {
+        f"sys/fs/cgroup/{first[1]}{first[2]}/cpu.cfs_quota_us": "50000\n",
+        f"sys/fs/cgroup{second[2]}/cpu.max": "max 100000\n",
+    }

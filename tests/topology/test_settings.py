@@ -207,3 +207,33 @@ def test_configuration_space_says_what_payload_both_ends_could_do_and_how_writes
     assert link.protocol.max_payload_supported_bytes == 256
     facts = topology.device("gpu6").facts
     assert (facts["relaxed_ordering"], facts["ats_capable"], facts["ats_enabled"]) == (True, True, False)
+
+
+FIRST, SECOND = "sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup"
+QUOTAS = {
+    "none": ({}, NONE),
+    "the topmost group of a container": ({f"{SECOND}/cpu.max": "150000 100000"}, 1.5),
+    "no quota": ({f"{SECOND}/cpu.max": "max 100000"}, "unlimited"),
+    "the group above is held to less": (
+        {"proc/self/cgroup": "0::/pod/box\n", f"{SECOND}/pod/box/cpu.max": "max 100000",
+         f"{SECOND}/pod/cpu.max": "400000 100000"}, 4.0,
+    ),
+    "first version": (
+        {"proc/self/cgroup": "4:cpu,cpuacct:/docker/box\n3:memory:/docker/box\n",
+         f"{FIRST}/docker/box/cpu.cfs_quota_us": "50000", f"{FIRST}/docker/box/cpu.cfs_period_us": "100000",
+         f"{FIRST}/cpu.cfs_quota_us": "-1", f"{FIRST}/cpu.cfs_period_us": "100000"}, 0.5,
+    ),
+    "a path that leads out": ({"proc/self/cgroup": "0::/../../etc\n"}, None),
+    "no quota at all": ({f"{SECOND}/cpu.max": "half"}, None),
+}  # fmt: skip
+
+
+def test_the_least_quota_of_all_control_groups_above_counts(tmp_path):
+    without = {name: content for name, content in SETTINGS.items() if "cgroup" not in name}
+    for title, (files, quota) in QUOTAS.items():
+        folder = tmp_path / title.replace(" ", "-")
+        folder.mkdir()
+        held = {name: content.encode() for name, content in files.items()}
+        topology = read(folder, with_settings(without | held))
+        assert facts_of(topology).get("cpu_quota") == quota, title
+        assert bool(not_read(topology)) == (quota is None), title

@@ -2,6 +2,7 @@
 
 Threads that poll, as those of NCCL and MPI do, use theirs up, and then all of them stand still until the next period
 (Linux Documentation/admin-guide/cgroup-v2.rst, cpu.max). In a container the file is that of the container.
+The first version of control groups says the same in cpu.cfs_quota_us (scheduler/sched-bwc.rst).
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ _FACT = "cpu_quota"
 
 def _signs(facts: Facts) -> Findings:
     quota = setting(facts.topology, _FACT)
-    if not isinstance(quota, float):
+    if not isinstance(quota, float | int):
         return
     yield FAULT.finding(
         (OfPart(host_id(facts.topology)),),
         f"the control group of this process may use the time of {quota:g} CPUs",
-        Evidence(claim="CPU quota", value=f"{quota:g} CPUs", seen="/sys/fs/cgroup/cpu.max"),
+        Evidence(claim="CPU quota", value=f"{quota:g} CPUs", seen="cpu.max or cpu.cfs_quota_us below /sys/fs/cgroup"),
         certainty="possible",
         costs="threads that poll are stopped for the rest of each period: tens of milliseconds, at any time",
         remedy="leave the limit out, and request whole CPUs (Kubernetes: static CPU manager, no CPU limit);"

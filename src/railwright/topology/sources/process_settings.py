@@ -1,4 +1,4 @@
-"""What this process is allowed: CPUs and their time, tracing of others, and calls of the kernel.
+"""What this process is allowed: CPUs, tracing of others, and calls of the kernel.
 
 A container has all of that from whoever started it, and nothing fails where it is little. Each is the file, how it is
 read, and what is said of a file that cannot be read so.
@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable
 
 from railwright.topology.devices import Scalar
-from railwright.topology.settings import UNLIMITED
 from railwright.topology.sources import text
 
 _STATUS = "proc/self/status"
@@ -43,19 +42,10 @@ def _seccomp(content: str) -> str | None:
     return _SECCOMP.get(_line("Seccomp", r"\d")(content) or "")
 
 
-def _quota(content: str) -> Scalar | None:
-    """CPUs whose time the control group may use: `max 100000`, `200000 100000` (Linux admin-guide/cgroup-v2.rst)."""
-    match = re.fullmatch(r"(max|\d{1,15}) (\d{1,15})\s*", content)
-    if match is None or int(match.group(2)) == 0:
-        return None
-    return UNLIMITED if match.group(1) == "max" else int(match.group(1)) / int(match.group(2))
-
-
 PROCESS_FILES: dict[str, tuple[str, Parse, str]] = {
     "cpus_allowed": (_STATUS, _cpus, "has no Cpus_allowed_list"),
     "may_trace": (_STATUS, _may_trace, "has no CapEff"),
     "seccomp": (_STATUS, _seccomp, "has no Seccomp"),
     "ptrace_scope": ("proc/sys/kernel/yama/ptrace_scope", text.number, "is not a whole number"),
     "io_uring_disabled": ("proc/sys/kernel/io_uring_disabled", text.number, "is not a whole number"),
-    "cpu_quota": ("sys/fs/cgroup/cpu.max", _quota, "is no quota and period"),
 }

@@ -24,6 +24,8 @@ _GUID = re.compile(r"(?<![0-9A-Fa-f:])(?:[0-9A-Fa-f]{4}:){3,7}[0-9A-Fa-f]{4}(?![
 _NAMED_BY_MAC = re.compile(r"(?<![a-z0-9])(enx|ibx|wlx|rocex)([0-9a-f]{12,16})(?![0-9a-z])")
 _IPV6 = re.compile(r"(?<![0-9A-Za-z:.])(?=[0-9A-Fa-f:]*::)[0-9A-Fa-f:]{3,39}(?![0-9A-Za-z:.])")
 _IPV4 = re.compile(r"(?<![\d.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\d.])")
+_GROUPS = "sys/fs/cgroup/"
+_CONTROLLERS = ("cpu", "cpu,cpuacct", "cpuacct,cpu")
 _EMPTY_STRINGS = frozenset({"", "NOT SPECIFIED", "NONE", "NO DIMM", "UNKNOWN", "TO BE FILLED BY O.E.M.", "0", "N/A"})
 
 _KEPT_STRUCTURES = frozenset({smbios.PROCESSOR, smbios.MEMORY_ARRAY, smbios.MEMORY_DEVICE, smbios.END_OF_TABLE})
@@ -47,6 +49,8 @@ class Redactor:
             return self._config_space(content)
         if path.startswith("sys/firmware/acpi/tables/"):
             return content[:36]  # the table's header: signature, length, maker
+        if path == "proc/self/cgroup":
+            return "".join(map(self._group, content.decode("utf-8", errors="replace").splitlines())).encode()
         if _GID_FILE.fullmatch(path):
             return f"{_GIDS.get(gid_kind(content.decode('utf-8', errors='replace').strip()), '')}\n".encode()
         cleaned = self._text(path, content.decode("utf-8", errors="replace"))
@@ -54,8 +58,23 @@ class Redactor:
 
     def redact_path(self, path: str) -> str:
         """The path without identities: some netdevs are named by their MAC address, Hyper-V's devices by a UUID."""
+        if path.startswith(_GROUPS):
+            *folders, file = path.removeprefix(_GROUPS).split("/")
+            return _GROUPS + "/".join([*map(self._level, folders), file])
         path = _UUID.sub(lambda match: self._value("uuid", match.group().lower()), path)
         return _NAMED_BY_MAC.sub(lambda match: match.group(1) + self._name_by_mac(match.group(2)), path)
+
+    def _group(self, line: str) -> str:
+        """A line of a process's control groups; the names of pods, jobs and users are in its path."""
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and "cpu" not in controllers.split(","):
+            return ""
+        return f"{number}:{controllers}:{'/'.join(map(self._level, path.split('/')))}\n"
+
+    def _level(self, name: str) -> str:
+        """The name of a control group; those that hold a controller of the first version keep theirs."""
+        return name if name in ("", "..", *_CONTROLLERS) else self._value("group", name)
 
     def _name_by_mac(self, digits: str) -> str:
         mac = ":".join(digits[index : index + 2] for index in range(0, 12, 2))
@@ -137,6 +156,7 @@ _FORMATS: dict[str, Callable[[int], str]] = {
     "ipv4": lambda number: f"240.0.{number >> 8 & 255}.{number & 255}",
     "ipv6": lambda number: f"2001:db8::{number:x}",
     "device serial": str,
+    "group": lambda number: f"group-{number}",
 }
 
 

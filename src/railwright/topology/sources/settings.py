@@ -14,6 +14,7 @@ from collections.abc import Callable
 from railwright.topology.devices import Scalar
 from railwright.topology.settings import NONE, SETTING, UNLIMITED
 from railwright.topology.sources import text
+from railwright.topology.sources.cgroup import cpu_quota
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.openvswitch import hw_offload
 from railwright.topology.sources.process_settings import PROCESS_FILES
@@ -249,5 +250,6 @@ _READERS: dict[str, Callable[[Root], Told]] = {
     "verbs_devices": _verbs_devices,
     "peer_clients": _peer_clients,
     "peer_regions": _regions_of_gpus,
+    "cpu_quota": cpu_quota,
     **{name: _parsed(*how) for name, how in PROCESS_FILES.items()},
 }

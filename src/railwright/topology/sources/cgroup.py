@@ -1,0 +1,65 @@
+"""The CPU time that this process's control group may use, by either version of control groups.
+
+A group is also held to what those above it may use, so that the least of all of them counts. A container often sees its
+own group as the topmost.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from railwright.topology.devices import Scalar
+from railwright.topology.settings import UNLIMITED
+from railwright.topology.sources.root import ABSENT, Root, Unreadable
+
+_GROUPS = "proc/self/cgroup"
+_ROOT = "sys/fs/cgroup"
+_QUOTA = re.compile(r"(max|-1|\d{1,15}) (\d{1,15})\s*")
+_MOST_LEVELS = 32
+
+
+def cpu_quota(root: Root) -> Scalar | Unreadable:
+    """CPUs whose time may be used, or `unlimited` (Linux admin-guide/cgroup-v2.rst; scheduler/sched-bwc.rst)."""
+    least: float | None = None
+    found = False
+    for path, content in _told(root):
+        if isinstance(content, Unreadable):
+            if content.is_absent:
+                continue
+            return content
+        match = _QUOTA.fullmatch(content)
+        if match is None or int(match.group(2)) == 0:
+            return Unreadable(path, "is no quota and period")
+        found = True
+        if match.group(1) not in ("max", "-1"):
+            cpus = int(match.group(1)) / int(match.group(2))
+            least = cpus if least is None else min(least, cpus)
+    if least is not None:
+        return least
+    return UNLIMITED if found else Unreadable(_ROOT, ABSENT)
+
+
+def _told(root: Root) -> Iterator[tuple[str, str | Unreadable]]:
+    """The file of each level, with its quota and period: `max 100000`."""
+    for line in [*root.text(_GROUPS).splitlines(), "0::/"]:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        levels = [part for part in path.split("/") if part][:_MOST_LEVELS]
+        if ".." in levels:  # above what this process sees as the topmost
+            yield _GROUPS, Unreadable(_GROUPS, "names a group that is not shown here")
+            continue
+        for depth in range(len(levels), -1, -1):
+            below = "/".join(levels[:depth])
+            if not controllers:
+                file = f"{_ROOT}/{below}/cpu.max" if below else f"{_ROOT}/cpu.max"
+                yield file, root.read(file)
+            elif "cpu" in controllers.split(","):
+                yield _first_version(root, "/".join((_ROOT, controllers, *levels[:depth])))
+
+
+def _first_version(root: Root, folder: str) -> tuple[str, str | Unreadable]:
+    quota, period = (root.read(f"{folder}/cpu.cfs_{name}_us") for name in ("quota", "period"))
+    if isinstance(quota, Unreadable) or isinstance(period, Unreadable):
+        return folder, quota if isinstance(quota, Unreadable) else period
+    return folder, f"{quota.strip()} {period.strip()}"
