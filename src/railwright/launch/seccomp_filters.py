@@ -1,0 +1,64 @@
+"""The seccomp filters of a running process, read as checkpoint and restore do: by ptrace(2)."""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import errno
+import os
+import struct
+from collections.abc import Iterator
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+_LIBC.ptrace.restype = ctypes.c_long
+_DETACH, _SEIZE, _INTERRUPT, _GET_FILTER = 17, 0x4206, 0x4207, 0x420C  # linux/ptrace.h
+_INSTRUCTION = struct.Struct("=HBBI")  # struct sock_filter, linux/filter.h
+_RETURN_CONSTANT = 0x06  # BPF_RET | BPF_K
+_ACTION, _ASK_SUPERVISOR = 0xFFFF0000, 0x7FC00000  # SECCOMP_RET_ACTION, SECCOMP_RET_USER_NOTIF of linux/seccomp.h
+_MOST_FILTERS = 256
+
+
+def filters_of(pid: int) -> tuple[str, ...]:
+    """The filters of a process, the oldest first, each as base64 of its instructions.
+
+    The process stops for it as for a debugger: for as long as the filters are copied. Raises OSError, where nobody may
+    (it takes CAP_SYS_ADMIN, a kernel with CONFIG_CHECKPOINT_RESTORE, and no other tracer).
+    """
+    _ask(_SEIZE, pid)
+    try:
+        _ask(_INTERRUPT, pid)
+        os.waitpid(pid, 0x40000000)  # __WALL: also where it is no thread of ours
+        return tuple(base64.b64encode(one).decode("ascii") for one in _each(pid))
+    finally:
+        _LIBC.ptrace(_DETACH, pid, None, None)
+
+
+def asks_a_supervisor(filters: tuple[str, ...]) -> bool:
+    """Whether a filter hands calls to another process, which knows nothing of ours: they fail then with ENOSYS."""
+    return any(
+        code == _RETURN_CONSTANT and value & _ACTION == _ASK_SUPERVISOR
+        for one in filters
+        for code, _, _, value in _INSTRUCTION.iter_unpack(base64.b64decode(one))
+    )
+
+
+def _each(pid: int) -> Iterator[bytes]:
+    for number in range(_MOST_FILTERS):
+        try:
+            count = _ask(_GET_FILTER, pid, number)
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                return
+            raise
+        instructions = ctypes.create_string_buffer(count * _INSTRUCTION.size)
+        _ask(_GET_FILTER, pid, number, instructions)
+        yield instructions.raw
+
+
+def _ask(request: int, pid: int, number: int = 0, data: ctypes.Array[ctypes.c_char] | None = None) -> int:
+    answer: int = _LIBC.ptrace(request, pid, number, data)
+    if answer < 0:
+        failed = ctypes.get_errno()
+        raise OSError(failed, os.strerror(failed))
+    return answer
