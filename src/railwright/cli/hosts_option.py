@@ -19,3 +19,9 @@ HOSTS = (
     option("--interfaces", metavar="NAME,...", help="Network interfaces for MPI and UCX between the --hosts."),
 )
 """For `verbs.hosts.the_hosts`."""
+CONTAINER = (
+    option("--in-namespaces-of", type=click.IntRange(1), metavar="PID",
+           help="Measure in the surroundings of this process, like a container's, with the files of this host."),
+    option("--against", type=click.Choice(("host",)), help="What the --in-namespaces-of is measured beside."),
+)  # fmt: skip
+"""For `verbs.container`."""

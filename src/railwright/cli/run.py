@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.cli.command import argument, command, option
-from railwright.cli.hosts_option import HOSTS
+from railwright.cli.hosts_option import CONTAINER, HOSTS
 from railwright.cli.job_option import JOB
 from railwright.cli.kubernetes_option import KUBERNETES
 from railwright.cli.measuring_options import MEASURING, launches_option
@@ -21,6 +21,7 @@ COMMAND = command(
     railwright run mpi_all_reduce --slurm --nodes 4 --partition gpu --time 30
     railwright run mpi_all_reduce --kubernetes --nodes 4 --gpus-per-node 8
     railwright run hpl --screen --hosts node1,node2,node3
+    railwright run mpi_bandwidth --in-namespaces-of 4711 --against host --launches 3
     railwright run hpl --grow --hosts node1,node2,node3,node4
     """,
     argument("names", nargs=-1, metavar="NAME..."),
@@ -34,4 +35,5 @@ COMMAND = command(
     *JOB,
     *SLURM,
     *KUBERNETES,
+    *CONTAINER,
 )

@@ -16,12 +16,13 @@ from railwright.faults.check import Check
 from railwright.faults.fault import Certainty, Finding
 from railwright.topology.devices import DeviceKind, NetworkLink, PcieLink, Scalar, Topology
 from railwright.topology.gpus import runs
+from railwright.units import GIB, format_size
 
 _KINDS: tuple[DeviceKind, ...] = ("host", "cpu", "memory", "root_port", "pcie_switch", "card", "gpu", "nvswitch", "nic",
                                   "drive")  # fmt: skip
 _OWN = frozenset({"source", "layout_source", "pci_class", "shape", "peers", "peers_with_atomics"})
 """Facts that say where a figure is from, or of each GPU all others: those that refuse each other are told apart."""
-_ROUNDED = {"size_bytes": 2**30, "memory_bytes": 2**30, "dev_shm_bytes": 2**30}
+_ROUNDED = frozenset({"size_bytes", "memory_bytes", "dev_shm_bytes"})
 """Firmware keeps a few MiB back, and not everywhere as many."""
 _NAMED_BY_ADDRESS = ("enx", "ibx")
 _LONGEST = 160
@@ -169,7 +170,7 @@ def _words(name: str, value: Scalar | None) -> str | None:
     if name == "netdev" and str(value).startswith(_NAMED_BY_ADDRESS):
         return None
     if name in _ROUNDED and isinstance(value, int):
-        return f"{value / _ROUNDED[name]:.0f} GiB"
+        return f"{value / GIB:.0f} GiB" if value >= GIB else format_size(value)
     return f"{value:g}" if isinstance(value, float) else str(value)[:_LONGEST]
 
 

@@ -33,14 +33,17 @@ _INDENT = 2
 _SHOWN_PLACES = 2
 
 
-def render_comparison(comparison: Comparison, console: Console) -> None:
-    """Print the comparison, fitted to the console's width; a statement is always a word, never a colour alone."""
+def render_comparison(comparison: Comparison, console: Console, meaning: str = "") -> None:
+    """Print the comparison, fitted to the console's width; a statement is always a word, never a colour alone.
+
+    `meaning` is that of its exit status where more than the comparison decided it.
+    """
     printer = _Printer(console)
     printer.runs(comparison)
     printer.differences(comparison.differences)
     printer.points(comparison.points)
     printer.one_sided(comparison.one_sided)
-    printer.closing(comparison)
+    printer.closing(comparison, meaning)
 
 
 class _Printer(Page):
@@ -120,13 +123,13 @@ class _Printer(Page):
                 if other != "absent":
                     self.line(f"{other} in the other run: {why}", "dim", indent=_INDENT * 2)
 
-    def closing(self, comparison: Comparison) -> None:
+    def closing(self, comparison: Comparison, meaning: str) -> None:
         """The counts of every statement, and what the exit status means."""
         self.console.print()
-        self.line(closing_words(comparison), "bold")
+        self.line(closing_words(comparison, meaning), "bold")
 
 
-def closing_words(comparison: Comparison) -> str:
+def closing_words(comparison: Comparison, meaning: str = "") -> str:
     """`12 points: 1 slower, 11 within noise. Exit status 1: something is slower beyond noise.`"""
     found = [point.statement for point in comparison.points]
     counted = ", ".join(f"{found.count(word)} {word}" for word in STATEMENT_STYLE if word in found)
@@ -135,7 +138,7 @@ def closing_words(comparison: Comparison) -> str:
     range_words = (
         f"; B/A from {wording.ratio(min(ratios))} to {wording.ratio(max(ratios))} where it differs" if ratios else ""
     )
-    meaning = EXIT_MEANING.get(comparison.exit_status, "not a status of a comparison")
+    meaning = meaning or EXIT_MEANING.get(comparison.exit_status, "not a status of a comparison")
     return f"{counts}{range_words}. Exit status {comparison.exit_status}: {meaning}."
 
 

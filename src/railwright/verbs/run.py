@@ -12,6 +12,7 @@ from railwright.benchmarks.registry import BENCHMARKS, EVERY, find
 from railwright.errors import UsageError
 from railwright.launch.hosts import Hosts, parse_interfaces
 from railwright.results.store import load
+from railwright.verbs.container import container_beside_host, not_beside, refuse_half
 from railwright.verbs.hosts import each_alone, growing, refuse_shared_memory, the_hosts
 from railwright.verbs.kubernetes import submitting as making
 from railwright.verbs.kubernetes import taken_from as of_kubernetes
@@ -32,11 +33,16 @@ def run(
     screen: bool,
     grow: bool,
     repeat: str | None,
+    in_namespaces_of: int | None = None,
+    against: str | None = None,
     **asked: Any,  # noqa: ANN401 - for `measure`
 ) -> int:
     """Measure, judge and report, or list the benchmarks where none is named; the exit status."""
     if repeat is not None:
         return _again(repeat, names, asked)
+    beside = {"--hosts": hosts, "--screen": screen, "--grow": grow, "--slurm": asked["slurm"],
+              "--kubernetes": asked["kubernetes"], **not_beside(asked)}  # fmt: skip
+    refuse_half(in_namespaces_of, against, beside)
     others = {"--hosts": hosts, "--lab": lab, "--ssh-config": ssh_config}
     kubernetes = of_kubernetes(asked, asked["slurm"], others)
     slurm = taken_from(asked)
@@ -55,6 +61,9 @@ def run(
     refuse_shared_memory(placed, asked["options"])
     if not names:
         return _list()
+    if in_namespaces_of is not None:
+        every = names if alone else with_ceilings(names, between_hosts=False)
+        return container_beside_host(in_namespaces_of, ("run", *names, *["--alone"] * alone), every, **asked)
     if screen and grow:
         raise UsageError("--grow begins with every host by itself", hint="leave out --screen")
     if screen or grow:
