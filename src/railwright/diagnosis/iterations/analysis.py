@@ -17,6 +17,7 @@ from railwright.diagnosis.iterations.phase import Track
 from railwright.diagnosis.iterations.records import Estimate, Told
 from railwright.diagnosis.iterations.samples import Curve, Grid, Role, gridded, interval_s
 from railwright.diagnosis.iterations.shares import Placed, Shares, computing_alone, half_widths, shares_of
+from railwright.diagnosis.iterations.singles import singles_of
 from railwright.diagnosis.iterations.two_jobs import Followed, followed
 
 _ANOTHER = 0.1
@@ -171,7 +172,14 @@ def _estimate(curves: Sequence[Curve], stretch: _Stretch) -> Estimate:
         second_period_s=second_s,
         begins_s=tuple(part.begin_s + begin * part.cell_s for begin in begins),
     )
-    return _with_shares(found, shares, placed)
+    return _with_variation(curves, _with_shares(found, shares, placed))
+
+
+def _with_variation(curves: Sequence[Curve], found: Estimate) -> Estimate:
+    """By the curve of computing, whose begins those of the iterations are."""
+    every = [singles_of(curve, found) for curve in curves if curve.role == "compute" and curve.ends_s]
+    alone = every[0] if len(every) == 1 else None
+    return replace(found, variation=alone.variation) if alone is not None else found
 
 
 def _with_shares(found: Estimate, shares: Shares | str, placed: dict[Role, list[Placed]]) -> Estimate:

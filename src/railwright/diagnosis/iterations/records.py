@@ -21,6 +21,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     drift: float
     """How much longer an iteration is at the end than at the begin, as a part of the period."""
     samples_a_period: float
+    variation: float | None = None
+    """By how much single iterations differ, a deviation as a part of the period; None where that cannot be told."""
     second_period_s: float | None = None
     """Of another job that moves the same counters."""
     compute: float | None = None

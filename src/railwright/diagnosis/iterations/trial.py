@@ -7,6 +7,7 @@ import msgspec
 from railwright.diagnosis.iterations.analysis import told
 from railwright.diagnosis.iterations.records import Estimate
 from railwright.diagnosis.iterations.simulate import Job, simulated
+from railwright.diagnosis.iterations.singles import variation_of
 
 
 class TrueJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,6 +17,8 @@ class TrueJob(msgspec.Struct, frozen=True, kw_only=True):
     """In the mean of the iterations that began and ended in the recording."""
     iterations: int
     """Those."""
+    variation: float
+    """By how much single iterations differ, a deviation as a part of the period."""
     compute: float
     communication: float
     exposed: float
@@ -46,6 +49,7 @@ def tried(job: Job) -> SimulatedJob:
         truth=TrueJob(
             period_s=sum(lasted) / len(lasted) if lasted else job.period,
             iterations=len(lasted),
+            variation=variation_of(lasted),
             compute=job.compute,
             communication=job.communication,
             exposed=job.exposed,

@@ -1,0 +1,117 @@
+"""Iterations one by one: when computing began in each, and how long it took, by the area under the curve.
+
+An area is an integral of samples, so an edge is found more finely than they lie, and noise is in it as the mean of all.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from railwright.diagnosis.iterations.phase import Track
+from railwright.diagnosis.iterations.profile import Phases, bins_for, folded, phases_of
+from railwright.diagnosis.iterations.records import Estimate
+from railwright.diagnosis.iterations.samples import Curve
+from railwright.diagnosis.iterations.shares import LEAST_SAMPLES
+from railwright.results.statistics import quantile
+
+_LEAST_ITERATIONS = 4
+_REACH = 0.25
+"""Of the period: an edge is looked for so far before and behind the place where all together have it."""
+_DEVIATION_OF_MEDIAN = 1.4826 / math.sqrt(2)
+"""A normal deviation by the median of the differences between neighbours."""
+
+
+class Singles(NamedTuple):
+    """Of each iteration, in seconds."""
+
+    begins_s: list[float]
+    """When its computing began."""
+    computed_s: list[float]
+    """How long it computed; one less than begins."""
+    noise_s: float
+    """The deviation that the noise of the samples gives to each begin."""
+
+    @property
+    def variation(self) -> float:
+        """How long single iterations differ, a deviation as a part of the period; a drift is not in it."""
+        noise = 6 * self.noise_s**2  # of the second difference of begins
+        return variation_of([after - before for before, after in pairwise(self.begins_s)], noise)
+
+
+def variation_of(lasted_s: Sequence[float], noise: float = 0.0) -> float:
+    """The deviation of single lengths, by the differences of neighbours, as a part of their mean."""
+    squares = [(after - before) ** 2 for before, after in pairwise(lasted_s)]
+    if not squares:
+        return 0.0
+    mean_s = math.fsum(lasted_s) / len(lasted_s)
+    return math.sqrt(max(0.0, math.fsum(squares) / len(squares) - noise) / 2) / mean_s
+
+
+def singles_of(curve: Curve, found: Estimate) -> Singles | None:
+    """The iterations of a stretch, in the curve of computing; None where it cannot be told when each begins."""
+    begins = found.begins_s
+    if len(begins) < _LEAST_ITERATIONS or found.samples_a_period < LEAST_SAMPLES or found.second_period_s is not None:
+        return None
+    phases = _phases(curve, found)
+    if phases is None:
+        return None
+    reach = _reach(phases)
+    if reach <= 0:
+        return None
+    area = _Area(curve, phases)
+    half_s = reach * found.period_s
+    rises = [begin + half_s - area.between(begin - half_s, begin + half_s) for begin in begins]
+    computed = [area.between(begin - half_s, after - half_s) for begin, after in pairwise(begins)]
+    return Singles(rises, computed, area.noise_s(2 * half_s))
+
+
+def _phases(curve: Curve, found: Estimate) -> Phases | None:
+    middles, values = curve.whole_samples()
+    track = Track(list(found.begins_s), [float(number) for number in range(len(found.begins_s))])
+    every = zip(values, track.counts_at(middles), strict=True)
+    kept = [(value, count) for value, count in every if count is not None]
+    profile = folded([value for value, _ in kept], [count for _, count in kept], bins_for(found.samples_a_period))
+    return phases_of(profile) if profile is not None else None
+
+
+def _reach(phases: Phases) -> float:
+    """Half of the pause before the begin, or of the run behind it, whichever is shorter: 0 where there is none."""
+    begin, end = min(phases.on, key=lambda span: min(span[0] % 1.0, 1 - span[0] % 1.0))
+    if end - begin >= 1:
+        return 0.0
+    pause = min((begin - other) % 1.0 or 1.0 for _, other in phases.on)
+    return min(_REACH, (end - begin) / 2, pause / 2)
+
+
+class _Area:
+    """The integral of a curve, 0 where it is off and 1 where it is on."""
+
+    def __init__(self, curve: Curve, phases: Phases) -> None:
+        self._ends = [curve.begin_s, *curve.ends_s]
+        step = phases.high - phases.low
+        self._parts = [(value - phases.low) / step for value in curve.values]
+        lengths = [after - before for before, after in pairwise(self._ends)]
+        self._sums = [0.0, *accumulate(part * length for part, length in zip(self._parts, lengths, strict=True))]
+        differences = sorted(abs(after - before) for before, after in pairwise(self._parts))
+        self._noise = _DEVIATION_OF_MEDIAN * quantile(differences, 0.5) if differences else 0.0
+        self._step_s = quantile(sorted(lengths), 0.5)
+
+    def between(self, from_s: float, to_s: float) -> float:
+        """In seconds."""
+        return self._until(to_s) - self._until(from_s)
+
+    def _until(self, at_s: float) -> float:
+        after = bisect_right(self._ends, at_s)
+        if after == 0:
+            return 0.0
+        if after == len(self._ends):
+            return self._sums[-1]
+        return self._sums[after - 1] + self._parts[after - 1] * (at_s - self._ends[after - 1])
+
+    def noise_s(self, over_s: float) -> float:
+        """The deviation of an integral over so long."""
+        return self._noise * math.sqrt(self._step_s * over_s)

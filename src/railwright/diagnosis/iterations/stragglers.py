@@ -1,0 +1,218 @@
+"""Hosts of one job held against each other, iteration by iteration: who computes longer, begins later, is out of step.
+
+Iterations of a host are those of a reference host that begin nearest. What a host is held against is always the median
+of the others.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Literal
+
+import msgspec
+
+from railwright.results.statistics import quantile
+
+MATTERS = 0.03
+"""Of the period: what is less is no straggler. The accuracy to which shares are told, too."""
+_ANOTHER = 0.02
+"""Of the period: two hosts of one job have the same in the mean."""
+_SAME_END = 3.0
+"""Periods: hosts that stop iterating within so many stop together."""
+_EDGE = 0.25
+"""Of a sample: how well the mean of an edge is known."""
+
+How = Literal["computes longer", "begins later", "another period", "no period", "begins iterating later", "stops early"]
+
+
+class HostIterations(msgspec.Struct, frozen=True, kw_only=True):
+    """What one host's curves tell, on the time axis of all."""
+
+    period_s: float
+    period_half_width_s: float
+    from_s: float
+    to_s: float
+    recorded_to_s: float
+    """Until when it was watched."""
+    begins_s: tuple[float, ...] = ()
+    """When computing began in each iteration; empty where that cannot be told."""
+    computed_s: tuple[float, ...] = ()
+    """How long it computed in each but the last."""
+    sample_s: float = 0.0
+    clock_half_width_s: float = 0.0
+
+
+class Straggler(msgspec.Struct, frozen=True, kw_only=True):
+    """A host that is unlike the others."""
+
+    host: str
+    how: How
+    by_s: float
+    """Longer, later, or of another period by so much than the median of the others; times since the begin else."""
+    half_width_s: float
+    """Of the 95 % interval."""
+    fraction: float | None = None
+    """Of the iterations in which it was the last of all; None where that is not asked."""
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """A host in step with the others, held against the median of the others."""
+
+    iterations: int
+    """Those that were held against each other."""
+    computes_s: float
+    """In an iteration, in the mean."""
+    longer_s: float
+    longer_half_width_s: float
+    longest: float
+    """The fraction of iterations in which no other host computed as long."""
+    later_s: float | None = None
+    """How much later its iterations begin; None where the clocks were not held against each other."""
+    later_half_width_s: float | None = None
+    latest: float | None = None
+    """The fraction of iterations in which no other host began as late."""
+
+
+def in_step(hosts: Mapping[str, HostIterations]) -> list[str]:
+    """The hosts with the period that most have; one host alone has it, too."""
+    groups = [[name for name, other in hosts.items() if _alike(one, other)] for one in hosts.values()]
+    return max(groups, key=len, default=[])
+
+
+def _alike(one: HostIterations, other: HostIterations) -> bool:
+    width_s = math.hypot(one.period_half_width_s, other.period_half_width_s)
+    return abs(one.period_s - other.period_s) <= max(width_s, _ANOTHER * min(one.period_s, other.period_s))
+
+
+def compared(hosts: Mapping[str, HostIterations], *, one_clock: bool) -> dict[str, Compared]:
+    """The hosts in step whose iterations can be told one by one; none where there are fewer than two.
+
+    `one_clock`: whether times of hosts may be compared. Without it each host's iterations are taken in its own order.
+    """
+    told = {name: hosts[name] for name in in_step(hosts) if len(hosts[name].computed_s) > 1}
+    if len(told) < 2:
+        return {}
+    reference = max(told.values(), key=lambda one: len(one.computed_s))
+    rows = {name: _of(reference, one) for name, one in told.items()}
+    common = [number for number in range(len(reference.computed_s)) if all(number in row for row in rows.values())]
+    if len(common) < 3:
+        return {}
+    computed = {name: [row[number][1] for number in common] for name, row in rows.items()}
+    begun = {name: [row[number][0] for number in common] for name, row in rows.items()}
+    return {name: _held(name, told, computed, begun if one_clock else None) for name in told}
+
+
+def _of(reference: HostIterations, one: HostIterations) -> dict[int, tuple[float, float]]:
+    """By the reference's iteration: how much later the host's nearest one began, and how long it computed."""
+    begins = reference.begins_s
+    shift_s = _shift(reference, one)
+    found: dict[int, tuple[float, float]] = {}
+    for begin_s, computed_s in zip(one.begins_s, one.computed_s, strict=False):
+        at = bisect_left(begins, begin_s - shift_s)
+        near = min((number for number in (at - 1, at) if 0 <= number < len(begins)),
+                   key=lambda number: abs(begins[number] + shift_s - begin_s))  # fmt: skip
+        if abs(begins[near] + shift_s - begin_s) < reference.period_s / 2:
+            found[near] = (begin_s - begins[near], computed_s)
+    return found
+
+
+def _shift(reference: HostIterations, one: HostIterations) -> float:
+    """How much later the host's iterations begin, between minus and plus half a period: a mean on the circle."""
+    turns = []
+    for begin_s in one.begins_s:
+        at = bisect_left(reference.begins_s, begin_s)
+        if 0 < at < len(reference.begins_s):
+            before_s, after_s = reference.begins_s[at - 1 : at + 1]
+            turns.append(2 * math.pi * (begin_s - before_s) / (after_s - before_s))
+    angle = math.atan2(math.fsum(map(math.sin, turns)), math.fsum(map(math.cos, turns)))
+    return angle / (2 * math.pi) * reference.period_s
+
+
+def _held(
+    name: str,
+    told: Mapping[str, HostIterations],
+    computed: Mapping[str, Sequence[float]],
+    begun: Mapping[str, Sequence[float]] | None,
+) -> Compared:
+    others = [other for other in told if other != name]
+    sample_s = max(one.sample_s for one in told.values()) * _EDGE
+    longer = _over(name, others, computed)
+    found = Compared(
+        iterations=len(longer),
+        computes_s=fmean(computed[name]),
+        longer_s=fmean(longer),
+        longer_half_width_s=_half_width(longer, 2 * sample_s),
+        longest=sum(value > 0 for value in _over_most(name, others, computed)) / len(longer),
+    )
+    if begun is None:
+        return found
+    later = _over(name, others, begun)
+    clock_s = told[name].clock_half_width_s + quantile(sorted(told[other].clock_half_width_s for other in others), 0.5)
+    return msgspec.structs.replace(
+        found,
+        later_s=fmean(later),
+        later_half_width_s=_half_width(later, sample_s) + clock_s,
+        latest=sum(value > 0 for value in _over_most(name, others, begun)) / len(later),
+    )
+
+
+def _over(name: str, others: Sequence[str], values: Mapping[str, Sequence[float]]) -> list[float]:
+    """By how much it is above the median of the others, in each iteration."""
+    return [
+        own - quantile(sorted(values[other][number] for other in others), 0.5)
+        for number, own in enumerate(values[name])
+    ]
+
+
+def _over_most(name: str, others: Sequence[str], values: Mapping[str, Sequence[float]]) -> list[float]:
+    return [own - max(values[other][number] for other in others) for number, own in enumerate(values[name])]
+
+
+def _half_width(values: Sequence[float], least_s: float) -> float:
+    return math.hypot(1.96 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0, least_s)
+
+
+def stragglers(
+    hosts: Mapping[str, HostIterations], silent: Sequence[str], every: Mapping[str, Compared]
+) -> list[Straggler]:
+    """All hosts that are unlike the others. `silent`: watched, without a period."""
+    together = in_step(hosts)
+    if len(together) < 2:
+        return []
+    found = [Straggler(host=name, how="no period", by_s=0.0, half_width_s=0.0) for name in silent]
+    period_s = quantile(sorted(hosts[name].period_s for name in together), 0.5)
+    for name, one in hosts.items():
+        if name not in together:
+            width_s = math.hypot(one.period_half_width_s, hosts[together[0]].period_half_width_s)
+            found.append(Straggler(host=name, how="another period", by_s=one.period_s - period_s, half_width_s=width_s))
+    found += _ends(hosts, together, period_s)
+    for name, held in every.items():
+        if held.longer_s - held.longer_half_width_s > MATTERS * period_s:
+            found.append(Straggler(host=name, how="computes longer", by_s=held.longer_s,
+                                   half_width_s=held.longer_half_width_s, fraction=held.longest))  # fmt: skip
+        if (
+            held.later_s is not None
+            and held.later_half_width_s is not None
+            and held.later_s - held.later_half_width_s > MATTERS * period_s
+        ):
+            found.append(Straggler(host=name, how="begins later", by_s=held.later_s,
+                                   half_width_s=held.later_half_width_s, fraction=held.latest))  # fmt: skip
+    return found
+
+
+def _ends(hosts: Mapping[str, HostIterations], together: Sequence[str], period_s: float) -> list[Straggler]:
+    """Hosts that begin iterating after all others do, or stop before, though they were watched."""
+    found = []
+    for name in together:
+        others = [hosts[other] for other in together if other != name]
+        first_s, last_s = max(one.from_s for one in others), min(one.to_s for one in others)
+        one = hosts[name]
+        if one.from_s > first_s + _SAME_END * period_s:
+            found.append(Straggler(host=name, how="begins iterating later", by_s=one.from_s - first_s,
+                                   half_width_s=period_s))  # fmt: skip
+        if min(last_s, one.recorded_to_s) > one.to_s + _SAME_END * period_s:
+            found.append(Straggler(host=name, how="stops early", by_s=last_s - one.to_s, half_width_s=period_s))
+    return found
