@@ -40,7 +40,7 @@ def render_watched_html(found: Watched, curves: Sequence[Curve]) -> str:
 def _figure(found: Watched, curves: Sequence[Curve], title: str) -> Figure:
     """Both curves over one time axis: dragging enlarges a stretch in both, a double click goes back."""
     begins = [begin for one in found.estimates for begin in one.begins_s][:_MOST_MARKS]
-    traces = [_trace(curve) for curve in curves]
+    traces = [trace(curve, _AXES[curve.role][0]) for curve in curves]
     marks = [
         {"type": "line", "xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1,
          "line": {"color": "--muted", "width": 0.5}} for at in begins
@@ -62,8 +62,9 @@ def _computing(found: Watched) -> str:
     return "W of the GPUs" if "W" in units else _AXES["compute"][1]
 
 
-def _trace(curve: Curve) -> dict[str, Any]:
-    axis, _, colour = _AXES[curve.role]
+def trace(curve: Curve, axis: str) -> dict[str, Any]:
+    """A curve on one of the figure's upright axes."""
+    colour = _AXES[curve.role][2]
     scale = 1e-9 if curve.role == "traffic" else 1.0
     begins = [curve.begin_s, *curve.ends_s[:-1]]
     step = max(1, -(-len(begins) // _MOST_POINTS))

@@ -133,6 +133,8 @@ def estimate_lines(found: Estimate) -> Iterator[str]:
     yield _line("iterations", f"{found.iterations} of {lasts}, from {found.from_s:.1f} to {found.to_s:.1f} s")
     if abs(found.drift) >= 0.005:
         yield _line("", f"{abs(found.drift):.1%} {'longer' if found.drift > 0 else 'shorter'} at the end")
+    if found.variation is not None:
+        yield _line("variation", f"single iterations differ by {found.variation:.1%} of it, in deviation")
     if found.second_period_s is not None:
         yield _line("another job", f"comes again every {format_duration(found.second_period_s)}")
     if found.why_no_shares:
