@@ -76,6 +76,8 @@ class Child:
     """Its standard input: at most a pipe's 64 KiB, which the kernel keeps until it is read."""
     folder: Path | None = None
     """Where it is started; None: where we are."""
+    by_caller: bool = False
+    """Whether the caller reads its standard output, `answers`, and writes its standard input, `asked`."""
 
     def __enter__(self) -> Child:
         try:
@@ -83,18 +85,19 @@ class Child:
                 list(self.argv),
                 env=dict(self.environment) if self.environment is not None else None,
                 cwd=self.folder,
-                stdin=subprocess.PIPE if self.given else subprocess.DEVNULL,
+                stdin=subprocess.PIPE if self.given or self.by_caller else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE if self.answer_alone else subprocess.STDOUT,
+                stderr=subprocess.PIPE if self.answer_alone or self.by_caller else subprocess.STDOUT,
                 start_new_session=True,
                 preexec_fn=die_with_parent,
             )
         except OSError as error:
             raise UsageError(f"cannot start {self.argv[0]}: {error.strerror}") from error
-        if self._popen.stdin is not None:
+        if self._popen.stdin is not None and not self.by_caller:
             with contextlib.suppress(BrokenPipeError), self._popen.stdin as pipe:
                 pipe.write(self.given)
-        streams = ((self._popen.stdout, self.output), (self._popen.stderr, self.complaints))
+        streams = ((None if self.by_caller else self._popen.stdout, self.output),
+                   (self._popen.stderr, self.complaints))  # fmt: skip
         self._readers = [
             threading.Thread(target=self._collect, args=(stream, lines), daemon=True)
             for stream, lines in streams
@@ -106,6 +109,22 @@ class Child:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        if self.by_caller:
+            self.answers.close()
+            with contextlib.suppress(OSError):
+                self.asked.close()
+
+    @property
+    def answers(self) -> IO[bytes]:
+        """Its standard output, where the caller reads it; it ends with the child."""
+        assert self._popen.stdout is not None
+        return self._popen.stdout
+
+    @property
+    def asked(self) -> IO[bytes]:
+        """Its standard input, where the caller writes it."""
+        assert self._popen.stdin is not None
+        return self._popen.stdin
 
     @property
     def pid(self) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from railwright.errors import UsageError
-from railwright.sampling.sources import find_sources
+from railwright.sampling.sources import Whose, find_sources
 from railwright.topology.sources.root import DirectoryRoot
 
 STAT = "4711 (a) b (c)) S 1 4711 4711 0 -1 4194304 1 0 0 0 250 40 0 0 20 0 1 0 100 0 0\n"
@@ -52,7 +52,7 @@ def test_a_machine_has_processor_interfaces_and_drives(tmp_path: Path) -> None:
 
 
 def test_a_process_is_watched_with_what_it_started(tmp_path: Path) -> None:
-    found = find_sources(pid=4711, root=machine(tmp_path))
+    found = find_sources(Whose(pid=4711), root=machine(tmp_path))
     assert [one.name for one in found.sources][:4] == [
         "cpu.4711.user",
         "cpu.4711.system",
@@ -67,7 +67,7 @@ def test_a_process_is_watched_with_what_it_started(tmp_path: Path) -> None:
 
 def test_a_control_group_has_its_own_time(tmp_path: Path) -> None:
     for name in ("job", "/sys/fs/cgroup/job", "/job/"):
-        found = find_sources(cgroup=name, root=machine(tmp_path))
+        found = find_sources(Whose(cgroup=name), root=machine(tmp_path))
         assert [(one.name, one.key, one.shared) for one in found.sources[:2]] == [
             ("cpu.user", "user_usec", ""),
             ("cpu.system", "system_usec", ""),
@@ -81,4 +81,4 @@ def test_a_control_group_has_its_own_time(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_what_is_not_there_cannot_be_watched(words: dict, says: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=says):
-        find_sources(**words, root=machine(tmp_path))
+        find_sources(Whose(**words), root=machine(tmp_path))

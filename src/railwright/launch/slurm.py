@@ -62,6 +62,16 @@ def allocation(environment: Mapping[str, str]) -> Allocation:
     return Allocation(job, expanded(listed))
 
 
+def nodes_of(job: int) -> str:
+    """The list of the nodes that a job has now, for `expanded`. Raises UsageError, CannotJudge."""
+    told = ask_slurm("scontrol", "--oneliner", "show", "job", str(job)).output
+    fields = dict(word.partition("=")[::2] for line in told for word in line.split())
+    nodes, state = fields.get("NodeList", ""), fields.get("JobState", "unknown")
+    if state != "RUNNING" or not nodes or nodes == "(null)":
+        raise CannotJudge(f"job {job} does not run: it is {state[:40]}", hint=f"see squeue --job {job}")
+    return nodes
+
+
 def expanded(listed: str) -> tuple[str, ...]:
     """`n[1-3,7]` as names, by Slurm itself. Raises CannotJudge."""
     finished = ask_slurm("scontrol", "show", "hostnames", listed) if listed else None

@@ -22,12 +22,13 @@ from nanoarrow.ipc import StreamWriter
 
 from railwright.errors import UsageError
 from railwright.native.sampler import Row
+from railwright.sampling.offset import Offset
 from railwright.sampling.sources import Source
 
 FORMAT = 1
 _KEY = b"railwright"
 _MOST_BYTES = 2**31
-_MOST_ROWS = 5_000_000
+MOST_ROWS = 5_000_000
 _MOST_COLUMNS = 2048
 _SELDOM = "seldom"
 
@@ -49,6 +50,10 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     """In the order of the columns behind `at_s`; those that are read seldom are the last."""
     missing: dict[str, str] = {}
     """What could not be read, and why."""
+    host: str = ""
+    """By which name it was watched from another one."""
+    offset: Offset | None = None
+    """Of this host's clock, when it was first measured; how it changed is the gauge `clock.offset`."""
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +70,8 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 class Recording:
     """Takes rows; keeps them in memory, and writes them to a file where one is wanted. A context manager."""
 
-    def __init__(self, about: About, file: Path | None) -> None:
+    def __init__(self, about: About, file: Path | int | None) -> None:
+        """`file`: its path, or the number of one that is open, like 1."""
         self.about = about
         self.times_s: array[float] = array("d")
         self.moved = tuple(array("f") for _ in about.sources)
@@ -77,7 +83,7 @@ class Recording:
 
     def __enter__(self) -> Recording:
         if self._file is not None:
-            self._stream = self._file.open("wb", buffering=0)
+            self._stream = open(self._file, "wb", closefd=not isinstance(self._file, int))
             self._writer = StreamWriter.from_writable(self._stream)
             self._write(0, 0)
         return self
@@ -96,6 +102,15 @@ class Recording:
             for number, value in enumerate(row.values):
                 self.moved[number].append(self._step(number, value))
         if rows and self._writer is not None:
+            self._write(first, len(self.times_s))
+
+    def take(self, times_s: Sequence[float], moved: Sequence[Sequence[float]]) -> None:
+        """Keep rows that another one has recorded, and write them as one batch."""
+        first = len(self.times_s)
+        self.times_s.extend(times_s)
+        for column, values in zip(self.moved, moved, strict=True):
+            column.extend(values)
+        if times_s and self._writer is not None:
             self._write(first, len(self.times_s))
 
     def _step(self, number: int, value: int | None) -> float:
@@ -119,7 +134,9 @@ class Recording:
             columns.append(_listed([column[first:last] for column in seldom], last - first))
         batch = na.c_array_from_buffers(self._schema, last - first, [None], children=columns)
         assert self._writer is not None
+        assert self._stream is not None
         self._writer.write_array(batch)
+        self._stream.flush()
 
     def recorded(self) -> Recorded:
         """What was taken until now."""
@@ -187,42 +204,57 @@ def read_recording(file: Path) -> Recorded:
     if file.stat().st_size > _MOST_BYTES:
         raise UsageError(f"{file} is larger than {_MOST_BYTES >> 30} GiB", hint="watch for a shorter time")
     with file.open("rb") as stream:
-        try:
-            arrays = na.ArrayStream.from_readable(stream)
-            metadata = dict(arrays.schema.metadata.items())
-            about = msgspec.json.decode(metadata[_KEY], type=About)
-            names = [field.name for field in arrays.schema.fields]
-            kinds = [field.type for field in arrays.schema.fields[1:]]
-        except (KeyError, ValueError, RuntimeError, AttributeError, TypeError, msgspec.MsgspecError) as error:
-            why = str(error).partition("\n")[0][:200]
-            raise UsageError(f"{file} is no recording of railwright watch: {why}") from error
-        often = [source.name for source in about.sources if not source.seldom]
-        is_seldom = len(often) < len(about.sources)
-        expected = ["at_s", *often, *[_SELDOM] * is_seldom]
-        of_kind = [na.Type.FLOAT] * len(often) + [na.Type.LIST] * is_seldom
-        in_order = [source.seldom for source in about.sources] == sorted(source.seldom for source in about.sources)
-        known = about.format == FORMAT and len(about.sources) < _MOST_COLUMNS and in_order
-        if names != expected or kinds != of_kind or not known:
-            raise UsageError(f"{file} has other columns than its metadata names", hint="record it again")
+        arrays, about = open_recording(stream, str(file))
         return _read(arrays, about, file)
+
+
+def open_recording(stream: IO[bytes], name: str) -> tuple[Any, About]:
+    """The batches of a recording that is read as it comes, for `rows_of`. Raises UsageError for what is none."""
+    try:
+        arrays = na.ArrayStream.from_readable(stream)
+        metadata = dict(arrays.schema.metadata.items())
+        about = msgspec.json.decode(metadata[_KEY], type=About)
+        names = [field.name for field in arrays.schema.fields]
+        kinds = [field.type for field in arrays.schema.fields[1:]]
+    except (KeyError, ValueError, RuntimeError, AttributeError, TypeError, msgspec.MsgspecError) as error:
+        why = str(error).partition("\n")[0][:200]
+        raise UsageError(f"{name} is no recording of railwright watch: {why}") from error
+    often = [source.name for source in about.sources if not source.seldom]
+    is_seldom = len(often) < len(about.sources)
+    expected = ["at_s", *often, *[_SELDOM] * is_seldom]
+    of_kind = [na.Type.FLOAT] * len(often) + [na.Type.LIST] * is_seldom
+    in_order = [source.seldom for source in about.sources] == sorted(source.seldom for source in about.sources)
+    known = about.format == FORMAT and len(about.sources) < _MOST_COLUMNS and in_order
+    if names != expected or kinds != of_kind or not known:
+        raise UsageError(f"{name} has other columns than its metadata names", hint="record it again")
+    return arrays, about
+
+
+def rows_of(batch: Any, about: About) -> tuple[list[float], list[array[float]]]:  # noqa: ANN401 - nanoarrow has no types
+    """The times and columns of a batch. Raises ValueError, RuntimeError, TypeError for a damaged one."""
+    moved = [array("f") for _ in about.sources]
+    often = sum(not source.seldom for source in about.sources)
+    columns = [batch.child(number) for number in range(1 + often + (often < len(moved)))]
+    for column, values in zip(moved[:often], columns[1 : 1 + often], strict=True):
+        column.extend(math.nan if value is None else value for value in values.to_pylist())
+    if often < len(moved):
+        _spread(columns[-1].to_pylist(), moved[often:])
+    return columns[0].to_pylist(), moved
 
 
 def _read(arrays: Any, about: About, file: Path) -> Recorded:  # noqa: ANN401 - nanoarrow has no types
     times: array[float] = array("d")
     moved = tuple(array("f") for _ in about.sources)
-    often = sum(not source.seldom for source in about.sources)
     cut = ""
     try:
         for batch in arrays:
-            if len(times) + len(batch) > _MOST_ROWS:
-                cut = f"it has more than {_MOST_ROWS} rows"
+            if len(times) + len(batch) > MOST_ROWS:
+                cut = f"it has more than {MOST_ROWS} rows"
                 break
-            columns = [batch.child(number) for number in range(1 + often + (often < len(moved)))]
-            times.extend(columns[0].to_pylist())
-            for column, values in zip(moved[:often], columns[1 : 1 + often], strict=True):
-                column.extend(math.nan if value is None else value for value in values.to_pylist())
-            if often < len(moved):
-                _spread(columns[-1].to_pylist(), moved[often:])
+            more, columns = rows_of(batch, about)
+            times.extend(more)
+            for column, values in zip(moved, columns, strict=True):
+                column.extend(values)
     except (ValueError, RuntimeError, TypeError) as error:
         cut = f"it ends in the middle of a batch: {str(error).strip().rpartition(chr(10))[2][:100]}"
     if not all(map(math.isfinite, times)) or any(after < before for before, after in pairwise(times)):

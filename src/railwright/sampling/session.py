@@ -30,7 +30,7 @@ class Session:
     def __init__(
         self,
         found: Found,
-        file: Path | None,
+        file: Path | int | None,
         command: Sequence[str] = (),
         interval_s: float = INTERVAL_S,
         gpus: GpuNumbers | None = None,

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from railwright.errors import UsageError
+from railwright.sampling.processes import cgroup_of_job, descendants, of_job, of_our_namespace
 from railwright.topology.sources import text
 from railwright.topology.sources.counters import find_counters
 from railwright.topology.sources.root import Root, Unreadable, live_root
+from railwright.units import count
 
-Kind = Literal["processor", "network", "rdma", "disk", "power", "gpu", "nvlink", "pcie", "held"]
-"""`held`: time in which a GPU was held below the clocks that it wanted."""
+Kind = Literal["processor", "network", "rdma", "disk", "power", "gpu", "nvlink", "pcie", "held", "clock"]
+"""`held`: time in which a GPU was held below the clocks that it wanted. `clock`: of the host, against another's."""
 _OF_MACHINE = {"user": 0, "nice": 1, "system": 2}
 _OF_PROCESS = {"user": 11, "system": 12}
 """Fields of proc(5): of /proc/stat behind `cpu`, of /proc/PID/stat behind the name of the program."""
@@ -73,19 +75,37 @@ class Found:
     """What the processor's time is of: `this machine`, `process 1234`."""
 
 
-def find_sources(pid: int | None = None, cgroup: str | None = None, root: Root | None = None) -> Found:
-    """Everything that can be sampled, of the machine, a process or a control group. Raises UsageError."""
-    root = root or live_root()
-    found = Found()
-    if pid is not None:
-        _of_process(root, pid, found)
-        found.sources += _of_machine()  # what it starts later is in there alone
-    elif cgroup is not None:
+class Whose(NamedTuple):
+    """Whose CPU time is wanted: one of these, else the machine's."""
+
+    pid: int | None = None
+    cgroup: str | None = None
+    job: int | None = None
+    """Of Slurm."""
+    namespace: bool = False
+    """What runs in our network namespace, as the hosts of a lab are such."""
+
+
+def find_sources(whose: Whose | None = None, root: Root | None = None) -> Found:
+    """Everything that can be sampled, with the CPU time of the whole machine or a part. Raises UsageError, CannotJudge.
+
+    A process can be seen where its owner is us, or we are root.
+    """
+    root, whose = root or live_root(), whose or Whose()
+    found = Found(scope="this machine")
+    cgroup = whose.cgroup or (cgroup_of_job(whose.job, root) if whose.job else None)
+    if cgroup is not None:
         _of_cgroup(root, cgroup, found)
-    else:
-        found.scope = "this machine"
-        found.sources += _of_machine()
-    _network(root, "self" if pid is None else str(pid), found)
+        found.scope = f"job {whose.job}, {found.scope}" if whose.job else found.scope
+    elif whose.job:
+        _of_processes(of_job(whose.job, root), f"job {whose.job}, ", found)
+    elif whose.namespace:
+        _of_processes(of_our_namespace(), "this network namespace, ", found)
+    elif whose.pid is not None:
+        _of_process(root, whose.pid, found)
+    if cgroup is None and not whose.namespace:
+        found.sources += _of_machine()  # what processes start later is in there alone
+    _network(root, "self" if whose.pid is None else str(whose.pid), found)
     _rdma(root, found)
     _disks(root, found)
     _power(root, found)
@@ -107,29 +127,17 @@ def _of_process(root: Root, pid: int, found: Found) -> None:
     answer = root.read(f"proc/{pid}/stat")
     if isinstance(answer, Unreadable):
         raise UsageError(f"process {pid} cannot be watched: {answer.reason}", hint="give the --pid of one that runs")
-    pids = [pid, *descendants(pid, root)]
-    found.scope = f"process {pid}" + (f" and {len(pids) - 1} that it started" if len(pids) > 1 else "")
+    started = descendants(pid, root)
+    _of_processes([pid, *started], "", found)
+    found.scope = f"process {pid}" + (f" and {len(started)} that it started" if started else "")
+
+
+def _of_processes(pids: Sequence[int], of: str, found: Found) -> None:
+    found.scope = of + count(len(pids), "process", "processes")
     for one in pids[:_MOST_PROCESSES]:
         found.sources += _cpu(f"proc/{one}/stat", ")", _OF_PROCESS, 1 / _TICKS_PER_S, f"cpu.{one}", "")
     if len(pids) > _MOST_PROCESSES:
         found.missing["processes"] = f"only the first {_MOST_PROCESSES} of {len(pids)} are watched"
-
-
-def descendants(pid: int, root: Root | None = None) -> list[int]:
-    """All that descend from a process now, by the parent in /proc/PID/stat."""
-    root = root or live_root()
-    children: dict[int, list[int]] = {}
-    for name in root.names("proc"):
-        if name.isdigit():
-            rest = root.text(f"proc/{name}/stat").rpartition(")")[2].split()
-            if len(rest) > 1 and rest[1].isdigit():
-                children.setdefault(int(rest[1]), []).append(int(name))
-    found, left = [], [pid]
-    while left:
-        mine = children.get(left.pop(), [])
-        found += mine
-        left += mine
-    return sorted(found)
 
 
 def _of_cgroup(root: Root, cgroup: str, found: Found) -> None:
