@@ -6,9 +6,11 @@ import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from railwright.diagnosis.iterations.simulate import parse_job
 from railwright.diagnosis.iterations.trial import tried
@@ -17,24 +19,22 @@ from railwright.launch.exclusive import measuring_alone
 from railwright.report.watch_html import render_watched_html
 from railwright.report.watch_text import cost_lines, now_line, simulated_job_lines, watched_lines
 from railwright.sampling.recording import Recorded, read_recording
+from railwright.sampling.sources import Whose
+from railwright.verbs.hosts import the_hosts
+from railwright.verbs.watch_hosts import enter_job, look_again, watch_hosts
 from railwright.verbs.write import refuse_no_page, write
 from railwright.watch.cost import Other, Own, cost
 from railwright.watch.follow import Watch, follow
 from railwright.watch.seen import Run, curves_of, seen
 
 _PLAIN_EVERY_S = 10
+_STANDARD_OUTPUT, _OURS = "-", 1
 _LEAST_TICKS = 15
 
 
 def watch(
     command: tuple[str, ...],
-    pid: int | None,
-    cgroup: str | None,
-    seconds: float | None,
-    rate: float,
-    gpu_cpu: float,
-    record: str | None,
-    recording: str | None,
+    recording: bool,
     simulated: str | None,
     output: str | None,
     with_cost: bool,
@@ -42,33 +42,73 @@ def watch(
     pairs: int,
     force: bool,
     as_json: bool,
+    **asked: Any,  # noqa: ANN401 - for `_watch_now`
 ) -> int:
-    """Watch, read a recording or simulate, and print what was seen; the exit status. Raises UsageError."""
+    """Watch, read recordings or simulate, and print what was seen; the exit status. Raises UsageError."""
     refuse_no_page(output)
-    things = {"--simulate": simulated, "--from": recording, "--pid": pid, "--cgroup": cgroup, "a command": command}
-    _refuse_mixed({**things, "--cost": with_cost or None, "--cost-of": cost_of})
+    things = {f"--{name}": asked[name] or None for name in ("pid", "cgroup", "job", "here")}
+    things |= {"--simulate": simulated, "--from": recording or None, "--cost": with_cost or None, "--cost-of": cost_of}
+    _refuse_mixed(things, command if not recording else ())
+    afar = {f"--{name.replace('_', '-')}": asked[name] for name in ("hosts", "lab", "ssh_config", "slurm")}
+    _refuse_afar([name for name, value in afar.items() if value], things)
     if with_cost or cost_of is not None:
         return _cost(cost_of, pairs, force, as_json)
     if simulated is not None:
         found = tried(parse_job(simulated.split()))
         _print(found, simulated_job_lines(found), as_json)
         return EXIT_OK
-    if recording is not None:
-        recorded, run = read_recording(Path(recording)), Run()
-    else:
-        if not command and pid is None and seconds is None:
-            raise UsageError("how long to watch is not clear", hint="give --seconds, --pid, or -- COMMAND")
-        wanted = Watch(
-            pid=pid,
-            cgroup=cgroup,
-            command=command,
-            seconds=seconds,
-            record=_writable(record),
-            output_to_error=as_json,
-            interval_s=1 / rate,
-            gpu_cpu_share=gpu_cpu / 100,
-        )
-        recorded, run = follow(wanted, _Teller(quiet=bool(command)))
+    if recording:
+        return _look_again(command, output, as_json=as_json)
+    return _watch_now(command, output, as_json=as_json, **asked)
+
+
+def _watch_now(
+    command: tuple[str, ...],
+    output: str | None,
+    pid: int | None,
+    cgroup: str | None,
+    job: int | None,
+    here: bool,
+    hosts: str | None,
+    lab: str | None,
+    ssh_config: str | None,
+    slurm: bool,
+    seconds: float | None,
+    rate: float,
+    gpu_cpu: float,
+    record: str | None,
+    as_json: bool,
+) -> int:
+    wanted = Watch(
+        whose=Whose(pid=pid, cgroup=cgroup, job=job, namespace=here),
+        command=command,
+        seconds=seconds,
+        output_to_error=as_json,
+        interval_s=1 / rate,
+        gpu_cpu_share=gpu_cpu / 100,
+    )
+    if slurm:
+        enter_job(job)
+    placed = the_hosts(hosts, None, lab, ssh_config, None, "auto" if slurm else None)
+    if placed is not None:
+        return watch_hosts(placed, wanted, record, output, as_json=as_json)
+    if record == _STANDARD_OUTPUT:
+        follow(replace(wanted, record=_OURS, output_to_error=True), lambda _recorded: None)
+        return EXIT_OK
+    if not command and pid is None and seconds is None:
+        raise UsageError("how long to watch is not clear", hint="give --seconds, --pid, or -- COMMAND")
+    return _show(*follow(replace(wanted, record=_writable(record)), _Teller(quiet=bool(command))), output, as_json)
+
+
+def _look_again(files: tuple[str, ...], output: str | None, *, as_json: bool) -> int:
+    if not files:
+        raise UsageError("--from has no recording", hint="give one: --from job.arrows; of several hosts all of them")
+    if len(files) > 1:
+        return look_again(files, output, as_json=as_json)
+    return _show(read_recording(Path(files[0])), Run(), output, as_json)
+
+
+def _show(recorded: Recorded, run: Run, output: str | None, as_json: bool) -> int:
     watched = seen(recorded, run)
     if output is not None:
         write(output, render_watched_html(watched, curves_of(recorded, run)))
@@ -98,11 +138,21 @@ def _words(text: str) -> list[str]:
     return words
 
 
-def _refuse_mixed(given: dict[str, object]) -> None:
-    """Raises UsageError for two things to watch."""
-    named = [name for name, value in given.items() if value not in (None, ())]
-    if len(named) > 1 and set(named) != {"--cgroup", "a command"}:
-        raise UsageError(f"what to watch is not clear: {' and '.join(named)}", hint="give one of them")
+def _refuse_mixed(given: dict[str, object], command: tuple[str, ...]) -> None:
+    """Raises UsageError for two things to watch; a command may run beside a group or job that is watched."""
+    named = [name for name, value in given.items() if value is not None]
+    alone = not command or named in ([], ["--cgroup"], ["--job"])
+    if len(named) > 1 or not alone:
+        both = " and ".join([*named, *["a command"] * bool(command)])
+        raise UsageError(f"what to watch is not clear: {both}", hint="give one of them")
+
+
+def _refuse_afar(afar: list[str], things: dict[str, object]) -> None:
+    """Raises UsageError for what is not looked at on other hosts."""
+    of_hosts = ("--cgroup", "--job")
+    other = next((name for name, value in things.items() if value is not None and name not in of_hosts), "")
+    if afar and other:
+        raise UsageError(f"{other} is of this machine, and {afar[0]} names others", hint="give one of them")
 
 
 def _writable(record: str | None) -> Path | None:

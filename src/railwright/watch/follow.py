@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import subprocess
@@ -11,10 +12,13 @@ from pathlib import Path
 
 import msgspec
 
+from railwright.errors import RailwrightError
 from railwright.process import Attached
+from railwright.sampling.processes import descendants, of_job, of_our_namespace
 from railwright.sampling.recording import Recorded
 from railwright.sampling.session import INTERVAL_S, Session
-from railwright.sampling.sources import descendants, find_sources
+from railwright.sampling.sources import Whose, find_sources
+from railwright.topology.sources.root import live_root
 from railwright.watch.gpus import CPU_SHARE, Gpus
 from railwright.watch.seen import Run
 
@@ -28,11 +32,10 @@ Tell = Callable[[Recorded], None]
 class Watch(msgspec.Struct, frozen=True, kw_only=True):
     """What to watch, how long, and what becomes of it."""
 
-    pid: int | None = None
-    cgroup: str | None = None
+    whose: Whose = Whose()
     command: tuple[str, ...] = ()
     seconds: float | None = None
-    record: Path | None = None
+    record: Path | int | None = None
     output_to_error: bool = False
     """Whether the command's standard output goes to our standard error."""
     interval_s: float = INTERVAL_S
@@ -53,8 +56,9 @@ def _follow(watch: Watch, tell: Tell, gpus: Gpus) -> tuple[Recorded, Run]:
     end_s = None if watch.seconds is None else time.monotonic() + watch.seconds
     child = Attached(watch.command, output_to_error=watch.output_to_error) if watch.command else None
     try:
-        pid = watch.pid if child is None else _settled(child)
-        found = gpus.add_to(find_sources(pid, watch.cgroup))
+        whose = watch.whose if child is None else watch.whose._replace(pid=settled(child))
+        pid = whose.pid
+        found = gpus.add_to(find_sources(whose))
         with Session(found, watch.record, watch.command, watch.interval_s, gpus) as session:
             later = _record(watch, session, child, pid, end_s, tell)
             status = None if child is None else child.end()
@@ -76,29 +80,40 @@ def _record(
 ) -> int:
     """Until the end; how many processes the watched one has started meanwhile."""
     known = {source.path for source in session.recording.about.sources}
+    of_processes = any(source.is_of_a_process for source in session.recording.about.sources)
     later: set[int] = set()
     try:
         for second in itertools.count(1):
             wait_s = 1.0 if end_s is None else max(0.0, min(1.0, end_s - time.monotonic()))
-            ended = _wait(child, wait_s)
+            ended = wait_for(child, wait_s)
             session.fetch()
             tell(session.recording.recorded())
-            if pid is not None and second % _LOOK_EVERY_S == 0:
-                later |= {one for one in descendants(pid) if f"/proc/{one}/stat" not in known}
+            if second % _LOOK_EVERY_S == 0 and of_processes:
+                later |= {one for one in _now(watch.whose._replace(pid=pid)) if f"/proc/{one}/stat" not in known}
             over = end_s is not None and time.monotonic() >= end_s
-            if ended or over or (watch.pid is not None and not _is_there(watch.pid)):
+            if ended or over or (watch.whose.pid is not None and not _is_there(watch.whose.pid)):
                 break
     except KeyboardInterrupt:  # what was sampled until now is the answer
         pass
     return len(later)
 
 
-def _settled(child: Attached) -> int | None:
+def _now(whose: Whose) -> list[int]:
+    """The processes that there are now of those that are wanted."""
+    with contextlib.suppress(RailwrightError):  # they may all have ended
+        if whose.job:
+            return of_job(whose.job, live_root())
+        if whose.namespace:
+            return of_our_namespace()
+    return descendants(whose.pid) if whose.pid is not None else []
+
+
+def settled(child: Attached) -> int | None:
     """The command's process, once it has started no other for a while, as launchers do; None if it has ended."""
     before: list[int] = []
     same = 0
     for _ in range(_MOST_LOOKS):
-        if _wait(child, _LOOK_S):
+        if wait_for(child, _LOOK_S):
             return None
         now = descendants(child.pid)
         same = same + 1 if now == before else 0
@@ -108,7 +123,7 @@ def _settled(child: Attached) -> int | None:
     return child.pid
 
 
-def _wait(child: Attached | None, seconds: float) -> bool:
+def wait_for(child: Attached | None, seconds: float) -> bool:
     """Whether the command has ended."""
     if child is None:
         time.sleep(seconds)

@@ -1,0 +1,111 @@
+"""`watch --hosts`: a job on several hosts, on one time axis; and several recordings of one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import msgspec
+
+from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
+from railwright.launch.hosts import Hosts
+from railwright.launch.slurm import is_inside, nodes_of
+from railwright.report.watch_hosts_html import render_watched_hosts_html
+from railwright.report.watch_hosts_text import watched_hosts_lines
+from railwright.report.watch_text import now_line
+from railwright.sampling.recording import read_recording
+from railwright.verbs.write import write
+from railwright.watch.afar import Afar
+from railwright.watch.follow import Watch
+from railwright.watch.follow_hosts import file_of, follow_hosts
+from railwright.watch.seen_hosts import OneHost, WatchedHosts, common_curves, has_one_clock, seen_together, to_common
+
+_PLAIN_EVERY_S = 10
+_MOST_SHOWN = 3
+
+
+def watch_hosts(hosts: Hosts, wanted: Watch, folder: str | None, output: str | None, *, as_json: bool) -> int:
+    """Watch them, and print what was seen; the exit status. `folder`: for the recording of each. Raises UsageError."""
+    if not wanted.command and wanted.seconds is None:
+        raise UsageError("how long to watch is not clear", hint="give --seconds, or -- COMMAND")
+    afar, status = follow_hosts(hosts, wanted, _folder(folder, hosts), _Teller(quiet=bool(wanted.command)))
+    told = {one.host: OneHost(recorded=one.recorded(), trouble=one.trouble) for one in afar}
+    found = seen_together(told, wanted.command, status)
+    return _show(found, told, output, as_json=as_json)
+
+
+def look_again(files: Sequence[str], output: str | None, *, as_json: bool) -> int:
+    """The same of recordings that were kept; the exit status. Raises UsageError."""
+    told: dict[str, OneHost] = {}
+    for file in files:
+        recorded = read_recording(Path(file))
+        host = recorded.about.host or Path(file).stem
+        if host in told:
+            raise UsageError(f"{file} is a second recording of {host[:60]}", hint="give one of each host")
+        told[host] = OneHost(recorded=recorded)
+    return _show(seen_together(told), told, output, as_json=as_json)
+
+
+def enter_job(job: int | None) -> None:
+    """Make a Slurm job the one around us, as Slurm's commands take it; None: it is. Raises UsageError, CannotJudge."""
+    if job is not None:
+        os.environ["SLURM_JOB_NODELIST"] = nodes_of(job)
+        os.environ["SLURM_JOB_ID"] = str(job)
+    elif not is_inside(os.environ):
+        raise UsageError("--slurm watches the nodes of a job, and none surrounds us", hint="name it: --job 4711")
+
+
+def _show(found: WatchedHosts, told: dict[str, OneHost], output: str | None, *, as_json: bool) -> int:
+    if output is not None:
+        there = {host: one.recorded for host, one in told.items() if one.recorded is not None and one.recorded.times_s}
+        clock = has_one_clock(list(there.values()))
+        zero_s = min((to_common(one, clock)(one.times_s[0]) for one in there.values()), default=0.0)
+        curves = {host: common_curves(one, zero_s, one_clock=clock) for host, one in there.items()}
+        write(output, render_watched_hosts_html(found, curves))
+    if not as_json and sys.stderr.isatty():
+        click.echo("\r\x1b[K", err=True, nl=False)
+    for line in [msgspec.json.encode(found).decode()] if as_json else watched_hosts_lines(found):
+        click.echo(line)
+    if found.stragglers:
+        return EXIT_SLOW
+    return EXIT_UNJUDGED if found.command_status or any(one.trouble for one in found.hosts) else EXIT_OK
+
+
+def _folder(folder: str | None, hosts: Hosts) -> Path | None:
+    """Made, and its files may be written. Raises UsageError before anything is started."""
+    if folder is None:
+        return None
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        file_of(path, hosts.names[0]).open("wb").close()
+    except OSError as error:
+        raise UsageError(f"cannot write to {folder}: {error.strerror}", hint="--record takes a folder here") from error
+    return path
+
+
+class _Teller:
+    """What goes on now, on each of the first hosts; each second in place on a terminal, else now and then."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._calls = 0
+        self._in_place = sys.stderr.isatty()
+
+    def __call__(self, afar: Sequence[Afar]) -> None:
+        self._calls += 1
+        if self._quiet or (not self._in_place and self._calls % _PLAIN_EVERY_S):
+            return
+        words = [_now(one) for one in afar[:_MOST_SHOWN]]
+        line = "   ".join([*words, *[f"and {len(afar) - _MOST_SHOWN} more"] * (len(afar) > _MOST_SHOWN)])
+        click.echo(f"\r\x1b[K{line}" if self._in_place else line, err=True, nl=not self._in_place)
+
+
+def _now(one: Afar) -> str:
+    recorded = one.recorded()
+    if one.trouble or recorded is None:
+        return f"{one.host}: {one.trouble or 'nothing yet'}"
+    return f"{one.host}: {now_line(recorded).strip()}"

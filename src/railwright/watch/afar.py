@@ -1,0 +1,142 @@
+"""One host that is watched from here: its recording comes as an Arrow stream, and its clock is asked now and then.
+
+Two programs run there: `railwright watch --record -`, and `railwright.watch.clock`. Both end with their streams.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from railwright.errors import CannotJudge, RailwrightError
+from railwright.process import Child
+from railwright.sampling.offset import CLOCK, Offset, shortest
+from railwright.sampling.recording import MOST_ROWS, About, Recorded, Recording, open_recording, rows_of
+from railwright.sampling.sources import Source
+from railwright.watch.clock import boot_id
+
+_FIRST, _AGAIN = 32, 8
+"""Exchanges with a host's clock: the shortest of so many counts."""
+_AGAIN_S = 5.0
+_MOST_CLOCK_BYTES = 100
+_LONGEST_REASON = 200
+_ENDS_S = 5.0
+_GAUGE = Source(name=CLOCK, kind="clock", unit="s", scale=1.0, path="", gauge=True, seldom=True)
+
+
+class Afar:
+    """`run` goes on in a thread of its own until the host's stream ends, or `end` is called from another one."""
+
+    def __init__(self, host: str, clock: Sequence[str], watch: Sequence[str], file: Path | None) -> None:
+        """`clock` and `watch`: the command lines that start the two programs there. `file`: of the recording."""
+        self.host = host
+        self.trouble = ""
+        """Why there is no recording, or it ends early."""
+        self.heard_s = time.monotonic()
+        """When something came last."""
+        self._clock_argv, self._watch_argv, self._file = clock, watch, file
+        self._children: list[Child] = []
+        self._is_over = False
+        self._recording: Recording | None = None
+        self.is_done = False
+        """Whether nothing more comes."""
+
+    def recorded(self) -> Recorded | None:
+        """What came until now."""
+        return self._recording.recorded() if self._recording is not None else None
+
+    def end(self, why: str = "") -> None:
+        """End the programs: what was received is kept. `why`: it is given up."""
+        self._is_over = True
+        self.trouble = self.trouble or why
+        for child in self._children:
+            child.stop(grace_s=0.5)
+
+    def run(self) -> None:
+        """Record; `trouble` says what went wrong."""
+        try:
+            with self._child(self._clock_argv) as clock:
+                offset = self._offset(clock)
+                with self._child(self._watch_argv) as child:
+                    self._record(child, clock, offset)
+        except (RailwrightError, OSError) as error:
+            if not self._is_over:
+                self.trouble = (error.message if isinstance(error, RailwrightError) else str(error))[:_LONGEST_REASON]
+        finally:
+            self.is_done = True
+
+    @contextlib.contextmanager
+    def _child(self, argv: Sequence[str]) -> Iterator[Child]:
+        with Child(argv, by_caller=True) as child:
+            self._children.append(child)
+            if self._is_over:
+                raise CannotJudge("it was ended before it began")
+            yield child
+
+    def _offset(self, clock: Child) -> Offset:
+        seconds, half_width_s, boot = _exchanged(clock, _FIRST)
+        return Offset(seconds=seconds, half_width_s=half_width_s, boot=boot, to_boot=boot_id())
+
+    def _record(self, child: Child, clock: Child, offset: Offset) -> None:
+        try:
+            arrays, about = open_recording(child.answers, self.host)
+        except RailwrightError:
+            raise CannotJudge(_last_words(child)) from None
+        sources = (*(source for source in about.sources if source.name != CLOCK), _GAUGE)
+        self._recording = Recording(replace(about, sources=sources, host=self.host, offset=offset), self._file)
+        asked_s = time.monotonic()
+        with self._recording:
+            for times_s, moved in _batches(arrays, about):
+                self.heard_s = time.monotonic()
+                changes = array("f", [math.nan]) * len(times_s)
+                if self.heard_s - asked_s > _AGAIN_S and times_s:
+                    asked_s = self.heard_s
+                    changes[-1] = _exchanged(clock, _AGAIN)[0] - offset.seconds
+                self._recording.take(times_s, [*moved, changes])
+                if len(self._recording.times_s) > MOST_ROWS:
+                    raise CannotJudge(f"more than {MOST_ROWS} rows came")
+        if child.wait(_ENDS_S).returncode and not self._is_over:
+            raise CannotJudge(_last_words(child))
+
+
+def _batches(arrays: Any, about: About) -> Iterator[tuple[list[float], list[array[float]]]]:  # noqa: ANN401
+    """What comes, until the stream ends or is cut off."""
+    try:
+        for batch in arrays:
+            yield rows_of(batch, about)
+    except (ValueError, RuntimeError, TypeError):
+        return  # how the program ended says why
+
+
+def _exchanged(clock: Child, times: int) -> tuple[float, float, str]:
+    """The offset of a host's clock, its half width, and the boot id of its kernel. Raises CannotJudge."""
+    found, boot = [], ""
+    for _ in range(times):
+        try:
+            before_s = time.monotonic()
+            clock.asked.write(b"\n")
+            clock.asked.flush()
+            words = clock.answers.readline(_MOST_CLOCK_BYTES).decode("ascii").split()
+            found.append((before_s, float(words[0]), time.monotonic()))
+            boot = words[1]
+        except (OSError, ValueError, IndexError):
+            raise CannotJudge(_last_words(clock)) from None
+    return *shortest(found), boot
+
+
+def _last_words(child: Child) -> str:
+    """What a program said of its failure, else how it ended."""
+    finished = child.wait(_ENDS_S)
+    said = [line.strip() for line in child.complaints if line.strip()]
+    named = next((line.removeprefix("railwright: ") for line in said if line.startswith("railwright: ")), "")
+    return (named or (said[-1] if said else finished.describe()))[:_LONGEST_REASON]
+
+
+Tell = Callable[[Sequence[Afar]], None]

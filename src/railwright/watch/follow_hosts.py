@@ -1,0 +1,116 @@
+"""Several hosts watched at once, each by a railwright of its own there; one that dies or is silent costs itself alone.
+
+Reached as `prove --hosts` reaches them: `launch.hosts.Reach` gives the program that takes a host and a command line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from railwright.launch.hosts import Hosts
+from railwright.launch.scratch import scratch_folder
+from railwright.process import Attached
+from railwright.sampling.sources import Whose
+from railwright.watch.afar import Afar, Tell
+from railwright.watch.follow import Watch, settled, wait_for
+
+_PYTHON = (sys.executable, "-P", "-m")
+_SILENT_S = 20.0
+"""A host sends a batch each second; ssh itself gives one up after 15 s without a sign."""
+_FIRST_S = 60.0
+"""Until the first batch: drivers of GPUs may take half a minute to open."""
+_OVERTIME_S = 90.0
+_ENDED_S = 15.0
+
+
+def follow_hosts(hosts: Hosts, watch: Watch, folder: Path | None, tell: Tell) -> tuple[list[Afar], int | None]:
+    """Watch all hosts until a command of ours ends, the time is over, or somebody interrupts.
+
+    What each has told, in the order of the hosts, and the command's status. `folder`: where recordings are kept.
+    """
+    child = Attached(watch.command, output_to_error=watch.output_to_error) if watch.command else None
+    try:
+        if child is not None:
+            settled(child)
+        with _started(hosts, watch, folder) as afar:
+            _until_the_end(afar, child, watch.seconds, tell)
+        return afar, None if child is None else child.end()
+    finally:
+        if child is not None:
+            child.end()
+
+
+@contextlib.contextmanager
+def _started(hosts: Hosts, watch: Watch, folder: Path | None) -> Iterator[list[Afar]]:
+    with scratch_folder() as scratch:
+        agent = hosts.reach.agent(scratch)
+        clock, line = shlex.join([*_PYTHON, "railwright.watch.clock"]), shlex.join([*_PYTHON, *_words(hosts, watch)])
+        afar = [
+            Afar(host, [*agent, host, clock], [*agent, host, line], file_of(folder, host) if folder else None)
+            for host in hosts.names
+        ]
+        threads = [threading.Thread(target=one.run) for one in afar]
+        try:
+            for thread in threads:
+                thread.start()
+            yield afar
+        finally:
+            _end(afar)
+            for thread in threads:
+                thread.join(_ENDED_S)
+
+
+def file_of(folder: Path, host: str) -> Path:
+    """Where a host's recording is kept."""
+    return folder / f"{host.replace('/', '_').replace(':', '_')}.arrows"
+
+
+def _words(hosts: Hosts, watch: Watch) -> list[str]:
+    """Of the command on each host."""
+    whose = watch.whose._replace(namespace=True) if hosts.reach.shares_files and watch.whose == Whose() else watch.whose
+    given = {
+        "--seconds": watch.seconds,
+        "--rate": 1 / watch.interval_s,
+        "--gpu-cpu": 100 * watch.gpu_cpu_share,
+        "--cgroup": whose.cgroup,
+        "--job": whose.job,
+    }
+    words = [word for name, value in given.items() if value is not None for word in (name, _plain(value))]
+    return ["railwright", "watch", "--record", "-", *["--here"] * whose.namespace, *words]
+
+
+def _plain(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _until_the_end(afar: Sequence[Afar], child: Attached | None, seconds: float | None, tell: Tell) -> None:
+    begun_s = time.monotonic()
+    try:
+        while child is not None or not all(one.is_done for one in afar):
+            ended = wait_for(child, 1.0)
+            now_s = time.monotonic()
+            for one in afar:
+                longest_s = _SILENT_S if one.recorded() is not None else _FIRST_S
+                if now_s - one.heard_s > longest_s and not one.is_done:
+                    one.end(f"silent for {now_s - one.heard_s:.0f} s")
+            tell(afar)
+            over_s = 0.0 if child is not None else _OVERTIME_S
+            if ended or (seconds is not None and now_s - begun_s > seconds + over_s):
+                break
+    except KeyboardInterrupt:  # what came until now is the answer
+        pass
+
+
+def _end(afar: Sequence[Afar]) -> None:
+    """End all of them, side by side."""
+    enders = [threading.Thread(target=one.end) for one in afar]
+    for ender in enders:
+        ender.start()
+    for ender in enders:
+        ender.join(_ENDED_S)

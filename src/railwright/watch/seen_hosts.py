@@ -1,0 +1,199 @@
+"""What the recordings of several hosts tell together, on one time axis."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from railwright.diagnosis.iterations.records import Estimate
+from railwright.diagnosis.iterations.samples import Curve, interval_s
+from railwright.diagnosis.iterations.singles import singles_of
+from railwright.diagnosis.iterations.stragglers import Compared, HostIterations, Straggler, compared, stragglers
+from railwright.sampling.offset import CLOCK, changes_between, known_changes
+from railwright.sampling.recording import Recorded
+from railwright.watch.seen import Run, Watched, curves_of, seen
+
+_OF_DAY = "by the time of day that each host has: who begins later is not told"
+_ONE_MACHINE = "{} run on the same CPUs, so whose computing it was is not told: watch each host's --job or --cgroup"
+
+
+class SeenHost(msgspec.Struct, frozen=True, kw_only=True):
+    """One host."""
+
+    host: str
+    trouble: str
+    """Why it was not watched, or not to the end; empty where nothing is wrong."""
+    begins_s: float | None = None
+    """When its recording begins, on the time axis of all; None where there is none."""
+    clock_offset_s: float | None = None
+    """What was added to its monotonic clock for that of the machine that watched; None: its time of day was taken."""
+    clock_half_width_s: float | None = None
+    """Half of the shortest round trip."""
+    clock_drift_s: float | None = None
+    """By how much the offset has changed until its last measurement."""
+    compared: Compared | None = None
+    watched: Watched | None = None
+    """Times in it count from the begin of its own recording."""
+
+
+class WatchedHosts(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="watch-hosts"):
+    """The record of `railwright watch --hosts`."""
+
+    command: tuple[str, ...]
+    command_status: int | None
+    hosts: tuple[SeenHost, ...]
+    stragglers: tuple[Straggler, ...]
+    """Hosts that are unlike the others."""
+    why_not: str
+    """What of the hosts could not be held against each other, and why."""
+
+
+class OneHost(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one host."""
+
+    recorded: Recorded | None
+    """None where nothing came."""
+    trouble: str = ""
+
+
+def seen_together(
+    hosts: Mapping[str, OneHost], command: tuple[str, ...] = (), command_status: int | None = None
+) -> WatchedHosts:
+    """All that the recordings tell."""
+    there = {name: one.recorded for name, one in hosts.items() if one.recorded is not None and one.recorded.times_s}
+    one_clock = has_one_clock(list(there.values()))
+    zero_s = min((to_common(one, one_clock)(one.times_s[0]) for one in there.values()), default=0.0)
+    watched = {name: seen(one, Run()) for name, one in there.items()}
+    iterations = {
+        name: _iterations(there[name], watched[name].estimates[0], zero_s, one_clock=one_clock)
+        for name in there
+        if watched[name].estimates
+    }
+    shared = _on_shared_cpus(there)
+    every = {} if shared else compared(iterations, one_clock=one_clock)
+    silent = [name for name in there if name not in iterations]
+    found = [] if shared else stragglers(iterations, silent, every)
+    why_not = _ONE_MACHINE.format(" and ".join(shared)) if shared else "" if one_clock else _OF_DAY
+    return WatchedHosts(
+        command=command,
+        command_status=command_status,
+        hosts=tuple(
+            _host(name, one, there.get(name), watched.get(name), every.get(name), zero_s, one_clock=one_clock)
+            for name, one in hosts.items()
+        ),
+        stragglers=tuple(found),
+        why_not=why_not if len(there) > 1 else "",
+    )
+
+
+def has_one_clock(recordings: Sequence[Recorded]) -> bool:
+    """Whether the clocks of all were measured against the same one."""
+    to = {one.about.offset.to_boot if one.about.offset is not None else "" for one in recordings}
+    return len(to) == 1 and "" not in to
+
+
+class to_common:  # noqa: N801 - it is called like a function
+    """From times of a host's clock to those of all: by its measured offset, or by its time of day."""
+
+    def __init__(self, recorded: Recorded, one_clock: bool) -> None:
+        about = recorded.about
+        self._changes: list[tuple[float, float]] = []
+        if not one_clock or about.offset is None:
+            self._offset_s = about.begun_unix_s - about.begun_s
+            return
+        self._offset_s = about.offset.seconds
+        column = _column(recorded)
+        if column is not None:
+            self._changes = [(recorded.times_s[0], 0.0), *known_changes(recorded.times_s, column)]
+
+    def __call__(self, at_s: float) -> float:
+        """The common time of a time of the host's monotonic clock."""
+        return at_s + self._offset_s + changes_between(self._changes, at_s)
+
+    @property
+    def drift_s(self) -> float:
+        """How much the offset has changed."""
+        return self._changes[-1][1] if self._changes else 0.0
+
+
+def _column(recorded: Recorded) -> array[float] | None:
+    names = [source.name for source in recorded.about.sources]
+    return recorded.moved[names.index(CLOCK)] if CLOCK in names else None
+
+
+def common_curves(recorded: Recorded, zero_s: float, *, one_clock: bool) -> list[Curve]:
+    """A host's curves on the time axis of all."""
+    axis, first_s = to_common(recorded, one_clock), recorded.times_s[0]
+    return [
+        curve._replace(
+            begin_s=axis(first_s + curve.begin_s) - zero_s,
+            ends_s=array("d", (axis(first_s + end_s) - zero_s for end_s in curve.ends_s)),
+        )
+        for curve in curves_of(recorded, Run())
+    ]
+
+
+def _iterations(recorded: Recorded, found: Estimate, zero_s: float, *, one_clock: bool) -> HostIterations:
+    """Those of the longest stretch."""
+    axis, first_s, offset = to_common(recorded, one_clock), recorded.times_s[0], recorded.about.offset
+
+    def common(at_s: float) -> float:
+        return axis(first_s + at_s) - zero_s
+
+    curves = curves_of(recorded, Run())
+    computing = [curve for curve in curves if curve.role == "compute"]
+    told = singles_of(computing[0], found) if computing else None
+    one = HostIterations(
+        period_s=found.period_s,
+        period_half_width_s=found.period_half_width_s,
+        from_s=common(found.from_s),
+        to_s=common(found.to_s),
+        recorded_to_s=common(recorded.times_s[-1] - first_s),
+        sample_s=interval_s(curves),
+        clock_half_width_s=offset.half_width_s if offset is not None else 0.0,
+    )
+    if told is None:
+        return one
+    return replace(one, begins_s=tuple(map(common, told.begins_s)), computed_s=tuple(told.computed_s))
+
+
+def _on_shared_cpus(there: Mapping[str, Recorded]) -> list[str]:
+    """Two hosts of one kernel whose computing is that of the whole machine; empty where there are no such."""
+    of_boot: dict[str, str] = {}
+    for name, one in there.items():
+        whole = any(source.kind == "processor" and source.shared for source in one.about.sources)
+        if one.about.offset is not None and whole and one.about.scope == "this machine":
+            if one.about.offset.boot in of_boot:
+                return [of_boot[one.about.offset.boot], name]
+            of_boot[one.about.offset.boot] = name
+    return []
+
+
+def _host(
+    name: str,
+    one: OneHost,
+    recorded: Recorded | None,
+    watched: Watched | None,
+    held: Compared | None,
+    zero_s: float,
+    *,
+    one_clock: bool,
+) -> SeenHost:
+    trouble = one.trouble or ("" if recorded is not None else "nothing came")
+    if recorded is None or watched is None:
+        return SeenHost(host=name, trouble=trouble)
+    axis, offset = to_common(recorded, one_clock), recorded.about.offset
+    found = SeenHost(
+        host=name,
+        trouble=trouble or recorded.cut,
+        begins_s=axis(recorded.times_s[0]) - zero_s,
+        compared=held,
+        watched=watched,
+    )
+    if not one_clock or offset is None:
+        return found
+    return replace(found, clock_offset_s=offset.seconds, clock_half_width_s=offset.half_width_s,
+                   clock_drift_s=axis.drift_s)  # fmt: skip
