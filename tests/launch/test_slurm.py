@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -172,3 +173,21 @@ def test_a_job_at_its_time_limit_says_so(in_slurm, limited):
     assert ending is not None
     assert ending.message == f"job {limited.number} ended at its time limit of 60.0 s"
     assert "--time" in ending.hint
+
+
+def test_a_job_is_watched_on_all_of_its_nodes(answer, in_slurm, limited):
+    job = in_slurm.ask("sbatch", "--parsable", "--nodes=2", "--nodelist=n2,n3", "--output=/dev/null", "--wrap",
+                       "srun --ntasks-per-node=1 sleep 300").strip()  # fmt: skip
+    try:
+        there = lambda: "sleep" in in_slurm.ask("squeue", "--noheader", "--steps", "--jobs", job, "--format=%j")  # noqa: E731
+        wait_until(there, "its step")
+        done = answer("watch", "--job", job, "--slurm", "--seconds", "2", "--json")
+        found = json.loads(done.out)
+        told = {one["host"]: one["trouble"] or one["watched"]["scope"].partition(",")[0] for one in found["hosts"]}
+        assert told == {"n2": f"job {job}", "n3": f"job {job}"}, done.err
+        assert answer("watch", "--job", job, "--seconds", "1").out.startswith(f"job {job}, ")
+    finally:
+        in_slurm.ask("scancel", job)
+    wait_until(lambda: set(in_slurm.jobs()) <= {limited.number}, "the end of the job")
+    assert "does not run: it is" in answer("watch", "--job", job, "--slurm", "--seconds", "1").err
+    assert "has no process here" in answer("watch", "--job", job, "--seconds", "1").err

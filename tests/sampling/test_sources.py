@@ -74,7 +74,24 @@ def test_a_control_group_has_its_own_time(tmp_path: Path) -> None:
         ]
 
 
+def test_a_job_of_slurm_is_found_by_its_control_group_or_its_processes(tmp_path: Path) -> None:
+    root = machine(tmp_path)
+    (tmp_path / "proc/4711/environ").write_bytes(b"A=1\0SLURM_JOB_ID=77\0")
+    (tmp_path / "proc/4712/cgroup").write_text("4:cpu:/slurm/uid_0/job_77/step_0\n")
+    (tmp_path / "proc/4713/environ").write_bytes(b"SLURM_JOB_ID=777\0")
+    found = find_sources(Whose(job=77), root=root)
+    assert found.scope == "job 77, 2 processes"
+    assert {one.name for one in found.sources if one.is_of_a_process} >= {"cpu.4711.user", "cpu.4712.user"}
+    (tmp_path / "proc/4713/cgroup").write_text("0::/job/job_78/step_0\n")
+    (tmp_path / "sys/fs/cgroup/job/job_78").mkdir()
+    (tmp_path / "sys/fs/cgroup/job/job_78/cpu.stat").write_text("user_usec 20\nsystem_usec 10\n")
+    found = find_sources(Whose(job=78), root=root)
+    assert found.scope == "job 78, control group /sys/fs/cgroup/job/job_78"
+    assert not any(one.is_of_a_process for one in found.sources)
+
+
 @pytest.mark.parametrize(("words", "says"), [
+    ({"job": 5}, "job 5 (is not on this machine|has no process here)"),
     ({"pid": 1}, "process 1 cannot be watched: does not exist"),
     ({"cgroup": "none"}, "does not exist"),
     ({"cgroup": "../../proc"}, "is no control group"),

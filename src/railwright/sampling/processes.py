@@ -10,7 +10,9 @@ from pathlib import PurePosixPath
 from railwright.errors import CannotJudge, UsageError
 from railwright.topology.sources.root import Root, live_root
 
-_OF_ITS_ENVIRONMENT = "SLURM_JOB_ID="
+_JOB, _NODE = "SLURM_JOB_ID", "SLURMD_NODENAME"
+_CLOCK = "railwright.watch.clock"
+"""A program of ours that runs as a step of the job."""
 
 
 def descendants(pid: int, root: Root | None = None) -> list[int]:
@@ -65,7 +67,16 @@ def of_job(job: int, root: Root) -> list[int]:
 def _is_of_job(pid: int, job: int, root: Root) -> bool:
     if any(f"job_{job}" in PurePosixPath(line).parts for line in root.text(f"proc/{pid}/cgroup").splitlines()):
         return True
-    return f"{_OF_ITS_ENVIRONMENT}{job}" in root.text(f"proc/{pid}/environ").split("\0")
+    given = _words(f"proc/{pid}/environ", root)
+    if f"{_JOB}={job}" not in given or _CLOCK in _words(f"proc/{pid}/cmdline", root):
+        return False
+    ours = f"{_NODE}={os.environ.get(_NODE, '')}"  # several nodes may be one machine
+    return ours == f"{_NODE}=" or ours in given or not any(one.startswith(f"{_NODE}=") for one in given)
+
+
+def _words(path: str, root: Root) -> list[str]:
+    found = root.read_bytes(path)
+    return found.decode("utf-8", "replace").split("\0") if isinstance(found, bytes) else []
 
 
 def _own(root: Root) -> set[int]:
