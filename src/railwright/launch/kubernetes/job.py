@@ -176,7 +176,7 @@ class KubernetesJob:
         return ""
 
     def _remove(self) -> None:
-        """Delete it, and wait until its pods are gone; what else it owns follows. A second Ctrl-C does not stop that."""
+        """Delete it, and wait until its pods are gone; what else it owns follows. A second Ctrl-C does not stop it."""
         interrupted: BaseException | None = None
         until = time.monotonic() + _GONE_WITHIN_S
         left, asked = "", False
