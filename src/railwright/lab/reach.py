@@ -130,6 +130,12 @@ class LabReach(NamespaceReach):
         """The address of the first host, for the daemons of the others: IPv4 if it has one."""
         return self.lab.plan.node(self.hosts[0]).rails[0].addresses[0]
 
+    def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
+        """The address of each host on the first of some ports, or of its rails: IPv4 if it has one."""
+        wanted = next(iter(interfaces or self.interfaces))
+        ports = (port for host in self.hosts for port in self.lab.plan.node(host).rails if port.port == wanted)
+        return tuple(port.addresses[0] for port in ports)
+
     def check(self) -> None:
         """Send packets from the first host to each other one. Raises CannotJudge, naming those that get none."""
         self._check(f"see railwright lab status and railwright lab fault --name {self.lab.name}")

@@ -10,6 +10,7 @@ from railwright.diagnosis.localise.records import Suspect
 from railwright.errors import UsageError
 from railwright.locate.slurm_topology import SwitchTree
 from railwright.results.host_list import format_hosts
+from railwright.topology.cluster import Cluster
 
 _UNKNOWN = "network"
 """The one switch of what nobody has described."""
@@ -31,6 +32,21 @@ def fabric_of_hosts(names: Sequence[str], port: str, tree: SwitchTree | None, ov
     below = Counter(leaf_of.values())
     cables += [CableSpec(leaf, "", above, "", below[leaf] / oversubscription) for leaf in leaves]
     return fabric_of(ports, (*leaves, above), cables)
+
+
+def tree_of_cluster(names: Sequence[str], cluster: Cluster) -> SwitchTree | None:
+    """The hosts below the leaves of a cluster file's lowest tier, in their order; None where they share one leaf.
+
+    Raises UsageError for more hosts than the file has.
+    """
+    if len(names) > cluster.hosts:
+        raise UsageError(f"{len(names)} hosts are given, and {cluster.name[:60]} has {cluster.hosts}",
+                         hint="describe the cluster with all of them")  # fmt: skip
+    tiers = cluster.fabric.tiers
+    if not tiers or len(names) <= tiers[0].hosts:
+        return None
+    leaf_of = {name: f"{tiers[0].name}{number // tiers[0].hosts}" for number, name in enumerate(names)}
+    return SwitchTree(leaf_of, (tiers[1].name,) if len(tiers) > 1 else ())
 
 
 def alike_above_leaves(fabric: Fabric, suspects: Iterable[Suspect]) -> list[Suspect]:

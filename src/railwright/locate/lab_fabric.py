@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from railwright.diagnosis.localise.fabric import CableSpec, Fabric, Path, fabric_of
@@ -9,14 +10,20 @@ from railwright.errors import UsageError
 from railwright.lab.nodes import LabPlan
 
 
-def fabric_of_lab(plan: LabPlan) -> Fabric:
-    """Its hosts' ports, switches and cables. Raises UsageError for a lab without rates: nothing is then slow."""
+def fabric_of_lab(plan: LabPlan, hosts: Sequence[str] = ()) -> Fabric:
+    """The ports of some of its hosts, or of all, with switches and cables.
+
+    Raises UsageError for a lab without rates: nothing is then slow.
+    """
     rate = nic_rate_bits_per_s(plan)
-    nics = [(host.name, port.port, port.rail) for host in plan.of_kind("host") for port in host.rails]
+    chosen = [plan.node(name) for name in hosts] or plan.of_kind("host")
+    nics = [(host.name, port.port, port.rail) for host in chosen for port in host.rails]
+    left_out = {host.name for host in plan.of_kind("host")} - {host.name for host in chosen}
     switches = [node.name for kind in ("leaf", "spine", "superspine") for node in plan.of_kind(kind)]
     cables = [
         CableSpec(cable.a, cable.a_port, cable.b, cable.b_port, (cable.rate_bits_per_s or rate) / rate)
         for cable in plan.cables
+        if cable.a not in left_out
     ]
     return fabric_of(nics, switches, cables)
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.errors import UsageError
-from railwright.lab.netns_reach import NetnsReach
 from railwright.lab.nodes import LabPlan
 from railwright.lab.reach import LabReach
 from railwright.lab.state import Lab
 from railwright.launch.hosts import Hosts, Reach
-from railwright.launch.ssh import SshReach
 from railwright.locate.host_fabric import fabric_of_hosts
 from railwright.locate.lab_fabric import fabric_of_lab, nic_rate_bits_per_s
 from railwright.locate.slurm_topology import SwitchTree
@@ -52,9 +50,9 @@ class Place:
     """Whether the rate of a leaf's uplinks is taken from the number of its hosts, since nobody says it."""
 
 
-def place_of_lab(lab: Lab) -> Place:
-    """All hosts of a lab. Raises UsageError for one without rates."""
-    plan, fabric = lab.plan, fabric_of_lab(lab.plan)
+def place_of_lab(lab: Lab, hosts: Sequence[str] = ()) -> Place:
+    """Some hosts of a lab, or all. Raises UsageError for one without rates."""
+    plan, fabric = lab.plan, fabric_of_lab(lab.plan, hosts)
     ports = [
         plan.node(fabric.hosts[host]).rail(rail)
         for host, rail in zip(fabric.nic_host, _rails(plan, fabric), strict=True)
@@ -87,11 +85,11 @@ def place_of_hosts(
     less. Raises CannotJudge, UsageError.
     """
     reach = hosts.reach
-    if not isinstance(reach, SshReach | NetnsReach):
+    if isinstance(reach, LabReach):
         raise UsageError("a lab is searched as a whole", hint="railwright locate --lab NAME")
     port = hosts.used_interfaces[0] if hosts.used_interfaces else "port"
     fabric = fabric_of_hosts(hosts.names, port, tree, oversubscription)
-    if isinstance(reach, SshReach):
+    if not reach.shares_files:
         reach.check()
     leaves = len(fabric.switches) - 1
     known, unknown = (

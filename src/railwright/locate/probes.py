@@ -34,7 +34,7 @@ _LONG_PACKETS, _LONG_PART = 6, 0.02
 """At this part of the rate, so that a link that is slow tenfold takes them."""
 _HEADER_BYTES = 48
 """Of IPv6 and UDP; IPv4's are shorter."""
-_COVER_STREAM_S, _SHORTEST_STREAM_S = 0.8, 0.02
+COVER_STREAM_S, _SHORTEST_STREAM_S = 0.8, 0.02
 _SILENCE_S = 25.0
 _STEP_S = 10.0
 _FASTEST = 0.9
@@ -223,7 +223,7 @@ class RankProbes:
             )
         if purpose == latency.PURPOSE:
             return msgspec.structs.replace(case, names={}, packets=0, stream_s=_SHORTEST_STREAM_S)
-        return msgspec.structs.replace(case, packets=0, stream_s=_COVER_STREAM_S) if purpose[:5] == "cover" else case
+        return msgspec.structs.replace(case, packets=0, stream_s=COVER_STREAM_S) if purpose[:5] == "cover" else case
 
     def _read(self, results: list[Result], rounds: list[tuple[Wanted, ...]], found: list[list[Seen]]) -> None:
         """Join what the two ends of each flow said."""

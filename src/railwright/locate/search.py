@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Literal
 
 import msgspec
 
@@ -16,6 +17,7 @@ from railwright.diagnosis.localise.cover import CoverKind, RouteCover
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Round
 from railwright.diagnosis.localise.latency import Latency, RoundTrip, latency_of, latency_rounds
+from railwright.diagnosis.localise.pairs import pair_rounds
 from railwright.diagnosis.localise.procedure import Outcome, Phase, Rounds, carry_out, locate
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.trial import Tested, tested
@@ -26,6 +28,8 @@ from railwright.locate.place import Place
 from railwright.locate.probes import PhaseSeen, RankProbes, Seen
 from railwright.locate.signs import all_suspects
 
+Cover = CoverKind | Literal["hosts"]
+"""Every route between leaves, between ports, or every two hosts by whatever route."""
 _LEAST_GAP = 0.1
 """TCP flows that share a few cores come no nearer to their rate."""
 
@@ -42,6 +46,9 @@ class PairSeen(msgspec.Struct, frozen=True, kw_only=True):
     """None where no port that was tried takes this path."""
     ratio: float | None
     """The measured rate over what it should reach; None where it did not run."""
+    share: float = 1.0
+    """What it should reach, in rates of a port."""
+    bandwidth_bytes_per_s: float | None = None
     sent: int
     lost: int
     trouble: str = ""
@@ -79,7 +86,7 @@ def search(
     rounds: Rounds,
     *,
     seed: int,
-    cover: CoverKind | None,
+    cover: Cover | None,
     latency: bool = False,
     tell: Callable[[str], None],
     journal: str | None = None,
@@ -88,8 +95,8 @@ def search(
     random = Random(seed)
     probes = RankProbes(place, tell)
     begun = time.monotonic()
-    covering: Iterable[Round] = RouteCover(place.fabric, cover).rounds(random) if cover else ()
-    question = (place.described, place.fabric.hosts, rounds.screen, rounds.confirm, seed, cover or "")
+    covering = _covering(place.fabric, cover, random)
+    question = (place.described, place.fabric.hosts, rounds.screen, rounds.confirm, rounds.load, seed, cover or "")
     with Journal(Path(journal) if journal else None, question) as kept:
 
         def ask(phase: Phase) -> PhaseSeen:
@@ -107,6 +114,12 @@ def search(
     found = _record(place, probes, outcome, latency_of(trips))
     took_s = round(time.monotonic() - begun, 2)
     return msgspec.structs.replace(found, seed=seed, seconds=took_s, resumed_phases=kept.read)
+
+
+def _covering(fabric: Fabric, cover: Cover | None, random: Random) -> Iterable[Round]:
+    if cover is None:
+        return ()
+    return pair_rounds(fabric, random) if cover == "hosts" else RouteCover(fabric, cover).rounds(random)
 
 
 def _record(place: Place, probes: RankProbes, outcome: Outcome, latency: Latency) -> Located:
@@ -169,6 +182,8 @@ def _pairs(place: Place, probes: RankProbes) -> Iterable[PairSeen]:
                 over=fabric.switches_of(flow.path),
                 source_port=seen.port,
                 ratio=None if math.isnan(ratio) else round(ratio, 4),
+                share=round(flow.share, 4),
+                bandwidth_bytes_per_s=seen.bandwidth_bytes_per_s,
                 sent=seen.sent,
                 lost=seen.sent - seen.received,
                 trouble=seen.trouble,

@@ -12,8 +12,8 @@ from random import Random
 
 import msgspec
 
-from railwright.diagnosis.localise.fabric import Fabric, path_over
-from railwright.diagnosis.localise.flows import Flow, Round
+from railwright.diagnosis.localise.fabric import Fabric
+from railwright.diagnosis.localise.flows import Round, random_flow
 from railwright.diagnosis.localise.procedure import ROUND_S
 from railwright.diagnosis.localise.simulate import Simulator
 
@@ -72,7 +72,7 @@ def _peers(fabric: Fabric, simulator: Simulator, rounds: int, random: Random) ->
     for shift in random.sample(range(1, fabric.nics), min(rounds, fabric.nics - 1)):
         flows = []
         for place, source in enumerate(order):
-            flow = _ecmp(fabric, source, order[(place + shift) % len(order)], random)
+            flow = random_flow(fabric, source, order[(place + shift) % len(order)], random)
             flows += [flow] if flow else []
         one = Round(flows)
         simulator.measure(one)
@@ -82,18 +82,3 @@ def _peers(fabric: Fabric, simulator: Simulator, rounds: int, random: Random) ->
     middle = sorted(ratio for ratios in sent.values() for ratio in ratios)
     normal = middle[len(middle) // 2]
     return {number for number, ratios in sent.items() if sorted(ratios)[len(ratios) // 2] < _FLOOR * normal}
-
-
-def _ecmp(fabric: Fabric, source: int, destination: int, random: Random) -> Flow | None:
-    """A flow over a path that a hash would choose."""
-    same = fabric.nic_host[source] == fabric.nic_host[destination]
-    if same or fabric.nic_rail[source] != fabric.nic_rail[destination]:
-        return None
-    for height in range(1, 6):
-        up = fabric.ascents(source, height, random)
-        back = fabric.descent_to(destination, fabric.upper[up[-1]], height)
-        if back is not None:
-            return Flow(source, destination, path_over(up, back), 1.0)
-        if len(up) < height:
-            break
-    return None

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import nan
+from random import Random
 from typing import NamedTuple
 
-from railwright.diagnosis.localise.fabric import Fabric, Path
+from railwright.diagnosis.localise.fabric import Fabric, Path, path_over
+
+_MOST_TIERS = 5
 
 
 class Flow(NamedTuple):
@@ -43,3 +46,18 @@ def filled(fabric: Fabric, flows: list[Flow]) -> dict[int, float]:
         for one in flow.path:
             load[one] = load.get(one, 0.0) + flow.share
     return {one: value / fabric.capacity[one // 2] for one, value in load.items()}
+
+
+def random_flow(fabric: Fabric, source: int, destination: int, random: Random) -> Flow | None:
+    """A flow over a path that a hash would choose, as short as can be; None within a host and between rails."""
+    same = fabric.nic_host[source] == fabric.nic_host[destination]
+    if same or fabric.nic_rail[source] != fabric.nic_rail[destination]:
+        return None
+    for height in range(1, _MOST_TIERS + 1):
+        up = fabric.ascents(source, height, random)
+        back = fabric.descent_to(destination, fabric.upper[up[-1]], height)
+        if back is not None:
+            return Flow(source, destination, path_over(up, back), 1.0)
+        if len(up) < height:
+            break
+    return None

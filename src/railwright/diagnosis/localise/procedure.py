@@ -17,6 +17,7 @@ from railwright.diagnosis.localise.evidence import LEAST_GAP, Evidence, observe
 from railwright.diagnosis.localise.explain import Explanation, explain
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Flow, Round
+from railwright.diagnosis.localise.pairs import within
 from railwright.diagnosis.localise.routes import RouteSuspicion, repeated_flows, slow_routes
 from railwright.diagnosis.localise.schedule import Screen
 
@@ -25,9 +26,6 @@ Phase = list[Round]
 ROUND_S = 5.0
 """The longest a round may take: all NICs at once."""
 _TRIES_OF_A_ROUTE = 4
-_MOST_AGAIN = 24
-_COVER_AT_ONCE = 16
-"""Rounds of a cover in one phase: what is interrupted loses no more."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,12 @@ class Rounds:
     confirm: int = 2
     least_gap: float = LEAST_GAP
     """A flow that lacks less of its rate is never slow."""
+    load: float = 1.0
+    """The part of the hosts that may be loaded at once; rounds of more are divided."""
+    cover_at_once: int = 16
+    """Rounds of a cover in one phase: what is interrupted loses no more."""
+    again: int = 24
+    """Rounds at most in which slow flows of a cover are tried again."""
 
 
 @dataclass
@@ -59,7 +63,7 @@ def locate(
 ) -> Generator[Phase, None, Outcome]:
     """Yields phases to measure; returns the outcome. `cover` are rounds over every route, run last."""
     screen = Screen(fabric, random)
-    done = [screen.round() for _ in range(wanted.screen)]
+    done = within(fabric, [screen.round() for _ in range(wanted.screen)], wanted.load)
     yield done[:]
     evidence = observe(fabric, done, wanted.least_gap)
     explanation = explain(evidence)
@@ -69,12 +73,14 @@ def locate(
         one = Confirm(evidence, random).round(list(doubtful), repeated)
         if not one.flows:
             break
-        done.append(one)
-        yield [one]
-        evidence.add(one)
+        parts = within(fabric, [one], wanted.load)
+        done += parts
+        yield parts
+        for part in parts:
+            evidence.add(part)
         explanation = explain(evidence)
     outcome = Outcome(evidence, explanation, slow_routes(evidence, explanation), done)
-    yield from _cover(outcome, random, cover, wanted.least_gap)
+    yield from _cover(outcome, random, cover, wanted)
     return outcome
 
 
@@ -98,12 +104,13 @@ def _doubtful_by_marks(fabric: Fabric, done: list[Round]) -> list[int]:
     return explain(observe(fabric, rounds)).doubtful
 
 
-def _cover(outcome: Outcome, random: Random, cover: Iterable[Round], least_gap: float) -> Generator[Phase, None, None]:
+def _cover(outcome: Outcome, random: Random, cover: Iterable[Round], wanted: Rounds) -> Generator[Phase, None, None]:
     """Run the cover; flows that were slow and have no suspect on them are tried again on their own."""
     suspects = {one.number for one in outcome.explanation.suspicions}
     slow: list[Flow] = []
-    rounds = iter(cover)
-    while phase := list(islice(rounds, _COVER_AT_ONCE)):
+    fabric = outcome.evidence.fabric
+    rounds = (part for one in cover for part in within(fabric, [one], wanted.load))
+    while phase := list(islice(rounds, wanted.cover_at_once)):
         yield phase
         outcome.cover_rounds += len(phase)
         for one in phase:
@@ -115,8 +122,9 @@ def _cover(outcome: Outcome, random: Random, cover: Iterable[Round], least_gap: 
         return
     left = dict.fromkeys(slow, _TRIES_OF_A_ROUTE)
     again: list[Round] = []
-    while left and len(again) < _MOST_AGAIN:
-        one = Confirm(outcome.evidence, random).only(left)
+    while left and len(again) < wanted.again:
+        whole = Confirm(outcome.evidence, random).only(left)
+        one = within(fabric, [whole], wanted.load)[0]
         yield [one]
         again.append(one)
         for flow, ratio in zip(one.flows, one.ratio, strict=True):
@@ -124,7 +132,7 @@ def _cover(outcome: Outcome, random: Random, cover: Iterable[Round], least_gap: 
             if ratio >= outcome.evidence.floor or not left[flow]:
                 del left[flow]
     outcome.cover_rounds += len(again)
-    evidence = observe(outcome.evidence.fabric, [*outcome.rounds, *again], least_gap)
+    evidence = observe(fabric, [*outcome.rounds, *again], wanted.least_gap)
     rest = [number for number in evidence.slow() if not suspects.intersection(evidence.flows[number].path)]
     outcome.explanation.unexplained = rest
     outcome.routes = slow_routes(evidence, outcome.explanation)
