@@ -151,6 +151,10 @@ class ContainerReach:
         """No address is needed: both see our files."""
         return ()
 
+    def addresses_on(self, _interfaces: Sequence[str]) -> tuple[str, ...]:
+        """No address is needed."""
+        return ()
+
 
 def _read(path: Path) -> str:
     with path.open("rb") as file:

@@ -47,6 +47,7 @@ class EachLauncher:
     reach: Reach
     hosts: tuple[str, ...]
     name: str = field(default="", init=False)
+    runs_on = ""
 
     def __post_init__(self) -> None:
         self.name = self.reach.name

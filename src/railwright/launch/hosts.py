@@ -66,6 +66,12 @@ class Reach(Protocol):
     def addresses(self) -> tuple[str, ...]:
         """Our own addresses, as the hosts see them. Call `check` first."""
 
+    def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
+        """The address of each host on the first of some interfaces; without any, the one that it is reached at.
+
+        Raises UsageError for a host that has none there. Call `check` first.
+        """
+
 
 @dataclass(frozen=True)
 class Hosts:

@@ -16,6 +16,7 @@ class LocalLauncher:
     """Starts a benchmark of one rank as a plain child."""
 
     name = "local"
+    runs_on = ""
 
     def check(self) -> None:
         """Do nothing: this host can be reached."""

@@ -42,6 +42,8 @@ class Measurement:
     """Whether hosts are first measured by themselves, so that one that is gone costs itself alone."""
     silence_s: float = DEFAULT_SILENCE_S
     on_step: Callable[[str], None] = field(default=lambda _text: None)
+    lost: tuple[str, ...] = field(default=(), init=False)
+    """The hosts at fault in the last launch, where it failed and not all of them are."""
     _mpi: MpiLauncher | str | None = None
 
     def plan(self, chosen: list[tuple[AnyBenchmark, Options]], rounds: int) -> list[Planned]:
@@ -105,7 +107,8 @@ class Measurement:
                 HostsLauncher(self._mpi, self.hosts)
 
     def results(self, one: Planned) -> Iterator[Result]:
-        """Run one planned launch; a waived or failed result where it cannot run."""
+        """Run one planned launch; a waived or failed result where it cannot run. Sets `lost`."""
+        self.lost = ()
         launcher = self._launcher(one)
         waived = one.plan.waived or (launcher if isinstance(launcher, str) else "")
         if waived or isinstance(launcher, str):
@@ -126,6 +129,7 @@ class Measurement:
         for result in session.results():
             given.append(result)
             yield result
+        self.lost = _hosts_of(one.job, session.blamed)
         rest = one.benchmark.after_crash(one.job, given) if session.crashed else None
         if rest is not None:
             yield from self.results(replace(one, job=rest))
@@ -148,6 +152,12 @@ class Measurement:
         except RailwrightError as error:
             self._mpi = error.message  # there is no mpirun: one that is there but broken fails its launches
             return self._mpi
+
+
+def _hosts_of(job: AnyJob, ranks: set[int]) -> tuple[str, ...]:
+    """The hosts of some ranks; none where those are on all hosts, since then nothing tells which is at fault."""
+    hosts = tuple(dict.fromkeys(job.hosts[rank * len(job.hosts) // job.ranks] for rank in sorted(ranks) if job.hosts))
+    return hosts if len(hosts) < len(job.hosts) else ()
 
 
 def _spread(here: Machine, hosts: Hosts | None) -> Machine:

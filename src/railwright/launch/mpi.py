@@ -28,6 +28,7 @@ class MpiLauncher:
     """An mpirun and the MPI library that belongs to it. Raises CannotJudge where there is none."""
 
     name = "mpirun"
+    runs_on = ""
 
     def __init__(self, mpirun: str | None = None) -> None:
         self.mpirun = _find(mpirun)

@@ -46,6 +46,11 @@ class HostsLauncher:
                 reason = f"MPICH's launcher takes addresses apart at their colons, and there is {seen[0]}"
                 raise CannotJudge(reason, hint="use Open MPI's mpirun where there is IPv6 only")
 
+    @property
+    def runs_on(self) -> str:
+        """The first host where mpirun is started inside it, as in a namespace; empty: it runs here."""
+        return self.hosts.names[0] if self.hosts.reach.around(["true"]) != ["true"] else ""
+
     def check(self) -> None:
         """Raises CannotJudge, naming host and cause, where one cannot be reached."""
         self.hosts.reach.check()

@@ -43,3 +43,7 @@ class PendingReach:
     def addresses(self) -> tuple[str, ...]:
         """Never called."""
         raise NotImplementedError
+
+    def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
+        """Never called."""
+        raise NotImplementedError

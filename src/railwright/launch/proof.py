@@ -18,7 +18,7 @@ from railwright.launch.hosts import Hosts
 from railwright.launch.measure import DEFAULT_SILENCE_S, Measurement
 from railwright.launch.other_work import OtherWork
 from railwright.launch.session import Planned
-from railwright.results.records import Disturbed, End, Record, Result, ResultFile, Run
+from railwright.results.records import Disturbed, End, Fabric, Record, Result, ResultFile, Run
 from railwright.results.store import StoreFull, Writer
 from railwright.topology.devices import Topology
 from railwright.topology.sources.available_memory import available_memory_bytes
@@ -28,6 +28,7 @@ from railwright.units import format_duration, format_size
 
 _MOST_MEMORY_SHARE = 0.8
 _LONGEST_S = 4 * 3600.0
+_LEAST_HOSTS = 2
 _OTHERS_ABOVE = 0.2
 """Of all CPU time, our choice: less moves what is measured by less than the bands are wide."""
 
@@ -46,6 +47,10 @@ class Proof:
     """Each of the `hosts` by itself: see `Measurement`."""
     growth: Growth | None = None
     """Groups of the `hosts` that grow; then the plan is what is launched where every merge gains."""
+    without: Callable[[tuple[str, ...]], Hosts] | None = None
+    """How some of the `hosts` are reached alone: a launch that lost hosts is then repeated without them."""
+    fabric: Fabric | None = None
+    """What joins the hosts, where their reach does not know it."""
     silence_s: float = DEFAULT_SILENCE_S
     force: bool = False
     on_step: Callable[[Planned, str], None] = field(default=lambda _planned, _text: None)
@@ -64,6 +69,8 @@ class Proof:
             self.plan = self._measurement.plan(self.chosen, self.launches)
         else:
             self.plan = [one for hosts in self.growth.all_well() for one in self._every_launch(hosts)]
+        self.lost: dict[str, str] = {}
+        """The hosts that were lost, each with how."""
         self.trouble: StoreFull | None = None
         """Why the results file is not whole, None when it is."""
 
@@ -74,10 +81,27 @@ class Proof:
     def _to_launch(self, results: list[Result]) -> Iterator[Planned]:
         """The plan; where groups grow, what follows from the `results` that are there by then."""
         if self.growth is None:
-            yield from self.plan
+            yield from self._while_hosts_are_lost(results)
             return
         for hosts in self.growth.found(results):
             yield from self._every_launch(hosts)
+
+    def _while_hosts_are_lost(self, results: list[Result]) -> Iterator[Planned]:
+        """The plan; after a launch that lost hosts, that launch again and the rest without them."""
+        left = list(self.plan)
+        while left:
+            yield left[0]
+            lost, hosts = self._measurement.lost, self._measurement.hosts
+            kept = tuple(name for name in hosts.names if name not in lost) if hosts is not None else ()
+            if not lost or self.without is None or len(kept) < _LEAST_HOSTS:
+                left = left[1:]
+                continue
+            self.lost |= dict.fromkeys(lost, results[-1].reason)
+            self._measurement.hosts = self.without(kept)
+            try:
+                left = self._measurement.plan(self.chosen, self.launches)[-len(left) :]
+            except UsageError:  # options that fit the number of hosts, like ranks=
+                left = left[1:]
 
     @property
     def seconds(self) -> float:
@@ -118,7 +142,7 @@ class Proof:
                 command=self.command,
                 context=context,
                 topology=self.topology,
-                fabric=self.hosts.fabric if self.hosts is not None else None,
+                fabric=self.fabric or (self.hosts.fabric if self.hosts is not None else None),
             )
             return self._measure(Writer(output, run), run)
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from railwright.benchmarks.benchmark import AnyJob, name_in
+from railwright.benchmarks.benchmark import AnyBenchmark, AnyJob, name_in
 from railwright.benchmarks.host_name import host_name
-from railwright.benchmarks.registry import find
+from railwright.benchmarks.probes import probe_named
 from railwright.errors import CannotJudge, RailwrightError
 from railwright.launch.scratch import scratch_folder
 from railwright.launch.stream import Bye, Emitted, Failure, Hello, Sender, Step
@@ -102,7 +102,7 @@ def main() -> None:
 
 def _work(given: bytes, sender: Sender, scratch: Path) -> int:
     """Do the job; the exit status."""
-    benchmark = find(name_in(given))
+    benchmark = _find(name_in(given))
     job = benchmark.read_job(given)
     rank = LaunchedRank(job, sender, scratch)
     sender.send(Hello(rank.index, host_name(), os.getpid()))
@@ -125,6 +125,15 @@ def _work(given: bytes, sender: Sender, scratch: Path) -> int:
         rank.comm.Barrier()
         MPI.Finalize()
     return 0
+
+
+def _find(name: str) -> AnyBenchmark:
+    probe = probe_named(name)
+    if probe is not None:
+        return probe
+    from railwright.benchmarks.registry import find  # which loads every benchmark
+
+    return find(name)
 
 
 def _leave(status: int) -> NoReturn:

@@ -30,6 +30,8 @@ from railwright.units import format_duration
 
 _TICK_S = 0.2
 _STATES = {"R": "running", "S": "asleep", "D": "waiting for a device", "T": "stopped", "t": "traced", "Z": "dead"}
+_NAMES_A_RANK = re.compile(r"process rank (\d+) with PID \d+ .*exited on signal")
+"""PRRTE's words of the rank that ended first; the others it then kills itself."""
 _TELLS_A_SIGNAL = re.compile(r"signal \d+|Fatal Python error", re.IGNORECASE)
 _LOOK_EVERY_S = 10.0
 """How often the hosts of a silent launch are looked at, which takes a little of their CPU and links."""
@@ -42,6 +44,10 @@ class Launcher(Protocol):
     """How ranks are started: see `local`, `mpi` and `mpi_hosts`."""
 
     name: str
+
+    @property
+    def runs_on(self) -> str:
+        """The host on which the launcher itself runs and dies; empty: this one."""
 
     def check(self) -> None:
         """Raises CannotJudge, with name and cause, for a host that cannot be reached."""
@@ -206,7 +212,7 @@ class Session:
         if not hung and self._unreachable < _BELIEVED_AT:
             return ""
         waiting = [(n, state) for n, state in sorted(self._ranks.items()) if not state.said_bye]
-        self.blamed |= self._late()
+        self.blamed |= self._named_in(why) or self._stopped() or self._late()
         stuck = [state.describe(n) + state.what_it_does() for n, state in waiting]
         names = "; ".join(stuck) or "no rank had started"
         return f"hung: silent for {format_duration(silent_s)}, ended by us: {names}{why}"
@@ -215,6 +221,27 @@ class Session:
         """The ranks that are not where the others wait for them."""
         done = {number for number, state in self._ranks.items() if state.said_bye}
         return set(range(self.planned.job.ranks)) - self._waiting - done
+
+    def _stopped(self) -> set[int]:
+        """The ranks of this machine that do not run: they hold up the others."""
+        return {
+            number
+            for number, state in self._ranks.items()
+            if state.what_it_does().lstrip(", ") in (_STATES["T"], _STATES["t"], "gone") and not state.said_bye
+        }
+
+    def _ranks_of(self, host: str) -> set[int]:
+        job = self.planned.job
+        return {n for n in range(job.ranks) if job.hosts and job.hosts[n * len(job.hosts) // job.ranks] == host}
+
+    def _named_in(self, why: str) -> set[int]:
+        """The ranks of the hosts that an error names: `host3: no answer; host5 cannot be reached from host0`."""
+        hosts = set(self.planned.job.hosts)
+        found: set[int] = set()
+        for part in why.split("; "):
+            named = next((word for word in part.replace(":", " ").split() if word in hosts), "")
+            found |= self._ranks_of(named)
+        return found
 
     def _look_at_hosts(self) -> str:
         """The hosts that cannot be reached now, as the end of a sentence."""
@@ -281,16 +308,22 @@ class Session:
         finished = child.wait(_LEAVING_S)
         self.crashed = True
         if finished.returncode < 0 and not finished.timed_out and self.planned.job.ranks > 1:
+            self.blamed.clear()
             return self._ended_early(child)  # somebody killed the launcher itself, and its ranks died with it
+        told = [int(found[1]) for line in finished.output if (found := _NAMES_A_RANK.search(line))]
+        if told:
+            self.blamed = set(told[:1])
         return f"{name} ended without a word; {self.launcher.name}: {last_words(finished)}"
 
     def _ended_early(self, child: Child) -> str:
         finished = child.wait(_LEAVING_S)
         missing = set(range(self.planned.job.ranks)) - self._ranks.keys()
-        self.blamed |= missing or self._late()
         unfinished = [state.describe(n) for n, state in sorted(self._ranks.items()) if not state.said_bye]
         before = "; ".join(unfinished) or "any rank had started"
         why = self._look_at_hosts() if finished.returncode >= 0 else ""  # an mpirun that was killed has no other cause
+        said = self._named_in(why) or self._named_in("; ".join(finished.output[-1:]))
+        gone = self._ranks_of(self.launcher.runs_on) if finished.returncode < 0 else set()
+        self.blamed |= gone or said or missing or self._late()
         return f"{self.launcher.name} ended ({last_words(finished)}) before {before}{why}"
 
     def _all_done(self) -> bool:

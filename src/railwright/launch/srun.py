@@ -24,6 +24,7 @@ class SrunLauncher(HostsLauncher):
     plugin: str = ""
 
     name = "srun"
+    runs_on = ""
 
     def command(self, ranks: int, scratch: Path, environment: Mapping[str, str]) -> list[str]:
         """The command line that starts `ranks` ranks, the first host's first: in Slurm's own order it may be last."""

@@ -141,6 +141,8 @@ class Fabric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Of one connection between the first host and any other: of the narrowest cable on the way."""
     narrowest: str
     """Which cable that is."""
+    measured: bool = False
+    """Whether one connection's rate is that of the slowest pair of all hosts, measured while all of them sent."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="record", forbid_unknown_fields=True):

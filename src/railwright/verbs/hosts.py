@@ -61,7 +61,7 @@ def each_alone(hosts: Hosts | None, lab: str | None, ssh_config: str | None) -> 
     """Each of the hosts by itself, reached without any of the others. Raises UsageError where no hosts were given."""
     if hosts is None:
         raise UsageError("--screen compares hosts, and none were given", hint="write --hosts host0,host1")
-    return tuple(_part(hosts, (name,), lab, ssh_config) for name in hosts.names)
+    return tuple(part_of(hosts, (name,), lab, ssh_config) for name in hosts.names)
 
 
 def growing(hosts: Hosts | None, lab: str | None, ssh_config: str | None) -> Growth:
@@ -76,10 +76,10 @@ def growing(hosts: Hosts | None, lab: str | None, ssh_config: str | None) -> Gro
         leaf = reach.lab.plan.node(name).group if isinstance(reach, LabReach) else 0
         return leaf, names.index(name)
 
-    return Growth(names, lambda some: _part(hosts, some, lab, ssh_config), place)
+    return Growth(names, lambda some: part_of(hosts, some, lab, ssh_config), place)
 
 
-def _part(hosts: Hosts, names: tuple[str, ...], lab: str | None, ssh_config: str | None) -> Hosts:
+def part_of(hosts: Hosts, names: tuple[str, ...], lab: str | None, ssh_config: str | None) -> Hosts:
     """Some of the hosts, reached without any of the others."""
     reach: Reach
     if isinstance(hosts.reach, SlurmReach | PendingReach):

@@ -80,6 +80,7 @@ def measure(
     hosts: Hosts | None = None,
     each: tuple[Hosts, ...] = (),
     growth: Growth | None = None,
+    without: Callable[[tuple[str, ...]], Hosts] | None = None,
     ceilings: frozenset[str] = frozenset(),
     submit: Callable[[float], int] | None = None,
 ) -> int:
@@ -97,6 +98,7 @@ def measure(
         hosts=hosts,
         each=each,
         growth=growth,
+        without=without,
         silence_s=silence,
         force=force,
     )

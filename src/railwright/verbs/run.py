@@ -13,7 +13,7 @@ from railwright.errors import UsageError
 from railwright.launch.hosts import Hosts, parse_interfaces
 from railwright.results.store import load
 from railwright.verbs.container import container_beside_host, not_beside, refuse_half
-from railwright.verbs.hosts import each_alone, growing, refuse_shared_memory, the_hosts
+from railwright.verbs.hosts import each_alone, growing, part_of, refuse_shared_memory, the_hosts
 from railwright.verbs.kubernetes import submitting as making
 from railwright.verbs.kubernetes import taken_from as of_kubernetes
 from railwright.verbs.kubernetes import words_of as in_pods
@@ -72,7 +72,9 @@ def run(
     growth = growing(placed, lab, ssh_config) if grow else None
     every = names if alone else with_ceilings(names, between_hosts=placed is not None)
     added = frozenset(every) - set(names)
-    return measure(every, hosts=placed, each=each, growth=growth, ceilings=added, submit=submit, **asked)
+    without = None if placed is None else lambda names: part_of(placed, names, lab, ssh_config)
+    return measure(every, hosts=placed, each=each, growth=growth, without=without, ceilings=added, submit=submit,
+                   **asked)  # fmt: skip
 
 
 def _words(
