@@ -18,8 +18,9 @@ from railwright.benchmarks.memory import copy, core_latency, stream
 from railwright.benchmarks.mpi import collective as mpi_collective
 from railwright.benchmarks.mpi import latency, windows
 from railwright.benchmarks.nccl import collective as nccl_collective
+from railwright.benchmarks.probes import PROBES
 from railwright.benchmarks.samples import deepcam
-from railwright.benchmarks.sockets import pinned_flows, tcp_stream
+from railwright.benchmarks.sockets import tcp_stream
 from railwright.benchmarks.tables import read as table_read
 from railwright.benchmarks.train import step
 from railwright.errors import unknown_name
@@ -60,9 +61,6 @@ ON_REQUEST: tuple[AnyBenchmark, ...] = (
 )
 
 EVERY = BENCHMARKS + ON_REQUEST
-
-PROBES: tuple[AnyBenchmark, ...] = (pinned_flows.BENCHMARK,)
-"""What a search of a fabric launches: each sends between pairs of hosts that it is told."""
 
 DECLARATIONS: Declarations = {benchmark.name: benchmark.results for benchmark in EVERY}
 

@@ -16,6 +16,7 @@ from railwright.units import KIB, MIB
 _LAB = Source("Railwright docs/lab.md", "rates of cables, held by tbf")
 SHARE = Constant(0.5, "of the narrowest cable: no header of packets takes as much", _LAB)
 CARRIED = Constant(125e6, "bytes/s of a cable, up to which two cores carry a lab without being the limit", _LAB)
+_SAME_RUN = Source("ports of these hosts, and the slowest pair of them", "this run")
 _FROM_BYTES = MIB
 _ONE_PACKET_BYTES = KIB
 _BUCKET = "a link that was idle lets more pass than its rate, so that its rate bounds no single message"
@@ -37,12 +38,12 @@ def over_fabric(fabric: Fabric, declared: Declaration, point: Result) -> Bounds 
     if isinstance(declared.bound, bounds.HostCollective):
         return _collective(fabric, declared.bound.operation, point)
     if declared.supplies == "plain socket":
-        return _rate(fabric, fabric.flow_bytes_per_s, f"one connection over {fabric.narrowest}", 1.0)
+        return rate_over(fabric, fabric.flow_bytes_per_s, f"one connection over {fabric.narrowest}", 1.0)
     times = _ways(declared.bound)
     if times is None:
         return None
     because = f"all ports of a host in {fabric.name}" + (", both ways at once" if times > 1 else "")
-    return _rate(fabric, times * fabric.ports_bytes_per_s, because, 1.0)
+    return rate_over(fabric, times * fabric.ports_bytes_per_s, because, 1.0)
 
 
 def _ways(bound: Bound) -> int | None:
@@ -65,13 +66,13 @@ def _collective(fabric: Fabric, operation: str, point: Result) -> Bounds | None:
     per_byte = senders * float(factor(operation, hosts)) / hosts
     scale = float(factor(operation, ranks)) if point.parameters.get("rate") == "busbw" else 1.0
     because = f"the least that must leave each host, over all ports of a host in {fabric.name}"
-    return _rate(fabric, scale * fabric.ports_bytes_per_s / per_byte, because, scale / per_byte * 2 / ranks)
+    return rate_over(fabric, scale * fabric.ports_bytes_per_s / per_byte, because, scale / per_byte * 2 / ranks)
 
 
-def _rate(fabric: Fabric, value: float, because: str, share_of_one: float) -> Bounds:
+def rate_over(fabric: Fabric, value: float, because: str, share_of_one: float) -> Bounds:
     """A limit, and a band from a share of what one connection can reach."""
-    limit = bandwidth_limit(value, because, fabric.narrowest, (), (_LAB,))
-    if fabric.flow_bytes_per_s > CARRIED.value:
+    limit = bandwidth_limit(value, because, fabric.narrowest, (), (_LAB,) if not fabric.measured else (_SAME_RUN,))
+    if fabric.flow_bytes_per_s > CARRIED.value and not fabric.measured:
         return limit, None
     low = SHARE.value * share_of_one * fabric.flow_bytes_per_s
     because = f"{SHARE.value:g} of what one connection can have over {fabric.narrowest}"

@@ -15,7 +15,7 @@ from railwright.limits.limit import Quantity
 from railwright.results.statistics import quantile
 from railwright.topology.devices import Scalar
 
-_NEEDED = 3
+NEEDED = 3
 """Of two hosts nobody knows which is the healthy one."""
 _BEHIND_BY = 0.10
 """Our choice: twice what fresh processes on one idle host differ by (docs/measured/host-paths)."""
@@ -25,7 +25,8 @@ _RANGES = 2.0
 """... and so many times as far as the upper three quarters of the others lie apart, which few hosts tell better."""
 _FEW = 6
 """Of so few others the range counts twice."""
-_MANY = 50
+MANY = 50
+"""Among so many one counts for nothing."""
 _DEVIATION = 1.4826  # of a normal distribution, from its median absolute deviation
 _TELLING: tuple[State, ...] = ("slow", "failed", "suspicious")
 
@@ -97,11 +98,15 @@ def _part(cell: Cell) -> float:
     return 1.0 if cell.part is None else cell.part
 
 
-def host_table(judged: Mapping[str, Diagnosis | str], *, compare: bool = True) -> HostTable:
+def host_table(
+    judged: Mapping[str, Diagnosis | str], *, compare: bool = True, troubles: Mapping[str, str] | None = None
+) -> HostTable:
     """The table of hosts, each with what it measured or why there is nothing.
 
-    Without `compare` nobody is behind: hosts that share CPUs disturb each other.
+    Without `compare` nobody is behind: hosts that share CPUs disturb each other. `troubles` are of hosts whose records
+    were cut off: what they sent counts.
     """
+    cut_off = troubles or {}
     found: dict[Key, dict[str, JudgedPath]] = {}
     for host, diagnosis in judged.items():
         for path in diagnosis.paths if isinstance(diagnosis, Diagnosis) else ():
@@ -115,7 +120,11 @@ def host_table(judged: Mapping[str, Diagnosis | str], *, compare: bool = True) -
         for host, cell in made.items():
             cells[host].append(cell)
     hosts = [
-        HostSeen(name=host, cells=tuple(cells[host]), trouble=one if isinstance(one, str) else _unfinished(one))
+        HostSeen(
+            name=host,
+            cells=tuple(cells[host]),
+            trouble=one if isinstance(one, str) else cut_off.get(host, "") or _unfinished(one),
+        )
         for host, one in judged.items()
     ]
     return HostTable(tuple(columns), tuple(sorted(hosts, key=_rank)))
@@ -141,16 +150,16 @@ def _column(number: int, of_hosts: Mapping[str, JudgedPath], compare: bool) -> t
     values = {host: _values(path) for host, path in of_hosts.items()}
     goods = {host: sorted(1 / one if is_time else one for one in own if one > 0) for host, own in values.items()}
     every = sorted(quantile(own, 0.5) for own in goods.values() if own)
-    of_all = _usual(every) if len(every) > _MANY else None  # among so many one counts for nothing
+    of_all = usual_of(every) if len(every) > MANY else None
     cells = {}
     for host, path in of_hosts.items():
         part: float | None = None
         standing: Standing = "alone"
         if goods[host] and len(every) > 1:
             own = quantile(goods[host], 0.5)
-            usual, far = of_all or _usual(_without(every, own))
+            usual, far = of_all or usual_of(without(every, own))
             part = own / usual
-            if len(every) >= _NEEDED:
+            if len(every) >= NEEDED:
                 standing = "behind" if compare and usual - goods[host][-1] > far else "with the others"
         value = quantile(values[host], 0.5) if values[host] else None
         cells[host] = Cell(column=number, state=path.verdict.state, value=value, part=part, standing=standing)
@@ -165,7 +174,7 @@ def _column(number: int, of_hosts: Mapping[str, JudgedPath], compare: bool) -> t
     return column, cells
 
 
-def _usual(others: Sequence[float]) -> tuple[float, float]:
+def usual_of(others: Sequence[float]) -> tuple[float, float]:
     """What is usual, and how far below it a host is behind: farther than healthy hosts, most of the others, lie."""
     usual = quantile(others, 0.5)
     deviation = _DEVIATION * quantile(sorted(abs(one - usual) for one in others), 0.5)
@@ -181,7 +190,8 @@ def _values(path: JudgedPath) -> list[float]:
     return sorted(one.median for one in head.launches) or [head.value]
 
 
-def _without(every: Sequence[float], own: float) -> Sequence[float]:
+def without(every: Sequence[float], own: float) -> Sequence[float]:
+    """All values but one."""
     found = list(every)
     found.remove(own)
     return found

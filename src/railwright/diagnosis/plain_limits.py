@@ -40,11 +40,15 @@ def sockets_bounds(result: Result, cluster: Cluster, path: str) -> Bounds:
     limit = row.limit
     if not isinstance(limit, Limit):
         return limit, None
+    return limit, tcp_band(limit)
+
+
+def tcp_band(limit: Limit) -> Expected:
+    """What one flow of TCP is expected to reach of a port. A fast port leaves it to the host's cores: doubtful."""
     low = _OF_TCP * limit.value
     because = "nine tenths of what TCP leaves of the port"
     least = min(low, TCP_BAND[0].value)
-    band = Expected(quantity=limit.quantity, low=low, doubtful_to=least, because=because, sources=limit.sources)
-    return limit, band
+    return Expected(quantity=limit.quantity, low=low, doubtful_to=least, because=because, sources=limit.sources)
 
 
 def memory_bounds(result: Result, subject: Subject, cluster: Cluster) -> Bounds:
