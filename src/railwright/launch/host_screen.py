@@ -14,11 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from railwright.errors import UsageError
+from railwright.errors import RailwrightError
 from railwright.launch.hosts import Hosts
 from railwright.launch.scratch import scratch_folder
-from railwright.launch.screened import MOST_LINES, RESULTS, records_of, step_of
+from railwright.launch.screened import MOST_LINES, RESULTS, Sent, records_of, step_of
 from railwright.process import Child, Finished
+from railwright.results.store import load
 
 FOLDER = "hosts"
 _AT_ONCE = 64
@@ -39,6 +40,8 @@ class HostScreen:
     longest_s: float
     """How long a host may take in all."""
     tell: Callable[[str], None] = field(default=lambda _line: None)
+    keep: bool = False
+    """Whether hosts whose records are whole from an earlier run are not measured again."""
     _ended: bool = field(default=False, init=False)
 
     @property
@@ -52,31 +55,41 @@ class HostScreen:
 
     def run(self) -> dict[str, str]:
         """Measure all hosts; each host's trouble, empty for one whose records are whole."""
-        for host in self.hosts.names:  # a host that sends nothing now must not be judged by what it sent once
+        there = {host for host in self.hosts.names if self.keep and self._is_whole(host)}
+        asked = [host for host in self.hosts.names if host not in there]
+        for host in asked:  # a host that sends nothing now must not be judged by what it sent once
             (self.folder_of(host) / RESULTS).unlink(missing_ok=True)
         with scratch_folder() as scratch, ThreadPoolExecutor(self.at_once) as executor:
             agent = self.hosts.reach.agent(scratch)
             line = shlex.join([sys.executable, "-P", "-m", "railwright.launch.screened", *self.words])
             try:
-                found = executor.map(lambda host: self._one(host, [*agent, host, line]), self.hosts.names)
-                return dict(zip(self.hosts.names, found, strict=True))
+                found = executor.map(lambda host: self._one(host, [*agent, host, line]), asked)
+                return dict.fromkeys(self.hosts.names, "") | dict(zip(asked, found, strict=True))
             except BaseException:
                 executor.shutdown(wait=False, cancel_futures=True)
                 self._ended = True
                 raise
 
+    def _is_whole(self, host: str) -> bool:
+        try:
+            end = load(self.folder_of(host) / RESULTS).end
+        except RailwrightError:
+            return False
+        return end is not None and not end.interrupted
+
     def _one(self, host: str, argv: Sequence[str]) -> str:
         with Child(argv, answer_alone=True, output=deque(maxlen=MOST_LINES)) as child:
-            why = self._follow(child)
+            why = self._follow(host, child)
             if why:
                 child.stop()
             finished = child.wait(_ENDS_S)
-        trouble = why or self._keep(host, finished)
+        trouble = self._keep(host, finished)
+        trouble = why or trouble
         self.tell(f"{host}: {trouble or 'done'}")
         return trouble
 
-    def _follow(self, child: Child) -> str:
-        """Wait for its end; why it is given up, empty where it ended."""
+    def _follow(self, host: str, child: Child) -> str:
+        """Wait for its end, and write what comes; why it is given up, empty where it ended."""
         begun = heard = time.monotonic()
         seen, last = -1, ""
         while child.poll() is None:
@@ -84,6 +97,7 @@ class HostScreen:
             now = time.monotonic()
             if len(child.output) != seen:
                 seen, heard = len(child.output), now
+                self._write(host, records_of(list(child.output)))
                 last = next((step for line in list(child.output)[-3:] if (step := step_of(line))), last)
             if self._ended:
                 return "interrupted"
@@ -95,15 +109,18 @@ class HostScreen:
         return ""
 
     def _keep(self, host: str, finished: Finished) -> str:
-        """Write a host's records; why there are none."""
-        try:
-            records = records_of(finished.output)
-        except UsageError as error:
-            said = [line.strip() for line in finished.output if line.strip() and not step_of(line)]
-            if finished.returncode and said and not said[-1].startswith("railwright-"):
-                return said[-1][:_LONGEST_REASON]
-            return error.message + f" ({finished.describe()})" * bool(finished.returncode)
-        folder = self.folder_of(host)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / RESULTS).write_bytes(records)
-        return ""
+        """Write what came of a host's records; why they are not whole."""
+        sent = records_of(finished.output)
+        self._write(host, sent)
+        if not sent.trouble:
+            return ""
+        said = [line.strip() for line in finished.output if line.strip() and not step_of(line)]
+        if finished.returncode and said and not said[-1].startswith("railwright-"):
+            return f"{sent.trouble}: " * bool(sent.records) + said[-1][:_LONGEST_REASON]
+        return sent.trouble + f" ({finished.describe()})" * bool(finished.returncode)
+
+    def _write(self, host: str, sent: Sent) -> None:
+        if sent.records:
+            folder = self.folder_of(host)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / RESULTS).write_bytes(sent.records)

@@ -1,7 +1,7 @@
 """One host proves itself and sends its records: `python -m railwright.launch.screened prove WORD ...`.
 
 It is started on each host by ssh or its like, and prints marked lines: where it is, every few seconds, and the records
-at the end, packed. Whoever reads them is gone when they cannot be written, and then the measuring ends, too.
+as they come, packed. Whoever reads them is gone when they cannot be written, and then the measuring ends, too.
 """
 
 from __future__ import annotations
@@ -13,41 +13,68 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from railwright.errors import UsageError
 from railwright.launch.scratch import scratch_folder
 from railwright.process import Child
 
 _MARK = "railwright-records:"
 _STEP = "railwright-step:"
-_LINE = 3000
+_LINE_BYTES = 2250
+"""Divisible by 3: 3,000 characters."""
 MOST_LINES = 40_000
 _MOST_BYTES = 512 * 2**20
 _BEAT_S = 2.0
 RESULTS = "results.jsonl"
 
 
-def lines_of(records: bytes) -> Iterator[str]:
-    """The lines, each shorter than `process` keeps."""
-    packed = base64.b64encode(zlib.compress(records, 6)).decode("ascii")
-    for start in range(0, len(packed), _LINE):
-        yield f"{_MARK}{packed[start : start + _LINE]}"
-    yield f"{_MARK}."
+class Packer:
+    """Packs records line by line as they come, so that what was sent can be read whatever ends the rest."""
+
+    def __init__(self) -> None:
+        self._packer = zlib.compressobj(6)
+
+    def lines(self, records: bytes) -> Iterator[str]:
+        """The lines for some more, each shorter than `process` keeps."""
+        yield from self._cut(self._packer.compress(records) + self._packer.flush(zlib.Z_SYNC_FLUSH))
+
+    def end(self) -> Iterator[str]:
+        """The last lines: without them the records are not whole."""
+        yield from self._cut(self._packer.flush(zlib.Z_FINISH))
+        yield f"{_MARK}."
+
+    @staticmethod
+    def _cut(packed: bytes) -> Iterator[str]:
+        for start in range(0, len(packed), _LINE_BYTES):  # each line is whole base64 by itself
+            yield _MARK + base64.b64encode(packed[start : start + _LINE_BYTES]).decode("ascii")
 
 
-def records_of(lines: Iterable[str]) -> bytes:
-    """The records that a host sent. Raises UsageError for what no host sends."""
+class Sent(NamedTuple):
+    """What a host sent of its records."""
+
+    records: bytes
+    trouble: str = ""
+    """Why they are not whole."""
+
+
+def records_of(lines: Iterable[str]) -> Sent:
+    """The records that a host sent, as far as they came, to the end of a line."""
     said = [line.removeprefix(_MARK) for line in lines if line.startswith(_MARK)]
-    if not said or said[-1] != ".":
-        raise UsageError("its records were cut off" if said else "it sent no records")
-    unpacker = zlib.decompressobj()
+    if not said:
+        return Sent(b"", "it sent no records")
+    is_whole = said[-1] == "."
+    unpacker, found, trouble = zlib.decompressobj(), bytearray(), "" if is_whole else "its records were cut off"
     try:
-        found = unpacker.decompress(base64.b64decode("".join(said[:-1]), validate=True), _MOST_BYTES)
-    except (zlib.error, binascii.Error, ValueError) as error:
-        raise UsageError("its records are damaged") from error
-    if unpacker.unconsumed_tail or not unpacker.eof:
-        raise UsageError(f"its records are not whole, or larger than {_MOST_BYTES // 2**20} MiB")
-    return found
+        for line in said[: len(said) - is_whole]:
+            found += unpacker.decompress(base64.b64decode(line, validate=True), _MOST_BYTES - len(found) + 1)
+            if len(found) > _MOST_BYTES or unpacker.unconsumed_tail:
+                trouble = f"its records are larger than {_MOST_BYTES // 2**20} MiB"
+                break
+    except (zlib.error, binascii.Error, ValueError):
+        trouble = "its records are damaged"
+    if is_whole and not trouble and not unpacker.eof:
+        trouble = "its records are damaged"
+    return Sent(bytes(found[: found.rfind(b"\n") + 1]), trouble)
 
 
 def step_of(line: str) -> str:
@@ -66,22 +93,39 @@ def main() -> None:
     with scratch_folder() as scratch:
         folder = scratch / "out"
         argv = [sys.executable, "-P", "-m", "railwright", *words, "-O", str(folder)]
+        results, packer, sent = folder / RESULTS, Packer(), 0
         try:
             with Child(argv, folder=Path("/")) as child:
                 while child.poll() is None:
                     time.sleep(_BEAT_S)
                     _say(_STEP + (child.output[-1][:200] if child.output else ""))
+                    sent = _send(packer, results, sent)
                 finished = child.wait(1.0)
-            results = folder / RESULTS
             if not results.exists():
                 said = next((line for line in finished.output if line.startswith("railwright: ")), finished.describe())
                 _say(said.removeprefix("railwright: "))
                 sys.exit(2)
-            for line in lines_of(results.read_bytes()):
+            _send(packer, results, sent)
+            for line in packer.end():
                 _say(line)
             sys.exit(finished.returncode)
         except BrokenPipeError:
             sys.exit(2)
+
+
+def _send(packer: Packer, results: Path, sent: int) -> int:
+    """Send the whole lines that were added since; how many bytes were sent by now."""
+    try:
+        with results.open("rb") as file:
+            file.seek(sent)
+            added = file.read()
+    except OSError:
+        return sent
+    added = added[: added.rfind(b"\n") + 1]
+    if added:
+        for line in packer.lines(added):
+            _say(line)
+    return sent + len(added)
 
 
 if __name__ == "__main__":

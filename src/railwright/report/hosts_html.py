@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import railwright
 from railwright.diagnosis.host_table import Cell, HostSeen, HostTable
-from railwright.report import wording
+from railwright.report import between_words, wording
+from railwright.report.between_words import Found, collective_words, pair_words, telling
 from railwright.report.host_words import answer, behind_words, column_name, host_says, value_words
-from railwright.report.offline_page import render_page
+from railwright.report.locate_svg import matrix_svg
+from railwright.report.locate_text import suspect_words
+from railwright.report.offline_page import as_it_is, render_page
 
 _MOST_TOLD = 12
 _MOST_BEHIND = 6
+_MOST_PAIRS = 40
 _STEPS = ((0.5, "d"), (0.75, "c"), (0.9, "b"))
 
 
@@ -28,20 +32,42 @@ class _Row(NamedTuple):
     """A class, a sign, the words of a tooltip, and over how many columns: a browser lays out few cells sooner."""
 
 
-def render_hosts_html(table: HostTable, link_of: Callable[[str], str]) -> str:
-    """The whole page; `link_of` gives the place of a host's own report, empty where there is none."""
+def render_hosts_html(
+    table: HostTable, link_of: Callable[[str], str], found: Found | None = None, collectives_link: str = ""
+) -> str:
+    """The whole page; `link_of` gives the place of a host's own report, empty where there is none.
+
+    `found` is what was measured between the hosts; the report of their collectives is at `collectives_link`.
+    """
     told = [host for host in table.hosts if host.is_outlier]
     fields = {
         "title": answer(table),
-        "is_bad": bool(told),
+        "is_bad": bool(told) or (found is not None and found.said.is_bad),
         "told": [(host.name, link_of(host.name), host_says(host, table), _more(host, table))
                  for host in told[:_MOST_TOLD]],
         "left_out": max(0, len(told) - _MOST_TOLD),
         "columns": [(number, column_name(column)) for number, column in enumerate(table.columns, 1)],
         "rows": [_row(host, table, link_of(host.name)) for host in table.hosts],
+        "between": _between(found, collectives_link) if found is not None else None,
         "version": railwright.__version__,
     }  # fmt: skip
     return render_page("hosts.html.j2", [], fields)
+
+
+def _between(found: Found, link: str) -> dict[str, Any]:
+    """The fields of the section of what crosses between hosts."""
+    told = telling(found)
+    paths = found.collectives.paths if found.collectives is not None else ()
+    return {
+        "answer": between_words.answer(found),
+        "suspects": [(one, suspect_words(one)) for one in found.said.suspects[:_MOST_TOLD]],
+        "pairs": [pair_words(one) for one in told[:_MOST_PAIRS]],
+        "pairs_left_out": max(0, len(told) - _MOST_PAIRS),
+        "matrix": as_it_is(matrix_svg(found.located)) if found.located is not None else "",
+        "collectives": [collective_words(path) for path in paths],
+        "link": link if paths else "",
+        "rows": list(between_words.rows(found)),
+    }
 
 
 def _more(host: HostSeen, table: HostTable) -> list[str]:

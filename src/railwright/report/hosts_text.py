@@ -7,14 +7,15 @@ from collections.abc import Iterator
 
 from railwright.diagnosis.host_table import HostTable
 from railwright.report import wording
+from railwright.report.between_words import Found, between_lines
 from railwright.report.host_words import answer, host_says
 from railwright.units import count
 
 _MOST_HOSTS = 24
 
 
-def lines(table: HostTable, *, compared: bool) -> Iterator[str]:
-    """The lines, at most about thirty."""
+def lines(table: HostTable, *, compared: bool, between: Found | None = None) -> Iterator[str]:
+    """The lines, at most about sixty."""
     yield answer(table)
     if not compared:
         yield "The hosts share CPUs, so that none is held against another."
@@ -26,3 +27,6 @@ def lines(table: HostTable, *, compared: bool) -> Iterator[str]:
     states = Counter(cell.state for host in table.hosts for cell in host.cells)
     paths = ", ".join(f"{number} {state}" for state, number in states.most_common())
     yield f"{count(len(table.columns), 'path')} on each host at most: {paths or 'none was measured'}"
+    if between is not None:
+        yield ""
+        yield from map(wording.visible, between_lines(between))
