@@ -20,9 +20,9 @@ from tests.schemas import fits
 from railwright.errors import CannotJudge
 from railwright.launch.host_screen import HostScreen
 from railwright.launch.hosts import Hosts
-from railwright.launch.screened import RESULTS, lines_of, records_of
+from railwright.launch.screened import RESULTS, Packer, records_of
 from railwright.results.store import load
-from railwright.verbs.prove_hosts import prove_hosts
+from railwright.verbs.prove_hosts import Asked, prove_hosts
 
 pytestmark = pytest.mark.machine
 
@@ -87,11 +87,12 @@ def test_each_host_is_measured_and_each_that_fails_is_named(tmp_path, mark):
 def test_one_page_and_each_hosts_own_report_are_written(tmp_path, mark, capsys):
     own = shlex.join([sys.executable, "-P", "-m", "railwright.launch.screened", *QUICK])
     hosts = Hosts(("a", "b", "gone"), 1, Shells(mark, {"a": own, "b": own, "gone": "echo no route >&2; exit 255"}))
-    asked = {"options": (), "directory": "/tmp", "launches": 1, "silence": 60.0, "mpirun": None, "force": True,
-             "require": (), "output": str(tmp_path / "out")}  # fmt: skip
+    screen_alone = Asked(("screen",), (), 1.0, None, resume=False)
+    asked = {"part": None, "asked": screen_alone, "options": (), "directory": "/tmp", "launches": 1, "silence": 60.0,
+             "mpirun": None, "force": True, "require": (), "output": str(tmp_path / "out")}  # fmt: skip
     assert prove_hosts(hosts, **asked, dry_run=True, as_json=False) == 0
     assert not (tmp_path / "out").exists()
-    assert "plan: 3 hosts prove themselves, all at once, by shells" in capsys.readouterr().err
+    assert "plan: 3 hosts, by shells\n  screen: each proves itself, all at once" in capsys.readouterr().err
     assert prove_hosts(hosts, **asked, dry_run=False, as_json=True) in (1, 3)
     records = [msgspec.json.decode(line) for line in capsys.readouterr().out.splitlines()]
     for record in records:
@@ -131,8 +132,40 @@ def test_nothing_runs_on_when_the_command_ends(tmp_path, mark):
     wait_until(lambda: not processes_with(mark), "the end of all that was started")
 
 
-def test_records_survive_the_way(tmp_path):
-    records = os.urandom(100_000) + b"\n" * 100_000
-    sent = ["Last login: today", *lines_of(records), "logout"]
-    assert records_of(sent[:-1]) == records
-    assert max(map(len, sent)) < 4096
+def test_records_survive_the_way_and_those_that_came_before_it_was_cut_off():
+    records = b"".join(os.urandom(500).hex().encode() + b"\n" for _ in range(100)) + b"x\n" * 100_000
+    packer = Packer()
+    sent = ["Last login: today", *packer.lines(records[:50_000]), *packer.lines(records[50_000:])]
+    whole = [*sent, *packer.end(), "logout"]
+    assert records_of(whole[:-1]) == (records, "")
+    assert max(map(len, whole)) < 4096
+    cut = records_of(sent)
+    assert cut == (records, "its records were cut off")
+    part = records_of(sent[:-3])
+    assert part.trouble
+    assert records.startswith(part.records)
+    assert part.records.endswith(b"\n")
+    damaged = records_of([*whole[:3], "railwright-records:AAAA", "railwright-records:."])
+    assert damaged.trouble == "its records are damaged"
+
+
+def test_what_a_host_measured_before_it_died_is_kept(tmp_path, mark):
+    words = ("run", "memory_copy", "core_latency", "--alone", "--force", "-o", "sizes=1M", "-o", "pages=small",
+             "--launches", "1000")  # fmt: skip
+    hosts = Hosts(("dies", "gone"), 1, Shells(mark, {"gone": "exit 255"}))
+    asked = HostScreen(hosts, words, tmp_path / "out", 60.0, 600.0)
+    troubles: dict[str, str] = {}
+    thread = threading.Thread(target=lambda: troubles.update(asked.run()))
+    thread.start()
+    file = asked.folder_of("dies") / RESULTS
+    wait_until(lambda: file.exists() and b'"result"' in file.read_bytes(), "a result of the host")
+    sent = [one for one in processes_with(mark) if "railwright.launch.screened" in one.argv]
+    for process in sent:
+        os.kill(process.pid, signal.SIGKILL)
+    thread.join(60)
+    assert not thread.is_alive()
+    assert troubles["dies"].startswith("its records were cut off")
+    kept = load(file)
+    assert any(one.outcome == "measured" for one in kept.results)
+    assert kept.end is None
+    wait_until(lambda: not processes_with(mark), "the end of all that was started")

@@ -46,6 +46,6 @@ def prove_pods(kubernetes: Kubernetes, directory: str, options: tuple[str, ...],
 
     screen = screen_of(hosts)
     show_plan(screen, proof, directory)
-    words = words_of("prove", asked, options, "--directory", directory)
+    words = words_of("prove", asked, options, "--directory", directory, "--parts", "screen")
     # Two nodes that share their CPUs, as in a test, measure themselves one after the other.
     return submitting(kubernetes, hosts, words, asked, judged)(proof.seconds)
