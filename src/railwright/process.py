@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -24,6 +24,7 @@ from railwright.errors import UsageError
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 KEPT_OUTPUT_LINES = 200
 _LINE_LIMIT = 4096
 _ASKED_TO_END_S = 5.0
@@ -37,6 +38,30 @@ def die_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+@contextlib.contextmanager
+def signals_held() -> Iterator[None]:
+    """Handle what ends a run only afterwards, if it comes meanwhile.
+
+    Around a fork with `preexec_fn` Python calls hooks, `logging`'s among them, and drops what a handler raises there:
+    Ctrl-C was lost, and where it came before the hook had released its lock, every later child waited for it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers run in the main thread alone
+        return
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in _ENDING}
+    held = [number for number, handler in before.items() if callable(handler)]
+    try:
+        for number in held:
+            signal.signal(number, lambda number, _frame: came.append(number))
+        yield
+    finally:
+        for number in held:
+            signal.signal(number, before[number])
+        if came:
+            signal.raise_signal(came[0])
 
 
 @dataclass
@@ -81,6 +106,16 @@ class Child:
 
     def __enter__(self) -> Child:
         try:
+            with signals_held():
+                self._start()
+        except KeyboardInterrupt:
+            if hasattr(self, "_popen"):
+                self.stop()
+            raise
+        return self
+
+    def _start(self) -> None:
+        try:
             self._popen = subprocess.Popen(
                 list(self.argv),
                 env=dict(self.environment) if self.environment is not None else None,
@@ -105,7 +140,6 @@ class Child:
         ]
         for reader in self._readers:
             reader.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
@@ -190,9 +224,10 @@ class Attached:
     def __init__(self, argv: Sequence[str], *, output_to_error: bool) -> None:
         """Start it, with its standard output on our standard error where that is wanted. Raises UsageError."""
         try:
-            self._popen = subprocess.Popen(
-                list(argv), stdout=sys.stderr if output_to_error else None, preexec_fn=die_with_parent
-            )
+            with signals_held():
+                self._popen = subprocess.Popen(
+                    list(argv), stdout=sys.stderr if output_to_error else None, preexec_fn=die_with_parent
+                )
         except OSError as error:
             raise UsageError(f"cannot start {argv[0]}: {error.strerror}") from error
 

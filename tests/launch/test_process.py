@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import wait_until
 
 from railwright import process
-from railwright.process import Child
+from railwright.process import Child, run
 
 # A tracer that is not the parent: what it traces is no zombie to its parent before the tracer has looked at it.
 TRACER = """
@@ -85,3 +85,23 @@ def test_an_answer_is_without_complaints_unless_it_failed() -> None:
     assert process.ask(["sh", "-c", says, "0"], timeout_s=60).output == ["[1]"]
     failed = process.ask(["sh", "-c", says, "3"], timeout_s=60)
     assert (failed.returncode, failed.output) == (3, ["[1]", "Error: Peer netns reference is invalid."])
+
+
+# Forks with hooks of Python are where signals were lost.
+INTERRUPTED_FORK = """
+import os, signal
+from railwright.process import Child
+os.register_at_fork(after_in_parent=lambda: signal.raise_signal(signal.SIGINT))
+child = Child(["sleep", "60"])
+try:
+    with child:
+        print("lost")
+except KeyboardInterrupt:
+    print("ended by", -child.poll())
+"""
+
+
+@pytest.mark.machine
+def test_a_signal_while_a_child_is_started_ends_the_run_and_the_child() -> None:
+    finished = run([sys.executable, "-c", INTERRUPTED_FORK], timeout_s=60)
+    assert finished.output == [f"ended by {int(signal.SIGTERM)}"]
