@@ -361,10 +361,8 @@ func (f *fakeDirectory) Problems() []string { return []string{"tenant b is not h
 // fakeLinks are all there and up.
 type fakeLinks struct{}
 
-func (fakeLinks) Up(string) (bool, error) { return true, nil }
-
-func (fakeLinks) Gone(string) bool { return false }
-
+func (fakeLinks) Up(string) (bool, error)                 { return true, nil }
+func (fakeLinks) Gone(string) bool                        { return false }
 func (fakeLinks) Within([]netip.Prefix) ([]string, error) { return nil, nil }
 
 // fakePods live unless they are said to be gone.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -43,21 +44,8 @@ def run(
     beside = {"--hosts": hosts, "--screen": screen, "--grow": grow, "--slurm": asked["slurm"],
               "--kubernetes": asked["kubernetes"], **not_beside(asked)}  # fmt: skip
     refuse_half(in_namespaces_of, against, beside)
-    others = {"--hosts": hosts, "--lab": lab, "--ssh-config": ssh_config}
-    kubernetes = of_kubernetes(asked, asked["slurm"], others)
-    slurm = taken_from(asked)
-    starts = slurm.starts if slurm is not None else None
-    placed: Hosts | None
-    submit = None
-    if kubernetes is not None:
-        placed = to_come = kubernetes.to_come(ranks_per_host, parse_interfaces(interfaces or ""))
-        more = _words(names, ranks_per_host, interfaces, alone=alone, screen=screen, grow=grow)
-        submit = making(kubernetes, to_come, in_pods("run", asked, asked["options"], *more), asked)
-    elif slurm is not None and starts is None:
-        to_come = slurm.to_come(hosts, ranks_per_host)
-        placed, submit = to_come, submitting(slurm, to_come, asked)
-    else:
-        placed = the_hosts(hosts, ranks_per_host, lab, ssh_config, interfaces, starts)
+    where = _Where(hosts, ranks_per_host, lab, ssh_config, interfaces)
+    placed, submit = _placed(where, asked, _words(names, where, alone=alone, screen=screen, grow=grow))
     refuse_shared_memory(placed, asked["options"])
     if not names:
         return _list()
@@ -77,12 +65,37 @@ def run(
                    **asked)  # fmt: skip
 
 
-def _words(
-    names: tuple[str, ...], ranks_per_host: int | None, interfaces: str | None, *, alone: bool, screen: bool, grow: bool
-) -> list[str]:
+class _Where(NamedTuple):
+    """The options that say where ranks are placed."""
+
+    hosts: str | None
+    ranks_per_host: int | None
+    lab: str | None
+    ssh_config: str | None
+    interfaces: str | None
+
+
+def _placed(
+    where: _Where, asked: dict[str, Any], words: Sequence[str]
+) -> tuple[Hosts | None, Callable[[float], int] | None]:
+    """The hosts, and what makes a job of the plan where they are still to come; the words are those of a pod."""
+    hosts, ranks_per_host, lab, ssh_config, interfaces = where
+    kubernetes = of_kubernetes(asked, asked["slurm"], {"--hosts": hosts, "--lab": lab, "--ssh-config": ssh_config})
+    slurm = taken_from(asked)
+    starts = slurm.starts if slurm is not None else None
+    if kubernetes is not None:
+        to_come = kubernetes.to_come(ranks_per_host, parse_interfaces(interfaces or ""))
+        return to_come, making(kubernetes, to_come, in_pods("run", asked, asked["options"], *words), asked)
+    if slurm is not None and starts is None:
+        to_come = slurm.to_come(hosts, ranks_per_host)
+        return to_come, submitting(slurm, to_come, asked)
+    return the_hosts(hosts, ranks_per_host, lab, ssh_config, interfaces, starts), None
+
+
+def _words(names: tuple[str, ...], where: _Where, *, alone: bool, screen: bool, grow: bool) -> list[str]:
     """The words of this verb that are the same in a pod."""
-    words = [*names, *(["--ranks-per-host", str(ranks_per_host)] if ranks_per_host else [])]
-    words += ["--interfaces", interfaces] if interfaces else []
+    words = [*names, *(["--ranks-per-host", str(where.ranks_per_host)] if where.ranks_per_host else [])]
+    words += ["--interfaces", where.interfaces] if where.interfaces else []
     switches = {"--alone": alone, "--screen": screen, "--grow": grow}
     return words + [name for name, is_on in switches.items() if is_on]
 
