@@ -370,7 +370,7 @@ def test_a_hang_is_noticed_after_the_longest_step_and_not_after_the_whole_plan(t
     plan = find("gpu_copy").plan(job_on(topology, pairs="all"))
     assert plan.silent_s < 150 < 600 < plan.seconds
     waits = []
-    session = SimpleNamespace(results=lambda: (), crashed=False)
+    session = SimpleNamespace(results=lambda: (), crashed=False, blamed=set())
     monkeypatch.setattr(measure_launches, "Session", lambda **of: waits.append(of["silence_s"]) or session)
     measurement = Measurement(topology=topology, silence_s=60.0)
     (planned,) = measurement.plan([(find("gpu_copy"), find("gpu_copy").parse({}))], 1)
