@@ -9,6 +9,7 @@ from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.records import Result
 
 EXTERNAL = Path(__file__).parents[3] / "testdata" / "external"
+THREADS = EXTERNAL / "threads"
 
 
 def text(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.results.readers.recorded import text
+from tests.results.readers.recorded import THREADS, text
 
 from railwright.errors import UsageError
 from railwright.results.readers import elbencho, hpcg, iperf3, registry, stream
@@ -142,3 +142,15 @@ def test_of_hpcg_the_rating_counts_and_an_invalid_one_is_refused() -> None:
 def test_a_rate_that_is_not_that_of_its_bytes_is_refused(broken: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         registry.read(broken)
+
+
+def test_rows_of_iperf_alone_are_read() -> None:
+    assert values("[SUM]  0.0-30.0 sec    337 GBytes  96.4 Gbits/sec\n") == [96.4e9 / 8]
+
+
+def test_what_nvidias_hpcg_prints_is_read_and_held_against_its_processes() -> None:
+    (file,) = registry.read((THREADS / "094-hpcg-8-k80-nvidia-2017.txt").read_text(encoding="utf-8"))
+    assert (file.ranks, file.gpus) == (8, ("Tesla K80",))
+    assert [result.summary.median for result in file.results if result.summary] == [202.6e9]
+    with pytest.raises(UsageError, match=r"25\.3 GF of each of 4 processes"):
+        registry.read("2x2x1 process grid\nfinal =  202.6 GF (1536.3 GB/s Effective)   25.3 GF_per ( 192.0 GB/s)\n")

@@ -2,6 +2,11 @@
 
 Machine Summary::Distributed Processes=8
 Final Summary::HPCG result is VALID with a GFLOP/s rating of=123.45
+
+NVIDIA's own prints its result on the terminal, with the rate of memory that it takes:
+
+    2x2x2 process grid
+    final =  202.6 GF (1536.3 GB/s Effective)   25.3 GF_per ( 192.0 GB/s Effective)
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ import re
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import by_origin, lines_of, refusal
-from railwright.results.readers.printed_numbers import number
+from railwright.results.readers.printed_numbers import number, overlap
 from railwright.results.readers.subject import Subject
 
 NAME = "HPCG (Final Summary::HPCG result is VALID)"
@@ -20,12 +25,17 @@ _PROCESSES = re.compile(r"Machine Summary\s?::\s?Distributed Processes=(\d{1,9})
 _THREADS = re.compile(r"Machine Summary\s?::\s?Threads per processes?=(\d{1,6})")
 _GRID = re.compile(r"Global Problem Dimensions\s?::\s?Global n([xyz])=(\d{1,9})")
 _VERSION = re.compile(r"^\s{0,8}version=(\d[\d.]{0,15})|HPCG-Benchmark version[=: ](\d[\d.]{0,15})")
+_OF_NVIDIA = re.compile(
+    r"\bfinal\s?=\s{0,8}(\S{1,24}) GF \(\s{0,4}(\S{1,24}) GB/s(?: Effective)?\)\s{1,8}(\S{1,24}) GF_per"
+)
+_PROCESS_GRID = re.compile(r"(\d{1,6})x(\d{1,6})x(\d{1,6}) process grid")
+_GPU = re.compile(r"GPU: '([^']{2,60})'")
 _READ_WRITE = re.compile(r"GB/s Summary\s?::\s?Raw Total B/W=(\S{1,24})")
 
 
 def recognises(text: str) -> bool:
     """The words of the result."""
-    return "HPCG result is" in text
+    return "HPCG result is" in text or ("GF_per" in text and "process grid" in text and "final" in text)
 
 
 def subject(_: ForeignFile) -> Subject:
@@ -48,6 +58,12 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             settings["memory_bytes_per_s"] = number(found[1], "GB/s", line.number).value * 1e9
         elif found := _VERSION.search(line.text):
             draft.version = found[1] or found[2]
+        elif found := _PROCESS_GRID.search(line.text):
+            draft.ranks = int(found[1]) * int(found[2]) * int(found[3])
+        elif found := _GPU.search(line.text):
+            draft.gpus = (found[1],)
+        elif found := _OF_NVIDIA.search(line.text):
+            _of_nvidia(draft, found, settings, line.number)
         elif found := _RATE.search(line.text):
             if found[1] == "INVALID" or found[2] is None:
                 raise refusal(line.number, "HPCG says that its result is not valid", "look for FAILED in its file")
@@ -59,3 +75,13 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         "HPCG moves memory for each operation: the rate of STREAM on the same machine is what it is held against"
     )
     return files_of([draft], "no result of HPCG was found (Final Summary::HPCG result is VALID)", "give its whole file")
+
+
+def _of_nvidia(draft: Draft, found: re.Match[str], settings: dict[str, int | float], line: int) -> None:
+    rate, each = number(found[1], "GF", line), number(found[3], "GF_per", line)
+    if draft.ranks and draft.ranks > 1 and not overlap(rate.range(), each.range(draft.ranks)):
+        raise refusal(line, f"{rate.text} GF is not {each.text} GF of each of {draft.ranks} processes")
+    memory = number(found[2], "GB/s", line).value * 1e9
+    draft.line = draft.line or line
+    value = Measured("flop_per_s", rate.value * 1e9, f"{rate.text} GF")
+    draft.add(line, [value], {}, {**settings, "memory_bytes_per_s": memory})

@@ -82,7 +82,8 @@ class _Row(NamedTuple):
 def recognises(text: str) -> bool:
     """The words above the rows, or those of -J."""
     as_text = "Interval" in text and "Transfer" in text and ("Bitrate" in text or "Bandwidth" in text)
-    return ((as_text and "its/sec" in text) or (as_text and "Bytes/sec" in text)) or _is_json(text)
+    rows_alone = "bits/sec" in text and "Bytes " in text and " sec " in text and "]" in text
+    return ((as_text and "its/sec" in text) or (as_text and "Bytes/sec" in text)) or rows_alone or _is_json(text)
 
 
 def _is_json(text: str) -> bool:

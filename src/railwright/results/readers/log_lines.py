@@ -130,6 +130,9 @@ def columns_of(header: str, known: re.Pattern[str], line: int, shown: str = "", 
     return columns
 
 
+ENDS_INSIDE = "the text ends inside line "
+
+
 def cut_short(line: int, found: int, expected: int) -> str:
     """The note for a last row that was cut off."""
-    return f"the text ends inside line {line} ({found} of {expected} columns): that row is left out"
+    return f"{ENDS_INSIDE}{line} ({found} of {expected} columns): that row is left out"

@@ -23,6 +23,7 @@ from railwright.topology.devices import Scalar
 NAME = "nixlbench (columns Block Size (B) and Batch Size)"
 
 _OPTION = re.compile(r"\(--([a-z_]{2,32})(?:=[^)]{0,120})?\)\s{0,60}: ?(\S{0,64})")
+_LARGEST = re.compile(r"--max_block_size[ =](\d{1,18})(?:\s|$)")
 _COLUMN = re.compile(
     r"Block Size \(B\)|Batch Size|Aggregate B/W \(GB/Sec\)|B/W \((?:GB|GiB|MiB)/Sec\)|Network Util \(%\)"
     r"|(?:Avg|P99) (?:Lat\.|Prep|Post|Tx) \(us\)"
@@ -104,20 +105,26 @@ def _is_header(text: str) -> bool:
 
 def _runs(stream: list[Line]) -> Iterator[_Run]:
     options: dict[str, str] = {}
+    largest = ""
     for part in sections(stream, lambda line: "NIXLBench Configuration" in line.text or _is_header(line.text)):
         if part:
-            run = _run(part, options)
+            run = _run(part, options, largest)
             yield run
+            told = (_LARGEST.search(line.text) for line in part if "nixlbench " in line.text)
+            largest = next((found[1] for found in told if found is not None), largest)
             options = {} if run.results else run.options  # the configuration stands above its table's header
 
 
-def _run(part: list[Line], options: dict[str, str]) -> _Run:
+def _run(part: list[Line], options: dict[str, str], largest: str) -> _Run:
     run = _Run(tool="nixlbench", test="nixlbench", last_line=part[-1].number, options=dict(options))
     run.check_failed = any(_FAILED_CHECK in line.text for line in part)
     for line in part:
         text = line.text.strip()
         if _is_header(text):
             run.columns = columns_of(text, _COLUMN, line.number)
+            largest = run.options.get("max_block_size", largest)
+            if largest.isdecimal() and len(largest) < 19:
+                run.settings |= {"last_size_bytes": int(largest), "step_factor": 2}
         elif "(--" in text:
             run.options |= dict(_OPTION.findall(text))
         elif run.columns and text[:1].isdigit():

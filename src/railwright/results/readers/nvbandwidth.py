@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass, field
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import Line, by_origin, lines_of, refusal, sections
+from railwright.results.readers.log_lines import Line, by_origin, cut_short, lines_of, refusal, sections
 from railwright.results.readers.printed_numbers import Number, number
 from railwright.results.readers.subject import Subject
 
@@ -71,6 +71,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 def _run(lines: list[Line]) -> Draft:
     draft = Draft(tool="nvbandwidth", test="nvbandwidth", notes=["GB is 10^9 bytes", "the data was not checked"])
+    draft.last_line = lines[-1].number
     gpus: dict[str, None] = {}
     matrix, named = None, ""
     for line in lines:
@@ -96,6 +97,9 @@ def _run(lines: list[Line]) -> Draft:
 
 def _row(draft: Draft, matrix: _Matrix, words: list[str], line: int) -> None:
     if len(words) != len(matrix.columns) + 1:
+        if line == draft.last_line and len(words) <= len(matrix.columns):
+            draft.notes.append(cut_short(line, len(words) - 1, len(matrix.columns)))
+            return
         raise refusal(line, f"{len(words) - 1} columns where the matrix has {len(matrix.columns)}")
     draft.line = draft.line or line
     for column, word in zip(matrix.columns, words[1:], strict=True):

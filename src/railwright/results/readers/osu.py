@@ -1,4 +1,4 @@
-"""What the OSU Micro-Benchmarks print: MPI tests of 5.3 to 7.5, for hosts and for GPUs.
+"""What the OSU Micro-Benchmarks print: MPI tests of 5.3 to 7.5, for hosts and GPUs, and of the same format since 2.0.
 
     # OSU MPI-CUDA Bandwidth Test v5.6.2
     # Send Buffer on DEVICE (D) and Receive Buffer on DEVICE (D)
@@ -25,7 +25,7 @@ from railwright.topology.devices import Scalar
 
 NAME = "OSU Micro-Benchmarks (OSU MPI ... Test v)"
 
-_TITLE = re.compile(r"#? ?OSU MPI(?:-([A-Z]{2,10}))?(_\w{3,12})? (.{2,60}?) Test v(\d[\w.-]{0,15})")
+_TITLE = re.compile(r"#? ?OSU MPI(?:-([A-Z]{2,10}))?(_\w{3,12})? (.{2,60}?) Test (?:v|\(Version )(\d[\w.-]{0,15})")
 _COLUMN = re.compile(
     r"Size|Bandwidth \(MB/s\)|MB/s|Messages/s|Iterations|Validation|(?:(?:Avg|Min|Max) )?Lat(?:ency)? ?\(us\)"
     r"|P\d{2} Tail Lat ?\(us\)|P\d{2} Tail BW ?\(MB/s\)"
@@ -60,6 +60,7 @@ _OPERATIONS = {
 }
 """Test -> the operation as NCCL calls it, and whether OSU's size is what one rank has for each other."""
 _ENDS = re.compile(r"\bosu_\w{2,20}\b.{0,200}?\s([DHM]) ([DHM])(?:\s|$)")
+_TO = re.compile(r"\bosu_\w{2,20}\b.{0,200}?\s(?:-m|--message-size)[ =](?:\d{1,12}:)?(\d{1,12})(?:\s|$)")
 _PAIRWISE = ("osu_bw", "osu_bibw", "osu_latency", "osu_latency_mt", *_ONE_SIDED.values())
 _BETWEEN_TWO = ("osu_bw", "osu_bibw", "osu_latency", "osu_mbw_mr")
 _READ = (*_POINT_TO_POINT.values(), *(f"osu_{name}" for name in dict.fromkeys(_COLLECTIVES.values())), "one-sided")
@@ -75,7 +76,7 @@ _VALUES: tuple[tuple[tuple[str, ...], Quantity, float, str], ...] = (
 
 def recognises(text: str) -> bool:
     """The words of the first line."""
-    return "OSU MPI" in text and " Test v" in text
+    return "OSU MPI" in text and (" Test v" in text or " Test (Version " in text)
 
 
 def subject(file: ForeignFile) -> Subject:
@@ -163,6 +164,8 @@ def _launched(test: Draft, above: list[str]) -> None:
     if (ends := _ENDS.search(f"{command.words} ")) and test.test in _PAIRWISE:
         memories = {"D": "device", "H": "host", "M": "managed"}
         test.parameters |= {"send_buffer": memories[ends[1]], "receive_buffer": memories[ends[2]]}
+    if to := _TO.search(f"{command.words} "):
+        test.settings |= {"last_size_bytes": int(to[1]), "step_factor": 2}
 
 
 def _comment(test: Draft, text: str, line: int) -> None:

@@ -31,6 +31,7 @@ _ANCHOR = re.compile(
     r"|Block Size \(B\)|NIXLBench Configuration|IoType: |T/V\s|W[RC]\d\w{4,12}\s|fio-\d|memcpy (?:CE|SM) "
     r"|(?:Running|SUM) [a-z_]{8,60}_(?:ce|sm)\b|GPU0\s{1,16}GPU1"
     r"|\[ ID\] Interval|Function\s{1,16}(?:Best Rate|MBytes/sec)|OPERATION\s{1,8}RESULT TYPE|Final Summary::"
+    r"|\|\s{1,8}(?:Stage|Test)\s{1,8}\| # iterations|Final:\s{4,40}\d|\[thread \d"
 )
 """The words that a line of a known tool begins with."""
 _WORDS = (
@@ -51,6 +52,7 @@ _WORDS = (
     "Function",
     "OPERATION",
     "Final",
+    "[thread ",
 )
 """One of them is in every line with an anchor: looked for first, because it is cheap."""
 _STAMP = re.compile(r"\d{1,4}[-/:.]\d\d[-/:.]\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?")

@@ -19,6 +19,7 @@ from railwright.results.readers import (
     osu,
     perftest,
     stream,
+    ucx_perftest,
 )
 from railwright.results.readers.command_line import environment_of
 from railwright.results.readers.foreign_file import ForeignFile, Reader
@@ -29,6 +30,7 @@ READERS: tuple[Reader, ...] = (
     nccl_tests,
     osu,
     perftest,
+    ucx_perftest,
     nixlbench,
     nvbandwidth,
     gdsio,
