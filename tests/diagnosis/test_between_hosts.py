@@ -95,7 +95,7 @@ def test_several_ports_of_unlike_rates_give_a_limit_and_no_band_unless_one_is_na
     nics = [port(TEN, "nic0"), port(FAST, "nic1")]
     both = type(TEN)(name="both", source="live", devices=(*[nic for nic, _ in nics], *TEN.of_kind("fabric")),
                      links=tuple(link for _, link in nics))  # fmt: skip
-    one = PairTried("a", "b", (1e9,))
+    one = PairTried("a", "b", (0.5e9,))
     (any_port,) = judge_pairs([one], Joined({"a": both, "b": both}))
     assert any_port.limit == pytest.approx(400e9 / 8, rel=0.06)
     assert any_port.verdict.state == "unknown"

@@ -8,8 +8,11 @@ import pytest
 
 from railwright.diagnosis.explain import Explained, explain
 from railwright.diagnosis.foreign import Machine
+from railwright.diagnosis.paste import read_paste
+from railwright.errors import EXIT_OK, EXIT_UNJUDGED
 from railwright.results.readers import registry
 from railwright.topology.cluster import Fabric, Tier, cluster_of
+from railwright.topology.expand import expand
 from railwright.topology.sources.load import load
 
 THREADS = Path(__file__).parents[2] / "testdata/external/threads"
@@ -26,6 +29,10 @@ def text_of(number: str) -> str:
 def held(text: str, host: str, count: int = 1, path: str = "", fabric: Fabric | None = None) -> Explained:
     (file,) = registry.read(text)
     return explain(file, Machine(cluster=cluster_of(load(host), count, fabric), path=path))
+
+
+def given(host: str, options: dict[str, str] | None = None, count: int = 1) -> Machine:
+    return Machine(cluster=cluster_of(expand(host, options or {}), count))
 
 
 def states(found: Explained) -> set[str]:
@@ -141,3 +148,52 @@ def test_settings_of_any_command_line_are_told_and_cost_nothing_where_all_is_fin
     (file,) = registry.read(text)
     assert file.environment == {"UCX_TLS": "tcp,self", "OMPI_MCA_pml": "ob1"}
     assert held(text_of("035").replace("$ srun", "$ FI_PROVIDER=tcp srun"), "quad-gh200", 2).status == 0
+
+
+def test_a_table_whose_text_ends_inside_a_row_is_never_ok() -> None:
+    paste = (THREADS / "109-nccl-tests-p5-first-rows.txt").read_text(encoding="utf-8")
+    (table,) = read_paste(paste, given("p5.48xlarge")).tables
+    assert (table.verdict.state, table.status) == ("unknown", EXIT_UNJUDGED)
+    assert table.contradictions[0].startswith("the text ends inside a row")
+
+
+def test_a_command_says_how_far_the_table_was_to_go() -> None:
+    command = "mpirun -np 2 osu_bw -d cuda -m 33554432 D D\n"
+    paste = (THREADS / "082-osu_bw-2xa100-nv4.txt").read_text(encoding="utf-8")
+    machine = given("hgx-a100", {"gpus": "2", "nvlink": "4"})
+    assert [table.status for table in read_paste(paste, machine).tables] == [EXIT_OK]
+    (short,) = read_paste(command + "".join(paste.splitlines(keepends=True)[1:-1]), machine).tables
+    assert short.verdict.state == "unknown"
+    assert "was to go up to 32 MiB, the text ends at 16 MiB" in short.contradictions[0]
+
+
+def test_copies_over_pcie_little_below_the_band_are_in_doubt_and_half_of_it_is_slow() -> None:
+    paste = (THREADS / "083-nvbandwidth-6-a6000.txt").read_text(encoding="utf-8")
+    machine = given("pcie-8gpu", {"gpus": "6"})
+    (table,) = read_paste(paste, machine).tables
+    doubts = {row.verdict.why.partition(", but ")[2] for row in table.rows if row.verdict.state == "unknown"}
+    assert doubts
+    assert all("share a switch" in why for why in doubts)
+    without_sum = "".join(line for line in paste.splitlines(keepends=True) if "SUM" not in line)
+    (halved,) = read_paste(without_sum.replace("26.34", "13.17"), machine).tables
+    assert halved.verdict.state == "slow"
+
+
+def test_nccl_of_2020_is_in_doubt_where_a_later_one_is_slow() -> None:
+    paste = (THREADS / "119-nccl-tests-p4d-2-nodes-kubectl-logs.txt").read_text(encoding="utf-8")
+    machine = given("p4d.24xlarge", count=2)
+    (old,) = read_paste(paste, machine).tables
+    assert old.verdict.state == "unknown"
+    assert "NCCL 2.8.3 reaches less" in old.verdict.why
+    (later,) = read_paste(paste.replace("NCCL version 2.8.3", "NCCL version 2.21.5"), machine).tables
+    assert later.verdict.state == "slow"
+
+
+def test_one_size_below_its_band_where_protocols_change_is_in_doubt_and_two_are_slow() -> None:
+    paste = (THREADS / "121-nccl-tests-8xa100-reduce_scatter.txt").read_text(encoding="utf-8")
+    (table,) = read_paste(paste, given("azure-nd-a100-v4"), "reduce_scatter").tables
+    assert table.status == EXIT_OK
+    fast, slow = "1108.7  242.11  211.84    N/A   1112.6  241.27  211.11", "2608.7 102.90 90.04 N/A 2612.6 102.75 89.90"
+    slower = paste.replace(fast, slow)
+    (dipped,) = read_paste(slower, given("azure-nd-a100-v4"), "reduce_scatter").tables
+    assert dipped.verdict.state == "slow"

@@ -285,7 +285,8 @@ def test_a_proof_in_pods_is_the_same_job_with_other_words(answer):
     done = answer("prove", "--kubernetes", "--nodes", "3", "--namespace", "team-a", "--job-kind", "job", "--dry-run",
                   "--launches", "1")  # fmt: skip
     assert done.status == 0
-    assert "plan: 3 hosts, by kubernetes" in done.err and "each proves itself, all at once" in done.err
+    assert "plan: 3 hosts, by kubernetes" in done.err
+    assert "each proves itself, all at once" in done.err
     job = json.loads(done.out.partition("\n---\n")[0])
     plan = next(one["value"] for one in job["spec"]["template"]["spec"]["containers"][0]["env"]
                 if one["name"] == "RAILWRIGHT_PODS")  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -15,6 +16,7 @@ from railwright.topology.matrix import Matrix, matrix_of, topology_of
 from railwright.units import count
 
 SEEN = "nvidia-smi topo -m"
+_NCCL = re.compile(r"NCCL version (\d{1,3})\.(\d{1,3})\.(\d{1,3})")
 _LOOKED = (nic_across_sockets.FAULT,)
 """What the places of devices alone can show."""
 
@@ -24,16 +26,23 @@ class Beside(msgspec.Struct, frozen=True):
 
     matrix: Matrix | None = None
     findings: tuple[Finding, ...] = ()
+    nccl: tuple[int, ...] = ()
+    """The version of NCCL, empty where it is not said."""
 
 
 def beside(text: str) -> Beside:
     """All that is read beside tables; findings are possible causes, since nobody says which hosts the text is of."""
-    matrix = matrix_of(text)
+    matrix, version = matrix_of(text), _nccl_of(text)
     if matrix is None:
-        return Beside()
+        return Beside(nccl=version)
     facts = Facts(topology=topology_of(matrix, SEEN))
     found = (finding for fault in _LOOKED for finding in fault.look(facts))
-    return Beside(matrix, tuple(_as_possible(one) for one in found))
+    return Beside(matrix, tuple(_as_possible(one) for one in found), version)
+
+
+def _nccl_of(text: str) -> tuple[int, ...]:
+    found = _NCCL.search(text) if "NCCL version" in text else None
+    return tuple(map(int, found.groups())) if found else ()
 
 
 def _as_possible(found: Finding) -> Finding:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from railwright.diagnosis.call_time import CallTime
 from railwright.diagnosis.judged import Judged
 from railwright.results.readers.foreign_file import ForeignFile
+from railwright.results.readers.log_lines import ENDS_INSIDE
 from railwright.results.records import size_of
 from railwright.units import format_bandwidth, format_duration, format_size
 
@@ -112,8 +113,10 @@ def _plateau(rows: Sequence[Judged], fall: Fall | None) -> str:
 
 
 def missing_sizes(file: ForeignFile) -> tuple[str, ...]:
-    """A sentence where sizes that the run was told to measure are not in the text."""
+    """A sentence where sizes that the run was told to measure, or that follow a torn row, are not in the text."""
     found = _never_ran(file)
+    if found is None and any(note.startswith(ENDS_INSIDE) for note in file.notes):
+        found = "the text ends inside a row: it was cut off there, and what follows is not known"
     return () if found is None else (found,)
 
 

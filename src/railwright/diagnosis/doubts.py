@@ -24,6 +24,16 @@ _OF_SMALL = 0.5
 _OF_MPI = 0.85
 _OF_MPI_BOTH_WAYS = 0.7
 _OF_VERBS = 0.95
+_OF_COPIES = 0.8
+"""Of the low end over PCIe: eight RTX 4090 of one host read its memory at 23.9 to 26.4 GB/s, and six A6000 each other's
+at 21.8 to 26.4 (NVIDIA nvbandwidth issues 15 and 50)."""
+_OF_SWITCH = 0.5
+"""Where NCCL changes its protocol: eight A100 reach 0.67 of the band at 8 MiB, 0.45 to 0.7 about it, and
+all of it above (SuperBench, recorded outputs, nccl_reducescatter.log)."""
+_OF_OLD = 0.8
+"""Of the low end with NCCL of 2020: 0.91 at 1 GiB on p4d with 2.8.3, 0.99 and less below (AWS, Getting started with EFA
+on EKS)."""
+OLD_NCCL = (2, 9)
 _OF_A_CALL = 0.4
 _OF_BYTES = 0.75
 _BYTES_DECIDE = 0.5
@@ -50,6 +60,11 @@ _WHY_FABRIC = (
 _WHY_EXCHANGE = "healthy MPI libraries differ by as much: each chooses algorithms of its own"
 _WHY_MEMORY = "it takes a thread for each core, on every socket, and arrays that no cache holds"
 _WHY_SOCKETS = "one flow of TCP is held back by a core: several (iperf3 -P 8) and an MTU of 9000 reach more"
+_WHY_COPIES = (
+    "what CPUs give to copies over PCIe differs as much between healthy hosts, and which GPUs share a switch is the"
+    " shape's word where no nvidia-smi topo -m was given"
+)
+_WHY_SWITCH = "NCCL changes its protocol about this size, which a version may do too early or too late, and larger ones"
 _WHY_FILES = "healthy drives and file systems differ too much"
 
 
@@ -101,6 +116,12 @@ def of_a_link(limit: Limit | NoLimit) -> Expected | None:
     )
 
 
+def of_pcie_copies(expected: Expected) -> Expected:
+    """The band of a copy over PCIe by the engines of GPUs."""
+    low = expected.low * _OF_COPIES
+    return replace(expected, doubtful_to=min(low, expected.doubtful_to or low))
+
+
 def of_files(limit: Limit | NoLimit) -> Expected | None:
     """At 0.9 of the limit and more all is well; below it nothing is known."""
     if not isinstance(limit, Limit):
@@ -116,6 +137,8 @@ def why_doubtful(subject: Subject, size: int, cluster: Cluster) -> str:
         return _WHY_FABRIC if over_unknown_fabric(cluster) else _WHY_RING
     if subject.kind == "exchange":
         return _WHY_EXCHANGE
+    if subject.kind == "copies":
+        return _WHY_COPIES
     if subject.kind in ("files", "memory"):
         return _WHY_FILES if subject.kind == "files" else _WHY_MEMORY
     if subject.transport == "sockets":
@@ -123,6 +146,21 @@ def why_doubtful(subject: Subject, size: int, cluster: Cluster) -> str:
     if size < RENDEZVOUS_ENDS and subject.transport != "verbs":
         return _WHY_SMALL
     return _WHY_VERBS if subject.transport == "verbs" else _WHY_MPI
+
+
+def of_old_nccl(rows: Sequence[Judged], headline: int, hosts: int, version: tuple[int, ...]) -> tuple[Judged, ...]:
+    """The rows between hosts by an NCCL that is older than what the bands were taken from.
+
+    Where its largest size is little below the band, smaller ones are in doubt as below a size that is in it.
+    """
+    if hosts < 2 or not version or version[:2] >= OLD_NCCL or _share(rows[headline]) < _OF_OLD:
+        return tuple(rows)
+    why = f"NCCL {'.'.join(map(str, version))} reaches less than later ones, which the band is of"
+    return tuple(_doubted(row, why) if _is_slow(row) and _share(row) >= _OF_A_CALL else row for row in rows)
+
+
+def _is_slow(row: Judged) -> bool:
+    return row.verdict.state == "slow"
 
 
 def weighed(rows: Sequence[Judged], headline: int | None, hosts: int, call: CallTime | None) -> tuple[Judged, ...]:
@@ -140,14 +178,19 @@ def weighed(rows: Sequence[Judged], headline: int | None, hosts: int, call: Call
     top = rows[headline].expected
     best: dict[int, float] = {}
     for row in rows:
-        size = size_of(row.parameters) or 0
-        best[size] = max(best.get(size, 0.0), _share(row))
-    return tuple(
-        _in_words(row, _WHY_CALL)
-        if row.verdict.state == "slow" and _in_doubt(row, best[size_of(row.parameters) or 0], top, hosts)
-        else row
+        best[_size(row)] = max(best.get(_size(row), 0.0), _share(row))
+    found = tuple(
+        _in_words(row, _WHY_CALL) if _is_slow(row) and _in_doubt(row, best[_size(row)], top, hosts) else row
         for row in rows
     )
+    still = {_size(row) for row in found if _is_slow(row)}
+    if len(still) == 1 and best[min(still)] >= _OF_SWITCH:
+        return tuple(_in_words(row, _WHY_SWITCH) if _is_slow(row) else row for row in found)
+    return found
+
+
+def _size(row: Judged) -> int:
+    return size_of(row.parameters) or 0
 
 
 def _of_call(row: Judged, call: CallTime) -> Judged:
@@ -168,4 +211,8 @@ def _share(row: Judged) -> float:
 
 
 def _in_words(row: Judged, why: str) -> Judged:
-    return replace(row, verdict=Verdict(state="unknown", why=f"{row.verdict.why}, but {why} are in their band"))
+    return _doubted(row, f"{why} are in their band")
+
+
+def _doubted(row: Judged, why: str) -> Judged:
+    return replace(row, verdict=Verdict(state="unknown", why=f"{row.verdict.why}, but {why}"))

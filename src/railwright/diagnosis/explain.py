@@ -9,7 +9,7 @@ from railwright.diagnosis.beside import Beside
 from railwright.diagnosis.call_time import CallTime, call_time, of_healthy_machines
 from railwright.diagnosis.curve_findings import seen_in
 from railwright.diagnosis.curve_shape import missing_sizes, shape_notes
-from railwright.diagnosis.doubts import weighed
+from railwright.diagnosis.doubts import of_old_nccl, weighed
 from railwright.diagnosis.foreign import (
     Machine,
     busbw_scale,
@@ -75,13 +75,13 @@ def explain(file: ForeignFile, machine: Machine | None, around: Beside = Beside(
         )
     fitting = machine_for(file, machine) if machine is not None else None
     placed, told = as_told(file, fitting) if fitting is not None else (None, ())
-    rows, headline, call = _judged_rows(file, placed, told)
+    rows, headline, call = _judged_rows(file, placed, told, around.nccl)
     verdict = _verdict(rows, headline)
     if verdict.state == "ok" and missing_sizes(file):
-        verdict = Verdict(state="unknown", why=f"{verdict.why}, but the text ends before the run's own last size")
+        verdict = Verdict(state="unknown", why=f"{verdict.why}, but the text ends before the run does")
     curves = verdict.state in ("slow", "unknown", "failed")
     host = fitting.cluster.host if fitting is not None else NO_MACHINE
-    findings = (*_shown_by(file, host), *seen_in(file, placed, rows), *around.findings)
+    findings = (*_shown_by(file, host, verdict.state), *seen_in(file, placed, rows), *around.findings)
     notes: tuple[str, ...] = ()
     if machine is not None and placed is not None:
         notes = (*differences(file, machine, placed), *another_rate(file, rows, placed.cluster))
@@ -109,7 +109,7 @@ def explain(file: ForeignFile, machine: Machine | None, around: Beside = Beside(
 
 
 def _judged_rows(
-    file: ForeignFile, placed: Machine | None, told: tuple[str, ...]
+    file: ForeignFile, placed: Machine | None, told: tuple[str, ...], nccl: tuple[int, ...]
 ) -> tuple[tuple[Judged, ...], int | None, CallTime | None]:
     """(the rows, the one that stands for them, a fixed time that all slow ones lack)."""
     if placed is None:
@@ -121,18 +121,26 @@ def _judged_rows(
         return rows, headline, None
     call = call_time(rows, busbw_scale(file))
     known = of_healthy_machines(call, file, placed.cluster)
+    if headline is not None and rows[headline].verdict.state == "slow":
+        rows = of_old_nccl(rows, headline, placed.cluster.hosts, nccl)
     return weighed(rows, headline, placed.cluster.hosts, known), headline, call
 
 
-def _shown_by(file: ForeignFile, host: Topology) -> tuple[Finding, ...]:
+def _shown_by(file: ForeignFile, host: Topology, state: State) -> tuple[Finding, ...]:
     """What the settings and the machine given show of faults that the tool can have.
 
-    What could not be looked at says nothing here.
+    What could not be looked at says nothing here. A shape is as the user changed it (`nvlink=4`, `nics=1`): where the
+    table is what such a machine reaches, that is no fault of it.
     """
     facts = Facts(topology=host, environment=file.environment)
     able = (fault for fault in FAULTS if fault.can_be_of(file.subject.transport, operation_of(file)))
     looked = (finding for fault in able for finding in fault.look(facts))
-    return tuple(finding for finding in looked if finding.certainty != "could not look")
+    found = tuple(finding for finding in looked if finding.certainty != "could not look")
+    return tuple(filter(_is_setting, found)) if state in ("ok", "suspicious") and host.source == "shape" else found
+
+
+def _is_setting(finding: Finding) -> bool:
+    return any(seen.claim == "setting" for seen in finding.evidence)
 
 
 def _unjudged(file: ForeignFile) -> list[Judged]:
@@ -211,7 +219,7 @@ def _status(state: State, rows: tuple[Judged, ...], findings: tuple[Finding, ...
     """As everywhere: 1 for slow or misconfigured, 3 for what could not be judged and nothing worse."""
     slow = state == "slow" or any(row.verdict.state == "slow" for row in rows)
     # What a setting may cost is no matter where nothing is slow.
-    telling = (one for one in findings if state != "ok" or all(seen.claim != "setting" for seen in one.evidence))
+    telling = (one for one in findings if state != "ok" or not _is_setting(one))
     if slow or any(finding.certainty in ("seen", "likely") for finding in telling):
         return EXIT_SLOW
     return EXIT_OK if state in ("ok", "waived") else EXIT_UNJUDGED

@@ -42,6 +42,7 @@ BOTH_WAYS = "<->"
 BYTES_DECIDE = 64 * 1024
 """From this size on a stream of messages between two hosts is expected at the link's rate (perftest's own default)."""
 _BOTH_WAYS_SHARE = 0.95
+_NOT_PCIE = ("LOC", "NVL", "NVB", "C2C")
 _MOST_MODELS = 8
 """GPU names of a table that are looked at; a job has one, or a few."""
 
@@ -248,6 +249,8 @@ def copy_bounds(result: Result, cluster: Cluster) -> Bounds:
         return row.limit, None
     band = row.expected or doubts.of_a_link(row.limit)
     by_kernel = str(result.parameters.get("test", "")).endswith("_sm")
+    if row.expected is not None and row.kind not in _NOT_PCIE and not by_kernel:
+        band = doubts.of_pcie_copies(row.expected)
     if band is not None and by_kernel and "memory" in result.path:
         reads_host = result.path.startswith("memory")
         return row.limit, gpu.over_pcie(band, by_kernel=True, both_ways=False, reads_host=reads_host)
