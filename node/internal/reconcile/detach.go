@@ -100,7 +100,7 @@ func (r *Reconciler) undo(ctx context.Context, record store.Record) error {
 		r.metrics.Step("delete", "program", time.Since(began))
 		began = time.Now()
 		if err := r.awaitWithdrawal(ctx, rail, record); err != nil {
-			return err
+			return errors.Join(err, r.hold(ctx, record))
 		}
 		r.metrics.Step("delete", "withdraw", time.Since(began))
 	}

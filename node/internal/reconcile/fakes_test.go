@@ -319,6 +319,11 @@ func (f *fakeDirectory) Release(_ context.Context, addresses []netip.Addr) error
 	return nil
 }
 
+func (f *fakeDirectory) Hold(_ context.Context, addresses []netip.Addr) error {
+	f.write("hold %s", addresses[0])
+	return nil
+}
+
 func (f *fakeDirectory) Retain(_ context.Context, owners []string) error {
 	f.write("retain %d", len(owners))
 	return nil

@@ -17,6 +17,8 @@ const (
 	mostHeld = 130 * time.Second
 	// withdrawBound of a DEL; what takes longer is left to the housekeeping.
 	withdrawBound = time.Second
+	// holdBound of telling the other nodes.
+	holdBound = time.Second
 )
 
 // withdrawals remember what leaves may know of attachments.
@@ -58,6 +60,16 @@ func (w *withdrawals) held(key attachment.Key) (length time.Duration, announced 
 		w.since[key] = time.Now()
 	}
 	return time.Since(w.since[key]), true
+}
+
+// hold the addresses for this node, in the directory.
+func (r *Reconciler) hold(ctx context.Context, record store.Record) error {
+	ctx, cancel := context.WithTimeout(ctx, holdBound)
+	defer cancel()
+	if err := r.directory.Hold(ctx, record.Addresses); err != nil {
+		return fmt.Errorf("other nodes are not told so: %w", err)
+	}
+	return nil
 }
 
 // awaitWithdrawal by the leaf, of addresses that are then others' to use: as long as it has a route to this node, one to

@@ -18,6 +18,7 @@ func TestAnAddressIsHeldUntilTheLeafHasWithdrawnIt(t *testing.T) {
 	if bench.diary.count("release 10.1.0.1") != 0 || bench.diary.count("route -10.1.0.1/32") != 1 || bench.diary.count("flows -1") != 1 {
 		t.Fatal(bench.diary.all())
 	}
+	bench.inOrder("flows -1", "hold 10.1.0.1")
 	bench.routes.set(func() { bench.routes.kept = false })
 	bench.tend.again()
 	bench.eventually("the address is released", func() bool { return bench.diary.count("release 10.1.0.1") == 1 })

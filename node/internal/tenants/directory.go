@@ -18,6 +18,9 @@ type Directory interface {
 	Claim(ctx context.Context, claim Claim) error
 	// Release is Claim's reverse; what is gone already is fine. It may return before others have seen it.
 	Release(ctx context.Context, addresses []netip.Addr) error
+	// Hold addresses until Release though their pods are gone, so that no other node gives one to a pod: also those that
+	// a tenant's prefixes cover, which are not published otherwise. Without an error all nodes with pods of the tenant know.
+	Hold(ctx context.Context, addresses []netip.Addr) error
 	// Retain releases what owners hold that are not listed: claims whose attachment was lost with its state. For the
 	// daemon's start, once every attachment that is left has been claimed again.
 	Retain(ctx context.Context, owners []string) error

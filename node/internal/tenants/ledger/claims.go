@@ -163,6 +163,26 @@ func (l *Ledger) Withdraw(asked tenants.Claim, now time.Time) {
 	l.refresh(now)
 }
 
+// Hold addresses by themselves that a tenant's prefixes cover; says whether others can read it already.
+func (l *Ledger) Hold(addresses []netip.Addr, now time.Time) (published bool) {
+	published = true
+	for _, address := range addresses {
+		held := l.claims[address]
+		if held == nil {
+			continue
+		}
+		if held.byPrefix && held.proven {
+			held.byPrefix = false
+			held.since = l.touch(now)
+			held.activeAt = held.since
+			l.busy(address, held.tenant, now)
+		}
+		published = published && (held.byPrefix || held.since <= l.acked)
+	}
+	l.refresh(now)
+	return published
+}
+
 // Release gives addresses back. Their pods must not be able to send any more.
 func (l *Ledger) Release(addresses []netip.Addr, now time.Time) {
 	for _, address := range addresses {

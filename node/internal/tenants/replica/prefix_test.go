@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,4 +93,27 @@ func TestPrefixSurvivesARestartWithoutTheDirectory(t *testing.T) {
 	one.mustRefuse(tenants.ErrUnreachable, "", "red", "10.1.0.4")
 	must(t, os.Rename(c.folder+".away", c.folder))
 	one.mustClaim("red", "10.1.0.4")
+}
+
+// TestAHeldAddressOfAPrefixIsNobodyElses: a leaf may still have a route to it where its pod was. All others of the prefix
+// are given meanwhile, and the held one once it is let go of, also by a node that was restarted in between.
+func TestAHeldAddressOfAPrefixIsNobodyElses(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, twoPrefixes)
+	one, two := c.start("one"), c.start("two")
+	one.mustClaim("red", "10.1.0.1", "fd00:1::1")
+	two.mustClaim("red", "10.1.0.2")
+	if err := one.Hold(t.Context(), []netip.Addr{netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("fd00:1::1")}); err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range []string{"10.1.0.1", "fd00:1::1"} {
+		two.mustRefuse(tenants.ErrTaken, address+" is held by tenant red on node one", "red", address)
+	}
+	two.mustClaim("red", "10.1.0.3")
+	two.seesTenant("10.1.0.1", "red")
+	one.kill()
+	one.boot()
+	two.mustRefuse(tenants.ErrTaken, "is held by tenant red on node one", "red", "10.1.0.1")
+	one.release("red", "10.1.0.1", "fd00:1::1")
+	two.mustClaim("red", "10.1.0.1")
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +30,8 @@ const (
 	firstPause = 50 * time.Millisecond
 	// lookAgain although nothing was heard: time itself may have changed the answer.
 	lookAgain = 250 * time.Millisecond
+	// mostNamed nodes in one message.
+	mostNamed = 5
 	// mostWait of a claim whose context has no end.
 	mostWait = 30 * time.Second
 )
@@ -187,6 +190,32 @@ func (r *Replica) Release(_ context.Context, addresses []netip.Addr) error {
 		return nil // a node without a ledger holds nothing
 	}
 	return err
+}
+
+// Hold implements tenants.Directory.
+func (r *Replica) Hold(ctx context.Context, addresses []netip.Addr) error {
+	err := r.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Hold(addresses, now) })
+	if errors.Is(err, tenants.ErrUnreachable) {
+		return nil // a node without a ledger holds nothing
+	}
+	for {
+		r.mutex.Lock()
+		moved, missing := r.moved, r.ledger.Missing(addresses)
+		published := r.ledger.Hold(addresses, time.Now())
+		r.mutex.Unlock()
+		if published && len(missing) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			if !published {
+				missing = []string{"any other node"}
+			}
+			return fmt.Errorf("%w: that %v are held was not heard by %s", tenants.ErrUnreachable, addresses,
+				strings.Join(missing[:min(len(missing), mostNamed)], ", "))
+		case <-moved:
+		}
+	}
 }
 
 // Retain implements tenants.Directory.
