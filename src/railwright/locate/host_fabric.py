@@ -54,7 +54,7 @@ def alike_above_leaves(fabric: Fabric, suspects: Iterable[Suspect]) -> list[Susp
     *leaves, above = fabric.switches
     found = [one for one in suspects if one.kind in ("link", "switch", "line-card")]
     spoken_of = {one.id.partition("/")[0].removesuffix(f"-{above}") for one in found}
-    return found if spoken_of.issuperset(leaves) else []
+    return found if above in spoken_of or spoken_of.issuperset(leaves) else []
 
 
 def _leaves(names: Iterable[str], tree: SwitchTree) -> dict[str, str]:

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from railwright.diagnosis.localise.fabric import Fabric
+from railwright.diagnosis.localise.fabric import CableSpec, Fabric, fabric_of
 from railwright.diagnosis.localise.fat_tree import parse_fat_tree
 from railwright.diagnosis.localise.names import Names, route_name
 from railwright.diagnosis.localise.procedure import Rounds
@@ -47,6 +47,41 @@ def test_a_map_that_is_wrong_for_some_flows_accuses_nobody_and_hides_little() ->
     assert found.recall >= 0.95
 
 
+@pytest.mark.parametrize(
+    ("words", "card"),
+    [
+        ("hosts=200 gpus=2 leaf-down=24 oversubscription=4 rails=own", "leaf8/card0"),
+        ("hosts=128 gpus=2 tiers=3 leaf-down=16 oversubscription=4", "leaf6/card0"),
+        ("hosts=128 gpus=4 tiers=3 leaf-down=16", "spine4/card0"),
+        ("hosts=128 gpus=4 tiers=3 leaf-down=16", "leaf9/card1"),
+        ("hosts=192 gpus=4 leaf-down=32", "spine26/card0"),
+    ],
+)
+def test_a_line_card_accuses_neither_its_switch_nor_what_is_cabled_to_it(words: str, card: str) -> None:
+    """Also where every flow over the rest of the switch crosses the card."""
+    fabric = parse_fat_tree(words.split())
+    wrong = missed = right = 0
+    for seed in range(3):
+        truth = truth_of(fabric, [Fault(kind="line-card", id=card, capacity=0.55 + 0.1 * seed)])
+        found = run(fabric, words, truth, Weather(wrong_map=0.03), seed=seed, rounds=Rounds())
+        right, wrong, missed = right + found.right, wrong + found.wrong, missed + found.missed
+    assert right >= 0.95 * (right + missed)
+    assert right >= 0.9 * (right + wrong)
+
+
+def test_what_lies_on_the_same_flows_counts_as_one() -> None:
+    """Of two pods, each core joins one link to another: what goes up the one comes down the other."""
+    fabric = parse_fat_tree(["hosts=48", "gpus=4", "tiers=3", "leaf-down=12"])
+    names = {fabric.class_name(number): number for number in range(fabric.classes)}
+    assert fabric.twin_of(names["spine0 to core0"]) == fabric.twin_of(names["core0 to spine12"])
+    assert fabric.twin_of(names["leaf0 to spine0"]) == names["leaf0 to spine0"]
+    fault = Fault(kind="link", id="spine0-core0", direction="up", capacity=0.5)
+    found = run(fabric, "", truth_of(fabric, [fault]), Weather(), seed=2, rounds=Rounds())
+    assert (found.right, found.wrong, found.missed) == (1, 0, 0)
+    (suspect,) = found.suspects
+    assert {suspect.id, *suspect.alternatives} & {"spine12-core0", "core0 to spine12"}
+
+
 def test_a_healthy_fabric_has_no_suspect() -> None:
     for seed in range(5):
         assert not search("hosts=64 gpus=8", f"rate=0 seed={seed}", Weather(lost=0.02)).suspects
@@ -78,7 +113,12 @@ def test_faults_of_routes_are_found_by_the_cover_that_can_see_them() -> None:
 
 
 def test_what_no_flow_can_fill_is_not_called_tested() -> None:
-    found = search("hosts=9 gpus=1 leaf-down=8", "rate=0")
+    """A host alone on its leaf reaches one of many uplinks in each round."""
+    cables = [CableSpec(f"host{n}", "", f"leaf{n // 16}", "", 1.0) for n in range(17)]
+    cables += [CableSpec(f"leaf{leaf}", "", f"spine{spine}", "", 1.0) for leaf in range(2) for spine in range(16)]
+    switches = ["leaf0", "leaf1", *(f"spine{spine}" for spine in range(16))]
+    fabric = fabric_of([(f"host{n}", "", 0) for n in range(17)], switches, cables)
+    found = run(fabric, "", truth_of(fabric, []), Weather(), seed=1, rounds=Rounds())
     assert found.tested.links_filled < found.tested.links
     assert found.tested.links_filled + found.tested.links_partly + found.tested.links_untested == found.tested.links
 

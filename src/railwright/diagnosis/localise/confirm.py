@@ -6,7 +6,8 @@ needed stays idle, so that a flow that takes another way than believed meets nob
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from random import Random
 
 from railwright.diagnosis.localise.evidence import Evidence
@@ -14,8 +15,16 @@ from railwright.diagnosis.localise.fabric import UP, Path, path_over
 from railwright.diagnosis.localise.flows import Flow, Round
 from railwright.diagnosis.localise.schedule import lanes, parts_of_nic, share_of
 
-_TRIES = 48
+_TRIES, _OF_A_RAIL = 48, 4
+_DIVIDED = (2, 3, 4)
+_SURELY = 1.05
+_HIGHER = 0.25
+_EPSILON, _UNFILLED = 1e-6, 0.1
 _LEAST_TESTS = 2
+
+
+FlowOver = Callable[[int], Flow | None]
+"""Finds a flow over a class."""
 
 
 class Confirm:
@@ -24,108 +33,190 @@ class Confirm:
     def __init__(self, evidence: Evidence, random: Random) -> None:
         self._evidence, self._fabric, self._random = evidence, evidence.fabric, random
         self._parts = parts_of_nic(evidence.fabric)
-        self._used: dict[int, int] = {}
+        self._tries = _TRIES * (_OF_A_RAIL if any(evidence.fabric.nic_rail) else 1)
+        self._load: dict[int, float] = {}
+        """What flows of this round bring to each class, in rates of a NIC port."""
         self._flows: list[Flow] = []
+        self._one_host: dict[int, bool] = {}
 
-    def round(self, doubtful: Sequence[int], repeated: Iterable[Flow] = ()) -> Round:
-        """Test `doubtful`, then repeat some flows on their own paths, then test what was tested least."""
-        wanted = set(doubtful)
-        for number in self._shuffled(doubtful):
-            self._test(number, wanted)
-        for flow in repeated:
-            if self._room(flow.path):
-                self._take(flow)
+    def round(self, doubtful: Sequence[int], repeated: Iterable[Flow] = (), *, paired: bool = True) -> Round:
+        """Test `doubtful`, then repeat some flows on their own paths, then test what was tested least.
+
+        What is doubtful is tested over trusted classes; at the end, where there is room, over any. Links for which
+        there are none are `paired` with each other first, or tested by divided flows first.
+        """
+        ordered = self._shuffled(doubtful)
+        left = [number for number in ordered if not self._test(number, self._trusted_flow)]
         cleared, accused = self._evidence.cleared, self._evidence.accused
-        rare = [n for n in range(self._fabric.classes) if cleared[n] + len(accused.get(n, ())) < _LEAST_TESTS]
-        for number in self._shuffled(rare):
-            self._test(number, wanted)
+        # One round from below, the next from above: what tests one kind of links fills the other.
+        for number in sorted(left, key=lambda one: self._fabric.upper[one // 2] * (1 if paired else -1)):
+            self._test_over_doubtful(number, paired=paired)
+        for flow in repeated:
+            if self._room(flow.path, flow.share):
+                self._take(flow)
+        tests = [cleared[number] + len(accused.get(number, ())) for number in range(self._fabric.classes)]
+        rare = sorted((number for number, count in enumerate(tests) if count < _LEAST_TESTS), key=tests.__getitem__)
+        for number in [*self._shuffled(rare, tests), *left]:
+            self._test(number, self._any_flow)
         return Round(self._flows, purpose="confirm")
+
+    def _test_over_doubtful(self, number: int, *, paired: bool) -> None:
+        ways: list[tuple[FlowOver, int]] = [(partial(self._divided_flow, parts), parts) for parts in _DIVIDED]
+        if number // 2 < self._fabric.nics:
+            ways = []
+        ways.insert(0 if paired else len(ways), (self._paired_flow, 1))
+        any(self._test(number, *way) for way in ways)
 
     def only(self, flows: Iterable[Flow]) -> Round:
         """As many of some flows as have room beside each other."""
         for flow in flows:
-            if self._room(flow.path):
+            if self._room(flow.path, flow.share):
                 self._take(flow)
         return Round(self._flows, purpose="repeat")
 
-    def _shuffled(self, numbers: Sequence[int]) -> list[int]:
-        """In random order, NIC ports first: links between switches are then tested over those that were cleared."""
+    def _shuffled(self, numbers: Sequence[int], tests: Sequence[int] | None = None) -> list[int]:
+        """In random order, what was tested least first, then NIC ports: links are then tested over cleared ones."""
         mixed = list(numbers)
         self._random.shuffle(mixed)
-        return sorted(mixed, key=lambda number: number // 2 >= self._fabric.nics)
+        return sorted(mixed, key=lambda number: (tests[number] if tests else 0, number // 2 >= self._fabric.nics))
 
-    def _test(self, number: int, doubtful: set[int]) -> None:
-        """As many flows over a class as fill it; none where not all of them can be had."""
-        room = (
-            lanes(self._fabric.capacity[number // 2], self._parts) if number // 2 >= self._fabric.nics else self._parts
-        )
-        missing = room - self._used.get(number, 0)
-        if missing < 1:
-            return
+    def _test(self, number: int, flow_over: FlowOver, divided: int = 1) -> bool:
+        """As many flows over a class as fill it; none where not all of them can be had. Whether it is filled."""
+        is_link = number // 2 >= self._fabric.nics
+        room = self._fabric.capacity[number // 2] if is_link else 1.0
+        most = divided * (lanes(room, self._parts) if is_link else self._parts)
+        room = min(room, most / divided / self._parts)
         before = len(self._flows)
-        for _ in range(missing):
-            flow = self._flow_over(number, doubtful)
+        while self._load.get(number, 0.0) < room - _EPSILON and len(self._flows) - before < most:
+            flow = flow_over(number)
             if flow is None:
                 break
             self._take(flow)
-        # Half-filled, a link that lost a third of its rate looks healthy, and its flows keep others from theirs.
-        if 0 < len(self._flows) - before < missing and self._used.get(number, 0) < room:
-            for flow in self._flows[before:]:
-                for one in flow.path:
-                    self._used[one] -= 1
-            del self._flows[before:]
+        # Less full than before, a link that lost a third of its rate looks healthy, and takes others' room.
+        if self._load.get(number, 0.0) >= (1 - _UNFILLED) * min(room, self._evidence.filled[number] * room):
+            return True
+        for flow in self._flows[before:]:
+            for one in flow.path:
+                self._load[one] -= flow.share
+        del self._flows[before:]
+        return False
 
     def _take(self, flow: Flow) -> None:
         self._flows.append(flow)
         for one in flow.path:
-            self._used[one] = self._used.get(one, 0) + 1
+            self._load[one] = self._load.get(one, 0.0) + flow.share
 
-    def _room(self, path: Path) -> bool:
-        nics, capacity = self._fabric.nics, self._fabric.capacity
+    def _room(self, path: Path, share: float) -> bool:
+        nics, capacity, load = self._fabric.nics, self._fabric.capacity, self._load
         for one in path:
-            most = self._parts if one // 2 < nics else lanes(capacity[one // 2], self._parts)
-            if self._used.get(one, 0) >= most:
+            most = 1.0 if one // 2 < nics else capacity[one // 2]
+            if load.get(one, 0.0) + share > most + _EPSILON:
                 return False
         return True
 
-    def _flow_over(self, number: int, doubtful: set[int]) -> Flow | None:
-        """A flow over a class and trusted ones; where none is trusted, over some that nobody accuses most.
+    def _others(self, flow: Flow, number: int) -> list[int]:
+        """What a flow crosses besides a class, and besides what always lies on the same flows as that."""
+        same = self._fabric.twin_of(number)
+        return [one for one in flow.path if one != number and self._fabric.twin_of(one) != same]
 
-        A second doubtful class is better than none: two that are well together are both cleared.
-        """
-        fallback: Flow | None = None
-        for _ in range(_TRIES):
-            path = self._some_path(number)
-            if path is None or not self._room(path):
-                continue
-            flow = Flow(path[0] // 2, path[-1] // 2, path, share_of(self._fabric, path, self._parts))
-            others = [one for one in path if one != number]
-            if all(self._evidence.trusts(one) for one in others):
+    def _trusted_flow(self, number: int) -> Flow | None:
+        """A flow over a class and trusted ones."""
+        for _ in range(self._tries):
+            flow = self._some_flow(number)
+            if flow is not None and all(map(self._evidence.trusts, self._others(flow, number))):
                 return flow
-            if fallback is None and not any(one in doubtful for one in others[1:-1]):
-                fallback = flow
-        return fallback
+        return None
+
+    def _paired_flow(self, number: int) -> Flow | None:
+        """A flow over a class, its like below the same switch, and trusted ones: two that are well clear each other."""
+        for _ in range(self._tries):
+            flow = self._some_flow(number)
+            if flow is not None:
+                turn = len(flow.path) // 2
+                pair = flow.path[turn - 1 : turn + 1]
+                rest = (one for one in self._others(flow, number) if one not in pair)
+                if number in pair and all(map(self._evidence.trusts, rest)):
+                    return flow
+        return None
+
+    def _any_flow(self, number: int) -> Flow | None:
+        """A flow over trusted classes; where there is none, over those that carried most of their rate."""
+        best: Flow | None = None
+        most = -1.0
+        for _ in range(self._tries):
+            flow = self._some_flow(number)
+            if flow is None:
+                continue
+            others = self._others(flow, number)
+            if all(map(self._evidence.trusts, others)):
+                return flow
+            # Two that are well together are both cleared; one that never carried its rate hides the other.
+            carried = min(self._evidence.carried[one] / self._fabric.capacity[one // 2] for one in others or [number])
+            if carried > most:
+                best, most = flow, carried
+        return best
+
+    def _divided_flow(self, parts: int, number: int) -> Flow | None:
+        """One of `parts` flows that fill a link together, over ports that are slow but carry a part of their rate.
+
+        So a link is cleared although every port behind it is slow, as on a leaf with a slow line card.
+        """
+        evidence, load = self._evidence, self._load
+        for _ in range(self._tries):
+            flow = self._some_flow(number, 1 / parts)
+            if flow is None:
+                continue
+            fits = (
+                evidence.carried[one] >= _SURELY * (load.get(one, 0.0) + flow.share)
+                for one in self._others(flow, number)
+                if not evidence.trusts(one)
+            )
+            if all(fits):
+                return flow
+        return None
+
+    def _some_flow(self, number: int, part: float = 1.0) -> Flow | None:
+        """A flow at `part` of its share over a random path for which there is room."""
+        path = self._some_path(number)
+        if path is None:
+            return None
+        share = part * share_of(self._fabric, path, self._parts)
+        return Flow(path[0] // 2, path[-1] // 2, path, share) if self._room(path, share) else None
 
     def _some_path(self, number: int) -> Path | None:
-        """A random path over a class that turns at the switch above it, between two hosts of one rail."""
+        """A random path over a class that turns at the switch above it, between two hosts of one rail.
+
+        From a port it sometimes turns one higher: below one leaf all may be doubtful, or of one host.
+        """
         fabric = self._fabric
         cable, way = divmod(number, 2)
         near = self._descend(fabric.lower[cable])
-        top = fabric.upper[cable]
+        if near is None:
+            return None
+        near, top = [*near, cable], fabric.upper[cable]
+        if cable < fabric.nics and fabric.above[top] and (self._is_of_one_host(top) or self._random.random() < _HIGHER):
+            near.append(self._random.choice(fabric.above[top]))
+            top = fabric.upper[near[-1]]
         others = fabric.below[top]
-        if near is None or len(others) < 2:
+        if len(others) < 2:
             return None
         other = self._random.choice(others)
-        if fabric.lower[other] == fabric.lower[cable]:
+        if fabric.lower[other] == fabric.lower[near[-1]]:
             return None
         far = self._descend(fabric.lower[other])
         if far is None:
             return None
-        near, far = [*near, cable], [*far, other]
+        far = [*far, other]
         one, two = near[0], far[0]
         if fabric.nic_host[one] == fabric.nic_host[two] or fabric.nic_rail[one] != fabric.nic_rail[two]:
             return None
         return path_over(near, far) if way == UP else path_over(far, near)
+
+    def _is_of_one_host(self, leaf: int) -> bool:
+        if leaf not in self._one_host:
+            hosts = {self._fabric.nic_host[nic] if nic < self._fabric.nics else -1 for nic in self._fabric.below[leaf]}
+            self._one_host[leaf] = len(hosts) == 1
+        return self._one_host[leaf]
 
     def _descend(self, node: int) -> list[int] | None:
         """Random cables from a NIC port up to a node, the lowest first, without the last; empty at a NIC port."""

@@ -51,6 +51,8 @@ class Evidence:
     """By flow over all rounds: the measured rate over the share, 1 where healthy flows are; NaN where it was lost."""
     filled: list[float] = field(default_factory=list)
     """By class: the largest part of it that any round filled."""
+    carried: list[float] = field(default_factory=list)
+    """By class: the most that its flows of one round carried together, in rates of a NIC port. It can do no less."""
     scale: float = 1.0
     """What healthy flows reach of their share."""
 
@@ -68,6 +70,16 @@ class Evidence:
         least = 1 if number // 2 < self.fabric.nics else 2
         return cleared >= least and cleared > accused
 
+    def is_well(self, number: int) -> bool:
+        """Whether a class is beyond doubt, also if single entries of the map of paths are wrong."""
+        cleared = self.cleared[number]
+        # A flow's own ports are always known, so that one flow that was fast clears them.
+        return (
+            cleared > 0
+            if number // 2 < self.fabric.nics
+            else cleared > 1 or cleared > len(self.accused.get(number, ()))
+        )
+
     @property
     def margin(self) -> float:
         """The relative distance within which two rates are the same."""
@@ -81,7 +93,8 @@ def observe(fabric: Fabric, rounds: Sequence[Round], least_gap: float = LEAST_GA
     """
     scale, noise = _healthy(rounds)
     floor = 1 - min(max(_SIGMAS * noise, least_gap), _MOST_GAP)
-    found = Evidence(fabric, floor, noise, [0] * fabric.classes, filled=[0.0] * fabric.classes)
+    found = Evidence(fabric, floor, noise, [0] * fabric.classes)
+    found.filled, found.carried = [0.0] * fabric.classes, [0.0] * fabric.classes
     found.scale = scale
     for one in rounds:
         found.add(one)
@@ -130,6 +143,8 @@ def _add(found: Evidence, one: Round) -> None:
         fill = want[each] / capacity[each >> 1]
         if fill > found.filled[each]:
             found.filled[each] = fill
+        if total[each] > found.carried[each]:
+            found.carried[each] = total[each]
         if total[each] >= found.floor * want[each]:
             found.cleared[each] += fill >= _FULL
         elif best[each] < found.floor:

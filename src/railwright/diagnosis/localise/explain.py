@@ -12,6 +12,7 @@ fast clears them better.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from math import exp, log
 
@@ -20,9 +21,11 @@ from railwright.diagnosis.localise.fabric import Fabric
 
 _PRIOR = log(0.005)
 """Of a class to be faulty."""
+_PRIOR_OF_CARD = log(0.5)
+"""Of a class whose line card has many that are."""
 _PRIOR_OCCUPIED = log(0.00025)
-_SAME_RATE = 0.3
-"""How likely it is that chance slows a flow to the very rate of another."""
+_SAME_RATE, _SAME_RATE_FLOWS = 0.3, 30
+"""How likely it is that chance slows a flow to the very rate of another, and how many flows say that it is not so."""
 _WRONG_MAP, _WRONG_NIC = 0.04, 0.01
 """How likely a broken link, a broken NIC port is cleared all the same."""
 _LEAST_BACKGROUND, _MOST_BACKGROUND = 0.02, 0.25
@@ -32,8 +35,12 @@ _NOT_EXCLUDED = 3.0
 """A rival that is less than e^3 = 20 times less likely is not excluded."""
 _PASSES = 2
 _LEAST_LINKS = 4
+LEAST_OF_CARD, PART_OF_CARD, _PART_THAT_SPEAKS = 4, 0.6, 0.5
+"""A line card of which at least so many links are slow is slow as a whole."""
 _MOST_LINKS_OF_SWITCH = 0.85
 """Of a switch that is slow as a whole, at least this part of its links is."""
+_MOST_CLEARED_OF_SWITCH, _PORT_COUNTS = 0.04, 3
+"""So many tests of its links may clear them, since the map of paths may be wrong for them; a port it never is for."""
 
 
 @dataclass
@@ -80,11 +87,25 @@ def explain(evidence: Evidence) -> Explanation:
     found: list[Suspicion] = []
     rest: list[int] = []
     for _ in range(_PASSES):
-        search = _Search(evidence, background)
+        search = _Search(evidence, background, rest, _of_slow_cards(evidence, found))
         found = search.run()
         rest = [flow for flow in evidence.slow() if not search.explainers.get(flow)]
         background = min(max(len(rest) / max(len(evidence.flows), 1), _LEAST_BACKGROUND), _MOST_BACKGROUND)
     return Explanation(found, rest, background, search.doubtful(found))
+
+
+def _of_slow_cards(evidence: Evidence, found: list[Suspicion]) -> set[int]:
+    """The classes of line cards that hold many suspects: one cause is likelier than as many."""
+    fabric = evidence.fabric
+    suspects = {one.number for one in found if one.constant}
+    nodes = {node for number in suspects for node in (fabric.lower[number // 2], fabric.upper[number // 2])}
+    slow: set[int] = set()
+    for node in sorted(node for node in nodes if node >= fabric.nics):
+        for cables in fabric.cards(node):
+            numbers = {2 * cable + way for cable in cables for way in (0, 1)}
+            if len(numbers & suspects) >= max(LEAST_OF_CARD, _PART_THAT_SPEAKS * len(cables)):
+                slow |= numbers
+    return slow
 
 
 def _of_one_host(fabric: Fabric, node: int) -> list[int]:
@@ -97,11 +118,24 @@ def _of_one_host(fabric: Fabric, node: int) -> list[int]:
 class _Search:
     """One greedy pass with a given rate of the background."""
 
-    def __init__(self, evidence: Evidence, background: float) -> None:
-        self.evidence = evidence
+    def __init__(self, evidence: Evidence, background: float, unexplained: list[int], of_cards: set[int]) -> None:
+        self.evidence, self._of_cards = evidence, of_cards
+        self._weight_at: dict[float, float] = {}
         self.explainers: dict[int, int] = {}
         """Of each slow flow, how many suspects explain it."""
         self._once, self._again = log(1 / background), log(1 / (background * _SAME_RATE))
+        self._background = background
+        self._by_chance = sorted(evidence.ratio[flow] for flow in unexplained)
+        """The rates that nothing explains: two flows that meet where the map is wrong have half of theirs."""
+
+    def _again_at(self, level: float) -> float:
+        """The weight of one more flow at a rate, by how often chance leads to that one."""
+        if level not in self._weight_at:
+            low, high = level * (1 - self.evidence.margin), level * (1 + self.evidence.margin / 2)
+            near = bisect_right(self._by_chance, high) - bisect_left(self._by_chance, low)
+            same = (near + _SAME_RATE * _SAME_RATE_FLOWS) / (len(self._by_chance) + _SAME_RATE_FLOWS)
+            self._weight_at[level] = log(1 / (self._background * max(same, _SAME_RATE)))
+        return self._weight_at[level]
 
     def run(self) -> list[Suspicion]:
         whole = self._whole_switches()
@@ -124,7 +158,7 @@ class _Search:
             suspicion.rivals = self._rivals(suspicion)
             self._explain(suspicion, 1)
             found.append(suspicion)
-        return whole + self._without_needless(found)
+        return whole + self._with_rest_of_cards(self._without_needless(found))
 
     def _whole_switches(self) -> list[Suspicion]:
         """Switches of which every link was accused and none is well: one cause, and not as many as links.
@@ -135,20 +169,38 @@ class _Search:
         for node in range(fabric.nics, fabric.nics + len(fabric.switches)):
             numbers = fabric.classes_of_switch(node, "both")
             accused = [number for number in numbers if number in self.evidence.accused]
-            if len(accused) < max(_LEAST_LINKS, 0.7 * len(numbers)):
+            if len(accused) < 0.7 * len(numbers) or len(set(map(fabric.twin_of, accused))) < _LEAST_LINKS:
                 continue
-            well = sum(self.evidence.cleared[number] >= len(self.evidence.accused.get(number, ())) for number in numbers
-                       if number in self.evidence.accused or self.evidence.cleared[number])  # fmt: skip
-            if well > (1 - _MOST_LINKS_OF_SWITCH) * len(numbers):
+            if sum(map(self.evidence.is_well, numbers)) > (1 - _MOST_LINKS_OF_SWITCH) * len(numbers):
+                continue
+            if any(map(self._clears_more_than_a_wrong_map, fabric.cards(node))):
                 continue
             accusations = [one for number in accused for one in self.evidence.accused[number]]
-            for number in _of_one_host(fabric, node) or numbers:
+            for number in (not self._looked_apart(node) and _of_one_host(fabric, node)) or numbers:
                 flows = [one.flow for one in self.evidence.accused.get(number, ())]
                 own = self.evidence.accused.get(number) or accusations
                 middle = sorted(one.level for one in own)[len(own) // 2]
                 found.append(Suspicion(number, middle, self._again * 4, True, flows, switch=node))
-                self._explain(found[-1], 1)
+        slow = {one.number for one in found}
+        # Of flows that share a slow link, an accusation names one; the switch explains them all.
+        for flow in self.evidence.slow() if slow else ():
+            self.explainers[flow] = sum(number in slow for number in self.evidence.flows[flow].path)
         return found
+
+    def _looked_apart(self, node: int) -> bool:
+        """Whether the links above a switch were slow for flows that did not fill the ports below it."""
+        evidence, capacity = self.evidence, self.evidence.fabric.capacity
+        numbers = (2 * cable + way for cable in self.evidence.fabric.above[node] for way in (0, 1))
+        accusing = ((one, number) for number in numbers for one in evidence.accused.get(number, ()))
+        return any(evidence.flows[one.flow].share < 0.6 * min(capacity[number // 2], 1) for one, number in accusing)
+
+    def _clears_more_than_a_wrong_map(self, cables: tuple[int, ...]) -> bool:
+        """Whether the links of a line card were cleared more often than wrong entries of the map explain."""
+        cleared, accused, nics = self.evidence.cleared, self.evidence.accused, self.evidence.fabric.nics
+        numbers = [2 * cable + way for cable in cables for way in (0, 1)]
+        clears = sum(cleared[number] * (_PORT_COUNTS if number // 2 < nics else 1) for number in numbers)
+        tests = sum(cleared[number] + len(accused.get(number, ())) for number in numbers)
+        return clears > 2 + _MOST_CLEARED_OF_SWITCH * tests
 
     def weigh(self, number: int) -> tuple[float, float, list[Accusation]]:
         """The weight of a constant fault, its level, and the accusations at that level."""
@@ -160,9 +212,9 @@ class _Search:
             same = [one for one in accusations if top * (1 - margin) <= one.level <= top]
             fresh = sum(not explainers.get(one.flow) for one in same)
             faster = sum(one.level > top for one in accusations)
-            weight = _PRIOR + (cleared + faster) * against
+            weight = (_PRIOR_OF_CARD if number in self._of_cards else _PRIOR) + (cleared + faster) * against
             if fresh:
-                weight += self._once + (fresh - 1) * self._again
+                weight += self._once + (fresh - 1) * self._again_at(top)
             if weight > best[0]:
                 best = weight, top, same
         return best
@@ -207,6 +259,43 @@ class _Search:
                 self._explain(suspicion, 1)
                 kept.append(suspicion)
         return sorted(kept, key=lambda one: -one.weight)
+
+    def _with_rest_of_cards(self, found: list[Suspicion]) -> list[Suspicion]:
+        """Links of a line card that is slow as a whole: what others of it explain too, and no flow ever cleared.
+
+        Where the card is on both ends of most flows, each of them has two causes that are as slow.
+        """
+        fabric = self.evidence.fabric
+        level_of = {one.number: one.level for one in found if one.constant}
+        nodes = {node for number in level_of for node in (fabric.lower[number // 2], fabric.upper[number // 2])}
+        more: dict[int, Suspicion] = {}
+        for node in sorted(node for node in nodes if node >= fabric.nics):
+            for cables in fabric.cards(node):
+                levels = sorted(level_of[number] for c in cables for number in (2 * c, 2 * c + 1) if number in level_of)
+                if len(levels) >= LEAST_OF_CARD:
+                    more |= self._rest_of_card(cables, levels[len(levels) // 2], level_of)
+        for one in more.values():
+            self._explain(one, 1)
+        return found + list(more.values())
+
+    def _rest_of_card(self, cables: tuple[int, ...], level: float, level_of: dict[int, float]) -> dict[int, Suspicion]:
+        evidence, most = self.evidence, self.evidence.margin * level
+        known, others = ([0, 0], [dict[int, Suspicion](), dict[int, Suspicion]()])
+        for number in (2 * cable + way for cable in cables for way in (0, 1)):
+            way = number % 2
+            if number in level_of:
+                known[way] += abs(level_of[number] - level) <= most
+                continue
+            flows = [one.flow for one in evidence.accused.get(number, ()) if abs(one.level - level) <= most]
+            if flows and not evidence.is_well(number):
+                others[way][number] = Suspicion(number, level, _WEIGHT_TO_SUSPECT, True, flows)
+        least, most_of_it = max(LEAST_OF_CARD, PART_OF_CARD * len(cables)), _MOST_LINKS_OF_SWITCH * len(cables)
+        slow = [known[way] >= least for way in (0, 1)]
+        # Where one way is slow as a whole, or half of both, the rest is if hardly any of it is well.
+        doubtful = [known[way] + len(others[way]) >= most_of_it for way in (0, 1)]
+        half = all(doubtful) and sum(known) >= least
+        taken = [slow[way] or (doubtful[way] and (slow[1 - way] or half)) for way in (0, 1)]
+        return {number: one for way in (0, 1) if taken[way] for number, one in others[way].items()}
 
     def doubtful(self, found: list[Suspicion]) -> list[int]:
         """What a further round should test: suspects, their rivals, and what may become one."""

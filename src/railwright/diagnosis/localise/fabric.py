@@ -22,6 +22,7 @@ Path = tuple[int, ...]
 """The classes that a flow crosses, in their order."""
 
 UP, DOWN = 0, 1
+_MOST_IN_A_ROW = 8
 CARD_PORTS = 16
 """The ports of a switch that share a line card, where nothing tells how many they are."""
 
@@ -119,6 +120,23 @@ class Fabric:
     def nics_of_host(self, host: int) -> tuple[int, ...]:
         """The NIC ports of a host."""
         return self._nics_by_host.get(host, ())
+
+    def twin_of(self, number: int) -> int:
+        """One class for all that lie on the same flows, where a switch joins two links and no more.
+
+        What goes up one of two cables below a top switch comes down the other.
+        """
+        for _ in range(_MOST_IN_A_ROW):
+            cable, way = divmod(number, 2)
+            top, bottom = self.upper[cable], self.lower[cable]
+            if way == UP and not self.above[top] and len(self.below[top]) == 2:
+                one, other = self.below[top]
+                return 2 * (other if cable == one else one) + DOWN
+            if bottom >= self.nics and len(self.above[bottom]) == 1 == len(self.below[bottom]):
+                number = 2 * self.below[bottom][0] + way
+            else:
+                break
+        return number
 
     @property
     def _nics_by_host(self) -> dict[int, tuple[int, ...]]:

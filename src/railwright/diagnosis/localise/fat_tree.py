@@ -79,9 +79,9 @@ def fat_tree(
     leaves = max(leaf_of) + 1
     cables = [(nic, nics + leaf, 1.0) for nic, leaf in enumerate(leaf_of)]
     names = [f"leaf{number}" for number in range(leaves)]
-    if tiers >= 2:
+    if tiers >= 2 and leaves > 1:
         uplinks = max(1, round(down / oversubscription))
-        each = down / oversubscription / uplinks
+        each = min(down / oversubscription, 1.0)  # cables have the rate of a NIC
         _add_upper_tiers(cables, names, nics, leaves, uplinks, each, down if tiers == 3 else leaves)
     return assemble(
         hosts=[f"host{number}" for number in range(hosts)],
@@ -104,30 +104,42 @@ def _leaf_size(nics: int, tiers: int) -> int:
 
 
 def _leaves(hosts: int, gpus: int, down: int, *, rails_own_leaf: bool) -> list[int]:
-    if not rails_own_leaf:
-        return [nic // down for nic in range(hosts * gpus)]
-    return [(host // down) * gpus + rail for host in range(hosts) for rail in range(gpus)]
+    """The leaf of each NIC: as few leaves as hold all, and on each about as many, whole hosts where they fit."""
+    if rails_own_leaf:
+        groups = _even(hosts, ceil(hosts / down))
+        return [groups[host] * gpus + rail for host in range(hosts) for rail in range(gpus)]
+    leaves = ceil(hosts * gpus / down)
+    if down % gpus == 0:
+        return [leaf for leaf in _even(hosts, leaves) for _ in range(gpus)]
+    return _even(hosts * gpus, leaves)
+
+
+def _even(members: int, groups: int) -> list[int]:
+    """The group of each member, in order; groups differ by one at most."""
+    return [member * groups // members for member in range(members)]
 
 
 def _add_upper_tiers(
     cables: list[tuple[int, int, float]], names: list[str], nics: int, leaves: int, uplinks: int, each: float, pod: int
 ) -> None:
-    """Spines for each pod of `pod` leaves, and a plane of cores for each spine where there are several pods."""
+    """Spines for each pod of about `pod` leaves, and a plane of cores for each spine where there are several pods."""
     pods = ceil(leaves / pod)
     if leaves * uplinks + (pods * uplinks * pod if pods > 1 else 0) > _MOST_CABLES:
         raise UsageError("a fabric of more than 4 million cables", hint="give a larger leaf-down, or three tiers")
     first_spine = nics + leaves
     names += [f"spine{number}" for number in range(pods * uplinks)]
+    pod_of = _even(leaves, pods)
     for leaf in range(leaves):
-        base = first_spine + leaf // pod * uplinks
+        base = first_spine + pod_of[leaf] * uplinks
         cables += [(nics + leaf, base + spine, each) for spine in range(uplinks)]
     if pods == 1:
         return
     first_core = first_spine + pods * uplinks
-    names += [f"core{number}" for number in range(uplinks * pod)]
+    wide = ceil(leaves / pods)
+    names += [f"core{number}" for number in range(uplinks * wide)]
     for spine in range(pods * uplinks):
-        plane = first_core + spine % uplinks * pod
-        cables += [(first_spine + spine, plane + core, each) for core in range(pod)]
+        plane = first_core + spine % uplinks * wide
+        cables += [(first_spine + spine, plane + core, each) for core in range(wide)]
 
 
 _TIERS = ("leaf", "spine", "superspine", "tier4-")

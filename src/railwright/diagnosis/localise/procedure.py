@@ -67,10 +67,10 @@ def locate(
     yield done[:]
     evidence = observe(fabric, done, wanted.least_gap)
     explanation = explain(evidence)
-    for _ in range(wanted.confirm):
+    for turn in range(wanted.confirm):
         repeated = repeated_flows(evidence, explanation.unexplained)
         doubtful = dict.fromkeys([*explanation.doubtful, *_doubtful_by_marks(fabric, done)])
-        one = Confirm(evidence, random).round(list(doubtful), repeated)
+        one = Confirm(evidence, random).round(list(doubtful), repeated, paired=turn % 2 == 0)
         if not one.flows:
             break
         parts = within(fabric, [one], wanted.load)

@@ -54,12 +54,16 @@ class Screen:
         self.parts = parts_of_nic(fabric)
         self._random = random
         self._tests = [0] * len(fabric.lower)
+        self._has_rails = any(fabric.nic_rail)
+        self._order: dict[int, float] | None = None
 
     def round(self) -> Round:
         """One round with all NIC ports."""
         flows: list[Flow] = []
         for turning in self._ascend().values():
             flows += self._turn(turning)
+        for flow in flows:
+            self._tests[flow.source] += 1
         return Round(flows)
 
     def _ascend(self) -> dict[int, list[Ascent]]:
@@ -68,10 +72,13 @@ class Screen:
         at: dict[int, list[Ascent]] = {}
         for nic in range(fabric.nics):
             at.setdefault(fabric.upper[nic], []).extend([nic] for _ in range(self.parts))
+        self._order = {} if self._has_rails else None
         while at:
             higher: dict[int, list[Ascent]] = {}
             for node, arrived in at.items():
                 self._random.shuffle(arrived)
+                # What turns here may find no partner: then it goes up the next time.
+                arrived.sort(key=lambda way: (self._tests[way[0]], fabric.nic_rail[way[0]]))
                 chosen = self._lanes_up(node, len(arrived))
                 for way, cable in zip(arrived, chosen, strict=False):
                     way.append(cable)
@@ -85,6 +92,10 @@ class Screen:
         """Cables that lead up, each as often as it has lanes, those first that were tested least."""
         cables = list(self.fabric.above[node])
         self._random.shuffle(cables)
+        if self._order is not None:
+            # Ports of one rail meet above only where the switches of all pods send them to the same.
+            order, upper = self._order, self.fabric.upper
+            cables.sort(key=lambda cable: order.setdefault(upper[cable], self._random.random()))
         found = [cable for cable in cables for _ in range(lanes(self.fabric.capacity[cable], self.parts))]
         if len(found) > wanted:
             cables.sort(key=lambda cable: self._tests[cable])

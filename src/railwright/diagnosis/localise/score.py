@@ -1,8 +1,8 @@
 """How well suspects match the truth of a simulation.
 
-Counted are classes of directed links; a host, switch or line card counts as its links. Routes are scored apart. A link
-that others occupy all the time is outside both figures, and so is what is reported as "slow or occupied" for
-precision; a slow link that is reported so is a miss.
+Counted are classes of directed links that lie on the same flows; a host, switch or line card counts as its links.
+Routes are scored apart. A link that others occupy all the time is outside both figures, and so is what is reported as
+"slow or occupied" for precision; a slow link that is reported so is a miss.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ class Score(NamedTuple):
 
 def score_links(outcome: Outcome, truth: Truth) -> Score:
     """Of links."""
-    bad = set(truth.left) - truth.occupied
-    named = {one.number for one in outcome.explanation.suspicions if one.constant} - truth.occupied
+    twin_of = outcome.evidence.fabric.twin_of
+    occupied = set(map(twin_of, truth.occupied))
+    bad = set(map(twin_of, truth.left)) - occupied
+    named = {twin_of(one.number) for one in outcome.explanation.suspicions if one.constant} - occupied
     return Score(len(bad & named), len(named - bad), len(bad - named))
 
 

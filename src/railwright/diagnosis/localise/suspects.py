@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from railwright.diagnosis.localise.explain import Suspicion
+from railwright.diagnosis.localise.explain import LEAST_OF_CARD, PART_OF_CARD, Suspicion
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.names import route_name
 from railwright.diagnosis.localise.procedure import Outcome
 from railwright.diagnosis.localise.records import Direction, FaultKind, Suspect, Verdict
 from railwright.diagnosis.localise.routes import RouteSuspicion
-
-_LEAST_OF_CARD, _PART_OF_CARD = 4, 0.6
 
 
 def suspects_of(outcome: Outcome) -> list[Suspect]:
@@ -57,13 +55,13 @@ def _cards(fabric: Fabric, given: list[Suspicion]) -> tuple[list[Suspect], list[
     found: list[Suspect] = []
     taken: set[int] = set()
     for node, suspected in by_switch.items():
-        if len(suspected) < _LEAST_OF_CARD:
+        if len(suspected) < LEAST_OF_CARD:
             continue
         for index, cables in enumerate(fabric.cards(node)):
             ways = [[n for c in cables if (n := 2 * c + way) in suspected and n not in taken] for way in (0, 1)]
-            least = max(_LEAST_OF_CARD, _PART_OF_CARD * len(cables))
+            least = max(LEAST_OF_CARD, PART_OF_CARD * len(cables))
             full = [way for way in (0, 1) if len(ways[way]) >= least]
-            if not full or len(cables) == len(fabric.above[node]) + len(fabric.below[node]) <= _LEAST_OF_CARD:
+            if not full or len(cables) == len(fabric.above[node]) + len(fabric.below[node]) <= LEAST_OF_CARD:
                 continue
             numbers = [number for way in full for number in ways[way]]
             direction: Direction = "both" if len(full) == 2 else "up" if full == [0] else "down"
