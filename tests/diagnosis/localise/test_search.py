@@ -75,6 +75,9 @@ def test_what_lies_on_the_same_flows_counts_as_one() -> None:
     names = {fabric.class_name(number): number for number in range(fabric.classes)}
     assert fabric.twin_of(names["spine0 to core0"]) == fabric.twin_of(names["core0 to spine12"])
     assert fabric.twin_of(names["leaf0 to spine0"]) == names["leaf0 to spine0"]
+    rails = parse_fat_tree(["hosts=16", "gpus=4", "leaf-down=8", "rails=own"])
+    of_rails = {rails.class_name(number): number for number in range(rails.classes)}
+    assert rails.twin_of(of_rails["leaf1 to spine0"]) == rails.twin_of(of_rails["spine0 to leaf5"])
     fault = Fault(kind="link", id="spine0-core0", direction="up", capacity=0.5)
     found = run(fabric, "", truth_of(fabric, [fault]), Weather(), seed=2, rounds=Rounds())
     assert (found.right, found.wrong, found.missed) == (1, 0, 0)

@@ -23,6 +23,7 @@ Path = tuple[int, ...]
 
 UP, DOWN = 0, 1
 _MOST_IN_A_ROW = 8
+_FEW = 256
 CARD_PORTS = 16
 """The ports of a switch that share a line card, where nothing tells how many they are."""
 
@@ -129,14 +130,28 @@ class Fabric:
         for _ in range(_MOST_IN_A_ROW):
             cable, way = divmod(number, 2)
             top, bottom = self.upper[cable], self.lower[cable]
-            if way == UP and not self.above[top] and len(self.below[top]) == 2:
-                one, other = self.below[top]
+            meeting = self._meeting(cable, top) if way == UP and not self.above[top] else ()
+            if len(meeting) == 2:
+                one, other = meeting
                 return 2 * (other if cable == one else one) + DOWN
             if bottom >= self.nics and len(self.above[bottom]) == 1 == len(self.below[bottom]):
                 number = 2 * self.below[bottom][0] + way
             else:
                 break
         return number
+
+    def _meeting(self, cable: int, top: int) -> tuple[int, ...]:
+        """The cables below a switch whose ports may exchange flows: of one rail, where leaves have one each."""
+        if not any(self.nic_rail[:_FEW]):
+            return self.below[top]
+        rail = self._rail_below(self.lower[cable])
+        return tuple(other for other in self.below[top] if self._rail_below(self.lower[other]) in (rail, None))
+
+    def _rail_below(self, node: int) -> int | None:
+        """The rail of the ports below a leaf; None where they are of several, or it is no leaf."""
+        cables = (node,) if node < self.nics else self.below[node]
+        rails = {self.nic_rail[cable] if cable < self.nics else None for cable in cables}
+        return rails.pop() if len(rails) == 1 else None
 
     @property
     def _nics_by_host(self) -> dict[int, tuple[int, ...]]:
