@@ -50,7 +50,11 @@ COMMAND = command(
     option("--lab", metavar="NAME", help="Search this lab, by TCP flows on chosen paths."),
     option("--resume", metavar="FILE", help="Keep what is measured in FILE, and go on from what is there."),
     option("--simulate", "fabric", metavar="FABRIC", help="Search this fabric in a simulation."),
-    option("--cabling", metavar="FILE", help="Only compare cables: what ibnetdiscover printed, with those planned."),
+    option(
+        "--cabling",
+        metavar="FILE|FOLDER",
+        help="Only compare cables with those planned: what ibnetdiscover printed, or NAME.json of lldpctl.",
+    ),
     option("--cluster", metavar="FILE", help="The cluster file with the planned cables, for --cabling."),
     option("--faults", metavar="FILE|WORDS", help="What is wrong in a simulation.  [rate=0.005 seed=0]"),
     option("--noise", type=_PART, help="Simulated: relative deviation of every rate.  [0.02]"),

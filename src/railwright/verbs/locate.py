@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import click
@@ -29,7 +30,8 @@ from railwright.locate.search import Located, search
 from railwright.locate.slurm_topology import SwitchTree
 from railwright.report.locate_html import render_located_html
 from railwright.report.locate_text import cabling_lines, located_lines, simulated_lines
-from railwright.topology.cabling import parse_cables
+from railwright.topology.cabling import Cabling, parse_cables
+from railwright.topology.sources import lldp
 from railwright.topology.sources.ibnetdiscover import MOST_BYTES, cabling_of
 from railwright.topology.sources.root import read_bounded
 from railwright.units import format_duration
@@ -125,11 +127,22 @@ def _check_cables(seen: str | None, cluster: str | None, as_json: bool) -> int:
     planned = parse_cables(the_cluster(None, None, cluster).fabric.cables)
     if not planned:
         raise UsageError(f"{cluster[:200]} names no cables", hint="see fabric.cables in docs/cluster-file.md")
-    found = check_cabling(planned, cabling_of(read_bounded(Path(seen), MOST_BYTES).decode("utf-8", "replace")))
+    found = check_cabling(planned, _cabling(Path(seen)))
     _print(found, cabling_lines(found), as_json)
     if found.findings:
         return EXIT_SLOW
     return EXIT_UNJUDGED if found.not_looked_at else EXIT_OK
+
+
+def _cabling(seen: Path) -> Cabling:
+    """What ibnetdiscover printed, or a folder of what lldpctl printed on each node. Raises UsageError."""
+    if not seen.is_dir():
+        return cabling_of(read_bounded(seen, MOST_BYTES).decode("utf-8", "replace"))
+    files = sorted(islice(seen.glob("*.json"), lldp.MOST_FILES))
+    if not files:
+        raise UsageError(f"{str(seen)[:200]} holds no .json file", hint="on each node: lldpctl -f json > NAME.json")
+    texts = {file.stem: read_bounded(file, lldp.MOST_BYTES).decode("utf-8", "replace") for file in files}
+    return lldp.cabling_of_lldp(texts)
 
 
 def _place(

@@ -91,7 +91,7 @@ def check_cabling(planned: Iterable[Cable], seen: Cabling) -> CablingChecked:
             what = f"{port} ↔ {peer} is in no plan"
             action = "add it to the cluster file, or unplug it"
             findings.append(Miscabling(kind="not planned", ports=(str(port), str(peer)), evidence=what, action=action))
-    unseen = {port.end for port in wanted} - seen.looked_at
+    unseen = {port.end for port, peer in wanted.items() if port not in there and peer not in there} - seen.looked_at
     right = sum(there.get(port) == peer for port, peer in wanted.items()) // 2
     return CablingChecked(
         planned=len(wanted) // 2, right=right, findings=tuple(findings), not_looked_at=tuple(sorted(unseen))
