@@ -83,8 +83,10 @@ authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {c
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%%, imagefs.available: 1%%, nodefs.inodesFree: 1%%}
 imageGCHighThresholdPercent: 100
 resolvConf: ""
+clusterDNS: [%s]
+clusterDomain: cluster.local
 nodeStatusUpdateFrequency: 1s
-`, n.cgroup(), n.cluster.keys.path("ca.crt")), 0o644))
+`, n.cgroup(), n.cluster.keys.path("ca.crt"), clusterDNS), 0o644))
 	n.Launch(t, "kubelet", "kubelet", "--config="+configuration, "--hostname-override="+n.Name,
 		"--kubeconfig="+n.cluster.keys.path("node-"+n.Name+".kubeconfig"), "--node-ip="+own.String(),
 		"--cert-dir="+filepath.Join(n.Folder, "kubelet"))

@@ -20,6 +20,7 @@ func (c *cluster) parts(t *testing.T) {
 	}{
 		{"the pod of the source is ready with both rails, and leaves nothing", c.sourcesPod},
 		{"the examples are accepted", c.examplesAccepted},
+		{"benchmarks run over pods of jobs", c.jobs},
 		{"tenants are apart", c.tenantsApart},
 		{"a pod reaches others with its first packet", c.firstPackets},
 		{"both families by host-local", c.hostLocal},

@@ -84,7 +84,7 @@ func (c *cluster) explain() string {
 	var told []string
 	for _, question := range [][]string{
 		{"get", "pods", "-A", "-o", "wide"},
-		{"get", "events", "-A", "--sort-by=.lastTimestamp", "--field-selector=type=Warning,reason!=MissingClusterDNS"},
+		{"get", "events", "-A", "--sort-by=.lastTimestamp", "--field-selector=type=Warning"},
 		{"-n", "railwright", "logs", "ds/railwrightd", "--all-pods", "--all-containers", "--prefix", "--tail=30"},
 	} {
 		answer, _ := c.tryKubectl("", question...)

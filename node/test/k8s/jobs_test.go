@@ -1,0 +1,239 @@
+//go:build k8s
+
+package k8s
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"railwright/node/testlab"
+)
+
+const (
+	// clusterDNS is where pods look for names: CoreDNS, in the control plane's namespace.
+	clusterDNS = serviceAddress
+	command    = "../../../.venv/bin/railwright"
+	jobLabel   = "app.kubernetes.io/managed-by=railwright"
+)
+
+// jobsManifests are what the names of pods and MPIJobs need of the API server; restricted has the strictest of Kubernetes'
+// standards for pods.
+const jobsManifests = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: restricted, labels: {pod-security.kubernetes.io/enforce: restricted}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: mpi-operator}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: dns}
+rules:
+- {apiGroups: [""], resources: [services, pods, namespaces], verbs: [list, watch]}
+- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: dns}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: dns}
+subjects: [{kind: User, name: dns, apiGroup: rbac.authorization.k8s.io}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: mpi-operator}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: mpi-operator}
+subjects: [{kind: User, name: mpi-operator, apiGroup: rbac.authorization.k8s.io}]
+`
+
+// startNames gives pods names: Corefile and right to read what is there.
+func (c *cluster) startNames(t *testing.T) {
+	t.Helper()
+	c.keys.user(t, "dns", "dns", apiServer)
+	file := filepath.Join(c.folder, "Corefile")
+	content := fmt.Sprintf(".:53 {\n  errors\n  kubernetes cluster.local {\n    kubeconfig %s\n  }\n}\n", c.keys.path("dns.kubeconfig"))
+	check(t, os.WriteFile(file, []byte(content), 0o644))
+	c.launch(t, "dns", "-conf", file)
+}
+
+// startOperator of MPIJobs, as its manifests have it.
+func (c *cluster) startOperator(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"cluster-role", "kubeflow.org_mpijobs"} {
+		c.kubectl(t, "create", "-f", filepath.Join(c.tools, "mpi-operator", name+".yaml"))
+	}
+	c.kubectl(t, "wait", "--for=condition=Established", "--timeout=30s", "crd/mpijobs.kubeflow.org")
+	c.keys.user(t, "mpi-operator", "mpi-operator", apiServer)
+	c.launch(t, "mpi-operator", "-kubeConfig", c.keys.path("mpi-operator.kubeconfig"))
+}
+
+// importBenchmarks gives the nodes the image of this source.
+func (c *cluster) importBenchmarks(t *testing.T) {
+	t.Helper()
+	archive := filepath.Join(c.folder, "railwright-image.tar")
+	testlab.Run(t, "../../../scripts/build-image", "--without-nixl", archive)
+	c.tell(t, "the image of benchmarks is built")
+	var importing []*exec.Cmd
+	for _, node := range c.nodes {
+		command := node.Command("ctr", "--namespace", "k8s.io", "images", "import", archive)
+		check(t, testlab.Start(command))
+		importing = append(importing, command)
+	}
+	for _, command := range importing {
+		check(t, command.Wait())
+	}
+	c.tell(t, "the nodes have it")
+}
+
+// measured is how railwright ended, and what it said and recorded.
+type measured struct {
+	Status  int
+	Said    string
+	Records []map[string]any
+}
+
+// measuring is railwright at work in the control plane's network, as on an operator's machine.
+type measuring struct {
+	command *exec.Cmd
+	said    bytes.Buffer
+	folder  string
+}
+
+func (c *cluster) measure(t *testing.T, words ...string) *measuring {
+	t.Helper()
+	program, err := filepath.Abs(command)
+	check(t, err)
+	run := &measuring{folder: t.TempDir()}
+	settings := []string{"env", "KUBECONFIG=" + c.keys.path("admin.kubeconfig"), "PATH=" + c.path(), "RAILWRIGHT_NOISE=off", program}
+	words = append(words, "--alone", "--force", "--silence", "300", "-O", run.folder)
+	run.command = c.control.Command(append(settings, words...)...)
+	run.command.Stdout, run.command.Stderr = &run.said, &run.said
+	check(t, testlab.Start(run.command))
+	return run
+}
+
+func (m *measuring) wait(t *testing.T) measured {
+	t.Helper()
+	_ = m.command.Wait()
+	found := measured{Status: m.command.ProcessState.ExitCode(), Said: m.said.String()}
+	content, err := os.ReadFile(filepath.Join(m.folder, "results.jsonl"))
+	if err != nil {
+		return found
+	}
+	for line := range strings.Lines(string(content)) {
+		var record map[string]any
+		check(t, json.Unmarshal([]byte(line), &record))
+		found.Records = append(found.Records, record)
+	}
+	return found
+}
+
+// whole: the records are complete, and of ranks on both nodes.
+func (m measured) whole(t *testing.T, nodes []*node) {
+	t.Helper()
+	if len(m.Records) < 3 || m.Records[0]["record"] != "run" || m.Records[len(m.Records)-1]["record"] != "end" {
+		t.Fatalf("status %d, the records are not whole: %v\n%s", m.Status, m.Records, m.Said)
+	}
+	if why := m.Records[len(m.Records)-1]["interrupted"]; why != nil {
+		t.Errorf("interrupted: %v\n%s", why, m.Said)
+	}
+	for _, record := range m.Records[1 : len(m.Records)-1] {
+		text := fmt.Sprint(record)
+		if record["outcome"] == "failed" || record["outcome"] == "waived" {
+			t.Errorf("not measured: %s\n%s", text, m.Said)
+		}
+		for _, node := range nodes {
+			if !strings.Contains(text, node.Name) {
+				t.Errorf("no word of %s: %s", node.Name, text)
+			}
+		}
+	}
+}
+
+// nothingLeft of the jobs that railwright makes.
+func (c *cluster) nothingLeft(t *testing.T, namespace string) {
+	t.Helper()
+	kinds := "jobs,pods,services,secrets,configmaps"
+	left := c.kubectl(t, "get", kinds, "-n", namespace, "-l", jobLabel, "-o", "name")
+	for line := range strings.Lines(c.kubectl(t, "get", kinds, "-n", namespace, "-o", "name")) {
+		if strings.Contains(line, "railwright-") { // what an operator makes has labels of its own
+			left += line
+		}
+	}
+	if left != "" {
+		t.Errorf("left in %s:\n%s", namespace, left)
+	}
+}
+
+// jobs: benchmarks over a pod on each node, by an Indexed Job and by an MPIJob.
+func (c *cluster) jobs(t *testing.T) {
+	c.apply(t, jobsManifests)
+	c.startNames(t)
+	c.importBenchmarks(t)
+	small := []string{"run", "mpi_latency", "-o", "sizes=8:64:x2", "--kubernetes", "--nodes", "2"}
+
+	t.Run("an Indexed Job under the restricted standard", func(t *testing.T) {
+		done := c.measure(t, append(small, "--namespace", "restricted")...).wait(t)
+		done.whole(t, c.nodes)
+		if !strings.Contains(done.Said, "an Indexed Job of 2 pods") {
+			t.Errorf("another kind of job: %s", done.Said)
+		}
+		c.nothingLeft(t, "restricted")
+	})
+	t.Run("a job that cannot be scheduled is removed", func(t *testing.T) {
+		done := c.measure(t, append(small, "--namespace", "restricted", "--gpus-per-node", "9", "--start-within", "4")...).wait(t)
+		if done.Status != 3 || !strings.Contains(done.Said, "Insufficient nvidia.com/gpu") {
+			t.Errorf("status %d: %s", done.Status, done.Said)
+		}
+		c.nothingLeft(t, "restricted")
+	})
+	t.Run("a pod that is killed is named, and Ctrl-C removes the job", func(t *testing.T) {
+		run := c.measure(t, append(small, "--namespace", "restricted", "--launches", "500")...)
+		defer run.command.Process.Kill() //nolint:errcheck // it has ended unless the test has failed
+		awaitEvery(t, kubectlPause, "a record", 3*time.Minute, func() string {
+			content, _ := os.ReadFile(filepath.Join(run.folder, "results.jsonl"))
+			if bytes.Count(content, []byte("\n")) > 1 {
+				return ""
+			}
+			return "none"
+		})
+		second := strings.TrimSpace(c.kubectl(t, "get", "pods", "-n", "restricted", "-l", jobLabel+",batch.kubernetes.io/job-completion-index=1", "-o", "name"))
+		c.kubectl(t, "exec", "-n", "restricted", second, "--", "/bin/sh", "-c", "kill -TERM 1")
+		awaitEvery(t, kubectlPause, "the death of a pod", 3*time.Minute, func() string {
+			content, _ := os.ReadFile(filepath.Join(run.folder, "results.jsonl"))
+			if bytes.Contains(content, []byte(`"failed"`)) {
+				return ""
+			}
+			return "no failed launch"
+		})
+		check(t, run.command.Process.Signal(syscall.SIGINT)) // ip has become railwright
+		done := run.wait(t)
+		if name := strings.TrimPrefix(second, "pod/"); !strings.Contains(done.Said, name) || !strings.Contains(done.Said, "exit status") {
+			t.Errorf("the pod that died is not named: %s", done.Said)
+		}
+		last := done.Records[len(done.Records)-1]
+		if done.Status != 3 || last["record"] != "end" || last["interrupted"] == nil {
+			t.Errorf("status %d, not marked: %v\n%s", done.Status, last, done.Said)
+		}
+		c.nothingLeft(t, "restricted")
+	})
+	t.Run("an MPIJob over a rail", func(t *testing.T) {
+		c.startOperator(t)
+		done := c.measure(t, append(small, "--namespace", "tenant1", "--network", "sriov-pf1-vf", "--interfaces", "net1",
+			"--rdma", "nvidia.com/mlnx_sriov_pf1_vf=1", "--gpus-per-node", "1", "--node-selector", "kubernetes.io/os=linux")...).wait(t)
+		done.whole(t, c.nodes)
+		if !strings.Contains(done.Said, "an MPIJob of 2 pods") || !strings.Contains(done.Said, "as root with IPC_LOCK") {
+			t.Errorf("another kind of job: %s", done.Said)
+		}
+		c.nothingLeft(t, "tenant1")
+	})
+}

@@ -1,0 +1,122 @@
+"""A job whose log is lost, cut or left: by a stand-in for kubectl, since no real cluster does so when asked to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from tests.conftest import Done, Driver, wait_until
+
+from railwright.launch.kubernetes.frames import FrameWriter
+from railwright.results.records import Result
+
+pytestmark = pytest.mark.machine
+
+STAND_IN = Path(__file__).parent.parent / "stand_ins"
+WORDS = ("run", "mpi_latency", "--kubernetes", "--nodes", "2", "--namespace", "team-a", "--job-kind", "job")
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+class Cluster:
+    """What the stand-in tells."""
+
+    def __init__(self, driver: Driver, lines: list[str]) -> None:
+        self.driver, self.lines = driver, lines
+        self.folder = driver.folder / "cluster"
+        self.folder.mkdir()
+        self.pods()
+
+    def pods(self, phase: str = "Running", **terminated: object) -> None:
+        """The states of both pods; the first one's may have an end."""
+        states = [{"terminated": terminated} if terminated else {"running": {}}, {"running": {}}]
+        items = [{"metadata": {"name": f"job-{i}-x", "annotations": {INDEX: str(i)}}, "spec": {"nodeName": f"node{i}"},
+                  "status": {"phase": phase if i == 0 else "Running", "containerStatuses": [{"state": states[i]}]}}
+                 for i in range(2)]  # fmt: skip
+        new = self.folder / "pods.new"
+        new.write_text(json.dumps({"items": items}))
+        new.replace(self.folder / "pods.json")
+
+    def log(self, number: int, lines: list[str], *, hold: bool = False) -> None:
+        """What the log has when it is asked for the so-manieth time."""
+        if hold:
+            (self.folder / f"hold.{number}").touch()
+        (self.folder / f"log.{number}").write_text("".join(f"{line}\n" for line in lines))
+
+    def asked(self) -> list[str]:
+        """The words that kubectl was given."""
+        path = self.folder / "asked"
+        return path.read_text().splitlines() if path.exists() else []
+
+    @property
+    def settings(self) -> dict[str, str]:
+        return {"KUBECTL_STAND_IN": str(self.folder), "PATH": f"{STAND_IN}:{os.environ['PATH']}"}
+
+    def run(self) -> Done:
+        return self.driver(*WORDS, environment=self.settings)
+
+
+@pytest.fixture
+def cluster(railwright: Driver) -> Cluster:
+    """A job of two pods, and the log of a run that was measured here."""
+    railwright("run", "mpi_latency", "-o", "sizes=8:32:x2", "--force", "-O", str(railwright.folder / "measured"))
+    writer = FrameWriter()
+    text = (railwright.folder / "measured/results.jsonl").read_bytes()
+    lines = ["plan: told in the pod"]
+    for record in text.splitlines():
+        lines += writer.lines("results.jsonl", record)
+    return Cluster(railwright, [*lines, *writer.end(0)])
+
+
+def test_a_connection_that_is_lost_loses_no_record(cluster, railwright):
+    lines = cluster.lines
+    cluster.log(0, lines[: len(lines) // 2])
+    cluster.log(1, lines[len(lines) // 2 - 1 :])  # the file was rotated meanwhile, and its beginning is gone
+    done = cluster.run()
+    run, end = railwright.ends()
+    assert end.interrupted == "", done.err
+    assert run.command[:4] == ("railwright", "run", "mpi_latency", "--kubernetes")
+    assert railwright.results() == railwright.results(folder=railwright.folder / "measured")
+    assert "plan: told in the pod" in done.err
+    assert any(line.startswith("delete jobs.batch railwright-") for line in cluster.asked())
+    railwright.expect_nothing_left()
+
+
+def test_what_rotation_took_is_named_and_the_rest_is_kept_and_marked(cluster, railwright):
+    lines = cluster.lines
+    first = next(i for i, line in enumerate(lines) if ":end:" in line) - 2  # the last result is lost
+    cluster.log(0, lines[:first] + lines[first + 1 :])
+    cluster.pods("Succeeded", exitCode=0, reason="Completed")
+    done = cluster.run()
+    assert done.status == 3
+    assert f"its records are incomplete: 1 of {len(lines) - 1} lines were lost" in done.message()
+    _, end = railwright.ends()
+    assert "1 of" in end.interrupted
+
+
+def test_a_pod_that_dies_is_named_and_what_came_is_kept(cluster, railwright):
+    upto = next(i for i, line in enumerate(cluster.lines) if ":end:" in line) - 1
+    cluster.log(0, cluster.lines[:upto])
+    cluster.pods("Failed", exitCode=137, reason="OOMKilled")
+    done = cluster.run()
+    assert done.status == 3
+    assert "the end is missing; job-0-x on node0: OOMKilled, exit status 137" in done.message()
+    _, end = railwright.ends()
+    assert "OOMKilled" in end.interrupted
+    assert any(isinstance(record, Result) for record in railwright.records())
+
+
+def test_ctrl_c_keeps_what_came_and_removes_the_job(cluster, railwright):
+    upto = next(i for i, line in enumerate(cluster.lines) if ":end:" in line) - 1
+    cluster.log(0, cluster.lines[:upto], hold=True)
+    process = railwright.start(*WORDS, environment=cluster.settings)
+    wait_until(lambda: len(railwright.records()) > 1, "a record")
+    process.send_signal(signal.SIGINT)
+    done = railwright.finish(process)
+    assert done.status == 3
+    assert "interrupted by Ctrl-C" in done.message()
+    assert "interrupted by Ctrl-C" in railwright.ends()[1].interrupted
+    assert any(line.startswith("delete jobs.batch railwright-") for line in cluster.asked())
+    railwright.expect_nothing_left()
