@@ -226,10 +226,10 @@ func (c *cluster) jobs(t *testing.T) {
 		}
 		c.nothingLeft(t, "restricted")
 	})
-	t.Run("an MPIJob over a rail", func(t *testing.T) {
+	t.Run("an MPIJob with devices, as root", func(t *testing.T) {
 		c.startOperator(t)
-		done := c.measure(t, append(small, "--namespace", "tenant1", "--network", "sriov-pf1-vf", "--interfaces", "net1",
-			"--rdma", "nvidia.com/mlnx_sriov_pf1_vf=1", "--gpus-per-node", "1", "--node-selector", "kubernetes.io/os=linux")...).wait(t)
+		done := c.measure(t, append(small, "--namespace", "tenant1", "--rdma", "nvidia.com/mlnx_sriov_pf1_vf=1",
+			"--gpus-per-node", "1", "--node-selector", "kubernetes.io/os=linux")...).wait(t)
 		done.whole(t, c.nodes)
 		if !strings.Contains(done.Said, "an MPIJob of 2 pods") || !strings.Contains(done.Said, "as root with IPC_LOCK") {
 			t.Errorf("another kind of job: %s", done.Said)
