@@ -92,9 +92,16 @@ def test_a_host_that_dies_meanwhile_keeps_what_it_sent(mark: str) -> None:
     assert 3 < len(first.times_s) < len(other.times_s)
 
 
-def test_a_command_of_ours_ends_the_watching_and_ctrl_c_does(mark: str) -> None:
+def test_a_command_of_ours_ends_the_watching_and_ctrl_c_does(mark: str, tmp_path: Path) -> None:
     hosts = Hosts(("one", "two"), 1, Shells(mark, {}))
-    afar, status = follow_hosts(hosts, Watch(command=("sh", "-c", "sleep 3; exit 5")), None, lambda _: None)
+    seen = tmp_path / "seen"
+
+    def show(now) -> None:
+        if all(one.recorded() is not None for one in now):
+            seen.touch()
+
+    command = ("sh", "-c", f"while ! test -e {seen}; do sleep 0.1; done; exit 5")
+    afar, status = follow_hosts(hosts, Watch(command=command), None, show)
     assert status == 5
     assert all(one.recorded() is not None and not one.trouble for one in afar)
 
