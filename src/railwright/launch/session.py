@@ -31,7 +31,8 @@ from railwright.units import format_duration
 _TICK_S = 0.2
 _STATES = {"R": "running", "S": "asleep", "D": "waiting for a device", "T": "stopped", "t": "traced", "Z": "dead"}
 _NAMES_A_RANK = re.compile(r"process rank (\d+) with PID \d+ .*exited on signal")
-"""PRRTE's words of the rank that ended first; the others it then kills itself."""
+_NAMES_A_HOST = re.compile(r"(?:Remote host:|RUNNING AT)\s+(\S+)")
+"""The words of PRRTE and Hydra for who ended first; the other ranks they then kill themselves."""
 _TELLS_A_SIGNAL = re.compile(r"signal \d+|Fatal Python error", re.IGNORECASE)
 _LOOK_EVERY_S = 10.0
 """How often the hosts of a silent launch are looked at, which takes a little of their CPU and links."""
@@ -310,10 +311,17 @@ class Session:
         if finished.returncode < 0 and not finished.timed_out and self.planned.job.ranks > 1:
             self.blamed.clear()
             return self._ended_early(child)  # somebody killed the launcher itself, and its ranks died with it
-        told = [int(found[1]) for line in finished.output if (found := _NAMES_A_RANK.search(line))]
-        if told:
-            self.blamed = set(told[:1])
+        self.blamed = self._first_by_launcher(finished) or self.blamed
         return f"{name} ended without a word; {self.launcher.name}: {last_words(finished)}"
+
+    def _first_by_launcher(self, finished: Finished) -> set[int]:
+        """The ranks that the launcher says ended first: several sockets may have closed before we looked."""
+        for line in finished.output:
+            if found := _NAMES_A_RANK.search(line):
+                return {int(found[1])}
+            if (found := _NAMES_A_HOST.search(line)) and (ranks := self._ranks_of(found[1])):
+                return ranks
+        return set()
 
     def _ended_early(self, child: Child) -> str:
         finished = child.wait(_LEAVING_S)
