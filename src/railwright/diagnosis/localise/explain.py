@@ -33,7 +33,7 @@ _WEIGHT_TO_SUSPECT = 2.0
 _WEIGHT_TO_RETEST = -4.0
 _NOT_EXCLUDED = 3.0
 """A rival that is less than e^3 = 20 times less likely is not excluded."""
-_PASSES = 2
+_PASSES, _WIDER = 2, 0.1
 _LEAST_LINKS = 4
 LEAST_OF_CARD, PART_OF_CARD, _PART_THAT_SPEAKS = 4, 0.6, 0.5
 """A line card of which at least so many links are slow is slow as a whole."""
@@ -125,6 +125,13 @@ class _Search:
         """Of each slow flow, how many suspects explain it."""
         self._once, self._again = log(1 / background), log(1 / (background * _SAME_RATE))
         self._background = background
+        self._sharing: dict[int, list[int]] = {}
+        """The slow flows over each link that several share: only the fastest accuses it, and all have their cause."""
+        capacity = evidence.fabric.capacity
+        for flow in evidence.slow() if max(capacity) > 1 + _WIDER else ():
+            for number in evidence.flows[flow].path:
+                if capacity[number // 2] > 1 + _WIDER:
+                    self._sharing.setdefault(number, []).append(flow)
         self._by_chance = sorted(evidence.ratio[flow] for flow in unexplained)
         """The rates that nothing explains: two flows that meet where the map is wrong have half of theirs."""
 
@@ -230,7 +237,8 @@ class _Search:
             middle = sorted(one.level for one in fresh)[len(fresh) // 2]
             return Suspicion(number, middle, occupied, False, [one.flow for one in accusations])
         level = levels[len(levels) // 2] if levels else top
-        return Suspicion(number, level, weight, True, [one.flow for one in same])
+        flows = dict.fromkeys([*(one.flow for one in same), *self._sharing.get(number, ())])
+        return Suspicion(number, level, weight, True, list(flows))
 
     def _explain(self, suspicion: Suspicion, step: int) -> None:
         for flow in suspicion.flows:

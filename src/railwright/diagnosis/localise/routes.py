@@ -17,6 +17,8 @@ from railwright.diagnosis.localise.flows import Flow
 from railwright.diagnosis.localise.names import RouteKey
 
 _LEAST_TESTS = 3
+_MOST_BY_CHANCE = 0.5
+"""The routes that may be slow at every try by chance alone, in all of a search."""
 _LEAST_PATH = 4
 """A shorter flow turns at its leaf: it has no route to choose."""
 _MOST_REPEATED = 100_000
@@ -59,6 +61,9 @@ def slow_routes(evidence: Evidence, explanation: Explanation) -> list[RouteSuspi
             pairs.setdefault(key, []).append(ratio)
     found = []
     for key, ratios in pairs.items():
+        # Of many flows that were slow once, some are so again and again by chance.
+        if len(wanted) * explanation.background ** (len(ratios) - 1) > _MOST_BY_CHANCE:
+            continue
         if len(ratios) >= _LEAST_TESTS and _same_and_slow(ratios, evidence) and not suspects.intersection(key[2]):
             found.append(RouteSuspicion(key, sorted(ratios)[len(ratios) // 2], len(ratios)))
     return _joined(found, others, evidence)
