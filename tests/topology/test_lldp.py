@@ -10,7 +10,7 @@ from railwright.errors import UsageError
 from railwright.topology.cabling import Port, parse_cables
 from railwright.topology.sources.lldp import cabling_of_lldp
 
-RECORDED = Path(__file__).parents[2] / "testdata/external/lldpctl"
+RECORDED = Path(__file__).parents[2] / "testdata/lldpctl"
 TEXTS = {file.stem: file.read_text() for file in RECORDED.glob("*.json")}
 
 

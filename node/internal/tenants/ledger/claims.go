@@ -163,7 +163,8 @@ func (l *Ledger) Withdraw(asked tenants.Claim, now time.Time) {
 	l.refresh(now)
 }
 
-// Hold addresses by themselves that a tenant's prefixes cover; says whether others can read it already.
+// Hold addresses by themselves that a tenant's prefixes cover; says whether others can read it, and all that they had
+// published until then is known: one that has a pod of the tenant since then has read it.
 func (l *Ledger) Hold(addresses []netip.Addr, now time.Time) (published bool) {
 	published = true
 	for _, address := range addresses {
@@ -172,12 +173,12 @@ func (l *Ledger) Hold(addresses []netip.Addr, now time.Time) (published bool) {
 			continue
 		}
 		if held.byPrefix && held.proven {
-			held.byPrefix = false
+			held.byPrefix, held.held = false, true
 			held.since = l.touch(now)
 			held.activeAt = held.since
 			l.busy(address, held.tenant, now)
 		}
-		published = published && (held.byPrefix || held.since <= l.acked)
+		published = published && (held.byPrefix || held.since <= l.checked)
 	}
 	l.refresh(now)
 	return published
