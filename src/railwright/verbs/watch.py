@@ -22,12 +22,12 @@ from railwright.sampling.recording import Recorded, read_recording
 from railwright.sampling.sources import Whose
 from railwright.verbs.hosts import the_hosts
 from railwright.verbs.watch_hosts import enter_job, look_again, watch_hosts
+from railwright.verbs.watch_live import Live
 from railwright.verbs.write import refuse_no_page, write
 from railwright.watch.cost import Other, Own, cost
 from railwright.watch.follow import Watch, follow
 from railwright.watch.seen import Run, curves_of, seen
 
-_PLAIN_EVERY_S = 10
 _STANDARD_OUTPUT, _OURS = "-", 1
 _LEAST_TICKS = 15
 
@@ -97,7 +97,9 @@ def _watch_now(
         return EXIT_OK
     if not command and pid is None and seconds is None:
         raise UsageError("how long to watch is not clear", hint="give --seconds, --pid, or -- COMMAND")
-    return _show(*follow(replace(wanted, record=_writable(record)), _Teller(quiet=bool(command))), output, as_json)
+    return _show(
+        *follow(replace(wanted, record=_writable(record)), Live(now_line, quiet=bool(command))), output, as_json
+    )
 
 
 def _look_again(files: tuple[str, ...], output: str | None, *, as_json: bool) -> int:
@@ -165,22 +167,6 @@ def _writable(record: str | None) -> Path | None:
     except OSError as error:
         raise UsageError(f"cannot write {record}: {error.strerror}", hint="choose another file") from error
     return path
-
-
-class _Teller:
-    """What goes on now, each second in place on a terminal, else a line now and then; nothing beside a command."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._calls = 0
-        self._in_place = sys.stderr.isatty()
-
-    def __call__(self, recorded: Recorded) -> None:
-        self._calls += 1
-        if self._quiet or (not self._in_place and self._calls % _PLAIN_EVERY_S):
-            return
-        line = now_line(recorded)
-        click.echo(f"\r\x1b[K{line}" if self._in_place else line, err=True, nl=not self._in_place)
 
 
 def _print(record: msgspec.Struct, lines: Iterable[str], as_json: bool) -> None:

@@ -17,13 +17,13 @@ from railwright.report.watch_hosts_html import render_watched_hosts_html
 from railwright.report.watch_hosts_text import watched_hosts_lines
 from railwright.report.watch_text import now_line
 from railwright.sampling.recording import read_recording
+from railwright.verbs.watch_live import Live
 from railwright.verbs.write import write
 from railwright.watch.afar import Afar
 from railwright.watch.follow import Watch
 from railwright.watch.follow_hosts import file_of, follow_hosts
 from railwright.watch.seen_hosts import OneHost, WatchedHosts, common_curves, has_one_clock, seen_together, to_common
 
-_PLAIN_EVERY_S = 10
 _MOST_SHOWN = 3
 
 
@@ -31,7 +31,7 @@ def watch_hosts(hosts: Hosts, wanted: Watch, folder: str | None, output: str | N
     """Watch them, and print what was seen; the exit status. `folder`: for the recording of each. Raises UsageError."""
     if not wanted.command and wanted.seconds is None:
         raise UsageError("how long to watch is not clear", hint="give --seconds, or -- COMMAND")
-    afar, status = follow_hosts(hosts, wanted, _folder(folder, hosts), _Teller(quiet=bool(wanted.command)))
+    afar, status = follow_hosts(hosts, wanted, _folder(folder, hosts), Live(_line, quiet=bool(wanted.command)))
     told = {one.host: OneHost(recorded=one.recorded(), trouble=one.trouble) for one in afar}
     found = seen_together(told, wanted.command, status)
     return _show(found, told, output, as_json=as_json)
@@ -87,21 +87,10 @@ def _folder(folder: str | None, hosts: Hosts) -> Path | None:
     return path
 
 
-class _Teller:
-    """What goes on now, on each of the first hosts; each second in place on a terminal, else now and then."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._calls = 0
-        self._in_place = sys.stderr.isatty()
-
-    def __call__(self, afar: Sequence[Afar]) -> None:
-        self._calls += 1
-        if self._quiet or (not self._in_place and self._calls % _PLAIN_EVERY_S):
-            return
-        words = [_now(one) for one in afar[:_MOST_SHOWN]]
-        line = "   ".join([*words, *[f"and {len(afar) - _MOST_SHOWN} more"] * (len(afar) > _MOST_SHOWN)])
-        click.echo(f"\r\x1b[K{line}" if self._in_place else line, err=True, nl=not self._in_place)
+def _line(afar: Sequence[Afar]) -> str:
+    """Of the first hosts."""
+    words = [_now(one) for one in afar[:_MOST_SHOWN]]
+    return "   ".join([*words, *[f"and {len(afar) - _MOST_SHOWN} more"] * (len(afar) > _MOST_SHOWN)])
 
 
 def _now(one: Afar) -> str:
