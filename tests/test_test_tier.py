@@ -21,7 +21,8 @@ def tree(tmp_path):
     (tmp_path / "scripts").mkdir()
     for script in ("test-tier", "build-beside"):
         shutil.copy(ROOT / "scripts" / script, tmp_path / "scripts")
-    program(tmp_path / "scripts" / "unpack-frr10", "exit 0")
+    for script in ("unpack-frr10", "build-image"):
+        program(tmp_path / "scripts" / script, "exit 0")
     for tier in ("vm", "k8s", "tools"):
         program(tmp_path / "node" / "test" / tier / "build", "echo /somewhere")
     program(tmp_path / "go", 'echo "go $*"; env | grep ^RAILWRIGHT_TEST_NEEDS | sort; exit ${GO_STATUS:-0}')
