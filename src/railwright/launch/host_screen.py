@@ -17,7 +17,7 @@ from pathlib import Path
 from railwright.errors import RailwrightError
 from railwright.launch.hosts import Hosts
 from railwright.launch.scratch import scratch_folder
-from railwright.launch.screened import MOST_LINES, RESULTS, Sent, records_of, step_of
+from railwright.launch.screened import MOST_LINES, RESULTS, Sent, is_of_records, records_of, step_of
 from railwright.process import Child, Finished
 from railwright.results.store import load
 
@@ -83,22 +83,24 @@ class HostScreen:
             if why:
                 child.stop()
             finished = child.wait(_ENDS_S)
-        trouble = self._keep(host, finished)
-        trouble = why or trouble
+        kept = self._keep(host, finished)
+        trouble = why or kept
         self.tell(f"{host}: {trouble or 'done'}")
         return trouble
 
     def _follow(self, host: str, child: Child) -> str:
         """Wait for its end, and write what comes; why it is given up, empty where it ended."""
         begun = heard = time.monotonic()
-        seen, last = -1, ""
+        seen, last = 0, ""
         while child.poll() is None:
             time.sleep(_TICK_S)
             now = time.monotonic()
             if len(child.output) != seen:
-                seen, heard = len(child.output), now
-                self._write(host, records_of(list(child.output)))
-                last = next((step for line in list(child.output)[-3:] if (step := step_of(line))), last)
+                lines = list(child.output)
+                came, seen, heard = lines[seen:], len(lines), now
+                if any(map(is_of_records, came)):  # steps come every few seconds, and all records are unpacked anew
+                    self._write(host, records_of(lines))
+                last = next((step for line in lines[-3:] if (step := step_of(line))), last)
             if self._ended:
                 return "interrupted"
             where = f", at {last[:80]!r}" * bool(last)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from railwright.launch.added_lines import added_lines
 from railwright.launch.scratch import scratch_folder
 from railwright.process import Child
 
@@ -59,7 +60,7 @@ class Sent(NamedTuple):
 
 def records_of(lines: Iterable[str]) -> Sent:
     """The records that a host sent, as far as they came, to the end of a line."""
-    said = [line.removeprefix(_MARK) for line in lines if line.startswith(_MARK)]
+    said = [line.removeprefix(_MARK) for line in filter(is_of_records, lines)]
     if not said:
         return Sent(b"", "it sent no records")
     is_whole = said[-1] == "."
@@ -75,6 +76,11 @@ def records_of(lines: Iterable[str]) -> Sent:
     if is_whole and not trouble and not unpacker.eof:
         trouble = "its records are damaged"
     return Sent(bytes(found[: found.rfind(b"\n") + 1]), trouble)
+
+
+def is_of_records(line: str) -> bool:
+    """Whether a line that a host printed holds records."""
+    return line.startswith(_MARK)
 
 
 def step_of(line: str) -> str:
@@ -116,12 +122,9 @@ def main() -> None:
 def _send(packer: Packer, results: Path, sent: int) -> int:
     """Send the whole lines that were added since; how many bytes were sent by now."""
     try:
-        with results.open("rb") as file:
-            file.seek(sent)
-            added = file.read()
+        added = added_lines(results, sent)
     except OSError:
         return sent
-    added = added[: added.rfind(b"\n") + 1]
     if added:
         for line in packer.lines(added):
             _say(line)

@@ -22,6 +22,7 @@ from typing import TextIO
 
 from railwright import __version__
 from railwright.errors import CannotJudge, RailwrightError, UsageError
+from railwright.launch.added_lines import added_lines
 from railwright.launch.kubernetes.frames import FrameWriter
 from railwright.launch.kubernetes.plan import KEY_FOLDER, NODE_VARIABLE, PORT, VARIABLE, WORK_FOLDER, Plan, parse_plan
 from railwright.process import Child, run
@@ -153,12 +154,11 @@ class Followed:
     def records(self) -> Iterator[tuple[str, bytes]]:
         """Each file and record that has come whole since the last call."""
         for path in sorted(path for pattern in _RECORDS for path in self._folder.glob(pattern)):
-            with path.open("rb") as file:
-                file.seek(self._read.get(path, 0))
-                for line in file:
-                    if line.endswith(b"\n"):
-                        self._read[path] = self._read.get(path, 0) + len(line)
-                        yield str(path.relative_to(self._folder)), line[:-1]
+            known_bytes = self._read.get(path, 0)
+            added = added_lines(path, known_bytes)
+            self._read[path] = known_bytes + len(added)
+            for line in added.split(b"\n")[:-1]:
+                yield str(path.relative_to(self._folder)), line
 
 
 def _say(stream: TextIO, line: str) -> None:
