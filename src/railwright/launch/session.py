@@ -29,6 +29,7 @@ from railwright.results.records import Outcome, Result
 from railwright.units import format_duration
 
 _TICK_S = 0.2
+_GONE = "gone"
 _STATES = {"R": "running", "S": "asleep", "D": "waiting for a device", "T": "stopped", "t": "traced", "Z": "dead"}
 _NAMES_A_RANK = re.compile(r"process rank (\d+) with PID \d+ .*exited on signal")
 _NAMES_A_HOST = re.compile(r"(?:Remote host:|RUNNING AT)\s+(\S+)")
@@ -80,13 +81,21 @@ class _RankState:
 
     def what_it_does(self) -> str:
         """What the kernel says a rank of this machine is doing: one that is stopped or asleep holds up the others."""
+        letter = self._letter()
+        return f", {_STATES.get(letter, letter)}" if letter else ""
+
+    def is_stopped(self) -> bool:
+        """Whether it is a rank of this machine that does not run, and is not waiting either."""
+        return self._letter() in ("T", "t", _GONE)
+
+    def _letter(self) -> str:
+        """Of its state in proc_pid_stat(5); empty for a rank elsewhere."""
         if not self.is_here:
             return ""
         try:
-            letter = Path(f"/proc/{self.pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+            return Path(f"/proc/{self.pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
         except (OSError, IndexError):
-            return ", gone"
-        return f", {_STATES.get(letter, letter)}"
+            return _GONE
 
 
 @dataclass(frozen=True)
@@ -225,11 +234,7 @@ class Session:
 
     def _stopped(self) -> set[int]:
         """The ranks of this machine that do not run: they hold up the others."""
-        return {
-            number
-            for number, state in self._ranks.items()
-            if state.what_it_does().lstrip(", ") in (_STATES["T"], _STATES["t"], "gone") and not state.said_bye
-        }
+        return {number for number, state in self._ranks.items() if not state.said_bye and state.is_stopped()}
 
     def _ranks_of(self, host: str) -> set[int]:
         job = self.planned.job
@@ -329,7 +334,7 @@ class Session:
         unfinished = [state.describe(n) for n, state in sorted(self._ranks.items()) if not state.said_bye]
         before = "; ".join(unfinished) or "any rank had started"
         why = self._look_at_hosts() if finished.returncode >= 0 else ""  # an mpirun that was killed has no other cause
-        said = self._named_in(why) or self._named_in("; ".join(finished.output[-1:]))
+        said = self._named_in(why) or self._named_in("".join(finished.output[-1:]))
         gone = self._ranks_of(self.launcher.runs_on) if finished.returncode < 0 else set()
         self.blamed |= gone or said or missing or self._late()
         return f"{self.launcher.name} ended ({last_words(finished)}) before {before}{why}"
