@@ -33,7 +33,7 @@ def changes_between(known: Sequence[tuple[float, float]], at_s: float) -> float:
     """The change of an offset at a time, even between those times at which it was measured; 0 without any."""
     if not known:
         return 0.0
-    after = bisect_right([when for when, _ in known], at_s)
+    after = bisect_right(known, at_s, key=lambda one: one[0])
     if after in (0, len(known)):
         return known[min(after, len(known) - 1)][1]
     (early_s, first), (late_s, last) = known[after - 1], known[after]

@@ -22,7 +22,7 @@ from railwright.verbs.write import write
 from railwright.watch.afar import Afar
 from railwright.watch.follow import Watch
 from railwright.watch.follow_hosts import file_of, follow_hosts
-from railwright.watch.seen_hosts import OneHost, WatchedHosts, common_curves, has_one_clock, seen_together, to_common
+from railwright.watch.seen_hosts import CommonTime, OneHost, WatchedHosts, common_curves, has_one_clock, seen_together
 
 _MOST_SHOWN = 3
 
@@ -62,7 +62,7 @@ def _show(found: WatchedHosts, told: dict[str, OneHost], output: str | None, *, 
     if output is not None:
         there = {host: one.recorded for host, one in told.items() if one.recorded is not None and one.recorded.times_s}
         clock = has_one_clock(list(there.values()))
-        zero_s = min((to_common(one, clock)(one.times_s[0]) for one in there.values()), default=0.0)
+        zero_s = min((CommonTime(one, clock)(one.times_s[0]) for one in there.values()), default=0.0)
         curves = {host: common_curves(one, zero_s, one_clock=clock) for host, one in there.items()}
         write(output, render_watched_hosts_html(found, curves))
     if not as_json and sys.stderr.isatty():

@@ -65,7 +65,7 @@ def seen_together(
     """All that the recordings tell."""
     there = {name: one.recorded for name, one in hosts.items() if one.recorded is not None and one.recorded.times_s}
     one_clock = has_one_clock(list(there.values()))
-    zero_s = min((to_common(one, one_clock)(one.times_s[0]) for one in there.values()), default=0.0)
+    zero_s = min((CommonTime(one, one_clock)(one.times_s[0]) for one in there.values()), default=0.0)
     watched = {name: seen(one, Run()) for name, one in there.items()}
     iterations = {
         name: _iterations(there[name], watched[name].estimates[0], zero_s, one_clock=one_clock)
@@ -95,7 +95,7 @@ def has_one_clock(recordings: Sequence[Recorded]) -> bool:
     return len(to) == 1 and "" not in to
 
 
-class to_common:  # noqa: N801 - it is called like a function
+class CommonTime:
     """From times of a host's clock to those of all: by its measured offset, or by its time of day."""
 
     def __init__(self, recorded: Recorded, one_clock: bool) -> None:
@@ -126,7 +126,7 @@ def _column(recorded: Recorded) -> array[float] | None:
 
 def common_curves(recorded: Recorded, zero_s: float, *, one_clock: bool) -> list[Curve]:
     """A host's curves on the time axis of all."""
-    axis, first_s = to_common(recorded, one_clock), recorded.times_s[0]
+    axis, first_s = CommonTime(recorded, one_clock), recorded.times_s[0]
     return [
         curve._replace(
             begin_s=axis(first_s + curve.begin_s) - zero_s,
@@ -138,7 +138,7 @@ def common_curves(recorded: Recorded, zero_s: float, *, one_clock: bool) -> list
 
 def _iterations(recorded: Recorded, found: Estimate, zero_s: float, *, one_clock: bool) -> HostIterations:
     """Those of the longest stretch."""
-    axis, first_s, offset = to_common(recorded, one_clock), recorded.times_s[0], recorded.about.offset
+    axis, first_s, offset = CommonTime(recorded, one_clock), recorded.times_s[0], recorded.about.offset
 
     def common(at_s: float) -> float:
         return axis(first_s + at_s) - zero_s
@@ -185,7 +185,7 @@ def _host(
     trouble = one.trouble or ("" if recorded is not None else "nothing came")
     if recorded is None or watched is None:
         return SeenHost(host=name, trouble=trouble)
-    axis, offset = to_common(recorded, one_clock), recorded.about.offset
+    axis, offset = CommonTime(recorded, one_clock), recorded.about.offset
     found = SeenHost(
         host=name,
         trouble=trouble or recorded.cut,
