@@ -45,7 +45,7 @@ from railwright.verbs.judged import note, the_view
 from railwright.verbs.measuring import parse
 from railwright.verbs.write import write
 
-FOLDER, _PAIRS, RESULTS = "between", "pairs.jsonl", "results.jsonl"
+FOLDER, _PAIRS = "between", "pairs.jsonl"
 _START_S, _START_OF_EACH_S = 2.0, 0.25
 """A launch of ranks, and each more of them on CPUs that they share (docs/measured/lab)."""
 _LEAST = 2
@@ -233,7 +233,7 @@ class Between:
         proof.on_done = lambda one: note(f"done: {one.benchmark.name}")
         try:
             proof.run(self.folder)
-            file = load(self.folder / RESULTS)
+            file = load(self.folder)
         except RailwrightError as error:
             return _not_measured(found, "collectives", error.message)
         diagnosis = unless_shared(diagnose(file, DECLARATIONS), compare=joined.compare)

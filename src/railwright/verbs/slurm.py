@@ -14,7 +14,7 @@ from railwright.launch.hosts import Hosts
 from railwright.launch.pending import PendingReach
 from railwright.launch.slurm import is_inside
 from railwright.launch.slurm_job import SUBMITTED, SlurmJob, Wanted, cost_words, look, parse_limit, submit
-from railwright.results.store import load
+from railwright.results.store import RESULTS_NAME, load
 from railwright.verbs.judged import note, report
 from railwright.verbs.requirements import the_requirements
 
@@ -22,7 +22,6 @@ NAMES = ("slurm", "nodes", "partition", "account", "limit", "gpus_per_node", "mo
 """The parameters of `cli.slurm_option` and `cli.job_option`."""
 _SHARED = ("--nodes", "--time", "--gpus-per-node")
 """What a job of Kubernetes has as well."""
-_RESULTS = "results.jsonl"
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ def submitting(slurm: Slurm, hosts: Hosts, asked: dict[str, Any]) -> Callable[[f
         if _stamp(folder) == before:
             said = "it wrote no results; its own words are in" if ending is None else "before any result:"
             raise ending or CannotJudge(f"job {job.number} ended, and {said} {job.log}", hint=f"cat {job.log}")
-        status = report(load(folder / _RESULTS), folder, as_json=asked["as_json"], required=required,
+        status = report(load(folder / RESULTS_NAME), folder, as_json=asked["as_json"], required=required,
                         verbose=asked["verbose"])  # fmt: skip
         if ending is not None:
             raise ending
@@ -122,7 +121,7 @@ def _follow(job: SlurmJob, folder: Path) -> None:
     try:
         job.follow()
     except KeyboardInterrupt:
-        hint = f"railwright judge {folder / _RESULTS} shows what it measures; scancel {job.number} ends it"
+        hint = f"railwright judge {folder / RESULTS_NAME} shows what it measures; scancel {job.number} ends it"
         raise CannotJudge(f"job {job.number} is left to itself", hint=hint) from None
 
 
@@ -136,7 +135,7 @@ def _command() -> list[str]:
 def _stamp(folder: Path) -> tuple[int, int]:
     """What changes when a run writes its results anew; zeros where there are none."""
     try:
-        found = (folder / _RESULTS).stat()
+        found = (folder / RESULTS_NAME).stat()
     except OSError:
         return 0, 0
     return found.st_ino, found.st_mtime_ns
