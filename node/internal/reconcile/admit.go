@@ -103,8 +103,11 @@ func allowed(rail config.Rail, wanted attachment.Attachment) error {
 }
 
 // mixed prefixes hold pods' addresses and this host's: a pod of any node could be given one of these, and its route would
-// take what is the host's. Each node looks at its own; nil: there is none.
+// take what is the host's. Each node looks at its own; nil: there is none, or the rail is retired and takes no pod anyway.
 func (r *rail) mixed() error {
+	if r.configured.Retired {
+		return nil
+	}
 	own, err := r.reconciler.links.Within(r.configured.Prefixes)
 	switch {
 	case err != nil:

@@ -104,7 +104,7 @@ func (r *rail) unready(ctx context.Context) []string {
 	} else if !up {
 		problem("uplink %s has no carrier", r.Uplink)
 	}
-	if err := r.mixed(); err != nil && !r.configured.Retired {
+	if err := r.mixed(); err != nil {
 		problem("%v", err)
 	}
 	if session, err := r.reconciler.announcer.Session(ctx, r.Rail); err != nil {

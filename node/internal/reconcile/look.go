@@ -302,7 +302,7 @@ func (r *rail) state(ctx context.Context) RailState {
 	} else if !state.UplinkUp {
 		problem("uplink %s has no carrier", r.Uplink)
 	}
-	if err := r.mixed(); err != nil && !r.configured.Retired {
+	if err := r.mixed(); err != nil {
 		problem("%v", err)
 	}
 	session, err := r.reconciler.announcer.Session(ctx, r.Rail)

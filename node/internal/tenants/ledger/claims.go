@@ -173,7 +173,7 @@ func (l *Ledger) Hold(addresses []netip.Addr, now time.Time) (published bool) {
 			continue
 		}
 		if held.byPrefix && held.proven {
-			held.byPrefix, held.held = false, true
+			held.byPrefix, held.kept = false, true
 			held.since = l.touch(now)
 			held.activeAt = held.since
 			l.busy(address, held.tenant, now)

@@ -85,8 +85,8 @@ type claim struct {
 	proven bool
 	// orphan: restored, and nobody waits for it.
 	orphan bool
-	// held for this node though its pod is gone.
-	held bool
+	// kept for this node though its pod is gone.
+	kept bool
 	// since: the generation that first published it; activeAt: the one that said it is active.
 	since, activeAt int64
 }
@@ -191,7 +191,7 @@ func (l *Ledger) waiting() bool {
 		return true
 	}
 	for _, held := range l.claims {
-		if (!held.active || held.held) && held.since > l.checked {
+		if (!held.active || held.kept) && held.since > l.checked {
 			return true
 		}
 	}
