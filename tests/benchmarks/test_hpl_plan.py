@@ -145,6 +145,17 @@ def test_every_combination_is_a_launch(host, memory):
         "n": ",".join(map(str, range(100, 120))), "nb": "1,2,3,4", "grid": "1x1"}))  # fmt: skip
 
 
+def test_a_flat_grid_is_one_row_of_any_group(host, memory):
+    assert str(job_of(HPL, host, (0, 1), {"ranks": "2", "grid": "flat"}).case.grid) == "1x2"
+    for hosts, given, grid in ((2, "flat", "1x4"), (4, "flat", "1x8"), (4, "auto", "2x4")):
+        names = tuple(f"node{number}" for number in range(hosts))
+        group = Machine(topology=host, cpus=(0, 1), hosts=names, grows_to=4, first_hosts=hosts // 2, ranks_per_host=2)
+        (one,) = options.launches(HPL.parse({"n": "1000", "grid": given}), group)
+        assert (one.ranks, str(one.case.grid)) == (2 * hosts, grid), (hosts, given)
+    said = refused(lambda: options.launches(HPL.parse({"n": "1000", "grid": "2x4"}), group))
+    assert "no grid but flat" in said
+
+
 def test_what_does_not_fit_is_refused_with_what_would(host, memory):
     said = refused(lambda: job_of(HPL, host, (0, 1), {"ranks": "2", "grid": "2x3"}))
     assert said == "a grid of 2x3 needs 6 ranks, and there are 2\nhint: give -o grid=1x2 or 2x1, or other ranks"

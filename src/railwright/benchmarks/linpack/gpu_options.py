@@ -10,7 +10,16 @@ from railwright.benchmarks.benchmark import Plan, Rank
 from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.job import Job, Launch, Machine
 from railwright.benchmarks.linpack import layout
-from railwright.benchmarks.linpack.options import AUTO, Point, block_option, grid_option, order_option, parse_percent
+from railwright.benchmarks.linpack.options import (
+    AUTO,
+    FLAT,
+    Point,
+    block_option,
+    grid_option,
+    grows_over,
+    order_option,
+    parse_percent,
+)
 from railwright.benchmarks.linpack.problem import DOUBLE_BYTES, THRESHOLD, Grid, operations
 from railwright.benchmarks.nccl.gpus import GPUS_HELP, LIBRARY_HELP, Gpus, parse_gpus, parse_library
 from railwright.benchmarks.options import Options, option
@@ -99,11 +108,11 @@ def launches(options: GpuHplOptions, machine: Machine) -> tuple[Launch[Point], .
 
 def _points(options: GpuHplOptions, machine: Machine, ranks: int, hosts: int) -> Iterator[tuple[int, int, Grid]]:
     """Every (N, NB, grid). Raises UsageError for what does not fit."""
-    if machine.grows_to and (options.grid or max(len(options.n), len(options.nb)) > 1):
+    if machine.grows_to and (max(len(options.n), len(options.nb)) > 1 or not grows_over(options.grid)):
         raise UsageError("groups that grow have one N and NB, and a grid of their own",
-                         hint="give one -o n= of a single host and one -o nb=; no grid")  # fmt: skip
+                         hint=f"give one -o n= of a single host and one -o nb=; no grid but {FLAT}")  # fmt: skip
     memory = _memory_bytes(machine, options)
-    grids = options.grid or (layout.best_grid(ranks),)
+    grids = [layout.grid_for(grid, ranks) for grid in options.grid] or [layout.best_grid(ranks)]
     for block, grid in itertools.product(options.nb or (int(BLOCK.value),), grids):
         layout.refuse_other_grid(grid, ranks)
         for asked in options.n or (_filling(options.fill * memory * ranks // hosts, block),):

@@ -14,6 +14,8 @@ from railwright.units import format_size
 _FAQ = Source("HPL frequently asked questions", "netlib.org/benchmark/hpl/faqs.html")
 FILL = Constant(0.8, "of the memory in the matrix, where nothing else was said", _FAQ)
 BLOCK = Constant(192, "rows of a block, where nothing else was said; good ones are between 32 and 256", _FAQ)
+FLAT = Grid(1, 0)
+"""One row of ranks: no message a pivot, as HPL's authors advise for a simple Ethernet (the FAQ above)."""
 _MOST_GRIDS_SHOWN = 4
 
 
@@ -57,6 +59,11 @@ def cpus_of(machine: Machine, place: int, ranks: int) -> tuple[int, ...]:
 def grids_of(ranks: int) -> list[Grid]:
     """Every grid of so many ranks, the flattest first: 1x4, 2x2, 4x1."""
     return [Grid(rows, ranks // rows) for rows in range(1, ranks + 1) if ranks % rows == 0]
+
+
+def grid_for(asked: Grid, ranks: int) -> Grid:
+    """The grid that was asked for: FLAT is one row of all ranks."""
+    return Grid(1, ranks) if asked == FLAT else asked
 
 
 def best_grid(ranks: int) -> Grid:

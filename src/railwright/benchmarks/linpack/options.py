@@ -27,6 +27,7 @@ from railwright.limits.limit import Constant
 from railwright.results.host_list import format_hosts
 from railwright.topology.sources.available_memory import available_memory_bytes
 
+FLAT = "flat"
 AUTO = "auto"
 _MOST_THREADS = 1024
 _MOST_LAUNCHES = 64
@@ -55,14 +56,17 @@ def _one_or_auto(text: str) -> int:
 
 
 def _grids(text: str) -> tuple[Grid, ...]:
-    """`2x4,1x8`; none for `auto`. Raises UsageError."""
+    """`2x4,1x8`, or `flat`; none for `auto`. Raises UsageError."""
     if text == AUTO:
         return ()
     found = []
     for part in text.split(",")[: hpl_dat.MOST_VALUES + 1]:
         rows, cross, columns = part.strip().lower().partition("x")
+        if rows == FLAT:
+            found.append(layout.FLAT)
+            continue
         if not cross:
-            raise UsageError(f"not a grid: {part[:40]!r}", hint="write rows x columns of ranks, like 2x4")
+            raise UsageError(f"not a grid: {part[:40]!r}", hint=f"write rows x columns of ranks, like 2x4, or {FLAT}")
         number = whole_number(hpl_dat.MOST_RANKS)
         found.append(Grid(number(rows.strip()), number(columns.strip())))
     if len(found) > hpl_dat.MOST_VALUES:
@@ -88,8 +92,19 @@ def block_option(usual: Constant) -> tuple[int, ...]:
 
 def grid_option(members: str) -> tuple[Grid, ...]:
     """The option P x Q of ranks or GPUs."""
-    found: tuple[Grid, ...] = option(AUTO, f"{AUTO} (near a square), or rows x columns of {members}, like 2x4", _grids)
+    said = f"{AUTO} (near a square), {FLAT} (one row), or rows x columns of {members}, like 2x4"
+    found: tuple[Grid, ...] = option(AUTO, said, _grids)
     return found
+
+
+def grows_over(grids: tuple[Grid, ...]) -> bool:
+    """Whether what was asked of the grid can be had of groups of any size."""
+    return grids in ((), (layout.FLAT,))
+
+
+def grown_grid(grids: tuple[Grid, ...], ranks: int) -> Grid:
+    """The grid of a group of so many ranks."""
+    return layout.grid_for(grids[0], ranks) if grids else layout.best_grid(ranks)
 
 
 def _dat(text: str) -> hpl_dat.HplDat | None:
@@ -150,7 +165,8 @@ class HplOptions(Options, frozen=True):
             (self.dat.orders, self.dat.blocks, self.dat.grids) if self.dat else (self.n, self.nb, self.grid)
         )
         free = available_memory_bytes()
-        for block, grid in itertools.product(blocks or (int(layout.BLOCK.value),), grids or (layout.best_grid(ranks),)):
+        grids = tuple(layout.grid_for(grid, ranks) for grid in grids) or (layout.best_grid(ranks),)
+        for block, grid in itertools.product(blocks or (int(layout.BLOCK.value),), grids):
             layout.refuse_other_grid(grid, ranks)
             if not orders and free is None:
                 raise UsageError("how much memory is free cannot be read here", hint="give -o n=")
@@ -162,9 +178,9 @@ class HplOptions(Options, frozen=True):
 
     def grown(self, machine: Machine, team: Team) -> tuple[int, int, Grid]:
         """(N, NB, grid) of a group that grows, with as much a host as one has alone. Raises UsageError."""
-        if self.dat or self.grid or max(len(self.n), len(self.nb)) > 1:
+        if self.dat or max(len(self.n), len(self.nb)) > 1 or not grows_over(self.grid):
             raise UsageError("groups that grow have one N and NB, and a grid of their own",
-                             hint="give one -o n= of a single host and one -o nb=; no grid, no dat")  # fmt: skip
+                             hint=f"one -o n= of a single host, one -o nb=; no grid but {FLAT}, no dat")  # fmt: skip
         block, free = self.nb[0] if self.nb else int(layout.BLOCK.value), available_memory_bytes()
         hosts, all_ranks = len(machine.hosts), Team(team.ranks * machine.grows_to, team.threads)
         sharing = all_ranks if machine.hosts_share_cpus else team
@@ -176,7 +192,7 @@ class HplOptions(Options, frozen=True):
             grid = layout.best_grid(sharing.ranks)
             alone = layout.order_that_fits(free, self.fill, block, grid, sharing)
             alone = int(alone / math.sqrt(sharing.ranks / team.ranks)) // block * block
-        order, grid = layout.grown_order(alone, hosts, block), layout.best_grid(team.ranks * hosts)
+        order, grid = layout.grown_order(alone, hosts, block), grown_grid(self.grid, team.ranks * hosts)
         if free is not None:
             layout.refuse_too_large(order, free, block, grid, _sharing(machine, team))
         return order, block, grid
