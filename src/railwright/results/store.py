@@ -87,18 +87,30 @@ def load(path: Path) -> ResultFile:
 
     Raises UsageError, also for a record that no measurement can have left.
     """
+    file = _file_of(path)
+    return collect((record for _, record in numbered(file)), str(file))
+
+
+def numbered(path: Path) -> Iterator[tuple[int, Record]]:
+    """Every record with the number of its line, counted from 1; as `load` reads them, and with its errors."""
+    path = _file_of(path)
     try:
-        if path.is_dir():
-            path = path / RESULTS_NAME
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
             raise UsageError(f"{path} is not a file", hint="name a results.jsonl or its folder")
         if found.st_size > _MOST_BYTES:
             raise UsageError(f"{path} is larger than {_MOST_BYTES // 2**20} MiB", hint="is it a results file?")
         with path.open("rb") as file:
-            return collect(_records(path, file), str(path))
+            yield from enumerate(_records(path, file), 1)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", hint="name a results.jsonl or its folder") from error
+
+
+def _file_of(path: Path) -> Path:
+    """The file that is meant: the one in a folder. What cannot be looked at is told when it is read."""
+    with contextlib.suppress(OSError):
+        return path / RESULTS_NAME if path.is_dir() else path
+    return path
 
 
 def _records(path: Path, file: Iterator[bytes]) -> Iterator[Record]:

@@ -1,0 +1,50 @@
+"""Records as a document cites them: the file by its digest, each point by the numbers of its lines."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+from railwright.errors import UsageError
+from railwright.results.records import Result
+from railwright.results.store import numbered
+from railwright.topology.devices import Scalar
+
+Point = tuple[str, str, str, tuple[tuple[str, Scalar], ...]]
+"""Benchmark, quantity, path, and what was varied, by name."""
+
+
+class Cited(NamedTuple):
+    """One file."""
+
+    sha256: str
+    lines: int
+    of_point: dict[Point, tuple[int, ...]]
+    """The lines of each point, counted from 1."""
+
+
+def cite(path: Path) -> Cited:
+    """A results file. Raises UsageError where it cannot be read."""
+    digest, lines = digest_of(path)
+    found: dict[Point, list[int]] = {}
+    for number, record in numbered(path):
+        if isinstance(record, Result):
+            point = (record.benchmark, record.quantity, record.path, tuple(sorted(record.parameters.items())))
+            found.setdefault(point, []).append(number)
+    return Cited(digest, lines, {point: tuple(numbers) for point, numbers in found.items()})
+
+
+def digest_of(path: Path) -> tuple[str, int]:
+    """SHA-256 and the number of lines of any file. Raises UsageError where it cannot be read."""
+    digest, lines = hashlib.sha256(), 0
+    try:
+        with path.open("rb") as file:
+            while part := file.read(1 << 20):
+                digest.update(part)
+                lines += part.count(b"\n")
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}", hint="a sheet cites the records that it rests on"
+        ) from error
+    return digest.hexdigest(), lines
