@@ -28,7 +28,11 @@ class Requirement(NamedTuple):
 
     def matches(self, path: JudgedPath) -> bool:
         """Whether a judged path is meant."""
-        return fnmatchcase(path.benchmark, self.benchmark) and (not self.path or fnmatchcase(path.path, self.path))
+        return self.names(path.benchmark, path.path)
+
+    def names(self, benchmark: str, path: str) -> bool:
+        """The same, of a benchmark's name and a path's."""
+        return fnmatchcase(benchmark, self.benchmark) and (not self.path or fnmatchcase(path, self.path))
 
 
 def parse_requirements(lines: Iterable[str], known: Sequence[str]) -> tuple[Requirement, ...]:
