@@ -89,7 +89,7 @@ def test_one_page_and_each_hosts_own_report_are_written(tmp_path, mark, capsys):
     hosts = Hosts(("a", "b", "gone"), 1, Shells(mark, {"a": own, "b": own, "gone": "echo no route >&2; exit 255"}))
     screen_alone = Asked(("screen",), (), 1.0, None, resume=False)
     asked = {"part": None, "asked": screen_alone, "options": (), "directory": "/tmp", "launches": 1, "silence": 60.0,
-             "mpirun": None, "force": True, "require": (), "output": str(tmp_path / "out")}  # fmt: skip
+             "mpirun": None, "force": True, "require": (), "accept": None, "output": str(tmp_path / "out")}  # fmt: skip
     assert prove_hosts(hosts, **asked, dry_run=True, as_json=False) == 0
     assert not (tmp_path / "out").exists()
     assert "plan: 3 hosts, by shells\n  screen: each proves itself, all at once" in capsys.readouterr().err

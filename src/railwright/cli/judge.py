@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from railwright.cli.command import argument, command, json_option, option
-from railwright.cli.measuring_options import REQUIRE, VERBOSE
+from railwright.cli.measuring_options import ACCEPT, REQUIRE, VERBOSE
 
 COMMAND = command(
     "judge",
@@ -14,6 +14,7 @@ COMMAND = command(
     argument("results", type=click.Path()),
     option("--output", "-O", type=click.Path(), help="Folder for the reports."),
     REQUIRE,
+    ACCEPT,
     VERBOSE,
     json_option("Print the judged records instead of the report."),
 )

@@ -14,6 +14,14 @@ REQUIRE = option(
 )
 """Which paths must be ok."""
 
+ACCEPT = option(
+    "--accept",
+    metavar="SPEC",
+    help="Hold the run against a specification (TOML) and write acceptance.html, a sheet to sign; it decides the exit "
+    "status.",
+)
+"""What a vendor and a customer agreed on."""
+
 VERBOSE = option("--verbose", "-v", is_flag=True, help="Also print what sets each limit, every name and counters.")
 """How much the report tells."""
 

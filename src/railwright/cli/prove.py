@@ -8,7 +8,7 @@ from railwright.cli.command import command, option
 from railwright.cli.hosts_option import CONTAINER, LAB, SSH_CONFIG
 from railwright.cli.job_option import JOB
 from railwright.cli.kubernetes_option import KUBERNETES
-from railwright.cli.measuring_options import MEASURING, launches_option
+from railwright.cli.measuring_options import ACCEPT, MEASURING, launches_option
 
 COMMAND = command(
     "prove",
@@ -29,6 +29,7 @@ COMMAND = command(
     railwright prove --hosts node1,node2,node3,node4 --parts pairs --max-load 0.5
     """,
     *MEASURING,
+    ACCEPT,
     launches_option(3),
     option("--directory", metavar="DIR", help="The file system to measure.  [.; of several hosts /tmp]"),
     option("--hosts", metavar="HOST,HOST...", help="Prove each of these hosts, by ssh or in a --lab."),

@@ -45,7 +45,7 @@ from railwright.verbs.judged import note, the_view
 from railwright.verbs.measuring import parse
 from railwright.verbs.write import write
 
-FOLDER, _PAIRS = "between", "pairs.jsonl"
+FOLDER, PAIRS_FILE = "between", "pairs.jsonl"
 _START_S, _START_OF_EACH_S = 2.0, 0.25
 """A launch of ranks, and each more of them on CPUs that they share (docs/measured/lab)."""
 _LEAST = 2
@@ -178,7 +178,7 @@ class Between:
         return found
 
     def _pairs(self, found: Found, hosts: Hosts, joined: Joined, *, resume: bool) -> Found:
-        journal = self.folder / _PAIRS
+        journal = self.folder / PAIRS_FILE
         if not resume:
             journal.unlink(missing_ok=True)
         wanted = Rounds(load=self.load, cover_at_once=1)

@@ -48,7 +48,7 @@ def refuse_half(pid: int | None, against: str | None, beside: dict[str, object])
 
 def not_beside(asked: dict[str, Any]) -> dict[str, object]:
     """The options of a single run that say nothing of two."""
-    return {"--require": asked["require"], "--verbose": asked["verbose"]}
+    return {"--require": asked["require"], "--accept": asked.get("accept"), "--verbose": asked["verbose"]}
 
 
 def container_beside_host(

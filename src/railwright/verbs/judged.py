@@ -9,6 +9,8 @@ from pathlib import Path
 import click
 
 from railwright.benchmarks.registry import DECLARATIONS
+from railwright.diagnosis.acceptance import Sheet
+from railwright.diagnosis.acceptance_spec import Spec
 from railwright.diagnosis.diagnose import diagnose
 from railwright.diagnosis.judged import Diagnosis
 from railwright.diagnosis.policy import Requirement
@@ -20,16 +22,23 @@ from railwright.report.records import json_lines
 from railwright.report.text import render
 from railwright.report.view import View, view_of
 from railwright.results.records import ResultFile
+from railwright.results.store import RESULTS_NAME
 from railwright.terminal import drop_output
+from railwright.verbs.acceptance import Evidence, told
 
 
 def report(file: ResultFile, output: Path, *, as_json: bool, required: tuple[Requirement, ...] = (),
-           verbose: bool = False) -> int:  # fmt: skip
+           spec: Spec | None = None, results: Path | None = None, verbose: bool = False) -> int:  # fmt: skip
     """Judge a run, write report.html and metrics.txt into `output`, and print it; the exit status.
 
+    With `spec` the sheet decides that; it cites the file `results`, or the one in `output`.
     The files come first, and each is tried: what cannot be made, written or printed does not cost the rest.
     """
-    view = the_view(file, diagnose(file, DECLARATIONS, required))
+    diagnosis = diagnose(file, DECLARATIONS, required)
+    view = the_view(file, diagnosis)
+    if spec is not None:
+        sheet = _accepted(spec, file, diagnosis, output, results or output / RESULTS_NAME)
+        view = view._replace(status=sheet.exit_status, closing="The acceptance sheet decides the exit status.")
     troubles: list[Exception] = []
     for name, make in _pages(view).items():
         try:
@@ -37,9 +46,21 @@ def report(file: ResultFile, output: Path, *, as_json: bool, required: tuple[Req
         except Exception as trouble:  # also a mistake of our own in a page: the report on the terminal must come
             troubles.append(trouble)
     show(view, as_json=as_json, verbose=verbose)
+    if spec is not None:
+        with _reader_may_leave():
+            for line in told(sheet, as_json=as_json):
+                click.echo(line)
     if troubles:
         raise troubles[0]
     return view.status
+
+
+def _accepted(spec: Spec, file: ResultFile, diagnosis: Diagnosis, output: Path, results: Path) -> Sheet:
+    evidence = Evidence(spec, output)
+    evidence.add(results, file, diagnosis)
+    sheet = evidence.sheet()
+    note(f"wrote {evidence.page}")
+    return sheet
 
 
 def the_view(file: ResultFile, diagnosis: Diagnosis) -> View:

@@ -23,6 +23,7 @@ from railwright.results.bounds import ceilings_of, measured_alike
 from railwright.results.records import ResultFile
 from railwright.topology.sources.load import load
 from railwright.units import count, format_duration, format_size
+from railwright.verbs.acceptance import the_spec
 from railwright.verbs.judged import note, report
 from railwright.verbs.requirements import the_requirements
 
@@ -77,6 +78,7 @@ def measure(
     as_json: bool,
     launches: int,
     require: tuple[str, ...] = (),
+    accept: str | None = None,
     hosts: Hosts | None = None,
     each: tuple[Hosts, ...] = (),
     growth: Growth | None = None,
@@ -88,7 +90,7 @@ def measure(
 
     `submit` is done with the plan's seconds instead of all that follows it, where another machine is to run it.
     """
-    required = the_requirements(require)
+    required, spec = the_requirements(require), the_spec(accept, require)
     proof = Proof(
         topology=load(None),
         chosen=parse(names, options, ceilings),
@@ -110,7 +112,7 @@ def measure(
         return 0
     file = _measured(proof, Path(output))
     try:
-        return report(file, Path(output), as_json=as_json, required=required, verbose=verbose)
+        return report(file, Path(output), as_json=as_json, required=required, spec=spec, verbose=verbose)
     finally:
         if proof.trouble is not None:  # that the results are not whole matters more than a report that is not written
             raise proof.trouble

@@ -13,6 +13,8 @@ import click
 from msgspec.structs import replace
 
 from railwright.benchmarks.registry import BENCHMARKS, DECLARATIONS
+from railwright.diagnosis.acceptance import Sheet
+from railwright.diagnosis.acceptance_spec import Spec
 from railwright.diagnosis.between_hosts import paths_of_hosts, unless_shared
 from railwright.diagnosis.diagnose import diagnose
 from railwright.diagnosis.host_table import HostTable, host_table
@@ -32,7 +34,16 @@ from railwright.results.store import load
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import load as load_machine
 from railwright.units import format_duration, format_size
-from railwright.verbs.between_hosts import FOLDER, Between, Found, chosen_collectives, collectives, part_options
+from railwright.verbs.acceptance import Evidence, the_spec, told
+from railwright.verbs.between_hosts import (
+    FOLDER,
+    PAIRS_FILE,
+    Between,
+    Found,
+    chosen_collectives,
+    collectives,
+    part_options,
+)
 from railwright.verbs.cluster import the_cluster
 from railwright.verbs.judged import note, the_view
 from railwright.verbs.measuring import parse
@@ -78,10 +89,11 @@ def prove_hosts(
     force: bool,
     dry_run: bool,
     require: tuple[str, ...],
+    accept: str | None,
     as_json: bool,
 ) -> int:
     """Show the plan, let all hosts measure themselves and then each other, and report; the exit status."""
-    required = the_requirements(require)
+    required, spec = the_requirements(require), the_spec(accept, require)
     of_hosts, of_all = part_options(options)
     alone, parts = _chosen(asked)
     names = alone or tuple(benchmark.name for benchmark in BENCHMARKS)
@@ -92,6 +104,7 @@ def prove_hosts(
     words += [word for text in of_hosts for word in ("-o", text)]
     words += (["--mpirun", mpirun] if mpirun else []) + ["--force"] * force
     folder = Path(output)
+    evidence = Evidence(spec, folder) if spec is not None else None
     longest_s = _TIMES_PLAN * proof.seconds + _BESIDE_S
     screen = HostScreen(hosts, words, folder, silence + proof.seconds, longest_s, note, keep=asked.resume)
     cluster = the_cluster(None, None, asked.cluster) if asked.cluster is not None else None
@@ -105,11 +118,11 @@ def prove_hosts(
         return EXIT_OK
     with measuring_alone(force):
         troubles = screen.run() if SCREEN in parts else _reachable(hosts)
-        found = {host: _judged(screen, host, why, required) for host, why in troubles.items()}
+        found = {host: _judged(screen, host, why, required, evidence) for host, why in troubles.items()}
         machines = {host: one.topology for host, one in found.items() if one.topology is not None}
         left_out = {host: why for host, why in troubles.items() if why}
         there = between.run(machines, left_out, resume=asked.resume) if between.parts else None
-    return _report(screen, found, troubles, there, launches, as_json=as_json)
+    return _report(screen, found, troubles, there, launches, evidence, as_json=as_json)
 
 
 def _chosen(asked: Asked) -> tuple[tuple[str, ...], frozenset[str]]:
@@ -126,13 +139,15 @@ def report_hosts(
     screen: HostScreen,
     troubles: Mapping[str, str],
     required: tuple[Requirement, ...],
+    spec: Spec | None,
     *,
     launches: int,
     as_json: bool,
 ) -> int:
     """Judge what hosts have sent of themselves, write the pages, and print the table; the exit status."""
-    found = {host: _judged(screen, host, why, required) for host, why in troubles.items()}
-    return _report(screen, found, troubles, None, launches, as_json=as_json)
+    evidence = Evidence(spec, screen.output) if spec is not None else None
+    found = {host: _judged(screen, host, why, required, evidence) for host, why in troubles.items()}
+    return _report(screen, found, troubles, None, launches, evidence, as_json=as_json)
 
 
 def _report(
@@ -141,16 +156,44 @@ def _report(
     troubles: Mapping[str, str],
     there: Found | None,
     launches: int,
+    evidence: Evidence | None,
     *,
     as_json: bool,
 ) -> int:
-    """Write the page, print what was found; the exit status."""
+    """Write the page, print what was found; the exit status, which is the sheet's where there is one."""
     table = _table(screen.hosts, found, troubles, there)
     _write_pages(screen, found, table, there)
     compared = _compares(screen.hosts)
     for line in _json(table, there) if as_json else lines(table, compared=compared, between=there):
         click.echo(line)
-    return _status(found, table, there, launches)
+    if evidence is None:
+        return _status(found, table, there, launches)
+    sheet = _sheet(evidence, screen, found, troubles, there)
+    for line in told(sheet, as_json=as_json):
+        click.echo(line)
+    return sheet.exit_status
+
+
+def _sheet(
+    evidence: Evidence,
+    screen: HostScreen,
+    found: Mapping[str, _Host],
+    troubles: Mapping[str, str],
+    there: Found | None,
+) -> Sheet:
+    """What hosts sent of themselves, and what was measured between them, against the specification."""
+    lost = {host: why for host, why in troubles.items() if why}
+    lost |= {host: one.judged for host, one in found.items() if isinstance(one.judged, str) and host not in lost}
+    if there is not None:
+        lost |= {host: why for host, why in there.said.left_out.items() if host not in lost}
+        between = screen.output / FOLDER
+        if there.pairs:
+            evidence.add_pairs(between / PAIRS_FILE, there.pairs)
+        if there.collectives is not None:
+            evidence.add(between / RESULTS, load(between), there.collectives)
+    sheet = evidence.sheet([host for host in found if host not in lost], lost)
+    note(f"wrote {evidence.page}")
+    return sheet
 
 
 def _compares(hosts: Hosts) -> bool:
@@ -193,7 +236,9 @@ def show_plan(
     note(f"  all together about {format_duration(seconds)}; {hours}, if the hosts are like {like}")
 
 
-def _judged(screen: HostScreen, host: str, why: str, required: tuple[Requirement, ...]) -> _Host:
+def _judged(
+    screen: HostScreen, host: str, why: str, required: tuple[Requirement, ...], evidence: Evidence | None
+) -> _Host:
     """A host's records, judged, with its own report beside them; or why there is nothing to judge."""
     folder = screen.folder_of(host)
     if not (folder / RESULTS).exists():
@@ -202,6 +247,8 @@ def _judged(screen: HostScreen, host: str, why: str, required: tuple[Requirement
         file = load(folder / RESULTS)
         diagnosis = unless_shared(diagnose(file, DECLARATIONS, required), compare=_compares(screen.hosts))
         write(str(folder / _OF_HOST), render_html(the_view(file, diagnosis)))
+        if evidence is not None:
+            evidence.add(folder / RESULTS, file, diagnosis, host)
     except RailwrightError as error:  # what another host sent may be anything
         return _Host(why or error.message)
     return _Host(diagnosis, file.run.topology)

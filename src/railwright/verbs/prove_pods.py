@@ -14,6 +14,7 @@ from railwright.launch.pending import PendingReach
 from railwright.launch.proof import Proof
 from railwright.launch.screened import RESULTS
 from railwright.topology.sources.load import load as load_machine
+from railwright.verbs.acceptance import the_spec
 from railwright.verbs.judged import note
 from railwright.verbs.kubernetes import Kubernetes, submitting, words_of
 from railwright.verbs.measuring import parse
@@ -23,6 +24,7 @@ from railwright.verbs.requirements import the_requirements
 
 def prove_pods(kubernetes: Kubernetes, directory: str, options: tuple[str, ...], asked: dict[str, Any]) -> int:
     """Show the plan, make the job, and report what its pods have sent; the exit status."""
+    required, spec = the_requirements(asked["require"]), the_spec(asked["accept"], asked["require"])
     hosts = kubernetes.to_come(None)
     names = tuple(benchmark.name for benchmark in BENCHMARKS)
     given = (f"directory={directory}", *options)
@@ -41,7 +43,7 @@ def prove_pods(kubernetes: Kubernetes, directory: str, options: tuple[str, ...],
         missing = {f"pod {trouble.partition(':')[0]}": trouble for trouble in troubles}
         every = Hosts((*found, *missing), 1, PendingReach("kubernetes"), ())
         why = dict.fromkeys(found, "") | missing
-        return report_hosts(screen_of(every), why, the_requirements(asked["require"]), launches=asked["launches"],
+        return report_hosts(screen_of(every), why, required, spec, launches=asked["launches"],
                             as_json=asked["as_json"])  # fmt: skip
 
     screen = screen_of(hosts)
