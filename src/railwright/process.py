@@ -256,10 +256,10 @@ def run(argv: Sequence[str], *, timeout_s: float, environment: Mapping[str, str]
         return child.wait(timeout_s)
 
 
-def ask(argv: Sequence[str], *, timeout_s: float, given: bytes = b"") -> Finished:
+def ask(argv: Sequence[str], *, timeout_s: float, given: bytes = b"", most_lines: int = KEPT_OUTPUT_LINES) -> Finished:
     """Run a child to its end; its output is its answer alone, or also what it complained of if it failed.
 
-    `given` is what it reads. Raises UsageError if it cannot be started.
+    `given` is what it reads; of its answer the last `most_lines` are kept. Raises UsageError if it cannot be started.
     """
-    with Child(argv, answer_alone=True, given=given) as child:
+    with Child(argv, answer_alone=True, given=given, output=deque(maxlen=most_lines)) as child:
         return child.wait(timeout_s)

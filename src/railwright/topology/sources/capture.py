@@ -58,7 +58,7 @@ _PATTERNS = (
     r"sys/fs/cgroup/(.*/)?cpu\.(max|cfs_(quota|period)_us)",
     r"\.dockerenv",
     r"run/\.containerenv",
-    r"nvidia/probe\.json",
+    r"(nvidia|tools)/probe\.json",
 )
 PATTERNS = re.compile("|".join(_PATTERNS))
 _CONTENT_DROPPED = frozenset({".dockerenv", "run/.containerenv"})  # only their existence is read

@@ -15,6 +15,7 @@ from railwright.topology.matrix import Matrix, matrix_of, topology_of
 from railwright.topology.plan import NIC_PROTOCOLS, port_with
 from railwright.topology.shapes import SHAPES, not_a_change, split_name, unknown_shape
 from railwright.topology.shapes.parts import Shape
+from railwright.topology.sources.asked import AskedRoot
 from railwright.topology.sources.machine import discover
 from railwright.topology.sources.nccl_xml import MOST_CHARACTERS, is_nccl_xml, topology_of_xml
 from railwright.topology.sources.nvidia import ProbedRoot
@@ -23,11 +24,14 @@ from railwright.topology.sources.root import (
     ArchiveRoot,
     CapturedRoot,
     DirectoryRoot,
+    Root,
     Unreadable,
     live_root,
     read_bounded,
 )
 from railwright.topology.sources.saved import load_topology
+from railwright.topology.sources.tools import ask_tools
+from railwright.topology.sources.tools_model import TOOLS
 
 _A_RATE = re.compile(r"\d+(\.\d+)?[GT](b(it)?(ps|/s)?)?", re.IGNORECASE)
 _A_SIZE = re.compile(r"\d+GB", re.IGNORECASE)
@@ -74,9 +78,19 @@ def damage(topology: Topology) -> str:
     return f"{topology.name} is no whole capture: {found[0].what} {found[0].why}" if found else ""
 
 
-def this_machine() -> ProbedRoot:
+def looked_over() -> Topology:
+    """The machine that this runs on, with what its programs say."""
+    return discover(this_machine_with_tools(), "live")
+
+
+def this_machine() -> Root:
     """The machine that this process runs on, with what NVIDIA's libraries say of it."""
     return ProbedRoot(live_root())
+
+
+def this_machine_with_tools() -> Root:
+    """The same with what its programs say of its software: seconds more, for who looks at settings."""
+    return AskedRoot(this_machine(), {TOOLS: ask_tools})
 
 
 def open_capture(path: Path) -> CapturedRoot:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Mapping
+
+from msgspec.structs import replace
 
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.devices import (
+    Device,
     EthernetLink,
     InfinibandLink,
     InternalLink,
@@ -31,6 +35,7 @@ from railwright.topology.sources.pci_settings import read_pci_settings
 from railwright.topology.sources.rdma_port import read_port
 from railwright.topology.sources.root import Root
 from railwright.topology.sources.settings import read_settings
+from railwright.topology.sources.tools import read_tools
 from railwright.topology.sources.virtual_buses import scan_virtual_buses
 from railwright.topology.sources.virtualisation import read_virtualisation
 
@@ -45,18 +50,25 @@ def discover(root: Root, source: SourceKind) -> Topology:
     processor = read_processor(root, notes)
     nodes = read_nodes(root, notes)
     facts = read_virtualisation(root, notes, cpu_says_virtual=processor.is_virtual)
-    facts |= {"numa_nodes_per_socket": _nodes_per_socket(nodes), **read_settings(root, notes)}
+    software, lossless = read_tools(root, notes)
+    facts |= {"numa_nodes_per_socket": _nodes_per_socket(nodes), **read_settings(root, notes), **software}
     parts.add("host", name=str(facts.pop("product")), facts={"processor": processor.name, **facts})
     cpu_of_node = _add_cpus(root, parts, nodes, processor, notes)
     _add_pci(root, parts, cpu_of_node, notes)
     _add_virtual_buses(root, parts, cpu_of_node, notes)
     if any(device.kind == "nic" for device in parts.devices()):
         parts.add("fabric", device_id=FABRIC)
-    devices, links = parts.devices(), parts.links()
+    devices, links = tuple(_with_pfc(device, lossless) for device in parts.devices()), parts.links()
     if gpus := [device for device in devices if device.kind == "gpu" and is_nvidia(device)]:
         devices, links = with_nvidia(parts, gpus, read_probe(root), notes)
     refused = (Unknown(what=item.path, why=item.reason) for item in root.refused[:_REFUSED_AT_MOST])
     return Topology(name=root.name, source=source, devices=devices, links=links, unknown=(*notes.unknown(), *refused))
+
+
+def _with_pfc(device: Device, lossless: Mapping[str, str]) -> Device:
+    """A NIC with the lossless priorities of its netdev, where they are known."""
+    told = lossless.get(str(device.facts.get("netdev"))) if device.kind == "nic" else None
+    return device if told is None else replace(device, facts={**device.facts, "lossless_priorities": told})
 
 
 def _nodes_per_socket(nodes: tuple[NumaNode, ...]) -> int | None:

@@ -12,6 +12,7 @@ import msgspec
 
 from railwright.errors import UsageError
 from railwright.process import run
+from railwright.topology.sources.asked import AskedRoot
 from railwright.topology.sources.nvidia_model import PROBE, Probe
 from railwright.topology.sources.root import Root, Unreadable, printable
 
@@ -20,25 +21,11 @@ TIMEOUT_S = 30.0
 _PROGRAM = (sys.executable, "-P", "-W", "ignore", "-m", "railwright.topology.sources.nvidia_probe")
 
 
-class ProbedRoot(Root):
+class ProbedRoot(AskedRoot):
     """A machine's files, and beside them `nvidia/probe.json`: what NVIDIA's libraries say when it is first read."""
 
     def __init__(self, files: Root) -> None:
-        super().__init__(files.name)
-        self._files = files
-        self._probe: bytes | Unreadable | None = None
-
-    def read_bytes(self, path: str) -> bytes | Unreadable:
-        """The bytes of a file."""
-        if path != PROBE:
-            return self._files.read_bytes(path)
-        if self._probe is None:
-            self._probe = _ask()
-        return self._probe
-
-    def list(self, path: str) -> tuple[str, ...] | Unreadable:
-        """The names in a directory, sorted; the probe is not among them."""
-        return self._files.list(path)
+        super().__init__(files, {PROBE: _ask})
 
 
 def _ask() -> bytes | Unreadable:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from railwright.errors import UsageError
 from railwright.topology.devices import Topology
-from railwright.topology.sources.load import load
+from railwright.topology.sources.load import looked_over
 from railwright.topology.sources.saved import decode_topology, encode_topology
 
 _MARK = "railwright-topology:"
@@ -46,7 +46,7 @@ def topology_of(lines: Iterable[str]) -> Topology:
 
 def main() -> None:
     """Print this machine."""
-    for line in lines_of(load(None)):
+    for line in lines_of(looked_over()):
         sys.stdout.write(f"{line}\n")
 
 

@@ -1,0 +1,178 @@
+"""What programs of this machine say of its software: asked when `audit` or a capture wants it, each for a few seconds.
+
+`ucx_info -v` and `-d`; `ompi_info --parsable --all` (built_with_cuda_support); `mpichversion`; `dcb -j pfc show` of
+iproute2. No program of a capture is started.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from railwright.errors import UsageError
+from railwright.process import ask
+from railwright.topology.devices import Scalar
+from railwright.topology.settings import NONE, SETTING
+from railwright.topology.sources.notes import Notes
+from railwright.topology.sources.pollers import pollers
+from railwright.topology.sources.root import Root, Unreadable, printable
+from railwright.topology.sources.tools_model import MOST, TOOLS, Mpi, Priorities, Tools, Ucx
+
+TIMEOUT_S = 10.0
+_MOST_LINES = 50_000
+"""`ompi_info --all` prints 12,000."""
+_PRIORITIES = 8
+_OFI_NCCL = ("/opt/amazon/aws-ofi-nccl", "/opt/amazon/ofi-nccl", "/opt/aws-ofi-nccl")
+"""Where AWS's images and its installer put it (aws-ofi-nccl, README; EFA installer 1.3x)."""
+_NAME = re.compile(r"[\w.:+-]{1,64}", re.ASCII)
+_VERSION = re.compile(r"[\w.+-]{1,40}", re.ASCII)
+_LINES = {"transports": re.compile(r"(?m)^#?\s+Transport:\s+(\S{1,64})\s*$"),
+          "devices": re.compile(r"(?m)^#?\s+Device:\s+(\S{1,64})\s*$")}  # fmt: skip
+_CUDA = re.compile(r"(?m)^mca:(?:opal|mpi):base:param:(?:opal|mpi)_built_with_cuda_support:value:(true|false)$")
+_MPICH = re.compile(r"(?m)^MPICH Version:\s+(\S{1,40})\s*$")
+_CUDA_OF_MPICH = re.compile(r"--with-cuda(?!=no)[= ']")
+
+
+def ask_tools() -> bytes | Unreadable:
+    """The document. A program that hangs is ended, and costs what it would have said."""
+    problems: dict[str, str] = {}
+    found = Tools(
+        pollers=pollers(),
+        ucx=_ucx(problems),
+        mpi=_mpi(problems),
+        pfc=_pfc(problems),
+        ofi_nccl=_ofi_nccl(),
+        problems=problems,
+    )
+    return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
+
+
+def _said(problems: dict[str, str], name: str, program: str, *words: str) -> str | None:
+    """What a program prints; None where there is none, or it fails, which is noted."""
+    path = shutil.which(program)
+    if path is None:
+        return None
+    try:
+        finished = ask((path, *words), timeout_s=TIMEOUT_S, most_lines=_MOST_LINES)
+    except UsageError as error:
+        problems[name] = error.message[:200]
+        return None
+    if finished.timed_out or finished.returncode != 0:
+        why = f"gave no answer within {TIMEOUT_S:g} s" if finished.timed_out else finished.describe()
+        problems[name] = f"{program} {why}"[:200]
+        return None
+    return "\n".join(finished.output)
+
+
+def _ucx(problems: dict[str, str]) -> Ucx | None:
+    version, listed = (_said(problems, "ucx", "ucx_info", word) for word in ("-v", "-d"))
+    return ucx_of(version, listed) if version is not None and listed is not None else None
+
+
+def ucx_of(version: str, listed: str) -> Ucx:
+    """By what `ucx_info -v` and `ucx_info -d` print."""
+    told = re.search(r"(?m)^#?\s*(?:Library version:|Version)\s+(\S{1,40})", version)
+    each = {name: tuple(dict.fromkeys(line.findall(listed)))[:MOST] for name, line in _LINES.items()}
+    return Ucx(
+        version=told[1] if told is not None and _VERSION.fullmatch(told[1]) else "",
+        transports=tuple(one for one in each["transports"] if _NAME.fullmatch(one)),
+        devices=tuple(one for one in each["devices"] if _NAME.fullmatch(one) and ":" in one),
+    )
+
+
+def _mpi(problems: dict[str, str]) -> Mpi | None:
+    said = _said(problems, "mpi", "ompi_info", "--version")
+    if said is not None:
+        version = re.search(r"Open MPI v?(\S{1,40})", said)
+        built = _said(problems, "mpi", "ompi_info", "--parsable", "--all")
+        told = _CUDA.findall(built or "")
+        cuda = "true" in told if told else None
+        return Mpi(name=f"Open MPI {version[1]}" if version is not None else "Open MPI", cuda=cuda)
+    said = _said(problems, "mpi", "mpichversion")
+    version = _MPICH.search(said or "")
+    if said is None or version is None:
+        return None
+    return Mpi(name=f"MPICH {version[1]}", cuda=_CUDA_OF_MPICH.search(said) is not None)
+
+
+def _pfc(problems: dict[str, str]) -> tuple[Priorities, ...]:
+    """Of the netdevs of RDMA devices."""
+    found = []
+    for entry in sorted(Path("/sys/class/net").glob("*/device/infiniband"))[:MOST]:
+        netdev = entry.parts[4]
+        said = _said(problems, "pfc", "dcb", "-j", "pfc", "show", "dev", netdev)
+        if said is not None and (priorities := pfc_of(said)) is not None:
+            found.append(Priorities(netdev=netdev, lossless=priorities))
+    return tuple(found)
+
+
+def pfc_of(said: str) -> tuple[int, ...] | None:
+    """The lossless priorities in what `dcb -j pfc show` prints: `{"prio-pfc": [false, ... true ...]}`; None without."""
+    try:
+        told = json.loads(said)
+    except ValueError:
+        return None
+    told = told[0] if isinstance(told, list) and told else told  # as some versions of iproute2 print it
+    every = told.get("prio-pfc") if isinstance(told, dict) else None
+    if not isinstance(every, list) or len(every) > _PRIORITIES or not all(one in (0, 1) for one in every):
+        return None
+    return tuple(number for number, lossless in enumerate(every) if lossless)
+
+
+def _ofi_nccl() -> str | None:
+    for place in _OFI_NCCL:
+        found = next(iter(sorted(Path(place).glob("lib*/**/libnccl-net*.so"))), None)
+        if found is not None:
+            return str(found)
+    return None
+
+
+def read_tools(root: Root, notes: Notes) -> tuple[dict[str, Scalar], dict[str, str]]:
+    """The facts of the host, and the lossless priorities of each netdev.
+
+    A machine of which nobody asked has neither: what looks for them could not look.
+    """
+    raw = root.read_bytes(TOOLS)
+    if isinstance(raw, Unreadable):
+        return {}, {}
+    try:
+        found = msgspec.json.decode(raw, type=Tools)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        notes.missing("software", f"{TOOLS} is not what is written there: {printable(str(error).encode())[:160]}")
+        return {}, {}
+    facts: dict[str, Scalar] = {
+        "driver_pollers": ", ".join(_poller_words(one.program, one.interval_s) for one in found.pollers[:MOST]) or NONE,
+        "driver_polled_s": min((one.interval_s for one in found.pollers if one.interval_s), default=NONE),
+        "ofi_nccl": _shown(found.ofi_nccl or NONE),
+        "ucx": _shown(found.ucx.version if found.ucx is not None else NONE),
+        "ucx_transports": _listed(found.ucx.transports if found.ucx is not None else ()),
+        "ucx_devices": _listed(found.ucx.devices if found.ucx is not None else ()),
+        "mpi": _shown(found.mpi.name if found.mpi is not None else NONE),
+    }
+    if found.mpi is not None and found.mpi.cuda is not None:
+        facts["mpi_cuda"] = found.mpi.cuda
+    for name, why in found.problems.items():
+        for fact in [one for one in facts if one.partition("_")[0] == name]:
+            notes.missing(SETTING, _shown(why), fact)
+            del facts[fact]
+    return facts, {
+        one.netdev: ",".join(map(str, one.lossless)) or NONE
+        for one in found.pfc[:MOST]
+        if _NAME.fullmatch(one.netdev) and all(0 <= number < _PRIORITIES for number in one.lossless)
+    }
+
+
+def _poller_words(program: str, interval_s: float | None) -> str:
+    return _shown(program if interval_s is None else f"{program} every {interval_s:g} s")
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return " ".join(_shown(name) for name in names[:MOST]) or NONE
+
+
+def _shown(text: str) -> str:
+    return printable(text[:200].encode("utf-8", "replace"))

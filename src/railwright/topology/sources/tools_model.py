@@ -1,0 +1,55 @@
+"""What programs of a machine say of its software, as a document beside its files: `tools/probe.json`."""
+
+from __future__ import annotations
+
+import msgspec
+
+TOOLS = "tools/probe.json"
+MOST = 1024
+"""Of anything in the document."""
+
+
+class Poller(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A running program that asks NVIDIA's driver again and again."""
+
+    program: str
+    interval_s: float | None = None
+    """By its command line, or what it does where that says nothing; None where nobody knows."""
+
+
+class Ucx(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What `ucx_info` lists."""
+
+    version: str = ""
+    transports: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    """Those of the network: `mlx5_0:1`."""
+
+
+class Mpi(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The MPI whose program is found first."""
+
+    name: str
+    cuda: bool | None = None
+    """Whether it was built for buffers in GPU memory."""
+
+
+class Priorities(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which priorities of a port are lossless, by `dcb pfc show`."""
+
+    netdev: str
+    lossless: tuple[int, ...] = ()
+
+
+class Tools(msgspec.Struct, frozen=True, kw_only=True):
+    """The document. What is None was not found; what is in `problems` could not be asked, with the reason."""
+
+    format: int = 1
+    pollers: tuple[Poller, ...] = ()
+    ucx: Ucx | None = None
+    mpi: Mpi | None = None
+    pfc: tuple[Priorities, ...] = ()
+    ofi_nccl: str | None = None
+    """The library of aws-ofi-nccl."""
+    problems: dict[str, str] = {}
+    """`ucx: ucx_info gave no answer within 10 s`."""

@@ -1,0 +1,237 @@
+"""What programs of a machine say of its software: read from their own words, kept in captures, never trusted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.topology.machines import archive
+
+from railwright.faults.check import check
+from railwright.faults.fault import Facts
+from railwright.faults.registry import FAULTS
+from railwright.topology.sources import tools
+from railwright.topology.sources.asked import AskedRoot
+from railwright.topology.sources.capture import capture
+from railwright.topology.sources.load import load, open_capture
+from railwright.topology.sources.machine import discover
+from railwright.topology.sources.notes import Notes
+from railwright.topology.sources.pollers import poller_of, pollers
+from railwright.topology.sources.root import Unreadable
+from railwright.topology.sources.tools_model import TOOLS, Poller
+
+# Debian 12's ucx-utils 1.13.1 on a virtual machine, its lines on devices alone.
+DEBIAN = """\
+#
+# Memory domain: self
+#     Component: self
+#
+#      Transport: self
+#         Device: memory0
+#           Type: loopback
+#
+# Memory domain: tcp
+#     Component: tcp
+#
+#      Transport: tcp
+#         Device: lo
+#           Type: network
+#  System device: <unknown>
+#
+# Memory domain: cma
+#     Component: cma
+#
+#      Transport: cma
+#         Device: memory
+#           Type: intra-node
+"""
+# By openucx/ucx issue 8808: an H100 server whose UCX knows GPUs and RDMA.
+WITH_GPUS = """\
+#      Transport: rc_verbs
+#         Device: mlx5_0:1
+#           Type: network
+#      Transport: rc_mlx5
+#         Device: mlx5_0:1
+#           Type: network
+#      Transport: ud_mlx5
+#         Device: mlx5_1:1
+#           Type: network
+#      Transport: cuda_copy
+#         Device: cuda
+#           Type: accelerator
+#      Transport: cuda_ipc
+#         Device: cuda
+#           Type: intra-node
+"""
+
+
+def test_ucx_is_read_by_its_own_words():
+    found = tools.ucx_of("# Version 1.13.1\n# Git branch '<unknown>', revision 0000000", DEBIAN)
+    assert (found.version, found.transports, found.devices) == ("1.13.1", ("self", "tcp", "cma"), ())
+    found = tools.ucx_of("# Library version: 1.17.0\n# Library path: /usr/lib64/libucs.so.0", WITH_GPUS)
+    assert found.version == "1.17.0"
+    assert found.transports == ("rc_verbs", "rc_mlx5", "ud_mlx5", "cuda_copy", "cuda_ipc")
+    assert found.devices == ("mlx5_0:1", "mlx5_1:1")
+    # As threads show it whose markdown has eaten the first character of each line.
+    assert tools.ucx_of("Library version: 1.9.0", WITH_GPUS.replace("#", "")) == found.__class__(
+        version="1.9.0", transports=found.transports, devices=found.devices
+    )
+    assert tools.ucx_of("no words of it", "") == found.__class__()
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("nvidia-smi", None),
+        ("nvidia-smi --query-gpu=power.draw --format=csv -l 1", 1.0),
+        ("/usr/bin/nvidia-smi --loop=2", 2.0),
+        ("nvidia-smi -l", 5.0),
+        ("nvidia-smi -lms 100", 0.1),
+        ("nvidia-smi --loop-ms=50 --query-gpu=utilization.gpu", 0.05),
+        ("nvidia-smi dmon", 1.0),
+        ("nvidia-smi dmon -s pucvmet -d 3", 3.0),
+        ("nvidia-smi -q -d POWER", None),
+        ("dcgm-exporter -f /etc/dcgm-exporter/default-counters.csv", 30.0),
+        ("/usr/bin/dcgm-exporter --collect-interval=1000", 1.0),
+        ("dcgm-exporter -c 250", 0.25),
+        ("nvtop", 1.0),
+        ("nvtop -d 5", 0.5),
+        ("/usr/bin/python3 /usr/local/bin/gpustat -i", 1.0),
+        ("/usr/bin/python3 /usr/local/bin/gpustat --interval 0.5", 0.5),
+        ("gpustat", None),
+        ("python3 train.py --log nvidia-smi", None),
+        ("grep nvidia-smi", None),
+        ("", None),
+    ],
+)
+def test_a_program_that_asks_again_and_again_is_known_by_its_words(command, expected):
+    found = poller_of(command.split())
+    assert (found.interval_s if found else None) == (pytest.approx(expected) if expected else None)
+
+
+def test_the_processes_of_a_machine_are_looked_through(tmp_path):
+    for pid, words in {"1": "init", "20": "nvidia-smi\0-l\x001", "21": "nvidia-smi\0-l\x001", "30": "nv-hostengine\0-n",
+                       "self": "nvtop", "40": ""}.items():  # fmt: skip
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "cmdline").write_text(words)
+    (tmp_path / "50").mkdir()
+    assert pollers(tmp_path) == (Poller(program="nvidia-smi", interval_s=1.0), Poller(program="nv-hostengine"))
+    assert pollers(tmp_path / "none") == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (
+            '{"pfc-cap":8,"macsec-bypass":false,"delay":0,"prio-pfc":[false,false,false,true,false,false,false,false]}',
+            (3,),
+        ),
+        ('[{"prio-pfc":[0,0,1,1,0,0,0,0]}]', (2, 3)),
+        ('{"prio-pfc":[false,false]}', ()),
+        ('{"prio-pfc":"on"}', None),
+        ('{"prio-pfc":[7]}', None),
+        ("Attribute read: Operation not supported", None),
+        ("[]", None),
+    ],
+)
+def test_lossless_priorities_are_those_of_dcb(said, expected):
+    assert tools.pfc_of(said) == expected
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def asked(monkeypatch, folder: Path) -> dict[str, object]:
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setattr(tools, "pollers", lambda: ())
+    return json.loads(tools.ask_tools())
+
+
+@pytest.mark.machine
+def test_programs_are_asked_and_one_that_fails_or_hangs_costs_itself(monkeypatch, tmp_path):
+    (tmp_path / "listed").write_text(WITH_GPUS)
+    program(tmp_path, "ucx_info", f'[ "$1" = -v ] && echo "# Library version: 1.17.0" || cat {tmp_path}/listed')
+    program(tmp_path, "ompi_info", """if [ "$1" = --version ]; then echo "Open MPI v4.1.4"; else
+        yes "mca:btl:base:param:noise:value:1" | head -15000
+        echo "mca:mpi:base:param:mpi_built_with_cuda_support:value:true"
+        yes "mca:btl:base:param:noise:value:1" | head -15000; fi""")  # fmt: skip
+    found = asked(monkeypatch, tmp_path)
+    assert found["ucx"]["devices"] == ["mlx5_0:1", "mlx5_1:1"]
+    assert (found["mpi"], found["problems"]) == ({"name": "Open MPI 4.1.4", "cuda": True}, {})
+
+    monkeypatch.setattr(tools, "TIMEOUT_S", 0.3)
+    program(tmp_path, "ucx_info", "sleep 60")
+    program(tmp_path, "ompi_info", "echo broken >&2; exit 3")
+    found = asked(monkeypatch, tmp_path)
+    assert (found["ucx"], found["mpi"]) == (None, None)
+    assert found["problems"] == {"ucx": "ucx_info gave no answer within 0.3 s", "mpi": "ompi_info exit status 3"}
+
+
+@pytest.mark.machine
+def test_mpich_says_by_its_configuration_whether_it_knows_gpus(monkeypatch, tmp_path):
+    for configured, cuda in (
+        ("--prefix=/usr --with-cuda=/usr/local/cuda", True),
+        ("--with-cuda=no", False),
+        ("", False),
+    ):
+        program(tmp_path, "mpichversion", f'echo "MPICH Version:    4.2.1"; echo "MPICH configure:  {configured}"')
+        monkeypatch.setattr(
+            tools.shutil, "which", lambda name: f"{tmp_path}/{name}" if name == "mpichversion" else None
+        )
+        assert json.loads(tools.ask_tools())["mpi"] == {"name": "MPICH 4.2.1", "cuda": cuda}
+
+
+DOCUMENT = {
+    "format": 1, "pollers": [{"program": "nvidia-smi", "interval_s": 0.1}, {"program": "gpud"}],
+    "ucx": {"version": "1.17.0", "transports": ["tcp"], "devices": []},
+    "mpi": {"name": "Open MPI 5.0.8", "cuda": False}, "pfc": [], "ofi_nccl": None, "problems": {},
+}  # fmt: skip
+
+
+def with_tools(document: object) -> AskedRoot:
+    raw = document if isinstance(document, bytes | Unreadable) else json.dumps(document).encode()
+    return AskedRoot(open_capture(archive("8xh200-probed-vm")), {TOOLS: lambda: raw})
+
+
+def states(topology) -> dict[str, str]:
+    return {fault.name: check(fault, Facts(topology=topology)).state for fault in FAULTS if not fault.needs_results}
+
+
+OF_TOOLS = ("driver_polled", "mpi_without_cuda", "ucx_without_cuda")
+
+
+def test_a_capture_keeps_what_programs_said_and_is_judged_by_it(tmp_path):
+    done = capture(with_tools(DOCUMENT), tmp_path / "there.jsonl", redact=True)
+    again = load(str(tmp_path / "there.jsonl"))
+    for topology in (done.topology, again):
+        (host,) = topology.of_kind("host")
+        assert (host.facts["driver_pollers"], host.facts["driver_polled_s"]) == ("nvidia-smi every 0.1 s, gpud", 0.1)
+        assert {states(topology)[name] for name in OF_TOOLS} == {"found"}
+
+
+def test_what_nobody_asked_or_could_say_is_never_fine():
+    problems = {"ucx": "ucx_info gave no answer within 10 s", "mpi": "x\x1b[2J"}
+    for document in (Unreadable(TOOLS, "does not exist"), b"{", b"[]", b"\xff", {"pollers": 3}, {**DOCUMENT, "ucx": 1},
+                     {**DOCUMENT, "ucx": None, "mpi": None, "problems": problems}):  # fmt: skip
+        topology = discover(with_tools(document), "capture")
+        assert {states(topology)[name] for name in OF_TOOLS[1:]} == {"could not look"}, document
+        assert "\x1b" not in str(topology.unknown)
+    assert states(discover(with_tools({**DOCUMENT, "ucx": None, "mpi": None}), "capture"))["ucx_without_cuda"] == (
+        "does not apply"
+    )
+
+
+def test_hostile_words_stay_words():
+    names = ["\x1b[31m", "a" * 10_000, "../..", ""]
+    facts, pfc = tools.read_tools(with_tools({
+        **DOCUMENT, "pollers": [{"program": name} for name in names * 1000], "ofi_nccl": "\x07" * 300,
+        "ucx": {"version": "\n", "transports": names * 1000, "devices": names},
+        "pfc": [{"netdev": "\x1b", "lossless": [9]}]}), Notes())  # fmt: skip
+    told = msgspec.json.encode([facts, pfc]).decode()
+    assert "\\u001b" not in told
+    assert "\\u0007" not in told
+    assert len(told) < 2_000_000
