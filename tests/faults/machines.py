@@ -34,6 +34,14 @@ HOST = {
     "may_trace": False,
     "seccomp": "off",
     "io_uring_disabled": 0,
+    "driver_pollers": "dcgm-exporter every 30 s",
+    "driver_polled_s": 30.0,
+    "mpi": "Open MPI 5.0.8",
+    "mpi_cuda": True,
+    "ucx": "1.18.0",
+    "ucx_transports": "self tcp rc_verbs rc_mlx5 dc_mlx5 cuda_copy cuda_ipc cma",
+    "ucx_devices": " ".join(f"mlx5_{number}:1" for number in range(8)),
+    "ofi_nccl": "none",
 }
 GPU = {"ecc": True, "bar1_bytes": 2**37, "memory_bytes": 80 * 2**30, "iommu_domain": "identity", "dma_buf": True,
        "sm_clock_max_hz": 1.98e9, "memory_clock_max_hz": 2.619e9}  # fmt: skip
@@ -70,7 +78,9 @@ def tuned_roce():
     links = tuple(
         replace(one, protocol=ethernet) if isinstance(one.protocol, InfinibandLink) else one for one in machine.links
     )
-    machine = with_facts(replace(machine, links=links), "nic", roce_gids=GIDS, roce_ecn="on", state="up")
+    machine = with_facts(
+        replace(machine, links=links), "nic", roce_gids=GIDS, roce_ecn="on", state="up", lossless_priorities="3"
+    )
     for number, _ in enumerate(machine.of_kind("nic")):
         machine = with_facts(machine, "nic", number, rdma_device=f"mlx5_{number}")
     return machine

@@ -17,7 +17,7 @@ OF_MACHINES = [fault for fault in FAULTS if not fault.needs_results and fault.ne
 OF_NVML = [fault for fault in FAULTS if fault.asks_nvml]
 
 
-OF_ROCE = ("roce_gid_missing", "fabric_ipv6_only", "addresses_several", "roce_ecn_off")
+OF_ROCE = ("roce_gid_missing", "fabric_ipv6_only", "addresses_several", "roce_ecn_off", "roce_pfc_unlike")
 
 
 def states(topology, faults=OF_MACHINES, **environment):
@@ -49,6 +49,7 @@ def test_a_healthy_machine_is_fine_in_all_that_applies():
         "ats_off",
         "numa_nodes_one",
         "ovs_offload_off",
+        "ofi_nccl_missing",
         *OF_ROCE,
     }
     assert set(told.values()) == {"fine", "does not apply"}
@@ -76,6 +77,7 @@ def test_a_machine_without_gpus_has_no_fault_of_gpus():
         "io_uring_off",
         "port_errors",
         "nic_rate_differs",
+        "ucx_without_rdma",
     }
     assert set(found.values()) == {"fine", "does not apply"}
 
@@ -129,7 +131,7 @@ def test_the_status_is_3_where_nothing_applies_or_nobody_could_look_and_0_where_
     status, text = audited(machine(), tmp_path, capsys)
     assert (status, text.splitlines()[0].partition("faults: ")[2]) == (
         0,
-        f"0 found, 0 could not be looked for, {len(OF_MACHINES) - 7} looked for and fine, 7 do not apply",
+        f"0 found, 0 could not be looked for, {len(OF_MACHINES) - 9} looked for and fine, 9 do not apply",
     )
     assert audited(silent(machine()), tmp_path, capsys)[0] == 3
     bare = without_gpus(machine())

@@ -177,6 +177,40 @@ AT_FAULT = {
         "roce_ecn_off", "possible", r"ECN of RoCE is off in every priority of nic0-7$",
         with_facts(tuned_roce(), "nic", roce_ecn="off"),
     ),
+    "another lossless priority": (
+        "roce_pfc_unlike", "likely", r"nic4 has lossless priority 4, most others lossless priority 3$",
+        with_facts(tuned_roce(), "nic", 4, lossless_priorities="4"),
+    ),
+    "no lossless priority": (
+        "roce_pfc_unlike", "likely", r"nic4 has no lossless priority, most others lossless priority 3$",
+        with_facts(tuned_roce(), "nic", 4, lossless_priorities="none"),
+    ),
+    "a monitor": (
+        "driver_polled", "possible", r"the driver of the GPUs is asked every 1.00 s: nvidia-smi every 1 s, nvtop$",
+        host(driver_polled_s=1.0, driver_pollers="nvidia-smi every 1 s, nvtop"),
+    ),
+    "an MPI without CUDA": (
+        "mpi_without_cuda", "possible", r"Open MPI 5.0.8 was built without CUDA", host(mpi_cuda=False),
+    ),
+    "a UCX without CUDA": (
+        "ucx_without_cuda", "likely", r"UCX 1.18.0 lists no cuda_copy and no cuda_ipc$",
+        host(ucx_transports="self tcp rc_verbs rc_mlx5"),
+    ),
+    "a UCX without ways between GPUs": (
+        "ucx_without_cuda", "likely", r"UCX 1.18.0 lists no cuda_ipc$", host(ucx_transports="rc_mlx5 cuda_copy"),
+    ),
+    "a UCX without RDMA": (
+        "ucx_without_rdma", "likely", r"UCX 1.18.0 lists no transport of RDMA$",
+        with_facts(tuned_roce(), "host", ucx_transports="tcp cuda_copy cuda_ipc"),
+    ),
+    "a UCX that misses a NIC": (
+        "ucx_without_rdma", "likely", r"UCX 1.18.0 does not list nic3$",
+        with_facts(tuned_roce(), "host", ucx_devices="mlx5_0:1 mlx5_1:1 mlx5_2:1 mlx5_4:1 mlx5_5:1 mlx5_6:1 mlx5_7:1"),
+    ),
+    "EFA without its library": (
+        "ofi_nccl_missing", "possible", r"no libnccl-net\*\.so is in .*/opt/aws-ofi-nccl",
+        with_facts(tuned(), "nic", driver="efa"),
+    ),
     "errors of a port": (
         "port_errors", "possible", r"nic2 counted symbol_error 12, link_downed 3$",
         with_facts(tuned(), "nic", 2, port_errors="symbol_error 12, link_downed 3"),
@@ -259,10 +293,21 @@ def test_each_check_is_in_the_table():
         host(static_bar1=False, modules="nvidia nvidia_fs nvidia_peermem mlx5_core"),
         host(ptrace_scope="none", io_uring_disabled="none", cpu_quota="none"),
         host(cpus_allowed="0,150"),
+        host(driver_pollers="none", driver_polled_s="none"),
+        host(driver_pollers="nvitop", driver_polled_s="none"),
+        host(mpi="none", mpi_cuda=None, ucx="none", ucx_transports="none", ucx_devices="none"),
+        with_facts(host(ofi_nccl="/opt/amazon/aws-ofi-nccl/lib/libnccl-net.so"), "nic", driver="efa"),
+        with_facts(tuned_roce(), "nic", lossless_priorities="none"),
     ],
 )
 def test_what_is_as_it_should_be_is_no_fault(machine):
     assert found(machine) == {}
+
+
+def test_ucx_need_not_list_a_port_that_is_down():
+    listed = " ".join(f"mlx5_{number}:1" for number in range(8) if number != 3)
+    machine = with_facts(with_facts(tuned_roce(), "nic", 3, state="down"), "host", ucx_devices=listed)
+    assert found(machine).keys() == {"nic_unused"}
 
 
 UNREAD = {
@@ -273,6 +318,12 @@ UNREAD = {
     "addresses_several": with_facts(tuned_roce(), "nic", 1, roce_gids=None),
     "roce_ecn_off": with_facts(tuned_roce(), "nic", 1, roce_ecn=None),
     "port_errors": with_facts(tuned(), "nic", 1, port_errors=None),
+    "roce_pfc_unlike": with_facts(tuned_roce(), "nic", 1, lossless_priorities=None),
+    "driver_polled": host(driver_pollers=None),
+    "mpi_without_cuda": host(mpi_cuda=None),
+    "ucx_without_cuda": host(ucx_transports=None),
+    "ucx_without_rdma": with_facts(tuned_roce(), "host", ucx_devices=None),
+    "ofi_nccl_missing": with_facts(host(ofi_nccl=None), "nic", driver="efa"),
     "cpus_withheld": host(cpus_allowed=None),
     "cpu_quota_set": host(cpu_quota=None),
     "ptrace_refused": host(may_trace=None),
@@ -294,7 +345,7 @@ UNREAD = {
 }
 
 
-_GIDS = {"roce_gid_missing", "fabric_ipv6_only", "addresses_several"}
+_TOGETHER = ({"roce_gid_missing", "fabric_ipv6_only", "addresses_several"}, {"ucx_without_cuda", "ucx_without_rdma"})
 
 
 @pytest.mark.parametrize("name", UNREAD)
@@ -302,7 +353,7 @@ def test_what_could_not_be_read_is_never_fine(name):
     checks = {one.fault: one for one in (check(fault, Facts(topology=UNREAD[name])) for fault in CHECKS)}
     assert checks[name].state == "could not look"
     assert checks[name].because
-    together = _GIDS if name in _GIDS else {name}
+    together = next((group for group in _TOGETHER if name in group), {name})
     others = {one.state for fault, one in checks.items() if fault not in together}
     assert others <= {"fine", "does not apply"}
 

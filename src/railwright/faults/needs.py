@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 from railwright.faults.parts import links_below_switches, nvlink_not_read, rdma_ports
 from railwright.topology.cluster import ports
-from railwright.topology.devices import NvlinkLink, PcieLink, Topology
+from railwright.topology.devices import NvlinkLink, PcieLink, Scalar, Topology
 from railwright.topology.gpus import nvidia_gpus
+from railwright.topology.settings import NONE
 
 Need = Callable[[Topology], str]
 
@@ -33,6 +34,25 @@ def gpu(topology: Topology) -> str:
 def two_gpus(topology: Topology) -> str:
     """GPUs that could reach each other."""
     return gpu(topology) or ("" if len(topology.of_kind("gpu")) > 1 else "one GPU alone")
+
+
+def mpi(topology: Topology) -> str:
+    """An MPI, or a machine of which nobody said whether it has one."""
+    return "no MPI is found on the path" if _has(topology, "mpi", NONE) else ""
+
+
+def ucx(topology: Topology) -> str:
+    """A UCX whose `ucx_info` is installed, or a machine of which nobody said so."""
+    return "no ucx_info is found on the path" if _has(topology, "ucx", NONE) else ""
+
+
+def efa(topology: Topology) -> str:
+    """A NIC of AWS."""
+    return "" if any(nic.facts.get("driver") == "efa" for nic in topology.of_kind("nic")) else "no EFA"
+
+
+def _has(topology: Topology, fact: str, value: Scalar) -> bool:
+    return any(host.facts.get(fact) == value for host in topology.of_kind("host"))
 
 
 def nvlink(topology: Topology) -> str:

@@ -17,6 +17,7 @@ from railwright.faults.registry import FAULTS
 from railwright.launch.context import environment
 from railwright.report.findings_text import finding_lines, slowed_lines, way_lines
 from railwright.report.records import json_line
+from railwright.topology.sources.load import looked_over
 from railwright.topology.sources.root import read_bounded
 from railwright.verbs.audit_fix import audit_fix
 from railwright.verbs.audit_fleet import audit_fleet, audit_hosts
@@ -59,7 +60,8 @@ def audit(
     if machine is not None and more:
         return audit_fleet((machine, *more), as_json, _bad(bad_file))
     # What is set here says something of this machine only.
-    facts = Facts(topology=the_machine(machine), environment=environment() if machine is None else {})
+    topology = looked_over() if machine is None else the_machine(machine)
+    facts = Facts(topology=topology, environment=environment() if machine is None else {})
     checks = [_checked(fault, facts) for fault in FAULTS if not fault.needs_results or facts.environment]
     checks += [known_bad(entry, facts.topology) for entry in _bad(bad_file)]
     lines = map(json_line, checks) if as_json else _text(facts.topology.name, checks)

@@ -12,7 +12,7 @@ from railwright.report.topology_svg import render_topology_svg
 from railwright.report.topology_text import render_topology
 from railwright.topology.devices import Topology
 from railwright.topology.sources.capture import capture
-from railwright.topology.sources.load import this_machine
+from railwright.topology.sources.load import this_machine_with_tools
 from railwright.topology.sources.saved import encode_topology
 from railwright.verbs.machine import the_machine
 from railwright.verbs.write import write
@@ -28,7 +28,7 @@ def show(machine: str | None, as_json: bool, svg: str | None) -> None:
 
 def write_capture(destination: str, redact: bool) -> None:
     """Write down this machine, and say where."""
-    done = capture(this_machine(), Path(destination), redact=redact)
+    done = capture(this_machine_with_tools(), Path(destination), redact=redact)
     click.echo(f"{done.destination}: {done.files} files, {len(done.topology.devices)} devices", nl=False)
     click.echo(f", {done.unreadable} could not be read (see capture.json)" if done.unreadable else "")
     if not redact:

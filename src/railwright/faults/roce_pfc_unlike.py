@@ -1,0 +1,54 @@
+"""RoCE ports of one host whose lossless priorities are not the same, by `dcb pfc show`.
+
+Which priority is lossless, or none where ECN alone is to do, is the fabric's design; that the ports of a host differ is
+not. IEEE 802.1Qbb; iproute2, dcb-pfc(8).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from railwright.faults import needs
+from railwright.faults.fault import Facts, Fault, Findings, OfPart
+from railwright.faults.roce_gids import roce, roce_nics
+from railwright.results.records import Evidence
+from railwright.topology.devices import Topology
+from railwright.topology.gpus import runs
+from railwright.topology.settings import NONE
+
+_FACT = "lossless_priorities"
+
+
+def _signs(facts: Facts) -> Findings:
+    told = {nic.id: str(nic.facts[_FACT]) for nic in roce_nics(facts.topology) if _FACT in nic.facts}
+    usual = next(iter(Counter(told.values()).most_common(1)), ("", 0))[0]
+    unlike = {name: value for name, value in told.items() if value != usual}
+    for value in dict.fromkeys(unlike.values()):
+        names = [name for name in unlike if unlike[name] == value]
+        yield FAULT.finding(
+            map(OfPart, names),
+            f"{runs(names)} {'has' if len(names) == 1 else 'have'} {_words(value)}, most others {_words(usual)}",
+            Evidence(claim="lossless priorities", value=value, seen="dcb pfc show"),
+            certainty="likely",
+            costs="packets are lost under congestion on one side, or pauses spread it; none on an idle fabric",
+            remedy="dcb pfc set dev NETDEV prio-pfc 3:on, as the fabric is set up; mlnx_qos where that driver decides",
+        )
+
+
+def _words(value: str) -> str:
+    return "no lossless priority" if value == NONE else f"lossless priority {value}"
+
+
+def _unread(topology: Topology) -> str:
+    blind = [nic.id for nic in roce_nics(topology) if _FACT not in nic.facts]
+    return f"dcb does not tell the priorities of {runs(blind)}; look with mlnx_qos -i NETDEV" if blind else ""
+
+
+FAULT = Fault(
+    name="roce_pfc_unlike",
+    summary="RoCE ports of a host differ in their lossless priorities",
+    signs=_signs,
+    needs=(needs.settings, roce),
+    asks=(_unread,),
+)
+"""What congestion costs no limit of a host knows."""
