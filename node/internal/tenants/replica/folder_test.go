@@ -183,6 +183,10 @@ func TestRecordTakenAwayFromALivingNode(t *testing.T) {
 	one.mustClaim("ns:a", "10.1.0.1")
 	two.mustClaim("ns:a", "10.1.0.2")
 	two.seesTenant("10.1.0.1", "ns:a")
+	// Neither has anything left to say: a record that is just being written comes back, as it should.
+	if missing := append(one.confirmed("10.1.0.1"), two.confirmed("10.1.0.2")...); len(missing) > 0 {
+		t.Fatalf("not confirmed by %v", missing)
+	}
 	found, err := filepath.Glob(filepath.Join(c.folder, "nodes", "one.*"))
 	if err != nil || len(found) != 1 {
 		t.Fatal(found, err)
