@@ -110,11 +110,16 @@ type measuring struct {
 
 func (c *cluster) measure(t *testing.T, words ...string) *measuring {
 	t.Helper()
+	return c.railwright(t, append(words, "--alone", "--force", "--silence", "300")...)
+}
+
+func (c *cluster) railwright(t *testing.T, words ...string) *measuring {
+	t.Helper()
 	program, err := filepath.Abs(command)
 	check(t, err)
 	run := &measuring{folder: t.TempDir()}
 	settings := []string{"env", "KUBECONFIG=" + c.keys.path("admin.kubeconfig"), "PATH=" + c.path(), "RAILWRIGHT_NOISE=off", program}
-	words = append(words, "--alone", "--force", "--silence", "300", "-O", run.folder)
+	words = append(words, "-O", run.folder)
 	run.command = c.control.Command(append(settings, words...)...)
 	run.command.Stdout, run.command.Stderr = &run.said, &run.said
 	check(t, testlab.Start(run.command))
@@ -186,6 +191,22 @@ func (c *cluster) jobs(t *testing.T) {
 		done.whole(t, c.nodes)
 		if !strings.Contains(done.Said, "an Indexed Job of 2 pods") {
 			t.Errorf("another kind of job: %s", done.Said)
+		}
+		c.nothingLeft(t, "restricted")
+	})
+	t.Run("each node proves itself", func(t *testing.T) {
+		run := c.railwright(t, "prove", "--benchmarks", "core_latency,memory_copy", "-o", "memory_copy.sizes=1M", "--launches", "1",
+			"--kubernetes", "--nodes", "2", "--namespace", "restricted", "--force", "--silence", "300")
+		done := run.wait(t)
+		page, err := os.ReadFile(filepath.Join(run.folder, "report.html"))
+		if err != nil || done.Status == 2 || !strings.Contains(done.Said, "2 hosts") {
+			t.Fatalf("status %d, %v: %s", done.Status, err, done.Said)
+		}
+		for _, node := range c.nodes {
+			records, err := os.ReadFile(filepath.Join(run.folder, "hosts", node.Name, "results.jsonl"))
+			if err != nil || !bytes.Contains(records, []byte(`"record":"end"`)) || !bytes.Contains(page, []byte(node.Name)) {
+				t.Errorf("no records of %s: %v\n%s", node.Name, err, done.Said)
+			}
 		}
 		c.nothingLeft(t, "restricted")
 	})

@@ -58,6 +58,14 @@ def collectives() -> tuple[AnyBenchmark, ...]:
     return tuple(one for one in EVERY if one.spans_hosts and one.name in named)
 
 
+def refuse_collectives(names: Sequence[str]) -> None:
+    """Raises UsageError for a benchmark that is of all hosts together, where each is measured by itself."""
+    together = {one.name for one in collectives()}
+    if named := [name for name in names if name in together]:
+        raise UsageError(f"{named[0]} is of all hosts together, and each node proves itself here",
+                         hint=f"railwright run {named[0]} --kubernetes measures over all nodes")  # fmt: skip
+
+
 class Found(NamedTuple):
     """Everything that was found between hosts."""
 

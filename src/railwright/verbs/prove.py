@@ -42,8 +42,9 @@ def prove(
     of_several = {"--parts": parts, "--benchmarks": benchmarks, "--max-load": max_load < 1 or None,
                   "--cluster": cluster, "--resume": resume or None}  # fmt: skip
     if kubernetes is not None:
+        del of_several["--benchmarks"]
         _refuse(of_several, "is not for --kubernetes: each node proves itself", "leave it out")
-        return prove_pods(kubernetes, directory or _ON_HOSTS, options, asked)
+        return prove_pods(kubernetes, directory or _ON_HOSTS, _names(benchmarks), options, asked)
     _refuse(shared, "says nothing without --kubernetes", "write it as well")
     if slurm and not is_inside(os.environ):
         hint = "salloc --exclusive --nodes 4 railwright prove --slurm"

@@ -15,6 +15,7 @@ from railwright.launch.proof import Proof
 from railwright.launch.screened import RESULTS
 from railwright.topology.sources.load import load as load_machine
 from railwright.verbs.acceptance import the_spec
+from railwright.verbs.between_hosts import refuse_collectives
 from railwright.verbs.judged import note
 from railwright.verbs.kubernetes import Kubernetes, submitting, words_of
 from railwright.verbs.measuring import parse
@@ -22,12 +23,18 @@ from railwright.verbs.prove_hosts import report_hosts, show_plan
 from railwright.verbs.requirements import the_requirements
 
 
-def prove_pods(kubernetes: Kubernetes, directory: str, options: tuple[str, ...], asked: dict[str, Any]) -> int:
-    """Show the plan, make the job, and report what its pods have sent; the exit status."""
+def prove_pods(
+    kubernetes: Kubernetes, directory: str, chosen: tuple[str, ...], options: tuple[str, ...], asked: dict[str, Any]
+) -> int:
+    """Show the plan, make the job, and report what its pods have sent; the exit status.
+
+    `chosen` are the benchmarks of each node, none for those of `prove`. Raises UsageError for one over several hosts.
+    """
+    refuse_collectives(chosen)
     required, spec = the_requirements(asked["require"]), the_spec(asked["accept"], asked["require"])
     hosts = kubernetes.to_come(None)
-    names = tuple(benchmark.name for benchmark in BENCHMARKS)
-    given = (f"directory={directory}", *options)
+    names = chosen or tuple(benchmark.name for benchmark in BENCHMARKS)
+    given = options if chosen else (f"directory={directory}", *options)
     proof = Proof(load_machine(None), parse(names, given), asked["launches"], ("railwright",))
     folder = Path(asked["output"])
 
@@ -47,7 +54,8 @@ def prove_pods(kubernetes: Kubernetes, directory: str, options: tuple[str, ...],
                             as_json=asked["as_json"])  # fmt: skip
 
     screen = screen_of(hosts)
-    show_plan(screen, proof, directory)
-    words = words_of("prove", asked, options, "--directory", directory, "--parts", "screen")
+    show_plan(screen, proof, "" if chosen else directory)
+    only = ("--benchmarks", ",".join(chosen)) if chosen else ()
+    words = words_of("prove", asked, options, "--directory", directory, "--parts", "screen", *only)
     # Two nodes that share their CPUs, as in a test, measure themselves one after the other.
     return submitting(kubernetes, hosts, words, asked, judged)(proof.seconds)
