@@ -34,7 +34,7 @@ class AskedLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
     """One `[[line]]`. Without `least` and `most` the path must be ok by its own limit and band."""
 
     path: str
-    """As `--require` takes it: `memory_copy`, `file_read storage0>memory0`, `pairs host0>*`."""
+    """As `--require` takes it: a benchmark, or that and a path; `pairs host0>*`."""
     least: str = ""
     """`6 GB/s`, `48 Gb/s`, `50 kop/s`, `40 TFLOP/s`, or `0.9 of the limit`."""
     most: str = ""

@@ -86,10 +86,7 @@ def measure(
     ceilings: frozenset[str] = frozenset(),
     submit: Callable[[float], int] | None = None,
 ) -> int:
-    """Show the plan of those benchmarks, run it, and report; the exit status.
-
-    `submit` is done with the plan's seconds instead of all that follows it, where another machine is to run it.
-    """
+    """Show the plan, run it, and report; the exit status. `submit` instead gets the plan's seconds, for elsewhere."""
     required, spec = the_requirements(require), the_spec(accept, require)
     proof = Proof(
         topology=load(None),
