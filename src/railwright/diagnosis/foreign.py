@@ -241,11 +241,14 @@ def _allowed(found: tuple[Algorithm, ...], environment: Mapping[str, str]) -> tu
 
 def copy_bounds(result: Result, cluster: Cluster) -> Bounds:
     """A copy between two memories of one host, one way; both ways at once have no band."""
+    if added := result.settings.get("added_gpus"):
+        return no_limit(result, f"the rates of {added} GPUs are added up")
     try:
         row = cluster_path_limit(cluster, result.path.replace(">", ":"))
     except UsageError as error:
         return no_limit(result, error.message)
-    if result.settings.get("arrow") == BOTH_WAYS:
+    through_host = result.settings.get("peer_access") is False or result.settings.get("memory") == "pageable"
+    if result.settings.get("arrow") == BOTH_WAYS or through_host:
         return row.limit, None
     band = row.expected or doubts.of_a_link(row.limit)
     by_kernel = str(result.parameters.get("test", "")).endswith("_sm")
@@ -269,7 +272,9 @@ def collective_row(cluster: Cluster, collective: str, found: tuple[Algorithm, ..
         # Between hosts NCCL may take its ring where another algorithm would be faster, and is often told to.
         _, of_ring, _ = at_size(cluster, collective, ring, size)
         band = replace(band, doubtful_to=min(band.low, of_ring.expected_low or band.low))
-    return as_limit(found, rate.limit), doubts.of_many_hosts(band, cluster) if band is not None else None
+    if band is not None:
+        band = doubts.of_old_links(doubts.of_many_hosts(band, cluster), cluster)
+    return as_limit(found, rate.limit), band
 
 
 def path_of(file: ForeignFile, machine: Machine) -> str:

@@ -114,6 +114,7 @@ def fit(file: ForeignFile, machine: Machine) -> tuple[Fitted, ...]:
         if fitted is not None
         and math.log(fitted.distance) <= _CLEARLY_BETTER * math.log(healthy.distance)
         and beyond <= _HALF_AS_FAR * doubt
+        and not (_is_copies(file) and _is_refuted(file, one.case, {file.results[row].path for row in measured}))
     ]
     nearest = min((one.distance for one in found), default=1.0)
     near = [one for one in found if one.distance <= _MUCH_FARTHER * nearest]
@@ -213,6 +214,21 @@ def _slow_copies(file: ForeignFile, case: Case) -> dict[int, float]:
     }
     healthy = {row: _copy_point(file.results[row], case) for row in rates}
     return {row: rates[row] for row, point in healthy.items() if point is not None and rates[row] < point.low}
+
+
+def _is_refuted(file: ForeignFile, case: Case, slow: set[str]) -> bool:
+    """Whether a slow path was faster another time, as through the host, than its link could be with that fault."""
+    best: dict[str, Result] = {}
+    for result in file.results:
+        if result.path in slow and result.summary is not None and result.settings.get("arrow") != BOTH_WAYS:
+            before = best.get(result.path)
+            if before is None or before.summary is None or result.summary.median > before.summary.median:
+                best[result.path] = result
+    for result in best.values():
+        limit, _ = copy_bounds(result, case.cluster)
+        if isinstance(limit, Limit) and result.summary and result.summary.median > _MEASURED_ABOVE * limit.value:
+            return True
+    return False
 
 
 def _slow_alone(file: ForeignFile, case: Case) -> str:

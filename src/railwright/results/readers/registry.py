@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from railwright.errors import UsageError
 from railwright.results.readers import (
+    cuda_samples,
     elbencho,
     fio,
     fio2,
@@ -33,6 +34,7 @@ READERS: tuple[Reader, ...] = (
     ucx_perftest,
     nixlbench,
     nvbandwidth,
+    cuda_samples,
     gdsio,
     fio,
     fio2,

@@ -1,0 +1,175 @@
+r"""What two of NVIDIA's CUDA samples print: p2pBandwidthLatencyTest, a matrix for each way, and bandwidthTest.
+
+    Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)
+       D\D     0      1
+         0 2488.54 385.53
+         1 386.11  2492.10
+
+     Host to Device Bandwidth, 1 Device(s)
+     PINNED Memory Transfers
+       Transfer Size (Bytes)	Bandwidth(GB/s)
+       32000000			55.2
+
+Both directions at once are one sum, of which half is taken. GB/s is 10^9 bytes/s, the MB/s of older versions of
+bandwidthTest is 2^20 bytes/s (its source). Copies inside one GPU and latencies are left out: no limit is for them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.log_lines import Line, by_origin, cut_short, lines_of, refusal
+from railwright.results.readers.printed_numbers import number
+from railwright.results.readers.subject import Subject
+from railwright.topology.devices import Scalar
+
+NAME = "p2pBandwidthLatencyTest or bandwidthTest of the CUDA samples"
+
+_MATRIX = re.compile(
+    r"(?:(Unidirectional|Bidirectional) )?P2P=(Enabled|Disabled) (Bandwidth|Latency)"
+    r"(?: \(P2P (Writes|Reads)\))? Matrix \((GB/s|us)\)"
+)
+_DEVICE = re.compile(r"Device: ?\d{1,3}, (\S.{0,60}?), pciBusID|^ ?Device \d{1,3}: (\S.{0,60}?)\s*$")
+_WAY = re.compile(r"(Host|Device) to (Host|Device) Bandwidth, (\d{1,3}) Device\(s\)")
+_KIND = re.compile(r"(PINNED|PAGEABLE) Memory Transfers")
+_UNIT = re.compile(r"Transfer Size \(Bytes\)\s+Bandwidth\(([GM]B)/s\)")
+_BYTES_OF = {"GB": 1e9, "MB": 2.0**20}
+_MOST_CELLS = 20_000
+_LOSES = 0.8
+"""Our choice: peers that reach less than this part of a copy through the host are told."""
+
+
+@dataclass(kw_only=True)
+class _Copies:
+    """What the lines above a row say of it."""
+
+    test: str = ""
+    settings: dict[str, Scalar] = field(default_factory=dict)
+    columns: list[str] = field(default_factory=list)
+    source: str = ""
+    target: str = ""
+    devices: int = 1
+    unit: str = ""
+
+
+def recognises(text: str) -> bool:
+    """The words above each matrix or way."""
+    return _MATRIX.search(text) is not None or (
+        "Memory Transfers" in text and _WAY.search(text) is not None and _UNIT.search(text) is not None
+    )
+
+
+def subject(_: ForeignFile) -> Subject:
+    """Copies between the memories that each row names."""
+    return Subject(kind="copies")
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """Every stream of lines. Raises UsageError for a matrix whose rows are not as wide as its head."""
+    return files_of(
+        [_run(stream) for stream in by_origin(lines_of(text)) if stream],
+        "no matrix of p2pBandwidthLatencyTest and no way of bandwidthTest has a value",
+        "give the output from its first matrix or way on, with the words above it",
+    )
+
+
+def _run(lines: list[Line]) -> Draft:
+    draft = Draft(tool="CUDA samples", test="bandwidthTest", notes=["the data was not checked"])
+    draft.last_line = lines[-1].number
+    gpus: dict[str, None] = {}
+    seen = _Copies()
+    for line in lines:
+        words = line.text.split()
+        if found := _MATRIX.search(line.text):
+            draft.test = "p2pBandwidthLatencyTest"
+            seen = _matrix(found)
+        elif found := _DEVICE.search(line.text):
+            gpus.setdefault(found[1] or found[2])
+        elif found := _WAY.search(line.text):
+            seen = _way(found)
+        elif found := _KIND.search(line.text):
+            seen.settings["memory"] = found[1].lower()
+        elif found := _UNIT.search(line.text):
+            seen.unit = found[1]
+        elif words and words[0] == "D\\D":
+            seen.columns = words[1:]
+        elif seen.columns and words and words[0].isdecimal():
+            _row(draft, seen, words, line.number)
+        elif seen.unit and len(words) == 2 and words[0].isdecimal():
+            _transfer(draft, seen, words, line.number)
+        elif words:
+            seen.columns = []
+    draft.gpus = tuple(gpus)
+    draft.notes += _slower_peers(draft)
+    return draft
+
+
+def _matrix(found: re.Match[str]) -> _Copies:
+    """Of latencies nothing is taken: its columns stay empty, whatever comes."""
+    both, enabled, what, how, _ = found.groups()
+    if what != "Bandwidth":
+        return _Copies()
+    way = "read" if how == "Reads" else "write"
+    ways = "bidirectional_" if both == "Bidirectional" else ""
+    settings: dict[str, Scalar] = {"arrow": "<->" if ways else "->", "peer_access": enabled == "Enabled"}
+    return _Copies(test=f"device_to_device_{ways}{way}", settings=settings)
+
+
+def _way(found: re.Match[str]) -> _Copies:
+    source, target = ("memory0" if end == "Host" else "gpu0" for end in (found[1], found[2]))
+    test = f"{found[1].lower()}_to_{found[2].lower()}"
+    return _Copies(test=test, settings={"arrow": "->"}, source=source, target=target, devices=max(1, int(found[3])))
+
+
+def _row(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:
+    if len(words) != len(seen.columns) + 1:
+        if line == draft.last_line and len(words) <= len(seen.columns):
+            draft.notes.append(cut_short(line, len(words) - 1, len(seen.columns)))
+        elif seen.test:
+            raise refusal(line, f"{len(words) - 1} columns where the matrix has {len(seen.columns)}")
+        return
+    if not seen.test:
+        return
+    draft.line = draft.line or line
+    for column, word in zip(seen.columns, words[1:], strict=True):
+        printed = number(word, "bandwidth", line)
+        if column == words[0] or printed.value <= 0 or len(draft.results) >= _MOST_CELLS:
+            continue
+        path = f"gpu{int(words[0])}>gpu{int(column)}" if column.isdecimal() else ""
+        if not path:
+            raise refusal(line, f"{column[:20]!r} is no GPU's number")
+        each = printed.value * 1e9 / (2 if seen.settings["arrow"] == "<->" else 1)
+        value = Measured("bandwidth_bytes_per_s", each, f"{printed.text} GB/s")
+        which = seen.test if seen.settings["peer_access"] else f"{seen.test}_through_host"
+        draft.add(line, [value], {"test": which, "copy": path}, dict(seen.settings), path=path)
+
+
+def _transfer(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:
+    printed = number(words[1], "bandwidth", line)
+    if seen.source == seen.target or printed.value <= 0:
+        return
+    draft.line = draft.line or line
+    if seen.devices > 1:
+        seen.settings["added_gpus"] = seen.devices
+    value = printed.value * _BYTES_OF[seen.unit]
+    path = f"{seen.source}>{seen.target}"
+    memory = "" if seen.settings.get("memory") != "pageable" else "_pageable"
+    parameters: dict[str, Scalar] = {"test": f"{seen.test}{memory}", "copy": path, "size_bytes": int(words[0])}
+    measured = Measured("bandwidth_bytes_per_s", value, f"{printed.text} {seen.unit}/s")
+    draft.add(line, [measured], parameters, dict(seen.settings), path=path)
+
+
+def _slower_peers(draft: Draft) -> list[str]:
+    """Where GPUs reach each other slower than through host memory."""
+    best: dict[bool, float] = {}
+    for result in draft.results:
+        if str(result.parameters["test"]).startswith("device_to_device_write"):
+            peers = result.settings["peer_access"] is True
+            best[peers] = max(best.get(peers, 0.0), result.samples[0])
+    if best.keys() != {True, False} or best[True] >= _LOSES * best[False]:
+        return []
+    told = f"at most {best[True] / 1e9:.3g} of {best[False] / 1e9:.3g} GB/s"
+    note = f"with peer access the GPUs reach less than through host memory, {told}: look for ACS, an IOMMU, or its lack"
+    return [note]
