@@ -154,3 +154,31 @@ def test_what_nvidias_hpcg_prints_is_read_and_held_against_its_processes() -> No
     assert [result.summary.median for result in file.results if result.summary] == [202.6e9]
     with pytest.raises(UsageError, match=r"25\.3 GF of each of 4 processes"):
         registry.read("2x2x1 process grid\nfinal =  202.6 GF (1536.3 GB/s Effective)   25.3 GF_per ( 192.0 GB/s)\n")
+
+
+def test_a_suite_of_osu_gives_the_tests_that_are_known_and_names_the_others() -> None:
+    files = registry.read((THREADS / "133-osu-pt2pt-suite-omni-path-log.txt").read_text())
+    assert {file.test for file in files} >= {"osu_bibw", "osu_bw", "osu_latency"}
+    assert any("the OSU test 'Init' is not read" in note for note in files[0].notes)
+
+
+def test_a_barrier_has_one_row_without_a_size() -> None:
+    (file,) = registry.read((THREADS / "137-osu_barrier-under-profiler.txt").read_text())
+    (one,) = file.results
+    assert (file.test, one.quantity, one.parameters, one.summary.median) == (
+        "osu_barrier", "latency_s", {}, pytest.approx(238.15e-6),
+    )  # fmt: skip
+
+
+def test_percentiles_of_fsync_are_not_those_of_completion() -> None:
+    (file,) = registry.read((THREADS / "152-fio-fdatasync-raidz-without-log.txt").read_text())
+    (latency,) = [one for one in file.results if one.quantity == "latency_s"]
+    assert latency.summary.median == pytest.approx(24e-6)
+
+
+def test_a_residual_that_is_no_number_is_a_wrong_solution() -> None:
+    text_of = (THREADS / "147-hpl-riscv-nan.txt").read_text()
+    (file,) = registry.read(text_of)
+    assert file.results[0].verification.bytes_wrong == 64000
+    with pytest.raises(UsageError, match="residual"):
+        registry.read(text_of.replace("FAILED", "PASSED"))

@@ -53,6 +53,7 @@ class _Operation:
     line: int
     clat: re.Match[str] | None = None
     unit: str = "usec"
+    reads_clat: bool = False
     percentiles: dict[str, float] = field(default_factory=dict)
 
 
@@ -123,11 +124,13 @@ def _detail(job: _Job, text: str, line: int) -> None:
         job.operations.append(_Operation(found, line))
     elif found := _ISSUED.match(text):
         job.issued = tuple(int(count) for count in found.groups())
-    elif last is not None and (found := _PERCENTILES.match(text)):
-        last.unit = found[1]
+    elif last is not None and "percentiles (" in text:
+        found = _PERCENTILES.match(text)
+        last.reads_clat = found is not None  # those of fsync, or of submission, stand below as well
+        last.unit = found[1] if found is not None else last.unit
     elif last is not None and text.startswith("clat ("):
         last.clat = _CLAT.match(text)
-    elif last is not None and text.startswith("|"):
+    elif last is not None and last.reads_clat and text.startswith("|"):
         last.percentiles |= {name: float(value) for name, value in _PERCENTILE.findall(text)}
 
 

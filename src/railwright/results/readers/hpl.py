@@ -27,6 +27,8 @@ _ROW = re.compile(
 )
 _VERSION = re.compile(r"(HPLinpack|HPL-NVIDIA|HPL-MxP-NVIDIA|rocHPL) (?:version )?(\d{1,4}(?:\.\d{1,6}){0,3})")
 _RESIDUAL = re.compile(r"\|\|Ax-b\|\|_oo/\(.{20,80}\)= +(\S{1,32}) \.{3,12} (PASSED|FAILED)")
+_NO_NUMBERS = ("nan", "inf", "infinity")
+"""What C prints of a residual that is none: the solution is wrong, and says so."""
 _TOOLS = {"HPL-NVIDIA": "NVIDIA HPL", "HPL-MxP-NVIDIA": "NVIDIA HPL-MxP", "rocHPL": "rocHPL"}
 
 
@@ -103,9 +105,11 @@ def _add(draft: Draft, run: _Run) -> None:
     if run.residual is None:
         draft.notes.append(f"line {line} has no residual below it: the answer was not checked, or the run ended there")
     else:
-        settings["scaled_residual"] = number(run.residual[1], "residual", line).value
+        passed = run.residual[2] == "PASSED"
+        if passed or run.residual[1].lower().lstrip("+-") not in _NO_NUMBERS:
+            settings["scaled_residual"] = number(run.residual[1], "residual", line).value
         # The residual checks the whole solution vector; which of its values are wrong it cannot say.
-        wrong = 0 if run.residual[2] == "PASSED" else 8 * order
+        wrong = 0 if passed else 8 * order
         checked = Verification(method="HPL scaled residual", bytes_checked=8 * order, bytes_wrong=wrong)
     value = Measured("flop_per_s", gflops.value * 1e9, f"{gflops.text} Gflops")
     parameters: dict[str, Scalar] = {"n": order, "nb": block, "p": rows, "q": columns, "variant": row[1]}

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
 from railwright.results.readers.command_line import environment_of, launched
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
@@ -30,6 +31,7 @@ _COLUMN = re.compile(
     r"Size|Bandwidth \(MB/s\)|MB/s|Messages/s|Iterations|Validation|(?:(?:Avg|Min|Max) )?Lat(?:ency)? ?\(us\)"
     r"|P\d{2} Tail Lat ?\(us\)|P\d{2} Tail BW ?\(MB/s\)"
 )
+_SIZELESS = re.compile(r"\d{1,12}(\.\d{1,6})?(\s+\d{1,12}(\.\d{1,6})?){0,3}")
 _PAIRS = re.compile(r"\[ pairs: (\d{1,7}) \] \[ window size: (\d{1,7}) \]")
 _BUFFERS = re.compile(r"Send Buffer on (\w{1,16}) \(\w{1,2}\) and Receive Buffer on (\w{1,16}) \(\w{1,2}\)")
 _DATATYPE = re.compile(r"Datatype: (MPI_\w{2,24})")
@@ -99,14 +101,24 @@ def subject(file: ForeignFile) -> Subject:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Every test of the text. Raises UsageError for a test or a table that cannot be read."""
+    """Every test of the text that is known. Raises UsageError for a table that cannot be read, and if none is known."""
     parts = runs_of(text, _begins)
     above: list[Line] = []
-    tests = []
+    tests: list[Draft] = []
+    unknown: list[UsageError] = []
     for part in parts:
         if _begins(part[0]):
-            tests.append(_test(part, [line.text for line in above[-_ABOVE:]]))
+            try:
+                named = _named(part[0])
+            except UsageError as error:  # one test of a whole suite
+                unknown.append(error)
+            else:
+                tests.append(_test(named, part, [line.text for line in above[-_ABOVE:]]))
         above = part
+    if unknown and not any(test.results for test in tests):
+        raise unknown[0]
+    for test in tests:
+        test.notes += [error.message for error in unknown]
     return files_of(
         tests,
         "no row of an OSU table was found",
@@ -139,15 +151,16 @@ def _named(line: Line) -> Draft:
     return test
 
 
-def _test(part: list[Line], above: list[str]) -> Draft:
-    test = _named(part[0])
+def _test(test: Draft, part: list[Line], above: list[str]) -> Draft:
     _launched(test, above)
     test.last_line = part[-1].number
     for line in part[1:]:
         text = line.text.strip()
         if text.startswith(("#", "Size ")) or "[ pairs:" in text:
             _comment(test, text, line.number)
-        elif text[:1].isdigit() and test.columns:
+        elif _SIZELESS.fullmatch(text) and test.columns and "Size" not in test.columns:
+            _barrier(test, text.split(), line.number)
+        elif text[:1].isdigit() and "Size" in test.columns:
             _row(test, text.split(), line.number)
     test.notes = [*_notes(test), *test.notes]
     return test
@@ -178,6 +191,19 @@ def _comment(test: Draft, text: str, line: int) -> None:
         test.settings["datatype"] = found[1]
     elif rest.startswith("Size"):
         test.columns = columns_of(rest, _COLUMN, line, shown=rest[:80], least=2)
+    elif rest.startswith("Avg Lat"):  # of a barrier, which has no sizes
+        test.columns = columns_of(rest, _COLUMN, line, shown=rest[:80])
+
+
+def _barrier(test: Draft, words: list[str], line: int) -> None:
+    """The one row of a test without sizes."""
+    if len(words) != len(test.columns):
+        return
+    numbers = {name: number(word, name, line) for name, word in zip(test.columns, words, strict=True)}
+    _check(numbers, 0, line)
+    average = numbers[test.columns[0]]
+    test.line = test.line or line
+    test.add(line, [Measured("latency_s", average.value * 1e-6, f"{average.text} us")], {}, _extras(numbers))
 
 
 def _row(test: Draft, words: list[str], line: int) -> None:
