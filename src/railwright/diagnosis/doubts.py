@@ -16,6 +16,7 @@ from railwright.limits.traffic import domains
 from railwright.results.readers.subject import Subject
 from railwright.results.records import size_of
 from railwright.topology.cluster import Cluster
+from railwright.topology.devices import NvlinkLink, PcieLink
 from railwright.units import format_duration
 
 RENDEZVOUS_ENDS = 1024 * 1024
@@ -49,6 +50,14 @@ _TAPER = 1 / 3
 """Three links down for one up, which is common between leaf and spine; all_reduce over 1,440 GB200 reaches half of what
 it does over 144 at 16 GiB, and 0.44 at 4 GiB (CoreWeave, nccl-tests README)."""
 
+_OF_TCP = 0.5
+"""Of the low end over GPUDirect-TCPX: all_gather of 16 H100 on A3 High reached 71 GB/s at 512 MiB on one network that
+was found healthy and 50 GB/s from 128 MiB to 8 GiB on another (Google Cloud, GKE and cluster documentation)."""
+_OF_PCIE_3 = 0.8
+"""Four V100 PCIe below one root complex, kept as a sound installation, reach 0.83 of the low end (9.4 GB/s)."""
+_PCIE_3 = 8.0
+"""GT/s."""
+
 _WHY_SMALL = "how soon messages of this size reach the rate differs by protocol and handshake"
 _WHY_MPI = "MPI reaches some percent less than the link, by version and settings"
 _WHY_VERBS = "headers and MTU take some percent more or less"
@@ -57,6 +66,8 @@ _WHY_RING = "within what NCCL's ring reaches, which it may have taken or been to
 _WHY_FABRIC = (
     "what joins so many hosts is not described (--cluster FILE does): a taper of 2:1 or 3:1 takes half or more"
 )
+_WHY_TCP = "networks that were found healthy differ as much over GPUDirect-TCPX"
+_WHY_PCIE_3 = "what GPUs reach over PCIe 3.0 differs as much between healthy hosts"
 _WHY_EXCHANGE = "healthy MPI libraries differ by as much: each chooses algorithms of its own"
 _WHY_MEMORY = "it takes a thread for each core, on every socket, and arrays that no cache holds"
 _WHY_SOCKETS = "one flow of TCP is held back by a core: several (iperf3 -P 8) and an MTU of 9000 reach more"
@@ -99,6 +110,28 @@ def of_many_hosts(expected: Expected, cluster: Cluster) -> Expected:
     return replace(expected, doubtful_to=min(expected.low * _TAPER, expected.doubtful_to or expected.low))
 
 
+def of_old_links(expected: Expected, cluster: Cluster) -> Expected:
+    """The band of a collective over TCP in GPU memory, or inside a host over PCIe 3.0 alone."""
+    share = _OF_TCP if _over_tcp(cluster) else _OF_PCIE_3 if _over_pcie_3(cluster) else 1.0
+    return replace(expected, doubtful_to=min(expected.low * share, expected.doubtful_to or expected.low))
+
+
+def _over_tcp(cluster: Cluster) -> bool:
+    """Whether hosts meet by a plugin that takes TCP to GPU memory (GPUDirect-TCPX)."""
+    nics = cluster.host.of_kind("nic")
+    return cluster.hosts > 1 and any(nic.facts.get("gpudirect_tcp") is True for nic in nics)
+
+
+def _over_pcie_3(cluster: Cluster) -> bool:
+    """Whether the GPUs of one host reach each other over PCIe 3.0 or older, and nothing else."""
+    protocols = [link.protocol for link in cluster.host.links]
+    gpus = {gpu.id for gpu in cluster.host.of_kind("gpu")}
+    slots = [link.protocol for link in cluster.host.links if gpus & {link.a, link.b}]
+    rates = [one.gt_per_s for one in slots if isinstance(one, PcieLink) and one.gt_per_s]
+    has_nvlink = any(isinstance(one, NvlinkLink) for one in protocols)
+    return cluster.hosts == 1 and not has_nvlink and bool(rates) and max(rates) <= _PCIE_3
+
+
 def over_unknown_fabric(cluster: Cluster) -> bool:
     """Whether the hosts are more than one leaf joins, and what joins them is not described."""
     return cluster.hosts > _ONE_LEAF and not cluster.fabric.tiers and domains(cluster) > 1
@@ -133,6 +166,8 @@ def of_files(limit: Limit | NoLimit) -> Expected | None:
 
 def why_doubtful(subject: Subject, size: int, cluster: Cluster) -> str:
     """The reason of a doubt, as a clause."""
+    if subject.kind == "collective" and (_over_tcp(cluster) or _over_pcie_3(cluster)):
+        return _WHY_TCP if _over_tcp(cluster) else _WHY_PCIE_3
     if subject.kind == "collective":
         return _WHY_FABRIC if over_unknown_fabric(cluster) else _WHY_RING
     if subject.kind == "exchange":

@@ -68,9 +68,9 @@ SHAPES: dict[str, Shape] = {
     "dgx-spark": Shape(
         title="DGX Spark: one GB10, a ConnectX-7 of 200 Gb/s",
         aliases=("spark", "gb10"),
-        layout=Layout(sockets=1, gpus=1, gpus_per_switch=0, nics=1, drives=1),
+        layout=Layout(sockets=1, gpus=1, gpus_per_switch=0, nics=2, drives=1),
         layout_source="ServeTheHome, The NVIDIA GB10 ConnectX-7 200GbE Networking is Really Different (one ConnectX-7"
-        " with two ports that share 200 Gb/s); one M.2 drive assumed",
+        " with two ports that share 200 Gb/s, over two PCIe links that Linux shows as NICs); one M.2 drive assumed",
         cpu=cpus.SPARK_ARM,
         gpu=gpus.GB10,
         nic=nics.SPARK_CONNECTX7,

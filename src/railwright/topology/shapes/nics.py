@@ -168,10 +168,11 @@ SLINGSHOT = NicPart(
 )
 SPARK_CONNECTX7 = replace(
     ROCE_CONNECTX7,
-    port=EthernetLink(line_rate_bits_per_s=200e9, mtu_bytes=9000, rdma=True),
-    pcie=Pcie(5, 8),
+    port=EthernetLink(line_rate_bits_per_s=100e9, mtu_bytes=9000, rdma=True),
+    pcie=Pcie(5, 4),
     source="NVIDIA NIM documentation, Deploy on DGX Spark (ConnectX-7, 200 Gb/s, RoCE); ServeTheHome, The NVIDIA GB10"
-    f" ConnectX-7 200GbE Networking is Really Different (two PCIe 5.0 x4 links, taken as one x8); {_MTU_SOURCE}",
+    " ConnectX-7 200GbE Networking is Really Different (two PCIe 5.0 x4 links, each shown as a NIC of its own, which"
+    f" share 200 Gb/s); {_MTU_SOURCE}",
 )
 EFA_P6 = replace(
     EFA_P5EN,
