@@ -292,7 +292,8 @@ def test_a_proof_in_pods_is_the_same_job_with_other_words(answer):
                 if one["name"] == "RAILWRIGHT_PODS")  # fmt: skip
     assert json.loads(plan)["words"][:7] == ["prove", "--directory", "/tmp", "--parts", "screen", "--launches", "1"]
     assert "--nodes says nothing without --kubernetes" in answer("prove", "--nodes", "2").message()
-    some = ("prove", "--kubernetes", "--nodes", "3", "--job-kind", "job", "--dry-run", "--benchmarks")
+    some = ("prove", "--kubernetes", "--nodes", "3", "--namespace", "a", "--job-kind", "job", "--dry-run")
+    some = (*some, "--benchmarks")
     done = answer(*some, "memory_copy,core_latency")
     assert "memory_copy,core_latency" in done.out
     assert "mpi_all_reduce is of all hosts together" in answer(*some, "memory_copy,mpi_all_reduce").message()

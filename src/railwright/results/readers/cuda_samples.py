@@ -25,7 +25,7 @@ from railwright.results.readers.printed_numbers import number
 from railwright.results.readers.subject import Subject
 from railwright.topology.devices import Scalar
 
-NAME = "p2pBandwidthLatencyTest or bandwidthTest of the CUDA samples"
+NAME = "p2pBandwidthLatencyTest and bandwidthTest (P2P=)"
 
 _MATRIX = re.compile(
     r"(?:(Unidirectional|Bidirectional) )?P2P=(Enabled|Disabled) (Bandwidth|Latency)"
