@@ -316,7 +316,8 @@ class Session:
         if finished.returncode < 0 and not finished.timed_out and self.planned.job.ranks > 1:
             self.blamed.clear()
             return self._ended_early(child)  # somebody killed the launcher itself, and its ranks died with it
-        self.blamed = self._first_by_launcher(finished) or self.blamed
+        named = self._named_in("".join(finished.output[-1:]))  # of a rank that dies before it says its number
+        self.blamed = self._first_by_launcher(finished) or self.blamed or named
         return f"{name} ended without a word; {self.launcher.name}: {last_words(finished)}"
 
     def _first_by_launcher(self, finished: Finished) -> set[int]:
