@@ -8,6 +8,7 @@ import re
 import signal
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from tests.conftest import Driver, wait_until
 from tests.launch.slurm_bed import Bed, lacking, slurm
@@ -78,6 +79,15 @@ def allocated(railwright: Driver, *words: str):
     """Run the command inside salloc."""
     within = ("salloc", "-Q", "--nodes=2", "--nodelist=n2,n3")
     return railwright.finish(railwright.start(*words, around=within), WITHIN_S)
+
+
+def test_each_node_of_an_allocation_sends_to_each_other_one(railwright, in_slurm, limited):
+    """Slurm calls every rank 0 there: each is a step of its own."""
+    done = allocated(railwright, "prove", "--slurm", "--parts", "pairs", "--json", "--force")
+    found = [msgspec.json.decode(line) for line in done.out.splitlines()]
+    pairs = [(one["source"], one["destination"]) for one in found if one["record"] == "pair" and one["value"]]
+    assert sorted(pairs) == [("n2", "n3"), ("n3", "n2")], done.err
+    expect_nothing_left(in_slurm, railwright, limited)
 
 
 def test_a_node_that_is_not_of_the_job_is_refused(railwright, in_slurm):

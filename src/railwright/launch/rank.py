@@ -33,7 +33,8 @@ JOB_FILE = "job.json"
 
 # How each launcher tells a process its rank before MPI_Init.
 RANK_OF_EACH = "RAILWRIGHT_RANK"
-RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", RANK_OF_EACH)
+RANK_VARIABLES = (RANK_OF_EACH, "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
+"""Ours first: where each rank is a step of its own, Slurm calls every one of them 0."""
 FROM_INPUT = "--environment-from-input"
 """With this word a rank reads its environment as JSON from standard input: a command line shows it to everybody."""
 _MOST_INPUT_BYTES = 2**20
