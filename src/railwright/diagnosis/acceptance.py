@@ -13,16 +13,14 @@ from railwright.diagnosis.judged import Diagnosis, Judged, State, Verdict
 from railwright.diagnosis.verdict import fraction_of_limit
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.limits.limit import Limit, NoLimit, Quantity
+from railwright.results.records import Point, point_of
 from railwright.topology.devices import Scalar
 from railwright.units import count, format_size
 
 Standing = Literal["met", "not met", "not judged"]
-_WORST_FIRST: tuple[Standing, ...] = ("not met", "not judged", "met")
+WORST_FIRST: tuple[Standing, ...] = ("not met", "not judged", "met")
 _STATUS = {"not met": EXIT_SLOW, "not judged": EXIT_UNJUDGED, "met": EXIT_OK}
 _BY_VERDICT: Mapping[State, Standing] = {"ok": "met", "slow": "not met"}
-
-Point = tuple[str, str, str, tuple[tuple[str, Scalar], ...]]
-"""Benchmark, quantity, path, and what was varied, by name."""
 
 
 class Seen(NamedTuple):
@@ -102,7 +100,7 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True, tag="acceptance", tag_fie
 def worst(states: Iterable[Standing]) -> Standing:
     """The one that counts for all of them."""
     found = set(states)
-    return next((state for state in _WORST_FIRST if state in found), "not judged")
+    return next((state for state in WORST_FIRST if state in found), "not judged")
 
 
 def sheet_of(
@@ -217,17 +215,17 @@ def seen_in(diagnosis: Diagnosis, host: str, records: Mapping[Point, tuple[str, 
 
 
 def _seen(point: Judged, host: str, records: Mapping[Point, tuple[str, ...]]) -> Seen:
-    varied = tuple(sorted(point.parameters.items()))
+    key = point_of(point.benchmark, point.quantity, point.path, point.parameters)
     return Seen(
         host,
         point.benchmark,
         point.path,
-        varied,
+        key[-1],
         point.quantity,
         point.value,
         point.limit,
         point.verdict,
-        records.get((point.benchmark, point.quantity, point.path, varied), ()),
+        records.get(key, ()),
         is_headline=False,
     )
 

@@ -124,11 +124,10 @@ def _over_tcp(cluster: Cluster) -> bool:
 
 def _over_pcie_3(cluster: Cluster) -> bool:
     """Whether the GPUs of one host reach each other over PCIe 3.0 or older, and nothing else."""
-    protocols = [link.protocol for link in cluster.host.links]
     gpus = {gpu.id for gpu in cluster.host.of_kind("gpu")}
     slots = [link.protocol for link in cluster.host.links if gpus & {link.a, link.b}]
     rates = [one.gt_per_s for one in slots if isinstance(one, PcieLink) and one.gt_per_s]
-    has_nvlink = any(isinstance(one, NvlinkLink) for one in protocols)
+    has_nvlink = any(isinstance(link.protocol, NvlinkLink) for link in cluster.host.links)
     return cluster.hosts == 1 and not has_nvlink and bool(rates) and max(rates) <= _PCIE_3
 
 
@@ -166,10 +165,8 @@ def of_files(limit: Limit | NoLimit) -> Expected | None:
 
 def why_doubtful(subject: Subject, size: int, cluster: Cluster) -> str:
     """The reason of a doubt, as a clause."""
-    if subject.kind == "collective" and (_over_tcp(cluster) or _over_pcie_3(cluster)):
-        return _WHY_TCP if _over_tcp(cluster) else _WHY_PCIE_3
     if subject.kind == "collective":
-        return _WHY_FABRIC if over_unknown_fabric(cluster) else _WHY_RING
+        return _why_of_collective(cluster)
     if subject.kind == "exchange":
         return _WHY_EXCHANGE
     if subject.kind == "copies":
@@ -181,6 +178,14 @@ def why_doubtful(subject: Subject, size: int, cluster: Cluster) -> str:
     if size < RENDEZVOUS_ENDS and subject.transport != "verbs":
         return _WHY_SMALL
     return _WHY_VERBS if subject.transport == "verbs" else _WHY_MPI
+
+
+def _why_of_collective(cluster: Cluster) -> str:
+    if _over_tcp(cluster):
+        return _WHY_TCP
+    if _over_pcie_3(cluster):
+        return _WHY_PCIE_3
+    return _WHY_FABRIC if over_unknown_fabric(cluster) else _WHY_RING
 
 
 def of_old_nccl(rows: Sequence[Judged], headline: int, hosts: int, version: tuple[int, ...]) -> tuple[Judged, ...]:

@@ -31,8 +31,8 @@ STREAM_VARIABLE = "RAILWRIGHT_STREAM"
 SCRATCH_VARIABLE = "RAILWRIGHT_SCRATCH"
 JOB_FILE = "job.json"
 
-# How each launcher tells a process its rank before MPI_Init.
 RANK_OF_EACH = "RAILWRIGHT_RANK"
+# How each launcher tells a process its rank before MPI_Init.
 RANK_VARIABLES = (RANK_OF_EACH, "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 """Ours first: where each rank is a step of its own, Slurm calls every one of them 0."""
 FROM_INPUT = "--environment-from-input"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from railwright.diagnosis.acceptance import Sheet, SheetLine, Standing, worst
+from railwright.diagnosis.acceptance import WORST_FIRST, Sheet, SheetLine, Standing, worst
 from railwright.groups import grouped
 from railwright.report import wording
 from railwright.units import count
@@ -21,7 +21,7 @@ def items(sheet: Sheet) -> list[tuple[str, Standing, list[SheetLine]]]:
     """What was asked, how it stands, and its lines, those that are not met first."""
     found = []
     for _, lines in grouped(sheet.lines, lambda one: (one.item, one.asked)):
-        told = sorted(lines, key=lambda one: ("not met", "not judged", "met").index(one.state))
+        told = sorted(lines, key=lambda one: WORST_FIRST.index(one.state))
         found.append((lines[0].asked, worst(one.state for one in lines), told))
     return found
 

@@ -7,12 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from railwright.errors import UsageError
-from railwright.results.records import Result
+from railwright.results.records import Point, Result, point_of
 from railwright.results.store import numbered
-from railwright.topology.devices import Scalar
-
-Point = tuple[str, str, str, tuple[tuple[str, Scalar], ...]]
-"""Benchmark, quantity, path, and what was varied, by name."""
 
 
 class Cited(NamedTuple):
@@ -30,7 +26,7 @@ def cite(path: Path) -> Cited:
     found: dict[Point, list[int]] = {}
     for number, record in numbered(path):
         if isinstance(record, Result):
-            point = (record.benchmark, record.quantity, record.path, tuple(sorted(record.parameters.items())))
+            point = point_of(record.benchmark, record.quantity, record.path, record.parameters)
             found.setdefault(point, []).append(number)
     return Cited(digest, lines, {point: tuple(numbers) for point, numbers in found.items()})
 

@@ -29,6 +29,15 @@ PAGES_DECIDE_FROM_BYTES = 64 * KIB
 Outcome = Literal["measured", "waived", "failed"]
 
 
+Point = tuple[str, str, str, tuple[tuple[str, Scalar], ...]]
+"""What all launches of one point share: benchmark, quantity, path, and what was varied, by name."""
+
+
+def point_of(benchmark: str, quantity: str, path: str, parameters: Mapping[str, Scalar]) -> Point:
+    """The point of a result, or of what was judged of several."""
+    return benchmark, quantity, path, tuple(sorted(parameters.items()))
+
+
 def size_of(parameters: Mapping[str, Scalar]) -> int | None:
     """The size in bytes that a point was measured with; None where there is none."""
     size = parameters.get("size_bytes")
