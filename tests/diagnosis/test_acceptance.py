@@ -89,6 +89,7 @@ def test_what_was_not_measured_is_never_met():
     assert states(one, seen(1.0, host="a"), hosts=("a",), lost={"b": "no route"}) == ["not judged", "not judged", "met"]
     assert states(one, seen(1.0, host="a"), seen(1.0, host="b"), hosts=("a", "b")) == ["met"] * 3
     assert states(spec({"path": "memory_copy"}), seen(1.0), is_cut_off=True) == ["not judged", "met"]
+    assert states(spec({"path": "memory_copy"}, hosts=1), lost={"a": "no route"}) == ["not judged"] * 3
     assert worst(()) == "not judged"
 
 

@@ -131,7 +131,7 @@ def sheet_of(
 
 def _of_the_run(spec: Spec, hosts: Sequence[str], lost: dict[str, str], *, is_cut_off: bool) -> Iterable[SheetLine]:
     if spec.hosts is not None:
-        took_part = len(hosts) or 1
+        took_part = len(hosts) if hosts or lost else 1  # one machine by itself has no name
         state: Standing = "met" if took_part >= spec.hosts else "not judged"
         yield SheetLine(item=0, asked=count(spec.hosts, "host"), state=state, why=f"{took_part} gave results")
     for host, why in lost.items():
