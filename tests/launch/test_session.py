@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -29,9 +30,27 @@ sys.exit(1)
 """
 
 
-class StandIn:
-    """Starts one rank, which knocks and dies before it says its number, as where its host loses its power then."""
+ALL_END = """
+import json, os, socket, sys
+ranks = []
+for rank, host in enumerate("abc"):
+    ranks.append(socket.socket(socket.AF_UNIX))
+    ranks[-1].connect("\\0" + os.environ["RAILWRIGHT_STREAM"].partition(":")[2])
+    ranks[-1].sendall(json.dumps({"type": "hello", "rank": rank, "host": host, "pid": 1}).encode() + b"\\n")
+for rank in (0, 2, 1):
+    if rank != 1:
+        ranks[rank].sendall(b'{"type": "asked"}\\n')
+    ranks[rank].close()
+print("some of them ended", flush=True)
+sys.exit(1)
+"""
 
+
+@dataclass
+class StandIn:
+    """Starts a process that plays all ranks."""
+
+    script: str
     name, runs_on = "stand-in", ""
 
     def check(self) -> None:
@@ -41,7 +60,7 @@ class StandIn:
         return LocalDoor()
 
     def command(self, _ranks: int, _scratch: Path, _environment: Mapping[str, str]) -> list[str]:
-        return [sys.executable, "-c", DIES]
+        return [sys.executable, "-c", self.script]
 
     def environment(self, _scratch: Path) -> dict[str, str]:
         return {}
@@ -50,13 +69,25 @@ class StandIn:
         """Nothing is left."""
 
 
-def test_a_rank_that_dies_before_it_says_its_number_is_blamed_by_its_hosts_name():
+def three_hosts(script: str) -> Session:
     topology = Topology(name="t", source="live", devices=(), links=())
     machine = Machine(topology=topology, cpus=(0,), hosts=("a", "b", "c"), reached_by="stand-in")
     launch = Launch(case=pinned_flows.Flows(rounds=()), ranks=3)
     job = Job(benchmark=pinned_flows.BENCHMARK.name, options=Options(), launch=launch, machine=machine)
-    session = Session(Planned(pinned_flows.BENCHMARK, job, Plan(path="fabric")), StandIn(), dict(os.environ), 20.0)
+    return Session(Planned(pinned_flows.BENCHMARK, job, Plan(path="fabric")), StandIn(script), dict(os.environ), 20.0)
+
+
+def test_a_rank_that_dies_before_it_says_its_number_is_blamed_by_its_hosts_name():
+    session = three_hosts(DIES)
     (result,) = session.results()
     assert result.outcome == "failed"
     assert "b: killed by SIGKILL" in result.reason
+    assert session.blamed == {1}
+
+
+def test_a_rank_that_was_asked_to_end_is_not_blamed_though_its_socket_closed_first():
+    session = three_hosts(ALL_END)
+    (result,) = session.results()
+    assert result.reason.startswith("rank 1 (host b, ")
+    assert "ended without a word" in result.reason
     assert session.blamed == {1}

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from railwright.benchmarks.benchmark import Program
 from railwright.errors import RailwrightError
+from railwright.launch.blame import last_words
 from railwright.launch.local import RANK_PROGRAM
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.scratch import scratch_folder
-from railwright.launch.session import Planned, last_words
+from railwright.launch.session import Planned
 from railwright.process import Child, Finished
 from railwright.results.records import Result
 from railwright.units import format_duration

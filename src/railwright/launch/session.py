@@ -6,7 +6,6 @@ result names the rank, its host, its process and the step it was at.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,23 +17,18 @@ import msgspec
 from railwright.benchmarks.benchmark import AnyBenchmark, AnyJob, Plan
 from railwright.errors import CannotJudge, RailwrightError
 from railwright.launch import rank as rank_program
+from railwright.launch.blame import Placed, RankState, last_words
 from railwright.launch.clock_lock import ClockLock
 from railwright.launch.doors import Door
 from railwright.launch.gpu_watch import GpuWatch
 from railwright.launch.hosts import Hosts
 from railwright.launch.scratch import scratch_folder
-from railwright.launch.stream import Bye, Emitted, Failure, Hello, Listener, Lost, Meet, Message, Step
-from railwright.process import Child, Finished, describe_status
+from railwright.launch.stream import Asked, Bye, Emitted, Failure, Hello, Listener, Lost, Meet, Message, Step
+from railwright.process import Child
 from railwright.results.records import Outcome, Result
 from railwright.units import format_duration
 
 _TICK_S = 0.2
-_GONE = "gone"
-_STATES = {"R": "running", "S": "asleep", "D": "waiting for a device", "T": "stopped", "t": "traced", "Z": "dead"}
-_NAMES_A_RANK = re.compile(r"process rank (\d+) with PID \d+ .*exited on signal")
-_NAMES_A_HOST = re.compile(r"(?:Remote host:|RUNNING AT)\s+(\S+)")
-"""The words of PRRTE and Hydra for who ended first; the other ranks they then kill themselves."""
-_TELLS_A_SIGNAL = re.compile(r"signal \d+|Fatal Python error", re.IGNORECASE)
 _LOOK_EVERY_S = 10.0
 """How often the hosts of a silent launch are looked at, which takes a little of their CPU and links."""
 _BELIEVED_AT = 2
@@ -65,37 +59,6 @@ class Launcher(Protocol):
 
     def clean_up(self, started: float) -> None:
         """Remove what ranks that died in a launch begun at `started` (epoch seconds) left behind."""
-
-
-@dataclass
-class _RankState:
-    host: str = "?"
-    pid: int = 0
-    is_here: bool = True
-    """Whether it runs on this machine."""
-    step: str = "start"
-    said_bye: bool = False
-
-    def describe(self, rank: int) -> str:
-        return f"rank {rank} (host {self.host}, pid {self.pid}) at step {self.step!r}"
-
-    def what_it_does(self) -> str:
-        """What the kernel says a rank of this machine is doing: one that is stopped or asleep holds up the others."""
-        letter = self._letter()
-        return f", {_STATES.get(letter, letter)}" if letter else ""
-
-    def is_stopped(self) -> bool:
-        """Whether it is a rank of this machine that does not run, and is not waiting either."""
-        return self._letter() in ("T", "t", _GONE)
-
-    def _letter(self) -> str:
-        """Of its state in proc_pid_stat(5); empty for a rank elsewhere."""
-        if not self.is_here:
-            return ""
-        try:
-            return Path(f"/proc/{self.pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
-        except (OSError, IndexError):
-            return _GONE
 
 
 @dataclass(frozen=True)
@@ -139,7 +102,9 @@ class Session:
 
     def results(self) -> Iterator[Result]:
         """The results as they come; a last one with outcome `failed` if a rank did not reach its end."""
-        self._ranks: dict[int, _RankState] = {}
+        self._ranks: dict[int, RankState] = {}
+        self._placed = Placed(self.planned.job.ranks, self.planned.job.hosts)
+        self._first_lost: int | None = None
         self._trouble = ""
         self._looks = self._unreachable = 0
         self.crashed = False
@@ -179,7 +144,7 @@ class Session:
             with locked, self._watch, Child(argv, environment) as child:
                 try:
                     yield from self._follow(listener, child)
-                    yield from self._drain(listener, child)
+                    yield from self._explain_loss(listener, child) if self.crashed else self._drain(listener)
                     self._settle(child)
                 except KeyboardInterrupt:
                     # Slurm ends the job of a node that is gone: what we had seen of it by then is the cause.
@@ -195,7 +160,7 @@ class Session:
             messages = list(listener.wait(0.0 if exited else _TICK_S))
             for number, message in messages:
                 heard = time.monotonic()
-                result = self._take(number, message, child)
+                result = self._take(number, message)
                 if result is not None:
                     yield result
             if self._all_done():
@@ -222,7 +187,7 @@ class Session:
         if not hung and self._unreachable < _BELIEVED_AT:
             return ""
         waiting = [(n, state) for n, state in sorted(self._ranks.items()) if not state.said_bye]
-        self.blamed |= self._named_in(why) or self._stopped() or self._late()
+        self.blamed |= self._placed.named_in(why) or self._stopped() or self._late()
         stuck = [state.describe(n) + state.what_it_does() for n, state in waiting]
         names = "; ".join(stuck) or "no rank had started"
         return f"hung: silent for {format_duration(silent_s)}, ended by us: {names}{why}"
@@ -236,19 +201,6 @@ class Session:
         """The ranks of this machine that do not run: they hold up the others."""
         return {number for number, state in self._ranks.items() if not state.said_bye and state.is_stopped()}
 
-    def _ranks_of(self, host: str) -> set[int]:
-        job = self.planned.job
-        return {n for n in range(job.ranks) if job.hosts and job.hosts[n * len(job.hosts) // job.ranks] == host}
-
-    def _named_in(self, why: str) -> set[int]:
-        """The ranks of the hosts that an error names: `host3: no answer; host5 cannot be reached from host0`."""
-        hosts = set(self.planned.job.hosts)
-        found: set[int] = set()
-        for part in why.split("; "):
-            named = next((word for word in part.replace(":", " ").split() if word in hosts), "")
-            found |= self._ranks_of(named)
-        return found
-
     def _look_at_hosts(self) -> str:
         """The hosts that cannot be reached now, as the end of a sentence."""
         try:
@@ -257,16 +209,16 @@ class Session:
             return f"; {error.message}"
         return ""
 
-    def _drain(self, listener: Listener, child: Child) -> Iterator[Result]:
+    def _drain(self, listener: Listener, wait_s: float = 0.0) -> Iterator[Result]:
         """What ranks had sent before the trouble is still measured; what they say of the trouble came second."""
-        while messages := list(listener.wait(0.0)):
+        while messages := list(listener.wait(wait_s)):
             for number, message in messages:
-                result = self._take(number, message, child)
+                result = self._take(number, message)
                 if result is not None:
                     yield result
 
-    def _take(self, number: int | None, message: Message | Lost, child: Child) -> Result | None:
-        state = self._ranks.setdefault(number, _RankState()) if number is not None else _RankState()
+    def _take(self, number: int | None, message: Message | Lost) -> Result | None:
+        state = self._ranks.setdefault(number, RankState()) if number is not None else RankState()
         match message:
             case Hello(rank=_, host=host, pid=pid):
                 state.host, state.pid, state.is_here = host, pid, self._are_here
@@ -292,11 +244,10 @@ class Session:
                 if not self._trouble and number is not None:
                     self.blamed.add(number)
                 self._trouble = self._trouble or f"{name}: {text}"
+            case Asked():
+                state.was_asked = True
             case Lost():
-                if not self._trouble and number is not None:
-                    self.blamed.add(number)
-                if not self._trouble:
-                    self._trouble = self._lost(number, state, child)
+                self._lose(number)
         return None
 
     def _meet(self, number: int | None) -> None:
@@ -307,27 +258,35 @@ class Session:
             self._waiting.clear()
             self._release()
 
-    def _lost(self, number: int | None, state: _RankState, child: Child) -> str:
-        """A rank's socket closed without a word: killed or crashed. The launcher's status says by what, if at all."""
-        name = state.describe(number) if number is not None else "a rank that had not said its number"
-        self._trouble = f"{name} ended without a word, and we were asked to end before {self.launcher.name} had"
-        finished = child.wait(_LEAVING_S)
-        self.crashed = True
-        if finished.returncode < 0 and not finished.timed_out and self.planned.job.ranks > 1:
-            self.blamed.clear()
-            return self._ended_early(child)  # somebody killed the launcher itself, and its ranks died with it
-        named = self._named_in("".join(finished.output[-1:]))  # of a rank that dies before it says its number
-        self.blamed = self._first_by_launcher(finished) or self.blamed or named
-        return f"{name} ended without a word; {self.launcher.name}: {last_words(finished)}"
+    def _lose(self, number: int | None) -> None:
+        """A rank's socket closed without a word: killed, crashed, or ended by the launcher because another was."""
+        state = self._ranks.get(number, RankState()) if number is not None else RankState()
+        state.is_lost = True
+        if not self._trouble:
+            self._first_lost, self.crashed = number, True
+            self._trouble = (
+                f"{_name(number, state)} ended without a word, and we were asked to end before {self.launcher.name} had"
+            )
 
-    def _first_by_launcher(self, finished: Finished) -> set[int]:
-        """The ranks that the launcher says ended first: several sockets may have closed before we looked."""
-        for line in finished.output:
-            if found := _NAMES_A_RANK.search(line):
-                return {int(found[1])}
-            if (found := _NAMES_A_HOST.search(line)) and (ranks := self._ranks_of(found[1])):
-                return ranks
-        return set()
+    def _explain_loss(self, listener: Listener, child: Child) -> Iterator[Result]:
+        """Say which rank ended first, and by what: the launcher's status and the last words of all the others."""
+        finished = child.wait(_LEAVING_S)
+        until = time.monotonic() + _LEAVING_S
+        while not all(state.has_ended() for state in self._ranks.values()) and time.monotonic() < until:
+            yield from self._drain(listener, _TICK_S)
+        yield from self._drain(listener)
+        if finished.returncode < 0 and not finished.timed_out and self.planned.job.ranks > 1:
+            self._trouble = self._ended_early(child)  # somebody killed the launcher, and its ranks died with it
+            return
+        first = self._first_lost
+        named = self._placed.named_in("".join(finished.output[-1:]))  # of a rank that dies before it says its number
+        silent = self._placed.without_a_word(self._ranks)
+        self.blamed = self._placed.first_by_launcher(finished.output) or silent or named
+        self.blamed = self.blamed or ({first} if first is not None else set())
+        told = first if first in self.blamed else min(self.blamed, default=None)
+        state = self._ranks.get(told, RankState()) if told is not None else RankState()
+        how = "was asked to end" if state.was_asked else "ended without a word"
+        self._trouble = f"{_name(told, state)} {how}; {self.launcher.name}: {last_words(finished)}"
 
     def _ended_early(self, child: Child) -> str:
         finished = child.wait(_LEAVING_S)
@@ -335,8 +294,8 @@ class Session:
         unfinished = [state.describe(n) for n, state in sorted(self._ranks.items()) if not state.said_bye]
         before = "; ".join(unfinished) or "any rank had started"
         why = self._look_at_hosts() if finished.returncode >= 0 else ""  # an mpirun that was killed has no other cause
-        said = self._named_in(why) or self._named_in("".join(finished.output[-1:]))
-        gone = self._ranks_of(self.launcher.runs_on) if finished.returncode < 0 else set()
+        said = self._placed.named_in(why) or self._placed.named_in("".join(finished.output[-1:]))
+        gone = self._placed.on(self.launcher.runs_on) if finished.returncode < 0 else set()
         self.blamed |= gone or said or missing or self._late()
         return f"{self.launcher.name} ended ({last_words(finished)}) before {before}{why}"
 
@@ -349,9 +308,5 @@ class Session:
             child.wait(_LEAVING_S)
 
 
-def last_words(finished: Finished) -> str:
-    """A launcher's status, and the line in which it names a signal, or else its last one."""
-    lines = [line.strip() for line in reversed(finished.output) if line.strip(" -*=\t")]
-    said = next((line for line in lines if _TELLS_A_SIGNAL.search(line)), lines[0] if lines else "")
-    status = describe_status(finished.returncode)
-    return status + (f", it says {said[:200]!r}" if said else "")
+def _name(number: int | None, state: RankState) -> str:
+    return state.describe(number) if number is not None else "a rank that had not said its number"

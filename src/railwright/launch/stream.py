@@ -31,6 +31,8 @@ _PROVE_WITHIN_S = 10.0
 _MOST_UNPROVEN = 1024
 _DAEMON_ENDS_S = 2.0
 _GO = b"\n"
+_SAY_WITHIN_S = 0.3
+"""Launchers kill what has not ended a second after they asked."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
@@ -63,11 +65,15 @@ class Meet(msgspec.Struct, frozen=True, tag="meet"):
     """The rank waits until all ranks do."""
 
 
+class Asked(msgspec.Struct, frozen=True, tag="asked"):
+    """The rank was asked to end, and does: it is not the one that ended first."""
+
+
 class Bye(msgspec.Struct, frozen=True, tag="bye"):
     """The rank has done all it had to do."""
 
 
-Message = Hello | Step | Emitted | Failure | Meet | Bye
+Message = Hello | Step | Emitted | Failure | Meet | Asked | Bye
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Message)
@@ -79,12 +85,21 @@ class Sender:
     def __init__(self, address: str) -> None:
         self._socket, self.job = knock(address)
         """The job as JSON if it comes over the stream. None if it is in the scratch folder."""
+        self._sending = threading.Lock()
         self._released: threading.Semaphore | None = None
         """Where a thread listens for the parent's words; None: whoever waits does."""
 
     def send(self, message: Message) -> None:
         """Send one message; blocks until the kernel has taken it."""
-        self._socket.sendall(_encoder.encode(message) + b"\n")
+        with self._sending:
+            self._socket.sendall(_encoder.encode(message) + b"\n")
+
+    def _say_asked(self) -> None:
+        """Unless another thread is in the middle of a message that nobody takes."""
+        if self._sending.acquire(timeout=_SAY_WITHIN_S):
+            with contextlib.suppress(OSError):
+                self._socket.settimeout(_SAY_WITHIN_S)
+                self._socket.sendall(_encoder.encode(Asked()) + b"\n")
 
     def meet(self) -> None:
         """Wait, asleep, until all ranks of the launch wait here. Raises CannotJudge if the parent is gone."""
@@ -118,6 +133,7 @@ class Sender:
 
         def until_asked() -> None:
             signal.sigwait({signal.SIGTERM})
+            self._say_asked()
             shutil.rmtree(scratch, ignore_errors=True)
             os._exit(1)
 
