@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
+import select
+import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -131,3 +137,40 @@ def test_the_cost_of_a_monitor_is_told_with_its_interval(answer, monkeypatch: py
     assert "cannot start" in answer("watch", "--cost-of", "/nonexistent/monitor", "--pairs", "2", "--force").err
     assert "has no command" in answer("watch", "--cost-of", " ").err
     assert "what to watch is not clear" in answer("watch", "--cost", "--pid", "1").err
+
+
+def test_on_a_terminal_keys_zoom_and_end_and_the_terminal_is_as_before(tmp_path: Path) -> None:
+    """A terminal of 24 rows, on which everything is."""
+    ours, theirs = pty.openpty()
+    before = termios.tcgetattr(theirs)
+    shown = bytearray()
+
+    def read() -> bytearray:
+        if select.select([ours], [], [], 0.1)[0]:
+            shown.extend(os.read(ours, 1 << 16))
+        return shown
+
+    def until(words: bytes, press: bytes) -> None:
+        wait_until(lambda: words in read(), words.decode())
+        shown.clear()
+        os.write(ours, press)
+
+    argv = [Path(sys.executable).with_name("railwright"), "watch", "--seconds", "100"]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "24"}
+    with subprocess.Popen(
+        argv, stdin=theirs, stdout=theirs, stderr=theirs, cwd=tmp_path, env=environment, preexec_fn=_own_terminal
+    ) as process:
+        until(b"+ - zoom", b"-")
+        until(b"f follow", b"\x1b[D")
+        until(b"held", b"q")
+        until(b"iterations", b"")
+        wait_until(lambda: read() is None or process.poll() is not None, "its end")  # it could not end if nobody read
+    assert process.returncode in (0, 3)
+    assert termios.tcgetattr(theirs) == before
+    os.close(ours)
+    os.close(theirs)
+
+
+def _own_terminal() -> None:
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -8,9 +8,9 @@ from railwright.diagnosis.iterations.records import Estimate
 from railwright.diagnosis.iterations.trial import SimulatedJob
 from railwright.process import describe_status
 from railwright.report.wording import visible
-from railwright.sampling.recording import Recorded
 from railwright.units import count, format_bandwidth, format_duration
 from railwright.watch.cost import Cost
+from railwright.watch.now import BIN_S, Bins
 from railwright.watch.seen import Watched
 
 _NAME_COLUMNS = 16
@@ -50,22 +50,14 @@ def cost_lines(found: Cost) -> Iterator[str]:
         yield _line("so", f"these pairs do not tell, and no number would show less than {found.threshold:.1%}")
 
 
-def now_line(recorded: Recorded) -> str:
+def now_line(bins: Bins) -> str:
     """What goes on now: rates of the last second, by kind."""
-    times = recorded.times_s
-    first = next((number for number in range(len(times)) if times[number] >= times[-1] - 1.0), 0)
-    if len(times) - first < 2:
+    until_s = bins.seconds - BIN_S  # the last bin is not full yet
+    if until_s <= BIN_S:
         return "no sample yet"
-    lasts_s = times[-1] - times[first]
-    sums: dict[tuple[str, str], float] = {}
-    for source, moved in zip(recorded.about.sources, recorded.moved, strict=True):
-        told = [step for step in moved[first + 1 :] if step == step]
-        if source.seldom or (source.gauge and source.unit != "W"):
-            continue
-        total = sum(told) * (lasts_s / max(1, len(told)) if source.gauge else 1.0)
-        sums[source.kind, source.unit] = sums.get((source.kind, source.unit), 0.0) + total
-    words = [f"{kind} {rate_words(unit, total / lasts_s)}" for (kind, unit), total in sums.items()]
-    return f"{times[-1] - times[0]:7.1f} s   {'   '.join(words)}"
+    rates = {kind: bins.rates(kind, max(0.0, until_s - 1.0), until_s, 1)[0] for kind in bins.kinds}
+    words = [f"{kind} {rate_words(unit, rate)}" for (kind, unit), rate in rates.items()]
+    return f"{bins.seconds:7.1f} s   {'   '.join(words)}"
 
 
 def watched_lines(found: Watched) -> Iterator[str]:

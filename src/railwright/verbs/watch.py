@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,11 @@ from railwright.sampling.recording import Recorded, read_recording
 from railwright.sampling.sources import Whose
 from railwright.verbs.hosts import the_hosts
 from railwright.verbs.watch_hosts import enter_job, look_again, watch_hosts
-from railwright.verbs.watch_live import Live
+from railwright.verbs.watch_live import Live, Told
 from railwright.verbs.write import refuse_no_page, write
 from railwright.watch.cost import Other, Own, cost
 from railwright.watch.follow import Watch, follow
+from railwright.watch.now import Bins
 from railwright.watch.seen import Run, curves_of, seen
 
 _STANDARD_OUTPUT, _OURS = "-", 1
@@ -97,9 +98,19 @@ def _watch_now(
         return EXIT_OK
     if not command and pid is None and seconds is None:
         raise UsageError("how long to watch is not clear", hint="give --seconds, --pid, or -- COMMAND")
-    return _show(
-        *follow(replace(wanted, record=_writable(record)), Live(now_line, quiet=bool(command))), output, as_json
-    )
+    bins = Bins()
+    with Live(partial(_told, bins), _line, quiet=bool(command)) as live:
+        recorded, run = follow(replace(wanted, record=_writable(record)), live)
+    return _show(recorded, run, output, as_json)
+
+
+def _told(bins: Bins, recorded: Recorded) -> Told:
+    bins.take(recorded)
+    return [("", bins)]
+
+
+def _line(told: Told) -> str:
+    return " ".join(one if isinstance(one, str) else now_line(one) for _, one in told)
 
 
 def _look_again(files: tuple[str, ...], output: str | None, *, as_json: bool) -> int:
@@ -173,7 +184,5 @@ def _print(record: msgspec.Struct, lines: Iterable[str], as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode(record).decode())
         return
-    if sys.stderr.isatty():
-        click.echo("\r\x1b[K", err=True, nl=False)
     for line in lines:
         click.echo(line)

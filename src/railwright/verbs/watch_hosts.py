@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -17,11 +17,12 @@ from railwright.report.watch_hosts_html import render_watched_hosts_html
 from railwright.report.watch_hosts_text import watched_hosts_lines
 from railwright.report.watch_text import now_line
 from railwright.sampling.recording import read_recording
-from railwright.verbs.watch_live import Live
+from railwright.verbs.watch_live import Live, Told
 from railwright.verbs.write import write
 from railwright.watch.afar import Afar
 from railwright.watch.follow import Watch
 from railwright.watch.follow_hosts import file_of, follow_hosts
+from railwright.watch.now import Bins
 from railwright.watch.seen_hosts import CommonTime, OneHost, WatchedHosts, common_curves, has_one_clock, seen_together
 
 _MOST_SHOWN = 3
@@ -31,7 +32,9 @@ def watch_hosts(hosts: Hosts, wanted: Watch, folder: str | None, output: str | N
     """Watch them, and print what was seen; the exit status. `folder`: for the recording of each. Raises UsageError."""
     if not wanted.command and wanted.seconds is None:
         raise UsageError("how long to watch is not clear", hint="give --seconds, or -- COMMAND")
-    afar, status = follow_hosts(hosts, wanted, _folder(folder, hosts), Live(_line, quiet=bool(wanted.command)))
+    bins = {host: Bins() for host in hosts.names}
+    with Live(partial(_told, bins), _line, quiet=bool(wanted.command)) as live:
+        afar, status = follow_hosts(hosts, wanted, _folder(folder, hosts), live)
     told = {one.host: OneHost(recorded=one.recorded(), trouble=one.trouble) for one in afar}
     found = seen_together(told, wanted.command, status)
     return _show(found, told, output, as_json=as_json)
@@ -65,8 +68,6 @@ def _show(found: WatchedHosts, told: dict[str, OneHost], output: str | None, *, 
         zero_s = min((CommonTime(one, clock)(one.times_s[0]) for one in there.values()), default=0.0)
         curves = {host: common_curves(one, zero_s, one_clock=clock) for host, one in there.items()}
         write(output, render_watched_hosts_html(found, curves))
-    if not as_json and sys.stderr.isatty():
-        click.echo("\r\x1b[K", err=True, nl=False)
     for line in [msgspec.json.encode(found).decode()] if as_json else watched_hosts_lines(found):
         click.echo(line)
     if found.stragglers:
@@ -87,14 +88,19 @@ def _folder(folder: str | None, hosts: Hosts) -> Path | None:
     return path
 
 
-def _line(afar: Sequence[Afar]) -> str:
-    """Of the first hosts."""
-    words = [_now(one) for one in afar[:_MOST_SHOWN]]
-    return "   ".join([*words, *[f"and {len(afar) - _MOST_SHOWN} more"] * (len(afar) > _MOST_SHOWN)])
+def _told(bins: dict[str, Bins], afar: Sequence[Afar]) -> Told:
+    return [(one.host, _told_by(one, bins[one.host])) for one in afar]
 
 
-def _now(one: Afar) -> str:
+def _told_by(one: Afar, bins: Bins) -> Bins | str:
     recorded = one.recorded()
     if one.trouble or recorded is None:
-        return f"{one.host}: {one.trouble or 'nothing yet'}"
-    return f"{one.host}: {now_line(recorded).strip()}"
+        return one.trouble or "nothing yet"
+    bins.take(recorded)
+    return bins
+
+
+def _line(told: Told) -> str:
+    """Of the first hosts."""
+    words = [f"{host}: {one if isinstance(one, str) else now_line(one).strip()}" for host, one in told[:_MOST_SHOWN]]
+    return "   ".join([*words, *[f"and {len(told) - _MOST_SHOWN} more"] * (len(told) > _MOST_SHOWN)])

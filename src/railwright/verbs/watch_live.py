@@ -1,29 +1,127 @@
-"""The line of what goes on now, while something is watched."""
+"""What goes on now, while something is watched: curves in place on a terminal, with keys; elsewhere lines."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
+import signal
 import sys
-from collections.abc import Callable
+import termios
+import threading
+import tty
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 import click
+from rich.console import Console
+from rich.live import Live as InPlace
+from rich.text import Text
+
+from railwright.report.watch_picture import View, picture_lines
+from railwright.watch.now import Bins
 
 _Seen = TypeVar("_Seen")
+Told = Sequence[tuple[str, Bins | str]]
+"""Of each host its name, and its bins or why there are none."""
 _PLAIN_EVERY_S = 10
+_ARROWS = {"\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left"}
+_MOST_KEY_BYTES = 64
 
 
 class Live(Generic[_Seen]):
-    """The line is written in place on a terminal, elsewhere now and then, and never where it is quiet."""
+    """A context manager; call it once a second with what was seen. Where it is quiet it says nothing."""
 
-    def __init__(self, line_of: Callable[[_Seen], str], *, quiet: bool) -> None:
-        self._line_of, self._quiet = line_of, quiet
+    def __init__(self, told: Callable[[_Seen], Told], line: Callable[[Told], str], *, quiet: bool) -> None:
+        """`told` is called in this thread alone."""
+        self._told_by, self._line, self._quiet = told, line, quiet
         self._calls = 0
-        self._in_place = sys.stderr.isatty()
+        self._told: Told = ()
+        self._view = View()
+        self._drawing = threading.Lock()
+        self._console = Console(stderr=True, highlight=False)
+        self._in_place: InPlace | None = None
+        self._has_keys = False
+
+    def __enter__(self) -> Live[_Seen]:
+        self._open = contextlib.ExitStack()
+        if not self._quiet and sys.stderr.isatty():
+            self._in_place = InPlace(console=self._console, transient=True, auto_refresh=False)
+            self._open.enter_context(self._in_place)
+            if sys.stdin is not None and sys.stdin.isatty() and _is_foreground(sys.stdin.fileno()):
+                self._open.enter_context(self._keys(sys.stdin.fileno()))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
 
     def __call__(self, seen: _Seen) -> None:
         """Tell it, once a second."""
         self._calls += 1
-        if self._quiet or (not self._in_place and self._calls % _PLAIN_EVERY_S):
+        if self._quiet:
             return
-        line = self._line_of(seen)
-        click.echo(f"\r\x1b[K{line}" if self._in_place else line, err=True, nl=not self._in_place)
+        self._told = self._told_by(seen)
+        if self._in_place is not None:
+            self._draw()
+        elif self._calls % _PLAIN_EVERY_S == 0:
+            click.echo(self._line(self._told), err=True)
+
+    def _draw(self) -> None:
+        with self._drawing:
+            assert self._in_place is not None
+            columns, rows = self._console.size
+            lines = picture_lines(self._told, self._view, columns, rows - 1, keys=self._has_keys)
+            text = Text("\n".join(lines), no_wrap=True, overflow="crop")
+            self._in_place.update(text, refresh=True)
+
+    @contextlib.contextmanager
+    def _keys(self, terminal: int) -> Iterator[None]:
+        """Take keys as they are pressed; Ctrl-C is still Ctrl-C, and the terminal is as before in the end."""
+        before = termios.tcgetattr(terminal)
+        ended, woken = os.pipe()
+        thread = threading.Thread(target=self._take_keys, args=(terminal, ended), daemon=True)
+        self._has_keys = True
+        try:
+            tty.setcbreak(terminal, termios.TCSANOW)
+            thread.start()
+            yield
+        finally:
+            os.write(woken, b"\n")
+            thread.join()
+            termios.tcsetattr(terminal, termios.TCSANOW, before)
+            os.close(ended)
+            os.close(woken)
+
+    def _take_keys(self, terminal: int, ended: int) -> None:
+        while True:
+            ready, _, _ = select.select([terminal, ended], [], [])
+            if ended in ready:
+                return
+            try:
+                pressed = os.read(terminal, _MOST_KEY_BYTES).decode("ascii", "replace")
+            except OSError:  # the terminal is gone
+                return
+            if not pressed or "q" in pressed:
+                os.kill(os.getpid(), signal.SIGINT)  # as Ctrl-C: what was seen until now is the answer
+                return
+            now_s = max((one.seconds for _, one in self._told if isinstance(one, Bins)), default=0.0)
+            for key in keys_of(pressed):
+                self._view = self._view.after(key, now_s)
+            if self._told:
+                self._draw()
+
+
+def keys_of(pressed: str) -> Iterator[str]:
+    """The keys in what a terminal sent: arrows by their names."""
+    while pressed:
+        arrow = next((code for code in _ARROWS if pressed.startswith(code)), "")
+        yield _ARROWS.get(arrow, pressed[0])
+        pressed = pressed[len(arrow) or 1 :]
+
+
+def _is_foreground(terminal: int) -> bool:
+    """Whether the terminal is ours: to set one from the background would stop us."""
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
