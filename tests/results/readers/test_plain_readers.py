@@ -182,3 +182,40 @@ def test_a_residual_that_is_no_number_is_a_wrong_solution() -> None:
     assert file.results[0].verification.bytes_wrong == 64000
     with pytest.raises(UsageError, match="residual"):
         registry.read(text_of.replace("FAILED", "PASSED"))
+
+
+def test_what_hpcg_writes_as_yaml_and_prints_as_well_is_one_result() -> None:
+    (file,) = registry.read((THREADS / "173-hpcg-mkl-8-processes.txt").read_text(encoding="utf-8"))
+    (result,) = file.results
+    assert result.summary is not None
+    assert result.summary.median == pytest.approx(3.28908e9)
+    assert file.ranks == 8
+    assert result.settings["nx"] == 208
+
+
+def test_each_gpu_of_babelstream_5_is_a_run() -> None:
+    files = registry.read((THREADS / "168-babelstream-5.0-2-b300.txt").read_text(encoding="utf-8"))
+    assert [file.gpus for file in files] == [("NVIDIA B300 SXM6 AC",)] * 2
+    (triad,) = [one for one in files[0].results if one.parameters["kernel"] == "triad"]
+    assert triad.summary is not None
+    assert triad.summary.median == pytest.approx(6575355.313e6)
+
+
+def test_nvbandwidths_copies_inside_a_gpu_are_rows() -> None:
+    (file,) = registry.read((THREADS / "172-nvbandwidth-8-h20-local-copy.txt").read_text(encoding="utf-8"))
+    assert [result.path for result in file.results] == [f"gpu{number}>gpu{number}" for number in range(8)]
+
+
+def test_of_a_report_of_iperf3_that_was_shortened_and_of_several_the_ends_are_read() -> None:
+    shortened = (THREADS / "169-iperf3-json-elided-with-loss.txt").read_text(encoding="utf-8")
+    (file,) = registry.read(shortened)
+    (result,) = file.results
+    assert result.summary is not None
+    assert result.summary.median == pytest.approx(9.83441e8 / 8)
+    assert (file.version, result.settings["protocol"]) == ("3.0.7", "TCP")
+    assert any("its end is what was read" in note for note in file.notes)
+    whole = '{"start": {}, "end": {' + shortened.rpartition('"end":  {')[2]
+    assert len(registry.read(whole)) == 1
+    assert len(registry.read(whole + whole)) == 2
+    with pytest.raises(UsageError, match="not a whole report"):
+        iperf3.read(shortened[: shortened.rindex("sum_received")])

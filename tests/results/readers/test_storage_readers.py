@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.results.readers.recorded import of, text, value
+from tests.results.readers.recorded import THREADS, of, text, value
 
 from railwright.errors import UsageError
 from railwright.results.readers import fio, gdsio
@@ -130,7 +130,8 @@ def test_lines_around_fios_json_do_not_matter() -> None:
         ('"bw_bytes" : 110948468', '"bw_bytes" : 210948468', "bw_bytes 210948468 is not io_bytes 335286272"),
         ('"bw_bytes" : 110948468', '"bw_bytes" : -1', "negative"),
         ('"bw_bytes" : 110948468', '"bw_bytes" : NaN', "not a whole JSON file"),
-        ('"fio-3.33"', '"fio-2.21"', "fio '2.21'"),
+        ('"fio-3.33"', '"fio-1.59"', "fio '1.59'"),
+        ('"fio-3.33"', '"fio-2.21"', "bw_bytes"),
     ],
 )
 def test_fio_json_that_contradicts_itself_is_refused(old: str, new: str, reason: str) -> None:
@@ -166,3 +167,12 @@ def test_fio_text_that_contradicts_itself_is_refused(old: str, new: str, reason:
     with pytest.raises(UsageError) as refused:
         fio.read(whole.replace(old, new))
     assert reason in refused.value.message
+
+
+def test_the_json_of_fio_2_has_kib_and_microseconds() -> None:
+    (file,) = fio.read((THREADS / "179-fio-2.17-json-2-groups.txt").read_text(encoding="utf-8"))
+    of_reads = [result for result in file.results if result.parameters["operation"] == "read"]
+    told = {result.quantity: result.summary.median for result in of_reads if result.summary is not None}
+    assert told["bandwidth_bytes_per_s"] == 129386 * 1024
+    assert told["latency_s"] == pytest.approx(96e-6)
+    assert of_reads[0].settings["moved_bytes"] == 1294256 * 1024

@@ -1,6 +1,7 @@
 """fio's JSON: one object per job, with exact bytes, runtimes and completion latencies in ns.
 
 Status lines or warnings may stand before and after it. The histograms of `json+` are not needed here.
+fio 2 writes KiB, KiB/s and latencies in us instead, under `clat` (its HOWTO; json.c and stat.c of 2.x).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from railwright.results.records import Summary, Verification
 from railwright.topology.devices import Scalar
 from railwright.units import parse_size
 
+_KIB = 1024
 WRONG_CHECKSUM = 84
 """EILSEQ, the error of a fio job that read a block with a wrong checksum."""
 
@@ -29,11 +31,15 @@ class _Latency(msgspec.Struct):
 class _Side(msgspec.Struct):
     io_bytes: int = 0
     bw_bytes: float = 0.0
+    bw: float = 0.0
+    """KiB/s."""
     iops: float = 0.0
     runtime: int = 0
     """Milliseconds."""
     total_ios: int = 0
     clat_ns: _Latency | None = None
+    clat: _Latency | None = None
+    """Microseconds, of fio 2."""
 
 
 class _Job(msgspec.Struct):
@@ -62,8 +68,11 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     hint = "give one file of fio --output-format=json, without --status-interval"
     file = decoded(text[begin : end + 1], _File, "JSON file of fio", hint)
     version = file.version.removeprefix("fio-")
-    if not version.startswith("3."):
-        raise UsageError(f"fio {version[:20]!r} is not read, only 3.x", hint="its units differ: run fio 3")
+    if not version.startswith(("2.", "3.")):
+        raise UsageError(f"fio {version[:20]!r} is not read, only 2.x and 3.x", hint="its units differ: run fio 3")
+    if version.startswith("2."):
+        for job in file.jobs:
+            job.read, job.write, job.trim = map(_in_bytes, (job.read, job.write, job.trim))
     draft = Draft(tool="fio", test="fio", version=version)
     for place, job in enumerate(file.jobs, 1):
         options = {**file.options, **job.options}
@@ -77,6 +86,17 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     if any(result.verification is None for result in draft.results):
         draft.notes.append("the data was not checked (fio --verify)")
     return files_of([draft], "no job of this fio file moved any bytes", "give a run that read or wrote something")
+
+
+def _in_bytes(side: _Side) -> _Side:
+    """What fio 2 wrote, as fio 3 writes it."""
+    clat = side.clat
+    if clat is not None:
+        per_rank = {name: 1e3 * value for name, value in clat.percentile.items()}
+        clat = _Latency(min=1e3 * clat.min, max=1e3 * clat.max, mean=1e3 * clat.mean, N=clat.N, percentile=per_rank)
+    return msgspec.structs.replace(
+        side, io_bytes=side.io_bytes * _KIB, bw_bytes=side.bw * _KIB, clat_ns=side.clat_ns or clat
+    )
 
 
 def _reads_back(options: dict[str, str]) -> bool:

@@ -3,6 +3,13 @@
 Machine Summary::Distributed Processes=8
 Final Summary::HPCG result is VALID with a GFLOP/s rating of=123.45
 
+3.0, and MKL's, write the same words as YAML, below lines of their own, and MKL's also prints its result:
+
+    Machine Summary:
+      Distributed Processes: 8
+    __________ Final Summary __________:
+      HPCG result is VALID with a GFLOP/s rating of: 3.28908
+
 NVIDIA's own prints its result on the terminal, with the rate of memory that it takes:
 
     2x2x2 process grid
@@ -13,6 +20,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import by_origin, lines_of, refusal
 from railwright.results.readers.printed_numbers import number, overlap
@@ -20,11 +29,13 @@ from railwright.results.readers.subject import Subject
 
 NAME = "HPCG (Final Summary::HPCG result is VALID)"
 
-_RATE = re.compile(r"Final Summary\s?::\s?HPCG result is (VALID|INVALID)\b.{0,40}?(?:rating of ?= ?(\S{1,24}))?\s*$")
-_PROCESSES = re.compile(r"Machine Summary\s?::\s?Distributed Processes=(\d{1,9})")
-_THREADS = re.compile(r"Machine Summary\s?::\s?Threads per processes?=(\d{1,6})")
-_GRID = re.compile(r"Global Problem Dimensions\s?::\s?Global n([xyz])=(\d{1,9})")
-_VERSION = re.compile(r"^\s{0,8}version=(\d[\d.]{0,15})|HPCG-Benchmark version[=: ](\d[\d.]{0,15})")
+_RATE = re.compile(
+    r"(?:^|:: ?)\s{0,8}HPCG result is (VALID|INVALID)\b.{0,40}?(?:rating of\s?[=:]?\s?(\d\S{0,23}))?\s*$"
+)
+_PROCESSES = re.compile(r"(?:^|:: ?)\s{0,8}Distributed Processes[=:]\s?(\d{1,9})")
+_THREADS = re.compile(r"(?:^|:: ?)\s{0,8}Threads per processes?[=:]\s?(\d{1,6})")
+_GRID = re.compile(r"(?:^|:: ?)\s{0,8}Global n([xyz])[=:]\s?(\d{1,9})")
+_VERSION = re.compile(r"^\s{0,8}version=(\d[\d.]{0,15})|\bversion[=: ]\s?V?(\d[\d.]{0,15})\s*$")
 _OF_NVIDIA = re.compile(
     r"\bfinal\s?=\s{0,8}(\S{1,24}) GF \(\s{0,4}(\S{1,24}) GB/s(?: Effective)?\)\s{1,8}(\S{1,24}) GF_per"
 )
@@ -65,16 +76,25 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         elif found := _OF_NVIDIA.search(line.text):
             _of_nvidia(draft, found, settings, line.number)
         elif found := _RATE.search(line.text):
-            if found[1] == "INVALID" or found[2] is None:
-                raise refusal(line.number, "HPCG says that its result is not valid", "look for FAILED in its file")
-            rate = number(found[2], "GFLOP/s", line.number)
-            draft.line = draft.line or line.number
-            value = Measured("flop_per_s", rate.value * 1e9, f"{rate.text} GFLOP/s")
-            draft.add(line.number, [value], {}, settings)
+            _rated(draft, found, settings, line.number)
     draft.notes.append(
         "HPCG moves memory for each operation: the rate of STREAM on the same machine is what it is held against"
     )
     return files_of([draft], "no result of HPCG was found (Final Summary::HPCG result is VALID)", "give its whole file")
+
+
+def _rated(draft: Draft, found: re.Match[str], settings: dict[str, int | float], line: int) -> None:
+    """A result, once: MKL's prints it, and writes it to its file."""
+    if found[1] == "INVALID" or found[2] is None:
+        raise refusal(line, "HPCG says that its result is not valid", "look for FAILED in its file")
+    rate = number(found[2], "GFLOP/s", line)
+    low, high = rate.range(1e9)
+    for place, one in enumerate(draft.results):
+        if one.summary is not None and low <= one.summary.median <= high:
+            draft.results[place] = msgspec.structs.replace(one, settings={**one.settings, **settings})
+            return
+    draft.line = draft.line or line
+    draft.add(line, [Measured("flop_per_s", rate.value * 1e9, f"{rate.text} GFLOP/s")], {}, settings)
 
 
 def _of_nvidia(draft: Draft, found: re.Match[str], settings: dict[str, int | float], line: int) -> None:

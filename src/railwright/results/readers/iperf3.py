@@ -10,11 +10,15 @@ of several streams the line `[SUM]`. With --bidir each direction is a row.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
 
+from railwright.errors import UsageError
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, decoded, files_of
 from railwright.results.readers.log_lines import Line, by_origin, lines_of, refusal, sections
 from railwright.results.readers.printed_numbers import number
@@ -28,6 +32,12 @@ _ROW = re.compile(
 )
 _PARALLEL = re.compile(r"\s(?:-P|--parallel)[ =]?(\d{1,4})(?:\s|$)")
 _CONNECTED = re.compile(r"\] local ([\w.:%-]{2,60}) port \d{1,5} connected (?:to|with) ([\w.:%-]{2,60}) port \d")
+_END = re.compile(r'"end"\s{0,64}:\s{0,64}(\{)(?=\s{0,64}"(?:streams|sum))')
+_OF_START = (
+    re.compile(r'"version"\s{0,64}:\s{0,64}"([^"]{1,40})"'),
+    re.compile(r'"protocol"\s{0,64}:\s{0,64}"(\w{1,8})"'),
+    re.compile(r'"num_streams"\s{0,64}:\s{0,64}(\d{1,4})\b'),
+)
 _SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _BINARY = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _ROUNDED = 0.06
@@ -99,7 +109,7 @@ def subject(file: ForeignFile) -> Subject:
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every run. Raises UsageError for a rate that is not that of its bytes."""
     if _is_json(text):
-        return files_of([_of_json(text)], "the report has no sum of what was sent", "give the report of a whole run")
+        return files_of(_of_json(text), "the report has no sum of what was sent", "give the report of a whole run")
     drafts = [
         _run(part)
         for stream in by_origin(lines_of(text))
@@ -176,11 +186,39 @@ def _add(draft: Draft, row: _Row) -> None:
     draft.add(row.line, [value], parameters, {"duration_s": row.seconds, **sender})
 
 
-def _of_json(text: str) -> Draft:
-    report = decoded(text[text.index("{") :], _Report, "report of iperf3 -J", "give the report whole, braces included")
+def _of_json(text: str) -> list[Draft]:
+    """The report; of one that was shortened, or of several in a row, every end that can be read."""
+    try:
+        report = decoded(
+            text[text.index("{") :], _Report, "report of iperf3 -J", "give the report whole, braces included"
+        )
+    except UsageError:
+        ends = list(_ends(text))
+        if not ends:
+            raise
+        return [_reported(one, f"report {number} of {len(ends)}") for number, one in enumerate(ends, 1)]
+    return [_reported(report, "")]
+
+
+def _ends(text: str) -> Iterator[_Report]:
+    """Each end of a run, with what stands before it of its version, protocol and streams."""
+    before = 0
+    for found in _END.finditer(text):
+        with contextlib.suppress(ValueError, RecursionError, msgspec.ValidationError):
+            told, last = json.JSONDecoder().raw_decode(text, found.start(1))
+            end = msgspec.convert(told, _End, strict=True)
+            version, protocol, streams = (one.search(text, before, found.start()) for one in _OF_START)
+            test = _Test(protocol=protocol[1] if protocol else "TCP", num_streams=int(streams[1]) if streams else 1)
+            yield _Report(start=_Start(version=version[1] if version else "", test_start=test), end=end)
+            before = last
+
+
+def _reported(report: _Report, place: str) -> Draft:
     test, end = report.start.test_start, report.end
     draft = Draft(tool="iperf3", version=report.start.version.partition("iperf ")[2][:16], test="iperf3", ranks=2)
     draft.settings["protocol"] = test.protocol[:8]
+    if place:
+        draft.notes.append(f"{place}: it does not stand alone and whole here, so that its end is what was read")
     if test.num_streams > 1:
         draft.parameters["streams"] = test.num_streams
     ways = (("", end.sum_received or end.sum_sent), ("reverse", end.sum_received_bidir_reverse))

@@ -9,6 +9,7 @@
     SUM device_to_device_memcpy_write_ce 552.26
 
 GB/s is 10^9 bytes/s (nvbandwidth README). The arrow says which way the data goes; a value of 0.00 or N/A is no copy.
+`device_local_copy` copies inside each GPU, and counts each byte once (device_local_copy in its README).
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ NAME = "nvbandwidth (memcpy CE or SM, bandwidth (GB/s))"
 
 _RUNNING = re.compile(r"Running ([a-z_0-9]{4,80})\.")
 _HEAD = re.compile(r"memcpy (?:CE|SM) (CPU|GPU)\(row\) (<->|<-|->) (CPU|GPU)(?:\(column\))? bandwidth \(GB/s\)")
+_LOCAL = re.compile(r"memcpy local GPU\(column\) bandwidth \(GB/s\)")
 _VERSION = re.compile(r"nvbandwidth Version: v?([\d.]{1,16})")
 _DEVICE = re.compile(r"Device \d{1,4}: (\S.{0,60}?)(?: \([0-9A-Fa-f:.]{4,20}\))?\s*$")
 _SUM = re.compile(r"SUM ([a-z_0-9]{4,80}) (\S{1,24})")
 _MOST_CELLS = 20_000
+_SAME = "same"
+"""The row of a copy inside the GPU of the column."""
 
 
 @dataclass(kw_only=True)
@@ -46,7 +50,7 @@ class _Matrix:
 
 def recognises(text: str) -> bool:
     """The words above each matrix."""
-    return "memcpy " in text and "(row)" in text and "bandwidth (GB/s)" in text
+    return "memcpy " in text and ("(row)" in text or "local GPU(column)" in text) and "bandwidth (GB/s)" in text
 
 
 def subject(_: ForeignFile) -> Subject:
@@ -84,6 +88,8 @@ def _run(lines: list[Line]) -> Draft:
             matrix, named = None, found[1]
         elif found := _HEAD.search(line.text):
             matrix = _Matrix(test=named or "memcpy", row=found[1], arrow=found[2], column=found[3])
+        elif _LOCAL.search(line.text):
+            matrix = _Matrix(test=named or "memcpy", row=_SAME, arrow="->", column="GPU")
         elif found := _SUM.search(line.text):
             _check_sum(matrix, found[2], line.number)
             matrix = None
@@ -113,7 +119,7 @@ def _row(draft: Draft, matrix: _Matrix, words: list[str], line: int) -> None:
 
 
 def _add(draft: Draft, matrix: _Matrix, row: str, column: str, printed: Number, line: int) -> None:
-    ends = [_end(matrix.row, row), _end(matrix.column, column)]
+    ends = [_end("GPU", column) if matrix.row == _SAME else _end(matrix.row, row), _end(matrix.column, column)]
     source, target = ends if matrix.arrow != "<-" else reversed(ends)
     draft.add(
         line,

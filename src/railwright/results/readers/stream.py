@@ -18,19 +18,20 @@ from railwright.results.readers.subject import Subject
 
 NAME = "STREAM (Function Best Rate MB/s)"
 
-_HEAD = re.compile(r"Function\s{1,16}(Best Rate MB/s|MBytes/sec|GBytes/sec|Rate \(MB/s\))\s")
+_HEAD = re.compile(r"Function\s{1,16}(Best Rate MB/s|MBytes/sec|GBytes/sec|MB/s|Rate \(MB/s\))\s")
 _ROW = re.compile(r"(Copy|Scale|Add|Triad|Mul|Dot|Nstream):?\s{1,24}(\S{1,24})((?:\s{1,24}\S{1,24}){2,4})\s*$")
 _SIZE = re.compile(r"(?:Array size|Total Aggregate Array size) ?[=:] ?(\d{1,18})(?: \(elements\))?")
 _MEGABYTES = re.compile(r"Array size: ([\d.]{1,16}) ([MG])B")
 _THREADS = re.compile(r"Number of Threads (?:counted|requested) ?= ?(\d{1,6})")
-_ON_GPU = re.compile(r"Using (?:CUDA|HIP|OpenCL|SYCL) device:? (\S.{1,60}?)\s*$")
+_ON_GPU = re.compile(r"(?:Using )?(?:CUDA|HIP|OpenCL|SYCL) [dD]evice(?: \d{1,4})?:? \"?(\w[^\"]{1,60}?)(?:\"|\s*$)")
 _ARRAYS = {"Copy": 2, "Scale": 2, "Mul": 2, "Dot": 2, "Add": 3, "Triad": 3, "Nstream": 4}
+_RATES = ("Best Rate", "Bytes/sec", "Rate (MB", "BabelStream")
 _VALID = ("Solution Validates", "Validation PASSED")
 
 
 def recognises(text: str) -> bool:
     """The words of the header and of the last row."""
-    return "Function" in text and "Triad" in text and ("Best Rate" in text or "Bytes/sec" in text or "Rate (MB" in text)
+    return "Function" in text and "Triad" in text and any(word in text for word in _RATES)
 
 
 def subject(file: ForeignFile) -> Subject:
