@@ -67,6 +67,14 @@ def test_what_a_matrix_does_not_say_is_unknown_and_asked_for() -> None:
         load(f"{TOPO_M} nics=2")
 
 
+def test_a_matrix_that_is_cut_off_says_what_it_does_not_tell(tmp_path: Path) -> None:
+    whole = TOPO_M.read_text(encoding="utf-8")
+    cut = whole[: whole.index("\nGPU6 ")]
+    unknown = {one.what for one in load(written(tmp_path, cut, "cut.txt")).unknown}
+    assert "which NICs are near gpu6, gpu7" in unknown
+    assert not any("which NICs are near" in one.what for one in load(str(TOPO_M)).unknown)
+
+
 def test_a_matrix_is_found_among_other_lines_with_any_names_and_without_numa_nodes() -> None:
     text = "> \tGPU0\tGPU1\tmlx5_bond_0\tCPU Affinity\n> GPU0\t X \tPHB\tSYS\t0-63\n> GPU1\tPHB\t X \tSYS\t0-63\n"
     found = matrix_of("GPU 0: NVIDIA A100-PCIE-40GB (UUID: GPU-1)\nGPU0 is up\n" + text)

@@ -27,6 +27,7 @@ from railwright.topology.devices import (
     Topology,
     Unknown,
 )
+from railwright.topology.gpus import runs
 from railwright.topology.parts import FABRIC, Parts
 from railwright.topology.shapes.parts import Shape
 
@@ -239,6 +240,10 @@ class _Machine:
         if self.shape is None:
             why = "nvidia-smi topo -m does not name the GPUs: gpu=H100 behind the file's name says it"
             yield Unknown(what="the model of the GPUs", why=why)
+        cut = [gpu for gpu in self.matrix.gpus if not any(self.matrix.between(gpu, nic) for nic in self.matrix.nics)]
+        if cut and self.matrix.nics:
+            why = "the rows of the matrix that would say it are missing; they are shown as across sockets"
+            yield Unknown(what=f"which NICs are near {runs([self.ids[gpu] for gpu in cut])}", why=why)
         if far := [nic for nic in self.matrix.nics if nic not in self.matrix.near]:
             yield Unknown(what=", ".join(far), why="nearest to no GPU, and so taken for management and storage")
         if self.matrix.near and self.port is None:
