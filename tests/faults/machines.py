@@ -79,7 +79,13 @@ def tuned_roce():
         replace(one, protocol=ethernet) if isinstance(one.protocol, InfinibandLink) else one for one in machine.links
     )
     machine = with_facts(
-        replace(machine, links=links), "nic", roce_gids=GIDS, roce_ecn="on", state="up", lossless_priorities="3"
+        replace(machine, links=links),
+        "nic",
+        roce_gids=GIDS,
+        roce_ecn="on",
+        state="up",
+        lossless_priorities="3",
+        dscp_priorities="26:3",
     )
     for number, _ in enumerate(machine.of_kind("nic")):
         machine = with_facts(machine, "nic", number, rdma_device=f"mlx5_{number}")

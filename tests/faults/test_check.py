@@ -17,7 +17,14 @@ OF_MACHINES = [fault for fault in FAULTS if not fault.needs_results and fault.ne
 OF_NVML = [fault for fault in FAULTS if fault.asks_nvml]
 
 
-OF_ROCE = ("roce_gid_missing", "fabric_ipv6_only", "addresses_several", "roce_ecn_off", "roce_pfc_unlike")
+OF_ROCE = (
+    "roce_gid_missing",
+    "fabric_ipv6_only",
+    "addresses_several",
+    "roce_ecn_off",
+    "roce_pfc_unlike",
+    "roce_dscp_unlike",
+)
 
 
 def states(topology, faults=OF_MACHINES, **environment):
@@ -131,7 +138,7 @@ def test_the_status_is_3_where_nothing_applies_or_nobody_could_look_and_0_where_
     status, text = audited(machine(), tmp_path, capsys)
     assert (status, text.splitlines()[0].partition("faults: ")[2]) == (
         0,
-        f"0 found, 0 could not be looked for, {len(OF_MACHINES) - 9} looked for and fine, 9 do not apply",
+        f"0 found, 0 could not be looked for, {len(OF_MACHINES) - 10} looked for and fine, 10 do not apply",
     )
     assert audited(silent(machine()), tmp_path, capsys)[0] == 3
     bare = without_gpus(machine())

@@ -185,6 +185,10 @@ AT_FAULT = {
         "roce_pfc_unlike", "likely", r"nic4 has no lossless priority, most others lossless priority 3$",
         with_facts(tuned_roce(), "nic", 4, lossless_priorities="none"),
     ),
+    "another table of DSCP": (
+        "roce_dscp_unlike", "likely", r"nic2, nic3 take no DSCP for a priority, most others DSCP for priorities as 26:3$",
+        with_facts(with_facts(tuned_roce(), "nic", 2, dscp_priorities="none"), "nic", 3, dscp_priorities="none"),
+    ),
     "a monitor": (
         "driver_polled", "possible", r"the driver of the GPUs is asked every 1.00 s: nvidia-smi every 1 s, nvtop$",
         host(driver_polled_s=1.0, driver_pollers="nvidia-smi every 1 s, nvtop"),
@@ -319,6 +323,7 @@ UNREAD = {
     "roce_ecn_off": with_facts(tuned_roce(), "nic", 1, roce_ecn=None),
     "port_errors": with_facts(tuned(), "nic", 1, port_errors=None),
     "roce_pfc_unlike": with_facts(tuned_roce(), "nic", 1, lossless_priorities=None),
+    "roce_dscp_unlike": with_facts(tuned_roce(), "nic", 1, dscp_priorities=None),
     "driver_polled": host(driver_pollers=None),
     "mpi_without_cuda": host(mpi_cuda=None),
     "ucx_without_cuda": host(ucx_transports=None),

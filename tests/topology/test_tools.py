@@ -125,19 +125,37 @@ def test_the_processes_of_a_machine_are_looked_through(tmp_path):
     ("said", "expected"),
     [
         (
-            '{"pfc-cap":8,"macsec-bypass":false,"delay":0,"prio-pfc":[false,false,false,true,false,false,false,false]}',
+            '{"pfc-cap":8,"macsec-bypass":false,"delay":0,"prio_pfc":[false,false,false,true,false,false,false,false]}',
             (3,),
         ),
-        ('[{"prio-pfc":[0,0,1,1,0,0,0,0]}]', (2, 3)),
-        ('{"prio-pfc":[false,false]}', ()),
-        ('{"prio-pfc":"on"}', None),
-        ('{"prio-pfc":[7]}', None),
+        ('[{"prio_pfc":[0,0,1,1,0,0,0,0]}]', (2, 3)),
+        ('{"prio_pfc":[false,false]}', ()),
+        ('{"prio_pfc":"on"}', None),
+        ('{"prio_pfc":[7]}', None),
         ("Attribute read: Operation not supported", None),
         ("[]", None),
     ],
 )
 def test_lossless_priorities_are_those_of_dcb(said, expected):
     assert tools.pfc_of(said) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ('{"default_prio":[0],"dscp_prio":[[46,5],[26,3]]}', ((26, 3), (46, 5))),
+        ('[{"dscp_prio":[[26,3]]}]', ((26, 3),)),
+        ('{"default_prio":[0]}', ()),
+        ("{}", ()),
+        ('{"dscp_prio":[[64,3]]}', None),
+        ('{"dscp_prio":[[26,8]]}', None),
+        ('{"dscp_prio":"26:3"}', None),
+        ("Attribute read: Operation not supported", None),
+        ("", None),
+    ],
+)
+def test_a_table_of_dscp_is_that_of_dcb(said, expected):
+    assert tools.dscp_of(said) == expected
 
 
 def program(folder: Path, name: str, script: str) -> None:

@@ -6,13 +6,11 @@ not. IEEE 802.1Qbb; iproute2, dcb-pfc(8).
 
 from __future__ import annotations
 
-from collections import Counter
-
 from railwright.faults import needs
 from railwright.faults.fault import Facts, Fault, Findings, OfPart
-from railwright.faults.roce_gids import roce, roce_nics
+from railwright.faults.roce_gids import roce
+from railwright.faults.roce_unlike import unlike, unread
 from railwright.results.records import Evidence
-from railwright.topology.devices import Topology
 from railwright.topology.gpus import runs
 from railwright.topology.settings import NONE
 
@@ -20,11 +18,7 @@ _FACT = "lossless_priorities"
 
 
 def _signs(facts: Facts) -> Findings:
-    told = {nic.id: str(nic.facts[_FACT]) for nic in roce_nics(facts.topology) if _FACT in nic.facts}
-    usual = next(iter(Counter(told.values()).most_common(1)), ("", 0))[0]
-    unlike = {name: value for name, value in told.items() if value != usual}
-    for value in dict.fromkeys(unlike.values()):
-        names = [name for name in unlike if unlike[name] == value]
+    for names, value, usual in unlike(facts.topology, _FACT):
         yield FAULT.finding(
             map(OfPart, names),
             f"{runs(names)} {'has' if len(names) == 1 else 'have'} {_words(value)}, most others {_words(usual)}",
@@ -39,16 +33,11 @@ def _words(value: str) -> str:
     return "no lossless priority" if value == NONE else f"lossless priority {value}"
 
 
-def _unread(topology: Topology) -> str:
-    blind = [nic.id for nic in roce_nics(topology) if _FACT not in nic.facts]
-    return f"dcb does not tell the priorities of {runs(blind)}; look with mlnx_qos -i NETDEV" if blind else ""
-
-
 FAULT = Fault(
     name="roce_pfc_unlike",
     summary="RoCE ports of a host differ in their lossless priorities",
     signs=_signs,
     needs=(needs.settings, roce),
-    asks=(_unread,),
+    asks=(lambda topology: unread(topology, _FACT, "the priorities"),),
 )
 """What congestion costs no limit of a host knows."""

@@ -14,6 +14,7 @@ from railwright.topology.devices import (
     EthernetLink,
     InfinibandLink,
     InternalLink,
+    Scalar,
     SmpLink,
     SourceKind,
     Topology,
@@ -50,7 +51,7 @@ def discover(root: Root, source: SourceKind) -> Topology:
     processor = read_processor(root, notes)
     nodes = read_nodes(root, notes)
     facts = read_virtualisation(root, notes, cpu_says_virtual=processor.is_virtual)
-    software, lossless = read_tools(root, notes)
+    software, of_ports = read_tools(root, notes)
     facts |= {"numa_nodes_per_socket": _nodes_per_socket(nodes), **read_settings(root, notes), **software}
     parts.add("host", name=str(facts.pop("product")), facts={"processor": processor.name, **facts})
     cpu_of_node = _add_cpus(root, parts, nodes, processor, notes)
@@ -58,17 +59,17 @@ def discover(root: Root, source: SourceKind) -> Topology:
     _add_virtual_buses(root, parts, cpu_of_node, notes)
     if any(device.kind == "nic" for device in parts.devices()):
         parts.add("fabric", device_id=FABRIC)
-    devices, links = tuple(_with_pfc(device, lossless) for device in parts.devices()), parts.links()
+    devices, links = tuple(_with_priorities(device, of_ports) for device in parts.devices()), parts.links()
     if gpus := [device for device in devices if device.kind == "gpu" and is_nvidia(device)]:
         devices, links = with_nvidia(parts, gpus, read_probe(root), notes)
     refused = (Unknown(what=item.path, why=item.reason) for item in root.refused[:_REFUSED_AT_MOST])
     return Topology(name=root.name, source=source, devices=devices, links=links, unknown=(*notes.unknown(), *refused))
 
 
-def _with_pfc(device: Device, lossless: Mapping[str, str]) -> Device:
-    """A NIC with the lossless priorities of its netdev, where they are known."""
-    told = lossless.get(str(device.facts.get("netdev"))) if device.kind == "nic" else None
-    return device if told is None else replace(device, facts={**device.facts, "lossless_priorities": told})
+def _with_priorities(device: Device, of_ports: Mapping[str, Mapping[str, Scalar]]) -> Device:
+    """A NIC with the priorities of its netdev, where they are known."""
+    told = of_ports.get(str(device.facts.get("netdev")), {}) if device.kind == "nic" else {}
+    return replace(device, facts={**device.facts, **told}) if told else device
 
 
 def _nodes_per_socket(nodes: tuple[NumaNode, ...]) -> int | None:

@@ -1,7 +1,7 @@
 """What programs of this machine say of its software: asked when `audit` or a capture wants it, each for a few seconds.
 
-`ucx_info -v` and `-d`; `ompi_info --parsable --all` (built_with_cuda_support); `mpichversion`; `dcb -j pfc show` of
-iproute2. No program of a capture is started.
+`ucx_info -v` and `-d`; `ompi_info --parsable --all` (built_with_cuda_support); `mpichversion`; `dcb -j pfc show` and
+`dcb -j app show` of iproute2. No program of a capture is started.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -25,7 +26,7 @@ from railwright.topology.sources.tools_model import MOST, TOOLS, Mpi, Priorities
 TIMEOUT_S = 10.0
 _MOST_LINES = 50_000
 """`ompi_info --all` prints 12,000."""
-_PRIORITIES = 8
+_PRIORITIES, _DSCPS = 8, 64
 _OFI_NCCL = ("/opt/amazon/aws-ofi-nccl", "/opt/amazon/ofi-nccl", "/opt/aws-ofi-nccl")
 """Where AWS's images and its installer put it (aws-ofi-nccl, README; EFA installer 1.3x)."""
 _NAME = re.compile(r"[\w.:+-]{1,64}", re.ASCII)
@@ -104,23 +105,40 @@ def _pfc(problems: dict[str, str]) -> tuple[Priorities, ...]:
     found = []
     for entry in sorted(Path("/sys/class/net").glob("*/device/infiniband"))[:MOST]:
         netdev = entry.parts[4]
-        said = _said(problems, "pfc", "dcb", "-j", "pfc", "show", "dev", netdev)
-        if said is not None and (priorities := pfc_of(said)) is not None:
-            found.append(Priorities(netdev=netdev, lossless=priorities))
+        lossless = pfc_of(_said(problems, "pfc", "dcb", "-j", "pfc", "show", "dev", netdev) or "")
+        dscp = dscp_of(_said(problems, "pfc", "dcb", "-j", "app", "show", "dev", netdev) or "")
+        if lossless is not None or dscp is not None:
+            found.append(Priorities(netdev=netdev, lossless=lossless, dscp=dscp))
     return tuple(found)
 
 
 def pfc_of(said: str) -> tuple[int, ...] | None:
-    """The lossless priorities in what `dcb -j pfc show` prints: `{"prio-pfc": [false, ... true ...]}`; None without."""
-    try:
-        told = json.loads(said)
-    except ValueError:
-        return None
-    told = told[0] if isinstance(told, list) and told else told  # as some versions of iproute2 print it
-    every = told.get("prio-pfc") if isinstance(told, dict) else None
+    """The lossless priorities in what `dcb -j pfc show` prints: `{"prio_pfc": [false, ... true ...]}`; None without."""
+    every = (_of_dcb(said) or {}).get("prio_pfc")
     if not isinstance(every, list) or len(every) > _PRIORITIES or not all(one in (0, 1) for one in every):
         return None
     return tuple(number for number, lossless in enumerate(every) if lossless)
+
+
+def dscp_of(said: str) -> tuple[tuple[int, int], ...] | None:
+    """What `dcb -j app show` prints: `{"dscp_prio": [[26, 3]]}`, nothing where none is set; None for other words."""
+    told = _of_dcb(said)
+    try:
+        pairs = msgspec.convert(None if told is None else told.get("dscp_prio", []), list[tuple[int, int]], strict=True)
+    except msgspec.ValidationError:
+        return None
+    well = len(pairs) <= MOST and all(0 <= dscp < _DSCPS and 0 <= one < _PRIORITIES for dscp, one in pairs)
+    return tuple(sorted(set(pairs))) if well else None
+
+
+def _of_dcb(said: str) -> dict[str, Any] | None:
+    """The object that dcb printed, which some versions print in a list; None for other words."""
+    try:
+        told = json.loads(said)
+    except (ValueError, RecursionError):
+        return None
+    told = told[0] if isinstance(told, list) and told else told
+    return told if isinstance(told, dict) else None
 
 
 def _ofi_nccl() -> str | None:
@@ -131,8 +149,8 @@ def _ofi_nccl() -> str | None:
     return None
 
 
-def read_tools(root: Root, notes: Notes) -> tuple[dict[str, Scalar], dict[str, str]]:
-    """The facts of the host, and the lossless priorities of each netdev.
+def read_tools(root: Root, notes: Notes) -> tuple[dict[str, Scalar], dict[str, dict[str, Scalar]]]:
+    """The facts of the host, and those of the NIC of each netdev.
 
     A machine of which nobody asked has neither: what looks for them could not look.
     """
@@ -159,11 +177,16 @@ def read_tools(root: Root, notes: Notes) -> tuple[dict[str, Scalar], dict[str, s
         for fact in [one for one in facts if one.partition("_")[0] == name]:
             notes.missing(SETTING, _shown(why), fact)
             del facts[fact]
-    return facts, {
-        one.netdev: ",".join(map(str, one.lossless)) or NONE
-        for one in found.pfc[:MOST]
-        if _NAME.fullmatch(one.netdev) and all(0 <= number < _PRIORITIES for number in one.lossless)
-    }
+    return facts, {one.netdev: _of_port(one) for one in found.pfc[:MOST] if _NAME.fullmatch(one.netdev)}
+
+
+def _of_port(told: Priorities) -> dict[str, Scalar]:
+    facts: dict[str, Scalar] = {}
+    if told.lossless is not None and all(0 <= number < _PRIORITIES for number in told.lossless):
+        facts["lossless_priorities"] = ",".join(map(str, told.lossless)) or NONE
+    if told.dscp is not None and all(0 <= one < _DSCPS for pair in told.dscp for one in pair):
+        facts["dscp_priorities"] = " ".join(f"{dscp}:{priority}" for dscp, priority in told.dscp[:_DSCPS]) or NONE
+    return facts
 
 
 def _poller_words(program: str, interval_s: float | None) -> str:

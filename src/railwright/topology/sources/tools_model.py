@@ -35,10 +35,12 @@ class Mpi(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Priorities(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which priorities of a port are lossless, by `dcb pfc show`."""
+    """Which priorities of a port are lossless, by `dcb pfc show`, and which DSCP has which, by `dcb app show`."""
 
     netdev: str
-    lossless: tuple[int, ...] = ()
+    lossless: tuple[int, ...] | None = None
+    dscp: tuple[tuple[int, int], ...] | None = None
+    """(DSCP, priority), rising. None: dcb did not say."""
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True):
