@@ -78,6 +78,7 @@ def test_a_machine_without_gpus_has_no_fault_of_gpus():
         "memlock_low",
         "rdma_devices_missing",
         "cpus_withheld",
+        "cpus_isolated",
         "iommu_translates",
         "cpu_quota_set",
         "ptrace_refused",

@@ -186,7 +186,7 @@ AT_FAULT = {
         with_facts(tuned_roce(), "nic", 4, lossless_priorities="none"),
     ),
     "another table of DSCP": (
-        "roce_dscp_unlike", "likely", r"nic2, nic3 take no DSCP for a priority, most others DSCP for priorities as 26:3$",
+        "roce_dscp_unlike", "likely", r"nic2, nic3 take no DSCP for a priority, most others DSCP for .* as 26:3$",
         with_facts(with_facts(tuned_roce(), "nic", 2, dscp_priorities="none"), "nic", 3, dscp_priorities="none"),
     ),
     "a monitor": (
@@ -222,6 +222,10 @@ AT_FAULT = {
     "a slower port": (
         "nic_rate_differs", "possible", r"the port of nic6 runs at 100 Gb/s, others of its kind at 400 Gb/s$",
         with_port(tuned(), "nic6", line_rate_bits_per_s=100e9),
+    ),
+    "isolated CPUs": (
+        "cpus_isolated", "possible", r"220 of the 224 CPUs of this process are isolated \(4-223\)$",
+        host(isolated_cpus="4-223"),
     ),
     "CPUs of one node": (
         "cpus_withheld", "possible", r"this process may run on CPUs 0-3 alone, of which none is beside gpu4-7, nic4-7$",
@@ -330,6 +334,7 @@ UNREAD = {
     "ucx_without_rdma": with_facts(tuned_roce(), "host", ucx_devices=None),
     "ofi_nccl_missing": with_facts(host(ofi_nccl=None), "nic", driver="efa"),
     "cpus_withheld": host(cpus_allowed=None),
+    "cpus_isolated": host(isolated_cpus=None),
     "cpu_quota_set": host(cpu_quota=None),
     "ptrace_refused": host(may_trace=None),
     "io_uring_off": host(io_uring_disabled=None),
