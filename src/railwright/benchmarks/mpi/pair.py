@@ -142,6 +142,7 @@ def _run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Resul
             out.fill(_seed(size, rank.index))
             into.fill(_seed(size, 2))  # poison: what a rank that received nothing would hold
             meter, fabric = LoopbackMeter(), FabricMeter()
+            comm.barrier()  # the other rank's first messages are counted, too
             timed = loop(rank.job, pair, out, into, size)
             seen = transport_evidence(timed.sent_bytes, meter.moved_bytes(), "shm")
             # In a one-way loop rank 0 receives nothing, and its poison must have stayed.
@@ -169,6 +170,7 @@ def _probe(rank: PairRank, pair: PointToPoint) -> Evidence:
     meter, fabric = LoopbackMeter(), FabricMeter()
     with Buffer(_PROBE_MESSAGE_BYTES) as out, Buffer(_PROBE_MESSAGE_BYTES) as into:
         window = payload_bytes // _PROBE_MESSAGE_BYTES
+        rank.comm.barrier()
         pair.window(out, into, _PROBE_MESSAGE_BYTES, window=window, warm=0, iterations=1)
     if rank.job.hosts:
         return fabric.evidence(rank.comm, rank.job, payload_bytes)
