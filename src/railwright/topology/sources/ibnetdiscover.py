@@ -14,7 +14,7 @@ from railwright.topology.cabling import Cable, Cabling, Port
 from railwright.topology.sources.root import printable
 
 MOST_BYTES = 256 * 2**20
-_NODE = re.compile(r'(Switch|Ca)\s+\d{1,5}\s+"([^"]{1,40})"\s*#\s*"([^"]{0,200})"')
+NODE = re.compile(r'(Switch|Ca)\s+\d{1,5}\s+"([^"]{1,40})"\s*#\s*"([^"]{0,200})"')
 _PORT = re.compile(r'\[(\d{1,5})\]\S{0,40}\s+"([^"]{1,40})"\[(\d{1,5})\]')
 
 
@@ -24,16 +24,16 @@ def cabling_of(text: str) -> Cabling:
     rows: list[tuple[str, str, str, str]] = []
     node = ""
     for line in text.splitlines():
-        if begun := _NODE.match(line):
+        if begun := NODE.match(line):
             node = begun[2]
-            names[node] = _named(begun[1], begun[3], node)
+            names[node] = named(begun[1], begun[3], node)
         elif node and (port := _PORT.match(line)):
             rows.append((node, port[1], port[2], port[3]))
         elif not line.strip():
             node = ""
     if not names:
         raise UsageError("no switch and no host is in it", hint="give what ibnetdiscover prints, without options")
-    _refuse_twins(names)
+    refuse_twins(names)
     cables = dict[frozenset[Port], Cable]()
     for here, port_here, peer, port_there in rows:
         if peer in names:
@@ -42,7 +42,7 @@ def cabling_of(text: str) -> Cabling:
     return Cabling(tuple(cables.values()), frozenset(name for name, _ in names.values()))
 
 
-def _named(kind: str, description: str, guid: str) -> tuple[str, str]:
+def named(kind: str, description: str, guid: str) -> tuple[str, str]:
     """The name of a node, and of its adapter: `host0 mlx5_0` is adapter mlx5_0 of host0; a switch has none.
 
     Managed switches of NVIDIA call themselves `MF0;leaf0:MQM8700/U1`.
@@ -63,7 +63,8 @@ def _port(name: tuple[str, str], number: str) -> Port:
     return Port(end, adapter if number == "1" else f"{adapter}/{number}")
 
 
-def _refuse_twins(names: dict[str, tuple[str, str]]) -> None:
+def refuse_twins(names: dict[str, tuple[str, str]]) -> None:
+    """Raises UsageError for two nodes of one name and adapter; `names` are by GUID."""
     first: dict[tuple[str, str], str] = {}
     for guid, name in names.items():
         if name in first:
