@@ -14,7 +14,8 @@ COMMAND = command(
     "locate:locate",
     """Find the slow host, link or route in few short rounds, by real probes, or in a simulated fabric.
 
-    FABRIC is a cluster file with tiers, or: fat-tree hosts= gpus= [tiers= leaf-down= oversubscription= rails=own].
+    FABRIC is a cluster file with tiers, what ibnetdiscover printed, or: fat-tree hosts= gpus= [tiers= leaf-down=
+    oversubscription= rails=own].
     FAULTS is a JSON list of {kind, id, direction, capacity}, or words: rate= seed= hosts= switches= line-cards=
     routes= pairs= occupied= least= most=.
 
@@ -23,11 +24,13 @@ COMMAND = command(
     \b
     railwright locate --hosts host0,host1,host2,host3
     railwright locate --hosts host0,host1,host2,host3 --switches /etc/slurm/topology.conf
+    railwright locate --hosts node1,node2,node3 --interfaces ib0 --cabling ibnetdiscover.txt --forwarding fts.txt
     railwright locate --lab lab
     railwright locate --lab lab --route-cover pair
     railwright locate --simulate 'fat-tree hosts=1280 gpus=8' --faults 'rate=0.005 seed=7'
     railwright locate --cluster cluster.toml --cabling ibnetdiscover.txt
     railwright locate --simulate cluster.toml --faults faults.json --route-cover leaf --json
+    railwright locate --simulate ibnetdiscover.txt --forwarding fts.txt
     """,
     option("--hosts", metavar="HOST,HOST...", help="Search between these hosts, by TCP, over ssh or in netns:NAME."),
     option("--ssh-config", metavar="FILE", help="For ssh to the --hosts, instead of ~/.ssh/config."),
@@ -53,9 +56,17 @@ COMMAND = command(
     option(
         "--cabling",
         metavar="FILE|FOLDER",
-        help="Only compare cables with those planned: what ibnetdiscover printed, or NAME.json of lldpctl.",
+        help="Only compare cables with those planned: what ibnetdiscover printed, or NAME.json of lldpctl. With --hosts"
+        " and --forwarding: the subnet that is searched.",
     ),
     option("--cluster", metavar="FILE", help="The cluster file with the planned cables, for --cabling."),
+    option(
+        "--forwarding",
+        metavar="FILE",
+        help="What dump_fts printed: each pair of ports then has one way. For"
+        " --simulate, and for --hosts beside --cabling.",
+    ),
+    option("--adapter", metavar="NAME", help="The port of each of the --hosts in that subnet, where it has several."),
     option("--faults", metavar="FILE|WORDS", help="What is wrong in a simulation.  [rate=0.005 seed=0]"),
     option("--noise", type=_PART, help="Simulated: relative deviation of every rate.  [0.02]"),
     option("--interference", type=_PART, help="Simulated: part of flows that others disturb.  [0.02]"),

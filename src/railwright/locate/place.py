@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from railwright.diagnosis.localise.fabric import Fabric
+from railwright.diagnosis.localise.prescribed import fabric_of_subnet, ports_of
 from railwright.errors import UsageError
 from railwright.lab.nodes import LabPlan
 from railwright.lab.reach import LabReach
@@ -15,6 +16,7 @@ from railwright.launch.hosts import Hosts, Reach
 from railwright.locate.host_fabric import fabric_of_hosts
 from railwright.locate.lab_fabric import fabric_of_lab, nic_rate_bits_per_s
 from railwright.locate.slurm_topology import SwitchTree
+from railwright.topology.subnet import Subnet
 
 _WATCH_S = 0.5
 _UNKNOWN_TOPOLOGY = "links between switches, and routes: nobody says how the switches are cabled"
@@ -74,6 +76,27 @@ def _rails(plan: LabPlan, fabric: Fabric) -> list[int]:
     of_port = {(host.name, port.port): port.rail for host in plan.of_kind("host") for port in host.rails}
     names = (fabric.hosts[host] for host in fabric.nic_host)
     return [of_port[name, port] for name, port in zip(names, fabric.nic_port, strict=True)]
+
+
+def place_of_subnet(hosts: Hosts, subnet: Subnet, routing: str = "unknown", adapter: str = "") -> Place:
+    """Hosts by one port of each in an InfiniBand subnet, by IP over it: packets take the ways of its tables.
+
+    Raises CannotJudge, UsageError.
+    """
+    fabric = fabric_of_subnet(subnet, ports_of(subnet, hosts.names, adapter))
+    if not hosts.reach.shares_files:
+        hosts.reach.check()
+    return Place(
+        fabric=fabric,
+        described=f"{len(hosts.names)} hosts by {hosts.reach.name}, {len(fabric.switches)} switches by their tables",
+        routing=routing,
+        reach=hosts.reach,
+        addresses=hosts.reach.addresses_on(hosts.used_interfaces),
+        names={},
+        rate_bits_per_s=None,
+        mtu_bytes=None,
+        cannot_tell=(_ADAPTIVE,) if routing == "adaptive" else (),
+    )
 
 
 def place_of_hosts(

@@ -13,11 +13,12 @@ from typing import Literal
 
 import msgspec
 
-from railwright.diagnosis.localise.cover import CoverKind, RouteCover
+from railwright.diagnosis.localise.cover import CoverKind
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Round
 from railwright.diagnosis.localise.latency import Latency, RoundTrip, latency_of, latency_rounds
 from railwright.diagnosis.localise.pairs import pair_rounds
+from railwright.diagnosis.localise.prescribed import cover_of
 from railwright.diagnosis.localise.procedure import Outcome, Phase, Rounds, carry_out, locate
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.trial import Tested, tested
@@ -119,7 +120,7 @@ def search(
 def _covering(fabric: Fabric, cover: Cover | None, random: Random) -> Iterable[Round]:
     if cover is None:
         return ()
-    return pair_rounds(fabric, random) if cover == "hosts" else RouteCover(fabric, cover).rounds(random)
+    return pair_rounds(fabric, random) if cover == "hosts" else cover_of(fabric, cover).rounds(random)
 
 
 def _record(place: Place, probes: RankProbes, outcome: Outcome, latency: Latency) -> Located:

@@ -13,9 +13,10 @@ import msgspec
 
 from railwright.diagnosis.localise import trial
 from railwright.diagnosis.localise.cabling import check_cabling
-from railwright.diagnosis.localise.cover import CoverKind, RouteCover
+from railwright.diagnosis.localise.cover import CoverKind
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.fat_tree import fabric_of_cluster, parse_fat_tree
+from railwright.diagnosis.localise.prescribed import cover_of, fabric_of_subnet
 from railwright.diagnosis.localise.procedure import ROUND_S, Rounds
 from railwright.diagnosis.localise.records import Fault, Suspect
 from railwright.diagnosis.localise.simulate import Weather
@@ -25,7 +26,7 @@ from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.lab import state
 from railwright.launch.exclusive import measuring_alone
 from railwright.locate import slurm_topology
-from railwright.locate.place import Place, place_of_hosts, place_of_lab
+from railwright.locate.place import Place, place_of_hosts, place_of_lab, place_of_subnet
 from railwright.locate.search import Located, search
 from railwright.locate.slurm_topology import SwitchTree
 from railwright.report.locate_html import render_located_html
@@ -34,6 +35,8 @@ from railwright.topology.cabling import Cabling, parse_cables
 from railwright.topology.sources import lldp
 from railwright.topology.sources.ibnetdiscover import MOST_BYTES, cabling_of
 from railwright.topology.sources.root import read_bounded
+from railwright.topology.sources.subnet import subnet_of
+from railwright.topology.subnet import Subnet
 from railwright.units import format_duration
 from railwright.verbs import given_file
 from railwright.verbs.cluster import the_cluster
@@ -56,6 +59,8 @@ def locate(
     output: str | None,
     cabling: str | None,
     cluster: str | None,
+    forwarding: str | None,
+    adapter: str | None,
     fabric: str | None,
     faults: str | None,
     rounds: int,
@@ -70,9 +75,10 @@ def locate(
     **weather: float | None,
 ) -> int:
     """Search hosts, a lab or a simulated fabric, and print what was found; the exit status. Raises UsageError."""
-    if cabling is not None or cluster is not None:
+    if cluster is not None or (cabling is not None and not (hosts and forwarding)):
         if lab or hosts or fabric:
-            raise UsageError("--cabling is a check of its own", hint="leave out --lab, --hosts and --simulate")
+            hint = "leave out --lab, --hosts and --simulate; a search over a subnet wants its --forwarding, too"
+            raise UsageError("--cabling is a check of its own", hint=hint)
         return _check_cables(cabling, cluster, as_json)
     refuse_no_page(output)
     given = {name: value for name, value in weather.items() if value is not None}
@@ -80,11 +86,15 @@ def locate(
     of_probes |= {"--switches": switches, "--oversubscription": oversubscription != 1}
     of_simulation = {f"--{name.replace('_', '-')}": True for name in given}
     of_simulation |= {"--faults": faults is not None, "--baselines": with_baselines}
+    of_simulation |= {"--forwarding": forwarding is not None and cabling is None}
     _refuse_mixed((lab, hosts, fabric), of_probes if fabric is not None else {}, {} if fabric else of_simulation)
     wanted = Rounds(screen=rounds, confirm=confirm)
     if fabric is not None:
-        return _simulate(fabric, faults or _FAULTS, given, wanted, cover, most_rounds, seed, as_json, with_baselines)
-    place = _place(lab, hosts, ssh_config, interfaces, switches, oversubscription, routing)
+        return _simulate(
+            (fabric, forwarding), faults or _FAULTS, given, wanted, cover, most_rounds, seed, as_json, with_baselines
+        )
+    subnet = subnet_of(_text(cabling), _text(forwarding)) if cabling and forwarding else None
+    place = _place(lab, hosts, ssh_config, interfaces, switches, oversubscription, routing, subnet, adapter)
     _refuse_long_cover(place.fabric, cover, most_rounds)
     with measuring_alone(force):
         found = search(place, wanted, seed=seed or 0, cover=cover, latency=latency, tell=_tell, journal=resume)
@@ -137,7 +147,7 @@ def _check_cables(seen: str | None, cluster: str | None, as_json: bool) -> int:
 def _cabling(seen: Path) -> Cabling:
     """What ibnetdiscover printed, or a folder of what lldpctl printed on each node. Raises UsageError."""
     if not seen.is_dir():
-        return cabling_of(read_bounded(seen, MOST_BYTES).decode("utf-8", "replace"))
+        return cabling_of(_text(str(seen)))
     files = sorted(islice(seen.glob("*.json"), lldp.MOST_FILES))
     if not files:
         raise UsageError(f"{str(seen)[:200]} holds no .json file", hint="on each node: lldpctl -f json > NAME.json")
@@ -153,12 +163,20 @@ def _place(
     switches: str | None,
     oversubscription: float,
     routing: str,
+    subnet: Subnet | None,
+    adapter: str | None,
 ) -> Place:
+    if adapter is not None and subnet is None:
+        raise UsageError("--adapter is a port in a subnet", hint="describe it: --cabling FILE --forwarding FILE")
     if lab is None:
         chosen = the_hosts(hosts, None, None, ssh_config, interfaces)
         assert chosen is not None
         if oversubscription != 1 and not switches:
             raise UsageError("--oversubscription is of leaves", hint="name them: --switches topology.conf")
+        if subnet is not None:
+            if switches:
+                raise UsageError("--switches and --cabling both describe the network", hint="give one of them")
+            return place_of_subnet(chosen, subnet, routing, adapter or "")
         return place_of_hosts(chosen, routing, _switch_tree(switches) if switches else None, oversubscription)
     of_hosts = {"--ssh-config": ssh_config, "--interfaces": interfaces, "--switches": switches,
                 "--oversubscription": oversubscription != 1, "--routing": routing != "unknown"}  # fmt: skip
@@ -178,7 +196,7 @@ def _switch_tree(path: str) -> SwitchTree:
 
 
 def _simulate(
-    described: str,
+    described: tuple[str, str | None],
     faults: str,
     weather: dict[str, float],
     rounds: Rounds,
@@ -189,12 +207,12 @@ def _simulate(
     with_baselines: bool,
 ) -> int:
     with _without_garbage_collection():
-        there = _fabric(described)
+        there = _fabric(*described)
         _refuse_long_cover(there, cover, most_rounds)
         truth, drawn = _truth(there, faults)
         found = trial.run(
             there,
-            described,
+            described[0],
             truth,
             Weather(**weather),
             seed=drawn if seed is None else seed,
@@ -230,20 +248,32 @@ def _without_garbage_collection() -> Iterator[None]:
         gc.enable()
 
 
-def _fabric(text: str) -> Fabric:
+def _fabric(text: str, forwarding: str | None) -> Fabric:
     words = text.split()
+    is_subnet = len(words) == 1 and Path(text).suffix not in (".toml", ".json") and Path(text).is_file()
+    if forwarding is not None and not is_subnet:
+        raise UsageError(
+            "--forwarding is of an InfiniBand subnet", hint="give the file of ibnetdiscover: --simulate FILE"
+        )
+    if is_subnet:
+        return fabric_of_subnet(subnet_of(_text(text), _text(forwarding) if forwarding is not None else ""))
     if words[:1] == ["fat-tree"]:
         return parse_fat_tree(words[1:])
     if len(words) == 1 and Path(text).suffix in (".toml", ".json"):
         return fabric_of_cluster(the_cluster(None, None, text))
-    raise UsageError(f"{text[:60]!r} is no fabric", hint="give a cluster file, or 'fat-tree hosts=1280 gpus=8'")
+    hint = "give a cluster file, what ibnetdiscover printed, or 'fat-tree hosts=1280 gpus=8'"
+    raise UsageError(f"{text[:60]!r} is no fabric", hint=hint)
+
+
+def _text(path: str) -> str:
+    return read_bounded(Path(path), MOST_BYTES).decode("utf-8", "replace")
 
 
 def _refuse_long_cover(fabric: Fabric, cover: CoverKind | None, most: int) -> None:
     """Say what a cover costs before it is run. Raises UsageError for one that is too long."""
     if cover is None:
         return
-    cost = RouteCover(fabric, cover).cost
+    cost = cover_of(fabric, cover).cost
     lasts = format_duration(cost.rounds * ROUND_S)
     says = f"{cost.leaf_pairs} leaf pairs x {cost.paths} paths: about {cost.rounds} rounds, {lasts} at most"
     if cost.rounds > most:

@@ -33,7 +33,7 @@ class Confirm:
     def __init__(self, evidence: Evidence, random: Random) -> None:
         self._evidence, self._fabric, self._random = evidence, evidence.fabric, random
         self._parts = parts_of_nic(evidence.fabric)
-        self._tries = _TRIES * (_OF_A_RAIL if any(evidence.fabric.nic_rail) else 1)
+        self._tries = _TRIES * (_OF_A_RAIL if any(evidence.fabric.nic_rail) or evidence.fabric.ways else 1)
         self._load: dict[int, float] = {}
         """What flows of this round bring to each class, in rates of a NIC port."""
         self._flows: list[Flow] = []
@@ -193,6 +193,9 @@ class Confirm:
         near = self._descend(fabric.lower[cable])
         if near is None:
             return None
+        if fabric.ways is not None:
+            ends = (near[0] if near else fabric.lower[cable]), self._random.randrange(fabric.nics)
+            return self._prescribed(number, *(ends if way == UP else reversed(ends)))
         near, top = [*near, cable], fabric.upper[cable]
         if cable < fabric.nics and fabric.above[top] and (self._is_of_one_host(top) or self._random.random() < _HIGHER):
             near.append(self._random.choice(fabric.above[top]))
@@ -211,6 +214,14 @@ class Confirm:
         if fabric.nic_host[one] == fabric.nic_host[two] or fabric.nic_rail[one] != fabric.nic_rail[two]:
             return None
         return path_over(near, far) if way == UP else path_over(far, near)
+
+    def _prescribed(self, number: int, source: int, destination: int) -> Path | None:
+        """The one way between two ports, if it crosses the class."""
+        assert self._fabric.ways is not None
+        if self._fabric.nic_host[source] == self._fabric.nic_host[destination]:
+            return None
+        path = self._fabric.ways(source, destination)
+        return path if path is not None and number in path else None
 
     def _is_of_one_host(self, leaf: int) -> bool:
         if leaf not in self._one_host:

@@ -7,7 +7,7 @@ the ports are paired in every way and take every spine in turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Literal
@@ -39,6 +39,10 @@ class RouteCover:
     def __init__(self, fabric: Fabric, kind: CoverKind) -> None:
         self._fabric, self._kind = fabric, kind
         self._parts = parts_of_nic(fabric)
+        self._room = {
+            cable: self._parts if cable < fabric.nics else lanes(capacity, self._parts)
+            for cable, capacity in enumerate(fabric.capacity)
+        }
         self._leaves: dict[int, list[int]] = {}
         for nic in range(fabric.nics):
             self._leaves.setdefault(fabric.leaf_of(nic), []).append(nic)
@@ -106,18 +110,20 @@ class RouteCover:
         return Flow(source, destination, path, share_of(fabric, path, self._parts))
 
     def _fitted(self, flows: list[Flow]) -> Iterator[Round]:
-        """As few rounds as have room for all, each flow with its whole share."""
-        capacity, nics = self._fabric.capacity, self._fabric.nics
-        while flows:
-            used: dict[int, int] = {}
-            now, later = [], []
-            for flow in flows:
-                rooms = [self._parts if n // 2 < nics else lanes(capacity[n // 2], self._parts) for n in flow.path]
-                if any(used.get(number, 0) >= room for number, room in zip(flow.path, rooms, strict=True)):
-                    later.append(flow)
-                    continue
-                now.append(flow)
-                for number in flow.path:
-                    used[number] = used.get(number, 0) + 1
-            yield Round(now, purpose=f"cover of every {self._kind} route")
-            flows = later
+        return fitted(flows, self._room, f"cover of every {self._kind} route")
+
+
+def fitted(flows: list[Flow], room: Mapping[int, int], purpose: str) -> Iterator[Round]:
+    """As few rounds as have room for all, each flow with its whole share; `room`: the flows that fill each cable."""
+    while flows:
+        used: dict[int, int] = {}
+        now, later = [], []
+        for flow in flows:
+            if any(used.get(number, 0) >= room[number // 2] for number in flow.path):
+                later.append(flow)
+                continue
+            now.append(flow)
+            for number in flow.path:
+                used[number] = used.get(number, 0) + 1
+        yield Round(now, purpose=purpose)
+        flows = later

@@ -10,7 +10,7 @@ of one direction, in rates of one NIC port.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Literal, NamedTuple
@@ -61,6 +61,9 @@ class Fabric:
     """The cables that lead down from each node."""
     joining: dict[tuple[int, int], tuple[int, ...]] = field(repr=False)
     """The cables between two switches, by (lower, upper)."""
+
+    ways: Callable[[int, int], Path | None] | None = field(default=None, repr=False, compare=False)
+    """The one way between two NIC ports where tables prescribe it; None: any way up and down may be chosen."""
 
     @property
     def nics(self) -> int:

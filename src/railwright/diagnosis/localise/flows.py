@@ -53,6 +53,9 @@ def random_flow(fabric: Fabric, source: int, destination: int, random: Random) -
     same = fabric.nic_host[source] == fabric.nic_host[destination]
     if same or fabric.nic_rail[source] != fabric.nic_rail[destination]:
         return None
+    if fabric.ways is not None:
+        path = fabric.ways(source, destination)
+        return None if path is None else Flow(source, destination, path, 1.0)
     for height in range(1, _MOST_TIERS + 1):
         up = fabric.ascents(source, height, random)
         back = fabric.descent_to(destination, fabric.upper[up[-1]], height)

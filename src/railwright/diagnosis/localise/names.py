@@ -66,6 +66,9 @@ class Names:
         if len(up) != len(down):
             raise UsageError(f"{text[:60]} does not go up as far as down", hint=hint)
         if nics[0] >= 0:
+            prescribed = self._fabric.ways(nics[0], nics[1]) if self._fabric.ways is not None else None
+            if prescribed is not None:
+                return nics[0], nics[1], prescribed
             return nics[0], nics[1], path_over([nics[0], *up], [nics[1], *down])
         return -1, -1, path_over(up, down)
 

@@ -18,6 +18,7 @@ from railwright.diagnosis.localise.explain import Explanation, explain
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Flow, Round
 from railwright.diagnosis.localise.pairs import within
+from railwright.diagnosis.localise.prescribed import PrescribedScreen
 from railwright.diagnosis.localise.routes import RouteSuspicion, repeated_flows, slow_routes
 from railwright.diagnosis.localise.schedule import Screen
 
@@ -62,7 +63,7 @@ def locate(
     fabric: Fabric, random: Random, wanted: Rounds, cover: Iterable[Round] = ()
 ) -> Generator[Phase, None, Outcome]:
     """Yields phases to measure; returns the outcome. `cover` are rounds over every route, run last."""
-    screen = Screen(fabric, random)
+    screen = Screen(fabric, random) if fabric.ways is None else PrescribedScreen(fabric, random)
     done = within(fabric, [screen.round() for _ in range(wanted.screen)], wanted.load)
     yield done[:]
     evidence = observe(fabric, done, wanted.least_gap)

@@ -8,9 +8,10 @@ from random import Random
 import msgspec
 
 from railwright.diagnosis.localise.baselines import Baseline, baselines
-from railwright.diagnosis.localise.cover import CoverKind, RouteCover
+from railwright.diagnosis.localise.cover import CoverKind
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Round
+from railwright.diagnosis.localise.prescribed import cover_of
 from railwright.diagnosis.localise.procedure import ROUND_S, Outcome, Rounds, carry_out, locate
 from railwright.diagnosis.localise.records import Fault, Suspect
 from railwright.diagnosis.localise.score import Score, score_links, score_routes
@@ -82,7 +83,7 @@ def run(
     """Search a simulated fabric and score what was found. Raises UsageError for a cover that cannot be."""
     simulator = Simulator(fabric, truth, weather, seed)
     random = Random(seed + 1)
-    covering: Iterable[Round] = RouteCover(fabric, cover).rounds(random) if cover else ()
+    covering: Iterable[Round] = cover_of(fabric, cover).rounds(random) if cover else ()
     outcome = carry_out(locate(fabric, random, rounds, covering), simulator.measure_all)
     links, routes = score_links(outcome, truth), score_routes(outcome, truth)
     others: list[Baseline] = []

@@ -113,6 +113,11 @@ def _some_route(fabric: Fabric, random: Random, pair: bool) -> str:
     """A route between two leaves, or between two ports on different leaves."""
     for _ in range(1000):
         source, destination = random.randrange(fabric.nics), random.randrange(fabric.nics)
+        if fabric.ways is not None:
+            path = fabric.ways(source, destination) if source != destination else None
+            if path is not None and len(path) > 2 and fabric.nic_host[source] != fabric.nic_host[destination]:
+                return route_name(fabric, (source, destination, path) if pair else (-1, -1, path[1:-1]))
+            continue
         up = fabric.ascents(source, 2, random)
         while len(up) < 5:
             back = fabric.descent_to(destination, fabric.upper[up[-1]], len(up)) if len(up) > 1 else None

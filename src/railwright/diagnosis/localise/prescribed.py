@@ -1,0 +1,235 @@
+"""A fabric in which forwarding tables prescribe the one way between two ports, as in InfiniBand: ways and rounds.
+
+Nothing chooses a path there, so rounds choose who sends to whom. Ports in the order of their leaves, each to the one
+so many places on, meet on no link under the routings of fat trees (Zahavi, "D-Mod-K routing providing non-blocking
+traffic for shift permutations on real life fat trees", 2010); what does not fit is paired anew where there is room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+
+from railwright.diagnosis.localise.cover import Cover, CoverKind, RouteCover, fitted
+from railwright.diagnosis.localise.fabric import CableSpec, Fabric, Path, fabric_of
+from railwright.diagnosis.localise.flows import Flow, Round
+from railwright.diagnosis.localise.schedule import lanes, share_of
+from railwright.errors import UsageError
+from railwright.topology.subnet import Plug, Subnet
+
+_MOST_HOPS = 16
+_DRAWS, _TRIES = 4, 48
+_EPSILON = 1e-6
+
+
+class Ways:
+    """The way between two NIC ports, followed through the tables."""
+
+    def __init__(self, fabric: Fabric, subnet: Subnet) -> None:
+        """`fabric` is that of the subnet."""
+        node_of = {name: fabric.nics + number for number, name in enumerate(fabric.switches)}
+        self._tables = {node_of[subnet.nodes[guid].name]: table for guid, table in subnet.tables.items()
+                        if guid in subnet.nodes}  # fmt: skip
+        self._next: dict[tuple[int, int], tuple[int, int]] = {}
+        """By switch and port: the class of the link that leaves there, and the node at its other end."""
+        for cable, (lower_port, upper_port) in enumerate(fabric.ports):
+            lower, upper = fabric.lower[cable], fabric.upper[cable]
+            self._next[upper, int(upper_port)] = 2 * cable + 1, lower
+            if lower >= fabric.nics:
+                self._next[lower, int(lower_port)] = 2 * cable, upper
+        lids = {_port_name(subnet, plug): lid for plug, lid in subnet.lids.items()}
+        names = ((fabric.hosts[host], port) for host, port in zip(fabric.nic_host, fabric.nic_port, strict=True))
+        self._lid = [lids.get(name) for name in names]
+        self._fabric, self._known = fabric, dict[tuple[int, int], Path | None]()
+
+    def __call__(self, source: int, destination: int) -> Path | None:
+        """The classes that it crosses; None where the tables lead nowhere, in a circle, or up again after down."""
+        key = source, destination
+        if key not in self._known:
+            self._known[key] = self._follow(source, destination)
+        return self._known[key]
+
+    def _follow(self, source: int, destination: int) -> Path | None:
+        path, node, lid = [2 * source], self._fabric.upper[source], self._lid[destination]
+        while lid is not None and len(path) < _MOST_HOPS:
+            step = self._next.get((node, self._tables.get(node, {}).get(lid, -1)))
+            if step is None:
+                return None
+            path.append(step[0])
+            node = step[1]
+            if node == destination:
+                ways = [number % 2 for number in path]
+                return tuple(path) if ways == sorted(ways) else None
+            if node < self._fabric.nics:
+                return None
+        return None
+
+
+def fabric_of_subnet(subnet: Subnet, ports: Sequence[tuple[str, str]] = ()) -> Fabric:
+    """The fabric of some ports of hosts, in their order, or of all; with tables each pair of ports has one way.
+
+    A switch is as high as its shortest way down to a host. Rates are in those of most NIC ports.
+    Raises UsageError for cables between switches of one height.
+    """
+    wanted, height = {name: number for number, name in enumerate(ports)}, _heights(subnet)
+    usual = _usual_rate(subnet)
+    nics: list[tuple[str, str, int]] = []
+    specs: list[CableSpec] = []
+    for wire in subnet.wires:
+        one, other = sorted(wire.ends, key=lambda plug: height.get(plug.guid, 0))
+        low, high = subnet.nodes[one.guid], subnet.nodes[other.guid]
+        if not high.is_switch or (wanted and not low.is_switch and _port_name(subnet, one) not in wanted):
+            continue
+        if low.is_switch and height[one.guid] == height[other.guid]:
+            what = f"{low.name[:40]} and {high.name[:40]} are as high, and joined: this is no tree"
+            raise UsageError(what, hint="fat trees are searched: every cable leads up or down")
+        port = str(one.port) if low.is_switch else _port_name(subnet, one)[1]
+        nics += [] if low.is_switch else [(low.name, port, 0)]
+        capacity = wire.rate_bits_per_s / usual if wire.rate_bits_per_s and usual else 1.0
+        specs.append(CableSpec(low.name, port, high.name, str(other.port), capacity))
+    switches = sorted((height[guid], len(node.name), node.name) for guid, node in subnet.nodes.items()
+                      if node.is_switch and guid in height)  # fmt: skip
+    nics.sort(key=lambda nic: (wanted.get(nic[:2], 0), nic))
+    fabric = fabric_of(nics, [name for _, _, name in switches], specs)
+    return replace(fabric, ways=Ways(fabric, subnet)) if subnet.tables else fabric
+
+
+def ports_of(subnet: Subnet, hosts: Iterable[str], adapter: str = "") -> list[tuple[str, str]]:
+    """The port of each host, (host, port). Raises UsageError for a host without one, or with several to choose from."""
+    there: dict[str, list[str]] = {}
+    for plug in dict.fromkeys(plug for wire in subnet.wires for plug in wire.ends):
+        if not subnet.nodes[plug.guid].is_switch:
+            host, port = _port_name(subnet, plug)
+            there.setdefault(host, []).append(port)
+    found = []
+    for host in hosts:
+        every = there.get(host) or there.get(host.partition(".")[0], [])
+        mine = [port for port in every if not adapter or port == adapter]
+        if len(mine) != 1:
+            ports = f"the ports {', '.join(sorted(every)[:8])}" if every else "no port"
+            hint = "name one of them: --adapter" if every else "name hosts as their node descriptions do"
+            raise UsageError(f"{host[:60]} has {ports} in the subnet", hint=hint)
+        found.append((host if host in there else host.partition(".")[0], mine[0]))
+    return found
+
+
+def _heights(subnet: Subnet) -> dict[str, int]:
+    """Of the switches, by GUID."""
+    peers: dict[str, set[str]] = {}
+    for wire in subnet.wires:
+        one, other = (plug.guid for plug in wire.ends)
+        peers.setdefault(one, set()).add(other)
+        peers.setdefault(other, set()).add(one)
+    height, at = dict[str, int](), [guid for guid, node in subnet.nodes.items() if not node.is_switch]
+    for level in range(1, len(subnet.nodes) + 1):
+        at = [
+            peer for guid in at for peer in peers.get(guid, ()) if subnet.nodes[peer].is_switch and peer not in height
+        ]
+        height |= dict.fromkeys(at, level)
+    return height
+
+
+def _port_name(subnet: Subnet, plug: Plug) -> tuple[str, str]:
+    """Host and port: as its adapter, which mostly has one; the number where nothing names that."""
+    node = subnet.nodes[plug.guid]
+    if not node.adapter:
+        return node.name, str(plug.port)
+    return node.name, node.adapter if plug.port == 1 else f"{node.adapter}/{plug.port}"
+
+
+def _usual_rate(subnet: Subnet) -> float | None:
+    rates: dict[float, int] = {}
+    for wire in subnet.wires:
+        of_nic = any(not subnet.nodes[plug.guid].is_switch for plug in wire.ends)
+        if of_nic and wire.rate_bits_per_s:
+            rates[wire.rate_bits_per_s] = rates.get(wire.rate_bits_per_s, 0) + 1
+    return max(rates, key=rates.__getitem__, default=None)
+
+
+class PrescribedScreen:
+    """Draws rounds, as `schedule.Screen` does where paths may be chosen."""
+
+    def __init__(self, fabric: Fabric, random: Random) -> None:
+        self._fabric, self._random = fabric, random
+        self._tests = [0] * fabric.classes
+        self._order = sorted(range(fabric.nics), key=lambda nic: (fabric.upper[nic], int(fabric.ports[nic][1])))
+
+    def round(self) -> Round:
+        """One round: the best of a few draws, by how many links it crosses that were crossed seldom."""
+        best = max((self._drawn() for _ in range(_DRAWS)), key=self._worth)
+        for flow in best:
+            for number in flow.path:
+                self._tests[number] += 1
+        return Round(best)
+
+    def _worth(self, flows: Iterable[Flow]) -> float:
+        return sum(1 / (1 + self._tests[number]) for flow in flows for number in flow.path)
+
+    def _drawn(self) -> list[Flow]:
+        count, load, flows = len(self._order), dict[int, float](), list[Flow]()
+        shift = self._random.randrange(1, count) if count > 1 else 0
+        senders, free = list[int](), set(range(count))
+        for place in self._random.sample(range(count), count):
+            to = (place + shift) % count
+            flow = flow_between(self._fabric, self._order[place], self._order[to])
+            if flow is None or not _takes(self._fabric, load, flow):
+                senders.append(place)
+                continue
+            flows.append(flow)
+            free.discard(to)
+        for place in senders:
+            for to in self._random.sample(sorted(free), min(_TRIES, len(free))):
+                flow = flow_between(self._fabric, self._order[place], self._order[to])
+                if flow is not None and _takes(self._fabric, load, flow):
+                    flows.append(flow)
+                    free.discard(to)
+                    break
+        return flows
+
+
+def _takes(fabric: Fabric, load: dict[int, float], flow: Flow) -> bool:
+    """Add a flow where every link has room for it; whether it had."""
+    for number in flow.path:
+        room = 1.0 if number // 2 < fabric.nics else max(fabric.capacity[number // 2], flow.share)
+        if load.get(number, 0.0) + flow.share > room + _EPSILON:
+            return False
+    for number in flow.path:
+        load[number] = load.get(number, 0.0) + flow.share
+    return True
+
+
+def flow_between(fabric: Fabric, source: int, destination: int) -> Flow | None:
+    """The flow between two ports of different hosts by the one way that there is; None where there is none."""
+    assert fabric.ways is not None
+    if fabric.nic_host[source] == fabric.nic_host[destination]:
+        return None
+    path = fabric.ways(source, destination)
+    return None if path is None else Flow(source, destination, path, share_of(fabric, path, 1))
+
+
+class PrescribedCover:
+    """Every pair of ports once: each has one way, so that these are all routes."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        leaves = len({fabric.leaf_of(nic) for nic in range(fabric.nics)})
+        self.cost = Cover("pair", leaves * (leaves - 1), 1, max(0, fabric.nics - 1))
+
+    def rounds(self, _random: Random) -> Iterator[Round]:
+        """All rounds."""
+        count = self._fabric.nics
+        room: Mapping[int, int] = {n: lanes(capacity, 1) for n, capacity in enumerate(self._fabric.capacity)}
+        for shift in range(1, count):
+            drawn = (flow_between(self._fabric, nic, (nic + shift) % count) for nic in range(count))
+            yield from fitted([flow for flow in drawn if flow], room, "cover of every pair route")
+
+
+def cover_of(fabric: Fabric, kind: CoverKind) -> RouteCover | PrescribedCover:
+    """The cover of a fabric. Raises UsageError where it has none of that kind."""
+    if fabric.ways is None:
+        return RouteCover(fabric, kind)
+    if kind == "leaf":
+        what = "the tables prescribe one way for each pair of ports"
+        raise UsageError(what, hint="--route-cover pair tries them all")
+    return PrescribedCover(fabric)
