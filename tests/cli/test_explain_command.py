@@ -59,7 +59,7 @@ OF_A_FILE = {
     "since-2.13-all_reduce-nvlink-pair-and-sys.txt": "h100-pcie-8gpu-nvlink",
 }
 # What people pasted has rules of its own: it may be no output of a tool at all. A fabric is `locate`'s to read.
-OF_OTHERS = {"threads", "ibnetdiscover"}
+OF_OTHERS = {"threads", "ibnetdiscover", "subnet", "reports"}
 FILES = sorted(file for file in EXTERNAL.rglob("*.*") if file.parent.name not in OF_OTHERS and file.name != "README.md")
 LONGEST = 120
 """Columns of the text."""

@@ -76,10 +76,7 @@ def locate(
 ) -> int:
     """Search hosts, a lab or a simulated fabric, and print what was found; the exit status. Raises UsageError."""
     if cluster is not None or (cabling is not None and not (hosts and forwarding)):
-        if lab or hosts or fabric:
-            hint = "leave out --lab, --hosts and --simulate; a search over a subnet wants its --forwarding, too"
-            raise UsageError("--cabling is a check of its own", hint=hint)
-        return _check_cables(cabling, cluster, as_json)
+        return _check_cables(cabling, cluster, as_json, searched=bool(lab or hosts or fabric))
     refuse_no_page(output)
     given = {name: value for name, value in weather.items() if value is not None}
     of_probes = {"--resume": resume, "--output": output, "--latency": latency}
@@ -128,8 +125,11 @@ def _refuse_mixed(
             raise UsageError(f"{name} is for a simulation", hint="leave it out; faults of a lab: railwright lab fault")
 
 
-def _check_cables(seen: str | None, cluster: str | None, as_json: bool) -> int:
+def _check_cables(seen: str | None, cluster: str | None, as_json: bool, *, searched: bool) -> int:
     """Hold cables that were seen against those of a cluster file; no packet is sent."""
+    if searched:
+        hint = "leave out --lab, --hosts and --simulate; a search over a subnet wants its --forwarding, too"
+        raise UsageError("--cabling is a check of its own", hint=hint)
     if seen is None or cluster is None:
         missing = "--cabling" if seen is None else "--cluster"
         hint = "cables are compared with --cluster FILE --cabling FILE"
