@@ -144,6 +144,7 @@ def _run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Resul
             meter, fabric = LoopbackMeter(), FabricMeter()
             comm.barrier()  # the other rank's first messages are counted, too
             timed = loop(rank.job, pair, out, into, size)
+            comm.barrier()  # what was sent may still lie in a socket: now it has been received
             seen = transport_evidence(timed.sent_bytes, meter.moved_bytes(), "shm")
             # In a one-way loop rank 0 receives nothing, and its poison must have stayed.
             one_way = not is_latency and not timed.both_ways
@@ -172,6 +173,7 @@ def _probe(rank: PairRank, pair: PointToPoint) -> Evidence:
         window = payload_bytes // _PROBE_MESSAGE_BYTES
         rank.comm.barrier()
         pair.window(out, into, _PROBE_MESSAGE_BYTES, window=window, warm=0, iterations=1)
+        rank.comm.barrier()
     if rank.job.hosts:
         return fabric.evidence(rank.comm, rank.job, payload_bytes)
     return transport_evidence(payload_bytes, meter.moved_bytes(), "shm")
