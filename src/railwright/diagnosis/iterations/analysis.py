@@ -24,7 +24,7 @@ _ANOTHER = 0.1
 """Two halves whose periods differ by more are two periods, and not one that drifts. Our choice."""
 _MOST_DRIFT = 1.5
 _LEAST_OF_A_PART = 2 * LEAST_ITERATIONS
-"""Our choice: where the whole has no period, a few iterations of a part of it may be chance."""
+"""Our choice: where the whole has no period, or another, a few iterations of a part of it may be chance."""
 _DEEPEST = 3
 
 
@@ -92,7 +92,9 @@ def _stretches(grid: Grid, depth: int) -> list[_Stretch]:
     found = one.followed
     begin, end = math.floor(found.track.places[0]), math.ceil(found.track.places[-1])
     rest = [grid.part(0, begin), grid.part(end, grid.cells)]
-    return [one, *(found for part in rest for found in _stretches(part, depth + 1))]
+    # What precedes a job, or follows it, comes again a few times by chance, too: imports, polls, a teardown.
+    others = (found for part in rest for found in _stretches(part, depth + 1))
+    return [one, *(found for found in others if found.followed.track.iterations >= _LEAST_OF_A_PART)]
 
 
 def _stretch(grid: Grid) -> _Stretch | None:
