@@ -169,7 +169,7 @@ class PrescribedScreen:
     def _drawn(self) -> list[Flow]:
         count, load, flows = len(self._order), dict[int, float](), list[Flow]()
         shift = self._random.randrange(1, count) if count > 1 else 0
-        senders, free = list[int](), set(range(count))
+        senders, taken = list[int](), set[int]()
         for place in self._random.sample(range(count), count):
             to = (place + shift) % count
             flow = flow_between(self._fabric, self._order[place], self._order[to])
@@ -177,13 +177,15 @@ class PrescribedScreen:
                 senders.append(place)
                 continue
             flows.append(flow)
-            free.discard(to)
+            taken.add(to)
+        free = [to for to in range(count) if to not in taken]
         for place in senders:
-            for to in self._random.sample(sorted(free), min(_TRIES, len(free))):
-                flow = flow_between(self._fabric, self._order[place], self._order[to])
+            for at in self._random.sample(range(len(free)), min(_TRIES, len(free))):
+                flow = flow_between(self._fabric, self._order[place], self._order[free[at]])
                 if flow is not None and _takes(self._fabric, load, flow):
                     flows.append(flow)
-                    free.discard(to)
+                    free[at] = free[-1]
+                    free.pop()
                     break
         return flows
 
