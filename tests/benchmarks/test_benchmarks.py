@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import jsonschema
 import pytest
 from tests.schemas import fits
 
-from railwright.benchmarks.evidence import transport_evidence
+from railwright.benchmarks.evidence import ConnectionMeter, transport_evidence
 from railwright.benchmarks.registry import BENCHMARKS
 from railwright.launch.context import NOISE_SWITCH
 
@@ -186,6 +187,24 @@ def test_the_transport_is_judged_by_what_crossed_the_loopback_interface(sent, mo
     assert transport_evidence(sent, moved, "shm").value == value
 
 
+def test_a_process_counts_what_its_own_connections_carry():
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as near:
+        near.connect(listening.getsockname())
+        far, _ = listening.accept()
+        with far, socket.create_server(("127.0.0.1", 0)):
+            meter = ConnectionMeter()
+            assert meter.moved_bytes() == 0
+            near.sendall(b"x" * 10_000)
+            received = 0
+            while received < 10_000:
+                received += len(far.recv(1 << 16))
+            far.sendall(b"y")  # acknowledges all that came before
+            near.recv(1)
+            # Both ends are of this process: what one sent and what the other received.
+            assert meter.moved_bytes() >= 20_000
+            assert meter.moved_bytes() < 21_000
+
+
 def test_a_transport_that_did_not_run_makes_the_record_failed(railwright, mpirun):
     """Shared memory is asked for, and the site's environment of a library is made to go over TCP all the same."""
     wrapper = railwright.folder / "mpirun"
@@ -217,6 +236,6 @@ def test_a_transport_that_did_not_run_makes_the_record_failed(railwright, mpirun
     assert done.status == 3
     (result,) = railwright.results()
     assert result.outcome == "failed"
-    assert "shm was asked for, but lo carried" in result.reason
+    assert "shm was asked for, but this rank's TCP carried" in result.reason
     assert result.reason.endswith("it ran over tcp")
     assert result.samples, "what was measured is kept all the same"

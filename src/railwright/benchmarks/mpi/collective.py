@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
-from railwright.benchmarks.evidence import LoopbackMeter, transport_evidence
+from railwright.benchmarks.evidence import ConnectionMeter, transport_evidence
 from railwright.benchmarks.fabric import PROOF_BYTES, FabricMeter, crossing_bytes
 from railwright.benchmarks.job import Job, Launch, Machine
 from railwright.benchmarks.mpi import pair
@@ -36,12 +36,11 @@ _MOST_RANKS = 512
 _LATENCY_BELOW_BYTES = 64 * KIB
 _RANK_BYTES = 64 * MIB
 """An interpreter and an MPI library with its segments."""
-_PROBES = 3
 _PROBE_OPERATIONS = 64
 _PROBE_SIZE_BYTES = MIB
 _FUNCTIONAL_PROBE_SIZE_BYTES = 16 * KIB
 _ENOUGH_BYTES = 64 * MIB
-"""Enough that nobody else's traffic over the loopback interface misleads."""
+"""Enough that what a library says of itself does not mislead."""
 
 # For the plan, on the slow side: what a rank's thread copies, and the least that an operation takes.
 _ESTIMATE_BYTES_PER_S = 1.5e9
@@ -182,10 +181,10 @@ def run(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank) ->
         collective = Collective(comm, operation, count)
         with Buffer(collective.sent_bytes) as out, Buffer(collective.received_bytes) as into:
             collective.fill(out, into)
-            meter, fabric = LoopbackMeter(), FabricMeter()
+            meter, fabric = ConnectionMeter(), FabricMeter()
             seconds = collective.time(out, into, warm=often.warm, operations=often.operations, samples=often.samples)
             sent = often.total * moved_bytes(operation, size, rank.size)
-            seen = transport_evidence(sent, meter.moved_bytes(), "shm")
+            seen = _over(rank, sent, meter)
             crossed = often.total * crossing_bytes(operation, size, rank.job) if rank.job.hosts else 0
             across = fabric.evidence(comm, rank.job, crossed) if rank.job.hosts else None
             check = collective.verify(into)
@@ -201,16 +200,10 @@ def run(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank) ->
 
 
 def _surely(rank: CollectiveRank, operation: str, sent: int, seen: Evidence) -> Evidence:
-    """Few bytes and somebody else's traffic over lo can look like another transport: only then it is probed.
-
-    More than once, because others can only add to what lo carries: a single quiet moment proves shared memory.
-    """
+    """Few bytes and what the library says of itself can look like another transport: only then it is probed."""
     asked = rank.job.case.transport
-    for _ in range(_PROBES):
-        if rank.comm.bcast(seen.value == asked or sent >= _ENOUGH_BYTES):
-            break
-        seen = _probe(rank, operation)
-    return seen
+    is_sure = rank.comm.bcast(seen.value == asked or sent >= _ENOUGH_BYTES)
+    return seen if is_sure else _probe(rank, operation)
 
 
 def _probe(rank: CollectiveRank, operation: str) -> Evidence:
@@ -223,11 +216,18 @@ def _probe(rank: CollectiveRank, operation: str) -> Evidence:
     operations = -(-PROOF_BYTES // crossing) if crossing else _PROBE_OPERATIONS
     collective = Collective(rank.comm, operation, count)
     with Buffer(collective.sent_bytes) as out, Buffer(collective.received_bytes) as into:
-        meter, fabric = LoopbackMeter(), FabricMeter()
+        meter, fabric = ConnectionMeter(), FabricMeter()
         collective.time(out, into, warm=0, operations=operations, samples=1)
         if crossing:
             return fabric.evidence(rank.comm, rank.job, operations * crossing)
-        return transport_evidence(operations * moved_bytes(operation, size, rank.size), meter.moved_bytes(), "shm")
+        return _over(rank, operations * moved_bytes(operation, size, rank.size), meter)
+
+
+def _over(rank: CollectiveRank, sent: int, meter: ConnectionMeter) -> Evidence:
+    """What all ranks' connections have received since; collective, and known to rank 0."""
+    every = rank.comm.gather(meter.received_bytes()) or [None]
+    moved = None if None in every else sum(every)
+    return transport_evidence(sent, moved, "shm", "the ranks' TCP")
 
 
 class _Seen(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
-from railwright.benchmarks.evidence import LoopbackMeter, transport_evidence
+from railwright.benchmarks.evidence import ConnectionMeter, transport_evidence
 from railwright.benchmarks.fabric import PROOF_BYTES, FabricMeter
 from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.options import Options, choice, option
@@ -43,7 +43,8 @@ _GIVE_UP_BYTES = 2**31 - 1
 """MPI counts are C ints."""
 _PROBE_MESSAGE_BYTES = MIB
 _PROBE_BYTES = 64 * MIB
-"""Enough that nobody else's traffic over the loopback interface can mislead."""
+_CARRIER = "this rank's TCP"
+"""Enough that what a library says of itself does not mislead."""
 LARGE_BYTES = 8 * KIB
 """Above it OSU's benchmarks repeat less often."""
 
@@ -141,17 +142,17 @@ def _run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Resul
             lies = pages_evidence(into)
             out.fill(_seed(size, rank.index))
             into.fill(_seed(size, 2))  # poison: what a rank that received nothing would hold
-            meter, fabric = LoopbackMeter(), FabricMeter()
+            meter, fabric = ConnectionMeter(), FabricMeter()
             comm.barrier()  # the other rank's first messages are counted, too
             timed = loop(rank.job, pair, out, into, size)
             comm.barrier()  # what was sent may still lie in a socket: now it has been received
-            seen = transport_evidence(timed.sent_bytes, meter.moved_bytes(), "shm")
+            seen = transport_evidence(timed.sent_bytes, meter.moved_bytes(), "shm", _CARRIER)
             # In a one-way loop rank 0 receives nothing, and its poison must have stayed.
             one_way = not is_latency and not timed.both_ways
             check = into.verify(_seed(size, 2 if one_way and rank.index == 0 else 1 - rank.index), size)
         checks = comm.gather((check.bytes_checked, check.bytes_wrong))
-        # Few bytes and somebody else's traffic over lo can look like another transport; only then is it probed, for
-        # a probe leaves the MPI library's pools larger, and small messages 10 % slower.
+        # Few bytes and what the library says of itself can look like another transport; only then is it probed, for a
+        # probe leaves the MPI library's pools larger, and small messages 10 % slower.
         if rank.job.hosts:
             enough = comm.bcast(timed.sent_bytes >= PROOF_BYTES)
             seen = fabric.evidence(comm, rank.job, timed.sent_bytes) if enough else _probe(rank, pair)
@@ -168,7 +169,7 @@ def _run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Resul
 def _probe(rank: PairRank, pair: PointToPoint) -> Evidence:
     """Which way this launch's messages take, by enough bytes to prove it. Collective over both ranks."""
     payload_bytes = PROOF_BYTES if rank.job.hosts else _PROBE_BYTES
-    meter, fabric = LoopbackMeter(), FabricMeter()
+    meter, fabric = ConnectionMeter(), FabricMeter()
     with Buffer(_PROBE_MESSAGE_BYTES) as out, Buffer(_PROBE_MESSAGE_BYTES) as into:
         window = payload_bytes // _PROBE_MESSAGE_BYTES
         rank.comm.barrier()
@@ -176,7 +177,7 @@ def _probe(rank: PairRank, pair: PointToPoint) -> Evidence:
         rank.comm.barrier()
     if rank.job.hosts:
         return fabric.evidence(rank.comm, rank.job, payload_bytes)
-    return transport_evidence(payload_bytes, meter.moved_bytes(), "shm")
+    return transport_evidence(payload_bytes, meter.moved_bytes(), "shm", _CARRIER)
 
 
 def _seed(size: int, who: int) -> int:
