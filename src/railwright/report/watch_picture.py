@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from railwright.report.watch_text import rate_words
 from railwright.report.wording import visible
-from railwright.watch.now import BIN_S, Bins
+from railwright.watch.now import BIN_S, Bins, newest_s
 
 SPANS_S = (5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0)
 KEYS = "+ - zoom   < > move   f follow   q end"
@@ -54,7 +54,7 @@ def picture_lines(
 
     Text instead of bins says why there are none. What has no room is counted.
     """
-    now_s = max((one.seconds for _, one in watched if isinstance(one, Bins)), default=0.0)
+    now_s = newest_s(watched)
     end_s = now_s if view.end_s is None else min(view.end_s, now_s)
     begin_s = max(0.0, end_s - SPANS_S[view.zoom])
     stretch = f"{begin_s:.1f} to {end_s:.1f} s{'' if view.end_s is None else f' of {now_s:.1f} s, held'}"

@@ -19,7 +19,7 @@ from rich.live import Live as InPlace
 from rich.text import Text
 
 from railwright.report.watch_picture import View, picture_lines
-from railwright.watch.now import Bins
+from railwright.watch.now import Bins, newest_s
 
 _Seen = TypeVar("_Seen")
 Told = Sequence[tuple[str, Bins | str]]
@@ -104,7 +104,7 @@ class Live(Generic[_Seen]):
             if not pressed or "q" in pressed:
                 os.kill(os.getpid(), signal.SIGINT)  # as Ctrl-C: what was seen until now is the answer
                 return
-            now_s = max((one.seconds for _, one in self._told if isinstance(one, Bins)), default=0.0)
+            now_s = newest_s(self._told)
             for key in keys_of(pressed):
                 self._view = self._view.after(key, now_s)
             if self._told:

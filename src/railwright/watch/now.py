@@ -6,7 +6,7 @@ The bins grow with the recording, so that an hour is drawn again each second wit
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from railwright.sampling.recording import Recorded
@@ -41,11 +41,11 @@ class Bins:
         if not self._read_s:
             self._read_s = [0.0] * len(sources)
             self.kinds = {(one.kind, one.unit): array("d") for one in sources if _is_shown(one)}
-        first_s = times[0]
+        new_s = [one - times[0] for one in times[self._rows : rows]]
         for number, source in enumerate(sources):
             if _is_shown(source):
-                self._take_source(number, source, [one - first_s for one in times[self._rows : rows]], recorded)
-        self._rows, self.seconds = rows, times[rows - 1] - first_s
+                self._take_source(number, source, new_s, recorded)
+        self._rows, self.seconds = rows, times[rows - 1] - times[0]
 
     def _take_source(self, number: int, source: Source, times_s: Sequence[float], recorded: Recorded) -> None:
         bins, before_s = self.kinds[source.kind, source.unit], self._read_s[number]
@@ -63,6 +63,11 @@ class Bins:
         edges = [int((begin_s + step_s * column) / BIN_S + _ROUNDING) for column in range(columns + 1)]
         whole = [(low, max(low + 1, high)) for low, high in pairwise(edges)]
         return [sum(bins[low:high]) / ((high - low) * BIN_S) for low, high in whole]
+
+
+def newest_s(watched: Iterable[tuple[str, Bins | str]]) -> float:
+    """The seconds of the longest of them; 0 where there are none."""
+    return max((one.seconds for _, one in watched if isinstance(one, Bins)), default=0.0)
 
 
 def _is_shown(source: Source) -> bool:

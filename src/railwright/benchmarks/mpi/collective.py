@@ -184,15 +184,14 @@ def run(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank) ->
             meter, fabric = ConnectionMeter(), FabricMeter()
             seconds = collective.time(out, into, warm=often.warm, operations=often.operations, samples=often.samples)
             sent = often.total * moved_bytes(operation, size, rank.size)
-            seen = _over(rank, sent, meter)
             crossed = often.total * crossing_bytes(operation, size, rank.job) if rank.job.hosts else 0
-            across = fabric.evidence(comm, rank.job, crossed) if rank.job.hosts else None
+            seen = fabric.evidence(comm, rank.job, crossed) if rank.job.hosts else _over(rank, sent, meter)
             check = collective.verify(into)
         everyone = comm.gather((seconds, check.bytes_checked, check.bytes_wrong))
-        if across is None:
+        if not rank.job.hosts:
             seen = _surely(rank, operation, sent, seen)
-        else:
-            seen = across if crossed >= PROOF_BYTES else _probe(rank, operation)
+        elif crossed < PROOF_BYTES:
+            seen = _probe(rank, operation)
         if rank.index == 0 and everyone is not None:
             times, checked, wrong = zip(*everyone, strict=True)
             mean = [sum(one) / rank.size for one in zip(*times, strict=True)]

@@ -43,8 +43,8 @@ _GIVE_UP_BYTES = 2**31 - 1
 """MPI counts are C ints."""
 _PROBE_MESSAGE_BYTES = MIB
 _PROBE_BYTES = 64 * MIB
-_CARRIER = "this rank's TCP"
 """Enough that what a library says of itself does not mislead."""
+_CARRIER = "this rank's TCP"
 LARGE_BYTES = 8 * KIB
 """Above it OSU's benchmarks repeat less often."""
 
