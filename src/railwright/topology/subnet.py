@@ -15,6 +15,12 @@ class Node(NamedTuple):
     """Empty for a switch, and for a host that does not name it."""
     is_switch: bool
 
+    def port_name(self, number: str) -> str:
+        """A host's port is called as its adapter, which mostly has one; without an adapter's name it is the number."""
+        if not self.adapter:
+            return number
+        return self.adapter if number == "1" else f"{self.adapter}/{number}"
+
 
 class Plug(NamedTuple):
     """One end of a cable."""

@@ -131,11 +131,9 @@ def _heights(subnet: Subnet) -> dict[str, int]:
 
 
 def _port_name(subnet: Subnet, plug: Plug) -> tuple[str, str]:
-    """Host and port: as its adapter, which mostly has one; the number where nothing names that."""
+    """Host and port."""
     node = subnet.nodes[plug.guid]
-    if not node.adapter:
-        return node.name, str(plug.port)
-    return node.name, node.adapter if plug.port == 1 else f"{node.adapter}/{plug.port}"
+    return node.name, node.port_name(str(plug.port))
 
 
 def _usual_rate(subnet: Subnet) -> float | None:

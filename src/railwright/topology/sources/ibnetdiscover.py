@@ -8,41 +8,64 @@ rdma-core. Node descriptions are set by whoever runs the node, so that they are 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from railwright.errors import UsageError
 from railwright.topology.cabling import Cable, Cabling, Port
 from railwright.topology.sources.root import printable
+from railwright.topology.subnet import Node
 
 MOST_BYTES = 256 * 2**20
-NODE = re.compile(r'(Switch|Ca)\s+\d{1,5}\s+"([^"]{1,40})"\s*#\s*"([^"]{0,200})"')
-_PORT = re.compile(r'\[(\d{1,5})\]\S{0,40}\s+"([^"]{1,40})"\[(\d{1,5})\]')
+_NODE = re.compile(r'(Switch|Ca)\s+\d{1,5}\s+"([^"]{1,40})"\s*#\s*"([^"]{0,200})"')
+_PORT = re.compile(r'\[(\d{1,5})\]\S{0,40}\s+"([^"]{1,40})"\[(\d{1,5})\](.{0,400})')
+
+
+class Row(NamedTuple):
+    """A port with a cable."""
+
+    node: str
+    """The GUID of the node."""
+    port: str
+    peer: str
+    peer_port: str
+    rest: str
+    """What is said behind, of LIDs and the rate."""
 
 
 def cabling_of(text: str) -> Cabling:
     """All nodes and cables. Raises UsageError for text that is something else, and for two nodes of one name."""
-    names: dict[str, tuple[str, str]] = {}
-    rows: list[tuple[str, str, str, str]] = []
+    nodes, rows = read_nodes(text)
+    if not nodes:
+        raise UsageError("no switch and no host is in it", hint="give what ibnetdiscover prints, without options")
+    cables = dict[frozenset[Port], Cable]()
+    for row in rows:
+        if row.peer in nodes:
+            cable = (
+                Port(nodes[row.node].name, nodes[row.node].port_name(row.port)),
+                Port(nodes[row.peer].name, nodes[row.peer].port_name(row.peer_port)),
+            )
+            cables.setdefault(frozenset(cable), cable)
+    return Cabling(tuple(cables.values()), frozenset(node.name for node in nodes.values()))
+
+
+def read_nodes(text: str) -> tuple[dict[str, Node], list[Row]]:
+    """All nodes by GUID, and their ports that have a cable. Raises UsageError for two nodes of one name."""
+    nodes: dict[str, Node] = {}
+    rows: list[Row] = []
     node = ""
     for line in text.splitlines():
-        if begun := NODE.match(line):
+        if begun := _NODE.match(line):
             node = begun[2]
-            names[node] = named(begun[1], begun[3], node)
+            nodes[node] = Node(*_named(begun[1], begun[3], node), begun[1] == "Switch")
         elif node and (port := _PORT.match(line)):
-            rows.append((node, port[1], port[2], port[3]))
+            rows.append(Row(node, *port.groups()))
         elif not line.strip():
             node = ""
-    if not names:
-        raise UsageError("no switch and no host is in it", hint="give what ibnetdiscover prints, without options")
-    refuse_twins(names)
-    cables = dict[frozenset[Port], Cable]()
-    for here, port_here, peer, port_there in rows:
-        if peer in names:
-            cable = _port(names[here], port_here), _port(names[peer], port_there)
-            cables.setdefault(frozenset(cable), cable)
-    return Cabling(tuple(cables.values()), frozenset(name for name, _ in names.values()))
+    _refuse_twins(nodes)
+    return nodes, rows
 
 
-def named(kind: str, description: str, guid: str) -> tuple[str, str]:
+def _named(kind: str, description: str, guid: str) -> tuple[str, str]:
     """The name of a node, and of its adapter: `host0 mlx5_0` is adapter mlx5_0 of host0; a switch has none.
 
     Managed switches of NVIDIA call themselves `MF0;leaf0:MQM8700/U1`.
@@ -55,18 +78,10 @@ def named(kind: str, description: str, guid: str) -> tuple[str, str]:
     return (name or guid), adapter.strip()
 
 
-def _port(name: tuple[str, str], number: str) -> Port:
-    """A host's port is called as its adapter, which mostly has one; without an adapter's name it is the number."""
-    end, adapter = name
-    if not adapter:
-        return Port(end, number)
-    return Port(end, adapter if number == "1" else f"{adapter}/{number}")
-
-
-def refuse_twins(names: dict[str, tuple[str, str]]) -> None:
-    """Raises UsageError for two nodes of one name and adapter; `names` are by GUID."""
+def _refuse_twins(nodes: dict[str, Node]) -> None:
     first: dict[tuple[str, str], str] = {}
-    for guid, name in names.items():
+    for guid, node in nodes.items():
+        name = node.name, node.adapter
         if name in first:
             what = f"{first[name]} and {guid} are both called {' '.join(name).strip()[:80]!r}"
             raise UsageError(what, hint="give nodes descriptions of their own, or name them: --node-name-map")

@@ -14,10 +14,9 @@ from __future__ import annotations
 import re
 
 from railwright.errors import UsageError
-from railwright.topology.sources.ibnetdiscover import NODE, named, refuse_twins
+from railwright.topology.sources.ibnetdiscover import read_nodes
 from railwright.topology.subnet import Node, Plug, Subnet, Wire
 
-_PORT = re.compile(r'\[(\d{1,5})\]\S{0,40}\s+"([^"]{1,40})"\[(\d{1,5})\](.{0,400})')
 _LID = re.compile(r"# lid (\d{1,6}) lmc \d")
 _RATE = re.compile(r"\s(\d{1,2})x(SDR|DDR|QDR|FDR10|FDR|EDR|HDR|NDR|XDR)\b")
 _LANE_BITS_PER_S = {"SDR": 2.5e9, "DDR": 5e9, "QDR": 10e9, "FDR10": 10.3125e9, "FDR": 14.0625e9, "EDR": 25.78125e9,
@@ -30,25 +29,18 @@ _MOST_ENTRIES = 50_000_000
 
 def subnet_of(cables: str, tables: str = "") -> Subnet:
     """All of it. Raises UsageError for text that is something else, and for tables of other switches."""
-    nodes: dict[str, Node] = {}
+    nodes, rows = read_nodes(cables)
     wires: dict[frozenset[Plug], Wire] = {}
     lids: dict[Plug, int] = {}
-    node = ""
-    for line in cables.splitlines():
-        if begun := NODE.match(line):
-            node = begun[2]
-            name, adapter = named(begun[1], begun[3], node)
-            nodes[node] = Node(name, adapter, begun[1] == "Switch")
-        elif node and (port := _PORT.match(line)):
-            ends = Plug(node, int(port[1])), Plug(port[2], int(port[3]))
-            rate = _RATE.search(port[4])
-            told = int(rate[1]) * _LANE_BITS_PER_S[rate[2]] if rate else None
-            wires.setdefault(frozenset(ends), Wire(ends, told))
-            if not nodes[node].is_switch and (lid := _LID.search(port[4])):
-                lids[ends[0]] = int(lid[1])
+    for row in rows:
+        ends = Plug(row.node, int(row.port)), Plug(row.peer, int(row.peer_port))
+        rate = _RATE.search(row.rest)
+        told = int(rate[1]) * _LANE_BITS_PER_S[rate[2]] if rate else None
+        wires.setdefault(frozenset(ends), Wire(ends, told))
+        if not nodes[row.node].is_switch and (lid := _LID.search(row.rest)):
+            lids[ends[0]] = int(lid[1])
     if not any(one.is_switch for one in nodes.values()):
         raise UsageError("no switch is in it", hint="give what ibnetdiscover prints, without options")
-    refuse_twins({guid: (one.name, one.adapter) for guid, one in nodes.items()})
     known = tuple(wire for wire in wires.values() if all(end.guid in nodes for end in wire.ends))
     return Subnet(nodes, known, lids, _tables(tables, nodes) if tables else {})
 
