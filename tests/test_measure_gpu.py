@@ -183,7 +183,7 @@ def test_the_cost_of_sampling_is_measured_in_turn_within_one_process(parts, stan
     assert done.returncode == 0, done.stderr
     (tmp_path / "sampling-2gpus-0.txt").write_text(done.stdout)
     row = parts["sampling"].table(tmp_path)[4]
-    assert re.fullmatch(r"\| 8 B \| graph \| 2 \| .* \| \d\.\d{4} \(.* to .*\) \| 2 \|", row), row
+    assert re.fullmatch(r"\| 8 B \| graph \| 2 \| .* \| \d+\.\d{4} \(.* to .*\) \| 2 \|", row), row
 
 
 def test_every_comparison_is_with_data_but_the_one_that_asks_what_data_costs(tmp_path):
