@@ -4,8 +4,10 @@ from random import Random
 
 import pytest
 
+from railwright.diagnosis.localise.evidence import observe
 from railwright.diagnosis.localise.fabric import CableSpec, Fabric, fabric_of
 from railwright.diagnosis.localise.fat_tree import parse_fat_tree
+from railwright.diagnosis.localise.flows import Flow, Round
 from railwright.diagnosis.localise.names import Names, route_name
 from railwright.diagnosis.localise.procedure import Rounds
 from railwright.diagnosis.localise.records import Fault
@@ -181,3 +183,24 @@ def test_a_wrong_map_sends_flows_over_other_links_than_believed() -> None:
     found = run(fabric, "", truth, Weather(noise=0, interference=0, wrong_map=0.1), seed=1, rounds=Rounds())
     assert found.background > 0.02
     assert Simulator(fabric, truth, Weather(), 1).bytes_per_rate == 0
+
+
+@pytest.mark.parametrize(("below", "leaves"), [(8, 4), (4, 4), (2, 4)])
+def test_a_slow_uplink_that_several_share_accuses_nobody_below_it(below: int, leaves: int) -> None:
+    """One spine: all that leaves a leaf shares one link, and where both its ways are slow, so is half of all flows."""
+    hosts = [f"host{number}" for number in range(below * leaves)]
+    cables = [CableSpec(host, "", f"leaf{number // below}", "", 1.0) for number, host in enumerate(hosts)]
+    cables += [CableSpec(f"leaf{leaf}", "", "spine0", "", below) for leaf in range(leaves)]
+    fabric = fabric_of(
+        [(host, "", 0) for host in hosts], [*(f"leaf{leaf}" for leaf in range(leaves)), "spine0"], cables
+    )
+    for seed, capacity in enumerate((0.5, 0.5, 0.82, 0.3, 0.7, 0.6)):
+        truth = truth_of(fabric, [Fault(kind="link", id="leaf0-spine0", direction="both", capacity=capacity)])
+        found = run(fabric, "", truth, Weather(), seed=seed, rounds=Rounds())
+        assert (found.right, found.wrong, found.missed) == (2, 0, 0), (seed, found.suspects)
+
+
+def test_rounds_in_which_nothing_arrived_have_suspects_and_no_error() -> None:
+    fabric = parse_fat_tree(["hosts=4", "gpus=1", "leaf-down=2"])
+    evidence = observe(fabric, [Round([Flow(0, 1, (0,), 1.0)], [0.0])])
+    assert evidence.slow() == [0]

@@ -8,6 +8,7 @@ several had its rate, the link shares nothing out, so that what slowed the other
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -19,6 +20,8 @@ from railwright.diagnosis.localise.flows import Flow, Round
 LEAST_GAP, _MOST_GAP = 0.05, 0.15
 _SIGMAS = 3.5
 _NORMAL_95 = 1.645
+_NEAR = 0.9
+"""Of the rate in the middle: a flow that has less does not tell how much healthy ones vary."""
 _LEAST_SCALE = 0.95
 """Headers and the like take no more of a flow's share."""
 _FULL = 0.9
@@ -53,12 +56,18 @@ class Evidence:
     """By class: the largest part of it that any round filled."""
     carried: list[float] = field(default_factory=list)
     """By class: the most that its flows of one round carried together, in rates of a NIC port. It can do no less."""
+    starts: list[int] = field(default_factory=list)
+    """The number of the first flow of each round."""
     scale: float = 1.0
     """What healthy flows reach of their share."""
 
     def add(self, one: Round) -> None:
         """Decode one more round."""
         _add(self, one)
+
+    def round_of(self, flow: int) -> int:
+        """The number of the round of a flow."""
+        return bisect_right(self.starts, flow) - 1
 
     def slow(self) -> list[int]:
         """The flows that were slow."""
@@ -102,28 +111,27 @@ def observe(fabric: Fabric, rounds: Sequence[Round], least_gap: float = LEAST_GA
 
 
 def _healthy(rounds: Iterable[Round]) -> tuple[float, float]:
-    """The level of healthy flows, and their spread around it: by the upper half, which slow flows do not reach."""
+    """The level of healthy flows, and their spread around it: by the upper half of those that are not slow."""
     ratios = sorted(ratio for one in rounds for ratio in one.ratio if not math.isnan(ratio))
     if not ratios:
         return 1.0, 0.0
-    upper = ratios[len(ratios) // 2 :] if ratios[len(ratios) // 2] > 0.9 * ratios[-1] else _cluster(ratios)
+    middle = ratios[len(ratios) // 2]
+    if middle <= _NEAR * ratios[-1]:  # more than half of all flows are slow: a few high ones are no noise
+        middle = ratios[min(int(len(ratios) * 0.98), len(ratios) - 1)]
+    # Slow flows lower the median: where one link of two directions is slow, half of all flows may be.
+    rest = ratios[bisect_left(ratios, _NEAR * middle) :]
+    upper = rest[len(rest) // 2 :]
     middle, high = upper[0], upper[min(int(len(upper) * 0.9), len(upper) - 1)]
-    if len(upper) < len(ratios) // 2:  # a cluster has both halves
-        middle = upper[len(upper) // 2]
     # Where all is slow, the flows are held against what they should reach.
-    return min(max(middle, _LEAST_SCALE), 1 / _LEAST_SCALE), max((high - middle) / middle / _NORMAL_95, 0.0)
-
-
-def _cluster(ratios: list[float]) -> list[float]:
-    """The rates near the highest, where more than half of all flows are slow: a few high ones are no noise."""
-    high = ratios[min(int(len(ratios) * 0.98), len(ratios) - 1)]
-    return [ratio for ratio in ratios if ratio > 0.9 * high]
+    noise = (high - middle) / middle / _NORMAL_95 if middle else 0.0
+    return min(max(middle, _LEAST_SCALE), 1 / _LEAST_SCALE), noise
 
 
 def _add(found: Evidence, one: Round) -> None:
     classes, scale = found.fabric.classes, found.scale
     total, want, best, who = [0.0] * classes, [0.0] * classes, [0.0] * classes, [-1] * classes
     first = len(found.flows)
+    found.starts.append(first)
     for number, (flow, raw) in enumerate(zip(one.flows, one.ratio, strict=True), first):
         ratio = raw / scale
         found.flows.append(flow)

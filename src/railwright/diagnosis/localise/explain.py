@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
+from itertools import chain
 from math import exp, log
 
 from railwright.diagnosis.localise.evidence import Accusation, Evidence
@@ -34,6 +35,8 @@ _WEIGHT_TO_RETEST = -4.0
 _NOT_EXCLUDED = 3.0
 """A rival that is less than e^3 = 20 times less likely is not excluded."""
 _PASSES, _WIDER = 2, 0.1
+_MOST_OF_A_ROUND = 3
+"""Of the flows that share a slow link, so many speak against it in one round: more of them say nothing new."""
 _LEAST_LINKS = 4
 LEAST_OF_CARD, PART_OF_CARD, _PART_THAT_SPEAKS = 4, 0.6, 0.5
 """A line card of which at least so many links are slow is slow as a whole."""
@@ -125,13 +128,13 @@ class _Search:
         """Of each slow flow, how many suspects explain it."""
         self._once, self._again = log(1 / background), log(1 / (background * _SAME_RATE))
         self._background = background
-        self._sharing: dict[int, list[int]] = {}
-        """The slow flows over each link that several share: only the fastest accuses it, and all have their cause."""
+        self._sharing: dict[int, dict[int, list[int]]] = {}
+        """By round, the slow flows over each link that several share: the fastest accuses it, all have their cause."""
         capacity = evidence.fabric.capacity
         for flow in evidence.slow() if max(capacity) > 1 + _WIDER else ():
             for number in evidence.flows[flow].path:
                 if capacity[number // 2] > 1 + _WIDER:
-                    self._sharing.setdefault(number, []).append(flow)
+                    self._sharing.setdefault(number, {}).setdefault(evidence.round_of(flow), []).append(flow)
         self._by_chance = sorted(evidence.ratio[flow] for flow in unexplained)
         """The rates that nothing explains: two flows that meet where the map is wrong have half of theirs."""
 
@@ -143,6 +146,12 @@ class _Search:
             same = (near + _SAME_RATE * _SAME_RATE_FLOWS) / (len(self._by_chance) + _SAME_RATE_FLOWS)
             self._weight_at[level] = log(1 / (self._background * max(same, _SAME_RATE)))
         return self._weight_at[level]
+
+    def _fresh(self, number: int, accusation: Accusation) -> int:
+        """How many slow flows that nothing explains yet speak in an accusation: of a shared link, more than one."""
+        rounds = self._sharing.get(number)
+        flows = rounds[self.evidence.round_of(accusation.flow)] if rounds else [accusation.flow]
+        return min(sum(not self.explainers.get(flow) for flow in flows), _MOST_OF_A_ROUND)
 
     def run(self) -> list[Suspicion]:
         whole = self._whole_switches()
@@ -213,11 +222,11 @@ class _Search:
         """The weight of a constant fault, its level, and the accusations at that level."""
         accusations = self.evidence.accused.get(number, [])
         against = log(_WRONG_NIC if number // 2 < self.evidence.fabric.nics else _WRONG_MAP)
-        cleared, margin, explainers = self.evidence.cleared[number], self.evidence.margin, self.explainers
+        cleared, margin = self.evidence.cleared[number], self.evidence.margin
         best: tuple[float, float, list[Accusation]] = (-1e9, 0.0, [])
         for top in {accusation.level for accusation in accusations}:
             same = [one for one in accusations if top * (1 - margin) <= one.level <= top]
-            fresh = sum(not explainers.get(one.flow) for one in same)
+            fresh = sum(self._fresh(number, one) for one in same)
             faster = sum(one.level > top for one in accusations)
             weight = (_PRIOR_OF_CARD if number in self._of_cards else _PRIOR) + (cleared + faster) * against
             if fresh:
@@ -229,7 +238,7 @@ class _Search:
     def _suspicion(self, number: int) -> Suspicion:
         weight, top, same = self.weigh(number)
         accusations = self.evidence.accused[number]
-        fresh = [one for one in accusations if not self.explainers.get(one.flow)]
+        fresh = [one for one in accusations if self._fresh(number, one)]
         against = log(_WRONG_MAP) * self.evidence.cleared[number] / 2  # a neighbour may rest for a round
         occupied = _PRIOR_OCCUPIED + len(fresh) * self._once + against
         levels = sorted(one.level for one in same)
@@ -237,7 +246,8 @@ class _Search:
             middle = sorted(one.level for one in fresh)[len(fresh) // 2]
             return Suspicion(number, middle, occupied, False, [one.flow for one in accusations])
         level = levels[len(levels) // 2] if levels else top
-        flows = dict.fromkeys([*(one.flow for one in same), *self._sharing.get(number, ())])
+        shared = chain.from_iterable(self._sharing.get(number, {}).values())
+        flows = dict.fromkeys([*(one.flow for one in same), *shared])
         return Suspicion(number, level, weight, True, list(flows))
 
     def _explain(self, suspicion: Suspicion, step: int) -> None:
