@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from railwright.topology.devices import EfaLink, PcieLink
 from railwright.topology.sources.capture import capture
 from railwright.topology.sources.load import load, open_capture
 from railwright.topology.sources.rdma_port import gid_kind
@@ -77,6 +78,9 @@ def test_ecn_is_on_where_both_ways_are(tmp_path):
     assert nic(tmp_path, **roce(), **ways)[0].facts["roce_ecn"] == "on"
     off = ways | {path: b"0\n" for path in ways if "roce_rp" in path}
     assert nic(tmp_path, **roce(), **off)[0].facts["roce_ecn"] == "off"
+    globally = off | {f"{netdev}/ecn/roce_np/enable/{number}": b"0\n" for number in range(1, 8)}
+    globally |= {f"{netdev}/ecn/roce_rp/enable/3": b"1\n"}
+    assert nic(tmp_path, **roce(), **globally)[0].facts["roce_ecn"] == "on for priority 3"
     third = off | {f"{netdev}/ecn/roce_rp/enable/3": b"1\n"}
     assert nic(tmp_path, **roce(), **third)[0].facts["roce_ecn"] == "on for priority 3"
     assert "roce_ecn" not in nic(tmp_path, **roce(), **(third | {f"{netdev}/ecn/roce_np/enable/7": b"x"}))[0].facts
@@ -87,6 +91,37 @@ def test_errors_are_those_that_count_errors(tmp_path):
     assert nic(tmp_path, **counters)[0].facts["port_errors"] == "none"
     some = counters | {f"{ports()[0]}/counters/link_downed": b"3\n", f"{ports()[0]}/counters/port_xmit_wait": b"9\n"}
     assert nic(tmp_path, **some)[0].facts["port_errors"] == "link_downed 3"
+
+
+def test_packets_that_mlx5_lost_count_and_those_that_came_in_another_order_do_not(tmp_path):
+    counters = {f"{ports()[0]}/counters/symbol_error": b"0\n", f"{ports()[0]}/hw_counters/out_of_sequence": b"812\n"}
+    assert nic(tmp_path, **counters)[0].facts["port_errors"] == "none"
+    lost = counters | {f"{ports()[0]}/hw_counters/local_ack_timeout_err": b"2705\n"}
+    assert nic(tmp_path, **lost)[0].facts["port_errors"] == "local_ack_timeout_err 2705"
+
+
+def test_an_efa_is_neither_infiniband_nor_roce(tmp_path):
+    port = ports()[0]
+    device = port.rpartition("/ports/")[0]
+    told = {f"{port}/link_layer": b"Unknown\n", f"{port}/state": b"4: ACTIVE\n", **table(port, (LOCAL, b"\n"))}
+    for more in ({}, {f"{device}/node_type": b"7: unspecified\n"}):
+        one, path = nic(tmp_path, **told, **more)
+        links = [link.protocol for link in load(str(path)).links if one.id in (link.a, link.b)]
+        assert [type(link) for link in links if not isinstance(link, PcieLink)] == [EfaLink]
+        assert one.facts["state"] == "up"
+        assert "roce_gids" not in one.facts
+
+
+def test_iwarp_has_nothing_of_roce(tmp_path):
+    device = ports()[0].rpartition("/ports/")[0]
+    one, _ = nic(tmp_path, **roce(), **{f"{device}/node_type": b"4: RNIC\n"})
+    assert one.facts["rdma_transport"] == "iWARP"
+    assert not {"roce_gids", "roce_ecn"} & set(one.facts)
+
+
+def test_what_pods_left_empty_does_not_hide_the_rest_of_a_table(tmp_path):
+    one, _ = nic(tmp_path, **roce(*[(ZERO, None)] * 20, (FOUR, b"RoCE v2\n")))
+    assert one.facts["roce_gids"] == "20:v2/IPv4/eth2"
 
 
 def test_a_capture_keeps_them_and_a_redacted_one_no_address(tmp_path):

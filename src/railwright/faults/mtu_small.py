@@ -43,6 +43,8 @@ def _signs(facts: Facts) -> Findings:
         protocol = link.protocol
         if nic.facts.get("state") == "down" or not isinstance(protocol, EthernetLink | InfinibandLink):
             continue  # EFA cuts its packets itself
+        if nic.facts.get("rdma_transport") == "iWARP":
+            continue  # TCP does
         where = [OfPart(nic.id), OfPart(link.id)]
         packet = _packet(protocol)
         if protocol.mtu_bytes is None:

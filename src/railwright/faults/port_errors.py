@@ -1,7 +1,7 @@
 """A port that counted errors since its driver started: a cable, its optics, or a link that went down and came back.
 
-The counters are those of InfiniBand's PortCounters; Ethernet ports of ConnectX have them too. They tell no time: what
-moves while a benchmark runs is in its record.
+The counters are those of InfiniBand's PortCounters, which Ethernet ports of ConnectX have too, and of mlx5 those of
+packets that were lost or damaged. They tell no time: what moves while a benchmark runs is in its record.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from railwright.topology.gpus import runs
 from railwright.topology.settings import NONE
 
 _FACT = "port_errors"
-_COUNTERS = "/sys/class/infiniband/*/ports/*/counters"
+_COUNTERS = "/sys/class/infiniband/*/ports/*/counters, hw_counters"
 
 
 def _signs(facts: Facts) -> Findings:

@@ -32,7 +32,8 @@ class Gid(NamedTuple):
 def roce_nics(topology: Topology) -> tuple[Device, ...]:
     """The NICs with RDMA over Ethernet whose port is not down."""
     every = (nic for nic, link in rdma_ports(topology) if isinstance(link.protocol, EthernetLink))
-    return tuple({nic.id: nic for nic in every if nic.facts.get("state") != "down"}.values())
+    found = {nic.id: nic for nic in every if nic.facts.get("state") != "down"}
+    return tuple(nic for nic in found.values() if nic.facts.get("rdma_transport") != "iWARP")
 
 
 def gids(nic: Device) -> tuple[Gid, ...] | None:

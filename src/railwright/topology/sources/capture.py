@@ -35,7 +35,7 @@ _PATTERNS = (
     rf"{_FUNCTION}/(current|max)_link_(speed|width)",
     rf"{_FUNCTION}/aer_dev_(correctable|nonfatal|fatal)",
     r"sys/devices/.*/net/[^/]+/(speed|mtu|operstate|type|dev_port|phys_port_name|statistics/\w+)",
-    r"sys/devices/.*/infiniband/[^/]+/fw_ver",
+    r"sys/devices/.*/infiniband/[^/]+/(fw_ver|node_type)",
     r"sys/devices/.*/infiniband/[^/]+/ports/\d+/(link_layer|rate|state|(hw_)?counters/\w+)",
     r"sys/devices/.*/infiniband/[^/]+/ports/\d+/(gids/\d+|gid_attrs/(types|ndevs)/\d+)",
     r"sys/devices/.*/net/[^/]+/ecn/roce_[nr]p/enable/\d",

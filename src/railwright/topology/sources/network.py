@@ -6,16 +6,19 @@ import re
 
 import msgspec
 
-from railwright.topology.devices import EthernetLink, InfinibandLink
+from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink
 from railwright.topology.sources import text
 from railwright.topology.sources.root import Root
 
 # Representors of VFs and SFs stand beside their physical function's own netdev (Linux net/core/devlink port names).
-_REPRESENTOR = re.compile(r"(c\d+)?pf\d+([vs]f\d+|hpf)?")
+REPRESENTOR = re.compile(r"(c\d+)?pf\d+([vs]f\d+|hpf)?")
 _SANE_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,32}")
 _MAX_RATE_BITS_PER_S = 10**14
 _ARPHRD_INFINIBAND = 32
 """`type` of an IP-over-InfiniBand netdev (Linux include/uapi/linux/if_arp.h)."""
+_EFA_MTU_BYTES = 9001
+"""Of the network of AWS; no file of an EFA tells one."""
+IWARP = "iWARP"
 
 
 class NicPort(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,9 +29,11 @@ class NicPort(msgspec.Struct, frozen=True, kw_only=True):
     rdma_device: str
     rdma_port: int
     rdma_path: str
-    link: EthernetLink | InfinibandLink
+    link: EthernetLink | InfinibandLink | EfaLink
     """The MTU is that of the netdev; sysfs does not show that of InfiniBand."""
     state: str
+    rdma_transport: str
+    """`iWARP`, which is RDMA over TCP and has nothing of RoCE; else empty."""
     firmware: str
     representors: int
 
@@ -58,7 +63,7 @@ def _netdevs(root: Root, path: str) -> tuple[dict[int, str], int]:
         netdev = f"{path}/net/{name}"
         if not _SANE_NAME.fullmatch(name):
             continue
-        if _REPRESENTOR.fullmatch(text.word(root.read(f"{netdev}/phys_port_name"))):
+        if REPRESENTOR.fullmatch(text.word(root.read(f"{netdev}/phys_port_name"))):
             representors += 1
             continue
         port = text.number(root.read(f"{netdev}/dev_port"))
@@ -83,12 +88,17 @@ def _read_port(root: Root, port: int, netdev: str, rdma: str, representors: int)
     def said(path: str, name: str) -> str:
         return root.text(f"{path}/{name}") if path else ""
 
+    device = rdma.rpartition("/ports/")[0]
+    # Linux drivers/infiniband/core/sysfs.c: `4: RNIC`; of an EFA, which is no kind of its own, `7: unspecified`.
+    node_type = text.word(said(device, "node_type")).rpartition(": ")[2]
     layer = text.word(said(rdma, "link_layer"))
-    if layer not in ("Ethernet", "InfiniBand"):
+    if layer == "Unknown" and node_type in ("", "unspecified"):
+        layer = "EFA"
+    elif layer not in ("Ethernet", "InfiniBand"):
         layer = "InfiniBand" if text.number(said(netdev, "type")) == _ARPHRD_INFINIBAND else "Ethernet"
     state = text.word(said(netdev, "operstate"))
     rdma_state = text.word(said(rdma, "state")).rpartition(": ")[2].lower()
-    if layer == "InfiniBand" or not state:
+    if layer != "Ethernet" or not state:
         state = {"active": "up"}.get(rdma_state, rdma_state) or state
     speed, mtu = text.number(said(netdev, "speed")), text.number(said(netdev, "mtu"))
     rate = float(speed) * 1e6 if speed is not None and 0 < speed * 1e6 <= _MAX_RATE_BITS_PER_S else None
@@ -96,20 +106,27 @@ def _read_port(root: Root, port: int, netdev: str, rdma: str, representors: int)
         rate = _rdma_rate(text.word(said(rdma, "rate")))
     if state == "down":
         rate = None  # such a port still answers with the rate of its last or lowest link (mlx5: 10 Gb/s)
-    ethernet = EthernetLink(
-        line_rate_bits_per_s=rate, mtu_bytes=mtu if mtu is not None and 0 < mtu <= 1 << 20 else None, rdma=bool(rdma)
-    )
     return NicPort(
         netdev=netdev.rpartition("/")[2],
         netdev_path=netdev,
         rdma_device=rdma.split("/")[-3] if rdma else "",
         rdma_port=port if rdma else 0,
         rdma_path=rdma,
-        link=InfinibandLink(line_rate_bits_per_s=rate) if layer == "InfiniBand" else ethernet,
+        link=_link(layer, rate, mtu, rdma=bool(rdma)),
         state=state,
-        firmware=text.word(said(rdma.rpartition("/ports/")[0], "fw_ver")),
+        rdma_transport=IWARP if node_type == "RNIC" else "",
+        firmware=text.word(said(device, "fw_ver")),
         representors=representors,
     )
+
+
+def _link(layer: str, rate: float | None, mtu: int | None, *, rdma: bool) -> EthernetLink | InfinibandLink | EfaLink:
+    if layer == "InfiniBand":
+        return InfinibandLink(line_rate_bits_per_s=rate)
+    if layer == "EFA":
+        return EfaLink(line_rate_bits_per_s=rate, mtu_bytes=_EFA_MTU_BYTES)
+    known = mtu if mtu is not None and 0 < mtu <= 1 << 20 else None
+    return EthernetLink(line_rate_bits_per_s=rate, mtu_bytes=known, rdma=rdma)
 
 
 def _rdma_rate(rate: str) -> float | None:

@@ -182,6 +182,7 @@ def port_facts(port: NicPort) -> dict[str, Scalar | None]:
         "netdev": port.netdev,
         "rdma_device": port.rdma_device,
         "rdma_port": port.rdma_port or None,
+        "rdma_transport": port.rdma_transport,
         "state": port.state,
         "firmware": port.firmware,
         "representors": port.representors or None,

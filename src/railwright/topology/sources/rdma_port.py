@@ -12,14 +12,14 @@ import re
 from railwright.topology.devices import EthernetLink, Scalar
 from railwright.topology.settings import NONE
 from railwright.topology.sources import text
-from railwright.topology.sources.network import NicPort
+from railwright.topology.sources.network import IWARP, NicPort
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.root import Root, Unreadable
 
 ROCE_GIDS, ECN, ERRORS = "roce_gids", "roce_ecn", "port_errors"
-_MOST_GIDS = 128
-_EMPTY_AT_END = 16
-"""So many empty entries in a row end the table; tables have 16 to 256."""
+_MOST_GIDS = 256
+_EMPTY_AT_END = 32
+"""So many empty entries in a row end the table, which has up to 256. Pods that went left up to 14 (NVIDIA/nccl#551)."""
 _VERSION = {"RoCE v2": "v2", "IB/RoCE v1": "v1"}
 _NETDEV = re.compile(r"[A-Za-z0-9_.:-]{1,32}")
 _PRIORITIES = 8
@@ -28,6 +28,9 @@ _ERRORS = (
     "local_link_integrity_errors", "excessive_buffer_overrun_errors", "port_xmit_discards",
 )  # fmt: skip
 """Of InfiniBand Architecture Specification, PortCounters; congestion (port_xmit_wait) and drops of VL15 are none."""
+_ERRORS_OF_MLX5 = ("local_ack_timeout_err", "req_transport_retries_exceeded", "rx_icrc_encapsulated")
+"""NVIDIA, mlx5 counters: packets without an answer, requests given up, damaged packets of RoCE. What is counted beside
+them (out_of_sequence, packet_seq_err) adaptive routing moves on a healthy fabric too."""
 
 
 def read_port(root: Root, port: NicPort, notes: Notes) -> dict[str, Scalar | None]:
@@ -35,7 +38,7 @@ def read_port(root: Root, port: NicPort, notes: Notes) -> dict[str, Scalar | Non
     if not port.rdma_path:
         return {}
     facts: dict[str, Scalar | None] = {ERRORS: _errors(root, port)}
-    if isinstance(port.link, EthernetLink):
+    if isinstance(port.link, EthernetLink) and port.rdma_transport != IWARP:
         facts |= {ROCE_GIDS: _gids(root, port, notes), ECN: _ecn(root, port)}
     return facts
 
@@ -81,11 +84,15 @@ def _gids(root: Root, port: NicPort, notes: Notes) -> str | None:
 
 
 def _ecn(root: Root, port: NicPort) -> str | None:
-    """`on` where every priority has ECN both ways, `off` where none has, else the priorities; None: not shown."""
+    """`on` where every priority has ECN both ways, `off` where none has, else the priorities; None: not shown.
+
+    Telling the sender (np) is one switch of the port, which any priority sets; slowing down (rp) is of each priority
+    (NVIDIA, How to configure DCQCN for ConnectX-4).
+    """
     on = {way: _switched_on(root, f"{port.netdev_path}/ecn/roce_{way}/enable") for way in ("np", "rp")}
     if not port.netdev_path or None in on.values():
         return None
-    both = sorted(set(on["np"] or ()) & set(on["rp"] or ()))
+    both = (on["rp"] or []) if on["np"] else []
     if len(both) == _PRIORITIES:
         return "on"
     return f"on for priority {', '.join(map(str, both))}" if both else "off"
@@ -100,7 +107,9 @@ def _switched_on(root: Root, path: str) -> list[int] | None:
 
 def _errors(root: Root, port: NicPort) -> str | None:
     """`symbol_error 12, link_downed 3` since the port started; `none`; None where nothing counts them."""
-    counts = {name: text.number(root.read(f"{port.rdma_path}/counters/{name}")) for name in _ERRORS}
+    files = {name: f"{port.rdma_path}/counters/{name}" for name in _ERRORS}
+    files |= {name: f"{port.rdma_path}/hw_counters/{name}" for name in _ERRORS_OF_MLX5}
+    counts = {name: text.number(root.read(file)) for name, file in files.items()}
     known = {name: value for name, value in counts.items() if value is not None and value >= 0}
     if not known:
         return None
