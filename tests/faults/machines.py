@@ -86,6 +86,7 @@ def tuned_roce():
         state="up",
         lossless_priorities="3",
         dscp_priorities="26:3",
+        pause="none",
     )
     for number, _ in enumerate(machine.of_kind("nic")):
         machine = with_facts(machine, "nic", number, rdma_device=f"mlx5_{number}")

@@ -160,10 +160,13 @@ AT_FAULT = {
         "ovs_offload_off", "likely", r"nic0, nic1 have representors, and Open vSwitch offloads no flow",
         with_facts(with_facts(host(ovs_hw_offload="false"), "nic", 0, representors=4), "nic", 1, representors=4),
     ),
+    "a NIC that takes no flow": (
+        "ovs_offload_off", "likely", r"nic0 take no flow from Open vSwitch, which would offload them",
+        with_facts(host(ovs_hw_offload="true"), "nic", 0, representors=4, tc_offload=False),
+    ),
     "no address": (
         "roce_gid_missing", "likely", r"nic3 have no RoCE v2 GID",
-        with_facts(tuned_roce(), "nic", 3, roce_gids="0:v1/link-local/eth2 1:v2/link-local/eth2"),
-    ),
+        with_facts(tuned_roce(), "nic", 3, roce_gids="0:v1/link-local/eth2 1:v2/link-local/eth2")),
     "no GID": ("roce_gid_missing", "possible", r"nic0-7 have no", with_facts(tuned_roce(), "nic", roce_gids="none")),
     "IPv6 alone": (
         "fabric_ipv6_only", "possible", r"nic0-7 have IPv6 addresses alone, and NCCL_IB_ADDR_FAMILY is not known",
@@ -177,18 +180,19 @@ AT_FAULT = {
         "roce_ecn_off", "possible", r"ECN of RoCE is off in every priority of nic0-7$",
         with_facts(tuned_roce(), "nic", roce_ecn="off"),
     ),
-    "another lossless priority": (
-        "roce_pfc_unlike", "likely", r"nic4 has lossless priority 4, most others lossless priority 3$",
-        with_facts(tuned_roce(), "nic", 4, lossless_priorities="4"),
-    ),
-    "no lossless priority": (
-        "roce_pfc_unlike", "likely", r"nic4 has no lossless priority, most others lossless priority 3$",
-        with_facts(tuned_roce(), "nic", 4, lossless_priorities="none"),
-    ),
+    **{
+        f"lossless priority {value}": (
+            "roce_pfc_unlike", "likely", rf"nic4 has {words}, most others lossless priority 3$",
+            with_facts(tuned_roce(), "nic", 4, lossless_priorities=value),
+        )
+        for value, words in {"4": "lossless priority 4", "none": "no lossless priority"}.items()
+    },
     "another table of DSCP": (
         "roce_dscp_unlike", "likely", r"nic2, nic3 take no DSCP for a priority, most others DSCP for .* as 26:3$",
         with_facts(with_facts(tuned_roce(), "nic", 2, dscp_priorities="none"), "nic", 3, dscp_priorities="none"),
     ),
+    "pauses": ("roce_pause_unlike", "likely", r"nic5: heed and send them; most other ports: neither heed nor send",
+               with_facts(tuned_roce(), "nic", 5, pause="rx tx")),
     "a monitor": (
         "driver_polled", "possible", r"the driver of the GPUs is asked every 1.00 s: nvidia-smi every 1 s, nvtop$",
         host(driver_polled_s=1.0, driver_pollers="nvidia-smi every 1 s, nvtop"),
@@ -306,6 +310,8 @@ def test_each_check_is_in_the_table():
         host(mpi="none", mpi_cuda=None, ucx="none", ucx_transports="none", ucx_devices="none"),
         with_facts(host(ofi_nccl="/opt/amazon/aws-ofi-nccl/lib/libnccl-net.so"), "nic", driver="efa"),
         with_facts(tuned_roce(), "nic", lossless_priorities="none"),
+        with_facts(tuned_roce(), "nic", pause="rx tx"),
+        with_facts(host(ovs_hw_offload="true"), "nic", 0, tc_offload=False),
     ],
 )
 def test_what_is_as_it_should_be_is_no_fault(machine):
@@ -328,6 +334,7 @@ UNREAD = {
     "port_errors": with_facts(tuned(), "nic", 1, port_errors=None),
     "roce_pfc_unlike": with_facts(tuned_roce(), "nic", 1, lossless_priorities=None),
     "roce_dscp_unlike": with_facts(tuned_roce(), "nic", 1, dscp_priorities=None),
+    "roce_pause_unlike": with_facts(tuned_roce(), "nic", 1, pause=None),
     "driver_polled": host(driver_pollers=None),
     "mpi_without_cuda": host(mpi_cuda=None),
     "ucx_without_cuda": host(ucx_transports=None),

@@ -121,43 +121,6 @@ def test_the_processes_of_a_machine_are_looked_through(tmp_path):
     assert pollers(tmp_path / "none") == ()
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        (
-            '{"pfc-cap":8,"macsec-bypass":false,"delay":0,"prio_pfc":[false,false,false,true,false,false,false,false]}',
-            (3,),
-        ),
-        ('[{"prio_pfc":[0,0,1,1,0,0,0,0]}]', (2, 3)),
-        ('{"prio_pfc":[false,false]}', ()),
-        ('{"prio_pfc":"on"}', None),
-        ('{"prio_pfc":[7]}', None),
-        ("Attribute read: Operation not supported", None),
-        ("[]", None),
-    ],
-)
-def test_lossless_priorities_are_those_of_dcb(said, expected):
-    assert tools.pfc_of(said) == expected
-
-
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        ('{"default_prio":[0],"dscp_prio":[[46,5],[26,3]]}', ((26, 3), (46, 5))),
-        ('[{"dscp_prio":[[26,3]]}]', ((26, 3),)),
-        ('{"default_prio":[0]}', ()),
-        ("{}", ()),
-        ('{"dscp_prio":[[64,3]]}', None),
-        ('{"dscp_prio":[[26,8]]}', None),
-        ('{"dscp_prio":"26:3"}', None),
-        ("Attribute read: Operation not supported", None),
-        ("", None),
-    ],
-)
-def test_a_table_of_dscp_is_that_of_dcb(said, expected):
-    assert tools.dscp_of(said) == expected
-
-
 def program(folder: Path, name: str, script: str) -> None:
     (folder / name).write_text(f"#!/bin/sh\n{script}\n")
     (folder / name).chmod(0o755)
@@ -206,7 +169,7 @@ def test_mpich_says_by_its_configuration_whether_it_knows_gpus(monkeypatch, tmp_
 DOCUMENT = {
     "format": 1, "pollers": [{"program": "nvidia-smi", "interval_s": 0.1}, {"program": "gpud"}],
     "ucx": {"version": "1.17.0", "transports": ["tcp"], "devices": []},
-    "mpi": {"name": "Open MPI 5.0.8", "cuda": False}, "pfc": [], "ofi_nccl": None, "problems": {},
+    "mpi": {"name": "Open MPI 5.0.8", "cuda": False}, "ports": [], "ofi_nccl": None, "problems": {},
 }  # fmt: skip
 
 
@@ -248,7 +211,7 @@ def test_hostile_words_stay_words():
     facts, pfc = tools.read_tools(with_tools({
         **DOCUMENT, "pollers": [{"program": name} for name in names * 1000], "ofi_nccl": "\x07" * 300,
         "ucx": {"version": "\n", "transports": names * 1000, "devices": names},
-        "pfc": [{"netdev": "\x1b", "lossless": [9]}]}), Notes())  # fmt: skip
+        "ports": [{"netdev": "\x1b", "lossless": [9]}]}), Notes())  # fmt: skip
     told = msgspec.json.encode([facts, pfc]).decode()
     assert "\\u001b" not in told
     assert "\\u0007" not in told

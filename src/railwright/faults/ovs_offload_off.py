@@ -1,7 +1,8 @@
-"""Open vSwitch that gives no flow to the NIC: every packet of a pod's VF crosses the CPU.
+"""Open vSwitch that gives no flow to the NIC, or a NIC that takes none: every packet of a pod's VF crosses the CPU.
 
-ovs-vswitchd.conf.db(5): `other_config:hw-offload` is false by default, and a change takes a restart. That flows really
-are in the NIC, pod by pod, is asked by `railwright net check`.
+ovs-vswitchd.conf.db(5): `other_config:hw-offload` is false by default, and a change takes a restart. A NIC takes flows
+of tc where its feature `hw-tc-offload` is on (ethtool(8)). That flows really are in the NIC, pod by pod, is asked by
+`railwright net check`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,16 @@ def _signs(facts: Facts) -> Findings:
             costs="what a few cores move, instead of the rate of the port",
             remedy="ovs-vsctl set Open_vSwitch . other_config:hw-offload=true, restart openvswitch-switch; then"
             " ovs-appctl dpctl/dump-flows type=offloaded",
+        )
+    deaf = [nic.id for nic in _switching(facts.topology) if nic.facts.get("tc_offload") is False]
+    if deaf and setting(facts.topology, _FACT) == "true":
+        yield FAULT.finding(
+            map(OfPart, deaf),
+            f"{runs(deaf)} take no flow from Open vSwitch, which would offload them",
+            Evidence(claim="hw-tc-offload", value="off", seen="ethtool -k"),
+            certainty="likely",
+            costs="what a few cores move, instead of the rate of the port",
+            remedy="ethtool -K NETDEV hw-tc-offload on, of the uplink and its representors",
         )
 
 

@@ -1,16 +1,15 @@
 """What programs of this machine say of its software: asked when `audit` or a capture wants it, each for a few seconds.
 
-`ucx_info -v` and `-d`; `ompi_info --parsable --all` (built_with_cuda_support); `mpichversion`; `dcb -j pfc show` and
-`dcb -j app show` of iproute2. No program of a capture is started.
+`ucx_info -v` and `-d`; `ompi_info --parsable --all` (built_with_cuda_support); `mpichversion`; and of each port what
+`port_settings` asks. No program of a capture is started.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -20,13 +19,13 @@ from railwright.topology.devices import Scalar
 from railwright.topology.settings import NONE, SETTING
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.pollers import pollers
+from railwright.topology.sources.port_settings import ask_ports, port_settings
 from railwright.topology.sources.root import Root, Unreadable, printable
-from railwright.topology.sources.tools_model import MOST, TOOLS, Mpi, Priorities, Tools, Ucx
+from railwright.topology.sources.tools_model import MOST, TOOLS, Mpi, Tools, Ucx
 
 TIMEOUT_S = 10.0
 _MOST_LINES = 50_000
 """`ompi_info --all` prints 12,000."""
-_PRIORITIES, _DSCPS = 8, 64
 _OFI_NCCL = ("/opt/amazon/aws-ofi-nccl", "/opt/amazon/ofi-nccl", "/opt/aws-ofi-nccl")
 """Where AWS's images and its installer put it (aws-ofi-nccl, README; EFA installer 1.3x)."""
 _NAME = re.compile(r"[\w.:+-]{1,64}", re.ASCII)
@@ -45,7 +44,7 @@ def ask_tools() -> bytes | Unreadable:
         pollers=pollers(),
         ucx=_ucx(problems),
         mpi=_mpi(problems),
-        pfc=_pfc(problems),
+        ports=ask_ports(partial(_said, problems)),
         ofi_nccl=_ofi_nccl(),
         problems=problems,
     )
@@ -100,47 +99,6 @@ def _mpi(problems: dict[str, str]) -> Mpi | None:
     return Mpi(name=f"MPICH {version[1]}", cuda=_CUDA_OF_MPICH.search(said) is not None)
 
 
-def _pfc(problems: dict[str, str]) -> tuple[Priorities, ...]:
-    """Of the netdevs of RDMA devices."""
-    found = []
-    for entry in sorted(Path("/sys/class/net").glob("*/device/infiniband"))[:MOST]:
-        netdev = entry.parts[4]
-        lossless = pfc_of(_said(problems, "pfc", "dcb", "-j", "pfc", "show", "dev", netdev) or "")
-        dscp = dscp_of(_said(problems, "pfc", "dcb", "-j", "app", "show", "dev", netdev) or "")
-        if lossless is not None or dscp is not None:
-            found.append(Priorities(netdev=netdev, lossless=lossless, dscp=dscp))
-    return tuple(found)
-
-
-def pfc_of(said: str) -> tuple[int, ...] | None:
-    """The lossless priorities in what `dcb -j pfc show` prints: `{"prio_pfc": [false, ... true ...]}`; None without."""
-    every = (_of_dcb(said) or {}).get("prio_pfc")
-    if not isinstance(every, list) or len(every) > _PRIORITIES or not all(one in (0, 1) for one in every):
-        return None
-    return tuple(number for number, lossless in enumerate(every) if lossless)
-
-
-def dscp_of(said: str) -> tuple[tuple[int, int], ...] | None:
-    """What `dcb -j app show` prints: `{"dscp_prio": [[26, 3]]}`, nothing where none is set; None for other words."""
-    told = _of_dcb(said)
-    try:
-        pairs = msgspec.convert(None if told is None else told.get("dscp_prio", []), list[tuple[int, int]], strict=True)
-    except msgspec.ValidationError:
-        return None
-    well = len(pairs) <= MOST and all(0 <= dscp < _DSCPS and 0 <= one < _PRIORITIES for dscp, one in pairs)
-    return tuple(sorted(set(pairs))) if well else None
-
-
-def _of_dcb(said: str) -> dict[str, Any] | None:
-    """The object that dcb printed, which some versions print in a list; None for other words."""
-    try:
-        told = json.loads(said)
-    except (ValueError, RecursionError):
-        return None
-    told = told[0] if isinstance(told, list) and told else told
-    return told if isinstance(told, dict) else None
-
-
 def _ofi_nccl() -> str | None:
     for place in _OFI_NCCL:
         found = next(iter(sorted(Path(place).glob("lib*/**/libnccl-net*.so"))), None)
@@ -177,16 +135,7 @@ def read_tools(root: Root, notes: Notes) -> tuple[dict[str, Scalar], dict[str, d
         for fact in [one for one in facts if one.partition("_")[0] == name]:
             notes.missing(SETTING, _shown(why), fact)
             del facts[fact]
-    return facts, {one.netdev: _of_port(one) for one in found.pfc[:MOST] if _NAME.fullmatch(one.netdev)}
-
-
-def _of_port(told: Priorities) -> dict[str, Scalar]:
-    facts: dict[str, Scalar] = {}
-    if told.lossless is not None and all(0 <= number < _PRIORITIES for number in told.lossless):
-        facts["lossless_priorities"] = ",".join(map(str, told.lossless)) or NONE
-    if told.dscp is not None and all(0 <= one < _DSCPS for pair in told.dscp for one in pair):
-        facts["dscp_priorities"] = " ".join(f"{dscp}:{priority}" for dscp, priority in told.dscp[:_DSCPS]) or NONE
-    return facts
+    return facts, {one.netdev: port_settings(one) for one in found.ports[:MOST] if _NAME.fullmatch(one.netdev)}
 
 
 def _poller_words(program: str, interval_s: float | None) -> str:

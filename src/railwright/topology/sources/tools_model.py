@@ -34,13 +34,18 @@ class Mpi(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether it was built for buffers in GPU memory."""
 
 
-class Priorities(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which priorities of a port are lossless, by `dcb pfc show`, and which DSCP has which, by `dcb app show`."""
+class PortSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a port is set to, by programs that ask its driver; None: they did not say."""
 
     netdev: str
     lossless: tuple[int, ...] | None = None
+    """The lossless priorities."""
     dscp: tuple[tuple[int, int], ...] | None = None
-    """(DSCP, priority), rising. None: dcb did not say."""
+    """Which DSCP has which priority: pairs, rising."""
+    pause: tuple[bool, bool] | None = None
+    """Whether it heeds and sends pauses of all its traffic."""
+    tc_offload: bool | None = None
+    """Whether it takes flows of tc; None also where the driver has none of that."""
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +55,7 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     pollers: tuple[Poller, ...] = ()
     ucx: Ucx | None = None
     mpi: Mpi | None = None
-    pfc: tuple[Priorities, ...] = ()
+    ports: tuple[PortSettings, ...] = ()
     ofi_nccl: str | None = None
     """The library of aws-ofi-nccl."""
     problems: dict[str, str] = {}

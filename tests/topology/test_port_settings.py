@@ -1,0 +1,114 @@
+"""What programs say of ports: dcb, mlnx_qos, ethtool."""
+
+import pytest
+
+from railwright.topology.sources.port_settings import (
+    dscp_of_dcb,
+    dscp_of_mlnx_qos,
+    is_representor,
+    lossless_of_dcb,
+    lossless_of_mlnx_qos,
+    pause_of,
+    tc_offload_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (
+            '{"pfc-cap":8,"macsec-bypass":false,"delay":0,"prio_pfc":[false,false,false,true,false,false,false,false]}',
+            (3,),
+        ),
+        ('[{"prio_pfc":[0,0,1,1,0,0,0,0]}]', (2, 3)),
+        ('{"prio_pfc":[false,false]}', ()),
+        ('{"prio_pfc":"on"}', None),
+        ('{"prio_pfc":[7]}', None),
+        ("Attribute read: Operation not supported", None),
+        ("[]", None),
+    ],
+)
+def test_lossless_priorities_are_those_of_dcb(said, expected):
+    assert lossless_of_dcb(said) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ('{"default_prio":[0],"dscp_prio":[[46,5],[26,3]]}', ((26, 3), (46, 5))),
+        ('[{"dscp_prio":[[26,3]]}]', ((26, 3),)),
+        ('{"default_prio":[0]}', ()),
+        ("{}", ()),
+        ('{"dscp_prio":[[64,3]]}', None),
+        ('{"dscp_prio":[[26,8]]}', None),
+        ('{"dscp_prio":"26:3"}', None),
+        ("Attribute read: Operation not supported", None),
+        ("", None),
+    ],
+)
+def test_a_table_of_dscp_is_that_of_dcb(said, expected):
+    assert dscp_of_dcb(said) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ('[{"ifname":"eth2","autonegotiate":false,"rx":true,"tx":false}]', (True, False)),
+        (
+            '[ {\n "ifname": "eth2",\n "rx": false,\n "tx": false } ]',
+            (False, False),
+        ),
+        ('[{"ifname":"eth2","rx":"on","tx":"off"}]', None),
+        ("netlink error: Operation not supported\n[ ]", None),
+        ("[ ]", None),
+        ("", None),
+    ],
+)
+def test_pauses_are_those_of_ethtool(said, expected):
+    assert pause_of(said) == expected
+
+
+@pytest.mark.parametrize(
+    ("feature", "expected"),
+    [
+        ('"hw-tc-offload": {"active": true, "fixed": false, "requested": true}', True),
+        ('"hw-tc-offload": {"active": false, "fixed": false, "requested": false}', False),
+        ('"hw-tc-offload": {"active": false, "fixed": true, "requested": false}', None),
+        ('"hw-tc-offload": "on"', None),
+        ('"rx-checksumming": {"active": true, "fixed": true, "requested": false}', None),
+    ],
+)
+def test_whether_a_nic_takes_flows_is_told_by_ethtool(feature, expected):
+    assert tc_offload_of(f'[{{"ifname": "eth2", {feature}}}]') is expected
+
+
+def test_representors_are_not_asked(tmp_path):
+    for name, expected in {"pf0vf3": True, "c1pf0sf8": True, "p0": False}.items():
+        (tmp_path / "phys_port_name").write_text(f"{name}\n")
+        assert is_representor(tmp_path) is expected
+    assert not is_representor(tmp_path / "none")
+
+
+QOS = """DCBX mode: OS controlled
+Priority trust state: dscp
+dscp2prio mapping:
+        prio:0 dscp:07,06,
+        prio:3 dscp:26,
+PFC configuration:
+        priority    0   1   2   3   4   5   6   7
+        enabled     0   0   0   1   0   0   0   0
+tc: 3 ratelimit: unlimited, tsa: vendor
+         priority:  3
+"""
+
+
+def test_mlnx_qos_says_the_same_where_there_is_no_dcb():
+    assert lossless_of_mlnx_qos(QOS) == (3,)
+    assert dscp_of_mlnx_qos(QOS) == ((6, 0), (7, 0), (26, 3))
+    assert dscp_of_mlnx_qos(QOS.replace("state: dscp", "state: pcp")) == ()
+
+
+@pytest.mark.parametrize("said", ["", "Interface eth2 not found", QOS.replace("1   0", "2   0") * 2, QOS[:20]])
+def test_what_is_not_of_mlnx_qos_says_nothing(said):
+    assert lossless_of_mlnx_qos(said) is None
+    assert dscp_of_mlnx_qos(said) is None
