@@ -1,0 +1,96 @@
+"""What tools and sysfs said of NIC ports in public reports, and what we say of the same ports."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from railwright.faults.roce_gids import gids
+from railwright.topology.devices import PcieLink
+from railwright.topology.sources.load import load
+from railwright.topology.sources.port_settings import (
+    dscp_of_dcb,
+    dscp_of_mlnx_qos,
+    lossless_of_dcb,
+    lossless_of_mlnx_qos,
+)
+
+from .machines import files_of, write_archive
+
+FILE = Path(__file__).parents[2] / "testdata/external/reports/ports.toml"
+REPORTS = tomllib.loads(FILE.read_text(encoding="utf-8"))
+MACHINE = "8gpu-pcie"
+PORT = min(path.rpartition("/")[0] for path in files_of(MACHINE) if path.endswith("/link_layer"))
+DEVICE = PORT.rpartition("/ports/")[0]
+NETDEV = PORT.partition("/infiniband/")[0] + "/net/"
+ROW = re.compile(r"^\s*(\S+)\s+\d+\s+(\d+)\s+([0-9a-f:]{39})\s+(?:([\d.]+)\s+)?(v[12])\s+(\S+)\s*$", re.MULTILINE)
+VERSIONS = {"v1": b"IB/RoCE v1\n", "v2": b"RoCE v2\n"}
+EMPTY = b"0000:0000:0000:0000:0000:0000:0000:0000\n"
+DSCP_OF = {"AF31": 26, "CS6": 48}
+
+
+def by_source(report):
+    return report["source"].split()[0]
+
+
+def nic_with(files, tmp_path):
+    """The first RDMA NIC of a machine that has these files, and the types of its links to the fabric."""
+    kept = {path: content for path, content in files_of(MACHINE).items() if not path.startswith(PORT)}
+    path = write_archive(tmp_path / "machine.jsonl", {**kept, "capture.json": b'{"format": 2}', **files})
+    topology = load(str(path))
+    nic = next(one for one in topology.of_kind("nic") if one.facts.get("rdma_device") == DEVICE.rpartition("/")[2])
+    links = [link.protocol for link in topology.links if nic.id in (link.a, link.b)]
+    return nic, [link for link in links if not isinstance(link, PcieLink)]
+
+
+@pytest.mark.parametrize("report", REPORTS["show_gids"], ids=by_source)
+def test_a_table_of_gids_is_what_show_gids_lists(report, tmp_path):
+    rows = ROW.findall(report["text"])
+    first = [row for row in rows if row[0] == rows[0][0]]
+    files = {f"{PORT}/link_layer": b"Ethernet\n"}
+    for index in range(64):
+        files[f"{PORT}/gids/{index}"] = EMPTY
+    for _, index, gid, _, version, netdev in first:
+        files[f"{PORT}/gids/{index}"] = gid.encode()
+        files[f"{PORT}/gid_attrs/types/{index}"] = VERSIONS[version]
+        files[f"{PORT}/gid_attrs/ndevs/{index}"] = netdev.encode()
+    nic, _ = nic_with(files, tmp_path)
+    told = gids(nic)
+    assert told is not None
+    assert [(one.number, one.version, one.netdev) for one in told] == [(int(row[1]), row[4], row[5]) for row in first]
+    assert [one.kind == "IPv4" for one in told] == [bool(row[3]) for row in first]
+    assert next((one.number for one in told if one.is_routable), -1) == report["first_routable"]
+
+
+@pytest.mark.parametrize("report", REPORTS["mlnx_qos"], ids=by_source)
+def test_priorities_are_what_mlnx_qos_says(report):
+    assert lossless_of_mlnx_qos(report["text"]) == tuple(report["lossless"])
+    table = dict(dscp_of_mlnx_qos(report["text"]))
+    assert len(table) == 64
+    assert table[26] == report["priority_of_dscp_26"]
+
+
+@pytest.mark.parametrize("report", REPORTS["dcb"], ids=by_source)
+def test_priorities_are_what_dcb_says(report):
+    """The words that it prints for people, as the same program prints them in JSON."""
+    lossless = [word == "on" for _, word in re.findall(r"\b([0-7]):(on|off)", report["text"])]
+    assert lossless_of_dcb(json.dumps({"pfc_cap": 8, "prio_pfc": lossless})) == tuple(report["lossless"])
+    table = [[DSCP_OF[name], int(one)] for name, one in re.findall(r"\b([A-Z]+\d+):([0-7])", report["text"])]
+    assert [list(pair) for pair in dscp_of_dcb(json.dumps({"dscp_prio": table}))] == report["dscp"]
+
+
+@pytest.mark.parametrize("report", REPORTS["sysfs"], ids=by_source)
+def test_a_port_is_what_its_files_were_found_to_mean(report, tmp_path):
+    files = {f"{DEVICE}/{name}": content.encode() + b"\n" for name, content in report["files"].items()}
+    netdevs = {path: b"" for path in files_of(MACHINE) if path.startswith(NETDEV)}
+    kept = {f"{PORT}/link_layer": b"InfiniBand\n", f"{PORT}/state": b"4: ACTIVE\n"}
+    nic, links = nic_with({**netdevs, **kept, **files}, tmp_path)
+    assert {name: nic.facts.get(name) for name in report["facts"]} == report["facts"]
+    assert not set(report["lacks"]) & set(nic.facts)
+    (link,) = links
+    assert type(link).__name__.lower().startswith(report["link"])
+    assert not report.get("no_rate") or link.line_rate_bits_per_s is None
