@@ -325,9 +325,12 @@ type AddReply struct {
 	UnconfirmedNodes []string `protobuf:"bytes,3,rep,name=unconfirmed_nodes,json=unconfirmedNodes,proto3" json:"unconfirmed_nodes,omitempty"`
 	// What the pod's gateways are answered with, as aa:bb:cc:dd:ee:ff, so that the plugin can write it into the pod for
 	// good. Empty: not known.
-	GatewayMac    string `protobuf:"bytes,4,opt,name=gateway_mac,json=gatewayMac,proto3" json:"gateway_mac,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	GatewayMac string `protobuf:"bytes,4,opt,name=gateway_mac,json=gatewayMac,proto3" json:"gateway_mac,omitempty"`
+	// The bridge's datapath runs outside of the kernel, and does not fill in the checksums that a veth leaves to hardware:
+	// the pod's kernel has to make them, or no TCP and no UDP of it is taken anywhere.
+	UserspaceDatapath bool `protobuf:"varint,5,opt,name=userspace_datapath,json=userspaceDatapath,proto3" json:"userspace_datapath,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *AddReply) Reset() {
@@ -386,6 +389,13 @@ func (x *AddReply) GetGatewayMac() string {
 		return x.GatewayMac
 	}
 	return ""
+}
+
+func (x *AddReply) GetUserspaceDatapath() bool {
+	if x != nil {
+		return x.UserspaceDatapath
+	}
+	return false
 }
 
 type CheckRequest struct {
@@ -1224,13 +1234,14 @@ const file_api_v1_node_proto_rawDesc = "" +
 	"\bgateways\x18\b \x03(\tR\bgateways\x12\x1b\n" +
 	"\tdevice_id\x18\t \x01(\tR\bdeviceId\x12,\n" +
 	"\x13max_rate_bits_per_s\x18\n" +
-	" \x01(\x04R\x0fmaxRateBitsPerS\"\x84\x01\n" +
+	" \x01(\x04R\x0fmaxRateBitsPerS\"\xb3\x01\n" +
 	"\bAddReply\x12\x12\n" +
 	"\x04rail\x18\x01 \x01(\tR\x04rail\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12+\n" +
 	"\x11unconfirmed_nodes\x18\x03 \x03(\tR\x10unconfirmedNodes\x12\x1f\n" +
 	"\vgateway_mac\x18\x04 \x01(\tR\n" +
-	"gatewayMac\"i\n" +
+	"gatewayMac\x12-\n" +
+	"\x12userspace_datapath\x18\x05 \x01(\bR\x11userspaceDatapath\"i\n" +
 	"\fCheckRequest\x12)\n" +
 	"\x03key\x18\x01 \x01(\v2\x17.railwright.node.v1.KeyR\x03key\x12.\n" +
 	"\x05parts\x18\x02 \x03(\x0e2\x18.railwright.node.v1.PartR\x05parts\".\n" +

@@ -48,7 +48,7 @@ func (p plugin) add(arguments *skel.CmdArgs) error {
 		}
 		return callFailure(err, ready.settings)
 	}
-	done, err := lay(arguments.Netns, arguments.IfName, &ready.found, ready.wishes, reply.GetGatewayMac())
+	done, err := lay(arguments.Netns, arguments.IfName, &ready.found, ready.wishes, reply)
 	defer done.close()
 	if err == nil {
 		err = ready.printResult(os.Stdout)

@@ -112,6 +112,22 @@ func TestAddWritesTheGatewayIntoThePod(t *testing.T) {
 	wantFine(t, pair.add(t, daemon, map[string]any{"mtu": 1400}))
 }
 
+// TestAddHasThePodMakeItsChecksums where the datapath makes none: what a veth leaves to hardware arrives broken.
+func TestAddHasThePodMakeItsChecksums(t *testing.T) {
+	pair, daemon := newPair(t), cnitest.Start(t)
+	for _, userspace := range []bool{false, true} {
+		pair.pod.Run(t, "ethtool", "-K", "net1", "tx", "on")
+		daemon.Answer = onlyAdd(func() (proto.Message, error) {
+			return &nodev1.AddReply{Rail: "rail1", UserspaceDatapath: userspace}, nil
+		})
+		wantFine(t, pair.add(t, daemon, nil))
+		told := pair.pod.Run(t, "ethtool", "-k", "net1")
+		if left := strings.Contains(told, "tx-checksumming: on"); left == userspace {
+			t.Errorf("with a datapath in userspace %v, checksums are left to hardware: %v", userspace, left)
+		}
+	}
+}
+
 func TestAddThatFailsInThePodIsUndone(t *testing.T) {
 	pair, daemon := newPair(t), cnitest.Start(t)
 	daemon.Answer = gatewayReply

@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	nodev1 "railwright/node/api/v1"
 	"railwright/node/internal/attachment"
 )
 
@@ -24,14 +25,15 @@ type laid struct {
 }
 
 // lay does in the pod what the flows need it to have: the gateways' MAC for good, so that no ARP and no neighbour
-// discovery is needed for the first packet; and the MTU and the routes that were wished for.
-func lay(netnsPath, interfaceName string, found *previous, wishes Wishes, gatewayMAC string) (*laid, error) {
+// discovery is needed for the first packet; checksums, where the datapath makes none; and the MTU and the routes that
+// were wished for.
+func lay(netnsPath, interfaceName string, found *previous, wishes Wishes, told *nodev1.AddReply) (*laid, error) {
 	done := &laid{}
-	gateway, err := parseGatewayMAC(gatewayMAC)
+	gateway, err := parseGatewayMAC(told.GetGatewayMac())
 	if err != nil {
 		return done, err
 	}
-	if gateway == nil && wishes.MTU == 0 && len(wishes.Routes) == 0 {
+	if gateway == nil && wishes.MTU == 0 && len(wishes.Routes) == 0 && !told.GetUserspaceDatapath() {
 		return done, nil
 	}
 	done.inside, err = handleIn(netnsPath)
@@ -39,6 +41,9 @@ func lay(netnsPath, interfaceName string, found *previous, wishes Wishes, gatewa
 		return done, layFailure(err)
 	}
 	err = done.all(interfaceName, found, wishes, gateway)
+	if err == nil && told.GetUserspaceDatapath() {
+		err = done.makeChecksums(netnsPath, interfaceName)
+	}
 	if err != nil {
 		done.back()
 		err = layFailure(fmt.Errorf("%s in %s: %w", interfaceName, netnsPath, err))

@@ -67,6 +67,7 @@ func (c *Client) facts(ctx context.Context, bridge *bridge) (plan.Facts, error) 
 	}
 	facts := plan.Facts{
 		UplinkPort: ports[rail.Uplink], BridgeMAC: own.mac, HostAddresses: own.addresses, Ports: ports, AnswersND: answersND,
+		Userspace: row.DatapathType == "netdev",
 	}
 	facts.LeafMAC, facts.LeafProblem = bridge.leafMAC(c.host, own, rail.Leaf)
 	return facts, nil

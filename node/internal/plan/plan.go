@@ -53,6 +53,8 @@ type Facts struct {
 	LeafProblem string
 	// AnswersND: the datapath takes flows that answer a neighbour solicitation.
 	AnswersND bool
+	// Userspace: the datapath is that of ovs-vswitchd itself, which makes no checksum that a veth left out.
+	Userspace bool
 	// HostAddresses of the bridge's own interface, whose traffic with the leaf is let through.
 	HostAddresses []netip.Addr
 	// Ports by interface name: OpenFlow's number of every port that is there and has one.

@@ -29,6 +29,8 @@ type Attached struct {
 	Unconfirmed []string
 	// GatewayMAC is what the pod's gateways are answered with; zero: not known.
 	GatewayMAC attachment.MAC
+	// Userspace: the bridge's datapath makes no checksum that the pod's interface leaves out.
+	Userspace bool
 }
 
 // Attach makes the wanted parts real, or nothing of them. Rail, Tenant, NetnsInode, Added and Number are filled in here.
@@ -61,7 +63,8 @@ func (r *Reconciler) Attach(ctx context.Context, wanted attachment.Attachment) (
 	if len(missing) > 0 {
 		r.tellUnconfirmed(record, missing)
 	}
-	return Attached{record.Rail, record.Tenant, missing, r.rails[record.Rail].lastSeen().bridgeMAC}, nil
+	bridge := r.rails[record.Rail].lastSeen()
+	return Attached{record.Rail, record.Tenant, missing, bridge.bridgeMAC, bridge.userspace}, nil
 }
 
 // mostNamed nodes in one message.

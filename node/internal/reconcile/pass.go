@@ -49,17 +49,18 @@ func (r *rail) pass(ctx context.Context, todo due) (*outcome, seen) {
 	return result, looked
 }
 
-// planned flows, the tenant directory's view that they are made of, and the bridge's own MAC address.
+// planned flows, the tenant directory's view that they are made of, and what a pod has to know of the bridge.
 type planned struct {
 	flows     []plan.Flow
 	view      uint64
 	bridgeMAC attachment.MAC
+	userspace bool
 	// nowhere: there is no bridge for them.
 	nowhere bool
 }
 
 func (s *seen) count(planned planned) {
-	s.flows, s.bridgeMAC = len(planned.flows), planned.bridgeMAC
+	s.flows, s.bridgeMAC, s.userspace = len(planned.flows), planned.bridgeMAC, planned.userspace
 	for _, flow := range planned.flows {
 		number, _, _ := plan.ParseCookie(flow.Cookie)
 		s.byNumber[number]++
@@ -90,7 +91,7 @@ func (r *rail) plan(ctx context.Context, records []store.Record, result *outcome
 	for _, one := range left {
 		result.left[one.Key] = one.Why
 	}
-	return planned{flows, version, facts.BridgeMAC, nowhere}, nil
+	return planned{flows, version, facts.BridgeMAC, facts.Userspace, nowhere}, nil
 }
 
 // leave nothing of a retired rail that has no attachment any more, and forget it.

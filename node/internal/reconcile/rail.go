@@ -65,6 +65,8 @@ type seen struct {
 	routes   int
 	// bridgeMAC is the pods' gateway; zero: not known.
 	bridgeMAC attachment.MAC
+	// userspace: the bridge's datapath is not the kernel's.
+	userspace bool
 }
 
 func newRail(reconciler *Reconciler, configured config.Rail) *rail {

@@ -122,6 +122,7 @@ func (s *Server) Add(ctx context.Context, request *nodev1.AddRequest) (*nodev1.A
 	if wanted.Has(attachment.Flows) && attached.GatewayMAC != (attachment.MAC{}) {
 		reply.GatewayMac = attached.GatewayMAC.String()
 	}
+	reply.UserspaceDatapath = wanted.Has(attachment.Flows) && attached.Userspace
 	return reply, nil
 }
 

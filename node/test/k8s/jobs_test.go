@@ -179,6 +179,12 @@ func (c *cluster) nothingLeft(t *testing.T, namespace string) {
 	}
 }
 
+// crossed the first rail's leaf from a node, in bytes.
+func (c *cluster) crossed(t *testing.T, node *node) int {
+	t.Helper()
+	return number(t, strings.TrimSpace(c.leaves[0].Namespace.Run(t, "cat", "/sys/class/net/"+node.Name+"/statistics/rx_bytes")))
+}
+
 // jobs: benchmarks over a pod on each node, by an Indexed Job and by an MPIJob.
 func (c *cluster) jobs(t *testing.T) {
 	c.apply(t, jobsManifests)
@@ -209,6 +215,16 @@ func (c *cluster) jobs(t *testing.T) {
 			}
 		}
 		c.nothingLeft(t, "restricted")
+	})
+	t.Run("over a rail of the pods' network", func(t *testing.T) {
+		before := c.crossed(t, c.nodes[0])
+		done := c.measure(t, "run", "mpi_bandwidth", "-o", "sizes=1M", "--kubernetes", "--nodes", "2", "--namespace", "tenant1",
+			"--rdma", "nvidia.com/mlnx_sriov_pf1_vf=1", "--network", "sriov-pf1-vf", "--interfaces", "net1", "--launches", "1").wait(t)
+		done.whole(t, c.nodes)
+		if crossed := c.crossed(t, c.nodes[0]) - before; crossed < 1<<20 {
+			t.Errorf("%d bytes crossed the leaf of the rail\n%s", crossed, done.Said)
+		}
+		c.nothingLeft(t, "tenant1")
 	})
 	t.Run("a job that cannot be scheduled is removed", func(t *testing.T) {
 		done := c.measure(t, append(small, "--namespace", "restricted", "--gpus-per-node", "9", "--start-within", "4")...).wait(t)
