@@ -1,4 +1,4 @@
-"""gdsio and fio."""
+"""gdsio, fio, IOR and mdtest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from tests.results.readers.recorded import THREADS, of, text, value
 
 from railwright.errors import UsageError
-from railwright.results.readers import fio, gdsio
+from railwright.results.readers import fio, gdsio, ior, mdtest, registry
 
 
 @pytest.mark.parametrize(
@@ -176,3 +176,56 @@ def test_the_json_of_fio_2_has_kib_and_microseconds() -> None:
     assert told["bandwidth_bytes_per_s"] == 129386 * 1024
     assert told["latency_s"] == pytest.approx(96e-6)
     assert of_reads[0].settings["moved_bytes"] == 1294256 * 1024
+
+
+def test_every_pass_of_ior_is_a_bandwidth_in_mib_and_a_rate_of_operations() -> None:
+    (file,) = registry.read(text("ior/4.1-10-hosts.txt"))
+    assert (file.tool, file.version, file.ranks, file.hosts) == ("IOR", "4.1.0+dev", 160, 10)
+    assert [value(one) for one in of(file)] == [1767.26 * 2**20, 1866.07 * 2**20]
+    assert [one.parameters["operation"] for one in of(file)] == ["write", "read"]
+    assert {one.parameters["size_bytes"] for one in of(file)} == {2**20}
+    (tail,) = ior.read(text("ior/3.3-tail-small-transfers.txt"))
+    assert [value(one) for one in of(tail)] == [4202 * 2**20, 5043 * 2**20]
+    assert tail.results[0].parameters["size_bytes"] == 4096
+
+
+def test_ior_before_3_3_has_two_columns_less() -> None:
+    old = (
+        "IOR-3.0.1: MPI Coordinated Test of Parallel I/O\n\tclients            = 4 (2 per node)\n"
+        "\txfersize           = 2 MiB\n\taggregate filesize = 4 GiB\n\n"
+        "access    bw(MiB/s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s)   iter\n"
+        "------    ---------  ---------- ---------  --------   --------   --------   --------   ----\n"
+        "write     2048.0     1048576    2048.00    0.001      1.99       0.01       2.00       0   \n"
+    )
+    (file,) = ior.read(old)
+    assert (file.ranks, file.hosts, value(of(file)[0])) == (4, None, 2**31)
+    for several in (old * 2, old + old.partition("\n\n")[2]):
+        assert [len(one.results) for one in ior.read(several)] == [1, 1]
+
+
+def test_what_no_run_of_ior_and_mdtest_prints_is_refused() -> None:
+    for reader, name, old, new, reason in (
+        (ior, "ior/4.1-10-hosts.txt", "1767.26", "2767.26", "2767.26 MiB/s is not 42949672960 bytes in 23.18 s"),
+        (ior, "ior/4.1-10-hosts.txt", "1866.07 ", "18.66.07", "no row|'18.66.07'"),
+        (mdtest, "mdtest/5-iterations-2-hosts.txt", "8035.705", "9035.705", "the mean 9035.705 is not between"),
+    ):
+        with pytest.raises(UsageError, match=reason):
+            reader.read(text(name).replace(old, new))
+
+
+def test_mdtest_is_a_rate_of_each_operation() -> None:
+    (file,) = registry.read(text("mdtest/5-iterations-2-hosts.txt"))
+    assert (file.version, file.ranks, file.hosts) == ("3.3.0", 72, 2)
+    rates = {str(one.parameters["operation"]): value(one) for one in file.results}
+    assert rates["file creation"] == 8035.705
+    assert rates["tree removal"] == 195.706
+    assert len(rates) == 9
+
+
+def test_sums_of_fios_groups_are_read_where_their_jobs_were_left_out() -> None:
+    (file,) = registry.read((THREADS / "196-fio-mail-quoted-3-kernels.txt").read_text())
+    assert len(file.results) == 6
+    assert file.results[0].parameters == {"size_bytes": 4096, "operation": "read"}
+    assert value(file.results[0]) == 54.5 * 2**20
+    with pytest.raises(UsageError, match=r"54\.5MiB/s is not 77\.1MB/s"):
+        fio.read((THREADS / "196-fio-mail-quoted-3-kernels.txt").read_text().replace("57.1MB/s)", "77.1MB/s)"))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from railwright.results.readers import fio_json
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of, percentiles
 from railwright.results.readers.log_lines import Line, lines_of, refusal
-from railwright.results.readers.printed_numbers import number, overlap
+from railwright.results.readers.printed_numbers import Number, number, overlap
 from railwright.results.readers.subject import Subject
 from railwright.results.records import Summary, Verification
 from railwright.topology.devices import Scalar
@@ -42,6 +42,11 @@ _RATE = re.compile(
 _CLAT = re.compile(r"clat \((nsec|usec|msec)\): min= {0,8}([\d.]{1,12})([kMG]?), max= {0,8}([\d.]{1,12})([kMG]?)")
 _PERCENTILES = re.compile(r"clat percentiles \((nsec|usec|msec)\):")
 _PERCENTILE = re.compile(r"(\d{1,2}\.\d{2})th=\[ {0,12}(\d{1,15})\]")
+_GROUP = re.compile(
+    r"(READ|WRITE|TRIM): bw=([\d.]{1,12})(B|KiB|MiB|GiB|TiB)/s \(([\d.]{1,12})(B|kB|MB|GB|TB)/s\), .{1,120}\brun=\d"
+)
+_OPTION_SIZE = re.compile(r"\bfio\b.{0,400}?\s--?bs[= ](\d{1,9})([kKmMgG]?)")
+_OPTION_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 _ISSUED = re.compile(r"issued rwts: total=(\d{1,15}),(\d{1,15}),(\d{1,15}),")
 
 
@@ -70,7 +75,8 @@ class _Job:
 
 def recognises(text: str) -> bool:
     """The words of the rate line, or the keys of fio's JSON."""
-    return fio_json.recognises(text) or ("fio-" in text and "IOPS=" in text and "BW=" in text)
+    rates = ("fio-" in text and "IOPS=" in text and "BW=" in text) or ("Run status group" in text and " bw=" in text)
+    return rates or fio_json.recognises(text)
 
 
 def subject(_: ForeignFile) -> Subject:
@@ -83,10 +89,13 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     if fio_json.recognises(text):
         return fio_json.read(text)
     draft = Draft(tool="fio", test="fio")
-    definitions, jobs = _parsed(draft, lines_of(text))
+    lines = lines_of(text)
+    definitions, jobs = _parsed(draft, lines)
     for job in jobs:
         for operation in job.operations:
             _add(draft, definitions.get(job.name, {}), job, operation)
+    if not draft.results:
+        _add_groups(draft, lines)
     draft.notes += [
         "MiB is 2^20 bytes; bandwidths are printed to four digits at most: use --output-format=json for more",
         "the data was not checked, as far as the text says",
@@ -139,10 +148,7 @@ def _add(draft: Draft, definition: dict[str, Scalar], job: _Job, operation: _Ope
     name, iops, thousands, binary, binary_unit, decimal, decimal_unit = operation.rate.groups()
     scale, decimal_scale = _BINARY[binary_unit], _DECIMAL[decimal_unit]
     rate, rate_again = number(binary, "BW", line), number(decimal, "BW", line)
-    # fio rounds down in one of the two, so a whole unit of the last digit may be between them.
-    slack = 2 * (rate.half * scale + rate_again.half * decimal_scale)
-    low, high = rate.range(scale)
-    if not overlap((low - slack, high + slack), rate_again.range(decimal_scale)):
+    if not _agree(rate, scale, rate_again, decimal_scale):
         raise refusal(line, f"{binary}{binary_unit}/s is not {decimal}{decimal_unit}/s: the units were changed")
     shown = f"{binary}{binary_unit}/s ({decimal}{decimal_unit}/s)"
     operations_per_s = number(iops, "IOPS", line).value * _THOUSANDS[thousands]
@@ -158,6 +164,29 @@ def _add(draft: Draft, definition: dict[str, Scalar], job: _Job, operation: _Ope
         failed = Verification(method="fio verify", bytes_checked=1, bytes_wrong=1)
     parameters: dict[str, Scalar] = {**definition, "operation": name, "jobs": job.jobs}
     draft.add(line, values, parameters, {"name": job.name[:64], "error": job.error}, failed)
+
+
+def _add_groups(draft: Draft, lines: list[Line]) -> None:
+    """The sums of whole groups, where what fio printed of their jobs was left out."""
+    for line in lines:
+        if found := _OPTION_SIZE.search(line.text):
+            draft.parameters["size_bytes"] = int(found[1]) * _OPTION_UNITS[found[2].lower()]
+        if (found := _GROUP.match(line.text.strip())) is None:
+            continue
+        name, binary, binary_unit, decimal, decimal_unit = found.groups()
+        rate, rate_again = number(binary, "bw", line.number), number(decimal, "bw", line.number)
+        scale, decimal_scale = _BINARY[binary_unit], _DECIMAL[decimal_unit]
+        if not _agree(rate, scale, rate_again, decimal_scale):
+            raise refusal(line.number, f"{binary}{binary_unit}/s is not {decimal}{decimal_unit}/s")
+        value = Measured("bandwidth_bytes_per_s", rate.value * scale, f"{binary}{binary_unit}/s of the group")
+        draft.add(line.number, [value], {"operation": name.lower()}, {})
+
+
+def _agree(rate: Number, scale: float, again: Number, again_scale: float) -> bool:
+    # fio rounds down in one of the two, so a whole unit of the last digit may be between them.
+    slack = 2 * (rate.half * scale + again.half * again_scale)
+    low, high = rate.range(scale)
+    return overlap((low - slack, high + slack), again.range(again_scale))
 
 
 def _latency(operation: _Operation, job: _Job) -> Summary | None:

@@ -31,6 +31,7 @@ _ANCHOR = re.compile(
     r"|Block Size \(B\)|NIXLBench Configuration|IoType: |T/V\s|W[RC]\d\w{4,12}\s|fio-\d|memcpy (?:CE|SM) "
     r"|(?:Running|SUM) [a-z_]{8,60}_(?:ce|sm)\b|GPU0\s{1,16}GPU1"
     r"|\[ ID\] Interval|Function\s{1,16}(?:Best Rate|MBytes/sec)|OPERATION\s{1,8}RESULT TYPE|Final Summary::"
+    r"|access\s{1,8}bw\(MiB/s\)|Operation\s{8,40}Max\s"
     r"|\|\s{1,8}(?:Stage|Test)\s{1,8}\| # iterations|Final:\s{4,40}\d|\[thread \d"
 )
 """The words that a line of a known tool begins with."""
@@ -51,6 +52,8 @@ _WORDS = (
     "Interval",
     "Function",
     "OPERATION",
+    "bw(MiB/s)",
+    "Std Dev",
     "Final",
     "[thread ",
 )

@@ -1,0 +1,101 @@
+"""What IOR prints (2.10 to 4.x): its options, and a row for each pass over the files.
+
+    nodes               : 10
+    tasks               : 160
+    xfersize            : 1 MiB
+    aggregate filesize  : 40 GiB
+    access    bw(MiB/s)  IOPS       Latency(s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s)   iter
+    write     1767.26    1768.81    1.36        16384      1024.00    1.73       23.16      17.93      23.18      0
+
+Before 3.3 there was neither IOPS nor Latency. The bandwidth is the aggregate size / total, from the first open to the
+last close, in MiB of 2^20 bytes (ior.c, ReduceIterResults).
+"""
+
+from __future__ import annotations
+
+import re
+
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.log_lines import Line, by_origin, lines_of, refusal
+from railwright.results.readers.printed_numbers import number
+from railwright.results.readers.subject import Subject
+
+NAME = "IOR (access bw(MiB/s) ... iter)"
+
+_VERSION = re.compile(r"IOR-(\d{1,3}[\w.+-]{1,24}): MPI Coordinated Test")
+_OPTION = re.compile(r"(api|access|nodes|clients|tasks|xfersize|aggregate filesize)\s{1,24}[:=] {1,4}(\S.{0,80}?)\s*$")
+_SIZE = re.compile(r"([\d.]{1,16}) (bytes|KiB|MiB|GiB|TiB)$")
+_UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_ROW = re.compile(r"(write|read)((?:\s{1,24}[\d.]{1,20}){8}(?:(?:\s{1,24}[\d.]{1,20}){2})?)\s*$")
+_COLUMNS = {
+    9: ("bw", "iops", "latency", "block", "xfer", "open", "moving", "close", "total"),
+    7: ("bw", "block", "xfer", "open", "moving", "close", "total"),
+}
+_AGREEMENT, _LONG_ENOUGH_S = 0.03, 0.1
+"""Of shorter passes three digits of the time say too little."""
+
+
+def recognises(text: str) -> bool:
+    """The words of the table's header."""
+    return "bw(MiB/s)" in text and "wr/rd(s)" in text
+
+
+def subject(_: ForeignFile) -> Subject:
+    """Files."""
+    return Subject(kind="files")
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """All passes of each run. Raises UsageError for a bandwidth that is not the size over the time."""
+    runs: list[Draft] = []
+    sizes: dict[str, int] = {}
+    for line in (line for stream in by_origin(lines_of(text)) for line in stream):
+        words = line.text.strip().removeprefix("# ").strip()
+        if not runs or _VERSION.search(words) or ("bw(MiB/s)" in words and runs[-1].results):
+            runs.append(_begun(line, runs[-1] if runs else None, words))
+            sizes = {} if _VERSION.search(words) else sizes
+        if option := _OPTION.match(words):
+            _take_option(runs[-1], option, sizes)
+        elif row := _ROW.match(words):
+            _take_row(runs[-1], row, line.number, sizes.get("aggregate filesize"))
+    return files_of(runs, "no row of IOR's table was found (write, read)", "give the output from the line access on")
+
+
+def _begun(line: Line, before: Draft | None, words: str) -> Draft:
+    draft = Draft(tool="IOR", test="ior", notes=["MiB is 2^20 bytes; from the first open to the last close"])
+    if found := _VERSION.search(words):
+        draft.version, draft.line = found[1], line.number
+    elif before is not None:  # a table of the same run, after other words
+        draft.version, draft.ranks, draft.hosts = before.version, before.ranks, before.hosts
+        draft.parameters = dict(before.parameters)
+    return draft
+
+
+def _take_option(draft: Draft, option: re.Match[str], sizes: dict[str, int]) -> None:
+    name, value = option[1], option[2]
+    if name in ("xfersize", "aggregate filesize") and (size := _SIZE.match(value)):
+        sizes[name] = round(float(size[1]) * _UNITS[size[2]])
+        if name == "xfersize":
+            draft.parameters["size_bytes"] = sizes[name]
+    elif name == "nodes" and value.isdecimal() and len(value) <= 7:
+        draft.hosts = int(value) or None
+    elif name in ("tasks", "clients") and (found := re.match(r"(\d{1,8})\b", value)):
+        draft.ranks = int(found[1]) or None
+    elif name in ("api", "access"):
+        draft.settings[name] = value
+
+
+def _take_row(draft: Draft, row: re.Match[str], line: int, total_bytes: int | None) -> None:
+    *values, _ = row[2].split()  # the last is the number of the pass
+    cells = {name: number(word, name, line) for name, word in zip(_COLUMNS[len(values)], values, strict=True)}
+    rate, seconds = cells["bw"], cells["total"]
+    if total_bytes is not None and seconds.value >= _LONG_ENOUGH_S:
+        about = total_bytes / seconds.value / 2**20
+        if abs(about - rate.value) > _AGREEMENT * max(about, rate.value) + 1:
+            raise refusal(line, f"{rate.text} MiB/s is not {total_bytes} bytes in {seconds.text} s")
+    found = [Measured("bandwidth_bytes_per_s", rate.value * 2**20, f"{rate.text} MiB/s")]
+    if "iops" in cells:
+        found.append(Measured("operations_per_s", cells["iops"].value, f"{cells['iops'].text} IOPS"))
+    draft.line = draft.line or line
+    size = {} if "size_bytes" in draft.parameters else {"size_bytes": round(cells["xfer"].value * 2**10)}
+    draft.add(line, found, {"operation": row[1], **size}, {"duration_s": seconds.value})

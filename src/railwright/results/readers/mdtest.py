@@ -1,0 +1,66 @@
+"""What mdtest prints (1.9 to 4.x): how many files and folders were made, looked up, read and removed in a second.
+
+    mdtest-1.9.3 was launched with 128 total task(s) on 4 node(s)
+    SUMMARY rate: (of 1 iterations)
+       Operation                      Max            Min           Mean        Std Dev
+       File creation     :      10279.520      10279.520      10279.520          0.000
+
+The mean of the iterations becomes a result; an operation that was not asked for has a rate of 0, and is none.
+"""
+
+from __future__ import annotations
+
+import re
+
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.log_lines import by_origin, lines_of, refusal
+from railwright.results.readers.printed_numbers import number
+from railwright.results.readers.subject import Subject
+
+NAME = "mdtest (Operation Max Min Mean Std Dev)"
+
+_BEGIN = re.compile(r"mdtest-(\S{1,24}) was launched with (\d{1,8}) total task\(s\) on (\d{1,7}) node\(s\)")
+_COUNT = re.compile(r"\d{1,8} tasks, (\d{1,15}) files")
+_ROW = re.compile(
+    r"((?:File|Directory|Tree) (?:creation|stat|read|removal|rename))\s{0,12}:((?:\s{1,24}[\d.]{1,20}){4})\s*$"
+)
+
+
+def recognises(text: str) -> bool:
+    """The words of the program and of its summary."""
+    return "mdtest" in text and "SUMMARY" in text and "Std Dev" in text
+
+
+def subject(_: ForeignFile) -> Subject:
+    """Operations on names, which no limit is known for."""
+    return Subject()
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """Every summary. Raises UsageError for a mean that is not between the least and the most."""
+    runs = [Draft(tool="mdtest", test="mdtest")]
+    for line in (line for stream in by_origin(lines_of(text)) for line in stream):
+        words = line.text.strip()
+        if "SUMMARY" in words and runs[-1].results:
+            runs.append(Draft(tool="mdtest", test="mdtest", version=runs[-1].version))
+        if begun := _BEGIN.search(words):
+            if runs[-1].results:
+                runs.append(Draft(tool="mdtest", test="mdtest"))
+            runs[-1].version, runs[-1].ranks, runs[-1].hosts = begun[1], int(begun[2]), int(begun[3])
+            runs[-1].line = line.number
+        elif found := _COUNT.match(words):
+            runs[-1].settings["files"] = int(found[1])
+        elif row := _ROW.match(words):
+            _take_row(runs[-1], row, line.number)
+    return files_of(runs, "no rate of mdtest was found (File creation : ...)", "give the output from SUMMARY on")
+
+
+def _take_row(draft: Draft, row: re.Match[str], line: int) -> None:
+    most, least, mean, _ = (number(word, row[1], line) for word in row[2].split())
+    if not least.low <= mean.high or not mean.low <= most.high:
+        raise refusal(line, f"the mean {mean.text} is not between {least.text} and {most.text}")
+    if not most.value:
+        return
+    draft.line = draft.line or line
+    value = Measured("operations_per_s", mean.value, f"{mean.text} a second")
+    draft.add(line, [value], {"operation": row[1].lower()}, {})
