@@ -69,7 +69,7 @@ def explain(file: ForeignFile, machine: Machine | None, around: Beside = Beside(
 
     Raises UsageError where the machine cannot be the table's, CannotJudge where it is not known.
     """
-    if machine is not None and machine.path and not (file.subject.kind == "messages" or file.subject.pages):
+    if machine is not None and machine.path and not file.subject.takes_path:
         raise UsageError(
             f"--path {machine.path[:80]!r} is about two devices, {file.test} is not of two", hint="leave --path out"
         )

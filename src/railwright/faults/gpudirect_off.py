@@ -34,9 +34,10 @@ _SETTINGS = Settings(
         "NCCL_NET_GDR_LEVEL": Cause(is_one_of("LOC", "NVL", "NVB", "C2C", "0"), "turns GPUDirect RDMA off"),
         "NCCL_NET_GDR_READ": Cause(is_one_of("0"), "makes every send go through host memory"),
         "NCCL_IB_CUDA_SUPPORT": Cause(is_one_of("0"), "turned GPUDirect RDMA off in old releases"),
+        "UCX_IB_GPU_DIRECT_RDMA": Cause(is_one_of("0", "n", "no", "off"), "turns GPUDirect RDMA of UCX off"),
     },
     costs=_COSTS,
-    remedy="unset it: NCCL then uses GPUDirect RDMA where NIC and GPU are near enough (NCCL User Guide)",
+    remedy="unset it: NCCL and UCX use GPUDirect RDMA where NIC and GPU are near enough (NCCL User Guide; UCX, FAQ)",
 )
 _NO_PEERMEM = Evidence(claim="modules", value="no nvidia_peermem", seen="/proc/modules")
 

@@ -27,6 +27,7 @@ _ROW = re.compile(
 )
 _VERSION = re.compile(r"(HPLinpack|HPL-NVIDIA|HPL-MxP-NVIDIA|rocHPL) (?:version )?(\d{1,4}(?:\.\d{1,6}){0,3})")
 _RESIDUAL = re.compile(r"\|\|Ax-b\|\|_oo/\(.{20,80}\)= +(\S{1,32}) \.{3,12} (PASSED|FAILED)")
+_FAILED = re.compile(r"\.{3,12}[ ]{1,4}FAILED\b")
 _NO_NUMBERS = ("nan", "inf", "infinity")
 """What C prints of a residual that is none: the solution is wrong, and says so."""
 _TOOLS = {"HPL-NVIDIA": "NVIDIA HPL", "HPL-MxP-NVIDIA": "NVIDIA HPL-MxP", "rocHPL": "rocHPL"}
@@ -34,7 +35,7 @@ _TOOLS = {"HPL-NVIDIA": "NVIDIA HPL", "HPL-MxP-NVIDIA": "NVIDIA HPL-MxP", "rocHP
 
 def recognises(text: str) -> bool:
     """The words of the table's header."""
-    return "T/V" in text and "Gflops" in text
+    return ("T/V" in text and "Gflops" in text) or ("||Ax-b||_oo" in text and "FAILED" in text)
 
 
 def subject(file: ForeignFile) -> Subject:
@@ -54,9 +55,11 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         draft.notes.append("HPL-MxP solves in low precision: its flop/s are not those of FP64")
     if "Begin of HPL section" in text:
         draft.notes.append("an HPC Challenge file: only its HPL section was read")
+    failed = len(_FAILED.findall(text))
+    wrong = f", and {failed} residuals FAILED: what was solved there is wrong" if failed else ""
     return files_of(
         [draft],
-        "no row of an HPL table was found (WR..., N, NB, P, Q, time, Gflops)",
+        f"no row of an HPL table was found (WR..., N, NB, P, Q, time, Gflops){wrong}",
         "give HPL.out or the output with the line that begins with W",
     )
 

@@ -117,6 +117,9 @@ def _parts(section: _Section) -> list[_Section]:
         lanes = lanes_of(rows)
         if not lanes:
             raise
+        if not section.devices and len({row.size_bytes for row in rows}) == 1:
+            note = f"one size stands {len(rows)} times, without a header: each row is a run of the same test"
+            return [replace(section, rows=[row], results=[], notes=[note, *section.notes]) for row in rows]
         note = (
             f"{len(lanes)} tables of the same sizes are mixed: {len(lanes)} processes each ran alone, as nccl-tests"
             " built without MPI=1 does; which row is of which process is not certain"

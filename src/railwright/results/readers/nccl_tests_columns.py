@@ -17,7 +17,9 @@ _ROW = re.compile(
 
 def has_rows(text: str) -> bool:
     """Whether a text without the header has rows: the end of a long table."""
-    return " float " in text and any(_ROW.search(line[:400]) for line in text.split("\n") if " float " in line)
+    types = [word for name in TYPE_BYTES if (word := f" {name} ") in text]
+    lines = (line for line in text.split("\n") if any(word in line for word in types)) if types else ()
+    return any(_ROW.search(line[:400]) for line in lines)
 
 
 def is_header(text: str) -> bool:

@@ -96,6 +96,7 @@ def subject(file: ForeignFile) -> Subject:
         both_ways=file.test == "osu_bibw",
         from_gpu=from_gpu,
         to_gpu=to_gpu,
+        between_two=file.test in _BETWEEN_TWO,
         pages="small" if is_on_host else "",
     )
 

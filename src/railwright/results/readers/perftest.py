@@ -71,6 +71,7 @@ def subject(file: ForeignFile) -> Subject:
     """Streams of messages; latencies and atomic operations have no limit."""
     return Subject(
         kind="messages" if file.test in ("ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_bw") else "other",
+        between_two=True,
         transport="verbs",
         both_ways=file.results[0].parameters.get("direction") == "both",
         from_gpu="gpu_memory" in file.results[0].settings,

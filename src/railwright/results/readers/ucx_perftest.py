@@ -65,6 +65,7 @@ def subject(file: ForeignFile) -> Subject:
     settings = file.results[0].settings
     return Subject(
         kind="messages" if file.results[0].quantity == "bandwidth_bytes_per_s" else "other",
+        between_two=True,
         transport="library",
         from_gpu=is_gpu_memory(settings.get("send_memory")),
         to_gpu=is_gpu_memory(settings.get("receive_memory")),
