@@ -9,7 +9,7 @@ from typing import NamedTuple
 from railwright.diagnosis.call_time import CallTime
 from railwright.diagnosis.judged import Judged
 from railwright.results.readers.foreign_file import ForeignFile
-from railwright.results.readers.log_lines import ENDS_INSIDE
+from railwright.results.readers.log_lines import ENDED_BY_ERROR, ENDS_INSIDE
 from railwright.results.records import size_of
 from railwright.units import format_bandwidth, format_duration, format_size
 
@@ -117,6 +117,8 @@ def missing_sizes(file: ForeignFile) -> tuple[str, ...]:
     found = _never_ran(file)
     if found is None and any(note.startswith(ENDS_INSIDE) for note in file.notes):
         found = "the text ends inside a row: it was cut off there, and what follows is not known"
+    if found is None:
+        found = next((note for note in file.notes if note.startswith(ENDED_BY_ERROR)), None)
     return () if found is None else (found,)
 
 

@@ -29,6 +29,7 @@ from railwright.faults.fault import Facts, Finding
 from railwright.faults.registry import FAULTS
 from railwright.limits.limit import NoLimit
 from railwright.results.readers.foreign_file import ForeignFile
+from railwright.results.readers.log_lines import ENDED_BY_ERROR
 from railwright.results.records import Verification, size_of
 from railwright.topology.devices import Topology
 from railwright.units import format_size
@@ -77,8 +78,9 @@ def explain(file: ForeignFile, machine: Machine | None, around: Beside = Beside(
     placed, told = as_told(file, fitting) if fitting is not None else (None, ())
     rows, headline, call = _judged_rows(file, placed, told, around.nccl)
     verdict = _verdict(rows, headline)
-    if verdict.state == "ok" and missing_sizes(file):
-        verdict = Verdict(state="unknown", why=f"{verdict.why}, but the text ends before the run does")
+    if verdict.state == "ok" and (missing := missing_sizes(file)):
+        ended = ENDED_BY_ERROR if missing[0].startswith(ENDED_BY_ERROR) else "the text ends before the run does"
+        verdict = Verdict(state="unknown", why=f"{verdict.why}, but {ended}")
     curves = verdict.state in ("slow", "unknown", "failed")
     host = fitting.cluster.host if fitting is not None else NO_MACHINE
     findings = (*_shown_by(file, host, verdict.state), *seen_in(file, placed, rows), *around.findings)

@@ -130,6 +130,7 @@ def columns_of(header: str, known: re.Pattern[str], line: int, shown: str = "", 
     return columns
 
 
+ENDED_BY_ERROR = "the run ended by an error"
 ENDS_INSIDE = "the text ends inside line "
 
 

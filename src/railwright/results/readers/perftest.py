@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of, percentiles
-from railwright.results.readers.log_lines import Line, columns_of, refusal, runs_of
+from railwright.results.readers.log_lines import ENDED_BY_ERROR, Line, columns_of, refusal, runs_of
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
 from railwright.results.readers.subject import Subject
 from railwright.topology.devices import Scalar
@@ -29,6 +29,7 @@ _TITLE = re.compile(
     r"(Send|RDMA_Write|RDMA_Read|Atomic)(?:_imm|_with_imm)?(?: (FETCH_AND_ADD|CMP_AND_SWAP))?"
     r"( Bidirectional)?( Post List)? (BW|Latency)(?: forwarding| Multicast)? Test"
 )
+_ERROR = re.compile(r"Failed status \d{1,3}\b|Completion with error\b.{0,60}|Failed to complete \w{1,40} function")
 _PROGRAM = re.compile(r"\bib_(?:send|write|read|atomic)_(?:bw|lat)\b")
 _COLUMN = re.compile(
     r"#bytes|#sl|#iterations|BW peak\[\S{1,8}\]|BW average\[\S{1,8}\]|MsgRate\[Mpps\]|BW Port[12]\[\S{1,8}\]"
@@ -95,6 +96,7 @@ def _begins(line: Line) -> bool:
 def _test(part: list[Line]) -> _Test:
     """One table. Where no title names its test, the last program named above it does."""
     test = _Test(tool="perftest", ranks=2, last_line=part[-1].number, parameters={"direction": "one"})
+    failed = ""
     title = _TITLE.search(part[0].text)
     if title is not None:
         test.test = f"ib_{_VERB[title[1]]}_{'bw' if title[5] == 'BW' else 'lat'}"
@@ -108,6 +110,8 @@ def _test(part: list[Line]) -> _Test:
                 test.unit = found[1]
                 if test.unit not in _BYTES_PER_S:
                     raise refusal(line.number, f"unit {test.unit!r} is not one of {', '.join(_BYTES_PER_S)}")
+        elif test.columns and (found := _ERROR.search(text)):
+            failed = failed or f"{ENDED_BY_ERROR}: {found[0]}"
         elif test.columns:
             _row(test, text.split(), line.number)
         elif found := _PROGRAM.search(text[:1000]):
@@ -115,7 +119,7 @@ def _test(part: list[Line]) -> _Test:
             _settings(test, text[:1000])
         else:
             _settings(test, text)
-    test.notes = [*_notes(test), *test.notes]
+    test.notes = [*_notes(test), *test.notes, *([failed] if failed else [])]
     return test
 
 

@@ -1,0 +1,46 @@
+"""Pieces of output: a sweep that an error ended, rows without a header, latencies of two devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from railwright.diagnosis.foreign import Machine
+from railwright.diagnosis.paste import read_paste
+from railwright.topology.cluster import cluster_of
+from railwright.topology.sources.load import load
+
+THREADS = Path(__file__).parents[2] / "testdata/external/threads"
+
+
+def pasted(number: str) -> str:
+    (file,) = THREADS.glob(f"{number}-*")
+    return file.read_text(encoding="utf-8")
+
+
+def machine(shape: str, count: int, path: str = "") -> Machine:
+    return Machine(cluster=cluster_of(load(shape), count), path=path)
+
+
+@pytest.mark.parametrize(("cut", "state"), [("", "unknown"), (" Completion with", "ok")])
+def test_a_sweep_that_an_error_ended_is_never_ok(cut: str, state: str) -> None:
+    text = pasted("041")
+    (told,) = read_paste(text.partition(cut)[0] if cut else text, machine("a3-ultragpu-8g", 2)).tables
+    assert told.verdict.state == state
+    assert any("Completion with error" in words for words in told.contradictions) == (state == "unknown")
+
+
+def test_rows_of_one_size_without_a_header_are_runs_of_as_many_ranks_as_the_log_has() -> None:
+    found = read_paste(pasted("194"), machine("hgx-h100", 235))
+    assert [(one.test, one.ranks, one.hosts) for one in found.tables] == [("all_reduce", 1840, 230)] * 6
+    assert {one.verdict.state for one in found.tables} == {"ok"}
+
+
+def test_a_latency_between_two_devices_takes_their_path_and_its_settings_are_named() -> None:
+    shape = "a100-pcie-40gb-8gpu gpus=1 nics=1 nic-rate=200Gb/s nic-protocol=infiniband"
+    found = read_paste(pasted("190"), machine(shape, 2, "gpu0:gpu0@1"))
+    (told,) = found.tables
+    assert told.verdict.state == "unknown"
+    assert [one.fault for one in told.findings] == ["gpudirect_off"]
+    assert "UCX_IB_GPU_DIRECT_RDMA=0" in told.findings[0].says
