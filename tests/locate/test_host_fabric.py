@@ -11,7 +11,7 @@ from railwright.diagnosis.localise.simulate import Weather
 from railwright.diagnosis.localise.truth import truth_of
 from railwright.errors import UsageError
 from railwright.locate.host_fabric import alike_above_leaves, fabric_of_hosts
-from railwright.locate.slurm_topology import SwitchTree
+from railwright.locate.switch_tree import SwitchTree
 
 NAMES = tuple(f"h{number}" for number in range(32))
 LEAVES = {name: f"leaf{number // 8}" for number, name in enumerate(NAMES)}

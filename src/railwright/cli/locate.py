@@ -35,7 +35,11 @@ COMMAND = command(
     option("--hosts", metavar="HOST,HOST...", help="Search between these hosts, by TCP, over ssh or in netns:NAME."),
     option("--ssh-config", metavar="FILE", help="For ssh to the --hosts, instead of ~/.ssh/config."),
     option("--interfaces", metavar="NAME", help="The network interface to search on, of the --hosts."),
-    option("--switches", metavar="FILE", help="Slurm's topology.conf: the leaf switch of each of the --hosts."),
+    option(
+        "--switches",
+        metavar="FILE|FOLDER",
+        help="The leaf switch of each of the --hosts: Slurm's topology.conf, or NAME.json of lldpctl.",
+    ),
     option(
         "--oversubscription",
         type=click.FloatRange(1.0, 64.0),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from railwright.diagnosis.localise.fabric import CableSpec, Fabric, fabric_of
 from railwright.diagnosis.localise.records import Suspect
 from railwright.errors import UsageError
-from railwright.locate.slurm_topology import SwitchTree
+from railwright.locate.switch_tree import SwitchTree
 from railwright.results.host_list import format_hosts
 from railwright.topology.cluster import Cluster
 

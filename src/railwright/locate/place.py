@@ -15,7 +15,7 @@ from railwright.lab.state import Lab
 from railwright.launch.hosts import Hosts, Reach
 from railwright.locate.host_fabric import fabric_of_hosts
 from railwright.locate.lab_fabric import fabric_of_lab, nic_rate_bits_per_s
-from railwright.locate.slurm_topology import SwitchTree
+from railwright.locate.switch_tree import SwitchTree
 from railwright.topology.subnet import Subnet
 
 _WATCH_S = 0.5

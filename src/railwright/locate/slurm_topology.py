@@ -8,9 +8,9 @@ of switches.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from railwright.errors import UsageError
+from railwright.locate.switch_tree import SwitchTree
 from railwright.results.host_list import parse_host_list
 
 MOST_BYTES = 16 * 2**20
@@ -19,14 +19,6 @@ _MOST_HOSTS = 1_000_000
 _HINT = "give Slurm's topology.conf: lines like SwitchName=leaf0 Nodes=node[0-31]"
 _KNOWN = ("switchname", "nodes", "switches", "linkspeed")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}")
-
-
-class SwitchTree(NamedTuple):
-    """The leaf of each host, and how many switches lie above leaves."""
-
-    leaf_of: dict[str, str]
-    above: tuple[str, ...]
-    """The switches that have only switches below them, in the order of the file."""
 
 
 def switch_tree_of(text: str) -> SwitchTree:

@@ -25,10 +25,12 @@ from railwright.diagnosis.localise.truth import Truth, draw, parse_draw, truth_o
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.lab import state
 from railwright.launch.exclusive import measuring_alone
+from railwright.launch.hosts import Hosts
 from railwright.locate import slurm_topology
+from railwright.locate.lldp_tree import tree_of_lldp
 from railwright.locate.place import Place, place_of_hosts, place_of_lab, place_of_subnet
 from railwright.locate.search import Located, search
-from railwright.locate.slurm_topology import SwitchTree
+from railwright.locate.switch_tree import SwitchTree
 from railwright.report.locate_html import render_located_html
 from railwright.report.locate_text import cabling_lines, located_lines, simulated_lines
 from railwright.topology.cabling import Cabling, parse_cables
@@ -177,7 +179,8 @@ def _place(
             if switches:
                 raise UsageError("--switches and --cabling both describe the network", hint="give one of them")
             return place_of_subnet(chosen, subnet, routing, adapter or "")
-        return place_of_hosts(chosen, routing, _switch_tree(switches) if switches else None, oversubscription)
+        tree = _switch_tree(switches, chosen) if switches else None
+        return place_of_hosts(chosen, routing, tree, oversubscription)
     of_hosts = {"--ssh-config": ssh_config, "--interfaces": interfaces, "--switches": switches,
                 "--oversubscription": oversubscription != 1, "--routing": routing != "unknown"}  # fmt: skip
     given = next((name for name, is_given in of_hosts.items() if is_given), "")
@@ -187,7 +190,10 @@ def _place(
     return place_of_lab(state.open_lab(lab))
 
 
-def _switch_tree(path: str) -> SwitchTree:
+def _switch_tree(path: str, hosts: Hosts) -> SwitchTree:
+    """Slurm's topology.conf, or a folder of what lldpctl printed on each host. Raises UsageError."""
+    if Path(path).is_dir():
+        return tree_of_lldp(_cabling(Path(path)), hosts.names, "".join(hosts.used_interfaces[:1]))
     text = read_bounded(Path(path), slurm_topology.MOST_BYTES).decode("utf-8", "replace")
     try:
         return slurm_topology.switch_tree_of(text)
