@@ -25,23 +25,27 @@ def fabric() -> Fabric:
     return fabric_of_lab(plan(cluster, PlanOptions(rate_bits_per_s=100e6)))
 
 
-def healthy_outcome(fabric: Fabric, bad: int | None = None) -> Outcome:
-    """Every flow has its rate; those over class `bad` are marked."""
+def healthy_outcome(fabric: Fabric, bad: int | None = None, slow: int | None = None) -> Outcome:
+    """Every flow has its rate but those over class `slow`; those over class `bad` are marked."""
     search = locate(fabric, Random(2), Rounds())
     try:
         while True:
             for one in next(search):
-                one.ratio = [1.0] * len(one.flows)
+                one.ratio = [0.55 if slow in flow.path else 1.0 for flow in one.flows]
                 one.marked = {number for number, flow in enumerate(one.flows) if bad in flow.path}
     except StopIteration as ended:
         return ended.value  # type: ignore[no-any-return]
 
 
 def named(
-    fabric: Fabric, bad: int | None = None, gone: tuple[tuple[int, int], ...] = (), **of_bad: int
+    fabric: Fabric,
+    bad: int | None = None,
+    gone: tuple[tuple[int, int], ...] = (),
+    slow: int | None = None,
+    **of_bad: int,
 ) -> list[Suspect]:
     """The suspects where flows over class `bad` have these signs, and cables are gone: (round or -1 for all, cable)."""
-    outcome = healthy_outcome(fabric, bad)
+    outcome = healthy_outcome(fabric, bad, slow)
     good = {"sent": 700, "received": 700, "long_lost": 0}
     signs = [
         [Sign(flow, True, **(good | (of_bad if bad in flow.path else {}))) for flow in one.flows]
@@ -81,6 +85,15 @@ def test_a_cable_that_no_path_crosses_is_down_and_one_that_comes_and_goes_flaps(
         assert (one.verdict, one.id) == ("down", fabric.cable_name(cable))
         (one,) = named(fabric, gone=((0, cable), (2, cable)))
         assert (one.verdict, one.id) == ("flapping", fabric.cable_name(cable))
+
+
+def test_what_carries_the_flows_of_a_link_that_flaps_is_not_slow(fabric: Fabric) -> None:
+    """Its neighbour at the same leaf does; a link of another leaf is a fault of its own."""
+    flapping, beside, other = 16, fabric.above[fabric.lower[16]][1], fabric.above[fabric.leaf_of(15)][0]
+    for slow, names in ((2 * beside, []), (2 * beside + 1, []), (2 * other, [fabric.cable_name(other)])):
+        found = named(fabric, gone=((0, flapping), (2, flapping)), slow=slow)
+        assert [one.id for one in found] == [fabric.cable_name(flapping), *names], fabric.class_name(slow)
+        assert [one.verdict for one in found] == ["flapping", *["slow"] * len(names)]
 
 
 def test_a_port_that_nothing_reaches_is_silent(fabric: Fabric) -> None:

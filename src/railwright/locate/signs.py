@@ -68,14 +68,15 @@ def all_suspects(
     hosts = {one.id.partition(":")[0] for one in silent}
     occupied = {number for number, part in busy.items() if part >= _OCCUPIED}
     outcome.routes = [one for one in outcome.routes if not occupied & _ways_back(fabric, one.key)]
+    beside = {fabric.cable_name(each) for cable in flapping for each in fabric.above[fabric.lower[cable]]}
     by_rate = [
         _read(fabric, one, busy)
         for one in suspects_of(outcome)
-        if one.id not in named and one.id.partition(":")[0] not in hosts
+        if one.id not in named
+        and one.id.partition(":")[0] not in hosts
+        # What a link that comes and goes does to rates is of no other element: those beside it carry what it dropped.
+        and not (flapping and (one.verdict == "slow or occupied" or one.id in beside))
     ]
-    if flapping:
-        # What a link that comes and goes does to rates is of no other element.
-        by_rate = [one for one in by_rate if one.verdict not in ("slow or occupied",)]
     stalls = _stalls(fabric, signs)
     found += [one for one in by_rate if not (one.capacity < _STALLED and _is_part(one, stalls))]
     found += [one for one in stalls if not _is_part(one, found)]
