@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -45,6 +46,16 @@ def fall_of(rows: Sequence[Judged]) -> Fall | None:
     return max(found, key=lambda one: one.factor, default=None)
 
 
+_SURELY_ABOVE = 1.05
+_FALL = (
+    "NCCL and MPI change algorithm or protocol at some size, and a slow link alone makes no larger size slower than a"
+    " smaller one"
+)
+_FALL_OF_FILES = "a cache was full there, or larger requests are divided otherwise: drives carry large ones best"
+_BETWEEN_GPUS = re.compile(r"gpu\d+>gpu\d+")
+_MOST_PAIRS = 6
+
+
 def _rates(rows: Sequence[Judged]) -> dict[int, float]:
     """Size -> the rate of the better placement, in bytes/s."""
     best: dict[int, float] = {}
@@ -55,9 +66,14 @@ def _rates(rows: Sequence[Judged]) -> dict[int, float]:
     return best
 
 
-def shape_notes(rows: Sequence[Judged], call: CallTime | None) -> tuple[str, ...]:
+def shape_notes(rows: Sequence[Judged], call: CallTime | None, *, of_files: bool = False) -> tuple[str, ...]:
     """Sentences for the notes, the most telling first; `call` is a fixed time that all slow sizes lack."""
     notes = []
+    if of_files and any((row.fraction_of_limit or 0.0) > _SURELY_ABOVE for row in rows):
+        notes.append(
+            "no drive carries what is above the limit: it came from memory (the page cache, a cache of the storage), or"
+            " there are more or faster drives than were given"
+        )
     if call is not None:
         span = f"from {format_size(call.first_bytes)} to {format_size(call.last_bytes)}"
         notes.append(
@@ -69,14 +85,13 @@ def shape_notes(rows: Sequence[Judged], call: CallTime | None) -> tuple[str, ...
         word = "collapses" if fall.lasts else "dips"
         notes.append(
             f"the rate {word} at {format_size(fall.size_bytes)}: 1/{fall.factor:.1f} of that at"
-            f" {format_size(fall.before_bytes)}; NCCL and MPI change algorithm or protocol at some size, and a slow"
-            " link alone makes no larger size slower than a smaller one"
+            f" {format_size(fall.before_bytes)}; {_FALL_OF_FILES if of_files else _FALL}"
         )
     slow = sorted({size_of(row.parameters) or 0 for row in rows if row.verdict.state == "slow"})
     judged = sorted({size_of(row.parameters) or 0 for row in rows if row.verdict.state in ("slow", "ok")})
     if slow and slow != judged and slow[-1] < judged[-1]:
         notes.append(f"slow from {format_size(slow[0])} to {format_size(slow[-1])}; larger sizes are normal")
-    notes += [note for note in (_placements(rows), _plateau(rows, fall)) if note]
+    notes += [note for note in (_placements(rows), _plateau(rows, fall), _joined_otherwise(rows)) if note]
     return tuple(notes)
 
 
@@ -95,6 +110,19 @@ def _placements(rows: Sequence[Judged]) -> str:
     fast, slow = (pick(last, key=last.__getitem__).replace("_", " ") for pick in (max, min))
     factor = max(last.values()) / min(last.values())
     return f"at large sizes {fast} is {factor:.1f} times as fast as {slow}: the two differ by their buffers alone"
+
+
+def _joined_otherwise(rows: Sequence[Judged]) -> str:
+    """The pairs of GPUs that carry more than the links between them on the machine given can."""
+    above = [row.path for row in rows if (row.fraction_of_limit or 0.0) > _SURELY_ABOVE]
+    pairs = list(dict.fromkeys(path for path in above if _BETWEEN_GPUS.fullmatch(path)))
+    if not pairs:
+        return ""
+    more = f" and {len(pairs) - _MOST_PAIRS} more" if len(pairs) > _MOST_PAIRS else ""
+    return (
+        f"{', '.join(pairs[:_MOST_PAIRS])}{more} carry more than their links on the machine given: its GPUs may be"
+        " numbered otherwise; give what nvidia-smi topo -m prints as --host FILE"
+    )
 
 
 def _plateau(rows: Sequence[Judged], fall: Fall | None) -> str:

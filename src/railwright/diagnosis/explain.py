@@ -104,7 +104,7 @@ def explain(file: ForeignFile, machine: Machine | None, around: Beside = Beside(
             *(contradictions(file, machine.cluster, placed.cluster, around) if machine and placed else ()),
             *missing_sizes(file),
         ),
-        notes=(*notes, *told, *shape_notes(rows, call), *file.notes),
+        notes=(*notes, *told, *shape_notes(rows, call, of_files=file.subject.kind == "files"), *file.notes),
         bandwidths_are="busbw" if is_busbw(file) else "",
         status=_status(verdict.state, rows, findings),
     )

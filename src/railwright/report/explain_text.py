@@ -25,7 +25,10 @@ from railwright.terminal import text_width
 from railwright.topology.devices import Scalar
 from railwright.units import count, format_size
 
-_WIDEST_NAME = 38
+_WIDEST_NAME, _WIDEST_NAME_WITH_ROOM = 38, 62
+_LONG_WORD = 20
+_BESIDE_NAME = 44
+"""Columns that a table needs besides the name at least."""
 _WIDEST_SHOWN = 23
 _MOST_SEEN = 3
 _OPEN_BAND = "{} and up"
@@ -166,16 +169,18 @@ def _names(rows: tuple[Judged, ...]) -> list[str]:
         for key, value in row.parameters.items():
             values.setdefault(key, set()).add(str(value))
     varied = [key for key, found in values.items() if len(found) > 1 and key != "size_bytes"]
+    varied.sort(key=lambda key: max(map(len, values[key])) > _LONG_WORD)  # what may be cut off stands last
     if not varied and all("size_bytes" not in row.parameters for row in rows):
         varied = [key for key in values if key in ("n", "nb", "p", "q")]
     quantities = len({row.quantity for row in rows}) > 1
+    most = max(_WIDEST_NAME, min(_WIDEST_NAME_WITH_ROOM, text_width() - _BESIDE_NAME))
     names = []
     for row in rows:
         size = size_of(row.parameters)
         words = [f"{format_size(size):9}"] if size is not None else []
         words += [_word(key, row.parameters[key]) for key in varied if key in row.parameters]
         words += [row.quantity.partition("_")[0]] if quantities else []
-        names.append(wording.visible(" ".join(words))[:_WIDEST_NAME])
+        names.append(wording.visible(" ".join(words))[:most].rstrip())
     return names
 
 
