@@ -38,3 +38,9 @@ def test_between_gpus_and_both_ways_nothing_changes() -> None:
         "device_to_device_memcpy_read_ce", "gpu0>gpu1"
     )
     assert bounds("host_to_device_bidirectional_memcpy_sm", "memory0>gpu0", BOTH_WAYS)[1] is None
+
+
+def test_copies_inside_a_gpu_have_half_of_its_memorys_rate_and_no_band() -> None:
+    limit, band = bounds("device_local_copy", "gpu6>gpu6")
+    assert limit.value == pytest.approx(3.35e12 / 2)
+    assert band is None
