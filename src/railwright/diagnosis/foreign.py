@@ -246,7 +246,7 @@ def copy_bounds(result: Result, cluster: Cluster) -> Bounds:
     first, _, last = result.path.partition(">")
     inside = next((one for one in cluster.host.of_kind("gpu") if one.id == first), None) if first == last else None
     if inside is not None:
-        # Half of the memory's rate holds for all; what engines reach of it was seen on an H200 alone, and others differ.
+        # Half of the memory's rate holds for all; what engines reach of it was seen on an H200 alone.
         return gpu.local_copy_limit(inside)[0], None
     try:
         row = cluster_path_limit(cluster, result.path.replace(">", ":"))
