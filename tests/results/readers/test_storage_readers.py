@@ -229,3 +229,14 @@ def test_sums_of_fios_groups_are_read_where_their_jobs_were_left_out() -> None:
     assert value(file.results[0]) == 54.5 * 2**20
     with pytest.raises(UsageError, match=r"54\.5MiB/s is not 77\.1MB/s"):
         fio.read((THREADS / "196-fio-mail-quoted-3-kernels.txt").read_text().replace("57.1MB/s)", "77.1MB/s)"))
+
+
+def test_the_whole_output_of_fio_2_is_fio_2s_alone() -> None:
+    """Its sums of groups are `aggrb=`, and its rates have a `bw=` of their own."""
+    (file,) = registry.read(
+        "fio-2.17\nseq: (groupid=0, jobs=1): err= 0: pid=1: x\n"
+        "  read : io=4096.0MB, bw=780190KB/s, iops=195047, runt=  5376msec\n\nRun status group 0 (all jobs):\n"
+        "   READ: io=4096.0MB, aggrb=780190KB/s, minb=780190KB/s, maxb=780190KB/s, mint=5376msec, maxt=5376msec\n"
+    )
+    assert file.version == "2.17"
+    assert value(of(file)[0]) == 780190 * 1024

@@ -20,6 +20,7 @@ from railwright.results.readers.printed_numbers import Number, number, overlap
 from railwright.results.readers.subject import Subject
 from railwright.results.records import Summary, Verification
 from railwright.topology.devices import Scalar
+from railwright.units import parse_size
 
 NAME = "fio (fio-3, IOPS= and BW=, or JSON)"
 
@@ -45,8 +46,7 @@ _PERCENTILE = re.compile(r"(\d{1,2}\.\d{2})th=\[ {0,12}(\d{1,15})\]")
 _GROUP = re.compile(
     r"(READ|WRITE|TRIM): bw=([\d.]{1,12})(B|KiB|MiB|GiB|TiB)/s \(([\d.]{1,12})(B|kB|MB|GB|TB)/s\), .{1,120}\brun=\d"
 )
-_OPTION_SIZE = re.compile(r"\bfio\b.{0,400}?\s--?bs[= ](\d{1,9})([kKmMgG]?)")
-_OPTION_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+_OPTION_SIZE = re.compile(r"\bfio\b.{0,400}?\s--?bs[= ](\d{1,9}[kKmMgG]?)")
 _ISSUED = re.compile(r"issued rwts: total=(\d{1,15}),(\d{1,15}),(\d{1,15}),")
 
 
@@ -75,7 +75,7 @@ class _Job:
 
 def recognises(text: str) -> bool:
     """The words of the rate line, or the keys of fio's JSON."""
-    rates = ("fio-" in text and "IOPS=" in text and "BW=" in text) or ("Run status group" in text and " bw=" in text)
+    rates = ("fio-" in text and "IOPS=" in text and "BW=" in text) or ("Run status group" in text and ": bw=" in text)
     return rates or fio_json.recognises(text)
 
 
@@ -170,7 +170,7 @@ def _add_groups(draft: Draft, lines: list[Line]) -> None:
     """The sums of whole groups, where what fio printed of their jobs was left out."""
     for line in lines:
         if found := _OPTION_SIZE.search(line.text):
-            draft.parameters["size_bytes"] = int(found[1]) * _OPTION_UNITS[found[2].lower()]
+            draft.parameters["size_bytes"] = parse_size(found[1])
         if (found := _GROUP.match(line.text.strip())) is None:
             continue
         name, binary, binary_unit, decimal, decimal_unit = found.groups()
