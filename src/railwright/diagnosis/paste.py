@@ -11,6 +11,7 @@ from railwright.diagnosis.nccl_contradictions import contradictions
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, RailwrightError, UsageError
 from railwright.faults.fault import Finding
 from railwright.results.readers import nccl_log, registry
+from railwright.results.readers.documents import plain
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.readers.long_text import LongText
 from railwright.results.readers.nccl_log_model import NcclLog
@@ -45,6 +46,7 @@ def read_paste(given: str | LongText, machine: Machine | None, collective: str =
 
     Of several texts of one run, which a `LongText` may hold, those without a table are a part of the log.
     """
+    given = plain(given) if isinstance(given, str) else given
     texts = given.texts if isinstance(given, LongText) else (given,)
     tables = tuple(number for number, text in enumerate(texts) if registry.has_table(text))
     log: NcclLog | None = None

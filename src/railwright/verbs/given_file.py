@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from railwright.errors import UsageError
-from railwright.results.readers.documents import plain
 from railwright.results.store import RESULTS_NAME
 
 _MOST_HELD = 16 * 2**20
@@ -100,7 +99,7 @@ def _opened(file: str) -> BinaryIO:
 def text_of(raw: bytes, file: str) -> str:
     """What the tool printed, of bytes that may be packed. Raises UsageError for what is no text."""
     pieces = _text_only(_unpacked(iter((raw,)), name_of(file)), name_of(file))
-    return plain(b"".join(pieces).decode("utf-8-sig", errors="replace"))
+    return b"".join(pieces).decode("utf-8-sig", errors="replace")
 
 
 def _text_only(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
