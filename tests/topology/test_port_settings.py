@@ -3,6 +3,7 @@
 import pytest
 
 from railwright.topology.sources.port_settings import (
+    ask_port,
     dscp_of_dcb,
     dscp_of_mlnx_qos,
     is_representor,
@@ -112,3 +113,16 @@ def test_mlnx_qos_says_the_same_where_there_is_no_dcb():
 def test_what_is_not_of_mlnx_qos_says_nothing(said):
     assert lossless_of_mlnx_qos(said) is None
     assert dscp_of_mlnx_qos(said) is None
+
+
+def test_what_dcb_does_not_say_mlnx_qos_does_and_the_rest_stays():
+    pfc, app = '{"prio_pfc":[false,true]}', '{"dscp_prio":[[26,3]]}'
+    for dcb, qos, expected in (
+        ({"pfc": pfc, "app": app}, QOS, ((1,), ((26, 3),))),
+        ({"pfc": pfc}, QOS, ((1,), ((6, 0), (7, 0), (26, 3)))),
+        ({"pfc": pfc}, None, ((1,), None)),
+        ({}, QOS, ((3,), ((6, 0), (7, 0), (26, 3)))),
+    ):
+        answers = {("dcb", word): said for word, said in dcb.items()} | {("mlnx_qos", "eth2"): qos}
+        found = ask_port(lambda program, *words, answers=answers: answers.get((program, words[1])), "eth2")
+        assert (found.lossless, found.dscp) == expected

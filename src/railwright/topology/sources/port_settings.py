@@ -27,7 +27,7 @@ _OF_PRIORITY = re.compile(r"(?m)^\s*prio:([0-7])\s+dscp:((?:\d{2},)+)\s*$")
 def ask_ports(said: Callable[..., str | None]) -> tuple[PortSettings, ...]:
     """Of the netdevs of RDMA devices; not of representors, of which a port has as many as VFs.
 
-    `said` gives what a program prints, by the name that its failure is noted under, the program and its words.
+    `said` gives what a program prints, by the program and its words; None where there is none, or it failed.
     """
     found: list[PortSettings] = []
     for entry in sorted(Path("/sys/class/net").glob("*/device/infiniband")):
@@ -35,22 +35,24 @@ def ask_ports(said: Callable[..., str | None]) -> tuple[PortSettings, ...]:
         if len(found) == MOST:
             break
         if not is_representor(Path("/sys/class/net", netdev)):
-            found.append(_ask(said, netdev))
+            found.append(ask_port(said, netdev))
     return tuple(one for one in found if one != PortSettings(netdev=one.netdev))
 
 
-def _ask(said: Callable[..., str | None], netdev: str) -> PortSettings:
-    lossless = lossless_of_dcb(said("dcb", "dcb", "-j", "pfc", "show", "dev", netdev) or "")
-    dscp = dscp_of_dcb(said("dcb", "dcb", "-j", "app", "show", "dev", netdev) or "")
+def ask_port(said: Callable[..., str | None], netdev: str) -> PortSettings:
+    """Of one netdev; `mlnx_qos` fills what `dcb` leaves open."""
+    lossless = lossless_of_dcb(said("dcb", "-j", "pfc", "show", "dev", netdev) or "")
+    dscp = dscp_of_dcb(said("dcb", "-j", "app", "show", "dev", netdev) or "")
     if lossless is None or dscp is None:
-        told = said("mlnx_qos", "mlnx_qos", "-i", netdev) or ""
-        lossless, dscp = lossless_of_mlnx_qos(told), dscp_of_mlnx_qos(told)
+        told = said("mlnx_qos", "-i", netdev) or ""
+        lossless = lossless_of_mlnx_qos(told) if lossless is None else lossless
+        dscp = dscp_of_mlnx_qos(told) if dscp is None else dscp
     return PortSettings(
         netdev=netdev,
         lossless=lossless,
         dscp=dscp,
-        pause=pause_of(said("ethtool", "ethtool", "--json", "-a", netdev) or ""),
-        tc_offload=tc_offload_of(said("ethtool", "ethtool", "--json", "-k", netdev) or ""),
+        pause=pause_of(said("ethtool", "--json", "-a", netdev) or ""),
+        tc_offload=tc_offload_of(said("ethtool", "--json", "-k", netdev) or ""),
     )
 
 

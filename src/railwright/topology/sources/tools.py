@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -44,7 +43,7 @@ def ask_tools() -> bytes | Unreadable:
         pollers=pollers(),
         ucx=_ucx(problems),
         mpi=_mpi(problems),
-        ports=ask_ports(partial(_said, problems)),
+        ports=ask_ports(lambda program, *words: _said(problems, program, program, *words)),
         ofi_nccl=_ofi_nccl(),
         problems=problems,
     )
