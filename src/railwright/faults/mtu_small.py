@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from railwright.faults import needs
 from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
-from railwright.faults.parts import over_network, rdma_ports, with_links
+from railwright.faults.parts import over_network, rdma_ports, speaks_iwarp, with_links
 from railwright.limits.case import Case
 from railwright.limits.network import LINUX_ROCE_BYTES, RDMA_MTUS, largest_rdma_mtu, payload_of
 from railwright.results.records import Evidence
@@ -43,7 +43,7 @@ def _signs(facts: Facts) -> Findings:
         protocol = link.protocol
         if nic.facts.get("state") == "down" or not isinstance(protocol, EthernetLink | InfinibandLink):
             continue  # EFA cuts its packets itself
-        if nic.facts.get("rdma_transport") == "iWARP":
+        if speaks_iwarp(nic):
             continue  # TCP does
         where = [OfPart(nic.id), OfPart(link.id)]
         packet = _packet(protocol)

@@ -8,7 +8,7 @@ of tc where its feature `hw-tc-offload` is on (ethtool(8)). That flows really ar
 from __future__ import annotations
 
 from railwright.faults import needs
-from railwright.faults.fault import Facts, Fault, Findings, OfPart
+from railwright.faults.fault import Facts, Fault, Finding, Findings, OfPart
 from railwright.faults.host_settings import read, setting
 from railwright.results.records import Evidence
 from railwright.topology.devices import Device, Topology
@@ -23,27 +23,36 @@ def _switching(topology: Topology) -> tuple[Device, ...]:
 
 
 def _signs(facts: Facts) -> Findings:
-    nics = [nic.id for nic in _switching(facts.topology)]
-    if nics and setting(facts.topology, _FACT) == "false":
-        yield FAULT.finding(
-            map(OfPart, nics),
-            f"{runs(nics)} have representors, and Open vSwitch offloads no flow",
+    switching = _switching(facts.topology)
+    offload = setting(facts.topology, _FACT)
+    nics = [nic.id for nic in switching]
+    if nics and offload == "false":
+        yield _off(
+            nics,
+            "have representors, and Open vSwitch offloads no flow",
             Evidence(claim="other_config:hw-offload", value="false", seen="conf.db of Open vSwitch"),
-            certainty="likely",
-            costs="what a few cores move, instead of the rate of the port",
-            remedy="ovs-vsctl set Open_vSwitch . other_config:hw-offload=true, restart openvswitch-switch; then"
+            "ovs-vsctl set Open_vSwitch . other_config:hw-offload=true, restart openvswitch-switch; then"
             " ovs-appctl dpctl/dump-flows type=offloaded",
         )
-    deaf = [nic.id for nic in _switching(facts.topology) if nic.facts.get("tc_offload") is False]
-    if deaf and setting(facts.topology, _FACT) == "true":
-        yield FAULT.finding(
-            map(OfPart, deaf),
-            f"{runs(deaf)} take no flow from Open vSwitch, which would offload them",
+    deaf = [nic.id for nic in switching if nic.facts.get("tc_offload") is False]
+    if deaf and offload == "true":
+        yield _off(
+            deaf,
+            "take no flow from Open vSwitch, which would offload them",
             Evidence(claim="hw-tc-offload", value="off", seen="ethtool -k"),
-            certainty="likely",
-            costs="what a few cores move, instead of the rate of the port",
-            remedy="ethtool -K NETDEV hw-tc-offload on, of the uplink and its representors",
+            "ethtool -K NETDEV hw-tc-offload on, of the uplink and its representors",
         )
+
+
+def _off(nics: list[str], says: str, seen: Evidence, remedy: str) -> Finding:
+    return FAULT.finding(
+        map(OfPart, nics),
+        f"{runs(nics)} {says}",
+        seen,
+        certainty="likely",
+        costs="what a few cores move, instead of the rate of the port",
+        remedy=remedy,
+    )
 
 
 def _lacks(topology: Topology) -> str:

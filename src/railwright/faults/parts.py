@@ -47,6 +47,11 @@ def is_rdma(link: Link) -> bool:
     return isinstance(protocol, InfinibandLink | EfaLink) or (isinstance(protocol, EthernetLink) and protocol.rdma)
 
 
+def speaks_iwarp(nic: Device) -> bool:
+    """Whether its RDMA goes over TCP, with nothing of RoCE."""
+    return nic.facts.get("rdma_transport") == "iWARP"
+
+
 def rdma_ports(topology: Topology) -> tuple[tuple[Device, Link], ...]:
     """The NICs that can do RDMA, each with its port."""
     return tuple((nic, link) for nic, link in ports(topology) if is_rdma(link))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from railwright.faults.parts import rdma_ports
+from railwright.faults.parts import rdma_ports, speaks_iwarp
 from railwright.topology.devices import Device, EthernetLink, Topology
 from railwright.topology.gpus import runs
 from railwright.topology.settings import NONE
@@ -32,8 +32,7 @@ class Gid(NamedTuple):
 def roce_nics(topology: Topology) -> tuple[Device, ...]:
     """The NICs with RDMA over Ethernet whose port is not down."""
     every = (nic for nic, link in rdma_ports(topology) if isinstance(link.protocol, EthernetLink))
-    found = {nic.id: nic for nic in every if nic.facts.get("state") != "down"}
-    return tuple(nic for nic in found.values() if nic.facts.get("rdma_transport") != "iWARP")
+    return tuple({nic.id: nic for nic in every if nic.facts.get("state") != "down" and not speaks_iwarp(nic)}.values())
 
 
 def gids(nic: Device) -> tuple[Gid, ...] | None:

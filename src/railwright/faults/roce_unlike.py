@@ -9,8 +9,6 @@ from railwright.faults.roce_gids import roce_nics
 from railwright.topology.devices import Topology
 from railwright.topology.gpus import runs
 
-_ELSE = {"dcb": "; look with mlnx_qos -i NETDEV"}
-
 
 def unlike(topology: Topology, fact: str) -> Iterator[tuple[list[str], str, str]]:
     """NICs whose value differs from that of most, with theirs and the usual one."""
@@ -21,7 +19,9 @@ def unlike(topology: Topology, fact: str) -> Iterator[tuple[list[str], str, str]
         yield [name for name in others if others[name] == value], value, usual
 
 
-def unread(topology: Topology, fact: str, what: str, told_by: str = "dcb") -> str:
+def unread(
+    topology: Topology, fact: str, what: str, told_by: str = "dcb", instead: str = "; look with mlnx_qos -i NETDEV"
+) -> str:
     """Why it could not be looked at; empty where it is known of every port."""
     blind = [nic.id for nic in roce_nics(topology) if fact not in nic.facts]
-    return f"{told_by} does not tell {what} of {runs(blind)}{_ELSE.get(told_by, '')}" if blind else ""
+    return f"{told_by} does not tell {what} of {runs(blind)}{instead}" if blind else ""
