@@ -84,6 +84,7 @@ COMMAND = command(
         type=click.Choice(["leaf", "pair"]),
         help="Also every route between leaves, or between all pairs of ports.",
     ),
+    option("--load-test", is_flag=True, help="Also the same flows with a quarter of the ports: is it the load?"),
     option("--latency", is_flag=True, help="Also the round trip of every pair of ports, twice, by hop class."),
     option("--most-rounds", type=click.IntRange(1), default=2000, show_default=True, help="Refuse a longer cover."),
     option("--baselines", "with_baselines", is_flag=True, help="Beside other ways to search."),

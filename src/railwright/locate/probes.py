@@ -17,7 +17,7 @@ from railwright.benchmarks.job import Job, Launch, Machine
 from railwright.benchmarks.options import Options
 from railwright.benchmarks.sockets import pinned_flows
 from railwright.benchmarks.sockets.pinned_flows import NO_WAY, Flows, Wanted
-from railwright.diagnosis.localise import latency
+from railwright.diagnosis.localise import latency, load
 from railwright.diagnosis.localise.fabric import Path
 from railwright.diagnosis.localise.flows import Flow, Round
 from railwright.diagnosis.localise.procedure import Phase
@@ -223,6 +223,8 @@ class RankProbes:
             )
         if purpose == latency.PURPOSE:
             return msgspec.structs.replace(case, names={}, packets=0, stream_s=_SHORTEST_STREAM_S)
+        if purpose == load.PURPOSE:
+            return msgspec.structs.replace(case, packets=0)
         return msgspec.structs.replace(case, packets=0, stream_s=COVER_STREAM_S) if purpose[:5] == "cover" else case
 
     def _read(self, results: list[Result], rounds: list[tuple[Wanted, ...]], found: list[list[Seen]]) -> None:

@@ -17,6 +17,7 @@ from railwright.diagnosis.localise.cover import CoverKind
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Round
 from railwright.diagnosis.localise.latency import Latency, RoundTrip, latency_of, latency_rounds
+from railwright.diagnosis.localise.load import LoadClass, load_of
 from railwright.diagnosis.localise.pairs import pair_rounds
 from railwright.diagnosis.localise.prescribed import cover_of
 from railwright.diagnosis.localise.procedure import Outcome, Phase, Rounds, carry_out, locate
@@ -64,6 +65,8 @@ class Located(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag
     seed: int
     rounds: int
     cover_rounds: int
+    load_rounds: int = 0
+    """Of the load test."""
     seconds: float
     sent_bytes: float
     tested: Tested
@@ -72,6 +75,8 @@ class Located(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag
     suspects: tuple[Suspect, ...]
     pairs: tuple[PairSeen, ...]
     latency: Latency = Latency()
+    load: tuple[LoadClass, ...] = ()
+    """What the load test showed, by hop class."""
     set_aside: dict[str, str] = {}
     """Hosts that were silent, each with how; the others were measured without them."""
     cannot_tell: tuple[str, ...] = ()
@@ -97,7 +102,8 @@ def search(
     probes = RankProbes(place, tell)
     begun = time.monotonic()
     covering = _covering(place.fabric, cover, random)
-    question = (place.described, place.fabric.hosts, rounds.screen, rounds.confirm, rounds.load, seed, cover or "")
+    question = (place.described, place.fabric.hosts, rounds.screen, rounds.confirm, rounds.load, seed, cover or "",
+                *(("load test",) if rounds.load_test else ()))  # fmt: skip
     with Journal(Path(journal) if journal else None, question) as kept:
 
         def ask(phase: Phase) -> PhaseSeen:
@@ -128,6 +134,7 @@ def _record(place: Place, probes: RankProbes, outcome: Outcome, latency: Latency
     not_measured = _not_measured(place, probes)
     busy = place.busy(one.number for one in outcome.explanation.suspicions)
     suspects = all_suspects(outcome, probes.signs(), probes.crossings(), busy, probes.set_aside)
+    load = load_of(outcome.load, outcome.evidence.floor, rate_is_known=place.rate_bits_per_s is not None)
     alike: list[Suspect] = []
     pairs: list[Suspect] = []
     if place.uplinks_assumed:
@@ -140,6 +147,7 @@ def _record(place: Place, probes: RankProbes, outcome: Outcome, latency: Latency
         seed=0,
         rounds=len(outcome.rounds),
         cover_rounds=outcome.cover_rounds,
+        load_rounds=len(outcome.load),
         seconds=0.0,
         sent_bytes=probes.bytes_sent,
         tested=tested(outcome),
@@ -147,17 +155,23 @@ def _record(place: Place, probes: RankProbes, outcome: Outcome, latency: Latency
         suspects=tuple(one for one in suspects if one not in alike and one not in pairs),
         pairs=tuple(_pairs(place, probes)),
         latency=latency,
+        load=load,
         set_aside=probes.set_aside,
         cannot_tell=place.cannot_tell,
-        unjudged=tuple(_unjudged(alike, pairs)),
+        unjudged=tuple(_unjudged(alike, pairs, load)),
     )
 
 
-def _unjudged(alike: Sequence[Suspect], pairs: Sequence[Suspect]) -> Iterable[str]:
+def _unjudged(alike: Sequence[Suspect], pairs: Sequence[Suspect], load: Sequence[LoadClass]) -> Iterable[str]:
     """What may be so by design, or has its cause where nobody knows the ways."""
     if alike:
         left = statistics.median(one.capacity for one in alike)
-        yield f"all leaves alike carry {left:.2f} of what their hosts send to others: so does an oversubscribed network"
+        above = max(load, key=lambda one: one.switches, default=None)
+        why = "so does an oversubscribed network; --load-test tells more"
+        if above is not None:
+            means = "there is too little room for all" if above.is_congested else "it is not the load that slows them"
+            why = f"and {above.quarter:.2f} where a quarter of the ports send: {means}"
+        yield f"all leaves alike carry {left:.2f} of what their hosts send to others, {why}"
     for one in pairs:
         ends = one.id.partition("@")[0].replace(">", " to ")
         yield f"{ends} was at {one.capacity:.0%} in {one.tests} tries, and both ends are well: one of the ways between"

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable, Iterator
 
 from railwright.diagnosis.localise.cabling import CablingChecked
+from railwright.diagnosis.localise.load import LoadClass
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.trial import Simulated, Tested
 from railwright.locate.search import Located
@@ -27,9 +28,10 @@ def simulated_lines(found: Simulated) -> Iterator[str]:
     yield f"            precision {found.precision:.4f}, recall {found.recall:.4f}"
     if any(fault.kind == "route" for fault in found.truth):
         yield f"routes      precision {found.route_precision:.4f}, recall {found.route_recall:.4f}"
-    yield f"rounds      {found.rounds}, and {found.cover_rounds} of the route cover"
+    yield from _rows(_round_rows(found))
     yield f"cost        {format_duration(found.seconds)} at most, {found.sent_bytes / 1e15:.3g} PB at 400 Gb/s"
     yield from _rows(tested_rows(found.tested))
+    yield from _rows(_load_rows(found.load))
     for other in found.baselines:
         score = ""
         if other.precision is not None and other.recall is not None:
@@ -71,7 +73,7 @@ def tested_rows(tested: Tested) -> Iterator[tuple[str, str]]:
 
 def cost_rows(found: Located) -> Iterator[tuple[str, str]]:
     """What a search by real probes cost, what it tested and what not: each with its name."""
-    yield "rounds", f"{found.rounds}, and {found.cover_rounds} of the route cover"
+    yield from _round_rows(found)
     yield "cost", f"{format_duration(found.seconds)}, {found.sent_bytes / 1e9:.3g} GB"
     yield from tested_rows(found.tested)
     if not found.cover_rounds and not found.cannot_tell:
@@ -84,6 +86,7 @@ def cost_rows(found: Located) -> Iterator[tuple[str, str]]:
         spread = statistics.pstdev(ratios)
         parts = (f"median {quantile(ratios, 0.5):.1%}", f"lowest hundredth {quantile(ratios, 0.01):.1%}")
         yield "rates", f"{', '.join(parts)}, deviation {spread:.1%} of what {count(len(ratios), 'flow')} should reach"
+    yield from _load_rows(found.load)
     yield from _latency_rows(found)
     if found.resumed_phases:
         yield "resumed", f"{count(found.resumed_phases, 'launch', 'launches')} of an earlier run"
@@ -113,6 +116,21 @@ _MOST_SLOW_PAIRS = 10
 def hop_words(switches: int) -> str:
     """`across a spine`."""
     return _HOPS.get(switches, f"over {switches} switches")
+
+
+def _round_rows(found: Located | Simulated) -> Iterator[tuple[str, str]]:
+    more = f", {found.load_rounds} of the load test" if found.load_rounds else ""
+    yield "rounds", f"{found.rounds}, and {found.cover_rounds} of the route cover{more}"
+
+
+def _load_rows(load: Iterable[LoadClass]) -> Iterator[tuple[str, str]]:
+    """What flows have with all ports at work and with a quarter of them, and what that means."""
+    for place, one in enumerate(load):
+        means = "congestion" if one.is_congested else f"{one.held_back} of {one.flows} held back by others"
+        if one.slow_alone:
+            means += f", {one.slow_alone} slow without them, too"
+        rates = f"{one.full:.0%} of their rate with all ports at work, {one.quarter:.0%} with a quarter"
+        yield "" if place else "load", f"{hop_words(one.switches)}: {rates}: {means}"
 
 
 def _latency_rows(found: Located) -> Iterator[tuple[str, str]]:

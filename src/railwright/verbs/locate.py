@@ -69,6 +69,7 @@ def locate(
     confirm: int,
     cover: CoverKind | None,
     latency: bool,
+    load_test: bool,
     most_rounds: int,
     with_baselines: bool,
     seed: int | None,
@@ -87,7 +88,7 @@ def locate(
     of_simulation |= {"--faults": faults is not None, "--baselines": with_baselines}
     of_simulation |= {"--forwarding": forwarding is not None and cabling is None}
     _refuse_mixed((lab, hosts, fabric), of_probes if fabric is not None else {}, {} if fabric else of_simulation)
-    wanted = Rounds(screen=rounds, confirm=confirm)
+    wanted = Rounds(screen=rounds, confirm=confirm, load_test=load_test)
     if fabric is not None:
         return _simulate(
             (fabric, forwarding), faults or _FAULTS, given, wanted, cover, most_rounds, seed, as_json, with_baselines

@@ -1,4 +1,4 @@
-"""The order of rounds: screen, confirm, and routes where asked; the same for a simulated fabric and a real one.
+"""The order of rounds: screen, confirm, and what is asked for besides; the same for a simulated fabric and a real one.
 
 Rounds come in phases: those of a phase do not depend on each other, so that one launch can measure them all. A caller
 measures each phase that it is given, in place, and asks for the next. All that decides is here and pure.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
 
@@ -17,6 +17,7 @@ from railwright.diagnosis.localise.evidence import LEAST_GAP, Evidence, observe
 from railwright.diagnosis.localise.explain import Explanation, explain
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Flow, Round
+from railwright.diagnosis.localise.load import load_rounds
 from railwright.diagnosis.localise.pairs import within
 from railwright.diagnosis.localise.prescribed import PrescribedScreen
 from railwright.diagnosis.localise.routes import RouteSuspicion, repeated_flows, slow_routes
@@ -43,6 +44,8 @@ class Rounds:
     """Rounds of a cover in one phase: what is interrupted loses no more."""
     again: int = 24
     """Rounds at most in which slow flows of a cover are tried again."""
+    load_test: bool = False
+    """Whether flows with all ports at work are held against the same ones with a quarter of them, at the end."""
 
 
 @dataclass
@@ -57,6 +60,8 @@ class Outcome:
     cover_rounds: int = 0
     routes_tested: int = 0
     """The flows of the route cover, each over a route of its own."""
+    load: list[Round] = field(default_factory=list)
+    """Those of the load test, which speak for no suspect: see `load_of`."""
 
 
 def locate(
@@ -82,6 +87,9 @@ def locate(
         explanation = explain(evidence)
     outcome = Outcome(evidence, explanation, slow_routes(evidence, explanation), done)
     yield from _cover(outcome, random, cover, wanted)
+    if wanted.load_test:
+        outcome.load = load_rounds(fabric, screen.round())
+        yield outcome.load
     return outcome
 
 

@@ -11,6 +11,7 @@ from railwright.diagnosis.localise.baselines import Baseline, baselines
 from railwright.diagnosis.localise.cover import CoverKind
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Round
+from railwright.diagnosis.localise.load import LoadClass, load_of
 from railwright.diagnosis.localise.prescribed import cover_of
 from railwright.diagnosis.localise.procedure import ROUND_S, Outcome, Rounds, carry_out, locate
 from railwright.diagnosis.localise.records import Fault, Suspect
@@ -58,6 +59,8 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", t
     rounds: int
     """Screen and confirm."""
     cover_rounds: int
+    load_rounds: int = 0
+    """Of the load test."""
     seconds: float
     """Of all rounds at their longest."""
     sent_bytes: float
@@ -66,6 +69,8 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", t
     """The part of the flows that were slow without a cause."""
     suspects: tuple[Suspect, ...]
     truth: tuple[Fault, ...]
+    load: tuple[LoadClass, ...] = ()
+    """What the load test showed, by hop class."""
     baselines: tuple[Baseline, ...] = ()
 
 
@@ -122,12 +127,14 @@ def _record(
         route_recall=routes.recall,
         rounds=count,
         cover_rounds=outcome.cover_rounds,
-        seconds=(count + outcome.cover_rounds) * ROUND_S,
+        load_rounds=len(outcome.load),
+        seconds=(count + outcome.cover_rounds + len(outcome.load)) * ROUND_S,
         sent_bytes=simulator.bytes_per_rate * NIC_RATE_BYTES_PER_S * ROUND_S,
         tested=tested(outcome),
         background=outcome.explanation.background,
         suspects=tuple(suspects_of(outcome)),
         truth=tuple(truth.faults),
+        load=load_of(outcome.load, outcome.evidence.floor, rate_is_known=True),
         baselines=others,
     )
 
