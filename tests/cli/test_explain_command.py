@@ -39,6 +39,7 @@ OF_A_KIND = {
     **dict.fromkeys(("fio", "gdsio"), "laptop"),
     **dict.fromkeys(("elbencho", "hpcg", "ior", "mdtest", "stream"), "hgx-h100"),
     "hpl": "gh200 --count 8",
+    "imb": "hgx-h100 nics=1 nic-rate=100Gb/s --count 2",
     "iperf3": "pcie-8gpu --count 2",
     "nixlbench": "hgx-h200 --count 2",
     "osu": "gh200 --count 2",

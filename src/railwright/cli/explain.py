@@ -12,8 +12,8 @@ COMMAND = command(
     "explain:explain_file",
     """Is what a known tool printed normal for its machine, and if not, why? Without FILE: standard input.
 
-    Reads nccl-tests, OSU, perftest, nixlbench, nvbandwidth, gdsio, fio, elbencho, iperf3, STREAM, HPL, HPCG, NCCL's log
-    (NCCL_DEBUG=INFO) and our own records.
+    Reads nccl-tests, OSU, the Intel MPI Benchmarks, perftest, ucx_perftest, nixlbench, nvbandwidth, gdsio, fio,
+    elbencho, IOR, mdtest, iperf3, STREAM, HPL, HPCG, NCCL's log (NCCL_DEBUG=INFO) and our own records.
 
     \b
     railwright explain all_reduce.txt --host hgx-h100 --count 16

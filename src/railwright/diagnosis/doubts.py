@@ -44,6 +44,9 @@ _OF_FILES = 0.9
 COPY_CALL_S = 10e-6
 """What a message between GPUs of one host costs beside its bytes where MPI or UCX copies it by calls of CUDA's: 6.5 us
 at 64 KiB with osu_bw on GH200 (CSCS documentation, MPICH); half as much again for others."""
+_SINGLE_MESSAGE_S, SINGLE_MESSAGES_FROM = 12e-6, 2**20
+"""What a message costs beside its bytes where it waits for the one before it: 10.3 us at 256 KiB of PingPong over FDR
+InfiniBand (openhpc/ohpc, issue 207), some more for others; below 1 MiB that is most of the time."""
 _ONE_LEAF = 32
 """Hosts of one leaf of a non-blocking fabric: half of the 64 ports of 400 Gb/s (NVIDIA QM9700, Spectrum-4 SN5600)."""
 _TAPER = 1 / 3
@@ -100,6 +103,16 @@ def of_copied_messages(bounds: Bounds, size: int) -> Bounds:
         return limit, None
     low = size / (COPY_CALL_S + size / expected.low)
     because = f"{expected.because}; less {COPY_CALL_S * 1e6:.0f} us for the call of each message"
+    return limit, replace(expected, low=low, doubtful_to=low * _OF_SMALL, because=because)
+
+
+def of_single_messages(bounds: Bounds, size: int) -> Bounds:
+    """The bounds of messages that wait for each other: each has its way there and its handshake to itself."""
+    limit, expected = bounds
+    if expected is None or size < SINGLE_MESSAGES_FROM:
+        return limit, None
+    low = size / (_SINGLE_MESSAGE_S + size / expected.low)
+    because = f"{expected.because}; less {_SINGLE_MESSAGE_S * 1e6:.0f} us for each message, which waits for the last"
     return limit, replace(expected, low=low, doubtful_to=low * _OF_SMALL, because=because)
 
 

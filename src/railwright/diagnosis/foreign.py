@@ -312,6 +312,8 @@ def _stream(result: Result, file: ForeignFile, path: str, row_of: Callable[[str]
         return doubts.of_copied_messages((limit, expected if size >= BYTES_DECIDE else None), size)
     if expected is None and size >= doubts.RENDEZVOUS_ENDS:
         return limit, doubts.of_a_link(limit)
+    if file.subject.one_at_a_time:
+        return doubts.of_single_messages((limit, expected), size)
     return doubts.of_messages((limit, expected if size >= BYTES_DECIDE else None), file.subject, size)
 
 

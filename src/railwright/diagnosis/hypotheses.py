@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from railwright.diagnosis import exchanges
+from railwright.diagnosis.doubts import SINGLE_MESSAGES_FROM
 from railwright.diagnosis.foreign import (
     BOTH_WAYS,
     BYTES_DECIDE,
@@ -164,7 +165,7 @@ def _measured(file: ForeignFile, cluster: Cluster) -> dict[int, float]:
     if _is_exchange(file):
         return exchanges.measured(file) if not exchanges.lacks(file, cluster) else {}
     best: dict[int, float] = {}
-    least = BYTES_DECIDE if _is_stream(file) else 1
+    least = 1 if not _is_stream(file) else SINGLE_MESSAGES_FROM if file.subject.one_at_a_time else BYTES_DECIDE
     for result in file.results:
         size = size_of(result.parameters)
         if result.quantity != "bandwidth_bytes_per_s" or result.summary is None:

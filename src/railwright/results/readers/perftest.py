@@ -65,7 +65,7 @@ class _Test(Draft):
 
 def recognises(text: str) -> bool:
     """The words of the table's header."""
-    return "#bytes" in text and ("BW average[" in text or "t_avg[usec]" in text)
+    return "#bytes" in text and ("BW average[" in text or ("t_avg[usec]" in text and "#repetitions" not in text))
 
 
 def subject(file: ForeignFile) -> Subject:

@@ -24,6 +24,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """Who moves the data: NCCL, a library with transports of its own (MPI, UCX, NIXL), verbs of one NIC, or TCP."""
     both_ways: bool = False
     """Whether the rates are sums of both directions."""
+    one_at_a_time: bool = False
+    """Whether each message waits for the one before it, so that its latency is in the rate."""
     between_two: bool = False
     """Whether the rows are of two devices though they are no stream: latencies, rates of messages, atomics."""
     from_gpu: bool = False

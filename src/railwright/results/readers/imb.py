@@ -1,0 +1,204 @@
+"""What the Intel MPI Benchmarks print (2.3 to 2021): a table for each benchmark and number of processes.
+
+    # Benchmarking PingPong
+    # #processes = 2
+           #bytes #repetitions      t[usec]   Mbytes/sec
+                1         1000         1.77         0.54
+
+Times are of one operation; of several processes t_max counts, until the last has it. A rate is messages x bytes / time:
+one message for PingPong, two for Sendrecv, four for Exchange (user guide, "Classification of benchmarks"). Mbytes are
+2^20 bytes before 2018 and 10^6 since; the rows themselves say which.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import inf
+from typing import NamedTuple
+
+from railwright.results.readers.command_line import environment_of, launched
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.log_lines import Line, columns_of, refusal, runs_of
+from railwright.results.readers.printed_numbers import Number, Range, number, overlap, whole
+from railwright.results.readers.subject import Subject
+from railwright.topology.devices import Scalar
+
+NAME = "IMB (#bytes #repetitions)"
+
+_VERSION = re.compile(r"Intel ?\(R\) MPI Benchmark(?:s| Suite) V?(\d[\w. ]{0,20}?),")
+_NAMED = re.compile(r"Benchmarking (\w{2,40})\s*$")
+_PROCESSES = re.compile(r"#processes = (\d{1,7})\b")
+_COLUMN = re.compile(r"#bytes|#repetitions|t(?:_min|_max|_avg)?\[usec\]|Mbytes/sec|Msg/sec|defects")
+_ROW = re.compile(r"\d{1,19}(?:\s{1,40}\d{1,19}(?:\.\d{1,9})?){2,6}")
+_MESSAGES = {"PingPong": 1, "PingPing": 1, "Sendrecv": 2, "Exchange": 4}
+"""How many messages the rate counts in the time of one operation."""
+_OF_TWO = ("PingPong", "PingPing", "PingPongSpecificSource", "PingPingSpecificSource", "PingPongAnySource",
+           "PingPingAnySource")  # fmt: skip
+_ONE_WAY, _BOTH_WAYS = ("PingPong", "Uniband"), ("Biband", "Sendrecv", "Exchange", "PingPing")
+_OPERATIONS = {
+    "Allreduce": ("all_reduce", False),
+    "Allgather": ("all_gather", True),
+    "Alltoall": ("all_to_all", True),
+    "Reduce_scatter": ("reduce_scatter", False),
+    "Bcast": ("broadcast", False),
+    "Reduce": ("reduce", False),
+}
+"""Benchmark -> the operation as NCCL calls it, and whether IMB's size is what one rank has for each other."""
+_MEGABYTES = (1e6, 2.0**20)
+_ABOVE = 60
+"""Lines above a table in which its command may be."""
+
+
+def recognises(text: str) -> bool:
+    """The words of a table's header."""
+    return "#repetitions" in text and ("[usec]" in text or "Mbytes/sec" in text)
+
+
+def subject(file: ForeignFile) -> Subject:
+    """Messages between two processes, and collectives."""
+    operation, of_each_rank = _OPERATIONS.get(file.test, ("", False))
+    between_two = file.ranks == 2 and not operation
+    rates = any(one.quantity == "bandwidth_bytes_per_s" for one in file.results)
+    is_stream = between_two and rates and file.test in (*_ONE_WAY, *_BOTH_WAYS)
+    return Subject(
+        kind="messages" if is_stream else "exchange" if operation else "other",
+        operation=operation,
+        of_each_rank=of_each_rank,
+        transport="library",
+        one_at_a_time=file.test not in ("Uniband", "Biband"),
+        both_ways=file.test in ("Biband", "Sendrecv", "Exchange"),
+        between_two=between_two,
+        pages="small" if between_two else "",
+    )
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """Every table. Raises UsageError for a rate that is not the bytes over the time."""
+    tables: list[Draft] = []
+    above: list[str] = []
+    for part in runs_of(text, lambda line: _NAMED.search(line.text) is not None):
+        tables += _tables(part, above)
+        above += [line.text for line in part]
+    version = next((found[1] for line in above if (found := _VERSION.search(line))), "")
+    for table in tables:
+        table.version = version
+    return files_of(tables, "no row of a table of the Intel MPI Benchmarks was found",
+                    "give the output from '# Benchmarking ...' to the last size")  # fmt: skip
+
+
+class _Row(NamedTuple):
+    line: int
+    size: int | None
+    repetitions: int
+    numbers: dict[str, Number]
+
+
+def _tables(part: list[Line], above: list[str]) -> Iterator[Draft]:
+    """The table of one benchmark, or those of several numbers of processes."""
+    named = _NAMED.search(part[0].text)
+    command = launched(above[-_ABOVE:])
+    table, rows, ranks = Draft(tool="IMB"), list[_Row](), command.ranks
+    for line in part:
+        text = line.text.strip()
+        if found := _PROCESSES.search(text):
+            ranks = int(found[1])
+        elif text.startswith(("#bytes", "#repetitions")):
+            yield _filled(table, rows)
+            columns = columns_of(text, _COLUMN, line.number, least=2)
+            table = Draft(tool="IMB", test=named[1] if named else _test_of(columns), columns=columns, ranks=ranks)
+            table.ranks = table.ranks or (2 if "t[usec]" in columns else None)  # single transfers alone have it
+            table.hosts = command.hosts if command.ranks == table.ranks else None
+            table.environment, table.last_line = environment_of(above[-_ABOVE:]), part[-1].number
+            rows = []
+        elif table.columns and _ROW.fullmatch(text) and (row := _row(table, text.split(), line.number)):
+            rows.append(row)
+    yield _filled(table, rows)
+
+
+def _test_of(columns: list[str]) -> str:
+    """What a table without a name is of."""
+    if "t[usec]" in columns:
+        return "PingPong"
+    return "Sendrecv" if "Mbytes/sec" in columns else "collective"
+
+
+def _row(table: Draft, words: list[str], line: int) -> _Row | None:
+    cells = table.cells(words, line)
+    if not cells:
+        return None
+    repetitions = whole(cells.pop("#repetitions"), "repetitions", line)
+    size = whole(cells.pop("#bytes"), "size", line) if "#bytes" in cells else None
+    if size is not None and size <= table.last[0]:
+        raise refusal(line, f"size {size} after size {table.last[0]}: the rows of several tables are mixed")
+    table.last = (size or 0, 0)
+    numbers = {name: number(cell, name, line) for name, cell in cells.items()}
+    _check_order(numbers, line)
+    return _Row(line, size, repetitions, numbers)
+
+
+def _filled(table: Draft, rows: list[_Row]) -> Draft:
+    """The table with its rows."""
+    megabyte = _megabyte(table.test, rows)
+    for row in rows:
+        numbers, values = row.numbers, []
+        seconds, rate = _time(numbers), numbers.get("Mbytes/sec")
+        if rate is not None and row.size:
+            values.append(Measured("bandwidth_bytes_per_s", rate.value * megabyte, f"{rate.text} Mbytes/sec"))
+        if seconds is not None:
+            values.append(Measured("latency_s", seconds.value * 1e-6, f"{seconds.text} usec"))
+        extras: dict[str, Scalar] = {"iterations": row.repetitions}
+        extras |= {f"{kind}_rank_s": numbers[f"t_{kind}[usec]"].value * 1e-6
+                   for kind in ("min", "avg") if f"t_{kind}[usec]" in numbers}  # fmt: skip
+        table.line = table.line or row.line
+        table.add(row.line, values, {} if row.size is None else {"size_bytes": row.size}, extras)
+    table.notes = [*_notes(table, rows, megabyte), *table.notes]
+    return table
+
+
+def _time(numbers: dict[str, Number]) -> Number | None:
+    return numbers.get("t_max[usec]", numbers.get("t[usec]"))
+
+
+def _check_order(numbers: dict[str, Number], line: int) -> None:
+    least, average, most = (numbers.get(f"t_{kind}[usec]") for kind in ("min", "avg", "max"))
+    if least and average and most and not (least.low <= average.high and average.low <= most.high):
+        raise refusal(line, f"the average {average.text} us is not between {least.text} and {most.text} us")
+
+
+def _megabyte(test: str, rows: list[_Row]) -> float:
+    """The bytes of a table's Mbytes. Raises UsageError for a rate that is none of its size and time."""
+    left: tuple[float, ...] = _MEGABYTES
+    for row in rows:
+        rate, size = row.numbers.get("Mbytes/sec"), row.size
+        if rate is None or not size or not (possible := list(_rates(test, row.numbers, size))):
+            continue
+        fitting = tuple(unit for unit in left if any(overlap(rate.range(unit), one) for one in possible))
+        if not fitting:
+            raise refusal(row.line, f"{rate.text} Mbytes/sec are not {size} bytes in the time of the row")
+        left = fitting
+    return left[0]
+
+
+def _rates(test: str, numbers: dict[str, Number], size: int) -> Iterator[Range]:
+    """What the other columns of a row say of its rate, in bytes/s."""
+    seconds, messages = _time(numbers), numbers.get("Msg/sec")
+    if seconds is None:
+        if messages is not None:
+            yield messages.range(size)
+        return
+    low, high = seconds.range(1e-6)
+    for count in {_MESSAGES[test]} if test in _MESSAGES else set(_MESSAGES.values()):
+        yield count * size / high, count * size / low if low else inf
+
+
+def _notes(table: Draft, rows: list[_Row], megabyte: float) -> Iterator[str]:
+    if any("Mbytes/sec" in row.numbers for row in rows):
+        yield f"Mbytes are {'10^6' if megabyte == _MEGABYTES[0] else '2^20'} bytes, by the rows"
+    if table.test in _OF_TWO:
+        yield "one message at a time: its latency is in every rate"
+    if table.ranks is None:
+        yield "the number of processes is not in the text"
+    wrong = [row for row in rows if (defects := row.numbers.get("defects")) and defects.value]
+    if wrong:
+        yield f"line {wrong[0].line}: what came was wrong, by the column defects"
