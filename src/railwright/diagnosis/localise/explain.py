@@ -242,11 +242,14 @@ class _Search:
         against = log(_WRONG_MAP) * self.evidence.cleared[number] / 2  # a neighbour may rest for a round
         occupied = _PRIOR_OCCUPIED + len(fresh) * self._once + against
         levels = sorted(one.level for one in same)
-        if occupied > weight + 1 and len(fresh) > 2 and 2 * len(same) < len(accusations):
+        # Rates that differ make one level unlikely: either few flows have it, or too few for a suspect.
+        changes = 2 * len(same) < len(accusations) or (len(same) < len(accusations) and weight < _WEIGHT_TO_SUSPECT)
+        shared = list(chain.from_iterable(self._sharing.get(number, {}).values()))
+        if occupied > weight + 1 and len(fresh) > 2 and changes:
             middle = sorted(one.level for one in fresh)[len(fresh) // 2]
-            return Suspicion(number, middle, occupied, False, [one.flow for one in accusations])
+            flows = dict.fromkeys([*(one.flow for one in accusations), *shared])
+            return Suspicion(number, middle, occupied, False, list(flows))
         level = levels[len(levels) // 2] if levels else top
-        shared = chain.from_iterable(self._sharing.get(number, {}).values())
         flows = dict.fromkeys([*(one.flow for one in same), *shared])
         return Suspicion(number, level, weight, True, list(flows))
 
