@@ -1,11 +1,12 @@
 /* Stands in for libnccl.so.2 (2.28.9): real data moves between threads and processes, through a file that all ranks
  * map and nobody finds any more once all are there. Every operation is a host function on the stand-in's stream.
  *
- * Faults: STANDIN_NCCL_CORRUPT=1 the last float of rank 1 is wrong in results of more than 1,000 floats;
- * STANDIN_NCCL_KILL=N rank 1 is killed at its N-th operation; STANDIN_NCCL_REFUSE=N rank 1 alone is told that its N-th
- * operation cannot be; STANDIN_NCCL_OTHER=1 another algorithm runs than
- * NCCL_ALGO says; STANDIN_NCCL_NO_WINDOW=1 no symmetric window can be had; STANDIN_NCCL_COUNT=FILE says at the end how
- * many operations rank 0 was given, and of how many of them a line of the log was written; STANDIN_NCCL_VERSION.
+ * Faults: STANDIN_NCCL_DAMAGE=1 the first byte of what is received is wrong; STANDIN_NCCL_CORRUPT=1 the last float of
+ * rank 1 is wrong in results of more than 1,000 floats; STANDIN_NCCL_KILL=N rank 1 is killed at its N-th operation;
+ * STANDIN_NCCL_REFUSE=N rank 1 alone is told that its N-th operation cannot be; STANDIN_NCCL_OTHER=1 another algorithm
+ * runs than NCCL_ALGO says; STANDIN_NCCL_NO_WINDOW=1 no symmetric window can be had; STANDIN_NCCL_COUNT=FILE says at the
+ * end how many operations rank 0 was given, and of how many of them a line of the log was written;
+ * STANDIN_NCCL_VERSION.
  * Built with OLD, it is NCCL 2.18: without ncclAlltoAll, windows, ncclMemAlloc and the log that can be switched. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -163,6 +164,7 @@ static void exchange(struct work *w) {
         barrier(c);
         struct transfer *mine = to == c->rank ? transfer_of(w, from, 0) : NULL;
         if (mine) memcpy(mine->at + at, c->shared->slots[from], bytes);
+        if (mine && !at && setting("STANDIN_NCCL_DAMAGE")) *(char *)mine->at ^= 1;
         barrier(c);
       }
   barrier(c);

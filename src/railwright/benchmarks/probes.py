@@ -1,17 +1,31 @@
 """What a search of a fabric launches: each sends between pairs of hosts that it is told.
 
-They are apart from the registry so that their ranks load nothing else: a search starts a rank on every host again and
-again, and all benchmarks together take three times as long to load.
+They are apart from the registry so that their ranks load nothing else, not even each other: a search starts a rank on
+every host again and again, and all benchmarks together take three times as long to load.
 """
 
 from __future__ import annotations
 
-from railwright.benchmarks.benchmark import AnyBenchmark
-from railwright.benchmarks.sockets import pinned_flows
+from importlib import import_module
 
-PROBES: tuple[AnyBenchmark, ...] = (pinned_flows.BENCHMARK,)
+from railwright.benchmarks.benchmark import AnyBenchmark
+
+_MODULES = {
+    "pinned_flows": "railwright.benchmarks.sockets.pinned_flows",
+    "mpi_flows": "railwright.benchmarks.mpi.flows",
+    "nccl_flows": "railwright.benchmarks.nccl.flows",
+}
 
 
 def probe_named(name: str) -> AnyBenchmark | None:
     """The probe of that name; None where it is no probe's."""
-    return next((one for one in PROBES if one.name == name), None)
+    module = _MODULES.get(name)
+    if module is None:
+        return None
+    found: AnyBenchmark = import_module(module).BENCHMARK
+    return found
+
+
+def probes() -> tuple[AnyBenchmark, ...]:
+    """All of them."""
+    return tuple(one for one in map(probe_named, _MODULES) if one is not None)

@@ -18,7 +18,7 @@ from railwright.benchmarks.memory import copy, core_latency, stream
 from railwright.benchmarks.mpi import collective as mpi_collective
 from railwright.benchmarks.mpi import latency, windows
 from railwright.benchmarks.nccl import collective as nccl_collective
-from railwright.benchmarks.probes import PROBES
+from railwright.benchmarks.probes import probes
 from railwright.benchmarks.samples import deepcam
 from railwright.benchmarks.sockets import tcp_stream
 from railwright.benchmarks.tables import read as table_read
@@ -67,7 +67,7 @@ DECLARATIONS: Declarations = {benchmark.name: benchmark.results for benchmark in
 
 def find(name: str) -> AnyBenchmark:
     """The benchmark of that name. Raises UsageError with the nearest names."""
-    for benchmark in EVERY + PROBES:
+    for benchmark in EVERY + probes():
         if benchmark.name == name:
             return benchmark
     raise unknown_name("benchmark", name, [benchmark.name for benchmark in EVERY])

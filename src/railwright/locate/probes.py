@@ -13,28 +13,22 @@ from math import ceil, nan
 import msgspec
 
 from railwright.benchmarks.benchmark import Plan
-from railwright.benchmarks.job import Job, Launch, Machine
+from railwright.benchmarks.job import Job, Machine
 from railwright.benchmarks.options import Options
-from railwright.benchmarks.sockets import pinned_flows
-from railwright.benchmarks.sockets.pinned_flows import NO_WAY, Flows, Wanted
-from railwright.diagnosis.localise import latency, load
+from railwright.benchmarks.sockets.pinned_flows import NO_WAY
+from railwright.benchmarks.wanted_flow import Wanted
 from railwright.diagnosis.localise.fabric import Path
 from railwright.diagnosis.localise.flows import Flow, Round
 from railwright.diagnosis.localise.procedure import Phase
 from railwright.errors import CannotJudge
-from railwright.launch.each import EachLauncher
 from railwright.launch.session import Planned, Session
 from railwright.locate.lab_fabric import path_of_nodes
 from railwright.locate.place import Place
 from railwright.locate.signs import Crossings, Sign, is_marked
+from railwright.locate.ways import LONG_PACKETS, STREAM_S, Way
 from railwright.results.records import Result
 from railwright.topology.devices import Topology
 
-_LONG_PACKETS, _LONG_PART = 6, 0.02
-"""At this part of the rate, so that a link that is slow tenfold takes them."""
-_HEADER_BYTES = 48
-"""Of IPv6 and UDP; IPv4's are shorter."""
-COVER_STREAM_S, _SHORTEST_STREAM_S = 0.8, 0.02
 _SILENCE_S = 25.0
 _STEP_S = 10.0
 _FASTEST = 0.9
@@ -90,6 +84,7 @@ class RankProbes:
     """Everything that was measured is kept."""
 
     place: Place
+    way: Way
     tell: Callable[[str], None]
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     rounds: list[Round] = field(default_factory=list)
@@ -122,8 +117,7 @@ class RankProbes:
     @property
     def bytes_sent(self) -> float:
         """The streams' bytes, about."""
-        lasts_s = Flows(rounds=()).stream_s
-        return sum(lasts_s * (seen.bandwidth_bytes_per_s or 0.0) for one in self.seen for seen in one)
+        return sum(STREAM_S * (seen.bandwidth_bytes_per_s or 0.0) for one in self.seen for seen in one)
 
     def signs(self) -> list[list[Sign]]:
         """By round."""
@@ -167,19 +161,18 @@ class RankProbes:
         place_of = {fabric.hosts.index(host): rank for rank, host in enumerate(ranks)}
         found = [[Seen(trouble=NOT_ASKED) for _ in one.flows] for one in phase]
         rounds = [tuple(self._wanted(one, place_of)) for one in phase]
-        case = self._case(tuple(rounds), phase[0].purpose)
         cpus = tuple(sorted(os.sched_getaffinity(0)))
         topology = Topology(name="fabric", source="live", devices=(), links=())
         reach = self.place.reach
-        machine = Machine(
-            topology=topology, cpus=cpus, hosts=ranks, hosts_share_cpus=reach.shares_files, reached_by=reach.name
-        )
-        launch = Launch(case=case, ranks=len(ranks))
-        job = Job(benchmark=pinned_flows.BENCHMARK.name, options=Options(), launch=launch, machine=machine)
-        planned = Planned(pinned_flows.BENCHMARK, job, Plan(path="fabric", longest_step_s=_STEP_S))
+        each = self.way.ranks_per_host
+        machine = Machine(topology=topology, cpus=cpus, hosts=ranks, ranks_per_host=each,
+                          hosts_share_cpus=reach.shares_files, reached_by=reach.name)  # fmt: skip
+        launch = self.way.launch(tuple(rounds), phase[0].purpose, len(ranks) * each)
+        job = Job(benchmark=self.way.benchmark.name, options=Options(), launch=launch, machine=machine)
+        planned = Planned(self.way.benchmark, job, Plan(path="fabric", longest_step_s=_STEP_S))
         session = Session(
             planned=planned,
-            launcher=EachLauncher(reach, ranks),
+            launcher=self.way.launcher(ranks),
             base_environment=dict(self.environment),
             silence_s=_SILENCE_S,
             on_step=_each_once(self.tell),
@@ -191,13 +184,13 @@ class RankProbes:
             results.append(result)
         if not why:
             self._read(results, rounds, found)
-        return found, tuple(ranks[number] for number in sorted(session.blamed)), why
+        return found, tuple(dict.fromkeys(ranks[number // each] for number in sorted(session.blamed))), why
 
     def _wanted(self, one: Round, place_of: dict[int, int]) -> list[Wanted]:
         fabric, addresses = self.place.fabric, self.place.addresses
         found = []
         for number, flow in enumerate(one.flows):
-            ends = [place_of.get(fabric.nic_host[nic]) for nic in (flow.source, flow.destination)]
+            ends = [self._rank(place_of, nic) for nic in (flow.source, flow.destination)]
             if ends[0] is None or ends[1] is None:
                 continue
             found.append(
@@ -212,20 +205,13 @@ class RankProbes:
             )
         return found
 
-    def _case(self, rounds: tuple[tuple[Wanted, ...], ...], purpose: str) -> Flows:
-        case, place = Flows(rounds=rounds, names=self.place.names), self.place
-        if place.mtu_bytes is not None and place.rate_bits_per_s is not None:
-            case = msgspec.structs.replace(
-                case,
-                long_packets=_LONG_PACKETS,
-                long_bytes=place.mtu_bytes - _HEADER_BYTES,
-                long_interval_s=place.mtu_bytes * 8 / (_LONG_PART * place.rate_bits_per_s),
-            )
-        if purpose == latency.PURPOSE:
-            return msgspec.structs.replace(case, names={}, packets=0, stream_s=_SHORTEST_STREAM_S)
-        if purpose == load.PURPOSE:
-            return msgspec.structs.replace(case, packets=0)
-        return msgspec.structs.replace(case, packets=0, stream_s=COVER_STREAM_S) if purpose[:5] == "cover" else case
+    def _rank(self, place_of: dict[int, int], nic: int) -> int | None:
+        """The rank that a port belongs to; None where its host takes no part."""
+        host, each = self.place.fabric.nic_host[nic], self.way.ranks_per_host
+        place = place_of.get(host)
+        if place is None or each == 1:
+            return place
+        return place * each + self.place.fabric.nics_of_host(host).index(nic)
 
     def _read(self, results: list[Result], rounds: list[tuple[Wanted, ...]], found: list[list[Seen]]) -> None:
         """Join what the two ends of each flow said."""
@@ -260,9 +246,13 @@ class RankProbes:
         seen.sent, seen.received = int(told["packets_sent"]), int(got.get("received", 0))
         if seen.sent and self.place.mtu_bytes is not None:
             # What its own port refuses never left: that is a setting of the sender, and told by what comes back to it.
-            seen.long_lost = _LONG_PACKETS - int(got.get("long_received", 0)) - int(told["long_refused"])
+            seen.long_lost = LONG_PACKETS - int(got.get("long_received", 0)) - int(told["long_refused"])
         if "round_trip_s" in told:
             seen.round_trip_s = float(told["round_trip_s"])
+        if received is not None and received.verification is not None and received.verification.bytes_wrong:
+            ends = f"{flow.source_address} to {flow.destination_address}"
+            raise CannotJudge(f"{received.verification.bytes_wrong} bytes from {ends} arrived wrong",
+                              hint="what joins them damages data: look at its error counters first")  # fmt: skip
         if received is not None and received.samples:
             seen.bandwidth_bytes_per_s = received.samples[0]
         return seen

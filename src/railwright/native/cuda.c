@@ -21,6 +21,7 @@ static const struct {
     {"cuGetErrorString", AT(error_text)},
     {"cuDeviceGetCount", AT(device_count)},
     {"cuDeviceGetByPCIBusId", AT(device_by_address)},
+    {"cuDeviceGetPCIBusId", AT(device_address)},
     {"cuDeviceGetName", AT(device_name)},
     {"cuDeviceGetAttribute", AT(attribute)},
     {"cuDevicePrimaryCtxRetain", AT(retain)},
@@ -106,6 +107,8 @@ const char *rw_cuda_error_text(int code) {
 int rw_cuda_driver_version(int *version) { return rw_cuda.driver_version(version); }
 
 int rw_cuda_device_count(int *count) { return rw_cuda.device_count(count); }
+
+int rw_cuda_device_address(int ordinal, char *text, int bytes) { return rw_cuda.device_address(text, bytes, ordinal); }
 
 /* Laid out alike in `native/cuda.py`. */
 struct rw_cuda_device {

@@ -30,6 +30,7 @@ struct rw_cuda {
   int (*error_text)(int, const char **);
   int (*device_count)(int *);
   int (*device_by_address)(int *, const char *);
+  int (*device_address)(char *, int, int);
   int (*device_name)(char *, int, int);
   int (*attribute)(int *, int, int);
   int (*retain)(void **, int);

@@ -25,6 +25,7 @@ COMPUTE_THREADS = 512
 _NO_CUDA, _MISSING_SYMBOL, _OUT_OF_MEMORY, _INVALID_DEVICE = -1010, -1001, 2, 101
 _OUT_OF_MEMORY_CODES = (_OUT_OF_MEMORY,)
 _LOG_BYTES = 8192
+_ADDRESS_BYTES = 32
 
 
 def problem() -> str:
@@ -69,6 +70,17 @@ def device_count() -> int:
     count = c_int()
     checked("number of GPUs", function("rw_cuda_device_count", c_int, POINTER(c_int))(byref(count)))
     return count.value
+
+
+def device_addresses() -> list[str]:
+    """The PCI address of each GPU that CUDA shows to this process, in its order. Raises CannotJudge."""
+    ask = function("rw_cuda_device_address", c_int, c_int, c_char_p, c_int)
+    found = []
+    for ordinal in range(device_count()):
+        text = ctypes.create_string_buffer(_ADDRESS_BYTES)
+        checked("address of a GPU", ask(ordinal, text, _ADDRESS_BYTES))
+        found.append(text.value.decode())
+    return found
 
 
 class _Device(Structure):

@@ -32,8 +32,8 @@ from railwright.launch.hosts import Hosts
 from railwright.launch.proof import Proof
 from railwright.locate.host_fabric import tree_of_cluster
 from railwright.locate.place import Place, place_of_hosts, place_of_lab
-from railwright.locate.probes import COVER_STREAM_S
 from railwright.locate.search import Located, search
+from railwright.locate.ways import COVER_STREAM_S
 from railwright.report.html import render_html
 from railwright.results.bounds import HostCollective, bound_by
 from railwright.results.records import Fabric

@@ -19,6 +19,7 @@ from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.options import Options
 from railwright.benchmarks.sockets.flow_end import Record, Settings, receive_tcp, receive_udp, send_tcp, send_udp, trace
+from railwright.benchmarks.wanted_flow import Wanted
 from railwright.errors import CannotJudge, UsageError
 from railwright.results.bounds import Declaration, Nothing
 from railwright.results.records import Result
@@ -37,20 +38,6 @@ _CONNECTIONS_BEFORE = 7
 _READY_S = 20.0
 
 NO_WAY = "no way there"
-
-
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """One flow of a round."""
-
-    number: int
-    """In its round."""
-    source: int
-    """The rank that sends."""
-    destination: int
-    source_address: str
-    destination_address: str
-    over: tuple[str, ...] = ()
-    """The names of the switches that it should cross; empty: whatever way it takes."""
 
 
 class Flows(Case, frozen=True, kw_only=True):

@@ -1,0 +1,199 @@
+"""Rounds of MPI messages between pairs of many hosts: what `railwright locate --probe mpi` sends.
+
+In each round a rank sends and receives at the same time, each flow with four messages under way, as long as pass in a
+few milliseconds. The receiver has the clock, and answers when all has come. Ranks without a flow wait asleep, by the
+stream to the parent; MPI chooses the way, so that no path is pinned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
+from railwright.benchmarks.job import Case, Job, Launch, Machine
+from railwright.benchmarks.mpi.pair import between_hosts
+from railwright.benchmarks.options import Options
+from railwright.benchmarks.wanted_flow import Wanted, received, sent
+from railwright.errors import UsageError
+from railwright.native.memory import PATTERN, Buffer
+from railwright.native.mpi import library_version
+from railwright.native.mpi_messages import Post
+from railwright.results.bounds import Declaration, Nothing
+from railwright.results.records import Result, Verification
+from railwright.units import KIB, MIB
+
+_UNDER_WAY = 4
+_SHORTEST_BYTES, _LONGEST_BYTES = 64 * KIB, 4 * MIB
+_MESSAGE_S = 5e-3
+"""A message is about as long as passes in this time, so that slow links end a round in time as well."""
+_PAUSE_S = 2e-4
+"""Between two looks where hosts share CPUs: a rank that polls would take them from those that send."""
+_DATA, _ANSWER = 0, 1
+_KINDS_OF_TAG = 2
+
+
+class MpiFlows(Case, frozen=True, kw_only=True):
+    """The rounds of one launch."""
+
+    rounds: tuple[tuple[Wanted, ...], ...]
+    stream_s: float = 1.5
+
+
+FlowsJob = Job[Options, MpiFlows]
+FlowsRank = Rank[Options, MpiFlows]
+
+
+def launch_of(case: MpiFlows, ranks: int) -> Launch[MpiFlows]:
+    """One rank on each host; MPI takes TCP, unless the user's variables name something else."""
+    (usual,) = between_hosts(ranks)
+    chosen = {name: value for name, value in usual.environment.items() if name not in os.environ}
+    return Launch(case=case, ranks=ranks, environment=chosen)
+
+
+def _launches(_options: Options, _machine: Machine) -> tuple[Launch[MpiFlows], ...]:
+    raise UsageError("its flows are planned by a search", hint="railwright locate --probe mpi --hosts host0,host1")
+
+
+def _plan(job: FlowsJob) -> Plan:
+    return Plan(path="fabric", seconds=2 + len(job.case.rounds) * (job.case.stream_s + 1))
+
+
+@dataclass
+class _Sending:
+    """The sender's side of one flow."""
+
+    post: Post
+    flow: Wanted
+    buffer: Buffer
+    ends_at: float
+    begun: float = field(default_factory=time.monotonic)
+    left_bytes: int = 0
+
+    def start(self) -> None:
+        """Some messages at once, each of which the next one follows, and the wait for the answer."""
+        for _ in range(_UNDER_WAY):
+            self._send(_SHORTEST_BYTES)
+        self.post.receive(self.buffer, 0, self.flow.destination, _tag(self.flow, _ANSWER), lambda _bytes: None)
+
+    def _send(self, size_bytes: int) -> None:
+        def left(_bytes: int) -> None:
+            self.left_bytes += size_bytes
+            if size_bytes:  # an empty one is the last in its place
+                self._send(self._next_bytes())
+
+        self.post.send(self.buffer, size_bytes, self.flow.destination, _tag(self.flow, _DATA), left)
+
+    def _next_bytes(self) -> int:
+        now = time.monotonic()
+        rate = self.left_bytes / max(now - self.begun, 1e-6)
+        return min(max(int(rate * _MESSAGE_S), _SHORTEST_BYTES), _LONGEST_BYTES) if now < self.ends_at else 0
+
+
+@dataclass
+class _Receiving:
+    """The receiver's side of one flow: the first message starts its clock."""
+
+    post: Post
+    flow: Wanted
+    seed: int
+    buffers: list[Buffer]
+    first_at: float = 0.0
+    last_at: float = 0.0
+    timed_bytes: int = 0
+    ended: int = 0
+    last_bytes: list[int] = field(default_factory=lambda: [0] * _UNDER_WAY)
+    """In each buffer."""
+
+    def start(self) -> None:
+        """Wait for as many messages as may be under way."""
+        for number, buffer in enumerate(self.buffers):
+            buffer.fill(self.seed + 1)  # poison
+            self._receive(number)
+
+    def _receive(self, number: int) -> None:
+        buffer, source = self.buffers[number], self.flow.source
+
+        def came(size_bytes: int) -> None:
+            if size_bytes:
+                now = time.monotonic()
+                self.timed_bytes += size_bytes if self.first_at else 0
+                self.first_at, self.last_at = self.first_at or now, now
+                self.last_bytes[number] = size_bytes
+                self._receive(number)
+                return
+            self.ended += 1
+            if self.ended == _UNDER_WAY:
+                self.post.send(buffer, 0, source, _tag(self.flow, _ANSWER), lambda _bytes: None)
+
+        self.post.receive(buffer, _LONGEST_BYTES, source, _tag(self.flow, _DATA), came)
+
+    def check(self) -> Verification:
+        """What the last message in each buffer left there."""
+        checks = [buffer.verify(self.seed, size) for buffer, size in zip(self.buffers, self.last_bytes, strict=True)]
+        wrong = sum(one.bytes_wrong for one in checks)
+        return Verification(method=PATTERN, bytes_checked=sum(self.last_bytes), bytes_wrong=wrong)
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """One, in bytes/s; none where fewer than two messages came."""
+        return (self.timed_bytes / (self.last_at - self.first_at),) if self.timed_bytes else ()
+
+
+def _tag(flow: Wanted, kind: int) -> int:
+    return _KINDS_OF_TAG * flow.number + kind
+
+
+def _run(rank: FlowsRank) -> Iterator[Result]:
+    comm = rank.comm
+    post = Post(comm, _PAUSE_S if rank.job.machine.hosts_share_cpus else 0.0)
+    for number, flows in enumerate(rank.job.case.rounds):
+        rank.step(f"round {number + 1}: messages")
+        with contextlib.ExitStack() as stack:
+            yield from _round(rank, post, number, flows, lambda: stack.enter_context(Buffer(_LONGEST_BYTES)))
+
+
+def _round(
+    rank: FlowsRank, post: Post, number: int, flows: tuple[Wanted, ...], buffer: Callable[[], Buffer]
+) -> Iterator[Result]:
+    receiving = [
+        _Receiving(post, flow, _seed(number, flow), [buffer() for _ in range(_UNDER_WAY)])
+        for flow in flows
+        if flow.destination == rank.index
+    ]
+    out = [(flow, buffer()) for flow in flows if flow.source == rank.index]
+    for flow, filled in out:
+        filled.fill(_seed(number, flow))
+    for one in receiving:
+        one.start()
+    rank.meet()  # every message finds its receiver waiting
+    ends_at = time.monotonic() + rank.job.case.stream_s
+    for flow, filled in out:
+        _Sending(post, flow, filled, ends_at).start()
+    post.deliver()
+    rank.meet()
+    for flow, _ in out:
+        yield sent(BENCHMARK, number, flow)
+    for one in receiving:
+        yield received(BENCHMARK, number, one.flow, one.rates, one.check(), {"mpi": library_version()})
+
+
+def _seed(number: int, flow: Wanted) -> int:
+    return 2 * (4096 * number + flow.number)
+
+
+BENCHMARK = Benchmark(
+    name="mpi_flows",
+    summary="MPI messages between pairs of many hosts at the same time, by whatever way MPI takes",
+    method="four messages under way for each flow, timed by the receiver from the first to the last",
+    results=(Declaration("bandwidth_bytes_per_s", Nothing(why="a search holds flows against each other")),),
+    options=Options,
+    case=MpiFlows,
+    launches=_launches,
+    plan=_plan,
+    run=_run,
+    spans_hosts=True,
+)

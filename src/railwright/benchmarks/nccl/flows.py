@@ -1,0 +1,144 @@
+"""Rounds of NCCL sends between GPUs of many hosts: what `railwright locate --probe nccl` sends.
+
+Each flow has a communicator of its own, so that what a GPU receives never waits for what it sends. How often the buffer
+is sent follows from one timed transfer, so that all flows of a round last about as long. The receiver has the clock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
+from railwright.benchmarks.job import Case, Job, Launch, Machine
+from railwright.benchmarks.options import Options
+from railwright.benchmarks.wanted_flow import Wanted, received, sent
+from railwright.errors import CannotJudge, UsageError
+from railwright.native import cuda
+from railwright.native.nccl_library import Library
+from railwright.native.nccl_one_way import OneWay, connect
+from railwright.results.bounds import Declaration, Nothing
+from railwright.results.records import Result
+from railwright.topology.devices import Scalar
+from railwright.units import MIB
+
+_MOST_TIMES = 5000
+_POISON = 0xBF
+
+
+class NcclFlows(Case, frozen=True, kw_only=True):
+    """The rounds of one launch."""
+
+    rounds: tuple[tuple[Wanted, ...], ...]
+    stream_s: float = 1.5
+    buffer_bytes: int = 32 * MIB
+
+
+FlowsJob = Job[Options, NcclFlows]
+FlowsRank = Rank[Options, NcclFlows]
+
+
+def _launches(_options: Options, _machine: Machine) -> tuple[Launch[NcclFlows], ...]:
+    raise UsageError("its flows are planned by a search", hint="railwright locate --probe nccl --hosts host0,host1")
+
+
+def _plan(job: FlowsJob) -> Plan:
+    return Plan(path="fabric", seconds=5 + len(job.case.rounds) * (job.case.stream_s + 2))
+
+
+def _run(rank: FlowsRank) -> Iterator[Result]:
+    comm = rank.comm
+    rank.step("CUDA")
+    place, addresses = rank.index % rank.job.machine.ranks_per_host, cuda.device_addresses()
+    if place >= len(addresses):
+        raise CannotJudge(f"{len(addresses)} GPUs are here, and {rank.job.machine.ranks_per_host} are asked for")
+    device = cuda.Device(addresses[place])
+    rank.step("load NCCL")
+    library = Library()
+
+    def ids(said: dict[int, bytes]) -> dict[int, bytes]:
+        return {flow: value for one in comm.allgather(said) for flow, value in one.items()}
+
+    def counts(said: dict[int, int]) -> dict[int, int]:
+        return {flow: value for one in comm.allgather(said) for flow, value in one.items()}
+
+    for number, flows in enumerate(rank.job.case.rounds):
+        mine = [flow for flow in flows if rank.index in (flow.source, flow.destination)]
+        ends = [OneWay(library, device, rank.job.case.buffer_bytes, sends=flow.source == rank.index) for flow in mine]
+        ours = list(zip(mine, ends, strict=True))
+        rank.step(f"round {number + 1}: connect")
+        agreed = ids({flow.number: library.unique_id() for flow, end in ours if end.sends})
+        connect(ends, [agreed[flow.number] for flow in mine])
+        _fill(number, ours)
+        rank.step(f"round {number + 1}: streams")
+        yield from _round(rank, counts, number, ours)
+        for end in ends:
+            end.close()
+
+
+def _fill(number: int, ours: list[tuple[Wanted, OneWay]]) -> None:
+    """What is sent, and poison where it will come."""
+    for flow, end in ours:
+        if end.sends:
+            end.buffer.fill(_seed(number, flow))
+        else:
+            end.buffer.set_bytes(_POISON)
+
+
+def _round(
+    rank: FlowsRank, agreed: Callable[[dict[int, int]], dict[int, int]], number: int, ours: list[tuple[Wanted, OneWay]]
+) -> Iterator[Result]:
+    """`agreed` is what all ranks say of their flows, put together."""
+
+    def transfer(threads: ThreadPoolExecutor, times: dict[int, int]) -> list[float]:
+        """Seconds until each flow of this rank was through."""
+        rank.meet()
+        begun = time.monotonic()
+
+        def one(flow: Wanted, end: OneWay) -> float:
+            end.transfer(times[flow.number])
+            return time.monotonic() - begun
+
+        return list(threads.map(one, *zip(*ours, strict=True))) if ours else []
+
+    once = dict.fromkeys((flow.number for flow, _ in ours), 1)
+    with ThreadPoolExecutor(max(1, len(ours))) as threads:
+        transfer(threads, once)  # what is connected at its first use, is then
+        took_s = transfer(threads, once)
+        said = {flow.number: _times(rank.job.case.stream_s, seconds)
+                for (flow, end), seconds in zip(ours, took_s, strict=True) if not end.sends}  # fmt: skip
+        times = agreed(said)
+        lasted_s = transfer(threads, times)
+    rank.meet()
+    for (flow, end), seconds in zip(ours, lasted_s, strict=True):
+        if end.sends:
+            yield sent(BENCHMARK, number, flow)
+            continue
+        rate = times[flow.number] * end.buffer.size_bytes / seconds
+        check = end.buffer.verify(_seed(number, flow), end.buffer.size_bytes)
+        told: dict[str, Scalar] = {"nccl": end.library.version, "gpu": end.device.name}
+        yield received(BENCHMARK, number, flow, (rate,), check, told)
+
+
+def _times(stream_s: float, seconds: float) -> int:
+    """How often a buffer that took so long passes in a stream."""
+    return min(max(int(stream_s / max(seconds, 1e-9)), 1), _MOST_TIMES)
+
+
+def _seed(number: int, flow: Wanted) -> int:
+    return 4096 * number + flow.number
+
+
+BENCHMARK = Benchmark(
+    name="nccl_flows",
+    summary="NCCL sends between GPUs of many hosts at the same time, by whatever way NCCL takes",
+    method="a communicator for each flow; one buffer sent again and again, timed by the receiver's host",
+    results=(Declaration("bandwidth_bytes_per_s", Nothing(why="a search holds flows against each other")),),
+    options=Options,
+    case=NcclFlows,
+    launches=_launches,
+    plan=_plan,
+    run=_run,
+    spans_hosts=True,
+)
