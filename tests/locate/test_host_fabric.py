@@ -19,7 +19,7 @@ TREE = SwitchTree(LEAVES, ("spine0",))
 
 
 def suspects(tree: SwitchTree | None, *faults: Fault, oversubscription: float = 1.0) -> tuple[Suspect, ...]:
-    fabric = fabric_of_hosts(NAMES, "eth0", tree, oversubscription)
+    fabric = fabric_of_hosts(NAMES, ("eth0",), tree, oversubscription)
     truth = truth_of(fabric, list(faults))
     found = trial.run(fabric, "", truth, Weather(), seed=1, rounds=Rounds(), cover=None, with_baselines=False)
     return found.suspects
@@ -40,7 +40,7 @@ def test_what_is_slow_is_named_by_its_leaf():
 
 
 def test_what_all_leaves_have_alike_may_be_meant_so():
-    fabric = fabric_of_hosts(NAMES, "eth0", TREE)
+    fabric = fabric_of_hosts(NAMES, ("eth0",), TREE)
     links = [fault("link", f"leaf{number}-spine0") for number in range(4)]
     everywhere = suspects(TREE, *links)
     assert everywhere
@@ -59,7 +59,7 @@ def test_a_known_oversubscription_is_no_fault():
 
 def test_hosts_are_found_by_their_short_names_and_one_without_a_leaf_is_refused():
     tree = SwitchTree({"a": "leaf0", "b": "leaf1"}, ())
-    fabric = fabric_of_hosts(("a.example.org", "b"), "eth0", tree)
+    fabric = fabric_of_hosts(("a.example.org", "b"), ("eth0",), tree)
     assert fabric.switches == ("leaf0", "leaf1", "network")
     with pytest.raises(UsageError, match="c is below no leaf"):
-        fabric_of_hosts(("a", "b", "c"), "eth0", tree)
+        fabric_of_hosts(("a", "b", "c"), ("eth0",), tree)

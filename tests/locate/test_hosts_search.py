@@ -1,4 +1,5 @@
 """Hosts whose network nobody described are searched in pairs, and one that dies is a suspect by name."""
+# ruff: noqa: F811 - a fixture of another module is imported, and is an argument
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 
 from railwright.diagnosis.localise.cover import RouteCover
 from railwright.diagnosis.localise.procedure import Rounds
@@ -18,12 +20,20 @@ from railwright.lab.netns_reach import NetnsReach
 from railwright.launch.hosts import Hosts
 from railwright.locate.place import Place, place_of_hosts
 from railwright.locate.search import search
+from railwright.locate.switch_tree import SwitchTree
+from railwright.locate.ways import mpi_way, nccl_way
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: network namespaces need root")]
 
 
 def ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True)
+
+
+def shape(namespace: str, interface: str, rate: str, how: str = "add") -> None:
+    """Let a port send at most at a rate."""
+    words = ["tc", "qdisc", how, "dev", interface, "root", "tbf", "rate", rate, "burst", "20kb", "latency", "20ms"]
+    subprocess.run(["ip", "netns", "exec", namespace, *words], check=True)
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +51,7 @@ def place() -> Iterator[Place]:
             ip("-n", bridge, "link", "set", f"p{number}", "master", "br0", "up")
             ip("-n", name, "address", "add", f"192.0.2.{number}/24", "dev", "net1")
             ip("-n", name, "link", "set", "net1", "up")
-            shape = ["tc", "qdisc", "add", "dev", "net1", "root", "tbf", "rate", "100mbit", "burst", "20kb"]
-            subprocess.run(["ip", "netns", "exec", name, *shape, "latency", "20ms"], check=True)
+            shape(name, "net1", "100mbit")
         yield place_of_hosts(Hosts(tuple(hosts), 1, NetnsReach(tuple(hosts))))
     finally:
         for name in names:
@@ -85,3 +94,92 @@ def test_under_adaptive_routing_no_way_is_called_covered(place: Place) -> None:
     assert any("spreads a flow over many" in one for one in adaptive.cannot_tell)
     with pytest.raises(UsageError, match="no routes between leaves"):
         RouteCover(adaptive.fabric, "pair")
+
+
+def part(names: tuple[str, ...]) -> Hosts:
+    return Hosts(names, 1, NetnsReach(names))
+
+
+def test_mpi_names_a_port_that_sends_slowly(place: Place) -> None:
+    """At a third of the rate of the others, by messages that MPI sends as it likes."""
+    slow = place.fabric.hosts[1]
+    shape(slow, "net1", "33mbit", "change")
+    try:
+        found = search(place, Rounds(screen=4, confirm=2), seed=1, cover=None, way=mpi_way(part, None), tell=print)
+    finally:
+        shape(slow, "net1", "100mbit", "change")
+    assert [(one.id, one.direction, one.verdict) for one in found.suspects] == [(f"{slow}:net1", "up", "slow")]
+    assert found.probe == "mpi"
+    assert found.not_measured == 0
+    assert all(pair.sent == 0 for pair in found.pairs)
+    with pytest.raises(UsageError, match="no program at"):
+        mpi_way(part, "/nowhere/mpirun")
+
+
+@pytest.fixture
+def narrow() -> Iterator[Place]:
+    """Two leaves of two hosts at 100 Mbit/s, and 100 Mbit/s between the leaves, of which nobody says so."""
+    names = [f"rwt-narrow-{os.getpid()}-{number}" for number in range(6)]
+    hosts, leaves = names[:4], names[4:]
+    try:
+        for name in names:
+            ip("netns", "add", name)
+            ip("-n", name, "link", "set", "lo", "up")
+        for leaf in leaves:
+            ip("-n", leaf, "link", "add", "br0", "up", "type", "bridge")
+        ip("link", "add", "above", "netns", leaves[0], "type", "veth", "peer", "name", "above", "netns", leaves[1])
+        for leaf in leaves:
+            ip("-n", leaf, "link", "set", "above", "master", "br0", "up")
+            shape(leaf, "above", "100mbit")
+        for number, name in enumerate(hosts):
+            ip(
+                "link",
+                "add",
+                "net1",
+                "netns",
+                name,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                f"p{number}",
+                "netns",
+                leaves[number // 2],
+            )
+            ip("-n", leaves[number // 2], "link", "set", f"p{number}", "master", "br0", "up")
+            ip("-n", name, "address", "add", f"192.0.2.{number + 1}/24", "dev", "net1")
+            ip("-n", name, "link", "set", "net1", "up")
+            shape(name, "net1", "100mbit")
+        tree = SwitchTree({name: leaves[number // 2] for number, name in enumerate(hosts)}, ())
+        yield place_of_hosts(Hosts(tuple(hosts), 1, NetnsReach(tuple(hosts))), tree=tree)
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", name], check=False)
+
+
+def test_too_little_room_between_leaves_is_the_loads_and_no_fault(narrow: Place) -> None:
+    found = search(narrow, Rounds(screen=2, confirm=1, load_test=True), seed=1, cover=None, tell=print)
+    assert found.suspects == ()
+    assert any("too little room for all" in one for one in found.unjudged), found
+    between = found.load[-1]
+    assert between.is_congested
+    assert between.quarter > 1.5 * between.full
+    assert (found.load_rounds, between.slow_alone) == (5, 0)
+
+
+def test_nccl_searches_the_gpus_of_every_host(place: Place, stand_ins, tmp_path, monkeypatch) -> None:
+    """Two stand-ins for GPUs in each namespace, whose rates are those of this machine's memory."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    for name, value in environment(stand_ins, "0000:01:00.0", "0000:02:00.0").items():
+        monkeypatch.setenv(name, value)
+    names = place.fabric.hosts
+
+    def two_each(some: tuple[str, ...]) -> Hosts:
+        return Hosts(some, 2, NetnsReach(some))
+
+    gpus = place_of_hosts(two_each(names), gpus=2)
+    found = search(gpus, Rounds(screen=2, confirm=0), seed=1, cover=None, way=nccl_way(two_each, None, 2), tell=print)
+    assert (found.probe, found.not_measured) == ("nccl", 0)
+    assert {pair.source for pair in found.pairs} == {f"{name}:gpu{number}" for name in names for number in (0, 1)}
+    assert all(pair.source[-4:] == pair.destination[-4:] for pair in found.pairs)
+    assert all(pair.ratio for pair in found.pairs)

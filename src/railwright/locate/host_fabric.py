@@ -16,21 +16,23 @@ _UNKNOWN = "network"
 """The one switch of what nobody has described."""
 
 
-def fabric_of_hosts(names: Sequence[str], port: str, tree: SwitchTree | None, oversubscription: float = 1.0) -> Fabric:
-    """One port of each host: all on one switch, or below their leaves, and those below one switch for all above.
+def fabric_of_hosts(
+    names: Sequence[str], own: Sequence[str], tree: SwitchTree | None, oversubscription: float = 1.0
+) -> Fabric:
+    """The own ports of each host, each on a rail of its own: all on one switch, or below leaves with one switch above.
 
     A leaf has room to what lies above for all its hosts, by the oversubscription less.
     Raises UsageError for a host that is below no leaf.
     """
-    ports = [(name, port, 0) for name in names]
+    ports = [(name, port, rail) for name in names for rail, port in enumerate(own)]
     leaf_of = dict.fromkeys(names, _UNKNOWN) if tree is None else _leaves(names, tree)
     leaves = tuple(dict.fromkeys(leaf_of.values()))
-    cables = [CableSpec(name, port, leaf_of[name], "", 1.0) for name in names]
+    cables = [CableSpec(name, port, leaf_of[name], "", 1.0) for name, port, _ in ports]
     if len(leaves) == 1:
         return fabric_of(ports, leaves, cables)
     above = format_hosts(tree.above) if tree and tree.above else _UNKNOWN
     below = Counter(leaf_of.values())
-    cables += [CableSpec(leaf, "", above, "", below[leaf] / oversubscription) for leaf in leaves]
+    cables += [CableSpec(leaf, "", above, "", len(own) * below[leaf] / oversubscription) for leaf in leaves]
     return fabric_of(ports, (*leaves, above), cables)
 
 
@@ -52,9 +54,14 @@ def tree_of_cluster(names: Sequence[str], cluster: Cluster) -> SwitchTree | None
 def alike_above_leaves(fabric: Fabric, suspects: Iterable[Suspect]) -> list[Suspect]:
     """The suspects above the hosts, if they speak of every leaf: then nobody can say that any of them is slow."""
     *leaves, above = fabric.switches
-    found = [one for one in suspects if one.kind in ("link", "switch", "line-card")]
+    found = above_leaves(suspects)
     spoken_of = {one.id.partition("/")[0].removesuffix(f"-{above}") for one in found}
     return found if above in spoken_of or spoken_of.issuperset(leaves) else []
+
+
+def above_leaves(suspects: Iterable[Suspect]) -> list[Suspect]:
+    """The suspects that are neither hosts nor their ports."""
+    return [one for one in suspects if one.kind in ("link", "switch", "line-card")]
 
 
 def _leaves(names: Iterable[str], tree: SwitchTree) -> dict[str, str]:

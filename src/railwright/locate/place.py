@@ -17,6 +17,7 @@ from railwright.locate.host_fabric import fabric_of_hosts
 from railwright.locate.lab_fabric import fabric_of_lab, nic_rate_bits_per_s
 from railwright.locate.switch_tree import SwitchTree
 from railwright.topology.subnet import Subnet
+from railwright.units import count
 
 _WATCH_S = 0.5
 _UNKNOWN_TOPOLOGY = "links between switches, and routes: nobody says how the switches are cabled"
@@ -100,9 +101,9 @@ def place_of_subnet(hosts: Hosts, subnet: Subnet, routing: str = "unknown", adap
 
 
 def place_of_hosts(
-    hosts: Hosts, routing: str = "unknown", tree: SwitchTree | None = None, oversubscription: float = 1.0
+    hosts: Hosts, routing: str = "unknown", tree: SwitchTree | None = None, oversubscription: float = 1.0, gpus: int = 0
 ) -> Place:
-    """Hosts by one port of each: all on one switch, or below the leaves that are known.
+    """Hosts by one port of each, or by so many GPUs: all on one switch, or below the leaves that are known.
 
     What lies above the leaves counts as one switch, with room for all hosts of each leaf, by the oversubscription
     less. Raises CannotJudge, UsageError.
@@ -111,7 +112,8 @@ def place_of_hosts(
     if isinstance(reach, LabReach):
         raise UsageError("a lab is searched as a whole", hint="railwright locate --lab NAME")
     port = hosts.used_interfaces[0] if hosts.used_interfaces else "port"
-    fabric = fabric_of_hosts(hosts.names, port, tree, oversubscription)
+    ports = tuple(f"gpu{number}" for number in range(gpus)) or (port,)
+    fabric = fabric_of_hosts(hosts.names, ports, tree, oversubscription)
     if not reach.shares_files:
         reach.check()
     leaves = len(fabric.switches) - 1
@@ -120,16 +122,22 @@ def place_of_hosts(
     )
     return Place(
         fabric=fabric,
-        described=f"{len(hosts.names)} hosts by {reach.name}, {known}",
+        described=f"{len(hosts.names)} hosts by {reach.name}, {known}"
+        + (f", {count(gpus, 'GPU')} of each" if gpus else ""),
         routing=routing,
         reach=reach,
-        addresses=reach.addresses_on(hosts.used_interfaces),
+        addresses=_names_of(fabric) if gpus else reach.addresses_on(hosts.used_interfaces),
         names={},
         rate_bits_per_s=None,
         mtu_bytes=None,
         cannot_tell=(unknown, _ADAPTIVE) if routing == "adaptive" else (unknown,),
         uplinks_assumed=leaves > 0,
     )
+
+
+def _names_of(fabric: Fabric) -> tuple[str, ...]:
+    """Of GPUs, which are found by their ranks and have no address."""
+    return tuple(fabric.node_name(nic) for nic in range(fabric.nics))
 
 
 def _busy(lab: Lab, fabric: Fabric, classes: Iterable[int]) -> dict[int, float]:

@@ -24,11 +24,12 @@ from railwright.diagnosis.localise.procedure import Outcome, Phase, Rounds, carr
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.trial import Tested, tested
 from railwright.errors import CannotJudge
-from railwright.locate.host_fabric import alike_above_leaves
+from railwright.locate.host_fabric import above_leaves, alike_above_leaves
 from railwright.locate.journal import Journal
 from railwright.locate.place import Place
 from railwright.locate.probes import PhaseSeen, RankProbes, Seen
 from railwright.locate.signs import all_suspects
+from railwright.locate.ways import Way, tcp_way
 
 Cover = CoverKind | Literal["hosts"]
 """Every route between leaves, between ports, or every two hosts by whatever route."""
@@ -45,7 +46,7 @@ class PairSeen(msgspec.Struct, frozen=True, kw_only=True):
     over: tuple[str, ...]
     """The switches of the path that it was meant to take, and took."""
     source_port: int | None
-    """None where no port that was tried takes this path."""
+    """None where no port that was tried takes this path; 0 where nobody chose it."""
     ratio: float | None
     """The measured rate over what it should reach; None where it did not run."""
     share: float = 1.0
@@ -61,6 +62,8 @@ class Located(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag
 
     fabric: str
     routing: str
+    probe: str = "tcp"
+    """How flows were sent: tcp, mpi or nccl."""
     hosts: tuple[str, ...]
     seed: int
     rounds: int
@@ -93,17 +96,18 @@ def search(
     *,
     seed: int,
     cover: Cover | None,
+    way: Way | None = None,
     latency: bool = False,
     tell: Callable[[str], None],
     journal: str | None = None,
 ) -> Located:
     """Search a place. Raises CannotJudge where no probe ran at all, UsageError for a journal of another search."""
-    random = Random(seed)
-    probes = RankProbes(place, tell)
+    random, way = Random(seed), way or tcp_way(place)
+    probes = RankProbes(place, way, tell)
     begun = time.monotonic()
     covering = _covering(place.fabric, cover, random)
     question = (place.described, place.fabric.hosts, rounds.screen, rounds.confirm, rounds.load, seed, cover or "",
-                *(("load test",) if rounds.load_test else ()))  # fmt: skip
+                *(("load test",) if rounds.load_test else ()), *(() if way.name == "tcp" else (way.name,)))  # fmt: skip
     with Journal(Path(journal) if journal else None, question) as kept:
 
         def ask(phase: Phase) -> PhaseSeen:
@@ -138,11 +142,13 @@ def _record(place: Place, probes: RankProbes, outcome: Outcome, latency: Latency
     alike: list[Suspect] = []
     pairs: list[Suspect] = []
     if place.uplinks_assumed:
-        alike = alike_above_leaves(place.fabric, suspects)
+        congested = any(one.is_congested for one in load)
+        alike = above_leaves(suspects) if congested else alike_above_leaves(place.fabric, suspects)
         pairs = [one for one in suspects if one.kind == "route"]
     return Located(
         fabric=place.described,
         routing=place.routing,
+        probe=probes.way.name,
         hosts=place.fabric.hosts,
         seed=0,
         rounds=len(outcome.rounds),
@@ -166,12 +172,14 @@ def _unjudged(alike: Sequence[Suspect], pairs: Sequence[Suspect], load: Sequence
     """What may be so by design, or has its cause where nobody knows the ways."""
     if alike:
         left = statistics.median(one.capacity for one in alike)
-        above = max(load, key=lambda one: one.switches, default=None)
-        why = "so does an oversubscribed network; --load-test tells more"
-        if above is not None:
-            means = "there is too little room for all" if above.is_congested else "it is not the load that slows them"
-            why = f"and {above.quarter:.2f} where a quarter of the ports send: {means}"
+        why = "so does an oversubscribed network" + ("" if load else "; --load-test tells more")
+        if load and not any(one.is_congested for one in load):
+            why = "and no more where a quarter of the ports send: it is not the load that slows them"
         yield f"all leaves alike carry {left:.2f} of what their hosts send to others, {why}"
+    for each in load:
+        if each.is_congested:
+            part = f"{each.full / each.quarter:.0%} of what they have beside a quarter of them"
+            yield f"beside all ports at work flows have {part}: too little room for all"
     for one in pairs:
         ends = one.id.partition("@")[0].replace(">", " to ")
         yield f"{ends} was at {one.capacity:.0%} in {one.tests} tries, and both ends are well: one of the ways between"

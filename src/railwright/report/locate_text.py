@@ -81,6 +81,7 @@ def cost_rows(found: Located) -> Iterator[tuple[str, str]]:
     if found.not_measured:
         yield "not run", f"{count(found.not_measured, 'flow')}: no port took the wanted path, or an end was silent"
     yield "routing", found.routing
+    yield "probes", _PROBES.get(found.probe, found.probe)
     ratios = sorted(pair.ratio for pair in found.pairs if pair.ratio is not None)
     if ratios:
         spread = statistics.pstdev(ratios)
@@ -109,6 +110,11 @@ def cabling_lines(found: CablingChecked) -> Iterator[str]:
         yield f"not looked at: {visible(names)}{' ...' if len(found.not_looked_at) > _MOST_LISTED else ''}"
 
 
+_PROBES = {
+    "tcp": "TCP, one stream for each flow",
+    "mpi": "MPI, by whatever way it takes",
+    "nccl": "NCCL between GPUs, by whatever way it takes",
+}
 _HOPS = {1: "below one leaf", 3: "across a spine", 5: "across a core"}
 _MOST_SLOW_PAIRS = 10
 

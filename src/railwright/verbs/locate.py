@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -31,6 +33,7 @@ from railwright.locate.lldp_tree import tree_of_lldp
 from railwright.locate.place import Place, place_of_hosts, place_of_lab, place_of_subnet
 from railwright.locate.search import Located, search
 from railwright.locate.switch_tree import SwitchTree
+from railwright.locate.ways import Way, mpi_way, nccl_way, tcp_way
 from railwright.report.locate_html import render_located_html
 from railwright.report.locate_text import cabling_lines, located_lines, simulated_lines
 from railwright.topology.cabling import Cabling, parse_cables
@@ -38,67 +41,105 @@ from railwright.topology.sources import lldp
 from railwright.topology.sources.ibnetdiscover import MOST_BYTES, cabling_of
 from railwright.topology.sources.root import read_bounded
 from railwright.topology.sources.subnet import subnet_of
-from railwright.topology.subnet import Subnet
 from railwright.units import format_duration
 from railwright.verbs import given_file
 from railwright.verbs.cluster import the_cluster
-from railwright.verbs.hosts import the_hosts
+from railwright.verbs.hosts import part_of, the_hosts
 from railwright.verbs.write import refuse_no_page, write
 
 _MOST_FAULTS = 100_000
 _FAULTS = "rate=0.005 seed=0"
 
 
-def locate(
-    lab: str | None,
-    hosts: str | None,
-    ssh_config: str | None,
-    interfaces: str | None,
-    switches: str | None,
-    oversubscription: float,
-    routing: str,
-    resume: str | None,
-    output: str | None,
-    cabling: str | None,
-    cluster: str | None,
-    forwarding: str | None,
-    adapter: str | None,
-    fabric: str | None,
-    faults: str | None,
-    rounds: int,
-    confirm: int,
-    cover: CoverKind | None,
-    latency: bool,
-    load_test: bool,
-    most_rounds: int,
-    with_baselines: bool,
-    seed: int | None,
-    force: bool,
-    as_json: bool,
-    **weather: float | None,
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """The options of the command line."""
+
+    lab: str | None
+    hosts: str | None
+    ssh_config: str | None
+    interfaces: str | None
+    switches: str | None
+    oversubscription: float
+    routing: str
+    probe: str
+    mpirun: str | None
+    gpus: int | None
+    resume: str | None
+    output: str | None
+    cabling: str | None
+    cluster: str | None
+    forwarding: str | None
+    adapter: str | None
+    fabric: str | None
+    faults: str | None
+    rounds: int
+    confirm: int
+    cover: CoverKind | None
+    latency: bool
+    load_test: bool
+    most_rounds: int
+    with_baselines: bool
+    seed: int | None
+    force: bool
+    as_json: bool
+    noise: float | None
+    interference: float | None
+    wrong_map: float | None
+    lost: float | None
+
+    @property
+    def weather(self) -> dict[str, float]:
+        """What is given of it."""
+        given = {name: getattr(self, name) for name in ("noise", "interference", "wrong_map", "lost")}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def wanted(self) -> Rounds:
+        """The rounds of the search."""
+        return Rounds(screen=self.rounds, confirm=self.confirm, load_test=self.load_test)
+
+    @property
+    def checks_cables(self) -> bool:
+        """Whether no packet is to be sent."""
+        return self.cluster is not None or (self.cabling is not None and not (self.hosts and self.forwarding))
+
+    @property
+    def gpus_of_host(self) -> int:
+        """How many of each host send; 0: not GPUs send."""
+        return (self.gpus or 1) if self.probe == "nccl" else 0
+
+    def the_hosts(self) -> Hosts:
+        """Those of --hosts, which is given."""
+        chosen = the_hosts(self.hosts, self.gpus_of_host or None, None, self.ssh_config, self.interfaces)
+        assert chosen is not None
+        return chosen
+
+
+def locate(**options: Any) -> int:  # noqa: ANN401 - those of `cli/locate.py`, which `_Asked` lists
     """Search hosts, a lab or a simulated fabric, and print what was found; the exit status. Raises UsageError."""
-    if cluster is not None or (cabling is not None and not (hosts and forwarding)):
-        return _check_cables(cabling, cluster, as_json, searched=bool(lab or hosts or fabric))
-    refuse_no_page(output)
-    given = {name: value for name, value in weather.items() if value is not None}
-    of_probes = {"--resume": resume, "--output": output, "--latency": latency}
-    of_probes |= {"--switches": switches, "--oversubscription": oversubscription != 1}
-    of_simulation = {f"--{name.replace('_', '-')}": True for name in given}
-    of_simulation |= {"--faults": faults is not None, "--baselines": with_baselines}
-    of_simulation |= {"--forwarding": forwarding is not None and cabling is None}
-    _refuse_mixed((lab, hosts, fabric), of_probes if fabric is not None else {}, {} if fabric else of_simulation)
-    wanted = Rounds(screen=rounds, confirm=confirm, load_test=load_test)
-    if fabric is not None:
-        return _simulate(
-            (fabric, forwarding), faults or _FAULTS, given, wanted, cover, most_rounds, seed, as_json, with_baselines
+    asked = _Asked(**options)
+    if asked.checks_cables:
+        return _check_cables(asked)
+    refuse_no_page(asked.output)
+    _refuse_mixed(asked)
+    if asked.fabric is not None:
+        return _simulate(asked, asked.fabric)
+    place = _place(asked)
+    _refuse_long_cover(place.fabric, asked.cover, asked.most_rounds)
+    way = _way(asked, place)
+    with measuring_alone(asked.force):
+        found = search(
+            place,
+            asked.wanted,
+            seed=asked.seed or 0,
+            cover=asked.cover,
+            way=way,
+            latency=asked.latency,
+            tell=_tell,
+            journal=asked.resume,
         )
-    subnet = subnet_of(_text(cabling), _text(forwarding)) if cabling and forwarding else None
-    place = _place(lab, hosts, ssh_config, interfaces, switches, oversubscription, routing, subnet, adapter)
-    _refuse_long_cover(place.fabric, cover, most_rounds)
-    with measuring_alone(force):
-        found = search(place, wanted, seed=seed or 0, cover=cover, latency=latency, tell=_tell, journal=resume)
-    return _show(found, output, as_json)
+    return _show(found, asked.output, asked.as_json)
 
 
 def _tell(text: str) -> None:
@@ -113,24 +154,29 @@ def _show(found: Located, output: str | None, as_json: bool) -> int:
     return _status(found.suspects, found.tested, found.not_measured + len(found.unjudged))
 
 
-def _refuse_mixed(
-    places: tuple[str | None, ...], of_probes: Mapping[str, object], of_simulation: Mapping[str, object]
-) -> None:
+def _refuse_mixed(asked: _Asked) -> None:
     """Raises UsageError for two places or none, and for options of the other kind of search."""
-    if sum(one is not None for one in places) != 1:
+    if sum(one is not None for one in (asked.lab, asked.hosts, asked.fabric)) != 1:
         hint = "give one of --hosts HOST,HOST, --lab NAME and --simulate FABRIC"
         raise UsageError("what to search is not clear", hint=hint)
-    for name, is_given in of_probes.items():
+    of_probes = {"--resume": asked.resume, "--output": asked.output, "--latency": asked.latency,
+                 "--switches": asked.switches, "--oversubscription": asked.oversubscription != 1,
+                 "--probe": asked.probe != "tcp", "--mpirun": asked.mpirun, "--gpus": asked.gpus}  # fmt: skip
+    of_simulation = {f"--{name.replace('_', '-')}": True for name in asked.weather}
+    of_simulation |= {"--faults": asked.faults is not None, "--baselines": asked.with_baselines}
+    of_simulation |= {"--forwarding": asked.forwarding is not None and asked.cabling is None}
+    for name, is_given in of_probes.items() if asked.fabric is not None else ():
         if is_given:
             raise UsageError(f"{name} is for real probes", hint="leave it out: a simulation is repeated by its seed")
-    for name, is_given in of_simulation.items():
+    for name, is_given in of_simulation.items() if asked.fabric is None else ():
         if is_given:
             raise UsageError(f"{name} is for a simulation", hint="leave it out; faults of a lab: railwright lab fault")
 
 
-def _check_cables(seen: str | None, cluster: str | None, as_json: bool, *, searched: bool) -> int:
+def _check_cables(asked: _Asked) -> int:
     """Hold cables that were seen against those of a cluster file; no packet is sent."""
-    if searched:
+    seen, cluster = asked.cabling, asked.cluster
+    if asked.lab or asked.hosts or asked.fabric:
         hint = "leave out --lab, --hosts and --simulate; a search over a subnet wants its --forwarding, too"
         raise UsageError("--cabling is a check of its own", hint=hint)
     if seen is None or cluster is None:
@@ -141,7 +187,7 @@ def _check_cables(seen: str | None, cluster: str | None, as_json: bool, *, searc
     if not planned:
         raise UsageError(f"{cluster[:200]} names no cables", hint="see fabric.cables in docs/cluster-file.md")
     found = check_cabling(planned, _cabling(Path(seen)))
-    _print(found, cabling_lines(found), as_json)
+    _print(found, cabling_lines(found), asked.as_json)
     if found.findings:
         return EXIT_SLOW
     return EXIT_UNJUDGED if found.not_looked_at else EXIT_OK
@@ -158,37 +204,52 @@ def _cabling(seen: Path) -> Cabling:
     return lldp.cabling_of_lldp(texts)
 
 
-def _place(
-    lab: str | None,
-    hosts: str | None,
-    ssh_config: str | None,
-    interfaces: str | None,
-    switches: str | None,
-    oversubscription: float,
-    routing: str,
-    subnet: Subnet | None,
-    adapter: str | None,
-) -> Place:
-    if adapter is not None and subnet is None:
+def _place(asked: _Asked) -> Place:
+    is_subnet = asked.cabling is not None and asked.forwarding is not None
+    if asked.adapter is not None and not is_subnet:
         raise UsageError("--adapter is a port in a subnet", hint="describe it: --cabling FILE --forwarding FILE")
-    if lab is None:
-        chosen = the_hosts(hosts, None, None, ssh_config, interfaces)
-        assert chosen is not None
-        if oversubscription != 1 and not switches:
+    if asked.lab is None:
+        chosen = asked.the_hosts()
+        if asked.oversubscription != 1 and not asked.switches:
             raise UsageError("--oversubscription is of leaves", hint="name them: --switches topology.conf")
-        if subnet is not None:
-            if switches:
+        if asked.cabling is not None and asked.forwarding is not None:
+            if asked.switches:
                 raise UsageError("--switches and --cabling both describe the network", hint="give one of them")
-            return place_of_subnet(chosen, subnet, routing, adapter or "")
-        tree = _switch_tree(switches, chosen) if switches else None
-        return place_of_hosts(chosen, routing, tree, oversubscription)
-    of_hosts = {"--ssh-config": ssh_config, "--interfaces": interfaces, "--switches": switches,
-                "--oversubscription": oversubscription != 1, "--routing": routing != "unknown"}  # fmt: skip
+            subnet = subnet_of(_text(asked.cabling), _text(asked.forwarding))
+            return place_of_subnet(chosen, subnet, asked.routing, asked.adapter or "")
+        tree = _switch_tree(asked.switches, chosen) if asked.switches else None
+        return place_of_hosts(chosen, asked.routing, tree, asked.oversubscription, asked.gpus_of_host)
+    of_hosts = {"--ssh-config": asked.ssh_config, "--interfaces": asked.interfaces, "--switches": asked.switches,
+                "--oversubscription": asked.oversubscription != 1, "--routing": asked.routing != "unknown"}  # fmt: skip
     given = next((name for name, is_given in of_hosts.items() if is_given), "")
     if given:
         raise UsageError(f"{given} is for --hosts", hint="leave it out: a lab's hosts are entered without ssh")
     state.require_root()
-    return place_of_lab(state.open_lab(lab))
+    return place_of_lab(state.open_lab(asked.lab))
+
+
+def _way(asked: _Asked, place: Place) -> Way:
+    """How flows are sent. Raises UsageError for what the place or the other options rule out."""
+    if asked.gpus is not None and asked.probe != "nccl":
+        raise UsageError("--gpus are those of NCCL's probes", hint="ask for --probe nccl")
+    if asked.probe == "tcp":
+        if asked.mpirun is not None:
+            raise UsageError("--mpirun starts the ranks of MPI's probes", hint="ask for --probe mpi or --probe nccl")
+        return tcp_way(place)
+    if asked.lab is not None:
+        raise UsageError(f"--probe {asked.probe} takes its own ways, and a lab's are pinned", hint="leave --probe out")
+    if asked.probe == "nccl" and asked.cabling is not None:
+        raise UsageError("GPUs are not searched over a subnet's tables", hint="leave out --cabling and --forwarding")
+    if asked.latency:
+        raise UsageError("--latency is of the kernels' own answers", hint="leave --probe out for it")
+    hosts = asked.the_hosts()
+
+    def part(some: tuple[str, ...]) -> Hosts:
+        return part_of(hosts, some, None, asked.ssh_config)
+
+    if asked.probe == "nccl":
+        return nccl_way(part, asked.mpirun, asked.gpus_of_host)
+    return mpi_way(part, asked.mpirun)
 
 
 def _switch_tree(path: str, hosts: Hosts) -> SwitchTree:
@@ -202,32 +263,22 @@ def _switch_tree(path: str, hosts: Hosts) -> SwitchTree:
         raise UsageError(f"{path[:200]}: {error.message}", hint=error.hint) from error
 
 
-def _simulate(
-    described: tuple[str, str | None],
-    faults: str,
-    weather: dict[str, float],
-    rounds: Rounds,
-    cover: CoverKind | None,
-    most_rounds: int,
-    seed: int | None,
-    as_json: bool,
-    with_baselines: bool,
-) -> int:
+def _simulate(asked: _Asked, fabric: str) -> int:
     with _without_garbage_collection():
-        there = _fabric(*described)
-        _refuse_long_cover(there, cover, most_rounds)
-        truth, drawn = _truth(there, faults)
+        there = _fabric(fabric, asked.forwarding)
+        _refuse_long_cover(there, asked.cover, asked.most_rounds)
+        truth, drawn = _truth(there, asked.faults or _FAULTS)
         found = trial.run(
             there,
-            described[0],
+            fabric,
             truth,
-            Weather(**weather),
-            seed=drawn if seed is None else seed,
-            rounds=rounds,
-            cover=cover,
-            with_baselines=with_baselines,
+            Weather(**asked.weather),
+            seed=drawn if asked.seed is None else asked.seed,
+            rounds=asked.wanted,
+            cover=asked.cover,
+            with_baselines=asked.with_baselines,
         )
-    _print(found, simulated_lines(found), as_json)
+    _print(found, simulated_lines(found), asked.as_json)
     return _status(found.suspects, found.tested, 0)
 
 

@@ -41,7 +41,7 @@ def test_both_hosts_of_a_pair_send_on_every_rail_and_no_link_carries_more_than_i
 
 
 def test_a_part_of_the_hosts_may_be_loaded_at_once():
-    fabric = fabric_of_hosts([f"h{number}" for number in range(8)], "port", None)
+    fabric = fabric_of_hosts([f"h{number}" for number in range(8)], ("port",), None)
     whole = list(pair_rounds(fabric, Random(1)))
     parts = within(fabric, whole, 0.5)
     assert len(parts) == 2 * len(whole)
@@ -51,7 +51,7 @@ def test_a_part_of_the_hosts_may_be_loaded_at_once():
 
 
 def test_a_search_within_a_load_never_loads_more_and_still_names_the_slow_port():
-    fabric = fabric_of_hosts([f"h{number}" for number in range(8)], "port", None)
+    fabric = fabric_of_hosts([f"h{number}" for number in range(8)], ("port",), None)
     rounds = []
 
     def measure(phase):
