@@ -40,6 +40,15 @@ def test_of_iperf3_what_the_receiver_has_of_all_streams_counts() -> None:
     assert (file.subject.kind, file.subject.transport) == ("messages", "sockets")
 
 
+def test_of_iperf3_streams_without_their_sum_are_added_up() -> None:
+    """A paste that is cut after three of eight streams; one stream alone would be called slow."""
+    (file,) = iperf3.read((THREADS / "212-iperf3-40g-8-streams-cut.txt").read_text(encoding="utf-8"))
+    assert [one.samples[0] for one in file.results] == [pytest.approx((580 + 578 + 575) * 1e6 / 8)]
+    assert file.results[0].settings["retransmits"] == 548 + 352 + 416
+    twice = "[  5]   0.00-10.00  sec  1.10 GBytes   941 Mbits/sec                  receiver\n" * 2
+    assert [one.samples[0] for one in iperf3.read(twice)[0].results] == [941e6 / 8] * 2  # of two runs
+
+
 def test_of_iperf3_what_is_no_number_of_retries_is_left_out() -> None:
     assert values(TWO_STREAMS.replace("   15  ", "   ²  ")) == [93.3e9 / 8]
 

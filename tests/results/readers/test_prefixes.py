@@ -28,6 +28,8 @@ WRAPPED = {
     "quote": before("> "),
     "stamp and tag": before("2025-03-04T05:06:07.123Z stdout F "),
     "syslog": before("Mar  4 05:06:07 node17 slurmstepd[4242]: "),
+    "avocado": before("12:06:53 DEBUG| [stdout] "),
+    "time and level": before("12:06:53.120 INFO  | "),
     "json": lambda whole: "\n".join(json.dumps({"log": f"{line}\n", "stream": "stdout"}) for line in whole.split("\n")),
     "ansible": lambda whole: "\n".join(f"        {json.dumps(line)}," for line in whole.split("\n")),
     "carriage returns": lambda whole: whole.replace("\n", "\r"),

@@ -240,3 +240,9 @@ def test_the_whole_output_of_fio_2_is_fio_2s_alone() -> None:
     )
     assert file.version == "2.17"
     assert value(of(file)[0]) == 780190 * 1024
+
+
+def test_a_job_of_fio_is_read_without_the_line_of_its_version() -> None:
+    for name, rate in (("203-fio-avocado-log.txt", 80.3e6), ("204-fio-zfs-details.txt", 53.8e6)):
+        (file,) = registry.read((THREADS / name).read_text(encoding="utf-8"))
+        assert value(file.results[0]) == pytest.approx(rate, rel=0.01)

@@ -75,7 +75,8 @@ class _Job:
 
 def recognises(text: str) -> bool:
     """The words of the rate line, or the keys of fio's JSON."""
-    rates = ("fio-" in text and "IOPS=" in text and "BW=" in text) or ("Run status group" in text and ": bw=" in text)
+    of_job = "fio-" in text or "(groupid=" in text
+    rates = (of_job and "IOPS=" in text and "BW=" in text) or ("Run status group" in text and ": bw=" in text)
     return rates or fio_json.recognises(text)
 
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from railwright.errors import UsageError
+from railwright.groups import grouped
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, decoded, files_of
 from railwright.results.readers.log_lines import Line, by_origin, lines_of, refusal, sections
 from railwright.results.readers.printed_numbers import number
@@ -83,6 +84,7 @@ class _Row(NamedTuple):
     """`TX` or `RX` with --bidir, else empty."""
     end: str
     """`sender`, `receiver`, or empty for an interval."""
+    interval: str
     seconds: float
     bytes_per_s: float
     shown: str
@@ -135,9 +137,11 @@ def _run(lines: list[Line]) -> Draft:
             rows.append(row)
             streams.add(row.stream)
     draft.settings["protocol"] = "UDP" if datagrams else "TCP"
-    several = len(streams - {"SUM"})
+    several, asked = len(streams - {"SUM"}), draft.parameters.get("streams", 0)
     if several > 1:
         draft.parameters["streams"] = several
+    if "SUM" not in streams and isinstance(asked, int) and 0 < several < asked:
+        draft.notes.append(f"{several} of {asked} streams are in the text, and their sum: the whole has more")
     for row in _standing(rows):
         _add(draft, row)
     if draft.hosts == 2:
@@ -164,7 +168,7 @@ def _row(line: Line) -> _Row | None:
     retried = int(words[0]) if words and words[0].isdecimal() and len(words[0]) <= 12 else None
     last = next((word for word in ("sender", "receiver") if word in words), "")
     shown = f"{printed.text} {scale}{kind}/sec"
-    return _Row(line.number, stream, way or "", last, seconds, bytes_per_s, shown, retried)
+    return _Row(line.number, stream, way or "", last, f"{start}-{end}", seconds, bytes_per_s, shown, retried)
 
 
 def _standing(rows: list[_Row]) -> list[_Row]:
@@ -173,9 +177,23 @@ def _standing(rows: list[_Row]) -> list[_Row]:
     found: list[_Row] = []
     for way in dict.fromkeys(row.way for row in ended):
         same = [row for row in ended if row.way == way]
-        summed = [row for row in same if row.stream == "SUM"] or same
+        summed = [row for row in same if row.stream == "SUM"] or _together(same)
         received = [row for row in summed if row.end == "receiver" and row.bytes_per_s > 0]
         found += received or summed
+    return found
+
+
+def _together(rows: list[_Row]) -> list[_Row]:
+    """Streams of one time added up, as the line [SUM] would have them."""
+    found = []
+    for _, same in grouped(rows, lambda row: (row.end, row.interval)):
+        if len({row.stream for row in same}) < max(len(same), 2):  # one stream, or several runs of it
+            found += same
+            continue
+        rate = sum(row.bytes_per_s for row in same)
+        retried = [row.retransmits for row in same if row.retransmits is not None]
+        shown = f"{8 * rate / 1e9:.3g} Gbits/sec"
+        found.append(same[0]._replace(bytes_per_s=rate, shown=shown, retransmits=sum(retried) if retried else None))
     return found
 
 

@@ -25,6 +25,9 @@ _PREFIXES = (
     re.compile(  # kubectl, CI, systemd
         r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?(?::? |$)"
     ),
+    re.compile(
+        r"\d\d:\d\d:\d\d(?:[.,]\d{1,6})? (?:DEBUG|INFO|WARN(?:ING)?|ERROR) {0,4}\| ?(?:\[\w{1,12}\] )?"
+    ),  # Avocado
     re.compile(r"\s{0,16}\[(?:\S{1,80}@)?(\d{1,6},\d{1,7})\]<std(?:out|err|diag)>: ?"),  # mpirun, PRRTE
     re.compile(r"\[(?:rank|default)?(\d{1,7})\](?: |:)"),  # mpiexec -l, torchrun
     re.compile(r"[ ]{0,6}(\d{1,7}): "),  # srun --label
