@@ -240,11 +240,11 @@ class _Search:
         accusations = self.evidence.accused[number]
         fresh = [one for one in accusations if self._fresh(number, one)]
         against = log(_WRONG_MAP) * self.evidence.cleared[number] / 2  # a neighbour may rest for a round
-        occupied = _PRIOR_OCCUPIED + len(fresh) * self._once + against
+        occupied = _PRIOR_OCCUPIED + sum(self._fresh(number, one) for one in fresh) * self._once + against
         levels = sorted(one.level for one in same)
+        shared = list(chain.from_iterable(self._sharing.get(number, {}).values()))
         # Rates that differ make one level unlikely: either few flows have it, or too few for a suspect.
         changes = 2 * len(same) < len(accusations) or (len(same) < len(accusations) and weight < _WEIGHT_TO_SUSPECT)
-        shared = list(chain.from_iterable(self._sharing.get(number, {}).values()))
         if occupied > weight + 1 and len(fresh) > 2 and changes:
             middle = sorted(one.level for one in fresh)[len(fresh) // 2]
             flows = dict.fromkeys([*(one.flow for one in accusations), *shared])
