@@ -1,10 +1,11 @@
 """Links that are gone, flap or lose packets are named, and their neighbours are not."""
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
 
-from railwright.diagnosis.localise.fabric import Fabric
+from railwright.diagnosis.localise.fabric import Fabric, Path
 from railwright.diagnosis.localise.procedure import Outcome, Rounds, locate
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.routes import RouteSuspicion
@@ -25,16 +26,21 @@ def fabric() -> Fabric:
     return fabric_of_lab(plan(cluster, PlanOptions(rate_bits_per_s=100e6)))
 
 
-def healthy_outcome(fabric: Fabric, bad: int | None = None, slow: int | None = None) -> Outcome:
-    """Every flow has its rate but those over class `slow`; those over class `bad` are marked."""
+def searched(fabric: Fabric, rate: Callable[[Path], float], bad: int | None = None) -> Outcome:
+    """Every flow has the rate of its path; those over class `bad` are marked."""
     search = locate(fabric, Random(2), Rounds())
     try:
         while True:
             for one in next(search):
-                one.ratio = [0.55 if slow in flow.path else 1.0 for flow in one.flows]
+                one.ratio = [rate(flow.path) for flow in one.flows]
                 one.marked = {number for number, flow in enumerate(one.flows) if bad in flow.path}
     except StopIteration as ended:
         return ended.value  # type: ignore[no-any-return]
+
+
+def healthy_outcome(fabric: Fabric, bad: int | None = None, slow: int | None = None) -> Outcome:
+    """Every flow has its rate but those over class `slow`; those over class `bad` are marked."""
+    return searched(fabric, lambda path: 0.55 if slow in path else 1.0, bad)
 
 
 def named(
@@ -114,6 +120,18 @@ def test_a_route_whose_answers_come_over_an_occupied_link_is_not_named_for_it(fa
         outcome.routes = [route]
         found = all_suspects(outcome, [], [], {number: 0.9}, {})
         assert [one.kind for one in found] == ["route"] * is_named, fabric.class_name(number)
+
+
+def test_a_port_whose_answers_come_over_a_link_that_others_fill_is_not_slow_for_it(fabric: Fabric) -> None:
+    """What host7 sends has 0.82 of its rate, since the answers come down its port, which has 0.1 left."""
+    up, down = 2 * 7, 2 * 7 + 1
+
+    def found(busy: dict[int, float]) -> list[tuple[str, str]]:
+        outcome = searched(fabric, lambda path: 0.1 if down in path else 0.82 if up in path else 1.0)
+        return [(one.id, one.direction) for one in all_suspects(outcome, [], [], busy, {})]
+
+    assert found({down: 0.9}) == [("host7:rail0", "down")]
+    assert found({down: 0.1}) != found({down: 0.9})
 
 
 def test_a_trace_with_a_gap_or_a_foreign_node_is_no_path(fabric: Fabric) -> None:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.diagnosis.localise.evidence import observe
-from railwright.diagnosis.localise.explain import explain
+from railwright.diagnosis.localise.evidence import Evidence, observe
+from railwright.diagnosis.localise.explain import Suspicion, explain
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Flow, Round
 from railwright.diagnosis.localise.names import RouteKey
@@ -22,6 +22,8 @@ _CHANCES = 12.0
 _LOST_PACKETS = 2
 _STALLED = 0.01
 _OCCUPIED = 0.05
+_FILLED, _LEFT_WITHOUT_ANSWERS = 0.5, 0.75
+"""Beside a neighbour that takes half of the link over which TCP's answers come, a flow had 0.77 to 0.9 of its rate."""
 _LONG_LOST = 5
 """Of 6: more than loss explains."""
 _VERIFY = "railwright locate again: it must no longer be named"
@@ -68,6 +70,12 @@ def all_suspects(
     hosts = {one.id.partition(":")[0] for one in silent}
     occupied = {number for number, part in busy.items() if part >= _OCCUPIED}
     outcome.routes = [one for one in outcome.routes if not occupied & _ways_back(fabric, one.key)]
+    filled = {number for number, part in busy.items() if part >= _FILLED}
+    outcome.explanation.suspicions = [
+        one
+        for one in outcome.explanation.suspicions
+        if one.number in occupied or not _waits_for_answers(outcome.evidence, one, filled)
+    ]
     beside = {fabric.cable_name(each) for cable in flapping for each in fabric.above[fabric.lower[cable]]}
     by_rate = [
         _read(fabric, one, busy)
@@ -92,6 +100,14 @@ def _ways_back(fabric: Fabric, route: RouteKey) -> set[int]:
     if source >= 0:
         near, far, ends = fabric.leaf_of(source), fabric.leaf_of(destination), {2 * destination, 2 * source + 1}
     return ends | {2 * cable for cable in fabric.above[far]} | {2 * cable + 1 for cable in fabric.above[near]}
+
+
+def _waits_for_answers(evidence: Evidence, one: Suspicion, filled: set[int]) -> bool:
+    """Whether every flow that speaks against a class may have TCP's answers over one that others fill."""
+    if one.level < _LEFT_WITHOUT_ANSWERS or not filled:
+        return False
+    flows = (evidence.flows[number] for number in one.flows)
+    return all(filled & _ways_back(evidence.fabric, (flow.source, flow.destination, flow.path)) for flow in flows)
 
 
 def _is_part(one: Suspect, of: Iterable[Suspect]) -> bool:
