@@ -71,7 +71,7 @@ func (c *cluster) startOperator(t *testing.T) {
 	for _, name := range []string{"cluster-role", "kubeflow.org_mpijobs"} {
 		c.kubectl(t, "create", "-f", filepath.Join(c.tools, "mpi-operator", name+".yaml"))
 	}
-	c.kubectl(t, "wait", "--for=condition=Established", "--timeout=30s", "crd/mpijobs.kubeflow.org")
+	c.kindsAreServed(t, "crd/mpijobs.kubeflow.org")
 	c.keys.user(t, "mpi-operator", "mpi-operator", apiServer)
 	c.launch(t, "mpi-operator", "-kubeConfig", c.keys.path("mpi-operator.kubeconfig"))
 }

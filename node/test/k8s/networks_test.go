@@ -69,5 +69,5 @@ func (c *cluster) installNetworks(t *testing.T) {
 		manifests = append(manifests, string(content))
 	}
 	c.apply(t, manifests...)
-	c.kubectl(t, "wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+	c.kindsAreServed(t, "crd", "--all")
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"railwright/node/testlab"
 )
 
 // object of Kubernetes, as its manifest has it.
@@ -150,6 +152,18 @@ func (c *cluster) remove(t *testing.T, pods ...*pod) {
 			t.Fatalf("%s is still there: %s\n%s", pod, told, c.explain())
 		}
 	}
+}
+
+// kindsAreServed waits until the API server serves definitions. kubectl itself gives up where one has no conditions yet.
+func (c *cluster) kindsAreServed(t *testing.T, which ...string) {
+	t.Helper()
+	testlab.UntilRight(t, func() string {
+		words := append([]string{"wait", "--for=condition=Established", "--timeout=30s"}, which...)
+		if told, err := c.tryKubectl("", words...); err != nil {
+			return told + err.Error()
+		}
+		return ""
+	})
 }
 
 // namespace with the networks of an example.

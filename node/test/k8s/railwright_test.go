@@ -66,7 +66,7 @@ func (c *cluster) deploy(t *testing.T) {
 	folder, err := filepath.Abs(deployFolder)
 	check(t, err)
 	c.kubectl(t, "apply", "-k", folder)
-	c.kubectl(t, "wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+	c.kindsAreServed(t, "crd", "--all")
 	c.rollOut(t)
 }
 
