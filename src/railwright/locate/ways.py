@@ -12,6 +12,7 @@ import msgspec
 from railwright.benchmarks.benchmark import AnyBenchmark
 from railwright.benchmarks.job import Launch
 from railwright.benchmarks.mpi import flows as mpi_flows
+from railwright.benchmarks.mpi.pair import between_hosts
 from railwright.benchmarks.nccl import flows as nccl_flows
 from railwright.benchmarks.sockets import pinned_flows
 from railwright.benchmarks.wanted_flow import Wanted
@@ -32,6 +33,13 @@ COVER_STREAM_S, _SHORTEST_STREAM_S = 0.8, 0.02
 
 _OWN_NIC = {"NCCL_PXN_DISABLE": "1"}
 """A GPU sends by its own NIC, never by way of another GPU, so that a port can be named."""
+
+WORDS = {
+    "tcp": "TCP, one stream for each flow",
+    "mpi": "MPI, by whatever way it takes",
+    "nccl": "NCCL between GPUs, by whatever way it takes",
+}
+"""Each way by its name, as a report says it."""
 
 Rounds = tuple[tuple[Wanted, ...], ...]
 
@@ -68,7 +76,9 @@ def mpi_way(part: Callable[[tuple[str, ...]], Hosts], mpirun: str | None) -> Way
 
     def launch(rounds: Rounds, purpose: str, ranks: int) -> Launch[mpi_flows.MpiFlows]:
         stream_s = COVER_STREAM_S if purpose.startswith("cover") else STREAM_S
-        return mpi_flows.launch_of(mpi_flows.MpiFlows(rounds=rounds, stream_s=stream_s), ranks)
+        (over_tcp,) = between_hosts(ranks)
+        case = mpi_flows.MpiFlows(rounds=rounds, stream_s=stream_s)
+        return Launch(case=case, ranks=ranks, environment=_unless_set(over_tcp.environment))
 
     return Way("mpi", mpi_flows.BENCHMARK, launch, lambda hosts: HostsLauncher(mpi, part(hosts)))
 

@@ -10,6 +10,7 @@ from railwright.diagnosis.localise.load import LoadClass
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.trial import Simulated, Tested
 from railwright.locate.search import Located
+from railwright.locate.ways import WORDS
 from railwright.report.wording import visible
 from railwright.results.statistics import quantile
 from railwright.units import count, format_duration
@@ -81,7 +82,7 @@ def cost_rows(found: Located) -> Iterator[tuple[str, str]]:
     if found.not_measured:
         yield "not run", f"{count(found.not_measured, 'flow')}: no port took the wanted path, or an end was silent"
     yield "routing", found.routing
-    yield "probes", _PROBES.get(found.probe, found.probe)
+    yield "probes", WORDS.get(found.probe, found.probe)
     ratios = sorted(pair.ratio for pair in found.pairs if pair.ratio is not None)
     if ratios:
         spread = statistics.pstdev(ratios)
@@ -110,11 +111,6 @@ def cabling_lines(found: CablingChecked) -> Iterator[str]:
         yield f"not looked at: {visible(names)}{' ...' if len(found.not_looked_at) > _MOST_LISTED else ''}"
 
 
-_PROBES = {
-    "tcp": "TCP, one stream for each flow",
-    "mpi": "MPI, by whatever way it takes",
-    "nccl": "NCCL between GPUs, by whatever way it takes",
-}
 _HOPS = {1: "below one leaf", 3: "across a spine", 5: "across a core"}
 _MOST_SLOW_PAIRS = 10
 

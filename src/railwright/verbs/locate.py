@@ -205,17 +205,16 @@ def _cabling(seen: Path) -> Cabling:
 
 
 def _place(asked: _Asked) -> Place:
-    is_subnet = asked.cabling is not None and asked.forwarding is not None
-    if asked.adapter is not None and not is_subnet:
+    subnet = subnet_of(_text(asked.cabling), _text(asked.forwarding)) if asked.cabling and asked.forwarding else None
+    if asked.adapter is not None and subnet is None:
         raise UsageError("--adapter is a port in a subnet", hint="describe it: --cabling FILE --forwarding FILE")
     if asked.lab is None:
         chosen = asked.the_hosts()
         if asked.oversubscription != 1 and not asked.switches:
             raise UsageError("--oversubscription is of leaves", hint="name them: --switches topology.conf")
-        if asked.cabling is not None and asked.forwarding is not None:
+        if subnet is not None:
             if asked.switches:
                 raise UsageError("--switches and --cabling both describe the network", hint="give one of them")
-            subnet = subnet_of(_text(asked.cabling), _text(asked.forwarding))
             return place_of_subnet(chosen, subnet, asked.routing, asked.adapter or "")
         tree = _switch_tree(asked.switches, chosen) if asked.switches else None
         return place_of_hosts(chosen, asked.routing, tree, asked.oversubscription, asked.gpus_of_host)

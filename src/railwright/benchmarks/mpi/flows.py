@@ -8,14 +8,12 @@ stream to the parent; MPI chooses the way, so that no path is pinned.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.job import Case, Job, Launch, Machine
-from railwright.benchmarks.mpi.pair import between_hosts
 from railwright.benchmarks.options import Options
 from railwright.benchmarks.wanted_flow import Wanted, received, sent
 from railwright.errors import UsageError
@@ -45,13 +43,6 @@ class MpiFlows(Case, frozen=True, kw_only=True):
 
 FlowsJob = Job[Options, MpiFlows]
 FlowsRank = Rank[Options, MpiFlows]
-
-
-def launch_of(case: MpiFlows, ranks: int) -> Launch[MpiFlows]:
-    """One rank on each host; MPI takes TCP, unless the user's variables name something else."""
-    (usual,) = between_hosts(ranks)
-    chosen = {name: value for name, value in usual.environment.items() if name not in os.environ}
-    return Launch(case=case, ranks=ranks, environment=chosen)
 
 
 def _launches(_options: Options, _machine: Machine) -> tuple[Launch[MpiFlows], ...]:

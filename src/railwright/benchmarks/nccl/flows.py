@@ -7,8 +7,9 @@ is sent follows from one timed transfer, so that all flows of a round last about
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.job import Case, Job, Launch, Machine
@@ -23,6 +24,10 @@ from railwright.results.records import Result
 from railwright.topology.devices import Scalar
 from railwright.units import MIB
 
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+Told = TypeVar("Told")
 _MOST_TIMES = 5000
 _POISON = 0xBF
 
@@ -57,24 +62,23 @@ def _run(rank: FlowsRank) -> Iterator[Result]:
     rank.step("load NCCL")
     library = Library()
 
-    def ids(said: dict[int, bytes]) -> dict[int, bytes]:
-        return {flow: value for one in comm.allgather(said) for flow, value in one.items()}
-
-    def counts(said: dict[int, int]) -> dict[int, int]:
-        return {flow: value for one in comm.allgather(said) for flow, value in one.items()}
-
     for number, flows in enumerate(rank.job.case.rounds):
         mine = [flow for flow in flows if rank.index in (flow.source, flow.destination)]
         ends = [OneWay(library, device, rank.job.case.buffer_bytes, sends=flow.source == rank.index) for flow in mine]
         ours = list(zip(mine, ends, strict=True))
         rank.step(f"round {number + 1}: connect")
-        agreed = ids({flow.number: library.unique_id() for flow, end in ours if end.sends})
-        connect(ends, [agreed[flow.number] for flow in mine])
+        ids = _agreed(comm, {flow.number: library.unique_id() for flow, end in ours if end.sends})
+        connect(ends, [ids[flow.number] for flow in mine])
         _fill(number, ours)
         rank.step(f"round {number + 1}: streams")
-        yield from _round(rank, counts, number, ours)
+        yield from _round(rank, number, ours)
         for end in ends:
             end.close()
+
+
+def _agreed(comm: Intracomm, said: dict[int, Told]) -> dict[int, Told]:
+    """What all ranks say of their flows, by the flow's number."""
+    return {flow: value for one in comm.allgather(said) for flow, value in one.items()}
 
 
 def _fill(number: int, ours: list[tuple[Wanted, OneWay]]) -> None:
@@ -86,11 +90,7 @@ def _fill(number: int, ours: list[tuple[Wanted, OneWay]]) -> None:
             end.buffer.set_bytes(_POISON)
 
 
-def _round(
-    rank: FlowsRank, agreed: Callable[[dict[int, int]], dict[int, int]], number: int, ours: list[tuple[Wanted, OneWay]]
-) -> Iterator[Result]:
-    """`agreed` is what all ranks say of their flows, put together."""
-
+def _round(rank: FlowsRank, number: int, ours: list[tuple[Wanted, OneWay]]) -> Iterator[Result]:
     def transfer(threads: ThreadPoolExecutor, times: dict[int, int]) -> list[float]:
         """Seconds until each flow of this rank was through."""
         rank.meet()
@@ -108,7 +108,7 @@ def _round(
         took_s = transfer(threads, once)
         said = {flow.number: _times(rank.job.case.stream_s, seconds)
                 for (flow, end), seconds in zip(ours, took_s, strict=True) if not end.sends}  # fmt: skip
-        times = agreed(said)
+        times = _agreed(rank.comm, said)
         lasted_s = transfer(threads, times)
     rank.meet()
     for (flow, end), seconds in zip(ours, lasted_s, strict=True):
