@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import msgspec
 
-from railwright.benchmarks.benchmark import AnyBenchmark
+from railwright.benchmarks.benchmark import AnyBenchmark, Benchmark, Plan, Rank
+from railwright.benchmarks.job import C, Job, Launch, Machine
+from railwright.benchmarks.options import Options
+from railwright.errors import UsageError
+from railwright.results.bounds import Declaration, Nothing
 from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Scalar
@@ -22,6 +28,35 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     destination_address: str
     over: tuple[str, ...] = ()
     """The names of the switches that it should cross; empty: whatever way it takes."""
+
+
+def probe(
+    name: str,
+    summary: str,
+    method: str,
+    *,
+    words: str,
+    case: type[C],
+    plan: Callable[[Job[Options, C]], Plan],
+    run: Callable[[Rank[Options, C]], Iterator[Result]],
+) -> Benchmark[Options, C]:
+    """What sends the flows of a search, which `words` of the command line ask for; nobody runs it by itself."""
+
+    def launches(_options: Options, _machine: Machine) -> tuple[Launch[C], ...]:
+        raise UsageError("its flows are planned by a search", hint=words)
+
+    return Benchmark(
+        name=name,
+        summary=summary,
+        method=method,
+        results=(Declaration("bandwidth_bytes_per_s", Nothing(why="a search holds flows against each other")),),
+        options=Options,
+        case=case,
+        launches=launches,
+        plan=plan,
+        run=run,
+        spans_hosts=True,
+    )
 
 
 def sent(benchmark: AnyBenchmark, number: int, flow: Wanted) -> Result:

@@ -12,15 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
-from railwright.benchmarks.job import Case, Job, Launch, Machine
+from railwright.benchmarks.benchmark import Plan, Rank
+from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import Options
-from railwright.benchmarks.wanted_flow import Wanted, received, sent
-from railwright.errors import UsageError
+from railwright.benchmarks.wanted_flow import Wanted, probe, received, sent
 from railwright.native.memory import PATTERN, Buffer
 from railwright.native.mpi import library_version
 from railwright.native.mpi_messages import Post
-from railwright.results.bounds import Declaration, Nothing
 from railwright.results.records import Result, Verification
 from railwright.units import KIB, MIB
 
@@ -43,10 +41,6 @@ class MpiFlows(Case, frozen=True, kw_only=True):
 
 FlowsJob = Job[Options, MpiFlows]
 FlowsRank = Rank[Options, MpiFlows]
-
-
-def _launches(_options: Options, _machine: Machine) -> tuple[Launch[MpiFlows], ...]:
-    raise UsageError("its flows are planned by a search", hint="railwright locate --probe mpi --hosts host0,host1")
 
 
 def _plan(job: FlowsJob) -> Plan:
@@ -176,15 +170,12 @@ def _seed(number: int, flow: Wanted) -> int:
     return 2 * (4096 * number + flow.number)
 
 
-BENCHMARK = Benchmark(
-    name="mpi_flows",
-    summary="MPI messages between pairs of many hosts at the same time, by whatever way MPI takes",
-    method="four messages under way for each flow, timed by the receiver from the first to the last",
-    results=(Declaration("bandwidth_bytes_per_s", Nothing(why="a search holds flows against each other")),),
-    options=Options,
+BENCHMARK = probe(
+    "mpi_flows",
+    "MPI messages between pairs of many hosts at the same time, by whatever way MPI takes",
+    "four messages under way for each flow, timed by the receiver from the first to the last",
+    words="railwright locate --probe mpi --hosts host0,host1",
     case=MpiFlows,
-    launches=_launches,
     plan=_plan,
     run=_run,
-    spans_hosts=True,
 )

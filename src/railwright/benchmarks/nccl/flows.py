@@ -11,15 +11,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
-from railwright.benchmarks.job import Case, Job, Launch, Machine
+from railwright.benchmarks.benchmark import Plan, Rank
+from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import Options
-from railwright.benchmarks.wanted_flow import Wanted, received, sent
-from railwright.errors import CannotJudge, UsageError
+from railwright.benchmarks.wanted_flow import Wanted, probe, received, sent
+from railwright.errors import CannotJudge
 from railwright.native import cuda
 from railwright.native.nccl_library import Library
 from railwright.native.nccl_one_way import OneWay, connect
-from railwright.results.bounds import Declaration, Nothing
 from railwright.results.records import Result
 from railwright.topology.devices import Scalar
 from railwright.units import MIB
@@ -42,10 +41,6 @@ class NcclFlows(Case, frozen=True, kw_only=True):
 
 FlowsJob = Job[Options, NcclFlows]
 FlowsRank = Rank[Options, NcclFlows]
-
-
-def _launches(_options: Options, _machine: Machine) -> tuple[Launch[NcclFlows], ...]:
-    raise UsageError("its flows are planned by a search", hint="railwright locate --probe nccl --hosts host0,host1")
 
 
 def _plan(job: FlowsJob) -> Plan:
@@ -130,15 +125,12 @@ def _seed(number: int, flow: Wanted) -> int:
     return 4096 * number + flow.number
 
 
-BENCHMARK = Benchmark(
-    name="nccl_flows",
-    summary="NCCL sends between GPUs of many hosts at the same time, by whatever way NCCL takes",
-    method="a communicator for each flow; one buffer sent again and again, timed by the receiver's host",
-    results=(Declaration("bandwidth_bytes_per_s", Nothing(why="a search holds flows against each other")),),
-    options=Options,
+BENCHMARK = probe(
+    "nccl_flows",
+    "NCCL sends between GPUs of many hosts at the same time, by whatever way NCCL takes",
+    "a communicator for each flow; one buffer sent again and again, timed by the receiver's host",
+    words="railwright locate --probe nccl --hosts host0,host1",
     case=NcclFlows,
-    launches=_launches,
     plan=_plan,
     run=_run,
-    spans_hosts=True,
 )

@@ -15,13 +15,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
-from railwright.benchmarks.job import Case, Job, Launch, Machine
+from railwright.benchmarks.benchmark import Plan, Rank
+from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import Options
 from railwright.benchmarks.sockets.flow_end import Record, Settings, receive_tcp, receive_udp, send_tcp, send_udp, trace
-from railwright.benchmarks.wanted_flow import Wanted
-from railwright.errors import CannotJudge, UsageError
-from railwright.results.bounds import Declaration, Nothing
+from railwright.benchmarks.wanted_flow import Wanted, probe
+from railwright.errors import CannotJudge
 from railwright.results.records import Result
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Scalar
@@ -59,10 +58,6 @@ class Flows(Case, frozen=True, kw_only=True):
 
 FlowsJob = Job[Options, Flows]
 FlowsRank = Rank[Options, Flows]
-
-
-def _launches(_options: Options, _machine: Machine) -> tuple[Launch[Flows], ...]:
-    raise UsageError("its flows are planned by a search", hint="railwright locate --hosts host0,host1")
 
 
 def _plan(job: FlowsJob) -> Plan:
@@ -251,15 +246,12 @@ class _Receiver:
                 yield address, record
 
 
-BENCHMARK = Benchmark(
-    name="pinned_flows",
-    summary="TCP between pairs of many hosts at the same time, each flow on a path of its own",
-    method="one TCP stream for each flow, from a source port that was seen to take the wanted path",
-    results=(Declaration("bandwidth_bytes_per_s", Nothing(why="a search holds flows against each other")),),
-    options=Options,
+BENCHMARK = probe(
+    "pinned_flows",
+    "TCP between pairs of many hosts at the same time, each flow on a path of its own",
+    "one TCP stream for each flow, from a source port that was seen to take the wanted path",
+    words="railwright locate --hosts host0,host1",
     case=Flows,
-    launches=_launches,
     plan=_plan,
     run=_run,
-    spans_hosts=True,
 )
