@@ -100,3 +100,13 @@ def test_defects_are_told():
     columns = "t_min[usec]  t_max[usec]  t_avg[usec]  defects"
     (file,) = imb.read(HEAD.format("Allreduce", 4, columns) + "  1024 1000 9.0 10.0 9.5 3.00\n")
     assert any("what came was wrong" in note for note in file.notes)
+
+
+def test_groups_that_run_at_once_are_told_from_one_pair():
+    (file,) = registry.read(
+        "# Benchmarking Multi-PingPong\n# ( 2 groups of 2 processes each running simultaneous )\n# Group  0:     0    1\n"
+        "  #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]   Mbytes/sec\n"
+        "    1024       100000        56.92        61.39        59.15        16.68\n"
+    )
+    assert (file.test, file.ranks, imb.subject(file).between_two) == ("PingPong", 4, False)
+    assert rates(file) == {1024: 16.68e6}

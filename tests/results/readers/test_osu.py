@@ -115,7 +115,6 @@ def test_several_tests_of_one_text_are_several_files_in_order() -> None:
         ("5.3-bw-tagged", "9511.13", "inf", "'inf'"),
         ("5.3-bw-tagged", ": 4194304 ", ": 1048576 ", "size 1048576 after size 2097152"),
         ("5.3-bw-tagged", "Bandwidth (MB/s)", "Bandwidth (GB/s)", "columns"),
-        ("5.3-bw-tagged", "OSU MPI Bandwidth Test", "OSU MPI Teleport Test", "'Teleport' is not read"),
         (
             "7.5-bibw-cuda-validated",
             "46437.18              Pass",
@@ -137,3 +136,44 @@ def test_a_table_cut_inside_its_last_row_is_read_up_to_there() -> None:
     (file,) = osu.read(whole[: whole.rindex("Pass")])
     assert len(file.results) == 22
     assert any("ends inside line 26" in note for note in file.notes)
+
+
+NON_BLOCKING = """
+# OSU MPI Non-blocking {title} Latency Test v5.7.1
+# Overall = Coll. Init + Compute + MPI_Test + MPI_Wait
+
+{size}  Overall(us)       Compute(us)    Coll. Init(us)      MPI_Test(us)      MPI_Wait(us)    Pure Comm.(us)     Min Comm.(us)     Max Comm.(us)        Overlap(%)
+{row}   155.13            148.36              1.20              0.00              5.46            139.22              5.50            266.56             95.14
+"""
+
+
+def test_a_collective_that_does_not_block_has_the_time_of_its_communication() -> None:
+    (file,) = osu.read(NON_BLOCKING.format(title="Allreduce", size="# Size", row="4"))
+    assert (file.test, file.results[0].parameters["size_bytes"]) == ("osu_iallreduce", 4)
+    assert [result.summary.median for result in file.results if result.summary] == [pytest.approx(139.22e-6)]
+
+
+def test_a_barrier_that_does_not_block_is_read() -> None:
+    (file,) = osu.read(NON_BLOCKING.format(title="Barrier", size="      ", row="    "))
+    assert file.test == "osu_ibarrier"
+    assert [result.summary.median for result in file.results if result.summary] == [pytest.approx(139.22e-6)]
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("_Fetch_and_op latency", "osu_fop_latency"),
+        ("_Compare_and_swap latency", "osu_cas_latency"),
+        ("-CUDA All-to-Allw Personalized Exchange Latency", "osu_alltoallw"),
+        (" Teleport", "osu teleport"),
+    ],
+)
+def test_every_test_with_a_table_is_read(title: str, name: str) -> None:
+    (file,) = osu.read(f"# OSU MPI{title} Test v7.1\n# Size          Latency (us)\n8                      45.23\n")
+    assert file.test == name
+    assert [result.summary.median for result in file.results if result.summary] == [pytest.approx(45.23e-6)]
+
+
+def test_a_test_without_a_table_is_named() -> None:
+    with pytest.raises(UsageError, match="'Hello World' is not read"):
+        osu.read("# OSU MPI Hello World Test v5.7\nThis is a test with 1 processes\n")

@@ -27,8 +27,9 @@ from railwright.topology.devices import Scalar
 NAME = "IMB (#bytes #repetitions)"
 
 _VERSION = re.compile(r"Intel ?\(R\) MPI Benchmark(?:s| Suite) V?(\d[\w. ]{0,20}?),")
-_NAMED = re.compile(r"Benchmarking (\w{2,40})\s*$")
+_NAMED = re.compile(r"Benchmarking (?:Multi-)?(\w{2,40})\s*$")
 _PROCESSES = re.compile(r"#processes = (\d{1,7})\b")
+_GROUPS = re.compile(r"\(\s?(\d{1,7}) groups of (\d{1,7}) processes each running simultaneous")
 _COLUMN = re.compile(r"#bytes|#repetitions|t(?:_min|_max|_avg)?\[usec\]|Mbytes/sec|Msg/sec|defects")
 _ROW = re.compile(r"\d{1,19}(?:\s{1,40}\d{1,19}(?:\.\d{1,9})?){2,6}")
 _MESSAGES = {"PingPong": 1, "PingPing": 1, "Sendrecv": 2, "Exchange": 4}
@@ -103,6 +104,8 @@ def _tables(part: list[Line], above: list[str]) -> Iterator[Draft]:
         text = line.text.strip()
         if found := _PROCESSES.search(text):
             ranks = int(found[1])
+        elif found := _GROUPS.search(text):
+            ranks = int(found[1]) * int(found[2])
         elif text.startswith(("#bytes", "#repetitions")):
             yield _filled(table, rows)
             columns = columns_of(text, _COLUMN, line.number, least=2)

@@ -26,12 +26,13 @@ from railwright.topology.devices import Scalar
 
 NAME = "OSU Micro-Benchmarks (OSU MPI ... Test v)"
 
-_TITLE = re.compile(r"#? ?OSU MPI(?:-([A-Z]{2,10}))?(_\w{3,12})? (.{2,60}?) Test (?:v|\(Version )(\d[\w.-]{0,15})")
+_TITLE = re.compile(r"#? ?OSU MPI(?:-([A-Z]{2,10}))?(_\w{3,20})? (.{2,60}?) Test (?:v|\(Version )(\d[\w.-]{0,15})")
 _COLUMN = re.compile(
     r"Size|Bandwidth \(MB/s\)|MB/s|Messages/s|Iterations|Validation|(?:(?:Avg|Min|Max) )?Lat(?:ency)? ?\(us\)"
     r"|P\d{2} Tail Lat ?\(us\)|P\d{2} Tail BW ?\(MB/s\)"
+    r"|(?:Overall|Compute|Coll\. Init|MPI_Test|MPI_Wait|(?:Pure|Min|Max) Comm\.) ?\(us\)|Overlap ?\(%\)"
 )
-_SIZELESS = re.compile(r"\d{1,12}(\.\d{1,6})?(\s+\d{1,12}(\.\d{1,6})?){0,3}")
+_SIZELESS = re.compile(r"\d{1,12}(\.\d{1,6})?(\s+\d{1,12}(\.\d{1,6})?){0,9}")
 _PAIRS = re.compile(r"\[ pairs: (\d{1,7}) \] \[ window size: (\d{1,7}) \]")
 _BUFFERS = re.compile(r"Send Buffer on (\w{1,16}) \(\w{1,2}\) and Receive Buffer on (\w{1,16}) \(\w{1,2}\)")
 _DATATYPE = re.compile(r"Datatype: (MPI_\w{2,24})")
@@ -45,11 +46,14 @@ _POINT_TO_POINT = {
     "Multi-threaded Latency": "osu_latency_mt",
     "Multi-process Latency": "osu_latency_mp",
 }
-_ONE_SIDED = {"_Put": "osu_put", "_Get": "osu_get", "_Accumulate": "osu_acc", "_Get_accumulate": "osu_get_acc"}
+_ONE_SIDED = {
+    "_Put": "osu_put", "_Get": "osu_get", "_Accumulate": "osu_acc", "_Get_accumulate": "osu_get_acc",
+    "_Compare_and_swap": "osu_cas", "_Fetch_and_op": "osu_fop",
+}  # fmt: skip
 _COLLECTIVES = {
     "Allgather": "allgather", "Allgatherv": "allgatherv", "Allreduce": "allreduce", "Barrier": "barrier",
     "All-to-All Personalized Exchange": "alltoall", "All-to-Allv Personalized Exchange": "alltoallv",
-    "Alltoall": "alltoall", "Alltoallv": "alltoallv", "Broadcast": "bcast", "Gather": "gather", "Gatherv": "gatherv",
+    "All-to-Allw Personalized Exchange": "alltoallw", "Alltoall": "alltoall", "Alltoallv": "alltoallv", "Broadcast": "bcast", "Gather": "gather", "Gatherv": "gatherv",
     "Reduce": "reduce", "Reduce_scatter": "reduce_scatter", "Scatter": "scatter", "Scatterv": "scatterv",
 }  # fmt: skip
 _OPERATIONS = {
@@ -65,13 +69,14 @@ _ENDS = re.compile(r"\bosu_\w{2,20}\b.{0,200}?\s([DHM]) ([DHM])(?:\s|$)")
 _TO = re.compile(r"\bosu_\w{2,20}\b.{0,200}?\s(?:-m|--message-size)[ =](?:\d{1,12}:)?(\d{1,12})(?:\s|$)")
 _PAIRWISE = ("osu_bw", "osu_bibw", "osu_latency", "osu_latency_mt", *_ONE_SIDED.values())
 _BETWEEN_TWO = ("osu_bw", "osu_bibw", "osu_latency", "osu_mbw_mr")
-_READ = (*_POINT_TO_POINT.values(), *(f"osu_{name}" for name in dict.fromkeys(_COLLECTIVES.values())), "one-sided")
+_NON_BLOCKING = re.compile(r"Non-[Bb]locking ")
+_READ = "read are tests with sizes and a latency or a bandwidth, and barriers"
 _ABOVE = 40
 """Lines above a test in which its command may be."""
 _VALUES: tuple[tuple[tuple[str, ...], Quantity, float, str], ...] = (
     (("Bandwidth", "MB/s"), "bandwidth_bytes_per_s", 1e6, "MB/s"),
     (("Messages/s",), "messages_per_s", 1, "messages/s"),
-    (("Lat", "Avg Lat"), "latency_s", 1e-6, "us"),
+    (("Lat", "Avg Lat", "Pure Comm"), "latency_s", 1e-6, "us"),
 )
 """Columns by how their names begin, with quantity and unit. The other columns become settings."""
 
@@ -109,12 +114,12 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     unknown: list[UsageError] = []
     for part in parts:
         if _begins(part[0]):
-            try:
-                named = _named(part[0])
-            except UsageError as error:  # one test of a whole suite
-                unknown.append(error)
+            test, title = _named(part[0])
+            _test(test, part, [line.text for line in above[-_ABOVE:]])
+            if title and not test.results:  # one test of a whole suite, without a table of OSU's
+                unknown.append(refusal(part[0].number, f"the OSU test {title!r} is not read", _READ))
             else:
-                tests.append(_test(named, part, [line.text for line in above[-_ABOVE:]]))
+                tests.append(test)
         above = part
     if unknown and not any(test.results for test in tests):
         raise unknown[0]
@@ -131,40 +136,45 @@ def _begins(line: Line) -> bool:
     return "OSU MPI" in line.text and _TITLE.match(line.text.strip()) is not None
 
 
-def _named(line: Line) -> Draft:
+def _named(line: Line) -> tuple[Draft, str]:
+    """A draft with its test's name, and the title where no program of that title is known."""
     found = _TITLE.match(line.text.strip())
     if found is None:
         raise refusal(line.number, "not the first line of an OSU test")
     accelerator, one_sided, title, version = found.groups()
-    name = _POINT_TO_POINT.get(title, "")
-    if one_sided is not None:
-        kind = {"Bandwidth": "bw", "Bi-directional Bandwidth": "bibw", "Bi-Directional Bandwidth": "bibw"}
-        name = f"{_ONE_SIDED[one_sided]}_{kind.get(title, 'latency')}" if one_sided in _ONE_SIDED else ""
-    elif title.removesuffix(" Latency") in _COLLECTIVES:
-        name = f"osu_{_COLLECTIVES[title.removesuffix(' Latency')]}"
-    if not name:
-        raise refusal(line.number, f"the OSU test {title[:60]!r} is not read", f"read are: {', '.join(_READ)}")
-    test = Draft(tool="OSU", version=version, test=name, line=line.number)
+    name = _name(one_sided, title)
+    test = Draft(tool="OSU", version=version, test=name or f"osu {title.lower()}", line=line.number)
     if accelerator:
         test.settings["accelerator"] = accelerator.lower()
     if name in _PAIRWISE or one_sided is not None:
         test.ranks = 2
-    return test
+    return test, "" if name else title[:60]
 
 
-def _test(test: Draft, part: list[Line], above: list[str]) -> Draft:
+def _name(one_sided: str | None, title: str) -> str:
+    """The program that prints a title, "" where none is known."""
+    if one_sided is not None:
+        kind = {"Bandwidth": "bw", "Bi-directional Bandwidth": "bibw", "Bi-Directional Bandwidth": "bibw"}
+        return f"{_ONE_SIDED[one_sided]}_{kind.get(title, 'latency')}" if one_sided in _ONE_SIDED else ""
+    plain = _NON_BLOCKING.sub("", title).removesuffix(" Latency")
+    if plain in _COLLECTIVES:
+        return f"osu_{'i' if _NON_BLOCKING.match(title) else ''}{_COLLECTIVES[plain]}"
+    return _POINT_TO_POINT.get(title, "")
+
+
+def _test(test: Draft, part: list[Line], above: list[str]) -> None:
+    """Fills a test from its lines."""
     _launched(test, above)
     test.last_line = part[-1].number
     for line in part[1:]:
         text = line.text.strip()
-        if text.startswith(("#", "Size ")) or "[ pairs:" in text:
+        if text.startswith(("#", "Size ", "Overall")) or "[ pairs:" in text:
             _comment(test, text, line.number)
         elif _SIZELESS.fullmatch(text) and test.columns and "Size" not in test.columns:
             _barrier(test, text.split(), line.number)
         elif text[:1].isdigit() and "Size" in test.columns:
             _row(test, text.split(), line.number)
     test.notes = [*_notes(test), *test.notes]
-    return test
 
 
 def _launched(test: Draft, above: list[str]) -> None:
@@ -192,7 +202,7 @@ def _comment(test: Draft, text: str, line: int) -> None:
         test.settings["datatype"] = found[1]
     elif rest.startswith("Size"):
         test.columns = columns_of(rest, _COLUMN, line, shown=rest[:80], least=2)
-    elif rest.startswith("Avg Lat"):  # of a barrier, which has no sizes
+    elif rest.startswith(("Avg Lat", "Overall(", "Overall (")):  # of a barrier, which has no sizes
         test.columns = columns_of(rest, _COLUMN, line, shown=rest[:80])
 
 
@@ -202,7 +212,7 @@ def _barrier(test: Draft, words: list[str], line: int) -> None:
         return
     numbers = {name: number(word, name, line) for name, word in zip(test.columns, words, strict=True)}
     _check(numbers, 0, line)
-    average = numbers[test.columns[0]]
+    average = numbers.get("Pure Comm.(us)", numbers[test.columns[0]])
     test.line = test.line or line
     test.add(line, [Measured("latency_s", average.value * 1e-6, f"{average.text} us")], {}, _extras(numbers))
 
