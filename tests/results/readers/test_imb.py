@@ -104,7 +104,7 @@ def test_defects_are_told():
 
 def test_groups_that_run_at_once_are_told_from_one_pair():
     (file,) = registry.read(
-        "# Benchmarking Multi-PingPong\n# ( 2 groups of 2 processes each running simultaneous )\n# Group  0:     0    1\n"
+        "# Benchmarking Multi-PingPong\n# ( 2 groups of 2 processes each running simultaneous )\n# Group  0: 0 1\n"
         "  #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]   Mbytes/sec\n"
         "    1024       100000        56.92        61.39        59.15        16.68\n"
     )

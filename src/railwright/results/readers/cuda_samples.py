@@ -20,7 +20,7 @@ import re
 from dataclasses import dataclass, field
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import Line, by_origin, cut_short, lines_of, refusal
+from railwright.results.readers.log_lines import Line, by_origin, cut_short, last_row, lines_of, refusal
 from railwright.results.readers.printed_numbers import number
 from railwright.results.readers.subject import Subject
 from railwright.topology.devices import Scalar
@@ -77,7 +77,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 def _run(lines: list[Line]) -> Draft:
     draft = Draft(tool="CUDA samples", test="bandwidthTest", notes=["the data was not checked"])
-    draft.last_line = lines[-1].number
+    draft.last_line = last_row(lines)
     gpus: dict[str, None] = {}
     seen = _Copies()
     for line in lines:

@@ -1,4 +1,5 @@
-"""Texts in the form of what they were sent or kept in: quoted-printable of mails, HTML of their archives.
+"""Texts in the form of what they were sent or kept in: quoted-printable of mails, HTML of their archives, markdown with
+its signs escaped, lines with their numbers, spaces that are none of ASCII.
 
 No HTML parser: what is needed is the text between the tags, and Python's takes time that grows with the square, or
 more, of a page made to do so.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import html
 import quopri
 import re
+from itertools import pairwise
 
 _LOOKED_AT = 200_000
 """Characters at the beginning that tell the form of a text."""
@@ -18,10 +20,32 @@ _SOFT_BREAK = re.compile(r"(?m)[^=\s]=$")
 _KNOWN = re.compile(r"</?(?:br|span|pre|div|p|code|td|tr|li)\b[^<>]{0,200}>", re.IGNORECASE)
 _BREAK = re.compile(r"<br\b[^<>]{0,200}>\n?|</(?:p|div|tr|li|pre|table)\s{0,20}>", re.IGNORECASE)
 _TAG = re.compile(r"</?[a-z][^<>]{0,1000}>", re.IGNORECASE)
+_ENTITY = re.compile(r"&(?:lt|gt|quot|nbsp);")
+_SLASHED = re.compile(r"\\([#_*\[\]<>|`~])")
+_SPACES = str.maketrans({**dict.fromkeys(map(chr, (0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)), " "),
+                         **dict.fromkeys(map(chr, (0x200B, 0x2060, 0xFEFF)), None)})  # fmt: skip
+"""Spaces of web pages and word processors, and signs of no width."""
+_NUMBERED = re.compile(r"[ \t]{0,8}(\d{1,6})(?:[:|\t-] ?| \| ?| {1,2}|$)")
+_LEAST_LINES = 6
+_LEAST_BY_COLON = 3
+_LINES_LOOKED_AT = 400
 
 
 def plain(text: str) -> str:
     """The text as the tool printed it; any other as it is. A line that the source broke stays broken."""
+    if not text.isascii():
+        text = text.translate(_SPACES)
+    text = _without_form(text.replace("\r\n", "\n"))
+    begin = text[:_LOOKED_AT]
+    if _ENTITY.search(begin):
+        text = html.unescape(text)
+    if len(_SLASHED.findall(begin)) >= _LEAST_SIGNS:
+        text = _SLASHED.sub(r"\1", text)
+    return _without_numbers(text)
+
+
+def _without_form(text: str) -> str:
+    """A mail or a web page as its text."""
     begin = text[:_LOOKED_AT]
     if "=3D" in begin and len(_ESCAPED.findall(begin)) >= _LEAST_SIGNS and _SOFT_BREAK.search(begin):
         text = quopri.decodestring(text.encode()).decode(errors="replace")
@@ -29,3 +53,17 @@ def plain(text: str) -> str:
     if "<" in begin and len(_KNOWN.findall(begin)) >= _LEAST_SIGNS:
         return html.unescape(_TAG.sub("", _BREAK.sub("\n", text)))
     return text
+
+
+def _without_numbers(text: str) -> str:
+    """The text without the numbers of its lines, as editors, `cat -n` and `grep -n` write them."""
+    lines = text.split("\n")
+    filled = [line for line in lines[:_LINES_LOOKED_AT] if line.strip()]
+    found = [match for line in filled if (match := _NUMBERED.match(line))]
+    by_colon = all(match[0].rstrip().endswith(":") for match in found)
+    if len(filled) < (_LEAST_BY_COLON if by_colon else _LEAST_LINES) or len(found) < len(filled):
+        return text
+    steps = [int(after[1]) - int(before[1]) for before, after in pairwise(found)]
+    if min(steps) < 1 or steps.count(1) * 2 < len(steps):  # sizes rise by more than one
+        return text
+    return "\n".join(_NUMBERED.sub("", line, count=1) for line in lines)

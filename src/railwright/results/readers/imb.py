@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from railwright.results.readers.command_line import environment_of, launched
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import Line, columns_of, refusal, runs_of
+from railwright.results.readers.log_lines import Line, columns_of, last_row, refusal, runs_of
 from railwright.results.readers.printed_numbers import Number, Range, number, overlap, whole
 from railwright.results.readers.subject import Subject
 from railwright.topology.devices import Scalar
@@ -112,7 +112,7 @@ def _tables(part: list[Line], above: list[str]) -> Iterator[Draft]:
             table = Draft(tool="IMB", test=named[1] if named else _test_of(columns), columns=columns, ranks=ranks)
             table.ranks = table.ranks or (2 if "t[usec]" in columns else None)  # single transfers alone have it
             table.hosts = command.hosts if command.ranks == table.ranks else None
-            table.environment, table.last_line = environment_of(above[-_ABOVE:]), part[-1].number
+            table.environment, table.last_line = environment_of(above[-_ABOVE:]), last_row(part)
             rows = []
         elif table.columns and _ROW.fullmatch(text) and (row := _row(table, text.split(), line.number)):
             rows.append(row)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from railwright.errors import UsageError
 from railwright.groups import grouped
+from railwright.results.readers.hand_marks import unmarked
 from railwright.results.readers.prefixes import Prefixes, unwrapped
 
 MAX_CHARACTERS = 16 * 2**20
@@ -97,7 +98,7 @@ def _line(number: int, raw: str, prefixes: Prefixes) -> Line:
             break
         origin = found[1] if found.re.groups and not origin else origin
         raw = raw[found.end() :]
-    return Line(number, origin, raw.rstrip())
+    return Line(number, origin, unmarked(raw.rstrip()))
 
 
 def _begins_plainly(raw: str) -> bool:
@@ -123,6 +124,14 @@ def sections(lines: Iterable[Line], begins: Callable[[Line], bool]) -> list[list
             parts.append([])
         parts[-1].append(line)
     return parts
+
+
+def last_row(lines: list[Line]) -> int:
+    """The number of the last line that begins with a digit, as the rows of tables do: only there may a row be cut off.
+
+    What people write behind a table is no part of it.
+    """
+    return next((line.number for line in reversed(lines) if line.text.lstrip()[:1].isdigit()), lines[-1].number)
 
 
 def columns_of(header: str, known: re.Pattern[str], line: int, shown: str = "", least: int = 1) -> list[str]:

@@ -20,7 +20,7 @@ from railwright.busbw import OPERATIONS
 from railwright.errors import UsageError
 from railwright.results.readers import nccl_tests_json
 from railwright.results.readers.foreign_file import MAX_VALUES, ForeignFile, refuse_too_many, too_many_rows
-from railwright.results.readers.log_lines import Line, by_origin, cut_short, lines_of, refusal
+from railwright.results.readers.log_lines import Line, by_origin, cut_short, last_row, lines_of, refusal
 from railwright.results.readers.nccl_table import OPERATION_OF, TYPE_BYTES, Row, Table, Timing
 from railwright.results.readers.nccl_tests_columns import columns_of_row, is_header
 from railwright.results.readers.nccl_tests_mixed import lanes_of
@@ -160,7 +160,7 @@ class _Section(Table):
 
 
 def _sections(stream: list[Line], writers: frozenset[str]) -> list[_Section]:
-    last_line = stream[-1].number if stream else 0
+    last_line = last_row(stream) if stream else 0
     sections = [_Section(last_line=last_line)]
     for line in stream:
         text = line.text.strip()

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import Line, by_origin, columns_of, lines_of, refusal, sections
+from railwright.results.readers.log_lines import Line, by_origin, columns_of, last_row, lines_of, refusal, sections
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
 from railwright.results.readers.subject import Subject, is_gpu_memory
 from railwright.results.records import Verification
@@ -116,7 +116,7 @@ def _runs(stream: list[Line]) -> Iterator[_Run]:
 
 
 def _run(part: list[Line], options: dict[str, str], largest: str) -> _Run:
-    run = _Run(tool="nixlbench", test="nixlbench", last_line=part[-1].number, options=dict(options))
+    run = _Run(tool="nixlbench", test="nixlbench", last_line=last_row(part), options=dict(options))
     run.check_failed = any(_FAILED_CHECK in line.text for line in part)
     for line in part:
         text = line.text.strip()

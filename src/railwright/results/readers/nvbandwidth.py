@@ -18,7 +18,7 @@ import re
 from dataclasses import dataclass, field
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import Line, by_origin, cut_short, lines_of, refusal, sections
+from railwright.results.readers.log_lines import Line, by_origin, cut_short, last_row, lines_of, refusal, sections
 from railwright.results.readers.printed_numbers import Number, number
 from railwright.results.readers.subject import Subject
 
@@ -75,7 +75,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 def _run(lines: list[Line]) -> Draft:
     draft = Draft(tool="nvbandwidth", test="nvbandwidth", notes=["GB is 10^9 bytes", "the data was not checked"])
-    draft.last_line = lines[-1].number
+    draft.last_line = last_row(lines)
     gpus: dict[str, None] = {}
     matrix, named = None, ""
     for line in lines:

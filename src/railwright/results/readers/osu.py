@@ -18,7 +18,7 @@ from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
 from railwright.results.readers.command_line import environment_of, launched
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import Line, columns_of, refusal, runs_of
+from railwright.results.readers.log_lines import Line, columns_of, last_row, refusal, runs_of
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
 from railwright.results.readers.subject import Subject, is_gpu_memory
 from railwright.results.records import Verification
@@ -53,8 +53,9 @@ _ONE_SIDED = {
 _COLLECTIVES = {
     "Allgather": "allgather", "Allgatherv": "allgatherv", "Allreduce": "allreduce", "Barrier": "barrier",
     "All-to-All Personalized Exchange": "alltoall", "All-to-Allv Personalized Exchange": "alltoallv",
-    "All-to-Allw Personalized Exchange": "alltoallw", "Alltoall": "alltoall", "Alltoallv": "alltoallv", "Broadcast": "bcast", "Gather": "gather", "Gatherv": "gatherv",
-    "Reduce": "reduce", "Reduce_scatter": "reduce_scatter", "Scatter": "scatter", "Scatterv": "scatterv",
+    "All-to-Allw Personalized Exchange": "alltoallw", "Alltoall": "alltoall", "Alltoallv": "alltoallv",
+    "Broadcast": "bcast", "Gather": "gather", "Gatherv": "gatherv", "Reduce": "reduce",
+    "Reduce_scatter": "reduce_scatter", "Scatter": "scatter", "Scatterv": "scatterv",
 }  # fmt: skip
 _OPERATIONS = {
     "osu_allreduce": ("all_reduce", False),
@@ -165,7 +166,7 @@ def _name(one_sided: str | None, title: str) -> str:
 def _test(test: Draft, part: list[Line], above: list[str]) -> None:
     """Fills a test from its lines."""
     _launched(test, above)
-    test.last_line = part[-1].number
+    test.last_line = last_row(part)
     for line in part[1:]:
         text = line.text.strip()
         if text.startswith(("#", "Size ", "Overall")) or "[ pairs:" in text:

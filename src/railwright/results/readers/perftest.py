@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of, percentiles
-from railwright.results.readers.log_lines import ENDED_BY_ERROR, Line, columns_of, refusal, runs_of
+from railwright.results.readers.log_lines import ENDED_BY_ERROR, Line, columns_of, last_row, refusal, runs_of
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
 from railwright.results.readers.subject import Subject
 from railwright.topology.devices import Scalar
@@ -36,6 +36,9 @@ _COLUMN = re.compile(
     r"|MsgRate Port[12]\[Mpps\]|CPU_Util\[%{1,2}\]|t_(?:min|max|typical|avg|stdev)\[usec\]"
     r"|99(?:\.9)?% percentile\[usec\]|tps average"
 )
+_HEADER = re.compile(r"#bytes\b|\bbytes(?=\s{1,24}#?iterations\b)")
+_BARE = re.compile(r"(?<!#)\biterations\b")
+"""The second column where its sign was taken for a title's, or left out."""
 _UNIT = re.compile(r"BW average\[(\S{1,8})\]")
 _BYTES_PER_S = {"MiB/sec": 2.0**20, "MB/sec": 2.0**20, "Gb/sec": 1e9 / 8}
 _VERB = {"Send": "send", "RDMA_Write": "write", "RDMA_Read": "read", "Atomic": "atomic"}
@@ -65,7 +68,8 @@ class _Test(Draft):
 
 def recognises(text: str) -> bool:
     """The words of the table's header."""
-    return "#bytes" in text and ("BW average[" in text or ("t_avg[usec]" in text and "#repetitions" not in text))
+    is_table = "BW average[" in text or ("t_avg[usec]" in text and "#repetitions" not in text)
+    return is_table and _HEADER.search(text) is not None
 
 
 def subject(file: ForeignFile) -> Subject:
@@ -95,7 +99,7 @@ def _begins(line: Line) -> bool:
 
 def _test(part: list[Line]) -> _Test:
     """One table. Where no title names its test, the last program named above it does."""
-    test = _Test(tool="perftest", ranks=2, last_line=part[-1].number, parameters={"direction": "one"})
+    test = _Test(tool="perftest", ranks=2, last_line=last_row(part), parameters={"direction": "one"})
     failed = ""
     title = _TITLE.search(part[0].text)
     if title is not None:
@@ -103,8 +107,8 @@ def _test(part: list[Line]) -> _Test:
         test.parameters["direction"] = "both" if title[3] else "one"
     for line in part[1:] if title else part:
         text = line.text
-        if "#bytes" in text:
-            header = text[text.index("#bytes") :].expandtabs()
+        if found := _HEADER.search(text):
+            header = f"#bytes{_BARE.sub('#iterations', text[found.end() :])}".expandtabs()
             test.columns = columns_of(header, _COLUMN, line.number, shown=text.strip()[:100])
             if found := _UNIT.search(text):
                 test.unit = found[1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 
 import msgspec
 
@@ -60,9 +61,13 @@ _WORDS = (
 """One of them is in every line with an anchor: looked for first, because it is cheap."""
 _STAMP = re.compile(r"\d{1,4}[-/:.]\d\d[-/:.]\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?")
 _PARTS = re.compile(r"\d+|\s+|[^\W\d_]+|.")
+_CLOSES = frozenset(":|]>-+})Z")
+"""What a beginning ends with that all lines have, so that no word of a table is taken for one: signs, and UTC's Z."""
+_LEAST_LINES = 3
 _JSON_KEYS = ("log", "message", "msg", "line", "text", "MESSAGE", "stdout")
 _QUOTE = re.compile(r"(?:[ \t]{0,12}>[ \t]?){1,4}")
 _STRING = re.compile(r'\s{0,40}(?:"[A-Za-z_.]{1,40}": )?("(?:[^"\\]|\\.)*"),?\s*')
+_LIST = re.compile(r'"[A-Za-z_.]{1,40}": \[\s{0,8}$')
 
 
 _Tree = dict[str, "_Tree"]
@@ -105,7 +110,7 @@ class Prefixes:
         if not end:
             return "", line
         prefix, rest = line[:end], line[end:]
-        tag = prefix.strip()
+        tag = _STAMP.sub("", prefix).strip()
         rest = rest[len(rest[:_MOST_SPACE]) - len(rest[:_MOST_SPACE].lstrip()) :]
         if "[" in tag and "NCCL " not in rest:
             rest = rest.replace(tag, "")  # mpirun and Hydra tag each write of a line, and a row is three of them
@@ -124,6 +129,33 @@ class Prefixes:
             if _END in tree:
                 end = part.end()
         return end
+
+
+def without_common(text: str) -> str:
+    """The text out of other formats, without what all its lines begin with where a sign of a log's ends that."""
+    text = unwrapped(text)
+    lines = text.split("\n")
+    common: list[str] = []
+    filled = [line for line in lines if line.strip()]
+    for line in filled:
+        parts = [
+            _alike(found[0]) for found in islice(_PARTS.finditer(line, 0, 2 * _LONGEST), len(common) or _MOST_PARTS)
+        ]
+        same = next((place for place, pair in enumerate(zip(common, parts, strict=False)) if pair[0] != pair[1]), None)
+        common = (common or parts)[: min(len(common) or len(parts), len(parts)) if same is None else same]
+        while common and common[-1] not in _CLOSES:
+            common.pop()
+        if not common:
+            return text
+    if len(filled) < _LEAST_LINES:
+        return text
+    return "\n".join(_behind(line, len(common)) for line in lines)
+
+
+def _behind(line: str, parts: int) -> str:
+    """What follows the first parts of a line and one space."""
+    last = next(islice(_PARTS.finditer(line), parts - 1, None), None)
+    return line[last.end() :].removeprefix(" ") if last is not None else line
 
 
 def _may_stand_before(before: str, anchor: str) -> bool:
@@ -149,13 +181,17 @@ def unwrapped(text: str) -> str:
     filled = [line for line in lines[:400] if line.strip()]
     if sum(line.lstrip().startswith("{") for line in filled) * 2 > len(filled):
         lines = [part for line in lines for part in _of_json(line)]
-    elif any('": "' in line and "\\n" in line for line in filled) or sum(
-        _STRING.fullmatch(line) is not None for line in filled
-    ) * 2 > len(filled):
+    elif any('": "' in line and "\\n" in line for line in filled) or _are_strings(filled):
         lines = [part for line in lines for part in _of_string(line)]
     elif sum(_QUOTE.match(line) is not None for line in filled) * 2 > len(filled):
         lines = [_QUOTE.sub("", line, count=1) for line in lines]
     return "\n".join(lines)
+
+
+def _are_strings(lines: list[str]) -> bool:
+    """Whether most lines are strings of JSON, or all between the brackets of a list."""
+    strings = sum(_STRING.fullmatch(line) is not None for line in lines)
+    return strings * 2 > len(lines) or (strings > 0 and any(_LIST.search(line) for line in lines))
 
 
 def _of_json(line: str) -> list[str]:

@@ -29,6 +29,7 @@ from railwright.results.readers.command_line import environment_of
 from railwright.results.readers.foreign_file import ForeignFile, Reader
 from railwright.results.readers.log_lines import bounded
 from railwright.results.readers.nccl_tests_columns import has_rows
+from railwright.results.readers.prefixes import without_common
 
 READERS: tuple[Reader, ...] = (
     nccl_tests,
@@ -77,8 +78,22 @@ def has_table(text: str) -> bool:
 def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
     """Every run in a text of one tool; `collective` is what a table of nccl-tests is that does not say it.
 
-    Raises UsageError.
+    What all lines begin with is taken off where the text cannot be read with it. Raises UsageError.
     """
+    try:
+        return _read(text, collective)
+    except UsageError:
+        bare = without_common(text)
+        if bare == text:
+            raise
+        try:
+            return _read(bare, collective)
+        except UsageError:
+            pass  # the first error is of what was given
+        raise
+
+
+def _read(text: str, collective: str) -> tuple[ForeignFile, ...]:
     reader = recognise(text)
     files = nccl_tests.read(text, collective) if reader is nccl_tests else reader.read(text)
     shared = environment_of(text.splitlines()) if len(files) == 1 else {}

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, field
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import Line, cut_short, refusal, runs_of
+from railwright.results.readers.log_lines import Line, cut_short, last_row, refusal, runs_of
 from railwright.results.readers.printed_numbers import Number, number, overlap
 from railwright.results.readers.subject import Subject, is_gpu_memory
 from railwright.topology.devices import Scalar
@@ -95,7 +95,7 @@ def _begins(line: Line) -> bool:
 
 def _run(part: list[Line], above: list[Line], is_csv: bool) -> _Run:
     run = _Run(tool="ucx_perftest", ranks=2, notes=["MB/s is 2^20 bytes/s", "the data was not checked"])
-    run.last_line = part[-1].number
+    run.last_line = last_row(part)
     for line in (*above, *part):
         found = _row_of(line.text, is_csv) if line.number >= part[0].number else None
         if found is not None:

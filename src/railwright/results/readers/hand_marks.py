@@ -1,0 +1,32 @@
+"""What people write into a tool's lines before they post them: numbers in bold, an arrow and a remark behind a row."""
+
+from __future__ import annotations
+
+import re
+
+_BOLD = re.compile(r"(?<![\w*`~])(\*{1,3}|`|~~)([^\s*`~]{1,40})\1(?![\w*`~])")
+_MARK = (
+    r"\s{1,40}(?:<{1,4}[-=~<]|<$|\u2190|\u21d0|\u21d2|\u2192|\u26a0|\u2705|\u274c|-{1,3}>|={1,3}>|//\s|#+\s|!{2,}"
+    r"|\*{2,}[\s!A-Za-z]).*"
+)
+_REMARK = re.compile(rf"(?P<row>\d.*?\s\S{{1,40}}|\S.*?[\s|]\(?\d[\w.,%+/:()-]{{0,40}}){_MARK}")
+"""A row that begins with a number, or ends with one."""
+_ARROW = re.compile(r"(?:-{1,3}>|={1,3}>|>{2,}|\u2192|\u21d2|\*)\s{0,4}(?=\d{1,19}\s{1,40}\d)")
+_SIGNS = ("**", "`", "~~", "<", ">", "//", "# ", "!!", "*", "\u2190", "\u21d0", "\u21d2", "\u2192", "\u26a0",
+          "\u2705", "\u274c")  # fmt: skip
+"""One of them is in every line that is looked at: cheap to ask for."""
+_LONGEST = 400
+
+
+def unmarked(line: str) -> str:
+    """A row without what a hand wrote into it; any other line as it is."""
+    if len(line) > _LONGEST or not any(sign in line for sign in _SIGNS) or "NCCL " in line:
+        return line  # a message of NCCL's may be torn into a row: it is put together later
+    if any(sign in line for sign in ("*", "`", "~~")):
+        line = _BOLD.sub(r"\2", line)
+    text = line.lstrip()
+    if arrow := _ARROW.match(text):
+        text = text[arrow.end() :]
+    if text[:1].isalnum() and any(sign in text for sign in _SIGNS) and (found := _REMARK.fullmatch(text)):
+        return found["row"]
+    return text if arrow else line
