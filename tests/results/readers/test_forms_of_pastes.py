@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from railwright.errors import UsageError
 from railwright.results.readers import registry
 from railwright.results.readers.documents import plain
 from railwright.results.readers.hand_marks import unmarked
@@ -110,6 +111,38 @@ def test_a_row_that_was_cut_off_may_have_words_behind_it() -> None:
     (found,) = registry.read(cut)
     assert len(found.results) == len(whole.results) - 2
     assert any("that row is left out" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("rows", "test", "last"),
+    [
+        ("# Size       Bandwidth (MB/s)\n1           0.59\n4194304  12345.67\n", "osu_bw", 12345.67e6),
+        ("$ mpirun -np 2 ./osu_bibw\n# Size   Bandwidth (MB/s)\n1   0.59\n", "osu_bibw", 0.59e6),
+        ("# Size          Latency (us)\n0           1.59\n1           1.61\n", "osu_latency", 1.61e-6),
+        ("# Size       Avg Latency(us)\n1           4.59\n", "osu collective", 4.59e-6),
+        (" 65536      20000            98.01              98.01               0.186932\n", "ib_bw", 186932.0),
+        ("65536      5000             11708.05            11706.33            0.187301\n", "ib_bw", 187301.0),
+        ("WR11C2R4       29184   192     2     2              61.85             2.6795e+02\n", "hpl", 267.95e9),
+        (
+            "Copy:    18514.5   0.242368   0.231979   0.317779\nTriad:  23314.0   0.2918   0.2761   0.3512\n",
+            "",
+            23314e6,
+        ),
+        ("   read: IOPS=797, BW=12.5GiB/s (13.4GB/s)(15.8GiB/1264msec)\n", "fio", 797.0),
+        ("Final:  1000      0.240  1675.942  1671.351    46615.58   46743.62     597     598\n", "", None),
+        (f"File creation : {3 * '38193.443 '} 0.000\nFile stat : {3 * '177316.790 '} 0.000\n", "mdtest", 177316.79),
+    ],
+    ids=lambda value: value if isinstance(value, str) and len(value) < 20 else "",
+)
+def test_rows_without_what_stands_above_them_are_read(rows: str, test: str, last: float | None) -> None:
+    (file,) = registry.read(rows)
+    assert file.test == (test or file.test)
+    assert last in (None, pytest.approx(file.results[-1].samples[0]))
+
+
+def test_five_numbers_that_no_rate_of_messages_holds_together_are_no_row() -> None:
+    with pytest.raises(UsageError, match="no known tool"):
+        registry.read(" 65536      20000            98.01              98.01               0.286932\n")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ RECORDED = sorted(path for folder in READER_OF for path in (EXTERNAL / folder).i
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_every_recorded_output_is_recognised_by_its_reader_alone(path: Path) -> None:
     content = path.read_text(encoding="utf-8")
-    assert registry.recognise(content) is READER_OF[path.parent.name]
+    assert registry.recognise(content) == (READER_OF[path.parent.name],)
     for file in registry.read(content):
         assert file.results
         for result in file.results:
@@ -52,10 +52,23 @@ def test_an_unknown_text_is_refused_with_what_was_looked_for() -> None:
         assert reader.NAME in refused.value.message
 
 
-def test_the_output_of_two_tools_is_refused_with_their_names() -> None:
-    both = text("hpl/2.3-4ranks.txt") + text("osu/7.5-bibw-cuda-validated.txt")
-    with pytest.raises(UsageError, match="OSU Micro-Benchmarks, HPL"):
-        registry.recognise(both)
+def test_the_outputs_of_several_tools_are_read_each_by_its_own_reader() -> None:
+    names = ("hpl/2.3-4ranks.txt", "osu/7.5-bibw-cuda-validated.txt", "perftest/ib_write_bw-gbit-4qp.txt",
+             "nccl_tests/2.19.6-all_gather-2xh200.txt")  # fmt: skip
+    texts = [text(name) for name in names]
+    for order in (texts, texts[::-1]):
+        alone = [one for whole in order for one in registry.read(whole)]
+        found = registry.read("and this:\n".join(order))
+        assert [(one.tool, one.test, one.ranks) for one in found] == [(one.tool, one.test, one.ranks) for one in alone]
+        assert [[value.samples for value in one.results] for one in found] == [
+            [value.samples for value in one.results] for one in alone
+        ]
+
+
+def test_what_cannot_be_read_beside_another_tools_table_is_told() -> None:
+    (found,) = registry.read(text("hpl/2.3-4ranks.txt") + "# OSU MPI Bandwidth Test v5.3\n1 2\n")
+    assert found.tool == "HPL"
+    assert "OSU Micro-Benchmarks is in the text too: no row of an OSU table was found" in found.notes
 
 
 def test_ten_megabytes_of_garbage_are_refused() -> None:

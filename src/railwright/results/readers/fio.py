@@ -75,7 +75,7 @@ class _Job:
 
 def recognises(text: str) -> bool:
     """The words of the rate line, or the keys of fio's JSON."""
-    of_job = "fio-" in text or "(groupid=" in text
+    of_job = "fio-" in text or "(groupid=" in text or "msec)" in text
     rates = (of_job and "IOPS=" in text and "BW=" in text) or ("Run status group" in text and ": bw=" in text)
     return rates or fio_json.recognises(text)
 
@@ -120,6 +120,9 @@ def _parsed(draft: Draft, lines: list[Line]) -> tuple[dict[str, dict[str, Scalar
             definitions[name] = {"size_bytes": size_bytes, "pattern": pattern, "engine": engine, "depth": int(depth)}
         elif found := _JOB.match(text):
             jobs.append(_Job(found[1], int(found[2]), int(found[3])))
+        elif not jobs and _RATE.match(text):  # the line of its job is not in the text
+            jobs.append(_Job("", 0, 0))
+            _detail(jobs[-1], text, line.number)
         elif jobs:
             _detail(jobs[-1], text, line.number)
     return definitions, jobs
@@ -163,7 +166,7 @@ def _add(draft: Draft, definition: dict[str, Scalar], job: _Job, operation: _Ope
     failed = None
     if abs(job.error) == fio_json.WRONG_CHECKSUM:  # the number of wrong blocks is not printed
         failed = Verification(method="fio verify", bytes_checked=1, bytes_wrong=1)
-    parameters: dict[str, Scalar] = {**definition, "operation": name, "jobs": job.jobs}
+    parameters: dict[str, Scalar] = {**definition, "operation": name, **({"jobs": job.jobs} if job.jobs else {})}
     draft.add(line, values, parameters, {"name": job.name[:64], "error": job.error}, failed)
 
 

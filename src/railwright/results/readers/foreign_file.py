@@ -54,7 +54,10 @@ class Reader(Protocol):
     """The tool, and the words that its output is known by: `fio (fio-3, IOPS=)`."""
 
     def recognises(self, text: str) -> bool:
-        """Whether the text has this format's fixed words. Must be cheap: no regular expressions, no loop over lines."""
+        """Whether the text has this format's fixed words.
+
+        Must be cheap: words first, and a pattern only where they are there; no loop over lines.
+        """
         ...
 
     def subject(self, file: ForeignFile) -> Subject:

@@ -25,6 +25,7 @@ NAME = "HPL (T/V N NB P Q Time Gflops)"
 _ROW = re.compile(
     r"(W[RC]\w{1,12}) +(\d{1,10}) +(\d{1,7}) +(\d{1,7}) +(\d{1,7}) +(\S{1,24}) +(\S{1,24})(?: +\( *(\S{1,24})\))?$"
 )
+_ROW_ALONE = re.compile(r"\bW[RC]\d\d[CLR]\d[CLR]\d(?: +\d{1,10}){4} +[\d.]{1,20} +\d[\d.e+]{1,20}")
 _VERSION = re.compile(r"(HPLinpack|HPL-NVIDIA|HPL-MxP-NVIDIA|rocHPL) (?:version )?(\d{1,4}(?:\.\d{1,6}){0,3})")
 _RESIDUAL = re.compile(r"\|\|Ax-b\|\|_oo/\(.{20,80}\)= +(\S{1,32}) \.{3,12} (PASSED|FAILED)")
 _FAILED = re.compile(r"\.{3,12}[ ]{1,4}FAILED\b")
@@ -34,8 +35,11 @@ _TOOLS = {"HPL-NVIDIA": "NVIDIA HPL", "HPL-MxP-NVIDIA": "NVIDIA HPL-MxP", "rocHP
 
 
 def recognises(text: str) -> bool:
-    """The words of the table's header."""
-    return ("T/V" in text and "Gflops" in text) or ("||Ax-b||_oo" in text and "FAILED" in text)
+    """The words of the table's header, or a row: its variant is like nothing else."""
+    has_words = ("T/V" in text and "Gflops" in text) or ("||Ax-b||_oo" in text and "FAILED" in text)
+    return has_words or (
+        "Gflops" not in text and ("WR" in text or "WC" in text) and _ROW_ALONE.search(text) is not None
+    )
 
 
 def subject(file: ForeignFile) -> Subject:
@@ -54,7 +58,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         draft.test = "hpl_mxp"
         draft.notes.append("HPL-MxP solves in low precision: its flop/s are not those of FP64")
     if "Begin of HPL section" in text:
-        draft.notes.append("an HPC Challenge file: only its HPL section was read")
+        draft.notes.append("an HPC Challenge file: of its sections HPL and STREAM are read")
     failed = len(_FAILED.findall(text))
     wrong = f", and {failed} residuals FAILED: what was solved there is wrong" if failed else ""
     return files_of(

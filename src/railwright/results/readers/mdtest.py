@@ -27,8 +27,10 @@ _ROW = re.compile(
 
 
 def recognises(text: str) -> bool:
-    """The words of the program and of its summary."""
-    return "mdtest" in text and "SUMMARY" in text and "Std Dev" in text
+    """The words of its summary, or its rows: no other prints the rates of both."""
+    return ("mdtest" in text and "SUMMARY" in text and "Std Dev" in text) or (
+        "File creation" in text and ("File stat" in text or "File removal" in text) and " : " in text
+    )
 
 
 def subject(_: ForeignFile) -> Subject:

@@ -18,7 +18,7 @@ from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
 from railwright.results.readers.command_line import environment_of, launched
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import Line, columns_of, last_row, refusal, runs_of
+from railwright.results.readers.log_lines import Line, columns_of, last_row, refusal, runs_of, sections
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
 from railwright.results.readers.subject import Subject, is_gpu_memory
 from railwright.results.records import Verification
@@ -32,6 +32,10 @@ _COLUMN = re.compile(
     r"|P\d{2} Tail Lat ?\(us\)|P\d{2} Tail BW ?\(MB/s\)"
     r"|(?:Overall|Compute|Coll\. Init|MPI_Test|MPI_Wait|(?:Pure|Min|Max) Comm\.) ?\(us\)|Overlap ?\(%\)"
 )
+_HEADER = re.compile(r"\bSize\s{1,40}(Bandwidth \(MB/s\)|(?:Avg )?Lat(?:ency)? ?\(us\)|MB/s\s{1,40}Messages/s)")
+_PROGRAM = re.compile(r"\bosu_[a-z_]{2,24}\b")
+_UNTITLED = {"Bandwidth (MB/s)": "osu_bw", "Latency (us)": "osu_latency", "MB/s": "osu_mbw_mr"}
+"""What a table is taken for whose title is not in the text, by its first column."""
 _SIZELESS = re.compile(r"\d{1,12}(\.\d{1,6})?(\s+\d{1,12}(\.\d{1,6})?){0,9}")
 _PAIRS = re.compile(r"\[ pairs: (\d{1,7}) \] \[ window size: (\d{1,7}) \]")
 _BUFFERS = re.compile(r"Send Buffer on (\w{1,16}) \(\w{1,2}\) and Receive Buffer on (\w{1,16}) \(\w{1,2}\)")
@@ -54,6 +58,7 @@ _COLLECTIVES = {
     "Allgather": "allgather", "Allgatherv": "allgatherv", "Allreduce": "allreduce", "Barrier": "barrier",
     "All-to-All Personalized Exchange": "alltoall", "All-to-Allv Personalized Exchange": "alltoallv",
     "All-to-Allw Personalized Exchange": "alltoallw", "Alltoall": "alltoall", "Alltoallv": "alltoallv",
+    "All-to-All": "alltoall",
     "Broadcast": "bcast", "Gather": "gather", "Gatherv": "gatherv", "Reduce": "reduce",
     "Reduce_scatter": "reduce_scatter", "Scatter": "scatter", "Scatterv": "scatterv",
 }  # fmt: skip
@@ -83,8 +88,9 @@ _VALUES: tuple[tuple[tuple[str, ...], Quantity, float, str], ...] = (
 
 
 def recognises(text: str) -> bool:
-    """The words of the first line."""
-    return "OSU MPI" in text and (" Test v" in text or " Test (Version " in text)
+    """The words of the first line, or of the table's header."""
+    is_titled = "OSU MPI" in text and (" Test v" in text or " Test (Version " in text)
+    return is_titled or ("Size" in text and _HEADER.search(text) is not None)
 
 
 def subject(file: ForeignFile) -> Subject:
@@ -121,6 +127,8 @@ def read(text: str) -> tuple[ForeignFile, ...]:
                 unknown.append(refusal(part[0].number, f"the OSU test {title!r} is not read", _READ))
             else:
                 tests.append(test)
+        else:
+            tests += _untitled(part)
         above = part
     if unknown and not any(test.results for test in tests):
         raise unknown[0]
@@ -131,6 +139,23 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         "no row of an OSU table was found",
         "give the output from '# OSU MPI ... Test v' to the last size",
     )
+
+
+def _untitled(part: list[Line]) -> Iterator[Draft]:
+    """The tables before the first title: of the program that is named above them, or of what has such columns."""
+    above: list[Line] = []
+    for table in sections(part, lambda line: _HEADER.search(line.text) is not None):
+        if table and (header := _HEADER.search(table[0].text)):
+            programs = [found[0] for line in above for found in _PROGRAM.finditer(line.text)]
+            name = programs[-1] if programs else _UNTITLED.get(" ".join(header[1].split()[:2]), "")
+            test = Draft(tool="OSU", test=name or "osu collective", line=table[0].number)
+            test.ranks = 2 if name in _PAIRWISE else None
+            if not programs:
+                test.notes.append("the title is not in the text: what test it is is told by the columns alone")
+                test.rivals = ("osu_bibw",) if name == "osu_bw" else ()
+            _test(test, table, [line.text for line in above[-_ABOVE:]])
+            yield test
+        above = table
 
 
 def _begins(line: Line) -> bool:
@@ -157,7 +182,8 @@ def _name(one_sided: str | None, title: str) -> str:
     if one_sided is not None:
         kind = {"Bandwidth": "bw", "Bi-directional Bandwidth": "bibw", "Bi-Directional Bandwidth": "bibw"}
         return f"{_ONE_SIDED[one_sided]}_{kind.get(title, 'latency')}" if one_sided in _ONE_SIDED else ""
-    plain = _NON_BLOCKING.sub("", title).removesuffix(" Latency")
+    plain = _NON_BLOCKING.sub("", title)
+    plain = plain.removesuffix(" Latency").removesuffix(" latency")
     if plain in _COLLECTIVES:
         return f"osu_{'i' if _NON_BLOCKING.match(title) else ''}{_COLLECTIVES[plain]}"
     return _POINT_TO_POINT.get(title, "")
@@ -167,7 +193,7 @@ def _test(test: Draft, part: list[Line], above: list[str]) -> None:
     """Fills a test from its lines."""
     _launched(test, above)
     test.last_line = last_row(part)
-    for line in part[1:]:
+    for line in part:
         text = line.text.strip()
         if text.startswith(("#", "Size ", "Overall")) or "[ pairs:" in text:
             _comment(test, text, line.number)

@@ -41,6 +41,12 @@ _BARE = re.compile(r"(?<!#)\biterations\b")
 """The second column where its sign was taken for a title's, or left out."""
 _UNIT = re.compile(r"BW average\[(\S{1,8})\]")
 _BYTES_PER_S = {"MiB/sec": 2.0**20, "MB/sec": 2.0**20, "Gb/sec": 1e9 / 8}
+_ROW_ALONE = re.compile(
+    r"(?m)^[ \t]{0,16}(\d{1,12})\s{1,24}\d{1,12}\s{1,24}\d[\d.]{2,16}\s{1,24}(\d[\d.]{2,16})"
+    r"\s{1,24}(\d\.\d{3,9})[ \t]*$"
+)
+"""Five numbers, of which the last two times the first are one rate: a row whose header is not in the text."""
+_COLUMNS_ALONE = ("#bytes", "#iterations", "BW peak[{}]", "BW average[{}]", "MsgRate[Mpps]")
 _VERB = {"Send": "send", "RDMA_Write": "write", "RDMA_Read": "read", "Atomic": "atomic"}
 
 _KEYS: dict[str, tuple[str, bool]] = {
@@ -57,6 +63,8 @@ _SETTING = re.compile(
     r"(" + "|".join(re.escape(key) for key in sorted(_KEYS, key=len, reverse=True)) + r")\s{0,16}: ?([\w.+-]{1,32})"
 )
 
+_KNOWN_TO = 0.01
+"""How well a message rate has to be known to tell a unit."""
 _ORDER = ("t_min[usec]", "t_typical[usec]", "99% percentile[usec]", "99.9% percentile[usec]", "t_max[usec]")
 
 
@@ -70,6 +78,20 @@ def recognises(text: str) -> bool:
     """The words of the table's header."""
     is_table = "BW average[" in text or ("t_avg[usec]" in text and "#repetitions" not in text)
     return is_table and _HEADER.search(text) is not None
+
+
+def has_rows(text: str) -> bool:
+    """Whether a text without the header has rows whose numbers can be nothing else."""
+    return any(_unit_of(found) for found in _ROW_ALONE.finditer(text))
+
+
+def _unit_of(row: re.Match[str]) -> str:
+    """The unit of a row's bandwidths, by its message rate; "" where it is no row with five columns."""
+    size, average, rate = int(row[1]), number(row[2], "BW average", 0), number(row[3], "MsgRate", 0)
+    if not size or average.value <= 0 or rate.half > _KNOWN_TO * rate.value:
+        return ""
+    return next((unit for unit in ("Gb/sec", "MB/sec")
+                 if overlap(average.range(), rate.range(1e6 * size / _BYTES_PER_S[unit]))), "")  # fmt: skip
 
 
 def subject(file: ForeignFile) -> Subject:
@@ -116,7 +138,9 @@ def _test(part: list[Line]) -> _Test:
                     raise refusal(line.number, f"unit {test.unit!r} is not one of {', '.join(_BYTES_PER_S)}")
         elif test.columns and (found := _ERROR.search(text)):
             failed = failed or f"{ENDED_BY_ERROR}: {found[0]}"
-        elif test.columns:
+        elif test.columns or ((row := _ROW_ALONE.match(text)) and (unit := _unit_of(row))):
+            if not test.columns:
+                test.unit, test.columns = unit, [name.format(unit) for name in _COLUMNS_ALONE]
             _row(test, text.split(), line.number)
         elif found := _PROGRAM.search(text[:1000]):
             test.test = test.test if title else found[0]
@@ -141,6 +165,8 @@ def _settings(test: _Test, text: str) -> None:
 def _row(test: _Test, words: list[str], line: int) -> None:
     if len(words) < 2 or not words[0].isdecimal() or not words[1].isdecimal():
         return
+    if len(words) == len(test.columns) + 1 and test.unit and "MsgRate[Mpps]" not in test.columns:
+        test.columns.append("MsgRate[Mpps]")  # what was cut off the header when it was copied
     cells = test.cells(words, line)
     if not cells:
         return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec.structs import replace
 
 from railwright.errors import UsageError
@@ -30,6 +32,7 @@ from railwright.results.readers.foreign_file import ForeignFile, Reader
 from railwright.results.readers.log_lines import bounded
 from railwright.results.readers.nccl_tests_columns import has_rows
 from railwright.results.readers.prefixes import without_common
+from railwright.results.readers.several import apart
 
 READERS: tuple[Reader, ...] = (
     nccl_tests,
@@ -53,30 +56,29 @@ READERS: tuple[Reader, ...] = (
 )
 
 
-def recognise(text: str) -> Reader:
-    """The reader whose fixed words are in the text. Raises UsageError when there is none, or more than one."""
-    found = [reader for reader in READERS if reader.recognises(bounded(text))]
-    if not found and has_rows(text):
-        return nccl_tests
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        looked_for = "; ".join(reader.NAME for reader in READERS)
-        raise UsageError(
-            f"no known tool printed this; looked for {looked_for}",
-            hint="give the output from the tool's first line, header included",
-        )
-    names = ", ".join(reader.NAME.partition(" (")[0] for reader in found)
-    raise UsageError(f"the text has the output of several tools: {names}", hint="give one tool's output at a time")
+def recognise(text: str) -> tuple[Reader, ...]:
+    """The readers whose fixed words are in the text. Raises UsageError when there is none."""
+    found = tuple(reader for reader in READERS if reader.recognises(bounded(text)))
+    if found:
+        return found
+    if has_rows(text):
+        return (nccl_tests,)
+    if perftest.has_rows(text):
+        return (perftest,)
+    looked_for = "; ".join(reader.NAME for reader in READERS)
+    raise UsageError(
+        f"no known tool printed this; looked for {looked_for}",
+        hint="give the output from the tool's first line, header included",
+    )
 
 
 def has_table(text: str) -> bool:
     """Whether a text has the words or the rows of a tool's table."""
-    return any(reader.recognises(text) for reader in READERS) or has_rows(text)
+    return any(reader.recognises(text) for reader in READERS) or has_rows(text) or perftest.has_rows(text)
 
 
 def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
-    """Every run in a text of one tool; `collective` is what a table of nccl-tests is that does not say it.
+    """Every run in a text, tool by tool; `collective` is what a table of nccl-tests is that does not say it.
 
     What all lines begin with is taken off where the text cannot be read with it. Raises UsageError.
     """
@@ -94,9 +96,26 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
 
 
 def _read(text: str, collective: str) -> tuple[ForeignFile, ...]:
-    reader = recognise(text)
+    """The runs of every tool in the text. Raises UsageError where no tool's can be read."""
+    readers = recognise(text)
+    parts = ((readers[0], text),) if len(readers) == 1 else apart(text, readers)
+    files: list[ForeignFile] = []
+    refused: list[tuple[Reader, UsageError]] = []
+    for reader, part in parts:
+        try:
+            files += _of(reader, part, collective)
+        except UsageError as error:
+            refused.append((reader, error))
+    if not files:
+        raise refused[0][1]
+    notes = [f"{reader.NAME.partition(' (')[0]} is in the text too: {error.message}" for reader, error in refused]
+    files.sort(key=lambda file: int(file.results[0].settings.get("line", 0)))
+    files[0] = replace(files[0], notes=(*files[0].notes, *notes))
+    return tuple(files)
+
+
+def _of(reader: Reader, text: str, collective: str) -> Iterator[ForeignFile]:
     files = nccl_tests.read(text, collective) if reader is nccl_tests else reader.read(text)
     shared = environment_of(text.splitlines()) if len(files) == 1 else {}
-    return tuple(
-        replace(file, subject=reader.subject(file), environment={**shared, **file.environment}) for file in files
-    )
+    for file in files:
+        yield replace(file, subject=reader.subject(file), environment={**shared, **file.environment})

@@ -18,20 +18,26 @@ from railwright.results.readers.subject import Subject
 
 NAME = "STREAM (Function Best Rate MB/s)"
 
-_HEAD = re.compile(r"Function\s{1,16}(Best Rate MB/s|MBytes/sec|GBytes/sec|MB/s|Rate \(MB/s\))\s")
+_HEAD = re.compile(r"Function\s{1,16}(Best Rate MB/s|MBytes/sec|GBytes/sec|MB/s|Rate \([MG]B/s\))\s")
 _ROW = re.compile(r"(Copy|Scale|Add|Triad|Mul|Dot|Nstream):?\s{1,24}(\S{1,24})((?:\s{1,24}\S{1,24}){2,4})\s*$")
+_ROW_ALONE = re.compile(
+    r"\b(?:Copy|Scale|Add|Triad):\s{1,24}\d[\d.]{1,20}(?:\s{1,24}\d\.\d{4,8}){3}\s*?$", re.MULTILINE
+)
+"""A row of stream.c, which prints MB/s and seconds: known without its header."""
+_LEAST_ROWS = 2
 _SIZE = re.compile(r"(?:Array size|Total Aggregate Array size) ?[=:] ?(\d{1,18})(?: \(elements\))?")
 _MEGABYTES = re.compile(r"Array size: ([\d.]{1,16}) ([MG])B")
 _THREADS = re.compile(r"Number of Threads (?:counted|requested) ?= ?(\d{1,6})")
 _ON_GPU = re.compile(r"(?:Using )?(?:CUDA|HIP|OpenCL|SYCL) [dD]evice(?: \d{1,4})?:? \"?(\w[^\"]{1,60}?)(?:\"|\s*$)")
 _ARRAYS = {"Copy": 2, "Scale": 2, "Mul": 2, "Dot": 2, "Add": 3, "Triad": 3, "Nstream": 4}
-_RATES = ("Best Rate", "Bytes/sec", "Rate (MB", "BabelStream")
+_RATES = ("Best Rate", "Bytes/sec", "Rate (MB", "Rate (GB", "BabelStream")
 _VALID = ("Solution Validates", "Validation PASSED")
 
 
 def recognises(text: str) -> bool:
-    """The words of the header and of the last row."""
-    return "Function" in text and "Triad" in text and any(word in text for word in _RATES)
+    """The words of the header and of a row, or the rows alone."""
+    is_headed = "Function" in text and any(word in text for word in _RATES)
+    return ("Triad" in text or "Copy" in text) and (is_headed or len(_ROW_ALONE.findall(text)) >= _LEAST_ROWS)
 
 
 def subject(file: ForeignFile) -> Subject:
@@ -66,8 +72,8 @@ def _run(lines: list[Line]) -> Draft:
             draft.gpus, draft.tool = (found[1],), "BabelStream"
         elif found := _HEAD.search(f"{text} "):
             unit = found[1]
-        elif unit and (found := _ROW.match(text)):
-            _add(draft, found, unit, elements, line.number)
+        elif (found := _ROW.match(text)) and (unit or _ROW_ALONE.fullmatch(text)):
+            _add(draft, found, unit or "Best Rate MB/s", elements, line.number)
         checked = checked or any(words in text for words in _VALID)
     if not checked:
         draft.notes.append("that the arrays are right is not in the text")
@@ -76,7 +82,7 @@ def _run(lines: list[Line]) -> Draft:
 
 def _add(draft: Draft, found: re.Match[str], unit: str, elements: int, line: int) -> None:
     name, rate, times = found[1], number(found[2], "rate", line), found[3].split()
-    scale = 1e9 if unit.startswith("G") else 1e6
+    scale = 1e9 if "GB" in unit else 1e6
     least = min((number(word, "time", line) for word in times[:3]), key=lambda one: one.value)
     if elements and least.value > 0 and unit.startswith("Best"):
         moved = elements * 8 * _ARRAYS[name]  # doubles, unless STREAM_TYPE was changed to half as large ones
@@ -85,5 +91,5 @@ def _add(draft: Draft, found: re.Match[str], unit: str, elements: int, line: int
             what = f"{rate.text} MB/s is not {_ARRAYS[name]} arrays of {elements} elements in {least.text} s"
             raise refusal(line, what)
     draft.line = draft.line or line
-    value = Measured("bandwidth_bytes_per_s", rate.value * scale, f"{rate.text} {unit.split()[-1]}")
+    value = Measured("bandwidth_bytes_per_s", rate.value * scale, f"{rate.text} {unit.split()[-1].strip('()')}")
     draft.add(line, [value], {"kernel": name.lower()}, {})

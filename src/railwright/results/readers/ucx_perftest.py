@@ -25,6 +25,7 @@ NAME = "ucx_perftest (# iterations, overall, message rate)"
 _HEAD = re.compile(r"# iterations \|")
 _CSV = re.compile(r"iterations,(?:typical|[\d.]{1,6}_percentile)_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,")
 _ROW = re.compile(r"(?:^|(?<=\s)|(?<=:))(Final|\[thread (\d{1,5})\]):?\s{1,40}(\S.{0,200})|^\s{4,40}(\d.{20,200})$")
+_FINAL = re.compile(r"\bFinal:\s{1,40}\d{1,12}(?:\s{1,40}[\d.]{3,16}){5}\s{1,40}\d{1,12}\s{1,40}\d{1,12}")
 _NUMBERS = re.compile(r"[\d.,']+")
 _COMMAND = re.compile(r"\bucx_perftest\b(.{0,1000})")
 _OPTION = re.compile(r"\s-([tsmTO])\s{0,4}(\S{1,200})")
@@ -56,8 +57,9 @@ class _Run(Draft):
 
 
 def recognises(text: str) -> bool:
-    """The words of the table's header, or of the CSV's."""
-    return ("# iterations |" in text and "overall" in text) or ("overall_lat,avg_bw,overall_bw" in text)
+    """The words of the table's header, or of the CSV's, or its last line."""
+    is_headed = ("# iterations |" in text and "overall" in text) or "overall_lat,avg_bw,overall_bw" in text
+    return is_headed or ("Final:" in text and _FINAL.search(text) is not None)
 
 
 def subject(file: ForeignFile) -> Subject:
