@@ -197,3 +197,21 @@ def test_one_size_below_its_band_where_protocols_change_is_in_doubt_and_two_are_
     slower = paste.replace(fast, slow)
     (dipped,) = read_paste(slower, given("azure-nd-a100-v4"), "reduce_scatter").tables
     assert dipped.verdict.state == "slow"
+
+
+def small_sizes(microseconds: float) -> str:
+    """The begin of a table of all_reduce on eight GPUs: each call takes as long, whatever its size."""
+    rates = ((size, size / microseconds / 1e3) for size in (1024, 2048, 4096, 8192, 16384))
+    halves = ((size, f"{microseconds:.2f} {rate:.2f} {rate * 1.75:.2f} 0") for size, rate in rates)
+    rows = (f"{size} {size // 4} float sum -1 {half} {half}" for size, half in halves)
+    head = "# nThread 1 nGpus 8 minBytes 1024 maxBytes 16384 step: 2(factor) warmup iters: 5 iters: 20\n"
+    columns = "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
+    return head + columns + "\n".join(rows) + "\n"
+
+
+def test_a_table_that_ends_before_bytes_count_is_in_doubt_until_its_call_takes_far_longer() -> None:
+    healthy = held(text_of("230"), "mi300x")
+    assert (healthy.verdict.state, states(healthy)) == ("unknown", {"unknown"})
+    assert "at these sizes a call decides" in healthy.verdict.why
+    assert held(small_sizes(55.0), "mi300x").verdict.state == "unknown"
+    assert held(small_sizes(400.0), "mi300x").verdict.state == "slow"

@@ -37,6 +37,8 @@ on EKS)."""
 OLD_NCCL = (2, 9)
 _OF_A_CALL = 0.4
 _OF_BYTES = 0.75
+_CALL_DECIDES = 0.1
+"""Of the limit: where a band ends below this share of it, the time is that of the call."""
 _BYTES_DECIDE = 0.5
 """From this share of the largest size's rate on, bytes decide the time more than the call does."""
 _HALF = 0.5
@@ -65,6 +67,7 @@ _WHY_SMALL = "how soon messages of this size reach the rate differs by protocol 
 _WHY_MPI = "MPI reaches some percent less than the link, by version and settings"
 _WHY_VERBS = "headers and MTU take some percent more or less"
 _WHY_CALL = "the fixed time of a call differs as much between healthy hosts, plug-ins and containers, and large sizes"
+_WHY_CALLS = "at these sizes a call decides, whose time differs as much between healthy hosts, versions and containers"
 _WHY_RING = "within what NCCL's ring reaches, which it may have taken or been told to take"
 _WHY_FABRIC = (
     "what joins so many hosts is not described (--cluster FILE does): a taper of 2:1 or 3:1 takes half or more"
@@ -224,8 +227,10 @@ def weighed(rows: Sequence[Judged], headline: int | None, hosts: int, call: Call
     Between hosts that holds for every size, since what a network plug-in does to middle sizes is not published; inside
     one host only where the call decides. `call` is a fixed time that such machines may have: then nothing is slow.
     """
-    if headline is None or rows[headline].verdict.state != "ok":
+    if headline is None:
         return tuple(rows)
+    if rows[headline].verdict.state != "ok":
+        return _of_calls_alone(rows) if _is_of_a_call(rows[headline]) else tuple(rows)
     if call is not None:
         return tuple(_of_call(row, call) if row.verdict.state == "slow" else row for row in rows)
     top = rows[headline].expected
@@ -240,6 +245,17 @@ def weighed(rows: Sequence[Judged], headline: int | None, hosts: int, call: Call
     if len(still) == 1 and best[min(still)] >= _OF_SWITCH:
         return tuple(_in_words(row, _WHY_SWITCH) if _is_slow(row) else row for row in found)
     return found
+
+
+def _is_of_a_call(row: Judged) -> bool:
+    """Whether bytes decide nothing at the largest size: its band ends far below what the links carry."""
+    high = row.expected.high if row.expected is not None else None
+    return isinstance(row.limit, Limit) and high is not None and high < _CALL_DECIDES * row.limit.value
+
+
+def _of_calls_alone(rows: Sequence[Judged]) -> tuple[Judged, ...]:
+    """The rows of a table that ends before bytes count: its call may take as long on a healthy machine."""
+    return tuple(_doubted(row, _WHY_CALLS) if _is_slow(row) and _share(row) >= _OF_A_CALL else row for row in rows)
 
 
 def _size(row: Judged) -> int:
