@@ -143,7 +143,7 @@ NON_BLOCKING = """
 # Overall = Coll. Init + Compute + MPI_Test + MPI_Wait
 
 {size} Overall(us) Compute(us) Coll. Init(us) MPI_Test(us) MPI_Wait(us) Pure Comm.(us) Min Comm.(us) Max Comm.(us) Overlap(%)
-{row} 155.13      148.36      1.20           0.00         5.46         139.22        5.50         266.56       95.14
+{row} 155.13 148.36 1.20 0.00 5.46 139.22 5.50 266.56 95.14
 """
 
 

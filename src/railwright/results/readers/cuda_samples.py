@@ -31,6 +31,15 @@ _MATRIX = re.compile(
     r"(?:(Unidirectional|Bidirectional) )?P2P=(Enabled|Disabled) (Bandwidth|Latency)"
     r"(?: \(P2P (Writes|Reads)\))? Matrix \((GB/s|us)\)"
 )
+_BUS_GRIND = re.compile(
+    r"P2P (Bandwidth|Latency) Matrix \((?:GB/s|us)\) - (?:(Unidirectional|Bidirectional), )?P2P=(Enabled|Disabled)"
+)
+"""The words of simpleP2P's and busGrind's matrices, which are older."""
+_LINE = re.compile(
+    r"bandwidthTest-(H2D|D2H|D2D)(?:-(Pinned|Paged))?, Bandwidth = ([\d.]{1,16}) ([GM]B)/s, Time = [\d.]{1,16} s,"
+    r" Size = (\d{1,16}) bytes, NumDevsUsed = (\d{1,4})"
+)
+"""bandwidthTest --csv, and its mode of many sizes."""
 _DEVICE = re.compile(r"Device: ?\d{1,3}, (\S.{0,60}?), pciBusID|^ ?Device \d{1,3}: (\S.{0,60}?)\s*$")
 _WAY = re.compile(r"(Host|Device) to (Host|Device) Bandwidth, (\d{1,3}) Device\(s\)")
 _KIND = re.compile(r"(PINNED|PAGEABLE) Memory Transfers")
@@ -56,9 +65,11 @@ class _Copies:
 
 def recognises(text: str) -> bool:
     """The words above each matrix or way."""
-    return _MATRIX.search(text) is not None or (
-        "Memory Transfers" in text and _WAY.search(text) is not None and _UNIT.search(text) is not None
-    )
+    if "P2P=" in text and any(pattern.search(text) is not None for pattern in (_MATRIX, _BUS_GRIND)):
+        return True
+    if "bandwidthTest-" in text and _LINE.search(text) is not None:
+        return True
+    return "Memory Transfers" in text and _WAY.search(text) is not None and _UNIT.search(text) is not None
 
 
 def subject(_: ForeignFile) -> Subject:
@@ -82,13 +93,14 @@ def _run(lines: list[Line]) -> Draft:
     seen = _Copies()
     for line in lines:
         words = line.text.split()
-        if found := _MATRIX.search(line.text):
-            draft.test = "p2pBandwidthLatencyTest"
-            seen = _matrix(found)
+        if matrix := _matrix(line.text):
+            draft.test, seen = "p2pBandwidthLatencyTest", matrix
+        elif found := _LINE.search(line.text):
+            _line(draft, found, line.number)
         elif found := _DEVICE.search(line.text):
             gpus.setdefault(found[1] or found[2])
         elif found := _WAY.search(line.text):
-            seen = _way(found)
+            seen = _way(found[1], found[2], int(found[3]))
         elif found := _KIND.search(line.text):
             seen.settings["memory"] = found[1].lower()
         elif found := _UNIT.search(line.text):
@@ -106,9 +118,14 @@ def _run(lines: list[Line]) -> Draft:
     return draft
 
 
-def _matrix(found: re.Match[str]) -> _Copies:
-    """Of latencies nothing is taken: its columns stay empty, whatever comes."""
-    both, enabled, what, how, _ = found.groups()
+def _matrix(text: str) -> _Copies | None:
+    """What a line above a matrix says. Of latencies nothing is taken: its columns stay empty, whatever comes."""
+    if found := _MATRIX.search(text):
+        both, enabled, what, how, _ = found.groups()
+    elif found := _BUS_GRIND.search(text):
+        what, both, enabled, how = *found.groups(), None
+    else:
+        return None
     if what != "Bandwidth":
         return _Copies()
     way = "read" if how == "Reads" else "write"
@@ -117,10 +134,27 @@ def _matrix(found: re.Match[str]) -> _Copies:
     return _Copies(test=f"device_to_device_{ways}{way}", settings=settings)
 
 
-def _way(found: re.Match[str]) -> _Copies:
-    source, target = ("memory0" if end == "Host" else "gpu0" for end in (found[1], found[2]))
-    test = f"{found[1].lower()}_to_{found[2].lower()}"
-    return _Copies(test=test, settings={"arrow": "->"}, source=source, target=target, devices=max(1, int(found[3])))
+def _way(begin: str, end: str, devices: int) -> _Copies:
+    source, target = ("memory0" if one == "Host" else "gpu0" for one in (begin, end))
+    test = f"{begin.lower()}_to_{end.lower()}"
+    return _Copies(test=test, settings={"arrow": "->"}, source=source, target=target, devices=max(1, devices))
+
+
+def _line(draft: Draft, found: re.Match[str], line: int) -> None:
+    """One size of one way. A copy inside a GPU counts what is read and what is written, and has no path."""
+    way, memory, rate, unit, size, devices = found.groups()
+    if way == "D2D":
+        value = number(rate, "bandwidth", line)
+        draft.line = draft.line or line
+        if value.value > 0:
+            measured = Measured("bandwidth_bytes_per_s", value.value * _BYTES_OF[unit] / 2, f"{rate} {unit}/s")
+            draft.add(line, [measured], {"test": "device_local_copy", "size_bytes": int(size)}, {})
+        return
+    ends = {"H": "Host", "D": "Device"}
+    seen = _way(ends[way[0]], ends[way[2]], int(devices))
+    seen.unit = unit
+    seen.settings["memory"] = "pageable" if memory == "Paged" else "pinned"
+    _transfer(draft, seen, [size, rate], line)
 
 
 def _row(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:

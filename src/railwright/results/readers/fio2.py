@@ -22,6 +22,11 @@ _RATE = re.compile(
     r"(read|write|trim) ?: io=([\d.]{1,16})([KMGT]?)B?, bw=([\d.]{1,16})([KMGT]?)B/s, iops=([\d.]{1,16})([kM]?),"
     r" runt= {0,12}(\d{1,12})msec"
 )
+_GROUP = re.compile(
+    r"(READ|WRITE|TRIM): io=([\d.]{1,16})([KMGT]?)B, aggrb=([\d.]{1,16})([KMGT]?)B/s, .{0,120}"
+    r"maxt= {0,12}(\d{1,12})msec"
+)
+"""The sum of a group, which stands for its jobs where these are not in the text."""
 _DEFINITION = re.compile(
     r"(.{1,128}): \(g=\d{1,5}\): rw=(\w{2,16}), bs=(\d{1,12})([KMG]?)-.{1,160}?ioengine=(\w{2,24}), iodepth=(\d{1,7})"
 )
@@ -37,7 +42,7 @@ _LONG_ENOUGH_MS = 100
 
 def recognises(text: str) -> bool:
     """The words of the line of a rate."""
-    return "runt=" in text and "iops=" in text and "bw=" in text
+    return ("runt=" in text and "iops=" in text and "bw=" in text) or ("aggrb=" in text and "maxt=" in text)
 
 
 def subject(_: ForeignFile) -> Subject:
@@ -69,8 +74,26 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             value = Measured("latency_s", mean.value * _SECONDS[found[1]], f"{mean.text} {found[1]} mean")
             draft.add(line.number, [value], {**parameters, "operation": operation}, {})
             operation = ""
+    if not draft.results:
+        _add_groups(draft, text)
     hint = "give the output from the name of the job on"
     return files_of([draft], "no rate of fio 2 was found (read : io=..., bw=..., iops=..., runt=...)", hint)
+
+
+def _add_groups(draft: Draft, text: str) -> None:
+    for line in lines_of(text):
+        if found := _GROUP.match(line.text.strip()):
+            name, moved, moved_unit, rate, rate_unit, milliseconds = found.groups()
+            value = number(rate, "aggrb", line.number).value * _UNITS[rate_unit]
+            about = number(moved, "io", line.number).value * _UNITS[moved_unit] / max(int(milliseconds) / 1e3, 1e-3)
+            if int(milliseconds) >= _LONG_ENOUGH_MS and abs(about - value) > 2 * _AGREEMENT * max(about, value):
+                raise refusal(
+                    line.number,
+                    f"aggrb={rate}{rate_unit}B/s is not io={moved}{moved_unit}B / {milliseconds} ms",
+                )
+            draft.line = draft.line or line.number
+            measured = Measured("bandwidth_bytes_per_s", value, f"{rate}{rate_unit}B/s of the group")
+            draft.add(line.number, [measured], {"operation": name.lower()}, {"duration_s": int(milliseconds) / 1e3})
 
 
 def _add(draft: Draft, parameters: dict[str, Scalar], found: re.Match[str], line: int) -> None:

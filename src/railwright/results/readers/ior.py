@@ -27,17 +27,26 @@ _OPTION = re.compile(r"(api|access|nodes|clients|tasks|xfersize|aggregate filesi
 _SIZE = re.compile(r"([\d.]{1,16}) (bytes|KiB|MiB|GiB|TiB)$")
 _UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _ROW = re.compile(r"(write|read)((?:\s{1,24}[\d.]{1,20}){8}(?:(?:\s{1,24}[\d.]{1,20}){2})?)\s*$")
+_ROW_ALONE = re.compile(r"(?m)^\s{0,16}(?:write|read)(?:\s{1,24}[\d.]{1,20}){8,11}\s*$")
+_SUMMARY = re.compile(r"(?:^|[:\s])(write|read)((?:\s{1,24}[\d.]{1,20}){9})(?=\s)(.{0,300})$")
+_SUMMARY_HEAD = re.compile(r"Operation\s{1,24}Max\(MiB\)\s{1,24}Min\(MiB\)\s{1,24}Mean\(MiB\)")
+_BEST = re.compile(r"Max (Write|Read):\s{1,8}([\d.]{1,20}) MiB/sec")
 _COLUMNS = {
     9: ("bw", "iops", "latency", "block", "xfer", "open", "moving", "close", "total"),
     7: ("bw", "block", "xfer", "open", "moving", "close", "total"),
 }
+_LEAST_ROWS = 2
 _AGREEMENT, _LONG_ENOUGH_S = 0.03, 0.1
 """Of shorter passes three digits of the time say too little."""
 
 
 def recognises(text: str) -> bool:
-    """The words of the table's header."""
-    return "bw(MiB/s)" in text and "wr/rd(s)" in text
+    """The words of the table's header or of the summary's, or its last lines, or its rows."""
+    if ("bw(MiB/s)" in text and "wr/rd(s)" in text) or ("Max(MiB)" in text and _SUMMARY_HEAD.search(text) is not None):
+        return True
+    if "MiB/sec" in text and _BEST.search(text) is not None:
+        return True
+    return ("write " in text or "read " in text) and len(_ROW_ALONE.findall(text)) >= _LEAST_ROWS
 
 
 def subject(_: ForeignFile) -> Subject:
@@ -58,7 +67,33 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             _take_option(runs[-1], option, sizes)
         elif row := _ROW.match(words):
             _take_row(runs[-1], row, line.number, sizes.get("aggregate filesize"))
+    if not any(run.results for run in runs):
+        runs = [_summary(text)]
     return files_of(runs, "no row of IOR's table was found (write, read)", "give the output from the line access on")
+
+
+def _summary(text: str) -> Draft:
+    """What IOR sums up of its passes, where these are not in the text: the mean of each way, else the best."""
+    draft = Draft(tool="IOR", test="ior", notes=["MiB is 2^20 bytes"])
+    best: list[tuple[int, str, str]] = []
+    for line in lines_of(text):
+        if found := _SUMMARY.search(line.text):
+            most, least, mean, *_ = (number(word, "bandwidth", line.number) for word in found[2].split())
+            if not (least.low <= mean.high and mean.low <= most.high):
+                raise refusal(line.number, f"the mean {mean.text} is not between {least.text} and {most.text}")
+            draft.line = draft.line or line.number
+            value = Measured("bandwidth_bytes_per_s", mean.value * 2**20, f"{mean.text} MiB/s mean")
+            draft.add(line.number, [value], {"operation": found[1]}, {})
+        elif found := _BEST.search(line.text):
+            best.append((line.number, found[1].lower(), found[2]))
+    if not draft.results:
+        draft.notes.append("the best of its passes alone: how much they differ is not in the text")
+        for line_number, way, rate in best:
+            draft.line = draft.line or line_number
+            printed = number(rate, "bandwidth", line_number)
+            value = Measured("bandwidth_bytes_per_s", printed.value * 2**20, f"{rate} MiB/s")
+            draft.add(line_number, [value], {"operation": way}, {})
+    return draft
 
 
 def _begun(line: Line, before: Draft | None, words: str) -> Draft:

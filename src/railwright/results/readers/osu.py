@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
 from railwright.results.readers.command_line import environment_of, launched
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import Line, columns_of, last_row, refusal, runs_of, sections
+from railwright.results.readers.log_lines import Line, columns_of, cut_short, last_row, refusal, runs_of, sections
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
 from railwright.results.readers.subject import Subject, is_gpu_memory
 from railwright.results.records import Verification
@@ -26,13 +27,18 @@ from railwright.topology.devices import Scalar
 
 NAME = "OSU Micro-Benchmarks (OSU MPI ... Test v)"
 
-_TITLE = re.compile(r"#? ?OSU MPI(?:-([A-Z]{2,10}))?(_\w{3,20})? (.{2,60}?) Test (?:v|\(Version )(\d[\w.-]{0,15})")
+_TITLE = re.compile(
+    r"#? ?(?:OSU (MPI|NCCL|OpenSHMEM|UPC\+{0,2})|OMB Python MPI)(?:-([A-Z]{2,10}))?(_\w{3,20})? (.{2,60}?)"
+    r" Test(?: (?:v|\(Version )(\d[\w.-]{0,15})|\s*$)"
+)
 _COLUMN = re.compile(
     r"Size|Bandwidth \(MB/s\)|MB/s|Messages/s|Iterations|Validation|(?:(?:Avg|Min|Max) )?Lat(?:ency)? ?\(us\)"
     r"|P\d{2} Tail Lat ?\(us\)|P\d{2} Tail BW ?\(MB/s\)"
     r"|(?:Overall|Compute|Coll\. Init|MPI_Test|MPI_Wait|(?:Pure|Min|Max) Comm\.) ?\(us\)|Overlap ?\(%\)"
 )
-_HEADER = re.compile(r"\bSize\s{1,40}(Bandwidth \(MB/s\)|(?:Avg )?Lat(?:ency)? ?\(us\)|MB/s\s{1,40}Messages/s)")
+_HEADER = re.compile(
+    r"\bSize(?: \(B\))?\s{1,40}(Bandwidth \(MB/s\)|(?:Avg )?Lat(?:ency)? ?\(us\)|MB/s\s{1,40}Messages/s)"
+)
 _PROGRAM = re.compile(r"\bosu_[a-z_]{2,24}\b")
 _UNTITLED = {"Bandwidth (MB/s)": "osu_bw", "Latency (us)": "osu_latency", "MB/s": "osu_mbw_mr"}
 """What a table is taken for whose title is not in the text, by its first column."""
@@ -87,6 +93,12 @@ _VALUES: tuple[tuple[tuple[str, ...], Quantity, float, str], ...] = (
 """Columns by how their names begin, with quantity and unit. The other columns become settings."""
 
 
+@dataclass(kw_only=True)
+class _Test(Draft):
+    beside: int = 0
+    """How many runs a hand put side by side, each with a column; 0 for a table as OSU prints it."""
+
+
 def recognises(text: str) -> bool:
     """The words of the first line, or of the table's header."""
     is_titled = "OSU MPI" in text and (" Test v" in text or " Test (Version " in text)
@@ -117,7 +129,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     """Every test of the text that is known. Raises UsageError for a table that cannot be read, and if none is known."""
     parts = runs_of(text, _begins)
     above: list[Line] = []
-    tests: list[Draft] = []
+    tests: list[_Test] = []
     unknown: list[UsageError] = []
     for part in parts:
         if _begins(part[0]):
@@ -141,14 +153,14 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     )
 
 
-def _untitled(part: list[Line]) -> Iterator[Draft]:
+def _untitled(part: list[Line]) -> Iterator[_Test]:
     """The tables before the first title: of the program that is named above them, or of what has such columns."""
     above: list[Line] = []
     for table in sections(part, lambda line: _HEADER.search(line.text) is not None):
         if table and (header := _HEADER.search(table[0].text)):
             programs = [found[0] for line in above for found in _PROGRAM.finditer(line.text)]
             name = programs[-1] if programs else _UNTITLED.get(" ".join(header[1].split()[:2]), "")
-            test = Draft(tool="OSU", test=name or "osu collective", line=table[0].number)
+            test = _Test(tool="OSU", test=name or "osu collective", line=table[0].number)
             test.ranks = 2 if name in _PAIRWISE else None
             if not programs:
                 test.notes.append("the title is not in the text: what test it is is told by the columns alone")
@@ -159,17 +171,19 @@ def _untitled(part: list[Line]) -> Iterator[Draft]:
 
 
 def _begins(line: Line) -> bool:
-    return "OSU MPI" in line.text and _TITLE.match(line.text.strip()) is not None
+    return ("OSU " in line.text or "OMB " in line.text) and _TITLE.match(line.text.strip()) is not None
 
 
-def _named(line: Line) -> tuple[Draft, str]:
+def _named(line: Line) -> tuple[_Test, str]:
     """A draft with its test's name, and the title where no program of that title is known."""
     found = _TITLE.match(line.text.strip())
     if found is None:
         raise refusal(line.number, "not the first line of an OSU test")
-    accelerator, one_sided, title, version = found.groups()
+    library, accelerator, one_sided, title, version = found.groups()
     name = _name(one_sided, title)
-    test = Draft(tool="OSU", version=version, test=name or f"osu {title.lower()}", line=line.number)
+    if library not in ("MPI", None):  # the same patterns over another library
+        name = name and name.replace("osu_", f"osu_{library.lower()}_", 1)
+    test = _Test(tool="OSU", version=version or "", test=name or f"osu {title.lower()}", line=line.number)
     if accelerator:
         test.settings["accelerator"] = accelerator.lower()
     if name in _PAIRWISE or one_sided is not None:
@@ -189,7 +203,7 @@ def _name(one_sided: str | None, title: str) -> str:
     return _POINT_TO_POINT.get(title, "")
 
 
-def _test(test: Draft, part: list[Line], above: list[str]) -> None:
+def _test(test: _Test, part: list[Line], above: list[str]) -> None:
     """Fills a test from its lines."""
     _launched(test, above)
     test.last_line = last_row(part)
@@ -204,7 +218,7 @@ def _test(test: Draft, part: list[Line], above: list[str]) -> None:
     test.notes = [*_notes(test), *test.notes]
 
 
-def _launched(test: Draft, above: list[str]) -> None:
+def _launched(test: _Test, above: list[str]) -> None:
     """What the command above the test says of it."""
     command = launched(above)
     test.environment = environment_of(above)
@@ -219,8 +233,8 @@ def _launched(test: Draft, above: list[str]) -> None:
         test.settings |= {"last_size_bytes": int(to[1]), "step_factor": 2}
 
 
-def _comment(test: Draft, text: str, line: int) -> None:
-    rest = text.lstrip("# ")
+def _comment(test: _Test, text: str, line: int) -> None:
+    rest = text.lstrip("# ").replace("Size (B)", "Size")
     if found := _PAIRS.search(text):
         test.ranks, test.settings["window"] = 2 * int(found[1]), int(found[2])
     elif found := _BUFFERS.search(text):
@@ -233,7 +247,7 @@ def _comment(test: Draft, text: str, line: int) -> None:
         test.columns = columns_of(rest, _COLUMN, line, shown=rest[:80])
 
 
-def _barrier(test: Draft, words: list[str], line: int) -> None:
+def _barrier(test: _Test, words: list[str], line: int) -> None:
     """The one row of a test without sizes."""
     if len(words) != len(test.columns):
         return
@@ -244,16 +258,40 @@ def _barrier(test: Draft, words: list[str], line: int) -> None:
     test.add(line, [Measured("latency_s", average.value * 1e-6, f"{average.text} us")], {}, _extras(numbers))
 
 
-def _row(test: Draft, words: list[str], line: int) -> None:
+def _runs_beside(test: _Test, words: list[str], line: int) -> None:
+    """A row of several runs that a hand put side by side under one header."""
+    if not test.beside:
+        test.beside = len(words) - 1
+        test.notes.append(f"{test.beside} columns stand under the header of one: each is taken for a run")
+    if len(words) - 1 != test.beside:
+        if line != test.last_line or len(words) > test.beside:
+            raise refusal(line, f"{len(words)} columns where the rows above have {test.beside + 1}")
+        test.notes.append(cut_short(line, len(words), test.beside + 1))
+        return
+    for place, word in enumerate(words[1:], 1):
+        _cells(test, dict(zip(test.columns, (words[0], word), strict=True)), line, {"column": place})
+    test.last = (whole(words[0], "size", line), 0)
+
+
+def _row(test: _Test, words: list[str], line: int) -> None:
     if not words[0].isdecimal() or (len(words) > 1 and not (words[1][:1].isdigit() or words[1] in ("nan", "inf"))):
         return  # another program's line
-    cells = test.cells(words, line)
-    if not cells:
-        return
+    if test.beside or (len(words) > len(test.columns) == 2 and not test.results and all(map(_is_number, words))):
+        _runs_beside(test, words, line)
+    elif cells := test.cells(words, line):
+        _cells(test, cells, line, {})
+        test.last = (whole(words[0], "size", line), 0)
+
+
+def _is_number(word: str) -> bool:
+    return word.replace(".", "", 1).isdecimal()
+
+
+def _cells(test: _Test, cells: dict[str, str], line: int, which: dict[str, Scalar]) -> None:
+    """The values of one row by column; `which` tells apart the runs of one row."""
     size = whole(cells.pop("Size"), "size", line)
     if size <= test.last[0]:
         raise refusal(line, f"size {size} after size {test.last[0]}: the rows of several tables are mixed")
-    test.last = (size, 0)
     checked = _verification(cells.pop("Validation", ""), size, line)
     numbers = {name: number(cell, name, line) for name, cell in cells.items()}
     _check(numbers, size, line)
@@ -263,7 +301,7 @@ def _row(test: Draft, words: list[str], line: int) -> None:
         for begins, quantity, scale, unit in _VALUES
         if name.startswith(begins)
     )
-    test.add(line, values, {"size_bytes": size}, _extras(numbers), checked)
+    test.add(line, values, {"size_bytes": size, **which}, _extras(numbers), checked)
 
 
 def _verification(word: str, size: int, line: int) -> Verification | None:
@@ -301,7 +339,7 @@ def _extras(numbers: dict[str, Number]) -> dict[str, Scalar]:
     return extras
 
 
-def _notes(test: Draft) -> Iterator[str]:
+def _notes(test: _Test) -> Iterator[str]:
     columns = test.columns
     if any("MB/s" in column for column in columns):
         yield "MB/s is 10^6 bytes/s"

@@ -1,0 +1,95 @@
+"""Modes, versions and summaries in which a tool prints something else than its usual table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from railwright.errors import UsageError
+from railwright.results.readers import registry
+from railwright.results.readers.foreign_file import ForeignFile
+
+THREADS = Path(__file__).parents[3] / "testdata/external/threads"
+
+
+def read(number: str) -> ForeignFile:
+    (path,) = THREADS.glob(f"{number}-*.txt")
+    (file,) = registry.read(path.read_text(encoding="utf-8"))
+    return file
+
+
+def values(file: ForeignFile) -> list[float]:
+    return [one.samples[0] for one in file.results]
+
+
+def test_rows_of_ior_are_read_without_its_header_and_its_maxima_without_its_rows() -> None:
+    rows = read("231")
+    assert [one.parameters["operation"] for one in rows.results[:3]] == ["read", "write", "read"]
+    assert values(rows)[:2] == [22660 * 2**20, 25110 * 2**20]
+    (best,) = registry.read("Max Write: 25154.87 MiB/sec (26376.80 MB/sec)\nMax Read:  22659.51 MiB/sec\n")
+    assert values(best) == [pytest.approx(25154.87 * 2**20), pytest.approx(22659.51 * 2**20)]
+    assert any("the best of its passes alone" in note for note in best.notes)
+
+
+def test_the_summary_of_ior_gives_its_means() -> None:
+    assert values(read("239")) == [pytest.approx(565.67 * 2**20)]
+    head = (
+        "Operation   Max(MiB)   Min(MiB)  Mean(MiB)     StdDev   Max(OPs)   Min(OPs)  Mean(OPs)     StdDev    Mean(s)\n"
+    )
+    with pytest.raises(UsageError, match=r"the mean 665\.67 is not between"):
+        registry.read(f"{head}write 565.67 565.67 665.67 0.00 565.67 565.67 565.67 0.00 2.71535 NA NA\n")
+
+
+def test_linpack_of_amd_has_a_column_for_how_rows_are_swapped() -> None:
+    (result,) = read("232").results
+    assert (result.parameters["n"], result.parameters["nb"], result.samples[0]) == (121752, 456, 1.9157e12)
+
+
+def test_the_sums_of_fio_2_stand_for_its_jobs_where_these_are_missing() -> None:
+    assert values(read("233")) == [16406 * 1024, 5021 * 1024, 354 * 1024, 5042 * 1024, 398 * 1024]
+    with pytest.raises(UsageError, match="aggrb=26406KB/s is not io=984576KB"):
+        registry.read("  WRITE: io=984576KB, aggrb=26406KB/s, minb=1KB/s, maxb=1KB/s, mint=60011msec, maxt=60011msec\n")
+
+
+def test_runs_that_a_hand_put_side_by_side_are_told_apart() -> None:
+    file = read("236")
+    assert {one.parameters["column"] for one in file.results} == {1, 2, 3, 4}
+    assert values(file)[:4] == [pytest.approx(us * 1e-6) for us in (100.92, 271.86, 82.11, 263.98)]
+    assert [note for note in file.notes if "4 columns stand under" in note or "that row is left out" in note]
+    with pytest.raises(UsageError, match="3 columns where the rows above have 4"):
+        registry.read("# OSU MPI Latency Test v7.2\n# Size  Latency (us)\n1 1.0 2.0 3.0\n2 1.0 2.0\n4 1.0 2.0 3.0\n")
+
+
+def test_matrices_of_the_older_samples_are_read() -> None:
+    file = read("241")
+    assert {str(one.parameters["test"]) for one in file.results} == {
+        "device_to_device_write", "device_to_device_bidirectional_write"
+    }  # fmt: skip
+    assert values(file)[:2] == [3.32e9, 3.32e9]
+
+
+def test_each_line_of_bandwidthtest_in_its_mode_of_many_sizes_is_a_result() -> None:
+    file = read("243")
+    assert [one.parameters["size_bytes"] for one in file.results] == [*range(1000, 15000, 1000)]
+    assert values(file)[0] == 0.4e9  # a copy inside a GPU counts what is read and what is written
+    (both,) = registry.read(
+        "bandwidthTest-H2D-Pinned, Bandwidth = 12152.4 MB/s, Time = 0.00258 s, Size = 33554432 bytes, NumDevsUsed = 1\n"
+        "bandwidthTest-D2H-Paged, Bandwidth = 6.4 GB/s, Time = 0.00258 s, Size = 33554432 bytes, NumDevsUsed = 1\n"
+    )
+    assert [one.path for one in both.results] == ["memory0>gpu0", "gpu0>memory0"]
+    assert values(both) == [12152.4 * 2**20, 6.4e9]
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("OSU NCCL-CUDA Allreduce Latency Test v7.3", "osu_nccl_allreduce"),
+        ("OSU NCCL-CUDA Bandwidth Test v7.3", "osu_nccl_bw"),
+        ("OSU OpenSHMEM Put Test v5.6.3", "osu put"),
+        ("OMB Python MPI Latency Test", "osu_latency"),
+    ],
+)
+def test_the_same_patterns_over_other_libraries_are_read(title: str, name: str) -> None:
+    (file,) = registry.read(f"# {title}\n# Size (B)      Latency (us)\n1                       1.20\n")
+    assert (file.test, values(file)) == (name, [pytest.approx(1.2e-6)])
