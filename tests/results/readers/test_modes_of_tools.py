@@ -93,3 +93,94 @@ def test_each_line_of_bandwidthtest_in_its_mode_of_many_sizes_is_a_result() -> N
 def test_the_same_patterns_over_other_libraries_are_read(title: str, name: str) -> None:
     (file,) = registry.read(f"# {title}\n# Size (B)      Latency (us)\n1                       1.20\n")
     assert (file.test, values(file)) == (name, [pytest.approx(1.2e-6)])
+
+
+LINPACK = """Number of threads: 64
+
+Size   LDA    Align. Time(s)    GFlops   Residual     Residual(norm) Check
+1000   1000   4      0.012      54.8742  9.565903e-13 3.262250e-02   pass
+20000  20000  4      5.401      987.5641 4.036930e-10 3.573605e-02   {check}
+
+Performance Summary (GFlops)
+
+Size   LDA    Align.  Average  Maximal
+20000  20000  4       987.5641 987.5641
+"""
+
+
+def test_intels_linpack_gives_each_trial_and_whether_it_was_right() -> None:
+    (file,) = registry.read(LINPACK.format(check="pass"))
+    assert [one.parameters["n"] for one in file.results] == [1000, 20000]
+    assert values(file) == [54.8742e9, 987.5641e9]
+    (wrong,) = registry.read(LINPACK.format(check="fail"))
+    assert [one.verification and one.verification.bytes_wrong for one in wrong.results] == [0, 160000]
+    with pytest.raises(UsageError, match=r"1987\.5641 GFlops is not 2/3 N\^3"):
+        registry.read(LINPACK.format(check="pass").replace("5.401      987", "5.401      1987"))
+
+
+PERFTEST = '{"test_info": {"test": "RDMA_Write_BW", "Mtu": 4096, "Number_of_qps": 4}, "results": {"MsgSize": 65536,'
+PERFTEST += '"n_iterations": 5000, "BW_peak": 392.2, "BW_average": %s, "MsgRate": 0.747299}}'
+
+
+def test_the_json_of_perftest_has_the_unit_that_its_messages_give() -> None:
+    (file,) = registry.read(PERFTEST % "391.8")
+    assert (file.test, file.results[0].settings["mtu_bytes"], values(file)[0]) == ("ib_write_bw", 4096, 391.8e9 / 8)
+    (megabytes,) = registry.read(PERFTEST % "46706.2")
+    assert values(megabytes)[0] == 46706.2 * 2**20
+    with pytest.raises(UsageError, match=r"191\.8 is in no unit of perftest"):
+        registry.read(PERFTEST % "191.8")
+
+
+def test_the_json_of_nvbandwidth_is_read_as_its_text_is() -> None:
+    text = (
+        '{"nvbandwidth": {"GPU Device list": ["0: NVIDIA H100 80GB HBM3: (00000000:18:00)"], "git_version": "v0.5",'
+        '"testcases": [{"bandwidth_description": "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)",'
+        '"bandwidth_matrix": [["55.31", "55.30"]], "name": "host_to_device_memcpy_ce", "sum": %s},'
+        '{"name": "not_run", "status": "Waived"}]}}'
+    )
+    (file,) = registry.read(text % "110.61")
+    assert (file.version, values(file)) == ("0.5", [55.31e9, 55.30e9])
+    assert [one.path for one in file.results] == ["memory0>gpu0", "memory0>gpu1"]
+    with pytest.raises(UsageError, match=r"SUM 210\.61 is not that of the matrix"):
+        registry.read(text % "210.61")
+
+
+ROCM = """RocmBandwidthTest Version: 2.6.0
+          Device: 0,  AMD EPYC 9654 96-Core Processor
+          Device: 1,  AMD Instinct MI300X,  GPU-0123456789abcdef,  c1:0.0
+          Device: 2,  AMD Instinct MI300X,  GPU-0123456789abcdee,  c2:0.0
+
+          {way} copy peak bandwidth GB/s
+
+          D/D       0           1           2
+
+          0         N/A         55.601      55.588
+
+          1         55.611      3305.611    48.604
+
+          2         55.604      48.602      3308.811
+"""
+
+
+def test_devices_of_rocm_bandwidth_test_are_counted_by_kind() -> None:
+    (file,) = registry.read(ROCM.format(way="Unidirectional"))
+    assert (file.gpus, file.version) == (("AMD Instinct MI300X",), "2.6.0")
+    assert {one.path: one.samples[0] for one in file.results} == {
+        "memory0>gpu0": 55.601e9, "memory0>gpu1": 55.588e9, "gpu0>memory0": 55.611e9, "gpu0>gpu1": 48.604e9,
+        "gpu1>memory0": 55.604e9, "gpu1>gpu0": 48.602e9,
+    }  # fmt: skip
+    (both,) = registry.read(ROCM.format(way="Bidirectional"))
+    assert both.results[0].samples[0] == 55.601e9 / 2
+    with pytest.raises(UsageError, match="2 columns where the matrix has 3"):
+        registry.read(ROCM.format(way="Unidirectional").replace("55.611      3305.611", "3305.611"))
+
+
+def test_lines_of_fio_minimal_are_read_and_held_against_their_time() -> None:
+    written = ";".join(["0"] * 41)
+    read_side = ";".join(["4194304", "699050", "174762", "6000", *["0"] * 37])
+    line = f"3;fio-3.28;randread;0;0;{read_side};{written};10.0%;20.0%;100;0;5\n"
+    (file,) = registry.read(line)
+    assert (file.version, file.results[0].parameters["operation"]) == ("3.28", "read")
+    assert values(file) == [699050 * 1024, 174762]
+    with pytest.raises(UsageError, match="899050 KiB/s is not 4194304 KiB in 6000 ms"):
+        registry.read(line.replace("699050", "899050"))

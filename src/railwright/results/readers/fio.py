@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from railwright.results.readers import fio_json
+from railwright.results.readers import fio_json, fio_terse
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of, percentiles
 from railwright.results.readers.log_lines import Line, lines_of, refusal
 from railwright.results.readers.printed_numbers import Number, number, overlap
@@ -77,7 +77,7 @@ def recognises(text: str) -> bool:
     """The words of the rate line, or the keys of fio's JSON."""
     of_job = "fio-" in text or "(groupid=" in text or "msec)" in text
     rates = (of_job and "IOPS=" in text and "BW=" in text) or ("Run status group" in text and ": bw=" in text)
-    return rates or fio_json.recognises(text)
+    return rates or fio_json.recognises(text) or fio_terse.recognises(text)
 
 
 def subject(_: ForeignFile) -> Subject:
@@ -89,6 +89,8 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     """All jobs as one file. Raises UsageError for what contradicts itself, and for fio 2."""
     if fio_json.recognises(text):
         return fio_json.read(text)
+    if fio_terse.recognises(text):
+        return fio_terse.read(text)
     draft = Draft(tool="fio", test="fio")
     lines = lines_of(text)
     definitions, jobs = _parsed(draft, lines)

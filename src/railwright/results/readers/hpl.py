@@ -23,7 +23,8 @@ from railwright.topology.devices import Scalar
 NAME = "HPL (T/V N NB P Q Time Gflops)"
 
 _ROW = re.compile(
-    r"(W[RC]\w{1,12}) +(?:\d{1,4} +)?(\d{1,10}) +(\d{1,7}) +(\d{1,7}) +(\d{1,7}) +(\S{1,24}) +(\S{1,24})(?: +\( *(\S{1,24})\))?$"
+    r"(W[RC]\w{1,12}) +(?:\d{1,4} +)?(\d{1,10}) +(\d{1,7}) +(\d{1,7}) +(\d{1,7}) +(\S{1,24}) +(\S{1,24})"
+    r"(?: +\( *(\S{1,24})\))?$"
 )
 """After the variant AMD's Zen HPL has a column for how rows are swapped."""
 _ROW_ALONE = re.compile(r"\bW[RC]\w{0,2}\d\d[CLR]\d\w{0,2}[CLR]\d\w?(?: +\d{1,10}){4,5} +[\d.]{1,20} +\d[\d.e+]{1,20}")

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from railwright.results.readers import nvbandwidth_json
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import Line, by_origin, cut_short, last_row, lines_of, refusal, sections
 from railwright.results.readers.printed_numbers import Number, number
@@ -50,6 +51,8 @@ class _Matrix:
 
 def recognises(text: str) -> bool:
     """The words above each matrix."""
+    if nvbandwidth_json.recognises(text):
+        return True
     return "memcpy " in text and ("(row)" in text or "local GPU(column)" in text) and "bandwidth (GB/s)" in text
 
 
@@ -60,6 +63,8 @@ def subject(_: ForeignFile) -> Subject:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every run. Raises UsageError for a matrix that contradicts its sum."""
+    if nvbandwidth_json.recognises(text):
+        text = nvbandwidth_json.as_printed(text)
     drafts = [
         _run(part)
         for stream in by_origin(lines_of(text))

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from railwright.results.readers import perftest_json
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of, percentiles
 from railwright.results.readers.log_lines import ENDED_BY_ERROR, Line, columns_of, last_row, refusal, runs_of
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
@@ -76,6 +77,8 @@ class _Test(Draft):
 
 def recognises(text: str) -> bool:
     """The words of the table's header."""
+    if perftest_json.recognises(text):
+        return True
     is_table = "BW average[" in text or ("t_avg[usec]" in text and "#repetitions" not in text)
     return is_table and _HEADER.search(text) is not None
 
@@ -108,6 +111,8 @@ def subject(file: ForeignFile) -> Subject:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every table of the text. Raises UsageError for one that contradicts itself or does not name its test."""
+    if perftest_json.recognises(text):
+        return perftest_json.read(text)
     return files_of(
         map(_test, runs_of(text, _begins)),
         "no row of a perftest table was found (#bytes, #iterations, ...)",

@@ -19,11 +19,13 @@ from railwright.results.readers import (
     ior,
     iperf3,
     mdtest,
+    mkl_linpack,
     nccl_tests,
     nixlbench,
     nvbandwidth,
     osu,
     perftest,
+    rocm_bandwidth_test,
     stream,
     ucx_perftest,
 )
@@ -52,7 +54,9 @@ READERS: tuple[Reader, ...] = (
     iperf3,
     stream,
     hpl,
+    mkl_linpack,
     hpcg,
+    rocm_bandwidth_test,
 )
 
 

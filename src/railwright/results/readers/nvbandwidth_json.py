@@ -1,0 +1,58 @@
+"""nvbandwidth's `-j`: its matrices as lists of strings, turned into the lines that it prints otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from railwright.results.readers.foreign_file import decoded
+from railwright.results.readers.log_lines import bounded
+
+_MOST_CASES, _WIDEST = 200, 512
+_WORD = 200
+
+
+class _Case(msgspec.Struct):
+    name: str
+    matrix: list[list[str]] = msgspec.field(name="bandwidth_matrix", default_factory=list)
+    description: str = msgspec.field(name="bandwidth_description", default="")
+    total: float | None = msgspec.field(name="sum", default=None)
+
+
+class _Body(msgspec.Struct):
+    cases: list[_Case] = msgspec.field(name="testcases")
+    devices: list[str] = msgspec.field(name="GPU Device list", default_factory=list)
+    version: str = ""
+    git_version: str = ""
+
+
+class _File(msgspec.Struct):
+    body: _Body = msgspec.field(name="nvbandwidth")
+
+
+def recognises(text: str) -> bool:
+    """The keys of its cases."""
+    return '"nvbandwidth"' in text and '"bandwidth_matrix"' in text
+
+
+def as_printed(text: str) -> str:
+    """The text of the same run without `-j`. Raises UsageError for what is not its JSON."""
+    begin, end = bounded(text).find("{"), text.rfind("}") + 1
+    file = decoded(text[begin:end], _File, "JSON file of nvbandwidth", "give the whole output of nvbandwidth -j")
+    return "\n".join(_lines(file.body))
+
+
+def _lines(body: _Body) -> Iterator[str]:
+    yield f"nvbandwidth Version: {(body.version or body.git_version)[:_WORD]}"
+    yield from (f"Device {device[:_WORD]}" for device in body.devices[:_WIDEST])
+    for case in body.cases[:_MOST_CASES]:
+        if not case.matrix or "GB/s" not in case.description:  # not run, or of latencies
+            continue
+        yield f"Running {case.name[:_WORD]}."
+        yield case.description[:_WORD]
+        yield " ".join(str(number) for number in range(len(case.matrix[0][:_WIDEST])))
+        for number, row in enumerate(case.matrix[:_WIDEST]):
+            yield " ".join([str(number), *(cell.strip()[:24] for cell in row[:_WIDEST])])
+        if case.total is not None:
+            yield f"SUM {case.name[:_WORD]} {case.total:.2f}"

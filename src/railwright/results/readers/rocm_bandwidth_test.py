@@ -1,0 +1,105 @@
+"""What rocm_bandwidth_test prints of AMD's GPUs: a matrix each for copies one way and both ways.
+
+          Device: 1,  AMD Instinct MI300X,  GPU-XX,  c1:0.0
+          Unidirectional copy peak bandwidth GB/s
+          D/D       0           1
+          0         N/A         55.601
+
+Its devices are CPUs and GPUs in one count; which is which is in the list above the matrices. GB are 10^9 bytes, and a
+rate both ways is the sum of both.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.log_lines import Line, by_origin, cut_short, last_row, lines_of, refusal
+from railwright.results.readers.printed_numbers import number
+from railwright.results.readers.subject import Subject
+
+NAME = "rocm_bandwidth_test (copy peak bandwidth GB/s)"
+
+_MATRIX = re.compile(r"(Uni|B|Bi)directional copy (?:peak|average) bandwidth GB/s")
+_DEVICE = re.compile(r"Device: (\d{1,4}),\s{1,8}(\S.{0,60}?)(,\s{1,8}GPU-\w{1,40}.{0,60})?\s*$")
+_VERSION = re.compile(r"RocmBandwidthTest Version: (\d[\w.]{0,16})")
+_MOST_CELLS = 20_000
+
+
+@dataclass(kw_only=True)
+class _Matrix:
+    both: bool
+    columns: list[str] = field(default_factory=list)
+
+
+def recognises(text: str) -> bool:
+    """The words above each matrix, which TransferBench has too, and the corner of a matrix."""
+    return "copy peak bandwidth GB/s" in text and "D/D" in text
+
+
+def subject(_: ForeignFile) -> Subject:
+    """Copies between the memories that each row names."""
+    return Subject(kind="copies")
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """Every stream of lines. Raises UsageError for a matrix whose rows are not as wide as its head."""
+    return files_of(
+        [_run(stream) for stream in by_origin(lines_of(text)) if stream],
+        "no matrix of rocm_bandwidth_test was found (copy peak bandwidth GB/s)",
+        "give the output from its list of devices on",
+    )
+
+
+def _run(lines: list[Line]) -> Draft:
+    draft = Draft(tool="rocm_bandwidth_test", test="rocm_bandwidth_test", notes=["the data was not checked"])
+    draft.last_line = last_row(lines)
+    names: dict[str, str] = {}
+    gpus: dict[str, None] = {}
+    matrix: _Matrix | None = None
+    for line in lines:
+        words = line.text.split()
+        if found := _VERSION.search(line.text):
+            draft.version = found[1]
+        elif found := _DEVICE.search(line.text):
+            kind = "gpu" if found[3] or "Instinct" in found[2] or "Radeon" in found[2] else "memory"
+            names[found[1]] = f"{kind}{sum(name.startswith(kind) for name in names.values())}"
+            if kind == "gpu":
+                gpus.setdefault(found[2])
+        elif found := _MATRIX.search(line.text):
+            matrix = _Matrix(both=found[1] != "Uni")
+        elif matrix is not None and words[:1] == ["D/D"]:
+            matrix.columns = words[1:]
+        elif matrix is not None and matrix.columns and words and words[0].isdecimal():
+            _row(draft, matrix, names, words, line.number)
+        elif words:
+            matrix = None
+    draft.gpus = tuple(gpus)
+    if draft.results and not names:
+        draft.notes.append("which of its devices are GPUs is not in the text")
+    return draft
+
+
+def _row(draft: Draft, matrix: _Matrix, names: dict[str, str], words: list[str], line: int) -> None:
+    if len(words) != len(matrix.columns) + 1:
+        if line == draft.last_line and len(words) <= len(matrix.columns):
+            draft.notes.append(cut_short(line, len(words) - 1, len(matrix.columns)))
+            return
+        raise refusal(line, f"{len(words) - 1} columns where the matrix has {len(matrix.columns)}")
+    for column, word in zip(matrix.columns, words[1:], strict=True):
+        if word == "N/A" or column == words[0] or len(draft.results) >= _MOST_CELLS:
+            continue
+        printed = number(word, "bandwidth", line)
+        source, target = names.get(words[0], ""), names.get(column, "")
+        path = f"{source}>{target}" if source and target else ""
+        test = "_to_".join(_kind(end) for end in (source, target)) + ("_bidirectional" if matrix.both else "")
+        each = printed.value * 1e9 / (2 if matrix.both else 1)
+        value = Measured("bandwidth_bytes_per_s", each, f"{printed.text} GB/s")
+        copy = path or f"{words[0]}>{column}"
+        draft.line = draft.line or line
+        draft.add(line, [value], {"test": test, "copy": copy}, {"arrow": "<->" if matrix.both else "->"}, path=path)
+
+
+def _kind(name: str) -> str:
+    return "device" if name.startswith("gpu") else "host" if name else "any"
