@@ -69,11 +69,15 @@ def recognise(text: str) -> tuple[Reader, ...]:
         return (nccl_tests,)
     if perftest.has_rows(text):
         return (perftest,)
-    looked_for = "; ".join(reader.NAME for reader in READERS)
+    looked_for = ", ".join(_short(reader) for reader in READERS)
     raise UsageError(
         f"no known tool printed this; looked for {looked_for}",
         hint="give the output from the tool's first line, header included",
     )
+
+
+def _short(reader: Reader) -> str:
+    return reader.NAME.partition(" (")[0]
 
 
 def has_table(text: str) -> bool:
@@ -112,7 +116,7 @@ def _read(text: str, collective: str) -> tuple[ForeignFile, ...]:
             refused.append((reader, error))
     if not files:
         raise refused[0][1]
-    notes = [f"{reader.NAME.partition(' (')[0]} is in the text too: {error.message}" for reader, error in refused]
+    notes = [f"{_short(reader)} is in the text too: {error.message}" for reader, error in refused]
     files.sort(key=lambda file: int(file.results[0].settings.get("line", 0)))
     files[0] = replace(files[0], notes=(*files[0].notes, *notes))
     return tuple(files)
