@@ -184,3 +184,55 @@ def test_lines_of_fio_minimal_are_read_and_held_against_their_time() -> None:
     assert values(file) == [699050 * 1024, 174762]
     with pytest.raises(UsageError, match="899050 KiB/s is not 4194304 KiB in 6000 ms"):
         registry.read(line.replace("699050", "899050"))
+
+
+def test_a_live_csv_of_elbencho_gives_the_rate_of_all_bytes_of_its_last_whole_line() -> None:
+    file = read("245")
+    assert values(file) == [pytest.approx(470143205376 / 9.001), pytest.approx(10021e-6)]
+    assert file.results[0].parameters == {"operation": "read"}
+
+
+PHASES = (
+    "ISO date,label,threads,block size,operation,time ms [first],time ms [last],IOPS [first],IOPS [last],"
+    "MiB/s [first],MiB/s [last],MiB [first],MiB [last],IO lat us [min],IO lat us [avg]\n"
+    "2026-01-01,,4,1048576,WRITE,1900,2000,99,{rate},99,{rate},200,{total},1,40\n"
+    "2026-01-01,,4,1048576,RMFILES,19,20,,,,,,,,\n"
+)
+
+
+def test_a_csv_of_elbencho_gives_its_phases_that_move_data() -> None:
+    (file,) = registry.read(PHASES.format(rate=100, total=200))
+    assert values(file) == [100 * 2**20, 100, pytest.approx(40e-6)]
+    assert file.results[0].parameters == {"operation": "write", "size_bytes": 2**20, "threads": 4}
+    with pytest.raises(UsageError, match="300 MiB/s is not 200 MiB in 2000 ms"):
+        registry.read(PHASES.format(rate=300, total=200))
+
+
+def test_a_table_of_mdtest_may_be_without_colons_and_deviation() -> None:
+    file = read("246")
+    assert file.results[-1].parameters == {"operation": "file removal"}
+    assert values(file)[-1] == 45404.986
+
+
+def test_rows_of_a_collective_that_names_no_reduction_are_known_without_a_header() -> None:
+    file = read("249")
+    assert (file.test, file.ranks, len(file.results)) == ("all_gather", 2, 26)
+
+
+def test_the_summary_of_kbench_has_what_was_read_and_what_was_written() -> None:
+    file = read("251")
+    assert values(file)[:2] == [28832, 5730]
+    assert values(file)[-1] == pytest.approx(934854e-9)
+    assert file.results[5].parameters == {"operation": "random write"}
+    with pytest.raises(UsageError, match="no row of kbench's summary was found"):
+        registry.read("FIO Benchmark Summary\nFor: test_device\n")
+
+
+def test_the_raw_total_of_hpcg_stands_for_a_result_that_is_not_in_the_text() -> None:
+    file = read("259")
+    assert values(file) == [pytest.approx(196.268e9)]
+    assert any("whether the result is valid, is not in the text" in note for note in file.notes)
+    (whole,) = registry.read(
+        "GFLOP/s Summary::Raw Total=196.268\nFinal Summary::HPCG result is VALID with a GFLOP/s rating of=190.5\n"
+    )
+    assert values(whole) == [pytest.approx(190.5e9)]

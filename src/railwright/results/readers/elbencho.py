@@ -7,7 +7,8 @@
                 Throughput MiB/s :       33395       33352
                 Total MiB        :     4115703     4194304
 
-LAST DONE is the whole phase (elbencho's README), and is what becomes a result.
+LAST DONE is the whole phase (elbencho's README), and is what becomes a result. Where the text is its CSV,
+`elbencho_csv` reads it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from railwright.results.readers import elbencho_csv
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import by_origin, lines_of, refusal
 from railwright.results.readers.printed_numbers import Number, number
@@ -54,8 +56,8 @@ class _Phase:
 
 
 def recognises(text: str) -> bool:
-    """The words of a block."""
-    return "Throughput MiB/s" in text and "Elapsed " in text
+    """The words of a block, or the header of its CSV."""
+    return ("Throughput MiB/s" in text and "Elapsed " in text) or elbencho_csv.recognises(text)
 
 
 def subject(file: ForeignFile) -> Subject:
@@ -66,6 +68,8 @@ def subject(file: ForeignFile) -> Subject:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """All phases that move data, as one file. Raises UsageError for a throughput that is not bytes over time."""
+    if elbencho_csv.recognises(text) and "Throughput MiB/s" not in text:
+        return elbencho_csv.read(text)
     draft = Draft(tool="elbencho", test="elbencho", notes=["MiB is 2^20 bytes", "the data was not checked"])
     phase: _Phase | None = None
     for line in (line for stream in by_origin(lines_of(text)) for line in stream):

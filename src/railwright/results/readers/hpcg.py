@@ -10,6 +10,10 @@ Final Summary::HPCG result is VALID with a GFLOP/s rating of=123.45
     __________ Final Summary __________:
       HPCG result is VALID with a GFLOP/s rating of: 3.28908
 
+Where the text ends before that, the raw total stands for it:
+
+    GFLOP/s Summary::Raw Total=196.268
+
 NVIDIA's own prints its result on the terminal, with the rate of memory that it takes:
 
     2x2x2 process grid
@@ -23,8 +27,8 @@ import re
 import msgspec
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import by_origin, lines_of, refusal
-from railwright.results.readers.printed_numbers import number, overlap
+from railwright.results.readers.log_lines import Line, by_origin, lines_of, refusal
+from railwright.results.readers.printed_numbers import Number, number, overlap
 from railwright.results.readers.subject import Subject
 
 NAME = "HPCG (Final Summary::HPCG result is VALID)"
@@ -41,12 +45,17 @@ _OF_NVIDIA = re.compile(
 )
 _PROCESS_GRID = re.compile(r"(\d{1,6})x(\d{1,6})x(\d{1,6}) process grid")
 _GPU = re.compile(r"GPU: '([^']{2,60})'")
+_RAW = re.compile(r"GFLOP/s Summary\s?::\s?Raw Total=(\S{1,24})")
 _READ_WRITE = re.compile(r"GB/s Summary\s?::\s?Raw Total B/W=(\S{1,24})")
 
 
 def recognises(text: str) -> bool:
     """The words of the result."""
-    return "HPCG result is" in text or ("GF_per" in text and "process grid" in text and "final" in text)
+    return (
+        "HPCG result is" in text
+        or "GFLOP/s Summary::Raw Total=" in text
+        or ("GF_per" in text and "process grid" in text and "final" in text)
+    )
 
 
 def subject(_: ForeignFile) -> Subject:
@@ -58,29 +67,40 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     """Every result. Raises UsageError for one that HPCG itself calls invalid."""
     draft = Draft(tool="HPCG", test="hpcg")
     settings: dict[str, int | float] = {}
+    raw: tuple[re.Match[str], int] | None = None
     for line in (line for stream in by_origin(lines_of(text)) for line in stream):
-        if found := _PROCESSES.search(line.text):
-            draft.ranks = int(found[1])
-        elif found := _THREADS.search(line.text):
-            settings["threads"] = int(found[1])
-        elif found := _GRID.search(line.text):
-            settings[f"n{found[2 - 1]}"] = int(found[2])
-        elif found := _READ_WRITE.search(line.text):
-            settings["memory_bytes_per_s"] = number(found[1], "GB/s", line.number).value * 1e9
-        elif found := _VERSION.search(line.text):
-            draft.version = found[1] or found[2]
-        elif found := _PROCESS_GRID.search(line.text):
-            draft.ranks = int(found[1]) * int(found[2]) * int(found[3])
-        elif found := _GPU.search(line.text):
-            draft.gpus = (found[1],)
+        if found := _RAW.search(line.text):
+            raw = found, line.number
         elif found := _OF_NVIDIA.search(line.text):
             _of_nvidia(draft, found, settings, line.number)
         elif found := _RATE.search(line.text):
             _rated(draft, found, settings, line.number)
+        else:
+            _take_setting(draft, settings, line)
+    if raw is not None and not draft.results:
+        _add(draft, number(raw[0][1], "GFLOP/s", raw[1]), settings, raw[1])
+        draft.notes.append("a raw total: HPCG's last line, which says whether the result is valid, is not in the text")
     draft.notes.append(
         "HPCG moves memory for each operation: the rate of STREAM on the same machine is what it is held against"
     )
     return files_of([draft], "no result of HPCG was found (Final Summary::HPCG result is VALID)", "give its whole file")
+
+
+def _take_setting(draft: Draft, settings: dict[str, int | float], line: Line) -> None:
+    if found := _PROCESSES.search(line.text):
+        draft.ranks = int(found[1])
+    elif found := _THREADS.search(line.text):
+        settings["threads"] = int(found[1])
+    elif found := _GRID.search(line.text):
+        settings[f"n{found[1]}"] = int(found[2])
+    elif found := _READ_WRITE.search(line.text):
+        settings["memory_bytes_per_s"] = number(found[1], "GB/s", line.number).value * 1e9
+    elif found := _VERSION.search(line.text):
+        draft.version = found[1] or found[2]
+    elif found := _PROCESS_GRID.search(line.text):
+        draft.ranks = int(found[1]) * int(found[2]) * int(found[3])
+    elif found := _GPU.search(line.text):
+        draft.gpus = (found[1],)
 
 
 def _rated(draft: Draft, found: re.Match[str], settings: dict[str, int | float], line: int) -> None:
@@ -93,6 +113,10 @@ def _rated(draft: Draft, found: re.Match[str], settings: dict[str, int | float],
         if one.summary is not None and low <= one.summary.median <= high:
             draft.results[place] = msgspec.structs.replace(one, settings={**one.settings, **settings})
             return
+    _add(draft, rate, settings, line)
+
+
+def _add(draft: Draft, rate: Number, settings: dict[str, int | float], line: int) -> None:
     draft.line = draft.line or line
     draft.add(line, [Measured("flop_per_s", rate.value * 1e9, f"{rate.text} GFLOP/s")], {}, settings)
 

@@ -11,8 +11,10 @@ from railwright.results.readers.nccl_tests_torn import begins_row
 _ROW = re.compile(
     r"(?:^|\s)\d{1,19}\s{1,24}\d{1,19}\s{1,12}(?:"
     + "|".join(TYPE_BYTES)
-    + r")\s{1,12}[a-z]{3,12}\s{1,12}-?\d[\d.]{0,20}(?:[\s\[]|$)"
+    + r")(?:\s{1,12}[a-z]{3,12}\s{1,12}-?\d[\d.]{0,20}(?:[\s\[]|$)"
+    r"|(?:\s{1,12}\d{1,9}\.\d{1,2}){3}\s{1,12}(?:\de[+-]\d\d|N/A)(?:\s|$))"
 )
+"""With the reduction and its root, or, of collectives without them, with the first half and its error."""
 
 
 def has_rows(text: str) -> bool:

@@ -1,0 +1,75 @@
+"""The summary that kbench (Longhorn's) writes of three runs of fio, with what was read and written in each row.
+
+    FIO Benchmark Summary
+    IOPS (Read/Write)
+            Random:           28,832 / 5,730
+        Sequential:          51,415 / 11,329
+    Bandwidth in KiB/sec (Read/Write)
+    Latency in ns (Read/Write)
+
+Each of its three parts is a run of its own, with its own size of request and depth: they are not held against another.
+"""
+
+from __future__ import annotations
+
+import re
+
+from railwright.limits.limit import Quantity
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.log_lines import by_origin, lines_of
+from railwright.results.readers.printed_numbers import number
+from railwright.results.readers.subject import Subject
+
+NAME = "kbench (FIO Benchmark Summary)"
+
+_PART = re.compile(r"(IOPS|Bandwidth in KiB/sec|Latency in ns)(?: \(([A-Z][a-z]{3,5})(?:/([A-Z][a-z]{3,5}))?\))?\s*$")
+_ROW = re.compile(r"(Random|Sequential):\s{1,40}([\d,]{1,20})(?:\s{0,4}/\s{0,4}([\d,]{1,20}))?\s*$")
+_BOTH: tuple[str, ...] = ("read", "write")
+_KINDS: dict[str, tuple[Quantity, float, str]] = {
+    "IOPS": ("operations_per_s", 1.0, "IOPS"),
+    "Bandwidth in KiB/sec": ("bandwidth_bytes_per_s", 1024.0, "KiB/s"),
+    "Latency in ns": ("latency_s", 1e-9, "ns"),
+}
+
+
+def recognises(text: str) -> bool:
+    """The title of the summary."""
+    return "FIO Benchmark Summary" in text
+
+
+def subject(_: ForeignFile) -> Subject:
+    """Files."""
+    return Subject(kind="files")
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """Every summary. Raises UsageError where none has a row."""
+    runs = [_draft()]
+    part, operations = "", _BOTH
+    for line in (line for stream in by_origin(lines_of(text)) for line in stream):
+        words = line.text.strip()
+        if "FIO Benchmark Summary" in words and runs[-1].results:
+            runs.append(_draft())
+        elif found := _PART.search(words):
+            part = found[1]
+            operations = tuple(name.lower() for name in found.groups()[1:] if name) or _BOTH
+        elif part and (row := _ROW.search(words)):
+            _take_row(runs[-1], row, part, operations, line.number)
+    return files_of(runs, "no row of kbench's summary was found (Random: 28,832 / 5,730)", "give the whole summary")
+
+
+def _draft() -> Draft:
+    return Draft(tool="kbench", test="kbench", notes=["KiB is 1024 bytes", "the sizes of requests are not printed"])
+
+
+def _take_row(draft: Draft, row: re.Match[str], part: str, operations: tuple[str, ...], line: int) -> None:
+    quantity, unit, shown = _KINDS[part]
+    for operation, printed in zip(operations, row.groups()[1:], strict=False):
+        if printed is None:
+            continue
+        value = number(printed.replace(",", ""), part, line)
+        if not value.value:
+            continue
+        draft.line = draft.line or line
+        measured = Measured(quantity, value.value * unit, f"{printed} {shown}")
+        draft.add(line, [measured], {"operation": f"{row[1].lower()} {operation}"}, {})
