@@ -208,6 +208,13 @@ def test_a_csv_of_elbencho_gives_its_phases_that_move_data() -> None:
         registry.read(PHASES.format(rate=300, total=200))
 
 
+@pytest.mark.parametrize("column", ["Rank", "MixType", "DoneBytes"])
+def test_a_live_csv_of_elbencho_without_a_column_is_refused_by_its_name(column: str) -> None:
+    (path,) = THREADS.glob("245-*.txt")
+    with pytest.raises(UsageError, match=f"elbencho's CSV has no column {column}"):
+        registry.read(path.read_text(encoding="utf-8").replace(f",{column},", ",Other,"))
+
+
 def test_a_table_of_mdtest_may_be_without_colons_and_deviation() -> None:
     file = read("246")
     assert file.results[-1].parameters == {"operation": "file removal"}
@@ -236,3 +243,12 @@ def test_the_raw_total_of_hpcg_stands_for_a_result_that_is_not_in_the_text() -> 
         "GFLOP/s Summary::Raw Total=196.268\nFinal Summary::HPCG result is VALID with a GFLOP/s rating of=190.5\n"
     )
     assert values(whole) == [pytest.approx(190.5e9)]
+
+
+def test_a_run_without_a_row_may_stand_before_one_with_rows() -> None:
+    (path,) = THREADS.glob("193-*.txt")
+    text = path.read_text(encoding="utf-8")
+    empty = next(line for line in text.split("\n") if line.split()[:2] == ["0", "0"])
+    told = "# Collective test starting: alltoall_perf"
+    files = registry.read(text.replace(told, f"{told}\n{empty}", 1))
+    assert [len(file.results) > 0 for file in files] == [False, True]

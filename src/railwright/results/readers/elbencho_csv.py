@@ -16,6 +16,7 @@ from railwright.results.readers.log_lines import bounded, refusal
 from railwright.results.readers.printed_numbers import number
 
 _LIVE = "ISO Date,Label,Phase,RuntimeMS,"
+_OF_LIVE = ("Phase", "RuntimeMS", "Rank", "MixType", "DoneBytes")
 _PHASES = "time ms [last]"
 _LAST_RATE = "MiB/s [last]"
 _MOVE_DATA = ("READ", "WRITE", "RWMIX")
@@ -56,6 +57,9 @@ def _rows(text: str) -> Iterator[Row]:
         words = next(csv.reader([line[begin:].strip()]), [])
         if recognises(line):
             columns = words
+            needed = _OF_LIVE if _LIVE in line else (_PHASES, _LAST_RATE, "operation")
+            if missing := [name for name in needed if name not in columns]:
+                raise refusal(place, f"elbencho's CSV has no column {missing[0]}")
         elif columns and len(words) == len(columns):
             yield place, dict(zip(columns, words, strict=True))
 
@@ -66,8 +70,8 @@ def _so_far(draft: Draft, line: int, row: dict[str, str], operation: str) -> Non
         return
     rate = moved.value / (taken.value / 1e3)
     values = [Measured("bandwidth_bytes_per_s", rate, f"{moved.text} B, {taken.text} ms")]
-    if int(number(row["Lat IO us"], "Lat IO us", line).value):
-        values.append(Measured("latency_s", float(row["Lat IO us"]) * 1e-6, f"{row['Lat IO us']} us"))
+    if (latency := number(row.get("Lat IO us", "0"), "Lat IO us", line)).value:
+        values.append(Measured("latency_s", latency.value * 1e-6, f"{latency.text} us"))
     draft.line = draft.line or line
     draft.add(line, values, {"operation": operation.lower()}, {"duration_s": taken.value / 1e3})
 

@@ -119,9 +119,14 @@ def _read(text: str, collective: str) -> tuple[ForeignFile, ...]:
     if not files:
         raise refused[0][1]
     notes = [f"{_short(reader)} is in the text too: {error.message}" for reader, error in refused]
-    files.sort(key=lambda file: int(file.results[0].settings.get("line", 0)))
+    files.sort(key=_first_line)
     files[0] = replace(files[0], notes=(*files[0].notes, *notes))
     return tuple(files)
+
+
+def _first_line(file: ForeignFile) -> int:
+    """Where its first row stands; a run of which no row can be judged has none."""
+    return int(file.results[0].settings.get("line", 0)) if file.results else 0
 
 
 def _of(reader: Reader, text: str, collective: str) -> Iterator[ForeignFile]:
