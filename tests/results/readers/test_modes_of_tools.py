@@ -252,3 +252,14 @@ def test_a_run_without_a_row_may_stand_before_one_with_rows() -> None:
     told = "# Collective test starting: alltoall_perf"
     files = registry.read(text.replace(told, f"{told}\n{empty}", 1))
     assert [len(file.results) > 0 for file in files] == [False, True]
+
+
+def test_words_about_fio_are_no_rate_and_a_row_of_hpl_may_stand_among_words() -> None:
+    (file,) = registry.read(
+        "  read: IOPS=10k, BW=40MiB/s (42MB/s)(1000MiB/25003msec)\nHere\nread: IOPS=10k\nmeans much.\n"
+    )
+    assert values(file) == [pytest.approx(40 * 2**20), 10_000]
+    (row,) = registry.read(
+        "T/V N NB P Q Time Gflops ---------- WR01C2L8 102144 192 8 8 514.92 1.380e+03 There is no least\n"
+    )
+    assert values(row) == [1.38e12]

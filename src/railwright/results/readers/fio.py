@@ -134,6 +134,8 @@ def _detail(job: _Job, text: str, line: int) -> None:
     last = job.operations[-1] if job.operations else None
     if text.startswith(_OPERATIONS) and "IOPS=" in text:
         found = _RATE.match(text)
+        if found is None and "BW=" not in text:  # somebody's words about it
+            return
         if found is None:
             raise refusal(line, f"not a rate of fio 3: {text[:80]!r}", "give fio's default units, in bytes")
         job.operations.append(_Operation(found, line))

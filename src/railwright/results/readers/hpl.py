@@ -90,12 +90,20 @@ def _runs(stream: list[Line]) -> list[_Run]:
             if found[1] != "HPLinpack" or not version:  # NVIDIA's prints both
                 version = found[2]
             tool = _TOOLS.get(found[1], tool)
-        elif found := _ROW.match(text):
+        elif found := _row(text):
             # Only NVIDIA's has a column per GPU.
             runs.append(_Run(found, line.number, "NVIDIA HPL" if tool == "HPL" and found[8] else tool, version))
         elif runs and runs[-1].residual is None and (found := _RESIDUAL.search(text)):
             runs[-1].residual = found
     return runs
+
+
+def _row(text: str) -> re.Match[str] | None:
+    """The row of a line; where a page ran lines together, the one that stands among their words."""
+    if found := _ROW.match(text):
+        return found
+    among = _ROW_ALONE.search(text) if " W" in text else None
+    return _ROW.match(among[0]) if among else None
 
 
 def _add(draft: Draft, run: _Run) -> None:
