@@ -9,6 +9,8 @@ _MODEL = re.compile(r"[A-Z]{0,6}\d{2,5}[A-Z]{0,4}")
 _MEMORY = re.compile(r"(\d{1,4})GB?")
 _FORM_FACTORS = ("PCIE", "NVL", "PRO", "ADA", "MAX")
 """Words that tell two GPUs of one model apart."""
+_OF_THE_CPU = {("GH200", "120"), ("GH200", "480")}
+"""Sizes in a name that are of the CPU's memory: both are one GPU, 10de:2342, with 96 GB (pci.ids)."""
 
 
 def names_a_model(name: str) -> bool:
@@ -30,5 +32,12 @@ def _model_of(name: str) -> tuple[frozenset[str], frozenset[str]]:
 
 def _memories(seen: str, known: str) -> bool:
     """Whether the two do not name different sizes of memory."""
-    sizes = [re.findall(r"\b(\d{1,4})GB?\b", name[:120].upper()) for name in (seen, known)]
-    return not all(sizes) or sizes[0][0] == sizes[1][0]
+    mine, other = _memory(seen), _memory(known)
+    return not mine or not other or mine == other
+
+
+def _memory(name: str) -> str:
+    """The size that a name tells, as it is written; "of the CPU" where it is not the GPU's."""
+    upper = name[:120].upper()
+    size = next(iter(re.findall(r"\b(\d{1,4})GB?\b", upper)), "")
+    return "of the CPU" if any(model in upper and size == of_cpu for model, of_cpu in _OF_THE_CPU) else size
