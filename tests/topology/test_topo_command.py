@@ -97,7 +97,8 @@ def test_nothing_readable_cannot_be_judged(tmp_path):
         CliRunner().invoke(COMMAND, ["--from", str(tmp_path)], catch_exceptions=False)
 
 
-def test_capture_command(tmp_path):
+@pytest.mark.machine
+def test_capture_command(tmp_path):  # asks the tools of whatever MPI is installed here
     said = topo("capture", "--redact", str(tmp_path / "here.jsonl"))
     assert "railwright topo --from" in said
     live, again = topo().splitlines(), topo("--from", str(tmp_path / "here.jsonl")).splitlines()
