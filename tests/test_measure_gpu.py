@@ -10,10 +10,10 @@ import re
 import signal
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
+from tests.archives import unpack
 from tests.conftest import wait_until
 from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 
@@ -57,8 +57,7 @@ def parts(monkeypatch):
 def recorded(tmp_path_factory):
     """A folder with raw records of all_reduce on two H200."""
     folder = tmp_path_factory.mktemp("recorded")
-    with tarfile.open(RECORDED / "collectives-2xh200.tar.xz") as archive:
-        archive.extractall(folder / "raw", filter="data")
+    unpack(RECORDED / "collectives-2xh200.tar.xz", folder / "raw")
     return folder
 
 
@@ -200,9 +199,7 @@ def test_every_comparison_is_with_data_but_the_one_that_asks_what_data_costs(tmp
 
 
 def test_what_unwritten_memory_takes_is_told_beside_what_data_takes(parts, tmp_path):
-    with tarfile.open(RECORDED / "written-4xh200.tar.xz") as archive:
-        members = [one for one in archive.getmembers() if "/written-" in one.name]
-        archive.extractall(tmp_path, members=members, filter="data")
+    unpack(RECORDED / "written-4xh200.tar.xz", tmp_path, "/written-")
     rows = parts["written"].table(tmp_path)[4:-1]
     assert len(rows) == 6
     assert rows[3] == "| all_to_all | 4 | 512 MiB | 1.21 ms | 1.32 ms | 1.27 ms | 0.913 | 0.958 | 2, 1, 2 |"

@@ -1,10 +1,10 @@
 """GPUs slower than their siblings are named, those that are merely farther away are not, nor is noise."""
 
-import tarfile
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.archives import unpack
 from tests.diagnosis.gpu_points import findings, host_copies, machine, measured, near
 
 from railwright.benchmarks.registry import DECLARATIONS
@@ -95,8 +95,7 @@ def test_gpus_of_two_kinds_are_not_held_against_each_other():
     ],
 )
 def test_no_gpu_of_a_healthy_machine_is_accused(records, name, tmp_path):
-    with tarfile.open(RECORDED / f"{records}.tar.xz") as archive:
-        archive.extract(f"{name}/results.jsonl", tmp_path, filter="data")
+    unpack(RECORDED / f"{records}.tar.xz", tmp_path, f"{name}/results.jsonl")
     found = [one for one in diagnose(load(tmp_path / name), DECLARATIONS).findings if one.fault.startswith("gpu_")]
     groups = [("gpu_group_slower", "possible")] if name == "visit2/gpu_latency" else []  # gpu0 to gpu3: another socket
     assert [(one.fault, one.certainty) for one in found] == groups
