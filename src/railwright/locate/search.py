@@ -117,7 +117,8 @@ def search(
                 kept.add(phase, found)
             return found
 
-        phases = locate(place.fabric, random, replace(rounds, least_gap=_LEAST_GAP), covering)
+        asked = replace(rounds, least_gap=_LEAST_GAP, one_way=way.one_way)
+        phases = locate(place.fabric, random, asked, covering)
         outcome = carry_out(phases, lambda phase: probes.take(phase, ask(phase)))
         of_latency = latency_rounds(place.fabric) if latency else []
         times = ask(of_latency).rounds if of_latency else []

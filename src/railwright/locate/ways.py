@@ -56,6 +56,8 @@ class Way:
     """Starts the ranks on some hosts."""
     ranks_per_host: int = 1
     """1, or one for each port."""
+    one_way: bool = False
+    """Whether two hosts may not send to each other at once: see `Rounds.one_way`."""
 
 
 def tcp_way(place: Place) -> Way:
@@ -80,7 +82,7 @@ def mpi_way(part: Callable[[tuple[str, ...]], Hosts], mpirun: str | None) -> Way
         case = mpi_flows.MpiFlows(rounds=rounds, stream_s=stream_s)
         return Launch(case=case, ranks=ranks, environment=_unless_set(over_tcp.environment))
 
-    return Way("mpi", mpi_flows.BENCHMARK, launch, lambda hosts: HostsLauncher(mpi, part(hosts)))
+    return Way("mpi", mpi_flows.BENCHMARK, launch, lambda hosts: HostsLauncher(mpi, part(hosts)), one_way=True)
 
 
 def nccl_way(part: Callable[[tuple[str, ...]], Hosts], mpirun: str | None, gpus: int) -> Way:

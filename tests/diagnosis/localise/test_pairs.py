@@ -50,6 +50,32 @@ def test_a_part_of_the_hosts_may_be_loaded_at_once():
     assert within(fabric, whole, 1.0) == whole
 
 
+def test_a_round_is_divided_where_two_hosts_send_to_each_other():
+    fabric = fabric_of_hosts([f"h{number}" for number in range(6)], ("port",), None)
+    whole = list(pair_rounds(fabric, Random(1)))
+    parts = within(fabric, whole, 1.0, alone=True)
+    assert len(parts) == 2 * len(whole)
+    assert sorted(flow for one in parts for flow in one.flows) == sorted(flow for one in whole for flow in one.flows)
+    for one in parts:
+        sent = hosts_of(fabric, one.flows)
+        assert not {ends[::-1] for ends in sent} & set(sent)
+    assert within(fabric, parts, 1.0, alone=True) == parts
+
+
+def test_a_search_of_one_way_at_a_time_names_a_port_where_two_ways_halve_each_other():
+    fabric = fabric_of_hosts([f"h{number}" for number in range(4)], ("port",), None)
+
+    def measure(phase):
+        for one in phase:
+            ends = {(flow.source, flow.destination) for flow in one.flows}
+            assert not {(destination, source) for source, destination in ends} & ends
+            one.ratio = [0.33 if flow.source == 1 else 1.0 for flow in one.flows]
+
+    for seed in range(20):
+        outcome = carry_out(locate(fabric, Random(seed), Rounds(load_test=True, one_way=True)), measure)
+        assert [one.number for one in outcome.explanation.suspicions] == [2 * 1]
+
+
 def test_a_search_within_a_load_never_loads_more_and_still_names_the_slow_port():
     fabric = fabric_of_hosts([f"h{number}" for number in range(8)], ("port",), None)
     rounds = []

@@ -40,6 +40,11 @@ class Rounds:
     """A flow that lacks less of its rate is never slow."""
     load: float = 1.0
     """The part of the hosts that may be loaded at once; rounds of more are divided."""
+    one_way: bool = False
+    """Whether no two hosts send to each other in a round.
+
+    MPI over sockets sends both ways over one connection, where one way waits for the other.
+    """
     cover_at_once: int = 16
     """Rounds of a cover in one phase: what is interrupted loses no more."""
     again: int = 24
@@ -69,7 +74,7 @@ def locate(
 ) -> Generator[Phase, None, Outcome]:
     """Yields phases to measure; returns the outcome. `cover` are rounds over every route, run last."""
     screen = Screen(fabric, random) if fabric.ways is None else PrescribedScreen(fabric, random)
-    done = within(fabric, [screen.round() for _ in range(wanted.screen)], wanted.load)
+    done = within(fabric, [screen.round() for _ in range(wanted.screen)], wanted.load, alone=wanted.one_way)
     yield done[:]
     evidence = observe(fabric, done, wanted.least_gap)
     explanation = explain(evidence)
@@ -79,7 +84,7 @@ def locate(
         one = Confirm(evidence, random).round(list(doubtful), repeated, paired=turn % 2 == 0)
         if not one.flows:
             break
-        parts = within(fabric, [one], wanted.load)
+        parts = within(fabric, [one], wanted.load, alone=wanted.one_way)
         done += parts
         yield parts
         for part in parts:
@@ -88,7 +93,8 @@ def locate(
     outcome = Outcome(evidence, explanation, slow_routes(evidence, explanation), done)
     yield from _cover(outcome, random, cover, wanted)
     if wanted.load_test:
-        outcome.load = load_rounds(fabric, screen.round())
+        (full, *_) = within(fabric, [screen.round()], 1.0, alone=wanted.one_way)
+        outcome.load = load_rounds(fabric, full)
         yield outcome.load
     return outcome
 
@@ -118,7 +124,7 @@ def _cover(outcome: Outcome, random: Random, cover: Iterable[Round], wanted: Rou
     suspects = {one.number for one in outcome.explanation.suspicions}
     slow: list[Flow] = []
     fabric = outcome.evidence.fabric
-    rounds = (part for one in cover for part in within(fabric, [one], wanted.load))
+    rounds = (part for one in cover for part in within(fabric, [one], wanted.load, alone=wanted.one_way))
     while phase := list(islice(rounds, wanted.cover_at_once)):
         yield phase
         outcome.cover_rounds += len(phase)
@@ -133,7 +139,7 @@ def _cover(outcome: Outcome, random: Random, cover: Iterable[Round], wanted: Rou
     again: list[Round] = []
     while left and len(again) < wanted.again:
         whole = Confirm(outcome.evidence, random).only(left)
-        one = within(fabric, [whole], wanted.load)[0]
+        one = within(fabric, [whole], wanted.load, alone=wanted.one_way)[0]
         yield [one]
         again.append(one)
         for flow, ratio in zip(one.flows, one.ratio, strict=True):
