@@ -145,7 +145,6 @@ def _line(draft: Draft, found: re.Match[str], line: int) -> None:
     way, memory, rate, unit, size, devices = found.groups()
     if way == "D2D":
         value = number(rate, "bandwidth", line)
-        draft.line = draft.line or line
         if value.value > 0:
             measured = Measured("bandwidth_bytes_per_s", value.value * _BYTES_OF[unit] / 2, f"{rate} {unit}/s")
             draft.add(line, [measured], {"test": "device_local_copy", "size_bytes": int(size)}, {})
@@ -166,7 +165,6 @@ def _row(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:
         return
     if not seen.test:
         return
-    draft.line = draft.line or line
     for column, word in zip(seen.columns, words[1:], strict=True):
         printed = number(word, "bandwidth", line)
         if column == words[0] or printed.value <= 0 or len(draft.results) >= _MOST_CELLS:
@@ -184,7 +182,6 @@ def _transfer(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:
     printed = number(words[1], "bandwidth", line)
     if seen.source == seen.target or printed.value <= 0:
         return
-    draft.line = draft.line or line
     if seen.devices > 1:
         seen.settings["added_gpus"] = seen.devices
     value = printed.value * _BYTES_OF[seen.unit]

@@ -132,5 +132,4 @@ def _finish(draft: Draft, phase: _Phase | None) -> None:
         values.append(Measured("operations_per_s", phase.operations.value, f"{phase.operations.text} IOPS"))
     if phase.latency_us:
         values.append(Measured("latency_s", phase.latency_us * 1e-6, f"{phase.latency_us} us mean"))
-    draft.line = draft.line or phase.line
     draft.add(phase.line, values, {"operation": phase.name.lower()}, {"duration_s": phase.seconds})

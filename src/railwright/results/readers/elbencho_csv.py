@@ -72,7 +72,6 @@ def _so_far(draft: Draft, line: int, row: dict[str, str], operation: str) -> Non
     values = [Measured("bandwidth_bytes_per_s", rate, f"{moved.text} B, {taken.text} ms")]
     if (latency := number(row.get("Lat IO us", "0"), "Lat IO us", line)).value:
         values.append(Measured("latency_s", latency.value * 1e-6, f"{latency.text} us"))
-    draft.line = draft.line or line
     draft.add(line, values, {"operation": operation.lower()}, {"duration_s": taken.value / 1e3})
 
 
@@ -94,5 +93,4 @@ def _finished(draft: Draft, line: int, row: dict[str, str]) -> None:
     for name, column in (("size_bytes", "block size"), ("threads", "threads")):
         if (given := row.get(column, "")).isdecimal():
             parameters[name] = int(given[:18])
-    draft.line = draft.line or line
     draft.add(line, values, parameters, {"duration_s": taken.value / 1e3})

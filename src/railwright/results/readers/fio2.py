@@ -91,7 +91,6 @@ def _add_groups(draft: Draft, text: str) -> None:
                     line.number,
                     f"aggrb={rate}{rate_unit}B/s is not io={moved}{moved_unit}B / {milliseconds} ms",
                 )
-            draft.line = draft.line or line.number
             measured = Measured("bandwidth_bytes_per_s", value, f"{rate}{rate_unit}B/s of the group")
             draft.add(line.number, [measured], {"operation": name.lower()}, {"duration_s": int(milliseconds) / 1e3})
 
@@ -104,7 +103,6 @@ def _add(draft: Draft, parameters: dict[str, Scalar], found: re.Match[str], line
     if milliseconds >= _LONG_ENOUGH_MS and abs(about - value) > _AGREEMENT * max(about, value) + slack:
         raise refusal(line, f"bw={found[4]}{found[5]}B/s is not io={found[2]}{found[3]}B / {milliseconds} ms")
     operations = number(found[6], "iops", line).value * _THOUSANDS[found[7]]
-    draft.line = draft.line or line
     values = [
         Measured("bandwidth_bytes_per_s", value, f"{found[4]}{found[5]}B/s"),
         Measured("operations_per_s", operations, f"{found[6]}{found[7]} iops"),

@@ -46,7 +46,6 @@ def _add(draft: Draft, fields: list[str], operation: str, found: re.Match[str], 
     about = moved.value / (milliseconds.value / 1e3)
     if milliseconds.value >= _LONG_ENOUGH_MS and abs(about - rate.value) > _AGREEMENT * max(about, rate.value) + 1:
         raise refusal(line, f"{rate.text} KiB/s is not {moved.text} KiB in {milliseconds.text} ms")
-    draft.line = draft.line or line
     values = [
         Measured("bandwidth_bytes_per_s", rate.value * 1024, f"{rate.text} KiB/s"),
         Measured("operations_per_s", iops.value, f"{iops.text} IOPS"),

@@ -140,6 +140,7 @@ class Draft:
         """
         if len(self.results) >= MAX_VALUES:
             raise too_many_rows(line)
+        self.line = self.line or line
         for quantity, printed, shown, summary in values:
             value = _rounded(printed)
             self.results.append(

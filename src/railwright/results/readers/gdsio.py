@@ -91,7 +91,6 @@ def _add_short(draft: Draft, command: dict[str, str], found: re.Match[str], line
     )
     transfer = _TRANSFERS.get(command.get("x", ""), "unknown")
     threads = command.get("w", "")
-    draft.line = draft.line or line
     draft.add(
         line,
         [

@@ -117,7 +117,6 @@ def _rated(draft: Draft, found: re.Match[str], settings: dict[str, int | float],
 
 
 def _add(draft: Draft, rate: Number, settings: dict[str, int | float], line: int) -> None:
-    draft.line = draft.line or line
     draft.add(line, [Measured("flop_per_s", rate.value * 1e9, f"{rate.text} GFLOP/s")], {}, settings)
 
 
@@ -126,6 +125,5 @@ def _of_nvidia(draft: Draft, found: re.Match[str], settings: dict[str, int | flo
     if draft.ranks and draft.ranks > 1 and not overlap(rate.range(), each.range(draft.ranks)):
         raise refusal(line, f"{rate.text} GF is not {each.text} GF of each of {draft.ranks} processes")
     memory = number(found[2], "GB/s", line).value * 1e9
-    draft.line = draft.line or line
     value = Measured("flop_per_s", rate.value * 1e9, f"{rate.text} GF")
     draft.add(line, [value], {}, {**settings, "memory_bytes_per_s": memory})

@@ -153,7 +153,6 @@ def _filled(table: Draft, rows: list[_Row]) -> Draft:
         extras: dict[str, Scalar] = {"iterations": row.repetitions}
         extras |= {f"{kind}_rank_s": numbers[f"t_{kind}[usec]"].value * 1e-6
                    for kind in ("min", "avg") if f"t_{kind}[usec]" in numbers}  # fmt: skip
-        table.line = table.line or row.line
         table.add(row.line, values, {} if row.size is None else {"size_bytes": row.size}, extras)
     table.notes = [*_notes(table, rows, megabyte), *table.notes]
     return table

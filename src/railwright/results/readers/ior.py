@@ -81,7 +81,6 @@ def _summary(text: str) -> Draft:
             most, least, mean, *_ = (number(word, "bandwidth", line.number) for word in found[2].split())
             if not (least.low <= mean.high and mean.low <= most.high):
                 raise refusal(line.number, f"the mean {mean.text} is not between {least.text} and {most.text}")
-            draft.line = draft.line or line.number
             value = Measured("bandwidth_bytes_per_s", mean.value * 2**20, f"{mean.text} MiB/s mean")
             draft.add(line.number, [value], {"operation": found[1]}, {})
         elif found := _BEST.search(line.text):
@@ -89,7 +88,6 @@ def _summary(text: str) -> Draft:
     if not draft.results:
         draft.notes.append("the best of its passes alone: how much they differ is not in the text")
         for line_number, way, rate in best:
-            draft.line = draft.line or line_number
             printed = number(rate, "bandwidth", line_number)
             value = Measured("bandwidth_bytes_per_s", printed.value * 2**20, f"{rate} MiB/s")
             draft.add(line_number, [value], {"operation": way}, {})
@@ -131,6 +129,5 @@ def _take_row(draft: Draft, row: re.Match[str], line: int, total_bytes: int | No
     found = [Measured("bandwidth_bytes_per_s", rate.value * 2**20, f"{rate.text} MiB/s")]
     if "iops" in cells:
         found.append(Measured("operations_per_s", cells["iops"].value, f"{cells['iops'].text} IOPS"))
-    draft.line = draft.line or line
     size = {} if "size_bytes" in draft.parameters else {"size_bytes": round(cells["xfer"].value * 2**10)}
     draft.add(line, found, {"operation": row[1], **size}, {"duration_s": seconds.value})

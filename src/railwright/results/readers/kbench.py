@@ -70,6 +70,5 @@ def _take_row(draft: Draft, row: re.Match[str], part: str, operations: tuple[str
         value = number(printed.replace(",", ""), part, line)
         if not value.value:
             continue
-        draft.line = draft.line or line
         measured = Measured(quantity, value.value * unit, f"{printed} {shown}")
         draft.add(line, [measured], {"operation": f"{row[1].lower()} {operation}"}, {})

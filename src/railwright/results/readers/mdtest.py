@@ -66,6 +66,5 @@ def _take_row(draft: Draft, row: re.Match[str], line: int) -> None:
         raise refusal(line, f"the mean {mean.text} is not between {least.text} and {most.text}")
     if not most.value:
         return
-    draft.line = draft.line or line
     value = Measured("operations_per_s", mean.value, f"{mean.text} a second")
     draft.add(line, [value], {"operation": row[1].lower()}, {})

@@ -62,7 +62,6 @@ def _take_row(draft: Draft, row: re.Match[str], line: int) -> None:
     about = (0.98 * operations / seconds.high, 1.02 * operations / max(seconds.low, 1e-9)) if seconds.high > 0 else None
     if seconds.value >= _SHORT_S and about is not None and not overlap(gflops.range(), about):
         raise refusal(line, f"{gflops.text} GFlops is not 2/3 N^3 / {seconds.text} s for N = {order}")
-    draft.line = draft.line or line
     check = row[4].split()[-1:] if row[4] else []
     checked = None
     if check and check[0] in ("pass", "fail"):

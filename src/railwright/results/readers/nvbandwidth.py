@@ -112,7 +112,6 @@ def _row(draft: Draft, matrix: _Matrix, words: list[str], line: int) -> None:
             draft.notes.append(cut_short(line, len(words) - 1, len(matrix.columns)))
             return
         raise refusal(line, f"{len(words) - 1} columns where the matrix has {len(matrix.columns)}")
-    draft.line = draft.line or line
     for column, word in zip(matrix.columns, words[1:], strict=True):
         if word == "N/A":
             continue

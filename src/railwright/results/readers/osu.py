@@ -254,7 +254,6 @@ def _barrier(test: _Test, words: list[str], line: int) -> None:
     numbers = {name: number(word, name, line) for name, word in zip(test.columns, words, strict=True)}
     _check(numbers, 0, line)
     average = numbers.get("Pure Comm.(us)", numbers[test.columns[0]])
-    test.line = test.line or line
     test.add(line, [Measured("latency_s", average.value * 1e-6, f"{average.text} us")], {}, _extras(numbers))
 
 

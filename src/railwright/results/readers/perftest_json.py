@@ -63,7 +63,6 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     settings: dict[str, Scalar] = {"iterations": result.iterations}
     if result.peak > 0:
         settings["peak_bytes_per_s"] = result.peak * _UNITS[unit]
-    draft.line = 1
     values = [
         Measured("bandwidth_bytes_per_s", result.average * _UNITS[unit], f"{result.average} {unit}"),
         Measured("messages_per_s", result.rate * 1e6, f"{result.rate} Mpps"),

@@ -97,7 +97,6 @@ def _row(draft: Draft, matrix: _Matrix, names: dict[str, str], words: list[str],
         each = printed.value * 1e9 / (2 if matrix.both else 1)
         value = Measured("bandwidth_bytes_per_s", each, f"{printed.text} GB/s")
         copy = path or f"{words[0]}>{column}"
-        draft.line = draft.line or line
         draft.add(line, [value], {"test": test, "copy": copy}, {"arrow": "<->" if matrix.both else "->"}, path=path)
 
 

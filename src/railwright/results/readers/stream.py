@@ -90,6 +90,5 @@ def _add(draft: Draft, found: re.Match[str], unit: str, elements: int, line: int
         if not any(overlap(rate.range(scale), way) for way in ways):
             what = f"{rate.text} MB/s is not {_ARRAYS[name]} arrays of {elements} elements in {least.text} s"
             raise refusal(line, what)
-    draft.line = draft.line or line
     value = Measured("bandwidth_bytes_per_s", rate.value * scale, f"{rate.text} {unit.split()[-1].strip('()')}")
     draft.add(line, [value], {"kernel": name.lower()}, {})
