@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from railwright.results.readers import elbencho_csv
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import by_origin, lines_of, refusal
+from railwright.results.readers.log_lines import in_order_of_origin, refusal
 from railwright.results.readers.printed_numbers import Number, number
 from railwright.results.readers.subject import Subject
 
@@ -72,7 +72,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         return elbencho_csv.read(text)
     draft = Draft(tool="elbencho", test="elbencho", notes=["MiB is 2^20 bytes", "the data was not checked"])
     phase: _Phase | None = None
-    for line in (line for stream in by_origin(lines_of(text)) for line in stream):
+    for line in in_order_of_origin(text):
         if "elbencho" in line.text and (command := _COMMAND.search(line.text)):
             _take_command(draft, command[1])
         elif found := _PHASE.match(line.text):

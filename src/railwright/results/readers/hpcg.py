@@ -27,7 +27,7 @@ import re
 import msgspec
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import Line, by_origin, lines_of, refusal
+from railwright.results.readers.log_lines import Line, in_order_of_origin, refusal
 from railwright.results.readers.printed_numbers import Number, number, overlap
 from railwright.results.readers.subject import Subject
 
@@ -68,7 +68,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     draft = Draft(tool="HPCG", test="hpcg")
     settings: dict[str, int | float] = {}
     raw: tuple[re.Match[str], int] | None = None
-    for line in (line for stream in by_origin(lines_of(text)) for line in stream):
+    for line in in_order_of_origin(text):
         if found := _RAW.search(line.text):
             raw = found, line.number
         elif found := _OF_NVIDIA.search(line.text):

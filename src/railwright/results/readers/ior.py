@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import Line, by_origin, lines_of, refusal
+from railwright.results.readers.log_lines import Line, in_order_of_origin, lines_of, refusal
 from railwright.results.readers.printed_numbers import number
 from railwright.results.readers.subject import Subject
 
@@ -58,7 +58,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     """All passes of each run. Raises UsageError for a bandwidth that is not the size over the time."""
     runs: list[Draft] = []
     sizes: dict[str, int] = {}
-    for line in (line for stream in by_origin(lines_of(text)) for line in stream):
+    for line in in_order_of_origin(text):
         words = line.text.strip().removeprefix("# ").strip()
         if not runs or _VERSION.search(words) or ("bw(MiB/s)" in words and runs[-1].results):
             runs.append(_begun(line, runs[-1] if runs else None, words))

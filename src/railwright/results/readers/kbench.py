@@ -16,7 +16,7 @@ import re
 
 from railwright.limits.limit import Quantity
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import by_origin, lines_of
+from railwright.results.readers.log_lines import in_order_of_origin
 from railwright.results.readers.printed_numbers import number
 from railwright.results.readers.subject import Subject
 
@@ -46,7 +46,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     """Every summary. Raises UsageError where none has a row."""
     runs = [_draft()]
     part, operations = "", _BOTH
-    for line in (line for stream in by_origin(lines_of(text)) for line in stream):
+    for line in in_order_of_origin(text):
         words = line.text.strip()
         if "FIO Benchmark Summary" in words and runs[-1].results:
             runs.append(_draft())

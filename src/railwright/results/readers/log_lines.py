@@ -111,6 +111,11 @@ def by_origin(lines: Iterable[Line]) -> list[list[Line]]:
     return [group for _, group in grouped(lines, lambda line: line.origin)]
 
 
+def in_order_of_origin(text: str) -> list[Line]:
+    """All lines, those of one origin behind each other."""
+    return [line for stream in by_origin(lines_of(text)) for line in stream]
+
+
 def runs_of(text: str, begins: Callable[[Line], bool]) -> list[list[Line]]:
     """The lines of each run. Ranks that a launcher marked are read apart."""
     return [part for stream in by_origin(lines_of(text)) for part in sections(stream, begins) if part]

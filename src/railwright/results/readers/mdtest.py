@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import by_origin, lines_of, refusal
+from railwright.results.readers.log_lines import in_order_of_origin, refusal
 from railwright.results.readers.printed_numbers import number
 from railwright.results.readers.subject import Subject
 
@@ -44,7 +44,7 @@ def subject(_: ForeignFile) -> Subject:
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every summary. Raises UsageError for a mean that is not between the least and the most."""
     runs = [Draft(tool="mdtest", test="mdtest")]
-    for line in (line for stream in by_origin(lines_of(text)) for line in stream):
+    for line in in_order_of_origin(text):
         words = line.text.strip()
         if "SUMMARY" in words and runs[-1].results:
             runs.append(Draft(tool="mdtest", test="mdtest", version=runs[-1].version))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import by_origin, lines_of, refusal
+from railwright.results.readers.log_lines import in_order_of_origin, refusal
 from railwright.results.readers.printed_numbers import number, overlap
 from railwright.results.readers.subject import Subject
 from railwright.results.records import Verification
@@ -41,7 +41,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     """All sizes and trials as one file. Raises UsageError for a rate that is not its size over its time."""
     draft = Draft(tool="Intel LINPACK", test="hpl", ranks=1, hosts=1)
     is_table = False
-    for line in (line for stream in by_origin(lines_of(text)) for line in stream):
+    for line in in_order_of_origin(text):
         words = line.text.strip()
         if found := _THREADS.search(words):
             draft.settings["threads"] = int(found[1])
