@@ -9,8 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, decoded, files_of, percentiles
-from railwright.results.readers.log_lines import bounded
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, decoded_among, files_of, percentiles
 from railwright.results.records import Summary, Verification
 from railwright.topology.devices import Scalar
 from railwright.units import parse_size
@@ -64,9 +63,8 @@ def recognises(text: str) -> bool:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """All jobs as one file; `line` is the number of the job, from 1. Raises UsageError."""
-    begin, end = bounded(text).find("{"), text.rfind("}")
     hint = "give one file of fio --output-format=json, without --status-interval"
-    file = decoded(text[begin : end + 1], _File, "JSON file of fio", hint)
+    file = decoded_among(text, _File, "JSON file of fio", hint)
     version = file.version.removeprefix("fio-")
     if not version.startswith(("2.", "3.")):
         raise UsageError(f"fio {version[:20]!r} is not read, only 2.x and 3.x", hint="its units differ: run fio 3")

@@ -10,7 +10,7 @@ import msgspec
 
 from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
-from railwright.results.readers.log_lines import cut_short, refusal
+from railwright.results.readers.log_lines import bounded, cut_short, refusal
 from railwright.results.readers.subject import Subject
 from railwright.results.records import Result, Summary, Verification
 from railwright.results.statistics import summarise
@@ -195,6 +195,12 @@ def decoded(text: str, kind: type[Kind], what: str, hint: str) -> Kind:
         return msgspec.json.decode(text.encode(), type=kind)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
         raise UsageError(f"not a whole {what}: {error}", hint=hint) from error
+
+
+def decoded_among(text: str, kind: type[Kind], what: str, hint: str) -> Kind:
+    """The same for a text in which other lines stand before the JSON or behind it."""
+    begin, end = bounded(text).find("{"), text.rfind("}")
+    return decoded(text[begin : end + 1], kind, what, hint)
 
 
 def percentiles(count: int, minimum: float, median: float, p99: float, maximum: float) -> Summary:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from railwright.results.readers.foreign_file import decoded
-from railwright.results.readers.log_lines import bounded
+from railwright.results.readers.foreign_file import decoded_among
 
 _MOST_CASES, _WIDEST = 200, 512
 _WORD = 200
@@ -38,8 +37,7 @@ def recognises(text: str) -> bool:
 
 def as_printed(text: str) -> str:
     """The text of the same run without `-j`. Raises UsageError for what is not its JSON."""
-    begin, end = bounded(text).find("{"), text.rfind("}") + 1
-    file = decoded(text[begin:end], _File, "JSON file of nvbandwidth", "give the whole output of nvbandwidth -j")
+    file = decoded_among(text, _File, "JSON file of nvbandwidth", "give the whole output of nvbandwidth -j")
     return "\n".join(_lines(file.body))
 
 

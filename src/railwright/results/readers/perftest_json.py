@@ -10,8 +10,7 @@ import re
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, decoded, files_of
-from railwright.results.readers.log_lines import bounded
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, decoded_among, files_of
 from railwright.topology.devices import Scalar
 
 _UNITS = {"Gb/sec": 1e9 / 8, "MiB/sec": 2.0**20}
@@ -43,8 +42,7 @@ def recognises(text: str) -> bool:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """The one size of a file. Raises UsageError for a rate that is in no known unit that of its messages."""
-    begin, end = bounded(text).find("{"), text.rfind("}") + 1
-    file = decoded(text[begin:end], _File, "JSON file of perftest", "give the whole file of --out_json_file")
+    file = decoded_among(text, _File, "JSON file of perftest", "give the whole file of --out_json_file")
     found = _TEST.search(str(file.test_info.get("test", "")).replace("RDMA_", ""))
     draft = Draft(tool="perftest", test=f"ib_{found[1].lower()}_{found[2].lower()}" if found else "ib_bw", ranks=2)
     draft.notes.append("the data was not checked")
