@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from railwright.results.readers import elbencho_csv
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import in_order_of_origin, refusal
-from railwright.results.readers.printed_numbers import Number, number
+from railwright.results.readers.printed_numbers import Number, disagree, number
 from railwright.results.readers.subject import Subject
 
 NAME = "elbencho (OPERATION RESULT TYPE FIRST DONE LAST DONE)"
@@ -124,7 +124,7 @@ def _finish(draft: Draft, phase: _Phase | None) -> None:
     rate, total = phase.throughput, phase.total
     if total is not None and phase.seconds >= _LONG_ENOUGH_S:
         about = total.value / phase.seconds
-        if abs(about - rate.value) > _AGREEMENT * max(about, rate.value) + 1:
+        if disagree(rate.value, about, _AGREEMENT, 1):
             what = f"{rate.text} MiB/s is not {total.text} MiB in {phase.seconds:g} s"
             raise refusal(phase.line, what)
     values = [Measured("bandwidth_bytes_per_s", rate.value * 2**20, f"{rate.text} MiB/s")]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import bounded, refusal
-from railwright.results.readers.printed_numbers import number
+from railwright.results.readers.printed_numbers import disagree, number
 
 _LIVE = "ISO Date,Label,Phase,RuntimeMS,"
 _OF_LIVE = ("Phase", "RuntimeMS", "Rank", "MixType", "DoneBytes")
@@ -82,7 +82,7 @@ def _finished(draft: Draft, line: int, row: dict[str, str]) -> None:
     rate, taken = number(printed, _LAST_RATE, line), number(row[_PHASES], _PHASES, line)
     if total := row.get("MiB [last]"):
         about = number(total, "MiB [last]", line).value / max(taken.value / 1e3, 1e-3)
-        if taken.value >= _LONG_ENOUGH_MS and abs(about - rate.value) > _AGREEMENT * max(about, rate.value) + 1:
+        if taken.value >= _LONG_ENOUGH_MS and disagree(rate.value, about, _AGREEMENT, 1):
             raise refusal(line, f"{rate.text} MiB/s is not {total} MiB in {taken.text} ms")
     values = [Measured("bandwidth_bytes_per_s", rate.value * 2**20, f"{rate.text} MiB/s")]
     if iops := row.get("IOPS [last]"):

@@ -12,7 +12,7 @@ import re
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import lines_of, refusal
-from railwright.results.readers.printed_numbers import number
+from railwright.results.readers.printed_numbers import disagree, number
 from railwright.results.readers.subject import Subject
 from railwright.topology.devices import Scalar
 
@@ -86,7 +86,7 @@ def _add_groups(draft: Draft, text: str) -> None:
             name, moved, moved_unit, rate, rate_unit, milliseconds = found.groups()
             value = number(rate, "aggrb", line.number).value * _UNITS[rate_unit]
             about = number(moved, "io", line.number).value * _UNITS[moved_unit] / max(int(milliseconds) / 1e3, 1e-3)
-            if int(milliseconds) >= _LONG_ENOUGH_MS and abs(about - value) > 2 * _AGREEMENT * max(about, value):
+            if int(milliseconds) >= _LONG_ENOUGH_MS and disagree(value, about, 2 * _AGREEMENT):
                 raise refusal(
                     line.number,
                     f"aggrb={rate}{rate_unit}B/s is not io={moved}{moved_unit}B / {milliseconds} ms",
@@ -100,7 +100,7 @@ def _add(draft: Draft, parameters: dict[str, Scalar], found: re.Match[str], line
     value, milliseconds = rate.value * _UNITS[found[5]], int(found[8])
     about = moved.value * _UNITS[found[3]] / (milliseconds / 1e3) if milliseconds else 0.0
     slack = moved.half * _UNITS[found[3]] / max(milliseconds / 1e3, 1e-3) + rate.half * _UNITS[found[5]]
-    if milliseconds >= _LONG_ENOUGH_MS and abs(about - value) > _AGREEMENT * max(about, value) + slack:
+    if milliseconds >= _LONG_ENOUGH_MS and disagree(value, about, _AGREEMENT, slack):
         raise refusal(line, f"bw={found[4]}{found[5]}B/s is not io={found[2]}{found[3]}B / {milliseconds} ms")
     operations = number(found[6], "iops", line).value * _THOUSANDS[found[7]]
     values = [

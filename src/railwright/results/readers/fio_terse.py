@@ -9,7 +9,7 @@ import re
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import bounded, refusal
-from railwright.results.readers.printed_numbers import number
+from railwright.results.readers.printed_numbers import disagree, number
 
 _LINE = re.compile(
     r"(?:^|\s)[345];(fio-[\w.-]{1,24});([^;\n]{0,128});\d{1,6};(\d{1,6});(?:[^;\n]{0,40};){40,400}", re.MULTILINE
@@ -44,7 +44,7 @@ def _add(draft: Draft, fields: list[str], operation: str, found: re.Match[str], 
     if rate.value <= 0 or milliseconds.value <= 0:
         return
     about = moved.value / (milliseconds.value / 1e3)
-    if milliseconds.value >= _LONG_ENOUGH_MS and abs(about - rate.value) > _AGREEMENT * max(about, rate.value) + 1:
+    if milliseconds.value >= _LONG_ENOUGH_MS and disagree(rate.value, about, _AGREEMENT, 1):
         raise refusal(line, f"{rate.text} KiB/s is not {moved.text} KiB in {milliseconds.text} ms")
     values = [
         Measured("bandwidth_bytes_per_s", rate.value * 1024, f"{rate.text} KiB/s"),

@@ -17,7 +17,7 @@ import re
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import Line, in_order_of_origin, lines_of, refusal
-from railwright.results.readers.printed_numbers import number
+from railwright.results.readers.printed_numbers import disagree, mean_of, number
 from railwright.results.readers.subject import Subject
 
 NAME = "IOR (access bw(MiB/s) ... iter)"
@@ -78,9 +78,7 @@ def _summary(text: str) -> Draft:
     best: list[tuple[int, str, str]] = []
     for line in lines_of(text):
         if found := _SUMMARY.search(line.text):
-            most, least, mean, *_ = (number(word, "bandwidth", line.number) for word in found[2].split())
-            if not (least.low <= mean.high and mean.low <= most.high):
-                raise refusal(line.number, f"the mean {mean.text} is not between {least.text} and {most.text}")
+            mean = mean_of(found[2].split()[:3], "bandwidth", line.number)
             value = Measured("bandwidth_bytes_per_s", mean.value * 2**20, f"{mean.text} MiB/s mean")
             draft.add(line.number, [value], {"operation": found[1]}, {})
         elif found := _BEST.search(line.text):
@@ -124,7 +122,7 @@ def _take_row(draft: Draft, row: re.Match[str], line: int, total_bytes: int | No
     rate, seconds = cells["bw"], cells["total"]
     if total_bytes is not None and seconds.value >= _LONG_ENOUGH_S:
         about = total_bytes / seconds.value / 2**20
-        if abs(about - rate.value) > _AGREEMENT * max(about, rate.value) + 1:
+        if disagree(rate.value, about, _AGREEMENT, 1):
             raise refusal(line, f"{rate.text} MiB/s is not {total_bytes} bytes in {seconds.text} s")
     found = [Measured("bandwidth_bytes_per_s", rate.value * 2**20, f"{rate.text} MiB/s")]
     if "iops" in cells:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import in_order_of_origin, refusal
-from railwright.results.readers.printed_numbers import number
+from railwright.results.readers.log_lines import in_order_of_origin
+from railwright.results.readers.printed_numbers import mean_of
 from railwright.results.readers.subject import Subject
 
 NAME = "mdtest (Operation Max Min Mean Std Dev)"
@@ -61,10 +61,9 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 
 def _take_row(draft: Draft, row: re.Match[str], line: int) -> None:
-    most, least, mean = (number(word, row[1], line) for word in row[2].split()[:3])
-    if not least.low <= mean.high or not mean.low <= most.high:
-        raise refusal(line, f"the mean {mean.text} is not between {least.text} and {most.text}")
-    if not most.value:
+    words = row[2].split()[:3]
+    mean = mean_of(words, row[1], line)
+    if not float(words[0]):
         return
     value = Measured("operations_per_s", mean.value, f"{mean.text} a second")
     draft.add(line, [value], {"operation": row[1].lower()}, {})

@@ -11,6 +11,7 @@ import msgspec
 
 from railwright.errors import UsageError
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, decoded_among, files_of
+from railwright.results.readers.printed_numbers import disagree
 from railwright.topology.devices import Scalar
 
 _UNITS = {"Gb/sec": 1e9 / 8, "MiB/sec": 2.0**20}
@@ -71,4 +72,4 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 def _agrees(result: _Results, scale: float) -> bool:
     told, moved = result.average * scale, result.rate * 1e6 * result.size
-    return told > 0 and moved > 0 and abs(told - moved) <= _AGREEMENT * max(told, moved)
+    return told > 0 and moved > 0 and not disagree(told, moved, _AGREEMENT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -60,3 +61,16 @@ def overlap(one: Range, other: Range) -> bool:
     (low, high), (other_low, other_high) = one, other
     slack = 1e-9 * max(abs(high), abs(other_high))
     return low <= other_high + slack and other_low <= high + slack
+
+
+def disagree(told: float, counted: float, part: float, slack: float = 0.0) -> bool:
+    """Whether what a tool told and what its other numbers give differ by more than a part of the larger, and slack."""
+    return abs(told - counted) > part * max(told, counted) + slack
+
+
+def mean_of(words: Sequence[str], what: str, line: int) -> Number:
+    """The mean behind the most and the least. Raises UsageError for one that is not between them."""
+    most, least, mean = (number(word, what, line) for word in words)
+    if not (least.low <= mean.high and mean.low <= most.high):
+        raise refusal(line, f"the mean {mean.text} is not between {least.text} and {most.text}")
+    return mean
