@@ -64,18 +64,26 @@ READERS: tuple[Reader, ...] = (
 
 def recognise(text: str) -> tuple[Reader, ...]:
     """The readers whose fixed words are in the text. Raises UsageError when there is none."""
-    found = tuple(reader for reader in READERS if reader.recognises(bounded(text)))
-    if found:
+    if found := tuple(_known(bounded(text))):
         return found
-    if has_rows(text):
-        return (nccl_tests,)
-    if perftest.has_rows(text):
-        return (perftest,)
     looked_for = ", ".join(_short(reader) for reader in READERS)
     raise UsageError(
         f"no known tool printed this; looked for {looked_for}",
         hint="give the output from the tool's first line, header included",
     )
+
+
+def _known(text: str) -> Iterator[Reader]:
+    """The readers whose fixed words are in the text; where there are none, the one whose rows are."""
+    is_known = False
+    for reader in READERS:
+        if reader.recognises(text):
+            is_known = True
+            yield reader
+    if not is_known and has_rows(text):
+        yield nccl_tests
+    elif not is_known and perftest.has_rows(text):
+        yield perftest
 
 
 def _short(reader: Reader) -> str:
@@ -84,7 +92,7 @@ def _short(reader: Reader) -> str:
 
 def has_table(text: str) -> bool:
     """Whether a text has the words or the rows of a tool's table."""
-    return any(reader.recognises(text) for reader in READERS) or has_rows(text) or perftest.has_rows(text)
+    return next(_known(text), None) is not None
 
 
 def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
